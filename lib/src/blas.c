@@ -1,0 +1,45 @@
+/*
+ * blas.c - the only file that knows CBLAS and OpenBLAS. Callers have checked that every dimension
+ * fits a 32-bit int: out of range, BLAS would print a message and leave C as it was.
+ */
+#include "blas.h"
+
+#include <assert.h>
+#include <cblas.h>
+
+#include "attention.h"
+
+void blas_gemm_f32(bool trans_b, size_t m, size_t n, size_t k, const float *a, size_t lda,
+                   const float *b, size_t ldb, float beta, float *c, size_t ldc) {
+    assert(m <= BLAS_MAX_DIM && n <= BLAS_MAX_DIM && k <= BLAS_MAX_DIM);
+    assert(lda <= BLAS_MAX_DIM && ldb <= BLAS_MAX_DIM && ldc <= BLAS_MAX_DIM);
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, trans_b ? CblasTrans : CblasNoTrans, (blasint)m,
+                (blasint)n, (blasint)k, 1.0f, a, (blasint)lda, b, (blasint)ldb, beta, c,
+                (blasint)ldc);
+}
+
+void blas_gemm_f64(bool trans_b, size_t m, size_t n, size_t k, const double *a, size_t lda,
+                   const double *b, size_t ldb, double beta, double *c, size_t ldc) {
+    assert(m <= BLAS_MAX_DIM && n <= BLAS_MAX_DIM && k <= BLAS_MAX_DIM);
+    assert(lda <= BLAS_MAX_DIM && ldb <= BLAS_MAX_DIM && ldc <= BLAS_MAX_DIM);
+    cblas_dgemm(CblasRowMajor, CblasNoTrans, trans_b ? CblasTrans : CblasNoTrans, (blasint)m,
+                (blasint)n, (blasint)k, 1.0, a, (blasint)lda, b, (blasint)ldb, beta, c,
+                (blasint)ldc);
+}
+
+attn_build_info attn_build(void) {
+    return (attn_build_info){
+        .version = ATTN_VERSION,
+        .blas = openblas_get_config(),
+        .blas_core = openblas_get_corename(),
+        .kernels = "scalar",
+    };
+}
+
+void attn_blas_set_threads(int threads) {
+    openblas_set_num_threads(threads);
+}
+
+int attn_blas_threads(void) {
+    return openblas_get_num_threads();
+}

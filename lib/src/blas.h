@@ -1,0 +1,25 @@
+/*
+ * blas.h - matrix products. blas.c is the only file that includes <cblas.h>.
+ */
+#ifndef ATTN_BLAS_H
+#define ATTN_BLAS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* The largest dimension or row length that BLAS can address (its ints have 32 bits). */
+enum {
+    BLAS_MAX_DIM = 0x7fffffff
+};
+
+/*
+ * C = A B + beta C, or A B^T + beta C with trans_b; all row-major.
+ * a: (m,k), row length lda; b: (k,n), or (n,k) with trans_b, row length ldb; c: (m,n), row length
+ * ldc. With beta 0, what C held is ignored, NaN included. All dimensions <= BLAS_MAX_DIM.
+ */
+void blas_gemm_f32(bool trans_b, size_t m, size_t n, size_t k, const float *a, size_t lda,
+                   const float *b, size_t ldb, float beta, float *c, size_t ldc);
+void blas_gemm_f64(bool trans_b, size_t m, size_t n, size_t k, const double *a, size_t lda,
+                   const double *b, size_t ldb, double beta, double *c, size_t ldc);
+
+#endif

@@ -1,0 +1,167 @@
+/*
+ * check.c - see check.h. Nothing is computed here and nothing is allocated.
+ */
+#include "check.h"
+
+#include <math.h>
+
+#include "blas.h"
+#include "status.h"
+#include "tensor.h"
+
+attn_status check_matrix(const attn_tensor *tensor, const char *name, int min_rank, int max_rank,
+                         attn_error *error) {
+    char shape[SHAPE_TEXT];
+    if (tensor == NULL || tensor->data == NULL) {
+        return attn_fail(error, ATTN_INVALID_ARGUMENT, name, "%s is missing", name);
+    }
+    if (!dtype_is_float(tensor->dtype)) {
+        return attn_fail(error, ATTN_INVALID_ARGUMENT, name, "%s must be float32 or float64", name);
+    }
+    if (tensor->rank < min_rank || tensor->rank > max_rank) {
+        if (min_rank == max_rank) {
+            return attn_fail(error, ATTN_SHAPE_MISMATCH, name, "%s must have rank %d, not %d", name,
+                             min_rank, tensor->rank);
+        }
+        return attn_fail(error, ATTN_SHAPE_MISMATCH, name, "%s must have rank %d to %d, not %d",
+                         name, min_rank, max_rank, tensor->rank);
+    }
+    for (int axis = 0; axis < tensor->rank; axis++) {
+        if (tensor->shape[axis] == 0) {
+            return attn_fail(error, ATTN_SHAPE_MISMATCH, name, "%s is empty: its shape is %s", name,
+                             shape_text(tensor, shape));
+        }
+        if (tensor->shape[axis] > BLAS_MAX_DIM) {
+            return attn_fail(error, ATTN_TOO_LARGE, name,
+                             "%s has the shape %s; no size may exceed %d", name,
+                             shape_text(tensor, shape), BLAS_MAX_DIM);
+        }
+    }
+    size_t bytes;
+    if (!attn_tensor_bytes(tensor, &bytes)) {
+        return attn_fail(error, ATTN_TOO_LARGE, name, "%s has the shape %s: too large to address",
+                         name, shape_text(tensor, shape));
+    }
+    return ATTN_OK;
+}
+
+attn_status check_dtype(const attn_tensor *tensor, const char *name, attn_dtype dtype,
+                        attn_error *error) {
+    if (tensor->dtype != dtype) {
+        return attn_fail(error, ATTN_INVALID_ARGUMENT, name,
+                         "%s must be %s like the other matrices", name,
+                         dtype == ATTN_FLOAT32 ? "float32" : "float64");
+    }
+    return ATTN_OK;
+}
+
+attn_status check_shape(const attn_tensor *tensor, const char *name, int rank, const size_t *shape,
+                        attn_error *error) {
+    attn_tensor wanted = {.rank = rank};
+    bool same = tensor->rank == rank;
+    for (int axis = 0; axis < rank; axis++) {
+        wanted.shape[axis] = shape[axis];
+        same = same && tensor->shape[axis] == shape[axis];
+    }
+    if (!same) {
+        char want[SHAPE_TEXT], got[SHAPE_TEXT];
+        return attn_fail(error, ATTN_SHAPE_MISMATCH, name, "%s must have the shape %s, not %s",
+                         name, shape_text(&wanted, want), shape_text(tensor, got));
+    }
+    return ATTN_OK;
+}
+
+static attn_status check_enums(const attn_options *o, attn_error *error) {
+    const unsigned known =
+        ATTN_FLAG_SCALE | ATTN_FLAG_WINDOW | ATTN_FLAG_ALIBI | ATTN_FLAG_MEAN_OVER_HEADS;
+    if ((o->flags & ~known) != 0) {
+        return attn_fail(error, ATTN_INVALID_ARGUMENT, "flags", "unknown bits in flags: 0x%x",
+                         o->flags & ~known);
+    }
+    if ((o->results >> ATTN_RESULT_COUNT) != 0) {
+        return attn_fail(error, ATTN_INVALID_ARGUMENT, "results", "unknown bits in results: 0x%x",
+                         o->results);
+    }
+    if ((unsigned)o->causal > ATTN_CAUSAL_BOTTOM_RIGHT) {
+        return attn_fail(error, ATTN_INVALID_ARGUMENT, "causal",
+                         "causal is %d; it must be 0, 1 or 2", (int)o->causal);
+    }
+    if ((unsigned)o->normalization > ATTN_UNNORMALIZED) {
+        return attn_fail(error, ATTN_INVALID_ARGUMENT, "normalization",
+                         "normalization is %d; it must be 0 or 1", (int)o->normalization);
+    }
+    return ATTN_OK;
+}
+
+attn_status check_options(const attn_options *o, attn_error *error) {
+    ATTN_TRY(check_enums(o, error));
+    if ((o->flags & ATTN_FLAG_SCALE) != 0 && !isfinite(o->scale)) {
+        return attn_fail(error, ATTN_INVALID_ARGUMENT, "scale", "scale must be finite");
+    }
+    if (!(o->softcap >= 0) || isinf(o->softcap)) {
+        return attn_fail(error, ATTN_INVALID_ARGUMENT, "softcap",
+                         "softcap must be 0 (off) or a positive number, not %g", o->softcap);
+    }
+    if ((o->flags & ATTN_FLAG_WINDOW) != 0 && (o->window[0] < -1 || o->window[1] < -1)) {
+        return attn_fail(error, ATTN_INVALID_ARGUMENT, "window",
+                         "window is [%lld, %lld]; each side must be -1 (open) or at least 0",
+                         (long long)o->window[0], (long long)o->window[1]);
+    }
+    if ((o->flags & ATTN_FLAG_ALIBI) != 0 && o->alibi_slopes != NULL) {
+        return attn_fail(error, ATTN_INVALID_ARGUMENT, "alibi",
+                         "ALiBi takes the slopes of the paper or slopes of yours, not both");
+    }
+    if (o->normalization == ATTN_UNNORMALIZED) {
+        if (o->sink != NULL) {
+            return attn_fail(error, ATTN_INVALID_ARGUMENT, "sink",
+                             "sink joins the softmax denominator; normalization \"none\" has none");
+        }
+        if ((o->results & (ATTN_WANT(LSE) | ATTN_WANT(ENTROPY))) != 0) {
+            return attn_fail(error, ATTN_INVALID_ARGUMENT, "return",
+                             "%s needs softmax weights; normalization is \"none\"",
+                             (o->results & ATTN_WANT(LSE)) != 0 ? "lse" : "entropy");
+        }
+    }
+    return ATTN_OK;
+}
+
+attn_status check_columns(const char *name, size_t columns, size_t heads, const char *heads_name,
+                          attn_error *error) {
+    if (columns % heads != 0) {
+        return attn_fail(error, ATTN_SHAPE_MISMATCH, name,
+                         "%s has %zu columns, which %s = %zu does not divide", name, columns,
+                         heads_name, heads);
+    }
+    return ATTN_OK;
+}
+
+attn_status check_broadcast(const attn_tensor *tensor, const char *name, const attn_plan *plan,
+                            struct broadcast *out, attn_error *error) {
+    *out = (struct broadcast){0};
+    if (tensor == NULL) {
+        return ATTN_OK;
+    }
+    const size_t full[4] = {plan->batch, plan->heads, plan->n, plan->m};
+    char got[SHAPE_TEXT];
+    if (tensor->data == NULL || tensor->rank < 2 || tensor->rank > 4) {
+        return attn_fail(error, ATTN_SHAPE_MISMATCH, name, "%s must have rank 2 to 4, not %d", name,
+                         tensor->rank);
+    }
+    size_t stride = 1;
+    for (int back = 1; back <= tensor->rank; back++) {
+        size_t size = tensor->shape[tensor->rank - back];
+        size_t want = full[4 - back];
+        if (size != want && size != 1) {
+            return attn_fail(
+                error, ATTN_SHAPE_MISMATCH, name,
+                "%s has the shape %s, which does not broadcast to (batch %zu, heads %zu, "
+                "queries %zu, keys %zu): axis %d is %zu, not %zu or 1",
+                name, shape_text(tensor, got), full[0], full[1], full[2], full[3],
+                tensor->rank - back, size, want);
+        }
+        out->stride[4 - back] = size == 1 ? 0 : stride;
+        stride *= size; /* fits: every size is one of the plan's, whose product was checked */
+    }
+    out->data = tensor->data;
+    return ATTN_OK;
+}

@@ -1,0 +1,93 @@
+/*
+ * plan.h - what a checked call is: every size, stride and option resolved, so that running it does
+ * arithmetic only. plan.c and its checks fill a plan; run.c runs it.
+ */
+#ifndef ATTN_PLAN_H
+#define ATTN_PLAN_H
+
+#include "attention.h"
+
+/* Rows of all batch items and heads of one matrix, in elements of the plan's dtype. Where a head
+ * begins is in struct head. */
+struct operand {
+    const void *data; /* NULL = absent, or computed at run time */
+    size_t ld;        /* from one row to the next */
+    size_t batch;     /* from one batch item to the next */
+};
+
+/* One query head. Offsets are from the start of a batch item of the operand of that name. */
+struct head {
+    size_t d, d_v;
+    size_t q, k, v, past_k, past_v, out;
+    double scale;
+};
+
+/* A tensor broadcast to (batch, heads, n, m): strides in elements, 0 where it repeats. */
+struct broadcast {
+    const void *data; /* NULL = absent */
+    size_t stride[4];
+};
+
+/* One product of a projection: columns [column, column + cols) of the result are X W + b. */
+struct piece {
+    const void *w, *b; /* b NULL = no bias */
+    size_t cols, column;
+};
+
+/* X (rows, inner) times the weights of one or of every head, side by side in (rows, ld). */
+struct projection {
+    const void *x;
+    size_t rows, inner, ld;
+    bool out_in;          /* w is (cols, inner), else (inner, cols) */
+    struct piece *pieces; /* owned */
+    size_t count;
+    const char *name; /* of the result, for messages */
+};
+
+struct result {
+    attn_tensor *parts; /* owned; `data` is the bound buffer */
+    size_t count;
+};
+
+struct attn_plan {
+    attn_dtype dtype;
+    size_t batch, heads, kv_heads;
+    size_t n, m, past; /* queries; keys, the past ones included; past keys */
+    bool has_batch_axis, has_head_axis;
+    bool packed; /* K and V, and so present_K and present_V, are (B,m,H*d) */
+    bool projected, per_head;
+    struct head *head; /* owned, one for each query head */
+    struct operand q, k, v, past_k, past_v;
+    size_t out_ld, out_batch; /* of the heads' outputs side by side or one after the other */
+
+    attn_causal causal;
+    attn_normalization normalization;
+    int64_t shift;     /* s: query i stands at i + s */
+    int64_t window[2]; /* -1 = open */
+    double softcap;
+    double *slopes, *sinks; /* owned, one for each head; NULL = absent */
+    size_t *lengths;        /* owned, one for each batch item; NULL = absent */
+    struct broadcast mask, bias;
+    bool mean_over_heads;
+    size_t top_k;
+
+    struct projection project_q, project_k, project_v, project_out;
+    bool has_out_projection;
+
+    unsigned wanted; /* ATTN_WANT bits */
+    struct result results[ATTN_RESULT_COUNT];
+    size_t block_rows; /* queries that are computed together */
+    double cost;
+    size_t scratch;
+};
+
+static inline bool plan_wants(const attn_plan *plan, unsigned bits) {
+    return (plan->wanted & bits) != 0;
+}
+
+/* Key and value head of query head h. */
+static inline size_t kv_head(const attn_plan *plan, size_t h) {
+    return h / (plan->heads / plan->kv_heads);
+}
+
+#endif

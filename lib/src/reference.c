@@ -1,0 +1,85 @@
+/* reference.c - see reference.h. */
+#include "reference.h"
+
+#include <math.h>
+
+static bool may_attend(const struct reference_head *c, size_t i, size_t j) {
+    const int64_t position = (int64_t)i + c->shift, key = (int64_t)j;
+    return j < c->length && !(c->causal && key > position) &&
+           !(c->left >= 0 && key < position - c->left) &&
+           !(c->right >= 0 && key > position + c->right) &&
+           !(c->mask != NULL && c->mask[i * c->m + j] == 0) &&
+           !(c->bias != NULL && c->bias[i * c->m + j] == -INFINITY);
+}
+
+static void scores_of_query(const struct reference_head *c, const struct reference_results *out,
+                            size_t i) {
+    out->score_scale[i] = 0;
+    for (size_t j = 0; j < c->m; j++) {
+        double dot = 0, terms = 0;
+        for (size_t e = 0; e < c->d; e++) {
+            dot += c->q[i * c->d + e] * c->k[j * c->d + e];
+            terms += fabs(c->q[i * c->d + e] * c->k[j * c->d + e]);
+        }
+        out->score_scale[i] = fmax(out->score_scale[i], terms);
+        out->scores[i * c->m + j] = dot;
+        double scaled = c->scale * dot;
+        if (c->softcap > 0) {
+            scaled = c->softcap * tanh(scaled / c->softcap);
+        }
+        out->scaled_scores[i * c->m + j] = scaled;
+        double masked = -INFINITY;
+        if (may_attend(c, i, j)) {
+            masked = scaled + (c->bias != NULL ? c->bias[i * c->m + j] : 0) -
+                     c->slope * fabs((double)i + (double)c->shift - (double)j);
+        }
+        out->masked_scores[i * c->m + j] = masked;
+    }
+}
+
+static void weights_of_query(const struct reference_head *c, const struct reference_results *out,
+                             size_t i) {
+    const double *x = out->masked_scores + i * c->m;
+    double *w = out->weights + i * c->m;
+    double max = c->has_sink ? c->sink : -INFINITY, sum = 0;
+    for (size_t j = 0; j < c->m; j++) {
+        max = fmax(max, x[j]);
+    }
+    for (size_t j = 0; j < c->m; j++) {
+        sum += x[j] == -INFINITY ? 0 : exp(x[j] - max);
+    }
+    sum += c->has_sink ? exp(c->sink - max) : 0;
+    out->lse[i] = sum == 0 ? -INFINITY : max + log(sum);
+    out->entropy[i] = 0;
+    for (size_t j = 0; j < c->m; j++) {
+        if (c->unnormalized) {
+            w[j] = x[j] == -INFINITY ? 0 : x[j];
+            continue;
+        }
+        w[j] = x[j] == -INFINITY ? 0 : exp(x[j] - max) / sum;
+        out->entropy[i] -= w[j] > 0 ? w[j] * log(w[j]) : 0;
+    }
+}
+
+static void output_of_query(const struct reference_head *c, const struct reference_results *out,
+                            size_t i) {
+    out->output_scale[i] = 0;
+    for (size_t e = 0; e < c->d_v; e++) {
+        double sum = 0, terms = 0;
+        for (size_t j = 0; j < c->m; j++) {
+            const double w = out->weights[i * c->m + j];
+            sum += w == 0 ? 0 : w * c->v[j * c->d_v + e];
+            terms += w == 0 ? 0 : fabs(w * c->v[j * c->d_v + e]);
+        }
+        out->output[i * c->d_v + e] = sum;
+        out->output_scale[i] = fmax(out->output_scale[i], terms);
+    }
+}
+
+void attn_reference_head(const struct reference_head *call, const struct reference_results *out) {
+    for (size_t i = 0; i < call->n; i++) {
+        scores_of_query(call, out, i);
+        weights_of_query(call, out, i);
+        output_of_query(call, out, i);
+    }
+}

@@ -1,0 +1,53 @@
+/*
+ * run.c - the entry points that compute: they choose the template's instance by dtype.
+ */
+#include "run.h"
+
+#include "status.h"
+#include "tensor.h"
+
+attn_status attn_plan_run(attn_plan *plan, attn_error *error) {
+    for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
+        for (size_t part = 0; part < plan->results[r].count; part++) {
+            if (plan->results[r].parts[part].data == NULL) {
+                return attn_fail(error, ATTN_INVALID_ARGUMENT, attn_result_name((attn_result)r),
+                                 "part %zu of %s is not bound to a buffer", part,
+                                 attn_result_name((attn_result)r));
+            }
+        }
+    }
+    return plan->dtype == ATTN_FLOAT32 ? run_f32(plan, error) : run_f64(plan, error);
+}
+
+attn_status attn_softmax(const attn_tensor *x, int axis, void *out, attn_error *error) {
+    size_t bytes;
+    if (!dtype_is_float(x->dtype)) {
+        return attn_fail(error, ATTN_INVALID_ARGUMENT, "X", "X must be float32 or float64");
+    }
+    if (x->rank < 1 || x->rank > ATTN_MAX_RANK) {
+        return attn_fail(error, ATTN_INVALID_ARGUMENT, "X", "X must have rank 1 to %d, not %d",
+                         ATTN_MAX_RANK, x->rank);
+    }
+    if (axis < -x->rank || axis >= x->rank) {
+        return attn_fail(error, ATTN_INVALID_ARGUMENT, "axis",
+                         "axis is %d; X has rank %d, so it must be in [%d, %d]", axis, x->rank,
+                         -x->rank, x->rank - 1);
+    }
+    if (!attn_tensor_bytes(x, &bytes)) {
+        return attn_fail(error, ATTN_TOO_LARGE, "X", "X is too large to be addressed");
+    }
+    axis = axis < 0 ? axis + x->rank : axis;
+    return x->dtype == ATTN_FLOAT32 ? softmax_f32(x, axis, out, error)
+                                    : softmax_f64(x, axis, out, error);
+}
+
+void moments_merge(struct moments *into, struct moments other) {
+    if (other.count == 0) {
+        return;
+    }
+    double count = into->count + other.count;
+    double delta = other.mean - into->mean;
+    into->m2 += other.m2 + delta * delta * (into->count * other.count / count);
+    into->mean += delta * (other.count / count);
+    into->count = count;
+}

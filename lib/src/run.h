@@ -1,0 +1,23 @@
+/*
+ * run.h - running a plan. Each function exists for float32 and for float64, made from one template.
+ */
+#ifndef ATTN_RUN_H
+#define ATTN_RUN_H
+
+#include "plan.h"
+
+attn_status run_f32(const attn_plan *plan, attn_error *error);
+attn_status run_f64(const attn_plan *plan, attn_error *error);
+
+attn_status softmax_f32(const attn_tensor *x, int axis, void *out, attn_error *error);
+attn_status softmax_f64(const attn_tensor *x, int axis, void *out, attn_error *error);
+
+/* Mean and sum of squared deviations of a growing set of numbers. */
+struct moments {
+    double count, mean, m2;
+};
+
+/* Adds a set to another (Chan, Golub and LeVeque 1979). */
+void moments_merge(struct moments *into, struct moments other);
+
+#endif

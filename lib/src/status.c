@@ -1,0 +1,38 @@
+/* status.c - texts of statuses and results; filling an attn_error. */
+#include "status.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+const char *attn_status_text(attn_status status) {
+    switch (status) {
+#define ATTN_STATUS_CASE(name, code, text)                                                         \
+    case ATTN_##name:                                                                              \
+        return text;
+        ATTN_STATUS_MAP(ATTN_STATUS_CASE)
+#undef ATTN_STATUS_CASE
+    }
+    return "unknown status";
+}
+
+const char *attn_result_name(attn_result result) {
+    static const char *const names[] = {
+#define ATTN_RESULT_NAME(name, text) [ATTN_RESULT_##name] = text,
+        ATTN_RESULT_MAP(ATTN_RESULT_NAME)
+#undef ATTN_RESULT_NAME
+    };
+    return (unsigned)result < ATTN_RESULT_COUNT ? names[result] : NULL;
+}
+
+attn_status attn_fail(attn_error *error, attn_status status, const char *argument,
+                      const char *format, ...) {
+    if (error != NULL) {
+        error->status = status;
+        snprintf(error->argument, sizeof error->argument, "%s", argument);
+        va_list args;
+        va_start(args, format);
+        vsnprintf(error->message, sizeof error->message, format, args);
+        va_end(args);
+    }
+    return status;
+}

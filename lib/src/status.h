@@ -1,0 +1,23 @@
+/*
+ * status.h - how the library reports what went wrong: a status and, if the caller wants it, the
+ * argument at fault and a message with the rule and the values.
+ */
+#ifndef ATTN_STATUS_H
+#define ATTN_STATUS_H
+
+#include "attention.h"
+
+/* Fills `error` (may be NULL) and returns `status`. `argument` is "" if no argument is at fault. */
+attn_status attn_fail(attn_error *error, attn_status status, const char *argument,
+                      const char *format, ...) __attribute__((format(printf, 4, 5)));
+
+/* Returns from the calling function if `expression` is not ATTN_OK. Only where nothing is held. */
+#define ATTN_TRY(expression)                                                                       \
+    do {                                                                                           \
+        attn_status attn_try_status = (expression);                                                \
+        if (attn_try_status != ATTN_OK) {                                                          \
+            return attn_try_status;                                                                \
+        }                                                                                          \
+    } while (0)
+
+#endif

@@ -1,0 +1,48 @@
+/* tensor.c - see tensor.h. */
+#include "tensor.h"
+
+#include <stdio.h>
+
+size_t attn_dtype_size(attn_dtype dtype) {
+    switch (dtype) {
+    case ATTN_FLOAT32:
+        return sizeof(float);
+    case ATTN_FLOAT64:
+        return sizeof(double);
+    case ATTN_BOOL:
+        return 1;
+    case ATTN_INT64:
+        return sizeof(int64_t);
+    }
+    return 0;
+}
+
+bool attn_tensor_count(const attn_tensor *tensor, size_t *count) {
+    size_t product = 1;
+    for (int axis = 0; axis < tensor->rank; axis++) {
+        if (!size_mul(product, tensor->shape[axis], &product)) {
+            return false;
+        }
+    }
+    *count = product;
+    return true;
+}
+
+bool attn_tensor_bytes(const attn_tensor *tensor, size_t *bytes) {
+    size_t count;
+    return attn_tensor_count(tensor, &count) &&
+           size_mul(count, attn_dtype_size(tensor->dtype), bytes);
+}
+
+const char *shape_text(const attn_tensor *tensor, char text[SHAPE_TEXT]) {
+    size_t used = 0;
+    text[0] = '\0';
+    for (int axis = 0; axis < tensor->rank && used < SHAPE_TEXT; axis++) {
+        used += (size_t)snprintf(text + used, SHAPE_TEXT - used, "%s%zu", axis == 0 ? "(" : ", ",
+                                 tensor->shape[axis]);
+    }
+    if (used < SHAPE_TEXT) {
+        snprintf(text + used, SHAPE_TEXT - used, tensor->rank == 0 ? "()" : ")");
+    }
+    return text;
+}

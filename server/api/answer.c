@@ -1,0 +1,201 @@
+/*
+ * answer.c - from a plan to an answer: holds the call against the limits, gives every result a
+ * buffer, runs the plan and lists the results in the order in which `return` names them.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "api/call.h"
+#include "api/reply.h"
+#include "api/results.h"
+
+const char *const call_result_names[CALL_RESULT_COUNT] = {
+    "output",     "weights", "scores", "scaled_scores", "masked_scores", "lse",
+    "statistics", "entropy", "top_k",  "present_K",     "present_V",     "Q",
+    "K",          "V",
+};
+
+const unsigned call_result_bits[CALL_RESULT_COUNT] = {
+    ATTN_WANT(OUTPUT),
+    ATTN_WANT(WEIGHTS),
+    ATTN_WANT(SCORES),
+    ATTN_WANT(SCALED_SCORES),
+    ATTN_WANT(MASKED_SCORES),
+    ATTN_WANT(LSE),
+    ATTN_WANT(STATISTICS),
+    ATTN_WANT(ENTROPY),
+    ATTN_WANT(TOP_K_INDICES) | ATTN_WANT(TOP_K_WEIGHTS),
+    ATTN_WANT(PRESENT_K),
+    ATTN_WANT(PRESENT_V),
+    ATTN_WANT(Q),
+    ATTN_WANT(K),
+    ATTN_WANT(V),
+};
+
+enum {
+    TEXT_BYTES = 12
+}; /* of a float32 in an answer, comma included, on average */
+
+bool call_fits(const struct api_request *request, struct http_response *response, double work,
+               size_t bytes, size_t numbers) {
+    const struct api_limits *limits = request->limits;
+    const double text = (double)numbers * TEXT_BYTES;
+    const double total = (double)codec_document_tensor_bytes(request->body) + (double)bytes + text;
+    char detail[256];
+    if (total > (double)limits->max_memory) {
+        snprintf(detail, sizeof detail,
+                 "the request's matrices, results and answer would take about %.0f MiB; this "
+                 "server allows %.0f MiB (--max-memory)",
+                 total / 0x1p20, (double)limits->max_memory / 0x1p20);
+        http_problem(response, request->http, 413, detail, NULL, -1);
+        return false;
+    }
+    if (work > limits->max_work) {
+        snprintf(detail, sizeof detail,
+                 "the call needs %.3g multiply-adds; this server allows %.15g (--max-work)", work,
+                 limits->max_work);
+        http_problem(response, request->http, 422, detail, NULL, -1);
+        return false;
+    }
+    return true;
+}
+
+/* Bytes and numbers of all results together. False if they cannot be addressed. */
+static bool measure(const attn_plan *plan, size_t *bytes, size_t *numbers) {
+    *bytes = *numbers = 0;
+    for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
+        for (size_t part = 0; part < attn_plan_parts(plan, (attn_result)r); part++) {
+            const attn_tensor *tensor = attn_plan_tensor(plan, (attn_result)r, part);
+            size_t count, size;
+            if (!attn_tensor_bytes(tensor, &size) || !attn_tensor_count(tensor, &count) ||
+                __builtin_add_overflow(*bytes, (size + 63) & ~(size_t)63, bytes) ||
+                __builtin_add_overflow(*numbers, count, numbers)) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+/* Carves every part out of one block. */
+static void bind_all(attn_plan *plan, char *block) {
+    for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
+        for (size_t part = 0; part < attn_plan_parts(plan, (attn_result)r); part++) {
+            size_t size = 0;
+            attn_tensor_bytes(attn_plan_tensor(plan, (attn_result)r, part), &size);
+            attn_plan_bind(plan, (attn_result)r, part, block);
+            block += (size + 63) & ~(size_t)63;
+        }
+    }
+}
+
+static void add_whole(struct reply_items *list, const char *key, const attn_plan *plan,
+                      attn_result result) {
+    reply_tensor(list, key, attn_plan_tensor(plan, result, 0));
+}
+
+/* Parts of heads of any size: [head][row][column], or [batch][head][row][column]. */
+static void add_parts(struct reply_items *list, const char *key, const attn_plan *plan,
+                      attn_result result) {
+    const size_t parts = attn_plan_parts(plan, result);
+    const attn_tensor *first = attn_plan_tensor(plan, result, 0);
+    const bool batched = first->rank == 3;
+    reply_open(list, CODEC_OP_ARRAY, key);
+    for (size_t b = 0; b < (batched ? first->shape[0] : 1); b++) {
+        if (batched) {
+            reply_open(list, CODEC_OP_ARRAY, NULL);
+        }
+        for (size_t part = 0; part < parts; part++) {
+            const attn_tensor *all = attn_plan_tensor(plan, result, part);
+            const size_t *size = all->shape + all->rank - 2;
+            attn_tensor one = {.dtype = all->dtype, .rank = 2, .shape = {size[0], size[1]}};
+            one.data =
+                (const char *)all->data + b * size[0] * size[1] * attn_dtype_size(all->dtype);
+            reply_tensor(list, NULL, &one);
+        }
+        if (batched) {
+            reply_close(list);
+        }
+    }
+    reply_close(list);
+}
+
+static void add_statistics(struct reply_items *list, const attn_plan *plan) {
+    static const char *const names[] = {"Q", "K", "scores", "scaled_scores"};
+    const double *variance = attn_plan_tensor(plan, ATTN_RESULT_STATISTICS, 0)->data;
+    reply_open(list, CODEC_OP_OBJECT, "statistics");
+    reply_open(list, CODEC_OP_OBJECT, "variance");
+    for (int i = 0; i < 4; i++) {
+        reply_number(list, names[i], variance[i]);
+    }
+    reply_close(list);
+    reply_close(list);
+}
+
+static void add_result(struct reply_items *list, const struct call *call, const attn_plan *plan,
+                       size_t which) {
+    static const attn_result results[CALL_RESULT_COUNT] = {
+        [CALL_RESULT_OUTPUT] = ATTN_RESULT_OUTPUT,
+        [CALL_RESULT_WEIGHTS] = ATTN_RESULT_WEIGHTS,
+        [CALL_RESULT_SCORES] = ATTN_RESULT_SCORES,
+        [CALL_RESULT_SCALED_SCORES] = ATTN_RESULT_SCALED_SCORES,
+        [CALL_RESULT_MASKED_SCORES] = ATTN_RESULT_MASKED_SCORES,
+        [CALL_RESULT_LSE] = ATTN_RESULT_LSE,
+        [CALL_RESULT_ENTROPY] = ATTN_RESULT_ENTROPY,
+        [CALL_RESULT_PRESENT_K] = ATTN_RESULT_PRESENT_K,
+        [CALL_RESULT_PRESENT_V] = ATTN_RESULT_PRESENT_V,
+        [CALL_RESULT_Q] = ATTN_RESULT_Q,
+        [CALL_RESULT_K] = ATTN_RESULT_K,
+        [CALL_RESULT_V] = ATTN_RESULT_V,
+    };
+    const char *key = call_result_names[which];
+    if (which == CALL_RESULT_STATISTICS) {
+        add_statistics(list, plan);
+    } else if (which == CALL_RESULT_TOP_K) {
+        reply_open(list, CODEC_OP_OBJECT, key);
+        add_whole(list, "indices", plan, ATTN_RESULT_TOP_K_INDICES);
+        add_whole(list, "weights", plan, ATTN_RESULT_TOP_K_WEIGHTS);
+        reply_close(list);
+    } else if (call->per_head && which >= CALL_RESULT_PRESENT_K) {
+        add_parts(list, key, plan, results[which]);
+    } else {
+        add_whole(list, key, plan, results[which]);
+    }
+}
+
+void call_answer(const struct api_request *request, struct http_response *response,
+                 const struct call *call, attn_plan *plan) {
+    attn_error error = {0};
+    struct reply_items list = {0};
+    size_t bytes, numbers;
+    char *block = NULL;
+    if (!measure(plan, &bytes, &numbers)) {
+        bytes = numbers = SIZE_MAX / 2;
+    }
+    if (!call_fits(request, response, attn_plan_cost(plan), bytes + attn_plan_scratch(plan),
+                   numbers)) {
+        goto done;
+    }
+    block = aligned_alloc(64, bytes);
+    if (block == NULL) {
+        reply_no_memory(request->http, response);
+        goto done;
+    }
+    bind_all(plan, block);
+    const double start = reply_clock_ms();
+    const attn_status status = attn_plan_run(plan, &error);
+    response->timing[HTTP_TIMING_COMPUTE] = reply_clock_ms() - start;
+    if (status != ATTN_OK) {
+        reply_attn_error(request->http, response, &error);
+        goto done;
+    }
+    reply_open(&list, CODEC_OP_OBJECT, NULL);
+    for (size_t i = 0; i < call->return_count; i++) {
+        add_result(&list, call, plan, call->returned[i]);
+    }
+    reply_close(&list);
+    reply_items(request->http, response, &list, call->digits);
+done:
+    free(block);
+    attn_plan_free(plan);
+}

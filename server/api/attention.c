@@ -1,0 +1,56 @@
+/* attention.c - POST /attention: attention over given Q, K, V, or X for all three. */
+#include "api/call.h"
+#include "api/reply.h"
+
+static const char *const keys[] = {"Q", "K", "V", "X", CALL_KEYS};
+
+struct inputs {
+    attn_tensor q, k, v;
+    const attn_tensor *Q, *K, *V; /* X: all three point to q */
+};
+
+static bool read_inputs(struct inputs *in, const struct codec_document *document,
+                        struct codec_error *error) {
+    const struct codec_value *root = codec_root(document);
+    const struct codec_value *x = codec_get(root, "X");
+    static const char *const names[] = {"Q", "K", "V"};
+    if (x != NULL) {
+        for (int i = 0; i < 3; i++) {
+            if (codec_get(root, names[i]) != NULL) {
+                return codec_fail(document, x, error,
+                                  "X stands for Q, K and V alike, but %s is given too", names[i]);
+            }
+        }
+        in->Q = in->K = in->V = &in->q;
+        return codec_as_reals(document, x, 2, 4, &in->q, error);
+    }
+    for (int i = 0; i < 3; i++) {
+        if (codec_get(root, names[i]) == NULL) {
+            return codec_fail(document, NULL, error, "%s is missing: give Q, K and V, or X alone",
+                              names[i]);
+        }
+    }
+    return call_matrix(document, root, "Q", 2, 4, &in->q, &in->Q, error) &&
+           call_matrix(document, root, "K", 2, 4, &in->k, &in->K, error) &&
+           call_matrix(document, root, "V", 2, 4, &in->v, &in->V, error);
+}
+
+void api_attention(const struct api_request *request, struct http_response *response) {
+    struct call call = {0};
+    struct inputs in = {0};
+    struct codec_error codec_error = {0};
+    attn_error error = {0};
+    attn_plan *plan = NULL;
+    if (!codec_check_keys(request->body, codec_root(request->body), keys,
+                          sizeof keys / sizeof *keys, &codec_error) ||
+        !read_inputs(&in, request->body, &codec_error) ||
+        !call_read(&call, request->body, false, &codec_error) ||
+        !call_count(request->body, "heads", &call.options.heads, &codec_error)) {
+        reply_codec_error(request->http, response, &codec_error);
+    } else if (attn_plan_attention(&plan, in.Q, in.K, in.V, &call.options, &error) != ATTN_OK) {
+        reply_attn_error(request->http, response, &error);
+    } else {
+        call_answer(request, response, &call, plan);
+    }
+    call_free(&call);
+}

@@ -1,0 +1,253 @@
+/* call.c - see call.h: reading the options of a call. answer.c is the way back. */
+#include "api/call.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/results.h"
+
+bool call_matrix(const struct codec_document *document, const struct codec_value *object,
+                 const char *name, int min_rank, int max_rank, attn_tensor *out,
+                 const attn_tensor **present, struct codec_error *error) {
+    const struct codec_value *value = codec_get(object, name);
+    *present = NULL;
+    if (value == NULL) {
+        return true;
+    }
+    *present = out;
+    return codec_as_reals(document, value, min_rank, max_rank, out, error);
+}
+
+bool call_count(const struct codec_document *document, const char *name, size_t *out,
+                struct codec_error *error) {
+    const struct codec_value *value = codec_get(codec_root(document), name);
+    int64_t number;
+    if (value == NULL) {
+        return true;
+    }
+    if (!codec_as_integer(document, value, 1, INT64_C(1) << 53, &number, error)) {
+        return false;
+    }
+    *out = (size_t)number;
+    return true;
+}
+
+bool call_read_format(const struct codec_document *document, int *digits,
+                      struct codec_error *error) {
+    static const char *const dtypes[] = {"float32", "float64"};
+    const struct codec_value *root = codec_root(document);
+    const struct codec_value *dtype = codec_get(root, "dtype"), *value = codec_get(root, "digits");
+    size_t choice;
+    int64_t number = 0;
+    if (dtype != NULL && !codec_as_choice(document, dtype, dtypes, 2, &choice, error)) {
+        return false;
+    }
+    if (value != NULL && !codec_as_integer(document, value, 1, 17, &number, error)) {
+        return false;
+    }
+    *digits = (int)number;
+    return true;
+}
+
+static bool read_return(struct call *call, const struct codec_document *document, bool projected,
+                        struct codec_error *error) {
+    const struct codec_value *list = codec_get(codec_root(document), "return");
+    const size_t known = projected ? CALL_RESULT_COUNT : CALL_RESULT_PROJECTED;
+    if (list == NULL) {
+        call->returned[0] = CALL_RESULT_OUTPUT;
+        call->returned[1] = CALL_RESULT_WEIGHTS;
+        call->return_count = 2;
+    } else if (codec_kind_of(list) != CODEC_ARRAY || codec_size(list) == 0) {
+        return codec_fail(document, list, error,
+                          "return must be a list of names such as [\"output\", \"weights\"]");
+    }
+    for (size_t i = 0; list != NULL && i < codec_size(list); i++) {
+        const struct codec_value *item = codec_at(list, i);
+        size_t which;
+        if (!codec_as_choice(document, item, call_result_names, known, &which, error)) {
+            return false;
+        }
+        for (size_t j = 0; j < call->return_count; j++) {
+            if (call->returned[j] == which) {
+                return codec_fail(document, item, error, "return names \"%s\" twice",
+                                  call_result_names[which]);
+            }
+        }
+        call->returned[call->return_count++] = which;
+    }
+    for (size_t i = 0; i < call->return_count; i++) {
+        call->options.results |= call_result_bits[call->returned[i]];
+    }
+    return true;
+}
+
+static bool read_causal(struct call *call, const struct codec_document *document,
+                        struct codec_error *error) {
+    static const char *const names[] = {"bottom_right"};
+    const struct codec_value *value = codec_get(codec_root(document), "causal");
+    bool causal = false;
+    size_t choice;
+    if (value == NULL) {
+        return true;
+    }
+    if (codec_kind_of(value) == CODEC_TEXT) {
+        call->options.causal = ATTN_CAUSAL_BOTTOM_RIGHT;
+        return codec_as_choice(document, value, names, 1, &choice, error);
+    }
+    if (codec_kind_of(value) != CODEC_BOOL) {
+        return codec_fail(document, value, error, "causal must be true, false or \"bottom_right\"");
+    }
+    codec_as_bool(document, value, &causal, error);
+    call->options.causal = causal ? ATTN_CAUSAL_TOP_LEFT : ATTN_CAUSAL_NONE;
+    return true;
+}
+
+static bool read_window(struct call *call, struct codec_document *document,
+                        struct codec_error *error) {
+    const struct codec_value *value = codec_get(codec_root(document), "window");
+    const int64_t *sides;
+    size_t count;
+    if (value == NULL) {
+        return true;
+    }
+    if (!codec_as_integers(document, value, -1, INT32_MAX, &sides, &count, error)) {
+        return false;
+    }
+    if (count != 2) {
+        return codec_fail(document, value, error,
+                          "window must be [left, right], two numbers, not %zu", count);
+    }
+    call->options.flags |= ATTN_FLAG_WINDOW;
+    call->options.window[0] = sides[0];
+    call->options.window[1] = sides[1];
+    return true;
+}
+
+static bool read_alibi(struct call *call, const struct codec_document *document,
+                       struct codec_error *error) {
+    const struct codec_value *value = codec_get(codec_root(document), "alibi");
+    bool on = false;
+    if (value != NULL && codec_kind_of(value) == CODEC_BOOL) {
+        codec_as_bool(document, value, &on, error);
+        call->options.flags |= on ? ATTN_FLAG_ALIBI : 0u;
+        return true;
+    }
+    return call_matrix(document, codec_root(document), "alibi", 1, 1, &call->alibi_slopes,
+                       &call->options.alibi_slopes, error);
+}
+
+/* One logit for each head; for one head a plain number does. */
+static bool read_sink(struct call *call, const struct codec_document *document,
+                      struct codec_error *error) {
+    const struct codec_value *value = codec_get(codec_root(document), "sink");
+    if (value == NULL || codec_kind_of(value) != CODEC_NUMBER) {
+        return call_matrix(document, codec_root(document), "sink", 1, 1, &call->sink,
+                           &call->options.sink, error);
+    }
+    if (!codec_as_number(document, value, &call->scalar, error)) {
+        return false;
+    }
+    call->sink = (attn_tensor){.data = &call->scalar, .rank = 1, .shape = {1}};
+    call->sink.dtype = codec_document_dtype(document);
+    if (call->sink.dtype == ATTN_FLOAT32) {
+        const float rounded = (float)call->scalar;
+        memcpy(&call->scalar, &rounded, sizeof rounded);
+    }
+    call->options.sink = &call->sink;
+    return true;
+}
+
+static bool read_lengths(struct call *call, struct codec_document *document,
+                         struct codec_error *error) {
+    const struct codec_value *value = codec_get(codec_root(document), "lengths");
+    const int64_t *lengths;
+    size_t count;
+    if (value == NULL) {
+        return true;
+    }
+    if (!codec_as_integers(document, value, 0, INT32_MAX, &lengths, &count, error)) {
+        return false;
+    }
+    call->lengths = malloc(count * sizeof *call->lengths);
+    if (call->lengths == NULL) {
+        error->status = CODEC_NO_MEMORY;
+        return false;
+    }
+    for (size_t i = 0; i < count; i++) {
+        call->lengths[i] = (size_t)lengths[i];
+    }
+    call->options.lengths = call->lengths;
+    call->options.lengths_count = count;
+    return true;
+}
+
+static bool read_masks(struct call *call, struct codec_document *document,
+                       struct codec_error *error) {
+    const struct codec_value *root = codec_root(document);
+    const struct codec_value *mask = codec_get(root, "mask"), *bias = codec_get(root, "bias");
+    if (mask != NULL) {
+        call->options.mask = &call->mask;
+        if (!codec_as_mask(document, mask, 2, 4, &call->mask, error)) {
+            return false;
+        }
+    }
+    if (bias != NULL) {
+        call->options.bias = &call->bias;
+        return codec_as_bias(document, bias, 2, 4, &call->bias, error);
+    }
+    return true;
+}
+
+static bool read_numbers(struct call *call, const struct codec_document *document,
+                         struct codec_error *error) {
+    static const char *const normalizations[] = {"softmax", "none"};
+    const struct codec_value *root = codec_root(document), *value;
+    bool mean = false;
+    size_t choice;
+    if ((value = codec_get(root, "scale")) != NULL) {
+        call->options.flags |= ATTN_FLAG_SCALE;
+        if (!codec_as_number(document, value, &call->options.scale, error)) {
+            return false;
+        }
+    }
+    if ((value = codec_get(root, "softcap")) != NULL &&
+        !codec_as_number(document, value, &call->options.softcap, error)) {
+        return false;
+    }
+    if ((value = codec_get(root, "normalization")) != NULL) {
+        if (!codec_as_choice(document, value, normalizations, 2, &choice, error)) {
+            return false;
+        }
+        call->options.normalization = choice == 0 ? ATTN_SOFTMAX : ATTN_UNNORMALIZED;
+    }
+    if ((value = codec_get(root, "mean_over_heads")) != NULL) {
+        if (!codec_as_bool(document, value, &mean, error)) {
+            return false;
+        }
+        call->options.flags |= mean ? ATTN_FLAG_MEAN_OVER_HEADS : 0u;
+    }
+    if ((value = codec_get(root, "top_k")) != NULL &&
+        (call->options.results & ATTN_WANT(TOP_K_INDICES)) == 0) {
+        return codec_fail(document, value, error,
+                          "top_k is given but return does not name \"top_k\"");
+    }
+    return call_count(document, "top_k", &call->options.top_k, error) &&
+           call_count(document, "kv_heads", &call->options.kv_heads, error);
+}
+
+bool call_read(struct call *call, struct codec_document *document, bool projected,
+               struct codec_error *error) {
+    const struct codec_value *root = codec_root(document);
+    return call_read_format(document, &call->digits, error) &&
+           read_return(call, document, projected, error) && read_numbers(call, document, error) &&
+           read_causal(call, document, error) && read_window(call, document, error) &&
+           read_alibi(call, document, error) && read_sink(call, document, error) &&
+           read_lengths(call, document, error) && read_masks(call, document, error) &&
+           call_matrix(document, root, "past_K", 2, 4, &call->past_k, &call->options.past_k,
+                       error) &&
+           call_matrix(document, root, "past_V", 2, 4, &call->past_v, &call->options.past_v, error);
+}
+
+void call_free(struct call *call) {
+    free(call->lengths);
+}

@@ -1,0 +1,103 @@
+/* reply.c - see reply.h. */
+#include "api/reply.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+double reply_clock_ms(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec * 1e3 + (double)now.tv_nsec * 1e-6;
+}
+
+/* --------------------------------------------------------------------------------------- problems */
+
+void reply_no_memory(const struct http_request *request, struct http_response *response) {
+    http_problem(response, request, 503, "the server has no memory left for this request", NULL,
+                 -1);
+    response->retry_after = 1;
+}
+
+void reply_codec_error(const struct http_request *request, struct http_response *response,
+                       const struct codec_error *error) {
+    static const int status[] = {
+        [CODEC_SYNTAX] = 400,
+        [CODEC_CONTENT] = 422,
+        [CODEC_TOO_LARGE] = 413,
+    };
+    if (error->status == CODEC_NO_MEMORY || error->status == CODEC_OK) {
+        reply_no_memory(request, response);
+        return;
+    }
+    http_problem(response, request, status[error->status], error->message,
+                 error->has_pointer ? error->pointer : NULL,
+                 error->has_offset ? (int64_t)error->offset : -1);
+}
+
+void reply_attn_error(const struct http_request *request, struct http_response *response,
+                      const attn_error *error) {
+    if (error->status == ATTN_NO_MEMORY) {
+        reply_no_memory(request, response);
+        return;
+    }
+    char pointer[sizeof error->argument + 1];
+    snprintf(pointer, sizeof pointer, "/%s", error->argument);
+    /* A stage that overflows is no member of the request: the message says where it is. */
+    const bool member = error->status != ATTN_NOT_FINITE && error->argument[0] != '\0';
+    http_problem(response, request, 422, error->message, member ? pointer : NULL, -1);
+}
+
+/* ---------------------------------------------------------------------------------------- answers */
+
+void reply_add(struct reply_items *list, struct codec_item item) {
+    if (list->count == list->capacity && !list->failed) {
+        const size_t capacity = list->capacity == 0 ? 16 : 2 * list->capacity;
+        struct codec_item *items = realloc(list->items, capacity * sizeof *items);
+        list->failed = items == NULL;
+        if (!list->failed) {
+            list->items = items;
+            list->capacity = capacity;
+        }
+    }
+    if (!list->failed) {
+        list->items[list->count++] = item;
+    }
+}
+
+void reply_open(struct reply_items *list, enum codec_op op, const char *key) {
+    reply_add(list, (struct codec_item){.op = op, .key = key});
+}
+
+void reply_close(struct reply_items *list) {
+    reply_add(list, (struct codec_item){.op = CODEC_OP_END});
+}
+
+void reply_tensor(struct reply_items *list, const char *key, const attn_tensor *tensor) {
+    reply_add(list, (struct codec_item){.op = CODEC_OP_TENSOR, .key = key, .tensor = *tensor});
+}
+
+void reply_text(struct reply_items *list, const char *key, const char *text) {
+    reply_add(list, (struct codec_item){.op = CODEC_OP_TEXT, .key = key, .text = text});
+}
+
+void reply_number(struct reply_items *list, const char *key, double number) {
+    reply_add(list, (struct codec_item){.op = CODEC_OP_NUMBER, .key = key, .number = number});
+}
+
+void reply_items(const struct http_request *request, struct http_response *response,
+                 struct reply_items *list, int digits) {
+    const double start = reply_clock_ms();
+    struct codec_buffer buffer = {0};
+    if (list->failed || !codec_write(&buffer, list->items, list->count, digits)) {
+        free(buffer.data);
+        reply_no_memory(request, response);
+    } else {
+        response->status = 200;
+        response->body = buffer.data;
+        response->size = buffer.size;
+        response->release = free;
+    }
+    free(list->items);
+    response->timing[HTTP_TIMING_ENCODE] = reply_clock_ms() - start;
+}

@@ -1,0 +1,48 @@
+/* service.c - the endpoints around the computations: health, version, the API's description. */
+#include "api/api.h"
+#include "api/reply.h"
+
+#include <string.h>
+
+extern const char embed_openapi[], embed_openapi_end[]; /* embed.S */
+
+static void reply_static(struct http_response *response, const char *media_type, const void *body,
+                         size_t size) {
+    response->status = 200;
+    response->media_type = media_type;
+    response->body = body;
+    response->size = size;
+}
+
+void api_live(const struct api_request *request, struct http_response *response) {
+    static const char body[] = "{\"status\":\"live\"}\n";
+    (void)request;
+    reply_static(response, NULL, body, sizeof body - 1);
+}
+
+void api_ready(const struct api_request *request, struct http_response *response) {
+    static const char body[] = "{\"status\":\"ready\"}\n";
+    (void)request;
+    reply_static(response, NULL, body, sizeof body - 1);
+}
+
+void api_openapi(const struct api_request *request, struct http_response *response) {
+    (void)request;
+    reply_static(response, "application/yaml", embed_openapi,
+                 (size_t)(embed_openapi_end - embed_openapi));
+}
+
+void api_version(const struct api_request *request, struct http_response *response) {
+    const attn_build_info build = attn_build();
+    struct reply_items list = {0};
+    reply_open(&list, CODEC_OP_OBJECT, NULL);
+    reply_text(&list, "name", "attentiond");
+    reply_text(&list, "version", build.version);
+    reply_text(&list, "compiler", "GCC " __VERSION__);
+    reply_text(&list, "blas", build.blas);
+    reply_text(&list, "blas_core", build.blas_core);
+    reply_text(&list, "kernels", build.kernels);
+    reply_number(&list, "threads", request->limits->threads);
+    reply_close(&list);
+    reply_items(request->http, response, &list, 0);
+}

@@ -1,0 +1,11 @@
+/* print_routes.c - prints the route table, "METHOD /path" a line, for check_openapi.py. */
+#include <stdio.h>
+
+#include "api/api.h"
+
+int main(void) {
+    for (size_t i = 0; i < api_route_count; i++) {
+        printf("%s %s\n", api_routes[i].method, api_routes[i].path);
+    }
+    return 0;
+}
