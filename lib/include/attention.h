@@ -96,7 +96,8 @@ typedef struct attn_tensor {
 /* Bytes of one element; 0 for a value that is no dtype. */
 ATTN_API size_t attn_dtype_size(attn_dtype dtype);
 
-/* Number of elements and of bytes. False if the product does not fit a size_t (outputs untouched). */
+/* Number of elements and of bytes. False if the product does not fit a size_t (outputs untouched).
+ * */
 ATTN_API bool attn_tensor_count(const attn_tensor *tensor, size_t *count);
 ATTN_API bool attn_tensor_bytes(const attn_tensor *tensor, size_t *bytes);
 
@@ -167,8 +168,8 @@ enum {
 };
 
 /* Zero means default: `attn_options o = {0}` is valid and asks for output only. Positions: query i
- * stands at i + s, with s = m - n under ATTN_CAUSAL_BOTTOM_RIGHT and s = p otherwise; causal, window
- * and ALiBi all use it. */
+ * stands at i + s, with s = m - n under ATTN_CAUSAL_BOTTOM_RIGHT and s = p otherwise; causal,
+ * window and ALiBi all use it. */
 typedef struct attn_options {
     unsigned flags;   /* ATTN_FLAG_*; unknown bits are refused */
     unsigned results; /* ATTN_WANT(...) bits; 0 = output */
@@ -197,10 +198,11 @@ typedef struct attn_plan attn_plan;
 
 /*
  * Attention over given Q, K, V of one dtype and one rank:
- *   (n,d), (H,n,d) or (B,H,n,d); K (H_kv,m,d), V (H_kv,m,d_v), H a multiple of H_kv; or, with options->heads,
+ *   (n,d), (H,n,d) or (B,H,n,d); K (H_kv,m,d), V (H_kv,m,d_v), H a multiple of H_kv; or, with
+ * options->heads,
  *   (n,H*d) or (B,n,H*d) with K (m,H_kv*d), V (m,H_kv*d_v).
- * Errors: ATTN_INVALID_ARGUMENT, ATTN_SHAPE_MISMATCH, ATTN_TOO_LARGE, ATTN_NO_MEMORY. *plan is NULL on error.
- * `error` may be NULL.
+ * Errors: ATTN_INVALID_ARGUMENT, ATTN_SHAPE_MISMATCH, ATTN_TOO_LARGE, ATTN_NO_MEMORY. *plan is
+ * NULL on error. `error` may be NULL.
  */
 ATTN_API attn_status attn_plan_attention(attn_plan **plan, const attn_tensor *q,
                                          const attn_tensor *k, const attn_tensor *v,
@@ -231,8 +233,8 @@ typedef struct attn_multihead {
 } attn_multihead;
 
 /* Q = X W_Q + b_Q, K = C W_K + b_K, V = C W_V + b_V, attention per head, heads concatenated, then
- * W_O and b_O. past_k and past_v are projected already: (p,d_k), (H_kv,p,d_k), (B,H_kv,p,d_k) in the
- * form of the K result; they are refused with per_head. Errors as attn_plan_attention. */
+ * W_O and b_O. past_k and past_v are projected already: (p,d_k), (H_kv,p,d_k), (B,H_kv,p,d_k) in
+ * the form of the K result; they are refused with per_head. Errors as attn_plan_attention. */
 ATTN_API attn_status attn_plan_multihead(attn_plan **plan, const attn_multihead *call,
                                          const attn_options *options, attn_error *error);
 
@@ -240,13 +242,13 @@ ATTN_API attn_status attn_plan_multihead(attn_plan **plan, const attn_multihead 
  * Q, K, V, present_K and present_V of a per_head plan. */
 ATTN_API size_t attn_plan_parts(const attn_plan *plan, attn_result result);
 
-/* Shape and dtype of a part of a wanted result; its data is NULL until bound. Borrowed from the plan.
- * NULL if there is no such part. */
+/* Shape and dtype of a part of a wanted result; its data is NULL until bound. Borrowed from the
+ * plan. NULL if there is no such part. */
 ATTN_API const attn_tensor *attn_plan_tensor(const attn_plan *plan, attn_result result,
                                              size_t part);
 
-/* Says where that part goes: `data` holds attn_tensor_bytes() of it, is aligned for its dtype and overlaps
- * no input and no other result. ATTN_INVALID_ARGUMENT if there is no such part. */
+/* Says where that part goes: `data` holds attn_tensor_bytes() of it, is aligned for its dtype and
+ * overlaps no input and no other result. ATTN_INVALID_ARGUMENT if there is no such part. */
 ATTN_API attn_status attn_plan_bind(attn_plan *plan, attn_result result, size_t part, void *data);
 
 /* Cost of a run in multiply-adds (saturates at INFINITY), and the bytes a run allocates besides
@@ -256,8 +258,8 @@ ATTN_API size_t attn_plan_scratch(const attn_plan *plan);
 
 /* Computes all wanted results. Every part must be bound. A query that may attend to nothing gets
  * rows of zeros; what a forbidden key or value holds, NaN included, reaches no other row.
- * Errors: ATTN_INVALID_ARGUMENT (a part is not bound), ATTN_NOT_FINITE (a stage overflowed: the message
- * names where), ATTN_NO_MEMORY. */
+ * Errors: ATTN_INVALID_ARGUMENT (a part is not bound), ATTN_NOT_FINITE (a stage overflowed: the
+ * message names where), ATTN_NO_MEMORY. */
 ATTN_API attn_status attn_plan_run(attn_plan *plan, attn_error *error);
 
 /* NULL is fine. */
@@ -265,10 +267,10 @@ ATTN_API void attn_plan_free(attn_plan *plan);
 
 /* ------------------------------------------------------------------------------------- softmax */
 
-/* out = softmax of `x` along `axis` (negative counts from the last), in the dtype of x. `out` holds as
- * many bytes as x and may be x's own data. -inf entries get 0, a slice of nothing else is all zeros.
- * Errors: ATTN_INVALID_ARGUMENT (rank 0, axis out of range, not a float dtype), ATTN_NOT_FINITE
- * (+inf or NaN in x), ATTN_TOO_LARGE. */
+/* out = softmax of `x` along `axis` (negative counts from the last), in the dtype of x. `out`
+ * holds as many bytes as x and may be x's own data. -inf entries get 0, a slice of nothing else is
+ * all zeros. Errors: ATTN_INVALID_ARGUMENT (rank 0, axis out of range, not a float dtype),
+ * ATTN_NOT_FINITE (+inf or NaN in x), ATTN_TOO_LARGE. */
 ATTN_API attn_status attn_softmax(const attn_tensor *x, int axis, void *out, attn_error *error);
 
 /* ---------------------------------------------------------------------------------- this build */

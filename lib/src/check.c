@@ -165,3 +165,12 @@ attn_status check_broadcast(const attn_tensor *tensor, const char *name, const a
     out->data = tensor->data;
     return ATTN_OK;
 }
+
+attn_status check_equal(const char *name, size_t got, const char *what, const char *other,
+                        size_t want, attn_error *error) {
+    if (got != want) {
+        return attn_fail(error, ATTN_SHAPE_MISMATCH, name, "%s has %zu %s but %s has %zu", name,
+                         got, what, other, want);
+    }
+    return ATTN_OK;
+}

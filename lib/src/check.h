@@ -7,7 +7,8 @@
 #include "attention.h"
 #include "plan.h"
 
-/* A present, non-empty float tensor of min_rank <= rank <= max_rank whose sizes BLAS can address. */
+/* A present, non-empty float tensor of min_rank <= rank <= max_rank whose sizes BLAS can address.
+ * */
 attn_status check_matrix(const attn_tensor *tensor, const char *name, int min_rank, int max_rank,
                          attn_error *error);
 
@@ -23,6 +24,10 @@ attn_status check_options(const attn_options *options, attn_error *error);
 /* heads and kv_heads of `options`, resolved; total columns must be a multiple of `heads`. */
 attn_status check_columns(const char *name, size_t columns, size_t heads, const char *heads_name,
                           attn_error *error);
+
+/* got == want, else "`name` has got `what` but `other` has want". */
+attn_status check_equal(const char *name, size_t got, const char *what, const char *other,
+                        size_t want, attn_error *error);
 
 /* Strides that broadcast `tensor` (rank 2..4, may be NULL) to (batch, heads, n, m). */
 attn_status check_broadcast(const attn_tensor *tensor, const char *name, const attn_plan *plan,

@@ -1,6 +1,6 @@
 /*
- * reference.h - attention for one head of one batch item, in double, by plain loops written from the
- * formulas of attention.h alone. The oracle of the tests: it is never dispatched to, shares no
+ * reference.h - attention for one head of one batch item, in double, by plain loops written from
+ * the formulas of attention.h alone. The oracle of the tests: it is never dispatched to, shares no
  * code with the implementation, and is meant to be read.
  */
 #ifndef ATTN_REFERENCE_H
@@ -26,8 +26,9 @@ struct reference_head {
     bool unnormalized;
 };
 
-/* Results, caller's buffers, none NULL. output_scale (n) is what the rows of output are sums of: sum_j
- * |w_j| max_c |v_jc|; score_scale (n) is max_j sum_c |q_c k_jc|. Errors are measured against these. */
+/* Results, caller's buffers, none NULL. output_scale (n) is what the rows of output are sums of:
+ * sum_j |w_j| max_c |v_jc|; score_scale (n) is max_j sum_c |q_c k_jc|. Errors are measured against
+ * these. */
 struct reference_results {
     double *scores, *scaled_scores, *masked_scores, *weights; /* (n,m) */
     double *output;                                           /* (n,d_v) */

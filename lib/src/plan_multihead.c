@@ -1,0 +1,350 @@
+/*
+ * plan_multihead.c - attention with projections: one set of weights for all heads (2-D and split,
+ * or 3-D), or weights of its own, of any size, for each head.
+ */
+#include "plan_build.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "blas.h"
+#include "check.h"
+#include "status.h"
+#include "tensor.h"
+
+/* A weight matrix seen as (inner, columns) for each of `heads` heads, whatever its form. */
+struct weight {
+    const attn_tensor *tensor;
+    const char *name;
+    bool per_head; /* 3-D */
+    size_t heads;  /* of a 3-D weight, else 1 */
+    size_t inner, columns;
+};
+
+static attn_status read_weight(const attn_tensor *t, const char *name, attn_layout layout,
+                               int max_rank, attn_dtype dtype, struct weight *out,
+                               attn_error *error) {
+    ATTN_TRY(check_matrix(t, name, 2, max_rank, error));
+    ATTN_TRY(check_dtype(t, name, dtype, error));
+    const size_t *end = t->shape + t->rank;
+    *out = (struct weight){
+        .tensor = t,
+        .name = name,
+        .per_head = t->rank == 3,
+        .heads = t->rank == 3 ? end[-3] : 1,
+        .inner = layout == ATTN_IN_OUT ? end[-2] : end[-1],
+        .columns = layout == ATTN_IN_OUT ? end[-1] : end[-2],
+    };
+    return ATTN_OK;
+}
+
+/* X W must be possible. */
+static attn_status check_inner(const struct weight *w, const char *x_name, size_t columns,
+                               attn_layout layout, attn_error *error) {
+    if (w->inner != columns) {
+        return attn_fail(error, ATTN_SHAPE_MISMATCH, w->name,
+                         "%s has %zu %s but %s has %zu columns", w->name, w->inner,
+                         layout == ATTN_IN_OUT ? "rows" : "columns (out_in)", x_name, columns);
+    }
+    return ATTN_OK;
+}
+
+/* A bias of heads * columns numbers: flat, or (heads, columns) beside 3-D weights. */
+static attn_status check_bias(const attn_tensor *b, const char *name, attn_dtype dtype,
+                              const struct weight *w, attn_error *error) {
+    if (b == NULL) {
+        return ATTN_OK;
+    }
+    ATTN_TRY(check_matrix(b, name, 1, 2, error));
+    ATTN_TRY(check_dtype(b, name, dtype, error));
+    if (b->rank == 2 && w->per_head) {
+        return check_shape(b, name, 2, (size_t[]){w->heads, w->columns}, error);
+    }
+    return check_shape(b, name, 1, (size_t[]){w->heads * w->columns}, error);
+}
+
+/* Adds the pieces of one weight, whose result starts at `column` of each row. A 3-D out_in weight
+ * is a 2-D one with the heads' rows below each other: one product. */
+static void add_pieces(struct projection *p, const struct weight *w, const attn_tensor *bias,
+                       size_t column) {
+    const size_t count = w->per_head && !p->out_in ? w->heads : 1;
+    const size_t cols = w->heads * w->columns / count;
+    const size_t size = attn_dtype_size(w->tensor->dtype);
+    for (size_t h = 0; h < count; h++) {
+        p->pieces[p->count++] = (struct piece){
+            .w = (const char *)w->tensor->data + h * w->inner * cols * size,
+            .b = bias == NULL ? NULL : (const char *)bias->data + h * cols * size,
+            .cols = cols,
+            .column = column + h * cols,
+        };
+    }
+}
+
+static attn_status start_projection(struct projection *p, const char *name, const attn_tensor *x,
+                                    attn_layout layout, size_t pieces, attn_error *error) {
+    *p = (struct projection){.name = name, .x = x->data, .out_in = layout == ATTN_OUT_IN};
+    p->inner = x->shape[x->rank - 1];
+    p->rows = x->shape[x->rank - 2] * (x->rank == 3 ? x->shape[0] : 1); /* fits: checked by x */
+    p->pieces = calloc(pieces, sizeof *p->pieces);
+    if (p->pieces == NULL) {
+        return plan_no_memory(error);
+    }
+    if (p->rows > BLAS_MAX_DIM) {
+        return plan_too_large(error);
+    }
+    return ATTN_OK;
+}
+
+enum {
+    WEIGHT_Q,
+    WEIGHT_K,
+    WEIGHT_V
+};
+
+struct named_projection {
+    struct weight w[3];
+    const attn_tensor *b[3];
+    char w_name[3][32], b_name[3][32];
+};
+
+/* Reads the three weights and biases of one entry of call->projections. */
+static attn_status read_projection(const attn_multihead *call, size_t index, attn_dtype dtype,
+                                   struct named_projection *out, attn_error *error) {
+    const attn_projection *p = &call->projections[index];
+    const attn_tensor *w[3] = {p->w_q, p->w_k, p->w_v};
+    const attn_tensor *c = call->context != NULL ? call->context : call->x;
+    out->b[0] = p->b_q, out->b[1] = p->b_k, out->b[2] = p->b_v;
+    for (int i = 0; i < 3; i++) {
+        char prefix[24] = "";
+        if (call->per_head) {
+            snprintf(prefix, sizeof prefix, "heads/%zu/", index);
+        }
+        snprintf(out->w_name[i], sizeof out->w_name[i], "%sW_%c", prefix, "QKV"[i]);
+        snprintf(out->b_name[i], sizeof out->b_name[i], "%sb_%c", prefix, "QKV"[i]);
+        ATTN_TRY(read_weight(w[i], out->w_name[i], call->layout, call->per_head ? 2 : 3, dtype,
+                             &out->w[i], error));
+        const attn_tensor *x = i == WEIGHT_Q ? call->x : c;
+        ATTN_TRY(check_inner(&out->w[i], x == call->x ? "X" : "context", x->shape[x->rank - 1],
+                             call->layout, error));
+        ATTN_TRY(check_bias(out->b[i], out->b_name[i], dtype, &out->w[i], error));
+    }
+    return ATTN_OK;
+}
+
+/* One set of weights for all heads: splits 2-D weights, or checks the heads of 3-D ones. */
+static attn_status plan_shared(attn_plan *plan, const attn_multihead *call, const attn_options *o,
+                               attn_error *error) {
+    struct named_projection p;
+    ATTN_TRY(read_projection(call, 0, plan->dtype, &p, error));
+    const bool three = p.w[WEIGHT_Q].per_head;
+    for (int i = WEIGHT_K; i <= WEIGHT_V; i++) {
+        if (p.w[i].per_head != three) {
+            return attn_fail(error, ATTN_SHAPE_MISMATCH, p.w_name[i],
+                             "%s has rank %d but W_Q has rank %d", p.w_name[i], p.w[i].tensor->rank,
+                             p.w[WEIGHT_Q].tensor->rank);
+        }
+    }
+    plan->has_head_axis = three || o->heads != 0;
+    plan->heads = three ? p.w[WEIGHT_Q].heads : (o->heads != 0 ? o->heads : 1);
+    if (three && o->heads != 0 && o->heads != plan->heads) {
+        return attn_fail(error, ATTN_SHAPE_MISMATCH, "W_Q", "W_Q has %zu heads but heads is %zu",
+                         plan->heads, o->heads);
+    }
+    if (three) {
+        plan->kv_heads = p.w[WEIGHT_K].heads;
+        ATTN_TRY(check_equal("W_V", p.w[WEIGHT_V].heads, "heads", "W_K", plan->kv_heads, error));
+        if (o->kv_heads != 0) {
+            ATTN_TRY(check_equal("W_K", plan->kv_heads, "heads", "kv_heads", o->kv_heads, error));
+        }
+        if (plan->heads % plan->kv_heads != 0) {
+            return attn_fail(error, ATTN_SHAPE_MISMATCH, "W_K",
+                             "W_Q has %zu heads, which is not a multiple of the %zu heads of W_K",
+                             plan->heads, plan->kv_heads);
+        }
+    } else {
+        ATTN_TRY(plan_kv_heads(o, plan->heads, &plan->kv_heads, error));
+        const char *kv_name = o->kv_heads != 0 ? "kv_heads" : "heads";
+        ATTN_TRY(check_columns("W_Q", p.w[WEIGHT_Q].columns, plan->heads, "heads", error));
+        ATTN_TRY(check_columns("W_K", p.w[WEIGHT_K].columns, plan->kv_heads, kv_name, error));
+        ATTN_TRY(check_columns("W_V", p.w[WEIGHT_V].columns, plan->kv_heads, kv_name, error));
+    }
+    const size_t q_cols = p.w[WEIGHT_Q].heads * p.w[WEIGHT_Q].columns; /* fit: sizes of tensors */
+    const size_t k_cols = p.w[WEIGHT_K].heads * p.w[WEIGHT_K].columns;
+    const size_t v_cols = p.w[WEIGHT_V].heads * p.w[WEIGHT_V].columns;
+    const size_t d = q_cols / plan->heads, d_v = v_cols / plan->kv_heads;
+    if (k_cols / plan->kv_heads != d) {
+        return attn_fail(error, ATTN_SHAPE_MISMATCH, "W_K",
+                         "W_K gives keys of %zu columns but W_Q gives queries of %zu",
+                         k_cols / plan->kv_heads, d);
+    }
+    ATTN_TRY(plan_new_heads(plan, error));
+    plan->project_q.ld = q_cols;
+    plan->project_k.ld = k_cols;
+    plan->project_v.ld = v_cols;
+    add_pieces(&plan->project_q, &p.w[WEIGHT_Q], p.b[WEIGHT_Q], 0);
+    add_pieces(&plan->project_k, &p.w[WEIGHT_K], p.b[WEIGHT_K], 0);
+    add_pieces(&plan->project_v, &p.w[WEIGHT_V], p.b[WEIGHT_V], 0);
+    for (size_t h = 0; h < plan->heads; h++) {
+        size_t kv = kv_head(plan, h);
+        plan->head[h] = (struct head){
+            .d = d, .d_v = d_v, .q = h * d, .k = kv * d, .v = kv * d_v, .out = h * d_v};
+    }
+    plan->out_ld = plan->heads * d_v;
+    return ATTN_OK;
+}
+
+/* Weights of its own for each head, of any size. */
+static attn_status plan_per_head(attn_plan *plan, const attn_multihead *call, const attn_options *o,
+                                 attn_error *error) {
+    if (o->heads != 0 || o->kv_heads != 0) {
+        return attn_fail(error, ATTN_INVALID_ARGUMENT, o->heads != 0 ? "heads" : "kv_heads",
+                         "heads with weights of their own cannot be split or grouped");
+    }
+    if (o->past_k != NULL) {
+        return attn_fail(error, ATTN_INVALID_ARGUMENT, "past_K",
+                         "past_K needs heads of one size, not heads with weights of their own");
+    }
+    plan->has_head_axis = true;
+    plan->heads = plan->kv_heads = call->count;
+    ATTN_TRY(plan_new_heads(plan, error));
+    for (size_t h = 0; h < plan->heads; h++) {
+        struct named_projection p;
+        ATTN_TRY(read_projection(call, h, plan->dtype, &p, error));
+        const size_t d = p.w[WEIGHT_Q].columns, d_v = p.w[WEIGHT_V].columns;
+        if (p.w[WEIGHT_K].columns != d) {
+            return attn_fail(error, ATTN_SHAPE_MISMATCH, p.w_name[WEIGHT_K],
+                             "%s gives keys of %zu columns but W_Q gives queries of %zu",
+                             p.w_name[WEIGHT_K], p.w[WEIGHT_K].columns, d);
+        }
+        plan->head[h] = (struct head){.d = d,
+                                      .d_v = d_v,
+                                      .q = plan->project_q.ld,
+                                      .k = plan->project_k.ld,
+                                      .v = plan->project_v.ld,
+                                      .out = plan->out_ld};
+        add_pieces(&plan->project_q, &p.w[WEIGHT_Q], p.b[WEIGHT_Q], plan->project_q.ld);
+        add_pieces(&plan->project_k, &p.w[WEIGHT_K], p.b[WEIGHT_K], plan->project_k.ld);
+        add_pieces(&plan->project_v, &p.w[WEIGHT_V], p.b[WEIGHT_V], plan->project_v.ld);
+        if (!size_add(plan->project_q.ld, d, &plan->project_q.ld) ||
+            !size_add(plan->project_v.ld, d_v, &plan->project_v.ld)) {
+            return plan_too_large(error);
+        }
+        plan->project_k.ld = plan->project_q.ld;
+        plan->out_ld = plan->project_v.ld;
+    }
+    return ATTN_OK;
+}
+
+static attn_status plan_out_projection(attn_plan *plan, const attn_multihead *call,
+                                       attn_error *error) {
+    if (call->w_o == NULL) {
+        return call->b_o == NULL ? ATTN_OK
+                                 : attn_fail(error, ATTN_INVALID_ARGUMENT, "b_O", "b_O needs W_O");
+    }
+    struct weight w;
+    ATTN_TRY(read_weight(call->w_o, "W_O", call->layout, 2, plan->dtype, &w, error));
+    if (w.inner != plan->out_ld) {
+        return attn_fail(error, ATTN_SHAPE_MISMATCH, "W_O",
+                         "W_O has %zu %s but the heads together have %zu columns", w.inner,
+                         call->layout == ATTN_IN_OUT ? "rows" : "columns (out_in)", plan->out_ld);
+    }
+    ATTN_TRY(check_bias(call->b_o, "b_O", plan->dtype, &w, error));
+    struct projection *p = &plan->project_out;
+    ATTN_TRY(start_projection(p, "output", call->x, call->layout, 1, error));
+    p->inner = plan->out_ld;
+    p->ld = w.columns;
+    p->x = NULL;
+    add_pieces(p, &w, call->b_o, 0);
+    plan->has_out_projection = true;
+    return ATTN_OK;
+}
+
+static attn_status check_inputs(const attn_multihead *call, attn_error *error) {
+    const attn_tensor *x = call->x, *c = call->context;
+    ATTN_TRY(check_matrix(x, "X", 2, 3, error));
+    if (c != NULL) {
+        ATTN_TRY(check_matrix(c, "context", 2, 3, error));
+        ATTN_TRY(check_dtype(c, "context", x->dtype, error));
+        if (c->rank != x->rank) {
+            return attn_fail(error, ATTN_SHAPE_MISMATCH, "context",
+                             "context has rank %d but X has rank %d", c->rank, x->rank);
+        }
+        if (c->rank == 3) {
+            ATTN_TRY(check_equal("context", c->shape[0], "batch items", "X", x->shape[0], error));
+        }
+    }
+    if (call->projections == NULL || call->count == 0 || (!call->per_head && call->count != 1)) {
+        return attn_fail(error, ATTN_INVALID_ARGUMENT, "heads", "there are no weights");
+    }
+    if ((unsigned)call->layout > ATTN_OUT_IN) {
+        return attn_fail(error, ATTN_INVALID_ARGUMENT, "weight_layout",
+                         "weight_layout is %d; it must be 0 or 1", (int)call->layout);
+    }
+    return ATTN_OK;
+}
+
+/* More heads than rows of a 3-D weight cannot be: bounds the number of pieces by what was given. */
+static size_t piece_count(const attn_multihead *call, const attn_tensor *w) {
+    return call->per_head ? call->count : (w != NULL && w->rank == 3 ? w->shape[0] : 1);
+}
+
+static attn_status plan_projections(attn_plan *plan, const attn_multihead *call,
+                                    const attn_options *o, attn_error *error) {
+    const attn_tensor *x = call->x, *c = call->context != NULL ? call->context : call->x;
+    const attn_projection *first = &call->projections[0];
+    ATTN_TRY(start_projection(&plan->project_q, "Q", x, call->layout, piece_count(call, first->w_q),
+                              error));
+    ATTN_TRY(start_projection(&plan->project_k, "K", c, call->layout, piece_count(call, first->w_k),
+                              error));
+    ATTN_TRY(start_projection(&plan->project_v, "V", c, call->layout, piece_count(call, first->w_v),
+                              error));
+    plan->dtype = x->dtype;
+    plan->projected = true;
+    plan->per_head = call->per_head;
+    plan->has_batch_axis = x->rank == 3;
+    plan->batch = x->rank == 3 ? x->shape[0] : 1;
+    plan->n = x->shape[x->rank - 2];
+    const size_t new_keys = c->shape[c->rank - 2];
+    ATTN_TRY(call->per_head ? plan_per_head(plan, call, o, error)
+                            : plan_shared(plan, call, o, error));
+    if (plan->project_q.ld > BLAS_MAX_DIM || plan->project_k.ld > BLAS_MAX_DIM ||
+        plan->project_v.ld > BLAS_MAX_DIM || plan->out_ld > BLAS_MAX_DIM) {
+        return plan_too_large(error);
+    }
+    ATTN_TRY(check_past(o, error));
+    if (o->past_k != NULL) {
+        const int rank = 2 + plan->has_head_axis + plan->has_batch_axis;
+        ATTN_TRY(check_matrix(o->past_k, "past_K", rank, rank, error));
+        ATTN_TRY(check_matrix(o->past_v, "past_V", rank, rank, error));
+        ATTN_TRY(check_dtype(o->past_k, "past_K", plan->dtype, error));
+        ATTN_TRY(check_dtype(o->past_v, "past_V", plan->dtype, error));
+        struct dims k = {plan->batch, plan->kv_heads, new_keys, plan->head[0].d};
+        struct dims v = {plan->batch, plan->kv_heads, new_keys, plan->head[0].d_v};
+        ATTN_TRY(plan_past(plan, o, k, v, false, error));
+    }
+    plan->m = plan->past + new_keys;
+    plan->q = (struct operand){.ld = plan->project_q.ld, .batch = plan->n * plan->project_q.ld};
+    plan->k = (struct operand){.ld = plan->project_k.ld, .batch = new_keys * plan->project_k.ld};
+    plan->v = (struct operand){.ld = plan->project_v.ld, .batch = new_keys * plan->project_v.ld};
+    if (!size_mul(plan->n, plan->out_ld, &plan->out_batch)) {
+        return plan_too_large(error);
+    }
+    ATTN_TRY(plan_out_projection(plan, call, error));
+    return plan_finish(plan, o, error);
+}
+
+attn_status attn_plan_multihead(attn_plan **plan, const attn_multihead *call,
+                                const attn_options *options, attn_error *error) {
+    static const attn_options defaults = {0};
+    const attn_options *o = options != NULL ? options : &defaults;
+    *plan = NULL;
+    ATTN_TRY(check_options(o, error));
+    ATTN_TRY(check_inputs(call, error));
+    ATTN_TRY(plan_new(plan, error));
+    attn_status status = plan_projections(*plan, call, o, error);
+    if (status != ATTN_OK) {
+        attn_plan_free(*plan);
+        *plan = NULL;
+    }
+    return status;
+}

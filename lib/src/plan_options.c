@@ -1,0 +1,144 @@
+/* plan_options.c - the options of a call, resolved against the sizes of its plan. */
+#include "plan_build.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "check.h"
+#include "status.h"
+
+enum {
+    DEFAULT_TOP_K = 5
+};
+
+static double element(const attn_tensor *tensor, size_t index) {
+    return tensor->dtype == ATTN_FLOAT32 ? (double)((const float *)tensor->data)[index]
+                                         : ((const double *)tensor->data)[index];
+}
+
+/* A vector of one number for each head, as doubles, or NULL if absent. */
+static attn_status per_head_numbers(const attn_tensor *tensor, const char *name,
+                                    const attn_plan *plan, double **out, attn_error *error) {
+    if (tensor == NULL) {
+        return ATTN_OK;
+    }
+    ATTN_TRY(check_matrix(tensor, name, 1, 1, error));
+    ATTN_TRY(check_dtype(tensor, name, plan->dtype, error));
+    if (tensor->shape[0] != plan->heads) {
+        return attn_fail(error, ATTN_SHAPE_MISMATCH, name,
+                         "%s has %zu numbers; it must have one for each of the %zu heads", name,
+                         tensor->shape[0], plan->heads);
+    }
+    *out = malloc(plan->heads * sizeof **out);
+    if (*out == NULL) {
+        return plan_no_memory(error);
+    }
+    for (size_t h = 0; h < plan->heads; h++) {
+        (*out)[h] = element(tensor, h);
+        if (!isfinite((*out)[h])) {
+            return attn_fail(error, ATTN_INVALID_ARGUMENT, name, "%s must be finite", name);
+        }
+    }
+    return ATTN_OK;
+}
+
+/* The slopes of Press et al. 2021: for a power of two, the geometric sequence that starts at and
+ * has the ratio 2^(-8/heads); otherwise that of the next lower power, then every other slope of
+ * twice it. */
+static double paper_slope(size_t h, size_t heads) {
+    size_t power = 1;
+    while (power * 2 <= heads) {
+        power *= 2;
+    }
+    if (h < power) {
+        return exp2(-8.0 * (double)(h + 1) / (double)power);
+    }
+    return exp2(-4.0 * (double)(2 * (h - power) + 1) / (double)power);
+}
+
+static attn_status resolve_alibi(attn_plan *plan, const attn_options *o, attn_error *error) {
+    if ((o->flags & ATTN_FLAG_ALIBI) == 0) {
+        return per_head_numbers(o->alibi_slopes, "alibi", plan, &plan->slopes, error);
+    }
+    plan->slopes = malloc(plan->heads * sizeof *plan->slopes);
+    if (plan->slopes == NULL) {
+        return plan_no_memory(error);
+    }
+    for (size_t h = 0; h < plan->heads; h++) {
+        plan->slopes[h] = paper_slope(h, plan->heads);
+    }
+    return ATTN_OK;
+}
+
+static attn_status resolve_lengths(attn_plan *plan, const attn_options *o, attn_error *error) {
+    if (o->lengths_count == 0) {
+        return ATTN_OK;
+    }
+    if (o->lengths_count != plan->batch) {
+        return attn_fail(
+            error, ATTN_SHAPE_MISMATCH, "lengths",
+            "lengths has %zu numbers; it must have one for each of the %zu batch items",
+            o->lengths_count, plan->batch);
+    }
+    plan->lengths = malloc(plan->batch * sizeof *plan->lengths);
+    if (plan->lengths == NULL) {
+        return plan_no_memory(error);
+    }
+    for (size_t b = 0; b < plan->batch; b++) {
+        if (o->lengths[b] > plan->m) {
+            return attn_fail(error, ATTN_INVALID_ARGUMENT, "lengths",
+                             "lengths[%zu] is %zu, but there are only %zu keys", b, o->lengths[b],
+                             plan->m);
+        }
+        plan->lengths[b] = o->lengths[b];
+    }
+    return ATTN_OK;
+}
+
+static attn_status resolve_mask(attn_plan *plan, const attn_options *o, attn_error *error) {
+    if (o->mask != NULL && o->mask->dtype != ATTN_BOOL) {
+        return attn_fail(error, ATTN_INVALID_ARGUMENT, "mask", "mask must hold booleans");
+    }
+    ATTN_TRY(check_broadcast(o->mask, "mask", plan, &plan->mask, error));
+    if (o->bias != NULL) {
+        ATTN_TRY(check_dtype(o->bias, "bias", plan->dtype, error));
+    }
+    return check_broadcast(o->bias, "bias", plan, &plan->bias, error);
+}
+
+/* All options, once the sizes, heads and per-head layouts of the plan are known. */
+attn_status plan_options(attn_plan *plan, const attn_options *o, attn_error *error) {
+    plan->causal = o->causal;
+    plan->normalization = o->normalization;
+    plan->softcap = o->softcap;
+    plan->shift = o->causal == ATTN_CAUSAL_BOTTOM_RIGHT ? (int64_t)plan->m - (int64_t)plan->n
+                                                        : (int64_t)plan->past;
+    bool windowed = (o->flags & ATTN_FLAG_WINDOW) != 0;
+    plan->window[0] = windowed ? o->window[0] : -1;
+    plan->window[1] = windowed ? o->window[1] : -1;
+    plan->mean_over_heads = (o->flags & ATTN_FLAG_MEAN_OVER_HEADS) != 0;
+    plan->wanted = o->results != 0 ? o->results : ATTN_WANT(OUTPUT);
+    plan->top_k = o->top_k != 0 ? o->top_k : DEFAULT_TOP_K;
+    if (plan->top_k > plan->m) {
+        plan->top_k = plan->m;
+    }
+    for (size_t h = 0; h < plan->heads; h++) {
+        plan->head[h].scale =
+            (o->flags & ATTN_FLAG_SCALE) != 0 ? o->scale : 1.0 / sqrt((double)plan->head[h].d);
+    }
+    ATTN_TRY(resolve_alibi(plan, o, error));
+    ATTN_TRY(per_head_numbers(o->sink, "sink", plan, &plan->sinks, error));
+    ATTN_TRY(resolve_lengths(plan, o, error));
+    return resolve_mask(plan, o, error);
+}
+
+/* kv_heads of the options, checked against heads. */
+attn_status plan_kv_heads(const attn_options *o, size_t heads, size_t *kv_heads,
+                          attn_error *error) {
+    *kv_heads = o->kv_heads != 0 ? o->kv_heads : heads;
+    if (heads % *kv_heads != 0) {
+        return attn_fail(error, ATTN_INVALID_ARGUMENT, "kv_heads",
+                         "heads = %zu is not a multiple of kv_heads = %zu", heads, *kv_heads);
+    }
+    return ATTN_OK;
+}
