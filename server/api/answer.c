@@ -54,7 +54,7 @@ bool call_fits(const struct api_request *request, struct http_response *response
         snprintf(detail, sizeof detail,
                  "the call needs %.3g multiply-adds; this server allows %.15g (--max-work)", work,
                  limits->max_work);
-        http_problem(response, request->http, 422, detail, NULL, -1);
+        http_problem(response, request->http, 413, detail, NULL, -1);
         return false;
     }
     return true;

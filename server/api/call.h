@@ -1,6 +1,6 @@
 /*
- * call.h - what every computing endpoint shares: the options of a call read from its body, and the way
- * from a plan to an answer.
+ * call.h - what every computing endpoint shares: the options of a call read from its body, and the
+ * way from a plan to an answer.
  */
 #ifndef API_CALL_H
 #define API_CALL_H
@@ -12,8 +12,8 @@ enum {
     CALL_MAX_RETURN = ATTN_RESULT_COUNT
 };
 
-/* The options of one call and the tensors they point to. Zero-initialise; everything is borrowed from the
- * body except `lengths`, which call_free frees. */
+/* The options of one call and the tensors they point to. Zero-initialise; everything is borrowed
+ * from the body except `lengths`, which call_free frees. */
 struct call {
     attn_options options;
     attn_tensor mask, bias, alibi_slopes, sink, past_k, past_v;
@@ -30,8 +30,8 @@ struct call {
         "past_V", "normalization", "heads", "kv_heads", "dtype", "return", "top_k",                \
         "mean_over_heads", "digits"
 
-/* Reads all options of a call but `heads`, which differs between endpoints. `projected` says whether Q, K, V
- * can be returned. */
+/* Reads all options of a call but `heads`, which differs between endpoints. `projected` says
+ * whether Q, K, V can be returned. */
 bool call_read(struct call *call, struct codec_document *document, bool projected,
                struct codec_error *error);
 

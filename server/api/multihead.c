@@ -1,6 +1,7 @@
 /*
- * multihead.c - POST /self-attention and /multi-head-attention: X (and a context) through W_Q, W_K, W_V,
- * attention per head, and W_O. One set of weights for all heads, or a list of heads of any size.
+ * multihead.c - POST /self-attention and /multi-head-attention: X (and a context) through W_Q,
+ * W_K, W_V, attention per head, and W_O. One set of weights for all heads, or a list of heads of
+ * any size.
  */
 #include "api/call.h"
 #include "api/reply.h"
@@ -118,9 +119,13 @@ static bool read_inputs(struct inputs *in, struct call *call, const struct codec
     if (list) {
         return read_head_list(in, document, heads, error);
     }
-    return allocate(in, 1, error) &&
-           read_weights(document, root, 3, in->weights, in->projections, error) &&
-           call_count(document, "heads", &call->options.heads, error);
+    if (heads != NULL && codec_kind_of(heads) != CODEC_NUMBER) {
+        return codec_fail(document, heads, error,
+                          "heads must be a whole number or a list of {\"W_Q\", \"W_K\", \"W_V\"}");
+    }
+    return call_count(document, "heads", &call->options.heads, error) &&
+           allocate(in, 1, error) &&
+           read_weights(document, root, 3, in->weights, in->projections, error);
 }
 
 void api_multihead(const struct api_request *request, struct http_response *response) {

@@ -1,6 +1,6 @@
 /*
- * reply.h - responses that several handlers give: problems from the codec's and the library's errors,
- * and answers from a list of items.
+ * reply.h - responses that several handlers give: problems from the codec's and the library's
+ * errors, and answers from a list of items.
  */
 #ifndef API_REPLY_H
 #define API_REPLY_H

@@ -1,4 +1,5 @@
-/* rng.h - seeded random numbers for tests: the same on every machine (xorshift64*, Marsaglia 2003). */
+/* rng.h - seeded random numbers for tests: the same on every machine (xorshift64*, Marsaglia
+ * 2003). */
 #ifndef SUPPORT_RNG_H
 #define SUPPORT_RNG_H
 

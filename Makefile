@@ -1,0 +1,304 @@
+# attentiond: build, test, install. `make help` lists what there is to make.
+#
+# Everything is built in build/$(BUILD)/; BUILD is release, debug, asan, tsan or coverage.
+# CC, CXX, CPPFLAGS, CFLAGS, CXXFLAGS, LDFLAGS and WERROR are the caller's; V=1 shows the commands.
+
+.DELETE_ON_ERROR:
+.SUFFIXES:
+.DEFAULT_GOAL := all
+MAKEFLAGS     += --no-builtin-rules
+
+BUILD ?= release
+SUITE ?= bookworm
+O     := build/$(BUILD)
+ifndef V
+Q := @
+endif
+
+# The version is written in one place, attention.h. Before 1.0 the ABI number is 0.
+VERSION := $(shell sed -n 's/^\#define ATTN_VERSION  *"\(.*\)"/\1/p' lib/include/attention.h)
+ABI     := $(firstword $(subst ., ,$(VERSION)))
+
+PREFIX       ?= /usr/local
+BINDIR       ?= $(PREFIX)/bin
+LIBDIR       ?= $(PREFIX)/lib
+INCLUDEDIR   ?= $(PREFIX)/include
+PKGCONFIGDIR ?= $(LIBDIR)/pkgconfig
+
+# ------------------------------------------------------------------------------------------ files
+LIB_OBJECTS     := $(patsubst %.c,$(O)/%.o,$(wildcard lib/src/*.c lib/src/kernels/*.c))
+MAIN_OBJECT     := $(O)/server/main.o
+SERVER_OBJECTS  := $(filter-out $(MAIN_OBJECT),$(patsubst %.c,$(O)/%.o,$(wildcard server/*.c server/*/*.c))) \
+                   $(O)/server/codec/number.o $(O)/server/api/embed.o
+SUPPORT_OBJECTS := $(patsubst %.c,$(O)/%.o,$(filter-out tests/support/print_routes.c,$(wildcard tests/support/*.c)))
+UNIT_OBJECTS    := $(patsubst %.c,$(O)/%.o,$(wildcard tests/unit/test_*.c))
+API_OBJECTS     := $(patsubst %.c,$(O)/%.o,$(wildcard tests/api/test_*.c tests/notebooks/test_*.c))
+BENCHES         := $(patsubst tests/bench/%.c,$(O)/%,$(wildcard tests/bench/bench_*.c))
+STRESSES        := $(patsubst tests/stress/%.c,$(O)/stress_%,$(wildcard tests/stress/*.c))
+
+C_FILES := $(wildcard lib/src/*.c lib/src/*/*.c server/*.c server/*/*.c tests/*/*.c)
+FORMATTED := $(C_FILES) $(wildcard lib/include/*.h lib/src/*.h lib/src/*.inc lib/src/*/*.h lib/src/*/*.inc \
+             server/*.h server/*/*.h server/*/*.cc tests/*/*.h)
+SCRIPTS := $(wildcard docker/*.sh tests/support/*.sh) .ci/run
+
+STATIC := $(O)/libattention.a
+SHARED := $(O)/libattention.so.$(VERSION)
+DAEMON := $(O)/attentiond
+
+# ------------------------------------------------------------------------------------------ flags
+pkg = $(shell pkg-config --$(1) $(2) 2>/dev/null)
+HTTP_CFLAGS      := $(call pkg,cflags,libmicrohttpd)
+JSON_CFLAGS      := $(call pkg,cflags,libcjson)
+BLAS_CFLAGS      := $(call pkg,cflags,openblas)
+CRITERION_CFLAGS := $(call pkg,cflags,criterion)
+HTTP_LIBS        := $(call pkg,libs,libmicrohttpd)
+JSON_LIBS        := $(call pkg,libs,libcjson)
+BLAS_LIBS        := $(call pkg,libs,openblas)
+CRITERION_LIBS   := $(call pkg,libs,criterion)
+
+SANITIZE.asan := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
+CFLAGS.release  := -O2 -g -DNDEBUG -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2 -fstack-protector-strong \
+                   -ffile-prefix-map=$(CURDIR)=.
+CFLAGS.debug    := -O0 -g3
+CFLAGS.asan     := -O1 -g $(SANITIZE.asan)
+CFLAGS.tsan     := -O1 -g -fsanitize=thread
+CFLAGS.coverage := -O0 -g --coverage
+LDFLAGS.release  := -Wl,-z,relro,-z,now -static-libstdc++
+LDFLAGS.asan     := $(SANITIZE.asan)
+LDFLAGS.tsan     := -fsanitize=thread
+LDFLAGS.coverage := --coverage
+ifeq ($(origin CFLAGS.$(BUILD)),undefined)
+$(error unknown BUILD=$(BUILD): it is release, debug, asan, tsan or coverage)
+endif
+
+WARNINGS := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wvla
+# No -ffast-math anywhere: minus infinity is a legal score. No contraction: a*b+c has the same
+# value on every CPU kind that runs the same code path.
+COMMON     = -fPIC -fvisibility=hidden -ffp-contract=off $(WARNINGS) $(WERROR) $(CFLAGS.$(BUILD))
+OWN_CFLAGS = -std=c17 -D_POSIX_C_SOURCE=200809L -Wstrict-prototypes -Wmissing-prototypes $(COMMON)
+OWN_CXXFLAGS = -std=c++17 -fno-exceptions -fno-rtti $(COMMON)
+OWN_LDFLAGS  = $(LDFLAGS.$(BUILD))
+
+# What each room sees. The rules that the compiler cannot check are in check-layers.
+LIB_FLAGS    := -Ilib/include -Ilib/src $(BLAS_CFLAGS) -fno-math-errno -fno-trapping-math
+SERVER_FLAGS := -Ilib/include -Iserver $(HTTP_CFLAGS) $(JSON_CFLAGS)
+TEST_FLAGS   := -Itests -UNDEBUG -DTESTS_DIR=\"$(CURDIR)/tests\" $(CRITERION_CFLAGS) $(JSON_CFLAGS)
+UNIT_FLAGS   := $(TEST_FLAGS) -Ilib/include -Ilib/src -Iserver
+BENCH_FLAGS  := $(UNIT_FLAGS) $(HTTP_CFLAGS) $(BLAS_CFLAGS)
+
+$(O)/lib/%.o:                ROOM_FLAGS = $(LIB_FLAGS)
+$(O)/server/%.o:             ROOM_FLAGS = $(SERVER_FLAGS)
+$(O)/tests/%.o:              ROOM_FLAGS = $(TEST_FLAGS)
+$(O)/tests/unit/%.o:         ROOM_FLAGS = $(UNIT_FLAGS)
+$(O)/tests/bench/%.o:        ROOM_FLAGS = $(BENCH_FLAGS)
+$(O)/tests/stress/%.o:       ROOM_FLAGS = $(UNIT_FLAGS)
+$(O)/tests/support/print_routes.o: ROOM_FLAGS = $(UNIT_FLAGS)
+ifeq ($(BUILD),release)
+$(O)/lib/%.o:                LEVEL = -O3
+endif
+# One instruction set per kernel file, so that its flags cannot leak into the rest.
+ifeq ($(firstword $(subst -, ,$(shell $(CC) -dumpmachine 2>/dev/null))),x86_64)
+$(O)/lib/src/kernels/avx2.o:   ISA = -mavx2 -mfma
+$(O)/lib/src/kernels/avx512.o: ISA = -mavx512f -mavx512vl -mavx512dq -mavx512bw -mfma
+endif
+
+# ------------------------------------------------------------------------------------------ build
+.PHONY: all
+all: $(DAEMON) $(STATIC) $(SHARED) ## Build the daemon and the library (installs nothing)
+ifeq ($(BUILD),release)
+	@ln -sfn release/attentiond build/attentiond
+	@ln -sfn release/libattention.a build/libattention.a
+	@ln -sfn release/libattention.so build/libattention.so
+endif
+
+# Changed flags rebuild everything; an added or removed file relinks.
+$(O)/.flags: STAMP = $(CC) $(CXX) $(OWN_CFLAGS) $(OWN_CXXFLAGS) $(CPPFLAGS) $(CFLAGS) $(CXXFLAGS) \
+    $(OWN_LDFLAGS) $(LDFLAGS) $(LIB_FLAGS) $(SERVER_FLAGS) $(BENCH_FLAGS)
+$(O)/.files: STAMP = $(LIB_OBJECTS) $(SERVER_OBJECTS) $(SUPPORT_OBJECTS) $(UNIT_OBJECTS) $(API_OBJECTS)
+$(O)/.flags $(O)/.files: FORCE
+	@pkg-config --exists libmicrohttpd libcjson openblas || \
+	    { echo "Packages are missing: run 'make packages' (or 'make run', 'make test')." >&2; exit 1; }
+	@mkdir -p $(@D)
+	@echo '$(STAMP)' | cmp -s - $@ || echo '$(STAMP)' > $@
+.PHONY: FORCE
+
+$(O)/%.o: %.c $(O)/.flags
+	@mkdir -p $(@D); echo "  CC    $<"
+	$(Q)$(CC) $(OWN_CFLAGS) $(LEVEL) $(ROOM_FLAGS) $(ISA) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
+
+$(O)/%.o: %.cc $(O)/.flags
+	@mkdir -p $(@D); echo "  CXX   $<"
+	$(Q)$(CXX) $(OWN_CXXFLAGS) $(ROOM_FLAGS) $(CPPFLAGS) $(CXXFLAGS) -MMD -MP -c -o $@ $<
+
+$(O)/%.o: %.S $(O)/.flags
+	@mkdir -p $(@D); echo "  AS    $<"
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
+
+$(O)/server/api/embed.o: openapi.yaml
+
+# The static library is one object whose hidden symbols are local: like the shared one it gives
+# its user attn_* and nothing else.
+$(O)/libattention.o: $(LIB_OBJECTS) $(O)/.files
+	$(Q)$(LD) -r -o $@ $(LIB_OBJECTS)
+	$(Q)objcopy --localize-hidden $@
+
+$(STATIC): $(O)/libattention.o
+	@echo "  AR    $@"
+	$(Q)rm -f $@ && $(AR) rcs $@ $<
+
+$(SHARED): $(LIB_OBJECTS) $(O)/.files
+	@echo "  LINK  $@"
+	$(Q)$(CC) -shared -Wl,-soname,libattention.so.$(ABI) $(filter-out -static%,$(OWN_LDFLAGS)) $(LDFLAGS) -o $@ \
+	    $(LIB_OBJECTS) $(BLAS_LIBS) -lm
+	@ln -sfn $(@F) $(O)/libattention.so.$(ABI)
+	@ln -sfn libattention.so.$(ABI) $(O)/libattention.so
+
+# Archives, so that a benchmark takes only what it calls.
+$(O)/libserver.a: $(SERVER_OBJECTS) $(O)/.files
+	$(Q)rm -f $@ && $(AR) rcs $@ $(SERVER_OBJECTS)
+$(O)/libsupport.a: $(SUPPORT_OBJECTS) $(O)/.files
+	$(Q)rm -f $@ && $(AR) rcs $@ $(SUPPORT_OBJECTS)
+
+LINK        = $(CXX) -pthread $(OWN_LDFLAGS) $(LDFLAGS) -o $@
+SERVER_LIBS = $(HTTP_LIBS) $(JSON_LIBS) $(BLAS_LIBS) -lm
+
+$(DAEMON): $(MAIN_OBJECT) $(O)/libserver.a $(STATIC)
+	@echo "  LINK  $@"
+	$(Q)$(LINK) $^ $(SERVER_LIBS)
+
+# ------------------------------------------------------------------------------------------ tests
+$(O)/unit-tests: $(UNIT_OBJECTS) $(O)/libsupport.a $(O)/libserver.a $(LIB_OBJECTS) $(O)/.files
+	@echo "  LINK  $@"
+	$(Q)$(LINK) $(filter %.o %.a,$^) $(CRITERION_LIBS) $(SERVER_LIBS)
+
+$(O)/api-tests: $(API_OBJECTS) $(O)/libsupport.a $(O)/.files
+	@echo "  LINK  $@"
+	$(Q)$(LINK) $(filter %.o %.a,$^) $(CRITERION_LIBS) $(JSON_LIBS) -lm
+
+$(O)/bench_%: $(O)/tests/bench/bench_%.o $(O)/libsupport.a $(O)/libserver.a $(LIB_OBJECTS)
+	@echo "  LINK  $@"
+	$(Q)$(LINK) $^ $(SERVER_LIBS)
+
+$(O)/stress_%: $(O)/tests/stress/%.o $(O)/libsupport.a $(O)/libserver.a $(LIB_OBJECTS)
+	@echo "  LINK  $@"
+	$(Q)$(LINK) $^ $(SERVER_LIBS)
+
+$(O)/print_routes: $(O)/tests/support/print_routes.o $(O)/libserver.a $(LIB_OBJECTS)
+	@echo "  LINK  $@"
+	$(Q)$(LINK) $^ $(SERVER_LIBS)
+
+$(O)/routes.txt: $(O)/print_routes
+	$(Q)$< > $@
+
+.PHONY: test-programs bench-programs stress-programs
+test-programs: $(O)/unit-tests $(O)/api-tests $(DAEMON) $(O)/routes.txt ; @:
+bench-programs: $(BENCHES) $(DAEMON) ; @:
+stress-programs: $(STRESSES) ; @:
+# Objects that only a pattern names would be deleted after linking.
+.SECONDARY: $(patsubst %.c,$(O)/%.o,$(wildcard tests/bench/*.c tests/stress/*.c tests/support/*.c))
+
+# The targets below are the ones to call. They install what is missing, then make the rest in a
+# second make, because the flags of a package are known only when it is there.
+again = +@$(MAKE) --no-print-directory $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc))
+
+.PHONY: run test bench packages
+run: ## Install what is missing, build, start the daemon: make run ARGS="--port 9000"
+	@docker/packages.sh build
+	$(again) all
+	@exec $(DAEMON) $(ARGS)
+
+test: ## Install what is missing, build, run all tests
+	@docker/packages.sh build test
+	$(again) test-programs
+	@tests/support/run-tests.sh $(O)
+
+bench: ## Run every benchmark
+	@docker/packages.sh build test
+	$(again) bench-programs
+	@for bench in $(BENCHES); do \
+	    echo "== $${bench##*/}"; ATTENTIOND_BIN=$(CURDIR)/$(DAEMON) $$bench || exit 1; done
+
+packages: ## Install the packages that building needs
+	@docker/packages.sh build
+
+# ----------------------------------------------------------------------------------------- checks
+.PHONY: check-asan check-valgrind check-layers lint format coverage test-container
+check-asan: ## Run all tests under AddressSanitizer and UndefinedBehaviorSanitizer
+	$(again) BUILD=asan test
+
+ifneq ($(STRESSES),)
+.PHONY: check-tsan run-stresses
+check-tsan: ## Run the stress programs under ThreadSanitizer
+	@docker/packages.sh build
+	$(again) BUILD=tsan run-stresses
+run-stresses: stress-programs
+	@for stress in $(STRESSES); do \
+	    echo "== $${stress##*/}"; OPENBLAS_NUM_THREADS=1 $$stress || exit 1; done
+endif
+
+check-valgrind: ## Run the unit tests under valgrind
+	@docker/packages.sh build test valgrind
+	$(again) $(O)/unit-tests
+	@tests/support/run-valgrind.sh $(O)
+
+check-layers: ## Check who includes what
+	@tests/support/check-layers.sh
+
+lint: ## Check format, clang-tidy and the scripts
+	@docker/packages.sh build test lint
+	clang-format --dry-run -Werror $(FORMATTED)
+	shellcheck $(SCRIPTS)
+	$(again) tidy
+
+TIDY := $(addprefix tidy-,$(C_FILES))
+.PHONY: tidy $(TIDY)
+tidy: $(TIDY)
+tidy-lib/%:    ROOM_FLAGS = $(LIB_FLAGS)
+tidy-server/%: ROOM_FLAGS = $(SERVER_FLAGS)
+tidy-tests/%:  ROOM_FLAGS = $(BENCH_FLAGS)
+$(TIDY): tidy-%: %
+	@echo "  TIDY  $<"
+	@said=$$(clang-tidy --quiet $< -- -std=c17 -D_POSIX_C_SOURCE=200809L $(ROOM_FLAGS) 2>&1) || \
+	    { echo "$$said"; exit 1; }
+
+format: ## Rewrite the sources as .clang-format says
+	@docker/packages.sh lint
+	clang-format -i $(FORMATTED)
+
+coverage: ## Run all tests with coverage; report in build/coverage/report/
+	@docker/packages.sh build test coverage
+	$(again) BUILD=coverage test
+	@mkdir -p build/coverage/report
+	gcovr --root . --filter lib/ --filter server/ --html-details build/coverage/report/index.html \
+	    --print-summary build/coverage
+
+test-container: ## Build the image and try it, hardened: make test-container SUITE=trixie
+	@docker/test-container.sh $(SUITE)
+
+# ---------------------------------------------------------------------------------------- install
+INSTALL ?= install
+.PHONY: install uninstall clean help
+install: all ## Install (DESTDIR, PREFIX, BINDIR, LIBDIR, INCLUDEDIR, PKGCONFIGDIR)
+	$(INSTALL) -d $(DESTDIR)$(BINDIR) $(DESTDIR)$(LIBDIR) $(DESTDIR)$(INCLUDEDIR) $(DESTDIR)$(PKGCONFIGDIR)
+	$(INSTALL) -m 755 $(DAEMON) $(DESTDIR)$(BINDIR)/attentiond
+	$(INSTALL) -m 644 $(STATIC) $(SHARED) $(DESTDIR)$(LIBDIR)/
+	ln -sfn libattention.so.$(VERSION) $(DESTDIR)$(LIBDIR)/libattention.so.$(ABI)
+	ln -sfn libattention.so.$(ABI) $(DESTDIR)$(LIBDIR)/libattention.so
+	$(INSTALL) -m 644 lib/include/attention.h $(DESTDIR)$(INCLUDEDIR)/
+	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(LIBDIR)|' -e 's|@INCLUDEDIR@|$(INCLUDEDIR)|' \
+	    -e 's|@VERSION@|$(VERSION)|' lib/attention.pc.in > $(O)/attention.pc
+	$(INSTALL) -m 644 $(O)/attention.pc $(DESTDIR)$(PKGCONFIGDIR)/
+
+uninstall: ## Remove what install put there
+	rm -f $(DESTDIR)$(BINDIR)/attentiond $(DESTDIR)$(INCLUDEDIR)/attention.h \
+	    $(DESTDIR)$(PKGCONFIGDIR)/attention.pc $(DESTDIR)$(LIBDIR)/libattention.a \
+	    $(DESTDIR)$(LIBDIR)/libattention.so $(DESTDIR)$(LIBDIR)/libattention.so.$(ABI) \
+	    $(DESTDIR)$(LIBDIR)/libattention.so.$(VERSION)
+
+clean: ## Remove build/
+	rm -rf build
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST)) | sort
+
+-include $(shell find $(O) -name '*.d' 2>/dev/null)

@@ -1,0 +1,624 @@
+/*
+ * document.c - the skeleton as a cJSON tree, and the typed accessors over it. The only file that includes
+ * cJSON.h. A codec_value is a cJSON node under another name; what a lifted array left behind, an array
+ * with the tensor's index in it, is told apart here and nowhere else.
+ *
+ * cJSON is used for what it does well: parsing a small text that reader.c has already checked. Its lookups
+ * ignore case unless told otherwise, and its global error position is never read.
+ */
+#include <cjson/cJSON.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "codec/document.h"
+#include "codec/error.h"
+#include "codec/number.h"
+
+/* Whole numbers up to here are exact in each float type, and so are their neighbours. */
+#define EXACT_FLOAT32 16777216.0
+#define EXACT_FLOAT64 9007199254740992.0
+
+struct integers {
+    struct integers *next;
+    int64_t values[];
+};
+
+struct codec_document {
+    cJSON *root;
+    struct lifted *tensors;
+    size_t tensor_count;
+    attn_dtype dtype;
+    struct integers *integers; /* lists handed out by codec_as_integers() */
+};
+
+struct codec_document *codec_document_create(const char *text, size_t size, struct lifted *tensors,
+                                             size_t count, attn_dtype dtype)
+{
+    struct codec_document *document = calloc(1, sizeof *document);
+    if (document == NULL)
+        return NULL;
+    document->root = cJSON_ParseWithLength(text, size);
+    if (document->root == NULL) { /* the text is valid: only memory can be missing */
+        free(document);
+        return NULL;
+    }
+    document->tensors = tensors;
+    document->tensor_count = count;
+    document->dtype = dtype;
+    return document;
+}
+
+void codec_document_free(struct codec_document *document)
+{
+    if (document == NULL)
+        return;
+    cJSON_Delete(document->root);
+    for (size_t i = 0; i < document->tensor_count; i++)
+        free(document->tensors[i].data);
+    free(document->tensors);
+    while (document->integers != NULL) {
+        struct integers *next = document->integers->next;
+        free(document->integers);
+        document->integers = next;
+    }
+    free(document);
+}
+
+attn_dtype codec_document_dtype(const struct codec_document *document)
+{
+    return document->dtype;
+}
+
+size_t codec_document_tensor_bytes(const struct codec_document *document)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < document->tensor_count; i++)
+        bytes += document->tensors[i].count * attn_dtype_size(document->tensors[i].dtype);
+    return bytes;
+}
+
+/* ----------------------------------------------------------------------------------------- values */
+
+static const cJSON *node_of(const struct codec_value *value)
+{
+    return (const cJSON *)(const void *)value;
+}
+
+static const struct codec_value *value_of(const cJSON *node)
+{
+    return (const struct codec_value *)(const void *)node;
+}
+
+static bool is_tensor(const cJSON *node)
+{
+    return cJSON_IsArray(node) && node->child != NULL && node->child->next == NULL &&
+           cJSON_IsNumber(node->child);
+}
+
+static struct lifted *tensor_of(const struct codec_document *document, const cJSON *node)
+{
+    return &document->tensors[(size_t)node->child->valuedouble];
+}
+
+const struct codec_value *codec_root(const struct codec_document *document)
+{
+    return value_of(document->root);
+}
+
+enum codec_kind codec_kind_of(const struct codec_value *value)
+{
+    const cJSON *node = node_of(value);
+    if (cJSON_IsBool(node))
+        return CODEC_BOOL;
+    if (cJSON_IsNumber(node))
+        return CODEC_NUMBER;
+    if (cJSON_IsString(node))
+        return CODEC_TEXT;
+    if (cJSON_IsObject(node))
+        return CODEC_OBJECT;
+    if (cJSON_IsArray(node))
+        return is_tensor(node) ? CODEC_TENSOR : CODEC_ARRAY;
+    return CODEC_NULL;
+}
+
+static bool is_parent(const struct codec_value *value)
+{
+    enum codec_kind kind = codec_kind_of(value);
+    return kind == CODEC_ARRAY || kind == CODEC_OBJECT;
+}
+
+const struct codec_value *codec_get(const struct codec_value *object, const char *name)
+{
+    if (codec_kind_of(object) != CODEC_OBJECT)
+        return NULL;
+    return value_of(cJSON_GetObjectItemCaseSensitive(node_of(object), name));
+}
+
+const struct codec_value *codec_at(const struct codec_value *array, size_t index)
+{
+    if (!is_parent(array))
+        return NULL;
+    const cJSON *child = node_of(array)->child;
+    for (; child != NULL && index > 0; index--)
+        child = child->next;
+    return value_of(child);
+}
+
+const struct codec_value *codec_next(const struct codec_value *value)
+{
+    return value == NULL ? NULL : value_of(node_of(value)->next);
+}
+
+size_t codec_size(const struct codec_value *value)
+{
+    size_t size = 0;
+    if (!is_parent(value))
+        return 0;
+    for (const cJSON *child = node_of(value)->child; child != NULL; child = child->next)
+        size++;
+    return size;
+}
+
+/* ----------------------------------------------------------------------------------------- errors */
+
+/* Appends the pointer of `target`. cJSON nodes do not know their parents, so this searches the
+ * document from its root, with a stack as deep as documents may be. */
+static bool locate(const struct codec_document *document, const cJSON *target,
+                   struct codec_error *error)
+{
+    const cJSON *path[CODEC_MAX_DEPTH + 2];
+    size_t index[CODEC_MAX_DEPTH + 2] = {0};
+    size_t depth = 0;
+
+    path[0] = document->root;
+    while (path[depth] != target) {
+        if (path[depth]->child != NULL) {
+            path[depth + 1] = path[depth]->child;
+            index[++depth] = 0;
+            continue;
+        }
+        while (depth > 0 && path[depth]->next == NULL)
+            depth--;
+        if (depth == 0)
+            return false;
+        path[depth] = path[depth]->next;
+        index[depth]++;
+    }
+    for (size_t i = 1; i <= depth; i++) {
+        const char *name = path[i]->string;
+        if (name != NULL ? !codec_pointer_name(error, name, strlen(name))
+                         : !codec_pointer_index(error, index[i]))
+            return false;
+    }
+    return true;
+}
+
+static void set_place(const struct codec_document *document, const struct codec_value *value,
+                      struct codec_error *error)
+{
+    *error = (struct codec_error){.status = CODEC_CONTENT, .has_pointer = true};
+    if (value != NULL)
+        locate(document, node_of(value), error);
+}
+
+bool codec_fail(const struct codec_document *document, const struct codec_value *value,
+                struct codec_error *error, const char *format, ...)
+{
+    va_list args;
+    set_place(document, value, error);
+    va_start(args, format);
+    codec_error_message(error, format, args);
+    va_end(args);
+    return false;
+}
+
+/* What refuse() takes for the value itself rather than one of its elements. */
+#define WHOLE ((size_t)-1)
+
+/* codec_fail() for an element of a tensor, or the WHOLE value, with its name in front of the message. */
+static bool __attribute__((format(printf, 5, 6)))
+refuse(const struct codec_document *document, const struct codec_value *value, size_t element,
+       struct codec_error *error, const char *format, ...)
+{
+    set_place(document, value, error);
+    if (element != WHOLE) {
+        const struct lifted *tensor = tensor_of(document, node_of(value));
+        size_t stride = tensor->count;
+        for (int axis = 0; axis < tensor->rank; axis++) {
+            stride /= tensor->shape[axis];
+            if (!codec_pointer_index(error, element / stride % tensor->shape[axis]))
+                break;
+        }
+    }
+    char label[CODEC_QUOTE_SIZE], rule[sizeof error->message];
+    va_list args;
+    codec_pointer_label(error, label);
+    va_start(args, format);
+    vsnprintf(rule, sizeof rule, format, args);
+    va_end(args);
+    struct codec_error named;
+    codec_error_set(&named, CODEC_CONTENT, "%s %s", label, rule);
+    memcpy(error->message, named.message, sizeof error->message);
+    return false;
+}
+
+static const char *describe(const struct codec_document *document, const struct codec_value *value)
+{
+    switch (codec_kind_of(value)) {
+    case CODEC_BOOL:
+        return "a boolean";
+    case CODEC_NUMBER:
+        return "a number";
+    case CODEC_TEXT:
+        return "a string";
+    case CODEC_ARRAY:
+        return node_of(value)->child == NULL ? "an empty array" : "an array";
+    case CODEC_OBJECT:
+        return "an object";
+    case CODEC_TENSOR:
+        return tensor_of(document, node_of(value))->dtype == ATTN_BOOL ? "an array of booleans"
+                                                                      : "an array of numbers";
+    default:
+        return "null";
+    }
+}
+
+/* The shortest text of a number, for a message. */
+static const char *number_text(double number, bool narrow, char text[NUMBER_SIZE + 1])
+{
+    size_t size = narrow ? number_write_float(text, (float)number) : number_write_double(text, number);
+    text[size] = '\0';
+    return text;
+}
+
+/* ------------------------------------------------------------------------------------ nearest name */
+
+enum { NAME_MAX_SIZE = 40 }; /* longer names are never compared */
+
+static char lower(char c)
+{
+    return c >= 'A' && c <= 'Z' ? (char)(c | 0x20) : c;
+}
+
+static size_t least(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Edit distance that counts a swap of neighbours as one edit (Damerau 1964, as optimal string
+ * alignment), blind to case. Both at most NAME_MAX_SIZE long. */
+static size_t distance(const char *a, size_t a_size, const char *b, size_t b_size)
+{
+    size_t rows[3][NAME_MAX_SIZE + 1];
+    size_t *before = rows[0], *last = rows[1], *now = rows[2];
+    for (size_t j = 0; j <= b_size; j++)
+        last[j] = j;
+    for (size_t i = 1; i <= a_size; i++) {
+        now[0] = i;
+        for (size_t j = 1; j <= b_size; j++) {
+            bool same = lower(a[i - 1]) == lower(b[j - 1]);
+            now[j] = least(last[j - 1] + !same, least(last[j], now[j - 1]) + 1);
+            if (i > 1 && j > 1 && lower(a[i - 1]) == lower(b[j - 2]) &&
+                lower(a[i - 2]) == lower(b[j - 1]))
+                now[j] = least(now[j], before[j - 2] + 1);
+        }
+        size_t *free_row = before;
+        before = last;
+        last = now;
+        now = free_row;
+    }
+    return last[b_size];
+}
+
+const char *codec_nearest(const char *name, const char *const *names, size_t count)
+{
+    const char *nearest = NULL;
+    size_t best = 3, size = strlen(name);
+    for (size_t i = 0; i < count; i++) {
+        size_t other = strlen(names[i]);
+        if (size > NAME_MAX_SIZE || other > NAME_MAX_SIZE)
+            continue;
+        size_t edits = distance(name, size, names[i], other);
+        size_t shorter = least(size, other), longer = size + other - shorter;
+        size_t allowed = shorter <= 3 ? 1 : 2;
+        /* with nothing in common ("Z" for "Q") it was not meant */
+        if (edits < best && edits <= allowed && (edits == 0 || edits < longer)) {
+            nearest = names[i];
+            best = edits;
+        }
+    }
+    return nearest;
+}
+
+bool codec_check_keys(const struct codec_document *document, const struct codec_value *object,
+                      const char *const *names, size_t count, struct codec_error *error)
+{
+    if (codec_kind_of(object) != CODEC_OBJECT)
+        return refuse(document, object, WHOLE, error, "must be an object, not %s",
+                      describe(document, object));
+    for (const cJSON *member = node_of(object)->child; member != NULL; member = member->next) {
+        size_t i = 0;
+        while (i < count && strcmp(member->string, names[i]) != 0)
+            i++;
+        if (i < count)
+            continue;
+        char quoted[CODEC_QUOTE_SIZE];
+        codec_quote(quoted, member->string, strlen(member->string));
+        const char *hint = codec_nearest(member->string, names, count);
+        if (hint == NULL)
+            return codec_fail(document, value_of(member), error, "unknown key \"%s\"", quoted);
+        return codec_fail(document, value_of(member), error,
+                          "unknown key \"%s\"; did you mean \"%s\"?", quoted, hint);
+    }
+    return true;
+}
+
+/* ---------------------------------------------------------------------------------------- scalars */
+
+bool codec_as_bool(const struct codec_document *document, const struct codec_value *value, bool *out,
+                   struct codec_error *error)
+{
+    if (codec_kind_of(value) != CODEC_BOOL)
+        return refuse(document, value, WHOLE, error, "must be true or false, not %s",
+                      describe(document, value));
+    *out = cJSON_IsTrue(node_of(value));
+    return true;
+}
+
+bool codec_as_number(const struct codec_document *document, const struct codec_value *value,
+                     double *out, struct codec_error *error)
+{
+    if (codec_kind_of(value) != CODEC_NUMBER)
+        return refuse(document, value, WHOLE, error, "must be a number, not %s",
+                      describe(document, value));
+    double number = node_of(value)->valuedouble;
+    if (!isfinite(number))
+        return refuse(document, value, WHOLE, error, "must be a finite number within float64");
+    *out = number;
+    return true;
+}
+
+/* Checks one number that wants to be whole and in [min, max]. `narrow`: it was read as float32. */
+static bool check_integer(const struct codec_document *document, const struct codec_value *value,
+                          size_t element, double number, bool narrow, int64_t min, int64_t max,
+                          int64_t *out, struct codec_error *error)
+{
+    char text[NUMBER_SIZE + 1];
+    double exact = narrow ? EXACT_FLOAT32 : EXACT_FLOAT64;
+    if (!isfinite(number))
+        return refuse(document, value, element, error, "must be a whole number");
+    if (floor(number) != number)
+        return refuse(document, value, element, error, "must be a whole number, not %s",
+                      number_text(number, narrow, text));
+    if (fabs(number) > exact)
+        return refuse(document, value, element, error,
+                      "is %s: whole numbers beyond %.0f are not exact in %s",
+                      number_text(number, narrow, text), exact, narrow ? "float32" : "float64");
+    int64_t integer = (int64_t)number;
+    if (integer < min && max == INT64_MAX)
+        return refuse(document, value, element, error, "must be at least %lld, not %lld",
+                      (long long)min, (long long)integer);
+    if (integer < min || integer > max)
+        return refuse(document, value, element, error, "must be %lld to %lld, not %lld",
+                      (long long)min, (long long)max, (long long)integer);
+    *out = integer;
+    return true;
+}
+
+bool codec_as_integer(const struct codec_document *document, const struct codec_value *value,
+                      int64_t min, int64_t max, int64_t *out, struct codec_error *error)
+{
+    if (codec_kind_of(value) != CODEC_NUMBER)
+        return refuse(document, value, WHOLE, error, "must be a whole number, not %s",
+                      describe(document, value));
+    return check_integer(document, value, WHOLE, node_of(value)->valuedouble, false, min, max, out,
+                         error);
+}
+
+bool codec_as_text(const struct codec_document *document, const struct codec_value *value,
+                   const char **out, struct codec_error *error)
+{
+    if (codec_kind_of(value) != CODEC_TEXT)
+        return refuse(document, value, WHOLE, error, "must be a string, not %s",
+                      describe(document, value));
+    *out = node_of(value)->valuestring;
+    return true;
+}
+
+bool codec_as_choice(const struct codec_document *document, const struct codec_value *value,
+                     const char *const *names, size_t count, size_t *out, struct codec_error *error)
+{
+    const char *text = NULL;
+    if (!codec_as_text(document, value, &text, error))
+        return false;
+    for (size_t i = 0; i < count; i++) {
+        if (strcmp(text, names[i]) == 0) {
+            *out = i;
+            return true;
+        }
+    }
+    char quoted[CODEC_QUOTE_SIZE], list[160] = "";
+    codec_quote(quoted, text, strlen(text));
+    const char *hint = codec_nearest(text, names, count);
+    if (hint != NULL)
+        return refuse(document, value, WHOLE, error, "must not be \"%s\"; did you mean \"%s\"?",
+                      quoted, hint);
+    for (size_t i = 0, used = 0; i < count; i++) {
+        int size = snprintf(list + used, sizeof list - used, "%s\"%s\"",
+                            i == 0               ? ""
+                            : i + 1 < count ? ", "
+                                                 : " or ",
+                            names[i]);
+        used += (size_t)size;
+        if (used >= sizeof list) {
+            strcpy(list + sizeof list - 4, "...");
+            break;
+        }
+    }
+    return refuse(document, value, WHOLE, error, "must be %s, not \"%s\"", list, quoted);
+}
+
+/* --------------------------------------------------------------------------------------- matrices */
+
+/* Finds the tensor of a value, or says what it is instead: for an array that was not lifted, by its first element
+ * that is at fault. */
+static struct lifted *get_tensor(const struct codec_document *document,
+                                 const struct codec_value *value, const char *wanted, int min_rank,
+                                 int max_rank, struct codec_error *error)
+{
+    const struct codec_value *at = value;
+    while (codec_kind_of(at) == CODEC_ARRAY && codec_size(at) > 0)
+        at = codec_at(at, 0);
+    if (codec_kind_of(at) == CODEC_ARRAY) {
+        refuse(document, at, WHOLE, error, "is empty");
+        return NULL;
+    }
+    if (codec_kind_of(value) == CODEC_ARRAY) {
+        refuse(document, value, WHOLE, error, "must be %s, not an array with %s in it", wanted,
+               describe(document, at));
+        return NULL;
+    }
+    if (codec_kind_of(value) != CODEC_TENSOR) {
+        refuse(document, value, WHOLE, error, "must be %s, not %s", wanted, describe(document, value));
+        return NULL;
+    }
+    struct lifted *tensor = tensor_of(document, node_of(value));
+    if (tensor->rank >= min_rank && tensor->rank <= max_rank)
+        return tensor;
+    if (min_rank == max_rank)
+        refuse(document, value, WHOLE, error, "must have rank %d, not %d", min_rank, tensor->rank);
+    else
+        refuse(document, value, WHOLE, error, "must have rank %d to %d, not %d", min_rank, max_rank,
+               tensor->rank);
+    return NULL;
+}
+
+static void put_tensor(const struct lifted *tensor, attn_tensor *out)
+{
+    *out = (attn_tensor){.data = tensor->data, .dtype = tensor->dtype, .rank = tensor->rank};
+    memcpy(out->shape, tensor->shape, sizeof out->shape);
+}
+
+static bool as_numbers(const struct codec_document *document, const struct codec_value *value,
+                       int min_rank, int max_rank, bool take_null, attn_tensor *out,
+                       struct codec_error *error)
+{
+    const struct lifted *tensor =
+        get_tensor(document, value, "a matrix of numbers", min_rank, max_rank, error);
+    if (tensor == NULL)
+        return false;
+    if (tensor->dtype == ATTN_BOOL)
+        return refuse(document, value, WHOLE, error, "must be a matrix of numbers, not of booleans");
+    if (tensor->first_null < tensor->first_range && !take_null)
+        return refuse(document, value, tensor->first_null, error, "must be a finite number, not null");
+    if (tensor->first_range != LIFT_NONE)
+        return refuse(document, value, tensor->first_range, error, "is %s, out of range of %s",
+                      tensor->range_text, tensor->dtype == ATTN_FLOAT64 ? "float64" : "float32");
+    put_tensor(tensor, out);
+    return true;
+}
+
+bool codec_as_reals(const struct codec_document *document, const struct codec_value *value,
+                    int min_rank, int max_rank, attn_tensor *out, struct codec_error *error)
+{
+    return as_numbers(document, value, min_rank, max_rank, false, out, error);
+}
+
+bool codec_as_bias(const struct codec_document *document, const struct codec_value *value,
+                   int min_rank, int max_rank, attn_tensor *out, struct codec_error *error)
+{
+    return as_numbers(document, value, min_rank, max_rank, true, out, error);
+}
+
+static double element_of(const struct lifted *tensor, size_t i)
+{
+    return tensor->dtype == ATTN_FLOAT64 ? ((const double *)tensor->data)[i]
+                                         : (double)((const float *)tensor->data)[i];
+}
+
+/* Says why an element is no good, in the client's words where the value was not kept. */
+static bool refuse_element(const struct codec_document *document, const struct codec_value *value,
+                           const struct lifted *tensor, size_t i, const char *rule,
+                           struct codec_error *error)
+{
+    char text[NUMBER_SIZE + 1];
+    double number = element_of(tensor, i);
+    if (i == tensor->first_range)
+        return refuse(document, value, i, error, "must be %s, not %s", rule, tensor->range_text);
+    if (!isfinite(number))
+        return refuse(document, value, i, error, "must be %s, not %s", rule,
+                      i == tensor->first_null ? "null" : "infinite");
+    return refuse(document, value, i, error, "must be %s, not %s", rule,
+                  number_text(number, tensor->dtype == ATTN_FLOAT32, text));
+}
+
+bool codec_as_mask(struct codec_document *document, const struct codec_value *value, int min_rank,
+                   int max_rank, attn_tensor *out, struct codec_error *error)
+{
+    struct lifted *tensor =
+        get_tensor(document, value, "a matrix of booleans", min_rank, max_rank, error);
+    if (tensor == NULL)
+        return false;
+    if (tensor->dtype != ATTN_BOOL) {
+        for (size_t i = 0; i < tensor->count; i++) {
+            double number = element_of(tensor, i);
+            if (number != 0 && number != 1)
+                return refuse_element(document, value, tensor, i, "true, false, 1 or 0", error);
+        }
+        /* In place: byte i is written when number i has been read, and lies before number i + 1. */
+        unsigned char *bytes = tensor->data;
+        for (size_t i = 0; i < tensor->count; i++) {
+            unsigned char byte = element_of(tensor, i) != 0;
+            memcpy(bytes + i, &byte, 1);
+        }
+        tensor->dtype = ATTN_BOOL;
+        lifted_trim(tensor);
+    }
+    put_tensor(tensor, out);
+    return true;
+}
+
+bool codec_as_integers(struct codec_document *document, const struct codec_value *value, int64_t min,
+                       int64_t max, const int64_t **out, size_t *count, struct codec_error *error)
+{
+    const struct lifted *tensor = NULL;
+    size_t size = 1;
+    if (codec_kind_of(value) != CODEC_NUMBER) {
+        tensor = get_tensor(document, value, "a list of whole numbers", 1, 1, error);
+        if (tensor == NULL)
+            return false;
+        if (tensor->dtype == ATTN_BOOL)
+            return refuse(document, value, WHOLE, error,
+                          "must be a list of whole numbers, not of booleans");
+        size = tensor->count;
+    }
+
+    struct integers *list = NULL;
+    if (size <= (SIZE_MAX - sizeof *list) / sizeof list->values[0])
+        list = malloc(sizeof *list + size * sizeof list->values[0]);
+    if (list == NULL) {
+        codec_error_set(error, CODEC_NO_MEMORY, "out of memory");
+        return false;
+    }
+    for (size_t i = 0; i < size; i++) {
+        bool good;
+        if (tensor == NULL)
+            good = codec_as_integer(document, value, min, max, &list->values[0], error);
+        else if (!isfinite(element_of(tensor, i)))
+            good = refuse_element(document, value, tensor, i, "a whole number", error);
+        else
+            good = check_integer(document, value, i, element_of(tensor, i),
+                                 tensor->dtype == ATTN_FLOAT32, min, max, &list->values[i], error);
+        if (!good) {
+            free(list);
+            return false;
+        }
+    }
+    list->next = document->integers;
+    document->integers = list;
+    *out = list->values;
+    *count = size;
+    return true;
+}

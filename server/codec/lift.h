@@ -1,0 +1,53 @@
+/*
+ * lift.h - one array of numbers or booleans on its way out of the text: a typed buffer that grows while
+ * the elements arrive. Knows numbers and memory; not where the array stands in the body, nor its shape
+ * before the reader has seen it end.
+ */
+#ifndef CODEC_LIFT_H
+#define CODEC_LIFT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "attention.h"
+#include "codec/codec.h"
+
+enum { LIFT_TEXT = 32 }; /* characters kept of a number that is out of range */
+#define LIFT_NONE ((size_t)-1)
+
+struct lifted {
+    void *data;       /* owned: float, double, or bytes 0 and 1 */
+    attn_dtype dtype; /* ATTN_FLOAT32, ATTN_FLOAT64 or ATTN_BOOL */
+    int rank;
+    size_t shape[ATTN_MAX_RANK]; /* 0: not known yet */
+    size_t count;                /* elements so far */
+    size_t capacity;             /* elements there is room for */
+    size_t first_null;           /* first element that is null or -Infinity, or LIFT_NONE */
+    size_t first_range;          /* first element out of range of the dtype, or LIFT_NONE */
+    char range_text[LIFT_TEXT + 1];
+};
+
+void lifted_init(struct lifted *lifted, attn_dtype dtype, int rank);
+
+/* Makes room for one more element, within `budget` bytes for the whole array:
+ * CODEC_OK, CODEC_TOO_LARGE or CODEC_NO_MEMORY. */
+enum codec_status lifted_room(struct lifted *lifted, size_t budget);
+
+/* Each stores one element; there must be room. `text` is a number by the grammar. */
+void lifted_add_number(struct lifted *lifted, const char *text, size_t size);
+void lifted_add_null(struct lifted *lifted);
+void lifted_add_bool(struct lifted *lifted, bool value);
+
+/* Stores the numbers of "1.5, -2,3e4, ..." at text, as long as they are plain and there is room: what is long,
+ * close to `end`, not quite a number or near a rounding boundary is left to the careful path. Returns where it
+ * stopped, and how many numbers it stored; *after: the last one's comma is still to come. */
+const char *lifted_add_run(struct lifted *lifted, const char *text, const char *end, size_t *added,
+                           bool *after);
+
+/* Gives back the room that is left over. */
+void lifted_trim(struct lifted *lifted);
+
+/* True for the bytes that end a word (a number or a literal): structure, quotes and white space. */
+extern const bool codec_ends_word[256];
+
+#endif

@@ -1,0 +1,234 @@
+/*
+ * writer.c - a flat list of items as compact JSON. Knows nothing of readers and documents.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "codec/codec.h"
+#include "codec/number.h"
+
+enum {
+    MAX_OPEN = 64,           /* arrays and objects open at once */
+    STRIDE = 256,            /* numbers written between two looks at the buffer's room */
+    DOUBLE_UNTIL = 1 << 20,  /* buffers double below this size, then grow by a quarter */
+};
+
+/* Makes room for `more` bytes. */
+static bool reserve(struct codec_buffer *buffer, size_t more)
+{
+    if (more <= buffer->capacity - buffer->size)
+        return true;
+    if (more > SIZE_MAX / 2 - buffer->size)
+        return false;
+    size_t step = buffer->capacity < DOUBLE_UNTIL ? buffer->capacity : buffer->capacity / 4;
+    size_t capacity = buffer->capacity + step;
+    if (capacity < buffer->size + more)
+        capacity = buffer->size + more;
+    char *data = realloc(buffer->data, capacity);
+    if (data == NULL)
+        return false;
+    buffer->data = data;
+    buffer->capacity = capacity;
+    return true;
+}
+
+static bool put(struct codec_buffer *buffer, const char *bytes, size_t size)
+{
+    if (!reserve(buffer, size))
+        return false;
+    memcpy(buffer->data + buffer->size, bytes, size);
+    buffer->size += size;
+    return true;
+}
+
+static char *put_word(char *out, const char *word)
+{
+    size_t size = strlen(word);
+    memcpy(out, word, size);
+    return out + size;
+}
+
+/* Needs NUMBER_SIZE bytes at `out`, as the next. */
+static char *put_double(char *out, double number, int digits)
+{
+    if (!isfinite(number))
+        return put_word(out, "null");
+    return out + (digits > 0 ? number_write_rounded(out, number, digits)
+                             : number_write_double(out, number));
+}
+
+static char *put_float(char *out, float number, int digits)
+{
+    if (!isfinite(number))
+        return put_word(out, "null");
+    return out + (digits > 0 ? number_write_rounded(out, (double)number, digits)
+                             : number_write_float(out, number));
+}
+
+/* ------------------------------------------------------------------------------------------- text */
+
+static bool put_text(struct codec_buffer *buffer, const char *text)
+{
+    static const char hex[] = "0123456789abcdef";
+    static const char plain[] = "\"\\\b\f\n\r\t", letters[] = "\"\\bfnrt";
+
+    if (!put(buffer, "\"", 1))
+        return false;
+    while (*text != '\0') {
+        size_t run = 0;
+        while ((unsigned char)text[run] >= 0x20 && text[run] != '"' && text[run] != '\\')
+            run++;
+        if (!put(buffer, text, run))
+            return false;
+        text += run;
+        if (*text == '\0')
+            break;
+        const char *known = strchr(plain, *text);
+        unsigned char byte = (unsigned char)*text++;
+        char escape[6] = {'\\', 'u', '0', '0', hex[byte >> 4], hex[byte & 15]};
+        if (known != NULL)
+            escape[1] = letters[known - plain];
+        if (!put(buffer, escape, known != NULL ? 2 : 6))
+            return false;
+    }
+    return put(buffer, "\"", 1);
+}
+
+/* ----------------------------------------------------------------------------------------- tensors */
+
+/* Elements [first, first + count), with commas after each. */
+static char *put_elements(char *out, const attn_tensor *tensor, size_t first, size_t count, int digits)
+{
+    size_t end = first + count;
+    switch (tensor->dtype) {
+    case ATTN_FLOAT32:
+        for (size_t i = first; i < end; i++, *out++ = ',')
+            out = put_float(out, ((const float *)tensor->data)[i], digits);
+        break;
+    case ATTN_FLOAT64:
+        for (size_t i = first; i < end; i++, *out++ = ',')
+            out = put_double(out, ((const double *)tensor->data)[i], digits);
+        break;
+    case ATTN_INT64:
+        for (size_t i = first; i < end; i++, *out++ = ',')
+            out += number_write_int64(out, ((const int64_t *)tensor->data)[i]);
+        break;
+    case ATTN_BOOL:
+        for (size_t i = first; i < end; i++, *out++ = ',')
+            out = put_word(out, ((const unsigned char *)tensor->data)[i] ? "true" : "false");
+        break;
+    }
+    return out;
+}
+
+/* The elements of one innermost row, without brackets. */
+static bool put_row(struct codec_buffer *buffer, const attn_tensor *tensor, size_t first,
+                    size_t count, int digits)
+{
+    for (size_t done = 0; done < count;) {
+        size_t part = count - done < STRIDE ? count - done : STRIDE;
+        if (!reserve(buffer, part * (NUMBER_SIZE + 1)))
+            return false;
+        char *out = put_elements(buffer->data + buffer->size, tensor, first + done, part, digits);
+        buffer->size = (size_t)(out - buffer->data);
+        done += part;
+    }
+    buffer->size -= count > 0; /* the last comma */
+    return true;
+}
+
+/* Nested arrays: an odometer over all axes but the last opens and closes brackets as it turns. */
+static bool put_tensor(struct codec_buffer *buffer, const attn_tensor *tensor, int digits)
+{
+    size_t index[ATTN_MAX_RANK] = {0};
+    int last = tensor->rank - 1;
+    size_t count;
+
+    if (!attn_tensor_count(tensor, &count))
+        return false;
+    if (tensor->rank == 0)
+        return put_row(buffer, tensor, 0, 1, digits);
+    if (count == 0) /* as deep as the first empty axis */
+        last = 0;
+    for (int axis = 0; count == 0 && tensor->shape[axis] != 0; axis++)
+        last = axis + 1;
+
+    size_t row = tensor->shape[last], first = 0;
+    int open = 0; /* brackets */
+    for (;;) {
+        for (; open <= last; open++) {
+            if (!put(buffer, "[", 1))
+                return false;
+        }
+        if (!put_row(buffer, tensor, first, row, digits))
+            return false;
+        first += row;
+        int axis = last;
+        do { /* close what is full; the next row goes on in the innermost axis that is not */
+            if (!put(buffer, "]", 1))
+                return false;
+            open--;
+        } while (--axis >= 0 && ++index[axis] == tensor->shape[axis] && (index[axis] = 0) == 0);
+        if (axis < 0)
+            return true;
+        if (!put(buffer, ",", 1))
+            return false;
+    }
+}
+
+/* ------------------------------------------------------------------------------------------ items */
+
+static bool put_value(struct codec_buffer *buffer, const struct codec_item *item, int digits)
+{
+    switch (item->op) {
+    case CODEC_OP_OBJECT:
+        return put(buffer, "{", 1);
+    case CODEC_OP_ARRAY:
+        return put(buffer, "[", 1);
+    case CODEC_OP_TENSOR:
+        return put_tensor(buffer, &item->tensor, digits);
+    case CODEC_OP_NUMBER:
+        if (!reserve(buffer, NUMBER_SIZE))
+            return false;
+        char *end = put_double(buffer->data + buffer->size, item->number, digits);
+        buffer->size = (size_t)(end - buffer->data);
+        return true;
+    case CODEC_OP_TEXT:
+        return put_text(buffer, item->text);
+    case CODEC_OP_BOOL:
+        return item->number != 0 ? put(buffer, "true", 4) : put(buffer, "false", 5);
+    default:
+        return put(buffer, "null", 4);
+    }
+}
+
+bool codec_write(struct codec_buffer *buffer, const struct codec_item *items, size_t count, int digits)
+{
+    bool is_object[MAX_OPEN];
+    size_t open = 0;
+    bool first = true; /* in the innermost array or object, or of all */
+
+    for (size_t i = 0; i < count; i++) {
+        const struct codec_item *item = &items[i];
+        if (item->op == CODEC_OP_END) {
+            if (open == 0 || !put(buffer, is_object[--open] ? "}" : "]", 1))
+                return false;
+            first = false;
+            continue;
+        }
+        if (!first && !put(buffer, ",", 1))
+            return false;
+        if (item->key != NULL && (!put_text(buffer, item->key) || !put(buffer, ":", 1)))
+            return false;
+        if (!put_value(buffer, item, digits))
+            return false;
+        first = item->op == CODEC_OP_OBJECT || item->op == CODEC_OP_ARRAY;
+        if (first) {
+            if (open == MAX_OPEN)
+                return false;
+            is_object[open++] = item->op == CODEC_OP_OBJECT;
+        }
+    }
+    return put(buffer, "\n", 1);
+}

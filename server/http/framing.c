@@ -1,0 +1,231 @@
+/*
+ * framing.c - the rules of RFC 9110 and 9112 whose breach lets two parties disagree on where a
+ * request ends, and a few limits. Not visible from here, because libmicrohttpd has already read it:
+ * bare LF, folded headers, NUL in the request target, chunk extensions and trailers.
+ */
+#include "http/framing.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+static const char *const methods[] = {"GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"};
+
+static int hex_digit(char c) {
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    if (c >= 'a' && c <= 'f')
+        return c - 'a' + 10;
+    if (c >= 'A' && c <= 'F')
+        return c - 'A' + 10;
+    return -1;
+}
+
+/* Visible ASCII without '\', every '%' followed by two hexadecimal digits that are no control byte. */
+static bool is_target_text(const char *raw) {
+    for (const char *c = raw; *c != '\0'; c++) {
+        if (*c <= ' ' || *c > '~' || *c == '\\')
+            return false;
+        if (*c != '%')
+            continue;
+        int high = hex_digit(c[1]);
+        int low = high < 0 ? -1 : hex_digit(c[2]);
+        if (low < 0 || high < 2 || (high == 7 && low == 15))
+            return false;
+    }
+    return true;
+}
+
+/* A path segment ".." is in nobody's honest request: clients resolve them before they send. */
+static bool has_parent_segment(const char *raw) {
+    size_t path = strcspn(raw, "?#");
+    for (size_t i = 0; i + 3 <= path; i++)
+        if (memcmp(raw + i, "/..", 3) == 0 && (i + 3 == path || raw[i + 3] == '/'))
+            return true;
+    return false;
+}
+
+enum framing_uri framing_check_uri(const char *raw) {
+    if (strnlen(raw, FRAMING_MAX_URI + 1) > FRAMING_MAX_URI)
+        return FRAMING_URI_LONG;
+    if (raw[0] == '\0' || !is_target_text(raw) || has_parent_segment(raw))
+        return FRAMING_URI_BAD;
+    return FRAMING_URI_SOUND;
+}
+
+/* RFC 9110 section 5.6.2: the characters of a token. */
+static bool is_tchar(char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           (c != '\0' && strchr("!#$%&'*+-.^_`|~", c) != NULL);
+}
+
+static bool is_token(const char *bytes, size_t size) {
+    for (size_t i = 0; i < size; i++)
+        if (!is_tchar(bytes[i]))
+            return false;
+    return size > 0;
+}
+
+static bool is_field_value(const char *bytes, size_t size) {
+    for (size_t i = 0; i < size; i++) {
+        unsigned char c = (unsigned char)bytes[i];
+        if ((c < ' ' && c != '\t') || c == 0x7f)
+            return false;
+    }
+    return true;
+}
+
+static bool is_equal(const char *bytes, size_t size, const char *text) {
+    return size == strlen(text) && strncasecmp(bytes, text, size) == 0;
+}
+
+__attribute__((format(printf, 3, 4))) static void refuse(struct framing_result *result, int status,
+                                                         const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(result->detail, sizeof result->detail, format, arguments);
+    va_end(arguments);
+    result->status = status;
+    result->close = true;
+}
+
+static void check_target(const struct framing_head *head, struct framing_result *result) {
+    size_t method = 0;
+    while (method < sizeof methods / sizeof *methods && strcmp(head->method, methods[method]) != 0)
+        method++;
+    if (strcmp(head->version, "HTTP/1.1") != 0 && strcmp(head->version, "HTTP/1.0") != 0)
+        refuse(result, 505, "the version must be HTTP/1.1 or HTTP/1.0, this one is \"%.16s\"",
+               head->version);
+    else if (head->uri == FRAMING_URI_LONG)
+        refuse(result, 414, "a request target has at most %d bytes", FRAMING_MAX_URI);
+    else if (head->uri == FRAMING_URI_BAD)
+        refuse(result, 400,
+               "a request target is visible ASCII without \"\\\", \"/../\" and encoded control "
+               "characters, and each %% is followed by two hexadecimal digits");
+    else if (method == sizeof methods / sizeof *methods)
+        refuse(result, 501, "the method \"%.32s\" is not known here; methods are upper case",
+               head->method);
+}
+
+static void check_fields(const struct framing_head *head, struct framing_result *result) {
+    if (head->count > FRAMING_MAX_HEADERS) {
+        refuse(result, 431, "a request has at most %d header fields", FRAMING_MAX_HEADERS);
+        return;
+    }
+    for (size_t i = 0; i < head->count && result->status == 0; i++) {
+        const struct framing_header *header = &head->headers[i];
+        int shown = header->name_size < 48 ? (int)header->name_size : 48;
+        if (!is_token(header->name, header->name_size))
+            refuse(result, 400, "a header name is a token of RFC 9110, not \"%.*s\"", shown,
+                   header->name);
+        else if (!is_field_value(header->value, header->value_size))
+            refuse(result, 400, "the header %.*s holds a control character", shown, header->name);
+    }
+}
+
+/* Counts the headers of this name and gives the first. */
+static size_t find(const struct framing_head *head, const char *name,
+                   const struct framing_header **first) {
+    size_t count = 0;
+    *first = NULL;
+    for (size_t i = 0; i < head->count; i++) {
+        if (!is_equal(head->headers[i].name, head->headers[i].name_size, name))
+            continue;
+        if (count++ == 0)
+            *first = &head->headers[i];
+    }
+    return count;
+}
+
+/* Digits only; false for anything else. Saturates. */
+static bool read_length(const struct framing_header *header, uint64_t *length) {
+    *length = 0;
+    for (size_t i = 0; i < header->value_size; i++) {
+        if (header->value[i] < '0' || header->value[i] > '9')
+            return false;
+        uint64_t digit = (uint64_t)(header->value[i] - '0');
+        *length = *length > (UINT64_MAX - digit) / 10 ? UINT64_MAX : *length * 10 + digit;
+    }
+    return header->value_size > 0;
+}
+
+static void check_body_length(const struct framing_head *head, struct framing_result *result) {
+    const struct framing_header *length, *encoding;
+    size_t lengths = find(head, "Content-Length", &length);
+    size_t encodings = find(head, "Transfer-Encoding", &encoding);
+    if (lengths > 1)
+        refuse(result, 400, "a request has one Content-Length, this one has %zu", lengths);
+    else if (lengths > 0 && encodings > 0)
+        refuse(result, 400, "a request has Content-Length or Transfer-Encoding, not both");
+    else if (encodings > 0 && strcmp(head->version, "HTTP/1.0") == 0)
+        refuse(result, 400, "HTTP/1.0 has no Transfer-Encoding");
+    else if (encodings > 1)
+        refuse(result, 400, "a request has one Transfer-Encoding, this one has %zu", encodings);
+    else if (encodings == 1 && !is_equal(encoding->value, encoding->value_size, "chunked"))
+        refuse(result, 501, "the Transfer-Encoding must be \"chunked\", this one is \"%.*s\"",
+               encoding->value_size < 48 ? (int)encoding->value_size : 48, encoding->value);
+    else if (lengths == 1 && !read_length(length, &result->content_length))
+        refuse(result, 400, "a Content-Length is a decimal number");
+    result->has_length = lengths == 1;
+}
+
+static void check_names(const struct framing_head *head, struct framing_result *result) {
+    const struct framing_header *header;
+    size_t hosts = find(head, "Host", &header);
+    if (hosts > 1 || (hosts == 0 && strcmp(head->version, "HTTP/1.1") == 0)) {
+        refuse(result, 400, "an HTTP/1.1 request has one Host header, this one has %zu", hosts);
+        return;
+    }
+    if (find(head, "Expect", &header) > 0) {
+        if (is_equal(header->value, header->value_size, "100-continue"))
+            result->expects_continue = true;
+        else
+            refuse(result, 417, "the only expectation that can be met is 100-continue");
+    }
+}
+
+/* A compressed body is well framed: it is refused, but the connection stays usable. */
+static void check_coding(const struct framing_head *head, struct framing_result *result) {
+    for (size_t i = 0; i < head->count; i++) {
+        const struct framing_header *header = &head->headers[i];
+        if (is_equal(header->name, header->name_size, "Content-Encoding") &&
+            !is_equal(header->value, header->value_size, "identity")) {
+            refuse(result, 415, "the Content-Encoding must be identity (none), this one is \"%.*s\"",
+                   header->value_size < 48 ? (int)header->value_size : 48, header->value);
+            result->close = false;
+            return;
+        }
+    }
+}
+
+void framing_check(const struct framing_head *head, struct framing_result *result) {
+    static void (*const checks[])(const struct framing_head *, struct framing_result *) = {
+        check_target, check_fields, check_body_length, check_names, check_coding,
+    };
+    *result = (struct framing_result){0};
+    for (size_t i = 0; i < sizeof checks / sizeof *checks && result->status == 0; i++)
+        checks[i](head, result);
+    find(head, "Content-Type", &result->content_type);
+    find(head, "X-Request-Id", &result->request_id);
+}
+
+void framing_media_type(const struct framing_header *header, char *out, size_t size) {
+    size_t length = 0;
+    for (size_t i = 0; header != NULL && i < header->value_size && length + 1 < size; i++) {
+        char c = header->value[i];
+        if (c == ';' || c == ' ' || c == '\t')
+            break;
+        out[length++] = c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
+    }
+    out[length] = '\0';
+}
+
+bool framing_is_id(const struct framing_header *header) {
+    if (header == NULL || header->value_size == 0 || header->value_size > FRAMING_MAX_ID)
+        return false;
+    for (size_t i = 0; i < header->value_size; i++)
+        if (header->value[i] <= ' ' || header->value[i] > '~')
+            return false;
+    return true;
+}

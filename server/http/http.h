@@ -1,0 +1,89 @@
+/*
+ * http.h - HTTP/1.1 over libmicrohttpd: connections, framing checks, limits, timers, request ids.
+ * Knows nothing of JSON bodies or attention: an http_app turns requests into responses.
+ */
+#ifndef HTTP_H
+#define HTTP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* --------------------------------------------------------------------------- requests and responses */
+
+struct http_request {
+    const char *method;     /* "GET", "POST", ...; HEAD arrives as "GET" with head = true */
+    const char *path;       /* without the query, percent-decoded */
+    const char *media_type; /* of the body: lower case, without parameters; "" if there is no such header */
+    const char *id;         /* X-Request-Id: the client's if it is 1..128 visible ASCII characters, else made */
+    bool head;
+};
+
+enum { HTTP_TIMING_DECODE, HTTP_TIMING_QUEUE, HTTP_TIMING_COMPUTE, HTTP_TIMING_ENCODE, HTTP_TIMING_COUNT };
+
+/* Zero-initialised before it is handed to the app. */
+struct http_response {
+    int status;             /* e.g. 200 */
+    const char *media_type; /* static; NULL = application/json */
+    const char *allow;      /* static; the Allow header of a 405 */
+    int retry_after;        /* seconds; 0 = no Retry-After */
+    bool close;             /* end the connection after this response */
+    const void *body;       /* `size` bytes */
+    size_t size;
+    void (*release)(void *body); /* called once when the body is sent or dropped; NULL = the body is static */
+    bool timed;                  /* Server-Timing is sent */
+    double timing[HTTP_TIMING_COUNT]; /* milliseconds */
+};
+
+/* Fills `response` with an RFC 9457 problem document (application/problem+json):
+ * {"type":"about:blank","title":..,"status":..,"detail":..,"pointer":..,"offset":..,"request_id":..}.
+ * `pointer` NULL and `offset` < 0 leave the member out. `detail` is cut to valid UTF-8; control characters are escaped. If
+ * memory runs out the body is a static 503 problem. */
+void http_problem(struct http_response *response, const struct http_request *request, int status,
+                  const char *detail, const char *pointer, int64_t offset);
+
+/* The standard reason phrase of a status ("Unprocessable Content"); "Unknown" if there is none. */
+const char *http_status_text(int status);
+
+/*
+ * The application. For each request whose framing is sound, on one I/O thread:
+ *   begin   headers are complete. Returns an exchange (owned by the server until release) that wants the body,
+ *           or NULL after filling `response`: the body, if any, is then read and dropped before it is sent.
+ *   body    the next bytes of the body. false = the rest is not needed (it is read and dropped).
+ *   end     the body is complete: fills `response`. Called exactly once for each exchange unless the client left or
+ *           the body was refused (too large).
+ *   release the exchange ends. NULL never arrives.
+ */
+struct http_app {
+    void *context;
+    void *(*begin)(void *context, const struct http_request *request, struct http_response *response);
+    bool (*body)(void *exchange, const void *bytes, size_t size);
+    void (*end)(void *exchange, const struct http_request *request, struct http_response *response);
+    void (*release)(void *exchange);
+};
+
+/* --------------------------------------------------------------------------------------- the server */
+
+struct http_options {
+    const char *address;        /* "127.0.0.1", "0.0.0.0", "::1", "::" */
+    unsigned port;              /* 0 = a free one */
+    unsigned threads;           /* I/O threads */
+    size_t max_body;            /* bytes; more is a 413 */
+    unsigned max_connections;
+    unsigned idle_timeout;      /* seconds without a byte until a connection is closed */
+};
+
+struct http_server;
+
+/* Listens and serves on threads of its own. Borrows `app` until http_stop. Returns owned; NULL with the
+ * reason in error[0..size). */
+struct http_server *http_start(const struct http_options *options, const struct http_app *app, char *error,
+                               size_t size);
+
+/* The port that is really listened on. */
+unsigned http_port(const struct http_server *server);
+
+/* Stops accepting, lets requests that are being answered end, frees the server. NULL is fine. */
+void http_stop(struct http_server *server);
+
+#endif

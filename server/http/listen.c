@@ -1,0 +1,89 @@
+/*
+ * listen.c - the listening socket, and RLIMIT_NOFILE.
+ */
+#include "http/listen.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum {
+    BACKLOG = 1024,    /* the kernel cuts it to net.core.somaxconn */
+    RESERVE_FILES = 64 /* for stdio, epoll, event and listening descriptors, and libraries */
+};
+
+union socket_address {
+    struct sockaddr any;
+    struct sockaddr_in v4;
+    struct sockaddr_in6 v6;
+};
+
+/* Returns the size of the socket address; 0 if `text` is no numeric address. */
+static socklen_t parse_address(const char *text, unsigned port, union socket_address *address) {
+    memset(address, 0, sizeof *address);
+    if (inet_pton(AF_INET, text, &address->v4.sin_addr) == 1) {
+        address->v4.sin_family = AF_INET;
+        address->v4.sin_port = htons((uint16_t)port);
+        return sizeof address->v4;
+    }
+    if (inet_pton(AF_INET6, text, &address->v6.sin6_addr) == 1) {
+        address->v6.sin6_family = AF_INET6;
+        address->v6.sin6_port = htons((uint16_t)port);
+        return sizeof address->v6;
+    }
+    return 0;
+}
+
+/* SO_REUSEADDR, so that a restart need not wait for old connections; never SO_REUSEPORT, with which a
+ * forgotten second server would silently take a share of the requests. */
+static bool open_socket(int fd, const union socket_address *address, socklen_t size) {
+    int on = 1, off = 0;
+    if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0)
+        return false;
+    if (address->any.sa_family == AF_INET6 &&
+        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off) != 0)
+        return false;
+    return bind(fd, &address->any, size) == 0 && listen(fd, BACKLOG) == 0;
+}
+
+int listen_open(const char *address, unsigned *port, bool *ipv6, char *error, size_t size) {
+    union socket_address name;
+    socklen_t length = parse_address(address, *port, &name);
+    if (length == 0 || *port > 65535) {
+        snprintf(error, size, "cannot listen on \"%s\": not a numeric IPv4 or IPv6 address", address);
+        return -1;
+    }
+    *ipv6 = name.any.sa_family == AF_INET6;
+    int fd = socket(name.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0 || !open_socket(fd, &name, length) || getsockname(fd, &name.any, &length) != 0) {
+        snprintf(error, size, *ipv6 ? "cannot listen on [%s]:%u: %s" : "cannot listen on %s:%u: %s",
+                 address, *port, strerror(errno));
+        if (fd >= 0)
+            close(fd);
+        return -1;
+    }
+    *port = ntohs(*ipv6 ? name.v6.sin6_port : name.v4.sin_port);
+    return fd;
+}
+
+unsigned listen_reserve_files(unsigned wanted) {
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+        return wanted;
+    rlim_t needed = (rlim_t)wanted + RESERVE_FILES;
+    if (limit.rlim_cur < needed) {
+        limit.rlim_cur = needed < limit.rlim_max ? needed : limit.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &limit);
+        if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+            return wanted;
+    }
+    if (limit.rlim_cur >= needed)
+        return wanted;
+    return limit.rlim_cur > RESERVE_FILES ? (unsigned)(limit.rlim_cur - RESERVE_FILES) : 1;
+}

@@ -1,0 +1,156 @@
+/*
+ * problem.c - problem documents (RFC 9457) and reason phrases.
+ * Writes its few members itself: the text it is given may be any bytes and may end in the middle of a
+ * character, what it writes is always JSON.
+ */
+#include "http/http.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_TEXT = 2048 }; /* bytes of a detail or pointer that are looked at */
+
+static const struct {
+    int status;
+    const char *text;
+} reasons[] = {
+    {200, "OK"},
+    {201, "Created"},
+    {204, "No Content"},
+    {400, "Bad Request"},
+    {403, "Forbidden"},
+    {404, "Not Found"},
+    {405, "Method Not Allowed"},
+    {406, "Not Acceptable"},
+    {408, "Request Timeout"},
+    {409, "Conflict"},
+    {411, "Length Required"},
+    {412, "Precondition Failed"},
+    {413, "Content Too Large"},
+    {414, "URI Too Long"},
+    {415, "Unsupported Media Type"},
+    {417, "Expectation Failed"},
+    {422, "Unprocessable Content"},
+    {429, "Too Many Requests"},
+    {431, "Request Header Fields Too Large"},
+    {500, "Internal Server Error"},
+    {501, "Not Implemented"},
+    {503, "Service Unavailable"},
+    {504, "Gateway Timeout"},
+    {505, "HTTP Version Not Supported"},
+    {507, "Insufficient Storage"},
+};
+
+const char *http_status_text(int status) {
+    for (size_t i = 0; i < sizeof reasons / sizeof *reasons; i++)
+        if (reasons[i].status == status)
+            return reasons[i].text;
+    return "Unknown";
+}
+
+static bool is_continuation(unsigned char c) {
+    return (c & 0xc0) == 0x80;
+}
+
+/*
+ * The length of the well-formed UTF-8 character (Unicode 15, table 3-7) at `text`; 0 if the bytes there
+ * are none; `left` + 1 if they are the beginning of one that the end of the text cuts off.
+ */
+static size_t character_size(const unsigned char *text, size_t left) {
+    unsigned char lead = text[0];
+    if (lead < 0x80)
+        return 1;
+    if (lead < 0xc2 || lead > 0xf4)
+        return 0;
+    size_t size = lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
+    unsigned char low = lead == 0xe0 ? 0xa0 : lead == 0xf0 ? 0x90 : 0x80;
+    unsigned char high = lead == 0xed ? 0x9f : lead == 0xf4 ? 0x8f : 0xbf;
+    if (left > 1 && (text[1] < low || text[1] > high))
+        return 0;
+    for (size_t i = 2; i < size && i < left; i++)
+        if (!is_continuation(text[i]))
+            return 0;
+    return size <= left ? size : left + 1;
+}
+
+static char *put_text(char *out, const char *text) {
+    size_t size = strlen(text);
+    memcpy(out, text, size);
+    return out + size;
+}
+
+/* Writes `text` as a JSON string: at most 6 bytes for each of its bytes, and the quotes. */
+static char *put_string(char *out, const char *text) {
+    size_t size = strnlen(text, MAX_TEXT);
+    const unsigned char *c = (const unsigned char *)text;
+    const unsigned char *end = c + size;
+    *out++ = '"';
+    while (c < end) {
+        size_t width = character_size(c, (size_t)(end - c));
+        if (width > (size_t)(end - c))
+            break;
+        if (width == 0) {
+            out = put_text(out, "\xef\xbf\xbd"); /* U+FFFD: something else stood here */
+            width = 1;
+        } else if (*c == '"' || *c == '\\') {
+            *out++ = '\\';
+            *out++ = (char)*c;
+        } else if (*c < 0x20 || *c == 0x7f) {
+            out += snprintf(out, 7, "\\u%04x", *c);
+        } else {
+            memcpy(out, c, width);
+            out += width;
+        }
+        c += width;
+    }
+    *out++ = '"';
+    return out;
+}
+
+static char *put_member(char *out, const char *name, const char *value) {
+    *out++ = ',';
+    out = put_string(out, name);
+    *out++ = ':';
+    return put_string(out, value);
+}
+
+static void no_memory(struct http_response *response) {
+    static const char body[] =
+        "{\"type\":\"about:blank\",\"title\":\"Service Unavailable\",\"status\":503,"
+        "\"detail\":\"out of memory\"}\n";
+    response->status = 503;
+    response->retry_after = 1;
+    response->body = body;
+    response->size = sizeof body - 1;
+    response->release = NULL;
+}
+
+void http_problem(struct http_response *response, const struct http_request *request, int status,
+                  const char *detail, const char *pointer, int64_t offset) {
+    const char *id = request != NULL ? request->id : NULL;
+    response->status = status;
+    response->media_type = "application/problem+json";
+    size_t text = strnlen(detail, MAX_TEXT) + (pointer != NULL ? strnlen(pointer, MAX_TEXT) : 0) +
+                  (id != NULL ? strnlen(id, MAX_TEXT) : 0);
+    char *body = malloc(6 * text + 256); /* 256: the names, the title and two numbers */
+    if (body == NULL) {
+        no_memory(response);
+        return;
+    }
+    char *out = put_text(body, "{\"type\":\"about:blank\"");
+    out = put_member(out, "title", http_status_text(status));
+    out += sprintf(out, ",\"status\":%d", status);
+    out = put_member(out, "detail", detail);
+    if (pointer != NULL)
+        out = put_member(out, "pointer", pointer);
+    if (offset >= 0)
+        out += sprintf(out, ",\"offset\":%" PRId64, offset);
+    if (id != NULL)
+        out = put_member(out, "request_id", id);
+    out = put_text(out, "}\n");
+    response->body = body;
+    response->size = (size_t)(out - body);
+    response->release = free;
+}

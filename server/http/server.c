@@ -1,0 +1,438 @@
+/*
+ * server.c - requests and responses over libmicrohttpd; the only file that includes <microhttpd.h>.
+ * Owns the life of a request: filter the head, let the app begin, hand it the body within the limits,
+ * send what it answers, release everything once. Knows nothing of paths or of what bodies mean.
+ *
+ * libmicrohttpd's rules that shape this file (0.9.75, Debian 12):
+ *   - A response queued in the first call of the handler closes the connection, and none can be queued
+ *     between two pieces of a body. So a refusal that should keep the connection waits for the last call,
+ *     and a body that grows without end can only be cut off.
+ *   - The idle timer is checked after the handler returns, against the last byte that moved.
+ */
+#include "http/framing.h"
+#include "http/http.h"
+#include "http/listen.h"
+#include "http/log.h"
+#include "http/request_id.h"
+
+#include <errno.h>
+#include <microhttpd.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    CONNECTION_MEMORY = 32 * 1024, /* libmicrohttpd clears all of it after each request */
+    MAX_PIECES = 65536,            /* a body in more pieces than that ...              */
+    MIN_PIECE = 64,                /* ... has at least so many bytes in each, on average */
+    DRAIN_TICK_MS = 10,
+    DRAIN_TICKS = 500, /* 5 s for the requests that are being answered */
+    DRAIN_QUIET = 5,   /* ticks without any request: what was still in a socket has been read */
+};
+
+struct http_server {
+    const struct http_app *app;
+    struct MHD_Daemon *daemon;
+    size_t max_body;
+    unsigned max_connections;
+    unsigned idle_timeout;
+    unsigned port;
+    struct request_ids ids;
+    atomic_uint connections;
+    atomic_uint requests; /* between the first call of the handler and the end of the response */
+    atomic_bool draining;
+};
+
+/* One request. Lives from the first call of the handler to on_completed, on one I/O thread. */
+struct call {
+    struct http_server *server;
+    struct http_request request; /* points into this struct, and `path` */
+    struct http_response response;
+    void *exchange;  /* the app's; NULL once it has answered or been released */
+    bool answered;   /* `response` is what will be sent: drop the rest of the body */
+    bool wants_body; /* the app has not said that it has enough */
+    uint64_t received;
+    uint64_t pieces;
+    char method[8];
+    char id[FRAMING_MAX_ID + 1];
+    char media_type[128];
+    char path[];
+};
+
+/* --------------------------------------------------------------------------------- the life of a call */
+
+static void release_exchange(struct call *call) {
+    if (call->exchange != NULL)
+        call->server->app->release(call->exchange);
+    call->exchange = NULL;
+}
+
+static void release_response(struct http_response *response) {
+    if (response->release != NULL)
+        response->release((void *)response->body);
+    *response = (struct http_response){0};
+}
+
+/* Answers for the app: whatever it has is released. */
+__attribute__((format(printf, 3, 4))) static void refuse(struct call *call, int status,
+                                                         const char *format, ...) {
+    char detail[256];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(detail, sizeof detail, format, arguments);
+    va_end(arguments);
+    release_exchange(call);
+    release_response(&call->response);
+    http_problem(&call->response, &call->request, status, detail, NULL, -1);
+    call->answered = true;
+}
+
+/* The path of a request target in absolute form (RFC 9112 section 3.2.2), else the target itself. */
+static const char *path_of(const char *url) {
+    size_t scheme = strncasecmp(url, "http://", 7) == 0    ? 7
+                    : strncasecmp(url, "https://", 8) == 0 ? 8
+                                                           : 0;
+    if (scheme == 0)
+        return url;
+    const char *path = strchr(url + scheme, '/');
+    return path != NULL ? path : "/";
+}
+
+/* `method` is one that the filter admitted, unless the request is refused. */
+static struct call *call_new(struct http_server *server, const char *url, const char *method,
+                             const struct framing_result *framing) {
+    const char *path = path_of(url);
+    size_t path_size = strlen(path) + 1;
+    struct call *call = calloc(1, sizeof *call + path_size);
+    if (call == NULL)
+        return NULL;
+    call->server = server;
+    memcpy(call->path, path, path_size);
+    call->request.head = strcmp(method, "HEAD") == 0;
+    snprintf(call->method, sizeof call->method, "%s", call->request.head ? "GET" : method);
+    framing_media_type(framing->content_type, call->media_type, sizeof call->media_type);
+    if (framing_is_id(framing->request_id))
+        memcpy(call->id, framing->request_id->value, framing->request_id->value_size);
+    else
+        request_ids_next(&server->ids, call->id);
+    call->request.method = call->method;
+    call->request.path = call->path;
+    call->request.media_type = call->media_type;
+    call->request.id = call->id;
+    atomic_fetch_add(&server->requests, 1);
+    return call;
+}
+
+static void call_free(struct call *call) {
+    release_exchange(call);
+    release_response(&call->response);
+    atomic_fetch_sub(&call->server->requests, 1);
+    free(call);
+}
+
+/* ---------------------------------------------------------------------------------------- responses */
+
+static bool add_header(struct MHD_Response *out, const char *name, const char *value) {
+    return MHD_add_response_header(out, name, value) == MHD_YES;
+}
+
+static bool add_timing(struct MHD_Response *out, const double timing[static HTTP_TIMING_COUNT]) {
+    char text[160];
+    snprintf(text, sizeof text, "decode;dur=%.3f, queue;dur=%.3f, compute;dur=%.3f, encode;dur=%.3f",
+             timing[HTTP_TIMING_DECODE], timing[HTTP_TIMING_QUEUE], timing[HTTP_TIMING_COMPUTE],
+             timing[HTTP_TIMING_ENCODE]);
+    return add_header(out, "Server-Timing", text);
+}
+
+static bool add_headers(const struct call *call, struct MHD_Response *out) {
+    const struct http_response *response = &call->response;
+    const char *type = response->media_type != NULL ? response->media_type : "application/json";
+    bool close = response->close || atomic_load_explicit(&call->server->draining, memory_order_relaxed);
+    char seconds[16];
+    snprintf(seconds, sizeof seconds, "%d", response->retry_after);
+    return (response->size == 0 || add_header(out, "Content-Type", type)) &&
+           add_header(out, "X-Request-Id", call->id) &&
+           add_header(out, "Cache-Control", "no-store") &&
+           add_header(out, "X-Content-Type-Options", "nosniff") &&
+           (response->allow == NULL || add_header(out, "Allow", response->allow)) &&
+           (response->retry_after <= 0 || add_header(out, "Retry-After", seconds)) &&
+           (!response->timed || add_timing(out, response->timing)) &&
+           (!close || add_header(out, "Connection", "close"));
+}
+
+/* The body goes to libmicrohttpd without a copy and is released when the last byte is sent. */
+static enum MHD_Result send_response(struct call *call, struct MHD_Connection *connection) {
+    struct http_response *response = &call->response;
+    void *body = (void *)response->body;
+    struct MHD_Response *out =
+        response->release == NULL || response->size == 0
+            ? MHD_create_response_from_buffer(response->size, body, MHD_RESPMEM_PERSISTENT)
+            : MHD_create_response_from_buffer_with_free_callback_cls(response->size, body,
+                                                                     response->release, body);
+    if (out == NULL)
+        return MHD_NO;
+    if (response->size != 0)
+        response->release = NULL; /* it is the response's now */
+    enum MHD_Result result = MHD_NO;
+    if (add_headers(call, out))
+        result = MHD_queue_response(connection, (unsigned)response->status, out);
+    MHD_destroy_response(out);
+    release_exchange(call);
+    return result;
+}
+
+/* --------------------------------------------------------------------------------- calls of the handler */
+
+struct header_list {
+    struct framing_header headers[FRAMING_MAX_HEADERS + 1];
+    size_t count;
+};
+
+static enum MHD_Result collect_header(void *list_, enum MHD_ValueKind kind, const char *name,
+                                      size_t name_size, const char *value, size_t value_size) {
+    struct header_list *list = list_;
+    (void)kind;
+    list->headers[list->count++] = (struct framing_header){
+        .name = name != NULL ? name : "",
+        .name_size = name_size,
+        .value = value != NULL ? value : "",
+        .value_size = value_size,
+    };
+    return list->count <= FRAMING_MAX_HEADERS ? MHD_YES : MHD_NO;
+}
+
+/* What the raw request target was worth is known before its headers are: on_target leaves it in the
+ * handler's closure as a pointer to one of these, never allocated, because a request that is malformed
+ * further on reaches neither the handler nor on_completed. */
+static char uri_marks[FRAMING_URI_COUNT];
+
+static bool is_uri_mark(const void *closure) {
+    return (uintptr_t)closure >= (uintptr_t)uri_marks &&
+           (uintptr_t)closure < (uintptr_t)(uri_marks + FRAMING_URI_COUNT);
+}
+
+static void *on_target(void *unused, const char *raw, struct MHD_Connection *connection) {
+    (void)unused;
+    (void)connection;
+    return &uri_marks[framing_check_uri(raw)];
+}
+
+/* The head is sound: decides about the body and asks the app. Returns true if the response should be
+ * sent now, which ends the connection. */
+static bool begin(struct call *call, const struct framing_result *framing) {
+    const struct http_server *server = call->server;
+    uint64_t length = framing->content_length;
+    if (length > server->max_body) {
+        refuse(call, 413, "a body has at most %zu bytes, the Content-Length is %llu", server->max_body,
+               (unsigned long long)length);
+        /* Reading a little too much keeps the connection; a client that asks first has sent nothing. */
+        call->response.close = framing->expects_continue || length / 2 > server->max_body;
+        return call->response.close;
+    }
+    call->exchange = server->app->begin(server->app->context, &call->request, &call->response);
+    call->answered = call->exchange == NULL;
+    call->wants_body = !call->answered;
+    return call->answered && framing->expects_continue;
+}
+
+static enum MHD_Result first_call(struct http_server *server, struct MHD_Connection *connection,
+                                  const char *url, const char *method, const char *version,
+                                  void **closure) {
+    struct header_list list = {.count = 0};
+    MHD_get_connection_values_n(connection, MHD_HEADER_KIND, collect_header, &list);
+    struct framing_head head = {
+        .method = method,
+        .version = version,
+        .uri = *closure == NULL ? FRAMING_URI_BAD : (enum framing_uri)((char *)*closure - uri_marks),
+        .headers = list.headers,
+        .count = list.count,
+    };
+    struct framing_result framing;
+    framing_check(&head, &framing);
+    struct call *call = call_new(server, url, method, &framing);
+    *closure = call;
+    if (call == NULL)
+        return MHD_NO;
+    bool now;
+    if (framing.status != 0) {
+        refuse(call, framing.status, "%s", framing.detail);
+        call->response.close = framing.close;
+        now = framing.close;
+    } else {
+        now = begin(call, &framing);
+    }
+    return now ? send_response(call, connection) : MHD_YES;
+}
+
+/* Takes the next piece of the body. False cuts the connection: nothing can be answered in mid-body. */
+static bool take_body(struct call *call, const void *bytes, size_t size) {
+    const struct http_server *server = call->server;
+    call->received += size;
+    call->pieces++;
+    bool crumbs = call->pieces > MAX_PIECES && call->received < call->pieces * MIN_PIECE;
+    if (call->received / 2 > server->max_body || (crumbs && call->pieces > 2 * MAX_PIECES))
+        return false;
+    if (call->answered)
+        return true;
+    if (call->received > server->max_body)
+        refuse(call, 413, "a body has at most %zu bytes, this chunked one has more", server->max_body);
+    else if (crumbs)
+        refuse(call, 400, "a body in more than %d pieces has %d bytes or more in each on average",
+               MAX_PIECES, MIN_PIECE);
+    else if (call->wants_body)
+        call->wants_body = server->app->body(call->exchange, bytes, size);
+    return true;
+}
+
+/* The app may have computed for longer than the idle timeout. Setting the timeout from 0 to a value is how
+ * libmicrohttpd is told that the connection is alive. */
+static void renew_timeout(struct MHD_Connection *connection, unsigned seconds) {
+    MHD_set_connection_option(connection, MHD_CONNECTION_OPTION_TIMEOUT, 0u);
+    MHD_set_connection_option(connection, MHD_CONNECTION_OPTION_TIMEOUT, seconds);
+}
+
+static enum MHD_Result last_call(struct call *call, struct MHD_Connection *connection) {
+    if (!call->answered) {
+        call->server->app->end(call->exchange, &call->request, &call->response);
+        call->answered = true;
+        renew_timeout(connection, call->server->idle_timeout);
+    }
+    return send_response(call, connection);
+}
+
+static enum MHD_Result on_request(void *server, struct MHD_Connection *connection, const char *url,
+                                  const char *method, const char *version, const char *bytes,
+                                  size_t *size, void **closure) {
+    if (*closure == NULL || is_uri_mark(*closure))
+        return first_call(server, connection, url, method, version, closure);
+    if (*size == 0)
+        return last_call(*closure, connection);
+    size_t taken = *size;
+    *size = 0;
+    return take_body(*closure, bytes, taken) ? MHD_YES : MHD_NO;
+}
+
+static void on_completed(void *server, struct MHD_Connection *connection, void **closure,
+                         enum MHD_RequestTerminationCode code) {
+    (void)server;
+    (void)connection;
+    (void)code;
+    if (*closure != NULL && !is_uri_mark(*closure))
+        call_free(*closure);
+    *closure = NULL;
+}
+
+/* ---------------------------------------------------------------------------------------- the server */
+
+static void on_connection(void *server_, struct MHD_Connection *connection, void **context,
+                          enum MHD_ConnectionNotificationCode code) {
+    struct http_server *server = server_;
+    (void)connection;
+    (void)context;
+    if (code == MHD_CONNECTION_NOTIFY_STARTED)
+        atomic_fetch_add_explicit(&server->connections, 1, memory_order_relaxed);
+    else
+        atomic_fetch_sub_explicit(&server->connections, 1, memory_order_relaxed);
+}
+
+/* A connection too many is closed at once. libmicrohttpd's own limit would leave it hanging instead. */
+static enum MHD_Result on_accept(void *server_, const struct sockaddr *address, socklen_t size) {
+    struct http_server *server = server_;
+    (void)address;
+    (void)size;
+    unsigned open = atomic_load_explicit(&server->connections, memory_order_relaxed);
+    return open < server->max_connections ? MHD_YES : MHD_NO;
+}
+
+static void on_panic(void *unused, const char *file, unsigned line, const char *reason) {
+    (void)unused;
+    fprintf(stderr, "attentiond: libmicrohttpd gave up in %s:%u: %s\n", file, line,
+            reason != NULL ? reason : "no reason given");
+    abort();
+}
+
+static struct MHD_Daemon *start_daemon(struct http_server *server, int fd, bool ipv6, unsigned threads) {
+    unsigned flags = MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ITC |
+                     MHD_USE_ERROR_LOG | (ipv6 ? MHD_USE_IPv6 : 0u);
+    /* The limit is split over the threads, but the kernel need not spread connections evenly. */
+    unsigned limit = (server->max_connections + 1) * threads;
+    struct MHD_OptionItem pool[] = {
+        {threads > 1 ? MHD_OPTION_THREAD_POOL_SIZE : MHD_OPTION_END, (intptr_t)threads, NULL},
+        {MHD_OPTION_END, 0, NULL},
+    };
+    return MHD_start_daemon(
+        flags, (uint16_t)server->port, on_accept, server, on_request, server,
+        MHD_OPTION_EXTERNAL_LOGGER, http_log_mhd, NULL, MHD_OPTION_LISTEN_SOCKET, fd,
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_MEMORY, MHD_OPTION_CONNECTION_LIMIT,
+        limit, MHD_OPTION_CONNECTION_TIMEOUT, server->idle_timeout, MHD_OPTION_URI_LOG_CALLBACK,
+        on_target, NULL, MHD_OPTION_NOTIFY_COMPLETED, on_completed, NULL, MHD_OPTION_NOTIFY_CONNECTION,
+        on_connection, server, MHD_OPTION_ARRAY, pool, MHD_OPTION_END);
+}
+
+struct http_server *http_start(const struct http_options *options, const struct http_app *app, char *error,
+                               size_t size) {
+    struct http_server *server = calloc(1, sizeof *server);
+    bool ipv6 = false;
+    int fd = -1;
+    if (server == NULL) {
+        snprintf(error, size, "out of memory");
+        return NULL;
+    }
+    server->app = app;
+    server->port = options->port;
+    server->max_body = options->max_body;
+    server->idle_timeout = options->idle_timeout;
+    server->max_connections = listen_reserve_files(options->max_connections);
+    if (server->max_connections < options->max_connections)
+        http_log("the limit on open files admits %u connections instead of %u", server->max_connections,
+                 options->max_connections);
+    request_ids_init(&server->ids);
+    MHD_set_panic_func(on_panic, NULL);
+
+    fd = listen_open(options->address, &server->port, &ipv6, error, size);
+    if (fd < 0)
+        goto failed;
+    server->daemon = start_daemon(server, fd, ipv6, options->threads > 0 ? options->threads : 1);
+    if (server->daemon == NULL) {
+        snprintf(error, size, "cannot serve on %s:%u: %s", options->address, server->port,
+                 strerror(errno));
+        goto failed;
+    }
+    return server;
+
+failed:
+    /* If libmicrohttpd got the socket it has closed it. */
+    free(server);
+    return NULL;
+}
+
+unsigned http_port(const struct http_server *server) {
+    return server->port;
+}
+
+/* Waits until no request has been in work for a moment, for a bounded time. */
+static void drain(const struct http_server *server) {
+    const struct timespec tick = {.tv_nsec = DRAIN_TICK_MS * 1000000L};
+    int quiet = 0;
+    for (int i = 0; i < DRAIN_TICKS && quiet < DRAIN_QUIET; i++) {
+        quiet = atomic_load(&server->requests) == 0 ? quiet + 1 : 0;
+        nanosleep(&tick, NULL);
+    }
+}
+
+void http_stop(struct http_server *server) {
+    if (server == NULL)
+        return;
+    atomic_store(&server->draining, true);
+    int fd = MHD_quiesce_daemon(server->daemon);
+    drain(server);
+    MHD_stop_daemon(server->daemon);
+    if (fd >= 0)
+        close(fd); /* not before: until then a thread may still hold it */
+    free(server);
+}

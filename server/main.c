@@ -1,0 +1,82 @@
+/*
+ * main.c - attentiond: options, start, wait for a signal, stop. Nothing else.
+ * Exit status: 0 after SIGTERM or SIGINT, 1 if it cannot serve, 2 for a bad option.
+ */
+#include "api/api.h"
+#include "attention.h"
+#include "blas_core.h"
+#include "health_check.h"
+#include "http/http.h"
+#include "options.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+/* SIGTERM and SIGINT are waited for, not handled: blocked here, before any thread exists, so that
+ * every thread inherits it. A client that leaves while it is written to must not end the process. */
+static void prepare_signals(sigset_t *stop) {
+    sigemptyset(stop);
+    sigaddset(stop, SIGTERM);
+    sigaddset(stop, SIGINT);
+    sigprocmask(SIG_BLOCK, stop, NULL);
+    signal(SIGPIPE, SIG_IGN);
+}
+
+static int serve(const struct server_options *options) {
+    const struct api_limits limits = {
+        .max_memory = options->max_memory,
+        .max_work = options->max_work,
+        .threads = options->io_threads,
+    };
+    const struct http_options http = {
+        .address = options->address,
+        .port = options->port,
+        .threads = options->io_threads,
+        .max_body = options->max_body,
+        .max_connections = options->max_connections,
+        .idle_timeout = options->idle_timeout,
+    };
+    char error[256];
+    sigset_t stop;
+    int signal_number;
+
+    prepare_signals(&stop);
+    attn_blas_set_threads(1); /* requests run side by side on the I/O threads */
+    const struct http_app app = api_app(&limits);
+    struct http_server *server = http_start(&http, &app, error, sizeof error);
+    if (server == NULL) {
+        fprintf(stderr, "attentiond: %s\n", error);
+        return 1;
+    }
+    bool ipv6 = strchr(options->address, ':') != NULL;
+    printf("attentiond %s listening on http://%s%s%s:%u\n", ATTN_VERSION, ipv6 ? "[" : "",
+           options->address, ipv6 ? "]" : "", http_port(server));
+    fflush(stdout);
+    sigwait(&stop, &signal_number);
+    http_stop(server);
+    return 0;
+}
+
+int main(int argc, char *argv[]) {
+    struct server_options options;
+    char error[256];
+    switch (options_read(&options, argc, argv, error, sizeof error)) {
+    case OPTIONS_HELP:
+        options_print_help(stdout);
+        return 0;
+    case OPTIONS_VERSION:
+        printf("attentiond %s\n", ATTN_VERSION);
+        return 0;
+    case OPTIONS_BAD:
+        fprintf(stderr, "attentiond: %s\n", error);
+        return 2;
+    case OPTIONS_READY:
+        break;
+    }
+    if (options.health_check) {
+        return health_check(options.address, options.port);
+    }
+    blas_core_mend(argv);
+    return serve(&options);
+}

@@ -1,0 +1,240 @@
+/*
+ * options.c - the option table and its reader.
+ * Each row: flag, environment variable, kind, place in struct server_options, range, help. The defaults are
+ * one literal. Adding an option is adding a member, a default and a row.
+ */
+#include "options.h"
+
+#include <arpa/inet.h>
+#include <ctype.h>
+#include <errno.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum kind { KIND_ADDRESS, KIND_UNSIGNED, KIND_BYTES, KIND_REAL, KIND_SWITCH, KIND_HELP, KIND_VERSION };
+
+struct option {
+    const char *flag;
+    const char *variable; /* NULL: only a flag */
+    enum kind kind;
+    size_t offset;
+    double minimum, maximum; /* whole numbers up to 2^53 are exact */
+    const char *range;       /* the same for a reader */
+    const char *help;
+};
+
+#define AT(member) offsetof(struct server_options, member)
+#define KIB        1024.0
+#define GIB        (1024.0 * 1024.0 * 1024.0)
+
+static const struct option table[] = {
+    {"--address", "ATTENTIOND_ADDRESS", KIND_ADDRESS, AT(address), 0, 0, "an IPv4 or IPv6 address",
+     "where to listen; 0.0.0.0 and :: mean everywhere"},
+    {"--port", "ATTENTIOND_PORT", KIND_UNSIGNED, AT(port), 0, 65535, "0..65535",
+     "0 takes a free port, the first line of output names it"},
+    {"--io-threads", "ATTENTIOND_IO_THREADS", KIND_UNSIGNED, AT(io_threads), 1, 64, "1..64",
+     "threads that serve connections; default: one for each core, at most 4"},
+    {"--max-body", "ATTENTIOND_MAX_BODY", KIND_BYTES, AT(max_body), 1 * KIB, 64 * GIB, "1KiB..64GiB",
+     "bytes of a request body"},
+    {"--max-connections", "ATTENTIOND_MAX_CONNECTIONS", KIND_UNSIGNED, AT(max_connections), 1, 1e6,
+     "1..1000000", "open connections; one more is closed at once"},
+    {"--idle-timeout", "ATTENTIOND_IDLE_TIMEOUT", KIND_UNSIGNED, AT(idle_timeout), 1, 86400, "1..86400",
+     "seconds without a byte until a connection is closed"},
+    {"--max-memory", "ATTENTIOND_MAX_MEMORY", KIND_BYTES, AT(max_memory), 64 * KIB, 1024 * GIB,
+     "64KiB..1024GiB", "bytes one request may take in matrices, results and answer text"},
+    {"--max-work", "ATTENTIOND_MAX_WORK", KIND_REAL, AT(max_work), 1, 1e18, "1..1e18",
+     "multiply-adds one request may take"},
+    {"--health-check", NULL, KIND_SWITCH, AT(health_check), 0, 0, NULL,
+     "ask the server at address and port whether it lives; exit 0 if it does"},
+    {"--help", NULL, KIND_HELP, 0, 0, 0, NULL, "print this text"},
+    {"--version", NULL, KIND_VERSION, 0, 0, 0, NULL, "print the version"},
+};
+enum { OPTION_COUNT = sizeof table / sizeof *table };
+
+static unsigned default_threads(void) {
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    return cores < 1 ? 1 : cores > 4 ? 4 : (unsigned)cores;
+}
+
+static struct server_options defaults(void) {
+    return (struct server_options){
+        .address = "127.0.0.1",
+        .port = 8080,
+        .io_threads = default_threads(),
+        .max_body = (size_t)64 << 20,
+        .max_connections = 1000,
+        .idle_timeout = 30,
+        .max_memory = (size_t)512 << 20,
+        .max_work = 1e12,
+    };
+}
+
+/* ------------------------------------------------------------------------------------------- values */
+
+static bool is_address(const char *text) {
+    struct in6_addr unused; /* holds either kind */
+    return inet_pton(AF_INET, text, &unused) == 1 || inet_pton(AF_INET6, text, &unused) == 1;
+}
+
+/* A number without sign or space in front, in `*number`; the rest in `*rest`. */
+static bool read_number(const char *text, bool whole, double *number, const char **rest) {
+    char *end;
+    if (!isdigit((unsigned char)text[0]))
+        return false;
+    errno = 0;
+    *number = whole ? (double)strtoull(text, &end, 10) : strtod(text, &end);
+    *rest = end;
+    return errno == 0;
+}
+
+static bool read_unit(const char *text, double *factor) {
+    static const struct {
+        const char *name;
+        double factor;
+    } units[] = {{"", 1}, {"KiB", KIB}, {"MiB", KIB * KIB}, {"GiB", GIB}};
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
+        if (strcmp(text, units[i].name) == 0) {
+            *factor = units[i].factor;
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool set_number(struct server_options *options, const struct option *option, const char *text) {
+    void *place = (char *)options + option->offset;
+    double number = 0, unit = 1;
+    const char *rest = text;
+    if (!read_number(text, option->kind != KIND_REAL, &number, &rest))
+        return false;
+    if (option->kind == KIND_BYTES ? !read_unit(rest, &unit) : *rest != '\0')
+        return false;
+    number *= unit;
+    if (!(number >= option->minimum && number <= option->maximum) || number > (double)(SIZE_MAX / 2))
+        return false;
+    if (option->kind == KIND_REAL)
+        *(double *)place = number;
+    else if (option->kind == KIND_BYTES)
+        *(size_t *)place = (size_t)number;
+    else
+        *(unsigned *)place = (unsigned)number;
+    return true;
+}
+
+/* `source` is the flag or the variable the value came from. */
+static bool set_value(struct server_options *options, const struct option *option, const char *source,
+                      const char *text, char *error, size_t size) {
+    bool valid;
+    if (option->kind == KIND_ADDRESS) {
+        valid = is_address(text);
+        if (valid)
+            *(const char **)((char *)options + option->offset) = text;
+    } else {
+        valid = set_number(options, option, text);
+    }
+    if (!valid)
+        snprintf(error, size, "%s must be %s%s, not \"%s\"", source,
+                 option->kind == KIND_ADDRESS ? "" : "in ", option->range, text);
+    return valid;
+}
+
+/* ------------------------------------------------------------------------------------------ sources */
+
+/* An empty variable counts as unset, as `${NAME:-}` in scripts makes it. */
+static bool read_environment(struct server_options *options, char *error, size_t size) {
+    for (size_t i = 0; i < OPTION_COUNT; i++) {
+        const char *text = table[i].variable != NULL ? getenv(table[i].variable) : NULL;
+        if (text == NULL || text[0] == '\0')
+            continue;
+        /* Beside a Kubernetes Service named "attentiond" each pod gets ATTENTIOND_PORT=tcp://10.0.0.7:80. */
+        if (table[i].offset == AT(port) && strncmp(text, "tcp://", 6) == 0)
+            continue;
+        if (!set_value(options, &table[i], table[i].variable, text, error, size))
+            return false;
+    }
+    return true;
+}
+
+/* The option that `argument` names, alone or before '='. */
+static const struct option *find_option(const char *argument) {
+    size_t length = strcspn(argument, "=");
+    for (size_t i = 0; i < OPTION_COUNT; i++)
+        if (strlen(table[i].flag) == length && memcmp(table[i].flag, argument, length) == 0)
+            return &table[i];
+    return NULL;
+}
+
+enum options_result options_read(struct server_options *options, int argc, char *const argv[],
+                                 char *error, size_t size) {
+    *options = defaults();
+    if (!read_environment(options, error, size))
+        return OPTIONS_BAD;
+    for (int i = 1; i < argc; i++) {
+        const struct option *option = find_option(argv[i]);
+        const char *value = strchr(argv[i], '=');
+        if (option == NULL) {
+            snprintf(error, size, "unknown option \"%s\"; --help lists all", argv[i]);
+            return OPTIONS_BAD;
+        }
+        if (option->kind >= KIND_SWITCH) {
+            if (value != NULL) {
+                snprintf(error, size, "%s takes no value, got \"%s\"", option->flag, value + 1);
+                return OPTIONS_BAD;
+            }
+            if (option->kind != KIND_SWITCH)
+                return option->kind == KIND_HELP ? OPTIONS_HELP : OPTIONS_VERSION;
+            *(bool *)((char *)options + option->offset) = true;
+            continue;
+        }
+        if (value == NULL && i + 1 == argc) {
+            snprintf(error, size, "%s needs a value: %s", option->flag, option->range);
+            return OPTIONS_BAD;
+        }
+        value = value != NULL ? value + 1 : argv[++i];
+        if (!set_value(options, option, option->flag, value, error, size))
+            return OPTIONS_BAD;
+    }
+    return OPTIONS_READY;
+}
+
+/* --------------------------------------------------------------------------------------------- help */
+
+static void format_bytes(size_t bytes, char *out, size_t size) {
+    static const char *const units[] = {"", "KiB", "MiB", "GiB"};
+    size_t unit = 0;
+    while (unit < 3 && bytes >= 1024 && bytes % 1024 == 0) {
+        bytes /= 1024;
+        unit++;
+    }
+    snprintf(out, size, "%zu%s", bytes, units[unit]);
+}
+
+static void format_default(const struct server_options *options, const struct option *option, char *out,
+                           size_t size) {
+    const void *place = (const char *)options + option->offset;
+    if (option->kind == KIND_ADDRESS)
+        snprintf(out, size, "%s", *(const char *const *)place);
+    else if (option->kind == KIND_BYTES)
+        format_bytes(*(const size_t *)place, out, size);
+    else if (option->kind == KIND_REAL)
+        snprintf(out, size, "%g", *(const double *)place);
+    else
+        snprintf(out, size, "%u", *(const unsigned *)place);
+}
+
+void options_print_help(FILE *out) {
+    struct server_options options = defaults();
+    fprintf(out, "usage: attentiond [OPTION VALUE | OPTION=VALUE]...\n\n"
+                 "Attention as a network service. A flag beats its environment variable, which beats the\n"
+                 "default. Sizes are bytes, or a number with KiB, MiB or GiB.\n\n");
+    for (size_t i = 0; i < OPTION_COUNT; i++) {
+        char value[64];
+        fprintf(out, "  %-18s %s\n", table[i].flag, table[i].help);
+        if (table[i].variable == NULL)
+            continue;
+        format_default(&options, &table[i], value, sizeof value);
+        fprintf(out, "  %-18s %s, default %s, %s\n", "", table[i].variable, value, table[i].range);
+    }
+}

@@ -1,0 +1,33 @@
+/*
+ * options.h - the configuration of the daemon: command line, then environment, then default.
+ * One table in options.c says everything about an option; this file knows nothing of what it does.
+ */
+#ifndef OPTIONS_H
+#define OPTIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+
+struct server_options {
+    const char *address; /* numeric IPv4 or IPv6; points into argv or the environment */
+    unsigned port;       /* 0 = a free one */
+    unsigned io_threads;
+    size_t max_body; /* bytes */
+    unsigned max_connections;
+    unsigned idle_timeout; /* seconds */
+    size_t max_memory;     /* bytes one request may take in matrices, results and answer text */
+    double max_work;       /* multiply-adds one request may take */
+    bool health_check;     /* do not serve: ask the server at address and port whether it lives */
+};
+
+enum options_result { OPTIONS_READY, OPTIONS_HELP, OPTIONS_VERSION, OPTIONS_BAD };
+
+/* Fills `options`. OPTIONS_BAD comes with the rule and the value that broke it in error[0..size). */
+enum options_result options_read(struct server_options *options, int argc, char *const argv[],
+                                 char *error, size_t size);
+
+/* Writes the help: flag, variable, default, range and meaning of each option. */
+void options_print_help(FILE *out);
+
+#endif

@@ -1,0 +1,87 @@
+#!/bin/bash
+# check-layers.sh checks the rules of who may include and call what (CONTRIBUTING.md). It looks
+# at a copy of the sources without comments. One line for each offence; status 1 if there is any.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+copy=$(mktemp -d)
+mkdir "$copy"/{lib,server,tests}
+trap 'rm -rf "$copy"' EXIT
+find lib server tests -type f \( -name '*.c' -o -name '*.h' -o -name '*.inc' -o -name '*.cc' -o -name '*.S' \) \
+    >"$copy/files"
+while read -r file; do
+    mkdir -p "$copy/${file%/*}"
+    ${CC:-cc} -fpreprocessed -dD -E -P -w -x c "$file" >"$copy/$file"
+done <"$copy/files"
+
+broken=0
+offence() { # RULE, offending lines on standard input
+    local line
+    while read -r line; do
+        echo "$line   [$1]"
+        broken=1
+    done
+}
+
+matches() { # WHERE PATTERN: file:line of each match in the files whose path begins as WHERE says
+    (cd "$copy" && grep -rHE -e "$2" lib server tests) | grep -E "^($1)" || true
+}
+
+forbid() { # WHERE PATTERN RULE [EXCEPT]: nothing there matches, except in the files EXCEPT
+    offence "$3" < <(matches "$1" "$2" | grep -vE "^(${4:-:})" || true)
+}
+
+confine() { # HEADERS PATHS RULE: these headers are included only by files of these paths
+    forbid '' "^ *# *include *[<\"]($1)[>\"]" "$3" "$2"
+}
+
+resolve() { # WHERE RULE FOLDER...: every #include "x" is a file beside the including one or in a FOLDER
+    local where=$1 rule=$2 rooms line file name folder path found
+    shift 2
+    rooms="$where|$(IFS='|' && echo "$*")"
+    while IFS=: read -r file line; do
+        name=${line#*\"} name=${name%%\"*} found=
+        for folder in "${file%/*}" "$@"; do
+            path=$(realpath -m --relative-to=. "$folder/$name") # "../" must not lead out of the room
+            if [[ -e $path && $path =~ ^($rooms) ]]; then found=1; fi
+        done
+        [ -n "$found" ] || offence "$rule" <<<"$file:$line"
+    done < <(matches "$where" '^ *# *include *"')
+}
+
+# Third-party headers: one home each. Benchmarks compare with the libraries themselves.
+confine 'cblas.*\.h|openblas_config\.h|f77blas\.h|lapack.*\.h' 'lib/src/blas\.c:|tests/bench/' 'CBLAS is only in lib/src/blas.c'
+confine 'microhttpd\.h' 'server/http/|tests/bench/' 'libmicrohttpd is only in server/http/'
+confine '(cjson/)?cJSON.*\.h' 'server/codec/|tests/support/json\.c:|tests/bench/' 'cJSON is only in server/codec/'
+confine 'criterion/.*' 'tests/' 'Criterion is only in tests/'
+confine '[a-z0-9]*intrin\.h|arm_neon\.h|arm_sve\.h' 'lib/src/kernels/' 'intrinsics are only in lib/src/kernels/'
+confine 'charconv' 'server/codec/number\.cc:' '<charconv> is only in server/codec/number.cc'
+offence 'the one C++ file is server/codec/number.cc' < <(find lib server tests -regextype posix-extended \
+    -regex '.*\.(cc|cpp|cxx|hpp|hh)' ! -path server/codec/number.cc)
+
+# The library: no threads, files, printing, environment, exit.
+system='(pthread|threads|semaphore|signal|unistd|fcntl|sys/.*|spawn|locale)\.h'
+forbid 'lib/' "^ *# *include *<$system>" 'lib has no threads, files and system calls'
+forbid 'lib/' '\b(FILE|stdin|stdout|stderr|errno)\b' 'lib does no input and output'
+forbid 'lib/' '\b(v?f?printf|v?dprintf|puts|fputs|putchar|fputc|perror|f?open|fdopen|fread|fwrite|scanf)\s*\(' 'lib does no input and output'
+forbid 'lib/' '\b(exit|_exit|_Exit|quick_exit|abort|atexit|system|setlocale)\s*\(' 'lib never ends or changes the process'
+forbid 'lib/' '\bgetenv\s*\(' 'only lib/src/cpu.c reads the environment' 'lib/src/cpu\.c:'
+forbid 'lib/' '\b(pthread_|thrd_|mtx_)[a-z]+\s*\(' 'lib has no threads'
+resolve 'lib/' 'lib includes only its own headers' lib/include lib/src
+forbid '(lib/src|server|tests)/' '^ATTN_API\b' 'ATTN_API is only in attention.h'
+forbid 'lib/include/' '^ATTN_API ' 'public functions are attn_*' 'lib/include/[^(]*[ *]attn_[a-z0-9_]*\('
+
+# The rooms of the server.
+resolve 'server/' 'server includes only server/ and attention.h' lib/include server
+forbid 'server/http/' '# *include *"(.*/)?((codec|api)/|attention\.h)' 'http knows neither codec, api nor attention.h'
+forbid 'server/codec/' '# *include *"(.*/)?(http|api)/' 'codec knows neither http nor api'
+forbid 'server/(http|codec|api)/' '\bexit\s*\(' 'only main ends the process'
+
+# Tests from outside see the daemon only through its socket.
+resolve 'tests/(api|notebooks|support/[^p])' 'tests of the API include only tests/' tests
+
+# The top of the tree.
+offence 'not a name for the top of the tree' < <(find . -mindepth 1 -maxdepth 1 ! -name '.*' ! -name build -printf '%f\n' |
+    grep -vxE 'lib|server|tests|docker|Makefile|openapi\.yaml|README\.md|CONTRIBUTING\.md|CHANGELOG\.md|LICENSE' || true)
+
+exit $broken

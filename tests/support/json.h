@@ -1,0 +1,55 @@
+/*
+ * json.h - JSON for the tests: reading files, looking into answers, and comparing nested arrays of
+ * numbers with a stated allowance. The only place of the tests that knows cJSON; values are passed
+ * around as struct cJSON pointers that nobody else looks into. Must not know HTTP, cases or
+ * Criterion.
+ */
+#ifndef SUPPORT_JSON_H
+#define SUPPORT_JSON_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct cJSON;
+
+/* The bytes of a file, and a NUL. Returns owned (free()), NULL if it cannot be read. */
+char *json_read_file(const char *path, size_t *size);
+
+/* Returns owned, NULL if the text is not one JSON value with nothing but white space around it. */
+struct cJSON *json_parse(const char *text, size_t size);
+void json_free(struct cJSON *value); /* NULL is fine */
+
+/* The value as text without spaces. Returns owned (free()), NULL if out of memory. */
+char *json_print(const struct cJSON *value);
+
+/* Everything below is borrowed from the value and takes NULL for a value that is not there. */
+bool json_is_array(const struct cJSON *value);
+bool json_is_object(const struct cJSON *value);
+const struct cJSON *json_get(const struct cJSON *object, const char *name); /* NULL if none */
+const struct cJSON *json_first(const struct cJSON *container);              /* NULL if empty */
+const struct cJSON *json_next(const struct cJSON *child); /* NULL after the last */
+const char *json_name(const struct cJSON *member);        /* NULL if it has none */
+size_t json_size(const struct cJSON *container);
+bool json_number(const struct cJSON *value, double *number); /* false if it is no number */
+const char *json_text(const struct cJSON *value);            /* NULL if it is no text */
+
+/* Where two values differ most, and how much was compared. */
+struct json_difference {
+    char pointer[128]; /* RFC 6901, from the value compared */
+    char message[192]; /* what is wrong there */
+    size_t numbers;    /* how many numbers were compared */
+};
+
+/*
+ * Compares got with expect: same nesting, same lengths, same member names, and each number within
+ *     absolute + relative * (the largest |expected number| of its innermost array).
+ * An expected 0 must be 0 if absolute is 0 or if its innermost array is nothing but zeros: weights
+ * of forbidden keys and outputs of nothing are no small numbers. null, true, false and texts must
+ * be equal.
+ * False fills `difference` (which may be NULL) with the number furthest beyond its allowance, or
+ * with the first place where the structures differ.
+ */
+bool json_near(const struct cJSON *got, const struct cJSON *expect, double absolute,
+               double relative, struct json_difference *difference);
+
+#endif

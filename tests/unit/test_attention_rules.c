@@ -1,0 +1,551 @@
+/*
+ * test_attention_rules.c - the rules that others get wrong, the errors, and the small functions: each
+ * with values worked out by hand.
+ */
+#include <criterion/criterion.h>
+#include <criterion/theories.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "attention.h"
+
+#define MATRIX(rows, columns, ...)                                                                 \
+    ((attn_tensor){.data = (const double[]){__VA_ARGS__},                                          \
+                   .dtype = ATTN_FLOAT64,                                                          \
+                   .rank = 2,                                                                      \
+                   .shape = {rows, columns}})
+
+static const attn_tensor identity2 = {
+    .data = (const double[]){1, 0, 0, 1}, .dtype = ATTN_FLOAT64, .rank = 2, .shape = {2, 2}};
+
+/* Plans and runs; binds `data[r]` for each wanted result r. */
+static attn_status run(const attn_tensor *q, const attn_tensor *k, const attn_tensor *v,
+                       const attn_options *options, void *const data[ATTN_RESULT_COUNT],
+                       attn_error *error) {
+    attn_plan *plan;
+    attn_status status = attn_plan_attention(&plan, q, k, v, options, error);
+    if (status != ATTN_OK) {
+        cr_assert_null(plan);
+        return status;
+    }
+    for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
+        if (attn_plan_parts(plan, (attn_result)r) != 0) {
+            cr_assert_eq(attn_plan_bind(plan, (attn_result)r, 0, data[r]), ATTN_OK);
+        }
+    }
+    status = attn_plan_run(plan, error);
+    attn_plan_free(plan);
+    return status;
+}
+
+Test(rules, scale_zero_gives_the_mean_of_the_values) {
+    double out[4];
+    attn_tensor v = MATRIX(2, 2, 1, 10, 3, 20);
+    attn_options o = {.flags = ATTN_FLAG_SCALE, .scale = 0};
+    cr_assert_eq(run(&identity2, &identity2, &v, &o, (void *[ATTN_RESULT_COUNT]){out}, NULL),
+                 ATTN_OK);
+    const double want[4] = {2, 15, 2, 15};
+    cr_assert_arr_eq(out, want, sizeof want);
+}
+
+Test(rules, a_query_that_may_attend_to_nothing_gets_zeros) {
+    const unsigned char allowed[] = {0, 0, 1, 1};
+    attn_tensor mask = {.data = allowed, .dtype = ATTN_BOOL, .rank = 2, .shape = {2, 2}};
+    double out[4], weights[4], lse[2], entropy[2];
+    attn_options o = {.mask = &mask,
+                      .results = ATTN_WANT(OUTPUT) | ATTN_WANT(WEIGHTS) | ATTN_WANT(LSE) |
+                                 ATTN_WANT(ENTROPY)};
+    void *data[ATTN_RESULT_COUNT] = {[ATTN_RESULT_OUTPUT] = out,
+                                     [ATTN_RESULT_WEIGHTS] = weights,
+                                     [ATTN_RESULT_LSE] = lse,
+                                     [ATTN_RESULT_ENTROPY] = entropy};
+    cr_assert_eq(run(&identity2, &identity2, &identity2, &o, data, NULL), ATTN_OK);
+    cr_assert(out[0] == 0 && out[1] == 0 && weights[0] == 0 && weights[1] == 0);
+    cr_assert_eq(lse[0], -INFINITY);
+    cr_assert_eq(entropy[0], 0);
+    cr_assert_float_eq(weights[2] + weights[3], 1, 1e-15);
+}
+
+Test(rules, a_sink_joins_the_denominator_only) {
+    const double sink = 0;
+    const unsigned char allowed[] = {1, 1, 0, 0};
+    attn_tensor logits = {.data = &sink, .dtype = ATTN_FLOAT64, .rank = 1, .shape = {1}};
+    attn_tensor mask = {.data = allowed, .dtype = ATTN_BOOL, .rank = 2, .shape = {2, 2}};
+    double weights[4], lse[2];
+    attn_options o = {.flags = ATTN_FLAG_SCALE,
+                      .sink = &logits,
+                      .mask = &mask,
+                      .results = ATTN_WANT(WEIGHTS) | ATTN_WANT(LSE)};
+    void *data[ATTN_RESULT_COUNT] = {[ATTN_RESULT_WEIGHTS] = weights, [ATTN_RESULT_LSE] = lse};
+    cr_assert_eq(run(&identity2, &identity2, &identity2, &o, data, NULL), ATTN_OK);
+    cr_expect_float_eq(weights[0], 1.0 / 3, 1e-15);
+    cr_expect_float_eq(weights[1], 1.0 / 3, 1e-15);
+    cr_expect_float_eq(lse[0], log(3), 1e-15);
+    cr_expect(weights[2] == 0 && weights[3] == 0);
+    cr_expect_eq(lse[1], 0, "only the sink is left: ln e^0");
+}
+
+Test(rules, the_mask_rules_over_the_bias) {
+    const unsigned char allowed[] = {1, 0, 1, 1};
+    attn_tensor mask = {.data = allowed, .dtype = ATTN_BOOL, .rank = 2, .shape = {2, 2}};
+    attn_tensor bias = MATRIX(2, 2, 0, 1e6, 0, -INFINITY);
+    double weights[4];
+    attn_options o = {.mask = &mask, .bias = &bias, .results = ATTN_WANT(WEIGHTS)};
+    void *data[ATTN_RESULT_COUNT] = {[ATTN_RESULT_WEIGHTS] = weights};
+    cr_assert_eq(run(&identity2, &identity2, &identity2, &o, data, NULL), ATTN_OK);
+    const double want[4] = {1, 0, 1, 0};
+    cr_assert_arr_eq(weights, want, sizeof want);
+}
+
+Test(rules, what_a_forbidden_key_or_value_holds_never_reaches_the_result) {
+    attn_tensor q = MATRIX(2, 2, 1, 2, 3, 4);
+    attn_tensor clean_k = MATRIX(4, 2, 1, 0, 0, 1, 0, 0, 0, 0);
+    attn_tensor clean_v = MATRIX(4, 1, 5, 7, 0, 0);
+    attn_tensor dirty_k = MATRIX(4, 2, 1, 0, 0, 1, NAN, 0, INFINITY, -INFINITY);
+    attn_tensor dirty_v = MATRIX(4, 1, 5, 7, NAN, -INFINITY);
+    attn_options o = {.causal = ATTN_CAUSAL_TOP_LEFT};
+    double clean[2], dirty[2];
+    cr_assert_eq(run(&q, &clean_k, &clean_v, &o, (void *[ATTN_RESULT_COUNT]){clean}, NULL),
+                 ATTN_OK);
+    cr_assert_eq(run(&q, &dirty_k, &dirty_v, &o, (void *[ATTN_RESULT_COUNT]){dirty}, NULL),
+                 ATTN_OK);
+    cr_assert_float_eq(dirty[0], clean[0], 1e-15);
+    cr_assert_float_eq(dirty[1], clean[1], 1e-15);
+    attn_error error;
+    cr_assert_eq(run(&q, &dirty_k, &dirty_v, NULL, (void *[ATTN_RESULT_COUNT]){dirty}, &error),
+                 ATTN_NOT_FINITE, "where it may be attended to, it is an error");
+}
+
+Test(rules, causal_bottom_right_and_window_share_one_offset) {
+    double weights[2 * 4];
+    attn_tensor q = MATRIX(2, 1, 0, 0), k = MATRIX(4, 1, 0, 0, 0, 0);
+    attn_options o = {.causal = ATTN_CAUSAL_BOTTOM_RIGHT, .results = ATTN_WANT(WEIGHTS)};
+    void *data[ATTN_RESULT_COUNT] = {[ATTN_RESULT_WEIGHTS] = weights};
+    cr_assert_eq(run(&q, &k, &k, &o, data, NULL), ATTN_OK);
+    cr_expect_float_eq(weights[2], 1.0 / 3, 1e-15, "query 0 sees keys 0..2");
+    cr_expect_eq(weights[3], 0);
+    cr_expect_eq(weights[7], 0.25);
+    o.flags = ATTN_FLAG_WINDOW;
+    o.window[0] = 0;
+    o.window[1] = 0;
+    cr_assert_eq(run(&q, &k, &k, &o, data, NULL), ATTN_OK);
+    cr_expect(weights[2] == 1 && weights[7] == 1, "its own position only");
+    o.causal = ATTN_CAUSAL_NONE;
+    cr_assert_eq(run(&q, &k, &k, &o, data, NULL), ATTN_OK);
+    cr_expect(weights[0] == 1 && weights[5] == 1, "without bottom_right the offset is 0");
+}
+
+Test(rules, more_queries_than_keys_leave_empty_rows_bottom_right) {
+    double out[3];
+    attn_tensor q = MATRIX(3, 1, 1, 1, 1), k = MATRIX(1, 1, 1), v = MATRIX(1, 1, 9);
+    attn_options o = {.causal = ATTN_CAUSAL_BOTTOM_RIGHT};
+    cr_assert_eq(run(&q, &k, &v, &o, (void *[ATTN_RESULT_COUNT]){out}, NULL), ATTN_OK);
+    cr_assert(out[0] == 0 && out[1] == 0 && out[2] == 9);
+}
+
+/* Press et al. 2021: 8 heads have the slopes 1/2, 1/4, ... 1/256. */
+Test(rules, alibi_has_the_slopes_of_the_paper) {
+    enum {
+        HEADS = 8
+    };
+    double q[HEADS * 2] = {0}, masked[HEADS * 4];
+    attn_tensor t = {.data = q, .dtype = ATTN_FLOAT64, .rank = 3, .shape = {HEADS, 2, 1}};
+    attn_options o = {.flags = ATTN_FLAG_ALIBI, .results = ATTN_WANT(MASKED_SCORES)};
+    void *data[ATTN_RESULT_COUNT] = {[ATTN_RESULT_MASKED_SCORES] = masked};
+    cr_assert_eq(run(&t, &t, &t, &o, data, NULL), ATTN_OK);
+    for (int h = 0; h < HEADS; h++) {
+        cr_expect_eq(masked[h * 4], 0);
+        cr_expect_eq(masked[h * 4 + 1], -ldexp(1, -1 - h), "head %d: %g", h, masked[h * 4 + 1]);
+        cr_expect_eq(masked[h * 4 + 2], -ldexp(1, -1 - h));
+    }
+}
+
+Test(rules, alibi_interpolates_for_other_numbers_of_heads) {
+    enum {
+        HEADS = 3
+    }; /* two heads' slopes 2^-4, 2^-8, then the first of four heads' 2^-2 */
+    double q[HEADS * 2] = {0}, masked[HEADS * 4];
+    attn_tensor t = {.data = q, .dtype = ATTN_FLOAT64, .rank = 3, .shape = {HEADS, 2, 1}};
+    attn_options o = {.flags = ATTN_FLAG_ALIBI, .results = ATTN_WANT(MASKED_SCORES)};
+    void *data[ATTN_RESULT_COUNT] = {[ATTN_RESULT_MASKED_SCORES] = masked};
+    cr_assert_eq(run(&t, &t, &t, &o, data, NULL), ATTN_OK);
+    cr_expect_eq(masked[1], -0.0625);
+    cr_expect_eq(masked[5], -0.00390625);
+    cr_expect_eq(masked[9], -0.25);
+}
+
+Test(rules, grouped_heads_are_blocks) {
+    double q[4] = {0}, k[2] = {0}, v[2] = {10, 20}, out[4];
+    attn_tensor tq = {.data = q, .dtype = ATTN_FLOAT64, .rank = 3, .shape = {4, 1, 1}};
+    attn_tensor tk = {.data = k, .dtype = ATTN_FLOAT64, .rank = 3, .shape = {2, 1, 1}};
+    attn_tensor tv = {.data = v, .dtype = ATTN_FLOAT64, .rank = 3, .shape = {2, 1, 1}};
+    cr_assert_eq(run(&tq, &tk, &tv, NULL, (void *[ATTN_RESULT_COUNT]){out}, NULL), ATTN_OK);
+    const double want[4] = {10, 10, 20, 20};
+    cr_assert_arr_eq(out, want, sizeof want);
+}
+
+Test(rules, large_logits_lose_no_weight) {
+    float q[1] = {1}, k[2] = {1, 1}, v[2] = {0, 1}, weights[2];
+    float bias[2] = {1e8f, 1e8f}; /* float32 would swallow the ALiBi term */
+    const float slope = 1;
+    attn_tensor tq = {.data = q, .rank = 2, .shape = {1, 1}}, tk = {.data = k, .rank = 2};
+    attn_tensor tv = {.data = v, .rank = 2, .shape = {2, 1}}, tb = {.data = bias, .rank = 2};
+    attn_tensor slopes = {.data = &slope, .rank = 1, .shape = {1}};
+    tk.shape[0] = 2, tk.shape[1] = 1;
+    tb.shape[0] = 1, tb.shape[1] = 2;
+    attn_options o = {.bias = &tb, .alibi_slopes = &slopes, .results = ATTN_WANT(WEIGHTS)};
+    void *data[ATTN_RESULT_COUNT] = {[ATTN_RESULT_WEIGHTS] = weights};
+    cr_assert_eq(run(&tq, &tk, &tv, &o, data, NULL), ATTN_OK);
+    cr_assert_float_eq(weights[0], 1 / (1 + exp(-1)), 1e-7);
+}
+
+Test(rules, statistics_are_population_variances) {
+    attn_tensor q = MATRIX(2, 1, 1, 3), k = MATRIX(2, 1, 0, 2);
+    double variance[4];
+    attn_options o = {.flags = ATTN_FLAG_SCALE, .scale = 0.5, .results = ATTN_WANT(STATISTICS)};
+    void *data[ATTN_RESULT_COUNT] = {[ATTN_RESULT_STATISTICS] = variance};
+    cr_assert_eq(run(&q, &k, &k, &o, data, NULL), ATTN_OK);
+    const double want[4] = {1, 1, 6, 1.5}; /* scores 0, 2, 0, 6 */
+    for (int i = 0; i < 4; i++) {
+        cr_expect_float_eq(variance[i], want[i], 1e-15);
+    }
+}
+
+/* ---------------------------------------------------------------------------------------- errors */
+
+struct refusal {
+    size_t q[4], k[4], v[4]; /* rank, then the shape */
+    attn_options options;
+    attn_status status;
+    const char *argument, *contains;
+};
+
+static const size_t three_lengths[3] = {1, 1, 1}, long_length[1] = {9};
+
+static const struct refusal refusals[] = {
+    {{2, 4, 64}, {2, 5, 48}, {2, 5, 3}, {0}, ATTN_SHAPE_MISMATCH, "K", "48 columns but Q has 64"},
+    {{2, 4, 8}, {2, 5, 8}, {2, 6, 3}, {0}, ATTN_SHAPE_MISMATCH, "V", "6 rows but K has 5"},
+    {{2, 4, 8}, {3, 1, 5, 8}, {2, 5, 3}, {0}, ATTN_SHAPE_MISMATCH, "K", "rank 3 but Q has rank 2"},
+    {{2, 0, 8}, {2, 5, 8}, {2, 5, 3}, {0}, ATTN_SHAPE_MISMATCH, "Q", "empty"},
+    {{3, 3, 4, 8}, {3, 2, 5, 8}, {3, 2, 5, 3}, {0}, ATTN_SHAPE_MISMATCH, "K", "multiple of the 2"},
+    {{3, 2, 4, 8},
+     {3, 2, 5, 8},
+     {3, 1, 5, 3},
+     {0},
+     ATTN_SHAPE_MISMATCH,
+     "V",
+     "1 heads but K has 2"},
+    {{1, 8}, {2, 5, 8}, {2, 5, 3}, {0}, ATTN_SHAPE_MISMATCH, "Q", "rank 2 to 4, not 1"},
+    {{2, 4, 9}, {2, 5, 9}, {2, 5, 9}, {.heads = 2}, ATTN_SHAPE_MISMATCH, "Q", "9 columns"},
+    {{2, 4, 9}, {2, 5, 9}, {2, 5, 9}, {.heads = SIZE_MAX}, ATTN_SHAPE_MISMATCH, "Q", "9 columns"},
+    {{2, 4, 8},
+     {2, 5, 8},
+     {2, 5, 8},
+     {.heads = 4, .kv_heads = 3},
+     ATTN_INVALID_ARGUMENT,
+     "kv_heads",
+     "kv_heads = 3"},
+    {{2, 4, 8}, {2, 5, 8}, {2, 5, 8}, {.kv_heads = 2}, ATTN_INVALID_ARGUMENT, "kv_heads", "needs"},
+    {{2, 4, 8}, {2, 5, 8}, {2, 5, 8}, {.flags = 1u << 30}, ATTN_INVALID_ARGUMENT, "flags", "0x"},
+    {{2, 4, 8},
+     {2, 5, 8},
+     {2, 5, 8},
+     {.results = 1u << 30},
+     ATTN_INVALID_ARGUMENT,
+     "results",
+     "0x"},
+    {{2, 4, 8}, {2, 5, 8}, {2, 5, 8}, {.softcap = -1}, ATTN_INVALID_ARGUMENT, "softcap", "-1"},
+    {{2, 4, 8}, {2, 5, 8}, {2, 5, 8}, {.softcap = NAN}, ATTN_INVALID_ARGUMENT, "softcap", "nan"},
+    {{2, 4, 8},
+     {2, 5, 8},
+     {2, 5, 8},
+     {.flags = ATTN_FLAG_SCALE, .scale = INFINITY},
+     ATTN_INVALID_ARGUMENT,
+     "scale",
+     "finite"},
+    {{2, 4, 8},
+     {2, 5, 8},
+     {2, 5, 8},
+     {.flags = ATTN_FLAG_WINDOW, .window = {-2, 0}},
+     ATTN_INVALID_ARGUMENT,
+     "window",
+     "[-2, 0]"},
+    {{2, 4, 8},
+     {2, 5, 8},
+     {2, 5, 8},
+     {.lengths = three_lengths, .lengths_count = 3},
+     ATTN_SHAPE_MISMATCH,
+     "lengths",
+     "has 3 numbers"},
+    {{2, 4, 8},
+     {2, 5, 8},
+     {2, 5, 8},
+     {.lengths = long_length, .lengths_count = 1},
+     ATTN_INVALID_ARGUMENT,
+     "lengths",
+     "is 9, but there are only 5 keys"},
+    {{2, 4, 8}, {2, 5, 8}, {2, 5, 8}, {.sink = &identity2}, ATTN_SHAPE_MISMATCH, "sink", "rank"},
+    {{2, 4, 8},
+     {2, 5, 8},
+     {2, 5, 8},
+     {.bias = &identity2},
+     ATTN_SHAPE_MISMATCH,
+     "bias",
+     "axis 1 is 2, not 5 or 1"},
+    {{2, 4, 8}, {2, 5, 8}, {2, 5, 8}, {.mask = &identity2}, ATTN_INVALID_ARGUMENT, "mask", "bool"},
+    {{2, 4, 8},
+     {2, 5, 8},
+     {2, 5, 8},
+     {.past_k = &identity2},
+     ATTN_INVALID_ARGUMENT,
+     "past_K",
+     "together"},
+    {{2, 4, 8},
+     {2, 5, 8},
+     {2, 5, 8},
+     {.past_k = &identity2, .past_v = &identity2},
+     ATTN_SHAPE_MISMATCH,
+     "past_K",
+     "2 columns but K has 8"},
+    {{2, 4, 8},
+     {2, 5, 8},
+     {2, 5, 8},
+     {.results = ATTN_WANT(Q)},
+     ATTN_INVALID_ARGUMENT,
+     "return",
+     "projections"},
+    {{2, 4, 8},
+     {2, 5, 8},
+     {2, 5, 8},
+     {.normalization = ATTN_UNNORMALIZED, .sink = &identity2},
+     ATTN_INVALID_ARGUMENT,
+     "sink",
+     "denominator"},
+    {{2, 4, 8},
+     {2, 5, 8},
+     {2, 5, 8},
+     {.normalization = ATTN_UNNORMALIZED, .results = ATTN_WANT(LSE)},
+     ATTN_INVALID_ARGUMENT,
+     "return",
+     "lse"},
+    {{2, (size_t)1 << 40, 8}, {2, 5, 8}, {2, 5, 8}, {0}, ATTN_TOO_LARGE, "Q", "1099511627776"},
+    {{2, 1 << 30, 1}, {2, 1 << 30, 1}, {2, 1 << 30, 1}, {0}, ATTN_OK, "", ""},
+    {{4, 1 << 30, 1 << 30, 1 << 30},
+     {4, 1 << 30, 1 << 30, 1 << 30},
+     {4, 1, 1, 1},
+     {0},
+     ATTN_SHAPE_MISMATCH,
+     "Q",
+     "empty"},
+};
+
+static attn_tensor shaped(const size_t sizes[4], const double *data) {
+    attn_tensor t = {.data = data, .dtype = ATTN_FLOAT64, .rank = (int)sizes[0]};
+    memcpy(t.shape, sizes + 1, 3 * sizeof *sizes);
+    return t;
+}
+
+Test(errors, name_the_rule_the_argument_and_the_values) {
+    static const double data[4096];
+    for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++) {
+        const struct refusal *r = &refusals[i];
+        attn_tensor q = shaped(r->q, data), k = shaped(r->k, data), v = shaped(r->v, data);
+        attn_error error = {0};
+        attn_plan *plan;
+        attn_status status = attn_plan_attention(&plan, &q, &k, &v, &r->options, &error);
+        cr_expect_eq(status, r->status, "case %zu: %d: %s", i, status, error.message);
+        cr_expect_str_eq(error.argument, r->argument, "case %zu: %s", i, error.message);
+        cr_expect_not_null(strstr(error.message, r->contains), "case %zu: %s", i, error.message);
+        cr_expect_eq(plan == NULL, r->status != ATTN_OK, "case %zu", i);
+        attn_plan_free(plan);
+    }
+}
+
+Test(errors, may_be_ignored) {
+    attn_plan *plan;
+    cr_assert_eq(attn_plan_attention(&plan, NULL, &identity2, &identity2, NULL, NULL),
+                 ATTN_INVALID_ARGUMENT);
+    cr_assert_null(plan);
+    attn_plan_free(NULL);
+}
+
+Test(errors, x_alone_is_called_x) {
+    attn_tensor x = MATRIX(2, 3, 1, 2, 3, 4, 5, 6);
+    attn_error error;
+    attn_plan *plan;
+    cr_assert_eq(attn_plan_attention(&plan, &x, &x, &x, &(attn_options){.heads = 2}, &error),
+                 ATTN_SHAPE_MISMATCH);
+    cr_assert_str_eq(error.argument, "X");
+    cr_assert_not_null(strstr(error.message, "X has 3 columns"));
+}
+
+Test(errors, mixed_dtypes_are_refused) {
+    float data[4] = {0};
+    attn_tensor k = {.data = data, .dtype = ATTN_FLOAT32, .rank = 2, .shape = {2, 2}};
+    attn_error error;
+    attn_plan *plan;
+    cr_assert_eq(attn_plan_attention(&plan, &identity2, &k, &identity2, NULL, &error),
+                 ATTN_INVALID_ARGUMENT);
+    cr_assert_str_eq(error.argument, "K");
+}
+
+Test(errors, unbound_results_do_not_run) {
+    attn_plan *plan;
+    attn_error error;
+    cr_assert_eq(attn_plan_attention(&plan, &identity2, &identity2, &identity2, NULL, NULL),
+                 ATTN_OK);
+    cr_assert_eq(attn_plan_run(plan, &error), ATTN_INVALID_ARGUMENT);
+    cr_assert_str_eq(error.argument, "output");
+    cr_assert_eq(attn_plan_bind(plan, ATTN_RESULT_WEIGHTS, 0, &error), ATTN_INVALID_ARGUMENT);
+    cr_assert_eq(attn_plan_bind(plan, ATTN_RESULT_OUTPUT, 1, &error), ATTN_INVALID_ARGUMENT);
+    cr_assert_null(attn_plan_tensor(plan, ATTN_RESULT_OUTPUT, 1));
+    attn_plan_free(plan);
+}
+
+struct overflow {
+    float q[2], k[2], v[2], bias;
+    unsigned results;
+    attn_normalization normalization;
+    const char *stage;
+};
+
+static const struct overflow overflows[] = {
+    {{1e30f, 0}, {1e30f, 1}, {1, 1}, 0, ATTN_WANT(OUTPUT), ATTN_SOFTMAX, "scores"},
+    {{-1e30f, 0}, {1e30f, 1}, {1, 1}, 0, ATTN_WANT(OUTPUT), ATTN_SOFTMAX, "scores"},
+    {{1e30f, 0}, {1e30f, 1}, {1, 1}, 0, ATTN_WANT(SCORES), ATTN_SOFTMAX, "scores"},
+    {{1e19f, 0}, {1e19f, 1}, {1, 1}, 3.4e38f, ATTN_WANT(OUTPUT), ATTN_SOFTMAX, "scores"},
+    {{1e30f, 0}, {1, 1}, {1e30f, 1}, 0, ATTN_WANT(OUTPUT), ATTN_UNNORMALIZED, "output"},
+};
+
+Test(errors, overflow_names_the_stage) {
+    for (size_t i = 0; i < sizeof overflows / sizeof *overflows; i++) {
+        const struct overflow *c = &overflows[i];
+        attn_tensor q = {.data = c->q, .rank = 2, .shape = {1, 1}};
+        attn_tensor k = {.data = c->k, .rank = 2, .shape = {2, 1}};
+        attn_tensor v = {.data = c->v, .rank = 2, .shape = {2, 1}};
+        attn_tensor bias = {.data = &c->bias, .rank = 2, .shape = {1, 1}};
+        attn_options o = {.results = c->results, .normalization = c->normalization, .bias = &bias};
+        float out[4];
+        attn_error error = {0};
+        void *data[ATTN_RESULT_COUNT] = {[ATTN_RESULT_OUTPUT] = out, [ATTN_RESULT_SCORES] = out};
+        cr_expect_eq(run(&q, &k, &v, &o, data, &error), ATTN_NOT_FINITE, "case %zu", i);
+        cr_expect_str_eq(error.argument, c->stage, "case %zu: %s", i, error.message);
+        cr_expect_not_null(strstr(error.message, "query 0"), "case %zu: %s", i, error.message);
+    }
+}
+
+Test(errors, an_overflow_that_nobody_sees_is_none) {
+    float q[1] = {1e30f}, k[2] = {0, 1e30f}, v[2] = {3, 4}, out[1];
+    attn_tensor tq = {.data = q, .rank = 2, .shape = {1, 1}};
+    attn_tensor tk = {.data = k, .rank = 2, .shape = {2, 1}};
+    attn_tensor tv = {.data = v, .rank = 2, .shape = {2, 1}};
+    attn_options o = {.causal = ATTN_CAUSAL_TOP_LEFT};
+    cr_assert_eq(run(&tq, &tk, &tv, &o, (void *[ATTN_RESULT_COUNT]){out}, NULL), ATTN_OK);
+    cr_assert_eq(out[0], 3);
+}
+
+Test(errors, multihead_names_the_weights) {
+    static const double data[64];
+    attn_tensor x = {.data = data, .dtype = ATTN_FLOAT64, .rank = 2, .shape = {2, 7}};
+    attn_tensor w = {.data = data, .dtype = ATTN_FLOAT64, .rank = 2, .shape = {7, 3}};
+    attn_tensor five = {.data = data, .dtype = ATTN_FLOAT64, .rank = 2, .shape = {5, 3}};
+    attn_projection heads[2] = {{&w, &w, &w, NULL, NULL, NULL}, {&w, &five, &w, NULL, NULL, NULL}};
+    attn_multihead call = {.x = &x, .projections = heads, .count = 2, .per_head = true};
+    attn_error error;
+    attn_plan *plan;
+    cr_assert_eq(attn_plan_multihead(&plan, &call, NULL, &error), ATTN_SHAPE_MISMATCH);
+    cr_expect_str_eq(error.argument, "heads/1/W_K");
+    cr_expect_not_null(strstr(error.message, "5 rows but X has 7 columns"), "%s", error.message);
+    call.count = 1;
+    call.w_o = &five;
+    cr_assert_eq(attn_plan_multihead(&plan, &call, NULL, &error), ATTN_SHAPE_MISMATCH);
+    cr_expect_str_eq(error.argument, "W_O");
+    cr_expect_not_null(strstr(error.message, "5 rows but the heads together have 3"));
+    call.per_head = false;
+    call.w_o = NULL;
+    cr_assert_eq(attn_plan_multihead(&plan, &call, &(attn_options){.heads = 2}, &error),
+                 ATTN_SHAPE_MISMATCH);
+    cr_expect_str_eq(error.argument, "W_Q");
+    cr_expect_not_null(strstr(error.message, "3 columns, which heads = 2"), "%s", error.message);
+}
+
+/* --------------------------------------------------------------------------------------- softmax */
+
+Test(softmax, along_any_axis) {
+    const float x[4] = {0, 1000, 0, 1000};
+    float out[4];
+    attn_tensor t = {.data = x, .rank = 2, .shape = {2, 2}};
+    cr_assert_eq(attn_softmax(&t, 0, out, NULL), ATTN_OK);
+    cr_expect(out[0] == 0.5f && out[1] == 0.5f && out[2] == 0.5f && out[3] == 0.5f);
+    cr_assert_eq(attn_softmax(&t, -1, out, NULL), ATTN_OK);
+    cr_expect(out[0] == 0 && out[1] == 1 && out[2] == 0 && out[3] == 1);
+}
+
+Test(softmax, in_place_and_with_minus_infinity) {
+    double x[3] = {-INFINITY, 2, 2};
+    attn_tensor t = {.data = x, .dtype = ATTN_FLOAT64, .rank = 1, .shape = {3}};
+    cr_assert_eq(attn_softmax(&t, 0, x, NULL), ATTN_OK);
+    cr_expect(x[0] == 0 && x[1] == 0.5 && x[2] == 0.5);
+    x[0] = x[1] = x[2] = -INFINITY;
+    cr_assert_eq(attn_softmax(&t, 0, x, NULL), ATTN_OK);
+    cr_expect(x[0] == 0 && x[1] == 0 && x[2] == 0);
+}
+
+Test(softmax, refuses_what_has_no_softmax) {
+    double x[2] = {1, NAN};
+    attn_tensor t = {.data = x, .dtype = ATTN_FLOAT64, .rank = 1, .shape = {2}};
+    attn_error error;
+    cr_expect_eq(attn_softmax(&t, 0, x, &error), ATTN_NOT_FINITE);
+    cr_expect_not_null(strstr(error.message, "element 1"));
+    cr_expect_eq(attn_softmax(&t, 1, x, &error), ATTN_INVALID_ARGUMENT);
+    cr_expect_not_null(strstr(error.message, "axis is 1"));
+    cr_expect_eq(attn_softmax(&t, -2, x, &error), ATTN_INVALID_ARGUMENT);
+    t.dtype = ATTN_BOOL;
+    cr_expect_eq(attn_softmax(&t, 0, x, &error), ATTN_INVALID_ARGUMENT);
+}
+
+TheoryDataPoints(softmax, rows_sum_to_one_and_ignore_a_shift) = {
+    DataPoints(size_t, 1, 2, 7, 8, 9, 15, 16, 17, 31, 33, 63, 64, 65, 1000),
+    DataPoints(double, 0, 1, -50, 1e4, -1e5),
+};
+
+Theory((size_t count, double shift), softmax, rows_sum_to_one_and_ignore_a_shift) {
+    double x[1000], a[1000], b[1000], sum = 0;
+    attn_tensor t = {.data = x, .dtype = ATTN_FLOAT64, .rank = 1, .shape = {count}};
+    for (size_t i = 0; i < count; i++) {
+        x[i] = (double)(i * 37 % 11) / 4; /* exact, so a shift is exact too */
+    }
+    cr_assert_eq(attn_softmax(&t, 0, a, NULL), ATTN_OK);
+    for (size_t i = 0; i < count; i++) {
+        x[i] += shift;
+    }
+    cr_assert_eq(attn_softmax(&t, 0, b, NULL), ATTN_OK);
+    for (size_t i = 0; i < count; i++) {
+        sum += a[i];
+        cr_assert_eq(a[i], b[i]);
+    }
+    cr_assert_float_eq(sum, 1, 1e-14);
+}
+
+/* ------------------------------------------------------------------------------------ small things */
+
+Test(names, every_status_and_result_has_one) {
+    cr_expect_str_eq(attn_status_text(ATTN_SHAPE_MISMATCH), "shapes do not agree");
+    cr_expect_str_eq(attn_status_text((attn_status)99), "unknown status");
+    cr_expect_str_eq(attn_result_name(ATTN_RESULT_PRESENT_K), "present_K");
+    cr_expect_null(attn_result_name(ATTN_RESULT_COUNT));
+    cr_expect_eq(attn_dtype_size(ATTN_FLOAT64), 8);
+    cr_expect_str_eq(attn_build().version, ATTN_VERSION);
+    cr_expect_neq(attn_build().blas_core[0], '\0');
+}
+
+Test(sizes, products_that_do_not_fit_are_seen) {
+    attn_tensor t = {.dtype = ATTN_FLOAT64, .rank = 2, .shape = {SIZE_MAX / 2, 3}};
+    size_t count = 7;
+    cr_expect_not(attn_tensor_count(&t, &count));
+    cr_expect_eq(count, 7);
+    t.shape[1] = 1;
+    cr_expect(attn_tensor_count(&t, &count));
+    cr_expect_not(attn_tensor_bytes(&t, &count));
+}
