@@ -216,12 +216,15 @@ static inline uint64_t load8(const char *text)
     return chars;
 }
 
-/* How many of the eight characters are digits before the first that is none. */
+/* How many of the eight characters are digits before the first that is none. A count of trailing zeros would
+ * need a branch for zero, and whether all eight are digits cannot be predicted: this adds up one bit for each
+ * byte below the first other. */
 static inline unsigned count_digits(uint64_t chars)
 {
     chars ^= 0x3030303030303030; /* digits become 0..9, everything else is larger */
-    uint64_t other = ((chars + 0x7676767676767676) | chars) & 0x8080808080808080;
-    return other != 0 ? (unsigned)__builtin_ctzll(other) / 8 : 8;
+    uint64_t others = ((chars + 0x7676767676767676) | chars) >> 7 & 0x0101010101010101;
+    uint64_t below = (others - 1) & ~others & 0x0101010101010101;
+    return (unsigned)(below * 0x0101010101010101 >> 56);
 }
 
 /* The value of the first `count` characters, which are digits: eight at a time, whatever the count. */
@@ -242,6 +245,10 @@ struct decimal {
 
 static const uint64_t SCALE[9] = {1,      10,      100,      1000,     10000,
                                   100000, 1000000, 10000000, 100000000};
+
+/* The largest numbers that take 0..3 more digits. */
+static const uint64_t LIMIT[4] = {UINT64_MAX, UINT64_MAX / 10 - 1, UINT64_MAX / 100 - 1,
+                                  UINT64_MAX / 1000 - 1};
 
 /* Appends the digits at text, fewer than 32, to *w. Returns their end, NULL if *w does not hold them. */
 static const char *append_digits(const char *text, uint64_t *w)
@@ -293,7 +300,7 @@ static __attribute__((noinline)) const char *read_decimal(const char *text, stru
 }
 
 /*
- * The numbers that matrices are made of, [-]d{1,6}[.d{1,15}], and their end; NULL for all others. What the next
+ * The numbers that matrices are made of, [-]d{1,6}[.d{1,19}], and their end; NULL for all others. What the next
  * round waits for is where this number ends, so that is worked out first and without a branch on the
  * sign or the number of digits, which nothing could predict.
  */
@@ -324,13 +331,23 @@ static inline __attribute__((always_inline)) const char *read_plain(const char *
     if (*text == '.') {
         uint64_t first = load8(text + 1), second = load8(text + 9);
         unsigned count = count_digits(first), more = count_digits(second);
-        more = count == 8 ? more : 0;
-        if (w >= 1000 || count == 0 || more == 8)
-            return NULL; /* a long one */
-        number->w = (w * SCALE[count] + value_of_digits(first, count)) * SCALE[more] +
-                    value_of_digits(second, more);
-        number->e = -(int)(count + more);
+        more *= count / 8; /* 0 unless all eight were digits: a multiplication, not a branch */
+        if (w >= 1000 || count == 0)
+            return NULL;
+        w = (w * SCALE[count] + value_of_digits(first, count)) * SCALE[more] +
+            value_of_digits(second, more);
         text += 1 + count + more;
+        number->e = -(int)(count + more);
+        if (more == 8) { /* the 16 or 17 digits of a double: one to three are left */
+            uint64_t third = load8(text);
+            count = count_digits(third);
+            if (count > 3 || w > LIMIT[count])
+                return NULL;
+            w = w * SCALE[count] + value_of_digits(third, count);
+            text += count;
+            number->e -= (int)count;
+        }
+        number->w = w;
     }
     return codec_ends_word[(unsigned char)*text] ? text : NULL;
 }

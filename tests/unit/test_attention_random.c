@@ -1,7 +1,8 @@
 /*
- * test_attention_random.c - thousands of random calls across all options, forms and both dtypes, every
- * result held against the plain double reference. The generator first makes each head's Q, K, V and
- * then puts them into the form of the call (or draws X and weights and computes Q, K, V from them).
+ * test_attention_random.c - thousands of random calls across all options, forms and both dtypes,
+ * every result held against the plain double reference. The generator first makes each head's Q,
+ * K, V and then puts them into the form of the call (or draws X and weights and computes Q, K, V
+ * from them).
  */
 #include <criterion/criterion.h>
 #include <math.h>
@@ -118,7 +119,8 @@ static attn_tensor *in_form(struct call *c, double *x[MAX_BATCH][MAX_HEADS], siz
     }
 }
 
-/* --------------------------------------------------------------------------------- drawing a call */
+/* --------------------------------------------------------------------------------- drawing a call
+ * */
 
 static void draw_sizes(struct call *c) {
     static const size_t sizes[] = {1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33, 48, 64, 65, 100};
@@ -146,7 +148,8 @@ static void draw_sizes(struct call *c) {
     }
 }
 
-/* y (rows, cols) = x (rows, inner) W + bias, where element (r, col) of W is w[r * rs + col * cs]. */
+/* y (rows, cols) = x (rows, inner) W + bias, where element (r, col) of W is w[r * rs + col * cs].
+ * */
 static double *multiply(struct call *c, const double *x, size_t rows, size_t inner, const double *w,
                         size_t rs, size_t cs, size_t cols, const double *bias) {
     double *y = keep(c, rows * cols * sizeof *y);
@@ -162,8 +165,9 @@ static double *multiply(struct call *c, const double *x, size_t rows, size_t inn
     return y;
 }
 
-/* Random weights for `heads` heads of d[h] columns over `inner` rows, in the form the call wants them; sets
- * the canonical matrices [b][h] (rows from `first`) from x and the public tensors in w and bias. */
+/* Random weights for `heads` heads of d[h] columns over `inner` rows, in the form the call wants
+ * them; sets the canonical matrices [b][h] (rows from `first`) from x and the public tensors in w
+ * and bias. */
 static void project(struct call *c, const double *x, size_t rows, size_t inner, size_t heads,
                     const size_t *d, double *out[MAX_BATCH][MAX_HEADS], size_t first, bool three,
                     const attn_tensor **w_out, const attn_tensor **b_out, size_t stride) {
@@ -440,7 +444,8 @@ static attn_plan *draw_call(struct call *c, uint64_t seed) {
     return plan;
 }
 
-/* ------------------------------------------------------------------------------------- comparing */
+/* ------------------------------------------------------------------------------------- comparing
+ * */
 
 struct worst {
     double error[2]; /* by dtype */
@@ -490,8 +495,8 @@ static void compare_rows(struct worst *worst, const struct call *c, const attn_p
     }
 }
 
-/* The scale of the scores of query i. A projected Q or K is itself a rounded sum of terms of size 1 or
- * so, however small it is, and its rounding error meets the other factor. */
+/* The scale of the scores of query i. A projected Q or K is itself a rounded sum of terms of size
+ * 1 or so, however small it is, and its rounding error meets the other factor. */
 static double score_scale(const struct call *c, const struct reference_head *call,
                           const struct reference_results *r, size_t i) {
     double scale = r->score_scale[i];

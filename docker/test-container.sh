@@ -1,0 +1,128 @@
+#!/bin/bash
+# test-container.sh [bookworm|trixie] builds the image and runs it as a careful operator would:
+# read-only root, no capabilities, 512 MB. Uses Docker if its daemon answers, else podman, which it
+# installs. Podman's images stay in build/container/ as a cache; everything else is removed.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+suite=${1:-bookworm}
+image=localhost/attentiond:test-$suite
+name=attentiond-test-$$
+cache=$PWD/build/container
+work=$(mktemp -d)
+
+if docker info >/dev/null 2>&1; then
+    engine=(docker)
+    build_flags=() run_flags=()
+else
+    docker/packages.sh container
+    # These serve a root that is itself in a container: no systemd, and no right to raise limits.
+    # The database remembers its folder of running state, so the name is the same each time.
+    state=/run
+    [ -w "$state" ] || state=${XDG_RUNTIME_DIR:-/tmp}
+    state=$state/attentiond-test-$(cksum <<<"$cache" | cut -d' ' -f1)
+    engine=(podman --root "$cache/storage" --runroot "$state/run" --tmpdir "$state/tmp"
+        --runtime runc --cgroup-manager cgroupfs --events-backend file --log-level fatal)
+    build_flags=(--isolation=chroot --format=docker --pull=never)
+    run_flags=(--read-only-tmpfs=false --ulimit nofile=1024:1024 --ulimit nproc=4096:4096)
+fi
+engine() { "${engine[@]}" "$@"; }
+field() { engine inspect --format "$2" "$1"; }
+say() { echo "test-container: $*"; }
+
+fail() {
+    say "$*" >&2
+    engine logs "$name" >&2 2>/dev/null || true
+    exit 1
+}
+
+clean_up() {
+    engine rm -f "$name" >/dev/null 2>&1 || true
+    engine rmi -f "$image" >/dev/null 2>&1 || true
+    rm -rf "$work" "${state:-$work}"
+}
+trap clean_up EXIT
+trap 'exit 130' INT TERM
+
+# ---- the base: from the registry; without one, made from this machine's own package sources
+
+make_base() {
+    local host sources=/etc/apt/sources.list.d/debian.sources
+    [ -s "$sources" ] || sources=/etc/apt/sources.list
+    docker/packages.sh base-image
+    host=$(sed -n 's/^VERSION_CODENAME=//p' /etc/os-release)
+    sed "s/\b$host\b/$suite/g" "$sources" >"$work/${sources##*/}"
+    # As in Debian's own image: no package cache in the layers.
+    printf 'Dir::Cache::pkgcache "";\nDir::Cache::srcpkgcache "";\n' >"$work/docker-clean"
+    # shellcheck disable=SC2016  # mmdebstrap sets $1
+    mmdebstrap --quiet --variant=minbase --aptopt='Acquire::Languages "none"' \
+        --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-include=/usr/share/doc/*/copyright' \
+        --customize-hook="copy-in $work/docker-clean /etc/apt/apt.conf.d" \
+        --customize-hook='rm -f "$1"/etc/hostname "$1"/etc/resolv.conf' \
+        "$suite" "$work/base.tar" "$work/${sources##*/}"
+    engine import --change 'CMD ["bash"]' "$work/base.tar" "$1" >/dev/null 2>&1
+}
+
+mkdir -p "$cache"
+base=docker.io/library/debian:$suite-slim
+made=localhost/debian:$suite
+if engine image inspect "$made" >/dev/null 2>&1; then
+    base=$made
+elif ! engine image inspect "$base" >/dev/null 2>&1 &&
+    ! timeout 60 "${engine[@]}" pull -q "$base" >"$work/pull" 2>&1; then
+    say "no registry: making a Debian $suite base"
+    base=$made
+    make_base "$base"
+fi
+
+# ---- the image
+
+say "building from $base"
+engine build -q "${build_flags[@]}" --build-arg BASE="$base" -f docker/Dockerfile -t "$image" . >"$work/build" 2>&1 ||
+    { cat "$work/build" >&2; fail "the build fails"; }
+
+size=$(($(field "$image" '{{.Size}}') / 1000000))
+[ $size -le 80 ] || fail "the image has $size MB, more than 80"
+[ "$(field "$image" '{{.Config.User}}')" = 65532:65532 ] || fail "the user is not 65532:65532"
+engine create --name "$name" "$image" >/dev/null
+engine export "$name" | tar t >"$work/files"
+engine rm -f "$name" >/dev/null
+if grep -E '(^|/)(sh|bash|dash|busybox|apt|apt-get|dpkg|perl|python3?)$' "$work/files"; then
+    fail "the image holds programs beside the daemon"
+fi
+say "$suite: $size MB, $(grep -c '\.so' "$work/files") libraries, user 65532, no shell"
+
+# ---- the container
+
+# The host's network, so that podman needs no bridge. A daemon that listens on 127.0.0.1 only does
+# not answer at 127.0.0.2.
+port=$(/usr/bin/python3 -c 'import socket; s = socket.socket(); s.bind(("", 0)); print(s.getsockname()[1])')
+url=http://127.0.0.2:$port
+engine run -d --name "$name" --network=host --read-only --cap-drop=ALL --security-opt=no-new-privileges \
+    --memory=512m --pids-limit=64 -e ATTENTIOND_PORT="$port" "${run_flags[@]}" "$image" >"$work/run.log" 2>&1 ||
+    { cat "$work/run.log" >&2; fail "the container does not start"; }
+
+for try in {1..100}; do
+    curl -fs -o /dev/null "$url/health/ready" && break
+    [ "$(field "$name" '{{.State.Running}}')" = true ] || fail "the container ended by itself"
+    [ "$try" -lt 100 ] || fail "no answer at $url within 10 s"
+    sleep 0.1
+done
+say "ready; $(curl -fs "$url/version")"
+/usr/bin/python3 docker/try-notebooks.py "$url" || fail "wrong answers"
+
+if [ "${engine[0]}" = docker ]; then
+    for _ in {1..60}; do # Docker runs the check itself, every 10 s
+        health=$(field "$name" '{{.State.Health.Status}}')
+        [ "$health" = starting ] || break
+        sleep 0.5
+    done
+    [ "$health" = healthy ] || fail "HEALTHCHECK: $health"
+else
+    engine healthcheck run "$name" || fail "HEALTHCHECK fails"
+fi
+
+engine stop -t 10 "$name" >/dev/null
+status=$(field "$name" '{{.State.ExitCode}}')
+[ "$status" = 0 ] || fail "the status after SIGTERM is $status"
+say "HEALTHCHECK passes; SIGTERM: status 0; all well"

@@ -1,0 +1,337 @@
+#!/usr/bin/python3
+"""Holds openapi.yaml to the service, and the service to openapi.yaml.
+
+    check_openapi.py openapi.yaml [--routes ROUTES.txt] [--exchanges DIR] [--daemon PROGRAM]
+                     [--spec-validator]
+
+Always: every $ref resolves, every component is used, every schema is a valid JSON Schema 2020-12,
+every example fits its schema.
+--routes: lines "METHOD /path"; they are the methods and paths of the document, no more and no less.
+--exchanges: one JSON file for each recorded exchange, {"method", "path", "status", "media_type",
+"body"}; each is documented and its body fits; and the statuses that the document promises for the
+POST endpoints all occurred. Files with another member, "request", have that held to the schema of the
+request too, where the answer is 200.
+--daemon: runs the program on a free port of 127.0.0.1 and asks it every example; each has an example
+of its answer, under the same name, and that is what the program answers.
+--spec-validator: also the OpenAPI meta-schema, by openapi-spec-validator from PyPI.
+
+Needs Debian's python3-yaml and python3-jsonschema (4.10 or later), and no other host.
+"""
+
+import argparse
+import collections
+import importlib.metadata
+import json
+import math
+import pathlib
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+
+import jsonschema
+import yaml
+
+SPEC_VALIDATOR = "0.9.0"
+
+METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
+PROBLEM = "application/problem+json"
+# What is answered before the path counts: requests that are not sound HTTP.
+ANSWERED_ANYWHERE = {400, 413, 414, 415, 417, 431, 501, 505}
+# Each of these, where a POST endpoint documents it, is provoked by a test. (503 takes a busy or
+# stopping service.)
+PROVOKED = {"200", "400", "413", "415", "422"}
+
+
+def is_json(media_type):
+    return media_type == "application/json" or media_type.endswith("+json")
+
+
+class Document:
+    def __init__(self, path):
+        self.root = yaml.safe_load(path.read_text(encoding="utf-8"))
+        self.errors = []
+        self.validators = {}
+
+    def fail(self, message):
+        self.errors.append(message)
+
+    def resolve(self, node):
+        """The node itself, or what its $ref points at."""
+        seen = set()
+        while isinstance(node, dict) and isinstance(node.get("$ref"), str):
+            reference = node["$ref"]
+            if not reference.startswith("#/") or reference in seen:
+                raise LookupError(reference)
+            seen.add(reference)
+            node = self.root
+            for token in reference[2:].split("/"):
+                token = token.replace("~1", "/").replace("~0", "~")
+                try:
+                    node = node[int(token) if isinstance(node, list) else token]
+                except (KeyError, IndexError, ValueError, TypeError):
+                    raise LookupError(reference) from None
+        return node
+
+    def validator(self, schema):
+        """References of a schema are "#/components/...": beside the components they resolve in it."""
+        if id(schema) not in self.validators:
+            self.validators[id(schema)] = jsonschema.Draft202012Validator(
+                {**schema, "components": self.root["components"]}
+            )
+        return self.validators[id(schema)]
+
+    def fits(self, value, schema, where):
+        error = jsonschema.exceptions.best_match(self.validator(schema).iter_errors(value))
+        if error is not None:
+            place = "/".join(str(token) for token in error.absolute_path)
+            message = error.message if len(error.message) < 300 else error.message[:300] + " ..."
+            self.fail(f"{where}: /{place}: {message}")
+
+    def operations(self):
+        for path, item in self.root["paths"].items():
+            for method, operation in item.items():
+                if method in METHODS:
+                    yield method.upper(), path, operation
+
+
+def nodes(node, path=""):
+    """All nodes of the document with their places, but not what stands inside of examples."""
+    yield path, node
+    if isinstance(node, dict):
+        for key, child in node.items():
+            if key not in ("value", "example"):
+                yield from nodes(child, f"{path}/{key}")
+    elif isinstance(node, list):
+        for index, child in enumerate(node):
+            yield from nodes(child, f"{path}/{index}")
+
+
+def check_references(document):
+    used = set()
+    for place, node in nodes(document.root):
+        if not isinstance(node, dict) or "$ref" not in node:
+            continue
+        try:
+            document.resolve(node)
+            used.add(node["$ref"])
+        except LookupError as error:
+            document.fail(f"{place}: {error.args[0]} points at nothing")
+    # No operation refers to these two: they are the answers to what is no operation.
+    used |= {"#/components/responses/NotFound", "#/components/responses/MethodNotAllowed"}
+    for kind, components in document.root["components"].items():
+        for name in components:
+            if f"#/components/{kind}/{name}" not in used:
+                document.fail(f"#/components/{kind}/{name} is used nowhere")
+
+
+def check_schemas(document):
+    roots = [(f"#/components/schemas/{name}", schema)
+             for name, schema in document.root["components"]["schemas"].items()]
+    roots += [(f"{place}/schema", node["schema"]) for place, node in nodes(document.root)
+              if isinstance(node, dict) and isinstance(node.get("schema"), dict)]
+    for place, schema in roots:
+        try:
+            jsonschema.Draft202012Validator.check_schema(schema)
+        except jsonschema.exceptions.SchemaError as error:
+            document.fail(f"{place}: no valid schema: {error.message}")
+
+
+def check_examples(document):
+    """Examples beside a schema (bodies, parameters, headers) and inside of one. Returns how many."""
+    count = 0
+    for place, node in nodes(document.root):
+        if not isinstance(node, dict):
+            continue
+        examples = node.get("examples")
+        if isinstance(node.get("schema"), dict):
+            found = {"example": node["example"]} if "example" in node else {}
+            for name, example in (examples or {}).items():
+                found[name] = document.resolve(example)["value"]
+            for name, value in found.items():
+                document.fits(value, node["schema"], f"{place}: example {name}")
+            count += len(found)
+        elif place.startswith("/components/schemas/") and isinstance(examples, list):
+            for value in examples:
+                document.fits(value, node, f"{place}: example {json.dumps(value)}")
+            count += len(examples)
+        if place.startswith("/components/schemas/") and "default" in node and "type" in node:
+            document.fits(node["default"], node, f"{place}: default")
+    if count == 0:
+        document.fail("the document holds no example")
+    return count
+
+
+def check_routes(document, path):
+    documented = {f"{method} {path}" for method, path, _ in document.operations()}
+    served = [line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    for route in sorted(set(served) - documented):
+        document.fail(f"{route} is served but not documented")
+    for route in sorted(documented - set(served)):
+        document.fail(f"{route} is documented but not served")
+    for route, times in collections.Counter(served).items():
+        if times > 1:
+            document.fail(f"{route} is served {times} times")
+
+
+def documented_response(document, method, path, status):
+    """What the document says of this exchange: (operation, response or None)."""
+    item = document.root["paths"].get(path)
+    operation = (item or {}).get("get" if method == "HEAD" else method.lower())
+    if operation is not None:
+        key = str(status)
+        if key not in operation["responses"] and status in ANSWERED_ANYWHERE:
+            key = "default"
+        return operation["operationId"], document.resolve(operation["responses"].get(key))
+    name, expected = ("unknown path", 404) if item is None else ("unknown method", 405)
+    responses = document.root["components"]["responses"]
+    if status == expected:
+        return name, responses["NotFound" if item is None else "MethodNotAllowed"]
+    return name, responses["BadRequest"] if status in ANSWERED_ANYWHERE else None
+
+
+def check_exchange(document, name, exchange):
+    """Returns (operation, status), for the count."""
+    method, status, media_type = exchange["method"], exchange["status"], exchange["media_type"]
+    path = exchange["path"].partition("?")[0]
+    where = f"{name}: {method} {path} {status}"
+    operation, response = documented_response(document, method, path, status)
+    if response is None:
+        document.fail(f"{where} is not documented")
+        return operation, str(status)
+    media = response["content"].get(media_type)
+    if media is None:
+        document.fail(f"{where}: the media type {media_type!r} is not documented")
+    elif method == "HEAD":
+        if exchange["body"] is not None:
+            document.fail(f"{where}: an answer to HEAD has no body")
+    elif is_json(media_type):
+        document.fits(exchange["body"], media["schema"], where)
+        if media_type == PROBLEM and (exchange["body"] or {}).get("status") != status:
+            document.fail(f"{where}: the problem's own status differs")
+    if status == 200 and method == "POST" and "request" in exchange:
+        body = document.root["paths"][path]["post"]["requestBody"]
+        document.fits(exchange["request"], body["content"]["application/json"]["schema"],
+                      f"{where}: answered, but the request")
+    return operation, str(status)
+
+
+def check_exchanges(document, folder):
+    files = sorted(folder.glob("*.json"))
+    counts = collections.Counter()
+    for file in files:
+        try:
+            exchange = json.loads(file.read_text(encoding="utf-8"))
+            counts[check_exchange(document, file.name, exchange)] += 1
+        except (ValueError, KeyError, AttributeError) as error:
+            document.fail(f"{file.name}: no recorded exchange: {error!r}")
+    for (operation, status), count in sorted(counts.items()):
+        print(f"{operation:28} {status:>5} {count:6}")
+    if not files:
+        document.fail(f"{folder} holds no recorded exchange")
+    for method, path, operation in document.operations():
+        for status in sorted(PROVOKED & set(operation["responses"])):
+            if method == "POST" and counts[operation["operationId"], status] == 0:
+                document.fail(f"{method} {path}: {status} is documented, but no test provoked it")
+    return len(files)
+
+
+def near(got, expected):
+    """The same members in the same order; numbers may differ in the last digits of a float32."""
+    if isinstance(expected, dict):
+        return (isinstance(got, dict) and list(got) == list(expected)
+                and all(near(got[key], expected[key]) for key in expected))
+    if isinstance(expected, list):
+        return (isinstance(got, list) and len(got) == len(expected)
+                and all(map(near, got, expected)))
+    if isinstance(expected, (int, float)) and isinstance(got, (int, float)):
+        return math.isclose(got, expected, rel_tol=1e-6, abs_tol=1e-7)
+    return got == expected
+
+
+def ask(url, question):
+    request = urllib.request.Request(url, json.dumps(question).encode(),
+                                     {"Content-Type": "application/json"})
+    try:
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return json.load(answer)
+    except urllib.error.HTTPError as error:
+        return json.load(error)
+
+
+def check_answers(document, program):
+    """Returns how many examples were asked."""
+    count = 0
+    with subprocess.Popen([program, "--port", "0"], stdout=subprocess.PIPE, text=True) as process:
+        try:
+            line = process.stdout.readline()
+            if "http://" not in line:
+                document.fail(f"{program} does not say where it listens: {line!r}")
+                return 0
+            address = line.split()[-1]
+            for method, path, operation in document.operations():
+                if method != "POST":
+                    continue
+                answers = operation["responses"]["200"]["content"]["application/json"]["examples"]
+                questions = operation["requestBody"]["content"]["application/json"]["examples"]
+                if set(answers) != set(questions):
+                    document.fail(f"{path}: the examples of questions and answers differ in names")
+                for name in set(answers) & set(questions):
+                    got = ask(address + path, document.resolve(questions[name])["value"])
+                    if not near(got, document.resolve(answers[name])["value"]):
+                        document.fail(f"{path}: example {name}: the answer is {json.dumps(got)}")
+                    count += 1
+        finally:
+            process.terminate()
+    return count
+
+
+def check_spec(document):
+    try:
+        import openapi_spec_validator
+    except ImportError:
+        sys.exit(f"--spec-validator needs: pip install openapi-spec-validator=={SPEC_VALIDATOR}")
+    version = importlib.metadata.version("openapi-spec-validator")
+    if version != SPEC_VALIDATOR:
+        sys.exit(f"--spec-validator needs openapi-spec-validator {SPEC_VALIDATOR}, this is {version}")
+    for error in openapi_spec_validator.OpenAPIV31SpecValidator(document.root).iter_errors():
+        document.fail(f"OpenAPI 3.1: /{'/'.join(map(str, error.absolute_path))}: {error.message}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("document", type=pathlib.Path)
+    parser.add_argument("--routes", type=pathlib.Path, metavar="FILE")
+    parser.add_argument("--exchanges", type=pathlib.Path, metavar="FOLDER")
+    parser.add_argument("--daemon", type=pathlib.Path, metavar="PROGRAM")
+    parser.add_argument("--spec-validator", action="store_true")
+    arguments = parser.parse_args()
+
+    document = Document(arguments.document)
+    check_references(document)
+    check_schemas(document)
+    if document.errors:  # the rest would stumble over the same
+        return report(document, "")
+    done = f"{check_examples(document)} examples"
+    if arguments.routes:
+        check_routes(document, arguments.routes)
+        done += ", routes"
+    if arguments.exchanges:
+        done += f", {check_exchanges(document, arguments.exchanges)} exchanges"
+    if arguments.daemon:
+        done += f", {check_answers(document, arguments.daemon.resolve())} answers"
+    if arguments.spec_validator:
+        check_spec(document)
+        done += ", OpenAPI 3.1"
+    return report(document, done)
+
+
+def report(document, done):
+    for error in document.errors:
+        print(error, file=sys.stderr)
+    print(f"{len(document.errors)} errors" if document.errors else f"openapi.yaml is right: {done}")
+    return 1 if document.errors else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

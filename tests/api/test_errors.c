@@ -1,0 +1,625 @@
+/*
+ * test_errors.c - what the service answers to bad requests: the status, the words of `detail`, and
+ * where `pointer` and `offset` lead. Every answer is a sound problem document, and after it the
+ * connection takes the next request. Knows the service by its socket only.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <criterion/criterion.h>
+
+#include "support/client.h"
+#include "support/json.h"
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+struct bad_request {
+    const char *name;
+    const char *body;
+    size_t size;           /* of the body */
+    int status;            /* 400 or 422 */
+    const char *detail[3]; /* what the detail must contain */
+    const char *pointer; /* of a 422: the place, or what it is in; "" = the whole body; ANYWHERE */
+    size_t offset;       /* of a 400: the byte where it stops being JSON */
+};
+
+#define ANYWHERE "*" /* a pointer that may be there or not */
+
+#define SYNTAX_OF(name_, body_, size_, offset_)                                                    \
+    { .name = name_, .body = body_, .size = size_, .status = 400, .offset = offset_ }
+#define SYNTAX(name_, body_, offset_) SYNTAX_OF(name_, body_, sizeof(body_) - 1, offset_)
+#define CONTENT(name_, body_, pointer_, ...)                                                       \
+    {                                                                                              \
+        .name = name_, .body = body_, .size = sizeof(body_) - 1, .status = 422,                    \
+        .pointer = pointer_, .detail = {                                                           \
+            __VA_ARGS__                                                                            \
+        }                                                                                          \
+    }
+
+/* A call that is right but for its options: two queries, two keys, one head of two columns. */
+#define QKV           "\"Q\":[[1,2],[3,4]],\"K\":[[1,0],[0,1]],\"V\":[[5,6],[7,8]]"
+#define CALL(options) "{" QKV "," options "}"
+#define DEEP          "[[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]" /* 18 arrays */
+
+static const struct bad_request to_attention[] = {
+    /* --- not JSON, or more than the reader takes: the byte where it ends */
+    SYNTAX("a word", "hello", 0),
+    SYNTAX("no body", "", 0),
+    SYNTAX("white space only", "  \n", 3),
+    SYNTAX("a form", "Q=1&K=2", 0),
+    SYNTAX("the start of an object", "{", 1),
+    SYNTAX("cut in a matrix", "{\"X\":[[1,2],[3", 14),
+    SYNTAX("cut in a text", "{\"dtype\":\"floa", 14),
+    SYNTAX("something after it", "{\"X\":[[1]]} x", 12),
+    SYNTAX("two objects", "{\"X\":[[1]]}{}", 11),
+    SYNTAX("single quotes", "{'X':[[1]]}", 1),
+    SYNTAX("a comma too many", "{\"X\":[[1,2,]]}", 11),
+    SYNTAX("a comment", "{\"X\":[[1]]/* */}", 10),
+    SYNTAX("NaN", "{\"X\":[[1,NaN]]}", 9),
+    SYNTAX("Infinity in a bias", "{\"X\":[[1]],\"bias\":[[Infinity]]}", 20),
+    SYNTAX("a leading zero", "{\"X\":[[01]]}", 8),
+    SYNTAX("a plus sign", "{\"X\":[[+1]]}", 7),
+    SYNTAX("no digit after the point", "{\"X\":[[1.]]}", 9),
+    SYNTAX("a tab in a text", "{\"dtype\":\"a\tb\"}", 11),
+    SYNTAX_OF("a NUL", "{\"X\":[[1]]}\0", 12, 11),
+    SYNTAX("a byte that is no UTF-8", "{\"\xff\":1}", 2),
+    SYNTAX("a byte order mark", "\xef\xbb\xbf{\"X\":[[1]]}", 0),
+    SYNTAX("half a surrogate pair", CALL("\"dtype\":\"\\ud800\""), sizeof QKV + 16),
+    SYNTAX("a NUL in a key", CALL("\"a\\u0000b\":1"), sizeof QKV + 3),
+    SYNTAX("a NUL in a text", CALL("\"dtype\":\"float32\\u0000\""), sizeof QKV + 17),
+    SYNTAX("too deep", "{\"X\":" DEEP "}", 20),
+    SYNTAX("minus infinity in X", "{\"X\":[[-Infinity]]}", 7),
+
+    /* --- JSON, but no call */
+    CONTENT("an array", "[]", "", "object"),
+    CONTENT("null", "null", "", "object"),
+    CONTENT("a number", "3", "", "object"),
+    CONTENT("a matrix", "[[1,2],[3,4]]", "", "object"),
+    CONTENT("nothing asked", "{}", ANYWHERE, "Q", "X"),
+    CONTENT("Q alone", "{\"Q\":[[1]]}", ANYWHERE, "K"),
+    CONTENT("no V", "{\"Q\":[[1]],\"K\":[[1]]}", ANYWHERE, "V"),
+    CONTENT("X and Q", CALL("\"X\":[[1]]"), ANYWHERE, "X", "Q"),
+    CONTENT("X and K", "{\"X\":[[1]],\"K\":[[1]]}", ANYWHERE, "X", "K"),
+    CONTENT("unknown key", CALL("\"wings\":2"), "/wings", "wings"),
+    CONTENT("misspelt key", CALL("\"casual\":true"), "/casual", "casual", "causal"),
+    CONTENT("key in lower case", CALL("\"past_k\":[[1,1]]"), "/past_k", "past_K"),
+    CONTENT("key that wants escapes", CALL("\"a/b~c\":1"), "/a~1b~0c", ""),
+    CONTENT("key of projections", CALL("\"W_Q\":[[1]]"), "/W_Q", "W_Q"),
+    CONTENT("a key twice", CALL("\"scale\":1,\"scale\":1"), "/scale", "scale"),
+    CONTENT("a matrix twice", CALL("\"Q\":[[1,2]]"), "/Q", "Q"),
+    CONTENT("a key twice, once escaped", CALL("\"scale\":1,\"\\u0073cale\":1"), "/scale", "scale"),
+
+    /* --- matrices */
+    CONTENT("Q a text", "{\"Q\":\"a\",\"K\":[[1]],\"V\":[[1]]}", "/Q", "Q"),
+    CONTENT("Q a number", "{\"Q\":1,\"K\":[[1]],\"V\":[[1]]}", "/Q", "Q"),
+    CONTENT("Q an object", "{\"Q\":{},\"K\":[[1]],\"V\":[[1]]}", "/Q", "Q"),
+    CONTENT("Q null", "{\"Q\":null,\"K\":[[1]],\"V\":[[1]]}", "/Q", "Q"),
+    CONTENT("Q of booleans", "{\"X\":[[true,false]]}", "/X", "X"),
+    CONTENT("null in X", "{\"X\":[[1,2],[3,null]]}", "/X/1/1", ""),
+    CONTENT("a text in X", "{\"X\":[[1,2],[3,\"4\"]]}", "/X", ""),
+    CONTENT("an object in X", "{\"X\":[[1,{}]]}", "/X", ""),
+    CONTENT("a boolean among numbers", "{\"X\":[[1,true]]}", "/X/0/1", ""),
+    CONTENT("ragged", "{\"X\":[[1,2],[3]]}", "/X/1", "1", "2"),
+    CONTENT("ragged, longer", "{\"X\":[[1,2],[3,4,5]]}", "/X/1", "2"),
+    CONTENT("number beside row", "{\"X\":[[1,2],3]}", "/X/1", ""),
+    CONTENT("row beside number", "{\"X\":[1,[2]]}", "/X/1", ""),
+    CONTENT("empty", "{\"X\":[]}", "/X", "empty"),
+    CONTENT("an empty row", "{\"X\":[[]]}", "/X", "empty"),
+    CONTENT("an empty second row", "{\"X\":[[1],[]]}", "/X/1", ""),
+    CONTENT("rank 1", "{\"X\":[1,2]}", "/X", "X", "rank", "1"),
+    CONTENT("rank 5", "{\"X\":[[[[[1]]]]]}", "/X", "X", "rank", "5"),
+    CONTENT("too large for a double", "{\"X\":[[1,1e999]]}", "/X/0/1", ""),
+    CONTENT("too large for float32", "{\"X\":[[1,2],[1e39,3]]}", "/X/1/0", "float32"),
+    CONTENT("columns of K", "{\"Q\":[[1,2]],\"K\":[[1,2,3]],\"V\":[[1]]}", "/K",
+            "K has 3 columns but Q has 2"),
+    CONTENT("rows of V", "{\"Q\":[[1]],\"K\":[[1],[2],[3]],\"V\":[[1],[2]]}", "/V",
+            "V has 2 rows but K has 3"),
+    CONTENT("ranks of Q and K", "{\"Q\":[[1]],\"K\":[[[1]]],\"V\":[[[1]]]}", "/K",
+            "K has rank 3 but Q has rank 2"),
+    CONTENT("heads of K", "{\"Q\":[[[1]],[[1]],[[1]]],\"K\":[[[1]],[[1]]],\"V\":[[[1]],[[1]]]}",
+            "/K", "3", "2"),
+    CONTENT("heads of V", "{\"Q\":[[[1]],[[1]]],\"K\":[[[1]],[[1]]],\"V\":[[[1]]]}", "/V", "V", "1",
+            "2"),
+    CONTENT("batch of K", "{\"Q\":[[[[1]]],[[[1]]]],\"K\":[[[[1]]]],\"V\":[[[[1]]]]}", "/K", "K",
+            "1", "2"),
+    CONTENT("scores that overflow", "{\"Q\":[[1e30]],\"K\":[[1e30]],\"V\":[[1]]}", ANYWHERE,
+            "scores"),
+
+    /* --- options */
+    CONTENT("mask of another shape", CALL("\"mask\":[[1,1,1]]"), "/mask", "mask", "3", "2"),
+    CONTENT("mask of rank 1", CALL("\"mask\":[1,1]"), "/mask", "rank"),
+    CONTENT("mask of 2", CALL("\"mask\":[[1,2],[1,1]]"), "/mask/0/1", ""),
+    CONTENT("mask of null", CALL("\"mask\":[[1,null],[1,1]]"), "/mask/0/1", ""),
+    CONTENT("mask a word", CALL("\"mask\":\"causal\""), "/mask", ""),
+    CONTENT("bias of another shape", CALL("\"bias\":[[0,0],[0,0],[0,0]]"), "/bias", "bias", "3",
+            "2"),
+    CONTENT("bias of booleans", CALL("\"bias\":[[true,true],[true,true]]"), "/bias", ""),
+    CONTENT("bias too large", CALL("\"bias\":[[0,1e999],[0,0]]"), "/bias/0/1", ""),
+    CONTENT("causal a number", CALL("\"causal\":1"), "/causal", "causal"),
+    CONTENT("causal unknown", CALL("\"causal\":\"botom_right\""), "/causal", "bottom_right"),
+    CONTENT("window of one number", CALL("\"window\":3"), "/window", "window"),
+    CONTENT("window of one side", CALL("\"window\":[3]"), "/window", "two"),
+    CONTENT("window of three", CALL("\"window\":[1,2,3]"), "/window", "two"),
+    CONTENT("window below -1", CALL("\"window\":[-2,0]"), "/window", "-2"),
+    CONTENT("window between numbers", CALL("\"window\":[0.5,0]"), "/window", "0.5"),
+    CONTENT("window null", CALL("\"window\":null"), "/window", ""),
+    CONTENT("scale null", CALL("\"scale\":null"), "/scale", "scale"),
+    CONTENT("scale a text", CALL("\"scale\":\"1\""), "/scale", "scale"),
+    CONTENT("scale too large", CALL("\"scale\":1e999"), "/scale", "scale"),
+    CONTENT("softcap below 0", CALL("\"softcap\":-1"), "/softcap", "softcap", "-1"),
+    CONTENT("too many slopes", CALL("\"alibi\":[1,2]"), "/alibi", "2", "1"),
+    CONTENT("alibi a number", CALL("\"alibi\":1"), "/alibi", "alibi"),
+    CONTENT("too many sinks", CALL("\"sink\":[1,2]"), "/sink", "2", "1"),
+    CONTENT("a sink without softmax", CALL("\"sink\":[1],\"normalization\":\"none\""), "/sink",
+            "sink"),
+    CONTENT("lengths too long", CALL("\"lengths\":[3]"), "/lengths", "3", "2"),
+    CONTENT("too many lengths", CALL("\"lengths\":[1,1]"), "/lengths", "2", "1"),
+    CONTENT("lengths below 0", CALL("\"lengths\":[-1]"), "/lengths", "-1"),
+    CONTENT("half a key", CALL("\"lengths\":[1.5]"), "/lengths", "1.5"),
+    CONTENT("past_K alone", CALL("\"past_K\":[[1,1]]"), ANYWHERE, "past_K", "past_V"),
+    CONTENT("past_V alone", CALL("\"past_V\":[[1,1]]"), ANYWHERE, "past_K", "past_V"),
+    CONTENT("columns of past_K", CALL("\"past_K\":[[1]],\"past_V\":[[1,1]]"), "/past_K", "past_K",
+            "1", "2"),
+    CONTENT("rows of past_V", CALL("\"past_K\":[[1,1]],\"past_V\":[[1,1],[1,1]]"), "/past_V",
+            "past_V", "2", "1"),
+    CONTENT("normalization unknown", CALL("\"normalization\":\"sofmax\""), "/normalization",
+            "sofmax", "softmax"),
+    CONTENT("dtype unknown", CALL("\"dtype\":\"float16\""), "/dtype", "float16", "float32"),
+    CONTENT("dtype a number", CALL("\"dtype\":32"), "/dtype", "dtype"),
+    CONTENT("digits 0", CALL("\"digits\":0"), "/digits", "1", "17"),
+    CONTENT("digits 18", CALL("\"digits\":18"), "/digits", "18", "17"),
+    CONTENT("digits in between", CALL("\"digits\":2.5"), "/digits", "2.5"),
+    CONTENT("mean_over_heads a number", CALL("\"mean_over_heads\":1"), "/mean_over_heads", ""),
+    CONTENT("return a word", CALL("\"return\":\"weights\""), "/return", "return"),
+    CONTENT("return nothing", CALL("\"return\":[]"), "/return", "return"),
+    CONTENT("return a number", CALL("\"return\":[1]"), "/return", ""),
+    CONTENT("return misspelt", CALL("\"return\":[\"weigths\"]"), "/return/0", "weigths", "weights"),
+    CONTENT("return twice", CALL("\"return\":[\"output\",\"output\"]"), "/return/1", "output"),
+    CONTENT("return a projection", CALL("\"return\":[\"output\",\"Q\"]"), "/return", "Q"),
+    CONTENT("lse without softmax", CALL("\"return\":[\"lse\"],\"normalization\":\"none\""),
+            "/return", "lse"),
+    CONTENT("top_k not asked for", CALL("\"top_k\":2"), "/top_k", "top_k", "return"),
+    CONTENT("top_k 0", CALL("\"top_k\":0,\"return\":[\"top_k\"]"), "/top_k", "top_k", "0"),
+    CONTENT("top_k a text", CALL("\"top_k\":\"2\",\"return\":[\"top_k\"]"), "/top_k", ""),
+    CONTENT("heads that do not divide", "{\"X\":[[1,2,3,4]],\"heads\":3}", ANYWHERE, "4 columns",
+            "3"),
+    CONTENT("kv_heads that do not divide", "{\"X\":[[1,2,3,4]],\"heads\":4,\"kv_heads\":3}",
+            "/kv_heads", "heads", "4", "3"),
+    CONTENT("kv_heads above heads", "{\"X\":[[1,2,3,4]],\"heads\":2,\"kv_heads\":4}", "/kv_heads",
+            "2", "4"),
+    CONTENT("kv_heads alone", CALL("\"kv_heads\":1"), "/kv_heads", "heads"),
+    CONTENT("heads 0", CALL("\"heads\":0"), "/heads", "heads", "0"),
+    CONTENT("heads a text", CALL("\"heads\":\"2\""), "/heads", "heads"),
+    CONTENT("heads in between", CALL("\"heads\":1.5"), "/heads", "1.5"),
+    CONTENT("heads without end", CALL("\"heads\":1000000000000000000"), ANYWHERE, "heads"),
+    CONTENT("heads beyond whole numbers", CALL("\"heads\":1e300"), "/heads", "heads"),
+    CONTENT("heads with weights", CALL("\"heads\":[{}]"), "/heads", "heads"),
+};
+
+#define X_W_Q              "\"X\":[[1,0],[0,1]],\"W_Q\":[[1,0],[0,1]]"
+#define PROJECTED(options) "{" X_W_Q ",\"W_K\":[[1,0],[0,1]],\"W_V\":[[1,0],[0,1]]," options "}"
+#define ONE_HEAD           "{\"W_Q\":[[1],[1]],\"W_K\":[[1],[1]],\"W_V\":[[1],[1]]}"
+
+static const struct bad_request to_self_attention[] = {
+    SYNTAX("not JSON", "{\"X\":[[1]],}", 11),
+    CONTENT("an array", "[]", "", "object"),
+    CONTENT("no X", "{\"W_Q\":[[1]],\"W_K\":[[1]],\"W_V\":[[1]]}", ANYWHERE, "X"),
+    CONTENT("no weights", "{\"X\":[[1]]}", ANYWHERE, "W_Q"),
+    CONTENT("no W_K", "{\"X\":[[1]],\"W_Q\":[[1]],\"W_V\":[[1]]}", ANYWHERE, "W_K"),
+    CONTENT("Q is given", PROJECTED("\"Q\":[[1]]"), "/Q", "Q"),
+    CONTENT("weights in lower case", PROJECTED("\"w_o\":[[1],[1]]"), "/w_o", "W_O"),
+    CONTENT("X of rank 4", "{\"X\":[[[[1]]]],\"W_Q\":[[1]],\"W_K\":[[1]],\"W_V\":[[1]]}", "/X", "X",
+            "rank", "4"),
+    CONTENT("rows of W_Q",
+            "{\"X\":[[1,2,3,4,5,6,7]],\"W_Q\":[[1],[2],[3],[4],[5]],\"W_K\":[[1]],\"W_V\":[[1]]}",
+            "/W_Q", "W_Q has 5 rows but X has 7 columns"),
+    CONTENT("rows of W_V", "{" X_W_Q ",\"W_K\":[[1,0],[0,1]],\"W_V\":[[1]]}", "/W_V",
+            "W_V has 1 rows but X has 2 columns"),
+    CONTENT("rows of W_K under a context", PROJECTED("\"context\":[[1,2,3]]"), "/W_K",
+            "W_K has 2 rows but context has 3 columns"),
+    CONTENT("columns of W_K", "{" X_W_Q ",\"W_K\":[[1],[1]],\"W_V\":[[1],[1]]}", "/W_K", "W_K", "1",
+            "2"),
+    CONTENT("W_K of another rank", "{" X_W_Q ",\"W_K\":[[[1,0],[0,1]]],\"W_V\":[[1],[1]]}", "/W_K",
+            "W_K has rank 3 but W_Q has rank 2"),
+    CONTENT("W_Q of rank 1", "{\"X\":[[1]],\"W_Q\":[1],\"W_K\":[[1]],\"W_V\":[[1]]}", "/W_Q", "W_Q",
+            "rank", "1"),
+    CONTENT("heads of W_K",
+            "{\"X\":[[1]],\"W_Q\":[[[1]],[[1]],[[1]]],\"W_K\":[[[1]],[[1]]],\"W_V\":[[[1]],[[1]]]}",
+            "/W_K", "3", "2"),
+    CONTENT("heads of W_Q",
+            "{\"X\":[[1]],\"W_Q\":[[[1]],[[1]]],\"W_K\":[[[1]],[[1]]],\"W_V\":[[[1]],[[1]]],"
+            "\"heads\":3}",
+            ANYWHERE, "2", "3"),
+    CONTENT("heads that do not divide", PROJECTED("\"heads\":3"), ANYWHERE, "2 columns", "3"),
+    CONTENT("heads without end", PROJECTED("\"heads\":1000000000000000000"), ANYWHERE, "heads"),
+    CONTENT("rows of W_O", PROJECTED("\"W_O\":[[1],[1],[1]]"), "/W_O", "W_O has 3 rows", "2"),
+    CONTENT("b_Q of another size", PROJECTED("\"b_Q\":[1,2,3]"), "/b_Q", "b_Q", "3", "2"),
+    CONTENT("b_V a number", PROJECTED("\"b_V\":1"), "/b_V", "b_V"),
+    CONTENT("b_O of another size", PROJECTED("\"W_O\":[[1],[1]],\"b_O\":[1,2]"), "/b_O", "b_O", "2",
+            "1"),
+    CONTENT("b_O alone", PROJECTED("\"b_O\":[1]"), "/b_O", "b_O", "W_O"),
+    CONTENT("layout unknown", PROJECTED("\"weight_layout\":\"out-in\""), "/weight_layout", "out-in",
+            "out_in"),
+    CONTENT("context of another rank", PROJECTED("\"context\":[[[1,2]]]"), "/context",
+            "context has rank 3 but X has rank 2"),
+    CONTENT("past_K alone", PROJECTED("\"past_K\":[[1,1]]"), ANYWHERE, "past_V"),
+    CONTENT("mask of another shape", PROJECTED("\"mask\":[[1,1,1]]"), "/mask", "mask", "3"),
+    CONTENT("return misspelt", PROJECTED("\"return\":[\"Q\",\"W\"]"), "/return/1", "W"),
+    CONTENT("no heads", "{\"X\":[[1,0],[0,1]],\"heads\":[]}", "/heads", "heads"),
+    CONTENT("heads that are numbers", "{\"X\":[[1,0],[0,1]],\"heads\":[2]}", "/heads", "heads"),
+    CONTENT("a head that is an array", "{\"X\":[[1,0],[0,1]],\"heads\":[[\"W_Q\"]]}", "/heads/0",
+            ""),
+    CONTENT("a head without W_K", "{\"X\":[[1,0],[0,1]],\"heads\":[{\"W_Q\":[[1],[1]]}]}",
+            "/heads/0", "W_K"),
+    CONTENT("an unknown key of a head",
+            "{\"X\":[[1,0],[0,1]],\"heads\":[" ONE_HEAD ",{\"w_q\":[[1],[1]]}]}", "/heads/1/w_q",
+            "w_q", "W_Q"),
+    CONTENT("rows of W_K of a head",
+            "{\"X\":[[1,0],[0,1]],\"heads\":[" ONE_HEAD
+            ",{\"W_Q\":[[1],[1]],\"W_K\":[[1],[1],[1]],\"W_V\":[[1],[1]]}]}",
+            "/heads/1/W_K", "W_K", "3 rows", "2 columns"),
+    CONTENT("columns of W_K of a head",
+            "{\"X\":[[1,0],[0,1]],\"heads\":[{\"W_Q\":[[1],[1]],\"W_K\":[[1,2],[1,2]],"
+            "\"W_V\":[[1],[1]]}]}",
+            "/heads/0/W_K", "W_K", "2", "1"),
+    CONTENT("a head's W_V of rank 3",
+            "{\"X\":[[1,0],[0,1]],\"heads\":[{\"W_Q\":[[1],[1]],\"W_K\":[[1],[1]],"
+            "\"W_V\":[[[1],[1]]]}]}",
+            "/heads/0/W_V", "rank"),
+    CONTENT("null in a head",
+            "{\"X\":[[1]],\"heads\":[{\"W_Q\":[[null]],\"W_K\":[[1]],"
+            "\"W_V\":[[1]]}]}",
+            "/heads/0/W_Q/0/0", ""),
+    CONTENT("heads of their own and W_Q", "{" X_W_Q ",\"heads\":[" ONE_HEAD "]}", ANYWHERE, "W_Q",
+            "heads"),
+    CONTENT("heads of their own and past_K",
+            "{\"X\":[[1,0],[0,1]],\"heads\":[" ONE_HEAD "],\"past_K\":[[1]],\"past_V\":[[1]]}",
+            "/past_K", "past_K"),
+    CONTENT("heads of their own and kv_heads",
+            "{\"X\":[[1,0],[0,1]],\"heads\":[" ONE_HEAD "],\"kv_heads\":1}", "/kv_heads", "heads"),
+};
+
+static const struct bad_request to_softmax[] = {
+    SYNTAX("not JSON", "[1,2", 4),
+    CONTENT("no object", "[1,2]", "", "object"),
+    CONTENT("no X", "{}", ANYWHERE, "X"),
+    CONTENT("X in lower case", "{\"x\":[1]}", "/x", "x"),
+    CONTENT("X a number", "{\"X\":1}", "/X", "X"),
+    CONTENT("X a text", "{\"X\":\"1\"}", "/X", "X"),
+    CONTENT("X empty", "{\"X\":[]}", "/X", "empty"),
+    CONTENT("X ragged", "{\"X\":[[[1]],[[1],[2]]]}", "/X/1", ""),
+    CONTENT("null in X", "{\"X\":[0,null]}", "/X/1", ""),
+    CONTENT("rank 9", "{\"X\":[[[[[[[[[1]]]]]]]]]}", "/X", "8"),
+    CONTENT("axis 2 of 2", "{\"X\":[[1]],\"axis\":2}", "/axis", "axis", "2"),
+    CONTENT("axis -3 of 2", "{\"X\":[[1]],\"axis\":-3}", "/axis", "-3"),
+    CONTENT("axis in between", "{\"X\":[[1]],\"axis\":0.5}", "/axis", "0.5"),
+    CONTENT("axis without end", "{\"X\":[[1]],\"axis\":1e300}", "/axis", "axis"),
+    CONTENT("an option of attention", "{\"X\":[[1]],\"mask\":[[1]]}", "/mask", "mask"),
+    CONTENT("digits 0", "{\"X\":[[1]],\"digits\":0}", "/digits", "17"),
+};
+
+static const struct table {
+    const char *path;
+    const struct bad_request *rows;
+    size_t count;
+} tables[] = {
+    {"/attention", to_attention, COUNT(to_attention)},
+    {"/self-attention", to_self_attention, COUNT(to_self_attention)},
+    {"/multi-head-attention", to_self_attention, COUNT(to_self_attention)},
+    {"/softmax", to_softmax, COUNT(to_softmax)},
+};
+
+static const char *const computing[] = {"/attention", "/self-attention", "/multi-head-attention",
+                                        "/softmax"};
+
+static struct server_process server;
+
+static void start(void) {
+    cr_assert(server_spawn(&server, NULL), "the daemon does not start");
+}
+
+static void stop(void) {
+    cr_expect(server_stop(&server) == 0, "the daemon does not end with status 0");
+}
+
+TestSuite(errors, .timeout = 120);
+
+/* One answer to one bad request, with what to say if it is wrong. */
+static void expect_text(const char *got, const char *expected, const char *what, const char *name) {
+    cr_expect(got != NULL && strstr(got, expected) != NULL, "%s: the %s \"%s\" does not say \"%s\"",
+              name, what, got != NULL ? got : "(none)", expected);
+}
+
+/* The members that every problem has, whatever went wrong. The answer is parsed into *problem. */
+static void expect_problem(const struct client_response *response, int status, const char *name,
+                           struct cJSON **problem) {
+    char media_type[64] = "", id[160] = "";
+    double number = 0;
+    *problem = json_parse(response->body, response->size);
+    cr_expect(response->status == status, "%s: status %d, not %d: %s", name, response->status,
+              status, response->body);
+    client_header(response, "Content-Type", media_type, sizeof media_type);
+    client_header(response, "X-Request-Id", id, sizeof id);
+    cr_expect(strcmp(media_type, "application/problem+json") == 0, "%s: media type \"%s\"", name,
+              media_type);
+    cr_expect(json_is_object(*problem), "%s: no problem document: %s", name, response->body);
+    expect_text(json_text(json_get(*problem, "type")), "about:blank", "type", name);
+    cr_expect(json_number(json_get(*problem, "status"), &number) && (int)number == status,
+              "%s: the member status is %g", name, number);
+    const char *request_id = json_text(json_get(*problem, "request_id"));
+    cr_expect(request_id != NULL && id[0] != '\0' && strcmp(request_id, id) == 0,
+              "%s: request_id \"%s\" in the body, \"%s\" in the header", name,
+              request_id != NULL ? request_id : "(none)", id);
+}
+
+static void expect_pointer(const char *got, const char *expected, const char *name) {
+    size_t size = strlen(expected);
+    if (strcmp(expected, ANYWHERE) == 0)
+        return;
+    if (size == 0)
+        cr_expect(got == NULL || got[0] == '\0', "%s: pointer \"%s\"", name, got);
+    else
+        cr_expect(got != NULL && strncmp(got, expected, size) == 0 &&
+                      (got[size] == '\0' || got[size] == '/'),
+                  "%s: pointer \"%s\", not \"%s\"", name, got != NULL ? got : "(none)", expected);
+}
+
+static void expect_row(const struct bad_request *row, const char *path,
+                       const struct client_response *response) {
+    char name[96];
+    struct cJSON *problem;
+    snprintf(name, sizeof name, "%s: %s", path, row->name);
+    expect_problem(response, row->status, name, &problem);
+    for (size_t i = 0; i < COUNT(row->detail) && row->detail[i] != NULL; i++)
+        expect_text(json_text(json_get(problem, "detail")), row->detail[i], "detail", name);
+    double offset = -1;
+    if (row->status == 422)
+        expect_pointer(json_text(json_get(problem, "pointer")), row->pointer, name);
+    else
+        cr_expect(json_number(json_get(problem, "offset"), &offset) &&
+                      (size_t)offset == row->offset,
+                  "%s: offset %g, not %zu: %s", name, offset, row->offset, response->body);
+    json_free(problem);
+}
+
+/* All rows in one test: the names are in the messages, and a daemon for each row would be slow. */
+Test(errors, say_what_is_wrong_and_where, .init = start, .fini = stop) {
+    for (size_t t = 0; t < COUNT(tables); t++)
+        for (size_t i = 0; i < tables[t].count; i++) {
+            const struct bad_request *row = &tables[t].rows[i];
+            struct client_response response;
+            bool answered = client_request(server.port, "POST", tables[t].path,
+                                           "Content-Type: application/json\r\n", row->body,
+                                           row->size, &response);
+            cr_assert(answered, "%s: %s: no answer", tables[t].path, row->name);
+            expect_row(row, tables[t].path, &response);
+            client_response_free(&response);
+        }
+}
+
+/* -------------------------------------------------------------------- one connection for all of it */
+
+static void post_on(struct client_connection *connection, const char *path, const char *body,
+                    size_t size, struct client_response *response) {
+    char head[256];
+    int head_size =
+        snprintf(head, sizeof head,
+                 "POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                 "Content-Length: %zu\r\n\r\n",
+                 path, size);
+    cr_assert(client_send(connection, head, (size_t)head_size) &&
+              client_send(connection, body, size) && client_receive(connection, false, response));
+}
+
+Test(errors, leave_the_connection_usable, .init = start, .fini = stop) {
+    static const char good[] = "{\"X\":[[1]]}";
+    struct client_connection connection;
+    struct client_response response;
+    cr_assert(client_open(&connection, server.port));
+    for (size_t t = 0; t < COUNT(tables); t++)
+        for (size_t i = 0; i < tables[t].count; i++) {
+            const struct bad_request *row = &tables[t].rows[i];
+            post_on(&connection, tables[t].path, row->body, row->size, &response);
+            cr_expect(response.status == row->status, "%s: %s: status %d", tables[t].path,
+                      row->name, response.status);
+            client_response_free(&response);
+            post_on(&connection, "/attention", good, strlen(good), &response);
+            cr_expect(response.status == 200 &&
+                          strcmp(response.body, "{\"output\":[[1]],\"weights\":[[1]]}\n") == 0,
+                      "%s: %s: afterwards %d %s", tables[t].path, row->name, response.status,
+                      response.body);
+            client_response_free(&response);
+        }
+    client_close(&connection);
+}
+
+/* ------------------------------------------------------------------- paths, methods and media types */
+
+struct bad_head {
+    const char *method, *path, *headers;
+    int status;
+    const char *detail;
+    const char *allow;
+};
+
+static const struct bad_head heads[] = {
+    {"GET", "/nowhere", NULL, 404, "/nowhere", NULL},
+    {"POST", "/atention", NULL, 404, "/atention", NULL},
+    {"POST", "/Attention", NULL, 404, "/Attention", NULL},
+    {"POST", "/attention/", NULL, 404, "/attention/", NULL},
+    {"GET", "/attention/1", NULL, 404, "/attention/1", NULL},
+    {"GET", "/health", NULL, 404, "/health", NULL},
+    {"GET", "/attention", NULL, 405, "GET", "POST"},
+    {"PUT", "/self-attention", NULL, 405, "PUT", "POST"},
+    {"DELETE", "/multi-head-attention", NULL, 405, "DELETE", "POST"},
+    {"GET", "/softmax?X=1", NULL, 405, "GET", "POST"},
+    {"POST", "/health/live", NULL, 405, "POST", "GET, HEAD"},
+    {"POST", "/health/ready", NULL, 405, "POST", "GET, HEAD"},
+    {"DELETE", "/version", NULL, 405, "DELETE", "GET, HEAD"},
+    {"PUT", "/openapi.yaml", NULL, 405, "PUT", "GET, HEAD"},
+    {"POST", "/attention", "Content-Type: text/plain\r\n", 415, "text/plain", NULL},
+    {"POST", "/attention", "Content-Type: text/plain; charset=utf-8\r\n", 415, "text/plain", NULL},
+    {"POST", "/attention", "Content-Type: application/octet-stream\r\n", 415, "application/json",
+     NULL},
+    {"POST", "/attention", "Content-Type: application/jsonl\r\n", 415, "application/jsonl", NULL},
+    {"POST", "/attention", "Content-Type: json\r\n", 415, "application/json", NULL},
+    {"POST", "/self-attention", "Content-Type: application/xml\r\n", 415, "application/xml", NULL},
+    {"POST", "/multi-head-attention", "Content-Type: multipart/form-data; boundary=x\r\n", 415,
+     "multipart/form-data", NULL},
+    {"POST", "/softmax", "Content-Type: application/x-yaml\r\n", 415, "application/x-yaml", NULL},
+    {"POST", "/softmax", "Content-Type: application/json\r\nContent-Encoding: gzip\r\n", 415,
+     "gzip", NULL},
+};
+
+Test(errors, unknown_paths_methods_and_media_types, .init = start, .fini = stop) {
+    static const char body[] = "{\"X\":[[1]]}";
+    for (size_t i = 0; i < COUNT(heads); i++) {
+        const struct bad_head *row = &heads[i];
+        struct client_response response;
+        struct cJSON *problem;
+        char allow[64] = "", name[128];
+        bool has_body = strcmp(row->method, "GET") != 0 && strcmp(row->method, "DELETE") != 0;
+        snprintf(name, sizeof name, "%s %s %.40s", row->method, row->path,
+                 row->headers != NULL ? row->headers : "");
+        bool answered =
+            client_request(server.port, row->method, row->path, row->headers,
+                           has_body ? body : NULL, has_body ? strlen(body) : 0, &response);
+        cr_assert(answered, "%s: no answer", name);
+        expect_problem(&response, row->status, name, &problem);
+        expect_text(json_text(json_get(problem, "detail")), row->detail, "detail", name);
+        bool has_allow = client_header(&response, "Allow", allow, sizeof allow);
+        cr_expect(has_allow == (row->allow != NULL), "%s: Allow: %s", name, allow);
+        if (row->allow != NULL)
+            cr_expect(strcmp(allow, row->allow) == 0, "%s: Allow: %s", name, allow);
+        json_free(problem);
+        client_response_free(&response);
+    }
+}
+
+/* curl -d sends a form's media type unless told otherwise, and some clients send none. */
+static const char *const accepted[] = {
+    NULL,
+    "Content-Type: application/json\r\n",
+    "Content-Type: application/json; charset=utf-8\r\n",
+    "Content-Type: Application/JSON;charset=UTF-8\r\n",
+    "Content-Type: application/x-www-form-urlencoded\r\n",
+    "Content-Type: application/json\r\nContent-Encoding: identity\r\n",
+};
+
+Test(errors, media_types_of_json_and_of_curl_are_none, .init = start, .fini = stop) {
+    static const char body[] = "{\"X\":[0]}";
+    for (size_t i = 0; i < COUNT(accepted); i++) {
+        struct client_response response;
+        cr_assert(client_request(server.port, "POST", "/softmax", accepted[i], body, strlen(body),
+                                 &response));
+        cr_expect(response.status == 200 && strcmp(response.body, "{\"output\":[1]}\n") == 0,
+                  "%s: %d %s", accepted[i], response.status, response.body);
+        client_response_free(&response);
+    }
+}
+
+/* ------------------------------------------------------------------------------------------ limits */
+
+/* A body of about `numbers` * 2 bytes that is a sound question on every path. Returned owned. */
+static char *long_question(const char *path, size_t rows, size_t columns) {
+    char *text = malloc(4 * (rows * columns + 2 * rows + columns) + 256), *at = text;
+    cr_assert(text != NULL);
+    at += sprintf(at, "{\"X\":[");
+    for (size_t i = 0; i < rows; i++) {
+        at += sprintf(at, "%s[", i > 0 ? "," : "");
+        for (size_t j = 0; j < columns; j++)
+            at += sprintf(at, "%s1", j > 0 ? "," : "");
+        at += sprintf(at, "]");
+    }
+    at += sprintf(at, "]");
+    bool projected = strcmp(path, "/attention") != 0 && strcmp(path, "/softmax") != 0;
+    for (size_t w = 0; projected && w < 3; w++) {
+        at += sprintf(at, ",\"W_%c\":[", "QKV"[w]);
+        for (size_t j = 0; j < columns; j++)
+            at += sprintf(at, "%s[1]", j > 0 ? "," : "");
+        at += sprintf(at, "]");
+    }
+    sprintf(at, "}");
+    return text;
+}
+
+static void expect_refused(unsigned port, const char *path, const char *headers, const char *body,
+                           const char *said) {
+    struct client_response response;
+    struct cJSON *problem;
+    cr_assert(client_request(port, "POST", path, headers, body, strlen(body), &response),
+              "%s: no answer", path);
+    expect_problem(&response, 413, path, &problem);
+    expect_text(json_text(json_get(problem, "detail")), said, "detail", path);
+    json_free(problem);
+    client_response_free(&response);
+}
+
+static void expect_answered(unsigned port, const char *path, const char *body) {
+    struct client_response response;
+    cr_assert(client_request(port, "POST", path, NULL, body, strlen(body), &response));
+    cr_expect(response.status == 200, "%s: %d %s", path, response.status, response.body);
+    client_response_free(&response);
+}
+
+Test(errors, body_over_its_limit) {
+    static const char *const arguments[] = {"--max-body", "1024", NULL};
+    cr_assert(server_spawn(&server, arguments));
+    for (size_t i = 0; i < COUNT(computing); i++) {
+        char *small = long_question(computing[i], 10, 10),
+             *large = long_question(computing[i], 25, 25);
+        cr_assert(strlen(small) < 1024 && strlen(large) > 1024);
+        expect_answered(server.port, computing[i], small);
+        expect_refused(server.port, computing[i], NULL, large, "1024");
+        expect_answered(server.port, computing[i], small);
+        free(small);
+        free(large);
+    }
+    stop();
+}
+
+/* The length of a chunked body is known only when it is too late to refuse it by its headers. */
+Test(errors, chunked_body_over_its_limit) {
+    static const char *const arguments[] = {"--max-body", "1024", NULL};
+    static const char head[] = "POST /attention HTTP/1.1\r\nHost: localhost\r\n"
+                               "Transfer-Encoding: chunked\r\n\r\n";
+    struct client_connection connection;
+    struct client_response response;
+    struct cJSON *problem;
+    cr_assert(server_spawn(&server, arguments));
+    cr_assert(client_open(&connection, server.port));
+    cr_assert(client_send(&connection, head, strlen(head)));
+    char *large = long_question("/attention", 25, 25), size_line[32];
+    bool taken = true; /* refused before the end is fine */
+    for (size_t at = 0, size = strlen(large); taken && at < size; at += 100) {
+        size_t part = size - at < 100 ? size - at : 100;
+        int line = snprintf(size_line, sizeof size_line, "%zx\r\n", part);
+        taken = client_send(&connection, size_line, (size_t)line) &&
+                client_send(&connection, large + at, part) && client_send(&connection, "\r\n", 2);
+    }
+    if (taken)
+        client_send(&connection, "0\r\n\r\n", 5);
+    cr_assert(client_receive(&connection, false, &response));
+    expect_problem(&response, 413, "chunked", &problem);
+    expect_text(json_text(json_get(problem, "detail")), "1024", "detail", "chunked");
+    json_free(problem);
+    client_response_free(&response);
+    client_close(&connection);
+    free(large);
+    stop();
+}
+
+Test(errors, work_over_its_limit) {
+    static const char *const arguments[] = {"--max-work", "1000", NULL};
+    cr_assert(server_spawn(&server, arguments));
+    for (size_t i = 0; i + 1 < COUNT(computing); i++) { /* a softmax is no work to speak of */
+        char *small = long_question(computing[i], 4, 4),
+             *large = long_question(computing[i], 40, 40);
+        expect_answered(server.port, computing[i], small);
+        expect_refused(server.port, computing[i], NULL, large, "1000");
+        free(small);
+        free(large);
+    }
+    stop();
+}

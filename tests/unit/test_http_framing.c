@@ -1,0 +1,198 @@
+/*
+ * test_http_framing.c - the filter of request heads, as a pure function.
+ */
+#include <criterion/criterion.h>
+#include <criterion/parameterized.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "http/framing.h"
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+/* A header, and where a NUL is meant to be inside, its counted size. */
+#define H(name_, value_)                                                                           \
+    {.name = name_, .name_size = sizeof(name_) - 1, .value = value_, .value_size = sizeof(value_) - 1}
+#define HOST H("Host", "a")
+
+struct head_case {
+    const char *what;
+    const char *method, *version;
+    enum framing_uri uri;
+    struct framing_header headers[4];
+    int status; /* 0: sound */
+    bool kept;  /* refused, but the connection stays usable */
+};
+
+static const struct head_case heads[] = {
+    {"plain", "GET", "HTTP/1.1", 0, {HOST}, 0, false},
+    {"HTTP/1.0 needs no Host", "GET", "HTTP/1.0", 0, {H("A", "")}, 0, false},
+    {"content length", "POST", "HTTP/1.1", 0, {HOST, H("Content-Length", "03")}, 0, false},
+    {"chunked in any case", "POST", "HTTP/1.1", 0, {HOST, H("transfer-encoding", "Chunked")}, 0, false},
+    {"100-continue", "POST", "HTTP/1.1", 0, {HOST, H("Expect", "100-Continue")}, 0, false},
+    {"identity", "POST", "HTTP/1.1", 0, {HOST, H("Content-Encoding", "identity")}, 0, false},
+    {"upgrade is ignored", "GET", "HTTP/1.1", 0, {HOST, H("Upgrade", "h2c")}, 0, false},
+    {"tab and Latin-1 in a value", "GET", "HTTP/1.1", 0, {HOST, H("A", "b\tc\xe9")}, 0, false},
+    {"HTTP/1.9", "GET", "HTTP/1.9", 0, {HOST}, 505, false},
+    {"HTTP/2.0", "GET", "HTTP/2.0", 0, {HOST}, 505, false},
+    {"long target", "GET", "HTTP/1.1", FRAMING_URI_LONG, {HOST}, 414, false},
+    {"bad target", "GET", "HTTP/1.1", FRAMING_URI_BAD, {HOST}, 400, false},
+    {"lower-case method", "get", "HTTP/1.1", 0, {HOST}, 501, false},
+    {"CONNECT", "CONNECT", "HTTP/1.1", 0, {HOST}, 501, false},
+    {"TRACE", "TRACE", "HTTP/1.1", 0, {HOST}, 501, false},
+    {"no Host", "GET", "HTTP/1.1", 0, {H("A", "b")}, 400, false},
+    {"two Hosts", "GET", "HTTP/1.1", 0, {HOST, HOST}, 400, false},
+    {"two Hosts in 1.0", "GET", "HTTP/1.0", 0, {HOST, HOST}, 400, false},
+    {"empty name", "GET", "HTTP/1.1", 0, {HOST, {"", 0, "b", 1}}, 400, false},
+    {"space before colon", "POST", "HTTP/1.1", 0, {HOST, H("Content-Length ", "3")}, 400, false},
+    {"tab in a name", "GET", "HTTP/1.1", 0, {HOST, H("A\tb", "c")}, 400, false},
+    {"NUL in a name", "GET", "HTTP/1.1", 0, {HOST, H("A\0b", "c")}, 400, false},
+    {"parenthesis in a name", "GET", "HTTP/1.1", 0, {HOST, H("A(b)", "c")}, 400, false},
+    {"NUL in a value", "GET", "HTTP/1.1", 0, {HOST, H("A", "b\0c")}, 400, false},
+    {"CR in a value", "GET", "HTTP/1.1", 0, {HOST, H("A", "b\rc")}, 400, false},
+    {"DEL in a value", "GET", "HTTP/1.1", 0, {HOST, H("A", "b\x7f")}, 400, false},
+    {"two lengths", "POST", "HTTP/1.1", 0, {HOST, H("Content-Length", "3"), H("Content-Length", "5")}, 400, false},
+    {"the same length twice", "POST", "HTTP/1.1", 0, {HOST, H("Content-Length", "3"), H("content-length", "3")}, 400, false},
+    {"length and chunked", "POST", "HTTP/1.1", 0, {HOST, H("Content-Length", "3"), H("Transfer-Encoding", "chunked")}, 400, false},
+    {"signed length", "POST", "HTTP/1.1", 0, {HOST, H("Content-Length", "+3")}, 400, false},
+    {"list of lengths", "POST", "HTTP/1.1", 0, {HOST, H("Content-Length", "3,3")}, 400, false},
+    {"empty length", "POST", "HTTP/1.1", 0, {HOST, H("Content-Length", "")}, 400, false},
+    {"gzip, chunked", "POST", "HTTP/1.1", 0, {HOST, H("Transfer-Encoding", "gzip, chunked")}, 501, false},
+    {"xchunked", "POST", "HTTP/1.1", 0, {HOST, H("Transfer-Encoding", "xchunked")}, 501, false},
+    {"identity as transfer", "POST", "HTTP/1.1", 0, {HOST, H("Transfer-Encoding", "identity")}, 501, false},
+    {"empty transfer", "POST", "HTTP/1.1", 0, {HOST, H("Transfer-Encoding", "")}, 501, false},
+    {"chunked twice", "POST", "HTTP/1.1", 0, {HOST, H("Transfer-Encoding", "chunked"), H("Transfer-Encoding", "chunked")}, 400, false},
+    {"chunked in 1.0", "POST", "HTTP/1.0", 0, {HOST, H("Transfer-Encoding", "chunked")}, 400, false},
+    {"other expectation", "POST", "HTTP/1.1", 0, {HOST, H("Expect", "tea")}, 417, false},
+    {"gzip", "POST", "HTTP/1.1", 0, {HOST, H("Content-Encoding", "gzip")}, 415, true},
+    {"gzip, identity", "POST", "HTTP/1.1", 0, {HOST, H("Content-Encoding", "gzip, identity")}, 415, true},
+    {"identity, then gzip", "POST", "HTTP/1.1", 0, {HOST, H("Content-Encoding", "identity"), H("Content-Encoding", "br")}, 415, true},
+};
+
+static void check_case(const struct head_case *c, struct framing_result *result) {
+    struct framing_head head = {.method = c->method,
+                                .version = c->version,
+                                .uri = c->uri,
+                                .headers = c->headers};
+    while (head.count < COUNT(c->headers) && c->headers[head.count].name != NULL)
+        head.count++;
+    framing_check(&head, result);
+}
+
+Test(http_framing, heads) {
+    for (size_t i = 0; i < COUNT(heads); i++) {
+        struct framing_result result;
+        check_case(&heads[i], &result);
+        cr_expect_eq(result.status, heads[i].status, "%s: %d (%s), not %d", heads[i].what,
+                     result.status, result.detail, heads[i].status);
+        if (heads[i].status == 0)
+            continue;
+        cr_expect_eq(result.close, !heads[i].kept, "%s: close is %d", heads[i].what, result.close);
+        cr_expect_neq(result.detail[0], '\0', "%s: no detail", heads[i].what);
+    }
+}
+
+/* `lengths[i]` reads as `values[i]`. */
+Test(http_framing, content_length) {
+    static const struct {
+        const char *text;
+        uint64_t value;
+    } lengths[] = {
+        {"0", 0},
+        {"00012", 12},
+        {"9223372036854775808", UINT64_C(1) << 63},
+        {"18446744073709551615", UINT64_MAX},
+        {"18446744073709551616", UINT64_MAX},
+        {"99999999999999999999999999", UINT64_MAX},
+    };
+    for (size_t i = 0; i < COUNT(lengths); i++) {
+        const struct framing_header headers[] = {
+            HOST, {"Content-Length", 14, lengths[i].text, strlen(lengths[i].text)}};
+        struct framing_head head = {"POST", "HTTP/1.1", FRAMING_URI_SOUND, headers, 2};
+        struct framing_result result;
+        framing_check(&head, &result);
+        cr_expect_eq(result.status, 0, "%s", lengths[i].text);
+        cr_expect_eq(result.content_length, lengths[i].value, "%s", lengths[i].text);
+    }
+}
+
+Test(http_framing, number_of_headers) {
+    struct framing_header headers[FRAMING_MAX_HEADERS + 1] = {HOST};
+    for (size_t i = 1; i < COUNT(headers); i++)
+        headers[i] = (struct framing_header)H("A", "b");
+    struct framing_head head = {"GET", "HTTP/1.1", FRAMING_URI_SOUND, headers, FRAMING_MAX_HEADERS};
+    struct framing_result result;
+    framing_check(&head, &result);
+    cr_expect_eq(result.status, 0);
+    head.count++;
+    framing_check(&head, &result);
+    cr_expect_eq(result.status, 431);
+}
+
+Test(http_framing, long_values_are_cut_in_details) {
+    char value[4096];
+    memset(value, 'x', sizeof value);
+    const struct framing_header headers[] = {HOST, {"Transfer-Encoding", 17, value, sizeof value}};
+    struct framing_head head = {"POST", "HTTP/1.1", FRAMING_URI_SOUND, headers, 2};
+    struct framing_result result;
+    framing_check(&head, &result);
+    cr_expect_eq(result.status, 501);
+    cr_expect_lt(strlen(result.detail), 128);
+}
+
+Test(http_framing, targets) {
+    static const char *const sound[] = {"/", "*", "/health/live?x=/../&y=%20", "/a..b/..c", "/%7e", "http://h/a"};
+    static const char *const bad[] = {"",    "/a b", "/\\",  "/a\tb",  "/\x7f",   "/\xc3\xa9", "/%00", "/%0a",
+                                      "/%7F", "/%",   "/%2", "/%zz",    "/..",     "/a/../b",   "/a/..?x"};
+    char longest[FRAMING_MAX_URI + 2];
+    for (size_t i = 0; i < COUNT(sound); i++)
+        cr_expect_eq(framing_check_uri(sound[i]), FRAMING_URI_SOUND, "%s", sound[i]);
+    for (size_t i = 0; i < COUNT(bad); i++)
+        cr_expect_eq(framing_check_uri(bad[i]), FRAMING_URI_BAD, "%s", bad[i]);
+    memset(longest, '/', sizeof longest);
+    longest[FRAMING_MAX_URI] = '\0';
+    cr_expect_eq(framing_check_uri(longest), FRAMING_URI_SOUND);
+    longest[FRAMING_MAX_URI] = '/';
+    longest[FRAMING_MAX_URI + 1] = '\0';
+    cr_expect_eq(framing_check_uri(longest), FRAMING_URI_LONG);
+}
+
+Test(http_framing, media_types) {
+    static const struct {
+        const char *header, *type;
+    } types[] = {
+        {"application/json", "application/json"},
+        {"Application/JSON; charset=utf-8", "application/json"},
+        {"application/json;charset=utf-8", "application/json"},
+        {"application/json \t; x", "application/json"},
+        {"", ""},
+        {";", ""},
+    };
+    char type[32];
+    for (size_t i = 0; i < COUNT(types); i++) {
+        struct framing_header header = {"Content-Type", 12, types[i].header, strlen(types[i].header)};
+        framing_media_type(&header, type, sizeof type);
+        cr_expect_str_eq(type, types[i].type);
+    }
+    framing_media_type(NULL, type, sizeof type);
+    cr_expect_str_eq(type, "");
+    struct framing_header longer = H("Content-Type", "application/xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx");
+    framing_media_type(&longer, type, sizeof type);
+    cr_expect_eq(strlen(type), sizeof type - 1);
+}
+
+Test(http_framing, request_ids) {
+    char bytes[FRAMING_MAX_ID + 1];
+    memset(bytes, '~', sizeof bytes);
+    struct framing_header id = {"X-Request-Id", 12, bytes, FRAMING_MAX_ID};
+    cr_expect(framing_is_id(&id));
+    id.value_size = FRAMING_MAX_ID + 1;
+    cr_expect_not(framing_is_id(&id));
+    id.value_size = 0;
+    cr_expect_not(framing_is_id(&id));
+    cr_expect_not(framing_is_id(NULL));
+    id = (struct framing_header)H("X-Request-Id", "a b");
+    cr_expect_not(framing_is_id(&id));
+    id = (struct framing_header)H("X-Request-Id", "\xe9");
+    cr_expect_not(framing_is_id(&id));
+}
