@@ -1,0 +1,91 @@
+/*
+ * test_api.c - handlers without a socket: a body through the codec, the handler called as a function, the
+ * response looked at. What goes over the wire is in tests/api.
+ */
+#include <criterion/criterion.h>
+#include <string.h>
+
+#include "api/api.h"
+
+static const struct api_limits limits = {.max_memory = 4 << 20, .max_work = 1e6, .threads = 2};
+static const struct http_request post = {
+    .method = "POST", .path = "/attention", .media_type = "application/json", .id = "unit"};
+
+/* Answers `body` by the app itself, fed in pieces of `step` bytes; the answer's text goes to `text`. */
+static char text[1 << 16];
+
+static struct http_response ask(const struct http_request *request, const char *body, size_t step) {
+    const struct http_app app = api_app(&limits);
+    struct http_response response = {0};
+    const size_t size = strlen(body);
+    void *exchange = app.begin(app.context, request, &response);
+    for (size_t at = 0; exchange != NULL && at < size; at += step) {
+        if (!app.body(exchange, body + at, size - at < step ? size - at : step)) {
+            break;
+        }
+    }
+    if (exchange != NULL) {
+        app.end(exchange, request, &response);
+        app.release(exchange);
+    }
+    cr_assert_lt(response.size, sizeof text);
+    memcpy(text, response.body, response.size);
+    text[response.size] = '\0';
+    if (response.release != NULL) {
+        response.release((void *)(uintptr_t)response.body);
+    }
+    return response;
+}
+
+static void expect(const char *body, int status, const char *contains) {
+    for (size_t step = 1; step <= 1000; step += 333) {
+        cr_expect_eq(ask(&post, body, step).status, status, "%s", text);
+        cr_expect_not_null(strstr(text, contains), "no %s in %s", contains, text);
+    }
+}
+
+Test(api, answers_in_the_order_of_return) {
+    expect("{\"X\":[[0],[0]],\"return\":[\"weights\",\"output\"]}", 200,
+           "{\"weights\":[[0.5,0.5],[0.5,0.5]],\"output\":[[0],[0]]}\n");
+}
+
+Test(api, options_may_come_before_or_after_the_matrices) {
+    expect("{\"dtype\":\"float64\",\"X\":[[0.1]],\"return\":[\"scores\"]}", 200,
+           "{\"scores\":[[0.010000000000000002]]}");
+    expect("{\"X\":[[0.1]],\"return\":[\"scores\"],\"dtype\":\"float64\"}", 200,
+           "{\"scores\":[[0.010000000000000002]]}");
+}
+
+Test(api, refuses_what_does_not_fit_in_its_limits) {
+    char body[16384] = "{\"X\":[[1]";
+    for (int i = 0; i < 1500; i++) {
+        strcat(body, ",[1]");
+    }
+    strcat(body, "]}");
+    expect(body, 413, "--max-memory");
+    strcpy(strrchr(body, '}'), ",\"return\":[\"output\"]}");
+    expect(body, 413, "multiply-adds; this server allows 1000000");
+}
+
+Test(api, overflow_is_no_place_in_the_request) {
+    expect("{\"X\":[[1e30],[1]]}", 422, "\"detail\":\"scores is not a finite float32");
+    cr_expect_null(strstr(text, "\"pointer\""));
+}
+
+Test(api, routes_by_method_and_path) {
+    struct http_request request = post;
+    request.method = "GET";
+    struct http_response response = ask(&request, "", 1);
+    cr_expect_eq(response.status, 405);
+    cr_expect_str_eq(response.allow, "POST");
+    request.path = "/attention/";
+    response = ask(&request, "", 1);
+    cr_expect_eq(response.status, 404);
+    request.path = "/health/live";
+    response = ask(&request, "", 1);
+    cr_expect_eq(response.status, 200);
+    request = post;
+    request.media_type = "text/plain";
+    response = ask(&request, "{}", 1);
+    cr_expect_eq(response.status, 415);
+}
