@@ -4,6 +4,8 @@
  */
 #include "plan_build.h"
 
+#include <assert.h>
+
 #include "check.h"
 #include "status.h"
 #include "tensor.h"
@@ -41,6 +43,7 @@ struct qkv {
 static attn_status check_one(const attn_tensor *t, const char *name, const attn_tensor *q,
                              const char *q_name, int max_rank, size_t packed_heads,
                              const char *heads_name, attn_error *error) {
+    assert(q != NULL); /* it was checked first */
     ATTN_TRY(check_matrix(t, name, 2, max_rank, error));
     ATTN_TRY(check_dtype(t, name, q->dtype, error));
     if (t->rank != q->rank) {
