@@ -9,7 +9,7 @@
 MAKEFLAGS     += --no-builtin-rules
 
 BUILD ?= release
-SUITE ?= bookworm
+SUITE ?= trixie
 O     := build/$(BUILD)
 ifndef V
 Q := @
@@ -242,6 +242,7 @@ check-valgrind: ## Run the unit tests under valgrind
 	@tests/support/run-valgrind.sh $(O)
 
 check-layers: ## Check who includes what
+	@docker/packages.sh build
 	@tests/support/check-layers.sh
 
 lint: ## Check format, clang-tidy and the scripts
@@ -272,7 +273,7 @@ coverage: ## Run all tests with coverage; report in build/coverage/report/
 	gcovr --root . --filter lib/ --filter server/ --html-details build/coverage/report/index.html \
 	    --print-summary build/coverage
 
-test-container: ## Build the image and try it, hardened: make test-container SUITE=trixie
+test-container: ## Build the image and try it, hardened: make test-container SUITE=bookworm
 	@docker/test-container.sh $(SUITE)
 
 # ---------------------------------------------------------------------------------------- install
@@ -295,8 +296,9 @@ uninstall: ## Remove what install put there
 	    $(DESTDIR)$(LIBDIR)/libattention.so $(DESTDIR)$(LIBDIR)/libattention.so.$(ABI) \
 	    $(DESTDIR)$(LIBDIR)/libattention.so.$(VERSION)
 
+# An ordinary user's podman leaves files of other user numbers.
 clean: ## Remove build/
-	rm -rf build
+	@rm -rf build 2>/dev/null || podman unshare rm -rf build
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST)) | sort

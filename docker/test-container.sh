@@ -1,11 +1,11 @@
 #!/bin/bash
-# test-container.sh [bookworm|trixie] builds the image and runs it as a careful operator would:
+# test-container.sh [trixie|bookworm] builds the image and runs it as a careful operator would:
 # read-only root, no capabilities, 512 MB. Uses Docker if its daemon answers, else podman, which it
 # installs. Podman's images stay in build/container/ as a cache; everything else is removed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-suite=${1:-bookworm}
+suite=${1:-trixie}
 image=localhost/attentiond:test-$suite
 name=attentiond-test-$$
 cache=$PWD/build/container

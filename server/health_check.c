@@ -15,7 +15,9 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { DEADLINE_MS = 3000 };
+enum {
+    DEADLINE_MS = 3000
+};
 
 static int64_t now_ms(void) {
     struct timespec now;
@@ -87,7 +89,8 @@ int health_check(const char *address, unsigned port) {
     int fd = start_connect(address, port);
     int status = fd >= 0 ? ask(fd, deadline) : -1;
     if (status < 0)
-        fprintf(stderr, "attentiond: no answer from %s port %u: %s\n", address, port, strerror(errno));
+        fprintf(stderr, "attentiond: no answer from %s port %u: %s\n", address, port,
+                strerror(errno));
     else if (status != 200)
         fprintf(stderr, "attentiond: %s port %u answered %d\n", address, port, status);
     if (fd >= 0)

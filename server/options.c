@@ -13,7 +13,15 @@
 #include <string.h>
 #include <unistd.h>
 
-enum kind { KIND_ADDRESS, KIND_UNSIGNED, KIND_BYTES, KIND_REAL, KIND_SWITCH, KIND_HELP, KIND_VERSION };
+enum kind {
+    KIND_ADDRESS,
+    KIND_UNSIGNED,
+    KIND_BYTES,
+    KIND_REAL,
+    KIND_SWITCH,
+    KIND_HELP,
+    KIND_VERSION
+};
 
 struct option {
     const char *flag;
@@ -36,12 +44,12 @@ static const struct option table[] = {
      "0 takes a free port, the first line of output names it"},
     {"--io-threads", "ATTENTIOND_IO_THREADS", KIND_UNSIGNED, AT(io_threads), 1, 64, "1..64",
      "threads that serve connections; default: one for each core, at most 4"},
-    {"--max-body", "ATTENTIOND_MAX_BODY", KIND_BYTES, AT(max_body), 1 * KIB, 64 * GIB, "1KiB..64GiB",
-     "bytes of a request body"},
+    {"--max-body", "ATTENTIOND_MAX_BODY", KIND_BYTES, AT(max_body), 1 * KIB, 64 * GIB,
+     "1KiB..64GiB", "bytes of a request body"},
     {"--max-connections", "ATTENTIOND_MAX_CONNECTIONS", KIND_UNSIGNED, AT(max_connections), 1, 1e6,
      "1..1000000", "open connections; one more is closed at once"},
-    {"--idle-timeout", "ATTENTIOND_IDLE_TIMEOUT", KIND_UNSIGNED, AT(idle_timeout), 1, 86400, "1..86400",
-     "seconds without a byte until a connection is closed"},
+    {"--idle-timeout", "ATTENTIOND_IDLE_TIMEOUT", KIND_UNSIGNED, AT(idle_timeout), 1, 86400,
+     "1..86400", "seconds without a byte until a connection is closed"},
     {"--max-memory", "ATTENTIOND_MAX_MEMORY", KIND_BYTES, AT(max_memory), 64 * KIB, 1024 * GIB,
      "64KiB..1024GiB", "bytes one request may take in matrices, results and answer text"},
     {"--max-work", "ATTENTIOND_MAX_WORK", KIND_REAL, AT(max_work), 1, 1e18, "1..1e18",
@@ -51,7 +59,9 @@ static const struct option table[] = {
     {"--help", NULL, KIND_HELP, 0, 0, 0, NULL, "print this text"},
     {"--version", NULL, KIND_VERSION, 0, 0, 0, NULL, "print the version"},
 };
-enum { OPTION_COUNT = sizeof table / sizeof *table };
+enum {
+    OPTION_COUNT = sizeof table / sizeof *table
+};
 
 static unsigned default_threads(void) {
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
@@ -103,7 +113,8 @@ static bool read_unit(const char *text, double *factor) {
     return false;
 }
 
-static bool set_number(struct server_options *options, const struct option *option, const char *text) {
+static bool set_number(struct server_options *options, const struct option *option,
+                       const char *text) {
     void *place = (char *)options + option->offset;
     double number = 0, unit = 1;
     const char *rest = text;
@@ -112,7 +123,8 @@ static bool set_number(struct server_options *options, const struct option *opti
     if (option->kind == KIND_BYTES ? !read_unit(rest, &unit) : *rest != '\0')
         return false;
     number *= unit;
-    if (!(number >= option->minimum && number <= option->maximum) || number > (double)(SIZE_MAX / 2))
+    if (!(number >= option->minimum && number <= option->maximum) ||
+        number > (double)(SIZE_MAX / 2))
         return false;
     if (option->kind == KIND_REAL)
         *(double *)place = number;
@@ -124,8 +136,8 @@ static bool set_number(struct server_options *options, const struct option *opti
 }
 
 /* `source` is the flag or the variable the value came from. */
-static bool set_value(struct server_options *options, const struct option *option, const char *source,
-                      const char *text, char *error, size_t size) {
+static bool set_value(struct server_options *options, const struct option *option,
+                      const char *source, const char *text, char *error, size_t size) {
     bool valid;
     if (option->kind == KIND_ADDRESS) {
         valid = is_address(text);
@@ -211,8 +223,8 @@ static void format_bytes(size_t bytes, char *out, size_t size) {
     snprintf(out, size, "%zu%s", bytes, units[unit]);
 }
 
-static void format_default(const struct server_options *options, const struct option *option, char *out,
-                           size_t size) {
+static void format_default(const struct server_options *options, const struct option *option,
+                           char *out, size_t size) {
     const void *place = (const char *)options + option->offset;
     if (option->kind == KIND_ADDRESS)
         snprintf(out, size, "%s", *(const char *const *)place);
@@ -226,9 +238,11 @@ static void format_default(const struct server_options *options, const struct op
 
 void options_print_help(FILE *out) {
     struct server_options options = defaults();
-    fprintf(out, "usage: attentiond [OPTION VALUE | OPTION=VALUE]...\n\n"
-                 "Attention as a network service. A flag beats its environment variable, which beats the\n"
-                 "default. Sizes are bytes, or a number with KiB, MiB or GiB.\n\n");
+    fprintf(
+        out,
+        "usage: attentiond [OPTION VALUE | OPTION=VALUE]...\n\n"
+        "Attention as a network service. A flag beats its environment variable, which beats the\n"
+        "default. Sizes are bytes, or a number with KiB, MiB or GiB.\n\n");
     for (size_t i = 0; i < OPTION_COUNT; i++) {
         char value[64];
         fprintf(out, "  %-18s %s\n", table[i].flag, table[i].help);

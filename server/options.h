@@ -21,7 +21,12 @@ struct server_options {
     bool health_check;     /* do not serve: ask the server at address and port whether it lives */
 };
 
-enum options_result { OPTIONS_READY, OPTIONS_HELP, OPTIONS_VERSION, OPTIONS_BAD };
+enum options_result {
+    OPTIONS_READY,
+    OPTIONS_HELP,
+    OPTIONS_VERSION,
+    OPTIONS_BAD
+};
 
 /* Fills `options`. OPTIONS_BAD comes with the rule and the value that broke it in error[0..size). */
 enum options_result options_read(struct server_options *options, int argc, char *const argv[],

@@ -191,7 +191,8 @@ static void check_coding(const struct framing_head *head, struct framing_result 
         const struct framing_header *header = &head->headers[i];
         if (is_equal(header->name, header->name_size, "Content-Encoding") &&
             !is_equal(header->value, header->value_size, "identity")) {
-            refuse(result, 415, "the Content-Encoding must be identity (none), this one is \"%.*s\"",
+            refuse(result, 415,
+                   "the Content-Encoding must be identity (none), this one is \"%.*s\"",
                    header->value_size < 48 ? (int)header->value_size : 48, header->value);
             result->close = false;
             return;

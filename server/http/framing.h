@@ -11,10 +11,19 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { FRAMING_MAX_HEADERS = 64, FRAMING_MAX_URI = 2048, FRAMING_MAX_ID = 128 };
+enum {
+    FRAMING_MAX_HEADERS = 64,
+    FRAMING_MAX_URI = 2048,
+    FRAMING_MAX_ID = 128
+};
 
 /* The verdict on a raw (not percent-decoded) request target. */
-enum framing_uri { FRAMING_URI_SOUND, FRAMING_URI_BAD, FRAMING_URI_LONG, FRAMING_URI_COUNT };
+enum framing_uri {
+    FRAMING_URI_SOUND,
+    FRAMING_URI_BAD,
+    FRAMING_URI_LONG,
+    FRAMING_URI_COUNT
+};
 
 /* Names and values are counted bytes, so that a NUL inside is seen. */
 struct framing_header {

@@ -12,14 +12,22 @@
 /* --------------------------------------------------------------------------- requests and responses */
 
 struct http_request {
-    const char *method;     /* "GET", "POST", ...; HEAD arrives as "GET" with head = true */
-    const char *path;       /* without the query, percent-decoded */
-    const char *media_type; /* of the body: lower case, without parameters; "" if there is no such header */
-    const char *id;         /* X-Request-Id: the client's if it is 1..128 visible ASCII characters, else made */
+    const char *method; /* "GET", "POST", ...; HEAD arrives as "GET" with head = true */
+    const char *path;   /* without the query, percent-decoded */
+    const char *
+        media_type; /* of the body: lower case, without parameters; "" if there is no such header */
+    const char
+        *id; /* X-Request-Id: the client's if it is 1..128 visible ASCII characters, else made */
     bool head;
 };
 
-enum { HTTP_TIMING_DECODE, HTTP_TIMING_QUEUE, HTTP_TIMING_COMPUTE, HTTP_TIMING_ENCODE, HTTP_TIMING_COUNT };
+enum {
+    HTTP_TIMING_DECODE,
+    HTTP_TIMING_QUEUE,
+    HTTP_TIMING_COMPUTE,
+    HTTP_TIMING_ENCODE,
+    HTTP_TIMING_COUNT
+};
 
 /* Zero-initialised before it is handed to the app. */
 struct http_response {
@@ -30,8 +38,9 @@ struct http_response {
     bool close;             /* end the connection after this response */
     const void *body;       /* `size` bytes */
     size_t size;
-    void (*release)(void *body); /* called once when the body is sent or dropped; NULL = the body is static */
-    bool timed;                  /* Server-Timing is sent */
+    void (*release)(
+        void *body); /* called once when the body is sent or dropped; NULL = the body is static */
+    bool timed;      /* Server-Timing is sent */
     double timing[HTTP_TIMING_COUNT]; /* milliseconds */
 };
 
@@ -56,7 +65,8 @@ const char *http_status_text(int status);
  */
 struct http_app {
     void *context;
-    void *(*begin)(void *context, const struct http_request *request, struct http_response *response);
+    void *(*begin)(void *context, const struct http_request *request,
+                   struct http_response *response);
     bool (*body)(void *exchange, const void *bytes, size_t size);
     void (*end)(void *exchange, const struct http_request *request, struct http_response *response);
     void (*release)(void *exchange);
@@ -65,20 +75,20 @@ struct http_app {
 /* --------------------------------------------------------------------------------------- the server */
 
 struct http_options {
-    const char *address;        /* "127.0.0.1", "0.0.0.0", "::1", "::" */
-    unsigned port;              /* 0 = a free one */
-    unsigned threads;           /* I/O threads */
-    size_t max_body;            /* bytes; more is a 413 */
+    const char *address; /* "127.0.0.1", "0.0.0.0", "::1", "::" */
+    unsigned port;       /* 0 = a free one */
+    unsigned threads;    /* I/O threads */
+    size_t max_body;     /* bytes; more is a 413 */
     unsigned max_connections;
-    unsigned idle_timeout;      /* seconds without a byte until a connection is closed */
+    unsigned idle_timeout; /* seconds without a byte until a connection is closed */
 };
 
 struct http_server;
 
 /* Listens and serves on threads of its own. Borrows `app` until http_stop. Returns owned; NULL with the
  * reason in error[0..size). */
-struct http_server *http_start(const struct http_options *options, const struct http_app *app, char *error,
-                               size_t size);
+struct http_server *http_start(const struct http_options *options, const struct http_app *app,
+                               char *error, size_t size);
 
 /* The port that is really listened on. */
 unsigned http_port(const struct http_server *server);

@@ -56,7 +56,8 @@ int listen_open(const char *address, unsigned *port, bool *ipv6, char *error, si
     union socket_address name;
     socklen_t length = parse_address(address, *port, &name);
     if (length == 0 || *port > 65535) {
-        snprintf(error, size, "cannot listen on \"%s\": not a numeric IPv4 or IPv6 address", address);
+        snprintf(error, size, "cannot listen on \"%s\": not a numeric IPv4 or IPv6 address",
+                 address);
         return -1;
     }
     *ipv6 = name.any.sa_family == AF_INET6;

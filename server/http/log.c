@@ -9,7 +9,10 @@
 #include <stdio.h>
 #include <time.h>
 
-enum { LINES_PER_WINDOW = 10, WINDOW_SECONDS = 60 };
+enum {
+    LINES_PER_WINDOW = 10,
+    WINDOW_SECONDS = 60
+};
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 /* Guarded by `lock`. */

@@ -10,7 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_TEXT = 2048 }; /* bytes of a detail or pointer that are looked at */
+enum {
+    MAX_TEXT = 2048
+}; /* bytes of a detail or pointer that are looked at */
 
 static const struct {
     int status;

@@ -8,7 +8,9 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-enum { REQUEST_ID_SIZE = 17 };
+enum {
+    REQUEST_ID_SIZE = 17
+};
 
 struct request_ids {
     uint64_t key;

@@ -3,11 +3,10 @@
  * Owns the life of a request: filter the head, let the app begin, hand it the body within the limits,
  * send what it answers, release everything once. Knows nothing of paths or of what bodies mean.
  *
- * libmicrohttpd's rules that shape this file (0.9.75, Debian 12):
- *   - A response queued in the first call of the handler closes the connection, and none can be queued
- *     between two pieces of a body. So a refusal that should keep the connection waits for the last call,
- *     and a body that grows without end can only be cut off.
- *   - The idle timer is checked after the handler returns, against the last byte that moved.
+ * libmicrohttpd's rule that shapes this file (0.9.75, Debian 12): a response queued in the first call
+ * of the handler closes the connection, and none can be queued between two pieces of a body. So a
+ * refusal that should keep the connection waits for the last call, and a body that grows without end
+ * can only be cut off.
  */
 #include "http/framing.h"
 #include "http/http.h"
@@ -143,7 +142,8 @@ static bool add_header(struct MHD_Response *out, const char *name, const char *v
 
 static bool add_timing(struct MHD_Response *out, const double timing[static HTTP_TIMING_COUNT]) {
     char text[160];
-    snprintf(text, sizeof text, "decode;dur=%.3f, queue;dur=%.3f, compute;dur=%.3f, encode;dur=%.3f",
+    snprintf(text, sizeof text,
+             "decode;dur=%.3f, queue;dur=%.3f, compute;dur=%.3f, encode;dur=%.3f",
              timing[HTTP_TIMING_DECODE], timing[HTTP_TIMING_QUEUE], timing[HTTP_TIMING_COMPUTE],
              timing[HTTP_TIMING_ENCODE]);
     return add_header(out, "Server-Timing", text);
@@ -152,7 +152,8 @@ static bool add_timing(struct MHD_Response *out, const double timing[static HTTP
 static bool add_headers(const struct call *call, struct MHD_Response *out) {
     const struct http_response *response = &call->response;
     const char *type = response->media_type != NULL ? response->media_type : "application/json";
-    bool close = response->close || atomic_load_explicit(&call->server->draining, memory_order_relaxed);
+    bool close =
+        response->close || atomic_load_explicit(&call->server->draining, memory_order_relaxed);
     char seconds[16];
     snprintf(seconds, sizeof seconds, "%d", response->retry_after);
     return (response->size == 0 || add_header(out, "Content-Type", type)) &&
@@ -228,8 +229,8 @@ static bool begin(struct call *call, const struct framing_result *framing) {
     const struct http_server *server = call->server;
     uint64_t length = framing->content_length;
     if (length > server->max_body) {
-        refuse(call, 413, "a body has at most %zu bytes, the Content-Length is %llu", server->max_body,
-               (unsigned long long)length);
+        refuse(call, 413, "a body has at most %zu bytes, the Content-Length is %llu",
+               server->max_body, (unsigned long long)length);
         /* Reading a little too much keeps the connection; a client that asks first has sent nothing. */
         call->response.close = framing->expects_continue || length / 2 > server->max_body;
         return call->response.close;
@@ -248,7 +249,8 @@ static enum MHD_Result first_call(struct http_server *server, struct MHD_Connect
     struct framing_head head = {
         .method = method,
         .version = version,
-        .uri = *closure == NULL ? FRAMING_URI_BAD : (enum framing_uri)((char *)*closure - uri_marks),
+        .uri =
+            *closure == NULL ? FRAMING_URI_BAD : (enum framing_uri)((char *)*closure - uri_marks),
         .headers = list.headers,
         .count = list.count,
     };
@@ -280,7 +282,8 @@ static bool take_body(struct call *call, const void *bytes, size_t size) {
     if (call->answered)
         return true;
     if (call->received > server->max_body)
-        refuse(call, 413, "a body has at most %zu bytes, this chunked one has more", server->max_body);
+        refuse(call, 413, "a body has at most %zu bytes, this chunked one has more",
+               server->max_body);
     else if (crumbs)
         refuse(call, 400, "a body in more than %d pieces has %d bytes or more in each on average",
                MAX_PIECES, MIN_PIECE);
@@ -289,18 +292,10 @@ static bool take_body(struct call *call, const void *bytes, size_t size) {
     return true;
 }
 
-/* The app may have computed for longer than the idle timeout. Setting the timeout from 0 to a value is how
- * libmicrohttpd is told that the connection is alive. */
-static void renew_timeout(struct MHD_Connection *connection, unsigned seconds) {
-    MHD_set_connection_option(connection, MHD_CONNECTION_OPTION_TIMEOUT, 0u);
-    MHD_set_connection_option(connection, MHD_CONNECTION_OPTION_TIMEOUT, seconds);
-}
-
 static enum MHD_Result last_call(struct call *call, struct MHD_Connection *connection) {
     if (!call->answered) {
         call->server->app->end(call->exchange, &call->request, &call->response);
         call->answered = true;
-        renew_timeout(connection, call->server->idle_timeout);
     }
     return send_response(call, connection);
 }
@@ -356,7 +351,8 @@ static void on_panic(void *unused, const char *file, unsigned line, const char *
     abort();
 }
 
-static struct MHD_Daemon *start_daemon(struct http_server *server, int fd, bool ipv6, unsigned threads) {
+static struct MHD_Daemon *start_daemon(struct http_server *server, int fd, bool ipv6,
+                                       unsigned threads) {
     unsigned flags = MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ITC |
                      MHD_USE_ERROR_LOG | (ipv6 ? MHD_USE_IPv6 : 0u);
     /* The limit is split over the threads, but the kernel need not spread connections evenly. */
@@ -370,12 +366,13 @@ static struct MHD_Daemon *start_daemon(struct http_server *server, int fd, bool 
         MHD_OPTION_EXTERNAL_LOGGER, http_log_mhd, NULL, MHD_OPTION_LISTEN_SOCKET, fd,
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_MEMORY, MHD_OPTION_CONNECTION_LIMIT,
         limit, MHD_OPTION_CONNECTION_TIMEOUT, server->idle_timeout, MHD_OPTION_URI_LOG_CALLBACK,
-        on_target, NULL, MHD_OPTION_NOTIFY_COMPLETED, on_completed, NULL, MHD_OPTION_NOTIFY_CONNECTION,
-        on_connection, server, MHD_OPTION_ARRAY, pool, MHD_OPTION_END);
+        on_target, NULL, MHD_OPTION_NOTIFY_COMPLETED, on_completed, NULL,
+        MHD_OPTION_NOTIFY_CONNECTION, on_connection, server, MHD_OPTION_ARRAY, pool,
+        MHD_OPTION_END);
 }
 
-struct http_server *http_start(const struct http_options *options, const struct http_app *app, char *error,
-                               size_t size) {
+struct http_server *http_start(const struct http_options *options, const struct http_app *app,
+                               char *error, size_t size) {
     struct http_server *server = calloc(1, sizeof *server);
     bool ipv6 = false;
     int fd = -1;
@@ -389,8 +386,8 @@ struct http_server *http_start(const struct http_options *options, const struct 
     server->idle_timeout = options->idle_timeout;
     server->max_connections = listen_reserve_files(options->max_connections);
     if (server->max_connections < options->max_connections)
-        http_log("the limit on open files admits %u connections instead of %u", server->max_connections,
-                 options->max_connections);
+        http_log("the limit on open files admits %u connections instead of %u",
+                 server->max_connections, options->max_connections);
     request_ids_init(&server->ids);
     MHD_set_panic_func(on_panic, NULL);
 
@@ -406,7 +403,7 @@ struct http_server *http_start(const struct http_options *options, const struct 
     return server;
 
 failed:
-    /* If libmicrohttpd got the socket it has closed it. */
+    /* The socket is left alone: libmicrohttpd may have closed it, and the program ends anyway. */
     free(server);
     return NULL;
 }

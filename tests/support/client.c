@@ -20,7 +20,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { WAIT_SECONDS = 60, MAX_ARGUMENTS = 64 };
+enum {
+    WAIT_SECONDS = 60,
+    MAX_ARGUMENTS = 64
+};
 
 /* ------------------------------------------------------------------------------------- the daemon */
 
@@ -175,7 +178,8 @@ static bool receive_head(struct client_connection *connection, struct client_res
 }
 
 /* Appends the next `size` bytes of the connection to the body. */
-static bool receive_bytes(struct client_connection *connection, size_t size, struct client_response *out) {
+static bool receive_bytes(struct client_connection *connection, size_t size,
+                          struct client_response *out) {
     while (connection->size < size)
         if (!fill(connection))
             return false;
@@ -249,10 +253,13 @@ failed:
 void client_response_free(struct client_response *response) {
     free(response->headers);
     free(response->body);
-    *response = (struct client_response){0};
+    response->headers = NULL;
+    response->body = NULL;
+    response->size = 0;
 }
 
-bool client_header(const struct client_response *response, const char *name, char *value, size_t size) {
+bool client_header(const struct client_response *response, const char *name, char *value,
+                   size_t size) {
     size_t name_size = strlen(name);
     for (const char *line = response->headers; line != NULL && *line != '\0';) {
         const char *end = strstr(line, "\r\n");
@@ -302,7 +309,8 @@ static void record(const char *method, const char *path, const struct client_res
     char name[4096], media_type[256] = "";
     if (folder == NULL || folder[0] == '\0')
         return;
-    snprintf(name, sizeof name, "%s/%ld-%u.json", folder, (long)getpid(), atomic_fetch_add(&counter, 1));
+    snprintf(name, sizeof name, "%s/%ld-%u.json", folder, (long)getpid(),
+             atomic_fetch_add(&counter, 1));
     FILE *file = fopen(name, "w");
     if (file == NULL)
         return;

@@ -38,7 +38,8 @@ bool client_request(unsigned port, const char *method, const char *path, const c
                     const void *body, size_t size, struct client_response *out);
 
 /* The value of the first header of this name; false if there is none or it does not fit. */
-bool client_header(const struct client_response *response, const char *name, char *value, size_t size);
+bool client_header(const struct client_response *response, const char *name, char *value,
+                   size_t size);
 
 void client_response_free(struct client_response *response);
 

@@ -12,7 +12,10 @@
 
 /* A header, and where a NUL is meant to be inside, its counted size. */
 #define H(name_, value_)                                                                           \
-    {.name = name_, .name_size = sizeof(name_) - 1, .value = value_, .value_size = sizeof(value_) - 1}
+    {                                                                                              \
+        .name = name_, .name_size = sizeof(name_) - 1, .value = value_,                            \
+        .value_size = sizeof(value_) - 1                                                           \
+    }
 #define HOST H("Host", "a")
 
 struct head_case {
@@ -28,7 +31,13 @@ static const struct head_case heads[] = {
     {"plain", "GET", "HTTP/1.1", 0, {HOST}, 0, false},
     {"HTTP/1.0 needs no Host", "GET", "HTTP/1.0", 0, {H("A", "")}, 0, false},
     {"content length", "POST", "HTTP/1.1", 0, {HOST, H("Content-Length", "03")}, 0, false},
-    {"chunked in any case", "POST", "HTTP/1.1", 0, {HOST, H("transfer-encoding", "Chunked")}, 0, false},
+    {"chunked in any case",
+     "POST",
+     "HTTP/1.1",
+     0,
+     {HOST, H("transfer-encoding", "Chunked")},
+     0,
+     false},
     {"100-continue", "POST", "HTTP/1.1", 0, {HOST, H("Expect", "100-Continue")}, 0, false},
     {"identity", "POST", "HTTP/1.1", 0, {HOST, H("Content-Encoding", "identity")}, 0, false},
     {"upgrade is ignored", "GET", "HTTP/1.1", 0, {HOST, H("Upgrade", "h2c")}, 0, false},
@@ -51,29 +60,81 @@ static const struct head_case heads[] = {
     {"NUL in a value", "GET", "HTTP/1.1", 0, {HOST, H("A", "b\0c")}, 400, false},
     {"CR in a value", "GET", "HTTP/1.1", 0, {HOST, H("A", "b\rc")}, 400, false},
     {"DEL in a value", "GET", "HTTP/1.1", 0, {HOST, H("A", "b\x7f")}, 400, false},
-    {"two lengths", "POST", "HTTP/1.1", 0, {HOST, H("Content-Length", "3"), H("Content-Length", "5")}, 400, false},
-    {"the same length twice", "POST", "HTTP/1.1", 0, {HOST, H("Content-Length", "3"), H("content-length", "3")}, 400, false},
-    {"length and chunked", "POST", "HTTP/1.1", 0, {HOST, H("Content-Length", "3"), H("Transfer-Encoding", "chunked")}, 400, false},
+    {"two lengths",
+     "POST",
+     "HTTP/1.1",
+     0,
+     {HOST, H("Content-Length", "3"), H("Content-Length", "5")},
+     400,
+     false},
+    {"the same length twice",
+     "POST",
+     "HTTP/1.1",
+     0,
+     {HOST, H("Content-Length", "3"), H("content-length", "3")},
+     400,
+     false},
+    {"length and chunked",
+     "POST",
+     "HTTP/1.1",
+     0,
+     {HOST, H("Content-Length", "3"), H("Transfer-Encoding", "chunked")},
+     400,
+     false},
     {"signed length", "POST", "HTTP/1.1", 0, {HOST, H("Content-Length", "+3")}, 400, false},
     {"list of lengths", "POST", "HTTP/1.1", 0, {HOST, H("Content-Length", "3,3")}, 400, false},
     {"empty length", "POST", "HTTP/1.1", 0, {HOST, H("Content-Length", "")}, 400, false},
-    {"gzip, chunked", "POST", "HTTP/1.1", 0, {HOST, H("Transfer-Encoding", "gzip, chunked")}, 501, false},
+    {"gzip, chunked",
+     "POST",
+     "HTTP/1.1",
+     0,
+     {HOST, H("Transfer-Encoding", "gzip, chunked")},
+     501,
+     false},
     {"xchunked", "POST", "HTTP/1.1", 0, {HOST, H("Transfer-Encoding", "xchunked")}, 501, false},
-    {"identity as transfer", "POST", "HTTP/1.1", 0, {HOST, H("Transfer-Encoding", "identity")}, 501, false},
+    {"identity as transfer",
+     "POST",
+     "HTTP/1.1",
+     0,
+     {HOST, H("Transfer-Encoding", "identity")},
+     501,
+     false},
     {"empty transfer", "POST", "HTTP/1.1", 0, {HOST, H("Transfer-Encoding", "")}, 501, false},
-    {"chunked twice", "POST", "HTTP/1.1", 0, {HOST, H("Transfer-Encoding", "chunked"), H("Transfer-Encoding", "chunked")}, 400, false},
-    {"chunked in 1.0", "POST", "HTTP/1.0", 0, {HOST, H("Transfer-Encoding", "chunked")}, 400, false},
+    {"chunked twice",
+     "POST",
+     "HTTP/1.1",
+     0,
+     {HOST, H("Transfer-Encoding", "chunked"), H("Transfer-Encoding", "chunked")},
+     400,
+     false},
+    {"chunked in 1.0",
+     "POST",
+     "HTTP/1.0",
+     0,
+     {HOST, H("Transfer-Encoding", "chunked")},
+     400,
+     false},
     {"other expectation", "POST", "HTTP/1.1", 0, {HOST, H("Expect", "tea")}, 417, false},
     {"gzip", "POST", "HTTP/1.1", 0, {HOST, H("Content-Encoding", "gzip")}, 415, true},
-    {"gzip, identity", "POST", "HTTP/1.1", 0, {HOST, H("Content-Encoding", "gzip, identity")}, 415, true},
-    {"identity, then gzip", "POST", "HTTP/1.1", 0, {HOST, H("Content-Encoding", "identity"), H("Content-Encoding", "br")}, 415, true},
+    {"gzip, identity",
+     "POST",
+     "HTTP/1.1",
+     0,
+     {HOST, H("Content-Encoding", "gzip, identity")},
+     415,
+     true},
+    {"identity, then gzip",
+     "POST",
+     "HTTP/1.1",
+     0,
+     {HOST, H("Content-Encoding", "identity"), H("Content-Encoding", "br")},
+     415,
+     true},
 };
 
 static void check_case(const struct head_case *c, struct framing_result *result) {
-    struct framing_head head = {.method = c->method,
-                                .version = c->version,
-                                .uri = c->uri,
-                                .headers = c->headers};
+    struct framing_head head = {
+        .method = c->method, .version = c->version, .uri = c->uri, .headers = c->headers};
     while (head.count < COUNT(c->headers) && c->headers[head.count].name != NULL)
         head.count++;
     framing_check(&head, result);
@@ -141,9 +202,11 @@ Test(http_framing, long_values_are_cut_in_details) {
 }
 
 Test(http_framing, targets) {
-    static const char *const sound[] = {"/", "*", "/health/live?x=/../&y=%20", "/a..b/..c", "/%7e", "http://h/a"};
-    static const char *const bad[] = {"",    "/a b", "/\\",  "/a\tb",  "/\x7f",   "/\xc3\xa9", "/%00", "/%0a",
-                                      "/%7F", "/%",   "/%2", "/%zz",    "/..",     "/a/../b",   "/a/..?x"};
+    static const char *const sound[] = {"/",         "*",    "/health/live?x=/../&y=%20",
+                                        "/a..b/..c", "/%7e", "http://h/a"};
+    static const char *const bad[] = {"",          "/a b", "/\\",  "/a\tb",   "/\x7f",
+                                      "/\xc3\xa9", "/%00", "/%0a", "/%7F",    "/%",
+                                      "/%2",       "/%zz", "/..",  "/a/../b", "/a/..?x"};
     char longest[FRAMING_MAX_URI + 2];
     for (size_t i = 0; i < COUNT(sound); i++)
         cr_expect_eq(framing_check_uri(sound[i]), FRAMING_URI_SOUND, "%s", sound[i]);
@@ -170,13 +233,15 @@ Test(http_framing, media_types) {
     };
     char type[32];
     for (size_t i = 0; i < COUNT(types); i++) {
-        struct framing_header header = {"Content-Type", 12, types[i].header, strlen(types[i].header)};
+        struct framing_header header = {"Content-Type", 12, types[i].header,
+                                        strlen(types[i].header)};
         framing_media_type(&header, type, sizeof type);
         cr_expect_str_eq(type, types[i].type);
     }
     framing_media_type(NULL, type, sizeof type);
     cr_expect_str_eq(type, "");
-    struct framing_header longer = H("Content-Type", "application/xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx");
+    struct framing_header longer =
+        H("Content-Type", "application/xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx");
     framing_media_type(&longer, type, sizeof type);
     cr_expect_eq(strlen(type), sizeof type - 1);
 }

@@ -10,7 +10,8 @@
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
-static const struct http_request request = {.method = "GET", .path = "/", .media_type = "", .id = "id-1"};
+static const struct http_request request = {
+    .method = "GET", .path = "/", .media_type = "", .id = "id-1"};
 
 /* The body as a string, to be freed. */
 static char *problem(int status, const char *detail, const char *pointer, int64_t offset) {
@@ -26,9 +27,10 @@ static char *problem(int status, const char *detail, const char *pointer, int64_
 
 Test(http_problem, all_members) {
     char *body = problem(422, "K has 48 columns but Q has 64", "/K", 17);
-    cr_expect_str_eq(body, "{\"type\":\"about:blank\",\"title\":\"Unprocessable Content\",\"status\":422,"
-                           "\"detail\":\"K has 48 columns but Q has 64\",\"pointer\":\"/K\",\"offset\":17,"
-                           "\"request_id\":\"id-1\"}\n");
+    cr_expect_str_eq(
+        body, "{\"type\":\"about:blank\",\"title\":\"Unprocessable Content\",\"status\":422,"
+              "\"detail\":\"K has 48 columns but Q has 64\",\"pointer\":\"/K\",\"offset\":17,"
+              "\"request_id\":\"id-1\"}\n");
     free(body);
 }
 
@@ -40,8 +42,9 @@ Test(http_problem, members_left_out) {
     struct http_response response = {0};
     http_problem(&response, NULL, 500, "x", "", 0);
     body = strndup(response.body, response.size);
-    cr_expect_str_eq(body, "{\"type\":\"about:blank\",\"title\":\"Internal Server Error\",\"status\":500,"
-                           "\"detail\":\"x\",\"pointer\":\"\",\"offset\":0}\n");
+    cr_expect_str_eq(body,
+                     "{\"type\":\"about:blank\",\"title\":\"Internal Server Error\",\"status\":500,"
+                     "\"detail\":\"x\",\"pointer\":\"\",\"offset\":0}\n");
     response.release((void *)response.body);
     free(body);
 }
@@ -52,7 +55,8 @@ Test(http_problem, text_is_always_json) {
     } texts[] = {
         {"a\"b\\c/d", "a\\\"b\\\\c/d"},
         {"\x01\t\n\x1f\x7f", "\\u0001\\u0009\\u000a\\u001f\\u007f"},
-        {"gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x98\x80", "gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x98\x80"},
+        {"gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x98\x80",
+         "gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x98\x80"},
         /* cut in the middle of a character of two, three, four bytes */
         {"a\xc3", "a"},
         {"a\xe2\x82", "a"},
@@ -71,7 +75,8 @@ Test(http_problem, text_is_always_json) {
         char *body = problem(400, texts[i].in, NULL, -1);
         const char *detail = strstr(body, "\"detail\":\"") + strlen("\"detail\":\"");
         cr_expect_eq(strncmp(detail, texts[i].out, strlen(texts[i].out)), 0, "%s", body);
-        cr_expect_eq(strncmp(detail + strlen(texts[i].out), "\",\"request_id\"", 14), 0, "%s", body);
+        cr_expect_eq(strncmp(detail + strlen(texts[i].out), "\",\"request_id\"", 14), 0, "%s",
+                     body);
         free(body);
     }
 }
@@ -81,7 +86,8 @@ Test(http_problem, longest_text) {
     memset(text, 1, sizeof text); /* each byte becomes six */
     text[sizeof text - 1] = '\0';
     char *body = problem(400, text, text, INT64_MAX);
-    cr_expect_str_eq(body + strlen(body) - strlen("\"request_id\":\"id-1\"}\n"), "\"request_id\":\"id-1\"}\n");
+    cr_expect_str_eq(body + strlen(body) - strlen("\"request_id\":\"id-1\"}\n"),
+                     "\"request_id\":\"id-1\"}\n");
     cr_expect_lt(strlen(body), 32768);
     free(body);
 }
@@ -92,7 +98,9 @@ Test(http_problem, reasons) {
 }
 
 Test(http_problem, made_ids) {
-    enum { IDS = 1000 };
+    enum {
+        IDS = 1000
+    };
     static char ids[IDS][REQUEST_ID_SIZE];
     struct request_ids source, other;
     request_ids_init(&source);

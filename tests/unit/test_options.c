@@ -40,7 +40,8 @@ Test(options, both_forms) {
     cr_assert_eq(read_flags(&o, "--port", "0", "--health-check"), OPTIONS_READY);
     cr_expect_eq(o.port, 0);
     cr_expect(o.health_check);
-    cr_assert_eq(read_flags(&o, "--port=65535", "--address=::1", "--max-work=2.5e9"), OPTIONS_READY);
+    cr_assert_eq(read_flags(&o, "--port=65535", "--address=::1", "--max-work=2.5e9"),
+                 OPTIONS_READY);
     cr_expect_eq(o.port, 65535);
     cr_expect_str_eq(o.address, "::1");
     cr_expect_eq(o.max_work, 2.5e9);
@@ -50,7 +51,11 @@ Test(options, sizes) {
     static const struct {
         const char *text;
         size_t value;
-    } sizes[] = {{"1024", 1024}, {"1KiB", 1024}, {"3MiB", 3u << 20}, {"2GiB", (size_t)2 << 30}, {"64GiB", (size_t)64 << 30}};
+    } sizes[] = {{"1024", 1024},
+                 {"1KiB", 1024},
+                 {"3MiB", 3u << 20},
+                 {"2GiB", (size_t)2 << 30},
+                 {"64GiB", (size_t)64 << 30}};
     for (size_t i = 0; i < COUNT(sizes); i++) {
         struct server_options o;
         cr_assert_eq(read_flags(&o, "--max-body", sizes[i].text, NULL), OPTIONS_READY, "%s", error);
@@ -110,9 +115,10 @@ Test(options, bad_values) {
     };
     for (size_t i = 0; i < COUNT(bad); i++) {
         struct server_options o;
-        cr_expect_eq(read_flags(&o, bad[i].flag, bad[i].value, NULL), OPTIONS_BAD, "%s %s", bad[i].flag,
-                     bad[i].value);
-        cr_expect(strstr(error, bad[i].flag) && strstr(error, bad[i].value) && strstr(error, bad[i].words),
+        cr_expect_eq(read_flags(&o, bad[i].flag, bad[i].value, NULL), OPTIONS_BAD, "%s %s",
+                     bad[i].flag, bad[i].value);
+        cr_expect(strstr(error, bad[i].flag) && strstr(error, bad[i].value) &&
+                      strstr(error, bad[i].words),
                   "%s %s: \"%s\"", bad[i].flag, bad[i].value, error);
     }
 }
@@ -125,7 +131,9 @@ Test(options, bad_variable_is_named) {
 }
 
 Test(options, unknown_and_misused_flags) {
-    static const char *const bad[] = {"--prot", "-p", "serve", "--", "--port", "--help=yes", "--health-check=1", "--por=1", "", "="};
+    static const char *const bad[] = {
+        "--prot",           "-p",      "serve", "--", "--port", "--help=yes",
+        "--health-check=1", "--por=1", "",      "="};
     for (size_t i = 0; i < COUNT(bad); i++) {
         struct server_options o;
         cr_expect_eq(read_flags(&o, bad[i], NULL, NULL), OPTIONS_BAD, "%s", bad[i]);
@@ -135,9 +143,11 @@ Test(options, unknown_and_misused_flags) {
 
 Test(options, help_tells_everything) {
     static const char *const words[] = {
-        "--address", "ATTENTIOND_ADDRESS", "127.0.0.1", "--port", "8080", "0..65535", "--io-threads",
-        "--max-body", "64MiB", "--max-connections", "1000", "--idle-timeout", "30", "--max-memory",
-        "512MiB", "--max-work", "1e+12", "--health-check", "--help", "--version"};
+        "--address", "ATTENTIOND_ADDRESS", "127.0.0.1",    "--port",
+        "8080",      "0..65535",           "--io-threads", "--max-body",
+        "64MiB",     "--max-connections",  "1000",         "--idle-timeout",
+        "30",        "--max-memory",       "512MiB",       "--max-work",
+        "1e+12",     "--health-check",     "--help",       "--version"};
     struct server_options o;
     cr_expect_eq(read_flags(&o, "--help", NULL, NULL), OPTIONS_HELP);
     cr_expect_eq(read_flags(&o, "--version", NULL, NULL), OPTIONS_VERSION);

@@ -1,0 +1,126 @@
+/*
+ * test_daemon.c - the daemon as a process: its first line, its exit statuses, its signals, --health-check.
+ */
+#include <criterion/criterion.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "support/client.h"
+
+TestSuite(daemon, .timeout = 60);
+
+/* Runs the daemon with these words in a shell; returns its exit status and what it wrote to either output. */
+static int run(const char *words, char *output, size_t size) {
+    char command[4096];
+    snprintf(command, sizeof command, "\"$ATTENTIOND_BIN\" %s 2>&1", words);
+    FILE *pipe = popen(command, "r");
+    cr_assert_not_null(pipe);
+    size_t length = fread(output, 1, size - 1, pipe);
+    output[length] = '\0';
+    int status = pclose(pipe);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+Test(daemon, bad_options_end_the_start) {
+    char output[4096];
+    cr_expect_eq(run("--port 65536", output, sizeof output), 2);
+    cr_expect(strstr(output, "--port") && strstr(output, "0..65535") && strstr(output, "65536"),
+              "%s", output);
+    cr_expect_eq(run("--nonsense", output, sizeof output), 2);
+    cr_expect_not_null(strstr(output, "--nonsense"), "%s", output);
+    setenv("ATTENTIOND_MAX_BODY", "lots", 1);
+    cr_expect_eq(run("", output, sizeof output), 2);
+    cr_expect_not_null(strstr(output, "ATTENTIOND_MAX_BODY"), "%s", output);
+}
+
+Test(daemon, help_and_version) {
+    char output[8192];
+    cr_expect_eq(run("--help", output, sizeof output), 0);
+    cr_expect(strstr(output, "--port") && strstr(output, "ATTENTIOND_PORT") &&
+                  strstr(output, "8080"),
+              "%s", output);
+    cr_expect_eq(run("--version", output, sizeof output), 0);
+    cr_expect_eq(strncmp(output, "attentiond ", 11), 0, "%s", output);
+}
+
+Test(daemon, port_in_use) {
+    struct server_process server;
+    char words[64], output[4096];
+    cr_assert(server_spawn(&server, NULL));
+    snprintf(words, sizeof words, "--port %u", server.port);
+    cr_expect_eq(run(words, output, sizeof output), 1);
+    snprintf(words, sizeof words, "cannot listen on 127.0.0.1:%u: Address already in use",
+             server.port);
+    cr_expect_not_null(strstr(output, words), "%s", output);
+    cr_expect_eq(server_stop(&server), 0);
+}
+
+Test(daemon, signals_end_it_with_0) {
+    static const int signals[] = {SIGTERM, SIGINT};
+    for (int i = 0; i < 2; i++) {
+        struct server_process server;
+        struct client_connection idle;
+        struct client_response response;
+        int status = -1;
+        cr_assert(server_spawn(&server, NULL));
+        cr_assert(client_open(&idle, server.port));
+        cr_assert(client_request(server.port, "GET", "/health/live", NULL, NULL, 0, &response));
+        client_response_free(&response);
+        kill(server.pid, signals[i]);
+        cr_assert_eq(waitpid(server.pid, &status, 0), server.pid);
+        cr_expect(WIFEXITED(status) && WEXITSTATUS(status) == 0, "signal %d: status %x", signals[i],
+                  (unsigned)status);
+        client_close(&idle);
+    }
+}
+
+Test(daemon, health_check) {
+    struct server_process server;
+    char words[128], output[4096];
+    cr_assert(server_spawn(&server, (const char *const[]){"--address", "0.0.0.0", NULL}));
+    snprintf(words, sizeof words, "--health-check --address 0.0.0.0 --port %u", server.port);
+    cr_expect_eq(run(words, output, sizeof output), 0, "%s", output);
+    cr_expect_str_eq(output, "");
+    snprintf(words, sizeof words, "%u", server.port);
+    setenv("ATTENTIOND_PORT", words, 1);
+    cr_expect_eq(run("--health-check", output, sizeof output), 0, "%s", output);
+    cr_expect_eq(server_stop(&server), 0);
+    cr_expect_eq(run("--health-check", output, sizeof output), 1);
+    cr_expect_not_null(strstr(output, words), "%s", output);
+}
+
+Test(daemon, ipv6) {
+    struct server_process server;
+    char words[128], output[4096];
+    if (!server_spawn(&server, (const char *const[]){"--address", "::1", NULL}))
+        cr_skip_test("no IPv6 here");
+    snprintf(words, sizeof words, "--health-check --address ::1 --port %u", server.port);
+    cr_expect_eq(run(words, output, sizeof output), 0, "%s", output);
+    cr_expect_eq(server_stop(&server), 0);
+    cr_assert(server_spawn(&server, (const char *const[]){"--address", "::", NULL}));
+    struct client_response response; /* over IPv4 */
+    cr_assert(client_request(server.port, "GET", "/health/live", NULL, NULL, 0, &response));
+    cr_expect_eq(response.status, 200);
+    client_response_free(&response);
+    cr_expect_eq(server_stop(&server), 0);
+}
+
+/* What the flags say reaches the server. */
+Test(daemon, flags_reach_the_server) {
+    struct server_process server;
+    struct client_response response;
+    char body[2000];
+    memset(body, ' ', sizeof body);
+    cr_assert(
+        server_spawn(&server, (const char *const[]){"--max-body=1KiB", "--io-threads=1", NULL}));
+    cr_assert(client_request(server.port, "POST", "/softmax", "Content-Type: application/json\r\n",
+                             body, sizeof body, &response));
+    cr_expect_eq(response.status, 413);
+    cr_expect_not_null(strstr(response.body, "1024"), "%s", response.body);
+    client_response_free(&response);
+    cr_expect_eq(server_stop(&server), 0);
+}
