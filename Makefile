@@ -29,7 +29,7 @@ PKGCONFIGDIR ?= $(LIBDIR)/pkgconfig
 LIB_OBJECTS     := $(patsubst %.c,$(O)/%.o,$(wildcard lib/src/*.c lib/src/kernels/*.c))
 MAIN_OBJECT     := $(O)/server/main.o
 SERVER_OBJECTS  := $(filter-out $(MAIN_OBJECT),$(patsubst %.c,$(O)/%.o,$(wildcard server/*.c server/*/*.c))) \
-                   $(O)/server/codec/number.o $(O)/server/api/embed.o
+                   $(O)/server/codec/number.cc.o $(O)/server/api/embed.o
 SUPPORT_OBJECTS := $(patsubst %.c,$(O)/%.o,$(filter-out tests/support/print_routes.c,$(wildcard tests/support/*.c)))
 UNIT_OBJECTS    := $(patsubst %.c,$(O)/%.o,$(wildcard tests/unit/test_*.c))
 API_OBJECTS     := $(patsubst %.c,$(O)/%.o,$(wildcard tests/api/test_*.c tests/notebooks/test_*.c))
@@ -126,7 +126,7 @@ $(O)/%.o: %.c $(O)/.flags
 	@mkdir -p $(@D); echo "  CC    $<"
 	$(Q)$(CC) $(OWN_CFLAGS) $(LEVEL) $(ROOM_FLAGS) $(ISA) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
 
-$(O)/%.o: %.cc $(O)/.flags
+$(O)/%.cc.o: %.cc $(O)/.flags
 	@mkdir -p $(@D); echo "  CXX   $<"
 	$(Q)$(CXX) $(OWN_CXXFLAGS) $(ROOM_FLAGS) $(CPPFLAGS) $(CXXFLAGS) -MMD -MP -c -o $@ $<
 

@@ -123,8 +123,7 @@ static bool read_inputs(struct inputs *in, struct call *call, const struct codec
         return codec_fail(document, heads, error,
                           "heads must be a whole number or a list of {\"W_Q\", \"W_K\", \"W_V\"}");
     }
-    return call_count(document, "heads", &call->options.heads, error) &&
-           allocate(in, 1, error) &&
+    return call_count(document, "heads", &call->options.heads, error) && allocate(in, 1, error) &&
            read_weights(document, root, 3, in->weights, in->projections, error);
 }
 

@@ -55,11 +55,12 @@ struct codec_reader *codec_reader_create(const struct codec_limits *limits);
 enum codec_status codec_reader_feed(struct codec_reader *reader, const void *bytes, size_t size);
 
 /* The body is complete: checks that and hands over the document (returns owned). */
-enum codec_status codec_reader_finish(struct codec_reader *reader, struct codec_document **document);
+enum codec_status codec_reader_finish(struct codec_reader *reader,
+                                      struct codec_document **document);
 
 const struct codec_error *codec_reader_error(const struct codec_reader *reader);
 
-void codec_reader_free(struct codec_reader *reader); /* NULL is fine */
+void codec_reader_free(struct codec_reader *reader);       /* NULL is fine */
 void codec_document_free(struct codec_document *document); /* NULL is fine */
 
 /* The float type of the lifted numbers: ATTN_FLOAT64 if the body's top-level "dtype" is "float64", else
@@ -73,7 +74,12 @@ size_t codec_document_tensor_bytes(const struct codec_document *document);
 /* ------------------------------------------------------------------------------- reading a document */
 
 enum codec_kind {
-    CODEC_NULL, CODEC_BOOL, CODEC_NUMBER, CODEC_TEXT, CODEC_ARRAY, CODEC_OBJECT,
+    CODEC_NULL,
+    CODEC_BOOL,
+    CODEC_NUMBER,
+    CODEC_TEXT,
+    CODEC_ARRAY,
+    CODEC_OBJECT,
     CODEC_TENSOR, /* a lifted array: all leaves are numbers or null, or all are booleans */
 };
 
@@ -95,33 +101,36 @@ bool codec_check_keys(const struct codec_document *document, const struct codec_
                       const char *const *names, size_t count, struct codec_error *error);
 
 /* Each reads one value or fails with CODEC_CONTENT, pointer and message ("K must be ..."). */
-bool codec_as_bool(const struct codec_document *, const struct codec_value *, bool *out, struct codec_error *);
-bool codec_as_number(const struct codec_document *, const struct codec_value *, double *out, struct codec_error *);
-bool codec_as_integer(const struct codec_document *, const struct codec_value *, int64_t min, int64_t max,
-                      int64_t *out, struct codec_error *);
+bool codec_as_bool(const struct codec_document *, const struct codec_value *, bool *out,
+                   struct codec_error *);
+bool codec_as_number(const struct codec_document *, const struct codec_value *, double *out,
+                     struct codec_error *);
+bool codec_as_integer(const struct codec_document *, const struct codec_value *, int64_t min,
+                      int64_t max, int64_t *out, struct codec_error *);
 /* Borrowed, NUL-terminated, valid UTF-8 without NUL inside. */
-bool codec_as_text(const struct codec_document *, const struct codec_value *, const char **out, struct codec_error *);
+bool codec_as_text(const struct codec_document *, const struct codec_value *, const char **out,
+                   struct codec_error *);
 
 /* Index of a text among names[0..count), with the nearest name as a hint if it is none of them. */
-bool codec_as_choice(const struct codec_document *, const struct codec_value *, const char *const *names,
-                     size_t count, size_t *out, struct codec_error *);
+bool codec_as_choice(const struct codec_document *, const struct codec_value *,
+                     const char *const *names, size_t count, size_t *out, struct codec_error *);
 
 /* A matrix of finite numbers in the document's dtype, of min_rank <= rank <= max_rank. null, a number out of
  * range of the dtype, booleans and empty arrays are refused, naming the element. Borrowed from the document. */
-bool codec_as_reals(const struct codec_document *, const struct codec_value *, int min_rank, int max_rank,
-                    attn_tensor *out, struct codec_error *);
+bool codec_as_reals(const struct codec_document *, const struct codec_value *, int min_rank,
+                    int max_rank, attn_tensor *out, struct codec_error *);
 
 /* The same, but null and -Infinity (only taken under the top-level key "bias") mean minus infinity. */
-bool codec_as_bias(const struct codec_document *, const struct codec_value *, int min_rank, int max_rank,
-                   attn_tensor *out, struct codec_error *);
+bool codec_as_bias(const struct codec_document *, const struct codec_value *, int min_rank,
+                   int max_rank, attn_tensor *out, struct codec_error *);
 
 /* true/false or 1/0, as ATTN_BOOL. Numbers other than 0 and 1 are refused, naming the element. */
 bool codec_as_mask(struct codec_document *, const struct codec_value *, int min_rank, int max_rank,
                    attn_tensor *out, struct codec_error *);
 
 /* A list of whole numbers in [min, max]; *out is borrowed from the document. A single number is a list of one. */
-bool codec_as_integers(struct codec_document *, const struct codec_value *, int64_t min, int64_t max,
-                       const int64_t **out, size_t *count, struct codec_error *);
+bool codec_as_integers(struct codec_document *, const struct codec_value *, int64_t min,
+                       int64_t max, const int64_t **out, size_t *count, struct codec_error *);
 
 /* Fills `error` with CODEC_CONTENT, the pointer of `value` (of the root if NULL) and a message. Returns false. */
 bool codec_fail(const struct codec_document *document, const struct codec_value *value,
@@ -135,17 +144,22 @@ const char *codec_nearest(const char *name, const char *const *names, size_t cou
 
 /* One step of an answer. `key` is the member name inside an object, NULL inside an array. */
 enum codec_op {
-    CODEC_OP_OBJECT, CODEC_OP_ARRAY, CODEC_OP_END, /* opens and closes */
+    CODEC_OP_OBJECT,
+    CODEC_OP_ARRAY,
+    CODEC_OP_END,    /* opens and closes */
     CODEC_OP_TENSOR, /* nested arrays; rank 0 is a plain number. -inf, +inf and NaN become null */
-    CODEC_OP_NUMBER, CODEC_OP_TEXT, CODEC_OP_BOOL, CODEC_OP_NULL,
+    CODEC_OP_NUMBER,
+    CODEC_OP_TEXT,
+    CODEC_OP_BOOL,
+    CODEC_OP_NULL,
 };
 
 struct codec_item {
     enum codec_op op;
-    const char *key;     /* borrowed */
-    attn_tensor tensor;  /* CODEC_OP_TENSOR; data borrowed */
-    double number;       /* CODEC_OP_NUMBER; CODEC_OP_BOOL: 0 or not */
-    const char *text;    /* CODEC_OP_TEXT; borrowed, valid UTF-8 */
+    const char *key;    /* borrowed */
+    attn_tensor tensor; /* CODEC_OP_TENSOR; data borrowed */
+    double number;      /* CODEC_OP_NUMBER; CODEC_OP_BOOL: 0 or not */
+    const char *text;   /* CODEC_OP_TEXT; borrowed, valid UTF-8 */
 };
 
 /* A growing byte buffer. Zero-initialise; free(data) or hand it on. */
@@ -157,6 +171,7 @@ struct codec_buffer {
 /* Appends the items as one compact JSON text and a newline. Numbers are written with the fewest digits that read
  * back as the same float32, float64 or int64, or rounded to `digits` significant digits (1..17, 0 = shortest).
  * False if out of memory. */
-bool codec_write(struct codec_buffer *buffer, const struct codec_item *items, size_t count, int digits);
+bool codec_write(struct codec_buffer *buffer, const struct codec_item *items, size_t count,
+                 int digits);
 
 #endif

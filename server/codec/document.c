@@ -34,8 +34,7 @@ struct codec_document {
 };
 
 struct codec_document *codec_document_create(const char *text, size_t size, struct lifted *tensors,
-                                             size_t count, attn_dtype dtype)
-{
+                                             size_t count, attn_dtype dtype) {
     struct codec_document *document = calloc(1, sizeof *document);
     if (document == NULL)
         return NULL;
@@ -50,13 +49,12 @@ struct codec_document *codec_document_create(const char *text, size_t size, stru
     return document;
 }
 
-void codec_document_free(struct codec_document *document)
-{
+void codec_document_free(struct codec_document *document) {
     if (document == NULL)
         return;
     cJSON_Delete(document->root);
     for (size_t i = 0; i < document->tensor_count; i++)
-        free(document->tensors[i].data);
+        lifted_free(&document->tensors[i]);
     free(document->tensors);
     while (document->integers != NULL) {
         struct integers *next = document->integers->next;
@@ -66,13 +64,11 @@ void codec_document_free(struct codec_document *document)
     free(document);
 }
 
-attn_dtype codec_document_dtype(const struct codec_document *document)
-{
+attn_dtype codec_document_dtype(const struct codec_document *document) {
     return document->dtype;
 }
 
-size_t codec_document_tensor_bytes(const struct codec_document *document)
-{
+size_t codec_document_tensor_bytes(const struct codec_document *document) {
     size_t bytes = 0;
     for (size_t i = 0; i < document->tensor_count; i++)
         bytes += document->tensors[i].count * attn_dtype_size(document->tensors[i].dtype);
@@ -81,34 +77,28 @@ size_t codec_document_tensor_bytes(const struct codec_document *document)
 
 /* ----------------------------------------------------------------------------------------- values */
 
-static const cJSON *node_of(const struct codec_value *value)
-{
+static const cJSON *node_of(const struct codec_value *value) {
     return (const cJSON *)(const void *)value;
 }
 
-static const struct codec_value *value_of(const cJSON *node)
-{
+static const struct codec_value *value_of(const cJSON *node) {
     return (const struct codec_value *)(const void *)node;
 }
 
-static bool is_tensor(const cJSON *node)
-{
+static bool is_tensor(const cJSON *node) {
     return cJSON_IsArray(node) && node->child != NULL && node->child->next == NULL &&
            cJSON_IsNumber(node->child);
 }
 
-static struct lifted *tensor_of(const struct codec_document *document, const cJSON *node)
-{
+static struct lifted *tensor_of(const struct codec_document *document, const cJSON *node) {
     return &document->tensors[(size_t)node->child->valuedouble];
 }
 
-const struct codec_value *codec_root(const struct codec_document *document)
-{
+const struct codec_value *codec_root(const struct codec_document *document) {
     return value_of(document->root);
 }
 
-enum codec_kind codec_kind_of(const struct codec_value *value)
-{
+enum codec_kind codec_kind_of(const struct codec_value *value) {
     const cJSON *node = node_of(value);
     if (cJSON_IsBool(node))
         return CODEC_BOOL;
@@ -123,21 +113,18 @@ enum codec_kind codec_kind_of(const struct codec_value *value)
     return CODEC_NULL;
 }
 
-static bool is_parent(const struct codec_value *value)
-{
+static bool is_parent(const struct codec_value *value) {
     enum codec_kind kind = codec_kind_of(value);
     return kind == CODEC_ARRAY || kind == CODEC_OBJECT;
 }
 
-const struct codec_value *codec_get(const struct codec_value *object, const char *name)
-{
+const struct codec_value *codec_get(const struct codec_value *object, const char *name) {
     if (codec_kind_of(object) != CODEC_OBJECT)
         return NULL;
     return value_of(cJSON_GetObjectItemCaseSensitive(node_of(object), name));
 }
 
-const struct codec_value *codec_at(const struct codec_value *array, size_t index)
-{
+const struct codec_value *codec_at(const struct codec_value *array, size_t index) {
     if (!is_parent(array))
         return NULL;
     const cJSON *child = node_of(array)->child;
@@ -146,13 +133,11 @@ const struct codec_value *codec_at(const struct codec_value *array, size_t index
     return value_of(child);
 }
 
-const struct codec_value *codec_next(const struct codec_value *value)
-{
+const struct codec_value *codec_next(const struct codec_value *value) {
     return value == NULL ? NULL : value_of(node_of(value)->next);
 }
 
-size_t codec_size(const struct codec_value *value)
-{
+size_t codec_size(const struct codec_value *value) {
     size_t size = 0;
     if (!is_parent(value))
         return 0;
@@ -166,8 +151,7 @@ size_t codec_size(const struct codec_value *value)
 /* Appends the pointer of `target`. cJSON nodes do not know their parents, so this searches the
  * document from its root, with a stack as deep as documents may be. */
 static bool locate(const struct codec_document *document, const cJSON *target,
-                   struct codec_error *error)
-{
+                   struct codec_error *error) {
     const cJSON *path[CODEC_MAX_DEPTH + 2];
     size_t index[CODEC_MAX_DEPTH + 2] = {0};
     size_t depth = 0;
@@ -196,16 +180,14 @@ static bool locate(const struct codec_document *document, const cJSON *target,
 }
 
 static void set_place(const struct codec_document *document, const struct codec_value *value,
-                      struct codec_error *error)
-{
+                      struct codec_error *error) {
     *error = (struct codec_error){.status = CODEC_CONTENT, .has_pointer = true};
     if (value != NULL)
         locate(document, node_of(value), error);
 }
 
 bool codec_fail(const struct codec_document *document, const struct codec_value *value,
-                struct codec_error *error, const char *format, ...)
-{
+                struct codec_error *error, const char *format, ...) {
     va_list args;
     set_place(document, value, error);
     va_start(args, format);
@@ -220,8 +202,7 @@ bool codec_fail(const struct codec_document *document, const struct codec_value 
 /* codec_fail() for an element of a tensor, or the WHOLE value, with its name in front of the message. */
 static bool __attribute__((format(printf, 5, 6)))
 refuse(const struct codec_document *document, const struct codec_value *value, size_t element,
-       struct codec_error *error, const char *format, ...)
-{
+       struct codec_error *error, const char *format, ...) {
     set_place(document, value, error);
     if (element != WHOLE) {
         const struct lifted *tensor = tensor_of(document, node_of(value));
@@ -244,8 +225,8 @@ refuse(const struct codec_document *document, const struct codec_value *value, s
     return false;
 }
 
-static const char *describe(const struct codec_document *document, const struct codec_value *value)
-{
+static const char *describe(const struct codec_document *document,
+                            const struct codec_value *value) {
     switch (codec_kind_of(value)) {
     case CODEC_BOOL:
         return "a boolean";
@@ -259,38 +240,37 @@ static const char *describe(const struct codec_document *document, const struct 
         return "an object";
     case CODEC_TENSOR:
         return tensor_of(document, node_of(value))->dtype == ATTN_BOOL ? "an array of booleans"
-                                                                      : "an array of numbers";
+                                                                       : "an array of numbers";
     default:
         return "null";
     }
 }
 
 /* The shortest text of a number, for a message. */
-static const char *number_text(double number, bool narrow, char text[NUMBER_SIZE + 1])
-{
-    size_t size = narrow ? number_write_float(text, (float)number) : number_write_double(text, number);
+static const char *number_text(double number, bool narrow, char text[NUMBER_SIZE + 1]) {
+    size_t size =
+        narrow ? number_write_float(text, (float)number) : number_write_double(text, number);
     text[size] = '\0';
     return text;
 }
 
 /* ------------------------------------------------------------------------------------ nearest name */
 
-enum { NAME_MAX_SIZE = 40 }; /* longer names are never compared */
+enum {
+    NAME_MAX_SIZE = 40
+}; /* longer names are never compared */
 
-static char lower(char c)
-{
+static char lower(char c) {
     return c >= 'A' && c <= 'Z' ? (char)(c | 0x20) : c;
 }
 
-static size_t least(size_t a, size_t b)
-{
+static size_t least(size_t a, size_t b) {
     return a < b ? a : b;
 }
 
 /* Edit distance that counts a swap of neighbours as one edit (Damerau 1964, as optimal string
  * alignment), blind to case. Both at most NAME_MAX_SIZE long. */
-static size_t distance(const char *a, size_t a_size, const char *b, size_t b_size)
-{
+static size_t distance(const char *a, size_t a_size, const char *b, size_t b_size) {
     size_t rows[3][NAME_MAX_SIZE + 1];
     size_t *before = rows[0], *last = rows[1], *now = rows[2];
     for (size_t j = 0; j <= b_size; j++)
@@ -312,8 +292,7 @@ static size_t distance(const char *a, size_t a_size, const char *b, size_t b_siz
     return last[b_size];
 }
 
-const char *codec_nearest(const char *name, const char *const *names, size_t count)
-{
+const char *codec_nearest(const char *name, const char *const *names, size_t count) {
     const char *nearest = NULL;
     size_t best = 3, size = strlen(name);
     for (size_t i = 0; i < count; i++) {
@@ -323,8 +302,10 @@ const char *codec_nearest(const char *name, const char *const *names, size_t cou
         size_t edits = distance(name, size, names[i], other);
         size_t shorter = least(size, other), longer = size + other - shorter;
         size_t allowed = shorter <= 3 ? 1 : 2;
-        /* with nothing in common ("Z" for "Q") it was not meant */
-        if (edits < best && edits <= allowed && (edits == 0 || edits < longer)) {
+        if (edits > allowed || (edits > 0 && edits == longer))
+            continue; /* too far, or with nothing in common, as "Z" and "Q" */
+        /* of two as near, the longer has more in common: "wq" is "W_Q" rather than "Q" */
+        if (edits < best || (edits == best && other > strlen(nearest))) {
             nearest = names[i];
             best = edits;
         }
@@ -333,8 +314,7 @@ const char *codec_nearest(const char *name, const char *const *names, size_t cou
 }
 
 bool codec_check_keys(const struct codec_document *document, const struct codec_value *object,
-                      const char *const *names, size_t count, struct codec_error *error)
-{
+                      const char *const *names, size_t count, struct codec_error *error) {
     if (codec_kind_of(object) != CODEC_OBJECT)
         return refuse(document, object, WHOLE, error, "must be an object, not %s",
                       describe(document, object));
@@ -357,9 +337,8 @@ bool codec_check_keys(const struct codec_document *document, const struct codec_
 
 /* ---------------------------------------------------------------------------------------- scalars */
 
-bool codec_as_bool(const struct codec_document *document, const struct codec_value *value, bool *out,
-                   struct codec_error *error)
-{
+bool codec_as_bool(const struct codec_document *document, const struct codec_value *value,
+                   bool *out, struct codec_error *error) {
     if (codec_kind_of(value) != CODEC_BOOL)
         return refuse(document, value, WHOLE, error, "must be true or false, not %s",
                       describe(document, value));
@@ -368,8 +347,7 @@ bool codec_as_bool(const struct codec_document *document, const struct codec_val
 }
 
 bool codec_as_number(const struct codec_document *document, const struct codec_value *value,
-                     double *out, struct codec_error *error)
-{
+                     double *out, struct codec_error *error) {
     if (codec_kind_of(value) != CODEC_NUMBER)
         return refuse(document, value, WHOLE, error, "must be a number, not %s",
                       describe(document, value));
@@ -383,8 +361,7 @@ bool codec_as_number(const struct codec_document *document, const struct codec_v
 /* Checks one number that wants to be whole and in [min, max]. `narrow`: it was read as float32. */
 static bool check_integer(const struct codec_document *document, const struct codec_value *value,
                           size_t element, double number, bool narrow, int64_t min, int64_t max,
-                          int64_t *out, struct codec_error *error)
-{
+                          int64_t *out, struct codec_error *error) {
     char text[NUMBER_SIZE + 1];
     double exact = narrow ? EXACT_FLOAT32 : EXACT_FLOAT64;
     if (!isfinite(number))
@@ -408,8 +385,7 @@ static bool check_integer(const struct codec_document *document, const struct co
 }
 
 bool codec_as_integer(const struct codec_document *document, const struct codec_value *value,
-                      int64_t min, int64_t max, int64_t *out, struct codec_error *error)
-{
+                      int64_t min, int64_t max, int64_t *out, struct codec_error *error) {
     if (codec_kind_of(value) != CODEC_NUMBER)
         return refuse(document, value, WHOLE, error, "must be a whole number, not %s",
                       describe(document, value));
@@ -418,8 +394,7 @@ bool codec_as_integer(const struct codec_document *document, const struct codec_
 }
 
 bool codec_as_text(const struct codec_document *document, const struct codec_value *value,
-                   const char **out, struct codec_error *error)
-{
+                   const char **out, struct codec_error *error) {
     if (codec_kind_of(value) != CODEC_TEXT)
         return refuse(document, value, WHOLE, error, "must be a string, not %s",
                       describe(document, value));
@@ -428,8 +403,8 @@ bool codec_as_text(const struct codec_document *document, const struct codec_val
 }
 
 bool codec_as_choice(const struct codec_document *document, const struct codec_value *value,
-                     const char *const *names, size_t count, size_t *out, struct codec_error *error)
-{
+                     const char *const *names, size_t count, size_t *out,
+                     struct codec_error *error) {
     const char *text = NULL;
     if (!codec_as_text(document, value, &text, error))
         return false;
@@ -447,9 +422,9 @@ bool codec_as_choice(const struct codec_document *document, const struct codec_v
                       quoted, hint);
     for (size_t i = 0, used = 0; i < count; i++) {
         int size = snprintf(list + used, sizeof list - used, "%s\"%s\"",
-                            i == 0               ? ""
+                            i == 0          ? ""
                             : i + 1 < count ? ", "
-                                                 : " or ",
+                                            : " or ",
                             names[i]);
         used += (size_t)size;
         if (used >= sizeof list) {
@@ -466,8 +441,7 @@ bool codec_as_choice(const struct codec_document *document, const struct codec_v
  * that is at fault. */
 static struct lifted *get_tensor(const struct codec_document *document,
                                  const struct codec_value *value, const char *wanted, int min_rank,
-                                 int max_rank, struct codec_error *error)
-{
+                                 int max_rank, struct codec_error *error) {
     const struct codec_value *at = value;
     while (codec_kind_of(at) == CODEC_ARRAY && codec_size(at) > 0)
         at = codec_at(at, 0);
@@ -481,7 +455,8 @@ static struct lifted *get_tensor(const struct codec_document *document,
         return NULL;
     }
     if (codec_kind_of(value) != CODEC_TENSOR) {
-        refuse(document, value, WHOLE, error, "must be %s, not %s", wanted, describe(document, value));
+        refuse(document, value, WHOLE, error, "must be %s, not %s", wanted,
+               describe(document, value));
         return NULL;
     }
     struct lifted *tensor = tensor_of(document, node_of(value));
@@ -495,24 +470,24 @@ static struct lifted *get_tensor(const struct codec_document *document,
     return NULL;
 }
 
-static void put_tensor(const struct lifted *tensor, attn_tensor *out)
-{
+static void put_tensor(const struct lifted *tensor, attn_tensor *out) {
     *out = (attn_tensor){.data = tensor->data, .dtype = tensor->dtype, .rank = tensor->rank};
     memcpy(out->shape, tensor->shape, sizeof out->shape);
 }
 
 static bool as_numbers(const struct codec_document *document, const struct codec_value *value,
                        int min_rank, int max_rank, bool take_null, attn_tensor *out,
-                       struct codec_error *error)
-{
+                       struct codec_error *error) {
     const struct lifted *tensor =
         get_tensor(document, value, "a matrix of numbers", min_rank, max_rank, error);
     if (tensor == NULL)
         return false;
     if (tensor->dtype == ATTN_BOOL)
-        return refuse(document, value, WHOLE, error, "must be a matrix of numbers, not of booleans");
+        return refuse(document, value, WHOLE, error,
+                      "must be a matrix of numbers, not of booleans");
     if (tensor->first_null < tensor->first_range && !take_null)
-        return refuse(document, value, tensor->first_null, error, "must be a finite number, not null");
+        return refuse(document, value, tensor->first_null, error,
+                      "must be a finite number, not null");
     if (tensor->first_range != LIFT_NONE)
         return refuse(document, value, tensor->first_range, error, "is %s, out of range of %s",
                       tensor->range_text, tensor->dtype == ATTN_FLOAT64 ? "float64" : "float32");
@@ -521,19 +496,16 @@ static bool as_numbers(const struct codec_document *document, const struct codec
 }
 
 bool codec_as_reals(const struct codec_document *document, const struct codec_value *value,
-                    int min_rank, int max_rank, attn_tensor *out, struct codec_error *error)
-{
+                    int min_rank, int max_rank, attn_tensor *out, struct codec_error *error) {
     return as_numbers(document, value, min_rank, max_rank, false, out, error);
 }
 
 bool codec_as_bias(const struct codec_document *document, const struct codec_value *value,
-                   int min_rank, int max_rank, attn_tensor *out, struct codec_error *error)
-{
+                   int min_rank, int max_rank, attn_tensor *out, struct codec_error *error) {
     return as_numbers(document, value, min_rank, max_rank, true, out, error);
 }
 
-static double element_of(const struct lifted *tensor, size_t i)
-{
+static double element_of(const struct lifted *tensor, size_t i) {
     return tensor->dtype == ATTN_FLOAT64 ? ((const double *)tensor->data)[i]
                                          : (double)((const float *)tensor->data)[i];
 }
@@ -541,8 +513,7 @@ static double element_of(const struct lifted *tensor, size_t i)
 /* Says why an element is no good, in the client's words where the value was not kept. */
 static bool refuse_element(const struct codec_document *document, const struct codec_value *value,
                            const struct lifted *tensor, size_t i, const char *rule,
-                           struct codec_error *error)
-{
+                           struct codec_error *error) {
     char text[NUMBER_SIZE + 1];
     double number = element_of(tensor, i);
     if (i == tensor->first_range)
@@ -555,8 +526,7 @@ static bool refuse_element(const struct codec_document *document, const struct c
 }
 
 bool codec_as_mask(struct codec_document *document, const struct codec_value *value, int min_rank,
-                   int max_rank, attn_tensor *out, struct codec_error *error)
-{
+                   int max_rank, attn_tensor *out, struct codec_error *error) {
     struct lifted *tensor =
         get_tensor(document, value, "a matrix of booleans", min_rank, max_rank, error);
     if (tensor == NULL)
@@ -580,9 +550,9 @@ bool codec_as_mask(struct codec_document *document, const struct codec_value *va
     return true;
 }
 
-bool codec_as_integers(struct codec_document *document, const struct codec_value *value, int64_t min,
-                       int64_t max, const int64_t **out, size_t *count, struct codec_error *error)
-{
+bool codec_as_integers(struct codec_document *document, const struct codec_value *value,
+                       int64_t min, int64_t max, const int64_t **out, size_t *count,
+                       struct codec_error *error) {
     const struct lifted *tensor = NULL;
     size_t size = 1;
     if (codec_kind_of(value) != CODEC_NUMBER) {

@@ -7,8 +7,7 @@
 #include <string.h>
 
 /* Drops a character that vsnprintf cut in two, and keeps control characters out of logs. */
-static void tidy(char *text)
-{
+static void tidy(char *text) {
     size_t size = strlen(text);
     size_t start = size;
     while (start > 0 && ((unsigned char)text[start - 1] & 0xC0) == 0x80)
@@ -25,14 +24,12 @@ static void tidy(char *text)
     }
 }
 
-void codec_error_message(struct codec_error *error, const char *format, va_list args)
-{
+void codec_error_message(struct codec_error *error, const char *format, va_list args) {
     vsnprintf(error->message, sizeof error->message, format, args);
     tidy(error->message);
 }
 
-void codec_error_set(struct codec_error *error, enum codec_status status, const char *format, ...)
-{
+void codec_error_set(struct codec_error *error, enum codec_status status, const char *format, ...) {
     *error = (struct codec_error){.status = status};
     va_list args;
     va_start(args, format);
@@ -40,8 +37,7 @@ void codec_error_set(struct codec_error *error, enum codec_status status, const 
     va_end(args);
 }
 
-bool codec_pointer_name(struct codec_error *error, const char *name, size_t size)
-{
+bool codec_pointer_name(struct codec_error *error, const char *name, size_t size) {
     size_t start = strlen(error->pointer);
     size_t used = start;
     if (size > CODEC_ECHO || start + 1 + 2 * size >= sizeof error->pointer)
@@ -59,15 +55,13 @@ bool codec_pointer_name(struct codec_error *error, const char *name, size_t size
     return true;
 }
 
-bool codec_pointer_index(struct codec_error *error, size_t index)
-{
+bool codec_pointer_index(struct codec_error *error, size_t index) {
     char text[24];
     int size = snprintf(text, sizeof text, "%zu", index);
     return codec_pointer_name(error, text, (size_t)size);
 }
 
-void codec_pointer_label(const struct codec_error *error, char label[CODEC_QUOTE_SIZE])
-{
+void codec_pointer_label(const struct codec_error *error, char label[CODEC_QUOTE_SIZE]) {
     const char *start = NULL;
     for (const char *step = error->pointer; (step = strchr(step, '/')) != NULL; step++) {
         size_t size = strcspn(step + 1, "/");
@@ -88,8 +82,7 @@ void codec_pointer_label(const struct codec_error *error, char label[CODEC_QUOTE
     codec_quote(label, plain, used);
 }
 
-void codec_quote(char quoted[CODEC_QUOTE_SIZE], const char *text, size_t size)
-{
+void codec_quote(char quoted[CODEC_QUOTE_SIZE], const char *text, size_t size) {
     size_t end = size;
     if (end > CODEC_ECHO) {
         end = CODEC_ECHO;

@@ -12,11 +12,14 @@
 #include "attention.h"
 #include "codec/codec.h"
 
-enum { LIFT_TEXT = 32 }; /* characters kept of a number that is out of range */
+enum {
+    LIFT_TEXT = 32
+}; /* characters kept of a number that is out of range */
 #define LIFT_NONE ((size_t)-1)
 
 struct lifted {
-    void *data;       /* owned: float, double, or bytes 0 and 1 */
+    void *data;       /* owned: float, double, or bytes 0 and 1; free it with lifted_free() */
+    size_t mapped;    /* bytes, if data has pages of its own; 0 if it is from malloc */
     attn_dtype dtype; /* ATTN_FLOAT32, ATTN_FLOAT64 or ATTN_BOOL */
     int rank;
     size_t shape[ATTN_MAX_RANK]; /* 0: not known yet */
@@ -46,6 +49,7 @@ const char *lifted_add_run(struct lifted *lifted, const char *text, const char *
 
 /* Gives back the room that is left over. */
 void lifted_trim(struct lifted *lifted);
+void lifted_free(struct lifted *lifted);
 
 /* True for the bytes that end a word (a number or a literal): structure, quotes and white space. */
 extern const bool codec_ends_word[256];

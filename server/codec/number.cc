@@ -1,6 +1,6 @@
 /*
- * number.cc - the one C++ file: number.h over std::from_chars and std::to_chars, which are exact, shortest
- * and know no locale. Nothing here allocates or throws.
+ * number.cc - the one C++ file: std::from_chars and std::to_chars, which are exact, shortest and know no
+ * locale, behind the C face of number.h. Nothing here allocates or throws.
  */
 #include "codec/number.h"
 
@@ -11,8 +11,7 @@ namespace {
 
 /* from_chars says "out of range" of both the huge and the tiny. True if the number is huge: its first
  * significant digit stands left of the point once the exponent is applied. */
-bool is_huge(const char *text, const char *end)
-{
+bool is_huge(const char *text, const char *end) {
     long point = 0; /* decimal exponent of the first significant digit, plus one */
     bool found = false, fraction = false;
     for (; text != end && *text != 'e' && *text != 'E'; ++text) {
@@ -41,8 +40,7 @@ bool is_huge(const char *text, const char *end)
     return point > 0;
 }
 
-template <typename T> bool read(const char *text, size_t size, T *out)
-{
+template <typename T> bool read(const char *text, size_t size, T *out) {
     const char *end = text + size;
     T value = 0;
     bool fits = true;
@@ -56,68 +54,52 @@ template <typename T> bool read(const char *text, size_t size, T *out)
     return fits;
 }
 
-/* Whole numbers below ten million by hand: quicker, and 100000 instead of 1e+05. */
-size_t write_small(char *out, int32_t value)
-{
-    char digits[8];
-    size_t count = 0, size = 0;
-    uint32_t rest = value < 0 ? uint32_t(-value) : uint32_t(value);
-    if (value < 0)
-        out[size++] = '-';
-    do {
-        digits[count++] = char('0' + rest % 10);
-        rest /= 10;
-    } while (rest != 0);
-    while (count > 0)
-        out[size++] = digits[--count];
-    return size;
+/* "d.ddde-XX" as digits and a power. */
+void parse_scientific(const char *text, const char *end, number_digits *out) {
+    out->digits = 0;
+    out->power = 0;
+    bool fraction = false;
+    for (; *text != 'e'; ++text) {
+        if (*text == '.') {
+            fraction = true;
+        } else {
+            out->digits = out->digits * 10 + uint64_t(*text - '0');
+            out->power -= fraction;
+        }
+    }
+    bool negative = text[1] == '-';
+    int exponent = 0;
+    std::from_chars(text + 2, end, exponent);
+    out->power += negative ? -exponent : exponent;
 }
 
-const int32_t SMALL = 10000000;
-
-template <typename T> bool is_small(T value)
-{
-    if (!(value > T(-SMALL) && value < T(SMALL)) || T(int32_t(value)) != value)
-        return false;
-    return value != 0 || !__builtin_signbit(value);
-}
-
-template <typename T> size_t write(char *out, T value)
-{
-    if (is_small(value))
-        return write_small(out, int32_t(value));
-    return size_t(std::to_chars(out, out + NUMBER_SIZE, value).ptr - out);
+template <typename T> void exact(T value, number_digits *out) {
+    char text[NUMBER_SIZE];
+    auto end = std::to_chars(text, text + sizeof text, value, std::chars_format::scientific).ptr;
+    parse_scientific(text, end, out);
 }
 
 } // namespace
 
-bool number_read_float(const char *text, size_t size, float *out)
-{
+bool number_read_float(const char *text, size_t size, float *out) {
     return read(text, size, out);
 }
 
-bool number_read_double(const char *text, size_t size, double *out)
-{
+bool number_read_double(const char *text, size_t size, double *out) {
     return read(text, size, out);
 }
 
-size_t number_write_float(char *out, float value)
-{
-    return write(out, value);
+void number_exact_float(float value, number_digits *out) {
+    exact(value, out);
 }
 
-size_t number_write_double(char *out, double value)
-{
-    return write(out, value);
+void number_exact_double(double value, number_digits *out) {
+    exact(value, out);
 }
 
-size_t number_write_rounded(char *out, double value, int digits)
-{
-    char *end = out + NUMBER_SIZE;
-    return size_t(std::to_chars(out, end, value, std::chars_format::general, digits).ptr - out);
-}
-
-size_t number_write_int64(char *out, int64_t value)
-{
-    return size_t(std::to_chars(out, out + NUMBER_SIZE, value).ptr - out);
+void number_exact_rounded(double value, int digits, number_digits *out) {
+    char text[NUMBER_SIZE];
+    auto end =
+        std::to_chars(text, text + sizeof text, value, std::chars_format::scientific, digits - 1);
+    parse_scientific(text, end.ptr, out);
 }

@@ -20,21 +20,40 @@
 enum {
     DEFAULT_DEPTH = 16,
     DEFAULT_SKELETON = 1024 * 1024,
-    MAX_WORD = 4096,    /* characters of a number */
-    MAX_KEYS = 1024,    /* of all open objects together: they are compared one by one */
-    MAX_ARRAYS = 4096,  /* lifted arrays of one body: each costs a buffer and a record */
+    MAX_WORD = 4096,   /* characters of a number */
+    MAX_KEYS = 1024,   /* of all open objects together: they are compared one by one */
+    MAX_ARRAYS = 4096, /* lifted arrays of one body: each costs a buffer and a record */
     KEEP_BLOCK = 16 * 1024,
     KEEP_BLOCKS = 16,
     KEEP_BYTES = KEEP_BLOCK * KEEP_BLOCKS, /* of the body, for a late "dtype" */
 };
 
 /* What the grammar wants next. */
-enum expect { VALUE, VALUE_OR_END, KEY, KEY_OR_END, COLON, COMMA_OR_END, NOTHING };
+enum expect {
+    VALUE,
+    VALUE_OR_END,
+    KEY,
+    KEY_OR_END,
+    COLON,
+    COMMA_OR_END,
+    NOTHING
+};
 
 /* What the chunk boundary is inside of. */
-enum inside { BETWEEN, WORD, STRING };
+enum inside {
+    BETWEEN,
+    WORD,
+    STRING
+};
 
-enum string_state { PLAIN, ESCAPE, HEX, LOW_BACKSLASH, LOW_U, CONTINUATION };
+enum string_state {
+    PLAIN,
+    ESCAPE,
+    HEX,
+    LOW_BACKSLASH,
+    LOW_U,
+    CONTINUATION
+};
 
 /* An open array or object. */
 struct frame {
@@ -99,24 +118,21 @@ struct codec_reader {
 
 /* ---------------------------------------------------------------------------------------- errors */
 
-static size_t offset_of(const struct codec_reader *reader, const char *p)
-{
+static size_t offset_of(const struct codec_reader *reader, const char *p) {
     return reader->offset + (size_t)(p - reader->chunk);
 }
 
 /* All return false, so that the scanner can say `return fail(...)`. */
-static bool no_memory(struct codec_reader *reader)
-{
+static bool no_memory(struct codec_reader *reader) {
     codec_error_set(&reader->error, CODEC_NO_MEMORY, "out of memory");
     return false;
 }
 
 static bool __attribute__((format(printf, 3, 4)))
-syntax(struct codec_reader *reader, size_t offset, const char *format, ...)
-{
+syntax(struct codec_reader *reader, size_t offset, const char *format, ...) {
     va_list args;
-    reader->error = (struct codec_error){
-        .status = CODEC_SYNTAX, .has_offset = true, .offset = offset};
+    reader->error =
+        (struct codec_error){.status = CODEC_SYNTAX, .has_offset = true, .offset = offset};
     va_start(args, format);
     codec_error_message(&reader->error, format, args);
     va_end(args);
@@ -124,24 +140,23 @@ syntax(struct codec_reader *reader, size_t offset, const char *format, ...)
 }
 
 /* Adds the place of the current element of the `levels` outermost open arrays and objects. */
-static void point(struct codec_reader *reader, size_t levels)
-{
+static void point(struct codec_reader *reader, size_t levels) {
     reader->error.has_pointer = true;
     for (size_t i = 0; i < levels; i++) {
         const struct frame *frame = &reader->frames[i];
         const struct key *key = frame->is_object ? &reader->keys[frame->key] : NULL;
-        if (key != NULL ? !codec_pointer_name(&reader->error, reader->names.data + key->start, key->size)
-                        : !codec_pointer_index(&reader->error, frame->count))
+        if (key != NULL
+                ? !codec_pointer_name(&reader->error, reader->names.data + key->start, key->size)
+                : !codec_pointer_index(&reader->error, frame->count))
             return;
     }
 }
 
 static bool __attribute__((format(printf, 4, 5)))
-content(struct codec_reader *reader, size_t levels, size_t offset, const char *format, ...)
-{
+content(struct codec_reader *reader, size_t levels, size_t offset, const char *format, ...) {
     va_list args;
-    reader->error = (struct codec_error){
-        .status = CODEC_CONTENT, .has_offset = true, .offset = offset};
+    reader->error =
+        (struct codec_error){.status = CODEC_CONTENT, .has_offset = true, .offset = offset};
     va_start(args, format);
     codec_error_message(&reader->error, format, args);
     va_end(args);
@@ -150,8 +165,7 @@ content(struct codec_reader *reader, size_t levels, size_t offset, const char *f
 }
 
 /* A byte that has no place here; what would have one follows from `expect`. */
-static bool unexpected(struct codec_reader *reader, size_t offset, unsigned char byte)
-{
+static bool unexpected(struct codec_reader *reader, size_t offset, unsigned char byte) {
     bool in_object = reader->depth > 0 && reader->frames[reader->depth - 1].is_object;
     const char *wanted = NULL;
     switch (reader->expect) {
@@ -184,9 +198,8 @@ static bool unexpected(struct codec_reader *reader, size_t offset, unsigned char
 
 /* ------------------------------------------------------------------------------- skeleton and keys */
 
-static bool append(struct codec_reader *reader, struct text *text, const char *bytes, size_t size)
-{
-    if (size > text->capacity - text->size) {
+static bool append(struct codec_reader *reader, struct text *text, const char *bytes, size_t size) {
+    if (text->data == NULL || size > text->capacity - text->size) {
         size_t capacity = text->capacity > 0 ? text->capacity : 256;
         while (capacity - text->size < size)
             capacity *= 2; /* both texts are bounded by max_skeleton, and `size` by it as well */
@@ -201,8 +214,7 @@ static bool append(struct codec_reader *reader, struct text *text, const char *b
     return true;
 }
 
-static bool emit(struct codec_reader *reader, const char *bytes, size_t size)
-{
+static bool emit(struct codec_reader *reader, const char *bytes, size_t size) {
     size_t limit = reader->limits.max_skeleton;
     if (size > limit - reader->skeleton.size) {
         codec_error_set(&reader->error, CODEC_TOO_LARGE,
@@ -213,8 +225,7 @@ static bool emit(struct codec_reader *reader, const char *bytes, size_t size)
 }
 
 /* The brackets held back turn out to be no matrix. */
-static bool emit_held(struct codec_reader *reader)
-{
+static bool emit_held(struct codec_reader *reader) {
     for (; reader->held > 0; reader->held--) {
         if (!emit(reader, "[", 1))
             return false;
@@ -222,19 +233,16 @@ static bool emit_held(struct codec_reader *reader)
     return true;
 }
 
-static unsigned hex_value(char c)
-{
+static unsigned hex_value(char c) {
     return (unsigned)(c <= '9' ? c - '0' : (c | 0x20) - 'a' + 10);
 }
 
-static unsigned hex4(const char *text)
-{
+static unsigned hex4(const char *text) {
     return hex_value(text[0]) << 12 | hex_value(text[1]) << 8 | hex_value(text[2]) << 4 |
            hex_value(text[3]);
 }
 
-static size_t put_utf8(char *out, unsigned code)
-{
+static size_t put_utf8(char *out, unsigned code) {
     if (code < 0x80) {
         out[0] = (char)code;
         return 1;
@@ -247,8 +255,7 @@ static size_t put_utf8(char *out, unsigned code)
 }
 
 /* Undoes the escapes of a checked string; `out` may be as small as the string. Returns the size. */
-static size_t unescape(const char *text, size_t size, char *out)
-{
+static size_t unescape(const char *text, size_t size, char *out) {
     static const char from[] = "bfnrt", to[] = "\b\f\n\r\t";
     size_t used = 0;
     for (size_t i = 0; i < size; i++) {
@@ -270,19 +277,18 @@ static size_t unescape(const char *text, size_t size, char *out)
     return used;
 }
 
-static bool key_is(const struct codec_reader *reader, const struct frame *frame, const char *name)
-{
+static bool key_is(const struct codec_reader *reader, const struct frame *frame, const char *name) {
     const struct key *key = &reader->keys[frame->key];
     return key->size == strlen(name) &&
            memcmp(reader->names.data + key->start, name, key->size) == 0;
 }
 
 /* Adds the key that stands at skeleton[start..end), unescaped, to the keys of the innermost object. */
-static bool add_key(struct codec_reader *reader, size_t start, size_t end)
-{
+static bool add_key(struct codec_reader *reader, size_t start, size_t end) {
     struct frame *frame = &reader->frames[reader->depth - 1];
     if (reader->key_count == MAX_KEYS)
-        return syntax(reader, reader->string_offset, "more than %d keys in nested objects", MAX_KEYS);
+        return syntax(reader, reader->string_offset, "more than %d keys in nested objects",
+                      MAX_KEYS);
     if (reader->key_count == reader->key_capacity) {
         size_t capacity = reader->key_capacity > 0 ? reader->key_capacity * 2 : 16;
         struct key *keys = realloc(reader->keys, capacity * sizeof *keys);
@@ -320,13 +326,11 @@ static bool add_key(struct codec_reader *reader, size_t start, size_t end)
 
 /* ------------------------------------------------------------------------------------- structure */
 
-static bool wants_value(const struct codec_reader *reader)
-{
+static bool wants_value(const struct codec_reader *reader) {
     return reader->expect == VALUE || reader->expect == VALUE_OR_END;
 }
 
-static void value_done(struct codec_reader *reader)
-{
+static void value_done(struct codec_reader *reader) {
     if (reader->depth == 0) {
         reader->expect = NOTHING;
         return;
@@ -336,17 +340,16 @@ static void value_done(struct codec_reader *reader)
 }
 
 /* An element that does not fit into the matrix around it. */
-static bool misfit(struct codec_reader *reader, size_t offset, const char *what)
-{
+static bool misfit(struct codec_reader *reader, size_t offset, const char *what) {
     const struct lifted *tensor = &reader->tensors[reader->tensor_count - 1];
     const char *others = tensor->dtype == ATTN_BOOL ? "booleans" : "numbers";
     if (reader->depth - reader->base < (size_t)tensor->rank)
         others = "arrays";
-    return content(reader, reader->depth, offset, "%s stands where all others are %s", what, others);
+    return content(reader, reader->depth, offset, "%s stands where all others are %s", what,
+                   others);
 }
 
-static bool open_frame(struct codec_reader *reader, size_t offset, bool is_object)
-{
+static bool open_frame(struct codec_reader *reader, size_t offset, bool is_object) {
     if (!wants_value(reader))
         return unexpected(reader, offset, is_object ? '{' : '[');
     if (reader->depth == reader->limits.max_depth)
@@ -370,8 +373,7 @@ static bool open_frame(struct codec_reader *reader, size_t offset, bool is_objec
 }
 
 /* Charges the tensor just completed and leaves its index in the skeleton. */
-static bool end_lift(struct codec_reader *reader)
-{
+static bool end_lift(struct codec_reader *reader) {
     struct lifted *tensor = &reader->tensors[reader->tensor_count - 1];
     lifted_trim(tensor);
     reader->tensor_bytes += tensor->count * attn_dtype_size(tensor->dtype);
@@ -383,8 +385,7 @@ static bool end_lift(struct codec_reader *reader)
 }
 
 /* A row of the matrix ends: it must be as long as those before it. */
-static bool end_row(struct codec_reader *reader)
-{
+static bool end_row(struct codec_reader *reader) {
     struct lifted *tensor = &reader->tensors[reader->tensor_count - 1];
     const struct frame *row = &reader->frames[reader->depth - 1];
     size_t level = reader->depth - 1 - reader->base;
@@ -408,12 +409,12 @@ static bool end_row(struct codec_reader *reader)
     return true;
 }
 
-static bool close_frame(struct codec_reader *reader, size_t offset, bool is_object)
-{
-    bool fits = reader->expect == COMMA_OR_END ||
-                reader->expect == (is_object ? KEY_OR_END : VALUE_OR_END);
+static bool close_frame(struct codec_reader *reader, size_t offset, bool is_object) {
+    bool fits =
+        reader->expect == COMMA_OR_END || reader->expect == (is_object ? KEY_OR_END : VALUE_OR_END);
     if (!fits || reader->frames[reader->depth - 1].is_object != is_object)
-        return unexpected(reader, offset, is_object ? '}' : ']'); /* those three only inside a frame */
+        return unexpected(reader, offset,
+                          is_object ? '}' : ']'); /* those three only inside a frame */
     if (reader->lifting)
         return end_row(reader);
 
@@ -429,16 +430,14 @@ static bool close_frame(struct codec_reader *reader, size_t offset, bool is_obje
     return true;
 }
 
-static bool comma(struct codec_reader *reader, size_t offset)
-{
+static bool comma(struct codec_reader *reader, size_t offset) {
     if (reader->expect != COMMA_OR_END)
         return unexpected(reader, offset, ',');
     reader->expect = reader->frames[reader->depth - 1].is_object ? KEY : VALUE;
     return reader->lifting || emit(reader, ",", 1);
 }
 
-static bool colon(struct codec_reader *reader, size_t offset)
-{
+static bool colon(struct codec_reader *reader, size_t offset) {
     if (reader->expect != COLON)
         return unexpected(reader, offset, ':');
     reader->expect = VALUE;
@@ -447,17 +446,21 @@ static bool colon(struct codec_reader *reader, size_t offset)
 
 /* ----------------------------------------------------------------------------------------- words */
 
-enum word_kind { WORD_NUMBER, WORD_NULL, WORD_TRUE, WORD_FALSE, WORD_MINUS_INFINITY };
+enum word_kind {
+    WORD_NUMBER,
+    WORD_NULL,
+    WORD_TRUE,
+    WORD_FALSE,
+    WORD_MINUS_INFINITY
+};
 
-static bool is_digit(char c)
-{
+static bool is_digit(char c) {
     return c >= '0' && c <= '9';
 }
 
 /* Checks text[0..size) against the grammar of numbers. Returns `size`, or the index of the first byte that
  * does not fit, with what is wrong in *rule; the index is `size` if the number stops too early. */
-static size_t check_number(const char *text, size_t size, const char **rule)
-{
+static size_t check_number(const char *text, size_t size, const char **rule) {
     size_t i = text[0] == '-';
     *rule = "expected a digit after '-'";
     if (i == size || !is_digit(text[i]))
@@ -490,20 +493,20 @@ static size_t check_number(const char *text, size_t size, const char **rule)
 }
 
 /* Is -Infinity welcome here: inside the value of the top-level key "bias"? */
-static bool in_bias(const struct codec_reader *reader)
-{
+static bool in_bias(const struct codec_reader *reader) {
     return reader->depth > 0 && reader->frames[0].is_object &&
            key_is(reader, &reader->frames[0], "bias");
 }
 
 /* Words that other programs write where JSON has no number, and their like: a message of their own. */
-static bool not_json(struct codec_reader *reader, const char *text, size_t size, size_t offset)
-{
-    static const char *const words[] = {"NaN", "Infinity", "-Infinity", "-NaN", "nan", "inf", "-inf"};
+static bool not_json(struct codec_reader *reader, const char *text, size_t size, size_t offset) {
+    static const char *const words[] = {"NaN", "Infinity", "-Infinity", "-NaN",
+                                        "nan", "inf",      "-inf"};
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
         if (size == strlen(words[i]) && memcmp(text, words[i], size) == 0)
-            return syntax(reader, offset, i == 2 ? "%s is not JSON (only \"bias\" takes it)"
-                                                 : "%s is not JSON", words[i]);
+            return syntax(reader, offset,
+                          i == 2 ? "%s is not JSON (only \"bias\" takes it)" : "%s is not JSON",
+                          words[i]);
     }
     if (offset == 0 && size >= 3 && memcmp(text, "\xEF\xBB\xBF", 3) == 0)
         return syntax(reader, 0, "the body starts with a byte order mark, which is not JSON");
@@ -512,8 +515,7 @@ static bool not_json(struct codec_reader *reader, const char *text, size_t size,
 
 /* What kind of word text[0..size) is; false with the error set if it is none. */
 static bool classify(struct codec_reader *reader, const char *text, size_t size, size_t offset,
-                     enum word_kind *kind)
-{
+                     enum word_kind *kind) {
     static const struct {
         const char *text;
         enum word_kind kind;
@@ -558,15 +560,15 @@ static bool classify(struct codec_reader *reader, const char *text, size_t size,
 }
 
 /* The brackets held back turn out to be a matrix: opens it. */
-static bool begin_lift(struct codec_reader *reader, bool is_bool)
-{
+static bool begin_lift(struct codec_reader *reader, bool is_bool) {
     size_t rank = reader->held;
     reader->base = reader->depth - rank;
     if (rank > ATTN_MAX_RANK)
         return content(reader, reader->base, reader->frames[reader->base].offset,
                        "an array of numbers must have rank 1 to %d, not %zu", ATTN_MAX_RANK, rank);
     if (reader->tensor_count == MAX_ARRAYS) {
-        codec_error_set(&reader->error, CODEC_TOO_LARGE, "more than %d arrays of numbers", MAX_ARRAYS);
+        codec_error_set(&reader->error, CODEC_TOO_LARGE, "more than %d arrays of numbers",
+                        MAX_ARRAYS);
         return false;
     }
     if (reader->tensor_count == reader->tensor_capacity) {
@@ -586,9 +588,8 @@ static bool begin_lift(struct codec_reader *reader, bool is_bool)
 }
 
 /* Stores a checked word in the open matrix. */
-static bool lift_word(struct codec_reader *reader, enum word_kind kind, const char *text, size_t size,
-                      size_t offset)
-{
+static bool lift_word(struct codec_reader *reader, enum word_kind kind, const char *text,
+                      size_t size, size_t offset) {
     static const char *const names[] = {"a number", "null", "a boolean", "a boolean", "-Infinity"};
     struct lifted *tensor = &reader->tensors[reader->tensor_count - 1];
     bool is_bool = kind == WORD_TRUE || kind == WORD_FALSE;
@@ -617,8 +618,8 @@ static bool lift_word(struct codec_reader *reader, enum word_kind kind, const ch
 }
 
 /* A number outside of arrays is written anew for cJSON, which reads only the first 63 characters. */
-static bool emit_word(struct codec_reader *reader, enum word_kind kind, const char *text, size_t size)
-{
+static bool emit_word(struct codec_reader *reader, enum word_kind kind, const char *text,
+                      size_t size) {
     char number[NUMBER_SIZE];
     double value;
     switch (kind) {
@@ -633,8 +634,7 @@ static bool emit_word(struct codec_reader *reader, enum word_kind kind, const ch
     }
 }
 
-static bool word_done(struct codec_reader *reader, const char *text, size_t size, size_t offset)
-{
+static bool word_done(struct codec_reader *reader, const char *text, size_t size, size_t offset) {
     enum word_kind kind;
     if (!classify(reader, text, size, offset, &kind))
         return false;
@@ -648,8 +648,7 @@ static bool word_done(struct codec_reader *reader, const char *text, size_t size
 }
 
 /* A run of plain numbers inside the innermost level of a matrix. */
-static const char *scan_run(struct codec_reader *reader, const char *p, const char *end)
-{
+static const char *scan_run(struct codec_reader *reader, const char *p, const char *end) {
     struct lifted *tensor = &reader->tensors[reader->tensor_count - 1];
     if (tensor->dtype == ATTN_BOOL || reader->depth - reader->base != (size_t)tensor->rank)
         return p;
@@ -664,8 +663,7 @@ static const char *scan_run(struct codec_reader *reader, const char *p, const ch
 }
 
 /* A word from its first byte, or from where the last chunk cut it. NULL on error. */
-static const char *scan_word(struct codec_reader *reader, const char *p, const char *end)
-{
+static const char *scan_word(struct codec_reader *reader, const char *p, const char *end) {
     if (reader->inside == BETWEEN) {
         if (!wants_value(reader)) {
             unexpected(reader, offset_of(reader, p), (unsigned char)*p);
@@ -675,9 +673,8 @@ static const char *scan_word(struct codec_reader *reader, const char *p, const c
         reader->word_size = 0;
     }
     const char *start = p;
-    const char *limit = (size_t)(end - p) > MAX_WORD - reader->word_size
-                            ? p + (MAX_WORD - reader->word_size)
-                            : end;
+    const char *limit =
+        (size_t)(end - p) > MAX_WORD - reader->word_size ? p + (MAX_WORD - reader->word_size) : end;
     while (p < limit && !codec_ends_word[(unsigned char)*p])
         p++;
     size_t size = (size_t)(p - start);
@@ -703,8 +700,7 @@ static const char *scan_word(struct codec_reader *reader, const char *p, const c
 /* --------------------------------------------------------------------------------------- strings */
 
 /* The value of the top-level key "dtype" decides how matrices are read, even those before it. */
-static bool set_dtype(struct codec_reader *reader, size_t start, size_t end, size_t offset)
-{
+static bool set_dtype(struct codec_reader *reader, size_t start, size_t end, size_t offset) {
     char text[64];
     if (end - start > sizeof text)
         return true;
@@ -723,14 +719,14 @@ static bool set_dtype(struct codec_reader *reader, size_t start, size_t end, siz
         reader->again = true;
         return true;
     }
-    return content(reader, reader->depth, reader->string_offset,
-                   "dtype must come before the first matrix in bodies over %d KiB, because matrices are "
-                   "decoded as they arrive",
-                   KEEP_BYTES / 1024);
+    return content(
+        reader, reader->depth, reader->string_offset,
+        "dtype must come before the first matrix in bodies over %d KiB, because matrices are "
+        "decoded as they arrive",
+        KEEP_BYTES / 1024);
 }
 
-static bool begin_string(struct codec_reader *reader, size_t offset)
-{
+static bool begin_string(struct codec_reader *reader, size_t offset) {
     bool is_key = reader->expect == KEY || reader->expect == KEY_OR_END;
     if (!is_key && !wants_value(reader))
         return unexpected(reader, offset, '"');
@@ -748,8 +744,7 @@ static bool begin_string(struct codec_reader *reader, size_t offset)
 }
 
 /* `offset` is that of the closing quote, already emitted. */
-static bool end_string(struct codec_reader *reader, size_t offset)
-{
+static bool end_string(struct codec_reader *reader, size_t offset) {
     size_t start = reader->string_start + 1, end = reader->skeleton.size - 1;
     reader->inside = BETWEEN;
     if (reader->string_is_key) {
@@ -764,8 +759,7 @@ static bool end_string(struct codec_reader *reader, size_t offset)
 }
 
 /* The first byte of a character beyond ASCII; ranges of the second by RFC 3629. */
-static bool begin_utf8(struct codec_reader *reader, unsigned char byte)
-{
+static bool begin_utf8(struct codec_reader *reader, unsigned char byte) {
     if (byte < 0xC2 || byte > 0xF4)
         return false;
     reader->continuations = byte >= 0xF0 ? 3 : byte >= 0xE0 ? 2 : 1;
@@ -776,8 +770,7 @@ static bool begin_utf8(struct codec_reader *reader, unsigned char byte)
 }
 
 /* The four digits of a \u escape are complete; `offset` is that of its backslash. */
-static bool end_escape(struct codec_reader *reader, size_t offset)
-{
+static bool end_escape(struct codec_reader *reader, size_t offset) {
     bool is_low = reader->code >= 0xDC00 && reader->code < 0xE000;
     if (reader->code == 0)
         return syntax(reader, offset, "\\u0000 is not accepted in strings");
@@ -794,15 +787,14 @@ static bool end_escape(struct codec_reader *reader, size_t offset)
 }
 
 /* One byte of a string that is not plain ASCII, or in the middle of something. */
-static bool string_byte(struct codec_reader *reader, unsigned char byte, size_t offset)
-{
+static bool string_byte(struct codec_reader *reader, unsigned char byte, size_t offset) {
     switch (reader->string_state) {
     case PLAIN:
         if (byte == '\\')
             reader->string_state = ESCAPE;
         else if (byte < 0x20)
-            return syntax(reader, offset, "the control character 0x%02X must be escaped in a string",
-                          byte);
+            return syntax(reader, offset,
+                          "the control character 0x%02X must be escaped in a string", byte);
         else if (byte >= 0x80 && !begin_utf8(reader, byte))
             return syntax(reader, offset, "the byte 0x%02X is not valid UTF-8", byte);
         return true;
@@ -811,7 +803,8 @@ static bool string_byte(struct codec_reader *reader, unsigned char byte, size_t 
         reader->digits = 0;
         reader->string_state = byte == 'u' ? HEX : PLAIN;
         if (byte == 0 || strchr("\"\\/bfnrtu", byte) == NULL)
-            return syntax(reader, offset, "the escape must be one of \\\" \\\\ \\/ \\b \\f \\n \\r \\t \\u");
+            return syntax(reader, offset,
+                          "the escape must be one of \\\" \\\\ \\/ \\b \\f \\n \\r \\t \\u");
         return true;
     case HEX:
         if (!is_digit((char)byte) && !((byte | 0x20) >= 'a' && (byte | 0x20) <= 'f'))
@@ -821,7 +814,8 @@ static bool string_byte(struct codec_reader *reader, unsigned char byte, size_t 
     case LOW_BACKSLASH:
     case LOW_U:
         if (byte != (reader->string_state == LOW_U ? 'u' : '\\'))
-            return syntax(reader, offset, "\\u%04x must be followed by a low surrogate", reader->high);
+            return syntax(reader, offset, "\\u%04x must be followed by a low surrogate",
+                          reader->high);
         reader->code = 0;
         reader->digits = 0;
         reader->string_state = reader->string_state == LOW_U ? HEX : LOW_U;
@@ -840,8 +834,7 @@ static bool string_byte(struct codec_reader *reader, unsigned char byte, size_t 
 
 /* Goes on with a string. Runs of plain characters are copied at once, and before what follows them is looked
  * at: an error must not depend on how the run was cut. NULL on error. */
-static const char *scan_string(struct codec_reader *reader, const char *p, const char *end)
-{
+static const char *scan_string(struct codec_reader *reader, const char *p, const char *end) {
     while (p < end) {
         const char *run = p;
         if (reader->string_state == PLAIN) {
@@ -869,8 +862,7 @@ static const char *scan_string(struct codec_reader *reader, const char *p, const
 /* ------------------------------------------------------------------------------------------ feed */
 
 /* Consumes a chunk, up to its end, an error, or the need to read `again`. */
-static bool scan(struct codec_reader *reader, const char *bytes, size_t size)
-{
+static bool scan(struct codec_reader *reader, const char *bytes, size_t size) {
     const char *p = bytes, *end = bytes + size;
     reader->chunk = bytes;
     while (p != NULL && p < end && !reader->again) {
@@ -923,8 +915,7 @@ static bool scan(struct codec_reader *reader, const char *bytes, size_t size)
     return p != NULL;
 }
 
-static void drop_kept(struct codec_reader *reader)
-{
+static void drop_kept(struct codec_reader *reader) {
     for (size_t i = 0; i < KEEP_BLOCKS; i++) {
         free(reader->kept[i]);
         reader->kept[i] = NULL;
@@ -932,8 +923,7 @@ static void drop_kept(struct codec_reader *reader)
 }
 
 /* Keeps the bytes of the chunk at `offset` of the body, while a "dtype" may still want to read them again. */
-static bool keep(struct codec_reader *reader, size_t offset, const char *bytes, size_t size)
-{
+static bool keep(struct codec_reader *reader, size_t offset, const char *bytes, size_t size) {
     if (reader->dtype_known || offset + size > KEEP_BYTES) {
         drop_kept(reader);
         return true;
@@ -952,18 +942,16 @@ static bool keep(struct codec_reader *reader, size_t offset, const char *bytes, 
     return true;
 }
 
-static void free_tensors(struct codec_reader *reader)
-{
+static void free_tensors(struct codec_reader *reader) {
     for (size_t i = 0; i < reader->tensor_count; i++)
-        free(reader->tensors[i].data);
+        lifted_free(&reader->tensors[i]);
     free(reader->tensors);
     reader->tensors = NULL;
     reader->tensor_count = reader->tensor_capacity = reader->tensor_bytes = 0;
 }
 
 /* Starts over as float64: the kept bytes, then the current chunk. */
-static bool read_again(struct codec_reader *reader, const char *bytes, size_t size)
-{
+static bool read_again(struct codec_reader *reader, const char *bytes, size_t size) {
     size_t kept = reader->offset;
     free_tensors(reader);
     reader->again = false;
@@ -984,8 +972,7 @@ static bool read_again(struct codec_reader *reader, const char *bytes, size_t si
     return scan(reader, bytes, size);
 }
 
-enum codec_status codec_reader_feed(struct codec_reader *reader, const void *bytes, size_t size)
-{
+enum codec_status codec_reader_feed(struct codec_reader *reader, const void *bytes, size_t size) {
     if (reader->error.status != CODEC_OK || size == 0)
         return reader->error.status;
     size_t offset = reader->offset;
@@ -994,8 +981,8 @@ enum codec_status codec_reader_feed(struct codec_reader *reader, const void *byt
     return reader->error.status;
 }
 
-enum codec_status codec_reader_finish(struct codec_reader *reader, struct codec_document **document)
-{
+enum codec_status codec_reader_finish(struct codec_reader *reader,
+                                      struct codec_document **document) {
     *document = NULL;
     if (reader->error.status != CODEC_OK)
         return reader->error.status;
@@ -1029,8 +1016,7 @@ enum codec_status codec_reader_finish(struct codec_reader *reader, struct codec_
 
 /* ------------------------------------------------------------------------------------- life cycle */
 
-struct codec_reader *codec_reader_create(const struct codec_limits *limits)
-{
+struct codec_reader *codec_reader_create(const struct codec_limits *limits) {
     struct codec_reader *reader = calloc(1, sizeof *reader);
     if (reader == NULL)
         return NULL;
@@ -1047,13 +1033,11 @@ struct codec_reader *codec_reader_create(const struct codec_limits *limits)
     return reader;
 }
 
-const struct codec_error *codec_reader_error(const struct codec_reader *reader)
-{
+const struct codec_error *codec_reader_error(const struct codec_reader *reader) {
     return &reader->error;
 }
 
-void codec_reader_free(struct codec_reader *reader)
-{
+void codec_reader_free(struct codec_reader *reader) {
     if (reader == NULL)
         return;
     free_tensors(reader);

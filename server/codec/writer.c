@@ -9,14 +9,13 @@
 #include "codec/number.h"
 
 enum {
-    MAX_OPEN = 64,           /* arrays and objects open at once */
-    STRIDE = 256,            /* numbers written between two looks at the buffer's room */
-    DOUBLE_UNTIL = 1 << 20,  /* buffers double below this size, then grow by a quarter */
+    MAX_OPEN = 64,          /* arrays and objects open at once */
+    STRIDE = 256,           /* numbers written between two looks at the buffer's room */
+    DOUBLE_UNTIL = 1 << 20, /* buffers double below this size, then grow by a quarter */
 };
 
 /* Makes room for `more` bytes. */
-static bool reserve(struct codec_buffer *buffer, size_t more)
-{
+static bool reserve(struct codec_buffer *buffer, size_t more) {
     if (more <= buffer->capacity - buffer->size)
         return true;
     if (more > SIZE_MAX / 2 - buffer->size)
@@ -33,8 +32,7 @@ static bool reserve(struct codec_buffer *buffer, size_t more)
     return true;
 }
 
-static bool put(struct codec_buffer *buffer, const char *bytes, size_t size)
-{
+static bool put(struct codec_buffer *buffer, const char *bytes, size_t size) {
     if (!reserve(buffer, size))
         return false;
     memcpy(buffer->data + buffer->size, bytes, size);
@@ -42,24 +40,21 @@ static bool put(struct codec_buffer *buffer, const char *bytes, size_t size)
     return true;
 }
 
-static char *put_word(char *out, const char *word)
-{
+static char *put_word(char *out, const char *word) {
     size_t size = strlen(word);
     memcpy(out, word, size);
     return out + size;
 }
 
 /* Needs NUMBER_SIZE bytes at `out`, as the next. */
-static char *put_double(char *out, double number, int digits)
-{
+static char *put_double(char *out, double number, int digits) {
     if (!isfinite(number))
         return put_word(out, "null");
     return out + (digits > 0 ? number_write_rounded(out, number, digits)
                              : number_write_double(out, number));
 }
 
-static char *put_float(char *out, float number, int digits)
-{
+static char *put_float(char *out, float number, int digits) {
     if (!isfinite(number))
         return put_word(out, "null");
     return out + (digits > 0 ? number_write_rounded(out, (double)number, digits)
@@ -68,8 +63,7 @@ static char *put_float(char *out, float number, int digits)
 
 /* ------------------------------------------------------------------------------------------- text */
 
-static bool put_text(struct codec_buffer *buffer, const char *text)
-{
+static bool put_text(struct codec_buffer *buffer, const char *text) {
     static const char hex[] = "0123456789abcdef";
     static const char plain[] = "\"\\\b\f\n\r\t", letters[] = "\"\\bfnrt";
 
@@ -98,8 +92,8 @@ static bool put_text(struct codec_buffer *buffer, const char *text)
 /* ----------------------------------------------------------------------------------------- tensors */
 
 /* Elements [first, first + count), with commas after each. */
-static char *put_elements(char *out, const attn_tensor *tensor, size_t first, size_t count, int digits)
-{
+static char *put_elements(char *out, const attn_tensor *tensor, size_t first, size_t count,
+                          int digits) {
     size_t end = first + count;
     switch (tensor->dtype) {
     case ATTN_FLOAT32:
@@ -124,8 +118,7 @@ static char *put_elements(char *out, const attn_tensor *tensor, size_t first, si
 
 /* The elements of one innermost row, without brackets. */
 static bool put_row(struct codec_buffer *buffer, const attn_tensor *tensor, size_t first,
-                    size_t count, int digits)
-{
+                    size_t count, int digits) {
     for (size_t done = 0; done < count;) {
         size_t part = count - done < STRIDE ? count - done : STRIDE;
         if (!reserve(buffer, part * (NUMBER_SIZE + 1)))
@@ -138,39 +131,40 @@ static bool put_row(struct codec_buffer *buffer, const attn_tensor *tensor, size
     return true;
 }
 
+/* Room for most of a tensor at once, so that large answers are not copied while they grow. */
+static bool reserve_tensor(struct codec_buffer *buffer, const attn_tensor *tensor, size_t count,
+                           int digits) {
+    size_t width = digits > 0 ? (size_t)digits + 4 : tensor->dtype == ATTN_FLOAT64 ? 21 : 12;
+    return count <= SIZE_MAX / width && reserve(buffer, count * width);
+}
+
 /* Nested arrays: an odometer over all axes but the last opens and closes brackets as it turns. */
-static bool put_tensor(struct codec_buffer *buffer, const attn_tensor *tensor, int digits)
-{
+static bool put_tensor(struct codec_buffer *buffer, const attn_tensor *tensor, int digits) {
     size_t index[ATTN_MAX_RANK] = {0};
     int last = tensor->rank - 1;
     size_t count;
 
-    if (!attn_tensor_count(tensor, &count))
+    if (!attn_tensor_count(tensor, &count) || !reserve_tensor(buffer, tensor, count, digits))
         return false;
     if (tensor->rank == 0)
         return put_row(buffer, tensor, 0, 1, digits);
-    if (count == 0) /* as deep as the first empty axis */
-        last = 0;
-    for (int axis = 0; count == 0 && tensor->shape[axis] != 0; axis++)
-        last = axis + 1;
+    for (int axis = 0; count == 0 && axis < last; axis++) {
+        if (tensor->shape[axis] == 0) /* nothing is nested in an empty array */
+            last = axis;
+    }
 
-    size_t row = tensor->shape[last], first = 0;
-    int open = 0; /* brackets */
-    for (;;) {
-        for (; open <= last; open++) {
-            if (!put(buffer, "[", 1))
-                return false;
-        }
-        if (!put_row(buffer, tensor, first, row, digits))
+    size_t row = tensor->shape[last];
+    int axis = 0; /* the outermost whose bracket is to be opened */
+    for (size_t first = 0;; first += row) {
+        if (!put(buffer, "[[[[[[[[", (size_t)(last - axis + 1)) ||
+            !put_row(buffer, tensor, first, row, digits))
             return false;
-        first += row;
-        int axis = last;
-        do { /* close what is full; the next row goes on in the innermost axis that is not */
-            if (!put(buffer, "]", 1))
-                return false;
-            open--;
-        } while (--axis >= 0 && ++index[axis] == tensor->shape[axis] && (index[axis] = 0) == 0);
-        if (axis < 0)
+        axis = last;
+        while (axis > 0 && ++index[axis - 1] == tensor->shape[axis - 1])
+            index[--axis] = 0;
+        if (!put(buffer, "]]]]]]]]", (size_t)(last - axis + 1)))
+            return false;
+        if (axis == 0)
             return true;
         if (!put(buffer, ",", 1))
             return false;
@@ -179,8 +173,7 @@ static bool put_tensor(struct codec_buffer *buffer, const attn_tensor *tensor, i
 
 /* ------------------------------------------------------------------------------------------ items */
 
-static bool put_value(struct codec_buffer *buffer, const struct codec_item *item, int digits)
-{
+static bool put_value(struct codec_buffer *buffer, const struct codec_item *item, int digits) {
     switch (item->op) {
     case CODEC_OP_OBJECT:
         return put(buffer, "{", 1);
@@ -203,8 +196,8 @@ static bool put_value(struct codec_buffer *buffer, const struct codec_item *item
     }
 }
 
-bool codec_write(struct codec_buffer *buffer, const struct codec_item *items, size_t count, int digits)
-{
+bool codec_write(struct codec_buffer *buffer, const struct codec_item *items, size_t count,
+                 int digits) {
     bool is_object[MAX_OPEN];
     size_t open = 0;
     bool first = true; /* in the innermost array or object, or of all */

@@ -86,9 +86,9 @@ static const struct bad_request to_attention[] = {
     CONTENT("key in lower case", CALL("\"past_k\":[[1,1]]"), "/past_k", "past_K"),
     CONTENT("key that wants escapes", CALL("\"a/b~c\":1"), "/a~1b~0c", ""),
     CONTENT("key of projections", CALL("\"W_Q\":[[1]]"), "/W_Q", "W_Q"),
-    CONTENT("a key twice", CALL("\"scale\":1,\"scale\":1"), "/scale", "scale"),
-    CONTENT("a matrix twice", CALL("\"Q\":[[1,2]]"), "/Q", "Q"),
-    CONTENT("a key twice, once escaped", CALL("\"scale\":1,\"\\u0073cale\":1"), "/scale", "scale"),
+    SYNTAX("a key twice", CALL("\"scale\":1,\"scale\":1"), 65),
+    SYNTAX("a matrix twice", CALL("\"Q\":[[1,2]]"), 55),
+    SYNTAX("a key twice, once escaped", CALL("\"scale\":1,\"\\u0073cale\":1"), 65),
 
     /* --- matrices */
     CONTENT("Q a text", "{\"Q\":\"a\",\"K\":[[1]],\"V\":[[1]]}", "/Q", "Q"),

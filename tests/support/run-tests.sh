@@ -9,7 +9,7 @@ folder=$(realpath "$1")
 rm -rf "$folder"/{exchanges,sanitizer} "$folder"/*-tests.xml
 mkdir -p "$folder"/{exchanges,sanitizer}
 
-export ATTENTIOND_BIN=$folder/attentiond ATTENTIOND_RECORD=$folder/exchanges
+export ATTENTIOND_BIN=$folder/attentiond
 export ASAN_OPTIONS=log_path=$folder/sanitizer/report:detect_stack_use_after_return=1
 export UBSAN_OPTIONS=log_path=$folder/sanitizer/report:print_stacktrace=1
 
@@ -55,10 +55,11 @@ no_sanitizer_report() {
 }
 
 run_criterion unit-tests
-run_criterion api-tests
+ATTENTIOND_RECORD=$folder/exchanges run_criterion api-tests
 # Debian's own Python: the modules come from its packages.
 run_check "openapi.yaml against the routes and the recorded exchanges" \
-    /usr/bin/python3 tests/api/check_openapi.py openapi.yaml --routes "$folder/routes.txt" --exchanges "$folder/exchanges"
+    /usr/bin/python3 tests/api/check_openapi.py openapi.yaml --routes "$folder/routes.txt" --exchanges "$folder/exchanges" \
+    --daemon "$folder/attentiond"
 case $folder in
 */asan) run_check "no sanitizer report" no_sanitizer_report ;;
 esac

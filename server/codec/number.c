@@ -1,0 +1,265 @@
+/*
+ * number.c - writing numbers. The shortest digits come from one 64 x 64 bit multiplication, after R. Giulietti's
+ * Schubfach ("The Schubfach way to render doubles", 2020) with half its precision: whatever that leaves
+ * open (about one double in a hundred) goes to std::to_chars. Knows nothing of JSON but its number grammar.
+ */
+#include "codec/number.h"
+
+#include <float.h>
+#include <string.h>
+
+#include "codec/power.h"
+
+/* ------------------------------------------------------------------------------------------ digits */
+
+static const uint64_t TENS[20] = {1,
+                                  10,
+                                  100,
+                                  1000,
+                                  10000,
+                                  100000,
+                                  1000000,
+                                  10000000,
+                                  100000000,
+                                  1000000000,
+                                  10000000000,
+                                  100000000000,
+                                  1000000000000,
+                                  10000000000000,
+                                  100000000000000,
+                                  1000000000000000,
+                                  10000000000000000,
+                                  100000000000000000,
+                                  1000000000000000000,
+                                  10000000000000000000u};
+
+/* Is a within `error` of b? */
+static inline bool is_close(uint64_t a, uint64_t b, uint64_t error) {
+    return a - b + error <= 2 * error;
+}
+
+/*
+ * The shortest digits that round to c * 2^q, and of these the nearest. False if 64 bits cannot tell.
+ *
+ * In units of 10^k, the largest power not above 2^q, the value is whole + fraction / one. Every number nearer to it than
+ * `half` rounds to it (`left` on the left, where the spacing changes at a power of two). These are an interval
+ * 1 to 10 wide, so it holds a multiple of ten or, if not, the nearer of the whole numbers beside the value.
+ * The power is cut off, so the true value may be up to c / one larger: what is closer than `error` is
+ * not decided here. Four bits are dropped to leave room for ten units in a word.
+ */
+static inline bool shortest(uint64_t c, int q, bool lowest_of_binade, struct number_digits *out) {
+    int k = (q * 315653) >> 20; /* floor(q log10 2) */
+    if (-k < POWER_MIN || -k > POWER_MAX)
+        return false;
+    uint64_t power = codec_powers[-k - POWER_MIN];
+    int shift = 63 - q - codec_power_log2(-k); /* 60..63 */
+    uint128 value = (uint128)c * power;
+    uint64_t whole = (uint64_t)(value >> shift);
+    uint64_t one = (uint64_t)1 << (shift - 4);
+    uint64_t fraction = (uint64_t)value >> 4 & (one - 1);
+    uint64_t half = power >> 5, left = lowest_of_binade ? power >> 6 : half;
+    uint64_t error = (c >> 4) + 4;
+
+    uint64_t tens = whole / 10 * 10;
+    uint64_t above_tens = (whole - tens) * one + fraction, below_next = 10 * one - above_tens;
+    bool up = fraction > one / 2;
+    uint64_t distance = up ? one - fraction : fraction;
+    bool is_tens = above_tens < left, is_next = below_next < half;
+    if (is_close(above_tens, left, error) || is_close(below_next, half, error))
+        return false;
+    if (!is_tens && !is_next && (is_close(fraction, one / 2, error) || distance + error >= left))
+        return false;
+    out->digits = is_tens ? tens : is_next ? tens + 10 : whole + up;
+    out->power = k;
+    return true;
+}
+
+/* c * 2^q rounded to so many digits. False if 64 bits cannot tell. */
+static inline bool rounded(uint64_t c, int q, int digits, struct number_digits *out) {
+    int zeros = __builtin_clzll(c);
+    c <<= zeros;
+    q -= zeros;
+    int k = ((q + 63) * 315653 >> 20) - digits +
+            1; /* one too small if the logarithm was rounded down too far */
+    for (;; k++) {
+        if (-k < POWER_MIN || -k > POWER_MAX)
+            return false;
+        uint128 x = (uint128)c * codec_powers[-k - POWER_MIN];
+        int shift = 63 - q - codec_power_log2(-k);
+        uint64_t whole = (uint64_t)(x >> shift);
+        if (whole >= TENS[digits])
+            continue;
+        uint128 half = (uint128)1 << (shift - 1), rest = x & (2 * half - 1);
+        out->digits = whole + (rest > half);
+        out->power = k;
+        return rest > half || rest + c < half; /* the true x is less than c larger */
+    }
+}
+
+/* ------------------------------------------------------------------------------------------- text */
+
+/* Eight digits, one in each byte, the first in the lowest; x < 10^8. Each step halves all parts at once. */
+static inline uint64_t spread_digits(uint32_t x) {
+    uint64_t v = x / 10000 | (uint64_t)(x % 10000) << 32;
+    uint64_t high = (v * 10486 >> 20) & 0x0000007F0000007F; /* / 100 */
+    v = high | (v - high * 100) << 16;
+    high = (v * 103 >> 10) & 0x000F000F000F000F; /* / 10 */
+    return high | (v - high * 10) << 8;
+}
+
+static inline void store_digits(char *out, uint64_t digits) {
+    digits |= 0x3030303030303030;
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    digits = __builtin_bswap64(digits);
+#endif
+    memcpy(out, &digits, sizeof digits);
+}
+
+static size_t write_exponent(char *out, int exponent) {
+    size_t size = 0;
+    out[size++] = 'e';
+    if (exponent < 0)
+        out[size++] = '-';
+    unsigned rest = (unsigned)(exponent < 0 ? -exponent : exponent);
+    if (rest >= 100)
+        out[size++] = (char)('0' + rest / 100);
+    if (rest >= 10)
+        out[size++] = (char)('0' + rest / 10 % 10);
+    out[size++] = (char)('0' + rest % 10);
+    return size;
+}
+
+/* Writes digits * 10^power, at most 17 digits. Blocks of constant size are copied, with what comes after the
+ * digits, so that nothing depends on how many they are. */
+static inline size_t write_digits(char *out, const struct number_digits *number) {
+    enum {
+        WIDTH = 24,
+        BLOCK = 17
+    };
+    char text[WIDTH + BLOCK]; /* the digits with zeros in front, and room for reading past them */
+    uint64_t last = spread_digits((uint32_t)(number->digits % 100000000));
+    uint64_t rest = number->digits / 100000000;
+    uint64_t middle = spread_digits((uint32_t)(rest % 100000000));
+    text[7] = (char)('0' + rest / 100000000);
+    store_digits(text + 8, middle);
+    store_digits(text + 16, last);
+    memset(text + WIDTH, '0', BLOCK);
+
+    int length = ((64 - __builtin_clzll(number->digits)) * 1233) >> 12; /* log10 2 = 1233 / 4096 */
+    length += number->digits >= TENS[length];
+    int lead = WIDTH - length;
+    int trail = last > 0     ? __builtin_clzll(last) / 8
+                : middle > 0 ? 8 + __builtin_clzll(middle) / 8
+                             : 16;
+    const char *digits = text + lead;
+    int count = length - trail, power = number->power + trail;
+    int exponent = power + count - 1; /* of the first digit */
+
+    if (exponent < -4 || power > 6) {
+        out[0] = digits[0];
+        memcpy(out + 2, digits + 1, BLOCK);
+        out[1] = '.';
+        size_t size = count > 1 ? (size_t)count + 1 : 1;
+        return size + write_exponent(out + size, exponent);
+    }
+    if (exponent < 0) {
+        memcpy(out, "0.000", 5);
+        memcpy(out + 1 - exponent, digits, BLOCK);
+        return (size_t)(1 - exponent + count);
+    }
+    memcpy(out, digits, BLOCK);
+    if (power >= 0) {
+        memset(out + count, '0', 6);
+        return (size_t)(count + power);
+    }
+    out[exponent + 1] = '.';
+    memcpy(out + exponent + 2, digits + exponent + 1, BLOCK);
+    return (size_t)(count + 1);
+}
+
+static inline size_t write_sign(char *out, bool negative) {
+    *out = '-';
+    return negative;
+}
+
+/* Whole numbers below ten million. */
+enum {
+    SMALL = 10000000
+};
+
+static inline size_t write_small(char *out, uint32_t value) {
+    uint64_t digits = spread_digits(value);
+    int lead = value == 0 ? 7 : __builtin_ctzll(digits) / 8;
+    store_digits(out,
+                 digits >> (8 * lead)); /* the digits are the low bytes: nothing else to move */
+    return (size_t)(8 - lead);
+}
+
+/* ---------------------------------------------------------------------------------------- numbers */
+
+size_t number_write_float(char *out, float value) {
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    size_t sign = write_sign(out, bits >> 31);
+    float size = __builtin_fabsf(value);
+    if (size < SMALL && (float)(int)size == size)
+        return sign + write_small(out + sign, (uint32_t)size);
+
+    struct number_digits number;
+    uint32_t fraction = bits & 0x7FFFFF;
+    int exponent = (int)(bits >> 23 & 0xFF);
+    if (exponent == 0 ||
+        !shortest(fraction | 0x800000, exponent - 150, fraction == 0 && exponent > 1, &number))
+        number_exact_float(size, &number);
+    return sign + write_digits(out + sign, &number);
+}
+
+/* Splits a positive number into c * 2^q. False for denormals. */
+static inline bool split_double(double value, uint64_t *c, int *q) {
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    *c = (bits & 0xFFFFFFFFFFFFF) | 0x10000000000000;
+    *q = (int)(bits >> 52) - 1075;
+    return bits >> 52 != 0;
+}
+
+size_t number_write_double(char *out, double value) {
+    size_t sign = write_sign(out, __builtin_signbit(value) != 0);
+    double size = __builtin_fabs(value);
+    if (size < SMALL && (double)(int)size == size)
+        return sign + write_small(out + sign, (uint32_t)size);
+
+    struct number_digits number;
+    uint64_t c;
+    int q;
+    if (!split_double(size, &c, &q) || !shortest(c, q, c == 0x10000000000000, &number))
+        number_exact_double(size, &number);
+    return sign + write_digits(out + sign, &number);
+}
+
+size_t number_write_rounded(char *out, double value, int digits) {
+    size_t sign = write_sign(out, __builtin_signbit(value) != 0);
+    double size = __builtin_fabs(value);
+    if (size == 0)
+        return sign + write_small(out + sign, 0);
+
+    struct number_digits number;
+    uint64_t c;
+    int q;
+    if (!split_double(size, &c, &q) || !rounded(c, q, digits, &number))
+        number_exact_rounded(size, digits, &number);
+    return sign + write_digits(out + sign, &number);
+}
+
+size_t number_write_int64(char *out, int64_t value) {
+    char digits[20];
+    size_t count = 0, size = write_sign(out, value < 0);
+    uint64_t rest = value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
+    do {
+        digits[count++] = (char)('0' + rest % 10);
+        rest /= 10;
+    } while (rest > 0);
+    while (count > 0)
+        out[size++] = digits[--count];
+    return size;
+}

@@ -1,0 +1,169 @@
+/*
+ * test_codec.h - what all codec tests share: a body is read whole, byte by byte and in random cuts, and
+ * all three must agree on the document or on every field of the error.
+ */
+#ifndef TEST_CODEC_H
+#define TEST_CODEC_H
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "codec/codec.h"
+
+static inline uint64_t random_bits(void) {
+    static uint64_t state = 0x853C49E6748FEA9B;
+    state ^= state << 13;
+    state ^= state >> 7;
+    state ^= state << 17;
+    return state * 0x2545F4914F6CDD1D;
+}
+
+/* The result of reading one body: a document, or an error. */
+struct outcome {
+    struct codec_document *document;
+    struct codec_error error;
+};
+
+/* Reads text[0..size) in pieces of 1..piece bytes: 0 = whole, 1 = byte by byte, else random cuts. Each
+ * piece lies at the end of its own block, so that a sanitizer sees every read beyond it. */
+static inline struct outcome read_pieces(const char *text, size_t size,
+                                         const struct codec_limits *limits, size_t piece) {
+    struct outcome outcome = {0};
+    struct codec_reader *reader = codec_reader_create(limits);
+    cr_assert_not_null(reader);
+    for (size_t at = 0, part; at < size; at += part) {
+        part = piece == 0 ? size : 1 + (size_t)random_bits() % piece;
+        if (part > size - at)
+            part = size - at;
+        char *copy = malloc(part);
+        memcpy(copy, text + at, part);
+        enum codec_status status = codec_reader_feed(reader, copy, part);
+        cr_expect_eq(status, codec_reader_error(reader)->status);
+        free(copy);
+    }
+    enum codec_status status = codec_reader_finish(reader, &outcome.document);
+    outcome.error = *codec_reader_error(reader);
+    cr_expect_eq(status, outcome.error.status);
+    cr_expect_eq(status == CODEC_OK, outcome.document != NULL);
+    codec_reader_free(reader);
+    return outcome;
+}
+
+/* Everything the accessors tell of a value, as text. Names come from the pointers. */
+static inline void dump_value(FILE *out, struct codec_document *document,
+                              const struct codec_value *value) {
+    struct codec_error error;
+    double number = 0;
+    const char *text = NULL;
+    bool truth = false;
+    attn_tensor tensor = {0};
+    size_t bytes = 0;
+
+    codec_fail(document, value, &error, "-");
+    fprintf(out, "%s %d: ", error.pointer, codec_kind_of(value));
+    if (codec_as_number(document, value, &number, &error))
+        fprintf(out, "%a", number);
+    if (codec_as_text(document, value, &text, &error))
+        fprintf(out, "%s", text);
+    if (codec_as_bool(document, value, &truth, &error))
+        fprintf(out, "%d", truth);
+    if (codec_kind_of(value) == CODEC_TENSOR) {
+        if (!codec_as_bias(document, value, 1, ATTN_MAX_RANK, &tensor, &error)) {
+            fprintf(out, "%s %s", error.pointer, error.message);
+            codec_as_mask(document, value, 1, ATTN_MAX_RANK, &tensor, &error);
+        }
+        if (tensor.rank > 0)
+            attn_tensor_bytes(&tensor, &bytes);
+        for (int axis = 0; axis < tensor.rank; axis++)
+            fprintf(out, "(%zu)", tensor.shape[axis]);
+        for (size_t i = 0; i < bytes; i++)
+            fprintf(out, "%02x", ((const unsigned char *)tensor.data)[i]);
+    }
+    fprintf(out, "\n");
+    for (const struct codec_value *child = codec_at(value, 0); child != NULL;
+         child = codec_next(child))
+        dump_value(out, document, child);
+}
+
+static inline char *dump(struct codec_document *document) {
+    char *text = NULL;
+    size_t size = 0;
+    FILE *out = open_memstream(&text, &size);
+    fprintf(out, "%d %zu\n", (int)codec_document_dtype(document),
+            codec_document_tensor_bytes(document));
+    dump_value(out, document, codec_root(document));
+    fclose(out);
+    return text;
+}
+
+/* Reads a body in three ways that must agree; returns the first outcome. Free its document. */
+static inline struct outcome read_sized(const char *text, size_t size,
+                                        const struct codec_limits *limits) {
+    struct outcome whole = read_pieces(text, size, limits, 0);
+    char *expected = whole.document != NULL ? dump(whole.document) : NULL;
+    for (size_t piece = 1; piece <= 41; piece += 8) {
+        struct outcome other = read_pieces(text, size, limits, piece);
+        cr_expect_eq(other.error.status, whole.error.status, "%.60s", text);
+        cr_expect_eq(other.error.has_offset, whole.error.has_offset, "%.60s", text);
+        cr_expect_eq(other.error.offset, whole.error.offset, "%.60s", text);
+        cr_expect_eq(other.error.has_pointer, whole.error.has_pointer, "%.60s", text);
+        cr_expect_str_eq(other.error.pointer, whole.error.pointer, "%.60s", text);
+        cr_expect_str_eq(other.error.message, whole.error.message, "%.60s", text);
+        if (expected != NULL && other.document != NULL) {
+            char *actual = dump(other.document);
+            cr_expect_str_eq(actual, expected, "%.60s", text);
+            free(actual);
+        }
+        codec_document_free(other.document);
+    }
+    free(expected);
+    if (whole.document != NULL) /* dump() may have turned 0/1 numbers into a mask: read it afresh */
+        codec_document_free(whole.document);
+    return read_pieces(text, size, limits, 0);
+}
+
+static inline struct outcome read_text(const char *text) {
+    return read_sized(text, strlen(text), NULL);
+}
+
+/* Reads a body that must be accepted. */
+static inline struct codec_document *read_good(const char *text) {
+    struct outcome outcome = read_text(text);
+    cr_assert_not_null(outcome.document, "%.60s: %s", text, outcome.error.message);
+    return outcome.document;
+}
+
+/* The member of the root. */
+static inline const struct codec_value *member(const struct codec_document *document,
+                                               const char *name) {
+    return codec_get(codec_root(document), name);
+}
+
+/* Reads a body that must be refused with this status, pointer (NULL: none), offset (-1: none) and message
+ * (a part of it). */
+static inline void expect_error_sized(const char *text, size_t size,
+                                      const struct codec_limits *limits, enum codec_status status,
+                                      const char *pointer, long offset, const char *message) {
+    struct outcome outcome = read_sized(text, size, limits);
+    const struct codec_error *error = &outcome.error;
+    cr_expect_eq(error->status, status, "%.60s: status %d, %s", text, error->status,
+                 error->message);
+    cr_expect_eq(error->has_pointer, pointer != NULL, "%.60s: pointer", text);
+    cr_expect_str_eq(error->pointer, pointer != NULL ? pointer : "", "%.60s: %s", text,
+                     error->pointer);
+    cr_expect_eq(error->has_offset, offset >= 0, "%.60s: has offset", text);
+    if (offset >= 0)
+        cr_expect_eq(error->offset, (size_t)offset, "%.60s: offset %zu, not %ld", text,
+                     error->offset, offset);
+    cr_expect_not_null(strstr(error->message, message), "%.60s: %s", text, error->message);
+    codec_document_free(outcome.document);
+}
+
+static inline void expect_error(const char *text, enum codec_status status, const char *pointer,
+                                long offset, const char *message) {
+    expect_error_sized(text, strlen(text), NULL, status, pointer, offset, message);
+}
+
+#endif

@@ -1,0 +1,314 @@
+/* test_codec_document.c - reading values out of a document, and what each refusal says. */
+#include <math.h>
+
+#include "test_codec.h"
+
+/* The error of an accessor that has returned false. */
+#define REFUSED(call, at, text)                                                                    \
+    do {                                                                                           \
+        cr_expect_not(call);                                                                       \
+        cr_expect_eq(error.status, CODEC_CONTENT);                                                 \
+        cr_expect(error.has_pointer);                                                              \
+        cr_expect_str_eq(error.pointer, at);                                                       \
+        cr_expect_str_eq(error.message, text);                                                     \
+    } while (0)
+
+static const struct codec_value *value(const struct codec_document *document, const char *name) {
+    const struct codec_value *found = member(document, name);
+    cr_assert_not_null(found, "%s", name);
+    return found;
+}
+
+#define AT(name) document, value(document, name)
+
+Test(codec_document, scalars) {
+    struct codec_document *document = read_good(
+        "{\"b\":true,\"x\":-1.25,\"i\":42,\"s\":\"a\\u00e9\\n\\ud83d\\ude00\",\"big\":1e999,\"z\":"
+        "null,"
+        "\"o\":{\"p/q\":[\"u\",7.5]},\"a\":[],\"K\":[1],\"huge\":9007199254740994,\"neg\":-0}");
+    struct codec_error error;
+    bool truth = false;
+    double number = 0;
+    int64_t integer = 0;
+    const char *text = NULL;
+
+    cr_assert(codec_as_bool(AT("b"), &truth, &error) && truth);
+    cr_assert(codec_as_number(AT("x"), &number, &error) && number == -1.25);
+    cr_assert(codec_as_number(AT("neg"), &number, &error) && number == 0 && signbit(number));
+    cr_assert(codec_as_integer(AT("i"), 0, 42, &integer, &error) && integer == 42);
+    cr_assert(codec_as_text(AT("s"), &text, &error));
+    cr_expect_str_eq(text, "a\xC3\xA9\n\xF0\x9F\x98\x80");
+
+    REFUSED(codec_as_bool(AT("i"), &truth, &error), "/i", "i must be true or false, not a number");
+    REFUSED(codec_as_number(AT("s"), &number, &error), "/s", "s must be a number, not a string");
+    REFUSED(codec_as_number(AT("z"), &number, &error), "/z", "z must be a number, not null");
+    REFUSED(codec_as_number(AT("K"), &number, &error), "/K",
+            "K must be a number, not an array of numbers");
+    REFUSED(codec_as_number(AT("big"), &number, &error), "/big",
+            "big must be a finite number within float64");
+    REFUSED(codec_as_text(AT("o"), &text, &error), "/o", "o must be a string, not an object");
+    REFUSED(codec_as_text(AT("a"), &text, &error), "/a", "a must be a string, not an empty array");
+    REFUSED(codec_as_integer(AT("x"), 0, 9, &integer, &error), "/x",
+            "x must be a whole number, not -1.25");
+    REFUSED(codec_as_integer(AT("i"), 0, 9, &integer, &error), "/i", "i must be 0 to 9, not 42");
+    REFUSED(codec_as_integer(AT("i"), 50, INT64_MAX, &integer, &error), "/i",
+            "i must be at least 50, not 42");
+    REFUSED(codec_as_integer(AT("big"), 0, 9, &integer, &error), "/big",
+            "big must be a whole number");
+    REFUSED(
+        codec_as_integer(AT("huge"), 0, INT64_MAX, &integer, &error), "/huge",
+        "huge is 9007199254740994: whole numbers beyond 9007199254740992 are not exact in float64");
+
+    const struct codec_value *inner = codec_at(codec_get(value(document, "o"), "p/q"), 1);
+    REFUSED(codec_as_text(document, inner, &text, &error), "/o/p~1q/1",
+            "p/q/1 must be a string, not a number");
+    REFUSED(codec_fail(document, NULL, &error, "no %s", "way"), "", "no way");
+    REFUSED(codec_as_text(document, codec_root(document), &text, &error), "",
+            "the body must be a string, not an object");
+    codec_document_free(document);
+}
+
+Test(codec_document, navigation) {
+    struct codec_document *document = read_good("{\"a\":[\"x\",\"y\"],\"A\":{},\"t\":[1,2]}");
+    const struct codec_value *root = codec_root(document);
+    cr_expect_eq(codec_kind_of(root), CODEC_OBJECT);
+    cr_expect_eq(codec_size(root), 3);
+    cr_expect_eq(codec_kind_of(codec_get(root, "A")), CODEC_OBJECT);
+    cr_expect_eq(codec_kind_of(codec_get(root, "a")), CODEC_ARRAY);
+    cr_expect_null(codec_get(root, "T"));
+    cr_expect_null(codec_get(codec_get(root, "a"), "x"));
+    cr_expect_null(codec_at(codec_get(root, "a"), 2));
+    cr_expect_null(codec_at(codec_get(root, "t"), 0), "a tensor has no elements to walk");
+    cr_expect_eq(codec_size(codec_get(root, "t")), 0);
+    cr_expect_null(codec_next(codec_at(codec_get(root, "a"), 1)));
+    codec_document_free(document);
+}
+
+Test(codec_document, keys) {
+    static const char *const names[] = {"Q",    "K",   "V",        "weights",
+                                        "mask", "W_Q", "kv_heads", "heads"};
+    static const struct {
+        const char *body, *pointer, *message;
+    } cases[] = {
+        {"{\"weigths\":1}", "/weigths", "unknown key \"weigths\"; did you mean \"weights\"?"},
+        {"{\"Q\":1,\"q\":2}", "/q", "unknown key \"q\"; did you mean \"Q\"?"},
+        {"{\"MASK\":1}", "/MASK", "unknown key \"MASK\"; did you mean \"mask\"?"},
+        {"{\"wq\":1}", "/wq", "unknown key \"wq\"; did you mean \"W_Q\"?"},
+        {"{\"Z\":1}", "/Z", "unknown key \"Z\""},
+        {"{\"something\":1}", "/something", "unknown key \"something\""},
+        {"{\"a/\\u0001b\":1}", "/a~1\001b", "unknown key \"a/\\u0001b\""},
+        {"[\"x\"]", "", "the body must be an object, not an array"},
+        {"[1]", "", "the body must be an object, not an array of numbers"},
+        {"3", "", "the body must be an object, not a number"},
+    };
+    struct codec_error error;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct codec_document *document = read_good(cases[i].body);
+        REFUSED(codec_check_keys(document, codec_root(document), names, 8, &error),
+                cases[i].pointer, cases[i].message);
+        codec_document_free(document);
+    }
+    struct codec_document *document = read_good("{\"Q\":1,\"K\":2,\"mask\":[]}");
+    cr_expect(codec_check_keys(document, codec_root(document), names, 8, &error));
+    codec_document_free(document);
+}
+
+Test(codec_document, nearest) {
+    static const char *const names[] = {"Q",      "W_Q",    "W_K",    "softcap",
+                                        "causal", "window", "weights"};
+    static const struct {
+        const char *name, *nearest;
+    } cases[] = {
+        {"q", "Q"},
+        {"w_q", "W_Q"},
+        {"W_G", "W_Q"},
+        {"softCap", "softcap"},
+        {"soft_cap", "softcap"},
+        {"casual", "causal"},
+        {"windwo", "window"},
+        {"weihgts", "weights"},
+        {"wieghst", "weights"},
+        {"K", NULL},
+        {"xyz", NULL},
+        {"", NULL},
+        {"cap", NULL},
+        {"weightsabc", NULL},
+        {"QQ", "Q"},
+        {"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", NULL},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const char *nearest = codec_nearest(cases[i].name, names, 7);
+        cr_expect_str_eq(nearest != NULL ? nearest : "-",
+                         cases[i].nearest != NULL ? cases[i].nearest : "-", "%s", cases[i].name);
+    }
+}
+
+Test(codec_document, choices) {
+    static const char *const names[] = {"softmax", "none"};
+    struct codec_document *document = read_good(
+        "{\"good\":\"none\",\"near\":\"sotfmax\",\"far\":\"other\",\"not\":1,\"r\":[\"x\",\"y\"]}");
+    struct codec_error error;
+    size_t choice = 9;
+    cr_assert(codec_as_choice(AT("good"), names, 2, &choice, &error) && choice == 1);
+    REFUSED(codec_as_choice(AT("near"), names, 2, &choice, &error), "/near",
+            "near must not be \"sotfmax\"; did you mean \"softmax\"?");
+    REFUSED(codec_as_choice(AT("far"), names, 2, &choice, &error), "/far",
+            "far must be \"softmax\" or \"none\", not \"other\"");
+    REFUSED(codec_as_choice(AT("not"), names, 2, &choice, &error), "/not",
+            "not must be a string, not a number");
+    REFUSED(codec_as_choice(document, codec_at(value(document, "r"), 1), names, 1, &choice, &error),
+            "/r/1", "r/1 must be \"softmax\", not \"y\"");
+    codec_document_free(document);
+}
+
+Test(codec_document, reals) {
+    struct codec_document *document = read_good(
+        "{\"K\":[[1,2],[3,4]],\"v\":[1],\"s\":\"x\",\"n\":2,\"e\":[],\"ee\":[[[],[]]],\"m\":[true],"
+        "\"null\":[[1,2],[3,null]],\"range\":[[1,2,3],[4,5,-1e39]],\"both\":[1e40,null],"
+        "\"t\":[[\"x\"]],\"o\":{},\"h\":[{\"W\":[\"a\"]}],\"tiny\":[1e-60,-1e-60,1e-40]}");
+    struct codec_error error;
+    attn_tensor tensor;
+    cr_assert(codec_as_reals(AT("K"), 2, 4, &tensor, &error));
+    cr_expect(tensor.rank == 2 && tensor.shape[0] == 2 && tensor.shape[1] == 2);
+    cr_expect_eq(((const float *)tensor.data)[3], 4);
+    cr_assert(codec_as_reals(AT("tiny"), 1, 1, &tensor, &error));
+    const float *tiny = tensor.data;
+    cr_expect(tiny[0] == 0 && !signbit(tiny[0]) && tiny[1] == 0 && signbit(tiny[1]) &&
+              tiny[2] == 1e-40f);
+
+    REFUSED(codec_as_reals(AT("v"), 2, 4, &tensor, &error), "/v", "v must have rank 2 to 4, not 1");
+    REFUSED(codec_as_reals(AT("K"), 3, 3, &tensor, &error), "/K", "K must have rank 3, not 2");
+    REFUSED(codec_as_reals(AT("s"), 2, 4, &tensor, &error), "/s",
+            "s must be a matrix of numbers, not a string");
+    REFUSED(codec_as_reals(AT("n"), 2, 4, &tensor, &error), "/n",
+            "n must be a matrix of numbers, not a number");
+    REFUSED(codec_as_reals(AT("o"), 2, 4, &tensor, &error), "/o",
+            "o must be a matrix of numbers, not an object");
+    REFUSED(codec_as_reals(AT("e"), 2, 4, &tensor, &error), "/e", "e is empty");
+    REFUSED(codec_as_reals(AT("ee"), 2, 4, &tensor, &error), "/ee/0/0", "ee/0/0 is empty");
+    REFUSED(codec_as_reals(AT("m"), 1, 4, &tensor, &error), "/m",
+            "m must be a matrix of numbers, not of booleans");
+    REFUSED(codec_as_reals(AT("t"), 1, 4, &tensor, &error), "/t",
+            "t must be a matrix of numbers, not an array with a string in it");
+    REFUSED(codec_as_reals(AT("null"), 2, 2, &tensor, &error), "/null/1/1",
+            "null/1/1 must be a finite number, not null");
+    REFUSED(codec_as_reals(AT("range"), 2, 2, &tensor, &error), "/range/1/2",
+            "range/1/2 is -1e39, out of range of float32");
+    REFUSED(codec_as_bias(AT("range"), 2, 2, &tensor, &error), "/range/1/2",
+            "range/1/2 is -1e39, out of range of float32");
+    REFUSED(codec_as_reals(AT("both"), 1, 2, &tensor, &error), "/both/0",
+            "both/0 is 1e40, out of range of float32");
+    cr_expect(codec_as_bias(AT("null"), 2, 2, &tensor, &error));
+    const struct codec_value *inner = codec_get(codec_at(value(document, "h"), 0), "W");
+    REFUSED(codec_as_reals(document, inner, 2, 2, &tensor, &error), "/h/0/W",
+            "W must be a matrix of numbers, not an array with a string in it");
+    codec_document_free(document);
+
+    document = read_good("{\"dtype\":\"float64\",\"K\":[1e308,1e39],\"L\":[1,2e999]}");
+    cr_assert(codec_as_reals(AT("K"), 1, 1, &tensor, &error));
+    cr_expect_eq(tensor.dtype, ATTN_FLOAT64);
+    REFUSED(codec_as_reals(AT("L"), 1, 1, &tensor, &error), "/L/1",
+            "L/1 is 2e999, out of range of float64");
+    codec_document_free(document);
+}
+
+Test(codec_document, masks) {
+    for (int wide = 0; wide < 2; wide++) {
+        char body[400];
+        sprintf(body,
+                "{\"dtype\":\"float%d\",\"a\":[[1,0,1],[0,0,1]],\"b\":[[true],[false]],\"c\":[[1,0]"
+                ",[0,2]],"
+                "\"d\":[1,null],\"e\":\"x\",\"f\":[0.5],\"g\":[1e999],\"h\":[[]]}",
+                wide ? 64 : 32);
+        struct codec_document *document = read_good(body);
+        struct codec_error error;
+        attn_tensor tensor;
+        for (int twice = 0; twice < 2; twice++) {
+            cr_assert(codec_as_mask(AT("a"), 2, 4, &tensor, &error));
+            cr_expect(tensor.dtype == ATTN_BOOL && tensor.rank == 2 && tensor.shape[1] == 3);
+            cr_expect_arr_eq(tensor.data, "\1\0\1\0\0\1", 6);
+        }
+        cr_assert(codec_as_mask(AT("b"), 2, 4, &tensor, &error));
+        cr_expect_arr_eq(tensor.data, "\1\0", 2);
+        REFUSED(codec_as_mask(AT("c"), 2, 4, &tensor, &error), "/c/1/1",
+                "c/1/1 must be true, false, 1 or 0, not 2");
+        REFUSED(codec_as_mask(AT("d"), 1, 4, &tensor, &error), "/d/1",
+                "d/1 must be true, false, 1 or 0, not null");
+        REFUSED(codec_as_mask(AT("d"), 2, 4, &tensor, &error), "/d",
+                "d must have rank 2 to 4, not 1");
+        REFUSED(codec_as_mask(AT("e"), 2, 4, &tensor, &error), "/e",
+                "e must be a matrix of booleans, not a string");
+        REFUSED(codec_as_mask(AT("f"), 1, 4, &tensor, &error), "/f/0",
+                "f/0 must be true, false, 1 or 0, not 0.5");
+        REFUSED(codec_as_mask(AT("g"), 1, 4, &tensor, &error), "/g/0",
+                "g/0 must be true, false, 1 or 0, not 1e999");
+        REFUSED(codec_as_mask(AT("h"), 1, 4, &tensor, &error), "/h/0", "h/0 is empty");
+        codec_document_free(document);
+    }
+}
+
+Test(codec_document, integers) {
+    struct codec_document *document =
+        read_good("{\"w\":[-1,2],\"n\":5,\"f\":[1,2.5],\"big\":[16777218],\"m\":[true],\"r\":[[1]],"
+                  "\"s\":\"x\","
+                  "\"null\":[1,null],\"inf\":[1e99],\"e\":[],\"x\":[1,9],\"one\":2.5}");
+    struct codec_error error;
+    const int64_t *list = NULL, *other = NULL;
+    size_t count = 0;
+    cr_assert(codec_as_integers(AT("w"), -1, 9, &list, &count, &error));
+    cr_expect(count == 2 && list[0] == -1 && list[1] == 2);
+    cr_assert(codec_as_integers(AT("n"), 0, 9, &other, &count, &error));
+    cr_expect(count == 1 && other[0] == 5 && list[1] == 2);
+    REFUSED(codec_as_integers(AT("f"), 0, 9, &list, &count, &error), "/f/1",
+            "f/1 must be a whole number, not 2.5");
+    REFUSED(codec_as_integers(AT("one"), 0, 9, &list, &count, &error), "/one",
+            "one must be a whole number, not 2.5");
+    REFUSED(codec_as_integers(AT("big"), 0, INT64_MAX, &list, &count, &error), "/big/0",
+            "big/0 is 16777218: whole numbers beyond 16777216 are not exact in float32");
+    REFUSED(codec_as_integers(AT("m"), 0, 9, &list, &count, &error), "/m",
+            "m must be a list of whole numbers, not of booleans");
+    REFUSED(codec_as_integers(AT("r"), 0, 9, &list, &count, &error), "/r",
+            "r must have rank 1, not 2");
+    REFUSED(codec_as_integers(AT("s"), 0, 9, &list, &count, &error), "/s",
+            "s must be a list of whole numbers, not a string");
+    REFUSED(codec_as_integers(AT("null"), 0, 9, &list, &count, &error), "/null/1",
+            "null/1 must be a whole number, not null");
+    REFUSED(codec_as_integers(AT("inf"), 0, 9, &list, &count, &error), "/inf/0",
+            "inf/0 must be a whole number, not 1e99");
+    REFUSED(codec_as_integers(AT("e"), 0, 9, &list, &count, &error), "/e", "e is empty");
+    REFUSED(codec_as_integers(AT("x"), 2, 8, &list, &count, &error), "/x/0",
+            "x/0 must be 2 to 8, not 1");
+    codec_document_free(document);
+}
+
+/* cJSON reads the first 63 characters of a number: the skeleton never shows it longer ones. */
+Test(codec_document, long_scalars) {
+    struct codec_document *document = read_good(
+        "{\"a\":0.10000000000000000000000000000000000000000000000000000000000000000000000000000001,"
+        "\"b\":"
+        "1000000000000000000000000000000000000000000000000000000000000000000000000000000000000000"
+        "}");
+    struct codec_error error;
+    double number = 0;
+    cr_expect(codec_as_number(AT("a"), &number, &error) && number == 0.1);
+    cr_expect(codec_as_number(AT("b"), &number, &error) && number == 1e87);
+    codec_document_free(document);
+}
+
+Test(codec_document, messages_are_valid_text) {
+    struct codec_document *document = read_good("{\"a\":1}");
+    struct codec_error error;
+    char text[400];
+    for (size_t i = 0; i < sizeof text - 1; i++)
+        text[i] = "\xE2\x82\xAC"[i % 3];
+    text[sizeof text - 1] = '\0';
+    for (size_t shift = 0; shift < 3; shift++) {
+        codec_fail(document, NULL, &error, "%.*s%s", (int)shift, "xxx", text);
+        size_t size = strlen(error.message);
+        cr_expect_lt(size, sizeof error.message);
+        cr_expect_eq((size - shift) % 3, 0, "the cut is inside a character");
+    }
+    codec_fail(document, NULL, &error, "a\nb\x01");
+    cr_expect_str_eq(error.message, "a?b?");
+    codec_document_free(document);
+}

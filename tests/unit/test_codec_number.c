@@ -1,0 +1,365 @@
+/* test_codec_number.c - decimal text to binary and back: every value equals strtof's and strtod's. */
+#include <float.h>
+#include <math.h>
+
+#include "codec/number.h"
+#include "test_codec.h"
+
+enum {
+    BATCH = 1000,
+    TEXT = 900
+};
+
+/* Reads the texts as one row, in the hot loop and byte by byte, and compares with the C library. */
+static void compare_batch(char texts[BATCH][TEXT], size_t count, bool wide) {
+    char *body = malloc(BATCH * (TEXT + 1) + 200), *out = body;
+    out += sprintf(out, "{\"dtype\":\"%s\",\"K\":[", wide ? "float64" : "float32");
+    for (size_t i = 0; i < count; i++)
+        out += sprintf(out, "%s%s", i > 0 ? ", " : "", texts[i]);
+    /* a long tail, since the hot loop keeps away from the end */
+    out += sprintf(out, "],\"tail\":\"%0100d\"}", 0);
+
+    for (size_t piece = 0; piece < 2; piece++) {
+        struct outcome outcome = read_pieces(body, (size_t)(out - body), NULL, piece);
+        cr_assert_not_null(outcome.document, "%s", outcome.error.message);
+        attn_tensor tensor;
+        struct codec_error error;
+        cr_assert(
+            codec_as_reals(outcome.document, member(outcome.document, "K"), 1, 1, &tensor, &error),
+            "%s", error.message);
+        cr_assert_eq(tensor.shape[0], count);
+        for (size_t i = 0; i < count; i++) {
+            if (wide) {
+                double actual = ((const double *)tensor.data)[i], expected = strtod(texts[i], NULL);
+                cr_assert(memcmp(&actual, &expected, sizeof actual) == 0, "%s: %a, not %a",
+                          texts[i], actual, expected);
+            } else {
+                float actual = ((const float *)tensor.data)[i], expected = strtof(texts[i], NULL);
+                cr_assert(memcmp(&actual, &expected, sizeof actual) == 0, "%s: %a, not %a",
+                          texts[i], (double)actual, (double)expected);
+            }
+        }
+        codec_document_free(outcome.document);
+    }
+    free(body);
+}
+
+static float random_float(void) {
+    float value;
+    do {
+        uint32_t bits = (uint32_t)random_bits();
+        memcpy(&value, &bits, sizeof value);
+    } while (!isfinite(value));
+    return value;
+}
+
+static double random_double(void) {
+    double value;
+    do {
+        uint64_t bits = random_bits();
+        memcpy(&value, &bits, sizeof value);
+    } while (!isfinite(value));
+    return value;
+}
+
+static double uniform(void) {
+    return (double)(random_bits() >> 11) / 9007199254740992.0;
+}
+
+/* The kinds of text to read. Those made for one width are read as the other as well. */
+static void make_text(char *text, size_t kind) {
+    float f = random_float();
+    double d = random_double(),
+           usual = (uniform() - 0.5) * pow(10, (double)(random_bits() % 12) - 6);
+    uint64_t digits = random_bits() >> (random_bits() % 60);
+    int shift = (int)(random_bits() % 60) - 40;
+    switch (kind) {
+    case 0: /* any float, with what it takes or more */
+        sprintf(text, "%.*g", (int)(9 + random_bits() % 9), (double)f);
+        break;
+    case 1: /* the usual sizes, few and many digits */
+        sprintf(text, "%.*g", (int)(1 + random_bits() % 19), usual);
+        break;
+    case 2: /* fixed point */
+        sprintf(text, "%.*f", (int)(random_bits() % 25), usual);
+        break;
+    case 3: /* up to 20 digits with an exponent */
+        sprintf(text, "%llue%d", (unsigned long long)digits, shift);
+        while (strtof(text, NULL) > FLT_MAX)
+            sprintf(text, "%llue%d", (unsigned long long)digits, --shift);
+        break;
+    case 4: /* exactly between two floats, and just beside */
+        sprintf(text, "%.*g", (int)(20 + random_bits() % 180),
+                (double)(float)usual +
+                    (double)(nextafterf((float)usual, INFINITY) - (float)usual) / 2);
+        break;
+    case 5: /* the same as 17 to 19 digits */
+        sprintf(text, "%.*g", (int)(17 + random_bits() % 3),
+                (double)(float)usual +
+                    (double)(nextafterf((float)usual, INFINITY) - (float)usual) / 2);
+        break;
+    case 6: /* whole numbers around 2^24 and 2^53 */
+        sprintf(text, "%s%llu", digits % 2 == 0 ? "-" : "",
+                (unsigned long long)((digits % 4 < 2 ? 1ULL << 24 : 1ULL << 53) + digits % 64));
+        break;
+    case 7: /* denormal floats */
+        sprintf(text, "%.*g", (int)(1 + random_bits() % 20),
+                (double)ldexpf((float)uniform(), -126 - (int)(random_bits() % 26)));
+        break;
+    case 8: /* leading zeros */
+        sprintf(text, "%s0.%0*llu", digits % 2 == 0 ? "-" : "", (int)(random_bits() % 40),
+                (unsigned long long)digits);
+        break;
+    default:
+        sprintf(text, "%.17g", fabs(d) < 1e38 ? d : usual);
+        break;
+    }
+}
+
+enum {
+    KINDS = 10
+};
+
+Test(codec_number, random_texts_equal_strtof_and_strtod) {
+    static char texts[BATCH][TEXT];
+    for (size_t round = 0; round < 110; round++) {
+        for (size_t i = 0; i < BATCH; i++)
+            make_text(texts[i], round % KINDS);
+        compare_batch(texts, BATCH, false);
+        compare_batch(texts, BATCH, true);
+    }
+}
+
+/* Midpoints between doubles, written out to the last digit, and with the last digit off by one. */
+Test(codec_number, double_midpoints) {
+    static char texts[BATCH][TEXT];
+    for (size_t i = 0; i < BATCH; i++) {
+        double low = (1 + uniform()) * pow(2, (double)(random_bits() % 100) - 60);
+        long double middle = ((long double)low + (long double)nextafter(low, INFINITY)) /
+                             2; /* 64 bits hold it on x86 */
+        if (i % 2 == 0) {
+            sprintf(texts[i], "%.*Lf", 120, middle);
+            size_t size = strlen(texts[i]);
+            if (i % 4 == 0)
+                texts[i][size - 1] = '1';
+        } else {
+            sprintf(texts[i], "%.*Lg", (int)(16 + i % 5), middle);
+        }
+    }
+    compare_batch(texts, BATCH, true);
+}
+
+Test(codec_number, edges) {
+    static const char *const edges[] = {
+        "0",
+        "-0",
+        "0.0",
+        "-0.0e5",
+        "1e-999",
+        "-1e-999",
+        "0e999",
+        "0.000e99999999999",
+        "1e-45",
+        "7e-46",
+        "7.1e-46",
+        "1.401298464324817e-45",
+        "7.006492321624085e-46",
+        "7.0064923216240853e-46",
+        "7.0064923216240854e-46",
+        "7.006492321624085354618e-46",
+        "1.1754943508222875e-38",
+        "1.1754942807573643e-38",
+        "1.17549431578e-38",
+        "3.4028234663852886e38",
+        "3.4028235e38",
+        "3.40282356e38",
+        "340282346638528859811704183484516925440",
+        "0.1",
+        "0.2",
+        "0.3",
+        "1e22",
+        "1e23",
+        "9007199254740993",
+        "9007199254740992",
+        "16777217",
+        "16777219",
+        "33554433",
+        "33554435",
+        "18446744073709551615",
+        "18446744073709551616",
+        "1844674407370955161500",
+        "123456789012345678",
+        "0.5",
+        "0.25",
+        "0.125",
+        "4294967296",
+        "1e10",
+        "1E+10",
+        "100e-2",
+        "5e-324",
+        "2.5e-324",
+        "2.4e-324",
+        "2.2250738585072011e-308",
+        "2.2250738585072014e-308",
+        "0.000001",
+        "1e-10",
+        "8388608.5",
+        "8388609.5",
+        "1.00000005960464477539062",
+        "1.000000059604644775390625",
+        "1.0000000596046447753906250001",
+        "9.5367431640625e-07",
+        "999999.9",
+        "0.9999999999999999999",
+    };
+    static char texts[BATCH][TEXT];
+    size_t count = sizeof edges / sizeof edges[0];
+    for (size_t i = 0; i < count; i++)
+        strcpy(texts[i], edges[i]);
+    compare_batch(texts, count, false);
+    compare_batch(texts, count, true);
+}
+
+Test(codec_number, float64_limits) {
+    static char texts[BATCH][TEXT] = {"1.7976931348623157e308",
+                                      "1.7976931348623158e308",
+                                      "-1e308",
+                                      "4.9e-324",
+                                      "1e300",
+                                      "1e-300",
+                                      "12345678901234567890e280"};
+    compare_batch(texts, 7, true);
+}
+
+/* The digits of a number without sign, point, exponent and the zeros at both ends; returns how many. */
+static int digits_of(const char *text, char digits[64]) {
+    int used = 0, kept = 0;
+    for (; *text != '\0' && *text != 'e'; text++) {
+        if (*text < '0' || *text > '9' || (used == 0 && *text == '0'))
+            continue;
+        digits[used++] = *text;
+        if (*text != '0')
+            kept = used;
+    }
+    digits[kept] = '\0';
+    return kept;
+}
+
+/* `text` must have the digits of `expected`, the shortest that printf has found to read back. */
+static void expect_digits(const char *text, const char *expected) {
+    char actual[64], wanted[64];
+    digits_of(text, actual);
+    digits_of(expected, wanted);
+    cr_assert_str_eq(actual, wanted, "%s, not %s", text, expected);
+}
+
+/* What is written reads back as the same bits, and has the digits of the shortest and nearest that does. */
+Test(codec_number, shortest_floats_round_trip) {
+    for (size_t i = 0; i < 100000; i++) {
+        float value =
+            i % 2 == 0 ? random_float() : (float)((uniform() - 0.5) * (double)(1 << i % 20));
+        char text[NUMBER_SIZE + 1], shorter[64];
+        size_t size = number_write_float(text, value);
+        cr_assert_leq(size, 24);
+        text[size] = '\0';
+        float back = strtof(text, NULL);
+        cr_assert(memcmp(&back, &value, sizeof back) == 0, "%s is not %a", text, (double)value);
+        int digits = 1; /* how many are needed */
+        while (sprintf(shorter, "%.*e", digits - 1, (double)value), strtof(shorter, NULL) != value)
+            digits++;
+        expect_digits(text, shorter);
+    }
+}
+
+/* At a power of two the neighbour below is nearer than the one above. */
+Test(codec_number, powers_of_two_round_trip) {
+    for (int exponent = -1074; exponent < 1024; exponent++) {
+        double value = ldexp(1, exponent);
+        for (int i = 0; i < 3; i++, value = nextafter(value, 0)) {
+            char text[NUMBER_SIZE + 1], shortest[64], digit_text[64];
+            text[number_write_double(text, value)] = '\0';
+            cr_assert_eq(strtod(text, NULL), value, "%s is not %a", text, value);
+            int digits = 1;
+            while (sprintf(shortest, "%.*e", digits - 1, value), strtod(shortest, NULL) != value)
+                digits++;
+            cr_assert_leq(digits_of(text, digit_text), digits, "%s takes more than %d digits", text,
+                          digits);
+            if (exponent < -149 || exponent > 127 || i > 0)
+                continue;
+            text[number_write_float(text, (float)value)] = '\0';
+            cr_assert_eq(strtof(text, NULL), (float)value, "%s is not %a", text, value);
+        }
+    }
+}
+
+Test(codec_number, shortest_doubles_round_trip) {
+    for (size_t i = 0; i < 100000; i++) {
+        double value = i % 2 == 0 ? random_double() : (uniform() - 0.5) * (double)(1 << i % 20);
+        char text[NUMBER_SIZE + 1], shorter[64];
+        size_t size = number_write_double(text, value);
+        cr_assert_leq(size, 24);
+        text[size] = '\0';
+        double back = strtod(text, NULL);
+        cr_assert(memcmp(&back, &value, sizeof back) == 0, "%s is not %a", text, value);
+        int digits = fabs(value) < DBL_MIN ? 1 : 12; /* few others have fewer: not worth the time */
+        while (sprintf(shorter, "%.*e", digits - 1, value), strtod(shorter, NULL) != value)
+            digits++;
+        expect_digits(text, shorter);
+    }
+}
+
+/* As many digits as asked for, rounded as printf rounds the exact value. */
+Test(codec_number, rounded_equals_printf) {
+    for (size_t i = 0; i < 100000; i++) {
+        double value = i % 4 == 0   ? random_double()
+                       : i % 4 == 1 ? (double)random_float()
+                       : i % 4 == 2 ? (double)(random_bits() % 100000) / 8 /* ties */
+                                    : (uniform() - 0.5) * (double)(1 << i % 20);
+        int digits = 1 + (int)(random_bits() % 17);
+        char text[NUMBER_SIZE + 1], expected[64];
+        size_t size = number_write_rounded(text, value, digits);
+        cr_assert_leq(size, 24);
+        text[size] = '\0';
+        sprintf(expected, "%.*e", digits - 1, value);
+        cr_assert_eq(strtod(text, NULL), strtod(expected, NULL), "%s, not %s", text, expected);
+        expect_digits(text, expected);
+        cr_assert_leq(size, 24);
+    }
+}
+
+Test(codec_number, written_forms) {
+    static const struct {
+        double value;
+        const char *text;
+    } cases[] = {
+        {0, "0"},
+        {-0.0, "-0"},
+        {1, "1"},
+        {-1, "-1"},
+        {10, "10"},
+        {100000, "100000"},
+        {9999999, "9999999"},
+        {-1234567, "-1234567"},
+        {0.5, "0.5"},
+        {-0.25, "-0.25"},
+        {0.1, "0.1"},
+        {1.5, "1.5"},
+        {123.456, "123.456"},
+        {16777216, "16777216"},
+        {0.001, "0.001"},
+        {0.000125, "0.000125"},
+        {1e-5, "1e-5"},
+        {1.5e-7, "1.5e-7"},
+        {1e7, "1e7"},
+        {12000000, "12000000"},
+        {1.5e30, "1.5e30"},
+        {-1e-30, "-1e-30"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char text[NUMBER_SIZE + 1];
+        text[number_write_double(text, cases[i].value)] = '\0';
+        cr_expect_str_eq(text, cases[i].text);
+        text[number_write_float(text, (float)cases[i].value)] = '\0';
+        cr_expect_str_eq(text, cases[i].text);
+    }
+}

@@ -1,0 +1,334 @@
+/* test_codec_reader.c - what is lifted and how, and every error of content with its place. */
+#include <math.h>
+
+#include "test_codec.h"
+
+static attn_tensor reals(const struct codec_document *document, const char *name) {
+    attn_tensor tensor = {0};
+    struct codec_error error = {0};
+    cr_assert(codec_as_bias(document, member(document, name), 1, ATTN_MAX_RANK, &tensor, &error),
+              "%s", error.message);
+    return tensor;
+}
+
+Test(codec_reader, lifts_shapes) {
+    static const struct {
+        const char *text;
+        int rank;
+        size_t shape[ATTN_MAX_RANK];
+    } cases[] = {
+        {"{\"K\":[7]}", 1, {1}},
+        {"{\"K\":[1,2,3]}", 1, {3}},
+        {"{\"K\":[[1,2,3],[4,5,6]]}", 2, {2, 3}},
+        {"{\"K\":[[[1],[2]],[[3],[4]],[[5],[6]]]}", 3, {3, 2, 1}},
+        {"{\"K\":[[[[[[[[1,2]]]]]]]]}", 8, {1, 1, 1, 1, 1, 1, 1, 2}},
+        {" { \"K\" : [ [ 1 , 2 ] ,\n[ 3\t,4 ] ] } ", 2, {2, 2}},
+        {"{\"K\":[null]}", 1, {1}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct codec_document *document = read_good(cases[i].text);
+        cr_assert_eq(codec_kind_of(member(document, "K")), CODEC_TENSOR);
+        attn_tensor tensor = reals(document, "K");
+        cr_expect_eq(tensor.dtype, ATTN_FLOAT32);
+        cr_expect_eq(tensor.rank, cases[i].rank);
+        for (int axis = 0; axis < tensor.rank; axis++)
+            cr_expect_eq(tensor.shape[axis], cases[i].shape[axis]);
+        size_t count = 0;
+        attn_tensor_count(&tensor, &count);
+        cr_expect_eq(codec_document_tensor_bytes(document), count * sizeof(float));
+        for (size_t j = 0; j < count && i < 6 && i > 0; j++)
+            cr_expect_eq(((const float *)tensor.data)[j], (float)(j + 1));
+        codec_document_free(document);
+    }
+}
+
+Test(codec_reader, leaves_the_rest_in_place) {
+    struct codec_document *document =
+        read_good("{\"heads\":[{\"W\":[[1,2]]},{\"W\":[[3],[4]]}],\"return\":[\"a\",\"b\"],\"n\":3,"
+                  "\"e\":[],\"mixed\":[\"x\",[1],2,{\"y\":[3]},[[],[5,6]]]}");
+    const struct codec_value *heads = member(document, "heads");
+    cr_expect_eq(codec_kind_of(heads), CODEC_ARRAY);
+    cr_expect_eq(codec_size(heads), 2);
+    cr_expect_eq(codec_kind_of(codec_get(codec_at(heads, 1), "W")), CODEC_TENSOR);
+    cr_expect_eq(codec_size(member(document, "return")), 2);
+    cr_expect_eq(codec_kind_of(member(document, "n")), CODEC_NUMBER);
+    cr_expect_eq(codec_kind_of(member(document, "e")), CODEC_ARRAY);
+    const struct codec_value *mixed = member(document, "mixed");
+    static const enum codec_kind kinds[] = {CODEC_TEXT, CODEC_TENSOR, CODEC_NUMBER, CODEC_OBJECT,
+                                            CODEC_ARRAY};
+    size_t i = 0;
+    for (const struct codec_value *at = codec_at(mixed, 0); at != NULL; at = codec_next(at), i++) {
+        cr_expect_eq(codec_kind_of(at), kinds[i]);
+        cr_expect_eq(at, codec_at(mixed, i));
+    }
+    cr_expect_eq(i, 5);
+    cr_expect_eq(codec_kind_of(codec_at(codec_at(mixed, 4), 1)), CODEC_TENSOR);
+    codec_document_free(document);
+}
+
+/* An array that holds a tensor's index is what a lifted array leaves behind: a client must not be able to write one. */
+Test(codec_reader, placeholders_cannot_be_forged) {
+    struct codec_document *document = read_good("{\"a\":[99],\"b\":[\"x\",[0]],\"c\":[[7],[8]]}");
+    attn_tensor tensor = reals(document, "a");
+    cr_expect_eq(*(const float *)tensor.data, 99);
+    cr_expect_eq(tensor.shape[0], 1);
+    codec_document_free(document);
+}
+
+Test(codec_reader, booleans_and_null) {
+    struct codec_document *document =
+        read_good("{\"mask\":[[true,false],[false,true]],\"bias\":[[0,null],[-Infinity,-1.5]]}");
+    attn_tensor tensor;
+    struct codec_error error;
+    cr_assert(codec_as_mask(document, member(document, "mask"), 2, 4, &tensor, &error));
+    cr_expect_eq(tensor.dtype, ATTN_BOOL);
+    cr_expect_arr_eq(tensor.data, "\1\0\0\1", 4);
+    tensor = reals(document, "bias");
+    const float *bias = tensor.data;
+    cr_expect(bias[0] == 0 && bias[1] == -INFINITY && bias[2] == -INFINITY && bias[3] == -1.5f);
+    cr_expect_eq(codec_document_tensor_bytes(document), 4 + 16);
+    codec_document_free(document);
+}
+
+Test(codec_reader, ragged_and_mixed_arrays) {
+    static const struct {
+        const char *text, *pointer;
+        long offset;
+        const char *message;
+    } cases[] = {
+        {"{\"K\":[[1,2,3],[1,2,3],[1,2,3],[4,5]]}", "/K/3", 30,
+         "row has 2 numbers, the rows before it have 3"},
+        {"{\"K\":[[1,2],[1]]}", "/K/1", 12, "row has 1 number, the rows before it have 2"},
+        {"{\"K\":[[1],[1,2,3]]}", "/K/1", 10, "row has 3 numbers"},
+        {"{\"K\":[[[1],[2]],[[3]]]}", "/K/1", 16, "row has 1 row, the rows before it have 2"},
+        {"{\"K\":[[[1],[2]],[[3],[4,5]]]}", "/K/1/1", 21, "row has 2 numbers"},
+        {"{\"m\":[[true],[true,false]]}", "/m/1", 13, "row has 2 booleans"},
+        {"{\"K\":[[1,2],3]}", "/K/1", 12, "a number stands where all others are arrays"},
+        {"{\"K\":[1,[2]]}", "/K/1", 8, "an array stands where all others are numbers"},
+        {"{\"K\":[[1,[2]]]}", "/K/0/1", 9, "an array stands"},
+        {"{\"K\":[[[1]],[2]]}", "/K/1/0", 13, "a number stands where all others are arrays"},
+        {"{\"K\":[1,\"a\"]}", "/K/1", 8, "a string stands where all others are numbers"},
+        {"{\"K\":[[1],\"a\"]}", "/K/1", 10, "a string stands where all others are arrays"},
+        {"{\"K\":[1,{}]}", "/K/1", 8, "an object stands"},
+        {"{\"K\":[1,true]}", "/K/1", 8, "a boolean stands where all others are numbers"},
+        {"{\"K\":[true,1]}", "/K/1", 11, "a number stands where all others are booleans"},
+        {"{\"K\":[true,null]}", "/K/1", 11, "null stands where all others are booleans"},
+        {"{\"bias\":[true,-Infinity]}", "/bias/1", 14,
+         "-Infinity stands where all others are booleans"},
+        {"{\"K\":[null,\"a\"]}", "/K/1", 11, "a string stands"},
+        {"{\"K\":[[1],[]]}", "/K/1", 10, "the row is empty"},
+        {"{\"K\":[[[1],[2]],[[],[3]]]}", "/K/1/0", 17, "the row is empty"},
+        {"{\"K\":[[1],[[2]]]}", "/K/1/0", 11, "an array stands where all others are numbers"},
+        {"[[1],2]", "/1", 5, "a number stands"},
+        {"{\"h\":[{\"W~/\":[[1],[2,3]]}]}", "/h/0/W~0~1/1", 18, "row has 2 numbers"},
+        {"{\"h\":[\"x\",[1,\"y\"]]}", "/h/1/1", 13, "a string stands"},
+        {"{\"K\":[[[[[[[[[1]]]]]]]]]}", "/K", 5, "rank 1 to 8, not 9"},
+        {"{\"\xC3\xA9\\n\":[1,\"a\"]}", "/\xC3\xA9\n/1", 11, "a string stands"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        expect_error(cases[i].text, CODEC_CONTENT, cases[i].pointer, cases[i].offset,
+                     cases[i].message);
+}
+
+Test(codec_reader, duplicate_keys) {
+    expect_error("{\"Q\":1,\"K\":2,\"Q\":3}", CODEC_SYNTAX, "/Q", 13,
+                 "the key \"Q\" is there twice");
+    expect_error("{\"ab\":1,\"\\u0061b\":3}", CODEC_SYNTAX, "/ab", 8, "\"ab\"");
+    expect_error("{\"a\\/b\":1,\"a/b\":3}", CODEC_SYNTAX, "/a~1b", 10, "\"a/b\"");
+    expect_error("{\"\":1,\"\":3}", CODEC_SYNTAX, "/", 6, "\"\"");
+    expect_error("{\"a\":[{\"b\":1,\"c\":{\"b\":1},\"b\":2}]}", CODEC_SYNTAX, "/a/0/b", 25,
+                 "\"b\"");
+    expect_error("{\"\\n\":1,\"\\u000a\":3}", CODEC_SYNTAX, "/\n", 8, "\"\\u000a\"");
+    /* the same length and the same FNV-1a hash */
+    codec_document_free(read_good("{\"declinate\":1,\"macallums\":2}"));
+    codec_document_free(
+        read_good("{\"Q\":1,\"q\":2,\"a\":{\"Q\":1},\"b\":{\"Q\":1},\"c\":[{\"Q\":1},{\"Q\":2}]}"));
+}
+
+/* Client bytes in a message: at most 64, whole characters, no control bytes. */
+Test(codec_reader, long_names_are_cut) {
+    char body[1000];
+    size_t size = 0;
+    body[size++] = '{';
+    for (int twice = 0; twice < 2; twice++) {
+        size += (size_t)sprintf(body + size, "%s\"x", twice ? "," : "");
+        for (int i = 0; i < 100; i++)
+            size += (size_t)sprintf(body + size, "\xC3\xA9");
+        size += (size_t)sprintf(body + size, "\":1");
+    }
+    struct outcome outcome = read_sized(body, size, NULL);
+    cr_expect_eq(outcome.error.status, CODEC_SYNTAX);
+    cr_expect_str_eq(outcome.error.pointer, "");
+    size_t echoed = 0;
+    for (const char *c = outcome.error.message; *c != '\0'; c++)
+        echoed += (unsigned char)*c >= 0x80;
+    cr_expect_eq(echoed, 62); /* 1 + 62 bytes: the 64th would cut a character */
+    cr_expect_not_null(strstr(outcome.error.message, "\xC3\xA9...\""));
+}
+
+Test(codec_reader, many_keys) {
+    char *body = malloc(40000), *out = body;
+    out += sprintf(out, "{");
+    for (int i = 0; i < 1024; i++)
+        out += sprintf(out, "%s\"k%d\":1", i > 0 ? "," : "", i);
+    *out = '}';
+    struct outcome outcome = read_sized(body, (size_t)(out + 1 - body), NULL);
+    cr_expect_eq(outcome.error.status, CODEC_OK);
+    codec_document_free(outcome.document);
+    long at = out + 1 - body;
+    out += sprintf(out, ",\"k1024\":1}");
+    expect_error_sized(body, (size_t)(out - body), NULL, CODEC_SYNTAX, NULL, at,
+                       "more than 1024 keys");
+
+    out = body + sprintf(body, "["); /* closed objects do not count */
+    for (int i = 0; i < 1500; i++)
+        out += sprintf(out, "%s{\"a\":{\"b\":1},\"c\":2}", i > 0 ? "," : "");
+    *out = ']';
+    outcome = read_pieces(body, (size_t)(out + 1 - body), NULL, 0);
+    cr_expect_eq(outcome.error.status, CODEC_OK, "%s", outcome.error.message);
+    codec_document_free(outcome.document);
+    free(body);
+}
+
+Test(codec_reader, limit_of_the_skeleton) {
+    struct codec_limits limits = {.max_skeleton = 20};
+    const char *good = "{\"a\": [1,2,3,4,5,6,7,8,9,10,11], \"bc\": \"d\"}"; /* {"a":[0],"bc":"d"} */
+    struct outcome outcome = read_sized(good, strlen(good), &limits);
+    cr_expect_eq(outcome.error.status, CODEC_OK, "%s", outcome.error.message);
+    codec_document_free(outcome.document);
+    expect_error_sized("{\"a\":\"123456789012345678901\xFF\"}", 30, &limits, CODEC_TOO_LARGE, NULL,
+                       -1, "limit of 20 bytes");
+    expect_error_sized("{\"a\":\"12345678901234\xFF\"}", 23, &limits, CODEC_SYNTAX, NULL, 20,
+                       "UTF-8");
+}
+
+Test(codec_reader, limit_of_the_tensors) {
+    struct codec_limits limits = {.max_tensors = 16};
+    const char *exact = "{\"a\":[1,2],\"b\":[1],\"m\":[true,false,true,true]}";
+    struct outcome outcome = read_sized(exact, strlen(exact), &limits);
+    cr_expect_eq(outcome.error.status, CODEC_OK, "%s", outcome.error.message);
+    codec_document_free(outcome.document);
+    const char *one_more = "{\"a\":[1,2],\"b\":[1],\"m\":[true,false,true,true,true]}";
+    expect_error_sized(one_more, strlen(one_more), &limits, CODEC_TOO_LARGE, NULL, -1,
+                       "limit of 16 bytes");
+    limits.max_tensors = 4000; /* inside the hot loop */
+    char body[8000] = "[";
+    for (int i = 0; i < 1001; i++)
+        strcat(body, i < 1000 ? "1.25, " : "1]");
+    expect_error_sized(body, strlen(body), &limits, CODEC_TOO_LARGE, NULL, -1,
+                       "limit of 4000 bytes");
+    limits.max_tensors = 4004;
+    outcome = read_sized(body, strlen(body), &limits);
+    cr_expect_eq(outcome.error.status, CODEC_OK);
+    codec_document_free(outcome.document);
+}
+
+Test(codec_reader, errors_stay) {
+    struct codec_reader *reader = codec_reader_create(NULL);
+    struct codec_document *document;
+    cr_expect_eq(codec_reader_feed(reader, "[1,,", 4), CODEC_SYNTAX);
+    struct codec_error first = *codec_reader_error(reader);
+    cr_expect_eq(codec_reader_feed(reader, "[}", 2), CODEC_SYNTAX);
+    cr_expect_eq(codec_reader_finish(reader, &document), CODEC_SYNTAX);
+    cr_expect_null(document);
+    cr_expect_eq(memcmp(&first, codec_reader_error(reader), sizeof first), 0);
+    codec_reader_free(reader);
+    codec_reader_free(NULL);
+    codec_document_free(NULL);
+}
+
+/* ------------------------------------------------------------------------------------------ dtype */
+
+static attn_dtype dtype_of(const char *text) {
+    struct codec_document *document = read_good(text);
+    attn_dtype dtype = codec_document_dtype(document);
+    attn_tensor tensor = reals(document, "K");
+    cr_expect_eq(tensor.dtype, dtype);
+    if (dtype == ATTN_FLOAT64)
+        cr_expect_eq(*(const double *)tensor.data, 0.1);
+    else
+        cr_expect_eq(*(const float *)tensor.data, 0.1f);
+    codec_document_free(document);
+    return dtype;
+}
+
+Test(codec_reader, dtype_wherever_it_stands) {
+    cr_expect_eq(dtype_of("{\"K\":[0.1]}"), ATTN_FLOAT32);
+    cr_expect_eq(dtype_of("{\"dtype\":\"float32\",\"K\":[0.1]}"), ATTN_FLOAT32);
+    cr_expect_eq(dtype_of("{\"dtype\":\"float64\",\"K\":[0.1]}"), ATTN_FLOAT64);
+    cr_expect_eq(dtype_of("{\"K\":[0.1],\"dtype\":\"float64\"}"), ATTN_FLOAT64);
+    cr_expect_eq(dtype_of("{\"K\":[0.1],\"dtype\":\"float64\",\"V\":[[1,2]],\"s\":\"x\"}"),
+                 ATTN_FLOAT64);
+    cr_expect_eq(dtype_of("{\"K\":[0.1],\"\\u0064type\":\"float\\u00364\"}"), ATTN_FLOAT64);
+    cr_expect_eq(dtype_of("{\"K\":[0.1],\"a\":{\"dtype\":\"float64\"}}"), ATTN_FLOAT32);
+    cr_expect_eq(dtype_of("{\"K\":[0.1],\"a\":\"float64\"}"), ATTN_FLOAT32);
+    cr_expect_eq(dtype_of("{\"K\":[0.1],\"dtype\":\"Float64\"}"), ATTN_FLOAT32);
+    cr_expect_eq(dtype_of("{\"K\":[0.1],\"dtype\":64}"), ATTN_FLOAT32);
+    cr_expect_eq(dtype_of("{\"K\":[0.1],\"dtype\":[\"float64\"]}"), ATTN_FLOAT32);
+    /* float32 has no place for this number: the second reading has */
+    struct codec_document *document = read_good("{\"K\":[1e300],\"dtype\":\"float64\"}");
+    attn_tensor tensor;
+    struct codec_error error;
+    cr_assert(codec_as_reals(document, member(document, "K"), 1, 1, &tensor, &error));
+    codec_document_free(document);
+    expect_error("{\"K\":[1],\"dtype\":\"float64\",\"dtype\":\"float64\"}", CODEC_SYNTAX, "/dtype",
+                 27, "twice");
+    expect_error("{\"K\":[1],\"dtype\":\"float64\",\"V\":[1,]}", CODEC_SYNTAX, NULL, 34,
+                 "expected");
+}
+
+/* A body of `size` bytes up to the closing quote of its late dtype. */
+static char *late_body(size_t size, size_t *total) {
+    char *body = malloc(size + 100), *out = body;
+    const char *tail = "],\"dtype\":\"float64\"";
+    out += sprintf(out, "{\"K\":[0.1");
+    while ((size_t)(out - body) + 4 + strlen(tail) <= size)
+        out += sprintf(out, ",1.5");
+    while ((size_t)(out - body) + strlen(tail) < size)
+        *out++ = ' ';
+    out += sprintf(out, "%s,\"V\":[0.25,0.5]}", tail);
+    *total = (size_t)(out - body);
+    return body;
+}
+
+Test(codec_reader, late_dtype_in_small_and_large_bodies) {
+    size_t total;
+    char *body = late_body(256 * 1024, &total);
+    struct outcome outcome = read_sized(body, total, NULL);
+    cr_assert_not_null(outcome.document, "%s", outcome.error.message);
+    cr_expect_eq(codec_document_dtype(outcome.document), ATTN_FLOAT64);
+    cr_expect_eq(*(const double *)reals(outcome.document, "K").data, 0.1);
+    cr_expect_eq(reals(outcome.document, "V").dtype, ATTN_FLOAT64);
+    codec_document_free(outcome.document);
+    free(body);
+
+    body = late_body(256 * 1024 + 1, &total);
+    expect_error_sized(body, total, NULL, CODEC_CONTENT, "/dtype", 256 * 1024 + 1 - 9,
+                       "before the first matrix");
+    free(body);
+}
+
+/* Large matrices grow through every kind of buffer, and come out whole. */
+Test(codec_reader, large_matrix) {
+    enum {
+        ROWS = 700,
+        COLUMNS = 1000
+    };
+    char *body = malloc(ROWS * COLUMNS * 12 + 100), *out = body;
+    out += sprintf(out, "{\"K\":[");
+    for (int i = 0; i < ROWS; i++) {
+        out += sprintf(out, i > 0 ? ",[" : "[");
+        for (int j = 0; j < COLUMNS; j++)
+            out += sprintf(out, "%s%d.5", j > 0 ? ", " : "", i * COLUMNS + j);
+        *out++ = ']';
+    }
+    out += sprintf(out, "]}");
+    struct outcome outcome = read_pieces(body, (size_t)(out - body), NULL, 70000);
+    cr_assert_not_null(outcome.document, "%s", outcome.error.message);
+    attn_tensor tensor = reals(outcome.document, "K");
+    cr_assert(tensor.rank == 2 && tensor.shape[0] == ROWS && tensor.shape[1] == COLUMNS);
+    for (int i = 0; i < ROWS * COLUMNS; i++)
+        cr_assert_eq(((const float *)tensor.data)[i], (float)i + 0.5f);
+    codec_document_free(outcome.document);
+    free(body);
+}
