@@ -214,14 +214,10 @@ static inline uint64_t other_than_digits(uint64_t chars) {
     return ((chars + 0x7676767676767676) | chars) & 0x8080808080808080;
 }
 
-/* The top bits of the eight bytes, next to each other. */
-static inline unsigned gather_bits(uint64_t top_bits) {
-    return (unsigned)(top_bits * 0x0002040810204081 >> 56);
-}
-
 /* How many of the eight characters are digits, before the first that is none. */
 static inline unsigned count_digits(uint64_t chars) {
-    return (unsigned)__builtin_ctz(gather_bits(other_than_digits(chars)) | 0x100);
+    uint64_t others = other_than_digits(chars);
+    return others != 0 ? (unsigned)__builtin_ctzll(others) / 8 : 8;
 }
 
 /* The value of the first `count` characters, which are digits: eight at a time, whatever the count. */
@@ -294,15 +290,26 @@ static __attribute__((noinline)) const char *read_decimal(const char *text,
     return codec_ends_word[(unsigned char)*text] ? text : NULL;
 }
 
-/*
- * The numbers that matrices are made of, [-]d{1,6}[.d{1,19}], and their end; NULL for all others. What the next
- * round waits for is where this number ends. So that is worked out first, in few steps, and without a
- * branch on the sign or the number of digits, which nothing could predict.
- */
+/* Appends the digits at *text, at most eight, to *w; true if they are eight. There is a branch on that, and none on
+ * how many fewer they are, because only the former can be predicted. */
+static inline __attribute__((always_inline)) bool take_digits(const char **text, uint64_t *w) {
+    uint64_t chars = load8(*text), others = other_than_digits(chars);
+    if (others == 0) {
+        *w = *w * 100000000 + value_of_digits(chars, 8);
+        *text += 8;
+        return true;
+    }
+    unsigned count = (unsigned)__builtin_ctzll(others) / 8;
+    *w = *w * SCALE[count] + value_of_digits(chars, count);
+    *text += count;
+    return false;
+}
+
+/* The numbers that matrices are made of, [-]d{1,6}[.d{1,19}], and their end; NULL for all others. */
 static inline __attribute__((always_inline)) const char *read_plain(const char *text,
                                                                     struct decimal *number) {
     uint64_t chars = load8(text), w;
-    unsigned negative = (chars & 0xFF) == '-';
+    unsigned negative = (chars & 0xFF) == '-'; /* no branch on the sign either */
     uint64_t unsigned_chars = chars >> 8 * negative;
     const char *point;
 
@@ -325,31 +332,26 @@ static inline __attribute__((always_inline)) const char *read_plain(const char *
     }
     number->negative = negative != 0;
     number->e = 0;
+    text = point;
     if (*point == '.') {
-        uint64_t first = load8(point + 1), second = load8(point + 9);
-        unsigned ends = gather_bits(other_than_digits(first)) |
-                        gather_bits(other_than_digits(second)) << 8 | 1u << 16;
-        unsigned count = (unsigned)__builtin_ctz(ends);
-        text = point + 1 + count;
-        if (w >= 1000 || count == 0)
+        text++;
+        if (w >= 1000) /* or 16 more digits might not fit */
             return NULL;
-        number->e = -(int)count;
-        unsigned some = (unsigned)__builtin_ctz(ends | 1u << 8), more = count - some;
-        w = (w * SCALE[some] + value_of_digits(first, some)) * SCALE[more] +
-            value_of_digits(second, more);
-        if (count == 16) { /* the 16 or 17 digits of a double: up to three are left */
-            uint64_t third = load8(text);
-            count = count_digits(third);
+        if (take_digits(&text, &w) && take_digits(&text, &w)) {
+            uint64_t third =
+                load8(text); /* the 16 or 17 digits of a double: up to three are left */
+            unsigned count = count_digits(third);
             if (count > 3 || w > LIMIT[count])
                 return NULL;
             w = w * SCALE[count] + value_of_digits(third, count);
             text += count;
-            number->e -= (int)count;
         }
-        point = text;
+        if (text == point + 1)
+            return NULL;
+        number->e = (int)(point + 1 - text);
     }
     number->w = w;
-    return codec_ends_word[(unsigned char)*point] ? point : NULL;
+    return codec_ends_word[(unsigned char)*text] ? text : NULL;
 }
 
 /* `wide` is a constant at both calls: two loops come out of one text. */
