@@ -60,7 +60,8 @@ static bool wait_for(int fd, short events, int64_t deadline) {
     return ready > 0;
 }
 
-/* Sends the request and reads until the status code is there, which comes back; -1 with errno otherwise. */
+/* Sends the request and reads until the status code is there, which comes back; -1 with errno
+ * otherwise. */
 static int ask(int fd, int64_t deadline) {
     static const char request[] =
         "GET /health/live HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";

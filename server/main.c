@@ -14,7 +14,8 @@
 #include <string.h>
 
 /* SIGTERM and SIGINT are waited for, not handled: blocked here, before any thread exists, so that
- * every thread inherits it. A client that leaves while it is written to must not end the process. */
+ * every thread inherits it. A client that leaves while it is written to must not end the process.
+ * */
 static void prepare_signals(sigset_t *stop) {
     sigemptyset(stop);
     sigaddset(stop, SIGTERM);

@@ -1,7 +1,7 @@
 /*
  * options.c - the option table and its reader.
- * Each row: flag, environment variable, kind, place in struct server_options, range, help. The defaults are
- * one literal. Adding an option is adding a member, a default and a row.
+ * Each row: flag, environment variable, kind, place in struct server_options, range, help. The
+ * defaults are one literal. Adding an option is adding a member, a default and a row.
  */
 #include "options.h"
 
@@ -81,7 +81,7 @@ static struct server_options defaults(void) {
     };
 }
 
-/* ------------------------------------------------------------------------------------------- values */
+/* -------------------------------------------------------------------------------------- values */
 
 static bool is_address(const char *text) {
     struct in6_addr unused; /* holds either kind */
@@ -152,7 +152,7 @@ static bool set_value(struct server_options *options, const struct option *optio
     return valid;
 }
 
-/* ------------------------------------------------------------------------------------------ sources */
+/* ------------------------------------------------------------------------------------- sources */
 
 /* An empty variable counts as unset, as `${NAME:-}` in scripts makes it. */
 static bool read_environment(struct server_options *options, char *error, size_t size) {
@@ -160,7 +160,8 @@ static bool read_environment(struct server_options *options, char *error, size_t
         const char *text = table[i].variable != NULL ? getenv(table[i].variable) : NULL;
         if (text == NULL || text[0] == '\0')
             continue;
-        /* Beside a Kubernetes Service named "attentiond" each pod gets ATTENTIOND_PORT=tcp://10.0.0.7:80. */
+        /* Beside a Kubernetes Service named "attentiond" each pod gets
+         * ATTENTIOND_PORT=tcp://10.0.0.7:80. */
         if (table[i].offset == AT(port) && strncmp(text, "tcp://", 6) == 0)
             continue;
         if (!set_value(options, &table[i], table[i].variable, text, error, size))
@@ -211,7 +212,7 @@ enum options_result options_read(struct server_options *options, int argc, char 
     return OPTIONS_READY;
 }
 
-/* --------------------------------------------------------------------------------------------- help */
+/* ---------------------------------------------------------------------------------------- help */
 
 static void format_bytes(size_t bytes, char *out, size_t size) {
     static const char *const units[] = {"", "KiB", "MiB", "GiB"};

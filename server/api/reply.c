@@ -11,8 +11,7 @@ double reply_clock_ms(void) {
     return (double)now.tv_sec * 1e3 + (double)now.tv_nsec * 1e-6;
 }
 
-/* --------------------------------------------------------------------------------------- problems
- * */
+/* ------------------------------------------------------------------------------------ problems */
 
 void reply_no_memory(const struct http_request *request, struct http_response *response) {
     http_problem(response, request, 503, "the server has no memory left for this request", NULL,
@@ -49,8 +48,7 @@ void reply_attn_error(const struct http_request *request, struct http_response *
     http_problem(response, request, 422, error->message, member ? pointer : NULL, -1);
 }
 
-/* ---------------------------------------------------------------------------------------- answers
- * */
+/* ------------------------------------------------------------------------------------- answers */
 
 void reply_add(struct reply_items *list, struct codec_item item) {
     if (list->count == list->capacity && !list->failed) {

@@ -1,7 +1,7 @@
 /*
- * codec.h - bytes <-> tensors. The reader lifts every array of numbers or booleans out of a JSON body
- * into a typed buffer while the bytes arrive; what is left, the skeleton, is small and is read through
- * the codec_* accessors below. The writer turns a flat list of items into JSON.
+ * codec.h - bytes <-> tensors. The reader lifts every array of numbers or booleans out of a JSON
+ * body into a typed buffer while the bytes arrive; what is left, the skeleton, is small and is
+ * read through the codec_* accessors below. The writer turns a flat list of items into JSON.
  *
  * Knows cJSON and attn_tensor; never HTTP. Everything here is single-threaded per object and has
  * no global state.
@@ -15,7 +15,7 @@
 
 #include "attention.h"
 
-/* ---------------------------------------------------------------------------------------- errors */
+/* -------------------------------------------------------------------------------------- errors */
 
 enum codec_status {
     CODEC_OK = 0,
@@ -34,7 +34,7 @@ struct codec_error {
     char message[256]; /* the rule and the value that broke it; valid UTF-8 */
 };
 
-/* ---------------------------------------------------------------------------------------- reader */
+/* -------------------------------------------------------------------------------------- reader */
 
 struct codec_limits {
     size_t max_depth;    /* nesting of arrays and objects; 0 = 16 */
@@ -49,9 +49,9 @@ struct codec_value; /* a place in a document; borrowed from it */
 /* Returns owned, NULL if out of memory. `limits` may be NULL for the defaults. */
 struct codec_reader *codec_reader_create(const struct codec_limits *limits);
 
-/* Feeds the next bytes of the body, in chunks of any size: the result is the same however the body is
- * cut. After an error every later call returns the same error. The error stays owned by the reader:
- * codec_reader_error(). */
+/* Feeds the next bytes of the body, in chunks of any size: the result is the same however the body
+ * is cut. After an error every later call returns the same error. The error stays owned by the
+ * reader: codec_reader_error(). */
 enum codec_status codec_reader_feed(struct codec_reader *reader, const void *bytes, size_t size);
 
 /* The body is complete: checks that and hands over the document (returns owned). */
@@ -63,15 +63,15 @@ const struct codec_error *codec_reader_error(const struct codec_reader *reader);
 void codec_reader_free(struct codec_reader *reader);       /* NULL is fine */
 void codec_document_free(struct codec_document *document); /* NULL is fine */
 
-/* The float type of the lifted numbers: ATTN_FLOAT64 if the body's top-level "dtype" is "float64", else
- * ATTN_FLOAT32. The key may stand anywhere in bodies of up to 256 KiB, and before the first
+/* The float type of the lifted numbers: ATTN_FLOAT64 if the body's top-level "dtype" is "float64",
+ * else ATTN_FLOAT32. The key may stand anywhere in bodies of up to 256 KiB, and before the first
  * matrix in larger ones (a CODEC_CONTENT error says so otherwise). */
 attn_dtype codec_document_dtype(const struct codec_document *document);
 
 /* Bytes held by all lifted arrays of the document. */
 size_t codec_document_tensor_bytes(const struct codec_document *document);
 
-/* ------------------------------------------------------------------------------- reading a document */
+/* -------------------------------------------------------------------------- reading a document */
 
 enum codec_kind {
     CODEC_NULL,
@@ -95,8 +95,8 @@ size_t codec_size(const struct codec_value *value);
 /* The element or member after this one, NULL after the last: long lists in linear time. */
 const struct codec_value *codec_next(const struct codec_value *value);
 
-/* Refuses a value that is no object, and members whose names are not in names[0..count): the message
- * gives the nearest known name ("unknown key \"weigths\"; did you mean \"weights\"?"). */
+/* Refuses a value that is no object, and members whose names are not in names[0..count): the
+ * message gives the nearest known name ("unknown key \"weigths\"; did you mean \"weights\"?"). */
 bool codec_check_keys(const struct codec_document *document, const struct codec_value *object,
                       const char *const *names, size_t count, struct codec_error *error);
 
@@ -115,12 +115,14 @@ bool codec_as_text(const struct codec_document *, const struct codec_value *, co
 bool codec_as_choice(const struct codec_document *, const struct codec_value *,
                      const char *const *names, size_t count, size_t *out, struct codec_error *);
 
-/* A matrix of finite numbers in the document's dtype, of min_rank <= rank <= max_rank. null, a number out of
- * range of the dtype, booleans and empty arrays are refused, naming the element. Borrowed from the document. */
+/* A matrix of finite numbers in the document's dtype, of min_rank <= rank <= max_rank. null, a
+ * number out of range of the dtype, booleans and empty arrays are refused, naming the element.
+ * Borrowed from the document. */
 bool codec_as_reals(const struct codec_document *, const struct codec_value *, int min_rank,
                     int max_rank, attn_tensor *out, struct codec_error *);
 
-/* The same, but null and -Infinity (only taken under the top-level key "bias") mean minus infinity. */
+/* The same, but null and -Infinity (only taken under the top-level key "bias") mean minus
+ * infinity. */
 bool codec_as_bias(const struct codec_document *, const struct codec_value *, int min_rank,
                    int max_rank, attn_tensor *out, struct codec_error *);
 
@@ -128,19 +130,22 @@ bool codec_as_bias(const struct codec_document *, const struct codec_value *, in
 bool codec_as_mask(struct codec_document *, const struct codec_value *, int min_rank, int max_rank,
                    attn_tensor *out, struct codec_error *);
 
-/* A list of whole numbers in [min, max]; *out is borrowed from the document. A single number is a list of one. */
+/* A list of whole numbers in [min, max]; *out is borrowed from the document. A single number is a
+ * list of one. */
 bool codec_as_integers(struct codec_document *, const struct codec_value *, int64_t min,
                        int64_t max, const int64_t **out, size_t *count, struct codec_error *);
 
-/* Fills `error` with CODEC_CONTENT, the pointer of `value` (of the root if NULL) and a message. Returns false. */
+/* Fills `error` with CODEC_CONTENT, the pointer of `value` (of the root if NULL) and a message.
+ * Returns false. */
 bool codec_fail(const struct codec_document *document, const struct codec_value *value,
                 struct codec_error *error, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
-/* Nearest of names[0..count) to `name` by edit distance, or NULL if none is near enough to be meant. */
+/* Nearest of names[0..count) to `name` by edit distance, or NULL if none is near enough to be
+ * meant. */
 const char *codec_nearest(const char *name, const char *const *names, size_t count);
 
-/* ---------------------------------------------------------------------------------------- writer */
+/* -------------------------------------------------------------------------------------- writer */
 
 /* One step of an answer. `key` is the member name inside an object, NULL inside an array. */
 enum codec_op {
@@ -168,9 +173,9 @@ struct codec_buffer {
     size_t size, capacity;
 };
 
-/* Appends the items as one compact JSON text and a newline. Numbers are written with the fewest digits that read
- * back as the same float32, float64 or int64, or rounded to `digits` significant digits (1..17, 0 = shortest).
- * False if out of memory. */
+/* Appends the items as one compact JSON text and a newline. Numbers are written with the fewest
+ * digits that read back as the same float32, float64 or int64, or rounded to `digits` significant
+ * digits (1..17, 0 = shortest). False if out of memory. */
 bool codec_write(struct codec_buffer *buffer, const struct codec_item *items, size_t count,
                  int digits);
 

@@ -1,10 +1,10 @@
 /*
- * document.c - the skeleton as a cJSON tree, and the typed accessors over it. The only file that includes
- * cJSON.h. A codec_value is a cJSON node under another name; what a lifted array left behind, an array
- * with the tensor's index in it, is told apart here and nowhere else.
+ * document.c - the skeleton as a cJSON tree, and the typed accessors over it. The only file that
+ * includes cJSON.h. A codec_value is a cJSON node under another name; what a lifted array left
+ * behind, an array with the tensor's index in it, is told apart here and nowhere else.
  *
- * cJSON is used for what it does well: parsing a small text that reader.c has already checked. Its lookups
- * ignore case unless told otherwise, and its global error position is never read.
+ * cJSON is used for what it does well: parsing a small text that reader.c has already checked. Its
+ * lookups ignore case unless told otherwise, and its global error position is never read.
  */
 #include <cjson/cJSON.h>
 #include <math.h>
@@ -75,7 +75,7 @@ size_t codec_document_tensor_bytes(const struct codec_document *document) {
     return bytes;
 }
 
-/* ----------------------------------------------------------------------------------------- values */
+/* -------------------------------------------------------------------------------------- values */
 
 static const cJSON *node_of(const struct codec_value *value) {
     return (const cJSON *)(const void *)value;
@@ -146,7 +146,7 @@ size_t codec_size(const struct codec_value *value) {
     return size;
 }
 
-/* ----------------------------------------------------------------------------------------- errors */
+/* -------------------------------------------------------------------------------------- errors */
 
 /* Appends the pointer of `target`. cJSON nodes do not know their parents, so this searches the
  * document from its root, with a stack as deep as documents may be. */
@@ -199,7 +199,8 @@ bool codec_fail(const struct codec_document *document, const struct codec_value 
 /* What refuse() takes for the value itself rather than one of its elements. */
 #define WHOLE ((size_t)-1)
 
-/* codec_fail() for an element of a tensor, or the WHOLE value, with its name in front of the message. */
+/* codec_fail() for an element of a tensor, or the WHOLE value, with its name in front of the
+ * message. */
 static bool __attribute__((format(printf, 5, 6)))
 refuse(const struct codec_document *document, const struct codec_value *value, size_t element,
        struct codec_error *error, const char *format, ...) {
@@ -254,7 +255,7 @@ static const char *number_text(double number, bool narrow, char text[NUMBER_SIZE
     return text;
 }
 
-/* ------------------------------------------------------------------------------------ nearest name */
+/* -------------------------------------------------------------------------------- nearest name */
 
 enum {
     NAME_MAX_SIZE = 40
@@ -335,7 +336,7 @@ bool codec_check_keys(const struct codec_document *document, const struct codec_
     return true;
 }
 
-/* ---------------------------------------------------------------------------------------- scalars */
+/* ------------------------------------------------------------------------------------- scalars */
 
 bool codec_as_bool(const struct codec_document *document, const struct codec_value *value,
                    bool *out, struct codec_error *error) {
@@ -435,10 +436,10 @@ bool codec_as_choice(const struct codec_document *document, const struct codec_v
     return refuse(document, value, WHOLE, error, "must be %s, not \"%s\"", list, quoted);
 }
 
-/* --------------------------------------------------------------------------------------- matrices */
+/* ------------------------------------------------------------------------------------ matrices */
 
-/* Finds the tensor of a value, or says what it is instead: for an array that was not lifted, by its first element
- * that is at fault. */
+/* Finds the tensor of a value, or says what it is instead: for an array that was not lifted, by
+ * its first element that is at fault. */
 static struct lifted *get_tensor(const struct codec_document *document,
                                  const struct codec_value *value, const char *wanted, int min_rank,
                                  int max_rank, struct codec_error *error) {

@@ -20,12 +20,13 @@ void codec_error_set(struct codec_error *error, enum codec_status status, const 
 void codec_error_message(struct codec_error *error, const char *format, va_list args)
     __attribute__((format(printf, 2, 0)));
 
-/* Each appends one step to the pointer. False if it does not fit: the pointer then stays at the parent. */
+/* Each appends one step to the pointer. False if it does not fit: the pointer then stays at the
+ * parent. */
 bool codec_pointer_name(struct codec_error *error, const char *name, size_t size);
 bool codec_pointer_index(struct codec_error *error, size_t index);
 
-/* What to call the place of the pointer in a message: its last name and the indices after it ("K/3/1"), or
- * "the body". */
+/* What to call the place of the pointer in a message: its last name and the indices after it
+ * ("K/3/1"), or "the body". */
 void codec_pointer_label(const struct codec_error *error, char label[CODEC_QUOTE_SIZE]);
 
 /* Valid UTF-8 of the client, cut to CODEC_ECHO bytes, with control characters escaped. */

@@ -1,8 +1,8 @@
 /*
- * lift.c - the buffers of lifted arrays and the hot loop that fills them: ten to twenty nanoseconds for a number.
- * The loop reads eight digits at a time and rounds w * 10^e with one 64 x 64 bit multiplication; whenever
- * that cannot decide the last bit it leaves the number to std::from_chars (number.h). Knows no JSON
- * structure beyond the comma between two numbers.
+ * lift.c - the buffers of lifted arrays and the hot loop that fills them: ten to twenty
+ * nanoseconds for a number. The loop reads eight digits at a time and rounds w * 10^e with one 64
+ * x 64 bit multiplication; whenever that cannot decide the last bit it leaves the number to
+ * std::from_chars (number.h). Knows no JSON structure beyond the comma between two numbers.
  */
 #define _GNU_SOURCE /* mremap */
 #include "codec/lift.h"
@@ -16,7 +16,7 @@
 #include "codec/number.h"
 #include "codec/power.h"
 
-/* ---------------------------------------------------------------------------------------- buffers */
+/* ------------------------------------------------------------------------------------- buffers */
 
 enum {
     FIRST_BYTES = 128, /* of a new buffer; it doubles ... */
@@ -31,9 +31,9 @@ void lifted_init(struct lifted *lifted, attn_dtype dtype, int rank) {
 }
 
 /*
- * A large buffer must not be copied while it grows, since for a moment there would be two of it. realloc() copies or
- * remaps as the allocator's mood is; mremap() only ever moves page tables. And pages that were never
- * written are not there, so what such a buffer has in reserve costs nothing.
+ * A large buffer must not be copied while it grows, since for a moment there would be two of it.
+ * realloc() copies or remaps as the allocator's mood is; mremap() only ever moves page tables. And
+ * pages that were never written are not there, so what such a buffer has in reserve costs nothing.
  */
 static bool resize(struct lifted *lifted, size_t bytes) {
     void *data;
@@ -91,7 +91,7 @@ void lifted_free(struct lifted *lifted) {
     lifted->mapped = 0;
 }
 
-/* --------------------------------------------------------------------------------- single elements */
+/* ----------------------------------------------------------------------------- single elements */
 
 void lifted_add_number(struct lifted *lifted, const char *text, size_t size) {
     bool fits;
@@ -120,17 +120,19 @@ void lifted_add_bool(struct lifted *lifted, bool value) {
     ((unsigned char *)lifted->data)[lifted->count++] = value;
 }
 
-/* ------------------------------------------------------------------------------- decimal to binary */
+/* --------------------------------------------------------------------------- decimal to binary */
 
 /*
- * w * 10^e rounded to `precision` bits, as *mantissa * 2^(*exponent - precision + 1) with *mantissa in
- * [2^(precision-1), 2^precision]. False if the product of the leading 64 bits cannot decide the rounding.
+ * w * 10^e rounded to `precision` bits, as *mantissa * 2^(*exponent - precision + 1) with
+ * *mantissa in [2^(precision-1), 2^precision]. False if the product of the leading 64 bits cannot
+ * decide the rounding.
  *
- * With w and the power normalised to 64 bits, the true product is less than 2^64 above the computed one (the
- * power is cut off). So its first 64 bits are less than 4 above `high`: a unit for what is cut off here, one for the
- * power, and both twice if the leading bit had to be shifted up. Only when that interval touches the middle
- * between two neighbours is the rounding open: for one double in 500, and for ties.
- * The idea is D. Lemire's ("Number parsing at a gigabyte per second", 2021).
+ * With w and the power normalised to 64 bits, the true product is less than 2^64 above the
+ * computed one (the power is cut off). So its first 64 bits are less than 4 above `high`: a unit
+ * for what is cut off here, one for the power, and both twice if the leading bit had to be shifted
+ * up. Only when that interval touches the middle between two neighbours is the rounding open: for
+ * one double in 500, and for ties. The idea is D. Lemire's ("Number parsing at a gigabyte per
+ * second", 2021).
  */
 static inline bool round_decimal(uint64_t w, int e, int precision, uint64_t *mantissa,
                                  int *exponent) {
@@ -150,8 +152,8 @@ static inline bool round_decimal(uint64_t w, int e, int precision, uint64_t *man
     return true;
 }
 
-/* Whole numbers are exact as they are. Of the others, normal ones only; adding, not masking, the mantissa lets its
- * carry reach the exponent. */
+/* Whole numbers are exact as they are. Of the others, normal ones only; adding, not masking, the
+ * mantissa lets its carry reach the exponent. */
 static inline bool decimal_to_float(uint64_t w, int e, bool negative, float *out) {
     uint64_t mantissa;
     int exponent;
@@ -186,14 +188,15 @@ static inline bool decimal_to_double(uint64_t w, int e, bool negative, double *o
     return true;
 }
 
-/* ---------------------------------------------------------------------------------------- hot loop */
+/* ------------------------------------------------------------------------------------ hot loop */
 
 const bool codec_ends_word[256] = {
     [' '] = true, ['\t'] = true, ['\n'] = true, ['\r'] = true, ['"'] = true, [','] = true,
     [':'] = true, ['['] = true,  [']'] = true,  ['{'] = true,  ['}'] = true,
 };
 
-/* A plain number, its sign, commas and all, is shorter than this; the loop keeps as far from the end. */
+/* A plain number, its sign, commas and all, is shorter than this; the loop keeps as far from the
+ * end. */
 enum {
     RUN_MARGIN = 80
 };
@@ -220,7 +223,8 @@ static inline unsigned count_digits(uint64_t chars) {
     return others != 0 ? (unsigned)__builtin_ctzll(others) / 8 : 8;
 }
 
-/* The value of the first `count` characters, which are digits: eight at a time, whatever the count. */
+/* The value of the first `count` characters, which are digits: eight at a time, whatever the
+ * count. */
 static inline uint64_t value_of_digits(uint64_t chars, unsigned count) {
     chars = (chars ^ 0x3030303030303030)
             << (4 * (8 - count)) << (4 * (8 - count)); /* zeros in front */
@@ -242,7 +246,8 @@ static const uint64_t SCALE[9] = {1, 10, 100, 1000, 10000, 100000, 1000000, 1000
 static const uint64_t LIMIT[4] = {UINT64_MAX, UINT64_MAX / 10 - 1, UINT64_MAX / 100 - 1,
                                   UINT64_MAX / 1000 - 1};
 
-/* Appends the digits at text, fewer than 32, to *w. Returns their end, NULL if *w does not hold them. */
+/* Appends the digits at text, fewer than 32, to *w. Returns their end, NULL if *w does not hold
+ * them. */
 static const char *append_digits(const char *text, uint64_t *w) {
     unsigned count;
     int blocks = 0;
@@ -258,8 +263,8 @@ static const char *append_digits(const char *text, uint64_t *w) {
     return text;
 }
 
-/* Any number that 64 bits of digits hold, and its end; NULL leaves it to the careful path. Reads less than
- * RUN_MARGIN bytes. */
+/* Any number that 64 bits of digits hold, and its end; NULL leaves it to the careful path. Reads
+ * less than RUN_MARGIN bytes. */
 static __attribute__((noinline)) const char *read_decimal(const char *text,
                                                           struct decimal *number) {
     *number = (struct decimal){.negative = *text == '-'};
@@ -290,8 +295,8 @@ static __attribute__((noinline)) const char *read_decimal(const char *text,
     return codec_ends_word[(unsigned char)*text] ? text : NULL;
 }
 
-/* Appends the digits at *text, at most eight, to *w; true if they are eight. There is a branch on that, and none on
- * how many fewer they are, because only the former can be predicted. */
+/* Appends the digits at *text, at most eight, to *w; true if they are eight. There is a branch on
+ * that, and none on how many fewer they are, because only the former can be predicted. */
 static inline __attribute__((always_inline)) bool take_digits(const char **text, uint64_t *w) {
     uint64_t chars = load8(*text), others = other_than_digits(chars);
     if (others == 0) {
@@ -305,7 +310,8 @@ static inline __attribute__((always_inline)) bool take_digits(const char **text,
     return false;
 }
 
-/* The numbers that matrices are made of, [-]d{1,6}[.d{1,19}], and their end; NULL for all others. */
+/* The numbers that matrices are made of, [-]d{1,6}[.d{1,19}], and their end; NULL for all others.
+ * */
 static inline __attribute__((always_inline)) const char *read_plain(const char *text,
                                                                     struct decimal *number) {
     uint64_t chars = load8(text), w;
@@ -319,7 +325,8 @@ static inline __attribute__((always_inline)) const char *read_plain(const char *
             return NULL;
         point = text + negative + 1;
     } else {
-        /* the first character is left out: it is a sign or a digit, or the count comes out wrong below */
+        /* the first character is left out: it is a sign or a digit, or the count comes out wrong
+         * below */
         uint64_t others = other_than_digits(chars) & ~(uint64_t)0xFF;
         if (others == 0)
             return NULL;

@@ -1,7 +1,7 @@
 /*
- * lift.h - one array of numbers or booleans on its way out of the text: a typed buffer that grows while
- * the elements arrive. Knows numbers and memory; not where the array stands in the body, nor its shape
- * before the reader has seen it end.
+ * lift.h - one array of numbers or booleans on its way out of the text: a typed buffer that grows
+ * while the elements arrive. Knows numbers and memory; not where the array stands in the body, nor
+ * its shape before the reader has seen it end.
  */
 #ifndef CODEC_LIFT_H
 #define CODEC_LIFT_H
@@ -41,9 +41,10 @@ void lifted_add_number(struct lifted *lifted, const char *text, size_t size);
 void lifted_add_null(struct lifted *lifted);
 void lifted_add_bool(struct lifted *lifted, bool value);
 
-/* Stores the numbers of "1.5, -2,3e4, ..." at text, as long as they are plain and there is room: what is long,
- * close to `end`, not quite a number or near a rounding boundary is left to the careful path. Returns where it
- * stopped, and how many numbers it stored; *after: the last one's comma is still to come. */
+/* Stores the numbers of "1.5, -2,3e4, ..." at text, as long as they are plain and there is room:
+ * what is long, close to `end`, not quite a number or near a rounding boundary is left to the
+ * careful path. Returns where it stopped, and how many numbers it stored; *after: the last one's
+ * comma is still to come. */
 const char *lifted_add_run(struct lifted *lifted, const char *text, const char *end, size_t *added,
                            bool *after);
 

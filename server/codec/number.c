@@ -1,7 +1,8 @@
 /*
- * number.c - writing numbers. The shortest digits come from one 64 x 64 bit multiplication, after R. Giulietti's
- * Schubfach ("The Schubfach way to render doubles", 2020) with half its precision: whatever that leaves
- * open (about one double in a hundred) goes to std::to_chars. Knows nothing of JSON but its number grammar.
+ * number.c - writing numbers. The shortest digits come from one 64 x 64 bit multiplication, after
+ * R. Giulietti's Schubfach ("The Schubfach way to render doubles", 2020) with half its precision:
+ * whatever that leaves open (about one double in a hundred) goes to std::to_chars. Knows nothing
+ * of JSON but its number grammar.
  */
 #include "codec/number.h"
 
@@ -10,7 +11,7 @@
 
 #include "codec/power.h"
 
-/* ------------------------------------------------------------------------------------------ digits */
+/* -------------------------------------------------------------------------------------- digits */
 
 static const uint64_t TENS[20] = {1,
                                   10,
@@ -39,13 +40,15 @@ static inline bool is_close(uint64_t a, uint64_t b, uint64_t error) {
 }
 
 /*
- * The shortest digits that round to c * 2^q, and of these the nearest. False if 64 bits cannot tell.
+ * The shortest digits that round to c * 2^q, and of these the nearest. False if 64 bits cannot
+ * tell.
  *
- * In units of 10^k, the largest power not above 2^q, the value is whole + fraction / one. Every number nearer to it than
- * `half` rounds to it (`left` on the left, where the spacing changes at a power of two). These are an interval
- * 1 to 10 wide, so it holds a multiple of ten or, if not, the nearer of the whole numbers beside the value.
- * The power is cut off, so the true value may be up to c / one larger: what is closer than `error` is
- * not decided here. Four bits are dropped to leave room for ten units in a word.
+ * In units of 10^k, the largest power not above 2^q, the value is whole + fraction / one. Every
+ * number nearer to it than `half` rounds to it (`left` on the left, where the spacing changes at a
+ * power of two). These are an interval 1 to 10 wide, so it holds a multiple of ten or, if not, the
+ * nearer of the whole numbers beside the value. The power is cut off, so the true value may be up
+ * to c / one larger: what is closer than `error` is not decided here. Four bits are dropped to
+ * leave room for ten units in a word.
  */
 static inline bool shortest(uint64_t c, int q, bool lowest_of_binade, struct number_digits *out) {
     int k = (q * 315653) >> 20; /* floor(q log10 2) */
@@ -96,9 +99,10 @@ static inline bool rounded(uint64_t c, int q, int digits, struct number_digits *
     }
 }
 
-/* ------------------------------------------------------------------------------------------- text */
+/* ---------------------------------------------------------------------------------------- text */
 
-/* Eight digits, one in each byte, the first in the lowest; x < 10^8. Each step halves all parts at once. */
+/* Eight digits, one in each byte, the first in the lowest; x < 10^8. Each step halves all parts at
+ * once. */
 static inline uint64_t spread_digits(uint32_t x) {
     uint64_t v = x / 10000 | (uint64_t)(x % 10000) << 32;
     uint64_t high = (v * 10486 >> 20) & 0x0000007F0000007F; /* / 100 */
@@ -129,8 +133,8 @@ static size_t write_exponent(char *out, int exponent) {
     return size;
 }
 
-/* Writes digits * 10^power, at most 17 digits. Blocks of constant size are copied, with what comes after the
- * digits, so that nothing depends on how many they are. */
+/* Writes digits * 10^power, at most 17 digits. Blocks of constant size are copied, with what comes
+ * after the digits, so that nothing depends on how many they are. */
 static inline size_t write_digits(char *out, const struct number_digits *number) {
     enum {
         WIDTH = 24,
@@ -195,7 +199,7 @@ static inline size_t write_small(char *out, uint32_t value) {
     return (size_t)(8 - lead);
 }
 
-/* ---------------------------------------------------------------------------------------- numbers */
+/* ------------------------------------------------------------------------------------- numbers */
 
 size_t number_write_float(char *out, float value) {
     uint32_t bits;

@@ -1,6 +1,6 @@
 /*
- * number.cc - the one C++ file: std::from_chars and std::to_chars, which are exact, shortest and know no
- * locale, behind the C face of number.h. Nothing here allocates or throws.
+ * number.cc - the one C++ file: std::from_chars and std::to_chars, which are exact, shortest and
+ * know no locale, behind the C face of number.h. Nothing here allocates or throws.
  */
 #include "codec/number.h"
 
@@ -9,8 +9,8 @@
 
 namespace {
 
-/* from_chars says "out of range" of both the huge and the tiny. True if the number is huge: its first
- * significant digit stands left of the point once the exponent is applied. */
+/* from_chars says "out of range" of both the huge and the tiny. True if the number is huge: its
+ * first significant digit stands left of the point once the exponent is applied. */
 bool is_huge(const char *text, const char *end) {
     long point = 0; /* decimal exponent of the first significant digit, plus one */
     bool found = false, fraction = false;

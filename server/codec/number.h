@@ -1,8 +1,8 @@
 /*
  * number.h - decimal text <-> binary numbers, exact and independent of the locale. Knows nothing of
- * JSON: the callers check the grammar before they read, and that a number is finite before they write.
- * number.c has the quick paths of writing (those of reading are in lift.c); number.cc, the only C++ of the project,
- * decides the rest with libstdc++'s <charconv>.
+ * JSON: the callers check the grammar before they read, and that a number is finite before they
+ * write. number.c has the quick paths of writing (those of reading are in lift.c); number.cc, the
+ * only C++ of the project, decides the rest with libstdc++'s <charconv>.
  */
 #ifndef CODEC_NUMBER_H
 #define CODEC_NUMBER_H
@@ -20,14 +20,15 @@ enum {
     NUMBER_SIZE = 40
 };
 
-/* Reads text[0..size), a number by the grammar of RFC 8259, rounded to nearest, ties to even. Numbers
- * too small become a denormal or a zero of their sign; too large: false, and an infinity of their sign. */
+/* Reads text[0..size), a number by the grammar of RFC 8259, rounded to nearest, ties to even.
+ * Numbers too small become a denormal or a zero of their sign; too large: false, and an infinity
+ * of their sign. */
 bool number_read_float(const char *text, size_t size, float *out);
 bool number_read_double(const char *text, size_t size, double *out);
 
-/* Each writes a finite number as a JSON number, without NUL, and returns its length. _float and _double take
- * the fewest digits that read back as the same value; _rounded takes at most 1..17 significant digits, rounded
- * as printf rounds, but without zeros at the end. */
+/* Each writes a finite number as a JSON number, without NUL, and returns its length. _float and
+ * _double take the fewest digits that read back as the same value; _rounded takes at most 1..17
+ * significant digits, rounded as printf rounds, but without zeros at the end. */
 size_t number_write_float(char *out, float value);
 size_t number_write_double(char *out, double value);
 size_t number_write_rounded(char *out, double value, int digits);

@@ -1,6 +1,6 @@
 /*
- * power.h - powers of ten for the quick paths between decimal and binary: with 64 bits of precision, enough to
- * decide nearly every rounding and to notice when it does not.
+ * power.h - powers of ten for the quick paths between decimal and binary: with 64 bits of
+ * precision, enough to decide nearly every rounding and to notice when it does not.
  */
 #ifndef CODEC_POWER_H
 #define CODEC_POWER_H
@@ -9,7 +9,8 @@
 
 __extension__ typedef unsigned __int128 uint128;
 
-/* The first 64 bits of 10^e for e = POWER_MIN..POWER_MAX, cut off, not rounded: exact for 0 <= e <= 27. */
+/* The first 64 bits of 10^e for e = POWER_MIN..POWER_MAX, cut off, not rounded: exact for 0 <= e
+ * <= 27. */
 enum {
     POWER_MIN = -64,
     POWER_MAX = 40

@@ -1,10 +1,12 @@
 /*
- * reader.c - the incremental scanner: strict RFC 8259, fed in chunks that may be cut anywhere. Arrays of numbers
- * or booleans go to typed buffers (lift.h), everything else to the skeleton, a small JSON text for document.c.
+ * reader.c - the incremental scanner: strict RFC 8259, fed in chunks that may be cut anywhere.
+ * Arrays of numbers or booleans go to typed buffers (lift.h), everything else to the skeleton, a
+ * small JSON text for document.c.
  *
- * What a chunk boundary may cut is either inside a string, which is checked byte by byte, or inside a
- * word (a number or a literal), which is gathered until it ends. Nothing is decided before that, so the outcome
- * does not depend on the cuts. There is no recursion: the client's nesting lives in `frames`.
+ * What a chunk boundary may cut is either inside a string, which is checked byte by byte, or
+ * inside a word (a number or a literal), which is gathered until it ends. Nothing is decided
+ * before that, so the outcome does not depend on the cuts. There is no recursion: the client's
+ * nesting lives in `frames`.
  */
 #include "codec/codec.h"
 
@@ -99,7 +101,8 @@ struct codec_reader {
     size_t key_count, key_capacity;
     struct text names;
 
-    /* The lifted arrays. While `lifting`, the last one is open; frames[base] is its outermost level. */
+    /* The lifted arrays. While `lifting`, the last one is open; frames[base] is its outermost
+     * level. */
     struct lifted *tensors;
     size_t tensor_count, tensor_capacity, tensor_bytes;
     bool lifting;
@@ -116,7 +119,7 @@ struct codec_reader {
     char word[MAX_WORD];
 };
 
-/* ---------------------------------------------------------------------------------------- errors */
+/* -------------------------------------------------------------------------------------- errors */
 
 static size_t offset_of(const struct codec_reader *reader, const char *p) {
     return reader->offset + (size_t)(p - reader->chunk);
@@ -196,7 +199,7 @@ static bool unexpected(struct codec_reader *reader, size_t offset, unsigned char
     return syntax(reader, offset, "%s, not the byte 0x%02X", wanted, byte);
 }
 
-/* ------------------------------------------------------------------------------- skeleton and keys */
+/* --------------------------------------------------------------------------- skeleton and keys */
 
 static bool append(struct codec_reader *reader, struct text *text, const char *bytes, size_t size) {
     if (text->data == NULL || size > text->capacity - text->size) {
@@ -283,7 +286,8 @@ static bool key_is(const struct codec_reader *reader, const struct frame *frame,
            memcmp(reader->names.data + key->start, name, key->size) == 0;
 }
 
-/* Adds the key that stands at skeleton[start..end), unescaped, to the keys of the innermost object. */
+/* Adds the key that stands at skeleton[start..end), unescaped, to the keys of the innermost
+ * object. */
 static bool add_key(struct codec_reader *reader, size_t start, size_t end) {
     struct frame *frame = &reader->frames[reader->depth - 1];
     if (reader->key_count == MAX_KEYS)
@@ -324,7 +328,7 @@ static bool add_key(struct codec_reader *reader, size_t start, size_t end) {
     return true;
 }
 
-/* ------------------------------------------------------------------------------------- structure */
+/* ----------------------------------------------------------------------------------- structure */
 
 static bool wants_value(const struct codec_reader *reader) {
     return reader->expect == VALUE || reader->expect == VALUE_OR_END;
@@ -444,7 +448,7 @@ static bool colon(struct codec_reader *reader, size_t offset) {
     return emit(reader, ":", 1);
 }
 
-/* ----------------------------------------------------------------------------------------- words */
+/* --------------------------------------------------------------------------------------- words */
 
 enum word_kind {
     WORD_NUMBER,
@@ -458,8 +462,9 @@ static bool is_digit(char c) {
     return c >= '0' && c <= '9';
 }
 
-/* Checks text[0..size) against the grammar of numbers. Returns `size`, or the index of the first byte that
- * does not fit, with what is wrong in *rule; the index is `size` if the number stops too early. */
+/* Checks text[0..size) against the grammar of numbers. Returns `size`, or the index of the first
+ * byte that does not fit, with what is wrong in *rule; the index is `size` if the number stops too
+ * early. */
 static size_t check_number(const char *text, size_t size, const char **rule) {
     size_t i = text[0] == '-';
     *rule = "expected a digit after '-'";
@@ -498,7 +503,8 @@ static bool in_bias(const struct codec_reader *reader) {
            key_is(reader, &reader->frames[0], "bias");
 }
 
-/* Words that other programs write where JSON has no number, and their like: a message of their own. */
+/* Words that other programs write where JSON has no number, and their like: a message of their
+ * own. */
 static bool not_json(struct codec_reader *reader, const char *text, size_t size, size_t offset) {
     static const char *const words[] = {"NaN", "Infinity", "-Infinity", "-NaN",
                                         "nan", "inf",      "-inf"};
@@ -617,7 +623,8 @@ static bool lift_word(struct codec_reader *reader, enum word_kind kind, const ch
     return true;
 }
 
-/* A number outside of arrays is written anew for cJSON, which reads only the first 63 characters. */
+/* A number outside of arrays is written anew for cJSON, which reads only the first 63 characters.
+ * */
 static bool emit_word(struct codec_reader *reader, enum word_kind kind, const char *text,
                       size_t size) {
     char number[NUMBER_SIZE];
@@ -697,7 +704,7 @@ static const char *scan_word(struct codec_reader *reader, const char *p, const c
     return NULL;
 }
 
-/* --------------------------------------------------------------------------------------- strings */
+/* ------------------------------------------------------------------------------------- strings */
 
 /* The value of the top-level key "dtype" decides how matrices are read, even those before it. */
 static bool set_dtype(struct codec_reader *reader, size_t start, size_t end, size_t offset) {
@@ -832,8 +839,8 @@ static bool string_byte(struct codec_reader *reader, unsigned char byte, size_t 
     return true;
 }
 
-/* Goes on with a string. Runs of plain characters are copied at once, and before what follows them is looked
- * at: an error must not depend on how the run was cut. NULL on error. */
+/* Goes on with a string. Runs of plain characters are copied at once, and before what follows them
+ * is looked at: an error must not depend on how the run was cut. NULL on error. */
 static const char *scan_string(struct codec_reader *reader, const char *p, const char *end) {
     while (p < end) {
         const char *run = p;
@@ -859,7 +866,7 @@ static const char *scan_string(struct codec_reader *reader, const char *p, const
     return p;
 }
 
-/* ------------------------------------------------------------------------------------------ feed */
+/* ---------------------------------------------------------------------------------------- feed */
 
 /* Consumes a chunk, up to its end, an error, or the need to read `again`. */
 static bool scan(struct codec_reader *reader, const char *bytes, size_t size) {
@@ -922,7 +929,8 @@ static void drop_kept(struct codec_reader *reader) {
     }
 }
 
-/* Keeps the bytes of the chunk at `offset` of the body, while a "dtype" may still want to read them again. */
+/* Keeps the bytes of the chunk at `offset` of the body, while a "dtype" may still want to read
+ * them again. */
 static bool keep(struct codec_reader *reader, size_t offset, const char *bytes, size_t size) {
     if (reader->dtype_known || offset + size > KEEP_BYTES) {
         drop_kept(reader);
@@ -1014,7 +1022,7 @@ enum codec_status codec_reader_finish(struct codec_reader *reader,
     return CODEC_OK;
 }
 
-/* ------------------------------------------------------------------------------------- life cycle */
+/* ---------------------------------------------------------------------------------- life cycle */
 
 struct codec_reader *codec_reader_create(const struct codec_limits *limits) {
     struct codec_reader *reader = calloc(1, sizeof *reader);

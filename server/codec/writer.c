@@ -61,7 +61,7 @@ static char *put_float(char *out, float number, int digits) {
                              : number_write_float(out, number));
 }
 
-/* ------------------------------------------------------------------------------------------- text */
+/* ---------------------------------------------------------------------------------------- text */
 
 static bool put_text(struct codec_buffer *buffer, const char *text) {
     static const char hex[] = "0123456789abcdef";
@@ -89,7 +89,7 @@ static bool put_text(struct codec_buffer *buffer, const char *text) {
     return put(buffer, "\"", 1);
 }
 
-/* ----------------------------------------------------------------------------------------- tensors */
+/* ------------------------------------------------------------------------------------- tensors */
 
 /* Elements [first, first + count), with commas after each. */
 static char *put_elements(char *out, const attn_tensor *tensor, size_t first, size_t count,
@@ -171,7 +171,7 @@ static bool put_tensor(struct codec_buffer *buffer, const attn_tensor *tensor, i
     }
 }
 
-/* ------------------------------------------------------------------------------------------ items */
+/* --------------------------------------------------------------------------------------- items */
 
 static bool put_value(struct codec_buffer *buffer, const struct codec_item *item, int digits) {
     switch (item->op) {

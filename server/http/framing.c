@@ -22,7 +22,8 @@ static int hex_digit(char c) {
     return -1;
 }
 
-/* Visible ASCII without '\', every '%' followed by two hexadecimal digits that are no control byte. */
+/* Visible ASCII without '\', every '%' followed by two hexadecimal digits that are no control
+ * byte. */
 static bool is_target_text(const char *raw) {
     for (const char *c = raw; *c != '\0'; c++) {
         if (*c <= ' ' || *c > '~' || *c == '\\')

@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* --------------------------------------------------------------------------- requests and responses */
+/* ---------------------------------------------------------------------- requests and responses */
 
 struct http_request {
     const char *method; /* "GET", "POST", ...; HEAD arrives as "GET" with head = true */
@@ -46,8 +46,8 @@ struct http_response {
 
 /* Fills `response` with an RFC 9457 problem document (application/problem+json):
  * {"type":"about:blank","title":..,"status":..,"detail":..,"pointer":..,"offset":..,"request_id":..}.
- * `pointer` NULL and `offset` < 0 leave the member out. `detail` is cut to valid UTF-8; control characters are escaped. If
- * memory runs out the body is a static 503 problem. */
+ * `pointer` NULL and `offset` < 0 leave the member out. `detail` is cut to valid UTF-8; control
+ * characters are escaped. If memory runs out the body is a static 503 problem. */
 void http_problem(struct http_response *response, const struct http_request *request, int status,
                   const char *detail, const char *pointer, int64_t offset);
 
@@ -56,10 +56,13 @@ const char *http_status_text(int status);
 
 /*
  * The application. For each request whose framing is sound, on one I/O thread:
- *   begin   headers are complete. Returns an exchange (owned by the server until release) that wants the body,
- *           or NULL after filling `response`: the body, if any, is then read and dropped before it is sent.
+ *   begin   headers are complete. Returns an exchange (owned by the server until release) that
+ * wants the body,
+ *           or NULL after filling `response`: the body, if any, is then read and dropped before it
+ * is sent.
  *   body    the next bytes of the body. false = the rest is not needed (it is read and dropped).
- *   end     the body is complete: fills `response`. Called exactly once for each exchange unless the client left or
+ *   end     the body is complete: fills `response`. Called exactly once for each exchange unless
+ * the client left or
  *           the body was refused (too large).
  *   release the exchange ends. NULL never arrives.
  */
@@ -72,7 +75,7 @@ struct http_app {
     void (*release)(void *exchange);
 };
 
-/* --------------------------------------------------------------------------------------- the server */
+/* ---------------------------------------------------------------------------------- the server */
 
 struct http_options {
     const char *address; /* "127.0.0.1", "0.0.0.0", "::1", "::" */
@@ -85,8 +88,8 @@ struct http_options {
 
 struct http_server;
 
-/* Listens and serves on threads of its own. Borrows `app` until http_stop. Returns owned; NULL with the
- * reason in error[0..size). */
+/* Listens and serves on threads of its own. Borrows `app` until http_stop. Returns owned; NULL
+ * with the reason in error[0..size). */
 struct http_server *http_start(const struct http_options *options, const struct http_app *app,
                                char *error, size_t size);
 

@@ -40,8 +40,8 @@ static socklen_t parse_address(const char *text, unsigned port, union socket_add
     return 0;
 }
 
-/* SO_REUSEADDR, so that a restart need not wait for old connections; never SO_REUSEPORT, with which a
- * forgotten second server would silently take a share of the requests. */
+/* SO_REUSEADDR, so that a restart need not wait for old connections; never SO_REUSEPORT, with
+ * which a forgotten second server would silently take a share of the requests. */
 static bool open_socket(int fd, const union socket_address *address, socklen_t size) {
     int on = 1, off = 0;
     if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0)

@@ -8,11 +8,12 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Listens on a numeric IPv4 or IPv6 address ("::" takes IPv4 as well). Returns the socket and the port in
- * *port, or -1 with the reason in error[0..size). */
+/* Listens on a numeric IPv4 or IPv6 address ("::" takes IPv4 as well). Returns the socket and the
+ * port in *port, or -1 with the reason in error[0..size). */
 int listen_open(const char *address, unsigned *port, bool *ipv6, char *error, size_t size);
 
-/* How many of `wanted` connections the limit on open files admits, after raising it as far as allowed. */
+/* How many of `wanted` connections the limit on open files admits, after raising it as far as
+ * allowed. */
 unsigned listen_reserve_files(unsigned wanted);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * log.c - rate-limited lines on stderr. One lock, no queue: a line that is over the limit is dropped
- * and counted.
+ * log.c - rate-limited lines on stderr. One lock, no queue: a line that is over the limit is
+ * dropped and counted.
  */
 #include "http/log.h"
 

@@ -1,6 +1,6 @@
 /*
- * log.h - the http room's few lines on stderr. Each bad request makes libmicrohttpd write, so the rate is
- * bounded, and so that a client cannot forge lines, control characters are escaped.
+ * log.h - the http room's few lines on stderr. Each bad request makes libmicrohttpd write, so the
+ * rate is bounded, and so that a client cannot forge lines, control characters are escaped.
  */
 #ifndef HTTP_LOG_H
 #define HTTP_LOG_H

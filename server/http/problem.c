@@ -1,7 +1,7 @@
 /*
  * problem.c - problem documents (RFC 9457) and reason phrases.
- * Writes its few members itself: the text it is given may be any bytes and may end in the middle of a
- * character, what it writes is always JSON.
+ * Writes its few members itself: the text it is given may be any bytes and may end in the middle
+ * of a character, what it writes is always JSON.
  */
 #include "http/http.h"
 
@@ -57,8 +57,8 @@ static bool is_continuation(unsigned char c) {
 }
 
 /*
- * The length of the well-formed UTF-8 character (Unicode 15, table 3-7) at `text`; 0 if the bytes there
- * are none; `left` + 1 if they are the beginning of one that the end of the text cuts off.
+ * The length of the well-formed UTF-8 character (Unicode 15, table 3-7) at `text`; 0 if the bytes
+ * there are none; `left` + 1 if they are the beginning of one that the end of the text cuts off.
  */
 static size_t character_size(const unsigned char *text, size_t left) {
     unsigned char lead = text[0];

@@ -1,7 +1,7 @@
 /*
  * request_id.c - request ids by mixing a counter with a random key.
- * The mixing is a bijection of 64 bits (the finaliser of SplitMix64, Steele et al. 2014, with the key
- * added between two rounds), so ids of one process never repeat.
+ * The mixing is a bijection of 64 bits (the finaliser of SplitMix64, Steele et al. 2014, with the
+ * key added between two rounds), so ids of one process never repeat.
  */
 #include "http/request_id.h"
 

@@ -1,12 +1,13 @@
 /*
  * server.c - requests and responses over libmicrohttpd; the only file that includes <microhttpd.h>.
- * Owns the life of a request: filter the head, let the app begin, hand it the body within the limits,
- * send what it answers, release everything once. Knows nothing of paths or of what bodies mean.
+ * Owns the life of a request: filter the head, let the app begin, hand it the body within the
+ * limits, send what it answers, release everything once. Knows nothing of paths or of what bodies
+ * mean.
  *
- * libmicrohttpd's rule that shapes this file (0.9.75, Debian 12): a response queued in the first call
- * of the handler closes the connection, and none can be queued between two pieces of a body. So a
- * refusal that should keep the connection waits for the last call, and a body that grows without end
- * can only be cut off.
+ * libmicrohttpd's rule that shapes this file (0.9.75, Debian 12): a response queued in the first
+ * call of the handler closes the connection, and none can be queued between two pieces of a body.
+ * So a refusal that should keep the connection waits for the last call, and a body that grows
+ * without end can only be cut off.
  */
 #include "http/framing.h"
 #include "http/http.h"
@@ -63,7 +64,7 @@ struct call {
     char path[];
 };
 
-/* --------------------------------------------------------------------------------- the life of a call */
+/* -------------------------------------------------------------------------- the life of a call */
 
 static void release_exchange(struct call *call) {
     if (call->exchange != NULL)
@@ -91,7 +92,8 @@ __attribute__((format(printf, 3, 4))) static void refuse(struct call *call, int 
     call->answered = true;
 }
 
-/* The path of a request target in absolute form (RFC 9112 section 3.2.2), else the target itself. */
+/* The path of a request target in absolute form (RFC 9112 section 3.2.2), else the target itself.
+ * */
 static const char *path_of(const char *url) {
     size_t scheme = strncasecmp(url, "http://", 7) == 0    ? 7
                     : strncasecmp(url, "https://", 8) == 0 ? 8
@@ -134,7 +136,7 @@ static void call_free(struct call *call) {
     free(call);
 }
 
-/* ---------------------------------------------------------------------------------------- responses */
+/* ----------------------------------------------------------------------------------- responses */
 
 static bool add_header(struct MHD_Response *out, const char *name, const char *value) {
     return MHD_add_response_header(out, name, value) == MHD_YES;
@@ -187,7 +189,7 @@ static enum MHD_Result send_response(struct call *call, struct MHD_Connection *c
     return result;
 }
 
-/* --------------------------------------------------------------------------------- calls of the handler */
+/* ------------------------------------------------------------------------ calls of the handler */
 
 struct header_list {
     struct framing_header headers[FRAMING_MAX_HEADERS + 1];
@@ -208,8 +210,8 @@ static enum MHD_Result collect_header(void *list_, enum MHD_ValueKind kind, cons
 }
 
 /* What the raw request target was worth is known before its headers are: on_target leaves it in the
- * handler's closure as a pointer to one of these, never allocated, because a request that is malformed
- * further on reaches neither the handler nor on_completed. */
+ * handler's closure as a pointer to one of these, never allocated, because a request that is
+ * malformed further on reaches neither the handler nor on_completed. */
 static char uri_marks[FRAMING_URI_COUNT];
 
 static bool is_uri_mark(const void *closure) {
@@ -223,15 +225,16 @@ static void *on_target(void *unused, const char *raw, struct MHD_Connection *con
     return &uri_marks[framing_check_uri(raw)];
 }
 
-/* The head is sound: decides about the body and asks the app. Returns true if the response should be
- * sent now, which ends the connection. */
+/* The head is sound: decides about the body and asks the app. Returns true if the response should
+ * be sent now, which ends the connection. */
 static bool begin(struct call *call, const struct framing_result *framing) {
     const struct http_server *server = call->server;
     uint64_t length = framing->content_length;
     if (length > server->max_body) {
         refuse(call, 413, "a body has at most %zu bytes, the Content-Length is %llu",
                server->max_body, (unsigned long long)length);
-        /* Reading a little too much keeps the connection; a client that asks first has sent nothing. */
+        /* Reading a little too much keeps the connection; a client that asks first has sent
+         * nothing. */
         call->response.close = framing->expects_continue || length / 2 > server->max_body;
         return call->response.close;
     }
@@ -271,7 +274,8 @@ static enum MHD_Result first_call(struct http_server *server, struct MHD_Connect
     return now ? send_response(call, connection) : MHD_YES;
 }
 
-/* Takes the next piece of the body. False cuts the connection: nothing can be answered in mid-body. */
+/* Takes the next piece of the body. False cuts the connection: nothing can be answered in
+ * mid-body. */
 static bool take_body(struct call *call, const void *bytes, size_t size) {
     const struct http_server *server = call->server;
     call->received += size;
@@ -322,7 +326,7 @@ static void on_completed(void *server, struct MHD_Connection *connection, void *
     *closure = NULL;
 }
 
-/* ---------------------------------------------------------------------------------------- the server */
+/* ---------------------------------------------------------------------------------- the server */
 
 static void on_connection(void *server_, struct MHD_Connection *connection, void **context,
                           enum MHD_ConnectionNotificationCode code) {
@@ -335,7 +339,8 @@ static void on_connection(void *server_, struct MHD_Connection *connection, void
         atomic_fetch_sub_explicit(&server->connections, 1, memory_order_relaxed);
 }
 
-/* A connection too many is closed at once. libmicrohttpd's own limit would leave it hanging instead. */
+/* A connection too many is closed at once. libmicrohttpd's own limit would leave it hanging
+ * instead. */
 static enum MHD_Result on_accept(void *server_, const struct sockaddr *address, socklen_t size) {
     struct http_server *server = server_;
     (void)address;

@@ -1,5 +1,6 @@
 /*
- * test_daemon.c - the daemon as a process: its first line, its exit statuses, its signals, --health-check.
+ * test_daemon.c - the daemon as a process: its first line, its exit statuses, its signals,
+ * --health-check.
  */
 #include <criterion/criterion.h>
 #include <signal.h>
@@ -13,7 +14,8 @@
 
 TestSuite(daemon, .timeout = 60);
 
-/* Runs the daemon with these words in a shell; returns its exit status and what it wrote to either output. */
+/* Runs the daemon with these words in a shell; returns its exit status and what it wrote to either
+ * output. */
 static int run(const char *words, char *output, size_t size) {
     char command[4096];
     snprintf(command, sizeof command, "\"$ATTENTIOND_BIN\" %s 2>&1", words);

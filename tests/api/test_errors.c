@@ -398,7 +398,7 @@ Test(errors, say_what_is_wrong_and_where, .init = start, .fini = stop) {
         }
 }
 
-/* -------------------------------------------------------------------- one connection for all of it */
+/* ---------------------------------------------------------------- one connection for all of it */
 
 static void post_on(struct client_connection *connection, const char *path, const char *body,
                     size_t size, struct client_response *response) {
@@ -434,7 +434,7 @@ Test(errors, leave_the_connection_usable, .init = start, .fini = stop) {
     client_close(&connection);
 }
 
-/* ------------------------------------------------------------------- paths, methods and media types */
+/* -------------------------------------------------------------- paths, methods and media types */
 
 struct bad_head {
     const char *method, *path, *headers;
@@ -519,7 +519,7 @@ Test(errors, media_types_of_json_and_of_curl_are_none, .init = start, .fini = st
     }
 }
 
-/* ------------------------------------------------------------------------------------------ limits */
+/* -------------------------------------------------------------------------------------- limits */
 
 /* A body of about `numbers` * 2 bytes that is a sound question on every path. Returned owned. */
 static char *long_question(const char *path, size_t rows, size_t columns) {

@@ -2,10 +2,10 @@
  * test_framing.c - bytes that are no honest HTTP, sent to the daemon over a raw socket.
  * Each row: what is sent, the statuses of all that comes back, and whether the connection lives on.
  *
- * libmicrohttpd (0.9.75) itself answers what it cannot parse, in HTML, a bad Content-Length even twice
- * (newer ones once). It is never asked to be right here, only to answer with the right status and to close.
- * It hides from us, and so these stay 200: NUL in a target or value, bare LF, folded headers, and what
- * follows a header without a name. A proxy in front refuses all of these.
+ * libmicrohttpd (0.9.75) itself answers what it cannot parse, in HTML, a bad Content-Length even
+ * twice (newer ones once). It is never asked to be right here, only to answer with the right
+ * status and to close. It hides from us, and so these stay 200: NUL in a target or value, bare LF,
+ * folded headers, and what follows a header without a name. A proxy in front refuses all of these.
  */
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -193,7 +193,8 @@ static void run_probe(const struct probe *probe) {
     cr_expect_eq(response.status, probe->status, "%s: %d, not %d", probe->name, response.status,
                  probe->status);
     client_header(&response, "Content-Type", type, sizeof type);
-    /* No problem document, so libmicrohttpd's own page: it sends that without a type, or as text/html. */
+    /* No problem document, so libmicrohttpd's own page: it sends that without a type, or as
+     * text/html. */
     bool html = type[0] == '\0' || strncmp(type, "text/html", 9) == 0;
     cr_expect(html || response.status == 200 || strcmp(type, "application/problem+json") == 0,
               "%s: the answer is of type %s", probe->name, type);

@@ -48,7 +48,7 @@ static void expect_answers(const char *path, const struct call *calls, size_t co
     }
 }
 
-/* --------------------------------------------------------------------------------------- attention */
+/* ----------------------------------------------------------------------------------- attention */
 
 /* One query, two keys; all scores are 0 with MEAN. Two queries with MEAN2. */
 #define ONE   "\"Q\":[[1,2]],\"K\":[[1,0],[0,1]],\"V\":[[5,6],[7,8]]"
@@ -232,7 +232,7 @@ Test(options_of_calls, attention) {
     expect_answers("/attention", attention, COUNT(attention));
 }
 
-/* ------------------------------------------------------------------------------------- projections */
+/* --------------------------------------------------------------------------------- projections */
 
 #define UNIT      "[[1,0],[0,1]]"
 #define UNITS     "\"W_Q\":" UNIT ",\"W_K\":" UNIT ",\"W_V\":" UNIT
@@ -347,7 +347,7 @@ Test(options_of_calls, multi_head_attention_is_the_same) {
     expect_answers("/multi-head-attention", projections, COUNT(projections));
 }
 
-/* ----------------------------------------------------------------------------------------- softmax */
+/* ------------------------------------------------------------------------------------- softmax */
 
 static const struct call softmaxes[] = {
     {"a row", "{\"X\":[5,5]}", "{\"output\":[0.5,0.5]}"},
@@ -370,7 +370,7 @@ Test(options_of_calls, softmax) {
     expect_answers("/softmax", softmaxes, COUNT(softmaxes));
 }
 
-/* --------------------------------------------------------------------------------- headers and GET */
+/* ----------------------------------------------------------------------------- headers and GET */
 
 static void get(const char *method, const char *path, const char *headers,
                 struct client_response *response) {

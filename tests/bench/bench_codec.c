@@ -1,7 +1,7 @@
 /*
- * bench_codec.c - the codec against cJSON on the same text in the same run: nanoseconds per number and
- * MB/s, reading and writing, and the memory a body takes while it is decoded. Medians of alternated runs.
- * Reads from memory, in chunks as a socket would deliver them.
+ * bench_codec.c - the codec against cJSON on the same text in the same run: nanoseconds per number
+ * and MB/s, reading and writing, and the memory a body takes while it is decoded. Medians of
+ * alternated runs. Reads from memory, in chunks as a socket would deliver them.
  */
 #include <cjson/cJSON.h>
 #include <malloc.h>
@@ -51,7 +51,8 @@ static void die(const char *what) {
     exit(1);
 }
 
-/* What a number is printed as: the widths that Python gives float32 and float64, and small integers. */
+/* What a number is printed as: the widths that Python gives float32 and float64, and small
+ * integers. */
 enum form {
     FORM_FLOAT32,
     FORM_FLOAT64,

@@ -1,8 +1,8 @@
 /*
  * test_notebooks.c - the notebooks and the golden data, sent to the running daemon.
  *
- * Every NAME.request.json beside this file is posted as it is, whole, in two pieces and chunked, and
- * the answer must be what NAME.expected.json says, no member more or less. The cases of
+ * Every NAME.request.json beside this file is posted as it is, whole, in two pieces and chunked,
+ * and the answer must be what NAME.expected.json says, no member more or less. The cases of
  * data/golden_attention.json have both in one object. README.md describes the files.
  * Must not know how anything is computed, nor any header of lib or server.
  */
@@ -20,7 +20,7 @@ static const char *const case_keys[] = {"path",     "title",     "notebook", "no
                                         "source",   "request",   "expect",   "decimals",
                                         "absolute", "tolerance", "status"};
 
-/* ------------------------------------------------------------------------------- one case */
+/* ------------------------------------------------------------------------------------ one case */
 
 static bool known_key(const char *name) {
     for (size_t i = 0; i < sizeof case_keys / sizeof case_keys[0]; i++)
@@ -145,7 +145,7 @@ static void run_case(unsigned port, const char *name, const struct cJSON *test_c
     client_response_free(&response);
 }
 
-/* ---------------------------------------------------------------------------- the notebooks */
+/* ------------------------------------------------------------------------------- the notebooks */
 
 static bool ends_with(const char *text, const char *end) {
     size_t length = strlen(text), tail = strlen(end);
@@ -204,7 +204,7 @@ Test(notebooks, every_request_is_answered_as_the_notebook_prints) {
     free(files);
 }
 
-/* -------------------------------------------------------------------------- the golden data */
+/* ----------------------------------------------------------------------------- the golden data */
 
 Test(notebooks, golden_data_agrees) {
     size_t size = 0, count = 0;
@@ -233,7 +233,7 @@ Test(notebooks, golden_data_agrees) {
     free(text);
 }
 
-/* ------------------------------------------------------------- the comparison can say no */
+/* ------------------------------------------------------------------- the comparison can say no */
 
 static bool texts_are_near(const char *got, const char *expect, double absolute, double relative,
                            struct json_difference *difference) {

@@ -1,5 +1,6 @@
 /*
- * client.c - the test client: sockets, response framing, the daemon's process, and the record of exchanges.
+ * client.c - the test client: sockets, response framing, the daemon's process, and the record of
+ * exchanges.
  */
 #include "support/client.h"
 
@@ -25,7 +26,7 @@ enum {
     MAX_ARGUMENTS = 64
 };
 
-/* ------------------------------------------------------------------------------------- the daemon */
+/* ---------------------------------------------------------------------------------- the daemon */
 
 static void run_daemon(const char *const extra_args[], int output) {
     const char *argv[MAX_ARGUMENTS + 4];
@@ -84,7 +85,7 @@ int server_stop(struct server_process *server) {
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-/* --------------------------------------------------------------------------------- a raw connection */
+/* ---------------------------------------------------------------------------- a raw connection */
 
 bool client_open(struct client_connection *connection, unsigned port) {
     const struct sockaddr_in name = {.sin_family = AF_INET,
@@ -280,7 +281,7 @@ bool client_header(const struct client_response *response, const char *name, cha
     return false;
 }
 
-/* ------------------------------------------------------------------------------ requests, and their record */
+/* ------------------------------------------------------------------ requests, and their record */
 
 static void write_string(FILE *file, const char *text) {
     fputc('"', file);

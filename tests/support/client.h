@@ -1,6 +1,7 @@
 /*
  * client.h - a small HTTP/1.1 client and a way to run the daemon, for tests.
- * Plain sockets to 127.0.0.1; shares no code with the server. Nothing here fails a test: it returns false.
+ * Plain sockets to 127.0.0.1; shares no code with the server. Nothing here fails a test: it
+ * returns false.
  */
 #ifndef SUPPORT_CLIENT_H
 #define SUPPORT_CLIENT_H
@@ -9,21 +10,21 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-/* ------------------------------------------------------------------------------------- the daemon */
+/* ---------------------------------------------------------------------------------- the daemon */
 
 struct server_process {
     pid_t pid;
     unsigned port;
 };
 
-/* Runs $ATTENTIOND_BIN --port 0 and `extra_args` (NULL-terminated; may be NULL), and waits for the line that
- * names its port. The daemon ends when the test does. */
+/* Runs $ATTENTIOND_BIN --port 0 and `extra_args` (NULL-terminated; may be NULL), and waits for the
+ * line that names its port. The daemon ends when the test does. */
 bool server_spawn(struct server_process *server, const char *const extra_args[]);
 
 /* SIGTERM; returns the exit status, -1 if it died otherwise. */
 int server_stop(struct server_process *server);
 
-/* ----------------------------------------------------------------------------------- one exchange */
+/* -------------------------------------------------------------------------------- one exchange */
 
 struct client_response {
     int status;
@@ -32,8 +33,9 @@ struct client_response {
     size_t size;
 };
 
-/* One request on a connection of its own. `headers` is "A: b\r\n..." or NULL, beside Host and Content-Length.
- * If $ATTENTIOND_RECORD names a folder, the exchange is written there as a JSON file. */
+/* One request on a connection of its own. `headers` is "A: b\r\n..." or NULL, beside Host and
+ * Content-Length. If $ATTENTIOND_RECORD names a folder, the exchange is written there as a JSON
+ * file. */
 bool client_request(unsigned port, const char *method, const char *path, const char *headers,
                     const void *body, size_t size, struct client_response *out);
 
@@ -43,7 +45,7 @@ bool client_header(const struct client_response *response, const char *name, cha
 
 void client_response_free(struct client_response *response);
 
-/* --------------------------------------------------------------------------------- a raw connection */
+/* ---------------------------------------------------------------------------- a raw connection */
 
 /* For bytes that are no request, pipelining and keep-alive. Each wait is bounded by 60 seconds. */
 struct client_connection {
@@ -55,8 +57,8 @@ struct client_connection {
 bool client_open(struct client_connection *connection, unsigned port);
 bool client_send(struct client_connection *connection, const void *bytes, size_t size);
 
-/* The next response, chunked or not; `head` says that it answers a HEAD request. 1xx ones are passed over.
- * False at the end of the connection. */
+/* The next response, chunked or not; `head` says that it answers a HEAD request. 1xx ones are
+ * passed over. False at the end of the connection. */
 bool client_receive(struct client_connection *connection, bool head, struct client_response *out);
 
 /* Has the other side closed, with nothing left to read? Waits for either. */

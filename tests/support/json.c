@@ -96,7 +96,7 @@ const char *json_text(const struct cJSON *value) {
     return cJSON_IsString(value) ? value->valuestring : NULL;
 }
 
-/* ----------------------------------------------------------------------------------- comparison */
+/* ---------------------------------------------------------------------------------- comparison */
 
 struct walk {
     double absolute, relative;

@@ -1,6 +1,6 @@
 /*
- * test_api.c - handlers without a socket: a body through the codec, the handler called as a function, the
- * response looked at. What goes over the wire is in tests/api.
+ * test_api.c - handlers without a socket: a body through the codec, the handler called as a
+ * function, the response looked at. What goes over the wire is in tests/api.
  */
 #include <criterion/criterion.h>
 #include <string.h>
@@ -11,7 +11,8 @@ static const struct api_limits limits = {.max_memory = 4 << 20, .max_work = 1e6,
 static const struct http_request post = {
     .method = "POST", .path = "/attention", .media_type = "application/json", .id = "unit"};
 
-/* Answers `body` by the app itself, fed in pieces of `step` bytes; the answer's text goes to `text`. */
+/* Answers `body` by the app itself, fed in pieces of `step` bytes; the answer's text goes to
+ * `text`. */
 static char text[1 << 16];
 
 static struct http_response ask(const struct http_request *request, const char *body, size_t step) {

@@ -119,8 +119,7 @@ static attn_tensor *in_form(struct call *c, double *x[MAX_BATCH][MAX_HEADS], siz
     }
 }
 
-/* --------------------------------------------------------------------------------- drawing a call
- * */
+/* ------------------------------------------------------------------------------ drawing a call */
 
 static void draw_sizes(struct call *c) {
     static const size_t sizes[] = {1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33, 48, 64, 65, 100};
@@ -444,8 +443,7 @@ static attn_plan *draw_call(struct call *c, uint64_t seed) {
     return plan;
 }
 
-/* ------------------------------------------------------------------------------------- comparing
- * */
+/* ----------------------------------------------------------------------------------- comparing */
 
 struct worst {
     double error[2]; /* by dtype */

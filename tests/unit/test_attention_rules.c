@@ -1,6 +1,6 @@
 /*
- * test_attention_rules.c - the rules that others get wrong, the errors, and the small functions: each
- * with values worked out by hand.
+ * test_attention_rules.c - the rules that others get wrong, the errors, and the small functions:
+ * each with values worked out by hand.
  */
 #include <criterion/criterion.h>
 #include <criterion/theories.h>
@@ -212,7 +212,7 @@ Test(rules, statistics_are_population_variances) {
     }
 }
 
-/* ---------------------------------------------------------------------------------------- errors */
+/* -------------------------------------------------------------------------------------- errors */
 
 struct refusal {
     size_t q[4], k[4], v[4]; /* rank, then the shape */
@@ -470,7 +470,7 @@ Test(errors, multihead_names_the_weights) {
     cr_expect_not_null(strstr(error.message, "3 columns, which heads = 2"), "%s", error.message);
 }
 
-/* --------------------------------------------------------------------------------------- softmax */
+/* ------------------------------------------------------------------------------------- softmax */
 
 Test(softmax, along_any_axis) {
     const float x[4] = {0, 1000, 0, 1000};
@@ -528,7 +528,7 @@ Theory((size_t count, double shift), softmax, rows_sum_to_one_and_ignore_a_shift
     cr_assert_float_eq(sum, 1, 1e-14);
 }
 
-/* ------------------------------------------------------------------------------------ small things */
+/* -------------------------------------------------------------------------------- small things */
 
 Test(names, every_status_and_result_has_one) {
     cr_expect_str_eq(attn_status_text(ATTN_SHAPE_MISMATCH), "shapes do not agree");

@@ -1,6 +1,6 @@
 /*
- * test_codec.h - what all codec tests share: a body is read whole, byte by byte and in random cuts, and
- * all three must agree on the document or on every field of the error.
+ * test_codec.h - what all codec tests share: a body is read whole, byte by byte and in random
+ * cuts, and all three must agree on the document or on every field of the error.
  */
 #ifndef TEST_CODEC_H
 #define TEST_CODEC_H
@@ -26,8 +26,8 @@ struct outcome {
     struct codec_error error;
 };
 
-/* Reads text[0..size) in pieces of 1..piece bytes: 0 = whole, 1 = byte by byte, else random cuts. Each
- * piece lies at the end of its own block, so that a sanitizer sees every read beyond it. */
+/* Reads text[0..size) in pieces of 1..piece bytes: 0 = whole, 1 = byte by byte, else random cuts.
+ * Each piece lies at the end of its own block, so that a sanitizer sees every read beyond it. */
 static inline struct outcome read_pieces(const char *text, size_t size,
                                          const struct codec_limits *limits, size_t piece) {
     struct outcome outcome = {0};
@@ -141,8 +141,8 @@ static inline const struct codec_value *member(const struct codec_document *docu
     return codec_get(codec_root(document), name);
 }
 
-/* Reads a body that must be refused with this status, pointer (NULL: none), offset (-1: none) and message
- * (a part of it). */
+/* Reads a body that must be refused with this status, pointer (NULL: none), offset (-1: none) and
+ * message (a part of it). */
 static inline void expect_error_sized(const char *text, size_t size,
                                       const struct codec_limits *limits, enum codec_status status,
                                       const char *pointer, long offset, const char *message) {

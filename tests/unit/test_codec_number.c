@@ -1,4 +1,5 @@
-/* test_codec_number.c - decimal text to binary and back: every value equals strtof's and strtod's. */
+/* test_codec_number.c - decimal text to binary and back: every value equals strtof's and strtod's.
+ * */
 #include <float.h>
 #include <math.h>
 
@@ -231,7 +232,8 @@ Test(codec_number, float64_limits) {
     compare_batch(texts, 7, true);
 }
 
-/* The digits of a number without sign, point, exponent and the zeros at both ends; returns how many. */
+/* The digits of a number without sign, point, exponent and the zeros at both ends; returns how
+ * many. */
 static int digits_of(const char *text, char digits[64]) {
     int used = 0, kept = 0;
     for (; *text != '\0' && *text != 'e'; text++) {
@@ -253,7 +255,8 @@ static void expect_digits(const char *text, const char *expected) {
     cr_assert_str_eq(actual, wanted, "%s, not %s", text, expected);
 }
 
-/* What is written reads back as the same bits, and has the digits of the shortest and nearest that does. */
+/* What is written reads back as the same bits, and has the digits of the shortest and nearest that
+ * does. */
 Test(codec_number, shortest_floats_round_trip) {
     for (size_t i = 0; i < 100000; i++) {
         float value =

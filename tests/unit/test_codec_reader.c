@@ -66,7 +66,8 @@ Test(codec_reader, leaves_the_rest_in_place) {
     codec_document_free(document);
 }
 
-/* An array that holds a tensor's index is what a lifted array leaves behind: a client must not be able to write one. */
+/* An array that holds a tensor's index is what a lifted array leaves behind: a client must not be
+ * able to write one. */
 Test(codec_reader, placeholders_cannot_be_forged) {
     struct codec_document *document = read_good("{\"a\":[99],\"b\":[\"x\",[0]],\"c\":[[7],[8]]}");
     attn_tensor tensor = reals(document, "a");
@@ -237,7 +238,7 @@ Test(codec_reader, errors_stay) {
     codec_document_free(NULL);
 }
 
-/* ------------------------------------------------------------------------------------------ dtype */
+/* --------------------------------------------------------------------------------------- dtype */
 
 static attn_dtype dtype_of(const char *text) {
     struct codec_document *document = read_good(text);

@@ -1,5 +1,6 @@
 /*
- * test_http_problem.c - problem documents: the members, the escaping, valid UTF-8 whatever comes in.
+ * test_http_problem.c - problem documents: the members, the escaping, valid UTF-8 whatever comes
+ * in.
  */
 #include <criterion/criterion.h>
 #include <stdlib.h>
@@ -62,7 +63,8 @@ Test(http_problem, text_is_always_json) {
         {"a\xe2\x82", "a"},
         {"a\xe2", "a"},
         {"a\xf0\x9f\x98", "a"},
-        /* no UTF-8: a lone continuation, overlong forms, a surrogate, beyond U+10FFFF, a broken sequence */
+        /* no UTF-8: a lone continuation, overlong forms, a surrogate, beyond U+10FFFF, a broken
+         * sequence */
         {"a\x80z", "a\xef\xbf\xbdz"},
         {"\xc0\xaf", "\xef\xbf\xbd\xef\xbf\xbd"},
         {"\xe0\x80\xafz", "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbdz"},

@@ -1,6 +1,6 @@
 /*
- * test_http_server.c - the HTTP server with a little app behind it: connections that are kept and ended,
- * limits on bodies, headers of responses, clients that leave, the stop.
+ * test_http_server.c - the HTTP server with a little app behind it: connections that are kept and
+ * ended, limits on bodies, headers of responses, clients that leave, the stop.
  */
 #include <criterion/criterion.h>
 #include <pthread.h>
@@ -16,7 +16,7 @@
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
-/* ----------------------------------------------------------------------------------------- the app */
+/* ------------------------------------------------------------------------------------- the app */
 
 enum {
     MAX_BODY = 4096
@@ -110,7 +110,7 @@ static void app_release(void *exchange_) {
 
 static const struct http_app app = {"context", app_begin, app_body, app_end, app_release};
 
-/* -------------------------------------------------------------------------------------- the fixture */
+/* --------------------------------------------------------------------------------- the fixture */
 
 static struct http_server *server;
 
@@ -136,7 +136,8 @@ static void stop(void) {
     server = NULL;
 }
 
-/* Every exchange is released once, whatever happened to it. (An expectation in a fixture is not counted.) */
+/* Every exchange is released once, whatever happened to it. (An expectation in a fixture is not
+ * counted.) */
 static void stop_and_count(void) {
     stop();
     cr_expect_gt(begun, 0);
@@ -165,7 +166,7 @@ static void expect_status(struct client_connection *connection, int status, cons
 #define GET      "GET /a HTTP/1.1\r\nHost: a\r\n\r\n"
 #define POST(to) "POST " to " HTTP/1.1\r\nHost: a\r\n"
 
-/* ------------------------------------------------------------------------------------------- tests */
+/* --------------------------------------------------------------------------------------- tests */
 
 Test(http_server, request_reaches_the_app) {
     struct client_response response;
