@@ -406,7 +406,7 @@ bool codec_as_text(const struct codec_document *document, const struct codec_val
 bool codec_as_choice(const struct codec_document *document, const struct codec_value *value,
                      const char *const *names, size_t count, size_t *out,
                      struct codec_error *error) {
-    const char *text = NULL;
+    const char *text = "";
     if (!codec_as_text(document, value, &text, error))
         return false;
     for (size_t i = 0; i < count; i++) {
