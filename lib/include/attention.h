@@ -109,7 +109,8 @@ ATTN_API bool attn_tensor_bytes(const attn_tensor *tensor, size_t *bytes);
  *   output              (B,H,n,d_v); packed or projected: (B,n,H*d_v), or (B,n,d_out) after W_O
  *   weights             (B,H,n,m), or (B,n,m) with ATTN_FLAG_MEAN_OVER_HEADS
  *   scores, scaled_scores, masked_scores   (B,H,n,m); -inf in masked_scores where forbidden
- *   lse                 (B,H,n) natural log of the softmax denominator; -inf for an empty row
+ *   lse                 (B,H,n) natural log of the softmax denominator; -inf for an empty row, the
+ *                       sink's logit if there is a sink
  *   entropy             (B,H,n) -sum w ln w, in nats
  *   top_k               indices (B,H,n,k) int64 and weights (B,H,n,k), largest first, ties by index
  *   statistics          (4) float64: population variance of Q, K, scores, scaled_scores
@@ -251,16 +252,33 @@ ATTN_API const attn_tensor *attn_plan_tensor(const attn_plan *plan, attn_result 
  * overlaps no input and no other result. ATTN_INVALID_ARGUMENT if there is no such part. */
 ATTN_API attn_status attn_plan_bind(attn_plan *plan, attn_result result, size_t part, void *data);
 
-/* Cost of a run in multiply-adds (saturates at INFINITY), and the bytes a run allocates besides
- * the results. */
+/* Cost of a run in multiply-adds. */
 ATTN_API double attn_plan_cost(const attn_plan *plan);
-ATTN_API size_t attn_plan_scratch(const attn_plan *plan);
 
-/* Computes all wanted results. Every part must be bound. A query that may attend to nothing gets
- * rows of zeros; what a forbidden key or value holds, NaN included, reaches no other row.
+/* Computes all wanted results on the calling thread. Every part must be bound. A query that may
+ * attend to nothing gets rows of zeros; what a forbidden key or value holds, NaN included, reaches
+ * no other row.
  * Errors: ATTN_INVALID_ARGUMENT (a part is not bound), ATTN_NOT_FINITE (a stage overflowed: the
  * message names where), ATTN_NO_MEMORY. */
 ATTN_API attn_status attn_plan_run(attn_plan *plan, attn_error *error);
+
+/*
+ * The same on threads of the caller: begin, then phase by phase every task of that phase, at once
+ * and in any order, each with a scratch of its own, then end. The bytes of the results do not
+ * depend on the threads or the order. After an error the remaining tasks need not be run; free the
+ * plan.
+ *   attn_plan_workspace  bytes that begin allocates and end frees
+ *   attn_plan_scratch    bytes of one scratch, aligned to 64: may be used for one task after
+ * another Errors of begin: as attn_plan_run; of a task and of end: ATTN_NOT_FINITE.
+ */
+ATTN_API size_t attn_plan_phases(const attn_plan *plan);
+ATTN_API size_t attn_plan_tasks(const attn_plan *plan, size_t phase);
+ATTN_API size_t attn_plan_workspace(const attn_plan *plan);
+ATTN_API size_t attn_plan_scratch(const attn_plan *plan);
+ATTN_API attn_status attn_plan_begin(attn_plan *plan, attn_error *error);
+ATTN_API attn_status attn_plan_task(const attn_plan *plan, size_t phase, size_t task, void *scratch,
+                                    attn_error *error);
+ATTN_API attn_status attn_plan_end(attn_plan *plan, attn_error *error);
 
 /* NULL is fine. */
 ATTN_API void attn_plan_free(attn_plan *plan);
@@ -282,6 +300,7 @@ typedef struct attn_build_info {
     const char *kernels;   /* the row kernels in use, e.g. "scalar" */
 } attn_build_info;
 
+/* What this build is and what it found on this CPU; the texts are static. */
 ATTN_API attn_build_info attn_build(void);
 
 /* How many threads OpenBLAS itself may use, process-wide. A caller that runs plans on threads of

@@ -8,6 +8,7 @@
 #include <cblas.h>
 
 #include "attention.h"
+#include "kernels.h"
 
 void blas_gemm_f32(bool trans_b, size_t m, size_t n, size_t k, const float *a, size_t lda,
                    const float *b, size_t ldb, float beta, float *c, size_t ldc) {
@@ -32,7 +33,7 @@ attn_build_info attn_build(void) {
         .version = ATTN_VERSION,
         .blas = openblas_get_config(),
         .blas_core = openblas_get_corename(),
-        .kernels = "scalar",
+        .kernels = attn_kernels()->name,
     };
 }
 

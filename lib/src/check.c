@@ -143,7 +143,10 @@ attn_status check_broadcast(const attn_tensor *tensor, const char *name, const a
     }
     const size_t full[4] = {plan->batch, plan->heads, plan->n, plan->m};
     char got[SHAPE_TEXT];
-    if (tensor->data == NULL || tensor->rank < 2 || tensor->rank > 4) {
+    if (tensor->data == NULL) {
+        return attn_fail(error, ATTN_INVALID_ARGUMENT, name, "%s is missing", name);
+    }
+    if (tensor->rank < 2 || tensor->rank > 4) {
         return attn_fail(error, ATTN_SHAPE_MISMATCH, name, "%s must have rank 2 to 4, not %d", name,
                          tensor->rank);
     }

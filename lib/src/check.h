@@ -21,7 +21,7 @@ attn_status check_shape(const attn_tensor *tensor, const char *name, int rank, c
 /* Numbers, flags and enums of the options, apart from all shapes. */
 attn_status check_options(const attn_options *options, attn_error *error);
 
-/* heads and kv_heads of `options`, resolved; total columns must be a multiple of `heads`. */
+/* `columns` must be a multiple of `heads`, which the message calls `heads_name`. */
 attn_status check_columns(const char *name, size_t columns, size_t heads, const char *heads_name,
                           attn_error *error);
 

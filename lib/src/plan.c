@@ -7,12 +7,12 @@
 
 #include <stdlib.h>
 
+#include "blas.h"
 #include "status.h"
 #include "tensor.h"
 
 enum {
-    BLOCK_BYTES = 1 << 20, /* scores of one block of queries: half of a common L2 cache */
-    BLOCK_MIN_ROWS = 16,   /* below that a product is bound by memory */
+    MAX_HEADS = 65536 /* each costs memory before any limit of the caller can be asked */
 };
 
 attn_status plan_no_memory(attn_error *error) {
@@ -44,75 +44,27 @@ void attn_plan_free(attn_plan *plan) {
     free(plan->slopes);
     free(plan->sinks);
     free(plan->lengths);
+    free(plan->workspace);
     free(plan);
 }
 
-/* ------------------------------------------------------------------------------- cost, scratch */
-
-static double projection_cost(const struct projection *projection) {
-    return (double)projection->rows * (double)projection->inner * (double)projection->ld;
-}
-
-/* Bytes of the projected rows, which live in the run's scratch. */
-static bool projection_bytes(const attn_plan *plan, const struct projection *p, size_t *total) {
-    size_t bytes;
-    return p->count == 0 || (size_mul(p->rows, p->ld, &bytes) &&
-                             size_mul(bytes, attn_dtype_size(plan->dtype), &bytes) &&
-                             size_add(*total, bytes, total));
-}
-
-static attn_status resolve_cost(attn_plan *plan, attn_error *error) {
-    const size_t size = attn_dtype_size(plan->dtype);
-    size_t pairs, all;
-    if (!size_mul(plan->n, plan->m, &pairs) || !size_mul(pairs, plan->batch, &all) ||
-        !size_mul(all, plan->heads, &all) || !size_mul(all, sizeof(double), &all)) {
-        return plan_too_large(error);
-    }
-    plan->cost = projection_cost(&plan->project_q) + projection_cost(&plan->project_k) +
-                 projection_cost(&plan->project_v) + projection_cost(&plan->project_out);
-    for (size_t h = 0; h < plan->heads; h++) {
-        plan->cost += (double)plan->batch * (double)plan->n * (double)plan->m *
-                      (double)(plan->head[h].d + plan->head[h].d_v);
-    }
-    size_t rows = BLOCK_BYTES / (plan->m * size);
-    rows = rows < BLOCK_MIN_ROWS ? BLOCK_MIN_ROWS : rows;
-    plan->block_rows = rows < plan->n ? rows : plan->n;
-    plan->scratch = plan->block_rows * plan->m * size; /* fits: at most all scores or 16 rows */
-    plan->scratch += plan->m * sizeof(double);
-    if (plan_wants(plan, ATTN_WANT(TOP_K_INDICES) | ATTN_WANT(TOP_K_WEIGHTS))) {
-        plan->scratch += plan->m * sizeof(size_t);
-    }
-    if (!projection_bytes(plan, &plan->project_q, &plan->scratch) ||
-        !projection_bytes(plan, &plan->project_k, &plan->scratch) ||
-        !projection_bytes(plan, &plan->project_v, &plan->scratch)) {
-        return plan_too_large(error);
-    }
-    if (plan->has_out_projection) {
-        size_t bytes;
-        if (!size_mul(plan->batch, plan->out_batch, &bytes) || !size_mul(bytes, size, &bytes) ||
-            !size_add(plan->scratch, bytes, &plan->scratch)) {
-            return plan_too_large(error);
-        }
-    }
-    return ATTN_OK;
-}
-
 attn_status plan_finish(attn_plan *plan, const attn_options *o, attn_error *error) {
-    ATTN_TRY(resolve_cost(plan, error)); /* first: it bounds every product of the sizes */
+    size_t pairs; /* bounds every product of the sizes that follows */
+    if (!size_mul(plan->n, plan->m, &pairs) || !size_mul(pairs, plan->batch, &pairs) ||
+        !size_mul(pairs, plan->heads, &pairs) || !size_mul(pairs, sizeof(double), &pairs) ||
+        plan->m > BLAS_MAX_DIM || plan->out_ld > BLAS_MAX_DIM) {
+        return plan_too_large(error);
+    }
     ATTN_TRY(plan_options(plan, o, error));
     ATTN_TRY(plan_results(plan, error));
-    return resolve_cost(plan, error);
+    return plan_schedule(plan, error);
 }
 
 attn_status plan_new_heads(attn_plan *plan, attn_error *error) {
+    if (plan->heads > MAX_HEADS) {
+        return attn_fail(error, ATTN_TOO_LARGE, plan->per_head ? "heads" : "",
+                         "there are %zu heads; at most %d are possible", plan->heads, MAX_HEADS);
+    }
     plan->head = calloc(plan->heads, sizeof *plan->head);
     return plan->head == NULL ? plan_no_memory(error) : ATTN_OK;
-}
-
-double attn_plan_cost(const attn_plan *plan) {
-    return plan->cost;
-}
-
-size_t attn_plan_scratch(const attn_plan *plan) {
-    return plan->scratch;
 }

@@ -19,6 +19,7 @@ struct operand {
 struct head {
     size_t d, d_v;
     size_t q, k, v, past_k, past_v, out;
+    size_t pack; /* of its key head, in the packed keys */
     double scale;
 };
 
@@ -49,6 +50,41 @@ struct result {
     size_t count;
 };
 
+enum {
+    SCHEDULE_PROJECT_ROWS = 256
+}; /* of one projection task: pays for packing the weights */
+
+/* The phases of a run. All tasks of one phase may run at once and in any order. */
+enum phase {
+    PHASE_PROJECT,
+    PHASE_PACK,
+    PHASE_ATTEND,
+    PHASE_MERGE,
+    PHASE_OUT,
+    PHASE_COUNT
+};
+
+/* How the work is cut; see schedule.c. Sizes of memory are bytes. */
+struct schedule {
+    bool staged;       /* whole rows of scores are needed; else tiles with online softmax */
+    bool plain;        /* nothing but scale and ranges between score and softmax */
+    bool direct;       /* so few queries that products go row by row, not through BLAS */
+    bool packs;        /* keys are packed transposed, tile by tile */
+    size_t rows, keys; /* of a tile of scores */
+    size_t tiles;      /* of keys, in a head */
+    size_t blocks;     /* of queries, in a head */
+    size_t splits;     /* parts of the keys that are attended to apart and merged; 1 = whole */
+    size_t split_keys; /* keys of one part */
+    size_t per_task;   /* blocks of one task of PHASE_ATTEND */
+    size_t tasks[PHASE_COUNT];
+    size_t pack_batch;                           /* numbers of packed keys of one batch item */
+    size_t partial_row;                          /* numbers of one partial result */
+    size_t q, k, v, pack, out, partial, moments; /* offsets into the workspace */
+    size_t row, state, part, order;              /* offsets into a scratch */
+    size_t workspace, scratch;
+    double cost; /* multiply-adds of a run */
+};
+
 struct attn_plan {
     attn_dtype dtype;
     size_t batch, heads, kv_heads;
@@ -76,9 +112,9 @@ struct attn_plan {
 
     unsigned wanted; /* ATTN_WANT bits */
     struct result results[ATTN_RESULT_COUNT];
-    size_t block_rows; /* queries that are computed together */
-    double cost;
-    size_t scratch;
+
+    struct schedule schedule;
+    void *workspace; /* while the plan runs: shared by all tasks. Owned */
 };
 
 static inline bool plan_wants(const attn_plan *plan, unsigned bits) {

@@ -111,6 +111,11 @@ static attn_status plan_qkv(attn_plan *plan, const struct qkv *t, const attn_opt
         return attn_fail(error, ATTN_INVALID_ARGUMENT, "kv_heads",
                          "kv_heads needs heads: without it the heads are the axis of Q and K");
     }
+    if (packed && t->q == t->k && kv_heads != o->heads) {
+        return attn_fail(error, ATTN_INVALID_ARGUMENT, "kv_heads",
+                         "X stands for Q and K alike: kv_heads = %zu must be heads = %zu", kv_heads,
+                         o->heads);
+    }
     const char *kv_name = o->kv_heads != 0 ? "kv_heads" : "heads";
     ATTN_TRY(check_matrix(t->q, t->q_name, 2, max_rank, error));
     ATTN_TRY(check_one(t->q, t->q_name, t->q, t->q_name, max_rank, o->heads, "heads", error));

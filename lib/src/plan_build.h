@@ -30,5 +30,6 @@ attn_status plan_past(attn_plan *plan, const attn_options *o, struct dims k, str
 attn_status plan_finish(attn_plan *plan, const attn_options *o, attn_error *error);
 attn_status plan_options(attn_plan *plan, const attn_options *o, attn_error *error);
 attn_status plan_results(attn_plan *plan, attn_error *error);
+attn_status plan_schedule(attn_plan *plan, attn_error *error);
 
 #endif

@@ -16,8 +16,8 @@
 struct weight {
     const attn_tensor *tensor;
     const char *name;
-    bool per_head; /* 3-D */
-    size_t heads;  /* of a 3-D weight, else 1 */
+    bool stacked; /* 3-D */
+    size_t heads; /* of a 3-D weight, else 1 */
     size_t inner, columns;
 };
 
@@ -30,7 +30,7 @@ static attn_status read_weight(const attn_tensor *t, const char *name, attn_layo
     *out = (struct weight){
         .tensor = t,
         .name = name,
-        .per_head = t->rank == 3,
+        .stacked = t->rank == 3,
         .heads = t->rank == 3 ? end[-3] : 1,
         .inner = layout == ATTN_IN_OUT ? end[-2] : end[-1],
         .columns = layout == ATTN_IN_OUT ? end[-1] : end[-2],
@@ -57,7 +57,7 @@ static attn_status check_bias(const attn_tensor *b, const char *name, attn_dtype
     }
     ATTN_TRY(check_matrix(b, name, 1, 2, error));
     ATTN_TRY(check_dtype(b, name, dtype, error));
-    if (b->rank == 2 && w->per_head) {
+    if (b->rank == 2 && w->stacked) {
         return check_shape(b, name, 2, (size_t[]){w->heads, w->columns}, error);
     }
     return check_shape(b, name, 1, (size_t[]){w->heads * w->columns}, error);
@@ -67,7 +67,7 @@ static attn_status check_bias(const attn_tensor *b, const char *name, attn_dtype
  * is a 2-D one with the heads' rows below each other: one product. */
 static void add_pieces(struct projection *p, const struct weight *w, const attn_tensor *bias,
                        size_t column) {
-    const size_t count = w->per_head && !p->out_in ? w->heads : 1;
+    const size_t count = w->stacked && !p->out_in ? w->heads : 1;
     const size_t cols = w->heads * w->columns / count;
     const size_t size = attn_dtype_size(w->tensor->dtype);
     for (size_t h = 0; h < count; h++) {
@@ -136,9 +136,9 @@ static attn_status plan_shared(attn_plan *plan, const attn_multihead *call, cons
                                attn_error *error) {
     struct named_projection p;
     ATTN_TRY(read_projection(call, 0, plan->dtype, &p, error));
-    const bool three = p.w[WEIGHT_Q].per_head;
+    const bool three = p.w[WEIGHT_Q].stacked;
     for (int i = WEIGHT_K; i <= WEIGHT_V; i++) {
-        if (p.w[i].per_head != three) {
+        if (p.w[i].stacked != three) {
             return attn_fail(error, ATTN_SHAPE_MISMATCH, p.w_name[i],
                              "%s has rank %d but W_Q has rank %d", p.w_name[i], p.w[i].tensor->rank,
                              p.w[WEIGHT_Q].tensor->rank);
@@ -213,8 +213,8 @@ static attn_status plan_per_head(attn_plan *plan, const attn_multihead *call, co
         const size_t d = p.w[WEIGHT_Q].columns, d_v = p.w[WEIGHT_V].columns;
         if (p.w[WEIGHT_K].columns != d) {
             return attn_fail(error, ATTN_SHAPE_MISMATCH, p.w_name[WEIGHT_K],
-                             "%s gives keys of %zu columns but W_Q gives queries of %zu",
-                             p.w_name[WEIGHT_K], p.w[WEIGHT_K].columns, d);
+                             "%s gives keys of %zu columns but %s gives queries of %zu",
+                             p.w_name[WEIGHT_K], p.w[WEIGHT_K].columns, p.w_name[WEIGHT_Q], d);
         }
         plan->head[h] = (struct head){.d = d,
                                       .d_v = d_v,
@@ -283,7 +283,7 @@ static attn_status check_inputs(const attn_multihead *call, attn_error *error) {
     return ATTN_OK;
 }
 
-/* More heads than rows of a 3-D weight cannot be: bounds the number of pieces by what was given. */
+/* The most products that a projection can need: one for each head that has weights of its own. */
 static size_t piece_count(const attn_multihead *call, const attn_tensor *w) {
     return call->per_head ? call->count : (w != NULL && w->rank == 3 ? w->shape[0] : 1);
 }
@@ -308,7 +308,7 @@ static attn_status plan_projections(attn_plan *plan, const attn_multihead *call,
     ATTN_TRY(call->per_head ? plan_per_head(plan, call, o, error)
                             : plan_shared(plan, call, o, error));
     if (plan->project_q.ld > BLAS_MAX_DIM || plan->project_k.ld > BLAS_MAX_DIM ||
-        plan->project_v.ld > BLAS_MAX_DIM || plan->out_ld > BLAS_MAX_DIM) {
+        plan->project_v.ld > BLAS_MAX_DIM) {
         return plan_too_large(error);
     }
     ATTN_TRY(check_past(o, error));

@@ -26,9 +26,9 @@ struct reference_head {
     bool unnormalized;
 };
 
-/* Results, caller's buffers, none NULL. output_scale (n) is what the rows of output are sums of:
- * sum_j |w_j| max_c |v_jc|; score_scale (n) is max_j sum_c |q_c k_jc|. Errors are measured against
- * these. */
+/* Results, caller's buffers, none NULL. Errors are measured against the size of the terms that a
+ * row is summed from: output_scale (n) is max_c sum_j |w_j v_jc|, score_scale (n) is
+ * max_j sum_c |q_c k_jc|. */
 struct reference_results {
     double *scores, *scaled_scores, *masked_scores, *weights; /* (n,m) */
     double *output;                                           /* (n,d_v) */

@@ -3,10 +3,17 @@
  */
 #include "run.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 #include "status.h"
 #include "tensor.h"
 
-attn_status attn_plan_run(attn_plan *plan, attn_error *error) {
+static void *allocate(size_t bytes) {
+    return aligned_alloc(64, bytes == 0 ? 64 : (bytes + 63) / 64 * 64);
+}
+
+attn_status attn_plan_begin(attn_plan *plan, attn_error *error) {
     for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
         for (size_t part = 0; part < plan->results[r].count; part++) {
             if (plan->results[r].parts[part].data == NULL) {
@@ -16,7 +23,50 @@ attn_status attn_plan_run(attn_plan *plan, attn_error *error) {
             }
         }
     }
-    return plan->dtype == ATTN_FLOAT32 ? run_f32(plan, error) : run_f64(plan, error);
+    if (plan->workspace == NULL && plan->schedule.workspace != 0) {
+        plan->workspace = allocate(plan->schedule.workspace);
+        if (plan->workspace == NULL) {
+            return attn_fail(error, ATTN_NO_MEMORY, "", "out of memory");
+        }
+    }
+    if (plan_wants(plan, ATTN_WANT(STATISTICS))) {
+        memset((char *)plan->workspace + plan->schedule.moments, 0,
+               plan->batch * plan->heads * plan->schedule.blocks * 2 * sizeof(struct moments));
+    }
+    return ATTN_OK;
+}
+
+attn_status attn_plan_task(const attn_plan *plan, size_t phase, size_t task, void *scratch,
+                           attn_error *error) {
+    return plan->dtype == ATTN_FLOAT32 ? run_task_f32(plan, phase, task, scratch, error)
+                                       : run_task_f64(plan, phase, task, scratch, error);
+}
+
+attn_status attn_plan_end(attn_plan *plan, attn_error *error) {
+    attn_status status = ATTN_OK;
+    if (plan_wants(plan, ATTN_WANT(STATISTICS))) {
+        status = plan->dtype == ATTN_FLOAT32 ? run_statistics_f32(plan, error)
+                                             : run_statistics_f64(plan, error);
+    }
+    free(plan->workspace);
+    plan->workspace = NULL;
+    return status;
+}
+
+attn_status attn_plan_run(attn_plan *plan, attn_error *error) {
+    ATTN_TRY(attn_plan_begin(plan, error));
+    void *scratch = allocate(plan->schedule.scratch);
+    if (scratch == NULL) {
+        return attn_fail(error, ATTN_NO_MEMORY, "", "out of memory");
+    }
+    attn_status status = ATTN_OK;
+    for (size_t phase = 0; phase < PHASE_COUNT; phase++) {
+        for (size_t task = 0; task < plan->schedule.tasks[phase] && status == ATTN_OK; task++) {
+            status = attn_plan_task(plan, phase, task, scratch, error);
+        }
+    }
+    free(scratch);
+    return status == ATTN_OK ? attn_plan_end(plan, error) : status;
 }
 
 attn_status attn_softmax(const attn_tensor *x, int axis, void *out, attn_error *error) {

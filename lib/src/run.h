@@ -6,8 +6,15 @@
 
 #include "plan.h"
 
-attn_status run_f32(const attn_plan *plan, attn_error *error);
-attn_status run_f64(const attn_plan *plan, attn_error *error);
+/* One task of a phase; see attn_plan_task. */
+attn_status run_task_f32(const attn_plan *plan, size_t phase, size_t task, void *scratch,
+                         attn_error *error);
+attn_status run_task_f64(const attn_plan *plan, size_t phase, size_t task, void *scratch,
+                         attn_error *error);
+
+/* The statistics result, once all phases are done. */
+attn_status run_statistics_f32(const attn_plan *plan, attn_error *error);
+attn_status run_statistics_f64(const attn_plan *plan, attn_error *error);
 
 attn_status softmax_f32(const attn_tensor *x, int axis, void *out, attn_error *error);
 attn_status softmax_f64(const attn_tensor *x, int axis, void *out, attn_error *error);

@@ -172,8 +172,8 @@ void call_answer(const struct api_request *request, struct http_response *respon
     if (!measure(plan, &bytes, &numbers)) {
         bytes = numbers = SIZE_MAX / 2;
     }
-    if (!call_fits(request, response, attn_plan_cost(plan), bytes + attn_plan_scratch(plan),
-                   numbers)) {
+    if (!call_fits(request, response, attn_plan_cost(plan),
+                   bytes + attn_plan_workspace(plan) + attn_plan_scratch(plan), numbers)) {
         goto done;
     }
     block = aligned_alloc(64, bytes);

@@ -414,7 +414,7 @@ static const struct overflow overflows[] = {
     {{1e30f, 0}, {1e30f, 1}, {1, 1}, 0, ATTN_WANT(OUTPUT), ATTN_SOFTMAX, "scores"},
     {{-1e30f, 0}, {1e30f, 1}, {1, 1}, 0, ATTN_WANT(OUTPUT), ATTN_SOFTMAX, "scores"},
     {{1e30f, 0}, {1e30f, 1}, {1, 1}, 0, ATTN_WANT(SCORES), ATTN_SOFTMAX, "scores"},
-    {{1e19f, 0}, {1e19f, 1}, {1, 1}, 3.4e38f, ATTN_WANT(OUTPUT), ATTN_SOFTMAX, "scores"},
+    {{1e19f, 0}, {1e19f, 1}, {1, 1}, 3.4e38f, ATTN_WANT(OUTPUT), ATTN_SOFTMAX, "masked_scores"},
     {{1e30f, 0}, {1, 1}, {1e30f, 1}, 0, ATTN_WANT(OUTPUT), ATTN_UNNORMALIZED, "output"},
 };
 
@@ -433,6 +433,20 @@ Test(errors, overflow_names_the_stage) {
         cr_expect_str_eq(error.argument, c->stage, "case %zu: %s", i, error.message);
         cr_expect_not_null(strstr(error.message, "query 0"), "case %zu: %s", i, error.message);
     }
+}
+
+Test(rules, the_mean_over_heads_of_large_scores_does_not_overflow) {
+    const float q[2] = {1e19f, 1e19f}, k[2] = {3e19f, 3e19f};
+    float mean[1];
+    attn_tensor tq = {.data = q, .rank = 3, .shape = {2, 1, 1}}, tk = tq;
+    tk.data = k;
+    attn_options o = {.flags = ATTN_FLAG_SCALE | ATTN_FLAG_MEAN_OVER_HEADS,
+                      .scale = 1,
+                      .normalization = ATTN_UNNORMALIZED,
+                      .results = ATTN_WANT(WEIGHTS)};
+    void *data[ATTN_RESULT_COUNT] = {[ATTN_RESULT_WEIGHTS] = mean};
+    cr_assert_eq(run(&tq, &tk, &tk, &o, data, NULL), ATTN_OK);
+    cr_assert_float_eq(mean[0], 3e38f, 1e32f);
 }
 
 Test(errors, an_overflow_that_nobody_sees_is_none) {

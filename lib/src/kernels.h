@@ -1,0 +1,44 @@
+/*
+ * kernels.h - arithmetic on one row of numbers, once per instruction set. Every table is complete;
+ * the plain C one is the reference of the others. Kernels allocate nothing, never read or write
+ * outside of their rows and take any alignment; rows of different arguments do not overlap.
+ *
+ * exp is exact to 1 ulp over [-87, 0] (float) and [-708, 0] (double) in every table; below that it
+ * may give 0.
+ */
+#ifndef ATTN_KERNELS_H
+#define ATTN_KERNELS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct attn_kernels {
+    const char *name;
+    /* The largest of x; -INFINITY if n is 0. *finite is false if any is NaN or infinite. */
+    float (*max_f32)(const float *x, size_t n, bool *finite);
+    double (*max_f64)(const double *x, size_t n, bool *finite);
+    /* x = exp(scale x - max), with one rounding before exp. Returns the sum of the results. */
+    double (*exp_f32)(float *x, size_t n, float scale, float max);
+    double (*exp_f64)(double *x, size_t n, double scale, double max);
+    /* w = exp(y - max). Returns the sum of w. -INFINITY gives 0. */
+    double (*exp_shift_f32)(const double *y, float *w, size_t n, double max);
+    double (*exp_shift_f64)(const double *y, double *w, size_t n, double max);
+    /* x = x * factor. */
+    void (*mul_f32)(float *x, size_t n, float factor);
+    void (*mul_f64)(double *x, size_t n, double factor);
+    /* y += factor * x. */
+    void (*axpy_f32)(float *y, const float *x, size_t n, float factor);
+    void (*axpy_f64)(double *y, const double *x, size_t n, double factor);
+    /* sum of a * b. */
+    float (*dot_f32)(const float *a, const float *b, size_t n);
+    double (*dot_f64)(const double *a, const double *b, size_t n);
+};
+
+extern const struct attn_kernels attn_kernels_scalar, attn_kernels_avx2, attn_kernels_avx512,
+    attn_kernels_neon;
+
+/* The best table that this CPU and its operating system can run, or the one that the environment
+ * variable ATTENTION_ISA names (scalar, avx2, avx512, neon) if they can. The same at every call. */
+const struct attn_kernels *attn_kernels(void);
+
+#endif

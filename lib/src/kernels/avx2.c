@@ -1,0 +1,100 @@
+/* avx2.c - row kernels for AVX2 with FMA. */
+#include "kernels.h"
+
+#if defined(__AVX2__) && defined(__FMA__)
+#include <immintrin.h>
+#include <math.h>
+#include <stdint.h>
+
+/* p 2^n by adding n to the exponent; p is near 1 and n not below -126 (-1021). */
+static inline __m256 exp2_f32(__m256 p, __m256 n) {
+    const __m256i bits = _mm256_slli_epi32(_mm256_cvtps_epi32(n), 23);
+    return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(p), bits));
+}
+
+/* There is no conversion to 64-bit integers: adding 1.5 2^52 leaves n in the low bits. */
+static inline __m256d exp2_f64(__m256d p, __m256d n) {
+    const __m256i whole = _mm256_castpd_si256(_mm256_add_pd(n, _mm256_set1_pd(0x1.8p52)));
+    return _mm256_castsi256_pd(
+        _mm256_add_epi64(_mm256_castpd_si256(p), _mm256_slli_epi64(whole, 52)));
+}
+
+static inline float add_f32(__m256 v) {
+    __m128 s = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+    s = _mm_add_ps(s, _mm_movehl_ps(s, s));
+    return _mm_cvtss_f32(_mm_add_ss(s, _mm_movehdup_ps(s)));
+}
+
+static inline float max_lanes_f32(__m256 v) {
+    __m128 s = _mm_max_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+    s = _mm_max_ps(s, _mm_movehl_ps(s, s));
+    return _mm_cvtss_f32(_mm_max_ss(s, _mm_movehdup_ps(s)));
+}
+
+static inline double add_f64(__m256d v) {
+    const __m128d s = _mm_add_pd(_mm256_castpd256_pd128(v), _mm256_extractf128_pd(v, 1));
+    return _mm_cvtsd_f64(_mm_add_sd(s, _mm_unpackhi_pd(s, s)));
+}
+
+static inline double max_lanes_f64(__m256d v) {
+    const __m128d s = _mm_max_pd(_mm256_castpd256_pd128(v), _mm256_extractf128_pd(v, 1));
+    return _mm_cvtsd_f64(_mm_max_sd(s, _mm_unpackhi_pd(s, s)));
+}
+
+#define real          float
+#define REAL_IS_FLOAT 1
+#define ROW(name)     name##_f32
+#define V             __m256
+#define LANES         8
+#define SET(c)        _mm256_set1_ps(c)
+#define LOAD(p)       _mm256_loadu_ps(p)
+#define STORE(p, v)   _mm256_storeu_ps(p, v)
+#define ADD(a, b)     _mm256_add_ps(a, b)
+#define SUB(a, b)     _mm256_sub_ps(a, b)
+#define MUL(a, b)     _mm256_mul_ps(a, b)
+#define MAX(a, b)     _mm256_max_ps(a, b)
+#define FMA(a, b, c)  _mm256_fmadd_ps(a, b, c)
+#define FNMA(a, b, c) _mm256_fnmadd_ps(a, b, c)
+#define EXP2(p, n)    exp2_f32(p, n)
+#define REDUCE_ADD(v) add_f32(v)
+#define REDUCE_MAX(v) max_lanes_f32(v)
+#define KEEP(e, x)    _mm256_andnot_ps(_mm256_cmp_ps(x, SET(EXP_MIN), _CMP_LT_OQ), e)
+#include "rows.inc"
+
+#define real          double
+#define REAL_IS_FLOAT 0
+#define ROW(name)     name##_f64
+#define V             __m256d
+#define LANES         4
+#define SET(c)        _mm256_set1_pd(c)
+#define LOAD(p)       _mm256_loadu_pd(p)
+#define STORE(p, v)   _mm256_storeu_pd(p, v)
+#define ADD(a, b)     _mm256_add_pd(a, b)
+#define SUB(a, b)     _mm256_sub_pd(a, b)
+#define MUL(a, b)     _mm256_mul_pd(a, b)
+#define MAX(a, b)     _mm256_max_pd(a, b)
+#define FMA(a, b, c)  _mm256_fmadd_pd(a, b, c)
+#define FNMA(a, b, c) _mm256_fnmadd_pd(a, b, c)
+#define EXP2(p, n)    exp2_f64(p, n)
+#define REDUCE_ADD(v) add_f64(v)
+#define REDUCE_MAX(v) max_lanes_f64(v)
+#define KEEP(e, x)    _mm256_andnot_pd(_mm256_cmp_pd(x, SET(EXP_MIN), _CMP_LT_OQ), e)
+#include "rows.inc"
+
+const struct attn_kernels attn_kernels_avx2 = {
+    .name = "avx2",
+    .max_f32 = max_f32,
+    .max_f64 = max_f64,
+    .exp_f32 = exp_row_f32,
+    .exp_f64 = exp_row_f64,
+    .exp_shift_f32 = exp_shift_f32,
+    .exp_shift_f64 = exp_shift_f64,
+    .mul_f32 = mul_f32,
+    .mul_f64 = mul_f64,
+    .axpy_f32 = axpy_f32,
+    .axpy_f64 = axpy_f64,
+    .dot_f32 = dot_f32,
+    .dot_f64 = dot_f64,
+};
+
+#endif

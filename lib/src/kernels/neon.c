@@ -1,0 +1,67 @@
+/* neon.c - row kernels for 64-bit ARM. */
+#include "kernels.h"
+
+#if defined(__aarch64__)
+#include <arm_neon.h>
+#include <math.h>
+#include <stdint.h>
+
+#define real          float
+#define REAL_IS_FLOAT 1
+#define ROW(name)     name##_f32
+#define V             float32x4_t
+#define LANES         4
+#define SET(c)        vdupq_n_f32(c)
+#define LOAD(p)       vld1q_f32(p)
+#define STORE(p, v)   vst1q_f32(p, v)
+#define ADD(a, b)     vaddq_f32(a, b)
+#define SUB(a, b)     vsubq_f32(a, b)
+#define MUL(a, b)     vmulq_f32(a, b)
+#define MAX(a, b)     vbslq_f32(vcgtq_f32(a, b), a, b)
+#define FMA(a, b, c)  vfmaq_f32(c, a, b)
+#define FNMA(a, b, c) vfmsq_f32(c, a, b)
+#define EXP2(p, n)                                                                                 \
+    vreinterpretq_f32_s32(vaddq_s32(vreinterpretq_s32_f32(p), vshlq_n_s32(vcvtq_s32_f32(n), 23)))
+#define REDUCE_ADD(v) vaddvq_f32(v)
+#define REDUCE_MAX(v) vmaxvq_f32(v)
+#define KEEP(e, x)    vbslq_f32(vcltq_f32(x, SET(EXP_MIN)), SET(0), e)
+#include "rows.inc"
+
+#define real          double
+#define REAL_IS_FLOAT 0
+#define ROW(name)     name##_f64
+#define V             float64x2_t
+#define LANES         2
+#define SET(c)        vdupq_n_f64(c)
+#define LOAD(p)       vld1q_f64(p)
+#define STORE(p, v)   vst1q_f64(p, v)
+#define ADD(a, b)     vaddq_f64(a, b)
+#define SUB(a, b)     vsubq_f64(a, b)
+#define MUL(a, b)     vmulq_f64(a, b)
+#define MAX(a, b)     vbslq_f64(vcgtq_f64(a, b), a, b)
+#define FMA(a, b, c)  vfmaq_f64(c, a, b)
+#define FNMA(a, b, c) vfmsq_f64(c, a, b)
+#define EXP2(p, n)                                                                                 \
+    vreinterpretq_f64_s64(vaddq_s64(vreinterpretq_s64_f64(p), vshlq_n_s64(vcvtq_s64_f64(n), 52)))
+#define REDUCE_ADD(v) vaddvq_f64(v)
+#define REDUCE_MAX(v) vmaxvq_f64(v)
+#define KEEP(e, x)    vbslq_f64(vcltq_f64(x, SET(EXP_MIN)), SET(0), e)
+#include "rows.inc"
+
+const struct attn_kernels attn_kernels_neon = {
+    .name = "neon",
+    .max_f32 = max_f32,
+    .max_f64 = max_f64,
+    .exp_f32 = exp_row_f32,
+    .exp_f64 = exp_row_f64,
+    .exp_shift_f32 = exp_shift_f32,
+    .exp_shift_f64 = exp_shift_f64,
+    .mul_f32 = mul_f32,
+    .mul_f64 = mul_f64,
+    .axpy_f32 = axpy_f32,
+    .axpy_f64 = axpy_f64,
+    .dot_f32 = dot_f32,
+    .dot_f64 = dot_f64,
+};
+
+#endif

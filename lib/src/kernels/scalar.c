@@ -1,0 +1,33 @@
+/* scalar.c - row kernels in plain C, for every CPU; what the others are tested against. */
+#include "kernels.h"
+
+#include <math.h>
+
+#define real      float
+#define ROW(name) name##_f32
+#define EXP       expf
+#include "scalar.inc"
+#undef real
+#undef ROW
+#undef EXP
+
+#define real      double
+#define ROW(name) name##_f64
+#define EXP       exp
+#include "scalar.inc"
+
+const struct attn_kernels attn_kernels_scalar = {
+    .name = "scalar",
+    .max_f32 = max_f32,
+    .max_f64 = max_f64,
+    .exp_f32 = exp_row_f32,
+    .exp_f64 = exp_row_f64,
+    .exp_shift_f32 = exp_shift_f32,
+    .exp_shift_f64 = exp_shift_f64,
+    .mul_f32 = mul_f32,
+    .mul_f64 = mul_f64,
+    .axpy_f32 = axpy_f32,
+    .axpy_f64 = axpy_f64,
+    .dot_f32 = dot_f32,
+    .dot_f64 = dot_f64,
+};

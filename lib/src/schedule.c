@@ -1,0 +1,204 @@
+/*
+ * schedule.c - cuts a call into phases of independent tasks: the one place where tile sizes,
+ * thresholds and the layout of the workspace are decided. Everything here depends on the call
+ * alone, never on the number of threads: so the same call gives the same bytes on any of them.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "plan_build.h"
+#include "tensor.h"
+
+enum {
+    ALIGN = 64,
+    DIRECT_QUERIES =
+        2, /* up to so many queries, dot products are as fast as BLAS: memory decides */
+    DIRECT_WORK =
+        8192,          /* multiply-adds of one head up to which the calls of BLAS would cost more */
+    PACK_QUERIES = 16, /* queries that use one key head from which packing it pays */
+    SPLIT_QUERIES = 16,     /* up to so many queries, long keys are split over tasks */
+    SPLIT_KEYS = 4096,      /* keys of one part */
+    STAGED_BYTES = 1 << 20, /* whole rows of scores of one block: half of a common L2 cache */
+    TASK_WORK = 1 << 21, /* multiply-adds of one task: some 20 us, much more than handing it out */
+};
+
+/*
+ * Tile sizes for rows of d and d_v numbers. OpenBLAS has kernels for small products, without
+ * packing, as long as M N K <= 100^3; there it reaches the peak of the machine, elsewhere it stays
+ * 20 % below. Both products of a tile have the sizes rows, keys and d (or d_v). Measured with
+ * `make bench` on a 2-core machine with AVX-512, 2 MiB of L2: see the table in README.md.
+ */
+static void choose_tile(struct schedule *s, size_t d) {
+    const size_t small = 1000000;
+    s->rows = d > 64 ? 64 : 32;
+    s->keys = small / (s->rows * d) / 32 * 32;
+    s->keys = s->keys > 320 ? 320 : s->keys < 32 ? 32 : s->keys;
+}
+
+static size_t ceil_div(size_t a, size_t b) {
+    return a / b + (a % b != 0);
+}
+
+/* Reserves `count` things of `size` bytes in an area; false if it cannot be addressed. */
+static bool reserve(size_t *area, size_t count, size_t size, size_t *at) {
+    size_t bytes;
+    *at = *area;
+    return size_mul(count, size, &bytes) && size_add(bytes, ALIGN - 1, &bytes) &&
+           size_add(*area, bytes / ALIGN * ALIGN, area);
+}
+
+static double projection_cost(const struct projection *projection) {
+    return (double)projection->rows * (double)projection->inner * (double)projection->ld;
+}
+
+static size_t projection_tasks(const struct projection *projection) {
+    return projection->count == 0 ? 0 : ceil_div(projection->rows, SCHEDULE_PROJECT_ROWS);
+}
+
+static void choose_paths(attn_plan *plan, struct schedule *s, double head_cost) {
+    const unsigned tiled = ATTN_WANT(OUTPUT) | ATTN_WANT(LSE) | ATTN_WANT(PRESENT_K) |
+                           ATTN_WANT(PRESENT_V) | ATTN_WANT(Q) | ATTN_WANT(K) | ATTN_WANT(V);
+    s->staged = (plan->wanted & ~tiled) != 0 || plan->normalization == ATTN_UNNORMALIZED;
+    s->plain = plan->mask.data == NULL && plan->bias.data == NULL && plan->slopes == NULL &&
+               plan->softcap == 0 && plan->normalization == ATTN_SOFTMAX;
+    for (size_t h = 0; h < plan->heads; h++) {
+        s->plain = s->plain && plan->head[h].scale > 0;
+    }
+    s->direct = plan->n <= DIRECT_QUERIES || head_cost <= DIRECT_WORK;
+    s->packs = !s->direct && plan->n * (plan->heads / plan->kv_heads) >= PACK_QUERIES;
+}
+
+static void choose_blocks(attn_plan *plan, struct schedule *s, double head_cost) {
+    const size_t size = attn_dtype_size(plan->dtype);
+    size_t d = 1;
+    for (size_t h = 0; h < plan->heads; h++) {
+        d = plan->head[h].d > d ? plan->head[h].d : d;
+        d = plan->head[h].d_v > d ? plan->head[h].d_v : d;
+    }
+    choose_tile(s, d);
+    s->keys = s->keys < plan->m ? s->keys : plan->m;
+    s->tiles = ceil_div(plan->m, s->keys);
+    if (s->staged) { /* whole rows: as many as stay in the cache, in steps of a tile's */
+        const size_t fit = STAGED_BYTES / (plan->m * size) / s->rows;
+        s->rows *= fit > 4 ? 4 : fit < 1 ? 1 : fit;
+    }
+    s->rows = s->rows < plan->n ? s->rows : plan->n;
+    s->blocks = ceil_div(plan->n, s->rows);
+    s->splits = 1;
+    s->split_keys = plan->m;
+    if (!s->staged && plan->n <= SPLIT_QUERIES && plan->m >= 2 * SPLIT_KEYS) {
+        s->split_keys = SPLIT_KEYS / s->keys * s->keys;
+        s->splits = ceil_div(plan->m, s->split_keys);
+    }
+    const double block_cost = head_cost / (double)s->blocks / (double)s->splits;
+    s->per_task = block_cost >= TASK_WORK ? 1 : (size_t)(TASK_WORK / block_cost);
+}
+
+/* One after the other: the projected rows, packed keys, the heads' outputs, partial results. */
+static bool lay_out(attn_plan *plan, struct schedule *s) {
+    const size_t size = attn_dtype_size(plan->dtype), rows = plan->batch * plan->heads * plan->n;
+    size_t *area = &s->workspace;
+    bool fits = true;
+    if (plan->projected) {
+        fits = reserve(area, plan->project_q.rows * plan->project_q.ld, size, &s->q) &&
+               reserve(area, plan->project_k.rows * plan->project_k.ld, size, &s->k) &&
+               reserve(area, plan->project_v.rows * plan->project_v.ld, size, &s->v);
+    }
+    if (s->packs) {
+        for (size_t h = 0; h < plan->heads; h++) {
+            if (h % (plan->heads / plan->kv_heads) != 0) {
+                plan->head[h].pack = plan->head[h - 1].pack;
+                continue;
+            }
+            plan->head[h].pack = s->pack_batch;
+            fits = fits &&
+                   size_add(s->pack_batch, s->tiles * s->keys * plan->head[h].d, &s->pack_batch);
+        }
+        size_t all;
+        fits = fits && size_mul(plan->batch, s->pack_batch, &all) &&
+               reserve(area, all, size, &s->pack);
+    }
+    if (plan->has_out_projection && plan_wants(plan, ATTN_WANT(OUTPUT))) {
+        fits = fits && reserve(area, plan->batch * plan->out_batch, size, &s->out);
+    }
+    if (s->splits > 1) {
+        for (size_t h = 0; h < plan->heads; h++) {
+            const size_t numbers = plan->head[h].d_v + 2;
+            s->partial_row = numbers > s->partial_row ? numbers : s->partial_row;
+        }
+        fits =
+            fits && reserve(area, rows * s->splits * s->partial_row, sizeof(double), &s->partial);
+    }
+    if (plan_wants(plan, ATTN_WANT(STATISTICS))) {
+        fits = fits && reserve(area, plan->batch * plan->heads * s->blocks * 2, 3 * sizeof(double),
+                               &s->moments);
+    }
+    return fits;
+}
+
+/* Scratch of one worker: a block of scores, one row in double, the state of the rows. */
+static bool size_scratch(const attn_plan *plan, struct schedule *s) {
+    const size_t size = attn_dtype_size(plan->dtype), width = s->staged ? plan->m : s->keys;
+    size_t at, d_v = 1;
+    for (size_t h = 0; h < plan->heads; h++) {
+        d_v = plan->head[h].d_v > d_v ? plan->head[h].d_v : d_v;
+    }
+    const bool top_k = plan_wants(plan, ATTN_WANT(TOP_K_INDICES) | ATTN_WANT(TOP_K_WEIGHTS));
+    return reserve(&s->scratch, s->rows * width, size, &at) &&
+           reserve(&s->scratch, width, sizeof(double), &s->row) &&
+           reserve(&s->scratch, 2 * s->rows + d_v, sizeof(double), &s->state) &&
+           reserve(&s->scratch, s->splits > 1 ? s->rows * d_v : 0, size, &s->part) &&
+           reserve(&s->scratch, top_k ? plan->m : 0, sizeof(size_t), &s->order);
+}
+
+attn_status plan_schedule(attn_plan *plan, attn_error *error) {
+    struct schedule *s = &plan->schedule;
+    double attend = 0;
+    memset(s, 0, sizeof *s);
+    for (size_t h = 0; h < plan->heads; h++) {
+        attend += (double)plan->n * (double)plan->m * (double)(plan->head[h].d + plan->head[h].d_v);
+    }
+    s->cost = projection_cost(&plan->project_q) + projection_cost(&plan->project_k) +
+              projection_cost(&plan->project_v) + projection_cost(&plan->project_out) +
+              attend * (double)plan->batch;
+    const double head_cost = attend / (double)plan->heads;
+    choose_paths(plan, s, head_cost);
+    choose_blocks(plan, s, head_cost);
+    if (!lay_out(plan, s) || !size_scratch(plan, s)) {
+        return plan_too_large(error);
+    }
+    /* With the mean over heads, one task has all heads of its rows: their sum has one order. */
+    const size_t heads = plan->batch * (plan->mean_over_heads ? 1 : plan->heads);
+    s->tasks[PHASE_PROJECT] = projection_tasks(&plan->project_q) +
+                              projection_tasks(&plan->project_k) +
+                              projection_tasks(&plan->project_v);
+    const unsigned copies =
+        ATTN_WANT(PRESENT_K) | ATTN_WANT(PRESENT_V) | ATTN_WANT(Q) | ATTN_WANT(K) | ATTN_WANT(V);
+    s->tasks[PHASE_PACK] = s->packs || plan_wants(plan, copies) ? plan->batch * plan->kv_heads : 0;
+    s->tasks[PHASE_ATTEND] = ceil_div(heads * s->blocks * s->splits, s->per_task);
+    s->tasks[PHASE_MERGE] = s->splits > 1 ? plan->batch * plan->heads : 0;
+    s->tasks[PHASE_OUT] =
+        plan_wants(plan, ATTN_WANT(OUTPUT)) ? projection_tasks(&plan->project_out) : 0;
+    return ATTN_OK;
+}
+
+double attn_plan_cost(const attn_plan *plan) {
+    return plan->schedule.cost;
+}
+
+size_t attn_plan_workspace(const attn_plan *plan) {
+    return plan->schedule.workspace;
+}
+
+size_t attn_plan_scratch(const attn_plan *plan) {
+    return plan->schedule.scratch;
+}
+
+size_t attn_plan_phases(const attn_plan *plan) {
+    (void)plan;
+    return PHASE_COUNT;
+}
+
+size_t attn_plan_tasks(const attn_plan *plan, size_t phase) {
+    return phase < PHASE_COUNT ? plan->schedule.tasks[phase] : 0;
+}

@@ -1,0 +1,265 @@
+/*
+ * test_engine.c - what the tests of random small calls do not reach: sizes around and over the
+ * tiles, split keys, and tasks in any order on dirty scratches. Every case runs twice: output and
+ * lse alone (tiles with online softmax) and with the weights (whole rows).
+ */
+#include <criterion/criterion.h>
+#include <criterion/parameterized.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "attention.h"
+#include "reference.h"
+#include "support/rng.h"
+
+struct shape {
+    size_t heads, kv_heads, n, m, past, d, d_v;
+    attn_causal causal;
+    int64_t left, right; /* -1 = open */
+    size_t length;       /* 0 = all */
+    bool masked, sink;
+};
+
+static const struct shape shapes[] = {
+    {1, 1, 31, 319, 0, 64, 64, 0, -1, -1, 0, false, false},
+    {1, 1, 32, 320, 0, 64, 64, 0, -1, -1, 0, false, false},
+    {1, 1, 33, 321, 0, 64, 64, 0, -1, -1, 0, false, false},
+    {2, 2, 65, 129, 0, 128, 128, 0, -1, -1, 0, false, false},
+    {2, 1, 100, 1000, 0, 128, 48, 0, -1, -1, 0, false, true},
+    {2, 1, 700, 700, 0, 64, 64, ATTN_CAUSAL_TOP_LEFT, -1, -1, 0, false, false},
+    {1, 1, 300, 700, 0, 64, 64, ATTN_CAUSAL_BOTTOM_RIGHT, -1, -1, 0, false, false},
+    {1, 1, 700, 300, 0, 64, 64, ATTN_CAUSAL_BOTTOM_RIGHT, -1, -1, 0, false, false},
+    {1, 1, 600, 1000, 400, 32, 32, ATTN_CAUSAL_TOP_LEFT, 100, 0, 0, false, false},
+    {1, 1, 500, 500, 0, 16, 16, 0, 3, 5, 0, false, false},
+    {1, 1, 64, 900, 0, 64, 64, 0, -1, -1, 333, false, true},
+    {2, 2, 90, 800, 77, 40, 24, 0, -1, -1, 0, true, false},
+    {1, 1, 40, 400, 0, 300, 200, 0, -1, -1, 0, false, false},
+    {1, 1, 1, 9000, 0, 64, 64, 0, -1, -1, 0, false, false},
+    {8, 2, 1, 20000, 19000, 16, 16, 0, -1, -1, 0, false, true},
+    {1, 1, 3, 12289, 0, 8, 8, 0, -1, -1, 0, false, false},
+    {1, 1, 16, 10000, 0, 16, 16, ATTN_CAUSAL_BOTTOM_RIGHT, -1, -1, 0, true, false},
+    {1, 1, 2, 16384, 0, 32, 32, 0, -1, -1, 4096, false, false},
+    {1, 1, 5, 8192, 0, 4, 4, 0, 10, 10, 0, false, false},
+};
+
+enum {
+    SHAPES = sizeof shapes / sizeof *shapes
+};
+
+/* Inputs and results of one case, as doubles exact in the dtype. */
+struct data {
+    double *q, *k, *v;
+    unsigned char *mask;
+    double *sink;
+};
+
+static double *draw(struct rng *rng, size_t count, attn_dtype dtype) {
+    double *x = malloc(count * sizeof *x);
+    cr_assert_not_null(x);
+    for (size_t i = 0; i < count; i++) {
+        x[i] = rng_normal(rng);
+        x[i] = dtype == ATTN_FLOAT32 ? (double)(float)x[i] : x[i];
+    }
+    return x;
+}
+
+/* A tensor of (heads, rows, columns): rows [from, to) of each head of x. Owns its data. */
+static attn_tensor tensor(const double *x, attn_dtype dtype, size_t heads, size_t rows, size_t from,
+                          size_t to, size_t columns) {
+    attn_tensor t = {.dtype = dtype, .rank = 3, .shape = {heads, to - from, columns}};
+    const size_t count = heads * (to - from) * columns;
+    void *data = malloc(count * attn_dtype_size(dtype));
+    cr_assert_not_null(data);
+    size_t at = 0;
+    for (size_t h = 0; h < heads; h++) {
+        for (size_t i = from * columns; i < to * columns; i++, at++) {
+            const double value = x[h * rows * columns + i];
+            if (dtype == ATTN_FLOAT32) {
+                ((float *)data)[at] = (float)value;
+            } else {
+                ((double *)data)[at] = value;
+            }
+        }
+    }
+    t.data = data;
+    return t;
+}
+
+static double at(const void *data, attn_dtype dtype, size_t i) {
+    return dtype == ATTN_FLOAT32 ? (double)((const float *)data)[i] : ((const double *)data)[i];
+}
+
+/* The worst error of output, weights and lse of head h, relative to the sizes of their rows. */
+static double head_error(const struct shape *s, const struct data *x, size_t h, attn_dtype dtype,
+                         const void *output, const void *weights, const void *lse) {
+    const size_t kv = h / (s->heads / s->kv_heads), pairs = s->n * s->m;
+    double *buffer = calloc(4 * pairs + s->n * s->d_v + 4 * s->n, sizeof *buffer), worst = 0;
+    cr_assert_not_null(buffer);
+    struct reference_head call = {
+        .n = s->n,
+        .m = s->m,
+        .d = s->d,
+        .d_v = s->d_v,
+        .q = x->q + h * s->n * s->d,
+        .k = x->k + kv * s->m * s->d,
+        .v = x->v + kv * s->m * s->d_v,
+        .scale = 1 / sqrt((double)s->d),
+        .mask = x->mask,
+        .causal = s->causal != ATTN_CAUSAL_NONE,
+        .shift = s->causal == ATTN_CAUSAL_BOTTOM_RIGHT ? (int64_t)s->m - (int64_t)s->n
+                                                       : (int64_t)s->past,
+        .left = s->left,
+        .right = s->right,
+        .length = s->length == 0 ? s->m : s->length,
+        .has_sink = s->sink,
+        .sink = s->sink ? x->sink[h] : 0,
+    };
+    struct reference_results r = {.scores = buffer,
+                                  .scaled_scores = buffer + pairs,
+                                  .masked_scores = buffer + 2 * pairs,
+                                  .weights = buffer + 3 * pairs,
+                                  .output = buffer + 4 * pairs};
+    r.lse = r.output + s->n * s->d_v;
+    r.entropy = r.lse + s->n;
+    r.score_scale = r.entropy + s->n;
+    r.output_scale = r.score_scale + s->n;
+    attn_reference_head(&call, &r);
+    for (size_t i = 0; i < s->n; i++) {
+        double largest = 0;
+        for (size_t j = 0; j < s->m; j++) {
+            largest = fmax(largest, r.weights[i * s->m + j]);
+        }
+        for (size_t j = 0; weights != NULL && j < s->m; j++) {
+            const double error =
+                fabs(at(weights, dtype, (h * s->n + i) * s->m + j) - r.weights[i * s->m + j]);
+            worst = fmax(worst, largest == 0 ? error : error / largest);
+        }
+        for (size_t c = 0; c < s->d_v; c++) {
+            const double error =
+                fabs(at(output, dtype, (h * s->n + i) * s->d_v + c) - r.output[i * s->d_v + c]);
+            worst = fmax(worst, error == 0 ? 0 : error / r.output_scale[i]);
+        }
+        const double got = at(lse, dtype, h * s->n + i);
+        worst = fmax(worst, got == r.lse[i] ? 0 : fabs(got - r.lse[i]) / fmax(1, fabs(r.lse[i])));
+        worst = isnan(got) ? INFINITY : worst;
+    }
+    free(buffer);
+    return worst;
+}
+
+/* Runs the tasks of every phase from the last to the first, each on a scratch full of NaN. */
+static attn_status run_backwards(attn_plan *plan) {
+    const size_t bytes = (attn_plan_scratch(plan) + 63) / 64 * 64 + 64;
+    unsigned char *scratch = aligned_alloc(64, bytes);
+    attn_status status = attn_plan_begin(plan, NULL);
+    cr_assert_not_null(scratch);
+    for (size_t phase = 0; phase < attn_plan_phases(plan); phase++) {
+        for (size_t task = attn_plan_tasks(plan, phase); task-- > 0 && status == ATTN_OK;) {
+            memset(scratch, 0xff, bytes);
+            status = attn_plan_task(plan, phase, task, scratch, NULL);
+            for (size_t i = bytes - 64; i < bytes; i++) {
+                cr_assert_eq(scratch[i], 0xff, "a task wrote past its scratch");
+            }
+        }
+    }
+    free(scratch);
+    return status == ATTN_OK ? attn_plan_end(plan, NULL) : status;
+}
+
+static void check(const struct shape *s, attn_dtype dtype, bool with_weights, size_t index) {
+    struct rng rng = {index * 77 + 5};
+    struct data x = {
+        draw(&rng, s->heads * s->n * s->d, dtype), draw(&rng, s->kv_heads * s->m * s->d, dtype),
+        draw(&rng, s->kv_heads * s->m * s->d_v, dtype), NULL, draw(&rng, s->heads, dtype)};
+    attn_tensor q = tensor(x.q, dtype, s->heads, s->n, 0, s->n, s->d);
+    attn_tensor k = tensor(x.k, dtype, s->kv_heads, s->m, s->past, s->m, s->d);
+    attn_tensor v = tensor(x.v, dtype, s->kv_heads, s->m, s->past, s->m, s->d_v);
+    attn_tensor past_k = tensor(x.k, dtype, s->kv_heads, s->m, 0, s->past, s->d);
+    attn_tensor past_v = tensor(x.v, dtype, s->kv_heads, s->m, 0, s->past, s->d_v);
+    attn_tensor sinks = tensor(x.sink, dtype, 1, s->heads, 0, s->heads, 1);
+    attn_tensor mask = {.dtype = ATTN_BOOL, .rank = 2, .shape = {s->n, s->m}};
+    sinks.rank = 1;
+    sinks.shape[0] = s->heads;
+    attn_options o = {
+        .causal = s->causal, .window = {s->left, s->right}, .flags = ATTN_FLAG_WINDOW};
+    o.results = ATTN_WANT(OUTPUT) | ATTN_WANT(LSE) | (with_weights ? ATTN_WANT(WEIGHTS) : 0);
+    if (s->past != 0) {
+        o.past_k = &past_k;
+        o.past_v = &past_v;
+    }
+    o.sink = s->sink ? &sinks : NULL;
+    o.lengths = &s->length;
+    o.lengths_count = s->length == 0 ? 0 : 1;
+    if (s->masked) { /* whole tiles of it forbid */
+        x.mask = malloc(s->n * s->m);
+        for (size_t i = 0; i < s->n * s->m; i++) {
+            x.mask[i] = i % s->m > 400 && i % s->m < 790 ? 0 : !rng_chance(&rng, 3);
+        }
+        mask.data = x.mask;
+        o.mask = &mask;
+    }
+    const size_t size = attn_dtype_size(dtype), rows = s->heads * s->n;
+    void *output[2], *weights[2], *lse[2];
+    for (int run = 0; run < 2; run++) {
+        attn_plan *plan;
+        attn_error error = {0};
+        output[run] = malloc(rows * s->d_v * size);
+        weights[run] = with_weights ? malloc(rows * s->m * size) : NULL;
+        lse[run] = malloc(rows * size);
+        cr_assert_eq(attn_plan_attention(&plan, &q, &k, &v, &o, &error), ATTN_OK, "%s",
+                     error.message);
+        attn_plan_bind(plan, ATTN_RESULT_OUTPUT, 0, output[run]);
+        attn_plan_bind(plan, ATTN_RESULT_WEIGHTS, 0, weights[run]);
+        attn_plan_bind(plan, ATTN_RESULT_LSE, 0, lse[run]);
+        cr_assert_eq(run == 0 ? attn_plan_run(plan, &error) : run_backwards(plan), ATTN_OK,
+                     "case %zu: %s", index, error.message);
+        attn_plan_free(plan);
+    }
+    cr_expect(memcmp(output[0], output[1], rows * s->d_v * size) == 0 &&
+                  memcmp(lse[0], lse[1], rows * size) == 0 &&
+                  (!with_weights || memcmp(weights[0], weights[1], rows * s->m * size) == 0),
+              "case %zu: the order of the tasks changes the bytes", index);
+    for (size_t h = 0; h < s->heads; h++) {
+        const double worst = head_error(s, &x, h, dtype, output[0], weights[0], lse[0]);
+        cr_expect(worst <= (dtype == ATTN_FLOAT32 ? 2e-6 : 1e-13),
+                  "case %zu, head %zu, weights %d, %s: error %g", index, h, with_weights,
+                  dtype == ATTN_FLOAT32 ? "float32" : "float64", worst);
+    }
+    const void *all[] = {x.q,       x.k,        x.v,         x.mask,      x.sink,     q.data,
+                         k.data,    v.data,     past_k.data, past_v.data, sinks.data, output[0],
+                         output[1], weights[0], weights[1],  lse[0],      lse[1]};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        free((void *)(uintptr_t)all[i]);
+    }
+}
+
+ParameterizedTestParameters(engine, sizes_over_the_tiles) {
+    static size_t index[SHAPES];
+    for (size_t i = 0; i < SHAPES; i++) {
+        index[i] = i;
+    }
+    return cr_make_param_array(size_t, index, SHAPES);
+}
+
+ParameterizedTest(const size_t *index, engine, sizes_over_the_tiles, .timeout = 300) {
+    for (int variant = 0; variant < 4; variant++) {
+        check(&shapes[*index], variant & 1 ? ATTN_FLOAT64 : ATTN_FLOAT32, (variant & 2) != 0,
+              *index);
+    }
+}
+
+/* Scratch must not grow with n where only the output is wanted. */
+Test(engine, scratch_is_bounded_and_constant_in_n) {
+    static const float data[1];
+    size_t first = 0;
+    for (size_t n = 512; n <= 1 << 20; n *= 2) {
+        attn_tensor t = {.data = data, .rank = 3, .shape = {8, n, 64}};
+        attn_plan *plan;
+        cr_assert_eq(attn_plan_attention(&plan, &t, &t, &t, NULL, NULL), ATTN_OK);
+        first = first == 0 ? attn_plan_scratch(plan) : first;
+        cr_expect_eq(attn_plan_scratch(plan), first);
+        cr_expect_leq(attn_plan_scratch(plan), 2 << 20);
+        attn_plan_free(plan);
+    }
+}
