@@ -4,7 +4,7 @@
  */
 #include "api/api.h"
 #include "attention.h"
-#include "blas_core.h"
+#include "blas_setup.h"
 #include "health_check.h"
 #include "http/http.h"
 #include "options.h"
@@ -78,6 +78,6 @@ int main(int argc, char *argv[]) {
     if (options.health_check) {
         return health_check(options.address, options.port);
     }
-    blas_core_mend(argv);
+    blas_prepare(argv);
     return serve(&options);
 }

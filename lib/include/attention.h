@@ -65,7 +65,7 @@ typedef enum attn_status {
  * `message` states the rule and the values that broke it. */
 typedef struct attn_error {
     attn_status status;
-    char argument[32];
+    char argument[40];
     char message[256];
 } attn_error;
 
@@ -252,7 +252,8 @@ ATTN_API const attn_tensor *attn_plan_tensor(const attn_plan *plan, attn_result 
  * overlaps no input and no other result. ATTN_INVALID_ARGUMENT if there is no such part. */
 ATTN_API attn_status attn_plan_bind(attn_plan *plan, attn_result result, size_t part, void *data);
 
-/* Cost of a run in multiply-adds. */
+/* Cost of a run in multiply-adds; exp, tanh, log and sorting count as the multiply-adds that would
+ * take as long. */
 ATTN_API double attn_plan_cost(const attn_plan *plan);
 
 /* Computes all wanted results on the calling thread. Every part must be bound. A query that may

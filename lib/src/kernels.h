@@ -17,6 +17,9 @@ struct attn_kernels {
     /* The largest of x; -INFINITY if n is 0. *finite is false if any is NaN or infinite. */
     float (*max_f32)(const float *x, size_t n, bool *finite);
     double (*max_f64)(const double *x, size_t n, bool *finite);
+    /* x = -INFINITY where mask is 0. Returns whether all others are finite. */
+    bool (*mask_f32)(float *x, const unsigned char *mask, size_t n);
+    bool (*mask_f64)(double *x, const unsigned char *mask, size_t n);
     /* x = exp(scale x - max), with one rounding before exp. Returns the sum of the results. */
     double (*exp_f32)(float *x, size_t n, float scale, float max);
     double (*exp_f64)(double *x, size_t n, double scale, double max);

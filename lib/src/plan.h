@@ -67,10 +67,11 @@ enum phase {
 /* How the work is cut; see schedule.c. Sizes of memory are bytes. */
 struct schedule {
     bool staged;       /* whole rows of scores are needed; else tiles with online softmax */
-    bool plain;        /* nothing but scale and ranges between score and softmax */
+    bool plain;        /* nothing but scale, ranges and a mask between score and softmax */
     bool direct;       /* so few queries that products go row by row, not through BLAS */
     bool packs;        /* keys are packed transposed, tile by tile */
-    size_t rows, keys; /* of a tile of scores */
+    size_t tile_rows;  /* queries of one product */
+    size_t rows, keys; /* of a block of scores: queries, and keys of a tile */
     size_t tiles;      /* of keys, in a head */
     size_t blocks;     /* of queries, in a head */
     size_t splits;     /* parts of the keys that are attended to apart and merged; 1 = whole */

@@ -104,7 +104,7 @@ enum {
 struct named_projection {
     struct weight w[3];
     const attn_tensor *b[3];
-    char w_name[3][32], b_name[3][32];
+    char w_name[3][40], b_name[3][40];
 };
 
 /* Reads the three weights and biases of one entry of call->projections. */
@@ -115,7 +115,7 @@ static attn_status read_projection(const attn_multihead *call, size_t index, att
     const attn_tensor *c = call->context != NULL ? call->context : call->x;
     out->b[0] = p->b_q, out->b[1] = p->b_k, out->b[2] = p->b_v;
     for (int i = 0; i < 3; i++) {
-        char prefix[24] = "";
+        char prefix[32] = ""; /* holds any index */
         if (call->per_head) {
             snprintf(prefix, sizeof prefix, "heads/%zu/", index);
         }

@@ -35,6 +35,32 @@ static void choose_tile(struct schedule *s, size_t d) {
     s->keys = s->keys > 320 ? 320 : s->keys < 32 ? 32 : s->keys;
 }
 
+/*
+ * What a score costs besides its products, in the multiply-adds that take as long (80 in a
+ * nanosecond on the machine this was measured on): softmax in vectors, or through double with
+ * masks; tanh and log from libm; sorting; every stage that is kept.
+ */
+static double score_cost(const attn_plan *plan, const struct schedule *s) {
+    enum {
+        PLAIN = 20,
+        GENERAL = 240,
+        SOFTCAP = 1800,
+        ENTROPY = 800,
+        TOP_K = 400,
+        STAGE = 80
+    };
+    const unsigned stages[] = {ATTN_WANT(WEIGHTS), ATTN_WANT(SCORES), ATTN_WANT(SCALED_SCORES),
+                               ATTN_WANT(MASKED_SCORES), ATTN_WANT(STATISTICS)};
+    double cost = s->plain ? PLAIN : GENERAL;
+    cost += plan->softcap > 0 ? SOFTCAP : 0;
+    cost += plan_wants(plan, ATTN_WANT(ENTROPY)) ? ENTROPY : 0;
+    cost += plan_wants(plan, ATTN_WANT(TOP_K_INDICES) | ATTN_WANT(TOP_K_WEIGHTS)) ? TOP_K : 0;
+    for (size_t i = 0; i < sizeof stages / sizeof *stages; i++) {
+        cost += plan_wants(plan, stages[i]) ? STAGE : 0;
+    }
+    return cost;
+}
+
 static size_t ceil_div(size_t a, size_t b) {
     return a / b + (a % b != 0);
 }
@@ -59,8 +85,8 @@ static void choose_paths(attn_plan *plan, struct schedule *s, double head_cost) 
     const unsigned tiled = ATTN_WANT(OUTPUT) | ATTN_WANT(LSE) | ATTN_WANT(PRESENT_K) |
                            ATTN_WANT(PRESENT_V) | ATTN_WANT(Q) | ATTN_WANT(K) | ATTN_WANT(V);
     s->staged = (plan->wanted & ~tiled) != 0 || plan->normalization == ATTN_UNNORMALIZED;
-    s->plain = plan->mask.data == NULL && plan->bias.data == NULL && plan->slopes == NULL &&
-               plan->softcap == 0 && plan->normalization == ATTN_SOFTMAX;
+    s->plain = plan->mask.stride[3] == (plan->mask.data != NULL) && plan->bias.data == NULL &&
+               plan->slopes == NULL && plan->softcap == 0 && plan->normalization == ATTN_SOFTMAX;
     for (size_t h = 0; h < plan->heads; h++) {
         s->plain = s->plain && plan->head[h].scale > 0;
     }
@@ -76,6 +102,7 @@ static void choose_blocks(attn_plan *plan, struct schedule *s, double head_cost)
         d = plan->head[h].d_v > d ? plan->head[h].d_v : d;
     }
     choose_tile(s, d);
+    s->tile_rows = s->rows;
     s->keys = s->keys < plan->m ? s->keys : plan->m;
     s->tiles = ceil_div(plan->m, s->keys);
     if (s->staged) { /* whole rows: as many as stay in the cache, in steps of a tile's */
@@ -153,17 +180,18 @@ static bool size_scratch(const attn_plan *plan, struct schedule *s) {
 
 attn_status plan_schedule(attn_plan *plan, attn_error *error) {
     struct schedule *s = &plan->schedule;
-    double attend = 0;
+    const double scores = (double)plan->n * (double)plan->m;
+    double columns = 0; /* of Q and V, all heads together */
     memset(s, 0, sizeof *s);
     for (size_t h = 0; h < plan->heads; h++) {
-        attend += (double)plan->n * (double)plan->m * (double)(plan->head[h].d + plan->head[h].d_v);
+        columns += (double)plan->head[h].d + (double)plan->head[h].d_v;
     }
-    s->cost = projection_cost(&plan->project_q) + projection_cost(&plan->project_k) +
-              projection_cost(&plan->project_v) + projection_cost(&plan->project_out) +
-              attend * (double)plan->batch;
-    const double head_cost = attend / (double)plan->heads;
+    const double head_cost = scores * columns / (double)plan->heads;
     choose_paths(plan, s, head_cost);
     choose_blocks(plan, s, head_cost);
+    s->cost = projection_cost(&plan->project_q) + projection_cost(&plan->project_k) +
+              projection_cost(&plan->project_v) + projection_cost(&plan->project_out) +
+              (double)plan->batch * scores * (columns + (double)plan->heads * score_cost(plan, s));
     if (!lay_out(plan, s) || !size_scratch(plan, s)) {
         return plan_too_large(error);
     }

@@ -2,6 +2,7 @@
  * answer.c - from a plan to an answer: holds the call against the limits, gives every result a
  * buffer, runs the plan and lists the results in the order in which `return` names them.
  */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -32,15 +33,10 @@ const unsigned call_result_bits[CALL_RESULT_COUNT] = {
     ATTN_WANT(V),
 };
 
-enum {
-    TEXT_BYTES = 12
-}; /* of a float32 in an answer, comma included, on average */
-
 bool call_fits(const struct api_request *request, struct http_response *response, double work,
-               size_t bytes, size_t numbers) {
+               double bytes) {
     const struct api_limits *limits = request->limits;
-    const double text = (double)numbers * TEXT_BYTES;
-    const double total = (double)codec_document_tensor_bytes(request->body) + (double)bytes + text;
+    const double total = (double)codec_document_tensor_bytes(request->body) + bytes;
     char detail[256];
     if (total > (double)limits->max_memory) {
         snprintf(detail, sizeof detail,
@@ -60,21 +56,21 @@ bool call_fits(const struct api_request *request, struct http_response *response
     return true;
 }
 
-/* Bytes and numbers of all results together. False if they cannot be addressed. */
-static bool measure(const attn_plan *plan, size_t *bytes, size_t *numbers) {
-    *bytes = *numbers = 0;
+/* Bytes of all results, each rounded up to whole cache lines, and of their text. */
+static void measure(const attn_plan *plan, int digits, size_t *bytes, double *text) {
+    *bytes = 0;
+    *text = 0;
     for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
         for (size_t part = 0; part < attn_plan_parts(plan, (attn_result)r); part++) {
             const attn_tensor *tensor = attn_plan_tensor(plan, (attn_result)r, part);
-            size_t count, size;
-            if (!attn_tensor_bytes(tensor, &size) || !attn_tensor_count(tensor, &count) ||
-                __builtin_add_overflow(*bytes, (size + 63) & ~(size_t)63, bytes) ||
-                __builtin_add_overflow(*numbers, count, numbers)) {
-                return false;
+            size_t size = 0;
+            attn_tensor_bytes(tensor, &size);
+            if (__builtin_add_overflow(*bytes, (size + 63) & ~(size_t)63, bytes)) {
+                *text = INFINITY;
             }
+            *text += (double)codec_text_bytes(tensor, digits);
         }
     }
-    return true;
 }
 
 /* Carves every part out of one block. */
@@ -167,13 +163,13 @@ void call_answer(const struct api_request *request, struct http_response *respon
                  const struct call *call, attn_plan *plan) {
     attn_error error = {0};
     struct reply_items list = {0};
-    size_t bytes, numbers;
+    size_t bytes;
+    double text;
     char *block = NULL;
-    if (!measure(plan, &bytes, &numbers)) {
-        bytes = numbers = SIZE_MAX / 2;
-    }
+    measure(plan, call->digits, &bytes, &text);
     if (!call_fits(request, response, attn_plan_cost(plan),
-                   bytes + attn_plan_workspace(plan) + attn_plan_scratch(plan), numbers)) {
+                   (double)bytes + (double)attn_plan_workspace(plan) +
+                       (double)attn_plan_scratch(plan) + text)) {
         goto done;
     }
     block = aligned_alloc(64, bytes);

@@ -1,6 +1,7 @@
 /* attention.c - POST /attention: attention over given Q, K, V, or X for all three. */
 #include "api/call.h"
 #include "api/reply.h"
+#include "api/results.h"
 
 static const char *const keys[] = {"Q", "K", "V", "X", CALL_KEYS};
 
@@ -42,7 +43,8 @@ void api_attention(const struct api_request *request, struct http_response *resp
     attn_error error = {0};
     attn_plan *plan = NULL;
     if (!codec_check_keys(request->body, codec_root(request->body), keys,
-                          sizeof keys / sizeof *keys, &codec_error) ||
+                          sizeof keys / sizeof *keys, call_result_names, CALL_RESULT_PROJECTED,
+                          "return", &codec_error) ||
         !read_inputs(&in, request->body, &codec_error) ||
         !call_read(&call, request->body, false, &codec_error) ||
         !call_count(request->body, "heads", &call.options.heads, &codec_error)) {

@@ -61,8 +61,8 @@ static bool read_return(struct call *call, const struct codec_document *document
         return codec_fail(document, list, error,
                           "return must be a list of names such as [\"output\", \"weights\"]");
     }
-    for (size_t i = 0; list != NULL && i < codec_size(list); i++) {
-        const struct codec_value *item = codec_at(list, i);
+    for (const struct codec_value *item = list == NULL ? NULL : codec_at(list, 0); item != NULL;
+         item = codec_next(item)) {
         size_t which;
         if (!codec_as_choice(document, item, call_result_names, known, &which, error)) {
             return false;
@@ -132,6 +132,10 @@ static bool read_alibi(struct call *call, const struct codec_document *document,
         call->options.flags |= on ? ATTN_FLAG_ALIBI : 0u;
         return true;
     }
+    if (value != NULL && codec_kind_of(value) != CODEC_TENSOR) {
+        return codec_fail(document, value, error,
+                          "alibi must be true, false or a list of one slope for each head");
+    }
     return call_matrix(document, codec_root(document), "alibi", 1, 1, &call->alibi_slopes,
                        &call->options.alibi_slopes, error);
 }
@@ -170,8 +174,7 @@ static bool read_lengths(struct call *call, struct codec_document *document,
     }
     call->lengths = malloc(count * sizeof *call->lengths);
     if (call->lengths == NULL) {
-        error->status = CODEC_NO_MEMORY;
-        return false;
+        return codec_no_memory(error);
     }
     for (size_t i = 0; i < count; i++) {
         call->lengths[i] = (size_t)lengths[i];
@@ -223,6 +226,10 @@ static bool read_numbers(struct call *call, const struct codec_document *documen
     if ((value = codec_get(root, "mean_over_heads")) != NULL) {
         if (!codec_as_bool(document, value, &mean, error)) {
             return false;
+        }
+        if (mean && (call->options.results & ATTN_WANT(WEIGHTS)) == 0) {
+            return codec_fail(document, value, error,
+                              "mean_over_heads is true but return does not name \"weights\"");
         }
         call->options.flags |= mean ? ATTN_FLAG_MEAN_OVER_HEADS : 0u;
     }

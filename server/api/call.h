@@ -54,8 +54,9 @@ void call_answer(const struct api_request *request, struct http_response *respon
 
 void call_free(struct call *call);
 
-/* Is this call within the limits? If not, fills `response`. `numbers` are those of the answer. */
+/* Is a call within the limits that takes `work` multiply-adds, and `bytes` beside its body's
+ * matrices? If not, fills `response`. */
 bool call_fits(const struct api_request *request, struct http_response *response, double work,
-               size_t bytes, size_t numbers);
+               double bytes);
 
 #endif

@@ -5,6 +5,7 @@
  */
 #include "api/call.h"
 #include "api/reply.h"
+#include "api/results.h"
 
 #include <stdlib.h>
 
@@ -52,8 +53,7 @@ static bool allocate(struct inputs *in, size_t count, struct codec_error *error)
     in->call.projections = in->projections;
     in->call.count = count;
     if (in->projections == NULL || in->weights == NULL) {
-        error->status = CODEC_NO_MEMORY;
-        return false;
+        return codec_no_memory(error);
     }
     return true;
 }
@@ -78,10 +78,10 @@ static bool read_head_list(struct inputs *in, const struct codec_document *docum
     if (!allocate(in, count, error)) {
         return false;
     }
-    for (size_t i = 0; i < count; i++) {
-        const struct codec_value *head = codec_at(heads, i);
-        if (!codec_check_keys(document, head, head_keys, sizeof head_keys / sizeof *head_keys,
-                              error) ||
+    const struct codec_value *head = codec_at(heads, 0);
+    for (size_t i = 0; i < count; i++, head = codec_next(head)) {
+        if (!codec_check_keys(document, head, head_keys, sizeof head_keys / sizeof *head_keys, NULL,
+                              0, NULL, error) ||
             !read_weights(document, head, 2, &in->weights[i], &in->projections[i], error)) {
             return false;
         }
@@ -134,7 +134,8 @@ void api_multihead(const struct api_request *request, struct http_response *resp
     attn_error error = {0};
     attn_plan *plan = NULL;
     if (!codec_check_keys(request->body, codec_root(request->body), keys,
-                          sizeof keys / sizeof *keys, &codec_error) ||
+                          sizeof keys / sizeof *keys, call_result_names, CALL_RESULT_COUNT,
+                          "return", &codec_error) ||
         !read_inputs(&in, &call, request->body, &codec_error) ||
         !call_read(&call, request->body, true, &codec_error)) {
         reply_codec_error(request->http, response, &codec_error);

@@ -1,6 +1,7 @@
 /* reply.c - see reply.h. */
 #include "api/reply.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -26,7 +27,8 @@ void reply_codec_error(const struct http_request *request, struct http_response 
         [CODEC_CONTENT] = 422,
         [CODEC_TOO_LARGE] = 413,
     };
-    if (error->status == CODEC_NO_MEMORY || error->status == CODEC_OK) {
+    assert(error->status != CODEC_OK);
+    if (error->status == CODEC_NO_MEMORY) {
         reply_no_memory(request, response);
         return;
     }

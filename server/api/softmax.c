@@ -4,12 +4,16 @@
 
 #include <stdlib.h>
 
+enum {
+    EXP_COST = 200 /* multiply-adds that take as long as one exp */
+};
+
 static const char *const keys[] = {"X", "axis", "dtype", "digits"};
 
 static bool read_request(const struct codec_document *document, attn_tensor *x, int64_t *axis,
                          int *digits, struct codec_error *error) {
     const struct codec_value *root = codec_root(document);
-    if (!codec_check_keys(document, root, keys, sizeof keys / sizeof *keys, error)) {
+    if (!codec_check_keys(document, root, keys, sizeof keys / sizeof *keys, NULL, 0, NULL, error)) {
         return false;
     }
     const struct codec_value *value = codec_get(root, "X"), *along = codec_get(root, "axis");
@@ -36,7 +40,8 @@ void api_softmax(const struct api_request *request, struct http_response *respon
     }
     attn_tensor_count(&x, &count);
     attn_tensor_bytes(&x, &bytes);
-    if (!call_fits(request, response, (double)count, bytes, count)) {
+    if (!call_fits(request, response, (double)count * EXP_COST,
+                   (double)bytes + (double)codec_text_bytes(&x, digits))) {
         return;
     }
     void *out = malloc(bytes);

@@ -96,9 +96,13 @@ size_t codec_size(const struct codec_value *value);
 const struct codec_value *codec_next(const struct codec_value *value);
 
 /* Refuses a value that is no object, and members whose names are not in names[0..count): the
- * message gives the nearest known name ("unknown key \"weigths\"; did you mean \"weights\"?"). */
+ * message gives the nearest known name ("unknown key \"casual\"; did you mean \"causal\"?").
+ * elsewhere[0..elsewhere_count) are no keys here, but go into `where`; if one of them is nearer,
+ * the message says so ("unknown key \"weigths\"; \"weights\" goes into \"return\""). NULL, 0 and
+ * NULL if there are none. */
 bool codec_check_keys(const struct codec_document *document, const struct codec_value *object,
-                      const char *const *names, size_t count, struct codec_error *error);
+                      const char *const *names, size_t count, const char *const *elsewhere,
+                      size_t elsewhere_count, const char *where, struct codec_error *error);
 
 /* Each reads one value or fails with CODEC_CONTENT, pointer and message ("K must be ..."). */
 bool codec_as_bool(const struct codec_document *, const struct codec_value *, bool *out,
@@ -131,9 +135,14 @@ bool codec_as_mask(struct codec_document *, const struct codec_value *, int min_
                    attn_tensor *out, struct codec_error *);
 
 /* A list of whole numbers in [min, max]; *out is borrowed from the document. A single number is a
- * list of one. */
+ * list of one. Read as float64, so exact up to 2^53, if there are at most 4096 of them; longer
+ * lists, and one that codec_as_reals() or codec_as_bias() has read before, in the document's
+ * dtype. */
 bool codec_as_integers(struct codec_document *, const struct codec_value *, int64_t min,
                        int64_t max, const int64_t **out, size_t *count, struct codec_error *);
+
+/* Fills `error` with CODEC_NO_MEMORY and a message. Returns false. */
+bool codec_no_memory(struct codec_error *error);
 
 /* Fills `error` with CODEC_CONTENT, the pointer of `value` (of the root if NULL) and a message.
  * Returns false. */
@@ -178,5 +187,9 @@ struct codec_buffer {
  * digits (1..17, 0 = shortest). False if out of memory. */
 bool codec_write(struct codec_buffer *buffer, const struct codec_item *items, size_t count,
                  int digits);
+
+/* Upper bound of the bytes that codec_write() makes of a tensor: numbers, commas and brackets.
+ * SIZE_MAX if it does not fit in a size_t. The data are not looked at. */
+size_t codec_text_bytes(const attn_tensor *tensor, int digits);
 
 #endif

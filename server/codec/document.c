@@ -36,8 +36,9 @@ struct codec_document {
 struct codec_document *codec_document_create(const char *text, size_t size, struct lifted *tensors,
                                              size_t count, attn_dtype dtype) {
     struct codec_document *document = calloc(1, sizeof *document);
-    if (document == NULL)
+    if (document == NULL) {
         return NULL;
+    }
     document->root = cJSON_ParseWithLength(text, size);
     if (document->root == NULL) { /* the text is valid: only memory can be missing */
         free(document);
@@ -50,11 +51,13 @@ struct codec_document *codec_document_create(const char *text, size_t size, stru
 }
 
 void codec_document_free(struct codec_document *document) {
-    if (document == NULL)
+    if (document == NULL) {
         return;
+    }
     cJSON_Delete(document->root);
-    for (size_t i = 0; i < document->tensor_count; i++)
+    for (size_t i = 0; i < document->tensor_count; i++) {
         lifted_free(&document->tensors[i]);
+    }
     free(document->tensors);
     while (document->integers != NULL) {
         struct integers *next = document->integers->next;
@@ -70,8 +73,9 @@ attn_dtype codec_document_dtype(const struct codec_document *document) {
 
 size_t codec_document_tensor_bytes(const struct codec_document *document) {
     size_t bytes = 0;
-    for (size_t i = 0; i < document->tensor_count; i++)
+    for (size_t i = 0; i < document->tensor_count; i++) {
         bytes += document->tensors[i].count * attn_dtype_size(document->tensors[i].dtype);
+    }
     return bytes;
 }
 
@@ -100,16 +104,21 @@ const struct codec_value *codec_root(const struct codec_document *document) {
 
 enum codec_kind codec_kind_of(const struct codec_value *value) {
     const cJSON *node = node_of(value);
-    if (cJSON_IsBool(node))
+    if (cJSON_IsBool(node)) {
         return CODEC_BOOL;
-    if (cJSON_IsNumber(node))
+    }
+    if (cJSON_IsNumber(node)) {
         return CODEC_NUMBER;
-    if (cJSON_IsString(node))
+    }
+    if (cJSON_IsString(node)) {
         return CODEC_TEXT;
-    if (cJSON_IsObject(node))
+    }
+    if (cJSON_IsObject(node)) {
         return CODEC_OBJECT;
-    if (cJSON_IsArray(node))
+    }
+    if (cJSON_IsArray(node)) {
         return is_tensor(node) ? CODEC_TENSOR : CODEC_ARRAY;
+    }
     return CODEC_NULL;
 }
 
@@ -119,17 +128,20 @@ static bool is_parent(const struct codec_value *value) {
 }
 
 const struct codec_value *codec_get(const struct codec_value *object, const char *name) {
-    if (codec_kind_of(object) != CODEC_OBJECT)
+    if (codec_kind_of(object) != CODEC_OBJECT) {
         return NULL;
+    }
     return value_of(cJSON_GetObjectItemCaseSensitive(node_of(object), name));
 }
 
 const struct codec_value *codec_at(const struct codec_value *array, size_t index) {
-    if (!is_parent(array))
+    if (!is_parent(array)) {
         return NULL;
+    }
     const cJSON *child = node_of(array)->child;
-    for (; child != NULL && index > 0; index--)
+    for (; child != NULL && index > 0; index--) {
         child = child->next;
+    }
     return value_of(child);
 }
 
@@ -139,10 +151,12 @@ const struct codec_value *codec_next(const struct codec_value *value) {
 
 size_t codec_size(const struct codec_value *value) {
     size_t size = 0;
-    if (!is_parent(value))
+    if (!is_parent(value)) {
         return 0;
-    for (const cJSON *child = node_of(value)->child; child != NULL; child = child->next)
+    }
+    for (const cJSON *child = node_of(value)->child; child != NULL; child = child->next) {
         size++;
+    }
     return size;
 }
 
@@ -163,18 +177,21 @@ static bool locate(const struct codec_document *document, const cJSON *target,
             index[++depth] = 0;
             continue;
         }
-        while (depth > 0 && path[depth]->next == NULL)
+        while (depth > 0 && path[depth]->next == NULL) {
             depth--;
-        if (depth == 0)
+        }
+        if (depth == 0) {
             return false;
+        }
         path[depth] = path[depth]->next;
         index[depth]++;
     }
     for (size_t i = 1; i <= depth; i++) {
         const char *name = path[i]->string;
         if (name != NULL ? !codec_pointer_name(error, name, strlen(name))
-                         : !codec_pointer_index(error, index[i]))
+                         : !codec_pointer_index(error, index[i])) {
             return false;
+        }
     }
     return true;
 }
@@ -182,8 +199,9 @@ static bool locate(const struct codec_document *document, const cJSON *target,
 static void set_place(const struct codec_document *document, const struct codec_value *value,
                       struct codec_error *error) {
     *error = (struct codec_error){.status = CODEC_CONTENT, .has_pointer = true};
-    if (value != NULL)
+    if (value != NULL) {
         locate(document, node_of(value), error);
+    }
 }
 
 bool codec_fail(const struct codec_document *document, const struct codec_value *value,
@@ -210,8 +228,9 @@ refuse(const struct codec_document *document, const struct codec_value *value, s
         size_t stride = tensor->count;
         for (int axis = 0; axis < tensor->rank; axis++) {
             stride /= tensor->shape[axis];
-            if (!codec_pointer_index(error, element / stride % tensor->shape[axis]))
+            if (!codec_pointer_index(error, element / stride % tensor->shape[axis])) {
                 break;
+            }
         }
     }
     char label[CODEC_QUOTE_SIZE], rule[sizeof error->message];
@@ -257,9 +276,10 @@ static const char *number_text(double number, bool narrow, char text[NUMBER_SIZE
 
 /* -------------------------------------------------------------------------------- nearest name */
 
+/* Longer names are never compared. */
 enum {
     NAME_MAX_SIZE = 40
-}; /* longer names are never compared */
+};
 
 static char lower(char c) {
     return c >= 'A' && c <= 'Z' ? (char)(c | 0x20) : c;
@@ -274,16 +294,18 @@ static size_t least(size_t a, size_t b) {
 static size_t distance(const char *a, size_t a_size, const char *b, size_t b_size) {
     size_t rows[3][NAME_MAX_SIZE + 1];
     size_t *before = rows[0], *last = rows[1], *now = rows[2];
-    for (size_t j = 0; j <= b_size; j++)
+    for (size_t j = 0; j <= b_size; j++) {
         last[j] = j;
+    }
     for (size_t i = 1; i <= a_size; i++) {
         now[0] = i;
         for (size_t j = 1; j <= b_size; j++) {
             bool same = lower(a[i - 1]) == lower(b[j - 1]);
             now[j] = least(last[j - 1] + !same, least(last[j], now[j - 1]) + 1);
             if (i > 1 && j > 1 && lower(a[i - 1]) == lower(b[j - 2]) &&
-                lower(a[i - 2]) == lower(b[j - 1]))
+                lower(a[i - 2]) == lower(b[j - 1])) {
                 now[j] = least(now[j], before[j - 2] + 1);
+            }
         }
         size_t *free_row = before;
         before = last;
@@ -293,45 +315,77 @@ static size_t distance(const char *a, size_t a_size, const char *b, size_t b_siz
     return last[b_size];
 }
 
-const char *codec_nearest(const char *name, const char *const *names, size_t count) {
-    const char *nearest = NULL;
-    size_t best = 3, size = strlen(name);
+/* Puts the nearest of names[0..count) into *nearest if it is nearer than that: *best edits away. */
+static void find_nearer(const char *name, const char *const *names, size_t count,
+                        const char **nearest, size_t *best) {
+    size_t size = strlen(name);
     for (size_t i = 0; i < count; i++) {
         size_t other = strlen(names[i]);
-        if (size > NAME_MAX_SIZE || other > NAME_MAX_SIZE)
+        if (size > NAME_MAX_SIZE || other > NAME_MAX_SIZE) {
             continue;
+        }
         size_t edits = distance(name, size, names[i], other);
         size_t shorter = least(size, other), longer = size + other - shorter;
         size_t allowed = shorter <= 3 ? 1 : 2;
-        if (edits > allowed || (edits > 0 && edits == longer))
+        if (edits > allowed || (edits > 0 && edits == longer)) {
             continue; /* too far, or with nothing in common, as "Z" and "Q" */
+        }
         /* of two as near, the longer has more in common: "wq" is "W_Q" rather than "Q" */
-        if (edits < best || (edits == best && other > strlen(nearest))) {
-            nearest = names[i];
-            best = edits;
+        if (edits < *best || (edits == *best && other > strlen(*nearest))) {
+            *nearest = names[i];
+            *best = edits;
         }
     }
+}
+
+enum {
+    TOO_FAR = 3
+};
+
+const char *codec_nearest(const char *name, const char *const *names, size_t count) {
+    const char *nearest = NULL;
+    size_t best = TOO_FAR;
+    find_nearer(name, names, count, &nearest, &best);
     return nearest;
 }
 
+/* Says that an object has a member which is none of its keys, and what may have been meant. */
+static bool refuse_key(const struct codec_document *document, const cJSON *member,
+                       const char *const *names, size_t count, const char *const *elsewhere,
+                       size_t elsewhere_count, const char *where, struct codec_error *error) {
+    char quoted[CODEC_QUOTE_SIZE];
+    const char *here = NULL, *there = NULL;
+    size_t best_here = TOO_FAR, best_there = TOO_FAR;
+    codec_quote(quoted, member->string, strlen(member->string));
+    find_nearer(member->string, names, count, &here, &best_here);
+    find_nearer(member->string, elsewhere, elsewhere_count, &there, &best_there);
+    if (best_there < best_here) {
+        return codec_fail(document, value_of(member), error,
+                          "unknown key \"%s\"; \"%s\" goes into \"%s\"", quoted, there, where);
+    }
+    if (here != NULL) {
+        return codec_fail(document, value_of(member), error,
+                          "unknown key \"%s\"; did you mean \"%s\"?", quoted, here);
+    }
+    return codec_fail(document, value_of(member), error, "unknown key \"%s\"", quoted);
+}
+
 bool codec_check_keys(const struct codec_document *document, const struct codec_value *object,
-                      const char *const *names, size_t count, struct codec_error *error) {
-    if (codec_kind_of(object) != CODEC_OBJECT)
+                      const char *const *names, size_t count, const char *const *elsewhere,
+                      size_t elsewhere_count, const char *where, struct codec_error *error) {
+    if (codec_kind_of(object) != CODEC_OBJECT) {
         return refuse(document, object, WHOLE, error, "must be an object, not %s",
                       describe(document, object));
+    }
     for (const cJSON *member = node_of(object)->child; member != NULL; member = member->next) {
         size_t i = 0;
-        while (i < count && strcmp(member->string, names[i]) != 0)
+        while (i < count && strcmp(member->string, names[i]) != 0) {
             i++;
-        if (i < count)
-            continue;
-        char quoted[CODEC_QUOTE_SIZE];
-        codec_quote(quoted, member->string, strlen(member->string));
-        const char *hint = codec_nearest(member->string, names, count);
-        if (hint == NULL)
-            return codec_fail(document, value_of(member), error, "unknown key \"%s\"", quoted);
-        return codec_fail(document, value_of(member), error,
-                          "unknown key \"%s\"; did you mean \"%s\"?", quoted, hint);
+        }
+        if (i == count) {
+            return refuse_key(document, member, names, count, elsewhere, elsewhere_count, where,
+                              error);
+        }
     }
     return true;
 }
@@ -340,21 +394,24 @@ bool codec_check_keys(const struct codec_document *document, const struct codec_
 
 bool codec_as_bool(const struct codec_document *document, const struct codec_value *value,
                    bool *out, struct codec_error *error) {
-    if (codec_kind_of(value) != CODEC_BOOL)
+    if (codec_kind_of(value) != CODEC_BOOL) {
         return refuse(document, value, WHOLE, error, "must be true or false, not %s",
                       describe(document, value));
+    }
     *out = cJSON_IsTrue(node_of(value));
     return true;
 }
 
 bool codec_as_number(const struct codec_document *document, const struct codec_value *value,
                      double *out, struct codec_error *error) {
-    if (codec_kind_of(value) != CODEC_NUMBER)
+    if (codec_kind_of(value) != CODEC_NUMBER) {
         return refuse(document, value, WHOLE, error, "must be a number, not %s",
                       describe(document, value));
+    }
     double number = node_of(value)->valuedouble;
-    if (!isfinite(number))
+    if (!isfinite(number)) {
         return refuse(document, value, WHOLE, error, "must be a finite number within float64");
+    }
     *out = number;
     return true;
 }
@@ -365,40 +422,47 @@ static bool check_integer(const struct codec_document *document, const struct co
                           int64_t *out, struct codec_error *error) {
     char text[NUMBER_SIZE + 1];
     double exact = narrow ? EXACT_FLOAT32 : EXACT_FLOAT64;
-    if (!isfinite(number))
+    if (!isfinite(number)) {
         return refuse(document, value, element, error, "must be a whole number");
-    if (floor(number) != number)
+    }
+    if (floor(number) != number) {
         return refuse(document, value, element, error, "must be a whole number, not %s",
                       number_text(number, narrow, text));
-    if (fabs(number) > exact)
+    }
+    if (fabs(number) > exact) {
         return refuse(document, value, element, error,
                       "is %s: whole numbers beyond %.0f are not exact in %s",
                       number_text(number, narrow, text), exact, narrow ? "float32" : "float64");
+    }
     int64_t integer = (int64_t)number;
-    if (integer < min && max == INT64_MAX)
+    if (integer < min && max == INT64_MAX) {
         return refuse(document, value, element, error, "must be at least %lld, not %lld",
                       (long long)min, (long long)integer);
-    if (integer < min || integer > max)
+    }
+    if (integer < min || integer > max) {
         return refuse(document, value, element, error, "must be %lld to %lld, not %lld",
                       (long long)min, (long long)max, (long long)integer);
+    }
     *out = integer;
     return true;
 }
 
 bool codec_as_integer(const struct codec_document *document, const struct codec_value *value,
                       int64_t min, int64_t max, int64_t *out, struct codec_error *error) {
-    if (codec_kind_of(value) != CODEC_NUMBER)
+    if (codec_kind_of(value) != CODEC_NUMBER) {
         return refuse(document, value, WHOLE, error, "must be a whole number, not %s",
                       describe(document, value));
+    }
     return check_integer(document, value, WHOLE, node_of(value)->valuedouble, false, min, max, out,
                          error);
 }
 
 bool codec_as_text(const struct codec_document *document, const struct codec_value *value,
                    const char **out, struct codec_error *error) {
-    if (codec_kind_of(value) != CODEC_TEXT)
+    if (codec_kind_of(value) != CODEC_TEXT) {
         return refuse(document, value, WHOLE, error, "must be a string, not %s",
                       describe(document, value));
+    }
     *out = node_of(value)->valuestring;
     return true;
 }
@@ -407,8 +471,9 @@ bool codec_as_choice(const struct codec_document *document, const struct codec_v
                      const char *const *names, size_t count, size_t *out,
                      struct codec_error *error) {
     const char *text = "";
-    if (!codec_as_text(document, value, &text, error))
+    if (!codec_as_text(document, value, &text, error)) {
         return false;
+    }
     for (size_t i = 0; i < count; i++) {
         if (strcmp(text, names[i]) == 0) {
             *out = i;
@@ -418,9 +483,10 @@ bool codec_as_choice(const struct codec_document *document, const struct codec_v
     char quoted[CODEC_QUOTE_SIZE], list[160] = "";
     codec_quote(quoted, text, strlen(text));
     const char *hint = codec_nearest(text, names, count);
-    if (hint != NULL)
+    if (hint != NULL) {
         return refuse(document, value, WHOLE, error, "must not be \"%s\"; did you mean \"%s\"?",
                       quoted, hint);
+    }
     for (size_t i = 0, used = 0; i < count; i++) {
         int size = snprintf(list + used, sizeof list - used, "%s\"%s\"",
                             i == 0          ? ""
@@ -444,8 +510,9 @@ static struct lifted *get_tensor(const struct codec_document *document,
                                  const struct codec_value *value, const char *wanted, int min_rank,
                                  int max_rank, struct codec_error *error) {
     const struct codec_value *at = value;
-    while (codec_kind_of(at) == CODEC_ARRAY && codec_size(at) > 0)
+    while (codec_kind_of(at) == CODEC_ARRAY && codec_size(at) > 0) {
         at = codec_at(at, 0);
+    }
     if (codec_kind_of(at) == CODEC_ARRAY) {
         refuse(document, at, WHOLE, error, "is empty");
         return NULL;
@@ -461,13 +528,15 @@ static struct lifted *get_tensor(const struct codec_document *document,
         return NULL;
     }
     struct lifted *tensor = tensor_of(document, node_of(value));
-    if (tensor->rank >= min_rank && tensor->rank <= max_rank)
+    if (tensor->rank >= min_rank && tensor->rank <= max_rank) {
         return tensor;
-    if (min_rank == max_rank)
+    }
+    if (min_rank == max_rank) {
         refuse(document, value, WHOLE, error, "must have rank %d, not %d", min_rank, tensor->rank);
-    else
+    } else {
         refuse(document, value, WHOLE, error, "must have rank %d to %d, not %d", min_rank, max_rank,
                tensor->rank);
+    }
     return NULL;
 }
 
@@ -479,19 +548,27 @@ static void put_tensor(const struct lifted *tensor, attn_tensor *out) {
 static bool as_numbers(const struct codec_document *document, const struct codec_value *value,
                        int min_rank, int max_rank, bool take_null, attn_tensor *out,
                        struct codec_error *error) {
-    const struct lifted *tensor =
+    struct lifted *tensor =
         get_tensor(document, value, "a matrix of numbers", min_rank, max_rank, error);
-    if (tensor == NULL)
+    if (tensor == NULL) {
         return false;
-    if (tensor->dtype == ATTN_BOOL)
+    }
+    if (tensor->dtype == ATTN_BOOL) {
         return refuse(document, value, WHOLE, error,
                       "must be a matrix of numbers, not of booleans");
-    if (tensor->first_null < tensor->first_range && !take_null)
+    }
+    if (tensor->exact) {
+        lifted_narrow(tensor);
+        lifted_trim(tensor);
+    }
+    if (tensor->first_null < tensor->first_range && !take_null) {
         return refuse(document, value, tensor->first_null, error,
                       "must be a finite number, not null");
-    if (tensor->first_range != LIFT_NONE)
+    }
+    if (tensor->first_range != LIFT_NONE) {
         return refuse(document, value, tensor->first_range, error, "is %s, out of range of %s",
                       tensor->range_text, tensor->dtype == ATTN_FLOAT64 ? "float64" : "float32");
+    }
     put_tensor(tensor, out);
     return true;
 }
@@ -517,11 +594,13 @@ static bool refuse_element(const struct codec_document *document, const struct c
                            struct codec_error *error) {
     char text[NUMBER_SIZE + 1];
     double number = element_of(tensor, i);
-    if (i == tensor->first_range)
+    if (i == tensor->first_range) {
         return refuse(document, value, i, error, "must be %s, not %s", rule, tensor->range_text);
-    if (!isfinite(number))
+    }
+    if (!isfinite(number)) {
         return refuse(document, value, i, error, "must be %s, not %s", rule,
                       i == tensor->first_null ? "null" : "infinite");
+    }
     return refuse(document, value, i, error, "must be %s, not %s", rule,
                   number_text(number, tensor->dtype == ATTN_FLOAT32, text));
 }
@@ -530,13 +609,15 @@ bool codec_as_mask(struct codec_document *document, const struct codec_value *va
                    int max_rank, attn_tensor *out, struct codec_error *error) {
     struct lifted *tensor =
         get_tensor(document, value, "a matrix of booleans", min_rank, max_rank, error);
-    if (tensor == NULL)
+    if (tensor == NULL) {
         return false;
+    }
     if (tensor->dtype != ATTN_BOOL) {
         for (size_t i = 0; i < tensor->count; i++) {
             double number = element_of(tensor, i);
-            if (number != 0 && number != 1)
+            if (number != 0 && number != 1) {
                 return refuse_element(document, value, tensor, i, "true, false, 1 or 0", error);
+            }
         }
         /* In place: byte i is written when number i has been read, and lies before number i + 1. */
         unsigned char *bytes = tensor->data;
@@ -545,6 +626,7 @@ bool codec_as_mask(struct codec_document *document, const struct codec_value *va
             memcpy(bytes + i, &byte, 1);
         }
         tensor->dtype = ATTN_BOOL;
+        tensor->exact = false;
         lifted_trim(tensor);
     }
     put_tensor(tensor, out);
@@ -558,30 +640,33 @@ bool codec_as_integers(struct codec_document *document, const struct codec_value
     size_t size = 1;
     if (codec_kind_of(value) != CODEC_NUMBER) {
         tensor = get_tensor(document, value, "a list of whole numbers", 1, 1, error);
-        if (tensor == NULL)
+        if (tensor == NULL) {
             return false;
-        if (tensor->dtype == ATTN_BOOL)
+        }
+        if (tensor->dtype == ATTN_BOOL) {
             return refuse(document, value, WHOLE, error,
                           "must be a list of whole numbers, not of booleans");
+        }
         size = tensor->count;
     }
 
     struct integers *list = NULL;
-    if (size <= (SIZE_MAX - sizeof *list) / sizeof list->values[0])
+    if (size <= (SIZE_MAX - sizeof *list) / sizeof list->values[0]) {
         list = malloc(sizeof *list + size * sizeof list->values[0]);
+    }
     if (list == NULL) {
-        codec_error_set(error, CODEC_NO_MEMORY, "out of memory");
-        return false;
+        return codec_no_memory(error);
     }
     for (size_t i = 0; i < size; i++) {
         bool good;
-        if (tensor == NULL)
+        if (tensor == NULL) {
             good = codec_as_integer(document, value, min, max, &list->values[0], error);
-        else if (!isfinite(element_of(tensor, i)))
+        } else if (!isfinite(element_of(tensor, i))) {
             good = refuse_element(document, value, tensor, i, "a whole number", error);
-        else
+        } else {
             good = check_integer(document, value, i, element_of(tensor, i),
                                  tensor->dtype == ATTN_FLOAT32, min, max, &list->values[i], error);
+        }
         if (!good) {
             free(list);
             return false;

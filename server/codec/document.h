@@ -6,9 +6,10 @@
 
 #include "codec/lift.h"
 
+/* No limit of codec_limits goes beyond. */
 enum {
     CODEC_MAX_DEPTH = 64
-}; /* no limit of codec_limits goes beyond */
+};
 
 /* Makes a document of the skeleton text[0..size), in which every lifted array is an array that
  * holds one number, its index in tensors[0..count). Takes the tensors; NULL if out of memory, and

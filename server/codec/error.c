@@ -10,17 +10,20 @@
 static void tidy(char *text) {
     size_t size = strlen(text);
     size_t start = size;
-    while (start > 0 && ((unsigned char)text[start - 1] & 0xC0) == 0x80)
+    while (start > 0 && ((unsigned char)text[start - 1] & 0xC0) == 0x80) {
         start--;
+    }
     if (start > 0 && (unsigned char)text[start - 1] >= 0xC0) {
         unsigned char lead = (unsigned char)text[start - 1];
         size_t need = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
-        if (size - (start - 1) < need)
+        if (size - (start - 1) < need) {
             text[start - 1] = '\0';
+        }
     }
     for (; *text != '\0'; text++) {
-        if ((unsigned char)*text < 0x20 || *text == 0x7F)
+        if ((unsigned char)*text < 0x20 || *text == 0x7F) {
             *text = '?';
+        }
     }
 }
 
@@ -37,11 +40,17 @@ void codec_error_set(struct codec_error *error, enum codec_status status, const 
     va_end(args);
 }
 
+bool codec_no_memory(struct codec_error *error) {
+    codec_error_set(error, CODEC_NO_MEMORY, "out of memory");
+    return false;
+}
+
 bool codec_pointer_name(struct codec_error *error, const char *name, size_t size) {
     size_t start = strlen(error->pointer);
     size_t used = start;
-    if (size > CODEC_ECHO || start + 1 + 2 * size >= sizeof error->pointer)
+    if (size > CODEC_ECHO || start + 1 + 2 * size >= sizeof error->pointer) {
         return false;
+    }
     error->pointer[used++] = '/';
     for (size_t i = 0; i < size; i++) {
         if (name[i] == '~' || name[i] == '/') {
@@ -65,8 +74,9 @@ void codec_pointer_label(const struct codec_error *error, char label[CODEC_QUOTE
     const char *start = NULL;
     for (const char *step = error->pointer; (step = strchr(step, '/')) != NULL; step++) {
         size_t size = strcspn(step + 1, "/");
-        if (start == NULL || strspn(step + 1, "0123456789") != size)
+        if (start == NULL || strspn(step + 1, "0123456789") != size) {
             start = step + 1;
+        }
     }
     if (start == NULL) {
         strcpy(label, "the body");
@@ -86,8 +96,9 @@ void codec_quote(char quoted[CODEC_QUOTE_SIZE], const char *text, size_t size) {
     size_t end = size;
     if (end > CODEC_ECHO) {
         end = CODEC_ECHO;
-        while (end > 0 && ((unsigned char)text[end] & 0xC0) == 0x80)
+        while (end > 0 && ((unsigned char)text[end] & 0xC0) == 0x80) {
             end--;
+        }
     }
     size_t used = 0, i = 0;
     while (i < end && used < CODEC_QUOTE_SIZE - 16) {
@@ -97,9 +108,9 @@ void codec_quote(char quoted[CODEC_QUOTE_SIZE], const char *text, size_t size) {
             i++;
             continue;
         }
-        do /* a whole character, so that the cut is never inside one */
+        do { /* a whole character, so that the cut is never inside one */
             quoted[used++] = text[i++];
-        while (i < end && ((unsigned char)text[i] & 0xC0) == 0x80);
+        } while (i < end && ((unsigned char)text[i] & 0xC0) == 0x80);
     }
     strcpy(quoted + used, i < size ? "..." : "");
 }

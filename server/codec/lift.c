@@ -7,6 +7,7 @@
 #define _GNU_SOURCE /* mremap */
 #include "codec/lift.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -19,15 +20,25 @@
 /* ------------------------------------------------------------------------------------- buffers */
 
 enum {
-    FIRST_BYTES = 128, /* of a new buffer; it doubles ... */
-    MAP_FROM =
-        256 *
-        1024, /* ... until it is this large, then has pages of its own and grows by an eighth */
+    /* A new buffer has FIRST_BYTES and doubles; from MAP_FROM on it has pages of its own and grows
+     * by an eighth. */
+    FIRST_BYTES = 128,
+    MAP_FROM = 256 * 1024,
 };
 
+/* A buffer that doubles is full at LIFT_EXACT elements: the hot loop stops there by itself. */
+static_assert(LIFT_EXACT * sizeof(double) / FIRST_BYTES == 256 && MAP_FROM / FIRST_BYTES > 256,
+              "a multiple of FIRST_BYTES by a power of two");
+
 void lifted_init(struct lifted *lifted, attn_dtype dtype, int rank) {
+    bool exact = dtype == ATTN_FLOAT32 && rank == 1;
     *lifted = (struct lifted){
-        .dtype = dtype, .rank = rank, .first_null = LIFT_NONE, .first_range = LIFT_NONE};
+        .dtype = exact ? ATTN_FLOAT64 : dtype,
+        .exact = exact,
+        .rank = rank,
+        .first_null = LIFT_NONE,
+        .first_range = LIFT_NONE,
+    };
 }
 
 /*
@@ -41,64 +52,106 @@ static bool resize(struct lifted *lifted, size_t bytes) {
         data = mremap(lifted->data, lifted->mapped, bytes, MREMAP_MAYMOVE);
     } else if (bytes < MAP_FROM) {
         data = realloc(lifted->data, bytes);
-        if (data != NULL)
+        if (data != NULL) {
             lifted->data = data;
+        }
         return data != NULL;
     } else {
         data = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        if (data != MAP_FAILED && lifted->count > 0)
+        if (data != MAP_FAILED && lifted->count > 0) {
             memcpy(data, lifted->data, lifted->count * attn_dtype_size(lifted->dtype));
-        if (data != MAP_FAILED)
+        }
+        if (data != MAP_FAILED) {
             free(lifted->data);
+        }
     }
-    if (data == MAP_FAILED)
+    if (data == MAP_FAILED) {
         return false;
+    }
     lifted->data = data;
     lifted->mapped = bytes;
     return true;
 }
 
 enum codec_status lifted_room(struct lifted *lifted, size_t budget) {
-    if (lifted->count < lifted->capacity)
+    if (lifted->exact && lifted->count == LIFT_EXACT) {
+        lifted_narrow(lifted);
+    }
+    if (lifted->count < lifted->capacity) {
         return CODEC_OK;
+    }
 
     size_t width = attn_dtype_size(lifted->dtype);
     size_t bytes = lifted->capacity * width;
     size_t step = bytes >= MAP_FROM ? bytes / 8 : bytes > 0 ? bytes : FIRST_BYTES;
-    if (step > budget - bytes)
+    if (step > budget - bytes) {
         step = budget - bytes;
+    }
     size_t capacity = lifted->capacity + step / width;
-    if (capacity == lifted->capacity)
+    if (capacity == lifted->capacity) {
         return CODEC_TOO_LARGE;
-    if (!resize(lifted, capacity * width))
+    }
+    if (!resize(lifted, capacity * width)) {
         return CODEC_NO_MEMORY;
+    }
     lifted->capacity = capacity;
     return CODEC_OK;
 }
 
 void lifted_trim(struct lifted *lifted) {
-    if (lifted->count > 0) /* should it fail, the old buffer is still good, only larger */
+    if (lifted->count > 0) { /* should it fail, the old buffer is still good, only larger */
         resize(lifted, lifted->count * attn_dtype_size(lifted->dtype));
+    }
     lifted->capacity = lifted->count;
 }
 
 void lifted_free(struct lifted *lifted) {
-    if (lifted->mapped > 0)
+    if (lifted->mapped > 0) {
         munmap(lifted->data, lifted->mapped);
-    else
+    } else {
         free(lifted->data);
+    }
     lifted->data = NULL;
     lifted->mapped = 0;
 }
 
+void lifted_narrow(struct lifted *lifted) {
+    if (!lifted->exact) {
+        return;
+    }
+    /* In place: float i is written when double i has been read, and lies before double i + 1. */
+    for (size_t i = 0; i < lifted->count; i++) {
+        float narrow = (float)((const double *)lifted->data)[i];
+        memcpy((char *)lifted->data + i * sizeof narrow, &narrow, sizeof narrow);
+    }
+    lifted->exact = false;
+    lifted->dtype = ATTN_FLOAT32;
+    lifted->capacity *= 2;
+}
+
 /* ----------------------------------------------------------------------------- single elements */
+
+/* Rounds to double, and where rounding that again would give another float than the text does
+ * (from halfway between two floats), to the double beside it that does not. Of the float range. */
+static bool read_exact(const char *text, size_t size, double *out) {
+    float narrow;
+    bool fits = number_read_float(text, size, &narrow);
+    number_read_double(text, size, out);
+    if ((float)*out != narrow) {
+        *out = nextafter(*out, (double)narrow);
+    }
+    return fits;
+}
 
 void lifted_add_number(struct lifted *lifted, const char *text, size_t size) {
     bool fits;
-    if (lifted->dtype == ATTN_FLOAT64)
+    if (lifted->exact) {
+        fits = read_exact(text, size, &((double *)lifted->data)[lifted->count]);
+    } else if (lifted->dtype == ATTN_FLOAT64) {
         fits = number_read_double(text, size, &((double *)lifted->data)[lifted->count]);
-    else
+    } else {
         fits = number_read_float(text, size, &((float *)lifted->data)[lifted->count]);
+    }
     if (!fits && lifted->first_range == LIFT_NONE) {
         lifted->first_range = lifted->count;
         memcpy(lifted->range_text, text, size < LIFT_TEXT ? size : LIFT_TEXT);
@@ -107,12 +160,14 @@ void lifted_add_number(struct lifted *lifted, const char *text, size_t size) {
 }
 
 void lifted_add_null(struct lifted *lifted) {
-    if (lifted->first_null == LIFT_NONE)
+    if (lifted->first_null == LIFT_NONE) {
         lifted->first_null = lifted->count;
-    if (lifted->dtype == ATTN_FLOAT64)
+    }
+    if (lifted->dtype == ATTN_FLOAT64) {
         ((double *)lifted->data)[lifted->count] = -(double)INFINITY;
-    else
+    } else {
         ((float *)lifted->data)[lifted->count] = -INFINITY;
+    }
     lifted->count++;
 }
 
@@ -136,8 +191,9 @@ void lifted_add_bool(struct lifted *lifted, bool value) {
  */
 static inline bool round_decimal(uint64_t w, int e, int precision, uint64_t *mantissa,
                                  int *exponent) {
-    if (w == 0 || e < POWER_MIN || e > POWER_MAX)
+    if (w == 0 || e < POWER_MIN || e > POWER_MAX) {
         return false;
+    }
     int zeros = __builtin_clzll(w);
     uint64_t high = (uint64_t)(((uint128)(w << zeros) * codec_powers[e - POWER_MIN]) >> 64);
     int top = (int)(high >> 63); /* the product has 126 + top bits below its leading one */
@@ -145,8 +201,9 @@ static inline bool round_decimal(uint64_t w, int e, int precision, uint64_t *man
     int drop = 64 - precision;
     uint64_t half = (uint64_t)1 << (drop - 1);
     uint64_t rest = high & (2 * half - 1);
-    if (rest - (half - 3) <= 3)
+    if (rest - (half - 3) <= 3) {
         return false;
+    }
     *mantissa = (high >> drop) + (rest > half);
     *exponent = 63 + top - zeros + codec_power_log2(e);
     return true;
@@ -162,8 +219,9 @@ static inline bool decimal_to_float(uint64_t w, int e, bool negative, float *out
         float whole = (float)(int)w;
         memcpy(&bits, &whole, sizeof bits);
     } else {
-        if (!round_decimal(w, e, 24, &mantissa, &exponent) || exponent < -126 || exponent > 126)
+        if (!round_decimal(w, e, 24, &mantissa, &exponent) || exponent < -126 || exponent > 126) {
             return false;
+        }
         bits = ((uint32_t)(exponent + 126) << 23) + (uint32_t)mantissa;
     }
     bits |= (uint32_t)negative << 31;
@@ -179,13 +237,24 @@ static inline bool decimal_to_double(uint64_t w, int e, bool negative, double *o
         double whole = (double)(int64_t)w;
         memcpy(&bits, &whole, sizeof bits);
     } else {
-        if (!round_decimal(w, e, 53, &mantissa, &exponent))
+        if (!round_decimal(w, e, 53, &mantissa, &exponent)) {
             return false; /* within the table's range doubles are normal */
+        }
         bits = ((uint64_t)(exponent + 1022) << 52) + mantissa;
     }
     bits |= (uint64_t)negative << 63;
     memcpy(out, &bits, sizeof bits);
     return true;
+}
+
+/* Is the float that this double rounds to surely that of the text it was read from? Not if it lies
+ * halfway between two, nor where floats are denormal or end. */
+static inline bool rounds_alike(double value) {
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    unsigned exponent = (unsigned)(bits >> 52) & 0x7FF;
+    return value == 0 ||
+           ((bits & 0x1FFFFFFF) != 0x10000000 && exponent >= 1023 - 126 && exponent <= 1023 + 126);
 }
 
 /* ------------------------------------------------------------------------------------ hot loop */
@@ -255,8 +324,9 @@ static const char *append_digits(const char *text, uint64_t *w) {
         uint64_t chars = load8(text);
         count = count_digits(chars);
         uint64_t value = value_of_digits(chars, count);
-        if (*w > (UINT64_MAX - value) / SCALE[count] || ++blocks > 4)
+        if (*w > (UINT64_MAX - value) / SCALE[count] || ++blocks > 4) {
             return NULL;
+        }
         *w = *w * SCALE[count] + value;
         text += count;
     } while (count == 8);
@@ -271,13 +341,15 @@ static __attribute__((noinline)) const char *read_decimal(const char *text,
     text += number->negative;
     const char *first = text;
     text = append_digits(text, &number->w);
-    if (text == NULL || text == first || (*first == '0' && text - first > 1))
+    if (text == NULL || text == first || (*first == '0' && text - first > 1)) {
         return NULL;
+    }
     if (*text == '.') {
         const char *point = text + 1;
         text = append_digits(point, &number->w);
-        if (text == NULL || text == point)
+        if (text == NULL || text == point) {
             return NULL;
+        }
         number->e = (int)(point - text);
     }
     if (*text == 'e' || *text == 'E') {
@@ -287,8 +359,9 @@ static __attribute__((noinline)) const char *read_decimal(const char *text,
         uint64_t chars = load8(text);
         unsigned count = count_digits(chars);
         int power = (int)value_of_digits(chars, count);
-        if (count == 0 || count > 4)
+        if (count == 0 || count > 4) {
             return NULL;
+        }
         number->e += minus ? -power : power;
         text += count;
     }
@@ -310,8 +383,8 @@ static inline __attribute__((always_inline)) bool take_digits(const char **text,
     return false;
 }
 
-/* The numbers that matrices are made of, [-]d{1,6}[.d{1,19}], and their end; NULL for all others.
- * */
+/* The numbers that matrices are made of, [-]d{1,6}[.d{1,19}]: returns their end; NULL for all
+ * others. */
 static inline __attribute__((always_inline)) const char *read_plain(const char *text,
                                                                     struct decimal *number) {
     uint64_t chars = load8(text), w;
@@ -321,19 +394,22 @@ static inline __attribute__((always_inline)) const char *read_plain(const char *
 
     if ((unsigned_chars >> 8 & 0xFF) == '.') {
         w = (unsigned_chars & 0xFF) - '0';
-        if (w > 9)
+        if (w > 9) {
             return NULL;
+        }
         point = text + negative + 1;
     } else {
         /* the first character is left out: it is a sign or a digit, or the count comes out wrong
          * below */
         uint64_t others = other_than_digits(chars) & ~(uint64_t)0xFF;
-        if (others == 0)
+        if (others == 0) {
             return NULL;
+        }
         unsigned end = (unsigned)__builtin_ctzll(others) / 8, count = end - negative;
         w = unsigned_chars & 0xFF;
-        if (count == 0 || w - '0' > 9 || (w == '0' && count > 1))
+        if (count == 0 || w - '0' > 9 || (w == '0' && count > 1)) {
             return NULL;
+        }
         w = value_of_digits(unsigned_chars, count);
         point = text + end;
     }
@@ -342,28 +418,32 @@ static inline __attribute__((always_inline)) const char *read_plain(const char *
     text = point;
     if (*point == '.') {
         text++;
-        if (w >= 1000) /* or 16 more digits might not fit */
+        if (w >= 1000) { /* or 16 more digits might not fit */
             return NULL;
+        }
         if (take_digits(&text, &w) && take_digits(&text, &w)) {
-            uint64_t third =
-                load8(text); /* the 16 or 17 digits of a double: up to three are left */
+            /* the 16 or 17 digits of a double: up to three are left */
+            uint64_t third = load8(text);
             unsigned count = count_digits(third);
-            if (count > 3 || w > LIMIT[count])
+            if (count > 3 || w > LIMIT[count]) {
                 return NULL;
+            }
             w = w * SCALE[count] + value_of_digits(third, count);
             text += count;
         }
-        if (text == point + 1)
+        if (text == point + 1) {
             return NULL;
+        }
         number->e = (int)(point + 1 - text);
     }
     number->w = w;
     return codec_ends_word[(unsigned char)*text] ? text : NULL;
 }
 
-/* `wide` is a constant at both calls: two loops come out of one text. */
-static inline __attribute__((always_inline)) const char *
-add_run(struct lifted *lifted, bool wide, const char *text, const char *end, bool *after) {
+/* `wide` and `exact` are constants at all calls: three loops come out of one text. */
+static inline __attribute__((always_inline)) const char *add_run(struct lifted *lifted, bool wide,
+                                                                 bool exact, const char *text,
+                                                                 const char *end, bool *after) {
     size_t count = lifted->count;
     float *floats = lifted->data;
     double *doubles = lifted->data;
@@ -375,23 +455,29 @@ add_run(struct lifted *lifted, bool wide, const char *text, const char *end, boo
         if (next == NULL) {
             struct decimal other; /* apart, so that `number` can live in registers */
             next = read_decimal(text, &other);
-            if (next == NULL)
+            if (next == NULL) {
                 break;
+            }
             number = other;
         }
         if (wide ? !decimal_to_double(number.w, number.e, number.negative, &doubles[count])
-                 : !decimal_to_float(number.w, number.e, number.negative, &floats[count]))
+                 : !decimal_to_float(number.w, number.e, number.negative, &floats[count])) {
             break;
+        }
+        if (exact && !rounds_alike(doubles[count])) {
+            break;
+        }
         count++;
         text = next;
         if (*text != ',') {
             *after = true;
             break;
         }
-        if (text[1] == ' ')
+        if (text[1] == ' ') {
             text += 2;
-        else
+        } else {
             text += 1;
+        }
     }
     lifted->count = count;
     return text;
@@ -400,10 +486,13 @@ add_run(struct lifted *lifted, bool wide, const char *text, const char *end, boo
 const char *lifted_add_run(struct lifted *lifted, const char *text, const char *end, size_t *added,
                            bool *after) {
     size_t before = lifted->count;
-    if (lifted->dtype == ATTN_FLOAT64)
-        text = add_run(lifted, true, text, end, after);
-    else
-        text = add_run(lifted, false, text, end, after);
+    if (lifted->exact) {
+        text = add_run(lifted, true, true, text, end, after);
+    } else if (lifted->dtype == ATTN_FLOAT64) {
+        text = add_run(lifted, true, false, text, end, after);
+    } else {
+        text = add_run(lifted, false, false, text, end, after);
+    }
     *added = lifted->count - before;
     return text;
 }

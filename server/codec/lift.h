@@ -12,25 +12,37 @@
 #include "attention.h"
 #include "codec/codec.h"
 
+/* Characters kept of a number that is out of range. */
 enum {
     LIFT_TEXT = 32
-}; /* characters kept of a number that is out of range */
+};
+/* Elements of an array of rank 1 up to which a float32 document keeps it in double: it may be a
+ * list of whole numbers that float32 would change. */
+enum {
+    LIFT_EXACT = 4096
+};
 #define LIFT_NONE ((size_t)-1)
 
 struct lifted {
     void *data;       /* owned: float, double, or bytes 0 and 1; free it with lifted_free() */
     size_t mapped;    /* bytes, if data has pages of its own; 0 if it is from malloc */
     attn_dtype dtype; /* ATTN_FLOAT32, ATTN_FLOAT64 or ATTN_BOOL */
+    bool exact;       /* ATTN_FLOAT64 only until lifted_narrow() */
     int rank;
     size_t shape[ATTN_MAX_RANK]; /* 0: not known yet */
     size_t count;                /* elements so far */
     size_t capacity;             /* elements there is room for */
     size_t first_null;           /* first element that is null or -Infinity, or LIFT_NONE */
-    size_t first_range;          /* first element out of range of the dtype, or LIFT_NONE */
+    size_t first_range;          /* first out of range of the document's dtype, or LIFT_NONE */
     char range_text[LIFT_TEXT + 1];
 };
 
+/* `dtype` is the document's, or ATTN_BOOL. Short vectors begin `exact`. */
 void lifted_init(struct lifted *lifted, attn_dtype dtype, int rank);
+
+/* Makes the float32 array of an `exact` one, with the very floats that the text rounds to, and
+ * leaves every other as it is. */
+void lifted_narrow(struct lifted *lifted);
 
 /* Makes room for one more element, within `budget` bytes for the whole array:
  * CODEC_OK, CODEC_TOO_LARGE or CODEC_NO_MEMORY. */

@@ -52,8 +52,9 @@ static inline bool is_close(uint64_t a, uint64_t b, uint64_t error) {
  */
 static inline bool shortest(uint64_t c, int q, bool lowest_of_binade, struct number_digits *out) {
     int k = (q * 315653) >> 20; /* floor(q log10 2) */
-    if (-k < POWER_MIN || -k > POWER_MAX)
+    if (-k < POWER_MIN || -k > POWER_MAX) {
         return false;
+    }
     uint64_t power = codec_powers[-k - POWER_MIN];
     int shift = 63 - q - codec_power_log2(-k); /* 60..63 */
     uint128 value = (uint128)c * power;
@@ -68,10 +69,12 @@ static inline bool shortest(uint64_t c, int q, bool lowest_of_binade, struct num
     bool up = fraction > one / 2;
     uint64_t distance = up ? one - fraction : fraction;
     bool is_tens = above_tens < left, is_next = below_next < half;
-    if (is_close(above_tens, left, error) || is_close(below_next, half, error))
+    if (is_close(above_tens, left, error) || is_close(below_next, half, error)) {
         return false;
-    if (!is_tens && !is_next && (is_close(fraction, one / 2, error) || distance + error >= left))
+    }
+    if (!is_tens && !is_next && (is_close(fraction, one / 2, error) || distance + error >= left)) {
         return false;
+    }
     out->digits = is_tens ? tens : is_next ? tens + 10 : whole + up;
     out->power = k;
     return true;
@@ -82,19 +85,25 @@ static inline bool rounded(uint64_t c, int q, int digits, struct number_digits *
     int zeros = __builtin_clzll(c);
     c <<= zeros;
     q -= zeros;
-    int k = ((q + 63) * 315653 >> 20) - digits +
-            1; /* one too small if the logarithm was rounded down too far */
+    /* one too small if the logarithm was rounded down too far */
+    int k = ((q + 63) * 315653 >> 20) - digits + 1;
     for (;; k++) {
-        if (-k < POWER_MIN || -k > POWER_MAX)
+        if (-k < POWER_MIN || -k > POWER_MAX) {
             return false;
+        }
         uint128 x = (uint128)c * codec_powers[-k - POWER_MIN];
         int shift = 63 - q - codec_power_log2(-k);
         uint64_t whole = (uint64_t)(x >> shift);
-        if (whole >= TENS[digits])
+        if (whole >= TENS[digits]) {
             continue;
+        }
         uint128 half = (uint128)1 << (shift - 1), rest = x & (2 * half - 1);
         out->digits = whole + (rest > half);
         out->power = k;
+        if (out->digits == TENS[digits]) { /* 9.99 rounded up to 10.0, which has a digit more */
+            out->digits = TENS[digits - 1];
+            out->power++;
+        }
         return rest > half || rest + c < half; /* the true x is less than c larger */
     }
 }
@@ -122,13 +131,16 @@ static inline void store_digits(char *out, uint64_t digits) {
 static size_t write_exponent(char *out, int exponent) {
     size_t size = 0;
     out[size++] = 'e';
-    if (exponent < 0)
+    if (exponent < 0) {
         out[size++] = '-';
+    }
     unsigned rest = (unsigned)(exponent < 0 ? -exponent : exponent);
-    if (rest >= 100)
+    if (rest >= 100) {
         out[size++] = (char)('0' + rest / 100);
-    if (rest >= 10)
+    }
+    if (rest >= 10) {
         out[size++] = (char)('0' + rest / 10 % 10);
+    }
     out[size++] = (char)('0' + rest % 10);
     return size;
 }
@@ -194,8 +206,8 @@ enum {
 static inline size_t write_small(char *out, uint32_t value) {
     uint64_t digits = spread_digits(value);
     int lead = value == 0 ? 7 : __builtin_ctzll(digits) / 8;
-    store_digits(out,
-                 digits >> (8 * lead)); /* the digits are the low bytes: nothing else to move */
+    /* the digits are the low bytes: nothing else to move */
+    store_digits(out, digits >> (8 * lead));
     return (size_t)(8 - lead);
 }
 
@@ -206,15 +218,17 @@ size_t number_write_float(char *out, float value) {
     memcpy(&bits, &value, sizeof bits);
     size_t sign = write_sign(out, bits >> 31);
     float size = __builtin_fabsf(value);
-    if (size < SMALL && (float)(int)size == size)
+    if (size < SMALL && (float)(int)size == size) {
         return sign + write_small(out + sign, (uint32_t)size);
+    }
 
     struct number_digits number;
     uint32_t fraction = bits & 0x7FFFFF;
     int exponent = (int)(bits >> 23 & 0xFF);
     if (exponent == 0 ||
-        !shortest(fraction | 0x800000, exponent - 150, fraction == 0 && exponent > 1, &number))
+        !shortest(fraction | 0x800000, exponent - 150, fraction == 0 && exponent > 1, &number)) {
         number_exact_float(size, &number);
+    }
     return sign + write_digits(out + sign, &number);
 }
 
@@ -230,28 +244,32 @@ static inline bool split_double(double value, uint64_t *c, int *q) {
 size_t number_write_double(char *out, double value) {
     size_t sign = write_sign(out, __builtin_signbit(value) != 0);
     double size = __builtin_fabs(value);
-    if (size < SMALL && (double)(int)size == size)
+    if (size < SMALL && (double)(int)size == size) {
         return sign + write_small(out + sign, (uint32_t)size);
+    }
 
     struct number_digits number;
     uint64_t c;
     int q;
-    if (!split_double(size, &c, &q) || !shortest(c, q, c == 0x10000000000000, &number))
+    if (!split_double(size, &c, &q) || !shortest(c, q, c == 0x10000000000000, &number)) {
         number_exact_double(size, &number);
+    }
     return sign + write_digits(out + sign, &number);
 }
 
 size_t number_write_rounded(char *out, double value, int digits) {
     size_t sign = write_sign(out, __builtin_signbit(value) != 0);
     double size = __builtin_fabs(value);
-    if (size == 0)
+    if (size == 0) {
         return sign + write_small(out + sign, 0);
+    }
 
     struct number_digits number;
     uint64_t c;
     int q;
-    if (!split_double(size, &c, &q) || !rounded(c, q, digits, &number))
+    if (!split_double(size, &c, &q) || !rounded(c, q, digits, &number)) {
         number_exact_rounded(size, digits, &number);
+    }
     return sign + write_digits(out + sign, &number);
 }
 
@@ -263,7 +281,8 @@ size_t number_write_int64(char *out, int64_t value) {
         digits[count++] = (char)('0' + rest % 10);
         rest /= 10;
     } while (rest > 0);
-    while (count > 0)
+    while (count > 0) {
         out[size++] = digits[--count];
+    }
     return size;
 }

@@ -19,22 +19,27 @@ bool is_huge(const char *text, const char *end) {
             fraction = true;
         } else if (*text != '-') {
             found = found || *text != '0';
-            if (found && !fraction)
+            if (found && !fraction) {
                 ++point;
-            if (!found && fraction)
+            }
+            if (!found && fraction) {
                 --point;
+            }
         }
     }
-    if (!found)
+    if (!found) {
         return false;
+    }
     if (text != end) {
         ++text;
         bool negative = *text == '-';
-        if (*text == '+' || *text == '-')
+        if (*text == '+' || *text == '-') {
             ++text;
+        }
         long exponent = 0; /* capped: it only has to outweigh the digits, which fit in memory */
-        for (; text != end; ++text)
+        for (; text != end; ++text) {
             exponent = exponent < 100000000 ? exponent * 10 + (*text - '0') : exponent;
+        }
         point += negative ? -exponent : exponent;
     }
     return point > 0;
@@ -47,8 +52,9 @@ template <typename T> bool read(const char *text, size_t size, T *out) {
     if (std::from_chars(text, end, value).ec == std::errc::result_out_of_range) {
         fits = !is_huge(text, end);
         value = fits ? T(0) : std::numeric_limits<T>::infinity();
-        if (*text == '-')
+        if (*text == '-') {
             value = -value;
+        }
     }
     *out = value;
     return fits;

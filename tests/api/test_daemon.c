@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "support/client.h"
@@ -78,6 +79,24 @@ Test(daemon, signals_end_it_with_0) {
                   (unsigned)status);
         client_close(&idle);
     }
+}
+
+/* An impatient operator must not turn an orderly end into a broken one. */
+Test(daemon, many_signals_end_it_with_0) {
+    static const char head[] = "POST /softmax HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n";
+    struct server_process server;
+    struct client_connection open;
+    int status = -1;
+    cr_assert(server_spawn(&server, NULL));
+    cr_assert(client_open(&open, server.port));
+    cr_assert(client_send(&open, head, sizeof head - 1));
+    for (int i = 0; i < 30; i++) {
+        kill(server.pid, i % 2 ? SIGTERM : SIGINT);
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+    client_close(&open);
+    cr_assert_eq(waitpid(server.pid, &status, 0), server.pid);
+    cr_expect(WIFEXITED(status) && WEXITSTATUS(status) == 0, "status %x", (unsigned)status);
 }
 
 Test(daemon, health_check) {

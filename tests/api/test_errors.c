@@ -611,13 +611,13 @@ Test(errors, chunked_body_over_its_limit) {
 }
 
 Test(errors, work_over_its_limit) {
-    static const char *const arguments[] = {"--max-work", "1000", NULL};
+    static const char *const arguments[] = {"--max-work", "10000", NULL};
     cr_assert(server_spawn(&server, arguments));
     for (size_t i = 0; i + 1 < COUNT(computing); i++) { /* a softmax is no work to speak of */
         char *small = long_question(computing[i], 4, 4),
              *large = long_question(computing[i], 40, 40);
         expect_answered(server.port, computing[i], small);
-        expect_refused(server.port, computing[i], NULL, large, "1000");
+        expect_refused(server.port, computing[i], NULL, large, "10000");
         free(small);
         free(large);
     }

@@ -393,8 +393,9 @@ static void draw_options(struct call *c) {
     o->results = (unsigned)rng_bits(&c->rng) & ((1u << ATTN_RESULT_COUNT) - 1);
     o->results |=
         rng_chance(&c->rng, 2) ? ATTN_WANT(OUTPUT) | ATTN_WANT(WEIGHTS) : ATTN_WANT(OUTPUT);
-    if (rng_chance(&c->rng, 3)) {
-        o->results = ATTN_WANT(OUTPUT); /* nothing but the fast path */
+    if (rng_chance(&c->rng, 2)) { /* the two ways without stages */
+        o->results = ATTN_WANT(OUTPUT) | ATTN_WANT(LSE);
+        o->results |= rng_chance(&c->rng, 2) ? ATTN_WANT(WEIGHTS) | ATTN_WANT(ENTROPY) : 0;
     }
     if (c->form != PROJECTED) {
         o->results &= ~(ATTN_WANT(Q) | ATTN_WANT(K) | ATTN_WANT(V));

@@ -26,15 +26,16 @@ struct outcome {
     struct codec_error error;
 };
 
-/* Reads text[0..size) in pieces of 1..piece bytes: 0 = whole, 1 = byte by byte, else random cuts.
- * Each piece lies at the end of its own block, so that a sanitizer sees every read beyond it. */
-static inline struct outcome read_pieces(const char *text, size_t size,
-                                         const struct codec_limits *limits, size_t piece) {
+/* Reads text[0..size) in pieces of `piece` bytes, or of 1..piece at random; 0 = whole. Each piece
+ * lies at the end of its own block, so that a sanitizer sees every read beyond it. */
+static inline struct outcome read_cuts(const char *text, size_t size,
+                                       const struct codec_limits *limits, size_t piece,
+                                       bool at_random) {
     struct outcome outcome = {0};
     struct codec_reader *reader = codec_reader_create(limits);
     cr_assert_not_null(reader);
     for (size_t at = 0, part; at < size; at += part) {
-        part = piece == 0 ? size : 1 + (size_t)random_bits() % piece;
+        part = piece == 0 ? size : at_random ? 1 + (size_t)random_bits() % piece : piece;
         if (part > size - at)
             part = size - at;
         char *copy = malloc(part);
@@ -49,6 +50,12 @@ static inline struct outcome read_pieces(const char *text, size_t size,
     cr_expect_eq(status == CODEC_OK, outcome.document != NULL);
     codec_reader_free(reader);
     return outcome;
+}
+
+/* In random cuts; 0 = whole, 1 = byte by byte. */
+static inline struct outcome read_pieces(const char *text, size_t size,
+                                         const struct codec_limits *limits, size_t piece) {
+    return read_cuts(text, size, limits, piece, true);
 }
 
 /* Everything the accessors tell of a value, as text. Names come from the pointers. */

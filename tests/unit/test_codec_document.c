@@ -104,13 +104,51 @@ Test(codec_document, keys) {
     struct codec_error error;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct codec_document *document = read_good(cases[i].body);
-        REFUSED(codec_check_keys(document, codec_root(document), names, 8, &error),
+        REFUSED(codec_check_keys(document, codec_root(document), names, 8, NULL, 0, NULL, &error),
                 cases[i].pointer, cases[i].message);
         codec_document_free(document);
     }
     struct codec_document *document = read_good("{\"Q\":1,\"K\":2,\"mask\":[]}");
-    cr_expect(codec_check_keys(document, codec_root(document), names, 8, &error));
+    cr_expect(codec_check_keys(document, codec_root(document), names, 8, NULL, 0, NULL, &error));
     codec_document_free(document);
+}
+
+Test(codec_document, keys_that_belong_elsewhere) {
+    static const char *const names[] = {"Q", "K", "W_Q", "mask", "lengths"};
+    static const char *const elsewhere[] = {"weights", "output", "lse", "Q", "masked", "present_K"};
+    static const struct {
+        const char *body, *pointer, *message;
+    } cases[] = {
+        {"{\"weigths\":1}", "/weigths",
+         "unknown key \"weigths\"; \"weights\" goes into \"return\""},
+        {"{\"weights\":1}", "/weights",
+         "unknown key \"weights\"; \"weights\" goes into \"return\""},
+        {"{\"LSE\":1}", "/LSE", "unknown key \"LSE\"; \"lse\" goes into \"return\""},
+        {"{\"length\":1}", "/length", "unknown key \"length\"; did you mean \"lengths\"?"},
+        {"{\"q\":1}", "/q", "unknown key \"q\"; did you mean \"Q\"?"},
+        {"{\"maske\":1}", "/maske", "unknown key \"maske\"; did you mean \"mask\"?"},
+        {"{\"something\":1}", "/something", "unknown key \"something\""},
+    };
+    struct codec_error error;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct codec_document *document = read_good(cases[i].body);
+        REFUSED(codec_check_keys(document, codec_root(document), names, 5, elsewhere, 6, "return",
+                                 &error),
+                cases[i].pointer, cases[i].message);
+        codec_document_free(document);
+    }
+    struct codec_document *document = read_good("{\"Q\":1}");
+    cr_expect(
+        codec_check_keys(document, codec_root(document), names, 5, elsewhere, 6, "return", &error));
+    codec_document_free(document);
+}
+
+Test(codec_document, no_memory) {
+    struct codec_error error = {.has_pointer = true, .offset = 7};
+    cr_expect_not(codec_no_memory(&error));
+    cr_expect_eq(error.status, CODEC_NO_MEMORY);
+    cr_expect_not(error.has_pointer);
+    cr_expect_str_eq(error.message, "out of memory");
 }
 
 Test(codec_document, nearest) {
@@ -248,10 +286,10 @@ Test(codec_document, masks) {
 }
 
 Test(codec_document, integers) {
-    struct codec_document *document =
-        read_good("{\"w\":[-1,2],\"n\":5,\"f\":[1,2.5],\"big\":[16777218],\"m\":[true],\"r\":[[1]],"
-                  "\"s\":\"x\","
-                  "\"null\":[1,null],\"inf\":[1e99],\"e\":[],\"x\":[1,9],\"one\":2.5}");
+    struct codec_document *document = read_good(
+        "{\"w\":[-1,2],\"n\":5,\"f\":[1,2.5],\"big\":[9007199254740994],\"m\":[true],\"r\":[[1]],"
+        "\"s\":\"x\","
+        "\"null\":[1,null],\"inf\":[1e99],\"inf2\":[1e999],\"e\":[],\"x\":[1,9],\"one\":2.5}");
     struct codec_error error;
     const int64_t *list = NULL, *other = NULL;
     size_t count = 0;
@@ -264,7 +302,8 @@ Test(codec_document, integers) {
     REFUSED(codec_as_integers(AT("one"), 0, 9, &list, &count, &error), "/one",
             "one must be a whole number, not 2.5");
     REFUSED(codec_as_integers(AT("big"), 0, INT64_MAX, &list, &count, &error), "/big/0",
-            "big/0 is 16777218: whole numbers beyond 16777216 are not exact in float32");
+            "big/0 is 9007199254740994: whole numbers beyond 9007199254740992 are not exact in "
+            "float64");
     REFUSED(codec_as_integers(AT("m"), 0, 9, &list, &count, &error), "/m",
             "m must be a list of whole numbers, not of booleans");
     REFUSED(codec_as_integers(AT("r"), 0, 9, &list, &count, &error), "/r",
@@ -274,10 +313,85 @@ Test(codec_document, integers) {
     REFUSED(codec_as_integers(AT("null"), 0, 9, &list, &count, &error), "/null/1",
             "null/1 must be a whole number, not null");
     REFUSED(codec_as_integers(AT("inf"), 0, 9, &list, &count, &error), "/inf/0",
-            "inf/0 must be a whole number, not 1e99");
+            "inf/0 is 1e99: whole numbers beyond 9007199254740992 are not exact in float64");
+    REFUSED(codec_as_integers(AT("inf2"), 0, 9, &list, &count, &error), "/inf2/0",
+            "inf2/0 must be a whole number, not 1e999");
     REFUSED(codec_as_integers(AT("e"), 0, 9, &list, &count, &error), "/e", "e is empty");
     REFUSED(codec_as_integers(AT("x"), 2, 8, &list, &count, &error), "/x/0",
             "x/0 must be 2 to 8, not 1");
+    codec_document_free(document);
+}
+
+/* Short lists do not pass through float32, in whatever cuts they come. */
+Test(codec_document, integers_are_exact) {
+    struct codec_document *document =
+        read_good("{\"w\":[2147483647,0],\"o\":[16777217,0,9007199254740992],"
+                  "\"f\":[0.99999999999,0],\"t\":[1,16777217.0000000001],\"m\":[2147483648]}");
+    struct codec_error error;
+    const int64_t *list = NULL;
+    size_t count = 0;
+    cr_assert(codec_as_integers(AT("w"), -1, INT32_MAX, &list, &count, &error), "%s",
+              error.message);
+    cr_expect(count == 2 && list[0] == 2147483647 && list[1] == 0);
+    cr_assert(codec_as_integers(AT("o"), -1, INT64_MAX, &list, &count, &error), "%s",
+              error.message);
+    cr_expect(count == 3 && list[0] == 16777217 && list[2] == 9007199254740992);
+    REFUSED(codec_as_integers(AT("f"), -1, 9, &list, &count, &error), "/f/0",
+            "f/0 must be a whole number, not 0.99999999999");
+    REFUSED(codec_as_integers(AT("t"), -1, INT64_MAX, &list, &count, &error), "/t/1",
+            "t/1 must be a whole number, not 16777217.000000004");
+    REFUSED(codec_as_integers(AT("m"), -1, INT32_MAX, &list, &count, &error), "/m/0",
+            "m/0 must be -1 to 2147483647, not 2147483648");
+    codec_document_free(document);
+}
+
+/* A vector of float32, shorter and longer than what is kept in double: its integers, its floats and
+ * its bytes. */
+Test(codec_document, short_and_long_vectors) {
+    static const size_t counts[] = {1, 15, 16, 17, 4095, 4096, 4097, 9000};
+    for (size_t i = 0; i < 16; i++) {
+        size_t size = counts[i / 2];
+        char *body = malloc(size * 10 + 200), *out = body;
+        out += sprintf(out, "{\"v\":[");
+        for (size_t j = 0; j < size; j++) {
+            out += sprintf(out, "%s%d", j > 0 ? "," : "", j % 2 == 0 ? 16777217 : 7);
+        }
+        out += sprintf(out, "],\"tail\":\"%0100d\"}", 0);
+        struct codec_document *document =
+            read_pieces(body, (size_t)(out - body), NULL, i % 2 * 9).document;
+        cr_assert_not_null(document);
+        bool exact = size <= 4096;
+        cr_expect_eq(codec_document_tensor_bytes(document), size * (exact ? 8 : 4));
+        const int64_t *list = NULL;
+        size_t count = 0;
+        struct codec_error error;
+        cr_assert(codec_as_integers(AT("v"), 0, INT64_MAX, &list, &count, &error));
+        cr_expect(count == size && list[0] == (exact ? 16777217 : 16777216));
+        attn_tensor tensor;
+        cr_assert(codec_as_reals(AT("v"), 1, 1, &tensor, &error));
+        cr_expect_eq(codec_document_tensor_bytes(document), size * 4);
+        cr_expect(tensor.dtype == ATTN_FLOAT32 && tensor.shape[0] == size);
+        for (size_t j = 0; j < size; j++) {
+            cr_assert_eq(((const float *)tensor.data)[j], j % 2 == 0 ? 16777216 : 7);
+        }
+        codec_document_free(document);
+        free(body);
+    }
+}
+
+/* Out of range of float32 is said only when float32 is wanted. */
+Test(codec_document, vectors_out_of_range) {
+    struct codec_document *document =
+        read_good("{\"a\":[1,1e39,2e999],\"b\":[3.40282356779733661637539395458142568447e38,"
+                  "3.40282356779733661637539395458142568448e38],\"bias\":[null,-Infinity,-4e38]}");
+    struct codec_error error;
+    attn_tensor tensor;
+    REFUSED(codec_as_reals(AT("a"), 1, 1, &tensor, &error), "/a/1",
+            "a/1 is 1e39, out of range of float32");
+    REFUSED(codec_as_reals(AT("b"), 1, 1, &tensor, &error), "/b/1",
+            "b/1 is 3.402823567797336616375393954581, out of range of float32");
+    REFUSED(codec_as_bias(AT("bias"), 1, 1, &tensor, &error), "/bias/2",
+            "bias/2 is -4e38, out of range of float32");
     codec_document_free(document);
 }
 

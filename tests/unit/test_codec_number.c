@@ -1,9 +1,9 @@
-/* test_codec_number.c - decimal text to binary and back: every value equals strtof's and strtod's.
- * */
+/* test_codec_number.c - decimal text to binary and back: values equal strtof's and strtod's. */
 #include <float.h>
 #include <math.h>
 
 #include "codec/number.h"
+#include "codec/power.h"
 #include "test_codec.h"
 
 enum {
@@ -11,14 +11,16 @@ enum {
     TEXT = 900
 };
 
-/* Reads the texts as one row, in the hot loop and byte by byte, and compares with the C library. */
-static void compare_batch(char texts[BATCH][TEXT], size_t count, bool wide) {
+/* Reads the texts as one vector or one row, in the hot loop and byte by byte, and compares with the
+ * C library. Short vectors take a way of their own to float32. */
+static void compare_texts(char texts[BATCH][TEXT], size_t count, bool wide, bool vector) {
     char *body = malloc(BATCH * (TEXT + 1) + 200), *out = body;
-    out += sprintf(out, "{\"dtype\":\"%s\",\"K\":[", wide ? "float64" : "float32");
+    out += sprintf(out, "{\"dtype\":\"%s\",\"K\":%s", wide ? "float64" : "float32",
+                   vector ? "[" : "[[");
     for (size_t i = 0; i < count; i++)
         out += sprintf(out, "%s%s", i > 0 ? ", " : "", texts[i]);
     /* a long tail, since the hot loop keeps away from the end */
-    out += sprintf(out, "],\"tail\":\"%0100d\"}", 0);
+    out += sprintf(out, "%s,\"tail\":\"%0100d\"}", vector ? "]" : "]]", 0);
 
     for (size_t piece = 0; piece < 2; piece++) {
         struct outcome outcome = read_pieces(body, (size_t)(out - body), NULL, piece);
@@ -26,9 +28,9 @@ static void compare_batch(char texts[BATCH][TEXT], size_t count, bool wide) {
         attn_tensor tensor;
         struct codec_error error;
         cr_assert(
-            codec_as_reals(outcome.document, member(outcome.document, "K"), 1, 1, &tensor, &error),
+            codec_as_reals(outcome.document, member(outcome.document, "K"), 1, 2, &tensor, &error),
             "%s", error.message);
-        cr_assert_eq(tensor.shape[0], count);
+        cr_assert_eq(tensor.shape[vector ? 0 : 1], count);
         for (size_t i = 0; i < count; i++) {
             if (wide) {
                 double actual = ((const double *)tensor.data)[i], expected = strtod(texts[i], NULL);
@@ -43,6 +45,11 @@ static void compare_batch(char texts[BATCH][TEXT], size_t count, bool wide) {
         codec_document_free(outcome.document);
     }
     free(body);
+}
+
+static void compare_batch(char texts[BATCH][TEXT], size_t count, bool wide) {
+    compare_texts(texts, count, wide, false);
+    compare_texts(texts, count, wide, true);
 }
 
 static float random_float(void) {
@@ -328,6 +335,102 @@ Test(codec_number, rounded_equals_printf) {
         cr_assert_eq(strtod(text, NULL), strtod(expected, NULL), "%s, not %s", text, expected);
         expect_digits(text, expected);
         cr_assert_leq(size, 24);
+    }
+}
+
+/* Rounds to `digits` and compares with printf. */
+static void check_rounded(double value, int digits) {
+    char text[64], expected[64];
+    size_t size = number_write_rounded(text, value, digits);
+    cr_assert_leq(size, 24);
+    text[size] = '\0';
+    cr_assert_eq(size, strspn(text, "-0123456789.e"), "%a to %d digits", value, digits);
+    sprintf(expected, "%.*g", digits, value);
+    cr_assert_eq(strtod(text, NULL), strtod(expected, NULL), "%s, not %s", text, expected);
+    expect_digits(text, expected);
+}
+
+/* Just below a power of ten the digits round up to it, and are one more. */
+Test(codec_number, rounded_at_powers_of_ten) {
+    for (int exponent = -320; exponent <= 308; exponent++) {
+        char power[16];
+        sprintf(power, "1e%d", exponent);
+        double middle = strtod(power, NULL);
+        float narrow = strtof(power, NULL);
+        double values[6] = {middle, nextafter(middle, 0), nextafter(middle, INFINITY)};
+        if (narrow > 0 && narrow < FLT_MAX) {
+            values[3] = (double)narrow;
+            values[4] = (double)nextafterf(narrow, 0);
+            values[5] = (double)nextafterf(narrow, INFINITY);
+        }
+        for (int i = 0; i < 6; i++) {
+            for (int digits = 1; digits <= 17; digits++) {
+                check_rounded(values[i], digits);
+                check_rounded(-values[i], digits);
+            }
+        }
+    }
+}
+
+/* A whole number of 32-bit limbs, the lowest first: enough for 2^320. */
+enum {
+    LIMBS = 11,
+    ONE_BIT = 320
+};
+
+static void multiply(uint32_t number[LIMBS], uint32_t factor) {
+    uint64_t carry = 0;
+    for (int i = 0; i < LIMBS; i++) {
+        carry += (uint64_t)number[i] * factor;
+        number[i] = (uint32_t)carry;
+        carry >>= 32;
+    }
+    cr_assert_eq(carry, 0);
+}
+
+static void divide(uint32_t number[LIMBS], uint32_t divisor) {
+    uint64_t rest = 0;
+    for (int i = LIMBS - 1; i >= 0; i--) {
+        rest = rest << 32 | number[i];
+        number[i] = (uint32_t)(rest / divisor);
+        rest %= divisor;
+    }
+}
+
+/* The first 64 bits, cut off; *log2 is the place of the first. */
+static uint64_t first_bits(const uint32_t number[LIMBS], int *log2) {
+    int top = LIMBS * 32 - 1;
+    uint64_t bits = 0;
+    while ((number[top / 32] >> top % 32 & 1) == 0) {
+        top--;
+    }
+    for (int i = top; i > top - 64; i--) {
+        bits = bits << 1 | (i < 0 ? 0 : number[i / 32] >> i % 32 & 1);
+    }
+    *log2 = top;
+    return bits;
+}
+
+/* Every entry by long multiplication, or long division of 2^320. */
+Test(codec_number, table_of_powers) {
+    for (int e = POWER_MIN; e <= POWER_MAX; e++) {
+        uint32_t number[LIMBS] = {0};
+        int one = e < 0 ? ONE_BIT : 0, log2;
+        number[one / 32] = 1;
+        for (int i = 0; i < abs(e); i++) {
+            if (e < 0) {
+                divide(number, 10);
+            } else {
+                multiply(number, 10);
+            }
+        }
+        uint64_t bits = first_bits(number, &log2);
+        cr_expect_eq(codec_powers[e - POWER_MIN], bits, "10^%d", e);
+        cr_expect_eq(codec_power_log2(e), log2 - one, "10^%d", e);
+    }
+    for (int e = POWER_MAX + 1; e < 350; e++) { /* the logarithm holds beyond the table */
+        cr_expect_eq(codec_power_log2(e), (int)floor(e * log2(10)), "10^%d", e);
+        cr_expect_eq(codec_power_log2(-e), (int)floor(-e * log2(10)), "10^%d", -e);
     }
 }
 

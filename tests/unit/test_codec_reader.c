@@ -1,4 +1,5 @@
 /* test_codec_reader.c - what is lifted and how, and every error of content with its place. */
+#include <glob.h>
 #include <math.h>
 
 #include "test_codec.h"
@@ -176,9 +177,8 @@ Test(codec_reader, many_keys) {
     struct outcome outcome = read_sized(body, (size_t)(out + 1 - body), NULL);
     cr_expect_eq(outcome.error.status, CODEC_OK);
     codec_document_free(outcome.document);
-    long at = out + 1 - body;
     out += sprintf(out, ",\"k1024\":1}");
-    expect_error_sized(body, (size_t)(out - body), NULL, CODEC_SYNTAX, NULL, at,
+    expect_error_sized(body, (size_t)(out - body), NULL, CODEC_TOO_LARGE, NULL, -1,
                        "more than 1024 keys");
 
     out = body + sprintf(body, "["); /* closed objects do not count */
@@ -205,17 +205,17 @@ Test(codec_reader, limit_of_the_skeleton) {
 
 Test(codec_reader, limit_of_the_tensors) {
     struct codec_limits limits = {.max_tensors = 16};
-    const char *exact = "{\"a\":[1,2],\"b\":[1],\"m\":[true,false,true,true]}";
+    const char *exact = "{\"a\":[[1,2]],\"b\":[[1]],\"m\":[true,false,true,true]}";
     struct outcome outcome = read_sized(exact, strlen(exact), &limits);
     cr_expect_eq(outcome.error.status, CODEC_OK, "%s", outcome.error.message);
     codec_document_free(outcome.document);
-    const char *one_more = "{\"a\":[1,2],\"b\":[1],\"m\":[true,false,true,true,true]}";
+    const char *one_more = "{\"a\":[[1,2]],\"b\":[[1]],\"m\":[true,false,true,true,true]}";
     expect_error_sized(one_more, strlen(one_more), &limits, CODEC_TOO_LARGE, NULL, -1,
                        "limit of 16 bytes");
     limits.max_tensors = 4000; /* inside the hot loop */
-    char body[8000] = "[";
+    char body[8000] = "[[";
     for (int i = 0; i < 1001; i++)
-        strcat(body, i < 1000 ? "1.25, " : "1]");
+        strcat(body, i < 1000 ? "1.25, " : "1]]");
     expect_error_sized(body, strlen(body), &limits, CODEC_TOO_LARGE, NULL, -1,
                        "limit of 4000 bytes");
     limits.max_tensors = 4004;
@@ -307,6 +307,45 @@ Test(codec_reader, late_dtype_in_small_and_large_bodies) {
     expect_error_sized(body, total, NULL, CODEC_CONTENT, "/dtype", 256 * 1024 + 1 - 9,
                        "before the first matrix");
     free(body);
+}
+
+static char *file_text(const char *path, size_t *size) {
+    FILE *file = fopen(path, "rb");
+    cr_assert_not_null(file, "%s", path);
+    cr_assert_eq(fseek(file, 0, SEEK_END), 0);
+    *size = (size_t)ftell(file);
+    rewind(file);
+    char *text = malloc(*size);
+    cr_assert_eq(fread(text, 1, *size, file), *size);
+    fclose(file);
+    return text;
+}
+
+/* Real bodies, cut everywhere: the same skeleton and the same tensors, bit for bit. */
+Test(codec_reader, notebooks_in_cuts) {
+    static const size_t cuts[] = {1, 7, 64, 1000};
+    glob_t files;
+    cr_assert_eq(glob(TESTS_DIR "/notebooks/*.request.json", 0, NULL, &files), 0);
+    for (size_t i = 0; i < files.gl_pathc; i++) {
+        size_t size;
+        char *text = file_text(files.gl_pathv[i], &size);
+        struct codec_document *whole = read_pieces(text, size, NULL, 0).document;
+        cr_assert_not_null(whole, "%s", files.gl_pathv[i]);
+        char *expected = dump(whole);
+        codec_document_free(whole);
+        for (size_t j = 0; j < sizeof cuts / sizeof cuts[0]; j++) {
+            struct codec_document *cut = read_cuts(text, size, NULL, cuts[j], false).document;
+            cr_assert_not_null(cut, "%s in cuts of %zu", files.gl_pathv[i], cuts[j]);
+            char *actual = dump(cut);
+            cr_expect_eq(strcmp(actual, expected), 0, "%s in cuts of %zu", files.gl_pathv[i],
+                         cuts[j]);
+            free(actual);
+            codec_document_free(cut);
+        }
+        free(expected);
+        free(text);
+    }
+    globfree(&files);
 }
 
 /* Large matrices grow through every kind of buffer, and come out whole. */

@@ -88,6 +88,97 @@ Test(codec_writer, tensors) {
     expect_tensor((attn_tensor){.data = NULL, .rank = 2, .shape = {0, 3}}, 0, "[]\n");
 }
 
+/* The longest numbers there are, in many shapes: never longer than said, and the bound is not
+ * lavish for a row of them. */
+Test(codec_writer, text_bytes) {
+    static const float floats[] = {-1.17549435e-38f, -3.40282347e38f, -1.20000003e14f,
+                                   -1.00000003e13f,  -1.23456799e14f, -INFINITY};
+    static const double doubles[] = {-2.2250738585072014e-308, -1.7976931348623157e308,
+                                     -1.2345678901234567e-5,   -INFINITY,
+                                     -1.0000000000000002e-4,   -12345678901234567e6};
+    static const int64_t integers[] = {INT64_MIN, INT64_MIN, INT64_MIN,
+                                       INT64_MIN, INT64_MIN, INT64_MIN};
+    static const unsigned char bools[6] = {0};
+    static const struct {
+        int rank;
+        size_t shape[ATTN_MAX_RANK];
+    } shapes[] = {{0, {0}},       {1, {6}},
+                  {2, {6, 1}},    {2, {2, 3}},
+                  {3, {3, 1, 2}}, {8, {1, 1, 1, 1, 1, 1, 6, 1}},
+                  {1, {0}},       {2, {100, 0}},
+                  {2, {0, 100}},  {3, {20, 0, SIZE_MAX / 64}}};
+    const void *const data[] = {[ATTN_FLOAT32] = floats,
+                                [ATTN_FLOAT64] = doubles,
+                                [ATTN_INT64] = integers,
+                                [ATTN_BOOL] = bools};
+    static const attn_dtype dtypes[] = {ATTN_FLOAT32, ATTN_FLOAT64, ATTN_INT64, ATTN_BOOL};
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+        for (size_t j = 0; j < 4; j++) {
+            for (int digits = 0; digits <= 17; digits++) {
+                struct codec_item item = {.op = CODEC_OP_TENSOR};
+                item.tensor = (attn_tensor){
+                    .data = data[dtypes[j]], .dtype = dtypes[j], .rank = shapes[i].rank};
+                memcpy(item.tensor.shape, shapes[i].shape, sizeof shapes[i].shape);
+                struct codec_buffer buffer = {0};
+                cr_assert(codec_write(&buffer, &item, 1, digits));
+                cr_expect_leq(buffer.size - 1, codec_text_bytes(&item.tensor, digits),
+                              "shape %zu, dtype %zu, %d digits: %.*s", i, j, digits,
+                              (int)buffer.size, buffer.data);
+                free(buffer.data);
+            }
+        }
+    }
+
+    const attn_tensor row = {.data = floats, .rank = 1, .shape = {1000}};
+    cr_expect_eq(codec_text_bytes(&row, 0), 3 + 1000 * 17);
+    const attn_tensor scalar = {.data = doubles, .dtype = ATTN_FLOAT64};
+    cr_expect_eq(codec_text_bytes(&scalar, 3), 11);
+    const attn_tensor large = {.rank = 2, .shape = {SIZE_MAX / 16, 1}};
+    cr_expect_eq(codec_text_bytes(&large, 0), SIZE_MAX);
+    const attn_tensor overflow = {.rank = 3, .shape = {SIZE_MAX / 2, 4, 0}};
+    cr_expect_eq(codec_text_bytes(&overflow, 0), SIZE_MAX);
+}
+
+/* Random numbers keep to the bound, too, and it is room enough, even for a row of the longest: no
+ * second allocation. */
+Test(codec_writer, room_is_made_once) {
+    enum {
+        COUNT = 20000
+    };
+    float *numbers = malloc(COUNT * sizeof *numbers);
+    for (int i = 0; i < COUNT; i++) {
+        do {
+            uint32_t bits = (uint32_t)random_bits() | 0x80000000;
+            memcpy(&numbers[i], &bits, sizeof bits);
+        } while (!isfinite(numbers[i]));
+    }
+    for (int digits = 0; digits <= 17; digits += 3) {
+        struct codec_item item = {
+            .op = CODEC_OP_TENSOR,
+            .tensor = {.data = numbers, .rank = 2, .shape = {COUNT / 4, 4}},
+        };
+        struct codec_buffer buffer = {0};
+        size_t bytes = codec_text_bytes(&item.tensor, digits);
+        cr_assert(codec_write(&buffer, &item, 1, digits));
+        cr_expect_leq(buffer.size - 1, bytes);
+        cr_expect_lt(buffer.capacity, bytes + 256 * 41 + 1);
+        free(buffer.data);
+    }
+    for (int i = 0; i < COUNT; i++) {
+        numbers[i] = -100000026e6f;
+    }
+    struct codec_item row = {
+        .op = CODEC_OP_TENSOR,
+        .tensor = {.data = numbers, .rank = 1, .shape = {COUNT}},
+    };
+    struct codec_buffer buffer = {0};
+    cr_assert(codec_write(&buffer, &row, 1, 0));
+    cr_expect_eq(buffer.size, COUNT * 17 + 2, "%zu", buffer.size);
+    cr_expect_lt(buffer.capacity, codec_text_bytes(&row.tensor, 0) + 256 * 41 + 1);
+    free(buffer.data);
+    free(numbers);
+}
+
 /* Rows longer than one look at the buffer's room, and many rows. */
 Test(codec_writer, large) {
     enum {

@@ -1,5 +1,5 @@
-/* blas_core.c - see blas_core.h. */
-#include "blas_core.h"
+/* blas_setup.c - see blas_setup.h. */
+#include "blas_setup.h"
 
 #include "attention.h"
 
@@ -23,22 +23,31 @@ static const char *best_core(void) {
     return NULL;
 }
 
-void blas_core_mend(char *argv[]) {
+/* The kernels to ask for instead of those that OpenBLAS chose; NULL = they are fine. */
+static const char *mended_core(void) {
     static const char *const old[] = {"Prescott", "Core2", "Nehalem", "Barcelona", "Bobcat"};
     const char *core = attn_build().blas_core, *better = best_core();
-    if (better == NULL || getenv("OPENBLAS_CORETYPE") != NULL) {
-        return;
-    }
     for (size_t i = 0; i < sizeof old / sizeof *old; i++) {
-        if (strcmp(core, old[i]) == 0) {
+        if (better != NULL && getenv("OPENBLAS_CORETYPE") == NULL && strcmp(core, old[i]) == 0) {
             fprintf(stderr,
                     "attentiond: OpenBLAS does not know this CPU (it chose %s); "
                     "using OPENBLAS_CORETYPE=%s\n",
                     core, better);
-            setenv("OPENBLAS_CORETYPE", better, 1);
-            setenv("OPENBLAS_NUM_THREADS", "1", 0);
-            execv("/proc/self/exe", argv);
-            return; /* not possible here: slower, but right */
+            return better;
         }
     }
+    return NULL;
+}
+
+void blas_prepare(char *argv[]) {
+    const char *core = mended_core(), *threads = getenv("OPENBLAS_NUM_THREADS");
+    if (core == NULL && threads != NULL && strcmp(threads, "1") == 0) {
+        return;
+    }
+    if (core != NULL) {
+        setenv("OPENBLAS_CORETYPE", core, 1);
+    }
+    setenv("OPENBLAS_NUM_THREADS", "1", 1);
+    execv("/proc/self/exe", argv);
+    /* Not possible here: slower, but right. */
 }

@@ -1,0 +1,136 @@
+/*
+ * engine.c - the tasks of one plan on 1, 2, 3 and 7 threads give the same bytes, and several plans
+ * run side by side; for ThreadSanitizer (a plain program: Criterion does not start under it).
+ */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "attention.h"
+
+enum {
+    HEADS = 3,
+    QUERIES = 150,
+    KEYS = 700,
+    COLUMNS = 24,
+    MAX_THREADS = 7,
+    PLANS = 4
+};
+
+static float q[HEADS * QUERIES * COLUMNS], k[HEADS * KEYS * COLUMNS], v[HEADS * KEYS * COLUMNS];
+
+struct team {
+    attn_plan *plan;
+    size_t phase;
+    _Atomic size_t next;
+};
+
+static void *work(void *arg) {
+    struct team *team = arg;
+    void *scratch = aligned_alloc(64, (attn_plan_scratch(team->plan) + 63) / 64 * 64);
+    size_t task;
+    while ((task = atomic_fetch_add(&team->next, 1)) < attn_plan_tasks(team->plan, team->phase)) {
+        attn_plan_task(team->plan, team->phase, task, scratch, NULL);
+    }
+    free(scratch);
+    return NULL;
+}
+
+static attn_plan *new_plan(unsigned results, float *output, float *other) {
+    const attn_tensor tq = {.data = q, .rank = 3, .shape = {HEADS, QUERIES, COLUMNS}};
+    const attn_tensor tk = {.data = k, .rank = 3, .shape = {HEADS, KEYS, COLUMNS}};
+    const attn_tensor tv = {.data = v, .rank = 3, .shape = {HEADS, KEYS, COLUMNS}};
+    const attn_options o = {.results = results, .causal = ATTN_CAUSAL_BOTTOM_RIGHT};
+    attn_plan *plan;
+    if (attn_plan_attention(&plan, &tq, &tk, &tv, &o, NULL) != ATTN_OK) {
+        return NULL;
+    }
+    attn_plan_bind(plan, ATTN_RESULT_OUTPUT, 0, output);
+    attn_plan_bind(plan, ATTN_RESULT_WEIGHTS, 0, other);
+    attn_plan_bind(plan, ATTN_RESULT_LSE, 0, other);
+    return plan;
+}
+
+static void run_on(attn_plan *plan, size_t threads) {
+    pthread_t ids[MAX_THREADS];
+    attn_plan_begin(plan, NULL);
+    for (size_t phase = 0; phase < attn_plan_phases(plan); phase++) {
+        struct team team = {.plan = plan, .phase = phase};
+        for (size_t t = 0; t < threads; t++) {
+            pthread_create(&ids[t], NULL, work, &team);
+        }
+        for (size_t t = 0; t < threads; t++) {
+            pthread_join(ids[t], NULL);
+        }
+    }
+    attn_plan_end(plan, NULL);
+}
+
+static int same_bytes(unsigned results, size_t other_count) {
+    static const size_t counts[] = {1, 2, 3, 7};
+    const size_t bytes = sizeof q, other_bytes = other_count * sizeof(float);
+    float *first[2] = {malloc(bytes), malloc(other_bytes)};
+    float *now[2] = {malloc(bytes), malloc(other_bytes)};
+    int failures = 0;
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        float **to = i == 0 ? first : now;
+        attn_plan *plan = new_plan(results, to[0], to[1]);
+        run_on(plan, counts[i]);
+        attn_plan_free(plan);
+        if (memcmp(first[0], to[0], bytes) != 0 || memcmp(first[1], to[1], other_bytes) != 0) {
+            printf("%zu threads give other bytes than one\n", counts[i]);
+            failures++;
+        }
+    }
+    for (int i = 0; i < 2; i++) {
+        free(first[i]);
+        free(now[i]);
+    }
+    return failures;
+}
+
+static void *run_alone(void *arg) {
+    attn_plan *plan = arg;
+    for (int i = 0; i < 5; i++) {
+        attn_plan_run(plan, NULL);
+    }
+    return NULL;
+}
+
+static int side_by_side(void) {
+    static float output[PLANS][sizeof q / sizeof *q], lse[PLANS][HEADS * QUERIES];
+    pthread_t ids[PLANS];
+    attn_plan *plans[PLANS];
+    int failures = 0;
+    for (size_t i = 0; i < PLANS; i++) {
+        plans[i] = new_plan(ATTN_WANT(OUTPUT) | ATTN_WANT(LSE), output[i], lse[i]);
+        pthread_create(&ids[i], NULL, run_alone, plans[i]);
+    }
+    for (size_t i = 0; i < PLANS; i++) {
+        pthread_join(ids[i], NULL);
+        attn_plan_free(plans[i]);
+        failures += memcmp(output[0], output[i], sizeof output[0]) != 0;
+    }
+    return failures;
+}
+
+int main(void) {
+    uint32_t state = 1;
+    float *const all[] = {q, k, v};
+    const size_t counts[] = {sizeof q / sizeof *q, sizeof k / sizeof *k, sizeof v / sizeof *v};
+    for (size_t i = 0; i < 3; i++) {
+        for (size_t j = 0; j < counts[i]; j++) {
+            state = state * 1664525 + 1013904223;
+            all[i][j] = (float)(int32_t)state / 2147483648.0f;
+        }
+    }
+    attn_blas_set_threads(1);
+    const int failures =
+        same_bytes(ATTN_WANT(OUTPUT) | ATTN_WANT(LSE), (size_t)HEADS * QUERIES) +
+        same_bytes(ATTN_WANT(OUTPUT) | ATTN_WANT(WEIGHTS), (size_t)HEADS * QUERIES * KEYS) +
+        side_by_side();
+    printf("%s\n", failures == 0 ? "same bytes on 1, 2, 3 and 7 threads" : "FAILED");
+    return failures != 0;
+}
