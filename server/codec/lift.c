@@ -421,7 +421,8 @@ static inline __attribute__((always_inline)) const char *read_plain(const char *
         if (w >= 1000) { /* or 16 more digits might not fit */
             return NULL;
         }
-        if (take_digits(&text, &w) && take_digits(&text, &w)) {
+        const bool eight = take_digits(&text, &w);
+        if (eight && take_digits(&text, &w)) {
             /* the 16 or 17 digits of a double: up to three are left */
             uint64_t third = load8(text);
             unsigned count = count_digits(third);

@@ -289,7 +289,7 @@ int main(int argc, char *argv[]) {
     pthread_barrier_init(&crew.start, NULL, (unsigned)crew.threads);
     pthread_barrier_init(&crew.between, NULL, (unsigned)crew.threads);
     pthread_barrier_init(&crew.end, NULL, (unsigned)crew.threads);
-    pthread_t others[MAX_THREADS];
+    pthread_t others[MAX_THREADS] = {0};
     for (int t = 1; t < crew.threads; t++) {
         pthread_create(&others[t], NULL, member, (void *)(uintptr_t)t);
     }

@@ -10,7 +10,7 @@ rm -rf "$folder"/{exchanges,sanitizer} "$folder"/*-tests.xml
 mkdir -p "$folder"/{exchanges,sanitizer}
 
 export ATTENTIOND_BIN=$folder/attentiond
-export ASAN_OPTIONS=log_path=$folder/sanitizer/report:detect_stack_use_after_return=1
+export ASAN_OPTIONS=log_path=$folder/sanitizer/report
 export UBSAN_OPTIONS=log_path=$folder/sanitizer/report:print_stacktrace=1
 
 passed=0 failed=0 skipped=0

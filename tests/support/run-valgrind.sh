@@ -10,7 +10,7 @@ mkdir -p "$folder/valgrind"
 
 status=0
 # valgrind knows no AVX-512, which OpenBLAS would choose on a CPU that has it.
-OPENBLAS_CORETYPE=Haswell OPENBLAS_NUM_THREADS=1 valgrind -q --trace-children=yes \
+OPENBLAS_CORETYPE=Haswell OPENBLAS_NUM_THREADS=1 TEST_DIVISOR=100 valgrind -q --trace-children=yes \
     --leak-check=full --errors-for-leak-kinds=definite --show-leak-kinds=definite \
     --log-file="$folder/valgrind/%p.log" "$folder/unit-tests" || status=$?
 

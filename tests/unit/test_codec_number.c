@@ -4,6 +4,7 @@
 
 #include "codec/number.h"
 #include "codec/power.h"
+#include "support/scale.h"
 #include "test_codec.h"
 
 enum {
@@ -265,7 +266,7 @@ static void expect_digits(const char *text, const char *expected) {
 /* What is written reads back as the same bits, and has the digits of the shortest and nearest that
  * does. */
 Test(codec_number, shortest_floats_round_trip) {
-    for (size_t i = 0; i < 100000; i++) {
+    for (size_t i = 0; i < test_scale(100000); i++) {
         float value =
             i % 2 == 0 ? random_float() : (float)((uniform() - 0.5) * (double)(1 << i % 20));
         char text[NUMBER_SIZE + 1], shorter[64];
@@ -304,7 +305,7 @@ Test(codec_number, powers_of_two_round_trip) {
 }
 
 Test(codec_number, shortest_doubles_round_trip) {
-    for (size_t i = 0; i < 100000; i++) {
+    for (size_t i = 0; i < test_scale(100000); i++) {
         double value = i % 2 == 0 ? random_double() : (uniform() - 0.5) * (double)(1 << i % 20);
         char text[NUMBER_SIZE + 1], shorter[64];
         size_t size = number_write_double(text, value);
@@ -321,7 +322,7 @@ Test(codec_number, shortest_doubles_round_trip) {
 
 /* As many digits as asked for, rounded as printf rounds the exact value. */
 Test(codec_number, rounded_equals_printf) {
-    for (size_t i = 0; i < 100000; i++) {
+    for (size_t i = 0; i < test_scale(100000); i++) {
         double value = i % 4 == 0   ? random_double()
                        : i % 4 == 1 ? (double)random_float()
                        : i % 4 == 2 ? (double)(random_bits() % 100000) / 8 /* ties */

@@ -55,7 +55,7 @@ struct data {
 };
 
 static double *draw(struct rng *rng, size_t count, attn_dtype dtype) {
-    double *x = malloc(count * sizeof *x);
+    double *x = calloc(count, sizeof *x);
     cr_assert_not_null(x);
     for (size_t i = 0; i < count; i++) {
         x[i] = rng_normal(rng);
