@@ -30,21 +30,25 @@ static int start_connect(const char *address, unsigned port) {
     struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
     struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_port = htons((uint16_t)port)};
     bool ipv4 = inet_pton(AF_INET, address, &v4.sin_addr) == 1;
-    if (ipv4 && v4.sin_addr.s_addr == htonl(INADDR_ANY))
+    if (ipv4 && v4.sin_addr.s_addr == htonl(INADDR_ANY)) {
         v4.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    }
     if (!ipv4 && inet_pton(AF_INET6, address, &v6.sin6_addr) != 1) {
         errno = EINVAL;
         return -1;
     }
-    if (!ipv4 && memcmp(&v6.sin6_addr, &in6addr_any, sizeof in6addr_any) == 0)
+    if (!ipv4 && memcmp(&v6.sin6_addr, &in6addr_any, sizeof in6addr_any) == 0) {
         v6.sin6_addr = in6addr_loopback;
+    }
     const struct sockaddr *name =
         ipv4 ? (const struct sockaddr *)&v4 : (const struct sockaddr *)&v6;
     int fd = socket(name->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0)
+    if (fd < 0) {
         return -1;
-    if (connect(fd, name, ipv4 ? sizeof v4 : sizeof v6) == 0 || errno == EINPROGRESS)
+    }
+    if (connect(fd, name, ipv4 ? sizeof v4 : sizeof v6) == 0 || errno == EINPROGRESS) {
         return fd;
+    }
     int reason = errno;
     close(fd);
     errno = reason;
@@ -55,8 +59,9 @@ static bool wait_for(int fd, short events, int64_t deadline) {
     struct pollfd poll_fd = {.fd = fd, .events = events};
     int64_t left = deadline - now_ms();
     int ready = left > 0 ? poll(&poll_fd, 1, (int)left) : 0;
-    if (ready == 0)
+    if (ready == 0) {
         errno = ETIMEDOUT;
+    }
     return ready > 0;
 }
 
@@ -69,11 +74,14 @@ static int ask(int fd, int64_t deadline) {
     size_t size = 0;
     int status = -1;
     /* Less than any socket buffer: it goes out at once or not at all. */
-    if (!wait_for(fd, POLLOUT, deadline) || send(fd, request, sizeof request - 1, MSG_NOSIGNAL) < 0)
+    if (!wait_for(fd, POLLOUT, deadline) ||
+        send(fd, request, sizeof request - 1, MSG_NOSIGNAL) < 0) {
         return -1;
+    }
     while (size < sizeof reply - 1) {
-        if (!wait_for(fd, POLLIN, deadline))
+        if (!wait_for(fd, POLLIN, deadline)) {
             return -1;
+        }
         ssize_t got = recv(fd, reply + size, sizeof reply - 1 - size, 0);
         if (got <= 0) {
             errno = got == 0 ? ECONNRESET : errno;
@@ -89,12 +97,14 @@ int health_check(const char *address, unsigned port) {
     int64_t deadline = now_ms() + DEADLINE_MS;
     int fd = start_connect(address, port);
     int status = fd >= 0 ? ask(fd, deadline) : -1;
-    if (status < 0)
+    if (status < 0) {
         fprintf(stderr, "attentiond: no answer from %s port %u: %s\n", address, port,
                 strerror(errno));
-    else if (status != 200)
+    } else if (status != 200) {
         fprintf(stderr, "attentiond: %s port %u answered %d\n", address, port, status);
-    if (fd >= 0)
+    }
+    if (fd >= 0) {
         close(fd);
+    }
     return status == 200 ? 0 : 1;
 }

@@ -1,6 +1,7 @@
 /*
  * main.c - attentiond: options, start, wait for a signal, stop. Nothing else.
- * Exit status: 0 after SIGTERM or SIGINT, 1 if it cannot serve, 2 for a bad option.
+ * Exit status: 0 after SIGTERM or SIGINT, 1 if it cannot serve or had to cut a computation off at
+ * its end, 2 for a bad option.
  */
 #include "api/api.h"
 #include "attention.h"
@@ -12,6 +13,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 /* SIGTERM and SIGINT are waited for, not handled: blocked here, before any thread exists, so that
  * every thread inherits it. A client that leaves while it is written to must not end the process.
@@ -55,7 +57,12 @@ static int serve(const struct server_options *options) {
            options->address, ipv6 ? "]" : "", http_port(server));
     fflush(stdout);
     sigwait(&stop, &signal_number);
-    http_stop(server);
+    if (!http_stop(server)) {
+        fprintf(stderr,
+                "attentiond: a request is still being computed; ending without its answer\n");
+        fflush(NULL);
+        _exit(1); /* no exit handlers: the computation is still using what they take away */
+    }
     return 0;
 }
 

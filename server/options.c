@@ -91,8 +91,9 @@ static bool is_address(const char *text) {
 /* A number without sign or space in front, in `*number`; the rest in `*rest`. */
 static bool read_number(const char *text, bool whole, double *number, const char **rest) {
     char *end;
-    if (!isdigit((unsigned char)text[0]))
+    if (!isdigit((unsigned char)text[0])) {
         return false;
+    }
     errno = 0;
     *number = whole ? (double)strtoull(text, &end, 10) : strtod(text, &end);
     *rest = end;
@@ -118,20 +119,24 @@ static bool set_number(struct server_options *options, const struct option *opti
     void *place = (char *)options + option->offset;
     double number = 0, unit = 1;
     const char *rest = text;
-    if (!read_number(text, option->kind != KIND_REAL, &number, &rest))
+    if (!read_number(text, option->kind != KIND_REAL, &number, &rest)) {
         return false;
-    if (option->kind == KIND_BYTES ? !read_unit(rest, &unit) : *rest != '\0')
+    }
+    if (option->kind == KIND_BYTES ? !read_unit(rest, &unit) : *rest != '\0') {
         return false;
+    }
     number *= unit;
     if (!(number >= option->minimum && number <= option->maximum) ||
-        number > (double)(SIZE_MAX / 2))
+        number > (double)(SIZE_MAX / 2)) {
         return false;
-    if (option->kind == KIND_REAL)
+    }
+    if (option->kind == KIND_REAL) {
         *(double *)place = number;
-    else if (option->kind == KIND_BYTES)
+    } else if (option->kind == KIND_BYTES) {
         *(size_t *)place = (size_t)number;
-    else
+    } else {
         *(unsigned *)place = (unsigned)number;
+    }
     return true;
 }
 
@@ -141,14 +146,16 @@ static bool set_value(struct server_options *options, const struct option *optio
     bool valid;
     if (option->kind == KIND_ADDRESS) {
         valid = is_address(text);
-        if (valid)
+        if (valid) {
             *(const char **)((char *)options + option->offset) = text;
+        }
     } else {
         valid = set_number(options, option, text);
     }
-    if (!valid)
+    if (!valid) {
         snprintf(error, size, "%s must be %s%s, not \"%s\"", source,
                  option->kind == KIND_ADDRESS ? "" : "in ", option->range, text);
+    }
     return valid;
 }
 
@@ -158,14 +165,17 @@ static bool set_value(struct server_options *options, const struct option *optio
 static bool read_environment(struct server_options *options, char *error, size_t size) {
     for (size_t i = 0; i < OPTION_COUNT; i++) {
         const char *text = table[i].variable != NULL ? getenv(table[i].variable) : NULL;
-        if (text == NULL || text[0] == '\0')
+        if (text == NULL || text[0] == '\0') {
             continue;
+        }
         /* Beside a Kubernetes Service named "attentiond" each pod gets
          * ATTENTIOND_PORT=tcp://10.0.0.7:80. */
-        if (table[i].offset == AT(port) && strncmp(text, "tcp://", 6) == 0)
+        if (table[i].offset == AT(port) && strncmp(text, "tcp://", 6) == 0) {
             continue;
-        if (!set_value(options, &table[i], table[i].variable, text, error, size))
+        }
+        if (!set_value(options, &table[i], table[i].variable, text, error, size)) {
             return false;
+        }
     }
     return true;
 }
@@ -173,17 +183,20 @@ static bool read_environment(struct server_options *options, char *error, size_t
 /* The option that `argument` names, alone or before '='. */
 static const struct option *find_option(const char *argument) {
     size_t length = strcspn(argument, "=");
-    for (size_t i = 0; i < OPTION_COUNT; i++)
-        if (strlen(table[i].flag) == length && memcmp(table[i].flag, argument, length) == 0)
+    for (size_t i = 0; i < OPTION_COUNT; i++) {
+        if (strlen(table[i].flag) == length && memcmp(table[i].flag, argument, length) == 0) {
             return &table[i];
+        }
+    }
     return NULL;
 }
 
 enum options_result options_read(struct server_options *options, int argc, char *const argv[],
                                  char *error, size_t size) {
     *options = defaults();
-    if (!read_environment(options, error, size))
+    if (!read_environment(options, error, size)) {
         return OPTIONS_BAD;
+    }
     for (int i = 1; i < argc; i++) {
         const struct option *option = find_option(argv[i]);
         const char *value = strchr(argv[i], '=');
@@ -196,8 +209,9 @@ enum options_result options_read(struct server_options *options, int argc, char 
                 snprintf(error, size, "%s takes no value, got \"%s\"", option->flag, value + 1);
                 return OPTIONS_BAD;
             }
-            if (option->kind != KIND_SWITCH)
+            if (option->kind != KIND_SWITCH) {
                 return option->kind == KIND_HELP ? OPTIONS_HELP : OPTIONS_VERSION;
+            }
             *(bool *)((char *)options + option->offset) = true;
             continue;
         }
@@ -206,8 +220,9 @@ enum options_result options_read(struct server_options *options, int argc, char 
             return OPTIONS_BAD;
         }
         value = value != NULL ? value + 1 : argv[++i];
-        if (!set_value(options, option, option->flag, value, error, size))
+        if (!set_value(options, option, option->flag, value, error, size)) {
             return OPTIONS_BAD;
+        }
     }
     return OPTIONS_READY;
 }
@@ -227,14 +242,15 @@ static void format_bytes(size_t bytes, char *out, size_t size) {
 static void format_default(const struct server_options *options, const struct option *option,
                            char *out, size_t size) {
     const void *place = (const char *)options + option->offset;
-    if (option->kind == KIND_ADDRESS)
+    if (option->kind == KIND_ADDRESS) {
         snprintf(out, size, "%s", *(const char *const *)place);
-    else if (option->kind == KIND_BYTES)
+    } else if (option->kind == KIND_BYTES) {
         format_bytes(*(const size_t *)place, out, size);
-    else if (option->kind == KIND_REAL)
+    } else if (option->kind == KIND_REAL) {
         snprintf(out, size, "%g", *(const double *)place);
-    else
+    } else {
         snprintf(out, size, "%u", *(const unsigned *)place);
+    }
 }
 
 void options_print_help(FILE *out) {
@@ -247,8 +263,9 @@ void options_print_help(FILE *out) {
     for (size_t i = 0; i < OPTION_COUNT; i++) {
         char value[64];
         fprintf(out, "  %-18s %s\n", table[i].flag, table[i].help);
-        if (table[i].variable == NULL)
+        if (table[i].variable == NULL) {
             continue;
+        }
         format_default(&options, &table[i], value, sizeof value);
         fprintf(out, "  %-18s %s, default %s, %s\n", "", table[i].variable, value, table[i].range);
     }

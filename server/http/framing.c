@@ -1,7 +1,8 @@
 /*
  * framing.c - the rules of RFC 9110 and 9112 whose breach lets two parties disagree on where a
  * request ends, and a few limits. Not visible from here, because libmicrohttpd has already read it:
- * bare LF, folded headers, NUL in the request target, chunk extensions and trailers.
+ * bare LF, folded headers, NUL in the request target, chunk extensions and trailers (0.9.75 takes
+ * all of these, 1.0.1 only trailers).
  */
 #include "http/framing.h"
 
@@ -13,12 +14,15 @@
 static const char *const methods[] = {"GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"};
 
 static int hex_digit(char c) {
-    if (c >= '0' && c <= '9')
+    if (c >= '0' && c <= '9') {
         return c - '0';
-    if (c >= 'a' && c <= 'f')
+    }
+    if (c >= 'a' && c <= 'f') {
         return c - 'a' + 10;
-    if (c >= 'A' && c <= 'F')
+    }
+    if (c >= 'A' && c <= 'F') {
         return c - 'A' + 10;
+    }
     return -1;
 }
 
@@ -26,14 +30,17 @@ static int hex_digit(char c) {
  * byte. */
 static bool is_target_text(const char *raw) {
     for (const char *c = raw; *c != '\0'; c++) {
-        if (*c <= ' ' || *c > '~' || *c == '\\')
+        if (*c <= ' ' || *c > '~' || *c == '\\') {
             return false;
-        if (*c != '%')
+        }
+        if (*c != '%') {
             continue;
+        }
         int high = hex_digit(c[1]);
         int low = high < 0 ? -1 : hex_digit(c[2]);
-        if (low < 0 || high < 2 || (high == 7 && low == 15))
+        if (low < 0 || high < 2 || (high == 7 && low == 15)) {
             return false;
+        }
     }
     return true;
 }
@@ -41,17 +48,21 @@ static bool is_target_text(const char *raw) {
 /* A path segment ".." is in nobody's honest request: clients resolve them before they send. */
 static bool has_parent_segment(const char *raw) {
     size_t path = strcspn(raw, "?#");
-    for (size_t i = 0; i + 3 <= path; i++)
-        if (memcmp(raw + i, "/..", 3) == 0 && (i + 3 == path || raw[i + 3] == '/'))
+    for (size_t i = 0; i + 3 <= path; i++) {
+        if (memcmp(raw + i, "/..", 3) == 0 && (i + 3 == path || raw[i + 3] == '/')) {
             return true;
+        }
+    }
     return false;
 }
 
 enum framing_uri framing_check_uri(const char *raw) {
-    if (strnlen(raw, FRAMING_MAX_URI + 1) > FRAMING_MAX_URI)
+    if (strnlen(raw, FRAMING_MAX_URI + 1) > FRAMING_MAX_URI) {
         return FRAMING_URI_LONG;
-    if (raw[0] == '\0' || !is_target_text(raw) || has_parent_segment(raw))
+    }
+    if (raw[0] == '\0' || !is_target_text(raw) || has_parent_segment(raw)) {
         return FRAMING_URI_BAD;
+    }
     return FRAMING_URI_SOUND;
 }
 
@@ -62,17 +73,20 @@ static bool is_tchar(char c) {
 }
 
 static bool is_token(const char *bytes, size_t size) {
-    for (size_t i = 0; i < size; i++)
-        if (!is_tchar(bytes[i]))
+    for (size_t i = 0; i < size; i++) {
+        if (!is_tchar(bytes[i])) {
             return false;
+        }
+    }
     return size > 0;
 }
 
 static bool is_field_value(const char *bytes, size_t size) {
     for (size_t i = 0; i < size; i++) {
         unsigned char c = (unsigned char)bytes[i];
-        if ((c < ' ' && c != '\t') || c == 0x7f)
+        if ((c < ' ' && c != '\t') || c == 0x7f) {
             return false;
+        }
     }
     return true;
 }
@@ -93,20 +107,23 @@ __attribute__((format(printf, 3, 4))) static void refuse(struct framing_result *
 
 static void check_target(const struct framing_head *head, struct framing_result *result) {
     size_t method = 0;
-    while (method < sizeof methods / sizeof *methods && strcmp(head->method, methods[method]) != 0)
+    while (method < sizeof methods / sizeof *methods &&
+           strcmp(head->method, methods[method]) != 0) {
         method++;
-    if (strcmp(head->version, "HTTP/1.1") != 0 && strcmp(head->version, "HTTP/1.0") != 0)
+    }
+    if (strcmp(head->version, "HTTP/1.1") != 0 && strcmp(head->version, "HTTP/1.0") != 0) {
         refuse(result, 505, "the version must be HTTP/1.1 or HTTP/1.0, this one is \"%.16s\"",
                head->version);
-    else if (head->uri == FRAMING_URI_LONG)
+    } else if (head->uri == FRAMING_URI_LONG) {
         refuse(result, 414, "a request target has at most %d bytes", FRAMING_MAX_URI);
-    else if (head->uri == FRAMING_URI_BAD)
+    } else if (head->uri == FRAMING_URI_BAD) {
         refuse(result, 400,
                "a request target is visible ASCII without \"\\\", \"/../\" and encoded control "
                "characters, and each %% is followed by two hexadecimal digits");
-    else if (method == sizeof methods / sizeof *methods)
+    } else if (method == sizeof methods / sizeof *methods) {
         refuse(result, 501, "the method \"%.32s\" is not known here; methods are upper case",
                head->method);
+    }
 }
 
 static void check_fields(const struct framing_head *head, struct framing_result *result) {
@@ -117,11 +134,12 @@ static void check_fields(const struct framing_head *head, struct framing_result 
     for (size_t i = 0; i < head->count && result->status == 0; i++) {
         const struct framing_header *header = &head->headers[i];
         int shown = header->name_size < 48 ? (int)header->name_size : 48;
-        if (!is_token(header->name, header->name_size))
+        if (!is_token(header->name, header->name_size)) {
             refuse(result, 400, "a header name is a token of RFC 9110, not \"%.*s\"", shown,
                    header->name);
-        else if (!is_field_value(header->value, header->value_size))
+        } else if (!is_field_value(header->value, header->value_size)) {
             refuse(result, 400, "the header %.*s holds a control character", shown, header->name);
+        }
     }
 }
 
@@ -131,10 +149,12 @@ static size_t find(const struct framing_head *head, const char *name,
     size_t count = 0;
     *first = NULL;
     for (size_t i = 0; i < head->count; i++) {
-        if (!is_equal(head->headers[i].name, head->headers[i].name_size, name))
+        if (!is_equal(head->headers[i].name, head->headers[i].name_size, name)) {
             continue;
-        if (count++ == 0)
+        }
+        if (count++ == 0) {
             *first = &head->headers[i];
+        }
     }
     return count;
 }
@@ -143,8 +163,9 @@ static size_t find(const struct framing_head *head, const char *name,
 static bool read_length(const struct framing_header *header, uint64_t *length) {
     *length = 0;
     for (size_t i = 0; i < header->value_size; i++) {
-        if (header->value[i] < '0' || header->value[i] > '9')
+        if (header->value[i] < '0' || header->value[i] > '9') {
             return false;
+        }
         uint64_t digit = (uint64_t)(header->value[i] - '0');
         *length = *length > (UINT64_MAX - digit) / 10 ? UINT64_MAX : *length * 10 + digit;
     }
@@ -155,19 +176,20 @@ static void check_body_length(const struct framing_head *head, struct framing_re
     const struct framing_header *length, *encoding;
     size_t lengths = find(head, "Content-Length", &length);
     size_t encodings = find(head, "Transfer-Encoding", &encoding);
-    if (lengths > 1)
+    if (lengths > 1) {
         refuse(result, 400, "a request has one Content-Length, this one has %zu", lengths);
-    else if (lengths > 0 && encodings > 0)
+    } else if (lengths > 0 && encodings > 0) {
         refuse(result, 400, "a request has Content-Length or Transfer-Encoding, not both");
-    else if (encodings > 0 && strcmp(head->version, "HTTP/1.0") == 0)
+    } else if (encodings > 0 && strcmp(head->version, "HTTP/1.0") == 0) {
         refuse(result, 400, "HTTP/1.0 has no Transfer-Encoding");
-    else if (encodings > 1)
+    } else if (encodings > 1) {
         refuse(result, 400, "a request has one Transfer-Encoding, this one has %zu", encodings);
-    else if (encodings == 1 && !is_equal(encoding->value, encoding->value_size, "chunked"))
+    } else if (encodings == 1 && !is_equal(encoding->value, encoding->value_size, "chunked")) {
         refuse(result, 501, "the Transfer-Encoding must be \"chunked\", this one is \"%.*s\"",
                encoding->value_size < 48 ? (int)encoding->value_size : 48, encoding->value);
-    else if (lengths == 1 && !read_length(length, &result->content_length))
+    } else if (lengths == 1 && !read_length(length, &result->content_length)) {
         refuse(result, 400, "a Content-Length is a decimal number");
+    }
     result->has_length = lengths == 1;
 }
 
@@ -179,10 +201,11 @@ static void check_names(const struct framing_head *head, struct framing_result *
         return;
     }
     if (find(head, "Expect", &header) > 0) {
-        if (is_equal(header->value, header->value_size, "100-continue"))
+        if (is_equal(header->value, header->value_size, "100-continue")) {
             result->expects_continue = true;
-        else
+        } else {
             refuse(result, 417, "the only expectation that can be met is 100-continue");
+        }
     }
 }
 
@@ -206,8 +229,9 @@ void framing_check(const struct framing_head *head, struct framing_result *resul
         check_target, check_fields, check_body_length, check_names, check_coding,
     };
     *result = (struct framing_result){0};
-    for (size_t i = 0; i < sizeof checks / sizeof *checks && result->status == 0; i++)
+    for (size_t i = 0; i < sizeof checks / sizeof *checks && result->status == 0; i++) {
         checks[i](head, result);
+    }
     find(head, "Content-Type", &result->content_type);
     find(head, "X-Request-Id", &result->request_id);
 }
@@ -216,18 +240,22 @@ void framing_media_type(const struct framing_header *header, char *out, size_t s
     size_t length = 0;
     for (size_t i = 0; header != NULL && i < header->value_size && length + 1 < size; i++) {
         char c = header->value[i];
-        if (c == ';' || c == ' ' || c == '\t')
+        if (c == ';' || c == ' ' || c == '\t') {
             break;
+        }
         out[length++] = c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
     }
     out[length] = '\0';
 }
 
 bool framing_is_id(const struct framing_header *header) {
-    if (header == NULL || header->value_size == 0 || header->value_size > FRAMING_MAX_ID)
+    if (header == NULL || header->value_size == 0 || header->value_size > FRAMING_MAX_ID) {
         return false;
-    for (size_t i = 0; i < header->value_size; i++)
-        if (header->value[i] <= ' ' || header->value[i] > '~')
+    }
+    for (size_t i = 0; i < header->value_size; i++) {
+        if (header->value[i] <= ' ' || header->value[i] > '~') {
             return false;
+        }
+    }
     return true;
 }

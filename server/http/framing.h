@@ -1,7 +1,8 @@
 /*
  * framing.h - is the head of this request sound? Pure functions over a list of headers, no socket.
  * libmicrohttpd 0.9.75 accepts most of what request smuggling is made of (Content-Length beside
- * Transfer-Encoding, names that end in a space, HTTP/1.9, ...); this filter refuses it.
+ * Transfer-Encoding, names that end in a space, HTTP/1.9, ...); this filter refuses it. 1.x
+ * refuses part of it before it comes here, with a page of its own.
  * It knows nothing of connections, paths that exist, or limits on bodies.
  */
 #ifndef HTTP_FRAMING_H

@@ -14,10 +14,10 @@
 struct http_request {
     const char *method; /* "GET", "POST", ...; HEAD arrives as "GET" with head = true */
     const char *path;   /* without the query, percent-decoded */
-    const char *
-        media_type; /* of the body: lower case, without parameters; "" if there is no such header */
-    const char
-        *id; /* X-Request-Id: the client's if it is 1..128 visible ASCII characters, else made */
+    /* Of the body: lower case, without parameters; "" if there is no such header. */
+    const char *media_type;
+    /* X-Request-Id: the client's if it is 1..128 visible ASCII characters, else made. */
+    const char *id;
     bool head;
 };
 
@@ -38,14 +38,15 @@ struct http_response {
     bool close;             /* end the connection after this response */
     const void *body;       /* `size` bytes */
     size_t size;
-    void (*release)(
-        void *body); /* called once when the body is sent or dropped; NULL = the body is static */
-    bool timed;      /* Server-Timing is sent */
+    /* Called once when the body is sent or dropped; NULL = the body is static. */
+    void (*release)(void *body);
+    bool timed;                       /* Server-Timing is sent */
     double timing[HTTP_TIMING_COUNT]; /* milliseconds */
 };
 
 /* Fills `response` with an RFC 9457 problem document (application/problem+json):
- * {"type":"about:blank","title":..,"status":..,"detail":..,"pointer":..,"offset":..,"request_id":..}.
+ * {"type":"about:blank","title":..,"status":..,"detail":..,"pointer":..,"offset":..,
+ * "request_id":..}.
  * `pointer` NULL and `offset` < 0 leave the member out. `detail` is cut to valid UTF-8; control
  * characters are escaped. If memory runs out the body is a static 503 problem. */
 void http_problem(struct http_response *response, const struct http_request *request, int status,
@@ -57,13 +58,11 @@ const char *http_status_text(int status);
 /*
  * The application. For each request whose framing is sound, on one I/O thread:
  *   begin   headers are complete. Returns an exchange (owned by the server until release) that
- * wants the body,
- *           or NULL after filling `response`: the body, if any, is then read and dropped before it
- * is sent.
+ *           wants the body, or NULL after filling `response`: the body, if any, is then read and
+ *           dropped before it is sent.
  *   body    the next bytes of the body. false = the rest is not needed (it is read and dropped).
  *   end     the body is complete: fills `response`. Called exactly once for each exchange unless
- * the client left or
- *           the body was refused (too large).
+ *           the client left or the body was refused (too large).
  *   release the exchange ends. NULL never arrives.
  */
 struct http_app {
@@ -96,7 +95,11 @@ struct http_server *http_start(const struct http_options *options, const struct 
 /* The port that is really listened on. */
 unsigned http_port(const struct http_server *server);
 
-/* Stops accepting, lets requests that are being answered end, frees the server. NULL is fine. */
-void http_stop(struct http_server *server);
+/* Stops accepting, gives the requests that are being answered 5 s, cuts off the rest (a slow
+ * client, say), frees the server and returns true. NULL is fine. False: a second later the app was
+ * still at work on a request, which nothing can interrupt. Then nothing is freed, no further
+ * request reaches the app, and either http_stop is called again, or the process ends by _exit: exit
+ * would take away what the app is using. */
+bool http_stop(struct http_server *server);
 
 #endif

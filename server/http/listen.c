@@ -44,11 +44,13 @@ static socklen_t parse_address(const char *text, unsigned port, union socket_add
  * which a forgotten second server would silently take a share of the requests. */
 static bool open_socket(int fd, const union socket_address *address, socklen_t size) {
     int on = 1, off = 0;
-    if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0)
+    if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0) {
         return false;
+    }
     if (address->any.sa_family == AF_INET6 &&
-        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off) != 0)
+        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off) != 0) {
         return false;
+    }
     return bind(fd, &address->any, size) == 0 && listen(fd, BACKLOG) == 0;
 }
 
@@ -65,8 +67,9 @@ int listen_open(const char *address, unsigned *port, bool *ipv6, char *error, si
     if (fd < 0 || !open_socket(fd, &name, length) || getsockname(fd, &name.any, &length) != 0) {
         snprintf(error, size, *ipv6 ? "cannot listen on [%s]:%u: %s" : "cannot listen on %s:%u: %s",
                  address, *port, strerror(errno));
-        if (fd >= 0)
+        if (fd >= 0) {
             close(fd);
+        }
         return -1;
     }
     *port = ntohs(*ipv6 ? name.v6.sin6_port : name.v4.sin_port);
@@ -75,16 +78,19 @@ int listen_open(const char *address, unsigned *port, bool *ipv6, char *error, si
 
 unsigned listen_reserve_files(unsigned wanted) {
     struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0) {
         return wanted;
+    }
     rlim_t needed = (rlim_t)wanted + RESERVE_FILES;
     if (limit.rlim_cur < needed) {
         limit.rlim_cur = needed < limit.rlim_max ? needed : limit.rlim_max;
         setrlimit(RLIMIT_NOFILE, &limit);
-        if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+        if (getrlimit(RLIMIT_NOFILE, &limit) != 0) {
             return wanted;
+        }
     }
-    if (limit.rlim_cur >= needed)
+    if (limit.rlim_cur >= needed) {
         return wanted;
+    }
     return limit.rlim_cur > RESERVE_FILES ? (unsigned)(limit.rlim_cur - RESERVE_FILES) : 1;
 }

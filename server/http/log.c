@@ -25,8 +25,9 @@ static bool admit(void) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     if (window_lines == 0 || now.tv_sec - window_start >= WINDOW_SECONDS) {
-        if (dropped > 0)
+        if (dropped > 0) {
             fprintf(stderr, "attentiond: %lu lines were left out here\n", dropped);
+        }
         window_start = now.tv_sec;
         window_lines = 0;
         dropped = 0;
@@ -42,14 +43,19 @@ static bool admit(void) {
 /* The message without its own line end, control and non-ASCII bytes as '?'. */
 static void write_line(char *message) {
     size_t size = 0;
-    for (; message[size] != '\0'; size++)
-        if (message[size] != '\n' && (message[size] < ' ' || message[size] > '~'))
+    for (; message[size] != '\0'; size++) {
+        if (message[size] != '\n' && (message[size] < ' ' || message[size] > '~')) {
             message[size] = '?';
-    while (size > 0 && message[size - 1] == '\n')
+        }
+    }
+    while (size > 0 && message[size - 1] == '\n') {
         message[--size] = '\0';
-    for (size_t i = 0; i < size; i++)
-        if (message[i] == '\n')
+    }
+    for (size_t i = 0; i < size; i++) {
+        if (message[i] == '\n') {
             message[i] = '?';
+        }
+    }
     fprintf(stderr, "attentiond: %s\n", message);
 }
 
@@ -58,8 +64,9 @@ void http_log_mhd(void *unused, const char *format, va_list arguments) {
     (void)unused;
     vsnprintf(message, sizeof message, format, arguments);
     pthread_mutex_lock(&lock);
-    if (admit())
+    if (admit()) {
         write_line(message);
+    }
     pthread_mutex_unlock(&lock);
 }
 

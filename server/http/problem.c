@@ -46,9 +46,11 @@ static const struct {
 };
 
 const char *http_status_text(int status) {
-    for (size_t i = 0; i < sizeof reasons / sizeof *reasons; i++)
-        if (reasons[i].status == status)
+    for (size_t i = 0; i < sizeof reasons / sizeof *reasons; i++) {
+        if (reasons[i].status == status) {
             return reasons[i].text;
+        }
+    }
     return "Unknown";
 }
 
@@ -62,18 +64,23 @@ static bool is_continuation(unsigned char c) {
  */
 static size_t character_size(const unsigned char *text, size_t left) {
     unsigned char lead = text[0];
-    if (lead < 0x80)
+    if (lead < 0x80) {
         return 1;
-    if (lead < 0xc2 || lead > 0xf4)
+    }
+    if (lead < 0xc2 || lead > 0xf4) {
         return 0;
+    }
     size_t size = lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
     unsigned char low = lead == 0xe0 ? 0xa0 : lead == 0xf0 ? 0x90 : 0x80;
     unsigned char high = lead == 0xed ? 0x9f : lead == 0xf4 ? 0x8f : 0xbf;
-    if (left > 1 && (text[1] < low || text[1] > high))
+    if (left > 1 && (text[1] < low || text[1] > high)) {
         return 0;
-    for (size_t i = 2; i < size && i < left; i++)
-        if (!is_continuation(text[i]))
+    }
+    for (size_t i = 2; i < size && i < left; i++) {
+        if (!is_continuation(text[i])) {
             return 0;
+        }
+    }
     return size <= left ? size : left + 1;
 }
 
@@ -91,8 +98,9 @@ static char *put_string(char *out, const char *text) {
     *out++ = '"';
     while (c < end) {
         size_t width = character_size(c, (size_t)(end - c));
-        if (width > (size_t)(end - c))
+        if (width > (size_t)(end - c)) {
             break;
+        }
         if (width == 0) {
             out = put_text(out, "\xef\xbf\xbd"); /* U+FFFD: something else stood here */
             width = 1;
@@ -145,12 +153,15 @@ void http_problem(struct http_response *response, const struct http_request *req
     out = put_member(out, "title", http_status_text(status));
     out += sprintf(out, ",\"status\":%d", status);
     out = put_member(out, "detail", detail);
-    if (pointer != NULL)
+    if (pointer != NULL) {
         out = put_member(out, "pointer", pointer);
-    if (offset >= 0)
+    }
+    if (offset >= 0) {
         out += sprintf(out, ",\"offset\":%" PRId64, offset);
-    if (id != NULL)
+    }
+    if (id != NULL) {
         out = put_member(out, "request_id", id);
+    }
     out = put_text(out, "}\n");
     response->body = body;
     response->size = (size_t)(out - body);

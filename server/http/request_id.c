@@ -31,7 +31,8 @@ void request_ids_init(struct request_ids *ids) {
 void request_ids_next(struct request_ids *ids, char out[static REQUEST_ID_SIZE]) {
     uint64_t count = atomic_fetch_add_explicit(&ids->counter, 1, memory_order_relaxed);
     uint64_t id = mix(mix(count + ids->offset) + ids->key);
-    for (int i = 0; i < REQUEST_ID_SIZE - 1; i++)
+    for (int i = 0; i < REQUEST_ID_SIZE - 1; i++) {
         out[i] = "0123456789abcdef"[(id >> (60 - 4 * i)) & 15];
+    }
     out[REQUEST_ID_SIZE - 1] = '\0';
 }

@@ -4,10 +4,10 @@
  * limits, send what it answers, release everything once. Knows nothing of paths or of what bodies
  * mean.
  *
- * libmicrohttpd's rule that shapes this file (0.9.75, Debian 12): a response queued in the first
- * call of the handler closes the connection, and none can be queued between two pieces of a body.
- * So a refusal that should keep the connection waits for the last call, and a body that grows
- * without end can only be cut off.
+ * libmicrohttpd's rule that shapes this file (0.9.75, Debian 12; 1.0.1, Debian 13): a response
+ * queued in the first call of the handler closes the connection, and none can be queued between
+ * two pieces of a body. So a refusal that should keep the connection waits for the last call, and a
+ * body that grows without end can only be cut off.
  */
 #include "http/framing.h"
 #include "http/http.h"
@@ -33,6 +33,7 @@ enum {
     DRAIN_TICK_MS = 10,
     DRAIN_TICKS = 500, /* 5 s for the requests that are being answered */
     DRAIN_QUIET = 5,   /* ticks without any request: what was still in a socket has been read */
+    END_TICKS = 100,   /* 1 s for the handlers that are at work even then */
 };
 
 struct http_server {
@@ -45,11 +46,14 @@ struct http_server {
     struct request_ids ids;
     atomic_uint connections;
     atomic_uint requests; /* between the first call of the handler and the end of the response */
-    atomic_bool draining;
+    atomic_uint working;  /* threads in the handler, and so perhaps in the app */
+    atomic_bool draining; /* every response ends its connection */
+    atomic_bool ended;    /* the handler does nothing any more */
+    int listening;        /* the listening socket while draining; libmicrohttpd owns it before */
 };
 
 /* One request. Lives from the first call of the handler to on_completed, on one I/O thread. */
-struct call {
+struct http_call {
     struct http_server *server;
     struct http_request request; /* points into this struct, and `path` */
     struct http_response response;
@@ -66,20 +70,22 @@ struct call {
 
 /* -------------------------------------------------------------------------- the life of a call */
 
-static void release_exchange(struct call *call) {
-    if (call->exchange != NULL)
+static void release_exchange(struct http_call *call) {
+    if (call->exchange != NULL) {
         call->server->app->release(call->exchange);
+    }
     call->exchange = NULL;
 }
 
 static void release_response(struct http_response *response) {
-    if (response->release != NULL)
+    if (response->release != NULL) {
         response->release((void *)response->body);
+    }
     *response = (struct http_response){0};
 }
 
 /* Answers for the app: whatever it has is released. */
-__attribute__((format(printf, 3, 4))) static void refuse(struct call *call, int status,
+__attribute__((format(printf, 3, 4))) static void refuse(struct http_call *call, int status,
                                                          const char *format, ...) {
     char detail[256];
     va_list arguments;
@@ -92,35 +98,37 @@ __attribute__((format(printf, 3, 4))) static void refuse(struct call *call, int 
     call->answered = true;
 }
 
-/* The path of a request target in absolute form (RFC 9112 section 3.2.2), else the target itself.
- * */
+/* The path of a target in absolute form (RFC 9112 section 3.2.2), else the target itself. */
 static const char *path_of(const char *url) {
     size_t scheme = strncasecmp(url, "http://", 7) == 0    ? 7
                     : strncasecmp(url, "https://", 8) == 0 ? 8
                                                            : 0;
-    if (scheme == 0)
+    if (scheme == 0) {
         return url;
+    }
     const char *path = strchr(url + scheme, '/');
     return path != NULL ? path : "/";
 }
 
 /* `method` is one that the filter admitted, unless the request is refused. */
-static struct call *call_new(struct http_server *server, const char *url, const char *method,
-                             const struct framing_result *framing) {
+static struct http_call *call_new(struct http_server *server, const char *url, const char *method,
+                                  const struct framing_result *framing) {
     const char *path = path_of(url);
     size_t path_size = strlen(path) + 1;
-    struct call *call = calloc(1, sizeof *call + path_size);
-    if (call == NULL)
+    struct http_call *call = calloc(1, sizeof *call + path_size);
+    if (call == NULL) {
         return NULL;
+    }
     call->server = server;
     memcpy(call->path, path, path_size);
     call->request.head = strcmp(method, "HEAD") == 0;
     snprintf(call->method, sizeof call->method, "%s", call->request.head ? "GET" : method);
     framing_media_type(framing->content_type, call->media_type, sizeof call->media_type);
-    if (framing_is_id(framing->request_id))
+    if (framing_is_id(framing->request_id)) {
         memcpy(call->id, framing->request_id->value, framing->request_id->value_size);
-    else
+    } else {
         request_ids_next(&server->ids, call->id);
+    }
     call->request.method = call->method;
     call->request.path = call->path;
     call->request.media_type = call->media_type;
@@ -129,7 +137,7 @@ static struct call *call_new(struct http_server *server, const char *url, const 
     return call;
 }
 
-static void call_free(struct call *call) {
+static void call_free(struct http_call *call) {
     release_exchange(call);
     release_response(&call->response);
     atomic_fetch_sub(&call->server->requests, 1);
@@ -151,7 +159,7 @@ static bool add_timing(struct MHD_Response *out, const double timing[static HTTP
     return add_header(out, "Server-Timing", text);
 }
 
-static bool add_headers(const struct call *call, struct MHD_Response *out) {
+static bool add_headers(const struct http_call *call, struct MHD_Response *out) {
     const struct http_response *response = &call->response;
     const char *type = response->media_type != NULL ? response->media_type : "application/json";
     bool close =
@@ -169,7 +177,7 @@ static bool add_headers(const struct call *call, struct MHD_Response *out) {
 }
 
 /* The body goes to libmicrohttpd without a copy and is released when the last byte is sent. */
-static enum MHD_Result send_response(struct call *call, struct MHD_Connection *connection) {
+static enum MHD_Result send_response(struct http_call *call, struct MHD_Connection *connection) {
     struct http_response *response = &call->response;
     void *body = (void *)response->body;
     struct MHD_Response *out =
@@ -177,13 +185,16 @@ static enum MHD_Result send_response(struct call *call, struct MHD_Connection *c
             ? MHD_create_response_from_buffer(response->size, body, MHD_RESPMEM_PERSISTENT)
             : MHD_create_response_from_buffer_with_free_callback_cls(response->size, body,
                                                                      response->release, body);
-    if (out == NULL)
+    if (out == NULL) {
         return MHD_NO;
-    if (response->size != 0)
+    }
+    if (response->size != 0) {
         response->release = NULL; /* it is the response's now */
+    }
     enum MHD_Result result = MHD_NO;
-    if (add_headers(call, out))
+    if (add_headers(call, out)) {
         result = MHD_queue_response(connection, (unsigned)response->status, out);
+    }
     MHD_destroy_response(out);
     release_exchange(call);
     return result;
@@ -227,7 +238,7 @@ static void *on_target(void *unused, const char *raw, struct MHD_Connection *con
 
 /* The head is sound: decides about the body and asks the app. Returns true if the response should
  * be sent now, which ends the connection. */
-static bool begin(struct call *call, const struct framing_result *framing) {
+static bool begin(struct http_call *call, const struct framing_result *framing) {
     const struct http_server *server = call->server;
     uint64_t length = framing->content_length;
     if (length > server->max_body) {
@@ -259,10 +270,11 @@ static enum MHD_Result first_call(struct http_server *server, struct MHD_Connect
     };
     struct framing_result framing;
     framing_check(&head, &framing);
-    struct call *call = call_new(server, url, method, &framing);
+    struct http_call *call = call_new(server, url, method, &framing);
     *closure = call;
-    if (call == NULL)
+    if (call == NULL) {
         return MHD_NO;
+    }
     bool now;
     if (framing.status != 0) {
         refuse(call, framing.status, "%s", framing.detail);
@@ -276,27 +288,30 @@ static enum MHD_Result first_call(struct http_server *server, struct MHD_Connect
 
 /* Takes the next piece of the body. False cuts the connection: nothing can be answered in
  * mid-body. */
-static bool take_body(struct call *call, const void *bytes, size_t size) {
+static bool take_body(struct http_call *call, const void *bytes, size_t size) {
     const struct http_server *server = call->server;
     call->received += size;
     call->pieces++;
     bool crumbs = call->pieces > MAX_PIECES && call->received < call->pieces * MIN_PIECE;
-    if (call->received / 2 > server->max_body || (crumbs && call->pieces > 2 * MAX_PIECES))
+    if (call->received / 2 > server->max_body || (crumbs && call->pieces > 2 * MAX_PIECES)) {
         return false;
-    if (call->answered)
+    }
+    if (call->answered) {
         return true;
-    if (call->received > server->max_body)
+    }
+    if (call->received > server->max_body) {
         refuse(call, 413, "a body has at most %zu bytes, this chunked one has more",
                server->max_body);
-    else if (crumbs)
+    } else if (crumbs) {
         refuse(call, 400, "a body in more than %d pieces has %d bytes or more in each on average",
                MAX_PIECES, MIN_PIECE);
-    else if (call->wants_body)
+    } else if (call->wants_body) {
         call->wants_body = server->app->body(call->exchange, bytes, size);
+    }
     return true;
 }
 
-static enum MHD_Result last_call(struct call *call, struct MHD_Connection *connection) {
+static enum MHD_Result last_call(struct http_call *call, struct MHD_Connection *connection) {
     if (!call->answered) {
         call->server->app->end(call->exchange, &call->request, &call->response);
         call->answered = true;
@@ -304,16 +319,32 @@ static enum MHD_Result last_call(struct call *call, struct MHD_Connection *conne
     return send_response(call, connection);
 }
 
-static enum MHD_Result on_request(void *server, struct MHD_Connection *connection, const char *url,
-                                  const char *method, const char *version, const char *bytes,
-                                  size_t *size, void **closure) {
-    if (*closure == NULL || is_uri_mark(*closure))
+static enum MHD_Result handle(struct http_server *server, struct MHD_Connection *connection,
+                              const char *url, const char *method, const char *version,
+                              const char *bytes, size_t *size, void **closure) {
+    if (*closure == NULL || is_uri_mark(*closure)) {
         return first_call(server, connection, url, method, version, closure);
-    if (*size == 0)
+    }
+    if (*size == 0) {
         return last_call(*closure, connection);
+    }
     size_t taken = *size;
     *size = 0;
     return take_body(*closure, bytes, taken) ? MHD_YES : MHD_NO;
+}
+
+/* Who enters after `ended` is set sees it: the stop can wait for `working` to become 0. */
+static enum MHD_Result on_request(void *server_, struct MHD_Connection *connection, const char *url,
+                                  const char *method, const char *version, const char *bytes,
+                                  size_t *size, void **closure) {
+    struct http_server *server = server_;
+    enum MHD_Result result = MHD_NO;
+    atomic_fetch_add(&server->working, 1);
+    if (!atomic_load(&server->ended)) {
+        result = handle(server, connection, url, method, version, bytes, size, closure);
+    }
+    atomic_fetch_sub(&server->working, 1);
+    return result;
 }
 
 static void on_completed(void *server, struct MHD_Connection *connection, void **closure,
@@ -321,8 +352,9 @@ static void on_completed(void *server, struct MHD_Connection *connection, void *
     (void)server;
     (void)connection;
     (void)code;
-    if (*closure != NULL && !is_uri_mark(*closure))
+    if (*closure != NULL && !is_uri_mark(*closure)) {
         call_free(*closure);
+    }
     *closure = NULL;
 }
 
@@ -333,10 +365,11 @@ static void on_connection(void *server_, struct MHD_Connection *connection, void
     struct http_server *server = server_;
     (void)connection;
     (void)context;
-    if (code == MHD_CONNECTION_NOTIFY_STARTED)
+    if (code == MHD_CONNECTION_NOTIFY_STARTED) {
         atomic_fetch_add_explicit(&server->connections, 1, memory_order_relaxed);
-    else
+    } else {
         atomic_fetch_sub_explicit(&server->connections, 1, memory_order_relaxed);
+    }
 }
 
 /* A connection too many is closed at once. libmicrohttpd's own limit would leave it hanging
@@ -362,7 +395,12 @@ static struct MHD_Daemon *start_daemon(struct http_server *server, int fd, bool 
                      MHD_USE_ERROR_LOG | (ipv6 ? MHD_USE_IPv6 : 0u);
     /* The limit is split over the threads, but the kernel need not spread connections evenly. */
     unsigned limit = (server->max_connections + 1) * threads;
-    struct MHD_OptionItem pool[] = {
+    struct MHD_OptionItem more[] = {
+#if MHD_VERSION >= 0x01000000
+        /* The strictest level within the RFCs refuses bare LF, folded headers, and spaces in the
+         * target, which get a redirect otherwise. A higher one adds only empty lines in front. */
+        {MHD_OPTION_CLIENT_DISCIPLINE_LVL, 1, NULL},
+#endif
         {threads > 1 ? MHD_OPTION_THREAD_POOL_SIZE : MHD_OPTION_END, (intptr_t)threads, NULL},
         {MHD_OPTION_END, 0, NULL},
     };
@@ -372,7 +410,7 @@ static struct MHD_Daemon *start_daemon(struct http_server *server, int fd, bool 
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_MEMORY, MHD_OPTION_CONNECTION_LIMIT,
         limit, MHD_OPTION_CONNECTION_TIMEOUT, server->idle_timeout, MHD_OPTION_URI_LOG_CALLBACK,
         on_target, NULL, MHD_OPTION_NOTIFY_COMPLETED, on_completed, NULL,
-        MHD_OPTION_NOTIFY_CONNECTION, on_connection, server, MHD_OPTION_ARRAY, pool,
+        MHD_OPTION_NOTIFY_CONNECTION, on_connection, server, MHD_OPTION_ARRAY, more,
         MHD_OPTION_END);
 }
 
@@ -386,19 +424,22 @@ struct http_server *http_start(const struct http_options *options, const struct 
         return NULL;
     }
     server->app = app;
+    server->listening = -1;
     server->port = options->port;
     server->max_body = options->max_body;
     server->idle_timeout = options->idle_timeout;
     server->max_connections = listen_reserve_files(options->max_connections);
-    if (server->max_connections < options->max_connections)
+    if (server->max_connections < options->max_connections) {
         http_log("the limit on open files admits %u connections instead of %u",
                  server->max_connections, options->max_connections);
+    }
     request_ids_init(&server->ids);
     MHD_set_panic_func(on_panic, NULL);
 
     fd = listen_open(options->address, &server->port, &ipv6, error, size);
-    if (fd < 0)
+    if (fd < 0) {
         goto failed;
+    }
     server->daemon = start_daemon(server, fd, ipv6, options->threads > 0 ? options->threads : 1);
     if (server->daemon == NULL) {
         snprintf(error, size, "cannot serve on %s:%u: %s", options->address, server->port,
@@ -417,24 +458,43 @@ unsigned http_port(const struct http_server *server) {
     return server->port;
 }
 
+static void wait_tick(void) {
+    nanosleep(&(struct timespec){.tv_nsec = DRAIN_TICK_MS * 1000000L}, NULL);
+}
+
 /* Waits until no request has been in work for a moment, for a bounded time. */
 static void drain(const struct http_server *server) {
-    const struct timespec tick = {.tv_nsec = DRAIN_TICK_MS * 1000000L};
     int quiet = 0;
     for (int i = 0; i < DRAIN_TICKS && quiet < DRAIN_QUIET; i++) {
         quiet = atomic_load(&server->requests) == 0 ? quiet + 1 : 0;
-        nanosleep(&tick, NULL);
+        wait_tick();
     }
 }
 
-void http_stop(struct http_server *server) {
-    if (server == NULL)
-        return;
-    atomic_store(&server->draining, true);
-    int fd = MHD_quiesce_daemon(server->daemon);
-    drain(server);
+/* Lets no request reach the app any more. False if one is still there after a bounded time. */
+static bool end_work(struct http_server *server) {
+    atomic_store(&server->ended, true);
+    for (int i = 0; i < END_TICKS && atomic_load(&server->working) > 0; i++) {
+        wait_tick();
+    }
+    return atomic_load(&server->working) == 0;
+}
+
+bool http_stop(struct http_server *server) {
+    if (server == NULL) {
+        return true;
+    }
+    if (!atomic_exchange(&server->draining, true)) {
+        server->listening = MHD_quiesce_daemon(server->daemon);
+        drain(server);
+    }
+    if (!end_work(server)) {
+        return false; /* MHD_stop_daemon would wait for the thread that is in the app */
+    }
     MHD_stop_daemon(server->daemon);
-    if (fd >= 0)
-        close(fd); /* not before: until then a thread may still hold it */
+    if (server->listening >= 0) {
+        close(server->listening); /* not before: until then a thread may still hold it */
+    }
     free(server);
+    return true;
 }

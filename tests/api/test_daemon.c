@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -99,6 +100,53 @@ Test(daemon, many_signals_end_it_with_0) {
     cr_expect(WIFEXITED(status) && WEXITSTATUS(status) == 0, "status %x", (unsigned)status);
 }
 
+/* The exit status, or -1 if it died otherwise or, after a generous while, not at all. */
+static int wait_for_end(pid_t pid) {
+    int status = 0;
+    pid_t ended = 0;
+    for (int i = 0; i < 3000 && ended == 0; i++) { /* 30 s */
+        ended = waitpid(pid, &status, WNOHANG);
+        nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+    }
+    return ended == pid && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+/* A computation that goes on for minutes does not keep the daemon from ending. */
+Test(daemon, long_computation_does_not_outlive_it) {
+    enum {
+        ROWS = 1000000
+    };
+    static const char go_on[] = "HTTP/1.1 100 Continue\r\n\r\n";
+    static const char tail[] = "[0]],\"softcap\":5,\"return\":[\"lse\"]}";
+    struct server_process server;
+    struct client_connection connection;
+    char head[256], words[sizeof go_on] = "";
+    char *body = malloc(ROWS * 4 + 64);
+    cr_assert_not_null(body);
+    size_t size = (size_t)sprintf(body, "{\"X\":[");
+    for (size_t i = 1; i < ROWS; i++) {
+        memcpy(body + size, "[0],", 4);
+        size += 4;
+    }
+    memcpy(body + size, tail, sizeof tail);
+    size += sizeof tail - 1;
+    snprintf(head, sizeof head,
+             "POST /attention HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
+             "Expect: 100-continue\r\nContent-Length: %zu\r\n\r\n",
+             size);
+    cr_assert(server_spawn(&server, (const char *const[]){"--max-work", "1e18", NULL}));
+    cr_assert(client_open(&connection, server.port));
+    cr_assert(client_send(&connection, head, strlen(head)));
+    /* From here on the request is one that the daemon waits for. */
+    cr_assert_eq(recv(connection.fd, words, sizeof go_on - 1, MSG_WAITALL), sizeof go_on - 1);
+    cr_assert_str_eq(words, go_on);
+    cr_assert(client_send(&connection, body, size));
+    kill(server.pid, SIGTERM);
+    cr_expect_eq(wait_for_end(server.pid), 1);
+    client_close(&connection);
+    free(body);
+}
+
 Test(daemon, health_check) {
     struct server_process server;
     char words[128], output[4096];
@@ -117,8 +165,9 @@ Test(daemon, health_check) {
 Test(daemon, ipv6) {
     struct server_process server;
     char words[128], output[4096];
-    if (!server_spawn(&server, (const char *const[]){"--address", "::1", NULL}))
+    if (!server_spawn(&server, (const char *const[]){"--address", "::1", NULL})) {
         cr_skip_test("no IPv6 here");
+    }
     snprintf(words, sizeof words, "--health-check --address ::1 --port %u", server.port);
     cr_expect_eq(run(words, output, sizeof output), 0, "%s", output);
     cr_expect_eq(server_stop(&server), 0);

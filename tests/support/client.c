@@ -34,12 +34,14 @@ static void run_daemon(const char *const extra_args[], int output) {
     argv[count++] = getenv("ATTENTIOND_BIN");
     argv[count++] = "--port";
     argv[count++] = "0";
-    for (size_t i = 0; extra_args != NULL && extra_args[i] != NULL && i < MAX_ARGUMENTS; i++)
+    for (size_t i = 0; extra_args != NULL && extra_args[i] != NULL && i < MAX_ARGUMENTS; i++) {
         argv[count++] = extra_args[i];
+    }
     argv[count] = NULL;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (argv[0] != NULL && dup2(output, STDOUT_FILENO) >= 0)
+    if (argv[0] != NULL && dup2(output, STDOUT_FILENO) >= 0) {
         execv(argv[0], (char *const *)argv);
+    }
     _exit(127);
 }
 
@@ -49,8 +51,9 @@ static bool read_port(int fd, unsigned *port) {
     size_t size = 0;
     struct pollfd ready = {.fd = fd, .events = POLLIN};
     while (size < sizeof line - 1 && poll(&ready, 1, WAIT_SECONDS * 1000) > 0 &&
-           read(fd, line + size, 1) == 1 && line[size] != '\n')
+           read(fd, line + size, 1) == 1 && line[size] != '\n') {
         size++;
+    }
     line[size] = '\0';
     const char *colon = strrchr(line, ':');
     return colon != NULL && sscanf(colon, ":%5u", port) == 1;
@@ -58,8 +61,9 @@ static bool read_port(int fd, unsigned *port) {
 
 bool server_spawn(struct server_process *server, const char *const extra_args[]) {
     int fds[2];
-    if (pipe(fds) != 0)
+    if (pipe(fds) != 0) {
         return false;
+    }
     server->pid = fork();
     if (server->pid == 0) {
         close(fds[0]);
@@ -79,8 +83,9 @@ bool server_spawn(struct server_process *server, const char *const extra_args[])
 int server_stop(struct server_process *server) {
     int status = 0;
     if (server->pid <= 0 || kill(server->pid, SIGTERM) != 0 ||
-        waitpid(server->pid, &status, 0) != server->pid)
+        waitpid(server->pid, &status, 0) != server->pid) {
         return -1;
+    }
     server->pid = -1;
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
@@ -94,20 +99,23 @@ bool client_open(struct client_connection *connection, unsigned port) {
     const struct timeval limit = {.tv_sec = WAIT_SECONDS};
     const int on = 1;
     *connection = (struct client_connection){.fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
-    if (connection->fd < 0)
+    if (connection->fd < 0) {
         return false;
+    }
     setsockopt(connection->fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
     setsockopt(connection->fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
     setsockopt(connection->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    if (connect(connection->fd, (const struct sockaddr *)&name, sizeof name) == 0)
+    if (connect(connection->fd, (const struct sockaddr *)&name, sizeof name) == 0) {
         return true;
+    }
     client_close(connection);
     return false;
 }
 
 void client_close(struct client_connection *connection) {
-    if (connection->fd >= 0)
+    if (connection->fd >= 0) {
         close(connection->fd);
+    }
     free(connection->buffer);
     *connection = (struct client_connection){.fd = -1};
 }
@@ -116,8 +124,9 @@ bool client_send(struct client_connection *connection, const void *bytes, size_t
     const char *next = bytes;
     while (size > 0) {
         ssize_t sent = send(connection->fd, next, size, MSG_NOSIGNAL);
-        if (sent <= 0)
+        if (sent <= 0) {
             return false;
+        }
         next += sent;
         size -= (size_t)sent;
     }
@@ -129,15 +138,17 @@ static bool fill(struct client_connection *connection) {
     if (connection->capacity - connection->size < 65536) {
         size_t capacity = connection->capacity * 2 + 65537;
         char *buffer = realloc(connection->buffer, capacity);
-        if (buffer == NULL)
+        if (buffer == NULL) {
             return false;
+        }
         connection->buffer = buffer;
         connection->capacity = capacity;
     }
     ssize_t got = recv(connection->fd, connection->buffer + connection->size,
                        connection->capacity - connection->size - 1, 0);
-    if (got <= 0)
+    if (got <= 0) {
         return false;
+    }
     connection->size += (size_t)got;
     connection->buffer[connection->size] = '\0';
     return true;
@@ -156,8 +167,9 @@ static void take(struct client_connection *connection, size_t size) {
 static char *copy(const char *bytes, size_t size) {
     char *text = malloc(size + 1);
     if (text != NULL) {
-        if (size > 0)
+        if (size > 0) {
             memcpy(text, bytes, size);
+        }
         text[size] = '\0';
     }
     return text;
@@ -166,12 +178,15 @@ static char *copy(const char *bytes, size_t size) {
 /* Status line and headers. */
 static bool receive_head(struct client_connection *connection, struct client_response *out) {
     const char *end = NULL;
-    while (connection->size == 0 || (end = strstr(connection->buffer, "\r\n\r\n")) == NULL)
-        if (!fill(connection))
+    while (connection->size == 0 || (end = strstr(connection->buffer, "\r\n\r\n")) == NULL) {
+        if (!fill(connection)) {
             return false;
+        }
+    }
     const char *line_end = strstr(connection->buffer, "\r\n") + 2;
-    if (sscanf(connection->buffer, "HTTP/1.%*1d %3d", &out->status) != 1)
+    if (sscanf(connection->buffer, "HTTP/1.%*1d %3d", &out->status) != 1) {
         return false;
+    }
     size_t size = line_end > end ? 0 : (size_t)(end + 2 - line_end);
     out->headers = copy(line_end, size);
     take(connection, (size_t)(end + 4 - connection->buffer));
@@ -181,19 +196,24 @@ static bool receive_head(struct client_connection *connection, struct client_res
 /* Appends the next `size` bytes of the connection to the body. */
 static bool receive_bytes(struct client_connection *connection, size_t size,
                           struct client_response *out) {
-    while (connection->size < size)
-        if (!fill(connection))
+    while (connection->size < size) {
+        if (!fill(connection)) {
             return false;
+        }
+    }
     char *body = realloc(out->body, out->size + size + 1);
-    if (body == NULL)
+    if (body == NULL) {
         return false;
-    if (size > 0)
+    }
+    if (size > 0) {
         memcpy(body + out->size, connection->buffer, size);
+    }
     out->body = body;
     out->size += size;
     out->body[out->size] = '\0';
-    if (size > 0)
+    if (size > 0) {
         take(connection, size);
+    }
     return true;
 }
 
@@ -201,32 +221,42 @@ static bool receive_chunks(struct client_connection *connection, struct client_r
     for (;;) {
         const char *end = NULL;
         char *digits_end = NULL;
-        while (connection->size == 0 || (end = strstr(connection->buffer, "\r\n")) == NULL)
-            if (!fill(connection))
+        while (connection->size == 0 || (end = strstr(connection->buffer, "\r\n")) == NULL) {
+            if (!fill(connection)) {
                 return false;
+            }
+        }
         size_t size = strtoul(connection->buffer, &digits_end, 16);
-        if (digits_end == connection->buffer)
+        if (digits_end == connection->buffer) {
             return false;
+        }
         take(connection, (size_t)(end + 2 - connection->buffer));
-        if (!receive_bytes(connection, size, out))
+        if (!receive_bytes(connection, size, out)) {
             return false;
-        while (connection->size < 2)
-            if (!fill(connection))
+        }
+        while (connection->size < 2) {
+            if (!fill(connection)) {
                 return false;
-        if (memcmp(connection->buffer, "\r\n", 2) != 0)
+            }
+        }
+        if (memcmp(connection->buffer, "\r\n", 2) != 0) {
             return false; /* this client asks for no trailers */
+        }
         take(connection, 2);
-        if (size == 0)
+        if (size == 0) {
             return true;
+        }
     }
 }
 
 static bool receive_body(struct client_connection *connection, struct client_response *out) {
     char value[64];
-    if (client_header(out, "Transfer-Encoding", value, sizeof value))
+    if (client_header(out, "Transfer-Encoding", value, sizeof value)) {
         return strcasecmp(value, "chunked") == 0 && receive_chunks(connection, out);
-    if (client_header(out, "Content-Length", value, sizeof value))
+    }
+    if (client_header(out, "Content-Length", value, sizeof value)) {
         return receive_bytes(connection, strtoul(value, NULL, 10), out);
+    }
     while (fill(connection)) {
     }
     return receive_bytes(connection, connection->size, out);
@@ -236,16 +266,20 @@ bool client_receive(struct client_connection *connection, bool head, struct clie
     *out = (struct client_response){0};
     do {
         client_response_free(out);
-        if (!receive_head(connection, out))
+        if (!receive_head(connection, out)) {
             goto failed;
+        }
     } while (out->status < 200);
     out->body = copy("", 0);
-    if (out->body == NULL)
+    if (out->body == NULL) {
         goto failed;
-    if (head || out->status == 204 || out->status == 304)
+    }
+    if (head || out->status == 204 || out->status == 304) {
         return true;
-    if (receive_body(connection, out))
+    }
+    if (receive_body(connection, out)) {
         return true;
+    }
 failed:
     client_response_free(out);
     return false;
@@ -264,14 +298,16 @@ bool client_header(const struct client_response *response, const char *name, cha
     size_t name_size = strlen(name);
     for (const char *line = response->headers; line != NULL && *line != '\0';) {
         const char *end = strstr(line, "\r\n");
-        if (end == NULL)
+        if (end == NULL) {
             return false;
+        }
         if (strncasecmp(line, name, name_size) == 0 && line[name_size] == ':') {
             line += name_size + 1;
             line += strspn(line, " \t");
             size_t length = (size_t)(end - line);
-            if (length >= size)
+            if (length >= size) {
                 return false;
+            }
             memcpy(value, line, length);
             value[length] = '\0';
             return true;
@@ -287,12 +323,13 @@ static void write_string(FILE *file, const char *text) {
     fputc('"', file);
     for (; *text != '\0'; text++) {
         unsigned char c = (unsigned char)*text;
-        if (c == '"' || c == '\\')
+        if (c == '"' || c == '\\') {
             fprintf(file, "\\%c", c);
-        else if (c < 0x20 || c > 0x7e)
+        } else if (c < 0x20 || c > 0x7e) {
             fprintf(file, "\\u%04x", c);
-        else
+        } else {
             fputc(c, file);
+        }
     }
     fputc('"', file);
 }
@@ -303,18 +340,22 @@ static bool is_json(const char *media_type) {
            (size > 5 && strncasecmp(media_type + size - 5, "+json", 5) == 0);
 }
 
-/* One JSON file {"method","path","status","media_type","body"}, for check_openapi.py. */
-static void record(const char *method, const char *path, const struct client_response *response) {
+/* One JSON file {"method","path","status","media_type","body"[,"request"]}, for check_openapi.py.
+ * What a POST endpoint answers with 200 was JSON: `request` is that body. */
+static void record(const char *method, const char *path, const void *request, size_t size,
+                   const struct client_response *response) {
     static atomic_uint counter;
     const char *folder = getenv("ATTENTIOND_RECORD");
     char name[4096], media_type[256] = "";
-    if (folder == NULL || folder[0] == '\0')
+    if (folder == NULL || folder[0] == '\0') {
         return;
+    }
     snprintf(name, sizeof name, "%s/%ld-%u.json", folder, (long)getpid(),
              atomic_fetch_add(&counter, 1));
     FILE *file = fopen(name, "w");
-    if (file == NULL)
+    if (file == NULL) {
         return;
+    }
     client_header(response, "Content-Type", media_type, sizeof media_type);
     fputs("{\"method\":", file);
     write_string(file, method);
@@ -323,10 +364,15 @@ static void record(const char *method, const char *path, const struct client_res
     fprintf(file, ",\"status\":%d,\"media_type\":", response->status);
     write_string(file, media_type);
     fputs(",\"body\":", file);
-    if (response->size > 0 && is_json(media_type))
+    if (response->size > 0 && is_json(media_type)) {
         fwrite(response->body, 1, response->size, file);
-    else
+    } else {
         fputs("null", file);
+    }
+    if (response->status == 200 && strcmp(method, "POST") == 0 && size > 0) {
+        fputs(",\"request\":", file);
+        fwrite(request, 1, size, file);
+    }
     fputs("}\n", file);
     fclose(file);
 }
@@ -341,17 +387,21 @@ bool client_request(unsigned port, const char *method, const char *path, const c
     *out = (struct client_response){0};
     headers = headers != NULL ? headers : "";
     int length = snprintf(NULL, 0, format, method, path, port, size, headers);
-    if (length < 0 || (head = malloc((size_t)length + 1)) == NULL)
+    if (length < 0 || (head = malloc((size_t)length + 1)) == NULL) {
         goto done;
+    }
     snprintf(head, (size_t)length + 1, format, method, path, port, size, headers);
-    if (!client_open(&connection, port))
+    if (!client_open(&connection, port)) {
         goto done;
+    }
     /* A server that refuses early closes while the body is still being sent: its answer counts. */
-    if (client_send(&connection, head, (size_t)length))
+    if (client_send(&connection, head, (size_t)length)) {
         client_send(&connection, body, size);
+    }
     received = client_receive(&connection, strcmp(method, "HEAD") == 0, out);
-    if (received)
-        record(method, path, out);
+    if (received) {
+        record(method, path, body, size, out);
+    }
 done:
     client_close(&connection);
     free(head);

@@ -35,7 +35,7 @@ struct client_response {
 
 /* One request on a connection of its own. `headers` is "A: b\r\n..." or NULL, beside Host and
  * Content-Length. If $ATTENTIOND_RECORD names a folder, the exchange is written there as a JSON
- * file. */
+ * file, with the body of a POST that was answered with 200. */
 bool client_request(unsigned port, const char *method, const char *path, const char *headers,
                     const void *body, size_t size, struct client_response *out);
 

@@ -135,8 +135,9 @@ static const struct head_case heads[] = {
 static void check_case(const struct head_case *c, struct framing_result *result) {
     struct framing_head head = {
         .method = c->method, .version = c->version, .uri = c->uri, .headers = c->headers};
-    while (head.count < COUNT(c->headers) && c->headers[head.count].name != NULL)
+    while (head.count < COUNT(c->headers) && c->headers[head.count].name != NULL) {
         head.count++;
+    }
     framing_check(&head, result);
 }
 
@@ -146,8 +147,9 @@ Test(http_framing, heads) {
         check_case(&heads[i], &result);
         cr_expect_eq(result.status, heads[i].status, "%s: %d (%s), not %d", heads[i].what,
                      result.status, result.detail, heads[i].status);
-        if (heads[i].status == 0)
+        if (heads[i].status == 0) {
             continue;
+        }
         cr_expect_eq(result.close, !heads[i].kept, "%s: close is %d", heads[i].what, result.close);
         cr_expect_neq(result.detail[0], '\0', "%s: no detail", heads[i].what);
     }
@@ -179,8 +181,9 @@ Test(http_framing, content_length) {
 
 Test(http_framing, number_of_headers) {
     struct framing_header headers[FRAMING_MAX_HEADERS + 1] = {HOST};
-    for (size_t i = 1; i < COUNT(headers); i++)
+    for (size_t i = 1; i < COUNT(headers); i++) {
         headers[i] = (struct framing_header)H("A", "b");
+    }
     struct framing_head head = {"GET", "HTTP/1.1", FRAMING_URI_SOUND, headers, FRAMING_MAX_HEADERS};
     struct framing_result result;
     framing_check(&head, &result);
@@ -208,10 +211,12 @@ Test(http_framing, targets) {
                                       "/\xc3\xa9", "/%00", "/%0a", "/%7F",    "/%",
                                       "/%2",       "/%zz", "/..",  "/a/../b", "/a/..?x"};
     char longest[FRAMING_MAX_URI + 2];
-    for (size_t i = 0; i < COUNT(sound); i++)
+    for (size_t i = 0; i < COUNT(sound); i++) {
         cr_expect_eq(framing_check_uri(sound[i]), FRAMING_URI_SOUND, "%s", sound[i]);
-    for (size_t i = 0; i < COUNT(bad); i++)
+    }
+    for (size_t i = 0; i < COUNT(bad); i++) {
         cr_expect_eq(framing_check_uri(bad[i]), FRAMING_URI_BAD, "%s", bad[i]);
+    }
     memset(longest, '/', sizeof longest);
     longest[FRAMING_MAX_URI] = '\0';
     cr_expect_eq(framing_check_uri(longest), FRAMING_URI_SOUND);

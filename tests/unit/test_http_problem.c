@@ -110,8 +110,9 @@ Test(http_problem, made_ids) {
     for (int i = 0; i < IDS; i++) {
         request_ids_next(&source, ids[i]);
         cr_expect_eq(strspn(ids[i], "0123456789abcdef"), REQUEST_ID_SIZE - 1);
-        for (int j = 0; j < i; j++)
+        for (int j = 0; j < i; j++) {
             cr_expect_str_neq(ids[i], ids[j]);
+        }
     }
     char first[REQUEST_ID_SIZE];
     request_ids_next(&other, first);

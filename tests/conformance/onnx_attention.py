@@ -1,0 +1,319 @@
+"""Asks the daemon every test case of the ONNX operator Attention, as JSON over HTTP.
+
+    ATTENTIOND_BIN=build/attentiond onnx_attention.py [-v] [NAME...]
+
+The cases are those that the PyPI package onnx generates for the operator's own conformance tests
+(opsets 23 to 25). Each becomes one POST /attention and passes if every output of the operator
+comes back. Half-precision inputs are widened to float32; such cases are also held, at the tolerance
+of float32, to what ONNX's reference implementation makes of the widened inputs.
+Status 0 only if all cases pass and at least MINIMUM of them ran.
+"""
+
+import argparse
+import http.client
+import json
+import os
+import re
+import subprocess
+import sys
+import warnings
+
+import numpy as np
+import onnx
+from onnx.backend.test.case.node import collect_testcases
+from onnx.reference import ReferenceEvaluator
+
+MINIMUM = 60
+
+# name of the case -> why JSON attention has no such thing. A case that stands here and passes, or
+# that the package does not have, is an error.
+SKIPPED = {}
+
+# Allowed difference, as a share of the largest expected number of the row. The operator rounds
+# every stage to its type, so half precision is off by up to two of its units: 2 * 2**-10, 2 * 2**-7.
+TOLERANCE = {"float32": 1e-5, "float16": 2e-3, "bfloat16": 1.6e-2}
+
+KNOWN_ATTRIBUTES = {
+    "is_causal", "kv_num_heads", "left_window_size", "q_num_heads", "qk_matmul_output_mode",
+    "right_window_size", "scale", "softcap", "softmax_precision",
+}  # fmt: skip
+
+
+class Failure(Exception):
+    """The case did not come out as the operator says; the text says where."""
+
+
+class Daemon:
+    """The daemon on a free port, and one connection to it."""
+
+    def __init__(self, program):
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("ATTENTIOND_")}
+        self.process = subprocess.Popen(
+            [program, "--port", "0"], stdout=subprocess.PIPE, text=True, env=environment
+        )
+        line = self.process.stdout.readline()
+        address = re.search(r"http://([0-9.]+):([0-9]+)$", line.rstrip())
+        if address is None:
+            self.stop()
+            sys.exit(f"{program} does not say where it listens: {line!r}")
+        self.connection = http.client.HTTPConnection(address[1], int(address[2]), timeout=60)
+
+    def ask(self, request):
+        try:
+            self.connection.request(
+                "POST", "/attention", json.dumps(request), {"Content-Type": "application/json"}
+            )
+            response = self.connection.getresponse()
+            body = response.read()
+        except (OSError, http.client.HTTPException) as error:
+            self.connection.close()
+            raise Failure(f"no answer: {error!r}") from error
+        if response.status != 200:
+            raise Failure(f"status {response.status}: {body.decode(errors='replace').strip()}")
+        try:
+            return json.loads(body, parse_constant=refuse)
+        except ValueError as error:
+            raise Failure(f"the answer is not JSON: {error}") from error
+
+    def stop(self):
+        """Returns the exit status."""
+        self.process.terminate()
+        try:
+            return self.process.wait(timeout=30)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            return self.process.wait()
+
+
+def refuse(word):
+    raise ValueError(f"{word} is not JSON")
+
+
+def as_lists(array):
+    """Nested lists; -inf is null. Every float32 is exactly a Python float, and printed as such."""
+    if array.dtype == np.bool_:
+        return array.tolist()
+    if np.isnan(array).any() or np.isposinf(array).any():
+        raise Failure("an input holds NaN or Infinity: JSON has no such number")
+    lists = array.astype(object)
+    lists[np.isneginf(array)] = None
+    return lists.tolist()
+
+
+def widen(array):
+    """Everything that is not bool or an integer, as float32."""
+    return array if array.dtype.kind in "biu" else array.astype(np.float32)
+
+
+def pack(array):
+    """(batch, heads, n, d) -> (batch, n, heads * d)"""
+    return array.transpose(0, 2, 1, 3).reshape(array.shape[0], array.shape[2], -1)
+
+
+def pad_mask(mask, keys):
+    """The operator lets no query attend to the keys that a short mask does not reach."""
+    forbidden = False if mask.dtype == np.bool_ else -np.inf
+    missing = [(0, 0)] * (mask.ndim - 1) + [(0, keys - mask.shape[-1])]
+    mask = np.pad(mask, missing, constant_values=forbidden)
+    return mask[np.newaxis] if mask.ndim == 1 else mask
+
+
+def positions_mask(attributes, lengths, queries, keys):
+    """causal and window where query i of an item stands at i + (its length - queries): the service
+    counts from the end of past_K, so this goes as an explicit mask (batch, 1, queries, keys)."""
+    position = np.arange(queries)[:, np.newaxis] + (lengths.reshape(-1, 1, 1, 1) - queries)
+    key = np.arange(keys)
+    allowed = np.ones(np.broadcast_shapes(position.shape, key.shape), dtype=bool)
+    left = attributes.get("left_window_size", -1)
+    right = attributes.get("right_window_size", -1)
+    if attributes.get("is_causal", 0):
+        allowed &= key <= position
+    if left >= 0:
+        allowed &= key >= position - left
+    if right >= 0:
+        allowed &= key <= position + right
+    return allowed
+
+
+def add_masks(request, inputs, attributes):
+    """mask, bias, causal, window and lengths of the request."""
+    packed = inputs["Q"].ndim == 3
+    axis = 1 if packed else 2
+    queries, keys = inputs["Q"].shape[axis], inputs["K"].shape[axis]
+    if "past_key" in inputs:
+        keys += inputs["past_key"].shape[2]
+    mask, bias = None, None
+    if "attn_mask" in inputs:
+        given = pad_mask(inputs["attn_mask"], keys)
+        mask, bias = (given, None) if given.dtype == np.bool_ else (None, given)
+    window = [attributes.get(f"{side}_window_size", -1) for side in ("left", "right")]
+    if "nonpad_kv_seqlen" in inputs:
+        lengths = inputs["nonpad_kv_seqlen"]
+        request["lengths"] = lengths.tolist()
+        if attributes.get("is_causal", 0) or window != [-1, -1]:
+            positions = positions_mask(attributes, lengths, queries, keys)
+            mask = positions if mask is None else positions & mask
+    else:
+        if attributes.get("is_causal", 0):
+            request["causal"] = True
+        if {"left_window_size", "right_window_size"} & set(attributes):
+            request["window"] = window
+    if mask is not None:
+        request["mask"] = as_lists(mask)
+    if bias is not None:
+        request["bias"] = as_lists(bias)
+
+
+def stage(attributes):
+    """The result that qk_matmul_output is. Mode 0 is Q sqrt(scale) (K sqrt(scale))^T: scaled."""
+    mode = attributes.get("qk_matmul_output_mode", 0)
+    if mode == 0 and attributes.get("softcap", 0) > 0:
+        raise Failure("qk_matmul_output is scaled but not soft-capped: no result is that")
+    return ["scaled_scores", "scaled_scores", "masked_scores", "weights"][mode]
+
+
+def request_of(inputs, outputs, attributes):
+    """The request, and which result is which output of the operator."""
+    unknown = set(attributes) - KNOWN_ATTRIBUTES
+    if unknown:
+        raise Failure(f"unknown attributes: {sorted(unknown)}")
+    request = {name: as_lists(inputs[name]) for name in "QKV"}
+    packed = inputs["Q"].ndim == 3
+    for attribute, option in [("q_num_heads", "heads"), ("kv_num_heads", "kv_heads")]:
+        if packed:
+            request[option] = attributes[attribute]
+    for option in ("scale", "softcap"):
+        if option in attributes:
+            request[option] = attributes[option]
+    for name, option in [("past_key", "past_K"), ("past_value", "past_V")]:
+        if name in inputs:
+            request[option] = as_lists(pack(inputs[name]) if packed else inputs[name])
+    add_masks(request, inputs, attributes)
+    results = {"Y": "output", "present_key": "present_K", "present_value": "present_V"}
+    if "qk_matmul_output" in outputs:
+        results["qk_matmul_output"] = stage(attributes)
+    wanted = {results[name]: name for name in outputs}
+    request["return"] = list(wanted)
+    return request, wanted
+
+
+def as_array(result, lists):
+    """float32, as the service computed it. null is -inf in masked scores, and nothing elsewhere."""
+    try:
+        array = np.array(lists, dtype=np.float64).astype(np.float32)  # None becomes NaN
+    except (TypeError, ValueError) as error:
+        raise Failure(f"{result} is not an array of numbers: {error}") from error
+    if result == "masked_scores":
+        array[np.isnan(array)] = -np.inf
+    elif np.isnan(array).any():
+        raise Failure(f"{result} holds null")
+    return array.astype(np.float64)
+
+
+def compare(result, got, expected, tolerance):
+    """tolerance * the largest finite |expected| of the row; -inf and, in rows of zeros, 0 are exact."""
+    if got.shape != expected.shape:
+        raise Failure(f"{result} has shape {got.shape}, not {expected.shape}")
+    finite = np.isfinite(expected)
+    scale = np.max(np.abs(np.where(finite, expected, 0)), axis=-1, keepdims=True)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        error = np.where(got == expected, 0, np.abs(got - expected))
+        share = np.where(error == 0, 0, error / scale)
+    if np.all(share <= tolerance):
+        return
+    worst = np.unravel_index(np.argmax(np.where(np.isnan(share), np.inf, share)), share.shape)
+    raise Failure(
+        f"{result}{list(map(int, worst))} is {got[worst]:.9g}, not {expected[worst]:.9g}: "
+        f"off by {share[worst]:.2g} of its row, {tolerance:g} allowed"
+    )
+
+
+def run(daemon, case):
+    """Raises Failure unless the service gives what the operator gives."""
+    node = case.model.graph.node[0]
+    attributes = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
+    input_names, output_names = ([n for n in names if n] for names in (node.input, node.output))
+    for values, expected in case.data_sets:
+        kind = values[0].dtype.name
+        inputs = dict(zip(input_names, map(widen, values), strict=True))
+        outputs = dict(zip(output_names, expected, strict=True))
+        request, wanted = request_of(inputs, outputs, attributes)
+        answer = daemon.ask(request)
+        if list(answer) != list(wanted):
+            raise Failure(f"the answer holds {list(answer)}, not {list(wanted)}")
+        answer = {wanted[name]: as_array(name, lists) for name, lists in answer.items()}
+        tries = [(outputs, TOLERANCE[kind])]
+        if kind != "float32":
+            exact = ReferenceEvaluator(case.model).run(output_names, inputs)
+            tries.append((dict(zip(output_names, exact, strict=True)), TOLERANCE["float32"]))
+        for outputs, tolerance in tries:
+            for name, array in outputs.items():
+                array = array.astype(np.float64)
+                if name.startswith("present_"):
+                    # A copy: nothing may differ. It comes in the form of K and V.
+                    array = pack(array) if inputs["Q"].ndim == 3 else array
+                    compare(name, answer[name], array, 0)
+                else:
+                    compare(name, answer[name], array, tolerance)
+
+
+def collect():
+    """The cases that are one node Attention. Each comes a second time with the node expanded into
+    the primitive operators that define it: the same data, so those are left out."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # other operators' cases overflow on purpose
+        found = collect_testcases("Attention")
+    cases = [c for c in found if [n.op_type for n in c.model.graph.node] == ["Attention"]]
+    names = {c.name for c in cases}
+    strays = [c.name for c in found if c.name.removesuffix("_expanded") not in names]
+    if strays or len(names) != len(cases):
+        sys.exit(f"not one node Attention, or twice the same name: {strays}")
+    return cases
+
+
+def main():
+    parser = argparse.ArgumentParser(description="ONNX Attention's test cases, over HTTP.")
+    parser.add_argument("-v", "--verbose", action="store_true", help="name what passes too")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="run these cases only")
+    arguments = parser.parse_args()
+    program = os.environ.get("ATTENTIOND_BIN") or sys.exit("ATTENTIOND_BIN names no daemon")
+    cases = collect()
+    missing = (set(SKIPPED) | set(arguments.names)) - {c.name for c in cases}
+    passed, failed, skipped = 0, 0, 0
+    for name in sorted(missing):
+        print(f"{name}: onnx {onnx.__version__} has no such case")
+        failed += 1
+    daemon = Daemon(program)
+    try:
+        for case in cases:
+            if arguments.names and case.name not in arguments.names:
+                continue
+            problem = None
+            try:
+                run(daemon, case)
+            except Failure as failure:
+                problem = str(failure)
+            if case.name in SKIPPED and problem is None:
+                problem = "stands in the table SKIPPED, but passes"
+            elif case.name in SKIPPED:
+                print(f"{case.name}: skipped: {SKIPPED[case.name]}")
+                skipped += 1
+                continue
+            failed += problem is not None
+            passed += problem is None
+            if problem is not None or arguments.verbose:
+                print(f"{case.name}: {problem or 'passed'}")
+    finally:
+        status = daemon.stop()
+    if status != 0:
+        print(f"the daemon ended with status {status}")
+        failed += 1
+    if passed + failed < MINIMUM and not arguments.names:
+        print(f"only {passed + failed} cases ran, {MINIMUM} are the least")
+        failed += 1
+    print(f"{passed} passed, {failed} failed, {skipped} skipped")
+    return failed != 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
