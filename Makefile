@@ -39,7 +39,7 @@ STRESSES        := $(patsubst tests/stress/%.c,$(O)/stress_%,$(wildcard tests/st
 C_FILES := $(wildcard lib/src/*.c lib/src/*/*.c server/*.c server/*/*.c tests/*/*.c)
 FORMATTED := $(C_FILES) $(wildcard lib/include/*.h lib/src/*.h lib/src/*.inc lib/src/*/*.h lib/src/*/*.inc \
              server/*.h server/*/*.h server/*/*.cc tests/*/*.h)
-SCRIPTS := $(wildcard docker/*.sh tests/support/*.sh) .ci/run
+SCRIPTS := $(wildcard docker/*.sh tests/*/*.sh) .ci/run
 
 STATIC := $(O)/libattention.a
 SHARED := $(O)/libattention.so.$(VERSION)
@@ -222,7 +222,7 @@ packages: ## Install the packages that building needs
 	@docker/packages.sh build
 
 # ----------------------------------------------------------------------------------------- checks
-.PHONY: check-asan check-valgrind check-layers lint format coverage test-container
+.PHONY: test-conformance check-asan check-valgrind check-layers lint format coverage test-container
 check-asan: ## Run all tests under AddressSanitizer and UndefinedBehaviorSanitizer
 	$(again) BUILD=asan test
 
@@ -240,6 +240,11 @@ check-valgrind: ## Run the unit tests under valgrind
 	@docker/packages.sh build test valgrind
 	$(again) $(O)/unit-tests
 	@tests/support/run-valgrind.sh $(O)
+
+test-conformance: ## Run ONNX's Attention cases over HTTP (fetches Python packages from PyPI)
+	@docker/packages.sh build conformance
+	$(again) all
+	@tests/conformance/run.sh $(O)
 
 check-layers: ## Check who includes what
 	@docker/packages.sh build

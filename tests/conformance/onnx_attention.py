@@ -30,7 +30,7 @@ MINIMUM = 60
 SKIPPED = {}
 
 # Allowed difference, as a share of the largest expected number of the row. The operator rounds
-# every stage to its type, so half precision is off by up to two of its units: 2 * 2**-10, 2 * 2**-7.
+# every stage to its type, so half precision may be two of its units off: 2 * 2**-10, 2 * 2**-7.
 TOLERANCE = {"float32": 1e-5, "float16": 2e-3, "bfloat16": 1.6e-2}
 
 KNOWN_ATTRIBUTES = {
@@ -211,7 +211,7 @@ def as_array(result, lists):
 
 
 def compare(result, got, expected, tolerance):
-    """tolerance * the largest finite |expected| of the row; -inf and, in rows of zeros, 0 are exact."""
+    """Within tolerance * the largest finite |expected| of the row; -inf and zero rows exactly."""
     if got.shape != expected.shape:
         raise Failure(f"{result} has shape {got.shape}, not {expected.shape}")
     finite = np.isfinite(expected)
