@@ -69,6 +69,7 @@ struct schedule {
     bool staged;       /* whole rows of scores are needed; else tiles with online softmax */
     bool plain;        /* nothing but scale, ranges and a mask between score and softmax */
     bool direct;       /* so few queries that products go row by row, not through BLAS */
+    bool exact;        /* so small a call that softmax and output are computed in double */
     bool packs;        /* keys are packed transposed, tile by tile */
     size_t tile_rows;  /* queries of one product */
     size_t rows, keys; /* of a block of scores: queries, and keys of a tile */

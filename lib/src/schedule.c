@@ -105,6 +105,7 @@ static void choose_blocks(attn_plan *plan, struct schedule *s, double head_cost)
     s->tile_rows = s->rows;
     s->keys = s->keys < plan->m ? s->keys : plan->m;
     s->tiles = ceil_div(plan->m, s->keys);
+    s->exact = head_cost <= DIRECT_WORK && s->tiles == 1; /* it costs nothing there */
     if (s->staged) { /* whole rows: as many as stay in the cache, in steps of a tile's */
         const size_t fit = STAGED_BYTES / (plan->m * size) / s->rows;
         s->rows *= fit > 4 ? 4 : fit < 1 ? 1 : fit;

@@ -200,6 +200,26 @@ Test(rules, large_logits_lose_no_weight) {
     cr_assert_float_eq(weights[0], 1 / (1 + exp(-1)), 1e-7);
 }
 
+/* Small calls are computed in double: their float32 answers are the nearest ones. */
+Test(rules, the_first_notebook_is_right_to_the_last_digit) {
+    const float q[] = {2, 0, 2, 2, 0, 0, 4, 0, 2, 2, 1, 2},
+                k[] = {2, 2, 2, 0, 2, 1, 2, 4, 3, 0, 1, 1};
+    const float v[] = {1, 1, 0, 0, 1, 1, 1, 2, 1, 0, 0, 0};
+    const float want[] = {0.98522025f, 1.7417405f, 0.7565203f, 0.90965265f, 1.4096526f, 0.5f,
+                          0.99851227f, 1.7584933f, 0.7599811f, 0.99560386f, 1.9040731f, 0.9084692f};
+    attn_tensor tq = {.data = q, .rank = 2, .shape = {4, 3}}, tk = tq, tv = tq;
+    float out[12], weights[16];
+    void *data[ATTN_RESULT_COUNT] = {[ATTN_RESULT_OUTPUT] = out, [ATTN_RESULT_WEIGHTS] = weights};
+    tk.data = k;
+    tv.data = v;
+    for (int with_weights = 0; with_weights < 2; with_weights++) {
+        attn_options o = {.results = ATTN_WANT(OUTPUT)};
+        o.results |= with_weights ? ATTN_WANT(WEIGHTS) : 0;
+        cr_assert_eq(run(&tq, &tk, &tv, &o, data, NULL), ATTN_OK);
+        cr_assert_arr_eq(out, want, sizeof want);
+    }
+}
+
 Test(rules, statistics_are_population_variances) {
     attn_tensor q = MATRIX(2, 1, 1, 3), k = MATRIX(2, 1, 0, 2);
     double variance[4];
