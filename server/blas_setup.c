@@ -48,6 +48,12 @@ void blas_prepare(char *argv[]) {
         setenv("OPENBLAS_CORETYPE", core, 1);
     }
     setenv("OPENBLAS_NUM_THREADS", "1", 1);
-    execv("/proc/self/exe", argv);
+    /* By its own path, so that it keeps its name in the process list. */
+    char path[4096];
+    const ssize_t size = readlink("/proc/self/exe", path, sizeof path - 1);
+    if (size > 0) {
+        path[size] = '\0';
+        execv(path, argv);
+    }
     /* Not possible here: slower, but right. */
 }
