@@ -268,7 +268,7 @@ ATTN_API attn_status attn_plan_run(attn_plan *plan, attn_error *error);
  * and in any order, each with a scratch of its own, then end. The bytes of the results do not
  * depend on the threads or the order. After an error the remaining tasks need not be run; free the
  * plan.
- *   attn_plan_workspace  bytes that begin allocates and end frees
+ *   attn_plan_workspace  bytes that the first begin allocates and attn_plan_free frees
  *   attn_plan_scratch    bytes of one scratch, aligned to 64: may be used for one task after
  * another Errors of begin: as attn_plan_run; of a task and of end: ATTN_NOT_FINITE.
  */

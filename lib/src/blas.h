@@ -1,5 +1,5 @@
 /*
- * blas.h - matrix products. blas.c is the only file that includes <cblas.h>.
+ * blas.h - matrix products and transposes. blas.c is the only file that includes <cblas.h>.
  */
 #ifndef ATTN_BLAS_H
 #define ATTN_BLAS_H
@@ -21,5 +21,10 @@ void blas_gemm_f32(bool trans_b, size_t m, size_t n, size_t k, const float *a, s
                    const float *b, size_t ldb, float beta, float *c, size_t ldc);
 void blas_gemm_f64(bool trans_b, size_t m, size_t n, size_t k, const double *a, size_t lda,
                    const double *b, size_t ldb, double beta, double *c, size_t ldc);
+
+/* b (cols, rows), row length ldb = the transpose of a (rows, cols), row length lda. */
+void blas_transpose_f32(size_t rows, size_t cols, const float *a, size_t lda, float *b, size_t ldb);
+void blas_transpose_f64(size_t rows, size_t cols, const double *a, size_t lda, double *b,
+                        size_t ldb);
 
 #endif

@@ -23,9 +23,23 @@ struct attn_kernels {
     /* x = exp(scale x - max), with one rounding before exp. Returns the sum of the results. */
     double (*exp_f32)(float *x, size_t n, float scale, float max);
     double (*exp_f64)(double *x, size_t n, double scale, double max);
+    /* One step of online softmax on `rows` rows of n scores, ld apart: max becomes the larger of
+     * itself and the row's largest scale x, x = exp(scale x - max), and sum shrinks by
+     * factor = exp(old max - max) before the row's sum is added. Scores of -INFINITY give 0, also
+     * where max stays -INFINITY. scale > 0; max holds numbers of x's type. The sum becomes NaN if
+     * scale x overflows, if any x is NaN and, with `check`, if any is infinite. */
+    void (*online_f32)(float *x, size_t ld, size_t rows, size_t n, float scale, bool check,
+                       double *max, double *sum, float *factor);
+    void (*online_f64)(double *x, size_t ld, size_t rows, size_t n, double scale, bool check,
+                       double *max, double *sum, double *factor);
     /* w = exp(y - max). Returns the sum of w. -INFINITY gives 0. */
     double (*exp_shift_f32)(const double *y, float *w, size_t n, double max);
     double (*exp_shift_f64)(const double *y, double *w, size_t n, double max);
+    /* to = x * factor; with `stream` past the caches, if the CPU can: call fence before another
+     * thread reads it. */
+    void (*spread_f32)(float *to, const float *x, size_t n, float factor, bool stream);
+    void (*spread_f64)(double *to, const double *x, size_t n, double factor, bool stream);
+    void (*fence)(void);
     /* x = x * factor. */
     void (*mul_f32)(float *x, size_t n, float factor);
     void (*mul_f64)(double *x, size_t n, double factor);

@@ -66,13 +66,17 @@ enum phase {
 
 /* How the work is cut; see schedule.c. Sizes of memory are bytes. */
 struct schedule {
-    bool staged;       /* whole rows of scores are needed; else tiles with online softmax */
+    bool staged;       /* stages of whole rows are kept; else tiles with online softmax */
+    bool keeps;        /* tiles become weights: they stay until the softmax of their row is known */
+    bool streams;      /* so many weights that they go past the caches */
     bool plain;        /* nothing but scale, ranges and a mask between score and softmax */
     bool direct;       /* so few queries that products go row by row, not through BLAS */
     bool exact;        /* so small a call that softmax and output are computed in double */
     bool packs;        /* keys are packed transposed, tile by tile */
     size_t tile_rows;  /* queries of one product */
     size_t rows, keys; /* of a block of scores: queries, and keys of a tile */
+    size_t ld;         /* from one row of a block of scores to the next */
+    size_t scratch_rows; /* that a scratch has room for; at least `rows` */
     size_t tiles;      /* of keys, in a head */
     size_t blocks;     /* of queries, in a head */
     size_t splits;     /* parts of the keys that are attended to apart and merged; 1 = whole */
@@ -82,7 +86,7 @@ struct schedule {
     size_t pack_batch;                           /* numbers of packed keys of one batch item */
     size_t partial_row;                          /* numbers of one partial result */
     size_t q, k, v, pack, out, partial, moments; /* offsets into the workspace */
-    size_t row, state, part, order;              /* offsets into a scratch */
+    size_t row, state, factor, top, part, order; /* offsets into a scratch */
     size_t workspace, scratch;
     double cost; /* multiply-adds of a run */
 };
@@ -116,7 +120,7 @@ struct attn_plan {
     struct result results[ATTN_RESULT_COUNT];
 
     struct schedule schedule;
-    void *workspace; /* while the plan runs: shared by all tasks. Owned */
+    void *workspace; /* shared by all tasks, from the first run on. Owned */
 };
 
 static inline bool plan_wants(const attn_plan *plan, unsigned bits) {

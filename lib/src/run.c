@@ -48,8 +48,6 @@ attn_status attn_plan_end(attn_plan *plan, attn_error *error) {
         status = plan->dtype == ATTN_FLOAT32 ? run_statistics_f32(plan, error)
                                              : run_statistics_f64(plan, error);
     }
-    free(plan->workspace);
-    plan->workspace = NULL;
     return status;
 }
 

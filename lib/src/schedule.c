@@ -18,21 +18,29 @@ enum {
     PACK_QUERIES = 16, /* queries that use one key head from which packing it pays */
     SPLIT_QUERIES = 16,     /* up to so many queries, long keys are split over tasks */
     SPLIT_KEYS = 4096,      /* keys of one part */
-    STAGED_BYTES = 1 << 20, /* whole rows of scores of one block: half of a common L2 cache */
+    WHOLE_BYTES = 1 << 20,  /* whole rows of scores of one block: half of a common L2 cache */
+    STREAM_BYTES = 1 << 22, /* weights that no L2 cache holds */
     TASK_WORK = 1 << 21, /* multiply-adds of one task: some 20 us, much more than handing it out */
 };
 
+static size_t ceil_div(size_t a, size_t b) {
+    return a / b + (a % b != 0);
+}
+
 /*
- * Tile sizes for rows of d and d_v numbers. OpenBLAS has kernels for small products, without
- * packing, as long as M N K <= 100^3; there it reaches the peak of the machine, elsewhere it stays
- * 20 % below. Both products of a tile have the sizes rows, keys and d (or d_v). Measured with
- * `make bench` on a 2-core machine with AVX-512, 2 MiB of L2: see the table in README.md.
+ * Tile sizes for rows of d and d_v numbers. Both products of a tile have the sizes rows, keys and
+ * d (or d_v). OpenBLAS has kernels for small products, without packing, as long as M N K <= 100^3:
+ * there it reaches the peak of the machine. They like keys in 64s, and a tile of keys (or values)
+ * that stays in an L1 cache while all rows pass over it. Measured over rows 16...120 and keys
+ * 64...480 on AVX-512: 96 rows and 8192 numbers of keys are 3 to 6 % faster than tiles of other
+ * forms; with AVX2, where there are no small kernels, it makes no difference.
  */
 static void choose_tile(struct schedule *s, size_t d) {
-    const size_t small = 1000000;
-    s->rows = d > 64 ? 64 : 32;
-    s->keys = small / (s->rows * d) / 32 * 32;
-    s->keys = s->keys > 320 ? 320 : s->keys < 32 ? 32 : s->keys;
+    const size_t small = 1000000, rows = 96, key_numbers = 8192;
+    s->keys = key_numbers / d / 64 * 64;
+    s->keys = s->keys > 256 ? 256 : s->keys < 64 ? 64 : s->keys;
+    s->rows = small / (s->keys * d);
+    s->rows = s->rows > rows ? rows : s->rows < 8 ? 8 : s->rows / 8 * 8;
 }
 
 /*
@@ -61,10 +69,6 @@ static double score_cost(const attn_plan *plan, const struct schedule *s) {
     return cost;
 }
 
-static size_t ceil_div(size_t a, size_t b) {
-    return a / b + (a % b != 0);
-}
-
 /* Reserves `count` things of `size` bytes in an area; false if it cannot be addressed. */
 static bool reserve(size_t *area, size_t count, size_t size, size_t *at) {
     size_t bytes;
@@ -82,9 +86,15 @@ static size_t projection_tasks(const struct projection *projection) {
 }
 
 static void choose_paths(attn_plan *plan, struct schedule *s, double head_cost) {
-    const unsigned tiled = ATTN_WANT(OUTPUT) | ATTN_WANT(LSE) | ATTN_WANT(PRESENT_K) |
-                           ATTN_WANT(PRESENT_V) | ATTN_WANT(Q) | ATTN_WANT(K) | ATTN_WANT(V);
-    s->staged = (plan->wanted & ~tiled) != 0 || plan->normalization == ATTN_UNNORMALIZED;
+    const unsigned stages = ATTN_WANT(SCORES) | ATTN_WANT(SCALED_SCORES) |
+                            ATTN_WANT(MASKED_SCORES) | ATTN_WANT(STATISTICS) | ATTN_WANT(ENTROPY) |
+                            ATTN_WANT(TOP_K_INDICES) | ATTN_WANT(TOP_K_WEIGHTS);
+    s->staged = plan_wants(plan, stages) || plan->normalization == ATTN_UNNORMALIZED;
+    s->keeps = !s->staged && plan_wants(plan, ATTN_WANT(WEIGHTS));
+    s->streams = s->keeps && !plan->mean_over_heads &&
+                 (double)plan->batch * (double)plan->heads * (double)plan->n * (double)plan->m *
+                         (double)attn_dtype_size(plan->dtype) >
+                     STREAM_BYTES;
     s->plain = plan->mask.stride[3] == (plan->mask.data != NULL) && plan->bias.data == NULL &&
                plan->slopes == NULL && plan->softcap == 0 && plan->normalization == ATTN_SOFTMAX;
     for (size_t h = 0; h < plan->heads; h++) {
@@ -106,15 +116,21 @@ static void choose_blocks(attn_plan *plan, struct schedule *s, double head_cost)
     s->keys = s->keys < plan->m ? s->keys : plan->m;
     s->tiles = ceil_div(plan->m, s->keys);
     s->exact = head_cost <= DIRECT_WORK && s->tiles == 1; /* it costs nothing there */
-    if (s->staged) { /* whole rows: as many as stay in the cache, in steps of a tile's */
-        const size_t fit = STAGED_BYTES / (plan->m * size) / s->rows;
-        s->rows *= fit > 4 ? 4 : fit < 1 ? 1 : fit;
+    s->ld = s->keys;
+    if (s->staged || s->keeps) {
+        s->ld = ceil_div(plan->m, 16) * 16 + 16; /* no power of two: caches have few places for it */
+        const size_t fit = WHOLE_BYTES / (s->ld * size);
+        s->rows = s->rows < fit ? s->rows : fit < 8 ? 8 : fit / 8 * 8;
     }
+    s->scratch_rows = s->rows < plan->n ? s->rows : plan->n;
+    /* Blocks of one size, in eights. */
+    s->blocks = ceil_div(plan->n, s->rows);
+    s->rows = ceil_div(ceil_div(plan->n, s->blocks), 8) * 8;
     s->rows = s->rows < plan->n ? s->rows : plan->n;
     s->blocks = ceil_div(plan->n, s->rows);
     s->splits = 1;
     s->split_keys = plan->m;
-    if (!s->staged && plan->n <= SPLIT_QUERIES && plan->m >= 2 * SPLIT_KEYS) {
+    if (!s->staged && !s->keeps && plan->n <= SPLIT_QUERIES && plan->m >= 2 * SPLIT_KEYS) {
         s->split_keys = SPLIT_KEYS / s->keys * s->keys;
         s->splits = ceil_div(plan->m, s->split_keys);
     }
@@ -166,16 +182,18 @@ static bool lay_out(attn_plan *plan, struct schedule *s) {
 
 /* Scratch of one worker: a block of scores, one row in double, the state of the rows. */
 static bool size_scratch(const attn_plan *plan, struct schedule *s) {
-    const size_t size = attn_dtype_size(plan->dtype), width = s->staged ? plan->m : s->keys;
+    const size_t size = attn_dtype_size(plan->dtype), rows = s->scratch_rows;
     size_t at, d_v = 1;
     for (size_t h = 0; h < plan->heads; h++) {
         d_v = plan->head[h].d_v > d_v ? plan->head[h].d_v : d_v;
     }
     const bool top_k = plan_wants(plan, ATTN_WANT(TOP_K_INDICES) | ATTN_WANT(TOP_K_WEIGHTS));
-    return reserve(&s->scratch, s->rows * width, size, &at) &&
-           reserve(&s->scratch, width, sizeof(double), &s->row) &&
-           reserve(&s->scratch, 2 * s->rows + d_v, sizeof(double), &s->state) &&
-           reserve(&s->scratch, s->splits > 1 ? s->rows * d_v : 0, size, &s->part) &&
+    return reserve(&s->scratch, rows * s->ld, size, &at) &&
+           reserve(&s->scratch, s->staged ? plan->m : s->keys, sizeof(double), &s->row) &&
+           reserve(&s->scratch, 2 * rows + d_v, sizeof(double), &s->state) &&
+           reserve(&s->scratch, rows, size, &s->factor) &&
+           reserve(&s->scratch, s->keeps ? rows * s->tiles : 0, size, &s->top) &&
+           reserve(&s->scratch, s->splits > 1 ? rows * d_v : 0, size, &s->part) &&
            reserve(&s->scratch, top_k ? plan->m : 0, sizeof(size_t), &s->order);
 }
 

@@ -49,16 +49,18 @@ static inline double max_lanes_f64(__m256d v) {
 #define SET(c)        _mm256_set1_ps(c)
 #define LOAD(p)       _mm256_loadu_ps(p)
 #define STORE(p, v)   _mm256_storeu_ps(p, v)
+#define STREAM(p, v)  _mm256_stream_ps(p, v)
 #define ADD(a, b)     _mm256_add_ps(a, b)
 #define SUB(a, b)     _mm256_sub_ps(a, b)
 #define MUL(a, b)     _mm256_mul_ps(a, b)
 #define MAX(a, b)     _mm256_max_ps(a, b)
 #define FMA(a, b, c)  _mm256_fmadd_ps(a, b, c)
 #define FNMA(a, b, c) _mm256_fnmadd_ps(a, b, c)
-#define EXP2(p, n)    exp2_f32(p, n)
 #define REDUCE_ADD(v) add_f32(v)
 #define REDUCE_MAX(v) max_lanes_f32(v)
-#define KEEP(e, x)    _mm256_andnot_ps(_mm256_cmp_ps(x, SET(EXP_MIN), _CMP_LT_OQ), e)
+#define CLAMP(x)      MAX(SET(EXP_MIN), x)
+#define EXP2(p, n, x)                                                                              \
+    _mm256_andnot_ps(_mm256_cmp_ps(x, SET(EXP_MIN), _CMP_LT_OQ), exp2_f32(p, n))
 #include "rows.inc"
 
 #define real          double
@@ -69,17 +71,23 @@ static inline double max_lanes_f64(__m256d v) {
 #define SET(c)        _mm256_set1_pd(c)
 #define LOAD(p)       _mm256_loadu_pd(p)
 #define STORE(p, v)   _mm256_storeu_pd(p, v)
+#define STREAM(p, v)  _mm256_stream_pd(p, v)
 #define ADD(a, b)     _mm256_add_pd(a, b)
 #define SUB(a, b)     _mm256_sub_pd(a, b)
 #define MUL(a, b)     _mm256_mul_pd(a, b)
 #define MAX(a, b)     _mm256_max_pd(a, b)
 #define FMA(a, b, c)  _mm256_fmadd_pd(a, b, c)
 #define FNMA(a, b, c) _mm256_fnmadd_pd(a, b, c)
-#define EXP2(p, n)    exp2_f64(p, n)
 #define REDUCE_ADD(v) add_f64(v)
 #define REDUCE_MAX(v) max_lanes_f64(v)
-#define KEEP(e, x)    _mm256_andnot_pd(_mm256_cmp_pd(x, SET(EXP_MIN), _CMP_LT_OQ), e)
+#define CLAMP(x)      MAX(SET(EXP_MIN), x)
+#define EXP2(p, n, x)                                                                              \
+    _mm256_andnot_pd(_mm256_cmp_pd(x, SET(EXP_MIN), _CMP_LT_OQ), exp2_f64(p, n))
 #include "rows.inc"
+
+static void fence(void) {
+    _mm_sfence();
+}
 
 const struct attn_kernels attn_kernels_avx2 = {
     .name = "avx2",
@@ -91,6 +99,11 @@ const struct attn_kernels attn_kernels_avx2 = {
     .exp_f64 = exp_row_f64,
     .exp_shift_f32 = exp_shift_f32,
     .exp_shift_f64 = exp_shift_f64,
+    .online_f32 = online_f32,
+    .online_f64 = online_f64,
+    .spread_f32 = spread_f32,
+    .spread_f64 = spread_f64,
+    .fence = fence,
     .mul_f32 = mul_f32,
     .mul_f64 = mul_f64,
     .axpy_f32 = axpy_f32,

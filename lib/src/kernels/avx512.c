@@ -14,16 +14,21 @@
 #define SET(c)        _mm512_set1_ps(c)
 #define LOAD(p)       _mm512_loadu_ps(p)
 #define STORE(p, v)   _mm512_storeu_ps(p, v)
+#define STREAM(p, v)  _mm512_stream_ps(p, v)
 #define ADD(a, b)     _mm512_add_ps(a, b)
 #define SUB(a, b)     _mm512_sub_ps(a, b)
 #define MUL(a, b)     _mm512_mul_ps(a, b)
 #define MAX(a, b)     _mm512_max_ps(a, b)
 #define FMA(a, b, c)  _mm512_fmadd_ps(a, b, c)
 #define FNMA(a, b, c) _mm512_fnmadd_ps(a, b, c)
-#define EXP2(p, n)    _mm512_scalef_ps(p, n)
 #define REDUCE_ADD(v) _mm512_reduce_add_ps(v)
 #define REDUCE_MAX(v) _mm512_reduce_max_ps(v)
-#define KEEP(e, x)    _mm512_mask_mov_ps(e, _mm512_cmp_ps_mask(x, SET(EXP_MIN), _CMP_LT_OQ), SET(0))
+#define CLAMP(x)      (x)
+#define EXP2(p, n, x)                                                                              \
+    _mm512_maskz_scalef_ps(_mm512_cmp_ps_mask(x, SET(EXP_MIN), _CMP_NLT_UQ), p, n)
+#define LOAD_PART(p, n, fill)                                                                      \
+    _mm512_mask_loadu_ps(SET(fill), (__mmask16)((1u << (n)) - 1), p)
+#define STORE_PART(p, v, n)   _mm512_mask_storeu_ps(p, (__mmask16)((1u << (n)) - 1), v)
 #include "rows.inc"
 
 #define real          double
@@ -34,17 +39,26 @@
 #define SET(c)        _mm512_set1_pd(c)
 #define LOAD(p)       _mm512_loadu_pd(p)
 #define STORE(p, v)   _mm512_storeu_pd(p, v)
+#define STREAM(p, v)  _mm512_stream_pd(p, v)
 #define ADD(a, b)     _mm512_add_pd(a, b)
 #define SUB(a, b)     _mm512_sub_pd(a, b)
 #define MUL(a, b)     _mm512_mul_pd(a, b)
 #define MAX(a, b)     _mm512_max_pd(a, b)
 #define FMA(a, b, c)  _mm512_fmadd_pd(a, b, c)
 #define FNMA(a, b, c) _mm512_fnmadd_pd(a, b, c)
-#define EXP2(p, n)    _mm512_scalef_pd(p, n)
 #define REDUCE_ADD(v) _mm512_reduce_add_pd(v)
 #define REDUCE_MAX(v) _mm512_reduce_max_pd(v)
-#define KEEP(e, x)    _mm512_mask_mov_pd(e, _mm512_cmp_pd_mask(x, SET(EXP_MIN), _CMP_LT_OQ), SET(0))
+#define CLAMP(x)      (x)
+#define EXP2(p, n, x)                                                                              \
+    _mm512_maskz_scalef_pd(_mm512_cmp_pd_mask(x, SET(EXP_MIN), _CMP_NLT_UQ), p, n)
+#define LOAD_PART(p, n, fill)                                                                      \
+    _mm512_mask_loadu_pd(SET(fill), (__mmask8)((1u << (n)) - 1), p)
+#define STORE_PART(p, v, n)   _mm512_mask_storeu_pd(p, (__mmask8)((1u << (n)) - 1), v)
 #include "rows.inc"
+
+static void fence(void) {
+    _mm_sfence();
+}
 
 const struct attn_kernels attn_kernels_avx512 = {
     .name = "avx512",
@@ -56,6 +70,11 @@ const struct attn_kernels attn_kernels_avx512 = {
     .exp_f64 = exp_row_f64,
     .exp_shift_f32 = exp_shift_f32,
     .exp_shift_f64 = exp_shift_f64,
+    .online_f32 = online_f32,
+    .online_f64 = online_f64,
+    .spread_f32 = spread_f32,
+    .spread_f64 = spread_f64,
+    .fence = fence,
     .mul_f32 = mul_f32,
     .mul_f64 = mul_f64,
     .axpy_f32 = axpy_f32,

@@ -20,11 +20,13 @@
 #define MAX(a, b)     vbslq_f32(vcgtq_f32(a, b), a, b)
 #define FMA(a, b, c)  vfmaq_f32(c, a, b)
 #define FNMA(a, b, c) vfmsq_f32(c, a, b)
-#define EXP2(p, n)                                                                                 \
-    vreinterpretq_f32_s32(vaddq_s32(vreinterpretq_s32_f32(p), vshlq_n_s32(vcvtq_s32_f32(n), 23)))
 #define REDUCE_ADD(v) vaddvq_f32(v)
 #define REDUCE_MAX(v) vmaxvq_f32(v)
-#define KEEP(e, x)    vbslq_f32(vcltq_f32(x, SET(EXP_MIN)), SET(0), e)
+#define CLAMP(x)      vbslq_f32(vcltq_f32(x, SET(EXP_MIN)), SET(EXP_MIN), x)
+#define EXP2(p, n, x)                                                                              \
+    vbslq_f32(vcltq_f32(x, SET(EXP_MIN)), SET(0),                                                  \
+              vreinterpretq_f32_s32(vaddq_s32(vreinterpretq_s32_f32(p),                            \
+                                              vshlq_n_s32(vcvtq_s32_f32(n), 23))))
 #include "rows.inc"
 
 #define real          double
@@ -41,12 +43,18 @@
 #define MAX(a, b)     vbslq_f64(vcgtq_f64(a, b), a, b)
 #define FMA(a, b, c)  vfmaq_f64(c, a, b)
 #define FNMA(a, b, c) vfmsq_f64(c, a, b)
-#define EXP2(p, n)                                                                                 \
-    vreinterpretq_f64_s64(vaddq_s64(vreinterpretq_s64_f64(p), vshlq_n_s64(vcvtq_s64_f64(n), 52)))
 #define REDUCE_ADD(v) vaddvq_f64(v)
 #define REDUCE_MAX(v) vmaxvq_f64(v)
-#define KEEP(e, x)    vbslq_f64(vcltq_f64(x, SET(EXP_MIN)), SET(0), e)
+#define CLAMP(x)      vbslq_f64(vcltq_f64(x, SET(EXP_MIN)), SET(EXP_MIN), x)
+#define EXP2(p, n, x)                                                                              \
+    vbslq_f64(vcltq_f64(x, SET(EXP_MIN)), SET(0),                                                  \
+              vreinterpretq_f64_s64(vaddq_s64(vreinterpretq_s64_f64(p),                            \
+                                              vshlq_n_s64(vcvtq_s64_f64(n), 52))))
 #include "rows.inc"
+
+static void fence(void) {
+    /* nothing goes past the caches */
+}
 
 const struct attn_kernels attn_kernels_neon = {
     .name = "neon",
@@ -58,6 +66,11 @@ const struct attn_kernels attn_kernels_neon = {
     .exp_f64 = exp_row_f64,
     .exp_shift_f32 = exp_shift_f32,
     .exp_shift_f64 = exp_shift_f64,
+    .online_f32 = online_f32,
+    .online_f64 = online_f64,
+    .spread_f32 = spread_f32,
+    .spread_f64 = spread_f64,
+    .fence = fence,
     .mul_f32 = mul_f32,
     .mul_f64 = mul_f64,
     .axpy_f32 = axpy_f32,

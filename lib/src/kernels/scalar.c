@@ -16,6 +16,10 @@
 #define EXP       exp
 #include "scalar.inc"
 
+static void fence(void) {
+    /* nothing goes past the caches */
+}
+
 const struct attn_kernels attn_kernels_scalar = {
     .name = "scalar",
     .max_f32 = max_f32,
@@ -26,6 +30,11 @@ const struct attn_kernels attn_kernels_scalar = {
     .exp_f64 = exp_row_f64,
     .exp_shift_f32 = exp_shift_f32,
     .exp_shift_f64 = exp_shift_f64,
+    .online_f32 = online_f32,
+    .online_f64 = online_f64,
+    .spread_f32 = spread_f32,
+    .spread_f64 = spread_f64,
+    .fence = fence,
     .mul_f32 = mul_f32,
     .mul_f64 = mul_f64,
     .axpy_f32 = axpy_f32,
