@@ -92,7 +92,7 @@ $(O)/tests/%.o:              ROOM_FLAGS = $(TEST_FLAGS)
 $(O)/tests/unit/%.o:         ROOM_FLAGS = $(UNIT_FLAGS)
 $(O)/tests/bench/%.o:        ROOM_FLAGS = $(BENCH_FLAGS)
 $(O)/tests/stress/%.o:       ROOM_FLAGS = $(UNIT_FLAGS)
-$(O)/tests/support/print_routes.o: ROOM_FLAGS = $(UNIT_FLAGS)
+$(O)/tests/support/print_routes.o $(O)/tests/support/crew.o: ROOM_FLAGS = $(UNIT_FLAGS)
 ifeq ($(BUILD),release)
 $(O)/lib/%.o:                LEVEL = -O3
 endif

@@ -23,13 +23,13 @@ struct attn_kernels {
     /* x = exp(scale x - max), with one rounding before exp. Returns the sum of the results. */
     double (*exp_f32)(float *x, size_t n, float scale, float max);
     double (*exp_f64)(double *x, size_t n, double scale, double max);
-    /* One step of online softmax on `rows` rows of n scores, ld apart: max becomes the larger of
-     * itself and the row's largest scale x, x = exp(scale x - max), and sum shrinks by
+    /* One step of online softmax on `rows` rows of n <= 1024 scores, ld apart: max becomes the
+     * larger of itself and the row's largest scale x, x = exp(scale x - max), and sum shrinks by
      * factor = exp(old max - max) before the row's sum is added. Scores of -INFINITY give 0, also
-     * where max stays -INFINITY. scale > 0; max holds numbers of x's type. The sum becomes NaN if
-     * scale x overflows, if any x is NaN and, with `check`, if any is infinite. */
+     * where max stays -INFINITY. scale > 0. The sum becomes NaN if scale x overflows, if any x is
+     * NaN and, with `check`, if any is infinite. */
     void (*online_f32)(float *x, size_t ld, size_t rows, size_t n, float scale, bool check,
-                       double *max, double *sum, float *factor);
+                       float *max, double *sum, float *factor);
     void (*online_f64)(double *x, size_t ld, size_t rows, size_t n, double scale, bool check,
                        double *max, double *sum, double *factor);
     /* w = exp(y - max). Returns the sum of w. -INFINITY gives 0. */

@@ -86,7 +86,7 @@ struct schedule {
     size_t pack_batch;                           /* numbers of packed keys of one batch item */
     size_t partial_row;                          /* numbers of one partial result */
     size_t q, k, v, pack, out, partial, moments; /* offsets into the workspace */
-    size_t row, state, factor, top, part, order; /* offsets into a scratch */
+    size_t row, state, max, top, part, order;    /* offsets into a scratch */
     size_t workspace, scratch;
     double cost; /* multiply-adds of a run */
 };

@@ -190,8 +190,8 @@ static bool size_scratch(const attn_plan *plan, struct schedule *s) {
     const bool top_k = plan_wants(plan, ATTN_WANT(TOP_K_INDICES) | ATTN_WANT(TOP_K_WEIGHTS));
     return reserve(&s->scratch, rows * s->ld, size, &at) &&
            reserve(&s->scratch, s->staged ? plan->m : s->keys, sizeof(double), &s->row) &&
-           reserve(&s->scratch, 2 * rows + d_v, sizeof(double), &s->state) &&
-           reserve(&s->scratch, rows, size, &s->factor) &&
+           reserve(&s->scratch, rows + d_v, sizeof(double), &s->state) &&
+           reserve(&s->scratch, 2 * rows, size, &s->max) &&
            reserve(&s->scratch, s->keeps ? rows * s->tiles : 0, size, &s->top) &&
            reserve(&s->scratch, s->splits > 1 ? rows * d_v : 0, size, &s->part) &&
            reserve(&s->scratch, top_k ? plan->m : 0, sizeof(size_t), &s->order);

@@ -1,13 +1,17 @@
 /*
- * bench_attention.c - how close attention comes to the machine: GFLOP/s of each call of a grid,
- * and its ratio to the best rate of cblas_sgemm (cblas_dgemm) times the threads, measured
- * alternately in the same run. Medians. The same as JSON goes to $BENCH_JSON. Uses $BENCH_THREADS
- * threads (default: all cores) over the plan's tasks.
+ * bench_attention.c - how close attention comes to the machine: GFLOP/s of each call of a grid, and
+ * its ratio to cblas_sgemm (cblas_dgemm) on square matrices of the size it likes best, on as many
+ * threads at once. Both are measured in turns; the ratio is the median of the turns. The same goes as JSON to $BENCH_JSON.
+ *
+ *   bench_attention          the whole grid
+ *   bench_attention LINE...  these calls, written as --list does
+ *   bench_attention --list   the calls of the grid, a line each
+ *   bench_attention --serve  reads such lines, answers each with the seconds of one sample
+ *
+ * $BENCH_THREADS threads (default: all cores) take the tasks of a plan.
  */
 #include <cblas.h>
 #include <math.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,79 +20,75 @@
 
 #include "attention.h"
 #include "blas_setup.h"
+#include "support/crew.h"
 
 enum {
-    MAX_THREADS = 64,
     RUNS = 9,
-    GEMM = 1536
+    SLOW_RUNS = 5 /* of calls that take long */
 };
+
+/* A call of the grid. A line names what differs from zero: "n=64 d=3 heads=1 ...". */
+struct shape {
+    size_t heads, kv_heads, n, m, d, d_model; /* d_model: projections from X (n,d_model) */
+    size_t float64, weights, mask, causal, window;
+};
+
+static const struct field {
+    const char *name;
+    size_t offset;
+} fields[] = {
+    {"heads", offsetof(struct shape, heads)},     {"kv_heads", offsetof(struct shape, kv_heads)},
+    {"n", offsetof(struct shape, n)},             {"m", offsetof(struct shape, m)},
+    {"d", offsetof(struct shape, d)},             {"d_model", offsetof(struct shape, d_model)},
+    {"float64", offsetof(struct shape, float64)}, {"weights", offsetof(struct shape, weights)},
+    {"mask", offsetof(struct shape, mask)},       {"causal", offsetof(struct shape, causal)},
+    {"window", offsetof(struct shape, window)},
+};
+
+enum {
+    FIELDS = sizeof fields / sizeof *fields
+};
+
+static size_t *field_of(struct shape *s, size_t field) {
+    return (size_t *)(void *)((char *)s + fields[field].offset);
+}
+
+static void write_shape(struct shape s, char *line, size_t size) {
+    size_t used = 0;
+    for (size_t i = 0; i < FIELDS; i++) {
+        if (*field_of(&s, i) != 0) {
+            used += (size_t)snprintf(line + used, size - used, "%s%s=%zu", used == 0 ? "" : " ",
+                                     fields[i].name, *field_of(&s, i));
+        }
+    }
+}
+
+static bool read_shape(struct shape *s, const char *line) {
+    memset(s, 0, sizeof *s);
+    while (*line != '\0' && *line != '\n') {
+        const size_t length = strcspn(line, "=");
+        size_t field = 0;
+        while (field < FIELDS && (strlen(fields[field].name) != length ||
+                                  strncmp(fields[field].name, line, length) != 0)) {
+            field++;
+        }
+        if (field == FIELDS || line[length] != '=') {
+            return false;
+        }
+        char *end;
+        *field_of(s, field) = strtoul(line + length + 1, &end, 10);
+        line = end + strspn(end, " ");
+    }
+    return s->heads > 0 && s->kv_heads > 0 && s->n > 0 && s->m > 0 && s->d > 0;
+}
+
+/* -------------------------------------------------------------------------------------- measuring */
 
 static double now(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
-
-/* --------------------------------------------------------------------------- a plan on threads */
-
-struct crew {
-    int threads;
-    attn_plan *plan;
-    void *scratch[MAX_THREADS];
-    _Atomic size_t next[16];
-    pthread_barrier_t start, between, end;
-    _Atomic bool stop;
-};
-
-static struct crew crew;
-
-static void work(size_t thread) {
-    for (size_t phase = 0; phase < attn_plan_phases(crew.plan); phase++) {
-        const size_t tasks = attn_plan_tasks(crew.plan, phase);
-        size_t task;
-        if (tasks == 0) {
-            continue;
-        }
-        while ((task = atomic_fetch_add(&crew.next[phase], 1)) < tasks) {
-            attn_plan_task(crew.plan, phase, task, crew.scratch[thread], NULL);
-        }
-        if (crew.threads > 1) {
-            pthread_barrier_wait(&crew.between);
-        }
-    }
-}
-
-static void *member(void *arg) {
-    const size_t thread = (size_t)(uintptr_t)arg;
-    for (;;) {
-        pthread_barrier_wait(&crew.start);
-        if (crew.stop) {
-            return NULL;
-        }
-        work(thread);
-        pthread_barrier_wait(&crew.end);
-    }
-}
-
-static bool run(attn_plan *plan) {
-    crew.plan = plan;
-    for (size_t phase = 0; phase < 16; phase++) {
-        crew.next[phase] = 0;
-    }
-    if (attn_plan_begin(plan, NULL) != ATTN_OK) {
-        return false;
-    }
-    if (crew.threads == 1) {
-        work(0);
-    } else {
-        pthread_barrier_wait(&crew.start);
-        work(0);
-        pthread_barrier_wait(&crew.end);
-    }
-    return attn_plan_end(plan, NULL) == ATTN_OK;
-}
-
-/* --------------------------------------------------------------------------------- measuring */
 
 static int by_value(const void *a, const void *b) {
     const double x = *(const double *)a, y = *(const double *)b;
@@ -100,16 +100,22 @@ static double median(double *x, int count) {
     return x[count / 2];
 }
 
-static void *filled(size_t bytes, bool wide) {
-    void *data = aligned_alloc(64, (bytes + 63) / 64 * 64);
+static void *allocate(size_t bytes) {
+    void *data = aligned_alloc(64, (bytes + 63) / 64 * 64 + 64);
     if (data == NULL) {
         fprintf(stderr, "out of memory\n");
         exit(1);
     }
+    return data;
+}
+
+/* Numbers of about unit variance. */
+static void *filled(size_t count, bool wide) {
+    void *data = allocate(count * (wide ? 8 : 4));
     uint32_t state = 12345;
-    for (size_t i = 0; i < bytes / (wide ? 8 : 4); i++) {
+    for (size_t i = 0; i < count; i++) {
         state = state * 1664525 + 1013904223;
-        const double x = (double)(int32_t)state / 2147483648.0 * 1.7; /* about unit variance */
+        const double x = (double)(int32_t)state / 2147483648.0 * 1.7;
         if (wide) {
             ((double *)data)[i] = x;
         } else {
@@ -119,204 +125,354 @@ static void *filled(size_t bytes, bool wide) {
     return data;
 }
 
-/* Seconds of one product of GEMM^3 on one thread. */
-static double gemm_seconds(bool wide) {
-    static void *a[2], *b[2], *c[2];
-    const size_t bytes = (size_t)GEMM * GEMM * (wide ? 8 : 4);
-    if (a[wide] == NULL) {
-        a[wide] = filled(bytes, wide);
-        b[wide] = filled(bytes, wide);
-        c[wide] = filled(bytes, wide);
-    }
-    const double start = now();
-    if (wide) {
-        cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, GEMM, GEMM, GEMM, 1, a[1], GEMM,
-                    b[1], GEMM, 0, c[1], GEMM);
+static int threads;
+
+/* One product of size^3 on every thread at once, each on its own matrices. */
+static struct {
+    bool wide;
+    size_t size;
+    void *memory[2][64][3];
+} gemm;
+
+static void gemm_job(size_t thread) {
+    void **m = gemm.memory[gemm.wide][thread];
+    const blasint n = (blasint)gemm.size;
+    if (gemm.wide) {
+        cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, n, n, n, 1, m[0], n, m[1], n, 0,
+                    m[2], n);
     } else {
-        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, GEMM, GEMM, GEMM, 1, a[0], GEMM,
-                    b[0], GEMM, 0, c[0], GEMM);
-    }
-    return now() - start;
-}
-
-struct shape {
-    const char *name;
-    size_t heads, kv_heads, n, m, d;
-    bool weights, wide, masked;
-    attn_causal causal;
-    int64_t left; /* window, 0 = none */
-};
-
-/* Seconds of one run, repeated so that the clock can see it. */
-static double call_seconds(attn_plan *plan) {
-    int repeats = 1;
-    for (;;) {
-        const double start = now();
-        for (int i = 0; i < repeats; i++) {
-            if (!run(plan)) {
-                fprintf(stderr, "a run failed\n");
-                exit(1);
-            }
-        }
-        const double seconds = now() - start;
-        if (seconds > 0.002 || repeats > 1 << 20) {
-            return seconds / repeats;
-        }
-        repeats *= seconds > 0.0002 ? 4 : 16;
+        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, n, n, n, 1, m[0], n, m[1], n, 0,
+                    m[2], n);
     }
 }
 
-struct figure {
-    double seconds, gflops, ratio;
+/* Operations in a second, of all threads together. */
+static double gemm_rate(bool wide, size_t size) {
+    enum {
+        LARGEST = 2048
+    };
+    for (int t = 0; t < threads && gemm.memory[wide][t][0] == NULL; t++) {
+        for (int i = 0; i < 3; i++) {
+            gemm.memory[wide][t][i] = filled(LARGEST * LARGEST, wide);
+        }
+    }
+    gemm.wide = wide;
+    gemm.size = size;
+    crew_wake();
+    const double start = now();
+    crew_each(gemm_job);
+    const double seconds = now() - start;
+    crew_rest();
+    return 2.0 * (double)size * (double)size * (double)size * threads / seconds;
+}
+
+/* The size of square product that is fastest here. */
+static size_t best_size(bool wide) {
+    static const size_t sizes[] = {512, 768, 1024, 1536, 2048};
+    enum {
+        SIZES = sizeof sizes / sizeof *sizes
+    };
+    double rates[SIZES][RUNS];
+    size_t best = 0;
+    for (int run = 0; run < RUNS; run++) {
+        for (size_t i = 0; i < SIZES; i++) {
+            rates[i][run] = gemm_rate(wide, sizes[i]);
+        }
+    }
+    for (size_t i = 0; i < SIZES; i++) {
+        best = median(rates[i], RUNS) > median(rates[best], RUNS) ? i : best;
+    }
+    return sizes[best];
+}
+
+/* ------------------------------------------------------------------------------------------ calls */
+
+struct call {
+    struct shape shape;
+    attn_plan *plan;
+    void *memory[16];
+    size_t used;
+    double flops, bytes; /* bytes: every input, result and intermediate once in and out */
 };
 
-static struct figure measure(const struct shape *s) {
-    const size_t size = s->wide ? 8 : 4;
-    const attn_dtype dtype = s->wide ? ATTN_FLOAT64 : ATTN_FLOAT32;
-    attn_tensor q = {.dtype = dtype, .rank = 3, .shape = {s->heads, s->n, s->d}};
-    attn_tensor k = {.dtype = dtype, .rank = 3, .shape = {s->kv_heads, s->m, s->d}}, v = k;
+static attn_tensor tensor(struct call *c, attn_dtype dtype, int rank, const size_t *shape) {
+    attn_tensor t = {.dtype = dtype, .rank = rank};
+    size_t count = 1;
+    for (int i = 0; i < rank; i++) {
+        t.shape[i] = shape[i];
+        count *= shape[i];
+    }
+    t.data = filled(count, dtype == ATTN_FLOAT64);
+    c->memory[c->used++] = (void *)(uintptr_t)t.data;
+    c->bytes += (double)count * (dtype == ATTN_FLOAT64 ? 8 : 4);
+    return t;
+}
+
+static attn_status plan_projections(struct call *c, attn_dtype dtype, const attn_options *options,
+                                    attn_error *error) {
+    const struct shape *s = &c->shape;
+    const attn_tensor x = tensor(c, dtype, 2, (size_t[]){s->n, s->d_model});
+    attn_tensor w[4];
+    for (int i = 0; i < 3; i++) {
+        w[i] = tensor(c, dtype, 2, (size_t[]){s->d_model, (i == 0 ? s->heads : s->kv_heads) * s->d});
+    }
+    w[3] = tensor(c, dtype, 2, (size_t[]){s->heads * s->d, s->d_model});
+    const attn_projection projection = {.w_q = &w[0], .w_k = &w[1], .w_v = &w[2]};
+    const attn_multihead call = {.x = &x, .projections = &projection, .count = 1, .w_o = &w[3]};
+    c->flops += 4.0 * (double)s->n * (double)s->d_model * (double)(s->heads + s->kv_heads) *
+                (double)s->d;
+    return attn_plan_multihead(&c->plan, &call, options, error);
+}
+
+static attn_status plan_attention(struct call *c, attn_dtype dtype, const attn_options *options,
+                                  attn_error *error) {
+    const struct shape *s = &c->shape;
+    const attn_tensor q = tensor(c, dtype, 3, (size_t[]){s->heads, s->n, s->d});
+    const attn_tensor k = tensor(c, dtype, 3, (size_t[]){s->kv_heads, s->m, s->d});
+    const attn_tensor v = tensor(c, dtype, 3, (size_t[]){s->kv_heads, s->m, s->d});
+    return attn_plan_attention(&c->plan, &q, &k, &v, options, error);
+}
+
+static void open_call(struct call *c, const struct shape *s) {
+    const attn_dtype dtype = s->float64 ? ATTN_FLOAT64 : ATTN_FLOAT32;
     attn_tensor mask = {.dtype = ATTN_BOOL, .rank = 2, .shape = {s->n, s->m}};
-    attn_options o = {.causal = s->causal, .results = ATTN_WANT(OUTPUT)};
-    o.results |= s->weights ? ATTN_WANT(WEIGHTS) : 0;
-    if (s->left != 0) {
+    attn_options o = {.causal = s->causal ? ATTN_CAUSAL_TOP_LEFT : ATTN_CAUSAL_NONE,
+                      .results = ATTN_WANT(OUTPUT) | (s->weights ? ATTN_WANT(WEIGHTS) : 0),
+                      .heads = s->d_model > 0 ? s->heads : 0,
+                      .kv_heads = s->d_model > 0 ? s->kv_heads : 0};
+    attn_error error;
+    *c = (struct call){.shape = *s};
+    c->flops = 4.0 * (double)s->heads * (double)s->n * (double)s->m * (double)s->d;
+    if (s->window > 0) {
         o.flags = ATTN_FLAG_WINDOW;
-        o.window[0] = s->left;
+        o.window[0] = (int64_t)s->window;
     }
-    q.data = filled(s->heads * s->n * s->d * size, s->wide);
-    k.data = filled(s->kv_heads * s->m * s->d * size, s->wide);
-    v.data = filled(s->kv_heads * s->m * s->d * size, s->wide);
-    if (s->masked) {
-        unsigned char *bytes = malloc(s->n * s->m);
-        for (size_t i = 0; bytes != NULL && i < s->n * s->m; i++) {
+    if (s->mask) {
+        unsigned char *bytes = allocate(s->n * s->m);
+        for (size_t i = 0; i < s->n * s->m; i++) {
             bytes[i] = i % 7 != 0;
         }
-        mask.data = bytes;
+        mask.data = c->memory[c->used++] = bytes;
         o.mask = &mask;
     }
-    attn_plan *plan;
-    attn_error error;
-    if (attn_plan_attention(&plan, &q, &k, &v, &o, &error) != ATTN_OK) {
+    if ((s->d_model > 0 ? plan_projections : plan_attention)(c, dtype, &o, &error) != ATTN_OK) {
         fprintf(stderr, "%s\n", error.message);
         exit(1);
     }
-    void *out = filled(s->heads * s->n * s->d * size, s->wide);
-    void *weights = s->weights ? filled(s->heads * s->n * s->m * size, s->wide) : NULL;
-    attn_plan_bind(plan, ATTN_RESULT_OUTPUT, 0, out);
-    attn_plan_bind(plan, ATTN_RESULT_WEIGHTS, 0, weights);
-    for (int t = 0; t < crew.threads; t++) {
-        crew.scratch[t] = filled(attn_plan_scratch(plan), false);
+    for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
+        const attn_tensor *result = attn_plan_tensor(c->plan, (attn_result)r, 0);
+        size_t bytes;
+        if (result != NULL && attn_tensor_bytes(result, &bytes)) {
+            c->memory[c->used] = allocate(bytes);
+            memset(c->memory[c->used], 0, bytes);
+            attn_plan_bind(c->plan, (attn_result)r, 0, c->memory[c->used++]);
+            c->bytes += (double)bytes;
+        }
     }
-    double seconds[RUNS], gemm[RUNS];
-    call_seconds(plan);
-    for (int i = 0; i < RUNS; i++) {
-        gemm[i] = gemm_seconds(s->wide);
-        seconds[i] = call_seconds(plan);
+    c->bytes += 2 * (double)attn_plan_workspace(c->plan);
+}
+
+static void close_call(struct call *c) {
+    attn_plan_free(c->plan);
+    for (size_t i = 0; i < c->used; i++) {
+        free(c->memory[i]);
     }
-    struct figure f = {.seconds = median(seconds, RUNS)};
-    qsort(gemm, RUNS, sizeof *gemm, by_value);
-    const double peak = 2.0 * GEMM * GEMM * GEMM / gemm[0] * crew.threads; /* the best */
-    const double flops = 4.0 * (double)s->heads * (double)s->n * (double)s->m * (double)s->d;
-    f.gflops = flops / f.seconds * 1e-9;
-    f.ratio = flops / f.seconds / peak;
-    attn_plan_free(plan);
-    const void *all[] = {q.data, k.data, v.data, mask.data, out, weights};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-        free((void *)(uintptr_t)all[i]);
+}
+
+/* Seconds of one run, repeated for long enough that the clock can see it. */
+static double sample(const struct call *c) {
+    double seconds = 0;
+    size_t repeats = 0;
+    crew_wake();
+    for (size_t more = 1; seconds < 0.01; more *= 4) {
+        crew_run(c->plan); /* so that no sample begins cold */
+        const double start = now();
+        for (size_t i = 0; i < more; i++) {
+            crew_run(c->plan);
+        }
+        seconds = now() - start;
+        repeats = more;
     }
-    for (int t = 0; t < crew.threads; t++) {
-        free(crew.scratch[t]);
-    }
-    return f;
+    crew_rest();
+    return seconds / (double)repeats;
 }
 
 /* ------------------------------------------------------------------------------------- the grid */
 
 static FILE *json;
+static size_t gemm_size[2];
 
-static struct figure report(const struct shape *s) {
-    const struct figure f = measure(s);
-    printf("%-28s %3zu/%-3zu %6zu x %-6zu %4zu  %10.2f us %8.1f  %5.2f\n", s->name, s->heads,
-           s->kv_heads, s->n, s->m, s->d, f.seconds * 1e6, f.gflops, f.ratio);
+static void report(const struct shape *s) {
+    struct call c;
+    char line[200];
+    double seconds[RUNS], ratio[RUNS];
+    open_call(&c, s);
+    const int runs = sample(&c) > 0.2 ? SLOW_RUNS : RUNS;
+    for (int i = 0; i < runs; i++) {
+        const double peak = gemm_rate(s->float64 != 0, gemm_size[s->float64]);
+        seconds[i] = sample(&c);
+        ratio[i] = c.flops / seconds[i] / peak;
+    }
+    const double time = median(seconds, runs), share = median(ratio, runs);
+    write_shape(*s, line, sizeof line);
+    printf("%-62s %11.2f us %8.1f %5.2f %9.2f MB\n", line, time * 1e6, c.flops / time * 1e-9,
+           share, c.bytes * 1e-6);
     fflush(stdout);
     if (json != NULL) {
-        fprintf(json,
-                "%s{\"name\":\"%s\",\"heads\":%zu,\"kv_heads\":%zu,\"n\":%zu,\"m\":%zu,\"d\":%zu,"
-                "\"seconds\":%.9g,\"gflops\":%.4g,\"ratio\":%.4g}",
-                ftell(json) > 400 ? ",\n" : "", s->name, s->heads, s->kv_heads, s->n, s->m, s->d,
-                f.seconds, f.gflops, f.ratio);
+        fprintf(json, ",\n{\"call\":\"%s\",\"seconds\":%.9g,\"gflops\":%.4g,\"ratio\":%.4g,"
+                      "\"bytes\":%.0f}",
+                line, time, c.flops / time * 1e-9, share, c.bytes);
     }
-    return f;
+    close_call(&c);
 }
 
-static void grid(void) {
-    static const size_t sizes[] = {4, 16, 64, 128, 512, 1024, 2048, 4096}, dims[] = {32, 64, 128};
-    report(&(struct shape){"first notebook", 1, 1, 4, 4, 3, false, false, false, 0, 0});
-    for (size_t j = 0; j < sizeof dims / sizeof *dims; j++) {
-        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-            const size_t n = sizes[i], d = dims[j];
-            report(&(struct shape){"output", 8, 8, n, n, d, false, false, false, 0, 0});
+static void list(const struct shape *s) {
+    char line[200];
+    write_shape(*s, line, sizeof line);
+    puts(line);
+}
+
+static void grid(void (*each)(const struct shape *)) {
+    static const size_t sizes[] = {4, 16, 64, 128, 512, 1024, 2048, 4096}, dims[] = {3, 32, 64, 128};
+    static const size_t heads[][2] = {{1, 1}, {8, 8}, {12, 12}, {32, 8}};
+    for (size_t h = 0; h < sizeof heads / sizeof *heads; h++) {
+        for (size_t j = 0; j < sizeof dims / sizeof *dims; j++) {
+            for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+                const size_t n = sizes[i];
+                each(&(struct shape){
+                    .heads = heads[h][0], .kv_heads = heads[h][1], .n = n, .m = n, .d = dims[j]});
+            }
         }
     }
-    for (size_t i = 4; i < sizeof sizes / sizeof *sizes; i++) {
-        const size_t n = sizes[i];
-        report(&(struct shape){"output and weights", 8, 8, n, n, 64, true, false, false, 0, 0});
-        report(&(struct shape){"causal", 8, 8, n, n, 64, false, false, false, ATTN_CAUSAL_TOP_LEFT,
-                               0});
-        report(&(struct shape){"causal, window 256", 8, 8, n, n, 64, false, false, false,
-                               ATTN_CAUSAL_TOP_LEFT, 256});
-        report(&(struct shape){"mask", 8, 8, n, n, 64, false, false, true, 0, 0});
+    for (size_t j = 2; j < sizeof dims / sizeof *dims; j++) {
+        for (size_t i = 2; i < sizeof sizes / sizeof *sizes; i++) {
+            const size_t n = sizes[i], d = dims[j];
+            struct shape s = {.heads = 8, .kv_heads = 8, .n = n, .m = n, .d = d, .causal = 1};
+            each(&s);
+            s.window = 256;
+            each(&s);
+            s.causal = s.window = 0;
+            s.mask = 1;
+            each(&s);
+            s.mask = 0;
+            s.weights = 1;
+            each(&s);
+            s.weights = 0;
+            s.float64 = 1;
+            each(&s);
+        }
     }
-    report(&(struct shape){"12 heads", 12, 12, 1024, 1024, 64, false, false, false, 0, 0});
-    report(&(struct shape){"grouped heads", 32, 8, 1024, 1024, 128, false, false, false, 0, 0});
-    report(&(struct shape){"one head", 1, 1, 2048, 2048, 64, false, false, false, 0, 0});
-    report(&(struct shape){"float64", 8, 8, 1024, 1024, 64, false, true, false, 0, 0});
-    report(&(struct shape){"decode", 8, 8, 1, 4096, 64, false, false, false, 0, 0});
-    report(&(struct shape){"decode, long", 8, 8, 1, 100000, 64, false, false, false, 0, 0});
-    report(&(struct shape){"decode, grouped", 32, 8, 1, 16384, 128, false, false, false, 0, 0});
+    static const size_t decode[] = {1024, 16384, 100000};
+    for (size_t i = 0; i < sizeof decode / sizeof *decode; i++) {
+        each(&(struct shape){.heads = 8, .kv_heads = 8, .n = 1, .m = decode[i], .d = 64});
+        each(&(struct shape){.heads = 32, .kv_heads = 8, .n = 1, .m = decode[i], .d = 128});
+    }
+    static const size_t rows[] = {16, 128, 512, 2048};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct shape s = {.heads = 12, .kv_heads = 12, .n = rows[i], .m = rows[i], .d = 64};
+        s.d_model = 768;
+        each(&s);
+        s.weights = 1;
+        each(&s);
+    }
+}
+
+/* The first "model name" of /proc/cpuinfo. */
+static void cpu_name(char *name, size_t size) {
+    FILE *file = fopen("/proc/cpuinfo", "r");
+    char line[256];
+    snprintf(name, size, "unknown CPU");
+    while (file != NULL && fgets(line, sizeof line, file) != NULL) {
+        const char *colon = strchr(line, ':');
+        if (strncmp(line, "model name", 10) == 0 && colon != NULL) {
+            snprintf(name, size, "%.*s", (int)strcspn(colon + 2, "\n"), colon + 2);
+            break;
+        }
+    }
+    if (file != NULL) {
+        fclose(file);
+    }
+}
+
+/* The calls that `lines` name, or the whole grid. */
+static void run_bench(int count, char *lines[]) {
+    const attn_build_info build = attn_build();
+    const char *path = getenv("BENCH_JSON");
+    char cpu[200];
+    cpu_name(cpu, sizeof cpu);
+    gemm_size[0] = best_size(false);
+    gemm_size[1] = best_size(true);
+    const double peak = gemm_rate(false, gemm_size[0]) * 1e-9;
+    printf("%s, %d threads, OpenBLAS core %s, row kernels %s\n", cpu, threads, build.blas_core,
+           build.kernels);
+    printf("cblas_sgemm %zu^3 on each thread: about %.0f GFLOP/s together\n", gemm_size[0], peak);
+    printf("%-62s %14s %8s %5s %12s\n", "call", "time", "GFLOP/s", "ratio", "moved");
+    json = path != NULL ? fopen(path, "w") : NULL;
+    if (json != NULL) {
+        fprintf(json,
+                "[{\"cpu\":\"%s\",\"threads\":%d,\"blas\":\"%s\",\"blas_core\":\"%s\","
+                "\"kernels\":\"%s\",\"gemm\":%zu,\"gemm_gflops\":%.4g}",
+                cpu, threads, build.blas, build.blas_core, build.kernels, gemm_size[0], peak);
+    }
+    struct shape s;
+    for (int i = 0; i < count; i++) {
+        if (!read_shape(&s, lines[i])) {
+            fprintf(stderr, "no such call: %s\n", lines[i]);
+            exit(1);
+        }
+        report(&s);
+    }
+    if (count == 0) {
+        grid(report);
+    }
+    if (json != NULL) {
+        fprintf(json, "]\n");
+        fclose(json);
+    }
+}
+
+static int serve(void) {
+    char line[256], last[256] = "";
+    struct call c = {0};
+    struct shape s;
+    while (fgets(line, sizeof line, stdin) != NULL) {
+        if (strcmp(line, last) != 0) {
+            if (!read_shape(&s, line)) {
+                fprintf(stderr, "no such call: %s", line);
+                return 1;
+            }
+            close_call(&c);
+            open_call(&c, &s);
+            strcpy(last, line);
+        }
+        printf("%.9g\n", sample(&c));
+        fflush(stdout);
+    }
+    close_call(&c);
+    return 0;
 }
 
 int main(int argc, char *argv[]) {
-    (void)argc;
+    const char *mode = argc > 1 ? argv[1] : "", *wanted = getenv("BENCH_THREADS");
+    if (strcmp(mode, "--list") == 0) {
+        grid(list);
+        return 0;
+    }
     if (getenv("OPENBLAS_CORETYPE") != NULL && getenv("BENCH_CORETYPE_SET") == NULL) {
         fprintf(stderr, "OPENBLAS_CORETYPE is set: unset it, or set BENCH_CORETYPE_SET=1 too.\n");
         return 1;
     }
     setenv("BENCH_CORETYPE_SET", "1", 1); /* for this program executed anew */
     blas_prepare(argv);
-    const char *threads = getenv("BENCH_THREADS"), *path = getenv("BENCH_JSON");
-    crew.threads = threads != NULL ? atoi(threads) : (int)sysconf(_SC_NPROCESSORS_ONLN);
-    crew.threads = crew.threads < 1 ? 1 : crew.threads > MAX_THREADS ? MAX_THREADS : crew.threads;
-    pthread_barrier_init(&crew.start, NULL, (unsigned)crew.threads);
-    pthread_barrier_init(&crew.between, NULL, (unsigned)crew.threads);
-    pthread_barrier_init(&crew.end, NULL, (unsigned)crew.threads);
-    pthread_t others[MAX_THREADS] = {0};
-    for (int t = 1; t < crew.threads; t++) {
-        pthread_create(&others[t], NULL, member, (void *)(uintptr_t)t);
+    threads = wanted != NULL ? atoi(wanted) : (int)sysconf(_SC_NPROCESSORS_ONLN);
+    threads = threads < 1 ? 1 : threads > 64 ? 64 : threads;
+    crew_start(threads);
+    int status = 0;
+    if (strcmp(mode, "--serve") == 0) {
+        status = serve();
+    } else {
+        run_bench(argc - 1, argv + 1);
     }
-    const attn_build_info build = attn_build();
-    const double peak = 2.0 * GEMM * GEMM * GEMM / gemm_seconds(false) * 1e-9;
-    printf("OpenBLAS core %s, kernels %s, %d threads, cblas_sgemm about %.0f GFLOP/s a thread\n",
-           build.blas_core, build.kernels, crew.threads, peak);
-    printf("%-28s %7s %15s %4s  %13s %8s  %5s\n", "call", "heads", "queries x keys", "d", "time",
-           "GFLOP/s", "ratio");
-    json = path != NULL ? fopen(path, "w") : NULL;
-    if (json != NULL) {
-        fprintf(json,
-                "{\"blas\":\"%.200s\",\"blas_core\":\"%s\",\"kernels\":\"%s\",\"threads\":%d,%*s"
-                "\"calls\":[\n",
-                build.blas, build.blas_core, build.kernels, crew.threads, 200, "");
-    }
-    grid();
-    if (json != NULL) {
-        fprintf(json, "\n]}\n");
-        fclose(json);
-    }
-    crew.stop = true;
-    if (crew.threads > 1) {
-        pthread_barrier_wait(&crew.start);
-    }
-    for (int t = 1; t < crew.threads; t++) {
-        pthread_join(others[t], NULL);
-    }
-    return 0;
+    crew_end();
+    return status;
 }

@@ -3,6 +3,7 @@
 
 #if defined(__AVX2__) && defined(__FMA__)
 #include <immintrin.h>
+#include <float.h>
 #include <math.h>
 #include <stdint.h>
 
@@ -41,6 +42,33 @@ static inline double max_lanes_f64(__m256d v) {
     return _mm_cvtsd_f64(_mm_max_sd(s, _mm_unpackhi_pd(s, s)));
 }
 
+/* Halves the number of vectors at each step, until lane k holds what all lanes of vector k make. */
+#define FOLD_F32(name, OP)                                                                         \
+    static inline __m256 name(const __m256 v[8]) {                                                 \
+        __m256 a[4], b[2];                                                                         \
+        for (int i = 0; i < 4; i++) {                                                              \
+            a[i] = OP(_mm256_unpacklo_ps(v[2 * i], v[2 * i + 1]),                                  \
+                      _mm256_unpackhi_ps(v[2 * i], v[2 * i + 1]));                                 \
+        }                                                                                          \
+        for (int i = 0; i < 2; i++) {                                                              \
+            b[i] = OP(_mm256_shuffle_ps(a[2 * i], a[2 * i + 1], 0x44),                             \
+                      _mm256_shuffle_ps(a[2 * i], a[2 * i + 1], 0xee));                            \
+        }                                                                                          \
+        return OP(_mm256_permute2f128_ps(b[0], b[1], 0x20),                                        \
+                  _mm256_permute2f128_ps(b[0], b[1], 0x31));                                       \
+    }
+FOLD_F32(fold_add_f32, _mm256_add_ps)
+FOLD_F32(fold_max_f32, _mm256_max_ps)
+
+#define FOLD_F64(name, OP)                                                                         \
+    static inline __m256d name(const __m256d v[4]) {                                               \
+        const __m256d a = OP(_mm256_unpacklo_pd(v[0], v[1]), _mm256_unpackhi_pd(v[0], v[1]));      \
+        const __m256d b = OP(_mm256_unpacklo_pd(v[2], v[3]), _mm256_unpackhi_pd(v[2], v[3]));      \
+        return OP(_mm256_permute2f128_pd(a, b, 0x20), _mm256_permute2f128_pd(a, b, 0x31));         \
+    }
+FOLD_F64(fold_add_f64, _mm256_add_pd)
+FOLD_F64(fold_max_f64, _mm256_max_pd)
+
 #define real          float
 #define REAL_IS_FLOAT 1
 #define ROW(name)     name##_f32
@@ -58,6 +86,8 @@ static inline double max_lanes_f64(__m256d v) {
 #define FNMA(a, b, c) _mm256_fnmadd_ps(a, b, c)
 #define REDUCE_ADD(v) add_f32(v)
 #define REDUCE_MAX(v) max_lanes_f32(v)
+#define FOLD_ADD(v)   fold_add_f32(v)
+#define FOLD_MAX(v)   fold_max_f32(v)
 #define CLAMP(x)      MAX(SET(EXP_MIN), x)
 #define EXP2(p, n, x)                                                                              \
     _mm256_andnot_ps(_mm256_cmp_ps(x, SET(EXP_MIN), _CMP_LT_OQ), exp2_f32(p, n))
@@ -80,6 +110,8 @@ static inline double max_lanes_f64(__m256d v) {
 #define FNMA(a, b, c) _mm256_fnmadd_pd(a, b, c)
 #define REDUCE_ADD(v) add_f64(v)
 #define REDUCE_MAX(v) max_lanes_f64(v)
+#define FOLD_ADD(v)   fold_add_f64(v)
+#define FOLD_MAX(v)   fold_max_f64(v)
 #define CLAMP(x)      MAX(SET(EXP_MIN), x)
 #define EXP2(p, n, x)                                                                              \
     _mm256_andnot_pd(_mm256_cmp_pd(x, SET(EXP_MIN), _CMP_LT_OQ), exp2_f64(p, n))

@@ -3,8 +3,49 @@
 
 #if defined(__AVX512F__) && defined(__AVX512DQ__)
 #include <immintrin.h>
+#include <float.h>
 #include <math.h>
 #include <stdint.h>
+
+/* Halves the number of vectors at each step, until lane k holds what all lanes of vector k make. */
+#define FOLD_F32(name, OP)                                                                         \
+    static inline __m512 name(const __m512 v[16]) {                                                \
+        __m512 a[8];                                                                               \
+        __m512d b[4];                                                                              \
+        __m512 c[2];                                                                               \
+        for (int i = 0; i < 8; i++) {                                                              \
+            a[i] = OP(_mm512_unpacklo_ps(v[2 * i], v[2 * i + 1]),                                  \
+                      _mm512_unpackhi_ps(v[2 * i], v[2 * i + 1]));                                 \
+        }                                                                                          \
+        for (int i = 0; i < 4; i++) {                                                              \
+            const __m512d x = _mm512_castps_pd(a[2 * i]), y = _mm512_castps_pd(a[2 * i + 1]);      \
+            b[i] = _mm512_castps_pd(OP(_mm512_castpd_ps(_mm512_unpacklo_pd(x, y)),                 \
+                                       _mm512_castpd_ps(_mm512_unpackhi_pd(x, y))));               \
+        }                                                                                          \
+        for (int i = 0; i < 2; i++) {                                                              \
+            const __m512 x = _mm512_castpd_ps(b[2 * i]), y = _mm512_castpd_ps(b[2 * i + 1]);       \
+            c[i] = OP(_mm512_shuffle_f32x4(x, y, 0x88), _mm512_shuffle_f32x4(x, y, 0xdd));         \
+        }                                                                                          \
+        return OP(_mm512_shuffle_f32x4(c[0], c[1], 0x88), _mm512_shuffle_f32x4(c[0], c[1], 0xdd)); \
+    }
+FOLD_F32(fold_add_f32, _mm512_add_ps)
+FOLD_F32(fold_max_f32, _mm512_max_ps)
+
+#define FOLD_F64(name, OP)                                                                         \
+    static inline __m512d name(const __m512d v[8]) {                                               \
+        __m512d a[4], b[2];                                                                        \
+        for (int i = 0; i < 4; i++) {                                                              \
+            a[i] = OP(_mm512_unpacklo_pd(v[2 * i], v[2 * i + 1]),                                  \
+                      _mm512_unpackhi_pd(v[2 * i], v[2 * i + 1]));                                 \
+        }                                                                                          \
+        for (int i = 0; i < 2; i++) {                                                              \
+            b[i] = OP(_mm512_shuffle_f64x2(a[2 * i], a[2 * i + 1], 0x88),                          \
+                      _mm512_shuffle_f64x2(a[2 * i], a[2 * i + 1], 0xdd));                         \
+        }                                                                                          \
+        return OP(_mm512_shuffle_f64x2(b[0], b[1], 0x88), _mm512_shuffle_f64x2(b[0], b[1], 0xdd)); \
+    }
+FOLD_F64(fold_add_f64, _mm512_add_pd)
+FOLD_F64(fold_max_f64, _mm512_max_pd)
 
 #define real          float
 #define REAL_IS_FLOAT 1
@@ -23,6 +64,8 @@
 #define FNMA(a, b, c) _mm512_fnmadd_ps(a, b, c)
 #define REDUCE_ADD(v) _mm512_reduce_add_ps(v)
 #define REDUCE_MAX(v) _mm512_reduce_max_ps(v)
+#define FOLD_ADD(v)   fold_add_f32(v)
+#define FOLD_MAX(v)   fold_max_f32(v)
 #define CLAMP(x)      (x)
 #define EXP2(p, n, x)                                                                              \
     _mm512_maskz_scalef_ps(_mm512_cmp_ps_mask(x, SET(EXP_MIN), _CMP_NLT_UQ), p, n)
@@ -48,6 +91,8 @@
 #define FNMA(a, b, c) _mm512_fnmadd_pd(a, b, c)
 #define REDUCE_ADD(v) _mm512_reduce_add_pd(v)
 #define REDUCE_MAX(v) _mm512_reduce_max_pd(v)
+#define FOLD_ADD(v)   fold_add_f64(v)
+#define FOLD_MAX(v)   fold_max_f64(v)
 #define CLAMP(x)      (x)
 #define EXP2(p, n, x)                                                                              \
     _mm512_maskz_scalef_pd(_mm512_cmp_pd_mask(x, SET(EXP_MIN), _CMP_NLT_UQ), p, n)

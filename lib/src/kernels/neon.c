@@ -3,6 +3,7 @@
 
 #if defined(__aarch64__)
 #include <arm_neon.h>
+#include <float.h>
 #include <math.h>
 #include <stdint.h>
 
@@ -22,6 +23,8 @@
 #define FNMA(a, b, c) vfmsq_f32(c, a, b)
 #define REDUCE_ADD(v) vaddvq_f32(v)
 #define REDUCE_MAX(v) vmaxvq_f32(v)
+#define FOLD_ADD(v)   vpaddq_f32(vpaddq_f32((v)[0], (v)[1]), vpaddq_f32((v)[2], (v)[3]))
+#define FOLD_MAX(v)   vpmaxq_f32(vpmaxq_f32((v)[0], (v)[1]), vpmaxq_f32((v)[2], (v)[3]))
 #define CLAMP(x)      vbslq_f32(vcltq_f32(x, SET(EXP_MIN)), SET(EXP_MIN), x)
 #define EXP2(p, n, x)                                                                              \
     vbslq_f32(vcltq_f32(x, SET(EXP_MIN)), SET(0),                                                  \
@@ -45,6 +48,8 @@
 #define FNMA(a, b, c) vfmsq_f64(c, a, b)
 #define REDUCE_ADD(v) vaddvq_f64(v)
 #define REDUCE_MAX(v) vmaxvq_f64(v)
+#define FOLD_ADD(v)   vpaddq_f64((v)[0], (v)[1])
+#define FOLD_MAX(v)   vpmaxq_f64((v)[0], (v)[1])
 #define CLAMP(x)      vbslq_f64(vcltq_f64(x, SET(EXP_MIN)), SET(EXP_MIN), x)
 #define EXP2(p, n, x)                                                                              \
     vbslq_f64(vcltq_f64(x, SET(EXP_MIN)), SET(0),                                                  \

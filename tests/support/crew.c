@@ -1,0 +1,192 @@
+/* crew.c - see crew.h. */
+#include "crew.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum {
+    MAX_THREADS = 64,
+    MAX_PHASES = 16,
+    PATIENCE = 1 << 14,    /* looks at a variable before the core is given away */
+    SERIAL_COST = 400000, /* multiply-adds: about 5 us, some times the cost of handing tasks out */
+};
+
+static struct {
+    size_t threads;
+    pthread_t ids[MAX_THREADS];
+    pthread_mutex_t mutex;
+    pthread_cond_t woken;
+    bool awake, stop; /* under the mutex */
+
+    _Atomic size_t round; /* grows by one with each run */
+    _Atomic bool resting; /* awake, without the mutex */
+    void (*job)(size_t thread); /* of this round */
+    attn_plan *plan;
+    void *scratch[MAX_THREADS];
+    size_t scratch_bytes[MAX_THREADS];
+    _Atomic size_t next[MAX_PHASES], arrived[MAX_PHASES], done;
+} crew = {.mutex = PTHREAD_MUTEX_INITIALIZER, .woken = PTHREAD_COND_INITIALIZER};
+
+static void fail(const char *what) {
+    fprintf(stderr, "%s\n", what);
+    exit(1);
+}
+
+static void wait_for(const _Atomic size_t *value, size_t wanted) {
+    for (size_t i = 0; atomic_load_explicit(value, memory_order_acquire) != wanted; i++) {
+        if (i > PATIENCE) {
+            sched_yield();
+        }
+    }
+}
+
+static void *scratch_of(size_t thread, const attn_plan *plan) {
+    const size_t bytes = (attn_plan_scratch(plan) + 63) / 64 * 64 + 64;
+    if (crew.scratch_bytes[thread] < bytes) {
+        free(crew.scratch[thread]);
+        crew.scratch[thread] = aligned_alloc(64, bytes);
+        crew.scratch_bytes[thread] = bytes;
+        if (crew.scratch[thread] == NULL) {
+            fail("out of memory");
+        }
+    }
+    return crew.scratch[thread];
+}
+
+static void run_task(const attn_plan *plan, size_t phase, size_t task, void *scratch) {
+    attn_error error;
+    if (attn_plan_task(plan, phase, task, scratch, &error) != ATTN_OK) {
+        fail(error.message);
+    }
+}
+
+/* The job of a thread: tasks of the plan until there are none. */
+static void work(size_t thread) {
+    attn_plan *plan = crew.plan;
+    void *scratch = scratch_of(thread, plan);
+    for (size_t phase = 0; phase < attn_plan_phases(plan); phase++) {
+        const size_t tasks = attn_plan_tasks(plan, phase);
+        size_t task;
+        if (tasks == 0) {
+            continue;
+        }
+        while ((task = atomic_fetch_add(&crew.next[phase], 1)) < tasks) {
+            run_task(plan, phase, task, scratch);
+        }
+        atomic_fetch_add(&crew.arrived[phase], 1);
+        wait_for(&crew.arrived[phase], crew.threads);
+    }
+}
+
+static void work_alone(const attn_plan *plan) {
+    void *scratch = scratch_of(0, plan);
+    for (size_t phase = 0; phase < attn_plan_phases(plan); phase++) {
+        for (size_t task = 0; task < attn_plan_tasks(plan, phase); task++) {
+            run_task(plan, phase, task, scratch);
+        }
+    }
+}
+
+/* Waits for the round after `seen`; false at the end of all. */
+static bool next_round(size_t seen) {
+    for (size_t i = 0; atomic_load_explicit(&crew.round, memory_order_acquire) == seen; i++) {
+        if (i > PATIENCE) {
+            sched_yield();
+        }
+        if (atomic_load(&crew.resting)) {
+            pthread_mutex_lock(&crew.mutex);
+            while (!crew.awake && !crew.stop) {
+                pthread_cond_wait(&crew.woken, &crew.mutex);
+            }
+            const bool stop = crew.stop;
+            pthread_mutex_unlock(&crew.mutex);
+            if (stop) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+static void *member(void *arg) {
+    const size_t thread = *(size_t *)arg;
+    free(arg);
+    for (size_t seen = 0; next_round(seen); seen++) {
+        crew.job(thread);
+        atomic_fetch_add(&crew.done, 1);
+    }
+    return NULL;
+}
+
+void crew_start(int threads) {
+    crew.threads = threads < 1 ? 1 : threads > MAX_THREADS ? MAX_THREADS : (size_t)threads;
+    crew.resting = true;
+    for (size_t t = 1; t < crew.threads; t++) {
+        size_t *thread = malloc(sizeof *thread);
+        if (thread == NULL) {
+            fail("out of memory");
+        }
+        *thread = t;
+        if (pthread_create(&crew.ids[t], NULL, member, thread) != 0) {
+            fail("no thread could be started");
+        }
+    }
+}
+
+static void set_state(bool awake, bool stop) {
+    pthread_mutex_lock(&crew.mutex);
+    crew.awake = awake;
+    crew.stop = stop;
+    crew.resting = !awake;
+    pthread_cond_broadcast(&crew.woken);
+    pthread_mutex_unlock(&crew.mutex);
+}
+
+void crew_wake(void) {
+    set_state(true, false);
+}
+
+void crew_rest(void) {
+    set_state(false, false);
+}
+
+void crew_end(void) {
+    set_state(false, true);
+    for (size_t t = 1; t < crew.threads; t++) {
+        pthread_join(crew.ids[t], NULL);
+    }
+    for (size_t t = 0; t < crew.threads; t++) {
+        free(crew.scratch[t]);
+    }
+}
+
+void crew_each(void (*job)(size_t thread)) {
+    crew.job = job;
+    crew.done = 0;
+    atomic_fetch_add(&crew.round, 1);
+    job(0);
+    wait_for(&crew.done, crew.threads - 1);
+}
+
+void crew_run(attn_plan *plan) {
+    attn_error error;
+    if (attn_plan_begin(plan, &error) != ATTN_OK) {
+        fail(error.message);
+    }
+    if (crew.threads == 1 || attn_plan_cost(plan) < SERIAL_COST) {
+        work_alone(plan);
+    } else {
+        crew.plan = plan;
+        for (size_t phase = 0; phase < MAX_PHASES; phase++) {
+            crew.next[phase] = 0;
+            crew.arrived[phase] = 0;
+        }
+        crew_each(work);
+    }
+    if (attn_plan_end(plan, &error) != ATTN_OK) {
+        fail(error.message);
+    }
+}
