@@ -35,20 +35,33 @@ struct attn_kernels {
     /* w = exp(y - max). Returns the sum of w. -INFINITY gives 0. */
     double (*exp_shift_f32)(const double *y, float *w, size_t n, double max);
     double (*exp_shift_f64)(const double *y, double *w, size_t n, double max);
-    /* to = x * factor; with `stream` past the caches, if the CPU can: call fence before another
+    /* to = x * factor, also in place; with `stream` past the caches, if the CPU can: call fence before another
      * thread reads it. */
     void (*spread_f32)(float *to, const float *x, size_t n, float factor, bool stream);
     void (*spread_f64)(double *to, const double *x, size_t n, double factor, bool stream);
     void (*fence)(void);
-    /* x = x * factor. */
-    void (*mul_f32)(float *x, size_t n, float factor);
-    void (*mul_f64)(double *x, size_t n, double factor);
+    /* Row r of x *= factor[r], for `rows` rows of n numbers, ld apart; rows of factor 1 are not
+     * read. Returns whether all products are finite. */
+    bool (*mul_f32)(float *x, size_t ld, size_t rows, size_t n, const float *factor);
+    bool (*mul_f64)(double *x, size_t ld, size_t rows, size_t n, const double *factor);
     /* y += factor * x. */
     void (*axpy_f32)(float *y, const float *x, size_t n, float factor);
     void (*axpy_f64)(double *y, const double *x, size_t n, double factor);
-    /* sum of a * b. */
-    float (*dot_f32)(const float *a, const float *b, size_t n);
-    double (*dot_f64)(const double *a, const double *b, size_t n);
+    /* x[j] = q . row j of `keys`, for `count` rows of d numbers, ld apart. */
+    void (*dots_f32)(float *x, const float *q, const float *keys, size_t ld, size_t count,
+                     size_t d);
+    void (*dots_f64)(double *x, const double *q, const double *keys, size_t ld, size_t count,
+                     size_t d);
+    /* out += sum of w[j] * row j of v, for `count` rows of `columns` numbers, ld apart. */
+    void (*combine_f32)(float *out, const float *w, const float *v, size_t ld, size_t count,
+                        size_t columns);
+    void (*combine_f64)(double *out, const double *w, const double *v, size_t ld, size_t count,
+                        size_t columns);
+    /* The same in double; rows of weight 0 are not read. */
+    void (*mix_f32)(double *sum, const double *w, const float *v, size_t ld, size_t count,
+                    size_t columns);
+    void (*mix_f64)(double *sum, const double *w, const double *v, size_t ld, size_t count,
+                    size_t columns);
 };
 
 extern const struct attn_kernels attn_kernels_scalar, attn_kernels_avx2, attn_kernels_avx512,

@@ -17,10 +17,12 @@ enum {
         8192,          /* multiply-adds of one head up to which the calls of BLAS would cost more */
     PACK_QUERIES = 16, /* queries that use one key head from which packing it pays */
     SPLIT_QUERIES = 16,     /* up to so many queries, long keys are split over tasks */
-    SPLIT_KEYS = 4096,      /* keys of one part */
+    SPLIT_BYTES = 1 << 20,  /* keys and values of one part: half of a common L2 cache */
+    EXACT_SCORES = 1024,    /* scores of a call that is computed in double throughout ... */
+    EXACT_WORK = 1 << 16,   /* ... and its multiply-adds */
     WHOLE_BYTES = 1 << 20,  /* whole rows of scores of one block: half of a common L2 cache */
     STREAM_BYTES = 1 << 22, /* weights that no L2 cache holds */
-    TASK_WORK = 1 << 21, /* multiply-adds of one task: some 20 us, much more than handing it out */
+    TASK_WORK = 1 << 18, /* multiply-adds of one task: some 3 us, much more than handing it out */
 };
 
 static size_t ceil_div(size_t a, size_t b) {
@@ -100,12 +102,37 @@ static void choose_paths(attn_plan *plan, struct schedule *s, double head_cost) 
     for (size_t h = 0; h < plan->heads; h++) {
         s->plain = s->plain && plan->head[h].scale > 0;
     }
-    s->direct = plan->n <= DIRECT_QUERIES || head_cost <= DIRECT_WORK;
+    s->direct = plan->n <= DIRECT_QUERIES ||
+                (plan->n < PACK_QUERIES && head_cost <= DIRECT_WORK);
     s->packs = !s->direct && plan->n * (plan->heads / plan->kv_heads) >= PACK_QUERIES;
+}
+
+/* With few queries and long keys the keys are cut, so that there is work for many threads. */
+static void choose_splits(const attn_plan *plan, struct schedule *s, size_t d) {
+    const size_t part = SPLIT_BYTES / (2 * d * attn_dtype_size(plan->dtype));
+    s->splits = 1;
+    s->split_keys = plan->m;
+    if (!s->staged && !s->keeps && plan->n <= SPLIT_QUERIES && plan->m >= 2 * part) {
+        s->split_keys = part < s->keys ? s->keys : part / s->keys * s->keys;
+        s->splits = ceil_div(plan->m, s->split_keys);
+    }
+}
+
+/* Small blocks share a task, all tasks as many. */
+static void choose_tasks(const attn_plan *plan, struct schedule *s, double head_cost) {
+    /* With the mean over heads, one task has all heads of its rows: their sum has one order. */
+    const size_t heads = plan->mean_over_heads ? 1 : plan->heads;
+    const size_t blocks = plan->batch * heads * s->blocks * s->splits;
+    const double scores = (double)plan->n * (double)plan->m * score_cost(plan, s);
+    const double cost = (head_cost + scores) * (double)plan->batch * (double)plan->heads;
+    const double tasks = cost / TASK_WORK < 1 ? 1 : cost / TASK_WORK;
+    s->per_task = tasks < (double)blocks ? ceil_div(blocks, (size_t)tasks) : 1;
+    s->tasks[PHASE_ATTEND] = ceil_div(blocks, s->per_task);
 }
 
 static void choose_blocks(attn_plan *plan, struct schedule *s, double head_cost) {
     const size_t size = attn_dtype_size(plan->dtype);
+    const double calls = (double)plan->batch * (double)plan->heads;
     size_t d = 1;
     for (size_t h = 0; h < plan->heads; h++) {
         d = plan->head[h].d > d ? plan->head[h].d : d;
@@ -115,7 +142,8 @@ static void choose_blocks(attn_plan *plan, struct schedule *s, double head_cost)
     s->tile_rows = s->rows;
     s->keys = s->keys < plan->m ? s->keys : plan->m;
     s->tiles = ceil_div(plan->m, s->keys);
-    s->exact = head_cost <= DIRECT_WORK && s->tiles == 1; /* it costs nothing there */
+    s->exact = s->tiles == 1 && calls * (double)plan->n * (double)plan->m <= EXACT_SCORES &&
+               calls * head_cost <= EXACT_WORK;
     s->ld = s->keys;
     if (s->staged || s->keeps) {
         s->ld = ceil_div(plan->m, 16) * 16 + 16; /* no power of two: caches have few places for it */
@@ -128,14 +156,8 @@ static void choose_blocks(attn_plan *plan, struct schedule *s, double head_cost)
     s->rows = ceil_div(ceil_div(plan->n, s->blocks), 8) * 8;
     s->rows = s->rows < plan->n ? s->rows : plan->n;
     s->blocks = ceil_div(plan->n, s->rows);
-    s->splits = 1;
-    s->split_keys = plan->m;
-    if (!s->staged && !s->keeps && plan->n <= SPLIT_QUERIES && plan->m >= 2 * SPLIT_KEYS) {
-        s->split_keys = SPLIT_KEYS / s->keys * s->keys;
-        s->splits = ceil_div(plan->m, s->split_keys);
-    }
-    const double block_cost = head_cost / (double)s->blocks / (double)s->splits;
-    s->per_task = block_cost >= TASK_WORK ? 1 : (size_t)(TASK_WORK / block_cost);
+    choose_splits(plan, s, d);
+    choose_tasks(plan, s, head_cost);
 }
 
 /* One after the other: the projected rows, packed keys, the heads' outputs, partial results. */
@@ -214,15 +236,12 @@ attn_status plan_schedule(attn_plan *plan, attn_error *error) {
     if (!lay_out(plan, s) || !size_scratch(plan, s)) {
         return plan_too_large(error);
     }
-    /* With the mean over heads, one task has all heads of its rows: their sum has one order. */
-    const size_t heads = plan->batch * (plan->mean_over_heads ? 1 : plan->heads);
     s->tasks[PHASE_PROJECT] = projection_tasks(&plan->project_q) +
                               projection_tasks(&plan->project_k) +
                               projection_tasks(&plan->project_v);
     const unsigned copies =
         ATTN_WANT(PRESENT_K) | ATTN_WANT(PRESENT_V) | ATTN_WANT(Q) | ATTN_WANT(K) | ATTN_WANT(V);
     s->tasks[PHASE_PACK] = s->packs || plan_wants(plan, copies) ? plan->batch * plan->kv_heads : 0;
-    s->tasks[PHASE_ATTEND] = ceil_div(heads * s->blocks * s->splits, s->per_task);
     s->tasks[PHASE_MERGE] = s->splits > 1 ? plan->batch * plan->heads : 0;
     s->tasks[PHASE_OUT] =
         plan_wants(plan, ATTN_WANT(OUTPUT)) ? projection_tasks(&plan->project_out) : 0;

@@ -80,8 +80,12 @@ const struct attn_kernels attn_kernels_neon = {
     .mul_f64 = mul_f64,
     .axpy_f32 = axpy_f32,
     .axpy_f64 = axpy_f64,
-    .dot_f32 = dot_f32,
-    .dot_f64 = dot_f64,
+    .dots_f32 = dots_f32,
+    .dots_f64 = dots_f64,
+    .combine_f32 = combine_f32,
+    .combine_f64 = combine_f64,
+    .mix_f32 = mix_f32,
+    .mix_f64 = mix_f64,
 };
 
 #endif
