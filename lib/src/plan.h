@@ -72,7 +72,8 @@ struct schedule {
     bool plain;        /* nothing but scale, ranges and a mask between score and softmax */
     bool direct;       /* so few queries that products go row by row, not through BLAS */
     bool exact;        /* so small a call that softmax and output are computed in double */
-    bool packs;        /* keys are packed transposed, tile by tile */
+    bool packs;        /* keys are packed transposed, tile by tile, once for all blocks */
+    bool packs_late;   /* the same, but each tile when its only block comes to it */
     size_t tile_rows;  /* queries of one product */
     size_t rows, keys; /* of a block of scores: queries, and keys of a tile */
     size_t ld;         /* from one row of a block of scores to the next */
@@ -86,7 +87,7 @@ struct schedule {
     size_t pack_batch;                           /* numbers of packed keys of one batch item */
     size_t partial_row;                          /* numbers of one partial result */
     size_t q, k, v, pack, out, partial, moments; /* offsets into the workspace */
-    size_t row, state, max, top, part, order;    /* offsets into a scratch */
+    size_t row, state, max, top, part, tile, order; /* offsets into a scratch */
     size_t workspace, scratch;
     double cost; /* multiply-adds of a run */
 };

@@ -18,11 +18,11 @@ enum {
     PACK_QUERIES = 16, /* queries that use one key head from which packing it pays */
     SPLIT_QUERIES = 16,     /* up to so many queries, long keys are split over tasks */
     SPLIT_BYTES = 1 << 20,  /* keys and values of one part: half of a common L2 cache */
-    EXACT_SCORES = 1024,    /* scores of a call that is computed in double throughout ... */
-    EXACT_WORK = 1 << 16,   /* ... and its multiply-adds */
+    EXACT_SCORES = 128, /* scores of a call that is computed in double throughout: a teacher's */
+    EXACT_WORK = 6144,  /* ... and its multiply-adds */
     WHOLE_BYTES = 1 << 20,  /* whole rows of scores of one block: half of a common L2 cache */
     STREAM_BYTES = 1 << 22, /* weights that no L2 cache holds */
-    TASK_WORK = 1 << 18, /* multiply-adds of one task: some 3 us, much more than handing it out */
+    TASK_WORK = 1 << 17, /* multiply-adds of one task: some 2 us, more than handing it out */
 };
 
 static size_t ceil_div(size_t a, size_t b) {
@@ -156,6 +156,8 @@ static void choose_blocks(attn_plan *plan, struct schedule *s, double head_cost)
     s->rows = ceil_div(ceil_div(plan->n, s->blocks), 8) * 8;
     s->rows = s->rows < plan->n ? s->rows : plan->n;
     s->blocks = ceil_div(plan->n, s->rows);
+    s->packs_late = s->packs && s->blocks == 1 && plan->heads == plan->kv_heads;
+    s->packs = s->packs && !s->packs_late;
     choose_splits(plan, s, d);
     choose_tasks(plan, s, head_cost);
 }
@@ -205,8 +207,9 @@ static bool lay_out(attn_plan *plan, struct schedule *s) {
 /* Scratch of one worker: a block of scores, one row in double, the state of the rows. */
 static bool size_scratch(const attn_plan *plan, struct schedule *s) {
     const size_t size = attn_dtype_size(plan->dtype), rows = s->scratch_rows;
-    size_t at, d_v = 1;
+    size_t at, d = 1, d_v = 1;
     for (size_t h = 0; h < plan->heads; h++) {
+        d = plan->head[h].d > d ? plan->head[h].d : d;
         d_v = plan->head[h].d_v > d_v ? plan->head[h].d_v : d_v;
     }
     const bool top_k = plan_wants(plan, ATTN_WANT(TOP_K_INDICES) | ATTN_WANT(TOP_K_WEIGHTS));
@@ -216,6 +219,7 @@ static bool size_scratch(const attn_plan *plan, struct schedule *s) {
            reserve(&s->scratch, 2 * rows, size, &s->max) &&
            reserve(&s->scratch, s->keeps ? rows * s->tiles : 0, size, &s->top) &&
            reserve(&s->scratch, s->splits > 1 ? rows * d_v : 0, size, &s->part) &&
+           reserve(&s->scratch, s->packs_late ? s->keys * d : 0, size, &s->tile) &&
            reserve(&s->scratch, top_k ? plan->m : 0, sizeof(size_t), &s->order);
 }
 

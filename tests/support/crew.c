@@ -180,7 +180,7 @@ void crew_run(attn_plan *plan) {
         work_alone(plan);
     } else {
         crew.plan = plan;
-        for (size_t phase = 0; phase < MAX_PHASES; phase++) {
+        for (size_t phase = 0; phase < attn_plan_phases(plan); phase++) {
             crew.next[phase] = 0;
             crew.arrived[phase] = 0;
         }
