@@ -40,19 +40,16 @@ struct projection {
     const void *x;
     size_t rows, inner, ld;
     bool out_in;          /* w is (cols, inner), else (inner, cols) */
-    struct piece *pieces; /* owned */
+    struct piece *pieces; /* owned, by column */
     size_t count;
-    const char *name; /* of the result, for messages */
+    const char *name;         /* of the result, for messages */
+    size_t task_rows, across; /* a task makes task_rows rows of one of `across` parts of columns */
 };
 
 struct result {
     attn_tensor *parts; /* owned; `data` is the bound buffer */
     size_t count;
 };
-
-enum {
-    SCHEDULE_PROJECT_ROWS = 256
-}; /* of one projection task: pays for packing the weights */
 
 /* The phases of a run. All tasks of one phase may run at once and in any order. */
 enum phase {

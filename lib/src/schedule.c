@@ -11,6 +11,7 @@
 
 enum {
     ALIGN = 64,
+    SMALL_PRODUCT = 1000000, /* M N K up to which OpenBLAS multiplies without packing */
     DIRECT_QUERIES =
         2, /* up to so many queries, dot products are as fast as BLAS: memory decides */
     DIRECT_WORK =
@@ -31,17 +32,17 @@ static size_t ceil_div(size_t a, size_t b) {
 
 /*
  * Tile sizes for rows of d and d_v numbers. Both products of a tile have the sizes rows, keys and
- * d (or d_v). OpenBLAS has kernels for small products, without packing, as long as M N K <= 100^3:
- * there it reaches the peak of the machine. They like keys in 64s, and a tile of keys (or values)
+ * d (or d_v). OpenBLAS has kernels for small products, without packing: there it reaches the peak of
+ * the machine. They like keys in 64s, and a tile of keys (or values)
  * that stays in an L1 cache while all rows pass over it. Measured over rows 16...120 and keys
  * 64...480 on AVX-512: 96 rows and 8192 numbers of keys are 3 to 6 % faster than tiles of other
  * forms; with AVX2, where there are no small kernels, it makes no difference.
  */
 static void choose_tile(struct schedule *s, size_t d) {
-    const size_t small = 1000000, rows = 96, key_numbers = 8192;
+    const size_t rows = 96, key_numbers = 8192;
     s->keys = key_numbers / d / 64 * 64;
     s->keys = s->keys > 256 ? 256 : s->keys < 64 ? 64 : s->keys;
-    s->rows = small / (s->keys * d);
+    s->rows = SMALL_PRODUCT / (s->keys * d);
     s->rows = s->rows > rows ? rows : s->rows < 8 ? 8 : s->rows / 8 * 8;
 }
 
@@ -83,8 +84,24 @@ static double projection_cost(const struct projection *projection) {
     return (double)projection->rows * (double)projection->inner * (double)projection->ld;
 }
 
-static size_t projection_tasks(const struct projection *projection) {
-    return projection->count == 0 ? 0 : ceil_div(projection->rows, SCHEDULE_PROJECT_ROWS);
+/* Cuts a projection into tasks; returns how many. Few rows: columns narrow enough for the products
+ * without packing. Else wide ones, since each task packs its rows anew, but with few blocks of rows
+ * still some for every thread. */
+static size_t choose_projection(struct projection *p) {
+    enum {
+        ROWS = 256,
+        NARROW = 64,
+        MIDDLE = 256,
+        WIDE = 512
+    };
+    if (p->count == 0) {
+        return 0;
+    }
+    p->task_rows = p->rows < ROWS ? p->rows : ROWS;
+    const size_t down = ceil_div(p->rows, p->task_rows);
+    const bool unpacked = p->task_rows * p->inner <= SMALL_PRODUCT / NARROW;
+    p->across = ceil_div(p->ld, unpacked ? NARROW : down < 4 ? MIDDLE : WIDE);
+    return down * p->across;
 }
 
 static void choose_paths(attn_plan *plan, struct schedule *s, double head_cost) {
@@ -240,15 +257,15 @@ attn_status plan_schedule(attn_plan *plan, attn_error *error) {
     if (!lay_out(plan, s) || !size_scratch(plan, s)) {
         return plan_too_large(error);
     }
-    s->tasks[PHASE_PROJECT] = projection_tasks(&plan->project_q) +
-                              projection_tasks(&plan->project_k) +
-                              projection_tasks(&plan->project_v);
+    s->tasks[PHASE_PROJECT] = choose_projection(&plan->project_q) +
+                              choose_projection(&plan->project_k) +
+                              choose_projection(&plan->project_v);
     const unsigned copies =
         ATTN_WANT(PRESENT_K) | ATTN_WANT(PRESENT_V) | ATTN_WANT(Q) | ATTN_WANT(K) | ATTN_WANT(V);
     s->tasks[PHASE_PACK] = s->packs || plan_wants(plan, copies) ? plan->batch * plan->kv_heads : 0;
     s->tasks[PHASE_MERGE] = s->splits > 1 ? plan->batch * plan->heads : 0;
     s->tasks[PHASE_OUT] =
-        plan_wants(plan, ATTN_WANT(OUTPUT)) ? projection_tasks(&plan->project_out) : 0;
+        plan_wants(plan, ATTN_WANT(OUTPUT)) ? choose_projection(&plan->project_out) : 0;
     return ATTN_OK;
 }
 
