@@ -20,6 +20,18 @@ struct attn_kernels {
     /* x = -INFINITY where mask is 0. Returns whether all others are finite. */
     bool (*mask_f32)(float *x, const unsigned char *mask, size_t n);
     bool (*mask_f64)(double *x, const unsigned char *mask, size_t n);
+    /* y = softcap tanh(y / softcap), to 4 ulp of softcap or of y, whichever is smaller; what is not
+     * finite stays. softcap > 0. */
+    void (*softcap)(double *y, size_t n, double softcap);
+    /* y[i] -= slope |first + i|. */
+    void (*alibi)(double *y, size_t n, double slope, double first);
+    /* y += bias; -INFINITY where bias is that or mask is 0. bias, mask: NULL if there is none.
+     * Returns whether all others are finite as a float (double). */
+    bool (*admit_f32)(double *y, const float *bias, const unsigned char *mask, size_t n);
+    bool (*admit_f64)(double *y, const double *bias, const unsigned char *mask, size_t n);
+    /* Mean, and sum of squared differences to it; n > 0. */
+    void (*moments_f32)(const float *x, size_t n, double *mean, double *m2);
+    void (*moments_f64)(const double *x, size_t n, double *mean, double *m2);
     /* x = exp(scale x - max), with one rounding before exp. Returns the sum of the results. */
     double (*exp_f32)(float *x, size_t n, float scale, float max);
     double (*exp_f64)(double *x, size_t n, double scale, double max);

@@ -1,20 +1,36 @@
 /* scalar.c - row kernels in plain C, for every CPU; what the others are tested against. */
 #include "kernels.h"
 
+#include <float.h>
 #include <math.h>
 
-#define real      float
-#define ROW(name) name##_f32
-#define EXP       expf
+#define real         float
+#define ROW(name)    name##_f32
+#define EXP          expf
+#define REAL_HIGHEST FLT_MAX
 #include "scalar.inc"
 #undef real
 #undef ROW
 #undef EXP
+#undef REAL_HIGHEST
 
-#define real      double
-#define ROW(name) name##_f64
-#define EXP       exp
+#define real         double
+#define ROW(name)    name##_f64
+#define EXP          exp
+#define REAL_HIGHEST DBL_MAX
 #include "scalar.inc"
+
+static void softcap(double *y, size_t n, double softcap) {
+    for (size_t i = 0; i < n; i++) {
+        y[i] = isfinite(y[i]) ? softcap * tanh(y[i] / softcap) : y[i];
+    }
+}
+
+static void alibi(double *y, size_t n, double slope, double first) {
+    for (size_t i = 0; i < n; i++) {
+        y[i] -= slope * fabs(first + (double)i);
+    }
+}
 
 static void fence(void) {
     /* nothing goes past the caches */
@@ -26,6 +42,12 @@ const struct attn_kernels attn_kernels_scalar = {
     .max_f64 = max_f64,
     .mask_f32 = mask_f32,
     .mask_f64 = mask_f64,
+    .softcap = softcap,
+    .alibi = alibi,
+    .admit_f32 = admit_f32,
+    .admit_f64 = admit_f64,
+    .moments_f32 = moments_f32,
+    .moments_f64 = moments_f64,
     .exp_f32 = exp_row_f32,
     .exp_f64 = exp_row_f64,
     .exp_shift_f32 = exp_shift_f32,
