@@ -22,7 +22,8 @@ ROOT = HERE.parents[2]
 LIBRARIES = ("pytorch", "onnxruntime", "openvino", "numpy")
 SLOW = 0.2  # seconds: from here on, a few samples tell
 SLOW_ROUNDS = 3
-DROPPED = 2.0  # a variant whose first sample is so many times its library's best stays out
+LOOKS = 3  # samples that choose the variants
+DROPPED = 2.0  # a variant that needs so many times its library's best takes no turns
 
 
 class Child:
@@ -79,58 +80,80 @@ def cpu_name():
 
 
 def measure(line, ours, peers, rounds, factor):
-    """Medians of a call: ours, and {library: {variant: seconds or reason}}."""
+    """Samples of a call: ours, and {library: {variant: samples or reason}}."""
 
-    def sample_of_ours():
+    def ask(library, variant):
+        """Seconds; or the reason why there are none, as a text."""
+        answer = peers[library][0].ask(f"{variant}\t{line}")
+        if "wrong result" in answer or "died" in answer:
+            print(f"{line}: {library} {variant} {answer}", file=sys.stderr)
+        return answer if answer.startswith("-") else float(answer)
+
+    def first_look(library, variant):
+        """The best of some samples that only choose; a disturbed one must not decide."""
+        sample = ask(library, variant)
+        for _ in range(LOOKS - 1):
+            if not isinstance(sample, str) and sample < SLOW:
+                again = ask(library, variant)
+                sample = again if isinstance(again, str) else min(sample, again)
+        return sample
+
+    def ask_ours():
         answer = ours.ask(line)
         if answer.startswith("-"):
             sys.exit(f"bench_attention ended at: {line}")
         return float(answer)
 
-    samples, reasons = {}, {}
-    first = sample_of_ours()
-    for library, (child, variants) in peers.items():
-        for variant in variants:
-            answer = child.ask(f"{variant}\t{line}")
-            if answer.startswith("-"):
-                reasons[library, variant] = answer
-                if "wrong result" in answer or "died" in answer:
-                    print(f"{line}: {library} {variant} {answer}", file=sys.stderr)
-            else:
-                samples[library, variant] = [float(answer)]
-    best = {}
-    for (library, _), (seconds,) in samples.items():
-        best[library] = min(seconds, best.get(library, math.inf))
-    # The first samples only choose; the turns begin here.
-    taking = {
-        key: seconds for key, (seconds,) in samples.items() if seconds <= factor * best[key[0]]
-    }
-    for key in taking:
-        samples[key] = []
-    times = []
+    first = ask_ours()
+    times, results, taking = [], {}, {}
+    for library, (_, variants) in peers.items():
+        results[library] = {variant: first_look(library, variant) for variant in variants}
+        seconds = {v: s for v, s in results[library].items() if not isinstance(s, str)}
+        for variant, sample in seconds.items():
+            results[library][variant] = [sample]
+            if sample <= factor * min(seconds.values()):
+                taking[library, variant] = sample
+                results[library][variant] = []
     for turn in range(rounds):
         if turn < SLOW_ROUNDS or first < SLOW:
-            times.append(sample_of_ours())
-        for (library, variant), seconds in taking.items():
-            if turn < SLOW_ROUNDS or seconds < SLOW:
-                answer = peers[library][0].ask(f"{variant}\t{line}")
-                samples[library, variant].append(float(answer))
-    result = {library: {} for library in peers}
-    for key, seconds in (samples | reasons).items():
-        result[key[0]][key[1]] = seconds if isinstance(seconds, str) else statistics.median(seconds)
-    return statistics.median(times), result
+            times.append(ask_ours())
+        for (library, variant), sample in list(taking.items()):
+            if turn < SLOW_ROUNDS or sample < SLOW:
+                answer = ask(library, variant)
+                if isinstance(answer, str):
+                    results[library][variant] = answer
+                    del taking[library, variant]
+                else:
+                    results[library][variant].append(answer)
+    return times, results
 
 
-def fastest(variants):
-    """The best of {variant: seconds or reason} as (seconds, variant), or None."""
-    return min(((s, v) for v, s in variants.items() if not isinstance(s, str)), default=None)
+def entry_of(line, times, results):
+    """What is kept of a call. The ratio is the median of the turns, as in bench_attention."""
+    best = min(
+        ((statistics.median(samples), library, variant)
+         for library, variants in results.items()
+         for variant, samples in variants.items() if not isinstance(samples, str)),
+        default=None,
+    )  # fmt: skip
+    entry = {"call": line, "ours": statistics.median(times), "fastest": None, "ratio": None}
+    if best:
+        _, library, variant = best
+        turns = zip(results[library][variant], times, strict=False)
+        entry["fastest"] = f"{library} {variant}"
+        entry["ratio"] = statistics.median(theirs / own for theirs, own in turns)
+    entry["peers"] = {
+        library: {v: s if isinstance(s, str) else statistics.median(s) for v, s in variants.items()}
+        for library, variants in results.items()
+    }
+    return entry
 
 
 def report(entry):
     cells = []
     for variants in entry["peers"].values():
-        best = fastest(variants)
-        cells.append(f"{best[0] * 1e6:12.2f}" if best else f"{'-':>12}")
+        best = min((s for s in variants.values() if not isinstance(s, str)), default=None)
+        cells.append(f"{best * 1e6:12.2f}" if best else f"{'-':>12}")
     ratio = f"{entry['ratio']:6.2f}" if entry["ratio"] else f"{'-':>6}"
     print(f"{entry['call']:<62} {entry['ours'] * 1e6:12.2f} {' '.join(cells)} {ratio}  "
           f"{entry['fastest'] or ''}", flush=True)  # fmt: skip
@@ -207,7 +230,7 @@ def draw(data, out):
         axis.yaxis.set_major_formatter(plain)
         axis.tick_params(axis="y", labelleft=True, labelsize=8)
         axis.grid(True, color="#dddddd", linewidth=0.6)
-        axis.legend(fontsize=8, frameon=False)
+        axis.legend(fontsize=8, framealpha=0.7, edgecolor="none")
     versions = ", ".join(f"{name} {version}" for name, version in data["versions"].items())
     figure.suptitle("Speed-up of libattention over the fastest peer, by n (above 1: faster)")
     figure.supxlabel(
@@ -261,15 +284,7 @@ def run(options):
     print(f"{'call':<62} {'ours':>12} {' '.join(f'{p:>12}' for p in peers)} {'ratio':>6}  fastest")
     rounds, factor = (3, 1.25) if options.quick else (options.rounds, DROPPED)
     for line in lines:
-        seconds, result = measure(line, ours, peers, rounds, factor)
-        best = min(((*b, p) for p, v in result.items() if (b := fastest(v))), default=None)
-        entry = {
-            "call": line,
-            "ours": seconds,
-            "peers": result,
-            "fastest": f"{best[2]} {best[1]}" if best else None,
-            "ratio": best[0] / seconds if best else None,
-        }
+        entry = entry_of(line, *measure(line, ours, peers, rounds, factor))
         data["calls"].append(entry)
         report(entry)
         # After each call, so that a run that is cut short leaves what it has.
