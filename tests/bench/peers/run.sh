@@ -1,8 +1,8 @@
 #!/bin/bash
-# run.sh FOLDER [ARGUMENT...] measures FOLDER/bench_attention beside its peers. Their packages go into
-# the virtual environment FOLDER/venv-peers, from PyPI the first time only: some 6 GB, because PyTorch's
-# wheel brings CUDA's libraries along. $PEERS_PYTHON names an interpreter that has them already.
-# Further arguments are those of peers.py; --help tells them.
+# run.sh FOLDER [ARGUMENT...] measures FOLDER/bench_attention beside its peers. Their packages go
+# into the virtual environment FOLDER/venv-peers, from PyPI, the first time only: some 6 GB, because
+# PyTorch's wheel brings CUDA's libraries along. $PEERS_PYTHON names an interpreter that has them
+# already. Further arguments are those of peers.py; --help tells them.
 set -euo pipefail
 
 here=$(dirname "$(realpath "$0")")

@@ -37,6 +37,8 @@ class Call:
             setattr(self, name, int(fields.pop(name, 0)))
         if fields:
             raise ValueError(f"no such call: {line}")
+        if self.window >= self.n - 1:  # forbids nothing that causal allows
+            self.window = 0
         heads, kv_heads, n, m, d = self.heads, self.kv_heads, self.n, self.m, self.d
         self.type = np.float64 if self.float64 else np.float32
         self.scale = 1 / np.sqrt(d)
@@ -274,7 +276,7 @@ def onnxruntime_peer(threads):
                 helper.make_node(operator, inputs, outputs, domain=domain, **attributes)
             )
 
-        def ends(self, opset, output="Y", weights="W"):
+        def ends(self, output="Y"):
             """The function that runs the graph, and the one that gives output and weights."""
             kind = lambda a: helper.np_dtype_to_tensor_dtype(np.dtype(a))
             info = helper.make_tensor_value_info
@@ -285,32 +287,32 @@ def onnxruntime_peer(threads):
                 [info(name, kind(self.call.type), s) for name, s in self.outputs.items()],
                 [numpy_helper.from_array(a, name) for name, a in self.constants.items()],
             )
-            opsets = [helper.make_opsetid("", opset), helper.make_opsetid("com.microsoft", 1)]
+            opsets = [helper.make_opsetid("", 24), helper.make_opsetid("com.microsoft", 1)]
             model = helper.make_model(graph, opset_imports=opsets, ir_version=11)
             session = onnxruntime.InferenceSession(
                 model.SerializeToString(), settings, providers=["CPUExecutionProvider"]
             )
             binding = session.io_binding()
             # The values borrow the arrays, which `self.inputs` keeps.
+            new = onnxruntime.OrtValue
             for name, array in self.inputs.items():
-                if name not in self.values:
-                    self.values[name] = onnxruntime.OrtValue.ortvalue_from_numpy(array)
-                binding.bind_ortvalue_input(name, self.values[name])
+                value = self.values.get(name) or new.ortvalue_from_numpy(array)
+                binding.bind_ortvalue_input(name, value)
+                self.values[name] = value
             for name, shape in self.outputs.items():
-                if name not in self.values:
-                    self.values[name] = onnxruntime.OrtValue.ortvalue_from_shape_and_type(
-                        shape, self.call.type
-                    )
-                binding.bind_ortvalue_output(name, self.values[name])
+                value = self.values.get(name)
+                value = value or new.ortvalue_from_shape_and_type(shape, self.call.type)
+                binding.bind_ortvalue_output(name, value)
+                self.values[name] = value
 
             def read():
                 return [self.values[n].numpy() if n in self.outputs else None
-                        for n in (output, weights)]  # fmt: skip
+                        for n in (output, "W")]  # fmt: skip
 
             return functools.partial(session.run_with_iobinding, binding), read
 
     def start(call, joined):
-        """A graph with Q, K, V: (1,heads,n,d), or "joined" (1,n,heads·d); projections make them."""
+        """A graph with Q, K, V: (1,heads,n,d), or joined (1,n,heads·d), as projections are."""
         graph = Graph(call)
         if call.d_model:
             only(joined, "projections give joined heads")
@@ -318,8 +320,7 @@ def onnxruntime_peer(threads):
             for name, w in zip("QKV", call.w, strict=True):
                 graph.constants["W_" + name] = w
                 graph.node("MatMul", ["X", "W_" + name], [name])
-            graph.constants["W_O"] = call.w_o
-            graph.node("MatMul", ["Y", "W_O"], ["Z"])
+            graph.constants["W_O"] = call.w_o  # finish() multiplies by it
             graph.outputs["Z"] = (1, call.n, call.d_model)
         else:
             for name, t in (("Q", call.q), ("K", call.k), ("V", call.v)):
@@ -330,13 +331,13 @@ def onnxruntime_peer(threads):
             graph.outputs["W"] = (1, call.heads, call.n, call.m)
         return graph
 
-    def finish(graph, opset=24, joined=True):
-        """Nodes must be in order; heads that come out joined are put where the check wants them."""
+    def finish(graph, joined=True):
+        """As ends(); heads that come out joined are put where the check wants them."""
         call = graph.call
         if call.d_model:
-            graph.nodes.sort(key=lambda node: list(node.output)[0] == "Z")
-            return graph.ends(opset, "Z")
-        run, read = graph.ends(opset)
+            graph.node("MatMul", ["Y", "W_O"], ["Z"])
+            return graph.ends("Z")
+        run, read = graph.ends()
         if not joined:
             return run, read
 
@@ -346,26 +347,23 @@ def onnxruntime_peer(threads):
 
         return run, apart
 
-    def attention(call, opset, joined=False, bias=False):
+    def attention(call, joined=False, bias=False):
         only(not joined or call.d_model, "projections only")
         graph = start(call, joined)
         attributes = {"scale": call.scale}
         if joined:
             attributes |= {"q_num_heads": call.heads, "kv_num_heads": call.kv_heads}
         mask = call.allowed is not None
-        if call.causal and (opset >= 25 or not call.window):
+        if call.causal and not call.window:  # opset 25 has windows, onnxruntime not yet
             attributes["is_causal"], mask = 1, False
-        only(opset < 25 or call.window, "no window")
         only(mask or not bias, "no mask")
-        if opset >= 25:
-            attributes["left_window_size"] = call.window
         if mask:
             graph.inputs["mask"] = call.bias() if bias else call.allowed
         outputs = ["Y"]
         if call.weights:
             outputs, attributes["qk_matmul_output_mode"] = ["Y", "", "", "W"], 3
         graph.node("Attention", ["Q", "K", "V"] + ["mask"] * mask, outputs, **attributes)
-        return finish(graph, opset, joined)
+        return finish(graph, joined)
 
     def multihead(call, apart=False):
         """com.microsoft MultiHeadAttention; K and V joined, or (1,heads,m,d)."""
@@ -396,9 +394,8 @@ def onnxruntime_peer(threads):
         graph.constants["W_O"] = call.w_o
         graph.constants["B"] = np.zeros(3 * call.heads * call.d, call.type)  # without it: a crash
         graph.node("Attention", ["X", "W_QKV", "B"], ["Y"], "com.microsoft", num_heads=call.heads)
-        graph.node("MatMul", ["Y", "W_O"], ["Z"])
         graph.outputs["Z"] = (1, call.n, call.d_model)
-        return graph.ends(24, "Z")
+        return finish(graph)
 
     def grouped(call):
         """com.microsoft GroupQueryAttention. One query has its keys in the cache already."""
@@ -450,10 +447,9 @@ def onnxruntime_peer(threads):
         return finish(graph, joined=False)
 
     return {"onnxruntime": onnxruntime.__version__, "onnx": onnx.__version__}, {
-        "Attention": functools.partial(attention, opset=24),
-        "Attention-bias": functools.partial(attention, opset=24, bias=True),
-        "Attention-25": functools.partial(attention, opset=25),
-        "Attention-joined": functools.partial(attention, opset=24, joined=True),
+        "Attention": attention,
+        "Attention-bias": functools.partial(attention, bias=True),
+        "Attention-joined": functools.partial(attention, joined=True),
         "MultiHeadAttention": multihead,
         "MultiHeadAttention-apart": functools.partial(multihead, apart=True),
         "packed Attention": packed,
@@ -594,7 +590,7 @@ def sample(run):
 
 
 def rest():
-    """Returns when the threads of this process have stopped spinning, so that others measure well."""
+    """Returns when the threads of this process have stopped spinning: others want the cores."""
     for _ in range(100):
         before = time.process_time()
         time.sleep(0.01)
@@ -604,7 +600,7 @@ def rest():
 
 
 def prepared(variant, call):
-    """The variant's two functions, or the reason why there are none: any error of the library is one."""
+    """The variant's two functions, or the reason why there are none, as the library tells it."""
     try:
         run, read = variant(call)
         run()
