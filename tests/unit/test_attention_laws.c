@@ -49,7 +49,7 @@ static struct call draw(unsigned kind, size_t size, int dtype) {
 }
 
 static void expect_held(const struct worst *worst) {
-    cr_expect(worst->error <= 1, "%s of row %zu is off by %g times its bound", worst->what,
+    cr_assert(worst->error <= 1, "%s of row %zu is off by %g times its bound", worst->what,
               worst->row, worst->error);
 }
 
@@ -70,8 +70,8 @@ static bool sees_anything(const struct call *c, size_t row) {
 /* ------------------------------------------------------------------------------ sums of the rows */
 
 /* Every row of weights sums to 1, less the sink's share; to 0 if the query may attend to nothing.
- * A weight is an exponential, to 1 ulp, times exp(tile's maximum - maximum) / sum: five roundings,
- * and ten more for the sums of a vector's lanes. */
+ * A weight is an exponential, to 1 ulp, times exp(tile's maximum - maximum) / sum: not more than 15
+ * roundings. Sums are in double, here and there, over m numbers in any order. */
 static void check_sums(const struct call *c, const struct results *r) {
     const double *weights = r->of[ATTN_RESULT_WEIGHTS], *lse = r->of[ATTN_RESULT_LSE];
     for (size_t row = 0; row < all_rows(c); row++) {
@@ -91,7 +91,8 @@ static void check_sums(const struct call *c, const struct results *r) {
         }
         cr_assert(c->sinks == NULL || (sink > 0 && sum < 1));
         /* the sink's share has the rounding of lse, too */
-        const double bound = epsilon(c->dtype) * (15 + (sink == 0 ? 0 : fabs(lse[row])));
+        const double bound = epsilon(c->dtype) * (15 + (sink == 0 ? 0 : fabs(lse[row]))) +
+                             2 * (double)c->m * 0x1p-53;
         cr_assert_float_eq(sum + sink, 1, bound, "row %zu sums to 1 + %g", row, sum + sink - 1);
     }
 }
@@ -180,7 +181,10 @@ Theory((double shift, unsigned kind, size_t size, int dtype), laws,
                 4 * epsilon(c.dtype) * (1 + fabs(was) + fabs(by)) + rounding);
         b.of[ATTN_RESULT_LSE][row] = was;
     }
-    held_together(&worst, &c, &a, &b, 2 * bound_of(c.dtype) + rounding);
+    /* rows of large logits are computed again, their scores summed in another order: that error is a
+     * hundred times larger than elsewhere, as these scores are */
+    const double bound = (fabs(shift) > 1e6 ? 200 : 2) * bound_of(c.dtype);
+    held_together(&worst, &c, &a, &b, bound + rounding);
     expect_held(&worst);
     free_results(&a);
     free_results(&b);
@@ -268,7 +272,7 @@ Theory((unsigned kind, size_t size, int dtype, size_t quarter), laws,
         for (size_t row = 0; row < all_rows(&c); row++) {
             for (int i = 0; i < ATTN_RESULT_COUNT && row % c.n <= last; i++) {
                 const size_t width = a.count[i] / all_rows(&c);
-                cr_expect(a.of[i] == NULL || memcmp(a.of[i] + row * width, b.of[i] + row * width,
+                cr_assert(a.of[i] == NULL || memcmp(a.of[i] + row * width, b.of[i] + row * width,
                                                     width * sizeof(double)) == 0,
                           "%s of row %zu", attn_result_name((attn_result)i), row);
             }
@@ -314,7 +318,7 @@ Theory((unsigned kind, size_t size, int dtype), laws,
     for (size_t way = 0; way < 3; way++) {
         struct results a = run_call(&clean, ways[way]), b = run_call(&c, ways[way]);
         struct worst worst = {0};
-        cr_expect(!(kind & CAUSAL) || way == 2 || same_bytes(&a, &b), "way %zu", way);
+        cr_assert(!(kind & CAUSAL) || way == 2 || same_bytes(&a, &b), "way %zu", way);
         held_together(&worst, &clean, &want, &b, 2 * bound_of(c.dtype));
         expect_held(&worst);
         free_results(&a);
@@ -337,7 +341,7 @@ static void check_ways(const struct call *c) {
         for (size_t head = 0; head < c->batch * c->heads; head++) {
             held_to_reference(&worst, c, head / c->heads, head % c->heads, &r);
         }
-        cr_expect(worst.error <= 1, "way %zu: %s of row %zu is off by %g times its bound", way,
+        cr_assert(worst.error <= 1, "way %zu: %s of row %zu is off by %g times its bound", way,
                   worst.what, worst.row, worst.error);
         free_results(&r);
     }
@@ -407,7 +411,7 @@ Theory((unsigned kind, size_t size, int dtype), laws, one_head_of_many_is_that_h
                 part.of[i] = all.of[i] == NULL ? NULL : all.of[i] + head * alone.count[i];
             }
             if (!packed_apart) {
-                cr_expect(same_bytes(&part, &alone), "way %zu, head %zu", way, head);
+                cr_assert(same_bytes(&part, &alone), "way %zu, head %zu", way, head);
             } else if (all_ways[way] == TILED) {
                 struct worst worst = {0};
                 held_together(&worst, &one, &part, &alone, 2 * bound_of(c.dtype));
@@ -514,21 +518,22 @@ static void check_row(struct worst *worst, const struct call *c, const struct re
     const double *w = r->of[ATTN_RESULT_WEIGHTS] + row * c->m;
     const double largest = largest_of(x, c->m);
     const double sink = c->sinks == NULL ? -INFINITY : c->sinks[row / c->n % c->heads];
+    const double sums = 2 * (double)c->m * 0x1p-53; /* over m numbers in any order, here and there */
     double sum = exp(sink - fmax(lse, -1e300)), entropy = 0;
     for (size_t j = 0; j < c->m; j++) {
         const double want = x[j] == -INFINITY ? 0 : exp(x[j] - lse);
-        /* masked_scores and lse are each rounded once, a weight has its own 15 roundings; what is
-         * below exp(-87) in float32 may be 0 */
+        /* masked_scores, lse and the difference to the maximum are each rounded once, a weight has
+         * its own 15 roundings and those of sums; what is below exp(-87) in float32 may be 0 */
         held_to(worst, "exp(masked_scores - lse)", row, w[j], want,
-                want * e * (fabs(x[j]) + fabs(lse) + 15) + 2e-38);
+                want * (e * (2 * fabs(x[j]) + 2 * fabs(lse) + 15) + sums) + 2e-38);
         sum += want;
         entropy -= w[j] > 0 ? w[j] * log(w[j]) : 0;
     }
     /* sum is exp(lse as computed here - lse) */
-    held_to(worst, "lse", row, sum, lse == -INFINITY ? 0 : 1, e * (largest + fabs(lse) + 4));
+    held_to(worst, "lse", row, sum, lse == -INFINITY ? 0 : 1, e * (largest + fabs(lse) + 4) + sums);
     /* computed from the same weights, and rounded; log to 1 ulp of double */
     held_to(worst, "entropy", row, r->of[ATTN_RESULT_ENTROPY][row], entropy,
-            2 * e * entropy + (double)c->m * 0x1p-53);
+            2 * e * entropy + sums * fmax(1, entropy));
     const size_t h = row / c->n % c->heads, b = row / c->n / c->heads;
     const double *v = c->v + key_row(c, b, h) * c->d_v, terms = terms_of(c, row, w);
     for (size_t col = 0; col < c->d_v; col++) {
@@ -595,7 +600,7 @@ Theory((unsigned kind, size_t size, int dtype), laws, the_mean_over_heads_is_the
         expect_held(&worst);
         free(mean.of[ATTN_RESULT_WEIGHTS]); /* all else is the same as without the mean */
         mean.of[ATTN_RESULT_WEIGHTS] = NULL;
-        cr_expect(same_bytes(&apart, &mean), "way %d", way);
+        cr_assert(same_bytes(&apart, &mean), "way %d", way);
         free_results(&apart);
         free_results(&mean);
     }
@@ -624,7 +629,7 @@ Theory((unsigned kind, int dtype), laws, large_weights_are_those_of_small_calls,
         for (int i = 0; i < ATTN_RESULT_COUNT; i++) {
             part.of[i] = all.of[i] == NULL ? NULL : all.of[i] + h * alone.count[i];
         }
-        cr_expect(same_bytes(&part, &alone), "head %zu", h);
+        cr_assert(same_bytes(&part, &alone), "head %zu", h);
         free_results(&alone);
         free_call(&one);
     }
