@@ -79,10 +79,11 @@ static inline double bound_of(attn_dtype dtype) {
 
 /* ------------------------------------------------------------------------------- drawing a call */
 
-static inline double *normals(struct rng *rng, size_t count, attn_dtype dtype) {
+/* Of mean 0 and variance 1, in [-3, 3): the sum of three uniform numbers. */
+static inline double *numbers(struct rng *rng, size_t count, attn_dtype dtype) {
     double *x = allocate(count, sizeof *x);
     for (size_t i = 0; i < count; i++) {
-        x[i] = rng_normal(rng);
+        x[i] = 2 * (rng_uniform(rng) + rng_uniform(rng) + rng_uniform(rng)) - 3;
         x[i] = dtype == ATTN_FLOAT32 ? (double)(float)x[i] : x[i];
     }
     return x;
@@ -112,9 +113,9 @@ static inline struct call draw_call(unsigned kind, attn_dtype dtype, size_t head
                                    : ATTN_CAUSAL_NONE;
     c.left = kind & WINDOW ? (int64_t)(m / 4) : -1;
     c.right = kind & WINDOW ? (int64_t)(m / 8) : -1;
-    c.q = normals(&rng, c.batch * heads * n * d, dtype);
-    c.k = normals(&rng, c.batch * c.kv_heads * m * d, dtype);
-    c.v = normals(&rng, c.batch * c.kv_heads * m * d_v, dtype);
+    c.q = numbers(&rng, c.batch * heads * n * d, dtype);
+    c.k = numbers(&rng, c.batch * c.kv_heads * m * d, dtype);
+    c.v = numbers(&rng, c.batch * c.kv_heads * m * d_v, dtype);
     const size_t pairs = c.batch * heads * n * m;
     if (kind & MASK) {
         c.mask = allocate(pairs, 1);
@@ -305,7 +306,8 @@ static inline void run_plan(attn_plan *plan, struct results *r) {
         size_t bytes;
         if (t != NULL) {
             cr_assert(attn_tensor_bytes(t, &bytes) && attn_tensor_count(t, &r->count[i]));
-            data[i] = memset(allocate(bytes, 1), 0xff, bytes); /* NaN: what is not written is seen */
+            data[i] =
+                memset(allocate(bytes, 1), 0xff, bytes); /* NaN: what is not written is seen */
             attn_plan_bind(plan, (attn_result)i, 0, data[i]);
         }
     }
@@ -321,10 +323,8 @@ static inline void run_plan(attn_plan *plan, struct results *r) {
 /* Runs a call. The status of the run is for the caller to look at. */
 static inline struct results try_call(const struct call *c, unsigned wanted) {
     const attn_tensor none = {0};
-    const attn_tensor mask = {.data = c->mask,
-                              .dtype = ATTN_BOOL,
-                              .rank = 4,
-                              .shape = {c->batch, c->heads, c->n, c->m}};
+    const attn_tensor mask = {
+        .data = c->mask, .dtype = ATTN_BOOL, .rank = 4, .shape = {c->batch, c->heads, c->n, c->m}};
     attn_tensor t[] = {
         rows_of_heads(c, c->q, c->heads, c->n, 0, c->n, c->d),
         rows_of_heads(c, c->k, c->kv_heads, c->m, c->past, c->m, c->d),
@@ -407,15 +407,14 @@ static inline double largest_of(const double *x, size_t count) {
 static inline double terms_of(const struct call *c, size_t row, const double *weights) {
     const size_t h = row / c->n % c->heads, b = row / c->n / c->heads;
     const double *v = c->v + key_row(c, b, h) * c->d_v;
-    double largest = 0;
-    for (size_t e = 0; e < c->d_v; e++) {
-        double sum = 0;
-        for (size_t j = 0; j < c->m; j++) {
-            sum += weights[j] == 0 ? 0 : fabs(weights[j] * v[j * c->d_v + e]);
+    double sums[256] = {0};
+    cr_assert_leq(c->d_v, 256);
+    for (size_t j = 0; j < c->m; j++) {
+        for (size_t e = 0; weights[j] != 0 && e < c->d_v; e++) {
+            sums[e] += fabs(weights[j] * v[j * c->d_v + e]);
         }
-        largest = fmax(largest, sum);
     }
-    return largest;
+    return largest_of(sums, c->d_v);
 }
 
 /* Holds output and lse of two results of calls on the same queries, and their weights unless the
@@ -438,7 +437,7 @@ static inline void held_together(struct worst *worst, const struct call *c, cons
     }
 }
 
-/* Did two results of one shape come out the same, byte for byte? rows: how many of each head. */
+/* Did two results of one shape come out the same, byte for byte? */
 static inline bool same_bytes(const struct results *a, const struct results *b) {
     for (int i = 0; i < ATTN_RESULT_COUNT; i++) {
         if (a->of[i] != NULL && b->of[i] != NULL &&
@@ -450,23 +449,21 @@ static inline bool same_bytes(const struct results *a, const struct results *b) 
     return true;
 }
 
-/* Head h of batch item b held to the reference, whatever of it is wanted. */
-static inline void held_to_reference(struct worst *worst, const struct call *c, size_t b, size_t h,
-                                     const struct results *is) {
-    const size_t n = c->n, m = c->m, row0 = row_of(c, b, h, 0), key = key_row(c, b, h);
-    double *buffer = allocate(4 * n * m + n * c->d_v + 4 * n, sizeof *buffer);
-    struct reference_head call = {
+/* What the reference says of head h of batch item b. Free its scores: they begin its one block. */
+static inline struct reference_results reference_of(const struct call *c, size_t b, size_t h) {
+    const size_t n = c->n, m = c->m, row = row_of(c, b, h, 0), key = key_row(c, b, h);
+    const struct reference_head call = {
         .n = n,
         .m = m,
         .d = c->d,
         .d_v = c->d_v,
-        .q = c->q + row0 * c->d,
+        .q = c->q + row * c->d,
         .k = c->k + key * c->d,
         .v = c->v + key * c->d_v,
         .scale = c->scale,
         .softcap = c->softcap,
-        .bias = c->bias == NULL ? NULL : c->bias + row0 * m,
-        .mask = c->mask == NULL ? NULL : c->mask + row0 * m,
+        .bias = c->bias == NULL ? NULL : c->bias + row * m,
+        .mask = c->mask == NULL ? NULL : c->mask + row * m,
         .slope = c->slopes == NULL ? 0 : c->slopes[h],
         .causal = c->causal != ATTN_CAUSAL_NONE,
         .shift = position_of(c, 0),
@@ -476,7 +473,8 @@ static inline void held_to_reference(struct worst *worst, const struct call *c, 
         .has_sink = c->sinks != NULL,
         .sink = c->sinks == NULL ? 0 : c->sinks[h],
     };
-    struct reference_results r = {.scores = buffer};
+    struct reference_results r = {.scores =
+                                      allocate(4 * n * m + n * c->d_v + 4 * n, sizeof(double))};
     r.scaled_scores = r.scores + n * m;
     r.masked_scores = r.scaled_scores + n * m;
     r.weights = r.masked_scores + n * m;
@@ -486,33 +484,65 @@ static inline void held_to_reference(struct worst *worst, const struct call *c, 
     r.score_scale = r.entropy + n;
     r.output_scale = r.score_scale + n;
     attn_reference_head(&call, &r);
-    for (size_t i = 0; i < n; i++) {
-        const double scaled = fmax(fabs(c->scale) * r.score_scale[i], 1e-3);
-        const double masked = fmax(scaled, largest_of(r.masked_scores + i * m, m));
+    return r;
+}
+
+/* Head h of batch item b held to its reference, whatever of it is wanted. The bound was stated for
+ * d <= 64. A sum of d terms that are added in order is off by d roundings of its size, times scale,
+ * 1/sqrt(d): by sqrt(d) in all, and so is the weight that it is the logit of. */
+static inline void held_to_reference(struct worst *worst, const struct call *c, size_t b, size_t h,
+                                     const struct reference_results *r, const struct results *is) {
+    const size_t m = c->m;
+    const double bound = bound_of(c->dtype) * fmax(1, sqrt((double)c->d / 64));
+    for (size_t i = 0; i < c->n; i++) {
+        const double scaled = fmax(fabs(c->scale) * r->score_scale[i], 1e-3);
+        const double masked = fmax(scaled, largest_of(r->masked_scores + i * m, m));
         const struct {
             attn_result result;
             const double *want;
             size_t width;
             double scale;
         } rows[] = {
-            {ATTN_RESULT_SCORES, r.scores, m, r.score_scale[i]},
-            {ATTN_RESULT_SCALED_SCORES, r.scaled_scores, m, scaled},
-            {ATTN_RESULT_MASKED_SCORES, r.masked_scores, m, masked},
-            {ATTN_RESULT_WEIGHTS, r.weights, m, largest_of(r.weights + i * m, m)},
-            {ATTN_RESULT_OUTPUT, r.output, c->d_v, r.output_scale[i]},
-            {ATTN_RESULT_LSE, r.lse, 1, fmax(1, masked)},
-            {ATTN_RESULT_ENTROPY, r.entropy, 1, fmax(1, log((double)m))},
+            {ATTN_RESULT_SCORES, r->scores, m, r->score_scale[i]},
+            {ATTN_RESULT_SCALED_SCORES, r->scaled_scores, m, scaled},
+            {ATTN_RESULT_MASKED_SCORES, r->masked_scores, m, masked},
+            {ATTN_RESULT_WEIGHTS, r->weights, m, largest_of(r->weights + i * m, m)},
+            {ATTN_RESULT_OUTPUT, r->output, c->d_v, r->output_scale[i]},
+            {ATTN_RESULT_LSE, r->lse, 1, fmax(1, masked)},
+            {ATTN_RESULT_ENTROPY, r->entropy, 1, fmax(1, log((double)m))},
         };
+        const size_t row = row_of(c, b, h, i);
         for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
             const double *got = is->of[rows[k].result];
-            for (size_t j = 0; got != NULL && j < rows[k].width; j++) {
-                held_to(worst, attn_result_name(rows[k].result), row0 + i,
-                        got[(row0 + i) * rows[k].width + j], rows[k].want[i * rows[k].width + j],
-                        bound_of(c->dtype) * rows[k].scale);
+            const size_t width = rows[k].width;
+            for (size_t j = 0; got != NULL && j < width; j++) {
+                held_to(worst, attn_result_name(rows[k].result), row, got[row * width + j],
+                        rows[k].want[i * width + j], bound * rows[k].scale);
             }
         }
     }
-    free(buffer);
+}
+
+/* Runs a call in several ways and holds each to the reference. */
+static inline void check_ways(const struct call *c, const unsigned *wanted, size_t ways) {
+    struct reference_results want[16];
+    cr_assert_leq(c->batch * c->heads, 16);
+    for (size_t head = 0; head < c->batch * c->heads; head++) {
+        want[head] = reference_of(c, head / c->heads, head % c->heads);
+    }
+    for (size_t way = 0; way < ways; way++) {
+        struct results r = run_call(c, wanted[way]);
+        struct worst worst = {0};
+        for (size_t head = 0; head < c->batch * c->heads; head++) {
+            held_to_reference(&worst, c, head / c->heads, head % c->heads, &want[head], &r);
+        }
+        cr_assert(worst.error <= 1, "way %zu: %s of row %zu is off by %g times its bound", way,
+                  worst.what, worst.row, worst.error);
+        free_results(&r);
+    }
+    for (size_t head = 0; head < c->batch * c->heads; head++) {
+        free(want[head].scores);
+    }
 }
 
 #endif

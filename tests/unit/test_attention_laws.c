@@ -12,15 +12,15 @@
 static const struct {
     size_t heads, n, m, d, d_v;
 } sizes[] = {
-    {2, 4, 5, 3, 2},        /* small enough to be computed in double */
-    {2, 2, 300, 64, 40},    /* products row by row */
-    {2, 9, 130, 33, 65},    /* keys are packed only if two query heads share them */
-    {2, 100, 150, 64, 64},  /* blocks of queries, tiles of keys */
-    {2, 120, 40, 16, 128},  /* more queries than keys */
-    {2, 3, 8200, 5, 4},     /* keys in parts that are merged */
+    {2, 4, 5, 3, 2},       /* small enough to be computed in double */
+    {2, 2, 300, 64, 40},   /* products row by row */
+    {2, 9, 130, 33, 65},   /* keys are packed only if two query heads share them */
+    {2, 100, 150, 64, 64}, /* blocks of queries, tiles of keys */
+    {2, 120, 40, 16, 128}, /* more queries than keys */
+    {2, 3, 8200, 5, 4},    /* keys in parts that are merged */
 };
 
-#define SIZES DataPoints(size_t, 0, 1, 2, 3, 4, 5)
+#define SIZES  DataPoints(size_t, 0, 1, 2, 3, 4, 5)
 #define DTYPES DataPoints(int, ATTN_FLOAT32, ATTN_FLOAT64)
 #define KINDS                                                                                      \
     DataPoints(unsigned, PLAIN, CAUSAL, BOTTOM_RIGHT | WINDOW, WINDOW | PAST, MASK, BIAS, SOFTCAP, \
@@ -145,7 +145,7 @@ Theory((double factor, unsigned kind, size_t size, int dtype), laws,
  * of their own, but a sink, which moves along, has one for all rows of its head. The logits here
  * are in the hundreds: where the constant is large, they must not be rounded to its digits. */
 TheoryDataPoints(laws, a_shifted_row_of_biases_moves_lse_alone) = {
-    DataPoints(double, 0.5, -40, 1e5, 0x1p33, -0x1p33), KINDS, SIZES, DTYPES};
+    DataPoints(double, -40, 1e5, 0x1p33, -0x1p33), KINDS, SIZES, DTYPES};
 
 Theory((double shift, unsigned kind, size_t size, int dtype), laws,
        a_shifted_row_of_biases_moves_lse_alone) {
@@ -248,26 +248,25 @@ static void refill(struct call *c, size_t from, bool poison, uint64_t seed) {
 
 #define CAUSAL_KINDS                                                                               \
     DataPoints(unsigned, CAUSAL, BOTTOM_RIGHT, CAUSAL | WINDOW, CAUSAL | MASK, CAUSAL | BIAS,      \
-               CAUSAL | SOFTCAP, CAUSAL | ALIBI, CAUSAL | GROUPED, CAUSAL | SINK,                  \
-               CAUSAL | LENGTHS, CAUSAL | PAST, CAUSAL | NEGATIVE, CAUSAL | ALL,                   \
+               CAUSAL | GROUPED, CAUSAL | LENGTHS | SINK, CAUSAL | PAST | NEGATIVE, CAUSAL | ALL,  \
                BOTTOM_RIGHT | ALL)
 
 /* With causal, other keys and values after a query change none of its bytes. */
 TheoryDataPoints(laws, a_causal_query_ignores_what_follows) = {CAUSAL_KINDS, SIZES, DTYPES,
                                                                DataPoints(size_t, 0, 1, 2)};
 
-Theory((unsigned kind, size_t size, int dtype, size_t quarter), laws,
+Theory((unsigned kind, size_t size, int dtype, size_t half), laws,
        a_causal_query_ignores_what_follows) {
     if (too_slow_here(size)) {
         return;
     }
     struct call c = draw(kind, size, dtype);
-    const size_t last = (c.n - 1) * quarter / 2;
+    const size_t last = (c.n - 1) * half / 2;
     const int64_t next = position_of(&c, last) + 1;
     struct call other = copy_call(&c);
     refill(&other, next < 0 ? 0 : next > (int64_t)c.m ? c.m : (size_t)next, false, size + 1);
     const unsigned ways[] = {TILED, ATTN_WANT(OUTPUT) | ATTN_WANT(LSE), TILED | ATTN_WANT(ENTROPY)};
-    for (size_t way = 0; way < 3; way++) {
+    for (size_t way = 0; way < (half == 1 ? 3 : 2); way++) {
         struct results a = run_call(&c, ways[way]), b = run_call(&other, ways[way]);
         for (size_t row = 0; row < all_rows(&c); row++) {
             for (int i = 0; i < ATTN_RESULT_COUNT && row % c.n <= last; i++) {
@@ -293,8 +292,7 @@ TheoryDataPoints(laws, what_nobody_may_attend_to_may_hold_anything) = {
                BIAS, MASK | BIAS | GROUPED | SINK, BIAS | PAST | SOFTCAP),
     SIZES, DTYPES};
 
-Theory((unsigned kind, size_t size, int dtype), laws,
-       what_nobody_may_attend_to_may_hold_anything) {
+Theory((unsigned kind, size_t size, int dtype), laws, what_nobody_may_attend_to_may_hold_anything) {
     if (too_slow_here(size)) {
         return;
     }
@@ -331,21 +329,12 @@ Theory((unsigned kind, size_t size, int dtype), laws,
 
 /* ------------------------------------------------------------------------------- all ways are one */
 
-static const unsigned all_ways[] = {ATTN_WANT(OUTPUT), ATTN_WANT(OUTPUT) | ATTN_WANT(LSE),
-                                    ATTN_WANT(WEIGHTS), TILED, STAGES};
+enum {
+    WAYS = 5
+};
 
-static void check_ways(const struct call *c) {
-    for (size_t way = 0; way < sizeof all_ways / sizeof *all_ways; way++) {
-        struct results r = run_call(c, all_ways[way]);
-        struct worst worst = {0};
-        for (size_t head = 0; head < c->batch * c->heads; head++) {
-            held_to_reference(&worst, c, head / c->heads, head % c->heads, &r);
-        }
-        cr_assert(worst.error <= 1, "way %zu: %s of row %zu is off by %g times its bound", way,
-                  worst.what, worst.row, worst.error);
-        free_results(&r);
-    }
-}
+static const unsigned all_ways[WAYS] = {ATTN_WANT(OUTPUT), ATTN_WANT(OUTPUT) | ATTN_WANT(LSE),
+                                        ATTN_WANT(WEIGHTS), TILED, STAGES};
 
 /* Output alone, with weights, with every stage, and the reference. */
 TheoryDataPoints(laws, whatever_is_asked_for_has_one_value) = {KINDS, SIZES, DTYPES};
@@ -356,14 +345,15 @@ Theory((unsigned kind, size_t size, int dtype), laws, whatever_is_asked_for_has_
         return;
     }
     struct call c = draw(kind, size, dtype);
-    check_ways(&c);
+    check_ways(&c, all_ways, WAYS);
     free_call(&c);
 }
 
 /* The same at every edge of a vector and a tile. 7 and 30 have no common divisor, so in each turn
  * every size meets, as queries, another size, as keys. */
-static const size_t edges[] = {1,  2,  3,  7,  8,   9,   15,  16,  17,  31,  32,  33,  63,  64,  65,
-                               95, 96, 97, 127, 128, 129, 191, 192, 193, 255, 256, 257, 511, 512, 513};
+static const size_t edges[] = {1,   2,   3,   7,   8,   9,   15,  16,  17,  31,
+                               32,  33,  63,  64,  65,  95,  96,  97,  127, 128,
+                               129, 191, 192, 193, 255, 256, 257, 511, 512, 513};
 static const size_t widths[] = {1, 3, 15, 16, 17, 32, 63, 64, 65, 100, 128, 129};
 
 TheoryDataPoints(laws, every_edge_of_vectors_and_tiles) = {
@@ -385,7 +375,7 @@ Theory((size_t index, size_t turn, int dtype), laws, every_edge_of_vectors_and_t
         return;
     }
     struct call c = draw_call(kinds[(index + turn) % 5], (attn_dtype)dtype, 1, n, m, d, d_v);
-    check_ways(&c);
+    check_ways(&c, all_ways, WAYS);
     free_call(&c);
 }
 
@@ -402,7 +392,7 @@ Theory((unsigned kind, size_t size, int dtype), laws, one_head_of_many_is_that_h
     }
     struct call c = draw(kind, size, dtype);
     const bool packed_apart = (kind & GROUPED) && c.n < 16;
-    for (size_t way = 1; way < sizeof all_ways / sizeof *all_ways; way++) {
+    for (size_t way = 1; way < WAYS; way++) {
         struct results all = run_call(&c, all_ways[way]);
         for (size_t head = 0; head < c.batch * c.heads; head++) {
             struct call one = only_head(&c, head / c.heads, head % c.heads);
@@ -444,15 +434,14 @@ static void merge(const struct call *c, struct results *a, const struct results 
 }
 
 TheoryDataPoints(laws, parts_of_the_keys_merge_by_lse) = {KINDS, SIZES, DTYPES,
-                                                          DataPoints(size_t, 1, 2, 3)};
+                                                          DataPoints(size_t, 1, 2)};
 
-Theory((unsigned kind, size_t size, int dtype, size_t quarter), laws,
-       parts_of_the_keys_merge_by_lse) {
+Theory((unsigned kind, size_t size, int dtype, size_t half), laws, parts_of_the_keys_merge_by_lse) {
     if (too_slow_here(size)) {
         return;
     }
     struct call c = draw(kind, size, dtype);
-    const size_t cut = 1 + (c.m - 2) * (quarter - 1) / 2;
+    const size_t cut = 1 + (c.m - 2) * (half - 1) / 2;
     size_t *keys = allocate(c.m, sizeof *keys);
     for (size_t j = 0; j < c.m; j++) {
         keys[j] = j;
@@ -479,9 +468,9 @@ Theory((unsigned kind, size_t size, int dtype, size_t quarter), laws,
 }
 
 /* Wherever past keys end and new ones begin. */
-TheoryDataPoints(laws, past_keys_are_keys) = {KINDS, SIZES, DTYPES, DataPoints(size_t, 1, 2, 3)};
+TheoryDataPoints(laws, past_keys_are_keys) = {KINDS, SIZES, DTYPES, DataPoints(size_t, 1, 2)};
 
-Theory((unsigned kind, size_t size, int dtype, size_t quarter), laws, past_keys_are_keys) {
+Theory((unsigned kind, size_t size, int dtype, size_t half), laws, past_keys_are_keys) {
     if (too_slow_here(size)) {
         return;
     }
@@ -491,9 +480,9 @@ Theory((unsigned kind, size_t size, int dtype, size_t quarter), laws, past_keys_
         keys[j] = j;
     }
     struct call cut = only_keys(&c, keys, c.m); /* positions, which follow the past, written out */
-    cut.past = 1 + (c.m - 2) * (quarter - 1) / 2;
+    cut.past = 1 + (c.m - 2) * (half - 1) / 2;
     struct results want = run_call(&c, TILED);
-    for (size_t way = 1; way < sizeof all_ways / sizeof *all_ways; way++) {
+    for (size_t way = 1; way < WAYS; way++) {
         if ((all_ways[way] & ATTN_WANT(OUTPUT)) != 0) {
             struct results is = run_call(&cut, all_ways[way]);
             struct worst worst = {0};
@@ -518,7 +507,8 @@ static void check_row(struct worst *worst, const struct call *c, const struct re
     const double *w = r->of[ATTN_RESULT_WEIGHTS] + row * c->m;
     const double largest = largest_of(x, c->m);
     const double sink = c->sinks == NULL ? -INFINITY : c->sinks[row / c->n % c->heads];
-    const double sums = 2 * (double)c->m * 0x1p-53; /* over m numbers in any order, here and there */
+    const double sums =
+        2 * (double)c->m * 0x1p-53; /* over m numbers in any order, here and there */
     double sum = exp(sink - fmax(lse, -1e300)), entropy = 0;
     for (size_t j = 0; j < c->m; j++) {
         const double want = x[j] == -INFINITY ? 0 : exp(x[j] - lse);
