@@ -23,9 +23,9 @@ struct shape {
 };
 
 static const struct shape shapes[] = {
-    {1, 1, 31, 319, 0, 64, 64, 0, -1, -1, 0, false, false},
-    {1, 1, 32, 320, 0, 64, 64, 0, -1, -1, 0, false, false},
-    {1, 1, 33, 321, 0, 64, 64, 0, -1, -1, 0, false, false},
+    {1, 1, 95, 383, 0, 64, 64, 0, -1, -1, 0, false, false},
+    {1, 1, 96, 384, 0, 64, 64, 0, -1, -1, 0, false, false},
+    {1, 1, 97, 385, 0, 64, 64, 0, -1, -1, 0, false, false},
     {2, 2, 65, 129, 0, 128, 128, 0, -1, -1, 0, false, false},
     {2, 1, 100, 1000, 0, 128, 48, 0, -1, -1, 0, false, true},
     {2, 1, 700, 700, 0, 64, 64, ATTN_CAUSAL_TOP_LEFT, -1, -1, 0, false, false},

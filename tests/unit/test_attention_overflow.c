@@ -1,0 +1,160 @@
+/*
+ * test_attention_overflow.c - scores that overflow: whatever is asked for and however the call is
+ * cut, the error names the place; what nobody sees is no error; and a score that overflows only on
+ * the way to a finite value is right.
+ */
+#include "test_attention.h"
+
+#include <criterion/theories.h>
+#include <stdio.h>
+
+#include "support/scale.h"
+
+static const struct {
+    size_t n, m, d, d_v;
+} sizes[] = {
+    {3, 5, 4, 3},      /* small enough to be computed in double */
+    {2, 300, 64, 40},  /* products row by row */
+    {9, 130, 33, 65},  /* products with the keys as they are */
+    {40, 300, 64, 64}, /* with packed keys, over tiles */
+    {3, 8200, 5, 4},   /* keys in parts that are merged */
+};
+
+enum {
+    HEADS = 2,
+    ENTROPY = ATTN_WANT(OUTPUT) | ATTN_WANT(WEIGHTS) | ATTN_WANT(LSE) | ATTN_WANT(ENTROPY),
+    STAGES = ENTROPY | ATTN_WANT(SCORES) | ATTN_WANT(SCALED_SCORES) | ATTN_WANT(MASKED_SCORES)
+};
+
+#define SIZES  DataPoints(size_t, 0, 1, 2, 3, 4)
+#define DTYPES DataPoints(int, ATTN_FLOAT32, ATTN_FLOAT64)
+#define WAYS                                                                                       \
+    DataPoints(unsigned, ATTN_WANT(OUTPUT), ATTN_WANT(LSE), ATTN_WANT(WEIGHTS),                    \
+               ATTN_WANT(OUTPUT) | ATTN_WANT(WEIGHTS), ENTROPY, STAGES)
+
+/* A call and the one pair of it, of the last head, that a test is about. */
+struct pair {
+    struct call call;
+    size_t i, j;
+    double *q, *k, *v; /* the rows of that query, key and value */
+};
+
+static struct pair draw(unsigned kind, size_t size, int dtype) {
+    struct pair p = {.i = sizes[size].n * 2 / 3, .j = sizes[size].m * 2 / 3};
+    p.call = draw_call(kind, (attn_dtype)dtype, HEADS, sizes[size].n, sizes[size].m, sizes[size].d,
+                       sizes[size].d_v);
+    p.q = p.call.q + row_of(&p.call, 0, HEADS - 1, p.i) * p.call.d;
+    p.k = p.call.k + (key_row(&p.call, 0, HEADS - 1) + p.j) * p.call.d;
+    p.v = p.call.v + (key_row(&p.call, 0, HEADS - 1) + p.j) * p.call.d_v;
+    return p;
+}
+
+/* Its square does not fit the dtype, itself times anything drawn does. */
+static double big(int dtype) {
+    return dtype == ATTN_FLOAT32 ? 0x1p80 : 0x1p600;
+}
+
+static void fails_at(struct pair *p, unsigned wanted, const char *stage, const char *axis,
+                     size_t place) {
+    struct results r = try_call(&p->call, wanted);
+    char text[80];
+    snprintf(text, sizeof text, "batch item 0, head %d, query %zu, %s %zu:", HEADS - 1, p->i, axis,
+             place);
+    cr_assert_eq(r.status, ATTN_NOT_FINITE, "status %d", r.status);
+    cr_assert_str_eq(r.error.argument, stage, "%s", r.error.message);
+    cr_assert_not_null(strstr(r.error.message, text), "%s: not %s", r.error.message, text);
+    free_results(&r);
+    free_call(&p->call);
+}
+
+/* Softcap would make any score finite. */
+TheoryDataPoints(overflow, of_a_score_names_its_place) = {
+    DataPoints(unsigned, PLAIN, SOFTCAP | SINK), SIZES, DTYPES, WAYS, DataPoints(double, 1, -1)};
+
+Theory((unsigned kind, size_t size, int dtype, unsigned wanted, double sign), overflow,
+       of_a_score_names_its_place) {
+    struct pair p = draw(kind, size, dtype);
+    p.q[0] = big(dtype);
+    p.k[0] = sign * big(dtype);
+    fails_at(&p, wanted, "scores", "key", p.j);
+}
+
+TheoryDataPoints(overflow, of_a_biased_score_names_its_place) = {SIZES, DTYPES, WAYS};
+
+Theory((size_t size, int dtype, unsigned wanted), overflow, of_a_biased_score_names_its_place) {
+    struct pair p = draw(BIAS, size, dtype);
+    p.q[0] = p.k[0] = dtype == ATTN_FLOAT32 ? 0x1p63 : 0x1p511;
+    p.call.scale = 1;
+    p.call.bias[row_of(&p.call, 0, HEADS - 1, p.i) * p.call.m + p.j] =
+        dtype == ATTN_FLOAT32 ? 0x1.8p127 : 0x1.8p1023;
+    fails_at(&p, wanted, "masked_scores", "key", p.j);
+}
+
+/* A value that is infinite, and that one query alone may attend to. */
+TheoryDataPoints(overflow, of_a_value_names_its_place) = {
+    SIZES, DTYPES,
+    DataPoints(unsigned, ATTN_WANT(OUTPUT), ATTN_WANT(OUTPUT) | ATTN_WANT(WEIGHTS), ENTROPY,
+               STAGES)};
+
+Theory((size_t size, int dtype, unsigned wanted), overflow, of_a_value_names_its_place) {
+    struct pair p = draw(MASK, size, dtype);
+    for (size_t row = 0; row < HEADS * p.call.n; row++) {
+        p.call.mask[row * p.call.m + p.j] = row == row_of(&p.call, 0, HEADS - 1, p.i);
+    }
+    p.v[p.call.d_v - 1] = INFINITY;
+    fails_at(&p, wanted, "output", "column", p.call.d_v - 1);
+}
+
+TheoryDataPoints(overflow, that_nobody_sees_is_none) = {DataPoints(unsigned, MASK, BIAS), SIZES,
+                                                        DTYPES};
+
+Theory((unsigned kind, size_t size, int dtype), overflow, that_nobody_sees_is_none) {
+    const unsigned ways[] = {ATTN_WANT(OUTPUT) | ATTN_WANT(LSE), ATTN_WANT(WEIGHTS), ENTROPY};
+    struct pair p = draw(kind, size, dtype);
+    const size_t at = row_of(&p.call, 0, HEADS - 1, p.i) * p.call.m + p.j;
+    if (kind & MASK) {
+        p.call.mask[at] = 0;
+    } else {
+        p.call.bias[at] = -INFINITY;
+    }
+    p.q[0] = p.k[0] = big(dtype);
+    for (size_t row = 0; row < HEADS * p.call.n * p.call.d; row += p.call.d) {
+        p.call.q[row] = &p.call.q[row] == p.q ? p.q[0] : 0; /* no other large scores */
+    }
+    check_ways(&p.call, ways, 3); /* not with the scores themselves: they are for all to see */
+    free_call(&p.call);
+}
+
+/* float32: large terms that cancel. In double they do not overflow. */
+TheoryDataPoints(overflow, on_the_way_to_a_finite_score_is_none) = {
+    DataPoints(unsigned, PLAIN, MASK, BIAS, SOFTCAP | SINK, CAUSAL, PAST), SIZES};
+
+Theory((unsigned kind, size_t size), overflow, on_the_way_to_a_finite_score_is_none) {
+    const unsigned ways[] = {ATTN_WANT(OUTPUT), ATTN_WANT(LSE),
+                             ATTN_WANT(OUTPUT) | ATTN_WANT(WEIGHTS), ENTROPY, STAGES};
+    struct pair p = draw(kind, size, ATTN_FLOAT32);
+    struct call *c = &p.call;
+    for (size_t row = 0; row < HEADS * c->n; row++) {
+        c->q[row * c->d] = c->q[row * c->d + 1] = 0;
+    }
+    for (size_t row = 0; row < HEADS * c->m; row++) {
+        c->k[row * c->d] = c->k[row * c->d + 1] = 0;
+    }
+    struct call same = copy_call(c); /* without the large terms */
+    p.q[0] = p.q[1] = p.k[0] = big(ATTN_FLOAT32);
+    p.k[1] = -big(ATTN_FLOAT32);
+    for (size_t way = 0; way < sizeof ways / sizeof *ways; way++) {
+        struct results r = run_call(c, ways[way]);
+        struct worst worst = {0};
+        for (size_t h = 0; h < HEADS; h++) {
+            struct reference_results want = reference_of(&same, 0, h);
+            held_to_reference(&worst, &same, 0, h, &want, &r);
+            free(want.scores);
+        }
+        cr_assert(worst.error <= 1, "way %zu: %s of row %zu is off by %g times its bound", way,
+                  worst.what, worst.row, worst.error);
+        free_results(&r);
+    }
+    free_call(c);
+    free_call(&same);
+}
