@@ -8,16 +8,19 @@
 #define ROW(name)    name##_f32
 #define EXP          expf
 #define REAL_HIGHEST FLT_MAX
+#define MAX_EXACT    0x1p29
 #include "scalar.inc"
 #undef real
 #undef ROW
 #undef EXP
 #undef REAL_HIGHEST
+#undef MAX_EXACT
 
 #define real         double
 #define ROW(name)    name##_f64
 #define EXP          exp
 #define REAL_HIGHEST DBL_MAX
+#define MAX_EXACT    0x1p58
 #include "scalar.inc"
 
 static void softcap(double *y, size_t n, double softcap) {
