@@ -441,11 +441,11 @@ def onnxruntime_peer(threads):
         graph.outputs["Y"] = group
         if call.weights:
             graph.outputs["W"] = (call.kv_heads, call.group * call.n, call.m)
-        # An attribute is a float32, so float64 has its scale as a constant.
+        # An attribute is a float32, so float64 has its scale as an input: a constant would be fused.
         alpha, scores = (1.0, "P") if call.float64 else (call.scale, "S")
         graph.node("FusedMatMul", ["Q", "K"], [scores], "com.microsoft", transB=1, alpha=alpha)
         if call.float64:
-            graph.constants["scale"] = np.array(call.scale)
+            graph.inputs["scale"] = np.array([call.scale])
             graph.node("Mul", ["P", "scale"], ["S"])
         if call.allowed is not None:
             graph.inputs["bias"] = np.tile(call.bias(), (call.group, 1))
