@@ -441,7 +441,7 @@ def onnxruntime_peer(threads):
         graph.outputs["Y"] = group
         if call.weights:
             graph.outputs["W"] = (call.kv_heads, call.group * call.n, call.m)
-        # An attribute is a float32, so float64 has its scale as an input: a constant would be fused.
+        # An attribute is a float32: float64 has its scale as an input (a constant would be fused).
         alpha, scores = (1.0, "P") if call.float64 else (call.scale, "S")
         graph.node("FusedMatMul", ["Q", "K"], [scores], "com.microsoft", transB=1, alpha=alpha)
         if call.float64:
