@@ -39,7 +39,7 @@ STRESSES        := $(patsubst tests/stress/%.c,$(O)/stress_%,$(wildcard tests/st
 C_FILES := $(wildcard lib/src/*.c lib/src/*/*.c server/*.c server/*/*.c tests/*/*.c)
 FORMATTED := $(C_FILES) $(wildcard lib/include/*.h lib/src/*.h lib/src/*.inc lib/src/*/*.h lib/src/*/*.inc \
              server/*.h server/*/*.h server/*/*.cc tests/*/*.h)
-SCRIPTS := $(wildcard docker/*.sh tests/*/*.sh) .ci/run
+SCRIPTS := $(wildcard docker/*.sh tests/*/*.sh tests/*/*/*.sh) .ci/run
 
 STATIC := $(O)/libattention.a
 SHARED := $(O)/libattention.so.$(VERSION)
@@ -201,7 +201,7 @@ stress-programs: $(STRESSES) ; @:
 # second make, because the flags of a package are known only when it is there.
 again = +@$(MAKE) --no-print-directory $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc))
 
-.PHONY: run test bench packages
+.PHONY: run test bench bench-peers packages
 run: ## Install what is missing, build, start the daemon: make run ARGS="--port 9000"
 	@docker/packages.sh build
 	$(again) all
@@ -217,6 +217,11 @@ bench: ## Run every benchmark
 	$(again) bench-programs
 	@for bench in $(BENCHES); do \
 	    echo "== $${bench##*/}"; ATTENTIOND_BIN=$(CURDIR)/$(DAEMON) $$bench || exit 1; done
+
+bench-peers: ## Measure beside PyTorch, onnxruntime, OpenVINO, NumPy (6 GB from PyPI): ARGS="--quick"
+	@docker/packages.sh build test python
+	$(again) $(O)/bench_attention
+	@tests/bench/peers/run.sh $(O) $(ARGS)
 
 packages: ## Install the packages that building needs
 	@docker/packages.sh build
@@ -242,7 +247,7 @@ check-valgrind: ## Run the unit tests under valgrind
 	@tests/support/run-valgrind.sh $(O)
 
 test-conformance: ## Run ONNX's Attention cases over HTTP (fetches Python packages from PyPI)
-	@docker/packages.sh build conformance
+	@docker/packages.sh build python
 	$(again) all
 	@tests/conformance/run.sh $(O)
 

@@ -40,19 +40,16 @@ struct projection {
     const void *x;
     size_t rows, inner, ld;
     bool out_in;          /* w is (cols, inner), else (inner, cols) */
-    struct piece *pieces; /* owned */
+    struct piece *pieces; /* owned, by column */
     size_t count;
-    const char *name; /* of the result, for messages */
+    const char *name;         /* of the result, for messages */
+    size_t task_rows, across; /* a task makes task_rows rows of one of `across` parts of columns */
 };
 
 struct result {
     attn_tensor *parts; /* owned; `data` is the bound buffer */
     size_t count;
 };
-
-enum {
-    SCHEDULE_PROJECT_ROWS = 256
-}; /* of one projection task: pays for packing the weights */
 
 /* The phases of a run. All tasks of one phase may run at once and in any order. */
 enum phase {
@@ -72,7 +69,8 @@ struct schedule {
     bool plain;        /* nothing but scale, ranges and a mask between score and softmax */
     bool direct;       /* so few queries that products go row by row, not through BLAS */
     bool exact;        /* so small a call that softmax and output are computed in double */
-    bool packs;        /* keys are packed transposed, tile by tile */
+    bool packs;        /* keys are packed transposed, tile by tile, once for all blocks */
+    bool packs_late;   /* the same, but each tile when its only block comes to it */
     size_t tile_rows;  /* queries of one product */
     size_t rows, keys; /* of a block of scores: queries, and keys of a tile */
     size_t ld;         /* from one row of a block of scores to the next */
@@ -86,7 +84,7 @@ struct schedule {
     size_t pack_batch;                           /* numbers of packed keys of one batch item */
     size_t partial_row;                          /* numbers of one partial result */
     size_t q, k, v, pack, out, partial, moments; /* offsets into the workspace */
-    size_t row, state, max, top, part, order;    /* offsets into a scratch */
+    size_t row, state, max, top, part, tile, order; /* offsets into a scratch */
     size_t workspace, scratch;
     double cost; /* multiply-adds of a run */
 };

@@ -64,7 +64,10 @@ attn_status attn_plan_run(attn_plan *plan, attn_error *error) {
         }
     }
     free(scratch);
-    return status == ATTN_OK ? attn_plan_end(plan, error) : status;
+    status = status == ATTN_OK ? attn_plan_end(plan, error) : status;
+    free(plan->workspace);
+    plan->workspace = NULL;
+    return status;
 }
 
 attn_status attn_softmax(const attn_tensor *x, int axis, void *out, attn_error *error) {

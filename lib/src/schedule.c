@@ -11,16 +11,19 @@
 
 enum {
     ALIGN = 64,
+    SMALL_PRODUCT = 1000000, /* M N K up to which OpenBLAS multiplies without packing */
     DIRECT_QUERIES =
         2, /* up to so many queries, dot products are as fast as BLAS: memory decides */
     DIRECT_WORK =
         8192,          /* multiply-adds of one head up to which the calls of BLAS would cost more */
     PACK_QUERIES = 16, /* queries that use one key head from which packing it pays */
     SPLIT_QUERIES = 16,     /* up to so many queries, long keys are split over tasks */
-    SPLIT_KEYS = 4096,      /* keys of one part */
+    SPLIT_BYTES = 1 << 20,  /* keys and values of one part: half of a common L2 cache */
+    EXACT_SCORES = 128, /* scores of a call that is computed in double throughout: a teacher's */
+    EXACT_WORK = 6144,  /* ... and its multiply-adds */
     WHOLE_BYTES = 1 << 20,  /* whole rows of scores of one block: half of a common L2 cache */
     STREAM_BYTES = 1 << 22, /* weights that no L2 cache holds */
-    TASK_WORK = 1 << 21, /* multiply-adds of one task: some 20 us, much more than handing it out */
+    TASK_WORK = 1 << 17, /* multiply-adds of one task: some 2 us, more than handing it out */
 };
 
 static size_t ceil_div(size_t a, size_t b) {
@@ -29,17 +32,17 @@ static size_t ceil_div(size_t a, size_t b) {
 
 /*
  * Tile sizes for rows of d and d_v numbers. Both products of a tile have the sizes rows, keys and
- * d (or d_v). OpenBLAS has kernels for small products, without packing, as long as M N K <= 100^3:
- * there it reaches the peak of the machine. They like keys in 64s, and a tile of keys (or values)
+ * d (or d_v). OpenBLAS has kernels for small products, without packing: there it reaches the peak of
+ * the machine. They like keys in 64s, and a tile of keys (or values)
  * that stays in an L1 cache while all rows pass over it. Measured over rows 16...120 and keys
  * 64...480 on AVX-512: 96 rows and 8192 numbers of keys are 3 to 6 % faster than tiles of other
  * forms; with AVX2, where there are no small kernels, it makes no difference.
  */
 static void choose_tile(struct schedule *s, size_t d) {
-    const size_t small = 1000000, rows = 96, key_numbers = 8192;
+    const size_t rows = 96, key_numbers = 8192;
     s->keys = key_numbers / d / 64 * 64;
     s->keys = s->keys > 256 ? 256 : s->keys < 64 ? 64 : s->keys;
-    s->rows = small / (s->keys * d);
+    s->rows = SMALL_PRODUCT / (s->keys * d);
     s->rows = s->rows > rows ? rows : s->rows < 8 ? 8 : s->rows / 8 * 8;
 }
 
@@ -81,8 +84,24 @@ static double projection_cost(const struct projection *projection) {
     return (double)projection->rows * (double)projection->inner * (double)projection->ld;
 }
 
-static size_t projection_tasks(const struct projection *projection) {
-    return projection->count == 0 ? 0 : ceil_div(projection->rows, SCHEDULE_PROJECT_ROWS);
+/* Cuts a projection into tasks; returns how many. Few rows: columns narrow enough for the products
+ * without packing. Else wide ones, since each task packs its rows anew, but with few blocks of rows
+ * still some for every thread. */
+static size_t choose_projection(struct projection *p) {
+    enum {
+        ROWS = 256,
+        NARROW = 64,
+        MIDDLE = 256,
+        WIDE = 512
+    };
+    if (p->count == 0) {
+        return 0;
+    }
+    p->task_rows = p->rows < ROWS ? p->rows : ROWS;
+    const size_t down = ceil_div(p->rows, p->task_rows);
+    const bool unpacked = p->task_rows * p->inner <= SMALL_PRODUCT / NARROW;
+    p->across = ceil_div(p->ld, unpacked ? NARROW : down < 4 ? MIDDLE : WIDE);
+    return down * p->across;
 }
 
 static void choose_paths(attn_plan *plan, struct schedule *s, double head_cost) {
@@ -100,12 +119,37 @@ static void choose_paths(attn_plan *plan, struct schedule *s, double head_cost) 
     for (size_t h = 0; h < plan->heads; h++) {
         s->plain = s->plain && plan->head[h].scale > 0;
     }
-    s->direct = plan->n <= DIRECT_QUERIES || head_cost <= DIRECT_WORK;
+    s->direct = plan->n <= DIRECT_QUERIES ||
+                (plan->n < PACK_QUERIES && head_cost <= DIRECT_WORK);
     s->packs = !s->direct && plan->n * (plan->heads / plan->kv_heads) >= PACK_QUERIES;
+}
+
+/* With few queries and long keys the keys are cut, so that there is work for many threads. */
+static void choose_splits(const attn_plan *plan, struct schedule *s, size_t d) {
+    const size_t part = SPLIT_BYTES / (2 * d * attn_dtype_size(plan->dtype));
+    s->splits = 1;
+    s->split_keys = plan->m;
+    if (!s->staged && !s->keeps && plan->n <= SPLIT_QUERIES && plan->m >= 2 * part) {
+        s->split_keys = part < s->keys ? s->keys : part / s->keys * s->keys;
+        s->splits = ceil_div(plan->m, s->split_keys);
+    }
+}
+
+/* Small blocks share a task, all tasks as many. */
+static void choose_tasks(const attn_plan *plan, struct schedule *s, double head_cost) {
+    /* With the mean over heads, one task has all heads of its rows: their sum has one order. */
+    const size_t heads = plan->mean_over_heads ? 1 : plan->heads;
+    const size_t blocks = plan->batch * heads * s->blocks * s->splits;
+    const double scores = (double)plan->n * (double)plan->m * score_cost(plan, s);
+    const double cost = (head_cost + scores) * (double)plan->batch * (double)plan->heads;
+    const double tasks = cost / TASK_WORK < 1 ? 1 : cost / TASK_WORK;
+    s->per_task = tasks < (double)blocks ? ceil_div(blocks, (size_t)tasks) : 1;
+    s->tasks[PHASE_ATTEND] = ceil_div(blocks, s->per_task);
 }
 
 static void choose_blocks(attn_plan *plan, struct schedule *s, double head_cost) {
     const size_t size = attn_dtype_size(plan->dtype);
+    const double calls = (double)plan->batch * (double)plan->heads;
     size_t d = 1;
     for (size_t h = 0; h < plan->heads; h++) {
         d = plan->head[h].d > d ? plan->head[h].d : d;
@@ -115,7 +159,8 @@ static void choose_blocks(attn_plan *plan, struct schedule *s, double head_cost)
     s->tile_rows = s->rows;
     s->keys = s->keys < plan->m ? s->keys : plan->m;
     s->tiles = ceil_div(plan->m, s->keys);
-    s->exact = head_cost <= DIRECT_WORK && s->tiles == 1; /* it costs nothing there */
+    s->exact = s->tiles == 1 && calls * (double)plan->n * (double)plan->m <= EXACT_SCORES &&
+               calls * head_cost <= EXACT_WORK;
     s->ld = s->keys;
     if (s->staged || s->keeps) {
         s->ld = ceil_div(plan->m, 16) * 16 + 16; /* no power of two: caches have few places for it */
@@ -128,14 +173,10 @@ static void choose_blocks(attn_plan *plan, struct schedule *s, double head_cost)
     s->rows = ceil_div(ceil_div(plan->n, s->blocks), 8) * 8;
     s->rows = s->rows < plan->n ? s->rows : plan->n;
     s->blocks = ceil_div(plan->n, s->rows);
-    s->splits = 1;
-    s->split_keys = plan->m;
-    if (!s->staged && !s->keeps && plan->n <= SPLIT_QUERIES && plan->m >= 2 * SPLIT_KEYS) {
-        s->split_keys = SPLIT_KEYS / s->keys * s->keys;
-        s->splits = ceil_div(plan->m, s->split_keys);
-    }
-    const double block_cost = head_cost / (double)s->blocks / (double)s->splits;
-    s->per_task = block_cost >= TASK_WORK ? 1 : (size_t)(TASK_WORK / block_cost);
+    s->packs_late = s->packs && s->blocks == 1 && plan->heads == plan->kv_heads;
+    s->packs = s->packs && !s->packs_late;
+    choose_splits(plan, s, d);
+    choose_tasks(plan, s, head_cost);
 }
 
 /* One after the other: the projected rows, packed keys, the heads' outputs, partial results. */
@@ -183,8 +224,9 @@ static bool lay_out(attn_plan *plan, struct schedule *s) {
 /* Scratch of one worker: a block of scores, one row in double, the state of the rows. */
 static bool size_scratch(const attn_plan *plan, struct schedule *s) {
     const size_t size = attn_dtype_size(plan->dtype), rows = s->scratch_rows;
-    size_t at, d_v = 1;
+    size_t at, d = 1, d_v = 1;
     for (size_t h = 0; h < plan->heads; h++) {
+        d = plan->head[h].d > d ? plan->head[h].d : d;
         d_v = plan->head[h].d_v > d_v ? plan->head[h].d_v : d_v;
     }
     const bool top_k = plan_wants(plan, ATTN_WANT(TOP_K_INDICES) | ATTN_WANT(TOP_K_WEIGHTS));
@@ -194,6 +236,7 @@ static bool size_scratch(const attn_plan *plan, struct schedule *s) {
            reserve(&s->scratch, 2 * rows, size, &s->max) &&
            reserve(&s->scratch, s->keeps ? rows * s->tiles : 0, size, &s->top) &&
            reserve(&s->scratch, s->splits > 1 ? rows * d_v : 0, size, &s->part) &&
+           reserve(&s->scratch, s->packs_late ? s->keys * d : 0, size, &s->tile) &&
            reserve(&s->scratch, top_k ? plan->m : 0, sizeof(size_t), &s->order);
 }
 
@@ -214,18 +257,15 @@ attn_status plan_schedule(attn_plan *plan, attn_error *error) {
     if (!lay_out(plan, s) || !size_scratch(plan, s)) {
         return plan_too_large(error);
     }
-    /* With the mean over heads, one task has all heads of its rows: their sum has one order. */
-    const size_t heads = plan->batch * (plan->mean_over_heads ? 1 : plan->heads);
-    s->tasks[PHASE_PROJECT] = projection_tasks(&plan->project_q) +
-                              projection_tasks(&plan->project_k) +
-                              projection_tasks(&plan->project_v);
+    s->tasks[PHASE_PROJECT] = choose_projection(&plan->project_q) +
+                              choose_projection(&plan->project_k) +
+                              choose_projection(&plan->project_v);
     const unsigned copies =
         ATTN_WANT(PRESENT_K) | ATTN_WANT(PRESENT_V) | ATTN_WANT(Q) | ATTN_WANT(K) | ATTN_WANT(V);
     s->tasks[PHASE_PACK] = s->packs || plan_wants(plan, copies) ? plan->batch * plan->kv_heads : 0;
-    s->tasks[PHASE_ATTEND] = ceil_div(heads * s->blocks * s->splits, s->per_task);
     s->tasks[PHASE_MERGE] = s->splits > 1 ? plan->batch * plan->heads : 0;
     s->tasks[PHASE_OUT] =
-        plan_wants(plan, ATTN_WANT(OUTPUT)) ? projection_tasks(&plan->project_out) : 0;
+        plan_wants(plan, ATTN_WANT(OUTPUT)) ? choose_projection(&plan->project_out) : 0;
     return ATTN_OK;
 }
 

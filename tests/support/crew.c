@@ -11,7 +11,7 @@ enum {
     MAX_THREADS = 64,
     MAX_PHASES = 16,
     PATIENCE = 1 << 14,    /* looks at a variable before the core is given away */
-    SERIAL_COST = 400000, /* multiply-adds: about 5 us, some times the cost of handing tasks out */
+    SERIAL_COST = 150000, /* multiply-adds: about 2 us, some times the cost of handing tasks out */
 };
 
 static struct {
@@ -180,7 +180,7 @@ void crew_run(attn_plan *plan) {
         work_alone(plan);
     } else {
         crew.plan = plan;
-        for (size_t phase = 0; phase < MAX_PHASES; phase++) {
+        for (size_t phase = 0; phase < attn_plan_phases(plan); phase++) {
             crew.next[phase] = 0;
             crew.arrived[phase] = 0;
         }

@@ -119,7 +119,9 @@ static void check_length(const struct attn_kernels *k, size_t n, struct rng *rng
     cr_assert_eq(k->max_f32(x, n, &finite), max, "%s max %zu", k->name, n);
     cr_assert(finite);
     cr_assert_eq(k->max_f64(y, n, &finite), (double)max);
-    cr_assert(fabs((double)k->dot_f32(x, a, n) - dot) <= 1e-6 * size, "%s dot %zu", k->name, n);
+    float product;
+    k->dots_f32(&product, x, a, 0, 1, n);
+    cr_assert(fabs((double)product - dot) <= 1e-6 * size, "%s dot %zu", k->name, n);
     k->axpy_f32(b, x, n, 2);
     for (size_t i = 0; i < n + GUARD; i++) {
         const float want = i < n ? a[i] + 2 * x[i] : a[i];
@@ -142,7 +144,7 @@ static void check_length(const struct attn_kernels *k, size_t n, struct rng *rng
         const double want = exp(y[i] - 1.5), rounding = 1.2e-7 + 6e-8 * fabs(y[i] - 1.5);
         cr_assert(fabs((double)b[i] - want) <= rounding * want, "%s exp_shift %zu", k->name, n);
     }
-    k->mul_f32(b, n, 0);
+    cr_assert(k->mul_f32(b, n, 1, n, (const float[]){0}));
     cr_assert(n == 0 || (b[0] == 0 && b[n - 1] == 0));
     cr_assert_eq(b[n], 7);
     if (n > 0) {

@@ -99,6 +99,8 @@ FOLD_F64(fold_max_f64, _mm256_max_pd)
 #define V             __m256d
 #define LANES         4
 #define SET(c)        _mm256_set1_pd(c)
+#define DIV(a, b)     _mm256_div_pd(a, b)
+#define SELECT_LESS(a, b, x, y) _mm256_blendv_pd(y, x, _mm256_cmp_pd(a, b, _CMP_LT_OQ))
 #define LOAD(p)       _mm256_loadu_pd(p)
 #define STORE(p, v)   _mm256_storeu_pd(p, v)
 #define STREAM(p, v)  _mm256_stream_pd(p, v)
@@ -127,6 +129,12 @@ const struct attn_kernels attn_kernels_avx2 = {
     .max_f64 = max_f64,
     .mask_f32 = mask_f32,
     .mask_f64 = mask_f64,
+    .softcap = softcap_f64,
+    .alibi = alibi_f64,
+    .admit_f32 = admit_f32,
+    .admit_f64 = admit_f64,
+    .moments_f32 = moments_f32,
+    .moments_f64 = moments_f64,
     .exp_f32 = exp_row_f32,
     .exp_f64 = exp_row_f64,
     .exp_shift_f32 = exp_shift_f32,
@@ -140,8 +148,12 @@ const struct attn_kernels attn_kernels_avx2 = {
     .mul_f64 = mul_f64,
     .axpy_f32 = axpy_f32,
     .axpy_f64 = axpy_f64,
-    .dot_f32 = dot_f32,
-    .dot_f64 = dot_f64,
+    .dots_f32 = dots_f32,
+    .dots_f64 = dots_f64,
+    .combine_f32 = combine_f32,
+    .combine_f64 = combine_f64,
+    .mix_f32 = mix_f32,
+    .mix_f64 = mix_f64,
 };
 
 #endif

@@ -80,6 +80,9 @@ FOLD_F64(fold_max_f64, _mm512_max_pd)
 #define V             __m512d
 #define LANES         8
 #define SET(c)        _mm512_set1_pd(c)
+#define DIV(a, b)     _mm512_div_pd(a, b)
+#define SELECT_LESS(a, b, x, y)                                                                    \
+    _mm512_mask_blend_pd(_mm512_cmp_pd_mask(a, b, _CMP_LT_OQ), y, x)
 #define LOAD(p)       _mm512_loadu_pd(p)
 #define STORE(p, v)   _mm512_storeu_pd(p, v)
 #define STREAM(p, v)  _mm512_stream_pd(p, v)
@@ -111,6 +114,12 @@ const struct attn_kernels attn_kernels_avx512 = {
     .max_f64 = max_f64,
     .mask_f32 = mask_f32,
     .mask_f64 = mask_f64,
+    .softcap = softcap_f64,
+    .alibi = alibi_f64,
+    .admit_f32 = admit_f32,
+    .admit_f64 = admit_f64,
+    .moments_f32 = moments_f32,
+    .moments_f64 = moments_f64,
     .exp_f32 = exp_row_f32,
     .exp_f64 = exp_row_f64,
     .exp_shift_f32 = exp_shift_f32,
@@ -124,8 +133,12 @@ const struct attn_kernels attn_kernels_avx512 = {
     .mul_f64 = mul_f64,
     .axpy_f32 = axpy_f32,
     .axpy_f64 = axpy_f64,
-    .dot_f32 = dot_f32,
-    .dot_f64 = dot_f64,
+    .dots_f32 = dots_f32,
+    .dots_f64 = dots_f64,
+    .combine_f32 = combine_f32,
+    .combine_f64 = combine_f64,
+    .mix_f32 = mix_f32,
+    .mix_f64 = mix_f64,
 };
 
 #endif

@@ -38,6 +38,8 @@
 #define V             float64x2_t
 #define LANES         2
 #define SET(c)        vdupq_n_f64(c)
+#define DIV(a, b)     vdivq_f64(a, b)
+#define SELECT_LESS(a, b, x, y) vbslq_f64(vcltq_f64(a, b), x, y)
 #define LOAD(p)       vld1q_f64(p)
 #define STORE(p, v)   vst1q_f64(p, v)
 #define ADD(a, b)     vaddq_f64(a, b)
@@ -67,6 +69,12 @@ const struct attn_kernels attn_kernels_neon = {
     .max_f64 = max_f64,
     .mask_f32 = mask_f32,
     .mask_f64 = mask_f64,
+    .softcap = softcap_f64,
+    .alibi = alibi_f64,
+    .admit_f32 = admit_f32,
+    .admit_f64 = admit_f64,
+    .moments_f32 = moments_f32,
+    .moments_f64 = moments_f64,
     .exp_f32 = exp_row_f32,
     .exp_f64 = exp_row_f64,
     .exp_shift_f32 = exp_shift_f32,
@@ -80,8 +88,12 @@ const struct attn_kernels attn_kernels_neon = {
     .mul_f64 = mul_f64,
     .axpy_f32 = axpy_f32,
     .axpy_f64 = axpy_f64,
-    .dot_f32 = dot_f32,
-    .dot_f64 = dot_f64,
+    .dots_f32 = dots_f32,
+    .dots_f64 = dots_f64,
+    .combine_f32 = combine_f32,
+    .combine_f64 = combine_f64,
+    .mix_f32 = mix_f32,
+    .mix_f64 = mix_f64,
 };
 
 #endif

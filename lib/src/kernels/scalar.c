@@ -1,20 +1,39 @@
 /* scalar.c - row kernels in plain C, for every CPU; what the others are tested against. */
 #include "kernels.h"
 
+#include <float.h>
 #include <math.h>
 
-#define real      float
-#define ROW(name) name##_f32
-#define EXP       expf
+#define real         float
+#define ROW(name)    name##_f32
+#define EXP          expf
+#define REAL_HIGHEST FLT_MAX
+#define MAX_EXACT    0x1p29
 #include "scalar.inc"
 #undef real
 #undef ROW
 #undef EXP
+#undef REAL_HIGHEST
+#undef MAX_EXACT
 
-#define real      double
-#define ROW(name) name##_f64
-#define EXP       exp
+#define real         double
+#define ROW(name)    name##_f64
+#define EXP          exp
+#define REAL_HIGHEST DBL_MAX
+#define MAX_EXACT    0x1p58
 #include "scalar.inc"
+
+static void softcap(double *y, size_t n, double softcap) {
+    for (size_t i = 0; i < n; i++) {
+        y[i] = isfinite(y[i]) ? softcap * tanh(y[i] / softcap) : y[i];
+    }
+}
+
+static void alibi(double *y, size_t n, double slope, double first) {
+    for (size_t i = 0; i < n; i++) {
+        y[i] -= slope * fabs(first + (double)i);
+    }
+}
 
 static void fence(void) {
     /* nothing goes past the caches */
@@ -26,6 +45,12 @@ const struct attn_kernels attn_kernels_scalar = {
     .max_f64 = max_f64,
     .mask_f32 = mask_f32,
     .mask_f64 = mask_f64,
+    .softcap = softcap,
+    .alibi = alibi,
+    .admit_f32 = admit_f32,
+    .admit_f64 = admit_f64,
+    .moments_f32 = moments_f32,
+    .moments_f64 = moments_f64,
     .exp_f32 = exp_row_f32,
     .exp_f64 = exp_row_f64,
     .exp_shift_f32 = exp_shift_f32,
@@ -39,6 +64,10 @@ const struct attn_kernels attn_kernels_scalar = {
     .mul_f64 = mul_f64,
     .axpy_f32 = axpy_f32,
     .axpy_f64 = axpy_f64,
-    .dot_f32 = dot_f32,
-    .dot_f64 = dot_f64,
+    .dots_f32 = dots_f32,
+    .dots_f64 = dots_f64,
+    .combine_f32 = combine_f32,
+    .combine_f64 = combine_f64,
+    .mix_f32 = mix_f32,
+    .mix_f64 = mix_f64,
 };

@@ -1,0 +1,305 @@
+"""peers.py: the grid of bench_attention beside PyTorch, onnxruntime, OpenVINO and NumPy.
+
+Every library runs in a process of its own (serve.py), with as many threads as ours, and takes turns
+with ours: one sample each, then the next round. A library's time is the best median of the ways it
+has to compute the call. Prints a table and writes OUT.json, OUT.svg and OUT.png.
+"""
+
+import argparse
+import datetime
+import json
+import math
+import os
+import platform
+import re
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[2]
+LIBRARIES = ("pytorch", "onnxruntime", "openvino", "numpy")
+SLOW = 0.2  # seconds: from here on, a few samples tell
+SLOW_ROUNDS = 3
+LOOKS = 3  # samples that choose the variants
+DROPPED = 2.0  # a variant that needs so many times its library's best takes no turns
+
+
+class Child:
+    """A program that reads lines and answers each with one."""
+
+    def __init__(self, command, environment, greets):
+        self.command, self.environment, self.greets = command, environment, greets
+        self.start()
+
+    def start(self):
+        self.process = subprocess.Popen(
+            self.command, env=self.environment, text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        )  # fmt: skip
+        self.greeting = self.process.stdout.readline() if self.greets else ""
+        if self.greets and not self.greeting:
+            sys.exit(f"{' '.join(map(str, self.command))} does not start")
+
+    def ask(self, line):
+        """The answer; "- died" if there is none, and then the next question finds a new process."""
+        try:
+            self.process.stdin.write(line + "\n")
+            self.process.stdin.flush()
+            answer = self.process.stdout.readline().strip()
+        except BrokenPipeError:
+            answer = ""
+        if not answer:
+            self.end()
+            self.start()
+        return answer or "- died"
+
+    def end(self):
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def clean_environment(threads):
+    """Ours without what a shell may have preset for one library's threads or kernels."""
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if not re.match(r"(OPENBLAS|GOTO|OMP|GOMP|KMP|MKL|DNNL|ONEDNN|ORT|OV|BENCH)_", name)
+    }
+    for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "BENCH_THREADS"):
+        environment[name] = str(threads)
+    return environment
+
+
+def cpu_name():
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.split(":", 1)[1].strip()
+    return platform.machine()
+
+
+def measure(line, ours, peers, rounds, factor):
+    """Samples of a call: ours, and {library: {variant: samples or reason}}."""
+
+    def ask(library, variant):
+        """Seconds; or the reason why there are none, as a text."""
+        answer = peers[library][0].ask(f"{variant}\t{line}")
+        if "wrong result" in answer or "died" in answer:
+            print(f"{line}: {library} {variant} {answer}", file=sys.stderr)
+        return answer if answer.startswith("-") else float(answer)
+
+    def first_look(library, variant):
+        """The best of some samples that only choose; a disturbed one must not decide."""
+        sample = ask(library, variant)
+        for _ in range(LOOKS - 1):
+            if not isinstance(sample, str) and sample < SLOW:
+                again = ask(library, variant)
+                sample = again if isinstance(again, str) else min(sample, again)
+        return sample
+
+    def ask_ours():
+        answer = ours.ask(line)
+        if answer.startswith("-"):
+            sys.exit(f"bench_attention ended at: {line}")
+        return float(answer)
+
+    first = ask_ours()
+    times, results, taking = [], {}, {}
+    for library, (_, variants) in peers.items():
+        results[library] = {variant: first_look(library, variant) for variant in variants}
+        seconds = {v: s for v, s in results[library].items() if not isinstance(s, str)}
+        for variant, sample in seconds.items():
+            results[library][variant] = [sample]
+            if sample <= factor * min(seconds.values()):
+                taking[library, variant] = sample
+                results[library][variant] = []
+    for turn in range(rounds):
+        if turn < SLOW_ROUNDS or first < SLOW:
+            times.append(ask_ours())
+        for (library, variant), sample in list(taking.items()):
+            if turn < SLOW_ROUNDS or sample < SLOW:
+                answer = ask(library, variant)
+                if isinstance(answer, str):
+                    results[library][variant] = answer
+                    del taking[library, variant]
+                else:
+                    results[library][variant].append(answer)
+    return times, results
+
+
+def entry_of(line, times, results):
+    """What is kept of a call. The ratio is the median of the turns, as in bench_attention."""
+    best = min(
+        ((statistics.median(samples), library, variant)
+         for library, variants in results.items()
+         for variant, samples in variants.items() if not isinstance(samples, str)),
+        default=None,
+    )  # fmt: skip
+    entry = {"call": line, "ours": statistics.median(times), "fastest": None, "ratio": None}
+    if best:
+        _, library, variant = best
+        turns = zip(results[library][variant], times, strict=False)
+        entry["fastest"] = f"{library} {variant}"
+        entry["ratio"] = statistics.median(theirs / own for theirs, own in turns)
+    entry["peers"] = {
+        library: {v: s if isinstance(s, str) else statistics.median(s) for v, s in variants.items()}
+        for library, variants in results.items()
+    }
+    return entry
+
+
+def report(entry):
+    cells = []
+    for variants in entry["peers"].values():
+        best = min((s for s in variants.values() if not isinstance(s, str)), default=None)
+        cells.append(f"{best * 1e6:12.2f}" if best else f"{'-':>12}")
+    ratio = f"{entry['ratio']:6.2f}" if entry["ratio"] else f"{'-':>6}"
+    print(f"{entry['call']:<62} {entry['ours'] * 1e6:12.2f} {' '.join(cells)} {ratio}  "
+          f"{entry['fastest'] or ''}", flush=True)  # fmt: skip
+
+
+def summarise(entries):
+    ratios = sorted(e["ratio"] for e in entries if e["ratio"])
+    if ratios:
+        mean = math.exp(statistics.mean(map(math.log, ratios)))
+        print(f"{len(ratios)} calls: {mean:.2f} times the speed of the fastest peer (geometric "
+              f"mean), {sum(r >= 1.15 for r in ratios)} at 1.15 or more, "
+              f"{sum(r < 1 for r in ratios)} below 1")  # fmt: skip
+
+
+# ------------------------------------------------------------------------------------------- chart
+
+# Okabe and Ito's colours, which the colour-blind can tell apart; markers say it again.
+STYLES = [("#0072B2", "o"), ("#D55E00", "s"), ("#009E73", "^"), ("#CC79A7", "D"), ("#000000", "v")]
+
+
+def panel_and_line(call):
+    """Where a call stands in the chart: (panel, line, x)."""
+    f = dict(part.split("=") for part in call.split())
+    heads = f["heads"] + (f" / {f['kv_heads']} key" if f["kv_heads"] != f["heads"] else "")
+    heads += " head" if heads == "1" else " heads"
+    if "d_model" in f:
+        line = "with weights" if "weights" in f else "output only"
+        return f"projections, {heads}, d_model {f['d_model']}", line, int(f["n"])
+    if f["n"] == "1" and f["m"] != "1":
+        return "one query, by keys", f"{heads}, d {f['d']}", int(f["m"])
+    for names in (("causal", "window"), ("causal",), ("mask",), ("weights",), ("float64",)):
+        if all(name in f for name in names):
+            return f"{heads}, d {f['d']}, with", " + ".join(names), int(f["n"])
+    return heads, f"d {f['d']}", int(f["n"])
+
+
+def draw(data, out):
+    import matplotlib
+
+    matplotlib.use("agg")
+    matplotlib.rcParams["svg.hashsalt"] = "bench-peers"
+    from matplotlib import pyplot
+    from matplotlib.ticker import FuncFormatter, NullFormatter
+
+    panels = {}
+    for entry in data["calls"]:
+        if entry["ratio"]:
+            panel, line, x = panel_and_line(entry["call"])
+            panels.setdefault(panel, {}).setdefault(line, []).append((x, entry["ratio"]))
+    if not panels:
+        return
+    columns = min(4, len(panels))
+    rows = math.ceil(len(panels) / columns)
+    figure, axes = pyplot.subplots(
+        rows, columns, squeeze=False, sharey=True, layout="constrained",
+        figsize=(max(7, 3.4 * columns), 3 * rows + 1),
+    )  # fmt: skip
+    plain = FuncFormatter(lambda value, _: f"{value:g}")
+    for axis in axes.flat[len(panels) :]:
+        axis.set_visible(False)
+    for axis, (panel, lines) in zip(axes.flat, panels.items(), strict=False):
+        axis.set_title(panel, fontsize=10)
+        axis.set_xscale("log", base=4 if len(lines) > 2 else 10)
+        axis.set_yscale("log", base=2)
+        axis.axhline(1, color="#666666", linewidth=1)
+        for i, (line, points) in enumerate(lines.items()):
+            colour, marker = STYLES[i % len(STYLES)]
+            axis.plot(*zip(*sorted(points), strict=True), color=colour, marker=marker,
+                      markersize=4, linewidth=1.4, label=line)  # fmt: skip
+        ticks = sorted({x for points in lines.values() for x, _ in points})
+        axis.set_xticks(ticks, [str(x) for x in ticks], rotation=45, fontsize=8)
+        axis.xaxis.set_minor_formatter(NullFormatter())
+        axis.minorticks_off()
+        axis.yaxis.set_major_formatter(plain)
+        axis.tick_params(axis="y", labelleft=True, labelsize=8)
+        axis.grid(True, color="#dddddd", linewidth=0.6)
+        axis.legend(fontsize=8, framealpha=0.7, edgecolor="none")
+    versions = ", ".join(f"{name} {version}" for name, version in data["versions"].items())
+    figure.suptitle("Speed-up of libattention over the fastest peer, by n (above 1: faster)")
+    figure.supxlabel(
+        f"{data['cpu']}, {data['threads']} threads, {data['date'][:10]}\n{versions}", fontsize=8
+    )
+    for suffix in ("svg", "png"):
+        figure.savefig(f"{out}.{suffix}", dpi=150)
+
+
+# -------------------------------------------------------------------------------------------- main
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--bench", default=ROOT / "build/release/bench_attention",
+                        help="the program bench_attention")  # fmt: skip
+    parser.add_argument("--out", default=ROOT / "build/bench-peers", help="results, without .json")
+    parser.add_argument("--only", default="", help="regular expression: the calls that have it")
+    parser.add_argument("--rounds", type=int, default=7, help="samples of each")
+    parser.add_argument("--quick", action="store_true", help="3 rounds, fewer variants")
+    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--draw", action="store_true", help="only the chart, from OUT.json")
+    return parser.parse_args()
+
+
+def run(options):
+    environment = clean_environment(options.threads)
+    bench = str(options.bench)
+    grid = subprocess.run([bench, "--list"], text=True, stdout=subprocess.PIPE, check=True,
+                          env=environment)  # fmt: skip
+    lines = [line for line in grid.stdout.splitlines() if re.search(options.only, line)]
+    if not lines:
+        sys.exit(f"no call of the grid has {options.only!r}")
+    header = (ROOT / "lib/include/attention.h").read_text()
+    data = {
+        "cpu": cpu_name(),
+        "threads": options.threads,
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "versions": {"libattention": re.search(r'ATTN_VERSION\s+"(.*?)"', header)[1]},
+        "calls": [],
+    }
+    ours = Child([bench, "--serve"], environment, False)
+    peers = {}
+    for library in LIBRARIES:
+        command = [sys.executable, str(HERE / "serve.py"), library, str(options.threads)]
+        child = Child(command, environment, True)
+        greeting = json.loads(child.greeting)
+        data["versions"] |= greeting["versions"]
+        peers[library] = child, greeting["variants"]
+    print(f"{data['cpu']}, {options.threads} threads; microseconds, ratio = fastest peer / ours")
+    print(f"{'call':<62} {'ours':>12} {' '.join(f'{p:>12}' for p in peers)} {'ratio':>6}  fastest")
+    rounds, factor = (3, 1.25) if options.quick else (options.rounds, DROPPED)
+    for line in lines:
+        entry = entry_of(line, *measure(line, ours, peers, rounds, factor))
+        data["calls"].append(entry)
+        report(entry)
+        # After each call, so that a run that is cut short leaves what it has.
+        Path(f"{options.out}.json").write_text(json.dumps(data, indent=1) + "\n")
+    for child in (ours, *(child for child, _ in peers.values())):
+        child.end()
+    summarise(data["calls"])
+
+
+def main():
+    options = arguments()
+    if not options.draw:
+        run(options)
+    draw(json.loads(Path(f"{options.out}.json").read_text()), options.out)
+
+
+if __name__ == "__main__":
+    main()

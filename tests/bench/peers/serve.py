@@ -1,0 +1,636 @@
+"""serve.py LIBRARY THREADS: a peer in a process of its own, as bench_attention --serve is for ours.
+
+First it prints {"versions": ..., "variants": [...]}: the ways in which the library can compute a
+call. Then it reads lines "VARIANT CALL" and answers each with the seconds of one sample, or with
+"- REASON" if that variant cannot express the call. A variant is first held to the formula in
+float64. Inputs and, where the library takes them, outputs are made once, outside of the timing.
+"""
+
+import functools
+import gc
+import json
+import sys
+import time
+
+import numpy as np
+
+TOLERANCE = 1e-3  # a peer may round; this tells a wrong mask or head from the right one
+CHECKED_ROWS = 64  # rows of queries, spread over all: the formula in float64 takes its time
+LARGEST_SCORES = 1 << 30  # bytes; beyond, nobody would keep all scores only to throw them away
+
+FOR_LIFE = []  # what must last as long as the process
+
+FIELDS = ("heads", "kv_heads", "n", "m", "d", "d_model", "float64", "weights", "mask", "causal",
+          "window")  # fmt: skip
+
+
+class Cannot(Exception):
+    """The variant has no such call; the text says why."""
+
+
+class Call:
+    """A line of the grid: its fields as attributes, its inputs, and what it has to give."""
+
+    def __init__(self, line):
+        fields = dict(part.split("=") for part in line.split())
+        for name in FIELDS:
+            setattr(self, name, int(fields.pop(name, 0)))
+        if fields:
+            raise ValueError(f"no such call: {line}")
+        if self.window >= self.n - 1:  # forbids nothing that causal allows
+            self.window = 0
+        heads, kv_heads, n, m, d = self.heads, self.kv_heads, self.n, self.m, self.d
+        self.type = np.float64 if self.float64 else np.float32
+        self.scale = 1 / np.sqrt(d)
+        self.group = heads // kv_heads
+        self.score_bytes = heads * n * m * np.dtype(self.type).itemsize
+        random = np.random.default_rng(1)
+
+        def draw(*shape):  # of about unit variance
+            return (random.random(shape, dtype=self.type) - self.type(0.5)) * self.type(3.4)
+
+        if self.d_model:
+            self.x = draw(n, self.d_model)
+            # So scaled, projections have unit variance too.
+            self.w = [draw(self.d_model, h * d) / self.type(np.sqrt(self.d_model))
+                      for h in (heads, kv_heads, kv_heads)]  # fmt: skip
+            self.w_o = draw(heads * d, self.d_model) / self.type(np.sqrt(heads * d))
+        else:
+            self.q, self.k, self.v = draw(heads, n, d), draw(kv_heads, m, d), draw(kv_heads, m, d)
+        i, j = np.arange(n)[:, None], np.arange(m)
+        self.allowed = None  # or bool (n,m)
+        if self.causal:
+            self.allowed = (j <= i) & (j >= i - (self.window or m))
+        if self.mask:
+            self.allowed = (np.arange(n * m) % 7 != 0).reshape(n, m)
+
+    def bias(self):
+        """The mask as numbers to add to the scores, (n,m)."""
+        return np.where(self.allowed, 0, -np.inf).astype(self.type)
+
+    @functools.cached_property
+    def rows(self):
+        return np.unique(np.linspace(0, self.n - 1, CHECKED_ROWS).astype(int))
+
+    @functools.cached_property
+    def expected(self):
+        """Output and weights of `rows`, by the formula."""
+        if self.d_model:
+            q, k, v = (
+                (self.x.astype(float) @ w).reshape(self.n, -1, self.d).swapaxes(0, 1)
+                for w in self.w
+            )
+        else:
+            q, k, v = self.q, self.k, self.v
+        outputs, weights = [], []
+        for h in range(self.heads):
+            keys, values = (t[h // self.group].astype(float) for t in (k, v))
+            scores = q[h][self.rows].astype(float) @ keys.T * self.scale
+            if self.allowed is not None:
+                scores[~self.allowed[self.rows]] = -np.inf
+            scores = np.exp(scores - scores.max(-1, keepdims=True))
+            weights.append(scores / scores.sum(-1, keepdims=True))
+            outputs.append(weights[-1] @ values)
+        output = np.stack(outputs)
+        if self.d_model:
+            output = output.swapaxes(0, 1).reshape(len(self.rows), -1) @ self.w_o
+        return output, np.stack(weights)
+
+    def check(self, output, weights):
+        """Raises AssertionError unless these arrays, of any rank, are the expected ones."""
+        wanted = self.expected
+        shape = (self.n, self.d_model) if self.d_model else (self.heads, self.n, self.d)
+        pairs = [(output.reshape(shape)[..., self.rows, :], wanted[0])]
+        if self.weights:
+            weights = weights.reshape(self.heads, self.n, self.m)
+            pairs.append((weights[:, self.rows], wanted[1]))
+        for got, right in pairs:
+            error = np.abs(got - right).max()
+            # Written so that NaN fails.
+            assert error <= TOLERANCE, f"wrong result: off by {error:.3g}"
+
+
+def only(condition, reason):
+    if not condition:
+        raise Cannot(reason)
+
+
+def keeps_scores(call):
+    only(call.weights or call.score_bytes <= LARGEST_SCORES, "scores of more than 1 GiB")
+
+
+# ------------------------------------------------------------------------------------------- NumPy
+# A variant takes a call and returns two functions: one computes it, one gives output and weights.
+
+
+def numpy_peer(_threads):
+    def matmul(call):
+        only(not call.d_model, "attention alone")
+        q = call.q.reshape(call.kv_heads, call.group * call.n, call.d)
+        bias = None if call.allowed is None else np.tile(call.bias(), (call.group, 1))
+        output = np.empty((call.kv_heads, call.group * call.n, call.d), call.type)
+        # Scores of one head at a time stay in the cache; small ones come all at once.
+        at_once = call.weights or call.score_bytes <= 1 << 18
+        step = call.kv_heads if at_once else 1
+        buffer = np.empty((step, call.group * call.n, call.m), call.type)
+        scale = call.type(call.scale)
+
+        def run():
+            for h in range(0, call.kv_heads, step):
+                scores = np.matmul(q[h : h + step], call.k[h : h + step].swapaxes(1, 2), out=buffer)
+                scores *= scale
+                if bias is not None:
+                    scores += bias
+                scores -= scores.max(-1, keepdims=True)
+                np.exp(scores, out=scores)
+                scores /= scores.sum(-1, keepdims=True)
+                np.matmul(scores, call.v[h : h + step], out=output[h : h + step])
+
+        return run, lambda: (output, buffer)
+
+    return {"NumPy": np.__version__}, {"matmul": matmul}
+
+
+# ----------------------------------------------------------------------------------------- PyTorch
+
+
+def pytorch_peer(threads):
+    import torch
+    from torch.nn.functional import linear, scaled_dot_product_attention
+
+    torch.set_num_threads(threads)
+    mode = torch.inference_mode()
+    mode.__enter__()
+    FOR_LIFE.append(mode)  # the mode ends with its object
+    tensor = torch.from_numpy
+
+    def around(call, core, repeat=False):
+        """core(q, k, v) of 4-D tensors gives output and weights; projections go around it."""
+        results = []
+        if not call.d_model:
+            q, k, v = (tensor(t)[None] for t in (call.q, call.k, call.v))
+            if repeat:
+                k, v = (t.repeat_interleave(call.group, 1) for t in (k, v))
+
+            def run():
+                results[:] = core(q, k, v)
+        else:
+            only(call.group == 1, "heads of one kind")
+            x = tensor(call.x)
+            w_in = tensor(np.ascontiguousarray(np.hstack(call.w).T))
+            w_out = tensor(np.ascontiguousarray(call.w_o.T))
+            shape = (1, call.n, 3, call.heads, call.d)
+
+            def run():
+                q, k, v = linear(x, w_in).view(shape).permute(2, 0, 3, 1, 4).unbind()
+                output, weights = core(q, k, v)
+                joined = output.transpose(1, 2).reshape(call.n, call.heads * call.d)
+                results[:] = linear(joined, w_out), weights
+
+        return run, lambda: [r if r is None else r.numpy() for r in results]
+
+    def sdpa(call, repeat=False, bias=False):
+        only(not call.weights, "returns no weights")
+        only(call.group > 1 or not repeat, "no groups to repeat")
+        options = {}
+        if call.causal and not call.window:
+            options["is_causal"] = True
+        elif call.allowed is not None:
+            options["attn_mask"] = tensor(call.bias() if bias else call.allowed)
+        only("attn_mask" in options or not bias, "no mask")
+        if call.group > 1 and not repeat:
+            options["enable_gqa"] = True
+        attend = functools.partial(scaled_dot_product_attention, **options)
+        return around(call, lambda q, k, v: (attend(q, k, v), None), repeat)
+
+    def matmul(call):
+        keeps_scores(call)
+        kv, n, m, d = call.kv_heads, call.group * call.n, call.m, call.d
+        dtype = tensor(np.empty(0, call.type)).dtype
+        scores, weights = torch.empty(kv, n, m, dtype=dtype), torch.empty(kv, n, m, dtype=dtype)
+        output = torch.empty(kv, n, d, dtype=dtype)
+        bias, beta = scores, 0
+        if call.allowed is not None:
+            bias, beta = tensor(np.tile(call.bias(), (call.group, 1))), 1
+
+        def core(q, k, v):
+            q, k, v = q.reshape(kv, n, d), k.reshape(kv, m, d), v.reshape(kv, m, d)
+            torch.baddbmm(bias, q, k.mT, beta=beta, alpha=call.scale, out=scores)
+            torch.softmax(scores, -1, out=weights)
+            torch.bmm(weights, v, out=output)
+            return output.view(1, call.heads, call.n, d), weights
+
+        return around(call, core)
+
+    def multihead(call, fast):
+        only(call.d_model, "projections only")
+        only(call.group == 1 and call.heads * call.d == call.d_model, "square projections only")
+        # The fast path is taken with biases alone.
+        module = torch.nn.MultiheadAttention(
+            call.d_model, call.heads, bias=fast, batch_first=True, dtype=tensor(call.x).dtype
+        ).eval()
+        module.in_proj_weight.copy_(tensor(np.hstack(call.w).T))
+        module.out_proj.weight.copy_(tensor(call.w_o.T))
+        x, results, needed = tensor(call.x)[None], [], bool(call.weights)
+
+        def run():
+            torch.backends.mha.set_fastpath_enabled(fast)
+            results[:] = module(x, x, x, need_weights=needed, average_attn_weights=False)
+
+        return run, lambda: [r if r is None else r.numpy() for r in results]
+
+    return {"PyTorch": torch.__version__}, {
+        "sdpa": sdpa,
+        "sdpa-repeated": functools.partial(sdpa, repeat=True),
+        "sdpa-bias": functools.partial(sdpa, bias=True),
+        "matmul": matmul,
+        "multihead": functools.partial(multihead, fast=False),
+        "multihead-fast": functools.partial(multihead, fast=True),
+    }
+
+
+# ------------------------------------------------------------------------------------- onnxruntime
+
+
+def onnxruntime_peer(threads):
+    import onnx
+    import onnxruntime
+    from onnx import helper, numpy_helper
+
+    settings = onnxruntime.SessionOptions()
+    settings.intra_op_num_threads = threads
+    settings.inter_op_num_threads = 1
+    settings.execution_mode = onnxruntime.ExecutionMode.ORT_SEQUENTIAL
+    settings.log_severity_level = 4
+
+    class Graph:
+        """An ONNX graph on its way: nodes, and the arrays and shapes at its ends."""
+
+        def __init__(self, call):
+            self.call = call
+            self.nodes, self.inputs, self.constants, self.outputs = [], {}, {}, {}
+            self.values = {}  # OrtValues that are bound instead of new ones
+
+        def node(self, operator, inputs, outputs, domain="", **attributes):
+            self.nodes.append(
+                helper.make_node(operator, inputs, outputs, domain=domain, **attributes)
+            )
+
+        def ends(self, output="Y"):
+            """The function that runs the graph, and the one that gives output and weights."""
+            kind = lambda a: helper.np_dtype_to_tensor_dtype(np.dtype(a))
+            info = helper.make_tensor_value_info
+            graph = helper.make_graph(
+                self.nodes,
+                "attention",
+                [info(name, kind(a.dtype), a.shape) for name, a in self.inputs.items()],
+                [info(name, kind(self.call.type), s) for name, s in self.outputs.items()],
+                [numpy_helper.from_array(a, name) for name, a in self.constants.items()],
+            )
+            opsets = [helper.make_opsetid("", 24), helper.make_opsetid("com.microsoft", 1)]
+            model = helper.make_model(graph, opset_imports=opsets, ir_version=11)
+            session = onnxruntime.InferenceSession(
+                model.SerializeToString(), settings, providers=["CPUExecutionProvider"]
+            )
+            binding = session.io_binding()
+            # The values borrow the arrays, which `self.inputs` keeps.
+            new = onnxruntime.OrtValue
+            for name, array in self.inputs.items():
+                value = self.values.get(name) or new.ortvalue_from_numpy(array)
+                binding.bind_ortvalue_input(name, value)
+                self.values[name] = value
+            for name, shape in self.outputs.items():
+                value = self.values.get(name)
+                value = value or new.ortvalue_from_shape_and_type(shape, self.call.type)
+                binding.bind_ortvalue_output(name, value)
+                self.values[name] = value
+
+            def read():
+                return [self.values[n].numpy() if n in self.outputs else None
+                        for n in (output, "W")]  # fmt: skip
+
+            return functools.partial(session.run_with_iobinding, binding), read
+
+    def start(call, joined):
+        """A graph with Q, K, V: (1,heads,n,d), or joined (1,n,heads·d), as projections are."""
+        graph = Graph(call)
+        if call.d_model:
+            only(joined, "projections give joined heads")
+            graph.inputs["X"] = call.x[None]
+            for name, w in zip("QKV", call.w, strict=True):
+                graph.constants["W_" + name] = w
+                graph.node("MatMul", ["X", "W_" + name], [name])
+            graph.constants["W_O"] = call.w_o  # finish() multiplies by it
+            graph.outputs["Z"] = (1, call.n, call.d_model)
+        else:
+            for name, t in (("Q", call.q), ("K", call.k), ("V", call.v)):
+                t = t.swapaxes(0, 1).reshape(1, t.shape[1], -1) if joined else t[None]
+                graph.inputs[name] = np.ascontiguousarray(t)
+            graph.outputs["Y"] = graph.inputs["Q"].shape
+        if call.weights:
+            graph.outputs["W"] = (1, call.heads, call.n, call.m)
+        return graph
+
+    def finish(graph, joined=True):
+        """As ends(); heads that come out joined are put where the check wants them."""
+        call = graph.call
+        if call.d_model:
+            graph.node("MatMul", ["Y", "W_O"], ["Z"])
+            return graph.ends("Z")
+        run, read = graph.ends()
+        if not joined:
+            return run, read
+
+        def apart():
+            output, weights = read()
+            return output.reshape(call.n, call.heads, call.d).swapaxes(0, 1), weights
+
+        return run, apart
+
+    def attention(call, joined=False, bias=False):
+        only(not joined or call.d_model, "projections only")
+        graph = start(call, joined)
+        attributes = {"scale": call.scale}
+        if joined:
+            attributes |= {"q_num_heads": call.heads, "kv_num_heads": call.kv_heads}
+        mask = call.allowed is not None
+        if call.causal and not call.window:  # opset 25 has windows, onnxruntime not yet
+            attributes["is_causal"], mask = 1, False
+        only(mask or not bias, "no mask")
+        if mask:
+            graph.inputs["mask"] = call.bias() if bias else call.allowed
+        outputs = ["Y"]
+        if call.weights:
+            outputs, attributes["qk_matmul_output_mode"] = ["Y", "", "", "W"], 3
+        graph.node("Attention", ["Q", "K", "V"] + ["mask"] * mask, outputs, **attributes)
+        return finish(graph, joined)
+
+    def multihead(call, apart=False):
+        """com.microsoft MultiHeadAttention; K and V joined, or (1,heads,m,d)."""
+        only(call.group == 1, "has no grouped heads")
+        only(not call.weights, "returns scores, not weights")
+        only(not call.float64, "float32 only")
+        only(not apart or not call.d_model, "projections give joined heads")
+        graph = start(call, True)
+        attributes = {"num_heads": call.heads, "scale": call.scale}
+        inputs = ["Q", "K", "V"]
+        if apart:
+            graph.inputs["K"], graph.inputs["V"] = call.k[None], call.v[None]
+        if call.causal and not call.window:
+            attributes["unidirectional"] = 1
+        elif call.allowed is not None:
+            graph.inputs["bias"] = call.bias()[None, None]
+            inputs += ["", "", "bias"]
+        graph.node("MultiHeadAttention", inputs, ["Y"], "com.microsoft", **attributes)
+        return finish(graph)
+
+    def packed(call):
+        """com.microsoft Attention: one product projects Q, K and V."""
+        only(call.d_model and call.group == 1, "projections only")
+        only(not call.weights and not call.float64, "float32 without weights only")
+        graph = Graph(call)
+        graph.inputs["X"] = call.x[None]
+        graph.constants["W_QKV"] = np.ascontiguousarray(np.hstack(call.w))
+        graph.constants["W_O"] = call.w_o
+        graph.constants["B"] = np.zeros(3 * call.heads * call.d, call.type)  # without it: a crash
+        graph.node("Attention", ["X", "W_QKV", "B"], ["Y"], "com.microsoft", num_heads=call.heads)
+        graph.outputs["Z"] = (1, call.n, call.d_model)
+        return finish(graph)
+
+    def grouped(call):
+        """com.microsoft GroupQueryAttention. One query has its keys in the cache already."""
+        only(not call.weights and not call.d_model and not call.mask, "attention alone")
+        only(not call.float64, "float32 only")
+        only(call.d % 8 == 0, "heads of 8, 16, 24 ... columns only")
+        graph = start(call, True)
+        counts = {"num_heads": call.heads, "kv_num_heads": call.kv_heads, "scale": call.scale}
+        if call.window:
+            counts["local_window_size"] = call.window + 1  # the query's own position counts
+        if not call.causal and call.n > 1:
+            counts["causal"] = 0
+        inputs, outputs = ["Q", "K", "V", "", ""], ["Y", "present_K", "present_V"]
+        shape = (1, call.kv_heads, call.m, call.d)
+        if call.n == 1:
+            inputs[3:] = ["past_K", "past_V"]
+            for name, t in (("K", call.k), ("V", call.v)):
+                graph.inputs[name] = np.ascontiguousarray(t[:, -1].reshape(1, 1, -1))
+                past, present = "past_" + name, "present_" + name
+                graph.inputs[past] = t[None].copy()
+                # The same memory before and after, as its users have it.
+                value = onnxruntime.OrtValue.ortvalue_from_numpy(graph.inputs[past])
+                graph.values[past] = graph.values[present] = value
+        else:
+            only(call.n == call.m, "queries must be the keys' own")
+        graph.inputs["lengths"] = np.array([call.m - 1], np.int32)
+        graph.constants["total"] = np.array(call.m, np.int32)
+        graph.outputs |= {"present_K": shape, "present_V": shape}
+        graph.node("GroupQueryAttention", inputs + ["lengths", "total"], outputs,
+                   "com.microsoft", **counts)  # fmt: skip
+        return finish(graph)
+
+    def matmul(call):
+        keeps_scores(call)
+        only(not call.d_model, "attention alone")
+        graph = start(call, False)
+        group = (call.kv_heads, call.group * call.n, call.d)
+        graph.inputs["Q"] = call.q.reshape(group)
+        graph.inputs["K"], graph.inputs["V"] = call.k, call.v
+        graph.outputs["Y"] = group
+        if call.weights:
+            graph.outputs["W"] = (call.kv_heads, call.group * call.n, call.m)
+        graph.node("FusedMatMul", ["Q", "K"], ["S"], "com.microsoft", transB=1, alpha=call.scale)
+        if call.allowed is not None:
+            graph.inputs["bias"] = np.tile(call.bias(), (call.group, 1))
+            graph.node("Add", ["S", "bias"], ["M"])
+        graph.node("Softmax", ["S" if call.allowed is None else "M"], ["W"], axis=-1)
+        graph.node("MatMul", ["W", "V"], ["Y"])
+        return finish(graph, joined=False)
+
+    return {"onnxruntime": onnxruntime.__version__, "onnx": onnx.__version__}, {
+        "Attention": attention,
+        "Attention-bias": functools.partial(attention, bias=True),
+        "Attention-joined": functools.partial(attention, joined=True),
+        "MultiHeadAttention": multihead,
+        "MultiHeadAttention-apart": functools.partial(multihead, apart=True),
+        "packed Attention": packed,
+        "GroupQueryAttention": grouped,
+        "matmul": matmul,
+    }
+
+
+# ---------------------------------------------------------------------------------------- OpenVINO
+
+
+def openvino_peer(threads):
+    import openvino
+    import openvino.opset13 as op
+
+    core = openvino.Core()
+    config = {
+        "PERFORMANCE_HINT": "LATENCY",
+        "NUM_STREAMS": "1",
+        "INFERENCE_NUM_THREADS": str(threads),
+        "INFERENCE_PRECISION_HINT": "f32",  # it would take bfloat16 where the CPU has it
+    }
+
+    def start(call, arrays):
+        only(not call.float64, "computes float64 as float32")
+        return [op.parameter(a.shape, a.dtype.type) for a in arrays]
+
+    def finish(parameters, arrays, results):
+        model = openvino.Model(results, parameters)
+        request = core.compile_model(model, "CPU", config).create_infer_request()
+        for i, array in enumerate(arrays):
+            request.set_input_tensor(i, openvino.Tensor(array, shared_memory=True))
+        outputs = [np.zeros(tuple(r.get_output_shape(0)), np.float32) for r in results]
+        for i, array in enumerate(outputs):
+            request.set_output_tensor(i, openvino.Tensor(array, shared_memory=True))
+
+        def run():
+            request.start_async()
+            request.wait()
+
+        def read(_borrowed=arrays):
+            return outputs[0], outputs[1] if len(outputs) > 1 else None
+
+        return run, read
+
+    def around(call, core_of, arrays, mask=None):
+        """core_of(q, k, v, mask) gives nodes (output, weights); projections go around it."""
+        arrays = [np.ascontiguousarray(a) for a in arrays + ([] if mask is None else [mask])]
+        parameters = start(call, arrays)
+        masks = [] if mask is None else parameters[-1:]
+        if not call.d_model:
+            results = core_of(*parameters[:3], *masks)
+        else:
+            heads = op.constant(np.array([1, call.n, call.heads, call.d]))
+            turn = op.constant(np.array([0, 2, 1, 3]))
+            qkv = [
+                op.transpose(op.reshape(op.matmul(parameters[0], op.constant(w), False, False),
+                                        heads, False), turn)
+                for w in call.w
+            ]  # fmt: skip
+            output, *weights = core_of(*qkv, *masks)
+            joined = op.constant(np.array([call.n, call.heads * call.d]))
+            output = op.reshape(op.transpose(output, turn), joined, False)
+            results = [op.matmul(output, op.constant(call.w_o), False, False), *weights]
+        return finish(parameters, arrays, [op.result(r) for r in results])
+
+    def sdpa(call, repeat=False, bias=False):
+        only(not call.weights, "returns no weights")
+        only(not call.d_model or call.group == 1, "heads of one kind")
+        only(call.group > 1 or not repeat, "no groups to repeat")
+        causal = bool(call.causal and not call.window)
+        mask = None
+        if call.allowed is not None and not causal:
+            mask = call.bias() if bias else call.allowed
+        only(mask is not None or not bias, "no mask")
+        if call.d_model:
+            arrays = [call.x]
+        elif repeat:
+            arrays = [call.q[None], *(np.repeat(t, call.group, 0)[None] for t in (call.k, call.v))]
+        elif call.group > 1:  # a group is a batch item whose heads share their keys
+            arrays = [call.q.reshape(call.kv_heads, call.group, call.n, call.d),
+                      call.k[:, None], call.v[:, None]]  # fmt: skip
+        else:
+            arrays = [call.q[None], call.k[None], call.v[None]]
+
+        def core_of(q, k, v, mask=None):
+            more = () if mask is None else (mask,)
+            return [op.scaled_dot_product_attention(q, k, v, *more, causal=causal)]
+
+        return around(call, core_of, arrays, mask)
+
+    def matmul(call):
+        keeps_scores(call)
+        only(not call.d_model or call.group == 1, "heads of one kind")
+        group = (1, call.kv_heads, call.group * call.n, call.d)
+        arrays = [call.x] if call.d_model else [call.q.reshape(group), call.k[None], call.v[None]]
+        mask = None if call.allowed is None else np.tile(call.bias(), (call.group, 1))
+
+        def core_of(q, k, v, bias=None):
+            scores = op.multiply(op.matmul(q, k, False, True),
+                                 op.constant(np.float32(call.scale)))  # fmt: skip
+            weights = op.softmax(scores if bias is None else op.add(scores, bias), -1)
+            return [op.matmul(weights, v, False, False)] + [weights] * bool(call.weights)
+
+        return around(call, core_of, arrays, mask)
+
+    return {"OpenVINO": openvino.__version__.split("-")[0]}, {
+        "sdpa": sdpa,
+        "sdpa-repeated": functools.partial(sdpa, repeat=True),
+        "sdpa-bias": functools.partial(sdpa, bias=True),
+        "matmul": matmul,
+    }
+
+
+# ---------------------------------------------------------------------------------------- sampling
+
+PEERS = {
+    "pytorch": pytorch_peer,
+    "onnxruntime": onnxruntime_peer,
+    "openvino": openvino_peer,
+    "numpy": numpy_peer,
+}
+
+
+def sample(run):
+    """Seconds of one run, repeated for long enough that the clock can see it: as ours does it."""
+    seconds, more = 0, 1
+    gc.disable()
+    while seconds < 0.01:
+        run()  # so that no sample begins cold
+        start = time.perf_counter()
+        for _ in range(more):
+            run()
+        seconds, repeats = time.perf_counter() - start, more
+        more *= 4
+    gc.enable()
+    return seconds / repeats
+
+
+def rest():
+    """Returns when the threads of this process have stopped spinning: others want the cores."""
+    for _ in range(100):
+        before = time.process_time()
+        time.sleep(0.01)
+        if time.process_time() - before < 0.0005:
+            return
+    raise RuntimeError("the threads of this peer do not rest")
+
+
+def prepared(variant, call):
+    """The variant's two functions, or the reason why there are none, as the library tells it."""
+    try:
+        run, read = variant(call)
+        run()
+        call.check(*read())
+        return run, read  # `read` owns the memory that a library only borrows
+    except Cannot as error:
+        return f"- {error}"
+    except Exception as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        return f"- {reason[:300]}"
+
+
+def main():
+    library, threads = sys.argv[1], int(sys.argv[2])
+    versions, variants = PEERS[library](threads)
+    print(json.dumps({"versions": versions, "variants": list(variants)}), flush=True)
+    last, call, runs = None, None, {}
+    for line in sys.stdin:
+        name, _, text = line.strip().partition("\t")
+        if text != last:
+            runs.clear()  # before the memory of the next call is taken
+            call = None
+            last, call = text, Call(text)
+        if name not in runs:
+            runs[name] = prepared(variants[name], call)
+            rest()  # NumPy's threads, after the check
+        answer = runs[name] if isinstance(runs[name], str) else f"{sample(runs[name][0]):.9g}"
+        rest()
+        print(answer, flush=True)
+
+
+if __name__ == "__main__":
+    main()
