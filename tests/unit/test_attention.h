@@ -15,6 +15,7 @@
 #include "attention.h"
 #include "reference.h"
 #include "support/rng.h"
+#include "support/scale.h"
 
 /* What a kind of call is made of; bits. */
 enum {
@@ -75,6 +76,11 @@ static inline double epsilon(attn_dtype dtype) {
 /* The bound that test_attention_random.c holds every result to. */
 static inline double bound_of(attn_dtype dtype) {
     return dtype == ATTN_FLOAT32 ? 2e-6 : 1e-13;
+}
+
+/* Under valgrind, calls of many multiply-adds are left out. */
+static inline bool too_slow(size_t heads, size_t n, size_t m, size_t columns) {
+    return test_scale(100) < 100 && heads * n * m * columns > 400000;
 }
 
 /* ------------------------------------------------------------------------------- drawing a call */

@@ -7,8 +7,6 @@
 
 #include <criterion/theories.h>
 
-#include "support/scale.h"
-
 static const struct {
     size_t heads, n, m, d, d_v;
 } sizes[] = {
@@ -32,11 +30,6 @@ enum {
     STAGES = TILED | ATTN_WANT(SCORES) | ATTN_WANT(SCALED_SCORES) | ATTN_WANT(MASKED_SCORES) |
              ATTN_WANT(ENTROPY)
 };
-
-/* Under valgrind, calls of many multiply-adds are left out. */
-static bool too_slow(size_t heads, size_t n, size_t m, size_t columns) {
-    return test_scale(100) < 100 && heads * n * m * columns > 400000;
-}
 
 static bool too_slow_here(size_t size) {
     return too_slow(sizes[size].heads, sizes[size].n, sizes[size].m,

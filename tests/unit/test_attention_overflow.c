@@ -8,8 +8,6 @@
 #include <criterion/theories.h>
 #include <stdio.h>
 
-#include "support/scale.h"
-
 static const struct {
     size_t n, m, d, d_v;
 } sizes[] = {
@@ -38,6 +36,10 @@ struct pair {
     size_t i, j;
     double *q, *k, *v; /* the rows of that query, key and value */
 };
+
+static bool too_slow_here(size_t size) {
+    return too_slow(HEADS, sizes[size].n, sizes[size].m, sizes[size].d + sizes[size].d_v);
+}
 
 static struct pair draw(unsigned kind, size_t size, int dtype) {
     struct pair p = {.i = sizes[size].n * 2 / 3, .j = sizes[size].m * 2 / 3};
@@ -73,6 +75,9 @@ TheoryDataPoints(overflow, of_a_score_names_its_place) = {
 
 Theory((unsigned kind, size_t size, int dtype, unsigned wanted, double sign), overflow,
        of_a_score_names_its_place) {
+    if (too_slow_here(size)) {
+        return;
+    }
     struct pair p = draw(kind, size, dtype);
     p.q[0] = big(dtype);
     p.k[0] = sign * big(dtype);
@@ -82,6 +87,9 @@ Theory((unsigned kind, size_t size, int dtype, unsigned wanted, double sign), ov
 TheoryDataPoints(overflow, of_a_biased_score_names_its_place) = {SIZES, DTYPES, WAYS};
 
 Theory((size_t size, int dtype, unsigned wanted), overflow, of_a_biased_score_names_its_place) {
+    if (too_slow_here(size)) {
+        return;
+    }
     struct pair p = draw(BIAS, size, dtype);
     p.q[0] = p.k[0] = dtype == ATTN_FLOAT32 ? 0x1p63 : 0x1p511;
     p.call.scale = 1;
@@ -97,6 +105,9 @@ TheoryDataPoints(overflow, of_a_value_names_its_place) = {
                STAGES)};
 
 Theory((size_t size, int dtype, unsigned wanted), overflow, of_a_value_names_its_place) {
+    if (too_slow_here(size)) {
+        return;
+    }
     struct pair p = draw(MASK, size, dtype);
     for (size_t row = 0; row < HEADS * p.call.n; row++) {
         p.call.mask[row * p.call.m + p.j] = row == row_of(&p.call, 0, HEADS - 1, p.i);
@@ -109,6 +120,9 @@ TheoryDataPoints(overflow, that_nobody_sees_is_none) = {DataPoints(unsigned, MAS
                                                         DTYPES};
 
 Theory((unsigned kind, size_t size, int dtype), overflow, that_nobody_sees_is_none) {
+    if (too_slow_here(size)) {
+        return;
+    }
     const unsigned ways[] = {ATTN_WANT(OUTPUT) | ATTN_WANT(LSE), ATTN_WANT(WEIGHTS), ENTROPY};
     struct pair p = draw(kind, size, dtype);
     const size_t at = row_of(&p.call, 0, HEADS - 1, p.i) * p.call.m + p.j;
@@ -130,6 +144,9 @@ TheoryDataPoints(overflow, on_the_way_to_a_finite_score_is_none) = {
     DataPoints(unsigned, PLAIN, MASK, BIAS, SOFTCAP | SINK, CAUSAL, PAST), SIZES};
 
 Theory((unsigned kind, size_t size), overflow, on_the_way_to_a_finite_score_is_none) {
+    if (too_slow_here(size)) {
+        return;
+    }
     const unsigned ways[] = {ATTN_WANT(OUTPUT), ATTN_WANT(LSE),
                              ATTN_WANT(OUTPUT) | ATTN_WANT(WEIGHTS), ENTROPY, STAGES};
     struct pair p = draw(kind, size, ATTN_FLOAT32);
