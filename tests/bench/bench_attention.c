@@ -109,13 +109,13 @@ static void *allocate(size_t bytes) {
     return data;
 }
 
-/* Numbers of about unit variance. */
-static void *filled(size_t count, bool wide) {
+/* Numbers of about unit variance, times `scale`. */
+static void *filled(size_t count, bool wide, double scale) {
     void *data = allocate(count * (wide ? 8 : 4));
     uint32_t state = 12345;
     for (size_t i = 0; i < count; i++) {
         state = state * 1664525 + 1013904223;
-        const double x = (double)(int32_t)state / 2147483648.0 * 1.7;
+        const double x = (double)(int32_t)state / 2147483648.0 * 1.7 * scale;
         if (wide) {
             ((double *)data)[i] = x;
         } else {
@@ -153,7 +153,7 @@ static double gemm_rate(bool wide, size_t size) {
     };
     for (int t = 0; t < threads && gemm.memory[wide][t][0] == NULL; t++) {
         for (int i = 0; i < 3; i++) {
-            gemm.memory[wide][t][i] = filled(LARGEST * LARGEST, wide);
+            gemm.memory[wide][t][i] = filled(LARGEST * LARGEST, wide, 1);
         }
     }
     gemm.wide = wide;
@@ -195,14 +195,15 @@ struct call {
     double flops, bytes; /* bytes: every input, result and intermediate once in and out */
 };
 
-static attn_tensor tensor(struct call *c, attn_dtype dtype, int rank, const size_t *shape) {
+static attn_tensor tensor(struct call *c, attn_dtype dtype, double scale, int rank,
+                          const size_t *shape) {
     attn_tensor t = {.dtype = dtype, .rank = rank};
     size_t count = 1;
     for (int i = 0; i < rank; i++) {
         t.shape[i] = shape[i];
         count *= shape[i];
     }
-    t.data = filled(count, dtype == ATTN_FLOAT64);
+    t.data = filled(count, dtype == ATTN_FLOAT64, scale);
     c->memory[c->used++] = (void *)(uintptr_t)t.data;
     c->bytes += (double)count * (dtype == ATTN_FLOAT64 ? 8 : 4);
     return t;
@@ -211,12 +212,14 @@ static attn_tensor tensor(struct call *c, attn_dtype dtype, int rank, const size
 static attn_status plan_projections(struct call *c, attn_dtype dtype, const attn_options *options,
                                     attn_error *error) {
     const struct shape *s = &c->shape;
-    const attn_tensor x = tensor(c, dtype, 2, (size_t[]){s->n, s->d_model});
+    const attn_tensor x = tensor(c, dtype, 1, 2, (size_t[]){s->n, s->d_model});
     attn_tensor w[4];
     for (int i = 0; i < 3; i++) {
-        w[i] = tensor(c, dtype, 2, (size_t[]){s->d_model, (i == 0 ? s->heads : s->kv_heads) * s->d});
+        w[i] = tensor(c, dtype, 1 / sqrt((double)s->d_model), 2,
+                      (size_t[]){s->d_model, (i == 0 ? s->heads : s->kv_heads) * s->d});
     }
-    w[3] = tensor(c, dtype, 2, (size_t[]){s->heads * s->d, s->d_model});
+    w[3] = tensor(c, dtype, 1 / sqrt((double)s->d_model), 2,
+                  (size_t[]){s->heads * s->d, s->d_model});
     const attn_projection projection = {.w_q = &w[0], .w_k = &w[1], .w_v = &w[2]};
     const attn_multihead call = {.x = &x, .projections = &projection, .count = 1, .w_o = &w[3]};
     c->flops += 4.0 * (double)s->n * (double)s->d_model * (double)(s->heads + s->kv_heads) *
@@ -227,9 +230,9 @@ static attn_status plan_projections(struct call *c, attn_dtype dtype, const attn
 static attn_status plan_attention(struct call *c, attn_dtype dtype, const attn_options *options,
                                   attn_error *error) {
     const struct shape *s = &c->shape;
-    const attn_tensor q = tensor(c, dtype, 3, (size_t[]){s->heads, s->n, s->d});
-    const attn_tensor k = tensor(c, dtype, 3, (size_t[]){s->kv_heads, s->m, s->d});
-    const attn_tensor v = tensor(c, dtype, 3, (size_t[]){s->kv_heads, s->m, s->d});
+    const attn_tensor q = tensor(c, dtype, 1, 3, (size_t[]){s->heads, s->n, s->d});
+    const attn_tensor k = tensor(c, dtype, 1, 3, (size_t[]){s->kv_heads, s->m, s->d});
+    const attn_tensor v = tensor(c, dtype, 1, 3, (size_t[]){s->kv_heads, s->m, s->d});
     return attn_plan_attention(&c->plan, &q, &k, &v, options, error);
 }
 
