@@ -92,7 +92,7 @@ $(O)/tests/%.o:              ROOM_FLAGS = $(TEST_FLAGS)
 $(O)/tests/unit/%.o:         ROOM_FLAGS = $(UNIT_FLAGS)
 $(O)/tests/bench/%.o:        ROOM_FLAGS = $(BENCH_FLAGS)
 $(O)/tests/stress/%.o:       ROOM_FLAGS = $(UNIT_FLAGS)
-$(O)/tests/support/print_routes.o $(O)/tests/support/crew.o: ROOM_FLAGS = $(UNIT_FLAGS)
+$(O)/tests/support/print_routes.o: ROOM_FLAGS = $(UNIT_FLAGS)
 ifeq ($(BUILD),release)
 $(O)/lib/%.o:                LEVEL = -O3
 endif
@@ -175,7 +175,7 @@ $(O)/api-tests: $(API_OBJECTS) $(O)/libsupport.a $(O)/.files
 	@echo "  LINK  $@"
 	$(Q)$(LINK) $(filter %.o %.a,$^) $(CRITERION_LIBS) $(JSON_LIBS) -lm
 
-$(O)/bench_%: $(O)/tests/bench/bench_%.o $(O)/libsupport.a $(O)/libserver.a $(LIB_OBJECTS)
+$(O)/bench_%: $(O)/tests/bench/bench_%.o $(O)/tests/bench/crew.o $(O)/libsupport.a $(O)/libserver.a $(LIB_OBJECTS)
 	@echo "  LINK  $@"
 	$(Q)$(LINK) $^ $(SERVER_LIBS)
 

@@ -28,7 +28,8 @@ void blas_gemm_f64(bool trans_b, size_t m, size_t n, size_t k, const double *a, 
                 (blasint)ldc);
 }
 
-void blas_transpose_f32(size_t rows, size_t cols, const float *a, size_t lda, float *b, size_t ldb) {
+void blas_transpose_f32(size_t rows, size_t cols, const float *a, size_t lda, float *b,
+                        size_t ldb) {
     assert(rows <= BLAS_MAX_DIM && cols <= BLAS_MAX_DIM && lda <= BLAS_MAX_DIM);
     cblas_somatcopy(CblasRowMajor, CblasTrans, (blasint)rows, (blasint)cols, 1.0f, a, (blasint)lda,
                     b, (blasint)ldb);

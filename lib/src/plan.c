@@ -56,13 +56,12 @@ static void merge_groups(attn_plan *plan) {
         plan->sinks != NULL || plan->mean_over_heads) {
         return;
     }
-    struct broadcast *const all[] = {&plan->mask, &plan->bias};
     plan->q.ld = plan->head[1].q - plan->head[0].q;
     plan->out_ld = plan->head[1].out - plan->head[0].out;
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-        all[i]->stride[2] = all[i]->stride[1];
-        all[i]->stride[1] *= group;
-    }
+    plan->mask.stride[2] = plan->mask.stride[1];
+    plan->mask.stride[1] *= group;
+    plan->bias.stride[2] = plan->bias.stride[1];
+    plan->bias.stride[1] *= group;
     for (size_t h = 0; h < plan->kv_heads; h++) {
         plan->head[h] = plan->head[h * group];
     }

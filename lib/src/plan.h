@@ -75,15 +75,15 @@ struct schedule {
     size_t rows, keys; /* of a block of scores: queries, and keys of a tile */
     size_t ld;         /* from one row of a block of scores to the next */
     size_t scratch_rows; /* that a scratch has room for; at least `rows` */
-    size_t tiles;      /* of keys, in a head */
-    size_t blocks;     /* of queries, in a head */
-    size_t splits;     /* parts of the keys that are attended to apart and merged; 1 = whole */
-    size_t split_keys; /* keys of one part */
-    size_t per_task;   /* blocks of one task of PHASE_ATTEND */
+    size_t tiles;        /* of keys, in a head */
+    size_t blocks;       /* of queries, in a head */
+    size_t splits;       /* parts of the keys that are attended to apart and merged; 1 = whole */
+    size_t split_keys;   /* keys of one part */
+    size_t per_task;     /* blocks of one task of PHASE_ATTEND */
     size_t tasks[PHASE_COUNT];
-    size_t pack_batch;                           /* numbers of packed keys of one batch item */
-    size_t partial_row;                          /* numbers of one partial result */
-    size_t q, k, v, pack, out, partial, moments; /* offsets into the workspace */
+    size_t pack_batch;                              /* numbers of packed keys of one batch item */
+    size_t partial_row;                             /* numbers of one partial result */
+    size_t q, k, v, pack, out, partial, moments;    /* offsets into the workspace */
     size_t row, state, max, top, part, tile, order; /* offsets into a scratch */
     size_t workspace, scratch;
     double cost; /* multiply-adds of a run */
@@ -96,7 +96,7 @@ struct attn_plan {
     bool has_batch_axis, has_head_axis;
     bool packed; /* K and V, and so present_K and present_V, are (B,m,H*d) */
     bool projected, per_head;
-    bool merged; /* the n queries are one query of n heads, see merge_groups */
+    bool merged;       /* the n queries are one query of n heads, see merge_groups */
     struct head *head; /* owned, one for each query head */
     struct operand q, k, v, past_k, past_v;
     size_t out_ld, out_batch; /* of the heads' outputs side by side or one after the other */

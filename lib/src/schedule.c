@@ -12,17 +12,18 @@
 enum {
     ALIGN = 64,
     SMALL_PRODUCT = 1000000, /* M N K up to which OpenBLAS multiplies without packing */
-    DIRECT_QUERIES = 4, /* up to so many queries, dot products are as fast as BLAS: memory decides */
+    DIRECT_QUERIES =
+        4, /* up to so many queries, dot products are as fast as BLAS: memory decides */
     DIRECT_WORK =
         8192,          /* multiply-adds of one head up to which the calls of BLAS would cost more */
     PACK_QUERIES = 16, /* queries that use one key head from which packing it pays */
-    SPLIT_QUERIES = 16,     /* up to so many queries, long keys are split over tasks */
-    SPLIT_BYTES = 1 << 20,  /* keys and values of one part: half of a common L2 cache */
-    EXACT_SCORES = 128, /* scores of a call that is computed in double throughout: a teacher's */
-    EXACT_WORK = 6144,  /* ... and its multiply-adds */
-    WHOLE_BYTES = 1 << 20,  /* whole rows of scores of one block: half of a common L2 cache */
+    SPLIT_QUERIES = 16,    /* up to so many queries, long keys are split over tasks */
+    SPLIT_BYTES = 1 << 20, /* keys and values of one part: half of a common L2 cache */
+    EXACT_SCORES = 128,    /* scores of a call that is computed in double throughout: a teacher's */
+    EXACT_WORK = 6144,     /* ... and its multiply-adds */
+    WHOLE_BYTES = 1 << 20, /* whole rows of scores of one block: half of a common L2 cache */
     STREAM_BYTES = 1 << 22, /* weights that no L2 cache holds */
-    TASK_WORK = 1 << 17, /* multiply-adds of one task: some 2 us, more than handing it out */
+    TASK_WORK = 1 << 17,    /* multiply-adds of one task: some 2 us, more than handing it out */
 };
 
 static size_t ceil_div(size_t a, size_t b) {
@@ -118,8 +119,7 @@ static void choose_paths(attn_plan *plan, struct schedule *s, double head_cost) 
     for (size_t h = 0; h < plan->heads; h++) {
         s->plain = s->plain && plan->head[h].scale > 0;
     }
-    s->direct = plan->n <= DIRECT_QUERIES ||
-                (plan->n < PACK_QUERIES && head_cost <= DIRECT_WORK);
+    s->direct = plan->n <= DIRECT_QUERIES || (plan->n < PACK_QUERIES && head_cost <= DIRECT_WORK);
     s->packs = !s->direct && plan->n * (plan->heads / plan->kv_heads) >= PACK_QUERIES;
 }
 
@@ -162,7 +162,8 @@ static void choose_blocks(attn_plan *plan, struct schedule *s, double head_cost)
                calls * head_cost <= EXACT_WORK;
     s->ld = s->keys;
     if (s->staged || s->keeps) {
-        s->ld = ceil_div(plan->m, 16) * 16 + 16; /* no power of two: caches have few places for it */
+        s->ld =
+            ceil_div(plan->m, 16) * 16 + 16; /* no power of two: caches have few places for it */
         const size_t fit = WHOLE_BYTES / (s->ld * size);
         s->rows = s->rows < fit ? s->rows : fit < 8 ? 8 : fit / 8 * 8;
     }

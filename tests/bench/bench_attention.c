@@ -20,7 +20,7 @@
 
 #include "attention.h"
 #include "blas_setup.h"
-#include "support/crew.h"
+#include "crew.h"
 
 enum {
     RUNS = 9,
@@ -37,11 +37,16 @@ static const struct field {
     const char *name;
     size_t offset;
 } fields[] = {
-    {"heads", offsetof(struct shape, heads)},     {"kv_heads", offsetof(struct shape, kv_heads)},
-    {"n", offsetof(struct shape, n)},             {"m", offsetof(struct shape, m)},
-    {"d", offsetof(struct shape, d)},             {"d_model", offsetof(struct shape, d_model)},
-    {"float64", offsetof(struct shape, float64)}, {"weights", offsetof(struct shape, weights)},
-    {"mask", offsetof(struct shape, mask)},       {"causal", offsetof(struct shape, causal)},
+    {"heads", offsetof(struct shape, heads)},
+    {"kv_heads", offsetof(struct shape, kv_heads)},
+    {"n", offsetof(struct shape, n)},
+    {"m", offsetof(struct shape, m)},
+    {"d", offsetof(struct shape, d)},
+    {"d_model", offsetof(struct shape, d_model)},
+    {"float64", offsetof(struct shape, float64)},
+    {"weights", offsetof(struct shape, weights)},
+    {"mask", offsetof(struct shape, mask)},
+    {"causal", offsetof(struct shape, causal)},
     {"window", offsetof(struct shape, window)},
 };
 
@@ -218,12 +223,12 @@ static attn_status plan_projections(struct call *c, attn_dtype dtype, const attn
         w[i] = tensor(c, dtype, 1 / sqrt((double)s->d_model), 2,
                       (size_t[]){s->d_model, (i == 0 ? s->heads : s->kv_heads) * s->d});
     }
-    w[3] = tensor(c, dtype, 1 / sqrt((double)s->d_model), 2,
-                  (size_t[]){s->heads * s->d, s->d_model});
+    w[3] =
+        tensor(c, dtype, 1 / sqrt((double)s->d_model), 2, (size_t[]){s->heads * s->d, s->d_model});
     const attn_projection projection = {.w_q = &w[0], .w_k = &w[1], .w_v = &w[2]};
     const attn_multihead call = {.x = &x, .projections = &projection, .count = 1, .w_o = &w[3]};
-    c->flops += 4.0 * (double)s->n * (double)s->d_model * (double)(s->heads + s->kv_heads) *
-                (double)s->d;
+    c->flops +=
+        4.0 * (double)s->n * (double)s->d_model * (double)(s->heads + s->kv_heads) * (double)s->d;
     return attn_plan_multihead(&c->plan, &call, options, error);
 }
 
@@ -318,12 +323,13 @@ static void report(const struct shape *s) {
     }
     const double time = median(seconds, runs), share = median(ratio, runs);
     write_shape(*s, line, sizeof line);
-    printf("%-62s %11.2f us %8.1f %5.2f %9.2f MB\n", line, time * 1e6, c.flops / time * 1e-9,
-           share, c.bytes * 1e-6);
+    printf("%-62s %11.2f us %8.1f %5.2f %9.2f MB\n", line, time * 1e6, c.flops / time * 1e-9, share,
+           c.bytes * 1e-6);
     fflush(stdout);
     if (json != NULL) {
-        fprintf(json, ",\n{\"call\":\"%s\",\"seconds\":%.9g,\"gflops\":%.4g,\"ratio\":%.4g,"
-                      "\"bytes\":%.0f}",
+        fprintf(json,
+                ",\n{\"call\":\"%s\",\"seconds\":%.9g,\"gflops\":%.4g,\"ratio\":%.4g,"
+                "\"bytes\":%.0f}",
                 line, time, c.flops / time * 1e-9, share, c.bytes);
     }
     close_call(&c);
@@ -336,7 +342,8 @@ static void list(const struct shape *s) {
 }
 
 static void grid(void (*each)(const struct shape *)) {
-    static const size_t sizes[] = {4, 16, 64, 128, 512, 1024, 2048, 4096}, dims[] = {3, 32, 64, 128};
+    static const size_t sizes[] = {4, 16, 64, 128, 512, 1024, 2048, 4096},
+                        dims[] = {3, 32, 64, 128};
     static const size_t heads[][2] = {{1, 1}, {8, 8}, {12, 12}, {32, 8}};
     for (size_t h = 0; h < sizeof heads / sizeof *heads; h++) {
         for (size_t j = 0; j < sizeof dims / sizeof *dims; j++) {

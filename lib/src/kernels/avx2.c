@@ -2,8 +2,8 @@
 #include "kernels.h"
 
 #if defined(__AVX2__) && defined(__FMA__)
-#include <immintrin.h>
 #include <float.h>
+#include <immintrin.h>
 #include <math.h>
 #include <stdint.h>
 
@@ -89,34 +89,32 @@ FOLD_F64(fold_max_f64, _mm256_max_pd)
 #define FOLD_ADD(v)   fold_add_f32(v)
 #define FOLD_MAX(v)   fold_max_f32(v)
 #define CLAMP(x)      MAX(SET(EXP_MIN), x)
-#define EXP2(p, n, x)                                                                              \
-    _mm256_andnot_ps(_mm256_cmp_ps(x, SET(EXP_MIN), _CMP_LT_OQ), exp2_f32(p, n))
+#define EXP2(p, n, x) _mm256_andnot_ps(_mm256_cmp_ps(x, SET(EXP_MIN), _CMP_LT_OQ), exp2_f32(p, n))
 #include "rows.inc"
 
-#define real          double
-#define REAL_IS_FLOAT 0
-#define ROW(name)     name##_f64
-#define V             __m256d
-#define LANES         4
-#define SET(c)        _mm256_set1_pd(c)
-#define DIV(a, b)     _mm256_div_pd(a, b)
+#define real                    double
+#define REAL_IS_FLOAT           0
+#define ROW(name)               name##_f64
+#define V                       __m256d
+#define LANES                   4
+#define SET(c)                  _mm256_set1_pd(c)
+#define DIV(a, b)               _mm256_div_pd(a, b)
 #define SELECT_LESS(a, b, x, y) _mm256_blendv_pd(y, x, _mm256_cmp_pd(a, b, _CMP_LT_OQ))
-#define LOAD(p)       _mm256_loadu_pd(p)
-#define STORE(p, v)   _mm256_storeu_pd(p, v)
-#define STREAM(p, v)  _mm256_stream_pd(p, v)
-#define ADD(a, b)     _mm256_add_pd(a, b)
-#define SUB(a, b)     _mm256_sub_pd(a, b)
-#define MUL(a, b)     _mm256_mul_pd(a, b)
-#define MAX(a, b)     _mm256_max_pd(a, b)
-#define FMA(a, b, c)  _mm256_fmadd_pd(a, b, c)
-#define FNMA(a, b, c) _mm256_fnmadd_pd(a, b, c)
-#define REDUCE_ADD(v) add_f64(v)
-#define REDUCE_MAX(v) max_lanes_f64(v)
-#define FOLD_ADD(v)   fold_add_f64(v)
-#define FOLD_MAX(v)   fold_max_f64(v)
-#define CLAMP(x)      MAX(SET(EXP_MIN), x)
-#define EXP2(p, n, x)                                                                              \
-    _mm256_andnot_pd(_mm256_cmp_pd(x, SET(EXP_MIN), _CMP_LT_OQ), exp2_f64(p, n))
+#define LOAD(p)                 _mm256_loadu_pd(p)
+#define STORE(p, v)             _mm256_storeu_pd(p, v)
+#define STREAM(p, v)            _mm256_stream_pd(p, v)
+#define ADD(a, b)               _mm256_add_pd(a, b)
+#define SUB(a, b)               _mm256_sub_pd(a, b)
+#define MUL(a, b)               _mm256_mul_pd(a, b)
+#define MAX(a, b)               _mm256_max_pd(a, b)
+#define FMA(a, b, c)            _mm256_fmadd_pd(a, b, c)
+#define FNMA(a, b, c)           _mm256_fnmadd_pd(a, b, c)
+#define REDUCE_ADD(v)           add_f64(v)
+#define REDUCE_MAX(v)           max_lanes_f64(v)
+#define FOLD_ADD(v)             fold_add_f64(v)
+#define FOLD_MAX(v)             fold_max_f64(v)
+#define CLAMP(x)                MAX(SET(EXP_MIN), x)
+#define EXP2(p, n, x)           _mm256_andnot_pd(_mm256_cmp_pd(x, SET(EXP_MIN), _CMP_LT_OQ), exp2_f64(p, n))
 #include "rows.inc"
 
 static void fence(void) {

@@ -2,8 +2,8 @@
 #include "kernels.h"
 
 #if defined(__AVX512F__) && defined(__AVX512DQ__)
-#include <immintrin.h>
 #include <float.h>
+#include <immintrin.h>
 #include <math.h>
 #include <stdint.h>
 
@@ -47,61 +47,56 @@ FOLD_F32(fold_max_f32, _mm512_max_ps)
 FOLD_F64(fold_add_f64, _mm512_add_pd)
 FOLD_F64(fold_max_f64, _mm512_max_pd)
 
-#define real          float
-#define REAL_IS_FLOAT 1
-#define ROW(name)     name##_f32
-#define V             __m512
-#define LANES         16
-#define SET(c)        _mm512_set1_ps(c)
-#define LOAD(p)       _mm512_loadu_ps(p)
-#define STORE(p, v)   _mm512_storeu_ps(p, v)
-#define STREAM(p, v)  _mm512_stream_ps(p, v)
-#define ADD(a, b)     _mm512_add_ps(a, b)
-#define SUB(a, b)     _mm512_sub_ps(a, b)
-#define MUL(a, b)     _mm512_mul_ps(a, b)
-#define MAX(a, b)     _mm512_max_ps(a, b)
-#define FMA(a, b, c)  _mm512_fmadd_ps(a, b, c)
-#define FNMA(a, b, c) _mm512_fnmadd_ps(a, b, c)
-#define REDUCE_ADD(v) _mm512_reduce_add_ps(v)
-#define REDUCE_MAX(v) _mm512_reduce_max_ps(v)
-#define FOLD_ADD(v)   fold_add_f32(v)
-#define FOLD_MAX(v)   fold_max_f32(v)
-#define CLAMP(x)      (x)
-#define EXP2(p, n, x)                                                                              \
-    _mm512_maskz_scalef_ps(_mm512_cmp_ps_mask(x, SET(EXP_MIN), _CMP_NLT_UQ), p, n)
-#define LOAD_PART(p, n, fill)                                                                      \
-    _mm512_mask_loadu_ps(SET(fill), (__mmask16)((1u << (n)) - 1), p)
+#define real                  float
+#define REAL_IS_FLOAT         1
+#define ROW(name)             name##_f32
+#define V                     __m512
+#define LANES                 16
+#define SET(c)                _mm512_set1_ps(c)
+#define LOAD(p)               _mm512_loadu_ps(p)
+#define STORE(p, v)           _mm512_storeu_ps(p, v)
+#define STREAM(p, v)          _mm512_stream_ps(p, v)
+#define ADD(a, b)             _mm512_add_ps(a, b)
+#define SUB(a, b)             _mm512_sub_ps(a, b)
+#define MUL(a, b)             _mm512_mul_ps(a, b)
+#define MAX(a, b)             _mm512_max_ps(a, b)
+#define FMA(a, b, c)          _mm512_fmadd_ps(a, b, c)
+#define FNMA(a, b, c)         _mm512_fnmadd_ps(a, b, c)
+#define REDUCE_ADD(v)         _mm512_reduce_add_ps(v)
+#define REDUCE_MAX(v)         _mm512_reduce_max_ps(v)
+#define FOLD_ADD(v)           fold_add_f32(v)
+#define FOLD_MAX(v)           fold_max_f32(v)
+#define CLAMP(x)              (x)
+#define EXP2(p, n, x)         _mm512_maskz_scalef_ps(_mm512_cmp_ps_mask(x, SET(EXP_MIN), _CMP_NLT_UQ), p, n)
+#define LOAD_PART(p, n, fill) _mm512_mask_loadu_ps(SET(fill), (__mmask16)((1u << (n)) - 1), p)
 #define STORE_PART(p, v, n)   _mm512_mask_storeu_ps(p, (__mmask16)((1u << (n)) - 1), v)
 #include "rows.inc"
 
-#define real          double
-#define REAL_IS_FLOAT 0
-#define ROW(name)     name##_f64
-#define V             __m512d
-#define LANES         8
-#define SET(c)        _mm512_set1_pd(c)
-#define DIV(a, b)     _mm512_div_pd(a, b)
-#define SELECT_LESS(a, b, x, y)                                                                    \
-    _mm512_mask_blend_pd(_mm512_cmp_pd_mask(a, b, _CMP_LT_OQ), y, x)
-#define LOAD(p)       _mm512_loadu_pd(p)
-#define STORE(p, v)   _mm512_storeu_pd(p, v)
-#define STREAM(p, v)  _mm512_stream_pd(p, v)
-#define ADD(a, b)     _mm512_add_pd(a, b)
-#define SUB(a, b)     _mm512_sub_pd(a, b)
-#define MUL(a, b)     _mm512_mul_pd(a, b)
-#define MAX(a, b)     _mm512_max_pd(a, b)
-#define FMA(a, b, c)  _mm512_fmadd_pd(a, b, c)
-#define FNMA(a, b, c) _mm512_fnmadd_pd(a, b, c)
-#define REDUCE_ADD(v) _mm512_reduce_add_pd(v)
-#define REDUCE_MAX(v) _mm512_reduce_max_pd(v)
-#define FOLD_ADD(v)   fold_add_f64(v)
-#define FOLD_MAX(v)   fold_max_f64(v)
-#define CLAMP(x)      (x)
-#define EXP2(p, n, x)                                                                              \
-    _mm512_maskz_scalef_pd(_mm512_cmp_pd_mask(x, SET(EXP_MIN), _CMP_NLT_UQ), p, n)
-#define LOAD_PART(p, n, fill)                                                                      \
-    _mm512_mask_loadu_pd(SET(fill), (__mmask8)((1u << (n)) - 1), p)
-#define STORE_PART(p, v, n)   _mm512_mask_storeu_pd(p, (__mmask8)((1u << (n)) - 1), v)
+#define real                    double
+#define REAL_IS_FLOAT           0
+#define ROW(name)               name##_f64
+#define V                       __m512d
+#define LANES                   8
+#define SET(c)                  _mm512_set1_pd(c)
+#define DIV(a, b)               _mm512_div_pd(a, b)
+#define SELECT_LESS(a, b, x, y) _mm512_mask_blend_pd(_mm512_cmp_pd_mask(a, b, _CMP_LT_OQ), y, x)
+#define LOAD(p)                 _mm512_loadu_pd(p)
+#define STORE(p, v)             _mm512_storeu_pd(p, v)
+#define STREAM(p, v)            _mm512_stream_pd(p, v)
+#define ADD(a, b)               _mm512_add_pd(a, b)
+#define SUB(a, b)               _mm512_sub_pd(a, b)
+#define MUL(a, b)               _mm512_mul_pd(a, b)
+#define MAX(a, b)               _mm512_max_pd(a, b)
+#define FMA(a, b, c)            _mm512_fmadd_pd(a, b, c)
+#define FNMA(a, b, c)           _mm512_fnmadd_pd(a, b, c)
+#define REDUCE_ADD(v)           _mm512_reduce_add_pd(v)
+#define REDUCE_MAX(v)           _mm512_reduce_max_pd(v)
+#define FOLD_ADD(v)             fold_add_f64(v)
+#define FOLD_MAX(v)             fold_max_f64(v)
+#define CLAMP(x)                (x)
+#define EXP2(p, n, x)           _mm512_maskz_scalef_pd(_mm512_cmp_pd_mask(x, SET(EXP_MIN), _CMP_NLT_UQ), p, n)
+#define LOAD_PART(p, n, fill)   _mm512_mask_loadu_pd(SET(fill), (__mmask8)((1u << (n)) - 1), p)
+#define STORE_PART(p, v, n)     _mm512_mask_storeu_pd(p, (__mmask8)((1u << (n)) - 1), v)
 #include "rows.inc"
 
 static void fence(void) {

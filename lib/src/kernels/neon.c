@@ -28,35 +28,35 @@
 #define CLAMP(x)      vbslq_f32(vcltq_f32(x, SET(EXP_MIN)), SET(EXP_MIN), x)
 #define EXP2(p, n, x)                                                                              \
     vbslq_f32(vcltq_f32(x, SET(EXP_MIN)), SET(0),                                                  \
-              vreinterpretq_f32_s32(vaddq_s32(vreinterpretq_s32_f32(p),                            \
-                                              vshlq_n_s32(vcvtq_s32_f32(n), 23))))
+              vreinterpretq_f32_s32(                                                               \
+                  vaddq_s32(vreinterpretq_s32_f32(p), vshlq_n_s32(vcvtq_s32_f32(n), 23))))
 #include "rows.inc"
 
-#define real          double
-#define REAL_IS_FLOAT 0
-#define ROW(name)     name##_f64
-#define V             float64x2_t
-#define LANES         2
-#define SET(c)        vdupq_n_f64(c)
-#define DIV(a, b)     vdivq_f64(a, b)
+#define real                    double
+#define REAL_IS_FLOAT           0
+#define ROW(name)               name##_f64
+#define V                       float64x2_t
+#define LANES                   2
+#define SET(c)                  vdupq_n_f64(c)
+#define DIV(a, b)               vdivq_f64(a, b)
 #define SELECT_LESS(a, b, x, y) vbslq_f64(vcltq_f64(a, b), x, y)
-#define LOAD(p)       vld1q_f64(p)
-#define STORE(p, v)   vst1q_f64(p, v)
-#define ADD(a, b)     vaddq_f64(a, b)
-#define SUB(a, b)     vsubq_f64(a, b)
-#define MUL(a, b)     vmulq_f64(a, b)
-#define MAX(a, b)     vbslq_f64(vcgtq_f64(a, b), a, b)
-#define FMA(a, b, c)  vfmaq_f64(c, a, b)
-#define FNMA(a, b, c) vfmsq_f64(c, a, b)
-#define REDUCE_ADD(v) vaddvq_f64(v)
-#define REDUCE_MAX(v) vmaxvq_f64(v)
-#define FOLD_ADD(v)   vpaddq_f64((v)[0], (v)[1])
-#define FOLD_MAX(v)   vpmaxq_f64((v)[0], (v)[1])
-#define CLAMP(x)      vbslq_f64(vcltq_f64(x, SET(EXP_MIN)), SET(EXP_MIN), x)
+#define LOAD(p)                 vld1q_f64(p)
+#define STORE(p, v)             vst1q_f64(p, v)
+#define ADD(a, b)               vaddq_f64(a, b)
+#define SUB(a, b)               vsubq_f64(a, b)
+#define MUL(a, b)               vmulq_f64(a, b)
+#define MAX(a, b)               vbslq_f64(vcgtq_f64(a, b), a, b)
+#define FMA(a, b, c)            vfmaq_f64(c, a, b)
+#define FNMA(a, b, c)           vfmsq_f64(c, a, b)
+#define REDUCE_ADD(v)           vaddvq_f64(v)
+#define REDUCE_MAX(v)           vmaxvq_f64(v)
+#define FOLD_ADD(v)             vpaddq_f64((v)[0], (v)[1])
+#define FOLD_MAX(v)             vpmaxq_f64((v)[0], (v)[1])
+#define CLAMP(x)                vbslq_f64(vcltq_f64(x, SET(EXP_MIN)), SET(EXP_MIN), x)
 #define EXP2(p, n, x)                                                                              \
     vbslq_f64(vcltq_f64(x, SET(EXP_MIN)), SET(0),                                                  \
-              vreinterpretq_f64_s64(vaddq_s64(vreinterpretq_s64_f64(p),                            \
-                                              vshlq_n_s64(vcvtq_s64_f64(n), 52))))
+              vreinterpretq_f64_s64(                                                               \
+                  vaddq_s64(vreinterpretq_s64_f64(p), vshlq_n_s64(vcvtq_s64_f64(n), 52))))
 #include "rows.inc"
 
 static void fence(void) {

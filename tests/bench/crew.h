@@ -2,8 +2,8 @@
  * crew.h - runs plans of libattention on several threads that stay awake between calls, as OpenMP's
  * do; for benchmarks. One crew at a time.
  */
-#ifndef TESTS_CREW_H
-#define TESTS_CREW_H
+#ifndef BENCH_CREW_H
+#define BENCH_CREW_H
 
 #include "attention.h"
 

@@ -10,7 +10,7 @@
 enum {
     MAX_THREADS = 64,
     MAX_PHASES = 16,
-    PATIENCE = 1 << 14,    /* looks at a variable before the core is given away */
+    PATIENCE = 1 << 14,   /* looks at a variable before the core is given away */
     SERIAL_COST = 150000, /* multiply-adds: about 2 us, some times the cost of handing tasks out */
 };
 
@@ -21,8 +21,8 @@ static struct {
     pthread_cond_t woken;
     bool awake, stop; /* under the mutex */
 
-    _Atomic size_t round; /* grows by one with each run */
-    _Atomic bool resting; /* awake, without the mutex */
+    _Atomic size_t round;       /* grows by one with each run */
+    _Atomic bool resting;       /* awake, without the mutex */
     void (*job)(size_t thread); /* of this round */
     attn_plan *plan;
     void *scratch[MAX_THREADS];
