@@ -48,8 +48,8 @@ struct attn_kernels {
     /* w = exp(y - max). Returns the sum of w. -INFINITY gives 0. */
     double (*exp_shift_f32)(const double *y, float *w, size_t n, double max);
     double (*exp_shift_f64)(const double *y, double *w, size_t n, double max);
-    /* to = x * factor, also in place; with `stream` past the caches, if the CPU can: call fence before another
-     * thread reads it. */
+    /* to = x * factor, also in place; with `stream` past the caches, if the CPU can: call fence
+     * before another thread reads it. */
     void (*spread_f32)(float *to, const float *x, size_t n, float factor, bool stream);
     void (*spread_f64)(double *to, const double *x, size_t n, double factor, bool stream);
     void (*fence)(void);

@@ -48,8 +48,8 @@ void attn_plan_free(attn_plan *plan) {
     free(plan);
 }
 
-/* One query, and heads that share keys: they become the queries of one head, so that keys and values
- * are read once for all of them. Nothing moves in memory: (H,1,d) is (H_kv,H/H_kv,d). */
+/* One query, and heads that share keys: they become the queries of one head, so that keys and
+ * values are read once for all of them. Nothing moves in memory: (H,1,d) is (H_kv,H/H_kv,d). */
 static void merge_groups(attn_plan *plan) {
     const size_t group = plan->heads / plan->kv_heads;
     if (plan->n != 1 || group == 1 || plan->per_head || plan->slopes != NULL ||

@@ -3,6 +3,7 @@
  * thresholds and the layout of the workspace are decided. Everything here depends on the call
  * alone, never on the number of threads: so the same call gives the same bytes on any of them.
  */
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -27,16 +28,17 @@ enum {
 };
 
 static size_t ceil_div(size_t a, size_t b) {
+    assert(b > 0);
     return a / b + (a % b != 0);
 }
 
 /*
  * Tile sizes for rows of d and d_v numbers. Both products of a tile have the sizes rows, keys and
- * d (or d_v). OpenBLAS has kernels for small products, without packing: there it reaches the peak of
- * the machine. They like keys in 64s, and a tile of keys (or values)
- * that stays in an L1 cache while all rows pass over it. Measured over rows 16...120 and keys
- * 64...480 on AVX-512: 96 rows and 8192 numbers of keys are 3 to 6 % faster than tiles of other
- * forms; with AVX2, where there are no small kernels, it makes no difference.
+ * d (or d_v). OpenBLAS has kernels for small products, without packing: there it reaches the peak
+ * of the machine. They like keys in 64s, and a tile of keys (or values) that stays in an L1 cache
+ * while all rows pass over it. Measured over rows 16...120 and keys 64...480 with AVX-512: 96 rows
+ * and 8192 numbers of keys are 3 to 6 % faster than tiles of other forms; with AVX2, where there
+ * are no small kernels, the form makes little difference.
  */
 static void choose_tile(struct schedule *s, size_t d) {
     const size_t rows = 96, key_numbers = 8192;
@@ -94,7 +96,7 @@ static size_t choose_projection(struct projection *p) {
         MIDDLE = 256,
         WIDE = 512
     };
-    if (p->count == 0) {
+    if (p->count == 0 || p->rows == 0) {
         return 0;
     }
     p->task_rows = p->rows < ROWS ? p->rows : ROWS;

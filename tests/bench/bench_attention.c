@@ -1,7 +1,8 @@
 /*
  * bench_attention.c - how close attention comes to the machine: GFLOP/s of each call of a grid, and
  * its ratio to cblas_sgemm (cblas_dgemm) on square matrices of the size it likes best, on as many
- * threads at once. Both are measured in turns; the ratio is the median of the turns. The same goes as JSON to $BENCH_JSON.
+ * threads at once. Both are measured in turns; the ratio is the median of the turns. The same goes
+ * as JSON to $BENCH_JSON.
  *
  *   bench_attention          the whole grid
  *   bench_attention LINE...  these calls, written as --list does
@@ -87,7 +88,7 @@ static bool read_shape(struct shape *s, const char *line) {
     return s->heads > 0 && s->kv_heads > 0 && s->n > 0 && s->m > 0 && s->d > 0;
 }
 
-/* -------------------------------------------------------------------------------------- measuring */
+/* ------------------------------------------------------------------------------------- measuring */
 
 static double now(void) {
     struct timespec t;
@@ -190,7 +191,7 @@ static size_t best_size(bool wide) {
     return sizes[best];
 }
 
-/* ------------------------------------------------------------------------------------------ calls */
+/* ----------------------------------------------------------------------------------------- calls */
 
 struct call {
     struct shape shape;
