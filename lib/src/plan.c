@@ -48,6 +48,29 @@ void attn_plan_free(attn_plan *plan) {
     free(plan);
 }
 
+/* One query, and heads that share keys: they become the queries of one head, so that keys and values
+ * are read once for all of them. Nothing moves in memory: (H,1,d) is (H_kv,H/H_kv,d). */
+static void merge_groups(attn_plan *plan) {
+    const size_t group = plan->heads / plan->kv_heads;
+    if (plan->n != 1 || group == 1 || plan->per_head || plan->slopes != NULL ||
+        plan->sinks != NULL || plan->mean_over_heads) {
+        return;
+    }
+    struct broadcast *const all[] = {&plan->mask, &plan->bias};
+    plan->q.ld = plan->head[1].q - plan->head[0].q;
+    plan->out_ld = plan->head[1].out - plan->head[0].out;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        all[i]->stride[2] = all[i]->stride[1];
+        all[i]->stride[1] *= group;
+    }
+    for (size_t h = 0; h < plan->kv_heads; h++) {
+        plan->head[h] = plan->head[h * group];
+    }
+    plan->heads = plan->kv_heads;
+    plan->n = group;
+    plan->merged = true;
+}
+
 attn_status plan_finish(attn_plan *plan, const attn_options *o, attn_error *error) {
     size_t pairs; /* bounds every product of the sizes that follows */
     if (!size_mul(plan->n, plan->m, &pairs) || !size_mul(pairs, plan->batch, &pairs) ||
@@ -57,6 +80,7 @@ attn_status plan_finish(attn_plan *plan, const attn_options *o, attn_error *erro
     }
     ATTN_TRY(plan_options(plan, o, error));
     ATTN_TRY(plan_results(plan, error));
+    merge_groups(plan);
     return plan_schedule(plan, error);
 }
 

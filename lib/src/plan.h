@@ -96,6 +96,7 @@ struct attn_plan {
     bool has_batch_axis, has_head_axis;
     bool packed; /* K and V, and so present_K and present_V, are (B,m,H*d) */
     bool projected, per_head;
+    bool merged; /* the n queries are one query of n heads, see merge_groups */
     struct head *head; /* owned, one for each query head */
     struct operand q, k, v, past_k, past_v;
     size_t out_ld, out_batch; /* of the heads' outputs side by side or one after the other */

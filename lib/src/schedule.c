@@ -12,8 +12,7 @@
 enum {
     ALIGN = 64,
     SMALL_PRODUCT = 1000000, /* M N K up to which OpenBLAS multiplies without packing */
-    DIRECT_QUERIES =
-        2, /* up to so many queries, dot products are as fast as BLAS: memory decides */
+    DIRECT_QUERIES = 4, /* up to so many queries, dot products are as fast as BLAS: memory decides */
     DIRECT_WORK =
         8192,          /* multiply-adds of one head up to which the calls of BLAS would cost more */
     PACK_QUERIES = 16, /* queries that use one key head from which packing it pays */

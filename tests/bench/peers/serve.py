@@ -14,7 +14,9 @@ import time
 
 import numpy as np
 
-TOLERANCE = 1e-3  # a peer may round; this tells a wrong mask or head from the right one
+# float32 is within 1e-6 of the formula here and float64 within 1e-14: what is further away has a
+# wrong mask or head, or computes in bfloat16 or float32 what was asked for in more.
+TOLERANCE = {np.float32: 1e-5, np.float64: 1e-12}
 CHECKED_ROWS = 64  # rows of queries, spread over all: the formula in float64 takes its time
 LARGEST_SCORES = 1 << 30  # bytes; beyond, nobody would keep all scores only to throw them away
 
@@ -107,7 +109,7 @@ class Call:
         for got, right in pairs:
             error = np.abs(got - right).max()
             # Written so that NaN fails.
-            assert error <= TOLERANCE, f"wrong result: off by {error:.3g}"
+            assert error <= TOLERANCE[self.type], f"wrong result: off by {error:.3g}"
 
 
 def only(condition, reason):
@@ -348,6 +350,7 @@ def onnxruntime_peer(threads):
         return run, apart
 
     def attention(call, joined=False, bias=False):
+        only(not call.float64, "rounds the scale to float32")
         only(not joined or call.d_model, "projections only")
         graph = start(call, joined)
         attributes = {"scale": call.scale}
@@ -438,7 +441,12 @@ def onnxruntime_peer(threads):
         graph.outputs["Y"] = group
         if call.weights:
             graph.outputs["W"] = (call.kv_heads, call.group * call.n, call.m)
-        graph.node("FusedMatMul", ["Q", "K"], ["S"], "com.microsoft", transB=1, alpha=call.scale)
+        # An attribute is a float32: float64 has its scale as an input (a constant would be fused).
+        alpha, scores = (1.0, "P") if call.float64 else (call.scale, "S")
+        graph.node("FusedMatMul", ["Q", "K"], [scores], "com.microsoft", transB=1, alpha=alpha)
+        if call.float64:
+            graph.inputs["scale"] = np.array([call.scale])
+            graph.node("Mul", ["P", "scale"], ["S"])
         if call.allowed is not None:
             graph.inputs["bias"] = np.tile(call.bias(), (call.group, 1))
             graph.node("Add", ["S", "bias"], ["M"])
