@@ -174,8 +174,8 @@ Theory((double shift, unsigned kind, size_t size, int dtype), laws,
                 4 * epsilon(c.dtype) * (1 + fabs(was) + fabs(by)) + rounding);
         b.of[ATTN_RESULT_LSE][row] = was;
     }
-    /* rows of large logits are computed again, their scores summed in another order: that error is a
-     * hundred times larger than elsewhere, as these scores are */
+    /* rows of large logits are computed again, their scores summed in another order: that error is
+     * a hundred times larger than elsewhere, as these scores are */
     const double bound = (fabs(shift) > 1e6 ? 200 : 2) * bound_of(c.dtype);
     held_together(&worst, &c, &a, &b, bound + rounding);
     expect_held(&worst);
