@@ -3,8 +3,8 @@
  * the plain C one is the reference of the others. Kernels allocate nothing, never read or write
  * outside of their rows and take any alignment; rows of different arguments do not overlap.
  *
- * exp is exact to 1 ulp over [-87, 0] (float) and [-708, 0] (double) in every table; below that it
- * may give 0.
+ * exp is exact to 1 ulp over [-87, 32] (float) and [-708, 32] (double) in every table; below that
+ * it may give 0, above anything.
  */
 #ifndef ATTN_KERNELS_H
 #define ATTN_KERNELS_H

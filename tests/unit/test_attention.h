@@ -160,7 +160,7 @@ static inline void free_call(struct call *c) {
     *c = (struct call){0};
 }
 
-/* -------------------------------------------------------------------------- calls of other calls */
+/* ------------------------------------------------------------------------- calls of other calls */
 
 static inline size_t row_of(const struct call *c, size_t b, size_t h, size_t i) {
     return (b * c->heads + h) * c->n + i;
@@ -261,7 +261,7 @@ static inline struct call only_keys(const struct call *c, const size_t *keys, si
     return to;
 }
 
-/* --------------------------------------------------------------------------------------- running */
+/* -------------------------------------------------------------------------------------- running */
 
 /* Rows [from, to) of each of `heads` matrices (rows, columns), in the dtype. Owns its data. */
 static inline attn_tensor rows_of_heads(const struct call *c, const double *x, size_t heads,
@@ -384,7 +384,7 @@ static inline void free_results(struct results *r) {
     *r = (struct results){0};
 }
 
-/* ------------------------------------------------------------------------------------- comparing */
+/* ------------------------------------------------------------------------------------ comparing */
 
 /* The worst error seen, in units of the bound that it was held to. */
 struct worst {

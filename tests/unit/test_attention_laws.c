@@ -60,7 +60,7 @@ static bool sees_anything(const struct call *c, size_t row) {
     return false;
 }
 
-/* ------------------------------------------------------------------------------ sums of the rows */
+/* ----------------------------------------------------------------------------- sums of the rows */
 
 /* Every row of weights sums to 1, less the sink's share; to 0 if the query may attend to nothing.
  * A weight is an exponential, to 1 ulp, times exp(tile's maximum - maximum) / sum: not more than 15
@@ -132,7 +132,7 @@ Theory((double factor, unsigned kind, size_t size, int dtype), laws,
     free_call(&c);
 }
 
-/* -------------------------------------------------------------------------- shifts, permutations */
+/* ------------------------------------------------------------------------- shifts, permutations */
 
 /* A constant on all biases of a row moves its lse by as much and nothing else. Rows get constants
  * of their own, but a sink, which moves along, has one for all rows of its head. The logits here
@@ -174,8 +174,8 @@ Theory((double shift, unsigned kind, size_t size, int dtype), laws,
                 4 * epsilon(c.dtype) * (1 + fabs(was) + fabs(by)) + rounding);
         b.of[ATTN_RESULT_LSE][row] = was;
     }
-    /* rows of large logits are computed again, their scores summed in another order: that error is a
-     * hundred times larger than elsewhere, as these scores are */
+    /* rows of large logits are computed again, their scores summed in another order: that error is
+     * a hundred times larger than elsewhere, as these scores are */
     const double bound = (fabs(shift) > 1e6 ? 200 : 2) * bound_of(c.dtype);
     held_together(&worst, &c, &a, &b, bound + rounding);
     expect_held(&worst);
@@ -219,7 +219,7 @@ Theory((unsigned kind, size_t size, int dtype), laws, keys_and_values_have_no_or
     free_call(&moved);
 }
 
-/* --------------------------------------------------------------------- what may not be attended to */
+/* ------------------------------------------------------------------ what may not be attended to */
 
 /* Gives all keys from `from` on other content, NaN and infinities if `poison`. */
 static void refill(struct call *c, size_t from, bool poison, uint64_t seed) {
@@ -320,7 +320,7 @@ Theory((unsigned kind, size_t size, int dtype), laws, what_nobody_may_attend_to_
     free_call(&clean);
 }
 
-/* ------------------------------------------------------------------------------- all ways are one */
+/* ----------------------------------------------------------------------------- all ways are one */
 
 enum {
     WAYS = 5
