@@ -1,17 +1,20 @@
 /*
  * test_kernels.c - every table of row kernels that this machine can run: exp to 1 ulp over its
- * whole range, and all kernels against plain loops around the edges of every vector width.
+ * whole range, and all kernels against plain loops around the edges of every vector width; and which
+ * of them ATTENTION_ISA chooses.
  */
 #include <criterion/criterion.h>
 #include <float.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "attention.h"
 #include "kernels.h"
 #include "support/rng.h"
 #include "support/scale.h"
 
-static size_t tables(const struct attn_kernels *all[3]) {
+static size_t tables(const struct attn_kernels *all[ATTN_KERNELS_MAX]) {
     size_t count = 0;
     all[count++] = &attn_kernels_scalar;
 #if defined(__x86_64__)
@@ -46,7 +49,7 @@ Test(kernels, exp_f32_is_right_to_one_ulp, .timeout = 300) {
         COUNT = 4096,
         STEP = 64
     };
-    const struct attn_kernels *all[3];
+    const struct attn_kernels *all[ATTN_KERNELS_MAX];
     const size_t count = tables(all);
     static float x[COUNT], y[COUNT];
     for (size_t t = 0; t < count; t++) {
@@ -75,7 +78,7 @@ Test(kernels, exp_f64_is_right_to_one_ulp, .timeout = 300) {
         COUNT = 4096,
         ROUNDS = 100
     };
-    const struct attn_kernels *all[3];
+    const struct attn_kernels *all[ATTN_KERNELS_MAX];
     const size_t count = tables(all);
     struct rng rng = {12345};
     static double x[COUNT], y[COUNT];
@@ -158,7 +161,7 @@ static void check_length(const struct attn_kernels *k, size_t n, struct rng *rng
 }
 
 Test(kernels, agree_with_plain_loops_at_every_edge) {
-    const struct attn_kernels *all[3];
+    const struct attn_kernels *all[ATTN_KERNELS_MAX];
     const size_t count = tables(all);
     struct rng rng = {99};
     for (size_t t = 0; t < count; t++) {
@@ -172,7 +175,7 @@ Test(kernels, agree_with_plain_loops_at_every_edge) {
 }
 
 Test(kernels, what_is_far_below_is_zero) {
-    const struct attn_kernels *all[3];
+    const struct attn_kernels *all[ATTN_KERNELS_MAX];
     const size_t count = tables(all);
     for (size_t t = 0; t < count; t++) {
         float x[3] = {-1e30f, -200, 0};
@@ -183,4 +186,56 @@ Test(kernels, what_is_far_below_is_zero) {
         cr_expect_eq(all[t]->exp_shift_f32(y, w, 3, 0), 1, "%s", all[t]->name);
         cr_expect(w[0] == 0 && w[1] == 0 && w[2] == 1);
     }
+}
+
+/* ------------------------------------------------------------------------------- ATTENTION_ISA */
+
+/* Each test is a process of its own, so that the choice is not made yet. */
+TestSuite(isa, .timeout = 60);
+
+/* What the build says: whether the value was refused, and that `kernels` is the table of this
+ * index, or the best with -1. */
+static void expect_choice(const char *value, bool refused, int index) {
+    const struct attn_kernels *all[ATTN_KERNELS_MAX];
+    const size_t count = tables(all);
+    if (value == NULL) {
+        unsetenv("ATTENTION_ISA");
+    } else {
+        setenv("ATTENTION_ISA", value, 1);
+    }
+    const attn_build_info build = attn_build();
+    cr_expect_eq(build.kernels_refused, refused);
+    cr_expect_str_eq(build.kernels, all[index < 0 ? count - 1 : (size_t)index]->name);
+    for (size_t t = 0; t < count; t++) {
+        cr_assert_not_null(build.usable_kernels[t]);
+        cr_expect_str_eq(build.usable_kernels[t], all[t]->name);
+    }
+    cr_expect_null(build.usable_kernels[count]);
+    setenv("ATTENTION_ISA", "later", 1); /* chosen is chosen */
+    cr_expect_eq(attn_build().kernels_refused, refused);
+    cr_expect_str_eq(attn_build().kernels, build.kernels);
+}
+
+Test(isa, without_it_the_best_kernels_are_used) {
+    expect_choice(NULL, false, -1);
+}
+
+Test(isa, empty_is_as_good_as_unset) {
+    expect_choice("", false, -1);
+}
+
+Test(isa, forces_a_table) {
+    expect_choice("scalar", false, 0);
+}
+
+Test(isa, unknown_name_is_refused) {
+    expect_choice("Scalar", true, -1);
+}
+
+Test(isa, table_of_another_cpu_is_refused) {
+#if defined(__aarch64__)
+    expect_choice("avx2", true, -1);
+#else
+    expect_choice("neon", true, -1);
+#endif
 }
