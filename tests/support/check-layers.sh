@@ -78,7 +78,7 @@ forbid 'server/codec/' '# *include *"(.*/)?(http|api)/' 'codec knows neither htt
 forbid 'server/(http|codec|api)/' '\bexit\s*\(' 'only main ends the process'
 
 # Tests from outside see the daemon only through its socket.
-resolve 'tests/(api|notebooks|support/[^p])' 'tests of the API include only tests/' tests
+resolve 'tests/(api|notebooks|support/(client|json)\.)' 'tests of the API include only tests/' tests
 
 # The top of the tree.
 offence 'not a name for the top of the tree' < <(find . -mindepth 1 -maxdepth 1 ! -name '.*' ! -name build -printf '%f\n' |
