@@ -30,7 +30,8 @@ LIB_OBJECTS     := $(patsubst %.c,$(O)/%.o,$(wildcard lib/src/*.c lib/src/kernel
 MAIN_OBJECT     := $(O)/server/main.o
 SERVER_OBJECTS  := $(filter-out $(MAIN_OBJECT),$(patsubst %.c,$(O)/%.o,$(wildcard server/*.c server/*/*.c))) \
                    $(O)/server/codec/number.cc.o $(O)/server/api/embed.o
-SUPPORT_OBJECTS := $(patsubst %.c,$(O)/%.o,$(filter-out tests/support/print_routes.c,$(wildcard tests/support/*.c)))
+SUPPORT_MAINS   := tests/support/print_routes.c tests/support/run_kernels.c
+SUPPORT_OBJECTS := $(patsubst %.c,$(O)/%.o,$(filter-out $(SUPPORT_MAINS),$(wildcard tests/support/*.c)))
 UNIT_OBJECTS    := $(patsubst %.c,$(O)/%.o,$(wildcard tests/unit/test_*.c))
 API_OBJECTS     := $(patsubst %.c,$(O)/%.o,$(wildcard tests/api/test_*.c tests/notebooks/test_*.c))
 BENCHES         := $(patsubst tests/bench/%.c,$(O)/%,$(wildcard tests/bench/bench_*.c))
@@ -38,7 +39,7 @@ STRESSES        := $(patsubst tests/stress/%.c,$(O)/stress_%,$(wildcard tests/st
 
 C_FILES := $(wildcard lib/src/*.c lib/src/*/*.c server/*.c server/*/*.c tests/*/*.c)
 FORMATTED := $(C_FILES) $(wildcard lib/include/*.h lib/src/*.h lib/src/*.inc lib/src/*/*.h lib/src/*/*.inc \
-             server/*.h server/*/*.h server/*/*.cc tests/*/*.h)
+             server/*.h server/*/*.h server/*/*.cc tests/*/*.h tests/*/*.inc)
 SCRIPTS := $(wildcard docker/*.sh tests/*/*.sh tests/*/*/*.sh) .ci/run
 
 STATIC := $(O)/libattention.a
@@ -92,7 +93,7 @@ $(O)/tests/%.o:              ROOM_FLAGS = $(TEST_FLAGS)
 $(O)/tests/unit/%.o:         ROOM_FLAGS = $(UNIT_FLAGS)
 $(O)/tests/bench/%.o:        ROOM_FLAGS = $(BENCH_FLAGS)
 $(O)/tests/stress/%.o:       ROOM_FLAGS = $(UNIT_FLAGS)
-$(O)/tests/support/print_routes.o: ROOM_FLAGS = $(UNIT_FLAGS)
+$(addprefix $(O)/tests/support/,print_routes.o check_kernels.o run_kernels.o): ROOM_FLAGS = $(UNIT_FLAGS)
 ifeq ($(BUILD),release)
 $(O)/lib/%.o:                LEVEL = -O3
 endif
@@ -190,6 +191,12 @@ $(O)/print_routes: $(O)/tests/support/print_routes.o $(O)/libserver.a $(LIB_OBJE
 $(O)/routes.txt: $(O)/print_routes
 	$(Q)$< > $@
 
+# The row kernels and their checks alone, without BLAS and static: an emulator can run it.
+$(O)/run_kernels: $(addprefix $(O)/tests/support/,run_kernels.o check_kernels.o) \
+                  $(filter $(O)/lib/src/cpu.o $(O)/lib/src/kernels/%,$(LIB_OBJECTS))
+	@echo "  LINK  $@"
+	$(Q)$(CC) -static $(OWN_LDFLAGS) $(LDFLAGS) -o $@ $^ -lm
+
 .PHONY: test-programs bench-programs stress-programs
 test-programs: $(O)/unit-tests $(O)/api-tests $(DAEMON) $(O)/routes.txt ; @:
 bench-programs: $(BENCHES) $(DAEMON) ; @:
@@ -227,7 +234,7 @@ packages: ## Install the packages that building needs
 	@docker/packages.sh build
 
 # ----------------------------------------------------------------------------------------- checks
-.PHONY: test-conformance check-asan check-valgrind check-layers lint format coverage test-container
+.PHONY: test-conformance check-asan check-valgrind check-neon check-layers lint format coverage test-container
 check-asan: ## Run all tests under AddressSanitizer and UndefinedBehaviorSanitizer
 	$(again) BUILD=asan test
 
@@ -245,6 +252,12 @@ check-valgrind: ## Run the unit tests under valgrind
 	@docker/packages.sh build test valgrind
 	$(again) $(O)/unit-tests
 	@tests/support/run-valgrind.sh $(O)
+
+# Emulated, exp is tried at one number in TEST_DIVISOR.
+check-neon: ## Run the row kernels of 64-bit ARM in an emulator
+	@docker/packages.sh build neon
+	$(again) O=build/neon CC=aarch64-linux-gnu-gcc build/neon/run_kernels
+	@TEST_DIVISOR=20 timeout 300 qemu-aarch64 build/neon/run_kernels scalar neon
 
 test-conformance: ## Run ONNX's Attention cases over HTTP (fetches Python packages from PyPI)
 	@docker/packages.sh build python

@@ -1,7 +1,7 @@
 /*
  * main.c - attentiond: options, start, wait for a signal, stop. Nothing else.
  * Exit status: 0 after SIGTERM or SIGINT, 1 if it cannot serve or had to cut a computation off at
- * its end, 2 for a bad option.
+ * its end, 2 for a bad option or ATTENTION_ISA.
  */
 #include "api/api.h"
 #include "attention.h"

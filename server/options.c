@@ -1,9 +1,12 @@
 /*
  * options.c - the option table and its reader.
  * Each row: flag, environment variable, kind, place in struct server_options, range, help. The
- * defaults are one literal. Adding an option is adding a member, a default and a row.
+ * defaults are one literal. Adding an option is adding a member, a default and a row. Besides them
+ * there is ATTENTION_ISA, which the library reads: here it is only refused.
  */
 #include "options.h"
+
+#include "attention.h"
 
 #include <arpa/inet.h>
 #include <ctype.h>
@@ -159,6 +162,31 @@ static bool set_value(struct server_options *options, const struct option *optio
     return valid;
 }
 
+/* -------------------------------------------------------------------------------- ATTENTION_ISA */
+
+/* The row kernels that this CPU runs, e.g. "scalar, avx2". */
+static void list_kernels(const attn_build_info *build, char *out, size_t size) {
+    size_t length = 0;
+    out[0] = '\0';
+    for (size_t i = 0; build->usable_kernels[i] != NULL && length < size; i++) {
+        length += (size_t)snprintf(out + length, size - length, "%s%s", i > 0 ? ", " : "",
+                                   build->usable_kernels[i]);
+    }
+}
+
+/* Who forces kernels wants to know that these run, and no others. */
+static bool check_kernels(char *error, size_t size) {
+    const attn_build_info build = attn_build();
+    const char *value = getenv("ATTENTION_ISA");
+    char names[64];
+    if (build.kernels_refused) {
+        list_kernels(&build, names, sizeof names);
+        snprintf(error, size, "ATTENTION_ISA is \"%s\", but this CPU runs %s",
+                 value != NULL ? value : "", names);
+    }
+    return !build.kernels_refused;
+}
+
 /* ------------------------------------------------------------------------------------- sources */
 
 /* An empty variable counts as unset, as `${NAME:-}` in scripts makes it. */
@@ -194,7 +222,7 @@ static const struct option *find_option(const char *argument) {
 enum options_result options_read(struct server_options *options, int argc, char *const argv[],
                                  char *error, size_t size) {
     *options = defaults();
-    if (!read_environment(options, error, size)) {
+    if (!read_environment(options, error, size) || !check_kernels(error, size)) {
         return OPTIONS_BAD;
     }
     for (int i = 1; i < argc; i++) {
@@ -269,4 +297,12 @@ void options_print_help(FILE *out) {
         format_default(&options, &table[i], value, sizeof value);
         fprintf(out, "  %-18s %s, default %s, %s\n", "", table[i].variable, value, table[i].range);
     }
+    const attn_build_info build = attn_build();
+    char names[64];
+    list_kernels(&build, names, sizeof names);
+    fprintf(
+        out,
+        "\nThe environment variable ATTENTION_ISA forces the vector instructions of our kernels.\n"
+        "This CPU runs %s; the default is the last.\n",
+        names);
 }

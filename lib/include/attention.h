@@ -295,13 +295,18 @@ ATTN_API attn_status attn_softmax(const attn_tensor *x, int axis, void *out, att
 /* ---------------------------------------------------------------------------------- this build */
 
 typedef struct attn_build_info {
-    const char *version;   /* ATTN_VERSION of the library */
-    const char *blas;      /* OpenBLAS's own description of its build */
-    const char *blas_core; /* the kernels OpenBLAS chose for this CPU, e.g. "SkylakeX" */
-    const char *kernels;   /* the row kernels in use, e.g. "scalar" */
+    const char *version;           /* ATTN_VERSION of the library */
+    const char *blas;              /* OpenBLAS's own description of its build */
+    const char *blas_core;         /* the kernels OpenBLAS chose for this CPU, e.g. "SkylakeX" */
+    const char *kernels;           /* the row kernels in use, e.g. "scalar" */
+    const char *usable_kernels[5]; /* those that this CPU runs, the slowest first, then NULL */
+    bool kernels_refused;          /* ATTENTION_ISA names none of these and was not followed */
 } attn_build_info;
 
-/* What this build is and what it found on this CPU; the texts are static. */
+/* What this build is and what it found on this CPU; the texts are static. The fastest usable
+ * kernels are chosen once, when they are first needed, unless the environment variable
+ * ATTENTION_ISA then names others of these (empty is unset). A caller to whom that matters looks at
+ * kernels_refused: the library itself goes on with the fastest. */
 ATTN_API attn_build_info attn_build(void);
 
 /* How many threads OpenBLAS itself may use, process-wide. A caller that runs plans on threads of

@@ -43,12 +43,21 @@ void blas_transpose_f64(size_t rows, size_t cols, const double *a, size_t lda, d
 }
 
 attn_build_info attn_build(void) {
-    return (attn_build_info){
+    attn_build_info build = {
         .version = ATTN_VERSION,
         .blas = openblas_get_config(),
         .blas_core = openblas_get_corename(),
         .kernels = attn_kernels()->name,
+        .kernels_refused = attn_kernels_refused(),
     };
+    const struct attn_kernels *tables[ATTN_KERNELS_MAX];
+    const size_t count = attn_kernels_usable(tables);
+    static_assert(sizeof build.usable_kernels / sizeof(char *) == ATTN_KERNELS_MAX + 1,
+                  "all tables and NULL");
+    for (size_t i = 0; i < count; i++) {
+        build.usable_kernels[i] = tables[i]->name;
+    }
+    return build;
 }
 
 void attn_blas_set_threads(int threads) {

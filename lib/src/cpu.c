@@ -8,8 +8,7 @@
 
 #include "kernels.h"
 
-/* Tables of this build that this machine can run, the slowest first. Returns how many. */
-static size_t usable(const struct attn_kernels *tables[4]) {
+size_t attn_kernels_usable(const struct attn_kernels *tables[ATTN_KERNELS_MAX]) {
     size_t count = 0;
     tables[count++] = &attn_kernels_scalar;
 #if defined(__x86_64__)
@@ -25,20 +24,30 @@ static size_t usable(const struct attn_kernels *tables[4]) {
     return count;
 }
 
+/* Made once, at the first call. Threads that race there all find the same. */
+static _Atomic(const struct attn_kernels *) chosen;
+static atomic_bool refused; /* valid when `chosen` is there */
+
 const struct attn_kernels *attn_kernels(void) {
-    /* Threads that race here all find the same. */
-    static _Atomic(const struct attn_kernels *) chosen;
     const struct attn_kernels *found = atomic_load_explicit(&chosen, memory_order_acquire);
     if (found != NULL) {
         return found;
     }
-    const struct attn_kernels *tables[4];
-    const size_t count = usable(tables);
+    const struct attn_kernels *tables[ATTN_KERNELS_MAX];
+    const size_t count = attn_kernels_usable(tables);
     const char *forced = getenv("ATTENTION_ISA");
+    bool followed = forced == NULL || forced[0] == '\0';
     found = tables[count - 1];
-    for (size_t i = 0; forced != NULL && i < count; i++) {
-        found = strcmp(tables[i]->name, forced) == 0 ? tables[i] : found;
+    for (size_t i = 0; !followed && i < count; i++) {
+        followed = strcmp(tables[i]->name, forced) == 0;
+        found = followed ? tables[i] : found;
     }
+    atomic_store_explicit(&refused, !followed, memory_order_relaxed);
     atomic_store_explicit(&chosen, found, memory_order_release);
     return found;
+}
+
+bool attn_kernels_refused(void) {
+    attn_kernels();
+    return atomic_load_explicit(&refused, memory_order_relaxed);
 }

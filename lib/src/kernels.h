@@ -39,8 +39,8 @@ struct attn_kernels {
      * larger of itself and the row's largest scale x, x = exp(scale x - max), and sum shrinks by
      * factor = exp(old max - max) before the row's sum is added. Scores of -INFINITY give 0, also
      * where max stays -INFINITY. scale > 0. The sum becomes NaN if the maximum is beyond 2^29
-     * (double: 2^58), where rounding it would matter, if any x is NaN and, with `check`, if any is
-     * infinite. */
+     * (double: 2^58), where rounding it would matter, up or down (a row of -INFINITY alone
+     * has none), if any x is NaN and, with `check`, if any is infinite. */
     void (*online_f32)(float *x, size_t ld, size_t rows, size_t n, float scale, bool check,
                        float *max, double *sum, float *factor);
     void (*online_f64)(double *x, size_t ld, size_t rows, size_t n, double scale, bool check,
@@ -80,8 +80,19 @@ struct attn_kernels {
 extern const struct attn_kernels attn_kernels_scalar, attn_kernels_avx2, attn_kernels_avx512,
     attn_kernels_neon;
 
-/* The best table that this CPU and its operating system can run, or the one that the environment
- * variable ATTENTION_ISA names (scalar, avx2, avx512, neon) if they can. The same at every call. */
+enum {
+    ATTN_KERNELS_MAX = 4 /* tables */
+};
+
+/* The tables of this build that this CPU and its operating system can run, the slowest first.
+ * Returns how many: at least 1. */
+size_t attn_kernels_usable(const struct attn_kernels *tables[ATTN_KERNELS_MAX]);
+
+/* The best of these, or the one that the environment variable ATTENTION_ISA names. The same at
+ * every call. */
 const struct attn_kernels *attn_kernels(void);
+
+/* Whether ATTENTION_ISA names none of them, so that attn_kernels() does not follow it. */
+bool attn_kernels_refused(void);
 
 #endif

@@ -41,6 +41,26 @@ Test(daemon, bad_options_end_the_start) {
     cr_expect_not_null(strstr(output, "ATTENTIOND_MAX_BODY"), "%s", output);
 }
 
+/* ATTENTION_ISA must be obeyed or end the start. */
+Test(daemon, kernels_that_this_cpu_does_not_run_end_the_start) {
+    char output[4096];
+    setenv("ATTENTION_ISA", "sse9", 1);
+    cr_expect_eq(run("--port 0", output, sizeof output), 2);
+    cr_expect_not_null(strstr(output, "ATTENTION_ISA is \"sse9\", but this CPU runs scalar"), "%s",
+                       output);
+}
+
+Test(daemon, forced_kernels_are_in_use) {
+    struct server_process server;
+    struct client_response response;
+    setenv("ATTENTION_ISA", "scalar", 1);
+    cr_assert(server_spawn(&server, NULL));
+    cr_assert(client_request(server.port, "GET", "/version", NULL, NULL, 0, &response));
+    cr_expect_not_null(strstr(response.body, "\"kernels\":\"scalar\""), "%s", response.body);
+    client_response_free(&response);
+    cr_expect_eq(server_stop(&server), 0);
+}
+
 Test(daemon, help_and_version) {
     char output[8192];
     cr_expect_eq(run("--help", output, sizeof output), 0);

@@ -78,8 +78,7 @@ forbid 'server/codec/' '# *include *"(.*/)?(http|api)/' 'codec knows neither htt
 forbid 'server/(http|codec|api)/' '\bexit\s*\(' 'only main ends the process'
 
 # Tests from outside see the daemon only through its socket.
-# The stress programs and the crew they share with the benchmarks call the library itself.
-resolve 'tests/(api|notebooks|support/([^pc]|c[^r]))' 'tests of the API include only tests/' tests
+resolve 'tests/(api|notebooks|support/(client|json)\.)' 'tests of the API include only tests/' tests
 
 # The top of the tree.
 offence 'not a name for the top of the tree' < <(find . -mindepth 1 -maxdepth 1 ! -name '.*' ! -name build -printf '%f\n' |

@@ -477,6 +477,27 @@ Test(errors, overflow_names_the_stage) {
     }
 }
 
+/* Scores that overflow downwards are no ban: more of them than a small call has, which is computed
+ * in double. */
+Test(errors, overflow_downwards_is_not_nothing_to_attend_to) {
+    enum {
+        ROWS = 70,
+        KEYS = 300
+    };
+    float x[KEYS], y[KEYS], out[ROWS];
+    attn_error error = {0};
+    for (size_t i = 0; i < KEYS; i++) {
+        x[i] = 1e19f;
+        y[i] = -1e19f;
+    }
+    const attn_tensor q = {.data = x, .rank = 2, .shape = {ROWS, 1}},
+                      k = {.data = y, .rank = 2, .shape = {KEYS, 1}};
+    const attn_options o = {.flags = ATTN_FLAG_SCALE, .scale = 100, .results = ATTN_WANT(OUTPUT)};
+    cr_expect_eq(run(&q, &k, &k, &o, (void *[ATTN_RESULT_COUNT]){out}, &error), ATTN_NOT_FINITE);
+    cr_expect_not_null(strstr(error.message, "masked_scores is not a finite float32"), "%s",
+                       error.message);
+}
+
 Test(rules, the_mean_over_heads_of_large_scores_does_not_overflow) {
     const float q[2] = {1e19f, 1e19f}, k[2] = {3e19f, 3e19f};
     float mean[1];

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "attention.h"
 #include "options.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
@@ -130,6 +131,24 @@ Test(options, bad_variable_is_named) {
     cr_expect(strstr(error, "ATTENTIOND_IDLE_TIMEOUT") && strstr(error, "\"soon\""), "%s", error);
 }
 
+Test(options, kernels_that_this_cpu_does_not_run_are_refused) {
+    struct server_options o;
+    setenv("ATTENTION_ISA", "sse9", 1);
+    cr_expect_eq(read_flags(&o, NULL, NULL, NULL), OPTIONS_BAD);
+    const attn_build_info build = attn_build();
+    cr_expect_not_null(strstr(error, "ATTENTION_ISA is \"sse9\", but this CPU runs scalar"), "%s",
+                       error);
+    for (size_t i = 0; build.usable_kernels[i] != NULL; i++) {
+        cr_expect_not_null(strstr(error, build.usable_kernels[i]), "%s", error);
+    }
+}
+
+Test(options, kernels_that_this_cpu_runs_are_taken) {
+    struct server_options o;
+    setenv("ATTENTION_ISA", "scalar", 1);
+    cr_expect_eq(read_flags(&o, NULL, NULL, NULL), OPTIONS_READY, "%s", error);
+}
+
 Test(options, unknown_and_misused_flags) {
     static const char *const bad[] = {
         "--prot",           "-p",      "serve", "--", "--port", "--help=yes",
@@ -143,11 +162,12 @@ Test(options, unknown_and_misused_flags) {
 
 Test(options, help_tells_everything) {
     static const char *const words[] = {
-        "--address", "ATTENTIOND_ADDRESS", "127.0.0.1",    "--port",
-        "8080",      "0..65535",           "--io-threads", "--max-body",
-        "64MiB",     "--max-connections",  "1000",         "--idle-timeout",
-        "30",        "--max-memory",       "512MiB",       "--max-work",
-        "1e+12",     "--health-check",     "--help",       "--version"};
+        "--address", "ATTENTIOND_ADDRESS", "127.0.0.1",     "--port",
+        "8080",      "0..65535",           "--io-threads",  "--max-body",
+        "64MiB",     "--max-connections",  "1000",          "--idle-timeout",
+        "30",        "--max-memory",       "512MiB",        "--max-work",
+        "1e+12",     "--health-check",     "--help",        "--version",
+        "scalar",    "the last",           "ATTENTION_ISA", "default"};
     struct server_options o;
     cr_expect_eq(read_flags(&o, "--help", NULL, NULL), OPTIONS_HELP);
     cr_expect_eq(read_flags(&o, "--version", NULL, NULL), OPTIONS_VERSION);

@@ -4,23 +4,28 @@
 #include <float.h>
 #include <math.h>
 
-#define real         float
-#define ROW(name)    name##_f32
-#define EXP          expf
-#define REAL_HIGHEST FLT_MAX
-#define MAX_EXACT    0x1p29
+/* In SHIFTED the product of two floats is exact in double. */
+
+#define real                   float
+#define ROW(name)              name##_f32
+#define EXP                    expf
+#define REAL_HIGHEST           FLT_MAX
+#define SHIFTED(x, scale, max) (float)((double)(x) * (double)(scale) - (double)(max))
+#define MAX_EXACT              0x1p29
 #include "scalar.inc"
 #undef real
 #undef ROW
 #undef EXP
+#undef SHIFTED
 #undef REAL_HIGHEST
 #undef MAX_EXACT
 
-#define real         double
-#define ROW(name)    name##_f64
-#define EXP          exp
-#define REAL_HIGHEST DBL_MAX
-#define MAX_EXACT    0x1p58
+#define real                   double
+#define ROW(name)              name##_f64
+#define EXP                    exp
+#define REAL_HIGHEST           DBL_MAX
+#define SHIFTED(x, scale, max) fma(x, scale, -(max))
+#define MAX_EXACT              0x1p58
 #include "scalar.inc"
 
 static void softcap(double *y, size_t n, double softcap) {

@@ -1,0 +1,189 @@
+/* check_kernels.c - see check_kernels.h. What is the same for float and double is in
+ * check_kernels.inc. */
+#include "support/check_kernels.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "support/rng.h"
+#include "support/scale.h"
+
+__attribute__((format(printf, 1, 2))) static const char *failure(const char *format, ...) {
+    static char text[256];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    return text;
+}
+
+#define REQUIRE(condition, ...)                                                                    \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            return failure(__VA_ARGS__);                                                           \
+        }                                                                                          \
+    } while (0)
+
+/* ----------------------------------------------------------------------------------- exp alone */
+
+/* Distance in units of the last place of `exact`. */
+static double ulps_f32(float got, double exact) {
+    int exponent;
+    frexp(exact, &exponent);
+    return fabs((double)got - exact) / ldexp(1, exponent - FLT_MANT_DIG);
+}
+
+static double ulps_f64(double got, long double exact) {
+    int exponent;
+    frexpl(exact, &exponent);
+    return (double)(fabsl((long double)got - exact) / ldexpl(1, exponent - DBL_MANT_DIG));
+}
+
+/* Every 64th float of [-87, 0]: 17 million of them. */
+const char *check_exp_f32_is_right_to_one_ulp(const struct attn_kernels *k) {
+    enum {
+        COUNT = 4096,
+        STEP = 64
+    };
+    static float x[COUNT], y[COUNT];
+    uint32_t bits = 0x80000000, end;
+    const float last = -87.0f;
+    const uint32_t step = STEP * (uint32_t)(4000 / test_scale(4000));
+    memcpy(&end, &last, sizeof end);
+    while (bits < end) {
+        for (size_t i = 0; i < COUNT; i++, bits += step) {
+            const uint32_t b = bits < end ? bits : end;
+            memcpy(&x[i], &b, sizeof b);
+        }
+        memcpy(y, x, sizeof y);
+        k->exp_f32(y, COUNT, 1, 0);
+        for (size_t i = 0; i < COUNT; i++) {
+            const double off = ulps_f32(y[i], exp((double)x[i]));
+            REQUIRE(off <= 1, "exp_f32(%a) is %g ulp off", (double)x[i], off);
+        }
+    }
+    return NULL;
+}
+
+const char *check_exp_f64_is_right_to_one_ulp(const struct attn_kernels *k) {
+    enum {
+        COUNT = 4096,
+        ROUNDS = 100
+    };
+    static double x[COUNT], y[COUNT];
+    struct rng rng = {12345};
+    for (int round = 0; round < (int)test_scale(ROUNDS); round++) {
+        for (size_t i = 0; i < COUNT; i++) {
+            x[i] = round % 2 ? -708 * rng_uniform(&rng) : -ldexp(rng_uniform(&rng), round - 60);
+            x[i] = x[i] < -708 ? -708 : x[i];
+        }
+        memcpy(y, x, sizeof y);
+        k->exp_f64(y, COUNT, 1, 0);
+        for (size_t i = 0; i < COUNT; i++) {
+            const double off = ulps_f64(y[i], expl((long double)x[i]));
+            REQUIRE(off <= 1, "exp_f64(%a) is %g ulp off", x[i], off);
+        }
+    }
+    return NULL;
+}
+
+/* ---------------------------------------------------------------------------- for doubles alone */
+
+/* Every length to a few vectors, sizes from where tanh is its argument to where it is 1. */
+const char *check_softcap_is_right_to_four_ulp(const struct attn_kernels *k) {
+    enum {
+        COUNT = 40
+    };
+    const double odd[] = {(double)NAN, (double)INFINITY, -(double)INFINITY};
+    struct rng rng = {8};
+    for (size_t c = 0; c < 50 * COUNT; c++) {
+        const size_t n = c % COUNT;
+        const double cap = ldexp(1 + rng_uniform(&rng), (int)(c % 12) - 4);
+        double y[COUNT + 1], was[COUNT];
+        for (size_t i = 0; i < n; i++) {
+            was[i] = ldexp(rng_uniform(&rng) - 0.5, (int)rng_between(&rng, 0, 50) - 38);
+            was[i] = rng_chance(&rng, 9) ? odd[rng_between(&rng, 0, 2)] : cap * was[i];
+            y[i] = was[i];
+        }
+        y[n] = 7;
+        k->softcap(y, n, cap);
+        for (size_t i = 0; i < n; i++) {
+            const double least = fmin(cap, fabs(was[i]));
+            const double ulp = nextafter(least, (double)INFINITY) - least;
+            const long double want = (long double)cap * tanhl((long double)was[i] / cap);
+            REQUIRE(isfinite(was[i]) ? fabsl((long double)y[i] - want) <= 4 * (long double)ulp
+                                     : memcmp(&y[i], &was[i], sizeof *y) == 0,
+                    "softcap %a of %a: %a, %zu of %zu", cap, was[i], y[i], i, n);
+        }
+        REQUIRE(y[n] == 7, "softcap writes beyond %zu", n);
+    }
+    return NULL;
+}
+
+const char *check_alibi_agrees_with_plain_loop(const struct attn_kernels *k) {
+    enum {
+        COUNT = 70
+    };
+    struct rng rng = {9};
+    for (size_t n = 0; n < COUNT; n++) {
+        const double slope = rng_uniform(&rng), first = (double)rng_between(&rng, 0, 80) - 60;
+        double y[COUNT], was[COUNT];
+        for (size_t i = 0; i < COUNT; i++) {
+            was[i] = y[i] = rng_normal(&rng);
+        }
+        k->alibi(y, n, slope, first);
+        for (size_t i = 0; i < COUNT; i++) {
+            const double want = i < n ? was[i] - slope * fabs(first + (double)i) : was[i];
+            REQUIRE(y[i] == want, "alibi of %zu from %g: %g at %zu, not %g", n, first, y[i], i,
+                    want);
+        }
+    }
+    return NULL;
+}
+
+/* -------------------------------------------------------------------------------- all the rest */
+
+enum {
+    GUARD = 8,      /* numbers around a row that must stay as they are */
+    LONGEST = 2100, /* numbers of a row */
+    WIDE = 300,     /* numbers of a row of a matrix */
+    WIDEST = 1024,  /* numbers of a row of `online` */
+    MANY = 36,      /* rows at once; more than two groups of the widest vectors */
+    WRONG = -1      /* no row */
+};
+
+/* What no kernel may read, as it spoils every sum and largest number, and none may write: no
+ * kernel makes it of itself. */
+#define OUTSIDE 1000
+
+/* Around the widths of every vector, alone and four at a time; then every so often. */
+static size_t next_length(size_t n) {
+    return n < 140 ? n + 1 : n + 121;
+}
+
+/* UNIT is the unit roundoff. TERM bounds the error of exp(arg), relative: 1 ulp (two units) of exp
+ * itself and one unit of arg in the one rounding before it. For double the reference, in double
+ * too, is as far off again. */
+#define real        float
+#define T(name)     name##_f32
+#define CHECK(a, b) check_##a##_f32_##b
+#define UNIT        0x1p-24
+#define TERM(arg)   (1.01 * UNIT * (2 + fabs(arg)))
+#define LOWEST      (-87.0)
+#define LARGEST     FLT_MAX
+#define EXACT       0x1p29f
+#include "support/check_kernels.inc"
+
+#define real        double
+#define T(name)     name##_f64
+#define CHECK(a, b) check_##a##_f64_##b
+#define UNIT        0x1p-53
+#define TERM(arg)   (2 * UNIT * (2 + fabs(arg)))
+#define LOWEST      (-708.0)
+#define LARGEST     DBL_MAX
+#define EXACT       0x1p58
+#include "support/check_kernels.inc"

@@ -1,0 +1,34 @@
+/*
+ * check_kernels.h - what every table of row kernels must pass, as plain functions: called for the
+ * tables of this machine by tests/unit, and for those of another CPU by run_kernels.c, which needs
+ * nothing but a C library.
+ */
+#ifndef SUPPORT_CHECK_KERNELS_H
+#define SUPPORT_CHECK_KERNELS_H
+
+#include "kernels.h"
+
+#define KERNEL_CHECKS(X)                                                                           \
+    X(exp_f32_is_right_to_one_ulp)                                                                 \
+    X(exp_f64_is_right_to_one_ulp)                                                                 \
+    X(softcap_is_right_to_four_ulp)                                                                \
+    X(alibi_agrees_with_plain_loop)                                                                \
+    X(rows_f32_agree_with_plain_loops)                                                             \
+    X(rows_f64_agree_with_plain_loops)                                                             \
+    X(matrices_f32_agree_with_plain_loops)                                                         \
+    X(matrices_f64_agree_with_plain_loops)                                                         \
+    X(far_below_f32_is_zero)                                                                       \
+    X(far_below_f64_is_zero)                                                                       \
+    X(spread_f32_writes_its_row_alone)                                                             \
+    X(spread_f64_writes_its_row_alone)                                                             \
+    X(online_f32_is_softmax)                                                                       \
+    X(online_f64_is_softmax)                                                                       \
+    X(online_f32_sees_what_is_too_large)                                                           \
+    X(online_f64_sees_what_is_too_large)
+
+/* Each returns NULL, or what is wrong: a text that the next call overwrites. */
+#define KERNEL_CHECK(name) const char *check_##name(const struct attn_kernels *k);
+KERNEL_CHECKS(KERNEL_CHECK)
+#undef KERNEL_CHECK
+
+#endif
