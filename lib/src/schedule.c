@@ -136,6 +136,17 @@ static void choose_splits(const attn_plan *plan, struct schedule *s, size_t d) {
     }
 }
 
+/* Key heads that take turns: as many as stay in a cache together. What one core packed need not
+ * move to another then. */
+static size_t choose_abreast(const attn_plan *plan, size_t d) {
+    const size_t fit = WHOLE_BYTES / (2 * d * plan->m * attn_dtype_size(plan->dtype));
+    size_t abreast = fit < plan->kv_heads ? fit : plan->kv_heads;
+    while (abreast > 1 && plan->kv_heads % abreast != 0) {
+        abreast--;
+    }
+    return abreast < 1 ? 1 : abreast;
+}
+
 /* Small blocks share a task, all tasks as many. */
 static void choose_tasks(const attn_plan *plan, struct schedule *s, double head_cost) {
     /* With the mean over heads, one task has all heads of its rows: their sum has one order. */
@@ -175,9 +186,10 @@ static void choose_blocks(attn_plan *plan, struct schedule *s, double head_cost)
     s->rows = ceil_div(ceil_div(plan->n, s->blocks), 8) * 8;
     s->rows = s->rows < plan->n ? s->rows : plan->n;
     s->blocks = ceil_div(plan->n, s->rows);
-    s->packs_late = s->packs && s->blocks == 1 && plan->heads == plan->kv_heads;
+    s->packs_late = s->packs && s->blocks <= 2 && plan->heads == plan->kv_heads;
     s->packs = s->packs && !s->packs_late;
     choose_splits(plan, s, d);
+    s->abreast = s->splits > 1 ? 1 : choose_abreast(plan, d);
     choose_tasks(plan, s, head_cost);
 }
 

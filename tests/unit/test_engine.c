@@ -267,3 +267,13 @@ Test(engine, scratch_is_bounded_and_constant_in_n) {
         attn_plan_free(plan);
     }
 }
+
+/* 8 heads of 16384 queries: what a run takes beside its inputs and its output. */
+Test(engine, memory_of_a_long_call_is_a_copy_of_its_keys) {
+    static const float data[1];
+    attn_tensor t = {.data = data, .rank = 3, .shape = {8, 16384, 64}};
+    attn_plan *plan;
+    cr_assert_eq(attn_plan_attention(&plan, &t, &t, &t, NULL, NULL), ATTN_OK);
+    cr_expect_leq(attn_plan_workspace(plan), (size_t)8 * 16384 * 64 * sizeof(float));
+    attn_plan_free(plan);
+}
