@@ -70,7 +70,7 @@ struct schedule {
     bool direct;       /* so few queries that products go row by row, not through BLAS */
     bool exact;        /* so small a call that softmax and output are computed in double */
     bool packs;        /* keys are packed transposed, tile by tile, once for all blocks */
-    bool packs_late; /* the same, by each of at most two blocks as it comes to the tile */
+    bool packs_late;   /* the same, by each of at most two blocks as it comes to the tile */
     size_t tile_rows;  /* queries of one product */
     size_t rows, keys; /* of a block of scores: queries, and keys of a tile */
     size_t ld;         /* from one row of a block of scores to the next */
@@ -80,7 +80,7 @@ struct schedule {
     size_t splits;       /* parts of the keys that are attended to apart and merged; 1 = whole */
     size_t split_keys;   /* keys of one part */
     size_t per_task;     /* blocks of one task of PHASE_ATTEND */
-    size_t abreast; /* key heads whose blocks take turns, so that threads keep to one each */
+    size_t abreast;      /* key heads whose blocks take turns, so that threads keep to one each */
     size_t tasks[PHASE_COUNT];
     size_t pack_batch;                              /* numbers of packed keys of one batch item */
     size_t partial_row;                             /* numbers of one partial result */

@@ -11,9 +11,9 @@
 #include "attention.h"
 
 enum {
-    GROUP = 4,       /* query heads of one key head, for the decoding call */
-    LONG = 20000,    /* its keys */
-    MODEL = 48,      /* columns of X, for the projections */
+    GROUP = 4,    /* query heads of one key head, for the decoding call */
+    LONG = 20000, /* its keys */
+    MODEL = 48,   /* columns of X, for the projections */
     HEADS = 3,
     QUERIES = 150,
     KEYS = 2500,
@@ -51,17 +51,17 @@ enum call {
 
 static attn_plan *new_plan(enum call call, float *output, float *other) {
     static const size_t rows[] = {QUERIES, QUERIES, 1, QUERIES};
-    const attn_tensor tq = {.data = q, .rank = 3,
-                            .shape = {call == DECODING ? GROUP : HEADS, rows[call], COLUMNS}};
-    const attn_tensor tk = {.data = k, .rank = 3,
-                            .shape = {call == DECODING ? 1 : HEADS,
-                                      call == DECODING ? LONG : KEYS, COLUMNS}};
+    const attn_tensor tq = {
+        .data = q, .rank = 3, .shape = {call == DECODING ? GROUP : HEADS, rows[call], COLUMNS}};
+    const attn_tensor tk = {
+        .data = k,
+        .rank = 3,
+        .shape = {call == DECODING ? 1 : HEADS, call == DECODING ? LONG : KEYS, COLUMNS}};
     const attn_tensor tv = {.data = v, .rank = 3, .shape = {tk.shape[0], tk.shape[1], COLUMNS}};
     const attn_tensor x = {.data = q, .rank = 2, .shape = {QUERIES, MODEL}};
     const attn_tensor w = {.data = k, .rank = 2, .shape = {MODEL, MODEL}};
     const attn_projection projection = {.w_q = &w, .w_k = &w, .w_v = &w};
-    const attn_multihead multihead = {
-        .x = &x, .projections = &projection, .count = 1, .w_o = &w};
+    const attn_multihead multihead = {.x = &x, .projections = &projection, .count = 1, .w_o = &w};
     attn_options o = {.results = ATTN_WANT(OUTPUT), .causal = ATTN_CAUSAL_BOTTOM_RIGHT};
     o.results |= call == WEIGHTS ? ATTN_WANT(WEIGHTS) : ATTN_WANT(LSE);
     o.heads = call == PROJECTED ? HEADS : 0;
@@ -96,7 +96,8 @@ static void run_on(attn_plan *plan, size_t threads) {
 static int same_bytes(enum call call) {
     static const size_t counts[] = {1, 2, 3, 7};
     const size_t bytes = sizeof q;
-    const size_t other_bytes = (size_t)HEADS * QUERIES * (call == WEIGHTS ? KEYS : 1) * sizeof(float);
+    const size_t other_bytes =
+        (size_t)HEADS * QUERIES * (call == WEIGHTS ? KEYS : 1) * sizeof(float);
     float *first[2] = {calloc(1, bytes), calloc(1, other_bytes)};
     float *now[2] = {calloc(1, bytes), calloc(1, other_bytes)};
     int failures = 0;
@@ -153,9 +154,8 @@ int main(void) {
         }
     }
     attn_blas_set_threads(1);
-    const int failures =
-        same_bytes(TILES) + same_bytes(WEIGHTS) + same_bytes(DECODING) + same_bytes(PROJECTED) +
-        side_by_side();
+    const int failures = same_bytes(TILES) + same_bytes(WEIGHTS) + same_bytes(DECODING) +
+                         same_bytes(PROJECTED) + side_by_side();
     printf("%s\n", failures == 0 ? "same bytes on 1, 2, 3 and 7 threads" : "FAILED");
     return failures != 0;
 }
