@@ -223,7 +223,8 @@ bench: ## Run every benchmark
 	@docker/packages.sh build test
 	$(again) bench-programs
 	@for bench in $(BENCHES); do \
-	    echo "== $${bench##*/}"; ATTENTIOND_BIN=$(CURDIR)/$(DAEMON) $$bench || exit 1; done
+	    echo "== $${bench##*/}"; ATTENTIOND_BIN=$(CURDIR)/$(DAEMON) \
+	        BENCH_JSON=$(CURDIR)/build/$${bench##*/}.json $$bench || exit 1; done
 
 bench-peers: ## Measure beside PyTorch, onnxruntime, OpenVINO, NumPy (6 GB from PyPI): ARGS="--quick"
 	@docker/packages.sh build test python
