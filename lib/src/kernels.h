@@ -20,6 +20,9 @@ struct attn_kernels {
     /* x = -INFINITY where mask is 0. Returns whether all others are finite. */
     bool (*mask_f32)(float *x, const unsigned char *mask, size_t n);
     bool (*mask_f64)(double *x, const unsigned char *mask, size_t n);
+    /* y = scale x. */
+    void (*widen_f32)(const float *x, double *y, size_t n, double scale);
+    void (*widen_f64)(const double *x, double *y, size_t n, double scale);
     /* y = softcap tanh(y / softcap), to 4 ulp of softcap or of y, whichever is smaller; what is not
      * finite stays. softcap > 0. */
     void (*softcap)(double *y, size_t n, double softcap);

@@ -51,16 +51,16 @@ static void choose_tile(struct schedule *s, size_t d) {
 /*
  * What a score costs besides its products, in the multiply-adds that take as long (80 in a
  * nanosecond on the machine this was measured on): softmax in vectors, or through double with
- * masks; tanh and log from libm; sorting; every stage that is kept.
+ * bias and the like; tanh; log from libm; sorting; every stage that is kept.
  */
 static double score_cost(const attn_plan *plan, const struct schedule *s) {
     enum {
         PLAIN = 20,
-        GENERAL = 240,
-        SOFTCAP = 1800,
-        ENTROPY = 800,
-        TOP_K = 400,
-        STAGE = 80
+        GENERAL = 80,
+        SOFTCAP = 80,
+        ENTROPY = 350,
+        TOP_K = 900,
+        STAGE = 60
     };
     const unsigned stages[] = {ATTN_WANT(WEIGHTS), ATTN_WANT(SCORES), ATTN_WANT(SCALED_SCORES),
                                ATTN_WANT(MASKED_SCORES), ATTN_WANT(STATISTICS)};
