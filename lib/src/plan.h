@@ -44,6 +44,7 @@ struct projection {
     size_t count;
     const char *name;         /* of the result, for messages */
     size_t task_rows, across; /* a task makes task_rows rows of one of `across` parts of columns */
+    size_t step;              /* of `inner` that one product takes */
 };
 
 struct result {

@@ -86,13 +86,15 @@ static double projection_cost(const struct projection *projection) {
     return (double)projection->rows * (double)projection->inner * (double)projection->ld;
 }
 
-/* Cuts a projection into tasks; returns how many. Few rows: columns narrow enough for the products
- * without packing. Else wide ones, since each task packs its rows anew, but with few blocks of rows
- * still some for every thread. */
+/* Cuts a projection into tasks; returns how many. With few rows, products small enough to need no
+ * packing. Else large ones, since each task packs its rows anew, but with few blocks of rows still
+ * some for every thread. */
 static size_t choose_projection(struct projection *p) {
     enum {
         ROWS = 256,
-        NARROW = 64,
+        FEW_ROWS = 64,
+        NARROWEST = 64,
+        NARROW = 128,
         MIDDLE = 256,
         WIDE = 512
     };
@@ -101,8 +103,10 @@ static size_t choose_projection(struct projection *p) {
     }
     p->task_rows = p->rows < ROWS ? p->rows : ROWS;
     const size_t down = ceil_div(p->rows, p->task_rows);
-    const bool unpacked = p->task_rows * p->inner <= SMALL_PRODUCT / NARROW;
-    p->across = ceil_div(p->ld, unpacked ? NARROW : down < 4 ? MIDDLE : WIDE);
+    const bool whole = p->task_rows * p->inner <= SMALL_PRODUCT / NARROWEST;
+    const size_t few = whole ? NARROWEST : NARROW;
+    p->across = ceil_div(p->ld, p->rows <= FEW_ROWS ? few : down < 4 ? MIDDLE : WIDE);
+    p->step = p->rows <= FEW_ROWS ? SMALL_PRODUCT / (p->task_rows * few) : p->inner;
     return down * p->across;
 }
 
