@@ -269,8 +269,9 @@ ATTN_API attn_status attn_plan_run(attn_plan *plan, attn_error *error);
  * depend on the threads or the order. After an error the remaining tasks need not be run; free the
  * plan.
  *   attn_plan_workspace  bytes that the first begin allocates and attn_plan_free frees
- *   attn_plan_scratch    bytes of one scratch, aligned to 64: may be used for one task after
- * another Errors of begin: as attn_plan_run; of a task and of end: ATTN_NOT_FINITE.
+ *   attn_plan_scratch    bytes of one scratch, aligned to 64; one task after another may use it
+ *
+ * Errors of begin: as attn_plan_run; of a task and of end: ATTN_NOT_FINITE.
  */
 ATTN_API size_t attn_plan_phases(const attn_plan *plan);
 ATTN_API size_t attn_plan_tasks(const attn_plan *plan, size_t phase);

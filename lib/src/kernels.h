@@ -1,7 +1,8 @@
 /*
  * kernels.h - arithmetic on one row of numbers, once per instruction set. Every table is complete;
  * the plain C one is the reference of the others. Kernels allocate nothing, never read or write
- * outside of their rows and take any alignment; rows of different arguments do not overlap.
+ * outside of their rows and take any alignment; rows of different arguments do not overlap,
+ * unless said otherwise.
  *
  * exp is exact to 1 ulp over [-87, 32] (float) and [-708, 32] (double) in every table; below that
  * it may give 0, above anything.
@@ -57,7 +58,7 @@ struct attn_kernels {
     void (*spread_f64)(double *to, const double *x, size_t n, double factor, bool stream);
     void (*fence)(void);
     /* Row r of x *= factor[r], for `rows` rows of n numbers, ld apart; rows of factor 1 are not
-     * read. Returns whether all products are finite. */
+     * read. Returns whether all products of the other rows are finite. */
     bool (*mul_f32)(float *x, size_t ld, size_t rows, size_t n, const float *factor);
     bool (*mul_f64)(double *x, size_t ld, size_t rows, size_t n, const double *factor);
     /* y += factor * x. */

@@ -74,7 +74,7 @@ attn_status plan_finish(attn_plan *plan, const attn_options *o, attn_error *erro
     size_t pairs; /* bounds every product of the sizes that follows */
     if (!size_mul(plan->n, plan->m, &pairs) || !size_mul(pairs, plan->batch, &pairs) ||
         !size_mul(pairs, plan->heads, &pairs) || !size_mul(pairs, sizeof(double), &pairs) ||
-        plan->m > BLAS_MAX_DIM || plan->out_ld > BLAS_MAX_DIM) {
+        plan->m > BLAS_MAX_DIM - 32 || plan->out_ld > BLAS_MAX_DIM) {
         return plan_too_large(error);
     }
     ATTN_TRY(plan_options(plan, o, error));

@@ -64,24 +64,25 @@ enum phase {
 
 /* How the work is cut; see schedule.c. Sizes of memory are bytes. */
 struct schedule {
-    bool staged;       /* stages of whole rows are kept; else tiles with online softmax */
-    bool keeps;        /* tiles become weights: they stay until the softmax of their row is known */
-    bool streams;      /* so many weights that they go past the caches */
-    bool plain;        /* nothing but scale, ranges and a mask between score and softmax */
-    bool direct;       /* so few queries that products go row by row, not through BLAS */
-    bool exact;        /* so small a call that softmax and output are computed in double */
-    bool packs;        /* keys are packed transposed, tile by tile, once for all blocks */
+    bool staged;  /* stages of whole rows are kept; else tiles with online softmax */
+    bool keeps;   /* tiles become weights: they stay until the softmax of their row is known */
+    bool streams; /* so many weights that they go past the caches */
+    bool plain;   /* nothing but scale, ranges and a mask between score and softmax */
+    bool
+        direct; /* so few queries or so little work that products go row by row, not through BLAS */
+    bool exact; /* so small a call that softmax and output are computed in double */
+    bool packs; /* keys are packed transposed, tile by tile, once for all blocks */
     bool packs_late;   /* the same, by each of at most two blocks as it comes to the tile */
-    size_t tile_rows;  /* queries of one product */
     size_t rows, keys; /* of a block of scores: queries, and keys of a tile */
     size_t ld;         /* from one row of a block of scores to the next */
-    size_t scratch_rows; /* that a scratch has room for; at least `rows` */
-    size_t tiles;        /* of keys, in a head */
-    size_t blocks;       /* of queries, in a head */
-    size_t splits;       /* parts of the keys that are attended to apart and merged; 1 = whole */
-    size_t split_keys;   /* keys of one part */
-    size_t per_task;     /* blocks of one task of PHASE_ATTEND */
-    size_t abreast;      /* key heads whose blocks take turns, so that threads keep to one each */
+    size_t
+        scratch_rows;  /* `rows` before blocks were made even: so a scratch does not grow with n */
+    size_t tiles;      /* of keys, in a head */
+    size_t blocks;     /* of queries, in a head */
+    size_t splits;     /* parts of the keys that are attended to apart and merged; 1 = whole */
+    size_t split_keys; /* keys of one part */
+    size_t per_task;   /* blocks of one task of PHASE_ATTEND */
+    size_t abreast;    /* key heads whose blocks take turns, so that threads keep to one each */
     size_t tasks[PHASE_COUNT];
     size_t pack_batch;                              /* numbers of packed keys of one batch item */
     size_t partial_row;                             /* numbers of one partial result */

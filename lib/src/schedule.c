@@ -172,7 +172,6 @@ static void choose_blocks(attn_plan *plan, struct schedule *s, double head_cost)
         d = plan->head[h].d_v > d ? plan->head[h].d_v : d;
     }
     choose_tile(s, d);
-    s->tile_rows = s->rows;
     s->keys = s->keys < plan->m ? s->keys : plan->m;
     s->tiles = ceil_div(plan->m, s->keys);
     s->exact = s->tiles == 1 && calls * (double)plan->n * (double)plan->m <= EXACT_SCORES &&

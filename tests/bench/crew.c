@@ -1,6 +1,7 @@
 /* crew.c - see crew.h. */
 #include "crew.h"
 
+#include <assert.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -173,6 +174,7 @@ void crew_each(void (*job)(size_t thread)) {
 
 void crew_run(attn_plan *plan) {
     attn_error error;
+    assert(attn_plan_phases(plan) <= MAX_PHASES);
     if (attn_plan_begin(plan, &error) != ATTN_OK) {
         fail(error.message);
     }

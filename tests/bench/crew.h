@@ -13,11 +13,12 @@ void crew_start(int threads);
 /* Ends and joins them. */
 void crew_end(void);
 
-/* Runs a bound plan on all threads; one that costs less than waking them runs on the caller's.
- * Exits the program if the plan fails. */
+/* Runs a bound plan on all threads; one that costs less than handing its tasks out runs on
+ * the caller's. Only between crew_wake and crew_rest. Exits the program if the plan fails. */
 void crew_run(attn_plan *plan);
 
-/* Runs job(thread) at once on every thread, the caller's being 0. */
+/* Runs job(thread) at once on every thread, the caller's being 0. Only between crew_wake and
+ * crew_rest. */
 void crew_each(void (*job)(size_t thread));
 
 /* Between these calls the threads wait for plans without sleeping. */

@@ -15,7 +15,7 @@ enum {
     LONG = 20000, /* its keys */
     MODEL = 48,   /* columns of X, for the projections */
     HEADS = 3,
-    QUERIES = 150,
+    QUERIES = 200, /* three blocks: keys are packed once for all of them */
     KEYS = 2500,
     COLUMNS = 24,
     MAX_THREADS = 7,
@@ -71,6 +71,10 @@ static attn_plan *new_plan(enum call call, float *output, float *other) {
                                    : attn_plan_attention(&plan, &tq, &tk, &tv, &o, NULL);
     if (status != ATTN_OK) {
         printf("call %d is refused\n", (int)call);
+        exit(1);
+    }
+    if (call == TILES && attn_plan_tasks(plan, 1) == 0) {
+        printf("no keys are packed for many tasks\n");
         exit(1);
     }
     attn_plan_bind(plan, ATTN_RESULT_OUTPUT, 0, output);

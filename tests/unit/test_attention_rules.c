@@ -117,6 +117,45 @@ Test(rules, what_a_forbidden_key_or_value_holds_never_reaches_the_result) {
                  ATTN_NOT_FINITE, "where it may be attended to, it is an error");
 }
 
+/* A row with one weight, 1, is not divided by its sum: it is looked at all the same. */
+Test(rules, a_query_with_one_key_sees_nothing_of_forbidden_values) {
+    enum {
+        MOST = 40,
+        KEYS = 64,
+        COLUMNS = 16
+    };
+    static float q[MOST * COLUMNS], k[KEYS * COLUMNS], v[KEYS * COLUMNS];
+    static float output[MOST * COLUMNS], weights[MOST * KEYS];
+    static unsigned char allowed[MOST * KEYS];
+    static const size_t rows[] = {2, 8, 20, MOST};
+    for (size_t i = 0; i < (size_t)MOST * COLUMNS; i++) {
+        q[i] = (float)(i % 7) - 3;
+    }
+    for (size_t i = 0; i < (size_t)KEYS * COLUMNS; i++) {
+        k[i] = (float)(i % 5) - 2;
+        v[i] = i / COLUMNS == 61 ? NAN : (float)(i % 11);
+    }
+    for (size_t i = 0; i < MOST; i++) {
+        allowed[i * KEYS] = 1;
+    }
+    for (size_t i = 0; i < 2 * sizeof rows / sizeof *rows; i++) {
+        const size_t n = rows[i / 2];
+        const attn_tensor tq = {.data = q, .rank = 2, .shape = {n, COLUMNS}};
+        const attn_tensor tk = {.data = k, .rank = 2, .shape = {KEYS, COLUMNS}};
+        const attn_tensor tv = {.data = v, .rank = 2, .shape = {KEYS, COLUMNS}};
+        const attn_tensor mask = {
+            .data = allowed, .dtype = ATTN_BOOL, .rank = 2, .shape = {n, KEYS}};
+        attn_options o = {.mask = &mask, .results = ATTN_WANT(OUTPUT)};
+        o.results |= i % 2 ? ATTN_WANT(WEIGHTS) : 0;
+        void *data[ATTN_RESULT_COUNT] = {output, weights};
+        cr_assert_eq(run(&tq, &tk, &tv, &o, data, NULL), ATTN_OK);
+        for (size_t j = 0; j < n * COLUMNS; j++) {
+            cr_assert_eq(output[j], v[j % COLUMNS], "%zu queries: %g at %zu", n, (double)output[j],
+                         j);
+        }
+    }
+}
+
 Test(rules, causal_bottom_right_and_window_share_one_offset) {
     double weights[2 * 4];
     attn_tensor q = MATRIX(2, 1, 0, 0), k = MATRIX(4, 1, 0, 0, 0, 0);

@@ -42,6 +42,9 @@ static const struct shape shapes[] = {
     {1, 1, 16, 10000, 0, 16, 16, ATTN_CAUSAL_BOTTOM_RIGHT, -1, -1, 0, true, false},
     {1, 1, 2, 16384, 0, 32, 32, 0, -1, -1, 4096, false, false},
     {1, 1, 5, 8192, 0, 4, 4, 0, 10, 10, 0, false, false},
+    {4, 4, 200, 1000, 0, 64, 64, 0, -1, -1, 0, false, false}, /* key heads take turns by two */
+    {16, 1, 1, 500, 0, 64, 64, 0, -1, -1, 0, false, false},   /* one query of 16 heads: packed */
+    {6, 1, 1, 3000, 0, 64, 64, 0, -1, -1, 0, true, false},    /* ... of 6: through BLAS */
 };
 
 enum {
@@ -276,4 +279,59 @@ Test(engine, memory_of_a_long_call_is_a_copy_of_its_keys) {
     cr_assert_eq(attn_plan_attention(&plan, &t, &t, &t, NULL, NULL), ATTN_OK);
     cr_expect_leq(attn_plan_workspace(plan), (size_t)8 * 16384 * 64 * sizeof(float));
     attn_plan_free(plan);
+}
+
+/* -------------------------------------------------------------------------------- projections */
+
+/* Q = X W + b and nothing else, against plain sums, for sizes that are cut in every way: by steps of
+ * the inner size, by columns, by rows. */
+static void check_projection(size_t rows, size_t inner, size_t columns, attn_layout layout) {
+    struct rng rng = {rows + inner};
+    const size_t counts[] = {rows * inner, inner * columns, columns, rows * columns};
+    float *m[4]; /* X, W, b, Q */
+    for (size_t i = 0; i < 4; i++) {
+        m[i] = malloc(counts[i] * sizeof *m[i]);
+        cr_assert(m[i] != NULL);
+        for (size_t j = 0; j < counts[i]; j++) {
+            m[i][j] = (float)rng_normal(&rng);
+        }
+    }
+    const attn_tensor x = {.data = m[0], .rank = 2, .shape = {rows, inner}};
+    const bool out_in = layout == ATTN_OUT_IN;
+    const attn_tensor w = {
+        .data = m[1], .rank = 2, .shape = {out_in ? columns : inner, out_in ? inner : columns}};
+    const attn_tensor b = {.data = m[2], .rank = 1, .shape = {columns}};
+    const attn_projection p = {.w_q = &w, .w_k = &w, .w_v = &w, .b_q = &b};
+    const attn_multihead call = {.x = &x, .projections = &p, .count = 1, .layout = layout};
+    const attn_options o = {.results = ATTN_WANT(Q)};
+    attn_plan *plan;
+    cr_assert_eq(attn_plan_multihead(&plan, &call, &o, NULL), ATTN_OK);
+    attn_plan_bind(plan, ATTN_RESULT_Q, 0, m[3]);
+    cr_assert_eq(attn_plan_run(plan, NULL), ATTN_OK);
+    attn_plan_free(plan);
+    for (size_t i = 0; i < rows; i += rows < 20 ? 1 : rows / 20) {
+        for (size_t j = 0; j < columns; j++) {
+            double want = (double)m[2][j], size = fabs(want);
+            for (size_t e = 0; e < inner; e++) {
+                const float weight = m[1][out_in ? j * inner + e : e * columns + j];
+                want += (double)m[0][i * inner + e] * (double)weight;
+                size += fabs((double)m[0][i * inner + e] * (double)weight);
+            }
+            cr_assert(fabs((double)m[3][i * columns + j] - want) <= 1e-6 * size,
+                      "%zu rows of %zu: (%zu,%zu) is %g, not %g", rows, inner, i, j,
+                      (double)m[3][i * columns + j], want);
+        }
+    }
+    for (size_t i = 0; i < 4; i++) {
+        free(m[i]);
+    }
+}
+
+Test(engine, projections_cut_in_any_way_are_right) {
+    for (int layout = ATTN_IN_OUT; layout <= ATTN_OUT_IN; layout++) {
+        check_projection(16, 768, 130, (attn_layout)layout);
+        check_projection(64, 400, 300, (attn_layout)layout);
+        check_projection(300, 70, 520, (attn_layout)layout);
+        check_projection(1100, 33, 520, (attn_layout)layout);
+    }
 }
