@@ -103,39 +103,8 @@ static void fence(void) {
     _mm_sfence();
 }
 
-const struct attn_kernels attn_kernels_avx512 = {
-    .name = "avx512",
-    .max_f32 = max_f32,
-    .max_f64 = max_f64,
-    .mask_f32 = mask_f32,
-    .mask_f64 = mask_f64,
-    .widen_f32 = widen_f32,
-    .widen_f64 = widen_f64,
-    .softcap = softcap_f64,
-    .alibi = alibi_f64,
-    .admit_f32 = admit_f32,
-    .admit_f64 = admit_f64,
-    .moments_f32 = moments_f32,
-    .moments_f64 = moments_f64,
-    .exp_f32 = exp_row_f32,
-    .exp_f64 = exp_row_f64,
-    .exp_shift_f32 = exp_shift_f32,
-    .exp_shift_f64 = exp_shift_f64,
-    .online_f32 = online_f32,
-    .online_f64 = online_f64,
-    .spread_f32 = spread_f32,
-    .spread_f64 = spread_f64,
-    .fence = fence,
-    .mul_f32 = mul_f32,
-    .mul_f64 = mul_f64,
-    .axpy_f32 = axpy_f32,
-    .axpy_f64 = axpy_f64,
-    .dots_f32 = dots_f32,
-    .dots_f64 = dots_f64,
-    .combine_f32 = combine_f32,
-    .combine_f64 = combine_f64,
-    .mix_f32 = mix_f32,
-    .mix_f64 = mix_f64,
-};
+#define TABLE attn_kernels_avx512
+#define NAME  "avx512"
+#include "table.inc"
 
 #endif

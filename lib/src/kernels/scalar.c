@@ -28,13 +28,13 @@
 #define MAX_EXACT              0x1p58
 #include "scalar.inc"
 
-static void softcap(double *y, size_t n, double softcap) {
+static void softcap_f64(double *y, size_t n, double softcap) {
     for (size_t i = 0; i < n; i++) {
         y[i] = isfinite(y[i]) ? softcap * tanh(y[i] / softcap) : y[i];
     }
 }
 
-static void alibi(double *y, size_t n, double slope, double first) {
+static void alibi_f64(double *y, size_t n, double slope, double first) {
     for (size_t i = 0; i < n; i++) {
         y[i] -= slope * fabs(first + (double)i);
     }
@@ -44,37 +44,6 @@ static void fence(void) {
     /* nothing goes past the caches */
 }
 
-const struct attn_kernels attn_kernels_scalar = {
-    .name = "scalar",
-    .max_f32 = max_f32,
-    .max_f64 = max_f64,
-    .mask_f32 = mask_f32,
-    .mask_f64 = mask_f64,
-    .widen_f32 = widen_f32,
-    .widen_f64 = widen_f64,
-    .softcap = softcap,
-    .alibi = alibi,
-    .admit_f32 = admit_f32,
-    .admit_f64 = admit_f64,
-    .moments_f32 = moments_f32,
-    .moments_f64 = moments_f64,
-    .exp_f32 = exp_row_f32,
-    .exp_f64 = exp_row_f64,
-    .exp_shift_f32 = exp_shift_f32,
-    .exp_shift_f64 = exp_shift_f64,
-    .online_f32 = online_f32,
-    .online_f64 = online_f64,
-    .spread_f32 = spread_f32,
-    .spread_f64 = spread_f64,
-    .fence = fence,
-    .mul_f32 = mul_f32,
-    .mul_f64 = mul_f64,
-    .axpy_f32 = axpy_f32,
-    .axpy_f64 = axpy_f64,
-    .dots_f32 = dots_f32,
-    .dots_f64 = dots_f64,
-    .combine_f32 = combine_f32,
-    .combine_f64 = combine_f64,
-    .mix_f32 = mix_f32,
-    .mix_f64 = mix_f64,
-};
+#define TABLE attn_kernels_scalar
+#define NAME  "scalar"
+#include "table.inc"
