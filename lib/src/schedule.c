@@ -4,6 +4,7 @@
  * alone, never on the number of threads: so the same call gives the same bytes on any of them.
  */
 #include <assert.h>
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -23,7 +24,7 @@ enum {
     EXACT_SCORES = 128,    /* scores of a call that is computed in double throughout: a teacher's */
     EXACT_WORK = 6144,     /* ... and its multiply-adds */
     WHOLE_BYTES = 1 << 20, /* whole rows of scores of one block: half of a common L2 cache */
-    STREAM_BYTES = 1 << 22, /* weights that no L2 cache holds */
+    STREAM_BYTES = 1 << 23, /* weights that no L2 cache holds */
     TASK_WORK = 1 << 17,    /* multiply-adds of one task: some 2 us, more than handing it out */
 };
 
@@ -92,9 +93,8 @@ static double projection_cost(const struct projection *projection) {
 static size_t choose_projection(struct projection *p) {
     enum {
         ROWS = 256,
-        FEW_ROWS = 64,
-        NARROWEST = 64,
-        NARROW = 128,
+        FEW_ROWS = 192,
+        NARROW = 64,
         MIDDLE = 256,
         WIDE = 512
     };
@@ -103,10 +103,9 @@ static size_t choose_projection(struct projection *p) {
     }
     p->task_rows = p->rows < ROWS ? p->rows : ROWS;
     const size_t down = ceil_div(p->rows, p->task_rows);
-    const bool whole = p->task_rows * p->inner <= SMALL_PRODUCT / NARROWEST;
-    const size_t few = whole ? NARROWEST : NARROW;
-    p->across = ceil_div(p->ld, p->rows <= FEW_ROWS ? few : down < 4 ? MIDDLE : WIDE);
-    p->step = p->rows <= FEW_ROWS ? SMALL_PRODUCT / (p->task_rows * few) : p->inner;
+    const bool few = p->rows <= FEW_ROWS;
+    p->across = ceil_div(p->ld, few ? NARROW : down < 4 ? MIDDLE : WIDE);
+    p->step = few ? SMALL_PRODUCT / (p->task_rows * NARROW) : p->inner;
     return down * p->across;
 }
 
@@ -122,8 +121,10 @@ static void choose_paths(attn_plan *plan, struct schedule *s, double head_cost) 
                      STREAM_BYTES;
     s->plain = plan->mask.stride[3] == (plan->mask.data != NULL) && plan->bias.data == NULL &&
                plan->slopes == NULL && plan->softcap == 0 && plan->normalization == ATTN_SOFTMAX;
-    for (size_t h = 0; h < plan->heads; h++) {
-        s->plain = s->plain && plan->head[h].scale > 0;
+    for (size_t h = 0; h < plan->heads; h++) { /* plain: scale is rounded to the dtype */
+        const double scale = plan->head[h].scale;
+        s->plain = s->plain && scale > 0 &&
+                   (plan->dtype == ATTN_FLOAT64 || (scale >= FLT_MIN && scale <= FLT_MAX));
     }
     s->direct = plan->n <= DIRECT_QUERIES || (plan->n < PACK_QUERIES && head_cost <= DIRECT_WORK);
     s->packs = !s->direct && plan->n * (plan->heads / plan->kv_heads) >= PACK_QUERIES;

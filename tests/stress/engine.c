@@ -16,7 +16,7 @@ enum {
     MODEL = 48,   /* columns of X, for the projections */
     HEADS = 3,
     QUERIES = 200, /* three blocks: keys are packed once for all of them */
-    KEYS = 2500,
+    KEYS = 4000,
     COLUMNS = 24,
     MAX_THREADS = 7,
     PLANS = 4
@@ -44,7 +44,7 @@ static void *work(void *arg) {
 /* The calls whose bytes are compared. */
 enum call {
     TILES,    /* many queries: packed keys, blocks of queries */
-    WEIGHTS,  /* the same, weights kept; more than 4 MiB of them go past the caches */
+    WEIGHTS,  /* the same, weights kept; more than 8 MiB of them go past the caches */
     DECODING, /* one query of grouped heads, long keys: split and merged */
     PROJECTED /* X and weights: every phase */
 };

@@ -117,6 +117,32 @@ Test(rules, what_a_forbidden_key_or_value_holds_never_reaches_the_result) {
                  ATTN_NOT_FINITE, "where it may be attended to, it is an error");
 }
 
+/* A scale that float32 does not hold: logits are -1.6, beside a sink of 0. */
+Test(rules, a_scale_beyond_float32_is_no_infinity) {
+    enum {
+        ROWS = 32,
+        KEYS = 64,
+        COLUMNS = 16
+    };
+    static float q[ROWS * COLUMNS], k[KEYS * COLUMNS], v[KEYS * COLUMNS], output[ROWS * COLUMNS];
+    static const float none[1] = {0};
+    for (size_t i = 0; i < (size_t)KEYS * COLUMNS; i++) {
+        q[i % (ROWS * COLUMNS)] = -1e-20f;
+        k[i] = 1e-20f;
+        v[i] = 1;
+    }
+    const attn_tensor tq = {.data = q, .rank = 2, .shape = {ROWS, COLUMNS}};
+    const attn_tensor tk = {.data = k, .rank = 2, .shape = {KEYS, COLUMNS}};
+    const attn_tensor tv = {.data = v, .rank = 2, .shape = {KEYS, COLUMNS}};
+    const attn_tensor sink = {.data = none, .rank = 1, .shape = {1}};
+    const attn_options o = {.flags = ATTN_FLAG_SCALE, .scale = 1e39, .sink = &sink};
+    cr_assert_eq(run(&tq, &tk, &tv, &o, (void *[ATTN_RESULT_COUNT]){output}, NULL), ATTN_OK);
+    const double all = KEYS * exp(-1.6), want = all / (all + 1);
+    for (size_t i = 0; i < (size_t)ROWS * COLUMNS; i++) { /* scores are denormal: few digits */
+        cr_assert_float_eq(output[i], want, 1e-4, "%g, not %g", (double)output[i], want);
+    }
+}
+
 /* A row with one weight, 1, is not divided by its sum: it is looked at all the same. */
 Test(rules, a_query_with_one_key_sees_nothing_of_forbidden_values) {
     enum {
