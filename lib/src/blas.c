@@ -6,6 +6,7 @@
 
 #include <assert.h>
 #include <cblas.h>
+#include <string.h>
 
 #include "attention.h"
 #include "kernels.h"
@@ -40,6 +41,17 @@ void blas_transpose_f64(size_t rows, size_t cols, const double *a, size_t lda, d
     assert(rows <= BLAS_MAX_DIM && cols <= BLAS_MAX_DIM && lda <= BLAS_MAX_DIM);
     cblas_domatcopy(CblasRowMajor, CblasTrans, (blasint)rows, (blasint)cols, 1.0, a, (blasint)lda,
                     b, (blasint)ldb);
+}
+
+bool blas_has_small(void) {
+    static const char *const cores[] = {"SkylakeX", "Cooperlake", "SapphireRapids"};
+    const char *core = openblas_get_corename();
+    for (size_t i = 0; i < sizeof cores / sizeof cores[0]; i++) {
+        if (strcmp(core, cores[i]) == 0) {
+            return true;
+        }
+    }
+    return false;
 }
 
 attn_build_info attn_build(void) {

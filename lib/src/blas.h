@@ -22,6 +22,9 @@ void blas_gemm_f32(bool trans_b, size_t m, size_t n, size_t k, const float *a, s
 void blas_gemm_f64(bool trans_b, size_t m, size_t n, size_t k, const double *a, size_t lda,
                    const double *b, size_t ldb, double beta, double *c, size_t ldc);
 
+/* Does this BLAS multiply small matrices (m n k <= 10^6) in place, at the speed of large ones? */
+bool blas_has_small(void);
+
 /* b (cols, rows), row length ldb = the transpose of a (rows, cols), row length lda. */
 void blas_transpose_f32(size_t rows, size_t cols, const float *a, size_t lda, float *b, size_t ldb);
 void blas_transpose_f64(size_t rows, size_t cols, const double *a, size_t lda, double *b,

@@ -42,9 +42,11 @@ struct projection {
     bool out_in;          /* w is (cols, inner), else (inner, cols) */
     struct piece *pieces; /* owned, by column */
     size_t count;
-    const char *name;         /* of the result, for messages */
-    size_t task_rows, across; /* a task makes task_rows rows of one of `across` parts of columns */
-    size_t step;              /* of `inner` that one product takes */
+    const char *name;                           /* of the result, for messages */
+    size_t task_rows, task_columns;             /* of the result that one task makes */
+    size_t across;                              /* tasks beside each other */
+    size_t tile_rows, tile_inner, tile_columns; /* sizes of one product */
+    bool packs;                                 /* tiles of the weights are copied first */
 };
 
 struct result {

@@ -32,6 +32,7 @@ enum {
 struct shape {
     size_t heads, kv_heads, n, m, d, d_model; /* d_model: projections from X (n,d_model) */
     size_t float64, weights, mask, causal, window;
+    size_t packed; /* Q, K, V are (n,heads*d) */
 };
 
 static const struct field {
@@ -49,6 +50,7 @@ static const struct field {
     {"mask", offsetof(struct shape, mask)},
     {"causal", offsetof(struct shape, causal)},
     {"window", offsetof(struct shape, window)},
+    {"packed", offsetof(struct shape, packed)},
 };
 
 enum {
@@ -241,19 +243,23 @@ static attn_status plan_projections(struct call *c, attn_dtype dtype, const attn
 static attn_status plan_attention(struct call *c, attn_dtype dtype, const attn_options *options,
                                   attn_error *error) {
     const struct shape *s = &c->shape;
-    const attn_tensor q = tensor(c, dtype, 1, 3, (size_t[]){s->heads, s->n, s->d});
-    const attn_tensor k = tensor(c, dtype, 1, 3, (size_t[]){s->kv_heads, s->m, s->d});
-    const attn_tensor v = tensor(c, dtype, 1, 3, (size_t[]){s->kv_heads, s->m, s->d});
+    const size_t q_shape[] = {s->heads, s->n, s->d}, kv_shape[] = {s->kv_heads, s->m, s->d};
+    const size_t q_packed[] = {s->n, s->heads * s->d}, kv_packed[] = {s->m, s->kv_heads * s->d};
+    const int rank = s->packed ? 2 : 3;
+    const attn_tensor q = tensor(c, dtype, 1, rank, s->packed ? q_packed : q_shape);
+    const attn_tensor k = tensor(c, dtype, 1, rank, s->packed ? kv_packed : kv_shape);
+    const attn_tensor v = tensor(c, dtype, 1, rank, s->packed ? kv_packed : kv_shape);
     return attn_plan_attention(&c->plan, &q, &k, &v, options, error);
 }
 
 static void open_call(struct call *c, const struct shape *s) {
     const attn_dtype dtype = s->float64 ? ATTN_FLOAT64 : ATTN_FLOAT32;
+    const bool split = s->d_model > 0 || s->packed;
     attn_tensor mask = {.dtype = ATTN_BOOL, .rank = 2, .shape = {s->n, s->m}};
     attn_options o = {.causal = s->causal ? ATTN_CAUSAL_TOP_LEFT : ATTN_CAUSAL_NONE,
                       .results = ATTN_WANT(OUTPUT) | (s->weights ? ATTN_WANT(WEIGHTS) : 0),
-                      .heads = s->d_model > 0 ? s->heads : 0,
-                      .kv_heads = s->d_model > 0 ? s->kv_heads : 0};
+                      .heads = split ? s->heads : 0,
+                      .kv_heads = split ? s->kv_heads : 0};
     attn_error error;
     *c = (struct call){.shape = *s};
     c->flops = 4.0 * (double)s->heads * (double)s->n * (double)s->m * (double)s->d;
