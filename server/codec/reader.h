@@ -1,0 +1,173 @@
+/*
+ * reader.h - the state of the reader, and what its parts ask of each other. Private to state.c,
+ * string.c, word.c and reader.c. Each knows the state and state.c; reader.c alone knows them all.
+ */
+#ifndef CODEC_READER_H
+#define CODEC_READER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "codec/codec.h"
+#include "codec/document.h"
+#include "codec/lift.h"
+
+enum {
+    READER_MAX_WORD = 4096, /* characters of a number */
+    READER_KEEP_BLOCKS = 16
+};
+
+/* What the grammar wants next. */
+enum expect {
+    EXPECT_VALUE,
+    EXPECT_VALUE_OR_END,
+    EXPECT_KEY,
+    EXPECT_KEY_OR_END,
+    EXPECT_COLON,
+    EXPECT_COMMA_OR_END,
+    EXPECT_NOTHING
+};
+
+/* What the chunk boundary is inside of. */
+enum inside {
+    INSIDE_NOTHING,
+    INSIDE_WORD,
+    INSIDE_STRING
+};
+
+enum string_state {
+    STRING_PLAIN,
+    STRING_ESCAPE,
+    STRING_HEX,
+    STRING_LOW_BACKSLASH,
+    STRING_LOW_U,
+    STRING_CONTINUATION
+};
+
+/* An open array or object. */
+struct frame {
+    bool is_object;
+    size_t offset;    /* of its bracket */
+    size_t count;     /* complete elements */
+    size_t first_key; /* of an object, in reader.keys */
+    size_t key;       /* the current one */
+};
+
+struct key {
+    uint32_t hash;
+    size_t start, size; /* in reader.names, unescaped */
+};
+
+struct text {
+    char *data;
+    size_t size, capacity;
+};
+
+struct codec_reader {
+    struct codec_limits limits;
+    struct codec_error error;
+    size_t offset; /* bytes of the body before the current chunk */
+    const char *chunk;
+
+    enum expect expect;
+    enum inside inside;
+    size_t depth;
+    size_t held; /* innermost open arrays that are not in the skeleton yet: they may be a matrix */
+    struct text skeleton;
+
+    /* The current string. */
+    enum string_state string_state;
+    bool string_is_key;
+    size_t string_offset, string_start; /* in the body, in the skeleton */
+    unsigned code, high;                /* \u escapes: the digits so far, the first of a pair */
+    int digits;
+    int continuations; /* UTF-8: bytes to come, and the range of the next one */
+    unsigned char next_min, next_max;
+
+    struct key *keys; /* of all open objects */
+    size_t key_count, key_capacity;
+    struct text names;
+
+    /* The lifted arrays. While `lifting`, the last one is open; frames[base] is its outermost
+     * level. */
+    struct lifted *tensors;
+    size_t tensor_count, tensor_capacity, tensor_bytes;
+    bool lifting;
+    size_t base;
+
+    attn_dtype dtype;
+    bool dtype_known;   /* by the top-level key "dtype", or nothing is kept any more */
+    bool lifted_floats; /* float32 arrays that a late "dtype" would have to read again */
+    bool again;         /* it does: read the kept bytes again, as float64 */
+    char *kept[READER_KEEP_BLOCKS];
+
+    struct frame frames[CODEC_MAX_DEPTH];
+    size_t word_offset, word_size;
+    char word[READER_MAX_WORD];
+};
+
+/* Where in the body the byte of the current chunk at p is. */
+static inline size_t reader_offset(const struct codec_reader *reader, const char *p) {
+    return reader->offset + (size_t)(p - reader->chunk);
+}
+
+static inline bool reader_wants_value(const struct codec_reader *reader) {
+    return reader->expect == EXPECT_VALUE || reader->expect == EXPECT_VALUE_OR_END;
+}
+
+/* ------------------------------------------------------------------------------------- state.c */
+
+/* Each sets the error and returns false, so that a caller can say `return reader_syntax(...)`. */
+bool reader_syntax(struct codec_reader *reader, size_t offset, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* With the place that reader_point() adds. */
+bool reader_content(struct codec_reader *reader, size_t levels, size_t offset, const char *format,
+                    ...) __attribute__((format(printf, 4, 5)));
+/* A byte that has no place here; what would have one follows from `expect`. */
+bool reader_unexpected(struct codec_reader *reader, size_t offset, unsigned char byte);
+/* An element that does not fit into the matrix around it. */
+bool reader_misfit(struct codec_reader *reader, size_t offset, const char *what);
+
+/* Adds to the error the place of the current element of the `levels` outermost open arrays and
+ * objects. */
+void reader_point(struct codec_reader *reader, size_t levels);
+
+/* Is this inside the value of the top-level key `name`? */
+bool reader_is_under(const struct codec_reader *reader, const char *name);
+
+/* Each appends bytes to one of the reader's texts, or sets the error and returns false. */
+bool reader_append(struct codec_reader *reader, struct text *text, const char *bytes, size_t size);
+/* To the skeleton, within its limit. */
+bool reader_emit(struct codec_reader *reader, const char *bytes, size_t size);
+/* The brackets held back, which turn out to be no matrix, to the skeleton. */
+bool reader_emit_held(struct codec_reader *reader);
+
+/* ------------------------------------------------------------------------------------ string.c */
+
+/* A quote that opens a string; `offset` is its own. False on error. */
+bool reader_begin_string(struct codec_reader *reader, size_t offset);
+
+/* Goes on with the string, to its end or that of the chunk. Returns where it stopped, NULL on
+ * error. The string is complete if the reader is inside nothing then; a key is among the keys of
+ * the innermost object. */
+const char *reader_scan_string(struct codec_reader *reader, const char *p, const char *end);
+
+/* Is the string value that has just ended `text`, of at most 10 characters? */
+bool reader_string_is(const struct codec_reader *reader, const char *text);
+
+/* -------------------------------------------------------------------------------------- word.c */
+
+/* A word from its first byte, or from where the last chunk cut it. Returns where it stopped, NULL
+ * on error. The word is complete, in the matrix or in the skeleton, if the reader is inside nothing
+ * then. */
+const char *reader_scan_word(struct codec_reader *reader, const char *p, const char *end);
+
+/* A run of plain numbers inside the innermost level of a matrix, their commas included. Returns
+ * where it stopped: p if there is none. */
+const char *reader_scan_run(struct codec_reader *reader, const char *p, const char *end);
+
+/* The word that a chunk has cut ends here. False on error. */
+bool reader_end_word(struct codec_reader *reader);
+
+#endif

@@ -1,0 +1,138 @@
+/*
+ * state.c - what every part of the reader does with its state: says what is wrong and where, and
+ * writes the skeleton. Knows what is open and what is wanted next; not how any text is scanned.
+ */
+#include "codec/reader.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "codec/error.h"
+
+/* -------------------------------------------------------------------------------------- errors */
+
+bool reader_syntax(struct codec_reader *reader, size_t offset, const char *format, ...) {
+    va_list args;
+    reader->error =
+        (struct codec_error){.status = CODEC_SYNTAX, .has_offset = true, .offset = offset};
+    va_start(args, format);
+    codec_error_message(&reader->error, format, args);
+    va_end(args);
+    return false;
+}
+
+void reader_point(struct codec_reader *reader, size_t levels) {
+    reader->error.has_pointer = true;
+    for (size_t i = 0; i < levels; i++) {
+        const struct frame *frame = &reader->frames[i];
+        const struct key *key = frame->is_object ? &reader->keys[frame->key] : NULL;
+        if (key != NULL
+                ? !codec_pointer_name(&reader->error, reader->names.data + key->start, key->size)
+                : !codec_pointer_index(&reader->error, frame->count)) {
+            return;
+        }
+    }
+}
+
+bool reader_content(struct codec_reader *reader, size_t levels, size_t offset, const char *format,
+                    ...) {
+    va_list args;
+    reader->error =
+        (struct codec_error){.status = CODEC_CONTENT, .has_offset = true, .offset = offset};
+    va_start(args, format);
+    codec_error_message(&reader->error, format, args);
+    va_end(args);
+    reader_point(reader, levels);
+    return false;
+}
+
+bool reader_unexpected(struct codec_reader *reader, size_t offset, unsigned char byte) {
+    bool in_object = reader->depth > 0 && reader->frames[reader->depth - 1].is_object;
+    const char *wanted = NULL;
+    switch (reader->expect) {
+    case EXPECT_VALUE:
+        wanted = "expected a value";
+        break;
+    case EXPECT_VALUE_OR_END:
+        wanted = "expected a value or ']'";
+        break;
+    case EXPECT_KEY:
+        wanted = "expected a key in double quotes";
+        break;
+    case EXPECT_KEY_OR_END:
+        wanted = "expected a key in double quotes or '}'";
+        break;
+    case EXPECT_COLON:
+        wanted = "expected ':' after the key";
+        break;
+    case EXPECT_COMMA_OR_END:
+        wanted = in_object ? "expected ',' or '}'" : "expected ',' or ']'";
+        break;
+    case EXPECT_NOTHING:
+        wanted = "expected nothing more after the JSON value";
+        break;
+    }
+    if (byte > 0x20 && byte < 0x7F) {
+        return reader_syntax(reader, offset, "%s, not '%c'", wanted, byte);
+    }
+    return reader_syntax(reader, offset, "%s, not the byte 0x%02X", wanted, byte);
+}
+
+bool reader_misfit(struct codec_reader *reader, size_t offset, const char *what) {
+    const struct lifted *tensor = &reader->tensors[reader->tensor_count - 1];
+    const char *others = tensor->dtype == ATTN_BOOL ? "booleans" : "numbers";
+    if (reader->depth - reader->base < (size_t)tensor->rank) {
+        others = "arrays";
+    }
+    return reader_content(reader, reader->depth, offset, "%s stands where all others are %s", what,
+                          others);
+}
+
+bool reader_is_under(const struct codec_reader *reader, const char *name) {
+    if (reader->depth == 0 || !reader->frames[0].is_object) {
+        return false;
+    }
+    const struct key *key = &reader->keys[reader->frames[0].key];
+    return key->size == strlen(name) &&
+           memcmp(reader->names.data + key->start, name, key->size) == 0;
+}
+
+/* ------------------------------------------------------------------------------------ skeleton */
+
+bool reader_append(struct codec_reader *reader, struct text *text, const char *bytes, size_t size) {
+    if (text->data == NULL || size > text->capacity - text->size) {
+        size_t capacity = text->capacity > 0 ? text->capacity : 256;
+        while (capacity - text->size < size) {
+            capacity *= 2; /* both texts are bounded by max_skeleton, and `size` by it as well */
+        }
+        char *data = realloc(text->data, capacity);
+        if (data == NULL) {
+            return codec_no_memory(&reader->error);
+        }
+        text->data = data;
+        text->capacity = capacity;
+    }
+    memcpy(text->data + text->size, bytes, size);
+    text->size += size;
+    return true;
+}
+
+bool reader_emit(struct codec_reader *reader, const char *bytes, size_t size) {
+    size_t limit = reader->limits.max_skeleton;
+    if (size > limit - reader->skeleton.size) {
+        codec_error_set(&reader->error, CODEC_TOO_LARGE,
+                        "the body without its matrices is over the limit of %zu bytes", limit);
+        return false;
+    }
+    return reader_append(reader, &reader->skeleton, bytes, size);
+}
+
+bool reader_emit_held(struct codec_reader *reader) {
+    for (; reader->held > 0; reader->held--) {
+        if (!reader_emit(reader, "[", 1)) {
+            return false;
+        }
+    }
+    return true;
+}

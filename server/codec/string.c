@@ -1,0 +1,276 @@
+/*
+ * string.c - strings, from quote to quote: control characters, escapes and UTF-8 are checked byte
+ * by byte, since a chunk may end anywhere, and the string goes into the skeleton as it is. A key is
+ * unescaped and compared with the others of its object. Does not know what keys and values mean.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "codec/error.h"
+#include "codec/reader.h"
+
+enum {
+    MAX_KEYS = 1024 /* of all open objects together: they are compared one by one */
+};
+
+/* ---------------------------------------------------------------------------- escapes and keys */
+
+static bool is_hex(unsigned char c) {
+    return (c >= '0' && c <= '9') || ((c | 0x20) >= 'a' && (c | 0x20) <= 'f');
+}
+
+static unsigned hex_value(char c) {
+    return (unsigned)(c <= '9' ? c - '0' : (c | 0x20) - 'a' + 10);
+}
+
+static unsigned hex4(const char *text) {
+    return hex_value(text[0]) << 12 | hex_value(text[1]) << 8 | hex_value(text[2]) << 4 |
+           hex_value(text[3]);
+}
+
+static size_t put_utf8(char *out, unsigned code) {
+    if (code < 0x80) {
+        out[0] = (char)code;
+        return 1;
+    }
+    size_t size = code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
+    for (size_t i = size - 1; i > 0; i--, code >>= 6) {
+        out[i] = (char)(0x80 | (code & 0x3F));
+    }
+    out[0] = (char)((0xF00 >> size & 0xF0) | code);
+    return size;
+}
+
+/* Undoes the escapes of a checked string; `out` may be as small as the string. Returns the size. */
+static size_t unescape(const char *text, size_t size, char *out) {
+    static const char from[] = "bfnrt", to[] = "\b\f\n\r\t";
+    size_t used = 0;
+    for (size_t i = 0; i < size; i++) {
+        if (text[i] != '\\') {
+            out[used++] = text[i];
+        } else if (text[++i] == 'u') {
+            unsigned code = hex4(text + i + 1);
+            i += 4;
+            if (code >= 0xD800 && code < 0xDC00) {
+                code = 0x10000 + ((code - 0xD800) << 10) + (hex4(text + i + 3) - 0xDC00);
+                i += 6;
+            }
+            used += put_utf8(out + used, code);
+        } else {
+            const char *known = strchr(from, text[i]);
+            out[used++] = known != NULL ? to[known - from] : text[i];
+        }
+    }
+    return used;
+}
+
+/* The string just read, as it stands in the skeleton. */
+static const char *between_quotes(const struct codec_reader *reader, size_t *size) {
+    *size = reader->skeleton.size - 1 - (reader->string_start + 1);
+    return reader->skeleton.data + reader->string_start + 1;
+}
+
+bool reader_string_is(const struct codec_reader *reader, const char *text) {
+    char plain[64];
+    size_t size;
+    const char *quoted = between_quotes(reader, &size);
+    if (size > sizeof plain) {
+        return false; /* an escape takes six characters at most */
+    }
+    size = unescape(quoted, size, plain);
+    return size == strlen(text) && memcmp(plain, text, size) == 0;
+}
+
+/* Adds the string just read, unescaped, to the keys of the innermost object. */
+static bool add_key(struct codec_reader *reader) {
+    struct frame *frame = &reader->frames[reader->depth - 1];
+    if (reader->key_count == MAX_KEYS) {
+        codec_error_set(&reader->error, CODEC_TOO_LARGE, "more than %d keys in nested objects",
+                        MAX_KEYS);
+        return false;
+    }
+    if (reader->key_count == reader->key_capacity) {
+        size_t capacity = reader->key_capacity > 0 ? reader->key_capacity * 2 : 16;
+        struct key *keys = realloc(reader->keys, capacity * sizeof *keys);
+        if (keys == NULL) {
+            return codec_no_memory(&reader->error);
+        }
+        reader->keys = keys;
+        reader->key_capacity = capacity;
+    }
+
+    struct key key = {.hash = 2166136261u, .start = reader->names.size};
+    size_t size;
+    const char *text = between_quotes(reader, &size);
+    if (!reader_append(reader, &reader->names, text, size)) {
+        return false;
+    }
+    char *name = reader->names.data + key.start;
+    key.size = unescape(text, size, name);
+    reader->names.size = key.start + key.size;
+    for (size_t i = 0; i < key.size; i++) {
+        key.hash = (key.hash ^ (unsigned char)name[i]) * 16777619u; /* FNV-1a */
+    }
+
+    for (size_t i = frame->first_key; i < reader->key_count; i++) {
+        const struct key *other = &reader->keys[i];
+        if (other->hash != key.hash || other->size != key.size ||
+            memcmp(reader->names.data + other->start, name, key.size) != 0) {
+            continue;
+        }
+        char quoted[CODEC_QUOTE_SIZE];
+        codec_quote(quoted, name, key.size);
+        reader_syntax(reader, reader->string_offset, "the key \"%s\" is there twice", quoted);
+        frame->key = i;
+        reader_point(reader, reader->depth);
+        return false;
+    }
+    frame->key = reader->key_count;
+    reader->keys[reader->key_count++] = key;
+    return true;
+}
+
+/* ------------------------------------------------------------------------------------- strings */
+
+bool reader_begin_string(struct codec_reader *reader, size_t offset) {
+    bool is_key = reader->expect == EXPECT_KEY || reader->expect == EXPECT_KEY_OR_END;
+    if (!is_key && !reader_wants_value(reader)) {
+        return reader_unexpected(reader, offset, '"');
+    }
+    if (reader->lifting) {
+        return reader_misfit(reader, offset, "a string");
+    }
+    if (!reader_emit_held(reader)) {
+        return false;
+    }
+    reader->inside = INSIDE_STRING;
+    reader->string_state = STRING_PLAIN;
+    reader->string_is_key = is_key;
+    reader->string_offset = offset;
+    reader->string_start = reader->skeleton.size;
+    reader->high = 0;
+    return reader_emit(reader, "\"", 1);
+}
+
+/* The closing quote has been emitted. */
+static bool end_string(struct codec_reader *reader) {
+    reader->inside = INSIDE_NOTHING;
+    return !reader->string_is_key || add_key(reader);
+}
+
+/* The first byte of a character beyond ASCII; ranges of the second by RFC 3629. */
+static bool begin_utf8(struct codec_reader *reader, unsigned char byte) {
+    if (byte < 0xC2 || byte > 0xF4) {
+        return false;
+    }
+    reader->continuations = byte >= 0xF0 ? 3 : byte >= 0xE0 ? 2 : 1;
+    reader->next_min = byte == 0xE0 ? 0xA0 : byte == 0xF0 ? 0x90 : 0x80;
+    reader->next_max = byte == 0xED ? 0x9F : byte == 0xF4 ? 0x8F : 0xBF;
+    reader->string_state = STRING_CONTINUATION;
+    return true;
+}
+
+/* The four digits of a \u escape are complete; `offset` is that of its backslash. */
+static bool end_escape(struct codec_reader *reader, size_t offset) {
+    bool is_low = reader->code >= 0xDC00 && reader->code < 0xE000;
+    if (reader->code == 0) {
+        return reader_syntax(reader, offset, "\\u0000 is not accepted in strings");
+    }
+    if (reader->high != 0 && !is_low) {
+        return reader_syntax(reader, offset,
+                             "\\u%04x must be followed by a low surrogate, not \\u%04x",
+                             reader->high, reader->code);
+    }
+    if (reader->high == 0 && is_low) {
+        return reader_syntax(reader, offset, "the low surrogate \\u%04x has no high one before it",
+                             reader->code);
+    }
+    bool is_high = reader->code >= 0xD800 && reader->code < 0xDC00;
+    reader->high = is_high ? reader->code : 0;
+    reader->string_state = is_high ? STRING_LOW_BACKSLASH : STRING_PLAIN;
+    return true;
+}
+
+/* One byte of a string that is not plain ASCII, or in the middle of something. */
+static bool string_byte(struct codec_reader *reader, unsigned char byte, size_t offset) {
+    switch (reader->string_state) {
+    case STRING_PLAIN:
+        if (byte == '\\') {
+            reader->string_state = STRING_ESCAPE;
+        } else if (byte < 0x20) {
+            return reader_syntax(reader, offset,
+                                 "the control character 0x%02X must be escaped in a string", byte);
+        } else if (byte >= 0x80 && !begin_utf8(reader, byte)) {
+            return reader_syntax(reader, offset, "the byte 0x%02X is not valid UTF-8", byte);
+        }
+        return true;
+    case STRING_ESCAPE:
+        reader->code = 0;
+        reader->digits = 0;
+        reader->string_state = byte == 'u' ? STRING_HEX : STRING_PLAIN;
+        if (byte == 0 || strchr("\"\\/bfnrtu", byte) == NULL) {
+            return reader_syntax(reader, offset,
+                                 "the escape must be one of \\\" \\\\ \\/ \\b \\f \\n \\r \\t \\u");
+        }
+        return true;
+    case STRING_HEX:
+        if (!is_hex(byte)) {
+            return reader_syntax(reader, offset, "expected four hexadecimal digits after \\u");
+        }
+        reader->code = reader->code << 4 | hex_value((char)byte);
+        return ++reader->digits < 4 || end_escape(reader, offset - 5);
+    case STRING_LOW_BACKSLASH:
+    case STRING_LOW_U:
+        if (byte != (reader->string_state == STRING_LOW_U ? 'u' : '\\')) {
+            return reader_syntax(reader, offset, "\\u%04x must be followed by a low surrogate",
+                                 reader->high);
+        }
+        reader->code = 0;
+        reader->digits = 0;
+        reader->string_state = reader->string_state == STRING_LOW_U ? STRING_HEX : STRING_LOW_U;
+        return true;
+    case STRING_CONTINUATION:
+        if (byte < reader->next_min || byte > reader->next_max) {
+            return reader_syntax(reader, offset, "the byte 0x%02X is not valid UTF-8", byte);
+        }
+        reader->next_min = 0x80;
+        reader->next_max = 0xBF;
+        if (--reader->continuations == 0) {
+            reader->string_state = STRING_PLAIN;
+        }
+        return true;
+    }
+    return true;
+}
+
+/* Runs of plain characters are copied at once, and before what follows them is looked at: an error
+ * must not depend on how the run was cut. */
+const char *reader_scan_string(struct codec_reader *reader, const char *p, const char *end) {
+    while (p < end) {
+        const char *run = p;
+        if (reader->string_state == STRING_PLAIN) {
+            while (p < end && (unsigned char)*p >= 0x20 && (unsigned char)*p < 0x80 && *p != '"' &&
+                   *p != '\\') {
+                p++;
+            }
+        }
+        if (p > run) {
+            if (!reader_emit(reader, run, (size_t)(p - run))) {
+                return NULL;
+            }
+            continue;
+        }
+        bool quote = *p == '"' && reader->string_state == STRING_PLAIN;
+        if (!quote && !string_byte(reader, (unsigned char)*p, reader_offset(reader, p))) {
+            return NULL;
+        }
+        if (!reader_emit(reader, p, 1)) {
+            return NULL;
+        }
+        p++;
+        if (quote) {
+            return end_string(reader) ? p : NULL;
+        }
+    }
+    return p;
+}
