@@ -16,8 +16,7 @@
 struct attn_kernels {
     const char *name;
     /* The largest of x; -INFINITY if n is 0. *finite is false if any is NaN or infinite. */
-    float (*max_f32)(const float *x, size_t n, bool *finite);
-    double (*max_f64)(const double *x, size_t n, bool *finite);
+    double (*max)(const double *x, size_t n, bool *finite);
     /* x = -INFINITY where mask is 0. Returns whether all others are finite. */
     bool (*mask_f32)(float *x, const unsigned char *mask, size_t n);
     bool (*mask_f64)(double *x, const unsigned char *mask, size_t n);
