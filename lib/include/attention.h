@@ -261,7 +261,8 @@ ATTN_API double attn_plan_cost(const attn_plan *plan);
  * attend to nothing gets rows of zeros; what a forbidden key or value holds, NaN included, reaches
  * no other row.
  * Errors: ATTN_INVALID_ARGUMENT (a part is not bound), ATTN_NOT_FINITE (a stage overflowed: the
- * message names where), ATTN_NO_MEMORY. */
+ * message names where), ATTN_NO_MEMORY. Projections, and outputs without softmax, are summed in
+ * their dtype: one that overflows on the way is an error even if its whole sum would be finite. */
 ATTN_API attn_status attn_plan_run(attn_plan *plan, attn_error *error);
 
 /*
