@@ -85,7 +85,8 @@ enum {
     ATTN_MAX_RANK = 8
 };
 
-/* A dense row-major array. Bools are bytes 0 or 1. As an input it is never written through. */
+/* A dense row-major array. Bools are bytes: 0 is false, any other true. As an input it is never
+ * written through. */
 typedef struct attn_tensor {
     const void *data;
     attn_dtype dtype;
@@ -183,9 +184,9 @@ typedef struct attn_options {
      * attn_plan_multihead: 2-D weights are split into so many heads; 0 = one head.
      * kv_heads 0 = heads; query head h uses key and value head h / (heads / kv_heads). */
     size_t heads, kv_heads;
-    size_t top_k;                    /* for top_k: the min(top_k, m) largest; 0 = 5 */
-    const attn_tensor *mask;         /* ATTN_BOOL, rank 2..4, broadcast to (B,H,n,m); 1 = attends */
-    const attn_tensor *bias;         /* as mask, in Q's dtype; added after scaling; -inf forbids */
+    size_t top_k;            /* for top_k: the min(top_k, m) largest; 0 = 5 */
+    const attn_tensor *mask; /* ATTN_BOOL, rank 2..4, broadcast to (B,H,n,m); true = attends */
+    const attn_tensor *bias; /* as mask, in Q's dtype; added after scaling; -inf forbids */
     const attn_tensor *alibi_slopes; /* (H), in Q's dtype: adds -slope * |i + s - j| */
     const attn_tensor *sink;         /* (H), in Q's dtype: logits that join the denominator only */
     const size_t *lengths;           /* (B): valid keys of each batch item, past ones included */
@@ -260,7 +261,8 @@ ATTN_API double attn_plan_cost(const attn_plan *plan);
  * attend to nothing gets rows of zeros; what a forbidden key or value holds, NaN included, reaches
  * no other row.
  * Errors: ATTN_INVALID_ARGUMENT (a part is not bound), ATTN_NOT_FINITE (a stage overflowed: the
- * message names where), ATTN_NO_MEMORY. */
+ * message names where), ATTN_NO_MEMORY. Projections, and outputs without softmax, are summed in
+ * their dtype: one that overflows on the way is an error even if its whole sum would be finite. */
 ATTN_API attn_status attn_plan_run(attn_plan *plan, attn_error *error);
 
 /*

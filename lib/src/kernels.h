@@ -16,8 +16,7 @@
 struct attn_kernels {
     const char *name;
     /* The largest of x; -INFINITY if n is 0. *finite is false if any is NaN or infinite. */
-    float (*max_f32)(const float *x, size_t n, bool *finite);
-    double (*max_f64)(const double *x, size_t n, bool *finite);
+    double (*max)(const double *x, size_t n, bool *finite);
     /* x = -INFINITY where mask is 0. Returns whether all others are finite. */
     bool (*mask_f32)(float *x, const unsigned char *mask, size_t n);
     bool (*mask_f64)(double *x, const unsigned char *mask, size_t n);
@@ -44,7 +43,7 @@ struct attn_kernels {
      * factor = exp(old max - max) before the row's sum is added. Scores of -INFINITY give 0, also
      * where max stays -INFINITY. scale > 0. The sum becomes NaN if the maximum is beyond 2^29
      * (double: 2^58), where rounding it would matter, up or down (a row of -INFINITY alone
-     * has none), if any x is NaN and, with `check`, if any is infinite. */
+     * has none), if any x is a NaN without a payload and, with `check`, if any is not finite. */
     void (*online_f32)(float *x, size_t ld, size_t rows, size_t n, float scale, bool check,
                        float *max, double *sum, float *factor);
     void (*online_f64)(double *x, size_t ld, size_t rows, size_t n, double scale, bool check,

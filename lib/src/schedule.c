@@ -175,14 +175,10 @@ static void choose_tasks(const attn_plan *plan, struct schedule *s, double head_
     s->tasks[PHASE_ATTEND] = ceil_div(blocks, s->per_task);
 }
 
-static void choose_blocks(attn_plan *plan, struct schedule *s, double head_cost) {
+/* d: of the widest rows of any head. */
+static void choose_blocks(attn_plan *plan, struct schedule *s, size_t d, double head_cost) {
     const size_t size = attn_dtype_size(plan->dtype);
     const double calls = (double)plan->batch * (double)plan->heads;
-    size_t d = 1;
-    for (size_t h = 0; h < plan->heads; h++) {
-        d = plan->head[h].d > d ? plan->head[h].d : d;
-        d = plan->head[h].d_v > d ? plan->head[h].d_v : d;
-    }
     choose_tile(s, d);
     s->keys = s->keys < plan->m ? s->keys : plan->m;
     s->tiles = ceil_div(plan->m, s->keys);
@@ -250,14 +246,11 @@ static bool lay_out(attn_plan *plan, struct schedule *s) {
     return fits;
 }
 
-/* Scratch of one worker: a block of scores, one row in double, the state of the rows. */
-static bool size_scratch(const attn_plan *plan, struct schedule *s) {
+/* Scratch of one worker: a block of scores, one row in double, the state of the rows. d, d_v: of
+ * the widest heads. */
+static bool size_scratch(const attn_plan *plan, struct schedule *s, size_t d, size_t d_v) {
     const size_t size = attn_dtype_size(plan->dtype), rows = s->scratch_rows;
-    size_t at, d = 1, d_v = 1;
-    for (size_t h = 0; h < plan->heads; h++) {
-        d = plan->head[h].d > d ? plan->head[h].d : d;
-        d_v = plan->head[h].d_v > d_v ? plan->head[h].d_v : d_v;
-    }
+    size_t at;
     const bool top_k = plan_wants(plan, ATTN_WANT(TOP_K_INDICES) | ATTN_WANT(TOP_K_WEIGHTS));
     size_t tile = plan->projected ? PROJECTION_TILE : 0;
     tile = s->packs_late && s->keys * d > tile ? s->keys * d : tile;
@@ -274,14 +267,18 @@ static bool size_scratch(const attn_plan *plan, struct schedule *s) {
 attn_status plan_schedule(attn_plan *plan, attn_error *error) {
     struct schedule *s = &plan->schedule;
     const double scores = (double)plan->n * (double)plan->m;
-    double columns = 0; /* of Q and V, all heads together */
+    double columns = 0;    /* of Q and V, all heads together */
+    size_t d = 1, d_v = 1; /* of the widest heads */
     memset(s, 0, sizeof *s);
     for (size_t h = 0; h < plan->heads; h++) {
-        columns += (double)plan->head[h].d + (double)plan->head[h].d_v;
+        const struct head *head = &plan->head[h];
+        columns += (double)head->d + (double)head->d_v;
+        d = head->d > d ? head->d : d;
+        d_v = head->d_v > d_v ? head->d_v : d_v;
     }
     const double head_cost = scores * columns / (double)plan->heads;
     choose_paths(plan, s, head_cost);
-    choose_blocks(plan, s, head_cost);
+    choose_blocks(plan, s, d > d_v ? d : d_v, head_cost);
     s->cost = projection_cost(&plan->project_q) + projection_cost(&plan->project_k) +
               projection_cost(&plan->project_v) + projection_cost(&plan->project_out) +
               (double)plan->batch * scores * (columns + (double)plan->heads * score_cost(plan, s));
@@ -290,7 +287,7 @@ attn_status plan_schedule(attn_plan *plan, attn_error *error) {
                               choose_projection(&plan->project_v);
     s->tasks[PHASE_OUT] =
         plan_wants(plan, ATTN_WANT(OUTPUT)) ? choose_projection(&plan->project_out) : 0;
-    if (!lay_out(plan, s) || !size_scratch(plan, s)) {
+    if (!lay_out(plan, s) || !size_scratch(plan, s, d, d_v)) {
         return plan_too_large(error);
     }
     const unsigned copies =

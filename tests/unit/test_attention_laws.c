@@ -342,6 +342,28 @@ Theory((unsigned kind, size_t size, int dtype), laws, whatever_is_asked_for_has_
     free_call(&c);
 }
 
+/* Bytes of 2 in a mask are bytes of 1: tiles without any 1 are not left out. */
+TheoryDataPoints(laws, any_byte_of_a_mask_but_zero_attends) = {DataPoints(unsigned, MASK, ALL),
+                                                               SIZES, DTYPES};
+
+Theory((unsigned kind, size_t size, int dtype), laws, any_byte_of_a_mask_but_zero_attends) {
+    if (too_slow_here(size)) {
+        return;
+    }
+    struct call ones = draw(kind, size, dtype), twos = copy_call(&ones);
+    for (size_t i = 0; i < all_rows(&twos) * twos.m; i++) {
+        twos.mask[i] = (unsigned char)(2 * twos.mask[i]);
+    }
+    for (size_t way = 0; way < WAYS; way++) {
+        struct results a = run_call(&ones, all_ways[way]), b = run_call(&twos, all_ways[way]);
+        cr_assert(same_bytes(&a, &b), "way %zu", way);
+        free_results(&a);
+        free_results(&b);
+    }
+    free_call(&ones);
+    free_call(&twos);
+}
+
 /* The same at every edge of a vector and a tile. 7 and 30 have no common divisor, so in each turn
  * every size meets, as queries, another size, as keys. */
 static const size_t edges[] = {1,   2,   3,   7,   8,   9,   15,  16,  17,  31,

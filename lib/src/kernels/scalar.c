@@ -3,10 +3,12 @@
 
 #include <float.h>
 #include <math.h>
+#include <stdint.h>
 
 /* In SHIFTED the product of two floats is exact in double. */
 
 #define real                   float
+#define REAL_IS_FLOAT          1
 #define ROW(name)              name##_f32
 #define EXP                    expf
 #define REAL_HIGHEST           FLT_MAX
@@ -14,6 +16,7 @@
 #define MAX_EXACT              0x1p29
 #include "scalar.inc"
 #undef real
+#undef REAL_IS_FLOAT
 #undef ROW
 #undef EXP
 #undef SHIFTED
@@ -21,6 +24,7 @@
 #undef MAX_EXACT
 
 #define real                   double
+#define REAL_IS_FLOAT          0
 #define ROW(name)              name##_f64
 #define EXP                    exp
 #define REAL_HIGHEST           DBL_MAX
@@ -31,12 +35,6 @@
 static void softcap_f64(double *y, size_t n, double softcap) {
     for (size_t i = 0; i < n; i++) {
         y[i] = isfinite(y[i]) ? softcap * tanh(y[i] / softcap) : y[i];
-    }
-}
-
-static void alibi_f64(double *y, size_t n, double slope, double first) {
-    for (size_t i = 0; i < n; i++) {
-        y[i] -= slope * fabs(first + (double)i);
     }
 }
 
