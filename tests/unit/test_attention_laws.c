@@ -351,7 +351,7 @@ Theory((unsigned kind, size_t size, int dtype), laws, any_byte_of_a_mask_but_zer
         return;
     }
     struct call ones = draw(kind, size, dtype), twos = copy_call(&ones);
-    for (size_t i = 0; i < all_rows(&twos) * twos.m; i++) {
+    for (size_t i = 0; twos.mask != NULL && i < all_rows(&twos) * twos.m; i++) {
         twos.mask[i] = (unsigned char)(2 * twos.mask[i]);
     }
     for (size_t way = 0; way < WAYS; way++) {
