@@ -10,10 +10,15 @@
 #include "http/http.h"
 #include "options.h"
 
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
+
+enum {
+    MAX_JOBS = 256 /* each wake-up of libmicrohttpd looks at all connections that wait */
+};
 
 /* SIGTERM and SIGINT are waited for, not handled: blocked here, before any thread exists, so that
  * every thread inherits it. A client that leaves while it is written to must not end the process.
@@ -26,12 +31,9 @@ static void prepare_signals(sigset_t *stop) {
     signal(SIGPIPE, SIG_IGN);
 }
 
-static int serve(const struct server_options *options) {
-    const struct api_limits limits = {
-        .max_memory = options->max_memory,
-        .max_work = options->max_work,
-        .threads = options->io_threads,
-    };
+/* Until a signal says to stop. */
+static int listen_and_wait(const struct server_options *options, struct api_service *service,
+                           const sigset_t *stop) {
     const struct http_options http = {
         .address = options->address,
         .port = options->port,
@@ -39,14 +41,15 @@ static int serve(const struct server_options *options) {
         .max_body = options->max_body,
         .max_connections = options->max_connections,
         .idle_timeout = options->idle_timeout,
+        .header_timeout = options->header_timeout,
+        .body_timeout = options->body_timeout,
+        .write_timeout = options->write_timeout,
+        .drain_delay = options->drain_delay,
+        .drain_timeout = options->drain_timeout,
     };
     char error[256];
-    sigset_t stop;
     int signal_number;
-
-    prepare_signals(&stop);
-    attn_blas_set_threads(1); /* requests run side by side on the I/O threads */
-    const struct http_app app = api_app(&limits);
+    const struct http_app app = api_app(service);
     struct http_server *server = http_start(&http, &app, error, sizeof error);
     if (server == NULL) {
         fprintf(stderr, "attentiond: %s\n", error);
@@ -56,7 +59,8 @@ static int serve(const struct server_options *options) {
     printf("attentiond %s listening on http://%s%s%s:%u\n", ATTN_VERSION, ipv6 ? "[" : "",
            options->address, ipv6 ? "]" : "", http_port(server));
     fflush(stdout);
-    sigwait(&stop, &signal_number);
+    sigwait(stop, &signal_number);
+    pthread_sigmask(SIG_UNBLOCK, stop, NULL); /* a second one ends the process at once */
     if (!http_stop(server)) {
         fprintf(stderr,
                 "attentiond: a request is still being computed; ending without its answer\n");
@@ -64,6 +68,32 @@ static int serve(const struct server_options *options) {
         _exit(1); /* no exit handlers: the computation is still using what they take away */
     }
     return 0;
+}
+
+static int serve(const struct server_options *options) {
+    struct api_service service = {
+        .max_memory = options->max_memory,
+        .max_work = options->max_work,
+        .max_total = options->total_memory,
+        .timeout = options->compute_timeout,
+        .threads = options->workers,
+    };
+    const struct jobs_options jobs = {
+        .threads = options->workers,
+        .max_jobs = MAX_JOBS,
+        .max_cost = options->max_queue,
+    };
+    sigset_t stop;
+    prepare_signals(&stop);
+    attn_blas_set_threads(1); /* tasks run side by side on the workers */
+    service.jobs = jobs_start(&jobs);
+    if (service.jobs == NULL) {
+        fprintf(stderr, "attentiond: %u worker threads cannot be started\n", options->workers);
+        return 1;
+    }
+    const int status = listen_and_wait(options, &service, &stop);
+    jobs_stop(service.jobs);
+    return status;
 }
 
 int main(int argc, char *argv[]) {

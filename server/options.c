@@ -47,16 +47,34 @@ static const struct option table[] = {
      "0 takes a free port, the first line of output names it"},
     {"--io-threads", "ATTENTIOND_IO_THREADS", KIND_UNSIGNED, AT(io_threads), 1, 64, "1..64",
      "threads that serve connections; default: one for each core, at most 4"},
+    {"--workers", "ATTENTIOND_WORKERS", KIND_UNSIGNED, AT(workers), 1, 64, "1..64",
+     "threads that compute; default: one for each core"},
     {"--max-body", "ATTENTIOND_MAX_BODY", KIND_BYTES, AT(max_body), 1 * KIB, 64 * GIB,
      "1KiB..64GiB", "bytes of a request body"},
     {"--max-connections", "ATTENTIOND_MAX_CONNECTIONS", KIND_UNSIGNED, AT(max_connections), 1, 1e6,
      "1..1000000", "open connections; one more is closed at once"},
     {"--idle-timeout", "ATTENTIOND_IDLE_TIMEOUT", KIND_UNSIGNED, AT(idle_timeout), 1, 86400,
      "1..86400", "seconds without a byte until a connection is closed"},
+    {"--header-timeout", "ATTENTIOND_HEADER_TIMEOUT", KIND_UNSIGNED, AT(header_timeout), 1, 86400,
+     "1..86400", "seconds that the headers of a request may take"},
+    {"--body-timeout", "ATTENTIOND_BODY_TIMEOUT", KIND_UNSIGNED, AT(body_timeout), 1, 86400,
+     "1..86400", "seconds that a body may take, and one more for each 64 KiB"},
+    {"--write-timeout", "ATTENTIOND_WRITE_TIMEOUT", KIND_UNSIGNED, AT(write_timeout), 1, 86400,
+     "1..86400", "seconds that a response may take, and one more for each 64 KiB"},
+    {"--compute-timeout", "ATTENTIOND_COMPUTE_TIMEOUT", KIND_REAL, AT(compute_timeout), 0.001,
+     86400, "0.001..86400", "seconds until a computation is given up, its waiting included"},
+    {"--drain-delay", "ATTENTIOND_DRAIN_DELAY", KIND_UNSIGNED, AT(drain_delay), 0, 3600, "0..3600",
+     "seconds from SIGTERM on in which connections are still accepted, but not ready"},
+    {"--drain-timeout", "ATTENTIOND_DRAIN_TIMEOUT", KIND_UNSIGNED, AT(drain_timeout), 0, 3600,
+     "0..3600", "seconds that requests have to end when the server stops"},
     {"--max-memory", "ATTENTIOND_MAX_MEMORY", KIND_BYTES, AT(max_memory), 64 * KIB, 1024 * GIB,
      "64KiB..1024GiB", "bytes one request may take in matrices, results and answer text"},
     {"--max-work", "ATTENTIOND_MAX_WORK", KIND_REAL, AT(max_work), 1, 1e18, "1..1e18",
      "multiply-adds one request may take"},
+    {"--total-memory", "ATTENTIOND_TOTAL_MEMORY", KIND_BYTES, AT(total_memory), 64 * KIB,
+     1024 * GIB, "64KiB..1024GiB", "bytes all requests together may take; over it they get a 503"},
+    {"--max-queue", "ATTENTIOND_MAX_QUEUE", KIND_REAL, AT(max_queue), 1, 1e18, "1..1e18",
+     "multiply-adds that may be waiting or computed at a time; over it requests get a 503"},
     {"--health-check", NULL, KIND_SWITCH, AT(health_check), 0, 0, NULL,
      "ask the server at address and port whether it lives; exit 0 if it does"},
     {"--help", NULL, KIND_HELP, 0, 0, 0, NULL, "print this text"},
@@ -66,21 +84,29 @@ enum {
     OPTION_COUNT = sizeof table / sizeof *table
 };
 
-static unsigned default_threads(void) {
-    long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    return cores < 1 ? 1 : cores > 4 ? 4 : (unsigned)cores;
+static unsigned cores_up_to(long most) {
+    const long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    return cores < 1 ? 1 : (unsigned)(cores > most ? most : cores);
 }
 
 static struct server_options defaults(void) {
     return (struct server_options){
         .address = "127.0.0.1",
         .port = 8080,
-        .io_threads = default_threads(),
+        .io_threads = cores_up_to(4),
+        .workers = cores_up_to(64),
         .max_body = (size_t)64 << 20,
         .max_connections = 1000,
         .idle_timeout = 30,
+        .header_timeout = 15,
+        .body_timeout = 30,
+        .write_timeout = 30,
+        .compute_timeout = 60,
+        .drain_timeout = 5,
         .max_memory = (size_t)512 << 20,
         .max_work = 1e12,
+        .total_memory = (size_t)2 << 30,
+        .max_queue = 1e12,
     };
 }
 

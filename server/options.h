@@ -13,12 +13,18 @@ struct server_options {
     const char *address; /* numeric IPv4 or IPv6; points into argv or the environment */
     unsigned port;       /* 0 = a free one */
     unsigned io_threads;
+    unsigned workers;
     size_t max_body; /* bytes */
     unsigned max_connections;
-    unsigned idle_timeout; /* seconds */
-    size_t max_memory;     /* bytes one request may take in matrices, results and answer text */
-    double max_work;       /* multiply-adds one request may take */
-    bool health_check;     /* do not serve: ask the server at address and port whether it lives */
+    /* seconds */
+    unsigned idle_timeout, header_timeout, body_timeout, write_timeout;
+    unsigned drain_delay, drain_timeout;
+    double compute_timeout;
+    size_t max_memory;   /* bytes one request may take in matrices, results and answer text */
+    double max_work;     /* multiply-adds one request may take */
+    size_t total_memory; /* bytes that all requests together may take */
+    double max_queue;    /* multiply-adds that may wait to be computed */
+    bool health_check;   /* do not serve: ask the server at address and port whether it lives */
 };
 
 enum options_result {

@@ -1,6 +1,6 @@
 /*
  * answer.c - from a plan to an answer: holds the call against the limits, gives every result a
- * buffer, runs the plan and lists the results in the order in which `return` names them.
+ * buffer, makes the plan a job and lists the results in the order in which `return` names them.
  */
 #include <math.h>
 #include <stdio.h>
@@ -35,21 +35,21 @@ const unsigned call_result_bits[CALL_RESULT_COUNT] = {
 
 bool call_fits(const struct api_request *request, struct http_response *response, double work,
                double bytes) {
-    const struct api_limits *limits = request->limits;
+    const struct api_service *service = request->service;
     const double total = (double)codec_document_tensor_bytes(request->body) + bytes;
     char detail[256];
-    if (total > (double)limits->max_memory) {
+    if (total > (double)service->max_memory) {
         snprintf(detail, sizeof detail,
                  "the request's matrices, results and answer would take about %.0f MiB; this "
                  "server allows %.0f MiB (--max-memory)",
-                 total / 0x1p20, (double)limits->max_memory / 0x1p20);
+                 total / 0x1p20, (double)service->max_memory / 0x1p20);
         http_problem(response, request->http, 413, detail, NULL, -1);
         return false;
     }
-    if (work > limits->max_work) {
+    if (work > service->max_work) {
         snprintf(detail, sizeof detail,
                  "the call needs %.3g multiply-adds; this server allows %.15g (--max-work)", work,
-                 limits->max_work);
+                 service->max_work);
         http_problem(response, request->http, 413, detail, NULL, -1);
         return false;
     }
@@ -159,39 +159,78 @@ static void add_result(struct reply_items *list, const struct call *call, const 
     }
 }
 
-void call_answer(const struct api_request *request, struct http_response *response,
-                 const struct call *call, attn_plan *plan) {
-    attn_error error = {0};
+/* ------------------------------------------------------------------------------------- the work */
+
+static size_t tasks_of(const struct job *job, size_t phase) {
+    return attn_plan_tasks(((const struct call *)job)->plan, phase);
+}
+
+static bool begin_plan(struct job *job) {
+    struct call *call = (struct call *)job;
+    return attn_plan_begin(call->plan, &call->error) == ATTN_OK;
+}
+
+/* Of the errors of a phase, that of its first task is told, whatever the order of running. */
+static bool run_task(struct job *job, size_t phase, size_t task, void *scratch) {
+    struct call *call = (struct call *)job;
+    attn_error error;
+    if (attn_plan_task(call->plan, phase, task, scratch, &error) == ATTN_OK) {
+        return true;
+    }
+    pthread_mutex_lock(&call->mutex);
+    if (call->error.status == ATTN_OK || task < call->failed) {
+        call->error = error;
+        call->failed = task;
+    }
+    pthread_mutex_unlock(&call->mutex);
+    return false;
+}
+
+static void answer(struct api_work *work, const struct http_request *request,
+                   struct http_response *response) {
+    struct call *call = (struct call *)work;
     struct reply_items list = {0};
-    size_t bytes;
-    double text;
-    char *block = NULL;
-    measure(plan, call->digits, &bytes, &text);
-    if (!call_fits(request, response, attn_plan_cost(plan),
-                   (double)bytes + (double)attn_plan_workspace(plan) +
-                       (double)attn_plan_scratch(plan) + text)) {
-        goto done;
-    }
-    block = aligned_alloc(64, bytes);
-    if (block == NULL) {
-        reply_no_memory(request->http, response);
-        goto done;
-    }
-    bind_all(plan, block);
-    const double start = reply_clock_ms();
-    const attn_status status = attn_plan_run(plan, &error);
-    response->timing[HTTP_TIMING_COMPUTE] = reply_clock_ms() - start;
-    if (status != ATTN_OK) {
-        reply_attn_error(request->http, response, &error);
-        goto done;
+    if (call->error.status != ATTN_OK || attn_plan_end(call->plan, &call->error) != ATTN_OK) {
+        reply_attn_error(request, response, &call->error);
+        return;
     }
     reply_open(&list, CODEC_OP_OBJECT, NULL);
     for (size_t i = 0; i < call->return_count; i++) {
-        add_result(&list, call, plan, call->returned[i]);
+        add_result(&list, call, call->plan, call->returned[i]);
     }
     reply_close(&list);
-    reply_items(request->http, response, &list, call->digits);
-done:
-    free(block);
-    attn_plan_free(plan);
+    reply_items(request, response, &list, call->digits);
+}
+
+static void release(struct api_work *work) {
+    call_free((struct call *)work);
+}
+
+struct api_work *call_work(struct call *call, const struct api_request *request,
+                           struct http_response *response) {
+    const attn_plan *plan = call->plan;
+    size_t bytes;
+    double text;
+    measure(plan, call->digits, &bytes, &text);
+    const double total =
+        (double)bytes + (double)attn_plan_workspace(plan) + (double)attn_plan_scratch(plan) + text;
+    if (!call_fits(request, response, attn_plan_cost(plan), total)) {
+        return NULL;
+    }
+    call->block = aligned_alloc(64, bytes);
+    if (call->block == NULL) {
+        reply_no_memory(request->http, response);
+        return NULL;
+    }
+    bind_all(call->plan, call->block);
+    call->work.memory = (size_t)total;
+    call->work.answer = answer;
+    call->work.release = release;
+    call->work.job.cost = attn_plan_cost(plan);
+    call->work.job.scratch = attn_plan_scratch(plan);
+    call->work.job.phases = attn_plan_phases(plan);
+    call->work.job.tasks = tasks_of;
+    call->work.job.begin = begin_plan;
+    call->work.job.task = run_task;
+    return &call->work;
 }

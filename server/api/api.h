@@ -8,24 +8,45 @@
 
 #include "codec/codec.h"
 #include "http/http.h"
+#include "jobs/jobs.h"
 
-struct api_limits {
+/* What all requests share. The first part is filled by the owner. */
+struct api_service {
     size_t max_memory; /* bytes that one request may take: its matrices, its results, its answer */
     double max_work;   /* multiply-adds that one request may take */
-    unsigned threads;  /* I/O threads, for /version */
+    size_t max_total;  /* bytes that all requests together may take */
+    double timeout;    /* seconds that a computation may take, its waiting included */
+    unsigned threads;  /* that compute, for /version */
+    struct jobs *jobs; /* borrowed. NULL: everything is computed at once, by the I/O threads */
+
+    atomic_size_t memory; /* that requests take just now */
 };
 
-/* The application for http_start. Borrows `limits`. */
-struct http_app api_app(const struct api_limits *limits);
+/* The application for http_start. Borrows `service`. */
+struct http_app api_app(struct api_service *service);
 
 struct api_request {
     const struct http_request *http;
-    const struct api_limits *limits;
+    const struct api_service *service;
     struct codec_document *body; /* NULL for a route that takes none */
 };
 
-/* Fills `response`: an answer or a problem. */
-typedef void api_handler(const struct api_request *request, struct http_response *response);
+/* A computation that a handler leaves to be run: a job, and what becomes of it. */
+struct api_work {
+    struct job job; /* `done` is not the handler's; the deadline may be */
+    double seconds; /* that the request allows for it; 0 = it does not say */
+    size_t memory;  /* bytes of results and of their text, beside the body's matrices */
+    /* The job is done, or a task of it has failed: fills the response. */
+    void (*answer)(struct api_work *work, const struct http_request *request,
+                   struct http_response *response);
+    void (*release)(struct api_work *work);
+    void *exchange; /* not the handler's */
+};
+
+/* Fills `response` and returns NULL, or returns what is to be computed first. What that refers to
+ * in the request lives as long as it. */
+typedef struct api_work *api_handler(const struct api_request *request,
+                                     struct http_response *response);
 
 /* One row of the one route table, in the order of openapi.yaml. */
 struct api_route {

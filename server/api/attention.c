@@ -36,23 +36,30 @@ static bool read_inputs(struct inputs *in, const struct codec_document *document
            call_matrix(document, root, "V", 2, 4, &in->v, &in->V, error);
 }
 
-void api_attention(const struct api_request *request, struct http_response *response) {
-    struct call call = {0};
+struct api_work *api_attention(const struct api_request *request, struct http_response *response) {
     struct inputs in = {0};
     struct codec_error codec_error = {0};
     attn_error error = {0};
-    attn_plan *plan = NULL;
+    struct api_work *work = NULL;
+    struct call *call = call_new(request, response);
+    if (call == NULL) {
+        return NULL;
+    }
     if (!codec_check_keys(request->body, codec_root(request->body), keys,
                           sizeof keys / sizeof *keys, call_result_names, CALL_RESULT_PROJECTED,
                           "return", &codec_error) ||
         !read_inputs(&in, request->body, &codec_error) ||
-        !call_read(&call, request->body, false, &codec_error) ||
-        !call_count(request->body, "heads", &call.options.heads, &codec_error)) {
+        !call_read(call, request->body, false, &codec_error) ||
+        !call_count(request->body, "heads", &call->options.heads, &codec_error)) {
         reply_codec_error(request->http, response, &codec_error);
-    } else if (attn_plan_attention(&plan, in.Q, in.K, in.V, &call.options, &error) != ATTN_OK) {
+    } else if (attn_plan_attention(&call->plan, in.Q, in.K, in.V, &call->options, &error) !=
+               ATTN_OK) {
         reply_attn_error(request->http, response, &error);
     } else {
-        call_answer(request, response, &call, plan);
+        work = call_work(call, request, response);
     }
-    call_free(&call);
+    if (work == NULL) {
+        call_free(call);
+    }
+    return work;
 }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/reply.h"
 #include "api/results.h"
 
 bool call_matrix(const struct codec_document *document, const struct codec_value *object,
@@ -32,11 +33,12 @@ bool call_count(const struct codec_document *document, const char *name, size_t 
     return true;
 }
 
-bool call_read_format(const struct codec_document *document, int *digits,
+bool call_read_common(const struct codec_document *document, int *digits, double *seconds,
                       struct codec_error *error) {
     static const char *const dtypes[] = {"float32", "float64"};
     const struct codec_value *root = codec_root(document);
     const struct codec_value *dtype = codec_get(root, "dtype"), *value = codec_get(root, "digits");
+    const struct codec_value *timeout = codec_get(root, "timeout");
     size_t choice;
     int64_t number = 0;
     if (dtype != NULL && !codec_as_choice(document, dtype, dtypes, 2, &choice, error)) {
@@ -46,6 +48,13 @@ bool call_read_format(const struct codec_document *document, int *digits,
         return false;
     }
     *digits = (int)number;
+    if (timeout != NULL && !codec_as_number(document, timeout, seconds, error)) {
+        return false;
+    }
+    if (timeout != NULL && !(*seconds > 0)) {
+        return codec_fail(document, timeout, error,
+                          "timeout must be a number of seconds greater than 0, not %g", *seconds);
+    }
     return true;
 }
 
@@ -245,7 +254,7 @@ static bool read_numbers(struct call *call, const struct codec_document *documen
 bool call_read(struct call *call, struct codec_document *document, bool projected,
                struct codec_error *error) {
     const struct codec_value *root = codec_root(document);
-    return call_read_format(document, &call->digits, error) &&
+    return call_read_common(document, &call->digits, &call->work.seconds, error) &&
            read_return(call, document, projected, error) && read_numbers(call, document, error) &&
            read_causal(call, document, error) && read_window(call, document, error) &&
            read_alibi(call, document, error) && read_sink(call, document, error) &&
@@ -255,6 +264,20 @@ bool call_read(struct call *call, struct codec_document *document, bool projecte
            call_matrix(document, root, "past_V", 2, 4, &call->past_v, &call->options.past_v, error);
 }
 
+struct call *call_new(const struct api_request *request, struct http_response *response) {
+    struct call *call = calloc(1, sizeof *call);
+    if (call == NULL) {
+        reply_no_memory(request->http, response);
+        return NULL;
+    }
+    pthread_mutex_init(&call->mutex, NULL);
+    return call;
+}
+
 void call_free(struct call *call) {
+    attn_plan_free(call->plan);
+    pthread_mutex_destroy(&call->mutex);
+    free(call->block);
     free(call->lengths);
+    free(call);
 }

@@ -5,6 +5,8 @@
 #ifndef API_CALL_H
 #define API_CALL_H
 
+#include <pthread.h>
+
 #include "api/api.h"
 
 /* Names in `return`: one for each result, top_k for both of its own. */
@@ -12,9 +14,10 @@ enum {
     CALL_MAX_RETURN = ATTN_RESULT_COUNT
 };
 
-/* The options of one call and the tensors they point to. Zero-initialise; everything is borrowed
- * from the body except `lengths`, which call_free frees. */
+/* One call of the library: its options, the tensors they point to, its plan. Everything is borrowed
+ * from the body except what call_free frees. */
 struct call {
+    struct api_work work; /* first */
     attn_options options;
     attn_tensor mask, bias, alibi_slopes, sink, past_k, past_v;
     size_t *lengths;
@@ -22,13 +25,18 @@ struct call {
     int digits;
     bool per_head; /* each head has weights of its own: Q, K, V come in parts */
     size_t returned[CALL_MAX_RETURN], return_count; /* indices into call_results, in order */
+    attn_plan *plan;                                /* owned */
+    char *block;                                    /* owned: all results */
+    pthread_mutex_t mutex;                          /* of the error */
+    size_t failed;                                  /* task of which `error` tells */
+    attn_error error;
 };
 
 /* Every key that call_read knows, for tables of known keys. */
 #define CALL_KEYS                                                                                  \
     "mask", "bias", "causal", "window", "scale", "softcap", "alibi", "sink", "lengths", "past_K",  \
         "past_V", "normalization", "heads", "kv_heads", "dtype", "return", "top_k",                \
-        "mean_over_heads", "digits"
+        "mean_over_heads", "digits", "timeout"
 
 /* Reads all options of a call but `heads`, which differs between endpoints. `projected` says
  * whether Q, K, V can be returned. */
@@ -44,13 +52,16 @@ bool call_matrix(const struct codec_document *document, const struct codec_value
 bool call_count(const struct codec_document *document, const char *name, size_t *out,
                 struct codec_error *error);
 
-/* Reads dtype and digits alone; for endpoints without the other options. */
-bool call_read_format(const struct codec_document *document, int *digits,
+/* Reads dtype, digits and timeout alone; for endpoints without the other options. */
+bool call_read_common(const struct codec_document *document, int *digits, double *seconds,
                       struct codec_error *error);
 
-/* Takes the plan: refuses it if it is over the limits, else runs it and answers. */
-void call_answer(const struct api_request *request, struct http_response *response,
-                 const struct call *call, attn_plan *plan);
+/* NULL after filling `response` if there is no memory. */
+struct call *call_new(const struct api_request *request, struct http_response *response);
+
+/* The work of a call that has its plan; NULL after filling `response` if it is over the limits. */
+struct api_work *call_work(struct call *call, const struct api_request *request,
+                           struct http_response *response);
 
 void call_free(struct call *call);
 

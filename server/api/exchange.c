@@ -1,6 +1,7 @@
 /*
  * exchange.c - one request from its headers to its answer: finds the route, refuses what no handler
- * should see, feeds the body to the codec as it arrives, then calls the handler.
+ * should see, feeds the body to the codec as it arrives, calls the handler, and has computed what
+ * that leaves: at once if it is little, else by the workers, if these are not too busy.
  */
 #include "api/api.h"
 #include "api/reply.h"
@@ -9,11 +10,25 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum {
+    SMALL_COST = 2000000, /* multiply-adds, about 25 us: what handing a job to the workers costs */
+    BUSY_SECONDS = 1      /* Retry-After of a server that is busy */
+};
+
 struct exchange {
     const struct api_route *route;
-    const struct api_limits *limits;
+    struct api_service *service;
     struct codec_reader *reader;
+    struct codec_document *document;
+    struct api_work *work;
+    size_t memory; /* of service->memory */
+    bool over;     /* there was none left for the body */
     double decode_ms;
+    int64_t submitted; /* jobs_clock() */
+    /* While the workers compute. */
+    const struct http_request *request;
+    struct http_response *response;
+    struct http_pending *pending;
 };
 
 /* "GET, HEAD" or "POST": the Allow header of a path that has one method. */
@@ -55,13 +70,13 @@ static bool is_json(const char *media_type) {
 
 static void *begin(void *context, const struct http_request *request,
                    struct http_response *response) {
-    const struct api_limits *limits = context;
+    struct api_service *service = context;
     const struct api_route *route = find_route(request, response);
     if (route == NULL) {
         return NULL;
     }
     if (strcmp(route->method, "GET") == 0) {
-        const struct api_request call = {.http = request, .limits = limits};
+        const struct api_request call = {.http = request, .service = service};
         route->handler(&call, response);
         return NULL;
     }
@@ -72,7 +87,7 @@ static void *begin(void *context, const struct http_request *request,
         http_problem(response, request, 415, detail, NULL, -1);
         return NULL;
     }
-    const struct codec_limits bounds = {.max_tensors = limits->max_memory};
+    const struct codec_limits bounds = {.max_tensors = service->max_memory};
     struct exchange *exchange = calloc(1, sizeof *exchange);
     struct codec_reader *reader = codec_reader_create(&bounds);
     if (exchange == NULL || reader == NULL) {
@@ -81,47 +96,193 @@ static void *begin(void *context, const struct http_request *request,
         reply_no_memory(request, response);
         return NULL;
     }
-    *exchange = (struct exchange){.route = route, .limits = limits, .reader = reader};
+    *exchange = (struct exchange){.route = route, .service = service, .reader = reader};
     return exchange;
 }
+
+/* ---------------------------------------------------------------------------- bytes of them all */
+
+/* Makes `bytes` what the exchange takes of the memory for all requests. False if there is no more:
+ * then it stays as it was. */
+static bool take_memory(struct exchange *exchange, size_t bytes) {
+    atomic_size_t *memory = &exchange->service->memory;
+    const size_t more = bytes - exchange->memory; /* wraps if it shrinks, and so does the sum */
+    if (more == 0) {
+        return true;
+    }
+    const size_t total = atomic_fetch_add(memory, more) + more;
+    if (bytes > exchange->memory && total > exchange->service->max_total) {
+        atomic_fetch_sub(memory, more);
+        return false;
+    }
+    exchange->memory = bytes;
+    return true;
+}
+
+static const char no_memory_left[] = "the memory for requests is in use";
+
+static void reply_busy(const struct http_request *request, struct http_response *response,
+                       const char *what) {
+    http_problem(response, request, 503, what, NULL, -1);
+    response->retry_after = BUSY_SECONDS;
+}
+
+/* -------------------------------------------------------------------------------------- the body */
 
 static bool body(void *arg, const void *bytes, size_t size) {
     struct exchange *exchange = arg;
     const double start = reply_clock_ms();
-    const bool more = codec_reader_feed(exchange->reader, bytes, size) == CODEC_OK;
+    bool more = codec_reader_feed(exchange->reader, bytes, size) == CODEC_OK;
+    if (more && !take_memory(exchange, codec_reader_tensor_bytes(exchange->reader))) {
+        exchange->over = true;
+        codec_reader_free(exchange->reader);
+        exchange->reader = NULL;
+        take_memory(exchange, 0);
+        more = false;
+    }
     exchange->decode_ms += reply_clock_ms() - start;
     return more;
 }
 
-static void end(void *arg, const struct http_request *request, struct http_response *response) {
+/* ------------------------------------------------------------------------------ the computation */
+
+/* Server-Timing, but for what encoding took. */
+static void tell_times(struct exchange *exchange, double queue_ms, double compute_ms) {
+    struct http_response *response = exchange->response;
+    response->timed = true;
+    response->timing[HTTP_TIMING_DECODE] = exchange->decode_ms;
+    response->timing[HTTP_TIMING_QUEUE] = queue_ms;
+    response->timing[HTTP_TIMING_COMPUTE] = compute_ms;
+}
+
+/* The work has come to its end: fills the response, and gives up everything else. */
+static void conclude(struct exchange *exchange, enum job_end end) {
+    struct api_work *work = exchange->work;
+    const struct http_request *request = exchange->request;
+    struct http_response *response = exchange->response;
+    const int64_t now = jobs_clock(), begun = work->job.begun != 0 ? work->job.begun : now;
+    char detail[128];
+    switch (end) {
+    case JOB_DONE:
+    case JOB_FAILED:
+        work->answer(work, request, response);
+        break;
+    case JOB_NO_MEMORY:
+        reply_no_memory(request, response);
+        break;
+    case JOB_LATE:
+        snprintf(detail, sizeof detail, "the answer was not computed within %g s (timeout)",
+                 work->seconds);
+        reply_busy(request, response, detail);
+        break;
+    case JOB_CANCELLED:
+        reply_busy(request, response, "the server stops before the answer is computed");
+        break;
+    }
+    tell_times(exchange, (double)(begun - exchange->submitted) * 1e-6,
+               (double)(now - begun) * 1e-6);
+    work->release(work);
+    codec_document_free(exchange->document);
+    exchange->work = NULL;
+    exchange->document = NULL;
+}
+
+static void done(struct job *job, enum job_end end) {
+    struct exchange *exchange = ((struct api_work *)job)->exchange;
+    conclude(exchange, end);
+    http_resume(exchange->pending);
+}
+
+/* Computes at once, or leaves it to the workers and returns false. */
+static bool compute(struct exchange *exchange) {
+    struct api_service *service = exchange->service;
+    struct api_work *work = exchange->work;
+    exchange->submitted = jobs_clock();
+    work->exchange = exchange;
+    work->job.done = done;
+    if (work->seconds == 0 || work->seconds > service->timeout) {
+        work->seconds = service->timeout;
+    }
+    if (service->jobs == NULL || work->job.cost <= SMALL_COST) {
+        conclude(exchange, jobs_run_here(&work->job));
+        return true;
+    }
+    work->job.deadline = exchange->submitted + (int64_t)(work->seconds * 1e9);
+    if (jobs_admit(service->jobs, &work->job)) {
+        return false;
+    }
+    reply_busy(exchange->request, exchange->response,
+               "the server has as much to compute as it accepts");
+    return true;
+}
+
+/* The body is read: has the handler's work computed, or leaves it to the workers and returns
+ * false. */
+static bool handle(struct exchange *exchange) {
+    const struct api_request call = {exchange->request, exchange->service, exchange->document};
+    exchange->work = exchange->route->handler(&call, exchange->response);
+    if (exchange->work == NULL) {
+        tell_times(exchange, 0, 0);
+        return true;
+    }
+    if (!take_memory(exchange, exchange->memory + exchange->work->memory)) {
+        reply_busy(exchange->request, exchange->response, no_memory_left);
+        return true;
+    }
+    return compute(exchange);
+}
+
+static bool end(void *arg, const struct http_request *request, struct http_response *response) {
     struct exchange *exchange = arg;
-    struct codec_document *document = NULL;
+    exchange->request = request;
+    exchange->response = response;
+    if (exchange->over) {
+        reply_busy(request, response, no_memory_left);
+        return true;
+    }
     const double start = reply_clock_ms();
-    const enum codec_status status = codec_reader_finish(exchange->reader, &document);
+    const enum codec_status status = codec_reader_finish(exchange->reader, &exchange->document);
     exchange->decode_ms += reply_clock_ms() - start;
     if (status != CODEC_OK) {
         reply_codec_error(request, response, codec_reader_error(exchange->reader));
-    } else {
-        const struct api_request call = {request, exchange->limits, document};
-        exchange->route->handler(&call, response);
-        codec_document_free(document);
+        tell_times(exchange, 0, 0);
+        return true;
     }
-    response->timed = true;
-    response->timing[HTTP_TIMING_DECODE] = exchange->decode_ms;
+    codec_reader_free(exchange->reader);
+    exchange->reader = NULL;
+    return handle(exchange);
+}
+
+static void start(void *arg, struct http_pending *pending) {
+    struct exchange *exchange = arg;
+    exchange->pending = pending;
+    jobs_run(exchange->service->jobs, &exchange->work->job);
+}
+
+static void cancel(void *arg) {
+    struct exchange *exchange = arg;
+    jobs_cancel(&exchange->work->job);
 }
 
 static void release(void *arg) {
     struct exchange *exchange = arg;
+    if (exchange->work != NULL) {
+        exchange->work->release(exchange->work);
+    }
+    codec_document_free(exchange->document);
     codec_reader_free(exchange->reader);
+    take_memory(exchange, 0);
     free(exchange);
 }
 
-struct http_app api_app(const struct api_limits *limits) {
+struct http_app api_app(struct api_service *service) {
     return (struct http_app){
-        .context = (void *)(uintptr_t)limits,
+        .context = service,
         .begin = begin,
         .body = body,
         .end = end,
+        .start = start,
+        .cancel = cancel,
         .release = release,
     };
 }

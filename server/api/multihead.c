@@ -127,25 +127,31 @@ static bool read_inputs(struct inputs *in, struct call *call, const struct codec
            read_weights(document, root, 3, in->weights, in->projections, error);
 }
 
-void api_multihead(const struct api_request *request, struct http_response *response) {
-    struct call call = {0};
+struct api_work *api_multihead(const struct api_request *request, struct http_response *response) {
     struct inputs in = {0};
     struct codec_error codec_error = {0};
     attn_error error = {0};
-    attn_plan *plan = NULL;
+    struct api_work *work = NULL;
+    struct call *call = call_new(request, response);
+    if (call == NULL) {
+        return NULL;
+    }
     if (!codec_check_keys(request->body, codec_root(request->body), keys,
                           sizeof keys / sizeof *keys, call_result_names, CALL_RESULT_COUNT,
                           "return", &codec_error) ||
-        !read_inputs(&in, &call, request->body, &codec_error) ||
-        !call_read(&call, request->body, true, &codec_error)) {
+        !read_inputs(&in, call, request->body, &codec_error) ||
+        !call_read(call, request->body, true, &codec_error)) {
         reply_codec_error(request->http, response, &codec_error);
-    } else if (attn_plan_multihead(&plan, &in.call, &call.options, &error) != ATTN_OK) {
+    } else if (attn_plan_multihead(&call->plan, &in.call, &call->options, &error) != ATTN_OK) {
         reply_attn_error(request->http, response, &error);
     } else {
-        call.per_head = in.call.per_head;
-        call_answer(request, response, &call, plan);
+        call->per_head = in.call.per_head;
+        work = call_work(call, request, response);
     }
     free(in.projections);
     free(in.weights);
-    call_free(&call);
+    if (work == NULL) {
+        call_free(call);
+    }
+    return work;
 }

@@ -14,25 +14,32 @@ static void reply_static(struct http_response *response, const char *media_type,
     response->size = size;
 }
 
-void api_live(const struct api_request *request, struct http_response *response) {
+struct api_work *api_live(const struct api_request *request, struct http_response *response) {
     static const char body[] = "{\"status\":\"live\"}\n";
     (void)request;
     reply_static(response, NULL, body, sizeof body - 1);
+    return NULL;
 }
 
-void api_ready(const struct api_request *request, struct http_response *response) {
+struct api_work *api_ready(const struct api_request *request, struct http_response *response) {
     static const char body[] = "{\"status\":\"ready\"}\n";
-    (void)request;
-    reply_static(response, NULL, body, sizeof body - 1);
+    if (request->http->draining) {
+        http_problem(response, request->http, 503, "the server is about to stop", NULL, -1);
+        response->retry_after = 1;
+    } else {
+        reply_static(response, NULL, body, sizeof body - 1);
+    }
+    return NULL;
 }
 
-void api_openapi(const struct api_request *request, struct http_response *response) {
+struct api_work *api_openapi(const struct api_request *request, struct http_response *response) {
     (void)request;
     reply_static(response, "application/yaml", embed_openapi,
                  (size_t)(embed_openapi_end - embed_openapi));
+    return NULL;
 }
 
-void api_version(const struct api_request *request, struct http_response *response) {
+struct api_work *api_version(const struct api_request *request, struct http_response *response) {
     const attn_build_info build = attn_build();
     struct reply_items list = {0};
     reply_open(&list, CODEC_OP_OBJECT, NULL);
@@ -42,7 +49,8 @@ void api_version(const struct api_request *request, struct http_response *respon
     reply_text(&list, "blas", build.blas);
     reply_text(&list, "blas_core", build.blas_core);
     reply_text(&list, "kernels", build.kernels);
-    reply_number(&list, "threads", request->limits->threads);
+    reply_number(&list, "threads", request->service->threads);
     reply_close(&list);
     reply_items(request->http, response, &list, 0);
+    return NULL;
 }

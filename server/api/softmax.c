@@ -8,10 +8,17 @@ enum {
     EXP_COST = 200 /* multiply-adds that take as long as one exp */
 };
 
-static const char *const keys[] = {"X", "axis", "dtype", "digits"};
+static const char *const keys[] = {"X", "axis", "dtype", "digits", "timeout"};
+
+struct softmax {
+    struct api_work work; /* first */
+    attn_tensor x, out;   /* x is the body's, the data of out are owned */
+    int axis, digits;
+    attn_error error;
+};
 
 static bool read_request(const struct codec_document *document, attn_tensor *x, int64_t *axis,
-                         int *digits, struct codec_error *error) {
+                         int *digits, double *seconds, struct codec_error *error) {
     const struct codec_value *root = codec_root(document);
     if (!codec_check_keys(document, root, keys, sizeof keys / sizeof *keys, NULL, 0, NULL, error)) {
         return false;
@@ -23,43 +30,85 @@ static bool read_request(const struct codec_document *document, attn_tensor *x, 
     return codec_as_reals(document, value, 1, ATTN_MAX_RANK, x, error) &&
            (along == NULL ||
             codec_as_integer(document, along, -ATTN_MAX_RANK, ATTN_MAX_RANK, axis, error)) &&
-           call_read_format(document, digits, error);
+           call_read_common(document, digits, seconds, error);
 }
 
-void api_softmax(const struct api_request *request, struct http_response *response) {
-    struct codec_error codec_error = {0};
-    attn_error error = {0};
-    attn_tensor x = {0};
+static size_t one_task(const struct job *job, size_t phase) {
+    (void)job;
+    (void)phase;
+    return 1;
+}
+
+static bool begin(struct job *job) {
+    (void)job;
+    return true;
+}
+
+static bool run(struct job *job, size_t phase, size_t task, void *scratch) {
+    struct softmax *s = (struct softmax *)job;
+    (void)phase;
+    (void)task;
+    (void)scratch;
+    return attn_softmax(&s->x, s->axis, (void *)(uintptr_t)s->out.data, &s->error) == ATTN_OK;
+}
+
+static void answer(struct api_work *work, const struct http_request *request,
+                   struct http_response *response) {
+    struct softmax *s = (struct softmax *)work;
     struct reply_items list = {0};
+    if (s->error.status != ATTN_OK) {
+        reply_attn_error(request, response, &s->error);
+        return;
+    }
+    reply_open(&list, CODEC_OP_OBJECT, NULL);
+    reply_tensor(&list, "output", &s->out);
+    reply_close(&list);
+    reply_items(request, response, &list, s->digits);
+}
+
+static void release(struct api_work *work) {
+    struct softmax *s = (struct softmax *)work;
+    free((void *)(uintptr_t)s->out.data);
+    free(s);
+}
+
+struct api_work *api_softmax(const struct api_request *request, struct http_response *response) {
+    struct codec_error error = {0};
+    attn_tensor x = {0};
     size_t count = 0, bytes = 0;
     int64_t axis = -1;
     int digits = 0;
-    if (!read_request(request->body, &x, &axis, &digits, &codec_error)) {
-        reply_codec_error(request->http, response, &codec_error);
-        return;
+    double seconds = 0;
+    if (!read_request(request->body, &x, &axis, &digits, &seconds, &error)) {
+        reply_codec_error(request->http, response, &error);
+        return NULL;
     }
     attn_tensor_count(&x, &count);
     attn_tensor_bytes(&x, &bytes);
-    if (!call_fits(request, response, (double)count * EXP_COST,
-                   (double)bytes + (double)codec_text_bytes(&x, digits))) {
-        return;
+    const double cost = (double)count * EXP_COST;
+    const double memory = (double)bytes + (double)codec_text_bytes(&x, digits);
+    if (!call_fits(request, response, cost, memory)) {
+        return NULL;
     }
+    struct softmax *s = malloc(sizeof *s);
     void *out = malloc(bytes);
-    if (out == NULL) {
+    if (s == NULL || out == NULL) {
+        free(s);
+        free(out);
         reply_no_memory(request->http, response);
-        return;
+        return NULL;
     }
-    const double start = reply_clock_ms();
-    const attn_status status = attn_softmax(&x, (int)axis, out, &error);
-    response->timing[HTTP_TIMING_COMPUTE] = reply_clock_ms() - start;
-    if (status != ATTN_OK) {
-        reply_attn_error(request->http, response, &error);
-    } else {
-        x.data = out;
-        reply_open(&list, CODEC_OP_OBJECT, NULL);
-        reply_tensor(&list, "output", &x);
-        reply_close(&list);
-        reply_items(request->http, response, &list, digits);
-    }
-    free(out);
+    *s = (struct softmax){
+        .work = {.job = {.cost = cost, .phases = 1, .tasks = one_task, .begin = begin, .task = run},
+                 .seconds = seconds,
+                 .memory = (size_t)memory,
+                 .answer = answer,
+                 .release = release},
+        .x = x,
+        .out = x,
+        .axis = (int)axis,
+        .digits = digits,
+    };
+    s->out.data = out;
+    return &s->work;
 }

@@ -387,6 +387,12 @@ struct codec_reader *codec_reader_create(const struct codec_limits *limits) {
     return reader;
 }
 
+size_t codec_reader_tensor_bytes(const struct codec_reader *reader) {
+    const struct lifted *open = reader->lifting ? &reader->tensors[reader->tensor_count - 1] : NULL;
+    return reader->tensor_bytes +
+           (open != NULL ? open->capacity * attn_dtype_size(open->dtype) : 0);
+}
+
 const struct codec_error *codec_reader_error(const struct codec_reader *reader) {
     return &reader->error;
 }

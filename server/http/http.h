@@ -19,6 +19,7 @@ struct http_request {
     /* X-Request-Id: the client's if it is 1..128 visible ASCII characters, else made. */
     const char *id;
     bool head;
+    bool draining; /* the server is about to stop */
 };
 
 enum {
@@ -55,14 +56,23 @@ void http_problem(struct http_response *response, const struct http_request *req
 /* The standard reason phrase of a status ("Unprocessable Content"); "Unknown" if there is none. */
 const char *http_status_text(int status);
 
+/* A request whose answer is computed elsewhere meanwhile. */
+struct http_pending;
+
 /*
  * The application. For each request whose framing is sound, on one I/O thread:
  *   begin   headers are complete. Returns an exchange (owned by the server until release) that
  *           wants the body, or NULL after filling `response`: the body, if any, is then read and
  *           dropped before it is sent.
  *   body    the next bytes of the body. false = the rest is not needed (it is read and dropped).
- *   end     the body is complete: fills `response`. Called exactly once for each exchange unless
- *           the client left or the body was refused (too large).
+ *   end     the body is complete. Returns true after filling `response`, or false: the answer
+ *           comes later. Called exactly once for each exchange unless the client left or the body
+ *           was refused (too large).
+ *   start   after an `end` that returned false. Nothing is done with the connection until
+ *           http_resume(pending) is called, once, from any thread; `request` and `response` of
+ *           `end` live until then, and `response` is filled by then.
+ *   cancel  between start and http_resume, on any thread, perhaps: nobody waits for the answer any
+ *           more. http_resume must be called nevertheless, and should be soon.
  *   release the exchange ends. NULL never arrives.
  */
 struct http_app {
@@ -70,9 +80,14 @@ struct http_app {
     void *(*begin)(void *context, const struct http_request *request,
                    struct http_response *response);
     bool (*body)(void *exchange, const void *bytes, size_t size);
-    void (*end)(void *exchange, const struct http_request *request, struct http_response *response);
+    bool (*end)(void *exchange, const struct http_request *request, struct http_response *response);
+    void (*start)(void *exchange, struct http_pending *pending);
+    void (*cancel)(void *exchange);
     void (*release)(void *exchange);
 };
+
+/* The answer is there. The exchange may be released before this returns. */
+void http_resume(struct http_pending *pending);
 
 /* ---------------------------------------------------------------------------------- the server */
 
@@ -83,6 +98,11 @@ struct http_options {
     size_t max_body;     /* bytes; more is a 413 */
     unsigned max_connections;
     unsigned idle_timeout; /* seconds without a byte until a connection is closed */
+    /* Seconds: for the headers, from the connection or the last response on; for a body and for a
+     * response, beside one more for each 64 KiB. */
+    unsigned header_timeout, body_timeout, write_timeout;
+    unsigned drain_delay;   /* seconds that http_stop goes on accepting */
+    unsigned drain_timeout; /* seconds that it then gives the requests that are there */
 };
 
 struct http_server;
@@ -95,11 +115,12 @@ struct http_server *http_start(const struct http_options *options, const struct 
 /* The port that is really listened on. */
 unsigned http_port(const struct http_server *server);
 
-/* Stops accepting, gives the requests that are being answered 5 s, cuts off the rest (a slow
- * client, say), frees the server and returns true. NULL is fine. False: a second later the app was
- * still at work on a request, which nothing can interrupt. Then nothing is freed, no further
- * request reaches the app, and either http_stop is called again, or the process ends by _exit: exit
- * would take away what the app is using. */
+/* Lets every response end its connection and requests be `draining`; goes on accepting for the drain
+ * delay, in which load balancers notice; then stops accepting, gives the requests that are being answered the drain timeout, cancels and cuts
+ * off the rest (a slow client, say), frees the server and returns true. NULL is fine. False: a
+ * second later the app was still at work on a request. Then nothing is freed, no further request
+ * reaches the app, and either http_stop is called again, or the process ends by _exit: exit would
+ * take away what the app is using. */
 bool http_stop(struct http_server *server);
 
 #endif

@@ -14,6 +14,7 @@
 #include "http/listen.h"
 #include "http/log.h"
 #include "http/request_id.h"
+#include "http/watch.h"
 
 #include <errno.h>
 #include <microhttpd.h>
@@ -31,9 +32,9 @@ enum {
     MAX_PIECES = 65536,            /* a body in more pieces than that ...              */
     MIN_PIECE = 64,                /* ... has at least so many bytes in each, on average */
     DRAIN_TICK_MS = 10,
-    DRAIN_TICKS = 500, /* 5 s for the requests that are being answered */
-    DRAIN_QUIET = 5,   /* ticks without any request: what was still in a socket has been read */
-    END_TICKS = 100,   /* 1 s for the handlers that are at work even then */
+    DRAIN_QUIET = 5, /* ticks without any request: what was still in a socket has been read */
+    END_TICKS = 100, /* 1 s for the handlers and computations that are at work even then */
+    SLOWEST = 64,    /* bytes in a millisecond of a long body or response, once the time is over */
 };
 
 struct http_server {
@@ -42,19 +43,32 @@ struct http_server {
     size_t max_body;
     unsigned max_connections;
     unsigned idle_timeout;
+    int64_t header_ms, body_ms, write_ms; /* deadlines; the latter two grow with the bytes */
+    int drain_delay_ticks, drain_ticks;
     unsigned port;
     struct request_ids ids;
+    struct watch *watch;
     atomic_uint connections;
     atomic_uint requests; /* between the first call of the handler and the end of the response */
     atomic_uint working;  /* threads in the handler, and so perhaps in the app */
+    atomic_uint pending;  /* requests whose answer is computed elsewhere */
     atomic_bool draining; /* every response ends its connection */
     atomic_bool ended;    /* the handler does nothing any more */
     int listening;        /* the listening socket while draining; libmicrohttpd owns it before */
 };
 
+/* One connection. Lives from on_connection to on_connection. */
+struct connection {
+    struct watched watched; /* first, for on_leave */
+    struct http_call *call; /* that is pending */
+};
+
 /* One request. Lives from the first call of the handler to on_completed, on one I/O thread. */
 struct http_call {
     struct http_server *server;
+    struct MHD_Connection *suspended; /* while pending */
+    struct connection *connection;
+    int64_t begun;               /* watch_clock() when the headers were complete */
     struct http_request request; /* points into this struct, and `path` */
     struct http_response response;
     void *exchange;  /* the app's; NULL once it has answered or been released */
@@ -111,7 +125,8 @@ static const char *path_of(const char *url) {
 }
 
 /* `method` is one that the filter admitted, unless the request is refused. */
-static struct http_call *call_new(struct http_server *server, const char *url, const char *method,
+static struct http_call *call_new(struct http_server *server, struct connection *connection,
+                                  const char *url, const char *method,
                                   const struct framing_result *framing) {
     const char *path = path_of(url);
     size_t path_size = strlen(path) + 1;
@@ -120,6 +135,9 @@ static struct http_call *call_new(struct http_server *server, const char *url, c
         return NULL;
     }
     call->server = server;
+    call->connection = connection;
+    call->begun = watch_clock();
+    call->request.draining = atomic_load_explicit(&server->draining, memory_order_relaxed);
     memcpy(call->path, path, path_size);
     call->request.head = strcmp(method, "HEAD") == 0;
     snprintf(call->method, sizeof call->method, "%s", call->request.head ? "GET" : method);
@@ -192,6 +210,8 @@ static enum MHD_Result send_response(struct http_call *call, struct MHD_Connecti
         response->release = NULL; /* it is the response's now */
     }
     enum MHD_Result result = MHD_NO;
+    watch_for(&call->connection->watched,
+              call->server->write_ms + (int64_t)(response->size / SLOWEST));
     if (add_headers(call, out)) {
         result = MHD_queue_response(connection, (unsigned)response->status, out);
     }
@@ -236,6 +256,12 @@ static void *on_target(void *unused, const char *raw, struct MHD_Connection *con
     return &uri_marks[framing_check_uri(raw)];
 }
 
+static struct connection *connection_of(struct MHD_Connection *connection) {
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    return info != NULL ? info->socket_context : NULL;
+}
+
 /* The head is sound: decides about the body and asks the app. Returns true if the response should
  * be sent now, which ends the connection. */
 static bool begin(struct http_call *call, const struct framing_result *framing) {
@@ -270,11 +296,13 @@ static enum MHD_Result first_call(struct http_server *server, struct MHD_Connect
     };
     struct framing_result framing;
     framing_check(&head, &framing);
-    struct http_call *call = call_new(server, url, method, &framing);
+    struct connection *own = connection_of(connection);
+    struct http_call *call = own != NULL ? call_new(server, own, url, method, &framing) : NULL;
     *closure = call;
     if (call == NULL) {
         return MHD_NO;
     }
+    watch_for(&own->watched, server->body_ms);
     bool now;
     if (framing.status != 0) {
         refuse(call, framing.status, "%s", framing.detail);
@@ -292,6 +320,8 @@ static bool take_body(struct http_call *call, const void *bytes, size_t size) {
     const struct http_server *server = call->server;
     call->received += size;
     call->pieces++;
+    watch_until(&call->connection->watched,
+                call->begun + server->body_ms + (int64_t)(call->received / SLOWEST));
     bool crumbs = call->pieces > MAX_PIECES && call->received < call->pieces * MIN_PIECE;
     if (call->received / 2 > server->max_body || (crumbs && call->pieces > 2 * MAX_PIECES)) {
         return false;
@@ -311,10 +341,39 @@ static bool take_body(struct http_call *call, const void *bytes, size_t size) {
     return true;
 }
 
+/* The client of a pending request has left. */
+static void on_leave(struct watched *watched) {
+    struct http_call *call = ((struct connection *)watched)->call;
+    call->server->app->cancel(call->exchange);
+}
+
+/* Libmicrohttpd leaves the connection alone until http_resume, which the app may call at once. */
+static void suspend(struct http_call *call, struct MHD_Connection *connection) {
+    call->suspended = connection;
+    call->connection->call = call;
+    atomic_fetch_add(&call->server->pending, 1);
+    MHD_suspend_connection(connection);
+    watch_wait(call->server->watch, &call->connection->watched, on_leave);
+    call->server->app->start(call->exchange, (struct http_pending *)call);
+}
+
+void http_resume(struct http_pending *pending) {
+    struct http_call *call = (struct http_call *)pending;
+    struct http_server *server = call->server;
+    watch_awake(server->watch, &call->connection->watched);
+    watch_for(&call->connection->watched, server->write_ms);
+    call->answered = true;
+    MHD_resume_connection(call->suspended);
+    atomic_fetch_sub(&server->pending, 1); /* the call may be gone by now */
+}
+
 static enum MHD_Result last_call(struct http_call *call, struct MHD_Connection *connection) {
     if (!call->answered) {
-        call->server->app->end(call->exchange, &call->request, &call->response);
-        call->answered = true;
+        call->answered = call->server->app->end(call->exchange, &call->request, &call->response);
+    }
+    if (!call->answered) {
+        suspend(call, connection);
+        return MHD_YES;
     }
     return send_response(call, connection);
 }
@@ -347,13 +406,16 @@ static enum MHD_Result on_request(void *server_, struct MHD_Connection *connecti
     return result;
 }
 
-static void on_completed(void *server, struct MHD_Connection *connection, void **closure,
+static void on_completed(void *unused, struct MHD_Connection *connection, void **closure,
                          enum MHD_RequestTerminationCode code) {
-    (void)server;
+    (void)unused;
     (void)connection;
     (void)code;
     if (*closure != NULL && !is_uri_mark(*closure)) {
-        call_free(*closure);
+        struct http_call *call = *closure;
+        const struct http_server *server = call->server;
+        watch_for(&call->connection->watched, server->idle_timeout * 1000 + server->header_ms);
+        call_free(call);
     }
     *closure = NULL;
 }
@@ -363,13 +425,24 @@ static void on_completed(void *server, struct MHD_Connection *connection, void *
 static void on_connection(void *server_, struct MHD_Connection *connection, void **context,
                           enum MHD_ConnectionNotificationCode code) {
     struct http_server *server = server_;
-    (void)connection;
-    (void)context;
+    struct connection *own = *context;
     if (code == MHD_CONNECTION_NOTIFY_STARTED) {
+        const union MHD_ConnectionInfo *info =
+            MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
         atomic_fetch_add_explicit(&server->connections, 1, memory_order_relaxed);
-    } else {
-        atomic_fetch_sub_explicit(&server->connections, 1, memory_order_relaxed);
+        own = info != NULL ? calloc(1, sizeof *own) : NULL;
+        if (own != NULL) { /* else its first request is cut off */
+            watch_for(&own->watched, server->header_ms);
+            watch_add(server->watch, &own->watched, info->connect_fd);
+        }
+        *context = own;
+        return;
     }
+    if (own != NULL) {
+        watch_remove(server->watch, &own->watched);
+        free(own);
+    }
+    atomic_fetch_sub_explicit(&server->connections, 1, memory_order_relaxed);
 }
 
 /* A connection too many is closed at once. libmicrohttpd's own limit would leave it hanging
@@ -428,6 +501,11 @@ struct http_server *http_start(const struct http_options *options, const struct 
     server->port = options->port;
     server->max_body = options->max_body;
     server->idle_timeout = options->idle_timeout;
+    server->header_ms = (int64_t)options->header_timeout * 1000;
+    server->body_ms = (int64_t)options->body_timeout * 1000;
+    server->write_ms = (int64_t)options->write_timeout * 1000;
+    server->drain_delay_ticks = (int)options->drain_delay * (1000 / DRAIN_TICK_MS);
+    server->drain_ticks = (int)options->drain_timeout * (1000 / DRAIN_TICK_MS);
     server->max_connections = listen_reserve_files(options->max_connections);
     if (server->max_connections < options->max_connections) {
         http_log("the limit on open files admits %u connections instead of %u",
@@ -435,6 +513,11 @@ struct http_server *http_start(const struct http_options *options, const struct 
     }
     request_ids_init(&server->ids);
     MHD_set_panic_func(on_panic, NULL);
+    server->watch = watch_start();
+    if (server->watch == NULL) {
+        snprintf(error, size, "no thread to watch connections");
+        goto failed;
+    }
 
     fd = listen_open(options->address, &server->port, &ipv6, error, size);
     if (fd < 0) {
@@ -450,6 +533,7 @@ struct http_server *http_start(const struct http_options *options, const struct 
 
 failed:
     /* The socket is left alone: libmicrohttpd may have closed it, and the program ends anyway. */
+    watch_stop(server->watch);
     free(server);
     return NULL;
 }
@@ -463,9 +547,9 @@ static void wait_tick(void) {
 }
 
 /* Waits until no request has been in work for a moment, for a bounded time. */
-static void drain(const struct http_server *server) {
+static void drain(const struct http_server *server, int ticks) {
     int quiet = 0;
-    for (int i = 0; i < DRAIN_TICKS && quiet < DRAIN_QUIET; i++) {
+    for (int i = 0; i < ticks && quiet < DRAIN_QUIET; i++) {
         quiet = atomic_load(&server->requests) == 0 ? quiet + 1 : 0;
         wait_tick();
     }
@@ -474,10 +558,14 @@ static void drain(const struct http_server *server) {
 /* Lets no request reach the app any more. False if one is still there after a bounded time. */
 static bool end_work(struct http_server *server) {
     atomic_store(&server->ended, true);
-    for (int i = 0; i < END_TICKS && atomic_load(&server->working) > 0; i++) {
+    for (int i = 0; i < END_TICKS; i++) {
+        watch_leave_all(server->watch);
+        if (atomic_load(&server->working) == 0 && atomic_load(&server->pending) == 0) {
+            return true;
+        }
         wait_tick();
     }
-    return atomic_load(&server->working) == 0;
+    return false;
 }
 
 bool http_stop(struct http_server *server) {
@@ -485,13 +573,19 @@ bool http_stop(struct http_server *server) {
         return true;
     }
     if (!atomic_exchange(&server->draining, true)) {
+        for (int i = 0; i < server->drain_delay_ticks; i++) {
+            wait_tick();
+        }
         server->listening = MHD_quiesce_daemon(server->daemon);
-        drain(server);
+        drain(server, server->drain_ticks);
+        watch_leave_all(server->watch); /* what is still computed is answered without its result */
+        drain(server, END_TICKS);
     }
     if (!end_work(server)) {
         return false; /* MHD_stop_daemon would wait for the thread that is in the app */
     }
     MHD_stop_daemon(server->daemon);
+    watch_stop(server->watch);
     if (server->listening >= 0) {
         close(server->listening); /* not before: until then a thread may still hold it */
     }

@@ -102,22 +102,31 @@ Test(daemon, signals_end_it_with_0) {
     }
 }
 
-/* An impatient operator must not turn an orderly end into a broken one. */
-Test(daemon, many_signals_end_it_with_0) {
+/* The first signal waits for a request that does not end; the second ends the wait. */
+Test(daemon, second_signal_ends_it_at_once) {
     static const char head[] = "POST /softmax HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n";
+    static const char ask[] = "GET /health/ready HTTP/1.1\r\nHost: a\r\n\r\n";
     struct server_process server;
-    struct client_connection open;
+    struct client_connection open, probe;
+    struct client_response response = {.status = 200};
     int status = -1;
-    cr_assert(server_spawn(&server, NULL));
+    cr_assert(server_spawn(&server, (const char *const[]){"--drain-timeout", "3600", NULL}));
     cr_assert(client_open(&open, server.port));
     cr_assert(client_send(&open, head, sizeof head - 1));
-    for (int i = 0; i < 30; i++) {
-        kill(server.pid, i % 2 ? SIGTERM : SIGINT);
-        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    cr_assert(client_open(&probe, server.port));
+    kill(server.pid, SIGTERM);
+    while (response.status == 200) {
+        cr_assert(client_send(&probe, ask, sizeof ask - 1));
+        cr_assert(client_receive(&probe, false, &response));
+        client_response_free(&response);
     }
-    client_close(&open);
+    cr_expect_eq(response.status, 503);
+    client_close(&probe);
+    cr_assert_eq(waitpid(server.pid, &status, WNOHANG), 0, "it waits");
+    kill(server.pid, SIGINT);
     cr_assert_eq(waitpid(server.pid, &status, 0), server.pid);
-    cr_expect(WIFEXITED(status) && WEXITSTATUS(status) == 0, "status %x", (unsigned)status);
+    cr_expect(WIFSIGNALED(status) && WTERMSIG(status) == SIGINT, "status %x", (unsigned)status);
+    client_close(&open);
 }
 
 /* The exit status, or -1 if it died otherwise or, after a generous while, not at all. */
@@ -131,7 +140,8 @@ static int wait_for_end(pid_t pid) {
     return ended == pid && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-/* A computation that goes on for minutes does not keep the daemon from ending. */
+/* A computation that goes on for minutes does not keep the daemon from ending; who waits for it is
+ * told. */
 Test(daemon, long_computation_does_not_outlive_it) {
     enum {
         ROWS = 1000000
@@ -140,6 +150,7 @@ Test(daemon, long_computation_does_not_outlive_it) {
     static const char tail[] = "[0]],\"softcap\":5,\"return\":[\"lse\"]}";
     struct server_process server;
     struct client_connection connection;
+    struct client_response response;
     char head[256], words[sizeof go_on] = "";
     char *body = malloc(ROWS * 4 + 64);
     cr_assert_not_null(body);
@@ -154,7 +165,8 @@ Test(daemon, long_computation_does_not_outlive_it) {
              "POST /attention HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
              "Expect: 100-continue\r\nContent-Length: %zu\r\n\r\n",
              size);
-    cr_assert(server_spawn(&server, (const char *const[]){"--max-work", "1e18", NULL}));
+    cr_assert(server_spawn(
+        &server, (const char *const[]){"--max-work", "1e18", "--drain-timeout", "1", NULL}));
     cr_assert(client_open(&connection, server.port));
     cr_assert(client_send(&connection, head, strlen(head)));
     /* From here on the request is one that the daemon waits for. */
@@ -162,7 +174,10 @@ Test(daemon, long_computation_does_not_outlive_it) {
     cr_assert_str_eq(words, go_on);
     cr_assert(client_send(&connection, body, size));
     kill(server.pid, SIGTERM);
-    cr_expect_eq(wait_for_end(server.pid), 1);
+    cr_assert(client_receive(&connection, false, &response));
+    cr_expect_eq(response.status, 503, "%s", response.body);
+    cr_expect_eq(wait_for_end(server.pid), 0);
+    client_response_free(&response);
     client_close(&connection);
     free(body);
 }

@@ -74,8 +74,10 @@ forbid 'lib/include/' '^ATTN_API ' 'public functions are attn_*' 'lib/include/[^
 # The rooms of the server.
 resolve 'server/' 'server includes only server/ and attention.h' lib/include server
 forbid 'server/http/' '# *include *"(.*/)?((codec|api)/|attention\.h)' 'http knows neither codec, api nor attention.h'
-forbid 'server/codec/' '# *include *"(.*/)?(http|api)/' 'codec knows neither http nor api'
-forbid 'server/(http|codec|api)/' '\bexit\s*\(' 'only main ends the process'
+forbid 'server/codec/' '# *include *"(.*/)?(http|api|jobs)/' 'codec knows neither http, api nor jobs'
+forbid 'server/http/' '# *include *"(.*/)?jobs/' 'http does not know jobs'
+forbid 'server/jobs/' '# *include *"(.*/)?((http|api|codec)/|attention\.h)' 'jobs knows nothing of what a task computes'
+forbid 'server/(http|codec|api|jobs)/' '\bexit\s*\(' 'only main ends the process'
 
 # Tests from outside see the daemon only through its socket.
 resolve 'tests/(api|notebooks|support/(client|json)\.)' 'tests of the API include only tests/' tests

@@ -7,7 +7,8 @@
 
 #include "api/api.h"
 
-static const struct api_limits limits = {.max_memory = 4 << 20, .max_work = 1e6, .threads = 2};
+static struct api_service service = {
+    .max_memory = 4 << 20, .max_work = 1e6, .max_total = 8 << 20, .timeout = 60, .threads = 2};
 static const struct http_request post = {
     .method = "POST", .path = "/attention", .media_type = "application/json", .id = "unit"};
 
@@ -16,7 +17,7 @@ static const struct http_request post = {
 static char text[1 << 16];
 
 static struct http_response ask(const struct http_request *request, const char *body, size_t step) {
-    const struct http_app app = api_app(&limits);
+    const struct http_app app = api_app(&service);
     struct http_response response = {0};
     const size_t size = strlen(body);
     void *exchange = app.begin(app.context, request, &response);

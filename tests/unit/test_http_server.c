@@ -72,7 +72,7 @@ static bool app_body(void *exchange_, const void *bytes, size_t size) {
     return memchr(bytes, '!', size) == NULL; /* "that is enough" */
 }
 
-static void app_end(void *exchange_, const struct http_request *request,
+static bool app_end(void *exchange_, const struct http_request *request,
                     struct http_response *response) {
     struct exchange *exchange = exchange_;
     atomic_fetch_add(&ended, 1);
@@ -102,6 +102,7 @@ static void app_end(void *exchange_, const struct http_request *request,
         .timed = true,
         .timing = {1, 0.25, 12345.6789, 0},
     };
+    return true;
 }
 
 static void app_release(void *exchange_) {
@@ -111,7 +112,11 @@ static void app_release(void *exchange_) {
     free(exchange);
 }
 
-static const struct http_app app = {"context", app_begin, app_body, app_end, app_release};
+static const struct http_app app = {.context = "context",
+                                    .begin = app_begin,
+                                    .body = app_body,
+                                    .end = app_end,
+                                    .release = app_release};
 
 /* --------------------------------------------------------------------------------- the fixture */
 
@@ -125,6 +130,10 @@ static void start_with(unsigned threads, unsigned connections, unsigned idle) {
         .max_body = MAX_BODY,
         .max_connections = connections,
         .idle_timeout = idle,
+        .header_timeout = 60,
+        .body_timeout = 60,
+        .write_timeout = 60,
+        .drain_timeout = 3,
     };
     server = http_start(&options, &app, error, sizeof error);
     cr_assert_not_null(server, "%s", error);

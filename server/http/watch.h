@@ -1,0 +1,45 @@
+/*
+ * watch.h - deadlines of connections, which libmicrohttpd has none of but idleness: a client that
+ * sends or takes a byte now and then would be served for ever. And it notices clients that leave
+ * while their request is computed, when libmicrohttpd does not look at the connection.
+ */
+#ifndef HTTP_WATCH_H
+#define HTTP_WATCH_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/* One connection. The owner keeps it from watch_add to watch_remove. */
+struct watched {
+    int fd;
+    _Atomic int64_t deadline;        /* watch_clock() after which it is cut off; 0 = none */
+    void (*leave)(struct watched *); /* set: call it, once, when the client leaves */
+    struct watched *next, *previous;
+};
+
+struct watch;
+
+/* Starts the thread that looks at all connections, ten times in a second. NULL if it cannot. */
+struct watch *watch_start(void);
+void watch_stop(struct watch *watch); /* after the last watch_remove; NULL is fine */
+
+void watch_add(struct watch *watch, struct watched *watched, int fd);
+void watch_remove(struct watch *watch, struct watched *watched);
+
+/* Sets the deadline: in watch_clock(), or so many milliseconds from now. */
+void watch_until(struct watched *watched, int64_t time);
+void watch_for(struct watched *watched, int64_t milliseconds);
+
+/* From now on there is no deadline, and leave(watched) is called, on the watching thread, when the
+ * client closes its end. When watch_awake returns, it is not being called and will not be. */
+void watch_wait(struct watch *watch, struct watched *watched, void (*leave)(struct watched *));
+void watch_awake(struct watch *watch, struct watched *watched);
+
+/* As if every client that is waited with had left. */
+void watch_leave_all(struct watch *watch);
+
+/* CLOCK_MONOTONIC in milliseconds. */
+int64_t watch_clock(void);
+
+#endif

@@ -1,0 +1,92 @@
+/*
+ * jobs.h - worker threads that take the tasks of all jobs in turn, so that cost decides who waits,
+ * not arrival; and admission by cost. Knows the phases and tasks of a job, not what a task
+ * computes.
+ */
+#ifndef JOBS_H
+#define JOBS_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum job_end {
+    JOB_DONE = 1,
+    JOB_FAILED,    /* begin or a task returned false */
+    JOB_NO_MEMORY, /* there is none for the scratch of a task */
+    JOB_CANCELLED,
+    JOB_LATE /* the deadline came first */
+};
+
+/*
+ * One job. The owner fills the first part and keeps the struct until `done` is called. All functions
+ * are called on worker threads: begin first and alone, then the tasks of each phase, in any order
+ * and at the same time, phase after phase; `done` last and alone, after which the job is not
+ * touched any more. When a task fails, those of its phase that come before it are run all the same:
+ * so the first failure in the order of tasks is found whatever the order of running.
+ */
+struct job {
+    double cost;      /* of all tasks, in multiply-adds */
+    int64_t deadline; /* jobs_clock() from which on no task is begun; 0 = none */
+    size_t scratch;   /* bytes, aligned to 64, that a task has to itself */
+    size_t phases;
+    size_t (*tasks)(const struct job *job, size_t phase);
+    bool (*begin)(struct job *job); /* false = failed */
+    bool (*task)(struct job *job, size_t phase, size_t task, void *scratch);
+    void (*done)(struct job *job, enum job_end end);
+
+    int64_t begun; /* jobs_clock() when begin was called: what came before was waiting */
+
+    /* Of jobs.c alone. */
+    struct job *next, *previous; /* in the ring */
+    bool linked;
+    size_t stage;             /* 0: begin, then 1 + phase */
+    size_t next_task, ending; /* of this stage: the next to take, one past the last */
+    size_t total;             /* tasks of all phases */
+    _Atomic size_t failed;    /* the first task of this stage that did, or SIZE_MAX */
+    size_t turns;             /* that workers are at */
+    atomic_int end;           /* 0, or an enum job_end: no further task is begun */
+};
+
+struct jobs_options {
+    unsigned threads;  /* workers, at least 1 */
+    unsigned max_jobs; /* admitted at a time */
+    double max_cost;   /* of all admitted together; one alone may cost more */
+};
+
+struct jobs;
+
+/* Starts the workers. NULL if memory or threads are short. */
+struct jobs *jobs_start(const struct jobs_options *options);
+
+/* Ends the workers, when every admitted job is done. NULL is fine. */
+void jobs_stop(struct jobs *jobs);
+
+/* Takes a job in if the bounds allow it: it counts from now on until it is done or dropped. */
+bool jobs_admit(struct jobs *jobs, struct job *job);
+
+/* An admitted job that will not be run after all. */
+void jobs_drop(struct jobs *jobs, struct job *job);
+
+/* Runs an admitted job. It may be done before this returns. */
+void jobs_run(struct jobs *jobs, struct job *job);
+
+/* Runs a job at once, on this thread, with workers or without. Fills *end instead of calling done:
+ * what belongs to the caller stays with it. */
+enum job_end jobs_run_here(struct job *job);
+
+/* Begins no further task of a running job. From any thread, until `done` is called. */
+void jobs_cancel(struct job *job);
+
+struct jobs_load {
+    unsigned jobs; /* admitted and not done */
+    double cost;   /* of these */
+};
+
+struct jobs_load jobs_load(struct jobs *jobs);
+
+/* CLOCK_MONOTONIC in nanoseconds. */
+int64_t jobs_clock(void);
+
+#endif

@@ -1,0 +1,321 @@
+/*
+ * test_http_pending.c - answers that are computed elsewhere, and the deadlines of connections: who
+ * leaves is noticed, who is slow is cut off, a stop leaves nobody without an answer.
+ */
+#include <criterion/criterion.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+
+#include "http/http.h"
+#include "support/client.h"
+
+enum {
+    LARGE = 32 << 20 /* bytes of a response that no socket takes at once */
+};
+
+static atomic_uint begun, released, cancelled;
+static atomic_bool held; /* /held waits for this to become false, or for a cancel */
+
+struct exchange {
+    const struct http_request *request;
+    struct http_response *response;
+    struct http_pending *pending;
+    pthread_t thread;
+    atomic_bool cancel;
+};
+
+static void sleep_ms(long ms) {
+    nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000}, NULL);
+}
+
+static void *app_begin(void *context, const struct http_request *request,
+                       struct http_response *response) {
+    (void)context;
+    if (strcmp(request->path, "/draining") == 0) {
+        response->status = request->draining ? 503 : 200;
+        return NULL;
+    }
+    if (strcmp(request->path, "/large") == 0) {
+        *response = (struct http_response){
+            .status = 200, .body = calloc(1, LARGE), .size = LARGE, .release = free};
+        return NULL;
+    }
+    atomic_fetch_add(&begun, 1);
+    return calloc(1, sizeof(struct exchange));
+}
+
+static bool app_body(void *exchange, const void *bytes, size_t size) {
+    (void)exchange;
+    (void)bytes;
+    (void)size;
+    return true;
+}
+
+static bool app_end(void *exchange_, const struct http_request *request,
+                    struct http_response *response) {
+    struct exchange *exchange = exchange_;
+    exchange->request = request;
+    exchange->response = response;
+    return false;
+}
+
+static void *compute(void *exchange_) {
+    struct exchange *exchange = exchange_;
+    while (strcmp(exchange->request->path, "/held") == 0 && atomic_load(&held) &&
+           !atomic_load(&exchange->cancel)) {
+        sleep_ms(1);
+    }
+    exchange->response->status = atomic_load(&exchange->cancel) ? 503 : 200;
+    exchange->response->body = "later";
+    exchange->response->size = 5;
+    http_resume(exchange->pending);
+    return NULL;
+}
+
+static void app_start(void *exchange_, struct http_pending *pending) {
+    struct exchange *exchange = exchange_;
+    exchange->pending = pending;
+    cr_assert_eq(pthread_create(&exchange->thread, NULL, compute, exchange), 0);
+}
+
+static void app_cancel(void *exchange) {
+    atomic_fetch_add(&cancelled, 1);
+    atomic_store(&((struct exchange *)exchange)->cancel, true);
+}
+
+static void app_release(void *exchange_) {
+    struct exchange *exchange = exchange_;
+    if (exchange->pending != NULL) {
+        pthread_join(exchange->thread, NULL);
+    }
+    free(exchange);
+    atomic_fetch_add(&released, 1);
+}
+
+static const struct http_app app = {.begin = app_begin,
+                                    .body = app_body,
+                                    .end = app_end,
+                                    .start = app_start,
+                                    .cancel = app_cancel,
+                                    .release = app_release};
+
+/* --------------------------------------------------------------------------------- the fixture */
+
+static struct http_server *server;
+
+static void start_with(struct http_options options) {
+    char error[256];
+    options.address = "127.0.0.1";
+    options.threads = 2;
+    options.max_body = 1 << 20;
+    options.max_connections = 300;
+    options.idle_timeout = 60;
+    server = http_start(&options, &app, error, sizeof error);
+    cr_assert_not_null(server, "%s", error);
+}
+
+static const struct http_options patient = {
+    .header_timeout = 60, .body_timeout = 60, .write_timeout = 60, .drain_timeout = 30};
+
+static void stop(void) {
+    cr_expect(http_stop(server));
+    cr_expect_eq(begun, released, "%u exchanges begun, %u released", begun, released);
+    server = NULL;
+}
+
+TestSuite(http_pending, .timeout = 60);
+
+#define POST(to) "POST " to " HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n[]"
+
+static void expect_status(struct client_connection *connection, int status) {
+    struct client_response response;
+    if (!client_receive(connection, false, &response)) {
+        cr_expect_fail("no response");
+        return;
+    }
+    cr_expect_eq(response.status, status, "%d %s", response.status, response.body);
+    client_response_free(&response);
+}
+
+static void send_text(struct client_connection *connection, const char *text) {
+    cr_assert(client_send(connection, text, strlen(text)));
+}
+
+static void wait_until(const atomic_uint *value, unsigned wanted) {
+    for (int i = 0; i < 5000 && atomic_load(value) != wanted; i++) {
+        sleep_ms(1);
+    }
+    cr_assert_eq(*value, wanted);
+}
+
+/* --------------------------------------------------------------------------------------- tests */
+
+Test(http_pending, later_answers_keep_the_connection) {
+    start_with(patient);
+    struct client_connection connection;
+    cr_assert(client_open(&connection, http_port(server)));
+    for (int i = 0; i < 200; i++) {
+        send_text(&connection, POST("/later"));
+        expect_status(&connection, 200);
+    }
+    send_text(&connection, POST("/later") POST("/later") POST("/later"));
+    for (int i = 0; i < 3; i++) {
+        expect_status(&connection, 200);
+    }
+    client_close(&connection);
+    stop();
+    cr_expect_eq(begun, 203);
+    cr_expect_eq(cancelled, 0);
+}
+
+Test(http_pending, others_are_served_meanwhile) {
+    start_with(patient);
+    struct client_connection waiting[20], other;
+    atomic_store(&held, true);
+    for (size_t i = 0; i < 20; i++) {
+        cr_assert(client_open(&waiting[i], http_port(server)));
+        send_text(&waiting[i], POST("/held"));
+    }
+    cr_assert(client_open(&other, http_port(server)));
+    for (int i = 0; i < 20; i++) {
+        send_text(&other, POST("/later"));
+        expect_status(&other, 200);
+    }
+    atomic_store(&held, false);
+    for (size_t i = 0; i < 20; i++) {
+        expect_status(&waiting[i], 200);
+        client_close(&waiting[i]);
+    }
+    client_close(&other);
+    stop();
+}
+
+/* More than the watch asks at a time. */
+Test(http_pending, client_that_leaves_is_cancelled) {
+    enum {
+        CLIENTS = 270
+    };
+    start_with(patient);
+    struct client_connection *clients = calloc(CLIENTS, sizeof *clients);
+    atomic_store(&held, true);
+    for (size_t i = 0; i < CLIENTS; i++) {
+        cr_assert(client_open(&clients[i], http_port(server)));
+        send_text(&clients[i], POST("/held"));
+    }
+    wait_until(&begun, CLIENTS);
+    for (size_t i = 0; i < CLIENTS; i += 2) {
+        client_close(&clients[i]);
+    }
+    wait_until(&cancelled, CLIENTS / 2);
+    wait_until(&released, CLIENTS / 2);
+    atomic_store(&held, false);
+    for (size_t i = 1; i < CLIENTS; i += 2) {
+        expect_status(&clients[i], 200);
+        client_close(&clients[i]);
+    }
+    free(clients);
+    stop();
+}
+
+/* Each is cut off by its own deadline although it sends, or takes, a byte now and then. */
+Test(http_pending, slow_clients_are_cut_off) {
+    static const struct {
+        struct http_options options;
+        const char *begin, *more;
+    } cases[] = {
+        {{.header_timeout = 1, .body_timeout = 60, .write_timeout = 60},
+         "GET /later HTTP/1.1\r\nHost: a\r\n",
+         "a: b\r\n"},
+        {{.header_timeout = 60, .body_timeout = 1, .write_timeout = 60},
+         "POST /later HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n",
+         "x"},
+        {{.header_timeout = 60, .body_timeout = 1, .write_timeout = 60},
+         "POST /later HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n",
+         "1\r\nx\r\n"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        start_with(cases[i].options);
+        struct client_connection connection;
+        cr_assert(client_open(&connection, http_port(server)));
+        send_text(&connection, cases[i].begin);
+        int sent = 0;
+        while (sent < 200 && client_send(&connection, cases[i].more, strlen(cases[i].more))) {
+            sleep_ms(50);
+            sent++;
+        }
+        cr_expect_lt(sent, 200, "case %zu: never cut off", i);
+        client_close(&connection);
+        cr_expect(http_stop(server));
+    }
+}
+
+Test(http_pending, slow_readers_are_cut_off) {
+    start_with((struct http_options){.header_timeout = 60, .body_timeout = 60, .write_timeout = 1});
+    struct client_connection connection;
+    char taken[256];
+    cr_assert(client_open(&connection, http_port(server)));
+    send_text(&connection, "GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
+    /* LARGE at the slowest rate would take 512 s. */
+    cr_assert_eq(recv(connection.fd, taken, sizeof taken, 0), (ssize_t)sizeof taken);
+    client_close(&connection);
+
+    cr_assert(client_open(&connection, http_port(server)));
+    send_text(&connection, POST("/later")); /* others are not touched */
+    expect_status(&connection, 200);
+    client_close(&connection);
+    stop();
+}
+
+static void *stop_server(void *stopped) {
+    *(bool *)stopped = http_stop(server);
+    return NULL;
+}
+
+/* What is still computed when the time is up gets an answer without its result. */
+Test(http_pending, stop_cancels_what_is_left) {
+    struct http_options options = patient;
+    options.drain_timeout = 1;
+    start_with(options);
+    struct client_connection connection;
+    cr_assert(client_open(&connection, http_port(server)));
+    atomic_store(&held, true);
+    send_text(&connection, POST("/held"));
+    wait_until(&begun, 1);
+    cr_expect(http_stop(server));
+    expect_status(&connection, 503);
+    cr_expect(client_at_end(&connection));
+    cr_expect_eq(cancelled, 1);
+    cr_expect_eq(released, 1);
+    client_close(&connection);
+}
+
+/* Before it stops accepting, the server says that it will. */
+Test(http_pending, drain_delay_goes_on_accepting) {
+    struct http_options options = patient;
+    options.drain_delay = 2;
+    start_with(options);
+    struct client_response response;
+    pthread_t stopper;
+    bool stopped = false;
+    int status = 0;
+    char value[16] = "";
+    cr_assert(client_request(http_port(server), "GET", "/draining", NULL, NULL, 0, &response));
+    cr_expect_eq(response.status, 200);
+    client_response_free(&response);
+    cr_assert_eq(pthread_create(&stopper, NULL, stop_server, &stopped), 0);
+    for (int i = 0; i < 1000 && status != 503; i++) {
+        cr_assert(client_request(http_port(server), "GET", "/draining", NULL, NULL, 0, &response));
+        status = response.status;
+        client_header(&response, "Connection", value, sizeof value);
+        client_response_free(&response);
+    }
+    cr_expect_eq(status, 503);
+    cr_expect_str_eq(value, "close");
+    pthread_join(stopper, NULL);
+    cr_expect(stopped);
+    cr_expect_not(client_request(http_port(server), "GET", "/draining", NULL, NULL, 0, &response));
+}

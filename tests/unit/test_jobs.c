@@ -1,0 +1,285 @@
+/*
+ * test_jobs.c - the workers: every task once and phase after phase, turns between huge and small
+ * jobs, the first failure, cancelling, deadlines, admission.
+ */
+#include <criterion/criterion.h>
+#include <criterion/theories.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "jobs/jobs.h"
+
+enum {
+    PHASES = 4,
+    MANY = 1000
+};
+
+struct counted {
+    struct job job; /* first */
+    size_t counts[PHASES];
+    atomic_uint runs[PHASES][MANY];
+    atomic_uint begins, out_of_order, dones;
+    size_t fails[2];             /* phase and task that fail; all later ones do, too */
+    bool refuses;                /* begin does */
+    atomic_bool *gate;           /* tasks wait for it */
+    const struct counted *other; /* whose tasks of phase 0 are counted when this one is done ... */
+    size_t meanwhile;            /* ... here */
+    atomic_int end;              /* 0 until done */
+};
+
+static struct jobs *jobs;
+
+static void start(unsigned threads, unsigned max_jobs, double max_cost) {
+    const struct jobs_options options = {threads, max_jobs, max_cost};
+    jobs = jobs_start(&options);
+    cr_assert_not_null(jobs);
+}
+
+static size_t tasks(const struct job *job, size_t phase) {
+    return ((const struct counted *)job)->counts[phase];
+}
+
+static bool begin(struct job *job) {
+    struct counted *c = (struct counted *)job;
+    atomic_fetch_add(&c->begins, 1);
+    return !c->refuses;
+}
+
+static bool task(struct job *job, size_t phase, size_t index, void *scratch) {
+    struct counted *c = (struct counted *)job;
+    memset(scratch, (int)index, job->scratch);
+    for (size_t before = 0; before < phase; before++) {
+        for (size_t i = 0; i < c->counts[before]; i++) {
+            atomic_fetch_add(&c->out_of_order, atomic_load(&c->runs[before][i]) != 1);
+        }
+    }
+    while (c->gate != NULL && !atomic_load(c->gate)) {
+        sched_yield();
+    }
+    atomic_fetch_add(&c->runs[phase][index], 1);
+    for (size_t i = 0; i < job->scratch; i++) { /* nobody else has it */
+        atomic_fetch_add(&c->out_of_order, ((unsigned char *)scratch)[i] != (unsigned char)index);
+    }
+    return phase != c->fails[0] || index < c->fails[1];
+}
+
+static void done(struct job *job, enum job_end end) {
+    struct counted *c = (struct counted *)job;
+    atomic_fetch_add(&c->dones, 1);
+    for (size_t i = 0; c->other != NULL && i < c->other->counts[0]; i++) {
+        c->meanwhile += atomic_load(&c->other->runs[0][i]);
+    }
+    atomic_store(&c->end, (int)end);
+}
+
+static struct counted *new_job(size_t a, size_t b, size_t c, size_t d, double cost) {
+    struct counted *job = calloc(1, sizeof *job);
+    cr_assert_not_null(job);
+    *job = (struct counted){.job = {.cost = cost,
+                                    .scratch = 100,
+                                    .phases = PHASES,
+                                    .tasks = tasks,
+                                    .begin = begin,
+                                    .task = task,
+                                    .done = done},
+                            .counts = {a, b, c, d},
+                            .fails = {PHASES, 0}};
+    return job;
+}
+
+static void run(struct counted *c) {
+    cr_assert(jobs_admit(jobs, &c->job));
+    jobs_run(jobs, &c->job);
+}
+
+static enum job_end wait_for(struct counted *c) {
+    while (atomic_load(&c->end) == 0) {
+        nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+    }
+    return (enum job_end)atomic_load(&c->end);
+}
+
+static void expect_whole(struct counted *c) {
+    cr_expect_eq(c->begins, 1);
+    cr_expect_eq(c->out_of_order, 0);
+    for (size_t phase = 0; phase < PHASES; phase++) {
+        for (size_t i = 0; i < c->counts[phase]; i++) {
+            cr_assert_eq(c->runs[phase][i], 1, "task %zu of phase %zu: %u times", i, phase,
+                         c->runs[phase][i]);
+        }
+    }
+}
+
+TestSuite(jobs, .timeout = 60);
+
+TheoryDataPoints(jobs, every_task_runs_once) = {
+    DataPoints(unsigned, 1, 2, 7),
+    DataPoints(size_t, 0, 1, 3, MANY),
+    DataPoints(double, 0, 1e6, 1e9),
+};
+
+Theory((unsigned threads, size_t count, double cost), jobs, every_task_runs_once) {
+    struct counted *all[8];
+    start(threads, 100, 1e12);
+    for (size_t i = 0; i < 8; i++) {
+        all[i] = i % 2 ? new_job(count, 0, 2, count, cost) : new_job(0, count, 0, 0, cost);
+        run(all[i]);
+    }
+    for (size_t i = 0; i < 8; i++) {
+        cr_expect_eq(wait_for(all[i]), JOB_DONE);
+        expect_whole(all[i]);
+        free(all[i]);
+    }
+    cr_expect_eq(jobs_load(jobs).jobs, 0);
+    cr_expect_float_eq(jobs_load(jobs).cost, 0, 1e-6);
+    jobs_stop(jobs);
+}
+
+/* A job that comes when all tasks of a long one wait for a gate, but one worker is free, and one
+ * that comes later: both end before it. */
+Test(jobs, small_jobs_do_not_wait_for_huge_ones) {
+    atomic_bool gate = false;
+    struct counted *huge = new_job(MANY, 0, 0, 0, 1e12), *small[20];
+    start(3, 100, 1e13);
+    huge->gate = &gate;
+    run(huge);
+    /* One turn at the huge job is one task here: three workers may hold three. */
+    while (atomic_load(&huge->begins) == 0) {
+        sched_yield();
+    }
+    for (size_t i = 0; i < 20; i++) {
+        small[i] = new_job(1, 0, 1, 0, 1000);
+        run(small[i]);
+    }
+    atomic_store(&gate, true);
+    for (size_t i = 0; i < 20; i++) {
+        cr_expect_eq(wait_for(small[i]), JOB_DONE);
+        free(small[i]);
+    }
+    cr_expect_eq(wait_for(huge), JOB_DONE);
+    expect_whole(huge);
+    free(huge);
+    jobs_stop(jobs);
+}
+
+/* A turn takes tasks by their cost: of the huge job, one at a time. */
+Test(jobs, turns_are_short) {
+    struct counted *huge = new_job(MANY, 0, 0, 0, 4e6 * MANY), *small = new_job(1, 1, 1, 1, 1000);
+    atomic_bool gate = false;
+    start(1, 100, 1e13);
+    huge->gate = &gate;
+    small->other = huge;
+    run(huge);
+    while (atomic_load(&huge->begins) == 0) {
+        sched_yield();
+    }
+    run(small);
+    atomic_store(&gate, true);
+    cr_expect_eq(wait_for(small), JOB_DONE);
+    cr_expect_leq(small->meanwhile, 6, "%zu tasks beside five turns of the small job",
+                  small->meanwhile);
+    cr_expect_eq(wait_for(huge), JOB_DONE);
+    free(huge);
+    free(small);
+    jobs_stop(jobs);
+}
+
+TheoryDataPoints(jobs, first_failure_is_found) = {
+    DataPoints(unsigned, 1, 2, 7),
+    DataPoints(size_t, 0, 1, 500, MANY - 1),
+};
+
+Theory((unsigned threads, size_t fails), jobs, first_failure_is_found) {
+    start(threads, 100, 1e12);
+    struct counted *c = new_job(3, MANY, 5, 0, 1e7);
+    c->fails[0] = 1;
+    c->fails[1] = fails;
+    run(c);
+    cr_expect_eq(wait_for(c), JOB_FAILED);
+    for (size_t i = 0; i <= fails; i++) {
+        cr_assert_eq(c->runs[1][i], 1, "task %zu: %u times", i, c->runs[1][i]);
+    }
+    cr_expect_eq(c->runs[2][0], 0);
+    cr_expect_eq(c->dones, 1);
+    free(c);
+    jobs_stop(jobs);
+}
+
+Test(jobs, ends_early) {
+    atomic_bool gate = false;
+    start(2, 100, 1e12);
+    struct counted *refused = new_job(1, 1, 1, 1, 1), *late = new_job(1, 1, 1, 1, 1),
+                   *cancelled = new_job(MANY, 1, 1, 1, 1e11);
+    refused->refuses = true;
+    run(refused);
+    cr_expect_eq(wait_for(refused), JOB_FAILED);
+    cr_expect_eq(refused->runs[0][0], 0);
+
+    late->job.deadline = jobs_clock() - 1;
+    run(late);
+    cr_expect_eq(wait_for(late), JOB_LATE);
+    cr_expect_eq(late->begins, 0);
+
+    cancelled->gate = &gate;
+    run(cancelled);
+    while (atomic_load(&cancelled->begins) == 0) {
+        sched_yield();
+    }
+    jobs_cancel(&cancelled->job);
+    atomic_store(&gate, true);
+    cr_expect_eq(wait_for(cancelled), JOB_CANCELLED);
+    cr_expect_eq(cancelled->runs[0][MANY - 1], 0);
+    cr_expect_eq(cancelled->runs[1][0], 0);
+    free(refused);
+    free(late);
+    free(cancelled);
+    jobs_stop(jobs);
+}
+
+Test(jobs, admission_is_bounded) {
+    struct counted *c[5];
+    for (size_t i = 0; i < 5; i++) {
+        c[i] = new_job(1, 0, 0, 0, i == 0 ? 100 : 4);
+    }
+    start(2, 3, 10);
+    cr_expect(jobs_admit(jobs, &c[0]->job), "one alone may cost more");
+    cr_expect_not(jobs_admit(jobs, &c[1]->job));
+    jobs_drop(jobs, &c[0]->job);
+    cr_expect(jobs_admit(jobs, &c[1]->job));
+    cr_expect(jobs_admit(jobs, &c[2]->job));
+    cr_expect_not(jobs_admit(jobs, &c[3]->job), "12 are more than 10");
+    c[3]->job.cost = c[4]->job.cost = 1;
+    cr_expect(jobs_admit(jobs, &c[3]->job));
+    cr_expect_not(jobs_admit(jobs, &c[4]->job), "four are more than three");
+    cr_expect_eq(jobs_load(jobs).jobs, 3);
+    for (size_t i = 1; i < 4; i++) {
+        jobs_run(jobs, &c[i]->job);
+        cr_expect_eq(wait_for(c[i]), JOB_DONE);
+    }
+    cr_expect(jobs_admit(jobs, &c[4]->job), "they are done");
+    jobs_drop(jobs, &c[4]->job);
+    jobs_stop(jobs);
+    for (size_t i = 0; i < 5; i++) {
+        free(c[i]);
+    }
+}
+
+Test(jobs, runs_here) {
+    struct counted *c = new_job(3, 0, MANY, 1, 1e9);
+    cr_expect_eq(jobs_run_here(&c->job), JOB_DONE);
+    expect_whole(c);
+    cr_expect_eq(c->dones, 0);
+    free(c);
+    c = new_job(3, 4, 5, 6, 1);
+    c->fails[0] = 2;
+    c->fails[1] = 1;
+    cr_expect_eq(jobs_run_here(&c->job), JOB_FAILED);
+    cr_expect_eq(c->runs[2][1], 1);
+    cr_expect_eq(c->runs[2][2], 0);
+    cr_expect_eq(c->runs[3][0], 0);
+    free(c);
+}
