@@ -155,7 +155,8 @@ static void tell_times(struct exchange *exchange, double queue_ms, double comput
     response->timing[HTTP_TIMING_COMPUTE] = compute_ms;
 }
 
-/* The work has come to its end: fills the response, and gives up everything else. */
+/* The work has come to its end: fills the response. The job is not freed here: until http_resume it
+ * may still be cancelled. */
 static void conclude(struct exchange *exchange, enum job_end end) {
     struct api_work *work = exchange->work;
     const struct http_request *request = exchange->request;
@@ -181,10 +182,6 @@ static void conclude(struct exchange *exchange, enum job_end end) {
     }
     tell_times(exchange, (double)(begun - exchange->submitted) * 1e-6,
                (double)(now - begun) * 1e-6);
-    work->release(work);
-    codec_document_free(exchange->document);
-    exchange->work = NULL;
-    exchange->document = NULL;
 }
 
 static void done(struct job *job, enum job_end end) {

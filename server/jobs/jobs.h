@@ -76,7 +76,8 @@ void jobs_run(struct jobs *jobs, struct job *job);
  * what belongs to the caller stays with it. */
 enum job_end jobs_run_here(struct job *job);
 
-/* Begins no further task of a running job. From any thread, until `done` is called. */
+/* Begins no further task of a job that is running, or still to be run. From any thread, as long as
+ * the struct is there. */
 void jobs_cancel(struct job *job);
 
 struct jobs_load {

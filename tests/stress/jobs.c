@@ -1,0 +1,149 @@
+/*
+ * jobs.c - many jobs of all kinds from several threads on a few workers, some cancelled, some late,
+ * some failing: every task at most once, all of them if nothing ended the job, `done` once. For
+ * ThreadSanitizer.
+ */
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "jobs/jobs.h"
+#include "support/rng.h"
+
+enum {
+    WORKERS = 4,
+    SENDERS = 3,
+    JOBS = 1500, /* of each sender */
+    PHASES = 3,
+    MOST = 40 /* tasks of a phase */
+};
+
+struct task_job {
+    struct job job;               /* first */
+    size_t counts[PHASES], fails; /* task of the last phase that fails */
+    /* Not atomic: the workers' own order must be enough. */
+    unsigned runs[PHASES][MOST];
+    unsigned begins;
+    atomic_uint dones;
+    enum job_end end;
+};
+
+static struct jobs *jobs;
+static atomic_uint faults;
+
+static void fault(const char *what) {
+    fprintf(stderr, "%s\n", what);
+    atomic_fetch_add(&faults, 1);
+}
+
+static size_t tasks(const struct job *job, size_t phase) {
+    return ((const struct task_job *)job)->counts[phase];
+}
+
+static bool begin(struct job *job) {
+    ((struct task_job *)job)->begins++;
+    return true;
+}
+
+static bool task(struct job *job, size_t phase, size_t index, void *scratch) {
+    struct task_job *t = (struct task_job *)job;
+    memset(scratch, 1, job->scratch);
+    if (phase > 0 && t->counts[0] > 0 && t->runs[0][index % t->counts[0]] != 1) {
+        fault("a phase began before the one before it had ended");
+    }
+    t->runs[phase][index]++;
+    return phase < PHASES - 1 || index != t->fails;
+}
+
+static void done(struct job *job, enum job_end end) {
+    struct task_job *t = (struct task_job *)job;
+    t->end = end;
+    atomic_fetch_add(&t->dones, 1);
+}
+
+static void check(const struct task_job *t) {
+    const bool may_fail = t->fails < t->counts[PHASES - 1];
+    if (atomic_load(&t->dones) != 1 || t->begins > 1) {
+        fault("done or begun more than once");
+    }
+    if (t->end == JOB_DONE && may_fail) {
+        fault("done although a task fails");
+    }
+    for (size_t phase = 0; phase < PHASES; phase++) {
+        for (size_t i = 0; i < t->counts[phase]; i++) {
+            if (t->runs[phase][i] > 1 || (t->end == JOB_DONE && t->runs[phase][i] != 1)) {
+                fault("a task ran twice, or not at all");
+            }
+        }
+    }
+}
+
+static void *send_jobs(void *seed) {
+    struct rng rng = {*(const uint64_t *)seed};
+    struct task_job *t = malloc(sizeof *t);
+    if (t == NULL) {
+        fault("no memory");
+        return NULL;
+    }
+    for (int i = 0; i < JOBS; i++) {
+        memset(t, 0, sizeof *t);
+        t->job = (struct job){.cost = (double)rng_between(&rng, 0, 100000000),
+                              .scratch = rng_between(&rng, 0, 5000),
+                              .phases = PHASES,
+                              .tasks = tasks,
+                              .begin = begin,
+                              .task = task,
+                              .done = done};
+        for (size_t phase = 0; phase < PHASES; phase++) {
+            t->counts[phase] = rng_between(&rng, 0, MOST);
+        }
+        t->fails = rng_chance(&rng, 4) ? rng_between(&rng, 0, MOST - 1) : MOST;
+        t->job.deadline = rng_chance(&rng, 8) ? jobs_clock() + 50000 : 0;
+        while (!jobs_admit(jobs, &t->job)) {
+            sched_yield();
+        }
+        if (rng_chance(&rng, 16)) {
+            jobs_drop(jobs, &t->job);
+            continue;
+        }
+        jobs_run(jobs, &t->job);
+        if (rng_chance(&rng, 4)) {
+            jobs_cancel(&t->job);
+        }
+        while (atomic_load(&t->dones) == 0) {
+            sched_yield();
+        }
+        check(t);
+    }
+    free(t);
+    return NULL;
+}
+
+int main(void) {
+    const struct jobs_options options = {.threads = WORKERS, .max_jobs = 2, .max_cost = 1.5e8};
+    uint64_t seeds[SENDERS];
+    pthread_t senders[SENDERS];
+    jobs = jobs_start(&options);
+    if (jobs == NULL) {
+        fprintf(stderr, "the workers do not start\n");
+        return 1;
+    }
+    for (size_t i = 0; i < SENDERS; i++) {
+        seeds[i] = i + 1;
+        if (pthread_create(&senders[i], NULL, send_jobs, &seeds[i]) != 0) {
+            fprintf(stderr, "a thread does not start\n");
+            return 1;
+        }
+    }
+    for (size_t i = 0; i < SENDERS; i++) {
+        pthread_join(senders[i], NULL);
+    }
+    if (jobs_load(jobs).jobs != 0) {
+        fault("jobs are left");
+    }
+    jobs_stop(jobs);
+    printf("%d jobs on %d workers: %u faults\n", SENDERS * JOBS, WORKERS, atomic_load(&faults));
+    return atomic_load(&faults) != 0;
+}

@@ -1,0 +1,200 @@
+/*
+ * server.c - the whole service in one process under mixed load: small and large calls, bad ones,
+ * clients that leave in the midst, many at a time; then a stop under load. Every answer to the same
+ * question has the same bytes. For ThreadSanitizer, and with SECONDS=600 for long.
+ */
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "api/api.h"
+#include "http/http.h"
+#include "support/client.h"
+#include "support/rng.h"
+
+enum {
+    CLIENTS = 12,
+    LARGEST = 700 /* rows of X */
+};
+
+/* A question and the answer that was got first. */
+struct question {
+    char *body;
+    size_t size;
+    int status;
+    pthread_mutex_t mutex;
+    char *answer;
+};
+
+enum {
+    NOTEBOOK,
+    MIDDLE,
+    LARGE,
+    OVERFLOW,
+    CUT,
+    LATE,
+    QUESTIONS
+};
+
+static struct question questions[QUESTIONS];
+static unsigned port;
+static atomic_bool ending;
+static atomic_uint answered, refused, faults;
+
+static void fault(const char *what, int status, const char *body) {
+    fprintf(stderr, "%s: %d %.300s\n", what, status, body);
+    atomic_fetch_add(&faults, 1);
+}
+
+static void ask_matrix(struct question *q, size_t rows, const char *number, const char *rest) {
+    const size_t columns = 8;
+    q->body = malloc(rows * columns * (strlen(number) + 8) + 256);
+    q->size = (size_t)sprintf(q->body, "{\"X\":[");
+    for (size_t i = 0; i < rows; i++) {
+        for (size_t j = 0; j < columns; j++) {
+            q->size += (size_t)sprintf(q->body + q->size, "%s%zu%s", j == 0 ? "[" : ",",
+                                       (i * 31 + j * 17) % 10, number);
+        }
+        q->size += (size_t)sprintf(q->body + q->size, i + 1 < rows ? "]," : "]");
+    }
+    q->size += (size_t)sprintf(q->body + q->size, "]%s}", rest);
+}
+
+static void prepare(void) {
+    static const int statuses[QUESTIONS] = {200, 200, 200, 422, 400, 503};
+    ask_matrix(&questions[NOTEBOOK], 4, ".25", "");
+    ask_matrix(&questions[MIDDLE], 60, "e-1", ",\"causal\":true");
+    ask_matrix(&questions[LARGE], LARGEST, ".5", ",\"return\":[\"output\",\"entropy\"]");
+    ask_matrix(&questions[OVERFLOW], LARGEST, "e30", ",\"softcap\":2");
+    ask_matrix(&questions[CUT], 4, ".25", "");
+    questions[CUT].size /= 2;
+    ask_matrix(&questions[LATE], LARGEST, ".5", ",\"timeout\":1e-9,\"return\":[\"entropy\"]");
+    for (size_t i = 0; i < QUESTIONS; i++) {
+        questions[i].status = statuses[i];
+        pthread_mutex_init(&questions[i].mutex, NULL);
+    }
+}
+
+/* The body without its "request_id", which differs. */
+static void drop_id(char *body) {
+    char *id = strstr(body, "\"request_id\"");
+    if (id != NULL) {
+        *id = '\0';
+    }
+}
+
+static void check(struct question *q, const struct client_response *response) {
+    if (response->status == 503) { /* busy, or late */
+        atomic_fetch_add(&refused, 1);
+        return;
+    }
+    if (response->status != q->status) {
+        fault("a wrong status", response->status, response->body);
+        return;
+    }
+    atomic_fetch_add(&answered, 1);
+    drop_id(response->body);
+    pthread_mutex_lock(&q->mutex);
+    if (q->answer == NULL) {
+        q->answer = strdup(response->body);
+    } else if (strcmp(q->answer, response->body) != 0) {
+        fault("two answers to one question", response->status, response->body);
+    }
+    pthread_mutex_unlock(&q->mutex);
+}
+
+static bool send_question(struct client_connection *connection, const struct question *q) {
+    char head[256];
+    const int size =
+        snprintf(head, sizeof head,
+                 "POST /attention HTTP/1.1\r\nHost: a\r\nContent-Length: %zu\r\n\r\n", q->size);
+    return client_send(connection, head, (size_t)size) && client_send(connection, q->body, q->size);
+}
+
+static void *client(void *seed) {
+    struct rng rng = {*(const uint64_t *)seed};
+    while (!atomic_load(&ending)) {
+        struct client_connection connection;
+        struct client_response response;
+        if (!client_open(&connection, port)) {
+            break;
+        }
+        for (size_t left = rng_between(&rng, 1, 20); left > 0; left--) {
+            struct question *q = &questions[rng_between(&rng, 0, QUESTIONS - 1)];
+            if (!send_question(&connection, q) || rng_chance(&rng, 8) ||
+                !client_receive(&connection, false, &response)) {
+                break; /* leaves, or the server ends */
+            }
+            check(q, &response);
+            client_response_free(&response);
+        }
+        client_close(&connection);
+    }
+    return NULL;
+}
+
+int main(void) {
+    struct api_service service = {.max_memory = 64 << 20,
+                                  .max_work = 1e12,
+                                  .max_total = 16 << 20,
+                                  .timeout = 60,
+                                  .threads = 3};
+    const struct jobs_options workers = {.threads = 3, .max_jobs = 6, .max_cost = 1e9};
+    const struct http_options options = {.address = "127.0.0.1",
+                                         .threads = 2,
+                                         .max_body = 4 << 20,
+                                         .max_connections = 100,
+                                         .idle_timeout = 30,
+                                         .header_timeout = 30,
+                                         .body_timeout = 30,
+                                         .write_timeout = 30,
+                                         .drain_timeout = 10};
+    const char *seconds = getenv("SECONDS");
+    char error[256];
+    uint64_t seeds[CLIENTS];
+    pthread_t clients[CLIENTS];
+    signal(SIGPIPE, SIG_IGN);
+    prepare();
+    service.jobs = jobs_start(&workers);
+    const struct http_app app = api_app(&service);
+    struct http_server *server = http_start(&options, &app, error, sizeof error);
+    if (service.jobs == NULL || server == NULL) {
+        fprintf(stderr, "the server does not start\n");
+        return 1;
+    }
+    port = http_port(server);
+    for (size_t i = 0; i < CLIENTS; i++) {
+        seeds[i] = i + 1;
+        if (pthread_create(&clients[i], NULL, client, &seeds[i]) != 0) {
+            fprintf(stderr, "a thread does not start\n");
+            return 1;
+        }
+    }
+    nanosleep(&(struct timespec){.tv_sec = seconds != NULL ? atol(seconds) : 10}, NULL);
+    if (!http_stop(server)) { /* under load */
+        fault("the server does not stop", 0, "");
+        return 1;
+    }
+    atomic_store(&ending, true);
+    for (size_t i = 0; i < CLIENTS; i++) {
+        pthread_join(clients[i], NULL);
+    }
+    if (jobs_load(service.jobs).jobs != 0 || atomic_load(&service.memory) != 0) {
+        fault("jobs or memory are left", 0, "");
+    }
+    jobs_stop(service.jobs);
+    for (size_t i = 0; i < QUESTIONS; i++) {
+        if (questions[i].answer == NULL && questions[i].status != 503) {
+            fault("a question without any answer", (int)i, "");
+        }
+        free(questions[i].answer);
+        free(questions[i].body);
+    }
+    printf("%u answers, %u refused, %u faults\n", atomic_load(&answered), atomic_load(&refused),
+           atomic_load(&faults));
+    return atomic_load(&faults) != 0;
+}
