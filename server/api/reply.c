@@ -6,6 +6,10 @@
 #include <stdlib.h>
 #include <time.h>
 
+enum {
+    LONG_TEXT = 1 << 20 /* bytes of an answer from which on it is not held whole */
+};
+
 double reply_clock_ms(void) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
@@ -87,18 +91,71 @@ void reply_number(struct reply_items *list, const char *key, double number) {
     reply_add(list, (struct codec_item){.op = CODEC_OP_NUMBER, .key = key, .number = number});
 }
 
+/* An answer that is encoded while it is sent. */
+struct stream {
+    struct codec_writer *writer;
+    struct codec_item *items;
+};
+
+static bool read_stream(void *stream, char *out, size_t room, size_t *size) {
+    return codec_writer_read(((struct stream *)stream)->writer, out, room, size);
+}
+
+static void free_stream(void *stream_) {
+    struct stream *stream = stream_;
+    codec_writer_free(stream->writer);
+    free(stream->items);
+    free(stream);
+}
+
+/* Takes the items. False if there is no memory. */
+static bool stream_items(struct http_response *response, struct reply_items *list, int digits) {
+    struct stream *stream = malloc(sizeof *stream);
+    struct codec_writer *writer = codec_writer_create(list->items, list->count, digits);
+    if (stream == NULL || writer == NULL) {
+        free(stream);
+        codec_writer_free(writer);
+        return false;
+    }
+    *stream = (struct stream){writer, list->items};
+    list->items = NULL;
+    response->status = 200;
+    response->body = stream;
+    response->read = read_stream;
+    response->release = free_stream;
+    return true;
+}
+
+static bool write_items(struct http_response *response, const struct reply_items *list,
+                        int digits) {
+    struct codec_buffer buffer = {0};
+    if (!codec_write(&buffer, list->items, list->count, digits)) {
+        free(buffer.data);
+        return false;
+    }
+    response->status = 200;
+    response->body = buffer.data;
+    response->size = buffer.size;
+    response->release = free;
+    return true;
+}
+
+double reply_text_memory(double text) {
+    return text > LONG_TEXT ? 0 : text;
+}
+
 void reply_items(const struct http_request *request, struct http_response *response,
                  struct reply_items *list, int digits) {
     const double start = reply_clock_ms();
-    struct codec_buffer buffer = {0};
-    if (list->failed || !codec_write(&buffer, list->items, list->count, digits)) {
-        free(buffer.data);
+    double text = 0;
+    for (size_t i = 0; i < list->count; i++) {
+        if (list->items[i].op == CODEC_OP_TENSOR) {
+            text += (double)codec_text_bytes(&list->items[i].tensor, digits);
+        }
+    }
+    if (list->failed || !(text > LONG_TEXT ? stream_items(response, list, digits)
+                                           : write_items(response, list, digits))) {
         reply_no_memory(request, response);
-    } else {
-        response->status = 200;
-        response->body = buffer.data;
-        response->size = buffer.size;
-        response->release = free;
     }
     free(list->items);
     response->timing[HTTP_TIMING_ENCODE] = reply_clock_ms() - start;

@@ -29,8 +29,12 @@ void reply_tensor(struct reply_items *list, const char *key, const attn_tensor *
 void reply_text(struct reply_items *list, const char *key, const char *text);
 void reply_number(struct reply_items *list, const char *key, double number);
 
-/* Encodes the items as a 200 answer and frees the list. `digits` as in codec_write. */
+/* Encodes the items as a 200 answer and frees the list. `digits` as in codec_write. A long text is
+ * made while it is sent: what the items point to must live as long as the exchange. */
 void reply_items(const struct http_request *request, struct http_response *response,
                  struct reply_items *list, int digits);
+
+/* Bytes of `text` that reply_items holds at a time. */
+double reply_text_memory(double text);
 
 #endif

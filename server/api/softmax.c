@@ -86,7 +86,7 @@ struct api_work *api_softmax(const struct api_request *request, struct http_resp
     attn_tensor_count(&x, &count);
     attn_tensor_bytes(&x, &bytes);
     const double cost = (double)count * EXP_COST;
-    const double memory = (double)bytes + (double)codec_text_bytes(&x, digits);
+    const double memory = (double)bytes + reply_text_memory((double)codec_text_bytes(&x, digits));
     if (!call_fits(request, response, cost, memory)) {
         return NULL;
     }

@@ -1,5 +1,6 @@
 /*
- * writer.c - a flat list of items as compact JSON. Knows nothing of readers and documents.
+ * writer.c - a flat list of items as compact JSON, all at once or piece by piece. Knows nothing of
+ * readers and documents.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -133,22 +134,6 @@ static char *put_elements(char *out, const attn_tensor *tensor, size_t first, si
     return out;
 }
 
-/* The elements of one innermost row, without brackets. */
-static bool put_row(struct codec_buffer *buffer, const attn_tensor *tensor, size_t first,
-                    size_t count, int digits) {
-    for (size_t done = 0; done < count;) {
-        size_t part = count - done < STRIDE ? count - done : STRIDE;
-        if (!reserve(buffer, part * (NUMBER_SIZE + 1))) {
-            return false;
-        }
-        char *out = put_elements(buffer->data + buffer->size, tensor, first + done, part, digits);
-        buffer->size = (size_t)(out - buffer->data);
-        done += part;
-    }
-    buffer->size -= count > 0; /* the last comma */
-    return true;
-}
-
 /* Characters of one element, at most: a sign, the digits, and six zeros after them, which is the
  * most that is written out, or a point and an exponent, which are no longer. */
 static size_t element_width(attn_dtype dtype, int digits) {
@@ -181,71 +166,105 @@ size_t codec_text_bytes(const attn_tensor *tensor, int digits) {
     return total;
 }
 
+/* ------------------------------------------------------------------------------------- pieces */
+
+struct codec_writer {
+    const struct codec_item *items;
+    size_t count, next; /* items; those that are begun */
+    int digits;
+    bool ended, failed;
+    bool first; /* in the innermost array or object, or of all */
+    size_t open;
+    bool is_object[MAX_OPEN];
+
+    /* The tensor that is being written: an odometer over all axes but the last opens and closes
+     * brackets as it turns. */
+    const attn_tensor *tensor;
+    size_t index[ATTN_MAX_RANK];
+    int last, axis;         /* of the rows; the outermost whose bracket is to be opened */
+    size_t row, in_row, at; /* elements: of a row, written of this one, of all */
+
+    struct codec_buffer piece; /* for codec_writer_read */
+    size_t taken;              /* of it */
+};
+
+static bool begin_tensor(struct codec_writer *w, const attn_tensor *tensor) {
+    size_t count;
+    if (!attn_tensor_count(tensor, &count)) {
+        return false;
+    }
+    w->tensor = tensor;
+    memset(w->index, 0, sizeof w->index);
+    w->last = tensor->rank - 1;
+    for (int axis = 0; count == 0 && axis < w->last; axis++) {
+        if (tensor->shape[axis] == 0) { /* nothing is nested in an empty array */
+            w->last = axis;
+        }
+    }
+    w->row = tensor->rank == 0 ? 1 : tensor->shape[w->last];
+    w->axis = 0;
+    w->in_row = w->at = 0;
+    return true;
+}
+
 /* Room for all of a tensor at once, so that large answers are not copied while they grow, and for
- * what the last put_row() wants to have beyond. */
-static bool reserve_tensor(struct codec_buffer *buffer, const attn_tensor *tensor, size_t count,
-                           int digits) {
-    size_t bytes = codec_text_bytes(tensor, digits);
-    size_t beyond = (count < STRIDE ? count : STRIDE) * (NUMBER_SIZE + 1);
+ * what the last piece wants to have beyond. */
+static bool reserve_tensor(struct codec_buffer *buffer, const attn_tensor *tensor, int digits) {
+    const size_t bytes = codec_text_bytes(tensor, digits), beyond = STRIDE * (NUMBER_SIZE + 1);
     return bytes <= SIZE_MAX - beyond && reserve(buffer, bytes + beyond);
 }
 
-/* Nested arrays: an odometer over all axes but the last opens and closes brackets as it turns. */
-static bool put_tensor(struct codec_buffer *buffer, const attn_tensor *tensor, int digits) {
-    size_t index[ATTN_MAX_RANK] = {0};
-    int last = tensor->rank - 1;
-    size_t count;
-
-    if (!attn_tensor_count(tensor, &count) || !reserve_tensor(buffer, tensor, count, digits)) {
+/* Some elements of a row of the tensor, with the brackets before and after. */
+static bool put_part(struct codec_writer *w, struct codec_buffer *buffer) {
+    const attn_tensor *tensor = w->tensor;
+    const size_t left = w->row - w->in_row, part = left < STRIDE ? left : STRIDE;
+    const size_t opens = w->in_row == 0 ? (size_t)(w->last - w->axis + 1) : 0;
+    /* The brackets at the end are shorter than the room that the last number leaves. */
+    if (!reserve(buffer, opens + (part > 0 ? part : 1) * (NUMBER_SIZE + 1))) {
         return false;
     }
-    if (tensor->rank == 0) {
-        return put_row(buffer, tensor, 0, 1, digits);
-    }
-    for (int axis = 0; count == 0 && axis < last; axis++) {
-        if (tensor->shape[axis] == 0) { /* nothing is nested in an empty array */
-            last = axis;
+    char *out = buffer->data + buffer->size;
+    memset(out, '[', opens);
+    out += opens;
+    out = put_elements(out, tensor, w->at, part, w->digits);
+    w->at += part;
+    w->in_row += part;
+    if (w->in_row == w->row) {
+        out -= w->row > 0; /* the last comma */
+        w->in_row = 0;
+        w->axis = w->last > 0 ? w->last : 0; /* a rank of 0 has no axis */
+        while (w->axis > 0 && ++w->index[w->axis - 1] == tensor->shape[w->axis - 1]) {
+            w->index[--w->axis] = 0;
+        }
+        for (int axis = w->axis; axis <= w->last; axis++) {
+            *out++ = ']';
+        }
+        if (w->axis > 0) {
+            *out++ = ',';
+        } else {
+            w->tensor = NULL;
         }
     }
-
-    size_t row = tensor->shape[last];
-    int axis = 0; /* the outermost whose bracket is to be opened */
-    for (size_t first = 0;; first += row) {
-        if (!put(buffer, "[[[[[[[[", (size_t)(last - axis + 1)) ||
-            !put_row(buffer, tensor, first, row, digits)) {
-            return false;
-        }
-        axis = last;
-        while (axis > 0 && ++index[axis - 1] == tensor->shape[axis - 1]) {
-            index[--axis] = 0;
-        }
-        if (!put(buffer, "]]]]]]]]", (size_t)(last - axis + 1))) {
-            return false;
-        }
-        if (axis == 0) {
-            return true;
-        }
-        if (!put(buffer, ",", 1)) {
-            return false;
-        }
-    }
+    buffer->size = (size_t)(out - buffer->data);
+    return true;
 }
 
 /* --------------------------------------------------------------------------------------- items */
 
-static bool put_value(struct codec_buffer *buffer, const struct codec_item *item, int digits) {
+static bool put_value(struct codec_writer *w, struct codec_buffer *buffer,
+                      const struct codec_item *item) {
     switch (item->op) {
     case CODEC_OP_OBJECT:
         return put(buffer, "{", 1);
     case CODEC_OP_ARRAY:
         return put(buffer, "[", 1);
     case CODEC_OP_TENSOR:
-        return put_tensor(buffer, &item->tensor, digits);
+        return begin_tensor(w, &item->tensor);
     case CODEC_OP_NUMBER:
         if (!reserve(buffer, NUMBER_SIZE)) {
             return false;
         }
-        char *end = put_double(buffer->data + buffer->size, item->number, digits);
+        char *end = put_double(buffer->data + buffer->size, item->number, w->digits);
         buffer->size = (size_t)(end - buffer->data);
         return true;
     case CODEC_OP_TEXT:
@@ -257,37 +276,91 @@ static bool put_value(struct codec_buffer *buffer, const struct codec_item *item
     }
 }
 
+static bool put_item(struct codec_writer *w, struct codec_buffer *buffer,
+                     const struct codec_item *item) {
+    if (item->op == CODEC_OP_END) {
+        w->first = false;
+        return w->open > 0 && put(buffer, w->is_object[--w->open] ? "}" : "]", 1);
+    }
+    if (!w->first && !put(buffer, ",", 1)) {
+        return false;
+    }
+    if (item->key != NULL && (!put_text(buffer, item->key) || !put(buffer, ":", 1))) {
+        return false;
+    }
+    w->first = item->op == CODEC_OP_OBJECT || item->op == CODEC_OP_ARRAY;
+    if (w->first) {
+        if (w->open == MAX_OPEN) {
+            return false;
+        }
+        w->is_object[w->open++] = item->op == CODEC_OP_OBJECT;
+    }
+    return put_value(w, buffer, item);
+}
+
+/* The next piece: an item, or up to STRIDE elements of a tensor. False at the end or on failure. */
+static bool put_piece(struct codec_writer *w, struct codec_buffer *buffer) {
+    if (w->ended || w->failed) {
+        return false;
+    }
+    if (w->tensor != NULL) {
+        w->failed = !put_part(w, buffer);
+    } else if (w->next < w->count) {
+        w->failed = !put_item(w, buffer, &w->items[w->next++]);
+    } else {
+        w->ended = true;
+        w->failed = !put(buffer, "\n", 1);
+    }
+    return !w->failed;
+}
+
 bool codec_write(struct codec_buffer *buffer, const struct codec_item *items, size_t count,
                  int digits) {
-    bool is_object[MAX_OPEN];
-    size_t open = 0;
-    bool first = true; /* in the innermost array or object, or of all */
+    struct codec_writer w = {.items = items, .count = count, .digits = digits, .first = true};
+    const attn_tensor *tensor = NULL;
+    while (put_piece(&w, buffer)) {
+        if (w.tensor != tensor && w.tensor != NULL && !reserve_tensor(buffer, w.tensor, digits)) {
+            return false;
+        }
+        tensor = w.tensor;
+    }
+    return !w.failed;
+}
 
-    for (size_t i = 0; i < count; i++) {
-        const struct codec_item *item = &items[i];
-        if (item->op == CODEC_OP_END) {
-            if (open == 0 || !put(buffer, is_object[--open] ? "}" : "]", 1)) {
-                return false;
-            }
-            first = false;
-            continue;
+struct codec_writer *codec_writer_create(const struct codec_item *items, size_t count, int digits) {
+    struct codec_writer *w = calloc(1, sizeof *w);
+    if (w != NULL) {
+        w->items = items;
+        w->count = count;
+        w->digits = digits;
+        w->first = true;
+    }
+    return w;
+}
+
+bool codec_writer_read(struct codec_writer *w, char *out, size_t room, size_t *size) {
+    *size = 0;
+    for (;;) {
+        const size_t there = w->piece.size - w->taken;
+        const size_t part = there < room - *size ? there : room - *size;
+        if (part > 0) {
+            memcpy(out + *size, w->piece.data + w->taken, part);
         }
-        if (!first && !put(buffer, ",", 1)) {
+        w->taken += part;
+        *size += part;
+        if (w->taken < w->piece.size || w->ended) {
+            return !w->failed;
+        }
+        w->taken = w->piece.size = 0;
+        if (!put_piece(w, &w->piece) && w->failed) {
             return false;
-        }
-        if (item->key != NULL && (!put_text(buffer, item->key) || !put(buffer, ":", 1))) {
-            return false;
-        }
-        if (!put_value(buffer, item, digits)) {
-            return false;
-        }
-        first = item->op == CODEC_OP_OBJECT || item->op == CODEC_OP_ARRAY;
-        if (first) {
-            if (open == MAX_OPEN) {
-                return false;
-            }
-            is_object[open++] = item->op == CODEC_OP_OBJECT;
         }
     }
-    return put(buffer, "\n", 1);
+}
+
+void codec_writer_free(struct codec_writer *w) {
+    if (w != NULL) {
+        free(w->piece.data);
+    }
+    free(w);
 }

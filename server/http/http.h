@@ -41,6 +41,10 @@ struct http_response {
     size_t size;
     /* Called once when the body is sent or dropped; NULL = the body is static. */
     void (*release)(void *body);
+    /* For a body that is made while it is sent, in chunks: `body` is what makes it, `size` is 0.
+     * Writes the next bytes, `room` unless the body ends before. False = it cannot go on: the
+     * connection is cut. On an I/O thread; the exchange is released after the last call. */
+    bool (*read)(void *body, char *out, size_t room, size_t *size);
     bool timed;                       /* Server-Timing is sent */
     double timing[HTTP_TIMING_COUNT]; /* milliseconds */
 };

@@ -32,9 +32,10 @@ enum {
     MAX_PIECES = 65536,            /* a body in more pieces than that ...              */
     MIN_PIECE = 64,                /* ... has at least so many bytes in each, on average */
     DRAIN_TICK_MS = 10,
-    DRAIN_QUIET = 5, /* ticks without any request: what was still in a socket has been read */
-    END_TICKS = 100, /* 1 s for the handlers and computations that are at work even then */
-    SLOWEST = 64,    /* bytes in a millisecond of a long body or response, once the time is over */
+    DRAIN_QUIET = 5,   /* ticks without any request: what was still in a socket has been read */
+    END_TICKS = 100,   /* 1 s for the handlers and computations that are at work even then */
+    PIECE = 32 * 1024, /* of a body that is made while it is sent */
+    SLOWEST = 64, /* bytes in a millisecond of a long body or response, once the time is over */
 };
 
 struct http_server {
@@ -184,7 +185,8 @@ static bool add_headers(const struct http_call *call, struct MHD_Response *out) 
         response->close || atomic_load_explicit(&call->server->draining, memory_order_relaxed);
     char seconds[16];
     snprintf(seconds, sizeof seconds, "%d", response->retry_after);
-    return (response->size == 0 || add_header(out, "Content-Type", type)) &&
+    const bool empty = response->size == 0 && response->read == NULL;
+    return (empty || add_header(out, "Content-Type", type)) &&
            add_header(out, "X-Request-Id", call->id) &&
            add_header(out, "Cache-Control", "no-store") &&
            add_header(out, "X-Content-Type-Options", "nosniff") &&
@@ -194,20 +196,80 @@ static bool add_headers(const struct http_call *call, struct MHD_Response *out) 
            (!close || add_header(out, "Connection", "close"));
 }
 
+/* A body that is made while it is sent. Libmicrohttpd owns it, with the response. */
+struct stream {
+    struct http_call *call; /* there as long as `read_stream` is called */
+    void *body;
+    bool (*read)(void *body, char *out, size_t room, size_t *size);
+    void (*release)(void *body);
+    uint64_t sent;
+    int64_t begun;
+};
+
+static ssize_t read_stream(void *stream_, uint64_t position, char *out, size_t room) {
+    struct stream *stream = stream_;
+    size_t size;
+    (void)position;
+    if (!stream->read(stream->body, out, room, &size)) {
+        return MHD_CONTENT_READER_END_WITH_ERROR;
+    }
+    /* The client must take some of it within the time, and all so far at the slowest rate. */
+    stream->sent += size;
+    const int64_t now = watch_clock(), slowest = stream->begun + (int64_t)(stream->sent / SLOWEST);
+    watch_until(&stream->call->connection->watched,
+                (now < slowest ? now : slowest) + stream->call->server->write_ms);
+    return size > 0 ? (ssize_t)size : MHD_CONTENT_READER_END_OF_STREAM;
+}
+
+static void free_stream(void *stream_) {
+    struct stream *stream = stream_;
+    if (stream->release != NULL) {
+        stream->release(stream->body);
+    }
+    free(stream);
+}
+
+static struct MHD_Response *create_stream(struct http_call *call) {
+    struct http_response *response = &call->response;
+    struct stream *stream = malloc(sizeof *stream);
+    if (stream == NULL) {
+        return NULL;
+    }
+    *stream = (struct stream){.call = call,
+                              .body = (void *)response->body,
+                              .read = response->read,
+                              .release = response->release,
+                              .begun = watch_clock()};
+    struct MHD_Response *out = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, PIECE,
+                                                                 read_stream, stream, free_stream);
+    if (out == NULL) {
+        free(stream);
+    } else {
+        response->release = NULL; /* it is the stream's now */
+    }
+    return out;
+}
+
 /* The body goes to libmicrohttpd without a copy and is released when the last byte is sent. */
+static struct MHD_Response *create_whole(struct http_response *response) {
+    void *body = (void *)response->body;
+    if (response->release == NULL || response->size == 0) {
+        return MHD_create_response_from_buffer(response->size, body, MHD_RESPMEM_PERSISTENT);
+    }
+    struct MHD_Response *out = MHD_create_response_from_buffer_with_free_callback_cls(
+        response->size, body, response->release, body);
+    if (out != NULL) {
+        response->release = NULL; /* it is the response's now */
+    }
+    return out;
+}
+
 static enum MHD_Result send_response(struct http_call *call, struct MHD_Connection *connection) {
     struct http_response *response = &call->response;
-    void *body = (void *)response->body;
-    struct MHD_Response *out =
-        response->release == NULL || response->size == 0
-            ? MHD_create_response_from_buffer(response->size, body, MHD_RESPMEM_PERSISTENT)
-            : MHD_create_response_from_buffer_with_free_callback_cls(response->size, body,
-                                                                     response->release, body);
+    const bool streams = response->read != NULL;
+    struct MHD_Response *out = streams ? create_stream(call) : create_whole(response);
     if (out == NULL) {
         return MHD_NO;
-    }
-    if (response->size != 0) {
-        response->release = NULL; /* it is the response's now */
     }
     enum MHD_Result result = MHD_NO;
     watch_for(&call->connection->watched,
@@ -216,7 +278,9 @@ static enum MHD_Result send_response(struct http_call *call, struct MHD_Connecti
         result = MHD_queue_response(connection, (unsigned)response->status, out);
     }
     MHD_destroy_response(out);
-    release_exchange(call);
+    if (!streams) {
+        release_exchange(call); /* else the body may still be made of it */
+    }
     return result;
 }
 

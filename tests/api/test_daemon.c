@@ -102,6 +102,37 @@ Test(daemon, signals_end_it_with_0) {
     }
 }
 
+/* An answer of megabytes comes in chunks, a small one with its length; both are whole. */
+Test(daemon, large_answers_come_in_chunks) {
+    struct server_process server;
+    struct client_response response;
+    char value[64] = "", *body = malloc(1 << 20);
+    cr_assert(server_spawn(&server, NULL));
+    for (size_t rows = 10; rows <= 1000; rows *= 100) {
+        size_t size = (size_t)sprintf(body, "{\"return\":[\"weights\"],\"X\":[[1]");
+        for (size_t i = 1; i < rows; i++) {
+            size += (size_t)sprintf(body + size, ",[%zu]", i % 7);
+        }
+        size += (size_t)sprintf(body + size, "]}");
+        cr_assert(client_request(server.port, "POST", "/attention", NULL, body, size, &response));
+        cr_expect_eq(response.status, 200);
+        const bool chunked = client_header(&response, "Transfer-Encoding", value, sizeof value);
+        cr_expect_eq(chunked, rows == 1000);
+        size_t commas = 0, brackets = 0;
+        for (size_t i = 0; i < response.size; i++) {
+            commas += response.body[i] == ',';
+            brackets += response.body[i] == ']';
+        }
+        cr_expect_eq(commas, rows * rows - 1);
+        cr_expect_eq(brackets, rows + 1);
+        cr_expect_eq(strncmp(response.body, "{\"weights\":[[", 13), 0);
+        cr_expect_str_eq(response.body + response.size - 4, "]]}\n");
+        client_response_free(&response);
+    }
+    cr_expect_eq(server_stop(&server), 0);
+    free(body);
+}
+
 /* The first signal waits for a request that does not end; the second ends the wait. */
 Test(daemon, second_signal_ends_it_at_once) {
     static const char head[] = "POST /softmax HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n";

@@ -3,6 +3,30 @@
 
 #include "test_codec.h"
 
+/* The same, whatever the room is that the text is read into. */
+static void expect_pieces(const struct codec_item *items, size_t count, int digits,
+                          const char *expected) {
+    static const size_t rooms[] = {1, 2, 7, 1000, 70000};
+    const size_t length = strlen(expected);
+    for (size_t i = 0; i < sizeof rooms / sizeof rooms[0]; i++) {
+        struct codec_writer *writer = codec_writer_create(items, count, digits);
+        char *text = malloc(length + rooms[i]);
+        size_t size = 0, part;
+        cr_assert(writer != NULL && text != NULL);
+        do {
+            cr_assert(codec_writer_read(writer, text + size, rooms[i], &part));
+            size += part;
+            cr_assert_leq(size, length);
+        } while (part == rooms[i]);
+        cr_expect_eq(size, length, "%zu bytes in pieces of %zu", size, rooms[i]);
+        cr_expect_eq(memcmp(text, expected, size), 0);
+        cr_assert(codec_writer_read(writer, text, rooms[i], &part));
+        cr_expect_eq(part, 0, "it has ended");
+        codec_writer_free(writer);
+        free(text);
+    }
+}
+
 static void expect_text(const struct codec_item *items, size_t count, int digits,
                         const char *expected) {
     struct codec_buffer buffer = {0};
@@ -12,6 +36,7 @@ static void expect_text(const struct codec_item *items, size_t count, int digits
                  buffer.data, expected);
     cr_expect_leq(buffer.size, buffer.capacity);
     free(buffer.data);
+    expect_pieces(items, count, digits, expected);
 }
 
 static void expect_tensor(attn_tensor tensor, int digits, const char *expected) {
@@ -194,6 +219,9 @@ Test(codec_writer, large) {
     };
     struct codec_buffer buffer = {0};
     cr_assert(codec_write(&buffer, &item, 1, 0));
+    char *whole = strndup(buffer.data, buffer.size);
+    expect_pieces(&item, 1, 0, whole);
+    free(whole);
     struct outcome outcome = read_pieces(buffer.data, buffer.size, NULL, 0);
     cr_assert_not_null(outcome.document, "%s", outcome.error.message);
     attn_tensor tensor;
@@ -226,4 +254,9 @@ Test(codec_writer, unbalanced_items_are_refused) {
         deep[i] = (struct codec_item){.op = CODEC_OP_ARRAY};
     cr_expect_not(codec_write(&buffer, deep, 70, 0));
     free(buffer.data);
+    struct codec_writer *writer = codec_writer_create(deep, 70, 0);
+    char text[100];
+    size_t size;
+    cr_expect_not(codec_writer_read(writer, text, sizeof text, &size));
+    codec_writer_free(writer);
 }

@@ -5,6 +5,7 @@
 #include <criterion/criterion.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -17,7 +18,7 @@ enum {
     LARGE = 32 << 20 /* bytes of a response that no socket takes at once */
 };
 
-static atomic_uint begun, released, cancelled;
+static atomic_uint begun, released, cancelled, streams_freed;
 static atomic_bool held; /* /held waits for this to become false, or for a cancel */
 
 struct exchange {
@@ -32,6 +33,25 @@ static void sleep_ms(long ms) {
     nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000}, NULL);
 }
 
+/* A body that counts: the bytes 0, 1, 2 ... up to LARGE, or for ever. */
+struct counting {
+    size_t at, end;
+    bool breaks;
+};
+
+static bool read_counting(void *body, char *out, size_t room, size_t *size) {
+    struct counting *c = body;
+    for (*size = 0; *size < room && c->at < c->end; c->at++) {
+        out[(*size)++] = (char)(c->at % 251);
+    }
+    return *size > 0 || !c->breaks;
+}
+
+static void free_counting(void *body) {
+    free(body);
+    atomic_fetch_add(&streams_freed, 1);
+}
+
 static void *app_begin(void *context, const struct http_request *request,
                        struct http_response *response) {
     (void)context;
@@ -39,9 +59,15 @@ static void *app_begin(void *context, const struct http_request *request,
         response->status = request->draining ? 503 : 200;
         return NULL;
     }
-    if (strcmp(request->path, "/large") == 0) {
-        *response = (struct http_response){
-            .status = 200, .body = calloc(1, LARGE), .size = LARGE, .release = free};
+    if (strncmp(request->path, "/stream", 7) == 0) {
+        struct counting *counting = calloc(1, sizeof *counting);
+        counting->end = strcmp(request->path, "/stream") == 0 ? LARGE : 100000;
+        counting->breaks = strcmp(request->path, "/stream-breaks") == 0;
+        *response = (struct http_response){.status = 200,
+                                           .media_type = "text/plain",
+                                           .body = counting,
+                                           .read = read_counting,
+                                           .release = free_counting};
         return NULL;
     }
     atomic_fetch_add(&begun, 1);
@@ -253,19 +279,55 @@ Test(http_pending, slow_clients_are_cut_off) {
     }
 }
 
-Test(http_pending, slow_readers_are_cut_off) {
+static void expect_counting(struct client_connection *connection, const char *path, size_t end) {
+    struct client_response response;
+    char request[128], value[64] = "";
+    snprintf(request, sizeof request, "GET %s HTTP/1.1\r\nHost: a\r\n\r\n", path);
+    send_text(connection, request);
+    cr_assert(client_receive(connection, false, &response));
+    cr_expect(client_header(&response, "Transfer-Encoding", value, sizeof value));
+    cr_expect_str_eq(value, "chunked");
+    cr_expect(client_header(&response, "Content-Type", value, sizeof value));
+    cr_expect_str_eq(value, "text/plain");
+    cr_assert_eq(response.size, end);
+    for (size_t i = 0; i < end; i++) {
+        cr_assert_eq((unsigned char)response.body[i], i % 251, "byte %zu", i);
+    }
+    client_response_free(&response);
+}
+
+Test(http_pending, bodies_are_made_while_they_are_sent) {
+    start_with(patient);
+    char taken[256];
+    struct client_connection connection;
+    struct client_response response;
+    cr_assert(client_open(&connection, http_port(server)));
+    expect_counting(&connection, "/stream", LARGE);
+    expect_counting(&connection, "/stream-short", 100000); /* the connection is kept */
+    send_text(&connection, "GET /stream-breaks HTTP/1.1\r\nHost: a\r\n\r\n");
+    cr_expect_not(client_receive(&connection, false, &response), "it is cut, not ended");
+    client_close(&connection);
+
+    cr_assert(client_open(&connection, http_port(server)));
+    send_text(&connection, "HEAD /stream HTTP/1.1\r\nHost: a\r\n\r\n");
+    cr_assert(client_receive(&connection, true, &response));
+    cr_expect_eq(response.size, 0);
+    client_response_free(&response);
+    send_text(&connection, "GET /stream HTTP/1.1\r\nHost: a\r\n\r\n");
+    cr_assert_eq(recv(connection.fd, taken, sizeof taken, MSG_WAITALL), (ssize_t)sizeof taken);
+    client_close(&connection); /* leaves in the midst of it */
+    wait_until(&streams_freed, 5);
+    stop();
+}
+
+Test(http_pending, slow_readers_of_streams_are_cut_off) {
     start_with((struct http_options){.header_timeout = 60, .body_timeout = 60, .write_timeout = 1});
     struct client_connection connection;
     char taken[256];
     cr_assert(client_open(&connection, http_port(server)));
-    send_text(&connection, "GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
-    /* LARGE at the slowest rate would take 512 s. */
-    cr_assert_eq(recv(connection.fd, taken, sizeof taken, 0), (ssize_t)sizeof taken);
-    client_close(&connection);
-
-    cr_assert(client_open(&connection, http_port(server)));
-    send_text(&connection, POST("/later")); /* others are not touched */
-    expect_status(&connection, 200);
+    send_text(&connection, "GET /stream HTTP/1.1\r\nHost: a\r\n\r\n");
+    cr_assert_eq(recv(connection.fd, taken, sizeof taken, MSG_WAITALL), (ssize_t)sizeof taken);
+    wait_until(&streams_freed, 1);
     client_close(&connection);
     stop();
 }
