@@ -12,8 +12,10 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 enum {
@@ -29,6 +31,21 @@ static void prepare_signals(sigset_t *stop) {
     sigaddset(stop, SIGINT);
     sigprocmask(SIG_BLOCK, stop, NULL);
     signal(SIGPIPE, SIG_IGN);
+}
+
+/* A second signal ends the process at once, by its default action. Programs like timeout(1) send one
+ * to the process and one to its group: what comes within half a second is the same. */
+static void *await_second(void *stop_) {
+    const sigset_t *stop = stop_;
+    int signal_number;
+    nanosleep(&(struct timespec){.tv_nsec = 500000000}, NULL);
+    while (sigtimedwait(stop, NULL, &(struct timespec){0}) > 0) {
+    }
+    sigwait(stop, &signal_number);
+    signal(signal_number, SIG_DFL);
+    pthread_sigmask(SIG_UNBLOCK, stop, NULL);
+    raise(signal_number);
+    return NULL;
 }
 
 /* Until a signal says to stop. */
@@ -49,6 +66,7 @@ static int listen_and_wait(const struct server_options *options, struct api_serv
     };
     char error[256];
     int signal_number;
+    pthread_t second;
     const struct http_app app = api_app(service);
     struct http_server *server = http_start(&http, &app, error, sizeof error);
     if (server == NULL) {
@@ -60,7 +78,9 @@ static int listen_and_wait(const struct server_options *options, struct api_serv
            options->address, ipv6 ? "]" : "", http_port(server));
     fflush(stdout);
     sigwait(stop, &signal_number);
-    pthread_sigmask(SIG_UNBLOCK, stop, NULL); /* a second one ends the process at once */
+    if (pthread_create(&second, NULL, await_second, (void *)(uintptr_t)stop) == 0) {
+        pthread_detach(second);
+    }
     if (!http_stop(server)) {
         fprintf(stderr,
                 "attentiond: a request is still being computed; ending without its answer\n");

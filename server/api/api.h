@@ -6,6 +6,7 @@
 #ifndef API_H
 #define API_H
 
+#include "api/metrics.h"
 #include "codec/codec.h"
 #include "http/http.h"
 #include "jobs/jobs.h"
@@ -20,6 +21,7 @@ struct api_service {
     struct jobs *jobs; /* borrowed. NULL: everything is computed at once, by the I/O threads */
 
     atomic_size_t memory; /* that requests take just now */
+    struct metrics metrics;
 };
 
 /* The application for http_start. Borrows `service`. */
@@ -58,6 +60,6 @@ extern const struct api_route api_routes[];
 extern const size_t api_route_count;
 
 api_handler api_attention, api_multihead, api_softmax;
-api_handler api_live, api_ready, api_version, api_openapi;
+api_handler api_live, api_ready, api_metrics, api_version, api_openapi;
 
 #endif

@@ -172,11 +172,13 @@ static void conclude(struct exchange *exchange, enum job_end end) {
         reply_no_memory(request, response);
         break;
     case JOB_LATE:
+        metrics_count(&exchange->service->metrics.late);
         snprintf(detail, sizeof detail, "the answer was not computed within %g s (timeout)",
                  work->seconds);
         reply_busy(request, response, detail);
         break;
     case JOB_CANCELLED:
+        metrics_count(&exchange->service->metrics.cancelled);
         reply_busy(request, response, "the server stops before the answer is computed");
         break;
     }
@@ -208,6 +210,7 @@ static bool compute(struct exchange *exchange) {
     if (jobs_admit(service->jobs, &work->job)) {
         return false;
     }
+    metrics_count(&service->metrics.refused_queue);
     reply_busy(exchange->request, exchange->response,
                "the server has as much to compute as it accepts");
     return true;
@@ -223,6 +226,7 @@ static bool handle(struct exchange *exchange) {
         return true;
     }
     if (!take_memory(exchange, exchange->memory + exchange->work->memory)) {
+        metrics_count(&exchange->service->metrics.refused_memory);
         reply_busy(exchange->request, exchange->response, no_memory_left);
         return true;
     }
@@ -234,6 +238,7 @@ static bool end(void *arg, const struct http_request *request, struct http_respo
     exchange->request = request;
     exchange->response = response;
     if (exchange->over) {
+        metrics_count(&exchange->service->metrics.refused_memory);
         reply_busy(request, response, no_memory_left);
         return true;
     }
@@ -272,6 +277,11 @@ static void release(void *arg) {
     free(exchange);
 }
 
+static void completed(void *context, const struct http_request *request,
+                      const struct http_record *record) {
+    metrics_completed(&((struct api_service *)context)->metrics, request, record);
+}
+
 struct http_app api_app(struct api_service *service) {
     return (struct http_app){
         .context = service,
@@ -281,5 +291,6 @@ struct http_app api_app(struct api_service *service) {
         .start = start,
         .cancel = cancel,
         .release = release,
+        .completed = completed,
     };
 }

@@ -2,6 +2,8 @@
  * routes.c - the one route table. tests/api/check_openapi.py holds it and openapi.yaml to each
  * other.
  */
+#include <assert.h>
+
 #include "api/api.h"
 
 const struct api_route api_routes[] = {
@@ -11,8 +13,11 @@ const struct api_route api_routes[] = {
     {"POST", "/softmax", api_softmax},
     {"GET", "/health/live", api_live},
     {"GET", "/health/ready", api_ready},
+    {"GET", "/metrics", api_metrics},
     {"GET", "/version", api_version},
     {"GET", "/openapi.yaml", api_openapi},
 };
+
+static_assert(sizeof api_routes / sizeof *api_routes < METRICS_ROUTES, "one more is for no route");
 
 const size_t api_route_count = sizeof api_routes / sizeof *api_routes;

@@ -9,6 +9,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct http_server;
+
 /* ---------------------------------------------------------------------- requests and responses */
 
 struct http_request {
@@ -20,6 +22,7 @@ struct http_request {
     const char *id;
     bool head;
     bool draining; /* the server is about to stop */
+    const struct http_server *server;
 };
 
 enum {
@@ -60,6 +63,14 @@ void http_problem(struct http_response *response, const struct http_request *req
 /* The standard reason phrase of a status ("Unprocessable Content"); "Unknown" if there is none. */
 const char *http_status_text(int status);
 
+/* How a request ended. */
+struct http_record {
+    int status;              /* 0: the client left before there was a response */
+    uint64_t received, sent; /* bytes of the bodies; what libmicrohttpd had of them, at least */
+    double seconds;          /* since the headers were complete */
+    const double *timing;    /* of the response; NULL if it was not timed */
+};
+
 /* A request whose answer is computed elsewhere meanwhile. */
 struct http_pending;
 
@@ -78,6 +89,7 @@ struct http_pending;
  *   cancel  between start and http_resume, on any thread, perhaps: nobody waits for the answer any
  *           more. http_resume must be called nevertheless, and should be soon.
  *   release the exchange ends. NULL never arrives.
+ *   completed  the request has ended, whether it came to `begin` or not. NULL: nobody wants to know.
  */
 struct http_app {
     void *context;
@@ -88,6 +100,8 @@ struct http_app {
     void (*start)(void *exchange, struct http_pending *pending);
     void (*cancel)(void *exchange);
     void (*release)(void *exchange);
+    void (*completed)(void *context, const struct http_request *request,
+                      const struct http_record *record);
 };
 
 /* The answer is there. The exchange may be released before this returns. */
@@ -109,12 +123,16 @@ struct http_options {
     unsigned drain_timeout; /* seconds that it then gives the requests that are there */
 };
 
-struct http_server;
-
 /* Listens and serves on threads of its own. Borrows `app` until http_stop. Returns owned; NULL
  * with the reason in error[0..size). */
 struct http_server *http_start(const struct http_options *options, const struct http_app *app,
                                char *error, size_t size);
+
+struct http_load {
+    unsigned connections, requests; /* open; between their headers and the end of their response */
+};
+
+struct http_load http_load(const struct http_server *server);
 
 /* The port that is really listened on. */
 unsigned http_port(const struct http_server *server);

@@ -70,6 +70,9 @@ struct http_call {
     struct MHD_Connection *suspended; /* while pending */
     struct connection *connection;
     int64_t begun;               /* watch_clock() when the headers were complete */
+    struct timespec started;     /* the same time, finer */
+    int status;                  /* of the response that was queued, or 0 */
+    uint64_t sent;               /* bytes of its body */
     struct http_request request; /* points into this struct, and `path` */
     struct http_response response;
     void *exchange;  /* the app's; NULL once it has answered or been released */
@@ -138,6 +141,8 @@ static struct http_call *call_new(struct http_server *server, struct connection 
     call->server = server;
     call->connection = connection;
     call->begun = watch_clock();
+    clock_gettime(CLOCK_MONOTONIC, &call->started);
+    call->request.server = server;
     call->request.draining = atomic_load_explicit(&server->draining, memory_order_relaxed);
     memcpy(call->path, path, path_size);
     call->request.head = strcmp(method, "HEAD") == 0;
@@ -156,7 +161,26 @@ static struct http_call *call_new(struct http_server *server, struct connection 
     return call;
 }
 
+static void tell_completed(const struct http_call *call) {
+    const struct http_app *app = call->server->app;
+    struct timespec now;
+    if (app->completed == NULL) {
+        return;
+    }
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    const struct http_record record = {
+        .status = call->status,
+        .received = call->received,
+        .sent = call->sent,
+        .seconds = (double)(now.tv_sec - call->started.tv_sec) +
+                   (double)(now.tv_nsec - call->started.tv_nsec) * 1e-9,
+        .timing = call->response.timed ? call->response.timing : NULL,
+    };
+    app->completed(app->context, &call->request, &record);
+}
+
 static void call_free(struct http_call *call) {
+    tell_completed(call);
     release_exchange(call);
     release_response(&call->response);
     atomic_fetch_sub(&call->server->requests, 1);
@@ -215,6 +239,7 @@ static ssize_t read_stream(void *stream_, uint64_t position, char *out, size_t r
     }
     /* The client must take some of it within the time, and all so far at the slowest rate. */
     stream->sent += size;
+    stream->call->sent = stream->sent;
     const int64_t now = watch_clock(), slowest = stream->begun + (int64_t)(stream->sent / SLOWEST);
     watch_until(&stream->call->connection->watched,
                 (now < slowest ? now : slowest) + stream->call->server->write_ms);
@@ -278,6 +303,8 @@ static enum MHD_Result send_response(struct http_call *call, struct MHD_Connecti
         result = MHD_queue_response(connection, (unsigned)response->status, out);
     }
     MHD_destroy_response(out);
+    call->status = result == MHD_YES ? response->status : 0;
+    call->sent = call->request.head ? 0 : response->size;
     if (!streams) {
         release_exchange(call); /* else the body may still be made of it */
     }
@@ -600,6 +627,10 @@ failed:
     watch_stop(server->watch);
     free(server);
     return NULL;
+}
+
+struct http_load http_load(const struct http_server *server) {
+    return (struct http_load){atomic_load(&server->connections), atomic_load(&server->requests)};
 }
 
 unsigned http_port(const struct http_server *server) {

@@ -3,6 +3,7 @@
  * --health-check.
  */
 #include <criterion/criterion.h>
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -133,7 +134,142 @@ Test(daemon, large_answers_come_in_chunks) {
     free(body);
 }
 
-/* The first signal waits for a request that does not end; the second ends the wait. */
+/* The value of a metric, written as in the answer but for the space and the value; NAN if it is not
+ * there. */
+static double metric(const char *page, const char *name) {
+    const size_t length = strlen(name);
+    for (const char *line = page; line != NULL && *line != '\0'; line = strchr(line, '\n')) {
+        line += *line == '\n';
+        if (strncmp(line, name, length) == 0 && line[length] == ' ') {
+            return strtod(line + length, NULL);
+        }
+    }
+    return NAN;
+}
+
+static char *get_metrics(unsigned port) {
+    struct client_response response;
+    char type[64] = "";
+    cr_assert(client_request(port, "GET", "/metrics", NULL, NULL, 0, &response));
+    cr_assert_eq(response.status, 200);
+    cr_expect(client_header(&response, "Content-Type", type, sizeof type));
+    cr_expect_str_eq(type, "text/plain; version=0.0.4; charset=utf-8");
+    char *page = strdup(response.body);
+    client_response_free(&response);
+    return page;
+}
+
+Test(daemon, metrics_count_every_request) {
+    static const struct {
+        const char *method, *path, *body, *name;
+        unsigned times;
+    } cases[] = {
+        {"POST", "/attention", "{\"X\":[[1]]}", "{route=\"/attention\",code=\"200\"}", 7},
+        {"POST", "/attention", "{\"X\":[[1],2]}", "{route=\"/attention\",code=\"422\"}", 3},
+        {"POST", "/softmax", "{", "{route=\"/softmax\",code=\"400\"}", 2},
+        {"GET", "/softmax", "", "{route=\"/softmax\",code=\"405\"}", 1},
+        {"GET", "/health/live", "", "{route=\"/health/live\",code=\"200\"}", 4},
+        {"GET", "/nowhere", "", "{route=\"none\",code=\"404\"}", 5},
+    };
+    struct server_process server;
+    struct client_response response;
+    double received = 0, sent = 0, all = 0, name_value;
+    char name[128];
+    cr_assert(server_spawn(&server, NULL));
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        for (unsigned time = 0; time < cases[i].times; time++) {
+            cr_assert(client_request(server.port, cases[i].method, cases[i].path, NULL,
+                                     cases[i].body, strlen(cases[i].body), &response));
+            received += (double)strlen(cases[i].body);
+            sent += (double)response.size;
+            all++;
+            client_response_free(&response);
+        }
+    }
+    char *page = get_metrics(server.port);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        snprintf(name, sizeof name, "attentiond_requests_total%s", cases[i].name);
+        name_value = metric(page, name);
+        cr_expect(name_value == cases[i].times, "%s %g", name, name_value);
+    }
+    cr_expect_eq(metric(page, "attentiond_request_bytes_total"), received);
+    cr_expect_eq(metric(page, "attentiond_response_bytes_total"), sent);
+    cr_expect_eq(metric(page, "attentiond_request_duration_seconds_count"), all);
+    cr_expect_eq(metric(page, "attentiond_request_duration_seconds_bucket{le=\"+Inf\"}"), all);
+    cr_expect_eq(metric(page, "attentiond_stage_duration_seconds_count{stage=\"decode\"}"), 12);
+    cr_expect_eq(metric(page, "attentiond_requests_in_flight"), 1);
+    cr_expect_eq(metric(page, "attentiond_memory_bytes"), 0);
+    cr_expect_eq(metric(page, "attentiond_queue_cost"), 0);
+    cr_expect_gt(metric(page, "process_resident_memory_bytes"), 1e6);
+    cr_expect_gt(metric(page, "process_start_time_seconds"), 1.7e9);
+    free(page);
+    page = get_metrics(server.port);
+    cr_expect_eq(metric(page, "attentiond_requests_total{route=\"/metrics\",code=\"200\"}"), 1);
+    free(page);
+    cr_expect_eq(server_stop(&server), 0);
+}
+
+/* Work that is refused, late, or given up by its client is counted, and told to those who stay. */
+Test(daemon, busy_servers_say_so) {
+    enum {
+        ROWS = 20000
+    };
+    struct server_process server;
+    struct client_connection working;
+    struct client_response response;
+    char head[256], value[16] = "";
+    char *body = malloc(ROWS * 4 + 128), *page;
+    size_t size = (size_t)sprintf(body, "{\"return\":[\"lse\"],\"softcap\":5,\"X\":[[1]");
+    for (size_t i = 1; i < ROWS; i++) {
+        size += (size_t)sprintf(body + size, ",[1]");
+    }
+    size += (size_t)sprintf(body + size, "]}");
+    cr_assert(server_spawn(&server, (const char *const[]){"--max-queue", "1", NULL}));
+    snprintf(head, sizeof head,
+             "POST /attention HTTP/1.1\r\nHost: a\r\nContent-Length: %zu\r\n\r\n", size);
+    cr_assert(client_open(&working, server.port));
+    cr_assert(client_send(&working, head, strlen(head)));
+    cr_assert(client_send(&working, body, size));
+    do { /* until it computes */
+        page = get_metrics(server.port);
+        value[0] = metric(page, "attentiond_jobs") == 1 ? '1' : '\0';
+        free(page);
+    } while (value[0] != '1');
+    cr_assert(client_request(server.port, "POST", "/attention", NULL, body, size, &response));
+    cr_expect_eq(response.status, 503, "%s", response.body);
+    cr_expect(client_header(&response, "Retry-After", value, sizeof value));
+    cr_expect_str_eq(value, "1");
+    cr_expect_not_null(strstr(response.body, "as much to compute as it accepts"));
+    client_response_free(&response);
+    static const char small[] = "{\"X\":[[1]]}"; /* nothing that would wait */
+    cr_assert(client_request(server.port, "POST", "/attention", NULL, small, sizeof small - 1,
+                             &response));
+    cr_expect_eq(response.status, 200);
+    client_response_free(&response);
+    client_close(&working); /* leaves */
+    do {
+        page = get_metrics(server.port);
+        value[0] = metric(page, "attentiond_cancelled_total") == 1 ? '1' : '\0';
+        cr_expect_eq(metric(page, "attentiond_rejected_total{reason=\"queue\"}"), 1);
+        free(page);
+    } while (value[0] != '1');
+    memcpy(body + size - 1, ",\"timeout\":1e-6}", sizeof ",\"timeout\":1e-6}");
+    size += strlen(",\"timeout\":1e-6");
+    do { /* until the one before it is gone */
+        cr_assert(client_request(server.port, "POST", "/attention", NULL, body, size, &response));
+        cr_expect_eq(response.status, 503);
+        value[0] = strstr(response.body, "within 1e-06 s (timeout)") != NULL ? '1' : '\0';
+        client_response_free(&response);
+    } while (value[0] != '1');
+    page = get_metrics(server.port);
+    cr_expect_eq(metric(page, "attentiond_rejected_total{reason=\"timeout\"}"), 1);
+    free(page);
+    cr_expect_eq(server_stop(&server), 0);
+    free(body);
+}
+
+/* The first signal, and those that come with it, wait for a request that does not end; a later one
+ * ends the wait. */
 Test(daemon, second_signal_ends_it_at_once) {
     static const char head[] = "POST /softmax HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n";
     static const char ask[] = "GET /health/ready HTTP/1.1\r\nHost: a\r\n\r\n";
@@ -145,7 +281,9 @@ Test(daemon, second_signal_ends_it_at_once) {
     cr_assert(client_open(&open, server.port));
     cr_assert(client_send(&open, head, sizeof head - 1));
     cr_assert(client_open(&probe, server.port));
-    kill(server.pid, SIGTERM);
+    for (int i = 0; i < 10; i++) {
+        kill(server.pid, i % 2 ? SIGINT : SIGTERM);
+    }
     while (response.status == 200) {
         cr_assert(client_send(&probe, ask, sizeof ask - 1));
         cr_assert(client_receive(&probe, false, &response));
@@ -154,8 +292,10 @@ Test(daemon, second_signal_ends_it_at_once) {
     cr_expect_eq(response.status, 503);
     client_close(&probe);
     cr_assert_eq(waitpid(server.pid, &status, WNOHANG), 0, "it waits");
-    kill(server.pid, SIGINT);
-    cr_assert_eq(waitpid(server.pid, &status, 0), server.pid);
+    for (int i = 0; i < 300 && waitpid(server.pid, &status, WNOHANG) == 0; i++) {
+        kill(server.pid, SIGINT);
+        nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
+    }
     cr_expect(WIFSIGNALED(status) && WTERMSIG(status) == SIGINT, "status %x", (unsigned)status);
     client_close(&open);
 }

@@ -1,0 +1,286 @@
+/* metrics.c - see metrics.h; and GET /metrics. */
+#include "api/metrics.h"
+
+#include <dirent.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "api/api.h"
+#include "api/reply.h"
+
+/* Upper bounds of the buckets. */
+static const double bounds[METRICS_BUCKETS] = {0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01,
+                                               0.025,  0.1,     0.25,   1,     2.5,    10,    60};
+
+/* Every status that is sent; whatever is none of them counts as the last. */
+static const int codes[METRICS_CODES] = {200, 400, 401, 403, 404, 405, 408, 413,
+                                         414, 415, 417, 422, 431, 501, 503, 505};
+
+void metrics_count(_Atomic uint64_t *counter) {
+    atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
+}
+
+static void add(_Atomic uint64_t *counter, uint64_t value) {
+    atomic_fetch_add_explicit(counter, value, memory_order_relaxed);
+}
+
+static void observe(struct metrics_histogram *histogram, double seconds) {
+    size_t bucket = 0;
+    while (bucket < METRICS_BUCKETS && seconds > bounds[bucket]) {
+        bucket++;
+    }
+    metrics_count(&histogram->buckets[bucket]);
+    add(&histogram->nanoseconds, (uint64_t)(seconds * 1e9));
+}
+
+static size_t route_of(const char *path) {
+    size_t route = 0;
+    while (route < api_route_count && strcmp(api_routes[route].path, path) != 0) {
+        route++;
+    }
+    return route;
+}
+
+void metrics_completed(struct metrics *metrics, const struct http_request *request,
+                       const struct http_record *record) {
+    if (record->status == 0) {
+        metrics_count(&metrics->aborted);
+        return;
+    }
+    size_t code = 0;
+    while (code < METRICS_CODES - 1 && codes[code] != record->status) {
+        code++;
+    }
+    metrics_count(&metrics->requests[route_of(request->path)][code]);
+    add(&metrics->received, record->received);
+    add(&metrics->sent, record->sent);
+    observe(&metrics->total, record->seconds);
+    for (int i = 0; record->timing != NULL && i < HTTP_TIMING_COUNT; i++) {
+        observe(&metrics->stages[i], record->timing[i] * 1e-3);
+    }
+}
+
+/* ----------------------------------------------------------------------------------- the text */
+
+/* A growing text; a failed one stays so. */
+struct page {
+    char *data;
+    size_t size, capacity;
+    bool failed;
+};
+
+__attribute__((format(printf, 2, 3))) static void put(struct page *page, const char *format, ...) {
+    enum {
+        LINE = 512 /* more than any line has */
+    };
+    if (!page->failed && page->capacity - page->size < LINE) {
+        const size_t capacity = page->capacity * 2 + 16 * LINE;
+        char *data = realloc(page->data, capacity);
+        page->failed = data == NULL;
+        page->data = data != NULL ? data : page->data;
+        page->capacity = data != NULL ? capacity : page->capacity;
+    }
+    if (!page->failed) {
+        va_list arguments;
+        va_start(arguments, format);
+        page->size += (size_t)vsnprintf(page->data + page->size, LINE, format, arguments);
+        va_end(arguments);
+    }
+}
+
+static void head(struct page *page, const char *name, const char *type, const char *help) {
+    put(page, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
+}
+
+static void put_number(struct page *page, const char *name, const char *type, const char *help,
+                       double value) {
+    head(page, name, type, help);
+    put(page, "%s %.17g\n", name, value);
+}
+
+static uint64_t get(const _Atomic uint64_t *counter) {
+    return atomic_load_explicit(counter, memory_order_relaxed);
+}
+
+static void put_counter(struct page *page, const char *name, const char *help,
+                        const _Atomic uint64_t *counter) {
+    head(page, name, "counter", help);
+    put(page, "%s %" PRIu64 "\n", name, get(counter));
+}
+
+/* `label` is "" or a label with a comma after it. */
+static void put_histogram(struct page *page, const char *name, const char *label,
+                          const struct metrics_histogram *histogram) {
+    uint64_t count = 0;
+    char alone[64];
+    const size_t length = strlen(label);
+    for (size_t i = 0; i < METRICS_BUCKETS; i++) {
+        count += get(&histogram->buckets[i]);
+        put(page, "%s_bucket{%sle=\"%g\"} %" PRIu64 "\n", name, label, bounds[i], count);
+    }
+    count += get(&histogram->buckets[METRICS_BUCKETS]);
+    put(page, "%s_bucket{%sle=\"+Inf\"} %" PRIu64 "\n", name, label, count);
+    snprintf(alone, sizeof alone, length > 0 ? "{%.*s}" : "%.*s",
+             (int)(length > 0 ? length - 1 : 0), label);
+    put(page, "%s_sum%s %.9f\n", name, alone, (double)get(&histogram->nanoseconds) * 1e-9);
+    put(page, "%s_count%s %" PRIu64 "\n", name, alone, count);
+}
+
+static void put_requests(struct page *page, const struct metrics *metrics) {
+    head(page, "attentiond_requests_total", "counter", "Requests answered, by route and status.");
+    for (size_t route = 0; route <= api_route_count; route++) {
+        bool seen = false; /* a path with several methods has several rows of the table */
+        for (size_t before = 0; before < route && route < api_route_count; before++) {
+            seen = seen || strcmp(api_routes[before].path, api_routes[route].path) == 0;
+        }
+        for (size_t code = 0; code < METRICS_CODES && !seen; code++) {
+            const uint64_t count = get(&metrics->requests[route][code]);
+            if (count > 0 || (code == 0 && route < api_route_count)) {
+                put(page, "attentiond_requests_total{route=\"%s\",code=\"%d\"} %" PRIu64 "\n",
+                    route < api_route_count ? api_routes[route].path : "none", codes[code], count);
+            }
+        }
+    }
+    put_counter(page, "attentiond_requests_aborted_total",
+                "Requests whose client left before there was a response.", &metrics->aborted);
+}
+
+static void put_times(struct page *page, const struct metrics *metrics) {
+    static const char *const stages[HTTP_TIMING_COUNT] = {"decode", "queue", "compute", "encode"};
+    char label[32];
+    head(page, "attentiond_request_duration_seconds", "histogram",
+         "From the end of the headers to the end of the response.");
+    put_histogram(page, "attentiond_request_duration_seconds", "", &metrics->total);
+    head(page, "attentiond_stage_duration_seconds", "histogram",
+         "Of requests with a body: decoding, waiting, computing, encoding.");
+    for (int i = 0; i < HTTP_TIMING_COUNT; i++) {
+        snprintf(label, sizeof label, "stage=\"%s\",", stages[i]);
+        put_histogram(page, "attentiond_stage_duration_seconds", label, &metrics->stages[i]);
+    }
+}
+
+static void put_load(struct page *page, const struct api_request *request) {
+    const struct api_service *service = request->service;
+    const struct metrics *metrics = &service->metrics;
+    const struct http_load http = http_load(request->http->server);
+    const struct jobs_load jobs =
+        service->jobs != NULL ? jobs_load(service->jobs) : (struct jobs_load){0};
+    put_number(page, "attentiond_connections", "gauge", "Open connections.", http.connections);
+    put_number(page, "attentiond_requests_in_flight", "gauge",
+               "Requests between their headers and the end of their response.", http.requests);
+    put_number(page, "attentiond_jobs", "gauge", "Computations that wait or run.", jobs.jobs);
+    put_number(page, "attentiond_queue_cost", "gauge",
+               "Multiply-adds of the computations that wait or run.", jobs.cost);
+    put_number(page, "attentiond_memory_bytes", "gauge", "Bytes that requests take.",
+               (double)atomic_load(&((struct api_service *)(uintptr_t)service)->memory));
+    head(page, "attentiond_rejected_total", "counter", "Requests answered with 503, by reason.");
+    put(page, "attentiond_rejected_total{reason=\"queue\"} %" PRIu64 "\n",
+        get(&metrics->refused_queue));
+    put(page, "attentiond_rejected_total{reason=\"memory\"} %" PRIu64 "\n",
+        get(&metrics->refused_memory));
+    put(page, "attentiond_rejected_total{reason=\"timeout\"} %" PRIu64 "\n", get(&metrics->late));
+    put_counter(page, "attentiond_cancelled_total",
+                "Computations given up because the client left or the server stopped.",
+                &metrics->cancelled);
+    put_counter(page, "attentiond_request_bytes_total", "Bytes of request bodies.",
+                &metrics->received);
+    put_counter(page, "attentiond_response_bytes_total", "Bytes of response bodies.",
+                &metrics->sent);
+}
+
+/* -------------------------------------------------------------------------------- the process */
+
+static double open_files(void) {
+    DIR *folder = opendir("/proc/self/fd");
+    double count = 0;
+    while (folder != NULL && readdir(folder) != NULL) {
+        count++;
+    }
+    if (folder == NULL) {
+        return 0;
+    }
+    closedir(folder);
+    return count - 3; /* ".", ".." and the folder itself */
+}
+
+/* Start of the process in seconds since 1970, by the boot time and /proc/self/stat. */
+static double start_time(void) {
+    struct timespec real, boot;
+    unsigned long long ticks = 0;
+    char text[1024] = "";
+    FILE *stat = fopen("/proc/self/stat", "r");
+    if (stat == NULL) {
+        return 0;
+    }
+    const size_t size = fread(text, 1, sizeof text - 1, stat);
+    fclose(stat);
+    text[size] = '\0';
+    const char *at = strrchr(text, ')'); /* the name before it may hold anything */
+    for (int field = 2; at != NULL && field < 22; field++) {
+        at = strchr(at + 1, ' ');
+    }
+    if (at == NULL || sscanf(at, " %llu", &ticks) != 1) {
+        return 0;
+    }
+    clock_gettime(CLOCK_REALTIME, &real);
+    clock_gettime(CLOCK_BOOTTIME, &boot);
+    return (double)(real.tv_sec - boot.tv_sec) + (double)(real.tv_nsec - boot.tv_nsec) * 1e-9 +
+           (double)ticks / (double)sysconf(_SC_CLK_TCK);
+}
+
+static void put_process(struct page *page) {
+    struct rusage usage = {0};
+    struct rlimit files = {0};
+    unsigned long pages = 0, resident = 0;
+    FILE *statm = fopen("/proc/self/statm", "r");
+    if (statm != NULL) {
+        if (fscanf(statm, "%lu %lu", &pages, &resident) != 2) {
+            pages = resident = 0;
+        }
+        fclose(statm);
+    }
+    getrusage(RUSAGE_SELF, &usage);
+    getrlimit(RLIMIT_NOFILE, &files);
+    put_number(page, "process_cpu_seconds_total", "counter", "CPU time, user and system.",
+               (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+                   (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1e-6);
+    const double size = (double)sysconf(_SC_PAGESIZE);
+    put_number(page, "process_resident_memory_bytes", "gauge", "Resident memory.",
+               (double)resident * size);
+    put_number(page, "process_virtual_memory_bytes", "gauge", "Virtual memory.",
+               (double)pages * size);
+    put_number(page, "process_open_fds", "gauge", "Open file descriptors.", open_files());
+    put_number(page, "process_max_fds", "gauge", "Limit on open file descriptors.",
+               (double)files.rlim_cur);
+    put_number(page, "process_start_time_seconds", "gauge",
+               "Start of the process, in seconds since 1970.", start_time());
+}
+
+struct api_work *api_metrics(const struct api_request *request, struct http_response *response) {
+    const attn_build_info build = attn_build();
+    struct page page = {0};
+    head(&page, "attentiond_build_info", "gauge", "What is running.");
+    put(&page, "attentiond_build_info{version=\"%s\",blas_core=\"%s\",kernels=\"%s\"} 1\n",
+        build.version, build.blas_core, build.kernels);
+    put_requests(&page, &request->service->metrics);
+    put_times(&page, &request->service->metrics);
+    put_load(&page, request);
+    put_process(&page);
+    if (page.failed) {
+        free(page.data);
+        reply_no_memory(request->http, response);
+        return NULL;
+    }
+    response->status = 200;
+    response->media_type = "text/plain; version=0.0.4; charset=utf-8";
+    response->body = page.data;
+    response->size = page.size;
+    response->release = free;
+    return NULL;
+}
