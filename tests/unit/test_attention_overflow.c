@@ -139,17 +139,17 @@ Theory((unsigned kind, size_t size, int dtype), overflow, that_nobody_sees_is_no
     free_call(&p.call);
 }
 
-/* float32: large terms that cancel. In double they do not overflow. */
+/* Large terms that cancel. */
 TheoryDataPoints(overflow, on_the_way_to_a_finite_score_is_none) = {
-    DataPoints(unsigned, PLAIN, MASK, BIAS, SOFTCAP | SINK, CAUSAL, PAST), SIZES};
+    DataPoints(unsigned, PLAIN, MASK, BIAS, SOFTCAP | SINK, CAUSAL, PAST), SIZES, DTYPES};
 
-Theory((unsigned kind, size_t size), overflow, on_the_way_to_a_finite_score_is_none) {
+Theory((unsigned kind, size_t size, int dtype), overflow, on_the_way_to_a_finite_score_is_none) {
     if (too_slow_here(size)) {
         return;
     }
     const unsigned ways[] = {ATTN_WANT(OUTPUT), ATTN_WANT(LSE),
                              ATTN_WANT(OUTPUT) | ATTN_WANT(WEIGHTS), ENTROPY, STAGES};
-    struct pair p = draw(kind, size, ATTN_FLOAT32);
+    struct pair p = draw(kind, size, dtype);
     struct call *c = &p.call;
     for (size_t row = 0; row < HEADS * c->n; row++) {
         c->q[row * c->d] = c->q[row * c->d + 1] = 0;
@@ -158,8 +158,8 @@ Theory((unsigned kind, size_t size), overflow, on_the_way_to_a_finite_score_is_n
         c->k[row * c->d] = c->k[row * c->d + 1] = 0;
     }
     struct call same = copy_call(c); /* without the large terms */
-    p.q[0] = p.q[1] = p.k[0] = big(ATTN_FLOAT32);
-    p.k[1] = -big(ATTN_FLOAT32);
+    p.q[0] = p.q[1] = p.k[0] = big(dtype);
+    p.k[1] = -big(dtype);
     for (size_t way = 0; way < sizeof ways / sizeof *ways; way++) {
         struct results r = run_call(c, ways[way]);
         struct worst worst = {0};
@@ -174,4 +174,25 @@ Theory((unsigned kind, size_t size), overflow, on_the_way_to_a_finite_score_is_n
     }
     free_call(c);
     free_call(&same);
+}
+
+/* The mean of values near the largest there is. */
+TheoryDataPoints(overflow, of_weighted_values_is_none) = {SIZES, DTYPES};
+
+Theory((size_t size, int dtype), overflow, of_weighted_values_is_none) {
+    struct pair p = draw(PLAIN, size, dtype);
+    const double large = dtype == ATTN_FLOAT32 ? 3e38 : 1.7e308;
+    const double bound = dtype == ATTN_FLOAT32 ? 0x1p-22 : (double)(p.call.m + 2) * 0x1p-53;
+    const size_t columns = p.call.d_v, values = HEADS * p.call.m * columns;
+    memset(p.call.q, 0, HEADS * p.call.n * p.call.d * sizeof *p.call.q);
+    for (size_t i = 0; i < values; i++) {
+        p.call.v[i] = large;
+    }
+    struct results r = run_call(&p.call, ATTN_WANT(OUTPUT));
+    for (size_t i = 0; i < HEADS * p.call.n * columns; i++) {
+        const double out = r.of[ATTN_RESULT_OUTPUT][i];
+        cr_assert(fabs(out / large - 1) <= bound, "%.17g", out);
+    }
+    free_results(&r);
+    free_call(&p.call);
 }
