@@ -22,35 +22,36 @@ enum {
     MAX_JOBS = 256 /* each wake-up of libmicrohttpd looks at all connections that wait */
 };
 
-/* SIGTERM and SIGINT are waited for, not handled: blocked here, before any thread exists, so that
- * every thread inherits it. A client that leaves while it is written to must not end the process.
+/* SIGTERM, SIGINT and SIGHUP are waited for, not handled: blocked here, before any thread exists, so
+ * that every thread inherits it. A client that leaves while it is written to must not end the process.
  * */
-static void prepare_signals(sigset_t *stop) {
-    sigemptyset(stop);
-    sigaddset(stop, SIGTERM);
-    sigaddset(stop, SIGINT);
-    sigprocmask(SIG_BLOCK, stop, NULL);
+static void prepare_signals(sigset_t *signals) {
+    sigemptyset(signals);
+    sigaddset(signals, SIGTERM);
+    sigaddset(signals, SIGINT);
+    sigaddset(signals, SIGHUP);
+    sigprocmask(SIG_BLOCK, signals, NULL);
     signal(SIGPIPE, SIG_IGN);
 }
 
 /* A second signal ends the process at once, by its default action. Programs like timeout(1) send one
  * to the process and one to its group: what comes within half a second is the same. */
 static void *await_second(void *stop_) {
-    const sigset_t *stop = stop_;
+    const sigset_t stop = *(sigset_t *)stop_;
     int signal_number;
     nanosleep(&(struct timespec){.tv_nsec = 500000000}, NULL);
-    while (sigtimedwait(stop, NULL, &(struct timespec){0}) > 0) {
+    while (sigtimedwait(&stop, NULL, &(struct timespec){0}) > 0) {
     }
-    sigwait(stop, &signal_number);
+    sigwait(&stop, &signal_number);
     signal(signal_number, SIG_DFL);
-    pthread_sigmask(SIG_UNBLOCK, stop, NULL);
+    pthread_sigmask(SIG_UNBLOCK, &stop, NULL);
     raise(signal_number);
     return NULL;
 }
 
 /* Until a signal says to stop. */
 static int listen_and_wait(const struct server_options *options, struct api_service *service,
-                           const sigset_t *stop) {
+                           const sigset_t *signals) {
     const struct http_options http = {
         .address = options->address,
         .port = options->port,
@@ -61,12 +62,16 @@ static int listen_and_wait(const struct server_options *options, struct api_serv
         .header_timeout = options->header_timeout,
         .body_timeout = options->body_timeout,
         .write_timeout = options->write_timeout,
+        .api_key_file = options->api_key_file,
+        .cors_origins = options->cors_origins,
         .drain_delay = options->drain_delay,
         .drain_timeout = options->drain_timeout,
     };
+    static sigset_t stop; /* for a thread that may outlive this function */
     char error[256];
     int signal_number;
     pthread_t second;
+    stop = *signals;
     const struct http_app app = api_app(service);
     struct http_server *server = http_start(&http, &app, error, sizeof error);
     if (server == NULL) {
@@ -77,8 +82,11 @@ static int listen_and_wait(const struct server_options *options, struct api_serv
     printf("attentiond %s listening on http://%s%s%s:%u\n", ATTN_VERSION, ipv6 ? "[" : "",
            options->address, ipv6 ? "]" : "", http_port(server));
     fflush(stdout);
-    sigwait(stop, &signal_number);
-    if (pthread_create(&second, NULL, await_second, (void *)(uintptr_t)stop) == 0) {
+    while (sigwait(signals, &signal_number) == 0 && signal_number == SIGHUP) {
+        http_reload(server);
+    }
+    sigdelset(&stop, SIGHUP);
+    if (pthread_create(&second, NULL, await_second, &stop) == 0) {
         pthread_detach(second);
     }
     if (!http_stop(server)) {
@@ -103,15 +111,15 @@ static int serve(const struct server_options *options) {
         .max_jobs = MAX_JOBS,
         .max_cost = options->max_queue,
     };
-    sigset_t stop;
-    prepare_signals(&stop);
+    sigset_t signals;
+    prepare_signals(&signals);
     attn_blas_set_threads(1); /* tasks run side by side on the workers */
     service.jobs = jobs_start(&jobs);
     if (service.jobs == NULL) {
         fprintf(stderr, "attentiond: %u worker threads cannot be started\n", options->workers);
         return 1;
     }
-    const int status = listen_and_wait(options, &service, &stop);
+    const int status = listen_and_wait(options, &service, &signals);
     jobs_stop(service.jobs);
     return status;
 }

@@ -18,6 +18,7 @@
 
 enum kind {
     KIND_ADDRESS,
+    KIND_TEXT, /* not empty */
     KIND_UNSIGNED,
     KIND_BYTES,
     KIND_REAL,
@@ -45,6 +46,10 @@ static const struct option table[] = {
      "where to listen; 0.0.0.0 and :: mean everywhere"},
     {"--port", "ATTENTIOND_PORT", KIND_UNSIGNED, AT(port), 0, 65535, "0..65535",
      "0 takes a free port, the first line of output names it"},
+    {"--api-key-file", "ATTENTIOND_API_KEY_FILE", KIND_TEXT, AT(api_key_file), 0, 0, "a path",
+     "keys, one on each line: who asks needs one, but for /health; SIGHUP reads it again"},
+    {"--cors-origins", "ATTENTIOND_CORS_ORIGINS", KIND_TEXT, AT(cors_origins), 0, 0,
+     "* or origins with commas between", "origins whose web pages may ask; * is every"},
     {"--io-threads", "ATTENTIOND_IO_THREADS", KIND_UNSIGNED, AT(io_threads), 1, 64, "1..64",
      "threads that serve connections; default: one for each core, at most 4"},
     {"--workers", "ATTENTIOND_WORKERS", KIND_UNSIGNED, AT(workers), 1, 64, "1..64",
@@ -173,8 +178,8 @@ static bool set_number(struct server_options *options, const struct option *opti
 static bool set_value(struct server_options *options, const struct option *option,
                       const char *source, const char *text, char *error, size_t size) {
     bool valid;
-    if (option->kind == KIND_ADDRESS) {
-        valid = is_address(text);
+    if (option->kind == KIND_ADDRESS || option->kind == KIND_TEXT) {
+        valid = option->kind == KIND_TEXT ? text[0] != '\0' : is_address(text);
         if (valid) {
             *(const char **)((char *)options + option->offset) = text;
         }
@@ -183,7 +188,7 @@ static bool set_value(struct server_options *options, const struct option *optio
     }
     if (!valid) {
         snprintf(error, size, "%s must be %s%s, not \"%s\"", source,
-                 option->kind == KIND_ADDRESS ? "" : "in ", option->range, text);
+                 option->kind <= KIND_TEXT ? "" : "in ", option->range, text);
     }
     return valid;
 }
@@ -296,8 +301,9 @@ static void format_bytes(size_t bytes, char *out, size_t size) {
 static void format_default(const struct server_options *options, const struct option *option,
                            char *out, size_t size) {
     const void *place = (const char *)options + option->offset;
-    if (option->kind == KIND_ADDRESS) {
-        snprintf(out, size, "%s", *(const char *const *)place);
+    if (option->kind <= KIND_TEXT) {
+        const char *text = *(const char *const *)place;
+        snprintf(out, size, "%s", text != NULL ? text : "none");
     } else if (option->kind == KIND_BYTES) {
         format_bytes(*(const size_t *)place, out, size);
     } else if (option->kind == KIND_REAL) {

@@ -12,6 +12,7 @@
 struct server_options {
     const char *address; /* numeric IPv4 or IPv6; points into argv or the environment */
     unsigned port;       /* 0 = a free one */
+    const char *api_key_file, *cors_origins; /* NULL = none; as address */
     unsigned io_threads;
     unsigned workers;
     size_t max_body; /* bytes */

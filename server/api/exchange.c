@@ -71,6 +71,13 @@ static bool is_json(const char *media_type) {
 static void *begin(void *context, const struct http_request *request,
                    struct http_response *response) {
     struct api_service *service = context;
+    if (!request->authorized && strncmp(request->path, "/health/", 8) != 0) {
+        http_problem(
+            response, request, 401,
+            "a key is needed: send \"Authorization: Bearer KEY\" with one of this server's", NULL,
+            -1);
+        return NULL;
+    }
     const struct api_route *route = find_route(request, response);
     if (route == NULL) {
         return NULL;

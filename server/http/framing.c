@@ -234,6 +234,11 @@ void framing_check(const struct framing_head *head, struct framing_result *resul
     }
     find(head, "Content-Type", &result->content_type);
     find(head, "X-Request-Id", &result->request_id);
+    find(head, "Authorization", &result->authorization);
+    find(head, "Origin", &result->origin);
+    const struct framing_header *asked;
+    result->is_preflight = strcmp(head->method, "OPTIONS") == 0 &&
+                           find(head, "Access-Control-Request-Method", &asked) > 0;
 }
 
 void framing_media_type(const struct framing_header *header, char *out, size_t size) {

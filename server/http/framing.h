@@ -51,6 +51,9 @@ struct framing_result {
     bool expects_continue;
     const struct framing_header *content_type; /* the first one, or NULL; likewise below */
     const struct framing_header *request_id;
+    const struct framing_header *authorization;
+    const struct framing_header *origin;
+    bool is_preflight; /* OPTIONS with an Access-Control-Request-Method */
 };
 
 /* `raw` is the request target as it was sent, with its query. */

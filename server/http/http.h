@@ -21,7 +21,8 @@ struct http_request {
     /* X-Request-Id: the client's if it is 1..128 visible ASCII characters, else made. */
     const char *id;
     bool head;
-    bool draining; /* the server is about to stop */
+    bool draining;   /* the server is about to stop */
+    bool authorized; /* it has a key, or none is needed */
     const struct http_server *server;
 };
 
@@ -119,8 +120,10 @@ struct http_options {
     /* Seconds: for the headers, from the connection or the last response on; for a body and for a
      * response, beside one more for each 64 KiB. */
     unsigned header_timeout, body_timeout, write_timeout;
-    unsigned drain_delay;   /* seconds that http_stop goes on accepting */
-    unsigned drain_timeout; /* seconds that it then gives the requests that are there */
+    const char *api_key_file; /* see keys.h; NULL: everybody is authorized */
+    const char *cors_origins; /* see cors.h; NULL: none */
+    unsigned drain_delay;     /* seconds that http_stop goes on accepting */
+    unsigned drain_timeout;   /* seconds that it then gives the requests that are there */
 };
 
 /* Listens and serves on threads of its own. Borrows `app` until http_stop. Returns owned; NULL
@@ -133,6 +136,9 @@ struct http_load {
 };
 
 struct http_load http_load(const struct http_server *server);
+
+/* Reads the keys again; on failure the old ones stay, and the log says so. */
+void http_reload(struct http_server *server);
 
 /* The port that is really listened on. */
 unsigned http_port(const struct http_server *server);

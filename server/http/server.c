@@ -9,8 +9,10 @@
  * two pieces of a body. So a refusal that should keep the connection waits for the last call, and a
  * body that grows without end can only be cut off.
  */
+#include "http/cors.h"
 #include "http/framing.h"
 #include "http/http.h"
+#include "http/keys.h"
 #include "http/listen.h"
 #include "http/log.h"
 #include "http/request_id.h"
@@ -49,6 +51,8 @@ struct http_server {
     unsigned port;
     struct request_ids ids;
     struct watch *watch;
+    struct keys *keys; /* NULL: none are needed */
+    const char *cors_origins;
     atomic_uint connections;
     atomic_uint requests; /* between the first call of the handler and the end of the response */
     atomic_uint working;  /* threads in the handler, and so perhaps in the app */
@@ -83,6 +87,8 @@ struct http_call {
     char method[8];
     char id[FRAMING_MAX_ID + 1];
     char media_type[128];
+    char origin[256]; /* of a web page that may see the response; "" = none */
+    bool preflight;
     char path[];
 };
 
@@ -148,6 +154,14 @@ static struct http_call *call_new(struct http_server *server, struct connection 
     call->request.head = strcmp(method, "HEAD") == 0;
     snprintf(call->method, sizeof call->method, "%s", call->request.head ? "GET" : method);
     framing_media_type(framing->content_type, call->media_type, sizeof call->media_type);
+    call->request.authorized =
+        server->keys == NULL ||
+        (framing->authorization != NULL && keys_match(server->keys, framing->authorization->value,
+                                                      framing->authorization->value_size));
+    if (framing->origin != NULL && framing->origin->value_size < sizeof call->origin &&
+        cors_allows(server->cors_origins, framing->origin->value, framing->origin->value_size)) {
+        memcpy(call->origin, framing->origin->value, framing->origin->value_size);
+    }
     if (framing_is_id(framing->request_id)) {
         memcpy(call->id, framing->request_id->value, framing->request_id->value_size);
     } else {
@@ -202,6 +216,20 @@ static bool add_timing(struct MHD_Response *out, const double timing[static HTTP
     return add_header(out, "Server-Timing", text);
 }
 
+/* What a browser must read before it lets a page of another origin see the response. */
+static bool add_cors(const struct http_call *call, struct MHD_Response *out) {
+    return add_header(out, "Vary", "Origin") &&
+           (call->origin[0] == '\0' ||
+            (add_header(out, "Access-Control-Allow-Origin", call->origin) &&
+             add_header(out, "Access-Control-Expose-Headers",
+                        "X-Request-Id, Server-Timing, Retry-After"))) &&
+           (!call->preflight ||
+            (add_header(out, "Access-Control-Allow-Methods", "GET, HEAD, POST") &&
+             add_header(out, "Access-Control-Allow-Headers",
+                        "Authorization, Content-Type, X-Request-Id") &&
+             add_header(out, "Access-Control-Max-Age", "600")));
+}
+
 static bool add_headers(const struct http_call *call, struct MHD_Response *out) {
     const struct http_response *response = &call->response;
     const char *type = response->media_type != NULL ? response->media_type : "application/json";
@@ -210,7 +238,9 @@ static bool add_headers(const struct http_call *call, struct MHD_Response *out) 
     char seconds[16];
     snprintf(seconds, sizeof seconds, "%d", response->retry_after);
     const bool empty = response->size == 0 && response->read == NULL;
-    return (empty || add_header(out, "Content-Type", type)) &&
+    return (call->server->cors_origins == NULL || add_cors(call, out)) &&
+           (response->status != 401 || add_header(out, "WWW-Authenticate", "Bearer")) &&
+           (empty || add_header(out, "Content-Type", type)) &&
            add_header(out, "X-Request-Id", call->id) &&
            add_header(out, "Cache-Control", "no-store") &&
            add_header(out, "X-Content-Type-Options", "nosniff") &&
@@ -399,6 +429,10 @@ static enum MHD_Result first_call(struct http_server *server, struct MHD_Connect
         refuse(call, framing.status, "%s", framing.detail);
         call->response.close = framing.close;
         now = framing.close;
+    } else if (framing.is_preflight && call->origin[0] != '\0') {
+        call->preflight = call->answered = true; /* needs no key: a browser sends none */
+        call->response.status = 204;
+        now = false;
     } else {
         now = begin(call, &framing);
     }
@@ -610,6 +644,15 @@ struct http_server *http_start(const struct http_options *options, const struct 
         goto failed;
     }
 
+    server->cors_origins = options->cors_origins;
+    if (options->api_key_file != NULL) {
+        char reason[192];
+        server->keys = keys_load(options->api_key_file, reason, sizeof reason);
+        if (server->keys == NULL) {
+            snprintf(error, size, "the keys in %s: %s", options->api_key_file, reason);
+            goto failed;
+        }
+    }
     fd = listen_open(options->address, &server->port, &ipv6, error, size);
     if (fd < 0) {
         goto failed;
@@ -625,12 +668,20 @@ struct http_server *http_start(const struct http_options *options, const struct 
 failed:
     /* The socket is left alone: libmicrohttpd may have closed it, and the program ends anyway. */
     watch_stop(server->watch);
+    keys_free(server->keys);
     free(server);
     return NULL;
 }
 
 struct http_load http_load(const struct http_server *server) {
     return (struct http_load){atomic_load(&server->connections), atomic_load(&server->requests)};
+}
+
+void http_reload(struct http_server *server) {
+    char reason[192];
+    if (server->keys != NULL && !keys_reload(server->keys, reason, sizeof reason)) {
+        http_log("the keys stay as they were: %s", reason);
+    }
 }
 
 unsigned http_port(const struct http_server *server) {
@@ -684,6 +735,7 @@ bool http_stop(struct http_server *server) {
     if (server->listening >= 0) {
         close(server->listening); /* not before: until then a thread may still hold it */
     }
+    keys_free(server->keys);
     free(server);
     return true;
 }

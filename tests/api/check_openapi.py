@@ -119,6 +119,9 @@ def check_references(document):
             document.fail(f"{place}: {error.args[0]} points at nothing")
     # No operation refers to these two: they are the answers to what is no operation.
     used |= {"#/components/responses/NotFound", "#/components/responses/MethodNotAllowed"}
+    # Security schemes are named, not referred to.
+    for choice in document.root.get("security", []):
+        used |= {f"#/components/securitySchemes/{name}" for name in choice}
     for kind, components in document.root["components"].items():
         for name in components:
             if f"#/components/{kind}/{name}" not in used:
@@ -183,6 +186,8 @@ def documented_response(document, method, path, status):
         if key not in operation["responses"] and status in ANSWERED_ANYWHERE:
             key = "default"
         return operation["operationId"], document.resolve(operation["responses"].get(key))
+    if status == 401:
+        return "without a key", document.root["components"]["responses"]["Unauthorized"]
     name, expected = ("unknown path", 404) if item is None else ("unknown method", 405)
     responses = document.root["components"]["responses"]
     if status == expected:
@@ -195,11 +200,13 @@ def check_exchange(document, name, exchange):
     method, status, media_type = exchange["method"], exchange["status"], exchange["media_type"]
     path = exchange["path"].partition("?")[0]
     where = f"{name}: {method} {path} {status}"
+    if method == "OPTIONS" and status == 204:  # a browser's own question before a page's request
+        return "preflight", str(status)
     operation, response = documented_response(document, method, path, status)
     if response is None:
         document.fail(f"{where} is not documented")
         return operation, str(status)
-    media = response["content"].get(media_type)
+    media = response["content"].get((media_type or "").partition(";")[0])
     if media is None:
         document.fail(f"{where}: the media type {media_type!r} is not documented")
     elif method == "HEAD":

@@ -209,6 +209,98 @@ Test(daemon, metrics_count_every_request) {
     cr_expect_eq(server_stop(&server), 0);
 }
 
+static int status_with(unsigned port, const char *method, const char *path, const char *headers) {
+    struct client_response response;
+    char value[256] = "";
+    const char *body = strcmp(method, "POST") == 0 ? "{\"X\":[[1]]}" : "";
+    cr_assert(client_request(port, method, path, headers, body, strlen(body), &response));
+    if (response.status == 401) {
+        cr_expect(client_header(&response, "WWW-Authenticate", value, sizeof value));
+        cr_expect_str_eq(value, "Bearer");
+    }
+    client_response_free(&response);
+    return response.status;
+}
+
+static void write_key(const char *path, const char *key) {
+    FILE *file = fopen(path, "w");
+    cr_assert_not_null(file);
+    fprintf(file, "# the key\n%s\n", key);
+    cr_assert_eq(fclose(file), 0);
+}
+
+#define OLD_KEY "Authorization: Bearer the-first-key-of-all\r\n"
+#define NEW_KEY "Authorization: Bearer another-key-instead\r\n"
+
+Test(daemon, needs_a_key_and_reads_keys_again) {
+    char path[] = "/tmp/attentiond-keys-XXXXXX", output[4096], words[128];
+    struct server_process server;
+    const int fd = mkstemp(path);
+    cr_assert_geq(fd, 0);
+    close(fd);
+    snprintf(words, sizeof words, "--port 0 --api-key-file %s", path);
+    cr_expect_eq(run(words, output, sizeof output), 1, "an empty file");
+    cr_expect_not_null(strstr(output, "there is no key in it"), "%s", output);
+    write_key(path, "the-first-key-of-all");
+    cr_assert(server_spawn(&server, (const char *const[]){"--api-key-file", path, NULL}));
+    cr_expect_eq(status_with(server.port, "POST", "/attention", OLD_KEY), 200);
+    cr_expect_eq(status_with(server.port, "POST", "/attention", NEW_KEY), 401);
+    cr_expect_eq(status_with(server.port, "POST", "/attention", NULL), 401);
+    cr_expect_eq(status_with(server.port, "GET", "/metrics", NULL), 401);
+    cr_expect_eq(status_with(server.port, "GET", "/nowhere", NULL), 401);
+    cr_expect_eq(status_with(server.port, "GET", "/health/live", NULL), 200);
+    cr_expect_eq(status_with(server.port, "GET", "/health/ready", NULL), 200);
+    write_key(path, "another-key-instead");
+    kill(server.pid, SIGHUP);
+    for (int i = 0; i < 1000 && status_with(server.port, "GET", "/version", NEW_KEY) != 200; i++) {
+        nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
+    }
+    cr_expect_eq(status_with(server.port, "GET", "/version", NEW_KEY), 200);
+    cr_expect_eq(status_with(server.port, "GET", "/version", OLD_KEY), 401);
+    unlink(path);
+    kill(server.pid, SIGHUP);
+    nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
+    cr_expect_eq(status_with(server.port, "GET", "/version", NEW_KEY), 200, "the keys stay");
+    cr_expect_eq(server_stop(&server), 0);
+}
+
+/* What a browser asks and reads. */
+Test(daemon, pages_of_listed_origins_may_ask) {
+    static const struct {
+        const char *method, *origin;
+        int status;
+        bool allowed;
+    } cases[] = {
+        {"POST", "Origin: https://a.example\r\n", 200, true},
+        {"POST", "Origin: https://b.example\r\n", 200, false},
+        {"POST", NULL, 200, false},
+        {"OPTIONS", "Origin: https://a.example\r\nAccess-Control-Request-Method: POST\r\n", 204,
+         true},
+        {"OPTIONS", "Origin: https://b.example\r\nAccess-Control-Request-Method: POST\r\n", 405,
+         false},
+        {"OPTIONS", "Origin: https://a.example\r\n", 405, true},
+    };
+    struct server_process server;
+    struct client_response response;
+    char value[256] = "";
+    cr_assert(server_spawn(
+        &server, (const char *const[]){"--cors-origins", "http://c,https://a.example", NULL}));
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const char *body = strcmp(cases[i].method, "POST") == 0 ? "{\"X\":[[1]]}" : "";
+        cr_assert(client_request(server.port, cases[i].method, "/attention", cases[i].origin, body,
+                                 strlen(body), &response));
+        cr_expect_eq(response.status, cases[i].status, "case %zu", i);
+        cr_expect_eq(client_header(&response, "Access-Control-Allow-Origin", value, sizeof value),
+                     cases[i].allowed, "case %zu", i);
+        cr_expect(!cases[i].allowed || strcmp(value, "https://a.example") == 0);
+        cr_expect_eq(client_header(&response, "Access-Control-Allow-Headers", value, sizeof value),
+                     cases[i].status == 204, "case %zu", i);
+        cr_expect(client_header(&response, "Vary", value, sizeof value));
+        client_response_free(&response);
+    }
+    cr_expect_eq(server_stop(&server), 0);
+}
+
 /* Work that is refused, late, or given up by its client is counted, and told to those who stay. */
 Test(daemon, busy_servers_say_so) {
     enum {
@@ -234,6 +326,7 @@ Test(daemon, busy_servers_say_so) {
         page = get_metrics(server.port);
         value[0] = metric(page, "attentiond_jobs") == 1 ? '1' : '\0';
         free(page);
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     } while (value[0] != '1');
     cr_assert(client_request(server.port, "POST", "/attention", NULL, body, size, &response));
     cr_expect_eq(response.status, 503, "%s", response.body);
@@ -252,6 +345,7 @@ Test(daemon, busy_servers_say_so) {
         value[0] = metric(page, "attentiond_cancelled_total") == 1 ? '1' : '\0';
         cr_expect_eq(metric(page, "attentiond_rejected_total{reason=\"queue\"}"), 1);
         free(page);
+        nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
     } while (value[0] != '1');
     memcpy(body + size - 1, ",\"timeout\":1e-6}", sizeof ",\"timeout\":1e-6}");
     size += strlen(",\"timeout\":1e-6");

@@ -9,8 +9,11 @@
 
 static struct api_service service = {
     .max_memory = 4 << 20, .max_work = 1e6, .max_total = 8 << 20, .timeout = 60, .threads = 2};
-static const struct http_request post = {
-    .method = "POST", .path = "/attention", .media_type = "application/json", .id = "unit"};
+static const struct http_request post = {.method = "POST",
+                                         .path = "/attention",
+                                         .media_type = "application/json",
+                                         .id = "unit",
+                                         .authorized = true};
 
 /* Answers `body` by the app itself, fed in pieces of `step` bytes; the answer's text goes to
  * `text`. */

@@ -1,0 +1,142 @@
+/* keys.c - see keys.h. */
+#include "http/keys.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+/* Zeros follow the characters, so that two keys are equal if all bytes are. */
+struct key {
+    unsigned char bytes[KEYS_LONGEST];
+};
+
+struct keys {
+    const char *path;
+    pthread_rwlock_t lock; /* of what follows */
+    struct key *list;
+    size_t count;
+};
+
+/* One line without its end. False with the reason; *is_key if it is neither empty nor a comment. */
+static bool read_line(const char *line, size_t length, struct key *key, bool *is_key, char *error,
+                      size_t size) {
+    *is_key = length > 0 && line[0] != '#';
+    *key = (struct key){0};
+    if (!*is_key) {
+        return true;
+    }
+    if (length < KEYS_SHORTEST || length > KEYS_LONGEST) {
+        snprintf(error, size, "a key has %d to %d characters, this one %zu", KEYS_SHORTEST,
+                 KEYS_LONGEST, length);
+        return false;
+    }
+    for (size_t i = 0; i < length; i++) {
+        if (line[i] <= ' ' || line[i] > '~') {
+            snprintf(error, size, "a key consists of visible ASCII characters");
+            return false;
+        }
+        key->bytes[i] = (unsigned char)line[i];
+    }
+    return true;
+}
+
+static bool read_all(FILE *file, struct key *list, size_t *count, char *error, size_t size) {
+    char line[KEYS_LONGEST + 64], reason[128];
+    *count = 0;
+    for (size_t number = 1; fgets(line, sizeof line, file) != NULL; number++) {
+        bool is_key;
+        if (*count == KEYS_MOST) {
+            snprintf(error, size, "more than %d keys", KEYS_MOST);
+            return false;
+        }
+        if (!read_line(line, strcspn(line, "\r\n"), &list[*count], &is_key, reason,
+                       sizeof reason)) {
+            snprintf(error, size, "line %zu: %s", number, reason);
+            return false;
+        }
+        *count += is_key;
+    }
+    if (ferror(file)) {
+        snprintf(error, size, "%s", strerror(errno));
+        return false;
+    }
+    if (*count == 0) {
+        snprintf(error, size, "there is no key in it");
+    }
+    return *count > 0;
+}
+
+bool keys_reload(struct keys *keys, char *error, size_t size) {
+    struct key *list = calloc(KEYS_MOST, sizeof *list);
+    size_t count = 0;
+    FILE *file = list != NULL ? fopen(keys->path, "re") : NULL;
+    bool good = false;
+    if (list == NULL) {
+        snprintf(error, size, "out of memory");
+    } else if (file == NULL) {
+        snprintf(error, size, "%s", strerror(errno));
+    } else {
+        good = read_all(file, list, &count, error, size);
+    }
+    if (good) {
+        pthread_rwlock_wrlock(&keys->lock);
+        struct key *old = keys->list;
+        keys->list = list;
+        keys->count = count;
+        pthread_rwlock_unlock(&keys->lock);
+        list = old;
+    }
+    if (file != NULL) {
+        fclose(file);
+    }
+    free(list);
+    return good;
+}
+
+struct keys *keys_load(const char *path, char *error, size_t size) {
+    struct keys *keys = calloc(1, sizeof *keys);
+    if (keys == NULL) {
+        snprintf(error, size, "out of memory");
+        return NULL;
+    }
+    keys->path = path;
+    pthread_rwlock_init(&keys->lock, NULL);
+    if (!keys_reload(keys, error, size)) {
+        keys_free(keys);
+        return NULL;
+    }
+    return keys;
+}
+
+bool keys_match(struct keys *keys, const char *value, size_t size) {
+    static const char scheme[] = "Bearer ";
+    struct key given = {0};
+    unsigned found = 0;
+    if (size <= sizeof scheme - 1 || size > sizeof scheme - 1 + KEYS_LONGEST ||
+        strncasecmp(value, scheme, sizeof scheme - 1) != 0 || memchr(value, '\0', size) != NULL) {
+        return false;
+    }
+    memcpy(given.bytes, value + sizeof scheme - 1, size - (sizeof scheme - 1));
+    pthread_rwlock_rdlock(&keys->lock);
+    for (size_t i = 0; i < keys->count; i++) {
+        unsigned differs = 0;
+        for (size_t j = 0; j < KEYS_LONGEST; j++) {
+            differs |= (unsigned)(keys->list[i].bytes[j] ^ given.bytes[j]);
+        }
+        found |= (differs - 1) >> (sizeof differs * 8 - 1); /* 1 if nothing differs */
+    }
+    pthread_rwlock_unlock(&keys->lock);
+    return found != 0;
+}
+
+void keys_free(struct keys *keys) {
+    if (keys == NULL) {
+        return;
+    }
+    pthread_rwlock_destroy(&keys->lock);
+    free(keys->list);
+    free(keys);
+}
