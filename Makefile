@@ -57,14 +57,17 @@ JSON_LIBS        := $(call pkg,libs,libcjson)
 BLAS_LIBS        := $(call pkg,libs,openblas)
 CRITERION_LIBS   := $(call pkg,libs,criterion)
 
+# Indirect calls and returns land where the compiler says only, on CPUs that can check it.
+LANDINGS := $(if $(filter x86_64-%,$(shell $(CC) -dumpmachine)),-fcf-protection=full,-mbranch-protection=standard)
+
 SANITIZE.asan := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 CFLAGS.release  := -O2 -g -DNDEBUG -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2 -fstack-protector-strong \
-                   -ffile-prefix-map=$(CURDIR)=.
+                   $(LANDINGS) -ffile-prefix-map=$(CURDIR)=.
 CFLAGS.debug    := -O0 -g3
 CFLAGS.asan     := -O1 -g $(SANITIZE.asan)
 CFLAGS.tsan     := -O1 -g -fsanitize=thread
 CFLAGS.coverage := -O0 -g --coverage
-LDFLAGS.release  := -Wl,-z,relro,-z,now -static-libstdc++
+LDFLAGS.release  := -Wl,-z,relro,-z,now,-z,noexecstack -static-libstdc++
 LDFLAGS.asan     := $(SANITIZE.asan)
 LDFLAGS.tsan     := -fsanitize=thread
 LDFLAGS.coverage := --coverage
@@ -235,7 +238,7 @@ packages: ## Install the packages that building needs
 	@docker/packages.sh build
 
 # ----------------------------------------------------------------------------------------- checks
-.PHONY: test-conformance check-asan check-valgrind check-neon check-layers lint format coverage test-container
+.PHONY: test-conformance check-asan check-valgrind check-neon check-hardening check-layers lint format coverage test-container
 check-asan: ## Run all tests under AddressSanitizer and UndefinedBehaviorSanitizer
 	$(again) BUILD=asan test
 
@@ -264,6 +267,11 @@ test-conformance: ## Run ONNX's Attention cases over HTTP (fetches Python packag
 	@docker/packages.sh build python
 	$(again) all
 	@tests/conformance/run.sh $(O)
+
+check-hardening: ## Check how the daemon is built and linked
+	@docker/packages.sh build
+	$(again) $(O)/attentiond
+	@tests/support/check-hardening.sh $(O)/attentiond
 
 check-layers: ## Check who includes what
 	@docker/packages.sh build

@@ -1,0 +1,35 @@
+#!/bin/bash
+# check-hardening.sh DAEMON checks with readelf and objdump that the daemon was built and linked with
+# what makes mistakes hard to exploit. One line for each miss; status 1 if there is any.
+set -euo pipefail
+daemon=${1:?usage: check-hardening.sh DAEMON}
+missing=0
+
+expect() { # WHAT, PATTERN, text on standard input
+    if ! grep -qE -e "$2"; then
+        echo "$daemon: $1"
+        missing=1
+    fi
+}
+
+header=$(readelf -hW "$daemon") segments=$(readelf -lW "$daemon") dynamic=$(readelf -dW "$daemon")
+symbols=$(readelf --dyn-syms -W "$daemon")
+expect 'is no position-independent executable' 'Type:\s+DYN' <<<"$header"
+expect 'is no position-independent executable' 'Flags:.*PIE' <<<"$dynamic"
+expect 'has no read-only relocations' 'GNU_RELRO' <<<"$segments"
+expect 'binds functions lazily, so that their table stays writable' '(BIND_NOW|Flags:.*NOW)' <<<"$dynamic"
+expect 'has an executable stack' 'GNU_STACK.* RW ' <<<"$segments"
+expect 'has no stack protector' '__stack_chk_fail' <<<"$symbols"
+expect 'has no fortified functions (_FORTIFY_SOURCE)' '__(vsn?|sn?|mem|str|f|vf)[a-z]*_chk' <<<"$symbols"
+case $(uname -m) in
+x86_64) expect 'does not mark where indirect calls may land (CET)' endbr64 ;;
+aarch64) expect 'does not mark where indirect calls may land (BTI)' 'bti|paciasp' ;;
+esac < <(objdump -d --no-show-raw-insn --disassemble=main "$daemon")
+# The one exec is before anything is served: to choose OpenBLAS's kernels.
+for name in system popen posix_spawn posix_spawnp fork vfork; do
+    if grep -qE "UND $name(@|$)" <<<"$symbols"; then
+        echo "$daemon: calls $name()"
+        missing=1
+    fi
+done
+exit $missing
