@@ -53,6 +53,9 @@ static void *await_second(void *stop_) {
 static int listen_and_wait(const struct server_options *options, struct api_service *service,
                            const sigset_t *signals) {
     const struct http_options http = {
+        .log = {.json = options->log_json == 1,
+                .requests = options->log_requests == 1,
+                .file = options->log_file},
         .address = options->address,
         .port = options->port,
         .threads = options->io_threads,

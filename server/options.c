@@ -18,7 +18,8 @@
 
 enum kind {
     KIND_ADDRESS,
-    KIND_TEXT, /* not empty */
+    KIND_TEXT,   /* not empty */
+    KIND_CHOICE, /* of the words in `range`: the index */
     KIND_UNSIGNED,
     KIND_BYTES,
     KIND_REAL,
@@ -80,6 +81,12 @@ static const struct option table[] = {
      1024 * GIB, "64KiB..1024GiB", "bytes all requests together may take; over it they get a 503"},
     {"--max-queue", "ATTENTIOND_MAX_QUEUE", KIND_REAL, AT(max_queue), 1, 1e18, "1..1e18",
      "multiply-adds that may be waiting or computed at a time; over it requests get a 503"},
+    {"--log-format", "ATTENTIOND_LOG_FORMAT", KIND_CHOICE, AT(log_json), 0, 0, "text|json",
+     "how lines of the log are written"},
+    {"--log-requests", "ATTENTIOND_LOG_REQUESTS", KIND_CHOICE, AT(log_requests), 0, 0, "no|yes",
+     "a line for each request, at most 1000 in a second"},
+    {"--log-file", "ATTENTIOND_LOG_FILE", KIND_TEXT, AT(log_file), 0, 0, "a path",
+     "where the log goes instead of standard error; SIGHUP opens it again"},
     {"--health-check", NULL, KIND_SWITCH, AT(health_check), 0, 0, NULL,
      "ask the server at address and port whether it lives; exit 0 if it does"},
     {"--help", NULL, KIND_HELP, 0, 0, 0, NULL, "print this text"},
@@ -174,6 +181,21 @@ static bool set_number(struct server_options *options, const struct option *opti
     return true;
 }
 
+static bool set_choice(struct server_options *options, const struct option *option,
+                       const char *text) {
+    const size_t length = strlen(text);
+    unsigned index = 0;
+    for (const char *word = option->range; *word != '\0'; index++) {
+        const size_t size = strcspn(word, "|");
+        if (size == length && memcmp(word, text, size) == 0) {
+            *(unsigned *)(void *)((char *)options + option->offset) = index;
+            return true;
+        }
+        word += size + (word[size] == '|');
+    }
+    return false;
+}
+
 /* `source` is the flag or the variable the value came from. */
 static bool set_value(struct server_options *options, const struct option *option,
                       const char *source, const char *text, char *error, size_t size) {
@@ -183,12 +205,14 @@ static bool set_value(struct server_options *options, const struct option *optio
         if (valid) {
             *(const char **)((char *)options + option->offset) = text;
         }
+    } else if (option->kind == KIND_CHOICE) {
+        valid = set_choice(options, option, text);
     } else {
         valid = set_number(options, option, text);
     }
     if (!valid) {
         snprintf(error, size, "%s must be %s%s, not \"%s\"", source,
-                 option->kind <= KIND_TEXT ? "" : "in ", option->range, text);
+                 option->kind <= KIND_CHOICE ? "" : "in ", option->range, text);
     }
     return valid;
 }
@@ -304,6 +328,8 @@ static void format_default(const struct server_options *options, const struct op
     if (option->kind <= KIND_TEXT) {
         const char *text = *(const char *const *)place;
         snprintf(out, size, "%s", text != NULL ? text : "none");
+    } else if (option->kind == KIND_CHOICE) { /* the default is the first */
+        snprintf(out, size, "%.*s", (int)strcspn(option->range, "|"), option->range);
     } else if (option->kind == KIND_BYTES) {
         format_bytes(*(const size_t *)place, out, size);
     } else if (option->kind == KIND_REAL) {

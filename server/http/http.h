@@ -110,7 +110,14 @@ void http_resume(struct http_pending *pending);
 
 /* ---------------------------------------------------------------------------------- the server */
 
+struct http_log_options {
+    bool json;        /* else text */
+    bool requests;    /* a line for each */
+    const char *file; /* NULL = standard error */
+};
+
 struct http_options {
+    struct http_log_options log;
     const char *address; /* "127.0.0.1", "0.0.0.0", "::1", "::" */
     unsigned port;       /* 0 = a free one */
     unsigned threads;    /* I/O threads */
@@ -137,7 +144,7 @@ struct http_load {
 
 struct http_load http_load(const struct http_server *server);
 
-/* Reads the keys again; on failure the old ones stay, and the log says so. */
+/* Opens the log again and reads the keys again; what fails stays as it was, and the log says so. */
 void http_reload(struct http_server *server);
 
 /* The port that is really listened on. */

@@ -1,71 +1,151 @@
-/*
- * log.c - rate-limited lines on stderr. One lock, no queue: a line that is over the limit is
- * dropped and counted.
- */
+/* log.c - see log.h. One lock, no queue: a line that is over the limit is dropped and counted. */
+#define _GNU_SOURCE /* O_CLOEXEC in older headers */
 #include "http/log.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
-#include <stdbool.h>
 #include <stdio.h>
+#include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 enum {
-    LINES_PER_WINDOW = 10,
-    WINDOW_SECONDS = 60
+    LINE = 1024
+};
+
+/* At most `most` lines in `seconds`. */
+struct limit {
+    const unsigned most;
+    const time_t seconds;
+    time_t start;
+    unsigned lines;
+    unsigned long dropped;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-/* Guarded by `lock`. */
-static time_t window_start;
-static unsigned window_lines;
-static unsigned long dropped;
+/* Guarded by `lock`, but for `options`, which are set before there are threads. */
+static struct http_log_options options;
+static int log_fd = STDERR_FILENO;
+static struct limit messages = {.most = 10, .seconds = 60};
+static struct limit requests = {.most = 1000, .seconds = 1};
 
-/* With `lock` held: may one more line be written? */
-static bool admit(void) {
+/* `text` as it may stand in a line: what is not visible ASCII becomes '?', and in JSON quotes and
+ * backslashes get a backslash. What does not fit is cut off. */
+static void make_plain(char *out, size_t size, const char *text) {
+    size_t used = 0;
+    for (; *text != '\0' && used + 3 <= size; text++) {
+        if (options.json && (*text == '"' || *text == '\\')) {
+            out[used++] = '\\';
+        }
+        out[used++] = *text < ' ' || *text > '~' ? '?' : *text;
+    }
+    out[used] = '\0';
+}
+
+/* ------------------------------------------------------------------------- lines, `lock` held */
+
+/* What does not fit is cut off; a line is one write, so that lines of several processes stay whole. */
+static void write_line(char line[static LINE], int length) {
+    size_t size = length < LINE - 1 ? (size_t)length : LINE - 2;
+    line[size++] = '\n';
+    for (size_t done = 0; done < size;) {
+        const ssize_t part = write(log_fd, line + done, size - done);
+        if (part < 0 && errno != EINTR) {
+            return; /* nobody to tell */
+        }
+        done += part > 0 ? (size_t)part : 0;
+    }
+}
+
+/* "2026-11-21T10:22:39.123Z" */
+static const char *now_as_text(char text[static 32]) {
+    struct timespec now;
+    struct tm parts;
+    clock_gettime(CLOCK_REALTIME, &now);
+    gmtime_r(&now.tv_sec, &parts);
+    const size_t size = strftime(text, 32, "%Y-%m-%dT%H:%M:%S", &parts);
+    snprintf(text + size, 32 - size, ".%03ldZ", now.tv_nsec / 1000000);
+    return text;
+}
+
+static void write_message(const char *level, const char *message) {
+    char line[LINE], time[32];
+    write_line(line, options.json
+                         ? snprintf(line, sizeof line,
+                                    "{\"time\":\"%s\",\"level\":\"%s\",\"message\":\"%s\"}",
+                                    now_as_text(time), level, message)
+                         : snprintf(line, sizeof line, "attentiond: %s", message));
+}
+
+/* May one more line be written? */
+static bool admit(struct limit *limit) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
-    if (window_lines == 0 || now.tv_sec - window_start >= WINDOW_SECONDS) {
-        if (dropped > 0) {
-            fprintf(stderr, "attentiond: %lu lines were left out here\n", dropped);
+    if (limit->lines == 0 || now.tv_sec - limit->start >= limit->seconds) {
+        if (limit->dropped > 0) {
+            char text[64];
+            snprintf(text, sizeof text, "%lu lines were left out here", limit->dropped);
+            write_message("warning", text);
         }
-        window_start = now.tv_sec;
-        window_lines = 0;
-        dropped = 0;
+        limit->start = now.tv_sec;
+        limit->lines = 0;
+        limit->dropped = 0;
     }
-    if (window_lines == LINES_PER_WINDOW) {
-        dropped++;
+    if (limit->lines == limit->most) {
+        limit->dropped++;
         return false;
     }
-    window_lines++;
+    limit->lines++;
     return true;
 }
 
-/* The message without its own line end, control and non-ASCII bytes as '?'. */
-static void write_line(char *message) {
-    size_t size = 0;
-    for (; message[size] != '\0'; size++) {
-        if (message[size] != '\n' && (message[size] < ' ' || message[size] > '~')) {
-            message[size] = '?';
+/* -------------------------------------------------------------------------------------- public */
+
+static int open_file(const char *path) {
+    return open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0640);
+}
+
+bool http_log_open(const struct http_log_options *wanted, char *error, size_t size) {
+    if (wanted->file != NULL) {
+        const int fd = open_file(wanted->file);
+        if (fd < 0) {
+            snprintf(error, size, "the log %s: %s", wanted->file, strerror(errno));
+            return false;
         }
+        log_fd = fd;
     }
-    while (size > 0 && message[size - 1] == '\n') {
-        message[--size] = '\0';
+    options = *wanted;
+    return true;
+}
+
+void http_log_reopen(void) {
+    if (options.file == NULL) {
+        return;
     }
-    for (size_t i = 0; i < size; i++) {
-        if (message[i] == '\n') {
-            message[i] = '?';
-        }
+    const int fd = open_file(options.file);
+    if (fd < 0) {
+        http_log("the log stays where it was: %s", strerror(errno));
+        return;
     }
-    fprintf(stderr, "attentiond: %s\n", message);
+    pthread_mutex_lock(&lock);
+    const int old = log_fd;
+    log_fd = fd;
+    pthread_mutex_unlock(&lock);
+    if (old != STDERR_FILENO) {
+        close(old);
+    }
 }
 
 void http_log_mhd(void *unused, const char *format, va_list arguments) {
-    char message[512];
+    char text[512], message[768];
     (void)unused;
-    vsnprintf(message, sizeof message, format, arguments);
+    vsnprintf(text, sizeof text, format, arguments);
+    text[strcspn(text, "\n")] = '\0';
+    make_plain(message, sizeof message, text);
     pthread_mutex_lock(&lock);
-    if (admit()) {
-        write_line(message);
+    if (admit(&messages)) {
+        write_message("warning", message);
     }
     pthread_mutex_unlock(&lock);
 }
@@ -75,4 +155,42 @@ void http_log(const char *format, ...) {
     va_start(arguments, format);
     http_log_mhd(NULL, format, arguments);
     va_end(arguments);
+}
+
+bool http_log_wants_requests(void) {
+    return options.requests;
+}
+
+void http_log_request(const struct http_request *request, const struct http_record *record,
+                      const char *client) {
+    char line[LINE], time[32], path[256], id[160], stages[160] = "";
+    const char *method = request->head ? "HEAD" : request->method;
+    const double *ms = record->timing;
+    make_plain(path, sizeof path, request->path);
+    make_plain(id, sizeof id, request->id);
+    if (ms != NULL && options.json) {
+        snprintf(stages, sizeof stages,
+                 ",\"decode_ms\":%.3f,\"queue_ms\":%.3f,\"compute_ms\":%.3f,\"encode_ms\":%.3f",
+                 ms[HTTP_TIMING_DECODE], ms[HTTP_TIMING_QUEUE], ms[HTTP_TIMING_COMPUTE],
+                 ms[HTTP_TIMING_ENCODE]);
+    }
+    now_as_text(time);
+    const int size =
+        options.json
+            ? snprintf(
+                  line, sizeof line,
+                  "{\"time\":\"%s\",\"level\":\"info\",\"request_id\":\"%s\",\"client\":\"%s\","
+                  "\"method\":\"%s\",\"path\":\"%s\",\"status\":%d,\"received\":%llu,"
+                  "\"sent\":%llu,\"ms\":%.3f%s}",
+                  time, id, client, method, path, record->status,
+                  (unsigned long long)record->received, (unsigned long long)record->sent,
+                  record->seconds * 1e3, stages)
+            : snprintf(line, sizeof line, "%s %s %s %s %d %llu > %llu %.3f ms %s", time, client,
+                       method, path, record->status, (unsigned long long)record->received,
+                       (unsigned long long)record->sent, record->seconds * 1e3, id);
+    pthread_mutex_lock(&lock);
+    if (admit(&requests)) {
+        write_line(line, size);
+    }
+    pthread_mutex_unlock(&lock);
 }

@@ -18,6 +18,7 @@
 #include "http/request_id.h"
 #include "http/watch.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <microhttpd.h>
 #include <stdarg.h>
@@ -175,12 +176,24 @@ static struct http_call *call_new(struct http_server *server, struct connection 
     return call;
 }
 
-static void tell_completed(const struct http_call *call) {
+/* The client's address as text, without its port. */
+static void name_client(struct MHD_Connection *connection, char text[static INET6_ADDRSTRLEN]) {
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+    const struct sockaddr *address = info != NULL ? info->client_addr : NULL;
+    snprintf(text, INET6_ADDRSTRLEN, "-");
+    if (address != NULL && address->sa_family == AF_INET) {
+        inet_ntop(AF_INET, &((const struct sockaddr_in *)(const void *)address)->sin_addr, text,
+                  INET6_ADDRSTRLEN);
+    } else if (address != NULL && address->sa_family == AF_INET6) {
+        inet_ntop(AF_INET6, &((const struct sockaddr_in6 *)(const void *)address)->sin6_addr, text,
+                  INET6_ADDRSTRLEN);
+    }
+}
+
+static void tell_completed(const struct http_call *call, struct MHD_Connection *connection) {
     const struct http_app *app = call->server->app;
     struct timespec now;
-    if (app->completed == NULL) {
-        return;
-    }
     clock_gettime(CLOCK_MONOTONIC, &now);
     const struct http_record record = {
         .status = call->status,
@@ -190,11 +203,17 @@ static void tell_completed(const struct http_call *call) {
                    (double)(now.tv_nsec - call->started.tv_nsec) * 1e-9,
         .timing = call->response.timed ? call->response.timing : NULL,
     };
-    app->completed(app->context, &call->request, &record);
+    if (app->completed != NULL) {
+        app->completed(app->context, &call->request, &record);
+    }
+    if (http_log_wants_requests()) {
+        char client[INET6_ADDRSTRLEN];
+        name_client(connection, client);
+        http_log_request(&call->request, &record, client);
+    }
 }
 
 static void call_free(struct http_call *call) {
-    tell_completed(call);
     release_exchange(call);
     release_response(&call->response);
     atomic_fetch_sub(&call->server->requests, 1);
@@ -534,12 +553,12 @@ static enum MHD_Result on_request(void *server_, struct MHD_Connection *connecti
 static void on_completed(void *unused, struct MHD_Connection *connection, void **closure,
                          enum MHD_RequestTerminationCode code) {
     (void)unused;
-    (void)connection;
     (void)code;
     if (*closure != NULL && !is_uri_mark(*closure)) {
         struct http_call *call = *closure;
         const struct http_server *server = call->server;
         watch_for(&call->connection->watched, server->idle_timeout * 1000 + server->header_ms);
+        tell_completed(call, connection);
         call_free(call);
     }
     *closure = NULL;
@@ -621,6 +640,9 @@ struct http_server *http_start(const struct http_options *options, const struct 
         snprintf(error, size, "out of memory");
         return NULL;
     }
+    if (!http_log_open(&options->log, error, size)) {
+        goto failed;
+    }
     server->app = app;
     server->listening = -1;
     server->port = options->port;
@@ -679,6 +701,7 @@ struct http_load http_load(const struct http_server *server) {
 
 void http_reload(struct http_server *server) {
     char reason[192];
+    http_log_reopen();
     if (server->keys != NULL && !keys_reload(server->keys, reason, sizeof reason)) {
         http_log("the keys stay as they were: %s", reason);
     }
