@@ -473,7 +473,7 @@ Test(daemon, long_computation_does_not_outlive_it) {
     struct server_process server;
     struct client_connection connection;
     struct client_response response;
-    char head[256], words[sizeof go_on] = "";
+    char head[256], words[sizeof go_on] = "", *page;
     char *body = malloc(ROWS * 4 + 64);
     cr_assert_not_null(body);
     size_t size = (size_t)sprintf(body, "{\"X\":[");
@@ -495,6 +495,11 @@ Test(daemon, long_computation_does_not_outlive_it) {
     cr_assert_eq(recv(connection.fd, words, sizeof go_on - 1, MSG_WAITALL), sizeof go_on - 1);
     cr_assert_str_eq(words, go_on);
     cr_assert(client_send(&connection, body, size));
+    for (double jobs = 0; jobs != 1; free(page)) { /* it computes */
+        page = get_metrics(server.port);
+        jobs = metric(page, "attentiond_jobs");
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
     kill(server.pid, SIGTERM);
     cr_assert(client_receive(&connection, false, &response));
     cr_expect_eq(response.status, 503, "%s", response.body);

@@ -360,17 +360,18 @@ Test(http_pending, drain_delay_goes_on_accepting) {
     struct http_options options = patient;
     options.drain_delay = 2;
     start_with(options);
+    const unsigned port = http_port(server);
     struct client_response response;
     pthread_t stopper;
     bool stopped = false;
     int status = 0;
     char value[16] = "";
-    cr_assert(client_request(http_port(server), "GET", "/draining", NULL, NULL, 0, &response));
+    cr_assert(client_request(port, "GET", "/draining", NULL, NULL, 0, &response));
     cr_expect_eq(response.status, 200);
     client_response_free(&response);
     cr_assert_eq(pthread_create(&stopper, NULL, stop_server, &stopped), 0);
     for (int i = 0; i < 1000 && status != 503; i++) {
-        cr_assert(client_request(http_port(server), "GET", "/draining", NULL, NULL, 0, &response));
+        cr_assert(client_request(port, "GET", "/draining", NULL, NULL, 0, &response));
         status = response.status;
         client_header(&response, "Connection", value, sizeof value);
         client_response_free(&response);
@@ -379,5 +380,5 @@ Test(http_pending, drain_delay_goes_on_accepting) {
     cr_expect_str_eq(value, "close");
     pthread_join(stopper, NULL);
     cr_expect(stopped);
-    cr_expect_not(client_request(http_port(server), "GET", "/draining", NULL, NULL, 0, &response));
+    cr_expect_not(client_request(port, "GET", "/draining", NULL, NULL, 0, &response));
 }

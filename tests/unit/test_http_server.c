@@ -454,8 +454,13 @@ Test(http_server_own, body_in_crumbs) {
         int lots, status;
     } cases[] = {{LIMIT / LOT, 200}, {LIMIT / LOT + 1, 400}, {2 * LIMIT / LOT + 2, 0}};
     char error[256];
-    const struct http_options options = {
-        .address = "127.0.0.1", .max_body = 1 << 20, .max_connections = 10, .idle_timeout = 30};
+    const struct http_options options = {.address = "127.0.0.1",
+                                         .max_body = 1 << 20,
+                                         .max_connections = 10,
+                                         .idle_timeout = 30,
+                                         .header_timeout = 60,
+                                         .body_timeout = 60,
+                                         .write_timeout = 60};
     server = http_start(&options, &app, error, sizeof error);
     cr_assert_not_null(server, "%s", error);
     char lot[LOT * 6 + 1];
