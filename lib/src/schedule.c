@@ -27,6 +27,7 @@ enum {
     WHOLE_BYTES = 1 << 20, /* whole rows of scores of one block: half of a common L2 cache */
     STREAM_BYTES = 1 << 23, /* weights that no L2 cache holds */
     TASK_WORK = 1 << 17,    /* multiply-adds of one task: some 2 us, more than handing it out */
+    TASK_MOST = 1 << 30,    /* ... and about 13 ms: others want a turn, and may cancel the call */
     PROJECTION_TILE = 8192, /* numbers of weights in an L1 cache */
 };
 
@@ -191,7 +192,12 @@ static void choose_blocks(attn_plan *plan, struct schedule *s, size_t d, double 
         const size_t fit = WHOLE_BYTES / (s->ld * size);
         s->rows = s->rows < fit ? s->rows : fit < 8 ? 8 : fit / 8 * 8;
     }
-    s->scratch_rows = s->rows < plan->n ? s->rows : plan->n;
+    s->scratch_rows = s->rows < plan->n ? s->rows : plan->n; /* constant in n */
+    const double row_cost = head_cost / (double)plan->n + (double)plan->m * score_cost(plan, s);
+    if ((double)s->rows * row_cost > TASK_MOST) {
+        const size_t fit = (size_t)(TASK_MOST / row_cost);
+        s->rows = fit < 8 ? 8 : fit / 8 * 8;
+    }
     /* Blocks of one size, in eights. */
     s->blocks = ceil_div(plan->n, s->rows);
     s->rows = ceil_div(ceil_div(plan->n, s->blocks), 8) * 8;
