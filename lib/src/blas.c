@@ -43,6 +43,7 @@ void blas_transpose_f64(size_t rows, size_t cols, const double *a, size_t lda, d
                     b, (blasint)ldb);
 }
 
+/* Since OpenBLAS 0.3.18 (an older one is slower here, no more); the later cores have SkylakeX's. */
 bool blas_has_small(void) {
     static const char *const cores[] = {"SkylakeX", "Cooperlake", "SapphireRapids"};
     const char *core = openblas_get_corename();

@@ -7,9 +7,13 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* The largest dimension or row length that BLAS can address (its ints have 32 bits). */
 enum {
-    BLAS_MAX_DIM = 0x7fffffff
+    /* The largest dimension or row length that BLAS can address (its ints have 32 bits). */
+    BLAS_MAX_DIM = 0x7fffffff,
+    /* Products that OpenBLAS's kernels for small matrices take: m n k up to the first; with trans_b
+     * also m n up to the second, and k of 32 at least. */
+    BLAS_SMALL_PRODUCT = 1000000,
+    BLAS_SMALL_TRANSPOSED = 1200,
 };
 
 /*
@@ -22,7 +26,7 @@ void blas_gemm_f32(bool trans_b, size_t m, size_t n, size_t k, const float *a, s
 void blas_gemm_f64(bool trans_b, size_t m, size_t n, size_t k, const double *a, size_t lda,
                    const double *b, size_t ldb, double beta, double *c, size_t ldc);
 
-/* Does this BLAS multiply small matrices (m n k <= 10^6) in place, at the speed of large ones? */
+/* Does this BLAS have these kernels, which multiply in place, at the speed of large products? */
 bool blas_has_small(void);
 
 /* b (cols, rows), row length ldb = the transpose of a (rows, cols), row length lda. */

@@ -14,7 +14,6 @@
 
 enum {
     ALIGN = 64,
-    SMALL_PRODUCT = 1000000, /* M N K up to which OpenBLAS multiplies without packing */
     DIRECT_QUERIES =
         4, /* up to so many queries, dot products are as fast as BLAS: memory decides */
     DIRECT_WORK =
@@ -28,7 +27,8 @@ enum {
     STREAM_BYTES = 1 << 23, /* weights that no L2 cache holds */
     TASK_WORK = 1 << 17,    /* multiply-adds of one task: some 2 us, more than handing it out */
     TASK_MOST = 1 << 30,    /* ... and about 13 ms: others want a turn, and may cancel the call */
-    PROJECTION_TILE = 8192, /* numbers of weights in an L1 cache */
+    TILE_ROWS = 96,         /* that pass over a tile of keys or weights, */
+    TILE_BYTES = 1 << 15,   /* which stays in an L1 cache */
 };
 
 static size_t ceil_div(size_t a, size_t b) {
@@ -37,19 +37,17 @@ static size_t ceil_div(size_t a, size_t b) {
 }
 
 /*
- * Tile sizes for rows of d and d_v numbers. Both products of a tile have the sizes rows, keys and
- * d (or d_v). OpenBLAS has kernels for small products, without packing: there it reaches the peak
- * of the machine. They like keys in 64s, and a tile of keys (or values) that stays in an L1 cache
- * while all rows pass over it. Measured over rows 16...120 and keys 64...480 with AVX-512: 96 rows
- * and 8192 numbers of keys are 3 to 6 % faster than tiles of other forms; with AVX2, where there
- * are no small kernels, the form makes little difference.
+ * Tile sizes for rows of d (or d_v) numbers of `size` bytes. Both products of a tile have the sizes
+ * rows, keys and d. OpenBLAS has kernels for small products, without packing: there it reaches the
+ * peak of the machine. They like keys in 64s. Measured on a Zen 5 with OpenBLAS's cores SkylakeX
+ * (AVX-512, with such kernels) and Haswell (AVX2, without): half of the rows are up to 4 % slower,
+ * half of the bytes 3 %, twice the bytes 5 %, in float64 with SkylakeX 8 %.
  */
-static void choose_tile(struct schedule *s, size_t d) {
-    const size_t rows = 96, key_numbers = 8192;
-    s->keys = key_numbers / d / 64 * 64;
+static void choose_tile(struct schedule *s, size_t d, size_t size) {
+    s->keys = TILE_BYTES / (d * size) / 64 * 64;
     s->keys = s->keys > 256 ? 256 : s->keys < 64 ? 64 : s->keys;
-    s->rows = SMALL_PRODUCT / (s->keys * d);
-    s->rows = s->rows > rows ? rows : s->rows < 8 ? 8 : s->rows / 8 * 8;
+    s->rows = BLAS_SMALL_PRODUCT / (s->keys * d);
+    s->rows = s->rows > TILE_ROWS ? TILE_ROWS : s->rows < 8 ? 8 : s->rows / 8 * 8;
 }
 
 /*
@@ -91,18 +89,22 @@ static double projection_cost(const struct projection *projection) {
 }
 
 /*
- * Cuts a projection into tasks; returns how many. Where OpenBLAS has kernels for small products, a
- * tile of the weights stays in an L1 cache while up to TALL rows pass over it, 96 at a time. It is
- * copied first, since rows of weights lie pages apart; up to SPARSE rows do not pay for that.
- * Elsewhere products are large, since each packs its rows anew. Measured with AVX-512, d_model 768
- * and 4096, 16 to 2048 rows.
+ * Cuts a projection of numbers of `size` bytes into tasks; returns how many. Where OpenBLAS has
+ * kernels for small products, a tile of the weights, NARROW columns of them, stays in an L1 cache
+ * while up to TALL rows pass over it, TILE_ROWS at a time. It is copied first, since rows of weights
+ * lie pages apart; up to SPARSE rows do not pay for that. Those of out_in are copied as soon as
+ * their product, a transposed one, would count as large in place. Elsewhere products are large, up
+ * to SQUARE rows and columns, since each packs its rows anew; but the columns of up to SPARSE rows
+ * are cut into SHARES, to have some for every thread. Measured on a Zen 5 with OpenBLAS's cores
+ * SkylakeX and Haswell, d_model 768 and 4096, 16 to 2048 rows.
  */
-static size_t choose_projection(struct projection *p) {
+static size_t choose_projection(struct projection *p, size_t size) {
     enum {
         SPARSE = 32,
         TALL = 512,
         NARROW = 64,
-        SQUARE = 256
+        SQUARE = 256,
+        SHARES = 6
     };
     if (p->count == 0 || p->rows == 0) {
         return 0;
@@ -110,12 +112,18 @@ static size_t choose_projection(struct projection *p) {
     const bool small = blas_has_small();
     const size_t task_rows = small ? TALL : SQUARE;
     p->task_rows = p->rows < task_rows ? p->rows : task_rows;
-    p->task_columns = p->tile_columns = small ? NARROW : SQUARE;
-    p->packs = small && p->rows > SPARSE;
-    p->tile_rows = p->packs ? 96 : p->task_rows;
+    p->task_columns = small ? NARROW : SQUARE;
+    if (!small && p->rows <= SPARSE) {
+        const size_t share = p->ld / SHARES / NARROW * NARROW;
+        p->task_columns = share < NARROW ? NARROW : share > SQUARE ? SQUARE : share;
+    }
+    p->tile_columns = p->task_columns;
+    p->copies_tiles = small && p->rows > (p->out_in ? BLAS_SMALL_TRANSPOSED / NARROW : SPARSE);
+    p->tile_rows = p->copies_tiles ? TILE_ROWS : p->task_rows;
     p->tile_inner = p->inner;
     if (small) {
-        p->tile_inner = (p->packs ? PROJECTION_TILE : SMALL_PRODUCT / p->task_rows) / NARROW;
+        p->tile_inner =
+            (p->copies_tiles ? TILE_BYTES / size : BLAS_SMALL_PRODUCT / p->task_rows) / NARROW;
     }
     p->across = ceil_div(p->ld, p->task_columns);
     return ceil_div(p->rows, p->task_rows) * p->across;
@@ -180,7 +188,7 @@ static void choose_tasks(const attn_plan *plan, struct schedule *s, double head_
 static void choose_blocks(attn_plan *plan, struct schedule *s, size_t d, double head_cost) {
     const size_t size = attn_dtype_size(plan->dtype);
     const double calls = (double)plan->batch * (double)plan->heads;
-    choose_tile(s, d);
+    choose_tile(s, d, size);
     s->keys = s->keys < plan->m ? s->keys : plan->m;
     s->tiles = ceil_div(plan->m, s->keys);
     s->exact = s->tiles == 1 && calls * (double)plan->n * (double)plan->m <= EXACT_SCORES &&
@@ -258,7 +266,11 @@ static bool size_scratch(const attn_plan *plan, struct schedule *s, size_t d, si
     const size_t size = attn_dtype_size(plan->dtype), rows = s->scratch_rows;
     size_t at;
     const bool top_k = plan_wants(plan, ATTN_WANT(TOP_K_INDICES) | ATTN_WANT(TOP_K_WEIGHTS));
-    size_t tile = plan->projected ? PROJECTION_TILE : 0;
+    size_t tile = 0;
+    if (plan->project_q.copies_tiles || plan->project_k.copies_tiles ||
+        plan->project_v.copies_tiles || plan->project_out.copies_tiles) {
+        tile = TILE_BYTES / size;
+    }
     tile = s->packs_late && s->keys * d > tile ? s->keys * d : tile;
     return reserve(&s->scratch, rows * s->ld, size, &at) &&
            reserve(&s->scratch, s->staged ? plan->m : s->keys, sizeof(double), &s->row) &&
@@ -272,6 +284,7 @@ static bool size_scratch(const attn_plan *plan, struct schedule *s, size_t d, si
 
 attn_status plan_schedule(attn_plan *plan, attn_error *error) {
     struct schedule *s = &plan->schedule;
+    const size_t size = attn_dtype_size(plan->dtype);
     const double scores = (double)plan->n * (double)plan->m;
     double columns = 0;    /* of Q and V, all heads together */
     size_t d = 1, d_v = 1; /* of the widest heads */
@@ -288,11 +301,11 @@ attn_status plan_schedule(attn_plan *plan, attn_error *error) {
     s->cost = projection_cost(&plan->project_q) + projection_cost(&plan->project_k) +
               projection_cost(&plan->project_v) + projection_cost(&plan->project_out) +
               (double)plan->batch * scores * (columns + (double)plan->heads * score_cost(plan, s));
-    s->tasks[PHASE_PROJECT] = choose_projection(&plan->project_q) +
-                              choose_projection(&plan->project_k) +
-                              choose_projection(&plan->project_v);
+    s->tasks[PHASE_PROJECT] = choose_projection(&plan->project_q, size) +
+                              choose_projection(&plan->project_k, size) +
+                              choose_projection(&plan->project_v, size);
     s->tasks[PHASE_OUT] =
-        plan_wants(plan, ATTN_WANT(OUTPUT)) ? choose_projection(&plan->project_out) : 0;
+        plan_wants(plan, ATTN_WANT(OUTPUT)) ? choose_projection(&plan->project_out, size) : 0;
     if (!lay_out(plan, s) || !size_scratch(plan, s, d, d_v)) {
         return plan_too_large(error);
     }

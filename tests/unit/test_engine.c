@@ -301,58 +301,66 @@ Test(engine, memory_of_a_long_call_is_a_copy_of_its_keys) {
 
 /* -------------------------------------------------------------------------------- projections */
 
+static attn_tensor matrix(const double *x, attn_dtype dtype, size_t rows, size_t columns) {
+    attn_tensor t = tensor(x, dtype, 1, rows, 0, rows, columns);
+    t.rank = 2;
+    t.shape[0] = rows;
+    t.shape[1] = columns;
+    return t;
+}
+
 /* Q = X W + b and nothing else, against plain sums, for sizes that are cut in every way: by steps of
  * the inner size, by columns, by rows. */
-static void check_projection(size_t rows, size_t inner, size_t columns, attn_layout layout,
-                             bool biased) {
+static void check_projection(size_t rows, size_t inner, size_t columns, attn_dtype dtype,
+                             attn_layout layout, bool biased) {
     struct rng rng = {rows + inner};
-    const size_t counts[] = {rows * inner, inner * columns, columns, rows * columns};
-    float *m[4]; /* X, W, b, Q */
-    for (size_t i = 0; i < 4; i++) {
-        m[i] = malloc(counts[i] * sizeof *m[i]);
-        cr_assert(m[i] != NULL);
-        for (size_t j = 0; j < counts[i]; j++) {
-            m[i][j] = (float)rng_normal(&rng);
-        }
-    }
-    const attn_tensor x = {.data = m[0], .rank = 2, .shape = {rows, inner}};
     const bool out_in = layout == ATTN_OUT_IN;
-    const attn_tensor w = {
-        .data = m[1], .rank = 2, .shape = {out_in ? columns : inner, out_in ? inner : columns}};
-    const attn_tensor b = {.data = m[2], .rank = 1, .shape = {columns}};
+    double *m[] = {draw(&rng, rows * inner, dtype), draw(&rng, inner * columns, dtype),
+                   draw(&rng, columns, dtype)};
+    const attn_tensor x = matrix(m[0], dtype, rows, inner);
+    const attn_tensor w = matrix(m[1], dtype, out_in ? columns : inner, out_in ? inner : columns);
+    attn_tensor b = matrix(m[2], dtype, 1, columns);
+    b.rank = 1;
+    b.shape[0] = columns;
     const attn_projection p = {.w_q = &w, .w_k = &w, .w_v = &w, .b_q = biased ? &b : NULL};
     const attn_multihead call = {.x = &x, .projections = &p, .count = 1, .layout = layout};
     const attn_options o = {.results = ATTN_WANT(Q)};
+    void *q = malloc(rows * columns * attn_dtype_size(dtype));
     attn_plan *plan;
+    cr_assert_not_null(q);
     cr_assert_eq(attn_plan_multihead(&plan, &call, &o, NULL), ATTN_OK);
-    attn_plan_bind(plan, ATTN_RESULT_Q, 0, m[3]);
-    cr_assert_eq(attn_plan_run(plan, NULL), ATTN_OK);
+    attn_plan_bind(plan, ATTN_RESULT_Q, 0, q);
+    cr_assert_eq(run_backwards(plan), ATTN_OK);
     attn_plan_free(plan);
     for (size_t i = 0; i < rows; i += rows < 20 ? 1 : rows / 20) {
         for (size_t j = 0; j < columns; j++) {
-            double want = biased ? (double)m[2][j] : 0, size = fabs(want);
+            double want = biased ? m[2][j] : 0, size = fabs(want);
             for (size_t e = 0; e < inner; e++) {
-                const float weight = m[1][out_in ? j * inner + e : e * columns + j];
-                want += (double)m[0][i * inner + e] * (double)weight;
-                size += fabs((double)m[0][i * inner + e] * (double)weight);
+                const double product =
+                    m[0][i * inner + e] * m[1][out_in ? j * inner + e : e * columns + j];
+                want += product;
+                size += fabs(product);
             }
-            cr_assert(fabs((double)m[3][i * columns + j] - want) <= 1e-6 * size,
-                      "%zu rows of %zu: (%zu,%zu) is %g, not %g", rows, inner, i, j,
-                      (double)m[3][i * columns + j], want);
+            const double got = at(q, dtype, i * columns + j);
+            cr_assert(fabs(got - want) <= (dtype == ATTN_FLOAT32 ? 1e-6 : 2e-15) * size,
+                      "%zu rows of %zu, %s: (%zu,%zu) is %.17g, not %.17g", rows, inner,
+                      dtype == ATTN_FLOAT32 ? "float32" : "float64", i, j, got, want);
         }
     }
-    for (size_t i = 0; i < 4; i++) {
-        free(m[i]);
+    const void *all[] = {m[0], m[1], m[2], x.data, w.data, b.data, q};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        free((void *)(uintptr_t)all[i]);
     }
 }
 
 Test(engine, projections_cut_in_any_way_are_right) {
-    static const size_t sizes[][3] = {
-        {16, 768, 130}, {64, 400, 300}, {300, 70, 520}, {1100, 33, 520}, {600, 140, 70}};
+    static const size_t sizes[][3] = {{16, 768, 130}, {24, 500, 150},  {64, 400, 300},
+                                      {300, 70, 520}, {1100, 33, 520}, {600, 140, 70}};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
-        for (int way = 0; way < 4; way++) {
-            check_projection(sizes[i][0], sizes[i][1], sizes[i][2], (attn_layout)(way & 1),
-                             way > 1);
+        for (int way = 0; way < 8; way++) {
+            check_projection(sizes[i][0], sizes[i][1], sizes[i][2],
+                             way & 4 ? ATTN_FLOAT64 : ATTN_FLOAT32, (attn_layout)(way & 1),
+                             (way & 2) != 0);
         }
     }
 }
