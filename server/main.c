@@ -32,6 +32,7 @@ static void prepare_signals(sigset_t *signals) {
     sigaddset(signals, SIGHUP);
     sigprocmask(SIG_BLOCK, signals, NULL);
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN); /* a log file that may not grow */
 }
 
 /* A second signal ends the process at once, by its default action. Programs like timeout(1) send one

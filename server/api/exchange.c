@@ -186,7 +186,8 @@ static void conclude(struct exchange *exchange, enum job_end end) {
         break;
     case JOB_CANCELLED:
         metrics_count(&exchange->service->metrics.cancelled);
-        reply_busy(request, response, "the server stops before the answer is computed");
+        reply_busy(request, response,
+                   "the computation was called off: the client left, or the server stops");
         break;
     }
     tell_times(exchange, (double)(begun - exchange->submitted) * 1e-6,

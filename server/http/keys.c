@@ -2,11 +2,14 @@
 #include "http/keys.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 /* Zeros follow the characters, so that two keys are equal if all bytes are. */
 struct key {
@@ -44,41 +47,61 @@ static bool read_line(const char *line, size_t length, struct key *key, bool *is
 }
 
 static bool read_all(FILE *file, struct key *list, size_t *count, char *error, size_t size) {
-    char line[KEYS_LONGEST + 64], reason[128];
+    char *line = NULL, reason[128];
+    size_t room = 0;
+    bool good = true, is_key;
+    ssize_t length;
     *count = 0;
-    for (size_t number = 1; fgets(line, sizeof line, file) != NULL; number++) {
-        bool is_key;
+    for (size_t number = 1; good && (length = getline(&line, &room, file)) >= 0; number++) {
+        while (length > 0 && (line[length - 1] == '\n' || line[length - 1] == '\r')) {
+            length--;
+        }
         if (*count == KEYS_MOST) {
             snprintf(error, size, "more than %d keys", KEYS_MOST);
-            return false;
-        }
-        if (!read_line(line, strcspn(line, "\r\n"), &list[*count], &is_key, reason,
-                       sizeof reason)) {
+            good = false;
+        } else if (!read_line(line, (size_t)length, &list[*count], &is_key, reason,
+                              sizeof reason)) {
             snprintf(error, size, "line %zu: %s", number, reason);
-            return false;
+            good = false;
+        } else {
+            *count += is_key;
         }
-        *count += is_key;
     }
-    if (ferror(file)) {
+    if (good && ferror(file)) {
         snprintf(error, size, "%s", strerror(errno));
-        return false;
-    }
-    if (*count == 0) {
+        good = false;
+    } else if (good && *count == 0) {
         snprintf(error, size, "there is no key in it");
+        good = false;
     }
-    return *count > 0;
+    free(line);
+    return good;
+}
+
+/* A regular file: who opens a pipe may wait for ever. */
+static FILE *open_file(const char *path, char *error, size_t size) {
+    struct stat about;
+    FILE *file = NULL;
+    const int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    if (fd >= 0 && fstat(fd, &about) == 0 && !S_ISREG(about.st_mode)) {
+        snprintf(error, size, "it is no regular file");
+    } else if (fd < 0 || (file = fdopen(fd, "r")) == NULL) {
+        snprintf(error, size, "%s", strerror(errno));
+    }
+    if (file == NULL && fd >= 0) {
+        close(fd);
+    }
+    return file;
 }
 
 bool keys_reload(struct keys *keys, char *error, size_t size) {
     struct key *list = calloc(KEYS_MOST, sizeof *list);
     size_t count = 0;
-    FILE *file = list != NULL ? fopen(keys->path, "re") : NULL;
+    FILE *file = list != NULL ? open_file(keys->path, error, size) : NULL;
     bool good = false;
     if (list == NULL) {
         snprintf(error, size, "out of memory");
-    } else if (file == NULL) {
-        snprintf(error, size, "%s", strerror(errno));
-    } else {
+    } else if (file != NULL) {
         good = read_all(file, list, &count, error, size);
     }
     if (good) {

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -48,11 +49,15 @@ static void make_plain(char *out, size_t size, const char *text) {
 /* What does not fit is cut off; a line is one write, so that lines of several processes stay whole. */
 static void write_line(char line[static LINE], int length) {
     size_t size = length < LINE - 1 ? (size_t)length : LINE - 2;
+    struct pollfd fd = {.fd = log_fd, .events = POLLOUT};
     line[size++] = '\n';
+    if (poll(&fd, 1, 0) == 0) {
+        return; /* a pipe that nobody reads: better no line than no answer */
+    }
     for (size_t done = 0; done < size;) {
         const ssize_t part = write(log_fd, line + done, size - done);
         if (part < 0 && errno != EINTR) {
-            return; /* nobody to tell */
+            return; /* full, or gone: nobody to tell */
         }
         done += part > 0 ? (size_t)part : 0;
     }
@@ -103,7 +108,7 @@ static bool admit(struct limit *limit) {
 /* -------------------------------------------------------------------------------------- public */
 
 static int open_file(const char *path) {
-    return open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0640);
+    return open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0640);
 }
 
 bool http_log_open(const struct http_log_options *wanted, char *error, size_t size) {
@@ -163,9 +168,9 @@ bool http_log_wants_requests(void) {
 
 void http_log_request(const struct http_request *request, const struct http_record *record,
                       const char *client) {
-    char line[LINE], time[32], path[256], id[160], stages[160] = "";
-    const char *method = request->head ? "HEAD" : request->method;
+    char line[LINE], time[32], path[256], id[160], method[32], stages[160] = "";
     const double *ms = record->timing;
+    make_plain(method, sizeof method, request->head ? "HEAD" : request->method);
     make_plain(path, sizeof path, request->path);
     make_plain(id, sizeof id, request->id);
     if (ms != NULL && options.json) {

@@ -59,6 +59,7 @@ struct http_server {
     atomic_uint working;  /* threads in the handler, and so perhaps in the app */
     atomic_uint pending;  /* requests whose answer is computed elsewhere */
     atomic_bool draining; /* every response ends its connection */
+    atomic_bool closed;   /* no request is begun any more */
     atomic_bool ended;    /* the handler does nothing any more */
     int listening;        /* the listening socket while draining; libmicrohttpd owns it before */
 };
@@ -346,6 +347,7 @@ static enum MHD_Result send_response(struct http_call *call, struct MHD_Connecti
         return MHD_NO;
     }
     enum MHD_Result result = MHD_NO;
+    atomic_store_explicit(&call->connection->watched.sending, true, memory_order_relaxed);
     watch_for(&call->connection->watched,
               call->server->write_ms + (int64_t)(response->size / SLOWEST));
     if (add_headers(call, out)) {
@@ -526,6 +528,9 @@ static enum MHD_Result handle(struct http_server *server, struct MHD_Connection 
                               const char *url, const char *method, const char *version,
                               const char *bytes, size_t *size, void **closure) {
     if (*closure == NULL || is_uri_mark(*closure)) {
+        if (atomic_load(&server->closed)) {
+            return MHD_NO;
+        }
         return first_call(server, connection, url, method, version, closure);
     }
     if (*size == 0) {
@@ -557,6 +562,7 @@ static void on_completed(void *unused, struct MHD_Connection *connection, void *
     if (*closure != NULL && !is_uri_mark(*closure)) {
         struct http_call *call = *closure;
         const struct http_server *server = call->server;
+        atomic_store_explicit(&call->connection->watched.sending, false, memory_order_relaxed);
         watch_for(&call->connection->watched, server->idle_timeout * 1000 + server->header_ms);
         tell_completed(call, connection);
         call_free(call);
@@ -715,13 +721,23 @@ static void wait_tick(void) {
     nanosleep(&(struct timespec){.tv_nsec = DRAIN_TICK_MS * 1000000L}, NULL);
 }
 
-/* Waits until no request has been in work for a moment, for a bounded time. */
-static void drain(const struct http_server *server, int ticks) {
-    int quiet = 0;
-    for (int i = 0; i < ticks && quiet < DRAIN_QUIET; i++) {
+/* Waits until no request has been in work for so many ticks, for `most` ticks at most. Returns how
+ * many of these are left. */
+static int await_quiet(const struct http_server *server, int ticks, int most) {
+    for (int quiet = 0; most > 0 && quiet < ticks; most--) {
         quiet = atomic_load(&server->requests) == 0 ? quiet + 1 : 0;
         wait_tick();
     }
+    return most;
+}
+
+/* Answers what is there and begins nothing more; what takes longer is called off. */
+static void drain(struct http_server *server) {
+    const int left = await_quiet(server, DRAIN_QUIET, server->drain_ticks);
+    atomic_store(&server->closed, true);
+    await_quiet(server, 1, left > 0 ? left : 1); /* what came in the meantime */
+    watch_leave_all(server->watch);
+    await_quiet(server, 1, END_TICKS);
 }
 
 /* Lets no request reach the app any more. False if one is still there after a bounded time. */
@@ -746,9 +762,7 @@ bool http_stop(struct http_server *server) {
             wait_tick();
         }
         server->listening = MHD_quiesce_daemon(server->daemon);
-        drain(server, server->drain_ticks);
-        watch_leave_all(server->watch); /* what is still computed is answered without its result */
-        drain(server, END_TICKS);
+        drain(server);
     }
     if (!end_work(server)) {
         return false; /* MHD_stop_daemon would wait for the thread that is in the app */

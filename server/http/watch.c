@@ -13,7 +13,8 @@
 
 enum {
     TICK_MS = 100,
-    POLLED = 256 /* connections that are asked at a time whether they are still there */
+    GONE_TICKS = 10, /* in which the server may be reading what came before the client's end */
+    POLLED = 256     /* connections that are asked at a time whether they are still there */
 };
 
 struct watch {
@@ -38,22 +39,40 @@ static void call_leave(struct watched *watched) {
     leave(watched);
 }
 
-/* Calls leave for those of some connections whose clients are gone. A client that shut down only
- * its sending side has left, too: it cannot be told from one that closed. */
+/* The client of a connection on which nothing is computed has ended it, or its sending side. If
+ * libmicrohttpd read the last bytes and that end at once, it does not notice (0.9.75 with epoll): so
+ * once there is nothing left to read and nothing is sent, the connection is cut off. */
+static void note_end(struct watched *w) {
+    char byte;
+    if (atomic_load_explicit(&w->sending, memory_order_relaxed) ||
+        recv(w->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) != 0) {
+        w->gone = 0;
+    } else if (++w->gone == GONE_TICKS) {
+        shutdown(w->fd, SHUT_RDWR);
+    }
+}
+
+/* Asks some connections whether their clients are gone. A client that shut down only its sending
+ * side while it is waited with has left, too: it cannot be told from one that closed. */
 static void ask(struct watched *const *some, struct pollfd *fds, nfds_t count) {
     if (count == 0 || poll(fds, count, 0) <= 0) {
         return;
     }
     for (nfds_t i = 0; i < count; i++) {
-        if ((fds[i].revents & (POLLRDHUP | POLLHUP | POLLERR | POLLNVAL)) != 0) {
+        if ((fds[i].revents & (POLLRDHUP | POLLHUP | POLLERR | POLLNVAL)) == 0) {
+            continue;
+        }
+        if (some[i]->leave != NULL) {
             call_leave(some[i]);
+        } else {
+            note_end(some[i]);
         }
     }
 }
 
 static void look(struct watch *watch) {
     struct pollfd fds[POLLED];
-    struct watched *waiting[POLLED];
+    struct watched *asked[POLLED];
     nfds_t count = 0;
     const int64_t now = watch_clock();
     for (struct watched *w = watch->ring.next; w != &watch->ring; w = w->next) {
@@ -62,17 +81,14 @@ static void look(struct watch *watch) {
             atomic_store_explicit(&w->deadline, 0, memory_order_relaxed);
             shutdown(w->fd, SHUT_RDWR); /* libmicrohttpd sees the end, and closes it */
         }
-        if (w->leave == NULL) {
-            continue;
-        }
-        waiting[count] = w;
+        asked[count] = w;
         fds[count++] = (struct pollfd){.fd = w->fd, .events = POLLRDHUP};
         if (count == POLLED) {
-            ask(waiting, fds, count);
+            ask(asked, fds, count);
             count = 0;
         }
     }
-    ask(waiting, fds, count);
+    ask(asked, fds, count);
 }
 
 static void *run(void *watch_) {

@@ -15,6 +15,8 @@ struct watched {
     int fd;
     _Atomic int64_t deadline;        /* watch_clock() after which it is cut off; 0 = none */
     void (*leave)(struct watched *); /* set: call it, once, when the client leaves */
+    _Atomic bool sending;            /* a response: a client that only reads is still there */
+    unsigned gone;                   /* looks at which there was nothing but the client's end */
     struct watched *next, *previous;
 };
 

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "http/cors.h"
@@ -39,10 +40,12 @@ static bool match(struct keys *keys, const char *value) {
 }
 
 Test(http_access, keys_of_a_file_match) {
-    char longest[KEYS_LONGEST + 16] = "Bearer ", text[KEYS_LONGEST + 256];
+    char longest[KEYS_LONGEST + 16] = "Bearer ", text[KEYS_LONGEST + 2000];
     memset(longest + 7, 'x', KEYS_LONGEST);
-    snprintf(text, sizeof text, "# for the class\n\n%s\r\n%s\n~another!key~~~~~~", SIXTEEN,
-             longest + 7);
+    /* the end of a long comment is no key */
+    snprintf(text, sizeof text,
+             "# for the class%*sAtTheEndOfAComment\n\n%s\r\n%s\n~another!key~~~~~~", 1000, "",
+             SIXTEEN, longest + 7);
     write_file(text);
     struct keys *keys = keys_load(path, error, sizeof error);
     cr_assert_not_null(keys, "%s", error);
@@ -63,6 +66,7 @@ Test(http_access, keys_of_a_file_match) {
         "Basic " SIXTEEN,
         SIXTEEN,
         "Bearer # for the class",
+        "Bearer AtTheEndOfAComment",
     };
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
         cr_expect_not(match(keys, others[i]), "%s", others[i]);
@@ -91,6 +95,9 @@ Test(http_access, files_that_are_refused) {
     unlink(path);
     cr_expect_null(keys_load(path, error, sizeof error));
     cr_expect_str_eq(error, "No such file or directory");
+    cr_assert_eq(mkfifo(path, 0600), 0);
+    cr_expect_null(keys_load(path, error, sizeof error)); /* nobody writes into it */
+    cr_expect_str_eq(error, "it is no regular file");
 }
 
 Test(http_access, keys_change_whole_or_not_at_all) {

@@ -247,6 +247,23 @@ Test(http_pending, client_that_leaves_is_cancelled) {
     stop();
 }
 
+/* Their end may come together with the last bytes that they sent. */
+Test(http_pending, clients_that_leave_in_the_midst_are_let_go) {
+    enum {
+        CLIENTS = 100
+    };
+    start_with(patient);
+    for (unsigned i = 0; i < CLIENTS; i++) {
+        struct client_connection connection;
+        cr_assert(client_open(&connection, http_port(server)));
+        send_text(&connection, "POST /later HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n[");
+        client_close(&connection);
+    }
+    wait_until(&begun, CLIENTS);
+    wait_until(&released, CLIENTS);
+    stop();
+}
+
 /* Each is cut off by its own deadline although it sends, or takes, a byte now and then. */
 Test(http_pending, slow_clients_are_cut_off) {
     static const struct {
