@@ -1,6 +1,6 @@
 # attentiond: build, test, install. `make help` lists what there is to make.
 #
-# Everything is built in build/$(BUILD)/; BUILD is release, debug, asan, tsan or coverage.
+# Everything is built in build/$(BUILD)/; BUILD is release, debug, asan, tsan, coverage or fuzz.
 # CC, CXX, CPPFLAGS, CFLAGS, CXXFLAGS, LDFLAGS and WERROR are the caller's; V=1 shows the commands.
 
 .DELETE_ON_ERROR:
@@ -36,6 +36,8 @@ UNIT_OBJECTS    := $(patsubst %.c,$(O)/%.o,$(wildcard tests/unit/test_*.c))
 API_OBJECTS     := $(patsubst %.c,$(O)/%.o,$(wildcard tests/api/test_*.c tests/notebooks/test_*.c))
 BENCHES         := $(patsubst tests/bench/%.c,$(O)/%,$(wildcard tests/bench/bench_*.c))
 STRESSES        := $(patsubst tests/stress/%.c,$(O)/stress_%,$(wildcard tests/stress/*.c))
+FUZZ_TARGETS    := $(patsubst tests/fuzz/fuzz_%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
+REPLAYS         := $(addprefix $(O)/replay_,$(FUZZ_TARGETS))
 
 C_FILES := $(wildcard lib/src/*.c lib/src/*/*.c server/*.c server/*/*.c tests/*/*.c)
 FORMATTED := $(C_FILES) $(wildcard lib/include/*.h lib/src/*.h lib/src/*.inc lib/src/*/*.h lib/src/*/*.inc \
@@ -67,12 +69,17 @@ CFLAGS.debug    := -O0 -g3
 CFLAGS.asan     := -O1 -g $(SANITIZE.asan)
 CFLAGS.tsan     := -O1 -g -fsanitize=thread
 CFLAGS.coverage := -O0 -g --coverage
+# Of clang alone: make fuzz. clang's pointer-overflow reports NULL + 0, which is in a plan without a
+# workspace and which C2y defines.
+SANITIZE.fuzz := $(SANITIZE.asan) -fno-sanitize=pointer-overflow
+CFLAGS.fuzz     := -O1 -g $(SANITIZE.fuzz) -fsanitize=fuzzer-no-link
 LDFLAGS.release  := -Wl,-z,relro,-z,now,-z,noexecstack -static-libstdc++
 LDFLAGS.asan     := $(SANITIZE.asan)
 LDFLAGS.tsan     := -fsanitize=thread
 LDFLAGS.coverage := --coverage
+LDFLAGS.fuzz     := $(SANITIZE.fuzz)
 ifeq ($(origin CFLAGS.$(BUILD)),undefined)
-$(error unknown BUILD=$(BUILD): it is release, debug, asan, tsan or coverage)
+$(error unknown BUILD=$(BUILD): it is release, debug, asan, tsan, coverage or fuzz)
 endif
 
 WARNINGS := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wvla
@@ -96,6 +103,7 @@ $(O)/tests/%.o:              ROOM_FLAGS = $(TEST_FLAGS)
 $(O)/tests/unit/%.o:         ROOM_FLAGS = $(UNIT_FLAGS)
 $(O)/tests/bench/%.o:        ROOM_FLAGS = $(BENCH_FLAGS)
 $(O)/tests/stress/%.o:       ROOM_FLAGS = $(UNIT_FLAGS)
+$(O)/tests/fuzz/%.o:         ROOM_FLAGS = $(UNIT_FLAGS)
 $(addprefix $(O)/tests/support/,print_routes.o check_kernels.o run_kernels.o): ROOM_FLAGS = $(UNIT_FLAGS)
 ifeq ($(BUILD),release)
 $(O)/lib/%.o:                LEVEL = -O3
@@ -187,6 +195,15 @@ $(O)/stress_%: $(O)/tests/stress/%.o $(O)/libsupport.a $(O)/libserver.a $(LIB_OB
 	@echo "  LINK  $@"
 	$(Q)$(LINK) $^ $(SERVER_LIBS)
 
+# The same target twice: on files, by any compiler; and driven by libFuzzer.
+$(O)/replay_%: $(O)/tests/fuzz/fuzz_%.o $(O)/tests/fuzz/replay.o $(O)/libsupport.a $(O)/libserver.a $(LIB_OBJECTS)
+	@echo "  LINK  $@"
+	$(Q)$(LINK) $^ $(SERVER_LIBS)
+
+$(O)/fuzz_%: $(O)/tests/fuzz/fuzz_%.o $(O)/libsupport.a $(O)/libserver.a $(LIB_OBJECTS)
+	@echo "  LINK  $@"
+	$(Q)$(LINK) -fsanitize=fuzzer $^ $(SERVER_LIBS)
+
 $(O)/print_routes: $(O)/tests/support/print_routes.o $(O)/libserver.a $(LIB_OBJECTS)
 	@echo "  LINK  $@"
 	$(Q)$(LINK) $^ $(SERVER_LIBS)
@@ -201,11 +218,11 @@ $(O)/run_kernels: $(addprefix $(O)/tests/support/,run_kernels.o check_kernels.o)
 	$(Q)$(CC) -static $(OWN_LDFLAGS) $(LDFLAGS) -o $@ $^ -lm
 
 .PHONY: test-programs bench-programs stress-programs
-test-programs: $(O)/unit-tests $(O)/api-tests $(DAEMON) $(O)/routes.txt ; @:
+test-programs: $(O)/unit-tests $(O)/api-tests $(REPLAYS) $(DAEMON) $(O)/routes.txt ; @:
 bench-programs: $(BENCHES) $(DAEMON) ; @:
 stress-programs: $(STRESSES) ; @:
 # Objects that only a pattern names would be deleted after linking.
-.SECONDARY: $(patsubst %.c,$(O)/%.o,$(wildcard tests/bench/*.c tests/stress/*.c tests/support/*.c))
+.SECONDARY: $(patsubst %.c,$(O)/%.o,$(wildcard tests/bench/*.c tests/stress/*.c tests/fuzz/*.c tests/support/*.c))
 
 # The targets below are the ones to call. They install what is missing, then make the rest in a
 # second make, because the flags of a package are known only when it is there.
@@ -256,6 +273,16 @@ check-valgrind: ## Run the unit tests under valgrind
 	@docker/packages.sh build test valgrind
 	$(again) $(O)/unit-tests
 	@tests/support/run-valgrind.sh $(O)
+
+# Stops at the first failure; the input that failed and new finds are in build/fuzz/.
+FUZZ_SECONDS ?= 60
+TARGET       ?= $(FUZZ_TARGETS)
+.PHONY: fuzz run-fuzz
+fuzz: ## Look for inputs that break it: make fuzz FUZZ_SECONDS=600 TARGET=reader
+	@docker/packages.sh build fuzz
+	$(again) BUILD=fuzz CC=clang CXX=clang++ run-fuzz
+run-fuzz: $(addprefix $(O)/fuzz_,$(TARGET))
+	@tests/fuzz/run.sh $(O) $(FUZZ_SECONDS) $(TARGET)
 
 # Emulated, exp is tried at one number in TEST_DIVISOR.
 check-neon: ## Run the row kernels of 64-bit ARM in an emulator

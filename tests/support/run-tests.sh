@@ -71,6 +71,10 @@ if [ "$(blas_core)" != Haswell ] && [ "$(OPENBLAS_CORETYPE=Haswell blas_core)" =
     OPENBLAS_CORETYPE=Haswell ATTENTION_ISA=avx2 run_criterion unit-tests attention engine laws overflow
 fi
 ATTENTIOND_RECORD=$folder/exchanges run_criterion api-tests
+for replay in "$folder"/replay_*; do
+    [ -x "$replay" ] || continue
+    run_check "corpus of the fuzz target ${replay##*/replay_}" env OPENBLAS_NUM_THREADS=1 "$replay" "tests/fuzz/corpus/${replay##*/replay_}"
+done
 # Debian's own Python: the modules come from its packages.
 run_check "openapi.yaml against the routes and the recorded exchanges" \
     /usr/bin/python3 tests/api/check_openapi.py openapi.yaml --routes "$folder/routes.txt" --exchanges "$folder/exchanges" \

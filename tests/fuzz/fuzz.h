@@ -1,0 +1,26 @@
+/*
+ * fuzz.h - what the fuzz targets share: the function that libFuzzer and replay.c call, and a check
+ * that ends the process where it does not hold, in builds with NDEBUG too.
+ */
+#ifndef FUZZ_FUZZ_H
+#define FUZZ_FUZZ_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+/* fuzz_require(condition, format, ...) */
+#define fuzz_require(condition, ...)                                                               \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            fprintf(stderr, "%s:%d: %s: ", __FILE__, __LINE__, #condition);                        \
+            fprintf(stderr, __VA_ARGS__);                                                          \
+            fputc('\n', stderr);                                                                   \
+            abort();                                                                               \
+        }                                                                                          \
+    } while (0)
+
+#endif

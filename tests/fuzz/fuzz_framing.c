@@ -1,0 +1,289 @@
+/*
+ * fuzz_framing.c - the filter of request heads. An input is a head as on the wire: "METHOD target
+ * VERSION", then lines "name:value", each ended by LF alone, so that every other byte can stand
+ * anywhere. What the filter lets through must be sound by the rules written here once more, from
+ * RFC 9110 and 9112; what it refuses must have a status that fits and a detail that can be sent.
+ * Must not know JSON bodies.
+ */
+#include <stdbool.h>
+#include <string.h>
+#include <strings.h>
+
+#include "codec/codec.h"
+#include "fuzz/fuzz.h"
+#include "http/framing.h"
+#include "http/http.h"
+
+/* ------------------------------------------------------------------------------------- the head */
+
+struct head {
+    char *method, *target, *version; /* owned */
+    struct framing_header headers[FRAMING_MAX_HEADERS + 1];
+    size_t count;
+};
+
+/* Exactly as long as they are, so that a sanitizer sees what is read beyond. */
+static char *copy(const char *bytes, size_t size) {
+    char *block = malloc(size > 0 ? size : 1);
+    fuzz_require(block != NULL, "out of memory");
+    memcpy(block, bytes, size);
+    return block;
+}
+
+/* Up to `stop`; goes on behind it. As a text: a NUL ends it. */
+static char *cut_text(const char **at, const char *end, char stop) {
+    const char *found = memchr(*at, stop, (size_t)(end - *at));
+    const size_t size = (size_t)((found != NULL ? found : end) - *at);
+    char *text = malloc(size + 1);
+    fuzz_require(text != NULL, "out of memory");
+    memcpy(text, *at, size);
+    text[size] = '\0';
+    *at = found != NULL ? found + 1 : end;
+    return text;
+}
+
+static void cut_header(struct framing_header *header, const char *line, const char *end) {
+    const char *colon = memchr(line, ':', (size_t)(end - line));
+    const char *value = colon != NULL ? colon + 1 : end;
+    header->name_size = (size_t)((colon != NULL ? colon : end) - line);
+    header->name = copy(line, header->name_size);
+    header->value_size = (size_t)(end - value);
+    header->value = copy(value, header->value_size);
+}
+
+static void cut_head(struct head *head, const char *at, size_t size) {
+    const char *end = at + size;
+    const char *line_end = memchr(at, '\n', size);
+    line_end = line_end != NULL ? line_end : end;
+    head->method = cut_text(&at, line_end, ' ');
+    head->target = cut_text(&at, line_end, ' ');
+    head->version = cut_text(&at, line_end, '\n');
+    at = line_end;
+    while (at < end && head->count <= FRAMING_MAX_HEADERS) {
+        at++; /* LF */
+        line_end = memchr(at, '\n', (size_t)(end - at));
+        line_end = line_end != NULL ? line_end : end;
+        cut_header(&head->headers[head->count++], at, line_end);
+        at = line_end;
+    }
+}
+
+static void free_head(struct head *head) {
+    for (size_t i = 0; i < head->count; i++) {
+        free((void *)(uintptr_t)head->headers[i].name);
+        free((void *)(uintptr_t)head->headers[i].value);
+    }
+    free(head->method);
+    free(head->target);
+    free(head->version);
+}
+
+/* ------------------------------------------------------------------------------------ the rules */
+
+static bool is(const char *bytes, size_t size, const char *text) {
+    return size == strlen(text) && strncasecmp(bytes, text, size) == 0;
+}
+
+/* Counts the headers of this name; *last is the last one. */
+static size_t headers_named(const struct head *head, const char *name,
+                            const struct framing_header **last) {
+    size_t count = 0;
+    for (size_t i = 0; i < head->count; i++) {
+        if (is(head->headers[i].name, head->headers[i].name_size, name)) {
+            *last = &head->headers[i];
+            count++;
+        }
+    }
+    return count;
+}
+
+static void require_sound_text(const struct framing_header *header) {
+    fuzz_require(header->name_size > 0, "an empty name");
+    for (size_t i = 0; i < header->name_size; i++) {
+        const char c = header->name[i];
+        fuzz_require(c > ' ' && c < 0x7f && memchr("\"(),/:;<=>?@[\\]{}", c, 17) == NULL,
+                     "byte %d in a name", c);
+    }
+    for (size_t i = 0; i < header->value_size; i++) {
+        const unsigned char c = (unsigned char)header->value[i];
+        fuzz_require((c >= ' ' || c == '\t') && c != 0x7f, "byte %u in a value", c);
+    }
+}
+
+static void require_sound_length(const struct head *head, const struct framing_result *result) {
+    const struct framing_header *length = NULL, *encoding = NULL;
+    const size_t lengths = headers_named(head, "Content-Length", &length);
+    const size_t encodings = headers_named(head, "Transfer-Encoding", &encoding);
+    fuzz_require(lengths + encodings <= 1, "%zu lengths, %zu encodings", lengths, encodings);
+    fuzz_require(result->has_length == (lengths == 1), "%zu lengths", lengths);
+    if (encodings == 1) {
+        fuzz_require(is(encoding->value, encoding->value_size, "chunked"), "another encoding");
+        fuzz_require(strcmp(head->version, "HTTP/1.1") == 0, "%s", head->version);
+    }
+    if (lengths == 1) {
+        uint64_t value = 0;
+        bool over = false;
+        fuzz_require(length->value_size > 0, "an empty length");
+        for (size_t i = 0; i < length->value_size; i++) {
+            const unsigned digit = (unsigned char)length->value[i] - '0';
+            fuzz_require(digit < 10, "a length with byte %d", length->value[i]);
+            over = over || __builtin_mul_overflow(value, 10, &value) ||
+                   __builtin_add_overflow(value, digit, &value);
+        }
+        fuzz_require(result->content_length == (over ? UINT64_MAX : value), "%llu",
+                     (unsigned long long)result->content_length);
+    }
+}
+
+/* What the filter lets through. */
+static void require_sound(const struct head *head, const struct framing_result *result) {
+    static const char *const methods[] = {"GET",    "HEAD",  "POST",   "PUT",
+                                          "DELETE", "PATCH", "OPTIONS"};
+    const struct framing_header *last = NULL;
+    size_t method = 0;
+    while (method < sizeof methods / sizeof *methods &&
+           strcmp(methods[method], head->method) != 0) {
+        method++;
+    }
+    fuzz_require(method < sizeof methods / sizeof *methods, "%s", head->method);
+    fuzz_require(strcmp(head->version, "HTTP/1.0") == 0 || strcmp(head->version, "HTTP/1.1") == 0,
+                 "%s", head->version);
+    fuzz_require(head->count <= FRAMING_MAX_HEADERS, "%zu headers", head->count);
+    fuzz_require(result->detail[0] == '\0' && !result->close, "%s", result->detail);
+    for (size_t i = 0; i < head->count; i++) {
+        const struct framing_header *header = &head->headers[i];
+        require_sound_text(header);
+        fuzz_require(!is(header->name, header->name_size, "Content-Encoding") ||
+                         is(header->value, header->value_size, "identity"),
+                     "a body that is compressed");
+    }
+    require_sound_length(head, result);
+    const size_t hosts = headers_named(head, "Host", &last);
+    fuzz_require(hosts == 1 || (hosts == 0 && head->version[7] == '0'), "%zu hosts", hosts);
+    const size_t expectations = headers_named(head, "Expect", &last);
+    fuzz_require(result->expects_continue == (expectations > 0), "%zu expectations", expectations);
+    fuzz_require(expectations != 1 || is(last->value, last->value_size, "100-continue"),
+                 "another expectation");
+}
+
+/* What it refuses becomes a problem document, whatever bytes the detail echoes. */
+static void require_refusal(const struct framing_result *result) {
+    static const int statuses[] = {400, 414, 415, 417, 431, 501, 505};
+    static const struct http_request request = {
+        .method = "GET", .path = "/", .media_type = "", .id = "fuzz"};
+    size_t i = 0;
+    while (i < sizeof statuses / sizeof *statuses && statuses[i] != result->status) {
+        i++;
+    }
+    fuzz_require(i < sizeof statuses / sizeof *statuses, "%d", result->status);
+    fuzz_require(result->close == (result->status != 415), "%d: %d", result->status, result->close);
+    fuzz_require(result->detail[0] != '\0' &&
+                     memchr(result->detail, '\0', sizeof result->detail) != NULL,
+                 "%d", result->status);
+
+    struct http_response response = {0};
+    struct codec_document *document;
+    http_problem(&response, &request, result->status, result->detail, NULL, -1);
+    struct codec_reader *reader = codec_reader_create(NULL);
+    fuzz_require(reader != NULL, "out of memory");
+    codec_reader_feed(reader, response.body, response.size);
+    fuzz_require(codec_reader_finish(reader, &document) == CODEC_OK, "%s: %.*s",
+                 codec_reader_error(reader)->message, (int)response.size,
+                 (const char *)response.body);
+    codec_document_free(document);
+    codec_reader_free(reader);
+    if (response.release != NULL) {
+        response.release((void *)(uintptr_t)response.body);
+    }
+}
+
+static int hex(char c) {
+    const char *digits = "0123456789abcdef";
+    const char *found = c == '\0' ? NULL : strchr(digits, c | ('A' <= c && c <= 'F' ? 0x20 : 0));
+    return found == NULL ? -1 : (int)(found - digits);
+}
+
+static bool is_sound_target(const char *target) {
+    if (*target == '\0') {
+        return false;
+    }
+    for (const char *c = target; *c != '\0'; c++) {
+        if (*c < '!' || *c > '~' || *c == '\\') {
+            return false;
+        }
+        if (*c == '%') {
+            const int high = hex(c[1]), low = high < 0 ? -1 : hex(c[2]), byte = high * 16 + low;
+            if (low < 0 || byte < ' ' || byte == 0x7f) {
+                return false;
+            }
+        }
+    }
+    const size_t path = strcspn(target, "?#");
+    for (size_t at = 0;
+         at < path;) { /* segment by segment; what stands before the first / counts not */
+        at += strcspn(target + at, "/?#");
+        if (at < path && target[at] == '/' && strcspn(target + at + 1, "/?#") == 2 &&
+            target[at + 1] == '.' && target[at + 2] == '.') {
+            return false;
+        }
+        at++;
+    }
+    return true;
+}
+
+static void check_target(const char *target, enum framing_uri verdict) {
+    const enum framing_uri expected = strlen(target) > FRAMING_MAX_URI ? FRAMING_URI_LONG
+                                      : is_sound_target(target)        ? FRAMING_URI_SOUND
+                                                                       : FRAMING_URI_BAD;
+    fuzz_require(verdict == expected, "%d, not %d: %s", verdict, expected, target);
+}
+
+/* The first header of a name, as the result gives it. */
+static void check_first(const struct head *head, const char *name,
+                        const struct framing_header *first) {
+    size_t i = 0;
+    while (i < head->count && !is(head->headers[i].name, head->headers[i].name_size, name)) {
+        i++;
+    }
+    fuzz_require(first == (i < head->count ? &head->headers[i] : NULL), "header %zu", i);
+}
+
+static void check_named(const struct head *head, const struct framing_result *result) {
+    char type[32];
+    check_first(head, "Content-Type", result->content_type);
+    check_first(head, "X-Request-Id", result->request_id);
+    framing_media_type(result->content_type, type, sizeof type);
+    const size_t size = strnlen(type, sizeof type);
+    fuzz_require(size < sizeof type && strcspn(type, "; \tABCDEFGHIJKLMNOPQRSTUVWXYZ") == size,
+                 "%s", type);
+    fuzz_require(size == 0 || strncasecmp(type, result->content_type->value, size) == 0, "%s",
+                 type);
+    if (framing_is_id(result->request_id)) {
+        fuzz_require(result->request_id->value_size - 1 < FRAMING_MAX_ID, "an id of %zu bytes",
+                     result->request_id->value_size);
+        for (size_t i = 0; i < result->request_id->value_size; i++) {
+            const char c = result->request_id->value[i];
+            fuzz_require(c > ' ' && c < 0x7f, "byte %d in an id", c);
+        }
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    static struct head head;
+    struct framing_result result;
+    head.count = 0;
+    cut_head(&head, (const char *)data, size);
+    const enum framing_uri uri = framing_check_uri(head.target);
+    check_target(head.target, uri);
+    const struct framing_head seen = {head.method, head.version, uri, head.headers, head.count};
+    framing_check(&seen, &result);
+    if (result.status == 0) {
+        fuzz_require(uri == FRAMING_URI_SOUND, "%s", head.target);
+        require_sound(&head, &result);
+    } else {
+        require_refusal(&result);
+    }
+    check_named(&head, &result);
+    free_head(&head);
+    return 0;
+}

@@ -1,0 +1,266 @@
+/*
+ * fuzz_reader.c - the JSON lifter. The first byte of an input says how the rest is cut into pieces.
+ * What the reader makes of it must be the same whole and in pieces: the same error, or the same
+ * document with the same matrices bit for bit. What it takes, the writer writes so that the reader
+ * takes it again with the same values. Must not know HTTP or calls.
+ */
+#include <stdbool.h>
+#include <string.h>
+
+#include "codec/codec.h"
+#include "fuzz/fuzz.h"
+
+enum {
+    MAX_LEAVES = 64 /* values that are written and read again */
+};
+
+/* Small enough that inputs of a few KiB come to them. */
+static const struct codec_limits limits = {.max_skeleton = 4096, .max_tensors = 65536};
+
+/* ------------------------------------------------------------------------------------- reading */
+
+/* The size of the next piece: all of it, pieces of one size, or of many. */
+static size_t next_piece(uint8_t cut, uint32_t *state) {
+    if (cut < 128) {
+        return cut == 0 ? SIZE_MAX : cut;
+    }
+    *state = *state * 1664525u + 1013904223u;
+    return *state >> 28; /* 0 too */
+}
+
+static struct codec_document *read_pieces(struct codec_reader *reader, const uint8_t *data,
+                                          size_t size, uint8_t cut) {
+    uint32_t state = cut;
+    for (size_t at = 0; at < size;) {
+        size_t piece = next_piece(cut, &state);
+        piece = piece < size - at ? piece : size - at;
+        /* A block of its own, so that a sanitizer sees what is read beyond the piece. */
+        char *copy = malloc(piece > 0 ? piece : 1);
+        fuzz_require(copy != NULL, "out of memory");
+        memcpy(copy, data + at, piece);
+        codec_reader_feed(reader, copy, piece);
+        free(copy);
+        at += piece;
+    }
+    struct codec_document *document;
+    const enum codec_status status = codec_reader_finish(reader, &document);
+    fuzz_require((status == CODEC_OK) == (document != NULL), "status %d", status);
+    fuzz_require(status == codec_reader_error(reader)->status, "status %d", status);
+    return document;
+}
+
+static void same_error(const struct codec_error *a, const struct codec_error *b) {
+    fuzz_require(a->status == b->status, "%d (%s), %d (%s)", a->status, a->message, b->status,
+                 b->message);
+    if (a->status == CODEC_OK) {
+        return;
+    }
+    fuzz_require(memchr(a->message, '\0', sizeof a->message) != NULL && a->message[0] != '\0',
+                 "status %d", a->status);
+    fuzz_require(strcmp(a->message, b->message) == 0, "%s, %s", a->message, b->message);
+    fuzz_require(a->has_offset == b->has_offset && a->has_pointer == b->has_pointer, "%s",
+                 a->message);
+    fuzz_require(!a->has_offset || a->offset == b->offset, "%s: %zu, %zu", a->message, a->offset,
+                 b->offset);
+    fuzz_require(!a->has_pointer || strcmp(a->pointer, b->pointer) == 0, "%s: %s, %s", a->message,
+                 a->pointer, b->pointer);
+}
+
+/* ----------------------------------------------------------------------------------- documents */
+
+/* A value without children, read as what it is. */
+struct leaf {
+    bool good;
+    struct codec_item item; /* borrowed from the document */
+    struct codec_error error;
+    bool whole; /* it is a list of whole numbers */
+    const int64_t *integers;
+    size_t integer_count;
+};
+
+static size_t bytes_of(const attn_tensor *tensor) {
+    size_t bytes = attn_dtype_size(tensor->dtype);
+    for (int i = 0; i < tensor->rank; i++) {
+        bytes *= tensor->shape[i];
+    }
+    return bytes;
+}
+
+/* As whole numbers first: after that a short list of float32 is no longer held as float64. */
+static void read_tensor(struct codec_document *document, const struct codec_value *value,
+                        struct leaf *leaf) {
+    struct codec_error unused;
+    leaf->item.op = CODEC_OP_TENSOR;
+    leaf->whole = codec_as_integers(document, value, INT64_MIN, INT64_MAX, &leaf->integers,
+                                    &leaf->integer_count, &leaf->error);
+    leaf->good =
+        codec_as_bias(document, value, 1, ATTN_MAX_RANK, &leaf->item.tensor, &leaf->error) ||
+        codec_as_mask(document, value, 1, ATTN_MAX_RANK, &leaf->item.tensor, &unused);
+}
+
+static struct leaf read_leaf(struct codec_document *document, const struct codec_value *value) {
+    struct leaf leaf = {.good = true};
+    bool truth;
+    switch (codec_kind_of(value)) {
+    case CODEC_NULL:
+        leaf.item.op = CODEC_OP_NULL;
+        break;
+    case CODEC_BOOL:
+        leaf.item.op = CODEC_OP_BOOL;
+        leaf.good = codec_as_bool(document, value, &truth, &leaf.error);
+        leaf.item.number = leaf.good && truth;
+        break;
+    case CODEC_NUMBER:
+        leaf.item.op = CODEC_OP_NUMBER;
+        leaf.good = codec_as_number(document, value, &leaf.item.number, &leaf.error);
+        break;
+    case CODEC_TEXT:
+        leaf.item.op = CODEC_OP_TEXT;
+        leaf.good = codec_as_text(document, value, &leaf.item.text, &leaf.error);
+        break;
+    case CODEC_TENSOR:
+        read_tensor(document, value, &leaf);
+        break;
+    case CODEC_ARRAY:
+    case CODEC_OBJECT:
+        leaf.good = false;
+        break;
+    }
+    return leaf;
+}
+
+static void same_value(const struct codec_item *a, const struct codec_item *b) {
+    fuzz_require(a->op == b->op, "%d, %d", a->op, b->op);
+    fuzz_require(memcmp(&a->number, &b->number, sizeof a->number) == 0, "%a, %a", a->number,
+                 b->number);
+    fuzz_require(a->op != CODEC_OP_TEXT || strcmp(a->text, b->text) == 0, "%s, %s", a->text,
+                 b->text);
+    if (a->op != CODEC_OP_TENSOR) {
+        return;
+    }
+    fuzz_require(a->tensor.dtype == b->tensor.dtype && a->tensor.rank == b->tensor.rank,
+                 "types %d and %d, ranks %d and %d", (int)a->tensor.dtype, (int)b->tensor.dtype,
+                 a->tensor.rank, b->tensor.rank);
+    for (int i = 0; i < a->tensor.rank; i++) {
+        fuzz_require(a->tensor.shape[i] == b->tensor.shape[i], "dimension %d: %zu, %zu", i,
+                     (size_t)a->tensor.shape[i], (size_t)b->tensor.shape[i]);
+    }
+    fuzz_require(memcmp(a->tensor.data, b->tensor.data, bytes_of(&a->tensor)) == 0,
+                 "a matrix of other numbers");
+}
+
+static void same_leaf(const struct leaf *a, const struct leaf *b) {
+    fuzz_require(a->good == b->good && a->whole == b->whole, "%d and %d, %d and %d", a->good,
+                 b->good, a->whole, b->whole);
+    same_error(&a->error, &b->error);
+    if (a->good) {
+        same_value(&a->item, &b->item);
+    }
+    if (a->whole) {
+        fuzz_require(a->integer_count == b->integer_count &&
+                         memcmp(a->integers, b->integers, a->integer_count * sizeof *a->integers) ==
+                             0,
+                     "other whole numbers");
+    }
+}
+
+struct leaves {
+    struct codec_item items[MAX_LEAVES];
+    size_t count;
+};
+
+/* The nesting is bounded by the reader. Gathers the good leaves of a. */
+static void same_values(struct codec_document *document_a, const struct codec_value *a,
+                        struct codec_document *document_b, const struct codec_value *b,
+                        struct leaves *leaves) {
+    const enum codec_kind kind = codec_kind_of(a);
+    fuzz_require(kind == codec_kind_of(b), "kinds %d and %d", kind, codec_kind_of(b));
+    fuzz_require(codec_size(a) == codec_size(b), "%zu and %zu", codec_size(a), codec_size(b));
+    if (kind != CODEC_ARRAY && kind != CODEC_OBJECT) {
+        const struct leaf leaf_a = read_leaf(document_a, a), leaf_b = read_leaf(document_b, b);
+        same_leaf(&leaf_a, &leaf_b);
+        if (leaf_a.good && leaves->count < MAX_LEAVES) {
+            leaves->items[leaves->count++] = leaf_a.item;
+        }
+        return;
+    }
+    /* The names of members and places in arrays, as far as a pointer gives them. */
+    struct codec_error place_a = {0}, place_b = {0};
+    codec_fail(document_a, a, &place_a, "here");
+    codec_fail(document_b, b, &place_b, "here");
+    same_error(&place_a, &place_b);
+    const struct codec_value *child_a = codec_size(a) > 0 ? codec_at(a, 0) : NULL;
+    const struct codec_value *child_b = codec_size(b) > 0 ? codec_at(b, 0) : NULL;
+    while (child_a != NULL && child_b != NULL) {
+        same_values(document_a, child_a, document_b, child_b, leaves);
+        child_a = codec_next(child_a);
+        child_b = codec_next(child_b);
+    }
+    fuzz_require(child_a == NULL && child_b == NULL, "one is longer");
+}
+
+/* ------------------------------------------------------------------------------ and back again */
+
+/* {"dtype": .., "0": .., "1": .., ...}: as members, lest the leaves make one matrix. */
+static void write_again(const struct leaves *leaves, attn_dtype dtype) {
+    struct codec_item items[MAX_LEAVES + 3];
+    char keys[MAX_LEAVES][4];
+    items[0] = (struct codec_item){.op = CODEC_OP_OBJECT};
+    items[1] = (struct codec_item){.op = CODEC_OP_TEXT, .key = "dtype"};
+    items[1].text = dtype == ATTN_FLOAT64 ? "float64" : "float32";
+    for (size_t i = 0; i < leaves->count; i++) {
+        snprintf(keys[i], sizeof keys[i], "%u", (unsigned)i % MAX_LEAVES);
+        items[i + 2] = leaves->items[i];
+        items[i + 2].key = keys[i];
+    }
+    items[leaves->count + 2] = (struct codec_item){.op = CODEC_OP_END};
+
+    struct codec_buffer buffer = {0};
+    fuzz_require(codec_write(&buffer, items, leaves->count + 3, 0), "out of memory");
+    struct codec_reader *reader = codec_reader_create(NULL);
+    fuzz_require(reader != NULL, "out of memory");
+    struct codec_document *document =
+        read_pieces(reader, (const uint8_t *)buffer.data, buffer.size, 0);
+    fuzz_require(document != NULL, "%s: %.*s", codec_reader_error(reader)->message,
+                 (int)buffer.size, buffer.data);
+    fuzz_require(codec_document_dtype(document) == dtype, "dtype %d", (int)dtype);
+    for (size_t i = 0; i < leaves->count; i++) {
+        const struct leaf leaf = read_leaf(document, codec_get(codec_root(document), keys[i]));
+        fuzz_require(leaf.good, "%s: %.*s", leaf.error.message, (int)buffer.size, buffer.data);
+        same_value(&leaves->items[i], &leaf.item);
+    }
+    codec_document_free(document);
+    codec_reader_free(reader);
+    free(buffer.data);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    if (size == 0) {
+        return 0;
+    }
+    struct codec_reader *whole = codec_reader_create(&limits);
+    struct codec_reader *pieces = codec_reader_create(&limits);
+    fuzz_require(whole != NULL && pieces != NULL, "out of memory");
+    struct codec_document *a = read_pieces(whole, data + 1, size - 1, 0);
+    struct codec_document *b = read_pieces(pieces, data + 1, size - 1, data[0] == 0 ? 1 : data[0]);
+    same_error(codec_reader_error(whole), codec_reader_error(pieces));
+    const struct codec_error *error = codec_reader_error(whole);
+    fuzz_require(!error->has_offset || error->offset < size, "byte %zu of %zu", error->offset,
+                 size - 1);
+    if (a != NULL) {
+        struct leaves leaves = {.count = 0};
+        const attn_dtype dtype = codec_document_dtype(a);
+        fuzz_require(dtype == codec_document_dtype(b), "dtype %d", (int)dtype);
+        fuzz_require(codec_document_tensor_bytes(a) == codec_document_tensor_bytes(b) &&
+                         codec_document_tensor_bytes(a) <= limits.max_tensors,
+                     "%zu bytes, %zu", codec_document_tensor_bytes(a),
+                     codec_document_tensor_bytes(b));
+        same_values(a, codec_root(a), b, codec_root(b), &leaves);
+        write_again(&leaves, dtype);
+    }
+    codec_document_free(a);
+    codec_document_free(b);
+    codec_reader_free(whole);
+    codec_reader_free(pieces);
+    return 0;
+}
