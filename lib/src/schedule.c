@@ -90,18 +90,20 @@ static double projection_cost(const struct projection *projection) {
 /*
  * Cuts a projection of numbers of `size` bytes into tasks; returns how many. Where OpenBLAS has
  * kernels for small products, a tile of the weights, NARROW columns of them, stays in an L1 cache
- * while up to TALL rows pass over it, TILE_ROWS at a time. It is copied first, since rows of weights
- * lie pages apart; up to SPARSE rows do not pay for that. Those of out_in are copied as soon as
- * their product, a transposed one, would count as large in place. Elsewhere products are large, up
- * to SQUARE rows and columns, since each packs its rows anew. Measured on a Zen 5 with OpenBLAS's
- * cores SkylakeX and Haswell, d_model 768 and 4096, 16 to 2048 rows.
+ * while up to TALL rows pass over it, TILE_ROWS at a time. It is copied first, since rows of
+ * weights lie pages apart; up to SPARSE rows do not pay for that. Those of out_in are copied as
+ * soon as their product, a transposed one, would count as large in place. Elsewhere products are
+ * large, up to SQUARE rows and columns, since each packs its rows anew; but the columns of up to
+ * SPARSE rows are cut into SHARES, to have some for every thread. Measured on a Zen 5 with
+ * OpenBLAS's cores SkylakeX and Haswell, d_model 768 and 4096, 16 to 2048 rows.
  */
 static size_t choose_projection(struct projection *p, size_t size) {
     enum {
         SPARSE = 32,
         TALL = 512,
         NARROW = 64,
-        SQUARE = 256
+        SQUARE = 256,
+        SHARES = 6
     };
     if (p->count == 0 || p->rows == 0) {
         return 0;
@@ -109,7 +111,12 @@ static size_t choose_projection(struct projection *p, size_t size) {
     const bool small = blas_has_small();
     const size_t task_rows = small ? TALL : SQUARE;
     p->task_rows = p->rows < task_rows ? p->rows : task_rows;
-    p->task_columns = p->tile_columns = small ? NARROW : SQUARE;
+    p->task_columns = small ? NARROW : SQUARE;
+    if (!small && p->rows <= SPARSE) {
+        const size_t share = p->ld / SHARES / NARROW * NARROW;
+        p->task_columns = share < NARROW ? NARROW : share > SQUARE ? SQUARE : share;
+    }
+    p->tile_columns = p->task_columns;
     p->packs = small && p->rows > (p->out_in ? BLAS_SMALL_TRANSPOSED / NARROW : SPARSE);
     p->tile_rows = p->packs ? TILE_ROWS : p->task_rows;
     p->tile_inner = p->inner;
