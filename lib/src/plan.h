@@ -44,9 +44,9 @@ struct projection {
     size_t count;
     const char *name;                           /* of the result, for messages */
     size_t task_rows, task_columns;             /* of the result that one task makes */
-    size_t across;                              /* tasks beside each other */
+    size_t across;                              /* tasks that share task_rows rows */
     size_t tile_rows, tile_inner, tile_columns; /* sizes of one product */
-    bool packs;                                 /* tiles of the weights are copied first */
+    bool copies_tiles;                          /* of the weights, before they are multiplied */
 };
 
 struct result {

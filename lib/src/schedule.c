@@ -117,11 +117,12 @@ static size_t choose_projection(struct projection *p, size_t size) {
         p->task_columns = share < NARROW ? NARROW : share > SQUARE ? SQUARE : share;
     }
     p->tile_columns = p->task_columns;
-    p->packs = small && p->rows > (p->out_in ? BLAS_SMALL_TRANSPOSED / NARROW : SPARSE);
-    p->tile_rows = p->packs ? TILE_ROWS : p->task_rows;
+    p->copies_tiles = small && p->rows > (p->out_in ? BLAS_SMALL_TRANSPOSED / NARROW : SPARSE);
+    p->tile_rows = p->copies_tiles ? TILE_ROWS : p->task_rows;
     p->tile_inner = p->inner;
     if (small) {
-        p->tile_inner = (p->packs ? TILE_BYTES / size : BLAS_SMALL_PRODUCT / p->task_rows) / NARROW;
+        p->tile_inner =
+            (p->copies_tiles ? TILE_BYTES / size : BLAS_SMALL_PRODUCT / p->task_rows) / NARROW;
     }
     p->across = ceil_div(p->ld, p->task_columns);
     return ceil_div(p->rows, p->task_rows) * p->across;
@@ -259,7 +260,11 @@ static bool size_scratch(const attn_plan *plan, struct schedule *s, size_t d, si
     const size_t size = attn_dtype_size(plan->dtype), rows = s->scratch_rows;
     size_t at;
     const bool top_k = plan_wants(plan, ATTN_WANT(TOP_K_INDICES) | ATTN_WANT(TOP_K_WEIGHTS));
-    size_t tile = plan->projected ? TILE_BYTES / size : 0;
+    size_t tile = 0;
+    if (plan->project_q.copies_tiles || plan->project_k.copies_tiles ||
+        plan->project_v.copies_tiles || plan->project_out.copies_tiles) {
+        tile = TILE_BYTES / size;
+    }
     tile = s->packs_late && s->keys * d > tile ? s->keys * d : tile;
     return reserve(&s->scratch, rows * s->ld, size, &at) &&
            reserve(&s->scratch, s->staged ? plan->m : s->keys, sizeof(double), &s->row) &&
