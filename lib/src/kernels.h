@@ -1,8 +1,9 @@
 /*
  * kernels.h - arithmetic on one row of numbers, once per instruction set. Every table is complete;
- * the plain C one is the reference of the others. Kernels allocate nothing, never read or write
- * outside of their rows and take any alignment; rows of different arguments do not overlap,
- * unless said otherwise.
+ * mask, widen, alibi, admit and mix are the same source in each, compiled for it. All are held
+ * against the loops of tests/support/check_kernels.c. Kernels allocate nothing, never read or write
+ * outside of their rows and take any alignment; rows of different arguments do not overlap, unless
+ * said otherwise.
  *
  * exp is exact to 1 ulp over [-87, 32] (float) and [-708, 32] (double) in every table; below that
  * it may give 0, above anything.
@@ -15,8 +16,8 @@
 
 struct attn_kernels {
     const char *name;
-    /* The largest of x; -INFINITY if n is 0. *finite is false if any is NaN or infinite. */
-    double (*max)(const double *x, size_t n, bool *finite);
+    /* The largest of x; -INFINITY if n is 0, anything if any is NaN. */
+    double (*max)(const double *x, size_t n);
     /* x = -INFINITY where mask is 0. Returns whether all others are finite. */
     bool (*mask_f32)(float *x, const unsigned char *mask, size_t n);
     bool (*mask_f64)(double *x, const unsigned char *mask, size_t n);

@@ -13,8 +13,8 @@ static inline __m256 exp2_f32(__m256 p, __m256 n) {
     return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(p), bits));
 }
 
-/* There is no conversion to 64-bit integers: adding 1.5 2^52 leaves n in the low bits.
- * Those of a NaN's payload go to the exponent too: with any of them it need not stay NaN. */
+/* There is no conversion to 64-bit integers: adding 1.5 2^52 leaves n in the low bits. The low 12
+ * bits of a NaN's payload go to sign and exponent too: with any of them it need not stay NaN. */
 static inline __m256d exp2_f64(__m256d p, __m256d n) {
     const __m256i whole = _mm256_castpd_si256(_mm256_add_pd(n, _mm256_set1_pd(0x1.8p52)));
     return _mm256_castsi256_pd(

@@ -1,4 +1,4 @@
-/* scalar.c - row kernels in plain C, for every CPU; what the others are tested against. */
+/* scalar.c - row kernels in plain C, for every CPU. */
 #include "kernels.h"
 
 #include <float.h>
@@ -31,6 +31,10 @@
 #define SHIFTED(x, scale, max) fma(x, scale, -(max))
 #define MAX_EXACT              0x1p58
 #include "scalar.inc"
+
+static double max_f64(const double *x, size_t n) {
+    return largest_f64(x, n, &(bool){false});
+}
 
 static void softcap_f64(double *y, size_t n, double softcap) {
     for (size_t i = 0; i < n; i++) {
