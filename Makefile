@@ -246,7 +246,7 @@ check-tsan: ## Run the stress programs under ThreadSanitizer
 	$(again) BUILD=tsan run-stresses
 run-stresses: stress-programs
 	@for stress in $(STRESSES); do \
-	    echo "== $${stress##*/}"; OPENBLAS_NUM_THREADS=1 $$stress || exit 1; done
+	    echo "== $${stress##*/}"; env -u OPENBLAS_CORETYPE OPENBLAS_NUM_THREADS=1 $$stress || exit 1; done
 endif
 
 check-valgrind: ## Run the unit tests under valgrind
