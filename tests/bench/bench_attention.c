@@ -32,7 +32,7 @@ enum {
 struct shape {
     size_t heads, kv_heads, n, m, d, d_model; /* d_model: projections from X (n,d_model) */
     size_t float64, weights, mask, causal, window;
-    size_t packed; /* Q, K, V are (n,heads*d) */
+    size_t packed; /* Q, K, V and the output are (n,heads*d); projections are so anyway */
 };
 
 static const struct field {
@@ -87,7 +87,8 @@ static bool read_shape(struct shape *s, const char *line) {
         *field_of(s, field) = strtoul(line + length + 1, &end, 10);
         line = end + strspn(end, " ");
     }
-    return s->heads > 0 && s->kv_heads > 0 && s->n > 0 && s->m > 0 && s->d > 0;
+    return s->heads > 0 && s->kv_heads > 0 && s->n > 0 && s->m > 0 && s->d > 0 &&
+           !(s->packed > 0 && s->d_model > 0);
 }
 
 /* ------------------------------------------------------------------------------------- measuring */
@@ -392,6 +393,11 @@ static void grid(void (*each)(const struct shape *)) {
     static const size_t rows[] = {16, 128, 512, 2048};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct shape s = {.heads = 12, .kv_heads = 12, .n = rows[i], .m = rows[i], .d = 64};
+        if (s.n > 16) {
+            s.packed = 1;
+            each(&s);
+            s.packed = 0;
+        }
         s.d_model = 768;
         each(&s);
         s.weights = 1;

@@ -184,7 +184,8 @@ def panel_and_line(call):
         return f"projections, {heads}, d_model {f['d_model']}", line, int(f["n"])
     if f["n"] == "1" and f["m"] != "1":
         return "one query, by keys", f"{heads}, d {f['d']}", int(f["m"])
-    for names in (("causal", "window"), ("causal",), ("mask",), ("weights",), ("float64",)):
+    for names in (("causal", "window"), ("causal",), ("mask",), ("weights",), ("float64",),
+                  ("packed",)):  # fmt: skip
         if all(name in f for name in names):
             return f"{heads}, d {f['d']}, with", " + ".join(names), int(f["n"])
     return heads, f"d {f['d']}", int(f["n"])

@@ -23,7 +23,7 @@ LARGEST_SCORES = 1 << 30  # bytes; beyond, nobody would keep all scores only to 
 FOR_LIFE = []  # what must last as long as the process
 
 FIELDS = ("heads", "kv_heads", "n", "m", "d", "d_model", "float64", "weights", "mask", "causal",
-          "window")  # fmt: skip
+          "window", "packed")  # fmt: skip
 
 
 class Cannot(Exception):
@@ -51,6 +51,9 @@ class Call:
         def draw(*shape):  # of about unit variance
             return (random.random(shape, dtype=self.type) - self.type(0.5)) * self.type(3.4)
 
+        def draw_heads(count, rows):  # (count,rows,d); packed, in memory it is (rows,count,d)
+            return draw(rows, count, d).swapaxes(0, 1) if self.packed else draw(count, rows, d)
+
         if self.d_model:
             self.x = draw(n, self.d_model)
             # So scaled, projections have unit variance too.
@@ -58,13 +61,19 @@ class Call:
                       for h in (heads, kv_heads, kv_heads)]  # fmt: skip
             self.w_o = draw(heads * d, self.d_model) / self.type(np.sqrt(heads * d))
         else:
-            self.q, self.k, self.v = draw(heads, n, d), draw(kv_heads, m, d), draw(kv_heads, m, d)
+            self.q = draw_heads(heads, n)
+            self.k, self.v = draw_heads(kv_heads, m), draw_heads(kv_heads, m)
         i, j = np.arange(n)[:, None], np.arange(m)
         self.allowed = None  # or bool (n,m)
         if self.causal:
             self.allowed = (j <= i) & (j >= i - (self.window or m))
         if self.mask:
             self.allowed = (np.arange(n * m) % 7 != 0).reshape(n, m)
+
+    @staticmethod
+    def joined(t):
+        """(heads,rows,d) as (1,rows,heads·d)."""
+        return np.ascontiguousarray(t.swapaxes(0, 1)).reshape(1, t.shape[1], -1)
 
     def bias(self):
         """The mask as numbers to add to the scores, (n,m)."""
@@ -101,8 +110,13 @@ class Call:
     def check(self, output, weights):
         """Raises AssertionError unless these arrays, of any rank, are the expected ones."""
         wanted = self.expected
-        shape = (self.n, self.d_model) if self.d_model else (self.heads, self.n, self.d)
-        pairs = [(output.reshape(shape)[..., self.rows, :], wanted[0])]
+        if self.d_model:
+            output = output.reshape(self.n, self.d_model)
+        elif self.packed:
+            output = output.reshape(self.n, self.heads, self.d).swapaxes(0, 1)
+        else:
+            output = output.reshape(self.heads, self.n, self.d)
+        pairs = [(output[..., self.rows, :], wanted[0])]
         if self.weights:
             weights = weights.reshape(self.heads, self.n, self.m)
             pairs.append((weights[:, self.rows], wanted[1]))
@@ -128,9 +142,14 @@ def keeps_scores(call):
 def numpy_peer(_threads):
     def matmul(call):
         only(not call.d_model, "attention alone")
+        only(call.group == 1 or not call.packed, "no grouped heads side by side")
         q = call.q.reshape(call.kv_heads, call.group * call.n, call.d)
         bias = None if call.allowed is None else np.tile(call.bias(), (call.group, 1))
-        output = np.empty((call.kv_heads, call.group * call.n, call.d), call.type)
+        if call.packed:
+            result = np.empty((call.n, call.heads, call.d), call.type)
+            output = result.swapaxes(0, 1)
+        else:
+            result = output = np.empty(q.shape, call.type)
         # Scores of one head at a time stay in the cache; small ones come all at once.
         at_once = call.weights or call.score_bytes <= 1 << 18
         step = call.kv_heads if at_once else 1
@@ -148,7 +167,7 @@ def numpy_peer(_threads):
                 scores /= scores.sum(-1, keepdims=True)
                 np.matmul(scores, call.v[h : h + step], out=output[h : h + step])
 
-        return run, lambda: (output, buffer)
+        return run, lambda: (result, buffer)
 
     return {"NumPy": np.__version__}, {"matmul": matmul}
 
@@ -169,13 +188,18 @@ def pytorch_peer(threads):
     def around(call, core, repeat=False):
         """core(q, k, v) of 4-D tensors gives output and weights; projections go around it."""
         results = []
+
+        def join(output):
+            return output.transpose(1, 2).reshape(call.n, call.heads * call.d)
+
         if not call.d_model:
             q, k, v = (tensor(t)[None] for t in (call.q, call.k, call.v))
             if repeat:
                 k, v = (t.repeat_interleave(call.group, 1) for t in (k, v))
 
             def run():
-                results[:] = core(q, k, v)
+                output, weights = core(q, k, v)
+                results[:] = join(output) if call.packed else output, weights
         else:
             only(call.group == 1, "heads of one kind")
             x = tensor(call.x)
@@ -186,8 +210,7 @@ def pytorch_peer(threads):
             def run():
                 q, k, v = linear(x, w_in).view(shape).permute(2, 0, 3, 1, 4).unbind()
                 output, weights = core(q, k, v)
-                joined = output.transpose(1, 2).reshape(call.n, call.heads * call.d)
-                results[:] = linear(joined, w_out), weights
+                results[:] = linear(join(output), w_out), weights
 
         return run, lambda: [r if r is None else r.numpy() for r in results]
 
@@ -325,9 +348,9 @@ def onnxruntime_peer(threads):
             graph.constants["W_O"] = call.w_o  # finish() multiplies by it
             graph.outputs["Z"] = (1, call.n, call.d_model)
         else:
+            only(joined or not call.packed, "heads apart only")
             for name, t in (("Q", call.q), ("K", call.k), ("V", call.v)):
-                t = t.swapaxes(0, 1).reshape(1, t.shape[1], -1) if joined else t[None]
-                graph.inputs[name] = np.ascontiguousarray(t)
+                graph.inputs[name] = call.joined(t) if joined else np.ascontiguousarray(t[None])
             graph.outputs["Y"] = graph.inputs["Q"].shape
         if call.weights:
             graph.outputs["W"] = (1, call.heads, call.n, call.m)
@@ -340,7 +363,7 @@ def onnxruntime_peer(threads):
             graph.node("MatMul", ["Y", "W_O"], ["Z"])
             return graph.ends("Z")
         run, read = graph.ends()
-        if not joined:
+        if not joined or call.packed:
             return run, read
 
         def apart():
@@ -351,7 +374,7 @@ def onnxruntime_peer(threads):
 
     def attention(call, joined=False, bias=False):
         only(not call.float64, "rounds the scale to float32")
-        only(not joined or call.d_model, "projections only")
+        only(not joined or call.d_model or call.packed, "joined heads only")
         graph = start(call, joined)
         attributes = {"scale": call.scale}
         if joined:
@@ -373,7 +396,7 @@ def onnxruntime_peer(threads):
         only(call.group == 1, "has no grouped heads")
         only(not call.weights, "returns scores, not weights")
         only(not call.float64, "float32 only")
-        only(not apart or not call.d_model, "projections give joined heads")
+        only(not apart or not (call.d_model or call.packed), "joined heads")
         graph = start(call, True)
         attributes = {"num_heads": call.heads, "scale": call.scale}
         inputs = ["Q", "K", "V"]
@@ -508,25 +531,26 @@ def openvino_peer(threads):
         arrays = [np.ascontiguousarray(a) for a in arrays + ([] if mask is None else [mask])]
         parameters = start(call, arrays)
         masks = [] if mask is None else parameters[-1:]
-        if not call.d_model:
+        if not call.d_model and not call.packed:
             results = core_of(*parameters[:3], *masks)
         else:
-            heads = op.constant(np.array([1, call.n, call.heads, call.d]))
+            heads = op.constant(np.array([1, -1, call.heads, call.d]))
             turn = op.constant(np.array([0, 2, 1, 3]))
-            qkv = [
-                op.transpose(op.reshape(op.matmul(parameters[0], op.constant(w), False, False),
-                                        heads, False), turn)
-                for w in call.w
-            ]  # fmt: skip
+            qkv = parameters[:3]
+            if call.d_model:
+                qkv = [op.matmul(parameters[0], op.constant(w), False, False) for w in call.w]
+            qkv = [op.transpose(op.reshape(t, heads, False), turn) for t in qkv]
             output, *weights = core_of(*qkv, *masks)
             joined = op.constant(np.array([call.n, call.heads * call.d]))
             output = op.reshape(op.transpose(output, turn), joined, False)
-            results = [op.matmul(output, op.constant(call.w_o), False, False), *weights]
+            if call.d_model:
+                output = op.matmul(output, op.constant(call.w_o), False, False)
+            results = [output, *weights]
         return finish(parameters, arrays, [op.result(r) for r in results])
 
     def sdpa(call, repeat=False, bias=False):
         only(not call.weights, "returns no weights")
-        only(not call.d_model or call.group == 1, "heads of one kind")
+        only(call.group == 1 or not (call.d_model or call.packed), "heads of one kind")
         only(call.group > 1 or not repeat, "no groups to repeat")
         causal = bool(call.causal and not call.window)
         mask = None
@@ -535,6 +559,8 @@ def openvino_peer(threads):
         only(mask is not None or not bias, "no mask")
         if call.d_model:
             arrays = [call.x]
+        elif call.packed:
+            arrays = [call.joined(t) for t in (call.q, call.k, call.v)]
         elif repeat:
             arrays = [call.q[None], *(np.repeat(t, call.group, 0)[None] for t in (call.k, call.v))]
         elif call.group > 1:  # a group is a batch item whose heads share their keys
@@ -551,9 +577,14 @@ def openvino_peer(threads):
 
     def matmul(call):
         keeps_scores(call)
-        only(not call.d_model or call.group == 1, "heads of one kind")
-        group = (1, call.kv_heads, call.group * call.n, call.d)
-        arrays = [call.x] if call.d_model else [call.q.reshape(group), call.k[None], call.v[None]]
+        only(call.group == 1 or not (call.d_model or call.packed), "heads of one kind")
+        if call.d_model:
+            arrays = [call.x]
+        elif call.packed:
+            arrays = [call.joined(t) for t in (call.q, call.k, call.v)]
+        else:
+            group = (1, call.kv_heads, call.group * call.n, call.d)
+            arrays = [call.q.reshape(group), call.k[None], call.v[None]]
         mask = None if call.allowed is None else np.tile(call.bias(), (call.group, 1))
 
         def core_of(q, k, v, bias=None):
