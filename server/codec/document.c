@@ -6,13 +6,14 @@
  * cJSON is used for what it does well: parsing a small text that reader.c has already checked. Its
  * lookups ignore case unless told otherwise, and its global error position is never read.
  */
+#include "codec/document.h"
+
 #include <cjson/cJSON.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "codec/document.h"
 #include "codec/error.h"
 #include "codec/number.h"
 

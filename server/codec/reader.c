@@ -28,11 +28,11 @@ enum {
 
 static void value_done(struct codec_reader *reader) {
     if (reader->depth == 0) {
-        reader->expect = EXPECT_NOTHING;
+        reader->expect = READER_EXPECT_NOTHING;
         return;
     }
     reader->frames[reader->depth - 1].count++;
-    reader->expect = EXPECT_COMMA_OR_END;
+    reader->expect = READER_EXPECT_COMMA_OR_END;
 }
 
 static bool open_frame(struct codec_reader *reader, size_t offset, bool is_object) {
@@ -57,9 +57,9 @@ static bool open_frame(struct codec_reader *reader, size_t offset, bool is_objec
     } else {
         reader->held++;
     }
-    reader->frames[reader->depth++] =
-        (struct frame){.is_object = is_object, .offset = offset, .first_key = reader->key_count};
-    reader->expect = is_object ? EXPECT_KEY_OR_END : EXPECT_VALUE_OR_END;
+    reader->frames[reader->depth++] = (struct reader_frame){
+        .is_object = is_object, .offset = offset, .first_key = reader->key_count};
+    reader->expect = is_object ? READER_EXPECT_KEY_OR_END : READER_EXPECT_VALUE_OR_END;
     return true;
 }
 
@@ -78,7 +78,7 @@ static bool end_lift(struct codec_reader *reader) {
 /* A row of the matrix ends: it must be as long as those before it. */
 static bool end_row(struct codec_reader *reader) {
     struct lifted *tensor = &reader->tensors[reader->tensor_count - 1];
-    const struct frame *row = &reader->frames[reader->depth - 1];
+    const struct reader_frame *row = &reader->frames[reader->depth - 1];
     size_t level = reader->depth - 1 - reader->base;
     size_t count = row->count, usual = tensor->shape[level];
 
@@ -105,8 +105,9 @@ static bool end_row(struct codec_reader *reader) {
 
 static bool close_frame(struct codec_reader *reader, size_t offset, bool is_object) {
     /* what fits is expected only inside a frame */
-    bool fits = reader->expect == EXPECT_COMMA_OR_END ||
-                reader->expect == (is_object ? EXPECT_KEY_OR_END : EXPECT_VALUE_OR_END);
+    bool fits =
+        reader->expect == READER_EXPECT_COMMA_OR_END ||
+        reader->expect == (is_object ? READER_EXPECT_KEY_OR_END : READER_EXPECT_VALUE_OR_END);
     if (!fits || reader->frames[reader->depth - 1].is_object != is_object) {
         return reader_unexpected(reader, offset, is_object ? '}' : ']');
     }
@@ -114,7 +115,7 @@ static bool close_frame(struct codec_reader *reader, size_t offset, bool is_obje
         return end_row(reader);
     }
 
-    const struct frame *frame = &reader->frames[reader->depth - 1];
+    const struct reader_frame *frame = &reader->frames[reader->depth - 1];
     if (is_object && frame->first_key < reader->key_count) {
         reader->key_count = frame->first_key;
         reader->names.size = reader->keys[frame->first_key].start;
@@ -128,18 +129,19 @@ static bool close_frame(struct codec_reader *reader, size_t offset, bool is_obje
 }
 
 static bool comma(struct codec_reader *reader, size_t offset) {
-    if (reader->expect != EXPECT_COMMA_OR_END) {
+    if (reader->expect != READER_EXPECT_COMMA_OR_END) {
         return reader_unexpected(reader, offset, ',');
     }
-    reader->expect = reader->frames[reader->depth - 1].is_object ? EXPECT_KEY : EXPECT_VALUE;
+    reader->expect =
+        reader->frames[reader->depth - 1].is_object ? READER_EXPECT_KEY : READER_EXPECT_VALUE;
     return reader->lifting || reader_emit(reader, ",", 1);
 }
 
 static bool colon(struct codec_reader *reader, size_t offset) {
-    if (reader->expect != EXPECT_COLON) {
+    if (reader->expect != READER_EXPECT_COLON) {
         return reader_unexpected(reader, offset, ':');
     }
-    reader->expect = EXPECT_VALUE;
+    reader->expect = READER_EXPECT_VALUE;
     return reader_emit(reader, ":", 1);
 }
 
@@ -203,11 +205,11 @@ static bool keep(struct codec_reader *reader, size_t offset, const char *bytes, 
  * after it. NULL on error. */
 static const char *scan_string(struct codec_reader *reader, const char *p, const char *end) {
     p = reader_scan_string(reader, p, end);
-    if (p == NULL || reader->inside == INSIDE_STRING) {
+    if (p == NULL || reader->inside == READER_INSIDE_STRING) {
         return p;
     }
     if (reader->string_is_key) {
-        reader->expect = EXPECT_COLON;
+        reader->expect = READER_EXPECT_COLON;
         return p;
     }
     if (reader->depth == 1 && reader_is_under(reader, "dtype") &&
@@ -220,7 +222,7 @@ static const char *scan_string(struct codec_reader *reader, const char *p, const
 
 static const char *scan_word(struct codec_reader *reader, const char *p, const char *end) {
     p = reader_scan_word(reader, p, end);
-    if (p != NULL && reader->inside == INSIDE_NOTHING) {
+    if (p != NULL && reader->inside == READER_INSIDE_NOTHING) {
         value_done(reader);
     }
     return p;
@@ -231,11 +233,11 @@ static bool scan(struct codec_reader *reader, const char *bytes, size_t size) {
     const char *p = bytes, *end = bytes + size;
     reader->chunk = bytes;
     while (p != NULL && p < end && !reader->again) {
-        if (reader->inside == INSIDE_STRING) {
+        if (reader->inside == READER_INSIDE_STRING) {
             p = scan_string(reader, p, end);
             continue;
         }
-        if (reader->inside == INSIDE_WORD) {
+        if (reader->inside == READER_INSIDE_WORD) {
             p = scan_word(reader, p, end);
             continue;
         }
@@ -303,8 +305,8 @@ static bool read_again(struct codec_reader *reader, const char *bytes, size_t si
     reader->lifting = false;
     reader->offset = reader->depth = reader->held = reader->key_count = 0;
     reader->skeleton.size = reader->names.size = 0;
-    reader->expect = EXPECT_VALUE;
-    reader->inside = INSIDE_NOTHING;
+    reader->expect = READER_EXPECT_VALUE;
+    reader->inside = READER_INSIDE_NOTHING;
     for (size_t i = 0; i * KEEP_BLOCK < kept; i++) {
         size_t rest = kept - i * KEEP_BLOCK;
         if (!scan(reader, reader->kept[i], rest < KEEP_BLOCK ? rest : KEEP_BLOCK)) {
@@ -332,16 +334,16 @@ enum codec_status codec_reader_finish(struct codec_reader *reader,
     if (reader->error.status != CODEC_OK) {
         return reader->error.status;
     }
-    if (reader->inside == INSIDE_WORD) {
+    if (reader->inside == READER_INSIDE_WORD) {
         if (!reader_end_word(reader)) {
             return reader->error.status;
         }
         value_done(reader);
     }
-    if (reader->inside == INSIDE_STRING || reader->expect != EXPECT_NOTHING) {
+    if (reader->inside == READER_INSIDE_STRING || reader->expect != READER_EXPECT_NOTHING) {
         if (reader->offset == 0) {
             reader_syntax(reader, 0, "the body is empty");
-        } else if (reader->inside == INSIDE_STRING) {
+        } else if (reader->inside == READER_INSIDE_STRING) {
             reader_syntax(reader, reader->offset, "the body ends inside a string");
         } else if (reader->depth == 0) {
             reader_syntax(reader, reader->offset, "the body holds nothing but white space");

@@ -14,39 +14,39 @@
 #include "codec/lift.h"
 
 enum {
-    READER_MAX_WORD = 4096, /* characters of a number */
+    READER_MAX_WORD = 4096, /* characters of a word */
     READER_KEEP_BLOCKS = 16
 };
 
 /* What the grammar wants next. */
-enum expect {
-    EXPECT_VALUE,
-    EXPECT_VALUE_OR_END,
-    EXPECT_KEY,
-    EXPECT_KEY_OR_END,
-    EXPECT_COLON,
-    EXPECT_COMMA_OR_END,
-    EXPECT_NOTHING
+enum reader_expect {
+    READER_EXPECT_VALUE,
+    READER_EXPECT_VALUE_OR_END,
+    READER_EXPECT_KEY,
+    READER_EXPECT_KEY_OR_END,
+    READER_EXPECT_COLON,
+    READER_EXPECT_COMMA_OR_END,
+    READER_EXPECT_NOTHING
 };
 
 /* What the chunk boundary is inside of. */
-enum inside {
-    INSIDE_NOTHING,
-    INSIDE_WORD,
-    INSIDE_STRING
+enum reader_inside {
+    READER_INSIDE_NOTHING,
+    READER_INSIDE_WORD,
+    READER_INSIDE_STRING
 };
 
-enum string_state {
-    STRING_PLAIN,
-    STRING_ESCAPE,
-    STRING_HEX,
-    STRING_LOW_BACKSLASH,
-    STRING_LOW_U,
-    STRING_CONTINUATION
+enum reader_string {
+    READER_STRING_PLAIN,
+    READER_STRING_ESCAPE,
+    READER_STRING_HEX,
+    READER_STRING_LOW_BACKSLASH,
+    READER_STRING_LOW_U,
+    READER_STRING_CONTINUATION
 };
 
 /* An open array or object. */
-struct frame {
+struct reader_frame {
     bool is_object;
     size_t offset;    /* of its bracket */
     size_t count;     /* complete elements */
@@ -54,12 +54,12 @@ struct frame {
     size_t key;       /* the current one */
 };
 
-struct key {
+struct reader_key {
     uint32_t hash;
     size_t start, size; /* in reader.names, unescaped */
 };
 
-struct text {
+struct reader_text {
     char *data;
     size_t size, capacity;
 };
@@ -70,14 +70,14 @@ struct codec_reader {
     size_t offset; /* bytes of the body before the current chunk */
     const char *chunk;
 
-    enum expect expect;
-    enum inside inside;
+    enum reader_expect expect;
+    enum reader_inside inside;
     size_t depth;
     size_t held; /* innermost open arrays that are not in the skeleton yet: they may be a matrix */
-    struct text skeleton;
+    struct reader_text skeleton;
 
     /* The current string. */
-    enum string_state string_state;
+    enum reader_string string_state;
     bool string_is_key;
     size_t string_offset, string_start; /* in the body, in the skeleton */
     unsigned code, high;                /* \u escapes: the digits so far, the first of a pair */
@@ -85,9 +85,9 @@ struct codec_reader {
     int continuations; /* UTF-8: bytes to come, and the range of the next one */
     unsigned char next_min, next_max;
 
-    struct key *keys; /* of all open objects */
+    struct reader_key *keys; /* of all open objects */
     size_t key_count, key_capacity;
-    struct text names;
+    struct reader_text names;
 
     /* The lifted arrays. While `lifting`, the last one is open; frames[base] is its outermost
      * level. */
@@ -102,7 +102,7 @@ struct codec_reader {
     bool again;         /* it does: read the kept bytes again, as float64 */
     char *kept[READER_KEEP_BLOCKS];
 
-    struct frame frames[CODEC_MAX_DEPTH];
+    struct reader_frame frames[CODEC_MAX_DEPTH];
     size_t word_offset, word_size;
     char word[READER_MAX_WORD];
 };
@@ -113,7 +113,7 @@ static inline size_t reader_offset(const struct codec_reader *reader, const char
 }
 
 static inline bool reader_wants_value(const struct codec_reader *reader) {
-    return reader->expect == EXPECT_VALUE || reader->expect == EXPECT_VALUE_OR_END;
+    return reader->expect == READER_EXPECT_VALUE || reader->expect == READER_EXPECT_VALUE_OR_END;
 }
 
 /* ------------------------------------------------------------------------------------- state.c */
@@ -137,7 +137,8 @@ void reader_point(struct codec_reader *reader, size_t levels);
 bool reader_is_under(const struct codec_reader *reader, const char *name);
 
 /* Each appends bytes to one of the reader's texts, or sets the error and returns false. */
-bool reader_append(struct codec_reader *reader, struct text *text, const char *bytes, size_t size);
+bool reader_append(struct codec_reader *reader, struct reader_text *text, const char *bytes,
+                   size_t size);
 /* To the skeleton, within its limit. */
 bool reader_emit(struct codec_reader *reader, const char *bytes, size_t size);
 /* The brackets held back, which turn out to be no matrix, to the skeleton. */

@@ -25,8 +25,8 @@ bool reader_syntax(struct codec_reader *reader, size_t offset, const char *forma
 void reader_point(struct codec_reader *reader, size_t levels) {
     reader->error.has_pointer = true;
     for (size_t i = 0; i < levels; i++) {
-        const struct frame *frame = &reader->frames[i];
-        const struct key *key = frame->is_object ? &reader->keys[frame->key] : NULL;
+        const struct reader_frame *frame = &reader->frames[i];
+        const struct reader_key *key = frame->is_object ? &reader->keys[frame->key] : NULL;
         if (key != NULL
                 ? !codec_pointer_name(&reader->error, reader->names.data + key->start, key->size)
                 : !codec_pointer_index(&reader->error, frame->count)) {
@@ -51,25 +51,25 @@ bool reader_unexpected(struct codec_reader *reader, size_t offset, unsigned char
     bool in_object = reader->depth > 0 && reader->frames[reader->depth - 1].is_object;
     const char *wanted = NULL;
     switch (reader->expect) {
-    case EXPECT_VALUE:
+    case READER_EXPECT_VALUE:
         wanted = "expected a value";
         break;
-    case EXPECT_VALUE_OR_END:
+    case READER_EXPECT_VALUE_OR_END:
         wanted = "expected a value or ']'";
         break;
-    case EXPECT_KEY:
+    case READER_EXPECT_KEY:
         wanted = "expected a key in double quotes";
         break;
-    case EXPECT_KEY_OR_END:
+    case READER_EXPECT_KEY_OR_END:
         wanted = "expected a key in double quotes or '}'";
         break;
-    case EXPECT_COLON:
+    case READER_EXPECT_COLON:
         wanted = "expected ':' after the key";
         break;
-    case EXPECT_COMMA_OR_END:
+    case READER_EXPECT_COMMA_OR_END:
         wanted = in_object ? "expected ',' or '}'" : "expected ',' or ']'";
         break;
-    case EXPECT_NOTHING:
+    case READER_EXPECT_NOTHING:
         wanted = "expected nothing more after the JSON value";
         break;
     }
@@ -93,14 +93,15 @@ bool reader_is_under(const struct codec_reader *reader, const char *name) {
     if (reader->depth == 0 || !reader->frames[0].is_object) {
         return false;
     }
-    const struct key *key = &reader->keys[reader->frames[0].key];
+    const struct reader_key *key = &reader->keys[reader->frames[0].key];
     return key->size == strlen(name) &&
            memcmp(reader->names.data + key->start, name, key->size) == 0;
 }
 
 /* ------------------------------------------------------------------------------------ skeleton */
 
-bool reader_append(struct codec_reader *reader, struct text *text, const char *bytes, size_t size) {
+bool reader_append(struct codec_reader *reader, struct reader_text *text, const char *bytes,
+                   size_t size) {
     if (text->data == NULL || size > text->capacity - text->size) {
         size_t capacity = text->capacity > 0 ? text->capacity : 256;
         while (capacity - text->size < size) {

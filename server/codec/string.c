@@ -3,11 +3,12 @@
  * by byte, since a chunk may end anywhere, and the string goes into the skeleton as it is. A key is
  * unescaped and compared with the others of its object. Does not know what keys and values mean.
  */
+#include "codec/reader.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "codec/error.h"
-#include "codec/reader.h"
 
 enum {
     MAX_KEYS = 1024 /* of all open objects together: they are compared one by one */
@@ -83,7 +84,7 @@ bool reader_string_is(const struct codec_reader *reader, const char *text) {
 
 /* Adds the string just read, unescaped, to the keys of the innermost object. */
 static bool add_key(struct codec_reader *reader) {
-    struct frame *frame = &reader->frames[reader->depth - 1];
+    struct reader_frame *frame = &reader->frames[reader->depth - 1];
     if (reader->key_count == MAX_KEYS) {
         codec_error_set(&reader->error, CODEC_TOO_LARGE, "more than %d keys in nested objects",
                         MAX_KEYS);
@@ -91,7 +92,7 @@ static bool add_key(struct codec_reader *reader) {
     }
     if (reader->key_count == reader->key_capacity) {
         size_t capacity = reader->key_capacity > 0 ? reader->key_capacity * 2 : 16;
-        struct key *keys = realloc(reader->keys, capacity * sizeof *keys);
+        struct reader_key *keys = realloc(reader->keys, capacity * sizeof *keys);
         if (keys == NULL) {
             return codec_no_memory(&reader->error);
         }
@@ -99,7 +100,7 @@ static bool add_key(struct codec_reader *reader) {
         reader->key_capacity = capacity;
     }
 
-    struct key key = {.hash = 2166136261u, .start = reader->names.size};
+    struct reader_key key = {.hash = 2166136261u, .start = reader->names.size};
     size_t size;
     const char *text = between_quotes(reader, &size);
     if (!reader_append(reader, &reader->names, text, size)) {
@@ -113,7 +114,7 @@ static bool add_key(struct codec_reader *reader) {
     }
 
     for (size_t i = frame->first_key; i < reader->key_count; i++) {
-        const struct key *other = &reader->keys[i];
+        const struct reader_key *other = &reader->keys[i];
         if (other->hash != key.hash || other->size != key.size ||
             memcmp(reader->names.data + other->start, name, key.size) != 0) {
             continue;
@@ -133,7 +134,7 @@ static bool add_key(struct codec_reader *reader) {
 /* ------------------------------------------------------------------------------------- strings */
 
 bool reader_begin_string(struct codec_reader *reader, size_t offset) {
-    bool is_key = reader->expect == EXPECT_KEY || reader->expect == EXPECT_KEY_OR_END;
+    bool is_key = reader->expect == READER_EXPECT_KEY || reader->expect == READER_EXPECT_KEY_OR_END;
     if (!is_key && !reader_wants_value(reader)) {
         return reader_unexpected(reader, offset, '"');
     }
@@ -143,8 +144,8 @@ bool reader_begin_string(struct codec_reader *reader, size_t offset) {
     if (!reader_emit_held(reader)) {
         return false;
     }
-    reader->inside = INSIDE_STRING;
-    reader->string_state = STRING_PLAIN;
+    reader->inside = READER_INSIDE_STRING;
+    reader->string_state = READER_STRING_PLAIN;
     reader->string_is_key = is_key;
     reader->string_offset = offset;
     reader->string_start = reader->skeleton.size;
@@ -154,7 +155,7 @@ bool reader_begin_string(struct codec_reader *reader, size_t offset) {
 
 /* The closing quote has been emitted. */
 static bool end_string(struct codec_reader *reader) {
-    reader->inside = INSIDE_NOTHING;
+    reader->inside = READER_INSIDE_NOTHING;
     return !reader->string_is_key || add_key(reader);
 }
 
@@ -166,7 +167,7 @@ static bool begin_utf8(struct codec_reader *reader, unsigned char byte) {
     reader->continuations = byte >= 0xF0 ? 3 : byte >= 0xE0 ? 2 : 1;
     reader->next_min = byte == 0xE0 ? 0xA0 : byte == 0xF0 ? 0x90 : 0x80;
     reader->next_max = byte == 0xED ? 0x9F : byte == 0xF4 ? 0x8F : 0xBF;
-    reader->string_state = STRING_CONTINUATION;
+    reader->string_state = READER_STRING_CONTINUATION;
     return true;
 }
 
@@ -187,16 +188,16 @@ static bool end_escape(struct codec_reader *reader, size_t offset) {
     }
     bool is_high = reader->code >= 0xD800 && reader->code < 0xDC00;
     reader->high = is_high ? reader->code : 0;
-    reader->string_state = is_high ? STRING_LOW_BACKSLASH : STRING_PLAIN;
+    reader->string_state = is_high ? READER_STRING_LOW_BACKSLASH : READER_STRING_PLAIN;
     return true;
 }
 
 /* One byte of a string that is not plain ASCII, or in the middle of something. */
 static bool string_byte(struct codec_reader *reader, unsigned char byte, size_t offset) {
     switch (reader->string_state) {
-    case STRING_PLAIN:
+    case READER_STRING_PLAIN:
         if (byte == '\\') {
-            reader->string_state = STRING_ESCAPE;
+            reader->string_state = READER_STRING_ESCAPE;
         } else if (byte < 0x20) {
             return reader_syntax(reader, offset,
                                  "the control character 0x%02X must be escaped in a string", byte);
@@ -204,39 +205,40 @@ static bool string_byte(struct codec_reader *reader, unsigned char byte, size_t 
             return reader_syntax(reader, offset, "the byte 0x%02X is not valid UTF-8", byte);
         }
         return true;
-    case STRING_ESCAPE:
+    case READER_STRING_ESCAPE:
         reader->code = 0;
         reader->digits = 0;
-        reader->string_state = byte == 'u' ? STRING_HEX : STRING_PLAIN;
+        reader->string_state = byte == 'u' ? READER_STRING_HEX : READER_STRING_PLAIN;
         if (byte == 0 || strchr("\"\\/bfnrtu", byte) == NULL) {
             return reader_syntax(reader, offset,
                                  "the escape must be one of \\\" \\\\ \\/ \\b \\f \\n \\r \\t \\u");
         }
         return true;
-    case STRING_HEX:
+    case READER_STRING_HEX:
         if (!is_hex(byte)) {
             return reader_syntax(reader, offset, "expected four hexadecimal digits after \\u");
         }
         reader->code = reader->code << 4 | hex_value((char)byte);
         return ++reader->digits < 4 || end_escape(reader, offset - 5);
-    case STRING_LOW_BACKSLASH:
-    case STRING_LOW_U:
-        if (byte != (reader->string_state == STRING_LOW_U ? 'u' : '\\')) {
+    case READER_STRING_LOW_BACKSLASH:
+    case READER_STRING_LOW_U:
+        if (byte != (reader->string_state == READER_STRING_LOW_U ? 'u' : '\\')) {
             return reader_syntax(reader, offset, "\\u%04x must be followed by a low surrogate",
                                  reader->high);
         }
         reader->code = 0;
         reader->digits = 0;
-        reader->string_state = reader->string_state == STRING_LOW_U ? STRING_HEX : STRING_LOW_U;
+        reader->string_state =
+            reader->string_state == READER_STRING_LOW_U ? READER_STRING_HEX : READER_STRING_LOW_U;
         return true;
-    case STRING_CONTINUATION:
+    case READER_STRING_CONTINUATION:
         if (byte < reader->next_min || byte > reader->next_max) {
             return reader_syntax(reader, offset, "the byte 0x%02X is not valid UTF-8", byte);
         }
         reader->next_min = 0x80;
         reader->next_max = 0xBF;
         if (--reader->continuations == 0) {
-            reader->string_state = STRING_PLAIN;
+            reader->string_state = READER_STRING_PLAIN;
         }
         return true;
     }
@@ -248,7 +250,7 @@ static bool string_byte(struct codec_reader *reader, unsigned char byte, size_t 
 const char *reader_scan_string(struct codec_reader *reader, const char *p, const char *end) {
     while (p < end) {
         const char *run = p;
-        if (reader->string_state == STRING_PLAIN) {
+        if (reader->string_state == READER_STRING_PLAIN) {
             while (p < end && (unsigned char)*p >= 0x20 && (unsigned char)*p < 0x80 && *p != '"' &&
                    *p != '\\') {
                 p++;
@@ -260,7 +262,7 @@ const char *reader_scan_string(struct codec_reader *reader, const char *p, const
             }
             continue;
         }
-        bool quote = *p == '"' && reader->string_state == STRING_PLAIN;
+        bool quote = *p == '"' && reader->string_state == READER_STRING_PLAIN;
         if (!quote && !string_byte(reader, (unsigned char)*p, reader_offset(reader, p))) {
             return NULL;
         }

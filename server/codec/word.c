@@ -4,12 +4,13 @@
  * matrix. Where rows and matrices end it leaves to reader.c, how numbers are converted to lift.h
  * and number.h.
  */
+#include "codec/reader.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "codec/error.h"
 #include "codec/number.h"
-#include "codec/reader.h"
 
 enum {
     MAX_ARRAYS = 4096 /* lifted arrays of one body: each costs a buffer and a record */
@@ -219,7 +220,7 @@ const char *reader_scan_run(struct codec_reader *reader, const char *p, const ch
     p = lifted_add_run(tensor, p, end, &added, &after);
     if (added > 0) {
         reader->frames[reader->depth - 1].count += added;
-        reader->expect = after ? EXPECT_COMMA_OR_END : EXPECT_VALUE;
+        reader->expect = after ? READER_EXPECT_COMMA_OR_END : READER_EXPECT_VALUE;
     }
     return p;
 }
@@ -258,12 +259,12 @@ static bool word_done(struct codec_reader *reader, const char *text, size_t size
 }
 
 bool reader_end_word(struct codec_reader *reader) {
-    reader->inside = INSIDE_NOTHING;
+    reader->inside = READER_INSIDE_NOTHING;
     return word_done(reader, reader->word, reader->word_size, reader->word_offset);
 }
 
 const char *reader_scan_word(struct codec_reader *reader, const char *p, const char *end) {
-    if (reader->inside == INSIDE_NOTHING) {
+    if (reader->inside == READER_INSIDE_NOTHING) {
         if (!reader_wants_value(reader)) {
             reader_unexpected(reader, reader_offset(reader, p), (unsigned char)*p);
             return NULL;
@@ -281,12 +282,12 @@ const char *reader_scan_word(struct codec_reader *reader, const char *p, const c
     size_t size = (size_t)(p - start);
 
     bool complete = p < end && codec_ends_word[(unsigned char)*p];
-    if (complete && reader->inside == INSIDE_NOTHING) { /* the usual case: no copy */
+    if (complete && reader->inside == READER_INSIDE_NOTHING) { /* the usual case: no copy */
         return word_done(reader, start, size, reader->word_offset) ? p : NULL;
     }
     memcpy(reader->word + reader->word_size, start, size);
     reader->word_size += size;
-    reader->inside = INSIDE_WORD;
+    reader->inside = READER_INSIDE_WORD;
     if (!complete && p == end) {
         return p;
     }

@@ -1,11 +1,12 @@
 /*
  * writer.c - a flat list of items as compact JSON. Knows nothing of readers and documents.
  */
+#include "codec/codec.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "codec/codec.h"
 #include "codec/number.h"
 
 enum {
