@@ -1,6 +1,6 @@
 /*
  * reader.c - the incremental scanner: strict RFC 8259, fed in chunks that may be cut anywhere.
- * Arrays of numbers or booleans go to typed buffers (lift.h), everything else to the skeleton, a
+ * Arrays of numbers or booleans go to typed buffers (matrix.c), everything else to the skeleton, a
  * small JSON text for document.c. This file knows the structure, what the key "dtype" does and the
  * life of a reader; not what strings (string.c) and words, the numbers and literals (word.c), look
  * like.
@@ -11,7 +11,6 @@
  */
 #include "codec/reader.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -63,46 +62,6 @@ static bool open_frame(struct codec_reader *reader, size_t offset, bool is_objec
     return true;
 }
 
-/* Charges the tensor just completed and leaves its index in the skeleton. */
-static bool end_lift(struct codec_reader *reader) {
-    struct lifted *tensor = &reader->tensors[reader->tensor_count - 1];
-    lifted_trim(tensor);
-    reader->tensor_bytes += tensor->count * attn_dtype_size(tensor->dtype);
-    reader->lifting = false;
-
-    char place[32];
-    int size = snprintf(place, sizeof place, "[%zu]", reader->tensor_count - 1);
-    return reader_emit(reader, place, (size_t)size);
-}
-
-/* A row of the matrix ends: it must be as long as those before it. */
-static bool end_row(struct codec_reader *reader) {
-    struct lifted *tensor = &reader->tensors[reader->tensor_count - 1];
-    const struct reader_frame *row = &reader->frames[reader->depth - 1];
-    size_t level = reader->depth - 1 - reader->base;
-    size_t count = row->count, usual = tensor->shape[level];
-
-    reader->depth--;
-    if (count == 0) {
-        return reader_content(reader, reader->depth, row->offset, "the row is empty");
-    }
-    if (usual != 0 && count != usual) {
-        const char *what = tensor->dtype == ATTN_BOOL ? "boolean" : "number";
-        if (level + 1 < (size_t)tensor->rank) {
-            what = "row";
-        }
-        return reader_content(reader, reader->depth, row->offset,
-                              "row has %zu %s%s, the rows before it have %zu", count, what,
-                              count == 1 ? "" : "s", usual);
-    }
-    tensor->shape[level] = count;
-    if (reader->depth == reader->base && !end_lift(reader)) {
-        return false;
-    }
-    value_done(reader);
-    return true;
-}
-
 static bool close_frame(struct codec_reader *reader, size_t offset, bool is_object) {
     /* what fits is expected only inside a frame */
     bool fits =
@@ -112,7 +71,11 @@ static bool close_frame(struct codec_reader *reader, size_t offset, bool is_obje
         return reader_unexpected(reader, offset, is_object ? '}' : ']');
     }
     if (reader->lifting) {
-        return end_row(reader);
+        if (!reader_end_row(reader)) {
+            return false;
+        }
+        value_done(reader);
+        return true;
     }
 
     const struct reader_frame *frame = &reader->frames[reader->depth - 1];

@@ -1,6 +1,7 @@
 /*
  * reader.h - the state of the reader, and what its parts ask of each other. Private to state.c,
- * string.c, word.c and reader.c. Each knows the state and state.c; reader.c alone knows them all.
+ * string.c, word.c, matrix.c and reader.c. Each knows the state and state.c; word.c also matrix.c;
+ * reader.c alone knows them all.
  */
 #ifndef CODEC_READER_H
 #define CODEC_READER_H
@@ -43,6 +44,14 @@ enum reader_string {
     READER_STRING_LOW_BACKSLASH,
     READER_STRING_LOW_U,
     READER_STRING_CONTINUATION
+};
+
+enum reader_word {
+    READER_WORD_NUMBER,
+    READER_WORD_NULL,
+    READER_WORD_TRUE,
+    READER_WORD_FALSE,
+    READER_WORD_MINUS_INFINITY
 };
 
 /* An open array or object. */
@@ -126,8 +135,6 @@ bool reader_content(struct codec_reader *reader, size_t levels, size_t offset, c
                     ...) __attribute__((format(printf, 4, 5)));
 /* A byte that has no place here; what would have one follows from `expect`. */
 bool reader_unexpected(struct codec_reader *reader, size_t offset, unsigned char byte);
-/* An element that does not fit into the matrix around it. */
-bool reader_misfit(struct codec_reader *reader, size_t offset, const char *what);
 
 /* Adds to the error the place of the current element of the `levels` outermost open arrays and
  * objects. */
@@ -164,11 +171,26 @@ bool reader_string_is(const struct codec_reader *reader, const char *text);
  * then. */
 const char *reader_scan_word(struct codec_reader *reader, const char *p, const char *end);
 
+/* The word that a chunk has cut ends here. False on error. */
+bool reader_end_word(struct codec_reader *reader);
+
+/* ------------------------------------------------------------------------------------ matrix.c */
+
+/* Each returns false on error. */
+
+/* The brackets held back turn out to be a matrix: opens it. */
+bool reader_begin_matrix(struct codec_reader *reader, bool is_bool);
+/* Stores a checked word in the open matrix. */
+bool reader_add_element(struct codec_reader *reader, enum reader_word kind, const char *text,
+                        size_t size, size_t offset);
+/* A row of the matrix ends: it must be as long as those before it. The outermost one ends the
+ * matrix. */
+bool reader_end_row(struct codec_reader *reader);
+/* Something that does not fit into the open matrix: sets the error. */
+bool reader_misfit(struct codec_reader *reader, size_t offset, const char *what);
+
 /* A run of plain numbers inside the innermost level of a matrix, their commas included. Returns
  * where it stopped: p if there is none. */
 const char *reader_scan_run(struct codec_reader *reader, const char *p, const char *end);
-
-/* The word that a chunk has cut ends here. False on error. */
-bool reader_end_word(struct codec_reader *reader);
 
 #endif

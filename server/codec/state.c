@@ -79,16 +79,6 @@ bool reader_unexpected(struct codec_reader *reader, size_t offset, unsigned char
     return reader_syntax(reader, offset, "%s, not the byte 0x%02X", wanted, byte);
 }
 
-bool reader_misfit(struct codec_reader *reader, size_t offset, const char *what) {
-    const struct lifted *tensor = &reader->tensors[reader->tensor_count - 1];
-    const char *others = tensor->dtype == ATTN_BOOL ? "booleans" : "numbers";
-    if (reader->depth - reader->base < (size_t)tensor->rank) {
-        others = "arrays";
-    }
-    return reader_content(reader, reader->depth, offset, "%s stands where all others are %s", what,
-                          others);
-}
-
 bool reader_is_under(const struct codec_reader *reader, const char *name) {
     if (reader->depth == 0 || !reader->frames[0].is_object) {
         return false;

@@ -1,28 +1,14 @@
 /*
  * word.c - numbers and literals: a word is gathered until it ends, checked against the grammar and
- * put into the matrix around it or into the skeleton. The first one inside of arrays makes them a
- * matrix. Where rows and matrices end it leaves to reader.c, how numbers are converted to lift.h
- * and number.h.
+ * given to the matrix around it (matrix.c) or to the skeleton. The first one inside of arrays makes
+ * them a matrix.
  */
 #include "codec/reader.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "codec/error.h"
 #include "codec/number.h"
-
-enum {
-    MAX_ARRAYS = 4096 /* lifted arrays of one body: each costs a buffer and a record */
-};
-
-enum word_kind {
-    WORD_NUMBER,
-    WORD_NULL,
-    WORD_TRUE,
-    WORD_FALSE,
-    WORD_MINUS_INFINITY
-};
 
 /* ------------------------------------------------------------------------------------- grammar */
 
@@ -92,19 +78,19 @@ static bool not_json(struct codec_reader *reader, const char *text, size_t size,
 
 /* What kind of word text[0..size) is; false with the error set if it is none. */
 static bool classify(struct codec_reader *reader, const char *text, size_t size, size_t offset,
-                     enum word_kind *kind) {
+                     enum reader_word *kind) {
     static const struct {
         const char *text;
-        enum word_kind kind;
-    } words[] = {{"null", WORD_NULL},
-                 {"true", WORD_TRUE},
-                 {"false", WORD_FALSE},
-                 {"-Infinity", WORD_MINUS_INFINITY}};
+        enum reader_word kind;
+    } words[] = {{"null", READER_WORD_NULL},
+                 {"true", READER_WORD_TRUE},
+                 {"false", READER_WORD_FALSE},
+                 {"-Infinity", READER_WORD_MINUS_INFINITY}};
 
     const char *rule = NULL;
     size_t good = 0;
     if (text[0] == '-' || is_digit(text[0])) {
-        *kind = WORD_NUMBER;
+        *kind = READER_WORD_NUMBER;
         good = check_number(text, size, &rule);
         if (rule == NULL) {
             return true;
@@ -134,7 +120,7 @@ static bool classify(struct codec_reader *reader, const char *text, size_t size,
     if (rule == NULL) {
         return reader_unexpected(reader, offset, (unsigned char)text[0]);
     }
-    const char *expected = *kind == WORD_NUMBER ? "" : "expected ";
+    const char *expected = *kind == READER_WORD_NUMBER ? "" : "expected ";
     if (good == size) {
         return reader_syntax(reader, offset + good, "%s%s", expected, rule);
     }
@@ -145,101 +131,21 @@ static bool classify(struct codec_reader *reader, const char *text, size_t size,
     return reader_syntax(reader, offset + good, "%s%s, not the byte 0x%02X", expected, rule, byte);
 }
 
-/* ------------------------------------------------------------------------------------ matrices */
-
-/* The brackets held back turn out to be a matrix: opens it. */
-static bool begin_lift(struct codec_reader *reader, bool is_bool) {
-    size_t rank = reader->held;
-    reader->base = reader->depth - rank;
-    if (rank > ATTN_MAX_RANK) {
-        return reader_content(reader, reader->base, reader->frames[reader->base].offset,
-                              "an array of numbers must have rank 1 to %d, not %zu", ATTN_MAX_RANK,
-                              rank);
-    }
-    if (reader->tensor_count == MAX_ARRAYS) {
-        codec_error_set(&reader->error, CODEC_TOO_LARGE, "more than %d arrays of numbers",
-                        MAX_ARRAYS);
-        return false;
-    }
-    if (reader->tensor_count == reader->tensor_capacity) {
-        size_t capacity = reader->tensor_capacity > 0 ? reader->tensor_capacity * 2 : 8;
-        struct lifted *tensors = realloc(reader->tensors, capacity * sizeof *tensors);
-        if (tensors == NULL) {
-            return codec_no_memory(&reader->error);
-        }
-        reader->tensors = tensors;
-        reader->tensor_capacity = capacity;
-    }
-    attn_dtype dtype = is_bool ? ATTN_BOOL : reader->dtype;
-    lifted_init(&reader->tensors[reader->tensor_count++], dtype, (int)rank);
-    reader->lifted_floats = reader->lifted_floats || dtype == ATTN_FLOAT32;
-    reader->held = 0;
-    reader->lifting = true;
-    return true;
-}
-
-/* Stores a checked word in the open matrix. */
-static bool lift_word(struct codec_reader *reader, enum word_kind kind, const char *text,
-                      size_t size, size_t offset) {
-    static const char *const names[] = {"a number", "null", "a boolean", "a boolean", "-Infinity"};
-    struct lifted *tensor = &reader->tensors[reader->tensor_count - 1];
-    bool is_bool = kind == WORD_TRUE || kind == WORD_FALSE;
-    if (reader->depth - reader->base < (size_t)tensor->rank ||
-        is_bool != (tensor->dtype == ATTN_BOOL)) {
-        return reader_misfit(reader, offset, names[kind]);
-    }
-
-    size_t limit = reader->limits.max_tensors;
-    switch (lifted_room(tensor, limit - reader->tensor_bytes)) {
-    case CODEC_OK:
-        break;
-    case CODEC_TOO_LARGE:
-        codec_error_set(&reader->error, CODEC_TOO_LARGE,
-                        "the matrices need more than the limit of %zu bytes", limit);
-        return false;
-    default:
-        return codec_no_memory(&reader->error);
-    }
-    if (is_bool) {
-        lifted_add_bool(tensor, kind == WORD_TRUE);
-    } else if (kind == WORD_NUMBER) {
-        lifted_add_number(tensor, text, size);
-    } else {
-        lifted_add_null(tensor);
-    }
-    return true;
-}
-
-const char *reader_scan_run(struct codec_reader *reader, const char *p, const char *end) {
-    struct lifted *tensor = &reader->tensors[reader->tensor_count - 1];
-    if (tensor->dtype == ATTN_BOOL || reader->depth - reader->base != (size_t)tensor->rank) {
-        return p;
-    }
-    size_t added;
-    bool after;
-    p = lifted_add_run(tensor, p, end, &added, &after);
-    if (added > 0) {
-        reader->frames[reader->depth - 1].count += added;
-        reader->expect = after ? READER_EXPECT_COMMA_OR_END : READER_EXPECT_VALUE;
-    }
-    return p;
-}
-
 /* --------------------------------------------------------------------------------------- words */
 
 /* A number outside of arrays is written anew for cJSON, which reads only the first 63
  * characters. */
-static bool emit_word(struct codec_reader *reader, enum word_kind kind, const char *text,
+static bool emit_word(struct codec_reader *reader, enum reader_word kind, const char *text,
                       size_t size) {
     char number[NUMBER_SIZE];
     double value;
     switch (kind) {
-    case WORD_NUMBER:
+    case READER_WORD_NUMBER:
         if (!number_read_double(text, size, &value)) {
             return reader_emit(reader, value < 0 ? "-1e999" : "1e999", value < 0 ? 6 : 5);
         }
         return reader_emit(reader, number, number_write_double(number, value));
-    case WORD_MINUS_INFINITY:
+    case READER_WORD_MINUS_INFINITY:
         return reader_emit(reader, "-1e999", 6);
     default:
         return reader_emit(reader, text, size);
@@ -247,14 +153,15 @@ static bool emit_word(struct codec_reader *reader, enum word_kind kind, const ch
 }
 
 static bool word_done(struct codec_reader *reader, const char *text, size_t size, size_t offset) {
-    enum word_kind kind;
+    enum reader_word kind;
     if (!classify(reader, text, size, offset, &kind)) {
         return false;
     }
-    if (reader->held > 0 && !begin_lift(reader, kind == WORD_TRUE || kind == WORD_FALSE)) {
+    if (reader->held > 0 &&
+        !reader_begin_matrix(reader, kind == READER_WORD_TRUE || kind == READER_WORD_FALSE)) {
         return false;
     }
-    return reader->lifting ? lift_word(reader, kind, text, size, offset)
+    return reader->lifting ? reader_add_element(reader, kind, text, size, offset)
                            : emit_word(reader, kind, text, size);
 }
 
@@ -295,7 +202,7 @@ const char *reader_scan_word(struct codec_reader *reader, const char *p, const c
         return reader_end_word(reader) ? p : NULL;
     }
 
-    enum word_kind kind; /* too long: say so, unless something is wrong already */
+    enum reader_word kind; /* too long: say so, unless something is wrong already */
     if (classify(reader, reader->word, reader->word_size, reader->word_offset, &kind)) {
         reader_syntax(reader, reader->word_offset, "a number is longer than %d characters",
                       READER_MAX_WORD);

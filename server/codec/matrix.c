@@ -1,0 +1,140 @@
+/*
+ * matrix.c - the open matrix, from the first element of the innermost row to the last bracket:
+ * what fits into it, its shape, and what it leaves in the skeleton. How numbers are converted and
+ * kept it leaves to lift.h.
+ */
+#include "codec/reader.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "codec/error.h"
+
+enum {
+    MAX_ARRAYS = 4096 /* lifted arrays of one body: each costs a buffer and a record */
+};
+
+bool reader_misfit(struct codec_reader *reader, size_t offset, const char *what) {
+    const struct lifted *tensor = &reader->tensors[reader->tensor_count - 1];
+    const char *others = tensor->dtype == ATTN_BOOL ? "booleans" : "numbers";
+    if (reader->depth - reader->base < (size_t)tensor->rank) {
+        others = "arrays";
+    }
+    return reader_content(reader, reader->depth, offset, "%s stands where all others are %s", what,
+                          others);
+}
+
+bool reader_begin_matrix(struct codec_reader *reader, bool is_bool) {
+    size_t rank = reader->held;
+    reader->base = reader->depth - rank;
+    if (rank > ATTN_MAX_RANK) {
+        return reader_content(reader, reader->base, reader->frames[reader->base].offset,
+                              "an array of numbers must have rank 1 to %d, not %zu", ATTN_MAX_RANK,
+                              rank);
+    }
+    if (reader->tensor_count == MAX_ARRAYS) {
+        codec_error_set(&reader->error, CODEC_TOO_LARGE, "more than %d arrays of numbers",
+                        MAX_ARRAYS);
+        return false;
+    }
+    if (reader->tensor_count == reader->tensor_capacity) {
+        size_t capacity = reader->tensor_capacity > 0 ? reader->tensor_capacity * 2 : 8;
+        struct lifted *tensors = realloc(reader->tensors, capacity * sizeof *tensors);
+        if (tensors == NULL) {
+            return codec_no_memory(&reader->error);
+        }
+        reader->tensors = tensors;
+        reader->tensor_capacity = capacity;
+    }
+    attn_dtype dtype = is_bool ? ATTN_BOOL : reader->dtype;
+    lifted_init(&reader->tensors[reader->tensor_count++], dtype, (int)rank);
+    reader->lifted_floats = reader->lifted_floats || dtype == ATTN_FLOAT32;
+    reader->held = 0;
+    reader->lifting = true;
+    return true;
+}
+
+bool reader_add_element(struct codec_reader *reader, enum reader_word kind, const char *text,
+                        size_t size, size_t offset) {
+    static const char *const names[] = {[READER_WORD_NUMBER] = "a number",
+                                        [READER_WORD_NULL] = "null",
+                                        [READER_WORD_TRUE] = "a boolean",
+                                        [READER_WORD_FALSE] = "a boolean",
+                                        [READER_WORD_MINUS_INFINITY] = "-Infinity"};
+    struct lifted *tensor = &reader->tensors[reader->tensor_count - 1];
+    bool is_bool = kind == READER_WORD_TRUE || kind == READER_WORD_FALSE;
+    if (reader->depth - reader->base < (size_t)tensor->rank ||
+        is_bool != (tensor->dtype == ATTN_BOOL)) {
+        return reader_misfit(reader, offset, names[kind]);
+    }
+
+    size_t limit = reader->limits.max_tensors;
+    switch (lifted_room(tensor, limit - reader->tensor_bytes)) {
+    case CODEC_OK:
+        break;
+    case CODEC_TOO_LARGE:
+        codec_error_set(&reader->error, CODEC_TOO_LARGE,
+                        "the matrices need more than the limit of %zu bytes", limit);
+        return false;
+    default:
+        return codec_no_memory(&reader->error);
+    }
+    if (is_bool) {
+        lifted_add_bool(tensor, kind == READER_WORD_TRUE);
+    } else if (kind == READER_WORD_NUMBER) {
+        lifted_add_number(tensor, text, size);
+    } else {
+        lifted_add_null(tensor);
+    }
+    return true;
+}
+
+const char *reader_scan_run(struct codec_reader *reader, const char *p, const char *end) {
+    struct lifted *tensor = &reader->tensors[reader->tensor_count - 1];
+    if (tensor->dtype == ATTN_BOOL || reader->depth - reader->base != (size_t)tensor->rank) {
+        return p;
+    }
+    size_t added;
+    bool after;
+    p = lifted_add_run(tensor, p, end, &added, &after);
+    if (added > 0) {
+        reader->frames[reader->depth - 1].count += added;
+        reader->expect = after ? READER_EXPECT_COMMA_OR_END : READER_EXPECT_VALUE;
+    }
+    return p;
+}
+
+/* Charges the tensor just completed and leaves its index in the skeleton. */
+static bool end_matrix(struct codec_reader *reader) {
+    struct lifted *tensor = &reader->tensors[reader->tensor_count - 1];
+    lifted_trim(tensor);
+    reader->tensor_bytes += tensor->count * attn_dtype_size(tensor->dtype);
+    reader->lifting = false;
+
+    char place[32];
+    int size = snprintf(place, sizeof place, "[%zu]", reader->tensor_count - 1);
+    return reader_emit(reader, place, (size_t)size);
+}
+
+bool reader_end_row(struct codec_reader *reader) {
+    struct lifted *tensor = &reader->tensors[reader->tensor_count - 1];
+    const struct reader_frame *row = &reader->frames[reader->depth - 1];
+    size_t level = reader->depth - 1 - reader->base;
+    size_t count = row->count, usual = tensor->shape[level];
+
+    reader->depth--;
+    if (count == 0) {
+        return reader_content(reader, reader->depth, row->offset, "the row is empty");
+    }
+    if (usual != 0 && count != usual) {
+        const char *what = tensor->dtype == ATTN_BOOL ? "boolean" : "number";
+        if (level + 1 < (size_t)tensor->rank) {
+            what = "row";
+        }
+        return reader_content(reader, reader->depth, row->offset,
+                              "row has %zu %s%s, the rows before it have %zu", count, what,
+                              count == 1 ? "" : "s", usual);
+    }
+    tensor->shape[level] = count;
+    return reader->depth > reader->base || end_matrix(reader);
+}
