@@ -37,12 +37,14 @@ bool call_fits(const struct api_request *request, struct http_response *response
                double bytes) {
     const struct api_service *service = request->service;
     const double total = (double)codec_document_tensor_bytes(request->body) + bytes;
+    const size_t most =
+        service->max_memory < service->max_total ? service->max_memory : service->max_total;
     char detail[256];
-    if (total > (double)service->max_memory) {
+    if (total > (double)most) {
         snprintf(detail, sizeof detail,
                  "the request's matrices, results and answer would take about %.0f MiB; this "
                  "server allows %.0f MiB (--max-memory)",
-                 total / 0x1p20, (double)service->max_memory / 0x1p20);
+                 total / 0x1p20, (double)most / 0x1p20);
         http_problem(response, request->http, 413, detail, NULL, -1);
         return false;
     }
@@ -212,8 +214,8 @@ struct api_work *call_work(struct call *call, const struct api_request *request,
     size_t bytes;
     double text;
     measure(plan, call->digits, &bytes, &text);
-    const double total =
-        (double)bytes + (double)attn_plan_workspace(plan) + (double)attn_plan_scratch(plan) + text;
+    const double total = (double)bytes + (double)attn_plan_workspace(plan) +
+                         (double)attn_plan_scratch(plan) + reply_text_memory(text);
     if (!call_fits(request, response, attn_plan_cost(plan), total)) {
         return NULL;
     }

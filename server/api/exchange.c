@@ -94,7 +94,9 @@ static void *begin(void *context, const struct http_request *request,
         http_problem(response, request, 415, detail, NULL, -1);
         return NULL;
     }
-    const struct codec_limits bounds = {.max_tensors = service->max_memory};
+    const struct codec_limits bounds = {.max_tensors = service->max_memory < service->max_total
+                                                           ? service->max_memory
+                                                           : service->max_total};
     struct exchange *exchange = calloc(1, sizeof *exchange);
     struct codec_reader *reader = codec_reader_create(&bounds);
     if (exchange == NULL || reader == NULL) {
@@ -113,15 +115,13 @@ static void *begin(void *context, const struct http_request *request,
  * then it stays as it was. */
 static bool take_memory(struct exchange *exchange, size_t bytes) {
     atomic_size_t *memory = &exchange->service->memory;
-    const size_t more = bytes - exchange->memory; /* wraps if it shrinks, and so does the sum */
-    if (more == 0) {
-        return true;
-    }
-    const size_t total = atomic_fetch_add(memory, more) + more;
-    if (bytes > exchange->memory && total > exchange->service->max_total) {
-        atomic_fetch_sub(memory, more);
-        return false;
-    }
+    size_t total = atomic_load(memory), wanted;
+    do {
+        wanted = total - exchange->memory + bytes;
+        if (bytes > exchange->memory && wanted > exchange->service->max_total) {
+            return false;
+        }
+    } while (!atomic_compare_exchange_weak(memory, &total, wanted));
     exchange->memory = bytes;
     return true;
 }

@@ -87,7 +87,7 @@ struct http_pending;
  *   start   after an `end` that returned false. Nothing is done with the connection until
  *           http_resume(pending) is called, once, from any thread; `request` and `response` of
  *           `end` live until then, and `response` is filled by then.
- *   cancel  between start and http_resume, on any thread, perhaps: nobody waits for the answer any
+ *   cancel  from about start until http_resume, on any thread, perhaps: nobody waits for the answer any
  *           more. http_resume must be called nevertheless, and should be soon.
  *   release the exchange ends. NULL never arrives.
  *   completed  the request has ended, whether it came to `begin` or not. NULL: nobody wants to know.

@@ -56,18 +56,18 @@ static bool read_all(FILE *file, struct key *list, size_t *count, char *error, s
         while (length > 0 && (line[length - 1] == '\n' || line[length - 1] == '\r')) {
             length--;
         }
-        if (*count == KEYS_MOST) {
-            snprintf(error, size, "more than %d keys", KEYS_MOST);
-            good = false;
-        } else if (!read_line(line, (size_t)length, &list[*count], &is_key, reason,
-                              sizeof reason)) {
+        struct key key;
+        if (!read_line(line, (size_t)length, &key, &is_key, reason, sizeof reason)) {
             snprintf(error, size, "line %zu: %s", number, reason);
             good = false;
-        } else {
-            *count += is_key;
+        } else if (is_key && *count == KEYS_MOST) {
+            snprintf(error, size, "more than %d keys", KEYS_MOST);
+            good = false;
+        } else if (is_key) {
+            list[(*count)++] = key;
         }
     }
-    if (good && ferror(file)) {
+    if (good && !feof(file)) { /* an error, or no memory for a line */
         snprintf(error, size, "%s", strerror(errno));
         good = false;
     } else if (good && *count == 0) {

@@ -32,14 +32,15 @@ static struct limit messages = {.most = 10, .seconds = 60};
 static struct limit requests = {.most = 1000, .seconds = 1};
 
 /* `text` as it may stand in a line: what is not visible ASCII becomes '?', and in JSON quotes and
- * backslashes get a backslash. What does not fit is cut off. */
-static void make_plain(char *out, size_t size, const char *text) {
+ * backslashes get a backslash; spaces stay in sentences. What does not fit is cut off. */
+static void make_plain(char *out, size_t size, const char *text, bool spaces) {
     size_t used = 0;
     for (; *text != '\0' && used + 3 <= size; text++) {
         if (options.json && (*text == '"' || *text == '\\')) {
             out[used++] = '\\';
         }
-        out[used++] = *text < ' ' || *text > '~' ? '?' : *text;
+        const bool plain = (*text > ' ' && *text <= '~') || (*text == ' ' && spaces);
+        out[used++] = plain ? *text : '?';
     }
     out[used] = '\0';
 }
@@ -147,7 +148,7 @@ void http_log_mhd(void *unused, const char *format, va_list arguments) {
     (void)unused;
     vsnprintf(text, sizeof text, format, arguments);
     text[strcspn(text, "\n")] = '\0';
-    make_plain(message, sizeof message, text);
+    make_plain(message, sizeof message, text, true);
     pthread_mutex_lock(&lock);
     if (admit(&messages)) {
         write_message("warning", message);
@@ -170,9 +171,9 @@ void http_log_request(const struct http_request *request, const struct http_reco
                       const char *client) {
     char line[LINE], time[32], path[256], id[160], method[32], stages[160] = "";
     const double *ms = record->timing;
-    make_plain(method, sizeof method, request->head ? "HEAD" : request->method);
-    make_plain(path, sizeof path, request->path);
-    make_plain(id, sizeof id, request->id);
+    make_plain(method, sizeof method, request->head ? "HEAD" : request->method, false);
+    make_plain(path, sizeof path, request->path, false);
+    make_plain(id, sizeof id, request->id, false);
     if (ms != NULL && options.json) {
         snprintf(stages, sizeof stages,
                  ",\"decode_ms\":%.3f,\"queue_ms\":%.3f,\"compute_ms\":%.3f,\"encode_ms\":%.3f",

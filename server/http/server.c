@@ -82,6 +82,7 @@ struct http_call {
     struct http_request request; /* points into this struct, and `path` */
     struct http_response response;
     void *exchange;  /* the app's; NULL once it has answered or been released */
+    bool left;       /* the client did, while the answer was computed */
     bool answered;   /* `response` is what will be sent: drop the rest of the body */
     bool wants_body; /* the app has not said that it has enough */
     uint64_t received;
@@ -354,7 +355,7 @@ static enum MHD_Result send_response(struct http_call *call, struct MHD_Connecti
         result = MHD_queue_response(connection, (unsigned)response->status, out);
     }
     MHD_destroy_response(out);
-    call->status = result == MHD_YES ? response->status : 0;
+    call->status = result == MHD_YES && !call->left ? response->status : 0;
     call->sent = call->request.head ? 0 : response->size;
     if (!streams) {
         release_exchange(call); /* else the body may still be made of it */
@@ -490,6 +491,7 @@ static bool take_body(struct http_call *call, const void *bytes, size_t size) {
 /* The client of a pending request has left. */
 static void on_leave(struct watched *watched) {
     struct http_call *call = ((struct connection *)watched)->call;
+    call->left = !atomic_load(&call->server->closed); /* else the server itself calls it off */
     call->server->app->cancel(call->exchange);
 }
 

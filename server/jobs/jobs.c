@@ -202,6 +202,12 @@ static struct turn next_turn(struct jobs *jobs) {
     return turn;
 }
 
+/* A job counts no more. Sums of doubles keep a remainder, which must not add up. */
+static void leave(struct jobs *jobs, const struct job *job) {
+    jobs->load.jobs--;
+    jobs->load.cost = jobs->load.jobs > 0 ? jobs->load.cost - job->cost : 0;
+}
+
 /* The last turn at a stage has ended. */
 static void settle(struct jobs *jobs, struct job *job) {
     if (advance(job)) {
@@ -209,8 +215,7 @@ static void settle(struct jobs *jobs, struct job *job) {
         return;
     }
     const enum job_end end = end_of(job);
-    jobs->load.jobs--;
-    jobs->load.cost -= job->cost;
+    leave(jobs, job);
     pthread_mutex_unlock(&jobs->mutex);
     job->done(job, end);
     pthread_mutex_lock(&jobs->mutex);
@@ -316,8 +321,7 @@ bool jobs_admit(struct jobs *jobs, struct job *job) {
 
 void jobs_drop(struct jobs *jobs, struct job *job) {
     pthread_mutex_lock(&jobs->mutex);
-    jobs->load.jobs--;
-    jobs->load.cost -= job->cost;
+    leave(jobs, job);
     pthread_mutex_unlock(&jobs->mutex);
 }
 

@@ -60,7 +60,7 @@ struct jobs;
 /* Starts the workers. NULL if memory or threads are short. */
 struct jobs *jobs_start(const struct jobs_options *options);
 
-/* Ends the workers, when every admitted job is done. NULL is fine. */
+/* Ends the workers. Every admitted job must be done. NULL is fine. */
 void jobs_stop(struct jobs *jobs);
 
 /* Takes a job in if the bounds allow it: it counts from now on until it is done or dropped. */

@@ -358,7 +358,7 @@ Test(daemon, logs_requests) {
 /* Work that is refused, late, or given up by its client is counted, and told to those who stay. */
 Test(daemon, busy_servers_say_so) {
     enum {
-        ROWS = 20000
+        ROWS = 200000
     };
     struct server_process server;
     struct client_connection working;
@@ -370,7 +370,8 @@ Test(daemon, busy_servers_say_so) {
         size += (size_t)sprintf(body + size, ",[1]");
     }
     size += (size_t)sprintf(body + size, "]}");
-    cr_assert(server_spawn(&server, (const char *const[]){"--max-queue", "1", NULL}));
+    cr_assert(server_spawn(&server,
+                           (const char *const[]){"--max-queue", "1", "--max-work", "1e18", NULL}));
     snprintf(head, sizeof head,
              "POST /attention HTTP/1.1\r\nHost: a\r\nContent-Length: %zu\r\n\r\n", size);
     cr_assert(client_open(&working, server.port));

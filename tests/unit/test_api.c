@@ -94,3 +94,24 @@ Test(api, routes_by_method_and_path) {
     response = ask(&request, "{}", 1);
     cr_expect_eq(response.status, 415);
 }
+
+/* What all requests together take is bounded: while the body comes, and when results are added. */
+Test(api, refuses_when_the_memory_of_all_is_in_use) {
+    char body[16384] = "{\"X\":[[1]";
+    for (int i = 0; i < 59; i++) {
+        strcat(body, ",[1]");
+    }
+    strcat(body, "],\"return\":[\"weights\"]}");
+    for (size_t in_use = 0; in_use <= 1; in_use++) {
+        service.max_total = 100000;
+        service.memory = in_use == 0 ? 99990 : 60000; /* of others */
+        const size_t before = service.memory;
+        expect(body, 503, "the memory for requests is in use");
+        cr_expect_eq(service.memory, before);
+        cr_expect_eq(ask(&post, body, 7).retry_after, 1);
+        service.memory = 0;
+        expect(body, 200, "{\"weights\":[[");
+        cr_expect_eq(service.memory, 0);
+    }
+    cr_expect_eq(service.metrics.refused_memory, 10);
+}

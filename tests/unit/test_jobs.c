@@ -139,33 +139,6 @@ Theory((unsigned threads, size_t count, double cost), jobs, every_task_runs_once
     jobs_stop(jobs);
 }
 
-/* A job that comes when all tasks of a long one wait for a gate, but one worker is free, and one
- * that comes later: both end before it. */
-Test(jobs, small_jobs_do_not_wait_for_huge_ones) {
-    atomic_bool gate = false;
-    struct counted *huge = new_job(MANY, 0, 0, 0, 1e12), *small[20];
-    start(3, 100, 1e13);
-    huge->gate = &gate;
-    run(huge);
-    /* One turn at the huge job is one task here: three workers may hold three. */
-    while (atomic_load(&huge->begins) == 0) {
-        sched_yield();
-    }
-    for (size_t i = 0; i < 20; i++) {
-        small[i] = new_job(1, 0, 1, 0, 1000);
-        run(small[i]);
-    }
-    atomic_store(&gate, true);
-    for (size_t i = 0; i < 20; i++) {
-        cr_expect_eq(wait_for(small[i]), JOB_DONE);
-        free(small[i]);
-    }
-    cr_expect_eq(wait_for(huge), JOB_DONE);
-    expect_whole(huge);
-    free(huge);
-    jobs_stop(jobs);
-}
-
 /* A turn takes tasks by their cost: of the huge job, one at a time. */
 Test(jobs, turns_are_short) {
     struct counted *huge = new_job(MANY, 0, 0, 0, 4e6 * MANY), *small = new_job(1, 1, 1, 1, 1000);
