@@ -1,8 +1,8 @@
 /*
- * fuzz_reader.c - the JSON lifter. The first byte of an input says how the rest is cut into pieces.
- * What the reader makes of it must be the same whole and in pieces: the same error, or the same
- * document with the same matrices bit for bit. What it takes, the writer writes so that the reader
- * takes it again with the same values. Must not know HTTP or calls.
+ * fuzz_reader.c - the JSON lifter. The first byte of an input says how the rest is cut into pieces,
+ * and the limits. What the reader makes of it must be the same whole and in pieces: the same error,
+ * or the same document with the same matrices bit for bit. What it takes, the writer writes so that
+ * the reader takes it again with the same values. Must not know HTTP or calls.
  */
 #include <stdbool.h>
 #include <string.h>
@@ -14,8 +14,11 @@ enum {
     MAX_LEAVES = 64 /* values that are written and read again */
 };
 
-/* Small enough that inputs of a few KiB come to them. */
-static const struct codec_limits limits = {.max_skeleton = 4096, .max_tensors = 65536};
+/* By bit 0 of the first byte; the first so small that inputs of a few hundred bytes come to them. */
+static const struct codec_limits limits[] = {
+    {.max_skeleton = 256, .max_tensors = 1024},
+    {.max_depth = 64, .max_skeleton = 65536, .max_tensors = 1 << 20},
+};
 
 /* ------------------------------------------------------------------------------------- reading */
 
@@ -45,6 +48,8 @@ static struct codec_document *read_pieces(struct codec_reader *reader, const uin
     struct codec_document *document;
     const enum codec_status status = codec_reader_finish(reader, &document);
     fuzz_require((status == CODEC_OK) == (document != NULL), "status %d", status);
+    /* What cJSON does not take of the skeleton would be said to be this. */
+    fuzz_require(status != CODEC_NO_MEMORY, "out of memory");
     fuzz_require(status == codec_reader_error(reader)->status, "status %d", status);
     return document;
 }
@@ -238,8 +243,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (size == 0) {
         return 0;
     }
-    struct codec_reader *whole = codec_reader_create(&limits);
-    struct codec_reader *pieces = codec_reader_create(&limits);
+    const struct codec_limits *bounds = &limits[data[0] & 1];
+    struct codec_reader *whole = codec_reader_create(bounds);
+    struct codec_reader *pieces = codec_reader_create(bounds);
     fuzz_require(whole != NULL && pieces != NULL, "out of memory");
     struct codec_document *a = read_pieces(whole, data + 1, size - 1, 0);
     struct codec_document *b = read_pieces(pieces, data + 1, size - 1, data[0] == 0 ? 1 : data[0]);
@@ -252,7 +258,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         const attn_dtype dtype = codec_document_dtype(a);
         fuzz_require(dtype == codec_document_dtype(b), "dtype %d", (int)dtype);
         fuzz_require(codec_document_tensor_bytes(a) == codec_document_tensor_bytes(b) &&
-                         codec_document_tensor_bytes(a) <= limits.max_tensors,
+                         codec_document_tensor_bytes(a) <= bounds->max_tensors,
                      "%zu bytes, %zu", codec_document_tensor_bytes(a),
                      codec_document_tensor_bytes(b));
         same_values(a, codec_root(a), b, codec_root(b), &leaves);
