@@ -35,6 +35,7 @@ SUPPORT_OBJECTS := $(patsubst %.c,$(O)/%.o,$(filter-out $(SUPPORT_MAINS),$(wildc
 UNIT_OBJECTS    := $(patsubst %.c,$(O)/%.o,$(wildcard tests/unit/test_*.c))
 API_OBJECTS     := $(patsubst %.c,$(O)/%.o,$(wildcard tests/api/test_*.c tests/notebooks/test_*.c))
 BENCHES         := $(patsubst tests/bench/%.c,$(O)/%,$(wildcard tests/bench/bench_*.c))
+MEMORY_OBJECTS  := $(patsubst %.c,$(O)/%.o,$(wildcard tests/memory/*.c))
 STRESSES        := $(patsubst tests/stress/%.c,$(O)/stress_%,$(wildcard tests/stress/*.c))
 FUZZ_TARGETS    := $(patsubst tests/fuzz/fuzz_%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
 REPLAYS         := $(addprefix $(O)/replay_,$(FUZZ_TARGETS))
@@ -104,6 +105,7 @@ $(O)/tests/unit/%.o:         ROOM_FLAGS = $(UNIT_FLAGS)
 $(O)/tests/bench/%.o:        ROOM_FLAGS = $(BENCH_FLAGS)
 $(O)/tests/stress/%.o:       ROOM_FLAGS = $(UNIT_FLAGS)
 $(O)/tests/fuzz/%.o:         ROOM_FLAGS = $(UNIT_FLAGS)
+$(O)/tests/memory/%.o:       ROOM_FLAGS = $(UNIT_FLAGS)
 $(addprefix $(O)/tests/support/,print_routes.o check_kernels.o run_kernels.o): ROOM_FLAGS = $(UNIT_FLAGS)
 ifeq ($(BUILD),release)
 $(O)/lib/%.o:                LEVEL = -O3
@@ -126,7 +128,8 @@ endif
 # Changed flags rebuild everything; an added or removed file relinks.
 $(O)/.flags: STAMP = $(CC) $(CXX) $(OWN_CFLAGS) $(OWN_CXXFLAGS) $(CPPFLAGS) $(CFLAGS) $(CXXFLAGS) \
     $(OWN_LDFLAGS) $(LDFLAGS) $(LIB_FLAGS) $(SERVER_FLAGS) $(BENCH_FLAGS)
-$(O)/.files: STAMP = $(LIB_OBJECTS) $(SERVER_OBJECTS) $(SUPPORT_OBJECTS) $(UNIT_OBJECTS) $(API_OBJECTS)
+$(O)/.files: STAMP = $(LIB_OBJECTS) $(SERVER_OBJECTS) $(SUPPORT_OBJECTS) $(UNIT_OBJECTS) $(API_OBJECTS) \
+    $(MEMORY_OBJECTS)
 $(O)/.flags $(O)/.files: FORCE
 	@pkg-config --exists libmicrohttpd libcjson openblas || \
 	    { echo "Packages are missing: run 'make packages' (or 'make run', 'make test')." >&2; exit 1; }
@@ -187,6 +190,10 @@ $(O)/api-tests: $(API_OBJECTS) $(O)/libsupport.a $(O)/.files
 	@echo "  LINK  $@"
 	$(Q)$(LINK) $(filter %.o %.a,$^) $(CRITERION_LIBS) $(JSON_LIBS) -lm
 
+$(O)/no-memory: $(MEMORY_OBJECTS) $(O)/libsupport.a $(O)/libserver.a $(LIB_OBJECTS) $(O)/.files
+	@echo "  LINK  $@"
+	$(Q)$(LINK) $(filter %.o %.a,$^) $(SERVER_LIBS)
+
 $(O)/bench_%: $(O)/tests/bench/bench_%.o $(O)/tests/bench/crew.o $(O)/libsupport.a $(O)/libserver.a $(LIB_OBJECTS)
 	@echo "  LINK  $@"
 	$(Q)$(LINK) $^ $(SERVER_LIBS)
@@ -218,7 +225,7 @@ $(O)/run_kernels: $(addprefix $(O)/tests/support/,run_kernels.o check_kernels.o)
 	$(Q)$(CC) -static $(OWN_LDFLAGS) $(LDFLAGS) -o $@ $^ -lm
 
 .PHONY: test-programs bench-programs stress-programs
-test-programs: $(O)/unit-tests $(O)/api-tests $(REPLAYS) $(DAEMON) $(O)/routes.txt ; @:
+test-programs: $(O)/unit-tests $(O)/api-tests $(O)/no-memory $(REPLAYS) $(DAEMON) $(O)/routes.txt ; @:
 bench-programs: $(BENCHES) $(DAEMON) ; @:
 stress-programs: $(STRESSES) ; @:
 # Objects that only a pattern names would be deleted after linking.

@@ -197,7 +197,8 @@ struct codec_writer;
 struct codec_writer *codec_writer_create(const struct codec_item *items, size_t count, int digits);
 void codec_writer_free(struct codec_writer *writer); /* NULL is fine */
 
-/* Writes the next bytes, `room` unless the text ends before; 0 at its end. False if out of memory. */
+/* Writes the next bytes, `room` unless the text ends before; 0 at its end. Allocates nothing: what was
+ * begun can be ended. False if arrays and objects are nested too deep. */
 bool codec_writer_read(struct codec_writer *writer, char *out, size_t room, size_t *size);
 
 /* Upper bound of the bytes that codec_write() makes of a tensor: numbers, commas and brackets.

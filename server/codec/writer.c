@@ -328,13 +328,31 @@ bool codec_write(struct codec_buffer *buffer, const struct codec_item *items, si
     return !w.failed;
 }
 
+/* What an item needs at most: a comma, its key with a colon, and its text or number. */
+static size_t item_size(const struct codec_item *item) {
+    const size_t key = item->key != NULL ? strlen(item->key) : 0;
+    const size_t text = item->op == CODEC_OP_TEXT ? strlen(item->text) : 0;
+    return 1 + 6 * key + 3 + 6 * text + 2 + NUMBER_SIZE;
+}
+
 struct codec_writer *codec_writer_create(const struct codec_item *items, size_t count, int digits) {
+    size_t longest = ATTN_MAX_RANK + (size_t)STRIDE * (NUMBER_SIZE + 1); /* of put_part */
     struct codec_writer *w = calloc(1, sizeof *w);
-    if (w != NULL) {
-        w->items = items;
-        w->count = count;
-        w->digits = digits;
-        w->first = true;
+    if (w == NULL) {
+        return NULL;
+    }
+    w->items = items;
+    w->count = count;
+    w->digits = digits;
+    w->first = true;
+    for (size_t i = 0; i < count; i++) {
+        const size_t size = item_size(&items[i]);
+        longest = size > longest ? size : longest;
+    }
+    /* Now, while the answer can still be another one. */
+    if (!reserve(&w->piece, longest)) {
+        free(w);
+        return NULL;
     }
     return w;
 }

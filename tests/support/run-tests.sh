@@ -52,6 +52,13 @@ run_check() { # NAME COMMAND...: counts as one test
     fi
 }
 
+no_memory() { # what the server says of each failure is not for the reader
+    local status=0
+    "$folder/no-memory" 2>"$folder/no-memory.txt" | tail -n 1 || status=$?
+    grep -v '^attentiond: ' "$folder/no-memory.txt" | head -n 40
+    return $status
+}
+
 no_sanitizer_report() {
     local report status=0
     for report in "$folder"/sanitizer/*; do
@@ -79,6 +86,7 @@ done
 run_check "openapi.yaml against the routes and the recorded exchanges" \
     /usr/bin/python3 tests/api/check_openapi.py openapi.yaml --routes "$folder/routes.txt" --exchanges "$folder/exchanges" \
     --daemon "$folder/attentiond"
+run_check "every allocation fails in turn" no_memory
 case $folder in
 */asan) run_check "no sanitizer report" no_sanitizer_report ;;
 esac

@@ -9,10 +9,11 @@ rm -rf "$folder/valgrind"
 mkdir -p "$folder/valgrind"
 
 status=0
+# The laws of attention draw thousands of calls: they take minutes here, and run under ASan.
 # valgrind knows no AVX-512, which OpenBLAS would choose on a CPU that has it.
 OPENBLAS_CORETYPE=Haswell OPENBLAS_NUM_THREADS=1 TEST_DIVISOR=100 valgrind -q --trace-children=yes \
     --leak-check=full --errors-for-leak-kinds=definite --show-leak-kinds=definite \
-    --log-file="$folder/valgrind/%p.log" "$folder/unit-tests" || status=$?
+    --log-file="$folder/valgrind/%p.log" "$folder/unit-tests" --filter='!(laws|overflow)/*' || status=$?
 
 errors=$(find "$folder/valgrind" -name '*.log' -size +0 | wc -l)
 find "$folder/valgrind" -name '*.log' -size +0 -exec cat {} +

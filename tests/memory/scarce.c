@@ -1,0 +1,378 @@
+/*
+ * scarce.c - see scarce.h. The definitions here come before those of libc and of a sanitizer, which
+ * do the work: under AddressSanitizer its leak detection sees every block as ever.
+ */
+#define _GNU_SOURCE /* dl_iterate_phdr, mremap */
+#include "memory/scarce.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <link.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum {
+    MAX_BLOCKS = 1 << 14, /* that are there at a time */
+    MAX_RANGES = 16
+};
+
+#define REPLACES __attribute__((visibility("default"), noinline))
+#define CALLER   __builtin_return_address(0)
+
+/* What is below: libc, and where there is a sanitizer, that. */
+void *__libc_malloc(size_t size);
+void *__libc_calloc(size_t count, size_t size);
+void *__libc_realloc(void *old, size_t size);
+void *__libc_memalign(size_t align, size_t size);
+void __libc_free(void *block);
+#define WEAK __attribute__((weak))
+WEAK void *__interceptor_malloc(size_t size);
+WEAK void *__interceptor_calloc(size_t count, size_t size);
+WEAK void *__interceptor_realloc(void *old, size_t size);
+WEAK void *__interceptor_aligned_alloc(size_t align, size_t size);
+WEAK void __interceptor_free(void *block);
+
+/* ------------------------------------------------------------------------------- the accounts */
+
+static _Thread_local bool exempted = true; /* until what the program calls first */
+static atomic_bool armed;
+static bool endless;
+static size_t failing; /* 0: none */
+static atomic_size_t counted, failed;
+
+/* Addresses are kept inverted, or the table would be a reason for a leak checker to be content. */
+struct block {
+    uintptr_t inverted; /* 0: none; its place is (~inverted / 16) % MAX_BLOCKS or one after it */
+    size_t size;
+    const void *caller;
+};
+static struct block blocks[MAX_BLOCKS];
+static size_t block_count;
+static atomic_size_t left; /* block_count, to be looked at without the lock */
+static atomic_flag locked = ATOMIC_FLAG_INIT;
+
+static void lock(void) {
+    while (atomic_flag_test_and_set_explicit(&locked, memory_order_acquire)) {
+    }
+}
+
+static void unlock(void) {
+    atomic_store(&left, block_count);
+    atomic_flag_clear_explicit(&locked, memory_order_release);
+}
+
+static size_t home(uintptr_t inverted) {
+    return (size_t)(~inverted / 16) % MAX_BLOCKS;
+}
+
+static struct block *find(uintptr_t inverted) {
+    size_t at = home(inverted);
+    while (blocks[at].inverted != 0 && blocks[at].inverted != inverted) {
+        at = (at + 1) % MAX_BLOCKS;
+    }
+    return &blocks[at];
+}
+
+static void note(void *block, size_t size, const void *caller) {
+    if (block == NULL || block == MAP_FAILED) {
+        return;
+    }
+    lock();
+    if (++block_count == MAX_BLOCKS) {
+        abort();
+    }
+    *find(~(uintptr_t)block) = (struct block){~(uintptr_t)block, size, caller};
+    unlock();
+}
+
+/* Returns what was noted of the block, all 0 if nothing. */
+static struct block forget(const void *block) {
+    struct block was = {0};
+    if (block == NULL || atomic_load(&left) == 0) {
+        return was;
+    }
+    lock();
+    struct block *place = find(~(uintptr_t)block);
+    if (place->inverted != 0) {
+        was = *place;
+        block_count--;
+        size_t hole = (size_t)(place - blocks);
+        for (size_t at = (hole + 1) % MAX_BLOCKS; blocks[at].inverted != 0;
+             at = (at + 1) % MAX_BLOCKS) {
+            const size_t way = (at - home(blocks[at].inverted)) % MAX_BLOCKS;
+            if (way >= (at - hole) % MAX_BLOCKS) { /* it would not be found behind the hole */
+                blocks[hole] = blocks[at];
+                hole = at;
+            }
+        }
+        blocks[hole] = (struct block){0};
+    }
+    unlock();
+    return was;
+}
+
+/* ---------------------------------------------------------------------------- who is let alone */
+
+static struct { uintptr_t begin, end; } ranges[MAX_RANGES];
+static size_t range_count;
+
+static int add_ranges(struct dl_phdr_info *info, size_t size, void *unused) {
+    (void)size;
+    (void)unused;
+    if (strstr(info->dlpi_name, "openblas") == NULL && strstr(info->dlpi_name, "/ld-") == NULL) {
+        return 0;
+    }
+    for (size_t i = 0; i < info->dlpi_phnum && range_count < MAX_RANGES; i++) {
+        if (info->dlpi_phdr[i].p_type == PT_LOAD) {
+            ranges[range_count].begin = info->dlpi_addr + info->dlpi_phdr[i].p_vaddr;
+            ranges[range_count].end = ranges[range_count].begin + info->dlpi_phdr[i].p_memsz;
+            range_count++;
+        }
+    }
+    return 0;
+}
+
+__attribute__((constructor)) static void find_ranges(void) {
+    dl_iterate_phdr(add_ranges, NULL);
+}
+
+static bool is_counted(const void *caller) {
+    if (!atomic_load(&armed) || exempted) {
+        return false;
+    }
+    for (size_t i = 0; i < range_count; i++) {
+        if ((uintptr_t)caller >= ranges[i].begin && (uintptr_t)caller < ranges[i].end) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Counts one allocation; true if it is to fail. */
+static bool fails(void) {
+    const size_t number = atomic_fetch_add(&counted, 1) + 1;
+    const bool fail = failing != 0 && (number == failing || (endless && number > failing));
+    if (fail) {
+        atomic_fetch_add(&failed, 1);
+        errno = ENOMEM;
+    }
+    return fail;
+}
+
+/* -------------------------------------------------------------------------- what they replace */
+
+static void *real_malloc(size_t size) {
+    return __interceptor_malloc != NULL ? __interceptor_malloc(size) : __libc_malloc(size);
+}
+
+static void *allocate(size_t size, const void *caller) {
+    if (!is_counted(caller)) {
+        return real_malloc(size);
+    }
+    if (fails()) {
+        return NULL;
+    }
+    void *block = real_malloc(size);
+    note(block, size, caller);
+    return block;
+}
+
+REPLACES void *malloc(size_t size) {
+    return allocate(size, CALLER);
+}
+
+REPLACES void *calloc(size_t count, size_t size) {
+    const bool counts = is_counted(CALLER);
+    if (counts && fails()) {
+        return NULL;
+    }
+    void *block = __interceptor_calloc != NULL ? __interceptor_calloc(count, size)
+                                               : __libc_calloc(count, size);
+    if (counts) {
+        note(block, count * size, CALLER);
+    }
+    return block;
+}
+
+REPLACES void *aligned_alloc(size_t align, size_t size) {
+    const bool counts = is_counted(CALLER);
+    if (counts && fails()) {
+        return NULL;
+    }
+    void *block = __interceptor_aligned_alloc != NULL ? __interceptor_aligned_alloc(align, size)
+                                                      : __libc_memalign(align, size);
+    if (counts) {
+        note(block, size, CALLER);
+    }
+    return block;
+}
+
+REPLACES void free(void *block) {
+    forget(block);
+    if (__interceptor_free != NULL) {
+        __interceptor_free(block);
+    } else {
+        __libc_free(block);
+    }
+}
+
+/* A block stays with the one who has allocated it first. */
+REPLACES void *realloc(void *old, size_t size) {
+    const bool counts = is_counted(CALLER);
+    if (counts && fails()) {
+        return NULL;
+    }
+    const struct block was = forget(old);
+    void *block = __interceptor_realloc != NULL ? __interceptor_realloc(old, size)
+                                                : __libc_realloc(old, size);
+    if (counts || was.inverted != 0) {
+        note(block, size, counts ? CALLER : was.caller);
+    }
+    return block;
+}
+
+REPLACES char *strndup(const char *text, size_t limit) {
+    const size_t size = strnlen(text, limit);
+    char *copy = allocate(size + 1, CALLER);
+    if (copy != NULL) {
+        memcpy(copy, text, size);
+        copy[size] = '\0';
+    }
+    return copy;
+}
+
+REPLACES char *strdup(const char *text) {
+    const size_t size = strlen(text) + 1;
+    char *copy = allocate(size, CALLER);
+    return copy == NULL ? NULL : memcpy(copy, text, size);
+}
+
+REPLACES void *mmap(void *address, size_t size, int access, int flags, int file, off_t offset) {
+    const bool counts = is_counted(CALLER);
+    if (counts && fails()) {
+        return MAP_FAILED;
+    }
+    void *block = (void *)syscall(SYS_mmap, address, size, access, flags, file, offset);
+    if (counts) {
+        note(block, size, CALLER);
+    }
+    return block;
+}
+
+REPLACES void *mremap(void *old, size_t old_size, size_t size, int flags, ...) {
+    const bool counts = is_counted(CALLER);
+    if (counts && fails()) {
+        return MAP_FAILED;
+    }
+    const struct block was = forget(old);
+    void *block = (void *)syscall(SYS_mremap, old, old_size, size, flags, NULL);
+    if (counts || was.inverted != 0) {
+        note(block, size, counts ? CALLER : was.caller);
+    }
+    return block;
+}
+
+REPLACES int munmap(void *block, size_t size) {
+    forget(block);
+    return (int)syscall(SYS_munmap, block, size);
+}
+
+/* What a thread is to do. A sanitizer allocates before that, and cannot do without. */
+struct errand {
+    void *(*run)(void *);
+    void *argument;
+};
+
+static void *begin_thread(void *errand_) {
+    const struct errand errand = *(struct errand *)errand_;
+    free(errand_);
+    exempted = false;
+    return errand.run(errand.argument);
+}
+
+typedef int create_thread(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
+                          void *argument);
+
+REPLACES int pthread_create(pthread_t *thread, const pthread_attr_t *attributes,
+                            void *(*run)(void *), void *argument) {
+    const bool was_exempted = exempted;
+    struct errand *errand = is_counted(CALLER) && fails() ? NULL : real_malloc(sizeof *errand);
+    if (errand == NULL) {
+        return EAGAIN;
+    }
+    *errand = (struct errand){run, argument};
+    void *symbol = dlsym(RTLD_NEXT, "pthread_create");
+    create_thread *real;
+    memcpy(&real, &symbol, sizeof real);
+    exempted = true;
+    const int status = real(thread, attributes, begin_thread, errand);
+    exempted = was_exempted;
+    if (status != 0) {
+        free(errand);
+    }
+    return status;
+}
+
+/* ------------------------------------------------------------------------------- for the test */
+
+void scarce_exempt(bool exempt) {
+    exempted = exempt;
+}
+
+void scarce_arm(size_t first, bool forever) {
+    lock();
+    memset(blocks, 0, sizeof blocks);
+    block_count = 0;
+    unlock();
+    atomic_store(&counted, 0);
+    atomic_store(&failed, 0);
+    failing = first;
+    endless = forever;
+    atomic_store(&armed, true);
+}
+
+size_t scarce_disarm(void) {
+    atomic_store(&armed, false);
+    return atomic_load(&failed);
+}
+
+size_t scarce_count(void) {
+    return atomic_load(&counted);
+}
+
+size_t scarce_left(void) {
+    return atomic_load(&left);
+}
+
+static int tell_object(struct dl_phdr_info *info, size_t size, void *caller_) {
+    const uintptr_t caller = *(const uintptr_t *)caller_;
+    (void)size;
+    for (size_t i = 0; i < info->dlpi_phnum; i++) {
+        const uintptr_t begin = info->dlpi_addr + info->dlpi_phdr[i].p_vaddr;
+        if (info->dlpi_phdr[i].p_type == PT_LOAD && caller >= begin &&
+            caller - begin < info->dlpi_phdr[i].p_memsz) {
+            fprintf(stderr, "  at 0x%zx of %s", (size_t)(caller - info->dlpi_addr),
+                    info->dlpi_name[0] == '\0' ? "this program" : info->dlpi_name);
+            return 1;
+        }
+    }
+    return 0;
+}
+
+void scarce_tell_left(void) {
+    for (size_t i = 0; i < MAX_BLOCKS; i++) {
+        if (blocks[i].inverted != 0) {
+            uintptr_t caller = (uintptr_t)blocks[i].caller;
+            fprintf(stderr, "  %zu bytes allocated", blocks[i].size);
+            dl_iterate_phdr(tell_object, &caller);
+            fputc('\n', stderr);
+        }
+    }
+}
