@@ -288,22 +288,6 @@ Test(framing, limits_of_heads) {
     }
 }
 
-/* A sound request cut at every byte, the client then gone: never an answer, never a crash. */
-Test(framing, truncation) {
-    static const char request[] = LENGTH "\r\n" BODY;
-    for (size_t size = 0; size < sizeof request - 1; size++) {
-        struct client_connection connection;
-        cr_assert(client_open(&connection, server.port));
-        cr_assert(client_send(&connection, request, size));
-        client_close(&connection);
-    }
-    struct client_response response;
-    cr_assert(client_request(server.port, "GET", "/health/live", NULL, NULL, 0, &response));
-    cr_expect_eq(response.status, 200);
-    client_response_free(&response);
-    cr_expect_eq(server_stop(&server), 0);
-}
-
 /* A body in chunks of one byte means what it means in one piece. */
 Test(framing, chunks_of_one_byte) {
     char text[1024] = CHUNKED;
