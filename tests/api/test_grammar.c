@@ -33,25 +33,14 @@ static void stop(void) {
 
 TestSuite(grammar, .init = start, .fini = stop, .timeout = 120);
 
-static void post(const char *body, size_t size, struct client_response *response) {
-    char head[128];
-    const int head_size = snprintf(head, sizeof head,
-                                   "POST /softmax HTTP/1.1\r\nHost: a\r\nContent-Length: %zu\r\n"
-                                   "\r\n",
-                                   size);
-    cr_assert(client_send(&connection, head, (size_t)head_size) &&
-                  client_send(&connection, body, size) &&
-                  client_receive(&connection, false, response),
-              "%.200s: no answer", body);
-}
-
 /* The status; *offset is that of the problem, -1 if there is none. Then the next request is
  * answered. */
 static int ask(const char *body, size_t size, long *offset) {
     struct client_response response;
     char type[64] = "";
     double number = -1;
-    post(body, size, &response);
+    cr_assert(client_post(&connection, "/softmax", body, size, &response), "%.200s: no answer",
+              body);
     const int status = response.status;
     struct cJSON *answer = json_parse(response.body, response.size);
     cr_expect(json_is_object(answer), "%.200s: no JSON: %s", body, response.body);
@@ -64,7 +53,7 @@ static int ask(const char *body, size_t size, long *offset) {
     client_response_free(&response);
 
     static const char good[] = "{\"X\":[0,0]}";
-    post(good, sizeof good - 1, &response);
+    cr_assert(client_post(&connection, "/softmax", good, sizeof good - 1, &response));
     cr_expect(response.status == 200 && strcmp(response.body, "{\"output\":[0.5,0.5]}\n") == 0,
               "%.200s: afterwards %d %s", body, response.status, response.body);
     client_response_free(&response);
