@@ -84,10 +84,10 @@ attn_status plan_finish(attn_plan *plan, const attn_options *o, attn_error *erro
 }
 
 attn_status plan_check_heads(const attn_plan *plan, size_t heads, attn_error *error) {
-    return heads <= MAX_HEADS ? ATTN_OK
-                              : attn_fail(error, ATTN_TOO_LARGE, plan->per_head ? "heads" : "",
-                                          "there are %zu heads; at most %d are possible", heads,
-                                          MAX_HEADS);
+    return heads <= MAX_HEADS
+               ? ATTN_OK
+               : attn_fail(error, ATTN_TOO_LARGE, plan->per_head ? "heads" : "",
+                           "there are %zu heads; at most %d are possible", heads, MAX_HEADS);
 }
 
 attn_status plan_new_heads(attn_plan *plan, attn_error *error) {
