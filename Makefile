@@ -70,15 +70,13 @@ CFLAGS.debug    := -O0 -g3
 CFLAGS.asan     := -O1 -g $(SANITIZE.asan)
 CFLAGS.tsan     := -O1 -g -fsanitize=thread
 CFLAGS.coverage := -O0 -g --coverage
-# Of clang alone: make fuzz. clang's pointer-overflow reports NULL + 0, which is in a plan without a
-# workspace and which C2y defines.
-SANITIZE.fuzz := $(SANITIZE.asan) -fno-sanitize=pointer-overflow
-CFLAGS.fuzz     := -O1 -g $(SANITIZE.fuzz) -fsanitize=fuzzer-no-link
+# Of clang alone: make fuzz.
+CFLAGS.fuzz     := -O1 -g $(SANITIZE.asan) -fsanitize=fuzzer-no-link
 LDFLAGS.release  := -Wl,-z,relro,-z,now,-z,noexecstack -static-libstdc++
 LDFLAGS.asan     := $(SANITIZE.asan)
 LDFLAGS.tsan     := -fsanitize=thread
 LDFLAGS.coverage := --coverage
-LDFLAGS.fuzz     := $(SANITIZE.fuzz)
+LDFLAGS.fuzz     := $(SANITIZE.asan)
 ifeq ($(origin CFLAGS.$(BUILD)),undefined)
 $(error unknown BUILD=$(BUILD): it is release, debug, asan, tsan, coverage or fuzz)
 endif

@@ -83,11 +83,15 @@ attn_status plan_finish(attn_plan *plan, const attn_options *o, attn_error *erro
     return plan_schedule(plan, error);
 }
 
+attn_status plan_check_heads(const attn_plan *plan, size_t heads, attn_error *error) {
+    return heads <= MAX_HEADS
+               ? ATTN_OK
+               : attn_fail(error, ATTN_TOO_LARGE, plan->per_head ? "heads" : "",
+                           "there are %zu heads; at most %d are possible", heads, MAX_HEADS);
+}
+
 attn_status plan_new_heads(attn_plan *plan, attn_error *error) {
-    if (plan->heads > MAX_HEADS) {
-        return attn_fail(error, ATTN_TOO_LARGE, plan->per_head ? "heads" : "",
-                         "there are %zu heads; at most %d are possible", plan->heads, MAX_HEADS);
-    }
+    ATTN_TRY(plan_check_heads(plan, plan->heads, error));
     plan->head = calloc(plan->heads, sizeof *plan->head);
     return plan->head == NULL ? plan_no_memory(error) : ATTN_OK;
 }

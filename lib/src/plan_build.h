@@ -11,6 +11,7 @@ attn_status plan_no_memory(attn_error *error);
 attn_status plan_too_large(attn_error *error);
 
 attn_status plan_new(attn_plan **plan, attn_error *error);
+attn_status plan_check_heads(const attn_plan *plan, size_t heads, attn_error *error);
 attn_status plan_new_heads(attn_plan *plan, attn_error *error); /* plan->heads is known */
 
 /* kv_heads of the options, checked against heads. */

@@ -292,15 +292,18 @@ static attn_status plan_projections(attn_plan *plan, const attn_multihead *call,
                                     const attn_options *o, attn_error *error) {
     const attn_tensor *x = call->x, *c = call->context != NULL ? call->context : call->x;
     const attn_projection *first = &call->projections[0];
-    ATTN_TRY(start_projection(&plan->project_q, "Q", x, call->layout, piece_count(call, first->w_q),
-                              error));
-    ATTN_TRY(start_projection(&plan->project_k, "K", c, call->layout, piece_count(call, first->w_k),
-                              error));
-    ATTN_TRY(start_projection(&plan->project_v, "V", c, call->layout, piece_count(call, first->w_v),
-                              error));
+    const attn_tensor *w[3] = {first->w_q, first->w_k, first->w_v};
+    size_t pieces[3];
+    plan->per_head = call->per_head;
+    for (int i = 0; i < 3; i++) {
+        pieces[i] = piece_count(call, w[i]);
+        ATTN_TRY(plan_check_heads(plan, pieces[i], error));
+    }
+    ATTN_TRY(start_projection(&plan->project_q, "Q", x, call->layout, pieces[0], error));
+    ATTN_TRY(start_projection(&plan->project_k, "K", c, call->layout, pieces[1], error));
+    ATTN_TRY(start_projection(&plan->project_v, "V", c, call->layout, pieces[2], error));
     plan->dtype = x->dtype;
     plan->projected = true;
-    plan->per_head = call->per_head;
     plan->has_batch_axis = x->rank == 3;
     plan->batch = x->rank == 3 ? x->shape[0] : 1;
     plan->n = x->shape[x->rank - 2];

@@ -96,6 +96,10 @@ void moments_merge(struct moments *into, struct moments other) {
     if (other.count == 0) {
         return;
     }
+    if (into->count == 0) { /* below, the square of a large mean times no numbers would be NaN */
+        *into = other;
+        return;
+    }
     double count = into->count + other.count;
     double delta = other.mean - into->mean;
     into->m2 += other.m2 + delta * delta * (into->count * other.count / count);

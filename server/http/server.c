@@ -64,10 +64,12 @@ struct http_server {
     int listening;        /* the listening socket while draining; libmicrohttpd owns it before */
 };
 
-/* One connection. Lives from on_connection to on_connection. */
+/* One connection. Lives from on_connection to on_connection, or on_ended. */
 struct connection {
-    struct watched watched; /* first, for on_leave */
+    struct watched watched; /* first, for on_leave and on_ended */
+    struct http_server *server;
     struct http_call *call; /* that is pending */
+    bool ends;              /* with the response that was queued last, because the server says so */
 };
 
 /* One request. Lives from the first call of the handler to on_completed, on one I/O thread. */
@@ -254,8 +256,6 @@ static bool add_cors(const struct http_call *call, struct MHD_Response *out) {
 static bool add_headers(const struct http_call *call, struct MHD_Response *out) {
     const struct http_response *response = &call->response;
     const char *type = response->media_type != NULL ? response->media_type : "application/json";
-    bool close =
-        response->close || atomic_load_explicit(&call->server->draining, memory_order_relaxed);
     char seconds[16];
     snprintf(seconds, sizeof seconds, "%d", response->retry_after);
     const bool empty = response->size == 0 && response->read == NULL;
@@ -268,7 +268,7 @@ static bool add_headers(const struct http_call *call, struct MHD_Response *out) 
            (response->allow == NULL || add_header(out, "Allow", response->allow)) &&
            (response->retry_after <= 0 || add_header(out, "Retry-After", seconds)) &&
            (!response->timed || add_timing(out, response->timing)) &&
-           (!close || add_header(out, "Connection", "close"));
+           (!call->connection->ends || add_header(out, "Connection", "close"));
 }
 
 /* A body that is made while it is sent. Libmicrohttpd owns it, with the response. */
@@ -351,6 +351,8 @@ static enum MHD_Result send_response(struct http_call *call, struct MHD_Connecti
     atomic_store_explicit(&call->connection->watched.sending, true, memory_order_relaxed);
     watch_for(&call->connection->watched,
               call->server->write_ms + (int64_t)(response->size / SLOWEST));
+    call->connection->ends =
+        response->close || atomic_load_explicit(&call->server->draining, memory_order_relaxed);
     if (add_headers(call, out)) {
         result = MHD_queue_response(connection, (unsigned)response->status, out);
     }
@@ -458,6 +460,7 @@ static enum MHD_Result first_call(struct http_server *server, struct MHD_Connect
     } else {
         now = begin(call, &framing);
     }
+    call->response.close |= now; /* libmicrohttpd does in any case */
     return now ? send_response(call, connection) : MHD_YES;
 }
 
@@ -574,27 +577,45 @@ static void on_completed(void *unused, struct MHD_Connection *connection, void *
 
 /* ---------------------------------------------------------------------------------- the server */
 
+static void open_connection(struct http_server *server, struct MHD_Connection *connection,
+                            void **context) {
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    struct connection *own = info != NULL ? calloc(1, sizeof *own) : NULL;
+    atomic_fetch_add_explicit(&server->connections, 1, memory_order_relaxed);
+    if (own != NULL) { /* else its first request is cut off */
+        own->server = server;
+        watch_for(&own->watched, server->header_ms);
+        watch_add(server->watch, &own->watched, info->connect_fd);
+    }
+    *context = own;
+}
+
+static void forget_connection(struct http_server *server, struct connection *own) {
+    free(own);
+    atomic_fetch_sub_explicit(&server->connections, 1, memory_order_relaxed);
+}
+
+static void on_ended(struct watched *watched) {
+    struct connection *own = (struct connection *)watched;
+    forget_connection(own->server, own);
+}
+
 static void on_connection(void *server_, struct MHD_Connection *connection, void **context,
                           enum MHD_ConnectionNotificationCode code) {
     struct http_server *server = server_;
     struct connection *own = *context;
     if (code == MHD_CONNECTION_NOTIFY_STARTED) {
-        const union MHD_ConnectionInfo *info =
-            MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
-        atomic_fetch_add_explicit(&server->connections, 1, memory_order_relaxed);
-        own = info != NULL ? calloc(1, sizeof *own) : NULL;
-        if (own != NULL) { /* else its first request is cut off */
-            watch_for(&own->watched, server->header_ms);
-            watch_add(server->watch, &own->watched, info->connect_fd);
-        }
-        *context = own;
+        open_connection(server, connection, context);
         return;
     }
     if (own != NULL) {
+        if (own->ends && watch_linger(server->watch, &own->watched, on_ended)) {
+            return;
+        }
         watch_remove(server->watch, &own->watched);
-        free(own);
     }
-    atomic_fetch_sub_explicit(&server->connections, 1, memory_order_relaxed);
+    forget_connection(server, own);
 }
 
 /* A connection too many is closed at once. libmicrohttpd's own limit would leave it hanging

@@ -5,30 +5,52 @@
 #define _GNU_SOURCE /* POLLRDHUP */
 #include "http/watch.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <time.h>
+#include <unistd.h>
 
 enum {
     TICK_MS = 100,
     GONE_TICKS = 10, /* in which the server may be reading what came before the client's end */
-    POLLED = 256     /* connections that are asked at a time whether they are still there */
+    POLLED = 256,    /* connections that are asked at a time whether they are still there */
+    LINGER_MS = 2000,
+    LINGER_TICK_MS = 10,
+    LINGER_PIECES = 64 /* of 16 KiB that are read from one at a time */
 };
 
 struct watch {
     pthread_mutex_t mutex;
-    pthread_cond_t stopped;
+    pthread_cond_t woken;
     pthread_t thread;
     bool stop;
-    struct watched ring; /* no connection itself: before the first and after the last */
+    /* No connections themselves: before the first and after the last. */
+    struct watched ring, lingering;
 };
 
 int64_t watch_clock(void) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+static void link_last(struct watched *ring, struct watched *watched) {
+    watched->next = ring;
+    watched->previous = ring->previous;
+    watched->previous->next = watched->next->previous = watched;
+}
+
+static void unlink_watched(struct watched *watched) {
+    watched->next->previous = watched->previous;
+    watched->previous->next = watched->next;
+}
+
+static bool is_empty(const struct watched *ring) {
+    return ring->next == ring;
 }
 
 /* ------------------------------------------------------------------------- the watching thread */
@@ -91,17 +113,49 @@ static void look(struct watch *watch) {
     ask(asked, fds, count);
 }
 
+/* Reads what the client has sent meanwhile. False once it has ended its side. */
+static bool read_on(int fd) {
+    char dropped[16 * 1024];
+    ssize_t size = 1;
+    for (int i = 0; size > 0 && i < LINGER_PIECES; i++) {
+        size = recv(fd, dropped, sizeof dropped, MSG_DONTWAIT);
+    }
+    return size > 0 || (size < 0 && (errno == EAGAIN || errno == EINTR));
+}
+
+static void linger(struct watch *watch) {
+    const int64_t now = watch_clock();
+    struct watched *next;
+    for (struct watched *w = watch->lingering.next; w != &watch->lingering; w = next) {
+        next = w->next;
+        if (!read_on(w->fd) || now > w->deadline) {
+            unlink_watched(w);
+            close(w->fd);
+            w->ended(w);
+        }
+    }
+}
+
+static void wait_for(struct watch *watch, long milliseconds) {
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += milliseconds * 1000000L;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    pthread_cond_timedwait(&watch->woken, &watch->mutex, &until);
+}
+
 static void *run(void *watch_) {
     struct watch *watch = watch_;
+    int64_t looked = watch_clock();
     pthread_mutex_lock(&watch->mutex);
-    while (!watch->stop) {
-        struct timespec until;
-        clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_nsec += TICK_MS * 1000000L;
-        until.tv_sec += until.tv_nsec / 1000000000;
-        until.tv_nsec %= 1000000000;
-        pthread_cond_timedwait(&watch->stopped, &watch->mutex, &until);
-        look(watch);
+    while (!watch->stop || !is_empty(&watch->lingering)) {
+        wait_for(watch, is_empty(&watch->lingering) ? TICK_MS : LINGER_TICK_MS);
+        linger(watch);
+        if (watch_clock() - looked >= TICK_MS) {
+            looked = watch_clock();
+            look(watch);
+        }
     }
     pthread_mutex_unlock(&watch->mutex);
     return NULL;
@@ -114,13 +168,14 @@ struct watch *watch_start(void) {
         return NULL;
     }
     watch->ring.next = watch->ring.previous = &watch->ring;
+    watch->lingering.next = watch->lingering.previous = &watch->lingering;
     pthread_mutex_init(&watch->mutex, NULL);
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&watch->stopped, &monotonic);
+    pthread_cond_init(&watch->woken, &monotonic);
     pthread_condattr_destroy(&monotonic);
     if (pthread_create(&watch->thread, NULL, run, watch) != 0) {
-        pthread_cond_destroy(&watch->stopped);
+        pthread_cond_destroy(&watch->woken);
         pthread_mutex_destroy(&watch->mutex);
         free(watch);
         return NULL;
@@ -134,10 +189,10 @@ void watch_stop(struct watch *watch) {
     }
     pthread_mutex_lock(&watch->mutex);
     watch->stop = true;
-    pthread_cond_signal(&watch->stopped);
+    pthread_cond_signal(&watch->woken);
     pthread_mutex_unlock(&watch->mutex);
     pthread_join(watch->thread, NULL);
-    pthread_cond_destroy(&watch->stopped);
+    pthread_cond_destroy(&watch->woken);
     pthread_mutex_destroy(&watch->mutex);
     free(watch);
 }
@@ -148,17 +203,31 @@ void watch_add(struct watch *watch, struct watched *watched, int fd) {
     watched->fd = fd;
     watched->leave = NULL;
     pthread_mutex_lock(&watch->mutex);
-    watched->next = &watch->ring;
-    watched->previous = watch->ring.previous;
-    watched->previous->next = watched->next->previous = watched;
+    link_last(&watch->ring, watched);
     pthread_mutex_unlock(&watch->mutex);
 }
 
 void watch_remove(struct watch *watch, struct watched *watched) {
     pthread_mutex_lock(&watch->mutex);
-    watched->next->previous = watched->previous;
-    watched->previous->next = watched->next;
+    unlink_watched(watched);
     pthread_mutex_unlock(&watch->mutex);
+}
+
+bool watch_linger(struct watch *watch, struct watched *watched, void (*ended)(struct watched *)) {
+    const int fd = fcntl(watched->fd, F_DUPFD_CLOEXEC, 0);
+    if (fd < 0) {
+        return false;
+    }
+    shutdown(fd, SHUT_WR);
+    watched->ended = ended;
+    watch_for(watched, LINGER_MS);
+    pthread_mutex_lock(&watch->mutex);
+    unlink_watched(watched);
+    watched->fd = fd;
+    link_last(&watch->lingering, watched);
+    pthread_cond_signal(&watch->woken);
+    pthread_mutex_unlock(&watch->mutex);
+    return true;
 }
 
 void watch_until(struct watched *watched, int64_t time) {

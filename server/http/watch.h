@@ -1,7 +1,8 @@
 /*
  * watch.h - deadlines of connections, which libmicrohttpd has none of but idleness: a client that
  * sends or takes a byte now and then would be served for ever. And it notices clients that leave
- * while their request is computed, when libmicrohttpd does not look at the connection.
+ * while their request is computed, when libmicrohttpd does not look at the connection; and it reads
+ * on from connections that the server has ended, so that their clients get the answer.
  */
 #ifndef HTTP_WATCH_H
 #define HTTP_WATCH_H
@@ -17,6 +18,7 @@ struct watched {
     void (*leave)(struct watched *); /* set: call it, once, when the client leaves */
     _Atomic bool sending;            /* a response: a client that only reads is still there */
     unsigned gone;                   /* looks at which there was nothing but the client's end */
+    void (*ended)(struct watched *); /* of one that lingers */
     struct watched *next, *previous;
 };
 
@@ -24,7 +26,7 @@ struct watch;
 
 /* Starts the thread that looks at all connections, ten times in a second. NULL if it cannot. */
 struct watch *watch_start(void);
-void watch_stop(struct watch *watch); /* after the last watch_remove; NULL is fine */
+void watch_stop(struct watch *watch); /* none is watched any more, some may linger; NULL is fine */
 
 void watch_add(struct watch *watch, struct watched *watched, int fd);
 void watch_remove(struct watch *watch, struct watched *watched);
@@ -37,6 +39,13 @@ void watch_for(struct watched *watched, int64_t milliseconds);
  * client closes its end. When watch_awake returns, it is not being called and will not be. */
 void watch_wait(struct watch *watch, struct watched *watched, void (*leave)(struct watched *));
 void watch_awake(struct watch *watch, struct watched *watched);
+
+/* Instead of watch_remove, while `fd` is still open and about to be closed: what the client sends
+ * goes on being read, and dropped, until it ends its side too, for a bounded time. Closing a socket
+ * that holds unread bytes resets the connection, and the client can lose the answer (RFC 9112
+ * section 9.6). Then ended(watched) is called, on the watching thread. False if it cannot; then the
+ * connection is still to be removed. */
+bool watch_linger(struct watch *watch, struct watched *watched, void (*ended)(struct watched *));
 
 /* As if every client that is waited with had left. */
 void watch_leave_all(struct watch *watch);

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "attention.h"
+#include "support/rng.h"
 
 #define MATRIX(rows, columns, ...)                                                                 \
     ((attn_tensor){.data = (const double[]){__VA_ARGS__},                                          \
@@ -294,6 +295,46 @@ Test(rules, statistics_are_population_variances) {
     const double want[4] = {1, 1, 6, 1.5}; /* scores 0, 2, 0, 6 */
     for (int i = 0; i < 4; i++) {
         cr_expect_float_eq(variance[i], want[i], 1e-15);
+    }
+}
+
+/* One long sum in double would be wrong in the twelfth digit. */
+Test(rules, statistics_of_a_million_numbers_keep_their_digits) {
+    enum {
+        COUNT = 1 << 21
+    };
+    double *x = malloc(COUNT * sizeof *x), one = 1, variance[4];
+    cr_assert_not_null(x);
+    setenv("ATTENTION_ISA", "scalar", 1);
+    struct rng rng = {7};
+    long double mean = 0, m2 = 0;
+    for (size_t i = 0; i < COUNT; i++) {
+        x[i] = 3 + rng_normal(&rng);
+        mean += x[i];
+    }
+    mean /= COUNT;
+    for (size_t i = 0; i < COUNT; i++) {
+        m2 += (x[i] - mean) * (x[i] - mean);
+    }
+    const double want = (double)(m2 / COUNT);
+    attn_tensor q = {.data = x, .dtype = ATTN_FLOAT64, .rank = 2, .shape = {COUNT, 1}};
+    attn_tensor k = {.data = &one, .dtype = ATTN_FLOAT64, .rank = 2, .shape = {1, 1}};
+    attn_options o = {.results = ATTN_WANT(STATISTICS)};
+    void *data[ATTN_RESULT_COUNT] = {[ATTN_RESULT_STATISTICS] = variance};
+    cr_assert_eq(run(&q, &k, &k, &o, data, NULL), ATTN_OK);
+    cr_expect_float_eq(variance[0], want, 5e-15, "Q: off by %g", variance[0] - want);
+    cr_expect_float_eq(variance[2], want, 5e-15, "scores: off by %g", variance[2] - want);
+    free(x);
+}
+
+Test(rules, statistics_of_large_numbers_are_finite) {
+    attn_tensor q = MATRIX(2, 1, 1e200, 1e200), k = MATRIX(1, 1, 1e-200);
+    double variance[4];
+    attn_options o = {.results = ATTN_WANT(STATISTICS)};
+    void *data[ATTN_RESULT_COUNT] = {[ATTN_RESULT_STATISTICS] = variance};
+    cr_assert_eq(run(&q, &k, &k, &o, data, NULL), ATTN_OK);
+    for (int i = 0; i < 4; i++) {
+        cr_expect_eq(variance[i], 0, "%d: %g", i, variance[i]);
     }
 }
 
@@ -610,6 +651,11 @@ Test(errors, multihead_names_the_weights) {
                  ATTN_SHAPE_MISMATCH);
     cr_expect_str_eq(error.argument, "W_Q");
     cr_expect_not_null(strstr(error.message, "3 columns, which heads = 2"), "%s", error.message);
+    const attn_tensor many = {
+        .data = data, .dtype = ATTN_FLOAT64, .rank = 3, .shape = {(size_t)1 << 60, 7, 3}};
+    heads[0].w_v = &many;
+    cr_assert_eq(attn_plan_multihead(&plan, &call, NULL, &error), ATTN_TOO_LARGE);
+    cr_expect_not_null(strstr(error.message, "1152921504606846976 heads"), "%s", error.message);
 }
 
 /* ------------------------------------------------------------------------------------- softmax */

@@ -354,6 +354,57 @@ static void *stop_server(void *stopped) {
     return NULL;
 }
 
+/* A client that sends all of a body before it reads gets the refusal, though it came in the midst
+ * of the body and ended the connection. */
+Test(http_pending, refusals_are_read_after_the_body) {
+    enum {
+        BODY = 4 << 20
+    };
+    start_with(patient);
+    struct client_connection connection;
+    char *body = calloc(BODY, 1), head[128];
+    cr_assert_not_null(body);
+    cr_assert(client_open(&connection, http_port(server)));
+    snprintf(head, sizeof head, "POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n", BODY);
+    send_text(&connection, head);
+    sleep_ms(50); /* the refusal is under way */
+    cr_expect(client_send(&connection, body, BODY));
+    expect_status(&connection, 413);
+    client_close(&connection);
+    free(body);
+    stop();
+}
+
+/* Requests that stand behind the last one that is answered do not cost a slow reader its end. */
+Test(http_pending, stop_with_requests_unread) {
+    start_with(patient);
+    struct client_connection connection;
+    pthread_t stopper;
+    bool stopped = false;
+    char *taken = malloc(1 << 16), end[5] = "";
+    size_t total = 0;
+    cr_assert_not_null(taken);
+    cr_assert(client_open(&connection, http_port(server)));
+    send_text(&connection, "GET /stream HTTP/1.1\r\nHost: a\r\n\r\n");
+    cr_assert_eq(recv(connection.fd, taken, 1, MSG_PEEK), 1);
+    for (int i = 0; i < 2000; i++) {
+        send_text(&connection, "GET /stream-short HTTP/1.1\r\nHost: a\r\n\r\n");
+    }
+    cr_assert_eq(pthread_create(&stopper, NULL, stop_server, &stopped), 0);
+    for (ssize_t size; (size = recv(connection.fd, taken, 1 << 16, 0)) > 0; total += (size_t)size) {
+        const size_t kept = (size_t)size < sizeof end ? (size_t)size : sizeof end;
+        memmove(end, end + kept, sizeof end - kept);
+        memcpy(end + sizeof end - kept, taken + (size_t)size - kept, kept);
+        sleep_ms(1);
+    }
+    cr_expect_gt(total, LARGE);
+    cr_expect_arr_eq(end, "0\r\n\r\n", sizeof end, "the last of %zu bytes is missing", total);
+    client_close(&connection);
+    pthread_join(stopper, NULL);
+    cr_expect(stopped);
+    free(taken);
+}
+
 /* What is still computed when the time is up gets an answer without its result. */
 Test(http_pending, stop_cancels_what_is_left) {
     struct http_options options = patient;
