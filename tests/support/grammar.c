@@ -442,9 +442,7 @@ static const struct grammar_case bias[] = {
     { #cases, cases, sizeof cases / sizeof *cases }
 
 const struct grammar_list grammar_lists[GRAMMAR_LISTS] = {
-    [GRAMMAR_STRUCTURE] = LIST(structure),
-    [GRAMMAR_NUMBERS] = LIST(numbers),
-    [GRAMMAR_LITERALS] = LIST(literals),
-    [GRAMMAR_STRINGS] = LIST(strings),
+    [GRAMMAR_STRUCTURE] = LIST(structure), [GRAMMAR_NUMBERS] = LIST(numbers),
+    [GRAMMAR_LITERALS] = LIST(literals),   [GRAMMAR_STRINGS] = LIST(strings),
     [GRAMMAR_BIAS] = LIST(bias),
 };
