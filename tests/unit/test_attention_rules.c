@@ -319,7 +319,7 @@ Test(rules, statistics_of_a_million_numbers_keep_their_digits) {
     attn_tensor q = {.data = x, .dtype = ATTN_FLOAT64, .rank = 2, .shape = {count, 1}};
     attn_tensor k = {.data = &one, .dtype = ATTN_FLOAT64, .rank = 2, .shape = {1, 1}};
     attn_options o = {.results = ATTN_WANT(STATISTICS)};
-    void *data[ATTN_RESULT_count] = {[ATTN_RESULT_STATISTICS] = variance};
+    void *data[ATTN_RESULT_COUNT] = {[ATTN_RESULT_STATISTICS] = variance};
     cr_assert_eq(run(&q, &k, &k, &o, data, NULL), ATTN_OK);
     cr_expect_float_eq(variance[0], want, 5e-15, "Q: off by %g", variance[0] - want);
     cr_expect_float_eq(variance[2], want, 5e-15, "scores: off by %g", variance[2] - want);
