@@ -10,6 +10,7 @@
 
 #include "attention.h"
 #include "support/rng.h"
+#include "support/scale.h"
 
 #define MATRIX(rows, columns, ...)                                                                 \
     ((attn_tensor){.data = (const double[]){__VA_ARGS__},                                          \
@@ -300,24 +301,22 @@ Test(rules, statistics_are_population_variances) {
 
 /* One long sum in double would be wrong in the twelfth digit. */
 Test(rules, statistics_of_a_million_numbers_keep_their_digits) {
-    enum {
-        COUNT = 1 << 21
-    };
-    double *x = malloc(COUNT * sizeof *x), one = 1, variance[4];
+    const size_t count = test_scale((size_t)1 << 21);
+    double *x = malloc(count * sizeof *x), one = 1, variance[4];
     cr_assert_not_null(x);
     setenv("ATTENTION_ISA", "scalar", 1);
     struct rng rng = {7};
     long double mean = 0, m2 = 0;
-    for (size_t i = 0; i < COUNT; i++) {
+    for (size_t i = 0; i < count; i++) {
         x[i] = 3 + rng_normal(&rng);
         mean += x[i];
     }
-    mean /= COUNT;
-    for (size_t i = 0; i < COUNT; i++) {
+    mean /= (long double)count;
+    for (size_t i = 0; i < count; i++) {
         m2 += (x[i] - mean) * (x[i] - mean);
     }
-    const double want = (double)(m2 / COUNT);
-    attn_tensor q = {.data = x, .dtype = ATTN_FLOAT64, .rank = 2, .shape = {COUNT, 1}};
+    const double want = (double)(m2 / (long double)count);
+    attn_tensor q = {.data = x, .dtype = ATTN_FLOAT64, .rank = 2, .shape = {count, 1}};
     attn_tensor k = {.data = &one, .dtype = ATTN_FLOAT64, .rank = 2, .shape = {1, 1}};
     attn_options o = {.results = ATTN_WANT(STATISTICS)};
     void *data[ATTN_RESULT_COUNT] = {[ATTN_RESULT_STATISTICS] = variance};
