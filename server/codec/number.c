@@ -34,6 +34,8 @@ static const uint64_t TENS[20] = {1,
                                   1000000000000000000,
                                   10000000000000000000u};
 
+static const uint64_t LARGEST_DOUBLE = 17976931348623158; /* e292, to 17 digits */
+
 /* Is a within `error` of b? */
 static inline bool is_close(uint64_t a, uint64_t b, uint64_t error) {
     return a - b + error <= 2 * error;
@@ -269,6 +271,10 @@ size_t number_write_rounded(char *out, double value, int digits) {
     int q;
     if (!split_double(size, &c, &q) || !rounded(c, q, digits, &number)) {
         number_exact_rounded(size, digits, &number);
+    }
+    /* Of the largest numbers, rounding up makes one that reads back as infinity. */
+    if (size > 1e308 && number.digits * TENS[17 - digits] > LARGEST_DOUBLE) {
+        number.digits--;
     }
     return sign + write_digits(out + sign, &number);
 }

@@ -33,7 +33,8 @@
 enum {
     CONNECTION_MEMORY = 32 * 1024, /* libmicrohttpd clears all of it after each request */
     MAX_PIECES = 65536,            /* a body in more pieces than that ...              */
-    MIN_PIECE = 64,                /* ... has at least so many bytes in each, on average */
+    MIN_PIECE = 64,                /* ... has at least so many bytes in each, on average; */
+    END_PIECES = 4 * MAX_PIECES,   /* read so far only to refuse it with a word */
     DRAIN_TICK_MS = 10,
     DRAIN_QUIET = 5,   /* ticks without any request: what was still in a socket has been read */
     END_TICKS = 100,   /* 1 s for the handlers and computations that are at work even then */
@@ -473,7 +474,7 @@ static bool take_body(struct http_call *call, const void *bytes, size_t size) {
     watch_until(&call->connection->watched,
                 call->begun + server->body_ms + (int64_t)(call->received / SLOWEST));
     bool crumbs = call->pieces > MAX_PIECES && call->received < call->pieces * MIN_PIECE;
-    if (call->received / 2 > server->max_body || (crumbs && call->pieces > 2 * MAX_PIECES)) {
+    if (call->received / 2 > server->max_body || (crumbs && call->pieces > END_PIECES)) {
         return false;
     }
     if (call->answered) {

@@ -462,6 +462,52 @@ Test(daemon, second_signal_ends_it_at_once) {
     client_close(&open);
 }
 
+/* Promise 10: while it drains it says so, on connections that were there before and on new ones; who
+ * asks whether it lives is told that it does, and work is done. */
+Test(daemon, promise_10_says_that_it_drains) {
+    static const char ready[] = "GET /health/ready HTTP/1.1\r\nHost: a\r\n\r\n";
+    static const struct {
+        const char *method, *path, *body;
+        int status;
+    } cases[] = {{"GET", "/health/ready", "", 503},
+                 {"GET", "/health/live", "", 200},
+                 {"POST", "/attention", "{\"X\":[[1]]}", 200},
+                 {"POST", "/attention", "{", 400}};
+    struct server_process server;
+    struct client_connection kept;
+    struct client_response response = {.status = 200};
+    char value[16] = "";
+    int status = -1;
+    cr_assert(server_spawn(&server, (const char *const[]){"--drain-delay", "3", NULL}));
+    cr_assert(client_open(&kept, server.port));
+    for (size_t i = 0; response.status == 200; i++) {
+        cr_assert(client_send(&kept, ready, sizeof ready - 1) &&
+                  client_receive(&kept, false, &response));
+        /* The first answer that says no is the first after the signal: it ends the connection. */
+        cr_expect_eq(client_header(&response, "Connection", value, sizeof value),
+                     response.status == 503);
+        client_response_free(&response);
+        if (i == 10) {
+            kill(server.pid, SIGTERM);
+        }
+    }
+    cr_expect_eq(response.status, 503);
+    cr_expect_str_eq(value, "close");
+    cr_expect(client_at_end(&kept));
+    client_close(&kept);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        cr_assert(client_request(server.port, cases[i].method, cases[i].path, NULL, cases[i].body,
+                                 strlen(cases[i].body), &response),
+                  "%s", cases[i].path);
+        cr_expect_eq(response.status, cases[i].status, "%s: %d", cases[i].path, response.status);
+        cr_expect(client_header(&response, "Connection", value, sizeof value), "%s", cases[i].path);
+        cr_expect_str_eq(value, "close");
+        client_response_free(&response);
+    }
+    cr_assert_eq(waitpid(server.pid, &status, 0), server.pid);
+    cr_expect(WIFEXITED(status) && WEXITSTATUS(status) == 0, "status %x", (unsigned)status);
+}
+
 /* The exit status, or -1 if it died otherwise or, after a generous while, not at all. */
 static int wait_for_end(pid_t pid) {
     int status = 0;

@@ -50,6 +50,24 @@ static const struct probe probes[] = {
     PROBE("sound", LENGTH "\r\n" BODY, 200, KEPT),
     PROBE("length with a zero in front", SOFTMAX "Content-Length: 011\r\n\r\n" BODY, 200, KEPT),
     PROBE("transfer gzip", SOFTMAX "Transfer-Encoding: gzip\r\n\r\n", 501, REFUSED),
+    PROBE("transfer identity", SOFTMAX "Transfer-Encoding: identity\r\n\r\n", 501, REFUSED),
+    PROBE("transfer chunked, chunked",
+          SOFTMAX "Transfer-Encoding: chunked, chunked\r\n\r\n0\r\n\r\n", 501, REFUSED),
+    PROBE("transfer chunked with a quote",
+          SOFTMAX "Transfer-Encoding: \"chunked\"\r\n\r\n0\r\n\r\n", 501, REFUSED),
+    PROBE("transfer chunked with a parameter",
+          SOFTMAX "Transfer-Encoding: chunked;a=b\r\n\r\n0\r\n\r\n", 501, REFUSED),
+    PROBE("transfer chunked behind a control character",
+          SOFTMAX "Transfer-Encoding: \x0b"
+                  "chunked\r\n\r\n0\r\n\r\n",
+          400, REFUSED),
+    PROBE("empty transfer", SOFTMAX "Transfer-Encoding:\r\n\r\n0\r\n\r\n", 501, REFUSED),
+    PROBE("transfer CHUNKED",
+          SOFTMAX "Transfer-Encoding: CHUNKED\r\n\r\nb\r\n" BODY "\r\n0\r\n\r\n", 200, KEPT),
+    PROBE("chunked behind a bare LF",
+          LENGTH "A: b\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" LIVE "\r\n", 400, REFUSED),
+    PROBE("chunked behind a bare CR",
+          LENGTH "A: b\rTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" LIVE "\r\n", 400, REFUSED),
     PROBE("transfer gzip, chunked", SOFTMAX "Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
           501, REFUSED),
     PROBE("transfer identity and length", LENGTH "Transfer-Encoding: identity\r\n\r\n" BODY, 400,
@@ -82,6 +100,17 @@ static const struct probe probes[] = {
     PROBE("length 3,3", SOFTMAX "Content-Length: 3,3\r\n\r\nabc", 400, REFUSED),
     PROBE("length 3a", SOFTMAX "Content-Length: 3a\r\n\r\nabc", 400, REFUSED),
     PROBE("empty length", SOFTMAX "Content-Length:\r\n\r\nabc", 400, REFUSED),
+    PROBE("length with a space behind", SOFTMAX "Content-Length: 11 \r\n\r\n" BODY, 200, HARMLESS),
+    PROBE("length with a letter in front", SOFTMAX "Content-Length: a11\r\n\r\n" BODY, 400,
+          REFUSED),
+    PROBE("length 11, 11", SOFTMAX "Content-Length: 11, 11\r\n\r\n" BODY, 400, REFUSED),
+    PROBE("length 1 1", SOFTMAX "Content-Length: 1 1\r\n\r\n" BODY, 400, REFUSED),
+    PROBE("length 1e1", SOFTMAX "Content-Length: 1e1\r\n\r\n" BODY, 400, REFUSED),
+    PROBE("length with a tab behind its name", SOFTMAX "Content-Length\t: 11\r\n\r\n" BODY, 400,
+          REFUSED),
+    PROBE("length, and another with a space behind its name",
+          LENGTH "Content-Length : 3\r\n\r\n" BODY, 400, REFUSED),
+    PROBE("a body of GET", LIVE "Content-Length: 11\r\n\r\n" BODY, 200, KEPT),
     PROBE("length 2^63", SOFTMAX "Content-Length: 9223372036854775808\r\n\r\n", 413, REFUSED),
     PROBE("length 2^64-1", SOFTMAX "Content-Length: 18446744073709551615\r\n\r\n", 413, REFUSED),
     PROBE("length 2^64", SOFTMAX "Content-Length: 18446744073709551616\r\n\r\n", 413, REFUSED),
@@ -90,6 +119,15 @@ static const struct probe probes[] = {
     PROBE("chunk extension", CHUNKED "b;a=b\r\n" BODY "\r\n0;c\r\n\r\n", 200, HARMLESS),
     PROBE("trailer that is a length", CHUNKED "b\r\n" BODY "\r\n0\r\nContent-Length: 3\r\n\r\n",
           200, KEPT),
+    PROBE("chunk size in upper case", CHUNKED "B\r\n" BODY "\r\n0\r\n\r\n", 200, KEPT),
+    PROBE("chunk size with zeros in front", CHUNKED "00b\r\n" BODY "\r\n000\r\n\r\n", 200, KEPT),
+    PROBE("chunk size with a space behind", CHUNKED "b \r\n" BODY "\r\n0\r\n\r\n", 200, HARMLESS),
+    PROBE("chunk size with a space in front", CHUNKED " b\r\n" BODY "\r\n0\r\n\r\n", 400, REFUSED),
+    PROBE("chunk size -1", CHUNKED "-1\r\n" BODY "\r\n0\r\n\r\n", 400, REFUSED),
+    PROBE("chunk size of letters", CHUNKED "xyz\r\n" BODY "\r\n0\r\n\r\n", 400, REFUSED),
+    PROBE("chunks with bare LF", CHUNKED "b\n" BODY "\n0\n\n", 200, HARMLESS),
+    PROBE("trailer that is a transfer coding",
+          CHUNKED "b\r\n" BODY "\r\n0\r\nTransfer-Encoding: chunked\r\n\r\n", 200, KEPT),
     PROBE("chunk size 0x3", CHUNKED "0x3\r\nabc\r\n0\r\n\r\n", 400, REFUSED),
     PROBE("chunk size +3", CHUNKED "+3\r\nabc\r\n0\r\n\r\n", 400, REFUSED),
     PROBE("chunk size without digits", CHUNKED "\r\nabc\r\n0\r\n\r\n", 400, REFUSED),
@@ -137,6 +175,10 @@ static const struct probe probes[] = {
           REFUSED),
     PROBE("comma in a name", LIVE "A,b: c\r\n\r\n", 400, ENDED),
     PROBE("other expectation", LENGTH "Expect: tea\r\n\r\n", 417, ENDED),
+    PROBE("br body", LENGTH "Content-Encoding: br\r\n\r\n" BODY, 415, KEPT),
+    PROBE("identity, gzip body", LENGTH "Content-Encoding: identity, gzip\r\n\r\n" BODY, 415, KEPT),
+    PROBE("GZIP body behind identity",
+          LENGTH "Content-Encoding: identity\r\nContent-Encoding: GZIP\r\n\r\n" BODY, 415, KEPT),
     PROBE("gzip body", LENGTH "Content-Encoding: gzip\r\n\r\n" BODY, 415, KEPT),
     PROBE("deflate body", LENGTH "Content-Encoding: deflate\r\n\r\n" BODY, 415, KEPT),
     PROBE("gzip, identity body", LENGTH "Content-Encoding: gzip, identity\r\n\r\n" BODY, 415, KEPT),
@@ -169,6 +211,7 @@ static void stop(void) {
 }
 
 TestSuite(framing, .init = start, .fini = stop, .timeout = 120);
+TestSuite(framing_own, .timeout = 120);
 
 /* No response follows, except that 0.9.75 says some of its own refusals twice. */
 static void expect_end(struct client_connection *connection, const struct probe *probe,
@@ -246,7 +289,8 @@ static void run_probe(const struct probe *probe) {
     client_close(&connection);
 }
 
-Test(framing, probes) {
+/* Promises 23 and 25: compressed bodies are refused by their heads. */
+Test(framing, promise_23_probes) {
     for (size_t i = 0; i < COUNT(probes); i++) {
         run_probe(&probes[i]);
     }
@@ -288,20 +332,138 @@ Test(framing, limits_of_heads) {
     }
 }
 
-/* A sound request cut at every byte, the client then gone: never an answer, never a crash. */
-Test(framing, truncation) {
-    static const char request[] = LENGTH "\r\n" BODY;
-    for (size_t size = 0; size < sizeof request - 1; size++) {
+/* Promise 24: bytes of a body at the limit and one more, with a length and in chunks. */
+Test(framing, promise_24_limit_of_bodies) {
+    for (size_t size = 1023; size <= 1026; size++) {
+        for (int chunked = 0; chunked < 2; chunked++) {
+            char text[2048];
+            size_t at = (size_t)sprintf(text,
+                                        chunked ? SOFTMAX "Transfer-Encoding: chunked\r\n\r\n%zx"
+                                                          "\r\n"
+                                                : SOFTMAX "Content-Length: %zu\r\n\r\n",
+                                        size);
+            at += (size_t)sprintf(text + at, "{\"X\":[0,0]%*s}", (int)size - 11, "");
+            at += (size_t)sprintf(text + at, "%s", chunked ? "\r\n0\r\n\r\n" : "");
+            const struct probe probe = {"a body near the limit", text, at, size <= 1024 ? 200 : 413,
+                                        KEPT};
+            struct client_connection connection;
+            struct client_response response;
+            cr_assert(client_open(&connection, server.port));
+            cr_assert(client_send(&connection, text, at));
+            cr_assert(client_receive(&connection, false, &response), "%zu bytes", size);
+            expect_ours(&response, &probe);
+            client_response_free(&response);
+            expect_alive(&connection, &probe);
+            client_close(&connection);
+        }
+    }
+}
+
+/* `count` chunks of one byte that are a good body as far as it goes. */
+static int status_of_crumbs(unsigned port, size_t count) {
+    static const char last[] = "1\r\n}\r\n0\r\n\r\n";
+    char *text = malloc(count * 6 + 1024);
+    struct client_connection connection;
+    struct client_response response = {.status = 0};
+    cr_assert_not_null(text);
+    size_t size = (size_t)sprintf(text, CHUNKED);
+    for (const char *c = "{\"X\":[0,0]"; *c != '\0'; c++) {
+        size += (size_t)sprintf(text + size, "1\r\n%c\r\n", *c);
+    }
+    for (size_t i = 11; i < count; i++, size += 6) {
+        memcpy(text + size, "1\r\n \r\n", 6);
+    }
+    cr_assert(client_open(&connection, port));
+    client_send(&connection, text, size);
+    client_send(&connection, last, sizeof last - 1);
+    client_receive(&connection, false, &response);
+    client_response_free(&response);
+    client_close(&connection);
+    free(text);
+    return response.status;
+}
+
+Test(framing_own, promise_24_chunks_of_one_byte) {
+    struct server_process own;
+    cr_assert(server_spawn(&own, NULL));
+    cr_expect_eq(status_of_crumbs(own.port, 65536), 200);
+    cr_expect_eq(status_of_crumbs(own.port, 65537), 400);
+    cr_expect_eq(status_of_crumbs(own.port, 200000), 400);
+    cr_expect_eq(server_stop(&own), 0);
+}
+
+/* What does not fit into libmicrohttpd's buffer is its to refuse: 0.9.75 answers an endless chunk
+ * extension with a 500 of its own, which no filter sees. The connection ends, and no 200 is said. */
+Test(framing, promise_24_what_outgrows_the_buffer) {
+    static const struct {
+        const char *name, *before, *after;
+        int status; /* 0: any refusal */
+    } cases[] = {
+        {"a header of 40 KB", LIVE "A: ", "\r\n\r\n", 431},
+        {"a header name of 40 KB", LIVE, ": b\r\n\r\n", 431},
+        {"a target of 40 KB", "GET /", " HTTP/1.1\r\nHost: a\r\n\r\n", 414},
+        {"a method of 40 KB", "", " / HTTP/1.1\r\nHost: a\r\n\r\n", 0},
+        {"a chunk extension of 60 KB", CHUNKED "b;", "\r\n" BODY "\r\n0\r\n\r\n", 0},
+        {"a trailer of 60 KB", CHUNKED "b\r\n" BODY "\r\n0\r\nA: ", "\r\n\r\n", 0},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        static char filler[60000];
+        const size_t size = strstr(cases[i].name, "60") != NULL ? sizeof filler : 40000;
         struct client_connection connection;
+        struct client_response response;
+        memset(filler, 'a', sizeof filler);
         cr_assert(client_open(&connection, server.port));
-        cr_assert(client_send(&connection, request, size));
+        bool sent = client_send(&connection, cases[i].before, strlen(cases[i].before)) &&
+                    client_send(&connection, filler, size) &&
+                    client_send(&connection, cases[i].after, strlen(cases[i].after));
+        /* A close with unread bytes is a reset, which may overtake the refusal. */
+        if (client_receive(&connection, false, &response)) {
+            cr_expect(cases[i].status != 0 ? response.status == cases[i].status
+                                           : response.status >= 400,
+                      "%s: %d", cases[i].name, response.status);
+            client_response_free(&response);
+            sent = client_receive(&connection, false, &response);
+            cr_expect_not(sent, "%s: a second answer, %d", cases[i].name, response.status);
+        }
         client_close(&connection);
     }
-    struct client_response response;
-    cr_assert(client_request(server.port, "GET", "/health/live", NULL, NULL, 0, &response));
-    cr_expect_eq(response.status, 200);
-    client_response_free(&response);
-    cr_expect_eq(server_stop(&server), 0);
+    struct client_connection connection;
+    cr_assert(client_open(&connection, server.port));
+    expect_alive(&connection, &probes[0]);
+    client_close(&connection);
+}
+
+/* What never becomes a request is ended by the time for heads or bodies, without an answer. */
+Test(framing_own, promise_23_what_never_ends) {
+    static const struct probe endless[] = {
+        PROBE("hello of TLS", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 0, ENDED),
+        PROBE("no line end", "\x80\x81\x82\x83", 0, ENDED),
+        PROBE("head without an end", LIVE, 0, ENDED),
+        PROBE("chunk size 2^64-1", CHUNKED "ffffffffffffffff\r\n" BODY, 0, ENDED),
+        PROBE("chunk size 2^63", CHUNKED "8000000000000000\r\n" BODY, 0, ENDED),
+        PROBE("chunk without an end", CHUNKED "b\r\n", 0, ENDED),
+        PROBE("body without an end", LENGTH "\r\n{", 0, ENDED),
+        PROBE("nothing", "", 0, ENDED),
+    };
+    static const char *const hasty[] = {"--header-timeout", "1", "--body-timeout", "1", NULL};
+    struct client_connection connections[COUNT(endless)];
+    struct server_process own;
+    cr_assert(server_spawn(&own, hasty));
+    for (size_t i = 0; i < COUNT(endless); i++) {
+        cr_assert(client_open(&connections[i], own.port));
+        cr_assert(client_send(&connections[i], endless[i].bytes, endless[i].size));
+    }
+    for (size_t i = 0; i < COUNT(endless); i++) {
+        struct client_response response;
+        if (client_receive(&connections[i], false, &response)) {
+            cr_expect(response.status >= 400 && response.status < 500, "%s: %d", endless[i].name,
+                      response.status);
+            client_response_free(&response);
+        }
+        cr_expect(client_at_end(&connections[i]), "%s: more than one answer", endless[i].name);
+        client_close(&connections[i]);
+    }
+    cr_expect_eq(server_stop(&own), 0);
 }
 
 /* A body in chunks of one byte means what it means in one piece. */

@@ -2,7 +2,8 @@
  * no_memory.c - every allocation of the service fails once, and from every one on all do: the Nth
  * for N = 1, 2, 3, ... until a request needs no more. Each time the answer is the one that is got
  * otherwise (what failed was not needed), a 503 or, over a socket, the end of the connection;
- * nothing is left behind; and the same request is answered right after.
+ * nothing is left behind; and the same request is answered right after (promise 26). The server
+ * needs a key, is asked by a web page, and logs requests to a file.
  */
 #include <errno.h>
 #include <signal.h>
@@ -11,11 +12,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "api/api.h"
 #include "memory/scarce.h"
 #include "support/client.h"
 #include "support/json.h"
+
+#define KEY "Authorization: Bearer one-key-for-this-test\r\n"
 
 enum {
     PIECE = 5000,        /* bytes of a body that come at a time, without a socket */
@@ -30,6 +34,7 @@ struct question {
     bool varies; /* with the time: only its status is the same each time */
     char *body;
     size_t size;
+    const char *headers; /* beside those of all; NULL: the key */
 };
 
 struct outcome {
@@ -50,15 +55,20 @@ struct way {
 static struct api_service service = {
     .max_memory = 64 << 20, .max_work = 1e12, .max_total = 64 << 20, .timeout = 60, .threads = 2};
 static const struct jobs_options workers = {.threads = 2, .max_jobs = 8, .max_cost = 1e12};
-static const struct http_options http = {.address = "127.0.0.1",
-                                         .threads = 2,
-                                         .max_body = 16 << 20,
-                                         .max_connections = 16,
-                                         .idle_timeout = 30,
-                                         .header_timeout = 30,
-                                         .body_timeout = 30,
-                                         .write_timeout = 30,
-                                         .drain_timeout = 10};
+static char key_file[] = "/tmp/attentiond-no-memory-XXXXXX";
+static const struct http_options http = {
+    .log = {.json = true, .requests = true, .file = "/dev/null"},
+    .api_key_file = key_file,
+    .cors_origins = "https://a.example",
+    .address = "127.0.0.1",
+    .threads = 2,
+    .max_body = 16 << 20,
+    .max_connections = 16,
+    .idle_timeout = 30,
+    .header_timeout = 30,
+    .body_timeout = 30,
+    .write_timeout = 30,
+    .drain_timeout = 10};
 static struct http_app app;
 static struct http_server *server;
 static unsigned faults;
@@ -163,11 +173,12 @@ static void hang_up(void) {
 
 static void ask_server(const struct question *q, struct outcome *out) {
     struct client_response response;
-    char head[256], value[64];
+    char head[512], value[64];
     const double start = now();
-    const int size =
-        snprintf(head, sizeof head, "%s %s HTTP/1.1\r\nHost: a\r\nContent-Length: %zu\r\n\r\n",
-                 q->method, q->path, q->size);
+    const int size = snprintf(head, sizeof head,
+                              "%s %s HTTP/1.1\r\nHost: a\r\nOrigin: https://a.example\r\n"
+                              "Content-Length: %zu\r\n%s\r\n",
+                              q->method, q->path, q->size, q->headers != NULL ? q->headers : KEY);
     if (!is_open && !client_open(&connection, http_port(server))) {
         fault("there is no connection: %s", strerror(errno));
         return;
@@ -365,6 +376,40 @@ static void try_starts(const struct question *q) {
     }
 }
 
+/* ------------------------------------------------------------------- the log and the keys again */
+
+/* Keys change whole or not at all. Returns how many allocations failed. */
+static size_t try_reload(void) {
+    static const struct question version = {"version", "GET", "/version", 200, false, "", 0, NULL};
+    struct outcome got = {0};
+    scarce_exempt(false);
+    scarce_arm(first, forever);
+    http_reload(server);
+    const size_t failed = scarce_disarm();
+    scarce_exempt(true);
+    ask_server(&version, &got);
+    if (got.status != 200) {
+        fault("afterwards %d", got.status);
+    }
+    free(got.body);
+    hang_up();
+    http_reload(server); /* what was read while armed is let go */
+    expect_settled();
+    return failed;
+}
+
+static void try_reloads(void) {
+    way_name = "the server";
+    question_name = "reload";
+    for (int i = 0; i < 2; i++) {
+        forever = i == 1;
+        for (first = 1; first < MOST && try_reload() > 0; first++) {
+        }
+        printf("reload: %zu allocations failed%s\n", first - 1,
+               forever ? " and all after them" : "");
+    }
+}
+
 /* ---------------------------------------------------------------------------- the library alone */
 
 /* A plan whose run fails can be run again. Returns how many allocations failed. */
@@ -503,11 +548,21 @@ static const struct {
 };
 
 static const struct question shorts[] = {
-    {"health", "GET", "/health/ready", 200, false, "", 0},
-    {"version", "GET", "/version", 200, false, "", 0},
-    {"metrics", "GET", "/metrics", 200, true, "", 0},
-    {"no such method here", "PUT", "/softmax", 405, false, "", 0},
-    {"openapi.yaml", "GET", "/openapi.yaml", 200, false, "", 0},
+    {"health", "GET", "/health/ready", 200, false, "", 0, NULL},
+    {"version", "GET", "/version", 200, false, "", 0, NULL},
+    {"metrics", "GET", "/metrics", 200, true, "", 0, NULL},
+    {"no such method here", "PUT", "/softmax", 405, false, "", 0, NULL},
+    {"openapi.yaml", "GET", "/openapi.yaml", 200, false, "", 0, NULL},
+};
+
+/* What a server is asked before an app. */
+static const struct question heads[] = {
+    {"no method", "BREW", "/", 501, false, "", 0, NULL},
+    {"no key", "POST", "/softmax", 401, false, "{}", 2, ""},
+    {"another key", "GET", "/version", 401, false, "", 0, "Authorization: Bearer another\r\n"},
+    {"a browser asks first", "OPTIONS", "/attention", 204, false, "", 0,
+     "Access-Control-Request-Method: POST\r\n"},
+    {"a gzip body", "POST", "/softmax", 415, false, "{}", 2, KEY "Content-Encoding: gzip\r\n"},
 };
 
 static void try_both(const struct question *q) {
@@ -515,14 +570,23 @@ static void try_both(const struct question *q) {
     try_all(&by_server, q);
 }
 
+static void write_key(void) {
+    FILE *file = fdopen(mkstemp(key_file), "w");
+    if (file == NULL || fputs("one-key-for-this-test\n", file) < 0 || fclose(file) != 0) {
+        fprintf(stderr, "%s cannot be written\n", key_file);
+        exit(1);
+    }
+}
+
 /* With an argument, only the questions whose names contain it. */
 int main(int argc, char *argv[]) {
     char error[256];
-    struct question notebook = {"notebook", "POST", "/attention", 200, false, NULL, 0};
+    struct question notebook = {"notebook", "POST", "/attention", 200, false, NULL, 0, NULL};
     wanted = argc > 1 ? argv[1] : NULL;
     signal(SIGPIPE, SIG_IGN);
     setvbuf(stdout, NULL, _IOLBF, 0);
     app = api_app(&service);
+    write_key();
     server = http_start(&http, &app, error, sizeof error);
     notebook.body =
         json_read_file(TESTS_DIR "/notebooks/000-attention.request.json", &notebook.size);
@@ -534,18 +598,23 @@ int main(int argc, char *argv[]) {
     for (size_t i = 0; i < sizeof shorts / sizeof *shorts; i++) {
         try_both(&shorts[i]);
     }
-    try_all(&by_server, &(struct question){"no method", "BREW", "/", 501, false, NULL, 0});
+    for (size_t i = 0; i < sizeof heads / sizeof *heads; i++) {
+        try_all(&by_server, &heads[i]);
+    }
     for (size_t i = 0; i < sizeof posts / sizeof *posts; i++) {
-        struct question q = {posts[i].name, "POST", posts[i].path, posts[i].status, false, NULL, 0};
+        struct question q = {posts[i].name, "POST", posts[i].path, posts[i].status, false,
+                             NULL,          0,      NULL};
         write_body(&q, posts[i].body);
         try_both(&q);
         free(q.body);
     }
+    try_reloads();
     if (!http_stop(server)) {
         fault("the server does not stop");
     }
     try_starts(&notebook);
     try_libraries();
+    unlink(key_file);
     free(notebook.body);
     printf("%u faults\n", faults);
     return faults != 0;

@@ -285,6 +285,19 @@ failed:
     return false;
 }
 
+bool client_post(struct client_connection *connection, const char *path, const void *body,
+                 size_t size, struct client_response *out) {
+    char head[256];
+    const int length = snprintf(head, sizeof head,
+                                "POST %s HTTP/1.1\r\nHost: a\r\nContent-Type: "
+                                "application/json\r\nContent-Length: %zu\r\n\r\n",
+                                path, size);
+    *out = (struct client_response){0};
+    return length > 0 && (size_t)length < sizeof head &&
+           client_send(connection, head, (size_t)length) && client_send(connection, body, size) &&
+           client_receive(connection, false, out);
+}
+
 void client_response_free(struct client_response *response) {
     free(response->headers);
     free(response->body);

@@ -61,6 +61,10 @@ bool client_send(struct client_connection *connection, const void *bytes, size_t
  * passed over. False at the end of the connection. */
 bool client_receive(struct client_connection *connection, bool head, struct client_response *out);
 
+/* One POST and its answer; the connection is kept. */
+bool client_post(struct client_connection *connection, const char *path, const void *body,
+                 size_t size, struct client_response *out);
+
 /* Has the other side closed, with nothing left to read? Waits for either. */
 bool client_at_end(struct client_connection *connection);
 

@@ -736,3 +736,46 @@ Test(sizes, products_that_do_not_fit_are_seen) {
     cr_expect(attn_tensor_count(&t, &count));
     cr_expect_not(attn_tensor_bytes(&t, &count));
 }
+
+/* Promise 21: tensors of any claimed size are planned or refused before a byte of them is looked
+ * at. Four sizes at a time, in every place of a call. */
+Test(sizes, promise_21_claimed_sizes_are_planned_or_refused) {
+    static const size_t sizes[] = {0,
+                                   1,
+                                   (size_t)1 << 15,
+                                   (size_t)1 << 16,
+                                   ((size_t)1 << 31) - 1,
+                                   (size_t)1 << 31,
+                                   (size_t)1 << 32,
+                                   (size_t)1 << 53,
+                                   (size_t)1 << 63,
+                                   SIZE_MAX};
+    enum {
+        COUNT = sizeof sizes / sizeof *sizes
+    };
+    static float nothing[1];
+    size_t planned = 0, refused = 0;
+    for (size_t i = 0; i < (size_t)COUNT * COUNT * COUNT * COUNT; i++) {
+        const size_t a = sizes[i % COUNT], b = sizes[i / COUNT % COUNT],
+                     c = sizes[i / COUNT / COUNT % COUNT], d = sizes[i / COUNT / COUNT / COUNT];
+        const attn_tensor q = {.rank = 3, .shape = {a, b, c}, .data = nothing};
+        const attn_tensor k = {.rank = 3, .shape = {a, d, c}, .data = nothing};
+        const attn_tensor flat = {.rank = 2, .shape = {b, c}, .data = nothing};
+        const attn_options options = {.heads = d, .kv_heads = a, .top_k = b};
+        attn_plan *plan = NULL;
+        attn_error error = {0};
+        for (int call = 0; call < 3; call++) {
+            const attn_status status =
+                call == 0   ? attn_plan_attention(&plan, &q, &k, &k, NULL, &error)
+                : call == 1 ? attn_plan_attention(&plan, &flat, &flat, &flat, &options, &error)
+                            : attn_plan_attention(&plan, &q, &q, &q, &options, &error);
+            cr_assert_eq(status == ATTN_OK, plan != NULL);
+            cr_assert(status == ATTN_OK || error.message[0] != '\0', "%zu %zu %zu %zu", a, b, c, d);
+            planned += status == ATTN_OK;
+            refused += status != ATTN_OK;
+            attn_plan_free(plan);
+            plan = NULL;
+        }
+    }
+    cr_expect(planned > 0 && refused > planned, "%zu planned, %zu refused", planned, refused);
+}

@@ -452,7 +452,8 @@ Test(http_server_own, body_in_crumbs) {
     };
     static const struct {
         int lots, status;
-    } cases[] = {{LIMIT / LOT, 200}, {LIMIT / LOT + 1, 400}, {2 * LIMIT / LOT + 2, 0}};
+    } cases[] = {
+        {LIMIT / LOT, 200}, {LIMIT / LOT + 1, 400}, {200000 / LOT, 400}, {4 * LIMIT / LOT + 2, 0}};
     char error[256];
     const struct http_options options = {.address = "127.0.0.1",
                                          .max_body = 1 << 20,

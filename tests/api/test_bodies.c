@@ -1,0 +1,449 @@
+/*
+ * test_bodies.c - bodies that are JSON and wrong all the same, by table and by combination:
+ * promise 17, keys; 18, numbers; 21, sizes; 22, shapes. Every refusal is a 422 or 400 that says
+ * where and why, on one connection that stays usable. Knows the service by its socket only.
+ */
+#include <criterion/criterion.h>
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support/client.h"
+#include "support/json.h"
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+static struct server_process server;
+static struct client_connection connection;
+
+static void start(void) {
+    cr_assert(server_spawn(&server, NULL), "the daemon does not start");
+    cr_assert(client_open(&connection, server.port));
+}
+
+static void stop(void) {
+    client_close(&connection);
+    cr_expect_eq(server_stop(&server), 0);
+}
+
+TestSuite(bodies, .init = start, .fini = stop, .timeout = 120);
+
+/* An answer, and the members of it if it is a problem. */
+struct answer {
+    int status;
+    char text[512], detail[512], pointer[128];
+    long offset; /* -1: none */
+};
+
+static void copy_text(char *to, size_t size, const char *text) {
+    snprintf(to, size, "%s", text != NULL ? text : "");
+}
+
+static struct answer ask(const char *path, const char *body, size_t size) {
+    struct client_response response;
+    struct answer answer;
+    double offset = -1;
+    cr_assert(client_post(&connection, path, body, size, &response), "%s: no answer to %.200s",
+              path, body);
+    struct cJSON *json = json_parse(response.body, response.size);
+    answer.status = response.status;
+    copy_text(answer.text, sizeof answer.text, response.body);
+    copy_text(answer.detail, sizeof answer.detail, json_text(json_get(json, "detail")));
+    copy_text(answer.pointer, sizeof answer.pointer, json_text(json_get(json, "pointer")));
+    json_number(json_get(json, "offset"), &offset);
+    answer.offset = (long)offset;
+    json_free(json);
+    client_response_free(&response);
+    return answer;
+}
+
+/* ------------------------------------------------------------------------------------------ keys */
+
+#define CALL_KEYS                                                                                  \
+    "mask", "bias", "causal", "window", "scale", "softcap", "alibi", "sink", "lengths", "past_K",  \
+        "past_V", "normalization", "heads", "kv_heads", "dtype", "return", "top_k",                \
+        "mean_over_heads", "digits", "timeout"
+#define PROJECTION_KEYS                                                                            \
+    "X", "context", "W_Q", "W_K", "W_V", "W_O", "b_Q", "b_K", "b_V", "b_O", "weight_layout"
+
+static const char *const attention_keys[] = {"Q", "K", "V", "X", CALL_KEYS, NULL};
+static const char *const projection_keys[] = {PROJECTION_KEYS, CALL_KEYS, NULL};
+static const char *const softmax_keys[] = {"X", "axis", "dtype", "digits", "timeout", NULL};
+static const char *const head_keys[] = {"W_Q", "W_K", "W_V", "b_Q", "b_K", "b_V", NULL};
+
+/* Every letter in the other case. */
+static void swap_case(char *to, const char *key) {
+    for (; *key != '\0'; key++, to++) {
+        *to = (char)(islower((unsigned char)*key) ? toupper((unsigned char)*key)
+                                                  : tolower((unsigned char)*key));
+    }
+    *to = '\0';
+}
+
+/* `before` and `after` are the rest of the body, `inside` the pointer to the object with the key. */
+static void expect_key(const char *path, const char *before, const char *key, const char *after,
+                       const char *inside) {
+    char other[64], body[512], said[160], pointer[96];
+    swap_case(other, key);
+    int size = snprintf(body, sizeof body, "%s\"%s\":0%s", before, other, after);
+    struct answer answer = ask(path, body, (size_t)size);
+    snprintf(said, sizeof said, "unknown key \"%s\"; did you mean \"%s\"?", other, key);
+    snprintf(pointer, sizeof pointer, "%s/%s", inside, other);
+    cr_expect(answer.status == 422 && strstr(answer.detail, said) != NULL &&
+                  strcmp(answer.pointer, pointer) == 0,
+              "%s %s: %s", path, body, answer.text);
+
+    size = snprintf(body, sizeof body, "%s\"%s\":0,\"%s\":0%s", before, key, key, after);
+    answer = ask(path, body, (size_t)size);
+    const long second = (long)(strlen(before) + strlen(key) + 5);
+    cr_expect(answer.status == 400 && answer.offset == second, "%s %s: %s", path, body,
+              answer.text);
+
+    size = snprintf(body, sizeof body, "%s\"%s\":0,\"\\u%04x%s\":0%s", before, key,
+                    (unsigned)key[0], key + 1, after);
+    answer = ask(path, body, (size_t)size);
+    cr_expect(answer.status == 400 && answer.offset == second, "%s %s: %s", path, body,
+              answer.text);
+}
+
+static void expect_keys(const char *path, const char *const keys[]) {
+    for (size_t i = 0; keys[i] != NULL; i++) {
+        expect_key(path, "{", keys[i], "}", "");
+        expect_key(path, "{\"X\":[[1,2],[3,4]],", keys[i], "}", "");
+    }
+}
+
+/* X stands there already: a second time is what is found first. */
+static const char *const *without_x(const char *const keys[], const char *out[]) {
+    size_t count = 0;
+    for (size_t i = 0; keys[i] != NULL; i++) {
+        if (strcmp(keys[i], "X") != 0) {
+            out[count++] = keys[i];
+        }
+    }
+    out[count] = NULL;
+    return out;
+}
+
+Test(bodies, promise_17_keys_of_another_case_and_keys_twice) {
+    const char *keys[64];
+    expect_keys("/attention", without_x(attention_keys, keys));
+    expect_keys("/self-attention", without_x(projection_keys, keys));
+    expect_keys("/multi-head-attention", without_x(projection_keys, keys));
+    expect_keys("/softmax", without_x(softmax_keys, keys));
+    expect_key("/attention", "{", "X", "}", "");
+    expect_key("/softmax", "{", "X", "}", "");
+    for (size_t i = 0; head_keys[i] != NULL; i++) {
+        expect_key("/multi-head-attention", "{\"X\":[[1]],\"heads\":[{", head_keys[i], "}]}",
+                   "/heads/0");
+    }
+}
+
+/* --------------------------------------------------------------------------------------- numbers */
+
+/* V is one number and so is the output. What is no JSON is in test_grammar.c. */
+static const struct number {
+    const char *text;
+    const char *float32, *float64; /* NULL: refused, for it is out of range */
+} numbers[] = {
+    {"0", "0", "0"},
+    {"-0", "0", "0"}, /* 0 + 1 * -0 */
+    {"0.1", "0.1", "0.1"},
+    {"1E2", "100", "100"},
+    {"100e-2", "1", "1"},
+    {"0.1000000000000000055511151231257827021181583404541015625", "0.1", "0.1"},
+    {"16777217", "16777216", "16777217"},
+    {"9007199254740993", "9.007199e15", "9007199254740992"},
+    {"123456789012345678901234567890", "1.2345679e29", "1.2345678901234568e29"},
+    {"3.4028234663852886e38", "3.4028235e38", "3.4028234663852886e38"},
+    {"3.4028235677973366e38", "3.4028235e38", "3.4028235677973366e38"}, /* under the middle */
+    {"3.4028235677973367e38", NULL, "3.4028235677973366e38"},           /* over it */
+    {"1e39", NULL, "1e39"},
+    {"-1e39", NULL, "-1e39"},
+    {"1.7976931348623157e308", NULL, "1.7976931348623157e308"},
+    {"1.7976931348623159e308", NULL, NULL},
+    {"1e999", NULL, NULL},
+    {"-1e999", NULL, NULL},
+    {"1e18446744073709551616", NULL, NULL},
+    {"1e-999", "0", "0"},
+    {"-1e-18446744073709551616", "0", "0"},
+    {"1.401298464324817e-45", "1e-45", "1.401298464324817e-45"},
+    {"1.1754943508222875e-38", "1.1754944e-38", "1.1754943508222875e-38"},
+    {"5e-324", "0", "5e-324"},
+    {"2.4703282292062327e-324", "0", "0"},
+    {"2.4703282292062328e-324", "0", "5e-324"},
+};
+
+static void expect_number(const char *text, const char *dtype, const char *output) {
+    char body[512], expected[128];
+    int size = snprintf(body, sizeof body,
+                        "{\"Q\":[[0]],\"K\":[[0]],\"V\":[[%s]],\"return\":[\"output\"],"
+                        "\"dtype\":\"%s\"}",
+                        text, dtype);
+    struct answer answer = ask("/attention", body, (size_t)size);
+    if (output != NULL) {
+        snprintf(expected, sizeof expected, "{\"output\":[[%s]]}\n", output);
+        cr_expect(answer.status == 200 && strcmp(answer.text, expected) == 0, "%s as %s: %s", text,
+                  dtype, answer.text);
+    } else {
+        cr_expect(answer.status == 422 && strcmp(answer.pointer, "/V/0/0") == 0 &&
+                      strstr(answer.detail, dtype) != NULL,
+                  "%s as %s: %s", text, dtype, answer.text);
+    }
+}
+
+Test(bodies, promise_18_numbers_are_rounded_or_refused) {
+    for (size_t i = 0; i < COUNT(numbers); i++) {
+        expect_number(numbers[i].text, "float32", numbers[i].float32);
+        expect_number(numbers[i].text, "float64", numbers[i].float64);
+    }
+}
+
+Test(bodies, promise_18_numbers_without_end) {
+    static const size_t sizes[] = {4096, 4097, 1 << 20};
+    for (size_t i = 0; i < COUNT(sizes); i++) {
+        char *body = malloc(sizes[i] + 64);
+        cr_assert_not_null(body);
+        size_t size = (size_t)sprintf(body, "{\"X\":[1.");
+        memset(body + size, '3', sizes[i] - 2);
+        size += sizes[i] - 2;
+        size += (size_t)sprintf(body + size, "]}");
+        const struct answer answer = ask("/softmax", body, size);
+        if (sizes[i] <= 4096) {
+            cr_expect_eq(answer.status, 200, "%s", answer.text);
+        } else {
+            cr_expect(answer.status == 400 && answer.offset == 6 &&
+                          strstr(answer.detail, "4096") != NULL,
+                      "%zu digits: %s", sizes[i], answer.text);
+        }
+        free(body);
+    }
+}
+
+/* ----------------------------------------------------------------------------------------- sizes */
+
+static const char *const sizes[] = {"0",
+                                    "1",
+                                    "32768",
+                                    "65536",
+                                    "2147483647",
+                                    "2147483648",
+                                    "4294967296",
+                                    "9007199254740992",
+                                    "9223372036854775808",
+                                    "18446744073709551616",
+                                    "-1",
+                                    "1.5",
+                                    "1e308"};
+enum {
+    SIZES = COUNT(sizes)
+};
+
+/* Options that count something. X has two rows and two columns; `taken` says which sizes mean
+ * something, in the order above. */
+static const struct counted {
+    const char *path, *before, *after, *pointer;
+    const char *taken;
+} counted[] = {
+    {"/attention", "\"heads\":", "", NULL, ".1..........."},
+    {"/attention", "\"heads\":1,\"kv_heads\":", "", "/kv_heads", ".1..........."},
+    {"/attention", "\"window\":[", ",0]", "/window/0", "11111.....1.."},
+    {"/attention", "\"window\":[0,", "]", "/window/1", "11111.....1.."},
+    {"/attention", "\"lengths\":[", "]", "/lengths/0", "11..........."},
+    {"/attention", "\"return\":[\"top_k\"],\"top_k\":", "", "/top_k", ".1111111....."},
+    {"/attention", "\"digits\":", "", "/digits", ".1..........."},
+    {"/attention", "\"timeout\":", "", "/timeout", ".111111111.11"},
+    {"/self-attention", "\"W_Q\":[[1],[2]],\"W_K\":[[1],[2]],\"W_V\":[[1],[2]],\"heads\":", "",
+     NULL, ".1..........."},
+    {"/softmax", "\"axis\":", "", "/axis", "11........1.."},
+};
+
+static void expect_size(const struct counted *row, size_t which) {
+    char body[256];
+    const int size = snprintf(body, sizeof body, "{\"X\":[[1,2],[3,4]],%s%s%s}", row->before,
+                              sizes[which], row->after);
+    const struct answer answer = ask(row->path, body, (size_t)size);
+    if (row->taken[which] == '1') {
+        cr_expect_eq(answer.status, 200, "%s: %s", body, answer.text);
+    } else {
+        cr_expect(answer.status == 422 &&
+                      (row->pointer == NULL ||
+                       strncmp(answer.pointer, row->pointer, strlen(answer.pointer)) == 0),
+                  "%s: %s", body, answer.text);
+    }
+}
+
+Test(bodies, promise_21_counts_of_any_size) {
+    for (size_t i = 0; i < COUNT(counted); i++) {
+        for (size_t which = 0; which < SIZES; which++) {
+            expect_size(&counted[i], which);
+        }
+    }
+}
+
+/* Four of them at a time: none makes another one pass. */
+Test(bodies, promise_21_counts_of_any_size_together, .timeout = 300) {
+    static const struct counted *const heads = &counted[0], *const window = &counted[2],
+                                       *const lengths = &counted[4], *const top_k = &counted[5];
+    size_t taken = 0;
+    for (size_t i = 0; i < (size_t)SIZES * SIZES * SIZES * SIZES; i++) {
+        const size_t h = i % SIZES, w = i / SIZES % SIZES, l = i / SIZES / SIZES % SIZES,
+                     k = i / SIZES / SIZES / SIZES;
+        char body[512];
+        const int size = snprintf(body, sizeof body,
+                                  "{\"X\":[[1,2],[3,4]],\"heads\":%s,\"window\":[%s,1],"
+                                  "\"lengths\":[%s],\"return\":[\"top_k\"],\"top_k\":%s}",
+                                  sizes[h], sizes[w], sizes[l], sizes[k]);
+        const bool sound = heads->taken[h] == '1' && window->taken[w] == '1' &&
+                           lengths->taken[l] == '1' && top_k->taken[k] == '1';
+        const struct answer answer = ask("/attention", body, (size_t)size);
+        cr_assert_eq(answer.status, sound ? 200 : 422, "%s: %s", body, answer.text);
+        taken += sound;
+    }
+    cr_expect_eq(taken, 1 * 6 * 2 * 7);
+}
+
+/* ---------------------------------------------------------------------------------------- shapes */
+
+/* A matrix of a call, and whether each of its sizes must agree with another one's. */
+struct matrix {
+    const char *name;
+    size_t rank, shape[4];
+    const char *bound; /* '1' for each size that does */
+};
+
+struct shapes {
+    const char *path;
+    const struct matrix *matrices;
+    size_t count;
+};
+
+static const struct matrix of_attention[] = {
+    {"Q", 3, {4, 3, 7}, "111"},      {"K", 3, {4, 5, 7}, "111"},      {"V", 3, {4, 5, 6}, "111"},
+    {"past_K", 3, {4, 2, 7}, "111"}, {"past_V", 3, {4, 2, 6}, "111"}, {"mask", 3, {4, 3, 7}, "111"},
+    {"bias", 2, {3, 7}, "11"},       {"alibi", 1, {4}, "1"},          {"sink", 1, {4}, "1"},
+};
+static const struct matrix of_one_head[] = {
+    {"X", 2, {5, 6}, "11"},   {"context", 2, {4, 8}, "11"}, {"W_Q", 2, {6, 3}, "11"},
+    {"W_K", 2, {8, 3}, "11"}, {"W_V", 2, {8, 9}, "11"},     {"W_O", 2, {9, 7}, "11"},
+    {"b_Q", 1, {3}, "1"},     {"b_K", 1, {3}, "1"},         {"b_V", 1, {9}, "1"},
+    {"b_O", 1, {7}, "1"},     {"mask", 2, {5, 4}, "11"},
+};
+static const struct matrix of_many_heads[] = {
+    {"X", 3, {3, 5, 6}, "001"},   {"W_Q", 3, {4, 6, 3}, "111"}, {"W_K", 3, {4, 6, 3}, "111"},
+    {"W_V", 3, {4, 6, 8}, "111"}, {"W_O", 2, {32, 7}, "10"},    {"b_V", 2, {4, 8}, "11"},
+};
+
+static const struct shapes calls[] = {
+    {"/attention", of_attention, COUNT(of_attention)},
+    {"/self-attention", of_one_head, COUNT(of_one_head)},
+    {"/multi-head-attention", of_many_heads, COUNT(of_many_heads)},
+};
+
+static void put(FILE *to, const char *name, const size_t *shape, size_t rank, bool short_row) {
+    fputc('[', to);
+    for (size_t i = 0; i < shape[0]; i++) {
+        const bool last = i + 1 == shape[0];
+        if (rank > 1) {
+            put(to, name, shape + 1, rank - 1, short_row && last);
+        } else if (!(short_row && last)) {
+            fputs(strcmp(name, "mask") == 0 ? "true" : "0.5", to);
+        }
+        fputs(last || (rank == 1 && short_row && i + 2 == shape[0]) ? "" : ",", to);
+    }
+    fputc(']', to);
+}
+
+/* The call with matrix `changed` as `as`, or with a short last row, or of another shape. */
+static struct answer ask_changed(const struct shapes *call, const struct matrix *changed,
+                                 const char *as, bool short_row, const size_t *shape) {
+    char *body;
+    size_t size;
+    FILE *to = open_memstream(&body, &size);
+    cr_assert_not_null(to);
+    for (size_t i = 0; i < call->count; i++) {
+        const struct matrix *m = &call->matrices[i];
+        fprintf(to, "%s\"%s\":", i == 0 ? "{" : ",", m->name);
+        if (m != changed) {
+            put(to, m->name, m->shape, m->rank, false);
+        } else if (as != NULL) {
+            fputs(as, to);
+        } else {
+            put(to, m->name, shape, m->rank, short_row);
+        }
+    }
+    fputs("}", to);
+    fclose(to);
+    const struct answer answer = ask(call->path, body, size);
+    free(body);
+    return answer;
+}
+
+/* Is this number, as a whole, in the text? */
+static bool says(const char *text, size_t number) {
+    char digits[24];
+    const size_t size = (size_t)sprintf(digits, "%zu", number);
+    for (const char *at = text; (at = strstr(at, digits)) != NULL; at++) {
+        if ((at == text || !isdigit((unsigned char)at[-1])) && !isdigit((unsigned char)at[size])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool starts_at(const char *pointer, const char *name) {
+    const size_t size = strlen(name);
+    return pointer[0] == '/' && strncmp(pointer + 1, name, size) == 0 &&
+           (pointer[1 + size] == '\0' || pointer[1 + size] == '/');
+}
+
+/* One more and one less of each size: one that disagrees is named, with what it has
+ * and should have. */
+static void expect_neighbours(const struct shapes *call, const struct matrix *m) {
+    for (size_t axis = 0; axis < m->rank; axis++) {
+        for (int change = -1; change <= 1; change += 2) {
+            size_t shape[4];
+            memcpy(shape, m->shape, sizeof shape);
+            shape[axis] += (size_t)change;
+            const struct answer answer = ask_changed(call, m, NULL, false, shape);
+            if (m->bound[axis] == '0') {
+                cr_expect_eq(answer.status, 200, "%s %s, axis %zu: %s", call->path, m->name, axis,
+                             answer.text);
+            } else {
+                cr_expect(answer.status == 422 && answer.pointer[0] == '/' &&
+                              says(answer.detail, shape[axis]) &&
+                              says(answer.detail, m->shape[axis]),
+                          "%s %s, axis %zu, %zu instead of %zu: %s", call->path, m->name, axis,
+                          shape[axis], m->shape[axis], answer.text);
+            }
+        }
+    }
+}
+
+static void expect_shapes(const struct shapes *call, const struct matrix *m) {
+    static const char *const no_matrices[] = {"[]",   "[[]]",    "[[],[]]", "\"text\"", "{}",
+                                              "null", "[\"1\"]", "[{}]",    "[[null]]", "[[{}]]"};
+    expect_neighbours(call, m);
+    struct answer answer = ask_changed(call, m, NULL, true, m->shape);
+    cr_expect(answer.status == 422 && starts_at(answer.pointer, m->name), "%s %s, ragged: %s",
+              call->path, m->name, answer.text);
+    for (size_t i = 0; i < COUNT(no_matrices); i++) {
+        if (strcmp(m->name, "bias") == 0 && strcmp(no_matrices[i], "[[null]]") == 0) {
+            continue; /* minus infinity for all */
+        }
+        answer = ask_changed(call, m, no_matrices[i], false, NULL);
+        cr_expect(answer.status == 422 && starts_at(answer.pointer, m->name), "%s %s = %s: %s",
+                  call->path, m->name, no_matrices[i], answer.text);
+    }
+}
+
+Test(bodies, promise_22_shapes_that_do_not_fit) {
+    for (size_t i = 0; i < COUNT(calls); i++) {
+        const struct answer sound = ask_changed(&calls[i], NULL, NULL, false, NULL);
+        cr_assert_eq(sound.status, 200, "%s: %s", calls[i].path, sound.text);
+        for (size_t j = 0; j < calls[i].count; j++) {
+            expect_shapes(&calls[i], &calls[i].matrices[j]);
+        }
+    }
+}

@@ -1,0 +1,204 @@
+/*
+ * test_extremes.c - promise 19: an answer holds finite numbers. Random calls of numbers at the ends
+ * of their range, queries that may attend to nothing, biases of minus infinity: each gets a 200
+ * without NaN and infinity, where null stands only for minus infinity in masked_scores and lse, or
+ * a 422 that says what is not finite. Knows the service by its socket only.
+ */
+#include <criterion/criterion.h>
+#include <float.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support/client.h"
+#include "support/json.h"
+#include "support/rng.h"
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+enum {
+    CALLS = 20000
+};
+
+static const char *const extremes32[] = {"1e30",  "-1e30", "3.4e38", "-3.4e38", "1e19", "-1e19",
+                                         "1e-38", "1e-45", "-1e-45", "0",       "-0",   "1e10",
+                                         "700",   "-700",  "1",      "-1",      "0.5"};
+static const char *const extremes64[] = {"1e300",  "-1e300", "1.7e308", "-1.7e308", "1e154",
+                                         "-1e154", "5e-324", "1e-308",  "-0",       "1e30",
+                                         "7000",   "-7000",  "1",       "0.5"};
+
+/* What a call is drawn from. */
+struct draw {
+    struct rng rng;
+    bool float64, tame; /* tame: mostly ordinary numbers, so that many calls have a result */
+    FILE *to;
+};
+
+static void put_number(struct draw *d) {
+    if (d->tame && !rng_chance(&d->rng, 8)) {
+        fprintf(d->to, "%.3g", rng_normal(&d->rng) * 10);
+    } else if (d->float64) {
+        fputs(extremes64[rng_between(&d->rng, 0, COUNT(extremes64) - 1)], d->to);
+    } else {
+        fputs(extremes32[rng_between(&d->rng, 0, COUNT(extremes32) - 1)], d->to);
+    }
+}
+
+static void put_element(struct draw *d, char kind) {
+    if (kind == 'm') { /* a mask */
+        fputs(rng_chance(&d->rng, 2) ? "true" : "false", d->to);
+    } else if (kind == 'b' && rng_chance(&d->rng, 4)) {
+        fputs(rng_chance(&d->rng, 2) ? "null" : "-Infinity", d->to);
+    } else {
+        put_number(d);
+    }
+}
+
+static void put_matrix(struct draw *d, const char *name, char kind, size_t rows, size_t columns) {
+    fprintf(d->to, ",\"%s\":[", name);
+    for (size_t i = 0; i < rows; i++) {
+        for (size_t j = 0; j < columns; j++) {
+            fputs(j > 0 ? "," : i > 0 ? ",[" : "[", d->to);
+            put_element(d, kind);
+        }
+        fputs("]", d->to);
+    }
+    fputs("]", d->to);
+}
+
+static void put_options(struct draw *d, size_t queries, size_t keys, bool none) {
+    static const char *const causal[] = {"true", "false", "\"bottom_right\""};
+    if (rng_chance(&d->rng, 3)) {
+        put_matrix(d, "mask", 'm', queries, keys);
+    }
+    if (rng_chance(&d->rng, 3)) {
+        put_matrix(d, "bias", 'b', queries, keys);
+    }
+    if (rng_chance(&d->rng, 3)) {
+        fprintf(d->to, ",\"causal\":%s", causal[rng_between(&d->rng, 0, 2)]);
+    }
+    if (rng_chance(&d->rng, 6)) {
+        fprintf(d->to, ",\"window\":[%zu,0]", rng_between(&d->rng, 0, 3));
+    }
+    if (rng_chance(&d->rng, 6)) {
+        fprintf(d->to, ",\"lengths\":[%zu]", rng_between(&d->rng, 0, keys));
+    }
+    if (rng_chance(&d->rng, 4)) {
+        fputs(",\"scale\":", d->to);
+        put_number(d);
+    }
+    if (rng_chance(&d->rng, 6)) {
+        fprintf(d->to, ",\"softcap\":%s", rng_chance(&d->rng, 2) ? "30" : "1e-30");
+    }
+    if (rng_chance(&d->rng, 6)) {
+        fputs(",\"alibi\":[", d->to);
+        put_number(d);
+        fputs("]", d->to);
+    }
+    if (!none && rng_chance(&d->rng, 6)) {
+        fputs(",\"sink\":", d->to);
+        put_number(d);
+    }
+    if (rng_chance(&d->rng, 4)) {
+        fprintf(d->to, ",\"digits\":%zu", rng_between(&d->rng, 1, 17));
+    }
+}
+
+/* Returns the path. */
+static const char *put_call(struct draw *d) {
+    static const size_t sizes[] = {1, 2, 3, 4, 5, 17, 33};
+    const size_t queries = sizes[rng_between(&d->rng, 0, COUNT(sizes) - 1)];
+    const size_t keys = sizes[rng_between(&d->rng, 0, COUNT(sizes) - 1)];
+    const size_t depth = rng_between(&d->rng, 1, 9), columns = rng_between(&d->rng, 1, 5);
+    const bool projected = rng_chance(&d->rng, 4), none = rng_chance(&d->rng, 6);
+    fprintf(d->to, "{\"dtype\":\"%s\"", d->float64 ? "float64" : "float32");
+    if (rng_chance(&d->rng, 8)) {
+        put_matrix(d, "X", 'x', queries, depth);
+        fprintf(d->to, ",\"axis\":%zu}", rng_between(&d->rng, 0, 1));
+        return "/softmax";
+    }
+    if (projected) {
+        put_matrix(d, "X", 'x', queries, depth);
+        put_matrix(d, "context", 'x', keys, depth);
+        put_matrix(d, "W_Q", 'x', depth, 2);
+        put_matrix(d, "W_K", 'x', depth, 2);
+        put_matrix(d, "W_V", 'x', depth, columns);
+        put_matrix(d, "W_O", 'x', columns, 3);
+    } else {
+        put_matrix(d, "Q", 'x', queries, depth);
+        put_matrix(d, "K", 'x', keys, depth);
+        put_matrix(d, "V", 'x', keys, columns);
+    }
+    put_options(d, queries, keys, none);
+    fprintf(d->to,
+            ",\"normalization\":\"%s\",\"return\":[\"output\",\"weights\",\"scores\","
+            "\"scaled_scores\",\"masked_scores\",\"statistics\"%s]}",
+            none ? "none" : "softmax", none ? "" : ",\"lse\",\"entropy\",\"top_k\"");
+    return projected ? "/self-attention" : "/attention";
+}
+
+/* Every number is finite as the dtype of the call; null stands only where it may. */
+static bool is_sound(const struct cJSON *value, double largest, bool may_be_null) {
+    double number;
+    if (json_is_array(value) || json_is_object(value)) {
+        bool sound = true;
+        for (value = json_first(value); value != NULL && sound; value = json_next(value)) {
+            const char *name = json_name(value);
+            const bool is_statistic = name != NULL && strcmp(name, "statistics") == 0;
+            sound = is_sound(value, is_statistic ? DBL_MAX : largest,
+                             name == NULL
+                                 ? may_be_null
+                                 : strcmp(name, "masked_scores") == 0 || strcmp(name, "lse") == 0);
+        }
+        return sound;
+    }
+    return json_number(value, &number) ? fabs(number) <= largest : may_be_null;
+}
+
+static void check(const char *body, bool float64, const struct client_response *response,
+                  size_t *finite) {
+    struct cJSON *answer = json_parse(response->body, response->size);
+    const char *detail = json_text(json_get(answer, "detail"));
+    /* With few digits the largest number is rounded up. */
+    const double largest = float64 ? DBL_MAX : 10.0 * FLT_MAX;
+    *finite += response->status == 200;
+    cr_expect(response->status == 200
+                  ? is_sound(answer, largest, false)
+                  : response->status == 422 && detail != NULL && strstr(detail, "finite") != NULL,
+              "%s: %d %.1000s", body, response->status, response->body);
+    /* As cJSON might read it in its own way. */
+    cr_expect(response->status != 200 ||
+                  (strstr(response->body, "nan") == NULL && strstr(response->body, "inf") == NULL &&
+                   strstr(response->body, "NaN") == NULL && strstr(response->body, "Inf") == NULL),
+              "%s: %.1000s", body, response->body);
+    json_free(answer);
+}
+
+Test(extremes, promise_19_answers_are_finite, .timeout = 300) {
+    struct server_process server;
+    struct client_connection connection;
+    struct draw d = {.rng = {19}};
+    size_t finite = 0;
+    cr_assert(server_spawn(&server, NULL));
+    cr_assert(client_open(&connection, server.port));
+    for (size_t i = 0; i < CALLS; i++) {
+        struct client_response response;
+        char *body;
+        size_t size;
+        d.to = open_memstream(&body, &size);
+        cr_assert_not_null(d.to);
+        d.float64 = rng_chance(&d.rng, 3);
+        d.tame = rng_chance(&d.rng, 2);
+        const char *path = put_call(&d);
+        fclose(d.to);
+        cr_assert(client_post(&connection, path, body, size, &response), "%s: no answer", body);
+        check(body, d.float64, &response, &finite);
+        client_response_free(&response);
+        free(body);
+    }
+    cr_expect(finite > CALLS / 10 && finite < CALLS * 9 / 10, "%zu of %d have a result", finite,
+              (int)CALLS);
+    client_close(&connection);
+    cr_expect_eq(server_stop(&server), 0);
+}

@@ -1,0 +1,294 @@
+/*
+ * test_mutation.c - promise 15: bodies of the notebooks and of every option with bytes changed,
+ * over keep-alive connections. Whatever they say, the answer is a result, a refusal, or 503 to who
+ * asks for a time limit; none takes for ever, and the daemon lives. TEST_MUTATIONS bodies are sent,
+ * 200000 if it is not set; TEST_SEED draws others. Knows the service by its socket only.
+ */
+#include <criterion/criterion.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "support/client.h"
+#include "support/json.h"
+#include "support/notebooks.h"
+#include "support/rng.h"
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+enum {
+    CLIENTS = 4,
+    PIPELINED = 16,    /* requests sent before their answers are read */
+    LONGEST = 4096,    /* of a body to start from */
+    ROOM = 3 * LONGEST /* of one that has grown */
+};
+
+struct seed {
+    const char *path, *body;
+    size_t size;
+};
+
+/* Every option, beside the notebooks. */
+static const struct seed options[] = {
+#define SEED(path, body)                                                                           \
+    { path, body, sizeof(body) - 1 }
+    SEED("/attention",
+         "{\"Q\":[[[0.1,-2],[3,4]],[[1,1],[0,2]]],\"K\":[[[1,2],[3,4],[5,6]]],\"V\":[[[1],[2],[3]]"
+         "],\"mask\":[[true,false,true,true],[false,false,true,true]],\"bias\":[[0,-Infinity,null,"
+         "0.5],"
+         "[1,2,3,4]],\"causal\":true,\"window\":[1,-1],\"scale\":0.5,\"softcap\":30.0,"
+         "\"alibi\":[0.5,0.25],\"sink\":[0,1],\"past_K\":[[[7,8]]],\"past_V\":[[[9]]],"
+         "\"return\":[\"output\",\"weights\",\"lse\",\"entropy\",\"top_k\",\"statistics\","
+         "\"present_K\",\"present_V\"],\"top_k\":2,\"digits\":4}"),
+    SEED("/attention",
+         "{\"X\":[[1,2,3,4],[5e-1,6,7,8]],\"heads\":2,\"kv_heads\":2,\"causal\":\"bottom_right\","
+         "\"lengths\":[1],\"alibi\":true,\"mean_over_heads\":true,\"dtype\":\"float64\","
+         "\"normalization\":\"none\",\"return\":[\"scores\",\"scaled_scores\",\"masked_scores\","
+         "\"weights\"],\"timeout\":5}"),
+    SEED("/self-attention",
+         "{\"X\":[[1,0],[0,1]],\"context\":[[1,2],[3,4]],\"W_Q\":[[1,0],[0,1]],\"W_K\":[[1,0],"
+         "[0,1]],\"W_V\":[[1,0],[0,1]],\"W_O\":[[1],[2]],\"b_Q\":[1,2],\"b_O\":[3],"
+         "\"weight_layout\":\"in_out\",\"return\":[\"output\",\"Q\",\"K\",\"V\"]}"),
+    SEED("/multi-head-attention",
+         "{\"X\":[[[1,2],[3,4]]],\"heads\":[{\"W_Q\":[[1],[2]],\"W_K\":[[3],[4]],\"W_V\":[[5,6],"
+         "[7,8]],\"b_V\":[1,2]},{\"W_Q\":[[1,2],[3,4]],\"W_K\":[[1,2],[3,4]],\"W_V\":[[5],[6]]}],"
+         "\"W_O\":[[1,2],[3,4],[5,6]],\"digits\":17}"),
+    SEED("/softmax", "{\"X\":[[[1,2],[3,4]],[[5,6],[7,8]]],\"axis\":-2,\"digits\":3}"),
+};
+
+static struct server_process server;
+static struct seed seeds[64];
+static size_t seed_count;
+static long mutations = 200000;
+static atomic_uint counts[6]; /* by the first digit of the status */
+static atomic_uint faults;
+static atomic_long slowest_us;
+
+/* ------------------------------------------------------------------------------------- mutations */
+
+/* Bytes that mean something to one part of the service or another. */
+static const char *const words[] = {"[",
+                                    "]",
+                                    "{",
+                                    "}",
+                                    ",",
+                                    ":",
+                                    "\"",
+                                    "\\",
+                                    "\\u",
+                                    "-",
+                                    "e",
+                                    "E9",
+                                    ".",
+                                    "0",
+                                    "1e999",
+                                    "-0",
+                                    "1e39",
+                                    "1e308",
+                                    "5e-324",
+                                    "2147483648",
+                                    "4294967296",
+                                    "9007199254740993",
+                                    "18446744073709551616",
+                                    "null",
+                                    "true",
+                                    "false",
+                                    "NaN",
+                                    "-Infinity",
+                                    "[]",
+                                    "[[]]",
+                                    "[[[[1]]]]",
+                                    "{}",
+                                    "\"\"",
+                                    "\"X\":",
+                                    "\"Q\":",
+                                    "\"heads\":",
+                                    "\"dtype\":\"float64\",",
+                                    "\"timeout\":1e-9,",
+                                    "\xFF",
+                                    "\xC3",
+                                    "\xF0\x9F\x98\x80",
+                                    "\xEF\xBB\xBF",
+                                    "\t",
+                                    "\n",
+                                    "\x7F"};
+
+static size_t replace(char *body, size_t size, size_t at, size_t gone, const char *bytes,
+                      size_t count) {
+    if (size - gone + count > ROOM) {
+        return size;
+    }
+    memmove(body + at + count, body + at + gone, size - at - gone);
+    memcpy(body + at, bytes, count);
+    return size - gone + count;
+}
+
+static size_t mutate_once(struct rng *rng, char *body, size_t size) {
+    char copy[64];
+    const size_t at = size > 0 ? rng_between(rng, 0, size - 1) : 0;
+    const size_t most = size - at < sizeof copy ? size - at : sizeof copy;
+    const size_t some = most > 0 ? rng_between(rng, 1, most) : 0;
+    const char *word = words[rng_between(rng, 0, COUNT(words) - 1)];
+    switch (rng_between(rng, 0, 7)) {
+    case 0: /* a bit */
+        if (size > 0) {
+            body[at] = (char)(body[at] ^ (1 << rng_between(rng, 0, 7)));
+        }
+        return size;
+    case 1: /* any byte */
+        if (size > 0) {
+            body[at] = (char)rng_between(rng, 0, 255);
+        }
+        return size;
+    case 2:
+        return replace(body, size, at, some, "", 0);
+    case 3:
+        return replace(body, size, at, 0, word, strlen(word));
+    case 4:
+        return replace(body, size, at, some < 8 ? some : 8, word, strlen(word));
+    case 5: /* twice the same */
+        memcpy(copy, body + at, some);
+        return replace(body, size, at, 0, copy, some);
+    case 6: /* from elsewhere */
+        memcpy(copy, body + at, some);
+        return replace(body, size, rng_between(rng, 0, size), 0, copy, some);
+    default:
+        return rng_chance(rng, 4) ? at : size; /* cut */
+    }
+}
+
+/* One to four changes of some good body. Returns the path. */
+static const char *make(struct rng *rng, char body[static ROOM], size_t *size) {
+    const struct seed *seed = &seeds[rng_between(rng, 0, seed_count - 1)];
+    memcpy(body, seed->body, seed->size);
+    *size = seed->size;
+    for (size_t left = rng_chance(rng, 2) ? 1 : rng_between(rng, 2, 4); left > 0; left--) {
+        *size = mutate_once(rng, body, *size);
+    }
+    return seed->path;
+}
+
+/* --------------------------------------------------------------------------------------- clients */
+
+static void fault(const char *what, const char *body, size_t size) {
+    atomic_fetch_add(&faults, 1);
+    fprintf(stderr, "%s: %.*s\n", what, (int)size, body);
+}
+
+static long now_us(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return time.tv_sec * 1000000 + time.tv_nsec / 1000;
+}
+
+static void check(const struct client_response *response, const char *body, size_t size) {
+    const int status = response->status;
+    atomic_fetch_add(&counts[status / 100 % 6], 1);
+    if (status != 200 && status != 400 && status != 413 && status != 422 && status != 503) {
+        fault("a status of its own", body, size);
+    }
+    if (status == 503 && strstr(response->body, "(timeout)") == NULL) {
+        fault(response->body, body, size); /* nothing here is too much for it */
+    }
+    if (response->size == 0 || response->body[response->size - 1] != '\n' ||
+        (status != 200 && strstr(response->body, "\"detail\"") == NULL)) {
+        fault("an answer without a word", body, size);
+    }
+}
+
+struct batch {
+    char bodies[PIPELINED][ROOM];
+    size_t sizes[PIPELINED];
+    char text[PIPELINED * (ROOM + 256)];
+};
+
+static bool ask(struct client_connection *connection, struct batch *batch, struct rng *rng) {
+    size_t size = 0;
+    for (size_t i = 0; i < PIPELINED; i++) {
+        const char *path = make(rng, batch->bodies[i], &batch->sizes[i]);
+        size += (size_t)sprintf(batch->text + size,
+                                "POST %s HTTP/1.1\r\nHost: a\r\nContent-Length: %zu\r\n\r\n", path,
+                                batch->sizes[i]);
+        memcpy(batch->text + size, batch->bodies[i], batch->sizes[i]);
+        size += batch->sizes[i];
+    }
+    const long begun = now_us();
+    if (!client_send(connection, batch->text, size)) {
+        return false;
+    }
+    for (size_t i = 0; i < PIPELINED; i++) {
+        struct client_response response;
+        if (!client_receive(connection, false, &response)) {
+            fault("no answer", batch->bodies[i], batch->sizes[i]);
+            return false;
+        }
+        check(&response, batch->bodies[i], batch->sizes[i]);
+        client_response_free(&response);
+    }
+    const long took = now_us() - begun;
+    for (long most = atomic_load(&slowest_us);
+         took > most && !atomic_compare_exchange_weak(&slowest_us, &most, took);) {
+    }
+    return true;
+}
+
+static void *client(void *seed) {
+    struct rng rng = {*(const uint64_t *)seed};
+    struct batch *batch = malloc(sizeof *batch);
+    struct client_connection connection;
+    if (batch != NULL && client_open(&connection, server.port)) {
+        for (long sent = 0; sent < mutations / CLIENTS; sent += PIPELINED) {
+            if (!ask(&connection, batch, &rng)) {
+                fault("the connection ended", "", 0);
+                break;
+            }
+        }
+        client_close(&connection);
+    }
+    free(batch);
+    return NULL;
+}
+
+Test(mutation, promise_15_changed_bodies_harm_nothing, .timeout = 3600) {
+    const char *wanted = getenv("TEST_MUTATIONS"), *other = getenv("TEST_SEED");
+    uint64_t states[CLIENTS];
+    pthread_t threads[CLIENTS];
+    size_t count;
+    mutations = wanted != NULL ? atol(wanted) : mutations;
+    struct notebook *notebooks = notebooks_read(&count);
+    cr_assert(count > 0 && count + COUNT(options) <= COUNT(seeds));
+    memcpy(seeds, options, sizeof options);
+    seed_count = COUNT(options);
+    for (size_t i = 0; i < count; i++) {
+        if (notebooks[i].size <= LONGEST) {
+            seeds[seed_count++] =
+                (struct seed){notebooks[i].path, notebooks[i].body, notebooks[i].size};
+        }
+    }
+    cr_assert(server_spawn(&server, NULL));
+    for (size_t i = 0; i < seed_count; i++) { /* they are good before they are changed */
+        struct client_response response;
+        cr_assert(client_request(server.port, "POST", seeds[i].path, NULL, seeds[i].body,
+                                 seeds[i].size, &response));
+        cr_assert_eq(response.status, 200, "%s: %s", seeds[i].body, response.body);
+        client_response_free(&response);
+    }
+    for (size_t i = 0; i < CLIENTS; i++) {
+        states[i] = (other != NULL ? strtoull(other, NULL, 10) : 1) * CLIENTS + i + 1;
+        cr_assert_eq(pthread_create(&threads[i], NULL, client, &states[i]), 0);
+    }
+    for (size_t i = 0; i < CLIENTS; i++) {
+        pthread_join(threads[i], NULL);
+    }
+    const unsigned taken = atomic_load(&counts[2]), refused = atomic_load(&counts[4]);
+    printf("mutations: %u taken, %u refused, %u late; the slowest %d took %ld ms\n", taken, refused,
+           atomic_load(&counts[5]), PIPELINED, atomic_load(&slowest_us) / 1000);
+    cr_expect_eq(atomic_load(&faults), 0);
+    cr_expect(taken > 0 && refused > taken / 10, "%u taken, %u refused", taken, refused);
+    cr_expect_geq(taken + refused + atomic_load(&counts[5]), (unsigned)mutations);
+    cr_expect_eq(server_stop(&server), 0);
+    notebooks_free(notebooks, count);
+}

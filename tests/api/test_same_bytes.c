@@ -1,0 +1,152 @@
+/*
+ * test_same_bytes.c - promise 32: the same request gets the same bytes, alone and beside others,
+ * whichever thread computes which part of it. Each question REPEATS times on one connection, then
+ * as often on 64 connections while others ask for other things. Knows the service by its socket
+ * only.
+ */
+#include <criterion/criterion.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support/client.h"
+#include "support/notebooks.h"
+#include "support/rng.h"
+
+enum {
+    REPEATS = 1000,
+    ASKING = 64,
+    DISTURBING = 2
+};
+
+struct question {
+    const char *path;
+    char *body;
+    size_t size;
+    struct client_response first; /* the answer that all others must be */
+};
+
+static struct question questions[4]; /* a notebook's, one for the workers, a long one, in float64 */
+static const size_t question_count = sizeof questions / sizeof *questions;
+static struct server_process server;
+static atomic_uint answered, faults;
+static atomic_bool ending;
+
+static void draw(struct question *q, uint64_t seed, size_t rows, size_t columns, const char *rest) {
+    struct rng rng = {seed};
+    FILE *to = open_memstream(&q->body, &q->size);
+    cr_assert_not_null(to);
+    q->path = "/attention";
+    fputs("{\"X\":[", to);
+    for (size_t i = 0; i < rows * columns; i++) {
+        fprintf(to, "%s%.7g", i % columns != 0 ? "," : i > 0 ? "],[" : "[", rng_normal(&rng));
+    }
+    fprintf(to, "]]%s}", rest);
+    fclose(to);
+}
+
+static bool is_same(const struct client_response *a, const struct client_response *b) {
+    return a->status == b->status && a->size == b->size && memcmp(a->body, b->body, a->size) == 0;
+}
+
+static bool ask(struct client_connection *connection, const struct question *q) {
+    struct client_response response;
+    if (!client_post(connection, q->path, q->body, q->size, &response)) {
+        return false;
+    }
+    const bool same = is_same(&response, &q->first);
+    client_response_free(&response);
+    atomic_fetch_add(&answered, 1);
+    return same;
+}
+
+static void *asking(void *unused) {
+    struct client_connection connection;
+    (void)unused;
+    bool sound = client_open(&connection, server.port);
+    for (size_t i = 0; sound && i < REPEATS / ASKING + 1; i++) {
+        for (size_t j = 0; sound && j < question_count; j++) {
+            sound = ask(&connection, &questions[j]);
+        }
+    }
+    client_close(&connection);
+    atomic_fetch_add(&faults, !sound);
+    return NULL;
+}
+
+/* Calls of other sizes, so that the workers always have something else in turn. */
+static void *disturbing(void *seed) {
+    struct rng rng = {*(const uint64_t *)seed};
+    struct client_connection connection;
+    bool open = client_open(&connection, server.port);
+    while (open && !atomic_load(&ending)) {
+        struct client_response response;
+        struct question other;
+        draw(&other, rng_bits(&rng) | 1, rng_between(&rng, 2, 300), rng_between(&rng, 1, 40),
+             ",\"return\":[\"output\"]");
+        open = client_post(&connection, other.path, other.body, other.size, &response);
+        client_response_free(&response);
+        free(other.body);
+    }
+    client_close(&connection);
+    return NULL;
+}
+
+static void read_questions(void) {
+    size_t count;
+    struct notebook *notebooks = notebooks_read(&count);
+    cr_assert_gt(count, 0);
+    questions[0].path = "/attention";
+    questions[0].body = strdup(notebooks[0].body);
+    questions[0].size = notebooks[0].size;
+    cr_assert_str_eq(notebooks[0].path, questions[0].path);
+    notebooks_free(notebooks, count);
+    draw(&questions[1], 1, 300, 32,
+         ",\"causal\":true,\"return\":[\"output\",\"lse\"],\"digits\":9");
+    draw(&questions[2], 2, 110, 8, ",\"return\":[\"weights\",\"masked_scores\"]");
+    draw(&questions[3], 3, 200, 16,
+         ",\"dtype\":\"float64\",\"softcap\":5,\"return\":[\"entropy\"]");
+    for (size_t i = 0; i < question_count; i++) {
+        struct question *q = &questions[i];
+        cr_assert(client_request(server.port, "POST", q->path, NULL, q->body, q->size, &q->first));
+        cr_assert_eq(q->first.status, 200, "%s", q->first.body);
+    }
+}
+
+Test(same_bytes, promise_32_alone_and_beside_others, .timeout = 600) {
+    struct client_connection connection;
+    uint64_t seeds[DISTURBING];
+    pthread_t threads[ASKING], others[DISTURBING];
+    cr_assert(server_spawn(&server, NULL));
+    read_questions();
+    cr_assert(client_open(&connection, server.port));
+    for (size_t i = 0; i < REPEATS * question_count; i++) {
+        cr_assert(ask(&connection, &questions[i / REPEATS]), "question %zu, time %zu", i / REPEATS,
+                  i % REPEATS);
+    }
+    client_close(&connection);
+    for (size_t i = 0; i < DISTURBING; i++) {
+        seeds[i] = 100 + i;
+        cr_assert_eq(pthread_create(&others[i], NULL, disturbing, &seeds[i]), 0);
+    }
+    for (size_t i = 0; i < ASKING; i++) {
+        cr_assert_eq(pthread_create(&threads[i], NULL, asking, NULL), 0);
+    }
+    for (size_t i = 0; i < ASKING; i++) {
+        pthread_join(threads[i], NULL);
+    }
+    atomic_store(&ending, true);
+    for (size_t i = 0; i < DISTURBING; i++) {
+        pthread_join(others[i], NULL);
+    }
+    cr_expect_eq(atomic_load(&faults), 0, "%u of %d connections got another answer",
+                 atomic_load(&faults), (int)ASKING);
+    cr_expect_geq(atomic_load(&answered), 2 * REPEATS * question_count);
+    for (size_t i = 0; i < question_count; i++) {
+        client_response_free(&questions[i].first);
+        free(questions[i].body);
+    }
+    cr_expect_eq(server_stop(&server), 0);
+}
