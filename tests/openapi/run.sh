@@ -12,7 +12,9 @@ venv=$folder/venv-openapi
 "$here/../support/venv.sh" "$venv" "$here/requirements.txt"
 
 export HYPOTHESIS_STORAGE_DIRECTORY=$venv/hypothesis
-coproc DAEMON { exec "${ATTENTIOND_BIN:-$folder/attentiond}" --port 0; }
+export ATTENTIOND_KEY=a-key-for-schemathesis # for schemathesis.toml
+echo "$ATTENTIOND_KEY" >"$venv/keys"
+coproc DAEMON { exec "${ATTENTIOND_BIN:-$folder/attentiond}" --port 0 --api-key-file "$venv/keys"; }
 daemon=$DAEMON_PID
 trap 'kill "$daemon" 2>/dev/null || true' EXIT
 read -r line <&"${DAEMON[0]}"
