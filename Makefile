@@ -260,7 +260,7 @@ packages: ## Install the packages that building needs
 	@docker/packages.sh build
 
 # ----------------------------------------------------------------------------------------- checks
-.PHONY: test-conformance check-asan check-valgrind check-neon check-hardening check-layers lint format coverage test-container
+.PHONY: test-conformance test-openapi test-metrics check-asan check-valgrind check-neon check-hardening check-layers lint format coverage test-container
 check-asan: ## Run all tests under AddressSanitizer and UndefinedBehaviorSanitizer
 	$(again) BUILD=asan test
 
@@ -299,6 +299,16 @@ test-conformance: ## Run ONNX's Attention cases over HTTP (fetches Python packag
 	@docker/packages.sh build python
 	$(again) all
 	@tests/conformance/run.sh $(O)
+
+test-openapi: ## Hold the daemon and openapi.yaml to each other (Schemathesis, from PyPI): ARGS="-n 1000"
+	@docker/packages.sh build python
+	$(again) all
+	@tests/openapi/run.sh $(O) $(ARGS)
+
+test-metrics: ## Have a Prometheus scrape the daemon and evaluate what the dashboard asks
+	@docker/packages.sh build metrics
+	$(again) all
+	@tests/support/check-dashboard.py docker/grafana-dashboard.json --daemon $(DAEMON) --prometheus
 
 check-hardening: ## Check how the daemon is built and linked
 	@docker/packages.sh build

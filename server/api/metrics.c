@@ -1,26 +1,23 @@
 /* metrics.c - see metrics.h; and GET /metrics. */
 #include "api/metrics.h"
 
-#include <dirent.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "api/api.h"
 #include "api/reply.h"
+#include "process.h"
 
 /* Upper bounds of the buckets. */
 static const double bounds[METRICS_BUCKETS] = {0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01,
                                                0.025,  0.1,     0.25,   1,     2.5,    10,    60};
 
 /* Every status that is sent; whatever is none of them counts as the last. */
-static const int codes[METRICS_CODES] = {200, 204, 400, 401, 403, 404, 405, 408, 413,
-                                         414, 415, 417, 422, 431, 501, 503, 505};
+static const int codes[METRICS_CODES] = {200, 204, 400, 401, 404, 405, 413, 414,
+                                         415, 417, 422, 431, 501, 503, 505};
 
 void metrics_count(_Atomic uint64_t *counter) {
     atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
@@ -194,72 +191,19 @@ static void put_load(struct page *page, const struct api_request *request) {
                 &metrics->sent);
 }
 
-/* -------------------------------------------------------------------------------- the process */
-
-static double open_files(void) {
-    DIR *folder = opendir("/proc/self/fd");
-    double count = 0;
-    while (folder != NULL && readdir(folder) != NULL) {
-        count++;
-    }
-    if (folder == NULL) {
-        return 0;
-    }
-    closedir(folder);
-    return count - 3; /* ".", ".." and the folder itself */
-}
-
-/* Start of the process in seconds since 1970, by the boot time and /proc/self/stat. */
-static double start_time(void) {
-    struct timespec real, boot;
-    unsigned long long ticks = 0;
-    char text[1024] = "";
-    FILE *stat = fopen("/proc/self/stat", "r");
-    if (stat == NULL) {
-        return 0;
-    }
-    const size_t size = fread(text, 1, sizeof text - 1, stat);
-    fclose(stat);
-    text[size] = '\0';
-    const char *at = strrchr(text, ')'); /* the name before it may hold anything */
-    for (int field = 2; at != NULL && field < 22; field++) {
-        at = strchr(at + 1, ' ');
-    }
-    if (at == NULL || sscanf(at, " %llu", &ticks) != 1) {
-        return 0;
-    }
-    clock_gettime(CLOCK_REALTIME, &real);
-    clock_gettime(CLOCK_BOOTTIME, &boot);
-    return (double)(real.tv_sec - boot.tv_sec) + (double)(real.tv_nsec - boot.tv_nsec) * 1e-9 +
-           (double)ticks / (double)sysconf(_SC_CLK_TCK);
-}
-
 static void put_process(struct page *page) {
-    struct rusage usage = {0};
-    struct rlimit files = {0};
-    unsigned long pages = 0, resident = 0;
-    FILE *statm = fopen("/proc/self/statm", "r");
-    if (statm != NULL) {
-        if (fscanf(statm, "%lu %lu", &pages, &resident) != 2) {
-            pages = resident = 0;
-        }
-        fclose(statm);
-    }
-    getrusage(RUSAGE_SELF, &usage);
-    getrlimit(RLIMIT_NOFILE, &files);
+    const struct process_usage usage = process_usage();
     put_number(page, "process_cpu_seconds_total", "counter", "CPU time, user and system.",
-               (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
-                   (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1e-6);
-    const double size = (double)sysconf(_SC_PAGESIZE);
+               usage.cpu_seconds);
     put_number(page, "process_resident_memory_bytes", "gauge", "Resident memory.",
-               (double)resident * size);
+               usage.resident_bytes);
     put_number(page, "process_virtual_memory_bytes", "gauge", "Virtual memory.",
-               (double)pages * size);
-    put_number(page, "process_open_fds", "gauge", "Open file descriptors.", open_files());
+               usage.virtual_bytes);
+    put_number(page, "process_open_fds", "gauge", "Open file descriptors.", usage.open_files);
     put_number(page, "process_max_fds", "gauge", "Limit on open file descriptors.",
-               (double)files.rlim_cur);
+               usage.max_files);
     put_number(page, "process_start_time_seconds", "gauge",
-               "Start of the process, in seconds since 1970.", start_time());
+               "Start of the process, in seconds since 1970.", usage.start_time);
 }
 
 struct api_work *api_metrics(const struct api_request *request, struct http_response *response) {

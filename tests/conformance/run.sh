@@ -10,11 +10,5 @@ shift
 venv=$folder/venv-conformance
 export ATTENTIOND_BIN=${ATTENTIOND_BIN:-$folder/attentiond}
 
-# The copy of the requirements is written last, so a broken installation is made anew.
-if ! cmp -s "$here/requirements.txt" "$venv/installed.txt"; then
-    rm -rf "$venv"
-    /usr/bin/python3 -m venv "$venv" || { rm -rf "$venv" && python3 -m venv "$venv"; }
-    "$venv/bin/pip" install --quiet --disable-pip-version-check -r "$here/requirements.txt"
-    cp "$here/requirements.txt" "$venv/installed.txt"
-fi
+"$here/../support/venv.sh" "$venv" "$here/requirements.txt"
 exec "$venv/bin/python" "$here/onnx_attention.py" "$@"

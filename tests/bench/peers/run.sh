@@ -12,12 +12,7 @@ venv=$folder/venv-peers
 # It would decide the kernels of ours and NumPy's OpenBLAS.
 unset OPENBLAS_CORETYPE
 
-# The copy of the requirements is written last, so a broken installation is made anew.
-if [ -z "${PEERS_PYTHON:-}" ] && ! cmp -s "$here/requirements.txt" "$venv/installed.txt"; then
-    rm -rf "$venv"
-    /usr/bin/python3 -m venv "$venv" || { rm -rf "$venv" && python3 -m venv "$venv"; }
-    echo "Installing PyTorch, onnxruntime, OpenVINO, NumPy into $venv: some 6 GB"
-    "$venv/bin/pip" install --quiet --disable-pip-version-check -r "$here/requirements.txt"
-    cp "$here/requirements.txt" "$venv/installed.txt"
+if [ -z "${PEERS_PYTHON:-}" ]; then
+    "$here/../../support/venv.sh" "$venv" "$here/requirements.txt"
 fi
 exec "${PEERS_PYTHON:-$venv/bin/python}" "$here/peers.py" --bench "$folder/bench_attention" "$@"

@@ -1,0 +1,232 @@
+"""What openapi.yaml cannot say: how the sizes in a request depend on each other.
+
+Schemathesis makes requests that fit their schema. Whether a row is as long as the row before it, or K has
+as many columns as Q, no schema can ask for. So before a request with a valid body is sent, fit() gives its
+matrices sizes that suit each other and its numbers magnitudes that float32 can carry through the whole
+call; all else, what is given and what not, how many axes a matrix has, every option, stays as it was made.
+A body that fits already, of numbers up to 1000, is not touched; one that is meant to be refused never comes
+here.
+"""
+
+import copy
+import itertools
+import math
+
+import schemathesis
+from schemathesis.core import NOT_SET
+from schemathesis.core.parameters import ParameterLocation
+
+MAX_RANK = 8
+LARGEST = 1000.0  # sums of products of a few of these stay in float32
+MAX_HEADS = 6
+SECONDS = 10.0  # enough for any call of this size
+
+
+@schemathesis.hook
+def before_load_schema(context, raw_schema):
+    raw_schema["security"].remove({})  # "nobody needs a key" is not said of the daemon that is asked
+
+
+@schemathesis.hook
+def before_call(context, case, kwargs):
+    component = case.meta.components.get(ParameterLocation.BODY) if case.meta else None
+    if component is None or component.mode.is_negative or case.body is NOT_SET:
+        return
+    fitted = fit(case.operation.path, case.body)
+    if fitted != case.body:
+        case.body = fitted
+
+
+def fit(path, body):
+    body = copy.deepcopy(body)
+    if "timeout" in body:
+        body["timeout"] = max(body["timeout"], SECONDS)
+    {"/softmax": fit_softmax, "/attention": fit_attention}.get(path, fit_projected)(body)
+    return body
+
+
+# ------------------------------------------------------------------------------------------------ arrays
+
+
+def leaves(value):
+    if isinstance(value, list):
+        return [leaf for item in value for leaf in leaves(item)]
+    return [value]
+
+
+def sizes(value):
+    """The sizes of an array along its first elements."""
+    found = []
+    while isinstance(value, list):
+        found.append(len(value))
+        value = value[0]
+    return found
+
+
+def tame(number):
+    if isinstance(number, bool) or number is None or abs(number) <= LARGEST:
+        return number
+    return math.fmod(number, 8)
+
+
+def build(shape, numbers):
+    if not shape:
+        return next(numbers)
+    return [build(shape[1:], numbers) for _ in range(shape[0])]
+
+
+def reshape(value, shape):
+    """An array of this shape, of the numbers of `value`, over and over if they do not suffice."""
+    return build(shape, itertools.cycle([tame(leaf) for leaf in leaves(value)]))
+
+
+def axis(value, back):
+    """The size of the axis that is the `back`-th from the end; 1 if there are not so many."""
+    shape = sizes(value)
+    return shape[-back] if back <= len(shape) else 1
+
+
+def divisor(number, most):
+    """The largest divisor of `number` that is at most `most`, which may be written as 2.0."""
+    return next(d for d in range(min(number, int(most)), 0, -1) if number % d == 0)
+
+
+# ----------------------------------------------------------------------------------------------- options
+
+
+def fit_options(body, batch, heads, queries, keys):
+    full = [batch, heads, queries, keys]
+    for name in ("scale", "softcap"):
+        if name in body:
+            body[name] = tame(body[name])
+    for name in ("mask", "bias"):
+        if name in body:
+            shape = sizes(body[name])
+            wanted = [1 if size == 1 else full[back] for back, size in zip(range(-len(shape), 0), shape)]
+            body[name] = reshape(body[name], wanted)
+    if "mask" in body:  # all booleans or all numbers
+        first = leaves(body["mask"])[0]
+        body["mask"] = build(sizes(body["mask"]), map(type(first), leaves(body["mask"])))
+    for name in ("alibi", "sink"):
+        if isinstance(body.get(name), list) or (name in body and name == "sink" and heads > 1):
+            body[name] = reshape(body[name], [heads])
+        elif name in body:
+            body[name] = tame(body[name])
+    if "lengths" in body:
+        one = not isinstance(body["lengths"], list) and batch == 1
+        lengths = itertools.cycle([min(length, keys) for length in leaves(body["lengths"])])
+        body["lengths"] = build([] if one else [batch], lengths)
+
+
+# ---------------------------------------------------------------------------------------------- requests
+
+
+def fit_softmax(body):
+    shape = sizes(body["X"])[:MAX_RANK]
+    body["X"] = reshape(body["X"], shape)
+    if "axis" in body:
+        body["axis"] = max(-len(shape), min(body["axis"], len(shape) - 1))
+
+
+def fit_attention(body):
+    """Q decides the rank, the batch and the heads; K how many keys and how many heads of them."""
+    alone = "X" in body
+    q, k, v = (body["X"],) * 3 if alone else (body["Q"], body["K"], body["V"])
+    packed = "heads" in body
+    rank = min(len(sizes(q)), 3 if packed else 4)
+    batch = axis(q, 3) if packed and rank == 3 else axis(q, 4) if rank == 4 else 1
+    if packed:
+        heads = body["heads"] = min(int(body["heads"]), MAX_HEADS)
+        kv_heads = heads if alone else divisor(heads, body.get("kv_heads", heads))
+        if "kv_heads" in body:
+            body["kv_heads"] = kv_heads
+        d, d_v = max(1, axis(q, 1) // heads), max(1, axis(v, 1) // kv_heads)
+        lead = lambda count: [batch][: rank - 2]
+        columns = lambda count, each: count * each
+    else:
+        heads = axis(q, 3) if rank >= 3 else 1
+        kv_heads = heads if alone else divisor(heads, axis(k, 3) if rank >= 3 else 1)
+        d, d_v = axis(q, 1), axis(v, 1)
+        lead = lambda count: [batch, count][4 - rank :]
+        columns = lambda count, each: each
+    if alone:
+        d_v = d
+        body["X"] = reshape(q, [*lead(heads), axis(q, 2), columns(heads, d)])
+    else:
+        body["Q"] = reshape(q, [*lead(heads), axis(q, 2), columns(heads, d)])
+        body["K"] = reshape(k, [*lead(kv_heads), axis(k, 2), columns(kv_heads, d)])
+        body["V"] = reshape(v, [*lead(kv_heads), axis(k, 2), columns(kv_heads, d_v)])
+    past = axis(body["past_K"], 2) if "past_K" in body else 0
+    for name, each in (("past_K", d), ("past_V", d_v)):
+        if name in body:
+            body[name] = reshape(body[name], [*lead(kv_heads), past, columns(kv_heads, each)])
+    fit_options(body, batch, heads, axis(q, 2), axis(k, 2) + past)
+
+
+def fit_weight(body, name, stack, rows, columns, out_in):
+    if name in body:
+        body[name] = reshape(body[name], [*stack, *((columns, rows) if out_in else (rows, columns))])
+
+
+def fit_bias(body, name, stack, columns):
+    if name in body:
+        flat = len(sizes(body[name])) == 1 or not stack
+        body[name] = reshape(body[name], [math.prod(stack) * columns] if flat else [*stack, columns])
+
+
+def fit_triple(body, stacks, d_model, d_context, d, d_v, out_in):
+    """W_Q, W_K, W_V and what is added; `stacks` is what stands before their two axes."""
+    for letter, rows, columns, stack in zip("QKV", (d_model, d_context, d_context), (d, d, d_v), stacks):
+        fit_weight(body, f"W_{letter}", stack, rows, columns, out_in)
+        fit_bias(body, f"b_{letter}", stack, columns)
+
+
+def fit_projected(body):
+    x, context = body["X"], body.get("context", body["X"])
+    out_in = body.get("weight_layout") == "out_in"
+    last = 2 if out_in else 1  # which axis of a weight is that of its columns
+    batched = len(sizes(x)) == 3
+    batch = [axis(x, 3)] if batched else []
+    d_model, d_context = axis(x, 1), axis(context, 1)
+    body["X"] = reshape(x, [*batch, axis(x, 2), d_model])
+    if "context" in body:
+        body["context"] = reshape(context, [*batch, axis(context, 2), d_context])
+
+    if isinstance(body.get("heads"), list):
+        heads = kv_heads = len(body["heads"])
+        head_axis = True
+        width = 0
+        for head in body["heads"]:
+            d, d_v = axis(head["W_Q"], last), axis(head["W_V"], last)
+            fit_triple(head, ([], [], []), d_model, d_context, d, d_v, out_in)
+            width += d_v
+    else:
+        stacked = len(sizes(body["W_Q"])) == 3
+        head_axis = stacked or "heads" in body
+        heads = axis(body["W_Q"], 3) if stacked else min(int(body.get("heads", 1)), MAX_HEADS)
+        most = axis(body["W_K"], 3) if stacked else body.get("kv_heads", heads)
+        kv_heads = divisor(heads, most)
+        if "heads" in body:
+            body["heads"] = heads
+        if "kv_heads" in body:
+            body["kv_heads"] = kv_heads
+        d, d_v = axis(body["W_Q"], last), axis(body["W_V"], last)
+        if stacked:
+            fit_triple(body, ([heads], [kv_heads], [kv_heads]), d_model, d_context, d, d_v, out_in)
+        else:
+            d, d_v = max(1, d // heads), max(1, d_v // kv_heads)
+            for letter, rows, columns in zip("QKV", (d_model, d_context, d_context),
+                                             (heads * d, kv_heads * d, kv_heads * d_v)):
+                fit_weight(body, f"W_{letter}", [], rows, columns, out_in)
+                fit_bias(body, f"b_{letter}", [], columns)
+        width = heads * d_v
+
+    if "W_O" in body:
+        d_out = axis(body["W_O"], last)
+        fit_weight(body, "W_O", [], width, d_out, out_in)
+        fit_bias(body, "b_O", [], d_out)
+    past = axis(body["past_K"], 2) if "past_K" in body else 0
+    for name, each in (("past_K", d), ("past_V", d_v)):
+        if name in body:
+            body[name] = reshape(body[name], [*batch, *([kv_heads] if head_axis else []), past, each])
+    fit_options(body, math.prod(batch), heads, axis(x, 2), axis(context, 2) + past)
