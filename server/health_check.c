@@ -1,7 +1,9 @@
 /*
- * health_check.c - one request over a plain socket, with one deadline for all of it.
+ * health_check.c - one request over a socket, plain or with TLS, with one deadline for all of it.
  */
 #include "health_check.h"
+
+#include "http/tls.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -65,24 +67,36 @@ static bool wait_for(int fd, short events, int64_t deadline) {
     return ready > 0;
 }
 
+/* The next bytes, to be sent or received. */
+static ssize_t pass(int fd, struct tls_client *tls, bool out, void *bytes, size_t size,
+                    int64_t deadline) {
+    for (;;) {
+        const ssize_t count = tls != NULL ? (out ? tls_client_send(tls, bytes, size)
+                                                 : tls_client_receive(tls, bytes, size))
+                              : out       ? send(fd, bytes, size, MSG_NOSIGNAL)
+                                          : recv(fd, bytes, size, 0);
+        const short events = tls != NULL ? tls_client_awaits(tls) : out ? POLLOUT : POLLIN;
+        if (count >= 0 || errno != EAGAIN || !wait_for(fd, events, deadline)) {
+            return count;
+        }
+    }
+}
+
 /* Sends the request and reads until the status code is there, which comes back; -1 with errno
  * otherwise. */
-static int ask(int fd, int64_t deadline) {
-    static const char request[] =
+static int ask(int fd, struct tls_client *tls, int64_t deadline) {
+    /* Less than any socket buffer: it goes out at once or not at all. */
+    static char request[] =
         "GET /health/live HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     char reply[sizeof "HTTP/1.1 200"] = "";
     size_t size = 0;
     int status = -1;
-    /* Less than any socket buffer: it goes out at once or not at all. */
     if (!wait_for(fd, POLLOUT, deadline) ||
-        send(fd, request, sizeof request - 1, MSG_NOSIGNAL) < 0) {
+        pass(fd, tls, true, request, sizeof request - 1, deadline) < 0) {
         return -1;
     }
     while (size < sizeof reply - 1) {
-        if (!wait_for(fd, POLLIN, deadline)) {
-            return -1;
-        }
-        ssize_t got = recv(fd, reply + size, sizeof reply - 1 - size, 0);
+        const ssize_t got = pass(fd, tls, false, reply + size, sizeof reply - 1 - size, deadline);
         if (got <= 0) {
             errno = got == 0 ? ECONNRESET : errno;
             return -1;
@@ -93,16 +107,18 @@ static int ask(int fd, int64_t deadline) {
     return sscanf(reply, "HTTP/1.%*1d %3d", &status) == 1 ? status : -1;
 }
 
-int health_check(const char *address, unsigned port) {
+int health_check(const char *address, unsigned port, bool tls) {
     int64_t deadline = now_ms() + DEADLINE_MS;
     int fd = start_connect(address, port);
-    int status = fd >= 0 ? ask(fd, deadline) : -1;
+    struct tls_client *client = fd >= 0 && tls ? tls_client_new(fd) : NULL;
+    int status = fd >= 0 && (!tls || client != NULL) ? ask(fd, client, deadline) : -1;
     if (status < 0) {
         fprintf(stderr, "attentiond: no answer from %s port %u: %s\n", address, port,
                 strerror(errno));
     } else if (status != 200) {
         fprintf(stderr, "attentiond: %s port %u answered %d\n", address, port, status);
     }
+    tls_client_free(client);
     if (fd >= 0) {
         close(fd);
     }

@@ -68,11 +68,13 @@ static int listen_and_wait(const struct server_options *options, struct api_serv
         .write_timeout = options->write_timeout,
         .api_key_file = options->api_key_file,
         .cors_origins = options->cors_origins,
+        .tls_certificate = options->tls_certificate,
+        .tls_key = options->tls_key,
         .drain_delay = options->drain_delay,
         .drain_timeout = options->drain_timeout,
     };
     static sigset_t stop; /* for a thread that may outlive this function */
-    char error[256];
+    char error[512];
     int signal_number;
     pthread_t second;
     stop = *signals;
@@ -83,8 +85,9 @@ static int listen_and_wait(const struct server_options *options, struct api_serv
         return 1;
     }
     bool ipv6 = strchr(options->address, ':') != NULL;
-    printf("attentiond %s listening on http://%s%s%s:%u\n", ATTN_VERSION, ipv6 ? "[" : "",
-           options->address, ipv6 ? "]" : "", http_port(server));
+    printf("attentiond %s listening on http%s://%s%s%s:%u\n", ATTN_VERSION,
+           options->tls_certificate != NULL ? "s" : "", ipv6 ? "[" : "", options->address,
+           ipv6 ? "]" : "", http_port(server));
     fflush(stdout);
     while (sigwait(signals, &signal_number) == 0 && signal_number == SIGHUP) {
         http_reload(server);
@@ -145,7 +148,7 @@ int main(int argc, char *argv[]) {
         break;
     }
     if (options.health_check) {
-        return health_check(options.address, options.port);
+        return health_check(options.address, options.port, options.tls_certificate != NULL);
     }
     blas_prepare(argv);
     return serve(&options);

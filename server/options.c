@@ -49,6 +49,10 @@ static const struct option table[] = {
      "0 takes a free port, the first line of output names it"},
     {"--api-key-file", "ATTENTIOND_API_KEY_FILE", KIND_TEXT, AT(api_key_file), 0, 0, "a path",
      "keys, one on each line: who asks needs one, but for /health; SIGHUP reads it again"},
+    {"--tls-certificate", "ATTENTIOND_TLS_CERTIFICATE", KIND_TEXT, AT(tls_certificate), 0, 0,
+     "a path", "certificate for TLS and its chain (PEM); SIGHUP reads it and the key again"},
+    {"--tls-key", "ATTENTIOND_TLS_KEY", KIND_TEXT, AT(tls_key), 0, 0, "a path",
+     "the key of the certificate (PEM), without a password"},
     {"--cors-origins", "ATTENTIOND_CORS_ORIGINS", KIND_TEXT, AT(cors_origins), 0, 0,
      "* or origins with commas between", "origins whose web pages may ask; * is every"},
     {"--io-threads", "ATTENTIOND_IO_THREADS", KIND_UNSIGNED, AT(io_threads), 1, 64, "1..64",
@@ -306,6 +310,12 @@ enum options_result options_read(struct server_options *options, int argc, char 
         if (!set_value(options, option, option->flag, value, error, size)) {
             return OPTIONS_BAD;
         }
+    }
+    if ((options->tls_certificate == NULL) != (options->tls_key == NULL)) {
+        snprintf(error, size, "%s needs %s beside it",
+                 options->tls_key == NULL ? "--tls-certificate" : "--tls-key",
+                 options->tls_key == NULL ? "--tls-key" : "--tls-certificate");
+        return OPTIONS_BAD;
     }
     return OPTIONS_READY;
 }

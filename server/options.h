@@ -13,6 +13,7 @@ struct server_options {
     const char *address; /* numeric IPv4 or IPv6; points into argv or the environment */
     unsigned port;       /* 0 = a free one */
     const char *api_key_file, *cors_origins, *log_file; /* NULL = none; as address */
+    const char *tls_certificate, *tls_key;              /* the same; both or neither */
     unsigned log_json, log_requests;                    /* 0 or 1 */
     unsigned io_threads;
     unsigned workers;

@@ -127,6 +127,8 @@ struct http_options {
     /* Seconds: for the headers, from the connection or the last response on; for a body and for a
      * response, beside one more for each 64 KiB. */
     unsigned header_timeout, body_timeout, write_timeout;
+    /* See tls.h; both NULL: plain HTTP. */
+    const char *tls_certificate, *tls_key;
     const char *api_key_file; /* see keys.h; NULL: everybody is authorized */
     const char *cors_origins; /* see cors.h; NULL: none */
     unsigned drain_delay;     /* seconds that http_stop goes on accepting */
@@ -144,7 +146,8 @@ struct http_load {
 
 struct http_load http_load(const struct http_server *server);
 
-/* Opens the log again and reads the keys again; what fails stays as it was, and the log says so. */
+/* Opens the log again and reads the keys and the certificate again; what fails stays as it was, and
+ * the log says so. */
 void http_reload(struct http_server *server);
 
 /* The port that is really listened on. */

@@ -1,15 +1,14 @@
 /* keys.c - see keys.h. */
 #include "http/keys.h"
 
+#include "http/file.h"
+
 #include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 /* Zeros follow the characters, so that two keys are equal if all bytes are. */
 struct key {
@@ -78,26 +77,10 @@ static bool read_all(FILE *file, struct key *list, size_t *count, char *error, s
     return good;
 }
 
-/* A regular file: who opens a pipe may wait for ever. */
-static FILE *open_file(const char *path, char *error, size_t size) {
-    struct stat about;
-    FILE *file = NULL;
-    const int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-    if (fd >= 0 && fstat(fd, &about) == 0 && !S_ISREG(about.st_mode)) {
-        snprintf(error, size, "it is no regular file");
-    } else if (fd < 0 || (file = fdopen(fd, "r")) == NULL) {
-        snprintf(error, size, "%s", strerror(errno));
-    }
-    if (file == NULL && fd >= 0) {
-        close(fd);
-    }
-    return file;
-}
-
 bool keys_reload(struct keys *keys, char *error, size_t size) {
     struct key *list = calloc(KEYS_MOST, sizeof *list);
     size_t count = 0;
-    FILE *file = list != NULL ? open_file(keys->path, error, size) : NULL;
+    FILE *file = list != NULL ? file_open(keys->path, error, size) : NULL;
     bool good = false;
     if (list == NULL) {
         snprintf(error, size, "out of memory");

@@ -16,6 +16,7 @@
 #include "http/listen.h"
 #include "http/log.h"
 #include "http/request_id.h"
+#include "http/tls.h"
 #include "http/watch.h"
 
 #include <arpa/inet.h>
@@ -54,6 +55,7 @@ struct http_server {
     struct request_ids ids;
     struct watch *watch;
     struct keys *keys; /* NULL: none are needed */
+    struct tls *tls;   /* NULL: plain HTTP */
     const char *cors_origins;
     atomic_uint connections;
     atomic_uint requests; /* between the first call of the handler and the end of the response */
@@ -69,6 +71,7 @@ struct http_server {
 struct connection {
     struct watched watched; /* first, for on_leave and on_ended */
     struct http_server *server;
+    struct tls_pair *pair;  /* that its session uses */
     struct http_call *call; /* that is pending */
     bool ends;              /* with the response that was queued last, because the server says so */
 };
@@ -578,16 +581,24 @@ static void on_completed(void *unused, struct MHD_Connection *connection, void *
 
 /* ---------------------------------------------------------------------------------- the server */
 
+static struct tls_pair *begin_tls(struct http_server *server, struct MHD_Connection *connection) {
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_GNUTLS_SESSION);
+    return info != NULL ? tls_begin(server->tls, info->tls_session) : NULL;
+}
+
 static void open_connection(struct http_server *server, struct MHD_Connection *connection,
                             void **context) {
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
     struct connection *own = info != NULL ? calloc(1, sizeof *own) : NULL;
+    const int fd = info != NULL ? info->connect_fd : -1; /* the next question overwrites `info` */
     atomic_fetch_add_explicit(&server->connections, 1, memory_order_relaxed);
     if (own != NULL) { /* else its first request is cut off */
         own->server = server;
-        watch_for(&own->watched, server->header_ms);
-        watch_add(server->watch, &own->watched, info->connect_fd);
+        own->pair = server->tls != NULL ? begin_tls(server, connection) : NULL;
+        watch_for(&own->watched, server->header_ms); /* a handshake included */
+        watch_add(server->watch, &own->watched, fd);
     }
     *context = own;
 }
@@ -611,6 +622,7 @@ static void on_connection(void *server_, struct MHD_Connection *connection, void
         return;
     }
     if (own != NULL) {
+        tls_end(own->pair);
         if (own->ends && watch_linger(server->watch, &own->watched, on_ended)) {
             return;
         }
@@ -638,11 +650,21 @@ static void on_panic(void *unused, const char *file, unsigned line, const char *
 
 static struct MHD_Daemon *start_daemon(struct http_server *server, int fd, bool ipv6,
                                        unsigned threads) {
-    unsigned flags = MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ITC |
-                     MHD_USE_ERROR_LOG | (ipv6 ? MHD_USE_IPv6 : 0u);
+    /* With epoll, libmicrohttpd spins from the first byte of a handshake to the last (0.9.75 and
+     * 1.0.1): a client that does not go on would cost a core. With poll it waits. */
+    unsigned flags = (server->tls != NULL ? MHD_USE_POLL_INTERNAL_THREAD | MHD_USE_TLS
+                                          : MHD_USE_EPOLL_INTERNAL_THREAD) |
+                     MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ITC | MHD_USE_ERROR_LOG |
+                     (ipv6 ? MHD_USE_IPv6 : 0u);
     /* The limit is split over the threads, but the kernel need not spread connections evenly. */
     unsigned limit = (server->max_connections + 1) * threads;
+    struct MHD_OptionItem for_tls[] = {
+        {MHD_OPTION_HTTPS_PRIORITIES, 0, (void *)tls_priorities},
+        {MHD_OPTION_HTTPS_CERT_CALLBACK2, 0, tls_no_certificate()},
+        {MHD_OPTION_END, 0, NULL},
+    };
     struct MHD_OptionItem more[] = {
+        {MHD_OPTION_ARRAY, 0, server->tls != NULL ? for_tls : for_tls + 2},
 #if MHD_VERSION >= 0x01000000
         /* The strictest level within the RFCs refuses bare LF, folded headers, and spaces in the
          * target, which get a redirect otherwise. A higher one adds only empty lines in front. */
@@ -705,6 +727,12 @@ struct http_server *http_start(const struct http_options *options, const struct 
             goto failed;
         }
     }
+    if (options->tls_certificate != NULL) {
+        server->tls = tls_load(options->tls_certificate, options->tls_key, error, size);
+        if (server->tls == NULL) {
+            goto failed;
+        }
+    }
     fd = listen_open(options->address, &server->port, &ipv6, error, size);
     if (fd < 0) {
         goto failed;
@@ -721,6 +749,7 @@ failed:
     /* The socket is left alone: libmicrohttpd may have closed it, and the program ends anyway. */
     watch_stop(server->watch);
     keys_free(server->keys);
+    tls_free(server->tls);
     free(server);
     return NULL;
 }
@@ -730,10 +759,13 @@ struct http_load http_load(const struct http_server *server) {
 }
 
 void http_reload(struct http_server *server) {
-    char reason[192];
+    char reason[256];
     http_log_reopen();
     if (server->keys != NULL && !keys_reload(server->keys, reason, sizeof reason)) {
         http_log("the keys stay as they were: %s", reason);
+    }
+    if (server->tls != NULL && !tls_reload(server->tls, reason, sizeof reason)) {
+        http_log("the certificate stays as it was: %s", reason);
     }
 }
 
@@ -797,6 +829,7 @@ bool http_stop(struct http_server *server) {
         close(server->listening); /* not before: until then a thread may still hold it */
     }
     keys_free(server->keys);
+    tls_free(server->tls);
     free(server);
     return true;
 }

@@ -45,7 +45,7 @@ static void run_daemon(const char *const extra_args[], int output) {
     _exit(127);
 }
 
-/* Reads the line "... listening on http://127.0.0.1:PORT". */
+/* Reads the line "... listening on http[s]://127.0.0.1:PORT". */
 static bool read_port(int fd, unsigned *port) {
     char line[256];
     size_t size = 0;
@@ -113,6 +113,9 @@ bool client_open(struct client_connection *connection, unsigned port) {
 }
 
 void client_close(struct client_connection *connection) {
+    if (connection->layer != NULL) {
+        connection->layer->close(connection->layer);
+    }
     if (connection->fd >= 0) {
         close(connection->fd);
     }
@@ -123,7 +126,9 @@ void client_close(struct client_connection *connection) {
 bool client_send(struct client_connection *connection, const void *bytes, size_t size) {
     const char *next = bytes;
     while (size > 0) {
-        ssize_t sent = send(connection->fd, next, size, MSG_NOSIGNAL);
+        ssize_t sent = connection->layer != NULL
+                           ? connection->layer->send(connection->layer, next, size)
+                           : send(connection->fd, next, size, MSG_NOSIGNAL);
         if (sent <= 0) {
             return false;
         }
@@ -144,8 +149,11 @@ static bool fill(struct client_connection *connection) {
         connection->buffer = buffer;
         connection->capacity = capacity;
     }
-    ssize_t got = recv(connection->fd, connection->buffer + connection->size,
-                       connection->capacity - connection->size - 1, 0);
+    char *end = connection->buffer + connection->size;
+    const size_t room = connection->capacity - connection->size - 1;
+    ssize_t got = connection->layer != NULL
+                      ? connection->layer->receive(connection->layer, end, room)
+                      : recv(connection->fd, end, room, 0);
     if (got <= 0) {
         return false;
     }

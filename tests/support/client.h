@@ -47,10 +47,18 @@ void client_response_free(struct client_response *response);
 
 /* ---------------------------------------------------------------------------- a raw connection */
 
+/* What may lie between the bytes and the socket (see tls.h). As send, recv and close. */
+struct client_layer {
+    ssize_t (*send)(struct client_layer *layer, const void *bytes, size_t size);
+    ssize_t (*receive)(struct client_layer *layer, void *bytes, size_t size);
+    void (*close)(struct client_layer *layer);
+};
+
 /* For bytes that are no request, pipelining and keep-alive. Each wait is bounded by 60 seconds. */
 struct client_connection {
     int fd;
-    char *buffer; /* bytes read and not yet taken */
+    struct client_layer *layer; /* NULL: the socket itself */
+    char *buffer;               /* bytes read and not yet taken */
     size_t size, capacity;
 };
 
