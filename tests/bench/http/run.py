@@ -39,11 +39,15 @@ PEERS = {"fastapi": "FastAPI, orjson, NumPy", "node": "Node.js, onnxruntime-node
 # ----------------------------------------------------------------------------------------- servers
 
 
+def pin(cores):
+    return ["taskset", "-c", ",".join(map(str, cores))]
+
+
 class Server:
     """A program that listens on `port`. All of its processes are a group of their own."""
 
     def __init__(self, command, environment, cores, port=None):
-        command = ["taskset", "-c", ",".join(map(str, cores)), *map(str, command)]
+        command = [*pin(cores), *map(str, command)]
         self.process = subprocess.Popen(
             command, env=environment, text=True, start_new_session=True,
             stdout=subprocess.PIPE if port is None else subprocess.DEVNULL,
@@ -141,7 +145,7 @@ def exchange(connection, request):
     while (end := stream.find(b"\r\n\r\n")) < 0:
         stream += receive(connection)
     head, start = stream[:end].decode("latin-1"), end + 4
-    length = re.search(r"(?i)^content-length: *(\d+)", head, re.M)
+    length = re.search(r"(?i)^content-length: *(\d+)", head, re.MULTILINE)
     if length:
         size = start + int(length[1])
         while len(stream) < size:
@@ -227,11 +231,11 @@ def compare_answers(servers, bodies):
 def closed_loop(options, server, kind, seconds):
     """Requests per second, as many as it can."""
     environment = os.environ | {"BODY": str(options.bodies[kind])}
-    command = ["taskset", "-c", ",".join(map(str, options.load_cores)), "wrk", "-t2",
-               f"-c{CONNECTIONS[kind]}", f"-d{seconds}s", "-s", str(HERE / "post.lua"),
+    command = [*pin(options.load_cores), "wrk", "-t2", "--timeout=60s", f"-c{CONNECTIONS[kind]}",
+               f"-d{seconds}s", "-s", str(HERE / "post.lua"),
                f"http://127.0.0.1:{server.port}/attention"]  # fmt: skip
     said = subprocess.run(command, env=environment, text=True, stdout=subprocess.PIPE, check=True)
-    result = re.search(r"^result (\d+) (\d+) (\d+)$", said.stdout, re.M)
+    result = re.search(r"^result (\d+) (\d+) (\d+)$", said.stdout, re.MULTILINE)
     requests, microseconds, errors = map(int, result.groups())
     if errors or not requests:
         sys.exit(f"{kind}: {errors} of {requests} requests failed\n{said.stdout}")
@@ -258,11 +262,18 @@ def ratio(rates, ours, theirs):
 
 def wall_over_work(server, body, count):
     """Medians over requests one after another: wall in ms, the same over decode+compute+encode."""
-    request, walls, ratios = request_of(body), [], []
+    request, view = request_of(body), memoryview(bytearray(8 * MIB))
+    walls, ratios = [], []
     with server.connect() as connection:
         for turn in range(count + 3):
-            start = time.perf_counter()
-            _, head, _ = exchange(connection, request)
+            start, size, wanted = time.perf_counter(), 0, 1
+            connection.sendall(request)
+            while size < wanted:  # into room that is there: the client's own time counts
+                size += connection.recv_into(view[size:]) or sys.exit("no answer")
+                if wanted == 1:
+                    head = bytes(view[:1024]).split(b"\r\n\r\n")[0].decode("latin-1")
+                    length = re.search(r"(?i)^content-length: *(\d+)", head, re.MULTILINE)
+                    wanted = len(head) + 4 + int(length[1])
             wall = (time.perf_counter() - start) * 1e3
             parts = dict(re.findall(r"(decode|compute|encode);dur=([\d.]+)", head))
             if turn >= 3:
@@ -286,19 +297,21 @@ def start_to_ready(options, environment, count):
     return statistics.median(times)
 
 
-# ----------------------------------------------------------------------------------------- open loop
+# ---------------------------------------------------------------------------------------- open loop
 
 
 def open_loop(options, server, kind, rate, seconds):
     """Latencies in ms, from when a request was due, with `rate` of them due each second."""
-    command = ["taskset", "-c", ",".join(map(str, options.load_cores)), str(options.folder / "load"),
-               "127.0.0.1", str(server.port), "/attention", "--body", str(options.bodies[kind]),
+    command = [*pin(options.load_cores), str(options.folder / "load"), "127.0.0.1",
+               str(server.port), "/attention", "--body", str(options.bodies[kind]),
                "--rate", f"{rate:.3f}", "--seconds", str(seconds),
                "--connections", str(2 * CONNECTIONS[kind])]  # fmt: skip
     said = json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
     latency = said["latency_200"]
     if set(said["statuses"]) != {"200"} or not latency["count"]:
         sys.exit(f"{kind}: not all requests succeeded: {said}")
+    if said["unsent"] > latency["count"] / 100:
+        print(f"{kind}: {said['unsent']} of the requests due were not sent", file=sys.stderr)
     return {"rate": rate, "count": latency["count"], "unsent": said["unsent"]} | {
         name: latency[name] / 1e3 for name in ("p50", "p99", "p99.9")
     }
@@ -453,15 +466,17 @@ def clean_environment():
 
 
 def cpu_name():
-    found = re.search(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text(), re.M)
+    found = re.search(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
     return found[1] if found else platform.machine()
 
 
 def versions_of(options):
     names = ("fastapi", "uvicorn", "orjson", "numpy")
     code = f"import importlib.metadata as m; print(*map(m.version, {names}))"
-    said = subprocess.run([options.python, "-c", code], text=True, stdout=subprocess.PIPE, check=True)
-    node = subprocess.run(["node", "--version"], text=True, stdout=subprocess.PIPE, check=True)
+    said, node = (
+        subprocess.run(command, text=True, stdout=subprocess.PIPE, check=True)
+        for command in ([options.python, "-c", code], ["node", "--version"])
+    )
     package = json.loads((HERE / "peers/package.json").read_text())
     return (dict(zip(names, said.stdout.split(), strict=True))
             | {"node": node.stdout.strip()} | package["dependencies"])  # fmt: skip
@@ -488,14 +503,15 @@ def arguments():
 
 def main():
     options = arguments()
+    os.sched_setaffinity(0, options.load_cores)
     environment = clean_environment() | {"NODE_PATH": str(options.node / "node_modules")}
     versions = versions_of(options)
     apart = "cores of its own" if options.cores != options.load_cores else "the same cores"
-    print(f"{cpu_name()}; every server on {options.threads} cores, with as many threads (attentiond, "
-          f"libmicrohttpd) or processes (FastAPI, Node.js); the load on {apart}\n"
-          f"{', '.join(f'{name} {version}' for name, version in versions.items())}\n")  # fmt: skip
+    print(f"{cpu_name()}; every server on {options.threads} cores with as many threads (attentiond,"
+          " libmicrohttpd) or processes (FastAPI, Node.js); the load on", apart)  # fmt: skip
+    print(", ".join(f"{name} {version}" for name, version in versions.items()), end="\n\n")
     data = {"cpu": cpu_name(), "cores": options.threads, "versions": versions,
-            "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+            "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
             "load": apart, "rounds": options.rounds, "seconds": options.seconds}  # fmt: skip
     with contextlib.ExitStack() as stack:
         data |= run(options, stack, environment)
