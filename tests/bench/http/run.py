@@ -73,15 +73,25 @@ class Server:
             time.sleep(0.1)
         sys.exit(f"{' '.join(self.process.args)} does not start")
 
-    def memory(self, field):
-        """The sum over its processes, in bytes: VmRSS now, VmHWM at most."""
-        waiting, total = [self.process.pid], 0
+    def processes(self):
+        """The folders in /proc of all its processes."""
+        waiting = [self.process.pid]
         while waiting:
-            pid = waiting.pop()
-            waiting += map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
-            status = Path(f"/proc/{pid}/status").read_text()
-            total += int(re.search(rf"{field}:\s+(\d+) kB", status)[1]) * 1024
-        return total
+            folder = Path(f"/proc/{waiting.pop()}")
+            waiting += map(int, (folder / "task" / folder.name / "children").read_text().split())
+            yield folder
+
+    def memory(self, field):
+        """Bytes: VmRSS now, VmHWM at most."""
+        found = (re.search(rf"{field}:\s+(\d+) kB", (folder / "status").read_text())
+                 for folder in self.processes())  # fmt: skip
+        return sum(int(match[1]) * 1024 for match in found)
+
+    def cpu(self):
+        """Seconds of a core so far."""
+        stats = ((folder / "stat").read_text().rsplit(")", 1)[1] for folder in self.processes())
+        ticks = sum(sum(map(int, stat.split()[11:13])) for stat in stats)
+        return ticks / os.sysconf("SC_CLK_TCK")
 
     def end(self):
         with contextlib.suppress(ProcessLookupError):
@@ -229,32 +239,36 @@ def compare_answers(servers, bodies):
 
 
 def closed_loop(options, server, kind, seconds):
-    """Requests per second, as many as it can."""
+    """As many requests as it can: how many a second, and seconds of a core for each."""
     environment = os.environ | {"BODY": str(options.bodies[kind])}
     command = [*pin(options.load_cores), "wrk", "-t2", "--timeout=60s", f"-c{CONNECTIONS[kind]}",
                f"-d{seconds}s", "-s", str(HERE / "post.lua"),
                f"http://127.0.0.1:{server.port}/attention"]  # fmt: skip
+    before = server.cpu()
     said = subprocess.run(command, env=environment, text=True, stdout=subprocess.PIPE, check=True)
+    used = server.cpu() - before
     result = re.search(r"^result (\d+) (\d+) (\d+)$", said.stdout, re.MULTILINE)
     requests, microseconds, errors = map(int, result.groups())
     if errors or not requests:
         sys.exit(f"{kind}: {errors} of {requests} requests failed\n{said.stdout}")
-    return requests / microseconds * 1e6
+    return requests / microseconds * 1e6, used / requests
 
 
 def take_turns(options, servers, kind, names):
-    """{name: requests per second in each round}; one round before the first is not counted."""
-    rates = {name: [] for name in names}
+    """{name: [of each round]} of requests per second, and of seconds of a core for a request. One
+    round before the first is not counted."""
+    rates, costs = {name: [] for name in names}, {name: [] for name in names}
     for turn in range(options.rounds + 1):
         for name in names:
-            rate = closed_loop(options, servers[name], kind, options.seconds if turn else 1)
+            rate, cost = closed_loop(options, servers[name], kind, options.seconds if turn else 1)
             if turn:
                 rates[name].append(rate)
-    return rates
+                costs[name].append(cost)
+    return rates, costs
 
 
-def ratio(rates, ours, theirs):
-    return statistics.median(a / b for a, b in zip(rates[ours], rates[theirs], strict=True))
+def ratio(values, name, other):
+    return statistics.median(a / b for a, b in zip(values[name], values[other], strict=True))
 
 
 # ------------------------------------------------------------------------------------- one by one
@@ -361,12 +375,16 @@ class Table:
                           "reach": reach, "at_most": at_most, "reached": good})  # fmt: skip
 
 
-def report_rates(table, kind, rates, reaches, texts):
-    ours = statistics.median(rates["attentiond"])
+def report_rates(table, kind, rates, costs, reaches, texts):
+    ours, cost = (statistics.median(values["attentiond"]) for values in (rates, costs))
     for name, reach in reaches.items():
         theirs = statistics.median(rates[name])
         table.add(f"{texts[kind]}, requests/s: {texts[name]}", f"{ours:.0f}", f"{theirs:.0f}",
                   ratio(rates, "attentiond", name), reach)  # fmt: skip
+    for name in reaches:
+        table.add(f"{texts[kind]}, µs of a core for each: {texts[name]}", f"{cost * 1e6:.1f}",
+                  f"{statistics.median(costs[name]) * 1e6:.1f}",
+                  ratio(costs, name, "attentiond"))  # fmt: skip
 
 
 def run(options, stack, environment):
@@ -386,12 +404,18 @@ def run(options, stack, environment):
     stack.callback(servers["echo"].end)
 
     table = Table()
-    rates = {"matrices": take_turns(options, servers, "matrices", ["attentiond", *PEERS])}
+    rates, costs = {}, {}
+    rates["matrices"], costs["matrices"] = take_turns(
+        options, servers, "matrices", ["attentiond", *PEERS]
+    )
     peak = {name: servers[name].memory("VmHWM") for name in idle}
-    rates["notebook"] = take_turns(options, servers, "notebook", ["attentiond", "echo", *PEERS])
-    report_rates(table, "notebook", rates["notebook"],
-                 {"echo": 0.85, "fastapi": None, "node": 1.6}, texts)  # fmt: skip
-    report_rates(table, "matrices", rates["matrices"], {"fastapi": 10, "node": 4}, texts)
+    rates["notebook"], costs["notebook"] = take_turns(
+        options, servers, "notebook", ["attentiond", "echo", *PEERS]
+    )
+    reaches = {"notebook": {"echo": 0.85, "fastapi": None, "node": 1.6},
+               "matrices": {"fastapi": 10, "node": 4}}  # fmt: skip
+    for kind, wanted in reaches.items():
+        report_rates(table, kind, rates[kind], costs[kind], wanted, texts)
 
     wall, over = wall_over_work(servers["attentiond"], bodies["matrices"], options.singles)
     table.add(f"{texts['matrices']}, one by one, ms: decode + compute + encode alone",
@@ -406,8 +430,8 @@ def run(options, stack, environment):
     table.add("start to ready, ms", f"{ready * 1e3:.0f}", "", ready * 1e3, 100, at_most=True,
               is_ratio=False)  # fmt: skip
     report_memory(table, idle, peak)
-    return {"rates": rates, "latencies": latencies, "huge": huge, "idle_bytes": idle,
-            "peak_bytes": peak, "table": table.rows}  # fmt: skip
+    return {"rates": rates, "core_seconds": costs, "latencies": latencies, "huge": huge,
+            "idle_bytes": idle, "peak_bytes": peak, "table": table.rows}  # fmt: skip
 
 
 def report_latencies(options, table, servers, rates, texts):
