@@ -30,7 +30,7 @@ LIB_OBJECTS     := $(patsubst %.c,$(O)/%.o,$(wildcard lib/src/*.c lib/src/kernel
 MAIN_OBJECT     := $(O)/server/main.o
 SERVER_OBJECTS  := $(filter-out $(MAIN_OBJECT),$(patsubst %.c,$(O)/%.o,$(wildcard server/*.c server/*/*.c))) \
                    $(O)/server/codec/number.cc.o $(O)/server/api/embed.o
-SUPPORT_MAINS   := tests/support/print_routes.c tests/support/run_kernels.c
+SUPPORT_MAINS   := tests/support/print_routes.c tests/support/run_kernels.c tests/support/load.c
 SUPPORT_OBJECTS := $(patsubst %.c,$(O)/%.o,$(filter-out $(SUPPORT_MAINS),$(wildcard tests/support/*.c)))
 UNIT_OBJECTS    := $(patsubst %.c,$(O)/%.o,$(wildcard tests/unit/test_*.c))
 API_OBJECTS     := $(patsubst %.c,$(O)/%.o,$(wildcard tests/api/test_*.c tests/notebooks/test_*.c))
@@ -40,7 +40,7 @@ STRESSES        := $(patsubst tests/stress/%.c,$(O)/stress_%,$(wildcard tests/st
 FUZZ_TARGETS    := $(patsubst tests/fuzz/fuzz_%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
 REPLAYS         := $(addprefix $(O)/replay_,$(FUZZ_TARGETS))
 
-C_FILES := $(wildcard lib/src/*.c lib/src/*/*.c server/*.c server/*/*.c tests/*/*.c)
+C_FILES := $(wildcard lib/src/*.c lib/src/*/*.c server/*.c server/*/*.c tests/*/*.c tests/bench/*/*.c)
 FORMATTED := $(C_FILES) $(wildcard lib/include/*.h lib/src/*.h lib/src/*.inc lib/src/*/*.h lib/src/*/*.inc \
              server/*.h server/*/*.h server/*/*.cc tests/*/*.h tests/*/*.inc)
 SCRIPTS := $(wildcard docker/*.sh tests/*/*.sh tests/*/*/*.sh) .ci/run
@@ -198,6 +198,10 @@ $(O)/bench_%: $(O)/tests/bench/bench_%.o $(O)/tests/bench/crew.o $(O)/libsupport
 	@echo "  LINK  $@"
 	$(Q)$(LINK) $^ $(SERVER_LIBS)
 
+$(O)/echo: $(O)/tests/bench/http/echo.o
+	@echo "  LINK  $@"
+	$(Q)$(CC) $(OWN_LDFLAGS) $(LDFLAGS) -o $@ $^ $(HTTP_LIBS)
+
 $(O)/stress_%: $(O)/tests/stress/%.o $(O)/libsupport.a $(O)/libserver.a $(LIB_OBJECTS)
 	@echo "  LINK  $@"
 	$(Q)$(LINK) $^ $(SERVER_LIBS)
@@ -214,6 +218,10 @@ $(O)/fuzz_%: $(O)/tests/fuzz/fuzz_%.o $(O)/libsupport.a $(O)/libserver.a $(LIB_O
 $(O)/print_routes: $(O)/tests/support/print_routes.o $(O)/libserver.a $(LIB_OBJECTS)
 	@echo "  LINK  $@"
 	$(Q)$(LINK) $^ $(SERVER_LIBS)
+
+$(O)/load: $(O)/tests/support/load.o
+	@echo "  LINK  $@"
+	$(Q)$(LINK) $^ -lm
 
 $(O)/routes.txt: $(O)/print_routes
 	$(Q)$< > $@
@@ -235,7 +243,7 @@ stress-programs: $(STRESSES) ; @:
 # second make, because the flags of a package are known only when it is there.
 again = +@$(MAKE) --no-print-directory $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc))
 
-.PHONY: run test bench bench-peers packages
+.PHONY: run test bench bench-http bench-peers packages
 run: ## Install what is missing, build, start the daemon: make run ARGS="--port 9000"
 	@docker/packages.sh build
 	$(again) all
@@ -252,6 +260,13 @@ bench: ## Run every benchmark
 	@for bench in $(BENCHES); do \
 	    echo "== $${bench##*/}"; ATTENTIOND_BIN=$(CURDIR)/$(DAEMON) \
 	        BENCH_JSON=$(CURDIR)/build/$${bench##*/}.json $$bench || exit 1; done
+
+# Node.js may be there from elsewhere, with its npm.
+bench-http: ## Measure over HTTP beside FastAPI, Node.js (500 MB from PyPI and npm): ARGS="--quick"
+	@docker/packages.sh build test python bench
+	@command -v npm >/dev/null || docker/packages.sh bench-node
+	$(again) all $(O)/echo $(O)/load
+	@tests/bench/http/run.sh $(O) $(ARGS)
 
 bench-peers: ## Measure beside PyTorch, onnxruntime, OpenVINO, NumPy (6 GB from PyPI): ARGS="--quick"
 	@docker/packages.sh build test python

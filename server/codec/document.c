@@ -105,22 +105,21 @@ const struct codec_value *codec_root(const struct codec_document *document) {
 
 enum codec_kind codec_kind_of(const struct codec_value *value) {
     const cJSON *node = node_of(value);
-    if (cJSON_IsBool(node)) {
+    switch (node != NULL ? node->type & 0xFF : cJSON_NULL) {
+    case cJSON_False:
+    case cJSON_True:
         return CODEC_BOOL;
-    }
-    if (cJSON_IsNumber(node)) {
+    case cJSON_Number:
         return CODEC_NUMBER;
-    }
-    if (cJSON_IsString(node)) {
+    case cJSON_String:
         return CODEC_TEXT;
-    }
-    if (cJSON_IsObject(node)) {
+    case cJSON_Object:
         return CODEC_OBJECT;
-    }
-    if (cJSON_IsArray(node)) {
+    case cJSON_Array:
         return is_tensor(node) ? CODEC_TENSOR : CODEC_ARRAY;
+    default:
+        return CODEC_NULL;
     }
-    return CODEC_NULL;
 }
 
 static bool is_parent(const struct codec_value *value) {
@@ -128,11 +127,21 @@ static bool is_parent(const struct codec_value *value) {
     return kind == CODEC_ARRAY || kind == CODEC_OBJECT;
 }
 
+/* Each option of a call is looked for among all members, and the other way round: most differ in
+ * the first letter. */
+static bool is_name(const char *string, const char *name) {
+    return string[0] == name[0] && strcmp(string, name) == 0;
+}
+
 const struct codec_value *codec_get(const struct codec_value *object, const char *name) {
     if (codec_kind_of(object) != CODEC_OBJECT) {
         return NULL;
     }
-    return value_of(cJSON_GetObjectItemCaseSensitive(node_of(object), name));
+    const cJSON *member = node_of(object)->child;
+    while (member != NULL && !is_name(member->string, name)) {
+        member = member->next;
+    }
+    return value_of(member);
 }
 
 const struct codec_value *codec_at(const struct codec_value *array, size_t index) {
@@ -380,7 +389,7 @@ bool codec_check_keys(const struct codec_document *document, const struct codec_
     }
     for (const cJSON *member = node_of(object)->child; member != NULL; member = member->next) {
         size_t i = 0;
-        while (i < count && strcmp(member->string, names[i]) != 0) {
+        while (i < count && !is_name(member->string, names[i])) {
             i++;
         }
         if (i == count) {

@@ -211,7 +211,9 @@ static bool begin_tensor(struct codec_writer *w, const attn_tensor *tensor) {
 /* Room for all of a tensor at once, so that large answers are not copied while they grow, and for
  * what the last piece wants to have beyond. */
 static bool reserve_tensor(struct codec_buffer *buffer, const attn_tensor *tensor, int digits) {
-    const size_t bytes = codec_text_bytes(tensor, digits), beyond = STRIDE * (NUMBER_SIZE + 1);
+    const size_t row = tensor->rank > 0 ? tensor->shape[tensor->rank - 1] : 1;
+    const size_t piece = row < STRIDE ? row + 1 : STRIDE;
+    const size_t bytes = codec_text_bytes(tensor, digits), beyond = piece * (NUMBER_SIZE + 1);
     return bytes <= SIZE_MAX - beyond && reserve(buffer, bytes + beyond);
 }
 

@@ -51,8 +51,8 @@ resolve() { # WHERE RULE FOLDER...: every #include "x" is a file beside the incl
 
 # Third-party headers: one home each. Benchmarks compare with the libraries themselves.
 confine 'cblas.*\.h|openblas_config\.h|f77blas\.h|lapack.*\.h' 'lib/src/blas\.c:|tests/bench/' 'CBLAS is only in lib/src/blas.c'
-confine 'microhttpd\.h' 'server/http/|tests/bench/' 'libmicrohttpd is only in server/http/'
 confine 'gnutls/.*' 'server/http/tls\.c:|tests/support/tls\.c:' 'GnuTLS is only in server/http/tls.c and tests/support/tls.c'
+confine 'microhttpd\.h' 'server/http/|tests/bench/http/echo\.c:' 'libmicrohttpd is only in server/http/, and bare in echo.c'
 confine '(cjson/)?cJSON.*\.h' 'server/codec/|tests/support/json\.c:|tests/bench/' 'cJSON is only in server/codec/'
 confine 'criterion/.*' 'tests/' 'Criterion is only in tests/'
 confine '[a-z0-9]*intrin\.h|arm_neon\.h|arm_sve\.h' 'lib/src/kernels/' 'intrinsics are only in lib/src/kernels/'

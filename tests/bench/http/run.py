@@ -1,0 +1,546 @@
+"""run.py: attentiond over HTTP beside a bare libmicrohttpd, FastAPI and Node.js, in the same run.
+
+Requests per second are those of wrk, in turns: each server alone for some seconds, then the next,
+for some rounds; a ratio is the median of the rounds' ratios. Latencies are those of an open loop
+(build/.../load) at a share of each server's own rate. Prints a table and writes OUT, as JSON.
+"""
+
+import argparse
+import contextlib
+import datetime
+import json
+import os
+import platform
+import random
+import re
+import signal
+import socket
+import statistics
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[2]
+MIB = 1 << 20
+TOLERANCE = 1e-5
+ROWS, COLUMNS = 512, 64
+HUGE_HEADS, HUGE_ROWS = 8, 8192
+CONNECTIONS = {"notebook": 32, "matrices": 8}
+SHARES = (0.5, 0.8)  # of a server's rate: where its latencies are looked at
+SMALL_RATE = 500  # requests per second beside the huge one
+PEERS = {"fastapi": "FastAPI, orjson, NumPy", "node": "Node.js, onnxruntime-node"}
+
+
+# ----------------------------------------------------------------------------------------- servers
+
+
+def pin(cores):
+    return ["taskset", "-c", ",".join(map(str, cores))]
+
+
+class Server:
+    """A program that listens on `port`. All of its processes are a group of their own."""
+
+    def __init__(self, command, environment, cores, port=None):
+        command = [*pin(cores), *map(str, command)]
+        self.process = subprocess.Popen(
+            command, env=environment, text=True, start_new_session=True,
+            stdout=subprocess.PIPE if port is None else subprocess.DEVNULL,
+        )  # fmt: skip
+        self.port = port
+        if port is None:  # it takes a free one and says which
+            line = self.process.stdout.readline()
+            if ":" not in line:
+                sys.exit(f"{' '.join(command)} does not start")
+            self.port = int(line.rsplit(":", 1)[1])
+
+    def connect(self):
+        connection = socket.create_connection(("127.0.0.1", self.port), timeout=120)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return connection
+
+    def await_port(self):
+        for _ in range(600):
+            with contextlib.suppress(OSError), self.connect():
+                return
+            if self.process.poll() is not None:
+                break
+            time.sleep(0.1)
+        sys.exit(f"{' '.join(self.process.args)} does not start")
+
+    def processes(self):
+        """The folders in /proc of all its processes."""
+        waiting = [self.process.pid]
+        while waiting:
+            folder = Path(f"/proc/{waiting.pop()}")
+            waiting += map(int, (folder / "task" / folder.name / "children").read_text().split())
+            yield folder
+
+    def memory(self, field):
+        """Bytes: VmRSS now, VmHWM at most."""
+        found = (re.search(rf"{field}:\s+(\d+) kB", (folder / "status").read_text())
+                 for folder in self.processes())  # fmt: skip
+        return sum(int(match[1]) * 1024 for match in found)
+
+    def cpu(self):
+        """Seconds of a core so far."""
+        stats = ((folder / "stat").read_text().rsplit(")", 1)[1] for folder in self.processes())
+        ticks = sum(sum(map(int, stat.split()[11:13])) for stat in stats)
+        return ticks / os.sysconf("SC_CLK_TCK")
+
+    def end(self):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGTERM)
+        try:
+            self.process.wait(10)
+        except subprocess.TimeoutExpired:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return probe.getsockname()[1]
+
+
+def start_servers(options, stack, environment):
+    """{name: server}, without the echo, which needs the daemon's answer first."""
+    count, servers = str(options.threads), {}
+
+    def start(name, command, port=None):
+        servers[name] = Server(command, environment, options.cores, port)
+        stack.callback(servers[name].end)
+
+    start("attentiond", daemon_command(options))
+    port = free_port()
+    start("fastapi", [
+        options.python, "-m", "uvicorn", "fastapi_server:app", "--app-dir", HERE / "peers",
+        "--port", port, "--workers", count, "--loop", "uvloop", "--http", "httptools",
+        "--no-access-log", "--log-level", "warning",
+    ], port)  # fmt: skip
+    port = free_port()
+    start("node", ["node", HERE / "peers/node_server.js", port, count,
+                   options.node / "attention.onnx"], port)  # fmt: skip
+    for server in servers.values():
+        server.await_port()
+    time.sleep(3)  # their workers may still be loading
+    return servers
+
+
+def daemon_command(options):
+    return [options.folder / "attentiond", "--port", "0", "--io-threads", options.threads,
+            "--workers", options.threads]  # fmt: skip
+
+
+# ---------------------------------------------------------------------------------------- requests
+
+
+def request_of(body):
+    head = (
+        "POST /attention HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {len(body)}\r\n\r\n"
+    )
+    return head.encode() + body
+
+
+def exchange(connection, request):
+    """Status, head and body of the answer. Not the library's client, which takes a while itself."""
+    connection.sendall(request)
+    stream = bytearray()
+    while (end := stream.find(b"\r\n\r\n")) < 0:
+        stream += receive(connection)
+    head, start = stream[:end].decode("latin-1"), end + 4
+    length = re.search(r"(?i)^content-length: *(\d+)", head, re.MULTILINE)
+    if length:
+        size = start + int(length[1])
+        while len(stream) < size:
+            stream += receive(connection)
+        body = stream[start:]
+    else:
+        body = bytearray()
+        while True:  # chunks
+            while (end := stream.find(b"\r\n", start)) < 0:
+                stream += receive(connection)
+            size = int(stream[start:end], 16)
+            start = end + 2
+            while len(stream) < start + size + 2:
+                stream += receive(connection)
+            body += stream[start : start + size]
+            del stream[: start + size + 2]
+            start = 0
+            if size == 0:
+                break
+    return int(head.split()[1]), head, body
+
+
+def receive(connection):
+    piece = connection.recv(1 << 20)
+    if not piece:
+        sys.exit("a server closed the connection in mid-answer")
+    return piece
+
+
+def ask(server, body):
+    with server.connect() as connection:
+        status, _, answer = exchange(connection, request_of(body))
+    if status != 200:
+        sys.exit(f"status {status}: {answer[:300]!r}")
+    return bytes(answer)
+
+
+def draw_matrix(rows, columns):
+    """float32 numbers, in the digits that Python and JavaScript print for them."""
+    single = struct.Struct("f")
+    return [[single.unpack(single.pack(random.gauss(0, 1)))[0] for _ in range(columns)]
+            for _ in range(rows)]  # fmt: skip
+
+
+def make_bodies():
+    random.seed(1)
+    notebook = json.loads((ROOT / "tests/notebooks/000-attention.request.json").read_text())
+    matrices = {name: draw_matrix(ROWS, COLUMNS) for name in ("Q", "K", "V")}
+    matrices["return"] = ["output"]
+    return {"notebook": json.dumps(notebook).encode(), "matrices": json.dumps(matrices).encode()}
+
+
+def huge_body():
+    """X of (8,8192,64) for Q, K and V, in short numbers: some 20 MB."""
+    row = json.dumps([(j * 37 % 17 - 8) / 8 for j in range(COLUMNS)])
+    other = json.dumps([(j * 29 % 19 - 9) / 8 for j in range(COLUMNS)])
+    head = "[" + ", ".join(row if i % 3 else other for i in range(HUGE_ROWS)) + "]"
+    return ('{"X": [' + ", ".join([head] * HUGE_HEADS) + '], "return": ["output"]}').encode()
+
+
+def difference(a, b):
+    if isinstance(a, list):
+        if len(a) != len(b):
+            return float("inf")
+        return max(map(difference, a, b))
+    return abs(a - b)
+
+
+def compare_answers(servers, bodies):
+    """Ends the program unless all peers answer as the daemon does."""
+    for kind, body in bodies.items():
+        ours = json.loads(ask(servers["attentiond"], body))
+        for name in PEERS:
+            theirs = json.loads(ask(servers[name], body))
+            off = [difference(ours[key], theirs[key]) for key in ours]
+            if not max(off) <= TOLERANCE or ours.keys() != theirs.keys():
+                sys.exit(f"{kind}: {name} answers something else (off by {max(off):.3g})")
+
+
+# -------------------------------------------------------------------------------------------- load
+
+
+def closed_loop(options, server, kind, seconds):
+    """As many requests as it can: how many a second, and seconds of a core for each."""
+    environment = os.environ | {"BODY": str(options.bodies[kind])}
+    command = [*pin(options.load_cores), "wrk", "-t2", "--timeout=60s", f"-c{CONNECTIONS[kind]}",
+               f"-d{seconds}s", "-s", str(HERE / "post.lua"),
+               f"http://127.0.0.1:{server.port}/attention"]  # fmt: skip
+    before = server.cpu()
+    said = subprocess.run(command, env=environment, text=True, stdout=subprocess.PIPE, check=True)
+    used = server.cpu() - before
+    result = re.search(r"^result (\d+) (\d+) (\d+)$", said.stdout, re.MULTILINE)
+    requests, microseconds, errors = map(int, result.groups())
+    if errors or not requests:
+        sys.exit(f"{kind}: {errors} of {requests} requests failed\n{said.stdout}")
+    return requests / microseconds * 1e6, used / requests
+
+
+def take_turns(options, servers, kind, names):
+    """{name: [of each round]} of requests per second, and of seconds of a core for a request. One
+    round before the first is not counted."""
+    rates, costs = {name: [] for name in names}, {name: [] for name in names}
+    for turn in range(options.rounds + 1):
+        for name in names:
+            rate, cost = closed_loop(options, servers[name], kind, options.seconds if turn else 1)
+            if turn:
+                rates[name].append(rate)
+                costs[name].append(cost)
+    return rates, costs
+
+
+def ratio(values, name, other):
+    return statistics.median(a / b for a, b in zip(values[name], values[other], strict=True))
+
+
+# ------------------------------------------------------------------------------------- one by one
+
+
+def wall_over_work(server, body, count):
+    """Medians over requests one after another: wall in ms, the same over decode+compute+encode."""
+    request, view = request_of(body), memoryview(bytearray(8 * MIB))
+    walls, ratios = [], []
+    with server.connect() as connection:
+        for turn in range(count + 3):
+            start, size, wanted = time.perf_counter(), 0, 1
+            connection.sendall(request)
+            while size < wanted:  # into room that is there: the client's own time counts
+                size += connection.recv_into(view[size:]) or sys.exit("no answer")
+                if wanted == 1:
+                    head = bytes(view[:1024]).split(b"\r\n\r\n")[0].decode("latin-1")
+                    length = re.search(r"(?i)^content-length: *(\d+)", head, re.MULTILINE)
+                    wanted = len(head) + 4 + int(length[1])
+            wall = (time.perf_counter() - start) * 1e3
+            parts = dict(re.findall(r"(decode|compute|encode);dur=([\d.]+)", head))
+            if turn >= 3:
+                walls.append(wall)
+                ratios.append(wall / sum(map(float, parts.values())))
+    return statistics.median(walls), statistics.median(ratios)
+
+
+def start_to_ready(options, environment, count):
+    """Seconds from exec to the first 200 of /health/ready."""
+    times = []
+    for _ in range(count):
+        start = time.perf_counter()
+        server = Server(daemon_command(options), environment, options.cores)
+        with server.connect() as connection:
+            request = b"GET /health/ready HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+            if exchange(connection, request)[0] != 200:
+                sys.exit("attentiond listens, but is not ready")
+        times.append(time.perf_counter() - start)
+        server.end()
+    return statistics.median(times)
+
+
+# ---------------------------------------------------------------------------------------- open loop
+
+
+def open_loop(options, server, kind, rate, seconds):
+    """Latencies in ms, from when a request was due, with `rate` of them due each second."""
+    command = [*pin(options.load_cores), str(options.folder / "load"), "127.0.0.1",
+               str(server.port), "/attention", "--body", str(options.bodies[kind]),
+               "--rate", f"{rate:.3f}", "--seconds", str(seconds),
+               "--connections", str(2 * CONNECTIONS[kind])]  # fmt: skip
+    said = json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
+    latency = said["latency_200"]
+    if set(said["statuses"]) != {"200"} or not latency["count"]:
+        sys.exit(f"{kind}: not all requests succeeded: {said}")
+    if said["unsent"] > latency["count"] / 100:
+        print(f"{kind}: {said['unsent']} of the requests due were not sent", file=sys.stderr)
+    return {"rate": rate, "count": latency["count"], "unsent": said["unsent"]} | {
+        name: latency[name] / 1e3 for name in ("p50", "p99", "p99.9")
+    }
+
+
+def beside_huge(options, server):
+    """Latencies of small requests alone, and while a huge job always runs."""
+    body, stop, walls = request_of(huge_body()), threading.Event(), []
+
+    def send_huge():
+        while not stop.is_set():
+            start = time.perf_counter()
+            with server.connect() as connection:
+                status, _, _ = exchange(connection, body)
+            if status != 200:
+                sys.exit(f"the huge job got a {status}")
+            walls.append(time.perf_counter() - start)
+
+    seconds = 2 * options.seconds
+    unloaded = open_loop(options, server, "notebook", SMALL_RATE, seconds)
+    sender = threading.Thread(target=send_huge)
+    sender.start()
+    time.sleep(0.5)
+    loaded = open_loop(options, server, "notebook", SMALL_RATE, seconds)
+    stop.set()
+    sender.join()
+    return {"unloaded": unloaded, "loaded": loaded, "huge_seconds": statistics.median(walls)}
+
+
+# ------------------------------------------------------------------------------------------- table
+
+
+class Table:
+    """Rows of the report: what, ours, theirs, the ratio, and what it should be."""
+
+    def __init__(self):
+        self.rows = []
+        print("| what | attentiond | beside | ratio | to reach | |\n|---|---|---|---|---|---|")
+
+    def add(self, what, ours, theirs="", value=None, reach=None, at_most=False, is_ratio=True):
+        good = reach is None or (value <= reach if at_most else value >= reach)
+        sign = "" if reach is None else ("≤ " if at_most else "≥ ") + f"{reach:g}"
+        shown = f"{value:.2f}" if value is not None and is_ratio else ""
+        verdict = "" if reach is None else "reached" if good else "**not reached**"
+        print(f"| {what} | {ours} | {theirs} | {shown} | {sign} | {verdict} |", flush=True)
+        self.rows.append({"what": what, "ours": ours, "theirs": theirs, "ratio": value,
+                          "reach": reach, "at_most": at_most, "reached": good})  # fmt: skip
+
+
+def report_rates(table, kind, rates, costs, reaches, texts):
+    ours, cost = (statistics.median(values["attentiond"]) for values in (rates, costs))
+    for name, reach in reaches.items():
+        theirs = statistics.median(rates[name])
+        table.add(f"{texts[kind]}, requests/s: {texts[name]}", f"{ours:.0f}", f"{theirs:.0f}",
+                  ratio(rates, "attentiond", name), reach)  # fmt: skip
+    for name in reaches:
+        table.add(f"{texts[kind]}, µs of a core for each: {texts[name]}", f"{cost * 1e6:.1f}",
+                  f"{statistics.median(costs[name]) * 1e6:.1f}",
+                  ratio(costs, name, "attentiond"))  # fmt: skip
+
+
+def run(options, stack, environment):
+    texts = PEERS | {"echo": "bare libmicrohttpd", "notebook": "first notebook",
+                     "matrices": f"Q, K, V {ROWS}×{COLUMNS}"}  # fmt: skip
+    servers = start_servers(options, stack, environment)
+    idle = {name: server.memory("VmRSS") for name, server in servers.items()}
+    bodies = make_bodies()
+    scratch = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+    options.bodies = {kind: scratch / kind for kind in bodies}
+    for kind, body in bodies.items():
+        options.bodies[kind].write_bytes(body)
+    compare_answers(servers, bodies)
+    (scratch / "answer").write_bytes(ask(servers["attentiond"], bodies["notebook"]))
+    command = [options.folder / "echo", options.threads, scratch / "answer"]
+    servers["echo"] = Server(command, environment, options.cores)
+    stack.callback(servers["echo"].end)
+
+    table = Table()
+    rates, costs = {}, {}
+    rates["matrices"], costs["matrices"] = take_turns(
+        options, servers, "matrices", ["attentiond", *PEERS]
+    )
+    peak = {name: servers[name].memory("VmHWM") for name in idle}
+    rates["notebook"], costs["notebook"] = take_turns(
+        options, servers, "notebook", ["attentiond", "echo", *PEERS]
+    )
+    reaches = {"notebook": {"echo": 0.85, "fastapi": None, "node": 1.6},
+               "matrices": {"fastapi": 10, "node": 4}}  # fmt: skip
+    for kind, wanted in reaches.items():
+        report_rates(table, kind, rates[kind], costs[kind], wanted, texts)
+
+    wall, over = wall_over_work(servers["attentiond"], bodies["matrices"], options.singles)
+    table.add(f"{texts['matrices']}, one by one, ms: decode + compute + encode alone",
+              f"{wall:.2f}", f"{wall / over:.2f}", over, 1.25, at_most=True)  # fmt: skip
+
+    latencies = report_latencies(options, table, servers, rates, texts)
+    huge = beside_huge(options, servers["attentiond"])
+    before, after = huge["unloaded"]["p99"], huge["loaded"]["p99"]
+    table.add("first notebook while a huge job runs, p99 in ms: alone", f"{after:.2f}",
+              f"{before:.2f}", after / before, 5, at_most=True)  # fmt: skip
+    ready = start_to_ready(options, environment, options.singles // 5)
+    table.add("start to ready, ms", f"{ready * 1e3:.0f}", "", ready * 1e3, 100, at_most=True,
+              is_ratio=False)  # fmt: skip
+    report_memory(table, idle, peak)
+    return {"rates": rates, "core_seconds": costs, "latencies": latencies, "huge": huge,
+            "idle_bytes": idle, "peak_bytes": peak, "table": table.rows}  # fmt: skip
+
+
+def report_latencies(options, table, servers, rates, texts):
+    found = {}
+    for kind, turns in rates.items():
+        for name in ("attentiond", *PEERS):
+            for share in SHARES:
+                rate = share * statistics.median(turns[name])
+                found[f"{kind} {name} {share}"] = open_loop(
+                    options, servers[name], kind, rate, options.seconds
+                )
+        for share in SHARES:
+            ours = found[f"{kind} attentiond {share}"]
+            theirs = (found[f"{kind} {name} {share}"] for name in PEERS)
+            shown = ", ".join(f"{t['p50']:.2f} / {t['p99']:.2f}" for t in theirs)
+            table.add(
+                f"{texts[kind]}, p50 / p99 in ms at {share:.0%} of its own rate: FastAPI, Node.js",
+                f"{ours['p50']:.2f} / {ours['p99']:.2f}", shown,
+            )  # fmt: skip
+    return found
+
+
+def report_memory(table, idle, peak):
+    def mib(values, name):
+        return f"{values[name] / MIB:.0f}"
+
+    def per_request(name):
+        return f"{(peak[name] - idle[name]) / MIB / CONNECTIONS['matrices']:.1f}"
+
+    table.add("idle memory, MiB: FastAPI, Node.js", mib(idle, "attentiond"),
+              ", ".join(mib(idle, name) for name in PEERS), idle["attentiond"] / MIB, 40,
+              at_most=True, is_ratio=False)  # fmt: skip
+    table.add(f"memory for each of {CONNECTIONS['matrices']} requests of Q, K, V {ROWS}×{COLUMNS} "
+              "at once, MiB: FastAPI, Node.js", per_request("attentiond"),
+              ", ".join(map(per_request, PEERS)))  # fmt: skip
+
+
+# -------------------------------------------------------------------------------------------- main
+
+
+def share_cores():
+    """Cores of the servers, and of whoever asks them: apart if there are four, else the same."""
+    cores = sorted(os.sched_getaffinity(0))
+    return (cores[:2], cores[2:4]) if len(cores) >= 4 else (cores[:2], cores[:2])
+
+
+def clean_environment():
+    """Ours without what a shell may have preset for one of the servers."""
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if not re.match(r"(ATTENTION|ATTENTIOND|OPENBLAS|OMP|ORT|NODE|UVICORN|WEB)_", name)
+    }
+    # NumPy's: each of the workers has a core.
+    return environment | {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+
+
+def cpu_name():
+    found = re.search(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    return found[1] if found else platform.machine()
+
+
+def versions_of(options):
+    names = ("fastapi", "uvicorn", "orjson", "numpy")
+    code = f"import importlib.metadata as m; print(*map(m.version, {names}))"
+    said, node = (
+        subprocess.run(command, text=True, stdout=subprocess.PIPE, check=True)
+        for command in ([options.python, "-c", code], ["node", "--version"])
+    )
+    package = json.loads((HERE / "peers/package.json").read_text())
+    return (dict(zip(names, said.stdout.split(), strict=True))
+            | {"node": node.stdout.strip()} | package["dependencies"])  # fmt: skip
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--folder", type=Path, default=ROOT / "build/release",
+                        help="where attentiond, echo and load are")  # fmt: skip
+    parser.add_argument("--python", default=sys.executable, help="has the packages of the peers")
+    parser.add_argument("--node", type=Path, help="folder of node_modules and attention.onnx")
+    parser.add_argument("--out", type=Path, default=ROOT / "build/bench-http.json")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--seconds", type=int, default=4, help="of each turn")
+    parser.add_argument("--quick", action="store_true", help="3 rounds of 1 second")
+    options = parser.parse_args()
+    if options.quick:
+        options.rounds, options.seconds = 3, 1
+    options.singles = 25 if options.quick else 101
+    options.cores, options.load_cores = share_cores()
+    options.threads = len(options.cores)
+    return options
+
+
+def main():
+    options = arguments()
+    os.sched_setaffinity(0, options.load_cores)
+    environment = clean_environment() | {"NODE_PATH": str(options.node / "node_modules")}
+    versions = versions_of(options)
+    apart = "cores of its own" if options.cores != options.load_cores else "the same cores"
+    print(f"{cpu_name()}; every server on {options.threads} cores with as many threads (attentiond,"
+          " libmicrohttpd) or processes (FastAPI, Node.js); the load on", apart)  # fmt: skip
+    print(", ".join(f"{name} {version}" for name, version in versions.items()), end="\n\n")
+    data = {"cpu": cpu_name(), "cores": options.threads, "versions": versions,
+            "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            "load": apart, "rounds": options.rounds, "seconds": options.seconds}  # fmt: skip
+    with contextlib.ExitStack() as stack:
+        data |= run(options, stack, environment)
+    options.out.write_text(json.dumps(data, indent=1, ensure_ascii=False) + "\n")
+
+
+if __name__ == "__main__":
+    main()
