@@ -1,6 +1,7 @@
 /*
  * listen.c - the listening socket, and RLIMIT_NOFILE.
  */
+#define _GNU_SOURCE /* dup3 */
 #include "http/listen.h"
 
 #include <arpa/inet.h>
@@ -11,6 +12,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 enum {
@@ -74,6 +76,25 @@ int listen_open(const char *address, unsigned *port, bool *ipv6, char *error, si
     }
     *port = ntohs(*ipv6 ? name.v6.sin6_port : name.v4.sin_port);
     return fd;
+}
+
+bool listen_end(int fd) {
+    const struct sockaddr_un unnamed = {.sun_family = AF_UNIX}; /* the kernel finds a name */
+    const int idle = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    const int old = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    const bool ended = idle >= 0 && old >= 0 &&
+                       bind(idle, (const void *)&unnamed, sizeof unnamed.sun_family) == 0 &&
+                       listen(idle, 0) == 0 && dup3(idle, fd, O_CLOEXEC) == fd;
+    if (ended) {
+        shutdown(old, SHUT_RDWR); /* a thread in poll() would keep it listening */
+    }
+    if (idle >= 0) {
+        close(idle);
+    }
+    if (old >= 0) {
+        close(old);
+    }
+    return ended;
 }
 
 unsigned listen_reserve_files(unsigned wanted) {

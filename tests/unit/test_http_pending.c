@@ -423,6 +423,33 @@ Test(http_pending, stop_cancels_what_is_left) {
     client_close(&connection);
 }
 
+/* Who comes while what is there is answered is refused, not left waiting. */
+Test(http_pending, stop_refuses_connections) {
+    start_with(patient);
+    const unsigned port = http_port(server);
+    struct client_connection connection, late;
+    pthread_t stopper;
+    bool stopped = false, refused = false;
+    cr_assert(client_open(&connection, port));
+    atomic_store(&held, true);
+    send_text(&connection, POST("/held"));
+    wait_until(&begun, 1);
+    cr_assert_eq(pthread_create(&stopper, NULL, stop_server, &stopped), 0);
+    for (int i = 0; i < 5000 && !refused; i++) {
+        refused = !client_open(&late, port);
+        if (!refused) {
+            client_close(&late);
+            sleep_ms(1);
+        }
+    }
+    cr_expect(refused);
+    atomic_store(&held, false);
+    expect_status(&connection, 200);
+    pthread_join(stopper, NULL);
+    cr_expect(stopped);
+    client_close(&connection);
+}
+
 /* Before it stops accepting, the server says that it will. */
 Test(http_pending, drain_delay_goes_on_accepting) {
     struct http_options options = patient;
