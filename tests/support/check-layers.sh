@@ -53,6 +53,7 @@ resolve() { # WHERE RULE FOLDER...: every #include "x" is a file beside the incl
 confine 'cblas.*\.h|openblas_config\.h|f77blas\.h|lapack.*\.h' 'lib/src/blas\.c:|tests/bench/' 'CBLAS is only in lib/src/blas.c'
 confine 'microhttpd\.h' 'server/http/|tests/bench/' 'libmicrohttpd is only in server/http/'
 confine '(cjson/)?cJSON.*\.h' 'server/codec/|tests/support/json\.c:|tests/bench/' 'cJSON is only in server/codec/'
+confine '(zlib|zconf|zstd|zstd_errors)\.h' 'server/http/coding\.c:|tests/support/pack\.c:' 'zlib and libzstd are only in server/http/coding.c'
 confine 'criterion/.*' 'tests/' 'Criterion is only in tests/'
 confine '[a-z0-9]*intrin\.h|arm_neon\.h|arm_sve\.h' 'lib/src/kernels/' 'intrinsics are only in lib/src/kernels/'
 confine 'charconv' 'server/codec/number\.cc:' '<charconv> is only in server/codec/number.cc'
