@@ -82,16 +82,17 @@ char *unpack(const char *coding, const void *bytes, size_t size, size_t *unpacke
 }
 
 /* A header, and a block as often as there are MiB: each is whole and needs none before it. */
-static char *gzip_zeros(size_t mebibytes, size_t *packed) {
-    static unsigned char zeros[MIB], block[8192];
+static char *gzip_repeated(char byte, size_t mebibytes, size_t *packed) {
+    static unsigned char bytes[MIB], block[8192];
     z_stream z = {0};
     deflateInit2(&z, 6, Z_DEFLATED, GZIP, 8, Z_DEFAULT_STRATEGY);
     z.next_out = block;
     z.avail_out = sizeof block;
     deflate(&z, Z_FULL_FLUSH); /* the header */
     const size_t header = z.total_out;
-    z.next_in = zeros;
-    z.avail_in = sizeof zeros;
+    memset(bytes, byte, sizeof bytes);
+    z.next_in = bytes;
+    z.avail_in = sizeof bytes;
     deflate(&z, Z_FULL_FLUSH);
     const size_t size = z.total_out - header;
     deflateEnd(&z);
@@ -123,9 +124,9 @@ static char *put_zstd_block(char *out, bool last, unsigned kind, size_t size) {
     return out;
 }
 
-char *pack_zeros(const char *coding, size_t mebibytes, size_t *packed) {
+char *pack_repeated(const char *coding, char byte, size_t mebibytes, size_t *packed) {
     if (is_gzip(coding)) {
-        return gzip_zeros(mebibytes, packed);
+        return gzip_repeated(byte, mebibytes, packed);
     }
     const size_t blocks = mebibytes * (MIB / BLOCK);
     char *out = malloc(6 + 4 * blocks);
@@ -135,7 +136,7 @@ char *pack_zeros(const char *coding, size_t mebibytes, size_t *packed) {
     char *at = put_zstd_header(out, 7 << 3); /* 128 KiB */
     for (size_t i = 1; i <= blocks; i++) {
         at = put_zstd_block(at, i == blocks, 1, BLOCK);
-        *at++ = 0;
+        *at++ = byte;
     }
     *packed = (size_t)(at - out);
     return out;
