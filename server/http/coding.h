@@ -21,7 +21,8 @@
 enum coding coding_choose(const struct framing_header *headers, size_t count, bool *must);
 
 /* Gives the body of the response this coding. False: it keeps what it has, because that is not
- * longer or there is no memory. A streamed body stays streamed. */
+ * longer or there is no memory. A streamed body stays streamed; its `read` then may write less than
+ * there is room for, but 0 bytes only at its end. */
 bool coding_compress(struct http_response *response, enum coding coding, bool must);
 
 /* "gzip", "zstd"; of CODING_NONE "identity". */

@@ -577,6 +577,7 @@ static size_t take_compressed(struct http_call *call, const char *bytes, size_t 
     }
     if (!call->wants_body) {
         drop_reader(call);
+        hold(call, 0);
     }
     return 0;
 }

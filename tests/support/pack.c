@@ -8,7 +8,6 @@
 #include <zstd.h>
 
 enum {
-    MIB = 1 << 20,
     BLOCK = 1 << 17, /* the largest of zstd */
     GZIP = 15 + 16
 };
@@ -81,9 +80,9 @@ char *unpack(const char *coding, const void *bytes, size_t size, size_t *unpacke
     return NULL;
 }
 
-/* A header, and a block as often as there are MiB: each is whole and needs none before it. */
-static char *gzip_repeated(char byte, size_t mebibytes, size_t *packed) {
-    static unsigned char bytes[MIB], block[8192];
+/* A header, and a block as often as wanted: each is whole and needs none before it. */
+static char *gzip_repeated(char byte, size_t blocks, size_t *packed) {
+    static unsigned char bytes[BLOCK], block[8192];
     z_stream z = {0};
     deflateInit2(&z, 6, Z_DEFLATED, GZIP, 8, Z_DEFAULT_STRATEGY);
     z.next_out = block;
@@ -96,13 +95,13 @@ static char *gzip_repeated(char byte, size_t mebibytes, size_t *packed) {
     deflate(&z, Z_FULL_FLUSH);
     const size_t size = z.total_out - header;
     deflateEnd(&z);
-    char *out = malloc(header + mebibytes * size);
+    char *out = malloc(header + blocks * size);
     if (out != NULL) {
         memcpy(out, block, header);
-        for (size_t i = 0; i < mebibytes; i++) {
+        for (size_t i = 0; i < blocks; i++) {
             memcpy(out + header + i * size, block + header, size);
         }
-        *packed = header + mebibytes * size;
+        *packed = header + blocks * size;
     }
     return out;
 }
@@ -124,11 +123,10 @@ static char *put_zstd_block(char *out, bool last, unsigned kind, size_t size) {
     return out;
 }
 
-char *pack_repeated(const char *coding, char byte, size_t mebibytes, size_t *packed) {
+char *pack_repeated(const char *coding, char byte, size_t blocks, size_t *packed) {
     if (is_gzip(coding)) {
-        return gzip_repeated(byte, mebibytes, packed);
+        return gzip_repeated(byte, blocks, packed);
     }
-    const size_t blocks = mebibytes * (MIB / BLOCK);
     char *out = malloc(6 + 4 * blocks);
     if (out == NULL) {
         return NULL;

@@ -13,8 +13,9 @@ char *pack(const char *coding, const void *bytes, size_t size, size_t *packed);
 /* All of a body, and a NUL behind it. NULL too if it is corrupt or not one whole stream. */
 char *unpack(const char *coding, const void *bytes, size_t size, size_t *unpacked);
 
-/* So many MiB of one byte, in 1000 or 30000 times fewer bytes; gzip without its end. */
-char *pack_repeated(const char *coding, char byte, size_t mebibytes, size_t *packed);
+/* So many times 128 KiB of one byte, in 800 or 30000 times fewer bytes; gzip without its end, zstd
+ * without a checksum. */
+char *pack_repeated(const char *coding, char byte, size_t blocks, size_t *packed);
 
 /* One zstd frame that asks for this window (RFC 8878 section 3.1.1.1.2) and holds the bytes, at most
  * 128 KiB, as they are. */
