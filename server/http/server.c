@@ -99,7 +99,6 @@ struct http_call {
     uint64_t inflated;            /* bytes that it gave */
     double inflate_ms;
     size_t held;                 /* bytes of memory that the app knows of */
-    size_t skipped;              /* bytes of the next piece that were taken before */
     enum coding accepts, coding; /* what the response is to have, and has */
     bool must_code;
     char method[8];
@@ -553,12 +552,10 @@ static bool hold(struct http_call *call, size_t bytes) {
 static size_t take_compressed(struct http_call *call, const char *bytes, size_t size) {
     const struct http_server *server = call->server;
     char out[INFLATED];
-    size_t left = size - call->skipped, part = sizeof out;
-    call->skipped = 0;
+    size_t left = size, part = sizeof out;
     for (size_t total = 0; part == sizeof out && call->wants_body; total += part) {
         if (total >= MOST_INFLATED) {
-            call->skipped = left == 0; /* some byte must be left over */
-            return left + call->skipped;
+            return left; /* decoders take the last byte of a stream when all else is written */
         }
         const double start = clock_ms();
         part = coding_read(call->reader, bytes + size - left, &left, out, sizeof out);
