@@ -39,8 +39,8 @@ static const char *skip_space(const char *at, const char *end) {
     return at;
 }
 
-/* What follows the name of a coding (RFC 9110 section 12.4.2), in thousandths: 1000 if nothing does,
- * -1 if it is no weight. */
+/* What follows the name of a coding (RFC 9110 section 12.4.2), in thousandths: 1000 if nothing
+ * does, -1 if it is no weight. */
 static int read_weight(const char *at, const char *end) {
     at = skip_space(at, end);
     if (at == end) {
@@ -108,7 +108,7 @@ enum coding coding_choose(const struct framing_header *headers, size_t count, bo
     return most > 0 && most >= none ? best : CODING_NONE;
 }
 
-/* ----------------------------------------------------------------------------- bodies of answers */
+/* --------------------------------------------------------------------------- bodies of answers */
 
 enum packing {
     PACK_MORE,
@@ -277,7 +277,7 @@ bool coding_compress(struct http_response *response, enum coding coding, bool mu
                                   : compress_whole(response, coding, must);
 }
 
-/* ----------------------------------------------------------------------------- bodies of requests */
+/* -------------------------------------------------------------------------- bodies of requests */
 
 enum fault {
     FAULT_NONE,

@@ -1,7 +1,7 @@
 /*
  * fuzz_coding.c - a compressed body of any bytes, whole and in pieces: both give the same bytes or
- * the same fault, and never more than there is room for. The first byte is the coding and the size of
- * the pieces.
+ * the same fault, and never more than there is room for. The first byte is the coding and the size
+ * of the pieces.
  */
 #include <string.h>
 

@@ -17,8 +17,8 @@ char *unpack(const char *coding, const void *bytes, size_t size, size_t *unpacke
  * without a checksum. */
 char *pack_repeated(const char *coding, char byte, size_t blocks, size_t *packed);
 
-/* One zstd frame that asks for this window (RFC 8878 section 3.1.1.1.2) and holds the bytes, at most
- * 128 KiB, as they are. */
+/* One zstd frame that asks for this window (RFC 8878 section 3.1.1.1.2) and holds the bytes, at
+ * most 128 KiB, as they are. */
 char *pack_window(unsigned char window, const void *bytes, size_t size, size_t *packed);
 
 #endif

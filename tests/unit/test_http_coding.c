@@ -236,7 +236,7 @@ Test(http_coding, a_stream_that_breaks_off_does_so_compressed) {
     }
 }
 
-/* --------------------------------------------------------------------- reading compressed bodies */
+/* -------------------------------------------------------------------- reading compressed bodies */
 
 struct result {
     int status; /* 0: sound */
