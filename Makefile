@@ -54,11 +54,13 @@ pkg = $(shell pkg-config --$(1) $(2) 2>/dev/null)
 HTTP_CFLAGS      := $(call pkg,cflags,libmicrohttpd)
 TLS_CFLAGS       := $(call pkg,cflags,gnutls)
 JSON_CFLAGS      := $(call pkg,cflags,libcjson)
+CODING_CFLAGS    := $(call pkg,cflags,zlib libzstd)
 BLAS_CFLAGS      := $(call pkg,cflags,openblas)
 CRITERION_CFLAGS := $(call pkg,cflags,criterion)
 HTTP_LIBS        := $(call pkg,libs,libmicrohttpd)
 TLS_LIBS         := $(call pkg,libs,gnutls)
 JSON_LIBS        := $(call pkg,libs,libcjson)
+CODING_LIBS      := $(call pkg,libs,zlib libzstd)
 BLAS_LIBS        := $(call pkg,libs,openblas)
 CRITERION_LIBS   := $(call pkg,libs,criterion)
 
@@ -93,8 +95,9 @@ OWN_LDFLAGS  = $(LDFLAGS.$(BUILD))
 
 # What each room sees. The rules that the compiler cannot check are in check-layers.
 LIB_FLAGS    := -Ilib/include -Ilib/src $(BLAS_CFLAGS) -fno-math-errno -fno-trapping-math
-SERVER_FLAGS := -Ilib/include -Iserver $(HTTP_CFLAGS) $(TLS_CFLAGS) $(JSON_CFLAGS)
-TEST_FLAGS   := -Itests -UNDEBUG -DTESTS_DIR=\"$(CURDIR)/tests\" $(CRITERION_CFLAGS) $(TLS_CFLAGS) $(JSON_CFLAGS)
+SERVER_FLAGS := -Ilib/include -Iserver $(HTTP_CFLAGS) $(TLS_CFLAGS) $(CODING_CFLAGS) $(JSON_CFLAGS)
+TEST_FLAGS   := -Itests -UNDEBUG -DTESTS_DIR=\"$(CURDIR)/tests\" $(CRITERION_CFLAGS) $(TLS_CFLAGS) \
+                $(CODING_CFLAGS) $(JSON_CFLAGS)
 UNIT_FLAGS   := $(TEST_FLAGS) -Ilib/include -Ilib/src -Iserver
 BENCH_FLAGS  := $(UNIT_FLAGS) $(HTTP_CFLAGS) $(BLAS_CFLAGS)
 
@@ -131,7 +134,7 @@ $(O)/.flags: STAMP = $(CC) $(CXX) $(OWN_CFLAGS) $(OWN_CXXFLAGS) $(CPPFLAGS) $(CF
 $(O)/.files: STAMP = $(LIB_OBJECTS) $(SERVER_OBJECTS) $(SUPPORT_OBJECTS) $(UNIT_OBJECTS) $(API_OBJECTS) \
     $(MEMORY_OBJECTS)
 $(O)/.flags $(O)/.files: FORCE
-	@pkg-config --exists libmicrohttpd gnutls libcjson openblas || \
+	@pkg-config --exists libmicrohttpd gnutls zlib libzstd libcjson openblas || \
 	    { echo "Packages are missing: run 'make packages' (or 'make run', 'make test')." >&2; exit 1; }
 	@mkdir -p $(@D)
 	@echo '$(STAMP)' | cmp -s - $@ || echo '$(STAMP)' > $@
@@ -175,7 +178,7 @@ $(O)/libsupport.a: $(SUPPORT_OBJECTS) $(O)/.files
 	$(Q)rm -f $@ && $(AR) rcs $@ $(SUPPORT_OBJECTS)
 
 LINK        = $(CXX) -pthread $(OWN_LDFLAGS) $(LDFLAGS) -o $@
-SERVER_LIBS = $(HTTP_LIBS) $(TLS_LIBS) $(JSON_LIBS) $(BLAS_LIBS) -lm
+SERVER_LIBS = $(HTTP_LIBS) $(TLS_LIBS) $(CODING_LIBS) $(JSON_LIBS) $(BLAS_LIBS) -lm
 
 $(DAEMON): $(MAIN_OBJECT) $(O)/libserver.a $(STATIC)
 	@echo "  LINK  $@"
@@ -188,7 +191,7 @@ $(O)/unit-tests: $(UNIT_OBJECTS) $(O)/libsupport.a $(O)/libserver.a $(LIB_OBJECT
 
 $(O)/api-tests: $(API_OBJECTS) $(O)/libsupport.a $(O)/.files
 	@echo "  LINK  $@"
-	$(Q)$(LINK) $(filter %.o %.a,$^) $(CRITERION_LIBS) $(TLS_LIBS) $(JSON_LIBS) -lm
+	$(Q)$(LINK) $(filter %.o %.a,$^) $(CRITERION_LIBS) $(TLS_LIBS) $(CODING_LIBS) $(JSON_LIBS) -lm
 
 $(O)/no-memory: $(MEMORY_OBJECTS) $(O)/libsupport.a $(O)/libserver.a $(LIB_OBJECTS) $(O)/.files
 	@echo "  LINK  $@"

@@ -61,6 +61,7 @@ static int listen_and_wait(const struct server_options *options, struct api_serv
         .port = options->port,
         .threads = options->io_threads,
         .max_body = options->max_body,
+        .compression = options->compression == 1,
         .max_connections = options->max_connections,
         .idle_timeout = options->idle_timeout,
         .header_timeout = options->header_timeout,

@@ -61,6 +61,8 @@ static const struct option table[] = {
      "threads that compute; default: one for each core"},
     {"--max-body", "ATTENTIOND_MAX_BODY", KIND_BYTES, AT(max_body), 1 * KIB, 64 * GIB,
      "1KiB..64GiB", "bytes of a request body"},
+    {"--compression", "ATTENTIOND_COMPRESSION", KIND_CHOICE, AT(compression), 0, 0, "no|yes",
+     "take compressed bodies and compress answers: gzip and zstd"},
     {"--max-connections", "ATTENTIOND_MAX_CONNECTIONS", KIND_UNSIGNED, AT(max_connections), 1, 1e6,
      "1..1000000", "open connections; one more is closed at once"},
     {"--idle-timeout", "ATTENTIOND_IDLE_TIMEOUT", KIND_UNSIGNED, AT(idle_timeout), 1, 86400,

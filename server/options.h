@@ -17,7 +17,8 @@ struct server_options {
     unsigned log_json, log_requests;                    /* 0 or 1 */
     unsigned io_threads;
     unsigned workers;
-    size_t max_body; /* bytes */
+    size_t max_body;      /* bytes */
+    unsigned compression; /* 0 or 1 */
     unsigned max_connections;
     /* seconds */
     unsigned idle_timeout, header_timeout, body_timeout, write_timeout;

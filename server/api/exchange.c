@@ -22,6 +22,7 @@ struct exchange {
     struct codec_document *document;
     struct api_work *work;
     size_t memory; /* of service->memory */
+    size_t held;   /* bytes of it that the server holds for the body */
     bool over;     /* there was none left for the body */
     double decode_ms;
     int64_t submitted; /* jobs_clock() */
@@ -136,17 +137,29 @@ static void reply_busy(const struct http_request *request, struct http_response 
 
 /* -------------------------------------------------------------------------------------- the body */
 
+/* For what is read of the body so far, and what the server holds for it. */
+static bool take_body_memory(struct exchange *exchange) {
+    if (take_memory(exchange, codec_reader_tensor_bytes(exchange->reader) + exchange->held)) {
+        return true;
+    }
+    exchange->over = true;
+    codec_reader_free(exchange->reader);
+    exchange->reader = NULL;
+    take_memory(exchange, 0);
+    return false;
+}
+
+static bool hold(void *arg, size_t bytes) {
+    struct exchange *exchange = arg;
+    exchange->held = bytes;
+    return exchange->over || take_body_memory(exchange);
+}
+
 static bool body(void *arg, const void *bytes, size_t size) {
     struct exchange *exchange = arg;
     const double start = reply_clock_ms();
-    bool more = codec_reader_feed(exchange->reader, bytes, size) == CODEC_OK;
-    if (more && !take_memory(exchange, codec_reader_tensor_bytes(exchange->reader))) {
-        exchange->over = true;
-        codec_reader_free(exchange->reader);
-        exchange->reader = NULL;
-        take_memory(exchange, 0);
-        more = false;
-    }
+    const bool more =
+        codec_reader_feed(exchange->reader, bytes, size) == CODEC_OK && take_body_memory(exchange);
     exchange->decode_ms += reply_clock_ms() - start;
     return more;
 }
@@ -294,6 +307,7 @@ struct http_app api_app(struct api_service *service) {
     return (struct http_app){
         .context = service,
         .begin = begin,
+        .hold = hold,
         .body = body,
         .end = end,
         .start = start,

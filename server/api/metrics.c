@@ -185,10 +185,11 @@ static void put_load(struct page *page, const struct api_request *request) {
     put_counter(page, "attentiond_cancelled_total",
                 "Computations given up because the client left or the server stopped.",
                 &metrics->cancelled);
-    put_counter(page, "attentiond_request_bytes_total", "Bytes of request bodies.",
+    put_counter(page, "attentiond_request_bytes_total",
+                "Bytes of request bodies, compressed ones as they were received.",
                 &metrics->received);
-    put_counter(page, "attentiond_response_bytes_total", "Bytes of response bodies.",
-                &metrics->sent);
+    put_counter(page, "attentiond_response_bytes_total",
+                "Bytes of response bodies, compressed ones as they were sent.", &metrics->sent);
 }
 
 static void put_process(struct page *page) {

@@ -143,6 +143,10 @@ static void check_fields(const struct framing_head *head, struct framing_result 
     }
 }
 
+bool framing_is(const struct framing_header *header, const char *name) {
+    return is_equal(header->name, header->name_size, name);
+}
+
 /* Counts the headers of this name and gives the first. */
 static size_t find(const struct framing_head *head, const char *name,
                    const struct framing_header **first) {
@@ -209,18 +213,36 @@ static void check_names(const struct framing_head *head, struct framing_result *
     }
 }
 
-/* A compressed body is well framed: it is refused, but the connection stays usable. */
+enum coding framing_coding(const char *name, size_t size) {
+    static const char *const names[] = {"identity", "gzip", "x-gzip", "zstd"};
+    static const enum coding codings[] = {CODING_NONE, CODING_GZIP, CODING_GZIP, CODING_ZSTD};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (is_equal(name, size, names[i])) {
+            return codings[i];
+        }
+    }
+    return CODING_UNKNOWN;
+}
+
+/* A compressed body is well framed: if it is refused, the connection stays usable. */
 static void check_coding(const struct framing_head *head, struct framing_result *result) {
     for (size_t i = 0; i < head->count; i++) {
         const struct framing_header *header = &head->headers[i];
-        if (is_equal(header->name, header->name_size, "Content-Encoding") &&
-            !is_equal(header->value, header->value_size, "identity")) {
-            refuse(result, 415,
-                   "the Content-Encoding must be identity (none), this one is \"%.*s\"",
+        const enum coding coding = framing_is(header, "Content-Encoding")
+                                       ? framing_coding(header->value, header->value_size)
+                                       : CODING_NONE;
+        if (coding == CODING_NONE) {
+            continue;
+        }
+        if (!head->codings || coding == CODING_UNKNOWN || result->coding != CODING_NONE) {
+            refuse(result, 415, "the Content-Encoding must be %s, this one is \"%.*s\"",
+                   head->codings ? "gzip, zstd or identity (none), and one only"
+                                 : "identity (none)",
                    header->value_size < 48 ? (int)header->value_size : 48, header->value);
             result->close = false;
             return;
         }
+        result->coding = coding;
     }
 }
 

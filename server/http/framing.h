@@ -34,12 +34,21 @@ struct framing_header {
     size_t value_size;
 };
 
+/* The codings of bodies that are known here, see coding.h. */
+enum coding {
+    CODING_NONE, /* "identity" */
+    CODING_GZIP, /* and "x-gzip" */
+    CODING_ZSTD,
+    CODING_UNKNOWN
+};
+
 struct framing_head {
     const char *method;
     const char *version;
     enum framing_uri uri;
     const struct framing_header *headers;
     size_t count; /* FRAMING_MAX_HEADERS + 1 stands for "more" */
+    bool codings; /* a body may have one; else that is a refusal */
 };
 
 struct framing_result {
@@ -48,6 +57,7 @@ struct framing_result {
     char detail[192]; /* the rule and the value that broke it */
     bool has_length;
     uint64_t content_length; /* UINT64_MAX if it is larger than that */
+    enum coding coding;      /* of the body; never CODING_UNKNOWN */
     bool expects_continue;
     const struct framing_header *content_type; /* the first one, or NULL; likewise below */
     const struct framing_header *request_id;
@@ -60,6 +70,11 @@ struct framing_result {
 enum framing_uri framing_check_uri(const char *raw);
 
 void framing_check(const struct framing_head *head, struct framing_result *result);
+
+/* Is this its name? */
+bool framing_is(const struct framing_header *header, const char *name);
+
+enum coding framing_coding(const char *name, size_t size);
 
 /* Writes the media type of a Content-Type header (NULL: none) in lower case and without its
  * parameters. One that does not fit is cut: it is none that anybody serves. */

@@ -39,6 +39,7 @@ struct http_response {
     int status;             /* e.g. 200 */
     const char *media_type; /* static; NULL = application/json */
     const char *allow;      /* static; the Allow header of a 405 */
+    const char *codings;    /* static; the Accept-Encoding header of a 415 */
     int retry_after;        /* seconds; 0 = no Retry-After */
     bool close;             /* end the connection after this response */
     const void *body;       /* `size` bytes */
@@ -66,10 +67,11 @@ const char *http_status_text(int status);
 
 /* How a request ended. */
 struct http_record {
-    int status;              /* 0: the client left before there was a response */
-    uint64_t received, sent; /* bytes of the bodies; what libmicrohttpd had of them, at least */
-    double seconds;          /* since the headers were complete */
-    const double *timing;    /* of the response; NULL if it was not timed */
+    int status; /* 0: the client left before there was a response */
+    /* Bytes of the bodies, compressed ones as they are; what libmicrohttpd had of them, at least. */
+    uint64_t received, sent;
+    double seconds;       /* since the headers were complete */
+    const double *timing; /* of the response; NULL if it was not timed */
 };
 
 /* A request whose answer is computed elsewhere meanwhile. */
@@ -80,7 +82,9 @@ struct http_pending;
  *   begin   headers are complete. Returns an exchange (owned by the server until release) that
  *           wants the body, or NULL after filling `response`: the body, if any, is then read and
  *           dropped before it is sent.
- *   body    the next bytes of the body. false = the rest is not needed (it is read and dropped).
+ *   hold    the server itself holds so many bytes for reading a compressed body, until it says
+ *           another number. false: too many; the rest of the body is not needed. NULL: all is well.
+ *   body    the next bytes of the body, decompressed. false = the rest is not needed (it is read and dropped).
  *   end     the body is complete. Returns true after filling `response`, or false: the answer
  *           comes later. Called exactly once for each exchange unless the client left or the body
  *           was refused (too large).
@@ -96,6 +100,7 @@ struct http_app {
     void *context;
     void *(*begin)(void *context, const struct http_request *request,
                    struct http_response *response);
+    bool (*hold)(void *exchange, size_t bytes);
     bool (*body)(void *exchange, const void *bytes, size_t size);
     bool (*end)(void *exchange, const struct http_request *request, struct http_response *response);
     void (*start)(void *exchange, struct http_pending *pending);
@@ -121,7 +126,8 @@ struct http_options {
     const char *address; /* "127.0.0.1", "0.0.0.0", "::1", "::" */
     unsigned port;       /* 0 = a free one */
     unsigned threads;    /* I/O threads */
-    size_t max_body;     /* bytes; more is a 413 */
+    size_t max_body;     /* bytes, compressed and decompressed; more is a 413 */
+    bool compression;    /* bodies may be compressed, either way; see coding.h */
     unsigned max_connections;
     unsigned idle_timeout; /* seconds without a byte until a connection is closed */
     /* Seconds: for the headers, from the connection or the last response on; for a body and for a

@@ -9,6 +9,7 @@
  * two pieces of a body. So a refusal that should keep the connection waits for the last call, and a
  * body that grows without end can only be cut off.
  */
+#include "http/coding.h"
 #include "http/cors.h"
 #include "http/framing.h"
 #include "http/http.h"
@@ -40,6 +41,9 @@ enum {
     DRAIN_QUIET = 5,   /* ticks without any request: what was still in a socket has been read */
     END_TICKS = 100,   /* 1 s for the handlers and computations that are at work even then */
     PIECE = 32 * 1024, /* of a body that is made while it is sent */
+    /* Of a compressed body, decompressed: at a time, and until other connections have a turn. */
+    INFLATED = 32 * 1024,
+    MOST_INFLATED = 1 << 20,
     SLOWEST = 64, /* bytes in a millisecond of a long body or response, once the time is over */
 };
 
@@ -47,6 +51,7 @@ struct http_server {
     const struct http_app *app;
     struct MHD_Daemon *daemon;
     size_t max_body;
+    bool compression;
     unsigned max_connections;
     unsigned idle_timeout;
     int64_t header_ms, body_ms, write_ms; /* deadlines; the latter two grow with the bytes */
@@ -93,6 +98,12 @@ struct http_call {
     bool wants_body; /* the app has not said that it has enough */
     uint64_t received;
     uint64_t pieces;
+    struct coding_reader *reader; /* of a compressed body, as long as it is wanted */
+    uint64_t inflated;            /* bytes that it gave */
+    double inflate_ms;
+    size_t held;                 /* bytes of memory that the app knows of */
+    enum coding accepts, coding; /* what the response is to have, and has */
+    bool must_code;
     char method[8];
     char id[FRAMING_MAX_ID + 1];
     char media_type[128];
@@ -103,7 +114,13 @@ struct http_call {
 
 /* -------------------------------------------------------------------------- the life of a call */
 
+static void drop_reader(struct http_call *call) {
+    coding_reader_free(call->reader);
+    call->reader = NULL;
+}
+
 static void release_exchange(struct http_call *call) {
+    drop_reader(call);
     if (call->exchange != NULL) {
         call->server->app->release(call->exchange);
     }
@@ -256,6 +273,22 @@ static char *put_timing(char *out, const char *name, double milliseconds) {
     return out;
 }
 
+static double clock_ms(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec * 1e3 + (double)now.tv_nsec * 1e-6;
+}
+
+/* Gives the response the coding that the client wants, if it is worth it. */
+static void compress(struct http_call *call) {
+    struct http_response *response = &call->response;
+    const double start = clock_ms();
+    if (coding_compress(response, call->accepts, call->must_code)) {
+        call->coding = call->accepts;
+    }
+    response->timing[HTTP_TIMING_ENCODE] += clock_ms() - start;
+}
+
 static bool add_timing(struct MHD_Response *out, const double timing[static HTTP_TIMING_COUNT]) {
     char text[160]; /* four times less than 40 */
     char *end = put_timing(text, "decode", timing[HTTP_TIMING_DECODE]);
@@ -273,23 +306,37 @@ static bool add_retry(struct MHD_Response *out, int seconds) {
 
 /* What a browser must read before it lets a page of another origin see the response. */
 static bool add_cors(const struct http_call *call, struct MHD_Response *out) {
-    return add_header(out, "Vary", "Origin") &&
-           (call->origin[0] == '\0' ||
+    return (call->origin[0] == '\0' ||
             (add_header(out, "Access-Control-Allow-Origin", call->origin) &&
              add_header(out, "Access-Control-Expose-Headers",
                         "X-Request-Id, Server-Timing, Retry-After"))) &&
            (!call->preflight ||
             (add_header(out, "Access-Control-Allow-Methods", "GET, HEAD, POST") &&
              add_header(out, "Access-Control-Allow-Headers",
-                        "Authorization, Content-Type, X-Request-Id") &&
+                        call->server->compression
+                            ? "Authorization, Content-Encoding, Content-Type, X-Request-Id"
+                            : "Authorization, Content-Type, X-Request-Id") &&
              add_header(out, "Access-Control-Max-Age", "600")));
+}
+
+/* What in a request, beside its target, the response depends on. */
+static bool add_vary(const struct http_server *server, struct MHD_Response *out) {
+    const bool origin = server->cors_origins != NULL;
+    return (!origin && !server->compression) || add_header(out, "Vary",
+                                                           !server->compression ? "Origin"
+                                                           : origin ? "Origin, Accept-Encoding"
+                                                                    : "Accept-Encoding");
 }
 
 static bool add_headers(const struct http_call *call, struct MHD_Response *out) {
     const struct http_response *response = &call->response;
     const char *type = response->media_type != NULL ? response->media_type : "application/json";
     const bool empty = response->size == 0 && response->read == NULL;
-    return (call->server->cors_origins == NULL || add_cors(call, out)) &&
+    return add_vary(call->server, out) &&
+           (call->server->cors_origins == NULL || add_cors(call, out)) &&
+           (call->coding == CODING_NONE ||
+            add_header(out, "Content-Encoding", coding_name(call->coding))) &&
+           (response->codings == NULL || add_header(out, "Accept-Encoding", response->codings)) &&
            (response->status != 401 || add_header(out, "WWW-Authenticate", "Bearer")) &&
            (empty || add_header(out, "Content-Type", type)) &&
            add_header(out, "X-Request-Id", call->id) &&
@@ -372,6 +419,10 @@ static struct MHD_Response *create_whole(struct http_response *response) {
 
 static enum MHD_Result send_response(struct http_call *call, struct MHD_Connection *connection) {
     struct http_response *response = &call->response;
+    response->timing[HTTP_TIMING_DECODE] += call->inflate_ms;
+    if (call->accepts != CODING_NONE) {
+        compress(call);
+    }
     const bool streams = response->read != NULL;
     struct MHD_Response *out = streams ? create_stream(call) : create_whole(response);
     if (out == NULL) {
@@ -453,6 +504,13 @@ static bool begin(struct http_call *call, const struct framing_result *framing) 
     call->exchange = server->app->begin(server->app->context, &call->request, &call->response);
     call->answered = call->exchange == NULL;
     call->wants_body = !call->answered;
+    if (framing->coding != CODING_NONE && call->wants_body) {
+        call->reader = coding_reader_create(framing->coding);
+        if (call->reader == NULL) {
+            refuse(call, 503, "the server has no memory left for this request");
+            call->response.retry_after = 1;
+        }
+    }
     return call->answered && framing->expects_continue;
 }
 
@@ -468,6 +526,7 @@ static enum MHD_Result first_call(struct http_server *server, struct MHD_Connect
             *closure == NULL ? FRAMING_URI_BAD : (enum framing_uri)((char *)*closure - uri_marks),
         .headers = list.headers,
         .count = list.count,
+        .codings = server->compression,
     };
     struct framing_result framing;
     framing_check(&head, &framing);
@@ -478,10 +537,14 @@ static enum MHD_Result first_call(struct http_server *server, struct MHD_Connect
         return MHD_NO;
     }
     watch_for(&own->watched, server->body_ms);
+    if (server->compression) {
+        call->accepts = coding_choose(list.headers, list.count, &call->must_code);
+    }
     bool now;
     if (framing.status != 0) {
         refuse(call, framing.status, "%s", framing.detail);
         call->response.close = framing.close;
+        call->response.codings = framing.status == 415 && server->compression ? CODING_NAMES : NULL;
         now = framing.close;
     } else if (framing.is_preflight && call->origin[0] != '\0') {
         call->preflight = call->answered = true; /* needs no key: a browser sends none */
@@ -494,10 +557,62 @@ static enum MHD_Result first_call(struct http_server *server, struct MHD_Connect
     return now ? send_response(call, connection) : MHD_YES;
 }
 
-/* Takes the next piece of the body. False cuts the connection: nothing can be answered in
- * mid-body. */
-static bool take_body(struct http_call *call, const void *bytes, size_t size) {
+/* A fault of a compressed body, if there is one. */
+static bool refuse_fault(struct http_call *call) {
+    char text[192];
+    const int status = coding_fault(call->reader, text, sizeof text);
+    if (status != 0) {
+        refuse(call, status, "%s", text);
+        call->response.retry_after = status == 503 ? 1 : 0;
+    }
+    return status != 0;
+}
+
+/* Tells the app what the reader holds, if that has changed. */
+static bool hold(struct http_call *call, size_t bytes) {
+    const struct http_app *app = call->server->app;
+    const bool same = bytes == call->held || app->hold == NULL;
+    call->held = bytes;
+    return same || app->hold(call->exchange, bytes);
+}
+
+/* Takes a piece of a compressed body, and gives the app what it holds. Returns how many bytes are
+ * left over for another time: little can become much, and this thread has other connections. */
+static size_t take_compressed(struct http_call *call, const char *bytes, size_t size) {
     const struct http_server *server = call->server;
+    char out[INFLATED];
+    size_t left = size, part = sizeof out;
+    for (size_t total = 0; part == sizeof out && call->wants_body; total += part) {
+        if (total >= MOST_INFLATED) {
+            return left; /* decoders take the last byte of a stream when all else is written */
+        }
+        const double start = clock_ms();
+        part = coding_read(call->reader, bytes + size - left, &left, out, sizeof out);
+        call->inflate_ms += clock_ms() - start;
+        call->inflated += part;
+        if (refuse_fault(call)) {
+            return 0;
+        }
+        if (call->inflated > server->max_body) {
+            refuse(call, 413, "a body has at most %zu bytes, this compressed one becomes more",
+                   server->max_body);
+            return 0;
+        }
+        call->wants_body = hold(call, coding_memory(call->reader)) &&
+                           (part == 0 || server->app->body(call->exchange, out, part));
+    }
+    if (!call->wants_body) {
+        drop_reader(call);
+        hold(call, 0);
+    }
+    return 0;
+}
+
+/* Takes the next piece of the body, but for the last *left bytes. False cuts the connection: nothing
+ * can be answered in mid-body. */
+static bool take_body(struct http_call *call, const void *bytes, size_t size, size_t *left) {
+    const struct http_server *server = call->server;
+    *left = 0;
     call->received += size;
     call->pieces++;
     watch_until(&call->connection->watched,
@@ -515,6 +630,9 @@ static bool take_body(struct http_call *call, const void *bytes, size_t size) {
     } else if (crumbs) {
         refuse(call, 400, "a body in more than %d pieces has %d bytes or more in each on average",
                MAX_PIECES, MIN_PIECE);
+    } else if (call->reader != NULL) {
+        *left = take_compressed(call, bytes, size);
+        call->received -= *left;
     } else if (call->wants_body) {
         call->wants_body = server->app->body(call->exchange, bytes, size);
     }
@@ -548,7 +666,19 @@ void http_resume(struct http_pending *pending) {
     atomic_fetch_sub(&server->pending, 1); /* the call may be gone by now */
 }
 
+/* All of the body was taken: a compressed one must have come to its end. */
+static void end_compressed(struct http_call *call) {
+    coding_end(call->reader);
+    if (!refuse_fault(call)) {
+        drop_reader(call);
+        hold(call, 0);
+    }
+}
+
 static enum MHD_Result last_call(struct http_call *call, struct MHD_Connection *connection) {
+    if (call->reader != NULL) {
+        end_compressed(call);
+    }
     if (!call->answered) {
         call->answered = call->server->app->end(call->exchange, &call->request, &call->response);
     }
@@ -571,9 +701,14 @@ static enum MHD_Result handle(struct http_server *server, struct MHD_Connection 
     if (*size == 0) {
         return last_call(*closure, connection);
     }
-    size_t taken = *size;
-    *size = 0;
-    return take_body(*closure, bytes, taken) ? MHD_YES : MHD_NO;
+    size_t left = 0;
+    const bool goes_on = take_body(*closure, bytes, *size, &left);
+    *size = left;
+    if (left > 0 && goes_on) { /* after the other connections, the handler is called again */
+        MHD_suspend_connection(connection);
+        MHD_resume_connection(connection);
+    }
+    return goes_on ? MHD_YES : MHD_NO;
 }
 
 /* Who enters after `ended` is set sees it: the stop can wait for `working` to become 0. */
@@ -722,6 +857,7 @@ struct http_server *http_start(const struct http_options *options, const struct 
     server->app = app;
     server->port = options->port;
     server->max_body = options->max_body;
+    server->compression = options->compression;
     server->idle_timeout = options->idle_timeout;
     server->header_ms = (int64_t)options->header_timeout * 1000;
     server->body_ms = (int64_t)options->body_timeout * 1000;

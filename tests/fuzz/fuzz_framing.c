@@ -11,6 +11,7 @@
 
 #include "codec/codec.h"
 #include "fuzz/fuzz.h"
+#include "http/coding.h"
 #include "http/framing.h"
 #include "http/http.h"
 
@@ -166,6 +167,31 @@ static void require_sound(const struct head *head, const struct framing_result *
                  "another expectation");
 }
 
+/* With codings, a body has none or one that is known, and an answer may have one that is asked for. */
+static void check_codings(struct framing_head *seen) {
+    struct framing_result result;
+    bool must;
+    size_t coded = 0;
+    seen->codings = true;
+    framing_check(seen, &result);
+    for (size_t i = 0; i < seen->count; i++) {
+        const struct framing_header *header = &seen->headers[i];
+        if (is(header->name, header->name_size, "Content-Encoding") &&
+            !is(header->value, header->value_size, "identity")) {
+            coded++;
+            fuzz_require(result.status != 0 ||
+                             result.coding == framing_coding(header->value, header->value_size),
+                         "another coding");
+        }
+    }
+    fuzz_require(result.status != 0 ||
+                     (coded == (result.coding != CODING_NONE) && result.coding != CODING_UNKNOWN),
+                 "%zu codings", coded);
+    const enum coding wanted = coding_choose(seen->headers, seen->count, &must);
+    fuzz_require(wanted == CODING_GZIP || wanted == CODING_ZSTD || (wanted == CODING_NONE && !must),
+                 "%d", (int)wanted);
+}
+
 /* What it refuses becomes a problem document, whatever bytes the detail echoes. */
 static void require_refusal(const struct framing_result *result) {
     static const int statuses[] = {400, 414, 415, 417, 431, 501, 505};
@@ -275,7 +301,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     cut_head(&head, (const char *)data, size);
     const enum framing_uri uri = framing_check_uri(head.target);
     check_target(head.target, uri);
-    const struct framing_head seen = {head.method, head.version, uri, head.headers, head.count};
+    struct framing_head seen = {head.method, head.version, uri, head.headers, head.count, false};
     framing_check(&seen, &result);
     if (result.status == 0) {
         fuzz_require(uri == FRAMING_URI_SOUND, "%s", head.target);
@@ -284,6 +310,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         require_refusal(&result);
     }
     check_named(&head, &result);
+    check_codings(&seen);
     free_head(&head);
     return 0;
 }

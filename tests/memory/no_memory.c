@@ -18,6 +18,7 @@
 #include "memory/scarce.h"
 #include "support/client.h"
 #include "support/json.h"
+#include "support/pack.h"
 
 #define KEY "Authorization: Bearer one-key-for-this-test\r\n"
 
@@ -63,6 +64,7 @@ static const struct http_options http = {
     .address = "127.0.0.1",
     .threads = 2,
     .max_body = 16 << 20,
+    .compression = true,
     .max_connections = 16,
     .idle_timeout = 30,
     .header_timeout = 30,
@@ -171,6 +173,16 @@ static void hang_up(void) {
     is_open = false;
 }
 
+static void decode(const char *coding, struct outcome *out) {
+    char *body = unpack(coding, out->body, out->size, &out->size);
+    if (body == NULL) {
+        fault("an answer that is not %s", coding);
+        return;
+    }
+    free(out->body);
+    out->body = body;
+}
+
 static void ask_server(const struct question *q, struct outcome *out) {
     struct client_response response;
     char head[512], value[64];
@@ -199,6 +211,9 @@ static void ask_server(const struct question *q, struct outcome *out) {
     out->body = response.body;
     out->size = response.size;
     response.body = NULL;
+    if (client_header(&response, "Content-Encoding", value, sizeof value)) {
+        decode(value, out);
+    }
     if (client_header(&response, "Connection", value, sizeof value)) {
         hang_up();
     }
@@ -562,12 +577,36 @@ static const struct question heads[] = {
     {"another key", "GET", "/version", 401, false, "", 0, "Authorization: Bearer another\r\n"},
     {"a browser asks first", "OPTIONS", "/attention", 204, false, "", 0,
      "Access-Control-Request-Method: POST\r\n"},
-    {"a gzip body", "POST", "/softmax", 415, false, "{}", 2, KEY "Content-Encoding: gzip\r\n"},
+    {"a br body", "POST", "/softmax", 415, false, "{}", 2, KEY "Content-Encoding: br\r\n"},
 };
+
+/* Compressed, both ways, if it is one where that makes a difference. */
+static void try_codings(const struct question *q) {
+    static const char *const codings[] = {"gzip", "zstd"};
+    static const char *const names[] = {"notebook", "openapi.yaml", "bad JSON",
+                                        "a large body and a long answer"};
+    size_t n = 0;
+    while (n < sizeof names / sizeof *names && strcmp(q->name, names[n]) != 0) {
+        n++;
+    }
+    for (size_t i = 0; n < sizeof names / sizeof *names && i < 2; i++) {
+        char name[64], headers[256];
+        struct question packed = *q;
+        snprintf(name, sizeof name, "%s, %s", q->name, codings[i]);
+        snprintf(headers, sizeof headers, KEY "Content-Encoding: %s\r\nAccept-Encoding: %s\r\n",
+                 codings[i], codings[i]);
+        packed.name = name;
+        packed.headers = headers;
+        packed.body = pack(codings[i], q->body, q->size, &packed.size);
+        try_all(&by_server, &packed);
+        free(packed.body);
+    }
+}
 
 static void try_both(const struct question *q) {
     try_all(&by_app, q);
     try_all(&by_server, q);
+    try_codings(q);
 }
 
 static void write_key(void) {

@@ -54,6 +54,7 @@ confine 'cblas.*\.h|openblas_config\.h|f77blas\.h|lapack.*\.h' 'lib/src/blas\.c:
 confine 'gnutls/.*' 'server/http/tls\.c:|tests/support/tls\.c:' 'GnuTLS is only in server/http/tls.c and tests/support/tls.c'
 confine 'microhttpd\.h' 'server/http/|tests/bench/http/echo\.c:' 'libmicrohttpd is only in server/http/, and bare in echo.c'
 confine '(cjson/)?cJSON.*\.h' 'server/codec/|tests/support/json\.c:|tests/bench/' 'cJSON is only in server/codec/'
+confine '(zlib|zconf|zstd|zstd_errors)\.h' 'server/http/coding\.c:|tests/support/pack\.c:' 'zlib and libzstd are only in server/http/coding.c'
 confine 'criterion/.*' 'tests/' 'Criterion is only in tests/'
 confine '[a-z0-9]*intrin\.h|arm_neon\.h|arm_sve\.h' 'lib/src/kernels/' 'intrinsics are only in lib/src/kernels/'
 confine 'charconv' 'server/codec/number\.cc:' '<charconv> is only in server/codec/number.cc'

@@ -155,6 +155,37 @@ Test(http_framing, heads) {
     }
 }
 
+Test(http_framing, codings) {
+    static const struct {
+        const char *first, *second;
+        int status;
+        enum coding coding;
+    } cases[] = {
+        {"gzip", "identity", 0, CODING_GZIP},
+        {"identity", "X-GZip", 0, CODING_GZIP},
+        {"ZSTD", "identity", 0, CODING_ZSTD},
+        {"identity", "identity", 0, CODING_NONE},
+        {"gzip", "gzip", 415, CODING_NONE},
+        {"gzip", "zstd", 415, CODING_NONE},
+        {"gzip, zstd", "identity", 415, CODING_NONE},
+        {"deflate", "identity", 415, CODING_NONE},
+        {"gzip", "br", 415, CODING_NONE},
+        {"", "identity", 415, CODING_NONE},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        const struct framing_header headers[] = {
+            HOST,
+            {"Content-Encoding", 16, cases[i].first, strlen(cases[i].first)},
+            {"content-encoding", 16, cases[i].second, strlen(cases[i].second)}};
+        const struct framing_head head = {"POST", "HTTP/1.1", FRAMING_URI_SOUND, headers, 3, true};
+        struct framing_result result;
+        framing_check(&head, &result);
+        cr_expect_eq(result.status, cases[i].status, "%s: %d", cases[i].first, result.status);
+        cr_expect(!result.close && (result.status != 0 || result.coding == cases[i].coding), "%s",
+                  cases[i].first);
+    }
+}
+
 /* `lengths[i]` reads as `values[i]`. */
 Test(http_framing, content_length) {
     static const struct {
@@ -171,7 +202,7 @@ Test(http_framing, content_length) {
     for (size_t i = 0; i < COUNT(lengths); i++) {
         const struct framing_header headers[] = {
             HOST, {"Content-Length", 14, lengths[i].text, strlen(lengths[i].text)}};
-        struct framing_head head = {"POST", "HTTP/1.1", FRAMING_URI_SOUND, headers, 2};
+        struct framing_head head = {"POST", "HTTP/1.1", FRAMING_URI_SOUND, headers, 2, false};
         struct framing_result result;
         framing_check(&head, &result);
         cr_expect_eq(result.status, 0, "%s", lengths[i].text);
@@ -184,7 +215,8 @@ Test(http_framing, number_of_headers) {
     for (size_t i = 1; i < COUNT(headers); i++) {
         headers[i] = (struct framing_header)H("A", "b");
     }
-    struct framing_head head = {"GET", "HTTP/1.1", FRAMING_URI_SOUND, headers, FRAMING_MAX_HEADERS};
+    struct framing_head head = {"GET",   "HTTP/1.1",          FRAMING_URI_SOUND,
+                                headers, FRAMING_MAX_HEADERS, false};
     struct framing_result result;
     framing_check(&head, &result);
     cr_expect_eq(result.status, 0);
@@ -197,7 +229,7 @@ Test(http_framing, long_values_are_cut_in_details) {
     char value[4096];
     memset(value, 'x', sizeof value);
     const struct framing_header headers[] = {HOST, {"Transfer-Encoding", 17, value, sizeof value}};
-    struct framing_head head = {"POST", "HTTP/1.1", FRAMING_URI_SOUND, headers, 2};
+    struct framing_head head = {"POST", "HTTP/1.1", FRAMING_URI_SOUND, headers, 2, false};
     struct framing_result result;
     framing_check(&head, &result);
     cr_expect_eq(result.status, 501);

@@ -1,0 +1,421 @@
+/* coding.c - see coding.h. */
+#include "http/coding.h"
+
+#include <assert.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zlib.h>
+#include <zstd.h>
+#include <zstd_errors.h>
+
+enum {
+    GZIP = 16,               /* beside the logarithm of a window: it is gzip */
+    GZIP_READ_LOG = 15,      /* 32 KiB, the largest there is */
+    GZIP_MEMORY = 48 * 1024, /* what inflating such a window takes, and a little */
+    ZSTD_READ_LOG = 23,      /* 8 MiB, the most that RFC 9659 lets a content coding have */
+    ZSTD_WRITE_LOG = 17,     /* 128 KiB: a larger one finds hardly more in numbers */
+    LEVEL = 1,         /* of either; 6 and 3 are a tenth shorter at best and take twice the time */
+    SMALL = 1024,      /* bytes of a body that fits in a packet anyway */
+    PIECE = 32 * 1024, /* of a streamed body */
+    MOST_PIECES = 8    /* for one read, so that a body that shrinks to nothing keeps no thread */
+};
+
+const char *coding_name(enum coding coding) {
+    return coding == CODING_GZIP ? "gzip" : coding == CODING_ZSTD ? "zstd" : "identity";
+}
+
+/* ----------------------------------------------------------------------------- Accept-Encoding */
+
+static bool is_space(char c) {
+    return c == ' ' || c == '\t';
+}
+
+static const char *skip_space(const char *at, const char *end) {
+    while (at < end && is_space(*at)) {
+        at++;
+    }
+    return at;
+}
+
+/* What follows the name of a coding (RFC 9110 section 12.4.2), in thousandths: 1000 if nothing
+ * does, -1 if it is no weight. */
+static int read_weight(const char *at, const char *end) {
+    at = skip_space(at, end);
+    if (at == end) {
+        return 1000;
+    }
+    if (*at != ';') {
+        return -1;
+    }
+    at = skip_space(at + 1, end);
+    if (end - at < 3 || (*at != 'q' && *at != 'Q') || at[1] != '=' || at[2] < '0' || at[2] > '1') {
+        return -1;
+    }
+    int weight = (at[2] - '0') * 1000;
+    at += 3;
+    if (at < end && *at == '.') {
+        at++;
+        for (int unit = 100; unit > 0 && at < end && *at >= '0' && *at <= '9'; unit /= 10) {
+            weight += (*at++ - '0') * unit;
+        }
+    }
+    return skip_space(at, end) == end && weight <= 1000 ? weight : -1;
+}
+
+/* Of each coding, and of "*" in the place of the unknown ones; -1: not said. */
+struct weights {
+    int of[CODING_UNKNOWN + 1];
+};
+
+/* What cannot be read says nothing. */
+static void read_weights(struct weights *weights, const struct framing_header *header) {
+    const char *at = header->value, *end = at + header->value_size;
+    while (at < end) {
+        at = skip_space(at, end);
+        const char *name = at;
+        while (at < end && *at != ',' && *at != ';' && !is_space(*at)) {
+            at++;
+        }
+        const size_t size = (size_t)(at - name);
+        const enum coding coding = framing_coding(name, size);
+        const char *next = memchr(at, ',', (size_t)(end - at));
+        const int weight = read_weight(at, next != NULL ? next : end);
+        if (weight >= 0 && (coding != CODING_UNKNOWN || (size == 1 && *name == '*'))) {
+            weights->of[coding] = weight;
+        }
+        at = next != NULL ? next + 1 : end;
+    }
+}
+
+enum coding coding_choose(const struct framing_header *headers, size_t count, bool *must) {
+    struct weights weights = {{-1, -1, -1, -1}};
+    for (size_t i = 0; i < count; i++) {
+        if (framing_is(&headers[i], "Accept-Encoding")) {
+            read_weights(&weights, &headers[i]);
+        }
+    }
+    const int any = weights.of[CODING_UNKNOWN];
+    const int other = any < 0 ? 0 : any;
+    const int gzip = weights.of[CODING_GZIP] >= 0 ? weights.of[CODING_GZIP] : other;
+    const int zstd = weights.of[CODING_ZSTD] >= 0 ? weights.of[CODING_ZSTD] : other;
+    /* Without a word about it, identity is the last choice, but one. */
+    const int none = weights.of[CODING_NONE] >= 0 ? weights.of[CODING_NONE] : any != 0;
+    const enum coding best = zstd >= gzip ? CODING_ZSTD : CODING_GZIP;
+    const int most = zstd >= gzip ? zstd : gzip;
+    *must = most > 0 && none == 0;
+    return most > 0 && most >= none ? best : CODING_NONE;
+}
+
+/* --------------------------------------------------------------------------- bodies of answers */
+
+enum packing {
+    PACK_MORE,
+    PACK_FLUSH, /* what was given so far can be read from what was written */
+    PACK_END
+};
+
+struct packer {
+    enum coding coding;
+    z_stream gzip;
+    ZSTD_CCtx *zstd;
+};
+
+/* For a body of `size` bytes, or with 0 for a streamed one, which takes all its memory now. */
+static bool packer_open(struct packer *packer, enum coding coding, size_t size) {
+    *packer = (struct packer){.coding = coding};
+    if (coding == CODING_GZIP) {
+        /* A window of 8 KiB costs a small body a fifth of the time, most of which is for memory. */
+        const int window = size > 0 && size <= 1 << 13 ? 13 : 15;
+        return deflateInit2(&packer->gzip, LEVEL, Z_DEFLATED, window + GZIP, window - 7,
+                            Z_DEFAULT_STRATEGY) == Z_OK;
+    }
+    ZSTD_inBuffer in = {"", 0, 0};
+    ZSTD_outBuffer out = {NULL, 0, 0};
+    packer->zstd = ZSTD_createCCtx();
+    if (packer->zstd != NULL &&
+        !ZSTD_isError(ZSTD_CCtx_setParameter(packer->zstd, ZSTD_c_compressionLevel, LEVEL)) &&
+        !ZSTD_isError(ZSTD_CCtx_setParameter(packer->zstd, ZSTD_c_windowLog, ZSTD_WRITE_LOG)) &&
+        (size > 0 ||
+         !ZSTD_isError(ZSTD_compressStream2(packer->zstd, &out, &in, ZSTD_e_continue)))) {
+        return true;
+    }
+    ZSTD_freeCCtx(packer->zstd);
+    return false;
+}
+
+static void packer_close(struct packer *packer) {
+    if (packer->coding == CODING_GZIP) {
+        deflateEnd(&packer->gzip);
+    } else {
+        ZSTD_freeCCtx(packer->zstd);
+    }
+}
+
+/* Writes at most `room` bytes, from the next *size bytes, of which those left over are the last:
+ * *size becomes their number. False: it failed. `*done`: at PACK_END, all of it is written. */
+static bool pack(struct packer *packer, const void *bytes, size_t *size, void *out, size_t room,
+                 size_t *written, enum packing how, bool *done) {
+    if (packer->coding == CODING_GZIP) {
+        static const int flush[] = {Z_NO_FLUSH, Z_SYNC_FLUSH, Z_FINISH};
+        z_stream *gzip = &packer->gzip;
+        gzip->next_in = (Bytef *)(uintptr_t)bytes;
+        gzip->avail_in = (uInt)*size;
+        gzip->next_out = out;
+        gzip->avail_out = (uInt)room;
+        const int status = deflate(gzip, flush[how]);
+        *size = gzip->avail_in;
+        *written = room - gzip->avail_out;
+        *done = status == Z_STREAM_END;
+        return status == Z_OK || status == Z_BUF_ERROR || *done;
+    }
+    static const ZSTD_EndDirective end[] = {ZSTD_e_continue, ZSTD_e_flush, ZSTD_e_end};
+    ZSTD_inBuffer from = {bytes, *size, 0};
+    ZSTD_outBuffer to = {out, room, 0};
+    const size_t left = ZSTD_compressStream2(packer->zstd, &to, &from, end[how]);
+    *size -= from.pos;
+    *written = to.pos;
+    *done = how == PACK_END && left == 0;
+    return !ZSTD_isError(left);
+}
+
+static bool compress_whole(struct http_response *response, enum coding coding, bool must) {
+    const size_t size = response->size;
+    if (size > INT_MAX || (size < SMALL && !must) || size == 0) {
+        return false;
+    }
+    const size_t room = must ? size + size / 256 + 128 : size - 1; /* enough for what is random */
+    struct packer packer;
+    char *out = malloc(room);
+    if (out == NULL || !packer_open(&packer, coding, size)) {
+        free(out);
+        return false;
+    }
+    size_t left = size, written = 0;
+    bool done = false;
+    pack(&packer, response->body, &left, out, room, &written, PACK_END, &done);
+    packer_close(&packer);
+    if (!done) {
+        free(out);
+        return false;
+    }
+    if (response->release != NULL) {
+        response->release((void *)(uintptr_t)response->body);
+    }
+    response->body = out;
+    response->size = written;
+    response->release = free;
+    return true;
+}
+
+/* A streamed body in front of another. */
+struct packed_stream {
+    void *body;
+    bool (*read)(void *body, char *out, size_t room, size_t *size);
+    void (*release)(void *body);
+    struct packer packer;
+    size_t at, size; /* of `piece`: what is not yet taken */
+    bool last, done; /* there is no other piece; there is nothing more to be written */
+    char piece[PIECE];
+};
+
+static bool read_packed(void *stream_, char *out, size_t room, size_t *size) {
+    struct packed_stream *stream = stream_;
+    *size = 0;
+    for (int pieces = 0; !stream->done && *size <= room / 2 && pieces < MOST_PIECES;) {
+        if (stream->at == stream->size && !stream->last) {
+            if (!stream->read(stream->body, stream->piece, PIECE, &stream->size)) {
+                return false;
+            }
+            stream->at = 0;
+            stream->last = stream->size < PIECE;
+            pieces++;
+        }
+        size_t left = stream->size - stream->at, written;
+        const enum packing how = stream->last            ? PACK_END
+                                 : pieces == MOST_PIECES ? PACK_FLUSH
+                                                         : PACK_MORE;
+        if (!pack(&stream->packer, stream->piece + stream->at, &left, out + *size, room - *size,
+                  &written, how, &stream->done)) {
+            return false;
+        }
+        stream->at = stream->size - left;
+        *size += written;
+    }
+    return true;
+}
+
+static void free_packed(void *stream_) {
+    struct packed_stream *stream = stream_;
+    packer_close(&stream->packer);
+    if (stream->release != NULL) {
+        stream->release(stream->body);
+    }
+    free(stream);
+}
+
+static bool compress_stream(struct http_response *response, enum coding coding) {
+    struct packed_stream *stream = malloc(sizeof *stream);
+    if (stream == NULL || !packer_open(&stream->packer, coding, 0)) {
+        free(stream);
+        return false;
+    }
+    stream->body = (void *)(uintptr_t)response->body;
+    stream->read = response->read;
+    stream->release = response->release;
+    stream->at = stream->size = 0;
+    stream->last = stream->done = false;
+    response->body = stream;
+    response->read = read_packed;
+    response->release = free_packed;
+    return true;
+}
+
+bool coding_compress(struct http_response *response, enum coding coding, bool must) {
+    return response->read != NULL ? compress_stream(response, coding)
+                                  : compress_whole(response, coding, must);
+}
+
+/* -------------------------------------------------------------------------- bodies of requests */
+
+enum fault {
+    FAULT_NONE,
+    FAULT_NO_MEMORY,
+    FAULT_WINDOW,
+    FAULT_CORRUPT,
+    FAULT_MORE, /* bytes after the end */
+    FAULT_SHORT
+};
+
+struct coding_reader {
+    enum coding coding;
+    z_stream gzip;
+    ZSTD_DStream *zstd;
+    bool ended;
+    enum fault fault;
+    const char *reason; /* of FAULT_CORRUPT; static */
+};
+
+struct coding_reader *coding_reader_create(enum coding coding) {
+    struct coding_reader *reader = calloc(1, sizeof *reader);
+    if (reader == NULL) {
+        return NULL;
+    }
+    reader->coding = coding;
+    if (coding == CODING_GZIP) {
+        if (inflateInit2(&reader->gzip, GZIP_READ_LOG + GZIP) == Z_OK) {
+            return reader;
+        }
+    } else {
+        reader->zstd = ZSTD_createDStream();
+        if (reader->zstd != NULL && !ZSTD_isError(ZSTD_DCtx_setParameter(
+                                        reader->zstd, ZSTD_d_windowLogMax, ZSTD_READ_LOG))) {
+            return reader;
+        }
+        ZSTD_freeDStream(reader->zstd);
+    }
+    free(reader);
+    return NULL;
+}
+
+void coding_reader_free(struct coding_reader *reader) {
+    if (reader == NULL) {
+        return;
+    }
+    if (reader->coding == CODING_GZIP) {
+        inflateEnd(&reader->gzip);
+    } else {
+        ZSTD_freeDStream(reader->zstd);
+    }
+    free(reader);
+}
+
+static size_t read_gzip(struct coding_reader *reader, const void *bytes, size_t *size, void *out,
+                        size_t room) {
+    z_stream *gzip = &reader->gzip;
+    assert(*size <= UINT_MAX && room <= UINT_MAX);
+    gzip->next_in = (Bytef *)(uintptr_t)bytes;
+    gzip->avail_in = (uInt)*size;
+    gzip->next_out = out;
+    gzip->avail_out = (uInt)room;
+    const int status = inflate(gzip, Z_NO_FLUSH);
+    reader->ended = status == Z_STREAM_END;
+    if (status == Z_MEM_ERROR) {
+        reader->fault = FAULT_NO_MEMORY;
+    } else if (!reader->ended && status != Z_OK && status != Z_BUF_ERROR) {
+        reader->fault = FAULT_CORRUPT;
+        reader->reason = gzip->msg != NULL ? gzip->msg : "it needs a dictionary";
+    }
+    *size = gzip->avail_in;
+    return room - gzip->avail_out;
+}
+
+static size_t read_zstd(struct coding_reader *reader, const void *bytes, size_t *size, void *out,
+                        size_t room) {
+    ZSTD_inBuffer from = {bytes, *size, 0};
+    ZSTD_outBuffer to = {out, room, 0};
+    const size_t hint = ZSTD_decompressStream(reader->zstd, &to, &from);
+    reader->ended = hint == 0;
+    if (ZSTD_isError(hint)) {
+        const ZSTD_ErrorCode code = ZSTD_getErrorCode(hint);
+        reader->fault = code == ZSTD_error_memory_allocation               ? FAULT_NO_MEMORY
+                        : code == ZSTD_error_frameParameter_windowTooLarge ? FAULT_WINDOW
+                                                                           : FAULT_CORRUPT;
+        reader->reason = ZSTD_getErrorName(hint);
+    }
+    *size -= from.pos;
+    return to.pos;
+}
+
+size_t coding_read(struct coding_reader *reader, const void *bytes, size_t *size, void *out,
+                   size_t room) {
+    size_t written = 0;
+    if (!reader->ended && reader->fault == FAULT_NONE) {
+        written = reader->coding == CODING_GZIP ? read_gzip(reader, bytes, size, out, room)
+                                                : read_zstd(reader, bytes, size, out, room);
+    }
+    if (reader->ended && *size > 0) {
+        reader->fault = FAULT_MORE;
+    }
+    if (reader->fault != FAULT_NONE) {
+        *size = written = 0;
+    }
+    return written;
+}
+
+void coding_end(struct coding_reader *reader) {
+    if (!reader->ended && reader->fault == FAULT_NONE) {
+        reader->fault = FAULT_SHORT;
+    }
+}
+
+int coding_fault(const struct coding_reader *reader, char *text, size_t size) {
+    const char *name = coding_name(reader->coding);
+    switch (reader->fault) {
+    case FAULT_NONE:
+        return 0;
+    case FAULT_NO_MEMORY:
+        snprintf(text, size, "the server has no memory left for this request");
+        return 503;
+    case FAULT_WINDOW:
+        snprintf(text, size, "a zstd window has at most %d MiB, that of this body has more",
+                 1 << (ZSTD_READ_LOG - 20));
+        return 413;
+    case FAULT_CORRUPT:
+        snprintf(text, size, "the body is not what %s makes: %s", name, reader->reason);
+        return 400;
+    case FAULT_MORE:
+        snprintf(text, size, "a %s body is one stream, this one goes on behind its end", name);
+        return 400;
+    case FAULT_SHORT:
+        break;
+    }
+    snprintf(text, size, "the body breaks off before the end of its %s stream", name);
+    return 400;
+}
+
+size_t coding_memory(const struct coding_reader *reader) {
+    return sizeof *reader + (reader->coding == CODING_GZIP ? (size_t)GZIP_MEMORY
+                                                           : ZSTD_sizeof_DStream(reader->zstd));
+}

@@ -1,0 +1,384 @@
+/*
+ * test_coding.c - compressed bodies and answers over a socket: with --compression yes they mean the
+ * same as plain ones, whatever is wrong with them is refused and the connection stays; without it
+ * nothing of it is there.
+ */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "support/client.h"
+#include "support/json.h"
+#include "support/pack.h"
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+static struct server_process server;
+static struct client_connection connection;
+
+static void start_with(const char *const arguments[]) {
+    cr_assert(server_spawn(&server, arguments));
+    cr_assert(client_open(&connection, server.port));
+}
+
+static void start(void) {
+    start_with((const char *const[]){"--compression", "yes", NULL});
+}
+
+static void stop(void) {
+    client_close(&connection);
+    cr_expect_eq(server_stop(&server), 0);
+}
+
+TestSuite(coding, .init = start, .fini = stop, .timeout = 60);
+TestSuite(no_coding, .fini = stop, .timeout = 60);
+
+/* On the one connection, which must stay. */
+static struct client_response ask(const char *method, const char *path, const char *headers,
+                                  const void *body, size_t size) {
+    struct client_response response;
+    char head[512];
+    const int length =
+        snprintf(head, sizeof head, "%s %s HTTP/1.1\r\nHost: a\r\nContent-Length: %zu\r\n%s\r\n",
+                 method, path, size, headers);
+    cr_assert(client_send(&connection, head, (size_t)length));
+    cr_assert(client_send(&connection, body, size));
+    cr_assert(client_receive(&connection, strcmp(method, "HEAD") == 0, &response), "%s %s %s",
+              method, path, headers);
+    cr_expect_not(client_header(&response, "Connection", head, sizeof head), "%s", head);
+    return response;
+}
+
+static void expect_header(const struct client_response *response, const char *name,
+                          const char *wanted) {
+    char value[256];
+    const bool there = client_header(response, name, value, sizeof value);
+    cr_expect(wanted != NULL ? there && strcmp(value, wanted) == 0 : !there, "%s: %s, not %s", name,
+              there ? value : "none", wanted != NULL ? wanted : "none");
+}
+
+/* Asks for the answer in this coding, and checks that it is the plain one. */
+static void expect_coded(const char *path, const char *headers, const void *body, size_t size,
+                         const char *coding, const struct client_response *plain) {
+    char all[256];
+    size_t unpacked = 0;
+    snprintf(all, sizeof all, "%sAccept-Encoding: %s\r\n", headers, coding);
+    struct client_response response = ask("POST", path, all, body, size);
+    expect_header(&response, "Content-Encoding", coding);
+    expect_header(&response, "Vary", "Accept-Encoding");
+    cr_expect_eq(response.status, plain->status);
+    cr_expect_lt(response.size, plain->size);
+    char *got = unpack(coding, response.body, response.size, &unpacked);
+    cr_expect(got != NULL && unpacked == plain->size && memcmp(got, plain->body, unpacked) == 0,
+              "%s: %zu bytes", coding, unpacked);
+    free(got);
+    client_response_free(&response);
+}
+
+/* This body, plain and in each coding, gives the same answer, plain and in each coding. */
+static void expect_same(const char *path, const char *body, size_t size) {
+    static const char *const names[] = {"gzip", "zstd", "x-gzip"};
+    struct client_response plain = ask("POST", path, "", body, size);
+    cr_expect_eq(plain.status, 200, "%s", plain.body);
+    expect_header(&plain, "Content-Encoding", NULL);
+    expect_header(&plain, "Vary", "Accept-Encoding");
+    for (size_t i = 0; i < COUNT(names); i++) {
+        char header[64];
+        size_t packed_size;
+        char *packed = pack(names[i] + (i == 2 ? 2 : 0), body, size, &packed_size);
+        snprintf(header, sizeof header, "Content-Encoding: %s\r\n", names[i]);
+        struct client_response response = ask("POST", path, header, packed, packed_size);
+        cr_expect(response.status == 200 && response.size == plain.size &&
+                      memcmp(response.body, plain.body, plain.size) == 0,
+                  "%s: %d %.200s", names[i], response.status, response.body);
+        client_response_free(&response);
+        expect_coded(path, header, packed, packed_size, "gzip", &plain);
+        expect_coded(path, header, packed, packed_size, "zstd", &plain);
+        free(packed);
+    }
+    expect_coded(path, "", body, size, "gzip", &plain);
+    expect_coded(path, "", body, size, "zstd", &plain);
+    client_response_free(&plain);
+}
+
+Test(coding, a_notebook) {
+    size_t size;
+    char *body = json_read_file(TESTS_DIR "/notebooks/000-attention-stages.request.json", &size);
+    cr_assert_not_null(body);
+    expect_same("/attention", body, size);
+    free(body);
+}
+
+/* {"return":["weights"],"X":[[1],[2],...]} */
+static char *make_body(size_t rows, size_t *size) {
+    char *body = malloc(rows * 4 + 64);
+    cr_assert_not_null(body);
+    *size = (size_t)sprintf(body, "{\"return\":[\"weights\"],\"X\":[[1]");
+    for (size_t i = 1; i < rows; i++) {
+        *size += (size_t)sprintf(body + *size, ",[%zu]", i % 7);
+    }
+    *size += (size_t)sprintf(body + *size, "]}");
+    return body;
+}
+
+/* Answers of 300 KB, and of 10 MB in chunks. */
+Test(coding, long_answers) {
+    for (size_t rows = 150; rows <= 900; rows += 750) {
+        size_t size;
+        char *body = make_body(rows, &size);
+        expect_same("/attention", body, size);
+        free(body);
+    }
+}
+
+/* Of which a compressed one takes many turns: a mask, as an honest client may send it. */
+Test(coding, a_body_of_zeros_is_none_to_be_refused) {
+    enum {
+        ROWS = 1400
+    };
+    static char body[ROWS * ROWS * 2 + ROWS * 8 + 100];
+    size_t size = (size_t)sprintf(body, "{\"return\":[\"output\"],\"X\":[[1]");
+    for (size_t i = 1; i < ROWS; i++) {
+        size += (size_t)sprintf(body + size, ",[1]");
+    }
+    size += (size_t)sprintf(body + size, "],\"mask\":[");
+    for (size_t i = 0; i < ROWS; i++) {
+        body[size++] = i > 0 ? ',' : ' ';
+        for (size_t k = 0; k < ROWS; k++) {
+            body[size++] = k > 0 ? ',' : '[';
+            body[size++] = '0';
+        }
+        body[size++] = ']';
+    }
+    size += (size_t)sprintf(body + size, "]}");
+    expect_same("/attention", body, size);
+}
+
+/* In chunks of a byte. */
+Test(coding, chunked_bodies) {
+    static const char text[] = "{\"X\":[[1,2],[3,4]]}";
+    static const char *const names[] = {"gzip", "zstd"};
+    for (size_t i = 0; i < COUNT(names); i++) {
+        char out[4096];
+        struct client_response response;
+        size_t size, length = (size_t)sprintf(out,
+                                              "POST /softmax HTTP/1.1\r\nHost: a\r\n"
+                                              "Transfer-Encoding: chunked\r\n"
+                                              "Content-Encoding: %s\r\n\r\n",
+                                              names[i]);
+        char *packed = pack(names[i], text, sizeof text - 1, &size);
+        for (size_t at = 0; at < size; at++) {
+            length += (size_t)sprintf(out + length, "1\r\n");
+            out[length++] = packed[at];
+            length += (size_t)sprintf(out + length, "\r\n");
+        }
+        length += (size_t)sprintf(out + length, "0\r\n\r\n");
+        cr_assert(client_send(&connection, out, length));
+        cr_assert(client_receive(&connection, false, &response));
+        cr_expect_eq(response.status, 200, "%s", response.body);
+        client_response_free(&response);
+        free(packed);
+    }
+}
+
+/* ------------------------------------------------------------------------------ what is refused */
+
+static void expect_refused(const char *coding, const void *body, size_t size, int status,
+                           const char *detail) {
+    char header[128];
+    snprintf(header, sizeof header, "Content-Encoding: %s\r\n", coding);
+    struct client_response response = ask("POST", "/softmax", header, body, size);
+    cr_expect_eq(response.status, status, "%s: %d %s", coding, response.status, response.body);
+    cr_expect_not_null(strstr(response.body, detail), "%s", response.body);
+    expect_header(&response, "Accept-Encoding", status == 415 ? "gzip, zstd" : NULL);
+    client_response_free(&response);
+}
+
+Test(coding, other_codings) {
+    static const char *const names[] = {"br", "deflate", "gzip, zstd", "identity, gzip", "*", ""};
+    for (size_t i = 0; i < COUNT(names); i++) {
+        expect_refused(names[i], "{}", 2, 415, "gzip, zstd or identity");
+    }
+    expect_refused("gzip\r\nContent-Encoding: gzip", "{}", 2, 415, "one only");
+    struct client_response response =
+        ask("POST", "/softmax", "Content-Type: text/plain\r\n", "{}", 2);
+    cr_expect_eq(response.status, 415);
+    expect_header(&response, "Accept-Encoding", NULL); /* it is not the coding */
+    client_response_free(&response);
+}
+
+Test(coding, streams_that_are_none) {
+    static const char text[] = "{\"X\":[[1,2],[3,4]]}";
+    static const char *const names[] = {"gzip", "zstd"};
+    for (size_t i = 0; i < COUNT(names); i++) {
+        size_t size;
+        char *packed = pack(names[i], text, sizeof text - 1, &size), twice[256];
+        cr_assert_lt(2 * size, sizeof twice);
+        memcpy(twice, packed, size);
+        memcpy(twice + size, packed, size);
+        expect_refused(names[i], text, sizeof text - 1, 400, "is not what");
+        expect_refused(names[i], "", 0, 400, "breaks off");
+        expect_refused(names[i], packed, size - 1, 400, "breaks off");
+        expect_refused(names[i], twice, size + 1, 400, "behind its end");
+        expect_refused(names[i], twice, 2 * size, 400, "behind its end");
+        twice[size - 6] = (char)(twice[size - 6] ^ 1);
+        expect_refused(names[i], twice, size, 400, "is not what");
+        free(packed);
+    }
+}
+
+/* The offset is one in what was meant. */
+Test(coding, bad_json_is_found_where_it_is) {
+    static const char text[] = "{\"X\":[[1,2],[3,]]}";
+    size_t size;
+    char *packed = pack("zstd", text, sizeof text - 1, &size);
+    expect_refused("zstd", packed, size, 400, "\"offset\":15");
+    free(packed);
+}
+
+/* Of 1 MiB and a little: a pause with the last block in the decoder. */
+Test(coding, what_is_left_in_the_decoder_comes_too) {
+    for (size_t blocks = 9; blocks < 23; blocks++) {
+        char offset[64];
+        size_t size;
+        char *packed = pack_repeated("zstd", ' ', blocks, &size);
+        snprintf(offset, sizeof offset, "\"offset\":%zu,", blocks * 100000);
+        expect_refused("zstd", packed, size, 400, offset);
+        free(packed);
+    }
+}
+
+/* 10 GB in 14 MB and in 300 KB: of white space, and of what is no JSON and so not looked at. */
+Test(coding, bombs) {
+    static const char *const names[] = {"gzip", "zstd"};
+    for (size_t i = 0; i < COUNT(names); i++) {
+        size_t size;
+        char *packed = pack_repeated(names[i], ' ', 100000, &size);
+        expect_refused(names[i], packed, size, 413, "a body has at most 67108864 bytes");
+        free(packed);
+        packed = pack_repeated(names[i], '\0', 100000, &size);
+        expect_refused(names[i], packed, size, 400, "\"offset\":0");
+        free(packed);
+    }
+}
+
+Test(coding, windows) {
+    static const char text[] = "{\"X\":[[1,2],[3,4]]}";
+    size_t size;
+    char *packed = pack_window(13 << 3, text, sizeof text - 1, &size);
+    struct client_response response =
+        ask("POST", "/softmax", "Content-Encoding: zstd\r\n", packed, size);
+    cr_expect_eq(response.status, 200);
+    client_response_free(&response);
+    free(packed);
+    packed = pack_window(14 << 3, text, sizeof text - 1, &size);
+    expect_refused("zstd", packed, size, 413, "at most 8 MiB");
+    free(packed);
+}
+
+/* What a decoder holds is memory of the request, too. */
+Test(no_coding, a_window_counts) {
+    static const char text[] = "{\"X\":[[1,2],[3,4]]}";
+    size_t size;
+    char value[16], *packed = pack_window(13 << 3, text, sizeof text - 1, &size);
+    start_with((const char *const[]){"--compression", "yes", "--total-memory", "4MiB", NULL});
+    for (int i = 0; i < 3; i++) { /* and what was counted is given back */
+        struct client_response response =
+            ask("POST", "/softmax", "Content-Encoding: zstd\r\n", packed, size);
+        cr_expect_eq(response.status, 503, "%s", response.body);
+        cr_expect(client_header(&response, "Retry-After", value, sizeof value));
+        client_response_free(&response);
+        char *small = pack_window(8 << 3, text, sizeof text - 1, &size);
+        response = ask("POST", "/softmax", "Content-Encoding: zstd\r\n", small, size);
+        cr_expect_eq(response.status, 200, "%s", response.body);
+        client_response_free(&response);
+        free(small);
+    }
+    free(packed);
+}
+
+/* ------------------------------------------------------------------------------------- the rest */
+
+Test(coding, head_is_as_get) {
+    static const char *const codings[] = {"gzip", "zstd", "identity"};
+    for (size_t i = 0; i < COUNT(codings); i++) {
+        char headers[64], length[32], same[32];
+        snprintf(headers, sizeof headers, "Accept-Encoding: %s\r\n", codings[i]);
+        struct client_response get = ask("GET", "/openapi.yaml", headers, "", 0);
+        struct client_response head = ask("HEAD", "/openapi.yaml", headers, "", 0);
+        cr_expect(client_header(&get, "Content-Length", length, sizeof length) &&
+                  client_header(&head, "Content-Length", same, sizeof same));
+        cr_expect_str_eq(length, same);
+        expect_header(&get, "Content-Encoding", i < 2 ? codings[i] : NULL);
+        expect_header(&head, "Content-Encoding", i < 2 ? codings[i] : NULL);
+        client_response_free(&get);
+        client_response_free(&head);
+    }
+}
+
+Test(coding, small_answers_stay_plain) {
+    struct client_response response =
+        ask("GET", "/health/live", "Accept-Encoding: gzip, zstd\r\n", "", 0);
+    expect_header(&response, "Content-Encoding", NULL);
+    expect_header(&response, "Vary", "Accept-Encoding");
+    client_response_free(&response);
+    response = ask("GET", "/health/live", "Accept-Encoding: gzip, *;q=0\r\n", "", 0);
+    expect_header(&response, "Content-Encoding", "gzip");
+    client_response_free(&response);
+}
+
+static double count(const char *name) {
+    struct client_response response = ask("GET", "/metrics", "", "", 0);
+    const char *line = strstr(response.body, name);
+    cr_assert_not_null(line);
+    const double number = strtod(line + strlen(name), NULL);
+    client_response_free(&response);
+    return number;
+}
+
+/* Bytes are those that were sent. The counters may lag behind. */
+Test(coding, metrics) {
+    size_t packed_size;
+    char *packed = pack_repeated("zstd", ' ', 300, &packed_size); /* in many turns */
+    const double before = count("\nattentiond_request_bytes_total ");
+    struct client_response response =
+        ask("POST", "/attention", "Content-Encoding: zstd\r\n", packed, packed_size);
+    cr_expect_eq(response.status, 400);
+    double after = before;
+    while (!(after > before)) { /* the time of the test is bounded */
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+        after = count("\nattentiond_request_bytes_total ");
+    }
+    cr_expect_float_eq(after - before, (double)packed_size, 0.5);
+    client_response_free(&response);
+    free(packed);
+}
+
+Test(no_coding, vary_with_origins) {
+    start_with((const char *const[]){"--compression", "yes", "--cors-origins", "*", NULL});
+    struct client_response response = ask("GET", "/health/live", "", "", 0);
+    expect_header(&response, "Vary", "Origin, Accept-Encoding");
+    client_response_free(&response);
+}
+
+Test(no_coding, by_default) {
+    static const char text[] = "{\"X\":[[1,2],[3,4]]}";
+    static const char *const names[] = {"gzip", "zstd", "x-gzip", "br"};
+    start_with(NULL);
+    for (size_t i = 0; i < COUNT(names); i++) {
+        char header[64];
+        snprintf(header, sizeof header, "Content-Encoding: %s\r\n", names[i]);
+        struct client_response response = ask("POST", "/softmax", header, text, sizeof text - 1);
+        cr_expect_eq(response.status, 415);
+        cr_expect_not_null(strstr(response.body, "must be identity (none)"), "%s", response.body);
+        expect_header(&response, "Accept-Encoding", NULL);
+        client_response_free(&response);
+    }
+    struct client_response response =
+        ask("GET", "/openapi.yaml", "Accept-Encoding: gzip, *;q=0\r\n", "", 0);
+    expect_header(&response, "Content-Encoding", NULL);
+    expect_header(&response, "Vary", NULL);
+    client_response_free(&response);
+}

@@ -1,0 +1,383 @@
+/*
+ * test_http_coding.c - what Accept-Encoding asks for, bodies that are compressed and read in pieces
+ * of every size, and streams with every byte wrong or missing.
+ */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "http/coding.h"
+#include "support/pack.h"
+#include "support/rng.h"
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+TestSuite(http_coding, .timeout = 120);
+
+static const enum coding codings[] = {CODING_GZIP, CODING_ZSTD};
+
+/* ----------------------------------------------------------------------------- Accept-Encoding */
+
+/* Two values are two headers. */
+static const struct {
+    const char *values[2];
+    enum coding coding;
+    bool must;
+} wishes[] = {
+    {{NULL}, CODING_NONE, false},
+    {{""}, CODING_NONE, false},
+    {{"gzip"}, CODING_GZIP, false},
+    {{"GZip"}, CODING_GZIP, false},
+    {{"x-gzip"}, CODING_GZIP, false},
+    {{"zstd"}, CODING_ZSTD, false},
+    {{"identity"}, CODING_NONE, false},
+    {{"br"}, CODING_NONE, false},
+    {{"deflate, br"}, CODING_NONE, false},
+    {{"gzip, deflate, br, zstd"}, CODING_ZSTD, false},
+    {{"gzip", "zstd"}, CODING_ZSTD, false},
+    {{"br", "gzip"}, CODING_GZIP, false},
+    {{"gzip;q=1, zstd;q=0.9"}, CODING_GZIP, false},
+    {{"gzip;q=0.5,zstd;q=0.5"}, CODING_ZSTD, false},
+    {{"gzip;q=0"}, CODING_NONE, false},
+    {{"gzip;q=0.0, zstd;q=0.000"}, CODING_NONE, false},
+    {{"gzip;q=0.001"}, CODING_GZIP, false},
+    {{"gzip;q=1.000"}, CODING_GZIP, false},
+    {{"gzip ; Q=0.5\t,\tzstd\t; q=0.25 "}, CODING_GZIP, false},
+    {{",, gzip ,,"}, CODING_GZIP, false},
+    /* "*" is what is not named. */
+    {{"*"}, CODING_ZSTD, false},
+    {{"*;q=0"}, CODING_NONE, false},
+    {{"zstd;q=0, *"}, CODING_GZIP, false},
+    {{"gzip;q=0.5, *;q=0.1"}, CODING_GZIP, false},
+    {{"gzip, *;q=0"}, CODING_GZIP, true},
+    {{"gzip;q=0, zstd;q=0, *"}, CODING_NONE, false},
+    /* Without a coding: named, or the last choice. */
+    {{"identity, gzip;q=0.5"}, CODING_NONE, false},
+    {{"identity;q=0.5, gzip;q=0.5"}, CODING_GZIP, false},
+    {{"identity;q=0.5, gzip"}, CODING_GZIP, false},
+    {{"identity;q=0, gzip"}, CODING_GZIP, true},
+    {{"gzip", "identity;q=0"}, CODING_GZIP, true},
+    {{"identity;q=0, *"}, CODING_ZSTD, true},
+    {{"identity;q=0.1, *;q=0"}, CODING_NONE, false},
+    /* Not to be met: as if nothing were said. */
+    {{"identity;q=0"}, CODING_NONE, false},
+    {{"br, identity;q=0"}, CODING_NONE, false},
+    /* Not to be read: not said. */
+    {{"gzip;q=2"}, CODING_NONE, false},
+    {{"gzip;q=1.001"}, CODING_NONE, false},
+    {{"gzip;q=0.1234"}, CODING_NONE, false},
+    {{"gzip;q=-1"}, CODING_NONE, false},
+    {{"gzip;q="}, CODING_NONE, false},
+    {{"gzip;q"}, CODING_NONE, false},
+    {{"gzip;"}, CODING_NONE, false},
+    {{"gzip;level=1"}, CODING_NONE, false},
+    {{"gzip zstd"}, CODING_NONE, false},
+    {{"gzip;q=0.5;q=1, zstd;q=0.1"}, CODING_ZSTD, false},
+    {{"gzipp, xzstd, **"}, CODING_NONE, false},
+};
+
+Test(http_coding, accept_encoding) {
+    for (size_t i = 0; i < COUNT(wishes); i++) {
+        struct framing_header headers[] = {{"Host", 4, "zstd", 4}, {0}, {0}};
+        size_t count = 1;
+        bool must = true;
+        for (size_t k = 0; k < 2 && wishes[i].values[k] != NULL; k++) {
+            const char *value = wishes[i].values[k];
+            headers[count++] = (struct framing_header){"accept-encoding", 15, value, strlen(value)};
+        }
+        const enum coding coding = coding_choose(headers, count, &must);
+        cr_expect(coding == wishes[i].coding && must == wishes[i].must, "\"%s\": %s, must %d",
+                  wishes[i].values[0] != NULL ? wishes[i].values[0] : "none", coding_name(coding),
+                  must);
+    }
+}
+
+/* --------------------------------------------------------------------------------------- bodies */
+
+/* Digits of which half say nothing, so that it shrinks. */
+static char *make_text(size_t size) {
+    struct rng rng = {7};
+    char *text = malloc(size + 1);
+    cr_assert_not_null(text);
+    for (size_t i = 0; i < size; i++) {
+        text[i] = (char)(i % 3 == 0 ? ',' : '0' + rng_between(&rng, 0, 9));
+    }
+    text[size] = '\0';
+    return text;
+}
+
+static size_t freed;
+
+static void count_freed(void *body) {
+    freed++;
+    free(body);
+}
+
+struct streamed {
+    const char *text;
+    size_t at, size;
+    bool breaks;
+};
+
+static bool read_streamed(void *body_, char *out, size_t room, size_t *size) {
+    struct streamed *body = body_;
+    *size = body->size - body->at < room ? body->size - body->at : room;
+    memcpy(out, body->text + body->at, *size);
+    body->at += *size;
+    return !body->breaks;
+}
+
+static void expect_unpacks(enum coding coding, const void *bytes, size_t size, const char *text,
+                           size_t text_size, const char *what) {
+    size_t unpacked = 0;
+    char *got = unpack(coding_name(coding), bytes, size, &unpacked);
+    cr_expect(got != NULL && unpacked == text_size && memcmp(got, text, text_size) == 0,
+              "%s, %s of %zu bytes: %zu", what, coding_name(coding), text_size, unpacked);
+    free(got);
+}
+
+Test(http_coding, whole_bodies) {
+    for (size_t i = 0; i < COUNT(codings); i++) {
+        for (size_t size = 1024; size < 2000000; size = size * 3 + 1) {
+            char *text = make_text(size);
+            struct http_response response = {.body = strdup(text), .size = size};
+            response.release = count_freed;
+            freed = 0;
+            cr_assert(coding_compress(&response, codings[i], false));
+            cr_expect_eq(freed, 1);
+            cr_expect_lt(response.size, size);
+            expect_unpacks(codings[i], response.body, response.size, text, size, "whole");
+            response.release((void *)(uintptr_t)response.body);
+            free(text);
+        }
+    }
+}
+
+Test(http_coding, what_is_small_or_does_not_shrink_stays_unless_it_must) {
+    struct rng rng = {3};
+    static char noise[100000];
+    for (size_t i = 0; i < sizeof noise; i++) {
+        noise[i] = (char)rng_between(&rng, 0, 255);
+    }
+    static const size_t sizes[] = {1, 2, 100, 1023, sizeof noise};
+    for (size_t i = 0; i < COUNT(codings); i++) {
+        for (size_t k = 0; k < COUNT(sizes); k++) {
+            struct http_response response = {.body = noise, .size = sizes[k]};
+            cr_expect_not(coding_compress(&response, codings[i], false));
+            cr_expect(response.body == noise && response.size == sizes[k]);
+            cr_assert(coding_compress(&response, codings[i], true), "%zu bytes", sizes[k]);
+            expect_unpacks(codings[i], response.body, response.size, noise, sizes[k], "must");
+            response.release((void *)(uintptr_t)response.body);
+        }
+        struct http_response empty = {.status = 204};
+        cr_expect_not(coding_compress(&empty, codings[i], true));
+    }
+}
+
+/* Reads it with rooms of this size. */
+static char *read_stream(struct http_response *response, size_t room, size_t *size) {
+    char *out = NULL;
+    size_t part;
+    *size = 0;
+    do {
+        out = realloc(out, *size + room);
+        cr_assert_not_null(out);
+        cr_assert(response->read((void *)(uintptr_t)response->body, out + *size, room, &part));
+        cr_assert_leq(part, room);
+        *size += part;
+    } while (part > 0);
+    return out;
+}
+
+static void try_stream(enum coding coding, const char *text, size_t size, size_t room) {
+    struct streamed *body = malloc(sizeof *body);
+    *body = (struct streamed){text, 0, size, false};
+    struct http_response response = {.body = body, .read = read_streamed, .release = count_freed};
+    cr_assert(coding_compress(&response, coding, false));
+    size_t packed_size;
+    char *packed = read_stream(&response, room, &packed_size);
+    freed = 0;
+    response.release((void *)(uintptr_t)response.body);
+    cr_expect_eq(freed, 1);
+    expect_unpacks(coding, packed, packed_size, text, size, "streamed");
+    free(packed);
+}
+
+/* Also when the room ends within what a flush writes, and where nothing is left of the text. */
+Test(http_coding, streamed_bodies) {
+    static const size_t sizes[] = {0, 1, 32767, 32768, 32769, 300000, 3000000};
+    static const size_t rooms[] = {1, 2, 3, 7, 100, 4096, 32768, 1 << 20};
+    static char zeros[3000000];
+    memset(zeros, '0', sizeof zeros);
+    for (size_t i = 0; i < COUNT(codings); i++) {
+        for (size_t k = 0; k < COUNT(sizes); k++) {
+            char *text = make_text(sizes[k]);
+            for (size_t r = sizes[k] > 100000 ? 3 : 0; r < COUNT(rooms); r++) {
+                try_stream(codings[i], text, sizes[k], rooms[r]);
+                try_stream(codings[i], zeros, sizes[k], rooms[r]);
+            }
+            free(text);
+        }
+    }
+}
+
+Test(http_coding, a_stream_that_breaks_off_does_so_compressed) {
+    for (size_t i = 0; i < COUNT(codings); i++) {
+        struct streamed *body = malloc(sizeof *body);
+        *body = (struct streamed){"text", 0, 4, true};
+        struct http_response response = {
+            .body = body, .read = read_streamed, .release = count_freed};
+        char out[64];
+        size_t size;
+        cr_assert(coding_compress(&response, codings[i], false));
+        cr_expect_not(response.read((void *)(uintptr_t)response.body, out, sizeof out, &size));
+        response.release((void *)(uintptr_t)response.body);
+    }
+}
+
+/* -------------------------------------------------------------------- reading compressed bodies */
+
+struct result {
+    int status; /* 0: sound */
+    size_t size;
+    char *bytes; /* `limit` of them at most */
+};
+
+/* As the server does: pieces of `step` bytes, parts of `room`. */
+static struct result inflate_all(enum coding coding, const char *bytes, size_t size, size_t step,
+                                 size_t room, size_t limit) {
+    struct coding_reader *reader = coding_reader_create(coding);
+    struct result result = {.bytes = malloc(limit + room)};
+    char text[192] = "";
+    cr_assert(reader != NULL && result.bytes != NULL);
+    for (size_t at = 0; at < size && result.size <= limit && result.status == 0;) {
+        size_t left = step < size - at ? step : size - at, part;
+        const size_t piece = left;
+        do {
+            part = coding_read(reader, bytes + at + piece - left, &left, result.bytes + result.size,
+                               room);
+            result.size += part;
+            result.status = coding_fault(reader, text, sizeof text);
+        } while (part == room && result.size <= limit);
+        cr_expect(left == 0 || result.size > limit, "%zu bytes were not taken", left);
+        at += piece;
+    }
+    if (result.size <= limit) {
+        coding_end(reader);
+        result.status = coding_fault(reader, text, sizeof text);
+    }
+    cr_expect_eq(result.status == 0, text[0] == '\0', "%d \"%s\"", result.status, text);
+    cr_expect_lt(coding_memory(reader), (size_t)9 << 20);
+    coding_reader_free(reader);
+    return result;
+}
+
+static bool is_text(const struct result *result, const char *text, size_t size) {
+    return result->status == 0 && result->size == size && memcmp(result->bytes, text, size) == 0;
+}
+
+Test(http_coding, pieces_of_every_size) {
+    enum {
+        SIZE = 600
+    };
+    char *text = make_text(SIZE);
+    for (size_t i = 0; i < COUNT(codings); i++) {
+        size_t size;
+        char *packed = pack(coding_name(codings[i]), text, SIZE, &size);
+        for (size_t step = 1; step <= size; step++) {
+            for (size_t room = 1; room <= SIZE + 1; room += room < 8 ? 1 : 37) {
+                struct result result = inflate_all(codings[i], packed, size, step, room, SIZE);
+                cr_expect(is_text(&result, text, SIZE), "%s in %zu, %zu: %d",
+                          coding_name(codings[i]), step, room, result.status);
+                free(result.bytes);
+            }
+        }
+        free(packed);
+    }
+    free(text);
+}
+
+/* Either it does not matter or it is a 400: both have a checksum. */
+Test(http_coding, every_byte_wrong_or_missing) {
+    enum {
+        SIZE = 500
+    };
+    char *text = make_text(SIZE);
+    size_t refused = 0;
+    for (size_t i = 0; i < COUNT(codings); i++) {
+        size_t size;
+        char *packed = pack(coding_name(codings[i]), text, SIZE, &size);
+        for (size_t at = 0; at < size; at++) {
+            for (unsigned flip = 1; flip < 256; flip = flip < 128 ? flip * 2 : flip + 127) {
+                packed[at] = (char)((unsigned char)packed[at] ^ flip);
+                struct result result = inflate_all(codings[i], packed, size, 100, 64, 1 << 20);
+                cr_expect(
+                    is_text(&result, text, SIZE) || result.status == 400 || result.status == 413,
+                    "%s, byte %zu ^ %u: %d", coding_name(codings[i]), at, flip, result.status);
+                refused += result.status == 400;
+                free(result.bytes);
+                packed[at] = (char)((unsigned char)packed[at] ^ flip);
+            }
+            struct result result = inflate_all(codings[i], packed, at, 100, 64, 1 << 20);
+            cr_expect_eq(result.status, 400, "%s of %zu bytes", coding_name(codings[i]), at);
+            free(result.bytes);
+        }
+        free(packed);
+    }
+    cr_expect_gt(refused, 1000);
+    free(text);
+}
+
+Test(http_coding, nothing_may_follow) {
+    static const char text[] = "{\"X\":[[1,2]]}";
+    for (size_t i = 0; i < COUNT(codings); i++) {
+        size_t size;
+        char *packed = pack(coding_name(codings[i]), text, sizeof text - 1, &size);
+        char *twice = malloc(2 * size);
+        memcpy(twice, packed, size);
+        memcpy(twice + size, packed, size); /* a second member, a second frame */
+        for (size_t more = 0; more <= size; more++) {
+            for (size_t step = 1; step < size + more + 2; step = step * 2 + 1) {
+                struct result result =
+                    inflate_all(codings[i], twice, size + more, step, 1000, 1000);
+                cr_expect_eq(result.status, more == 0 ? 0 : 400, "%zu more bytes in %zu", more,
+                             step);
+                free(result.bytes);
+            }
+        }
+        free(twice);
+        free(packed);
+    }
+}
+
+Test(http_coding, a_window_has_8_mib_at_most) {
+    static const struct {
+        unsigned char window;
+        int status;
+    } windows[] = {{0, 0}, {13 << 3, 0}, {(13 << 3) + 1, 413}, {14 << 3, 413}, {0xff, 413}};
+    for (size_t i = 0; i < COUNT(windows); i++) {
+        size_t size;
+        char *packed = pack_window(windows[i].window, "text", 4, &size);
+        struct result result = inflate_all(CODING_ZSTD, packed, size, 1000, 1000, 1000);
+        cr_expect_eq(result.status, windows[i].status, "%02x: %d", windows[i].window,
+                     result.status);
+        free(result.bytes);
+        free(packed);
+    }
+}
+
+/* 10 GB, of which only what is asked for is made. */
+Test(http_coding, zeros_without_end) {
+    for (size_t i = 0; i < COUNT(codings); i++) {
+        size_t size;
+        char *packed = pack_repeated(coding_name(codings[i]), 0, 100000, &size);
+        cr_assert_not_null(packed);
+        cr_expect_lt(size, (size_t)16 << 20);
+        struct result result = inflate_all(codings[i], packed, size, 32768, 32768, 1 << 20);
+        cr_expect_eq(result.status, 0);
+        cr_expect(result.size > 1 << 20 && result.size <= (1 << 20) + 32768, "%zu", result.size);
+        free(result.bytes);
+        free(packed);
+    }
+}
