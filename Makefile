@@ -30,7 +30,7 @@ LIB_OBJECTS     := $(patsubst %.c,$(O)/%.o,$(wildcard lib/src/*.c lib/src/kernel
 MAIN_OBJECT     := $(O)/server/main.o
 SERVER_OBJECTS  := $(filter-out $(MAIN_OBJECT),$(patsubst %.c,$(O)/%.o,$(wildcard server/*.c server/*/*.c))) \
                    $(O)/server/codec/number.cc.o $(O)/server/api/embed.o
-SUPPORT_MAINS   := tests/support/print_routes.c tests/support/run_kernels.c
+SUPPORT_MAINS   := tests/support/print_routes.c tests/support/run_kernels.c tests/support/load.c
 SUPPORT_OBJECTS := $(patsubst %.c,$(O)/%.o,$(filter-out $(SUPPORT_MAINS),$(wildcard tests/support/*.c)))
 UNIT_OBJECTS    := $(patsubst %.c,$(O)/%.o,$(wildcard tests/unit/test_*.c))
 API_OBJECTS     := $(patsubst %.c,$(O)/%.o,$(wildcard tests/api/test_*.c tests/notebooks/test_*.c))
@@ -212,6 +212,10 @@ $(O)/fuzz_%: $(O)/tests/fuzz/fuzz_%.o $(O)/libsupport.a $(O)/libserver.a $(LIB_O
 $(O)/print_routes: $(O)/tests/support/print_routes.o $(O)/libserver.a $(LIB_OBJECTS)
 	@echo "  LINK  $@"
 	$(Q)$(LINK) $^ $(SERVER_LIBS)
+
+$(O)/load: $(O)/tests/support/load.o
+	@echo "  LINK  $@"
+	$(Q)$(LINK) $^ -lm
 
 $(O)/routes.txt: $(O)/print_routes
 	$(Q)$< > $@
