@@ -36,7 +36,7 @@ enum {
     MIN_PIECE = 64,                /* ... has at least so many bytes in each, on average; */
     END_PIECES = 4 * MAX_PIECES,   /* read so far only to refuse it with a word */
     DRAIN_TICK_MS = 10,
-    DRAIN_QUIET = 5,   /* ticks without any request: what was still in a socket has been read */
+    DRAIN_QUIET = 5,   /* ticks without any request: then idle connections are closed */
     END_TICKS = 100,   /* 1 s for the handlers and computations that are at work even then */
     PIECE = 32 * 1024, /* of a body that is made while it is sent */
     SLOWEST = 64, /* bytes in a millisecond of a long body or response, once the time is over */
@@ -57,6 +57,7 @@ struct http_server {
     const char *cors_origins;
     atomic_uint connections;
     atomic_uint requests; /* between the first call of the handler and the end of the response */
+    atomic_uint begun;    /* requests, ever; wraps around */
     atomic_uint working;  /* threads in the handler, and so perhaps in the app */
     atomic_uint pending;  /* requests whose answer is computed elsewhere */
     atomic_bool draining; /* every response ends its connection */
@@ -178,6 +179,7 @@ static struct http_call *call_new(struct http_server *server, struct connection 
     call->request.media_type = call->media_type;
     call->request.id = call->id;
     atomic_fetch_add(&server->requests, 1);
+    atomic_fetch_add_explicit(&server->begun, 1, memory_order_relaxed);
     return call;
 }
 
@@ -448,6 +450,7 @@ static enum MHD_Result first_call(struct http_server *server, struct MHD_Connect
     if (call == NULL) {
         return MHD_NO;
     }
+    atomic_store_explicit(&own->watched.asked, true, memory_order_relaxed);
     watch_for(&own->watched, server->body_ms);
     bool now;
     if (framing.status != 0) {
@@ -569,6 +572,7 @@ static void on_completed(void *unused, struct MHD_Connection *connection, void *
         struct http_call *call = *closure;
         const struct http_server *server = call->server;
         atomic_store_explicit(&call->connection->watched.sending, false, memory_order_relaxed);
+        atomic_store_explicit(&call->connection->watched.asked, false, memory_order_relaxed);
         watch_for(&call->connection->watched, server->idle_timeout * 1000 + server->header_ms);
         tell_completed(call, connection);
         call_free(call);
@@ -745,19 +749,26 @@ static void wait_tick(void) {
     nanosleep(&(struct timespec){.tv_nsec = DRAIN_TICK_MS * 1000000L}, NULL);
 }
 
-/* Waits until no request has been in work for so many ticks, for `most` ticks at most. Returns how
- * many of these are left. */
+/* Waits until no request has been begun or in work for so many ticks, for `most` ticks at most.
+ * Returns how many of these are left. */
 static int await_quiet(const struct http_server *server, int ticks, int most) {
+    unsigned seen = atomic_load_explicit(&server->begun, memory_order_relaxed);
     for (int quiet = 0; most > 0 && quiet < ticks; most--) {
-        quiet = atomic_load(&server->requests) == 0 ? quiet + 1 : 0;
+        const unsigned begun = atomic_load_explicit(&server->begun, memory_order_relaxed);
+        quiet = atomic_load(&server->requests) == 0 && begun == seen ? quiet + 1 : 0;
+        seen = begun;
         wait_tick();
     }
     return most;
 }
 
-/* Answers what is there and begins nothing more; what takes longer is called off. */
+/* Answers what is there and begins nothing more; what takes longer is called off. A client learns
+ * from the end of its idle connection that it should send elsewhere: what it sent before is answered,
+ * even now. */
 static void drain(struct http_server *server) {
-    const int left = await_quiet(server, DRAIN_QUIET, server->drain_ticks);
+    int left = await_quiet(server, DRAIN_QUIET, server->drain_ticks);
+    watch_close_idle(server->watch);
+    left = await_quiet(server, 1, left > 0 ? left : 1);
     atomic_store(&server->closed, true);
     await_quiet(server, 1, left > 0 ? left : 1); /* what came in the meantime */
     watch_leave_all(server->watch);

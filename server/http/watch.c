@@ -251,6 +251,18 @@ void watch_awake(struct watch *watch, struct watched *watched) {
     pthread_mutex_unlock(&watch->mutex);
 }
 
+void watch_close_idle(struct watch *watch) {
+    char byte;
+    pthread_mutex_lock(&watch->mutex);
+    for (struct watched *w = watch->ring.next; w != &watch->ring; w = w->next) {
+        if (!atomic_load_explicit(&w->asked, memory_order_relaxed) &&
+            recv(w->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0) {
+            shutdown(w->fd, SHUT_RDWR);
+        }
+    }
+    pthread_mutex_unlock(&watch->mutex);
+}
+
 void watch_leave_all(struct watch *watch) {
     pthread_mutex_lock(&watch->mutex);
     for (struct watched *w = watch->ring.next; w != &watch->ring; w = w->next) {
