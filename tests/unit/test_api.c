@@ -130,7 +130,7 @@ Test(api, reads_no_long_body_when_the_workers_take_no_more) {
     expect(body, 503, "the server has as much to compute as it accepts");
     cr_expect_eq(ask(&post, body, 7).retry_after, 1);
     cr_expect_eq(service.memory, 0);
-    cr_expect_eq(service.metrics.refused_queue, 4);
+    cr_expect_eq(service.metrics.refused_queue, 5);
     expect("{\"X\":[[0],[0]],\"return\":[\"output\"]}", 200, "{\"output\":[[0],[0]]}\n");
     jobs_stop(service.jobs);
     service.jobs = NULL;
