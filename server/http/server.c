@@ -640,6 +640,20 @@ static void on_panic(void *unused, const char *file, unsigned line, const char *
     abort();
 }
 
+static void wait_tick(void) {
+    nanosleep(&(struct timespec){.tv_nsec = DRAIN_TICK_MS * 1000000L}, NULL);
+}
+
+/* Without a descriptor for its first connection, a thread of libmicrohttpd tries again at once, "busy
+ * waiting" as its message says. As it serves nobody, it may as well rest here. */
+static void on_message(void *unused, const char *format, va_list arguments) {
+    const bool busy_waiting = strstr(format, "at FIRST connection") != NULL;
+    http_log_mhd(unused, format, arguments);
+    if (busy_waiting) {
+        wait_tick();
+    }
+}
+
 static struct MHD_Daemon *start_daemon(struct http_server *server, int fd, bool ipv6,
                                        unsigned threads) {
     unsigned flags = MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ITC |
@@ -657,7 +671,7 @@ static struct MHD_Daemon *start_daemon(struct http_server *server, int fd, bool 
     };
     return MHD_start_daemon(
         flags, (uint16_t)server->port, on_accept, server, on_request, server,
-        MHD_OPTION_EXTERNAL_LOGGER, http_log_mhd, NULL, MHD_OPTION_LISTEN_SOCKET, fd,
+        MHD_OPTION_EXTERNAL_LOGGER, on_message, NULL, MHD_OPTION_LISTEN_SOCKET, fd,
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_MEMORY, MHD_OPTION_CONNECTION_LIMIT,
         limit, MHD_OPTION_CONNECTION_TIMEOUT, server->idle_timeout, MHD_OPTION_URI_LOG_CALLBACK,
         on_target, NULL, MHD_OPTION_NOTIFY_COMPLETED, on_completed, NULL,
@@ -743,10 +757,6 @@ void http_reload(struct http_server *server) {
 
 unsigned http_port(const struct http_server *server) {
     return server->port;
-}
-
-static void wait_tick(void) {
-    nanosleep(&(struct timespec){.tv_nsec = DRAIN_TICK_MS * 1000000L}, NULL);
 }
 
 /* Waits until no request has been begun or in work for so many ticks, for `most` ticks at most.

@@ -73,8 +73,11 @@ def crowd(what, daemon, clients):
     time.sleep(2)
     busy = (daemon.cpu() - cpu) / 2
     close(connections)
-    seconds = until(lambda: good(daemon), 5)
     check(8, f"{what}: CPU while {clients} clients wait", f"{busy * 100:.1f} %", "< 5 %", busy < 0.05)
+
+
+def recovers(what, daemon):
+    seconds = until(lambda: good(daemon), 5)
     check(8, f"{what}: answers again after", f"{seconds if seconds is None else round(seconds, 2)} s", "<= 1 s",
           seconds is not None and seconds <= 1 and daemon.process.poll() is None)
 
@@ -89,7 +92,15 @@ def good(daemon):
 idle()
 with Daemon(files=256) as daemon:
     crowd("ulimit -n 256", daemon, 1000)
+    recovers("ulimit -n 256", daemon)
 with Daemon() as daemon:  # which believes that it has more
     resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE, (100, 100))
-    crowd("no descriptors left (EMFILE)", daemon, 1000)
+    crowd("EMFILE at some connections", daemon, 1000)
+    recovers("EMFILE at some connections", daemon)
+with Daemon() as daemon:
+    limits = resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE, (daemon.files(), limits[1]))
+    crowd("EMFILE at the first connection", daemon, 100)
+    resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE, limits)
+    recovers("EMFILE at the first connection", daemon)
 finish()

@@ -7,7 +7,7 @@ was ever accepted is counted apart: a load balancer sends it again.
 import random
 from hostile import *
 
-TIMES = int(os.environ.get("TIMES", "20"))
+TIMES = int(os.environ.get("TIMES") or "20")
 
 
 def once(number, options):

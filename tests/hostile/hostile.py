@@ -19,7 +19,7 @@ import time
 
 OUT = os.path.abspath(os.environ.get("HOSTILE_BUILD", "build/release"))
 TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-SECONDS = float(os.environ.get("SECONDS_EACH", "3"))
+SECONDS = float(os.environ.get("SECONDS_EACH") or "3")
 CORES = sorted(os.sched_getaffinity(0))
 DAEMON_CORES = CORES[:-1] or CORES
 LOAD_CORES = CORES[-1:]

@@ -2,7 +2,7 @@
 import statistics
 from hostile import *
 
-MINUTES = float(os.environ.get("MINUTES", "10"))
+MINUTES = float(os.environ.get("MINUTES") or "10")
 MIB = 1 << 20
 
 huge = write("huge.json", body(X=matrix(1024, 64, heads=2), **{"return": ["weights"]}))  # an answer sent in chunks
