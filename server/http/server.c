@@ -669,14 +669,14 @@ static struct MHD_Daemon *start_daemon(struct http_server *server, int fd, bool 
         {threads > 1 ? MHD_OPTION_THREAD_POOL_SIZE : MHD_OPTION_END, (intptr_t)threads, NULL},
         {MHD_OPTION_END, 0, NULL},
     };
-    return MHD_start_daemon(
-        flags, (uint16_t)server->port, on_accept, server, on_request, server,
-        MHD_OPTION_EXTERNAL_LOGGER, on_message, NULL, MHD_OPTION_LISTEN_SOCKET, fd,
-        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_MEMORY, MHD_OPTION_CONNECTION_LIMIT,
-        limit, MHD_OPTION_CONNECTION_TIMEOUT, server->idle_timeout, MHD_OPTION_URI_LOG_CALLBACK,
-        on_target, NULL, MHD_OPTION_NOTIFY_COMPLETED, on_completed, NULL,
-        MHD_OPTION_NOTIFY_CONNECTION, on_connection, server, MHD_OPTION_ARRAY, more,
-        MHD_OPTION_END);
+    return MHD_start_daemon(flags, (uint16_t)server->port, on_accept, server, on_request, server,
+                            MHD_OPTION_EXTERNAL_LOGGER, on_message, NULL, MHD_OPTION_LISTEN_SOCKET,
+                            fd, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_MEMORY,
+                            MHD_OPTION_CONNECTION_LIMIT, limit, MHD_OPTION_CONNECTION_TIMEOUT,
+                            server->idle_timeout, MHD_OPTION_URI_LOG_CALLBACK, on_target, NULL,
+                            MHD_OPTION_NOTIFY_COMPLETED, on_completed, NULL,
+                            MHD_OPTION_NOTIFY_CONNECTION, on_connection, server, MHD_OPTION_ARRAY,
+                            more, MHD_OPTION_END);
 }
 
 struct http_server *http_start(const struct http_options *options, const struct http_app *app,
