@@ -24,6 +24,8 @@ with Daemon() as daemon:
     time.sleep(0.5)
     third = len(resident) // 3
     middle, last = statistics.median(resident[third:2 * third]), statistics.median(resident[2 * third:])
+    tenths = [statistics.median(resident[i * len(resident) // 10:(i + 1) * len(resident) // 10]) for i in range(10)]
+    print("   MiB resident, by tenths of the time:", *(f"{size / MIB:.0f}" for size in tenths))
     growth, allowed = last - middle, max(2 * MIB, 0.03 * middle)
     ends = {end: count for end, count in result["ends"].items() if count > 0}
     check(30, f"{MINUTES:g} minutes at {rate:.0f}/s", f"{ends}, {result['statuses']}, {result['wrong']} wrong",
