@@ -5,7 +5,7 @@ from hostile import *
 MINUTES = float(os.environ.get("MINUTES") or "10")
 MIB = 1 << 20
 
-huge = write("huge.json", body(X=matrix(1024, 64, heads=2), **{"return": ["weights"]}))  # an answer sent in chunks
+huge = write("huge.json", body(X=matrix(512, 64, heads=2), **{"return": ["weights"]}))  # an answer sent in chunks
 mixed = ["--body", f"{NOTEBOOK}=80", "--body", f"{write('standard.json', standard_body())}=19", "--body", f"{huge}=1",
          "--bad", 5, "--connections", 100]
 with Daemon() as daemon:
