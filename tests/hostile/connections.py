@@ -22,11 +22,19 @@ def close(connections):
             connection.close()
 
 
+def receives(connection):
+    """A 200, in time?"""
+    try:
+        return connection.recv(65536).startswith(b"HTTP/1.1 200")
+    except OSError:
+        return False
+
+
 def answers(connections, message):
     """How many of them get a 200."""
     for connection in connections:
         connection.sendall(message)
-    return sum(connection.recv(65536).startswith(b"HTTP/1.1 200") for connection in connections)
+    return sum(map(receives, connections))
 
 
 def until(condition, seconds):
@@ -65,6 +73,25 @@ def idle():
         check(6, "descriptors after they have left", f"{daemon.files()} after {seconds} s", f"{files}", seconds is not None)
 
 
+def burst():
+    """libmicrohttpd takes 128 events at a time, and after exactly as many waits for another before it serves them."""
+    message = b"GET /health/live HTTP/1.1\r\nHost: a\r\n\r\n"
+    with Daemon("--io-threads", 1, cores=DAEMON_CORES[:1]) as daemon:
+        connections = connect(daemon, 128)
+        answers(connections, message)
+        daemon.signal(signal.SIGSTOP)
+        for connection in connections:
+            connection.sendall(message)
+        daemon.signal(signal.SIGCONT)
+        begun = time.monotonic()
+        good = 0
+        while good < 128 and time.monotonic() < begun + 5 and receives(connections[good]):
+            good += 1
+        seconds = time.monotonic() - begun
+        check(2, "128 requests in one moment to one thread", f"{good} answered within {seconds:.2f} s", "all within 1 s",
+              good == 128 and seconds <= 1)
+
+
 def crowd(what, daemon, clients):
     """More clients than descriptors come, stay and leave."""
     connections = connect(daemon, clients)
@@ -90,6 +117,7 @@ def good(daemon):
 
 
 idle()
+burst()
 with Daemon(files=256) as daemon:
     crowd("ulimit -n 256", daemon, 1000)
     recovers("ulimit -n 256", daemon)
