@@ -24,6 +24,7 @@ def close(connections):
 
 def receives(connection):
     """A 200, in time?"""
+    connection.settimeout(2)
     try:
         return connection.recv(65536).startswith(b"HTTP/1.1 200")
     except OSError:
@@ -79,17 +80,18 @@ def burst():
     with Daemon("--io-threads", 1, cores=DAEMON_CORES[:1]) as daemon:
         connections = connect(daemon, 128)
         answers(connections, message)
-        daemon.signal(signal.SIGSTOP)
-        for connection in connections:
-            connection.sendall(message)
-        daemon.signal(signal.SIGCONT)
-        begun = time.monotonic()
-        good = 0
-        while good < 128 and time.monotonic() < begun + 5 and receives(connections[good]):
-            good += 1
-        seconds = time.monotonic() - begun
-        check(2, "128 requests in one moment to one thread", f"{good} answered within {seconds:.2f} s", "all within 1 s",
-              good == 128 and seconds <= 1)
+        bursts, slowest, good = 0, 0.0, True
+        while good and bursts < 20:
+            bursts += 1
+            daemon.signal(signal.SIGSTOP)
+            for connection in connections:
+                connection.sendall(message)
+            daemon.signal(signal.SIGCONT)
+            begun = time.monotonic()
+            good = all(map(receives, connections))
+            slowest = max(slowest, time.monotonic() - begun)
+        check(2, f"128 requests in one moment to one thread, {bursts} x", f"{'all' if good else 'not all'} answered, "
+              f"within {slowest:.2f} s", "20 x all within 1 s", good and slowest <= 1)
 
 
 def crowd(what, daemon, clients):
