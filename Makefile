@@ -294,6 +294,19 @@ run-stresses: stress-programs
 	    echo "== $${stress##*/}"; env -u OPENBLAS_CORETYPE OPENBLAS_NUM_THREADS=1 $$stress || exit 1; done
 endif
 
+# Each takes the release daemon under attack; SECONDS_EACH, TIMES and MINUTES make it longer.
+HOSTILE ?= $(filter-out hostile soak,$(basename $(notdir $(wildcard tests/hostile/*.py))))
+export SECONDS_EACH TIMES MINUTES
+.PHONY: test-hostile soak
+test-hostile: ## Attack the daemon, about four minutes: make test-hostile HOSTILE=drain TIMES=200
+	@docker/packages.sh build hostile
+	$(again) all $(O)/load
+	@HOSTILE_BUILD=$(O) tests/hostile/run.sh $(HOSTILE)
+soak: ## Mixed load for long, nothing may grow: make soak MINUTES=600
+	@docker/packages.sh build hostile
+	$(again) all $(O)/load
+	@HOSTILE_BUILD=$(O) tests/hostile/run.sh soak
+
 check-valgrind: ## Run the unit tests under valgrind
 	@docker/packages.sh build test valgrind
 	$(again) $(O)/unit-tests

@@ -33,6 +33,8 @@ static void prepare_signals(sigset_t *signals) {
     sigprocmask(SIG_BLOCK, signals, NULL);
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN); /* a log file that may not grow */
+    signal(SIGUSR1, SIG_IGN); /* other daemons open their logs again or tell their state */
+    signal(SIGUSR2, SIG_IGN);
 }
 
 /* A second signal ends the process at once, by its default action. Programs like timeout(1) send one

@@ -12,7 +12,8 @@
 
 enum {
     SMALL_COST = 2000000, /* multiply-adds, about 25 us: what handing a job to the workers costs */
-    BUSY_SECONDS = 1      /* Retry-After of a server that is busy */
+    SMALL_BODY = 8192, /* bytes that are read even if the workers take no more: it may be small */
+    BUSY_SECONDS = 1   /* Retry-After of a server that is busy */
 };
 
 struct exchange {
@@ -23,7 +24,9 @@ struct exchange {
     struct api_work *work;
     size_t memory; /* of service->memory */
     size_t held;   /* bytes of it that the server holds for the body */
+    size_t received;
     bool over;     /* there was none left for the body */
+    bool unwanted; /* the workers took no more while it came */
     double decode_ms;
     int64_t submitted; /* jobs_clock() */
     /* While the workers compute. */
@@ -127,39 +130,64 @@ static bool take_memory(struct exchange *exchange, size_t bytes) {
     return true;
 }
 
-static const char no_memory_left[] = "the memory for requests is in use";
-
 static void reply_busy(const struct http_request *request, struct http_response *response,
                        const char *what) {
     http_problem(response, request, 503, what, NULL, -1);
     response->retry_after = BUSY_SECONDS;
 }
 
+static bool refuse_memory(struct exchange *exchange) {
+    metrics_count(&exchange->service->metrics.refused_memory);
+    reply_busy(exchange->request, exchange->response, "the memory for requests is in use");
+    return true;
+}
+
+static bool refuse_work(struct exchange *exchange) {
+    metrics_count(&exchange->service->metrics.refused_queue);
+    reply_busy(exchange->request, exchange->response,
+               "the server has as much to compute as it accepts");
+    return true;
+}
+
 /* -------------------------------------------------------------------------------------- the body */
 
-/* For what is read of the body so far, and what the server holds for it. */
-static bool take_body_memory(struct exchange *exchange) {
-    if (take_memory(exchange, codec_reader_tensor_bytes(exchange->reader) + exchange->held)) {
-        return true;
-    }
-    exchange->over = true;
+static void drop_body(struct exchange *exchange) {
     codec_reader_free(exchange->reader);
     exchange->reader = NULL;
     take_memory(exchange, 0);
-    return false;
+}
+
+/* For what is read of the body so far, and what the server holds for it. */
+static bool take_body_memory(struct exchange *exchange) {
+    exchange->over =
+        !take_memory(exchange, codec_reader_tensor_bytes(exchange->reader) + exchange->held);
+    if (exchange->over) {
+        drop_body(exchange);
+    }
+    return !exchange->over;
 }
 
 static bool hold(void *arg, size_t bytes) {
     struct exchange *exchange = arg;
     exchange->held = bytes;
-    return exchange->over || take_body_memory(exchange);
+    return exchange->reader == NULL || take_body_memory(exchange);
 }
 
+/* Reading numbers costs many times what it costs to drop them: a server with more to do than it can
+ * would be busy with reading what it then refuses. */
 static bool body(void *arg, const void *bytes, size_t size) {
     struct exchange *exchange = arg;
     const double start = reply_clock_ms();
-    const bool more =
-        codec_reader_feed(exchange->reader, bytes, size) == CODEC_OK && take_body_memory(exchange);
+    bool more = false;
+    exchange->received += size;
+    exchange->unwanted = exchange->received > SMALL_BODY && exchange->service->jobs != NULL &&
+                         jobs_full(exchange->service->jobs);
+    if (exchange->unwanted) {
+        drop_body(exchange);
+    } else {
+        more = codec_reader_feed(exchange->reader, bytes, size) == CODEC_OK &&
+               take_body_memory(exchange);
+    }
     exchange->decode_ms += reply_clock_ms() - start;
     return more;
 }
@@ -231,10 +259,7 @@ static bool compute(struct exchange *exchange) {
     if (jobs_admit(service->jobs, &work->job)) {
         return false;
     }
-    metrics_count(&service->metrics.refused_queue);
-    reply_busy(exchange->request, exchange->response,
-               "the server has as much to compute as it accepts");
-    return true;
+    return refuse_work(exchange);
 }
 
 /* The body is read: has the handler's work computed, or leaves it to the workers and returns
@@ -247,9 +272,7 @@ static bool handle(struct exchange *exchange) {
         return true;
     }
     if (!take_memory(exchange, exchange->memory + exchange->work->memory)) {
-        metrics_count(&exchange->service->metrics.refused_memory);
-        reply_busy(exchange->request, exchange->response, no_memory_left);
-        return true;
+        return refuse_memory(exchange);
     }
     return compute(exchange);
 }
@@ -259,9 +282,10 @@ static bool end(void *arg, const struct http_request *request, struct http_respo
     exchange->request = request;
     exchange->response = response;
     if (exchange->over) {
-        metrics_count(&exchange->service->metrics.refused_memory);
-        reply_busy(request, response, no_memory_left);
-        return true;
+        return refuse_memory(exchange);
+    }
+    if (exchange->unwanted) {
+        return refuse_work(exchange);
     }
     const double start = reply_clock_ms();
     const enum codec_status status = codec_reader_finish(exchange->reader, &exchange->document);

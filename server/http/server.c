@@ -38,7 +38,7 @@ enum {
     MIN_PIECE = 64,                /* ... has at least so many bytes in each, on average; */
     END_PIECES = 4 * MAX_PIECES,   /* read so far only to refuse it with a word */
     DRAIN_TICK_MS = 10,
-    DRAIN_QUIET = 5,   /* ticks without any request: what was still in a socket has been read */
+    DRAIN_QUIET = 5,   /* ticks without any request: then idle connections are closed */
     END_TICKS = 100,   /* 1 s for the handlers and computations that are at work even then */
     PIECE = 32 * 1024, /* of a body that is made while it is sent */
     /* Of a compressed body, decompressed: at a time, and until other connections have a turn. */
@@ -64,6 +64,7 @@ struct http_server {
     const char *cors_origins;
     atomic_uint connections;
     atomic_uint requests; /* between the first call of the handler and the end of the response */
+    atomic_uint begun;    /* requests, ever; wraps around */
     atomic_uint working;  /* threads in the handler, and so perhaps in the app */
     atomic_uint pending;  /* requests whose answer is computed elsewhere */
     atomic_bool draining; /* every response ends its connection */
@@ -198,6 +199,7 @@ static struct http_call *call_new(struct http_server *server, struct connection 
     call->request.media_type = call->media_type;
     call->request.id = call->id;
     atomic_fetch_add(&server->requests, 1);
+    atomic_fetch_add_explicit(&server->begun, 1, memory_order_relaxed);
     return call;
 }
 
@@ -536,6 +538,7 @@ static enum MHD_Result first_call(struct http_server *server, struct MHD_Connect
     if (call == NULL) {
         return MHD_NO;
     }
+    atomic_store_explicit(&own->watched.asked, true, memory_order_relaxed);
     watch_for(&own->watched, server->body_ms);
     if (server->compression) {
         call->accepts = coding_choose(list.headers, list.count, &call->must_code);
@@ -733,6 +736,7 @@ static void on_completed(void *unused, struct MHD_Connection *connection, void *
         struct http_call *call = *closure;
         const struct http_server *server = call->server;
         atomic_store_explicit(&call->connection->watched.sending, false, memory_order_relaxed);
+        atomic_store_explicit(&call->connection->watched.asked, false, memory_order_relaxed);
         watch_for(&call->connection->watched, server->idle_timeout * 1000 + server->header_ms);
         tell_completed(call, connection);
         call_free(call);
@@ -809,6 +813,20 @@ static void on_panic(void *unused, const char *file, unsigned line, const char *
     abort();
 }
 
+static void wait_tick(void) {
+    nanosleep(&(struct timespec){.tv_nsec = DRAIN_TICK_MS * 1000000L}, NULL);
+}
+
+/* Without a descriptor for its first connection, a thread of libmicrohttpd tries again at once, "busy
+ * waiting" as its message says. As it serves nobody, it may as well rest here. */
+static void on_message(void *unused, const char *format, va_list arguments) {
+    const bool busy_waiting = strstr(format, "at FIRST connection") != NULL;
+    http_log_mhd(unused, format, arguments);
+    if (busy_waiting) {
+        wait_tick();
+    }
+}
+
 static struct MHD_Daemon *start_daemon(struct http_server *server, bool ipv6, unsigned threads) {
     /* With epoll, libmicrohttpd spins from the first byte of a handshake to the last (0.9.75 and
      * 1.0.1): a client that does not go on would cost a core. With poll it waits. */
@@ -835,7 +853,7 @@ static struct MHD_Daemon *start_daemon(struct http_server *server, bool ipv6, un
     };
     return MHD_start_daemon(
         flags, (uint16_t)server->port, on_accept, server, on_request, server,
-        MHD_OPTION_EXTERNAL_LOGGER, http_log_mhd, NULL, MHD_OPTION_LISTEN_SOCKET, server->listening,
+        MHD_OPTION_EXTERNAL_LOGGER, on_message, NULL, MHD_OPTION_LISTEN_SOCKET, server->listening,
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_MEMORY, MHD_OPTION_CONNECTION_LIMIT,
         limit, MHD_OPTION_CONNECTION_TIMEOUT, server->idle_timeout, MHD_OPTION_URI_LOG_CALLBACK,
         on_target, NULL, MHD_OPTION_NOTIFY_COMPLETED, on_completed, NULL,
@@ -932,23 +950,26 @@ unsigned http_port(const struct http_server *server) {
     return server->port;
 }
 
-static void wait_tick(void) {
-    nanosleep(&(struct timespec){.tv_nsec = DRAIN_TICK_MS * 1000000L}, NULL);
-}
-
-/* Waits until no request has been in work for so many ticks, for `most` ticks at most. Returns how
- * many of these are left. */
+/* Waits until no request has been begun or in work for so many ticks, for `most` ticks at most.
+ * Returns how many of these are left. */
 static int await_quiet(const struct http_server *server, int ticks, int most) {
+    unsigned seen = atomic_load_explicit(&server->begun, memory_order_relaxed);
     for (int quiet = 0; most > 0 && quiet < ticks; most--) {
-        quiet = atomic_load(&server->requests) == 0 ? quiet + 1 : 0;
+        const unsigned begun = atomic_load_explicit(&server->begun, memory_order_relaxed);
+        quiet = atomic_load(&server->requests) == 0 && begun == seen ? quiet + 1 : 0;
+        seen = begun;
         wait_tick();
     }
     return most;
 }
 
-/* Answers what is there and begins nothing more; what takes longer is called off. */
+/* Answers what is there and begins nothing more; what takes longer is called off. A client learns
+ * from the end of its idle connection that it should send elsewhere: what it sent before is answered,
+ * even now. */
 static void drain(struct http_server *server) {
-    const int left = await_quiet(server, DRAIN_QUIET, server->drain_ticks);
+    int left = await_quiet(server, DRAIN_QUIET, server->drain_ticks);
+    watch_close_idle(server->watch);
+    left = await_quiet(server, 1, left > 0 ? left : 1);
     atomic_store(&server->closed, true);
     await_quiet(server, 1, left > 0 ? left : 1); /* what came in the meantime */
     watch_leave_all(server->watch);

@@ -74,6 +74,15 @@ static void note_end(struct watched *w) {
     }
 }
 
+/* What came from the client is not read yet. libmicrohttpd takes at most 128 events at a time from
+ * epoll, and after exactly as many waits for one more before it serves any (0.9.75): if no other comes,
+ * they all wait. To set this option, to its default, makes the kernel tell anew what there is to read:
+ * one more event. */
+static void tell_again(const struct watched *w) {
+    const int one = 1;
+    setsockopt(w->fd, SOL_SOCKET, SO_RCVLOWAT, &one, sizeof one);
+}
+
 /* Asks some connections whether their clients are gone. A client that shut down only its sending
  * side while it is waited with has left, too: it cannot be told from one that closed. */
 static void ask(struct watched *const *some, struct pollfd *fds, nfds_t count) {
@@ -81,6 +90,9 @@ static void ask(struct watched *const *some, struct pollfd *fds, nfds_t count) {
         return;
     }
     for (nfds_t i = 0; i < count; i++) {
+        if ((fds[i].revents & POLLIN) != 0 && some[i]->leave == NULL) {
+            tell_again(some[i]);
+        }
         if ((fds[i].revents & (POLLRDHUP | POLLHUP | POLLERR | POLLNVAL)) == 0) {
             continue;
         }
@@ -104,7 +116,7 @@ static void look(struct watch *watch) {
             shutdown(w->fd, SHUT_RDWR); /* libmicrohttpd sees the end, and closes it */
         }
         asked[count] = w;
-        fds[count++] = (struct pollfd){.fd = w->fd, .events = POLLRDHUP};
+        fds[count++] = (struct pollfd){.fd = w->fd, .events = POLLIN | POLLRDHUP};
         if (count == POLLED) {
             ask(asked, fds, count);
             count = 0;
@@ -248,6 +260,18 @@ void watch_wait(struct watch *watch, struct watched *watched, void (*leave)(stru
 void watch_awake(struct watch *watch, struct watched *watched) {
     pthread_mutex_lock(&watch->mutex);
     watched->leave = NULL;
+    pthread_mutex_unlock(&watch->mutex);
+}
+
+void watch_close_idle(struct watch *watch) {
+    char byte;
+    pthread_mutex_lock(&watch->mutex);
+    for (struct watched *w = watch->ring.next; w != &watch->ring; w = w->next) {
+        if (!atomic_load_explicit(&w->asked, memory_order_relaxed) &&
+            recv(w->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0) {
+            shutdown(w->fd, SHUT_RDWR);
+        }
+    }
     pthread_mutex_unlock(&watch->mutex);
 }
 

@@ -17,6 +17,7 @@ struct watched {
     _Atomic int64_t deadline;        /* watch_clock() after which it is cut off; 0 = none */
     void (*leave)(struct watched *); /* set: call it, once, when the client leaves */
     _Atomic bool sending;            /* a response: a client that only reads is still there */
+    _Atomic bool asked;              /* a request: it is not idle */
     unsigned gone;                   /* looks at which there was nothing but the client's end */
     void (*ended)(struct watched *); /* of one that lingers */
     struct watched *next, *previous;
@@ -46,6 +47,9 @@ void watch_awake(struct watch *watch, struct watched *watched);
  * section 9.6). Then ended(watched) is called, on the watching thread. False if it cannot; then the
  * connection is still to be removed. */
 bool watch_linger(struct watch *watch, struct watched *watched, void (*ended)(struct watched *));
+
+/* Closes every connection on which nothing is asked and nothing waits to be read. */
+void watch_close_idle(struct watch *watch);
 
 /* As if every client that is waited with had left. */
 void watch_leave_all(struct watch *watch);

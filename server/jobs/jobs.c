@@ -319,6 +319,11 @@ bool jobs_admit(struct jobs *jobs, struct job *job) {
     return fits;
 }
 
+bool jobs_full(struct jobs *jobs) {
+    const struct jobs_load load = jobs_load(jobs);
+    return load.jobs >= jobs->max_jobs || (load.jobs > 0 && load.cost >= jobs->max_cost);
+}
+
 void jobs_drop(struct jobs *jobs, struct job *job) {
     pthread_mutex_lock(&jobs->mutex);
     leave(jobs, job);

@@ -66,6 +66,9 @@ void jobs_stop(struct jobs *jobs);
 /* Takes a job in if the bounds allow it: it counts from now on until it is done or dropped. */
 bool jobs_admit(struct jobs *jobs, struct job *job);
 
+/* Would jobs_admit refuse whatever comes just now? */
+bool jobs_full(struct jobs *jobs);
+
 /* An admitted job that will not be run after all. */
 void jobs_drop(struct jobs *jobs, struct job *job);
 

@@ -214,7 +214,7 @@ struct load {
     size_t message_count, bad_percent, leave_percent;
     double rate, seconds, timeout;
     size_t connection_count;
-    bool until_gone;
+    bool until_gone, warm;
     FILE *log;
     struct rng rng;
 
@@ -222,10 +222,10 @@ struct load {
     struct connection *connections;
     struct connection idle, busy, unused; /* rings: no connections themselves */
     int64_t start, stop, resume, ticked;  /* `resume`: not before, after a refused connection */
-    uint64_t started;                     /* requests */
+    uint64_t started, warmed;             /* requests; of these before the schedule */
     uint64_t opened, ends[ENDS], statuses[600];
     uint64_t good_in_time, mismatches, wrong, without_retry;
-    struct samples ok, busy_answers;
+    struct samples ok, ok_took, refusals, refusals_took; /* since due; since begun */
 };
 
 __attribute__((noreturn)) static void die(const char *what) {
@@ -254,7 +254,7 @@ static void add_sample(struct samples *s, int64_t us) {
 static void move(struct connection *c, struct connection *ring) {
     c->next->previous = c->previous;
     c->previous->next = c->next;
-    c->next = ring->next; /* the last one is used first: few connections carry what they can */
+    c->next = ring->next;
     c->previous = ring;
     c->next->previous = ring->next = c;
 }
@@ -278,9 +278,11 @@ static void judge(struct load *load, const struct connection *c, int64_t now) {
     load->without_retry += a->status == 503 && !a->retry;
     if (a->status == 200) {
         add_sample(&load->ok, now - c->due);
+        add_sample(&load->ok_took, now - c->begun);
         load->good_in_time += now <= load->stop;
     } else if (a->status == 503) {
-        add_sample(&load->busy_answers, now - c->due);
+        add_sample(&load->refusals, now - c->due);
+        add_sample(&load->refusals_took, now - c->begun);
     }
 }
 
@@ -420,14 +422,15 @@ static void ask(struct load *load, struct connection *c, int64_t due) {
 
 /* When the next request is due. */
 static int64_t next_due(const struct load *load) {
-    return load->rate > 0 ? load->start + (int64_t)((double)load->started * 1e6 / load->rate)
-                          : load->resume;
+    return load->rate > 0
+               ? load->start + (int64_t)((double)(load->started - load->warmed) * 1e6 / load->rate)
+               : load->resume;
 }
 
 /* A connection to ask on, NULL if none is free. One that the server has closed is not. */
 static struct connection *take_connection(struct load *load, int64_t now) {
     while (load->idle.next != &load->idle) {
-        struct connection *c = load->idle.next;
+        struct connection *c = load->idle.previous; /* idle for the longest time */
         char byte;
         if (load->rate == 0 || recv(c->fd, &byte, 1, MSG_PEEK) < 0) {
             return c;
@@ -501,6 +504,10 @@ static void run(struct load *load) {
     struct epoll_event events[EVENTS];
     load->start = load->ticked = clock_us();
     load->stop = load->start + (int64_t)(load->seconds * 1e6);
+    for (size_t i = 0; load->warm && i < load->connection_count; i++) {
+        ask(load, &load->connections[i], load->start);
+    }
+    load->warmed = load->started;
     while (clock_us() < load->stop || load->busy.next != &load->busy) {
         ask_what_is_due(load);
         const int count = epoll_wait(load->epoll, events, EVENTS, patience(load));
@@ -538,7 +545,8 @@ static void print_latency(const char *name, const struct samples *s, const char 
 
 static void report(const struct load *load) {
     const double seconds = (double)(load->stop - load->start) * 1e-6;
-    const uint64_t due = load->rate > 0 ? (uint64_t)(seconds * load->rate) : load->started;
+    const uint64_t due =
+        load->rate > 0 ? (uint64_t)(seconds * load->rate) + load->warmed : load->started;
     const uint64_t resets = load->ends[CUT] + load->ends[LOST_USED] + load->ends[LOST_NEW];
     const char *comma = "";
     printf("{\"seconds\": %.3f, \"sent\": %" PRIu64 ", \"unsent\": %" PRIu64
@@ -561,7 +569,9 @@ static void report(const struct load *load) {
            resets, load->ends[REFUSED], load->ends[TIMEOUT], load->mismatches, load->wrong,
            load->without_retry, (double)load->good_in_time / seconds);
     print_latency("latency_200", &load->ok, ",");
-    print_latency("latency_503", &load->busy_answers, "}");
+    print_latency("latency_503", &load->refusals, ",");
+    print_latency("took_200", &load->ok_took, ",");
+    print_latency("took_503", &load->refusals_took, "}");
 }
 
 /* -------------------------------------------------------------------------------- the arguments */
@@ -576,6 +586,7 @@ static const char usage[] =
     "  --rate R              open loop: requests due in a second\n"
     "  --seconds S           (5)\n"
     "  --timeout S           until a request is given up (30)\n"
+    "  --warm yes            first ask once on every connection, so that all are open\n"
     "  --until-gone yes      end at the first refused connection\n"
     "  --seed N              of what is drawn (1)\n"
     "  --log FILE            a line for each request: when it was due, begun, sent (0: not "
@@ -584,6 +595,7 @@ static const char usage[] =
     "Ends: whole; cut: within the answer; lost_used: before it, on a connection that had carried "
     "one;\n"
     "lost_new: before it, on a new connection, which perhaps was never accepted; left; nonsense.\n"
+    "Microseconds: latency_* since a request was due, took_* since it was begun.\n"
     "Status 2 if it cannot run.\n";
 
 static char *read_file(const char *path, size_t *size) {
@@ -641,6 +653,8 @@ static void read_option(struct load *load, const char *name, char *value) {
         load->seconds = atof(value);
     } else if (strcmp(name, "--timeout") == 0) {
         load->timeout = atof(value);
+    } else if (strcmp(name, "--warm") == 0) {
+        load->warm = strcmp(value, "yes") == 0;
     } else if (strcmp(name, "--until-gone") == 0) {
         load->until_gone = strcmp(value, "yes") == 0;
     } else if (strcmp(name, "--seed") == 0) {

@@ -115,3 +115,23 @@ Test(api, refuses_when_the_memory_of_all_is_in_use) {
     }
     cr_expect_eq(service.metrics.refused_memory, 10);
 }
+
+/* A long body is not read when the workers take no more: not even its mistakes are seen. A short one
+ * is, and what is small is computed. */
+Test(api, reads_no_long_body_when_the_workers_take_no_more) {
+    const struct jobs_options no_job = {.threads = 1, .max_jobs = 0, .max_cost = 1e12};
+    char body[16384] = "{\"X\":[[1]";
+    service.jobs = jobs_start(&no_job);
+    cr_assert_not_null(service.jobs);
+    for (size_t size = strlen(body); size < 8192; size += 4) {
+        strcpy(body + size, ",[1]");
+    }
+    strcat(body, "nonsense");
+    expect(body, 503, "the server has as much to compute as it accepts");
+    cr_expect_eq(ask(&post, body, 7).retry_after, 1);
+    cr_expect_eq(service.memory, 0);
+    cr_expect_eq(service.metrics.refused_queue, 5);
+    expect("{\"X\":[[0],[0]],\"return\":[\"output\"]}", 200, "{\"output\":[[0],[0]]}\n");
+    jobs_stop(service.jobs);
+    service.jobs = NULL;
+}

@@ -1,0 +1,21 @@
+"""Promise 4: small requests do not wait for huge ones."""
+from hostile import *
+
+huge = write("huge.json", body(X=matrix(8192, 64, heads=8), **{"return": ["output"]}))
+small = ["--body", NOTEBOOK, "--connections", 100]
+with Daemon() as daemon:
+    load(daemon, "/attention", *small, "--seconds", 1)
+    alone = load(daemon, "/attention", *small, "--seconds", 2 * SECONDS)
+    with healthy(daemon, "8192 queries of 8 heads in a row"):
+        other = start_load(daemon, "/attention", "--body", huge, "--connections", 1, "--seconds", 2 * SECONDS + 1,
+                           "--timeout", 120)
+        time.sleep(1)
+        beside = load(daemon, "/attention", *small, "--seconds", 2 * SECONDS)
+        done = end_load(other)
+    p99 = [result["latency_200"]["p99"] / 1000 for result in (alone, beside)]
+    check(4, "100 connections ask little beside one that asks 7e10 multiply-adds in a row",
+          f"p99 {p99[1]:.1f} ms, alone {p99[0]:.1f} ms: {p99[1] / p99[0]:.1f} x; {beside['goodput']:.0f}/s, alone "
+          f"{alone['goodput']:.0f}/s; {done['answered']} huge ones took {done['took_200'].get('p50', 0) / 1e6:.1f} s each",
+          "<= 5 x, every answer 200",
+          p99[1] <= 5 * p99[0] and done["answered"] >= 1 and set(beside["statuses"]) == set(done["statuses"]) == {"200"})
+finish()
