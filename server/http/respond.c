@@ -1,0 +1,206 @@
+/*
+ * respond.c - the response of a call: its headers, and its body whole or made while it is sent,
+ * compressed if the client wants that.
+ */
+#include "http/call.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    PIECE = 32 * 1024 /* of a body that is made while it is sent */
+};
+
+static bool add_header(struct MHD_Response *out, const char *name, const char *value) {
+    return MHD_add_response_header(out, name, value) == MHD_YES;
+}
+
+/* Appends the name and milliseconds with three decimals. Not by printf: libquadmath, which OpenBLAS
+ * brings along, registers formats of its own, and then all of them take glibc's slow path: these
+ * four took as long as a small request's computation. */
+static char *put_timing(char *out, const char *name, double milliseconds) {
+    char digits[24];
+    uint64_t microseconds = milliseconds > 0 ? (uint64_t)(milliseconds * 1e3 + 0.5) : 0;
+    size_t count = 0;
+    do {
+        digits[count++] = (char)('0' + microseconds % 10);
+        microseconds /= 10;
+    } while (microseconds > 0 || count < 4);
+    out = stpcpy(stpcpy(out, name), ";dur=");
+    while (count > 0) {
+        *out++ = digits[--count];
+        if (count == 3) {
+            *out++ = '.';
+        }
+    }
+    *out = '\0';
+    return out;
+}
+
+/* Gives the response the coding that the client wants, if it is worth it. */
+static void compress(struct http_call *call) {
+    struct http_response *response = &call->response;
+    const double start = call_clock();
+    if (coding_compress(response, call->accepts, call->must_code)) {
+        call->coding = call->accepts;
+    }
+    response->timing[HTTP_TIMING_ENCODE] += call_clock() - start;
+}
+
+static bool add_timing(struct MHD_Response *out, const double timing[static HTTP_TIMING_COUNT]) {
+    char text[160]; /* four times less than 40 */
+    char *end = put_timing(text, "decode", timing[HTTP_TIMING_DECODE]);
+    end = put_timing(end, ", queue", timing[HTTP_TIMING_QUEUE]);
+    end = put_timing(end, ", compute", timing[HTTP_TIMING_COMPUTE]);
+    put_timing(end, ", encode", timing[HTTP_TIMING_ENCODE]);
+    return add_header(out, "Server-Timing", text);
+}
+
+static bool add_retry(struct MHD_Response *out, int seconds) {
+    char text[16];
+    snprintf(text, sizeof text, "%d", seconds);
+    return add_header(out, "Retry-After", text);
+}
+
+/* What a browser must read before it lets a page of another origin see the response. */
+static bool add_cors(const struct http_call *call, struct MHD_Response *out) {
+    return (call->origin[0] == '\0' ||
+            (add_header(out, "Access-Control-Allow-Origin", call->origin) &&
+             add_header(out, "Access-Control-Expose-Headers",
+                        "X-Request-Id, Server-Timing, Retry-After"))) &&
+           (!call->preflight ||
+            (add_header(out, "Access-Control-Allow-Methods", "GET, HEAD, POST") &&
+             add_header(out, "Access-Control-Allow-Headers",
+                        call->server->compression
+                            ? "Authorization, Content-Encoding, Content-Type, X-Request-Id"
+                            : "Authorization, Content-Type, X-Request-Id") &&
+             add_header(out, "Access-Control-Max-Age", "600")));
+}
+
+/* What in a request, beside its target, the response depends on. */
+static bool add_vary(const struct http_server *server, struct MHD_Response *out) {
+    const bool origin = server->cors_origins != NULL;
+    return (!origin && !server->compression) || add_header(out, "Vary",
+                                                           !server->compression ? "Origin"
+                                                           : origin ? "Origin, Accept-Encoding"
+                                                                    : "Accept-Encoding");
+}
+
+static bool add_headers(const struct http_call *call, struct MHD_Response *out) {
+    const struct http_response *response = &call->response;
+    const char *type = response->media_type != NULL ? response->media_type : "application/json";
+    const bool empty = response->size == 0 && response->read == NULL;
+    return add_vary(call->server, out) &&
+           (call->server->cors_origins == NULL || add_cors(call, out)) &&
+           (call->coding == CODING_NONE ||
+            add_header(out, "Content-Encoding", coding_name(call->coding))) &&
+           (response->codings == NULL || add_header(out, "Accept-Encoding", response->codings)) &&
+           (response->status != 401 || add_header(out, "WWW-Authenticate", "Bearer")) &&
+           (empty || add_header(out, "Content-Type", type)) &&
+           add_header(out, "X-Request-Id", call->id) &&
+           add_header(out, "Cache-Control", "no-store") &&
+           add_header(out, "X-Content-Type-Options", "nosniff") &&
+           (response->allow == NULL || add_header(out, "Allow", response->allow)) &&
+           (response->retry_after <= 0 || add_retry(out, response->retry_after)) &&
+           (!response->timed || add_timing(out, response->timing)) &&
+           (!call->connection->ends || add_header(out, "Connection", "close"));
+}
+
+/* A body that is made while it is sent. Libmicrohttpd owns it, with the response. */
+struct stream {
+    struct http_call *call; /* there as long as `read_stream` is called */
+    void *body;
+    bool (*read)(void *body, char *out, size_t room, size_t *size);
+    void (*release)(void *body);
+    uint64_t sent;
+    int64_t begun;
+};
+
+static ssize_t read_stream(void *stream_, uint64_t position, char *out, size_t room) {
+    struct stream *stream = stream_;
+    size_t size;
+    (void)position;
+    if (!stream->read(stream->body, out, room, &size)) {
+        return MHD_CONTENT_READER_END_WITH_ERROR;
+    }
+    /* The client must take some of it within the time, and all so far at the slowest rate. */
+    stream->sent += size;
+    stream->call->sent = stream->sent;
+    const int64_t now = watch_clock(), slowest = stream->begun + (int64_t)(stream->sent / SLOWEST);
+    watch_until(&stream->call->connection->watched,
+                (now < slowest ? now : slowest) + stream->call->server->write_ms);
+    return size > 0 ? (ssize_t)size : MHD_CONTENT_READER_END_OF_STREAM;
+}
+
+static void free_stream(void *stream_) {
+    struct stream *stream = stream_;
+    if (stream->release != NULL) {
+        stream->release(stream->body);
+    }
+    free(stream);
+}
+
+static struct MHD_Response *create_stream(struct http_call *call) {
+    struct http_response *response = &call->response;
+    struct stream *stream = malloc(sizeof *stream);
+    if (stream == NULL) {
+        return NULL;
+    }
+    *stream = (struct stream){.call = call,
+                              .body = (void *)response->body,
+                              .read = response->read,
+                              .release = response->release,
+                              .begun = watch_clock()};
+    struct MHD_Response *out = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, PIECE,
+                                                                 read_stream, stream, free_stream);
+    if (out == NULL) {
+        free(stream);
+    } else {
+        response->release = NULL; /* it is the stream's now */
+    }
+    return out;
+}
+
+/* The body goes to libmicrohttpd without a copy and is released when the last byte is sent. */
+static struct MHD_Response *create_whole(struct http_response *response) {
+    void *body = (void *)response->body;
+    if (response->release == NULL || response->size == 0) {
+        return MHD_create_response_from_buffer(response->size, body, MHD_RESPMEM_PERSISTENT);
+    }
+    struct MHD_Response *out = MHD_create_response_from_buffer_with_free_callback_cls(
+        response->size, body, response->release, body);
+    if (out != NULL) {
+        response->release = NULL; /* it is the response's now */
+    }
+    return out;
+}
+
+enum MHD_Result call_respond(struct http_call *call, struct MHD_Connection *connection) {
+    struct http_response *response = &call->response;
+    response->timing[HTTP_TIMING_DECODE] += call->inflate_ms;
+    if (call->accepts != CODING_NONE) {
+        compress(call);
+    }
+    const bool streams = response->read != NULL;
+    struct MHD_Response *out = streams ? create_stream(call) : create_whole(response);
+    if (out == NULL) {
+        return MHD_NO;
+    }
+    enum MHD_Result result = MHD_NO;
+    atomic_store_explicit(&call->connection->watched.sending, true, memory_order_relaxed);
+    watch_for(&call->connection->watched,
+              call->server->write_ms + (int64_t)(response->size / SLOWEST));
+    call->connection->ends =
+        response->close || atomic_load_explicit(&call->server->draining, memory_order_relaxed);
+    if (add_headers(call, out)) {
+        result = MHD_queue_response(connection, (unsigned)response->status, out);
+    }
+    MHD_destroy_response(out);
+    call->status = result == MHD_YES && !call->left ? response->status : 0;
+    call->sent = call->request.head ? 0 : response->size;
+    if (!streams) {
+        call_release_exchange(call); /* else the body may still be made of it */
+    }
+    return result;
+}
