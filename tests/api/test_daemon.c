@@ -526,7 +526,7 @@ Test(daemon, long_computation_does_not_outlive_it) {
         ROWS = 1000000
     };
     static const char go_on[] = "HTTP/1.1 100 Continue\r\n\r\n";
-    static const char tail[] = "[0]],\"softcap\":5,\"return\":[\"lse\"]}";
+    static const char tail[] = "[0]],\"return\":[\"lse\"]}";
     struct server_process server;
     struct client_connection connection;
     struct client_response response;
