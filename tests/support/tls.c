@@ -12,8 +12,8 @@
 
 static bool write_file(const char *path, const gnutls_datum_t *data) {
     FILE *file = fopen(path, "w");
-    return file != NULL &&
-           (fwrite(data->data, 1, data->size, file) == data->size) & (fclose(file) == 0);
+    const bool written = file != NULL && fwrite(data->data, 1, data->size, file) == data->size;
+    return file != NULL && fclose(file) == 0 && written;
 }
 
 static bool fill(gnutls_x509_crt_t certificate, gnutls_x509_privkey_t key, const char *name,
