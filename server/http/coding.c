@@ -15,6 +15,7 @@ enum {
     GZIP_READ_LOG = 15,      /* 32 KiB, the largest there is */
     GZIP_MEMORY = 48 * 1024, /* what inflating such a window takes, and a little */
     ZSTD_READ_LOG = 23,      /* 8 MiB, the most that RFC 9659 lets a content coding have */
+    ZSTD_HEADER = 18,        /* the longest header of a frame */
     ZSTD_WRITE_LOG = 17,     /* 128 KiB: a larger one finds hardly more in numbers */
     LEVEL = 1,         /* of either; 6 and 3 are a tenth shorter at best and take twice the time */
     SMALL = 1024,      /* bytes of a body that fits in a packet anyway */
@@ -292,6 +293,7 @@ struct coding_reader {
     enum coding coding;
     z_stream gzip;
     ZSTD_DStream *zstd;
+    unsigned header; /* bytes that went to zstd one by one */
     bool ended;
     enum fault fault;
     const char *reason; /* of FAULT_CORRUPT; static */
@@ -351,18 +353,40 @@ static size_t read_gzip(struct coding_reader *reader, const void *bytes, size_t 
     return room - gzip->avail_out;
 }
 
+static void note_zstd_fault(struct coding_reader *reader, size_t hint) {
+    const ZSTD_ErrorCode code = ZSTD_getErrorCode(hint);
+    reader->fault = code == ZSTD_error_memory_allocation               ? FAULT_NO_MEMORY
+                    : code == ZSTD_error_frameParameter_windowTooLarge ? FAULT_WINDOW
+                                                                       : FAULT_CORRUPT;
+    reader->reason = ZSTD_getErrorName(hint);
+}
+
+/* The header goes in byte by byte, for two reasons. A library that can read the formats before
+ * RFC 8878 would: only a frame's magic number gets through. And a frame that is there as a whole is
+ * decoded another way, with other checks: then the result would hang on how it was cut. */
 static size_t read_zstd(struct coding_reader *reader, const void *bytes, size_t *size, void *out,
                         size_t room) {
-    ZSTD_inBuffer from = {bytes, *size, 0};
+    static const unsigned char magic[4] = {0x28, 0xB5, 0x2F, 0xFD};
+    ZSTD_inBuffer from = {bytes, 0, 0};
     ZSTD_outBuffer to = {out, room, 0};
-    const size_t hint = ZSTD_decompressStream(reader->zstd, &to, &from);
+    size_t hint;
+    do {
+        from.size = *size;
+        if (reader->header < ZSTD_HEADER && from.pos < *size) {
+            const unsigned char next = ((const unsigned char *)bytes)[from.pos];
+            if (reader->header < sizeof magic && next != magic[reader->header]) {
+                reader->fault = FAULT_CORRUPT;
+                reader->reason = "it does not begin as a frame does";
+                return 0;
+            }
+            reader->header++;
+            from.size = from.pos + 1;
+        }
+        hint = ZSTD_decompressStream(reader->zstd, &to, &from);
+    } while (!ZSTD_isError(hint) && hint != 0 && from.pos < *size && to.pos < room);
     reader->ended = hint == 0;
     if (ZSTD_isError(hint)) {
-        const ZSTD_ErrorCode code = ZSTD_getErrorCode(hint);
-        reader->fault = code == ZSTD_error_memory_allocation               ? FAULT_NO_MEMORY
-                        : code == ZSTD_error_frameParameter_windowTooLarge ? FAULT_WINDOW
-                                                                           : FAULT_CORRUPT;
-        reader->reason = ZSTD_getErrorName(hint);
+        note_zstd_fault(reader, hint);
     }
     *size -= from.pos;
     return to.pos;
