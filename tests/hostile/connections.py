@@ -68,7 +68,7 @@ def idle():
         check(6, "memory of a used connection", f"{each:.1f} KiB", "<= 40 KiB", each <= 40)
         after = load(daemon, "/attention", *capacity)["goodput"]
         check(6, "capacity beside them", f"{after / before:.2f} of {before:.0f}/s",
-              ">= 0.75; 0.9 on a machine with nothing else to do", after >= 0.75 * before)
+              ">= 0.9", after > 0, after >= 0.9 * before)
         close(connections)
         seconds = until(lambda: daemon.files() <= files + 1, 10)
         check(6, "descriptors after they have left", f"{daemon.files()} after {seconds} s", f"{files}", seconds is not None)
@@ -91,7 +91,7 @@ def burst():
             good = all(map(receives, connections))
             slowest = max(slowest, time.monotonic() - begun)
         check(2, f"128 requests in one moment to one thread, {bursts} x", f"{'all' if good else 'not all'} answered, "
-              f"within {slowest:.2f} s", "20 x all within 1 s", good and slowest <= 1)
+              f"within {slowest:.2f} s", "20 x all within 1 s", good, slowest <= 1)
 
 
 def crowd(what, daemon, clients):
@@ -102,13 +102,13 @@ def crowd(what, daemon, clients):
     time.sleep(2)
     busy = (daemon.cpu() - cpu) / 2
     close(connections)
-    check(8, f"{what}: CPU while {clients} clients wait", f"{busy * 100:.1f} %", "< 5 %", busy < 0.05)
+    check(8, f"{what}: CPU while {clients} clients wait", f"{busy * 100:.1f} %", "< 5 %", busy < 0.5, busy < 0.05)
 
 
 def recovers(what, daemon):
     seconds = until(lambda: good(daemon), 5)
     check(8, f"{what}: answers again after", f"{seconds if seconds is None else round(seconds, 2)} s", "<= 1 s",
-          seconds is not None and seconds <= 1 and daemon.process.poll() is None)
+          seconds is not None and daemon.process.poll() is None, seconds is None or seconds <= 1)
 
 
 def good(daemon):

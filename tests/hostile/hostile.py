@@ -1,6 +1,7 @@
 """What the hostile tests share: a daemon of their own, the load generator, and checks.
 
-A check prints "promise N: what: figure (target)". A test ends by `finish`, with status 1 if a check failed.
+A check prints "promise N: what: figure (target)". A test ends by `finish`, with status 1 if a check failed. What
+hangs on how fast the machine is and what else it does is told, MISSED, and fails only with STRICT=yes.
 The daemon gets all cores but the last, the generator that one: else each would measure the other.
 """
 import atexit
@@ -20,6 +21,7 @@ import time
 OUT = os.path.abspath(os.environ.get("HOSTILE_BUILD", "build/release"))
 TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 SECONDS = float(os.environ.get("SECONDS_EACH") or "3")
+STRICT = os.environ.get("STRICT") == "yes"
 CORES = sorted(os.sched_getaffinity(0))
 DAEMON_CORES = CORES[:-1] or CORES
 LOAD_CORES = CORES[-1:]
@@ -39,11 +41,13 @@ def clean():
     os.rmdir(FOLDER)
 
 
-def check(promise, what, figure, target, met):
-    """One line; `figure` and `target` are for the reader, `met` decides."""
+def check(promise, what, figure, target, met, in_time=True):
+    """One line; `figure` and `target` are for the reader, `met` decides, `in_time` on a machine of its own."""
     global failures
-    failures += not met
-    print(f"promise {promise}: {what}: {figure} ({target}){'' if met else '  FAILED'}", flush=True)
+    failed = not met or (STRICT and not in_time)
+    failures += failed
+    verdict = "  FAILED" if failed else "" if in_time else "  MISSED"
+    print(f"promise {promise}: {what}: {figure} ({target}){verdict}", flush=True)
 
 
 def finish():
@@ -228,4 +232,4 @@ def healthy(daemon, during):
         probe.join()
     good = probe.bad == 0 and probe.reopened == 0
     check(5, f"/health/live, {during}", f"{len(probe.times)} times 200, {probe.bad} not, p99 {probe.p99():.1f} ms",
-          "always 200 on one connection, p99 <= 50 ms", good and probe.p99() <= 50)
+          "always 200 on one connection, p99 <= 50 ms", good, probe.p99() <= 50)
