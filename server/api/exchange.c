@@ -12,8 +12,7 @@
 
 enum {
     SMALL_COST = 2000000, /* multiply-adds, about 25 us: what handing a job to the workers costs */
-    SMALL_BODY = 8192, /* bytes that are read even if the workers take no more: it may be small */
-    BUSY_SECONDS = 1   /* Retry-After of a server that is busy */
+    SMALL_BODY = 8192 /* bytes that are read even if the workers take no more: it may be small */
 };
 
 struct exchange {
@@ -130,22 +129,17 @@ static bool take_memory(struct exchange *exchange, size_t bytes) {
     return true;
 }
 
-static void reply_busy(const struct http_request *request, struct http_response *response,
-                       const char *what) {
-    http_problem(response, request, 503, what, NULL, -1);
-    response->retry_after = BUSY_SECONDS;
-}
-
 static bool refuse_memory(struct exchange *exchange) {
     metrics_count(&exchange->service->metrics.refused_memory);
-    reply_busy(exchange->request, exchange->response, "the memory for requests is in use");
+    http_problem(exchange->response, exchange->request, 503, "the memory for requests is in use",
+                 NULL, -1);
     return true;
 }
 
 static bool refuse_work(struct exchange *exchange) {
     metrics_count(&exchange->service->metrics.refused_queue);
-    reply_busy(exchange->request, exchange->response,
-               "the server has as much to compute as it accepts");
+    http_problem(exchange->response, exchange->request, 503,
+                 "the server has as much to compute as it accepts", NULL, -1);
     return true;
 }
 
@@ -223,12 +217,13 @@ static void conclude(struct exchange *exchange, enum job_end end) {
         metrics_count(&exchange->service->metrics.late);
         snprintf(detail, sizeof detail, "the answer was not computed within %g s (timeout)",
                  work->seconds);
-        reply_busy(request, response, detail);
+        http_problem(response, request, 503, detail, NULL, -1);
         break;
     case JOB_CANCELLED:
         metrics_count(&exchange->service->metrics.cancelled);
-        reply_busy(request, response,
-                   "the computation was called off: the client left, or the server stops");
+        http_problem(response, request, 503,
+                     "the computation was called off: the client left, or the server stops", NULL,
+                     -1);
         break;
     }
     tell_times(exchange, (double)(begun - exchange->submitted) * 1e-6,

@@ -21,7 +21,6 @@ double reply_clock_ms(void) {
 void reply_no_memory(const struct http_request *request, struct http_response *response) {
     http_problem(response, request, 503, "the server has no memory left for this request", NULL,
                  -1);
-    response->retry_after = 1;
 }
 
 void reply_codec_error(const struct http_request *request, struct http_response *response,

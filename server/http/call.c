@@ -226,7 +226,6 @@ static bool begin(struct http_call *call, const struct framing_result *framing) 
         call->reader = coding_reader_create(framing->coding);
         if (call->reader == NULL) {
             refuse(call, 503, "the server has no memory left for this request");
-            call->response.retry_after = 1;
         }
     }
     return call->answered && framing->expects_continue;
@@ -282,7 +281,6 @@ static bool refuse_fault(struct http_call *call) {
     const int status = coding_fault(call->reader, text, sizeof text);
     if (status != 0) {
         refuse(call, status, "%s", text);
-        call->response.retry_after = status == 503 ? 1 : 0;
     }
     return status != 0;
 }

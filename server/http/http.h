@@ -36,11 +36,10 @@ enum {
 
 /* Zero-initialised before it is handed to the app. */
 struct http_response {
-    int status;             /* e.g. 200 */
+    int status;             /* e.g. 200; with 503 goes "Retry-After: 1" */
     const char *media_type; /* static; NULL = application/json */
     const char *allow;      /* static; the Allow header of a 405 */
     const char *codings;    /* static; the Accept-Encoding header of a 415 */
-    int retry_after;        /* seconds; 0 = no Retry-After */
     bool close;             /* end the connection after this response */
     const void *body;       /* `size` bytes */
     size_t size;

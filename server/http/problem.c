@@ -132,7 +132,6 @@ static void no_memory(struct http_response *response) {
         "{\"type\":\"about:blank\",\"title\":\"Service Unavailable\",\"status\":503,"
         "\"detail\":\"out of memory\"}\n";
     response->status = 503;
-    response->retry_after = 1;
     response->body = body;
     response->size = sizeof body - 1;
     response->release = NULL;
