@@ -11,7 +11,6 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 enum {
@@ -322,12 +321,6 @@ bool jobs_admit(struct jobs *jobs, struct job *job) {
 bool jobs_full(struct jobs *jobs) {
     const struct jobs_load load = jobs_load(jobs);
     return load.jobs >= jobs->max_jobs || (load.jobs > 0 && load.cost >= jobs->max_cost);
-}
-
-void jobs_drop(struct jobs *jobs, struct job *job) {
-    pthread_mutex_lock(&jobs->mutex);
-    leave(jobs, job);
-    pthread_mutex_unlock(&jobs->mutex);
 }
 
 void jobs_run(struct jobs *jobs, struct job *job) {

@@ -63,14 +63,11 @@ struct jobs *jobs_start(const struct jobs_options *options);
 /* Ends the workers. Every admitted job must be done. NULL is fine. */
 void jobs_stop(struct jobs *jobs);
 
-/* Takes a job in if the bounds allow it: it counts from now on until it is done or dropped. */
+/* Takes a job in if the bounds allow it: it counts from now on until it is done. */
 bool jobs_admit(struct jobs *jobs, struct job *job);
 
 /* Would jobs_admit refuse whatever comes just now? */
 bool jobs_full(struct jobs *jobs);
-
-/* An admitted job that will not be run after all. */
-void jobs_drop(struct jobs *jobs, struct job *job);
 
 /* Runs an admitted job. It may be done before this returns. */
 void jobs_run(struct jobs *jobs, struct job *job);
