@@ -34,34 +34,29 @@ struct exchange {
     struct http_pending *pending;
 };
 
-/* "GET, HEAD" or "POST": the Allow header of a path that has one method. */
+/* "GET, HEAD" or "POST": the Allow header of a path with this method. */
 static const char *allowed(const char *method) {
     return strcmp(method, "GET") == 0 ? "GET, HEAD" : method;
 }
 
 static const struct api_route *find_route(const struct http_request *request,
                                           struct http_response *response) {
-    const struct api_route *same_path = NULL;
-    for (size_t i = 0; i < api_route_count; i++) {
-        const struct api_route *route = &api_routes[i];
-        if (strcmp(route->path, request->path) == 0) {
-            same_path = route;
-            if (strcmp(route->method, request->method) == 0) {
-                return route;
-            }
-        }
-    }
+    const size_t index = api_route_of(request->path);
     char detail[256];
-    if (same_path == NULL) {
+    if (index == api_route_count) {
         snprintf(detail, sizeof detail,
                  "there is nothing at %.100s; /openapi.yaml lists every path", request->path);
         http_problem(response, request, 404, detail, NULL, -1);
-    } else {
-        snprintf(detail, sizeof detail, "%.20s is not a method of %s; use %s", request->method,
-                 same_path->path, allowed(same_path->method));
-        http_problem(response, request, 405, detail, NULL, -1);
-        response->allow = allowed(same_path->method);
+        return NULL;
     }
+    const struct api_route *route = &api_routes[index];
+    if (strcmp(route->method, request->method) == 0) {
+        return route;
+    }
+    snprintf(detail, sizeof detail, "%.20s is not a method of %s; use %s", request->method,
+             route->path, allowed(route->method));
+    http_problem(response, request, 405, detail, NULL, -1);
+    response->allow = allowed(route->method);
     return NULL;
 }
 
@@ -171,7 +166,7 @@ static bool hold(void *arg, size_t bytes) {
  * would be busy with reading what it then refuses. */
 static bool body(void *arg, const void *bytes, size_t size) {
     struct exchange *exchange = arg;
-    const double start = reply_clock_ms();
+    const int64_t start = jobs_clock();
     bool more = false;
     exchange->received += size;
     exchange->unwanted = exchange->received > SMALL_BODY && exchange->service->jobs != NULL &&
@@ -182,7 +177,7 @@ static bool body(void *arg, const void *bytes, size_t size) {
         more = codec_reader_feed(exchange->reader, bytes, size) == CODEC_OK &&
                take_body_memory(exchange);
     }
-    exchange->decode_ms += reply_clock_ms() - start;
+    exchange->decode_ms += (double)(jobs_clock() - start) * 1e-6;
     return more;
 }
 
@@ -282,9 +277,9 @@ static bool end(void *arg, const struct http_request *request, struct http_respo
     if (exchange->unwanted) {
         return refuse_work(exchange);
     }
-    const double start = reply_clock_ms();
+    const int64_t start = jobs_clock();
     const enum codec_status status = codec_reader_finish(exchange->reader, &exchange->document);
-    exchange->decode_ms += reply_clock_ms() - start;
+    exchange->decode_ms += (double)(jobs_clock() - start) * 1e-6;
     if (status != CODEC_OK) {
         reply_codec_error(request, response, codec_reader_error(exchange->reader));
         tell_times(exchange, 0, 0);

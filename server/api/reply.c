@@ -4,17 +4,10 @@
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 enum {
     LONG_TEXT = 1 << 20 /* bytes of an answer from which on it is not held whole */
 };
-
-double reply_clock_ms(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec * 1e3 + (double)now.tv_nsec * 1e-6;
-}
 
 /* ------------------------------------------------------------------------------------ problems */
 
@@ -145,7 +138,7 @@ double reply_text_memory(double text) {
 
 void reply_items(const struct http_request *request, struct http_response *response,
                  struct reply_items *list, int digits) {
-    const double start = reply_clock_ms();
+    const int64_t start = jobs_clock();
     double text = 0;
     for (size_t i = 0; i < list->count; i++) {
         if (list->items[i].op == CODEC_OP_TENSOR) {
@@ -157,5 +150,5 @@ void reply_items(const struct http_request *request, struct http_response *respo
         reply_no_memory(request, response);
     }
     free(list->items);
-    response->timing[HTTP_TIMING_ENCODE] = reply_clock_ms() - start;
+    response->timing[HTTP_TIMING_ENCODE] = (double)(jobs_clock() - start) * 1e-6;
 }

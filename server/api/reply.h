@@ -7,8 +7,6 @@
 
 #include "api/api.h"
 
-double reply_clock_ms(void); /* monotonic */
-
 void reply_no_memory(const struct http_request *request, struct http_response *response);
 void reply_codec_error(const struct http_request *request, struct http_response *response,
                        const struct codec_error *error);
