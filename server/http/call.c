@@ -96,7 +96,7 @@ static struct http_call *call_new(struct http_server *server, struct connection 
     call->connection = connection;
     call->begun = call_clock();
     call->request.server = server;
-    call->request.draining = atomic_load_explicit(&server->draining, memory_order_relaxed);
+    call->request.draining = atomic_load(&server->stage) != CALL_SERVING;
     memcpy(call->path, path, path_size);
     call->request.head = strcmp(method, "HEAD") == 0;
     strncpy(call->method, call->request.head ? "GET" : method, sizeof call->method - 1);
@@ -254,7 +254,7 @@ static enum MHD_Result first_call(struct http_server *server, struct MHD_Connect
         return MHD_NO;
     }
     atomic_store_explicit(&own->watched.asked, true, memory_order_relaxed);
-    watch_for(&own->watched, server->body_ms);
+    watch_until(&own->watched, (int64_t)call->begun + server->body_ms);
     if (server->compression) {
         call->accepts = coding_choose(list.headers, list.count, &call->must_code);
     }
@@ -359,7 +359,7 @@ static bool take_body(struct http_call *call, const void *bytes, size_t size, si
 /* The client of a pending request has left. */
 static void on_leave(struct watched *watched) {
     struct http_call *call = ((struct connection *)watched)->call;
-    call->left = !atomic_load(&call->server->closed); /* else the server itself calls it off */
+    call->left = atomic_load(&call->server->stage) < CALL_CLOSED; /* else the server calls it off */
     call->server->app->cancel(call->exchange);
 }
 
@@ -377,7 +377,6 @@ void http_resume(struct http_pending *pending) {
     struct http_call *call = (struct http_call *)pending;
     struct http_server *server = call->server;
     watch_awake(server->watch, &call->connection->watched);
-    watch_for(&call->connection->watched, server->write_ms);
     call->answered = true;
     MHD_resume_connection(call->suspended);
     atomic_fetch_sub(&server->pending, 1); /* the call may be gone by now */
@@ -410,7 +409,7 @@ static enum MHD_Result handle(struct http_server *server, struct MHD_Connection 
                               const char *url, const char *method, const char *version,
                               const char *bytes, size_t *size, void **closure) {
     if (*closure == NULL || is_uri_mark(*closure)) {
-        if (atomic_load(&server->closed)) {
+        if (atomic_load(&server->stage) >= CALL_CLOSED) {
             return MHD_NO;
         }
         return first_call(server, connection, url, method, version, closure);
@@ -428,14 +427,14 @@ static enum MHD_Result handle(struct http_server *server, struct MHD_Connection 
     return goes_on ? MHD_YES : MHD_NO;
 }
 
-/* Who enters after `ended` is set sees it: the stop can wait for `working` to become 0. */
+/* Who enters after the end sees it: the stop can wait for `working` to become 0. */
 enum MHD_Result call_handle(void *server_, struct MHD_Connection *connection, const char *url,
                             const char *method, const char *version, const char *bytes,
                             size_t *size, void **closure) {
     struct http_server *server = server_;
     enum MHD_Result result = MHD_NO;
     atomic_fetch_add(&server->working, 1);
-    if (!atomic_load(&server->ended)) {
+    if (atomic_load(&server->stage) != CALL_ENDED) {
         result = handle(server, connection, url, method, version, bytes, size, closure);
     }
     atomic_fetch_sub(&server->working, 1);

@@ -185,7 +185,7 @@ enum MHD_Result call_respond(struct http_call *call, struct MHD_Connection *conn
     watch_for(&call->connection->watched,
               call->server->write_ms + (int64_t)(response->size / SLOWEST));
     call->connection->ends =
-        response->close || atomic_load_explicit(&call->server->draining, memory_order_relaxed);
+        response->close || atomic_load(&call->server->stage) != CALL_SERVING;
     if (add_headers(call, out)) {
         result = MHD_queue_response(connection, (unsigned)response->status, out);
     }

@@ -246,7 +246,7 @@ static void drain(struct http_server *server) {
     int left = await_quiet(server, DRAIN_QUIET, server->drain_ticks);
     watch_close_idle(server->watch);
     left = await_quiet(server, 1, left > 0 ? left : 1);
-    atomic_store(&server->closed, true);
+    atomic_store(&server->stage, CALL_CLOSED);
     await_quiet(server, 1, left > 0 ? left : 1); /* what came in the meantime */
     watch_leave_all(server->watch);
     await_quiet(server, 1, END_TICKS);
@@ -263,7 +263,7 @@ static void stop_listening(struct http_server *server) {
 
 /* Lets no request reach the app any more. False if one is still there after a bounded time. */
 static bool end_work(struct http_server *server) {
-    atomic_store(&server->ended, true);
+    atomic_store(&server->stage, CALL_ENDED);
     for (int i = 0; i < END_TICKS; i++) {
         watch_leave_all(server->watch);
         if (atomic_load(&server->working) == 0 && atomic_load(&server->pending) == 0) {
@@ -278,7 +278,8 @@ bool http_stop(struct http_server *server) {
     if (server == NULL) {
         return true;
     }
-    if (!atomic_exchange(&server->draining, true)) {
+    if (atomic_load(&server->stage) == CALL_SERVING) {
+        atomic_store(&server->stage, CALL_DRAINING);
         for (int i = 0; i < server->drain_delay_ticks; i++) {
             wait_tick();
         }
