@@ -245,7 +245,7 @@ static int await_quiet(const struct http_server *server, int ticks, int most) {
 static void drain(struct http_server *server) {
     int left = await_quiet(server, DRAIN_QUIET, server->drain_ticks);
     watch_close_idle(server->watch);
-    left = await_quiet(server, 1, left > 0 ? left : 1);
+    left = await_quiet(server, DRAIN_QUIET, left > 0 ? left : 1);
     atomic_store(&server->stage, CALL_CLOSED);
     await_quiet(server, 1, left > 0 ? left : 1); /* what came in the meantime */
     watch_leave_all(server->watch);

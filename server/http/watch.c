@@ -269,7 +269,7 @@ void watch_close_idle(struct watch *watch) {
     for (struct watched *w = watch->ring.next; w != &watch->ring; w = w->next) {
         if (!atomic_load_explicit(&w->asked, memory_order_relaxed) &&
             recv(w->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0) {
-            shutdown(w->fd, SHUT_RDWR);
+            shutdown(w->fd, SHUT_RD); /* a request that was read just now can be answered still */
         }
     }
     pthread_mutex_unlock(&watch->mutex);
