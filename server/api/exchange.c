@@ -138,7 +138,7 @@ static bool refuse_work(struct exchange *exchange) {
     return true;
 }
 
-/* -------------------------------------------------------------------------------------- the body */
+/* ------------------------------------------------------------------------------------- the body */
 
 static void drop_body(struct exchange *exchange) {
     codec_reader_free(exchange->reader);

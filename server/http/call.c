@@ -184,8 +184,8 @@ static enum MHD_Result collect_header(void *list_, enum MHD_ValueKind kind, cons
     return list->count <= FRAMING_MAX_HEADERS ? MHD_YES : MHD_NO;
 }
 
-/* What the raw request target was worth is known before its headers are: call_target leaves it in the
- * handler's closure as a pointer to one of these, never allocated, because a request that is
+/* What the raw request target was worth is known before its headers are: call_target leaves it in
+ * the handler's closure as a pointer to one of these, never allocated, because a request that is
  * malformed further on reaches neither the handler nor call_completed. */
 static char uri_marks[FRAMING_URI_COUNT];
 
@@ -325,8 +325,8 @@ static size_t take_compressed(struct http_call *call, const char *bytes, size_t 
     return 0;
 }
 
-/* Takes the next piece of the body, but for the last *left bytes. False cuts the connection: nothing
- * can be answered in mid-body. */
+/* Takes the next piece of the body, but for the last *left bytes. False cuts the connection:
+ * nothing can be answered in mid-body. */
 static bool take_body(struct http_call *call, const void *bytes, size_t size, size_t *left) {
     const struct http_server *server = call->server;
     *left = 0;

@@ -1,7 +1,7 @@
 /*
- * call.h - what the files of this room that know libmicrohttpd share: a server, a connection, a call
- * (one request and its response). server.c has their beginning and end, call.c the handler that
- * libmicrohttpd calls, respond.c what it sends.
+ * call.h - what the files of this room that know libmicrohttpd share: a server, a connection, a
+ * call (one request and its response). server.c has their beginning and end, call.c the handler
+ * that libmicrohttpd calls, respond.c what it sends.
  */
 #ifndef HTTP_CALL_H
 #define HTTP_CALL_H

@@ -184,8 +184,7 @@ enum MHD_Result call_respond(struct http_call *call, struct MHD_Connection *conn
     atomic_store_explicit(&call->connection->watched.sending, true, memory_order_relaxed);
     watch_for(&call->connection->watched,
               call->server->write_ms + (int64_t)(response->size / SLOWEST));
-    call->connection->ends =
-        response->close || atomic_load(&call->server->stage) != CALL_SERVING;
+    call->connection->ends = response->close || atomic_load(&call->server->stage) != CALL_SERVING;
     if (add_headers(call, out)) {
         result = MHD_queue_response(connection, (unsigned)response->status, out);
     }

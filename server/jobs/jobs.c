@@ -1,7 +1,7 @@
 /*
  * jobs.c - see jobs.h. Jobs that have tasks to give stand in a ring. A worker takes a turn at the
- * next one: tasks worth TURN_COST, so that a turn at a huge job is hardly longer than one at a small
- * job. When the last turn at a phase ends, the job gives the tasks of its next phase.
+ * next one: tasks worth TURN_COST, so that a turn at a huge job is hardly longer than one at a
+ * small job. When the last turn at a phase ends, the job gives the tasks of its next phase.
  *
  * One mutex guards the ring; a turn lasts some hundred times as long as it is held.
  */
