@@ -164,7 +164,8 @@ static void put_load(struct page *page, const struct api_request *request) {
                "Multiply-adds of the computations that wait or run.", jobs.cost);
     put_number(page, "attentiond_memory_bytes", "gauge", "Bytes that requests take.",
                (double)atomic_load(&((struct api_service *)(uintptr_t)service)->memory));
-    head(page, "attentiond_rejected_total", "counter", "Requests answered with 503, by reason.");
+    head(page, "attentiond_rejected_total", "counter",
+         "Requests over a bound, answered with 503, by reason.");
     put(page, "attentiond_rejected_total{reason=\"queue\"} %" PRIu64 "\n",
         get(&metrics->refused_queue));
     put(page, "attentiond_rejected_total{reason=\"memory\"} %" PRIu64 "\n",
