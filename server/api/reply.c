@@ -48,7 +48,7 @@ void reply_attn_error(const struct http_request *request, struct http_response *
 
 /* ------------------------------------------------------------------------------------- answers */
 
-void reply_add(struct reply_items *list, struct codec_item item) {
+static void add(struct reply_items *list, struct codec_item item) {
     if (list->count == list->capacity && !list->failed) {
         const size_t capacity = list->capacity == 0 ? 16 : 2 * list->capacity;
         struct codec_item *items = realloc(list->items, capacity * sizeof *items);
@@ -64,23 +64,23 @@ void reply_add(struct reply_items *list, struct codec_item item) {
 }
 
 void reply_open(struct reply_items *list, enum codec_op op, const char *key) {
-    reply_add(list, (struct codec_item){.op = op, .key = key});
+    add(list, (struct codec_item){.op = op, .key = key});
 }
 
 void reply_close(struct reply_items *list) {
-    reply_add(list, (struct codec_item){.op = CODEC_OP_END});
+    add(list, (struct codec_item){.op = CODEC_OP_END});
 }
 
 void reply_tensor(struct reply_items *list, const char *key, const attn_tensor *tensor) {
-    reply_add(list, (struct codec_item){.op = CODEC_OP_TENSOR, .key = key, .tensor = *tensor});
+    add(list, (struct codec_item){.op = CODEC_OP_TENSOR, .key = key, .tensor = *tensor});
 }
 
 void reply_text(struct reply_items *list, const char *key, const char *text) {
-    reply_add(list, (struct codec_item){.op = CODEC_OP_TEXT, .key = key, .text = text});
+    add(list, (struct codec_item){.op = CODEC_OP_TEXT, .key = key, .text = text});
 }
 
 void reply_number(struct reply_items *list, const char *key, double number) {
-    reply_add(list, (struct codec_item){.op = CODEC_OP_NUMBER, .key = key, .number = number});
+    add(list, (struct codec_item){.op = CODEC_OP_NUMBER, .key = key, .number = number});
 }
 
 /* An answer that is encoded while it is sent. */

@@ -20,7 +20,6 @@ struct reply_items {
     bool failed;
 };
 
-void reply_add(struct reply_items *list, struct codec_item item);
 void reply_open(struct reply_items *list, enum codec_op op, const char *key);
 void reply_close(struct reply_items *list);
 void reply_tensor(struct reply_items *list, const char *key, const attn_tensor *tensor);
