@@ -7,9 +7,9 @@
 
 #include <stdbool.h>
 
-/* GET /health/live at `address` and `port`, over TLS or not; the unspecified addresses mean loopback.
- * No certificate is verified. Returns the exit status: 0 if 200 came within 3 seconds, else 1 with
- * a line on stderr. */
+/* GET /health/live at `address` and `port`, over TLS or not; the unspecified addresses mean
+ * loopback. No certificate is verified. Returns the exit status: 0 if 200 came within 3 seconds,
+ * else 1 with a line on stderr. */
 int health_check(const char *address, unsigned port, bool tls);
 
 #endif

@@ -22,9 +22,9 @@ enum {
     MAX_JOBS = 256 /* each wake-up of libmicrohttpd looks at all connections that wait */
 };
 
-/* SIGTERM, SIGINT and SIGHUP are waited for, not handled: blocked here, before any thread exists, so
- * that every thread inherits it. A client that leaves while it is written to must not end the process.
- * */
+/* SIGTERM, SIGINT and SIGHUP are waited for, not handled: blocked here, before any thread exists,
+ * so that every thread inherits it. A client that leaves while it is written to must not end the
+ * process. */
 static void prepare_signals(sigset_t *signals) {
     sigemptyset(signals);
     sigaddset(signals, SIGTERM);
@@ -37,8 +37,8 @@ static void prepare_signals(sigset_t *signals) {
     signal(SIGUSR2, SIG_IGN);
 }
 
-/* A second signal ends the process at once, by its default action. Programs like timeout(1) send one
- * to the process and one to its group: what comes within half a second is the same. */
+/* A second signal ends the process at once, by its default action. Programs like timeout(1) send
+ * one to the process and one to its group: what comes within half a second is the same. */
 static void *await_second(void *stop_) {
     const sigset_t stop = *(sigset_t *)stop_;
     int signal_number;

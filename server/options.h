@@ -38,8 +38,8 @@ enum options_result {
     OPTIONS_BAD
 };
 
-/* Fills `options`. OPTIONS_BAD comes with the rule and the value that broke it in error[0..size).
- * */
+/* Fills `options`. OPTIONS_BAD comes with the rule and the value that broke it in
+ * error[0..size). */
 enum options_result options_read(struct server_options *options, int argc, char *const argv[],
                                  char *error, size_t size);
 

@@ -50,7 +50,7 @@ struct api_work {
 typedef struct api_work *api_handler(const struct api_request *request,
                                      struct http_response *response);
 
-/* One row of the one route table, in the order of openapi.yaml. */
+/* One row of the one route table, in the order of openapi.yaml: a path and its one method. */
 struct api_route {
     const char *method, *path;
     api_handler *handler;
@@ -58,6 +58,9 @@ struct api_route {
 
 extern const struct api_route api_routes[];
 extern const size_t api_route_count;
+
+/* The index of the row with this path; api_route_count if there is none. */
+size_t api_route_of(const char *path);
 
 api_handler api_attention, api_multihead, api_softmax;
 api_handler api_live, api_ready, api_metrics, api_version, api_openapi;

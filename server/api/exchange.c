@@ -12,8 +12,7 @@
 
 enum {
     SMALL_COST = 2000000, /* multiply-adds, about 25 us: what handing a job to the workers costs */
-    SMALL_BODY = 8192, /* bytes that are read even if the workers take no more: it may be small */
-    BUSY_SECONDS = 1   /* Retry-After of a server that is busy */
+    SMALL_BODY = 8192 /* bytes that are read even if the workers take no more: it may be small */
 };
 
 struct exchange {
@@ -35,34 +34,29 @@ struct exchange {
     struct http_pending *pending;
 };
 
-/* "GET, HEAD" or "POST": the Allow header of a path that has one method. */
+/* "GET, HEAD" or "POST": the Allow header of a path with this method. */
 static const char *allowed(const char *method) {
     return strcmp(method, "GET") == 0 ? "GET, HEAD" : method;
 }
 
 static const struct api_route *find_route(const struct http_request *request,
                                           struct http_response *response) {
-    const struct api_route *same_path = NULL;
-    for (size_t i = 0; i < api_route_count; i++) {
-        const struct api_route *route = &api_routes[i];
-        if (strcmp(route->path, request->path) == 0) {
-            same_path = route;
-            if (strcmp(route->method, request->method) == 0) {
-                return route;
-            }
-        }
-    }
+    const size_t index = api_route_of(request->path);
     char detail[256];
-    if (same_path == NULL) {
+    if (index == api_route_count) {
         snprintf(detail, sizeof detail,
                  "there is nothing at %.100s; /openapi.yaml lists every path", request->path);
         http_problem(response, request, 404, detail, NULL, -1);
-    } else {
-        snprintf(detail, sizeof detail, "%.20s is not a method of %s; use %s", request->method,
-                 same_path->path, allowed(same_path->method));
-        http_problem(response, request, 405, detail, NULL, -1);
-        response->allow = allowed(same_path->method);
+        return NULL;
     }
+    const struct api_route *route = &api_routes[index];
+    if (strcmp(route->method, request->method) == 0) {
+        return route;
+    }
+    snprintf(detail, sizeof detail, "%.20s is not a method of %s; use %s", request->method,
+             route->path, allowed(route->method));
+    http_problem(response, request, 405, detail, NULL, -1);
+    response->allow = allowed(route->method);
     return NULL;
 }
 
@@ -130,26 +124,21 @@ static bool take_memory(struct exchange *exchange, size_t bytes) {
     return true;
 }
 
-static void reply_busy(const struct http_request *request, struct http_response *response,
-                       const char *what) {
-    http_problem(response, request, 503, what, NULL, -1);
-    response->retry_after = BUSY_SECONDS;
-}
-
 static bool refuse_memory(struct exchange *exchange) {
     metrics_count(&exchange->service->metrics.refused_memory);
-    reply_busy(exchange->request, exchange->response, "the memory for requests is in use");
+    http_problem(exchange->response, exchange->request, 503, "the memory for requests is in use",
+                 NULL, -1);
     return true;
 }
 
 static bool refuse_work(struct exchange *exchange) {
     metrics_count(&exchange->service->metrics.refused_queue);
-    reply_busy(exchange->request, exchange->response,
-               "the server has as much to compute as it accepts");
+    http_problem(exchange->response, exchange->request, 503,
+                 "the server has as much to compute as it accepts", NULL, -1);
     return true;
 }
 
-/* -------------------------------------------------------------------------------------- the body */
+/* ------------------------------------------------------------------------------------- the body */
 
 static void drop_body(struct exchange *exchange) {
     codec_reader_free(exchange->reader);
@@ -177,7 +166,7 @@ static bool hold(void *arg, size_t bytes) {
  * would be busy with reading what it then refuses. */
 static bool body(void *arg, const void *bytes, size_t size) {
     struct exchange *exchange = arg;
-    const double start = reply_clock_ms();
+    const int64_t start = jobs_clock();
     bool more = false;
     exchange->received += size;
     exchange->unwanted = exchange->received > SMALL_BODY && exchange->service->jobs != NULL &&
@@ -188,7 +177,7 @@ static bool body(void *arg, const void *bytes, size_t size) {
         more = codec_reader_feed(exchange->reader, bytes, size) == CODEC_OK &&
                take_body_memory(exchange);
     }
-    exchange->decode_ms += reply_clock_ms() - start;
+    exchange->decode_ms += (double)(jobs_clock() - start) * 1e-6;
     return more;
 }
 
@@ -223,12 +212,13 @@ static void conclude(struct exchange *exchange, enum job_end end) {
         metrics_count(&exchange->service->metrics.late);
         snprintf(detail, sizeof detail, "the answer was not computed within %g s (timeout)",
                  work->seconds);
-        reply_busy(request, response, detail);
+        http_problem(response, request, 503, detail, NULL, -1);
         break;
     case JOB_CANCELLED:
         metrics_count(&exchange->service->metrics.cancelled);
-        reply_busy(request, response,
-                   "the computation was called off: the client left, or the server stops");
+        http_problem(response, request, 503,
+                     "the computation was called off: the client left, or the server stops", NULL,
+                     -1);
         break;
     }
     tell_times(exchange, (double)(begun - exchange->submitted) * 1e-6,
@@ -287,9 +277,9 @@ static bool end(void *arg, const struct http_request *request, struct http_respo
     if (exchange->unwanted) {
         return refuse_work(exchange);
     }
-    const double start = reply_clock_ms();
+    const int64_t start = jobs_clock();
     const enum codec_status status = codec_reader_finish(exchange->reader, &exchange->document);
-    exchange->decode_ms += reply_clock_ms() - start;
+    exchange->decode_ms += (double)(jobs_clock() - start) * 1e-6;
     if (status != CODEC_OK) {
         reply_codec_error(request, response, codec_reader_error(exchange->reader));
         tell_times(exchange, 0, 0);

@@ -36,14 +36,6 @@ static void observe(struct metrics_histogram *histogram, double seconds) {
     add(&histogram->nanoseconds, (uint64_t)(seconds * 1e9));
 }
 
-static size_t route_of(const char *path) {
-    size_t route = 0;
-    while (route < api_route_count && strcmp(api_routes[route].path, path) != 0) {
-        route++;
-    }
-    return route;
-}
-
 void metrics_completed(struct metrics *metrics, const struct http_request *request,
                        const struct http_record *record) {
     if (record->status == 0) {
@@ -54,7 +46,7 @@ void metrics_completed(struct metrics *metrics, const struct http_request *reque
     while (code < METRICS_CODES - 1 && codes[code] != record->status) {
         code++;
     }
-    metrics_count(&metrics->requests[route_of(request->path)][code]);
+    metrics_count(&metrics->requests[api_route_of(request->path)][code]);
     add(&metrics->received, record->received);
     add(&metrics->sent, record->sent);
     observe(&metrics->total, record->seconds);
@@ -132,11 +124,7 @@ static void put_histogram(struct page *page, const char *name, const char *label
 static void put_requests(struct page *page, const struct metrics *metrics) {
     head(page, "attentiond_requests_total", "counter", "Requests answered, by route and status.");
     for (size_t route = 0; route <= api_route_count; route++) {
-        bool seen = false; /* a path with several methods has several rows of the table */
-        for (size_t before = 0; before < route && route < api_route_count; before++) {
-            seen = seen || strcmp(api_routes[before].path, api_routes[route].path) == 0;
-        }
-        for (size_t code = 0; code < METRICS_CODES && !seen; code++) {
+        for (size_t code = 0; code < METRICS_CODES; code++) {
             const uint64_t count = get(&metrics->requests[route][code]);
             if (count > 0 || (code == 0 && route < api_route_count)) {
                 put(page, "attentiond_requests_total{route=\"%s\",code=\"%d\"} %" PRIu64 "\n",
@@ -176,7 +164,8 @@ static void put_load(struct page *page, const struct api_request *request) {
                "Multiply-adds of the computations that wait or run.", jobs.cost);
     put_number(page, "attentiond_memory_bytes", "gauge", "Bytes that requests take.",
                (double)atomic_load(&((struct api_service *)(uintptr_t)service)->memory));
-    head(page, "attentiond_rejected_total", "counter", "Requests answered with 503, by reason.");
+    head(page, "attentiond_rejected_total", "counter",
+         "Requests over a bound, answered with 503, by reason.");
     put(page, "attentiond_rejected_total{reason=\"queue\"} %" PRIu64 "\n",
         get(&metrics->refused_queue));
     put(page, "attentiond_rejected_total{reason=\"memory\"} %" PRIu64 "\n",

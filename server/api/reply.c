@@ -4,24 +4,16 @@
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 enum {
     LONG_TEXT = 1 << 20 /* bytes of an answer from which on it is not held whole */
 };
-
-double reply_clock_ms(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec * 1e3 + (double)now.tv_nsec * 1e-6;
-}
 
 /* ------------------------------------------------------------------------------------ problems */
 
 void reply_no_memory(const struct http_request *request, struct http_response *response) {
     http_problem(response, request, 503, "the server has no memory left for this request", NULL,
                  -1);
-    response->retry_after = 1;
 }
 
 void reply_codec_error(const struct http_request *request, struct http_response *response,
@@ -56,7 +48,7 @@ void reply_attn_error(const struct http_request *request, struct http_response *
 
 /* ------------------------------------------------------------------------------------- answers */
 
-void reply_add(struct reply_items *list, struct codec_item item) {
+static void add(struct reply_items *list, struct codec_item item) {
     if (list->count == list->capacity && !list->failed) {
         const size_t capacity = list->capacity == 0 ? 16 : 2 * list->capacity;
         struct codec_item *items = realloc(list->items, capacity * sizeof *items);
@@ -72,23 +64,23 @@ void reply_add(struct reply_items *list, struct codec_item item) {
 }
 
 void reply_open(struct reply_items *list, enum codec_op op, const char *key) {
-    reply_add(list, (struct codec_item){.op = op, .key = key});
+    add(list, (struct codec_item){.op = op, .key = key});
 }
 
 void reply_close(struct reply_items *list) {
-    reply_add(list, (struct codec_item){.op = CODEC_OP_END});
+    add(list, (struct codec_item){.op = CODEC_OP_END});
 }
 
 void reply_tensor(struct reply_items *list, const char *key, const attn_tensor *tensor) {
-    reply_add(list, (struct codec_item){.op = CODEC_OP_TENSOR, .key = key, .tensor = *tensor});
+    add(list, (struct codec_item){.op = CODEC_OP_TENSOR, .key = key, .tensor = *tensor});
 }
 
 void reply_text(struct reply_items *list, const char *key, const char *text) {
-    reply_add(list, (struct codec_item){.op = CODEC_OP_TEXT, .key = key, .text = text});
+    add(list, (struct codec_item){.op = CODEC_OP_TEXT, .key = key, .text = text});
 }
 
 void reply_number(struct reply_items *list, const char *key, double number) {
-    reply_add(list, (struct codec_item){.op = CODEC_OP_NUMBER, .key = key, .number = number});
+    add(list, (struct codec_item){.op = CODEC_OP_NUMBER, .key = key, .number = number});
 }
 
 /* An answer that is encoded while it is sent. */
@@ -146,7 +138,7 @@ double reply_text_memory(double text) {
 
 void reply_items(const struct http_request *request, struct http_response *response,
                  struct reply_items *list, int digits) {
-    const double start = reply_clock_ms();
+    const int64_t start = jobs_clock();
     double text = 0;
     for (size_t i = 0; i < list->count; i++) {
         if (list->items[i].op == CODEC_OP_TENSOR) {
@@ -158,5 +150,5 @@ void reply_items(const struct http_request *request, struct http_response *respo
         reply_no_memory(request, response);
     }
     free(list->items);
-    response->timing[HTTP_TIMING_ENCODE] = reply_clock_ms() - start;
+    response->timing[HTTP_TIMING_ENCODE] = (double)(jobs_clock() - start) * 1e-6;
 }

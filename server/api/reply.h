@@ -7,8 +7,6 @@
 
 #include "api/api.h"
 
-double reply_clock_ms(void); /* monotonic */
-
 void reply_no_memory(const struct http_request *request, struct http_response *response);
 void reply_codec_error(const struct http_request *request, struct http_response *response,
                        const struct codec_error *error);
@@ -22,7 +20,6 @@ struct reply_items {
     bool failed;
 };
 
-void reply_add(struct reply_items *list, struct codec_item item);
 void reply_open(struct reply_items *list, enum codec_op op, const char *key);
 void reply_close(struct reply_items *list);
 void reply_tensor(struct reply_items *list, const char *key, const attn_tensor *tensor);

@@ -2,9 +2,10 @@
  * routes.c - the one route table. tests/api/check_openapi.py holds it and openapi.yaml to each
  * other.
  */
-#include <assert.h>
-
 #include "api/api.h"
+
+#include <assert.h>
+#include <string.h>
 
 const struct api_route api_routes[] = {
     {"POST", "/attention", api_attention},
@@ -21,3 +22,11 @@ const struct api_route api_routes[] = {
 static_assert(sizeof api_routes / sizeof *api_routes < METRICS_ROUTES, "one more is for no route");
 
 const size_t api_route_count = sizeof api_routes / sizeof *api_routes;
+
+size_t api_route_of(const char *path) {
+    size_t route = 0;
+    while (route < api_route_count && strcmp(api_routes[route].path, path) != 0) {
+        route++;
+    }
+    return route;
+}

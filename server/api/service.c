@@ -25,7 +25,6 @@ struct api_work *api_ready(const struct api_request *request, struct http_respon
     static const char body[] = "{\"status\":\"ready\"}\n";
     if (request->http->draining) {
         http_problem(response, request->http, 503, "the server is about to stop", NULL, -1);
-        response->retry_after = 1;
     } else {
         reply_static(response, NULL, body, sizeof body - 1);
     }

@@ -191,14 +191,14 @@ struct codec_buffer {
 bool codec_write(struct codec_buffer *buffer, const struct codec_item *items, size_t count,
                  int digits);
 
-/* The same text piece by piece, for answers too large to be held as text. Borrows the items and what
- * they point to. NULL if out of memory. */
+/* The same text piece by piece, for answers too large to be held as text. Borrows the items and
+ * what they point to. NULL if out of memory. */
 struct codec_writer;
 struct codec_writer *codec_writer_create(const struct codec_item *items, size_t count, int digits);
 void codec_writer_free(struct codec_writer *writer); /* NULL is fine */
 
-/* Writes the next bytes, `room` unless the text ends before; 0 at its end. Allocates nothing: what was
- * begun can be ended. False if arrays and objects are nested too deep. */
+/* Writes the next bytes, `room` unless the text ends before; 0 at its end. Allocates nothing: what
+ * was begun can be ended. False if arrays and objects are nested too deep. */
 bool codec_writer_read(struct codec_writer *writer, char *out, size_t room, size_t *size);
 
 /* Upper bound of the bytes that codec_write() makes of a tensor: numbers, commas and brackets.

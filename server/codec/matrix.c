@@ -1,7 +1,7 @@
 /*
  * matrix.c - the open matrix, from the first element of the innermost row to the last bracket: what
- * fits into it, its shape, and what it leaves in the skeleton. How numbers are converted and kept it
- * leaves to lift.h.
+ * fits into it, its shape, and what it leaves in the skeleton. How numbers are converted and kept
+ * it leaves to lift.h.
  */
 #include "codec/reader.h"
 

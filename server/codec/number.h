@@ -28,8 +28,8 @@ bool number_read_double(const char *text, size_t size, double *out);
 
 /* Each writes a finite number as a JSON number, without NUL, and returns its length. _float and
  * _double take the fewest digits that read back as the same value; _rounded takes at most 1..17
- * significant digits, rounded as printf rounds, but without zeros at the end, and down where up would
- * lead out of the range of double. */
+ * significant digits, rounded as printf rounds, but without zeros at the end, and down where up
+ * would lead out of the range of double. */
 size_t number_write_float(char *out, float value);
 size_t number_write_double(char *out, double value);
 size_t number_write_rounded(char *out, double value, int digits);

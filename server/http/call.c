@@ -96,7 +96,7 @@ static struct http_call *call_new(struct http_server *server, struct connection 
     call->connection = connection;
     call->begun = call_clock();
     call->request.server = server;
-    call->request.draining = atomic_load_explicit(&server->draining, memory_order_relaxed);
+    call->request.draining = atomic_load(&server->stage) != CALL_SERVING;
     memcpy(call->path, path, path_size);
     call->request.head = strcmp(method, "HEAD") == 0;
     strncpy(call->method, call->request.head ? "GET" : method, sizeof call->method - 1);
@@ -184,8 +184,8 @@ static enum MHD_Result collect_header(void *list_, enum MHD_ValueKind kind, cons
     return list->count <= FRAMING_MAX_HEADERS ? MHD_YES : MHD_NO;
 }
 
-/* What the raw request target was worth is known before its headers are: call_target leaves it in the
- * handler's closure as a pointer to one of these, never allocated, because a request that is
+/* What the raw request target was worth is known before its headers are: call_target leaves it in
+ * the handler's closure as a pointer to one of these, never allocated, because a request that is
  * malformed further on reaches neither the handler nor call_completed. */
 static char uri_marks[FRAMING_URI_COUNT];
 
@@ -226,7 +226,6 @@ static bool begin(struct http_call *call, const struct framing_result *framing) 
         call->reader = coding_reader_create(framing->coding);
         if (call->reader == NULL) {
             refuse(call, 503, "the server has no memory left for this request");
-            call->response.retry_after = 1;
         }
     }
     return call->answered && framing->expects_continue;
@@ -255,7 +254,7 @@ static enum MHD_Result first_call(struct http_server *server, struct MHD_Connect
         return MHD_NO;
     }
     atomic_store_explicit(&own->watched.asked, true, memory_order_relaxed);
-    watch_for(&own->watched, server->body_ms);
+    watch_until(&own->watched, (int64_t)call->begun + server->body_ms);
     if (server->compression) {
         call->accepts = coding_choose(list.headers, list.count, &call->must_code);
     }
@@ -282,7 +281,6 @@ static bool refuse_fault(struct http_call *call) {
     const int status = coding_fault(call->reader, text, sizeof text);
     if (status != 0) {
         refuse(call, status, "%s", text);
-        call->response.retry_after = status == 503 ? 1 : 0;
     }
     return status != 0;
 }
@@ -327,8 +325,8 @@ static size_t take_compressed(struct http_call *call, const char *bytes, size_t 
     return 0;
 }
 
-/* Takes the next piece of the body, but for the last *left bytes. False cuts the connection: nothing
- * can be answered in mid-body. */
+/* Takes the next piece of the body, but for the last *left bytes. False cuts the connection:
+ * nothing can be answered in mid-body. */
 static bool take_body(struct http_call *call, const void *bytes, size_t size, size_t *left) {
     const struct http_server *server = call->server;
     *left = 0;
@@ -361,7 +359,7 @@ static bool take_body(struct http_call *call, const void *bytes, size_t size, si
 /* The client of a pending request has left. */
 static void on_leave(struct watched *watched) {
     struct http_call *call = ((struct connection *)watched)->call;
-    call->left = !atomic_load(&call->server->closed); /* else the server itself calls it off */
+    call->left = atomic_load(&call->server->stage) < CALL_CLOSED; /* else the server calls it off */
     call->server->app->cancel(call->exchange);
 }
 
@@ -379,7 +377,6 @@ void http_resume(struct http_pending *pending) {
     struct http_call *call = (struct http_call *)pending;
     struct http_server *server = call->server;
     watch_awake(server->watch, &call->connection->watched);
-    watch_for(&call->connection->watched, server->write_ms);
     call->answered = true;
     MHD_resume_connection(call->suspended);
     atomic_fetch_sub(&server->pending, 1); /* the call may be gone by now */
@@ -412,7 +409,7 @@ static enum MHD_Result handle(struct http_server *server, struct MHD_Connection 
                               const char *url, const char *method, const char *version,
                               const char *bytes, size_t *size, void **closure) {
     if (*closure == NULL || is_uri_mark(*closure)) {
-        if (atomic_load(&server->closed)) {
+        if (atomic_load(&server->stage) >= CALL_CLOSED) {
             return MHD_NO;
         }
         return first_call(server, connection, url, method, version, closure);
@@ -430,14 +427,14 @@ static enum MHD_Result handle(struct http_server *server, struct MHD_Connection 
     return goes_on ? MHD_YES : MHD_NO;
 }
 
-/* Who enters after `ended` is set sees it: the stop can wait for `working` to become 0. */
+/* Who enters after the end sees it: the stop can wait for `working` to become 0. */
 enum MHD_Result call_handle(void *server_, struct MHD_Connection *connection, const char *url,
                             const char *method, const char *version, const char *bytes,
                             size_t *size, void **closure) {
     struct http_server *server = server_;
     enum MHD_Result result = MHD_NO;
     atomic_fetch_add(&server->working, 1);
-    if (!atomic_load(&server->ended)) {
+    if (atomic_load(&server->stage) != CALL_ENDED) {
         result = handle(server, connection, url, method, version, bytes, size, closure);
     }
     atomic_fetch_sub(&server->working, 1);

@@ -1,7 +1,7 @@
 /*
- * call.h - what the files of this room that know libmicrohttpd share: a server, a connection, a call
- * (one request and its response). server.c has their beginning and end, call.c the handler that
- * libmicrohttpd calls, respond.c what it sends.
+ * call.h - what the files of this room that know libmicrohttpd share: a server, a connection, a
+ * call (one request and its response). server.c has their beginning and end, call.c the handler
+ * that libmicrohttpd calls, respond.c what it sends.
  */
 #ifndef HTTP_CALL_H
 #define HTTP_CALL_H
@@ -19,6 +19,14 @@
 
 enum {
     SLOWEST = 64 /* bytes in a millisecond of a long body or response, once the time is over */
+};
+
+/* Of a server, one after the other. */
+enum call_stage {
+    CALL_SERVING,
+    CALL_DRAINING, /* every response ends its connection */
+    CALL_CLOSED,   /* no request is begun any more */
+    CALL_ENDED     /* the handler does nothing any more */
 };
 
 struct http_server {
@@ -41,10 +49,8 @@ struct http_server {
     atomic_uint begun;    /* requests, ever; wraps around */
     atomic_uint working;  /* threads in the handler, and so perhaps in the app */
     atomic_uint pending;  /* requests whose answer is computed elsewhere */
-    atomic_bool draining; /* every response ends its connection */
-    atomic_bool closed;   /* no request is begun any more */
-    atomic_bool ended;    /* the handler does nothing any more */
-    int listening;        /* the socket, which libmicrohttpd owns */
+    _Atomic enum call_stage stage;
+    int listening; /* the socket, which libmicrohttpd owns */
 };
 
 /* One connection. Lives from on_connection to on_connection, or on_ended. */

@@ -153,7 +153,7 @@ static size_t find(const struct framing_head *head, const char *name,
     size_t count = 0;
     *first = NULL;
     for (size_t i = 0; i < head->count; i++) {
-        if (!is_equal(head->headers[i].name, head->headers[i].name_size, name)) {
+        if (!framing_is(&head->headers[i], name)) {
             continue;
         }
         if (count++ == 0) {
@@ -194,7 +194,6 @@ static void check_body_length(const struct framing_head *head, struct framing_re
     } else if (lengths == 1 && !read_length(length, &result->content_length)) {
         refuse(result, 400, "a Content-Length is a decimal number");
     }
-    result->has_length = lengths == 1;
 }
 
 static void check_names(const struct framing_head *head, struct framing_result *result) {

@@ -55,8 +55,7 @@ struct framing_result {
     int status;       /* 0: sound; otherwise the status to refuse the request with */
     bool close;       /* the connection cannot be trusted to be at a request boundary afterwards */
     char detail[192]; /* the rule and the value that broke it */
-    bool has_length;
-    uint64_t content_length; /* UINT64_MAX if it is larger than that */
+    uint64_t content_length; /* 0 without one; UINT64_MAX if it is larger than that */
     enum coding coding;      /* of the body; never CODING_UNKNOWN */
     bool expects_continue;
     const struct framing_header *content_type; /* the first one, or NULL; likewise below */

@@ -36,11 +36,10 @@ enum {
 
 /* Zero-initialised before it is handed to the app. */
 struct http_response {
-    int status;             /* e.g. 200 */
+    int status;             /* e.g. 200; with 503 goes "Retry-After: 1" */
     const char *media_type; /* static; NULL = application/json */
     const char *allow;      /* static; the Allow header of a 405 */
     const char *codings;    /* static; the Accept-Encoding header of a 415 */
-    int retry_after;        /* seconds; 0 = no Retry-After */
     bool close;             /* end the connection after this response */
     const void *body;       /* `size` bytes */
     size_t size;
@@ -62,13 +61,10 @@ struct http_response {
 void http_problem(struct http_response *response, const struct http_request *request, int status,
                   const char *detail, const char *pointer, int64_t offset);
 
-/* The standard reason phrase of a status ("Unprocessable Content"); "Unknown" if there is none. */
-const char *http_status_text(int status);
-
 /* How a request ended. */
 struct http_record {
     int status; /* 0: the client left before there was a response */
-    /* Bytes of the bodies, compressed ones as they are; what libmicrohttpd had of them, at least. */
+    /* Bytes of the bodies, compressed ones as they are; at least what libmicrohttpd had of them. */
     uint64_t received, sent;
     double seconds;       /* since the headers were complete */
     const double *timing; /* of the response; NULL if it was not timed */
@@ -84,17 +80,19 @@ struct http_pending;
  *           dropped before it is sent.
  *   hold    the server itself holds so many bytes for reading a compressed body, until it says
  *           another number. false: too many; the rest of the body is not needed. NULL: all is well.
- *   body    the next bytes of the body, decompressed. false = the rest is not needed (it is read and dropped).
+ *   body    the next bytes of the body, decompressed. false = the rest is not needed: it is read
+ *           and dropped.
  *   end     the body is complete. Returns true after filling `response`, or false: the answer
  *           comes later. Called exactly once for each exchange unless the client left or the body
  *           was refused (too large).
  *   start   after an `end` that returned false. Nothing is done with the connection until
  *           http_resume(pending) is called, once, from any thread; `request` and `response` of
  *           `end` live until then, and `response` is filled by then.
- *   cancel  from about start until http_resume, on any thread, perhaps: nobody waits for the answer any
- *           more. http_resume must be called nevertheless, and should be soon.
+ *   cancel  from about start until http_resume, on any thread, perhaps: nobody waits for the
+ *           answer any more. http_resume must be called nevertheless, and should be soon.
  *   release the exchange ends. NULL never arrives.
- *   completed  the request has ended, whether it came to `begin` or not. NULL: nobody wants to know.
+ *   completed  the request has ended, whether it came to `begin` or not. NULL: nobody wants to
+ *           know.
  */
 struct http_app {
     void *context;
@@ -159,12 +157,12 @@ void http_reload(struct http_server *server);
 /* The port that is really listened on. */
 unsigned http_port(const struct http_server *server);
 
-/* Lets every response end its connection and requests be `draining`; goes on accepting for the drain
- * delay, in which load balancers notice; then stops accepting, gives the requests that are being answered the drain timeout, cancels and cuts
- * off the rest (a slow client, say), frees the server and returns true. NULL is fine. False: a
- * second later the app was still at work on a request. Then nothing is freed, no further request
- * reaches the app, and either http_stop is called again, or the process ends by _exit: exit would
- * take away what the app is using. */
+/* Lets every response end its connection and requests be `draining`; goes on accepting for the
+ * drain delay, in which load balancers notice; then stops accepting, gives the requests that are
+ * being answered the drain timeout, cancels and cuts off the rest (a slow client, say), frees the
+ * server and returns true. NULL is fine. False: a second later the app was still at work on a
+ * request. Then nothing is freed, no further request reaches the app, and either http_stop is
+ * called again, or the process ends by _exit: exit would take away what the app is using. */
 bool http_stop(struct http_server *server);
 
 #endif

@@ -47,7 +47,7 @@ static void make_plain(char *out, size_t size, const char *text, bool spaces) {
 
 /* ------------------------------------------------------------------------- lines, `lock` held */
 
-/* What does not fit is cut off; a line is one write, so that lines of several processes stay whole. */
+/* What does not fit is cut off. A line is one write: those of several processes stay whole. */
 static void write_line(char line[static LINE], int length) {
     size_t size = length < LINE - 1 ? (size_t)length : LINE - 2;
     struct pollfd fd = {.fd = log_fd, .events = POLLOUT};

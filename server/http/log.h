@@ -12,8 +12,8 @@
 
 #include "http/http.h"
 
-/* Begins to log as these say; before, it is text on standard error. Borrows the path. False with the
- * reason. */
+/* Begins to log as these say; before, it is text on standard error. Borrows the path. False with
+ * the reason. */
 bool http_log_open(const struct http_log_options *options, char *error, size_t size);
 
 /* Opens the file again, after it was moved away. On failure the old one stays, and gets a line. */
@@ -29,7 +29,7 @@ __attribute__((format(printf, 2, 0))) void http_log_mhd(void *unused, const char
 /* Does anybody want a line for each request? */
 bool http_log_wants_requests(void);
 
-/* The line of one request, at most 1000 in a second: the rest is counted. `client` is its address. */
+/* The line of a request, at most 1000 in a second: the rest is counted. `client` is its address. */
 void http_log_request(const struct http_request *request, const struct http_record *record,
                       const char *client);
 

@@ -11,42 +11,31 @@
 #include <string.h>
 
 enum {
-    MAX_TEXT = 2048
-}; /* bytes of a detail or pointer that are looked at */
+    MAX_TEXT = 2048 /* bytes of a detail or pointer that are looked at */
+};
 
+/* Of the statuses that a problem has here. */
 static const struct {
     int status;
     const char *text;
 } reasons[] = {
-    {200, "OK"},
-    {201, "Created"},
-    {204, "No Content"},
     {400, "Bad Request"},
     {401, "Unauthorized"},
-    {403, "Forbidden"},
     {404, "Not Found"},
     {405, "Method Not Allowed"},
-    {406, "Not Acceptable"},
-    {408, "Request Timeout"},
-    {409, "Conflict"},
-    {411, "Length Required"},
-    {412, "Precondition Failed"},
     {413, "Content Too Large"},
     {414, "URI Too Long"},
     {415, "Unsupported Media Type"},
     {417, "Expectation Failed"},
     {422, "Unprocessable Content"},
-    {429, "Too Many Requests"},
     {431, "Request Header Fields Too Large"},
-    {500, "Internal Server Error"},
     {501, "Not Implemented"},
     {503, "Service Unavailable"},
-    {504, "Gateway Timeout"},
     {505, "HTTP Version Not Supported"},
-    {507, "Insufficient Storage"},
 };
 
-const char *http_status_text(int status) {
+/* The standard reason phrase. */
+static const char *title_of(int status) {
     for (size_t i = 0; i < sizeof reasons / sizeof *reasons; i++) {
         if (reasons[i].status == status) {
             return reasons[i].text;
@@ -132,7 +121,6 @@ static void no_memory(struct http_response *response) {
         "{\"type\":\"about:blank\",\"title\":\"Service Unavailable\",\"status\":503,"
         "\"detail\":\"out of memory\"}\n";
     response->status = 503;
-    response->retry_after = 1;
     response->body = body;
     response->size = sizeof body - 1;
     response->release = NULL;
@@ -140,18 +128,17 @@ static void no_memory(struct http_response *response) {
 
 void http_problem(struct http_response *response, const struct http_request *request, int status,
                   const char *detail, const char *pointer, int64_t offset) {
-    const char *id = request != NULL ? request->id : NULL;
     response->status = status;
     response->media_type = "application/problem+json";
     size_t text = strnlen(detail, MAX_TEXT) + (pointer != NULL ? strnlen(pointer, MAX_TEXT) : 0) +
-                  (id != NULL ? strnlen(id, MAX_TEXT) : 0);
+                  strnlen(request->id, MAX_TEXT);
     char *body = malloc(6 * text + 256); /* 256: the names, the title and two numbers */
     if (body == NULL) {
         no_memory(response);
         return;
     }
     char *out = put_text(body, "{\"type\":\"about:blank\"");
-    out = put_member(out, "title", http_status_text(status));
+    out = put_member(out, "title", title_of(status));
     out += sprintf(out, ",\"status\":%d", status);
     out = put_member(out, "detail", detail);
     if (pointer != NULL) {
@@ -160,9 +147,7 @@ void http_problem(struct http_response *response, const struct http_request *req
     if (offset >= 0) {
         out += sprintf(out, ",\"offset\":%" PRId64, offset);
     }
-    if (id != NULL) {
-        out = put_member(out, "request_id", id);
-    }
+    out = put_member(out, "request_id", request->id);
     out = put_text(out, "}\n");
     response->body = body;
     response->size = (size_t)(out - body);

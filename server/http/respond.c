@@ -4,7 +4,6 @@
  */
 #include "http/call.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -57,12 +56,6 @@ static bool add_timing(struct MHD_Response *out, const double timing[static HTTP
     return add_header(out, "Server-Timing", text);
 }
 
-static bool add_retry(struct MHD_Response *out, int seconds) {
-    char text[16];
-    snprintf(text, sizeof text, "%d", seconds);
-    return add_header(out, "Retry-After", text);
-}
-
 /* What a browser must read before it lets a page of another origin see the response. */
 static bool add_cors(const struct http_call *call, struct MHD_Response *out) {
     return (call->origin[0] == '\0' ||
@@ -102,7 +95,7 @@ static bool add_headers(const struct http_call *call, struct MHD_Response *out) 
            add_header(out, "Cache-Control", "no-store") &&
            add_header(out, "X-Content-Type-Options", "nosniff") &&
            (response->allow == NULL || add_header(out, "Allow", response->allow)) &&
-           (response->retry_after <= 0 || add_retry(out, response->retry_after)) &&
+           (response->status != 503 || add_header(out, "Retry-After", "1")) &&
            (!response->timed || add_timing(out, response->timing)) &&
            (!call->connection->ends || add_header(out, "Connection", "close"));
 }
@@ -191,8 +184,7 @@ enum MHD_Result call_respond(struct http_call *call, struct MHD_Connection *conn
     atomic_store_explicit(&call->connection->watched.sending, true, memory_order_relaxed);
     watch_for(&call->connection->watched,
               call->server->write_ms + (int64_t)(response->size / SLOWEST));
-    call->connection->ends =
-        response->close || atomic_load_explicit(&call->server->draining, memory_order_relaxed);
+    call->connection->ends = response->close || atomic_load(&call->server->stage) != CALL_SERVING;
     if (add_headers(call, out)) {
         result = MHD_queue_response(connection, (unsigned)response->status, out);
     }

@@ -1,6 +1,6 @@
 /*
- * server.c - the server: starting, connections from their first byte to their last, reloading, and a
- * stop that leaves no request without an answer. What a request is, is in call.c.
+ * server.c - the server: starting, connections from their first byte to their last, reloading, and
+ * a stop that leaves no request without an answer. What a request is, is in call.c.
  */
 #include "http/call.h"
 #include "http/keys.h"
@@ -93,8 +93,8 @@ static void wait_tick(void) {
     nanosleep(&(struct timespec){.tv_nsec = DRAIN_TICK_MS * 1000000L}, NULL);
 }
 
-/* Without a descriptor for its first connection, a thread of libmicrohttpd tries again at once, "busy
- * waiting" as its message says. As it serves nobody, it may as well rest here. */
+/* Without a descriptor for its first connection, a thread of libmicrohttpd tries again at once,
+ * "busy waiting" as its message says. As it serves nobody, it may as well rest here. */
 static void on_message(void *unused, const char *format, va_list arguments) {
     const bool busy_waiting = strstr(format, "at FIRST connection") != NULL;
     http_log_mhd(unused, format, arguments);
@@ -170,7 +170,6 @@ struct http_server *http_start(const struct http_options *options, const struct 
         snprintf(error, size, "no thread to watch connections");
         goto failed;
     }
-
     server->cors_origins = options->cors_origins;
     if (options->api_key_file != NULL) {
         char reason[192];
@@ -240,21 +239,21 @@ static int await_quiet(const struct http_server *server, int ticks, int most) {
 }
 
 /* Answers what is there and begins nothing more; what takes longer is called off. A client learns
- * from the end of its idle connection that it should send elsewhere: what it sent before is answered,
- * even now. */
+ * from the end of its idle connection that it should send elsewhere: what it sent before is
+ * answered, even now. */
 static void drain(struct http_server *server) {
     int left = await_quiet(server, DRAIN_QUIET, server->drain_ticks);
     watch_close_idle(server->watch);
-    left = await_quiet(server, 1, left > 0 ? left : 1);
-    atomic_store(&server->closed, true);
+    left = await_quiet(server, DRAIN_QUIET, left > 0 ? left : 1);
+    atomic_store(&server->stage, CALL_CLOSED);
     await_quiet(server, 1, left > 0 ? left : 1); /* what came in the meantime */
     watch_leave_all(server->watch);
     await_quiet(server, 1, END_TICKS);
 }
 
-/* MHD_quiesce_daemon would do this, but it and a thread of libmicrohttpd can both take the socket out
- * of the thread's epoll set: then the second to do so calls the panic function (0.9.75, seen once in
- * 60,000 stops). So the socket is replaced by one that nobody connects to. */
+/* MHD_quiesce_daemon would do this, but it and a thread of libmicrohttpd can both take the socket
+ * out of the thread's epoll set: then the second to do so calls the panic function (0.9.75, seen
+ * once in 60,000 stops). So the socket is replaced by one that nobody connects to. */
 static void stop_listening(struct http_server *server) {
     if (!listen_end(server->listening)) {
         http_log("no descriptor to spare: connections are accepted until the end");
@@ -263,7 +262,7 @@ static void stop_listening(struct http_server *server) {
 
 /* Lets no request reach the app any more. False if one is still there after a bounded time. */
 static bool end_work(struct http_server *server) {
-    atomic_store(&server->ended, true);
+    atomic_store(&server->stage, CALL_ENDED);
     for (int i = 0; i < END_TICKS; i++) {
         watch_leave_all(server->watch);
         if (atomic_load(&server->working) == 0 && atomic_load(&server->pending) == 0) {
@@ -278,7 +277,8 @@ bool http_stop(struct http_server *server) {
     if (server == NULL) {
         return true;
     }
-    if (!atomic_exchange(&server->draining, true)) {
+    if (atomic_load(&server->stage) == CALL_SERVING) {
+        atomic_store(&server->stage, CALL_DRAINING);
         for (int i = 0; i < server->drain_delay_ticks; i++) {
             wait_tick();
         }

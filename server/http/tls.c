@@ -44,7 +44,7 @@ const char tls_priorities[] =
     "SECURE128:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2:-KX-ALL:+ECDHE-ECDSA:+ECDHE-RSA:"
     "-MAC-ALL:+AEAD:-GROUP-ALL:+GROUP-X25519:+GROUP-SECP256R1:+GROUP-SECP384R1:%SERVER_PRECEDENCE";
 
-/* ----------------------------------------------------------------------------------------- files */
+/* ---------------------------------------------------------------------------------------- files */
 
 static bool read_file(const char *path, gnutls_datum_t *out, char *error, size_t size) {
     FILE *file = file_open(path, error, size);
@@ -133,7 +133,7 @@ static bool read_key(const char *path, gnutls_x509_privkey_t key, char *error, s
     return good;
 }
 
-/* ----------------------------------------------------------------------------------------- pairs */
+/* ---------------------------------------------------------------------------------------- pairs */
 
 static void pair_free(struct tls_pair *pair) {
     if (pair == NULL) {
@@ -222,7 +222,7 @@ void tls_end(struct tls_pair *pair) {
     }
 }
 
-/* ------------------------------------------------------------------------------------ the server */
+/* ----------------------------------------------------------------------------------- the server */
 
 bool tls_reload(struct tls *tls, char *error, size_t size) {
     struct tls_pair *pair = pair_load(tls, error, size);
@@ -279,7 +279,7 @@ void *tls_no_certificate(void) {
     return (void *)(uintptr_t)no_certificate;
 }
 
-/* ------------------------------------------------------------------------------------ the client */
+/* ----------------------------------------------------------------------------------- the client */
 
 struct tls_client {
     gnutls_session_t session;

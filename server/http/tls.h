@@ -19,8 +19,8 @@ struct tls_pair; /* a certificate and its key, as long as a connection needs the
 extern const char tls_priorities[];
 
 /* Reads PEM files: the certificate with the chain that follows it, and the key of the certificate.
- * Borrows the paths. One that is not valid at this time gets a line in the log. NULL with the reason
- * in error[0..size). */
+ * Borrows the paths. One that is not valid at this time gets a line in the log. NULL with the
+ * reason in error[0..size). */
 struct tls *tls_load(const char *certificate, const char *key, char *error, size_t size);
 
 /* Reads the files again, for the connections to come. On failure, false with the reason, the old
@@ -46,8 +46,8 @@ struct tls_client;
  * asks a server whose address it knows whether it lives. NULL if memory runs out. */
 struct tls_client *tls_client_new(int fd);
 
-/* As send and recv, after a handshake. -1 with errno; EAGAIN: call it again when the socket is ready
- * for what tls_client_awaits says, POLLIN or POLLOUT. */
+/* As send and recv, after a handshake. -1 with errno; EAGAIN: call it again when the socket is
+ * ready for what tls_client_awaits says, POLLIN or POLLOUT. */
 ssize_t tls_client_send(struct tls_client *client, const void *bytes, size_t size);
 ssize_t tls_client_receive(struct tls_client *client, void *bytes, size_t size);
 short tls_client_awaits(const struct tls_client *client);

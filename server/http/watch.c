@@ -62,8 +62,8 @@ static void call_leave(struct watched *watched) {
 }
 
 /* The client of a connection on which nothing is computed has ended it, or its sending side. If
- * libmicrohttpd read the last bytes and that end at once, it does not notice (0.9.75 with epoll): so
- * once there is nothing left to read and nothing is sent, the connection is cut off. */
+ * libmicrohttpd read the last bytes and that end at once, it does not notice (0.9.75 with epoll):
+ * so once there is nothing left to read and nothing is sent, the connection is cut off. */
 static void note_end(struct watched *w) {
     char byte;
     if (atomic_load_explicit(&w->sending, memory_order_relaxed) ||
@@ -75,9 +75,9 @@ static void note_end(struct watched *w) {
 }
 
 /* What came from the client is not read yet. libmicrohttpd takes at most 128 events at a time from
- * epoll, and after exactly as many waits for one more before it serves any (0.9.75): if no other comes,
- * they all wait. To set this option, to its default, makes the kernel tell anew what there is to read:
- * one more event. */
+ * epoll, and after exactly as many waits for one more before it serves any (0.9.75): if no other
+ * comes, they all wait. To set this option, to its default, makes the kernel tell anew what there
+ * is to read: one more event. */
 static void tell_again(const struct watched *w) {
     const int one = 1;
     setsockopt(w->fd, SOL_SOCKET, SO_RCVLOWAT, &one, sizeof one);
@@ -269,7 +269,7 @@ void watch_close_idle(struct watch *watch) {
     for (struct watched *w = watch->ring.next; w != &watch->ring; w = w->next) {
         if (!atomic_load_explicit(&w->asked, memory_order_relaxed) &&
             recv(w->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0) {
-            shutdown(w->fd, SHUT_RDWR);
+            shutdown(w->fd, SHUT_RD); /* a request that was read just now can be answered still */
         }
     }
     pthread_mutex_unlock(&watch->mutex);

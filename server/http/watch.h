@@ -48,7 +48,8 @@ void watch_awake(struct watch *watch, struct watched *watched);
  * connection is still to be removed. */
 bool watch_linger(struct watch *watch, struct watched *watched, void (*ended)(struct watched *));
 
-/* Closes every connection on which nothing is asked and nothing waits to be read. */
+/* Ends the reading from every connection on which nothing is asked and nothing waits to be read, so
+ * that libmicrohttpd closes it. */
 void watch_close_idle(struct watch *watch);
 
 /* As if every client that is waited with had left. */

@@ -1,7 +1,7 @@
 /*
  * jobs.c - see jobs.h. Jobs that have tasks to give stand in a ring. A worker takes a turn at the
- * next one: tasks worth TURN_COST, so that a turn at a huge job is hardly longer than one at a small
- * job. When the last turn at a phase ends, the job gives the tasks of its next phase.
+ * next one: tasks worth TURN_COST, so that a turn at a huge job is hardly longer than one at a
+ * small job. When the last turn at a phase ends, the job gives the tasks of its next phase.
  *
  * One mutex guards the ring; a turn lasts some hundred times as long as it is held.
  */
@@ -11,7 +11,6 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 enum {
@@ -322,12 +321,6 @@ bool jobs_admit(struct jobs *jobs, struct job *job) {
 bool jobs_full(struct jobs *jobs) {
     const struct jobs_load load = jobs_load(jobs);
     return load.jobs >= jobs->max_jobs || (load.jobs > 0 && load.cost >= jobs->max_cost);
-}
-
-void jobs_drop(struct jobs *jobs, struct job *job) {
-    pthread_mutex_lock(&jobs->mutex);
-    leave(jobs, job);
-    pthread_mutex_unlock(&jobs->mutex);
 }
 
 void jobs_run(struct jobs *jobs, struct job *job) {

@@ -20,11 +20,11 @@ enum job_end {
 };
 
 /*
- * One job. The owner fills the first part and keeps the struct until `done` is called. All functions
- * are called on worker threads: begin first and alone, then the tasks of each phase, in any order
- * and at the same time, phase after phase; `done` last and alone, after which the job is not
- * touched any more. When a task fails, those of its phase that come before it are run all the same:
- * so the first failure in the order of tasks is found whatever the order of running.
+ * One job. The owner fills the first part and keeps the struct until `done` is called. All
+ * functions are called on worker threads: begin first and alone, then the tasks of each phase, in
+ * any order and at the same time, phase after phase; `done` last and alone, after which the job is
+ * not touched any more. When a task fails, those of its phase that come before it are run all the
+ * same: so the first failure in the order of tasks is found whatever the order of running.
  */
 struct job {
     double cost;      /* of all tasks, in multiply-adds */
@@ -63,20 +63,17 @@ struct jobs *jobs_start(const struct jobs_options *options);
 /* Ends the workers. Every admitted job must be done. NULL is fine. */
 void jobs_stop(struct jobs *jobs);
 
-/* Takes a job in if the bounds allow it: it counts from now on until it is done or dropped. */
+/* Takes a job in if the bounds allow it: it counts from now on until it is done. */
 bool jobs_admit(struct jobs *jobs, struct job *job);
 
 /* Would jobs_admit refuse whatever comes just now? */
 bool jobs_full(struct jobs *jobs);
 
-/* An admitted job that will not be run after all. */
-void jobs_drop(struct jobs *jobs, struct job *job);
-
 /* Runs an admitted job. It may be done before this returns. */
 void jobs_run(struct jobs *jobs, struct job *job);
 
-/* Runs a job at once, on this thread, with workers or without. Fills *end instead of calling done:
- * what belongs to the caller stays with it. */
+/* Runs a job at once, on this thread, with workers or without. Returns how it ended, and
+ * `done` is not called. */
 enum job_end jobs_run_here(struct job *job);
 
 /* Begins no further task of a job that is running, or still to be run. From any thread, as long as

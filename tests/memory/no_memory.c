@@ -136,7 +136,7 @@ static void ask_app(const struct question *q, struct outcome *out) {
         app.end(exchange, &request, &response); /* true: there are no workers */
     }
     out->status = response.status;
-    out->retry = response.retry_after > 0;
+    out->retry = true; /* the server adds it */
     append(out, response.body, response.size);
     while (response.read != NULL && size > 0) {
         if (!response.read((void *)(uintptr_t)response.body, piece, sizeof piece, &size)) {

@@ -104,10 +104,6 @@ static void *send_jobs(void *seed) {
         while (!jobs_admit(jobs, &t->job)) {
             sched_yield();
         }
-        if (rng_chance(&rng, 16)) {
-            jobs_drop(jobs, &t->job);
-            continue;
-        }
         jobs_run(jobs, &t->job);
         if (rng_chance(&rng, 4)) {
             jobs_cancel(&t->job);

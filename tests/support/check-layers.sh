@@ -52,7 +52,8 @@ resolve() { # WHERE RULE FOLDER...: every #include "x" is a file beside the incl
 # Third-party headers: one home each. Benchmarks compare with the libraries themselves.
 confine 'cblas.*\.h|openblas_config\.h|f77blas\.h|lapack.*\.h' 'lib/src/blas\.c:|tests/bench/' 'CBLAS is only in lib/src/blas.c'
 confine 'gnutls/.*' 'server/http/tls\.c:|tests/support/tls\.c:' 'GnuTLS is only in server/http/tls.c and tests/support/tls.c'
-confine 'microhttpd\.h' 'server/http/|tests/bench/http/echo\.c:' 'libmicrohttpd is only in server/http/, and bare in echo.c'
+confine 'microhttpd\.h' 'server/http/call\.h:|tests/bench/http/echo\.c:' 'libmicrohttpd is only in server/http/call.h, and bare in echo.c'
+forbid '' '# *include *"http/call\.h"' 'call.h is of server.c, call.c and respond.c' 'server/http/(server|call|respond)\.c:'
 confine '(cjson/)?cJSON.*\.h' 'server/codec/|tests/support/json\.c:|tests/bench/' 'cJSON is only in server/codec/'
 confine '(zlib|zconf|zstd|zstd_errors)\.h' 'server/http/coding\.c:|tests/support/pack\.c:' 'zlib and libzstd are only in server/http/coding.c'
 confine 'criterion/.*' 'tests/' 'Criterion is only in tests/'
