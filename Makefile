@@ -32,8 +32,9 @@ SERVER_OBJECTS  := $(filter-out $(MAIN_OBJECT),$(patsubst %.c,$(O)/%.o,$(wildcar
                    $(O)/server/codec/number.cc.o $(O)/server/api/embed.o
 SUPPORT_MAINS   := tests/support/print_routes.c tests/support/run_kernels.c tests/support/load.c
 SUPPORT_OBJECTS := $(patsubst %.c,$(O)/%.o,$(filter-out $(SUPPORT_MAINS),$(wildcard tests/support/*.c)))
-UNIT_OBJECTS    := $(patsubst %.c,$(O)/%.o,$(wildcard tests/unit/test_*.c))
-API_OBJECTS     := $(patsubst %.c,$(O)/%.o,$(wildcard tests/api/test_*.c tests/notebooks/test_*.c))
+LEAKS           := $(O)/tests/support/leaks.o
+UNIT_OBJECTS    := $(patsubst %.c,$(O)/%.o,$(wildcard tests/unit/test_*.c)) $(LEAKS)
+API_OBJECTS     := $(patsubst %.c,$(O)/%.o,$(wildcard tests/api/test_*.c tests/notebooks/test_*.c)) $(LEAKS)
 BENCHES         := $(patsubst tests/bench/%.c,$(O)/%,$(wildcard tests/bench/bench_*.c))
 MEMORY_OBJECTS  := $(patsubst %.c,$(O)/%.o,$(wildcard tests/memory/*.c))
 STRESSES        := $(patsubst tests/stress/%.c,$(O)/stress_%,$(wildcard tests/stress/*.c))
