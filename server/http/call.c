@@ -283,8 +283,7 @@ static bool refuse_fault(struct http_call *call) {
     return status != 0;
 }
 
-/* Tells the app what the reader holds, if that has changed. */
-static bool hold(struct http_call *call, size_t bytes) {
+bool call_hold(struct http_call *call, size_t bytes) {
     const struct http_app *app = call->server->app;
     const bool same = bytes == call->held || app->hold == NULL;
     call->held = bytes;
@@ -309,11 +308,11 @@ static size_t take_compressed(struct http_call *call, const char *bytes, size_t 
                server->max_body);
         return 0;
     }
-    call->wants_body = hold(call, coding_memory(call->reader)) &&
+    call->wants_body = call_hold(call, coding_memory(call->reader)) &&
                        (part == 0 || server->app->body(call->exchange, out, part));
     if (!call->wants_body) {
         drop_reader(call);
-        hold(call, 0);
+        call_hold(call, 0);
         return 0;
     }
     return size;
@@ -382,7 +381,7 @@ static void end_compressed(struct http_call *call) {
     coding_end(call->reader);
     if (!refuse_fault(call)) {
         drop_reader(call);
-        hold(call, 0);
+        call_hold(call, 0);
     }
 }
 
