@@ -144,6 +144,7 @@ static void drop_body(struct exchange *exchange) {
     codec_reader_free(exchange->reader);
     exchange->reader = NULL;
     take_memory(exchange, 0);
+    exchange->held = 0;
 }
 
 /* For what is read of the body so far, and what the server holds for it. */
@@ -158,8 +159,10 @@ static bool take_body_memory(struct exchange *exchange) {
 
 static bool hold(void *arg, size_t bytes) {
     struct exchange *exchange = arg;
+    const size_t before = exchange->held;
     exchange->held = bytes;
-    return exchange->reader == NULL || take_body_memory(exchange);
+    return exchange->reader != NULL ? take_body_memory(exchange)
+                                    : take_memory(exchange, exchange->memory - before + bytes);
 }
 
 /* Reading numbers costs many times what it costs to drop them: a server with more to do than it can

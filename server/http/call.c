@@ -25,9 +25,7 @@ enum {
     MAX_PIECES = 65536,          /* a body in more pieces than that ... */
     MIN_PIECE = 64,              /* ... has at least so many bytes in each, on average; */
     END_PIECES = 4 * MAX_PIECES, /* read so far only to refuse it with a word */
-    /* Of a compressed body, decompressed: at a time, and until other connections have a turn. */
-    INFLATED = 32 * 1024,
-    MOST_INFLATED = 1 << 20
+    INFLATED = 32 * 1024         /* of a compressed body, until other connections have a turn */
 };
 
 double call_clock(void) {
@@ -285,8 +283,7 @@ static bool refuse_fault(struct http_call *call) {
     return status != 0;
 }
 
-/* Tells the app what the reader holds, if that has changed. */
-static bool hold(struct http_call *call, size_t bytes) {
+bool call_hold(struct http_call *call, size_t bytes) {
     const struct http_app *app = call->server->app;
     const bool same = bytes == call->held || app->hold == NULL;
     call->held = bytes;
@@ -294,35 +291,31 @@ static bool hold(struct http_call *call, size_t bytes) {
 }
 
 /* Takes a piece of a compressed body, and gives the app what it holds. Returns how many bytes are
- * left over for another time: little can become much, and this thread has other connections. */
+ * left over for another time: little can become much, and this thread has other connections. Bytes may
+ * be left over in the decoder only, but not at the end: it takes the last one when all is written. */
 static size_t take_compressed(struct http_call *call, const char *bytes, size_t size) {
     const struct http_server *server = call->server;
     char out[INFLATED];
-    size_t left = size, part = sizeof out;
-    for (size_t total = 0; part == sizeof out && call->wants_body; total += part) {
-        if (total >= MOST_INFLATED) {
-            return left; /* decoders take the last byte of a stream when all else is written */
-        }
-        const double start = call_clock();
-        part = coding_read(call->reader, bytes + size - left, &left, out, sizeof out);
-        call->inflate_ms += call_clock() - start;
-        call->inflated += part;
-        if (refuse_fault(call)) {
-            return 0;
-        }
-        if (call->inflated > server->max_body) {
-            refuse(call, 413, "a body has at most %zu bytes, this compressed one becomes more",
-                   server->max_body);
-            return 0;
-        }
-        call->wants_body = hold(call, coding_memory(call->reader)) &&
-                           (part == 0 || server->app->body(call->exchange, out, part));
+    const double start = call_clock();
+    const size_t part = coding_read(call->reader, bytes, &size, out, sizeof out);
+    call->inflate_ms += call_clock() - start;
+    call->inflated += part;
+    if (refuse_fault(call)) {
+        return 0;
     }
+    if (call->inflated > server->max_body) {
+        refuse(call, 413, "a body has at most %zu bytes, this compressed one becomes more",
+               server->max_body);
+        return 0;
+    }
+    call->wants_body = call_hold(call, coding_memory(call->reader)) &&
+                       (part == 0 || server->app->body(call->exchange, out, part));
     if (!call->wants_body) {
         drop_reader(call);
-        hold(call, 0);
+        call_hold(call, 0);
+        return 0;
     }
-    return 0;
+    return size;
 }
 
 /* Takes the next piece of the body, but for the last *left bytes. False cuts the connection:
@@ -350,6 +343,7 @@ static bool take_body(struct http_call *call, const void *bytes, size_t size, si
     } else if (call->reader != NULL) {
         *left = take_compressed(call, bytes, size);
         call->received -= *left;
+        call->pieces -= *left > 0; /* it is still the same one */
     } else if (call->wants_body) {
         call->wants_body = server->app->body(call->exchange, bytes, size);
     }
@@ -387,7 +381,7 @@ static void end_compressed(struct http_call *call) {
     coding_end(call->reader);
     if (!refuse_fault(call)) {
         drop_reader(call);
-        hold(call, 0);
+        call_hold(call, 0);
     }
 }
 

@@ -103,6 +103,9 @@ enum MHD_Result call_handle(void *server, struct MHD_Connection *connection, con
 void call_completed(void *unused, struct MHD_Connection *connection, void **closure,
                     enum MHD_RequestTerminationCode code);
 
+/* Tells the app how many bytes the coding of a body holds, if that has changed. False: too many. */
+bool call_hold(struct http_call *call, size_t bytes);
+
 /* Releases what the app has of the call. */
 void call_release_exchange(struct http_call *call);
 

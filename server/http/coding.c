@@ -20,7 +20,9 @@ enum {
     LEVEL = 1,         /* of either; 6 and 3 are a tenth shorter at best and take twice the time */
     SMALL = 1024,      /* bytes of a body that fits in a packet anyway */
     PIECE = 32 * 1024, /* of a streamed body */
-    MOST_PIECES = 8    /* for one read, so that a body that shrinks to nothing keeps no thread */
+    GZIP_STREAM = 320 * 1024, /* what compressing one takes, PIECE included */
+    ZSTD_STREAM = 1 << 20,
+    MOST_PIECES = 8 /* for one read, so that a body that shrinks to nothing keeps no thread */
 };
 
 const char *coding_name(enum coding coding) {
@@ -271,6 +273,10 @@ static bool compress_stream(struct http_response *response, enum coding coding) 
     response->read = read_packed;
     response->release = free_packed;
     return true;
+}
+
+size_t coding_stream_memory(enum coding coding) {
+    return coding == CODING_GZIP ? (size_t)GZIP_STREAM : (size_t)ZSTD_STREAM;
 }
 
 bool coding_compress(struct http_response *response, enum coding coding, bool must) {

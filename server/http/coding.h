@@ -25,6 +25,9 @@ enum coding coding_choose(const struct framing_header *headers, size_t count, bo
  * there is room for, but 0 bytes only at its end. */
 bool coding_compress(struct http_response *response, enum coding coding, bool must);
 
+/* Bytes of memory that a streamed body of this coding takes until its end, at most. */
+size_t coding_stream_memory(enum coding coding);
+
 /* "gzip", "zstd"; of CODING_NONE "identity". */
 const char *coding_name(enum coding coding);
 

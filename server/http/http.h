@@ -80,6 +80,7 @@ struct http_pending;
  *           dropped before it is sent.
  *   hold    the server itself holds so many bytes for reading a compressed body, until it says
  *           another number. false: too many; the rest of the body is not needed. NULL: all is well.
+ *           After `end` (and http_resume): for compressing a streamed answer, until release.
  *   body    the next bytes of the body, decompressed. false = the rest is not needed: it is read
  *           and dropped.
  *   end     the body is complete. Returns true after filling `response`, or false: the answer

@@ -41,6 +41,9 @@ static char *put_timing(char *out, const char *name, double milliseconds) {
 static void compress(struct http_call *call) {
     struct http_response *response = &call->response;
     const double start = call_clock();
+    if (response->read != NULL && !call_hold(call, coding_stream_memory(call->accepts))) {
+        return; /* it is sent as it is */
+    }
     if (coding_compress(response, call->accepts, call->must_code)) {
         call->coding = call->accepts;
     }

@@ -135,12 +135,16 @@ static bool read_on(int fd) {
     return size > 0 || (size < 0 && (errno == EAGAIN || errno == EINTR));
 }
 
+/* Others wait for the mutex, not for what clients send: only this thread takes away from the ring. */
 static void linger(struct watch *watch) {
     const int64_t now = watch_clock();
     struct watched *next;
     for (struct watched *w = watch->lingering.next; w != &watch->lingering; w = next) {
+        pthread_mutex_unlock(&watch->mutex);
+        const bool over = !read_on(w->fd) || now > w->deadline;
+        pthread_mutex_lock(&watch->mutex);
         next = w->next;
-        if (!read_on(w->fd) || now > w->deadline) {
+        if (over) {
             unlink_watched(w);
             close(w->fd);
             w->ended(w);

@@ -301,6 +301,28 @@ Test(no_coding, a_window_counts) {
 
 /* ------------------------------------------------------------------------------------- the rest */
 
+/* Of 3.2 MB of weights; compressing them takes up to 1 MiB more. */
+Test(no_coding, a_long_answer_without_memory_for_its_coding_is_plain) {
+    char value[16];
+    size_t size;
+    char *body = make_body(900, &size);
+    for (int enough = 0; enough < 2; enough++) {
+        start_with((const char *const[]){"--compression", "yes", "--total-memory",
+                                         enough ? "6MiB" : "4MiB", NULL});
+        for (int i = 0; i < 3; i++) { /* and what was counted is given back */
+            struct client_response response =
+                ask("POST", "/attention", "Accept-Encoding: zstd\r\n", body, size);
+            cr_expect_eq(response.status, 200, "%s", response.body);
+            cr_expect_eq(client_header(&response, "Content-Encoding", value, sizeof value), enough);
+            client_response_free(&response);
+        }
+        if (!enough) {
+            stop();
+        }
+    }
+    free(body);
+}
+
 Test(coding, head_is_as_get) {
     static const char *const codings[] = {"gzip", "zstd", "identity"};
     for (size_t i = 0; i < COUNT(codings); i++) {
