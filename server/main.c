@@ -10,6 +10,8 @@
 #include "http/http.h"
 #include "options.h"
 
+#include <errno.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
@@ -19,7 +21,8 @@
 #include <unistd.h>
 
 enum {
-    MAX_JOBS = 256 /* each wake-up of libmicrohttpd looks at all connections that wait */
+    MAX_JOBS = 256, /* each wake-up of libmicrohttpd looks at all connections that wait */
+    REST_SECONDS = 5
 };
 
 /* SIGTERM, SIGINT and SIGHUP are waited for, not handled: blocked here, before any thread exists,
@@ -52,6 +55,24 @@ static void *await_second(void *stop_) {
     return NULL;
 }
 
+/* The next signal. Meanwhile, where requests have been and none is, malloc gives back to the kernel
+ * what it kept of them: it may be as much as the most that was ever in use. */
+static int await_signal(const sigset_t *signals, const struct http_server *server) {
+    const struct timespec rest = {.tv_sec = REST_SECONDS};
+    unsigned seen = 0;
+    for (;;) {
+        const int signal_number = sigtimedwait(signals, NULL, &rest);
+        if (signal_number > 0 || (errno != EAGAIN && errno != EINTR)) {
+            return signal_number;
+        }
+        const struct http_load load = http_load(server);
+        if (load.requests == 0 && load.begun != seen) {
+            malloc_trim(0);
+            seen = load.begun;
+        }
+    }
+}
+
 /* Until a signal says to stop. */
 static int listen_and_wait(const struct server_options *options, struct api_service *service,
                            const sigset_t *signals) {
@@ -78,7 +99,6 @@ static int listen_and_wait(const struct server_options *options, struct api_serv
     };
     static sigset_t stop; /* for a thread that may outlive this function */
     char error[512];
-    int signal_number;
     pthread_t second;
     stop = *signals;
     const struct http_app app = api_app(service);
@@ -92,7 +112,7 @@ static int listen_and_wait(const struct server_options *options, struct api_serv
            options->tls_certificate != NULL ? "s" : "", ipv6 ? "[" : "", options->address,
            ipv6 ? "]" : "", http_port(server));
     fflush(stdout);
-    while (sigwait(signals, &signal_number) == 0 && signal_number == SIGHUP) {
+    while (await_signal(signals, server) == SIGHUP) {
         http_reload(server);
     }
     sigdelset(&stop, SIGHUP);

@@ -147,6 +147,7 @@ struct http_server *http_start(const struct http_options *options, const struct 
 
 struct http_load {
     unsigned connections, requests; /* open; between their headers and the end of their response */
+    unsigned begun;                 /* requests, ever; wraps around */
 };
 
 struct http_load http_load(const struct http_server *server);

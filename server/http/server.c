@@ -207,7 +207,9 @@ failed:
 }
 
 struct http_load http_load(const struct http_server *server) {
-    return (struct http_load){atomic_load(&server->connections), atomic_load(&server->requests)};
+    return (struct http_load){.connections = atomic_load(&server->connections),
+                              .requests = atomic_load(&server->requests),
+                              .begun = atomic_load(&server->begun)};
 }
 
 void http_reload(struct http_server *server) {

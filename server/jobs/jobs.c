@@ -5,6 +5,7 @@
  *
  * One mutex guards the ring; a turn lasts some hundred times as long as it is held.
  */
+#define _GNU_SOURCE /* nice */
 #include "jobs/jobs.h"
 
 #include <assert.h>
@@ -12,8 +13,10 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 
 enum {
+    NICE = 5, /* a third of the share that a thread of the I/O has where both want one core */
     TURN_COST = 4000000,    /* multiply-adds: about 50 us */
     PATIENCE_NS = 20000,    /* a worker without work looks so long before it sleeps */
     KEEP_SCRATCH = 4 << 20, /* bytes that a worker keeps when it goes to sleep */
@@ -247,14 +250,19 @@ static bool wait_for_work(struct jobs *jobs, struct scratch *scratch) {
     return jobs->ring != NULL;
 }
 
+/* The kernel takes a core from a busy thread some hundred times in a second, too seldom for small
+ * requests. So between turns a worker offers its core to the threads that read and answer, and stands
+ * behind them (on Linux, nice is of the thread). */
 static void *work(void *jobs_) {
     struct jobs *jobs = jobs_;
     struct scratch scratch = {0};
+    (void)!nice(NICE);
     pthread_mutex_lock(&jobs->mutex);
     while (wait_for_work(jobs, &scratch)) {
         const struct turn turn = next_turn(jobs);
         pthread_mutex_unlock(&jobs->mutex);
         take_turn(&turn, &scratch);
+        sched_yield();
         pthread_mutex_lock(&jobs->mutex);
         if (--turn.job->turns == 0 && !turn.job->linked) {
             settle(jobs, turn.job);

@@ -146,10 +146,10 @@ def request(path, body, headers=""):
     return f"POST {path} HTTP/1.1\r\nHost: a\r\n{headers}Content-Length: {len(body)}\r\n\r\n".encode() + body
 
 
-def start_load(daemon, path, *options):
+def start_load(daemon, path, *options, cores=None):
     command = [os.path.join(OUT, "load"), "127.0.0.1", str(daemon.port), path, *map(str, options)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE,
-                               preexec_fn=lambda: os.sched_setaffinity(0, LOAD_CORES))
+                               preexec_fn=lambda: os.sched_setaffinity(0, cores or LOAD_CORES))
     running.append(process)
     return process
 

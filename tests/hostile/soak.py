@@ -13,7 +13,7 @@ with Daemon() as daemon:
     rate = 0.7 * result["answered"] / result["seconds"]
     daemon.get("/health/live")
     time.sleep(0.5)
-    files = daemon.files()
+    files, begin = daemon.files(), daemon.rss()
     process = start_load(daemon, "/attention", *mixed, "--leave", 2, "--rate", rate, "--seconds", 60 * MINUTES)
     resident = []
     with healthy(daemon, f"{MINUTES:g} minutes at 0.7 R"):
@@ -33,5 +33,8 @@ with Daemon() as daemon:
     check(30, "memory, last third over middle third", f"{growth / MIB:+.2f} MiB of {middle / MIB:.0f} MiB",
           f"<= {allowed / MIB:.1f} MiB", growth <= allowed)
     check(30, "descriptors after it", f"{daemon.files()}", f"{files}", daemon.files() <= files + 1)
+    time.sleep(6)  # the daemon's own rest
+    check(30, "memory at rest", f"{daemon.rss() / MIB:.0f} MiB", f"<= {begin / MIB:.0f} MiB, as before",
+          daemon.rss() <= begin + 2 * MIB)
     check(30, "exit status", f"{daemon.stop()}", "0", daemon.process.returncode == 0)
 finish()
