@@ -13,6 +13,7 @@
 enum {
     MAX_OPEN = 64,          /* arrays and objects open at once */
     STRIDE = 256,           /* numbers written between two looks at the buffer's room */
+    FIRST_BYTES = 512,      /* of a buffer: most of a small answer */
     DOUBLE_UNTIL = 1 << 20, /* buffers double below this size, then grow by a quarter */
 };
 
@@ -25,7 +26,7 @@ static bool reserve(struct codec_buffer *buffer, size_t more) {
         return false;
     }
     size_t step = buffer->capacity < DOUBLE_UNTIL ? buffer->capacity : buffer->capacity / 4;
-    size_t capacity = buffer->capacity + step;
+    size_t capacity = buffer->capacity == 0 ? FIRST_BYTES : buffer->capacity + step;
     if (capacity < buffer->size + more) {
         capacity = buffer->size + more;
     }
