@@ -195,6 +195,42 @@ static inline size_t write_digits(char *out, const struct number_digits *number)
     return (size_t)(count + 1);
 }
 
+/* The same for at most nine digits, those of any float, without memory between: what is stored in
+ * pieces and loaded again as a whole takes longer than all else here. */
+static inline size_t write_few_digits(char *out, uint64_t number, int power) {
+    int length = ((64 - __builtin_clzll(number)) * 1233) >> 12;
+    length += number >= TENS[length];
+    const uint64_t nine = number * TENS[9 - length]; /* with zeros behind */
+    const uint64_t tail = spread_digits((uint32_t)(nine % 100000000));
+    const char first = (char)('0' + nine / 100000000);
+    const int trail = tail > 0 ? __builtin_clzll(tail) / 8 : 8, count = 9 - trail;
+    const int exponent = power + length - 1; /* of the first digit */
+    power = exponent - count + 1;            /* of the last but zeros */
+
+    if (exponent < -4 || power > 6) {
+        out[0] = first;
+        out[1] = '.';
+        store_digits(out + 2, tail);
+        const size_t size = count > 1 ? (size_t)count + 1 : 1;
+        return size + write_exponent(out + size, exponent);
+    }
+    if (power >= 0) {
+        out[0] = first;
+        store_digits(out + 1, tail);
+        memset(out + count, '0', 6);
+        return (size_t)(count + power);
+    }
+    /* Zeros in front, or the point among the digits: without a branch, which nobody could foresee. */
+    const bool below = exponent < 0;
+    const int lead = below ? 1 - exponent : 0, before = below ? 0 : exponent;
+    memcpy(out, "0.000", 5);
+    out[lead] = first;
+    store_digits(out + lead + 1, tail);
+    out[before + 1] = '.';
+    store_digits(out + lead + before + (below ? 1 : 2), tail >> (8 * before));
+    return (size_t)(lead + count + !below);
+}
+
 static inline size_t write_sign(char *out, bool negative) {
     *out = '-';
     return negative;
@@ -231,7 +267,7 @@ size_t number_write_float(char *out, float value) {
         !shortest(fraction | 0x800000, exponent - 150, fraction == 0 && exponent > 1, &number)) {
         number_exact_float(size, &number);
     }
-    return sign + write_digits(out + sign, &number);
+    return sign + write_few_digits(out + sign, number.digits, number.power);
 }
 
 /* Splits a positive number into c * 2^q. False for denormals. */
