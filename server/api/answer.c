@@ -37,8 +37,7 @@ bool call_fits(const struct api_request *request, struct http_response *response
                double bytes) {
     const struct api_service *service = request->service;
     const double total = (double)codec_document_tensor_bytes(request->body) + bytes;
-    const size_t most =
-        service->max_memory < service->max_total ? service->max_memory : service->max_total;
+    const size_t most = api_most_memory(service);
     char detail[256];
     if (total > (double)most) {
         snprintf(detail, sizeof detail,

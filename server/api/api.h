@@ -24,6 +24,11 @@ struct api_service {
     struct metrics metrics;
 };
 
+/* Bytes that one request may take at most. */
+static inline size_t api_most_memory(const struct api_service *service) {
+    return service->max_memory < service->max_total ? service->max_memory : service->max_total;
+}
+
 /* The application for http_start. Borrows `service`. */
 struct http_app api_app(struct api_service *service);
 

@@ -92,9 +92,7 @@ static void *begin(void *context, const struct http_request *request,
         http_problem(response, request, 415, detail, NULL, -1);
         return NULL;
     }
-    const struct codec_limits bounds = {.max_tensors = service->max_memory < service->max_total
-                                                           ? service->max_memory
-                                                           : service->max_total};
+    const struct codec_limits bounds = {.max_tensors = api_most_memory(service)};
     struct exchange *exchange = calloc(1, sizeof *exchange);
     struct codec_reader *reader = codec_reader_create(&bounds);
     if (exchange == NULL || reader == NULL) {

@@ -17,28 +17,15 @@
 
 TestSuite(daemon, .timeout = 60);
 
-/* Runs the daemon with these words in a shell; returns its exit status and what it wrote to either
- * output. */
-static int run(const char *words, char *output, size_t size) {
-    char command[4096];
-    snprintf(command, sizeof command, "\"$ATTENTIOND_BIN\" %s 2>&1", words);
-    FILE *pipe = popen(command, "r");
-    cr_assert_not_null(pipe);
-    size_t length = fread(output, 1, size - 1, pipe);
-    output[length] = '\0';
-    int status = pclose(pipe);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-}
-
 Test(daemon, bad_options_end_the_start) {
     char output[4096];
-    cr_expect_eq(run("--port 65536", output, sizeof output), 2);
+    cr_expect_eq(server_run("--port 65536", output, sizeof output), 2);
     cr_expect(strstr(output, "--port") && strstr(output, "0..65535") && strstr(output, "65536"),
               "%s", output);
-    cr_expect_eq(run("--nonsense", output, sizeof output), 2);
+    cr_expect_eq(server_run("--nonsense", output, sizeof output), 2);
     cr_expect_not_null(strstr(output, "--nonsense"), "%s", output);
     setenv("ATTENTIOND_MAX_BODY", "lots", 1);
-    cr_expect_eq(run("", output, sizeof output), 2);
+    cr_expect_eq(server_run("", output, sizeof output), 2);
     cr_expect_not_null(strstr(output, "ATTENTIOND_MAX_BODY"), "%s", output);
 }
 
@@ -46,7 +33,7 @@ Test(daemon, bad_options_end_the_start) {
 Test(daemon, kernels_that_this_cpu_does_not_run_end_the_start) {
     char output[4096];
     setenv("ATTENTION_ISA", "sse9", 1);
-    cr_expect_eq(run("--port 0", output, sizeof output), 2);
+    cr_expect_eq(server_run("--port 0", output, sizeof output), 2);
     cr_expect_not_null(strstr(output, "ATTENTION_ISA is \"sse9\", but this CPU runs scalar"), "%s",
                        output);
 }
@@ -64,11 +51,11 @@ Test(daemon, forced_kernels_are_in_use) {
 
 Test(daemon, help_and_version) {
     char output[8192];
-    cr_expect_eq(run("--help", output, sizeof output), 0);
+    cr_expect_eq(server_run("--help", output, sizeof output), 0);
     cr_expect(strstr(output, "--port") && strstr(output, "ATTENTIOND_PORT") &&
                   strstr(output, "8080"),
               "%s", output);
-    cr_expect_eq(run("--version", output, sizeof output), 0);
+    cr_expect_eq(server_run("--version", output, sizeof output), 0);
     cr_expect_eq(strncmp(output, "attentiond ", 11), 0, "%s", output);
 }
 
@@ -77,7 +64,7 @@ Test(daemon, port_in_use) {
     char words[64], output[4096];
     cr_assert(server_spawn(&server, NULL));
     snprintf(words, sizeof words, "--port %u", server.port);
-    cr_expect_eq(run(words, output, sizeof output), 1);
+    cr_expect_eq(server_run(words, output, sizeof output), 1);
     snprintf(words, sizeof words, "cannot listen on 127.0.0.1:%u: Address already in use",
              server.port);
     cr_expect_not_null(strstr(output, words), "%s", output);
@@ -249,7 +236,7 @@ Test(daemon, needs_a_key_and_reads_keys_again) {
     cr_assert_geq(fd, 0);
     close(fd);
     snprintf(words, sizeof words, "--port 0 --api-key-file %s", path);
-    cr_expect_eq(run(words, output, sizeof output), 1, "an empty file");
+    cr_expect_eq(server_run(words, output, sizeof output), 1, "an empty file");
     cr_expect_not_null(strstr(output, "there is no key in it"), "%s", output);
     write_key(path, "the-first-key-of-all");
     cr_assert(server_spawn(&server, (const char *const[]){"--api-key-file", path, NULL}));
@@ -571,13 +558,13 @@ Test(daemon, health_check) {
     char words[128], output[4096];
     cr_assert(server_spawn(&server, (const char *const[]){"--address", "0.0.0.0", NULL}));
     snprintf(words, sizeof words, "--health-check --address 0.0.0.0 --port %u", server.port);
-    cr_expect_eq(run(words, output, sizeof output), 0, "%s", output);
+    cr_expect_eq(server_run(words, output, sizeof output), 0, "%s", output);
     cr_expect_str_eq(output, "");
     snprintf(words, sizeof words, "%u", server.port);
     setenv("ATTENTIOND_PORT", words, 1);
-    cr_expect_eq(run("--health-check", output, sizeof output), 0, "%s", output);
+    cr_expect_eq(server_run("--health-check", output, sizeof output), 0, "%s", output);
     cr_expect_eq(server_stop(&server), 0);
-    cr_expect_eq(run("--health-check", output, sizeof output), 1);
+    cr_expect_eq(server_run("--health-check", output, sizeof output), 1);
     cr_expect_not_null(strstr(output, words), "%s", output);
 }
 
@@ -588,7 +575,7 @@ Test(daemon, ipv6) {
         cr_skip_test("no IPv6 here");
     }
     snprintf(words, sizeof words, "--health-check --address ::1 --port %u", server.port);
-    cr_expect_eq(run(words, output, sizeof output), 0, "%s", output);
+    cr_expect_eq(server_run(words, output, sizeof output), 0, "%s", output);
     cr_expect_eq(server_stop(&server), 0);
     cr_assert(server_spawn(&server, (const char *const[]){"--address", "::", NULL}));
     struct client_response response; /* over IPv4 */

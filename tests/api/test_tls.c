@@ -54,19 +54,6 @@ static void start(const char *option, const char *value) {
                                                  "--log-file", log_file, option, value, NULL}));
 }
 
-/* Runs the daemon with these words in a shell; returns its exit status and what it wrote to either
- * output. */
-static int run(const char *words, char *output, size_t size) {
-    char command[1024];
-    snprintf(command, sizeof command, "\"$ATTENTIOND_BIN\" %s 2>&1", words);
-    FILE *pipe = popen(command, "r");
-    cr_assert_not_null(pipe);
-    size_t length = fread(output, 1, size - 1, pipe);
-    output[length] = '\0';
-    int status = pclose(pipe);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-}
-
 static void pause_ms(long milliseconds) {
     nanosleep(&(struct timespec){.tv_nsec = milliseconds * 1000000}, NULL);
 }
@@ -200,11 +187,11 @@ Test(tls, options_that_end_the_start) {
                  cases[i].certificate != NULL ? "--tls-certificate" : "",
                  cases[i].certificate != NULL ? cases[i].certificate : "",
                  cases[i].key != NULL ? "--tls-key" : "", cases[i].key != NULL ? cases[i].key : "");
-        cr_expect_eq(run(words, output, sizeof output), cases[i].status, "case %zu", i);
+        cr_expect_eq(server_run(words, output, sizeof output), cases[i].status, "case %zu", i);
         cr_expect_not_null(strstr(output, cases[i].message), "case %zu: %s", i, output);
     }
     setenv("ATTENTIOND_TLS_CERTIFICATE", certificate, 1);
-    cr_expect_eq(run("--port 0", output, sizeof output), 2, "%s", output);
+    cr_expect_eq(server_run("--port 0", output, sizeof output), 2, "%s", output);
 }
 
 /* Its clients will complain; the log does, too. */
@@ -317,17 +304,17 @@ Test(tls, health_check) {
     char words[256], output[1024];
     start("--address", "0.0.0.0");
     snprintf(words, sizeof words, "--health-check --port %u", server.port);
-    cr_expect_eq(run(words, output, sizeof output), 1, "HTTP");
+    cr_expect_eq(server_run(words, output, sizeof output), 1, "HTTP");
     snprintf(words, sizeof words, "--health-check --port %u --tls-certificate %s --tls-key %s",
              server.port, certificate, key);
-    cr_expect_eq(run(words, output, sizeof output), 0, "%s", output);
+    cr_expect_eq(server_run(words, output, sizeof output), 0, "%s", output);
     cr_expect_str_eq(output, "");
     cr_expect_eq(server_stop(&server), 0);
-    cr_expect_eq(run(words, output, sizeof output), 1);
+    cr_expect_eq(server_run(words, output, sizeof output), 1);
     cr_assert(server_spawn(&server, NULL));
     snprintf(words, sizeof words, "--health-check --port %u --tls-certificate %s --tls-key %s",
              server.port, certificate, key);
-    cr_expect_eq(run(words, output, sizeof output), 1, "of a server without TLS");
+    cr_expect_eq(server_run(words, output, sizeof output), 1, "of a server without TLS");
     cr_expect_not_null(strstr(output, "no answer from"), "%s", output);
     cr_expect_eq(server_stop(&server), 0);
 }

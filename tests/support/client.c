@@ -90,6 +90,19 @@ int server_stop(struct server_process *server) {
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
+int server_run(const char *words, char *output, size_t size) {
+    char command[4096];
+    output[0] = '\0';
+    snprintf(command, sizeof command, "\"$ATTENTIOND_BIN\" %s 2>&1", words);
+    FILE *pipe = popen(command, "r");
+    if (pipe == NULL) {
+        return -1;
+    }
+    output[fread(output, 1, size - 1, pipe)] = '\0';
+    const int status = pclose(pipe);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
 /* ---------------------------------------------------------------------------- a raw connection */
 
 bool client_open(struct client_connection *connection, unsigned port) {
