@@ -295,6 +295,50 @@ ATTN_API void attn_plan_free(attn_plan *plan);
  * ATTN_NOT_FINITE (+inf or NaN in x), ATTN_TOO_LARGE. */
 ATTN_API attn_status attn_softmax(const attn_tensor *x, int axis, void *out, attn_error *error);
 
+/* ------------------------------------------------------------------------------- seeded draws */
+
+/* Whose numbers: the same seed gives the very bits that it gives there. */
+typedef enum attn_generator {
+    ATTN_NUMPY = 0, /* np.random.seed(seed): the legacy RandomState; seeds up to 2^32 - 1 */
+    ATTN_TORCH = 1  /* torch.manual_seed(seed), on the CPU */
+} attn_generator;
+
+typedef enum attn_distribution {
+    ATTN_RANDINT = 0, /* whole numbers in [a, b), both whole and within -2^53 .. 2^53 */
+    ATTN_UNIFORM = 1, /* [a, b); rand is that of [0, 1) */
+    ATTN_NORMAL = 2   /* of mean a and standard deviation b >= 0; randn is that of 0 and 1 */
+} attn_distribution;
+
+/* One matrix to be drawn. `dtype` is that of the numbers as they are drawn, ATTN_FLOAT64 alone with
+ * ATTN_NUMPY; it does not matter for ATTN_RANDINT. */
+typedef struct attn_draw {
+    attn_distribution distribution;
+    attn_dtype dtype;
+    double a, b;
+    size_t count; /* of its elements */
+} attn_draw;
+
+typedef struct attn_random attn_random;
+
+/* Returns owned: attn_random_free(). Errors: ATTN_INVALID_ARGUMENT (generator, seed),
+ * ATTN_NO_MEMORY. */
+ATTN_API attn_status attn_random_create(attn_random **random, attn_generator generator,
+                                        uint64_t seed, attn_error *error);
+ATTN_API void attn_random_free(attn_random *random); /* NULL is fine */
+
+/* Can this be drawn? Errors: ATTN_INVALID_ARGUMENT (distribution, dtype, a, b). */
+ATTN_API attn_status attn_random_check(const attn_random *random, const attn_draw *draw,
+                                       attn_error *error);
+
+/* Writes the elements first .. first + count - 1 of a checked draw to their places in `data`, which
+ * holds all draw->count of them in `dtype` (float32 or float64, rounded if that is narrower). For
+ * work in turns: the pieces of a draw are asked for in order and none between two draws is left
+ * out; each begins at a multiple of ATTN_DRAW_PIECE elements and, but for the last, is whole ones.
+ */
+#define ATTN_DRAW_PIECE 16384
+ATTN_API void attn_random_fill(attn_random *random, const attn_draw *draw, size_t first,
+                               size_t count, attn_dtype dtype, void *data);
+
 /* ---------------------------------------------------------------------------------- this build */
 
 typedef struct attn_build_info {
