@@ -35,10 +35,10 @@ export function createClient(base, on) {
     };
   }
 
-  // Resolves to the answer, or to null if a later question has taken the place of this one. `results`: other ones than the page's own.
-  async function ask({ path, text, results }) {
+  // Resolves to the answer, or to null if a later question has taken the place of this one.
+  async function ask({ path, text }) {
     clearTimeout(retry);
-    const sent = send({ base, path, text, key, results });
+    const sent = send({ base, path, text, key });
     latest = sent.id;
     const reply = await sent.reply;
     if (sent.id !== latest) return null;
@@ -48,11 +48,13 @@ export function createClient(base, on) {
     await new Promise((resolve) => {
       retry = setTimeout(resolve, seconds * 1000);
     });
-    return sent.id === latest ? ask({ path, text, results }) : null;
+    return sent.id === latest ? ask({ path, text }) : null;
   }
 
   return {
     ask,
+    // A question beside the others: it neither ends nor replaces them. The worker keeps its weights under the name `as`.
+    aside: ({ path, text, results, as }) => send({ base, path, text, key, results, as }).reply,
     picture: (what) => send(what).reply,
     setKey: (value) => void (key = value),
     // A plain call, for the parts of the page that ask for something small themselves.

@@ -104,10 +104,13 @@ function understood(answer, summary, body) {
 }
 
 async function compute(message) {
-  const { id, base, path, text, key } = message;
-  running?.abort();
-  running = new AbortController();
-  const { signal } = running;
+  const { id, base, path, text, key, as } = message;
+  const control = new AbortController();
+  const { signal } = control;
+  if (!as) {
+    running?.abort();
+    running = control;
+  }
   const progress = (what) => self.postMessage({ id, progress: what });
   const body = tryJSON(text);
   const isObject = body && typeof body === 'object' && !Array.isArray(body);
@@ -139,7 +142,8 @@ async function compute(message) {
   const found = understood(answer, summary, body);
   if (words && (await words)) found.X = await words;
   if (signal.aborted) return;
-  if (!message.results) kept = found;
+  if (as) kept[as] = found.weights;
+  else kept = found;
   const copies = structuredClone(found);
   const buffers = [];
   for (const groups of Object.values(copies)) {
