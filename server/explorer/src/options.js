@@ -118,12 +118,14 @@ export function createOptions(container, onChange) {
     const label = document.createElement('label');
     const reason = document.createElement('small');
     const fields = control.fields ?? [control.element];
+    const name = document.createElement('span');
     label.textContent = option.label;
+    name.append(label, reason);
     fields[0].id = `option-${option.key}`;
     label.htmlFor = fields[0].id;
     reason.id = `reason-${option.key}`;
     for (const field of fields) field.setAttribute('aria-describedby', reason.id);
-    row.append(label, control.element, reason);
+    row.append(name, control.element);
     container.append(row);
     const change = () => onChange(option.key, control.read());
     const event = option.kind === 'choice' || option.kind === 'switch' ? 'change' : 'input';

@@ -32,7 +32,7 @@ export function load() {
 }
 
 // A heat map of some thousand numbers; masked cells are holes, through which the canvas below shows its hatching.
-export function cells({ matrix, mask, scale, text, gap }) {
+export function cells({ matrix, mask, scale, gap }) {
   const { rows, cols, data } = matrix;
   const z = [];
   for (let row = 0; row < rows; row++) {
@@ -45,9 +45,6 @@ export function cells({ matrix, mask, scale, text, gap }) {
   return {
     type: 'heatmap',
     z,
-    text,
-    texttemplate: text ? '%{text}' : '',
-    textfont: { size: Number(size), family },
     colorscale: plotlyScale(scale.table),
     zmin: scale.log ? 0 : scale.lo,
     zmax: scale.log ? 1 : scale.hi,

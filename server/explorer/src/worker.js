@@ -147,7 +147,9 @@ async function compute(message) {
   const copies = structuredClone(found);
   const buffers = [];
   for (const groups of Object.values(copies)) {
-    for (const item of groups.flat()) buffers.push((item.data ?? item).buffer);
+    for (const item of groups.flat()) {
+      for (const array of item.data ? [item.data, item.bits, item.largest] : [item]) if (array) buffers.push(array.buffer);
+    }
   }
   const plain = received.text.length <= PLAIN_ANSWER ? answer : null;
   const extra = { statistics: answer.statistics, tokens: answer.tokens, answer: plain };
@@ -158,22 +160,13 @@ async function compute(message) {
 async function draw({ id, name, batch, head, mask, scale, part, side }) {
   const matrix = kept[name]?.[batch]?.[head];
   if (!matrix) return self.postMessage({ id, gone: true });
-  const forbidden = mask && kept[mask]?.[batch]?.[head]?.data;
-  const masked = forbidden ? { at: forbidden } : null;
-  const shown = masked ? { ...matrix, mask: forbiddenBits(masked.at) } : matrix;
+  const shown = { ...matrix, mask: mask ? kept[mask]?.[batch]?.[head]?.bits : null };
   const { width, height, pixels } = raster(shown, scale, part, side);
   const canvas = new OffscreenCanvas(width, height);
   canvas.getContext('2d').putImageData(new ImageData(pixels, width, height), 0, 0);
   const url = new FileReaderSync().readAsDataURL(await canvas.convertToBlob());
   const bitmap = canvas.transferToImageBitmap();
   self.postMessage({ id, url, bitmap, width, height }, [bitmap]);
-}
-
-const bits = new WeakMap();
-
-function forbiddenBits(data) {
-  if (!bits.has(data)) bits.set(data, Uint8Array.from(data, (x) => (x === -Infinity ? 1 : 0)));
-  return bits.get(data);
 }
 
 self.onmessage = async ({ data: message }) => {
