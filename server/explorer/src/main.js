@@ -130,9 +130,9 @@ function failed(reply) {
   options.update(summary, answer?.heads ?? 1);
   controls();
   if (reply.status === 401) askKey();
-  const found = reply.failure
-    ? { title: 'The server cannot be reached', detail: `${reply.failure}. Is it running? The request is still here.`, again: true }
-    : reply.problem;
+  const lost = { title: 'The server cannot be reached', detail: 'Is it running? The request is still here.', again: true };
+  const odd = { title: 'The answer cannot be read', detail: reply.failure, again: true };
+  const found = reply.unreachable ? lost : reply.failure ? odd : reply.problem;
   problem(found);
   status('error', found.title);
 }

@@ -90,7 +90,7 @@ export function layout({ box, range, axes, ink, zoomable }) {
     plot_bgcolor: 'rgba(0,0,0,0)',
     font: { family, size: Number(size), color: ink },
     xaxis: axis([range.col0 - 0.5, range.col1 - 0.5], axes.cols, { side: 'top', tickangle: box.across ? -90 : 0, ...fixed }),
-    yaxis: axis([range.row1 - 0.5, range.row0 - 0.5], axes.rows, fixed),
+    yaxis: axis([range.row1 - 0.5, range.row0 - 0.5], axes.rows, { scaleanchor: false, ...fixed }),
     dragmode: zoomable ? 'zoom' : false,
     hovermode: false,
     showlegend: false,

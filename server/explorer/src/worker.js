@@ -32,7 +32,11 @@ async function read(response, progress) {
 async function post(base, path, body, key, signal) {
   const headers = { 'Content-Type': 'application/json' };
   if (key) headers.Authorization = `Bearer ${key}`;
-  return fetch(base + path.slice(1), { method: 'POST', body, headers, signal, credentials: 'omit' });
+  try {
+    return await fetch(base + path.slice(1), { method: 'POST', body, headers, signal, credentials: 'omit' });
+  } catch (error) {
+    throw error.name === 'AbortError' ? error : Object.assign(error, { unreachable: true });
+  }
 }
 
 function tryJSON(text) {
@@ -100,6 +104,10 @@ function understood(answer, summary, body) {
       if (!(name in shown) || summary.projected) shown[name] ??= matrices(value, summary.batched);
     }
   }
+  if (summary.drawn && !('Q' in body)) {
+    shown.Q ??= shown.K;
+    if (!summary.packed) shown.X ??= shown.K;
+  }
   return shown;
 }
 
@@ -112,14 +120,14 @@ async function compute(message) {
     running = control;
   }
   const progress = (what) => self.postMessage({ id, progress: what });
-  const body = tryJSON(text);
+  const body = tryJSON(text) ?? tryJSON(text.replace(/([[,:\s])-Infinity(?=[\s,\]}])/g, '$1null'));
   const isObject = body && typeof body === 'object' && !Array.isArray(body);
   const summary = isObject ? summarise(path, body) : null;
   const list = message.results ?? (summary && wanted(summary));
   const sent = summary ? withMember(text, 'return', JSON.stringify(list)) : text;
   progress({ phase: 'computing', sending: sent.length });
   const started = performance.now();
-  const words = summary?.words ? embedded(message, body, signal).catch(() => null) : null;
+  const words = summary?.words && summary.projected ? embedded(message, body, signal).catch(() => null) : null;
   const response = await post(base, path, sent, key, signal);
   const received = await read(response, progress);
   const reply = {
@@ -145,15 +153,15 @@ async function compute(message) {
   if (as) kept[as] = found.weights;
   else kept = found;
   const copies = structuredClone(found);
-  const buffers = [];
+  const buffers = new Set();
   for (const groups of Object.values(copies)) {
     for (const item of groups.flat()) {
-      for (const array of item.data ? [item.data, item.bits, item.largest] : [item]) if (array) buffers.push(array.buffer);
+      for (const array of item.data ? [item.data, item.bits, item.largest] : [item]) if (array) buffers.add(array.buffer);
     }
   }
   const plain = received.text.length <= PLAIN_ANSWER ? answer : null;
   const extra = { statistics: answer.statistics, tokens: answer.tokens, answer: plain };
-  self.postMessage({ ...reply, ...extra, matrices: copies }, buffers);
+  self.postMessage({ ...reply, ...extra, matrices: copies }, [...buffers]);
 }
 
 // Pixels of a kept matrix, as a picture that any element can show.
@@ -175,6 +183,6 @@ self.onmessage = async ({ data: message }) => {
     else if (message.part) await draw(message);
     else await compute(message);
   } catch (error) {
-    if (error.name !== 'AbortError') self.postMessage({ id: message.id, failure: error.message });
+    if (error.name !== 'AbortError') self.postMessage({ id: message.id, failure: error.message, unreachable: error.unreachable });
   }
 };
