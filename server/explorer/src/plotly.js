@@ -19,16 +19,17 @@ function styleThroughCSSOM() {
   };
 }
 
-// Resolves to the library, or to null where it cannot be loaded: then the canvas stays.
-export function load() {
-  if (!library) {
-    styleThroughCSSOM();
-    library = import('plotly.js-cartesian-dist-min').then(
-      (module) => module.default ?? module,
-      () => null,
-    );
+// Fetches the library when the page has nothing else to do: to start it takes longer than anything else here. Null where it cannot be
+// loaded: then the canvas stays.
+async function load() {
+  await new Promise((resolve) => window.requestIdleCallback ? requestIdleCallback(resolve, { timeout: 2000 }) : setTimeout(resolve, 200));
+  styleThroughCSSOM();
+  try {
+    const module = await import('plotly.js-cartesian-dist-min');
+    return module.default ?? module;
+  } catch {
+    return null;
   }
-  return library;
 }
 
 // A heat map of some thousand numbers; masked cells are holes, through which the canvas below shows its hatching.
@@ -99,7 +100,8 @@ export function layout({ box, range, axes, ink, zoomable }) {
 
 async function run() {
   running = true;
-  const plotly = await load();
+  library ??= load();
+  const plotly = await library;
   while (queue.size) {
     const [element, job] = queue.entries().next().value;
     queue.delete(element);

@@ -1,7 +1,7 @@
 // The worker: sends requests, reads answers of any length, turns them into matrices and matrices into pixels, so that the page
 // never waits. It keeps the matrices of the last answer for drawing them again; it knows nothing of the page.
 import { raster } from './colour.js';
-import { members, withMember } from './jsontext.js';
+import { members, parse, withMember } from './jsontext.js';
 import { matrices, split, vectors } from './matrices.js';
 import { summarise, wanted } from './request.js';
 
@@ -36,14 +36,6 @@ async function post(base, path, body, key, signal) {
     return await fetch(base + path.slice(1), { method: 'POST', body, headers, signal, credentials: 'omit' });
   } catch (error) {
     throw error.name === 'AbortError' ? error : Object.assign(error, { unreachable: true });
-  }
-}
-
-function tryJSON(text) {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return null;
   }
 }
 
@@ -120,7 +112,7 @@ async function compute(message) {
     running = control;
   }
   const progress = (what) => self.postMessage({ id, progress: what });
-  const body = tryJSON(text) ?? tryJSON(text.replace(/([[,:\s])-Infinity(?=[\s,\]}])/g, '$1null'));
+  const body = parse(text);
   const isObject = body && typeof body === 'object' && !Array.isArray(body);
   const summary = isObject ? summarise(path, body) : null;
   const list = message.results ?? (summary && wanted(summary));
@@ -141,7 +133,7 @@ async function compute(message) {
     sent: sent.length < 4_000_000 ? sent : null,
   };
   if (!response.ok) {
-    const problem = tryJSON(received.text) ?? { title: `HTTP ${response.status}`, detail: response.statusText };
+    const problem = parse(received.text) ?? { title: `HTTP ${response.status}`, detail: response.statusText };
     self.postMessage({ ...reply, problem });
     return;
   }
