@@ -1,0 +1,195 @@
+// curve.js - the softmax curve at the end of notebook 001: softmax of np.arange(-5, 5, 0.1), asked of POST /softmax, drawn
+// as SVG with axes; a slider divides the values by a temperature before. Dashed: temperature 1, the notebook's own.
+// It asks through the `post` it is given, and knows no address, key or error page.
+
+const HEIGHT = 300;
+const LEFT = 64;
+const RIGHT = 16;
+const TOP = 14;
+const BOTTOM = 44;
+const WAIT_MS = 60;
+const SVG = 'http://www.w3.org/2000/svg';
+
+// np.arange(-5, 5, 0.1) to the last bit: NumPy takes the difference of the first two values as the step.
+export const VALUES = Array.from({ length: 100 }, (_, i) => -5 + i * (-5 + 0.1 - -5));
+
+// The temperature at a place of the slider, -1 to 1: 0.1 to 10, 1 in the middle, in two digits.
+export const temperatureAt = (place) => Number((10 ** place).toPrecision(2));
+
+// The request for a temperature.
+export const requestFor = (temperature) => ({ X: VALUES.map((x) => x / temperature), dtype: 'float64' });
+
+// Round numbers from 0 up to at least `max`, four to eight of them.
+export function ticks(max) {
+  const power = 10 ** Math.floor(Math.log10(max));
+  const step = [0.1, 0.2, 0.5, 1].map((part) => part * power * 2).find((size) => max / size <= 6);
+  return Array.from({ length: Math.ceil(max / step - 1e-9) + 1 }, (_, i) => Number((i * step).toPrecision(6)));
+}
+
+function draw(name, attributes, parent, text) {
+  const made = document.createElementNS(SVG, name);
+  for (const [key, value] of Object.entries(attributes)) {
+    made.setAttribute(key, value);
+  }
+  if (text !== undefined) {
+    made.textContent = text;
+  }
+  parent.append(made);
+  return made;
+}
+
+class Curve {
+  constructor(container, post) {
+    this.post = post;
+    this.root = document.createElement('div');
+    this.root.className = 'curve';
+    this.svg = draw('svg', { class: 'curve-plot', height: HEIGHT, role: 'img' }, this.root);
+    const controls = document.createElement('div');
+    controls.className = 'curve-controls';
+    const label = document.createElement('label');
+    this.slider = Object.assign(document.createElement('input'), { type: 'range', min: -1, max: 1, step: 0.02, value: 0 });
+    this.shown = document.createElement('output');
+    label.append('temperature', this.slider, this.shown);
+    this.readout = document.createElement('span');
+    this.readout.className = 'curve-readout';
+    controls.append(label, this.readout);
+    this.root.append(controls);
+    container.append(this.root);
+    this.values = this.reference = null;
+    this.asked = 0;
+    this.slider.addEventListener('input', () => this.askSoon());
+    this.svg.addEventListener('pointermove', (event) => this.point(event));
+    this.svg.addEventListener('pointerleave', () => this.point(null));
+    this.resizing = new ResizeObserver(() => this.values && this.show());
+    this.resizing.observe(this.root);
+    this.ask();
+  }
+
+  temperature() {
+    return temperatureAt(Number(this.slider.value));
+  }
+
+  askSoon() {
+    this.shown.textContent = this.temperature();
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => this.ask(), WAIT_MS);
+  }
+
+  // The latest question wins; an answer to an earlier one is dropped.
+  async ask() {
+    const mine = ++this.asked;
+    const temperature = this.temperature();
+    this.shown.textContent = temperature;
+    this.root.dataset.state = 'busy';
+    try {
+      const { output } = await this.post('/softmax', requestFor(temperature));
+      if (mine !== this.asked) {
+        return;
+      }
+      this.values = output;
+      if (temperature === 1) {
+        this.reference = output;
+      }
+      this.root.dataset.temperature = temperature;
+      this.root.dataset.state = 'done';
+      this.show();
+    } catch (error) {
+      if (mine === this.asked) {
+        this.root.dataset.state = 'error';
+        this.readout.textContent = error.message;
+      }
+    }
+  }
+
+  placeX(x) {
+    return LEFT + ((x + 5) / 10) * (this.width - LEFT - RIGHT);
+  }
+
+  placeY(y) {
+    return HEIGHT - BOTTOM - (y / this.top) * (HEIGHT - TOP - BOTTOM);
+  }
+
+  path(values) {
+    const point = (y, i) => `${this.placeX(VALUES[i]).toFixed(2)} ${this.placeY(Math.min(y, this.top)).toFixed(2)}`;
+    return `M${values.map(point).join('L')}`;
+  }
+
+  show() {
+    const max = Math.max(...this.values);
+    const marks = ticks(max);
+    this.top = marks.at(-1);
+    this.width = Math.max(240, this.root.clientWidth);
+    this.svg.replaceChildren();
+    this.svg.setAttribute('viewBox', `0 0 ${this.width} ${HEIGHT}`);
+    this.svg.setAttribute(
+      'aria-label',
+      `Softmax of 100 values from −5 to 4.9 at temperature ${this.root.dataset.temperature}: it rises from ` +
+        `${this.values[0].toPrecision(3)} to ${max.toPrecision(3)}`,
+    );
+    this.drawAxes(marks);
+    if (this.reference && this.reference !== this.values) {
+      draw('path', { class: 'curve-reference', d: this.path(this.reference) }, this.svg);
+    }
+    draw('path', { class: 'curve-line', d: this.path(this.values) }, this.svg);
+    this.dot = draw('circle', { class: 'curve-dot', r: 5, visibility: 'hidden' }, this.svg);
+    this.point(null);
+  }
+
+  drawAxes(marks) {
+    const right = this.width - RIGHT;
+    const bottom = HEIGHT - BOTTOM;
+    for (const mark of marks) {
+      const y = this.placeY(mark);
+      draw('line', { class: 'curve-grid', x1: LEFT, x2: right, y1: y, y2: y }, this.svg);
+      draw('text', { class: 'curve-tick', x: LEFT - 8, y: y + 4, 'text-anchor': 'end' }, this.svg, mark);
+    }
+    for (let mark = -4; mark <= 4; mark += 2) {
+      const x = this.placeX(mark);
+      const name = String(mark).replace('-', '−');
+      draw('line', { class: 'curve-grid', x1: x, x2: x, y1: TOP, y2: bottom }, this.svg);
+      draw('text', { class: 'curve-tick', x, y: bottom + 18, 'text-anchor': 'middle' }, this.svg, name);
+    }
+    const centre = { class: 'curve-title', 'text-anchor': 'middle' };
+    draw('text', { ...centre, x: (LEFT + right) / 2, y: HEIGHT - 6 }, this.svg, 'input value');
+    draw('text', { ...centre, transform: `translate(12 ${(TOP + bottom) / 2}) rotate(-90)` }, this.svg, 'probability');
+    draw('path', { class: 'curve-axis', d: `M${LEFT} ${TOP}V${bottom}H${right}` }, this.svg);
+  }
+
+  // Reads the curve at the pointer; without one, tells its sum and its largest value.
+  point(event) {
+    if (!this.values || !this.dot) {
+      return;
+    }
+    if (!event) {
+      const sum = this.values.reduce((total, y) => total + y, 0);
+      this.dot.setAttribute('visibility', 'hidden');
+      this.readout.textContent = `sum ${sum.toFixed(6)}, largest ${Math.max(...this.values).toFixed(6)}`;
+      return;
+    }
+    const box = this.svg.getBoundingClientRect();
+    const x = (((event.clientX - box.left) / box.width) * this.width - LEFT) / (this.width - LEFT - RIGHT);
+    const at = Math.max(0, Math.min(VALUES.length - 1, Math.round(x * 100)));
+    this.dot.setAttribute('cx', this.placeX(VALUES[at]));
+    this.dot.setAttribute('cy', this.placeY(this.values[at]));
+    this.dot.setAttribute('visibility', 'visible');
+    this.readout.textContent = `softmax at ${VALUES[at].toFixed(1).replace('-', '−')} is ${this.values[at].toPrecision(4)}`;
+  }
+
+  destroy() {
+    this.asked++;
+    clearTimeout(this.timer);
+    this.resizing.disconnect();
+    this.root.remove();
+  }
+}
+
+// Makes the view in `container` and asks for the curve. post(path, body) resolves to the parsed answer.
+export function createCurve(container, { post }) {
+  const curve = new Curve(container, post);
+  return {
+    update: ({ dark }) => {
+      curve.root.dataset.dark = Boolean(dark);
+    },
+    destroy: () => curve.destroy(),
+  };
+}

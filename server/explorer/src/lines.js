@@ -1,0 +1,431 @@
+// lines.js - attention as lines between two columns of words: queries left, keys right, a line the stronger the larger its
+// weight. Pointing at a word shows its lines alone, with their weights as numbers and bars; a click locks it.
+//
+// It draws what is in view: words and lines are made for the rows that the scroll position shows, so that 1024 words cost what
+// 30 do. Up to SVG_LINES lines are SVG, more are painted on a canvas in slices of SLICE_MS. Colours are the custom properties of
+// views.css; it sets no style but places and lengths. Which pairs are drawn is pairs.js's.
+import { choosePairs, makeHead, weightText } from './pairs.js';
+
+const ROW = 26;
+const MAX_VIEW = 26 * ROW;
+const SVG_LINES = 1500;
+const MAX_LINES = 12000;
+const SLICE_MS = 8;
+const SVG = 'http://www.w3.org/2000/svg';
+export const HEAD_COLOURS = 8;
+
+function element(name, className, parent) {
+  const made = document.createElement(name);
+  made.className = className;
+  parent?.append(made);
+  return made;
+}
+
+function curve(line) {
+  const middle = (line.x0 + line.x1) / 2;
+  return `M${line.x0} ${line.y0}C${middle} ${line.y0} ${middle} ${line.y1} ${line.x1} ${line.y1}`;
+}
+
+const opacityOf = (strength) => Math.round((0.06 + 0.86 * strength) * 100) / 100;
+const widthOf = (strength) => Math.round((0.6 + 3 * strength) * 100) / 100;
+
+// One column of words: makes the buttons that are in view and forgets the others.
+class Column {
+  constructor(side, label, parent) {
+    this.side = side;
+    this.root = element('div', `lines-column lines-${side === 'query' ? 'queries' : 'keys'}`, parent);
+    this.root.setAttribute('role', 'group');
+    this.root.setAttribute('aria-label', label);
+    this.words = new Map();
+    this.current = 0;
+  }
+
+  make(index) {
+    const word = element('button', 'lines-word', this.root);
+    word.type = 'button';
+    word.dataset[this.side] = index;
+    const label = element('span', 'lines-label', word);
+    const value = element('span', 'lines-value', word);
+    const bars = element('span', 'lines-bars', word);
+    const made = { word, label, value, bars };
+    this.words.set(index, made);
+    return made;
+  }
+
+  // Shows the words from first to before last, `labels` their names, moved up by `scrolled` pixels.
+  show(first, last, labels, scrolled) {
+    const focused = this.root.contains(document.activeElement) ? Number(document.activeElement.dataset[this.side]) : -1;
+    for (const [index, { word }] of this.words) {
+      if (index >= labels.length || ((index < first || index >= last) && index !== focused)) {
+        word.remove();
+        this.words.delete(index);
+      }
+    }
+    if (this.current < first || this.current >= last) {
+      this.current = focused >= 0 && focused < labels.length ? focused : first;
+    }
+    for (let index = first; index < last; index++) {
+      const { label } = this.words.get(index) ?? this.make(index);
+      if (label.textContent !== labels[index]) {
+        label.textContent = labels[index];
+        label.parentElement.title = `${this.side} ${index}: ${labels[index]}`;
+      }
+    }
+    for (const [index, { word }] of this.words) {
+      word.style.transform = `translateY(${index * ROW - scrolled}px)`;
+      word.tabIndex = index === this.current ? 0 : -1;
+    }
+  }
+
+  // Marks the word that is shown alone, and writes beside each word what `weightsOf(index)` has for it: {head, weight, part,
+  // masked} for each head, or null for nothing.
+  annotate(active, locked, weightsOf) {
+    for (const [index, { word, value, bars }] of this.words) {
+      word.classList.toggle('lines-active', index === active);
+      word.setAttribute('aria-pressed', String(index === locked));
+      const weights = weightsOf?.(index) ?? [];
+      const open = weights.filter(({ masked }) => !masked);
+      const mean = open.reduce((sum, { weight }) => sum + weight, 0) / open.length;
+      value.textContent = weights.length === 0 ? '' : open.length === 0 ? 'masked' : weightText(mean);
+      value.classList.toggle('lines-masked', weights.length > 0 && open.length === 0);
+      bars.replaceChildren(
+        ...open.map(({ head, part }) => {
+          const bar = element('span', `lines-bar lines-head-${head % HEAD_COLOURS}`);
+          bar.style.width = `${Math.round(part * 100)}%`;
+          return bar;
+        }),
+      );
+    }
+  }
+}
+
+class Lines {
+  constructor(container, { onHover = () => {}, onLock = () => {} }) {
+    this.onHover = onHover;
+    this.onLock = onLock;
+    this.root = element('div', 'lines', container);
+    this.legend = element('ul', 'lines-legend', this.root);
+    this.scroll = element('div', 'lines-scroll', this.root);
+    this.space = element('div', 'lines-space', this.scroll);
+    this.layer = element('div', 'lines-layer', this.space);
+    this.queries = new Column('query', 'queries', this.layer);
+    this.stage = element('div', 'lines-stage', this.layer);
+    this.svg = document.createElementNS(SVG, 'svg');
+    this.svg.setAttribute('class', 'lines-svg');
+    this.svg.setAttribute('aria-hidden', 'true');
+    this.canvas = element('canvas', 'lines-canvas');
+    this.canvas.setAttribute('aria-hidden', 'true');
+    this.stage.append(this.svg, this.canvas);
+    this.keys = new Column('key', 'keys', this.layer);
+    this.note = element('p', 'lines-note', this.root);
+    this.data = null;
+    this.pointed = null; // the word under the pointer or the keyboard: {side, index}
+    this.lockedKey = null;
+    this.frame = 0;
+    this.painting = 0;
+    this.listen();
+  }
+
+  listen() {
+    this.stop = new AbortController();
+    const on = (target, name, does) => target.addEventListener(name, does, { signal: this.stop.signal });
+    on(this.scroll, 'scroll', () => this.later());
+    on(this.layer, 'pointerover', (event) => this.point(this.wordOf(event.target)));
+    on(this.layer, 'pointerleave', () => this.point(null));
+    on(this.layer, 'focusin', (event) => {
+      const word = this.wordOf(event.target);
+      if (word) {
+        (word.side === 'query' ? this.queries : this.keys).current = word.index;
+        this.point(word);
+      }
+    });
+    on(this.layer, 'focusout', () => this.point(null));
+    on(this.layer, 'click', (event) => this.lock(this.wordOf(event.target)));
+    on(this.root, 'keydown', (event) => this.key(event));
+    this.resizing = new ResizeObserver(() => this.later());
+    this.resizing.observe(this.root);
+  }
+
+  wordOf(target) {
+    const data = target.closest?.('.lines-word')?.dataset;
+    if (!data) {
+      return null;
+    }
+    return data.query === undefined ? { side: 'key', index: Number(data.key) } : { side: 'query', index: Number(data.query) };
+  }
+
+  point(word) {
+    if (word?.side === this.pointed?.side && word?.index === this.pointed?.index) {
+      return;
+    }
+    this.pointed = word;
+    this.onHover(word && { query: word.side === 'query' ? word.index : null, key: word.side === 'key' ? word.index : null });
+    this.later();
+  }
+
+  // A locked query is the caller's to keep (`row`), a locked key is kept here.
+  lock(word) {
+    if (!this.data || !word) {
+      return;
+    }
+    if (word.side === 'query') {
+      this.lockedKey = null;
+      const row = this.data.row === word.index ? null : word.index;
+      this.data.row = row;
+      this.onLock(row);
+    } else {
+      this.lockedKey = this.lockedKey === word.index ? null : word.index;
+      this.unlockRow();
+    }
+    this.later();
+  }
+
+  unlockRow() {
+    if (this.data.row !== null) {
+      this.data.row = null;
+      this.onLock(null);
+    }
+  }
+
+  key(event) {
+    const word = this.wordOf(document.activeElement);
+    if (!this.data || event.altKey || event.ctrlKey || event.metaKey) {
+      return;
+    }
+    if (event.key === 'Escape' && (this.data.row !== null || this.lockedKey !== null)) {
+      this.lockedKey = null;
+      this.unlockRow();
+      this.later();
+    } else if (word && this.move(word, event.key)) {
+      event.preventDefault();
+    } else {
+      return;
+    }
+    event.stopPropagation();
+  }
+
+  // Puts the focus where a key of the keyboard asks from `word` on; false if it asks nothing.
+  move({ side, index }, key) {
+    const lengths = { query: this.data.rows, key: this.data.cols };
+    const steps = { ArrowUp: -1, ArrowDown: 1, PageUp: -10, PageDown: 10, Home: -Infinity, End: Infinity };
+    const across = { ArrowLeft: 'query', ArrowRight: 'key' }[key];
+    if (!across && !(key in steps)) {
+      return false;
+    }
+    const to = across ?? side;
+    const place = Math.max(0, Math.min(lengths[to] - 1, index + (steps[key] ?? 0)));
+    this.reveal(place);
+    const column = to === 'query' ? this.queries : this.keys;
+    column.current = place;
+    this.render();
+    column.words.get(place).word.focus({ preventScroll: true });
+    return true;
+  }
+
+  reveal(index) {
+    const top = index * ROW;
+    if (top < this.scroll.scrollTop) {
+      this.scroll.scrollTop = top;
+    } else if (top + ROW > this.scroll.scrollTop + this.scroll.clientHeight) {
+      this.scroll.scrollTop = top + ROW - this.scroll.clientHeight;
+    }
+  }
+
+  // The word whose lines are shown alone: {side, index, locked}, or null.
+  active() {
+    if (this.data.row !== null) {
+      return { side: 'query', index: this.data.row, locked: true };
+    }
+    if (this.lockedKey !== null) {
+      return { side: 'key', index: this.lockedKey, locked: true };
+    }
+    return this.pointed;
+  }
+
+  update(given) {
+    const { rows, cols, threshold = 0, mode = 'weight', row = null, dark = false } = given;
+    const heads = given.heads?.length > 0 ? given.heads : [{ weights: given.weights, masked: given.masked }];
+    const before = this.data;
+    const same = before && before.rows === rows && before.cols === cols;
+    const made = heads.map(({ weights, masked = given.masked, name = '', index }, place) => {
+      const old = same && before.heads.find((head) => head.weights === weights && head.masked === (masked ?? null));
+      return Object.assign(old || makeHead(weights, masked ?? null), { name, colour: (index ?? place) % HEAD_COLOURS });
+    });
+    if (before && (before.threshold !== threshold || before.mode !== mode)) {
+      made.forEach((head) => head.cuts.clear());
+    }
+    this.data = {
+      rows, cols, threshold, mode, row, heads: made,
+      queryLabels: Array.from({ length: rows }, (_, i) => String(given.queryLabels?.[i] ?? `q${i}`)),
+      keyLabels: Array.from({ length: cols }, (_, i) => String(given.keyLabels?.[i] ?? `k${i}`)),
+    };
+    if (!same) {
+      this.lockedKey = this.pointed = null;
+    }
+    this.root.dataset.dark = dark;
+    this.space.style.height = `${Math.max(rows, cols) * ROW}px`;
+    this.scroll.style.height = `${Math.min(Math.max(rows, cols) * ROW, MAX_VIEW)}px`;
+    if (row !== null && row !== before?.row) {
+      this.reveal(row);
+    }
+    this.showLegend();
+    this.later();
+  }
+
+  showLegend() {
+    const { heads } = this.data;
+    this.legend.hidden = heads.length < 2;
+    this.legend.replaceChildren(
+      ...heads.map((head, place) => {
+        const entry = element('li', `lines-head-${head.colour}`);
+        entry.textContent = head.name || `head ${place}`;
+        return entry;
+      }),
+    );
+  }
+
+  later() {
+    this.frame ||= requestAnimationFrame(() => this.render());
+  }
+
+  render() {
+    cancelAnimationFrame(this.frame);
+    this.frame = 0;
+    if (!this.data || this.root.clientWidth === 0) {
+      return;
+    }
+    const { rows, cols, queryLabels, keyLabels } = this.data;
+    const scrolled = this.scroll.scrollTop;
+    const height = this.scroll.clientHeight;
+    const first = Math.floor(scrolled / ROW);
+    const last = Math.ceil((scrolled + height) / ROW);
+    this.layer.style.height = `${height}px`;
+    this.queries.show(Math.min(first, rows), Math.min(last, rows), queryLabels, scrolled);
+    this.keys.show(Math.min(first, cols), Math.min(last, cols), keyLabels, scrolled);
+    this.annotate();
+    this.draw(first, last, scrolled, height);
+  }
+
+  // What stands beside the words of the other column while one word is shown alone.
+  annotate() {
+    const active = this.active();
+    const { heads, cols } = this.data;
+    const max = Math.max(...heads.map((head) => head.max)) || 1;
+    const at = (i) =>
+      heads.map(({ weights, masked, colour }) => {
+        const weight = weights[i];
+        return { head: colour, weight, part: Math.abs(weight) / max, masked: Boolean(masked?.[i]) };
+      });
+    for (const column of [this.queries, this.keys]) {
+      const own = active?.side === column.side;
+      const weightsOf = !active || own ? null
+        : active.side === 'query' ? (key) => at(active.index * cols + key)
+        : (query) => at(query * cols + active.index);
+      column.annotate(own ? active.index : -1, own && active.locked ? active.index : -1, weightsOf);
+    }
+    this.root.dataset.active = active ? `${active.side}-${active.index}` : '';
+    this.root.dataset.locked = Boolean(active?.locked);
+  }
+
+  draw(first, last, scrolled, height) {
+    const { rows, cols, heads, threshold, mode } = this.data;
+    const active = this.active();
+    const rule = { cols, threshold, mode, key: active?.side === 'key' ? active.index : null };
+    const [from, to] = active?.side === 'query' ? [active.index, active.index + 1] : [Math.min(first, rows), Math.min(last, rows)];
+    const { lines, count } = choosePairs(heads, from, to, rule, MAX_LINES);
+    const width = this.stage.clientWidth;
+    for (const line of lines) {
+      line.x0 = 0;
+      line.x1 = width;
+      line.y0 = (line.query + 0.5) * ROW - scrolled;
+      line.y1 = (line.key + 0.5) * ROW - scrolled;
+      line.head = heads[line.head].colour;
+    }
+    const drawn = lines.filter(({ y0, y1 }) => Math.min(y0, y1) < height && Math.max(y0, y1) > 0);
+    const kind = drawn.length <= SVG_LINES ? 'svg' : 'canvas';
+    this.painting++;
+    this.svg.toggleAttribute('hidden', kind !== 'svg');
+    this.canvas.hidden = kind !== 'canvas';
+    if (kind === 'svg') {
+      this.drawSVG(drawn, width, height);
+    } else {
+      this.svg.replaceChildren();
+      this.paint(drawn, width, height);
+    }
+    this.root.dataset.drawn = kind;
+    this.root.dataset.count = drawn.length;
+    const strongest = count > lines.length ? `the ${lines.length} strongest of ` : '';
+    const part = !active && (rows * ROW > height) ? ' of the queries in view' : '';
+    this.note.textContent = `${strongest}${count} ${count === 1 ? 'line' : 'lines'}${part}`;
+  }
+
+  drawSVG(lines, width, height) {
+    this.svg.setAttribute('viewBox', `0 0 ${width} ${height}`);
+    const all = document.createDocumentFragment();
+    for (const line of lines) {
+      const path = document.createElementNS(SVG, 'path');
+      path.setAttribute('d', curve(line));
+      path.setAttribute('class', `lines-line lines-head-${line.head}${line.weight < 0 ? ' lines-negative' : ''}`);
+      path.setAttribute('stroke-opacity', opacityOf(line.strength));
+      path.setAttribute('stroke-width', widthOf(line.strength));
+      path.dataset.query = line.query;
+      path.dataset.key = line.key;
+      all.append(path);
+    }
+    this.svg.replaceChildren(all);
+  }
+
+  // Paints in slices, weakest lines first, until another painting begins.
+  paint(lines, width, height) {
+    const mine = this.painting;
+    const scale = Math.min(2, window.devicePixelRatio || 1);
+    this.canvas.width = Math.round(width * scale);
+    this.canvas.height = Math.round(height * scale);
+    const context = this.canvas.getContext('2d');
+    context.scale(scale, scale);
+    const style = getComputedStyle(this.root);
+    const colours = Array.from({ length: HEAD_COLOURS }, (_, i) => style.getPropertyValue(`--lines-head-${i}`).trim());
+    let at = 0;
+    const slice = () => {
+      if (mine !== this.painting) {
+        return;
+      }
+      const end = performance.now() + SLICE_MS;
+      while (at < lines.length && performance.now() < end) {
+        const line = lines[at++];
+        const middle = (line.x0 + line.x1) / 2;
+        context.strokeStyle = colours[line.head];
+        context.globalAlpha = opacityOf(line.strength);
+        context.lineWidth = widthOf(line.strength);
+        context.setLineDash(line.weight < 0 ? [5, 3] : []);
+        context.beginPath();
+        context.moveTo(line.x0, line.y0);
+        context.bezierCurveTo(middle, line.y0, middle, line.y1, line.x1, line.y1);
+        context.stroke();
+      }
+      this.root.dataset.painted = at;
+      if (at < lines.length) {
+        requestAnimationFrame(slice);
+      }
+    };
+    slice();
+  }
+
+  destroy() {
+    cancelAnimationFrame(this.frame);
+    this.painting++;
+    this.stop.abort();
+    this.resizing.disconnect();
+    this.root.remove();
+  }
+}
+
+// Makes the view in `container`. onHover is told the word pointed at, {query, key} with one of them null, or null; onLock the
+// locked query or null. update takes {weights, rows, cols, queryLabels, keyLabels, masked, heads: [{weights, masked, name,
+// index}], threshold, mode, row, dark}: with `heads` each has a colour of its own (that of its index), else `weights` is the
+// only one; mode 'mass' makes of threshold the part of a row that the fewest keys hold. Weights are read, not kept apart:
+// changed ones come as another array.
+export function createLines(container, callbacks = {}) {
+  const lines = new Lines(container, callbacks);
+  return { update: (data) => lines.update(data), destroy: () => lines.destroy() };
+}

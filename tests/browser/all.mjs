@@ -1,0 +1,18 @@
+// all.mjs [NAME...] runs the tests of the files unit/*.test.mjs and *.test.mjs, or of the named ones, one after the other in one
+// process: one daemon and one browser serve them all, and one sum ends the output.
+import { readdirSync } from 'node:fs';
+import { basename } from 'node:path';
+
+const named = process.argv.slice(2);
+const found = ['unit/', ''].flatMap((folder) =>
+  readdirSync(new URL(`./${folder}`, import.meta.url))
+    .filter((file) => file.endsWith('.test.mjs'))
+    .map((file) => `./${folder}${file}`),
+);
+const chosen = found.filter((file) => named.length === 0 || named.includes(basename(file, '.test.mjs')));
+if (chosen.length === 0) {
+  throw new Error(`no such test; there are ${found.map((file) => basename(file, '.test.mjs')).join(', ')}`);
+}
+for (const file of chosen) {
+  await import(file);
+}

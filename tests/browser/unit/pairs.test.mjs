@@ -1,0 +1,92 @@
+// Which pairs lines.js draws.
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { choosePairs, makeHead, massCut, weightText } from '../../../server/explorer/src/pairs.js';
+
+const all = { cols: 3, threshold: 0, mode: 'weight', key: null };
+const places = (lines) => lines.map(({ query, key }) => [query, key]).sort();
+
+test('every weight but 0 is a line, the strongest last', () => {
+  const head = makeHead(Float32Array.of(0.5, 0.25, 0.25, 0, 0.1, 0.9));
+  const { lines, count } = choosePairs([head], 0, 2, all, 100);
+  assert.equal(count, 5);
+  assert.deepEqual(places(lines), [[0, 0], [0, 1], [0, 2], [1, 1], [1, 2]]);
+  assert.equal(lines.at(-1).strength, 1);
+  assert.deepEqual([lines.at(-1).query, lines.at(-1).key], [1, 2]);
+});
+
+test('a threshold hides what is below it and keeps what equals it', () => {
+  const head = makeHead(Float32Array.of(0.5, 0.25, 0.25, 0.0625, 0.4375, 0.5));
+  const { lines } = choosePairs([head], 0, 2, { ...all, threshold: 0.25 }, 100);
+  assert.deepEqual(places(lines), [[0, 0], [0, 1], [0, 2], [1, 1], [1, 2]]);
+});
+
+test('a masked pair is never drawn, nor does its weight count', () => {
+  const head = makeHead(Float32Array.of(0.2, 9, 0.8), Uint8Array.of(0, 1, 0));
+  assert.ok(Math.abs(head.max - 0.8) < 1e-6);
+  assert.deepEqual(places(choosePairs([head], 0, 1, all, 100).lines), [[0, 0], [0, 2]]);
+  const mass = { ...all, mode: 'mass', threshold: 0.9 };
+  assert.deepEqual(places(choosePairs([head], 0, 1, mass, 100).lines), [[0, 0], [0, 2]]);
+});
+
+test('by mass, the fewest keys that hold the part of the row', () => {
+  const head = makeHead(Float32Array.of(0.1, 0.6, 0.3));
+  const kept = (threshold) => places(choosePairs([makeHead(head.weights)], 0, 1, { ...all, mode: 'mass', threshold }, 100).lines);
+  assert.deepEqual(kept(0), [[0, 1]]);
+  assert.deepEqual(kept(0.6), [[0, 1]]);
+  assert.deepEqual(kept(0.61), [[0, 1], [0, 2]]);
+  assert.deepEqual(kept(1), [[0, 0], [0, 1], [0, 2]]);
+});
+
+test('by mass, no more keys than needed among equals', () => {
+  const rule = { cols: 4, threshold: 0.5, mode: 'mass', key: null };
+  const head = makeHead(Float32Array.of(0.25, 0.25, 0.25, 0.25));
+  assert.deepEqual(places(choosePairs([head], 0, 1, rule, 100).lines), [[0, 0], [0, 1]]);
+  assert.deepEqual(massCut(Float64Array.of(0, 0, 0), 0.5), { least: Infinity, ties: 0 });
+});
+
+test('by mass, against trying every number of keys', () => {
+  let seed = 7;
+  const random = () => (seed = (seed * 16807) % 2147483647) / 2147483647;
+  for (let round = 0; round < 500; round++) {
+    const sizes = Array.from({ length: 1 + Math.floor(random() * 9) }, () => Math.round(random() * 8) / 8);
+    const mass = random();
+    const { lines } = choosePairs([makeHead(Float64Array.from(sizes))], 0, 1,
+      { cols: sizes.length, threshold: mass, mode: 'mass', key: null }, 100);
+    const sorted = sizes.filter((size) => size > 0).sort((a, b) => b - a);
+    const total = sorted.reduce((sum, size) => sum + size, 0);
+    let need = sorted.length === 0 ? 0 : 1;
+    while (sorted.slice(0, need).reduce((sum, size) => sum + size, 0) < mass * total) {
+      need++;
+    }
+    assert.deepEqual(lines.map(({ weight }) => weight).sort((a, b) => b - a), sorted.slice(0, need), `${sizes} ${mass}`);
+  }
+});
+
+test('one key alone; several heads; negative weights by their size', () => {
+  const one = makeHead(Float32Array.of(-1, 0.5, 0.5, 0.25));
+  const two = makeHead(Float32Array.of(0.5, 0, 0.5, 0));
+  const { lines } = choosePairs([one, two], 0, 2, { ...all, cols: 2, key: 0 }, 100);
+  assert.deepEqual(lines.map(({ head, query, key }) => `${head}:${query}-${key}`).sort(), ['0:0-0', '0:1-0', '1:0-0', '1:1-0']);
+  assert.equal(lines.at(-1).weight, -1);
+});
+
+test('over the limit the strongest are listed and all are counted', () => {
+  const n = 64;
+  const weights = Float32Array.from({ length: n * n }, (_, i) => ((i * 7919) % (n * n)) / (n * n));
+  const { lines, count } = choosePairs([makeHead(weights)], 0, n, { ...all, cols: n }, 100);
+  assert.equal(count, n * n - 1);
+  assert.equal(lines.length, 100);
+  const sorted = [...weights].sort((a, b) => b - a);
+  assert.ok(lines[0].weight >= sorted[99] - 1 / 1024, 'none is weaker than the hundredth by more than a bucket');
+  assert.equal(lines.at(-1).weight, sorted[0]);
+});
+
+test('a weight as text', () => {
+  assert.equal(weightText(0), '0');
+  assert.equal(weightText(0.7491), '0.749');
+  assert.equal(weightText(2e-5), '2e−5');
+  assert.equal(weightText(-2e-5), '−2e−5');
+  assert.equal(weightText(-1.5), '−1.500');
+  assert.equal(weightText(12345.6), '1.235e+4');
+});

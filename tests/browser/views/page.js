@@ -1,0 +1,20 @@
+// The page of views.test.mjs: makes the views and leaves them to the test, with what they told.
+import { createCurve } from './curve.js';
+import * as download from './download.js';
+import { createLines } from './lines.js';
+
+const told = { hover: [], lock: [] };
+const lines = createLines(document.getElementById('lines'), {
+  onHover: (word) => told.hover.push(word),
+  onLock: (row) => told.lock.push(row),
+});
+const post = async (path, body) => {
+  const response = await fetch(`.${path}`, {
+    method: 'POST',
+    headers: { 'Content-Type': 'application/json' },
+    body: JSON.stringify(body),
+  });
+  return response.json();
+};
+const curve = createCurve(document.getElementById('curve'), { post });
+window.views = { lines, curve, told, download };
