@@ -42,10 +42,14 @@ FUZZ_TARGETS    := $(patsubst tests/fuzz/fuzz_%.c,%,$(wildcard tests/fuzz/fuzz_*
 REPLAYS         := $(addprefix $(O)/replay_,$(FUZZ_TARGETS))
 
 C_FILES := $(wildcard lib/src/*.c lib/src/*/*.c server/*.c server/*/*.c tests/*/*.c tests/bench/*/*.c)
+EXPLORER := $(addprefix server/explorer/,build.sh build.mjs package.json package-lock.json .npmrc) \
+            $(wildcard server/explorer/src/*)
 FORMATTED := $(C_FILES) $(wildcard lib/include/*.h lib/src/*.h lib/src/*.inc lib/src/*/*.h lib/src/*/*.inc \
              server/*.h server/*/*.h server/*/*.cc tests/*/*.h tests/*/*.inc)
-SCRIPTS := $(wildcard docker/*.sh tests/*/*.sh tests/*/*/*.sh) .ci/run
+SCRIPTS := $(wildcard docker/*.sh server/*/*.sh tests/*/*.sh tests/*/*/*.sh) .ci/run
 
+# The web pages and what they load, and a list of them: the same for every BUILD.
+ASSETS := build/assets/assets.inc
 STATIC := $(O)/libattention.a
 SHARED := $(O)/libattention.so.$(VERSION)
 DAEMON := $(O)/attentiond
@@ -96,7 +100,7 @@ OWN_LDFLAGS  = $(LDFLAGS.$(BUILD))
 
 # What each room sees. The rules that the compiler cannot check are in check-layers.
 LIB_FLAGS    := -Ilib/include -Ilib/src $(BLAS_CFLAGS) -fno-math-errno -fno-trapping-math
-SERVER_FLAGS := -Ilib/include -Iserver $(HTTP_CFLAGS) $(TLS_CFLAGS) $(CODING_CFLAGS) $(JSON_CFLAGS)
+SERVER_FLAGS := -Ilib/include -Iserver -I$(dir $(ASSETS)) $(HTTP_CFLAGS) $(TLS_CFLAGS) $(CODING_CFLAGS) $(JSON_CFLAGS)
 TEST_FLAGS   := -Itests -UNDEBUG -DTESTS_DIR=\"$(CURDIR)/tests\" $(CRITERION_CFLAGS) $(TLS_CFLAGS) \
                 $(CODING_CFLAGS) $(JSON_CFLAGS)
 UNIT_FLAGS   := $(TEST_FLAGS) -Ilib/include -Ilib/src -Iserver
@@ -151,9 +155,13 @@ $(O)/%.cc.o: %.cc $(O)/.flags
 
 $(O)/%.o: %.S $(O)/.flags
 	@mkdir -p $(@D); echo "  AS    $<"
-	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
+	$(Q)$(CC) -I$(dir $(ASSETS)) -Wa,-I$(dir $(ASSETS)) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
 
-$(O)/server/api/embed.o: openapi.yaml
+$(O)/server/api/embed.o $(O)/server/api/assets.o: $(ASSETS)
+
+$(ASSETS): $(EXPLORER) openapi.yaml
+	@echo "  PAGES $(@D)"
+	$(Q)server/explorer/build.sh $(@D)
 
 # The static library is one object whose hidden symbols are local: like the shared one it gives
 # its user attn_* and nothing else.
@@ -265,10 +273,8 @@ bench: ## Run every benchmark
 	    echo "== $${bench##*/}"; ATTENTIOND_BIN=$(CURDIR)/$(DAEMON) \
 	        BENCH_JSON=$(CURDIR)/build/$${bench##*/}.json $$bench || exit 1; done
 
-# Node.js may be there from elsewhere, with its npm.
 bench-http: ## Measure over HTTP beside FastAPI, Node.js (500 MB from PyPI and npm): ARGS="--quick"
 	@docker/packages.sh build test python bench
-	@command -v npm >/dev/null || docker/packages.sh bench-node
 	$(again) all $(O)/echo $(O)/load
 	@tests/bench/http/run.sh $(O) $(ARGS)
 
@@ -363,6 +369,7 @@ lint: ## Check format, clang-tidy and the scripts
 TIDY := $(addprefix tidy-,$(C_FILES))
 .PHONY: tidy $(TIDY)
 tidy: $(TIDY)
+tidy-server/api/assets.c: $(ASSETS)
 tidy-lib/%:    ROOM_FLAGS = $(LIB_FLAGS)
 tidy-server/%: ROOM_FLAGS = $(SERVER_FLAGS)
 tidy-tests/%:  ROOM_FLAGS = $(BENCH_FLAGS)
@@ -383,6 +390,7 @@ coverage: ## Run all tests with coverage; report in build/coverage/report/
 	    --print-summary build/coverage
 
 test-container: ## Build the image and try it, hardened: make test-container SUITE=bookworm
+	$(again) $(ASSETS)
 	@docker/test-container.sh $(SUITE)
 
 # ---------------------------------------------------------------------------------------- install

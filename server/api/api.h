@@ -35,6 +35,7 @@ struct http_app api_app(struct api_service *service);
 struct api_request {
     const struct http_request *http;
     const struct api_service *service;
+    const char *name; /* the last segment of the path: what stands for {name} in the route */
     struct codec_document *body; /* NULL for a route that takes none */
 };
 
@@ -55,19 +56,22 @@ struct api_work {
 typedef struct api_work *api_handler(const struct api_request *request,
                                      struct http_response *response);
 
-/* One row of the one route table, in the order of openapi.yaml: a path and its one method. */
+/* One row of the one route table, in the order of openapi.yaml: a path and its one method. A path
+ * that ends in "{name}" stands for all those with one segment in its place. */
 struct api_route {
     const char *method, *path;
     api_handler *handler;
+    bool open; /* needs no key: it tells nothing that is secret, and computes nothing */
 };
 
 extern const struct api_route api_routes[];
 extern const size_t api_route_count;
 
-/* The index of the row with this path; api_route_count if there is none. */
+/* The index of the row for this path; api_route_count if there is none. */
 size_t api_route_of(const char *path);
 
 api_handler api_attention, api_multihead, api_softmax;
-api_handler api_live, api_ready, api_metrics, api_version, api_openapi;
+api_handler api_explorer, api_docs, api_asset, api_openapi; /* assets.c */
+api_handler api_live, api_ready, api_metrics, api_version;
 
 #endif

@@ -1,20 +1,15 @@
 /*
- * embed.S - puts openapi.yaml into the daemon, so that GET /openapi.yaml needs no file.
- * The text runs from embed_openapi to embed_openapi_end, where a NUL stands.
+ * embed.S - puts the web pages and openapi.yaml into the daemon, so that it needs no files. Each row of
+ * build/assets/assets.inc is a file: as it is, then by gzip, then by brotli, from asset_NUMBER on.
  */
     .section .rodata
-    .global embed_openapi
-    .hidden embed_openapi
-    .type embed_openapi, %object
-    .global embed_openapi_end
-    .hidden embed_openapi_end
-    .type embed_openapi_end, %object
 
-embed_openapi:
-    .incbin "openapi.yaml"
-    .size embed_openapi, . - embed_openapi
-embed_openapi_end:
-    .byte 0
-    .size embed_openapi_end, . - embed_openapi_end
+#define ASSET(number, plain, gzip, brotli, ...)             \
+    .global asset_##number;                                 \
+    .hidden asset_##number;                                 \
+    .type asset_##number, %object;                          \
+    asset_##number: .incbin plain; .incbin gzip; .incbin brotli; \
+    .size asset_##number, . - asset_##number;
+#include <assets.inc>
 
     .section .note.GNU-stack, "", %progbits

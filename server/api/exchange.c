@@ -43,6 +43,13 @@ static const struct api_route *find_route(const struct http_request *request,
                                           struct http_response *response) {
     const size_t index = api_route_of(request->path);
     char detail[256];
+    if (!request->authorized && (index == api_route_count || !api_routes[index].open)) {
+        http_problem(
+            response, request, 401,
+            "a key is needed: send \"Authorization: Bearer KEY\" with one of this server's", NULL,
+            -1);
+        return NULL;
+    }
     if (index == api_route_count) {
         snprintf(detail, sizeof detail,
                  "there is nothing at %.100s; /openapi.yaml lists every path", request->path);
@@ -60,6 +67,11 @@ static const struct api_route *find_route(const struct http_request *request,
     return NULL;
 }
 
+/* Of a request that has a route. */
+static const char *name_of(const struct http_request *request) {
+    return strrchr(request->path, '/') + 1;
+}
+
 /* JSON, or no type at all, or the type that `curl -d` sends unless told otherwise. */
 static bool is_json(const char *media_type) {
     return media_type[0] == '\0' || strcmp(media_type, "application/json") == 0 ||
@@ -69,19 +81,13 @@ static bool is_json(const char *media_type) {
 static void *begin(void *context, const struct http_request *request,
                    struct http_response *response) {
     struct api_service *service = context;
-    if (!request->authorized && strncmp(request->path, "/health/", 8) != 0) {
-        http_problem(
-            response, request, 401,
-            "a key is needed: send \"Authorization: Bearer KEY\" with one of this server's", NULL,
-            -1);
-        return NULL;
-    }
     const struct api_route *route = find_route(request, response);
     if (route == NULL) {
         return NULL;
     }
     if (strcmp(route->method, "GET") == 0) {
-        const struct api_request call = {.http = request, .service = service};
+        const struct api_request call = {
+            .http = request, .service = service, .name = name_of(request)};
         route->handler(&call, response);
         return NULL;
     }
@@ -256,7 +262,12 @@ static bool compute(struct exchange *exchange) {
 /* The body is read: has the handler's work computed, or leaves it to the workers and returns
  * false. */
 static bool handle(struct exchange *exchange) {
-    const struct api_request call = {exchange->request, exchange->service, exchange->document};
+    const struct api_request call = {
+        .http = exchange->request,
+        .service = exchange->service,
+        .name = name_of(exchange->request),
+        .body = exchange->document,
+    };
     exchange->work = exchange->route->handler(&call, exchange->response);
     if (exchange->work == NULL) {
         tell_times(exchange, 0, 0);

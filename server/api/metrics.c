@@ -16,8 +16,8 @@ static const double bounds[METRICS_BUCKETS] = {0.0001, 0.00025, 0.0005, 0.001, 0
                                                0.025,  0.1,     0.25,   1,     2.5,    10,    60};
 
 /* Every status that is sent; whatever is none of them counts as the last. */
-static const int codes[METRICS_CODES] = {200, 204, 400, 401, 404, 405, 413, 414,
-                                         415, 417, 422, 431, 501, 503, 505};
+static const int codes[METRICS_CODES] = {200, 204, 304, 400, 401, 404, 405, 413,
+                                         414, 415, 417, 422, 431, 501, 503, 505};
 
 void metrics_count(_Atomic uint64_t *counter) {
     atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);

@@ -1,15 +1,9 @@
-/* service.c - the endpoints around the computations: health, version, the API's description. */
+/* service.c - the endpoints around the computations: health, version. */
 #include "api/api.h"
 #include "api/reply.h"
 
-#include <string.h>
-
-extern const char embed_openapi[], embed_openapi_end[]; /* embed.S */
-
-static void reply_static(struct http_response *response, const char *media_type, const void *body,
-                         size_t size) {
+static void reply_static(struct http_response *response, const char *body, size_t size) {
     response->status = 200;
-    response->media_type = media_type;
     response->body = body;
     response->size = size;
 }
@@ -17,7 +11,7 @@ static void reply_static(struct http_response *response, const char *media_type,
 struct api_work *api_live(const struct api_request *request, struct http_response *response) {
     static const char body[] = "{\"status\":\"live\"}\n";
     (void)request;
-    reply_static(response, NULL, body, sizeof body - 1);
+    reply_static(response, body, sizeof body - 1);
     return NULL;
 }
 
@@ -26,15 +20,8 @@ struct api_work *api_ready(const struct api_request *request, struct http_respon
     if (request->http->draining) {
         http_problem(response, request->http, 503, "the server is about to stop", NULL, -1);
     } else {
-        reply_static(response, NULL, body, sizeof body - 1);
+        reply_static(response, body, sizeof body - 1);
     }
-    return NULL;
-}
-
-struct api_work *api_openapi(const struct api_request *request, struct http_response *response) {
-    (void)request;
-    reply_static(response, "application/yaml", embed_openapi,
-                 (size_t)(embed_openapi_end - embed_openapi));
     return NULL;
 }
 

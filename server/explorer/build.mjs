@@ -1,23 +1,39 @@
-// build.mjs OUT - writes the page and the reference of the API to OUT: index.html and docs.html, what they load to OUT/assets/
-// under names that hold a hash of the content.
+// build.mjs OUT - makes what the daemon serves to browsers. In OUT: index.html, docs.html and openapi.yaml; in OUT/assets what
+// the pages load, under names that hold a hash of the content; beside each file NAME.gz and NAME.br, empty if that is not
+// shorter. OUT/assets.inc, written last, lists them all for server/api/embed.S and server/api/assets.c.
 import { build } from 'esbuild';
 import { createHash } from 'node:crypto';
-import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { basename, join } from 'node:path';
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { basename, dirname, extname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+import { brotliCompress, constants, gzip } from 'node:zlib';
 
 const out = process.argv[2];
-const here = import.meta.dirname ?? new URL('.', import.meta.url).pathname;
-const assets = join(out, 'assets');
-rmSync(out, { recursive: true, force: true });
-mkdirSync(assets, { recursive: true });
+const here = dirname(fileURLToPath(import.meta.url));
+const bundled = ['plotly.js-cartesian-dist-min', 'swagger-ui-dist']; // packages that others hold rights in
+const types = {
+  '.css': 'text/css; charset=utf-8',
+  '.html': 'text/html; charset=utf-8',
+  '.js': 'text/javascript; charset=utf-8',
+  '.svg': 'image/svg+xml',
+  '.txt': 'text/plain; charset=utf-8',
+  '.yaml': 'application/yaml',
+};
+const files = new Map(); // what is made, by its place in OUT
+
+const hash = (bytes, size) => createHash('sha256').update(bytes).digest('base64url').slice(0, size);
 
 // Bundles the entry points; returns where each has gone, by its own name.
 async function bundle(names, define = {}) {
-  const result = await build({
+  const { metafile, outputFiles } = await build({
     entryPoints: names.map((name) => join(here, 'src', name)),
     entryNames: '[name]-[hash]',
     chunkNames: '[name]-[hash]',
-    outdir: assets,
+    assetNames: '[name]-[hash]',
+    outdir: 'assets',
+    loader: { '.svg': 'file' },
     bundle: true,
     minify: true,
     splitting: true,
@@ -26,15 +42,36 @@ async function bundle(names, define = {}) {
     legalComments: 'none',
     define,
     metafile: true,
+    write: false,
     logLevel: 'warning',
   });
+  for (const { path, contents } of outputFiles) {
+    files.set(`assets/${basename(path)}`, Buffer.from(contents));
+  }
   const places = {};
-  for (const [file, { entryPoint }] of Object.entries(result.metafile.outputs)) {
+  for (const [file, { entryPoint }] of Object.entries(metafile.outputs)) {
     if (entryPoint) {
       places[basename(entryPoint)] = basename(file);
     }
   }
   return places;
+}
+
+// The licences of what is bundled, in one file. Returns its place, as bundle does.
+function licences() {
+  const require = createRequire(import.meta.url);
+  let text = '';
+  for (const name of bundled) {
+    const folder = dirname(require.resolve(`${name}/package.json`));
+    const { version } = JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8'));
+    const parts = readdirSync(folder).filter((file) => /^(licen[cs]e|notice)|es-bundle\.js\.license/i.test(file));
+    for (const part of parts.sort()) {
+      text += `${name} ${version}, ${part}\n\n${readFileSync(join(folder, part), 'utf8').trim()}\n\n\n`;
+    }
+  }
+  const place = `licences-${hash(text, 8)}.txt`;
+  files.set(`assets/${place}`, Buffer.from(text));
+  return { 'licences.txt': place };
 }
 
 // "main.js" in src/NAME.html becomes "assets/main-HASH.js", and so on.
@@ -43,9 +80,50 @@ function page(name, places) {
   for (const [from, to] of Object.entries(places)) {
     text = text.replaceAll(`"${from}"`, `"assets/${to}"`);
   }
-  writeFileSync(join(out, name), text);
+  files.set(name, Buffer.from(text));
+}
+
+// Compressing takes most of the time: what is there already, of the same content, stays.
+async function write(place, bytes) {
+  const path = join(out, place);
+  if (existsSync(path) && readFileSync(path).equals(bytes)) {
+    return;
+  }
+  rmSync(path, { force: true });
+  const forms = await Promise.all([
+    promisify(gzip)(bytes, { level: 9 }),
+    promisify(brotliCompress)(bytes, { params: { [constants.BROTLI_PARAM_SIZE_HINT]: bytes.length } }), // quality 11
+  ]);
+  ['gz', 'br'].forEach((suffix, i) => {
+    writeFileSync(`${path}.${suffix}`, forms[i].length < bytes.length ? forms[i] : '');
+  });
+  writeFileSync(path, bytes);
+}
+
+// ASSET(number, path, gzip, brotli, their three sizes, media type, entity tag, immutable): see server/api/assets.c.
+function row([place, bytes], number) {
+  const size = (path) => readFileSync(join(out, path)).length;
+  const forms = [place, `${place}.gz`, `${place}.br`];
+  const tag = `W/\\"${hash(bytes, 16)}\\"`;
+  const strings = [...forms, types[extname(place)], tag].map((text) => `"${text}"`);
+  const columns = [number, ...strings.slice(0, 3), ...forms.map(size), ...strings.slice(3), place.startsWith('assets/')];
+  return `ASSET(${columns.join(', ')})\n`;
 }
 
 const worker = await bundle(['worker.js']);
 const main = await bundle(['main.js', 'style.css'], { WORKER_NAME: JSON.stringify(worker['worker.js']) });
-page('index.html', main);
+const docs = await bundle(['docs.js', 'docs.css']);
+const texts = licences();
+page('index.html', { ...main, ...texts });
+page('docs.html', { ...docs, ...texts });
+files.set('openapi.yaml', readFileSync(join(here, '../../openapi.yaml')));
+
+mkdirSync(join(out, 'assets'), { recursive: true });
+for (const file of readdirSync(out, { recursive: true, withFileTypes: true })) {
+  const path = join(file.parentPath ?? file.path, file.name);
+  if (file.isFile() && !files.has(path.slice(join(out, '/').length).replace(/\.(gz|br)$/, ''))) {
+    rmSync(path);
+  }
+}
+await Promise.all([...files].map(([place, bytes]) => write(place, bytes)));
+writeFileSync(join(out, 'assets.inc'), [...files].map(row).join(''));

@@ -9,6 +9,7 @@
  * body that grows without end can only be cut off.
  */
 #include "http/call.h"
+#include "http/asset.h"
 #include "http/cors.h"
 #include "http/keys.h"
 #include "http/log.h"
@@ -254,7 +255,7 @@ static enum MHD_Result first_call(struct http_server *server, struct MHD_Connect
     atomic_store_explicit(&own->watched.asked, true, memory_order_relaxed);
     watch_until(&own->watched, (int64_t)call->begun + server->body_ms);
     if (server->compression) {
-        call->accepts = coding_choose(list.headers, list.count, &call->must_code);
+        call->accepts = coding_choose(list.headers, list.count, CODINGS_MADE, &call->must_code);
     }
     bool now;
     if (framing.status != 0) {
@@ -268,6 +269,10 @@ static enum MHD_Result first_call(struct http_server *server, struct MHD_Connect
         now = false;
     } else {
         now = begin(call, &framing);
+    }
+    if (call->response.asset != NULL) {
+        call->coding = asset_choose(&call->response, list.headers, list.count);
+        call->accepts = CODING_NONE;
     }
     call->response.close |= now; /* libmicrohttpd does in any case */
     return now ? call_respond(call, connection) : MHD_YES;

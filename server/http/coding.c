@@ -26,7 +26,9 @@ enum {
 };
 
 const char *coding_name(enum coding coding) {
-    return coding == CODING_GZIP ? "gzip" : coding == CODING_ZSTD ? "zstd" : "identity";
+    static const char *const names[] = {"identity", "gzip", "zstd", "br"};
+    assert(coding < CODING_UNKNOWN);
+    return names[coding];
 }
 
 /* ----------------------------------------------------------------------------- Accept-Encoding */
@@ -92,21 +94,26 @@ static void read_weights(struct weights *weights, const struct framing_header *h
     }
 }
 
-enum coding coding_choose(const struct framing_header *headers, size_t count, bool *must) {
-    struct weights weights = {{-1, -1, -1, -1}};
+enum coding coding_choose(const struct framing_header *headers, size_t count, unsigned codings,
+                          bool *must) {
+    struct weights weights = {{-1, -1, -1, -1, -1}};
     for (size_t i = 0; i < count; i++) {
         if (framing_is(&headers[i], "Accept-Encoding")) {
             read_weights(&weights, &headers[i]);
         }
     }
     const int any = weights.of[CODING_UNKNOWN];
-    const int other = any < 0 ? 0 : any;
-    const int gzip = weights.of[CODING_GZIP] >= 0 ? weights.of[CODING_GZIP] : other;
-    const int zstd = weights.of[CODING_ZSTD] >= 0 ? weights.of[CODING_ZSTD] : other;
+    enum coding best = CODING_NONE;
+    int most = 0;
+    for (enum coding coding = CODING_GZIP; coding < CODING_UNKNOWN; coding++) {
+        const int weight = weights.of[coding] >= 0 ? weights.of[coding] : any;
+        if ((codings >> coding & 1) != 0 && weight > 0 && weight >= most) {
+            best = coding;
+            most = weight;
+        }
+    }
     /* Without a word about it, identity is the last choice, but one. */
     const int none = weights.of[CODING_NONE] >= 0 ? weights.of[CODING_NONE] : any != 0;
-    const enum coding best = zstd >= gzip ? CODING_ZSTD : CODING_GZIP;
-    const int most = zstd >= gzip ? zstd : gzip;
     *must = most > 0 && none == 0;
     return most > 0 && most >= none ? best : CODING_NONE;
 }

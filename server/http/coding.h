@@ -16,9 +16,17 @@
 /* What a 415 says in Accept-Encoding. */
 #define CODING_NAMES "gzip, zstd"
 
-/* The coding that these headers ask an answer to have (RFC 9110 section 12.5.3). `*must`: the same
- * answer without a coding is ruled out. What cannot be met counts as not said. */
-enum coding coding_choose(const struct framing_header *headers, size_t count, bool *must);
+/* Sets of codings that an answer may have. */
+enum {
+    CODINGS_MADE = 1 << CODING_GZIP | 1 << CODING_ZSTD,    /* by coding_compress */
+    CODINGS_STORED = 1 << CODING_GZIP | 1 << CODING_BROTLI /* of assets */
+};
+
+/* The coding, one of this set or none, that these headers ask an answer to have (RFC 9110 section
+ * 12.5.3); of those that are equally welcome the one that packs best. `*must`: the same answer
+ * without a coding is ruled out. What cannot be met counts as not said. */
+enum coding coding_choose(const struct framing_header *headers, size_t count, unsigned codings,
+                          bool *must);
 
 /* Gives the body of the response this coding. False: it keeps what it has, because that is not
  * longer or there is no memory. A streamed body stays streamed; its `read` then may write less than
@@ -28,7 +36,7 @@ bool coding_compress(struct http_response *response, enum coding coding, bool mu
 /* Bytes of memory that a streamed body of this coding takes until its end, at most. */
 size_t coding_stream_memory(enum coding coding);
 
-/* "gzip", "zstd"; of CODING_NONE "identity". */
+/* "gzip", "zstd", "br"; of CODING_NONE "identity". */
 const char *coding_name(enum coding coding);
 
 /* ------------------------------------------------------------------------- bodies of requests */

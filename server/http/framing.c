@@ -213,8 +213,9 @@ static void check_names(const struct framing_head *head, struct framing_result *
 }
 
 enum coding framing_coding(const char *name, size_t size) {
-    static const char *const names[] = {"identity", "gzip", "x-gzip", "zstd"};
-    static const enum coding codings[] = {CODING_NONE, CODING_GZIP, CODING_GZIP, CODING_ZSTD};
+    static const char *const names[] = {"identity", "gzip", "x-gzip", "zstd", "br"};
+    static const enum coding codings[] = {CODING_NONE, CODING_GZIP, CODING_GZIP, CODING_ZSTD,
+                                          CODING_BROTLI};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         if (is_equal(name, size, names[i])) {
             return codings[i];
@@ -233,7 +234,7 @@ static void check_coding(const struct framing_head *head, struct framing_result 
         if (coding == CODING_NONE) {
             continue;
         }
-        if (!head->codings || coding == CODING_UNKNOWN || result->coding != CODING_NONE) {
+        if (!head->codings || coding >= CODING_BROTLI || result->coding != CODING_NONE) {
             refuse(result, 415, "the Content-Encoding must be %s, this one is \"%.*s\"",
                    head->codings ? "gzip, zstd or identity (none), and one only"
                                  : "identity (none)",

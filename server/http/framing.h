@@ -39,6 +39,7 @@ enum coding {
     CODING_NONE, /* "identity" */
     CODING_GZIP, /* and "x-gzip" */
     CODING_ZSTD,
+    CODING_BROTLI, /* of assets only */
     CODING_UNKNOWN
 };
 
@@ -56,7 +57,7 @@ struct framing_result {
     bool close;       /* the connection cannot be trusted to be at a request boundary afterwards */
     char detail[192]; /* the rule and the value that broke it */
     uint64_t content_length; /* 0 without one; UINT64_MAX if it is larger than that */
-    enum coding coding;      /* of the body; never CODING_UNKNOWN */
+    enum coding coding;      /* of the body: none, gzip or zstd */
     bool expects_continue;
     const struct framing_header *content_type; /* the first one, or NULL; likewise below */
     const struct framing_header *request_id;

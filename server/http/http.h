@@ -34,6 +34,19 @@ enum {
     HTTP_TIMING_COUNT
 };
 
+/* A body that never changes while the server runs, as it is and in codings (size 0: not in that one),
+ * all in static memory. It may be kept by caches, as long as it has the same tag. */
+struct http_asset {
+    const char *media_type;
+    const char *tag;    /* the ETag header: a weak one, for all codings of it */
+    const char *policy; /* the Content-Security-Policy header */
+    bool immutable;     /* its name is that of this content: never ask again */
+    struct http_form {
+        const char *bytes;
+        size_t size;
+    } plain, gzip, brotli;
+};
+
 /* Zero-initialised before it is handed to the app. */
 struct http_response {
     int status;             /* e.g. 200; with 503 goes "Retry-After: 1" */
@@ -45,6 +58,9 @@ struct http_response {
     size_t size;
     /* Called once when the body is sent or dropped; NULL = the body is static. */
     void (*release)(void *body);
+    /* Static. The body is that of the asset; the server makes it another form of it, or a 304, as
+     * the request wants, whatever its options say of compression. */
+    const struct http_asset *asset;
     /* For a body that is made while it is sent, in chunks: `body` is what makes it, `size` is 0.
      * Writes the next bytes, `room` unless the body ends before. False = it cannot go on: the
      * connection is cut. On an I/O thread; the exchange is released after the last call. */

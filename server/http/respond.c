@@ -75,27 +75,39 @@ static bool add_cors(const struct http_call *call, struct MHD_Response *out) {
 }
 
 /* What in a request, beside its target, the response depends on. */
-static bool add_vary(const struct http_server *server, struct MHD_Response *out) {
-    const bool origin = server->cors_origins != NULL;
-    return (!origin && !server->compression) || add_header(out, "Vary",
-                                                           !server->compression ? "Origin"
-                                                           : origin ? "Origin, Accept-Encoding"
-                                                                    : "Accept-Encoding");
+static bool add_vary(const struct http_call *call, struct MHD_Response *out) {
+    const bool origin = call->server->cors_origins != NULL;
+    const bool coding = call->server->compression || call->response.asset != NULL;
+    return (!origin && !coding) || add_header(out, "Vary",
+                                              !coding  ? "Origin"
+                                              : origin ? "Origin, Accept-Encoding"
+                                                       : "Accept-Encoding");
+}
+
+/* What caches may do with it and, of an asset, what the page in it may do. */
+static bool add_keeping(const struct http_asset *asset, struct MHD_Response *out) {
+    if (asset == NULL) {
+        return add_header(out, "Cache-Control", "no-store");
+    }
+    return add_header(out, "Cache-Control",
+                      asset->immutable ? "public, max-age=31536000, immutable" : "no-cache") &&
+           add_header(out, "ETag", asset->tag) &&
+           add_header(out, "Content-Security-Policy", asset->policy) &&
+           add_header(out, "Cross-Origin-Opener-Policy", "same-origin") &&
+           add_header(out, "Referrer-Policy", "no-referrer");
 }
 
 static bool add_headers(const struct http_call *call, struct MHD_Response *out) {
     const struct http_response *response = &call->response;
     const char *type = response->media_type != NULL ? response->media_type : "application/json";
-    const bool empty = response->size == 0 && response->read == NULL;
-    return add_vary(call->server, out) &&
-           (call->server->cors_origins == NULL || add_cors(call, out)) &&
+    const bool empty = (response->size == 0 && response->read == NULL) || response->status == 304;
+    return add_vary(call, out) && (call->server->cors_origins == NULL || add_cors(call, out)) &&
            (call->coding == CODING_NONE ||
             add_header(out, "Content-Encoding", coding_name(call->coding))) &&
            (response->codings == NULL || add_header(out, "Accept-Encoding", response->codings)) &&
            (response->status != 401 || add_header(out, "WWW-Authenticate", "Bearer")) &&
            (empty || add_header(out, "Content-Type", type)) &&
-           add_header(out, "X-Request-Id", call->id) &&
-           add_header(out, "Cache-Control", "no-store") &&
+           add_header(out, "X-Request-Id", call->id) && add_keeping(response->asset, out) &&
            add_header(out, "X-Content-Type-Options", "nosniff") &&
            (response->allow == NULL || add_header(out, "Allow", response->allow)) &&
            (response->status != 503 || add_header(out, "Retry-After", "1")) &&
@@ -193,7 +205,7 @@ enum MHD_Result call_respond(struct http_call *call, struct MHD_Connection *conn
     }
     MHD_destroy_response(out);
     call->status = result == MHD_YES && !call->left ? response->status : 0;
-    call->sent = call->request.head ? 0 : response->size;
+    call->sent = call->request.head || response->status == 304 ? 0 : response->size;
     if (!streams) {
         call_release_exchange(call); /* else the body may still be made of it */
     }
