@@ -237,7 +237,7 @@ test("curve: the notebook's numbers, from the service; the temperature asks agai
     const largest = Math.max(...notebook.expect.output).toFixed(6);
     assert.equal(await page.textContent('.curve-readout'), `sum 1.000000, largest ${largest}`);
     const plot = await page.locator('.curve-plot').boundingBox();
-    await page.mouse.move(plot.x + plot.width, plot.y + 100);
+    await page.mouse.move(plot.x + plot.width - 1, plot.y + 100);
     assert.equal(await page.textContent('.curve-readout'), `softmax at 4.9 is ${notebook.expect.output.at(-1).toPrecision(4)}`);
     const before = await page.getAttribute('.curve-line', 'd');
     await page.focus('.curve input');
