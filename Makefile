@@ -62,12 +62,14 @@ JSON_CFLAGS      := $(call pkg,cflags,libcjson)
 CODING_CFLAGS    := $(call pkg,cflags,zlib libzstd)
 BLAS_CFLAGS      := $(call pkg,cflags,openblas)
 CRITERION_CFLAGS := $(call pkg,cflags,criterion)
+BROTLI_CFLAGS    := $(call pkg,cflags,libbrotlidec)
 HTTP_LIBS        := $(call pkg,libs,libmicrohttpd)
 TLS_LIBS         := $(call pkg,libs,gnutls)
 JSON_LIBS        := $(call pkg,libs,libcjson)
 CODING_LIBS      := $(call pkg,libs,zlib libzstd)
 BLAS_LIBS        := $(call pkg,libs,openblas)
 CRITERION_LIBS   := $(call pkg,libs,criterion)
+BROTLI_LIBS      := $(call pkg,libs,libbrotlidec)
 
 # Indirect calls and returns land where the compiler says only, on CPUs that can check it.
 LANDINGS := $(if $(filter x86_64-%,$(shell $(CC) -dumpmachine)),-fcf-protection=full,-mbranch-protection=standard)
@@ -102,7 +104,7 @@ OWN_LDFLAGS  = $(LDFLAGS.$(BUILD))
 LIB_FLAGS    := -Ilib/include -Ilib/src $(BLAS_CFLAGS) -fno-math-errno -fno-trapping-math
 SERVER_FLAGS := -Ilib/include -Iserver -I$(dir $(ASSETS)) $(HTTP_CFLAGS) $(TLS_CFLAGS) $(CODING_CFLAGS) $(JSON_CFLAGS)
 TEST_FLAGS   := -Itests -UNDEBUG -DTESTS_DIR=\"$(CURDIR)/tests\" $(CRITERION_CFLAGS) $(TLS_CFLAGS) \
-                $(CODING_CFLAGS) $(JSON_CFLAGS)
+                $(CODING_CFLAGS) $(BROTLI_CFLAGS) $(JSON_CFLAGS)
 UNIT_FLAGS   := $(TEST_FLAGS) -Ilib/include -Ilib/src -Iserver
 BENCH_FLAGS  := $(UNIT_FLAGS) $(HTTP_CFLAGS) $(BLAS_CFLAGS)
 
@@ -196,15 +198,15 @@ $(DAEMON): $(MAIN_OBJECT) $(O)/libserver.a $(STATIC)
 # ------------------------------------------------------------------------------------------ tests
 $(O)/unit-tests: $(UNIT_OBJECTS) $(O)/libsupport.a $(O)/libserver.a $(LIB_OBJECTS) $(O)/.files
 	@echo "  LINK  $@"
-	$(Q)$(LINK) $(filter %.o %.a,$^) $(CRITERION_LIBS) $(SERVER_LIBS)
+	$(Q)$(LINK) $(filter %.o %.a,$^) $(CRITERION_LIBS) $(BROTLI_LIBS) $(SERVER_LIBS)
 
 $(O)/api-tests: $(API_OBJECTS) $(O)/libsupport.a $(O)/.files
 	@echo "  LINK  $@"
-	$(Q)$(LINK) $(filter %.o %.a,$^) $(CRITERION_LIBS) $(TLS_LIBS) $(CODING_LIBS) $(JSON_LIBS) -lm
+	$(Q)$(LINK) $(filter %.o %.a,$^) $(CRITERION_LIBS) $(BROTLI_LIBS) $(TLS_LIBS) $(CODING_LIBS) $(JSON_LIBS) -lm
 
 $(O)/no-memory: $(MEMORY_OBJECTS) $(O)/libsupport.a $(O)/libserver.a $(LIB_OBJECTS) $(O)/.files
 	@echo "  LINK  $@"
-	$(Q)$(LINK) $(filter %.o %.a,$^) $(SERVER_LIBS)
+	$(Q)$(LINK) $(filter %.o %.a,$^) $(BROTLI_LIBS) $(SERVER_LIBS)
 
 $(O)/bench_%: $(O)/tests/bench/bench_%.o $(O)/tests/bench/crew.o $(O)/libsupport.a $(O)/libserver.a $(LIB_OBJECTS)
 	@echo "  LINK  $@"

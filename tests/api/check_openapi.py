@@ -117,8 +117,8 @@ def check_references(document):
             used.add(node["$ref"])
         except LookupError as error:
             document.fail(f"{place}: {error.args[0]} points at nothing")
-    # No operation refers to these two: they are the answers to what is no operation.
-    used |= {"#/components/responses/NotFound", "#/components/responses/MethodNotAllowed"}
+    # No operation refers to this one: it is the answer to what is no operation.
+    used.add("#/components/responses/MethodNotAllowed")
     # Security schemes are named, not referred to.
     for choice in document.root.get("security", []):
         used |= {f"#/components/securitySchemes/{name}" for name in choice}
@@ -177,9 +177,16 @@ def check_routes(document, path):
             document.fail(f"{route} is served {times} times")
 
 
+def path_item(document, path):
+    """What the document says of this path: itself, or one that ends in {name} and so stands for it."""
+    folder, _, name = path.rpartition("/")
+    paths = document.root["paths"]
+    return paths.get(path) or (paths.get(f"{folder}/{{name}}") if name else None)
+
+
 def documented_response(document, method, path, status):
     """What the document says of this exchange: (operation, response or None)."""
-    item = document.root["paths"].get(path)
+    item = path_item(document, path)
     operation = (item or {}).get("get" if method == "HEAD" else method.lower())
     if operation is not None:
         key = str(status)
@@ -205,6 +212,10 @@ def check_exchange(document, name, exchange):
     operation, response = documented_response(document, method, path, status)
     if response is None:
         document.fail(f"{where} is not documented")
+        return operation, str(status)
+    if "content" not in response:
+        if media_type or exchange["body"] is not None:
+            document.fail(f"{where}: a body of {media_type!r} is not documented")
         return operation, str(status)
     media = response["content"].get((media_type or "").partition(";")[0])
     if media is None:

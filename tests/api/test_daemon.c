@@ -245,6 +245,7 @@ Test(daemon, needs_a_key_and_reads_keys_again) {
     cr_expect_eq(status_with(server.port, "POST", "/attention", NULL), 401);
     cr_expect_eq(status_with(server.port, "GET", "/metrics", NULL), 401);
     cr_expect_eq(status_with(server.port, "GET", "/nowhere", NULL), 401);
+    cr_expect_eq(status_with(server.port, "GET", "/health/nowhere", NULL), 401);
     cr_expect_eq(status_with(server.port, "GET", "/health/live", NULL), 200);
     cr_expect_eq(status_with(server.port, "GET", "/health/ready", NULL), 200);
     write_key(path, "another-key-instead");

@@ -11,6 +11,7 @@
 
 #include "codec/codec.h"
 #include "fuzz/fuzz.h"
+#include "http/asset.h"
 #include "http/coding.h"
 #include "http/framing.h"
 #include "http/http.h"
@@ -190,6 +191,14 @@ static void check_codings(struct framing_head *seen) {
     const enum coding wanted = coding_choose(seen->headers, seen->count, CODINGS_MADE, &must);
     fuzz_require(wanted == CODING_GZIP || wanted == CODING_ZSTD || (wanted == CODING_NONE && !must),
                  "%d", (int)wanted);
+    const struct http_asset asset = {
+        .tag = "W/\"tag\"", .plain = {"plain", 5}, .brotli = {"br", 2}};
+    struct http_response response = {.status = 200, .asset = &asset};
+    const enum coding stored = asset_choose(&response, seen->headers, seen->count);
+    fuzz_require(response.status == 304 ||
+                     response.body ==
+                         (stored == CODING_BROTLI ? asset.brotli.bytes : asset.plain.bytes),
+                 "%d", (int)stored);
 }
 
 /* What it refuses becomes a problem document, whatever bytes the detail echoes. */

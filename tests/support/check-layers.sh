@@ -56,6 +56,7 @@ confine 'microhttpd\.h' 'server/http/call\.h:|tests/bench/http/echo\.c:' 'libmic
 forbid '' '# *include *"http/call\.h"' 'call.h is of server.c, call.c and respond.c' 'server/http/(server|call|respond)\.c:'
 confine '(cjson/)?cJSON.*\.h' 'server/codec/|tests/support/json\.c:|tests/bench/' 'cJSON is only in server/codec/'
 confine '(zlib|zconf|zstd|zstd_errors)\.h' 'server/http/coding\.c:|tests/support/pack\.c:' 'zlib and libzstd are only in server/http/coding.c'
+confine 'brotli/.*' 'tests/support/pack\.c:' 'brotli is only in tests/support/pack.c'
 confine 'criterion/.*' 'tests/' 'Criterion is only in tests/'
 confine '[a-z0-9]*intrin\.h|arm_neon\.h|arm_sve\.h' 'lib/src/kernels/' 'intrinsics are only in lib/src/kernels/'
 confine 'charconv' 'server/codec/number\.cc:' '<charconv> is only in server/codec/number.cc'

@@ -1,6 +1,7 @@
 /* pack.c - see pack.h. */
 #include "support/pack.h"
 
+#include <brotli/decode.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,6 +46,17 @@ char *pack(const char *coding, const void *bytes, size_t size, size_t *packed) {
 /* Into room[0..size); false if it does not fit, or another reason. */
 static bool unpack_into(const char *coding, const void *bytes, size_t size, char *out, size_t room,
                         size_t *unpacked) {
+    if (strcmp(coding, "br") == 0) {
+        const uint8_t *next_in = bytes;
+        uint8_t *next_out = (uint8_t *)out;
+        BrotliDecoderState *brotli = BrotliDecoderCreateInstance(NULL, NULL, NULL);
+        size_t left = room;
+        const bool whole = BrotliDecoderDecompressStream(brotli, &size, &next_in, &left, &next_out,
+                                                         NULL) == BROTLI_DECODER_RESULT_SUCCESS;
+        *unpacked = room - left;
+        BrotliDecoderDestroyInstance(brotli);
+        return whole && size == 0;
+    }
     if (!is_gzip(coding)) {
         ZSTD_DCtx *z = ZSTD_createDCtx();
         ZSTD_inBuffer from = {bytes, size, 0};

@@ -1,5 +1,5 @@
 /*
- * pack.h - gzip and zstd for tests, by the libraries themselves and by none of the server's code.
+ * pack.h - gzip, zstd and, one way, brotli for tests, by the libraries themselves and by none of the server's code.
  * Results are malloc'ed; NULL if it fails.
  */
 #ifndef SUPPORT_PACK_H
@@ -10,7 +10,8 @@
 /* `coding` is "gzip" or "zstd". Both with a checksum. */
 char *pack(const char *coding, const void *bytes, size_t size, size_t *packed);
 
-/* All of a body, and a NUL behind it. NULL too if it is corrupt or not one whole stream. */
+/* All of a body, also of "br", and a NUL behind it. NULL too if it is corrupt or not one whole
+ * stream. */
 char *unpack(const char *coding, const void *bytes, size_t size, size_t *unpacked);
 
 /* So many times 100000 of one byte, in 700 or 25000 times fewer bytes; gzip without its end, zstd

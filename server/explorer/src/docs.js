@@ -7,6 +7,17 @@ const colour = () => document.documentElement.classList.toggle('dark-mode', dark
 dark.addEventListener('change', colour);
 colour();
 
+// A row of a matrix stands on one line.
+const rows = (text) => text.replace(/\[\n\s*([^[\]{}"]*?)\n\s*\]/g, (_, row) => `[${row.replace(/\s+/g, ' ')}]`);
+const compact = (name, property) => ({
+  wrapComponents: {
+    [name]: (Original, { React }) => (properties) => {
+      const text = properties[property];
+      return React.createElement(Original, typeof text === 'string' ? { ...properties, [property]: rows(text) } : properties);
+    },
+  },
+});
+
 const base = new URL('.', document.baseURI).href;
 
 SwaggerUI({
@@ -17,6 +28,7 @@ SwaggerUI({
   defaultModelsExpandDepth: 0,
   tryItOutEnabled: true,
   validatorUrl: null,
+  plugins: [compact('SyntaxHighlighter', 'children'), compact('RequestBodyEditor', 'value')],
   // The document's server is "/"; behind a path prefix the service is where this page is.
   requestInterceptor: (request) => {
     if (!request.url.startsWith(base)) {

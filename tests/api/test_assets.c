@@ -1,0 +1,207 @@
+/*
+ * test_assets.c - what browsers load, over a socket: the pages, all files that they name and
+ * openapi.yaml, with every header, in every coding the same bytes, kept by caches, without a key.
+ */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "support/client.h"
+#include "support/pack.h"
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+static struct server_process server;
+
+static void start(void) {
+    cr_assert(server_spawn(&server, NULL));
+}
+
+static void stop(void) {
+    cr_expect_eq(server_stop(&server), 0);
+}
+
+TestSuite(assets, .init = start, .fini = stop, .timeout = 60);
+
+static struct client_response ask(const char *method, const char *path, const char *headers) {
+    struct client_response response;
+    cr_assert(client_request(server.port, method, path, headers, "", 0, &response), "%s %s", method,
+              path);
+    return response;
+}
+
+static void expect_header(const struct client_response *response, const char *path,
+                          const char *name, const char *wanted) {
+    char value[512];
+    const bool there = client_header(response, name, value, sizeof value);
+    cr_expect(wanted != NULL ? there && strcmp(value, wanted) == 0 : !there, "%s: %s: %s, not %s",
+              path, name, there ? value : "none", wanted != NULL ? wanted : "none");
+}
+
+static const char *media_type_of(const char *path) {
+    const char *end = strrchr(path, '.');
+    return strcmp(path, "/openapi.yaml") == 0 ? "application/yaml"
+           : end == NULL                      ? "text/html; charset=utf-8"
+           : strcmp(end, ".js") == 0          ? "text/javascript; charset=utf-8"
+           : strcmp(end, ".css") == 0         ? "text/css; charset=utf-8"
+           : strcmp(end, ".svg") == 0         ? "image/svg+xml"
+                                              : "text/plain; charset=utf-8";
+}
+
+/* What every answer to a request for it says, a 304 too. */
+static void expect_headers(const struct client_response *response, const char *path) {
+    char tag[64] = "";
+    const bool immutable = strncmp(path, "/assets/", 8) == 0;
+    expect_header(response, path, "Vary", "Accept-Encoding");
+    expect_header(response, path, "Cache-Control",
+                  immutable ? "public, max-age=31536000, immutable" : "no-cache");
+    expect_header(response, path, "X-Content-Type-Options", "nosniff");
+    expect_header(response, path, "Referrer-Policy", "no-referrer");
+    expect_header(response, path, "Cross-Origin-Opener-Policy", "same-origin");
+    expect_header(response, path, "Content-Security-Policy",
+                  "default-src 'none'; script-src 'self'; style-src 'self'; "
+                  "img-src 'self' data: blob:; connect-src 'self'; worker-src 'self'; "
+                  "base-uri 'none'; form-action 'none'; frame-ancestors 'none'");
+    cr_expect(client_header(response, "ETag", tag, sizeof tag) && strncmp(tag, "W/\"", 3) == 0 &&
+                  strlen(tag) == 20,
+              "%s: %s", path, tag);
+}
+
+/* HEAD says what GET says; and what is kept already is not sent again. */
+static void expect_head_and_304(const char *path, const char *headers,
+                                const struct client_response *whole) {
+    char tag[64], more[256], length[32];
+    snprintf(length, sizeof length, "%zu", whole->size);
+    struct client_response head = ask("HEAD", path, headers);
+    cr_expect(head.status == 200 && head.size == 0, "%s: %d", path, head.status);
+    expect_headers(&head, path);
+    expect_header(&head, path, "Content-Length", length);
+    expect_header(&head, path, "Content-Type", media_type_of(path));
+    client_response_free(&head);
+    cr_assert(client_header(whole, "ETag", tag, sizeof tag));
+    snprintf(more, sizeof more, "%sIf-None-Match: \"other\", %s\r\n", headers, tag);
+    for (int i = 0; i < 2; i++) {
+        struct client_response same = ask(i == 0 ? "GET" : "HEAD", path, more);
+        cr_expect(same.status == 304 && same.size == 0, "%s: %d", path, same.status);
+        expect_headers(&same, path);
+        expect_header(&same, path, "ETag", tag);
+        expect_header(&same, path, "Content-Type", NULL);
+        expect_header(&same, path, "Content-Encoding", NULL);
+        client_response_free(&same);
+    }
+    snprintf(more, sizeof more, "%sIf-None-Match: \"other\"\r\n", headers);
+    struct client_response other = ask("GET", path, more);
+    cr_expect(other.status == 200 && other.size == whole->size, "%s: %d", path, other.status);
+    client_response_free(&other);
+}
+
+static void expect_asset(const char *path) {
+    static const char *const codings[] = {"gzip", "br"};
+    char headers[64], length[32];
+    struct client_response plain = ask("GET", path, "");
+    cr_assert_eq(plain.status, 200, "%s: %d", path, plain.status);
+    cr_expect_gt(plain.size, 0, "%s", path);
+    expect_headers(&plain, path);
+    expect_header(&plain, path, "Content-Type", media_type_of(path));
+    expect_header(&plain, path, "Content-Encoding", NULL);
+    expect_head_and_304(path, "", &plain);
+    for (size_t i = 0; i < COUNT(codings); i++) {
+        size_t size = 0;
+        snprintf(headers, sizeof headers, "Accept-Encoding: %s, zstd\r\n", codings[i]);
+        struct client_response packed = ask("GET", path, headers);
+        snprintf(length, sizeof length, "%zu", packed.size);
+        cr_expect_lt(packed.size, plain.size, "%s", path);
+        expect_headers(&packed, path);
+        expect_header(&packed, path, "Content-Encoding", codings[i]);
+        expect_header(&packed, path, "Content-Length", length);
+        expect_header(&packed, path, "Transfer-Encoding", NULL);
+        char *bytes = unpack(codings[i], packed.body, packed.size, &size);
+        cr_expect(bytes != NULL && size == plain.size && memcmp(bytes, plain.body, size) == 0,
+                  "%s, %s: %zu bytes of %zu", path, codings[i], size, plain.size);
+        expect_head_and_304(path, headers, &packed);
+        free(bytes);
+        client_response_free(&packed);
+    }
+    client_response_free(&plain);
+}
+
+/* The next file that a page or script names, behind `at`; NULL: there is no other. */
+static const char *next_file(const char *at, char path[static 128]) {
+    const char *found = strstr(at, "\"assets/");
+    const char *end = found != NULL ? strchr(found + 1, '"') : NULL;
+    if (end == NULL || end - found > 100) {
+        return NULL;
+    }
+    snprintf(path, 128, "/%.*s", (int)(end - found - 1), found + 1);
+    return end;
+}
+
+Test(assets, pages_and_their_files) {
+    static const char *const pages[] = {"/", "/docs"};
+    for (size_t i = 0; i < COUNT(pages); i++) {
+        char path[128];
+        int files = 0;
+        expect_asset(pages[i]);
+        struct client_response page = ask("GET", pages[i], "");
+        for (const char *at = page.body; (at = next_file(at, path)) != NULL; files++) {
+            expect_asset(path);
+        }
+        cr_expect_geq(files, 2, "%s has a script and a style", pages[i]);
+        client_response_free(&page);
+    }
+}
+
+Test(assets, the_document) {
+    expect_asset("/openapi.yaml");
+}
+
+/* They are what they are whatever the options say of other answers. */
+Test(assets, options_of_others, .init = NULL) {
+    char path[] = "/tmp/attentiond-keys-XXXXXX";
+    const int fd = mkstemp(path);
+    cr_assert_geq(fd, 0);
+    cr_assert_eq(write(fd, "0123456789abcdef\n", 17), 17);
+    close(fd);
+    cr_assert(server_spawn(
+        &server, (const char *const[]){"--compression", "yes", "--api-key-file", path, NULL}));
+    static const char *const open[] = {"/", "/docs", "/openapi.yaml"};
+    for (size_t i = 0; i < COUNT(open); i++) {
+        expect_asset(open[i]);
+        struct client_response response = ask("GET", open[i], "Accept-Encoding: zstd\r\n");
+        expect_header(&response, open[i], "Content-Encoding", NULL);
+        client_response_free(&response);
+    }
+    struct client_response none = ask("GET", "/assets/none.js", "");
+    cr_expect_eq(none.status, 404);
+    expect_header(&none, "none.js", "Content-Type", "application/problem+json");
+    expect_header(&none, "none.js", "Cache-Control", "no-store");
+    client_response_free(&none);
+    unlink(path);
+}
+
+/* The connection is kept over what has no body, and all in one is counted as one route. */
+Test(assets, kept_connection_and_metrics) {
+    static const char requests[] = "GET / HTTP/1.1\r\nHost: a\r\nIf-None-Match: *\r\n\r\n"
+                                   "GET /assets/a HTTP/1.1\r\nHost: a\r\n\r\n"
+                                   "GET /assets/b HTTP/1.1\r\nHost: a\r\n\r\n"
+                                   "GET /docs HTTP/1.1\r\nHost: a\r\n\r\n";
+    static const int statuses[] = {304, 404, 404, 200};
+    struct client_connection connection;
+    cr_assert(client_open(&connection, server.port));
+    cr_assert(client_send(&connection, requests, sizeof requests - 1));
+    for (size_t i = 0; i < COUNT(statuses); i++) {
+        struct client_response response;
+        cr_assert(client_receive(&connection, false, &response), "%zu", i);
+        cr_expect_eq(response.status, statuses[i], "%zu: %d", i, response.status);
+        client_response_free(&response);
+    }
+    client_close(&connection);
+    struct client_response metrics = ask("GET", "/metrics", "");
+    cr_expect_not_null(strstr(
+        metrics.body, "attentiond_requests_total{route=\"/assets/{name}\",code=\"404\"} 2\n"));
+    cr_expect_not_null(
+        strstr(metrics.body, "attentiond_requests_total{route=\"/\",code=\"304\"} 1\n"));
+    client_response_free(&metrics);
+}
