@@ -1,20 +1,458 @@
-// main.js - the first notebook's attention weights, as a table.
-const worker = new Worker(new URL(WORKER_NAME, import.meta.url), { type: 'module' });
+// The explorer: holds the state of the page, asks the server through the public API, and has it shown. Everything a user does becomes
+// a change of the state here; the address follows it.
+import { Answer } from './answer.js';
+import { createClient } from './client.js';
+import { SEQUENTIAL } from './colour.js';
+import { createCurve } from './curve.js';
+import { save } from './download.js';
+import { createEditor } from './editor.js';
+import { EXAMPLES, find, OWN, textOf } from './examples.js';
+import { withMember } from './jsontext.js';
+import { listen as listenKeys } from './keys.js';
+import { bytes, show } from './numbers.js';
+import { load as loadPlotly } from './plotly.js';
+import { createOptions } from './options.js';
+import { pathFor, PATHS } from './request.js';
+import { bodyText, inFile, snippet } from './snippets.js';
+import { fromHash, toHash } from './state.js';
+import { createTheme } from './theme.js';
+import { View } from './view.js';
 
-worker.onmessage = ({ data: { weights, detail } }) => {
-  const status = document.getElementById('status');
-  status.dataset.state = weights ? 'done' : 'error';
-  status.textContent = weights ? 'Weights of the first notebook: queries down, keys across.' : detail;
-  for (const row of weights ?? []) {
-    const cells = document.getElementById('weights').insertRow();
-    row.forEach((weight) => (cells.insertCell().textContent = weight.toFixed(4)));
-  }
+const TYPING = 300; // milliseconds without a key until a request is sent
+const $ = (id) => document.getElementById(id);
+const base = new URL('.', location.href.split('#')[0]).href;
+
+// How a page begins that nothing has been said about.
+const FRESH = { head: 0, compare: null, mean: false, batch: 0, row: null, threshold: 0, mass: false, lines: false, every: false };
+const state = { ...FRESH, palette: 'viridis', log: false, numbers: false, editMask: false, dark: false };
+
+let answer = null;
+let summary = null;
+let sent = null;
+let timer = 0;
+let language = 'curl';
+let curve = null;
+
+const explorer = {
+  // A copy of what was asked last and of what came back.
+  get result() {
+    if (!answer) return null;
+    const { reply } = answer;
+    return structuredClone({ path: reply.summary.path, request: reply.sent, answer: reply.answer, status: reply.status, tokens: reply.tokens });
+  },
+  // The numbers of a step, for a batch item and a head: {rows, cols, data}.
+  matrix: (name, head = 0, batch = 0) => structuredClone(answer?.matrix(name, batch, head) ?? null),
+  get state() {
+    return structuredClone(state);
+  },
 };
-worker.postMessage({
-  url: new URL('attention', document.baseURI).href,
-  body: {
-    Q: [[2, 0, 2], [2, 0, 0], [4, 0, 2], [2, 1, 2]],
-    K: [[2, 2, 2], [0, 2, 1], [2, 4, 3], [0, 1, 1]],
-    V: [[1, 1, 0], [0, 1, 1], [1, 2, 1], [0, 0, 0]],
+window.explorer = Object.freeze(explorer);
+
+const status = (kind, text) => {
+  $('status').dataset.state = kind;
+  $('status').textContent = text;
+};
+
+const client = createClient(base, {
+  progress({ phase, received, total, sending }) {
+    const bar = $('progress');
+    if (phase === 'computing') {
+      bar.removeAttribute('value');
+      bar.hidden = sending < 100_000;
+      status('busy', 'Computing');
+    } else if (phase === 'receiving') {
+      bar.hidden = false;
+      if (total) bar.value = received / total;
+      status('busy', `Receiving ${bytes(received)}${total ? ` of ${bytes(total)}` : ''}`);
+    } else {
+      bar.removeAttribute('value');
+      status('busy', 'Reading the answer');
+    }
+  },
+  wait(seconds, problem) {
+    status('busy', `The server is busy (${problem?.detail ?? '503'}); asking again in ${seconds} s`);
   },
 });
+
+const view = new View(
+  { root: $('steps'), film: $('film'), strip: $('heads'), lines: $('lines'), reading: $('reading') },
+  {
+    lock: (row) => look({ row }),
+    head: (head) => look({ head, mean: false, compare: head === state.compare ? null : state.compare }, true),
+    compare: (head) => look({ compare: head === state.head ? null : head, mean: false }, true),
+    mean: () => toggleMean(),
+    toggleMask,
+    picture: (what) => client.picture(what),
+    say: (text) => ($('say').textContent = text),
+  },
+);
+const options = createOptions($('options'), (key, value) => edit(withMember(state.text, key, value, key === 'dtype'), true));
+const editor = createEditor(
+  { area: $('request'), marks: $('marks'), note: $('request-note'), file: $('file'), drop: $('panel-request') },
+  (text, whole) => own(text, whole),
+);
+const theme = createTheme($('theme'), (dark) => {
+  state.dark = dark;
+  curve?.update({ dark });
+  if (answer) view.render(state);
+});
+
+// ---------------------------------------------------------------- asking
+
+async function compute() {
+  clearTimeout(timer);
+  status('busy', 'Computing');
+  const reply = await client.ask({ path: state.path, text: state.text });
+  if (!reply) return;
+  $('progress').hidden = true;
+  summary = reply.summary ?? null;
+  sent = reply.sent ?? null;
+  if (reply.failure || reply.status !== 200) return failed(reply);
+  problem(null);
+  if (reply.matrices.scores[0][0].cols === 0) return;
+  answer = new Answer(reply, state.labels);
+  settle();
+  options.update(summary, answer.heads);
+  controls();
+  view.show(answer, state);
+  status('done', done(reply));
+  if (state.mean) askMean();
+  loadPlotly();
+}
+
+function done({ timing, milliseconds, bytes: received }) {
+  const stage = /(?:^|[\s,])compute;dur=([\d.]+)/.exec(timing ?? '');
+  const inside = stage ? `computed in ${show(Number(stage[1]), 2)} ms, ` : '';
+  return `${answer.queries} × ${answer.keys}: ${inside}here after ${Math.round(milliseconds)} ms, ${bytes(received)}`;
+}
+
+function failed(reply) {
+  options.update(summary, answer?.heads ?? 1);
+  controls();
+  if (reply.status === 401) askKey();
+  const found = reply.failure
+    ? { title: 'The server cannot be reached', detail: `${reply.failure}. Is it running? The request is still here.`, again: true }
+    : reply.problem;
+  problem(found);
+  status('error', found.title);
+}
+
+function problem(found) {
+  const box = $('problem');
+  const where = editor.setProblem(found);
+  box.hidden = !found;
+  $('result').classList.toggle('stale', Boolean(found));
+  box.replaceChildren();
+  if (!found) return;
+  const title = Object.assign(document.createElement('h2'), { textContent: found.title });
+  const detail = Object.assign(document.createElement('p'), { textContent: found.detail });
+  box.append(title, detail);
+  const place = document.createElement('p');
+  if (found.pointer !== undefined) {
+    place.append(Object.assign(document.createElement('code'), { textContent: found.pointer || 'the whole request', id: 'problem-pointer' }));
+  }
+  if (where) {
+    const button = Object.assign(document.createElement('button'), { type: 'button', id: 'problem-show', textContent: `Show ${where}` });
+    button.addEventListener('click', () => {
+      $('panel-request').open = true;
+      editor.reveal();
+    });
+    place.append(' ', button);
+  }
+  if (found.again || found.status === 401) {
+    const again = Object.assign(document.createElement('button'), { type: 'button', textContent: found.again ? 'Try again' : 'Enter a key' });
+    again.addEventListener('click', () => (found.again ? compute() : askKey()));
+    place.append(again);
+  }
+  if (place.childNodes.length) box.append(place);
+}
+
+function askKey() {
+  const dialog = $('key-dialog');
+  if (dialog.open) return;
+  $('key').value = '';
+  dialog.returnValue = '';
+  dialog.showModal();
+}
+
+// The mean over heads is the server's: the same request, with mean_over_heads.
+async function askMean() {
+  const asked = answer;
+  const text = withMember(state.text, 'mean_over_heads', 'true');
+  const reply = await client.aside({ path: state.path, text, results: ['weights'], as: 'mean' });
+  if (asked !== answer || !reply.matrices) return;
+  answer.mean = reply.matrices.weights.map(([matrix]) => matrix);
+  view.render(state);
+}
+
+// ---------------------------------------------------------------- the state
+
+// What is asked has changed: `push` makes a step in the history. Labels and head stay, as far as they fit.
+function edit(text, push) {
+  if (text === state.text) return;
+  state.text = text;
+  editor.set(text);
+  remember(push);
+  clearTimeout(timer);
+  timer = setTimeout(compute, push ? 60 : TYPING);
+}
+
+// Text by the user's own hand, whole (dropped, opened) or typed.
+function own(text, whole) {
+  state.text = text;
+  if (whole) {
+    Object.assign(state, FRESH, { example: OWN.id, labels: [] });
+    try {
+      state.path = pathFor(JSON.parse(text));
+    } catch {
+      // Not JSON: the server will say where it ends to be.
+    }
+    examples();
+  }
+  remember(whole);
+  clearTimeout(timer);
+  timer = setTimeout(compute, whole ? 0 : TYPING);
+}
+
+function choose(id, kept = {}, push = true) {
+  const { example, variant } = find(id);
+  Object.assign(state, FRESH, { path: variant.path, text: textOf(variant), labels: example.labels ?? [] }, kept, { example: variant.id });
+  editor.set(state.text);
+  examples();
+  if (push) remember(true);
+  compute();
+}
+
+// How it is looked at has changed.
+function look(change, push = false) {
+  Object.assign(state, change);
+  if (answer) {
+    settle();
+    controls();
+    view.render(state);
+  }
+  remember(push);
+}
+
+function toggleMean() {
+  look({ mean: !state.mean, compare: null }, true);
+  if (state.mean && !answer.mean) askMean();
+}
+
+// Keeps what is looked at within the answer.
+function settle() {
+  const heads = answer.matrices.weights[0].length;
+  const clamp = (x, count) => Math.min(x, count - 1);
+  state.batch = clamp(state.batch, answer.batch);
+  state.head = clamp(state.head, heads);
+  if (state.compare !== null && (state.compare >= heads || state.compare === state.head)) state.compare = null;
+  if (heads < 2) state.mean = false;
+  if (state.row !== null && state.row >= answer.queries) state.row = null;
+}
+
+let remembering = Promise.resolve();
+
+function remember(push) {
+  remembering = remembering.then(async () => {
+    const { example, variant } = find(state.example);
+    const edited =
+      state.text !== textOf(variant) || state.path !== variant.path || String(state.labels) !== String(example.labels ?? []);
+    const hash = await toHash(state, edited);
+    if (hash === location.hash) return;
+    history[push ? 'pushState' : 'replaceState'](null, '', hash);
+  });
+}
+
+async function arrive() {
+  const { broken, example, ...kept } = await fromHash(location.hash);
+  const { palette, log, numbers } = kept;
+  Object.assign(state, { palette: SEQUENTIAL.includes(palette) ? palette : 'viridis', log, numbers });
+  choose(example ?? EXAMPLES[0].id, { ...kept, palette: state.palette }, false);
+  if (broken) problem({ title: 'This link is damaged', detail: 'The request in it cannot be read; this is the example it came from.' });
+}
+
+function toggleMask(row, col) {
+  let mask = null;
+  try {
+    mask = JSON.parse(state.text).mask ?? null;
+  } catch {
+    return;
+  }
+  const fits = Array.isArray(mask) && mask.length === answer.queries && mask[0].length === answer.keys && !Array.isArray(mask[0][0]);
+  const rows = fits ? mask : Array.from({ length: answer.queries }, () => new Array(answer.keys).fill(1));
+  const word = typeof rows[row][col] === 'boolean';
+  rows[row][col] = word ? !rows[row][col] : 1 - rows[row][col];
+  const all = rows.every((line) => line.every(Boolean));
+  edit(withMember(state.text, 'mask', all ? undefined : `[\n    ${rows.map((line) => JSON.stringify(line)).join(',\n    ')}\n  ]`), true);
+}
+
+// ---------------------------------------------------------------- controls
+
+function choice(title, pressed, data) {
+  const button = Object.assign(document.createElement('button'), { type: 'button', textContent: title });
+  button.setAttribute('aria-pressed', String(pressed));
+  Object.assign(button.dataset, data);
+  return button;
+}
+
+function examples() {
+  const { example, variant } = find(state.example);
+  const focus = document.activeElement?.dataset.example ?? document.activeElement?.dataset.variant;
+  $('examples').replaceChildren(
+    ...[...EXAMPLES, OWN].map((one) => {
+      const button = choice('', one === example, { example: one.id });
+      const number = Object.assign(document.createElement('span'), { textContent: one === OWN ? '+' : one.id, className: 'id' });
+      button.append(number, one.title);
+      button.addEventListener('click', () => choose(one.id));
+      return button;
+    }),
+  );
+  $('look').textContent = example.look;
+  $('variants').replaceChildren(
+    ...(example.variants.length > 1 ? example.variants : []).map((one) => {
+      const button = choice(one.title, one === variant, { variant: one.id });
+      button.addEventListener('click', () => choose(one.id));
+      return button;
+    }),
+  );
+  if (focus) document.querySelector(`[data-example="${focus}"], [data-variant="${focus}"]`)?.focus();
+}
+
+function fillSelect(select, values, chosen) {
+  select.replaceChildren(...values.map(([value, label]) => new Option(label, value)));
+  select.value = chosen;
+}
+
+// Controls outside of the view, as the state and the last answer have them.
+function controls() {
+  const heads = answer ? answer.matrices.weights[0].length : 1;
+  $('path').value = state.path;
+  $('log').checked = state.log;
+  $('numbers').checked = state.numbers;
+  $('palette').value = state.palette;
+  $('batch-box').hidden = !answer || answer.batch < 2;
+  if (answer) fillSelect($('batch'), Array.from({ length: answer.batch }, (_, at) => [at, at]), state.batch);
+  $('compare-box').hidden = heads < 2 || state.mean;
+  const others = Array.from({ length: heads }, (_, at) => [at, `head ${at}`]).filter(([at]) => at !== state.head);
+  fillSelect($('compare'), [['', 'nothing'], ...others], state.compare ?? '');
+  $('as-map').setAttribute('aria-pressed', String(!state.lines));
+  $('as-lines').setAttribute('aria-pressed', String(state.lines));
+  $('line-tools').hidden = !state.lines;
+  $('every-box').hidden = heads < 2;
+  $('every').checked = state.every;
+  $('threshold').value = state.threshold;
+  $('line-mode').value = state.mass ? 'mass' : 'weight';
+  $('threshold-value').textContent = state.mass ? `${Math.round(state.threshold * 100)} %` : state.threshold.toFixed(2);
+  $('mask-edit').setAttribute('aria-pressed', String(state.editMask));
+  $('mask-clear').hidden = !summary?.shapes.mask;
+  document.body.classList.toggle('editing-mask', state.editMask);
+  $('sentence-box').hidden = !summary?.words;
+  const text = summary?.options.text ?? summary?.options.tokens?.join(' ');
+  if (summary?.words && document.activeElement !== $('sentence')) $('sentence').value = text;
+  if (document.activeElement !== $('labels')) $('labels').value = (state.labels ?? []).join(', ');
+  code();
+}
+
+function code() {
+  const request = { base, path: state.path, body: sent ?? state.text };
+  $('code').textContent = snippet(language, request);
+  $('save-body').hidden = !inFile(request.body);
+}
+
+function bind() {
+  const on = (id, event, does) => $(id).addEventListener(event, () => does($(id)));
+  fillSelect($('path'), PATHS.map((path) => [path, path]), state.path);
+  fillSelect($('palette'), SEQUENTIAL.map((name) => [name, name]), state.palette);
+  on('path', 'change', ({ value }) => {
+    state.path = value;
+    remember(true);
+    compute();
+  });
+  on('log', 'change', ({ checked }) => look({ log: checked }));
+  on('numbers', 'change', ({ checked }) => look({ numbers: checked }));
+  on('palette', 'change', ({ value }) => look({ palette: value }));
+  on('batch', 'change', ({ value }) => look({ batch: Number(value) }));
+  on('compare', 'change', ({ value }) => look({ compare: value === '' ? null : Number(value) }, true));
+  on('as-map', 'click', () => look({ lines: false }));
+  on('as-lines', 'click', () => look({ lines: true }));
+  on('every', 'change', ({ checked }) => look({ every: checked }));
+  on('line-mode', 'change', ({ value }) => look({ mass: value === 'mass', threshold: value === 'mass' ? 0.9 : 0 }));
+  on('threshold', 'input', ({ value }) => look({ threshold: Number(value) }));
+  on('mask-edit', 'click', () => look({ editMask: !state.editMask }));
+  on('mask-clear', 'click', () => edit(withMember(state.text, 'mask', undefined), true));
+  on('sentence', 'input', ({ value }) => edit(withMember(withMember(state.text, 'tokens', undefined), 'text', JSON.stringify(value)), false));
+  on('labels', 'input', ({ value }) => {
+    state.labels = value.split(',').map((label) => label.trim()).filter(Boolean);
+    remember(false);
+    if (answer) view.show((answer = new Answer(answer.reply, state.labels)), state);
+  });
+  on('copy', 'click', (button) => copy($('code').textContent, button));
+  on('copy-link', 'click', (button) => copy(location.href, button));
+  on('save-body', 'click', () => save('body.json', 'application/json', bodyText(sent ?? state.text)));
+  on('keys', 'click', () => $('help').showModal());
+  on('key-dialog', 'close', (dialog) => {
+    if (dialog.returnValue !== 'use' || !$('key').value) return;
+    client.setKey($('key').value);
+    $('key').value = '';
+    compute();
+  });
+  for (const button of $('languages').children) {
+    button.addEventListener('click', () => {
+      language = button.dataset.language;
+      for (const one of $('languages').children) one.setAttribute('aria-pressed', String(one === button));
+      code();
+    });
+  }
+}
+
+async function copy(text, button) {
+  const label = button.textContent;
+  try {
+    await navigator.clipboard.writeText(text);
+    button.textContent = 'Copied';
+  } catch {
+    button.textContent = 'Not allowed here: select and copy';
+  }
+  setTimeout(() => (button.textContent = label), 1500);
+}
+
+// The curve asks for itself, when it comes into sight.
+function watchCurve() {
+  const watcher = new IntersectionObserver(
+    ([entry]) => {
+      if (!entry.isIntersecting) return;
+      watcher.disconnect();
+      curve = createCurve($('curve'), { post: client.post });
+      curve.update({ dark: state.dark });
+    },
+    { rootMargin: '300px' },
+  );
+  watcher.observe($('curve'));
+}
+
+const CAUSAL = [undefined, 'true', '"bottom_right"'];
+
+bind();
+listenKeys({
+  '?': () => $('help').showModal(),
+  '[': () => answer && look({ head: Math.max(0, state.head - 1), mean: false }, true),
+  ']': () => answer && look({ head: state.head + 1, mean: false }, true),
+  m: () => answer?.matrices.weights[0].length > 1 && toggleMean(),
+  l: () => look({ lines: !state.lines }),
+  n: () => look({ numbers: !state.numbers }),
+  g: () => look({ log: !state.log }),
+  t: () => theme.next(),
+  c() {
+    const causal = summary?.options.causal;
+    const at = CAUSAL.indexOf(causal ? JSON.stringify(causal) : undefined);
+    edit(withMember(state.text, 'causal', CAUSAL[(at + 1) % CAUSAL.length]), true);
+  },
+  Escape: () => look({ row: null, editMask: false }),
+  ...Object.fromEntries(EXAMPLES.map(({ id }, at) => [String(at), () => choose(id)])),
+});
+if (matchMedia('(max-width: 900px)').matches) {
+  for (const id of ['panel-options', 'panel-request']) $(id).open = false;
+}
+window.addEventListener('popstate', arrive);
+watchCurve();
+arrive();

@@ -1,9 +1,187 @@
-// worker.js - asks the service off the page's thread.
-onmessage = async ({ data: { url, body } }) => {
+// The worker: sends requests, reads answers of any length, turns them into matrices and matrices into pixels, so that the page
+// never waits. It keeps the matrices of the last answer for drawing them again; it knows nothing of the page.
+import { raster } from './colour.js';
+import { members, withMember } from './jsontext.js';
+import { matrices, split, vectors } from './matrices.js';
+import { summarise, wanted } from './request.js';
+
+const PLAIN_ANSWER = 400_000; // characters of an answer that the page gets as it is, too
+const MOST_WORDS = 200_000; // numbers of embeddings that are fetched only to be shown
+
+let kept = {};
+let running = null;
+
+async function read(response, progress) {
+  const total = Number(response.headers.get('Content-Length')) || 0;
+  const reader = response.body.getReader();
+  const pieces = [];
+  let received = 0;
+  for (let told = 0; ; ) {
+    const { done, value } = await reader.read();
+    if (done) break;
+    pieces.push(value);
+    received += value.length;
+    if (received - told > 65_536) {
+      told = received;
+      progress({ phase: 'receiving', received, total });
+    }
+  }
+  return { text: await new Blob(pieces).text(), received };
+}
+
+async function post(base, path, body, key, signal) {
+  const headers = { 'Content-Type': 'application/json' };
+  if (key) headers.Authorization = `Bearer ${key}`;
+  return fetch(base + path.slice(1), { method: 'POST', body, headers, signal, credentials: 'omit' });
+}
+
+function tryJSON(text) {
   try {
-    const answer = await fetch(url, { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify(body) });
-    postMessage(await answer.json());
+    return JSON.parse(text);
+  } catch {
+    return null;
+  }
+}
+
+// What the request itself holds of X, Q, K and V: the answers of /attention do not repeat it.
+function given(body, summary) {
+  const literal = (value) => Array.isArray(value) && Array.isArray(value[0]);
+  const shown = {};
+  const rankBatched = (name) => (name === 'context' || name === 'X' ? summary.batched : false);
+  if (summary.projected) {
+    for (const name of ['X', 'context']) {
+      if (literal(body[name])) shown[name] = matrices(body[name], rankBatched(name));
+    }
+    return shown;
+  }
+  if (literal(body.X)) shown.X = matrices(body.X, summary.batched);
+  for (const name of ['Q', 'K', 'V']) {
+    const value = body[name] ?? body.X;
+    if (!literal(value)) continue;
+    const whole = matrices(value, summary.batched);
+    const heads = summary.packed ? (name === 'Q' ? body.heads : (body.kv_heads ?? body.heads)) : 1;
+    shown[name] = heads > 1 ? split(whole, heads) : whole;
+  }
+  return shown;
+}
+
+// The rows of X for words: asked for by themselves, if they are the first numbers to be drawn.
+async function embedded(message, body, signal) {
+  const all = members(message.text);
+  const table = all?.get('embedding') ?? all?.get('embedding_dim');
+  if (!table) return null;
+  for (const [key, { start, end }] of all) {
+    if (key !== 'random' && start < table.start && message.text.slice(start, end).includes('"random"')) return null;
+  }
+  const request = {};
+  for (const key of ['random', 'text', 'tokens', 'embedding', 'embedding_dim', 'dtype']) {
+    if (key in body) request[key] = body[key];
+  }
+  const response = await post(message.base, '/embeddings', JSON.stringify(request), message.key, signal);
+  if (!response.ok) return null;
+  const { ids, embedding } = await response.json();
+  if (ids.length * embedding[0].length > MOST_WORDS) return null;
+  return matrices(
+    ids.map((id) => embedding[id]),
+    false,
+  );
+}
+
+function understood(answer, summary, body) {
+  const shown = given(body, summary);
+  for (const [name, value] of Object.entries(answer)) {
+    if (name === 'entropy' || name === 'lse') {
+      shown[name] = vectors(value, summary.batched);
+    } else if (name === 'present_K' || name === 'present_V') {
+      const whole = matrices(value, summary.batched);
+      const heads = body.kv_heads ?? body.heads;
+      shown[name.at(-1)] = summary.packed && heads > 1 ? split(whole, heads) : whole;
+    } else if (Array.isArray(value) && name !== 'tokens') {
+      if (!(name in shown) || summary.projected) shown[name] ??= matrices(value, summary.batched);
+    }
+  }
+  return shown;
+}
+
+async function compute(message) {
+  const { id, base, path, text, key, as } = message;
+  const control = new AbortController();
+  const { signal } = control;
+  if (!as) {
+    running?.abort();
+    running = control;
+  }
+  const progress = (what) => self.postMessage({ id, progress: what });
+  const body = tryJSON(text);
+  const isObject = body && typeof body === 'object' && !Array.isArray(body);
+  const summary = isObject ? summarise(path, body) : null;
+  const list = message.results ?? (summary && wanted(summary));
+  const sent = summary ? withMember(text, 'return', JSON.stringify(list)) : text;
+  progress({ phase: 'computing', sending: sent.length });
+  const started = performance.now();
+  const words = summary?.words ? embedded(message, body, signal).catch(() => null) : null;
+  const response = await post(base, path, sent, key, signal);
+  const received = await read(response, progress);
+  const reply = {
+    id,
+    status: response.status,
+    retryAfter: Number(response.headers.get('Retry-After')) || 0,
+    timing: response.headers.get('Server-Timing'),
+    milliseconds: performance.now() - started,
+    bytes: received.received,
+    summary,
+    sent: sent.length < 4_000_000 ? sent : null,
+  };
+  if (!response.ok) {
+    const problem = tryJSON(received.text) ?? { title: `HTTP ${response.status}`, detail: response.statusText };
+    self.postMessage({ ...reply, problem });
+    return;
+  }
+  progress({ phase: 'reading' });
+  const answer = JSON.parse(received.text);
+  const found = understood(answer, summary, body);
+  if (words && (await words)) found.X = await words;
+  if (signal.aborted) return;
+  if (as) kept[as] = found.weights;
+  else kept = found;
+  const copies = structuredClone(found);
+  const buffers = [];
+  for (const groups of Object.values(copies)) {
+    for (const item of groups.flat()) buffers.push((item.data ?? item).buffer);
+  }
+  const plain = received.text.length <= PLAIN_ANSWER ? answer : null;
+  const extra = { statistics: answer.statistics, tokens: answer.tokens, answer: plain };
+  self.postMessage({ ...reply, ...extra, matrices: copies }, buffers);
+}
+
+// Pixels of a kept matrix, as a picture that any element can show.
+async function draw({ id, name, batch, head, mask, scale, part, side }) {
+  const matrix = kept[name]?.[batch]?.[head];
+  if (!matrix) return self.postMessage({ id, gone: true });
+  const forbidden = mask && kept[mask]?.[batch]?.[head]?.data;
+  const masked = forbidden ? { at: forbidden } : null;
+  const shown = masked ? { ...matrix, mask: forbiddenBits(masked.at) } : matrix;
+  const { width, height, pixels } = raster(shown, scale, part, side);
+  const canvas = new OffscreenCanvas(width, height);
+  canvas.getContext('2d').putImageData(new ImageData(pixels, width, height), 0, 0);
+  const url = new FileReaderSync().readAsDataURL(await canvas.convertToBlob());
+  const bitmap = canvas.transferToImageBitmap();
+  self.postMessage({ id, url, bitmap, width, height }, [bitmap]);
+}
+
+const bits = new WeakMap();
+
+function forbiddenBits(data) {
+  if (!bits.has(data)) bits.set(data, Uint8Array.from(data, (x) => (x === -Infinity ? 1 : 0)));
+  return bits.get(data);
+}
+
+self.onmessage = async ({ data: message }) => {
+  try {
+    if (message.cancel) running?.abort();
+    else if (message.part) await draw(message);
+    else await compute(message);
   } catch (error) {
-    postMessage({ detail: String(error) });
+    if (error.name !== 'AbortError') self.postMessage({ id: message.id, failure: error.message });
   }
 };

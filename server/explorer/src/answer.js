@@ -1,0 +1,84 @@
+// An answer as the page reads it: the matrix of a step for a batch item and a head, who is masked, how rows and columns are called.
+// Pure: made of a worker's reply and the labels of the user.
+
+const bits = new WeakMap();
+
+// 1 where a masked score is -Infinity; null if none is.
+function maskOf(matrix) {
+  if (!matrix?.masked) return null;
+  if (!bits.has(matrix)) bits.set(matrix, Uint8Array.from(matrix.data, (x) => (x === -Infinity ? 1 : 0)));
+  return bits.get(matrix);
+}
+
+export class Answer {
+  constructor(reply, labels) {
+    this.reply = reply;
+    this.summary = reply.summary;
+    this.matrices = reply.matrices;
+    this.statistics = reply.statistics;
+    this.mean = null; // [batch] -> matrix, once it has been asked for
+    this.labels = reply.tokens ?? labels ?? [];
+    const [[scores]] = this.matrices.scores;
+    this.queries = scores.rows;
+    this.keys = scores.cols;
+    this.heads = this.matrices.scores[0].length;
+    this.batch = this.matrices.scores.length;
+  }
+
+  // What a head means for a result that may have fewer: grouped key heads, weights that are a mean.
+  place(name, batch, head) {
+    const groups = this.matrices[name];
+    if (!groups) return null;
+    const item = Math.min(batch, groups.length - 1);
+    const count = groups[item].length;
+    return { batch: item, head: count === this.heads ? head : Math.floor((head * count) / this.heads) };
+  }
+
+  matrix(name, batch, head) {
+    const place = this.place(name, batch, head);
+    return place && this.matrices[name][place.batch][place.head];
+  }
+
+  entropy(batch, head) {
+    return this.matrices.entropy?.[batch]?.[head] ?? null;
+  }
+
+  mask(batch, head) {
+    return maskOf(this.matrix('masked_scores', batch, head));
+  }
+
+  // Masked in every head.
+  commonMask(batch) {
+    const masks = this.matrices.masked_scores[batch].map(maskOf);
+    if (masks.some((mask) => !mask)) return null;
+    return masks.reduce((common, mask) => common.map((bit, at) => bit & mask[at]));
+  }
+
+  maskOfWeights(batch, head) {
+    return this.matrices.weights[batch].length < this.heads ? this.commonMask(batch) : this.mask(batch, head);
+  }
+
+  // Whether a query may attend to nothing.
+  isEmpty(mask, row) {
+    return mask !== null && !mask.subarray(row * this.keys, (row + 1) * this.keys).includes(0);
+  }
+
+  query(row) {
+    return this.labels[row] ?? `q${row}`;
+  }
+
+  key(col) {
+    return this.keys === this.labels.length && !this.summary.shapes.context ? this.labels[col] : `k${col}`;
+  }
+
+  word(row) {
+    return this.labels[row] ?? `x${row}`;
+  }
+
+  // How an index of a step is called: kind is query, key, both or dimension.
+  label(kind) {
+    if (kind === 'query') return (at) => this.query(at);
+    if (kind === 'key') return (at) => this.key(at);
+    return kind === 'both' ? (at) => this.word(at) : (at) => String(at);
+  }
+}

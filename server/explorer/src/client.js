@@ -1,0 +1,70 @@
+// The page's side of the worker: one question at a time, of which the latest counts; pictures of its matrices; waiting where the
+// server says so (503). Holds the API key in memory and nowhere else. Knows nothing of what is asked.
+
+/* global WORKER_NAME */
+const LONGEST_WAIT = 30;
+
+// on: {progress(what), wait(seconds, problem)}; base is the URL that the API's paths hang from.
+export function createClient(base, on) {
+  const worker = new Worker(new URL(WORKER_NAME, import.meta.url), { type: 'module' });
+  const waiting = new Map();
+  let key = null;
+  let counter = 0;
+  let latest = 0;
+  let retry = 0;
+
+  worker.onmessage = ({ data }) => {
+    const entry = waiting.get(data.id);
+    if (!entry) return;
+    if (data.progress) {
+      if (data.id === latest) on.progress(data.progress);
+      return;
+    }
+    waiting.delete(data.id);
+    entry(data);
+  };
+
+  function send(message) {
+    const id = ++counter;
+    return {
+      id,
+      reply: new Promise((resolve) => {
+        waiting.set(id, resolve);
+        worker.postMessage({ ...message, id });
+      }),
+    };
+  }
+
+  // Resolves to the answer, or to null if a later question has taken the place of this one.
+  async function ask({ path, text }) {
+    clearTimeout(retry);
+    const sent = send({ base, path, text, key });
+    latest = sent.id;
+    const reply = await sent.reply;
+    if (sent.id !== latest) return null;
+    if (reply.status !== 503) return reply;
+    const seconds = Math.min(Math.max(reply.retryAfter, 1), LONGEST_WAIT);
+    on.wait(seconds, reply.problem);
+    await new Promise((resolve) => {
+      retry = setTimeout(resolve, seconds * 1000);
+    });
+    return sent.id === latest ? ask({ path, text }) : null;
+  }
+
+  return {
+    ask,
+    // A question beside the others: it neither ends nor replaces them. The worker keeps its weights under the name `as`.
+    aside: ({ path, text, results, as }) => send({ base, path, text, key, results, as }).reply,
+    picture: (what) => send(what).reply,
+    setKey: (value) => void (key = value),
+    // A plain call, for the parts of the page that ask for something small themselves.
+    async post(path, body) {
+      const headers = { 'Content-Type': 'application/json' };
+      if (key) headers.Authorization = `Bearer ${key}`;
+      const response = await fetch(base + path.slice(1), { method: 'POST', headers, body: JSON.stringify(body) });
+      const answer = await response.json();
+      if (!response.ok) throw Object.assign(new Error(answer.detail), { status: response.status });
+      return answer;
+    },
+  };
+}

@@ -1,0 +1,99 @@
+// Numbers to colours: palettes that people with colour-blindness can read, linear or logarithmic. Pure, for page and worker.
+// Weights take a sequential palette from 0 on; everything else one that diverges from 0.
+
+const STOPS = {
+  viridis: ['440154', '482878', '3e4989', '31688e', '26828e', '1f9e89', '35b779', '6ece58', 'b5de2b', 'fde725'],
+  cividis: ['00224e', '123570', '3b496c', '575d6d', '707173', '8a8678', 'a59c74', 'c3b369', 'e1cc55', 'fee838'],
+  ink: ['f4f1ea', 'dfe3e0', 'bccfd2', '93b5c0', '6a98ad', '487a98', '305c80', '203f63', '152745', '0c1229'],
+  light: ['0b4f94', '4a8fc7', 'a5c9e5', 'f2f0eb', 'f9cba4', 'e58339', '9c3a00'],
+  dark: ['8cc2ff', '4683c4', '2a4a6d', '23252c', '63402a', 'b9692f', 'ffb074'],
+};
+
+export const SEQUENTIAL = ['viridis', 'cividis', 'ink'];
+
+const tables = new Map();
+
+// 256 colours as bytes r, g, b.
+export function table(name) {
+  if (!tables.has(name)) {
+    const stops = STOPS[name].map((hex) => [0, 2, 4].map((at) => parseInt(hex.slice(at, at + 2), 16)));
+    const bytes = new Uint8Array(256 * 3);
+    for (let i = 0; i < 256; i++) {
+      const place = (i / 255) * (stops.length - 1);
+      const low = Math.min(Math.floor(place), stops.length - 2);
+      for (let c = 0; c < 3; c++) {
+        bytes[i * 3 + c] = Math.round(stops[low][c] + (place - low) * (stops[low + 1][c] - stops[low][c]));
+      }
+    }
+    tables.set(name, bytes);
+  }
+  return tables.get(name);
+}
+
+export function css(name, t) {
+  const at = Math.round(Math.min(Math.max(t, 0), 1) * 255) * 3;
+  const bytes = table(name);
+  return `rgb(${bytes[at]} ${bytes[at + 1]} ${bytes[at + 2]})`;
+}
+
+export function plotlyScale(name) {
+  const last = STOPS[name].length - 1;
+  return STOPS[name].map((hex, i) => [i / last, `#${hex}`]);
+}
+
+// Black or white, whichever reads better on a colour of the table.
+export function textOn(name, t) {
+  const at = Math.round(Math.min(Math.max(t, 0), 1) * 255) * 3;
+  const linear = (byte) => (byte / 255 <= 0.03928 ? byte / 255 / 12.92 : ((byte / 255 + 0.055) / 1.055) ** 2.4);
+  const [r, g, b] = table(name).subarray(at, at + 3);
+  return 0.2126 * linear(r) + 0.7152 * linear(g) + 0.0722 * linear(b) > 0.18 ? '#101014' : '#ffffff';
+}
+
+// What a scale is, as plain data: it travels to the worker. lo and hi are those of the matrix.
+export function makeScale({ lo, hi, signed, log, palette, dark }) {
+  const reach = Math.max(Math.abs(lo), Math.abs(hi)) || 1;
+  if (signed) return { signed, log, table: dark ? 'dark' : 'light', lo: -reach, hi: reach };
+  return { signed, log, table: palette, lo: 0, hi: hi > 0 ? hi : 1 };
+}
+
+const DECADES = 6;
+
+// A number's place on a scale, 0 to 1. Logarithmic: six decades below the largest, or asinh on both sides of 0.
+export function position(scale, x) {
+  if (!scale.log) return (x - scale.lo) / (scale.hi - scale.lo);
+  if (scale.signed) return 0.5 + (0.5 * Math.asinh((x / scale.hi) * 100)) / Math.asinh(100);
+  return x > 0 ? Math.max(0, 1 + Math.log10(x / scale.hi) / DECADES) : 0;
+}
+
+// Numbers of a row-major matrix as pixels: the part [row0, row1) x [col0, col1), no side longer than `side`, each pixel the number of
+// largest magnitude under it. What is masked (NaN or -Infinity, everywhere under the pixel) is transparent.
+export function raster({ data, cols, mask }, scale, { row0, row1, col0, col1 }, side) {
+  const width = Math.min(side, col1 - col0);
+  const height = Math.min(side, row1 - row0);
+  const colours = table(scale.table);
+  const pixels = new Uint8ClampedArray(width * height * 4);
+  for (let y = 0; y < height; y++) {
+    const top = row0 + Math.floor((y * (row1 - row0)) / height);
+    const bottom = Math.max(top + 1, row0 + Math.floor(((y + 1) * (row1 - row0)) / height));
+    for (let x = 0; x < width; x++) {
+      const left = col0 + Math.floor((x * (col1 - col0)) / width);
+      const right = Math.max(left + 1, col0 + Math.floor(((x + 1) * (col1 - col0)) / width));
+      let best = NaN;
+      for (let row = top; row < bottom; row++) {
+        for (let at = row * cols + left; at < row * cols + right; at++) {
+          const value = data[at];
+          if (!mask?.[at] && value > -Infinity && !(Math.abs(value) <= Math.abs(best))) best = value;
+        }
+      }
+      if (!Number.isNaN(best)) {
+        const colour = Math.round(Math.min(Math.max(position(scale, best), 0), 1) * 255) * 3;
+        const pixel = (y * width + x) * 4;
+        pixels[pixel] = colours[colour];
+        pixels[pixel + 1] = colours[colour + 1];
+        pixels[pixel + 2] = colours[colour + 2];
+        pixels[pixel + 3] = 255;
+      }
+    }
+  }
+  return { width, height, pixels };
+}

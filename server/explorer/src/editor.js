@@ -1,0 +1,105 @@
+// The request as text: edited, dropped or opened from a file; the place of an error is marked in it. A long one is not put into the
+// text box, which would make the page slow; it is still the request.
+import { indexOfByte, locate } from './jsontext.js';
+
+const LONG = 150_000;
+
+function lineAndColumn(text, index) {
+  const before = text.slice(0, index);
+  const line = before.split('\n').length;
+  return `line ${line}, column ${index - before.lastIndexOf('\n')}`;
+}
+
+// elements: {area, marks, note, file, drop}; onText(text) when the user has changed it.
+export function createEditor({ area, marks, note, file, drop }, onText) {
+  let text = '';
+  let place = null;
+
+  const follow = () => {
+    marks.scrollTop = area.scrollTop;
+    marks.scrollLeft = area.scrollLeft;
+  };
+
+  function mark() {
+    if (!place || text.length > LONG) {
+      marks.replaceChildren();
+      return;
+    }
+    const found = document.createElement('mark');
+    found.textContent = text.slice(place.start, place.end) || ' ';
+    marks.replaceChildren(text.slice(0, place.start), found, `${text.slice(place.end)}\n`);
+    follow();
+  }
+
+  function set(value) {
+    if (value === text) return;
+    text = value;
+    place = null;
+    const long = value.length > LONG;
+    area.readOnly = long;
+    area.value = long ? `${value.slice(0, 2000)}\n…` : value;
+    note.textContent = long ? `${value.length.toLocaleString('en')} characters: too many to edit here, the beginning is shown.` : '';
+    mark();
+  }
+
+  // Marks what a problem document is about; says where that is, in words.
+  function setProblem(problem) {
+    place = null;
+    if (problem?.offset !== undefined) {
+      const start = Math.min(indexOfByte(text, problem.offset), text.length);
+      place = { start, end: Math.min(text.length, start + 1) };
+    } else if (problem?.pointer) {
+      place = locate(text, problem.pointer);
+    }
+    area.setAttribute('aria-invalid', problem ? 'true' : 'false');
+    mark();
+    return place && lineAndColumn(text, place.start);
+  }
+
+  function reveal() {
+    area.focus();
+    if (!place) return;
+    area.setSelectionRange(place.start, place.end);
+    const line = text.slice(0, place.start).split('\n').length - 1;
+    area.scrollTop = Math.max(0, line * parseFloat(getComputedStyle(area).lineHeight) - area.clientHeight / 3);
+  }
+
+  async function open(chosen) {
+    if (!chosen) return;
+    const value = await chosen.text();
+    set(value);
+    onText(value, true);
+  }
+
+  area.addEventListener('scroll', follow, { passive: true });
+  area.addEventListener('input', () => {
+    text = area.value;
+    place = null;
+    mark();
+    onText(text, false);
+  });
+  area.addEventListener('paste', (event) => {
+    const pasted = event.clipboardData.getData('text');
+    if (pasted.length <= LONG) return;
+    event.preventDefault();
+    set(pasted);
+    onText(pasted, true);
+  });
+  file.addEventListener('change', () => open(file.files[0]));
+  drop.addEventListener('dragover', (event) => {
+    event.preventDefault();
+    drop.classList.add('dropping');
+  });
+  drop.addEventListener('dragleave', (event) => event.relatedTarget ?? drop.classList.remove('dropping'));
+  drop.addEventListener('drop', (event) => {
+    event.preventDefault();
+    drop.classList.remove('dropping');
+    const { files } = event.dataTransfer;
+    if (files.length) open(files[0]);
+    else if (event.dataTransfer.getData('text')) {
+      set(event.dataTransfer.getData('text'));
+      onText(text, true);
+    }
+  });
+  return { set, setProblem, reveal };
+}

@@ -1,0 +1,302 @@
+// The five notebooks as requests, each with what to look at. The text of a request is made here once and is the page's from then on.
+// Notebook 001 is seeded as the notebook is: the server draws its matrices.
+import { format } from './snippets.js';
+
+const SENTENCE =
+  'Mathematics catalogues everything not self-contradictory; within its vast inventory, ' +
+  'physics is an island of structures rich enough to contain their own beholders.';
+
+const rand = (...shape) => ({ random: 'rand', shape });
+const words = { random: { generator: 'torch', seed: 123 }, text: SENTENCE, embedding_dim: 64 };
+const oneHead = [rand(64, 32), rand(64, 32), rand(64, 48)];
+
+const FROM_SCRATCH = {
+  X: [[1, 0, 0], [0, 1, 0], [1, 1, 0], [0, 0, 1]],
+  W_Q: [[2, 0, 2], [2, 0, 0], [2, 1, 2]],
+  W_K: [[2, 2, 2], [0, 2, 1], [0, 1, 1]],
+  W_V: [[1, 1, 0], [0, 1, 1], [0, 0, 0]],
+};
+
+const ANY_SIZE = {
+  X: [
+    [0, 1, 1, 0, 0, 1, 0],
+    [1, 0, 1, 0, 1, 1, 1],
+    [1, 1, 1, 1, 0, 0, 0],
+    [0, 1, 1, 1, 0, 0, 0],
+    [1, 1, 1, 0, 0, 1, 0],
+  ],
+  heads: [
+    {
+      W_Q: [
+        [0, 0, 0],
+        [1, 0, 0],
+        [1, 0, 0],
+        [1, 1, 0],
+        [1, 1, 1],
+        [1, 0, 0],
+        [0, 1, 0],
+      ],
+      W_K: [
+        [1, 0, 1],
+        [0, 0, 0],
+        [1, 1, 0],
+        [0, 1, 1],
+        [1, 1, 1],
+        [1, 0, 0],
+        [0, 0, 1],
+      ],
+      W_V: [
+        [1, 1, 1],
+        [0, 1, 0],
+        [1, 1, 1],
+        [1, 0, 1],
+        [0, 1, 1],
+        [0, 0, 1],
+        [1, 0, 0],
+      ],
+    },
+    {
+      W_Q: [[0, 0], [1, 0], [0, 1], [1, 0], [0, 1], [1, 1], [1, 0]],
+      W_K: [[1, 1], [1, 0], [0, 1], [1, 0], [0, 0], [1, 1], [1, 0]],
+      W_V: [[0, 0], [1, 0], [1, 0], [1, 1], [0, 0], [1, 0], [1, 1]],
+    },
+    {
+      W_Q: [
+        [1, 1, 0, 1],
+        [1, 0, 1, 0],
+        [0, 1, 1, 1],
+        [1, 1, 1, 1],
+        [1, 0, 1, 0],
+        [1, 0, 1, 1],
+        [1, 1, 0, 0],
+      ],
+      W_K: [
+        [0, 0, 0, 0],
+        [1, 1, 1, 1],
+        [0, 1, 1, 1],
+        [0, 0, 1, 0],
+        [1, 1, 1, 0],
+        [0, 0, 0, 1],
+        [0, 0, 0, 0],
+      ],
+      W_V: [
+        [1, 1, 1, 1],
+        [1, 1, 1, 0],
+        [0, 1, 1, 0],
+        [1, 1, 0, 0],
+        [0, 1, 0, 1],
+        [0, 1, 0, 0],
+        [0, 0, 1, 1],
+      ],
+    },
+  ],
+  dtype: 'float64',
+};
+
+const ONE_HEAD = {
+  X: [
+    [0, 1, 1, 0, 0, 1, 0],
+    [1, 0, 1, 0, 1, 1, 1],
+    [1, 1, 1, 1, 0, 0, 0],
+    [0, 1, 1, 1, 0, 0, 0],
+    [1, 1, 1, 0, 0, 1, 0],
+  ],
+  W_Q: [
+    [0, 1, 1],
+    [1, 0, 0],
+    [0, 0, 1],
+    [1, 1, 1],
+    [0, 0, 0],
+    [0, 0, 0],
+    [0, 0, 1],
+  ],
+  W_K: [
+    [1, 1, 1],
+    [1, 0, 0],
+    [0, 1, 0],
+    [1, 1, 1],
+    [0, 1, 1],
+    [0, 0, 0],
+    [1, 1, 1],
+  ],
+  W_V: [
+    [1, 0, 0],
+    [0, 0, 1],
+    [0, 1, 0],
+    [0, 0, 0],
+    [0, 0, 0],
+    [0, 0, 0],
+    [1, 0, 1],
+  ],
+  dtype: 'float64',
+};
+
+const MASKED = {
+  Q: [
+    [-1.8216576, 1.57630301, -0.20778506, -0.76956296, 0.8582931, -0.19293435, 1.36478309, -1.16379581],
+    [0.19526426, -1.1455688, 0.82022973, -0.12065462, 0.59703497, 1.36787102, 1.1080685, 1.0466633],
+    [-0.39615992, 0.45472356, 0.3731153, -0.917862, -0.25715102, 0.31966482, 0.65316773, 1.23238473],
+    [0.97518666, 1.0072593, 1.37378508, 1.35722793, 0.12906707, -1.46900382, -0.2785378, -0.66744096],
+  ],
+  K: [
+    [1.27808408, 0.10814351, -0.71982338, 0.42554257, -0.9594835, 0.88881091, -0.73726105, 0.68289195],
+    [1.05186207, 1.77090363, -1.71466956, -0.47977787, 0.68470112, -0.94408477, -0.89386628, 0.36465941],
+    [0.32049713, -0.51142799, 0.07883858, -0.43990039, -1.52478932, -0.88887919, 0.80722071, -2.00635035],
+    [1.36305392, 0.85382501, -0.9313731, 1.1714878, 0.6679662, 0.41030909, -0.29642096, 1.89337655],
+  ],
+  V: [
+    [0.82470654, 1.01832051, -0.0742799, -1.0382902, 1.47397322, 1.17119684, -0.93415327, 0.85873486],
+    [2.66896272, -0.04549671, 1.40019354, 0.44697015, -0.79854277, 0.04474527, -0.68296445, 1.97098558],
+    [-0.64020382, -0.10911464, 0.95848003, -0.69247603, -0.51030663, -1.35656217, -0.32177026, 0.55925046],
+    [-0.33430803, -0.67501889, -0.45962707, 0.2391161, -1.69305168, -1.55507137, 0.24472677, -1.42243927],
+  ],
+  causal: true,
+  dtype: 'float64',
+};
+
+const STEP_BY_STEP = {
+  X: [[1, 0, 1, 0], [0, 1, 0, 1], [1, 1, 0, 0]],
+  W_Q: [
+    [0.05056170714293955, 0.499951333237829, -0.9959089311068651],
+    [0.6935985082913116, -0.41830152002691007, -1.5845772351121241],
+    [-0.6477067671218505, 0.5985751739673772, 0.3322500326099644],
+    [-1.1474766329454797, 0.6186696890268814, -0.08798692834027545],
+  ],
+  W_K: [
+    [0.42507239648702144, 0.33225314537233536, -1.1568162609191428],
+    [0.3509971530825316, -0.606887283097402, 1.5469793290157272],
+    [0.7233416087478579, 0.046135567230164806, -0.9829916534185322],
+    [0.054432738865157676, 0.15989293507262803, -1.2089481591289206],
+  ],
+  W_V: [
+    [2.2233602169111686, 0.39429521471439166, 1.6923577152381537],
+    [-1.1128121538537732, 1.6357475418015288, -1.3609655918364936],
+    [-0.6512258333298, 0.5424513084033299, 0.04800624719068911],
+    [-2.358073633011557, -1.105584043819401, 0.8378363539201328],
+  ],
+  dtype: 'float64',
+};
+
+// variants: the first is the one that the example opens with.
+export const EXAMPLES = [
+  {
+    id: '000',
+    title: 'Attention from scratch',
+    look: 'The first word scores 8 and 10 against words 1 and 3, and softmax makes three quarters of its attention of that small lead.',
+    labels: ['word 1', 'word 2', 'word 3', 'word 4'],
+    variants: [{ id: '000', title: 'four words', path: '/self-attention', body: FROM_SCRATCH }],
+  },
+  {
+    id: '001',
+    title: 'A sentence',
+    look: 'Untrained projections score in the hundreds: nearly all of a row goes to one word. Scale the scores down and watch it spread.',
+    variants: [
+      {
+        id: '001-heads',
+        title: 'four heads',
+        path: '/multi-head-attention',
+        body: {
+          ...words,
+          W_Q: { random: 'rand', shape: [4, 32, 64], discard: oneHead },
+          W_K: rand(4, 32, 64),
+          W_V: rand(4, 48, 64),
+          weight_layout: 'out_in',
+        },
+      },
+      {
+        id: '001-head',
+        title: 'one head',
+        path: '/self-attention',
+        body: { ...words, W_Q: oneHead[0], W_K: oneHead[1], W_V: oneHead[2] },
+      },
+      { id: '001-vanilla', title: 'no projections', path: '/attention', body: words },
+      {
+        id: '001-raw',
+        title: 'no softmax',
+        path: '/attention',
+        body: { ...words, scale: 1, normalization: 'none' },
+      },
+    ],
+  },
+  {
+    id: '002',
+    title: 'Heads of any size',
+    look: 'Three heads of 3, 2 and 4 columns read the same five words differently; their outputs stand side by side in 9 columns.',
+    variants: [
+      { id: '002-heads', title: 'three heads', path: '/multi-head-attention', body: ANY_SIZE },
+      { id: '002-head', title: 'one head', path: '/self-attention', body: ONE_HEAD },
+    ],
+  },
+  {
+    id: '003',
+    title: 'A masked head',
+    look: 'No word sees what comes after it: the hatched triangle. The first can only attend to itself; scaling takes the variance from 4.5 to 0.6.',
+    labels: ['My', 'name', 'is', 'Grant'],
+    variants: [{ id: '003', title: 'causal', path: '/attention', body: MASKED }],
+  },
+  {
+    id: '004',
+    title: 'Step by step',
+    look: 'Follow one row from scores to output: dividing by √3 keeps the order, softmax makes shares of it, the values are mixed by them.',
+    labels: ['Word 1', 'Word 2', 'Word 3'],
+    variants: [{ id: '004', title: 'three words', path: '/self-attention', body: STEP_BY_STEP }],
+  },
+];
+
+// Where "your own" begins.
+export const OWN = {
+  id: 'own',
+  title: 'Your own',
+  look: 'Paste or drop JSON, or type a sentence: the request is below, and everything follows it as you type.',
+  variants: [
+    {
+      id: 'own',
+      title: 'matrices',
+      path: '/attention',
+      body: {
+        Q: [[1, 0, 1], [0, 2, 0], [1, 1, 0]],
+        K: [[1, 0, 0], [0, 1, 1], [2, 0, 1], [0, 0, 1]],
+        V: [[1, 0], [0, 1], [1, 1], [0.5, -1]],
+      },
+    },
+    {
+      id: 'own-sentence',
+      title: 'a sentence',
+      path: '/multi-head-attention',
+      body: {
+        random: { generator: 'torch', seed: 1 },
+        text: 'The animal did not cross the street because it was too tired.',
+        embedding_dim: 32,
+        heads: 4,
+        W_Q: { random: 'normal', shape: [32, 32], std: 0.25 },
+        W_K: { random: 'normal', shape: [32, 32], std: 0.25 },
+        W_V: { random: 'normal', shape: [32, 32], std: 0.25 },
+      },
+    },
+    {
+      id: 'own-large',
+      title: '1024 × 1024',
+      path: '/attention',
+      body: {
+        random: { generator: 'numpy', seed: 7 },
+        Q: { random: 'randn', shape: [1024, 64] },
+        K: { random: 'randn', shape: [1024, 64] },
+        V: { random: 'randn', shape: [1024, 64] },
+        causal: true,
+      },
+    },
+  ],
+};
+
+const all = [...EXAMPLES, OWN];
+
+// {example, variant} by the name of either; the first for a name that is none.
+export function find(name) {
+  for (const example of all) {
+    const variant = example.id === name ? example.variants[0] : example.variants.find(({ id }) => id === name);
+    if (variant) return { example, variant };
+  }
+  return { example: EXAMPLES[0], variant: EXAMPLES[0].variants[0] };
+}
+
+export const textOf = (variant) => format(variant.body);

@@ -1,0 +1,79 @@
+// Where things stand in a heat map: sizes, margins and ticks, the same for the canvas, for plotly.js and for what is laid over them.
+
+export const FONT = '11px system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif';
+const LINE = 13;
+const LONGEST_LABEL = 110;
+const ELLIPSIS = '…';
+
+const context = document.createElement('canvas').getContext('2d');
+
+function widthOf(text) {
+  context.font = FONT;
+  return context.measureText(text).width;
+}
+
+export function elide(text, width) {
+  if (widthOf(text) <= width) return text;
+  let end = text.length - 1;
+  while (end > 1 && widthOf(text.slice(0, end) + ELLIPSIS) > width) end--;
+  return text.slice(0, end) + ELLIPSIS;
+}
+
+function step(count, size, least) {
+  for (const base of [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000]) {
+    if (base * size >= least || base >= count) return base;
+  }
+  return count;
+}
+
+// The width a matrix would like to have, and the least that is of use.
+export function wishes({ rows, cols, rowLabels }, most = 56) {
+  const left = leftMargin(rows, rowLabels);
+  const cell = Math.min(most, Math.max(rows, cols) <= 8 ? most : 40);
+  return { wish: left + Math.max(cols * cell, Math.min(rows, 24) * 8), least: left + Math.min(Math.max(cols * 9, 140), 300) };
+}
+
+function leftMargin(rows, labels) {
+  let most = 0;
+  const every = Math.max(1, Math.floor(rows / 64));
+  for (let row = 0; row < rows; row += every) most = Math.max(most, widthOf(labels(row)));
+  return Math.ceil(Math.min(most, LONGEST_LABEL)) + 8;
+}
+
+// rowLabels(i) and colLabels(j) are functions. tallest: of the cells together.
+export function layOut({ rows, cols, rowLabels, colLabels, width, most = 56, tallest = 620 }) {
+  const left = leftMargin(rows, rowLabels);
+  const room = Math.max(40, width - left - 2);
+  const cellWidth = Math.min(most, room / cols);
+  let cellHeight = Math.min(Math.max(cellWidth, rows <= 48 ? 13 : 1), most, tallest / rows);
+  if (rows === cols && cellWidth < 13) cellHeight = Math.min(cellWidth, tallest / rows);
+  const plotWidth = Math.round(cellWidth * cols);
+  const plotHeight = Math.max(8, Math.round(cellHeight * rows));
+  const cell = { width: plotWidth / cols, height: plotHeight / rows };
+  let widest = 0;
+  for (let col = 0; col < Math.min(cols, 64); col++) widest = Math.max(widest, widthOf(colLabels(col)));
+  const across = widest + 6 > cell.width && widest > 22;
+  const top = across ? Math.ceil(Math.min(widest, LONGEST_LABEL)) + 8 : 18;
+  return { rows, cols, left, top, plotWidth, plotHeight, cell, across, width: left + plotWidth + 2, height: top + plotHeight + 2 };
+}
+
+// The labels of an axis from `first` to `last`, as many as there is room for.
+export function ticks(labels, first, last, size, room, least) {
+  const count = last - first;
+  const every = step(count, size, least);
+  const found = [];
+  for (let at = Math.ceil(first / every) * every; at < last; at += every) found.push({ at, text: elide(labels(at), room) });
+  return found;
+}
+
+export function axes(box, range, rowLabels, colLabels) {
+  const height = box.plotHeight / (range.row1 - range.row0);
+  const width = box.plotWidth / (range.col1 - range.col0);
+  const least = box.across ? LINE : Math.max(LINE, widthOf(colLabels(range.col1 - 1)) + 6);
+  return {
+    rows: ticks(rowLabels, range.row0, range.row1, height, LONGEST_LABEL, LINE),
+    cols: ticks(colLabels, range.col0, range.col1, width, LONGEST_LABEL, least),
+  };
+}
+
+export const whole = ({ rows, cols }) => ({ row0: 0, row1: rows, col0: 0, col1: cols });

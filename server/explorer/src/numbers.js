@@ -1,0 +1,66 @@
+// Numbers for people: how they are written, and a matrix as a table.
+
+export const MOST_SIDE = 64;
+
+export function show(x, digits = 4) {
+  if (x === undefined || Number.isNaN(x)) return '–';
+  if (x === -Infinity) return '−∞';
+  if (x === 0) return '0';
+  const size = Math.abs(x);
+  const text = size < 1e-4 || size >= 1e6 ? x.toExponential(Math.max(0, digits - 2)) : String(Number(x.toPrecision(digits)));
+  return text.replace('-', '−').replace('e+', 'e');
+}
+
+export function bytes(count) {
+  if (count < 1000) return `${count} B`;
+  return count < 999_500 ? `${(count / 1000).toPrecision(3)} kB` : `${(count / 1e6).toPrecision(3)} MB`;
+}
+
+function cellOf(tag, text, scope) {
+  const element = document.createElement(tag);
+  element.textContent = text;
+  if (scope) element.scope = scope;
+  return element;
+}
+
+// A table with headers that stay in sight; extra: further columns [{title, values}]. Every cell has the whole number as data-value.
+export function createTable({ title, matrix, mask, rowLabels, colLabels, extra = [] }) {
+  const region = document.createElement('div');
+  region.className = 'numbers';
+  if (matrix.rows > MOST_SIDE || matrix.cols > MOST_SIDE) {
+    const note = document.createElement('p');
+    note.className = 'note';
+    note.textContent = `${matrix.rows} × ${matrix.cols} numbers are too many for a table; download them as CSV.`;
+    region.append(note);
+    return region;
+  }
+  Object.assign(region, { tabIndex: 0, role: 'region', ariaLabel: `${title}, as numbers` });
+  const table = document.createElement('table');
+  const caption = document.createElement('caption');
+  caption.className = 'unseen';
+  caption.textContent = title;
+  const head = table.createTHead().insertRow();
+  head.append(cellOf('td', ''));
+  for (let col = 0; col < matrix.cols; col++) head.append(cellOf('th', colLabels(col), 'col'));
+  for (const { title: name } of extra) head.append(cellOf('th', name, 'col'));
+  const body = table.createTBody();
+  for (let row = 0; row < matrix.rows; row++) {
+    const line = body.insertRow();
+    line.append(cellOf('th', rowLabels(row), 'row'));
+    for (let col = 0; col < matrix.cols; col++) {
+      const value = matrix.data[row * matrix.cols + col];
+      const cell = cellOf('td', show(value, 6));
+      cell.dataset.value = value === -Infinity ? '-Infinity' : value;
+      if (mask?.(row, col)) cell.dataset.masked = 'true';
+      line.append(cell);
+    }
+    for (const { values } of extra) {
+      const cell = cellOf('td', show(values[row], 6));
+      cell.className = 'extra';
+      line.append(cell);
+    }
+  }
+  table.prepend(caption);
+  region.append(table);
+  return region;
+}

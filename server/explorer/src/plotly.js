@@ -1,0 +1,123 @@
+// plotly.js, fetched once the first view is there. The page owns all pointer and key events; of plotly.js it takes drawing, axes and
+// zoom. Draws one plot in a task, so that the page stays quick while many wait.
+import { FONT } from './geometry.js';
+import { plotlyScale, position } from './colour.js';
+
+const [, size, family] = FONT.match(/^(\d+)px (.*)$/);
+const CONFIG = { displayModeBar: false, responsive: false, showTips: false, doubleClick: false, scrollZoom: false };
+
+let library = null;
+const queue = new Map();
+let running = false;
+
+// The policy of the page forbids style attributes; the same through the CSSOM is allowed, and d3 does not care.
+function styleThroughCSSOM() {
+  const { setAttribute } = Element.prototype;
+  Element.prototype.setAttribute = function (name, value) {
+    if (name === 'style' && this.style) this.style.cssText = value;
+    else setAttribute.call(this, name, value);
+  };
+}
+
+// Resolves to the library, or to null where it cannot be loaded: then the canvas stays.
+export function load() {
+  if (!library) {
+    styleThroughCSSOM();
+    library = import('plotly.js-cartesian-dist-min').then(
+      (module) => module.default ?? module,
+      () => null,
+    );
+  }
+  return library;
+}
+
+// A heat map of some thousand numbers; masked cells are holes, through which the canvas below shows its hatching.
+export function cells({ matrix, mask, scale, text, gap }) {
+  const { rows, cols, data } = matrix;
+  const z = [];
+  for (let row = 0; row < rows; row++) {
+    const line = [];
+    for (let at = row * cols; at < (row + 1) * cols; at++) {
+      line.push(mask?.[at] || data[at] === -Infinity ? null : scale.log ? position(scale, data[at]) : data[at]);
+    }
+    z.push(line);
+  }
+  return {
+    type: 'heatmap',
+    z,
+    text,
+    texttemplate: text ? '%{text}' : '',
+    textfont: { size: Number(size), family },
+    colorscale: plotlyScale(scale.table),
+    zmin: scale.log ? 0 : scale.lo,
+    zmax: scale.log ? 1 : scale.hi,
+    zsmooth: false,
+    showscale: false,
+    hoverinfo: 'skip',
+    xgap: gap,
+    ygap: gap,
+  };
+}
+
+// A picture of more numbers than that, which the worker has drawn of the part in sight.
+export function image({ url, width, height, part }) {
+  const dx = (part.col1 - part.col0) / width;
+  const dy = (part.row1 - part.row0) / height;
+  const place = { x0: part.col0 - 0.5 + dx / 2, y0: part.row0 - 0.5 + dy / 2, dx, dy };
+  return { type: 'image', source: url, zsmooth: false, hoverinfo: 'skip', ...place };
+}
+
+function axis(range, list, extra) {
+  return {
+    range,
+    tickmode: 'array',
+    tickvals: list.map(({ at }) => at),
+    ticktext: list.map(({ text }) => text.replaceAll('&', '&amp;').replaceAll('<', '&lt;')),
+    ticks: '',
+    ticklabelstandoff: 3,
+    showgrid: false,
+    zeroline: false,
+    showline: false,
+    automargin: false,
+    ...extra,
+  };
+}
+
+export function layout({ box, range, axes, ink, zoomable }) {
+  const fixed = { fixedrange: !zoomable };
+  return {
+    width: box.width,
+    height: box.height,
+    margin: { l: box.left, t: box.top, r: 2, b: 2, pad: 0, autoexpand: false },
+    paper_bgcolor: 'rgba(0,0,0,0)',
+    plot_bgcolor: 'rgba(0,0,0,0)',
+    font: { family, size: Number(size), color: ink },
+    xaxis: axis([range.col0 - 0.5, range.col1 - 0.5], axes.cols, { side: 'top', tickangle: box.across ? -90 : 0, ...fixed }),
+    yaxis: axis([range.row1 - 0.5, range.row0 - 0.5], axes.rows, fixed),
+    dragmode: zoomable ? 'zoom' : false,
+    hovermode: false,
+    showlegend: false,
+  };
+}
+
+async function run() {
+  running = true;
+  const plotly = await load();
+  while (queue.size) {
+    const [element, job] = queue.entries().next().value;
+    queue.delete(element);
+    await new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve)));
+    if (plotly && element.isConnected) await job(plotly);
+  }
+  running = false;
+}
+
+// Draws, when its turn has come; the latest for an element takes the place of earlier ones. make() gives {trace, layout}.
+export function draw(element, make, done) {
+  queue.set(element, async (plotly) => {
+    const { trace, layout: shape } = make();
+    await plotly.react(element, [trace], shape, CONFIG);
+    done();
+  });
+  if (!running) run();
+}

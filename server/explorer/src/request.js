@@ -1,0 +1,66 @@
+// What a request means: its shapes, heads and batch, which results to ask for, and which options apply. Pure; the server has the last word.
+
+const MATRICES = ['X', 'Q', 'K', 'V', 'context', 'past_K', 'past_V', 'mask', 'bias', 'embedding'];
+const PROJECTIONS = ['W_Q', 'W_K', 'W_V', 'W_O', 'b_Q', 'b_K', 'b_V', 'b_O'];
+
+export const PATHS = ['/attention', '/self-attention', '/multi-head-attention'];
+
+// The shape of nested arrays by their first elements, or of {"random": ..., "shape": ...}.
+export function shapeOf(value) {
+  if (value && typeof value === 'object' && !Array.isArray(value)) return Array.isArray(value.shape) ? value.shape : [];
+  const shape = [];
+  for (; Array.isArray(value); value = value[0]) shape.push(value.length);
+  return shape;
+}
+
+// Where a body belongs.
+export function pathFor(body) {
+  if (Array.isArray(body.heads) || body.W_Q === undefined) return Array.isArray(body.heads) ? PATHS[2] : PATHS[0];
+  return body.heads > 1 || shapeOf(body.W_Q).length === 3 ? PATHS[2] : PATHS[1];
+}
+
+// A body without its numbers: options as they are, matrices as shapes.
+export function summarise(path, body) {
+  const options = {};
+  const shapes = {};
+  for (const [key, value] of Object.entries(body)) {
+    if (MATRICES.includes(key) || PROJECTIONS.includes(key)) {
+      shapes[key] = shapeOf(value);
+    } else if (key === 'heads' && Array.isArray(value)) {
+      options.heads = { own: value.length };
+    } else {
+      options[key] = value;
+    }
+  }
+  const projected = path !== '/attention';
+  const rank = (shapes.X ?? shapes.Q ?? []).length;
+  const packed = !projected && Number.isInteger(options.heads);
+  const batched = projected || packed ? rank === 3 : rank === 4;
+  return { path, options, shapes, projected, packed, batched, words: 'text' in body || 'tokens' in body };
+}
+
+// The results the page wants for a request.
+export function wanted(summary) {
+  const list = [];
+  if (summary.projected) list.push('Q', 'K', 'V');
+  if (summary.shapes.past_K) list.push('present_K', 'present_V');
+  list.push('scores', 'statistics', 'scaled_scores', 'masked_scores', 'weights');
+  if (summary.options.normalization !== 'none') list.push('entropy');
+  return [...list, 'output'];
+}
+
+// Why an option does not apply to a request, by name; an empty object if all do. heads: as many as the answer has.
+export function inapplicable(summary, heads) {
+  const { options, shapes, projected } = summary;
+  const reasons = {};
+  if (options.normalization === 'none') reasons.sink = 'needs softmax';
+  if (options.heads?.own) reasons.heads = reasons.kv_heads = 'each head has its own';
+  else if (projected && shapes.W_Q?.length === 3) reasons.heads = reasons.kv_heads = 'set by W_Q';
+  else if (!projected && !summary.packed && (shapes.Q ?? shapes.X ?? []).length > 2) reasons.heads = reasons.kv_heads = 'an axis of Q';
+  else if (!Number.isInteger(options.heads)) reasons.kv_heads = 'needs heads';
+  if (heads < 2) reasons.mean_over_heads = 'one head';
+  if (summary.batched) reasons.lengthsHint = 'one for each batch item';
+  if (!projected) reasons.weight_layout = 'needs projections';
+  if (options.causal === 'bottom_right' && shapes.past_K) reasons.past = '';
+  return reasons;
+}

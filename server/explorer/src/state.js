@@ -1,0 +1,64 @@
+// The state of the page in its address, so that a link shows what its sender saw: an example by its name, or a request, compressed;
+// and how it is looked at. Reads and writes the hash; decides nothing.
+
+const LONGEST = 60_000; // characters of a request in an address
+const NUMBERS = ['head', 'compare', 'batch', 'row', 'threshold'];
+const FLAGS = ['log', 'numbers', 'lines', 'mean'];
+
+async function through(stream, bytes) {
+  return new Uint8Array(await new Response(new Blob([bytes]).stream().pipeThrough(stream)).arrayBuffer());
+}
+
+async function pack(text) {
+  const bytes = await through(new CompressionStream('deflate-raw'), new TextEncoder().encode(text));
+  let binary = '';
+  for (const byte of bytes) binary += String.fromCharCode(byte);
+  return btoa(binary).replaceAll('+', '-').replaceAll('/', '_').replaceAll('=', '');
+}
+
+async function unpack(packed) {
+  const binary = atob(packed.replaceAll('-', '+').replaceAll('_', '/'));
+  const bytes = Uint8Array.from(binary, (character) => character.charCodeAt(0));
+  return new TextDecoder().decode(await through(new DecompressionStream('deflate-raw'), bytes));
+}
+
+// The hash of a state; edited says that the text is not the example's own.
+export async function toHash(state, edited) {
+  const hash = new URLSearchParams();
+  if (state.example) hash.set('example', state.example);
+  if (edited) {
+    const packed = await pack(JSON.stringify({ path: state.path, text: state.text, labels: state.labels }));
+    if (packed.length <= LONGEST) hash.set('request', packed);
+  }
+  for (const name of NUMBERS) {
+    if (state[name]) hash.set(name, state[name]);
+  }
+  if (state.row === 0) hash.set('row', 0);
+  if (state.compare === 0) hash.set('compare', 0);
+  for (const name of FLAGS) {
+    if (state[name]) hash.set(name, '');
+  }
+  if (state.palette !== 'viridis') hash.set('palette', state.palette);
+  return `#${hash}`.replace(/=(?=&|$)/g, '');
+}
+
+// What a hash says, or an empty object.
+export async function fromHash(text) {
+  const hash = new URLSearchParams(text.replace(/^#/, ''));
+  const state = {};
+  if (hash.has('example')) state.example = hash.get('example');
+  for (const name of NUMBERS) {
+    const value = Number(hash.get(name));
+    if (hash.has(name) && value >= 0 && Number.isFinite(value)) state[name] = value;
+  }
+  for (const name of FLAGS) state[name] = hash.has(name);
+  if (hash.has('palette')) state.palette = hash.get('palette');
+  if (hash.has('request')) {
+    try {
+      Object.assign(state, JSON.parse(await unpack(hash.get('request'))));
+    } catch {
+      state.broken = true;
+    }
+  }
+  return state;
+}

@@ -1,0 +1,41 @@
+// Light and dark: as the system has it, or as chosen here. Kept for the next visit where the browser allows that.
+
+const NAMES = ['auto', 'light', 'dark'];
+const TITLES = { auto: 'Auto', light: 'Light', dark: 'Dark' };
+
+function stored() {
+  try {
+    return localStorage.getItem('theme');
+  } catch {
+    return null;
+  }
+}
+
+// button shows and changes it; onChange(dark) at every change, and once at the beginning.
+export function createTheme(button, onChange) {
+  const system = matchMedia('(prefers-color-scheme: dark)');
+  let name = NAMES.includes(stored()) ? stored() : 'auto';
+
+  function apply() {
+    const dark = name === 'dark' || (name === 'auto' && system.matches);
+    document.documentElement.dataset.theme = dark ? 'dark' : 'light';
+    button.textContent = TITLES[name];
+    button.setAttribute('aria-label', `Colours: ${TITLES[name].toLowerCase()}`);
+    onChange(dark);
+  }
+
+  function next() {
+    name = NAMES[(NAMES.indexOf(name) + 1) % NAMES.length];
+    try {
+      localStorage.setItem('theme', name);
+    } catch {
+      // It then holds for this visit.
+    }
+    apply();
+  }
+
+  button.addEventListener('click', next);
+  system.addEventListener('change', apply);
+  apply();
+  return { next };
+}

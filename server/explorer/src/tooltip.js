@@ -1,0 +1,34 @@
+// What is under the pointer, in words and numbers: one box for the whole page.
+
+const box = document.createElement('div');
+box.id = 'tooltip';
+box.hidden = true;
+box.setAttribute('role', 'tooltip');
+document.body.append(box);
+
+// lines: [[name, value], ...]; the first are set larger.
+export function showTooltip(title, lines, { clientX, clientY }) {
+  const list = document.createElement('dl');
+  for (const [name, value, strong] of lines) {
+    const term = document.createElement('dt');
+    const text = document.createElement('dd');
+    term.textContent = name;
+    text.textContent = value;
+    if (strong) text.className = 'strong';
+    list.append(term, text);
+  }
+  const head = document.createElement('p');
+  head.textContent = title;
+  box.replaceChildren(head, list);
+  box.hidden = false;
+  const { width, height } = box.getBoundingClientRect();
+  const edge = 14;
+  const left = clientX + edge + width > window.innerWidth ? clientX - edge - width : clientX + edge;
+  const top = clientY + edge + height > window.innerHeight ? clientY - edge - height : clientY + edge;
+  box.style.left = `${Math.max(4, left)}px`;
+  box.style.top = `${Math.max(4, top)}px`;
+}
+
+export function hideTooltip() {
+  box.hidden = true;
+}

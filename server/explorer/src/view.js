@@ -1,0 +1,506 @@
+// The steps on the page: makes their articles once, fills them with an answer, and keeps what is pointed at the same in all of them.
+// It is told what to show (Answer and state) and reports what the user does; it asks nobody.
+import { drawBars, barsWidth } from './bars.js';
+import { makeScale, table } from './colour.js';
+import { createMenu } from './files.js';
+import { Figure } from './figure.js';
+import { wishes } from './geometry.js';
+import { createLines } from './lines.js';
+import { createTable, show } from './numbers.js';
+import { drawReading } from './reading.js';
+import { formulaOf, GROUPS, STEPS } from './steps.js';
+import { drawThumb, thumbSize } from './thumbs.js';
+import { hideTooltip, showTooltip } from './tooltip.js';
+
+const GAP = 44; // between figures of a row, as in style.css
+const THUMB = 46;
+
+function make(tag, className, parent, text) {
+  const made = document.createElement(tag);
+  if (className) made.className = className;
+  if (text !== undefined) made.textContent = text;
+  parent?.append(made);
+  return made;
+}
+
+function colours() {
+  const style = getComputedStyle(document.documentElement);
+  const read = (name) => style.getPropertyValue(name).trim();
+  const names = { ink: '--ink-soft', paper: '--paper', hatch: '--hatch', bar: '--bar', track: '--track' };
+  return Object.fromEntries(Object.entries(names).map(([name, property]) => [name, read(property)]));
+}
+
+export class View {
+  // act: {lock(row|null), head(h), compare(h), toggleMask(row, col), picture({name, batch, head, mask, scale, part, side}), say(text)}
+  constructor({ root, film, strip, lines, reading }, act) {
+    Object.assign(this, { root, film, strip, act });
+    this.parts = { lines, reading };
+    this.steps = new Map();
+    this.hover = null;
+    this.lines = null;
+    for (const [group, title] of Object.entries(GROUPS)) this.makeGroup(group, title);
+    const weights = this.steps.get('weights');
+    weights.article.querySelector('.panes').before(...document.querySelectorAll('[data-place="weights"]'));
+    weights.article.append(reading);
+    new ResizeObserver(() => this.resized()).observe(root);
+  }
+
+  makeGroup(group, title) {
+    const section = make('section', `group group-${group}`, this.root);
+    section.setAttribute('aria-labelledby', `group-${group}`);
+    make('h2', '', section, title).id = `group-${group}`;
+    const row = make('div', 'row', section);
+    for (const step of STEPS.filter((one) => one.group === group)) this.makeStep(step, row);
+  }
+
+  makeStep(step, row) {
+    const article = make('article', 'step', row);
+    article.dataset.step = step.name;
+    article.hidden = true;
+    const head = make('header', '', article);
+    const title = make('h3', '', head, step.title);
+    const formula = make('p', 'formula', head);
+    const text = make('p', 'text', article, step.text);
+    const panes = make('div', 'panes', article);
+    const foot = make('footer', '', article);
+    const meta = make('p', 'meta', foot);
+    const parts = { step, article, title, formula, text, panes, meta, figures: [] };
+    parts.menu = createMenu(foot, () => ({ figure: parts.figures[0].figure, name: this.fileName(step.name) }));
+    parts.figures.push(this.makePane(step, panes));
+    if (step.name === 'weights') parts.figures.push(this.makePane(step, panes));
+    this.steps.set(step.name, parts);
+  }
+
+  makePane(step, panes) {
+    const pane = make('div', 'pane', panes);
+    const title = make('p', 'pane-title', pane);
+    const row = make('div', 'pane-row', pane);
+    const figure = new Figure(row, {
+      point: (cell, event) => this.point(step, pane, cell, event),
+      click: (cell, event) => this.click(step, cell, event),
+      key: (event) => this.key(step, pane, event),
+      zoom: (zoomed) => this.zoomed(pane, zoomed),
+    });
+    const bars = make('canvas', 'bars', row);
+    bars.hidden = true;
+    bars.setAttribute('role', 'img');
+    const reset = Object.assign(make('button', 'quiet reset', pane, 'Show all of it'), { type: 'button', hidden: true });
+    reset.addEventListener('click', () => figure.unzoom());
+    const numbers = make('div', 'numbers-place', pane);
+    return { pane, title, figure, bars, reset, numbers, head: 0 };
+  }
+
+  fileName(name) {
+    const { head, batch } = this.state;
+    const item = this.answer.batch > 1 ? `-batch-${batch}` : '';
+    return `attention-${name}${item}${this.answer.heads > 1 ? `-head-${head}` : ''}`;
+  }
+
+  show(answer, state) {
+    this.answer = answer;
+    this.hover = null;
+    this.render(state);
+  }
+
+  resized() {
+    const width = this.root.clientWidth;
+    if (!this.answer || width === this.width) return;
+    cancelAnimationFrame(this.frame);
+    this.frame = requestAnimationFrame(() => this.render(this.state));
+  }
+
+  // Everything, for the answer at hand.
+  render(state) {
+    this.state = state;
+    this.width = this.root.clientWidth;
+    this.colours = colours();
+    const { answer } = this;
+    for (const parts of this.steps.values()) {
+      const { step, article } = parts;
+      article.hidden = !answer.matrix(step.name, state.batch, state.head);
+      if (!article.hidden && step.name !== 'weights') this.fill(parts, parts.figures[0], state.head);
+    }
+    for (const section of this.root.querySelectorAll('.group')) section.hidden = !section.querySelector('.step:not([hidden])');
+    this.renderWeights();
+    this.renderStrip();
+    this.renderFilm();
+    this.mark();
+  }
+
+  scaleOf(name, matrix) {
+    const { state, answer } = this;
+    const signed = name !== 'weights' || answer.summary.options.normalization === 'none';
+    const { palette, log, dark } = state;
+    return makeScale({ lo: matrix.lo, hi: matrix.hi, signed, log, palette, dark });
+  }
+
+  // The width a figure may have, so that its row is shared well.
+  share(step) {
+    const row = STEPS.filter(({ name, group }) => group === step.group && !this.steps.get(name).article.hidden);
+    const wanted = row.map(({ name, rows }) => {
+      const matrix = this.answer.matrix(name, this.state.batch, this.state.head);
+      return wishes({ ...matrix, rowLabels: this.answer.label(rows) });
+    });
+    const least = Math.max(...wanted.map((one) => one.least));
+    for (let across = row.length; across > 1; across--) {
+      const each = (this.width - (across - 1) * GAP) / across;
+      if (each >= least) return each;
+    }
+    return this.width;
+  }
+
+  fill(parts, pane, head, { width = this.share(parts.step), matrix, mask, most, name = parts.step.name } = {}) {
+    const { answer, state } = this;
+    const { step } = parts;
+    const { batch } = state;
+    const shown = matrix ?? answer.matrix(step.name, batch, head);
+    const hatched = mask ?? (step.name === 'weights' ? answer.maskOfWeights(batch, head) : null);
+    const scale = this.scaleOf(step.name, shown);
+    const label = answer.label(step.rows);
+    const empties = step.name === 'weights' || step.name === 'masked_scores' ? answer.mask(batch, head) : null;
+    const rowLabels = (row) => (answer.isEmpty(empties, row) ? `${label(row)} ∅` : label(row));
+    const colLabels = answer.label(step.cols);
+    const place = name === 'mean' ? { batch, head: 0 } : answer.place(name, batch, head);
+    const maskName = step.name === 'weights' && hatched && name === 'weights' ? 'masked_scores' : null;
+    pane.head = head;
+    pane.figure.update({
+      matrix: shown,
+      mask: hatched,
+      rowLabels,
+      colLabels,
+      scale,
+      width,
+      most,
+      colours: this.colours,
+      label: `${step.title}: ${shown.rows} × ${shown.cols}, ${show(shown.lo)} to ${show(shown.hi)}. Arrows move, Enter keeps a row.`,
+      picture: (picked, part, side) => this.act.picture({ name, ...place, mask: maskName, scale: picked, part, side }),
+    });
+    this.describe(parts, shown, scale);
+    this.writeNumbers(parts, pane, { matrix: shown, mask: hatched, rowLabels, colLabels });
+  }
+
+  describe(parts, matrix, scale) {
+    const { step, meta, formula, menu } = parts;
+    const { statistics, summary } = this.answer;
+    formula.innerHTML = formulaOf(step, summary);
+    menu.name(step.title);
+    const variance = statistics?.variance[step.name];
+    const legend = make('canvas', 'legend');
+    legend.setAttribute('aria-hidden', 'true');
+    [legend.width, legend.height] = [64, 1];
+    const pixels = new ImageData(64, 1);
+    for (let i = 0; i < 64; i++) pixels.data.set([...table(scale.table).subarray(i * 4 * 3, i * 4 * 3 + 3), 255], i * 4);
+    legend.getContext('2d').putImageData(pixels, 0, 0);
+    meta.replaceChildren(
+      make('span', 'shape', null, `${matrix.rows} × ${matrix.cols}`),
+      make('span', 'from', null, show(scale.lo, 3)),
+      legend,
+      make('span', 'to', null, show(scale.hi, 3)),
+      ...(matrix.lo === scale.lo && matrix.hi === scale.hi ? [] : [make('span', 'range', null, `in it ${show(matrix.lo, 3)} to ${show(matrix.hi, 3)}`)]),
+      ...(variance === undefined ? [] : [make('span', 'variance', null, `variance ${show(variance, 3)}`)]),
+    );
+  }
+
+  writeNumbers(parts, pane, { matrix, mask, rowLabels, colLabels }) {
+    pane.numbers.replaceChildren();
+    if (!this.state.numbers) return;
+    const { step } = parts;
+    const extra = [];
+    if (step.name === 'weights') {
+      extra.push({ title: 'largest', values: this.largest(matrix) });
+      const entropy = this.entropyOf(pane);
+      if (entropy) extra.push({ title: 'entropy', values: entropy });
+    }
+    const masked = mask && ((row, col) => mask[row * matrix.cols + col] === 1);
+    pane.numbers.append(createTable({ title: step.title, matrix, mask: masked, rowLabels, colLabels, extra }));
+  }
+
+  largest({ rows, cols, data }) {
+    return Float64Array.from({ length: rows }, (_, row) => data.subarray(row * cols, (row + 1) * cols).reduce((a, b) => Math.max(a, b), 0));
+  }
+
+  entropyOf(pane) {
+    const { state, answer } = this;
+    return state.mean || answer.matrices.weights[0].length < answer.heads ? null : answer.entropy(state.batch, pane.head);
+  }
+
+  renderWeights() {
+    const { state, answer } = this;
+    const parts = this.steps.get('weights');
+    const [first, second] = parts.figures;
+    const two = state.compare !== null && !state.mean;
+    const mean = state.mean && answer.mean?.[state.batch];
+    const wide = matchMedia('(min-width: 1181px)').matches;
+    const panes = two ? 2 : 1;
+    const room = this.width - (wide ? 250 + GAP : 0) - (panes - 1) * GAP;
+    const narrow = this.width < 520;
+    const columns = (pane, matrix) => this.barColumns(pane, matrix);
+    second.pane.hidden = !two;
+    parts.article.classList.toggle('as-lines', state.lines);
+    const shown = [[first, state.head], ...(two ? [[second, state.compare]] : [])];
+    for (const [pane, head] of shown) {
+      const matrix = mean || answer.matrix('weights', state.batch, head);
+      pane.head = head;
+      const bars = narrow ? [] : columns(pane, matrix);
+      const width = Math.min((wide || panes === 1 ? room / panes : this.width) - barsWidth(bars), 640);
+      pane.title.textContent = two ? `head ${head}` : mean ? `mean of ${answer.heads} heads` : answer.heads > 1 ? `head ${head}` : '';
+      const more = mean ? { matrix: mean, mask: answer.commonMask(state.batch) ?? undefined, name: 'mean' } : {};
+      this.fill(parts, pane, head, { width, most: 64, ...more });
+      this.drawBars(pane, bars);
+    }
+    this.renderLines(shown, mean);
+  }
+
+  barColumns(pane, matrix) {
+    const entropy = this.entropyOf(pane);
+    const list = [{ title: 'largest', values: this.largest(matrix), most: Math.max(matrix.hi, 1e-300) }];
+    if (entropy) list.push({ title: 'entropy', values: entropy, most: Math.log(matrix.cols) });
+    return list;
+  }
+
+  drawBars(pane, columns) {
+    pane.columns = columns;
+    pane.bars.hidden = !columns.length;
+    if (!columns.length) return;
+    pane.bars.setAttribute('aria-label', 'For each row: its largest weight and its entropy. The numbers are in the table of numbers.');
+    drawBars(pane.bars, pane.figure, columns, this.colours);
+  }
+
+  zoomed(pane, zoomed) {
+    const parts = [...this.steps.values()].flatMap(({ figures }) => figures).find((one) => one.pane === pane);
+    parts.reset.hidden = !zoomed;
+    if (parts.columns?.length) drawBars(parts.bars, parts.figure, parts.columns, this.colours);
+  }
+
+  renderLines(shown, mean) {
+    const { state, answer } = this;
+    this.parts.lines.hidden = !state.lines;
+    if (!state.lines) return;
+    this.lines ??= createLines(this.parts.lines, {
+      onHover: (word) => this.setHover(word && { query: word.query ?? undefined, key: word.key ?? undefined }),
+      onLock: (row) => this.act.lock(row),
+    });
+    const { batch } = state;
+    const entry = (head) => ({
+      weights: mean ? mean.data : answer.matrix('weights', batch, head).data,
+      masked: mean ? answer.commonMask(batch) : answer.maskOfWeights(batch, head),
+      name: mean ? 'mean' : `head ${head}`,
+      index: head,
+    });
+    const count = Math.min(answer.matrices.weights[batch].length, 8);
+    const heads = state.every && !mean ? Array.from({ length: count }, (_, head) => entry(head)) : shown.map(([, head]) => entry(head));
+    this.lines.update({
+      heads,
+      rows: answer.queries,
+      cols: answer.keys,
+      queryLabels: Array.from({ length: answer.queries }, (_, row) => answer.query(row)),
+      keyLabels: Array.from({ length: answer.keys }, (_, col) => answer.key(col)),
+      threshold: state.threshold,
+      mode: state.mass ? 'mass' : 'weight',
+      row: state.row,
+      dark: state.dark,
+    });
+  }
+
+  // The heads as small pictures.
+  renderStrip() {
+    const { state, answer, strip } = this;
+    const heads = answer.matrices.weights[0].length;
+    strip.hidden = heads < 2;
+    if (heads < 2) return strip.replaceChildren();
+    const most = 24;
+    const list = [];
+    for (let head = 0; head < Math.min(heads, most); head++) list.push(this.headButton(head));
+    const mean = Object.assign(make('button', 'head', null), { type: 'button' });
+    mean.dataset.head = 'mean';
+    make('span', 'mean-sign', mean, 'x̄');
+    make('span', '', mean, 'mean');
+    mean.setAttribute('aria-pressed', String(Boolean(state.mean)));
+    mean.addEventListener('click', () => this.act.mean());
+    list.push(mean);
+    const focus = strip.contains(document.activeElement) ? document.activeElement.dataset.head : null;
+    strip.replaceChildren(...list);
+    if (focus !== null) strip.querySelector(`[data-head="${focus}"]`)?.focus();
+  }
+
+  headButton(head) {
+    const { state, answer } = this;
+    const button = Object.assign(make('button', 'head', null), { type: 'button', title: 'Shift-click: side by side' });
+    button.dataset.head = head;
+    const matrix = answer.matrix('weights', state.batch, head);
+    const canvas = make('canvas', 'thumb', button);
+    const { width, height } = thumbSize(matrix, THUMB);
+    Object.assign(canvas.style, { width: `${width}px`, height: `${height}px` });
+    canvas.setAttribute('aria-hidden', 'true');
+    this.thumb(canvas, 'weights', head);
+    make('span', '', button, `head ${head}`);
+    const pressed = !state.mean && (head === state.head || head === state.compare);
+    button.setAttribute('aria-pressed', String(pressed));
+    button.addEventListener('click', (event) => (event.shiftKey ? this.act.compare(head) : this.act.head(head)));
+    return button;
+  }
+
+  thumb(canvas, name, head) {
+    const { state, answer } = this;
+    const matrix = answer.matrix(name, state.batch, head);
+    const mask = name === 'weights' ? answer.maskOfWeights(state.batch, head) : null;
+    const scale = this.scaleOf(name, matrix);
+    const place = answer.place(name, state.batch, head);
+    const maskName = mask ? 'masked_scores' : null;
+    drawThumb(canvas, matrix, mask, scale, (part, side) => this.act.picture({ name, ...place, mask: maskName, scale, part, side }));
+  }
+
+  // The way through all steps, as small pictures that lead to the large ones.
+  renderFilm() {
+    const { state, film } = this;
+    film.replaceChildren();
+    let last = null;
+    for (const { step, article } of this.steps.values()) {
+      if (article.hidden) continue;
+      if (last) make('span', last === step.group ? 'with' : 'then', film).setAttribute('aria-hidden', 'true');
+      last = step.group;
+      const button = Object.assign(make('button', 'frame', film), { type: 'button' });
+      button.dataset.frame = step.name;
+      const canvas = make('canvas', 'thumb', button);
+      const { width, height } = thumbSize(this.answer.matrix(step.name, state.batch, state.head), THUMB);
+      Object.assign(canvas.style, { width: `${width}px`, height: `${height}px` });
+      canvas.setAttribute('aria-hidden', 'true');
+      this.thumb(canvas, step.name, state.head);
+      make('span', '', button, step.name === 'X' ? 'X' : 'QKV'.includes(step.name) ? step.name : step.title);
+      button.addEventListener('click', () => article.scrollIntoView({ block: 'start' }));
+    }
+  }
+
+  // What a cell of a step is about, as indices.
+  meaning(step, { row, col }) {
+    const found = { step: step.name, row, col };
+    if (step.rows === 'query' || step.rows === 'both') found.query = row;
+    if (step.rows === 'key' || step.rows === 'both') found.key = row;
+    if (step.cols === 'key') found.key = col;
+    return found;
+  }
+
+  point(step, pane, cell, event) {
+    if (!cell || event.pointerType === 'touch') {
+      hideTooltip();
+      if (!cell) this.setHover(null);
+      return;
+    }
+    const same = this.hover?.step === step.name && this.hover.row === cell.row && this.hover.col === cell.col;
+    if (!same) this.setHover(this.meaning(step, cell));
+    this.tell(step, pane, cell, event);
+  }
+
+  paneOf(step, pane) {
+    return this.steps.get(step.name).figures.find((one) => one.pane === pane);
+  }
+
+  // The numbers of a cell: {title, lines}.
+  facts(step, pane, { row, col }) {
+    const { answer, state } = this;
+    const { head, figure } = this.paneOf(step, pane);
+    const value = (name) => {
+      const matrix = answer.matrix(name, state.batch, head);
+      return matrix ? show(matrix.data[row * matrix.cols + col]) : '–';
+    };
+    if (step.cols !== 'key') {
+      const { matrix } = figure.given;
+      const own = show(matrix.data[row * matrix.cols + col]);
+      return { title: `${answer.label(step.rows)(row)}, column ${col}`, lines: [[step.title, own, true]] };
+    }
+    const shown = this.steps.get('weights').figures.find((one) => one.head === head)?.figure.given.matrix;
+    const weights = step.name === 'weights' ? figure.given.matrix : (shown ?? answer.matrix('weights', state.batch, head));
+    const weight = weights.data[row * weights.cols + col];
+    const masked = answer.mask(state.batch, head)?.[row * answer.keys + col] === 1;
+    const rest = weights.data.subarray(row * weights.cols, (row + 1) * weights.cols);
+    const rank = 1 + rest.reduce((count, other) => count + (other > weight), 0);
+    const lines = [
+      ['query', answer.query(row)],
+      ['key', answer.key(col)],
+      ['weight', masked ? 'masked' : show(weight), true],
+      ['score', value('scores')],
+      ['scaled', value('scaled_scores')],
+      ['masked', value('masked_scores')],
+      ...(masked ? [] : [['rank in row', `${rank} of ${rest.length}`]]),
+    ];
+    return { title: `${answer.query(row)} → ${answer.key(col)}`, lines };
+  }
+
+  tell(step, pane, cell, event) {
+    const { title, lines } = this.facts(step, pane, cell);
+    showTooltip(title, lines, event);
+  }
+
+  setHover(hover) {
+    if (hover === this.hover) return;
+    this.hover = hover;
+    this.mark();
+  }
+
+  mark() {
+    const { hover, state, answer } = this;
+    for (const { step, article, figures } of this.steps.values()) {
+      if (article.hidden) continue;
+      const marks = { rows: [], cols: [], cell: null, locked: step.rows === 'query' || step.rows === 'both' ? state.row : null };
+      if (hover) {
+        const { query, key } = hover;
+        const rows = { query: [query], key: [key], both: [query, key] }[step.rows];
+        marks.rows = [...new Set(rows.filter((row) => row !== undefined))];
+        if (step.cols === 'key') {
+          if (query !== undefined && key !== undefined && hover.step !== 'X') marks.cell = { row: query, col: key };
+          else if (key !== undefined && query === undefined) marks.cols = [key];
+        } else if (hover.step === step.name) {
+          marks.cell = { row: hover.row, col: hover.col };
+        }
+      }
+      for (const { figure, pane } of figures) if (!pane.hidden) figure.mark(marks);
+    }
+    const row = state.row ?? hover?.query ?? null;
+    this.read(row !== null && row < answer.queries ? row : null);
+  }
+
+  read(row) {
+    if (row === null) return drawReading(this.parts.reading, null);
+    const { answer, state } = this;
+    const { figure } = this.steps.get('weights').figures[0];
+    const { matrix, mask } = figure.given;
+    const part = (all) => all?.subarray(row * matrix.cols, (row + 1) * matrix.cols);
+    const keyLabel = (col) => answer.key(col);
+    drawReading(this.parts.reading, {
+      query: answer.query(row),
+      row: part(matrix.data),
+      mask: part(mask),
+      keyLabel,
+      locked: state.row === row,
+    });
+  }
+
+  click(step, cell) {
+    if (this.state.editMask && step.cols === 'key') return this.act.toggleMask(cell.row, cell.col);
+    const { query } = this.meaning(step, cell);
+    if (query !== undefined) this.act.lock(this.state.row === query ? null : query);
+    if (!matchMedia('(hover: hover)').matches) this.setHover(this.meaning(step, cell));
+  }
+
+  key(step, pane, event) {
+    const { rows, cols } = this.paneOf(step, pane).figure.given.matrix;
+    const at = this.hover?.step === step.name ? this.hover : { row: 0, col: 0, fresh: true };
+    const moves = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
+    if (event.key in moves && !event.altKey && !event.ctrlKey && !event.metaKey) {
+      const [down, right] = at.fresh ? [0, 0] : moves[event.key];
+      const within = (x, count) => Math.min(Math.max(x, 0), count - 1);
+      const cell = { row: within(at.row + down, rows), col: within(at.col + right, cols) };
+      this.setHover(this.meaning(step, cell));
+      const { title, lines } = this.facts(step, pane, cell);
+      this.act.say(`${title}: ${lines.slice(step.cols === 'key' ? 2 : 0).map((line) => line.slice(0, 2).join(' ')).join(', ')}`);
+    } else if (event.key === 'Enter' || event.key === ' ') {
+      this.click(step, at);
+    } else {
+      return;
+    }
+    event.preventDefault();
+    event.stopPropagation();
+  }
+}
+
+
