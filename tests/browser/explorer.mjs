@@ -6,9 +6,12 @@ export async function open(page, address = '/') {
   await done(page);
 }
 
-// Waits until the page shows an answer, or an error.
+// Waits until the page shows what came of its last question: an answer ('done') or an 'error'.
 export async function done(page, state = 'done') {
-  await page.waitForSelector(`#status[data-state="${state}"]`, { state: 'attached', timeout: 30000 });
+  const told = await page.waitForSelector('#status:is([data-state="done"], [data-state="error"])', { state: 'attached' });
+  if ((await told.getAttribute('data-state')) !== state) {
+    throw new Error(`the page is not ${state}: ${await told.textContent()} ${await page.textContent('#problem')}`);
+  }
 }
 
 // Does something that asks the server anew, and waits for what comes of it.
