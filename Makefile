@@ -354,6 +354,15 @@ test-metrics: ## Have a Prometheus scrape the daemon and evaluate what the dashb
 	$(again) all
 	@tests/support/check-dashboard.py docker/grafana-dashboard.json --daemon $(DAEMON) --prometheus
 
+BROWSER ?= /usr/bin/chromium
+export BROWSER
+.PHONY: test-browser
+test-browser: ## Try the web pages in a browser: make test-browser ARGS=notebooks STRICT=yes BROWSER=PATH
+	@test -x "$(BROWSER)" || docker/packages.sh browser
+	@command -v npm >/dev/null || docker/packages.sh page
+	$(again) all
+	@tests/browser/run.sh $(O) $(ARGS)
+
 check-hardening: ## Check how the daemon is built and linked
 	@docker/packages.sh build
 	$(again) $(O)/attentiond

@@ -88,6 +88,7 @@ run_check "openapi.yaml against the routes and the recorded exchanges" \
     --daemon "$folder/attentiond"
 run_check "Grafana's dashboard against the metrics" \
     /usr/bin/python3 tests/support/check-dashboard.py docker/grafana-dashboard.json --daemon "$folder/attentiond"
+run_check "the clients in README" /usr/bin/python3 tests/api/check_readme.py README.md --daemon "$folder/attentiond"
 run_check "every allocation fails in turn" no_memory
 case $folder in
 */asan) run_check "no sanitizer report" no_sanitizer_report ;;

@@ -2,15 +2,16 @@
 // weight. Pointing at a word shows its lines alone, with their weights as numbers and bars; a click locks it.
 //
 // It draws what is in view: words and lines are made for the rows that the scroll position shows, so that 1024 words cost what
-// 30 do. Up to SVG_LINES lines are SVG, more are painted on a canvas in slices of SLICE_MS. Colours are the custom properties of
+// 30 do. Up to SVG_LINES lines are SVG, more are painted on a canvas in slices. Colours are the custom properties of
 // views.css; it sets no style but places and lengths. Which pairs are drawn is pairs.js's.
 import { choosePairs, makeHead, weightText } from './pairs.js';
 
 const ROW = 26;
 const MAX_VIEW = 26 * ROW;
 const SVG_LINES = 1500;
-const MAX_LINES = 12000;
-const SLICE_MS = 8;
+const MAX_LINES = 6000;
+const CLEAR_LINES = 400;
+const FRAME_MS = 20;
 const SVG = 'http://www.w3.org/2000/svg';
 export const HEAD_COLOURS = 8;
 
@@ -26,8 +27,21 @@ function curve(line) {
   return `M${line.x0} ${line.y0}C${middle} ${line.y0} ${middle} ${line.y1} ${line.x1} ${line.y1}`;
 }
 
-const opacityOf = (strength) => Math.round((0.06 + 0.86 * strength) * 100) / 100;
-const widthOf = (strength) => Math.round((0.6 + 3 * strength) * 100) / 100;
+const hundredths = (value) => Math.round(value * 100) / 100;
+const opacityOf = (strength) => hundredths(0.06 + 0.86 * strength);
+const widthOf = (strength) => hundredths(0.6 + 3 * strength);
+
+function stroke(context, line, colours) {
+  const middle = (line.x0 + line.x1) / 2;
+  context.strokeStyle = colours[line.head];
+  context.globalAlpha = opacityOf(line.strength);
+  context.lineWidth = widthOf(line.strength);
+  context.setLineDash(line.weight < 0 ? [5, 3] : []);
+  context.beginPath();
+  context.moveTo(line.x0, line.y0);
+  context.bezierCurveTo(middle, line.y0, middle, line.y1, line.x1, line.y1);
+  context.stroke();
+}
 
 // One column of words: makes the buttons that are in view and forgets the others.
 class Column {
@@ -334,12 +348,15 @@ class Lines {
     const [from, to] = active?.side === 'query' ? [active.index, active.index + 1] : [Math.min(first, rows), Math.min(last, rows)];
     const { lines, count } = choosePairs(heads, from, to, rule, MAX_LINES);
     const width = this.stage.clientWidth;
+    // Thousands of lines at full strength would be one blot.
+    const density = Math.max(0.25, Math.min(1, Math.sqrt(CLEAR_LINES / lines.length)));
     for (const line of lines) {
       line.x0 = 0;
       line.x1 = width;
       line.y0 = (line.query + 0.5) * ROW - scrolled;
       line.y1 = (line.key + 0.5) * ROW - scrolled;
       line.head = heads[line.head].colour;
+      line.strength *= density;
     }
     const drawn = lines.filter(({ y0, y1 }) => Math.min(y0, y1) < height && Math.max(y0, y1) > 0);
     const kind = drawn.length <= SVG_LINES ? 'svg' : 'canvas';
@@ -375,7 +392,8 @@ class Lines {
     this.svg.replaceChildren(all);
   }
 
-  // Paints in slices, weakest lines first, until another painting begins.
+  // Paints in slices, weakest lines first, until another painting begins. The browser does the work of a slice after it, so its
+  // size follows from how long the frames take.
   paint(lines, width, height) {
     const mine = this.painting;
     const scale = Math.min(2, window.devicePixelRatio || 1);
@@ -386,29 +404,25 @@ class Lines {
     const style = getComputedStyle(this.root);
     const colours = Array.from({ length: HEAD_COLOURS }, (_, i) => style.getPropertyValue(`--lines-head-${i}`).trim());
     let at = 0;
-    const slice = () => {
+    let size = 200;
+    let before = 0;
+    const slice = (now) => {
       if (mine !== this.painting) {
         return;
       }
-      const end = performance.now() + SLICE_MS;
-      while (at < lines.length && performance.now() < end) {
-        const line = lines[at++];
-        const middle = (line.x0 + line.x1) / 2;
-        context.strokeStyle = colours[line.head];
-        context.globalAlpha = opacityOf(line.strength);
-        context.lineWidth = widthOf(line.strength);
-        context.setLineDash(line.weight < 0 ? [5, 3] : []);
-        context.beginPath();
-        context.moveTo(line.x0, line.y0);
-        context.bezierCurveTo(middle, line.y0, middle, line.y1, line.x1, line.y1);
-        context.stroke();
+      if (before > 0) {
+        size = now - before > FRAME_MS ? Math.max(50, size / 2) : Math.min(1000, size * 1.3);
+      }
+      before = now;
+      for (const end = Math.min(lines.length, at + size); at < end; at++) {
+        stroke(context, lines[at], colours);
       }
       this.root.dataset.painted = at;
       if (at < lines.length) {
         requestAnimationFrame(slice);
       }
     };
-    slice();
+    requestAnimationFrame(slice);
   }
 
   destroy() {

@@ -53,22 +53,21 @@ function rowCut(head, row, cols, { threshold, mode }) {
   return cut;
 }
 
-// Calls visit(head's place, query, key, weight) for each pair that is kept; `key` limits them to that one.
-function visitRow(heads, query, { cols, key, ...rule }, visit) {
-  heads.forEach((head, place) => {
-    const { least, ties } = rowCut(head, query, cols, rule);
-    let left = ties;
-    for (let k = 0, i = query * cols; k < cols; k++, i++) {
-      const weight = head.weights[i];
-      const size = Math.abs(weight);
-      if (size < least || !(size > 0) || head.masked?.[i] || (size === least && left-- <= 0)) {
-        continue;
-      }
-      if (key === null || k === key) {
-        visit(place, query, k, weight);
-      }
+// Adds to `kept` where the kept weights of a row stand; `key` limits them to that one.
+function keep(kept, head, query, { cols, key, ...rule }) {
+  const { weights, masked } = head;
+  const { least, ties } = rowCut(head, query, cols, rule);
+  const begin = query * cols;
+  let left = ties;
+  for (let i = begin; i < begin + cols; i++) {
+    const size = Math.abs(weights[i]);
+    if (size < least || !(size > 0) || (masked && masked[i]) || (size === least && left-- <= 0)) {
+      continue;
     }
-  });
+    if (key === null || i === begin + key) {
+      kept.push(i);
+    }
+  }
 }
 
 // The lines to draw, weakest first, of the queries from `first` to before `last`: {lines, count}. A line is {head, query, key,
@@ -78,13 +77,14 @@ export function choosePairs(heads, first, last, rule, limit) {
   const max = Math.max(...heads.map((head) => head.max));
   const bucket = (weight) => Math.min(BUCKETS - 1, Math.floor((Math.abs(weight) / max) * BUCKETS));
   const filled = new Uint32Array(BUCKETS);
-  let count = 0;
-  for (let query = first; query < last; query++) {
-    visitRow(heads, query, rule, (head, q, key, weight) => {
-      filled[bucket(weight)]++;
-      count++;
-    });
-  }
+  const kept = heads.map((head) => {
+    const places = [];
+    for (let query = first; query < last; query++) {
+      keep(places, head, query, rule);
+    }
+    places.forEach((i) => filled[bucket(head.weights[i])]++);
+    return places;
+  });
   // From which bucket on they are listed, and how many of that bucket.
   let lowest = BUCKETS - 1;
   let room = limit - filled[lowest];
@@ -94,16 +94,17 @@ export function choosePairs(heads, first, last, rule, limit) {
   }
   let fromLowest = filled[lowest] + Math.min(0, room);
   const lines = [];
-  for (let query = first; query < last; query++) {
-    visitRow(heads, query, rule, (head, q, key, weight) => {
-      const place = bucket(weight);
+  heads.forEach(({ weights }, head) => {
+    for (const i of kept[head]) {
+      const place = bucket(weights[i]);
       if (place > lowest || (place === lowest && fromLowest-- > 0)) {
-        lines.push({ head, query: q, key, weight, strength: Math.abs(weight) / max });
+        const query = Math.floor(i / rule.cols);
+        lines.push({ head, query, key: i - query * rule.cols, weight: weights[i], strength: Math.abs(weights[i]) / max });
       }
-    });
-  }
+    }
+  });
   lines.sort((a, b) => a.strength - b.strength);
-  return { lines, count };
+  return { lines, count: kept.reduce((sum, places) => sum + places.length, 0) };
 }
 
 // A weight beside a word: three decimals, or the power of ten of what is smaller.

@@ -1,0 +1,488 @@
+// The explorer at /: what a user does with it, and what it must show then.
+import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:http';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { promisify } from 'node:util';
+import { readCase } from './expected.mjs';
+import { answered, cell, done, matrix, numbers, open, pane } from './explorer.mjs';
+import { base, onPage, picture, serious, startDaemon } from './harness.mjs';
+
+const run = promisify(execFile);
+const MOST_BYTES = 600_000;
+// Chromium says on the console that a request was refused; these tests have it refused.
+const refused = /status of (401|422|400|503)/;
+const close = (a, b, most = 1e-6) => assert.ok(Math.abs(a - b) <= most, `${a} is not ${b}`);
+const result = (page) => page.evaluate(() => window.explorer.result);
+const state = (page) => page.evaluate(() => window.explorer.state);
+const shown = (number) => Number(number.replace('−∞', '-Infinity').replace('−', '-'));
+
+// What the tooltip says, by the names of its lines.
+const tooltip = (page) =>
+  page.locator('#tooltip dl').evaluate((list) => {
+    const texts = (tag) => Array.from(list.querySelectorAll(tag), ({ textContent }) => textContent);
+    const values = texts('dd');
+    return Object.fromEntries(texts('dt').map((name, i) => [name, values[i]]));
+  });
+
+// Whether a cell of a figure's canvas has more than one colour, the numbers in the middle left out.
+const isHatched = (page, step, row, col) =>
+  pane(page, step).locator('.figure').evaluate((figure, [row, col, step]) => {
+    const canvas = figure.querySelector('.figure-canvas');
+    const over = figure.querySelector('.figure-over');
+    const { rows, cols } = window.explorer.matrix(step);
+    const ratio = canvas.width / canvas.clientWidth;
+    const [width, height] = [over.clientWidth / cols, over.clientHeight / rows];
+    const x = (over.offsetLeft + col * width + 2) * ratio;
+    const y = (over.offsetTop + row * height + 2) * ratio;
+    const { data } = canvas.getContext('2d').getImageData(x, y, (width - 5) * ratio, Math.max(4, height / 5) * ratio);
+    return new Set(new Uint32Array(data.buffer)).size > 1;
+  }, [row, col, step]);
+
+test('opens with notebook 000 computed, in few bytes, under a strict policy', () =>
+  onPage({}, async (page, { requests }) => {
+    const response = await page.goto('/');
+    const policy = response.headers()['content-security-policy'];
+    assert.match(policy, /default-src 'none'/);
+    assert.doesNotMatch(policy, /unsafe/);
+    await done(page);
+    const bytes = async (list) => {
+      const sizes = await Promise.all(list.map((request) => request.sizes()));
+      return sizes.reduce((sum, { responseBodySize, responseHeadersSize }) => sum + responseBodySize + responseHeadersSize, 0);
+    };
+    const first = await bytes([...requests]);
+    await page.waitForSelector('[data-step="weights"] .figure-plot.live');
+    await page.waitForLoadState('networkidle');
+    const all = await bytes(requests);
+    console.log(`there after ${first} bytes, with plotly.js ${all}, in ${requests.length} requests`);
+    assert.ok(first > 10_000 && all <= MOST_BYTES, `${all} bytes`);
+    const { expect } = readCase('000-self-attention');
+    const output = await matrix(page, 'output');
+    output.forEach((row, i) => row.forEach((value, j) => close(value, expect.output[i][j])));
+    assert.equal((await result(page)).path, '/self-attention');
+    await picture(page, 'explorer', { fullPage: true });
+  }));
+
+test('pointing at a cell tells query, key, weight and score, and marks it in the other steps', () =>
+  onPage({}, async (page) => {
+    await open(page);
+    for (const step of ['weights', 'scores']) {
+      const { x, y } = await cell(page, step, 1, 2);
+      await page.mouse.move(x, y);
+      await page.waitForSelector('#tooltip:not([hidden])');
+      const said = await tooltip(page);
+      assert.equal(said.query, 'word 2');
+      assert.equal(said.key, 'word 3');
+      close(shown(said.weight), (await matrix(page, 'weights'))[1][2], 1e-4);
+      close(shown(said.score), (await matrix(page, 'scores'))[1][2], 1e-3);
+      for (const other of ['scores', 'scaled_scores', 'weights']) {
+        assert.ok((await pane(page, other).locator('.figure-over i').count()) > 0, `${other} is marked`);
+      }
+    }
+    await page.mouse.move(2, 2);
+    await page.waitForSelector('#tooltip', { state: 'hidden' });
+  }));
+
+test('a click keeps a row, Escape lets it go', () =>
+  onPage({}, async (page) => {
+    await open(page);
+    const { x, y } = await cell(page, 'weights', 2, 0);
+    await page.mouse.click(x, y);
+    assert.equal((await state(page)).row, 2);
+    await page.mouse.move(2, 2);
+    assert.match(await page.textContent('#reading'), /word 3 attends to/);
+    await page.waitForFunction(() => /row=2/.test(location.hash));
+    await page.keyboard.press('Escape');
+    assert.equal((await state(page)).row, null);
+  }));
+
+test('the keyboard goes through a heat map, keeps a row, and has keys for the rest', () =>
+  onPage({}, async (page) => {
+    await open(page);
+    await page.keyboard.press('Tab');
+    assert.equal(await page.evaluate(() => document.activeElement.textContent), 'Skip to the result');
+    await pane(page, 'weights').locator('.figure').focus();
+    for (const key of ['ArrowRight', 'ArrowRight', 'ArrowDown']) {
+      await page.keyboard.press(key);
+    }
+    const weight = (await matrix(page, 'weights'))[1][1];
+    assert.ok((await page.textContent('#say')).includes(String(Number(weight.toPrecision(4)))), await page.textContent('#say'));
+    await page.keyboard.press('Enter');
+    assert.equal((await state(page)).row, 1);
+    await page.keyboard.press('Escape');
+    assert.equal((await state(page)).row, null);
+    await answered(page, () => page.keyboard.press('c'));
+    assert.equal((await result(page)).request.includes('"causal"'), true);
+    await answered(page, () => page.keyboard.press('3'));
+    assert.equal((await state(page)).example, '003');
+    await page.keyboard.press('n');
+    assert.equal((await numbers(page, 'weights')).length, 4);
+    await page.keyboard.press('?');
+    await page.waitForSelector('#help[open]');
+    await page.keyboard.press('Escape');
+    await page.waitForSelector('#help', { state: 'hidden' });
+  }));
+
+test('heads: chosen, as a mean, two side by side', () =>
+  onPage({}, async (page) => {
+    const { weights } = readCase('002-heads-of-any-size').expect;
+    const same = (rows, expected) => rows.forEach((row, i) => row.forEach((value, j) => close(value, expected[i][j], 1e-9)));
+    await open(page, '/#example=002-heads&numbers');
+    assert.equal(await page.locator('#heads [data-head]').count(), 4, 'three heads and their mean');
+    await page.click('#heads [data-head="2"]');
+    same(await numbers(page, 'weights'), weights[2]);
+    assert.equal((await numbers(page, 'Q'))[0].length, 4, 'the queries of the third head have 4 columns');
+    await page.click('#heads [data-head="0"]', { modifiers: ['Shift'] });
+    same(await numbers(page, 'weights', 0), weights[2]);
+    same(await numbers(page, 'weights', 1), weights[0]);
+    await picture(page, 'explorer-side-by-side', { fullPage: true });
+    await page.click('#heads [data-head="mean"]');
+    await page.waitForFunction(() => /mean of 3/.test(document.querySelector('[data-step="weights"] .pane-title').textContent));
+    const mean = weights[0].map((row, i) => row.map((_, j) => (weights[0][i][j] + weights[1][i][j] + weights[2][i][j]) / 3));
+    same(await numbers(page, 'weights'), mean);
+  }));
+
+test('what is masked is hatched, not coloured as zero', () =>
+  onPage({}, async (page) => {
+    await open(page, '/#example=003');
+    await page.waitForSelector('[data-step="weights"] .figure-plot.live');
+    for (const step of ['masked_scores', 'weights']) {
+      assert.equal(await pane(page, step).locator('.figure').getAttribute('data-masked'), '6');
+      assert.equal(await isHatched(page, step, 0, 3), true, `${step}: a masked cell`);
+      assert.equal(await isHatched(page, step, 3, 0), false, `${step}: an open cell`);
+    }
+    assert.equal(await isHatched(page, 'scores', 0, 3), false, 'scores are not masked yet');
+    const { x, y } = await cell(page, 'weights', 0, 3);
+    await page.mouse.move(x, y);
+    await page.waitForSelector('#tooltip:not([hidden])');
+    assert.equal((await tooltip(page)).weight, 'masked');
+  }));
+
+test('the mask is edited by clicking cells; a query that may attend to nothing is marked', () =>
+  onPage({}, async (page) => {
+    await open(page, '/#example=000&numbers');
+    await page.click('#mask-edit');
+    for (const [col, place] of [2, 0, 1, 3].entries()) {
+      const { x, y } = await cell(page, 'weights', 1, place);
+      await answered(page, () => page.mouse.click(x, y));
+      const [, row] = await numbers(page, 'weights');
+      assert.equal(row[place], 0);
+      close(row.reduce((sum, value) => sum + value, 0), col === 3 ? 0 : 1);
+    }
+    assert.match(await page.locator('[data-step="weights"] table tbody th').nth(1).textContent(), /∅/);
+    await answered(page, () => page.click('#mask-clear'));
+    close((await numbers(page, 'weights'))[1][0], readCase('000-self-attention').expect.weights[1][0]);
+  }));
+
+// Sets an option's control as a user does.
+async function setOption(page, key, value) {
+  const control = page.locator(`[data-option="${key}"]`).first();
+  if (await control.evaluate((element) => element.tagName === 'SELECT')) {
+    await control.selectOption(value);
+  } else if (typeof value === 'boolean') {
+    await control.setChecked(value);
+  } else if (Array.isArray(value)) {
+    await control.fill(String(value[0]));
+    await page.locator(`[data-option="${key}"][data-side="right"]`).fill(String(value[1]));
+  } else {
+    await control.fill(value);
+  }
+}
+
+test('every option is computed anew by the service', () =>
+  onPage({}, async (page) => {
+    const cases = [
+      ['causal', 'true', { causal: true }],
+      ['causal', 'bottom_right', { causal: 'bottom_right' }],
+      ['window', [1, 0], { window: [1, 0] }],
+      ['scale', '0.25', { scale: 0.25 }],
+      ['softcap', '2', { softcap: 2 }],
+      ['alibi', true, { alibi: true }],
+      ['sink', '1.5', { sink: [1.5] }],
+      ['lengths', '3', { lengths: [3] }],
+      ['normalization', 'none', { normalization: 'none' }],
+      ['dtype', 'float64', { dtype: 'float64' }],
+      ['digits', '3', { digits: 3 }],
+    ];
+    const { Q, K, V } = JSON.parse(readFileSync(new URL('../notebooks/000-attention.request.json', import.meta.url)));
+    const ask = async (option) => {
+      const answer = await fetch(`${await base()}/attention`, {
+        method: 'POST',
+        headers: { 'Content-Type': 'application/json' },
+        body: JSON.stringify({ ...option, Q, K, V }),
+      });
+      return answer.json();
+    };
+    for (const [key, value, option] of cases) {
+      const { weights, output, detail } = await ask(option);
+      assert.equal(detail, undefined, key);
+      await open(page, `/?${key}-${value}#example=own`);
+      await answered(page, () => page.fill('#request', JSON.stringify({ Q, K, V })));
+      await answered(page, () => setOption(page, key, value));
+      assert.deepEqual(await matrix(page, 'weights'), weights, `${key}: weights`);
+      assert.deepEqual(await matrix(page, 'output'), output, `${key}: output`);
+    }
+  }));
+
+test('options that do not apply are off, and say why', () =>
+  onPage({}, async (page) => {
+    await open(page);
+    assert.equal(await page.locator('[data-option="mean_over_heads"]').isDisabled(), true);
+    assert.equal(await page.textContent('#reason-mean_over_heads'), 'one head');
+    await open(page, '/?2#example=002-heads');
+    assert.equal(await page.locator('[data-option="heads"]').isDisabled(), true);
+  }));
+
+test('what is wrong with a request is told, and marked where it is', () =>
+  onPage({ expected: refused }, async (page) => {
+    await open(page, '/#example=own');
+    const wrong = (text) => answered(page, () => page.fill('#request', text), 'error');
+    await wrong('{"Q": [[1, 2]], "K": [[1, 2, 3]], "V": [[1]]}');
+    assert.match(await page.textContent('#problem'), /K has 3 columns but Q has 2/);
+    assert.equal(await page.textContent('#problem-pointer'), '/K');
+    assert.equal(await page.textContent('#marks mark'), '"K": [[1, 2, 3]]');
+    await page.click('#problem-show');
+    assert.equal(await page.evaluate(() => document.activeElement.id), 'request');
+    await picture(page, 'explorer-problem');
+    await wrong('{\n "X": [[1, 2],\n [3, x]]}');
+    assert.equal(await page.textContent('#marks mark'), 'x');
+    assert.match(await page.textContent('#problem-show'), /line 3, column 6/);
+    await answered(page, () => page.fill('#request', '{"X": [[1, 2], [3, 4]]}'));
+    assert.equal(await page.isHidden('#problem'), true);
+  }));
+
+test('a body of one’s own: from a file, with labels; infinity as Python writes it', () =>
+  onPage({}, async (page) => {
+    await open(page);
+    const body = readFileSync(new URL('../notebooks/003-masked-head-bias-infinity.request.json', import.meta.url));
+    await answered(page, () => page.setInputFiles('#file', { name: 'body.json', mimeType: 'application/json', buffer: body }));
+    const { expect } = readCase('003-masked-head-bias-infinity');
+    (await matrix(page, 'weights')).forEach((row, i) => row.forEach((value, j) => close(value, expect.weights[i][j], 1e-12)));
+    await page.fill('#labels', 'a, <b>b</b>, c, d');
+    const { x, y } = await cell(page, 'weights', 1, 0);
+    await page.mouse.move(x, y);
+    await page.waitForSelector('#tooltip:not([hidden])');
+    assert.equal((await tooltip(page)).query, '<b>b</b>');
+  }));
+
+test('lines: the page hands on its weights, mask, row and threshold', () =>
+  onPage({}, async (page) => {
+    await open(page, '/#example=003');
+    await page.click('#as-lines');
+    await page.waitForFunction(() => document.querySelectorAll('.lines-line').length === 10);
+    assert.deepEqual(await page.locator('.lines-queries .lines-label').allTextContents(), ['My', 'name', 'is', 'Grant']);
+    await page.click('.lines-word[data-query="3"]');
+    assert.equal((await state(page)).row, 3);
+    await page.waitForFunction(() => document.querySelectorAll('.lines-line').length === 4);
+    await picture(page, 'explorer-lines', { fullPage: true });
+    await page.keyboard.press('Escape');
+    await page.locator('#threshold').fill('0.5');
+    const strong = (await matrix(page, 'weights')).flat().filter((weight) => weight >= 0.5).length;
+    await page.waitForFunction((count) => document.querySelectorAll('.lines-line').length === count, strong);
+  }));
+
+test('the softmax curve of notebook 001 is there', () =>
+  onPage({}, async (page) => {
+    await open(page);
+    await page.locator('#curve').scrollIntoViewIfNeeded();
+    await page.waitForSelector('.curve[data-state="done"]');
+    assert.match(await page.textContent('.curve-readout'), /^sum 1\.000000/);
+  }));
+
+test('the address says what is seen; back and forward go through it', () =>
+  onPage({}, async (page, { context }) => {
+    await open(page, '/#example=002-heads');
+    await page.click('#heads [data-head="1"]');
+    await page.check('#log');
+    await page.selectOption('#palette', 'cividis');
+    await answered(page, () => setOption(page, 'causal', 'true'));
+    const { x, y } = await cell(page, 'weights', 3, 0);
+    await page.mouse.click(x, y);
+    await page.waitForFunction(() => /row=3/.test(location.hash) && /request=/.test(location.hash));
+    const before = await state(page);
+    const other = await context.newPage();
+    await open(other, page.url());
+    assert.deepEqual(await state(other), before);
+    assert.deepEqual(await matrix(other, 'weights', 1), await matrix(page, 'weights', 1));
+    await other.close();
+
+    await answered(page, () => page.click('[data-example="004"]'));
+    assert.equal((await state(page)).example, '004');
+    await answered(page, () => page.goBack());
+    assert.equal((await state(page)).example, '002-heads');
+    assert.equal((await result(page)).request.includes('"causal"'), true);
+    await answered(page, () => page.goForward());
+    assert.equal((await state(page)).example, '004');
+  }));
+
+test('the code that is copied gives the page’s own answer', () =>
+  onPage({}, async (page) => {
+    await open(page, '/#example=003');
+    await page.evaluate(() => (document.getElementById('panel-code').open = true));
+    const folder = mkdtempSync(join(tmpdir(), 'explorer-'));
+    const commands = {
+      curl: (code) => ['sh', ['-c', code]],
+      python: (code) => ['python3', ['-c', code]],
+      javascript: (code) => (writeFileSync(join(folder, 'ask.mjs'), code), [process.execPath, [join(folder, 'ask.mjs')]]),
+    };
+    try {
+      for (const [language, command] of Object.entries(commands)) {
+        await page.click(`[data-language="${language}"]`);
+        await page.click('#copy');
+        const code = await page.evaluate(() => navigator.clipboard.readText());
+        assert.equal(code.trim(), (await page.textContent('#code')).trim());
+        const { stdout } = await run(...command(code));
+        const answer = JSON.parse(stdout);
+        assert.deepEqual(answer.weights, await matrix(page, 'weights'), language);
+      }
+    } finally {
+      rmSync(folder, { recursive: true });
+    }
+  }));
+
+test('a step is saved as CSV, JSON, SVG and PNG', () =>
+  onPage({}, async (page) => {
+    await open(page, '/#example=003');
+    await page.waitForSelector('[data-step="masked_scores"] .figure-plot.live');
+    const saved = async (format, step) => {
+      await page.locator(`[data-step="${step}"] .menu summary`).click();
+      const [download] = await Promise.all([
+        page.waitForEvent('download'),
+        page.locator(`[data-step="${step}"] [data-download="${format}"]`).click(),
+      ]);
+      assert.equal(download.suggestedFilename().endsWith(`.${format}`), true);
+      return readFileSync(await download.path());
+    };
+    const scores = await matrix(page, 'masked_scores');
+    const lines = String(await saved('csv', 'masked_scores')).trimEnd().split('\r\n').map((line) => line.split(','));
+    assert.deepEqual(lines[0], ['', 'My', 'name', 'is', 'Grant']);
+    assert.deepEqual(lines.slice(1).map(([label]) => label), ['My', 'name', 'is', 'Grant']);
+    assert.deepEqual(lines.slice(1).map(([, ...row]) => row.map((x) => (x === '-inf' ? -Infinity : Number(x)))), scores);
+    const { rows, values } = JSON.parse(String(await saved('json', 'masked_scores')));
+    assert.deepEqual(rows, ['My', 'name', 'is', 'Grant']);
+    assert.deepEqual(values.map((row) => row.map((x) => x ?? -Infinity)), scores);
+    const svg = String(await saved('svg', 'weights'));
+    const parsed = await page.evaluate((text) => {
+      const found = new DOMParser().parseFromString(text, 'image/svg+xml');
+      const fills = Array.from(found.querySelectorAll('g rect'), (rect) => rect.getAttribute('fill'));
+      return { error: Boolean(found.querySelector('parsererror')), cells: fills.length, hatched: fills.filter((fill) => /hatch/.test(fill)).length };
+    }, svg);
+    assert.deepEqual(parsed, { error: false, cells: 16, hatched: 6 });
+    const png = await saved('png', 'weights');
+    assert.deepEqual([...png.subarray(0, 4)], [0x89, 0x50, 0x4e, 0x47]);
+    assert.ok(png.readUInt32BE(16) > 100);
+  }));
+
+test('light and dark, in every view: nothing that axe-core finds', async () => {
+  const views = { plain: '#example=000', numbers: '#example=003&numbers', heads: '#example=002-heads&lines&compare=1', own: '#example=own' };
+  for (const colorScheme of ['light', 'dark']) {
+    for (const [name, hash] of Object.entries(views)) {
+      await onPage({ colorScheme }, async (page) => {
+        await open(page, `/${hash}`);
+        await page.waitForSelector('[data-step="scores"] .figure-plot.live');
+        await page.evaluate(() => document.querySelectorAll('details').forEach((one) => (one.open = true)));
+        assert.deepEqual(await serious(page), [], `${name}, ${colorScheme}`);
+        const ground = await page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+        const light = ground.match(/\d+/g).slice(0, 3).reduce((sum, value) => sum + Number(value), 0) / 3;
+        assert.equal(light > 128, colorScheme === 'light', `the ground is ${ground}`);
+        await picture(page, `explorer-${name}-${colorScheme}`, { fullPage: true });
+      });
+    }
+  }
+});
+
+test('the button for light and dark overrides the system', () =>
+  onPage({ colorScheme: 'light' }, async (page) => {
+    await open(page);
+    const grounds = new Set();
+    for (let i = 0; i < 3; i++) {
+      grounds.add(await page.evaluate(() => getComputedStyle(document.body).backgroundColor));
+      await page.click('#theme');
+    }
+    assert.equal(grounds.size, 2);
+  }));
+
+test('on a phone nothing scrolls sideways', () =>
+  onPage({ viewport: { width: 390, height: 844 }, hasTouch: true, isMobile: true }, async (page) => {
+    for (const [i, hash] of ['#example=000', '#example=002-heads&compare=1', '#example=003&numbers', '#example=004&lines'].entries()) {
+      await open(page, `/?${i}${hash}`);
+      await page.evaluate(() => document.querySelectorAll('details').forEach((one) => (one.open = true)));
+      const { inner, wide } = await page.evaluate(() => ({ inner: innerWidth, wide: document.documentElement.scrollWidth }));
+      assert.ok(wide <= inner && inner <= 390, `${hash}: ${wide} of ${inner} pixels`);
+      await picture(page, `explorer-phone-${i}`, { fullPage: true });
+    }
+    const { x, y } = await cell(page, 'scores', 1, 1);
+    await page.touchscreen.tap(x, y);
+    await page.waitForFunction(() => window.explorer.state.row === 1);
+  }));
+
+test('a server that wants a key is given one', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'explorer-'));
+  writeFileSync(join(folder, 'keys'), 'a-key-of-the-tests\n');
+  const daemon = await startDaemon('--api-key-file', join(folder, 'keys'));
+  try {
+    await onPage({ baseURL: daemon.base, origin: daemon.base, expected: refused }, async (page) => {
+      await page.goto('/');
+      await page.waitForSelector('#key-dialog[open]');
+      await page.fill('#key', 'a-key-of-the-tests');
+      await answered(page, () => page.keyboard.press('Enter'));
+      assert.equal((await matrix(page, 'output')).length, 4);
+      assert.equal(await page.evaluate(() => JSON.stringify([{ ...localStorage }, { ...sessionStorage }, document.cookie])), '[{},{},""]');
+    });
+  } finally {
+    await daemon.stop();
+    rmSync(folder, { recursive: true });
+  }
+});
+
+test('a server that is busy is asked again, one that is gone is told of', () =>
+  onPage({ expected: /503|ERR_|Failed to load/ }, async (page, { context }) => {
+    let busy = 1;
+    await context.route('**/self-attention', (route) =>
+      busy-- > 0
+        ? route.fulfill({ status: 503, headers: { 'Retry-After': '1' }, contentType: 'application/problem+json', body: '{"detail": "too much"}' })
+        : route.continue(),
+    );
+    await page.goto('/');
+    await page.waitForFunction(() => /busy/.test(document.getElementById('status').textContent));
+    await done(page);
+    await context.unroute('**/self-attention');
+    await context.route('**/self-attention', (route) => route.abort());
+    await answered(page, () => setOption(page, 'causal', 'true'), 'error');
+    assert.match(await page.textContent('#problem'), /cannot be reached/);
+    await context.unroute('**/self-attention');
+    await answered(page, () => page.getByRole('button', { name: 'Try again' }).click());
+    assert.equal(await page.isHidden('#problem'), true);
+  }));
+
+test('works behind a prefix of the path', async () => {
+  const address = await base();
+  const server = createServer(async (request, response) => {
+    const body = request.method === 'POST' ? Buffer.concat(await request.toArray()) : undefined;
+    const headers = { 'Content-Type': request.headers['content-type'] ?? '' };
+    const answer = await fetch(address + request.url.replace(/^\/at\/this/, ''), { method: request.method, headers, body });
+    const { status } = answer;
+    if (!request.url.startsWith('/at/this/')) {
+      response.writeHead(404).end();
+      return;
+    }
+    const kept = ['content-type', 'content-security-policy'].filter((name) => answer.headers.has(name));
+    response.writeHead(status, Object.fromEntries(kept.map((name) => [name, answer.headers.get(name)])));
+    response.end(Buffer.from(await answer.arrayBuffer()));
+  });
+  await new Promise((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const origin = `http://127.0.0.1:${server.address().port}`;
+  try {
+    await onPage({ origin }, async (page) => {
+      await open(page, `${origin}/at/this/`);
+      await page.waitForSelector('[data-step="weights"] .figure-plot.live');
+      assert.equal((await matrix(page, 'output')).length, 4);
+    });
+  } finally {
+    server.closeAllConnections?.();
+    server.close();
+  }
+});

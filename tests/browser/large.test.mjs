@@ -1,0 +1,55 @@
+// 1024 × 1024 weights: the page stays responsive. The longest task is told; STRICT=yes asserts it.
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { answered, cell, matrix, open, pane } from './explorer.mjs';
+import { onPage, picture, strict } from './harness.mjs';
+
+const N = 1024;
+const MOST_MS = 100;
+
+// A body with rows of 16 columns, numbers by a generator of our own, causal.
+function body() {
+  let seed = 5;
+  const random = () => (seed = (seed * 16807) % 2147483647) / 2147483647;
+  const rows = () => Array.from({ length: N }, () => Array.from({ length: 16 }, () => Math.round(4000 * (random() - 0.5)) / 1000));
+  return JSON.stringify({ causal: true, Q: rows(), K: rows(), V: rows() });
+}
+
+test('1024 × 1024: shown, pointed at, scrolled, as lines, with the page never frozen', () =>
+  onPage({}, async (page) => {
+    await page.addInitScript(() => {
+      window.long = [];
+      new PerformanceObserver((list) => {
+        window.long.push(...list.getEntries().map(({ startTime, duration }) => [Math.round(startTime), duration]));
+      }).observe({ type: 'longtask' });
+    });
+    await open(page);
+    await page.waitForSelector('[data-step="weights"] .figure-plot.live');
+    const buffer = Buffer.from(body());
+    const begin = await page.evaluate(() => performance.now());
+    await answered(page, () => page.setInputFiles('#file', { name: 'body.json', mimeType: 'application/json', buffer }));
+    await page.waitForSelector('[data-step="weights"] .figure-plot.live');
+    const done = await page.evaluate(() => performance.now());
+    const { x, y } = await cell(page, 'weights', 700, 300);
+    await page.mouse.move(x, y, { steps: 5 });
+    await page.waitForSelector('#tooltip:not([hidden])');
+    await page.mouse.wheel(0, 400);
+    await page.click('#log');
+    await page.click('#as-lines');
+    await page.waitForSelector('.lines-word');
+    await page.locator('.lines-scroll').evaluate((scroll) => (scroll.scrollTop = 9000));
+    await page.waitForTimeout(1000);
+    await picture(page, 'large-lines');
+    await page.click('#as-map');
+    await page.waitForTimeout(500);
+    await picture(page, 'large', { fullPage: true });
+    const long = (await page.evaluate(() => window.long)).filter(([start]) => start >= begin);
+    const longest = Math.max(0, ...long.map(([, duration]) => duration));
+    console.log(`1024 × 1024: there after ${Math.round(done - begin)} ms; ${long.length} tasks over 50 ms, the longest ${longest} ms`);
+    assert.equal(await pane(page, 'weights').locator('.figure').getAttribute('data-masked'), String((N * (N - 1)) / 2));
+    const [first] = await matrix(page, 'weights');
+    assert.equal(first[0], 1);
+    if (strict) {
+      assert.ok(longest <= MOST_MS, `a task took ${longest} ms: ${JSON.stringify(long)}`);
+    }
+  }));

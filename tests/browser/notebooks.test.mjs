@@ -1,0 +1,59 @@
+// Every notebook in the explorer: each number of each step is the one that tests/notebooks expects.
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { assertShown, readCase } from './expected.mjs';
+import { matrix, numbers, open } from './explorer.mjs';
+import { onPage, picture } from './harness.mjs';
+
+// The example, and the cases that are the same call; 001's requests are drawn by the server from the notebook's seed.
+const EXAMPLES = {
+  '000': ['000-self-attention', '000-attention', '000-summary'],
+  '001-heads': ['001-multi-head'],
+  '001-head': ['001-self-attention'],
+  '001-vanilla': ['001-vanilla-softmax'],
+  '001-raw': ['001-vanilla'],
+  '002-heads': ['002-heads-of-any-size', '002-heads-of-any-size-steps'],
+  '002-head': ['002-attention-head'],
+  '003': ['003-masked-head', '003-masked-head-computed', '003-masked-head-mask'],
+  '004': ['004-step-by-step'],
+};
+const WIDEST_TABLE = 64; // columns; wider matrices have no table of numbers
+const STEPS = ['Q', 'K', 'V', 'scores', 'scaled_scores', 'masked_scores', 'weights', 'output'];
+
+// Expected matrices of one member: one for each head, or one alone.
+const matrices = (value) => (Array.isArray(value[0][0]) ? value : [value]);
+
+for (const [example, cases] of Object.entries(EXAMPLES)) {
+  test(`notebook ${example}: ${cases.join(', ')}`, () =>
+    onPage({}, async (page) => {
+      await open(page, `/#example=${example}&numbers`);
+      let compared = 0;
+      for (const notebook of cases.map(readCase)) {
+        for (const [member, value] of Object.entries(notebook.expect).filter(([key]) => STEPS.includes(key))) {
+          for (const [head, expected] of matrices(value).entries()) {
+            if (matrices(value).length > 1) {
+              await page.click(`#heads [data-head="${head}"]`);
+            }
+            const wide = expected[0].length > WIDEST_TABLE;
+            assertShown(notebook, member, expected, await (wide ? matrix(page, member, head) : numbers(page, member)));
+            compared++;
+          }
+        }
+        const { variance = {} } = notebook.expect.statistics ?? {};
+        for (const [step, value] of Object.entries(variance)) {
+          const shown = await page.textContent(`[data-step="${step}"] .variance`);
+          assert.equal(Number(shown.replace('variance', '')), Number(value.toPrecision(3)), `variance of ${step}`);
+        }
+      }
+      assert.ok(compared > 0);
+      await picture(page, `notebook-${example}`, { fullPage: true });
+    }));
+}
+
+test('the examples are all there, and the page opens with the first', () =>
+  onPage({}, async (page) => {
+    await open(page);
+    const examples = await page.locator('[data-example]').evaluateAll((all) => all.map(({ dataset }) => dataset.example));
+    assert.deepEqual(examples, ['000', '001', '002', '003', '004', 'own']);
+    assert.equal(await page.locator('[data-example][aria-pressed="true"]').getAttribute('data-example'), '000');
+  }));
