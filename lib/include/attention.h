@@ -301,8 +301,8 @@ ATTN_API attn_status attn_softmax(const attn_tensor *x, int axis, void *out, att
  * Whose numbers: the same seed gives the very bits that it gives there, one draw after another, on
  * x86-64 and, for ATTN_TORCH, a CPU with AVX2. In the last bit of normals drawn as float64 both
  * follow the C library (log, sin, cos), and so do these; all else is the same on every machine.
- * Versions: the legacy RandomState no longer changes; PyTorch's integers for ranges of 2^28 and more
- * and the open end of its uniforms are those of 2.15.
+ * Versions: the legacy RandomState no longer changes; PyTorch's integers for ranges of 2^28 and
+ * more, and the open end of its uniforms, are those of 2.15.
  */
 typedef enum attn_generator {
     ATTN_NUMPY = 0, /* np.random.seed(seed): the legacy RandomState; seeds up to 2^32 - 1 */
@@ -349,8 +349,8 @@ ATTN_API attn_status attn_random_check(const attn_random *random, const attn_dra
  * holds all draw->count of them in `dtype` (float32 or float64, rounded if that is narrower). For
  * work in turns: the pieces of a draw are asked for in order and none between two draws is left
  * out; each begins at a multiple of ATTN_DRAW_PIECE elements and, but for the last, is whole ones.
- * The last piece may write up to 15 elements before its first once more. With `data` NULL the numbers
- * are drawn and thrown away. */
+ * The last piece may write up to 15 elements before its first once more. With `data` NULL the
+ * numbers are drawn and thrown away. */
 #define ATTN_DRAW_PIECE 16384
 ATTN_API void attn_random_fill(attn_random *random, const attn_draw *draw, size_t first,
                                size_t count, attn_dtype dtype, void *data);

@@ -150,8 +150,8 @@ static void numpy_normals(struct attn_random *random, const attn_draw *draw, dou
 
 /*
  * fmaf(), which takes ten times as long where the compiler may not rely on FMA, and a hundred times
- * where the CPU has none. The product is exact in double, so that their sum, once rounded, need only
- * be rounded again: which is the same as rounding once, but for a sum that then lies halfway between
+ * where the CPU has none. The product is exact in double; their sum, rounded to double, need only
+ * be rounded again. That is the same as rounding once, but for a sum that then lies halfway between
  * two floats.
  */
 static inline float fused(float a, float b, float c) {
@@ -288,7 +288,7 @@ static void torch_group_f64(double values[GROUP], double mean, double std) {
     }
 }
 
-/* Uniforms first, then whole groups in place. What is left stays uniform: finish_normals() writes
+/* Uniforms first, then whole groups in place. What is left stays uniform: the last group is written
  * over it. */
 static void torch_normals(struct attn_random *random, const attn_draw *draw, double *values,
                           size_t count) {
@@ -369,11 +369,11 @@ void attn_random_fill(attn_random *random, const attn_draw *draw, size_t first, 
 static attn_status check_number(const char *name, double x, bool whole, attn_error *error) {
     if (whole && !(fabs(x) <= 0x1p53 && x == floor(x))) {
         return attn_fail(error, ATTN_INVALID_ARGUMENT, name,
-                         "%s must be a whole number within -2^53 .. 2^53, not %.17g", name, x);
+                         "%s must be a whole number within -2^53 .. 2^53, not %.16g", name, x);
     }
     if (!whole && !(fabs(x) <= FURTHEST)) {
         return attn_fail(error, ATTN_INVALID_ARGUMENT, name,
-                         "%s must lie within -1e37 .. 1e37, not at %.17g", name, x);
+                         "%s must lie within -1e37 .. 1e37, not at %.15g", name, x);
     }
     return ATTN_OK;
 }
@@ -385,7 +385,7 @@ static attn_status check_parameters(const attn_draw *draw, attn_error *error) {
     ATTN_TRY(check_number(normal ? "std" : "high", draw->b, whole, error));
     if (normal && draw->b < 0) {
         return attn_fail(error, ATTN_INVALID_ARGUMENT, "std",
-                         "std must not be negative: it is %.17g", draw->b);
+                         "std must not be negative: it is %.15g", draw->b);
     }
     if (whole && draw->a >= draw->b) {
         return attn_fail(error, ATTN_INVALID_ARGUMENT, "high",
@@ -393,7 +393,7 @@ static attn_status check_parameters(const attn_draw *draw, attn_error *error) {
     }
     if (!normal && draw->a > draw->b) {
         return attn_fail(error, ATTN_INVALID_ARGUMENT, "high",
-                         "high must not be less than low: low is %.17g, high is %.17g", draw->a,
+                         "high must not be less than low: low is %.15g, high is %.15g", draw->a,
                          draw->b);
     }
     return ATTN_OK;
