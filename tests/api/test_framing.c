@@ -1,13 +1,13 @@
 /*
- * test_framing.c - bytes that are no honest HTTP, sent to the daemon over a raw socket.
- * Each row: what is sent, and what is promised with every libmicrohttpd: that ours is the answer,
- * or that the bytes are refused, by whomever, or that they do no harm.
+ * test_framing.c - bytes that are no honest HTTP, sent to the daemon over a raw socket. Most are rows
+ * of data/framing.txt, with what is promised of them; hostile/proxies.py sends the same behind proxies.
  *
  * libmicrohttpd itself answers what it cannot parse, with a page of its own: 0.9.75 little, and a
  * bad Content-Length even twice; 1.x most of what is malformed. Its status is its own affair as
  * long as it refuses and closes. What no filter can see, 0.9.75 hides from us and 1.x refuses: NUL
- * in a target or value, bare LF, folded headers, chunk extensions, and a header without a name. A
- * proxy in front refuses all of these.
+ * in a target or value, bare LF, folded headers, chunk extensions, and a header without a name.
+ * haproxy and nginx refuse these or write them anew; a proxy that took a bare LF for no end of a line
+ * and sent it on would disagree with 0.9.75 on where a request ends.
  */
 #include <criterion/criterion.h>
 #include <stdio.h>
