@@ -204,6 +204,7 @@ static void torch_uniforms(struct attn_random *random, const attn_draw *draw, do
  * group. */
 static void torch_few_normals(struct attn_random *random, const attn_draw *draw, double *values,
                               size_t count) {
+    const bool narrow = draw->dtype == ATTN_FLOAT32;
     for (size_t i = 0; i < count; i++) {
         double normal = random->spare;
         if (!random->has_spare) {
@@ -213,7 +214,8 @@ static void torch_few_normals(struct attn_random *random, const attn_draw *draw,
             normal = radius * cos(angle);
         }
         random->has_spare = !random->has_spare;
-        values[i] = fma(normal, draw->b, draw->a);
+        normal = fma(normal, draw->b, draw->a);
+        values[i] = narrow ? (double)(float)normal : normal;
     }
 }
 

@@ -210,6 +210,24 @@ Test(random, numbers_are_rounded_to_the_wanted_type) {
     }
 }
 
+Test(random, float32_draws_are_float32_numbers_wherever_they_go) {
+    for (size_t count = 1; count < 40; count += 6) {
+        for (int distribution = ATTN_UNIFORM; distribution <= ATTN_NORMAL; distribution++) {
+            const attn_draw draw = {(attn_distribution)distribution, ATTN_FLOAT32, 0, 1, count};
+            attn_random *random[] = {seeded(ATTN_TORCH, 1), seeded(ATTN_TORCH, 1)};
+            float narrow[40];
+            double wide[40];
+            attn_random_fill(random[0], &draw, 0, count, ATTN_FLOAT32, narrow);
+            attn_random_fill(random[1], &draw, 0, count, ATTN_FLOAT64, wide);
+            for (size_t i = 0; i < count; i++) {
+                cr_expect_eq((double)narrow[i], wide[i], "%zu of %zu", i, count);
+            }
+            attn_random_free(random[0]);
+            attn_random_free(random[1]);
+        }
+    }
+}
+
 Test(random, nothing_drawn_is_nothing_changed) {
     attn_random *random = seeded(ATTN_TORCH, 1), *other = seeded(ATTN_TORCH, 1);
     const attn_draw some = {ATTN_NORMAL, ATTN_FLOAT32, 0, 1, 20};
