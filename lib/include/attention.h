@@ -19,8 +19,9 @@
  * says where each wanted result goes; attn_plan_run() computes. The library owns no thread, prints
  * nothing and keeps no state between calls, so any number of plans may run at the same time.
  *
- * Ownership: tensors passed in are borrowed until the plan is freed. Buffers bound to results are
- * borrowed until the plan is freed. Plans are returned owned: free them with attn_plan_free().
+ * Ownership: tensors passed in are borrowed until the plan is freed; their numbers may change until
+ * attn_plan_begin() (zeros are fine while a plan is made). Buffers bound to results are borrowed
+ * until the plan is freed. Plans are returned owned: free them with attn_plan_free().
  */
 #ifndef ATTENTION_H
 #define ATTENTION_H

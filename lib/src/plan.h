@@ -111,8 +111,9 @@ struct attn_plan {
     int64_t shift;     /* s: query i stands at i + s */
     int64_t window[2]; /* -1 = open */
     double softcap;
-    double *slopes, *sinks; /* owned, one for each head; NULL = absent */
-    size_t *lengths;        /* owned, one for each batch item; NULL = absent */
+    attn_tensor alibi, sink; /* borrowed; no data = absent */
+    double *slopes, *sinks;  /* owned, their numbers, one for each head; NULL = absent */
+    size_t *lengths;         /* owned, one for each batch item; NULL = absent */
     struct broadcast mask, bias;
     bool mean_over_heads;
     size_t top_k;
@@ -130,6 +131,9 @@ struct attn_plan {
 static inline bool plan_wants(const attn_plan *plan, unsigned bits) {
     return (plan->wanted & bits) != 0;
 }
+
+/* The numbers of alibi and sink as they are now. */
+attn_status plan_read_numbers(attn_plan *plan, attn_error *error);
 
 /* Key and value head of query head h. */
 static inline size_t kv_head(const attn_plan *plan, size_t h) {

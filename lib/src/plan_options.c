@@ -16,9 +16,26 @@ static double element(const attn_tensor *tensor, size_t index) {
                                          : ((const double *)tensor->data)[index];
 }
 
-/* A vector of one number for each head, as doubles, or NULL if absent. */
+static attn_status read_numbers(const attn_tensor *tensor, const char *name, double *out,
+                                attn_error *error) {
+    for (size_t h = 0; tensor->data != NULL && h < tensor->shape[0]; h++) {
+        out[h] = element(tensor, h);
+        if (!isfinite(out[h])) {
+            return attn_fail(error, ATTN_INVALID_ARGUMENT, name, "%s must be finite", name);
+        }
+    }
+    return ATTN_OK;
+}
+
+attn_status plan_read_numbers(attn_plan *plan, attn_error *error) {
+    ATTN_TRY(read_numbers(&plan->alibi, "alibi", plan->slopes, error));
+    return read_numbers(&plan->sink, "sink", plan->sinks, error);
+}
+
+/* A vector of one number for each head, and room for these as doubles; or neither if absent. */
 static attn_status per_head_numbers(const attn_tensor *tensor, const char *name,
-                                    const attn_plan *plan, double **out, attn_error *error) {
+                                    const attn_plan *plan, attn_tensor *kept, double **out,
+                                    attn_error *error) {
     if (tensor == NULL) {
         return ATTN_OK;
     }
@@ -29,17 +46,9 @@ static attn_status per_head_numbers(const attn_tensor *tensor, const char *name,
                          "%s has %zu numbers; it must have one for each of the %zu heads", name,
                          tensor->shape[0], plan->heads);
     }
+    *kept = *tensor;
     *out = malloc(plan->heads * sizeof **out);
-    if (*out == NULL) {
-        return plan_no_memory(error);
-    }
-    for (size_t h = 0; h < plan->heads; h++) {
-        (*out)[h] = element(tensor, h);
-        if (!isfinite((*out)[h])) {
-            return attn_fail(error, ATTN_INVALID_ARGUMENT, name, "%s must be finite", name);
-        }
-    }
-    return ATTN_OK;
+    return *out == NULL ? plan_no_memory(error) : read_numbers(kept, name, *out, error);
 }
 
 /* The slopes of Press et al. 2021: for a power of two, the geometric sequence that starts at and
@@ -58,7 +67,7 @@ static double paper_slope(size_t h, size_t heads) {
 
 static attn_status resolve_alibi(attn_plan *plan, const attn_options *o, attn_error *error) {
     if ((o->flags & ATTN_FLAG_ALIBI) == 0) {
-        return per_head_numbers(o->alibi_slopes, "alibi", plan, &plan->slopes, error);
+        return per_head_numbers(o->alibi_slopes, "alibi", plan, &plan->alibi, &plan->slopes, error);
     }
     plan->slopes = malloc(plan->heads * sizeof *plan->slopes);
     if (plan->slopes == NULL) {
@@ -127,7 +136,7 @@ attn_status plan_options(attn_plan *plan, const attn_options *o, attn_error *err
             (o->flags & ATTN_FLAG_SCALE) != 0 ? o->scale : 1.0 / sqrt((double)plan->head[h].d);
     }
     ATTN_TRY(resolve_alibi(plan, o, error));
-    ATTN_TRY(per_head_numbers(o->sink, "sink", plan, &plan->sinks, error));
+    ATTN_TRY(per_head_numbers(o->sink, "sink", plan, &plan->sink, &plan->sinks, error));
     ATTN_TRY(resolve_lengths(plan, o, error));
     return resolve_mask(plan, o, error);
 }

@@ -33,7 +33,7 @@ attn_status attn_plan_begin(attn_plan *plan, attn_error *error) {
         memset((char *)plan->workspace + plan->schedule.moments, 0,
                plan->batch * plan->heads * plan->schedule.blocks * 2 * sizeof(struct moments));
     }
-    return ATTN_OK;
+    return plan_read_numbers(plan, error);
 }
 
 attn_status attn_plan_task(const attn_plan *plan, size_t phase, size_t task, void *scratch,

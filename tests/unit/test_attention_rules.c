@@ -119,6 +119,44 @@ Test(rules, what_a_forbidden_key_or_value_holds_never_reaches_the_result) {
                  ATTN_NOT_FINITE, "where it may be attended to, it is an error");
 }
 
+/* All numbers of a plan may be written between plan and run. */
+Test(rules, numbers_may_come_after_the_plan) {
+    double x[4] = {0}, slope[2][1] = {{0}}, bias[4] = {0}, output[2][4];
+    unsigned char mask[4] = {0};
+    const attn_tensor q = {.data = x, .dtype = ATTN_FLOAT64, .rank = 2, .shape = {2, 2}};
+    attn_tensor heads = {.data = slope[0], .dtype = ATTN_FLOAT64, .rank = 1, .shape = {1}}, sink;
+    const attn_tensor bytes = {.data = mask, .dtype = ATTN_BOOL, .rank = 2, .shape = {2, 2}};
+    attn_tensor added = q;
+    attn_plan *plan;
+    attn_error error;
+    sink = heads;
+    sink.data = slope[1];
+    added.data = bias;
+    const attn_options o = {.alibi_slopes = &heads, .sink = &sink, .mask = &bytes, .bias = &added};
+    for (int early = 0; early < 2; early++) {
+        if (early == 0) {
+            cr_assert_eq(attn_plan_attention(&plan, &q, &q, &q, &o, &error), ATTN_OK);
+        }
+        memcpy(x, (const double[]){1, 2, 3, -1}, sizeof x);
+        memcpy(bias, (const double[]){0, 1, 0.5, 2}, sizeof bias);
+        memcpy(mask, (const unsigned char[]){1, 0, 1, 1}, sizeof mask);
+        slope[0][0] = 0.75;
+        slope[1][0] = -2;
+        if (early == 1) {
+            cr_assert_eq(attn_plan_attention(&plan, &q, &q, &q, &o, &error), ATTN_OK);
+        }
+        attn_plan_bind(plan, ATTN_RESULT_OUTPUT, 0, output[early]);
+        cr_assert_eq(attn_plan_run(plan, &error), ATTN_OK);
+        cr_expect_neq(output[early][0], 0);
+        slope[1][0] = NAN;
+        cr_expect_eq(attn_plan_run(plan, &error), ATTN_INVALID_ARGUMENT);
+        cr_expect_str_eq(error.message, "sink must be finite");
+        attn_plan_free(plan);
+        memset(bias, 0, sizeof bias);
+    }
+    cr_expect(memcmp(output[0], output[1], sizeof output[0]) == 0);
+}
+
 /* A scale that float32 does not hold: logits are -1.6, beside a sink of 0. */
 Test(rules, a_scale_beyond_float32_is_no_infinity) {
     enum {
