@@ -67,6 +67,7 @@ HTTP_LIBS        := $(call pkg,libs,libmicrohttpd)
 TLS_LIBS         := $(call pkg,libs,gnutls)
 JSON_LIBS        := $(call pkg,libs,libcjson)
 CODING_LIBS      := $(call pkg,libs,zlib libzstd)
+WORDS_LIBS       := -lunistring
 BLAS_LIBS        := $(call pkg,libs,openblas)
 CRITERION_LIBS   := $(call pkg,libs,criterion)
 BROTLI_LIBS      := $(call pkg,libs,libbrotlidec)
@@ -189,7 +190,7 @@ $(O)/libsupport.a: $(SUPPORT_OBJECTS) $(O)/.files
 	$(Q)rm -f $@ && $(AR) rcs $@ $(SUPPORT_OBJECTS)
 
 LINK        = $(CXX) -pthread $(OWN_LDFLAGS) $(LDFLAGS) -o $@
-SERVER_LIBS = $(HTTP_LIBS) $(TLS_LIBS) $(CODING_LIBS) $(JSON_LIBS) $(BLAS_LIBS) -lm
+SERVER_LIBS = $(HTTP_LIBS) $(TLS_LIBS) $(CODING_LIBS) $(JSON_LIBS) $(WORDS_LIBS) $(BLAS_LIBS) -lm
 
 $(DAEMON): $(MAIN_OBJECT) $(O)/libserver.a $(STATIC)
 	@echo "  LINK  $@"

@@ -36,7 +36,9 @@ const unsigned call_result_bits[CALL_RESULT_COUNT] = {
 bool call_fits(const struct api_request *request, struct http_response *response, double work,
                double bytes) {
     const struct api_service *service = request->service;
-    const double total = (double)codec_document_tensor_bytes(request->body) + bytes;
+    const struct prepare *prepare = request->prepare;
+    const double total =
+        (double)codec_document_tensor_bytes(request->body) + (double)prepare->extra + bytes;
     const size_t most = api_most_memory(service);
     char detail[256];
     if (total > (double)most) {
@@ -47,6 +49,7 @@ bool call_fits(const struct api_request *request, struct http_response *response
         http_problem(response, request->http, 413, detail, NULL, -1);
         return false;
     }
+    work += prepare->cost;
     if (work > service->max_work) {
         snprintf(detail, sizeof detail,
                  "the call needs %.3g multiply-adds; this server allows %.15g (--max-work)", work,
@@ -196,6 +199,9 @@ static void answer(struct api_work *work, const struct http_request *request,
         return;
     }
     reply_open(&list, CODEC_OP_OBJECT, NULL);
+    if (call->words != NULL) {
+        reply_texts(&list, "tokens", call->words->words, call->words->count);
+    }
     for (size_t i = 0; i < call->return_count; i++) {
         add_result(&list, call, call->plan, call->returned[i]);
     }
@@ -224,6 +230,7 @@ struct api_work *call_work(struct call *call, const struct api_request *request,
         return NULL;
     }
     bind_all(call->plan, call->block);
+    call->words = request->prepare->words;
     call->work.memory = (size_t)total;
     call->work.answer = answer;
     call->work.release = release;

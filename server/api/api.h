@@ -7,6 +7,7 @@
 #define API_H
 
 #include "api/metrics.h"
+#include "api/prepare.h"
 #include "codec/codec.h"
 #include "http/http.h"
 #include "jobs/jobs.h"
@@ -36,19 +37,19 @@ struct api_request {
     const struct http_request *http;
     const struct api_service *service;
     const char *name; /* the last segment of the path: what stands for {name} in the route */
-    struct codec_document *body; /* NULL for a route that takes none */
+    struct codec_document *body; /* NULL for a route that takes none, as is the next */
+    struct prepare *prepare;     /* what the handler leaves to be made of it */
 };
 
 /* A computation that a handler leaves to be run: a job, and what becomes of it. */
 struct api_work {
-    struct job job; /* `done` is not the handler's; the deadline may be */
+    struct job job; /* `done` and `owner` are not the handler's */
     double seconds; /* that the request allows for it; 0 = it does not say */
     size_t memory;  /* bytes of results and of their text, beside the body's matrices */
     /* The job is done, or a task of it has failed: fills the response. */
     void (*answer)(struct api_work *work, const struct http_request *request,
                    struct http_response *response);
     void (*release)(struct api_work *work);
-    void *exchange; /* not the handler's */
 };
 
 /* Fills `response` and returns NULL, or returns what is to be computed first. What that refers to
@@ -70,7 +71,7 @@ extern const size_t api_route_count;
 /* The index of the row for this path; api_route_count if there is none. */
 size_t api_route_of(const char *path);
 
-api_handler api_attention, api_multihead, api_softmax;
+api_handler api_attention, api_multihead, api_softmax, api_embeddings;
 api_handler api_explorer, api_docs, api_asset, api_openapi; /* assets.c */
 api_handler api_live, api_ready, api_metrics, api_version;
 

@@ -1,20 +1,23 @@
-/* attention.c - POST /attention: attention over given Q, K, V, or X for all three. */
+/* attention.c - POST /attention: attention over given Q, K, V, or X or words for all three. */
 #include "api/call.h"
 #include "api/reply.h"
 #include "api/results.h"
 
-static const char *const keys[] = {"Q", "K", "V", "X", CALL_KEYS};
+static const char *const keys[] = {"Q", "K", "V", "X", CALL_KEYS, CALL_WORD_KEYS};
 
 struct inputs {
     attn_tensor q, k, v;
     const attn_tensor *Q, *K, *V; /* X: all three point to q */
 };
 
-static bool read_inputs(struct inputs *in, const struct codec_document *document,
+static bool read_inputs(struct inputs *in, const struct api_request *request,
                         struct codec_error *error) {
-    const struct codec_value *root = codec_root(document);
-    const struct codec_value *x = codec_get(root, "X");
+    const struct codec_document *document = request->body;
+    const struct codec_value *root = codec_root(document), *x;
     static const char *const names[] = {"Q", "K", "V"};
+    if (!call_x(request, &x, error)) {
+        return false;
+    }
     if (x != NULL) {
         for (int i = 0; i < 3; i++) {
             if (codec_get(root, names[i]) != NULL) {
@@ -27,8 +30,8 @@ static bool read_inputs(struct inputs *in, const struct codec_document *document
     }
     for (int i = 0; i < 3; i++) {
         if (codec_get(root, names[i]) == NULL) {
-            return codec_fail(document, NULL, error, "%s is missing: give Q, K and V, or X alone",
-                              names[i]);
+            return codec_fail(document, NULL, error,
+                              "%s is missing: give Q, K and V, or X alone, or text", names[i]);
         }
     }
     return call_matrix(document, root, "Q", 2, 4, &in->q, &in->Q, error) &&
@@ -48,7 +51,7 @@ struct api_work *api_attention(const struct api_request *request, struct http_re
     if (!codec_check_keys(request->body, codec_root(request->body), keys,
                           sizeof keys / sizeof *keys, call_result_names, CALL_RESULT_PROJECTED,
                           "return", &codec_error) ||
-        !read_inputs(&in, request->body, &codec_error) ||
+        !prepare_matrices(request, &codec_error) || !read_inputs(&in, request, &codec_error) ||
         !call_read(call, request->body, false, &codec_error) ||
         !call_count(request->body, "heads", &call->options.heads, &codec_error)) {
         reply_codec_error(request->http, response, &codec_error);

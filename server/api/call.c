@@ -19,6 +19,20 @@ bool call_matrix(const struct codec_document *document, const struct codec_value
     return codec_as_reals(document, value, min_rank, max_rank, out, error);
 }
 
+bool call_x(const struct api_request *request, const struct codec_value **x,
+            struct codec_error *error) {
+    const struct prepare *prepare = request->prepare;
+    const struct codec_value *root = codec_root(request->body);
+    if (prepare->words != NULL && prepare->x == NULL) {
+        const struct codec_value *text = codec_get(root, "text");
+        return codec_fail(request->body, text != NULL ? text : codec_get(root, "tokens"), error,
+                          "%s needs embedding or embedding_dim beside it",
+                          text != NULL ? "text" : "tokens");
+    }
+    *x = prepare->x != NULL ? prepare->x : codec_get(root, "X");
+    return true;
+}
+
 bool call_count(const struct codec_document *document, const char *name, size_t *out,
                 struct codec_error *error) {
     const struct codec_value *value = codec_get(codec_root(document), name);

@@ -17,7 +17,8 @@ enum {
 /* One call of the library: its options, the tensors they point to, its plan. Everything is borrowed
  * from the body except what call_free frees. */
 struct call {
-    struct api_work work; /* first */
+    struct api_work work;            /* first */
+    const struct codec_words *words; /* borrowed from the exchange; NULL if none stand for X */
     attn_options options;
     attn_tensor mask, bias, alibi_slopes, sink, past_k, past_v;
     size_t *lengths;
@@ -36,7 +37,10 @@ struct call {
 #define CALL_KEYS                                                                                  \
     "mask", "bias", "causal", "window", "scale", "softcap", "alibi", "sink", "lengths", "past_K",  \
         "past_V", "normalization", "heads", "kv_heads", "dtype", "return", "top_k",                \
-        "mean_over_heads", "digits", "timeout"
+        "mean_over_heads", "digits", "timeout", "random"
+
+/* Those that put words in place of X. */
+#define CALL_WORD_KEYS "text", "tokens", "embedding", "embedding_dim"
 
 /* Reads all options of a call but `heads`, which differs between endpoints. `projected` says
  * whether Q, K, V can be returned. */
@@ -47,6 +51,10 @@ bool call_read(struct call *call, struct codec_document *document, bool projecte
 bool call_matrix(const struct codec_document *document, const struct codec_value *object,
                  const char *name, int min_rank, int max_rank, attn_tensor *out,
                  const attn_tensor **present, struct codec_error *error);
+
+/* X, or what stands in its place; NULL if neither is given. False if words cannot stand there. */
+bool call_x(const struct api_request *request, const struct codec_value **x,
+            struct codec_error *error);
 
 /* A whole number >= 1 under `name`; absent leaves *out alone. */
 bool call_count(const struct codec_document *document, const char *name, size_t *out,

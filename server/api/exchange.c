@@ -1,7 +1,8 @@
 /*
  * exchange.c - one request from its headers to its answer: finds the route, refuses what no handler
- * should see, feeds the body to the codec as it arrives, calls the handler, and has computed what
- * that leaves: at once if it is little, else by the workers, if these are not too busy.
+ * should see, feeds the body to the codec as it arrives, calls the handler, and has made
+ * (prepare.h) and computed what that leaves: at once if it is little, else by the workers, if these
+ * are not too busy.
  */
 #include "api/api.h"
 #include "api/reply.h"
@@ -20,9 +21,11 @@ struct exchange {
     struct api_service *service;
     struct codec_reader *reader;
     struct codec_document *document;
+    struct prepare prepare;
     struct api_work *work;
-    size_t memory; /* of service->memory */
-    size_t held;   /* bytes of it that the server holds for the body */
+    struct job *job; /* of the work, or what comes before it as well */
+    size_t memory;   /* of service->memory */
+    size_t held;     /* bytes of it that the server holds for the body */
     size_t received;
     bool over;     /* there was none left for the body */
     bool unwanted; /* the workers took no more while it came */
@@ -205,7 +208,8 @@ static void conclude(struct exchange *exchange, enum job_end end) {
     struct api_work *work = exchange->work;
     const struct http_request *request = exchange->request;
     struct http_response *response = exchange->response;
-    const int64_t now = jobs_clock(), begun = work->job.begun != 0 ? work->job.begun : now;
+    const int64_t now = jobs_clock(),
+                  begun = exchange->job->begun != 0 ? exchange->job->begun : now;
     char detail[128];
     switch (end) {
     case JOB_DONE:
@@ -233,7 +237,7 @@ static void conclude(struct exchange *exchange, enum job_end end) {
 }
 
 static void done(struct job *job, enum job_end end) {
-    struct exchange *exchange = ((struct api_work *)job)->exchange;
+    struct exchange *exchange = job->owner;
     conclude(exchange, end);
     http_resume(exchange->pending);
 }
@@ -242,18 +246,20 @@ static void done(struct job *job, enum job_end end) {
 static bool compute(struct exchange *exchange) {
     struct api_service *service = exchange->service;
     struct api_work *work = exchange->work;
+    struct job *job = prepare_job(&exchange->prepare, &work->job);
     exchange->submitted = jobs_clock();
-    work->exchange = exchange;
-    work->job.done = done;
+    exchange->job = job;
+    job->owner = exchange;
+    job->done = done;
     if (work->seconds == 0 || work->seconds > service->timeout) {
         work->seconds = service->timeout;
     }
-    if (service->jobs == NULL || work->job.cost <= SMALL_COST) {
-        conclude(exchange, jobs_run_here(&work->job));
+    if (service->jobs == NULL || job->cost <= SMALL_COST) {
+        conclude(exchange, jobs_run_here(job));
         return true;
     }
-    work->job.deadline = exchange->submitted + (int64_t)(work->seconds * 1e9);
-    if (jobs_admit(service->jobs, &work->job)) {
+    job->deadline = exchange->submitted + (int64_t)(work->seconds * 1e9);
+    if (jobs_admit(service->jobs, job)) {
         return false;
     }
     return refuse_work(exchange);
@@ -267,13 +273,16 @@ static bool handle(struct exchange *exchange) {
         .service = exchange->service,
         .name = name_of(exchange->request),
         .body = exchange->document,
+        .prepare = &exchange->prepare,
     };
     exchange->work = exchange->route->handler(&call, exchange->response);
     if (exchange->work == NULL) {
         tell_times(exchange, 0, 0);
         return true;
     }
-    if (!take_memory(exchange, exchange->memory + exchange->work->memory)) {
+    /* Nothing of it is written to yet, and memory that was never written to is not there. */
+    if (!take_memory(exchange,
+                     exchange->memory + exchange->prepare.memory + exchange->work->memory)) {
         return refuse_memory(exchange);
     }
     return compute(exchange);
@@ -305,12 +314,12 @@ static bool end(void *arg, const struct http_request *request, struct http_respo
 static void start(void *arg, struct http_pending *pending) {
     struct exchange *exchange = arg;
     exchange->pending = pending;
-    jobs_run(exchange->service->jobs, &exchange->work->job);
+    jobs_run(exchange->service->jobs, exchange->job);
 }
 
 static void cancel(void *arg) {
     struct exchange *exchange = arg;
-    jobs_cancel(&exchange->work->job);
+    jobs_cancel(exchange->job);
 }
 
 static void release(void *arg) {
@@ -318,6 +327,7 @@ static void release(void *arg) {
     if (exchange->work != NULL) {
         exchange->work->release(exchange->work);
     }
+    prepare_free(&exchange->prepare);
     codec_document_free(exchange->document);
     codec_reader_free(exchange->reader);
     take_memory(exchange, 0);

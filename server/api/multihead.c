@@ -9,8 +9,9 @@
 
 #include <stdlib.h>
 
-static const char *const keys[] = {"X",   "context", "W_Q", "W_K", "W_V",           "W_O",
-                                   "b_Q", "b_K",     "b_V", "b_O", "weight_layout", CALL_KEYS};
+static const char *const keys[] = {
+    "X",   "context", "W_Q", "W_K",           "W_V",     "W_O",         "b_Q",
+    "b_K", "b_V",     "b_O", "weight_layout", CALL_KEYS, CALL_WORD_KEYS};
 static const char *const head_keys[] = {"W_Q", "W_K", "W_V", "b_Q", "b_K", "b_V"};
 
 struct weights {
@@ -101,20 +102,25 @@ static bool read_layout(struct inputs *in, const struct codec_document *document
     return true;
 }
 
-static bool read_inputs(struct inputs *in, struct call *call, const struct codec_document *document,
+static bool read_inputs(struct inputs *in, struct call *call, const struct api_request *request,
                         struct codec_error *error) {
-    const struct codec_value *root = codec_root(document);
+    const struct codec_document *document = request->body;
+    const struct codec_value *root = codec_root(document), *x;
     const struct codec_value *heads = codec_get(root, "heads");
     const bool list = heads != NULL && codec_kind_of(heads) == CODEC_ARRAY;
-    if (!call_matrix(document, root, "X", 2, 3, &in->x, &in->call.x, error) ||
+    if (!call_x(request, &x, error)) {
+        return false;
+    }
+    if (x == NULL) {
+        return codec_fail(document, NULL, error, "X is missing");
+    }
+    in->call.x = &in->x;
+    if (!codec_as_reals(document, x, 2, 3, &in->x, error) ||
         !call_matrix(document, root, "context", 2, 3, &in->context, &in->call.context, error) ||
         !call_matrix(document, root, "W_O", 2, 2, &in->w_o, &in->call.w_o, error) ||
         !call_matrix(document, root, "b_O", 1, 1, &in->b_o, &in->call.b_o, error) ||
         !read_layout(in, document, error)) {
         return false;
-    }
-    if (in->call.x == NULL) {
-        return codec_fail(document, NULL, error, "X is missing");
     }
     if (list) {
         return read_head_list(in, document, heads, error);
@@ -139,7 +145,8 @@ struct api_work *api_multihead(const struct api_request *request, struct http_re
     if (!codec_check_keys(request->body, codec_root(request->body), keys,
                           sizeof keys / sizeof *keys, call_result_names, CALL_RESULT_COUNT,
                           "return", &codec_error) ||
-        !read_inputs(&in, call, request->body, &codec_error) ||
+        !prepare_matrices(request, &codec_error) ||
+        !read_inputs(&in, call, request, &codec_error) ||
         !call_read(call, request->body, true, &codec_error)) {
         reply_codec_error(request->http, response, &codec_error);
     } else if (attn_plan_multihead(&call->plan, &in.call, &call->options, &error) != ATTN_OK) {

@@ -79,6 +79,15 @@ void reply_text(struct reply_items *list, const char *key, const char *text) {
     add(list, (struct codec_item){.op = CODEC_OP_TEXT, .key = key, .text = text});
 }
 
+void reply_texts(struct reply_items *list, const char *key, const char *const *texts,
+                 size_t count) {
+    reply_open(list, CODEC_OP_ARRAY, key);
+    for (size_t i = 0; i < count; i++) {
+        reply_text(list, NULL, texts[i]);
+    }
+    reply_close(list);
+}
+
 void reply_number(struct reply_items *list, const char *key, double number) {
     add(list, (struct codec_item){.op = CODEC_OP_NUMBER, .key = key, .number = number});
 }

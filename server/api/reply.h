@@ -24,6 +24,7 @@ void reply_open(struct reply_items *list, enum codec_op op, const char *key);
 void reply_close(struct reply_items *list);
 void reply_tensor(struct reply_items *list, const char *key, const attn_tensor *tensor);
 void reply_text(struct reply_items *list, const char *key, const char *text);
+void reply_texts(struct reply_items *list, const char *key, const char *const *texts, size_t count);
 void reply_number(struct reply_items *list, const char *key, double number);
 
 /* Encodes the items as a 200 answer and frees the list. `digits` as in codec_write. A long text is

@@ -17,6 +17,7 @@ const struct api_route api_routes[] = {
     {"POST", "/self-attention", api_multihead, KEYED},
     {"POST", "/multi-head-attention", api_multihead, KEYED},
     {"POST", "/softmax", api_softmax, KEYED},
+    {"POST", "/embeddings", api_embeddings, KEYED},
     {"GET", "/health/live", api_live, OPEN},
     {"GET", "/health/ready", api_ready, OPEN},
     {"GET", "/metrics", api_metrics, KEYED},

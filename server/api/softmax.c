@@ -8,7 +8,7 @@ enum {
     EXP_COST = 200 /* multiply-adds that take as long as one exp */
 };
 
-static const char *const keys[] = {"X", "axis", "dtype", "digits", "timeout"};
+static const char *const keys[] = {"X", "random", "axis", "dtype", "digits", "timeout"};
 
 struct softmax {
     struct api_work work; /* first */
@@ -17,10 +17,12 @@ struct softmax {
     attn_error error;
 };
 
-static bool read_request(const struct codec_document *document, attn_tensor *x, int64_t *axis,
+static bool read_request(const struct api_request *request, attn_tensor *x, int64_t *axis,
                          int *digits, double *seconds, struct codec_error *error) {
+    const struct codec_document *document = request->body;
     const struct codec_value *root = codec_root(document);
-    if (!codec_check_keys(document, root, keys, sizeof keys / sizeof *keys, NULL, 0, NULL, error)) {
+    if (!codec_check_keys(document, root, keys, sizeof keys / sizeof *keys, NULL, 0, NULL, error) ||
+        !prepare_matrices(request, error)) {
         return false;
     }
     const struct codec_value *value = codec_get(root, "X"), *along = codec_get(root, "axis");
@@ -79,7 +81,7 @@ struct api_work *api_softmax(const struct api_request *request, struct http_resp
     int64_t axis = -1;
     int digits = 0;
     double seconds = 0;
-    if (!read_request(request->body, &x, &axis, &digits, &seconds, &error)) {
+    if (!read_request(request, &x, &axis, &digits, &seconds, &error)) {
         reply_codec_error(request->http, response, &error);
         return NULL;
     }

@@ -71,7 +71,7 @@ void codec_document_free(struct codec_document *document); /* NULL is fine */
  * matrix in larger ones (a CODEC_CONTENT error says so otherwise). */
 attn_dtype codec_document_dtype(const struct codec_document *document);
 
-/* Bytes held by all lifted arrays of the document. */
+/* Bytes held by all arrays of the document, lifted and made. */
 size_t codec_document_tensor_bytes(const struct codec_document *document);
 
 /* -------------------------------------------------------------------------- reading a document */
@@ -94,6 +94,9 @@ enum codec_kind codec_kind_of(const struct codec_value *value);
 const struct codec_value *codec_get(const struct codec_value *object, const char *name);
 const struct codec_value *codec_at(const struct codec_value *array, size_t index);
 size_t codec_size(const struct codec_value *value);
+
+/* The name of a member; NULL for an element and the root. */
+const char *codec_name(const struct codec_value *value);
 
 /* The element or member after this one, NULL after the last: long lists in linear time. */
 const struct codec_value *codec_next(const struct codec_value *value);
@@ -137,6 +140,13 @@ bool codec_as_bias(const struct codec_document *, const struct codec_value *, in
 bool codec_as_mask(struct codec_document *, const struct codec_value *, int min_rank, int max_rank,
                    attn_tensor *out, struct codec_error *);
 
+/* Makes a value a tensor of zeros, which the caller writes over through *data until the document is
+ * freed: whatever it was before is gone. The shape has no 0, and its product fits. There is room
+ * for `capacity` elements, of which those of the shape are the first. */
+bool codec_make_tensor(struct codec_document *, const struct codec_value *, attn_dtype dtype,
+                       int rank, const size_t *shape, size_t capacity, void **data,
+                       struct codec_error *);
+
 /* A list of whole numbers in [min, max]; *out is borrowed from the document. A single number is a
  * list of one. Read as float64, so exact up to 2^53, if there are at most 4096 of them; longer
  * lists, and one that codec_as_reals() or codec_as_bias() has read before, in the document's
@@ -156,6 +166,35 @@ bool codec_fail(const struct codec_document *document, const struct codec_value 
 /* Nearest of names[0..count) to `name` by edit distance, or NULL if none is near enough to be
  * meant. */
 const char *codec_nearest(const char *name, const char *const *names, size_t count);
+
+/* --------------------------------------------------------------------------------------- words */
+
+enum {
+    CODEC_MAX_WORDS = 16384
+};
+
+/* A text as a list of words, and as ids. With the words sorted by code point, the id of a word is
+ * its place there, the last one if it is there more than once (Python: {word: i for i, word in
+ * enumerate(sorted(words))}). */
+struct codec_words {
+    size_t count;        /* at least 1 */
+    const char **words;  /* count, in the order of the text */
+    int64_t *ids;        /* count: of each */
+    size_t different;    /* words */
+    const char **sorted; /* different, each once */
+    int64_t *sorted_ids; /* different */
+    size_t bytes;        /* that all this takes */
+    char *text, *block;  /* of words.c alone: the characters, the lists */
+};
+
+/* Each returns owned words, or NULL with the error set. `text`: lower case, without commas,
+ * semicolons and full stops, cut at white space, as str.lower(), str.replace() and str.split() of
+ * Python do it. `tokens`: a list of words, which are taken as they are. */
+struct codec_words *codec_words_of_text(const struct codec_document *, const struct codec_value *,
+                                        struct codec_error *);
+struct codec_words *codec_words_of_tokens(const struct codec_document *, const struct codec_value *,
+                                          struct codec_error *);
+void codec_words_free(struct codec_words *words); /* NULL is fine */
 
 /* -------------------------------------------------------------------------------------- writer */
 

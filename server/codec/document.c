@@ -29,7 +29,7 @@ struct integers {
 struct codec_document {
     cJSON *root;
     struct lifted *tensors;
-    size_t tensor_count;
+    size_t tensor_count, tensor_capacity;
     attn_dtype dtype;
     struct integers *integers; /* lists handed out by codec_as_integers() */
 };
@@ -46,7 +46,7 @@ struct codec_document *codec_document_create(const char *text, size_t size, stru
         return NULL;
     }
     document->tensors = tensors;
-    document->tensor_count = count;
+    document->tensor_count = document->tensor_capacity = count;
     document->dtype = dtype;
     return document;
 }
@@ -75,7 +75,7 @@ attn_dtype codec_document_dtype(const struct codec_document *document) {
 size_t codec_document_tensor_bytes(const struct codec_document *document) {
     size_t bytes = 0;
     for (size_t i = 0; i < document->tensor_count; i++) {
-        bytes += document->tensors[i].count * attn_dtype_size(document->tensors[i].dtype);
+        bytes += document->tensors[i].capacity * attn_dtype_size(document->tensors[i].dtype);
     }
     return bytes;
 }
@@ -142,6 +142,10 @@ const struct codec_value *codec_get(const struct codec_value *object, const char
         member = member->next;
     }
     return value_of(member);
+}
+
+const char *codec_name(const struct codec_value *value) {
+    return node_of(value)->string;
 }
 
 const struct codec_value *codec_at(const struct codec_value *array, size_t index) {
@@ -591,6 +595,45 @@ bool codec_as_reals(const struct codec_document *document, const struct codec_va
 bool codec_as_bias(const struct codec_document *document, const struct codec_value *value,
                    int min_rank, int max_rank, attn_tensor *out, struct codec_error *error) {
     return as_numbers(document, value, min_rank, max_rank, true, out, error);
+}
+
+/* A place for one more tensor; not counted yet. */
+static struct lifted *new_tensor(struct codec_document *document) {
+    if (document->tensor_count == document->tensor_capacity) {
+        const size_t capacity = document->tensor_capacity > 0 ? document->tensor_capacity * 2 : 8;
+        struct lifted *tensors = realloc(document->tensors, capacity * sizeof *tensors);
+        if (tensors == NULL) {
+            return NULL;
+        }
+        document->tensors = tensors;
+        document->tensor_capacity = capacity;
+    }
+    return &document->tensors[document->tensor_count];
+}
+
+bool codec_make_tensor(struct codec_document *document, const struct codec_value *value,
+                       attn_dtype dtype, int rank, const size_t *shape, size_t capacity,
+                       void **data, struct codec_error *error) {
+    cJSON *node = (cJSON *)(uintptr_t)value; /* the document is ours to change */
+    cJSON *index = cJSON_CreateNumber((double)document->tensor_count);
+    struct lifted *tensor = new_tensor(document);
+    size_t count = 1;
+    for (int axis = 0; axis < rank; axis++) {
+        count *= shape[axis];
+    }
+    if (index == NULL || tensor == NULL ||
+        !lifted_zeros(tensor, dtype, rank, shape, count, capacity)) {
+        cJSON_Delete(index);
+        return codec_no_memory(error);
+    }
+    *data = tensor->data;
+    document->tensor_count++;
+    cJSON_Delete(node->child);
+    cJSON_free(node->valuestring);
+    node->valuestring = NULL;
+    node->child = index;
+    node->type = cJSON_Array;
+    return true;
 }
 
 static double element_of(const struct lifted *tensor, size_t i) {

@@ -40,6 +40,11 @@ struct lifted {
 /* `dtype` is the document's, or ATTN_BOOL. Short vectors begin `exact`. */
 void lifted_init(struct lifted *lifted, attn_dtype dtype, int rank);
 
+/* Zeros in this shape, of `count` elements, with room for `capacity` of them. Nothing was lifted:
+ * they are there to be written over. False if out of memory. */
+bool lifted_zeros(struct lifted *lifted, attn_dtype dtype, int rank, const size_t *shape,
+                  size_t count, size_t capacity);
+
 /* Makes the float32 array of an `exact` one, with the very floats that the text rounds to, and
  * leaves every other as it is. */
 void lifted_narrow(struct lifted *lifted);

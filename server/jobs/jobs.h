@@ -35,6 +35,7 @@ struct job {
     bool (*begin)(struct job *job); /* false = failed */
     bool (*task)(struct job *job, size_t phase, size_t task, void *scratch);
     void (*done)(struct job *job, enum job_end end);
+    void *owner; /* for `done` */
 
     int64_t begun; /* jobs_clock() when begin was called: what came before was waiting */
 

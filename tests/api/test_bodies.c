@@ -63,13 +63,19 @@ static struct answer ask(const char *path, const char *body, size_t size) {
 #define CALL_KEYS                                                                                  \
     "mask", "bias", "causal", "window", "scale", "softcap", "alibi", "sink", "lengths", "past_K",  \
         "past_V", "normalization", "heads", "kv_heads", "dtype", "return", "top_k",                \
-        "mean_over_heads", "digits", "timeout"
+        "mean_over_heads", "digits", "timeout", "random", WORD_KEYS
+#define WORD_KEYS "text", "tokens", "embedding", "embedding_dim"
 #define PROJECTION_KEYS                                                                            \
     "X", "context", "W_Q", "W_K", "W_V", "W_O", "b_Q", "b_K", "b_V", "b_O", "weight_layout"
 
 static const char *const attention_keys[] = {"Q", "K", "V", "X", CALL_KEYS, NULL};
 static const char *const projection_keys[] = {PROJECTION_KEYS, CALL_KEYS, NULL};
-static const char *const softmax_keys[] = {"X", "axis", "dtype", "digits", "timeout", NULL};
+static const char *const softmax_keys[] = {"X",       "axis",   "dtype", "digits",
+                                           "timeout", "random", NULL};
+static const char *const embeddings_keys[] = {WORD_KEYS, "random",  "dtype",
+                                              "digits",  "timeout", NULL};
+static const char *const draw_keys[] = {"random", "shape", "low",     "high", "mean",
+                                        "std",    "dtype", "discard", NULL};
 static const char *const head_keys[] = {"W_Q", "W_K", "W_V", "b_Q", "b_K", "b_V", NULL};
 
 /* Every letter in the other case. */
@@ -134,6 +140,13 @@ Test(bodies, promise_17_keys_of_another_case_and_keys_twice) {
     expect_keys("/softmax", without_x(softmax_keys, keys));
     expect_key("/attention", "{", "X", "}", "");
     expect_key("/softmax", "{", "X", "}", "");
+    for (size_t i = 0; embeddings_keys[i] != NULL; i++) {
+        expect_key("/embeddings", "{", embeddings_keys[i], "}", "");
+    }
+    for (size_t i = 0; draw_keys[i] != NULL; i++) {
+        expect_key("/softmax", "{\"X\":{", draw_keys[i], "}}", "/X");
+    }
+    expect_key("/softmax", "{\"random\":{", "seed", "}}", "/random");
     for (size_t i = 0; head_keys[i] != NULL; i++) {
         expect_key("/multi-head-attention", "{\"X\":[[1]],\"heads\":[{", head_keys[i], "}]}",
                    "/heads/0");

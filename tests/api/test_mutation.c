@@ -56,6 +56,13 @@ static const struct seed options[] = {
          "{\"X\":[[[1,2],[3,4]]],\"heads\":[{\"W_Q\":[[1],[2]],\"W_K\":[[3],[4]],\"W_V\":[[5,6],"
          "[7,8]],\"b_V\":[1,2]},{\"W_Q\":[[1,2],[3,4]],\"W_K\":[[1,2],[3,4]],\"W_V\":[[5],[6]]}],"
          "\"W_O\":[[1,2],[3,4],[5,6]],\"digits\":17}"),
+    SEED("/attention",
+         "{\"random\":{\"generator\":\"numpy\",\"seed\":7},\"Q\":{\"random\":\"randn\","
+         "\"shape\":[2,3]},\"K\":[[1,2,3]],\"V\":{\"random\":\"randint\",\"low\":1,\"high\":9,"
+         "\"shape\":[1,2],\"discard\":[{\"random\":\"rand\",\"shape\":3}]}}"),
+    SEED("/embeddings",
+         "{\"random\":{\"generator\":\"torch\",\"seed\":7},\"text\":\"A r\\u00f4se, a "
+         "\u03a3\u03b1\u03a3.\",\"embedding_dim\":2}"),
     SEED("/softmax", "{\"X\":[[[1,2],[3,4]],[[5,6],[7,8]]],\"axis\":-2,\"digits\":3}"),
 };
 

@@ -3,7 +3,7 @@
 Schemathesis makes requests that fit their schema. Whether a row is as long as the row before it, or K has
 as many columns as Q, no schema can ask for. So before a request with a valid body is sent, fit() gives its
 matrices sizes that suit each other and its numbers magnitudes that float32 can carry through the whole
-call; all else, what is given and what not, how many axes a matrix has, every option, stays as it was made.
+call, and what is to be drawn parameters that do, and a generator; all else, what is given and what not, how many axes a matrix has, every option, stays as it was made.
 A body that fits already, of numbers up to 1000, is not touched; one that is meant to be refused never comes
 here. Nor can a schema say which files there are under /assets: a valid request is for one that is there.
 """
@@ -20,6 +20,7 @@ from schemathesis.core.parameters import ParameterLocation
 MAX_RANK = 8
 LARGEST = 1000.0  # sums of products of a few of these stay in float32
 MAX_HEADS = 6
+MAX_DRAWN = 5  # along each axis, before it is made to fit
 SECONDS = 10.0  # enough for any call of this size
 
 
@@ -50,11 +51,21 @@ def fit(path, body):
     body = copy.deepcopy(body)
     if "timeout" in body:
         body["timeout"] = max(body["timeout"], SECONDS)
-    {"/softmax": fit_softmax, "/attention": fit_attention}.get(path, fit_projected)(body)
+    fit_draws(body)
+    if "text" in body or "tokens" in body:
+        speak(body)
+    if path != "/embeddings":
+        {"/softmax": fit_softmax, "/attention": fit_attention}.get(path, fit_projected)(body)
+    if "text" in body or "tokens" in body:
+        hush(body)
     return body
 
 
 # ------------------------------------------------------------------------------------------------ arrays
+
+
+def is_drawn(value):
+    return isinstance(value, dict) and "shape" in value
 
 
 def leaves(value):
@@ -65,6 +76,8 @@ def leaves(value):
 
 def sizes(value):
     """The sizes of an array along its first elements."""
+    if is_drawn(value):
+        return value["shape"]
     found = []
     while isinstance(value, list):
         found.append(len(value))
@@ -86,6 +99,8 @@ def build(shape, numbers):
 
 def reshape(value, shape):
     """An array of this shape, of the numbers of `value`, over and over if they do not suffice."""
+    if is_drawn(value):
+        return {**value, "shape": list(shape)}
     return build(shape, itertools.cycle([tame(leaf) for leaf in leaves(value)]))
 
 
@@ -98,6 +113,63 @@ def axis(value, back):
 def divisor(number, most):
     """The largest divisor of `number` that is at most `most`, which may be written as 2.0."""
     return next(d for d in range(min(number, int(most)), 0, -1) if number % d == 0)
+
+
+# ------------------------------------------------------------------------------------- draws and words
+
+
+def fit_draw(draw, generator):
+    shape = draw["shape"] if isinstance(draw["shape"], list) else [draw["shape"]]
+    draw["shape"] = [1 + (int(size) - 1) % MAX_DRAWN for size in shape]
+    for name in ("low", "high", "mean", "std"):
+        if name in draw:
+            draw[name] = tame(draw[name])
+    low, high = draw.get("low", 0), draw.get("high", 1)
+    if draw["random"] == "randint" and low >= high:
+        draw["low"] = high - 1
+    if draw["random"] == "uniform" and low > high:
+        draw["low"] = high
+    if generator == "numpy":
+        draw.pop("dtype", None)
+    for before in draw.get("discard", []):
+        fit_draw(before, generator)
+
+
+def fit_draws(body):
+    """Draws of small matrices, and a generator if there are any."""
+    heads = body["heads"] if isinstance(body.get("heads"), list) else []
+    draws = [value for part in [body, *heads] for value in part.values() if is_drawn(value)]
+    if draws:
+        body.setdefault("random", {"generator": "numpy", "seed": 1})
+    for draw in draws:
+        fit_draw(draw, body["random"]["generator"])
+
+
+def words(body):
+    if "tokens" in body:
+        return body["tokens"]
+    return body["text"].lower().replace(",", "").replace(";", "").replace(".", "").split()
+
+
+def speak(body):
+    """An embedding has a row for each word. Where X is looked for to fit the rest, there are its rows."""
+    count = len(words(body))
+    if "embedding_dim" in body:
+        body["embedding_dim"] = 1 + (int(body["embedding_dim"]) - 1) % MAX_DRAWN
+        body["X"] = [[0] * body["embedding_dim"]] * count
+    elif "embedding" in body:
+        rows, columns = sizes(body["embedding"])
+        body["embedding"] = reshape(body["embedding"], [max(rows, count), columns])
+        body["X"] = [[0] * columns] * count
+
+
+def hush(body):
+    """The embedding takes the columns that X has come to, and X goes."""
+    x = body.pop("X", None)
+    if "embedding_dim" in body:
+        body["embedding_dim"] = axis(x, 1)
+    elif "embedding" in body:
+        body["embedding"] = reshape(body["embedding"], [axis(body["embedding"], 2), axis(x, 1)])
 
 
 # ----------------------------------------------------------------------------------------------- options
@@ -113,11 +185,12 @@ def fit_options(body, batch, heads, queries, keys):
             shape = sizes(body[name])
             wanted = [1 if size == 1 else full[back] for back, size in zip(range(-len(shape), 0), shape)]
             body[name] = reshape(body[name], wanted)
-    if "mask" in body:  # all booleans or all numbers
+    if isinstance(body.get("mask"), list):  # all booleans or all numbers
         first = leaves(body["mask"])[0]
         body["mask"] = build(sizes(body["mask"]), map(type(first), leaves(body["mask"])))
     for name in ("alibi", "sink"):
-        if isinstance(body.get(name), list) or (name in body and name == "sink" and heads > 1):
+        listed = isinstance(body.get(name), list) or is_drawn(body.get(name))
+        if listed or (name in body and name == "sink" and heads > 1):
             body[name] = reshape(body[name], [heads])
         elif name in body:
             body[name] = tame(body[name])

@@ -55,6 +55,7 @@ confine 'gnutls/.*' 'server/http/tls\.c:|tests/support/tls\.c:' 'GnuTLS is only 
 confine 'microhttpd\.h' 'server/http/call\.h:|tests/bench/http/echo\.c:' 'libmicrohttpd is only in server/http/call.h, and bare in echo.c'
 forbid '' '# *include *"http/call\.h"' 'call.h is of server.c, call.c and respond.c' 'server/http/(server|call|respond)\.c:'
 confine '(cjson/)?cJSON.*\.h' 'server/codec/|tests/support/json\.c:|tests/bench/' 'cJSON is only in server/codec/'
+confine 'uni(case|str|type)\.h' 'server/codec/words\.c:' 'libunistring is only in server/codec/words.c'
 confine '(zlib|zconf|zstd|zstd_errors)\.h' 'server/http/coding\.c:|tests/support/pack\.c:' 'zlib and libzstd are only in server/http/coding.c'
 confine 'brotli/.*' 'tests/support/pack\.c:' 'brotli is only in tests/support/pack.c'
 confine 'criterion/.*' 'tests/' 'Criterion is only in tests/'

@@ -115,6 +115,28 @@ Test(api, refuses_when_the_memory_of_all_is_in_use) {
     cr_expect_eq(service.metrics.refused_memory, 8);
 }
 
+/* What is to be drawn counts before it is there, and nothing of it stays. */
+Test(api, refuses_draws_when_the_memory_of_all_is_in_use) {
+    static const char body[] = "{\"random\":{\"generator\":\"numpy\",\"seed\":1},\"X\":{\"random\":"
+                               "\"rand\",\"shape\":[50,200]},\"return\":[\"lse\"]}";
+    service.max_work = 1e9;
+    service.max_total = 200000;
+    service.memory = 165000; /* of others: 40000 bytes are not to be had */
+    expect(body, 503, "the memory for requests is in use");
+    cr_expect_eq(service.memory, 165000);
+    service.memory = 0;
+    expect(body, 200, "{\"lse\":[");
+    cr_expect_eq(service.memory, 0);
+    service.max_memory = 30000;
+    expect(body, 413, "(--max-memory)\",\"pointer\":\"/X\"");
+    service.max_work = 1e6;
+    service.max_memory = 4 << 20;
+    expect(body, 413, "multiply-adds; this server allows 1000000");
+    expect("{\"text\":\"a b\",\"embedding\":[[1,2],[3,4]],\"return\":[\"output\"]}", 200,
+           "{\"tokens\":[\"a\",\"b\"],\"output\":[[");
+    cr_expect_eq(service.memory, 0);
+}
+
 /* A long body is not read when the workers take no more: not even its mistakes are seen. A short one
  * is, and what is small is computed. */
 Test(api, reads_no_long_body_when_the_workers_take_no_more) {

@@ -426,3 +426,36 @@ Test(codec_document, messages_are_valid_text) {
     cr_expect_str_eq(error.message, "a?b?");
     codec_document_free(document);
 }
+
+/* What was something else becomes a tensor of zeros; everything around stays what it is. */
+Test(codec_document, tensors_that_are_made) {
+    struct codec_document *document =
+        read_good("{\"a\":{\"random\":\"rand\",\"shape\":[2,3]},\"b\":[[1,2]],\"c\":\"text\",\"d\":"
+                  "7,\"e\":[true]}");
+    const size_t before = codec_document_tensor_bytes(document);
+    static const size_t shape[] = {2, 3}, large[] = {1000, 1000};
+    struct codec_error error;
+    attn_tensor tensor;
+    void *a, *c, *d;
+    cr_assert(codec_make_tensor(AT("a"), ATTN_FLOAT32, 2, shape, 6, &a, &error));
+    cr_assert(codec_make_tensor(AT("c"), ATTN_BOOL, 2, shape, 24, &c, &error));
+    cr_assert(codec_make_tensor(AT("d"), ATTN_FLOAT64, 2, large, 1000000, &d, &error));
+    cr_expect_eq(codec_document_tensor_bytes(document), before + 6 * 4 + 24 + 8000000);
+    for (size_t i = 0; i < 6; i++) {
+        cr_expect_eq(((float *)a)[i], 0);
+        ((float *)a)[i] = (float)i;
+    }
+    cr_expect_eq(((double *)d)[999999], 0);
+    ((unsigned char *)c)[5] = 1;
+    cr_assert(codec_as_reals(AT("a"), 1, 4, &tensor, &error));
+    cr_expect(tensor.data == a && tensor.rank == 2 && tensor.shape[1] == 3);
+    cr_assert(codec_as_mask(AT("c"), 1, 4, &tensor, &error));
+    cr_expect(tensor.data == c && tensor.shape[0] == 2);
+    cr_assert(codec_as_reals(AT("b"), 2, 2, &tensor, &error));
+    cr_expect_eq(((const float *)tensor.data)[1], 2);
+    cr_assert(codec_as_mask(AT("e"), 1, 1, &tensor, &error));
+    REFUSED(codec_as_reals(AT("d"), 3, 3, &tensor, &error), "/d", "d must have rank 3, not 2");
+    cr_expect_str_eq(codec_name(value(document, "d")), "d");
+    cr_expect_null(codec_name(codec_root(document)));
+    codec_document_free(document);
+}

@@ -1,0 +1,198 @@
+/* draw.c - see draw.h. The names are those of NumPy and PyTorch. */
+#include "api/draw.h"
+
+#include <string.h>
+
+/* What is read as one of these stands in the body so; 2^53 may have been 2^53 + 1. */
+#define LARGEST INT64_C(9007199254740991)
+
+bool draw_generator_read(const struct codec_document *document, struct draw_generator *generator,
+                         struct codec_error *error) {
+    static const char *const keys[] = {"generator", "seed"};
+    static const char *const kinds[] = {[ATTN_NUMPY] = "numpy", [ATTN_TORCH] = "torch"};
+    const struct codec_value *value = codec_get(codec_root(document), "random");
+    attn_error refused = {0};
+    size_t kind;
+    int64_t seed;
+    if (value == NULL) {
+        return true;
+    }
+    if (!codec_check_keys(document, value, keys, 2, NULL, 0, NULL, error)) {
+        return false;
+    }
+    for (size_t i = 0; i < 2; i++) {
+        if (codec_get(value, keys[i]) == NULL) {
+            return codec_fail(
+                document, value, error,
+                "random has no %s; it is like {\"generator\": \"numpy\", \"seed\": 42}", keys[i]);
+        }
+    }
+    if (!codec_as_choice(document, codec_get(value, "generator"), kinds, 2, &kind, error)) {
+        return false;
+    }
+    generator->kind = (attn_generator)kind;
+    const bool narrow = generator->kind == ATTN_NUMPY; /* PyTorch takes -1 as 2^64 - 1 */
+    if (!codec_as_integer(document, codec_get(value, "seed"), narrow ? 0 : -LARGEST,
+                          narrow ? UINT32_MAX : LARGEST, &seed, error)) {
+        return false;
+    }
+    if (attn_random_create(&generator->random, generator->kind, (uint64_t)seed, &refused) !=
+        ATTN_OK) {
+        return codec_no_memory(error); /* all else is checked */
+    }
+    return true;
+}
+
+/* For messages. */
+static const char *name_of(const struct codec_value *value) {
+    return codec_name(value) != NULL ? codec_name(value) : "a matrix";
+}
+
+bool draw_generator_check(const struct codec_document *document, const struct codec_value *value,
+                          const struct draw_generator *generator, struct codec_error *error) {
+    return generator->random != NULL ||
+           codec_fail(document, value, error,
+                      "%s is to be drawn, but the request has no \"random\": {\"generator\": "
+                      "\"numpy\" or \"torch\", \"seed\": 42}",
+                      name_of(value));
+}
+
+/* ----------------------------------------------------------------------------------- one matrix */
+
+/* What "random" may be, and the parameters that go with it. */
+enum {
+    RANGE = 1, /* low and high */
+    SHAPE = 2  /* mean and std */
+};
+
+static const char *const names[] = {"randint", "rand",   "uniform",
+                                    "randn",   "normal", "standard_normal"};
+static const struct kind {
+    attn_distribution distribution;
+    int parameters;
+} kinds[] = {{ATTN_RANDINT, RANGE}, {ATTN_UNIFORM, 0},    {ATTN_UNIFORM, RANGE},
+             {ATTN_NORMAL, 0},      {ATTN_NORMAL, SHAPE}, {ATTN_NORMAL, 0}};
+
+static bool read_parameter(const struct codec_document *document, const struct codec_value *value,
+                           bool whole, double *out, struct codec_error *error) {
+    int64_t integer;
+    if (!whole) {
+        return codec_as_number(document, value, out, error);
+    }
+    if (!codec_as_integer(document, value, -LARGEST, LARGEST, &integer, error)) {
+        return false;
+    }
+    *out = (double)integer;
+    return true;
+}
+
+static bool read_parameters(const struct codec_document *document, const struct codec_value *object,
+                            size_t kind, attn_draw *draw, struct codec_error *error) {
+    static const struct {
+        const char *name;
+        int of;
+    } parameters[] = {{"low", RANGE}, {"high", RANGE}, {"mean", SHAPE}, {"std", SHAPE}};
+    draw->b = 1;
+    for (size_t i = 0; i < sizeof parameters / sizeof *parameters; i++) {
+        const struct codec_value *value = codec_get(object, parameters[i].name);
+        if (value == NULL) {
+            continue;
+        }
+        if (parameters[i].of != kinds[kind].parameters) {
+            return codec_fail(document, value, error, "%s has no %s; %s", names[kind],
+                              parameters[i].name,
+                              parameters[i].of == RANGE ? "randint and uniform have low and high"
+                                                        : "normal has mean and std");
+        }
+        if (!read_parameter(document, value, draw->distribution == ATTN_RANDINT,
+                            i % 2 == 0 ? &draw->a : &draw->b, error)) {
+            return false;
+        }
+    }
+    if (draw->distribution == ATTN_RANDINT && codec_get(object, "high") == NULL) {
+        return codec_fail(document, object, error,
+                          "%s has no high: randint draws whole numbers from low (0) to high - 1",
+                          name_of(object));
+    }
+    return true;
+}
+
+static bool read_dtype(const struct codec_document *document, const struct codec_value *object,
+                       attn_generator kind, attn_draw *draw, struct codec_error *error) {
+    static const char *const dtypes[] = {[ATTN_FLOAT32] = "float32", [ATTN_FLOAT64] = "float64"};
+    const struct codec_value *value = codec_get(object, "dtype");
+    size_t dtype = kind == ATTN_NUMPY ? ATTN_FLOAT64 : ATTN_FLOAT32;
+    if (value != NULL && !codec_as_choice(document, value, dtypes, 2, &dtype, error)) {
+        return false;
+    }
+    draw->dtype = (attn_dtype)dtype;
+    return true;
+}
+
+static bool read_shape(struct codec_document *document, const struct codec_value *object,
+                       struct draw *out, struct codec_error *error) {
+    const struct codec_value *value = codec_get(object, "shape");
+    const int64_t *sizes;
+    size_t rank;
+    if (value == NULL) {
+        return codec_fail(document, object, error, "%s has no shape", name_of(object));
+    }
+    if (!codec_as_integers(document, value, 1, LARGEST, &sizes, &rank, error)) {
+        return false;
+    }
+    if (rank > DRAW_MAX_RANK) {
+        return codec_fail(document, value, error, "shape has %zu axes; at most %d are drawn", rank,
+                          DRAW_MAX_RANK);
+    }
+    out->rank = (int)rank;
+    out->draw.count = 1;
+    for (size_t axis = 0; axis < rank; axis++) {
+        out->shape[axis] = (size_t)sizes[axis];
+        if (__builtin_mul_overflow(out->draw.count, out->shape[axis], &out->draw.count)) {
+            return codec_fail(document, value, error,
+                              "shape is of more elements than can be counted");
+        }
+    }
+    return true;
+}
+
+/* The library's rules; it calls the parameters as they are called here. */
+static bool check(const struct codec_document *document, const struct codec_value *object,
+                  const struct draw_generator *generator, const attn_draw *draw,
+                  struct codec_error *error) {
+    attn_error refused = {0};
+    if (attn_random_check(generator->random, draw, &refused) == ATTN_OK) {
+        return true;
+    }
+    const struct codec_value *value = codec_get(object, refused.argument);
+    return codec_fail(document, value != NULL ? value : object, error, "%s", refused.message);
+}
+
+bool draw_read(struct codec_document *document, const struct codec_value *object,
+               const struct draw_generator *generator, bool may_discard, struct draw *out,
+               struct codec_error *error) {
+    static const char *const keys[] = {"random", "shape", "low",   "high",
+                                       "mean",   "std",   "dtype", "discard"};
+    const size_t key_count = sizeof keys / sizeof *keys - !may_discard;
+    const struct codec_value *name = codec_get(object, "random");
+    size_t kind;
+    if (!codec_check_keys(document, object, keys, key_count, NULL, 0, NULL, error)) {
+        return false;
+    }
+    if (name == NULL) {
+        return codec_fail(document, object, error,
+                          "%s must be an array, or drawn as {\"random\": \"randn\", \"shape\": [4, "
+                          "3]}; this object has no \"random\"",
+                          name_of(object));
+    }
+    if (!codec_as_choice(document, name, names, sizeof names / sizeof *names, &kind, error)) {
+        return false;
+    }
+    *out = (struct draw){.draw = {.distribution = kinds[kind].distribution},
+                         .discard = codec_get(object, "discard")};
+    return draw_generator_check(document, object, generator, error) &&
+           read_dtype(document, object, generator->kind, &out->draw, error) &&
+           read_parameters(document, object, kind, &out->draw, error) &&
+           read_shape(document, object, out, error) &&
+           check(document, object, generator, &out->draw, error);
+}

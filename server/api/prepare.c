@@ -1,0 +1,472 @@
+/*
+ * prepare.c - see prepare.h. Drawing is serial, and a body of 60 bytes may ask for seconds of it.
+ * So it is the first phases of the request's own job, one task in each, a piece of a matrix or a
+ * few small matrices at a time: it waits its turn, ends with its client or its deadline, and is
+ * counted in what the workers take on. How a draw is written, draw.c knows.
+ */
+#include "api/prepare.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/api.h"
+
+enum {
+    /* What takes as long as so many multiply-adds. */
+    COST_OF_DRAW = 1000,
+    COST_OF_UNIFORM = 300,
+    COST_OF_NORMAL = 1600,
+    COST_OF_COPY = 16,
+    ROWS_BYTES = 1 << 20 /* of the embedded words that one task copies */
+};
+
+/* Numbers that one request draws: minutes of one core, and 2^18 phases of its job. */
+#define MAX_ELEMENTS ((size_t)1 << 32)
+
+struct prepare_draw {
+    attn_draw draw;
+    attn_dtype dtype; /* of the data */
+    void *data;       /* borrowed from the body; NULL: thrown away */
+    bool mask;        /* the data become bytes */
+};
+
+void prepare_free(struct prepare *p) {
+    attn_random_free(p->generator.random);
+    codec_words_free(p->words);
+    free(p->draws);
+}
+
+/* ------------------------------------------------------------------------------------- memory */
+
+/* Counts `bytes` more, if the request may take them. */
+static bool take(struct prepare *p, const struct api_request *request,
+                 const struct codec_value *value, size_t bytes, struct codec_error *error) {
+    const size_t most = api_most_memory(request->service);
+    const size_t held = p->body + p->memory;
+    if (held <= most && bytes <= most - held) {
+        p->memory += bytes;
+        return true;
+    }
+    codec_fail(request->body, value, error,
+               "the request's matrices would take about %.0f MiB; this server allows %.0f MiB "
+               "(--max-memory)",
+               ((double)held + (double)bytes) / 0x1p20, (double)most / 0x1p20);
+    error->status = CODEC_TOO_LARGE;
+    return false;
+}
+
+/* -------------------------------------------------------------------------------------- draws */
+
+/* The matrix is drawn into `data`; NULL: it is thrown away. */
+static bool add_draw(struct prepare *p, const struct api_request *request,
+                     const struct codec_value *value, const attn_draw *draw, void *data,
+                     struct codec_error *error) {
+    if (draw->count > MAX_ELEMENTS - p->elements) {
+        codec_fail(request->body, value, error, "a request may draw %lld numbers at most",
+                   (long long)MAX_ELEMENTS);
+        error->status = CODEC_TOO_LARGE;
+        return false;
+    }
+    if (p->draw_count == p->draw_capacity) {
+        const size_t capacity = p->draw_capacity > 0 ? 2 * p->draw_capacity : 8;
+        struct prepare_draw *draws = realloc(p->draws, capacity * sizeof *draws);
+        if (draws == NULL) {
+            return codec_no_memory(error);
+        }
+        p->draws = draws;
+        p->draw_capacity = capacity;
+    }
+    const bool normal = draw->distribution == ATTN_NORMAL;
+    p->draws[p->draw_count++] = (struct prepare_draw){
+        .draw = *draw, .dtype = codec_document_dtype(request->body), .data = data};
+    p->elements += draw->count;
+    p->cost += COST_OF_DRAW + (double)draw->count * (normal ? COST_OF_NORMAL : COST_OF_UNIFORM);
+    return true;
+}
+
+/* The value becomes a tensor that is drawn. A mask becomes one of bytes, which is drawn as numbers
+ * and has room for these. */
+static bool make_drawn(struct prepare *p, const struct api_request *request,
+                       const struct codec_value *value, const struct draw *draw, bool mask,
+                       struct codec_error *error) {
+    const attn_dtype dtype = codec_document_dtype(request->body);
+    const size_t width = attn_dtype_size(dtype), count = draw->draw.count;
+    void *data = NULL;
+    if (!take(p, request, value, count > SIZE_MAX / width ? SIZE_MAX : count * width, error) ||
+        !codec_make_tensor(request->body, value, mask ? ATTN_BOOL : dtype, draw->rank, draw->shape,
+                           mask ? count * width : count, &data, error) ||
+        !add_draw(p, request, value, &draw->draw, data, error)) {
+        return false;
+    }
+    p->draws[p->draw_count - 1].mask = mask;
+    return true;
+}
+
+/* Draws that come before one and are thrown away. */
+static bool discard(struct prepare *p, const struct api_request *request,
+                    const struct codec_value *list, struct codec_error *error) {
+    struct draw draw;
+    if (list == NULL) {
+        return true;
+    }
+    if (codec_kind_of(list) != CODEC_ARRAY) {
+        return codec_fail(request->body, list, error,
+                          "discard must be a list of {\"random\": ..., \"shape\": ...}");
+    }
+    for (const struct codec_value *item = codec_at(list, 0); item != NULL;
+         item = codec_next(item)) {
+        if (!draw_read(request->body, item, &p->generator, false, &draw, error) ||
+            !add_draw(p, request, item, &draw.draw, NULL, error)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Are these surely numbers of a mask? */
+static bool is_mask(const attn_draw *draw) {
+    return draw->distribution == ATTN_RANDINT && draw->a >= 0 && draw->b <= 2;
+}
+
+static bool draw_matrix(struct prepare *p, const struct api_request *request,
+                        const struct codec_value *value, struct codec_error *error) {
+    const bool mask = strcmp(codec_name(value), "mask") == 0;
+    struct draw draw;
+    if (!draw_read(request->body, value, &p->generator, true, &draw, error)) {
+        return false;
+    }
+    if (mask && !is_mask(&draw.draw)) {
+        return codec_fail(request->body, value, error,
+                          "mask is of 0 and 1: it must be drawn by randint with high at most 2");
+    }
+    return discard(p, request, draw.discard, error) &&
+           make_drawn(p, request, value, &draw, mask, error);
+}
+
+/* torch.nn.Embedding(words, dim): normal numbers in float32. */
+static bool draw_embedding(struct prepare *p, const struct api_request *request,
+                           const struct codec_value *value, struct codec_error *error) {
+    struct draw draw = {.draw = {ATTN_NORMAL, ATTN_FLOAT32, 0, 1, 0}, .rank = 2};
+    int64_t dim;
+    if (!codec_as_integer(request->body, value, 1, MAX_ELEMENTS, &dim, error)) {
+        return false;
+    }
+    if (p->words == NULL) {
+        return codec_fail(request->body, value, error,
+                          "embedding_dim is given without text or tokens");
+    }
+    if (!draw_generator_check(request->body, value, &p->generator, error)) {
+        return false;
+    }
+    if (p->generator.kind != ATTN_TORCH) {
+        return codec_fail(request->body, value, error,
+                          "embedding_dim draws as torch.nn.Embedding does, not as numpy; embedding "
+                          "may be drawn by either: {\"random\": \"randn\", \"shape\": [%zu, %lld]}",
+                          p->words->count, (long long)dim);
+    }
+    draw.shape[0] = p->words->count; /* <= CODEC_MAX_WORDS: the product fits */
+    draw.shape[1] = (size_t)dim;
+    draw.draw.count = draw.shape[0] * draw.shape[1];
+    return make_drawn(p, request, value, &draw, false, error);
+}
+
+/* Where a matrix may stand. */
+static bool is_matrix(const char *name) {
+    static const char *const matrices[] = {
+        "X",   "Q",   "K",   "V",    "context", "W_Q",  "W_K",   "W_V",    "W_O",    "b_Q",
+        "b_K", "b_V", "b_O", "mask", "bias",    "sink", "alibi", "past_K", "past_V", "embedding"};
+    size_t i = 0;
+    while (i < sizeof matrices / sizeof *matrices && strcmp(name, matrices[i]) != 0) {
+        i++;
+    }
+    return i < sizeof matrices / sizeof *matrices;
+}
+
+/* Those members of the request, or of one of its heads, that are to be drawn, in their order. */
+static bool draw_members(struct prepare *p, const struct api_request *request,
+                         const struct codec_value *object, struct codec_error *error) {
+    const bool root = object == codec_root(request->body);
+    bool good = true;
+    for (const struct codec_value *member = codec_at(object, 0); good && member != NULL;
+         member = codec_next(member)) {
+        const enum codec_kind kind = codec_kind_of(member);
+        if (kind == CODEC_OBJECT && is_matrix(codec_name(member))) {
+            good = draw_matrix(p, request, member, error);
+        } else if (root && kind == CODEC_ARRAY && strcmp(codec_name(member), "heads") == 0) {
+            const struct codec_value *head = codec_at(member, 0);
+            for (; good && head != NULL; head = codec_next(head)) {
+                good = codec_kind_of(head) != CODEC_OBJECT || draw_members(p, request, head, error);
+            }
+        } else if (root && strcmp(codec_name(member), "embedding_dim") == 0) {
+            good = draw_embedding(p, request, member, error);
+        }
+    }
+    return good;
+}
+
+/* -------------------------------------------------------------------------------------- words */
+
+/* *value: what the words were read from, NULL if there are none. */
+static bool read_words(struct prepare *p, const struct api_request *request,
+                       const struct codec_value **value, struct codec_error *error) {
+    static const char *const others[] = {"X", "Q", "K", "V"};
+    const struct codec_document *document = request->body;
+    const struct codec_value *root = codec_root(document);
+    const struct codec_value *text = codec_get(root, "text"), *tokens = codec_get(root, "tokens");
+    *value = text != NULL ? text : tokens;
+    if (*value == NULL) {
+        return true;
+    }
+    if (text != NULL && tokens != NULL) {
+        return codec_fail(document, tokens, error, "give text or tokens, not both");
+    }
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        if (codec_get(root, others[i]) != NULL) {
+            return codec_fail(document, *value, error,
+                              "%s stands in place of X, but %s is given too", codec_name(*value),
+                              others[i]);
+        }
+    }
+    p->words = text != NULL ? codec_words_of_text(document, text, error)
+                            : codec_words_of_tokens(document, tokens, error);
+    if (p->words == NULL) {
+        return false;
+    }
+    /* Beside them, the items that their answer is, in a list that doubles; and its text. */
+    p->extra = 3 * p->words->bytes + 4 * p->words->count * sizeof(struct codec_item);
+    return take(p, request, *value, p->extra, error);
+}
+
+/* A word without a row. No more of it is told than what ends with a whole character. */
+static bool refuse_word(const struct codec_document *document, const struct codec_value *embedding,
+                        const struct codec_words *words, size_t i, size_t rows,
+                        struct codec_error *error) {
+    const char *word = words->words[i];
+    size_t size = strnlen(word, 64);
+    while ((word[size] & 0xC0) == 0x80) {
+        size--;
+    }
+    return codec_fail(document, embedding, error,
+                      "the word \"%.*s\" has the id %lld, but %s has %zu row%s", (int)size, word,
+                      (long long)words->ids[i], codec_name(embedding), rows, rows == 1 ? "" : "s");
+}
+
+/* The rows of the embedding that the words stand for: a tensor in place of the words. */
+static bool embed(struct prepare *p, const struct api_request *request,
+                  const struct codec_value *value, const struct codec_value *embedding,
+                  struct codec_error *error) {
+    attn_tensor *rows = &p->rows;
+    const struct codec_words *words = p->words;
+    void *data;
+    size_t bytes;
+    if (!codec_as_reals(request->body, embedding, 2, 2, rows, error)) {
+        return false;
+    }
+    for (size_t i = 0; i < words->count; i++) {
+        if ((size_t)words->ids[i] >= rows->shape[0]) {
+            return refuse_word(request->body, embedding, words, i, rows->shape[0], error);
+        }
+    }
+    const size_t width = attn_dtype_size(rows->dtype);
+    const size_t shape[] = {words->count, rows->shape[1]};
+    if (__builtin_mul_overflow(shape[1] * width, shape[0], &bytes)) {
+        bytes = SIZE_MAX;
+    }
+    if (!take(p, request, value, bytes, error) ||
+        !codec_make_tensor(request->body, value, rows->dtype, 2, shape, bytes / width, &data,
+                           error)) {
+        return false;
+    }
+    p->x = value;
+    p->embedded = data;
+    p->cost += COST_OF_COPY * (double)bytes / (double)width;
+    return true;
+}
+
+static bool embed_words(struct prepare *p, const struct api_request *request,
+                        const struct codec_value *words, struct codec_error *error) {
+    const struct codec_value *root = codec_root(request->body);
+    const struct codec_value *embedding = codec_get(root, "embedding");
+    const struct codec_value *dim = codec_get(root, "embedding_dim");
+    if (embedding != NULL && dim != NULL) {
+        return codec_fail(request->body, dim, error, "give embedding or embedding_dim, not both");
+    }
+    if (embedding != NULL && words == NULL) {
+        return codec_fail(request->body, embedding, error,
+                          "embedding is given without text or tokens");
+    }
+    embedding = embedding != NULL ? embedding : dim;
+    return embedding == NULL || embed(p, request, words, embedding, error);
+}
+
+/* ---------------------------------------------------------------------------------- the phases */
+
+/* The size of the next piece, 0 after the last. */
+static size_t next_piece(const struct prepare *p, struct prepare_place at) {
+    if (at.draw == p->draw_count) {
+        return 0;
+    }
+    const size_t left = p->draws[at.draw].draw.count - at.first;
+    return left < ATTN_DRAW_PIECE ? left : ATTN_DRAW_PIECE;
+}
+
+static void pass_piece(const struct prepare *p, struct prepare_place *at, size_t count) {
+    at->first += count;
+    if (at->first == p->draws[at->draw].draw.count) {
+        *at = (struct prepare_place){.draw = at->draw + 1};
+    }
+}
+
+/* In place: byte i is written when number i has been read, and lies before number i + 1. */
+static void make_mask(const struct prepare_draw *draw, size_t first, size_t count) {
+    unsigned char *bytes = draw->data;
+    for (size_t i = first; i < first + count; i++) {
+        bytes[i] = draw->dtype == ATTN_FLOAT32 ? ((const float *)draw->data)[i] > 0
+                                               : ((const double *)draw->data)[i] > 0;
+    }
+}
+
+static void draw_piece(const struct prepare *p, size_t count) {
+    const struct prepare_draw *draw = &p->draws[p->place.draw];
+    attn_random_fill(p->generator.random, &draw->draw, p->place.first, count, draw->dtype,
+                     draw->data);
+    if (draw->mask) {
+        make_mask(draw, p->place.first, count);
+    }
+}
+
+/* One task: small pieces go together. */
+static void draw_batch(struct prepare *p) {
+    size_t count;
+    for (size_t drawn = 0; drawn < ATTN_DRAW_PIECE && (count = next_piece(p, p->place)) > 0;
+         drawn += count) {
+        draw_piece(p, count);
+        pass_piece(p, &p->place, count);
+    }
+}
+
+static size_t count_batches(const struct prepare *p) {
+    struct prepare_place at = {0};
+    size_t count, drawn = ATTN_DRAW_PIECE, batches = 0;
+    for (; (count = next_piece(p, at)) > 0; drawn += count) {
+        if (drawn >= ATTN_DRAW_PIECE) {
+            batches++;
+            drawn = 0;
+        }
+        pass_piece(p, &at, count);
+    }
+    return batches;
+}
+
+static size_t row_bytes(const struct prepare *p) {
+    return p->rows.shape[1] * attn_dtype_size(p->rows.dtype);
+}
+
+/* Rows that one task copies. */
+static size_t rows_at_once(const struct prepare *p) {
+    return 1 + ROWS_BYTES / row_bytes(p);
+}
+
+static void copy_rows(struct prepare *p, size_t task) {
+    const size_t size = row_bytes(p), rows = rows_at_once(p), count = p->words->count;
+    const size_t end = (task + 1) * rows < count ? (task + 1) * rows : count;
+    for (size_t i = task * rows; i < end; i++) {
+        memcpy(p->embedded + i * size, (const char *)p->rows.data + (size_t)p->words->ids[i] * size,
+               size);
+    }
+}
+
+static struct prepare *prepare_of(const struct job *job) {
+    return (struct prepare *)(uintptr_t)((const char *)job - offsetof(struct prepare, job));
+}
+
+/* The phases: batches, one after the other; the rows; the begin of `then`; its phases. */
+static size_t phases_before(const struct prepare *p) {
+    return p->batches + (p->embedded != NULL) + 1;
+}
+
+static size_t tasks_of(const struct job *job, size_t phase) {
+    const struct prepare *p = prepare_of(job);
+    const size_t before = phases_before(p);
+    if (phase >= before) {
+        return p->then->tasks(p->then, phase - before);
+    }
+    if (phase == p->batches && p->embedded != NULL) {
+        return (p->words->count - 1) / rows_at_once(p) + 1;
+    }
+    return 1;
+}
+
+static bool begin(struct job *job) {
+    (void)job;
+    return true;
+}
+
+static bool run_task(struct job *job, size_t phase, size_t task, void *scratch) {
+    struct prepare *p = prepare_of(job);
+    const size_t before = phases_before(p);
+    if (phase >= before) {
+        return p->then->task(p->then, phase - before, task, scratch);
+    }
+    if (phase + 1 == before) {
+        return p->then->begin(p->then);
+    }
+    if (phase < p->batches) {
+        draw_batch(p);
+    } else {
+        copy_rows(p, task);
+    }
+    return true;
+}
+
+struct job *prepare_job(struct prepare *p, struct job *then) {
+    if (p->batches == 0 && p->embedded == NULL) {
+        return then;
+    }
+    p->then = then;
+    p->job = (struct job){.cost = then->cost + p->cost,
+                          .scratch = then->scratch,
+                          .phases = phases_before(p) + then->phases,
+                          .tasks = tasks_of,
+                          .begin = begin,
+                          .task = run_task};
+    return &p->job;
+}
+
+/* -------------------------------------------------------------------------------- the request */
+
+/* Most requests are of arrays and options alone. */
+static bool is_needed(const struct codec_value *root) {
+    static const char *const names[] = {"random",    "text",          "tokens",
+                                        "embedding", "embedding_dim", "heads"};
+    for (const struct codec_value *member = codec_at(root, 0); member != NULL;
+         member = codec_next(member)) {
+        const char *name = codec_name(member);
+        if (codec_kind_of(member) == CODEC_OBJECT) {
+            return true;
+        }
+        for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+            if (name[0] == names[i][0] && strcmp(name, names[i]) == 0) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+bool prepare_matrices(const struct api_request *request, struct codec_error *error) {
+    struct prepare *p = request->prepare;
+    const struct codec_value *words;
+    if (!is_needed(codec_root(request->body))) {
+        return true;
+    }
+    p->body = codec_document_tensor_bytes(request->body);
+    if (!draw_generator_read(request->body, &p->generator, error) ||
+        !read_words(p, request, &words, error) ||
+        !draw_members(p, request, codec_root(request->body), error) ||
+        !embed_words(p, request, words, error)) {
+        return false;
+    }
+    p->batches = count_batches(p);
+    return true;
+}

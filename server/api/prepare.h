@@ -1,0 +1,55 @@
+/*
+ * prepare.h - what a request leaves to be made before it is computed: the matrices that are to be
+ * drawn, and the rows of an embedding that its words stand for. A handler calls prepare_matrices()
+ * before it reads any matrix. From then on these are tensors of the body, of known shape and still
+ * zero: the handler checks and plans as if they were there, and nothing is drawn for a request that
+ * is refused. exchange.c then runs the job of prepare_job() instead of the work's own.
+ */
+#ifndef API_PREPARE_H
+#define API_PREPARE_H
+
+#include "api/draw.h"
+#include "codec/codec.h"
+#include "jobs/jobs.h"
+
+struct api_request;
+struct prepare_draw;
+
+/* A place in the list of draws: which one, and its first element that is not drawn yet. */
+struct prepare_place {
+    size_t draw, first;
+};
+
+/* Zero-initialise; owned by the exchange. */
+struct prepare {
+    /* For the handler and its answer. */
+    struct codec_words *words;   /* of text or tokens; NULL if neither is given */
+    const struct codec_value *x; /* the embedded words, in place of X; NULL if there are none */
+    double cost;                 /* in multiply-adds */
+    size_t memory;               /* bytes beside those that were read of the body */
+    size_t extra;                /* bytes of these that are not in tensors of the body */
+
+    /* Of prepare.c alone. */
+    size_t body; /* bytes that were read of it */
+    struct draw_generator generator;
+    size_t elements;            /* of all draws */
+    struct prepare_draw *draws; /* in their order */
+    size_t draw_count, draw_capacity;
+    size_t batches;             /* tasks of all draws */
+    struct prepare_place place; /* of the next task */
+    attn_tensor rows;           /* of the embedding */
+    char *embedded;             /* those of the words, NULL if there are none */
+    struct job job, *then;
+};
+
+/* Does all that needs no time: words, shapes, limits, memory. False with the error set. */
+bool prepare_matrices(const struct api_request *request, struct codec_error *error);
+
+/* The job that makes what is to be made and then does what `then` does, which is borrowed and is
+ * `then` itself if nothing is to be made. `done`, `owner` and the deadline are for the caller to
+ * fill. */
+struct job *prepare_job(struct prepare *prepare, struct job *then);
+
+void prepare_free(struct prepare *prepare);
+
+#endif

@@ -1,0 +1,250 @@
+/*
+ * words.c - a text as words, a vocabulary and ids, as the sentence notebook makes them with
+ * Python's lower(), replace(), split() and sorted(). The only file that includes libunistring.
+ * Knows nothing of embeddings.
+ */
+#include "codec/codec.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unicase.h>
+#include <unictype.h>
+#include <unistr.h>
+
+#include "codec/error.h"
+
+/* A word with its first bytes as a number, so that most are told apart without looking at them. */
+struct entry {
+    uint64_t first;
+    const char *word;
+    size_t place; /* in the text */
+};
+
+static struct codec_words *no_memory(struct codec_error *error) {
+    codec_no_memory(error);
+    return NULL;
+}
+
+void codec_words_free(struct codec_words *words) {
+    if (words != NULL) {
+        free(words->text);
+        free(words->block);
+        free(words);
+    }
+}
+
+/* ------------------------------------------------------------------------------------ the text */
+
+/* str.isspace() of Python: white space by Unicode, and the four separators of ASCII. */
+static bool is_space(ucs4_t c) {
+    return c < 0x80 ? c == ' ' || (c >= 0x09 && c <= 0x0D) || (c >= 0x1C && c <= 0x1F)
+                    : uc_is_property_white_space(c);
+}
+
+/* The first character of text[0..size), which is not empty. Returns its bytes. */
+static size_t get(const char *text, size_t size, ucs4_t *c) {
+    *c = (unsigned char)*text;
+    return *c < 0x80 ? 1 : (size_t)u8_mbtouc(c, (const uint8_t *)text, size);
+}
+
+static size_t put(char *out, ucs4_t c) {
+    *out = (char)c;
+    return c < 0x80 ? 1 : (size_t)u8_uctomb((uint8_t *)out, c, 4);
+}
+
+/* Does a letter with cases follow, whatever stands between that has none and does not count? */
+static bool cased_follows(const char *text, size_t size) {
+    ucs4_t c = 0;
+    for (size_t at = 0; at < size;) {
+        at += get(text + at, size - at, &c);
+        if (!uc_is_property_case_ignorable(c)) {
+            return uc_is_property_cased(c);
+        }
+    }
+    return false;
+}
+
+enum {
+    LARGE_SIGMA = 0x3A3,
+    FINAL_SIGMA = 0x3C2,
+    LARGE_I_WITH_DOT = 0x130, /* the one letter that becomes two */
+    DOT_ABOVE = 0x307
+};
+
+/*
+ * str.lower(), then without the marks, then str.split(): the words of text[0..size) one after the
+ * other, each with a NUL at its end. Returns their number. `out` has room for 3 bytes for each 2,
+ * which is what a letter may grow by. The one rule of Unicode's lower case that looks at other
+ * letters is that of a sigma at the end of a word (SpecialCasing.txt: Final_Sigma).
+ */
+static size_t clean(const char *text, size_t size, char *out, size_t *used) {
+    size_t words = 0;
+    bool inside = false, after_cased = false;
+    char *to = out;
+    ucs4_t c;
+    for (size_t at = 0; at < size;) {
+        at += get(text + at, size - at, &c);
+        const bool final = c == LARGE_SIGMA && after_cased && !cased_follows(text + at, size - at);
+        if (!uc_is_property_case_ignorable(c)) {
+            after_cased = uc_is_property_cased(c);
+        }
+        if (is_space(c) || c == ',' || c == ';' || c == '.') {
+            if (inside && is_space(c)) {
+                *to++ = '\0';
+                inside = false;
+            }
+            continue;
+        }
+        words += !inside;
+        inside = true;
+        if (c == LARGE_I_WITH_DOT) {
+            to += put(to, 'i');
+            c = DOT_ABOVE;
+        }
+        to += put(to, final ? FINAL_SIGMA : uc_tolower(c));
+    }
+    *to++ = '\0';
+    *used = (size_t)(to - out);
+    return words;
+}
+
+/* ------------------------------------------------------------------------------ the vocabulary */
+
+static int compare(const void *a_, const void *b_) {
+    const struct entry *a = a_, *b = b_;
+    if (a->first != b->first) {
+        return a->first < b->first ? -1 : 1;
+    }
+    return strcmp(a->word, b->word); /* bytes of UTF-8 are in the order of code points */
+}
+
+static uint64_t first_bytes(const char *word) {
+    uint64_t first = 0;
+    for (int i = 0; i < 8; i++) {
+        first = first << 8 | (unsigned char)*word;
+        word += *word != '\0';
+    }
+    return first;
+}
+
+/* Of the words: the vocabulary and the ids. False if out of memory. */
+static bool number(struct codec_words *words) {
+    struct entry *entries = malloc(words->count * sizeof *entries);
+    if (entries == NULL) {
+        return false;
+    }
+    for (size_t i = 0; i < words->count; i++) {
+        entries[i] = (struct entry){first_bytes(words->words[i]), words->words[i], i};
+    }
+    qsort(entries, words->count, sizeof *entries, compare);
+    for (size_t i = words->count, id = i - 1; i-- > 0;) { /* the last of a word gives the id */
+        if (compare(&entries[i], &entries[id]) != 0) {
+            id = i;
+        }
+        words->ids[entries[i].place] = (int64_t)id;
+    }
+    for (size_t i = 0; i < words->count; i++) {
+        if (words->ids[entries[i].place] == (int64_t)i) {
+            words->sorted[words->different] = entries[i].word;
+            words->sorted_ids[words->different++] = (int64_t)i;
+        }
+    }
+    free(entries);
+    return true;
+}
+
+/* Of text[0..size): so many words, each with a NUL at its end. Takes the text. */
+static struct codec_words *create(char *text, size_t size, size_t count,
+                                  struct codec_error *error) {
+    struct codec_words *words = calloc(1, sizeof *words);
+    const size_t each = 2 * sizeof(char *) + 2 * sizeof(int64_t);
+    char *block = malloc(count * each);
+    if (words == NULL || block == NULL) {
+        free(words);
+        free(block);
+        free(text);
+        return no_memory(error);
+    }
+    *words = (struct codec_words){.count = count, .text = text, .block = block};
+    words->ids = (int64_t *)(void *)block;
+    words->sorted_ids = words->ids + count;
+    words->words = (const char **)(void *)(words->sorted_ids + count);
+    words->sorted = words->words + count;
+    words->bytes = sizeof *words + count * each + size;
+    for (size_t i = 0; i < count; i++) {
+        words->words[i] = text;
+        text += strlen(text) + 1;
+    }
+    if (!number(words)) {
+        codec_words_free(words);
+        return no_memory(error);
+    }
+    return words;
+}
+
+/* ----------------------------------------------------------------------------------- the words */
+
+/* Is there a word, and not too many? */
+static bool check_count(const struct codec_document *document, const struct codec_value *value,
+                        size_t count, struct codec_error *error) {
+    if (count == 0) {
+        return codec_fail(document, value, error, "%s has no words", codec_name(value));
+    }
+    if (count > CODEC_MAX_WORDS) {
+        return codec_fail(document, value, error, "%s has %zu words; at most %d are taken",
+                          codec_name(value), count, CODEC_MAX_WORDS);
+    }
+    return true;
+}
+
+struct codec_words *codec_words_of_text(const struct codec_document *document,
+                                        const struct codec_value *value,
+                                        struct codec_error *error) {
+    const char *text;
+    if (!codec_as_text(document, value, &text, error)) {
+        return NULL;
+    }
+    const size_t size = strlen(text);
+    char *room = malloc(size + size / 2 + 1);
+    if (room == NULL) {
+        return no_memory(error);
+    }
+    size_t used;
+    const size_t count = clean(text, size, room, &used);
+    if (!check_count(document, value, count, error)) {
+        free(room);
+        return NULL;
+    }
+    return create(room, used, count, error);
+}
+
+struct codec_words *codec_words_of_tokens(const struct codec_document *document,
+                                          const struct codec_value *value,
+                                          struct codec_error *error) {
+    const size_t count = codec_size(value);
+    const struct codec_value *item;
+    const char *word;
+    size_t size = 0;
+    if (codec_kind_of(value) != CODEC_ARRAY) {
+        codec_fail(document, value, error, "tokens must be a list of words");
+        return NULL;
+    }
+    if (!check_count(document, value, count, error)) {
+        return NULL;
+    }
+    for (item = codec_at(value, 0); item != NULL; item = codec_next(item)) {
+        if (!codec_as_text(document, item, &word, error)) {
+            return NULL;
+        }
+        size += strlen(word) + 1;
+    }
+    char *text = calloc(1, size), *to = text;
+    if (text == NULL) {
+        return no_memory(error);
+    }
+    for (item = codec_at(value, 0); item != NULL; item = codec_next(item)) {
+        codec_as_text(document, item, &word, error);
+        to = stpcpy(to, word) + 1;
+    }
+    return create(text, size, count, error);
+}
