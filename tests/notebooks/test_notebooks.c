@@ -3,7 +3,7 @@
  *
  * Every NAME.request.json beside this file is posted as it is, whole, in two pieces and chunked,
  * and the answer must be what NAME.expected.json says, no member more or less. The cases of
- * data/golden_attention.json have both in one object. README.md describes the files.
+ * data/golden_attention.json and golden_seeded.json have both in one object. README.md describes the files.
  * Must not know how anything is computed, nor any header of lib or server.
  */
 #include <criterion/criterion.h>
@@ -206,12 +206,14 @@ Test(notebooks, every_request_is_answered_as_the_notebook_prints) {
 
 /* ----------------------------------------------------------------------------- the golden data */
 
-Test(notebooks, golden_data_agrees) {
+static void run_golden(const char *file) {
     size_t size = 0, count = 0;
-    char *text = json_read_file(TESTS_DIR "/data/golden_attention.json", &size);
-    cr_assert_not_null(text, "no " TESTS_DIR "/data/golden_attention.json");
+    char path[1024];
+    snprintf(path, sizeof path, "%s/data/%s", TESTS_DIR, file);
+    char *text = json_read_file(path, &size);
+    cr_assert_not_null(text, "no %s", path);
     struct cJSON *cases = json_parse(text, size);
-    cr_assert(json_is_array(cases), "golden_attention.json is no JSON array");
+    cr_assert(json_is_array(cases), "%s is no JSON array", file);
 
     struct server_process server;
     cr_assert(server_spawn(&server, NULL));
@@ -219,7 +221,7 @@ Test(notebooks, golden_data_agrees) {
     for (c = json_first(cases); c != NULL; c = json_next(c), count++) {
         char name[160];
         const char *title = json_text(json_get(c, "title"));
-        snprintf(name, sizeof name, "golden %zu (%s)", count, title == NULL ? "untitled" : title);
+        snprintf(name, sizeof name, "%s %zu (%s)", file, count, title == NULL ? "untitled" : title);
         char *request = json_print(json_get(c, "request"));
         if (request == NULL)
             cr_expect_fail("%s: no request", name);
@@ -227,10 +229,18 @@ Test(notebooks, golden_data_agrees) {
             run_case(server.port, name, c, request, strlen(request));
         free(request);
     }
-    cr_expect(count > 0, "golden_attention.json holds no case");
+    cr_expect(count > 0, "%s holds no case", file);
     cr_expect_eq(server_stop(&server), 0);
     json_free(cases);
     free(text);
+}
+
+Test(notebooks, golden_data_agrees) {
+    run_golden("golden_attention.json");
+}
+
+Test(notebooks, golden_draws_and_words_agree) {
+    run_golden("golden_seeded.json");
 }
 
 /* ------------------------------------------------------------------- the comparison can say no */

@@ -5,6 +5,7 @@ writes what the service must answer. Where a notebook prints numbers, the expect
 numbers; elsewhere NumPy float64 of the very inputs in the request. PyTorch agrees or this stops.
 """
 
+import ast
 import json
 import pathlib
 
@@ -15,6 +16,7 @@ import torch
 import casefile
 import printed
 import reference
+import seeded
 
 FOLDER = pathlib.Path(__file__).resolve().parents[2] / "notebooks"
 HALF_UNIT = 0.5e-8  # of the eight decimals NumPy prints
@@ -76,6 +78,18 @@ def as_written(x):
     return np.array([float(str(value)) for value in x.ravel()]).reshape(x.shape)
 
 
+def drawn(kind, *shape, **more):
+    """A matrix that the service is to draw."""
+    return {"random": kind, **more, "shape": list(shape)}
+
+
+def assert_draws(request, matrices):
+    """What a request draws is what the notebook drew."""
+    filled = seeded.fill(request)
+    for name, matrix in matrices.items():
+        assert np.array_equal(filled[name], matrix), name
+
+
 # ------------------------------------------------------------------ 000: attention from scratch
 
 
@@ -127,6 +141,17 @@ def notebook_000():
          {**weight_matrices, "return": ["output"]},
          {"output": printed.array(shown["summary_attention"])},
          path="/self-attention", decimals=8, tolerance=FLOAT32)
+
+    numpy_42 = {"generator": "numpy", "seed": 42}
+    draws = {name: drawn("randint", 3, 3, high=3) for name in ("W_Q", "W_K", "W_V")}
+    assert_draws({"random": numpy_42, **draws}, {"W_Q": w_q, "W_K": w_k, "W_V": w_v})
+    names = ["Q", "K", "V", "scores", "weights", "output"]
+    for suffix, dtype in (("-float64", {"dtype": "float64"}), ("", {})):
+        title = "the whole notebook from its seed: W_Q, W_K and W_V are drawn"
+        case("000-seeded" + suffix, title + (", in float64" if dtype else ""),
+             {"random": numpy_42, "X": words, **draws, **dtype, "return": names},
+             {"Q": q, "K": k, "V": v, "scores": scores, "weights": seen_weights, "output": seen_output},
+             path="/self-attention", decimals=shown_decimals, tolerance={} if dtype else FLOAT32)
 
     names = ["scores", "weights", "output"]
     first = {"scores": printed.array(shown["first_scores"])[None],
@@ -184,6 +209,7 @@ def notebook_001():
     names = ["scaled_scores", "weights", "output"]
     case("001-vanilla-softmax", "W / sqrt(d) through softmax, times X", {"X": x, "return": names},
          pick(softened, names), tolerance=grown(FLOAT32, softened, names))
+    softened_32 = softened
     written = as_written(x)
     softened = attend(written, written, written)
     names = ["weights", "output"]
@@ -202,6 +228,7 @@ def notebook_001():
     case("001-self-attention", "one head, d_q = d_k = 32 and d_v = 48",
          {"X": x, "W_Q": w_q.numpy(), "W_K": w_k.numpy(), "W_V": w_v.numpy()}, pick(single, names),
          path="/self-attention", tolerance=allowance)
+    single_32 = single
     written = [as_written(m.numpy()) for m in (w_q, w_k, w_v)]
     single = attend(*(as_written(x) @ m for m in written))
     case("001-self-attention-float64", "one head, d_q = d_k = 32 and d_v = 48, in float64",
@@ -222,6 +249,8 @@ def notebook_001():
           "return": list(expect)},
          expect, path="/multi-head-attention", tolerance=grown(FLOAT32, many, list(expect)))
 
+    notebook_001_seeded(shown, x, [w_q, w_k, w_v], [mw_q, mw_k, mw_v], vanilla, softened_32, single_32, many)
+
     x_values = np.arange(-5, 5, 0.1)
     e_x = np.exp(x_values - np.max(x_values))
     y_values = e_x / e_x.sum(axis=0)
@@ -233,6 +262,40 @@ def notebook_001():
     y_values = scipy.special.softmax(x_values.astype(np.float64))
     case("001-softmax-curve-float32", "the softmax curve through torch.Tensor, which is float32", {"X": x_values},
          {"output": y_values}, path="/softmax", tolerance=FLOAT32)
+
+
+def notebook_001_seeded(shown, x, one, four, vanilla, softened, single, many):
+    """The same from the sentence and the seed alone: each step of the notebook is one request."""
+    tokens = ast.literal_eval(shown["listofwords"])
+    start = {"random": {"generator": "torch", "seed": 123}, "text": shown["sentence"].strip().strip('"'),
+             "embedding_dim": 64}
+    said = {"tokens": tokens}
+    shapes = [(64, 32), (64, 32), (64, 48)]
+    draws = {name: drawn("rand", *shape) for name, shape in zip(("W_Q", "W_K", "W_V"), shapes)}
+    assert_draws({**start, **draws}, {"X": x, **dict(zip(draws, one))})
+    case("001-seeded-embeddings", "the sentence as words, vocabulary, ids and embedding", start,
+         {**said, "vocabulary": ast.literal_eval(shown["vocab"]),
+          "ids": printed.array(shown["sentence_int"]).astype(int), "embedding": x},
+         path="/embeddings", decimals={})
+
+    names = ["scores", "weights", "output"]
+    case("001-seeded-vanilla", "from the sentence to vanilla attention",
+         {**start, "normalization": "none", "scale": 1, "return": names}, {**said, **pick(vanilla, names)},
+         tolerance=FLOAT32)
+    names = ["weights", "output"]
+    case("001-seeded-vanilla-softmax", "from the sentence to W / sqrt(d) through softmax, times X", start,
+         {**said, **pick(softened, names)}, tolerance=grown(FLOAT32, softened, names))
+    case("001-seeded", "from the sentence to the attention of one head", {**start, **draws},
+         {**said, **pick(single, names)}, path="/self-attention", tolerance=grown(FLOAT32, single, names))
+
+    shapes = [(4, 32, 64), (4, 32, 64), (4, 48, 64)]
+    heads = {name: drawn("rand", *shape) for name, shape in zip(("W_Q", "W_K", "W_V"), shapes)}
+    heads["W_Q"] = {**heads["W_Q"], "discard": list(draws.values())}
+    assert_draws({**start, **heads}, {"X": x, **dict(zip(heads, four))})
+    expect = {"weights": many["weights"][0], "output": reference.join_heads(many["output"])[0]}
+    case("001-seeded-multi-head", "from the sentence to four heads; the weights of the one head are drawn before",
+         {**start, **heads, "weight_layout": "out_in"}, {**said, **expect}, path="/multi-head-attention",
+         tolerance=grown(FLOAT32, many, names))
 
 
 # ------------------------------------------------------------------- 002: heads of any size
@@ -276,6 +339,23 @@ def notebook_002():
     case("002-heads-of-any-size-joined", "the same heads and a final matrix that makes (5, 4) of them",
          {"X": sentence, "heads": heads, "W_O": w_o, "dtype": "float64", "return": ["output"]},
          {"output": output @ w_o}, path="/multi-head-attention", tolerance=FLOAT64)
+    notebook_002_seeded(matrices, heads, {"output": stages["output"], "weights": stages["weights"]},
+                        {"output": output, "weights": np.stack([head["weights"] for head in every])})
+
+
+def notebook_002_seeded(matrices, heads, one, many):
+    """The same numbers from our seed, the heads behind the weights of the one head."""
+    start = {"random": {"generator": "numpy", "seed": 2}, "X": drawn("randint", 5, 7, high=2)}
+    weights = {name: drawn("randint", 7, 3, high=2) for name in ("W_Q", "W_K", "W_V")}
+    parts = [{name: drawn("randint", *matrix.shape, high=2) for name, matrix in head.items()} for head in heads]
+    parts[0]["W_Q"] = {**parts[0]["W_Q"], "discard": list(weights.values())}
+    assert_draws({**start, **weights}, matrices)
+    for got, head in zip(seeded.fill({**start, "heads": parts})["heads"], heads):
+        assert all(np.array_equal(got[name], head[name]) for name in head)
+    case("002-seeded", "a head of size 3, the sentence and its weights from our seed",
+         {**start, **weights, "dtype": "float64"}, one, path="/self-attention", tolerance=FLOAT64)
+    case("002-seeded-heads-of-any-size", "the three heads, all of their numbers from our seed",
+         {**start, "heads": parts, "dtype": "float64"}, many, path="/multi-head-attention", tolerance=FLOAT64)
 
 
 # ----------------------------------------------------------------- 003: a masked attention head
@@ -334,6 +414,14 @@ def notebook_003():
          {**matrices, "causal": True, "dtype": "float64", "return": names}, pick(stages, names),
          tolerance=FLOAT64)
 
+    seeds = {name: drawn("randn", 4, 8) for name in "QKV"}
+    names = ["scores", "scaled_scores", "masked_scores", "weights", "output", "statistics"]
+    request = {"random": {"generator": "numpy", "seed": 3}, **seeds, "causal": True, "dtype": "float64"}
+    filled = seeded.fill(request)
+    stages_of_3 = attend(*(filled[name] for name in "QKV"), causal=True)
+    case("003-seeded", "the notebook's cells with a seed of ours, which it has not", {**request, "return": names},
+         pick(stages_of_3, names), tolerance=FLOAT64)
+
     keep = np.tril(np.ones((4, 4), dtype=int))
     infinities = np.where(keep == 1, 0.0, -np.inf)
     names = ["masked_scores", "weights", "output"]
@@ -370,6 +458,11 @@ def notebook_004():
     case("004-step-by-step", "embeddings (3, 4), d_k = 3: every step",
          {"X": embeddings, "W_Q": w_q, "W_K": w_k, "W_V": w_v, "dtype": "float64", "return": list(expect)},
          expect, path="/self-attention", tolerance=FLOAT64)
+    request = {"random": {"generator": "numpy", "seed": 4}, "X": embeddings,
+               **{name: drawn("randn", 4, 3) for name in ("W_Q", "W_K", "W_V")}, "dtype": "float64"}
+    assert_draws(request, {"W_Q": w_q, "W_K": w_k, "W_V": w_v})
+    case("004-seeded", "every step, with the weights from our seed", {**request, "return": list(expect)}, expect,
+         path="/self-attention", tolerance=FLOAT64)
     w_q, w_k, w_v = (w.astype(np.float32) for w in (w_q, w_k, w_v))
     expect = steps(*(w.astype(np.float64) for w in (w_q, w_k, w_v)))
     case("004-step-by-step-float32", "embeddings (3, 4), d_k = 3: every step, in float32",
