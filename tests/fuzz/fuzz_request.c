@@ -12,7 +12,8 @@
 
 /* Of the first byte. Bits 6 and 7 both: not a request for a computation, but others[bits 0..3]. */
 enum {
-    PATH = 3 << 0,   /* paths[] */
+    PATH = 3 << 0,   /* paths[], */
+    WORDS = 1 << 6,  /* or /embeddings */
     STEP = 3 << 2,   /* steps[] */
     TIGHT = 1 << 4,  /* limits that notebooks do not fit in */
     LEAVES = 1 << 5, /* the client leaves in the middle of the body */
@@ -279,8 +280,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         ask(&services[0], &others[choice & 15], data + 1, size - 1, SIZE_MAX, false);
         return 0;
     }
-    const struct http_request request = {
-        .method = "POST", .path = paths[choice & PATH], .media_type = JSON, .id = "fuzz"};
+    const struct http_request request = {.method = "POST",
+                                         .path = (choice & WORDS) != 0 ? "/embeddings"
+                                                                       : paths[choice & PATH],
+                                         .media_type = JSON,
+                                         .id = "fuzz"};
     ask(&services[(choice & TIGHT) != 0], &request, data + 1, size - 1, steps[(choice & STEP) >> 2],
         (choice & LEAVES) != 0);
     return 0;

@@ -526,6 +526,9 @@ static void write_body(struct question *q, const char *format) {
     "\"statistics\","                                                                              \
     "\"entropy\",\"top_k\",\"present_K\",\"present_V\""
 
+#define SEED "\"random\":{\"generator\":\"torch\",\"seed\":1}"
+#define RAND "{\"random\":\"rand\",\"shape\":"
+
 static const struct {
     const char *name, *path;
     int status;
@@ -548,6 +551,20 @@ static const struct {
     {"lengths in float64", "/attention", 200,
      "{\"X\":#2x4x3,\"lengths\":[3],\"alibi\":true,\"sink\":[1,2],\"return\":[" ALL_RESULTS "],"
      "\"dtype\":\"float64\"}"},
+    {"draws everywhere", "/attention", 200,
+     "{" SEED ",\"Q\":" RAND "[2,3,4]},\"K\":" RAND "[2,4,4]},\"V\":" RAND "[2,4,2]},"
+     "\"mask\":{\"random\":\"randint\",\"high\":2,\"shape\":[3,6]},\"sink\":" RAND "2},"
+     "\"past_K\":" RAND "[2,2,4]},\"past_V\":" RAND "[2,2,2]},\"bias\":{\"random\":\"randn\","
+     "\"shape\":[3,6],\"discard\":[" RAND "3}," RAND "9}]}}"},
+    {"draws for the workers", "/softmax", 200, "{" SEED ",\"X\":" RAND "[300,200]},\"digits\":3}"},
+    {"words", "/embeddings", 200, "{\"text\":\"\\u03a3\\u03b1\\u03a3, a b; \\u0130 a\"}"},
+    {"words and their embedding", "/attention", 200,
+     "{\"tokens\":[\"a\",\"b\"],\"embedding\":#2x3,\"dtype\":\"float64\"}"},
+    {"words, an embedding for the workers", "/embeddings", 200,
+     "{" SEED ",\"text\":\"a b c d\",\"embedding_dim\":40000}"},
+    {"words that are too many for the rows", "/embeddings", 422,
+     "{\"tokens\":[\"a\",\"b\"],\"embedding\":#1x3}"},
+    {"a bad draw", "/softmax", 422, "{" SEED ",\"X\":" RAND "[2,0]}}"},
     {"bad JSON", "/attention", 400, "{\"X\":[[1,2],[3,]]}"},
     {"a wrong shape", "/attention", 422, "{\"Q\":#3x4,\"K\":#3x5,\"V\":#3x4}"},
     {"an unknown key", "/attention", 422, "{\"Q\":#3x4,\"K\":#3x4,\"W\":#3x4}"},

@@ -37,6 +37,10 @@ enum {
     OVERFLOW,
     CUT,
     LATE,
+    DRAWN,
+    DRAWN_LARGE,
+    WORDS,
+    DRAWN_LATE,
     QUESTIONS
 };
 
@@ -64,8 +68,15 @@ static void ask_matrix(struct question *q, size_t rows, const char *number, cons
     q->size += (size_t)sprintf(q->body + q->size, "]%s}", rest);
 }
 
+#define SEED "{\"random\":{\"generator\":\"torch\",\"seed\":1},"
+
+static void ask_text(struct question *q, const char *body) {
+    q->body = strdup(body);
+    q->size = strlen(body);
+}
+
 static void prepare(void) {
-    static const int statuses[QUESTIONS] = {200, 200, 200, 422, 400, 503};
+    static const int statuses[QUESTIONS] = {200, 200, 200, 422, 400, 503, 200, 200, 200, 503};
     ask_matrix(&questions[NOTEBOOK], 4, ".25", "");
     ask_matrix(&questions[MIDDLE], 60, "e-1", ",\"causal\":true");
     ask_matrix(&questions[LARGE], LARGEST, ".5", ",\"return\":[\"output\",\"entropy\"]");
@@ -73,6 +84,17 @@ static void prepare(void) {
     ask_matrix(&questions[CUT], 4, ".25", "");
     questions[CUT].size /= 2;
     ask_matrix(&questions[LATE], LARGEST, ".5", ",\"timeout\":1e-9,\"return\":[\"entropy\"]");
+    ask_text(&questions[DRAWN], SEED "\"X\":{\"random\":\"randn\",\"shape\":[4,3]}}");
+    ask_text(&questions[DRAWN_LARGE], SEED
+             "\"Q\":{\"random\":\"randn\",\"shape\":[300,200]},\"K\":{\"random\":\"rand\","
+             "\"shape\":[200,200]},\"V\":{\"random\":\"rand\",\"shape\":[200,1]},\"mask\":{"
+             "\"random\":\"randint\",\"high\":2,\"shape\":[300,200]},\"return\":[\"output\"]}");
+    ask_text(&questions[WORDS],
+             SEED "\"text\":\"a rose is a rose is a rose\",\"embedding_dim\":3000,"
+                  "\"return\":[\"weights\"]}");
+    ask_text(&questions[DRAWN_LATE], SEED
+             "\"timeout\":0.01,\"X\":{\"random\":\"rand\",\"shape\":[1,1],\"discard\":[{\"random\":"
+             "\"rand\",\"shape\":1000000000}]}}");
     for (size_t i = 0; i < QUESTIONS; i++) {
         questions[i].status = statuses[i];
         pthread_mutex_init(&questions[i].mutex, NULL);
