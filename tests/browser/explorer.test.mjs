@@ -368,7 +368,8 @@ test('a step is saved as CSV, JSON, SVG and PNG', () =>
     const parsed = await page.evaluate((text) => {
       const found = new DOMParser().parseFromString(text, 'image/svg+xml');
       const fills = Array.from(found.querySelectorAll('g rect'), (rect) => rect.getAttribute('fill'));
-      return { error: Boolean(found.querySelector('parsererror')), cells: fills.length, hatched: fills.filter((fill) => /hatch/.test(fill)).length };
+      const hatched = fills.filter((fill) => /hatch/.test(fill)).length;
+      return { error: Boolean(found.querySelector('parsererror')), cells: fills.length, hatched };
     }, svg);
     assert.deepEqual(parsed, { error: false, cells: 16, hatched: 6 });
     const png = await saved('png', 'weights');
@@ -377,7 +378,12 @@ test('a step is saved as CSV, JSON, SVG and PNG', () =>
   }));
 
 test('light and dark, in every view: nothing that axe-core finds', async () => {
-  const views = { plain: '#example=000', numbers: '#example=003&numbers', heads: '#example=002-heads&lines&compare=1', own: '#example=own' };
+  const views = {
+    plain: '#example=000',
+    numbers: '#example=003&numbers',
+    heads: '#example=002-heads&lines&compare=1',
+    own: '#example=own',
+  };
   for (const colorScheme of ['light', 'dark']) {
     for (const [name, hash] of Object.entries(views)) {
       await onPage({ colorScheme }, async (page) => {
@@ -440,12 +446,9 @@ test('a server that wants a key is given one', async () => {
 
 test('a server that is busy is asked again, one that is gone is told of', () =>
   onPage({ expected: /503|ERR_|Failed to load/ }, async (page, { context }) => {
-    let busy = 1;
-    await context.route('**/self-attention', (route) =>
-      busy-- > 0
-        ? route.fulfill({ status: 503, headers: { 'Retry-After': '1' }, contentType: 'application/problem+json', body: '{"detail": "too much"}' })
-        : route.continue(),
-    );
+    const busy = { status: 503, headers: { 'Retry-After': '1' }, contentType: 'application/problem+json', body: '{"detail": "too much"}' };
+    let times = 1;
+    await context.route('**/self-attention', (route) => (times-- > 0 ? route.fulfill(busy) : route.continue()));
     await page.goto('/');
     await page.waitForFunction(() => /busy/.test(document.getElementById('status').textContent));
     await done(page);
