@@ -277,6 +277,7 @@ bench: ## Run every benchmark
 
 bench-http: ## Measure over HTTP beside FastAPI, Node.js (500 MB from PyPI and npm): ARGS="--quick"
 	@docker/packages.sh build test python bench
+	@command -v npm >/dev/null || docker/packages.sh page
 	$(again) all $(O)/echo $(O)/load
 	@tests/bench/http/run.sh $(O) $(ARGS)
 

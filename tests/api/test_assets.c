@@ -127,29 +127,43 @@ static void expect_asset(const char *path) {
     client_response_free(&plain);
 }
 
-/* The next file that a page or script names, behind `at`; NULL: there is no other. */
-static const char *next_file(const char *at, char path[static 128]) {
-    const char *found = strstr(at, "\"assets/");
-    const char *end = found != NULL ? strchr(found + 1, '"') : NULL;
-    if (end == NULL || end - found > 100) {
-        return NULL;
+/* The next file behind `at` that a page names, as "assets/NAME", or a script, as "./NAME" with a
+ * hash in it; NULL: there is no other. */
+static const char *next_file(const char *at, bool page, char path[static 128]) {
+    const char *before = page ? "\"assets/" : "\"./";
+    while ((at = strstr(at, before)) != NULL) {
+        at += strlen(before);
+        const size_t size = strcspn(at, "\"");
+        if (size < 100 && (page || (size > 12 && strncmp(at + size - 3, ".js", 3) == 0 &&
+                                    at[size - 12] == '-'))) {
+            snprintf(path, 128, "/assets/%.*s", (int)size, at);
+            return at;
+        }
     }
-    snprintf(path, 128, "/%.*s", (int)(end - found - 1), found + 1);
-    return end;
+    return NULL;
+}
+
+/* A file that a page names, and all that it names itself. */
+static int expect_files(const char *path, bool page) {
+    char next[128];
+    int files = 0;
+    expect_asset(path);
+    struct client_response file = ask("GET", path, "");
+    for (const char *at = file.body; (at = next_file(at, page, next)) != NULL; files++) {
+        if (page) {
+            expect_files(next, false);
+        } else {
+            expect_asset(next);
+        }
+    }
+    client_response_free(&file);
+    return files;
 }
 
 Test(assets, pages_and_their_files) {
     static const char *const pages[] = {"/", "/docs"};
     for (size_t i = 0; i < COUNT(pages); i++) {
-        char path[128];
-        int files = 0;
-        expect_asset(pages[i]);
-        struct client_response page = ask("GET", pages[i], "");
-        for (const char *at = page.body; (at = next_file(at, path)) != NULL; files++) {
-            expect_asset(path);
-        }
-        cr_expect_geq(files, 2, "%s has a script and a style", pages[i]);
-        client_response_free(&page);
+        cr_expect_geq(expect_files(pages[i], true), 2, "%s has a script and a style", pages[i]);
     }
 }
 

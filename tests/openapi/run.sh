@@ -18,6 +18,11 @@ coproc DAEMON { exec "${ATTENTIOND_BIN:-$folder/attentiond}" --port 0 --api-key-
 daemon=$DAEMON_PID
 trap 'kill "$daemon" 2>/dev/null || true' EXIT
 read -r line <&"${DAEMON[0]}"
+# Which files there are under /assets, the pages know: hooks.py asks for one of them.
+ATTENTIOND_ASSET=$("$venv/bin/python" -c 'import re, sys, urllib.request
+page = urllib.request.urlopen(sys.argv[1]).read().decode()
+print(re.search("\"assets/([^\"]+)\"", page)[1])' "${line##* }/docs")
+export ATTENTIOND_ASSET
 cd "$here"
 "$venv/bin/schemathesis" --config-file schemathesis.toml run --url "${line##* }" ../../openapi.yaml "$@"
 

@@ -1,13 +1,11 @@
 // An answer as the page reads it: the matrix of a step for a batch item and a head, who is masked, how rows and columns are called.
 // Pure: made of a worker's reply and the labels of the user.
 
-const bits = new WeakMap();
-
-// 1 where a masked score is -Infinity; null if none is.
-function maskOf(matrix) {
-  if (!matrix?.masked) return null;
-  if (!bits.has(matrix)) bits.set(matrix, Uint8Array.from(matrix.data, (x) => (x === -Infinity ? 1 : 0)));
-  return bits.get(matrix);
+function intersection(masks) {
+  if (masks.some((mask) => !mask)) return null;
+  const common = masks[0].slice();
+  for (const mask of masks) for (let at = 0; at < common.length; at++) common[at] &= mask[at];
+  return common;
 }
 
 export class Answer {
@@ -16,6 +14,7 @@ export class Answer {
     this.summary = reply.summary;
     this.matrices = reply.matrices;
     this.statistics = reply.statistics;
+    this.common = [];
     this.mean = null; // [batch] -> matrix, once it has been asked for
     this.labels = reply.tokens ?? labels ?? [];
     const [[scores]] = this.matrices.scores;
@@ -43,15 +42,15 @@ export class Answer {
     return this.matrices.entropy?.[batch]?.[head] ?? null;
   }
 
+  // 1 where a query may not attend; null if it may everywhere.
   mask(batch, head) {
-    return maskOf(this.matrix('masked_scores', batch, head));
+    return this.matrix('masked_scores', batch, head).bits;
   }
 
   // Masked in every head.
   commonMask(batch) {
-    const masks = this.matrices.masked_scores[batch].map(maskOf);
-    if (masks.some((mask) => !mask)) return null;
-    return masks.reduce((common, mask) => common.map((bit, at) => bit & mask[at]));
+    this.common[batch] ??= { bits: intersection(this.matrices.masked_scores[batch].map(({ bits }) => bits)) };
+    return this.common[batch].bits;
   }
 
   maskOfWeights(batch, head) {
@@ -60,7 +59,7 @@ export class Answer {
 
   // Whether a query may attend to nothing.
   isEmpty(mask, row) {
-    return mask !== null && !mask.subarray(row * this.keys, (row + 1) * this.keys).includes(0);
+    return Boolean(mask) && !mask.subarray(row * this.keys, (row + 1) * this.keys).includes(0);
   }
 
   query(row) {

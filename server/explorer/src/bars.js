@@ -21,7 +21,7 @@ export function drawBars(canvas, figure, columns, colours) {
   context.scale(ratio, ratio);
   context.font = FONT;
   const { height } = figure.size();
-  const thick = Math.max(1, Math.min(height - 2, 10));
+  const thick = height < 4 ? height : Math.min(height - 2, 6);
   columns.forEach(({ title, values, most }, place) => {
     const left = GAP + place * (WIDTH + GAP);
     context.fillStyle = colours.ink;

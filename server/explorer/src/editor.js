@@ -45,11 +45,10 @@ export function createEditor({ area, marks, note, file, drop }, onText) {
   // Marks what a problem document is about; says where that is, in words.
   function setProblem(problem) {
     place = null;
-    if (problem?.offset !== undefined) {
+    if (problem?.pointer) place = locate(text, problem.pointer);
+    if (!place && problem?.offset !== undefined) {
       const start = Math.min(indexOfByte(text, problem.offset), text.length);
       place = { start, end: Math.min(text.length, start + 1) };
-    } else if (problem?.pointer) {
-      place = locate(text, problem.pointer);
     }
     area.setAttribute('aria-invalid', problem ? 'true' : 'false');
     mark();

@@ -17,6 +17,8 @@ const FROM_SCRATCH = {
   W_V: [[1, 1, 0], [0, 1, 1], [0, 0, 0]],
 };
 
+const randint = { random: 'randint', high: 3, shape: [3, 3] };
+
 const ANY_SIZE = {
   X: [
     [0, 1, 1, 0, 0, 1, 0],
@@ -184,7 +186,15 @@ export const EXAMPLES = [
     title: 'Attention from scratch',
     look: 'The first word scores 8 and 10 against words 1 and 3, and softmax makes three quarters of its attention of that small lead.',
     labels: ['word 1', 'word 2', 'word 3', 'word 4'],
-    variants: [{ id: '000', title: 'four words', path: '/self-attention', body: FROM_SCRATCH }],
+    variants: [
+      { id: '000', title: 'four words', path: '/self-attention', body: FROM_SCRATCH },
+      {
+        id: '000-seed',
+        title: 'from the seed',
+        path: '/self-attention',
+        body: { random: { generator: 'numpy', seed: 42 }, X: FROM_SCRATCH.X, W_Q: randint, W_K: randint, W_V: randint },
+      },
+    ],
   },
   {
     id: '001',
@@ -230,14 +240,16 @@ export const EXAMPLES = [
   {
     id: '003',
     title: 'A masked head',
-    look: 'No word sees what comes after it: the hatched triangle. The first can only attend to itself; scaling takes the variance from 4.5 to 0.6.',
+    look:
+      'No word sees what comes after it: the hatched triangle. The first can only attend to itself. ' +
+      'Scaling takes the variance from 4.5 to 0.6.',
     labels: ['My', 'name', 'is', 'Grant'],
     variants: [{ id: '003', title: 'causal', path: '/attention', body: MASKED }],
   },
   {
     id: '004',
     title: 'Step by step',
-    look: 'Follow one row from scores to output: dividing by √3 keeps the order, softmax makes shares of it, the values are mixed by them.',
+    look: 'Follow one row from scores to output: 1/√3 keeps the order, softmax makes shares of it, the values are mixed by them.',
     labels: ['Word 1', 'Word 2', 'Word 3'],
     variants: [{ id: '004', title: 'three words', path: '/self-attention', body: STEP_BY_STEP }],
   },
@@ -282,7 +294,7 @@ export const OWN = {
         Q: { random: 'randn', shape: [1024, 64] },
         K: { random: 'randn', shape: [1024, 64] },
         V: { random: 'randn', shape: [1024, 64] },
-        causal: true,
+        window: [255, 127],
       },
     },
   ],

@@ -29,10 +29,15 @@ export class Figure {
     this.canvas.setAttribute('aria-hidden', 'true');
     this.plot = element('div', 'figure-plot', this.root);
     this.plot.setAttribute('aria-hidden', 'true');
+    this.numbers = element('canvas', 'figure-numbers', this.root);
+    this.numbers.setAttribute('aria-hidden', 'true');
     this.over = element('div', 'figure-over', this.root);
     this.marks = { rows: [], cols: [], cell: null };
     this.live = false; // plotly.js shows what is to be shown
     this.serial = 0;
+    this.near = false; // in sight, or nearly: plotly.js has no work with what is not
+    this.pending = null;
+    new IntersectionObserver(([entry]) => this.seen(entry.isIntersecting), { rootMargin: '200px' }).observe(this.root);
     this.listen();
   }
 
@@ -62,7 +67,7 @@ export class Figure {
     this.box = box;
     this.big = given.matrix.rows * given.matrix.cols > MOST_CELLS;
     this.root.setAttribute('aria-label', given.label);
-    this.root.dataset.masked = given.mask ? given.mask.reduce((sum, bit) => sum + bit, 0) : given.matrix.masked;
+    this.root.dataset.masked = given.masked ?? given.matrix.masked;
     for (const [side, value] of [['width', box.width], ['height', box.height]]) {
       this.root.style[side] = `${value}px`;
     }
@@ -90,8 +95,22 @@ export class Figure {
     } else {
       this.pixels = null;
     }
+    this.pending = drawn ?? {};
+    if (!this.near) this.stale();
     this.paint(drawn);
     this.mark(this.marks);
+    if (this.near) this.plotNow();
+  }
+
+  seen(near) {
+    this.near = near;
+    if (near && this.pending) this.plotNow();
+  }
+
+  plotNow() {
+    const drawn = this.pending.bitmap ? this.pending : null;
+    const { serial } = this;
+    this.pending = null;
     draw(
       this.plot,
       () => this.plotted(drawn),
@@ -110,7 +129,7 @@ export class Figure {
     const zoomable = given.matrix.rows * given.matrix.cols > 400 && matchMedia('(hover: hover)').matches;
     const trace = drawn
       ? image({ ...drawn, part: drawn.part })
-      : cells({ ...given, text: this.numbersFit() ? this.texts() : null, gap: this.gap() });
+      : cells({ ...given, gap: this.gap() });
     const shape = layout({ box, range, axes: axes(box, range, given.rowLabels, given.colLabels), ink: given.colours.ink, zoomable });
     return { trace, layout: shape };
   }
@@ -162,30 +181,37 @@ export class Figure {
     return width >= READABLE.width && height >= READABLE.height;
   }
 
-  texts() {
-    const { rows, cols, data } = this.given.matrix;
-    return Array.from({ length: rows }, (_, row) => Array.from({ length: cols }, (_unused, col) => show(data[row * cols + col], 3)));
-  }
-
   masked(at) {
     return this.given.mask?.[at] === 1 || this.given.matrix.data[at] === -Infinity;
   }
 
-  // The canvas: cells and hatching; labels and numbers only as long as plotly.js does not write them.
-  paint(drawn, canvas = this.canvas, ratio = window.devicePixelRatio || 1, alone = !this.live) {
-    const { box, given } = this;
+  // The canvas: cells and hatching, below plotly.js; labels only as long as plotly.js does not write them. Numbers lie above both.
+  paint(drawn) {
+    const { box, numbers, canvas } = this;
+    const ratio = window.devicePixelRatio || 1;
+    for (const one of [canvas, numbers]) Object.assign(one.style, { width: `${box.width}px`, height: `${box.height}px` });
+    this.paintOn(canvas, ratio, (context) => {
+      if (drawn) this.paintPicture(context, drawn);
+      else if (!this.big) this.paintCells(context);
+    });
+    if (!this.live) this.paintLabels(canvas.getContext('2d'));
+    numbers.hidden = this.big || !this.numbersFit();
+    if (!numbers.hidden) this.paintOn(numbers, ratio, (context) => this.paintNumbers(context));
+  }
+
+  // A canvas of the figure's size; does(context) draws from the corner of the first cell on.
+  paintOn(canvas, ratio, does) {
+    const { box } = this;
     canvas.width = Math.round(box.width * ratio);
     canvas.height = Math.round(box.height * ratio);
-    if (canvas === this.canvas) Object.assign(canvas.style, { width: `${box.width}px`, height: `${box.height}px` });
     const context = canvas.getContext('2d');
     context.scale(ratio, ratio);
     context.font = FONT;
     context.save();
     context.translate(box.left, box.top);
-    if (drawn) this.paintPicture(context, drawn);
-    else if (!this.big) this.paintCells(context, alone);
+    does(context);
     context.restore();
-    if (alone) this.paintLabels(context, given.colours.ink);
+    return context;
   }
 
   paintPicture(context, { bitmap, part }) {
@@ -200,31 +226,37 @@ export class Figure {
     context.drawImage(bitmap, x, y, (part.col1 - part.col0) * width, (part.row1 - part.row0) * height);
   }
 
-  paintCells(context, numbers) {
-    const { matrix, scale } = this.given;
+  // does(at, place) for each cell in sight; place is [x, y, width, height].
+  eachCell(does) {
+    const { cols } = this.given.matrix;
     const { row0, row1, col0, col1 } = this.range;
     const { width, height } = this.size();
     const gap = this.gap();
-    const write = numbers && this.numbersFit();
-    context.textAlign = 'center';
-    context.textBaseline = 'middle';
     for (let row = row0; row < row1; row++) {
       for (let col = col0; col < col1; col++) {
-        const at = row * matrix.cols + col;
-        const place = [(col - col0) * width, (row - row0) * height, width - gap, height - gap];
-        if (this.masked(at)) {
-          this.hatch(context, ...place);
-          continue;
-        }
-        const t = position(scale, matrix.data[at]);
-        context.fillStyle = css(scale.table, t);
-        context.fillRect(...place);
-        if (write) {
-          context.fillStyle = textOn(scale.table, t);
-          context.fillText(show(matrix.data[at], 3), place[0] + width / 2, place[1] + height / 2 + 1);
-        }
+        does(row * cols + col, [(col - col0) * width, (row - row0) * height, width - gap, height - gap]);
       }
     }
+  }
+
+  paintCells(context) {
+    const { matrix, scale } = this.given;
+    this.eachCell((at, place) => {
+      if (this.masked(at)) return this.hatch(context, ...place);
+      context.fillStyle = css(scale.table, position(scale, matrix.data[at]));
+      context.fillRect(...place);
+    });
+  }
+
+  paintNumbers(context) {
+    const { matrix, scale } = this.given;
+    context.textAlign = 'center';
+    context.textBaseline = 'middle';
+    this.eachCell((at, [x, y, width, height]) => {
+      if (this.masked(at)) return;
+      context.fillStyle = textOn(scale.table, position(scale, matrix.data[at]));
+      context.fillText(show(matrix.data[at], 3), x + width / 2, y + height / 2 + 1, width - 4);
+    });
   }
 
   hatch(context, x, y, width, height) {
@@ -244,11 +276,11 @@ export class Figure {
     context.restore();
   }
 
-  paintLabels(context, ink) {
+  paintLabels(context) {
     const { box, range, given } = this;
     const { width, height } = this.size();
     const { rows, cols } = axes(box, range, given.rowLabels, given.colLabels);
-    context.fillStyle = ink;
+    context.fillStyle = given.colours.ink;
     context.textBaseline = 'middle';
     context.textAlign = 'right';
     for (const { at, text } of rows) context.fillText(text, box.left - 5, box.top + (at - range.row0 + 0.5) * height + 1);
@@ -286,7 +318,7 @@ export class Figure {
     };
     for (const row of marks.rows) if (row >= row0 && row < row1) add('mark-band', row, col0, 1, col1 - col0);
     for (const col of marks.cols) if (col >= col0 && col < col1) add('mark-band', row0, col, row1 - row0, 1);
-    if (marks.locked >= row0 && marks.locked < row1) add('mark-locked', marks.locked, col0, 1, col1 - col0);
+    if (marks.locked !== null && marks.locked >= row0 && marks.locked < row1) add('mark-locked', marks.locked, col0, 1, col1 - col0);
     const { cell } = marks;
     if (cell && cell.row >= row0 && cell.row < row1 && cell.col >= col0 && cell.col < col1) add('mark-cell', cell.row, cell.col, 1, 1);
   }
@@ -294,7 +326,12 @@ export class Figure {
   // A canvas of its own for a file: on paper, with labels and hatching.
   picture(ratio = 2) {
     const inner = document.createElement('canvas');
-    this.paint(this.pixels, inner, ratio, true);
+    const drawn = this.paintOn(inner, ratio, (context) => {
+      if (this.pixels) return this.paintPicture(context, this.pixels);
+      this.paintCells(context);
+      if (this.numbersFit()) this.paintNumbers(context);
+    });
+    this.paintLabels(drawn);
     const canvas = document.createElement('canvas');
     const edge = 8 * ratio;
     canvas.width = inner.width + 2 * edge;

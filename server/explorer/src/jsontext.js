@@ -1,6 +1,18 @@
 // JSON as text: where its members stand, and edits that leave the rest of the text as the user wrote it.
 // Takes what people paste (-Infinity, which Python writes, is a value here); knows nothing of what the members mean.
 
+// The value of a text, -Infinity as null; undefined if it is not JSON even so.
+export function parse(text) {
+  for (const attempt of [text, text.replace(/([[,:\s])-Infinity(?=[\s,\]}])/g, '$1null')]) {
+    try {
+      return JSON.parse(attempt);
+    } catch {
+      // The next attempt, if there is one.
+    }
+  }
+  return undefined;
+}
+
 class Scanner {
   constructor(text) {
     this.text = text;

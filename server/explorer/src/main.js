@@ -7,10 +7,9 @@ import { createCurve } from './curve.js';
 import { save } from './download.js';
 import { createEditor } from './editor.js';
 import { EXAMPLES, find, OWN, textOf } from './examples.js';
-import { withMember } from './jsontext.js';
+import { parse, withMember } from './jsontext.js';
 import { listen as listenKeys } from './keys.js';
 import { bytes, show } from './numbers.js';
-import { load as loadPlotly } from './plotly.js';
 import { createOptions } from './options.js';
 import { pathFor, PATHS } from './request.js';
 import { bodyText, inFile, snippet } from './snippets.js';
@@ -29,6 +28,7 @@ const state = { ...FRESH, palette: 'viridis', log: false, numbers: false, editMa
 let answer = null;
 let summary = null;
 let sent = null;
+let locked = false; // the server has asked for a key
 let timer = 0;
 let language = 'curl';
 let curve = null;
@@ -117,7 +117,6 @@ async function compute() {
   view.show(answer, state);
   status('done', done(reply));
   if (state.mean) askMean();
-  loadPlotly();
 }
 
 function done({ timing, milliseconds, bytes: received }) {
@@ -128,11 +127,12 @@ function done({ timing, milliseconds, bytes: received }) {
 
 function failed(reply) {
   options.update(summary, answer?.heads ?? 1);
+  locked ||= reply.status === 401;
   controls();
   if (reply.status === 401) askKey();
-  const found = reply.failure
-    ? { title: 'The server cannot be reached', detail: `${reply.failure}. Is it running? The request is still here.`, again: true }
-    : reply.problem;
+  const lost = { title: 'The server cannot be reached', detail: 'Is it running? The request is still here.', again: true };
+  const odd = { title: 'The answer cannot be read', detail: reply.failure, again: true };
+  const found = reply.unreachable ? lost : reply.failure ? odd : reply.problem;
   problem(found);
   status('error', found.title);
 }
@@ -202,11 +202,8 @@ function own(text, whole) {
   state.text = text;
   if (whole) {
     Object.assign(state, FRESH, { example: OWN.id, labels: [] });
-    try {
-      state.path = pathFor(JSON.parse(text));
-    } catch {
-      // Not JSON: the server will say where it ends to be.
-    }
+    const body = parse(text);
+    if (body && typeof body === 'object') state.path = pathFor(body);
     examples();
   }
   remember(whole);
@@ -272,12 +269,7 @@ async function arrive() {
 }
 
 function toggleMask(row, col) {
-  let mask = null;
-  try {
-    mask = JSON.parse(state.text).mask ?? null;
-  } catch {
-    return;
-  }
+  const mask = parse(state.text)?.mask;
   const fits = Array.isArray(mask) && mask.length === answer.queries && mask[0].length === answer.keys && !Array.isArray(mask[0][0]);
   const rows = fits ? mask : Array.from({ length: answer.queries }, () => new Array(answer.keys).fill(1));
   const word = typeof rows[row][col] === 'boolean';
@@ -354,7 +346,7 @@ function controls() {
 }
 
 function code() {
-  const request = { base, path: state.path, body: sent ?? state.text };
+  const request = { base, path: state.path, body: sent ?? state.text, key: locked };
   $('code').textContent = snippet(language, request);
   $('save-body').hidden = !inFile(request.body);
 }

@@ -1,4 +1,5 @@
-// The options of the API as controls. Each edits the request's text, where it belongs; what does not apply is off, and says why.
+// The options of the API as controls. Each edits the request's text, where it belongs. What does not apply is off and says why, but
+// one that is set all the same can be taken back.
 import { inapplicable } from './request.js';
 
 const number = (text) => (text.trim() === '' || Number.isNaN(Number(text)) ? undefined : String(Number(text)));
@@ -118,12 +119,14 @@ export function createOptions(container, onChange) {
     const label = document.createElement('label');
     const reason = document.createElement('small');
     const fields = control.fields ?? [control.element];
+    const name = document.createElement('span');
     label.textContent = option.label;
+    name.append(label, reason);
     fields[0].id = `option-${option.key}`;
     label.htmlFor = fields[0].id;
     reason.id = `reason-${option.key}`;
     for (const field of fields) field.setAttribute('aria-describedby', reason.id);
-    row.append(label, control.element, reason);
+    row.append(name, control.element);
     container.append(row);
     const change = () => onChange(option.key, control.read());
     const event = option.kind === 'choice' || option.kind === 'switch' ? 'change' : 'input';
@@ -137,7 +140,7 @@ export function createOptions(container, onChange) {
     for (const { option, control, row, reason, fields } of rows) {
       const why = summary ? (reasons[option.key] ?? '') : 'not JSON';
       const set = summary && option.key in summary.options;
-      for (const field of fields) field.disabled = why !== '' && !set;
+      for (const field of fields) field.disabled = why !== '' && (!set || summary.options[option.key]?.own !== undefined);
       row.classList.toggle('off', why !== '');
       reason.textContent = why;
       if (summary && !fields.includes(document.activeElement)) control.write(summary.options[option.key]);

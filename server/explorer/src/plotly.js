@@ -19,20 +19,21 @@ function styleThroughCSSOM() {
   };
 }
 
-// Resolves to the library, or to null where it cannot be loaded: then the canvas stays.
-export function load() {
-  if (!library) {
-    styleThroughCSSOM();
-    library = import('plotly.js-cartesian-dist-min').then(
-      (module) => module.default ?? module,
-      () => null,
-    );
+// Fetches the library when the page has nothing else to do: to start it takes longer than anything else here. Null where it cannot be
+// loaded: then the canvas stays.
+async function load() {
+  await new Promise((resolve) => window.requestIdleCallback ? requestIdleCallback(resolve, { timeout: 2000 }) : setTimeout(resolve, 200));
+  styleThroughCSSOM();
+  try {
+    const module = await import('plotly.js-cartesian-dist-min');
+    return module.default ?? module;
+  } catch {
+    return null;
   }
-  return library;
 }
 
 // A heat map of some thousand numbers; masked cells are holes, through which the canvas below shows its hatching.
-export function cells({ matrix, mask, scale, text, gap }) {
+export function cells({ matrix, mask, scale, gap }) {
   const { rows, cols, data } = matrix;
   const z = [];
   for (let row = 0; row < rows; row++) {
@@ -45,9 +46,6 @@ export function cells({ matrix, mask, scale, text, gap }) {
   return {
     type: 'heatmap',
     z,
-    text,
-    texttemplate: text ? '%{text}' : '',
-    textfont: { size: Number(size), family },
     colorscale: plotlyScale(scale.table),
     zmin: scale.log ? 0 : scale.lo,
     zmax: scale.log ? 1 : scale.hi,
@@ -93,7 +91,7 @@ export function layout({ box, range, axes, ink, zoomable }) {
     plot_bgcolor: 'rgba(0,0,0,0)',
     font: { family, size: Number(size), color: ink },
     xaxis: axis([range.col0 - 0.5, range.col1 - 0.5], axes.cols, { side: 'top', tickangle: box.across ? -90 : 0, ...fixed }),
-    yaxis: axis([range.row1 - 0.5, range.row0 - 0.5], axes.rows, fixed),
+    yaxis: axis([range.row1 - 0.5, range.row0 - 0.5], axes.rows, { scaleanchor: false, ...fixed }),
     dragmode: zoomable ? 'zoom' : false,
     hovermode: false,
     showlegend: false,
@@ -102,7 +100,8 @@ export function layout({ box, range, axes, ink, zoomable }) {
 
 async function run() {
   running = true;
-  const plotly = await load();
+  library ??= load();
+  const plotly = await library;
   while (queue.size) {
     const [element, job] = queue.entries().next().value;
     queue.delete(element);

@@ -19,7 +19,7 @@ export function pathFor(body) {
   return body.heads > 1 || shapeOf(body.W_Q).length === 3 ? PATHS[2] : PATHS[1];
 }
 
-// A body without its numbers: options as they are, matrices as shapes.
+// A body without its numbers: options as they are, matrices as shapes. drawn: K and V are made by the server, and not in the body.
 export function summarise(path, body) {
   const options = {};
   const shapes = {};
@@ -36,14 +36,16 @@ export function summarise(path, body) {
   const rank = (shapes.X ?? shapes.Q ?? []).length;
   const packed = !projected && Number.isInteger(options.heads);
   const batched = projected || packed ? rank === 3 : rank === 4;
-  return { path, options, shapes, projected, packed, batched, words: 'text' in body || 'tokens' in body };
+  const words = 'text' in body || 'tokens' in body;
+  const drawn = !projected && (words || [body.X, body.K].some((value) => value && !Array.isArray(value)));
+  return { path, options, shapes, projected, packed, batched, words, drawn };
 }
 
 // The results the page wants for a request.
 export function wanted(summary) {
   const list = [];
   if (summary.projected) list.push('Q', 'K', 'V');
-  if (summary.shapes.past_K) list.push('present_K', 'present_V');
+  if (summary.shapes.past_K || summary.drawn) list.push('present_K', 'present_V');
   list.push('scores', 'statistics', 'scaled_scores', 'masked_scores', 'weights');
   if (summary.options.normalization !== 'none') list.push('entropy');
   return [...list, 'output'];

@@ -37,10 +37,10 @@ export const STEPS = [
     name: 'masked_scores',
     group: 'score',
     title: 'Masked',
-    formula: math(sub('S', 'masked'), mo('='), sub('S', 'scaled'), mo('+'), mi('bias'), mo(','), mo('−'), mi('∞')),
+    formula: math(sub('S', 'masked'), mo('='), sub('S', 'scaled'), mo('+'), mi('M')),
     rows: 'query',
     cols: 'key',
-    text: 'hatched: may not be attended to',
+    text: 'M is −∞ where a query may not look: hatched',
   },
   {
     name: 'weights',

@@ -1,7 +1,7 @@
 // The steps on the page: makes their articles once, fills them with an answer, and keeps what is pointed at the same in all of them.
 // It is told what to show (Answer and state) and reports what the user does; it asks nobody.
 import { drawBars, barsWidth } from './bars.js';
-import { makeScale, table } from './colour.js';
+import { makeScale, position, table } from './colour.js';
 import { createMenu } from './files.js';
 import { Figure } from './figure.js';
 import { wishes } from './geometry.js';
@@ -12,7 +12,7 @@ import { formulaOf, GROUPS, STEPS } from './steps.js';
 import { drawThumb, thumbSize } from './thumbs.js';
 import { hideTooltip, showTooltip } from './tooltip.js';
 
-const GAP = 44; // between figures of a row, as in style.css
+const GAP = 36; // between figures of a row, as in style.css
 const THUMB = 46;
 
 function make(tag, className, parent, text) {
@@ -115,10 +115,9 @@ export class View {
     this.width = this.root.clientWidth;
     this.colours = colours();
     const { answer } = this;
+    for (const { step, article } of this.steps.values()) article.hidden = !answer.matrix(step.name, state.batch, state.head);
     for (const parts of this.steps.values()) {
-      const { step, article } = parts;
-      article.hidden = !answer.matrix(step.name, state.batch, state.head);
-      if (!article.hidden && step.name !== 'weights') this.fill(parts, parts.figures[0], state.head);
+      if (!parts.article.hidden && parts.step.name !== 'weights') this.fill(parts, parts.figures[0], state.head);
     }
     for (const section of this.root.querySelectorAll('.group')) section.hidden = !section.querySelector('.step:not([hidden])');
     this.renderWeights();
@@ -127,11 +126,15 @@ export class View {
     this.mark();
   }
 
+  // Two heads side by side share a scale.
   scaleOf(name, matrix) {
     const { state, answer } = this;
+    const beside = name === 'weights' && state.compare !== null && !state.mean;
+    const both = beside ? [state.head, state.compare].map((head) => answer.matrix(name, state.batch, head)) : [matrix];
     const signed = name !== 'weights' || answer.summary.options.normalization === 'none';
     const { palette, log, dark } = state;
-    return makeScale({ lo: matrix.lo, hi: matrix.hi, signed, log, palette, dark });
+    const [lo, hi] = [Math.min(...both.map((one) => one.lo)), Math.max(...both.map((one) => one.hi))];
+    return makeScale({ lo, hi, signed, log, palette, dark });
   }
 
   // The width a figure may have, so that its row is shared well.
@@ -166,6 +169,7 @@ export class View {
     pane.figure.update({
       matrix: shown,
       mask: hatched,
+      masked: hatched ? answer.matrix('masked_scores', batch, head).masked : shown.masked,
       rowLabels,
       colLabels,
       scale,
@@ -185,20 +189,28 @@ export class View {
     formula.innerHTML = formulaOf(step, summary);
     menu.name(step.title);
     const variance = statistics?.variance[step.name];
-    const legend = make('canvas', 'legend');
-    legend.setAttribute('aria-hidden', 'true');
-    [legend.width, legend.height] = [64, 1];
-    const pixels = new ImageData(64, 1);
-    for (let i = 0; i < 64; i++) pixels.data.set([...table(scale.table).subarray(i * 4 * 3, i * 4 * 3 + 3), 255], i * 4);
-    legend.getContext('2d').putImageData(pixels, 0, 0);
     meta.replaceChildren(
       make('span', 'shape', null, `${matrix.rows} × ${matrix.cols}`),
-      make('span', 'from', null, show(scale.lo, 3)),
-      legend,
-      make('span', 'to', null, show(scale.hi, 3)),
-      ...(matrix.lo === scale.lo && matrix.hi === scale.hi ? [] : [make('span', 'range', null, `in it ${show(matrix.lo, 3)} to ${show(matrix.hi, 3)}`)]),
+      make('span', 'low', null, show(matrix.lo, 3)),
+      this.legend(matrix, scale),
+      make('span', 'high', null, show(matrix.hi, 3)),
       ...(variance === undefined ? [] : [make('span', 'variance', null, `variance ${show(variance, 3)}`)]),
     );
+  }
+
+  // The colours from the least to the largest number of a matrix.
+  legend({ lo, hi }, scale) {
+    const canvas = make('canvas', 'legend');
+    canvas.setAttribute('aria-hidden', 'true');
+    [canvas.width, canvas.height] = [64, 1];
+    const colours = table(scale.table);
+    const pixels = new ImageData(64, 1);
+    for (let i = 0; i < 64; i++) {
+      const colour = Math.round(position(scale, lo + ((hi - lo) * i) / 63) * 255) * 3;
+      pixels.data.set([...colours.subarray(colour, colour + 3), 255], i * 4);
+    }
+    canvas.getContext('2d').putImageData(pixels, 0, 0);
+    return canvas;
   }
 
   writeNumbers(parts, pane, { matrix, mask, rowLabels, colLabels }) {
@@ -207,16 +219,12 @@ export class View {
     const { step } = parts;
     const extra = [];
     if (step.name === 'weights') {
-      extra.push({ title: 'largest', values: this.largest(matrix) });
+      extra.push({ title: 'largest', values: matrix.largest });
       const entropy = this.entropyOf(pane);
       if (entropy) extra.push({ title: 'entropy', values: entropy });
     }
     const masked = mask && ((row, col) => mask[row * matrix.cols + col] === 1);
     pane.numbers.append(createTable({ title: step.title, matrix, mask: masked, rowLabels, colLabels, extra }));
-  }
-
-  largest({ rows, cols, data }) {
-    return Float64Array.from({ length: rows }, (_, row) => data.subarray(row * cols, (row + 1) * cols).reduce((a, b) => Math.max(a, b), 0));
   }
 
   entropyOf(pane) {
@@ -230,19 +238,21 @@ export class View {
     const [first, second] = parts.figures;
     const two = state.compare !== null && !state.mean;
     const mean = state.mean && answer.mean?.[state.batch];
-    const wide = matchMedia('(min-width: 1181px)').matches;
+    const wide = matchMedia('(min-width: 1181px)').matches && !two;
     const panes = two ? 2 : 1;
     const room = this.width - (wide ? 250 + GAP : 0) - (panes - 1) * GAP;
     const narrow = this.width < 520;
     const columns = (pane, matrix) => this.barColumns(pane, matrix);
     second.pane.hidden = !two;
     parts.article.classList.toggle('as-lines', state.lines);
+    parts.article.classList.toggle('beside', two);
     const shown = [[first, state.head], ...(two ? [[second, state.compare]] : [])];
     for (const [pane, head] of shown) {
       const matrix = mean || answer.matrix('weights', state.batch, head);
       pane.head = head;
       const bars = narrow ? [] : columns(pane, matrix);
-      const width = Math.min((wide || panes === 1 ? room / panes : this.width) - barsWidth(bars), 640);
+      const fits = room / panes - barsWidth(bars) >= 200;
+      const width = Math.min((fits ? room / panes : this.width) - barsWidth(bars), 640);
       pane.title.textContent = two ? `head ${head}` : mean ? `mean of ${answer.heads} heads` : answer.heads > 1 ? `head ${head}` : '';
       const more = mean ? { matrix: mean, mask: answer.commonMask(state.batch) ?? undefined, name: 'mean' } : {};
       this.fill(parts, pane, head, { width, most: 64, ...more });
@@ -253,7 +263,7 @@ export class View {
 
   barColumns(pane, matrix) {
     const entropy = this.entropyOf(pane);
-    const list = [{ title: 'largest', values: this.largest(matrix), most: Math.max(matrix.hi, 1e-300) }];
+    const list = [{ title: 'largest', values: matrix.largest, most: Math.max(matrix.hi, 1e-300) }];
     if (entropy) list.push({ title: 'entropy', values: entropy, most: Math.log(matrix.cols) });
     return list;
   }

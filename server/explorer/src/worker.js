@@ -1,7 +1,7 @@
 // The worker: sends requests, reads answers of any length, turns them into matrices and matrices into pixels, so that the page
 // never waits. It keeps the matrices of the last answer for drawing them again; it knows nothing of the page.
 import { raster } from './colour.js';
-import { members, withMember } from './jsontext.js';
+import { members, parse, withMember } from './jsontext.js';
 import { matrices, split, vectors } from './matrices.js';
 import { summarise, wanted } from './request.js';
 
@@ -32,14 +32,10 @@ async function read(response, progress) {
 async function post(base, path, body, key, signal) {
   const headers = { 'Content-Type': 'application/json' };
   if (key) headers.Authorization = `Bearer ${key}`;
-  return fetch(base + path.slice(1), { method: 'POST', body, headers, signal, credentials: 'omit' });
-}
-
-function tryJSON(text) {
   try {
-    return JSON.parse(text);
-  } catch {
-    return null;
+    return await fetch(base + path.slice(1), { method: 'POST', body, headers, signal, credentials: 'omit' });
+  } catch (error) {
+    throw error.name === 'AbortError' ? error : Object.assign(error, { unreachable: true });
   }
 }
 
@@ -100,6 +96,10 @@ function understood(answer, summary, body) {
       if (!(name in shown) || summary.projected) shown[name] ??= matrices(value, summary.batched);
     }
   }
+  if (summary.drawn && !('Q' in body)) {
+    shown.Q ??= shown.K;
+    if (!summary.packed) shown.X ??= shown.K;
+  }
   return shown;
 }
 
@@ -112,14 +112,14 @@ async function compute(message) {
     running = control;
   }
   const progress = (what) => self.postMessage({ id, progress: what });
-  const body = tryJSON(text);
+  const body = parse(text);
   const isObject = body && typeof body === 'object' && !Array.isArray(body);
   const summary = isObject ? summarise(path, body) : null;
   const list = message.results ?? (summary && wanted(summary));
   const sent = summary ? withMember(text, 'return', JSON.stringify(list)) : text;
   progress({ phase: 'computing', sending: sent.length });
   const started = performance.now();
-  const words = summary?.words ? embedded(message, body, signal).catch(() => null) : null;
+  const words = summary?.words && summary.projected ? embedded(message, body, signal).catch(() => null) : null;
   const response = await post(base, path, sent, key, signal);
   const received = await read(response, progress);
   const reply = {
@@ -133,7 +133,7 @@ async function compute(message) {
     sent: sent.length < 4_000_000 ? sent : null,
   };
   if (!response.ok) {
-    const problem = tryJSON(received.text) ?? { title: `HTTP ${response.status}`, detail: response.statusText };
+    const problem = parse(received.text) ?? { title: `HTTP ${response.status}`, detail: response.statusText };
     self.postMessage({ ...reply, problem });
     return;
   }
@@ -145,22 +145,22 @@ async function compute(message) {
   if (as) kept[as] = found.weights;
   else kept = found;
   const copies = structuredClone(found);
-  const buffers = [];
+  const buffers = new Set();
   for (const groups of Object.values(copies)) {
-    for (const item of groups.flat()) buffers.push((item.data ?? item).buffer);
+    for (const item of groups.flat()) {
+      for (const array of item.data ? [item.data, item.bits, item.largest] : [item]) if (array) buffers.add(array.buffer);
+    }
   }
   const plain = received.text.length <= PLAIN_ANSWER ? answer : null;
   const extra = { statistics: answer.statistics, tokens: answer.tokens, answer: plain };
-  self.postMessage({ ...reply, ...extra, matrices: copies }, buffers);
+  self.postMessage({ ...reply, ...extra, matrices: copies }, [...buffers]);
 }
 
 // Pixels of a kept matrix, as a picture that any element can show.
 async function draw({ id, name, batch, head, mask, scale, part, side }) {
   const matrix = kept[name]?.[batch]?.[head];
   if (!matrix) return self.postMessage({ id, gone: true });
-  const forbidden = mask && kept[mask]?.[batch]?.[head]?.data;
-  const masked = forbidden ? { at: forbidden } : null;
-  const shown = masked ? { ...matrix, mask: forbiddenBits(masked.at) } : matrix;
+  const shown = { ...matrix, mask: mask ? kept[mask]?.[batch]?.[head]?.bits : null };
   const { width, height, pixels } = raster(shown, scale, part, side);
   const canvas = new OffscreenCanvas(width, height);
   canvas.getContext('2d').putImageData(new ImageData(pixels, width, height), 0, 0);
@@ -169,19 +169,12 @@ async function draw({ id, name, batch, head, mask, scale, part, side }) {
   self.postMessage({ id, url, bitmap, width, height }, [bitmap]);
 }
 
-const bits = new WeakMap();
-
-function forbiddenBits(data) {
-  if (!bits.has(data)) bits.set(data, Uint8Array.from(data, (x) => (x === -Infinity ? 1 : 0)));
-  return bits.get(data);
-}
-
 self.onmessage = async ({ data: message }) => {
   try {
     if (message.cancel) running?.abort();
     else if (message.part) await draw(message);
     else await compute(message);
   } catch (error) {
-    if (error.name !== 'AbortError') self.postMessage({ id: message.id, failure: error.message });
+    if (error.name !== 'AbortError') self.postMessage({ id: message.id, failure: error.message, unreachable: error.unreachable });
   }
 };
