@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { promisify } from 'node:util';
 import { readCase } from './expected.mjs';
-import { answered, cell, done, matrix, numbers, open, pane } from './explorer.mjs';
+import { answered, cell, done, matrix, numbers, open, pane, plotted } from './explorer.mjs';
 import { base, onPage, picture, serious, startDaemon } from './harness.mjs';
 
 const run = promisify(execFile);
@@ -54,7 +54,7 @@ test('opens with notebook 000 computed, in few bytes, under a strict policy', ()
       return sizes.reduce((sum, { responseBodySize, responseHeadersSize }) => sum + responseBodySize + responseHeadersSize, 0);
     };
     const first = await bytes([...requests]);
-    await page.waitForSelector('[data-step="weights"] .figure-plot.live');
+    await plotted(page, 'weights');
     await page.waitForLoadState('networkidle');
     const all = await bytes(requests);
     console.log(`there after ${first} bytes, with plotly.js ${all}, in ${requests.length} requests`);
@@ -148,7 +148,7 @@ test('heads: chosen, as a mean, two side by side', () =>
 test('what is masked is hatched, not coloured as zero', () =>
   onPage({}, async (page) => {
     await open(page, '/#example=003');
-    await page.waitForSelector('[data-step="weights"] .figure-plot.live');
+    await plotted(page, 'weights');
     for (const step of ['masked_scores', 'weights']) {
       assert.equal(await pane(page, step).locator('.figure').getAttribute('data-masked'), '6');
       assert.equal(await isHatched(page, step, 0, 3), true, `${step}: a masked cell`);
@@ -346,7 +346,7 @@ test('the code that is copied gives the page’s own answer', () =>
 test('a step is saved as CSV, JSON, SVG and PNG', () =>
   onPage({}, async (page) => {
     await open(page, '/#example=003');
-    await page.waitForSelector('[data-step="masked_scores"] .figure-plot.live');
+    await plotted(page, 'masked_scores');
     const saved = async (format, step) => {
       await page.locator(`[data-step="${step}"] .menu summary`).click();
       const [download] = await Promise.all([
@@ -388,7 +388,7 @@ test('light and dark, in every view: nothing that axe-core finds', async () => {
     for (const [name, hash] of Object.entries(views)) {
       await onPage({ colorScheme }, async (page) => {
         await open(page, `/${hash}`);
-        await page.waitForSelector('[data-step="scores"] .figure-plot.live');
+        await plotted(page, 'scores');
         await page.evaluate(() => document.querySelectorAll('details').forEach((one) => (one.open = true)));
         assert.deepEqual(await serious(page), [], `${name}, ${colorScheme}`);
         const ground = await page.evaluate(() => getComputedStyle(document.body).backgroundColor);
@@ -481,7 +481,7 @@ test('works behind a prefix of the path', async () => {
   try {
     await onPage({ origin }, async (page) => {
       await open(page, `${origin}/at/this/`);
-      await page.waitForSelector('[data-step="weights"] .figure-plot.live');
+      await plotted(page, 'weights');
       assert.equal((await matrix(page, 'output')).length, 4);
     });
   } finally {
