@@ -372,7 +372,7 @@ class Lines {
     this.root.dataset.drawn = kind;
     this.root.dataset.count = drawn.length;
     const strongest = count > lines.length ? `the ${lines.length} strongest of ` : '';
-    const part = !active && (rows * ROW > height) ? ' of the queries in view' : '';
+    const part = active?.side !== 'query' && rows * ROW > height ? ' of the queries in view' : '';
     this.note.textContent = `${strongest}${count} ${count === 1 ? 'line' : 'lines'}${part}`;
   }
 
