@@ -502,7 +502,12 @@ export class View {
       const cell = { row: within(at.row + down, rows), col: within(at.col + right, cols) };
       this.setHover(this.meaning(step, cell));
       const { title, lines } = this.facts(step, pane, cell);
-      this.act.say(`${title}: ${lines.slice(step.cols === 'key' ? 2 : 0).map((line) => line.slice(0, 2).join(' ')).join(', ')}`);
+      this.act.say(
+        `${title}: ${lines
+          .slice(step.cols === 'key' ? 2 : 0)
+          .map((line) => line.slice(0, 2).join(' '))
+          .join(', ')}`,
+      );
     } else if (event.key === 'Enter' || event.key === ' ') {
       this.click(step, at);
     } else {
@@ -512,5 +517,3 @@ export class View {
     event.stopPropagation();
   }
 }
-
-
