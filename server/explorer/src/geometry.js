@@ -1,7 +1,7 @@
 // Where things stand in a heat map: sizes, margins and ticks, the same for the canvas, for plotly.js and for what is laid over them.
 
 export const FONT = '11px system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif';
-const LINE = 13;
+const LINE = 10.5;
 const LONGEST_LABEL = 110;
 const ELLIPSIS = '…';
 

@@ -77,7 +77,7 @@ export class View {
     const row = make('div', 'pane-row', pane);
     const figure = new Figure(row, {
       point: (cell, event) => this.point(step, pane, cell, event),
-      click: (cell, event) => this.click(step, cell, event),
+      click: (cell, event) => this.click(step, pane, cell, event),
       key: (event) => this.key(step, pane, event),
       zoom: (zoomed) => this.zoomed(pane, zoomed),
     });
@@ -391,9 +391,10 @@ export class View {
   }
 
   point(step, pane, cell, event) {
-    if (!cell || event.pointerType === 'touch') {
+    if (event.pointerType === 'touch') return;
+    if (!cell) {
       hideTooltip();
-      if (!cell) this.setHover(null);
+      this.setHover(null);
       return;
     }
     const same = this.hover?.step === step.name && this.hover.row === cell.row && this.hover.col === cell.col;
@@ -485,11 +486,14 @@ export class View {
     });
   }
 
-  click(step, cell) {
+  click(step, pane, cell, event) {
     if (this.state.editMask && step.cols === 'key') return this.act.toggleMask(cell.row, cell.col);
     const { query } = this.meaning(step, cell);
     if (query !== undefined) this.act.lock(this.state.row === query ? null : query);
-    if (!matchMedia('(hover: hover)').matches) this.setHover(this.meaning(step, cell));
+    if (event?.pointerType === 'touch') {
+      this.setHover(this.meaning(step, cell));
+      this.tell(step, pane, cell, event);
+    }
   }
 
   key(step, pane, event) {
@@ -509,7 +513,7 @@ export class View {
           .join(', ')}`,
       );
     } else if (event.key === 'Enter' || event.key === ' ') {
-      this.click(step, at);
+      this.click(step, pane, at);
     } else {
       return;
     }
