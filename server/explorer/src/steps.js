@@ -93,7 +93,12 @@ export const GROUPS = {
   mix: 'Values, mixed by weight',
 };
 
-export const stepNamed = (name) => STEPS.find((step) => step.name === name);
+// What a step is about, as this request has it.
+export function textOf(step, { options }) {
+  if (step.name !== 'weights') return step.text;
+  if (options.normalization === 'none') return 'the masked scores themselves, 0 where hatched';
+  return 'sink' in options ? 'how each query spends its attention; what is missing to 1 went to the sink' : step.text;
+}
 
 // The formula of a step as this request has it.
 export function formulaOf(step, summary) {

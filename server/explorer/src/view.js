@@ -8,7 +8,7 @@ import { wishes } from './geometry.js';
 import { createLines } from './lines.js';
 import { createTable, show } from './numbers.js';
 import { drawReading } from './reading.js';
-import { formulaOf, GROUPS, STEPS } from './steps.js';
+import { formulaOf, GROUPS, STEPS, textOf } from './steps.js';
 import { drawThumb, thumbSize } from './thumbs.js';
 import { hideTooltip, showTooltip } from './tooltip.js';
 
@@ -60,7 +60,7 @@ export class View {
     const head = make('header', '', article);
     const title = make('h3', '', head, step.title);
     const formula = make('p', 'formula', head);
-    const text = make('p', 'text', article, step.text);
+    const text = make('p', 'text', article);
     const panes = make('div', 'panes', article);
     const foot = make('footer', '', article);
     const meta = make('p', 'meta', foot);
@@ -184,9 +184,10 @@ export class View {
   }
 
   describe(parts, matrix, scale) {
-    const { step, meta, formula, menu } = parts;
+    const { step, meta, formula, text, menu } = parts;
     const { statistics, summary } = this.answer;
     formula.innerHTML = formulaOf(step, summary);
+    text.textContent = textOf(step, summary);
     menu.name(step.title);
     const variance = statistics?.variance[step.name];
     meta.replaceChildren(
