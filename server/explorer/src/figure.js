@@ -35,9 +35,8 @@ export class Figure {
     this.marks = { rows: [], cols: [], cell: null };
     this.live = false; // plotly.js shows what is to be shown
     this.serial = 0;
-    this.near = false; // in sight, or nearly: plotly.js has no work with what is not
-    this.pending = null;
-    new IntersectionObserver(([entry]) => this.seen(entry.isIntersecting), { rootMargin: '200px' }).observe(this.root);
+    this.near = false; // in sight, or nearly: the rest has time
+    new IntersectionObserver(([entry]) => (this.near = entry.isIntersecting), { rootMargin: '200px' }).observe(this.root);
     this.listen();
   }
 
@@ -68,7 +67,10 @@ export class Figure {
     this.big = given.matrix.rows * given.matrix.cols > MOST_CELLS;
     this.root.setAttribute('aria-label', given.label);
     this.root.dataset.masked = given.masked ?? given.matrix.masked;
-    for (const [side, value] of [['width', box.width], ['height', box.height]]) {
+    for (const [side, value] of [
+      ['width', box.width],
+      ['height', box.height],
+    ]) {
       this.root.style[side] = `${value}px`;
     }
     Object.assign(this.over.style, { left: `${box.left}px`, top: `${box.top}px` });
@@ -95,41 +97,26 @@ export class Figure {
     } else {
       this.pixels = null;
     }
-    this.pending = drawn ?? {};
     if (!this.near) this.stale();
     this.paint(drawn);
     this.mark(this.marks);
-    if (this.near) this.plotNow();
-  }
-
-  seen(near) {
-    this.near = near;
-    if (near && this.pending) this.plotNow();
-  }
-
-  plotNow() {
-    const drawn = this.pending.bitmap ? this.pending : null;
-    const { serial } = this;
-    this.pending = null;
-    draw(
-      this.plot,
-      () => this.plotted(drawn),
-      () => {
+    draw(this.plot, {
+      near: () => this.near,
+      make: () => this.plotted(drawn),
+      done: () => {
         if (serial !== this.serial) return;
         this.live = true;
         this.plot.classList.add('live');
         this.paint(drawn);
         this.hear();
       },
-    );
+    });
   }
 
   plotted(drawn) {
     const { given, box, range } = this;
     const zoomable = given.matrix.rows * given.matrix.cols > 400 && matchMedia('(hover: hover)').matches;
-    const trace = drawn
-      ? image({ ...drawn, part: drawn.part })
-      : cells({ ...given, gap: this.gap() });
+    const trace = drawn ? image({ ...drawn, part: drawn.part }) : cells({ ...given, gap: this.gap() });
     const shape = layout({ box, range, axes: axes(box, range, given.rowLabels, given.colLabels), ink: given.colours.ink, zoomable });
     return { trace, layout: shape };
   }

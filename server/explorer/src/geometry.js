@@ -2,6 +2,7 @@
 
 export const FONT = '11px system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif';
 const LINE = 13;
+const CLOSE = 10.5; // of lines that are all there
 const LONGEST_LABEL = 110;
 const ELLIPSIS = '…';
 
@@ -20,6 +21,7 @@ export function elide(text, width) {
 }
 
 function step(count, size, least) {
+  if (least === LINE && size >= CLOSE) return 1;
   for (const base of [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000]) {
     if (base * size >= least || base >= count) return base;
   }

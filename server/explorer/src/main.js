@@ -38,7 +38,13 @@ const explorer = {
   get result() {
     if (!answer) return null;
     const { reply } = answer;
-    return structuredClone({ path: reply.summary.path, request: reply.sent, answer: reply.answer, status: reply.status, tokens: reply.tokens });
+    return structuredClone({
+      path: reply.summary.path,
+      request: reply.sent,
+      answer: reply.answer,
+      status: reply.status,
+      tokens: reply.tokens,
+    });
   },
   // The numbers of a step, for a batch item and a head: {rows, cols, data}.
   matrix: (name, head = 0, batch = 0) => structuredClone(answer?.matrix(name, batch, head) ?? null),
@@ -149,10 +155,16 @@ function problem(found) {
   box.append(title, detail);
   const place = document.createElement('p');
   if (found.pointer !== undefined) {
-    place.append(Object.assign(document.createElement('code'), { textContent: found.pointer || 'the whole request', id: 'problem-pointer' }));
+    place.append(
+      Object.assign(document.createElement('code'), { textContent: found.pointer || 'the whole request', id: 'problem-pointer' }),
+    );
   }
   if (where) {
-    const button = Object.assign(document.createElement('button'), { type: 'button', id: 'problem-show', textContent: `Show ${where}` });
+    const button = Object.assign(document.createElement('button'), {
+      type: 'button',
+      id: 'problem-show',
+      textContent: `Show ${where}`,
+    });
     button.addEventListener('click', () => {
       $('panel-request').open = true;
       editor.reveal();
@@ -160,7 +172,10 @@ function problem(found) {
     place.append(' ', button);
   }
   if (found.again || found.status === 401) {
-    const again = Object.assign(document.createElement('button'), { type: 'button', textContent: found.again ? 'Try again' : 'Enter a key' });
+    const again = Object.assign(document.createElement('button'), {
+      type: 'button',
+      textContent: found.again ? 'Try again' : 'Enter a key',
+    });
     again.addEventListener('click', () => (found.again ? compute() : askKey()));
     place.append(again);
   }
@@ -252,8 +267,7 @@ let remembering = Promise.resolve();
 function remember(push) {
   remembering = remembering.then(async () => {
     const { example, variant } = find(state.example);
-    const edited =
-      state.text !== textOf(variant) || state.path !== variant.path || String(state.labels) !== String(example.labels ?? []);
+    const edited = state.text !== textOf(variant) || state.path !== variant.path || String(state.labels) !== String(example.labels ?? []);
     const hash = await toHash(state, edited);
     if (hash === location.hash) return;
     history[push ? 'pushState' : 'replaceState'](null, '', hash);
@@ -323,7 +337,12 @@ function controls() {
   $('numbers').checked = state.numbers;
   $('palette').value = state.palette;
   $('batch-box').hidden = !answer || answer.batch < 2;
-  if (answer) fillSelect($('batch'), Array.from({ length: answer.batch }, (_, at) => [at, at]), state.batch);
+  if (answer)
+    fillSelect(
+      $('batch'),
+      Array.from({ length: answer.batch }, (_, at) => [at, at]),
+      state.batch,
+    );
   $('compare-box').hidden = heads < 2 || state.mean;
   const others = Array.from({ length: heads }, (_, at) => [at, `head ${at}`]).filter(([at]) => at !== state.head);
   fillSelect($('compare'), [['', 'nothing'], ...others], state.compare ?? '');
@@ -353,8 +372,16 @@ function code() {
 
 function bind() {
   const on = (id, event, does) => $(id).addEventListener(event, () => does($(id)));
-  fillSelect($('path'), PATHS.map((path) => [path, path]), state.path);
-  fillSelect($('palette'), SEQUENTIAL.map((name) => [name, name]), state.palette);
+  fillSelect(
+    $('path'),
+    PATHS.map((path) => [path, path]),
+    state.path,
+  );
+  fillSelect(
+    $('palette'),
+    SEQUENTIAL.map((name) => [name, name]),
+    state.palette,
+  );
   on('path', 'change', ({ value }) => {
     state.path = value;
     remember(true);
@@ -372,9 +399,14 @@ function bind() {
   on('threshold', 'input', ({ value }) => look({ threshold: Number(value) }));
   on('mask-edit', 'click', () => look({ editMask: !state.editMask }));
   on('mask-clear', 'click', () => edit(withMember(state.text, 'mask', undefined), true));
-  on('sentence', 'input', ({ value }) => edit(withMember(withMember(state.text, 'tokens', undefined), 'text', JSON.stringify(value)), false));
+  on('sentence', 'input', ({ value }) =>
+    edit(withMember(withMember(state.text, 'tokens', undefined), 'text', JSON.stringify(value)), false),
+  );
   on('labels', 'input', ({ value }) => {
-    state.labels = value.split(',').map((label) => label.trim()).filter(Boolean);
+    state.labels = value
+      .split(',')
+      .map((label) => label.trim())
+      .filter(Boolean);
     remember(false);
     if (answer) view.show((answer = new Answer(answer.reply, state.labels)), state);
   });

@@ -43,7 +43,15 @@ const OPTIONS = [
   { key: 'mean_over_heads', label: 'Mean over heads', kind: 'switch', title: 'One matrix of weights for all heads' },
   { key: 'weight_layout', label: 'Projections', kind: 'choice', values: LAYOUT, title: 'How the projections are laid out' },
   { key: 'dtype', label: 'Numbers', kind: 'choice', values: DTYPE, title: 'What is calculated with' },
-  { key: 'digits', label: 'Digits', kind: 'number', hint: 'exact', least: 1, step: 1, title: 'Significant digits of the answer, 1 to 17' },
+  {
+    key: 'digits',
+    label: 'Digits',
+    kind: 'number',
+    hint: 'exact',
+    least: 1,
+    step: 1,
+    title: 'Significant digits of the answer, 1 to 17',
+  },
   { key: 'timeout', label: 'Timeout', kind: 'number', hint: 'server’s', least: 0, title: 'Seconds that the computation may take' },
 ];
 
@@ -62,7 +70,8 @@ const KINDS = {
     return {
       element: select,
       read: () => option.values.find(([value]) => value === select.value)[2],
-      write: (value) => (select.value = value === undefined || value === false ? '' : (option.values.find((one) => one[0] === String(value))?.[0] ?? '')),
+      write: (value) =>
+        (select.value = value === undefined || value === false ? '' : (option.values.find((one) => one[0] === String(value))?.[0] ?? '')),
     };
   },
   switch(option) {

@@ -19,10 +19,17 @@ function styleThroughCSSOM() {
   };
 }
 
+function idle() {
+  return new Promise((resolve) => {
+    if (window.requestIdleCallback) requestIdleCallback(resolve, { timeout: 2000 });
+    else setTimeout(resolve, 200);
+  });
+}
+
 // Fetches the library when the page has nothing else to do: to start it takes longer than anything else here. Null where it cannot be
 // loaded: then the canvas stays.
 async function load() {
-  await new Promise((resolve) => window.requestIdleCallback ? requestIdleCallback(resolve, { timeout: 2000 }) : setTimeout(resolve, 200));
+  await idle();
   styleThroughCSSOM();
   try {
     const module = await import('plotly.js-cartesian-dist-min');
@@ -98,25 +105,29 @@ export function layout({ box, range, axes, ink, zoomable }) {
   };
 }
 
+const nextTask = () => new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve)));
+
+// One plot after the other: those in sight first, the others when there is nothing else to do.
 async function run() {
   running = true;
   library ??= load();
   const plotly = await library;
+  const inSight = () => [...queue].find(([, { near }]) => near());
   while (queue.size) {
-    const [element, job] = queue.entries().next().value;
+    await (inSight() ? nextTask() : idle());
+    const [element, { make, done }] = inSight() ?? queue.entries().next().value;
     queue.delete(element);
-    await new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve)));
-    if (plotly && element.isConnected) await job(plotly);
+    if (!plotly || !element.isConnected) continue;
+    const { trace, layout: shape } = make();
+    await plotly.react(element, [trace], shape, CONFIG);
+    done();
   }
   running = false;
 }
 
-// Draws, when its turn has come; the latest for an element takes the place of earlier ones. make() gives {trace, layout}.
-export function draw(element, make, done) {
-  queue.set(element, async (plotly) => {
-    const { trace, layout: shape } = make();
-    await plotly.react(element, [trace], shape, CONFIG);
-    done();
-  });
+// Draws when its turn has come; the latest for an element takes the place of earlier ones. job: {near() -> whether it is in sight,
+// make() -> {trace, layout}, done()}.
+export function draw(element, job) {
+  queue.set(element, job);
   if (!running) run();
 }

@@ -9,7 +9,7 @@ export function drawReading(container, given) {
   const lead = document.createElement('p');
   container.append(lead);
   if (!given) {
-    lead.textContent = 'Point at a row to read it; click to keep it.';
+    lead.textContent = matchMedia('(hover: hover)').matches ? 'Point at a row to read it; click to keep it.' : 'Tap a row to read it.';
     return;
   }
   const { query, row, mask, keyLabel, locked } = given;

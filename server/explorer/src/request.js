@@ -61,8 +61,6 @@ export function inapplicable(summary, heads) {
   else if (!projected && !summary.packed && (shapes.Q ?? shapes.X ?? []).length > 2) reasons.heads = reasons.kv_heads = 'an axis of Q';
   else if (!Number.isInteger(options.heads)) reasons.kv_heads = 'needs heads';
   if (heads < 2) reasons.mean_over_heads = 'one head';
-  if (summary.batched) reasons.lengthsHint = 'one for each batch item';
   if (!projected) reasons.weight_layout = 'needs projections';
-  if (options.causal === 'bottom_right' && shapes.past_K) reasons.past = '';
   return reasons;
 }

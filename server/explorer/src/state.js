@@ -3,7 +3,7 @@
 
 const LONGEST = 60_000; // characters of a request in an address
 const NUMBERS = ['head', 'compare', 'batch', 'row', 'threshold'];
-const FLAGS = ['log', 'numbers', 'lines', 'mean'];
+const FLAGS = ['log', 'numbers', 'lines', 'mean', 'mass', 'every'];
 
 async function through(stream, bytes) {
   return new Uint8Array(await new Response(new Blob([bytes]).stream().pipeThrough(stream)).arrayBuffer());

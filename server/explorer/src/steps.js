@@ -11,10 +11,34 @@ const root = '<mfrac><mn>1</mn><msqrt><mi>d</mi></msqrt></mfrac>';
 // rows and cols say what an index there is: a query, a key, or a dimension. variance: whether `statistics` has it.
 export const STEPS = [
   { name: 'X', group: 'project', title: 'Words', formula: math(mi('X')), rows: 'both', cols: 'dimension', text: 'one row for each word' },
-  { name: 'context', group: 'project', title: 'Context', formula: math(mi('C')), rows: 'key', cols: 'dimension', text: 'what is attended to' },
-  { name: 'Q', group: 'project', title: 'Queries', formula: projection('Q'), rows: 'query', cols: 'dimension', text: 'what each word asks' },
+  {
+    name: 'context',
+    group: 'project',
+    title: 'Context',
+    formula: math(mi('C')),
+    rows: 'key',
+    cols: 'dimension',
+    text: 'what is attended to',
+  },
+  {
+    name: 'Q',
+    group: 'project',
+    title: 'Queries',
+    formula: projection('Q'),
+    rows: 'query',
+    cols: 'dimension',
+    text: 'what each word asks',
+  },
   { name: 'K', group: 'project', title: 'Keys', formula: projection('K'), rows: 'key', cols: 'dimension', text: 'what each word offers' },
-  { name: 'V', group: 'project', title: 'Values', formula: projection('V'), rows: 'key', cols: 'dimension', text: 'what each word hands on' },
+  {
+    name: 'V',
+    group: 'project',
+    title: 'Values',
+    formula: projection('V'),
+    rows: 'key',
+    cols: 'dimension',
+    text: 'what each word hands on',
+  },
   {
     name: 'scores',
     group: 'score',
@@ -69,7 +93,12 @@ export const GROUPS = {
   mix: 'Values, mixed by weight',
 };
 
-export const stepNamed = (name) => STEPS.find((step) => step.name === name);
+// What a step is about, as this request has it.
+export function textOf(step, { options }) {
+  if (step.name !== 'weights') return step.text;
+  if (options.normalization === 'none') return 'the masked scores themselves, 0 where hatched';
+  return 'sink' in options ? 'how each query spends its attention; what is missing to 1 went to the sink' : step.text;
+}
 
 // The formula of a step as this request has it.
 export function formulaOf(step, summary) {

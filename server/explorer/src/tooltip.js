@@ -5,6 +5,7 @@ box.id = 'tooltip';
 box.hidden = true;
 box.setAttribute('role', 'tooltip');
 document.body.append(box);
+window.addEventListener('scroll', hideTooltip, { passive: true, capture: true });
 
 // lines: [[name, value], ...]; the first are set larger.
 export function showTooltip(title, lines, { clientX, clientY }) {

@@ -8,7 +8,7 @@ import { wishes } from './geometry.js';
 import { createLines } from './lines.js';
 import { createTable, show } from './numbers.js';
 import { drawReading } from './reading.js';
-import { formulaOf, GROUPS, STEPS } from './steps.js';
+import { formulaOf, GROUPS, STEPS, textOf } from './steps.js';
 import { drawThumb, thumbSize } from './thumbs.js';
 import { hideTooltip, showTooltip } from './tooltip.js';
 
@@ -60,7 +60,7 @@ export class View {
     const head = make('header', '', article);
     const title = make('h3', '', head, step.title);
     const formula = make('p', 'formula', head);
-    const text = make('p', 'text', article, step.text);
+    const text = make('p', 'text', article);
     const panes = make('div', 'panes', article);
     const foot = make('footer', '', article);
     const meta = make('p', 'meta', foot);
@@ -77,7 +77,7 @@ export class View {
     const row = make('div', 'pane-row', pane);
     const figure = new Figure(row, {
       point: (cell, event) => this.point(step, pane, cell, event),
-      click: (cell, event) => this.click(step, cell, event),
+      click: (cell, event) => this.click(step, pane, cell, event),
       key: (event) => this.key(step, pane, event),
       zoom: (zoomed) => this.zoomed(pane, zoomed),
     });
@@ -184,9 +184,10 @@ export class View {
   }
 
   describe(parts, matrix, scale) {
-    const { step, meta, formula, menu } = parts;
+    const { step, meta, formula, text, menu } = parts;
     const { statistics, summary } = this.answer;
     formula.innerHTML = formulaOf(step, summary);
+    text.textContent = textOf(step, summary);
     menu.name(step.title);
     const variance = statistics?.variance[step.name];
     meta.replaceChildren(
@@ -391,9 +392,10 @@ export class View {
   }
 
   point(step, pane, cell, event) {
-    if (!cell || event.pointerType === 'touch') {
+    if (event.pointerType === 'touch') return;
+    if (!cell) {
       hideTooltip();
-      if (!cell) this.setHover(null);
+      this.setHover(null);
       return;
     }
     const same = this.hover?.step === step.name && this.hover.row === cell.row && this.hover.col === cell.col;
@@ -485,11 +487,14 @@ export class View {
     });
   }
 
-  click(step, cell) {
+  click(step, pane, cell, event) {
     if (this.state.editMask && step.cols === 'key') return this.act.toggleMask(cell.row, cell.col);
     const { query } = this.meaning(step, cell);
     if (query !== undefined) this.act.lock(this.state.row === query ? null : query);
-    if (!matchMedia('(hover: hover)').matches) this.setHover(this.meaning(step, cell));
+    if (event?.pointerType === 'touch') {
+      this.setHover(this.meaning(step, cell));
+      this.tell(step, pane, cell, event);
+    }
   }
 
   key(step, pane, event) {
@@ -502,9 +507,14 @@ export class View {
       const cell = { row: within(at.row + down, rows), col: within(at.col + right, cols) };
       this.setHover(this.meaning(step, cell));
       const { title, lines } = this.facts(step, pane, cell);
-      this.act.say(`${title}: ${lines.slice(step.cols === 'key' ? 2 : 0).map((line) => line.slice(0, 2).join(' ')).join(', ')}`);
+      this.act.say(
+        `${title}: ${lines
+          .slice(step.cols === 'key' ? 2 : 0)
+          .map((line) => line.slice(0, 2).join(' '))
+          .join(', ')}`,
+      );
     } else if (event.key === 'Enter' || event.key === ' ') {
-      this.click(step, at);
+      this.click(step, pane, at);
     } else {
       return;
     }
@@ -512,5 +522,3 @@ export class View {
     event.stopPropagation();
   }
 }
-
-

@@ -16,7 +16,7 @@ async function read(response, progress) {
   const reader = response.body.getReader();
   const pieces = [];
   let received = 0;
-  for (let told = 0; ; ) {
+  for (let told = 0; ;) {
     const { done, value } = await reader.read();
     if (done) break;
     pieces.push(value);

@@ -1,0 +1,161 @@
+// A request as text and as what it means, an answer as matrices, numbers as colours: the explorer's modules that need no page.
+import assert from 'node:assert/strict';
+import { readdirSync, readFileSync } from 'node:fs';
+import { test } from 'node:test';
+import { makeScale, position, raster } from '../../../server/explorer/src/colour.js';
+import { EXAMPLES, find, OWN, textOf } from '../../../server/explorer/src/examples.js';
+import { indexOfByte, locate, members, parse, withMember } from '../../../server/explorer/src/jsontext.js';
+import { matrices, split, vectors } from '../../../server/explorer/src/matrices.js';
+import { inapplicable, pathFor, PATHS, summarise, wanted } from '../../../server/explorer/src/request.js';
+import { fromHash, toHash } from '../../../server/explorer/src/state.js';
+
+const text = '{\n  "X": [[1, 2], [3, 4]], "a~/b": {"c": [7, "}]"]},\n  "causal": true\n}\n';
+
+test('members of an object stand where they are', () => {
+  const all = members(text);
+  assert.deepEqual([...all.keys()], ['X', 'a~/b', 'causal']);
+  for (const [key, { keyStart, start, end }] of all) {
+    assert.equal(text.slice(keyStart, keyStart + key.length + 2), JSON.stringify(key));
+    assert.deepEqual(JSON.parse(text.slice(start, end)), JSON.parse(text)[key]);
+  }
+  for (const bad of ['', '[1]', '{"a": }', '{"a": [1}', '{"a": 1} 2', '{"a" 1}', '{"a": "b', '{"a": [[1, 2]']) {
+    assert.equal(members(bad), null, bad);
+  }
+});
+
+test("every notebook's request is found in its text, and goes where it belongs", () => {
+  const folder = new URL('../../notebooks/', import.meta.url);
+  const read = (file) => readFileSync(new URL(file, folder), 'utf8');
+  let tried = 0;
+  for (const file of readdirSync(folder).filter((name) => name.endsWith('.request.json'))) {
+    const request = read(file);
+    const { path } = JSON.parse(read(file.replace('.request.', '.expected.')));
+    const body = parse(request);
+    const all = members(request);
+    assert.deepEqual([...all.keys()], Object.keys(body), file);
+    for (const [key, { start, end }] of all) {
+      assert.deepEqual(parse(`{"${key}": ${request.slice(start, end)}}`), { [key]: body[key] }, `${file}: ${key}`);
+      tried++;
+    }
+    if (PATHS.includes(path)) {
+      assert.equal(pathFor(body), path, file);
+    }
+  }
+  assert.ok(tried > 100);
+});
+
+test('pointers lead to their place, or to the deepest part of it', () => {
+  const at = (pointer) => {
+    const { start, end } = locate(text, pointer);
+    return text.slice(start, end);
+  };
+  assert.equal(at('/X/1/0'), '3');
+  assert.equal(at('/X/1'), '[3, 4]');
+  assert.equal(at('/a~0~1b/c/1'), '"}]"');
+  assert.equal(at('/causal'), '"causal": true');
+  assert.equal(at('/X/1/9'), '[3, 4]');
+  assert.equal(at(''), text.trim());
+  assert.equal(locate('{"X": [', '/X/0'), null);
+});
+
+test('a member is set, added and taken away, and the rest stays as it was', () => {
+  assert.equal(withMember(text, 'causal', '"bottom_right"'), text.replace('true', '"bottom_right"'));
+  assert.equal(withMember('{"X": [[1]]}', 'scale', '2'), '{"X": [[1]], "scale": 2}');
+  assert.equal(withMember('{}', 'scale', '2'), '{ "scale": 2}');
+  assert.equal(withMember('{"X": [[1]]}', 'dtype', '"float64"', true), '{"dtype": "float64", "X": [[1]]}');
+  for (const key of ['X', 'a~/b', 'causal']) {
+    const { [key]: gone, ...rest } = JSON.parse(text);
+    assert.notEqual(gone, undefined);
+    assert.deepEqual(JSON.parse(withMember(text, key, undefined)), rest);
+  }
+  assert.equal(withMember('{"a": 1}', 'a', undefined), '{}');
+  assert.equal(withMember('no JSON', 'a', '1'), 'no JSON');
+  const added = withMember(text, 'window', '[1, 0]');
+  assert.deepEqual(JSON.parse(added), { ...JSON.parse(text), window: [1, 0] });
+  assert.equal(withMember(added, 'window', undefined).trim(), text.trim());
+});
+
+test("-Infinity as Python writes it is taken, in strings it is left alone; bytes are counted as the server's", () => {
+  assert.deepEqual(parse('{"bias": [[0, -Infinity], [-Infinity,0]]}'), { bias: [[0, null], [null, 0]] });
+  assert.equal(parse('{"X": ['), undefined);
+  assert.equal(parse('{"text": "x-Infinity", "b": [-Infinity]}').text, 'x-Infinity');
+  assert.equal(indexOfByte('{"é": 1,]', 9), 8);
+});
+
+test('requests are understood: path, batch, heads, results', () => {
+  const X = [[1, 2]];
+  assert.equal(pathFor({ X }), '/attention');
+  assert.equal(pathFor({ X, W_Q: X }), '/self-attention');
+  assert.equal(pathFor({ X, W_Q: X, heads: 2 }), '/multi-head-attention');
+  assert.equal(pathFor({ X, W_Q: [X] }), '/multi-head-attention');
+  assert.equal(pathFor({ X, heads: [{}] }), '/multi-head-attention');
+  assert.equal(summarise('/attention', { Q: [[X]] }).batched, true);
+  assert.equal(summarise('/attention', { Q: [X] }).batched, false);
+  assert.equal(summarise('/attention', { Q: [X], heads: 2 }).batched, true);
+  assert.equal(summarise('/self-attention', { X: { random: 'rand', shape: [2, 3, 4] } }).batched, true);
+  assert.ok(!wanted(summarise('/attention', { X, normalization: 'none' })).includes('entropy'));
+  assert.ok(wanted(summarise('/self-attention', { X })).includes('Q'));
+  assert.ok(wanted(summarise('/attention', { text: 'a b', embedding_dim: 2 })).includes('present_K'));
+  assert.equal(inapplicable(summarise('/attention', { X, normalization: 'none' }), 1).sink, 'needs softmax');
+  assert.equal(inapplicable(summarise('/self-attention', { X, heads: [{}, {}] }), 2).heads, 'each head has its own');
+  assert.equal(inapplicable(summarise('/attention', { X, heads: 2 }), 2).kv_heads, undefined);
+});
+
+test('answers become a matrix for each batch item and head', () => {
+  const [[one]] = matrices([[1, null, -3]], false);
+  assert.deepEqual([...one.data], [1, -Infinity, -3]);
+  assert.deepEqual([one.rows, one.cols, one.lo, one.hi, one.masked, [...one.bits], [...one.largest]], [1, 3, -3, 1, 1, [0, 1, 0], [1]]);
+  const ragged = matrices([[[1, 2]], [[3]]], false);
+  assert.deepEqual(ragged[0].map(({ cols }) => cols), [2, 1]);
+  assert.deepEqual(matrices([[[1]], [[2]]], true).map(([{ data }]) => data[0]), [1, 2]);
+  assert.equal(matrices([[[1]]], false)[0][0].bits, null);
+  assert.deepEqual(vectors([[[1, 2]], [[3, null]]], true).map(([row]) => [...row]), [[1, 2], [3, -Infinity]]);
+  const [heads] = split(matrices([[1, 2, 3, 4], [5, 6, 7, 8]], false), 2);
+  assert.deepEqual(heads.map(({ data }) => [...data]), [[1, 2, 5, 6], [3, 4, 7, 8]]);
+});
+
+test('colours: 0 is the middle of signed numbers, the largest stands for those under a pixel, masked ones are transparent', () => {
+  const signed = makeScale({ lo: -1, hi: 4, signed: true, log: false, dark: false });
+  assert.deepEqual([-4, 0, 4].map((x) => position(signed, x)), [0, 0.5, 1]);
+  assert.equal(position({ ...signed, log: true }, 0), 0.5);
+  const weights = makeScale({ lo: 0, hi: 0.5, signed: false, log: true, palette: 'viridis' });
+  assert.deepEqual([0, 0.5, 1e-9].map((x) => position(weights, x)), [0, 1, 0]);
+  const linear = { ...weights, log: false };
+  const data = Float64Array.of(0, 0.5, -Infinity, -Infinity, 0, 0, -Infinity, -Infinity);
+  const { width, height, pixels } = raster({ data, cols: 4 }, linear, { row0: 0, row1: 2, col0: 0, col1: 4 }, 2);
+  assert.deepEqual([width, height], [2, 2]);
+  assert.deepEqual([...pixels.subarray(0, 4)], [0xfd, 0xe7, 0x25, 255]);
+  assert.equal(pixels[7], 0);
+  const hidden = raster({ data, cols: 4, mask: Uint8Array.of(0, 1, 1, 1, 0, 0, 1, 1) }, linear, { row0: 0, row1: 1, col0: 0, col1: 4 }, 2);
+  assert.deepEqual([...hidden.pixels.subarray(0, 4)], [0x44, 0x01, 0x54, 255]);
+});
+
+function packs() {
+  try {
+    return Boolean(new CompressionStream('deflate-raw'));
+  } catch {
+    return false;
+  }
+}
+
+test('the state goes into the address and comes back', { skip: !packs() && 'Node.js 18 has no deflate-raw; browsers have' }, async () => {
+  const state = { example: '003', path: '/attention', text, labels: ['a', 'b'], head: 2, compare: 0, row: 0, batch: 0, log: true, palette: 'cividis' };
+  const { example, path, text: back, labels, head, compare, row, log, numbers, palette } = await fromHash(await toHash(state, true));
+  assert.deepEqual({ example, path, text: back, labels, head, compare, row, batch: 0, log, palette }, state);
+  assert.equal(numbers, false);
+  assert.equal(await toHash({ example: '000', head: 0, compare: null, row: null, palette: 'viridis' }, false), '#example=000');
+  assert.equal((await fromHash('#example=000&request=%21')).broken, true);
+  assert.equal((await fromHash('#head=-1')).head, undefined);
+});
+
+test('every example is found by its name, and its text is its body', () => {
+  for (const example of [...EXAMPLES, OWN]) {
+    assert.equal(find(example.id).example, example);
+    for (const variant of example.variants) {
+      assert.equal(find(variant.id).variant, variant);
+      assert.deepEqual(JSON.parse(textOf(variant)), variant.body);
+      assert.equal(pathFor(variant.body), variant.path);
+    }
+  }
+  assert.equal(find('no such').example, EXAMPLES[0]);
+});
