@@ -297,20 +297,34 @@ ATTN_API attn_status attn_softmax(const attn_tensor *x, int axis, void *out, att
 
 /* ------------------------------------------------------------------------------- seeded draws */
 
-/* Whose numbers: the same seed gives the very bits that it gives there. */
+/*
+ * Whose numbers: the same seed gives the very bits that it gives there, one draw after another, on
+ * x86-64 and, for ATTN_TORCH, a CPU with AVX2. In the last bit of normals drawn as float64 both
+ * follow the C library (log, sin, cos), and so do these; all else is the same on every machine.
+ * Versions: the legacy RandomState no longer changes; PyTorch's integers for ranges of 2^28 and
+ * more, and the open end of its uniforms, are those of 2.15.
+ */
 typedef enum attn_generator {
     ATTN_NUMPY = 0, /* np.random.seed(seed): the legacy RandomState; seeds up to 2^32 - 1 */
-    ATTN_TORCH = 1  /* torch.manual_seed(seed), on the CPU */
+    ATTN_TORCH = 1  /* torch.manual_seed(seed), on the CPU; a negative seed is seed + 2^64 */
 } attn_generator;
 
 typedef enum attn_distribution {
-    ATTN_RANDINT = 0, /* whole numbers in [a, b), both whole and within -2^53 .. 2^53 */
-    ATTN_UNIFORM = 1, /* [a, b); rand is that of [0, 1) */
-    ATTN_NORMAL = 2   /* of mean a and standard deviation b >= 0; randn is that of 0 and 1 */
+    /* Whole numbers in [a, b), a < b, both whole and within -2^53 .. 2^53: np.random.randint,
+     * torch.randint of their default type. */
+    ATTN_RANDINT = 0,
+    /* [a, b), a <= b: np.random.uniform (which may round up to b), Tensor.uniform_ (which may not);
+     * rand is that of [0, 1). */
+    ATTN_UNIFORM = 1,
+    /* Of mean a and standard deviation b >= 0: np.random.normal, Tensor.normal_; randn is that of 0
+     * and 1, torch.nn.Embedding(rows, columns) one of rows * columns. */
+    ATTN_NORMAL = 2
 } attn_distribution;
 
 /* One matrix to be drawn. `dtype` is that of the numbers as they are drawn, ATTN_FLOAT64 alone with
- * ATTN_NUMPY; it does not matter for ATTN_RANDINT. */
+ * ATTN_NUMPY; it does not matter for ATTN_RANDINT. How many there are matters: PyTorch draws less
+ * than 16 normals in another way than more. For ATTN_UNIFORM and ATTN_NORMAL a and b lie within
+ * -1e37 .. 1e37, so that no number drawn overflows, in float32 either. */
 typedef struct attn_draw {
     attn_distribution distribution;
     attn_dtype dtype;
@@ -320,13 +334,14 @@ typedef struct attn_draw {
 
 typedef struct attn_random attn_random;
 
-/* Returns owned: attn_random_free(). Errors: ATTN_INVALID_ARGUMENT (generator, seed),
- * ATTN_NO_MEMORY. */
+/* Returns owned: attn_random_free(). Errors: ATTN_INVALID_ARGUMENT ("generator", "seed"),
+ * ATTN_NO_MEMORY; *random is NULL then. */
 ATTN_API attn_status attn_random_create(attn_random **random, attn_generator generator,
                                         uint64_t seed, attn_error *error);
 ATTN_API void attn_random_free(attn_random *random); /* NULL is fine */
 
-/* Can this be drawn? Errors: ATTN_INVALID_ARGUMENT (distribution, dtype, a, b). */
+/* Can this be drawn? Errors: ATTN_INVALID_ARGUMENT ("distribution", "dtype"; a and b are "low" and
+ * "high", of a normal "mean" and "std"). */
 ATTN_API attn_status attn_random_check(const attn_random *random, const attn_draw *draw,
                                        attn_error *error);
 
@@ -334,7 +349,8 @@ ATTN_API attn_status attn_random_check(const attn_random *random, const attn_dra
  * holds all draw->count of them in `dtype` (float32 or float64, rounded if that is narrower). For
  * work in turns: the pieces of a draw are asked for in order and none between two draws is left
  * out; each begins at a multiple of ATTN_DRAW_PIECE elements and, but for the last, is whole ones.
- */
+ * The last piece may write up to 15 elements before its first once more. With `data` NULL the
+ * numbers are drawn and thrown away. */
 #define ATTN_DRAW_PIECE 16384
 ATTN_API void attn_random_fill(attn_random *random, const attn_draw *draw, size_t first,
                                size_t count, attn_dtype dtype, void *data);

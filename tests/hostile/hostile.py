@@ -10,6 +10,7 @@ import json
 import os
 import re
 import resource
+import shutil
 import signal
 import socket
 import subprocess
@@ -36,9 +37,7 @@ def clean():
     for process in running:
         if process.poll() is None:
             process.kill()
-    for name in os.listdir(FOLDER):
-        os.unlink(os.path.join(FOLDER, name))
-    os.rmdir(FOLDER)
+    shutil.rmtree(FOLDER)
 
 
 def check(promise, what, figure, target, met, in_time=True):

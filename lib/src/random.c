@@ -1,0 +1,448 @@
+/*
+ * random.c - seeded draws: the numbers of NumPy's legacy RandomState and of PyTorch's generator on
+ * the CPU, from the Mersenne Twister that both use (Matsumoto & Nishimura 1998, seeded as in their
+ * version of 2002). Knows nothing of shapes: a draw is a number of elements.
+ *
+ * What each makes of the twister's words was read in NumPy 2.4 (legacy-distributions.c,
+ * distributions.c, mt19937.h) and PyTorch 2.15 (DistributionTemplates.h, DistributionsHelper.h,
+ * TransformationHelper.h), and where a product is added without being rounded was found by
+ * comparing bits. fma() and fused() stand there, and only there. log, log1p, sin and cos of doubles
+ * are the C library's, as in both.
+ */
+#include <assert.h>
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "status.h"
+#include "tensor.h"
+
+enum {
+    WORDS = 624,
+    FAR = 397,
+    LANES = 8, /* PyTorch makes normals from eight pairs of uniforms at a time: */
+    GROUP =
+        2 * LANES, /* values 0 to 7 of a group are the first of the pairs, the rest the second */
+    BLOCK = 32 * GROUP, /* values on their way to the caller's buffer */
+};
+static_assert(ATTN_DRAW_PIECE % BLOCK == 0, "a piece is whole groups");
+
+static const double TWO_PI = 6.283185307179586;
+
+struct attn_random {
+    attn_generator generator;
+    bool has_spare; /* both make normals in pairs and keep the second for the next call */
+    double spare;
+    size_t used; /* of words */
+    uint32_t state[WORDS], words[WORDS];
+};
+
+/* ------------------------------------------------------------------------------------- twister */
+
+static void seed_state(uint32_t state[WORDS], uint32_t seed) {
+    state[0] = seed;
+    for (uint32_t i = 1; i < WORDS; i++) {
+        state[i] = UINT32_C(1812433253) * (state[i - 1] ^ (state[i - 1] >> 30)) + i;
+    }
+}
+
+static inline uint32_t twist(uint32_t here, uint32_t next, uint32_t far) {
+    const uint32_t y = (here & UINT32_C(0x80000000)) | (next & UINT32_C(0x7fffffff));
+    return far ^ (y >> 1) ^ ((0u - (y & 1u)) & UINT32_C(0x9908b0df));
+}
+
+/* Three loops without a remainder, which compilers make vectors of. */
+static void next_words(struct attn_random *random) {
+    uint32_t *s = random->state;
+    for (size_t i = 0; i < WORDS - FAR; i++) {
+        s[i] = twist(s[i], s[i + 1], s[i + FAR]);
+    }
+    for (size_t i = WORDS - FAR; i < WORDS - 1; i++) {
+        s[i] = twist(s[i], s[i + 1], s[i - (WORDS - FAR)]);
+    }
+    s[WORDS - 1] = twist(s[WORDS - 1], s[0], s[FAR - 1]);
+    for (size_t i = 0; i < WORDS; i++) {
+        uint32_t y = s[i];
+        y ^= y >> 11;
+        y ^= (y << 7) & UINT32_C(0x9d2c5680);
+        y ^= (y << 15) & UINT32_C(0xefc60000);
+        random->words[i] = y ^ (y >> 18);
+    }
+    random->used = 0;
+}
+
+static inline uint32_t next32(struct attn_random *random) {
+    if (random->used == WORDS) {
+        next_words(random);
+    }
+    return random->words[random->used++];
+}
+
+static inline uint64_t next64(struct attn_random *random) {
+    const uint64_t high = next32(random);
+    return high << 32 | next32(random);
+}
+
+/* --------------------------------------------------------------------------------------- NumPy */
+
+/* 53 bits of two words: [0, 1). */
+static inline double numpy_unit(struct attn_random *random) {
+    const double high = next32(random) >> 5, low = next32(random) >> 6;
+    return (high * 0x1p26 + low) * 0x1p-53;
+}
+
+/* Words are masked to the bits of the largest offset and thrown away while they exceed it. A range
+ * of one number takes none. */
+static void numpy_integers(struct attn_random *random, const attn_draw *draw, double *values,
+                           size_t count) {
+    const int64_t low = (int64_t)draw->a;
+    const uint64_t largest = (uint64_t)((int64_t)draw->b - low) - 1;
+    uint64_t mask = largest;
+    for (unsigned shift = 1; shift < 64; shift *= 2) {
+        mask |= mask >> shift;
+    }
+    for (size_t i = 0; i < count; i++) {
+        uint64_t offset = 0;
+        if (largest > 0) {
+            do {
+                offset = (largest <= UINT32_MAX ? next32(random) : next64(random)) & mask;
+            } while (offset > largest);
+        }
+        values[i] = (double)(low + (int64_t)offset);
+    }
+}
+
+static void numpy_uniforms(struct attn_random *random, const attn_draw *draw, double *values,
+                           size_t count) {
+    const double low = draw->a, range = draw->b - draw->a;
+    for (size_t i = 0; i < count; i++) {
+        values[i] = low + range * numpy_unit(random);
+    }
+}
+
+/* The polar method (Marsaglia & Bray 1964). The second coordinate comes first. */
+static double numpy_gauss(struct attn_random *random) {
+    if (random->has_spare) {
+        random->has_spare = false;
+        return random->spare;
+    }
+    double x, y, square;
+    do {
+        x = 2.0 * numpy_unit(random) - 1.0;
+        y = 2.0 * numpy_unit(random) - 1.0;
+        square = x * x + y * y;
+    } while (square >= 1.0 || square == 0.0);
+    const double factor = sqrt(-2.0 * log(square) / square);
+    random->spare = factor * x;
+    random->has_spare = true;
+    return factor * y;
+}
+
+static void numpy_normals(struct attn_random *random, const attn_draw *draw, double *values,
+                          size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        values[i] = draw->a + draw->b * numpy_gauss(random);
+    }
+}
+
+/* ------------------------------------------------------------------------------------- PyTorch */
+
+/*
+ * fmaf(), which takes ten times as long where the compiler may not rely on FMA, and a hundred times
+ * where the CPU has none. The product is exact in double; their sum, rounded to double, need only
+ * be rounded again. That is the same as rounding once, but for a sum that then lies halfway between
+ * two floats.
+ */
+static inline float fused(float a, float b, float c) {
+    const double sum = (double)a * (double)b + (double)c;
+    uint64_t bits;
+    memcpy(&bits, &sum, sizeof bits);
+    const bool halfway = (bits & UINT64_C(0x1fffffff)) == UINT64_C(0x10000000);
+    return halfway || fabs(sum) < (double)FLT_MIN ? fmaf(a, b, c) : (float)sum;
+}
+
+/* As many low bits as the type has: [0, 1). */
+static inline float torch_unit_f32(struct attn_random *random) {
+    return (float)(next32(random) & UINT32_C(0xffffff)) * 0x1p-24f;
+}
+
+static inline double torch_unit_f64(struct attn_random *random) {
+    return (double)(next64(random) & UINT64_C(0x1fffffffffffff)) * 0x1p-53;
+}
+
+/* PyTorch up to 2.6 took one word for all ranges below 2^32 (its issue 148175). */
+static void torch_integers(struct attn_random *random, const attn_draw *draw, double *values,
+                           size_t count) {
+    const int64_t low = (int64_t)draw->a;
+    const uint64_t range = (uint64_t)((int64_t)draw->b - low);
+    for (size_t i = 0; i < count; i++) {
+        const uint64_t word = range >= UINT64_C(1) << 28 ? next64(random) : next32(random);
+        values[i] = (double)(low + (int64_t)(word % range));
+    }
+}
+
+/* What was rounded up to the excluded end becomes the other one. */
+static void torch_uniforms(struct attn_random *random, const attn_draw *draw, double *values,
+                           size_t count) {
+    if (draw->dtype == ATTN_FLOAT32) {
+        const float low = (float)draw->a, high = (float)draw->b;
+        for (size_t i = 0; i < count; i++) {
+            const float value = fused(torch_unit_f32(random), high - low, low);
+            values[i] = (double)(value == high ? low : value);
+        }
+    } else {
+        const double low = draw->a, high = draw->b;
+        for (size_t i = 0; i < count; i++) {
+            const double value = fma(torch_unit_f64(random), high - low, low);
+            values[i] = value == high ? low : value;
+        }
+    }
+}
+
+/* Box & Muller 1958, one value after another and in double for either type: a tensor of less than a
+ * group. */
+static void torch_few_normals(struct attn_random *random, const attn_draw *draw, double *values,
+                              size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        double normal = random->spare;
+        if (!random->has_spare) {
+            const double u = torch_unit_f64(random), v = torch_unit_f64(random);
+            const double radius = sqrt(-2.0 * log1p(-v)), angle = TWO_PI * u;
+            random->spare = radius * sin(angle);
+            normal = radius * cos(angle);
+        }
+        random->has_spare = !random->has_spare;
+        values[i] = fma(normal, draw->b, draw->a);
+    }
+}
+
+static inline float horner(const float *c, size_t count, float x) {
+    float y = c[0];
+    for (size_t i = 1; i < count; i++) {
+        y = fused(y, x, c[i]);
+    }
+    return y;
+}
+
+/*
+ * log, sin and cos of floats as in Cephes (Moshier 1992, single/logf.c and sinf.c), for
+ * 2^-24 <= x <= 1 and for 0 <= x <= 2 pi. PyTorch takes these, in vectors, on CPUs with AVX2, where
+ * its compiler fused products into sums; elsewhere it calls the C library and gets other last bits.
+ */
+static inline float cephes_log(float x) {
+    static const float p[] = {7.0376836292e-2f,  -1.1514610310e-1f, 1.1676998740e-1f,
+                              -1.2420140846e-1f, 1.4249322787e-1f,  -1.6668057665e-1f,
+                              2.0000714765e-1f,  -2.4999993993e-1f, 3.3333331174e-1f};
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    int exponent = (int)(bits >> 23) - 126;
+    bits = (bits & UINT32_C(0x007fffff)) | UINT32_C(0x3f000000);
+    memcpy(&x, &bits, sizeof x); /* in [1/2, 1) */
+    const bool low = x < 0.707106781186547524f;
+    const float e = (float)(exponent - low);
+    x = (low ? x + x : x) - 1.0f; /* exact */
+    const float square = x * x;
+    float y = horner(p, sizeof p / sizeof *p, x) * x;
+    y = fused(y, square, e * -2.12194440e-4f); /* ln 2 in two parts */
+    y -= 0.5f * square;
+    return x + y + e * 0.693359375f;
+}
+
+static inline void cephes_sincos(float x, float *sine, float *cosine) {
+    static const float s[] = {-1.9515295891e-4f, 8.3321608736e-3f, -1.6666654611e-1f};
+    static const float c[] = {2.443315711809948e-5f, -1.388731625493765e-3f, 4.166664568298827e-2f};
+    const int octant = ((int)(x * 1.27323954473516f) + 1) & ~1;
+    const float y = (float)octant;
+    x = x - y * 0.78515625f; /* pi/4 in three parts */
+    x = x - y * 2.4187564849853515625e-4f;
+    x = fused(y, -3.77489497744594108e-8f, x);
+    const float square = x * x;
+    const float of_cosine =
+        fused(horner(c, sizeof c / sizeof *c, square) * square, square, -0.5f * square) + 1.0f;
+    const float of_sine = fused(horner(s, sizeof s / sizeof *s, square) * square, x, x);
+    const bool swapped = (octant & 2) != 0;
+    const float first = swapped ? of_cosine : of_sine, second = swapped ? of_sine : of_cosine;
+    *sine = (octant & 4) != 0 ? -first : first;
+    *cosine = ((octant - 2) & 4) == 0 ? -second : second;
+}
+
+/* `values` are the uniforms of a group, all exact floats. */
+static void torch_group_f32(double values[GROUP], float mean, float std) {
+    for (size_t j = 0; j < LANES; j++) {
+        float sine, cosine;
+        const float u = 1.0f - (float)values[j], v = (float)values[LANES + j];
+        const float radius = sqrtf(-2.0f * cephes_log(u));
+        cephes_sincos((float)TWO_PI * v, &sine, &cosine);
+        values[j] = (double)fused(radius * cosine, std, mean);
+        values[LANES + j] = (double)fused(radius * sine, std, mean);
+    }
+}
+
+static void torch_group_f64(double values[GROUP], double mean, double std) {
+    for (size_t j = 0; j < LANES; j++) {
+        const double radius = sqrt(-2.0 * log(1.0 - values[j]));
+        const double angle = TWO_PI * values[LANES + j];
+        values[j] = fma(radius * cos(angle), std, mean);
+        values[LANES + j] = fma(radius * sin(angle), std, mean);
+    }
+}
+
+/* Uniforms first, then whole groups in place. What is left stays uniform: the last group is written
+ * over it. */
+static void torch_normals(struct attn_random *random, const attn_draw *draw, double *values,
+                          size_t count) {
+    const bool narrow = draw->dtype == ATTN_FLOAT32;
+    for (size_t i = 0; i < count; i++) {
+        values[i] = narrow ? (double)torch_unit_f32(random) : torch_unit_f64(random);
+    }
+    for (size_t i = 0; i + GROUP <= count; i += GROUP) {
+        if (narrow) {
+            torch_group_f32(values + i, (float)draw->a, (float)draw->b);
+        } else {
+            torch_group_f64(values + i, draw->a, draw->b);
+        }
+    }
+}
+
+/* --------------------------------------------------------------------------------------- draws */
+
+static void draw_values(struct attn_random *random, const attn_draw *draw, double *values,
+                        size_t count) {
+    const bool torch = random->generator == ATTN_TORCH;
+    switch (draw->distribution) {
+    case ATTN_RANDINT:
+        (torch ? torch_integers : numpy_integers)(random, draw, values, count);
+        break;
+    case ATTN_UNIFORM:
+        (torch ? torch_uniforms : numpy_uniforms)(random, draw, values, count);
+        break;
+    case ATTN_NORMAL:
+        (!torch                ? numpy_normals
+         : draw->count < GROUP ? torch_few_normals
+                               : torch_normals)(random, draw, values, count);
+        break;
+    }
+}
+
+static void store(const double *values, size_t count, attn_dtype dtype, void *data, size_t at) {
+    if (data == NULL) {
+        return;
+    }
+    if (dtype == ATTN_FLOAT32) {
+        float *to = (float *)data + at;
+        for (size_t i = 0; i < count; i++) {
+            to[i] = (float)values[i];
+        }
+    } else {
+        memcpy((double *)data + at, values, count * sizeof *values);
+    }
+}
+
+void attn_random_fill(attn_random *random, const attn_draw *draw, size_t first, size_t count,
+                      attn_dtype dtype, void *data) {
+    assert(attn_random_check(random, draw, NULL) == ATTN_OK && dtype_is_float(dtype));
+    assert(first <= draw->count && count <= draw->count - first && first % ATTN_DRAW_PIECE == 0);
+    double values[BLOCK];
+    size_t done = 0;
+    while (done < count) {
+        const size_t n = count - done < BLOCK ? count - done : BLOCK;
+        draw_values(random, draw, values, n);
+        store(values, n, dtype, data, first + done);
+        done += n;
+    }
+    /* PyTorch ends a tensor that is not whole groups with a group of fresh uniforms: its last
+     * sixteen, whatever stood there. */
+    if (random->generator == ATTN_TORCH && draw->distribution == ATTN_NORMAL &&
+        draw->count > GROUP && draw->count % GROUP != 0 && count > 0 &&
+        first + count == draw->count) {
+        torch_normals(random, draw, values, GROUP);
+        store(values, GROUP, dtype, data, draw->count - GROUP);
+    }
+}
+
+/* -------------------------------------------------------------------------------------- checks */
+
+/* No normal exceeds 13 here (53 bits leave no more), so no draw overflows float32. */
+#define FURTHEST 1e37
+
+static attn_status check_number(const char *name, double x, bool whole, attn_error *error) {
+    if (whole && !(fabs(x) <= 0x1p53 && x == floor(x))) {
+        return attn_fail(error, ATTN_INVALID_ARGUMENT, name,
+                         "%s must be a whole number within -2^53 .. 2^53, not %.16g", name, x);
+    }
+    if (!whole && !(fabs(x) <= FURTHEST)) {
+        return attn_fail(error, ATTN_INVALID_ARGUMENT, name,
+                         "%s must lie within -1e37 .. 1e37, not at %.15g", name, x);
+    }
+    return ATTN_OK;
+}
+
+static attn_status check_parameters(const attn_draw *draw, attn_error *error) {
+    const bool normal = draw->distribution == ATTN_NORMAL;
+    const bool whole = draw->distribution == ATTN_RANDINT;
+    ATTN_TRY(check_number(normal ? "mean" : "low", draw->a, whole, error));
+    ATTN_TRY(check_number(normal ? "std" : "high", draw->b, whole, error));
+    if (normal && draw->b < 0) {
+        return attn_fail(error, ATTN_INVALID_ARGUMENT, "std",
+                         "std must not be negative: it is %.15g", draw->b);
+    }
+    if (whole && draw->a >= draw->b) {
+        return attn_fail(error, ATTN_INVALID_ARGUMENT, "high",
+                         "high must exceed low: low is %.0f, high is %.0f", draw->a, draw->b);
+    }
+    if (!normal && draw->a > draw->b) {
+        return attn_fail(error, ATTN_INVALID_ARGUMENT, "high",
+                         "high must not be less than low: low is %.15g, high is %.15g", draw->a,
+                         draw->b);
+    }
+    return ATTN_OK;
+}
+
+attn_status attn_random_check(const attn_random *random, const attn_draw *draw, attn_error *error) {
+    if ((unsigned)draw->distribution > ATTN_NORMAL) {
+        return attn_fail(error, ATTN_INVALID_ARGUMENT, "distribution",
+                         "distribution must be randint, uniform or normal: 0 to 2, not %d",
+                         (int)draw->distribution);
+    }
+    if (draw->distribution != ATTN_RANDINT) {
+        if (random->generator == ATTN_NUMPY && draw->dtype != ATTN_FLOAT64) {
+            return attn_fail(error, ATTN_INVALID_ARGUMENT, "dtype",
+                             "dtype must be float64: NumPy's RandomState draws nothing else");
+        }
+        if (!dtype_is_float(draw->dtype)) {
+            return attn_fail(error, ATTN_INVALID_ARGUMENT, "dtype",
+                             "dtype must be float32 or float64");
+        }
+    }
+    return check_parameters(draw, error);
+}
+
+attn_status attn_random_create(attn_random **random, attn_generator generator, uint64_t seed,
+                               attn_error *error) {
+    *random = NULL;
+    if (generator != ATTN_NUMPY && generator != ATTN_TORCH) {
+        return attn_fail(error, ATTN_INVALID_ARGUMENT, "generator",
+                         "generator must be numpy or torch: 0 or 1, not %d", (int)generator);
+    }
+    if (generator == ATTN_NUMPY && seed > UINT32_MAX) {
+        return attn_fail(error, ATTN_INVALID_ARGUMENT, "seed",
+                         "seed must not exceed 2^32 - 1 with numpy: it is %llu",
+                         (unsigned long long)seed);
+    }
+    attn_random *made = malloc(sizeof *made);
+    if (made == NULL) {
+        return attn_fail(error, ATTN_NO_MEMORY, "", "no memory for a generator");
+    }
+    made->generator = generator;
+    made->has_spare = false;
+    made->spare = 0;
+    made->used = WORDS;
+    seed_state(made->state, (uint32_t)seed); /* PyTorch, too, seeds with the low 32 bits */
+    *random = made;
+    return ATTN_OK;
+}
+
+void attn_random_free(attn_random *random) {
+    free(random);
+}
