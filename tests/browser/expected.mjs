@@ -12,8 +12,10 @@ const part = (rule, member) => (typeof rule === 'object' && rule !== null ? (rul
 // How far a number of this row may be from what is expected.
 function allowed({ decimals, absolute, tolerance }, member, row) {
   const places = part(decimals, member);
+  // Half a unit of the last printed digit, and a hair for reading that digit as binary, as in test_notebooks.c.
+  const rounding = places === null ? 0 : 0.5000001 * 10 ** -places;
   const largest = Math.max(...row.map((value) => Math.abs(value ?? 0)));
-  return (places === null ? 0 : 0.5 * 10 ** -places * (1 + 1e-9)) + (part(absolute, member) ?? 0) + (part(tolerance, member) ?? 0) * largest;
+  return rounding + (part(absolute, member) ?? 0) + (part(tolerance, member) ?? 0) * largest;
 }
 
 // Holds `shown`, rows of numbers with -Infinity where an answer has null, to the matrix that a case expects of `member`.

@@ -2,6 +2,8 @@
 // as SVG with axes; a slider divides the values by a temperature before. Dashed: temperature 1, the notebook's own.
 // It asks through the `post` it is given, and knows no address, key or error page.
 
+import { downloadPNG, save, toSVG } from './download.js';
+
 const HEIGHT = 300;
 const LEFT = 64;
 const RIGHT = 16;
@@ -52,7 +54,7 @@ class Curve {
     label.append('temperature', this.slider, this.shown);
     this.readout = document.createElement('span');
     this.readout.className = 'curve-readout';
-    controls.append(label, this.readout);
+    controls.append(label, this.readout, this.saveButtons());
     this.root.append(controls);
     container.append(this.root);
     this.values = this.reference = null;
@@ -63,6 +65,22 @@ class Curve {
     this.resizing = new ResizeObserver(() => this.values && this.show());
     this.resizing.observe(this.root);
     this.ask();
+  }
+
+  saveButtons() {
+    const buttons = document.createElement('span');
+    buttons.className = 'curve-save';
+    const formats = {
+      SVG: () => save('softmax.svg', 'image/svg+xml', toSVG(this.svg)),
+      PNG: () => downloadPNG(this.svg, 'softmax'),
+    };
+    for (const [name, does] of Object.entries(formats)) {
+      const button = Object.assign(document.createElement('button'), { type: 'button', textContent: name });
+      button.setAttribute('aria-label', `Save the curve as ${name}`);
+      button.addEventListener('click', does);
+      buttons.append(button);
+    }
+    return buttons;
   }
 
   temperature() {

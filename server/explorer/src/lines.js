@@ -9,7 +9,7 @@ import { choosePairs, makeHead, weightText } from './pairs.js';
 const ROW = 26;
 const MAX_VIEW = 26 * ROW;
 const SVG_LINES = 1500;
-const MAX_LINES = 6000;
+const MAX_LINES = 4000;
 const CLEAR_LINES = 400;
 const FRAME_MS = 20;
 const SVG = 'http://www.w3.org/2000/svg';
@@ -372,7 +372,7 @@ class Lines {
     this.root.dataset.drawn = kind;
     this.root.dataset.count = drawn.length;
     const strongest = count > lines.length ? `the ${lines.length} strongest of ` : '';
-    const part = !active && (rows * ROW > height) ? ' of the queries in view' : '';
+    const part = active?.side !== 'query' && rows * ROW > height ? ' of the queries in view' : '';
     this.note.textContent = `${strongest}${count} ${count === 1 ? 'line' : 'lines'}${part}`;
   }
 

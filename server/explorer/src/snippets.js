@@ -8,8 +8,10 @@ const LONG = 4000;
 // For a POSIX shell: inside single quotes nothing but the quote itself is special.
 const shell = (text) => `'${text.replaceAll("'", `'\\''`)}'`;
 
-// JSON's strings, with \u2028 and \u2029 escaped, are strings of Python and of JavaScript, too.
-const quoted = (text) => JSON.stringify(text).replace(/[\u2028\u2029\u007f]/g, (c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, '0')}`);
+const escaped = (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`;
+
+// JSON's strings are strings of Python and of JavaScript, too; what ends a line somewhere is escaped.
+const quoted = (text) => JSON.stringify(text).replace(/[\u0085\u2028\u2029\u007f]/g, escaped);
 
 // What no raw string of either language holds: a carriage return becomes a line feed, a backslash at the end escapes the quote.
 const tooRaw = /[\r\u0000]|\\$/;

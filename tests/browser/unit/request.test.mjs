@@ -1,11 +1,12 @@
 // A request as text and as what it means, an answer as matrices, numbers as colours: the explorer's modules that need no page.
 import assert from 'node:assert/strict';
+import { readdirSync, readFileSync } from 'node:fs';
 import { test } from 'node:test';
 import { makeScale, position, raster } from '../../../server/explorer/src/colour.js';
 import { EXAMPLES, find, OWN, textOf } from '../../../server/explorer/src/examples.js';
 import { indexOfByte, locate, members, parse, withMember } from '../../../server/explorer/src/jsontext.js';
 import { matrices, split, vectors } from '../../../server/explorer/src/matrices.js';
-import { inapplicable, pathFor, summarise, wanted } from '../../../server/explorer/src/request.js';
+import { inapplicable, pathFor, PATHS, summarise, wanted } from '../../../server/explorer/src/request.js';
 import { fromHash, toHash } from '../../../server/explorer/src/state.js';
 
 const text = '{\n  "X": [[1, 2], [3, 4]], "a~/b": {"c": [7, "}]"]},\n  "causal": true\n}\n';
@@ -20,6 +21,27 @@ test('members of an object stand where they are', () => {
   for (const bad of ['', '[1]', '{"a": }', '{"a": [1}', '{"a": 1} 2', '{"a" 1}', '{"a": "b', '{"a": [[1, 2]']) {
     assert.equal(members(bad), null, bad);
   }
+});
+
+test("every notebook's request is found in its text, and goes where it belongs", () => {
+  const folder = new URL('../../notebooks/', import.meta.url);
+  const read = (file) => readFileSync(new URL(file, folder), 'utf8');
+  let tried = 0;
+  for (const file of readdirSync(folder).filter((name) => name.endsWith('.request.json'))) {
+    const request = read(file);
+    const { path } = JSON.parse(read(file.replace('.request.', '.expected.')));
+    const body = parse(request);
+    const all = members(request);
+    assert.deepEqual([...all.keys()], Object.keys(body), file);
+    for (const [key, { start, end }] of all) {
+      assert.deepEqual(parse(`{"${key}": ${request.slice(start, end)}}`), { [key]: body[key] }, `${file}: ${key}`);
+      tried++;
+    }
+    if (PATHS.includes(path)) {
+      assert.equal(pathFor(body), path, file);
+    }
+  }
+  assert.ok(tried > 100);
 });
 
 test('pointers lead to their place, or to the deepest part of it', () => {
@@ -108,7 +130,15 @@ test('colours: 0 is the middle of signed numbers, the largest stands for those u
   assert.deepEqual([...hidden.pixels.subarray(0, 4)], [0x44, 0x01, 0x54, 255]);
 });
 
-test('the state goes into the address and comes back', async () => {
+function packs() {
+  try {
+    return Boolean(new CompressionStream('deflate-raw'));
+  } catch {
+    return false;
+  }
+}
+
+test('the state goes into the address and comes back', { skip: !packs() && 'Node.js 18 has no deflate-raw; browsers have' }, async () => {
   const state = { example: '003', path: '/attention', text, labels: ['a', 'b'], head: 2, compare: 0, row: 0, batch: 0, log: true, palette: 'cividis' };
   const { example, path, text: back, labels, head, compare, row, log, numbers, palette } = await fromHash(await toHash(state, true));
   assert.deepEqual({ example, path, text: back, labels, head, compare, row, batch: 0, log, palette }, state);

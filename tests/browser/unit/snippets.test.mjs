@@ -84,7 +84,8 @@ for (const language of ['curl', 'python', 'javascript']) {
 }
 
 test('an address with a path before it', () => {
-  assert.match(snippet('curl', { base: 'https://a.example/at/', path: '/softmax', body: { X: [1] } }), /'https:\/\/a\.example\/at\/softmax'/);
+  const code = snippet('curl', { base: 'https://a.example/at/', path: '/softmax', body: { X: [1] } });
+  assert.ok(code.includes("'https://a.example/at/softmax'"), code);
 });
 
 test('matrices are written a row on a line, and mean what they meant', () => {

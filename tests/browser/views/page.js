@@ -1,6 +1,5 @@
 // The page of views.test.mjs: makes the views and leaves them to the test, with what they told.
 import { createCurve } from './curve.js';
-import * as download from './download.js';
 import { createLines } from './lines.js';
 
 const told = { hover: [], lock: [] };
@@ -17,4 +16,4 @@ const post = async (path, body) => {
   return response.json();
 };
 const curve = createCurve(document.getElementById('curve'), { post });
-window.views = { lines, curve, told, download };
+window.views = { lines, curve, told };
