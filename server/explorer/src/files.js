@@ -30,7 +30,7 @@ function svgCells(figure) {
   return parts.join('');
 }
 
-function svgLabels({ box, range, given, ...figure }, size) {
+function svgLabels({ box, range, given }, size) {
   const { rows, cols } = axes(box, range, given.rowLabels, given.colLabels);
   const parts = rows.map(({ at, text }) => {
     const y = round(box.top + (at - range.row0 + 0.5) * size.height + 4);

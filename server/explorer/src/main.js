@@ -75,8 +75,8 @@ const client = createClient(base, {
       status('busy', 'Reading the answer');
     }
   },
-  wait(seconds, problem) {
-    status('busy', `The server is busy (${problem?.detail ?? '503'}); asking again in ${seconds} s`);
+  wait(seconds, cause) {
+    status('busy', `The server is busy (${cause?.detail ?? '503'}); asking again in ${seconds} s`);
   },
 });
 

@@ -1,6 +1,8 @@
 // The state of the page in its address, so that a link shows what its sender saw: an example by its name, or a request, compressed;
 // and how it is looked at. Reads and writes the hash; decides nothing.
 
+import { PATHS } from './request.js';
+
 const LONGEST = 60_000; // characters of a request in an address
 const NUMBERS = ['head', 'compare', 'batch', 'row', 'threshold'];
 const FLAGS = ['log', 'numbers', 'lines', 'mean', 'mass', 'every'];
@@ -20,6 +22,12 @@ async function unpack(packed) {
   const binary = atob(packed.replaceAll('-', '+').replaceAll('_', '/'));
   const bytes = Uint8Array.from(binary, (character) => character.charCodeAt(0));
   return new TextDecoder().decode(await through(new DecompressionStream('deflate-raw'), bytes));
+}
+
+// A link may come from anybody: only what the page itself would have written.
+function checked({ path, text, labels }) {
+  if (!PATHS.includes(path) || typeof text !== 'string') throw new TypeError('no request');
+  return { path, text, labels: Array.isArray(labels) ? labels.map(String) : [] };
 }
 
 // The hash of a state; edited says that the text is not the example's own.
@@ -55,7 +63,7 @@ export async function fromHash(text) {
   if (hash.has('palette')) state.palette = hash.get('palette');
   if (hash.has('request')) {
     try {
-      Object.assign(state, JSON.parse(await unpack(hash.get('request'))));
+      Object.assign(state, checked(JSON.parse(await unpack(hash.get('request')))));
     } catch {
       state.broken = true;
     }

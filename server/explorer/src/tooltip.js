@@ -5,10 +5,14 @@ box.id = 'tooltip';
 box.hidden = true;
 box.setAttribute('role', 'tooltip');
 document.body.append(box);
-window.addEventListener('scroll', hideTooltip, { passive: true, capture: true });
+
+// A finger leaves its box behind when it scrolls on; a pointer says itself where it is.
+let tapped = false;
+window.addEventListener('scroll', () => tapped && hideTooltip(), { passive: true, capture: true });
 
 // lines: [[name, value], ...]; the first are set larger.
-export function showTooltip(title, lines, { clientX, clientY }) {
+export function showTooltip(title, lines, { clientX, clientY, pointerType }) {
+  tapped = pointerType === 'touch';
   const list = document.createElement('dl');
   for (const [name, value, strong] of lines) {
     const term = document.createElement('dt');

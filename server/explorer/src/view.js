@@ -204,11 +204,11 @@ export class View {
     const canvas = make('canvas', 'legend');
     canvas.setAttribute('aria-hidden', 'true');
     [canvas.width, canvas.height] = [64, 1];
-    const colours = table(scale.table);
+    const bytes = table(scale.table);
     const pixels = new ImageData(64, 1);
     for (let i = 0; i < 64; i++) {
       const colour = Math.round(position(scale, lo + ((hi - lo) * i) / 63) * 255) * 3;
-      pixels.data.set([...colours.subarray(colour, colour + 3), 255], i * 4);
+      pixels.data.set([...bytes.subarray(colour, colour + 3), 255], i * 4);
     }
     canvas.getContext('2d').putImageData(pixels, 0, 0);
     return canvas;

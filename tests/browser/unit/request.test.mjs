@@ -146,6 +146,8 @@ test('the state goes into the address and comes back', { skip: !packs() && 'Node
   assert.equal(await toHash({ example: '000', head: 0, compare: null, row: null, palette: 'viridis' }, false), '#example=000');
   assert.equal((await fromHash('#example=000&request=%21')).broken, true);
   assert.equal((await fromHash('#head=-1')).head, undefined);
+  const foreign = await fromHash(await toHash({ ...state, path: '/metrics' }, true));
+  assert.deepEqual([foreign.broken, foreign.path], [true, undefined]);
 });
 
 test('every example is found by its name, and its text is its body', () => {
