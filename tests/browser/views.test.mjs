@@ -152,7 +152,10 @@ test('lines: heads in colours of their own', () =>
     await open(page);
     await show(page, { rows: 9, cols: 9, heads: 4, labels: WORDS, threshold: 0.1 });
     await settled(page);
-    const colours = await page.locator('.lines-line').evaluateAll((all) => [...new Set(all.map((line) => getComputedStyle(line).stroke))]);
+    // In one step: lines that are drawn anew between finding and asking have no colour.
+    const colours = await page.evaluate(() => [
+      ...new Set(Array.from(document.querySelectorAll('.lines-line'), (line) => getComputedStyle(line).stroke)),
+    ]);
     assert.equal(colours.length, 4);
     assert.deepEqual(await page.locator('.lines-legend li').allTextContents(), ['head 0', 'head 1', 'head 2', 'head 3']);
     await page.hover('.lines-word[data-query="3"]');
