@@ -4,7 +4,6 @@
 import { build } from 'esbuild';
 import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { createRequire } from 'node:module';
 import { basename, dirname, extname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
@@ -12,7 +11,7 @@ import { brotliCompress, constants, gzip } from 'node:zlib';
 
 const out = process.argv[2];
 const here = dirname(fileURLToPath(import.meta.url));
-const bundled = ['plotly.js-cartesian-dist-min', 'swagger-ui-dist']; // packages that others hold rights in
+const bundled = new Set(); // folders of packages: others hold rights in them
 const types = {
   '.css': 'text/css; charset=utf-8',
   '.html': 'text/html; charset=utf-8',
@@ -25,6 +24,12 @@ const files = new Map(); // what is made, by its place in OUT
 
 const hash = (bytes, size) => createHash('sha256').update(bytes).digest('base64url').slice(0, size);
 
+// plotly.js asks for the style of maps, which nothing here shows.
+const withoutMaps = {
+  name: 'without-maps',
+  setup: ({ onLoad }) => onLoad({ filter: /maplibre-gl\.css$/ }, () => ({ contents: '', loader: 'empty' })),
+};
+
 // Bundles the entry points; returns where each has gone, by its own name.
 async function bundle(names, define = {}) {
   const { metafile, outputFiles } = await build({
@@ -34,6 +39,7 @@ async function bundle(names, define = {}) {
     assetNames: '[name]-[hash]',
     outdir: 'assets',
     loader: { '.svg': 'file' },
+    plugins: [withoutMaps],
     bundle: true,
     minify: true,
     splitting: true,
@@ -48,6 +54,10 @@ async function bundle(names, define = {}) {
   for (const { path, contents } of outputFiles) {
     files.set(`assets/${basename(path)}`, Buffer.from(contents));
   }
+  for (const input of Object.keys(metafile.inputs)) {
+    const [folder] = input.match(/^.*node_modules\/(@[^/]+\/)?[^/]+/) ?? [];
+    if (folder) bundled.add(folder);
+  }
   const places = {};
   for (const [file, { entryPoint }] of Object.entries(metafile.outputs)) {
     if (entryPoint) {
@@ -59,11 +69,9 @@ async function bundle(names, define = {}) {
 
 // The licences of what is bundled, in one file. Returns its place, as bundle does.
 function licences() {
-  const require = createRequire(import.meta.url);
   let text = '';
-  for (const name of bundled) {
-    const folder = dirname(require.resolve(`${name}/package.json`));
-    const { version } = JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8'));
+  for (const folder of [...bundled].sort()) {
+    const { name, version } = JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8'));
     const parts = readdirSync(folder).filter((file) => /^(licen[cs]e|notice)|es-bundle\.js\.license/i.test(file));
     for (const part of parts.sort()) {
       text += `${name} ${version}, ${part}\n\n${readFileSync(join(folder, part), 'utf8').trim()}\n\n\n`;

@@ -32,7 +32,7 @@ async function load() {
   await idle();
   styleThroughCSSOM();
   try {
-    const module = await import('plotly.js-cartesian-dist-min');
+    const module = await import('./plotly-heatmap.js');
     return module.default ?? module;
   } catch {
     return null;
