@@ -301,22 +301,6 @@ static bool embed_words(struct prepare *p, const struct api_request *request,
 
 /* ---------------------------------------------------------------------------------- the phases */
 
-/* The size of the next piece, 0 after the last. */
-static size_t next_piece(const struct prepare *p, struct prepare_place at) {
-    if (at.draw == p->draw_count) {
-        return 0;
-    }
-    const size_t left = p->draws[at.draw].draw.count - at.first;
-    return left < ATTN_DRAW_PIECE ? left : ATTN_DRAW_PIECE;
-}
-
-static void pass_piece(const struct prepare *p, struct prepare_place *at, size_t count) {
-    at->first += count;
-    if (at->first == p->draws[at->draw].draw.count) {
-        *at = (struct prepare_place){.draw = at->draw + 1};
-    }
-}
-
 /* In place: byte i is written when number i has been read, and lies before number i + 1. */
 static void make_mask(const struct prepare_draw *draw, size_t first, size_t count) {
     unsigned char *bytes = draw->data;
@@ -326,36 +310,25 @@ static void make_mask(const struct prepare_draw *draw, size_t first, size_t coun
     }
 }
 
-static void draw_piece(const struct prepare *p, size_t count) {
-    const struct prepare_draw *draw = &p->draws[p->place.draw];
-    attn_random_fill(p->generator.random, &draw->draw, p->place.first, count, draw->dtype,
-                     draw->data);
+/* Draws the next piece and returns its size. */
+static size_t draw_piece(struct prepare *p) {
+    const struct prepare_draw *draw = &p->draws[p->next];
+    const size_t first = p->drawn, left = draw->draw.count - first;
+    const size_t count = left < ATTN_DRAW_PIECE ? left : ATTN_DRAW_PIECE;
+    attn_random_fill(p->generator.random, &draw->draw, first, count, draw->dtype, draw->data);
     if (draw->mask) {
-        make_mask(draw, p->place.first, count);
+        make_mask(draw, first, count);
     }
+    p->drawn = count < left ? first + count : 0;
+    p->next += count == left;
+    return count;
 }
 
 /* One task: small pieces go together. */
 static void draw_batch(struct prepare *p) {
-    size_t count;
-    for (size_t drawn = 0; drawn < ATTN_DRAW_PIECE && (count = next_piece(p, p->place)) > 0;
-         drawn += count) {
-        draw_piece(p, count);
-        pass_piece(p, &p->place, count);
+    for (size_t drawn = 0; drawn < ATTN_DRAW_PIECE && p->next < p->draw_count;) {
+        drawn += draw_piece(p);
     }
-}
-
-static size_t count_batches(const struct prepare *p) {
-    struct prepare_place at = {0};
-    size_t count, drawn = ATTN_DRAW_PIECE, batches = 0;
-    for (; (count = next_piece(p, at)) > 0; drawn += count) {
-        if (drawn >= ATTN_DRAW_PIECE) {
-            batches++;
-            drawn = 0;
-        }
-        pass_piece(p, &at, count);
-    }
-    return batches;
 }
 
 static size_t row_bytes(const struct prepare *p) {
@@ -367,7 +340,7 @@ static size_t rows_at_once(const struct prepare *p) {
     return 1 + ROWS_BYTES / row_bytes(p);
 }
 
-static void copy_rows(struct prepare *p, size_t task) {
+static void copy_rows(const struct prepare *p, size_t task) {
     const size_t size = row_bytes(p), rows = rows_at_once(p), count = p->words->count;
     const size_t end = (task + 1) * rows < count ? (task + 1) * rows : count;
     for (size_t i = task * rows; i < end; i++) {
@@ -435,31 +408,9 @@ struct job *prepare_job(struct prepare *p, struct job *then) {
 
 /* -------------------------------------------------------------------------------- the request */
 
-/* Most requests are of arrays and options alone. */
-static bool is_needed(const struct codec_value *root) {
-    static const char *const names[] = {"random",    "text",          "tokens",
-                                        "embedding", "embedding_dim", "heads"};
-    for (const struct codec_value *member = codec_at(root, 0); member != NULL;
-         member = codec_next(member)) {
-        const char *name = codec_name(member);
-        if (codec_kind_of(member) == CODEC_OBJECT) {
-            return true;
-        }
-        for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-            if (name[0] == names[i][0] && strcmp(name, names[i]) == 0) {
-                return true;
-            }
-        }
-    }
-    return false;
-}
-
 bool prepare_matrices(const struct api_request *request, struct codec_error *error) {
     struct prepare *p = request->prepare;
     const struct codec_value *words;
-    if (!is_needed(codec_root(request->body))) {
-        return true;
-    }
     p->body = codec_document_tensor_bytes(request->body);
     if (!draw_generator_read(request->body, &p->generator, error) ||
         !read_words(p, request, &words, error) ||
@@ -467,6 +418,7 @@ bool prepare_matrices(const struct api_request *request, struct codec_error *err
         !embed_words(p, request, words, error)) {
         return false;
     }
-    p->batches = count_batches(p);
+    /* At most: each but the last draws as many numbers at least. */
+    p->batches = (p->elements + ATTN_DRAW_PIECE - 1) / ATTN_DRAW_PIECE;
     return true;
 }
