@@ -18,8 +18,8 @@
 #include "status.h"
 #include "tensor.h"
 
-/* PyTorch makes normals of eight pairs of uniforms at a time: values 0 to 7 of a group are the first
- * of the pairs, the others the second. */
+/* PyTorch makes normals of eight pairs of uniforms at a time: values 0 to 7 of a group are the
+ * first of the pairs, the others the second. */
 enum {
     WORDS = 624,
     FAR = 397,
