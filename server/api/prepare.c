@@ -25,9 +25,8 @@ enum {
 
 struct prepare_draw {
     attn_draw draw;
-    attn_dtype dtype; /* of the data */
-    void *data;       /* borrowed from the body; NULL: thrown away */
-    bool mask;        /* the data become bytes */
+    void *data; /* borrowed from the body; NULL: thrown away */
+    bool mask;  /* the data become bytes */
 };
 
 void prepare_free(struct prepare *p) {
@@ -57,10 +56,10 @@ static bool take(struct prepare *p, const struct api_request *request,
 
 /* -------------------------------------------------------------------------------------- draws */
 
-/* The matrix is drawn into `data`; NULL: it is thrown away. */
 static bool add_draw(struct prepare *p, const struct api_request *request,
-                     const struct codec_value *value, const attn_draw *draw, void *data,
+                     const struct codec_value *value, const struct prepare_draw *next,
                      struct codec_error *error) {
+    const attn_draw *draw = &next->draw;
     if (draw->count > MAX_ELEMENTS - p->elements) {
         codec_fail(request->body, value, error, "a request may draw %lld numbers at most",
                    (long long)MAX_ELEMENTS);
@@ -77,8 +76,7 @@ static bool add_draw(struct prepare *p, const struct api_request *request,
         p->draw_capacity = capacity;
     }
     const bool normal = draw->distribution == ATTN_NORMAL;
-    p->draws[p->draw_count++] = (struct prepare_draw){
-        .draw = *draw, .dtype = codec_document_dtype(request->body), .data = data};
+    p->draws[p->draw_count++] = *next;
     p->elements += draw->count;
     p->cost += COST_OF_DRAW + (double)draw->count * (normal ? COST_OF_NORMAL : COST_OF_UNIFORM);
     return true;
@@ -89,17 +87,12 @@ static bool add_draw(struct prepare *p, const struct api_request *request,
 static bool make_drawn(struct prepare *p, const struct api_request *request,
                        const struct codec_value *value, const struct draw *draw, bool mask,
                        struct codec_error *error) {
-    const attn_dtype dtype = codec_document_dtype(request->body);
-    const size_t width = attn_dtype_size(dtype), count = draw->draw.count;
+    const size_t width = attn_dtype_size(p->dtype), count = draw->draw.count;
     void *data = NULL;
-    if (!take(p, request, value, count > SIZE_MAX / width ? SIZE_MAX : count * width, error) ||
-        !codec_make_tensor(request->body, value, mask ? ATTN_BOOL : dtype, draw->rank, draw->shape,
-                           mask ? count * width : count, &data, error) ||
-        !add_draw(p, request, value, &draw->draw, data, error)) {
-        return false;
-    }
-    p->draws[p->draw_count - 1].mask = mask;
-    return true;
+    return take(p, request, value, count > SIZE_MAX / width ? SIZE_MAX : count * width, error) &&
+           codec_make_tensor(request->body, value, mask ? ATTN_BOOL : p->dtype, draw->rank,
+                             draw->shape, mask ? count * width : count, &data, error) &&
+           add_draw(p, request, value, &(struct prepare_draw){draw->draw, data, mask}, error);
 }
 
 /* Draws that come before one and are thrown away. */
@@ -116,7 +109,7 @@ static bool discard(struct prepare *p, const struct api_request *request,
     for (const struct codec_value *item = codec_at(list, 0); item != NULL;
          item = codec_next(item)) {
         if (!draw_read(request->body, item, &p->generator, false, &draw, error) ||
-            !add_draw(p, request, item, &draw.draw, NULL, error)) {
+            !add_draw(p, request, item, &(struct prepare_draw){.draw = draw.draw}, error)) {
             return false;
         }
     }
@@ -302,11 +295,11 @@ static bool embed_words(struct prepare *p, const struct api_request *request,
 /* ---------------------------------------------------------------------------------- the phases */
 
 /* In place: byte i is written when number i has been read, and lies before number i + 1. */
-static void make_mask(const struct prepare_draw *draw, size_t first, size_t count) {
-    unsigned char *bytes = draw->data;
+static void make_mask(void *data, attn_dtype dtype, size_t first, size_t count) {
+    unsigned char *bytes = data;
     for (size_t i = first; i < first + count; i++) {
-        bytes[i] = draw->dtype == ATTN_FLOAT32 ? ((const float *)draw->data)[i] > 0
-                                               : ((const double *)draw->data)[i] > 0;
+        bytes[i] =
+            dtype == ATTN_FLOAT32 ? ((const float *)data)[i] > 0 : ((const double *)data)[i] > 0;
     }
 }
 
@@ -315,9 +308,9 @@ static size_t draw_piece(struct prepare *p) {
     const struct prepare_draw *draw = &p->draws[p->next];
     const size_t first = p->drawn, left = draw->draw.count - first;
     const size_t count = left < ATTN_DRAW_PIECE ? left : ATTN_DRAW_PIECE;
-    attn_random_fill(p->generator.random, &draw->draw, first, count, draw->dtype, draw->data);
+    attn_random_fill(p->generator.random, &draw->draw, first, count, p->dtype, draw->data);
     if (draw->mask) {
-        make_mask(draw, first, count);
+        make_mask(draw->data, p->dtype, first, count);
     }
     p->drawn = count < left ? first + count : 0;
     p->next += count == left;
@@ -412,6 +405,7 @@ bool prepare_matrices(const struct api_request *request, struct codec_error *err
     struct prepare *p = request->prepare;
     const struct codec_value *words;
     p->body = codec_document_tensor_bytes(request->body);
+    p->dtype = codec_document_dtype(request->body);
     if (!draw_generator_read(request->body, &p->generator, error) ||
         !read_words(p, request, &words, error) ||
         !draw_members(p, request, codec_root(request->body), error) ||

@@ -25,7 +25,8 @@ struct prepare {
     size_t extra;                /* bytes of these that are not in tensors of the body */
 
     /* Of prepare.c alone. */
-    size_t body; /* bytes that were read of it */
+    size_t body;      /* bytes that were read of it */
+    attn_dtype dtype; /* of its matrices */
     struct draw_generator generator;
     size_t elements;            /* of all draws */
     struct prepare_draw *draws; /* in their order */
