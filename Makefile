@@ -376,6 +376,7 @@ check-layers: ## Check who includes what
 lint: ## Check format, clang-tidy and the scripts
 	@docker/packages.sh build test lint
 	clang-format --dry-run -Werror $(FORMATTED)
+	! LC_ALL=C.UTF-8 grep -nE '^.{101}' $(filter-out lib/src/kernels/%,$(FORMATTED)) # comments, which it leaves alone
 	shellcheck $(SCRIPTS)
 	$(again) tidy
 

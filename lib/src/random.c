@@ -18,12 +18,13 @@
 #include "status.h"
 #include "tensor.h"
 
+/* PyTorch makes normals of eight pairs of uniforms at a time: values 0 to 7 of a group are the
+ * first of the pairs, the others the second. */
 enum {
     WORDS = 624,
     FAR = 397,
-    LANES = 8, /* PyTorch makes normals from eight pairs of uniforms at a time: */
-    GROUP =
-        2 * LANES, /* values 0 to 7 of a group are the first of the pairs, the rest the second */
+    LANES = 8,
+    GROUP = 2 * LANES,
     BLOCK = 32 * GROUP, /* values on their way to the caller's buffer */
 };
 static_assert(ATTN_DRAW_PIECE % BLOCK == 0, "a piece is whole groups");

@@ -91,12 +91,12 @@ static double projection_cost(const struct projection *projection) {
 /*
  * Cuts a projection of numbers of `size` bytes into tasks; returns how many. Where OpenBLAS has
  * kernels for small products, a tile of the weights, NARROW columns of them, stays in an L1 cache
- * while up to TALL rows pass over it, TILE_ROWS at a time. It is copied first, since rows of weights
- * lie pages apart; up to SPARSE rows do not pay for that. Those of out_in are copied as soon as
- * their product, a transposed one, would count as large in place. Elsewhere products are large, up
- * to SQUARE rows and columns, since each packs its rows anew; but the columns of up to SPARSE rows
- * are cut into SHARES, to have some for every thread. Measured on a Zen 5 with OpenBLAS's cores
- * SkylakeX and Haswell, d_model 768 and 4096, 16 to 2048 rows.
+ * while up to TALL rows pass over it, TILE_ROWS at a time. It is copied first, since rows of
+ * weights lie pages apart; up to SPARSE rows do not pay for that. Those of out_in are copied as
+ * soon as their product, a transposed one, would count as large in place. Elsewhere products are
+ * large, up to SQUARE rows and columns, since each packs its rows anew; but the columns of up to
+ * SPARSE rows are cut into SHARES, to have some for every thread. Measured on a Zen 5 with
+ * OpenBLAS's cores SkylakeX and Haswell, d_model 768 and 4096, 16 to 2048 rows.
  */
 static size_t choose_projection(struct projection *p, size_t size) {
     enum {

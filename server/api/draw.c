@@ -61,8 +61,9 @@ bool draw_generator_check(const struct codec_document *document, const struct co
 
 /* What "random" may be, and the parameters that go with it. */
 enum {
-    RANGE = 1, /* low and high */
-    SHAPE = 2  /* mean and std */
+    NONE,
+    RANGE,  /* low and high */
+    MOMENTS /* mean and std */
 };
 
 static const char *const names[] = {"randint", "rand",   "uniform",
@@ -70,8 +71,8 @@ static const char *const names[] = {"randint", "rand",   "uniform",
 static const struct kind {
     attn_distribution distribution;
     int parameters;
-} kinds[] = {{ATTN_RANDINT, RANGE}, {ATTN_UNIFORM, 0},    {ATTN_UNIFORM, RANGE},
-             {ATTN_NORMAL, 0},      {ATTN_NORMAL, SHAPE}, {ATTN_NORMAL, 0}};
+} kinds[] = {{ATTN_RANDINT, RANGE}, {ATTN_UNIFORM, NONE},   {ATTN_UNIFORM, RANGE},
+             {ATTN_NORMAL, NONE},   {ATTN_NORMAL, MOMENTS}, {ATTN_NORMAL, NONE}};
 
 static bool read_parameter(const struct codec_document *document, const struct codec_value *value,
                            bool whole, double *out, struct codec_error *error) {
@@ -91,7 +92,7 @@ static bool read_parameters(const struct codec_document *document, const struct 
     static const struct {
         const char *name;
         int of;
-    } parameters[] = {{"low", RANGE}, {"high", RANGE}, {"mean", SHAPE}, {"std", SHAPE}};
+    } parameters[] = {{"low", RANGE}, {"high", RANGE}, {"mean", MOMENTS}, {"std", MOMENTS}};
     draw->b = 1;
     for (size_t i = 0; i < sizeof parameters / sizeof *parameters; i++) {
         const struct codec_value *value = codec_get(object, parameters[i].name);

@@ -1,6 +1,7 @@
 /*
- * embed.S - puts the web pages and openapi.yaml into the daemon, so that it needs no files. Each row of
- * build/assets/assets.inc is a file: as it is, then by gzip, then by brotli, from asset_NUMBER on.
+ * embed.S - puts the web pages and openapi.yaml into the daemon, so that it needs no files. Each
+ * row of build/assets/assets.inc is a file: as it is, then by gzip, then by brotli, from
+ * asset_NUMBER on.
  */
     .section .rodata
 

@@ -34,12 +34,6 @@ static bool read_request(const struct api_request *request, struct embeddings *e
            codec_as_reals(document, request->prepare->x, 2, 2, &e->embedding, error);
 }
 
-static size_t no_tasks(const struct job *job, size_t phase) {
-    (void)job;
-    (void)phase;
-    return 0;
-}
-
 static bool begin(struct job *job) {
     (void)job;
     return true;
@@ -71,8 +65,7 @@ static void release(struct api_work *work) {
 }
 
 struct api_work *api_embeddings(const struct api_request *request, struct http_response *response) {
-    struct embeddings e = {
-        .work = {.job = {.tasks = no_tasks, .begin = begin}, .answer = answer, .release = release}};
+    struct embeddings e = {.work = {.job = {.begin = begin}, .answer = answer, .release = release}};
     struct codec_error error = {0};
     struct embeddings *owned;
     if (!read_request(request, &e, &error)) {

@@ -25,9 +25,8 @@ enum {
 
 struct prepare_draw {
     attn_draw draw;
-    attn_dtype dtype; /* of the data */
-    void *data;       /* borrowed from the body; NULL: thrown away */
-    bool mask;        /* the data become bytes */
+    void *data; /* borrowed from the body; NULL: thrown away */
+    bool mask;  /* the data become bytes */
 };
 
 void prepare_free(struct prepare *p) {
@@ -57,10 +56,10 @@ static bool take(struct prepare *p, const struct api_request *request,
 
 /* -------------------------------------------------------------------------------------- draws */
 
-/* The matrix is drawn into `data`; NULL: it is thrown away. */
 static bool add_draw(struct prepare *p, const struct api_request *request,
-                     const struct codec_value *value, const attn_draw *draw, void *data,
+                     const struct codec_value *value, const struct prepare_draw *next,
                      struct codec_error *error) {
+    const attn_draw *draw = &next->draw;
     if (draw->count > MAX_ELEMENTS - p->elements) {
         codec_fail(request->body, value, error, "a request may draw %lld numbers at most",
                    (long long)MAX_ELEMENTS);
@@ -77,8 +76,7 @@ static bool add_draw(struct prepare *p, const struct api_request *request,
         p->draw_capacity = capacity;
     }
     const bool normal = draw->distribution == ATTN_NORMAL;
-    p->draws[p->draw_count++] = (struct prepare_draw){
-        .draw = *draw, .dtype = codec_document_dtype(request->body), .data = data};
+    p->draws[p->draw_count++] = *next;
     p->elements += draw->count;
     p->cost += COST_OF_DRAW + (double)draw->count * (normal ? COST_OF_NORMAL : COST_OF_UNIFORM);
     return true;
@@ -89,17 +87,12 @@ static bool add_draw(struct prepare *p, const struct api_request *request,
 static bool make_drawn(struct prepare *p, const struct api_request *request,
                        const struct codec_value *value, const struct draw *draw, bool mask,
                        struct codec_error *error) {
-    const attn_dtype dtype = codec_document_dtype(request->body);
-    const size_t width = attn_dtype_size(dtype), count = draw->draw.count;
+    const size_t width = attn_dtype_size(p->dtype), count = draw->draw.count;
     void *data = NULL;
-    if (!take(p, request, value, count > SIZE_MAX / width ? SIZE_MAX : count * width, error) ||
-        !codec_make_tensor(request->body, value, mask ? ATTN_BOOL : dtype, draw->rank, draw->shape,
-                           mask ? count * width : count, &data, error) ||
-        !add_draw(p, request, value, &draw->draw, data, error)) {
-        return false;
-    }
-    p->draws[p->draw_count - 1].mask = mask;
-    return true;
+    return take(p, request, value, count > SIZE_MAX / width ? SIZE_MAX : count * width, error) &&
+           codec_make_tensor(request->body, value, mask ? ATTN_BOOL : p->dtype, draw->rank,
+                             draw->shape, mask ? count * width : count, &data, error) &&
+           add_draw(p, request, value, &(struct prepare_draw){draw->draw, data, mask}, error);
 }
 
 /* Draws that come before one and are thrown away. */
@@ -116,7 +109,7 @@ static bool discard(struct prepare *p, const struct api_request *request,
     for (const struct codec_value *item = codec_at(list, 0); item != NULL;
          item = codec_next(item)) {
         if (!draw_read(request->body, item, &p->generator, false, &draw, error) ||
-            !add_draw(p, request, item, &draw.draw, NULL, error)) {
+            !add_draw(p, request, item, &(struct prepare_draw){.draw = draw.draw}, error)) {
             return false;
         }
     }
@@ -301,61 +294,34 @@ static bool embed_words(struct prepare *p, const struct api_request *request,
 
 /* ---------------------------------------------------------------------------------- the phases */
 
-/* The size of the next piece, 0 after the last. */
-static size_t next_piece(const struct prepare *p, struct prepare_place at) {
-    if (at.draw == p->draw_count) {
-        return 0;
-    }
-    const size_t left = p->draws[at.draw].draw.count - at.first;
-    return left < ATTN_DRAW_PIECE ? left : ATTN_DRAW_PIECE;
-}
-
-static void pass_piece(const struct prepare *p, struct prepare_place *at, size_t count) {
-    at->first += count;
-    if (at->first == p->draws[at->draw].draw.count) {
-        *at = (struct prepare_place){.draw = at->draw + 1};
-    }
-}
-
 /* In place: byte i is written when number i has been read, and lies before number i + 1. */
-static void make_mask(const struct prepare_draw *draw, size_t first, size_t count) {
-    unsigned char *bytes = draw->data;
+static void make_mask(void *data, attn_dtype dtype, size_t first, size_t count) {
+    unsigned char *bytes = data;
     for (size_t i = first; i < first + count; i++) {
-        bytes[i] = draw->dtype == ATTN_FLOAT32 ? ((const float *)draw->data)[i] > 0
-                                               : ((const double *)draw->data)[i] > 0;
+        bytes[i] =
+            dtype == ATTN_FLOAT32 ? ((const float *)data)[i] > 0 : ((const double *)data)[i] > 0;
     }
 }
 
-static void draw_piece(const struct prepare *p, size_t count) {
-    const struct prepare_draw *draw = &p->draws[p->place.draw];
-    attn_random_fill(p->generator.random, &draw->draw, p->place.first, count, draw->dtype,
-                     draw->data);
+/* Draws the next piece and returns its size. */
+static size_t draw_piece(struct prepare *p) {
+    const struct prepare_draw *draw = &p->draws[p->next];
+    const size_t first = p->drawn, left = draw->draw.count - first;
+    const size_t count = left < ATTN_DRAW_PIECE ? left : ATTN_DRAW_PIECE;
+    attn_random_fill(p->generator.random, &draw->draw, first, count, p->dtype, draw->data);
     if (draw->mask) {
-        make_mask(draw, p->place.first, count);
+        make_mask(draw->data, p->dtype, first, count);
     }
+    p->drawn = count < left ? first + count : 0;
+    p->next += count == left;
+    return count;
 }
 
 /* One task: small pieces go together. */
 static void draw_batch(struct prepare *p) {
-    size_t count;
-    for (size_t drawn = 0; drawn < ATTN_DRAW_PIECE && (count = next_piece(p, p->place)) > 0;
-         drawn += count) {
-        draw_piece(p, count);
-        pass_piece(p, &p->place, count);
+    for (size_t drawn = 0; drawn < ATTN_DRAW_PIECE && p->next < p->draw_count;) {
+        drawn += draw_piece(p);
     }
-}
-
-static size_t count_batches(const struct prepare *p) {
-    struct prepare_place at = {0};
-    size_t count, drawn = ATTN_DRAW_PIECE, batches = 0;
-    for (; (count = next_piece(p, at)) > 0; drawn += count) {
-        if (drawn >= ATTN_DRAW_PIECE) {
-            batches++;
-            drawn = 0;
-        }
-        pass_piece(p, &at, count);
-    }
-    return batches;
 }
 
 static size_t row_bytes(const struct prepare *p) {
@@ -367,7 +333,7 @@ static size_t rows_at_once(const struct prepare *p) {
     return 1 + ROWS_BYTES / row_bytes(p);
 }
 
-static void copy_rows(struct prepare *p, size_t task) {
+static void copy_rows(const struct prepare *p, size_t task) {
     const size_t size = row_bytes(p), rows = rows_at_once(p), count = p->words->count;
     const size_t end = (task + 1) * rows < count ? (task + 1) * rows : count;
     for (size_t i = task * rows; i < end; i++) {
@@ -435,38 +401,18 @@ struct job *prepare_job(struct prepare *p, struct job *then) {
 
 /* -------------------------------------------------------------------------------- the request */
 
-/* Most requests are of arrays and options alone. */
-static bool is_needed(const struct codec_value *root) {
-    static const char *const names[] = {"random",    "text",          "tokens",
-                                        "embedding", "embedding_dim", "heads"};
-    for (const struct codec_value *member = codec_at(root, 0); member != NULL;
-         member = codec_next(member)) {
-        const char *name = codec_name(member);
-        if (codec_kind_of(member) == CODEC_OBJECT) {
-            return true;
-        }
-        for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-            if (name[0] == names[i][0] && strcmp(name, names[i]) == 0) {
-                return true;
-            }
-        }
-    }
-    return false;
-}
-
 bool prepare_matrices(const struct api_request *request, struct codec_error *error) {
     struct prepare *p = request->prepare;
     const struct codec_value *words;
-    if (!is_needed(codec_root(request->body))) {
-        return true;
-    }
     p->body = codec_document_tensor_bytes(request->body);
+    p->dtype = codec_document_dtype(request->body);
     if (!draw_generator_read(request->body, &p->generator, error) ||
         !read_words(p, request, &words, error) ||
         !draw_members(p, request, codec_root(request->body), error) ||
         !embed_words(p, request, words, error)) {
         return false;
     }
-    p->batches = count_batches(p);
+    /* At most: each but the last draws as many numbers at least. */
+    p->batches = (p->elements + ATTN_DRAW_PIECE - 1) / ATTN_DRAW_PIECE;
     return true;
 }

@@ -15,11 +15,6 @@
 struct api_request;
 struct prepare_draw;
 
-/* A place in the list of draws: which one, and its first element that is not drawn yet. */
-struct prepare_place {
-    size_t draw, first;
-};
-
 /* Zero-initialise; owned by the exchange. */
 struct prepare {
     /* For the handler and its answer. */
@@ -30,15 +25,16 @@ struct prepare {
     size_t extra;                /* bytes of these that are not in tensors of the body */
 
     /* Of prepare.c alone. */
-    size_t body; /* bytes that were read of it */
+    size_t body;      /* bytes that were read of it */
+    attn_dtype dtype; /* of its matrices */
     struct draw_generator generator;
     size_t elements;            /* of all draws */
     struct prepare_draw *draws; /* in their order */
     size_t draw_count, draw_capacity;
-    size_t batches;             /* tasks of all draws */
-    struct prepare_place place; /* of the next task */
-    attn_tensor rows;           /* of the embedding */
-    char *embedded;             /* those of the words, NULL if there are none */
+    size_t batches;     /* tasks of all draws */
+    size_t next, drawn; /* the next draw, and how many of its elements are drawn */
+    attn_tensor rows;   /* of the embedding */
+    char *embedded;     /* those of the words, NULL if there are none */
     struct job job, *then;
 };
 

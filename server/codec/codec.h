@@ -163,10 +163,6 @@ bool codec_fail(const struct codec_document *document, const struct codec_value 
                 struct codec_error *error, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
-/* Nearest of names[0..count) to `name` by edit distance, or NULL if none is near enough to be
- * meant. */
-const char *codec_nearest(const char *name, const char *const *names, size_t count);
-
 /* --------------------------------------------------------------------------------------- words */
 
 enum {

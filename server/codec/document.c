@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "codec/error.h"
+#include "codec/nearest.h"
 #include "codec/number.h"
 
 /* Whole numbers up to here are exact in each float type, and so are their neighbours. */
@@ -288,92 +289,18 @@ static const char *number_text(double number, bool narrow, char text[NUMBER_SIZE
     return text;
 }
 
-/* -------------------------------------------------------------------------------- nearest name */
-
-/* Longer names are never compared. */
-enum {
-    NAME_MAX_SIZE = 40
-};
-
-static char lower(char c) {
-    return c >= 'A' && c <= 'Z' ? (char)(c | 0x20) : c;
-}
-
-static size_t least(size_t a, size_t b) {
-    return a < b ? a : b;
-}
-
-/* Edit distance that counts a swap of neighbours as one edit (Damerau 1964, as optimal string
- * alignment), blind to case. Both at most NAME_MAX_SIZE long. */
-static size_t distance(const char *a, size_t a_size, const char *b, size_t b_size) {
-    size_t rows[3][NAME_MAX_SIZE + 1];
-    size_t *before = rows[0], *last = rows[1], *now = rows[2];
-    for (size_t j = 0; j <= b_size; j++) {
-        last[j] = j;
-    }
-    for (size_t i = 1; i <= a_size; i++) {
-        now[0] = i;
-        for (size_t j = 1; j <= b_size; j++) {
-            bool same = lower(a[i - 1]) == lower(b[j - 1]);
-            now[j] = least(last[j - 1] + !same, least(last[j], now[j - 1]) + 1);
-            if (i > 1 && j > 1 && lower(a[i - 1]) == lower(b[j - 2]) &&
-                lower(a[i - 2]) == lower(b[j - 1])) {
-                now[j] = least(now[j], before[j - 2] + 1);
-            }
-        }
-        size_t *free_row = before;
-        before = last;
-        last = now;
-        now = free_row;
-    }
-    return last[b_size];
-}
-
-/* Puts the nearest of names[0..count) into *nearest if it is nearer than that: *best edits away. */
-static void find_nearer(const char *name, const char *const *names, size_t count,
-                        const char **nearest, size_t *best) {
-    size_t size = strlen(name);
-    for (size_t i = 0; i < count; i++) {
-        size_t other = strlen(names[i]);
-        if (size > NAME_MAX_SIZE || other > NAME_MAX_SIZE) {
-            continue;
-        }
-        size_t edits = distance(name, size, names[i], other);
-        size_t shorter = least(size, other), longer = size + other - shorter;
-        size_t allowed = shorter <= 3 ? 1 : 2;
-        if (edits > allowed || (edits > 0 && edits == longer)) {
-            continue; /* too far, or with nothing in common, as "Z" and "Q" */
-        }
-        /* of two as near, the longer has more in common: "wq" is "W_Q" rather than "Q" */
-        if (edits < *best || (edits == *best && other > strlen(*nearest))) {
-            *nearest = names[i];
-            *best = edits;
-        }
-    }
-}
-
-enum {
-    TOO_FAR = 3
-};
-
-const char *codec_nearest(const char *name, const char *const *names, size_t count) {
-    const char *nearest = NULL;
-    size_t best = TOO_FAR;
-    find_nearer(name, names, count, &nearest, &best);
-    return nearest;
-}
+/* ---------------------------------------------------------------------------------------- keys */
 
 /* Says that an object has a member which is none of its keys, and what may have been meant. */
 static bool refuse_key(const struct codec_document *document, const cJSON *member,
                        const char *const *names, size_t count, const char *const *elsewhere,
                        size_t elsewhere_count, const char *where, struct codec_error *error) {
     char quoted[CODEC_QUOTE_SIZE];
-    const char *here = NULL, *there = NULL;
-    size_t best_here = TOO_FAR, best_there = TOO_FAR;
+    size_t edits_here, edits_there;
+    const char *here = codec_nearest(member->string, names, count, &edits_here);
+    const char *there = codec_nearest(member->string, elsewhere, elsewhere_count, &edits_there);
     codec_quote(quoted, member->string, strlen(member->string));
-    find_nearer(member->string, names, count, &here, &best_here);
-    find_nearer(member->string, elsewhere, elsewhere_count, &there, &best_there);
-    if (best_there < best_here) {
+    if (edits_there < edits_here) {
         return codec_fail(document, value_of(member), error,
                           "unknown key \"%s\"; \"%s\" goes into \"%s\"", quoted, there, where);
     }
@@ -495,8 +422,9 @@ bool codec_as_choice(const struct codec_document *document, const struct codec_v
         }
     }
     char quoted[CODEC_QUOTE_SIZE], list[160] = "";
+    size_t edits;
     codec_quote(quoted, text, strlen(text));
-    const char *hint = codec_nearest(text, names, count);
+    const char *hint = codec_nearest(text, names, count, &edits);
     if (hint != NULL) {
         return refuse(document, value, WHOLE, error, "must not be \"%s\"; did you mean \"%s\"?",
                       quoted, hint);

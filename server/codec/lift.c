@@ -75,15 +75,16 @@ static bool resize(struct lifted *lifted, size_t bytes) {
 
 bool lifted_zeros(struct lifted *lifted, attn_dtype dtype, int rank, const size_t *shape,
                   size_t count, size_t capacity) {
-    const size_t bytes = capacity * attn_dtype_size(dtype);
+    const size_t width = attn_dtype_size(dtype);
     lifted_init(lifted, dtype, rank);
     lifted->dtype = dtype;
     lifted->exact = false;
-    if (!resize(lifted, bytes)) {
+    if (capacity * width >= MAP_FROM) {
+        if (!resize(lifted, capacity * width)) {
+            return false;
+        }
+    } else if ((lifted->data = calloc(capacity, width)) == NULL) {
         return false;
-    }
-    if (lifted->mapped == 0) { /* new pages are zeros, and take no memory until they are written */
-        memset(lifted->data, 0, bytes);
     }
     memcpy(lifted->shape, shape, (size_t)rank * sizeof *shape);
     lifted->count = count;

@@ -41,7 +41,8 @@ struct lifted {
 void lifted_init(struct lifted *lifted, attn_dtype dtype, int rank);
 
 /* Zeros in this shape, of `count` elements, with room for `capacity` of them. Nothing was lifted:
- * they are there to be written over. False if out of memory. */
+ * they are there to be written over, and take no memory before, but for what is used again. False
+ * if out of memory. */
 bool lifted_zeros(struct lifted *lifted, attn_dtype dtype, int rank, const size_t *shape,
                   size_t count, size_t capacity);
 

@@ -220,7 +220,7 @@ static inline size_t write_few_digits(char *out, uint64_t number, int power) {
         memset(out + count, '0', 6);
         return (size_t)(count + power);
     }
-    /* Zeros in front, or the point among the digits: without a branch, which nobody could foresee. */
+    /* Zeros in front, or the point among the digits: no branch, which nobody could foresee. */
     const bool below = exponent < 0;
     const int lead = below ? 1 - exponent : 0, before = below ? 0 : exponent;
     memcpy(out, "0.000", 5);

@@ -4,8 +4,8 @@
 
 #include <string.h>
 
-/* The next entity tag of a list, without its W/: "..." with its quotes, or *. NULL: there is none, or
- * what stands there is no tag. */
+/* The next entity tag of a list, without its W/: "..." with its quotes, or *. NULL: there is none,
+ * or what stands there is no tag. */
 static const char *next_tag(const char *at, const char *end, size_t *size) {
     while (at < end && (*at == ' ' || *at == '\t' || *at == ',')) {
         at++;

@@ -296,8 +296,9 @@ bool call_hold(struct http_call *call, size_t bytes) {
 }
 
 /* Takes a piece of a compressed body, and gives the app what it holds. Returns how many bytes are
- * left over for another time: little can become much, and this thread has other connections. Bytes may
- * be left over in the decoder only, but not at the end: it takes the last one when all is written. */
+ * left over for another time: little can become much, and this thread has other connections. Bytes
+ * may be left over in the decoder only, but not at the end: it takes the last one when all is
+ * written. */
 static size_t take_compressed(struct http_call *call, const char *bytes, size_t size) {
     const struct http_server *server = call->server;
     char out[INFLATED];

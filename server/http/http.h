@@ -34,8 +34,8 @@ enum {
     HTTP_TIMING_COUNT
 };
 
-/* A body that never changes while the server runs, as it is and in codings (size 0: not in that one),
- * all in static memory. It may be kept by caches, as long as it has the same tag. */
+/* A body that never changes while the server runs, as it is and in codings (size 0: not in that
+ * one), all in static memory. It may be kept by caches, as long as it has the same tag. */
 struct http_asset {
     const char *media_type;
     const char *tag;    /* the ETag header: a weak one, for all codings of it */

@@ -135,7 +135,7 @@ static bool read_on(int fd) {
     return size > 0 || (size < 0 && (errno == EAGAIN || errno == EINTR));
 }
 
-/* Others wait for the mutex, not for what clients send: only this thread takes away from the ring. */
+/* Others wait for the mutex, not for what clients send: only this thread shortens the ring. */
 static void linger(struct watch *watch) {
     const int64_t now = watch_clock();
     struct watched *next;

@@ -251,8 +251,8 @@ static bool wait_for_work(struct jobs *jobs, struct scratch *scratch) {
 }
 
 /* The kernel takes a core from a busy thread some hundred times in a second, too seldom for small
- * requests. So between turns a worker offers its core to the threads that read and answer, and stands
- * behind them (on Linux, nice is of the thread). */
+ * requests. So between turns a worker offers its core to the threads that read and answer, and
+ * stands behind them (on Linux, nice is of the thread). */
 static void *work(void *jobs_) {
     struct jobs *jobs = jobs_;
     struct scratch scratch = {0};

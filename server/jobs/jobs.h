@@ -30,7 +30,7 @@ struct job {
     double cost;      /* of all tasks, in multiply-adds */
     int64_t deadline; /* jobs_clock() from which on no task is begun; 0 = none */
     size_t scratch;   /* bytes, aligned to 64, that a task has to itself */
-    size_t phases;
+    size_t phases;    /* may be 0: then `begin` is all there is to do */
     size_t (*tasks)(const struct job *job, size_t phase);
     bool (*begin)(struct job *job); /* false = failed */
     bool (*task)(struct job *job, size_t phase, size_t task, void *scratch);

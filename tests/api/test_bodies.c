@@ -58,7 +58,7 @@ static struct answer ask(const char *path, const char *body, size_t size) {
     return answer;
 }
 
-/* ------------------------------------------------------------------------------------------ keys */
+/* ----------------------------------------------------------------------------------------- keys */
 
 #define CALL_KEYS                                                                                  \
     "mask", "bias", "causal", "window", "scale", "softcap", "alibi", "sink", "lengths", "past_K",  \
@@ -87,7 +87,7 @@ static void swap_case(char *to, const char *key) {
     *to = '\0';
 }
 
-/* `before` and `after` are the rest of the body, `inside` the pointer to the object with the key. */
+/* `before` and `after` are the rest of the body, `inside` points to the object with the key. */
 static void expect_key(const char *path, const char *before, const char *key, const char *after,
                        const char *inside) {
     char other[64], body[512], said[160], pointer[96];
@@ -153,7 +153,7 @@ Test(bodies, promise_17_keys_of_another_case_and_keys_twice) {
     }
 }
 
-/* --------------------------------------------------------------------------------------- numbers */
+/* -------------------------------------------------------------------------------------- numbers */
 
 /* V is one number and so is the output. What is no JSON is in test_grammar.c. */
 static const struct number {
@@ -234,7 +234,7 @@ Test(bodies, promise_18_numbers_without_end) {
     }
 }
 
-/* ----------------------------------------------------------------------------------------- sizes */
+/* ---------------------------------------------------------------------------------------- sizes */
 
 static const char *const sizes[] = {"0",
                                     "1",
@@ -317,7 +317,7 @@ Test(bodies, promise_21_counts_of_any_size_together, .timeout = 300) {
     cr_expect_eq(taken, 1 * 6 * 2 * 7);
 }
 
-/* ---------------------------------------------------------------------------------------- shapes */
+/* --------------------------------------------------------------------------------------- shapes */
 
 /* A matrix of a call, and whether each of its sizes must agree with another one's. */
 struct matrix {

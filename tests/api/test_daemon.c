@@ -450,8 +450,8 @@ Test(daemon, second_signal_ends_it_at_once) {
     client_close(&open);
 }
 
-/* Promise 10: while it drains it says so, on connections that were there before and on new ones; who
- * asks whether it lives is told that it does, and work is done. */
+/* Promise 10: while it drains it says so, on connections that were there before and on new ones;
+ * who asks whether it lives is told that it does, and work is done. */
 Test(daemon, promise_10_says_that_it_drains) {
     static const char ready[] = "GET /health/ready HTTP/1.1\r\nHost: a\r\n\r\n";
     static const struct {

@@ -1,13 +1,14 @@
 /*
- * test_framing.c - bytes that are no honest HTTP, sent to the daemon over a raw socket. Most are rows
- * of data/framing.txt, with what is promised of them; hostile/proxies.py sends the same behind proxies.
+ * test_framing.c - bytes that are no honest HTTP, sent to the daemon over a raw socket. Most are
+ * rows of data/framing.txt, with what is promised of them; hostile/proxies.py sends the same behind
+ * proxies.
  *
  * libmicrohttpd itself answers what it cannot parse, with a page of its own: 0.9.75 little, and a
  * bad Content-Length even twice; 1.x most of what is malformed. Its status is its own affair as
  * long as it refuses and closes. What no filter can see, 0.9.75 hides from us and 1.x refuses: NUL
  * in a target or value, bare LF, folded headers, chunk extensions, and a header without a name.
- * haproxy and nginx refuse these or write them anew; a proxy that took a bare LF for no end of a line
- * and sent it on would disagree with 0.9.75 on where a request ends.
+ * haproxy and nginx refuse these or write them anew; a proxy that took a bare LF for no end of a
+ * line and sent it on would disagree with 0.9.75 on where a request ends.
  */
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -341,7 +342,7 @@ Test(framing_own, promise_24_chunks_of_one_byte) {
 }
 
 /* What does not fit into libmicrohttpd's buffer is its to refuse: 0.9.75 answers an endless chunk
- * extension with a 500 of its own, which no filter sees. The connection ends, and no 200 is said. */
+ * extension with a 500 of its own, which no filter sees. The connection ends without a 200. */
 Test(framing, promise_24_what_outgrows_the_buffer) {
     static const struct {
         const char *name, *before, *after;

@@ -74,7 +74,7 @@ static atomic_uint counts[6]; /* by the first digit of the status */
 static atomic_uint faults;
 static atomic_long slowest_us;
 
-/* ------------------------------------------------------------------------------------- mutations */
+/* ------------------------------------------------------------------------------------ mutations */
 
 /* Bytes that mean something to one part of the service or another. */
 static const char *const words[] = {"[",
@@ -178,7 +178,7 @@ static const char *make(struct rng *rng, char body[static ROOM], size_t *size) {
     return seed->path;
 }
 
-/* --------------------------------------------------------------------------------------- clients */
+/* -------------------------------------------------------------------------------------- clients */
 
 static void fault(const char *what, const char *body, size_t size) {
     atomic_fetch_add(&faults, 1);

@@ -1,7 +1,8 @@
 /*
- * test_seeded.c - what drawing is to the one who runs the service: it is the workers' work, ends with
- * its client and its deadline, is bounded in memory, work and count, and never keeps a small request
- * from its answer. What is drawn, golden_seeded.json says. Knows the service by its socket only.
+ * test_seeded.c - what drawing is to the one who runs the service: it is the workers' work, ends
+ * with its client and its deadline, is bounded in memory, work and count, and never keeps a small
+ * request from its answer. What is drawn, golden_seeded.json says. Knows the service by its socket
+ * only.
  */
 #include <criterion/criterion.h>
 #include <stdio.h>

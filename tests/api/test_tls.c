@@ -105,7 +105,7 @@ static char *rows_body(const char *front, size_t rows, size_t *size) {
     return body;
 }
 
-/* ---------------------------------------------------------------------------- versions and peers */
+/* --------------------------------------------------------------------------- versions and peers */
 
 static void answers_the_first_notebook(const char *priorities) {
     size_t size;
@@ -163,7 +163,7 @@ Test(tls, refuses_what_is_old_or_plain) {
     cr_expect_eq(server_stop(&server), 0);
 }
 
-/* -------------------------------------------------------------------------------------- the pair */
+/* ------------------------------------------------------------------------------------- the pair */
 
 Test(tls, options_that_end_the_start) {
     char words[256], output[1024], other[64];
@@ -319,7 +319,7 @@ Test(tls, health_check) {
     cr_expect_eq(server_stop(&server), 0);
 }
 
-/* ---------------------------------------------------------------------------- slow and gone peers */
+/* -------------------------------------------------------------------------- slow and gone peers */
 
 /* Seconds of CPU that the daemon has taken. */
 static double cpu_seconds(void) {
@@ -468,10 +468,10 @@ Test(tls, who_leaves_gives_up_the_computation) {
     free(body);
 }
 
-/* ----------------------------------------------------------------------------------------- drain */
+/* ---------------------------------------------------------------------------------------- drain */
 
-/* What was asked is answered, whatever else is open: a handshake, a connection that is used no more,
- * and one whose answer is read only after the signal. */
+/* What was asked is answered, whatever else is open: a handshake, a connection that is used no
+ * more, and one whose answer is read only after the signal. */
 Test(tls, drain_loses_nothing) {
     struct client_connection computing, idle, handshake, reading;
     struct client_response response;

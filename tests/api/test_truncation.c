@@ -39,7 +39,7 @@ static struct server_process server;
 static struct message *messages;
 static size_t message_count;
 
-/* -------------------------------------------------------------------------------------- requests */
+/* ------------------------------------------------------------------------------------- requests */
 
 static void make_message(struct message *out, const struct notebook *notebook, bool chunked) {
     const size_t room = notebook->size + 512, parts = 3;
@@ -104,7 +104,7 @@ static void stop(void) {
 
 TestSuite(truncation, .fini = stop, .timeout = 600);
 
-/* ----------------------------------------------------------------------------------- connections */
+/* ---------------------------------------------------------------------------------- connections */
 
 static int open_from(unsigned source) {
     const struct sockaddr_in here = {.sin_family = AF_INET,
@@ -178,7 +178,7 @@ static void expect_places_free(void) {
     }
 }
 
-/* ----------------------------------------------------------------------------------------- tests */
+/* ---------------------------------------------------------------------------------------- tests */
 
 /* The end comes a while after the last bytes. If it comes with them, libmicrohttpd 0.9.75 may
  * overlook it, and the time for the head or body ends the connection. */

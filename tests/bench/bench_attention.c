@@ -91,7 +91,7 @@ static bool read_shape(struct shape *s, const char *line) {
            !(s->packed > 0 && s->d_model > 0);
 }
 
-/* ------------------------------------------------------------------------------------- measuring */
+/* ------------------------------------------------------------------------------------ measuring */
 
 static double now(void) {
     struct timespec t;
@@ -199,7 +199,7 @@ static size_t best_size(bool wide) {
     return sizes[best];
 }
 
-/* ----------------------------------------------------------------------------------------- calls */
+/* ---------------------------------------------------------------------------------------- calls */
 
 struct call {
     struct shape shape;

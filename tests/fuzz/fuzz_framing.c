@@ -168,7 +168,7 @@ static void require_sound(const struct head *head, const struct framing_result *
                  "another expectation");
 }
 
-/* With codings, a body has none or one that is known, and an answer may have one that is asked for. */
+/* With codings, a body has none or a known one, and an answer may have one that is asked for. */
 static void check_codings(struct framing_head *seen) {
     struct framing_result result;
     bool must;

@@ -14,7 +14,7 @@ enum {
     MAX_LEAVES = 64 /* values that are written and read again */
 };
 
-/* By bit 0 of the first byte; the first so small that inputs of a few hundred bytes come to them. */
+/* By bit 0 of the first byte; the first so small that inputs of some hundred bytes meet them. */
 static const struct codec_limits limits[] = {
     {.max_skeleton = 256, .max_tensors = 1024},
     {.max_depth = 64, .max_skeleton = 65536, .max_tensors = 1 << 20},

@@ -98,7 +98,7 @@ static double now(void) {
     return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
 }
 
-/* ------------------------------------------------------------------------------ without a socket */
+/* ----------------------------------------------------------------------------- without a socket */
 
 static void append(struct outcome *out, const void *bytes, size_t size) {
     scarce_exempt(true);
@@ -247,7 +247,7 @@ static void finish_server(void) {
 
 static const struct way by_server = {"the server", prepare_server, ask_server, finish_server};
 
-/* ------------------------------------------------------------------------------------- the trial */
+/* ------------------------------------------------------------------------------------ the trial */
 
 static bool is_same(const struct question *q, const struct outcome *a, const struct outcome *b) {
     if (a->status != b->status || q->varies) {

@@ -3,8 +3,8 @@
  *
  * Every NAME.request.json beside this file is posted as it is, whole, in two pieces and chunked,
  * and the answer must be what NAME.expected.json says, no member more or less. The cases of
- * data/golden_attention.json and golden_seeded.json have both in one object. README.md describes the files.
- * Must not know how anything is computed, nor any header of lib or server.
+ * data/golden_attention.json and golden_seeded.json have both in one object. README.md describes
+ * the files. Must not know how anything is computed, nor any header of lib or server.
  */
 #include <criterion/criterion.h>
 #include <dirent.h>

@@ -2,8 +2,9 @@
 
 Schemathesis makes requests that fit their schema. Whether a row is as long as the row before it, or K has
 as many columns as Q, no schema can ask for. So before a request with a valid body is sent, fit() gives its
-matrices sizes that suit each other and its numbers magnitudes that float32 can carry through the whole
-call, and what is to be drawn parameters that do, and a generator; all else, what is given and what not, how many axes a matrix has, every option, stays as it was made.
+matrices sizes that suit each other, its numbers magnitudes that float32 can carry through the whole call,
+and what is to be drawn parameters that do, and a generator; all else, what is given and what not, how many
+axes a matrix has, every option, stays as it was made.
 A body that fits already, of numbers up to 1000, is not touched; one that is meant to be refused never comes
 here. Nor can a schema say which files there are under /assets: a valid request is for one that is there.
 """

@@ -24,8 +24,8 @@ bool server_spawn(struct server_process *server, const char *const extra_args[])
 /* SIGTERM; returns the exit status, -1 if it died otherwise. */
 int server_stop(struct server_process *server);
 
-/* Runs $ATTENTIOND_BIN with these words in a shell. Returns its exit status, -1 if it died otherwise,
- * and what it wrote to either output. */
+/* Runs $ATTENTIOND_BIN with these words in a shell. Returns its exit status, -1 if it died
+ * otherwise, and what it wrote to either output. */
 int server_run(const char *words, char *output, size_t size);
 
 /* -------------------------------------------------------------------------------- one exchange */

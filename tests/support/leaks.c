@@ -1,6 +1,6 @@
 /*
- * leaks.c - which processes LeakSanitizer looks at. Criterion starts one for each test; the one that
- * starts them leaves some hundred bytes of its own behind, which are not to be taken for ours.
+ * leaks.c - which processes LeakSanitizer looks at. Criterion starts one for each test; the one
+ * that starts them leaves some hundred bytes of its own behind, which are not to be taken for ours.
  */
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
 /*
- * pack.h - gzip, zstd and, one way, brotli for tests, by the libraries themselves and by none of the server's code.
- * Results are malloc'ed; NULL if it fails.
+ * pack.h - gzip, zstd and, one way, brotli for tests, by the libraries themselves and by none of
+ * the server's code. Results are malloc'ed; NULL if it fails.
  */
 #ifndef SUPPORT_PACK_H
 #define SUPPORT_PACK_H

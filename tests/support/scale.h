@@ -1,5 +1,5 @@
-/* scale.h - fewer rounds of long tests where each takes much longer: $TEST_DIVISOR, set for valgrind
- * and emulators. */
+/* scale.h - fewer rounds of long tests where each takes much longer: $TEST_DIVISOR, set for
+ * valgrind and emulators. */
 #ifndef SUPPORT_SCALE_H
 #define SUPPORT_SCALE_H
 

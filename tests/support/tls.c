@@ -56,7 +56,7 @@ bool tls_make_pair(const char *name, bool rsa, long seconds, const char *certifi
     return made;
 }
 
-/* -------------------------------------------------------------------------------- the connection */
+/* ------------------------------------------------------------------------------- the connection */
 
 struct layer {
     struct client_layer layer; /* first */

@@ -1,7 +1,7 @@
 /*
  * tls.h - a TLS client for the tests, and certificates made as they are needed. The only place of
- * the tests that knows GnuTLS. Shares no code with the server; nothing here fails a test: it returns
- * false.
+ * the tests that knows GnuTLS. Shares no code with the server; nothing here fails a test: it
+ * returns false.
  */
 #ifndef SUPPORT_TLS_H
 #define SUPPORT_TLS_H

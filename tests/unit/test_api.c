@@ -160,8 +160,8 @@ Test(api, draws_are_memory_and_work) {
     cr_expect_eq(service.memory, 0);
 }
 
-/* A long body is not read when the workers take no more: not even its mistakes are seen. A short one
- * is, and what is small is computed. */
+/* A long body is not read when the workers take no more: not even its mistakes are seen. A short
+ * one is, and what is small is computed. */
 Test(api, reads_no_long_body_when_the_workers_take_no_more) {
     const struct jobs_options no_job = {.threads = 1, .max_jobs = 0, .max_cost = 1e12};
     char body[16384] = "{\"X\":[[1]";

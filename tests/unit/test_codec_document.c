@@ -1,6 +1,7 @@
 /* test_codec_document.c - reading values out of a document, and what each refusal says. */
 #include <math.h>
 
+#include "codec/nearest.h"
 #include "test_codec.h"
 
 /* The error of an accessor that has returned false. */
@@ -175,7 +176,8 @@ Test(codec_document, nearest) {
         {"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", NULL},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        const char *nearest = codec_nearest(cases[i].name, names, 7);
+        size_t edits;
+        const char *nearest = codec_nearest(cases[i].name, names, 7, &edits);
         cr_expect_str_eq(nearest != NULL ? nearest : "-",
                          cases[i].nearest != NULL ? cases[i].nearest : "-", "%s", cases[i].name);
     }

@@ -1,6 +1,6 @@
 /*
- * test_codec_words.c - texts and tokens as words, vocabulary and ids. What Python makes of many more
- * texts is in data/golden_seeded.json.
+ * test_codec_words.c - texts and tokens as words, vocabulary and ids. What Python makes of many
+ * more texts is in data/golden_seeded.json.
  */
 #include "test_codec.h"
 

@@ -309,8 +309,8 @@ static attn_tensor matrix(const double *x, attn_dtype dtype, size_t rows, size_t
     return t;
 }
 
-/* Q = X W + b and nothing else, against plain sums, for sizes that are cut in every way: by steps of
- * the inner size, by columns, by rows. */
+/* Q = X W + b and nothing else, against plain sums, for sizes that are cut in every way: by steps
+ * of the inner size, by columns, by rows. */
 static void check_projection(size_t rows, size_t inner, size_t columns, attn_dtype dtype,
                              attn_layout layout, bool biased) {
     struct rng rng = {rows + inner};
