@@ -93,8 +93,8 @@ static inline double numpy_unit(struct attn_random *random) {
     return (high * 0x1p26 + low) * 0x1p-53;
 }
 
-/* Words are masked to the bits of the largest offset and thrown away while they exceed it. A range
- * of one number takes none. */
+/* Words are masked to the bits of the largest offset and thrown away while they exceed it: written
+ * over, that is, since nobody can foretell a branch. A range of one number takes none. */
 static void numpy_integers(struct attn_random *random, const attn_draw *draw, double *values,
                            size_t count) {
     const int64_t low = (int64_t)draw->a;
@@ -103,14 +103,12 @@ static void numpy_integers(struct attn_random *random, const attn_draw *draw, do
     for (unsigned shift = 1; shift < 64; shift *= 2) {
         mask |= mask >> shift;
     }
-    for (size_t i = 0; i < count; i++) {
-        uint64_t offset = 0;
-        if (largest > 0) {
-            do {
-                offset = (largest <= UINT32_MAX ? next32(random) : next64(random)) & mask;
-            } while (offset > largest);
-        }
-        values[i] = (double)(low + (int64_t)offset);
+    for (size_t i = 0; i < count;) {
+        const uint64_t word = largest == 0            ? 0
+                              : largest <= UINT32_MAX ? next32(random)
+                                                      : next64(random);
+        values[i] = (double)(low + (int64_t)(word & mask));
+        i += (word & mask) <= largest;
     }
 }
 
