@@ -130,15 +130,15 @@ static bool read_dtype(const struct codec_document *document, const struct codec
     return true;
 }
 
-static bool read_shape(struct codec_document *document, const struct codec_value *object,
+static bool read_shape(const struct codec_document *document, const struct codec_value *object,
                        struct draw *out, struct codec_error *error) {
     const struct codec_value *value = codec_get(object, "shape");
-    const int64_t *sizes;
+    int64_t sizes[DRAW_MAX_RANK];
     size_t rank;
     if (value == NULL) {
         return codec_fail(document, object, error, "%s has no shape", name_of(object));
     }
-    if (!codec_as_integers(document, value, 1, LARGEST, &sizes, &rank, error)) {
+    if (!codec_as_few_integers(document, value, 1, LARGEST, sizes, DRAW_MAX_RANK, &rank, error)) {
         return false;
     }
     if (rank > DRAW_MAX_RANK) {
@@ -169,7 +169,7 @@ static bool check(const struct codec_document *document, const struct codec_valu
     return codec_fail(document, value != NULL ? value : object, error, "%s", refused.message);
 }
 
-bool draw_read(struct codec_document *document, const struct codec_value *object,
+bool draw_read(const struct codec_document *document, const struct codec_value *object,
                const struct draw_generator *generator, bool may_discard, struct draw *out,
                struct codec_error *error) {
     static const char *const keys[] = {"random", "shape", "low",   "high",

@@ -34,7 +34,7 @@ bool draw_generator_check(const struct codec_document *document, const struct co
 
 /* Reads an object {"random": ...} and checks all but what its size takes. `may_discard`: it may
  * have draws before it. */
-bool draw_read(struct codec_document *document, const struct codec_value *object,
+bool draw_read(const struct codec_document *document, const struct codec_value *object,
                const struct draw_generator *generator, bool may_discard, struct draw *out,
                struct codec_error *error);
 

@@ -56,6 +56,28 @@ static bool take(struct prepare *p, const struct api_request *request,
 
 /* -------------------------------------------------------------------------------------- draws */
 
+/* Room for one more. A body has room for thousands that are thrown away, each of thirty bytes there
+ * and twice as many here. */
+static bool reserve_draw(struct prepare *p, const struct api_request *request,
+                         const struct codec_value *value, struct codec_error *error) {
+    if (p->draw_count < p->draw_capacity) {
+        return true;
+    }
+    const size_t capacity = p->draw_capacity > 0 ? 2 * p->draw_capacity : 8;
+    const size_t more = p->draw_capacity * sizeof *p->draws; /* the first few come with a request */
+    if (!take(p, request, value, more, error)) {
+        return false;
+    }
+    p->extra += more;
+    struct prepare_draw *draws = realloc(p->draws, capacity * sizeof *draws);
+    if (draws == NULL) {
+        return codec_no_memory(error);
+    }
+    p->draws = draws;
+    p->draw_capacity = capacity;
+    return true;
+}
+
 static bool add_draw(struct prepare *p, const struct api_request *request,
                      const struct codec_value *value, const struct prepare_draw *next,
                      struct codec_error *error) {
@@ -66,14 +88,8 @@ static bool add_draw(struct prepare *p, const struct api_request *request,
         error->status = CODEC_TOO_LARGE;
         return false;
     }
-    if (p->draw_count == p->draw_capacity) {
-        const size_t capacity = p->draw_capacity > 0 ? 2 * p->draw_capacity : 8;
-        struct prepare_draw *draws = realloc(p->draws, capacity * sizeof *draws);
-        if (draws == NULL) {
-            return codec_no_memory(error);
-        }
-        p->draws = draws;
-        p->draw_capacity = capacity;
+    if (!reserve_draw(p, request, value, error)) {
+        return false;
     }
     const bool normal = draw->distribution == ATTN_NORMAL;
     p->draws[p->draw_count++] = *next;
@@ -226,8 +242,9 @@ static bool read_words(struct prepare *p, const struct api_request *request,
         return false;
     }
     /* Beside them, the items that their answer is, in a list that doubles; and its text. */
-    p->extra = 3 * p->words->bytes + 4 * p->words->count * sizeof(struct codec_item);
-    return take(p, request, *value, p->extra, error);
+    const size_t bytes = 3 * p->words->bytes + 4 * p->words->count * sizeof(struct codec_item);
+    p->extra += bytes;
+    return take(p, request, *value, bytes, error);
 }
 
 /* A word without a row. No more of it is told than what ends with a whole character. */

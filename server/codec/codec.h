@@ -154,6 +154,12 @@ bool codec_make_tensor(struct codec_document *, const struct codec_value *, attn
 bool codec_as_integers(struct codec_document *, const struct codec_value *, int64_t min,
                        int64_t max, const int64_t **out, size_t *count, struct codec_error *);
 
+/* The same of a list that should be short, without taking memory: of all *count numbers the first
+ * `most` are checked and written to `out`. */
+bool codec_as_few_integers(const struct codec_document *, const struct codec_value *, int64_t min,
+                           int64_t max, int64_t *out, size_t most, size_t *count,
+                           struct codec_error *);
+
 /* Fills `error` with CODEC_NO_MEMORY and a message. Returns false. */
 bool codec_no_memory(struct codec_error *error);
 

@@ -614,48 +614,72 @@ bool codec_as_mask(struct codec_document *document, const struct codec_value *va
     return true;
 }
 
+/* Of a list of whole numbers, or of one that is by itself. */
+static bool list_size(const struct codec_document *document, const struct codec_value *value,
+                      size_t *size, struct codec_error *error) {
+    *size = 1;
+    if (codec_kind_of(value) == CODEC_NUMBER) {
+        return true;
+    }
+    const struct lifted *tensor =
+        get_tensor(document, value, "a list of whole numbers", 1, 1, error);
+    if (tensor == NULL) {
+        return false;
+    }
+    if (tensor->dtype == ATTN_BOOL) {
+        return refuse(document, value, WHOLE, error,
+                      "must be a list of whole numbers, not of booleans");
+    }
+    *size = tensor->count;
+    return true;
+}
+
+/* The first of such a list, as many as `size`. */
+static bool read_list(const struct codec_document *document, const struct codec_value *value,
+                      size_t size, int64_t min, int64_t max, int64_t *out,
+                      struct codec_error *error) {
+    if (codec_kind_of(value) == CODEC_NUMBER) {
+        return codec_as_integer(document, value, min, max, out, error);
+    }
+    const struct lifted *tensor = tensor_of(document, node_of(value));
+    for (size_t i = 0; i < size; i++) {
+        if (!isfinite(element_of(tensor, i))) {
+            return refuse_element(document, value, tensor, i, "a whole number", error);
+        }
+        if (!check_integer(document, value, i, element_of(tensor, i), tensor->dtype == ATTN_FLOAT32,
+                           min, max, &out[i], error)) {
+            return false;
+        }
+    }
+    return true;
+}
+
 bool codec_as_integers(struct codec_document *document, const struct codec_value *value,
                        int64_t min, int64_t max, const int64_t **out, size_t *count,
                        struct codec_error *error) {
-    const struct lifted *tensor = NULL;
-    size_t size = 1;
-    if (codec_kind_of(value) != CODEC_NUMBER) {
-        tensor = get_tensor(document, value, "a list of whole numbers", 1, 1, error);
-        if (tensor == NULL) {
-            return false;
-        }
-        if (tensor->dtype == ATTN_BOOL) {
-            return refuse(document, value, WHOLE, error,
-                          "must be a list of whole numbers, not of booleans");
-        }
-        size = tensor->count;
-    }
-
     struct integers *list = NULL;
-    if (size <= (SIZE_MAX - sizeof *list) / sizeof list->values[0]) {
-        list = malloc(sizeof *list + size * sizeof list->values[0]);
+    if (!list_size(document, value, count, error)) {
+        return false;
+    }
+    if (*count <= (SIZE_MAX - sizeof *list) / sizeof list->values[0]) {
+        list = malloc(sizeof *list + *count * sizeof list->values[0]);
     }
     if (list == NULL) {
         return codec_no_memory(error);
     }
-    for (size_t i = 0; i < size; i++) {
-        bool good;
-        if (tensor == NULL) {
-            good = codec_as_integer(document, value, min, max, &list->values[0], error);
-        } else if (!isfinite(element_of(tensor, i))) {
-            good = refuse_element(document, value, tensor, i, "a whole number", error);
-        } else {
-            good = check_integer(document, value, i, element_of(tensor, i),
-                                 tensor->dtype == ATTN_FLOAT32, min, max, &list->values[i], error);
-        }
-        if (!good) {
-            free(list);
-            return false;
-        }
+    if (!read_list(document, value, *count, min, max, list->values, error)) {
+        free(list);
+        return false;
     }
     list->next = document->integers;
     document->integers = list;
     *out = list->values;
-    *count = size;
     return true;
+}
+
+bool codec_as_few_integers(const struct codec_document *document, const struct codec_value *value,
+                           int64_t min, int64_t max, int64_t *out, size_t most, size_t *count,
+                           struct codec_error *error) {
+    return list_size(document, value, count, error) &&
+           read_list(document, value, *count < most ? *count : most, min, max, out, error);
 }

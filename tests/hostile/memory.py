@@ -23,6 +23,8 @@ BODIES = {
     "one number": fill(b'{"X":[[1', b"0", b"]]}"),
     # As much as is parsed as a tree.
     "empty objects, 1 MiB": fill(b'{"X":[{}', b",{}", b"]}", MIB - 16),
+    "draws, 1 MiB": fill(b'{"random":{"generator":"torch","seed":1},"X":{"random":"rand","shape":[9,9],"discard":[{"random":"rand","shape":200}',
+                         b',{"random":"rand","shape":1}', b"]}}", MIB - 16),
     "strings, 1 MiB": fill(b'{"return":["a"', b',"a"', b"]}", MIB - 16),
 }
 

@@ -299,6 +299,14 @@ Test(codec_document, integers) {
     cr_expect(count == 2 && list[0] == -1 && list[1] == 2);
     cr_assert(codec_as_integers(AT("n"), 0, 9, &other, &count, &error));
     cr_expect(count == 1 && other[0] == 5 && list[1] == 2);
+    int64_t few[3] = {7, 7, 7};
+    cr_assert(
+        codec_as_few_integers(AT("x"), 0, 1, few, 1, &count, &error)); /* 9 is not looked at */
+    cr_expect(count == 2 && few[0] == 1 && few[1] == 7);
+    cr_assert(codec_as_few_integers(AT("n"), 0, 9, few, 3, &count, &error));
+    cr_expect(count == 1 && few[0] == 5 && few[1] == 7);
+    REFUSED(codec_as_few_integers(AT("x"), 0, 8, few, 2, &count, &error), "/x/1",
+            "x/1 must be 0 to 8, not 9");
     REFUSED(codec_as_integers(AT("f"), 0, 9, &list, &count, &error), "/f/1",
             "f/1 must be a whole number, not 2.5");
     REFUSED(codec_as_integers(AT("one"), 0, 9, &list, &count, &error), "/one",
