@@ -157,7 +157,8 @@ static void drop_body(struct exchange *exchange) {
 /* For what is read of the body so far, and what the server holds for it. */
 static bool take_body_memory(struct exchange *exchange) {
     exchange->over =
-        !take_memory(exchange, codec_reader_tensor_bytes(exchange->reader) + exchange->held);
+        !take_memory(exchange, codec_reader_tensor_bytes(exchange->reader) +
+                                   codec_reader_text_bytes(exchange->reader) + exchange->held);
     if (exchange->over) {
         drop_body(exchange);
     }
@@ -299,6 +300,7 @@ static bool end(void *arg, const struct http_request *request, struct http_respo
         return refuse_work(exchange);
     }
     const int64_t start = jobs_clock();
+    const size_t text = codec_reader_text_bytes(exchange->reader); /* as it was counted */
     const enum codec_status status = codec_reader_finish(exchange->reader, &exchange->document);
     exchange->decode_ms += (double)(jobs_clock() - start) * 1e-6;
     if (status != CODEC_OK) {
@@ -308,6 +310,7 @@ static bool end(void *arg, const struct http_request *request, struct http_respo
     }
     codec_reader_free(exchange->reader);
     exchange->reader = NULL;
+    take_memory(exchange, exchange->memory - text);
     return handle(exchange);
 }
 

@@ -60,8 +60,9 @@ enum codec_status codec_reader_finish(struct codec_reader *reader,
 
 const struct codec_error *codec_reader_error(const struct codec_reader *reader);
 
-/* Bytes held by all arrays so far. */
+/* Bytes held by all arrays so far; by what is to be parsed of the rest, until it is. */
 size_t codec_reader_tensor_bytes(const struct codec_reader *reader);
+size_t codec_reader_text_bytes(const struct codec_reader *reader);
 
 void codec_reader_free(struct codec_reader *reader);       /* NULL is fine */
 void codec_document_free(struct codec_document *document); /* NULL is fine */

@@ -358,6 +358,10 @@ size_t codec_reader_tensor_bytes(const struct codec_reader *reader) {
            (open != NULL ? open->capacity * attn_dtype_size(open->dtype) : 0);
 }
 
+size_t codec_reader_text_bytes(const struct codec_reader *reader) {
+    return reader->skeleton.capacity + reader->names.capacity;
+}
+
 const struct codec_error *codec_reader_error(const struct codec_reader *reader) {
     return &reader->error;
 }

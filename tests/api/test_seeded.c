@@ -185,6 +185,33 @@ Test(seeded, limit_of_memory_for_draws_that_are_thrown_away) {
     free(body);
 }
 
+/* Texts on their way count in the memory of all requests. */
+Test(seeded, limit_of_memory_for_texts_that_are_still_to_come) {
+    enum {
+        SIZE = 1000000
+    };
+    struct client_connection connection;
+    char *body = malloc(SIZE + 64), head[128], *end = stpcpy(body, "{\"text\":\"");
+    memset(end, 'a', SIZE);
+    strcpy(end + SIZE, "\"}");
+    start((const char *const[]){"--total-memory", "3500KiB", NULL});
+    snprintf(head, sizeof head,
+             "POST /embeddings HTTP/1.1\r\nHost: a\r\nContent-Length: %zu\r\n\r\n", strlen(body));
+    cr_assert(client_open(&connection, server.port));
+    cr_assert(client_send(&connection, head, strlen(head)));
+    cr_assert(client_send(&connection, body, SIZE));
+    for (int i = 0; i < 60000 && metric("attentiond_memory_bytes") < SIZE; i++) {
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+    cr_expect_eq(ask("/embeddings", body, "memory for requests is in use"), 503);
+    client_close(&connection);
+    await("attentiond_memory_bytes", 0);
+    cr_expect_eq(ask("/embeddings", body, "vocabulary"), 200);
+    await("attentiond_memory_bytes", 0);
+    cr_expect_eq(server_stop(&server), 0);
+    free(body);
+}
+
 Test(seeded, words_are_counted) {
     enum {
         MOST = 16384
