@@ -57,7 +57,7 @@ struct api_work *api_attention(const struct api_request *request, struct http_re
         reply_codec_error(request->http, response, &codec_error);
     } else if (attn_plan_attention(&call->plan, in.Q, in.K, in.V, &call->options, &error) !=
                ATTN_OK) {
-        reply_attn_error(request->http, response, &error);
+        call_refuse(request, response, &error);
     } else {
         work = call_work(call, request, response);
     }

@@ -1,6 +1,7 @@
 /* call.c - see call.h: reading the options of a call. answer.c is the way back. */
 #include "api/call.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,6 +32,15 @@ bool call_x(const struct api_request *request, const struct codec_value **x,
     }
     *x = prepare->x != NULL ? prepare->x : codec_get(root, "X");
     return true;
+}
+
+void call_refuse(const struct api_request *request, struct http_response *response,
+                 attn_error *error) {
+    const struct codec_value *words = request->prepare->x;
+    if (words != NULL && strcmp(error->argument, "X") == 0) {
+        snprintf(error->argument, sizeof error->argument, "%s", codec_name(words));
+    }
+    reply_attn_error(request->http, response, error);
 }
 
 bool call_count(const struct codec_document *document, const char *name, size_t *out,

@@ -56,6 +56,11 @@ bool call_matrix(const struct codec_document *document, const struct codec_value
 bool call_x(const struct api_request *request, const struct codec_value **x,
             struct codec_error *error);
 
+/* Tells that the library refuses the call; what it says of X is said of the words that stand in its
+ * place. */
+void call_refuse(const struct api_request *request, struct http_response *response,
+                 attn_error *error);
+
 /* A whole number >= 1 under `name`; absent leaves *out alone. */
 bool call_count(const struct codec_document *document, const char *name, size_t *out,
                 struct codec_error *error);

@@ -150,7 +150,7 @@ struct api_work *api_multihead(const struct api_request *request, struct http_re
         !call_read(call, request->body, true, &codec_error)) {
         reply_codec_error(request->http, response, &codec_error);
     } else if (attn_plan_multihead(&call->plan, &in.call, &call->options, &error) != ATTN_OK) {
-        reply_attn_error(request->http, response, &error);
+        call_refuse(request, response, &error);
     } else {
         call->per_head = in.call.per_head;
         work = call_work(call, request, response);
