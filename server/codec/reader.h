@@ -84,6 +84,7 @@ struct codec_reader {
     size_t depth;
     size_t held; /* innermost open arrays that are not in the skeleton yet: they may be a matrix */
     struct reader_text skeleton;
+    size_t commas; /* in it */
 
     /* The current string. */
     enum reader_string string_state;

@@ -203,6 +203,27 @@ Test(codec_reader, limit_of_the_skeleton) {
                        "UTF-8");
 }
 
+/* Matrices may have any number. */
+Test(codec_reader, limit_of_values_outside_of_matrices) {
+    enum {
+        MOST = 65536
+    };
+    char *body = malloc(3 * MOST + 100), *out = body;
+    out += sprintf(out, "[");
+    for (int i = 0; i < MOST - 1; i++) {
+        out += sprintf(out, "\"\",");
+    }
+    const size_t before = (size_t)(out - body);
+    out += sprintf(out, "[1,2]]");
+    struct outcome outcome = read_pieces(body, (size_t)(out - body), NULL, 0);
+    cr_expect_eq(outcome.error.status, CODEC_OK, "%s", outcome.error.message);
+    codec_document_free(outcome.document);
+    out = body + before;
+    out += sprintf(out, "[1,2],\"\"]");
+    expect_error_sized(body, (size_t)(out - body), NULL, CODEC_TOO_LARGE, NULL, -1, "65536 values");
+    free(body);
+}
+
 Test(codec_reader, limit_of_the_tensors) {
     struct codec_limits limits = {.max_tensors = 16};
     const char *exact = "{\"a\":[[1,2]],\"b\":[[1]],\"m\":[true,false,true,true]}";
