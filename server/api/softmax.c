@@ -29,7 +29,7 @@ static bool read_request(const struct api_request *request, attn_tensor *x, int6
     if (value == NULL) {
         return codec_fail(document, NULL, error, "X is missing");
     }
-    return codec_as_reals(document, value, 1, ATTN_MAX_RANK, x, error) &&
+    return codec_as_bias(document, value, 1, ATTN_MAX_RANK, x, error) &&
            (along == NULL ||
             codec_as_integer(document, along, -ATTN_MAX_RANK, ATTN_MAX_RANK, axis, error)) &&
            call_read_common(document, digits, seconds, error);

@@ -237,7 +237,7 @@ static void check_coding(const struct framing_head *head, struct framing_result 
         if (!head->codings || coding >= CODING_BROTLI || result->coding != CODING_NONE) {
             refuse(result, 415, "the Content-Encoding must be %s, this one is \"%.*s\"",
                    head->codings ? "gzip, zstd or identity (none), and one only"
-                                 : "identity (none)",
+                                 : "identity (none) without --compression yes",
                    header->value_size < 48 ? (int)header->value_size : 48, header->value);
             result->close = false;
             return;
