@@ -126,6 +126,26 @@ test('the keyboard goes through a heat map, keeps a row, and has keys for the re
     await page.waitForSelector('#help', { state: 'hidden' });
   }));
 
+test('who goes by keyboard sees the numbers, too, and keeps the page where it is', () =>
+  onPage({}, async (page) => {
+    await open(page, '/#example=003');
+    await page.keyboard.press('Tab');
+    await page.keyboard.press('Enter');
+    assert.equal(await page.evaluate(() => document.activeElement.id), 'result');
+    assert.equal((await state(page)).example, '003');
+    await page.click('[data-frame="weights"]');
+    for (const key of ['ArrowRight', 'ArrowDown', 'ArrowRight']) {
+      await page.keyboard.press(key);
+    }
+    assert.equal((await tooltip(page)).query, 'name');
+    await page.keyboard.press('Escape');
+    assert.equal(await page.isHidden('#tooltip'), true);
+    await page.keyboard.press('ArrowRight');
+    assert.equal(await page.isHidden('#tooltip'), false);
+    await page.keyboard.press('Tab');
+    assert.equal(await page.isHidden('#tooltip'), true);
+  }));
+
 test('heads: chosen, as a mean, two side by side', () =>
   onPage({}, async (page) => {
     const { weights } = readCase('002-heads-of-any-size').expect;
@@ -142,6 +162,8 @@ test('heads: chosen, as a mean, two side by side', () =>
     await page.click('#heads [data-head="mean"]');
     await page.waitForFunction(() => /mean of 3/.test(document.querySelector('[data-step="weights"] .pane-title').textContent));
     const mean = weights[0].map((row, i) => row.map((_, j) => (weights[0][i][j] + weights[1][i][j] + weights[2][i][j]) / 3));
+    same(await numbers(page, 'weights'), mean);
+    await page.fill('#labels', 'a, b, c, d, e');
     same(await numbers(page, 'weights'), mean);
   }));
 
@@ -268,6 +290,35 @@ test('a body of one’s own: from a file, with labels; infinity as Python writes
     assert.equal((await tooltip(page)).query, '<b>b</b>');
   }));
 
+test('a link that says nonsense shows a page all the same', () =>
+  onPage({}, async (page) => {
+    const links = ['#head=0.5&row=1.5&batch=1e9&threshold=7', '#example=__proto__&palette=constructor', '#request=AAAA&example=003', '#%', '#result'];
+    for (const [i, link] of links.entries()) {
+      await open(page, `/?${i}${link}`).catch((error) => assert.match(String(error), /damaged/));
+      assert.equal((await matrix(page, 'weights')).length, 4, link);
+    }
+  }));
+
+test('a file that is dropped anywhere is the request; text that is dragged is not', () =>
+  onPage({}, async (page) => {
+    await open(page);
+    const drop = (type, data) =>
+      page.evaluate(
+        ([type, data]) => {
+          const dataTransfer = new DataTransfer();
+          if (type === 'file') dataTransfer.items.add(new File([data], 'body.json'));
+          else dataTransfer.setData('text', data);
+          document.getElementById('steps').dispatchEvent(new DragEvent('drop', { bubbles: true, cancelable: true, dataTransfer }));
+        },
+        [type, data],
+      );
+    await drop('text', '{"X": [[1]]}');
+    assert.equal((await state(page)).example, '000');
+    await answered(page, () => drop('file', '{"X": [[1, 0], [0, 1]]}'));
+    assert.equal((await state(page)).example, 'own');
+    assert.equal((await matrix(page, 'weights')).length, 2);
+  }));
+
 test('lines: the page hands on its weights, mask, row and threshold', () =>
   onPage({}, async (page) => {
     await open(page, '/#example=003');
@@ -331,7 +382,8 @@ test('the code that is copied gives the page’s own answer', () =>
     try {
       for (const [language, command] of Object.entries(commands)) {
         await page.click(`[data-language="${language}"]`);
-        await page.click('#copy');
+        await page.click('#copy', { clickCount: 2 });
+        await page.waitForFunction(() => document.getElementById('copy').textContent === 'Copy');
         const code = await page.evaluate(() => navigator.clipboard.readText());
         assert.equal(code.trim(), (await page.textContent('#code')).trim());
         const { stdout } = await run(...command(code));
@@ -433,6 +485,9 @@ test('a server that wants a key is given one', async () => {
     await onPage({ baseURL: daemon.base, origin: daemon.base, expected: refused }, async (page) => {
       await page.goto('/');
       await page.waitForSelector('#key-dialog[open]');
+      await page.fill('#key', 'another-key');
+      await page.keyboard.press('Enter');
+      await page.waitForFunction(() => /does not know/.test(document.getElementById('key-title').textContent));
       await page.fill('#key', 'a-key-of-the-tests');
       await answered(page, () => page.keyboard.press('Enter'));
       assert.equal((await matrix(page, 'output')).length, 4);

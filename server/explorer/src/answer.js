@@ -16,12 +16,17 @@ export class Answer {
     this.statistics = reply.statistics;
     this.common = [];
     this.mean = null; // [batch] -> matrix, once it has been asked for
-    this.labels = reply.tokens ?? labels ?? [];
+    this.relabel(labels);
     const [[scores]] = this.matrices.scores;
     this.queries = scores.rows;
     this.keys = scores.cols;
     this.heads = this.matrices.scores[0].length;
     this.batch = this.matrices.scores.length;
+  }
+
+  // The names of the rows: the answer's own words, or else the user's.
+  relabel(labels) {
+    this.labels = this.reply.tokens ?? labels ?? [];
   }
 
   // What a head means for a result that may have fewer: grouped key heads, weights that are a mean.

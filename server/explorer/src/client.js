@@ -57,6 +57,7 @@ export function createClient(base, on) {
     aside: ({ path, text, results, as }) => send({ base, path, text, key, results, as }).reply,
     picture: (what) => send(what).reply,
     setKey: (value) => void (key = value),
+    hasKey: () => key !== null,
     // A plain call, for the parts of the page that ask for something small themselves.
     async post(path, body) {
       const headers = { 'Content-Type': 'application/json' };

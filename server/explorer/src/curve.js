@@ -208,6 +208,7 @@ export function createCurve(container, { post }) {
     update: ({ dark }) => {
       curve.root.dataset.dark = Boolean(dark);
     },
+    ask: () => curve.ask(),
     destroy: () => curve.destroy(),
   };
 }

@@ -84,21 +84,23 @@ export function createEditor({ area, marks, note, file, drop }, onText) {
     set(pasted);
     onText(pasted, true);
   });
-  file.addEventListener('change', () => open(file.files[0]));
+  file.addEventListener('change', () => {
+    open(file.files[0]);
+    file.value = ''; // The same file may be opened again.
+  });
+  // Text that is dragged goes where the browser puts it: into the text box, at the pointer.
+  const isFile = (event) => event.dataTransfer.types.includes('Files');
   drop.addEventListener('dragover', (event) => {
+    if (!isFile(event)) return;
     event.preventDefault();
     drop.classList.add('dropping');
   });
-  drop.addEventListener('dragleave', (event) => event.relatedTarget ?? drop.classList.remove('dropping'));
+  drop.addEventListener('dragleave', (event) => drop.contains(event.relatedTarget) || drop.classList.remove('dropping'));
   drop.addEventListener('drop', (event) => {
+    if (!isFile(event)) return;
     event.preventDefault();
     drop.classList.remove('dropping');
-    const { files } = event.dataTransfer;
-    if (files.length) open(files[0]);
-    else if (event.dataTransfer.getData('text')) {
-      set(event.dataTransfer.getData('text'));
-      onText(text, true);
-    }
+    open(event.dataTransfer.files[0]);
   });
   return { set, setProblem, reveal };
 }

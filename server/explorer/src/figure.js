@@ -3,7 +3,7 @@
 import { position, textOn, css } from './colour.js';
 import { axes, FONT, layOut, whole } from './geometry.js';
 import { show } from './numbers.js';
-import { cells, draw, image, layout } from './plotly.js';
+import { cells, draw, layout } from './plotly.js';
 
 const MOST_CELLS = 6400; // more are drawn by the worker, as a picture
 const MOST_PIXELS = 512; // of a side of such a picture
@@ -18,7 +18,7 @@ function element(name, className, parent) {
 }
 
 export class Figure {
-  // on: {point(cell|null, event), click(cell, event), key(event)}; cell is {row, col}.
+  // on: {point(cell|null, event), click(cell, event), key(event), leave(), zoom(zoomed)}; cell is {row, col}.
   constructor(parent, on) {
     this.on = on;
     this.root = element('div', 'figure', parent);
@@ -53,6 +53,7 @@ export class Figure {
       if (cell) this.on.click(cell, event);
     });
     root.addEventListener('keydown', (event) => this.on.key(event));
+    root.addEventListener('blur', () => this.on.leave());
   }
 
   // given: {matrix, mask, rowLabels, colLabels, scale, width, most, label, colours: {ink, paper, hatch}, picture(scale, part, side)}
@@ -102,7 +103,7 @@ export class Figure {
     this.mark(this.marks);
     draw(this.plot, {
       near: () => this.near,
-      make: () => this.plotted(drawn),
+      make: () => this.plotted(),
       done: () => {
         if (serial !== this.serial) return;
         this.live = true;
@@ -113,12 +114,13 @@ export class Figure {
     });
   }
 
-  plotted(drawn) {
+  // A picture stays on the canvas: plotly.js then has the axes and the zoom alone.
+  plotted() {
     const { given, box, range } = this;
     const zoomable = given.matrix.rows * given.matrix.cols > 400 && matchMedia('(hover: hover)').matches;
-    const trace = drawn ? image({ ...drawn, part: drawn.part }) : cells({ ...given, gap: this.gap() });
+    const traces = this.big ? [] : [cells({ ...given, gap: this.gap() })];
     const shape = layout({ box, range, axes: axes(box, range, given.rowLabels, given.colLabels), ink: given.colours.ink, zoomable });
-    return { trace, layout: shape };
+    return { traces, layout: shape };
   }
 
   // The zoom of plotly.js, to whole cells.
@@ -289,6 +291,14 @@ export class Figure {
     const row = this.range.row0 + Math.floor((clientY - bounds.top) / height);
     const inside = row >= this.range.row0 && row < this.range.row1 && col >= this.range.col0 && col < this.range.col1;
     return inside ? { row, col } : null;
+  }
+
+  // Where a cell ends on the screen, as an event of the pointer would say it.
+  placeOf({ row, col }) {
+    const bounds = this.over.getBoundingClientRect();
+    const { width, height } = this.size();
+    const { row0, col0 } = this.range;
+    return { clientX: bounds.left + (col + 1 - col0) * width, clientY: bounds.top + (row + 1 - row0) * height };
   }
 
   // Outlines rows, columns and one cell: {rows: [], cols: [], cell: {row, col} | null, locked: row | null}.

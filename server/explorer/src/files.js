@@ -4,7 +4,9 @@ import { downloadPNG, save, toCSV } from './download.js';
 import { axes, FONT } from './geometry.js';
 import { show } from './numbers.js';
 
-const escape = (text) => text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('"', '&quot;');
+// Characters that XML has no way to write become U+FFFD.
+const notXML = /[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\u{10000}-\u{10ffff}]/gu;
+const escape = (text) => text.replace(notXML, '\ufffd').replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('"', '&quot;');
 const round = (x) => Math.round(x * 100) / 100;
 
 function svgCells(figure) {
@@ -45,12 +47,18 @@ function svgLabels({ box, range, given }, size) {
   return parts.join('');
 }
 
+function dataURL({ bitmap, width, height }) {
+  const canvas = Object.assign(document.createElement('canvas'), { width, height });
+  canvas.getContext('2d').drawImage(bitmap, 0, 0);
+  return canvas.toDataURL();
+}
+
 // The figure as the text of an SVG file. Many numbers stand in it as one picture.
 export function figureSVG(figure) {
   const { box, given, pixels } = figure;
   const picture = `width="${box.plotWidth}" height="${box.plotHeight}"`;
   const cells = pixels
-    ? `<rect ${picture} fill="url(#hatch)"/><image ${picture} preserveAspectRatio="none" image-rendering="pixelated" href="${pixels.url}"/>`
+    ? `<rect ${picture} fill="url(#hatch)"/><image ${picture} preserveAspectRatio="none" image-rendering="pixelated" href="${dataURL(pixels)}"/>`
     : svgCells(figure);
   const hatch =
     '<pattern id="hatch" width="5" height="5" patternUnits="userSpaceOnUse" patternTransform="rotate(-45)">' +

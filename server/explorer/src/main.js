@@ -94,7 +94,7 @@ const view = new View(
 );
 const options = createOptions($('options'), (key, value) => edit(withMember(state.text, key, value, key === 'dtype'), true));
 const editor = createEditor(
-  { area: $('request'), marks: $('marks'), note: $('request-note'), file: $('file'), drop: $('panel-request') },
+  { area: $('request'), marks: $('marks'), note: $('request-note'), file: $('file'), drop: document.body },
   (text, whole) => own(text, whole),
 );
 const theme = createTheme($('theme'), (dark) => {
@@ -108,15 +108,16 @@ const theme = createTheme($('theme'), (dark) => {
 async function compute() {
   clearTimeout(timer);
   status('busy', 'Computing');
-  const reply = await client.ask({ path: state.path, text: state.text });
+  const { path, text } = state;
+  const reply = await client.ask({ path, text });
   if (!reply) return;
   $('progress').hidden = true;
   summary = reply.summary ?? null;
   sent = reply.sent ?? null;
   if (reply.failure || reply.status !== 200) return failed(reply);
   problem(null);
-  if (reply.matrices.scores[0][0].cols === 0) return;
   answer = new Answer(reply, state.labels);
+  answer.text = text;
   settle();
   options.update(summary, answer.heads);
   controls();
@@ -185,6 +186,7 @@ function problem(found) {
 function askKey() {
   const dialog = $('key-dialog');
   if (dialog.open) return;
+  $('key-title').textContent = client.hasKey() ? 'The server does not know this key' : 'This server wants a key';
   $('key').value = '';
   dialog.returnValue = '';
   dialog.showModal();
@@ -193,9 +195,13 @@ function askKey() {
 // The mean over heads is the server's: the same request, with mean_over_heads.
 async function askMean() {
   const asked = answer;
-  const text = withMember(state.text, 'mean_over_heads', 'true');
-  const reply = await client.aside({ path: state.path, text, results: ['weights'], as: 'mean' });
-  if (asked !== answer || !reply.matrices) return;
+  const text = withMember(asked.text, 'mean_over_heads', 'true');
+  const reply = await client.aside({ path: asked.summary.path, text, results: ['weights'], as: 'mean' });
+  if (asked !== answer) return;
+  if (!reply.matrices) {
+    look({ mean: false });
+    return status('error', `No mean over heads: ${reply.problem?.detail ?? reply.failure}`);
+  }
   answer.mean = reply.matrices.weights.map(([matrix]) => matrix);
   view.render(state);
 }
@@ -408,17 +414,24 @@ function bind() {
       .map((label) => label.trim())
       .filter(Boolean);
     remember(false);
-    if (answer) view.show((answer = new Answer(answer.reply, state.labels)), state);
+    answer?.relabel(state.labels);
+    if (answer) view.show(answer, state);
   });
   on('copy', 'click', (button) => copy($('code').textContent, button));
   on('copy-link', 'click', (button) => copy(location.href, button));
   on('save-body', 'click', () => save('body.json', 'application/json', bodyText(sent ?? state.text)));
+  // As a link of the address it would be a state of the page, and none that it knows.
+  document.querySelector('.skip').addEventListener('click', (event) => {
+    event.preventDefault();
+    $('result').focus();
+  });
   on('keys', 'click', () => $('help').showModal());
   on('key-dialog', 'close', (dialog) => {
     if (dialog.returnValue !== 'use' || !$('key').value) return;
     client.setKey($('key').value);
     $('key').value = '';
     compute();
+    curve?.ask();
   });
   for (const button of $('languages').children) {
     button.addEventListener('click', () => {
@@ -430,14 +443,13 @@ function bind() {
 }
 
 async function copy(text, button) {
-  const label = button.textContent;
-  try {
-    await navigator.clipboard.writeText(text);
-    button.textContent = 'Copied';
-  } catch {
-    button.textContent = 'Not allowed here: select and copy';
-  }
-  setTimeout(() => (button.textContent = label), 1500);
+  button.dataset.label ??= button.textContent;
+  const told = await navigator.clipboard.writeText(text).then(
+    () => 'Copied',
+    () => 'Not allowed here: select and copy',
+  );
+  button.textContent = $('say').textContent = told;
+  setTimeout(() => (button.textContent = button.dataset.label), 1500);
 }
 
 // The curve asks for itself, when it comes into sight.

@@ -65,14 +65,6 @@ export function cells({ matrix, mask, scale, gap }) {
   };
 }
 
-// A picture of more numbers than that, which the worker has drawn of the part in sight.
-export function image({ url, width, height, part }) {
-  const dx = (part.col1 - part.col0) / width;
-  const dy = (part.row1 - part.row0) / height;
-  const place = { x0: part.col0 - 0.5 + dx / 2, y0: part.row0 - 0.5 + dy / 2, dx, dy };
-  return { type: 'image', source: url, zsmooth: false, hoverinfo: 'skip', ...place };
-}
-
 function axis(range, list, extra) {
   return {
     range,
@@ -119,15 +111,19 @@ async function run() {
     const [element, { make, done }] = inSight() ?? queue.entries().next().value;
     queue.delete(element);
     if (!plotly || !element.isConnected) continue;
-    const { trace, layout: shape } = make();
-    await plotly.react(element, [trace], shape, CONFIG);
-    done();
+    try {
+      const { traces, layout: shape } = make();
+      await plotly.react(element, traces, shape, CONFIG);
+      done();
+    } catch (error) {
+      console.error(error); // The canvas stays, and the others have their turn.
+    }
   }
   running = false;
 }
 
 // Draws when its turn has come; the latest for an element takes the place of earlier ones. job: {near() -> whether it is in sight,
-// make() -> {trace, layout}, done()}.
+// make() -> {traces, layout}, done()}.
 export function draw(element, job) {
   queue.set(element, job);
   if (!running) run();

@@ -4,7 +4,8 @@
 import { PATHS } from './request.js';
 
 const LONGEST = 60_000; // characters of a request in an address
-const NUMBERS = ['head', 'compare', 'batch', 'row', 'threshold'];
+const PLACES = ['head', 'compare', 'batch', 'row'];
+const NUMBERS = [...PLACES, 'threshold'];
 const FLAGS = ['log', 'numbers', 'lines', 'mean', 'mass', 'every'];
 
 async function through(stream, bytes) {
@@ -19,6 +20,7 @@ async function pack(text) {
 }
 
 async function unpack(packed) {
+  if (packed.length > LONGEST) throw new RangeError('longer than any that the page writes');
   const binary = atob(packed.replaceAll('-', '+').replaceAll('_', '/'));
   const bytes = Uint8Array.from(binary, (character) => character.charCodeAt(0));
   return new TextDecoder().decode(await through(new DecompressionStream('deflate-raw'), bytes));
@@ -57,7 +59,8 @@ export async function fromHash(text) {
   if (hash.has('example')) state.example = hash.get('example');
   for (const name of NUMBERS) {
     const value = Number(hash.get(name));
-    if (hash.has(name) && value >= 0 && Number.isFinite(value)) state[name] = value;
+    const sound = PLACES.includes(name) ? Number.isInteger(value) : value <= 1;
+    if (hash.has(name) && value >= 0 && sound) state[name] = value;
   }
   for (const name of FLAGS) state[name] = hash.has(name);
   if (hash.has('palette')) state.palette = hash.get('palette');

@@ -79,6 +79,7 @@ export class View {
       point: (cell, event) => this.point(step, pane, cell, event),
       click: (cell, event) => this.click(step, pane, cell, event),
       key: (event) => this.key(step, pane, event),
+      leave: () => this.point(step, pane, null, {}),
       zoom: (zoomed) => this.zoomed(pane, zoomed),
     });
     const bars = make('canvas', 'bars', row);
@@ -378,7 +379,10 @@ export class View {
       canvas.setAttribute('aria-hidden', 'true');
       this.thumb(canvas, step.name, state.head);
       make('span', '', button, step.name === 'X' ? 'X' : 'QKV'.includes(step.name) ? step.name : step.title);
-      button.addEventListener('click', () => article.scrollIntoView({ block: 'start' }));
+      button.addEventListener('click', () => {
+        article.scrollIntoView({ block: 'start' });
+        article.querySelector('.figure').focus({ preventScroll: true });
+      });
     }
   }
 
@@ -506,6 +510,8 @@ export class View {
       const within = (x, count) => Math.min(Math.max(x, 0), count - 1);
       const cell = { row: within(at.row + down, rows), col: within(at.col + right, cols) };
       this.setHover(this.meaning(step, cell));
+      const { figure } = this.paneOf(step, pane);
+      this.tell(step, pane, cell, figure.placeOf(cell));
       const { title, lines } = this.facts(step, pane, cell);
       this.act.say(
         `${title}: ${lines
@@ -515,6 +521,10 @@ export class View {
       );
     } else if (event.key === 'Enter' || event.key === ' ') {
       this.click(step, pane, at);
+    } else if (event.key === 'Escape') {
+      // The page's Escape, too, which lets a row go.
+      hideTooltip();
+      return;
     } else {
       return;
     }

@@ -133,7 +133,8 @@ async function compute(message) {
     sent: sent.length < 4_000_000 ? sent : null,
   };
   if (!response.ok) {
-    const problem = parse(received.text) ?? { title: `HTTP ${response.status}`, detail: response.statusText };
+    // A proxy's own answer may be anything.
+    const problem = { title: `HTTP ${response.status}`, detail: response.statusText, ...Object(parse(received.text)) };
     self.postMessage({ ...reply, problem });
     return;
   }
@@ -141,7 +142,7 @@ async function compute(message) {
   const answer = JSON.parse(received.text);
   const found = understood(answer, summary, body);
   if (words && (await words)) found.X = await words;
-  if (signal.aborted) return;
+  signal.throwIfAborted();
   if (as) kept[as] = found.weights;
   else kept = found;
   const copies = structuredClone(found);
@@ -156,25 +157,24 @@ async function compute(message) {
   self.postMessage({ ...reply, ...extra, matrices: copies }, [...buffers]);
 }
 
-// Pixels of a kept matrix, as a picture that any element can show.
-async function draw({ id, name, batch, head, mask, scale, part, side }) {
+// Pixels of a kept matrix, as a picture.
+function draw({ id, name, batch, head, mask, scale, part, side }) {
   const matrix = kept[name]?.[batch]?.[head];
   if (!matrix) return self.postMessage({ id, gone: true });
   const shown = { ...matrix, mask: mask ? kept[mask]?.[batch]?.[head]?.bits : null };
   const { width, height, pixels } = raster(shown, scale, part, side);
   const canvas = new OffscreenCanvas(width, height);
   canvas.getContext('2d').putImageData(new ImageData(pixels, width, height), 0, 0);
-  const url = new FileReaderSync().readAsDataURL(await canvas.convertToBlob());
   const bitmap = canvas.transferToImageBitmap();
-  self.postMessage({ id, url, bitmap, width, height }, [bitmap]);
+  self.postMessage({ id, bitmap, width, height }, [bitmap]);
 }
 
 self.onmessage = async ({ data: message }) => {
   try {
-    if (message.cancel) running?.abort();
-    else if (message.part) await draw(message);
+    if (message.part) draw(message);
     else await compute(message);
   } catch (error) {
-    if (error.name !== 'AbortError') self.postMessage({ id: message.id, failure: error.message, unreachable: error.unreachable });
+    const gone = error.name === 'AbortError';
+    self.postMessage(gone ? { id: message.id, gone } : { id: message.id, failure: error.message, unreachable: error.unreachable });
   }
 };
