@@ -8,8 +8,8 @@ const document = readFileSync(new URL('../../openapi.yaml', import.meta.url), 'u
 // A path stands two spaces in, its methods four.
 const operations = document.match(/^ {2}\/|^ {4}(get|post|put|delete):$/gm).filter((line) => line.startsWith('    ')).length;
 
-// What axe-core finds in Swagger UI; nothing may come on top. (What scrolls takes the keyboard's focus in browsers of today.)
-const VIEWERS_OWN = ['color-contrast', 'nested-interactive', 'scrollable-region-focusable'];
+// What axe-core finds in Swagger UI; nothing may come on top. (Each operation's heading is a button that holds a link.)
+const VIEWERS_OWN = ['nested-interactive'];
 
 async function open(page) {
   await page.goto('/docs');
