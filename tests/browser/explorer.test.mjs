@@ -93,7 +93,7 @@ test('a click keeps a row, Escape lets it go', () =>
     await page.mouse.click(x, y);
     assert.equal((await state(page)).row, 2);
     await page.mouse.move(2, 2);
-    assert.match(await page.textContent('#reading'), /word 3 attends to/);
+    assert.match(await page.textContent('#reading'), /^word 3 gives [\d.]+ to word \d/);
     await page.waitForFunction(() => /row=2/.test(location.hash));
     await page.keyboard.press('Escape');
     assert.equal((await state(page)).row, null);
@@ -133,7 +133,7 @@ test('who goes by keyboard sees the numbers, too, and keeps the page where it is
     await page.keyboard.press('Enter');
     assert.equal(await page.evaluate(() => document.activeElement.id), 'result');
     assert.equal((await state(page)).example, '003');
-    await page.click('[data-frame="weights"]');
+    await page.press('[data-frame="weights"]', 'Enter');
     for (const key of ['ArrowRight', 'ArrowDown', 'ArrowRight']) {
       await page.keyboard.press(key);
     }
@@ -145,6 +145,21 @@ test('who goes by keyboard sees the numbers, too, and keeps the page where it is
     await page.keyboard.press('Tab');
     assert.equal(await page.isHidden('#tooltip'), true);
   }));
+
+test('the steps of a row stand side by side, none alone in the next', async () => {
+  for (const width of [820, 1440, 1920]) {
+    await onPage({ viewport: { width, height: 900 } }, async (page) => {
+      for (const [i, example] of ['000', '001', '002'].entries()) {
+        await open(page, `/?${i}#example=${example}`);
+        const tops = await page
+          .locator('.group-score .step:not([hidden]) .figure')
+          .evaluateAll((all) => all.map((figure) => Math.round(figure.getBoundingClientRect().top)));
+        assert.equal(tops.length, 3);
+        assert.ok(Math.max(...tops) - Math.min(...tops) < 5, `${example} at ${width}: ${tops}`);
+      }
+    });
+  }
+});
 
 test('heads: chosen, as a mean, two side by side', () =>
   onPage({}, async (page) => {
@@ -202,6 +217,7 @@ test('the mask is edited by clicking cells; a query that may attend to nothing i
 // Sets an option's control as a user does.
 async function setOption(page, key, value) {
   const control = page.locator(`[data-option="${key}"]`).first();
+  await page.evaluate(() => (document.querySelector('.more').open = true));
   if (await control.evaluate((element) => element.tagName === 'SELECT')) {
     await control.selectOption(value);
   } else if (typeof value === 'boolean') {
@@ -424,6 +440,13 @@ test('a step is saved as CSV, JSON, SVG and PNG', () =>
       return { error: Boolean(found.querySelector('parsererror')), cells: fills.length, hatched };
     }, svg);
     assert.deepEqual(parsed, { error: false, cells: 16, hatched: 6 });
+    await page.click('#as-lines');
+    await page.waitForFunction(() => document.querySelectorAll('.lines-line').length === 10);
+    const drawn = String(await saved('svg', 'weights'));
+    assert.equal(drawn.match(/<path /g).length, 10);
+    assert.deepEqual(drawn.match(/(?<=>)[A-Za-z]+(?=<\/text>)/g), ['My', 'name', 'is', 'Grant', 'My', 'name', 'is', 'Grant']);
+    assert.equal((await saved('png', 'weights')).readUInt32BE(20), 2 * 4 * 26);
+    await page.click('#as-map');
     const png = await saved('png', 'weights');
     assert.deepEqual([...png.subarray(0, 4)], [0x89, 0x50, 0x4e, 0x47]);
     assert.ok(png.readUInt32BE(16) > 100);

@@ -78,17 +78,16 @@ async function loaded(url) {
   return image;
 }
 
-// A canvas with the drawing on the ground it has on the page.
-async function rasterOf(svg) {
-  const { width, height } = sizeOf(svg);
-  const url = URL.createObjectURL(new Blob([toSVG(svg)], { type: 'image/svg+xml' }));
+// The text of an SVG file as a canvas.
+async function rasterOf(text, { width, height }, ground) {
+  const url = URL.createObjectURL(new Blob([text], { type: 'image/svg+xml' }));
   try {
     const image = await loaded(url);
     const canvas = document.createElement('canvas');
     canvas.width = width * PNG_SCALE;
     canvas.height = height * PNG_SCALE;
     const context = canvas.getContext('2d');
-    context.fillStyle = groundOf(svg);
+    context.fillStyle = ground;
     context.fillRect(0, 0, canvas.width, canvas.height);
     context.drawImage(image, 0, 0, canvas.width, canvas.height);
     return canvas;
@@ -107,9 +106,12 @@ function groundOf(element) {
   return 'white';
 }
 
-// Saves an <svg>, in twice its size on the page, or a canvas, in its own, as NAME.png.
+// Saves an <svg> or {text, width, height} (of an SVG file), in twice its size, or a canvas, in its own, as NAME.png.
 export async function downloadPNG(source, name) {
-  const canvas = source instanceof SVGElement ? await rasterOf(source) : source;
+  const canvas =
+    source instanceof HTMLCanvasElement ? source
+    : source instanceof SVGElement ? await rasterOf(toSVG(source), sizeOf(source), groundOf(source))
+    : await rasterOf(source.text, source, 'white');
   const blob = await new Promise((resolve) => canvas.toBlob(resolve, 'image/png'));
   if (!blob) {
     throw new Error('the browser makes no image of this size');

@@ -79,20 +79,21 @@ function asJSON(name, { rows, cols, data }, given) {
   return `${JSON.stringify({ name, rows: labels(rows, given.rowLabels), columns: labels(cols, given.colLabels), values })}\n`;
 }
 
+// lines: {text, width, height} of an SVG file, where lines are shown instead of the figure.
 const FORMATS = {
-  png: (figure, name) => downloadPNG(figure.picture(), `${name}.png`),
-  svg: (figure, name) => save(`${name}.svg`, 'image/svg+xml', figureSVG(figure)),
-  csv(figure, name) {
+  png: ({ figure, lines, name }) => downloadPNG(lines ?? figure.picture(), `${name}.png`),
+  svg: ({ figure, lines, name }) => save(`${name}.svg`, 'image/svg+xml', lines?.text ?? figureSVG(figure)),
+  csv({ figure, name }) {
     const { matrix, rowLabels, colLabels } = figure.given;
     const labels = (count, label) => Array.from({ length: count }, (_, at) => label(at));
     const rows = labels(matrix.rows, rowLabels);
     save(`${name}.csv`, 'text/csv', toCSV(matrix.data, matrix.rows, matrix.cols, rows, labels(matrix.cols, colLabels)));
   },
-  json: (figure, name) => save(`${name}.json`, 'application/json', asJSON(name, figure.given.matrix, figure.given)),
+  json: ({ figure, name }) => save(`${name}.json`, 'application/json', asJSON(name, figure.given.matrix, figure.given)),
 };
 
-// A menu of what a figure can be saved as; of() gives {figure, name} when one is chosen.
-export function createMenu(parent, of) {
+// A menu of what a figure can be saved as; of() gives {figure, lines or null, name} when one is chosen. say(text) if it cannot be.
+export function createMenu(parent, of, say) {
   const menu = document.createElement('details');
   menu.className = 'menu';
   const summary = document.createElement('summary');
@@ -101,10 +102,14 @@ export function createMenu(parent, of) {
   for (const format of Object.keys(FORMATS)) {
     const button = Object.assign(document.createElement('button'), { type: 'button', textContent: format.toUpperCase() });
     button.dataset.download = format;
-    button.addEventListener('click', () => {
+    button.addEventListener('click', async () => {
       menu.open = false;
-      const { figure, name } = of();
-      FORMATS[format](figure, name);
+      summary.focus();
+      try {
+        await FORMATS[format](of());
+      } catch (error) {
+        say(`Not saved: ${error.message}`);
+      }
     });
     list.append(button);
   }

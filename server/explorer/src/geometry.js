@@ -28,35 +28,41 @@ function step(count, size, least) {
   return count;
 }
 
-// The width a matrix would like to have, and the least that is of use.
-export function wishes({ rows, cols, rowLabels }, most = 56) {
-  const left = leftMargin(rows, rowLabels);
-  const cell = Math.min(most, Math.max(rows, cols) <= 8 ? most : 40);
-  return { wish: left + Math.max(cols * cell, Math.min(rows, 24) * 8), least: left + Math.min(Math.max(cols * 9, 140), 300) };
+// The least width of the cells of a matrix that is of use.
+const useful = (cols) => Math.min(Math.max(cols * 6, 120), 180);
+
+// How many of these matrices stand in a row of this width, `gap` apart, and how wide each may be; none is left alone in a row.
+export function share(matrices, width, gap) {
+  for (let across = matrices.length; across > 1; across--) {
+    const each = Math.floor((width - (across - 1) * gap) / across) - 1;
+    const fits = matrices.every(({ rows, cols, rowLabels }) => leftMargin(rows, rowLabels, each) + useful(cols) <= each);
+    if (fits && matrices.length % across !== 1) return each;
+  }
+  return width;
 }
 
-function leftMargin(rows, labels) {
+// Labels have a third of the width at most.
+function leftMargin(rows, labels, width) {
   let most = 0;
   const every = Math.max(1, Math.floor(rows / 64));
   for (let row = 0; row < rows; row += every) most = Math.max(most, widthOf(labels(row)));
-  return Math.ceil(Math.min(most, LONGEST_LABEL)) + 8;
+  return Math.ceil(Math.min(most, LONGEST_LABEL, width / 3)) + 8;
 }
 
 // rowLabels(i) and colLabels(j) are functions. tallest: of the cells together.
 export function layOut({ rows, cols, rowLabels, colLabels, width, most = 56, tallest = 620 }) {
-  const left = leftMargin(rows, rowLabels);
+  const left = leftMargin(rows, rowLabels, width);
   const room = Math.max(40, width - left - 2);
   const cellWidth = Math.min(most, room / cols);
   let cellHeight = Math.min(Math.max(cellWidth, rows <= 48 ? 13 : 1), most, tallest / rows);
   if (rows === cols && cellWidth < 13) cellHeight = Math.min(cellWidth, tallest / rows);
   const plotWidth = Math.round(cellWidth * cols);
   const plotHeight = Math.max(8, Math.round(cellHeight * rows));
-  const cell = { width: plotWidth / cols, height: plotHeight / rows };
   let widest = 0;
   for (let col = 0; col < Math.min(cols, 64); col++) widest = Math.max(widest, widthOf(colLabels(col)));
-  const across = widest + 6 > cell.width && widest > 22;
+  const across = widest + 6 > plotWidth / cols && widest > 22;
   const top = across ? Math.ceil(Math.min(widest, LONGEST_LABEL)) + 8 : 18;
-  return { rows, cols, left, top, plotWidth, plotHeight, cell, across, width: left + plotWidth + 2, height: top + plotHeight + 2 };
+  return { left, top, plotWidth, plotHeight, across, width: left + plotWidth + 2, height: top + plotHeight + 2 };
 }
 
 // The labels of an axis from `first` to `last`, as many as there is room for.
@@ -73,7 +79,7 @@ export function axes(box, range, rowLabels, colLabels) {
   const width = box.plotWidth / (range.col1 - range.col0);
   const least = box.across ? LINE : Math.max(LINE, widthOf(colLabels(range.col1 - 1)) + 6);
   return {
-    rows: ticks(rowLabels, range.row0, range.row1, height, LONGEST_LABEL, LINE),
+    rows: ticks(rowLabels, range.row0, range.row1, height, box.left - 7, LINE),
     cols: ticks(colLabels, range.col0, range.col1, width, LONGEST_LABEL, least),
   };
 }

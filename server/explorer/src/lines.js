@@ -5,6 +5,7 @@
 // 30 do. Up to SVG_LINES lines are SVG, more are painted on a canvas in slices. Colours are the custom properties of
 // views.css; it sets no style but places and lengths. Which pairs are drawn is pairs.js's.
 import { choosePairs, makeHead, weightText } from './pairs.js';
+import { toSVG } from './download.js';
 
 const ROW = 26;
 const MAX_VIEW = 26 * ROW;
@@ -30,6 +31,17 @@ function curve(line) {
 const hundredths = (value) => Math.round(value * 100) / 100;
 const opacityOf = (strength) => hundredths(0.06 + 0.86 * strength);
 const widthOf = (strength) => hundredths(0.6 + 3 * strength);
+
+function pathOf(line) {
+  const path = document.createElementNS(SVG, 'path');
+  path.setAttribute('d', curve(line));
+  path.setAttribute('class', `lines-line lines-head-${line.head}${line.weight < 0 ? ' lines-negative' : ''}`);
+  path.setAttribute('stroke-opacity', opacityOf(line.strength));
+  path.setAttribute('stroke-width', widthOf(line.strength));
+  path.dataset.query = line.query;
+  path.dataset.key = line.key;
+  return path;
+}
 
 function stroke(context, line, colours) {
   const middle = (line.x0 + line.x1) / 2;
@@ -369,6 +381,7 @@ class Lines {
       this.svg.replaceChildren();
       this.paint(drawn, width, height);
     }
+    this.drawn = drawn;
     this.root.dataset.drawn = kind;
     this.root.dataset.count = drawn.length;
     const strongest = count > lines.length ? `the ${lines.length} strongest of ` : '';
@@ -379,16 +392,7 @@ class Lines {
   drawSVG(lines, width, height) {
     this.svg.setAttribute('viewBox', `0 0 ${width} ${height}`);
     const all = document.createDocumentFragment();
-    for (const line of lines) {
-      const path = document.createElementNS(SVG, 'path');
-      path.setAttribute('d', curve(line));
-      path.setAttribute('class', `lines-line lines-head-${line.head}${line.weight < 0 ? ' lines-negative' : ''}`);
-      path.setAttribute('stroke-opacity', opacityOf(line.strength));
-      path.setAttribute('stroke-width', widthOf(line.strength));
-      path.dataset.query = line.query;
-      path.dataset.key = line.key;
-      all.append(path);
-    }
+    all.append(...lines.map(pathOf));
     this.svg.replaceChildren(all);
   }
 
@@ -425,6 +429,44 @@ class Lines {
     requestAnimationFrame(slice);
   }
 
+  // What is in view as an SVG file, on the ground of the page: {text, width, height}.
+  picture() {
+    this.render();
+    const place = this.layer.getBoundingClientRect();
+    const { width, height } = place;
+    const stage = this.stage.getBoundingClientRect();
+    const picture = document.createElementNS(SVG, 'svg');
+    const add = (name, attributes, parent, text = '') => {
+      const made = document.createElementNS(SVG, name);
+      for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+      made.textContent = text;
+      parent.append(made);
+      return made;
+    };
+    picture.setAttribute('class', 'lines-picture');
+    picture.setAttribute('width', width);
+    picture.setAttribute('height', height);
+    add('rect', { class: 'lines-ground', width, height }, picture);
+    const group = add('g', { transform: `translate(${stage.left - place.left} 0)` }, picture);
+    group.append(...this.drawn.map(pathOf));
+    for (const { root, side, words } of [this.queries, this.keys]) {
+      const column = root.getBoundingClientRect();
+      const query = side === 'query';
+      const x = (query ? column.right - 8 : column.left + 8) - place.left;
+      for (const { word, label, value } of words.values()) {
+        const at = word.getBoundingClientRect();
+        const y = (at.top + at.bottom) / 2 - place.top + 5;
+        const weight = value.textContent && ` ${value.textContent}`;
+        const text = query ? `${weight} ${label.textContent}` : `${label.textContent} ${weight}`;
+        add('text', { class: 'lines-written', x, y, 'text-anchor': query ? 'end' : 'start' }, picture, text.trim());
+      }
+    }
+    this.root.append(picture);
+    const text = toSVG(picture);
+    picture.remove();
+    return { text, width: Math.round(width), height: Math.round(height) };
+  }
+
   destroy() {
     cancelAnimationFrame(this.frame);
     this.painting++;
@@ -441,5 +483,5 @@ class Lines {
 // changed ones come as another array.
 export function createLines(container, callbacks = {}) {
   const lines = new Lines(container, callbacks);
-  return { update: (data) => lines.update(data), destroy: () => lines.destroy() };
+  return { update: (data) => lines.update(data), picture: () => lines.picture(), destroy: () => lines.destroy() };
 }

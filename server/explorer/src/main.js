@@ -89,6 +89,7 @@ const view = new View(
     mean: () => toggleMean(),
     toggleMask,
     picture: (what) => client.picture(what),
+    tell: (text) => status('error', text),
     say: (text) => ($('say').textContent = text),
   },
 );

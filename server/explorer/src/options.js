@@ -28,32 +28,26 @@ const LAYOUT = [
   ['out_in', 'X Wᵀ', '"out_in"'],
 ];
 
-// kind: choice, switch, number, list, pair. least, step: of a number.
+// kind: choice, switch, number, list, pair. `SELDOM` and what follows it fold away.
 const OPTIONS = [
   { key: 'causal', label: 'Causal', kind: 'choice', values: CAUSAL, title: 'No query sees what comes after it' },
   { key: 'window', label: 'Window', kind: 'pair', title: 'How many keys to the left and right of itself a query sees; empty is all' },
   { key: 'scale', label: 'Scale', kind: 'number', hint: '1/√d', title: 'What the scores are multiplied with' },
-  { key: 'softcap', label: 'Softcap', kind: 'number', hint: 'off', least: 0, title: 'Keeps scaled scores between −softcap and softcap' },
+  { key: 'softcap', label: 'Softcap', kind: 'number', hint: 'off', title: 'Keeps scaled scores between −softcap and softcap' },
   { key: 'alibi', label: 'ALiBi', kind: 'switch', title: 'A penalty that grows with distance, with the slopes of the paper' },
   { key: 'sink', label: 'Sink', kind: 'list', hint: 'none', title: 'A logit that takes part in softmax only; one for each head' },
   { key: 'lengths', label: 'Lengths', kind: 'list', hint: 'all keys', title: 'How many keys are valid; one number for each batch item' },
   { key: 'normalization', label: 'Normalization', kind: 'choice', values: NORMALIZATION, title: 'How weights come from masked scores' },
-  { key: 'heads', label: 'Heads', kind: 'number', hint: '1', least: 1, step: 1, title: 'Into how many heads the columns are split' },
-  { key: 'kv_heads', label: 'Key heads', kind: 'number', hint: 'as heads', least: 1, step: 1, title: 'Fewer heads of K and V than of Q' },
+  { key: 'heads', label: 'Heads', kind: 'number', hint: '1', title: 'Into how many heads the columns are split' },
+  { key: 'kv_heads', label: 'Key heads', kind: 'number', hint: 'as heads', title: 'Fewer heads of K and V than of Q' },
   { key: 'mean_over_heads', label: 'Mean over heads', kind: 'switch', title: 'One matrix of weights for all heads' },
   { key: 'weight_layout', label: 'Projections', kind: 'choice', values: LAYOUT, title: 'How the projections are laid out' },
   { key: 'dtype', label: 'Numbers', kind: 'choice', values: DTYPE, title: 'What is calculated with' },
-  {
-    key: 'digits',
-    label: 'Digits',
-    kind: 'number',
-    hint: 'exact',
-    least: 1,
-    step: 1,
-    title: 'Significant digits of the answer, 1 to 17',
-  },
-  { key: 'timeout', label: 'Timeout', kind: 'number', hint: 'server’s', least: 0, title: 'Seconds that the computation may take' },
+  { key: 'digits', label: 'Digits', kind: 'number', hint: 'exact', title: 'Significant digits of the answer, 1 to 17' },
+  { key: 'timeout', label: 'Timeout', kind: 'number', hint: 'server’s', title: 'Seconds that the computation may take' },
 ];
+
+const SELDOM = 'kv_heads'; // this option and those after it
 
 function input(option, attributes) {
   const made = Object.assign(document.createElement('input'), { type: 'text', autocomplete: 'off', ...attributes });
@@ -143,6 +137,13 @@ export function createOptions(container, onChange) {
     return { option, control, row, reason, fields };
   });
 
+  const more = document.createElement('details');
+  const title = document.createElement('summary');
+  const seldom = rows.slice(OPTIONS.findIndex(({ key }) => key === SELDOM));
+  more.className = 'more';
+  more.append(title, ...seldom.map(({ row }) => row));
+  container.append(more);
+
   // Shows what a request has. heads: as many as its answer has.
   function update(summary, heads) {
     const reasons = summary ? inapplicable(summary, heads) : {};
@@ -154,6 +155,8 @@ export function createOptions(container, onChange) {
       reason.textContent = why;
       if (summary && !fields.includes(document.activeElement)) control.write(summary.options[option.key]);
     }
+    const set = summary ? seldom.filter(({ option }) => option.key in summary.options).length : 0;
+    title.textContent = set ? `More, of which ${set} set` : 'More';
   }
   return { update };
 }

@@ -1,48 +1,73 @@
-// What one query attends to, in words and bars: the row that is pointed at or locked.
+// What one query does with its attention, in words and bars: the row that is pointed at or locked.
 import { show } from './numbers.js';
 
 const MOST = 8;
+const NAMED = 3;
 
-// given: {query, row (numbers), mask (bits of the row) or null, keyLabel(j), locked} or null.
+function make(tag, parent, text) {
+  const made = document.createElement(tag);
+  if (text !== undefined) made.textContent = text;
+  parent.append(made);
+  return made;
+}
+
+// The first keys of a row, largest first, in a sentence; what it does not name is summed up.
+function sentence(lead, query, keys, keyLabel) {
+  make('strong', lead, query);
+  if (!keys.length) {
+    lead.append(' may attend to nothing: its weights and its output are 0.');
+    return;
+  }
+  const said = keys.filter(({ weight }, at) => at === 0 || Math.abs(weight) >= 0.0005).slice(0, NAMED);
+  const rest = keys.slice(said.length);
+  said.forEach(({ key, weight }, at) => {
+    const before = at === 0 ? ' gives ' : at === said.length - 1 && !rest.length ? ' and ' : ', ';
+    lead.append(`${before}${show(weight, 3)} to `);
+    make('strong', lead, keyLabel(key));
+  });
+  if (rest.length) {
+    const sum = rest.reduce((total, { weight }) => total + weight, 0);
+    const others = rest.length === 1 ? 'the other key' : `the other ${rest.length.toLocaleString('en')} keys`;
+    const much = Math.abs(sum) < 0.0005 ? 'nearly nothing' : show(sum, 3);
+    lead.append(`${said.length > 1 ? ',' : ''} and ${much} to ${others}`);
+  }
+  lead.append('.');
+}
+
+function bars(container, keys, keyLabel) {
+  const most = Math.abs(keys[0].weight) || 1;
+  const list = make('ol', container);
+  for (const { weight, key } of keys.slice(0, MOST)) {
+    const item = make('li', list);
+    make('span', item, keyLabel(key));
+    const track = make('span', item);
+    track.className = 'track';
+    make('i', track).style.width = `${Math.max(1, (Math.abs(weight) / most) * 100)}%`;
+    make('b', item, show(weight, 3));
+  }
+}
+
+// given: {query, row (numbers), mask (bits of the row) or null, keyLabel(j), entropy or undefined, locked} or null.
 export function drawReading(container, given) {
   container.replaceChildren();
-  const lead = document.createElement('p');
-  container.append(lead);
+  const lead = make('p', container);
+  lead.className = 'lead';
   if (!given) {
-    lead.textContent = matchMedia('(hover: hover)').matches ? 'Point at a row to read it; click to keep it.' : 'Tap a row to read it.';
+    lead.textContent = matchMedia('(hover: hover)').matches
+      ? 'Point at a row, and it is read to you here; click to keep it.'
+      : 'Tap a row, and it is read to you here.';
     return;
   }
-  const { query, row, mask, keyLabel, locked } = given;
+  const { query, row, mask, keyLabel, entropy, locked } = given;
   const keys = Array.from(row, (weight, key) => ({ weight, key })).filter(({ key }) => !mask?.[key]);
-  const strong = document.createElement('strong');
-  strong.textContent = query;
-  if (!keys.length) {
-    lead.append(strong, ' may attend to nothing: its weights and its output are 0.');
-    return;
-  }
   keys.sort((a, b) => Math.abs(b.weight) - Math.abs(a.weight) || a.key - b.key);
-  lead.append(strong, ` attends${locked ? '' : ' most'} to`);
-  const most = Math.abs(keys[0].weight) || 1;
-  const list = document.createElement('ol');
-  for (const { weight, key } of keys.slice(0, MOST)) {
-    const item = document.createElement('li');
-    const name = document.createElement('span');
-    const bar = document.createElement('i');
-    const value = document.createElement('b');
-    name.textContent = keyLabel(key);
-    value.textContent = show(weight, 3);
-    bar.style.width = `${Math.max(1, (Math.abs(weight) / most) * 100)}%`;
-    const track = document.createElement('span');
-    track.className = 'track';
-    track.append(bar);
-    item.append(name, track, value);
-    list.append(item);
-  }
-  container.append(list);
-  if (keys.length > MOST) {
-    const rest = document.createElement('p');
-    rest.className = 'note';
-    rest.textContent = `and ${(keys.length - MOST).toLocaleString('en')} more`;
-    container.append(rest);
-  }
+  sentence(lead, query, keys, keyLabel);
+  if (!keys.length) return;
+  bars(container, keys, keyLabel);
+  const notes = [];
+  if (keys.length > MOST) notes.push(`and ${(keys.length - MOST).toLocaleString('en')} more`);
+  const over = show(Math.exp(entropy), 2);
+  if (entropy >= 0) notes.push(`entropy ${show(entropy, 3)}: as if spread evenly over ${over} ${over === '1' ? 'key' : 'keys'}`);
+  if (locked) notes.push('Esc lets it go');
+  for (const note of notes) make('p', container, note).className = 'note';
 }

@@ -55,7 +55,7 @@ export const STEPS = [
     formula: math(sub('S', 'scaled'), mo('='), root, mi('S')),
     rows: 'query',
     cols: 'key',
-    text: 'kept small, so that softmax stays soft',
+    text: 'small, so that softmax stays soft',
   },
   {
     name: 'masked_scores',
@@ -64,7 +64,7 @@ export const STEPS = [
     formula: math(sub('S', 'masked'), mo('='), sub('S', 'scaled'), mo('+'), mi('M')),
     rows: 'query',
     cols: 'key',
-    text: 'M is −∞ where a query may not look: hatched',
+    text: 'M is −∞ where hatched: unseen',
   },
   {
     name: 'weights',

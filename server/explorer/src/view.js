@@ -4,7 +4,7 @@ import { drawBars, barsWidth } from './bars.js';
 import { makeScale, position, table } from './colour.js';
 import { createMenu } from './files.js';
 import { Figure } from './figure.js';
-import { wishes } from './geometry.js';
+import { share } from './geometry.js';
 import { createLines } from './lines.js';
 import { createTable, show } from './numbers.js';
 import { drawReading } from './reading.js';
@@ -13,6 +13,7 @@ import { drawThumb, thumbSize } from './thumbs.js';
 import { hideTooltip, showTooltip } from './tooltip.js';
 
 const GAP = 36; // between figures of a row, as in style.css
+const READING = 264; // of what is read beside the weights, as in style.css
 const THUMB = 46;
 
 function make(tag, className, parent, text) {
@@ -31,7 +32,7 @@ function colours() {
 }
 
 export class View {
-  // act: {lock(row|null), head(h), compare(h), toggleMask(row, col), picture({name, batch, head, mask, scale, part, side}), say(text)}
+  // act: {lock(row|null), head(h), compare(h), toggleMask(row, col), tell(text), picture({name, batch, head, mask, scale, part, side}), say(text)}
   constructor({ root, film, strip, lines, reading }, act) {
     Object.assign(this, { root, film, strip, act });
     this.parts = { lines, reading };
@@ -40,8 +41,10 @@ export class View {
     this.lines = null;
     for (const [group, title] of Object.entries(GROUPS)) this.makeGroup(group, title);
     const weights = this.steps.get('weights');
-    weights.article.querySelector('.panes').before(...document.querySelectorAll('[data-place="weights"]'));
-    weights.article.append(reading);
+    weights.panes.before(...document.querySelectorAll('[data-place="weights"]'));
+    const both = make('div', 'weigh');
+    weights.panes.before(both);
+    both.append(lines, weights.panes, reading);
     new ResizeObserver(() => this.resized()).observe(root);
   }
 
@@ -65,7 +68,9 @@ export class View {
     const foot = make('footer', '', article);
     const meta = make('p', 'meta', foot);
     const parts = { step, article, title, formula, text, panes, meta, figures: [] };
-    parts.menu = createMenu(foot, () => ({ figure: parts.figures[0].figure, name: this.fileName(step.name) }));
+    const lines = () => (step.name === 'weights' && this.state.lines ? this.lines.picture() : null);
+    const chosen = () => ({ figure: parts.figures[0].figure, lines: lines(), name: this.fileName(step.name) });
+    parts.menu = createMenu(foot, chosen, (text) => this.act.tell(text));
     parts.figures.push(this.makePane(step, panes));
     if (step.name === 'weights') parts.figures.push(this.makePane(step, panes));
     this.steps.set(step.name, parts);
@@ -140,17 +145,10 @@ export class View {
 
   // The width a figure may have, so that its row is shared well.
   share(step) {
+    const { answer, state } = this;
     const row = STEPS.filter(({ name, group }) => group === step.group && !this.steps.get(name).article.hidden);
-    const wanted = row.map(({ name, rows }) => {
-      const matrix = this.answer.matrix(name, this.state.batch, this.state.head);
-      return wishes({ ...matrix, rowLabels: this.answer.label(rows) });
-    });
-    const least = Math.max(...wanted.map((one) => one.least));
-    for (let across = row.length; across > 1; across--) {
-      const each = (this.width - (across - 1) * GAP) / across;
-      if (each >= least) return each;
-    }
-    return this.width;
+    const wide = ({ name, rows }) => ({ ...answer.matrix(name, state.batch, state.head), rowLabels: answer.label(rows) });
+    return share(row.map(wide), this.width, GAP);
   }
 
   fill(parts, pane, head, { width = this.share(parts.step), matrix, mask, most, name = parts.step.name } = {}) {
@@ -240,9 +238,9 @@ export class View {
     const [first, second] = parts.figures;
     const two = state.compare !== null && !state.mean;
     const mean = state.mean && answer.mean?.[state.batch];
-    const wide = matchMedia('(min-width: 1181px)').matches && !two;
+    const wide = this.width >= 760 && !two;
     const panes = two ? 2 : 1;
-    const room = this.width - (wide ? 250 + GAP : 0) - (panes - 1) * GAP;
+    const room = this.width - (wide ? READING + GAP : 0) - (panes - 1) * GAP;
     const narrow = this.width < 520;
     const columns = (pane, matrix) => this.barColumns(pane, matrix);
     second.pane.hidden = !two;
@@ -478,8 +476,8 @@ export class View {
   read(row) {
     if (row === null) return drawReading(this.parts.reading, null);
     const { answer, state } = this;
-    const { figure } = this.steps.get('weights').figures[0];
-    const { matrix, mask } = figure.given;
+    const [pane] = this.steps.get('weights').figures;
+    const { matrix, mask } = pane.figure.given;
     const part = (all) => all?.subarray(row * matrix.cols, (row + 1) * matrix.cols);
     const keyLabel = (col) => answer.key(col);
     drawReading(this.parts.reading, {
@@ -487,6 +485,7 @@ export class View {
       row: part(matrix.data),
       mask: part(mask),
       keyLabel,
+      entropy: this.entropyOf(pane)?.[row],
       locked: state.row === row,
     });
   }
