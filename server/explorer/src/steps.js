@@ -64,7 +64,7 @@ export const STEPS = [
     formula: math(sub('S', 'masked'), mo('='), sub('S', 'scaled'), mo('+'), mi('M')),
     rows: 'query',
     cols: 'key',
-    text: 'M is −∞ where hatched: unseen',
+    text: 'M is −∞ where hatched',
   },
   {
     name: 'weights',
