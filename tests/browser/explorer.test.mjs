@@ -308,10 +308,11 @@ test('a body of one’s own: from a file, with labels; infinity as Python writes
 
 test('a link that says nonsense shows a page all the same', () =>
   onPage({}, async (page) => {
-    const links = ['#head=0.5&row=1.5&batch=1e9&threshold=7', '#example=__proto__&palette=constructor', '#request=AAAA&example=003', '#%', '#result'];
+    const links = ['#example=003&head=0.5&row=1.5&batch=1e9&threshold=7', '#example=__proto__&palette=constructor', '#request=AAAA&example=003', '#%', '#result'];
     for (const [i, link] of links.entries()) {
       await open(page, `/?${i}${link}`).catch((error) => assert.match(String(error), /damaged/));
       assert.equal((await matrix(page, 'weights')).length, 4, link);
+      assert.deepEqual([(await state(page)).row, (await state(page)).threshold], [null, 0], link);
     }
   }));
 
