@@ -265,6 +265,41 @@ test('every option is computed anew by the service', () =>
     }
   }));
 
+test('an option that cannot be read says its rule, and the request keeps the value it had', () =>
+  onPage({}, async (page) => {
+    await open(page, '/#example=own');
+    const field = (key) => page.locator(`[data-option="${key}"]`).first();
+    const now = async (key) => JSON.parse(await page.inputValue('#request'))[key];
+    const cases = { scale: ['0.5', '0,5', 'abc', '1/', '1/0'], softcap: ['2', 'x'], lengths: ['3', '[3]'], timeout: ['5', 'x'], window: ['1', 'x'] };
+    for (const [key, [good, ...bad]] of Object.entries(cases)) {
+      await page.locator('aside details').evaluateAll((all) => all.forEach((one) => (one.open = true)));
+      await answered(page, () => field(key).fill(good));
+      const kept = await now(key);
+      assert.notEqual(kept, undefined, key);
+      for (const text of bad) {
+        await field(key).fill(text);
+        assert.equal(await field(key).getAttribute('aria-invalid'), 'true', `${key}: ${text}`);
+        assert.match(await page.textContent(`#error-${key}`), /needs .*number.* as \d/, `${key}: ${text}`);
+        assert.deepEqual(await now(key), kept, `${key}: ${text}`);
+      }
+      const border = () => field(key).evaluate((element) => getComputedStyle(element).borderTopColor);
+      const red = await border();
+      await field(key).fill(good);
+      assert.equal(await field(key).getAttribute('aria-invalid'), 'false', key);
+      assert.equal(await page.textContent(`#error-${key}`), '');
+      assert.notEqual(await border(), red, key);
+    }
+    for (const [text, value] of [['1/8', 0.125], ['1/sqrt(8)', 1 / Math.sqrt(8)], ['1/√8', 1 / Math.sqrt(8)]]) {
+      await field('scale').fill(text);
+      assert.equal(await now('scale'), value, text);
+    }
+    await field('heads').fill('two');
+    assert.match(await page.textContent('#error-heads'), /whole number/);
+    await answered(page, () => page.click('[data-example="000"]'));
+    assert.equal(await field('heads').inputValue(), '');
+    assert.equal(await page.textContent('#error-heads'), '');
+  }));
+
 test('options that do not apply are off, and say why', () =>
   onPage({}, async (page) => {
     await open(page);

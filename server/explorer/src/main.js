@@ -226,6 +226,7 @@ function own(text, whole) {
     Object.assign(state, FRESH, { example: OWN.id, labels: [] });
     const body = parse(text);
     if (body && typeof body === 'object') state.path = pathFor(body);
+    options.forget();
     examples();
   }
   remember(whole);
@@ -237,6 +238,7 @@ function choose(id, kept = {}, push = true) {
   const { example, variant } = find(id);
   Object.assign(state, FRESH, { path: variant.path, text: textOf(variant), labels: example.labels ?? [] }, kept, { example: variant.id });
   editor.set(state.text);
+  options.forget();
   examples();
   if (push) remember(true);
   compute();

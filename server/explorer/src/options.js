@@ -1,14 +1,7 @@
 // The options of the API as controls. Each edits the request's text, where it belongs. What does not apply is off and says why, but
-// one that is set all the same can be taken back.
+// one that is set all the same can be taken back. What cannot be read stays in its field with the rule beside it, and changes nothing.
 import { inapplicable } from './request.js';
-
-const number = (text) => (text.trim() === '' || Number.isNaN(Number(text)) ? undefined : String(Number(text)));
-
-function list(text) {
-  const parts = text.split(/[\s,]+/).filter(Boolean);
-  if (!parts.length || parts.some((part) => Number.isNaN(Number(part)))) return undefined;
-  return parts.length === 1 ? String(Number(parts[0])) : `[${parts.map(Number).join(', ')}]`;
-}
+import { fraction, list, number, whole } from './values.js';
 
 const CAUSAL = [
   ['', 'off', undefined],
@@ -28,23 +21,39 @@ const LAYOUT = [
   ['out_in', 'X Wᵀ', '"out_in"'],
 ];
 
-// kind: choice, switch, number, list, pair. `SELDOM` and what follows it fold away.
+// What a field takes: how it is read, and the rule in words.
+const NUMBER = { read: number, rule: 'a number, as 0.5' };
+const FRACTION = { read: fraction, rule: 'a number or a fraction, as 0.125, 1/8 or 1/√8', letters: true };
+const WHOLE = { read: whole, rule: 'a whole number, as 2' };
+const NUMBERS = { read: list, rule: 'a number, or one for each head, as 0.5, 1' };
+const WHOLES = { read: (text) => list(text, whole), rule: 'a whole number, or one for each batch item, as 3, 5' };
+
+// kind: choice, switch, field, pair. takes: what a field reads. `SELDOM` and what follows it fold away.
 const OPTIONS = [
   { key: 'causal', label: 'Causal', kind: 'choice', values: CAUSAL, title: 'No query sees what comes after it' },
-  { key: 'window', label: 'Window', kind: 'pair', title: 'How many keys to the left and right of itself a query sees; empty is all' },
-  { key: 'scale', label: 'Scale', kind: 'number', hint: '1/√d', title: 'What the scores are multiplied with' },
-  { key: 'softcap', label: 'Softcap', kind: 'number', hint: 'off', title: 'Keeps scaled scores between −softcap and softcap' },
+  { key: 'window', label: 'Window', kind: 'pair', takes: WHOLE, title: 'How many keys to the left and right of itself a query sees; empty is all' },
+  { key: 'scale', label: 'Scale', kind: 'field', takes: FRACTION, hint: '1/√d', title: 'What the scores are multiplied with' },
+  { key: 'softcap', label: 'Softcap', kind: 'field', takes: NUMBER, hint: 'off', title: 'Keeps scaled scores between −softcap and softcap' },
   { key: 'alibi', label: 'ALiBi', kind: 'switch', title: 'A penalty that grows with distance, with the slopes of the paper' },
-  { key: 'sink', label: 'Sink', kind: 'list', hint: 'none', title: 'A logit that takes part in softmax only; one for each head' },
-  { key: 'lengths', label: 'Lengths', kind: 'list', hint: 'all keys', title: 'How many keys are valid; one number for each batch item' },
+  { key: 'sink', label: 'Sink', kind: 'field', takes: NUMBERS, hint: 'none', title: 'A logit that takes part in softmax only; one for each head' },
+  { key: 'lengths', label: 'Lengths', kind: 'field', takes: WHOLES, hint: 'all keys', title: 'How many keys are valid; one number for each batch item' },
   { key: 'normalization', label: 'Normalization', kind: 'choice', values: NORMALIZATION, title: 'How weights come from masked scores' },
-  { key: 'heads', label: 'Heads', kind: 'number', hint: '1', title: 'Into how many heads the columns are split' },
-  { key: 'kv_heads', label: 'Key heads', kind: 'number', hint: 'as heads', title: 'Fewer heads of K and V than of Q' },
+  { key: 'heads', label: 'Heads', kind: 'field', takes: WHOLE, hint: '1', title: 'Into how many heads the columns are split' },
+  { key: 'kv_heads', label: 'Key heads', kind: 'field', takes: WHOLE, hint: 'as heads', title: 'Fewer heads of K and V than of Q' },
   { key: 'mean_over_heads', label: 'Mean over heads', kind: 'switch', title: 'One matrix of weights for all heads' },
   { key: 'weight_layout', label: 'Projections', kind: 'choice', values: LAYOUT, title: 'How the projections are laid out' },
   { key: 'dtype', label: 'Numbers', kind: 'choice', values: DTYPE, title: 'What is calculated with' },
-  { key: 'digits', label: 'Digits', kind: 'number', hint: 'exact', title: 'Significant digits of the answer, 1 to 17' },
-  { key: 'timeout', label: 'Timeout', kind: 'number', hint: 'server’s', title: 'Seconds that the computation may take' },
+  {
+    key: 'digits',
+    label: 'Digits',
+    kind: 'field',
+    takes: WHOLE,
+    hint: 'exact',
+   
+    step: 1,
+    title: 'Significant digits of the answer, 1 to 17',
+  },
+  { key: 'timeout', label: 'Timeout', kind: 'field', takes: NUMBER, hint: 'server’s', title: 'Seconds that the computation may take' },
 ];
 
 const SELDOM = 'kv_heads'; // this option and those after it
@@ -55,7 +64,7 @@ function input(option, attributes) {
   return made;
 }
 
-// The control of one option: {element, read() -> JSON text or undefined, write(value)}.
+// The control of one option: {element, read() -> JSON text, undefined or (not readable) null, write(value)}.
 const KINDS = {
   choice(option) {
     const select = document.createElement('select');
@@ -79,14 +88,10 @@ const KINDS = {
       },
     };
   },
-  number(option) {
-    const field = input(option, { placeholder: option.hint, inputMode: 'decimal' });
-    return { element: field, read: () => number(field.value), write: (value) => (field.value = Number.isFinite(value) ? value : '') };
-  },
-  list(option) {
-    const field = input(option, { placeholder: option.hint, inputMode: 'decimal' });
-    const write = (value) => (field.value = Array.isArray(value) ? value.join(', ') : (value ?? ''));
-    return { element: field, read: () => list(field.value), write };
+  field(option) {
+    const field = input(option, { placeholder: option.hint, inputMode: option.takes.letters ? 'text' : 'decimal' });
+    const write = (value) => (field.value = [value].flat().every(Number.isFinite) ? [value].flat().join(', ') : '');
+    return { element: field, read: () => option.takes.read(field.value), write };
   },
   pair(option) {
     const sides = ['left', 'right'].map((side) => {
@@ -102,7 +107,8 @@ const KINDS = {
       element,
       fields: sides,
       read() {
-        const values = sides.map(({ value }) => number(value));
+        const values = sides.map(({ value }) => option.takes.read(value));
+        if (values.includes(null)) return null;
         return values.every((value) => value === undefined) ? undefined : `[${values.map((value) => value ?? -1).join(', ')}]`;
       },
       write(value) {
@@ -128,13 +134,22 @@ export function createOptions(container, onChange) {
     fields[0].id = `option-${option.key}`;
     label.htmlFor = fields[0].id;
     reason.id = `reason-${option.key}`;
-    for (const field of fields) field.setAttribute('aria-describedby', reason.id);
-    row.append(name, control.element);
+    const error = document.createElement('small');
+    error.id = `error-${option.key}`;
+    error.className = 'wrong';
+    error.setAttribute('role', 'status');
+    for (const field of fields) field.setAttribute('aria-describedby', `${reason.id} ${error.id}`);
+    row.append(name, control.element, error);
     container.append(row);
-    const change = () => onChange(option.key, control.read());
+    const one = { option, control, row, reason, error, fields };
+    const change = () => {
+      const value = control.read();
+      complain(one, value === null);
+      if (value !== null) onChange(option.key, value);
+    };
     const event = option.kind === 'choice' || option.kind === 'switch' ? 'change' : 'input';
     control.element.addEventListener(event, change);
-    return { option, control, row, reason, fields };
+    return one;
   });
 
   const more = document.createElement('details');
@@ -144,19 +159,36 @@ export function createOptions(container, onChange) {
   more.append(title, ...seldom.map(({ row }) => row));
   container.append(more);
 
+  function complain({ option, row, error, fields }, wrong) {
+    row.classList.toggle('invalid', wrong);
+    error.textContent = wrong ? `needs ${option.takes.rule}` : '';
+    for (const field of fields) field.setAttribute('aria-invalid', String(wrong && option.takes.read(field.value) === null));
+  }
+
   // Shows what a request has. heads: as many as its answer has.
   function update(summary, heads) {
     const reasons = summary ? inapplicable(summary, heads) : {};
-    for (const { option, control, row, reason, fields } of rows) {
+    for (const one of rows) {
+      const { option, control, row, reason, fields } = one;
       const why = summary ? (reasons[option.key] ?? '') : 'not JSON';
       const set = summary && option.key in summary.options;
       for (const field of fields) field.disabled = why !== '' && (!set || summary.options[option.key]?.own !== undefined);
       row.classList.toggle('off', why !== '');
       reason.textContent = why;
-      if (summary && !fields.includes(document.activeElement)) control.write(summary.options[option.key]);
+      if (summary && !row.classList.contains('invalid') && !fields.includes(document.activeElement)) {
+        control.write(summary.options[option.key]);
+      }
     }
     const set = summary ? seldom.filter(({ option }) => option.key in summary.options).length : 0;
     title.textContent = set ? `More, of which ${set} set` : 'More';
   }
-  return { update };
+
+  // Forgets what could not be read: it was about another request.
+  function forget() {
+    for (const one of rows.filter(({ row }) => row.classList.contains('invalid'))) {
+      for (const field of one.fields) field.value = '';
+      complain(one, false);
+    }
+  }
+  return { update, forget };
 }
