@@ -309,6 +309,38 @@ test('options that do not apply are off, and say why', () =>
     assert.equal(await page.locator('[data-option="heads"]').isDisabled(), true);
   }));
 
+test('what is pasted goes to the path that it fits; a body for /softmax is not sent', () =>
+  onPage({ expected: refused }, async (page, { requests }) => {
+    await open(page, '/#example=own');
+    const paste = async (body) => {
+      await page.evaluate((text) => navigator.clipboard.writeText(text), JSON.stringify(body));
+      await page.focus('#request');
+      await page.keyboard.press('Control+A');
+      await page.keyboard.press('Control+V');
+    };
+    const X = [[1, 0], [0, 1]];
+    const projected = { X, W_Q: X, W_K: X, W_V: X };
+    const cases = [
+      [projected, '/self-attention'],
+      [{ X }, '/attention'],
+      [{ X, heads: [projected, projected].map(({ W_Q, W_K, W_V }) => ({ W_Q, W_K, W_V })) }, '/multi-head-attention'],
+      [{ random: { generator: 'numpy', seed: 1 }, text: 'the cat sat', embedding_dim: 4 }, '/attention'],
+    ];
+    for (const [body, path] of cases) {
+      await answered(page, () => paste(body));
+      assert.equal((await result(page)).path, path);
+      assert.equal(await page.inputValue('#path'), path);
+    }
+    await answered(page, () => page.fill('#request', JSON.stringify(projected)));
+    assert.equal((await result(page)).path, '/self-attention');
+    const sent = requests.length;
+    await answered(page, () => paste({ X: [1, 2, 3] }), 'error');
+    assert.match(await page.textContent('#problem'), /for \/softmax/);
+    assert.equal(requests.slice(sent).filter((request) => request.method() === 'POST').length, 0);
+    await answered(page, () => paste({ X }));
+    assert.equal(await page.isHidden('#problem'), true);
+  }));
+
 test('what is wrong with a request is told, and marked where it is', () =>
   onPage({ expected: refused }, async (page) => {
     await open(page, '/#example=own');

@@ -53,6 +53,11 @@ export function createClient(base, on) {
 
   return {
     ask,
+    // The latest question is none any more; its answer resolves to null.
+    forget() {
+      clearTimeout(retry);
+      latest = 0;
+    },
     // A question beside the others: it neither ends nor replaces them. The worker keeps its weights under the name `as`.
     aside: ({ path, text, results, as }) => send({ base, path, text, key, results, as }).reply,
     picture: (what) => send(what).reply,

@@ -10,7 +10,7 @@ function lineAndColumn(text, index) {
   return `line ${line}, column ${index - before.lastIndexOf('\n')}`;
 }
 
-// elements: {area, marks, note, file, drop}; onText(text) when the user has changed it.
+// elements: {area, marks, note, file, drop}; onText(text, whole) when the user has changed it, or given another.
 export function createEditor({ area, marks, note, file, drop }, onText) {
   let text = '';
   let place = null;
@@ -71,16 +71,21 @@ export function createEditor({ area, marks, note, file, drop }, onText) {
   }
 
   area.addEventListener('scroll', follow, { passive: true });
-  area.addEventListener('input', () => {
+  area.addEventListener('input', ({ inputType }) => {
     text = area.value;
     place = null;
     mark();
-    onText(text, false);
+    onText(text, over && inputType === 'insertFromPaste');
+    over = false;
   });
+  // What is pasted over the whole text is another request; a long one does not get into the text box.
+  let over = false;
   area.addEventListener('paste', (event) => {
     const pasted = event.clipboardData.getData('text');
+    over = area.value.slice(area.selectionStart, area.selectionEnd).trim() === area.value.trim();
     if (pasted.length <= LONG) return;
     event.preventDefault();
+    over = false;
     set(pasted);
     onText(pasted, true);
   });

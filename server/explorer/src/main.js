@@ -11,13 +11,14 @@ import { parse, withMember } from './jsontext.js';
 import { listen as listenKeys } from './keys.js';
 import { bytes, show } from './numbers.js';
 import { createOptions } from './options.js';
-import { pathFor, PATHS } from './request.js';
+import { isSoftmax, pathAfter, pathFor, PATHS } from './request.js';
 import { bodyText, inFile, snippet } from './snippets.js';
 import { fromHash, toHash } from './state.js';
 import { createTheme } from './theme.js';
 import { View } from './view.js';
 
 const TYPING = 300; // milliseconds without a key until a request is sent
+const SMALL = 1_000_000; // characters of a request that are read before each sending
 const $ = (id) => document.getElementById(id);
 const base = new URL('.', location.href.split('#')[0]).href;
 
@@ -108,8 +109,10 @@ const theme = createTheme($('theme'), (dark) => {
 
 async function compute() {
   clearTimeout(timer);
-  status('busy', 'Computing');
   const { path, text } = state;
+  const body = text.length < SMALL && parse(text);
+  if (body && typeof body === 'object' && isSoftmax(body)) return elsewhere();
+  status('busy', 'Computing');
   const reply = await client.ask({ path, text });
   if (!reply) return;
   $('progress').hidden = true;
@@ -143,6 +146,15 @@ function failed(reply) {
   const found = reply.unreachable ? lost : reply.failure ? odd : reply.problem;
   problem(found);
   status('error', found.title);
+}
+
+// A body for /softmax is told of and not sent; what may be on its way is for a request that is no more.
+function elsewhere() {
+  client.forget();
+  $('progress').hidden = true;
+  const detail = 'This page shows attention, which needs X of rank 2 or more and no axis. Send this body to /softmax.';
+  problem({ title: 'This body is for /softmax', detail });
+  status('error', 'This body is for /softmax');
 }
 
 function problem(found) {
@@ -219,16 +231,17 @@ function edit(text, push) {
   timer = setTimeout(compute, push ? 60 : TYPING);
 }
 
-// Text by the user's own hand, whole (dropped, opened) or typed.
+// Text by the user's own hand, whole (dropped, opened, pasted over all) or typed.
 function own(text, whole) {
   state.text = text;
   if (whole) {
     Object.assign(state, FRESH, { example: OWN.id, labels: [] });
-    const body = parse(text);
-    if (body && typeof body === 'object') state.path = pathFor(body);
     options.forget();
     examples();
   }
+  const body = parse(text);
+  if (body && typeof body === 'object') state.path = whole ? pathFor(body) : pathAfter(state.path, body);
+  $('path').value = state.path;
   remember(whole);
   clearTimeout(timer);
   timer = setTimeout(compute, whole ? 0 : TYPING);

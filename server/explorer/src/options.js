@@ -43,16 +43,7 @@ const OPTIONS = [
   { key: 'mean_over_heads', label: 'Mean over heads', kind: 'switch', title: 'One matrix of weights for all heads' },
   { key: 'weight_layout', label: 'Projections', kind: 'choice', values: LAYOUT, title: 'How the projections are laid out' },
   { key: 'dtype', label: 'Numbers', kind: 'choice', values: DTYPE, title: 'What is calculated with' },
-  {
-    key: 'digits',
-    label: 'Digits',
-    kind: 'field',
-    takes: WHOLE,
-    hint: 'exact',
-   
-    step: 1,
-    title: 'Significant digits of the answer, 1 to 17',
-  },
+  { key: 'digits', label: 'Digits', kind: 'field', takes: WHOLE, hint: 'exact', title: 'Significant digits of the answer, 1 to 17' },
   { key: 'timeout', label: 'Timeout', kind: 'field', takes: NUMBER, hint: 'server’s', title: 'Seconds that the computation may take' },
 ];
 

@@ -15,8 +15,23 @@ export function shapeOf(value) {
 
 // Where a body belongs.
 export function pathFor(body) {
-  if (Array.isArray(body.heads) || body.W_Q === undefined) return Array.isArray(body.heads) ? PATHS[2] : PATHS[0];
+  if (Array.isArray(body.heads)) return PATHS[2];
+  if (!Object.keys(body).some((key) => PROJECTIONS.includes(key))) return PATHS[0];
   return body.heads > 1 || shapeOf(body.W_Q).length === 3 ? PATHS[2] : PATHS[1];
+}
+
+// The path for a body that is now asked of another: the same, unless its keys fit only another one.
+export function pathAfter(path, body) {
+  const other = pathFor(body);
+  return (path === PATHS[0]) === (other === PATHS[0]) ? path : other;
+}
+
+const OF_SOFTMAX = ['X', 'axis', 'random', 'dtype', 'digits', 'timeout'];
+
+// Whether a body is one for /softmax alone, which the page does not show.
+export function isSoftmax(body) {
+  const keys = Object.keys(body);
+  return 'X' in body && keys.every((key) => OF_SOFTMAX.includes(key)) && ('axis' in body || shapeOf(body.X).length === 1);
 }
 
 // A body without its numbers: options as they are, matrices as shapes. drawn: K and V are made by the server, and not in the body.

@@ -6,7 +6,7 @@ import { makeScale, position, raster } from '../../../server/explorer/src/colour
 import { EXAMPLES, find, OWN, textOf } from '../../../server/explorer/src/examples.js';
 import { indexOfByte, locate, members, parse, withMember } from '../../../server/explorer/src/jsontext.js';
 import { matrices, split, vectors } from '../../../server/explorer/src/matrices.js';
-import { inapplicable, pathFor, PATHS, summarise, wanted } from '../../../server/explorer/src/request.js';
+import { inapplicable, isSoftmax, pathAfter, pathFor, PATHS, summarise, wanted } from '../../../server/explorer/src/request.js';
 import { fromHash, toHash } from '../../../server/explorer/src/state.js';
 
 const text = '{\n  "X": [[1, 2], [3, 4]], "a~/b": {"c": [7, "}]"]},\n  "causal": true\n}\n';
@@ -99,6 +99,21 @@ test('requests are understood: path, batch, heads, results', () => {
   assert.equal(inapplicable(summarise('/attention', { X, normalization: 'none' }), 1).sink, 'needs softmax');
   assert.equal(inapplicable(summarise('/self-attention', { X, heads: [{}, {}] }), 2).heads, 'each head has its own');
   assert.equal(inapplicable(summarise('/attention', { X, heads: 2 }), 2).kv_heads, undefined);
+});
+
+test('an edit changes the path only when its keys fit another alone; a body for /softmax is known', () => {
+  const X = [[1, 2]];
+  assert.equal(pathAfter('/attention', { X, W_Q: X }), '/self-attention');
+  assert.equal(pathAfter('/attention', { X, W_V: X }), '/self-attention');
+  assert.equal(pathAfter('/attention', { X, heads: [{}] }), '/multi-head-attention');
+  assert.equal(pathAfter('/self-attention', { X, W_Q: X, heads: 2 }), '/self-attention');
+  assert.equal(pathAfter('/multi-head-attention', { text: 'a b' }), '/attention');
+  for (const body of [{ X: [1, 2] }, { X, axis: 0 }, { X: [1], dtype: 'float64' }, { X: { random: 'rand', shape: [3] } }]) {
+    assert.equal(isSoftmax(body), true, JSON.stringify(body));
+  }
+  for (const body of [{ X }, {}, { axis: 0 }, { X: [1], causal: true }, { X: [1], W_Q: X }]) {
+    assert.equal(isSoftmax(body), false, JSON.stringify(body));
+  }
 });
 
 test('answers become a matrix for each batch item and head', () => {
