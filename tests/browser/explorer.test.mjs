@@ -324,7 +324,7 @@ test('what is pasted goes to the path that it fits; a body for /softmax is not s
       [projected, '/self-attention'],
       [{ X }, '/attention'],
       [{ X, heads: [projected, projected].map(({ W_Q, W_K, W_V }) => ({ W_Q, W_K, W_V })) }, '/multi-head-attention'],
-      [{ random: { generator: 'numpy', seed: 1 }, text: 'the cat sat', embedding_dim: 4 }, '/attention'],
+      [{ random: { generator: 'torch', seed: 1 }, text: 'the cat sat', embedding_dim: 4 }, '/attention'],
     ];
     for (const [body, path] of cases) {
       await answered(page, () => paste(body));
@@ -339,6 +339,69 @@ test('what is pasted goes to the path that it fits; a body for /softmax is not s
     assert.equal(requests.slice(sent).filter((request) => request.method() === 'POST').length, 0);
     await answered(page, () => paste({ X }));
     assert.equal(await page.isHidden('#problem'), true);
+  }));
+
+test('notes and headings are about the request at hand; an edited one says what was edited', () =>
+  onPage({}, async (page) => {
+    const note = () => page.textContent('#look');
+    const text = (step) => page.textContent(`[data-step="${step}"] .text`);
+    await open(page, '/#example=003');
+    const own = await note();
+    assert.match(own, /No word sees what comes after/);
+    await answered(page, () => setOption(page, 'causal', ''));
+    assert.equal(await note(), 'Edited: causal is off here; the notebook has it on.');
+    await answered(page, () => setOption(page, 'causal', 'true'));
+    assert.equal(await note(), own);
+    await page.fill('#labels', 'a, b, c, d');
+    assert.equal(await note(), own, 'other labels are no other request');
+    const small = await text('scaled_scores');
+    await answered(page, () => setOption(page, 'scale', '1'));
+    assert.doesNotMatch(await text('scaled_scores'), /small/);
+    await answered(page, () => setOption(page, 'scale', '0.1'));
+    assert.equal(await text('scaled_scores'), small);
+    assert.match(await page.textContent('#group-weigh'), /^Softmax turns/);
+    await answered(page, () => page.click('[data-example="001"]'));
+    const notes = new Set();
+    for (const variant of ['001-heads', '001-head', '001-vanilla', '001-raw']) {
+      await answered(page, () => page.click(`[data-variant="${variant}"]`));
+      notes.add(await note());
+      assert.equal(/Untrained|untrained/.test(await note()), /head/.test(variant), variant);
+    }
+    assert.equal(notes.size, 4);
+    assert.match(await page.textContent('#group-weigh'), /without softmax/);
+  }));
+
+test('edits are kept while other examples are looked at, until they are taken back', () =>
+  onPage({}, async (page) => {
+    await open(page, '/#example=002');
+    const choose = (what) => answered(page, () => page.click(what));
+    const request = () => page.inputValue('#request');
+    await choose('[data-variant="002-head"]');
+    const made = await request();
+    assert.equal(await page.isHidden('#back'), true);
+    await answered(page, () => setOption(page, 'causal', 'true'));
+    await page.fill('#labels', 'a, b, c, d, e');
+    const edited = await request();
+    assert.notEqual(edited, made);
+    await choose('[data-example="004"]');
+    assert.equal(await page.isHidden('#back'), true);
+    await choose('[data-example="own"]');
+    await answered(page, () => page.fill('#request', '{"X": [[1, 2]]}'));
+    await choose('[data-example="002"]');
+    assert.equal(await request(), edited);
+    assert.equal(await page.inputValue('#labels'), 'a, b, c, d, e');
+    assert.match(await page.textContent('#look'), /causal is on here; the notebook has it off/);
+    await choose('[data-variant="002-heads"]');
+    assert.equal(await page.isHidden('#back'), true);
+    await choose('[data-variant="002-head"]');
+    assert.equal(await request(), edited);
+    await choose('#back');
+    assert.equal(await request(), made);
+    assert.equal(await page.inputValue('#labels'), '');
+    await choose('[data-example="own"]');
+    assert.equal(await request(), '{"X": [[1, 2]]}');
+    await choose('[data-example="002"]');
+    assert.equal(await request(), made);
   }));
 
 test('what is wrong with a request is told, and marked where it is', () =>

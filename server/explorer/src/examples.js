@@ -224,18 +224,24 @@ const STEP_BY_STEP = {
   dtype: 'float64',
 };
 
-// variants: the first is the one that the example opens with.
+// variants: the first is the one that the example opens with. look: what to see in it, as long as it is as it was.
 export const EXAMPLES = [
   {
     id: '000',
     title: 'Attention from scratch',
-    look: 'The first word scores 8 and 10 against words 1 and 3, and softmax makes three quarters of its attention of that small lead.',
     labels: ['word 1', 'word 2', 'word 3', 'word 4'],
     variants: [
-      { id: '000', title: 'four words', path: '/self-attention', body: FROM_SCRATCH },
+      {
+        id: '000',
+        title: 'four words',
+        look: 'The first word scores 8 and 10 against words 1 and 3, and softmax makes three quarters of its attention of that small lead.',
+        path: '/self-attention',
+        body: FROM_SCRATCH,
+      },
       {
         id: '000-seed',
         title: 'from the seed',
+        look: 'NumPy’s generator, seeded with 42, draws the weight matrices that the notebook prints: the server draws them here.',
         path: '/self-attention',
         body: { random: { generator: 'numpy', seed: 42 }, X: FROM_SCRATCH.X, W_Q: randint, W_K: randint, W_V: randint },
       },
@@ -244,11 +250,13 @@ export const EXAMPLES = [
   {
     id: '001',
     title: 'A sentence',
-    look: 'Untrained projections score in the hundreds: nearly all of a row goes to one word. Scale the scores down and watch it spread.',
     variants: [
       {
         id: '001-heads',
         title: 'four heads',
+        look:
+          'Untrained projections score in the hundreds: nearly all of a row goes to one word. Scale the scores ' +
+          'down and watch it spread.',
         path: '/multi-head-attention',
         body: {
           ...words,
@@ -261,13 +269,23 @@ export const EXAMPLES = [
       {
         id: '001-head',
         title: 'one head',
+        look:
+          'One untrained projection scores in the hundreds: nearly all of a row goes to one word. Scale the ' +
+          'scores down and watch it spread.',
         path: '/self-attention',
         body: { ...words, W_Q: oneHead[0], W_K: oneHead[1], W_V: oneHead[2] },
       },
-      { id: '001-vanilla', title: 'no projections', path: '/attention', body: words },
+      {
+        id: '001-vanilla',
+        title: 'no projections',
+        look: 'Without projections every word is most like itself: the diagonal. Softmax leaves next to nothing for the others.',
+        path: '/attention',
+        body: words,
+      },
       {
         id: '001-raw',
         title: 'no softmax',
+        look: 'Without softmax the scores are the weights: they may be negative, and no row sums to 1.',
         path: '/attention',
         body: { ...words, scale: 1, normalization: 'none' },
       },
@@ -276,27 +294,52 @@ export const EXAMPLES = [
   {
     id: '002',
     title: 'Heads of any size',
-    look: 'Three heads of 3, 2 and 4 columns read the same five words differently; their outputs stand side by side in 9 columns.',
     variants: [
-      { id: '002-heads', title: 'three heads', path: '/multi-head-attention', body: ANY_SIZE },
-      { id: '002-head', title: 'one head', path: '/self-attention', body: ONE_HEAD },
+      {
+        id: '002-heads',
+        title: 'three heads',
+        look: 'Three heads of 3, 2 and 4 columns read the same five words differently; their outputs stand side by side in 9 columns.',
+        path: '/multi-head-attention',
+        body: ANY_SIZE,
+      },
+      {
+        id: '002-head',
+        title: 'one head',
+        look: 'One head reads the five words in 3 columns of its own; its output has 3 columns, too.',
+        path: '/self-attention',
+        body: ONE_HEAD,
+      },
     ],
   },
   {
     id: '003',
     title: 'A masked head',
-    look:
-      'No word sees what comes after it: the hatched triangle. The first can only attend to itself. ' +
-      'Scaling takes the variance from 4.5 to 0.6.',
     labels: ['My', 'name', 'is', 'Grant'],
-    variants: [{ id: '003', title: 'causal', path: '/attention', body: MASKED }],
+    variants: [
+      {
+        id: '003',
+        title: 'causal',
+        look:
+          'No word sees what comes after it: the hatched triangle. The first can only attend to itself. ' +
+          'Scaling takes the variance from 4.5 to 0.6.',
+        path: '/attention',
+        body: MASKED,
+      },
+    ],
   },
   {
     id: '004',
     title: 'Step by step',
-    look: 'Follow one row from scores to output: 1/√3 keeps the order, softmax makes shares of it, the values are mixed by them.',
     labels: ['Word 1', 'Word 2', 'Word 3'],
-    variants: [{ id: '004', title: 'three words', path: '/self-attention', body: STEP_BY_STEP }],
+    variants: [
+      {
+        id: '004',
+        title: 'three words',
+        look: 'Follow one row from scores to output: 1/√3 keeps the order, softmax makes shares of it, the values are mixed by them.',
+        path: '/self-attention',
+        body: STEP_BY_STEP,
+      },
+    ],
   },
 ];
 

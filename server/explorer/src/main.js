@@ -1,6 +1,7 @@
 // The explorer: holds the state of the page, asks the server through the public API, and has it shown. Everything a user does becomes
 // a change of the state here; the address follows it.
 import { Answer } from './answer.js';
+import { changes } from './changes.js';
 import { createClient } from './client.js';
 import { SEQUENTIAL } from './colour.js';
 import { createCurve } from './curve.js';
@@ -33,6 +34,8 @@ let locked = false; // the server has asked for a key
 let timer = 0;
 let language = 'curl';
 let curve = null;
+const drafts = new Map(); // of the variants that have been edited: {path, text, labels}
+const latest = new Map(); // of each example, the variant that was looked at last
 
 const explorer = {
   // A copy of what was asked last and of what came back.
@@ -247,14 +250,39 @@ function own(text, whole) {
   timer = setTimeout(compute, whole ? 0 : TYPING);
 }
 
+// An example as it was left; as it was made, or as a link has it (`kept`), if not.
 function choose(id, kept = {}, push = true) {
   const { example, variant } = find(id);
-  Object.assign(state, FRESH, { path: variant.path, text: textOf(variant), labels: example.labels ?? [] }, kept, { example: variant.id });
+  const made = { path: variant.path, text: textOf(variant), labels: example.labels ?? [] };
+  Object.assign(state, FRESH, made, push && drafts.get(variant.id), kept, { example: variant.id });
   editor.set(state.text);
   options.forget();
   examples();
   if (push) remember(true);
+  else annotate(true);
   compute();
+}
+
+const resume = (id) => choose(latest.get(id) ?? id);
+
+function edited() {
+  const { example, variant } = find(state.example);
+  return state.text !== textOf(variant) || state.path !== variant.path || String(state.labels) !== String(example.labels ?? []);
+}
+
+// The note of an example is about the example as it was; what is edited has what was edited, and a way back.
+function annotate(arrived = false) {
+  const { example, variant } = find(state.example);
+  const { path, text, labels } = state;
+  const other = edited();
+  latest.set(example.id, variant.id);
+  if (other) drafts.set(variant.id, { path, text, labels });
+  else if (!arrived) drafts.delete(variant.id);
+  const own = example === OWN;
+  const body = other && !own ? parse(text) : null;
+  $('look').textContent = body === undefined ? '' : (body && changes({ path, body }, variant)) || variant.look || example.look;
+  $('back').hidden = !other;
+  $('back').textContent = own ? 'Back to what was here' : 'Back to the notebook’s own';
 }
 
 // How it is looked at has changed.
@@ -287,10 +315,9 @@ function settle() {
 let remembering = Promise.resolve();
 
 function remember(push) {
+  annotate();
   remembering = remembering.then(async () => {
-    const { example, variant } = find(state.example);
-    const edited = state.text !== textOf(variant) || state.path !== variant.path || String(state.labels) !== String(example.labels ?? []);
-    const hash = await toHash(state, edited);
+    const hash = await toHash(state, edited());
     if (hash === location.hash) return;
     history[push ? 'pushState' : 'replaceState'](null, '', hash);
   });
@@ -331,11 +358,10 @@ function examples() {
       const button = choice('', one === example, { example: one.id });
       const number = Object.assign(document.createElement('span'), { textContent: one === OWN ? '+' : one.id, className: 'id' });
       button.append(number, one.title);
-      button.addEventListener('click', () => choose(one.id));
+      button.addEventListener('click', () => resume(one.id));
       return button;
     }),
   );
-  $('look').textContent = example.look;
   $('variants').replaceChildren(
     ...(example.variants.length > 1 ? example.variants : []).map((one) => {
       const button = choice(one.title, one === variant, { variant: one.id });
@@ -419,6 +445,10 @@ function bind() {
   on('every', 'change', ({ checked }) => look({ every: checked }));
   on('line-mode', 'change', ({ value }) => look({ mass: value === 'mass', threshold: value === 'mass' ? 0.9 : 0 }));
   on('threshold', 'input', ({ value }) => look({ threshold: Number(value) }));
+  on('back', 'click', () => {
+    drafts.delete(state.example);
+    choose(state.example);
+  });
   on('mask-edit', 'click', () => look({ editMask: !state.editMask }));
   on('mask-clear', 'click', () => edit(withMember(state.text, 'mask', undefined), true));
   on('sentence', 'input', ({ value }) =>
@@ -500,7 +530,7 @@ listenKeys({
     edit(withMember(state.text, 'causal', CAUSAL[(at + 1) % CAUSAL.length]), true);
   },
   Escape: () => look({ row: null, editMask: false }),
-  ...Object.fromEntries(EXAMPLES.map(({ id }, at) => [String(at), () => choose(id)])),
+  ...Object.fromEntries(EXAMPLES.map(({ id }, at) => [String(at), () => resume(id)])),
 });
 if (matchMedia('(max-width: 900px)').matches) {
   for (const id of ['panel-options', 'panel-request']) $(id).open = false;

@@ -28,23 +28,23 @@ const WHOLE = { read: whole, rule: 'a whole number, as 2' };
 const NUMBERS = { read: list, rule: 'a number, or one for each head, as 0.5, 1' };
 const WHOLES = { read: (text) => list(text, whole), rule: 'a whole number, or one for each batch item, as 3, 5' };
 
-// kind: choice, switch, field, pair. takes: what a field reads. `SELDOM` and what follows it fold away.
+// kind: choice, switch, pair, or else a field. takes: what a field reads. `SELDOM` and what follows it fold away.
 const OPTIONS = [
   { key: 'causal', label: 'Causal', kind: 'choice', values: CAUSAL, title: 'No query sees what comes after it' },
-  { key: 'window', label: 'Window', kind: 'pair', takes: WHOLE, title: 'How many keys to the left and right of itself a query sees; empty is all' },
-  { key: 'scale', label: 'Scale', kind: 'field', takes: FRACTION, hint: '1/√d', title: 'What the scores are multiplied with' },
-  { key: 'softcap', label: 'Softcap', kind: 'field', takes: NUMBER, hint: 'off', title: 'Keeps scaled scores between −softcap and softcap' },
+  { key: 'window', label: 'Window', kind: 'pair', takes: WHOLE, title: 'How many keys a query sees to its left and right; empty is all' },
+  { key: 'scale', label: 'Scale', takes: FRACTION, hint: '1/√d', title: 'What the scores are multiplied with' },
+  { key: 'softcap', label: 'Softcap', takes: NUMBER, hint: 'off', title: 'Keeps scaled scores between −softcap and softcap' },
   { key: 'alibi', label: 'ALiBi', kind: 'switch', title: 'A penalty that grows with distance, with the slopes of the paper' },
-  { key: 'sink', label: 'Sink', kind: 'field', takes: NUMBERS, hint: 'none', title: 'A logit that takes part in softmax only; one for each head' },
-  { key: 'lengths', label: 'Lengths', kind: 'field', takes: WHOLES, hint: 'all keys', title: 'How many keys are valid; one number for each batch item' },
+  { key: 'sink', label: 'Sink', takes: NUMBERS, hint: 'none', title: 'A logit that takes part in softmax only; one for each head' },
+  { key: 'lengths', label: 'Lengths', takes: WHOLES, hint: 'all keys', title: 'How many keys are valid; one number for each batch item' },
   { key: 'normalization', label: 'Normalization', kind: 'choice', values: NORMALIZATION, title: 'How weights come from masked scores' },
-  { key: 'heads', label: 'Heads', kind: 'field', takes: WHOLE, hint: '1', title: 'Into how many heads the columns are split' },
-  { key: 'kv_heads', label: 'Key heads', kind: 'field', takes: WHOLE, hint: 'as heads', title: 'Fewer heads of K and V than of Q' },
+  { key: 'heads', label: 'Heads', takes: WHOLE, hint: '1', title: 'Into how many heads the columns are split' },
+  { key: 'kv_heads', label: 'Key heads', takes: WHOLE, hint: 'as heads', title: 'Fewer heads of K and V than of Q' },
   { key: 'mean_over_heads', label: 'Mean over heads', kind: 'switch', title: 'One matrix of weights for all heads' },
   { key: 'weight_layout', label: 'Projections', kind: 'choice', values: LAYOUT, title: 'How the projections are laid out' },
   { key: 'dtype', label: 'Numbers', kind: 'choice', values: DTYPE, title: 'What is calculated with' },
-  { key: 'digits', label: 'Digits', kind: 'field', takes: WHOLE, hint: 'exact', title: 'Significant digits of the answer, 1 to 17' },
-  { key: 'timeout', label: 'Timeout', kind: 'field', takes: NUMBER, hint: 'server’s', title: 'Seconds that the computation may take' },
+  { key: 'digits', label: 'Digits', takes: WHOLE, hint: 'exact', title: 'Significant digits of the answer, 1 to 17' },
+  { key: 'timeout', label: 'Timeout', takes: NUMBER, hint: 'server’s', title: 'Seconds that the computation may take' },
 ];
 
 const SELDOM = 'kv_heads'; // this option and those after it
@@ -112,7 +112,7 @@ const KINDS = {
 // onChange(key, JSON text or undefined) when a control has been used.
 export function createOptions(container, onChange) {
   const rows = OPTIONS.map((option) => {
-    const control = KINDS[option.kind](option);
+    const control = KINDS[option.kind ?? 'field'](option);
     const row = document.createElement('div');
     row.className = 'option';
     row.title = option.title;

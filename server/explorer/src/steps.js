@@ -93,8 +93,20 @@ export const GROUPS = {
   mix: 'Values, mixed by weight',
 };
 
+// The heading of a group, as this request has it.
+export function titleOf(group, { options }) {
+  return group === 'weigh' && options.normalization === 'none' ? 'Masked scores are the weights, without softmax' : GROUPS[group];
+}
+
+function scaledText(step, { scale, normalization }) {
+  if (scale === 1) return 'the scores as they are: scale is 1';
+  if (normalization === 'none' || scale <= 0) return 'the scores, times the scale';
+  return scale > 1 ? 'larger, so that softmax gets sharper' : step.text;
+}
+
 // What a step is about, as this request has it.
 export function textOf(step, { options }) {
+  if (step.name === 'scaled_scores') return scaledText(step, options);
   if (step.name !== 'weights') return step.text;
   if (options.normalization === 'none') return 'the masked scores themselves, 0 where hatched';
   return 'sink' in options ? 'how each query spends its attention; what is missing to 1 went to the sink' : step.text;

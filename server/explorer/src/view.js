@@ -8,7 +8,7 @@ import { share } from './geometry.js';
 import { createLines } from './lines.js';
 import { createTable, show } from './numbers.js';
 import { drawReading } from './reading.js';
-import { formulaOf, GROUPS, STEPS, textOf } from './steps.js';
+import { formulaOf, GROUPS, STEPS, textOf, titleOf } from './steps.js';
 import { drawThumb, thumbSize } from './thumbs.js';
 import { hideTooltip, showTooltip } from './tooltip.js';
 
@@ -39,7 +39,7 @@ export class View {
     this.steps = new Map();
     this.hover = null;
     this.lines = null;
-    for (const [group, title] of Object.entries(GROUPS)) this.makeGroup(group, title);
+    this.headings = Object.keys(GROUPS).map((group) => [group, this.makeGroup(group)]);
     const weights = this.steps.get('weights');
     weights.panes.before(...document.querySelectorAll('[data-place="weights"]'));
     const both = make('div', 'weigh');
@@ -48,12 +48,14 @@ export class View {
     new ResizeObserver(() => this.resized()).observe(root);
   }
 
-  makeGroup(group, title) {
+  // Gives the heading, whose words are the answer's.
+  makeGroup(group) {
     const section = make('section', `group group-${group}`, this.root);
     section.setAttribute('aria-labelledby', `group-${group}`);
-    make('h2', '', section, title).id = `group-${group}`;
+    const heading = Object.assign(make('h2', '', section, GROUPS[group]), { id: `group-${group}` });
     const row = make('div', 'row', section);
     for (const step of STEPS.filter((one) => one.group === group)) this.makeStep(step, row);
+    return heading;
   }
 
   makeStep(step, row) {
@@ -126,6 +128,7 @@ export class View {
       if (!parts.article.hidden && parts.step.name !== 'weights') this.fill(parts, parts.figures[0], state.head);
     }
     for (const section of this.root.querySelectorAll('.group')) section.hidden = !section.querySelector('.step:not([hidden])');
+    for (const [group, heading] of this.headings) heading.textContent = titleOf(group, answer.summary);
     this.renderWeights();
     this.renderStrip();
     this.renderFilm();
