@@ -182,6 +182,75 @@ test('heads: chosen, as a mean, two side by side', () =>
     same(await numbers(page, 'weights'), mean);
   }));
 
+// The colour of the middle of a cell's upper edge, where no number stands.
+const colourOf = (page, step, row, col, place = 0) =>
+  pane(page, step, place).locator('.figure').evaluate((figure, [row, col, step]) => {
+    const canvas = figure.querySelector('.figure-canvas');
+    const over = figure.querySelector('.figure-over');
+    const { rows, cols } = window.explorer.matrix(step);
+    const ratio = canvas.width / canvas.clientWidth;
+    const x = (over.offsetLeft + ((col + 0.5) * over.clientWidth) / cols) * ratio;
+    const y = (over.offsetTop + (row * over.clientHeight) / rows + 2) * ratio;
+    return [...canvas.getContext('2d').getImageData(x, y, 1, 1).data].join();
+  }, [row, col, step]);
+
+test('two heads beside each other: each with its own legend and file, bars and colours of one scale', () =>
+  onPage({ viewport: { width: 1800, height: 900 } }, async (page) => {
+    await open(page, '/#example=002-heads&compare=2&range=largest');
+    const heads = [await matrix(page, 'weights', 0), await matrix(page, 'weights', 2)];
+    const bars = [];
+    for (const [place, head] of [0, 2].entries()) {
+      const one = pane(page, 'weights', place);
+      const most = Math.max(...heads[place].flat());
+      close(Number(await one.locator('.high').textContent()), most, 5e-4 + most * 1e-3);
+      assert.equal(await one.locator('.menu summary').getAttribute('aria-label'), `Save Weights, head ${head}`);
+      await one.locator('.menu summary').click();
+      const [download] = await Promise.all([page.waitForEvent('download'), one.locator('[data-download="json"]').click()]);
+      assert.match(download.suggestedFilename(), new RegExp(`head-${head}\\.json$`));
+      assert.deepEqual(JSON.parse(readFileSync(await download.path())).values, heads[place]);
+      bars.push(
+        await one.locator('.bars').evaluate((canvas) => {
+          const bar = getComputedStyle(document.documentElement).getPropertyValue('--bar').trim();
+          const wanted = [1, 3, 5].map((at) => parseInt(bar.slice(at, at + 2), 16)).join();
+          const ratio = canvas.width / canvas.clientWidth;
+          const { data } = canvas.getContext('2d').getImageData(0, 0, 90 * ratio, canvas.height);
+          let longest = 0;
+          for (let i = 0, x = 0; i < data.length; i += 4, x = (x + 1) % Math.round(90 * ratio)) {
+            if (data.slice(i, i + 3).join() === wanted) longest = Math.max(longest, x / ratio);
+          }
+          return longest - 18;
+        }),
+      );
+    }
+    const share = Math.max(...heads[1].flat()) / Math.max(...heads[0].flat());
+    close(bars[1] / bars[0], share, 0.05);
+    assert.equal(await page.locator('[data-step="weights"] > footer').isVisible(), false);
+    await page.selectOption('#compare', '');
+    assert.equal(await page.locator('[data-step="weights"] > footer').isVisible(), true);
+    assert.equal(await page.locator('[data-step="weights"] .pane footer:visible').count(), 0);
+  }));
+
+test('equal weights keep their colour while a mask is edited, unless colours go to the largest', () =>
+  onPage({}, async (page) => {
+    const Q = [[1, 0], [0, 1]];
+    const ask = (mask) => answered(page, () => page.fill('#request', JSON.stringify({ scale: 1, Q, K: [[0, 0], [0, 0], [3, 3]], V: [[1], [1], [1]], mask })));
+    await open(page, '/#example=own');
+    const seen = [];
+    for (const range of ['one', 'largest']) {
+      await ask([[1, 1, 0], [1, 1, 0]]);
+      await page.selectOption('#range', range);
+      seen.push(await colourOf(page, 'weights', 0, 0));
+      await ask([[1, 1, 0], [1, 1, 1]]);
+      close((await matrix(page, 'weights'))[0][0], 0.5);
+      seen.push(await colourOf(page, 'weights', 0, 0));
+    }
+    assert.equal(seen[0], seen[1]);
+    assert.notEqual(seen[2], seen[3]);
+    await page.waitForFunction(() => /range=largest/.test(location.hash));
+    await open(page, '/?2#example=001');
+    assert.equal(await page.inputValue('#range'), 'one');
+  }));
+
 test('what is masked is hatched, not coloured as zero', () =>
   onPage({}, async (page) => {
     await open(page, '/#example=003');

@@ -56,6 +56,12 @@ export function makeScale({ lo, hi, signed, log, palette, dark }) {
   return { signed, log, table: palette, lo: 0, hi: hi > 0 ? hi : 1 };
 }
 
+// How weights of softmax are coloured: up to 'one', so that equal weights look equal whatever else changes, or up to their 'largest'.
+// The user's choice, or else by how many keys a row is shared: of many, none is near 1.
+export const RANGES = ['one', 'largest'];
+const FEW = 32;
+export const rangeOf = (chosen, keys) => chosen ?? (keys <= FEW ? 'one' : 'largest');
+
 const DECADES = 6;
 
 // A number's place on a scale, 0 to 1. Logarithmic: six decades below the largest, or asinh on both sides of 0.

@@ -3,7 +3,7 @@
 import { Answer } from './answer.js';
 import { changes } from './changes.js';
 import { createClient } from './client.js';
-import { SEQUENTIAL } from './colour.js';
+import { rangeOf, SEQUENTIAL } from './colour.js';
 import { createCurve } from './curve.js';
 import { save } from './download.js';
 import { createEditor } from './editor.js';
@@ -25,7 +25,7 @@ const base = new URL('.', location.href.split('#')[0]).href;
 
 // How a page begins that nothing has been said about.
 const FRESH = { head: 0, compare: null, mean: false, batch: 0, row: null, threshold: 0, mass: false, lines: false, every: false };
-const state = { ...FRESH, palette: 'viridis', log: false, numbers: false, editMask: false, dark: false };
+const state = { ...FRESH, palette: 'viridis', range: null, log: false, numbers: false, editMask: false, dark: false };
 
 let answer = null;
 let summary = null;
@@ -325,8 +325,8 @@ function remember(push) {
 
 async function arrive() {
   const { broken, example, ...kept } = await fromHash(location.hash);
-  const { palette, log, numbers } = kept;
-  Object.assign(state, { palette: SEQUENTIAL.includes(palette) ? palette : 'viridis', log, numbers });
+  const { palette, range = null, log, numbers } = kept;
+  Object.assign(state, { palette: SEQUENTIAL.includes(palette) ? palette : 'viridis', range, log, numbers });
   choose(example ?? EXAMPLES[0].id, { ...kept, palette: state.palette }, false);
   if (broken) problem({ title: 'This link is damaged', detail: 'The request in it cannot be read; this is the example it came from.' });
 }
@@ -384,6 +384,8 @@ function controls() {
   $('log').checked = state.log;
   $('numbers').checked = state.numbers;
   $('palette').value = state.palette;
+  $('range').value = rangeOf(state.range, answer?.keys ?? 0);
+  $('range').disabled = summary?.options.normalization === 'none';
   $('batch-box').hidden = !answer || answer.batch < 2;
   if (answer)
     fillSelect(
@@ -438,6 +440,7 @@ function bind() {
   on('log', 'change', ({ checked }) => look({ log: checked }));
   on('numbers', 'change', ({ checked }) => look({ numbers: checked }));
   on('palette', 'change', ({ value }) => look({ palette: value }));
+  on('range', 'change', ({ value }) => look({ range: value }));
   on('batch', 'change', ({ value }) => look({ batch: Number(value) }));
   on('compare', 'change', ({ value }) => look({ compare: value === '' ? null : Number(value) }, true));
   on('as-map', 'click', () => look({ lines: false }));

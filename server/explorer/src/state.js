@@ -1,6 +1,7 @@
 // The state of the page in its address, so that a link shows what its sender saw: an example by its name, or a request, compressed;
 // and how it is looked at. Reads and writes the hash; decides nothing.
 
+import { RANGES } from './colour.js';
 import { PATHS } from './request.js';
 
 const LONGEST = 60_000; // characters of a request in an address
@@ -49,6 +50,7 @@ export async function toHash(state, edited) {
     if (state[name]) hash.set(name, '');
   }
   if (state.palette !== 'viridis') hash.set('palette', state.palette);
+  if (state.range) hash.set('range', state.range);
   return `#${hash}`.replace(/=(?=&|$)/g, '');
 }
 
@@ -64,6 +66,7 @@ export async function fromHash(text) {
   }
   for (const name of FLAGS) state[name] = hash.has(name);
   if (hash.has('palette')) state.palette = hash.get('palette');
+  if (RANGES.includes(hash.get('range'))) state.range = hash.get('range');
   if (hash.has('request')) {
     try {
       Object.assign(state, checked(JSON.parse(await unpack(hash.get('request')))));

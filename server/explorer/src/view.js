@@ -1,7 +1,7 @@
 // The steps on the page: makes their articles once, fills them with an answer, and keeps what is pointed at the same in all of them.
 // It is told what to show (Answer and state) and reports what the user does; it asks nobody.
 import { drawBars, barsWidth } from './bars.js';
-import { makeScale, position, table } from './colour.js';
+import { makeScale, position, rangeOf, table } from './colour.js';
 import { createMenu } from './files.js';
 import { Figure } from './figure.js';
 import { share } from './geometry.js';
@@ -15,6 +15,7 @@ import { hideTooltip, showTooltip } from './tooltip.js';
 const GAP = 36; // between figures of a row, as in style.css
 const READING = 264; // of what is read beside the weights, as in style.css
 const THUMB = 46;
+const ENTROPY = 'entropy, nats';
 
 function make(tag, className, parent, text) {
   const made = document.createElement(tag);
@@ -67,15 +68,34 @@ export class View {
     const formula = make('p', 'formula', head);
     const text = make('p', 'text', article);
     const panes = make('div', 'panes', article);
-    const foot = make('footer', '', article);
-    const meta = make('p', 'meta', foot);
-    const parts = { step, article, title, formula, text, panes, meta, figures: [] };
+    const parts = { step, article, title, formula, text, panes, figures: [] };
     const lines = () => (step.name === 'weights' && this.state.lines ? this.lines.picture() : null);
-    const chosen = () => ({ figure: parts.figures[0].figure, lines: lines(), name: this.fileName(step.name) });
-    parts.menu = createMenu(foot, chosen, (text) => this.act.tell(text));
+    parts.foot = this.makeFoot(article, () => ({ ...this.saved(step, parts.figures[0]), lines: lines() }));
     parts.figures.push(this.makePane(step, panes));
     if (step.name === 'weights') parts.figures.push(this.makePane(step, panes));
     this.steps.set(step.name, parts);
+  }
+
+  // What stands under figures: numbers about them, their colours, and a menu that saves chosen().
+  makeFoot(parent, chosen) {
+    const foot = make('footer', '', parent);
+    const meta = make('p', 'meta', foot);
+    return { foot, meta, menu: createMenu(foot, chosen, (text) => this.act.tell(text)) };
+  }
+
+  // Of two panes each has a foot of its own, from when there are two on.
+  footOf(parts, pane) {
+    if (!this.beside() || this.state.lines) return parts.foot;
+    pane.foot ??= this.makeFoot(pane.pane, () => this.saved(parts.step, pane));
+    return pane.foot;
+  }
+
+  beside() {
+    return this.state.compare !== null && !this.state.mean;
+  }
+
+  saved(step, { figure, head }) {
+    return { figure, name: this.fileName(step.name, head) };
   }
 
   makePane(step, panes) {
@@ -98,10 +118,11 @@ export class View {
     return { pane, title, figure, bars, reset, numbers, head: 0 };
   }
 
-  fileName(name) {
-    const { head, batch } = this.state;
+  fileName(name, head) {
+    const { batch, mean } = this.state;
     const item = this.answer.batch > 1 ? `-batch-${batch}` : '';
-    return `attention-${name}${item}${this.answer.heads > 1 ? `-head-${head}` : ''}`;
+    const which = name === 'weights' && mean ? '-mean' : this.answer.heads > 1 ? `-head-${head}` : '';
+    return `attention-${name}${item}${which}`;
   }
 
   show(answer, state) {
@@ -138,11 +159,13 @@ export class View {
   // Two heads side by side share a scale.
   scaleOf(name, matrix) {
     const { state, answer } = this;
-    const beside = name === 'weights' && state.compare !== null && !state.mean;
+    const beside = name === 'weights' && this.beside();
     const both = beside ? [state.head, state.compare].map((head) => answer.matrix(name, state.batch, head)) : [matrix];
     const signed = name !== 'weights' || answer.summary.options.normalization === 'none';
     const { palette, log, dark } = state;
-    const [lo, hi] = [Math.min(...both.map((one) => one.lo)), Math.max(...both.map((one) => one.hi))];
+    const lo = Math.min(...both.map((one) => one.lo));
+    const fixed = !signed && rangeOf(state.range, answer.keys) === 'one';
+    const hi = fixed ? 1 : Math.max(...both.map((one) => one.hi));
     return makeScale({ lo, hi, signed, log, palette, dark });
   }
 
@@ -181,16 +204,18 @@ export class View {
       label: `${step.title}: ${shown.rows} × ${shown.cols}, ${show(shown.lo)} to ${show(shown.hi)}. Arrows move, Enter keeps a row.`,
       picture: (picked, part, side) => this.act.picture({ name, ...place, mask: maskName, scale: picked, part, side }),
     });
-    this.describe(parts, shown, scale);
+    this.describe(parts, pane, shown, scale);
     this.writeNumbers(parts, pane, { matrix: shown, mask: hatched, rowLabels, colLabels });
   }
 
-  describe(parts, matrix, scale) {
-    const { step, meta, formula, text, menu } = parts;
+  describe(parts, pane, matrix, scale) {
+    const { step, formula, text } = parts;
+    if (this.state.lines && pane !== parts.figures[0]) return;
+    const { meta, menu } = step.name === 'weights' ? this.footOf(parts, pane) : parts.foot;
     const { statistics, summary } = this.answer;
     formula.innerHTML = formulaOf(step, summary);
     text.textContent = textOf(step, summary);
-    menu.name(step.title);
+    menu.name(step.name === 'weights' && this.beside() ? `${step.title}, head ${pane.head}` : step.title);
     const variance = statistics?.variance[step.name];
     meta.replaceChildren(
       make('span', 'shape', null, `${matrix.rows} × ${matrix.cols}`),
@@ -224,7 +249,7 @@ export class View {
     if (step.name === 'weights') {
       extra.push({ title: 'largest', values: matrix.largest });
       const entropy = this.entropyOf(pane);
-      if (entropy) extra.push({ title: 'entropy', values: entropy });
+      if (entropy) extra.push({ title: ENTROPY, values: entropy });
     }
     const masked = mask && ((row, col) => mask[row * matrix.cols + col] === 1);
     pane.numbers.append(createTable({ title: step.title, matrix, mask: masked, rowLabels, colLabels, extra }));
@@ -239,21 +264,23 @@ export class View {
     const { state, answer } = this;
     const parts = this.steps.get('weights');
     const [first, second] = parts.figures;
-    const two = state.compare !== null && !state.mean;
+    const two = this.beside();
     const mean = state.mean && answer.mean?.[state.batch];
     const wide = this.width >= 760 && !two;
     const panes = two ? 2 : 1;
     const room = this.width - (wide ? READING + GAP : 0) - (panes - 1) * GAP;
     const narrow = this.width < 520;
-    const columns = (pane, matrix) => this.barColumns(pane, matrix);
+    const matrixOf = (head) => mean || answer.matrix('weights', state.batch, head);
     second.pane.hidden = !two;
     parts.article.classList.toggle('as-lines', state.lines);
     parts.article.classList.toggle('beside', two);
+    parts.foot.foot.hidden = two && !state.lines;
+    for (const { foot } of parts.figures) if (foot) foot.foot.hidden = !two || state.lines;
     const shown = [[first, state.head], ...(two ? [[second, state.compare]] : [])];
+    const largest = Math.max(...shown.map(([, head]) => matrixOf(head).hi));
     for (const [pane, head] of shown) {
-      const matrix = mean || answer.matrix('weights', state.batch, head);
       pane.head = head;
-      const bars = narrow ? [] : columns(pane, matrix);
+      const bars = narrow ? [] : this.barColumns(pane, matrixOf(head), largest);
       const fits = room / panes - barsWidth(bars) >= 200;
       const width = Math.min((fits ? room / panes : this.width) - barsWidth(bars), 640);
       pane.title.textContent = two ? `head ${head}` : mean ? `mean of ${answer.heads} heads` : answer.heads > 1 ? `head ${head}` : '';
@@ -264,10 +291,11 @@ export class View {
     this.renderLines(shown, mean);
   }
 
-  barColumns(pane, matrix) {
+  // largest: of all that is shown, so that bars beside each other compare.
+  barColumns(pane, matrix, largest) {
     const entropy = this.entropyOf(pane);
-    const list = [{ title: 'largest', values: matrix.largest, most: Math.max(matrix.hi, 1e-300) }];
-    if (entropy) list.push({ title: 'entropy', values: entropy, most: Math.log(matrix.cols) });
+    const list = [{ title: 'largest', values: matrix.largest, most: Math.max(largest, 1e-300) }];
+    if (entropy) list.push({ title: ENTROPY, values: entropy, most: Math.log(matrix.cols) });
     return list;
   }
 
