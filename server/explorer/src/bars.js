@@ -2,7 +2,7 @@
 import { FONT } from './geometry.js';
 import { show } from './numbers.js';
 
-const WIDTH = 64;
+const WIDTH = 72;
 const GAP = 18;
 
 export function barsWidth(columns) {

@@ -23,7 +23,7 @@ const LAYOUT = [
 
 // What a field takes: how it is read, and the rule in words.
 const NUMBER = { read: number, rule: 'a number, as 0.5' };
-const FRACTION = { read: fraction, rule: 'a number or a fraction, as 0.125, 1/8 or 1/√8', letters: true };
+const FRACTION = { read: fraction, rule: 'a number or fraction, as 0.5, 1/8 or 1/√8', letters: true };
 const WHOLE = { read: whole, rule: 'a whole number, as 2' };
 const NUMBERS = { read: list, rule: 'a number, or one for each head, as 0.5, 1' };
 const WHOLES = { read: (text) => list(text, whole), rule: 'a whole number, or one for each batch item, as 3, 5' };

@@ -32,7 +32,10 @@ export function whole(text) {
 
 // Numbers between commas or spaces: one alone, or an array; one(text) reads one of them.
 export function list(text, one = number) {
-  const parts = text.split(/[\s,]+/).filter(Boolean).map(one);
+  const parts = text
+    .split(/[\s,]+/)
+    .filter(Boolean)
+    .map(one);
   if (!parts.length) return undefined;
   if (parts.includes(null)) return null;
   return parts.length === 1 ? parts[0] : `[${parts.join(', ')}]`;
