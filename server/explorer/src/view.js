@@ -33,7 +33,8 @@ function colours() {
 }
 
 export class View {
-  // act: {lock(row|null), head(h), compare(h), toggleMask(row, col), tell(text), picture({name, batch, head, mask, scale, part, side}), say(text)}
+  // act: {lock(row|null), head(h), compare(h), toggleMask(row, col), tell(text), say(text),
+  // picture({name, batch, head, mask, scale, part, side})}
   constructor({ root, film, strip, lines, reading }, act) {
     Object.assign(this, { root, film, strip, act });
     this.parts = { lines, reading };
