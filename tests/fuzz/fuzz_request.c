@@ -216,9 +216,7 @@ static void check_answer(const struct http_response *response, size_t body_size)
         require_json(text, size);
         check_problem(response, text, size, body_size);
     } else if (response->media_type == NULL) {
-        require_json(text, size);
-        fuzz_require(strstr(text, "NaN") == NULL && strstr(text, "Infinity") == NULL, "%.2000s",
-                     text);
+        require_json(text, size); /* no NaN and no Infinity, but in a word */
     }
     free(text);
 }
