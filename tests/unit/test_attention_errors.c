@@ -1,0 +1,327 @@
+/*
+ * test_attention_errors.c - the library's errors: each names the rule, the argument and the values;
+ * what overflows is named by its stage.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "test_by_hand.h"
+
+struct refusal {
+    size_t q[4], k[4], v[4]; /* rank, then the shape */
+    attn_options options;
+    attn_status status;
+    const char *argument, *contains;
+};
+
+static const size_t three_lengths[3] = {1, 1, 1}, long_length[1] = {9};
+
+static const struct refusal refusals[] = {
+    {{2, 4, 64}, {2, 5, 48}, {2, 5, 3}, {0}, ATTN_SHAPE_MISMATCH, "K", "48 columns but Q has 64"},
+    {{2, 4, 8}, {2, 5, 8}, {2, 6, 3}, {0}, ATTN_SHAPE_MISMATCH, "V", "6 rows but K has 5"},
+    {{2, 4, 8}, {3, 1, 5, 8}, {2, 5, 3}, {0}, ATTN_SHAPE_MISMATCH, "K", "rank 3 but Q has rank 2"},
+    {{2, 0, 8}, {2, 5, 8}, {2, 5, 3}, {0}, ATTN_SHAPE_MISMATCH, "Q", "empty"},
+    {{3, 3, 4, 8}, {3, 2, 5, 8}, {3, 2, 5, 3}, {0}, ATTN_SHAPE_MISMATCH, "K", "multiple of the 2"},
+    {{3, 2, 4, 8},
+     {3, 2, 5, 8},
+     {3, 1, 5, 3},
+     {0},
+     ATTN_SHAPE_MISMATCH,
+     "V",
+     "1 heads but K has 2"},
+    {{1, 8}, {2, 5, 8}, {2, 5, 3}, {0}, ATTN_SHAPE_MISMATCH, "Q", "rank 2 to 4, not 1"},
+    {{2, 4, 9}, {2, 5, 9}, {2, 5, 9}, {.heads = 2}, ATTN_SHAPE_MISMATCH, "Q", "9 columns"},
+    {{2, 4, 9}, {2, 5, 9}, {2, 5, 9}, {.heads = SIZE_MAX}, ATTN_SHAPE_MISMATCH, "Q", "9 columns"},
+    {{2, 4, 8},
+     {2, 5, 8},
+     {2, 5, 8},
+     {.heads = 4, .kv_heads = 3},
+     ATTN_INVALID_ARGUMENT,
+     "kv_heads",
+     "kv_heads = 3"},
+    {{2, 4, 8}, {2, 5, 8}, {2, 5, 8}, {.kv_heads = 2}, ATTN_INVALID_ARGUMENT, "kv_heads", "needs"},
+    {{2, 4, 8}, {2, 5, 8}, {2, 5, 8}, {.flags = 1u << 30}, ATTN_INVALID_ARGUMENT, "flags", "0x"},
+    {{2, 4, 8},
+     {2, 5, 8},
+     {2, 5, 8},
+     {.results = 1u << 30},
+     ATTN_INVALID_ARGUMENT,
+     "results",
+     "0x"},
+    {{2, 4, 8}, {2, 5, 8}, {2, 5, 8}, {.softcap = -1}, ATTN_INVALID_ARGUMENT, "softcap", "-1"},
+    {{2, 4, 8}, {2, 5, 8}, {2, 5, 8}, {.softcap = NAN}, ATTN_INVALID_ARGUMENT, "softcap", "nan"},
+    {{2, 4, 8},
+     {2, 5, 8},
+     {2, 5, 8},
+     {.flags = ATTN_FLAG_SCALE, .scale = INFINITY},
+     ATTN_INVALID_ARGUMENT,
+     "scale",
+     "finite"},
+    {{2, 4, 8},
+     {2, 5, 8},
+     {2, 5, 8},
+     {.flags = ATTN_FLAG_WINDOW, .window = {-2, 0}},
+     ATTN_INVALID_ARGUMENT,
+     "window",
+     "[-2, 0]"},
+    {{2, 4, 8},
+     {2, 5, 8},
+     {2, 5, 8},
+     {.lengths = three_lengths, .lengths_count = 3},
+     ATTN_SHAPE_MISMATCH,
+     "lengths",
+     "has 3 numbers"},
+    {{2, 4, 8},
+     {2, 5, 8},
+     {2, 5, 8},
+     {.lengths = long_length, .lengths_count = 1},
+     ATTN_INVALID_ARGUMENT,
+     "lengths",
+     "is 9, but there are only 5 keys"},
+    {{2, 4, 8}, {2, 5, 8}, {2, 5, 8}, {.sink = &identity2}, ATTN_SHAPE_MISMATCH, "sink", "rank"},
+    {{2, 4, 8},
+     {2, 5, 8},
+     {2, 5, 8},
+     {.bias = &identity2},
+     ATTN_SHAPE_MISMATCH,
+     "bias",
+     "axis 1 is 2, not 5 or 1"},
+    {{2, 4, 8}, {2, 5, 8}, {2, 5, 8}, {.mask = &identity2}, ATTN_INVALID_ARGUMENT, "mask", "bool"},
+    {{2, 4, 8},
+     {2, 5, 8},
+     {2, 5, 8},
+     {.past_k = &identity2},
+     ATTN_INVALID_ARGUMENT,
+     "past_K",
+     "together"},
+    {{2, 4, 8},
+     {2, 5, 8},
+     {2, 5, 8},
+     {.past_k = &identity2, .past_v = &identity2},
+     ATTN_SHAPE_MISMATCH,
+     "past_K",
+     "2 columns but K has 8"},
+    {{2, 4, 8},
+     {2, 5, 8},
+     {2, 5, 8},
+     {.results = ATTN_WANT(Q)},
+     ATTN_INVALID_ARGUMENT,
+     "return",
+     "projections"},
+    {{2, 4, 8},
+     {2, 5, 8},
+     {2, 5, 8},
+     {.normalization = ATTN_UNNORMALIZED, .sink = &identity2},
+     ATTN_INVALID_ARGUMENT,
+     "sink",
+     "denominator"},
+    {{2, 4, 8},
+     {2, 5, 8},
+     {2, 5, 8},
+     {.normalization = ATTN_UNNORMALIZED, .results = ATTN_WANT(LSE)},
+     ATTN_INVALID_ARGUMENT,
+     "return",
+     "lse"},
+    {{2, (size_t)1 << 40, 8}, {2, 5, 8}, {2, 5, 8}, {0}, ATTN_TOO_LARGE, "Q", "1099511627776"},
+    {{2, 1 << 30, 1}, {2, 1 << 30, 1}, {2, 1 << 30, 1}, {0}, ATTN_OK, "", ""},
+    {{3, 65536, 1, 1}, {3, 65536, 1, 1}, {3, 65536, 1, 1}, {0}, ATTN_OK, "", ""},
+    {{3, 65537, 1, 1},
+     {3, 65537, 1, 1},
+     {3, 1, 1, 1},
+     {0},
+     ATTN_SHAPE_MISMATCH,
+     "V",
+     "1 heads but K has 65537"},
+    {{3, 65537, 1, 1},
+     {3, 1, 1, 1},
+     {3, 1, 1, 1},
+     {0},
+     ATTN_TOO_LARGE,
+     "",
+     "there are 65537 heads; at most 65536 are possible"},
+    {{2, 1, 131072},
+     {2, 1, 1},
+     {2, 1, 1},
+     {.heads = 131072, .kv_heads = 1},
+     ATTN_TOO_LARGE,
+     "",
+     "there are 131072 heads; at most 65536 are possible"},
+    {{4, 1 << 30, 1 << 30, 1 << 30},
+     {4, 1 << 30, 1 << 30, 1 << 30},
+     {4, 1, 1, 1},
+     {0},
+     ATTN_SHAPE_MISMATCH,
+     "Q",
+     "empty"},
+};
+
+static attn_tensor shaped(const size_t sizes[4], const double *data) {
+    attn_tensor t = {.data = data, .dtype = ATTN_FLOAT64, .rank = (int)sizes[0]};
+    memcpy(t.shape, sizes + 1, 3 * sizeof *sizes);
+    return t;
+}
+
+Test(errors, name_the_rule_the_argument_and_the_values) {
+    static const double data[4096];
+    for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++) {
+        const struct refusal *r = &refusals[i];
+        attn_tensor q = shaped(r->q, data), k = shaped(r->k, data), v = shaped(r->v, data);
+        attn_error error = {0};
+        attn_plan *plan;
+        attn_status status = attn_plan_attention(&plan, &q, &k, &v, &r->options, &error);
+        cr_expect_eq(status, r->status, "case %zu: %d: %s", i, status, error.message);
+        cr_expect_str_eq(error.argument, r->argument, "case %zu: %s", i, error.message);
+        cr_expect_not_null(strstr(error.message, r->contains), "case %zu: %s", i, error.message);
+        cr_expect_eq(plan == NULL, r->status != ATTN_OK, "case %zu", i);
+        attn_plan_free(plan);
+    }
+}
+
+Test(errors, may_be_ignored) {
+    attn_plan *plan;
+    cr_assert_eq(attn_plan_attention(&plan, NULL, &identity2, &identity2, NULL, NULL),
+                 ATTN_INVALID_ARGUMENT);
+    cr_assert_null(plan);
+    attn_plan_free(NULL);
+}
+
+Test(errors, x_alone_is_called_x) {
+    attn_tensor x = MATRIX(2, 3, 1, 2, 3, 4, 5, 6);
+    attn_error error;
+    attn_plan *plan;
+    cr_assert_eq(attn_plan_attention(&plan, &x, &x, &x, &(attn_options){.heads = 2}, &error),
+                 ATTN_SHAPE_MISMATCH);
+    cr_assert_str_eq(error.argument, "X");
+    cr_assert_not_null(strstr(error.message, "X has 3 columns"));
+}
+
+Test(errors, mixed_dtypes_are_refused) {
+    float data[4] = {0};
+    attn_tensor k = {.data = data, .dtype = ATTN_FLOAT32, .rank = 2, .shape = {2, 2}};
+    attn_error error;
+    attn_plan *plan;
+    cr_assert_eq(attn_plan_attention(&plan, &identity2, &k, &identity2, NULL, &error),
+                 ATTN_INVALID_ARGUMENT);
+    cr_assert_str_eq(error.argument, "K");
+}
+
+Test(errors, unbound_results_do_not_run) {
+    attn_plan *plan;
+    attn_error error;
+    cr_assert_eq(attn_plan_attention(&plan, &identity2, &identity2, &identity2, NULL, NULL),
+                 ATTN_OK);
+    cr_assert_eq(attn_plan_run(plan, &error), ATTN_INVALID_ARGUMENT);
+    cr_assert_str_eq(error.argument, "output");
+    cr_assert_eq(attn_plan_bind(plan, ATTN_RESULT_WEIGHTS, 0, &error), ATTN_INVALID_ARGUMENT);
+    cr_assert_eq(attn_plan_bind(plan, ATTN_RESULT_OUTPUT, 1, &error), ATTN_INVALID_ARGUMENT);
+    cr_assert_null(attn_plan_tensor(plan, ATTN_RESULT_OUTPUT, 1));
+    attn_plan_free(plan);
+}
+
+struct overflow {
+    float q[2], k[2], v[2], bias;
+    unsigned results;
+    attn_normalization normalization;
+    const char *stage;
+};
+
+static const struct overflow overflows[] = {
+    {{1e30f, 0}, {1e30f, 1}, {1, 1}, 0, ATTN_WANT(OUTPUT), ATTN_SOFTMAX, "scores"},
+    {{-1e30f, 0}, {1e30f, 1}, {1, 1}, 0, ATTN_WANT(OUTPUT), ATTN_SOFTMAX, "scores"},
+    {{1e30f, 0}, {1e30f, 1}, {1, 1}, 0, ATTN_WANT(SCORES), ATTN_SOFTMAX, "scores"},
+    {{1e19f, 0}, {1e19f, 1}, {1, 1}, 3.4e38f, ATTN_WANT(OUTPUT), ATTN_SOFTMAX, "masked_scores"},
+    {{1e30f, 0}, {1, 1}, {1e30f, 1}, 0, ATTN_WANT(OUTPUT), ATTN_UNNORMALIZED, "output"},
+};
+
+Test(errors, overflow_names_the_stage) {
+    for (size_t i = 0; i < sizeof overflows / sizeof *overflows; i++) {
+        const struct overflow *c = &overflows[i];
+        attn_tensor q = {.data = c->q, .rank = 2, .shape = {1, 1}};
+        attn_tensor k = {.data = c->k, .rank = 2, .shape = {2, 1}};
+        attn_tensor v = {.data = c->v, .rank = 2, .shape = {2, 1}};
+        attn_tensor bias = {.data = &c->bias, .rank = 2, .shape = {1, 1}};
+        attn_options o = {.results = c->results, .normalization = c->normalization, .bias = &bias};
+        float out[4];
+        attn_error error = {0};
+        void *data[ATTN_RESULT_COUNT] = {[ATTN_RESULT_OUTPUT] = out, [ATTN_RESULT_SCORES] = out};
+        cr_expect_eq(run(&q, &k, &v, &o, data, &error), ATTN_NOT_FINITE, "case %zu", i);
+        cr_expect_str_eq(error.argument, c->stage, "case %zu: %s", i, error.message);
+        cr_expect_not_null(strstr(error.message, "query 0"), "case %zu: %s", i, error.message);
+    }
+}
+
+/* Scores that overflow downwards are no ban: more of them than a small call has, which is computed
+ * in double. */
+Test(errors, overflow_downwards_is_not_nothing_to_attend_to) {
+    enum {
+        ROWS = 70,
+        KEYS = 300
+    };
+    float x[KEYS], y[KEYS], out[ROWS];
+    attn_error error = {0};
+    for (size_t i = 0; i < KEYS; i++) {
+        x[i] = 1e19f;
+        y[i] = -1e19f;
+    }
+    const attn_tensor q = {.data = x, .rank = 2, .shape = {ROWS, 1}},
+                      k = {.data = y, .rank = 2, .shape = {KEYS, 1}};
+    const attn_options o = {.flags = ATTN_FLAG_SCALE, .scale = 100, .results = ATTN_WANT(OUTPUT)};
+    cr_expect_eq(run(&q, &k, &k, &o, (void *[ATTN_RESULT_COUNT]){out}, &error), ATTN_NOT_FINITE);
+    cr_expect_not_null(strstr(error.message, "masked_scores is not a finite float32"), "%s",
+                       error.message);
+}
+
+Test(rules, the_mean_over_heads_of_large_scores_does_not_overflow) {
+    const float q[2] = {1e19f, 1e19f}, k[2] = {3e19f, 3e19f};
+    float mean[1];
+    attn_tensor tq = {.data = q, .rank = 3, .shape = {2, 1, 1}}, tk = tq;
+    tk.data = k;
+    attn_options o = {.flags = ATTN_FLAG_SCALE | ATTN_FLAG_MEAN_OVER_HEADS,
+                      .scale = 1,
+                      .normalization = ATTN_UNNORMALIZED,
+                      .results = ATTN_WANT(WEIGHTS)};
+    void *data[ATTN_RESULT_COUNT] = {[ATTN_RESULT_WEIGHTS] = mean};
+    cr_assert_eq(run(&tq, &tk, &tk, &o, data, NULL), ATTN_OK);
+    cr_assert_float_eq(mean[0], 3e38f, 1e32f);
+}
+
+Test(errors, an_overflow_that_nobody_sees_is_none) {
+    float q[1] = {1e30f}, k[2] = {0, 1e30f}, v[2] = {3, 4}, out[1];
+    attn_tensor tq = {.data = q, .rank = 2, .shape = {1, 1}};
+    attn_tensor tk = {.data = k, .rank = 2, .shape = {2, 1}};
+    attn_tensor tv = {.data = v, .rank = 2, .shape = {2, 1}};
+    attn_options o = {.causal = ATTN_CAUSAL_TOP_LEFT};
+    cr_assert_eq(run(&tq, &tk, &tv, &o, (void *[ATTN_RESULT_COUNT]){out}, NULL), ATTN_OK);
+    cr_assert_eq(out[0], 3);
+}
+
+Test(errors, multihead_names_the_weights) {
+    static const double data[64];
+    attn_tensor x = {.data = data, .dtype = ATTN_FLOAT64, .rank = 2, .shape = {2, 7}};
+    attn_tensor w = {.data = data, .dtype = ATTN_FLOAT64, .rank = 2, .shape = {7, 3}};
+    attn_tensor five = {.data = data, .dtype = ATTN_FLOAT64, .rank = 2, .shape = {5, 3}};
+    attn_projection heads[2] = {{&w, &w, &w, NULL, NULL, NULL}, {&w, &five, &w, NULL, NULL, NULL}};
+    attn_multihead call = {.x = &x, .projections = heads, .count = 2, .per_head = true};
+    attn_error error;
+    attn_plan *plan;
+    cr_assert_eq(attn_plan_multihead(&plan, &call, NULL, &error), ATTN_SHAPE_MISMATCH);
+    cr_expect_str_eq(error.argument, "heads/1/W_K");
+    cr_expect_not_null(strstr(error.message, "5 rows but X has 7 columns"), "%s", error.message);
+    call.count = 1;
+    call.w_o = &five;
+    cr_assert_eq(attn_plan_multihead(&plan, &call, NULL, &error), ATTN_SHAPE_MISMATCH);
+    cr_expect_str_eq(error.argument, "W_O");
+    cr_expect_not_null(strstr(error.message, "5 rows but the heads together have 3"));
+    call.per_head = false;
+    call.w_o = NULL;
+    cr_assert_eq(attn_plan_multihead(&plan, &call, &(attn_options){.heads = 2}, &error),
+                 ATTN_SHAPE_MISMATCH);
+    cr_expect_str_eq(error.argument, "W_Q");
+    cr_expect_not_null(strstr(error.message, "3 columns, which heads = 2"), "%s", error.message);
+    const attn_tensor many = {
+        .data = data, .dtype = ATTN_FLOAT64, .rank = 3, .shape = {(size_t)1 << 60, 7, 3}};
+    heads[0].w_v = &many;
+    cr_assert_eq(attn_plan_multihead(&plan, &call, NULL, &error), ATTN_TOO_LARGE);
+    cr_expect_not_null(strstr(error.message, "1152921504606846976 heads"), "%s", error.message);
+}
