@@ -347,7 +347,7 @@ export const EXAMPLES = [
 export const OWN = {
   id: 'own',
   title: 'Your own',
-  look: 'Paste or drop JSON, or type a sentence: the request is below, and everything follows it as you type.',
+  look: 'Paste or drop JSON, or type a sentence into the request, and everything follows as you type.',
   variants: [
     {
       id: 'own',
