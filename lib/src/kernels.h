@@ -1,9 +1,9 @@
 /*
  * kernels.h - arithmetic on one row of numbers, once per instruction set. Every table is complete;
- * mask, widen, alibi, admit and mix are the same source in each, compiled for it. All are held
- * against the loops of tests/support/check_kernels.c. Kernels allocate nothing, never read or write
- * outside of their rows and take any alignment; rows of different arguments do not overlap, unless
- * said otherwise.
+ * mask, widen, alibi, admit, wide_dots and mix are the same source in each, compiled for it. All
+ * are held against the loops of tests/support/check_kernels.c. Kernels allocate nothing, never read
+ * or write outside of their rows and take any alignment; rows of different arguments do not
+ * overlap, unless said otherwise.
  *
  * exp is exact to 1 ulp over [-87, 32] (float) and [-708, 32] (double) in every table; below that
  * it may give 0, above anything.
@@ -69,6 +69,11 @@ struct attn_kernels {
                      size_t d);
     void (*dots_f64)(double *x, const double *q, const double *keys, size_t ld, size_t count,
                      size_t d);
+    /* The same in double, of numbers that are double on one side. */
+    void (*wide_dots_f32)(double *x, const double *q, const float *keys, size_t ld, size_t count,
+                          size_t d);
+    void (*wide_dots_f64)(double *x, const double *q, const double *keys, size_t ld, size_t count,
+                          size_t d);
     /* out += sum of w[j] * row j of v, for `count` rows of `columns` numbers, ld apart. */
     void (*combine_f32)(float *out, const float *w, const float *v, size_t ld, size_t count,
                         size_t columns);

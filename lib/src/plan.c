@@ -48,6 +48,19 @@ void attn_plan_free(attn_plan *plan) {
     free(plan);
 }
 
+size_t attn_plan_memory(const attn_plan *plan) {
+    const size_t pieces =
+        plan->project_q.room + plan->project_k.room + plan->project_v.room + plan->project_out.room;
+    size_t bytes =
+        sizeof *plan + pieces * sizeof(struct piece) + plan->head_room * sizeof *plan->head;
+    for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
+        bytes += plan->results[r].room * sizeof *plan->results[r].parts;
+    }
+    bytes += plan->slopes != NULL ? plan->head_room * sizeof *plan->slopes : 0;
+    bytes += plan->sinks != NULL ? plan->head_room * sizeof *plan->sinks : 0;
+    return bytes + (plan->lengths != NULL ? plan->batch * sizeof *plan->lengths : 0);
+}
+
 /* One query, and heads that share keys: they become the queries of one head, so that keys and
  * values are read once for all of them. Nothing moves in memory: (H,1,d) is (H_kv,H/H_kv,d). */
 static void merge_groups(attn_plan *plan) {
@@ -93,5 +106,6 @@ attn_status plan_check_heads(const attn_plan *plan, size_t heads, attn_error *er
 attn_status plan_new_heads(attn_plan *plan, attn_error *error) {
     ATTN_TRY(plan_check_heads(plan, plan->heads, error));
     plan->head = calloc(plan->heads, sizeof *plan->head);
+    plan->head_room = plan->heads;
     return plan->head == NULL ? plan_no_memory(error) : ATTN_OK;
 }

@@ -6,6 +6,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "blas.h"
 #include "check.h"
@@ -86,6 +87,7 @@ static attn_status start_projection(struct projection *p, const char *name, cons
     p->inner = x->shape[x->rank - 1];
     p->rows = x->shape[x->rank - 2] * (x->rank == 3 ? x->shape[0] : 1); /* fits: checked by x */
     p->pieces = calloc(pieces, sizeof *p->pieces);
+    p->room = pieces;
     if (p->pieces == NULL) {
         return plan_no_memory(error);
     }
@@ -114,13 +116,16 @@ static attn_status read_projection(const attn_multihead *call, size_t index, att
     const attn_tensor *w[3] = {p->w_q, p->w_k, p->w_v};
     const attn_tensor *c = call->context != NULL ? call->context : call->x;
     out->b[0] = p->b_q, out->b[1] = p->b_k, out->b[2] = p->b_v;
+    char name[40] = "W_"; /* holds any index */
+    size_t length = 2;
+    if (call->per_head) { /* one format for all names of a head: there may be 65536 heads */
+        length = (size_t)snprintf(name, sizeof name, "heads/%zu/W_", index);
+    }
     for (int i = 0; i < 3; i++) {
-        char prefix[32] = ""; /* holds any index */
-        if (call->per_head) {
-            snprintf(prefix, sizeof prefix, "heads/%zu/", index);
-        }
-        snprintf(out->w_name[i], sizeof out->w_name[i], "%sW_%c", prefix, "QKV"[i]);
-        snprintf(out->b_name[i], sizeof out->b_name[i], "%sb_%c", prefix, "QKV"[i]);
+        name[length] = "QKV"[i];
+        memcpy(out->w_name[i], name, sizeof name);
+        memcpy(out->b_name[i], name, sizeof name);
+        out->b_name[i][length - 2] = 'b';
         ATTN_TRY(read_weight(w[i], out->w_name[i], call->layout, call->per_head ? 2 : 3, dtype,
                              &out->w[i], error));
         const attn_tensor *x = i == WEIGHT_Q ? call->x : c;
@@ -134,7 +139,7 @@ static attn_status read_projection(const attn_multihead *call, size_t index, att
 /* One set of weights for all heads: splits 2-D weights, or checks the heads of 3-D ones. */
 static attn_status plan_shared(attn_plan *plan, const attn_multihead *call, const attn_options *o,
                                attn_error *error) {
-    struct named_projection p;
+    struct named_projection p = {0};
     ATTN_TRY(read_projection(call, 0, plan->dtype, &p, error));
     const bool three = p.w[WEIGHT_Q].stacked;
     for (int i = WEIGHT_K; i <= WEIGHT_V; i++) {
@@ -208,7 +213,7 @@ static attn_status plan_per_head(attn_plan *plan, const attn_multihead *call, co
     plan->heads = plan->kv_heads = call->count;
     ATTN_TRY(plan_new_heads(plan, error));
     for (size_t h = 0; h < plan->heads; h++) {
-        struct named_projection p;
+        struct named_projection p = {0};
         ATTN_TRY(read_projection(call, h, plan->dtype, &p, error));
         const size_t d = p.w[WEIGHT_Q].columns, d_v = p.w[WEIGHT_V].columns;
         if (p.w[WEIGHT_K].columns != d) {

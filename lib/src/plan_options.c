@@ -125,8 +125,9 @@ attn_status plan_options(attn_plan *plan, const attn_options *o, attn_error *err
     bool windowed = (o->flags & ATTN_FLAG_WINDOW) != 0;
     plan->window[0] = windowed ? o->window[0] : -1;
     plan->window[1] = windowed ? o->window[1] : -1;
-    plan->mean_over_heads = (o->flags & ATTN_FLAG_MEAN_OVER_HEADS) != 0;
     plan->wanted = o->results != 0 ? o->results : ATTN_WANT(OUTPUT);
+    plan->mean_over_heads =
+        (o->flags & ATTN_FLAG_MEAN_OVER_HEADS) != 0 && plan_wants(plan, ATTN_WANT(WEIGHTS));
     plan->top_k = o->top_k != 0 ? o->top_k : DEFAULT_TOP_K;
     if (plan->top_k > plan->m) {
         plan->top_k = plan->m;

@@ -110,7 +110,9 @@ attn_status plan_results(attn_plan *plan, attn_error *error) {
                              "%s can be returned by calls with projections only",
                              attn_result_name((attn_result)r));
         }
-        plan->results[r].parts = calloc(plan->per_head ? plan->heads : 1, sizeof(attn_tensor));
+        const bool parted = plan->per_head && r >= ATTN_RESULT_PRESENT_K;
+        plan->results[r].room = parted ? plan->heads : 1;
+        plan->results[r].parts = calloc(plan->results[r].room, sizeof(attn_tensor));
         if (plan->results[r].parts == NULL) {
             return plan_no_memory(error);
         }

@@ -29,15 +29,15 @@ attn_status attn_plan_begin(attn_plan *plan, attn_error *error) {
             return attn_fail(error, ATTN_NO_MEMORY, "", "out of memory");
         }
     }
-    if (plan_wants(plan, ATTN_WANT(STATISTICS))) {
-        memset((char *)plan->workspace + plan->schedule.moments, 0,
-               plan->batch * plan->heads * plan->schedule.blocks * 2 * sizeof(struct moments));
-    }
     return plan_read_numbers(plan, error);
 }
 
 attn_status attn_plan_task(const attn_plan *plan, size_t phase, size_t task, void *scratch,
                            attn_error *error) {
+    if (plan->softmax) {
+        return plan->dtype == ATTN_FLOAT32 ? softmax_task_f32(plan, phase, task, scratch, error)
+                                           : softmax_task_f64(plan, phase, task, scratch, error);
+    }
     return plan->dtype == ATTN_FLOAT32 ? run_task_f32(plan, phase, task, scratch, error)
                                        : run_task_f64(plan, phase, task, scratch, error);
 }
@@ -68,28 +68,6 @@ attn_status attn_plan_run(attn_plan *plan, attn_error *error) {
     free(plan->workspace);
     plan->workspace = NULL;
     return status;
-}
-
-attn_status attn_softmax(const attn_tensor *x, int axis, void *out, attn_error *error) {
-    size_t bytes;
-    if (!dtype_is_float(x->dtype)) {
-        return attn_fail(error, ATTN_INVALID_ARGUMENT, "X", "X must be float32 or float64");
-    }
-    if (x->rank < 1 || x->rank > ATTN_MAX_RANK) {
-        return attn_fail(error, ATTN_INVALID_ARGUMENT, "X", "X must have rank 1 to %d, not %d",
-                         ATTN_MAX_RANK, x->rank);
-    }
-    if (axis < -x->rank || axis >= x->rank) {
-        return attn_fail(error, ATTN_INVALID_ARGUMENT, "axis",
-                         "axis is %d; X has rank %d, so it must be in [%d, %d]", axis, x->rank,
-                         -x->rank, x->rank - 1);
-    }
-    if (!attn_tensor_bytes(x, &bytes)) {
-        return attn_fail(error, ATTN_TOO_LARGE, "X", "X is too large to be addressed");
-    }
-    axis = axis < 0 ? axis + x->rank : axis;
-    return x->dtype == ATTN_FLOAT32 ? softmax_f32(x, axis, out, error)
-                                    : softmax_f64(x, axis, out, error);
 }
 
 void moments_merge(struct moments *into, struct moments other) {

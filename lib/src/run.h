@@ -16,13 +16,11 @@ attn_status run_task_f64(const attn_plan *plan, size_t phase, size_t task, void 
 attn_status run_statistics_f32(const attn_plan *plan, attn_error *error);
 attn_status run_statistics_f64(const attn_plan *plan, attn_error *error);
 
-attn_status softmax_f32(const attn_tensor *x, int axis, void *out, attn_error *error);
-attn_status softmax_f64(const attn_tensor *x, int axis, void *out, attn_error *error);
-
-/* Mean and sum of squared deviations of a growing set of numbers. */
-struct moments {
-    double count, mean, m2;
-};
+/* One task of a plan of attn_plan_softmax. */
+attn_status softmax_task_f32(const attn_plan *plan, size_t phase, size_t task, void *scratch,
+                             attn_error *error);
+attn_status softmax_task_f64(const attn_plan *plan, size_t phase, size_t task, void *scratch,
+                             attn_error *error);
 
 /* Adds a set to another (Chan, Golub and LeVeque 1979). */
 void moments_merge(struct moments *into, struct moments other);

@@ -11,8 +11,8 @@
 enum {
     MAX_THREADS = 64,
     MAX_PHASES = 16,
-    PATIENCE = 1 << 14,   /* looks at a variable before the core is given away */
-    SERIAL_COST = 150000, /* multiply-adds: about 2 us, some times the cost of handing tasks out */
+    PATIENCE = 1 << 14,    /* looks at a variable before the core is given away */
+    SERIAL_COST = 1300000, /* multiply-adds: about 8 us where results are not fresh memory */
 };
 
 static struct {

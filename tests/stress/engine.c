@@ -122,6 +122,83 @@ static int same_bytes(enum call call) {
     return failures;
 }
 
+/* The calls of which every result is compared. */
+enum whole_call {
+    LONG_ROWS, /* rows that are cut along their keys, and all that is made of them */
+    LONG_MEAN, /* ... and the mean over heads */
+    COPIES,    /* projections, whose every matrix is a result */
+    SOFTMAX,   /* softmax alone, of slices that are cut */
+    WHOLE_CALLS
+};
+
+static attn_plan *new_whole_plan(enum whole_call call) {
+    const attn_tensor tq = {.data = q, .rank = 3, .shape = {2, 3, 2}};
+    const attn_tensor tk = {.data = k, .rank = 3, .shape = {2, 2 * LONG, 2}};
+    const attn_tensor x = {.data = q, .rank = 2, .shape = {QUERIES, MODEL}};
+    const attn_tensor w = {.data = k, .rank = 2, .shape = {MODEL, MODEL}};
+    const attn_tensor slices = {.data = k, .rank = 2, .shape = {LONG / 2, 2 * COLUMNS}};
+    const attn_projection projection = {.w_q = &w, .w_k = &w, .w_v = &w};
+    const attn_multihead multihead = {.x = &x, .projections = &projection, .count = 1};
+    const unsigned all = (1u << ATTN_RESULT_COUNT) - 1;
+    const unsigned projected = ATTN_WANT(Q) | ATTN_WANT(K) | ATTN_WANT(V);
+    attn_options o = {.results = all & ~projected, .top_k = 2 * LONG};
+    attn_plan *plan = NULL;
+    if (call == SOFTMAX) {
+        attn_plan_softmax(&plan, &slices, 0, NULL);
+    } else if (call == COPIES) {
+        o = (attn_options){.results = all, .heads = HEADS};
+        attn_plan_multihead(&plan, &multihead, &o, NULL);
+    } else {
+        o.flags = call == LONG_MEAN ? (unsigned)ATTN_FLAG_MEAN_OVER_HEADS : 0;
+        attn_plan_attention(&plan, &tq, &tk, &tk, &o, NULL);
+    }
+    if (plan == NULL) {
+        printf("whole call %d is refused\n", (int)call);
+        exit(1);
+    }
+    return plan;
+}
+
+/* Runs a plan with all its results in one block, which is returned. */
+static char *run_whole(enum whole_call call, size_t threads, size_t *bytes) {
+    attn_plan *plan = new_whole_plan(call);
+    char *block = NULL;
+    for (int pass = 0; pass < 2; pass++) { /* how much, then where */
+        *bytes = 0;
+        for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
+            size_t size;
+            if (attn_plan_parts(plan, (attn_result)r) > 0) {
+                attn_tensor_bytes(attn_plan_tensor(plan, (attn_result)r, 0), &size);
+                if (pass == 1) {
+                    attn_plan_bind(plan, (attn_result)r, 0, block + *bytes);
+                }
+                *bytes += (size + 63) / 64 * 64;
+            }
+        }
+        block = pass == 0 ? calloc(1, *bytes) : block;
+    }
+    run_on(plan, threads);
+    attn_plan_free(plan);
+    return block;
+}
+
+static int same_whole_bytes(enum whole_call call) {
+    static const size_t counts[] = {2, 3, 7};
+    int failures = 0;
+    size_t bytes;
+    char *first = run_whole(call, 1, &bytes);
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        char *now = run_whole(call, counts[i], &bytes);
+        if (memcmp(first, now, bytes) != 0) {
+            printf("whole call %d: %zu threads give other bytes than one\n", (int)call, counts[i]);
+            failures++;
+        }
+        free(now);
+    }
+    free(first);
+    return failures;
+}
+
 static void *run_alone(void *arg) {
     attn_plan *plan = arg;
     for (int i = 0; i < 5; i++) {
@@ -158,8 +235,11 @@ int main(void) {
         }
     }
     attn_blas_set_threads(1);
-    const int failures = same_bytes(TILES) + same_bytes(WEIGHTS) + same_bytes(DECODING) +
-                         same_bytes(PROJECTED) + side_by_side();
+    int failures = same_bytes(TILES) + same_bytes(WEIGHTS) + same_bytes(DECODING) +
+                   same_bytes(PROJECTED) + side_by_side();
+    for (int call = 0; call < WHOLE_CALLS; call++) {
+        failures += same_whole_bytes((enum whole_call)call);
+    }
     printf("%s\n", failures == 0 ? "same bytes on 1, 2, 3 and 7 threads" : "FAILED");
     return failures != 0;
 }

@@ -305,14 +305,19 @@ Theory((unsigned kind, size_t size, int dtype), laws, what_nobody_may_attend_to_
     refill(&clean, from < c.m ? from : c.m, false, 1);
     refill(&c, from < c.m ? from : c.m, true, 1);
     const unsigned ways[] = {TILED, ATTN_WANT(OUTPUT) | ATTN_WANT(LSE), TILED | ATTN_WANT(ENTROPY)};
-    struct results want = run_call(&clean, TILED);
+    struct results want = run_call(&clean, ways[0]);
     for (size_t way = 0; way < 3; way++) {
-        struct results a = run_call(&clean, ways[way]), b = run_call(&c, ways[way]);
+        struct results b = run_call(&c, ways[way]);
         struct worst worst = {0};
-        cr_assert(!(kind & CAUSAL) || way == 2 || same_bytes(&a, &b), "way %zu", way);
+        if ((kind & CAUSAL) && way < 2) {
+            struct results a = way == 0 ? want : run_call(&clean, ways[way]);
+            cr_assert(same_bytes(&a, &b), "way %zu", way);
+            if (way > 0) {
+                free_results(&a);
+            }
+        }
         held_together(&worst, &clean, &want, &b, 2 * bound_of(c.dtype));
         expect_held(&worst);
-        free_results(&a);
         free_results(&b);
     }
     free_results(&want);
@@ -536,9 +541,10 @@ static void check_row(struct worst *worst, const struct call *c, const struct re
     }
     /* sum is exp(lse as computed here - lse) */
     held_to(worst, "lse", row, sum, lse == -INFINITY ? 0 : 1, e * (largest + fabs(lse) + 4) + sums);
-    /* computed from the same weights, and rounded; log to 1 ulp of double */
+    /* A small call has it from weights that are not rounded yet: w ln w moves by w (1 + ln w) times
+     * a rounding. Then it is rounded; log is exact to 1 ulp of double. */
     held_to(worst, "entropy", row, r->of[ATTN_RESULT_ENTROPY][row], entropy,
-            2 * e * entropy + sums * fmax(1, entropy));
+            e * (2 * entropy + 1) + sums * fmax(1, entropy));
     const size_t h = row / c->n % c->heads, b = row / c->n / c->heads;
     const double *v = c->v + key_row(c, b, h) * c->d_v, terms = terms_of(c, row, w);
     for (size_t col = 0; col < c->d_v; col++) {

@@ -176,23 +176,70 @@ Theory((unsigned kind, size_t size, int dtype), overflow, on_the_way_to_a_finite
     free_call(&same);
 }
 
-/* The mean of values near the largest there is. */
+static double near_largest(int dtype) {
+    return dtype == ATTN_FLOAT32 ? 3e38 : 1.7e308;
+}
+
+static void fill_values(struct call *c, double value) {
+    const size_t values = HEADS * c->m * c->d_v;
+    for (size_t i = 0; i < values; i++) {
+        c->v[i] = value;
+    }
+}
+
+/* The mean of values near the largest number is finite. */
 TheoryDataPoints(overflow, of_weighted_values_is_none) = {SIZES, DTYPES};
 
 Theory((size_t size, int dtype), overflow, of_weighted_values_is_none) {
     struct pair p = draw(PLAIN, size, dtype);
-    const double large = dtype == ATTN_FLOAT32 ? 3e38 : 1.7e308;
+    const double large = near_largest(dtype);
     const double bound = dtype == ATTN_FLOAT32 ? 0x1p-22 : (double)(p.call.m + 2) * 0x1p-53;
-    const size_t columns = p.call.d_v, values = HEADS * p.call.m * columns;
     memset(p.call.q, 0, HEADS * p.call.n * p.call.d * sizeof *p.call.q);
-    for (size_t i = 0; i < values; i++) {
-        p.call.v[i] = large;
-    }
+    fill_values(&p.call, large);
     struct results r = run_call(&p.call, ATTN_WANT(OUTPUT));
-    for (size_t i = 0; i < HEADS * p.call.n * columns; i++) {
+    for (size_t i = 0; i < HEADS * p.call.n * p.call.d_v; i++) {
         const double out = r.of[ATTN_RESULT_OUTPUT][i];
         cr_assert(fabs(out / large - 1) <= bound, "%.17g", out);
     }
     free_results(&r);
+    free_call(&p.call);
+}
+
+/* A row whose output is computed again has its weights once, also in the mean over heads. */
+TheoryDataPoints(overflow, of_an_output_leaves_the_mean_of_the_weights) = {SIZES, DTYPES};
+
+Theory((size_t size, int dtype), overflow, of_an_output_leaves_the_mean_of_the_weights) {
+    struct pair p = draw(PLAIN, size, dtype);
+    fill_values(&p.call, near_largest(dtype));
+    p.call.flags |= ATTN_FLAG_MEAN_OVER_HEADS;
+    struct results r = run_call(&p.call, ATTN_WANT(OUTPUT) | ATTN_WANT(WEIGHTS));
+    for (size_t i = 0; i < p.call.n; i++) {
+        double sum = 0;
+        for (size_t j = 0; j < p.call.m; j++) {
+            sum += r.of[ATTN_RESULT_WEIGHTS][i * p.call.m + j];
+        }
+        cr_assert(fabs(sum - 1) <= 1e-5, "the weights of query %zu sum to %.17g", i, sum);
+    }
+    free_results(&r);
+    free_call(&p.call);
+}
+
+/* Statistics count each score once, also where rows are computed again. */
+TheoryDataPoints(overflow, of_an_output_leaves_the_statistics) = {SIZES, DTYPES};
+
+Theory((size_t size, int dtype), overflow, of_an_output_leaves_the_statistics) {
+    struct pair p = draw(PLAIN, size, dtype);
+    double variance[2][4];
+    p.call.causal = ATTN_CAUSAL_TOP_LEFT; /* so that nobody sees the last keys */
+    for (int large = 0; large < 2; large++) {
+        fill_values(&p.call, large == 0 ? 1 : near_largest(dtype));
+        struct results r = run_call(&p.call, ATTN_WANT(OUTPUT) | ATTN_WANT(STATISTICS));
+        memcpy(variance[large], r.of[ATTN_RESULT_STATISTICS], sizeof variance[large]);
+        free_results(&r);
+    }
+    for (size_t i = 0; i < 4; i++) {
+        cr_assert(fabs(variance[1][i] / variance[0][i] - 1) <= 1e-6, "%zu: %.17g, not %.17g", i,
+                  variance[1][i], variance[0][i]);
+    }
     free_call(&p.call);
 }

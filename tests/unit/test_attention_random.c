@@ -489,6 +489,8 @@ static void compare_rows(struct worst *worst, const struct call *c, const attn_p
     if (attn_plan_parts(plan, result) == 0) {
         return;
     }
+    /* README promises twice as much of weights: a weight is off by as much as its scaled score */
+    scale *= result == ATTN_RESULT_WEIGHTS ? 2 : 1;
     for (size_t i = 0; i < count; i++) {
         compare(worst, c, attn_result_name(result), got(plan, result, part, at + i), want[i],
                 scale);
@@ -708,6 +710,6 @@ Test(attention, random_calls_agree_with_the_reference, .timeout = 300) {
             worst.error[1], worst.what[1], (unsigned long long)worst.seed[1]);
     cr_assert_gt(calls[0], all / 4);
     cr_assert_gt(calls[1], all / 4);
-    cr_expect_leq(worst.error[0], 2e-6);
+    cr_expect_leq(worst.error[0], 1e-6);
     cr_expect_leq(worst.error[1], 1e-13);
 }

@@ -380,6 +380,88 @@ Test(softmax, refuses_what_has_no_softmax) {
     cr_expect_eq(attn_softmax(&t, 0, x, &error), ATTN_INVALID_ARGUMENT);
 }
 
+/* Softmax of (outer, count, inner) along the middle against plain loops, task by task from the last
+ * to the first, and in place. */
+static void check_softmax(size_t outer, size_t count, size_t inner, attn_dtype dtype) {
+    const attn_tensor t = {.dtype = dtype, .rank = 3, .shape = {outer, count, inner}};
+    const size_t all = outer * count * inner, size = attn_dtype_size(dtype);
+    double *want = malloc(all * sizeof *want);
+    void *x = malloc(all * size);
+    attn_tensor in_place = t;
+    attn_plan *plan;
+    attn_error error = {0};
+    in_place.data = x;
+    cr_assert(want != NULL && x != NULL);
+    for (size_t i = 0; i < all; i++) {
+        const double value = i % 101 == 0 ? -INFINITY : (double)(i * 7919 % 1009) / 64 - 8;
+        want[i] = value;
+        if (dtype == ATTN_FLOAT32) {
+            ((float *)x)[i] = (float)value;
+        } else {
+            ((double *)x)[i] = value;
+        }
+    }
+    for (size_t slice = 0; slice < outer * inner; slice++) {
+        double *w = want + slice / inner * count * inner + slice % inner, sum = 0;
+        for (size_t i = 0; i < count; i++) {
+            sum += exp(w[i * inner]);
+        }
+        for (size_t i = 0; i < count; i++) {
+            w[i * inner] = sum > 0 ? exp(w[i * inner]) / sum : 0;
+        }
+    }
+    cr_assert_eq(attn_plan_softmax(&plan, &in_place, 1, &error), ATTN_OK, "%s", error.message);
+    attn_plan_bind(plan, ATTN_RESULT_OUTPUT, 0, x);
+    cr_assert_eq(attn_plan_begin(plan, &error), ATTN_OK);
+    for (size_t phase = 0; phase < attn_plan_phases(plan); phase++) {
+        for (size_t task = attn_plan_tasks(plan, phase); task-- > 0;) {
+            cr_assert_eq(attn_plan_task(plan, phase, task, NULL, &error), ATTN_OK);
+        }
+    }
+    cr_assert_eq(attn_plan_end(plan, &error), ATTN_OK);
+    attn_plan_free(plan);
+    for (size_t i = 0; i < all; i++) {
+        const double is = dtype == ATTN_FLOAT32 ? (double)((float *)x)[i] : ((double *)x)[i];
+        cr_assert(fabs(is - want[i]) <= (dtype == ATTN_FLOAT32 ? 4e-7 : 1e-12) * want[i],
+                  "(%zu, %zu, %zu): %g is off by %g of it", outer, count, inner, is,
+                  is / want[i] - 1);
+    }
+    free(want);
+    free(x);
+}
+
+/* One number, few and many columns, slices that are cut, and many slices in a task. */
+Test(softmax, of_every_shape) {
+    static const size_t shapes[][3] = {{1, 1, 1},     {3, 5, 1},      {2, 7, 3},      {1, 600, 255},
+                                       {2, 40, 257},  {1, 300000, 1}, {1, 3000, 300}, {1, 90000, 3},
+                                       {20000, 3, 1}, {500, 2, 9}};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        const size_t *s = shapes[i];
+        if (test_scale(100) == 100 || s[0] * s[1] * s[2] < 100000) {
+            check_softmax(s[0], s[1], s[2], ATTN_FLOAT32);
+            check_softmax(s[0], s[1], s[2], ATTN_FLOAT64);
+        }
+    }
+}
+
+Test(softmax, names_the_element_in_a_cut_slice) {
+    const size_t count = 300000;
+    float *x = calloc(count, sizeof *x);
+    attn_tensor t = {.data = x, .rank = 1, .shape = {count}};
+    attn_error error;
+    x[299999] = NAN;
+    cr_expect_eq(attn_softmax(&t, 0, x, &error), ATTN_NOT_FINITE);
+    cr_expect_not_null(strstr(error.message, "element 299999"));
+    t.rank = 2;
+    t.shape[0] = 1000;
+    t.shape[1] = 300;
+    x[299999] = 0;
+    x[150] = INFINITY;
+    cr_expect_eq(attn_softmax(&t, 0, x, &error), ATTN_NOT_FINITE);
+    cr_expect_not_null(strstr(error.message, "element 150"));
+    free(x);
+}
+
 TheoryDataPoints(softmax, rows_sum_to_one_and_ignore_a_shift) = {
     DataPoints(size_t, 1, 2, 7, 8, 9, 15, 16, 17, 31, 33, 63, 64, 65, 1000),
     DataPoints(double, 0, 1, -50, 1e4, -1e5),
@@ -466,4 +548,36 @@ Test(sizes, promise_21_claimed_sizes_are_planned_or_refused) {
         }
     }
     cr_expect(planned > 0 && refused > planned, "%zu planned, %zu refused", planned, refused);
+}
+
+/* BLAS takes its sizes as signed ints of 32 bits. The largest one is planned and one more is not;
+ * of keys there are 32 less, because rows of scores are padded. Nothing is looked at, so the
+ * tensors need no memory. */
+Test(sizes, the_largest_size_is_that_of_blas) {
+    enum {
+        MOST = 0x7fffffff
+    };
+    static float nothing[1];
+    static const struct {
+        size_t n, m, d, d_v;
+        const char *too_large; /* which matrix; "" for the call as a whole, NULL if it is none */
+    } calls[] = {
+        {MOST, 1, 1, 1, NULL},      {MOST + (size_t)1, 1, 1, 1, "Q"},
+        {1, 1, MOST, 1, NULL},      {1, 1, MOST + (size_t)1, 1, "Q"},
+        {1, 1, 1, MOST, NULL},      {1, 1, 1, MOST + (size_t)1, "V"},
+        {1, MOST - 32, 1, 1, NULL}, {1, MOST - 31, 1, 1, ""},
+        {1, MOST, 1, 1, ""},        {1, MOST + (size_t)1, 1, 1, "K"},
+    };
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
+        const attn_tensor q = {.rank = 2, .shape = {calls[i].n, calls[i].d}, .data = nothing};
+        const attn_tensor k = {.rank = 2, .shape = {calls[i].m, calls[i].d}, .data = nothing};
+        const attn_tensor v = {.rank = 2, .shape = {calls[i].m, calls[i].d_v}, .data = nothing};
+        attn_plan *plan = NULL;
+        attn_error error = {0};
+        const attn_status status = attn_plan_attention(&plan, &q, &k, &v, NULL, &error);
+        const bool fits = calls[i].too_large == NULL;
+        cr_expect_eq(status, fits ? ATTN_OK : ATTN_TOO_LARGE, "call %zu: %s", i, error.message);
+        cr_expect_str_eq(error.argument, fits ? "" : calls[i].too_large, "call %zu", i);
+        attn_plan_free(plan);
+    }
 }

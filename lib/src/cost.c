@@ -1,0 +1,304 @@
+/*
+ * cost.c - what each part of a run costs, in multiply-adds that take as long: about 80 in a
+ * nanosecond on one core of the machine that this was measured on (Zen 5, AVX-512), where plain
+ * attention of many queries does so many. Calls are admitted, cut into tasks and handed out by
+ * these numbers, so nothing that takes time may be left out: `make bench` compares them with the
+ * time of random calls of every kind (tests/bench/bench_costs.c).
+ */
+#include <math.h>
+
+#include "plan_build.h"
+#include "tensor.h"
+#include "visible.h"
+
+/* The cost of one score or of one number. A cost marked "more" is added to the one above it. */
+enum {
+    PLAIN = 40,       /* softmax in vectors */
+    GENERAL = 100,    /* softmax through double, for bias, ALiBi and softcap */
+    DIRECT = 200,     /* more, if products are made row by row */
+    FEW = 400,        /* more, divided by the number of queries, if products go through BLAS */
+    MASK = 20,        /* a byte of a mask that is read */
+    SOFTCAP = 120,    /* tanh */
+    ENTROPY = 350,    /* a logarithm of libm's */
+    STAGE = 60,       /* a stage that is kept */
+    KEPT = 30,        /* a weight that is kept */
+    MOMENT = 60,      /* a number that goes into a variance */
+    SELECT = 150,     /* a number that top_k looks at */
+    SORT = 600,       /* one level of the heap, for each of the k numbers that top_k gives */
+    LONG = 160,       /* softmax of a long row, in double */
+    LONG_MOMENT = 80, /* more, with entropy */
+    COPY = 20,        /* a number that is copied */
+    PACK = 40,        /* a number that is copied transposed */
+    MERGE = 60,       /* a number that is merged */
+    READ = 4,         /* a byte of the inputs, from memory */
+    FRESH = 20,       /* a byte of results and workspace, which the system has to clear first */
+};
+
+/* The cost of a call and of its larger parts. */
+enum {
+    CALL = 80000,       /* a plan, its checks, its memory */
+    TASK = 4000,        /* the beginning of a task */
+    HEAD = 1000,        /* a head of a plan */
+    OWN_HEAD = 25000,   /* more, if the head has weights of its own */
+    BLOCK = 15000,      /* the products of a block and a tile */
+    ROW = 1000,         /* a row of a tile in vectors */
+    ANY_ROW = 2000,     /* each row, whatever its path */
+    GENERAL_ROW = 3000, /* a row of a tile through double */
+    STAGED_ROW = 5000,  /* a row of a tile whose stages are kept */
+    PRODUCT = 20000,    /* a product of a projection */
+    TOTAL = 2000,       /* the totals of one part of a row */
+};
+
+double mean_columns(const attn_plan *plan) {
+    double columns = 0;
+    for (size_t h = 0; h < plan->heads; h++) {
+        columns += (double)plan->head[h].d + (double)plan->head[h].d_v;
+    }
+    return columns / (double)plan->heads;
+}
+
+/* The same of what is read: values only where there is an output. */
+static double read_columns(const attn_plan *plan) {
+    double columns = 0;
+    for (size_t h = 0; h < plan->heads; h++) {
+        columns += (double)plan->head[h].d;
+    }
+    return plan_wants(plan, ATTN_WANT(OUTPUT)) ? mean_columns(plan) : columns / (double)plan->heads;
+}
+
+/* The cost of one score without its products, for every way in which scores are computed. */
+static double cost_of_score(const attn_plan *plan, const struct schedule *s) {
+    const unsigned stages[] = {ATTN_WANT(SCORES), ATTN_WANT(SCALED_SCORES),
+                               ATTN_WANT(MASKED_SCORES)};
+    double cost = s->long_rows ? LONG : s->plain && !s->staged ? PLAIN : GENERAL;
+    cost += s->direct ? DIRECT : FEW / (double)plan->n;
+    cost += plan->mask.data != NULL ? MASK : 0;
+    cost += plan->bias.data != NULL ? MASK : 0;
+    cost += plan->softcap > 0 ? SOFTCAP : 0;
+    if (plan_wants(plan, ATTN_WANT(ENTROPY))) {
+        cost += s->long_rows ? LONG_MOMENT : ENTROPY;
+    }
+    for (size_t i = 0; i < sizeof stages / sizeof *stages; i++) {
+        cost += plan_wants(plan, stages[i]) ? STAGE : 0;
+    }
+    cost += plan_wants(plan, ATTN_WANT(WEIGHTS)) ? KEPT : 0;
+    cost += plan_wants(plan, ATTN_WANT(STATISTICS)) ? 2 * MOMENT : 0;
+    if (plan_wants_top_k(plan)) {
+        const double levels = log2((double)plan->m + 1);
+        cost += SELECT + SORT * levels * (double)plan->top_k / (double)plan->m;
+    }
+    return cost;
+}
+
+/* Do the keys and values of one head stay in a cache, from one block of queries to the next? */
+static bool stay_in_cache(const attn_plan *plan) {
+    const double numbers = (double)plan->m * read_columns(plan);
+    return numbers * (double)attn_dtype_size(plan->dtype) <= 1 << 21;
+}
+
+/* The cost of one number of a key or value for one query. A key that is not in the cache is read
+ * from memory once for each block of queries. */
+static double cost_of_product(const attn_plan *plan, const struct schedule *s) {
+    const double wide = plan->dtype == ATTN_FLOAT64 ? 2 : 1;
+    const double rows = (double)(plan->n < s->rows ? plan->n : s->rows);
+    const double read = stay_in_cache(plan) ? 0 : 4 * wide * READ / rows;
+    if (s->long_rows) {
+        return wide * (read_columns(plan) > 2048 ? 20 : 6) + read;
+    }
+    return wide * (s->direct ? 3.5 : 0.8) + read;
+}
+
+static double tiles_of_row(const attn_plan *plan, const struct schedule *s) {
+    return ceil((double)plan->m / (double)s->keys);
+}
+
+double cost_of_row(const attn_plan *plan, const struct schedule *s) {
+    const double row = s->long_rows || s->staged ? STAGED_ROW : s->plain ? ROW : GENERAL_ROW;
+    return (double)plan->m *
+               (read_columns(plan) * cost_of_product(plan, s) + cost_of_score(plan, s)) +
+           (s->staged && !s->long_rows ? 1 : tiles_of_row(plan, s)) * row + ANY_ROW;
+}
+
+static double cost_of_blocks(const attn_plan *plan, const struct schedule *s) {
+    return (double)plan->batch * (double)plan->heads * (double)s->blocks * tiles_of_row(plan, s) *
+           BLOCK;
+}
+
+double cost_of_attending(const attn_plan *plan, const struct schedule *s) {
+    const double rows = (double)plan->batch * (double)plan->heads * (double)plan->n;
+    return rows * cost_of_row(plan, s) + cost_of_blocks(plan, s);
+}
+
+/* The share of all scores that causal, window and lengths leave to be computed. Some rows of each
+ * batch item are looked at. */
+static double visible_share(const attn_plan *plan, const struct schedule *s) {
+    enum {
+        ROWS = 32,
+        FEW_ROWS = 5,
+        ITEMS = 64 /* from which on FEW_ROWS are looked at in each */
+    };
+    if (plan_wants(plan, STAGES_OF_ALL_KEYS) || (s->staged && !s->long_rows)) {
+        return 1;
+    }
+    const size_t most = plan->lengths != NULL && plan->batch > ITEMS ? FEW_ROWS : ROWS;
+    const size_t rows = plan->n < most ? plan->n : most;
+    const size_t items = plan->lengths == NULL ? 1 : plan->batch;
+    double seen = 0;
+    for (size_t b = 0; b < items; b++) {
+        for (size_t r = 0; r < rows; r++) {
+            size_t from, to;
+            visible_keys(plan, b, r * (plan->n - 1) / (rows > 1 ? rows - 1 : 1), &from, &to);
+            seen += (double)(to - from);
+        }
+    }
+    return seen / ((double)items * (double)rows * (double)plan->m);
+}
+
+/* The same for the rows as they are cut: what all parts of PHASE_ATTEND cost together. */
+static double cost_of_visible(const attn_plan *plan, const struct schedule *s, double share) {
+    const double rows = (double)plan->batch * (double)plan->heads * (double)plan->n;
+    const double row = cost_of_row(plan, s), least = s->plain ? ROW : GENERAL_ROW;
+    return rows * (share * row > least ? share * row : least) + cost_of_blocks(plan, s);
+}
+
+double cost_of_packing(const attn_plan *plan, const struct schedule *s) {
+    const double numbers = (double)s->tiles * (double)s->keys * mean_columns(plan) / 2;
+    return s->packs ? (double)plan->batch * (double)plan->kv_heads * (numbers * PACK + BLOCK) : 0;
+}
+
+double cost_of_copying(double numbers, double rows) {
+    return numbers * COPY + rows * 400;
+}
+
+/* All copies that are results. */
+static double cost_of_copies(const attn_plan *plan) {
+    const double batch = (double)plan->batch, half = mean_columns(plan) / 2;
+    const double q = batch * (double)plan->heads, k = batch * (double)plan->kv_heads;
+    const double fresh = (double)(plan->m - plan->past);
+    const struct {
+        unsigned wanted;
+        double rows;
+    } copies[] = {{ATTN_WANT(Q), q * (double)plan->n},
+                  {ATTN_WANT(K), k * fresh},
+                  {ATTN_WANT(V), k * fresh},
+                  {ATTN_WANT(PRESENT_K), k * (double)plan->m},
+                  {ATTN_WANT(PRESENT_V), k * (double)plan->m}};
+    double cost = 0;
+    for (size_t i = 0; i < sizeof copies / sizeof *copies; i++) {
+        if (plan_wants(plan, copies[i].wanted)) {
+            cost +=
+                cost_of_copying(copies[i].rows * half, copies[i].rows) + (i == 0 ? q : k) * HEAD;
+        }
+    }
+    return cost;
+}
+
+/* The cost of the moments of Q and K. */
+static double cost_of_moments(const attn_plan *plan) {
+    const double numbers = (double)plan->q.batch + (double)plan->k.batch +
+                           (plan->past == 0 ? 0 : (double)plan->past_k.batch);
+    return plan_wants(plan, ATTN_WANT(STATISTICS)) ? (double)plan->batch * numbers * MOMENT : 0;
+}
+
+double cost_of_merging(const attn_plan *plan, const struct schedule *s) {
+    const double rows = (double)plan->batch * (double)plan->heads * (double)plan->n;
+    const double each = (double)s->merge_parts * TOTAL + (double)s->partial_row * MERGE;
+    return s->cut ? rows * (ROW + (double)s->splits * each) : 0;
+}
+
+double cost_of_ranking(const attn_plan *plan, const struct schedule *s) {
+    const double rows = (double)plan->batch * (double)plan->heads * (double)plan->n;
+    const double levels = log2((double)s->splits + 1), length = log2((double)s->run_length + 1);
+    const double begin = s->rank_parts > 1 ? 64 * (double)s->splits * length * 200 : 0;
+    return s->run_length == 0
+               ? 0
+               : rows * (ROW + (double)s->rank_parts * (begin + (double)s->splits * 1000) +
+                         (double)plan->top_k * (500 + levels * 300));
+}
+
+double projection_cost(const struct projection *p, size_t rows, size_t columns) {
+    enum {
+        WEIGHT = 24, /* read from memory, for few rows */
+        WIDTH = 16,  /* columns that fill a vector */
+        NARROW = 50, /* a number of a row with fewer columns costs so much for each column, */
+        MOST = 320   /* but never more than this */
+    };
+    const double wide = (double)columns, each = columns >= WIDTH       ? wide
+                                                : wide * NARROW < MOST ? wide * NARROW
+                                                                       : MOST;
+    return (double)p->inner * ((double)rows * each + wide * WEIGHT);
+}
+
+static double cost_of_projection(const struct projection *p) {
+    if (p->count == 0 || p->rows == 0) {
+        return 0;
+    }
+    const double down = ceil((double)p->rows / (double)p->task_rows);
+    const double pieces = (double)(p->count > p->across ? p->count : p->across);
+    const double steps = ceil((double)p->inner / (double)p->tile_inner);
+    const double high = ceil((double)p->task_rows / (double)p->tile_rows);
+    return projection_cost(p, p->rows, p->ld) + down * pieces * steps * high * PRODUCT +
+           (double)p->rows * (double)p->ld * 100;
+}
+
+static double bytes_of_results(const attn_plan *plan) {
+    double bytes = 0;
+    for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
+        for (size_t part = 0; part < plan->results[r].count; part++) {
+            size_t size;
+            bytes += attn_tensor_bytes(&plan->results[r].parts[part], &size) ? (double)size : 0;
+        }
+    }
+    return bytes;
+}
+
+/* Inputs are read from memory once. Results and workspace are written there for the first time. */
+static double cost_of_memory(const attn_plan *plan, const struct schedule *s) {
+    const double batch = (double)plan->batch, size = (double)attn_dtype_size(plan->dtype);
+    const bool once = stay_in_cache(plan); /* else it was counted with the products */
+    const double inputs =
+        plan->projected
+            ? 0
+            : (double)plan->q.batch + (once ? (double)plan->k.batch + (double)plan->v.batch : 0);
+    const double past =
+        plan->past == 0 ? 0 : (double)plan->past_k.batch + (double)plan->past_v.batch;
+    return batch * (inputs + past) * size * READ +
+           (bytes_of_results(plan) + (double)s->workspace) * FRESH;
+}
+
+double cost_of_plan(const attn_plan *plan, const struct schedule *s) {
+    const double attending = cost_of_visible(plan, s, visible_share(plan, s));
+    const double again = (s->weigh_tasks > 0) + (s->mean_parts > 0); /* PHASE_WEIGH */
+    double tasks = 0;
+    for (int phase = 0; phase < PHASE_COUNT; phase++) {
+        tasks += (double)s->tasks[phase];
+    }
+    return CALL + tasks * TASK + (double)plan->heads * (plan->per_head ? OWN_HEAD : HEAD) +
+           cost_of_memory(plan, s) + cost_of_projection(&plan->project_q) +
+           cost_of_projection(&plan->project_k) + cost_of_projection(&plan->project_v) +
+           (s->tasks[PHASE_OUT] > 0 ? cost_of_projection(&plan->project_out) : 0) +
+           cost_of_packing(plan, s) + cost_of_copies(plan) + cost_of_moments(plan) + attending +
+           cost_of_merging(plan, s) + again * cost_of_attending(plan, s) + cost_of_ranking(plan, s);
+}
+
+double cost_of_softmax(const attn_plan *plan) {
+    enum {
+        EXP = 120,   /* one number of 4 bytes: its exp and its division */
+        APART = 350, /* more, if the numbers of a slice lie apart */
+        FLAT = 800,  /* the same for few columns, divided by their number */
+        SLICE = 5000 /* the beginning of a part of slices */
+    };
+    const struct slices *s = &plan->slices;
+    const double size = (double)attn_dtype_size(plan->dtype);
+    const double numbers = (double)s->outer * (double)s->count * (double)s->inner;
+    const double parts = (double)s->outer * (double)s->across * (double)s->chunks;
+    double tasks = 0, each = EXP * size / 4;
+    if (s->inner > 1) {
+        each += (double)s->columns > 16 ? APART : FLAT / (double)s->columns;
+    }
+    for (int phase = 0; phase < PHASE_COUNT; phase++) {
+        tasks += (double)plan->schedule.tasks[phase];
+    }
+    return CALL + tasks * TASK + numbers * size * FRESH +
+           (s->chunks > 1 ? 2 : 1) * (numbers * each + parts * SLICE);
+}

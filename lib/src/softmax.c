@@ -1,0 +1,99 @@
+/* softmax.c - plans of softmax alone, along one axis of an array; softmax.inc runs them. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "plan_build.h"
+#include "status.h"
+#include "tensor.h"
+
+enum {
+    CHUNK_NUMBERS = 1 << 18, /* of one task at most: about 0.5 ms, and no more than an L2 cache */
+    TASK_NUMBERS = 1 << 14,  /* ... and at least, if there are so many slices */
+};
+
+static attn_status check_softmax(const attn_tensor *x, int axis, attn_error *error) {
+    size_t bytes;
+    if (!dtype_is_float(x->dtype)) {
+        return attn_fail(error, ATTN_INVALID_ARGUMENT, "X", "X must be float32 or float64");
+    }
+    if (x->rank < 1 || x->rank > ATTN_MAX_RANK) {
+        return attn_fail(error, ATTN_INVALID_ARGUMENT, "X", "X must have rank 1 to %d, not %d",
+                         ATTN_MAX_RANK, x->rank);
+    }
+    if (axis < -x->rank || axis >= x->rank) {
+        return attn_fail(error, ATTN_INVALID_ARGUMENT, "axis",
+                         "axis is %d; X has rank %d, so it must be in [%d, %d]", axis, x->rank,
+                         -x->rank, x->rank - 1);
+    }
+    if (!attn_tensor_bytes(x, &bytes)) {
+        return attn_fail(error, ATTN_TOO_LARGE, "X", "X is too large to be addressed");
+    }
+    return ATTN_OK;
+}
+
+/* Blocks of columns, and parts of their slices if these are long. */
+static void cut_slices(attn_plan *plan) {
+    struct slices *s = &plan->slices;
+    struct schedule *schedule = &plan->schedule;
+    s->columns = s->inner < SOFTMAX_COLUMNS ? s->inner : SOFTMAX_COLUMNS;
+    s->across = (s->inner + s->columns - 1) / s->columns;
+    const size_t most = CHUNK_NUMBERS / s->columns;
+    s->chunks = s->count <= most ? 1 : (s->count + most - 1) / most;
+    s->chunk = (s->count + s->chunks - 1) / s->chunks;
+    s->chunks = (s->count + s->chunk - 1) / s->chunk;
+    const size_t units = s->outer * s->across * s->chunks, numbers = s->chunk * s->columns;
+    size_t least = units / MOST_TASKS * numbers;
+    least = least < TASK_NUMBERS ? TASK_NUMBERS : least > CHUNK_NUMBERS ? CHUNK_NUMBERS : least;
+    s->per_task = least / numbers < 1 ? 1 : least / numbers;
+    schedule->tasks[PHASE_ATTEND] = (units + s->per_task - 1) / s->per_task;
+    if (s->chunks > 1) {
+        schedule->tasks[PHASE_WEIGH] = schedule->tasks[PHASE_ATTEND];
+        schedule->workspace = units * 2 * s->columns * sizeof(double);
+    }
+    schedule->cost = cost_of_softmax(plan);
+}
+
+attn_status attn_plan_softmax(attn_plan **plan, const attn_tensor *x, int axis, attn_error *error) {
+    *plan = NULL;
+    ATTN_TRY(check_softmax(x, axis, error));
+    ATTN_TRY(plan_new(plan, error));
+    attn_plan *p = *plan;
+    struct result *output = &p->results[ATTN_RESULT_OUTPUT];
+    output->parts = malloc(sizeof *output->parts);
+    if (output->parts == NULL) {
+        attn_plan_free(p);
+        *plan = NULL;
+        return plan_no_memory(error);
+    }
+    output->parts[0] = *x;
+    output->parts[0].data = NULL;
+    output->count = output->room = 1;
+    p->dtype = x->dtype;
+    p->softmax = true;
+    p->slices = (struct slices){.x = x->data, .outer = 1, .inner = 1};
+    axis = axis < 0 ? axis + x->rank : axis;
+    for (int i = 0; i < x->rank; i++) {
+        p->slices.outer *= i < axis ? x->shape[i] : 1;
+        p->slices.inner *= i > axis ? x->shape[i] : 1;
+    }
+    p->slices.count = x->shape[axis];
+    if (p->slices.outer * p->slices.inner * p->slices.count != 0) { /* else nothing to do */
+        cut_slices(p);
+    }
+    return ATTN_OK;
+}
+
+attn_status attn_softmax(const attn_tensor *x, int axis, void *out, attn_error *error) {
+    attn_plan *plan;
+    attn_status status = attn_plan_softmax(&plan, x, axis, error);
+    if (status == ATTN_OK) {
+        size_t count;
+        attn_tensor_count(x, &count);
+        if (count > 0) {
+            attn_plan_bind(plan, ATTN_RESULT_OUTPUT, 0, out);
+            status = attn_plan_run(plan, error);
+        }
+        attn_plan_free(plan);
+    }
+    return status;
+}

@@ -1,0 +1,350 @@
+/*
+ * test_attention_long.c - rows that are cut along their keys (long.inc): long ones, and ones of
+ * very many columns. They mean what short rows mean, whatever the options and the results, and
+ * top_k of them is that of a plain sort.
+ */
+#include "test_attention.h"
+
+#include <criterion/parameterized.h>
+
+#include "plan.h"
+
+enum {
+    HEADS = 2,
+    SPLIT = 140000, /* keys of 2 columns that are cut even if only output and lse are wanted */
+    STAGES = ATTN_WANT(SCORES) | ATTN_WANT(SCALED_SCORES) | ATTN_WANT(MASKED_SCORES),
+    ROWS = ATTN_WANT(OUTPUT) | ATTN_WANT(LSE)
+};
+
+/* What is asked for: each way takes other phases. */
+static const unsigned ways[] = {
+    ROWS | ATTN_WANT(WEIGHTS),
+    ROWS | ATTN_WANT(ENTROPY),
+    ATTN_WANT(ENTROPY),
+    ROWS | STAGES | ATTN_WANT(WEIGHTS) | ATTN_WANT(ENTROPY),
+};
+
+static const unsigned kinds[] = {
+    PLAIN,
+    CAUSAL,
+    BOTTOM_RIGHT | WINDOW,
+    WINDOW | PAST,
+    MASK,
+    BIAS,
+    SOFTCAP,
+    ALIBI | CAUSAL,
+    GROUPED,
+    SINK,
+    LENGTHS,
+    PAST | CAUSAL | NEGATIVE,
+    ALL,
+    ALL | BOTTOM_RIGHT,
+};
+
+enum {
+    KINDS = sizeof kinds / sizeof *kinds
+};
+
+static void check_kind(unsigned kind, attn_dtype dtype, size_t n, size_t m, size_t d, size_t d_v) {
+    struct call c = draw_call(kind, dtype, HEADS, n, m, d, d_v);
+    for (size_t h = 0; h < HEADS && c.slopes != NULL; h++) {
+        c.slopes[h] /= 1024; /* the weights of keys so far away would vanish in float32 */
+    }
+    check_ways(&c, ways, sizeof ways / sizeof *ways);
+    free_call(&c);
+}
+
+/* An index below KINDS is a kind in float32; the others are the same kinds in float64. */
+static struct criterion_test_params kinds_of_both_types(void) {
+    static size_t index[2 * KINDS];
+    for (size_t i = 0; i < 2 * KINDS; i++) {
+        index[i] = i;
+    }
+    return cr_make_param_array(size_t, index, 2 * KINDS);
+}
+
+ParameterizedTestParameters(attention_long, every_option) {
+    return kinds_of_both_types();
+}
+
+/* 33,000 keys are too many for float32, half as many for float64: two and a half parts of 8192. */
+ParameterizedTest(const size_t *index, attention_long, every_option, .timeout = 60) {
+    const attn_dtype dtype = *index < KINDS ? ATTN_FLOAT32 : ATTN_FLOAT64;
+    if (test_scale(100) < 100) {
+        cr_skip_test("too large for a slow run");
+    }
+    check_kind(kinds[*index % KINDS], dtype, 3, dtype == ATTN_FLOAT32 ? 33000 : 17000, 2, 3);
+}
+
+/* Rows of 8200 columns do not fit a scratch, however few keys there are. */
+ParameterizedTestParameters(attention_long, wide_rows) {
+    return kinds_of_both_types();
+}
+
+ParameterizedTest(const size_t *index, attention_long, wide_rows, .timeout = 60) {
+    const attn_dtype dtype = *index < KINDS ? ATTN_FLOAT32 : ATTN_FLOAT64;
+    if (test_scale(100) < 100) {
+        cr_skip_test("too large for a slow run");
+    }
+    check_kind(kinds[*index % KINDS], dtype, 5, 24, *index % 2 == 0 ? 8200 : 40,
+               *index % 2 == 0 ? 40 : 8200);
+}
+
+/* ---------------------------------------------------------------------------- what is left over */
+
+/* Runs one head with more options than struct call has. Owned results. */
+static struct results run_head(const struct call *c, attn_options *o, unsigned wanted) {
+    attn_tensor q = rows_of_heads(c, c->q, c->heads, c->n, 0, c->n, c->d);
+    attn_tensor k = rows_of_heads(c, c->k, c->kv_heads, c->m, 0, c->m, c->d);
+    attn_tensor v = rows_of_heads(c, c->v, c->kv_heads, c->m, 0, c->m, c->d_v);
+    struct results r = {0};
+    attn_plan *plan;
+    o->results = wanted;
+    cr_assert_eq(attn_plan_attention(&plan, &q, &k, &v, o, &r.error), ATTN_OK, "%s",
+                 r.error.message);
+    cr_expect_leq(attn_plan_scratch(plan), (size_t)2 << 20);
+    cr_expect_gt(attn_plan_tasks(plan, PHASE_MERGE), 0, "these rows are not cut");
+    run_plan(plan, &r);
+    attn_plan_free(plan);
+    free((void *)(uintptr_t)q.data);
+    free((void *)(uintptr_t)k.data);
+    free((void *)(uintptr_t)v.data);
+    cr_assert_eq(r.status, ATTN_OK, "%s", r.error.message);
+    return r;
+}
+
+static const double *sorted_row; /* for by_weight */
+
+static int by_weight(const void *a, const void *b) {
+    const size_t i = *(const size_t *)a, j = *(const size_t *)b;
+    const double x = sorted_row[i], y = sorted_row[j];
+    return x != y ? (x < y ? 1 : -1) : (i > j) - (i < j);
+}
+
+/* top_k of each row against a plain sort of its weights. */
+static void check_top_k(const struct call *c, attn_options *o, size_t k) {
+    o->top_k = k;
+    struct results r =
+        run_head(c, o, ATTN_WANT(WEIGHTS) | ATTN_WANT(TOP_K_INDICES) | ATTN_WANT(TOP_K_WEIGHTS));
+    size_t *order = allocate(c->m, sizeof *order);
+    for (size_t row = 0; row < c->heads * c->n; row++) {
+        const double *is = r.of[ATTN_RESULT_TOP_K_WEIGHTS] + row * k;
+        const double *at = r.of[ATTN_RESULT_TOP_K_INDICES] + row * k;
+        sorted_row = r.of[ATTN_RESULT_WEIGHTS] + row * c->m;
+        for (size_t j = 0; j < c->m; j++) {
+            order[j] = j;
+        }
+        qsort(order, c->m, sizeof *order, by_weight);
+        for (size_t j = 0; j < k; j++) {
+            cr_assert(at[j] == (double)order[j] && is[j] == sorted_row[order[j]],
+                      "row %zu, %zu of %zu: key %.0f of weight %g, not key %zu of %g", row, j, k,
+                      at[j], is[j], order[j], sorted_row[order[j]]);
+        }
+    }
+    free(order);
+    free_results(&r);
+}
+
+/* Logits of few values: most weights have others that are as large, in other parts of the row. */
+Test(attention_long, top_k_is_a_plain_sort, .timeout = 60) {
+    const size_t m = test_scale(100) < 100 ? 33000 : 70000, ks[] = {1, 5, 3000, 20000, 33000, m};
+    for (int variant = 0; variant < 4; variant++) {
+        const attn_dtype dtype = variant & 1 ? ATTN_FLOAT64 : ATTN_FLOAT32;
+        struct call c = draw_call(PLAIN, dtype, 1, 2, m, 1, 1);
+        attn_options o = {.normalization = variant & 2 ? ATTN_UNNORMALIZED : ATTN_SOFTMAX};
+        c.q[0] = 1;
+        for (size_t j = 0; variant < 2 && j < m; j++) {
+            c.k[j] = (double)(j * 7919 % 37) / 16;
+        }
+        for (size_t i = 0; i < sizeof ks / sizeof *ks; i++) {
+            check_top_k(&c, &o, ks[i]);
+        }
+        free_call(&c);
+    }
+}
+
+/* With V all ones every output is 1, whatever is returned beside it. */
+Test(attention_long, output_of_ones, .timeout = 60) {
+    const unsigned beside[] = {ATTN_WANT(WEIGHTS), ATTN_WANT(ENTROPY), ATTN_WANT(STATISTICS),
+                               ATTN_WANT(TOP_K_INDICES)};
+    const size_t m = test_scale(100) < 100 ? 33000 : 300000, ns[] = {1, 4, 20};
+    for (size_t i = 0; i < sizeof ns / sizeof *ns; i++) {
+        struct call c = draw_call(PLAIN, ATTN_FLOAT32, 1, ns[i], m / ns[i] + 33000, 2, 1);
+        for (size_t j = 0; j < c.m; j++) {
+            c.v[j] = 1;
+        }
+        for (size_t way = 0; way < sizeof beside / sizeof *beside; way++) {
+            attn_options o = {0};
+            struct results r = run_head(&c, &o, ATTN_WANT(OUTPUT) | beside[way]);
+            for (size_t row = 0; row < c.n; row++) {
+                cr_expect(fabs(r.of[ATTN_RESULT_OUTPUT][row] - 1) <= 1e-6,
+                          "n = %zu, way %zu: output is %.9g", ns[i], way,
+                          r.of[ATTN_RESULT_OUTPUT][row]);
+            }
+            free_results(&r);
+        }
+        free_call(&c);
+    }
+}
+
+static double variance(const double *x, size_t count) {
+    double mean = 0, sum = 0;
+    for (size_t i = 0; i < count; i++) {
+        mean += x[i] / (double)count;
+    }
+    for (size_t i = 0; i < count; i++) {
+        sum += (x[i] - mean) * (x[i] - mean) / (double)count;
+    }
+    return sum;
+}
+
+Test(attention_long, statistics) {
+    struct call c = draw_call(PLAIN, ATTN_FLOAT64, 2, 3, 40000, 2, 1);
+    attn_options o = {0};
+    struct results r =
+        run_head(&c, &o, ATTN_WANT(STATISTICS) | ATTN_WANT(SCORES) | ATTN_WANT(SCALED_SCORES));
+    const double want[] = {
+        variance(c.q, 2 * 3 * c.d), variance(c.k, 2 * c.m * c.d),
+        variance(r.of[ATTN_RESULT_SCORES], r.count[ATTN_RESULT_SCORES]),
+        variance(r.of[ATTN_RESULT_SCALED_SCORES], r.count[ATTN_RESULT_SCALED_SCORES])};
+    for (size_t i = 0; i < 4; i++) {
+        const double is = r.of[ATTN_RESULT_STATISTICS][i];
+        cr_expect(fabs(is - want[i]) <= 1e-9 * want[i], "%zu: %g, not %g", i, is, want[i]);
+    }
+    free_results(&r);
+    free_call(&c);
+}
+
+/* The mean over heads is that of the weights of each head. */
+Test(attention_long, mean_over_heads) {
+    for (int variant = 0; variant < 2; variant++) {
+        struct call c = draw_call(GROUPED, ATTN_FLOAT64, 4, 3, 20000, 3, 1);
+        attn_options o = {.normalization = variant ? ATTN_UNNORMALIZED : ATTN_SOFTMAX,
+                          .causal = ATTN_CAUSAL_BOTTOM_RIGHT};
+        struct results each = run_head(&c, &o, ATTN_WANT(WEIGHTS));
+        o.flags = ATTN_FLAG_MEAN_OVER_HEADS;
+        struct results mean = run_head(&c, &o, ATTN_WANT(WEIGHTS) | ATTN_WANT(OUTPUT));
+        const size_t count = c.n * c.m;
+        cr_assert_eq(mean.count[ATTN_RESULT_WEIGHTS], count);
+        for (size_t i = 0; i < count; i++) {
+            double want = 0;
+            for (size_t h = 0; h < 4; h++) {
+                want += each.of[ATTN_RESULT_WEIGHTS][h * count + i] / 4;
+            }
+            const double is = mean.of[ATTN_RESULT_WEIGHTS][i];
+            cr_assert(fabs(is - want) <= 1e-13 * fmax(fabs(want), variant ? 1 : 1e-4),
+                      "weight %zu: %g, not %g", i, is, want);
+        }
+        free_results(&each);
+        free_results(&mean);
+        free_call(&c);
+    }
+}
+
+/* Normalization "none": the output is the sum of masked scores times values. */
+Test(attention_long, unnormalized) {
+    struct call c = draw_call(PLAIN, ATTN_FLOAT64, 1, 2, 20000, 2, 2);
+    attn_options o = {.normalization = ATTN_UNNORMALIZED, .causal = ATTN_CAUSAL_BOTTOM_RIGHT};
+    struct results r =
+        run_head(&c, &o, ATTN_WANT(OUTPUT) | ATTN_WANT(WEIGHTS) | ATTN_WANT(MASKED_SCORES));
+    for (size_t row = 0; row < c.n; row++) {
+        double want[2] = {0}, size[2] = {0};
+        for (size_t j = 0; j < c.m; j++) {
+            const double masked = r.of[ATTN_RESULT_MASKED_SCORES][row * c.m + j];
+            const double weight = r.of[ATTN_RESULT_WEIGHTS][row * c.m + j];
+            cr_assert(masked == -INFINITY ? weight == 0 && j + c.n > c.m + row
+                                          : weight == masked && j + c.n <= c.m + row);
+            for (size_t e = 0; e < 2; e++) {
+                want[e] += weight * c.v[j * 2 + e];
+                size[e] += fabs(weight * c.v[j * 2 + e]);
+            }
+        }
+        for (size_t e = 0; e < 2; e++) {
+            cr_expect(fabs(r.of[ATTN_RESULT_OUTPUT][row * 2 + e] - want[e]) <= 1e-13 * size[e]);
+        }
+    }
+    free_results(&r);
+    free_call(&c);
+}
+
+/* --------------------------------------------------------------------------------------- limits */
+
+/* What a forbidden key and value hold does not matter, even if it is not finite. */
+Test(attention_long, forbidden_is_not_read) {
+    struct call c = draw_call(BOTTOM_RIGHT, ATTN_FLOAT32, 1, 3, SPLIT, 2, 2);
+    attn_options o = {.causal = ATTN_CAUSAL_BOTTOM_RIGHT};
+    for (int split = 0; split < 2; split++) { /* both kinds of cut rows */
+        const unsigned wanted = ROWS | (split ? 0 : ATTN_WANT(WEIGHTS) | ATTN_WANT(ENTROPY));
+        struct results before = run_head(&c, &o, wanted);
+        const double k = c.k[2 * (c.m - 1)], v = c.v[2 * (c.m - 1)];
+        c.k[2 * (c.m - 1)] = c.v[2 * (c.m - 1)] = NAN;
+        c.n = 2; /* the last query is the only one that may attend to the last key */
+        struct call two = c;
+        two.m = c.m;
+        o.causal = ATTN_CAUSAL_NONE;
+        o.lengths = &(size_t){c.m - 1};
+        o.lengths_count = 1;
+        struct results after = run_head(&two, &o, wanted);
+        c.n = 3;
+        c.k[2 * (c.m - 1)] = k;
+        c.v[2 * (c.m - 1)] = v;
+        for (size_t i = 0; i < 2; i++) { /* of the query that sees all keys but the last */
+            const double is = after.of[ATTN_RESULT_OUTPUT][2 + i];
+            const double want = before.of[ATTN_RESULT_OUTPUT][2 + i];
+            cr_expect(fabs(is - want) <= 1e-6, "way %d: %g, not %g", split, is, want);
+        }
+        o.causal = ATTN_CAUSAL_BOTTOM_RIGHT;
+        o.lengths = NULL;
+        o.lengths_count = 0;
+        free_results(&before);
+        free_results(&after);
+    }
+    free_call(&c);
+}
+
+/* Logits near 2^41 are rounded by more than exp can bear in float32, and terms of 2^128 that cancel
+ * are beyond it. */
+Test(attention_long, large_logits) {
+    for (int split = 0; split < 2; split++) {
+        const unsigned wanted = ROWS | (split ? 0 : ATTN_WANT(WEIGHTS) | ATTN_WANT(ENTROPY));
+        struct call c = draw_call(PLAIN, ATTN_FLOAT32, 1, 2, SPLIT, 2, 1);
+        attn_options o = {.flags = ATTN_FLAG_SCALE, .scale = 1};
+        c.q[0] = c.q[1] = 0x1p20;
+        c.q[2] = c.q[3] = 0x1p107;
+        for (size_t j = 0; j < c.m; j++) { /* all scores are 0 */
+            c.k[2 * j] = 0x1p21;
+            c.k[2 * j + 1] = -0x1p21;
+            c.v[j] = (double)(j % 100);
+        }
+        struct results zeros = run_head(&c, &o, wanted);
+        for (size_t i = 0; i < 2; i++) {
+            cr_expect(fabs(zeros.of[ATTN_RESULT_OUTPUT][i] - 49.5) <= 1e-4, "way %d, query %zu: %g",
+                      split, i, zeros.of[ATTN_RESULT_OUTPUT][i]);
+            cr_expect(fabs(zeros.of[ATTN_RESULT_LSE][i] - log(SPLIT)) <= 1e-5);
+        }
+        c.k[2 * 20000 + 1] = 0; /* a score of 2^41 */
+        c.n = 1;
+        struct results one = run_head(&c, &o, wanted);
+        cr_expect_eq(one.of[ATTN_RESULT_OUTPUT][0], 0); /* V of key 20000 */
+        cr_expect_eq(one.of[ATTN_RESULT_LSE][0], 0x1p41);
+        free_results(&zeros);
+        free_results(&one);
+        free_call(&c);
+    }
+}
+
+/* The place of what is not finite is told, as of short rows. */
+Test(attention_long, names_what_is_not_finite) {
+    for (int split = 0; split < 2; split++) {
+        struct call c = draw_call(PLAIN, ATTN_FLOAT32, 1, 2, 2 * SPLIT, 1, 1);
+        c.scale = 1;
+        c.q[0] = c.q[1] = 0x1p100;
+        c.k[30000] = 0x1p30;
+        struct results r = try_call(&c, ROWS | (split ? 0 : ATTN_WANT(WEIGHTS)));
+        cr_expect_eq(r.status, ATTN_NOT_FINITE);
+        cr_expect_str_eq(r.error.message, "scores is not a finite float32 at batch item 0, head 0, "
+                                          "query 0, key 30000: the values are too large");
+        free_results(&r);
+        free_call(&c);
+    }
+}

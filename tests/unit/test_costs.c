@@ -1,0 +1,163 @@
+/*
+ * test_costs.c - what a plan says of itself before it runs: its cost, its memory, its tasks. Calls
+ * are admitted and shared out by these numbers alone, so they may not forget anything; how well
+ * they fit the time that calls take is measured by tests/bench/bench_costs.c.
+ */
+#include <criterion/criterion.h>
+#include <math.h>
+
+#include "attention.h"
+
+static const float data[1];
+
+static attn_plan *plan_of(size_t batch, size_t heads, size_t n, size_t m, size_t d,
+                          const attn_options *o) {
+    attn_tensor q = {.data = data, .rank = 4, .shape = {batch, heads, n, d}}, k = q;
+    attn_plan *plan;
+    attn_error error;
+    k.shape[2] = m;
+    cr_assert_eq(attn_plan_attention(&plan, &q, &k, &k, o, &error), ATTN_OK, "%s", error.message);
+    return plan;
+}
+
+static double cost_of(size_t batch, size_t heads, size_t n, size_t m, size_t d,
+                      const attn_options *o) {
+    attn_plan *plan = plan_of(batch, heads, n, m, d, o);
+    const double cost = attn_plan_cost(plan);
+    attn_plan_free(plan);
+    return cost;
+}
+
+/* 2 x 8 heads of 1024 queries and 2048 keys of 64 columns, term by term. */
+Test(costs, of_a_plain_call_are_exact) {
+    const double pairs = 2.0 * 8 * 1024 * 2048, heads = 2 * 8;
+    const double products = pairs * (0.8 * 128 + 40 + 400.0 / 1024);
+    const double rows = heads * 1024 * (16 * 1000 + 2000); /* 16 tiles of 128 keys */
+    const double blocks = heads * 11 * 16 * 15000;         /* of 96 queries */
+    const double packing = heads * (2048 * 64 * 40 + 15000);
+    const double memory =
+        heads * (1024 + 2 * 2048) * 64 * 4 * 4 + (heads * 1024 * 64 + heads * 2048 * 64) * 4 * 20;
+    attn_plan *plan = plan_of(2, 8, 1024, 2048, 64, NULL);
+    double tasks = 0;
+    for (size_t phase = 0; phase < attn_plan_phases(plan); phase++) {
+        tasks += (double)attn_plan_tasks(plan, phase);
+    }
+    const double want =
+        products + rows + blocks + packing + memory + 80000 + 8 * 1000 + tasks * 4000;
+    cr_expect_float_eq(attn_plan_cost(plan), want, 1e-9 * want, "%.17g, not %.17g",
+                       attn_plan_cost(plan), want);
+    attn_plan_free(plan);
+}
+
+/* Twice the batch items, queries, keys or heads are twice the cost, but for the call's own part. */
+Test(costs, double_with_each_size) {
+    const size_t n = 1536, m = 1536,
+                 sizes[][4] = {{4, 8, n, m}, {2, 16, n, m}, {2, 8, 2 * n, m}, {2, 8, n, 2 * m}};
+    const double one = cost_of(2, 8, n, m, 64, NULL);
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        const size_t *s = sizes[i];
+        const double ratio = cost_of(s[0], s[1], s[2], s[3], 64, NULL) / one;
+        cr_expect(ratio > 1.95 && ratio < 2.02, "size %zu: %g times", i, ratio);
+    }
+}
+
+/* What a cost once left out. */
+Test(costs, count_everything) {
+    const attn_options top[] = {{.results = ATTN_WANT(TOP_K_INDICES), .top_k = 1},
+                                {.results = ATTN_WANT(TOP_K_INDICES), .top_k = 20000}};
+    cr_expect_gt(cost_of(1, 1, 8, 20000, 2, &top[1]), 5 * cost_of(1, 1, 8, 20000, 2, &top[0]));
+    cr_expect_gt(cost_of(1, 65536, 1, 1, 1, NULL), 500 * cost_of(1, 1, 1, 1, 1, NULL));
+    cr_expect_gt(cost_of(65536, 1, 1, 1, 1, NULL), 500 * cost_of(1, 1, 1, 1, 1, NULL));
+    const unsigned more[] = {ATTN_WANT(WEIGHTS), ATTN_WANT(SCORES),    ATTN_WANT(ENTROPY),
+                             ATTN_WANT(LSE),     ATTN_WANT(PRESENT_K), ATTN_WANT(STATISTICS)};
+    const double output = cost_of(1, 4, 300, 300, 16, NULL);
+    for (size_t i = 0; i < sizeof more / sizeof *more; i++) {
+        const attn_options o = {.results = ATTN_WANT(OUTPUT) | more[i]};
+        cr_expect_gt(cost_of(1, 4, 300, 300, 16, &o), output, "result %zu costs nothing", i);
+    }
+}
+
+/* One row and eight, long and wide ones, of every result: the scratch has a bound, and no task
+ * costs more than about 20 ms. */
+Test(costs, of_a_task_and_its_scratch_are_bounded) {
+    static const size_t shapes[][5] = {
+        /* heads, n, m, d of Q and K, d of V */
+        {1, 8, 3000000, 1, 1},  {1, 1, 100000000, 1, 1},   {1, 8, 32768, 64, 64},
+        {1, 8, 16384, 4096, 8}, {1, 3, 5, 10000000, 1},    {1, 3, 5, 1, 10000000},
+        {65536, 1, 1, 1, 1},    {65536, 9, 5, 3, 3},       {1, 100000, 1000000, 64, 64},
+        {2, 4096, 4096, 64, 4}, {64, 128, 32768, 128, 128}};
+    static const unsigned wanted[] = {0,
+                                      ATTN_WANT(WEIGHTS),
+                                      ATTN_WANT(TOP_K_WEIGHTS),
+                                      ATTN_WANT(STATISTICS),
+                                      ATTN_WANT(ENTROPY) | ATTN_WANT(LSE),
+                                      ATTN_WANT(WEIGHTS) | ATTN_WANT(PRESENT_K)};
+    for (size_t i = 0; i < 2 * sizeof shapes / sizeof *shapes; i++) {
+        const size_t *s = shapes[i / 2];
+        const attn_dtype dtype = i % 2 == 0 ? ATTN_FLOAT32 : ATTN_FLOAT64;
+        const attn_tensor q = {data, dtype, 3, {s[0], s[1], s[3]}},
+                          k = {data, dtype, 3, {s[0], s[2], s[3]}},
+                          v = {data, dtype, 3, {s[0], s[2], s[4]}};
+        for (size_t w = 0; w < sizeof wanted / sizeof *wanted; w++) {
+            const attn_options o = {.results = ATTN_WANT(OUTPUT) | wanted[w],
+                                    .top_k = s[2],
+                                    .flags = w == 5 ? (unsigned)ATTN_FLAG_MEAN_OVER_HEADS : 0};
+            attn_plan *plan;
+            double tasks = 0;
+            cr_assert_eq(attn_plan_attention(&plan, &q, &k, &v, &o, NULL), ATTN_OK);
+            for (size_t phase = 0; phase < attn_plan_phases(plan); phase++) {
+                tasks += (double)attn_plan_tasks(plan, phase);
+            }
+            cr_expect_leq(attn_plan_scratch(plan), (size_t)5 << 19, "shape %zu, way %zu: %zu bytes",
+                          i, w, attn_plan_scratch(plan));
+            cr_expect_leq(attn_plan_cost(plan) / tasks, 1.6e9, "shape %zu, way %zu: %g", i, w,
+                          attn_plan_cost(plan) / tasks);
+            attn_plan_free(plan);
+        }
+    }
+}
+
+/* What a plan of many heads holds is no secret. */
+Test(costs, memory_counts_heads) {
+    attn_plan *one = plan_of(1, 1, 1, 1, 1, NULL), *many = plan_of(1, 65536, 1, 1, 1, NULL);
+    cr_expect_gt(attn_plan_memory(many), attn_plan_memory(one) + 65535 * 8 * sizeof(size_t));
+    attn_plan_free(one);
+    attn_plan_free(many);
+}
+
+Test(costs, of_softmax) {
+    attn_tensor x = {.data = data, .rank = 2, .shape = {8192, 4096}};
+    double costs[2];
+    for (int axis = 0; axis < 2; axis++) {
+        attn_plan *plan;
+        size_t tasks = 0;
+        cr_assert_eq(attn_plan_softmax(&plan, &x, axis, NULL), ATTN_OK);
+        for (size_t phase = 0; phase < attn_plan_phases(plan); phase++) {
+            tasks += attn_plan_tasks(plan, phase);
+        }
+        costs[axis] = attn_plan_cost(plan);
+        cr_expect_leq(costs[axis] / (double)tasks, 1e9);
+        cr_expect_eq(attn_plan_scratch(plan), 0);
+        attn_plan_free(plan);
+    }
+    x.shape[0] *= 2;
+    for (int axis = 0; axis < 2; axis++) {
+        attn_plan *plan;
+        cr_assert_eq(attn_plan_softmax(&plan, &x, axis, NULL), ATTN_OK);
+        cr_expect_float_eq(attn_plan_cost(plan) / costs[axis], 2, 0.01);
+        attn_plan_free(plan);
+    }
+}
+
+/* Batch items that nobody may attend to are free, but they do not hide the others. */
+Test(costs, count_all_lengths) {
+    size_t lengths[96];
+    for (size_t b = 0; b < 96; b++) {
+        lengths[b] = b < 64 ? 0 : 1024;
+    }
+    const attn_options some = {.lengths = lengths + 64, .lengths_count = 32};
+    const attn_options all = {.lengths = lengths, .lengths_count = 96};
+    const double wanted = cost_of(32, 1, 1024, 1024, 4, &some);
+    const double got = cost_of(96, 1, 1024, 1024, 4, &all);
+    cr_expect(got > 0.95 * wanted && got < 3 * wanted, "%g, not %g", got, wanted);
+}
