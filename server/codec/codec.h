@@ -13,6 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "account.h"
 #include "attention.h"
 
 /* -------------------------------------------------------------------------------------- errors */
@@ -22,7 +23,7 @@ enum codec_status {
     CODEC_SYNTAX,    /* not JSON: `offset` is the byte */
     CODEC_CONTENT,   /* JSON, but not what is asked for: `pointer` (RFC 6901) is the place */
     CODEC_TOO_LARGE, /* over a limit of codec_limits */
-    CODEC_NO_MEMORY,
+    CODEC_NO_MEMORY, /* there is none, or the account refused it */
 };
 
 struct codec_error {
@@ -37,16 +38,17 @@ struct codec_error {
 /* -------------------------------------------------------------------------------------- reader */
 
 struct codec_limits {
-    size_t max_depth;    /* nesting of arrays and objects; 0 = 16 */
-    size_t max_skeleton; /* bytes of the body that are not in lifted arrays; 0 = 1 MiB */
-    size_t max_tensors;  /* bytes of all lifted arrays; 0 = no limit */
+    size_t max_depth;        /* nesting of arrays and objects; 0 = 16 */
+    size_t max_skeleton;     /* bytes of the body that are not in lifted arrays; 0 = 1 MiB */
+    struct account *account; /* for all that is allocated; borrowed, NULL = nothing is counted */
 };
 
 struct codec_reader;
 struct codec_document;
 struct codec_value; /* a place in a document; borrowed from it */
 
-/* Returns owned, NULL if out of memory. `limits` may be NULL for the defaults. */
+/* Returns owned, NULL if out of memory. `limits` may be NULL for the defaults. The account must
+ * outlive the reader and its document. */
 struct codec_reader *codec_reader_create(const struct codec_limits *limits);
 
 /* Feeds the next bytes of the body, in chunks of any size: the result is the same however the body
@@ -60,9 +62,11 @@ enum codec_status codec_reader_finish(struct codec_reader *reader,
 
 const struct codec_error *codec_reader_error(const struct codec_reader *reader);
 
-/* Bytes held by all arrays so far; by what is to be parsed of the rest, until it is. */
-size_t codec_reader_tensor_bytes(const struct codec_reader *reader);
-size_t codec_reader_text_bytes(const struct codec_reader *reader);
+/* Values outside of lifted arrays so far, the most that codec_reader_finish() has to parse. */
+size_t codec_reader_values(const struct codec_reader *reader);
+
+/* Bytes of the body that are outside of lifted arrays so far. */
+size_t codec_reader_skeleton(const struct codec_reader *reader);
 
 void codec_reader_free(struct codec_reader *reader);       /* NULL is fine */
 void codec_document_free(struct codec_document *document); /* NULL is fine */
@@ -72,8 +76,8 @@ void codec_document_free(struct codec_document *document); /* NULL is fine */
  * matrix in larger ones (a CODEC_CONTENT error says so otherwise). */
 attn_dtype codec_document_dtype(const struct codec_document *document);
 
-/* Bytes held by all arrays of the document, lifted and made. */
-size_t codec_document_tensor_bytes(const struct codec_document *document);
+/* The account that counts the memory of the document; NULL if it has none. */
+struct account *codec_document_account(const struct codec_document *document);
 
 /* -------------------------------------------------------------------------- reading a document */
 
@@ -148,18 +152,12 @@ bool codec_make_tensor(struct codec_document *, const struct codec_value *, attn
                        int rank, const size_t *shape, size_t capacity, void **data,
                        struct codec_error *);
 
-/* A list of whole numbers in [min, max]; *out is borrowed from the document. A single number is a
- * list of one. Read as float64, so exact up to 2^53, if there are at most 4096 of them; longer
- * lists, and one that codec_as_reals() or codec_as_bias() has read before, in the document's
- * dtype. */
-bool codec_as_integers(struct codec_document *, const struct codec_value *, int64_t min,
-                       int64_t max, const int64_t **out, size_t *count, struct codec_error *);
-
-/* The same of a list that should be short, without taking memory: of all *count numbers the first
- * `most` are checked and written to `out`. */
-bool codec_as_few_integers(const struct codec_document *, const struct codec_value *, int64_t min,
-                           int64_t max, int64_t *out, size_t most, size_t *count,
-                           struct codec_error *);
+/* A list of *count whole numbers in [min, max], of which the first `most` are checked and written
+ * to `out`. A single number is a list of one. The numbers were read as float64 and are exact up to
+ * 2^53 if there are at most 4096 of them; longer lists, and one that codec_as_reals() or
+ * codec_as_bias() has read before, were read in the document's dtype. */
+bool codec_as_integers(const struct codec_document *, const struct codec_value *, int64_t min,
+                       int64_t max, int64_t *out, size_t most, size_t *count, struct codec_error *);
 
 /* Fills `error` with CODEC_NO_MEMORY and a message. Returns false. */
 bool codec_no_memory(struct codec_error *error);
@@ -186,8 +184,11 @@ struct codec_words {
     size_t different;    /* words */
     const char **sorted; /* different, each once */
     int64_t *sorted_ids; /* different */
-    size_t bytes;        /* that all this takes */
-    char *text, *block;  /* of words.c alone: the characters, the lists */
+    size_t text_bytes;   /* of all words in `words`, a NUL behind each */
+    /* Only words.c uses these: the characters, the lists, and the account that counts both. */
+    char *text, *block;
+    size_t text_room, block_size;
+    struct account *account;
 };
 
 /* Each returns owned words, or NULL with the error set. `text`: lower case, without commas,
@@ -207,6 +208,9 @@ enum codec_op {
     CODEC_OP_ARRAY,
     CODEC_OP_END,    /* opens and closes */
     CODEC_OP_TENSOR, /* nested arrays; rank 0 is a plain number. -inf, +inf and NaN become null */
+    CODEC_OP_PARTS,  /* the matrices of `parts` in an array; with a batch, an array for each item */
+    CODEC_OP_TEXTS,  /* `texts` in an array */
+    CODEC_OP_IDS,    /* an object in which each of `texts` has its number of `ids` */
     CODEC_OP_NUMBER,
     CODEC_OP_TEXT,
     CODEC_OP_BOOL,
@@ -219,6 +223,11 @@ struct codec_item {
     attn_tensor tensor; /* CODEC_OP_TENSOR; data borrowed */
     double number;      /* CODEC_OP_NUMBER; CODEC_OP_BOOL: 0 or not */
     const char *text;   /* CODEC_OP_TEXT; borrowed, valid UTF-8 */
+    /* A long list is borrowed, so an item has one size however long its list is. */
+    size_t count;             /* of the parts of a batch item, or of texts */
+    const attn_tensor *parts; /* of rank 2, or all of rank 3 with the batch as their first axis */
+    const char *const *texts; /* valid UTF-8 */
+    const int64_t *ids;
 };
 
 /* A growing byte buffer. Zero-initialise; free(data) or hand it on. */
@@ -234,7 +243,7 @@ bool codec_write(struct codec_buffer *buffer, const struct codec_item *items, si
                  int digits);
 
 /* The same text piece by piece, for answers too large to be held as text. Borrows the items and
- * what they point to. NULL if out of memory. */
+ * what they point to. Takes ten kilobytes, however long the text is. NULL if out of memory. */
 struct codec_writer;
 struct codec_writer *codec_writer_create(const struct codec_item *items, size_t count, int digits);
 void codec_writer_free(struct codec_writer *writer); /* NULL is fine */
@@ -246,5 +255,9 @@ bool codec_writer_read(struct codec_writer *writer, char *out, size_t room, size
 /* Upper bound of the bytes that codec_write() makes of a tensor: numbers, commas and brackets.
  * SIZE_MAX if it does not fit in a size_t. The data are not looked at. */
 size_t codec_text_bytes(const attn_tensor *tensor, int digits);
+
+/* Upper bound of the bytes that codec_write() makes of these items, or something larger than `most`
+ * if it is larger than that. */
+size_t codec_items_bytes(const struct codec_item *items, size_t count, int digits, size_t most);
 
 #endif

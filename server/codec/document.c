@@ -22,33 +22,45 @@
 #define EXACT_FLOAT32 16777216.0
 #define EXACT_FLOAT64 9007199254740992.0
 
-struct integers {
-    struct integers *next;
-    int64_t values[];
-};
-
 struct codec_document {
     cJSON *root;
-    struct lifted *tensors;
-    size_t tensor_count, tensor_capacity;
+    struct lifted_list tensors;
     attn_dtype dtype;
-    struct integers *integers; /* lists handed out by codec_as_integers() */
+    struct account *account;
+    size_t tree_bytes; /* counted for the tree */
 };
 
-struct codec_document *codec_document_create(const char *text, size_t size, struct lifted *tensors,
-                                             size_t count, attn_dtype dtype) {
-    struct codec_document *document = calloc(1, sizeof *document);
+/* The most that cJSON allocates for this skeleton: a node for each value and for the index of each
+ * lifted array, and a string for each key and text, which is not longer than in the skeleton. */
+static size_t tree_bytes(const struct document_source *source) {
+    return (source->values + source->tensors.count) * account_block(sizeof(cJSON)) +
+           source->strings * account_block(0) + source->size;
+}
+
+struct codec_document *codec_document_create(const struct document_source *source) {
+    const size_t bytes = tree_bytes(source);
+    struct codec_document *document = account_alloc(source->account, sizeof *document);
     if (document == NULL) {
         return NULL;
     }
-    document->root = cJSON_ParseWithLength(text, size);
-    if (document->root == NULL) { /* the text is valid: only memory can be missing */
-        free(document);
+    cJSON *root = NULL;
+    if (account_take(source->account, bytes)) {
+        root = cJSON_ParseWithLength(source->text, source->size);
+        if (root == NULL) { /* the text is valid: only memory can be missing */
+            account_give(source->account, bytes);
+        }
+    }
+    if (root == NULL) {
+        account_free(source->account, document, sizeof *document);
         return NULL;
     }
-    document->tensors = tensors;
-    document->tensor_count = document->tensor_capacity = count;
-    document->dtype = dtype;
+    *document = (struct codec_document){
+        .root = root,
+        .tensors = source->tensors,
+        .dtype = source->dtype,
+        .account = source->account,
+        .tree_bytes = bytes,
+    };
     return document;
 }
 
@@ -56,29 +68,19 @@ void codec_document_free(struct codec_document *document) {
     if (document == NULL) {
         return;
     }
+    struct account *account = document->account;
     cJSON_Delete(document->root);
-    for (size_t i = 0; i < document->tensor_count; i++) {
-        lifted_free(&document->tensors[i]);
-    }
-    free(document->tensors);
-    while (document->integers != NULL) {
-        struct integers *next = document->integers->next;
-        free(document->integers);
-        document->integers = next;
-    }
-    free(document);
+    account_give(account, document->tree_bytes);
+    lifted_list_free(&document->tensors, account);
+    account_free(account, document, sizeof *document);
 }
 
 attn_dtype codec_document_dtype(const struct codec_document *document) {
     return document->dtype;
 }
 
-size_t codec_document_tensor_bytes(const struct codec_document *document) {
-    size_t bytes = 0;
-    for (size_t i = 0; i < document->tensor_count; i++) {
-        bytes += document->tensors[i].capacity * attn_dtype_size(document->tensors[i].dtype);
-    }
-    return bytes;
+struct account *codec_document_account(const struct codec_document *document) {
+    return document->account;
 }
 
 /* -------------------------------------------------------------------------------------- values */
@@ -97,7 +99,7 @@ static bool is_tensor(const cJSON *node) {
 }
 
 static struct lifted *tensor_of(const struct codec_document *document, const cJSON *node) {
-    return &document->tensors[(size_t)node->child->valuedouble];
+    return lifted_at(&document->tensors, (size_t)node->child->valuedouble);
 }
 
 const struct codec_value *codec_root(const struct codec_document *document) {
@@ -501,7 +503,7 @@ static bool as_numbers(const struct codec_document *document, const struct codec
     }
     if (tensor->exact) {
         lifted_narrow(tensor);
-        lifted_trim(tensor);
+        lifted_trim(tensor, document->account);
     }
     if (tensor->first_null < tensor->first_range && !take_null) {
         return refuse(document, value, tensor->first_null, error,
@@ -525,37 +527,25 @@ bool codec_as_bias(const struct codec_document *document, const struct codec_val
     return as_numbers(document, value, min_rank, max_rank, true, out, error);
 }
 
-/* A place for one more tensor; not counted yet. */
-static struct lifted *new_tensor(struct codec_document *document) {
-    if (document->tensor_count == document->tensor_capacity) {
-        const size_t capacity = document->tensor_capacity > 0 ? document->tensor_capacity * 2 : 8;
-        struct lifted *tensors = realloc(document->tensors, capacity * sizeof *tensors);
-        if (tensors == NULL) {
-            return NULL;
-        }
-        document->tensors = tensors;
-        document->tensor_capacity = capacity;
-    }
-    return &document->tensors[document->tensor_count];
-}
-
 bool codec_make_tensor(struct codec_document *document, const struct codec_value *value,
                        attn_dtype dtype, int rank, const size_t *shape, size_t capacity,
                        void **data, struct codec_error *error) {
     cJSON *node = (cJSON *)(uintptr_t)value; /* the document is ours to change */
-    cJSON *index = cJSON_CreateNumber((double)document->tensor_count);
-    struct lifted *tensor = new_tensor(document);
+    cJSON *index = cJSON_CreateNumber((double)document->tensors.count);
+    struct lifted *tensor = lifted_next(&document->tensors, document->account);
     size_t count = 1;
     for (int axis = 0; axis < rank; axis++) {
         count *= shape[axis];
     }
     if (index == NULL || tensor == NULL ||
-        !lifted_zeros(tensor, dtype, rank, shape, count, capacity)) {
+        !lifted_zeros(tensor, document->account, dtype, rank, shape, count, capacity)) {
         cJSON_Delete(index);
-        return codec_no_memory(error);
+        set_place(document, value, error);
+        error->status = CODEC_NO_MEMORY;
+        return false;
     }
     *data = tensor->data;
-    document->tensor_count++;
+    document->tensors.count++;
     cJSON_Delete(node->child);
     cJSON_free(node->valuestring);
     node->valuestring = NULL;
@@ -608,7 +598,7 @@ bool codec_as_mask(struct codec_document *document, const struct codec_value *va
         }
         tensor->dtype = ATTN_BOOL;
         tensor->exact = false;
-        lifted_trim(tensor);
+        lifted_trim(tensor, document->account);
     }
     put_tensor(tensor, out);
     return true;
@@ -654,32 +644,9 @@ static bool read_list(const struct codec_document *document, const struct codec_
     return true;
 }
 
-bool codec_as_integers(struct codec_document *document, const struct codec_value *value,
-                       int64_t min, int64_t max, const int64_t **out, size_t *count,
+bool codec_as_integers(const struct codec_document *document, const struct codec_value *value,
+                       int64_t min, int64_t max, int64_t *out, size_t most, size_t *count,
                        struct codec_error *error) {
-    struct integers *list = NULL;
-    if (!list_size(document, value, count, error)) {
-        return false;
-    }
-    if (*count <= (SIZE_MAX - sizeof *list) / sizeof list->values[0]) {
-        list = malloc(sizeof *list + *count * sizeof list->values[0]);
-    }
-    if (list == NULL) {
-        return codec_no_memory(error);
-    }
-    if (!read_list(document, value, *count, min, max, list->values, error)) {
-        free(list);
-        return false;
-    }
-    list->next = document->integers;
-    document->integers = list;
-    *out = list->values;
-    return true;
-}
-
-bool codec_as_few_integers(const struct codec_document *document, const struct codec_value *value,
-                           int64_t min, int64_t max, int64_t *out, size_t most, size_t *count,
-                           struct codec_error *error) {
     return list_size(document, value, count, error) &&
            read_list(document, value, *count < most ? *count : most, min, max, out, error);
 }

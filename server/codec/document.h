@@ -11,11 +11,17 @@ enum {
     CODEC_MAX_DEPTH = 64
 };
 
-/* Makes a document of the skeleton text[0..size), in which every lifted array is an array that
- * holds one number, its index in tensors[0..count). Takes the tensors; NULL if out of memory, and
- * then does not. No other array of the skeleton holds a single number, because every such array
- * has been lifted. */
-struct codec_document *codec_document_create(const char *text, size_t size, struct lifted *tensors,
-                                             size_t count, attn_dtype dtype);
+/* The result of a reader. */
+struct document_source {
+    const char *text; /* the skeleton: every lifted array is an array of one number, its index */
+    size_t size, values, strings; /* of it: bytes, values, and keys and texts */
+    struct lifted_list tensors;
+    attn_dtype dtype;
+    struct account *account; /* NULL: nothing is counted */
+};
+
+/* Takes the tensors; NULL if out of memory, and then does not. No other array of the skeleton holds
+ * a single number, because every such array has been lifted. */
+struct codec_document *codec_document_create(const struct document_source *source);
 
 #endif

@@ -20,25 +20,51 @@
 /* ------------------------------------------------------------------------------------- buffers */
 
 enum {
-    /* A new buffer has FIRST_BYTES and doubles; from MAP_FROM on it has pages of its own and grows
-     * by an eighth. */
-    FIRST_BYTES = 128,
+    /* A buffer doubles; from MAP_FROM on it has pages of its own and grows by an eighth. */
     MAP_FROM = 256 * 1024,
+    LAST_BYTES = 16 * 1024,
 };
 
 /* A buffer that doubles is full at LIFT_EXACT elements: the hot loop stops there by itself. */
-static_assert(LIFT_EXACT * sizeof(double) / FIRST_BYTES == 256 && MAP_FROM / FIRST_BYTES > 256,
-              "a multiple of FIRST_BYTES by a power of two");
+static_assert(LIFT_EXACT * sizeof(double) / LIFT_FIRST == 32 && MAP_FROM / LIFT_FIRST > 32,
+              "a multiple of LIFT_FIRST by a power of two");
 
-void lifted_init(struct lifted *lifted, attn_dtype dtype, int rank) {
-    bool exact = dtype == ATTN_FLOAT32 && rank == 1;
+void lifted_init(struct lifted *lifted, attn_dtype dtype, int rank, void *first) {
+    const bool exact = dtype == ATTN_FLOAT32 && rank == 1;
     *lifted = (struct lifted){
+        .data = first,
+        .borrowed = true,
         .dtype = exact ? ATTN_FLOAT64 : dtype,
         .exact = exact,
         .rank = rank,
         .first_null = LIFT_NONE,
         .first_range = LIFT_NONE,
     };
+    lifted->capacity = LIFT_FIRST / attn_dtype_size(lifted->dtype);
+}
+
+/* A buffer from malloc becomes one with pages of its own: the old and the new one are there at
+ * once. */
+static bool map(struct lifted *lifted, struct account *account, size_t bytes) {
+    if (!account_take(account, bytes)) {
+        return false;
+    }
+    void *data = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (data == MAP_FAILED) {
+        account_give(account, bytes);
+        return false;
+    }
+    if (lifted->count > 0) {
+        memcpy(data, lifted->data, lifted->count * attn_dtype_size(lifted->dtype));
+    }
+    if (!lifted->borrowed) {
+        account_free(account, lifted->data, lifted->bytes);
+    }
+    lifted->data = data;
+    lifted->borrowed = false;
+    lifted->mapped = true;
+    lifted->bytes = bytes;
+    return true;
 }
 
 /*
@@ -46,45 +72,57 @@ void lifted_init(struct lifted *lifted, attn_dtype dtype, int rank) {
  * realloc() copies or remaps as the allocator's mood is; mremap() only ever moves page tables. And
  * pages that were never written are not there, so what such a buffer has in reserve costs nothing.
  */
-static bool resize(struct lifted *lifted, size_t bytes) {
-    void *data;
-    if (lifted->mapped > 0) {
-        data = mremap(lifted->data, lifted->mapped, bytes, MREMAP_MAYMOVE);
-    } else if (bytes < MAP_FROM) {
-        data = realloc(lifted->data, bytes);
-        if (data != NULL) {
-            lifted->data = data;
-        }
-        return data != NULL;
-    } else {
-        data = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        if (data != MAP_FAILED && lifted->count > 0) {
-            memcpy(data, lifted->data, lifted->count * attn_dtype_size(lifted->dtype));
-        }
-        if (data != MAP_FAILED) {
-            free(lifted->data);
-        }
-    }
-    if (data == MAP_FAILED) {
+static bool remap(struct lifted *lifted, struct account *account, size_t bytes) {
+    const size_t more = bytes > lifted->bytes ? bytes - lifted->bytes : 0;
+    if (!account_take(account, more)) {
         return false;
     }
+    void *data = mremap(lifted->data, lifted->bytes, bytes, MREMAP_MAYMOVE);
+    if (data == MAP_FAILED) {
+        account_give(account, more);
+        return false;
+    }
+    account_give(account, lifted->bytes + more - bytes);
     lifted->data = data;
-    lifted->mapped = bytes;
+    lifted->bytes = bytes;
     return true;
 }
 
-bool lifted_zeros(struct lifted *lifted, attn_dtype dtype, int rank, const size_t *shape,
-                  size_t count, size_t capacity) {
-    const size_t width = attn_dtype_size(dtype);
-    lifted_init(lifted, dtype, rank);
+static bool resize(struct lifted *lifted, struct account *account, size_t bytes) {
+    if (lifted->mapped) {
+        return remap(lifted, account, bytes);
+    }
+    if (bytes >= MAP_FROM) {
+        return map(lifted, account, bytes);
+    }
+    void *data = lifted->borrowed ? account_alloc(account, bytes)
+                                  : account_realloc(account, lifted->data, lifted->bytes, bytes);
+    if (data == NULL) {
+        return false;
+    }
+    if (lifted->borrowed && lifted->count > 0) {
+        memcpy(data, lifted->data, lifted->count * attn_dtype_size(lifted->dtype));
+    }
+    lifted->data = data;
+    lifted->borrowed = false;
+    lifted->bytes = bytes;
+    return true;
+}
+
+bool lifted_zeros(struct lifted *lifted, struct account *account, attn_dtype dtype, int rank,
+                  const size_t *shape, size_t count, size_t capacity) {
+    size_t bytes;
+    lifted_init(lifted, dtype, rank, NULL);
     lifted->dtype = dtype;
     lifted->exact = false;
-    if (capacity * width >= MAP_FROM) {
-        if (!resize(lifted, capacity * width)) {
-            return false;
-        }
-    } else if ((lifted->data = calloc(capacity, width)) == NULL) {
+    if (__builtin_mul_overflow(capacity, attn_dtype_size(dtype), &bytes)) {
+        bytes = SIZE_MAX; /* refused like any other size that is not there */
+    }
+    if (!resize(lifted, account, bytes)) {
         return false;
+    }
+    if (!lifted->mapped) {
+        memset(lifted->data, 0, bytes);
     }
     memcpy(lifted->shape, shape, (size_t)rank * sizeof *shape);
     lifted->count = count;
@@ -92,46 +130,42 @@ bool lifted_zeros(struct lifted *lifted, attn_dtype dtype, int rank, const size_
     return true;
 }
 
-enum codec_status lifted_room(struct lifted *lifted, size_t budget) {
+bool lifted_room(struct lifted *lifted, struct account *account) {
     if (lifted->exact && lifted->count == LIFT_EXACT) {
         lifted_narrow(lifted);
     }
     if (lifted->count < lifted->capacity) {
-        return CODEC_OK;
+        return true;
     }
-
-    size_t width = attn_dtype_size(lifted->dtype);
-    size_t bytes = lifted->capacity * width;
-    size_t step = bytes >= MAP_FROM ? bytes / 8 : bytes > 0 ? bytes : FIRST_BYTES;
-    if (step > budget - bytes) {
-        step = budget - bytes;
+    const size_t width = attn_dtype_size(lifted->dtype), bytes = lifted->capacity * width;
+    size_t step = bytes >= MAP_FROM ? bytes / 8 : bytes;
+    if (!resize(lifted, account, bytes + step / width * width)) {
+        /* Close to the limit a buffer grows by little, so that no more is asked for than needed. */
+        step = step < LAST_BYTES ? step : LAST_BYTES;
+        if (step < LAST_BYTES || !resize(lifted, account, bytes + step)) {
+            return false;
+        }
     }
-    size_t capacity = lifted->capacity + step / width;
-    if (capacity == lifted->capacity) {
-        return CODEC_TOO_LARGE;
-    }
-    if (!resize(lifted, capacity * width)) {
-        return CODEC_NO_MEMORY;
-    }
-    lifted->capacity = capacity;
-    return CODEC_OK;
+    lifted->capacity += step / width;
+    return true;
 }
 
-void lifted_trim(struct lifted *lifted) {
-    if (lifted->count > 0) { /* should it fail, the old buffer is still good, only larger */
-        resize(lifted, lifted->count * attn_dtype_size(lifted->dtype));
-    }
+bool lifted_trim(struct lifted *lifted, struct account *account) {
+    const bool done = resize(lifted, account, lifted->count * attn_dtype_size(lifted->dtype));
     lifted->capacity = lifted->count;
+    return done || !lifted->borrowed; /* if it is only larger than it need be, it is still good */
 }
 
-void lifted_free(struct lifted *lifted) {
-    if (lifted->mapped > 0) {
-        munmap(lifted->data, lifted->mapped);
-    } else {
-        free(lifted->data);
+void lifted_free(struct lifted *lifted, struct account *account) {
+    if (lifted->mapped) {
+        munmap(lifted->data, lifted->bytes);
+        account_give(account, lifted->bytes);
+    } else if (!lifted->borrowed) {
+        account_free(account, lifted->data, lifted->bytes);
     }
     lifted->data = NULL;
-    lifted->mapped = 0;
+    lifted->mapped = false;
+    lifted->bytes = 0;
 }
 
 void lifted_narrow(struct lifted *lifted) {
@@ -146,6 +180,42 @@ void lifted_narrow(struct lifted *lifted) {
     lifted->exact = false;
     lifted->dtype = ATTN_FLOAT32;
     lifted->capacity *= 2;
+}
+
+/* ------------------------------------------------------------------------------------ the list */
+
+struct lifted *lifted_next(struct lifted_list *list, struct account *account) {
+    const size_t size = LIFT_BLOCK * sizeof(struct lifted);
+    if (list->count == list->block_count * LIFT_BLOCK) {
+        if (list->block_count == list->block_capacity) {
+            const size_t before = list->block_capacity, capacity = before > 0 ? 2 * before : 4;
+            struct lifted **blocks =
+                account_realloc(account, list->blocks, before * sizeof(struct lifted *),
+                                capacity * sizeof(struct lifted *));
+            if (blocks == NULL) {
+                return NULL;
+            }
+            list->blocks = blocks;
+            list->block_capacity = capacity;
+        }
+        struct lifted *block = account_alloc(account, size);
+        if (block == NULL) {
+            return NULL;
+        }
+        list->blocks[list->block_count++] = block;
+    }
+    return lifted_at(list, list->count);
+}
+
+void lifted_list_free(struct lifted_list *list, struct account *account) {
+    for (size_t i = 0; i < list->count; i++) {
+        lifted_free(lifted_at(list, i), account);
+    }
+    for (size_t i = 0; i < list->block_count; i++) {
+        account_free(account, list->blocks[i], LIFT_BLOCK * sizeof(struct lifted));
+    }
+    account_free(account, list->blocks, list->block_capacity * sizeof(struct lifted *));
+    *list = (struct lifted_list){0};
 }
 
 /* ----------------------------------------------------------------------------- single elements */

@@ -21,11 +21,17 @@ enum {
 enum {
     LIFT_EXACT = 4096
 };
+/* Bytes of the block in which an array begins. */
+enum {
+    LIFT_FIRST = 1024
+};
 #define LIFT_NONE ((size_t)-1)
 
 struct lifted {
     void *data;       /* owned: float, double, or bytes 0 and 1; free it with lifted_free() */
-    size_t mapped;    /* bytes, if data has pages of its own; 0 if it is from malloc */
+    size_t bytes;     /* of the buffer, as they are counted in the account */
+    bool mapped;      /* data has pages of its own; else it is from malloc, */
+    bool borrowed;    /* ... or the block that lifted_init() was given */
     attn_dtype dtype; /* ATTN_FLOAT32, ATTN_FLOAT64 or ATTN_BOOL */
     bool exact;       /* ATTN_FLOAT64 only until lifted_narrow() */
     int rank;
@@ -37,22 +43,25 @@ struct lifted {
     char range_text[LIFT_TEXT + 1];
 };
 
-/* `dtype` is the document's, or ATTN_BOOL. Short vectors begin `exact`. */
-void lifted_init(struct lifted *lifted, attn_dtype dtype, int rank);
+/* The functions that take an account count the buffer there, and fail if it refuses. */
+
+/* `dtype` is the document's, or ATTN_BOOL. Short vectors begin `exact`. The first elements go to
+ * `first`, a block of LIFT_FIRST bytes that is borrowed until lifted_trim(): so a small array takes
+ * as much memory as it needs, no more, and is allocated once. */
+void lifted_init(struct lifted *lifted, attn_dtype dtype, int rank, void *first);
 
 /* Zeros in this shape, of `count` elements, with room for `capacity` of them. Nothing was lifted:
  * they are there to be written over, and take no memory before, but for what is used again. False
  * if out of memory. */
-bool lifted_zeros(struct lifted *lifted, attn_dtype dtype, int rank, const size_t *shape,
-                  size_t count, size_t capacity);
+bool lifted_zeros(struct lifted *lifted, struct account *account, attn_dtype dtype, int rank,
+                  const size_t *shape, size_t count, size_t capacity);
 
 /* Makes the float32 array of an `exact` one, with the very floats that the text rounds to, and
  * leaves every other as it is. */
 void lifted_narrow(struct lifted *lifted);
 
-/* Makes room for one more element, within `budget` bytes for the whole array:
- * CODEC_OK, CODEC_TOO_LARGE or CODEC_NO_MEMORY. */
-enum codec_status lifted_room(struct lifted *lifted, size_t budget);
+/* Makes room for one more element. False if out of memory. */
+bool lifted_room(struct lifted *lifted, struct account *account);
 
 /* Each stores one element; there must be room. `text` is a number by the grammar. */
 void lifted_add_number(struct lifted *lifted, const char *text, size_t size);
@@ -66,9 +75,31 @@ void lifted_add_bool(struct lifted *lifted, bool value);
 const char *lifted_add_run(struct lifted *lifted, const char *text, const char *end, size_t *added,
                            bool *after);
 
-/* Gives back the room that is left over. */
-void lifted_trim(struct lifted *lifted);
-void lifted_free(struct lifted *lifted);
+/* Gives back the room that is left over. False if out of memory. */
+bool lifted_trim(struct lifted *lifted, struct account *account);
+void lifted_free(struct lifted *lifted, struct account *account);
+
+/* The records of all arrays of a body, by number. They lie in blocks that never move: a list that
+ * grew in one piece would leave holes in the heap, as much memory as it has itself. */
+struct lifted_list {
+    struct lifted **blocks; /* owned, of LIFT_BLOCK records each */
+    size_t count;           /* of the records */
+    size_t block_count, block_capacity;
+};
+enum {
+    LIFT_BLOCK = 8
+};
+
+static inline struct lifted *lifted_at(const struct lifted_list *list, size_t index) {
+    return &list->blocks[index / LIFT_BLOCK][index % LIFT_BLOCK];
+}
+
+/* The place of the next record, number list->count, which the caller raises when it is filled.
+ * NULL if out of memory. */
+struct lifted *lifted_next(struct lifted_list *list, struct account *account);
+
+/* Frees all arrays and their records. The list is empty then. */
+void lifted_list_free(struct lifted_list *list, struct account *account);
 
 /* True for the bytes that end a word (a number or a literal): structure, quotes and white space. */
 extern const bool codec_ends_word[256];

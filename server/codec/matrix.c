@@ -5,17 +5,15 @@
  */
 #include "codec/reader.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-
 #include "codec/error.h"
+#include "codec/number.h"
 
 enum {
     MAX_ARRAYS = 4096 /* lifted arrays of one body: each costs a buffer and a record */
 };
 
 bool reader_misfit(struct codec_reader *reader, size_t offset, const char *what) {
-    const struct lifted *tensor = &reader->tensors[reader->tensor_count - 1];
+    const struct lifted *tensor = lifted_at(&reader->tensors, reader->tensors.count - 1);
     const char *others = tensor->dtype == ATTN_BOOL ? "booleans" : "numbers";
     if (reader->depth - reader->base < (size_t)tensor->rank) {
         others = "arrays";
@@ -32,22 +30,18 @@ bool reader_begin_matrix(struct codec_reader *reader, bool is_bool) {
                               "an array of numbers must have rank 1 to %d, not %zu", ATTN_MAX_RANK,
                               rank);
     }
-    if (reader->tensor_count == MAX_ARRAYS) {
+    if (reader->tensors.count == MAX_ARRAYS) {
         codec_error_set(&reader->error, CODEC_TOO_LARGE, "more than %d arrays of numbers",
                         MAX_ARRAYS);
         return false;
     }
-    if (reader->tensor_count == reader->tensor_capacity) {
-        size_t capacity = reader->tensor_capacity > 0 ? reader->tensor_capacity * 2 : 8;
-        struct lifted *tensors = realloc(reader->tensors, capacity * sizeof *tensors);
-        if (tensors == NULL) {
-            return codec_no_memory(&reader->error);
-        }
-        reader->tensors = tensors;
-        reader->tensor_capacity = capacity;
+    struct lifted *tensor = lifted_next(&reader->tensors, reader->limits.account);
+    if (tensor == NULL) {
+        return codec_no_memory(&reader->error);
     }
     attn_dtype dtype = is_bool ? ATTN_BOOL : reader->dtype;
-    lifted_init(&reader->tensors[reader->tensor_count++], dtype, (int)rank);
+    lifted_init(tensor, dtype, (int)rank, reader->first);
+    reader->tensors.count++;
     reader->lifted_floats = reader->lifted_floats || dtype == ATTN_FLOAT32;
     reader->held = 0;
     reader->lifting = true;
@@ -61,22 +55,14 @@ bool reader_add_element(struct codec_reader *reader, enum reader_word kind, cons
                                         [READER_WORD_TRUE] = "a boolean",
                                         [READER_WORD_FALSE] = "a boolean",
                                         [READER_WORD_MINUS_INFINITY] = "-Infinity"};
-    struct lifted *tensor = &reader->tensors[reader->tensor_count - 1];
+    struct lifted *tensor = lifted_at(&reader->tensors, reader->tensors.count - 1);
     bool is_bool = kind == READER_WORD_TRUE || kind == READER_WORD_FALSE;
     if (reader->depth - reader->base < (size_t)tensor->rank ||
         is_bool != (tensor->dtype == ATTN_BOOL)) {
         return reader_misfit(reader, offset, names[kind]);
     }
 
-    size_t limit = reader->limits.max_tensors;
-    switch (lifted_room(tensor, limit - reader->tensor_bytes)) {
-    case CODEC_OK:
-        break;
-    case CODEC_TOO_LARGE:
-        codec_error_set(&reader->error, CODEC_TOO_LARGE,
-                        "the matrices need more than the limit of %zu bytes", limit);
-        return false;
-    default:
+    if (!lifted_room(tensor, reader->limits.account)) {
         return codec_no_memory(&reader->error);
     }
     if (is_bool) {
@@ -90,7 +76,7 @@ bool reader_add_element(struct codec_reader *reader, enum reader_word kind, cons
 }
 
 const char *reader_scan_run(struct codec_reader *reader, const char *p, const char *end) {
-    struct lifted *tensor = &reader->tensors[reader->tensor_count - 1];
+    struct lifted *tensor = lifted_at(&reader->tensors, reader->tensors.count - 1);
     if (tensor->dtype == ATTN_BOOL || reader->depth - reader->base != (size_t)tensor->rank) {
         return p;
     }
@@ -104,20 +90,22 @@ const char *reader_scan_run(struct codec_reader *reader, const char *p, const ch
     return p;
 }
 
-/* Charges the tensor just completed and leaves its index in the skeleton. */
+/* Ends the tensor just completed and leaves its index in the skeleton. */
 static bool end_matrix(struct codec_reader *reader) {
-    struct lifted *tensor = &reader->tensors[reader->tensor_count - 1];
-    lifted_trim(tensor);
-    reader->tensor_bytes += tensor->count * attn_dtype_size(tensor->dtype);
+    struct lifted *tensor = lifted_at(&reader->tensors, reader->tensors.count - 1);
     reader->lifting = false;
+    if (!lifted_trim(tensor, reader->limits.account)) {
+        return codec_no_memory(&reader->error);
+    }
 
-    char place[32];
-    int size = snprintf(place, sizeof place, "[%zu]", reader->tensor_count - 1);
-    return reader_emit(reader, place, (size_t)size);
+    char place[NUMBER_SIZE + 2] = "[";
+    const size_t size = number_write_int64(place + 1, (int64_t)reader->tensors.count - 1);
+    place[1 + size] = ']';
+    return reader_emit(reader, place, size + 2);
 }
 
 bool reader_end_row(struct codec_reader *reader) {
-    struct lifted *tensor = &reader->tensors[reader->tensor_count - 1];
+    struct lifted *tensor = lifted_at(&reader->tensors, reader->tensors.count - 1);
     const struct reader_frame *row = &reader->frames[reader->depth - 1];
     size_t level = reader->depth - 1 - reader->base;
     size_t count = row->count, usual = tensor->shape[level];

@@ -19,21 +19,28 @@
 enum {
     DEFAULT_DEPTH = 16,
     DEFAULT_SKELETON = 1024 * 1024,
-    MAX_COMMAS =
-        65535, /* outside of matrices: each value there costs cJSON a tenth of a microsecond */
+    /* Outside of matrices. Each value there costs cJSON a tenth of a microsecond or two. */
+    MAX_VALUES = 65536,
     KEEP_BLOCK = 16 * 1024,
     KEEP_BYTES = KEEP_BLOCK * READER_KEEP_BLOCKS, /* of the body, for a late "dtype" */
 };
 
 /* ----------------------------------------------------------------------------------- structure */
 
-static void value_done(struct codec_reader *reader) {
+/* A value is complete. False if it is one value too many outside of matrices. */
+static bool value_done(struct codec_reader *reader) {
+    if (!reader->lifting && reader->values++ == MAX_VALUES) {
+        codec_error_set(&reader->error, CODEC_TOO_LARGE,
+                        "the body has more than %d values outside of matrices", MAX_VALUES);
+        return false;
+    }
     if (reader->depth == 0) {
         reader->expect = READER_EXPECT_NOTHING;
-        return;
+        return true;
     }
     reader->frames[reader->depth - 1].count++;
     reader->expect = READER_EXPECT_COMMA_OR_END;
+    return true;
 }
 
 static bool open_frame(struct codec_reader *reader, size_t offset, bool is_object) {
@@ -44,7 +51,7 @@ static bool open_frame(struct codec_reader *reader, size_t offset, bool is_objec
         return reader_syntax(reader, offset, "nested deeper than %zu levels", reader->depth);
     }
     if (reader->lifting) {
-        const struct lifted *tensor = &reader->tensors[reader->tensor_count - 1];
+        const struct lifted *tensor = lifted_at(&reader->tensors, reader->tensors.count - 1);
         if (is_object) {
             return reader_misfit(reader, offset, "an object");
         }
@@ -73,11 +80,7 @@ static bool close_frame(struct codec_reader *reader, size_t offset, bool is_obje
         return reader_unexpected(reader, offset, is_object ? '}' : ']');
     }
     if (reader->lifting) {
-        if (!reader_end_row(reader)) {
-            return false;
-        }
-        value_done(reader);
-        return true;
+        return reader_end_row(reader) && value_done(reader);
     }
 
     const struct reader_frame *frame = &reader->frames[reader->depth - 1];
@@ -89,8 +92,7 @@ static bool close_frame(struct codec_reader *reader, size_t offset, bool is_obje
         return false;
     }
     reader->depth--;
-    value_done(reader);
-    return true;
+    return value_done(reader);
 }
 
 static bool comma(struct codec_reader *reader, size_t offset) {
@@ -101,11 +103,6 @@ static bool comma(struct codec_reader *reader, size_t offset) {
         reader->frames[reader->depth - 1].is_object ? READER_EXPECT_KEY : READER_EXPECT_VALUE;
     if (reader->lifting) {
         return true;
-    }
-    if (reader->commas++ == MAX_COMMAS) {
-        codec_error_set(&reader->error, CODEC_TOO_LARGE,
-                        "the body has more than %d values outside of matrices", MAX_COMMAS + 1);
-        return false;
     }
     return reader_emit(reader, ",", 1);
 }
@@ -145,7 +142,7 @@ static bool set_dtype(struct codec_reader *reader, size_t offset) {
 
 static void drop_kept(struct codec_reader *reader) {
     for (size_t i = 0; i < READER_KEEP_BLOCKS; i++) {
-        free(reader->kept[i]);
+        account_free(reader->limits.account, reader->kept[i], KEEP_BLOCK);
         reader->kept[i] = NULL;
     }
 }
@@ -161,7 +158,8 @@ static bool keep(struct codec_reader *reader, size_t offset, const char *bytes, 
         char **block = &reader->kept[offset / KEEP_BLOCK];
         size_t at = offset % KEEP_BLOCK;
         size_t part = size < KEEP_BLOCK - at ? size : KEEP_BLOCK - at;
-        if (*block == NULL && (*block = malloc(KEEP_BLOCK)) == NULL) {
+        if (*block == NULL &&
+            (*block = account_alloc(reader->limits.account, KEEP_BLOCK)) == NULL) {
             return codec_no_memory(&reader->error);
         }
         memcpy(*block + at, bytes, part);
@@ -181,6 +179,7 @@ static const char *scan_string(struct codec_reader *reader, const char *p, const
     if (p == NULL || reader->inside == READER_INSIDE_STRING) {
         return p;
     }
+    reader->strings++;
     if (reader->string_is_key) {
         reader->expect = READER_EXPECT_COLON;
         return p;
@@ -189,16 +188,13 @@ static const char *scan_string(struct codec_reader *reader, const char *p, const
         !set_dtype(reader, reader_offset(reader, p - 1))) {
         return NULL;
     }
-    value_done(reader);
-    return p;
+    return value_done(reader) ? p : NULL;
 }
 
 static const char *scan_word(struct codec_reader *reader, const char *p, const char *end) {
     p = reader_scan_word(reader, p, end);
-    if (p != NULL && reader->inside == READER_INSIDE_NOTHING) {
-        value_done(reader);
-    }
-    return p;
+    const bool complete = p != NULL && reader->inside == READER_INSIDE_NOTHING;
+    return !complete || value_done(reader) ? p : NULL;
 }
 
 /* Consumes a chunk, up to its end, an error, or the need to read `again`. */
@@ -258,25 +254,17 @@ static bool scan(struct codec_reader *reader, const char *bytes, size_t size) {
     return p != NULL;
 }
 
-static void free_tensors(struct codec_reader *reader) {
-    for (size_t i = 0; i < reader->tensor_count; i++) {
-        lifted_free(&reader->tensors[i]);
-    }
-    free(reader->tensors);
-    reader->tensors = NULL;
-    reader->tensor_count = reader->tensor_capacity = reader->tensor_bytes = 0;
-}
-
 /* Starts over as float64: the kept bytes, then the current chunk. */
 static bool read_again(struct codec_reader *reader, const char *bytes, size_t size) {
     size_t kept = reader->offset;
-    free_tensors(reader);
+    lifted_list_free(&reader->tensors, reader->limits.account);
     reader->again = false;
     reader->dtype = ATTN_FLOAT64;
     reader->dtype_known = true;
     reader->lifted_floats = false;
     reader->lifting = false;
-    reader->offset = reader->depth = reader->held = reader->key_count = reader->commas = 0;
+    reader->offset = reader->depth = reader->held = reader->key_count = 0;
+    reader->values = reader->strings = 0;
     reader->skeleton.size = reader->names.size = 0;
     reader->expect = READER_EXPECT_VALUE;
     reader->inside = READER_INSIDE_NOTHING;
@@ -308,10 +296,9 @@ enum codec_status codec_reader_finish(struct codec_reader *reader,
         return reader->error.status;
     }
     if (reader->inside == READER_INSIDE_WORD) {
-        if (!reader_end_word(reader)) {
+        if (!reader_end_word(reader) || !value_done(reader)) {
             return reader->error.status;
         }
-        value_done(reader);
     }
     if (reader->inside == READER_INSIDE_STRING || reader->expect != READER_EXPECT_NOTHING) {
         if (reader->offset == 0) {
@@ -326,24 +313,33 @@ enum codec_status codec_reader_finish(struct codec_reader *reader,
         }
         return reader->error.status;
     }
-    *document = codec_document_create(reader->skeleton.data, reader->skeleton.size, reader->tensors,
-                                      reader->tensor_count, reader->dtype);
+    const struct document_source source = {
+        .text = reader->skeleton.data,
+        .size = reader->skeleton.size,
+        .values = reader->values,
+        .strings = reader->strings,
+        .tensors = reader->tensors,
+        .dtype = reader->dtype,
+        .account = reader->limits.account,
+    };
+    *document = codec_document_create(&source);
     if (*document == NULL) {
         codec_no_memory(&reader->error);
         return reader->error.status;
     }
-    reader->tensors = NULL;
-    reader->tensor_count = reader->tensor_capacity = 0;
+    reader->tensors = (struct lifted_list){0};
     return CODEC_OK;
 }
 
 /* ---------------------------------------------------------------------------------- life cycle */
 
 struct codec_reader *codec_reader_create(const struct codec_limits *limits) {
-    struct codec_reader *reader = calloc(1, sizeof *reader);
+    struct account *account = limits != NULL ? limits->account : NULL;
+    struct codec_reader *reader = account_alloc(account, sizeof *reader);
     if (reader == NULL) {
         return NULL;
     }
+    memset(reader, 0, sizeof *reader);
     if (limits != NULL) {
         reader->limits = *limits;
     }
@@ -356,20 +352,15 @@ struct codec_reader *codec_reader_create(const struct codec_limits *limits) {
     if (reader->limits.max_skeleton == 0) {
         reader->limits.max_skeleton = DEFAULT_SKELETON;
     }
-    if (reader->limits.max_tensors == 0) {
-        reader->limits.max_tensors = SIZE_MAX;
-    }
     return reader;
 }
 
-size_t codec_reader_tensor_bytes(const struct codec_reader *reader) {
-    const struct lifted *open = reader->lifting ? &reader->tensors[reader->tensor_count - 1] : NULL;
-    return reader->tensor_bytes +
-           (open != NULL ? open->capacity * attn_dtype_size(open->dtype) : 0);
+size_t codec_reader_values(const struct codec_reader *reader) {
+    return reader->values;
 }
 
-size_t codec_reader_text_bytes(const struct codec_reader *reader) {
-    return reader->skeleton.capacity + reader->names.capacity;
+size_t codec_reader_skeleton(const struct codec_reader *reader) {
+    return reader->skeleton.size;
 }
 
 const struct codec_error *codec_reader_error(const struct codec_reader *reader) {
@@ -380,10 +371,11 @@ void codec_reader_free(struct codec_reader *reader) {
     if (reader == NULL) {
         return;
     }
-    free_tensors(reader);
+    struct account *account = reader->limits.account;
+    lifted_list_free(&reader->tensors, reader->limits.account);
     drop_kept(reader);
-    free(reader->skeleton.data);
-    free(reader->keys);
-    free(reader->names.data);
-    free(reader);
+    account_free(account, reader->skeleton.data, reader->skeleton.capacity);
+    account_free(account, reader->keys, reader->key_capacity * sizeof *reader->keys);
+    account_free(account, reader->names.data, reader->names.capacity);
+    account_free(account, reader, sizeof *reader);
 }

@@ -84,7 +84,8 @@ struct codec_reader {
     size_t depth;
     size_t held; /* innermost open arrays that are not in the skeleton yet: they may be a matrix */
     struct reader_text skeleton;
-    size_t commas; /* in it */
+    size_t values;  /* in it: containers, texts, words and the places of lifted arrays */
+    size_t strings; /* in it: keys and texts */
 
     /* The current string. */
     enum reader_string string_state;
@@ -101,10 +102,10 @@ struct codec_reader {
 
     /* The lifted arrays. While `lifting`, the last one is open; frames[base] is its outermost
      * level. */
-    struct lifted *tensors;
-    size_t tensor_count, tensor_capacity, tensor_bytes;
+    struct lifted_list tensors;
     bool lifting;
     size_t base;
+    _Alignas(double) char first[LIFT_FIRST]; /* in which each begins */
 
     attn_dtype dtype;
     bool dtype_known;   /* by the top-level key "dtype", or nothing is kept any more */

@@ -97,7 +97,7 @@ bool reader_append(struct codec_reader *reader, struct reader_text *text, const 
         while (capacity - text->size < size) {
             capacity *= 2; /* both texts are bounded by max_skeleton, and `size` by it as well */
         }
-        char *data = realloc(text->data, capacity);
+        char *data = account_realloc(reader->limits.account, text->data, text->capacity, capacity);
         if (data == NULL) {
             return codec_no_memory(&reader->error);
         }

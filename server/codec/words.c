@@ -27,9 +27,10 @@ static struct codec_words *no_memory(struct codec_error *error) {
 
 void codec_words_free(struct codec_words *words) {
     if (words != NULL) {
-        free(words->text);
-        free(words->block);
-        free(words);
+        struct account *account = words->account;
+        account_free(account, words->text, words->text_room);
+        account_free(account, words->block, words->block_size);
+        account_free(account, words, sizeof *words);
     }
 }
 
@@ -129,7 +130,8 @@ static uint64_t first_bytes(const char *word) {
 
 /* Of the words: the vocabulary and the ids. False if out of memory. */
 static bool number(struct codec_words *words) {
-    struct entry *entries = malloc(words->count * sizeof *entries);
+    const size_t size = words->count * sizeof(struct entry);
+    struct entry *entries = account_alloc(words->account, size);
     if (entries == NULL) {
         return false;
     }
@@ -149,28 +151,39 @@ static bool number(struct codec_words *words) {
             words->sorted_ids[words->different++] = (int64_t)i;
         }
     }
-    free(entries);
+    account_free(words->account, entries, size);
     return true;
 }
 
-/* Of text[0..size): so many words, each with a NUL at its end. Takes the text. */
-static struct codec_words *create(char *text, size_t size, size_t count,
-                                  struct codec_error *error) {
-    struct codec_words *words = calloc(1, sizeof *words);
-    const size_t each = 2 * sizeof(char *) + 2 * sizeof(int64_t);
-    char *block = malloc(count * each);
+/* The characters of words: `size` bytes of text, a NUL behind each word, in a block of `room`. */
+struct characters {
+    char *text;
+    size_t size, room;
+};
+
+/* Makes `count` words of the characters, which it takes. */
+static struct codec_words *create(struct account *account, struct characters characters,
+                                  size_t count, struct codec_error *error) {
+    const size_t block_size = count * (2 * sizeof(char *) + 2 * sizeof(int64_t));
+    struct codec_words *words = account_alloc(account, sizeof *words);
+    char *block = account_alloc(account, block_size), *text = characters.text;
     if (words == NULL || block == NULL) {
-        free(words);
-        free(block);
-        free(text);
+        account_free(account, words, sizeof *words);
+        account_free(account, block, block_size);
+        account_free(account, text, characters.room);
         return no_memory(error);
     }
-    *words = (struct codec_words){.count = count, .text = text, .block = block};
+    *words = (struct codec_words){.count = count,
+                                  .text_bytes = characters.size,
+                                  .text = text,
+                                  .block = block,
+                                  .text_room = characters.room,
+                                  .block_size = block_size,
+                                  .account = account};
     words->ids = (int64_t *)(void *)block;
     words->sorted_ids = words->ids + count;
     words->words = (const char **)(void *)(words->sorted_ids + count);
     words->sorted = words->words + count;
-    words->bytes = sizeof *words + count * each + size;
     for (size_t i = 0; i < count; i++) {
         words->words[i] = text;
         text += strlen(text) + 1;
@@ -204,18 +217,19 @@ struct codec_words *codec_words_of_text(const struct codec_document *document,
     if (!codec_as_text(document, value, &text, error)) {
         return NULL;
     }
+    struct account *account = codec_document_account(document);
     const size_t size = strlen(text);
-    char *room = malloc(size + size / 2 + 1);
-    if (room == NULL) {
+    struct characters cleaned = {.room = size + size / 2 + 1};
+    cleaned.text = account_alloc(account, cleaned.room);
+    if (cleaned.text == NULL) {
         return no_memory(error);
     }
-    size_t used;
-    const size_t count = clean(text, size, room, &used);
+    const size_t count = clean(text, size, cleaned.text, &cleaned.size);
     if (!check_count(document, value, count, error)) {
-        free(room);
+        account_free(account, cleaned.text, cleaned.room);
         return NULL;
     }
-    return create(room, used, count, error);
+    return create(account, cleaned, count, error);
 }
 
 struct codec_words *codec_words_of_tokens(const struct codec_document *document,
@@ -238,7 +252,8 @@ struct codec_words *codec_words_of_tokens(const struct codec_document *document,
         }
         size += strlen(word) + 1;
     }
-    char *text = calloc(1, size), *to = text;
+    struct account *account = codec_document_account(document);
+    char *text = account_alloc(account, size), *to = text;
     if (text == NULL) {
         return no_memory(error);
     }
@@ -246,5 +261,5 @@ struct codec_words *codec_words_of_tokens(const struct codec_document *document,
         codec_as_text(document, item, &word, error);
         to = stpcpy(to, word) + 1;
     }
-    return create(text, size, count, error);
+    return create(account, (struct characters){text, size, size}, count, error);
 }

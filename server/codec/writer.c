@@ -13,6 +13,7 @@
 enum {
     MAX_OPEN = 64,          /* arrays and objects open at once */
     STRIDE = 256,           /* numbers written between two looks at the buffer's room */
+    TEXT_STRIDE = 1024,     /* bytes of a text, likewise */
     FIRST_BYTES = 512,      /* of a buffer: most of a small answer */
     DOUBLE_UNTIL = 1 << 20, /* buffers double below this size, then grow by a quarter */
 };
@@ -73,36 +74,34 @@ static char *put_float(char *out, float number, int digits) {
 
 /* ---------------------------------------------------------------------------------------- text */
 
-static bool put_text(struct codec_buffer *buffer, const char *text) {
+/* Appends up to TEXT_STRIDE bytes of a text, escaped, without quotes. Returns how many were taken,
+ * 0 at the end of the text; SIZE_MAX if out of memory. */
+static size_t put_some_text(struct codec_buffer *buffer, const char *text) {
     static const char hex[] = "0123456789abcdef";
     static const char plain[] = "\"\\\b\f\n\r\t", letters[] = "\"\\bfnrt";
-
-    if (!put(buffer, "\"", 1)) {
-        return false;
+    const size_t size = strnlen(text, TEXT_STRIDE);
+    if (!reserve(buffer, 6 * size)) { /* an escape has at most six characters */
+        return SIZE_MAX;
     }
-    while (*text != '\0') {
-        size_t run = 0;
-        while ((unsigned char)text[run] >= 0x20 && text[run] != '"' && text[run] != '\\') {
-            run++;
+    char *out = buffer->data + buffer->size;
+    for (size_t i = 0; i < size; i++) {
+        const unsigned char byte = (unsigned char)text[i];
+        if (byte >= 0x20 && byte != '"' && byte != '\\') {
+            *out++ = (char)byte;
+            continue;
         }
-        if (!put(buffer, text, run)) {
-            return false;
-        }
-        text += run;
-        if (*text == '\0') {
-            break;
-        }
-        const char *known = strchr(plain, *text);
-        unsigned char byte = (unsigned char)*text++;
-        char escape[6] = {'\\', 'u', '0', '0', hex[byte >> 4], hex[byte & 15]};
+        const char *known = strchr(plain, byte);
+        *out++ = '\\';
         if (known != NULL) {
-            escape[1] = letters[known - plain];
-        }
-        if (!put(buffer, escape, known != NULL ? 2 : 6)) {
-            return false;
+            *out++ = letters[known - plain];
+        } else {
+            const char escape[] = {'u', '0', '0', hex[byte >> 4], hex[byte & 15]};
+            memcpy(out, escape, sizeof escape);
+            out += sizeof escape;
         }
     }
-    return put(buffer, "\"", 1);
+    buffer->size = (size_t)(out - buffer->data);
+    return size;
 }
 
 /* ------------------------------------------------------------------------------------- tensors */
@@ -168,6 +167,39 @@ size_t codec_text_bytes(const attn_tensor *tensor, int digits) {
     return total;
 }
 
+static size_t add_bytes(size_t a, size_t b) {
+    return a > SIZE_MAX - b ? SIZE_MAX : a + b;
+}
+
+/* The lists of an item. */
+static size_t list_bytes(const struct codec_item *item, int digits, size_t most) {
+    size_t bytes = 4;
+    for (size_t i = 0; i < item->count && bytes <= most; i++) {
+        if (item->op == CODEC_OP_PARTS) {
+            bytes = add_bytes(bytes, codec_text_bytes(&item->parts[i], digits));
+            bytes = add_bytes(bytes, 4);
+        } else {
+            bytes = add_bytes(bytes, 6 * strlen(item->texts[i]) + 4 + NUMBER_SIZE);
+        }
+    }
+    return bytes;
+}
+
+size_t codec_items_bytes(const struct codec_item *items, size_t count, int digits, size_t most) {
+    size_t bytes = 1;
+    for (size_t i = 0; i < count && bytes <= most; i++) {
+        const struct codec_item *item = &items[i];
+        const size_t key = item->key != NULL ? strlen(item->key) : 0;
+        const size_t text = item->op == CODEC_OP_TEXT ? strlen(item->text) : 0;
+        bytes = add_bytes(bytes, 6 * key + 4 + 6 * text + 2 + NUMBER_SIZE);
+        if (item->op == CODEC_OP_TENSOR) {
+            bytes = add_bytes(bytes, codec_text_bytes(&item->tensor, digits));
+        }
+        bytes = add_bytes(bytes, list_bytes(item, digits, most));
+    }
+    return bytes;
+}
+
 /* ------------------------------------------------------------------------------------- pieces */
 
 struct codec_writer {
@@ -185,6 +217,16 @@ struct codec_writer {
     size_t index[ATTN_MAX_RANK];
     int last, axis;         /* of the rows; the outermost whose bracket is to be opened */
     size_t row, in_row, at; /* elements: of a row, written of this one, of all */
+
+    /* The text that is being written, NULL if none is, and what follows it: ':' after a key. */
+    const char *text;
+    char after_text;
+
+    /* The item with a list that is being written, NULL if none is. */
+    const struct codec_item *list;
+    size_t list_next;      /* entry: part + count * batch item, or text */
+    bool list_named;       /* the key of this entry is written, its number is not */
+    attn_tensor list_part; /* the matrix that is being written, or the number */
 
     struct codec_buffer piece; /* for codec_writer_read */
     size_t taken;              /* of it */
@@ -255,6 +297,86 @@ static bool put_part(struct codec_writer *w, struct codec_buffer *buffer) {
 
 /* --------------------------------------------------------------------------------------- items */
 
+/* A quoted text begins; put_piece() writes the rest. `after` follows it, if it is not 0. */
+static bool begin_text(struct codec_writer *w, struct codec_buffer *buffer, const char *text,
+                       char after) {
+    w->text = text;
+    w->after_text = after;
+    return put(buffer, "\"", 1);
+}
+
+/* The next part of the text, or its end. */
+static bool put_part_of_text(struct codec_writer *w, struct codec_buffer *buffer) {
+    const size_t part = put_some_text(buffer, w->text);
+    if (part == SIZE_MAX) {
+        return false;
+    }
+    w->text += part;
+    if (*w->text != '\0') {
+        return true;
+    }
+    w->text = NULL;
+    return put(buffer, "\"", 1) && (w->after_text == '\0' || put(buffer, &w->after_text, 1));
+}
+
+static bool begin_list(struct codec_writer *w, struct codec_buffer *buffer,
+                       const struct codec_item *item) {
+    w->list = item;
+    w->list_next = 0;
+    w->list_named = false;
+    return put(buffer, item->op == CODEC_OP_IDS ? "{" : "[", 1);
+}
+
+/* The batch items of a list of parts; 0 if these have no axis for it. */
+static size_t batch_of(const struct codec_item *list) {
+    return list->count > 0 && list->parts[0].rank == 3 ? list->parts[0].shape[0] : 0;
+}
+
+/* The next matrix of a list of parts, with the brackets of its batch item. */
+static bool put_next_part(struct codec_writer *w, struct codec_buffer *buffer) {
+    const struct codec_item *list = w->list;
+    const size_t batch = batch_of(list), item = w->list_next / list->count;
+    const size_t index = w->list_next % list->count;
+    const attn_tensor *part = &list->parts[index];
+    const size_t *size = part->shape + part->rank - 2;
+    if (w->list_next > 0 && !put(buffer, index == 0 ? "],[" : ",", index == 0 ? 3 : 1)) {
+        return false;
+    }
+    if (w->list_next == 0 && batch > 0 && !put(buffer, "[", 1)) {
+        return false;
+    }
+    w->list_part = (attn_tensor){.dtype = part->dtype, .rank = 2, .shape = {size[0], size[1]}};
+    w->list_part.data =
+        (const char *)part->data + item * size[0] * size[1] * attn_dtype_size(part->dtype);
+    w->list_next++;
+    return begin_tensor(w, &w->list_part);
+}
+
+/* The next text, or the next key with its number. */
+static bool put_next_text(struct codec_writer *w, struct codec_buffer *buffer) {
+    const struct codec_item *list = w->list;
+    if (w->list_named) {
+        w->list_named = false;
+        w->list_part = (attn_tensor){.data = &list->ids[w->list_next - 1], .dtype = ATTN_INT64};
+        return begin_tensor(w, &w->list_part); /* of rank 0: no digit of it is rounded away */
+    }
+    const bool is_key = list->op == CODEC_OP_IDS;
+    w->list_named = is_key;
+    return (w->list_next == 0 || put(buffer, ",", 1)) &&
+           begin_text(w, buffer, list->texts[w->list_next++], is_key ? ':' : '\0');
+}
+
+static bool put_list(struct codec_writer *w, struct codec_buffer *buffer) {
+    const struct codec_item *list = w->list;
+    const bool parts = list->op == CODEC_OP_PARTS;
+    const size_t batch = parts ? batch_of(list) : 0;
+    if (w->list_next == list->count * (batch > 0 ? batch : 1) && !w->list_named) {
+        w->list = NULL;
+        return put(buffer, list->op == CODEC_OP_IDS ? "}" : "]]", batch > 0 ? 2 : 1);
+    }
+    return parts ? put_next_part(w, buffer) : put_next_text(w, buffer);
+}
+
 static bool put_value(struct codec_writer *w, struct codec_buffer *buffer,
                       const struct codec_item *item) {
     switch (item->op) {
@@ -264,6 +386,10 @@ static bool put_value(struct codec_writer *w, struct codec_buffer *buffer,
         return put(buffer, "[", 1);
     case CODEC_OP_TENSOR:
         return begin_tensor(w, &item->tensor);
+    case CODEC_OP_PARTS:
+    case CODEC_OP_TEXTS:
+    case CODEC_OP_IDS:
+        return begin_list(w, buffer, item);
     case CODEC_OP_NUMBER:
         if (!reserve(buffer, NUMBER_SIZE)) {
             return false;
@@ -272,12 +398,23 @@ static bool put_value(struct codec_writer *w, struct codec_buffer *buffer,
         buffer->size = (size_t)(end - buffer->data);
         return true;
     case CODEC_OP_TEXT:
-        return put_text(buffer, item->text);
+        return begin_text(w, buffer, item->text, '\0');
     case CODEC_OP_BOOL:
         return item->number != 0 ? put(buffer, "true", 4) : put(buffer, "false", 5);
     default:
         return put(buffer, "null", 4);
     }
+}
+
+/* The key of a member, which is short, and its colon. */
+static bool put_key(struct codec_buffer *buffer, const char *key) {
+    size_t part = 0;
+    bool good = put(buffer, "\"", 1);
+    for (; good && *key != '\0'; key += part) {
+        part = put_some_text(buffer, key);
+        good = part != SIZE_MAX;
+    }
+    return good && put(buffer, "\":", 2);
 }
 
 static bool put_item(struct codec_writer *w, struct codec_buffer *buffer,
@@ -289,7 +426,7 @@ static bool put_item(struct codec_writer *w, struct codec_buffer *buffer,
     if (!w->first && !put(buffer, ",", 1)) {
         return false;
     }
-    if (item->key != NULL && (!put_text(buffer, item->key) || !put(buffer, ":", 1))) {
+    if (item->key != NULL && !put_key(buffer, item->key)) {
         return false;
     }
     w->first = item->op == CODEC_OP_OBJECT || item->op == CODEC_OP_ARRAY;
@@ -302,13 +439,17 @@ static bool put_item(struct codec_writer *w, struct codec_buffer *buffer,
     return put_value(w, buffer, item);
 }
 
-/* The next piece: an item, or up to STRIDE elements of a tensor. False at the end or on failure. */
+/* The next piece: an item, or a part of one. False at the end or on failure. */
 static bool put_piece(struct codec_writer *w, struct codec_buffer *buffer) {
     if (w->ended || w->failed) {
         return false;
     }
-    if (w->tensor != NULL) {
+    if (w->text != NULL) {
+        w->failed = !put_part_of_text(w, buffer);
+    } else if (w->tensor != NULL) {
         w->failed = !put_part(w, buffer);
+    } else if (w->list != NULL) {
+        w->failed = !put_list(w, buffer);
     } else if (w->next < w->count) {
         w->failed = !put_item(w, buffer, &w->items[w->next++]);
     } else {
@@ -331,28 +472,26 @@ bool codec_write(struct codec_buffer *buffer, const struct codec_item *items, si
     return !w.failed;
 }
 
-/* What an item needs at most: a comma, its key with a colon, and its text or number. */
-static size_t item_size(const struct codec_item *item) {
+/* The longest text of an item without its lists: a comma, its key, and its number. */
+static size_t item_bytes(const struct codec_item *item) {
     const size_t key = item->key != NULL ? strlen(item->key) : 0;
-    const size_t text = item->op == CODEC_OP_TEXT ? strlen(item->text) : 0;
-    return 1 + 6 * key + 3 + 6 * text + 2 + NUMBER_SIZE;
+    return 1 + 6 * key + 3 + NUMBER_SIZE;
 }
 
 struct codec_writer *codec_writer_create(const struct codec_item *items, size_t count, int digits) {
-    size_t longest = ATTN_MAX_RANK + (size_t)STRIDE * (NUMBER_SIZE + 1); /* of put_part */
-    struct codec_writer *w = calloc(1, sizeof *w);
+    /* The longest piece that put_piece() makes. */
+    size_t longest = 3 + ATTN_MAX_RANK + (size_t)STRIDE * (NUMBER_SIZE + 1);
+    longest = longest > 6 * TEXT_STRIDE + 2 ? longest : 6 * TEXT_STRIDE + 2;
+    for (size_t i = 0; i < count; i++) {
+        const size_t size = item_bytes(&items[i]);
+        longest = size > longest ? size : longest;
+    }
+    struct codec_writer *w = malloc(sizeof *w);
     if (w == NULL) {
         return NULL;
     }
-    w->items = items;
-    w->count = count;
-    w->digits = digits;
-    w->first = true;
-    for (size_t i = 0; i < count; i++) {
-        const size_t size = item_size(&items[i]);
-        longest = size > longest ? size : longest;
-    }
-    /* Now, while the answer can still be another one. */
+    *w = (struct codec_writer){.items = items, .count = count, .digits = digits, .first = true};
+    /* All memory is allocated now, while the answer can still be another one. */
     if (!reserve(&w->piece, longest)) {
         free(w);
         return NULL;

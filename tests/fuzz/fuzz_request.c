@@ -21,8 +21,8 @@ enum {
 };
 
 static struct api_service services[] = {
-    {.max_memory = 4 << 20, .max_work = 1e7, .max_total = 8 << 20, .timeout = 60, .threads = 2},
-    {.max_memory = 1 << 14, .max_work = 1e5, .max_total = 1 << 12, .timeout = 60, .threads = 2},
+    {.budget = {4 << 20, 8 << 20, 0, 0}, .max_work = 1e7, .timeout = 60, .threads = 2},
+    {.budget = {1 << 15, 1 << 17, 0, 0}, .max_work = 1e5, .timeout = 60, .threads = 2},
 };
 
 static const char *const paths[] = {"/attention", "/self-attention", "/multi-head-attention",
@@ -266,7 +266,7 @@ static void ask(struct api_service *service, const struct http_request *asked, c
                                        .received = size,
                                        .timing = response.timed ? response.timing : NULL};
     app.completed(app.context, request, &record);
-    fuzz_require(service->memory == 0, "%zu bytes remain", (size_t)service->memory);
+    fuzz_require(service->budget.used == 0, "%zu bytes remain", (size_t)service->budget.used);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

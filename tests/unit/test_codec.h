@@ -26,13 +26,27 @@ struct outcome {
     struct codec_error error;
 };
 
+/* All bodies are counted in this account unless a test has one of its own. */
+static inline struct account *test_account(void) {
+    static struct budget budget = {.max_request = SIZE_MAX / 2, .max_total = SIZE_MAX / 2};
+    static struct account account;
+    if (account.budget == NULL) {
+        account_open(&account, &budget, 0);
+    }
+    return &account;
+}
+
 /* Reads text[0..size) in pieces of `piece` bytes, or of 1..piece at random; 0 = whole. Each piece
  * lies at the end of its own block, so that a sanitizer sees every read beyond it. */
 static inline struct outcome read_cuts(const char *text, size_t size,
                                        const struct codec_limits *limits, size_t piece,
                                        bool at_random) {
     struct outcome outcome = {0};
-    struct codec_reader *reader = codec_reader_create(limits);
+    struct codec_limits counted = limits != NULL ? *limits : (struct codec_limits){0};
+    if (counted.account == NULL) {
+        counted.account = test_account();
+    }
+    struct codec_reader *reader = codec_reader_create(&counted);
     cr_assert_not_null(reader);
     for (size_t at = 0, part; at < size; at += part) {
         part = piece == 0 ? size : at_random ? 1 + (size_t)random_bits() % piece : piece;
@@ -98,16 +112,17 @@ static inline char *dump(struct codec_document *document) {
     char *text = NULL;
     size_t size = 0;
     FILE *out = open_memstream(&text, &size);
-    fprintf(out, "%d %zu\n", (int)codec_document_dtype(document),
-            codec_document_tensor_bytes(document));
+    fprintf(out, "%d\n", (int)codec_document_dtype(document));
     dump_value(out, document, codec_root(document));
     fclose(out);
     return text;
 }
 
-/* Reads a body in three ways that must agree; returns the first outcome. Free its document. */
+/* Reads a body in three ways that must agree and give back all memory; returns the first outcome.
+ * Free its document. */
 static inline struct outcome read_sized(const char *text, size_t size,
                                         const struct codec_limits *limits) {
+    const size_t held = test_account()->held;
     struct outcome whole = read_pieces(text, size, limits, 0);
     char *expected = whole.document != NULL ? dump(whole.document) : NULL;
     for (size_t piece = 1; piece <= 41; piece += 8) {
@@ -128,6 +143,8 @@ static inline struct outcome read_sized(const char *text, size_t size,
     free(expected);
     if (whole.document != NULL) /* dump() may have turned 0/1 numbers into a mask: read it afresh */
         codec_document_free(whole.document);
+    cr_expect_eq(test_account()->held, held, "%.60s: %zu bytes are left", text,
+                 test_account()->held - held);
     return read_pieces(text, size, limits, 0);
 }
 

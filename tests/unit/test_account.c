@@ -1,0 +1,144 @@
+/* test_account.c - the memory of requests: what is taken, refused and given back. */
+#include <criterion/criterion.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include "account.h"
+
+enum {
+    KIB = 1024,
+    MIB = 1024 * KIB
+};
+
+static struct budget make_budget(size_t max_request, size_t max_total) {
+    return (struct budget){.max_request = max_request, .max_total = max_total};
+}
+
+Test(account, counts_what_is_taken_and_given_back) {
+    struct budget budget = make_budget(MIB, 16 * MIB);
+    struct account account;
+    account_open(&account, &budget, 40 * KIB);
+    cr_expect_eq(budget.used, 0); /* the base is taken with the first bytes */
+    cr_assert(account_take(&account, 1));
+    cr_expect(budget.used > 40 * KIB && budget.used <= 40 * KIB + 16 * KIB + 1);
+    cr_assert(account_take(&account, 500 * KIB));
+    cr_expect(budget.used >= 540 * KIB && budget.used <= 560 * KIB);
+    account_give(&account, 500 * KIB);
+    cr_expect(budget.used > 40 * KIB && budget.used <= 80 * KIB);
+    cr_expect_eq(account.held, 1);
+    cr_expect_eq(account.peak, 500 * KIB + 1);
+    account_close(&account);
+    cr_expect_eq(budget.used, 0);
+    cr_expect_geq(budget.peak, 540 * KIB);
+    account_close(&account); /* once more does no harm */
+}
+
+Test(account, says_why_it_refuses) {
+    struct budget budget = make_budget(MIB, 2 * MIB);
+    struct account one, other;
+    account_open(&one, &budget, 0);
+    account_open(&other, &budget, 0);
+    cr_expect(account_take(&one, MIB));
+    cr_expect_not(account_take(&one, 1));
+    cr_expect_eq(one.refusal, ACCOUNT_OVER_REQUEST);
+    cr_expect_eq(one.wanted, MIB + 1);
+    cr_expect_eq(one.held, MIB);
+    cr_expect_not(account_take(&one, SIZE_MAX));
+    cr_expect_eq(one.wanted, SIZE_MAX);
+    cr_expect_not(account_take(&other, 900 * KIB)); /* less than a sixteenth is left then */
+    cr_expect_eq(other.refusal, ACCOUNT_OVER_TOTAL);
+    cr_expect_eq(budget.used, MIB);
+    cr_expect(account_take(&other, 890 * KIB));
+    account_close(&one);
+    account_close(&other);
+    cr_expect_eq(budget.used, 0);
+}
+
+/* A request that could never be admitted is told so by a limit of its own, not by that of all. */
+Test(account, no_account_may_hold_the_reserve) {
+    struct budget budget = make_budget(100 * MIB, 16 * MIB);
+    struct account account;
+    account_open(&account, &budget, 0);
+    cr_expect_eq(budget_most(&budget), 15 * MIB);
+    cr_expect_not(account_take(&account, 15 * MIB + 1));
+    cr_expect_eq(account.refusal, ACCOUNT_OVER_REQUEST);
+    cr_expect(account_take(&account, 15 * MIB));
+    account_close(&account);
+}
+
+Test(account, keeps_the_reserve_for_small_requests) {
+    struct budget budget = make_budget(16 * MIB, 16 * MIB);
+    struct account large, small;
+    account_open(&large, &budget, 0);
+    account_open(&small, &budget, 0);
+    cr_assert(account_take(&large, 15 * MIB));
+    cr_expect_not(account_take(&small, 1));
+    small.small = true;
+    cr_expect(account_take(&small, ACCOUNT_SMALL));
+    cr_expect_not(account_take(&small, 1)); /* small no more */
+    account_close(&small);
+    account_close(&large);
+}
+
+Test(account, allocates_on_account) {
+    struct budget budget = make_budget(MIB, 16 * MIB);
+    struct account account;
+    account_open(&account, &budget, 0);
+    char *block = account_alloc(&account, 100);
+    cr_assert_not_null(block);
+    cr_expect_geq(account.held, 100);
+    block[99] = 7;
+    block = account_realloc(&account, block, 100, 100 * KIB);
+    cr_assert_not_null(block);
+    cr_expect_eq(block[99], 7);
+    cr_expect_geq(account.peak, 100 * KIB + 100); /* both are there for a moment */
+    cr_expect_null(account_realloc(&account, block, 100 * KIB, 2 * MIB));
+    cr_expect_null(account_alloc(&account, SIZE_MAX));
+    account_free(&account, block, 100 * KIB);
+    account_free(&account, NULL, 5);
+    cr_expect_eq(account.held, 0);
+    block = account_alloc(NULL, 10); /* nothing is counted */
+    cr_assert_not_null(block);
+    account_free(NULL, block, 10);
+    account_close(&account);
+}
+
+/* The bytes that malloc takes are never more than what is counted. */
+Test(account, counts_the_overhead_of_blocks) {
+    cr_expect_eq(account_block(SIZE_MAX), SIZE_MAX);
+    for (size_t size = 0; size < 300 * KIB; size += size / 7 + 1) {
+        cr_expect_geq(account_block(size), size + 8, "%zu", size);
+        cr_expect_geq(account_block(size), 32, "%zu", size);
+        cr_expect_leq(account_block(size), size + size / 16 + 40, "%zu", size);
+    }
+}
+
+static void *take_and_give(void *budget) {
+    for (int round = 0; round < 2000; round++) {
+        struct account account;
+        account_open(&account, budget, 100);
+        for (size_t step = 0; step < 20; step++) {
+            account_take(&account, step * 4000);
+        }
+        account_give(&account, account.held / 2);
+        account_close(&account);
+    }
+    return NULL;
+}
+
+Test(account, many_threads_share_a_budget) {
+    enum {
+        THREADS = 4
+    };
+    struct budget budget = make_budget(MIB, 2 * MIB);
+    pthread_t threads[THREADS];
+    for (int i = 0; i < THREADS; i++) {
+        cr_assert_eq(pthread_create(&threads[i], NULL, take_and_give, &budget), 0);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(threads[i], NULL);
+    }
+    cr_expect_eq(budget.used, 0);
+    cr_expect_leq(budget.peak, 2 * MIB);
+}
