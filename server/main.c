@@ -22,7 +22,10 @@
 
 enum {
     MAX_JOBS = 256, /* each wake-up of libmicrohttpd looks at all connections that wait */
-    REST_SECONDS = 5
+    REST_SECONDS = 1,
+    TRIM_FROM = 8 << 20,   /* free bytes that malloc keeps, from which on they are given back */
+    MAPPED_FROM = 1 << 20, /* bytes of a block that has pages of its own */
+    KEPT_FREE = 2 << 20    /* bytes that an arena of malloc keeps at its end */
 };
 
 /* SIGTERM, SIGINT and SIGHUP are waited for, not handled: blocked here, before any thread exists,
@@ -40,6 +43,13 @@ static void prepare_signals(sigset_t *signals) {
     signal(SIGUSR2, SIG_IGN);
 }
 
+/* Large blocks go back to the kernel as soon as they are freed. Without these limits malloc raises
+ * its own with the largest block that was ever freed, and each of its arenas may keep 64 MiB. */
+static void prepare_malloc(void) {
+    mallopt(M_MMAP_THRESHOLD, MAPPED_FROM);
+    mallopt(M_TRIM_THRESHOLD, KEPT_FREE);
+}
+
 /* A second signal ends the process at once, by its default action. Programs like timeout(1) send
  * one to the process and one to its group: what comes within half a second is the same. */
 static void *await_second(void *stop_) {
@@ -55,8 +65,8 @@ static void *await_second(void *stop_) {
     return NULL;
 }
 
-/* The next signal. Meanwhile, where requests have been and none is, malloc gives back to the kernel
- * what it kept of them: it may be as much as the most that was ever in use. */
+/* The next signal. Meanwhile malloc gives the memory that it kept of requests back to the kernel:
+ * when no request is left, or when it is much, because it may be the most that was ever in use. */
 static int await_signal(const sigset_t *signals, const struct http_server *server) {
     const struct timespec rest = {.tv_sec = REST_SECONDS};
     unsigned seen = 0;
@@ -66,7 +76,8 @@ static int await_signal(const sigset_t *signals, const struct http_server *serve
             return signal_number;
         }
         const struct http_load load = http_load(server);
-        if (load.requests == 0 && load.begun != seen) {
+        const bool idle = load.requests == 0 && load.begun != seen;
+        if (idle || mallinfo2().fordblks > TRIM_FROM) {
             malloc_trim(0);
             seen = load.begun;
         }
@@ -130,9 +141,8 @@ static int listen_and_wait(const struct server_options *options, struct api_serv
 
 static int serve(const struct server_options *options) {
     struct api_service service = {
-        .max_memory = options->max_memory,
+        .budget = {.max_request = options->max_memory, .max_total = options->total_memory},
         .max_work = options->max_work,
-        .max_total = options->total_memory,
         .timeout = options->compute_timeout,
         .threads = options->workers,
     };
@@ -143,6 +153,7 @@ static int serve(const struct server_options *options) {
     };
     sigset_t signals;
     prepare_signals(&signals);
+    prepare_malloc();
     attn_blas_set_threads(1); /* tasks run side by side on the workers */
     service.jobs = jobs_start(&jobs);
     if (service.jobs == NULL) {

@@ -80,11 +80,11 @@ static const struct option table[] = {
     {"--drain-timeout", "ATTENTIOND_DRAIN_TIMEOUT", KIND_UNSIGNED, AT(drain_timeout), 0, 3600,
      "0..3600", "seconds that requests have to end when the server stops"},
     {"--max-memory", "ATTENTIOND_MAX_MEMORY", KIND_BYTES, AT(max_memory), 64 * KIB, 1024 * GIB,
-     "64KiB..1024GiB", "bytes one request may take in matrices, results and answer text"},
+     "64KiB..1024GiB", "bytes one request may hold in matrices, results and answer"},
     {"--max-work", "ATTENTIOND_MAX_WORK", KIND_REAL, AT(max_work), 1, 1e18, "1..1e18",
      "multiply-adds one request may take"},
     {"--total-memory", "ATTENTIOND_TOTAL_MEMORY", KIND_BYTES, AT(total_memory), 64 * KIB,
-     1024 * GIB, "64KiB..1024GiB", "bytes all requests together may take; over it they get a 503"},
+     1024 * GIB, "64KiB..1024GiB", "bytes all requests together may hold; over it they get a 503"},
     {"--max-queue", "ATTENTIOND_MAX_QUEUE", KIND_REAL, AT(max_queue), 1, 1e18, "1..1e18",
      "multiply-adds that may be waiting or computed at a time; over it requests get a 503"},
     {"--log-format", "ATTENTIOND_LOG_FORMAT", KIND_CHOICE, AT(log_json), 0, 0, "text|json",
@@ -124,7 +124,7 @@ static struct server_options defaults(void) {
         .max_memory = (size_t)512 << 20,
         .max_work = 1e12,
         .total_memory = (size_t)2 << 30,
-        .max_queue = 1e12,
+        .max_queue = 4e12,
     };
 }
 

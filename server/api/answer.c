@@ -2,7 +2,6 @@
  * answer.c - from a plan to an answer: holds the call against the limits, gives every result a
  * buffer, makes the plan a job and lists the results in the order in which `return` names them.
  */
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -33,48 +32,41 @@ const unsigned call_result_bits[CALL_RESULT_COUNT] = {
     ATTN_WANT(V),
 };
 
-bool call_fits(const struct api_request *request, struct http_response *response, double work,
-               double bytes) {
-    const struct api_service *service = request->service;
-    const struct prepare *prepare = request->prepare;
-    const double total =
-        (double)codec_document_tensor_bytes(request->body) + (double)prepare->extra + bytes;
-    const size_t most = api_most_memory(service);
+bool api_claim(const struct api_request *request, struct api_work *work, double bytes,
+               struct http_response *response) {
+    const double cost = work->job.cost + request->prepare->cost;
+    const double most = request->service->max_work;
     char detail[256];
-    if (total > (double)most) {
+    if (!account_take(request->account, bytes < 0x1p62 ? (size_t)bytes : SIZE_MAX)) {
+        reply_no_memory(request, response);
+        return false;
+    }
+    if (cost > most) {
+        account_give(request->account, (size_t)bytes);
         snprintf(detail, sizeof detail,
-                 "the request's matrices, results and answer would take about %.0f MiB; this "
-                 "server allows %.0f MiB (--max-memory)",
-                 total / 0x1p20, (double)most / 0x1p20);
+                 "the call needs %.3g multiply-adds; this server allows %.15g (--max-work)", cost,
+                 most);
         http_problem(response, request->http, 413, detail, NULL, -1);
         return false;
     }
-    work += prepare->cost;
-    if (work > service->max_work) {
-        snprintf(detail, sizeof detail,
-                 "the call needs %.3g multiply-adds; this server allows %.15g (--max-work)", work,
-                 service->max_work);
-        http_problem(response, request->http, 413, detail, NULL, -1);
-        return false;
-    }
+    work->memory = (size_t)bytes;
     return true;
 }
 
-/* Bytes of all results, each rounded up to whole cache lines, and of their text. */
-static void measure(const attn_plan *plan, int digits, size_t *bytes, double *text) {
+/* Bytes of all results, each rounded up to whole cache lines. False if they cannot be addressed. */
+static bool measure(const attn_plan *plan, size_t *bytes) {
     *bytes = 0;
-    *text = 0;
     for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
         for (size_t part = 0; part < attn_plan_parts(plan, (attn_result)r); part++) {
-            const attn_tensor *tensor = attn_plan_tensor(plan, (attn_result)r, part);
             size_t size = 0;
-            attn_tensor_bytes(tensor, &size);
-            if (__builtin_add_overflow(*bytes, (size + 63) & ~(size_t)63, bytes)) {
-                *text = INFINITY;
+            if (!attn_tensor_bytes(attn_plan_tensor(plan, (attn_result)r, part), &size) ||
+                size > SIZE_MAX - 63 ||
+                __builtin_add_overflow(*bytes, (size + 63) & ~(size_t)63, bytes)) {
+                return false;
             }
-            *text += (double)codec_text_bytes(tensor, digits);
         }
     }
+    return true;
 }
 
 /* Carves every part out of one block. */
@@ -94,30 +86,13 @@ static void add_whole(struct reply_items *list, const char *key, const attn_plan
     reply_tensor(list, key, attn_plan_tensor(plan, result, 0));
 }
 
-/* Parts of heads of any size: [head][row][column], or [batch][head][row][column]. */
+/* The parts of heads of any size: [head][row][column], or [batch][head][row][column]. */
 static void add_parts(struct reply_items *list, const char *key, const attn_plan *plan,
                       attn_result result) {
-    const size_t parts = attn_plan_parts(plan, result);
-    const attn_tensor *first = attn_plan_tensor(plan, result, 0);
-    const bool batched = first->rank == 3;
-    reply_open(list, CODEC_OP_ARRAY, key);
-    for (size_t b = 0; b < (batched ? first->shape[0] : 1); b++) {
-        if (batched) {
-            reply_open(list, CODEC_OP_ARRAY, NULL);
-        }
-        for (size_t part = 0; part < parts; part++) {
-            const attn_tensor *all = attn_plan_tensor(plan, result, part);
-            const size_t *size = all->shape + all->rank - 2;
-            attn_tensor one = {.dtype = all->dtype, .rank = 2, .shape = {size[0], size[1]}};
-            one.data =
-                (const char *)all->data + b * size[0] * size[1] * attn_dtype_size(all->dtype);
-            reply_tensor(list, NULL, &one);
-        }
-        if (batched) {
-            reply_close(list);
-        }
-    }
-    reply_close(list);
+    reply_item(list, (struct codec_item){.op = CODEC_OP_PARTS,
+                                         .key = key,
+                                         .count = attn_plan_parts(plan, result),
+                                         .parts = attn_plan_tensor(plan, result, 0)});
 }
 
 static void add_statistics(struct reply_items *list, const attn_plan *plan) {
@@ -190,17 +165,20 @@ static bool run_task(struct job *job, size_t phase, size_t task, void *scratch) 
     return false;
 }
 
-static void answer(struct api_work *work, const struct http_request *request,
+static void answer(struct api_work *work, const struct api_request *request,
                    struct http_response *response) {
     struct call *call = (struct call *)work;
-    struct reply_items list = {0};
+    struct reply_items list = {.count = 0};
     if (call->error.status != ATTN_OK || attn_plan_end(call->plan, &call->error) != ATTN_OK) {
         reply_attn_error(request, response, &call->error);
         return;
     }
     reply_open(&list, CODEC_OP_OBJECT, NULL);
     if (call->words != NULL) {
-        reply_texts(&list, "tokens", call->words->words, call->words->count);
+        reply_item(&list, (struct codec_item){.op = CODEC_OP_TEXTS,
+                                              .key = "tokens",
+                                              .count = call->words->count,
+                                              .texts = call->words->words});
     }
     for (size_t i = 0; i < call->return_count; i++) {
         add_result(&list, call, call->plan, call->returned[i]);
@@ -213,28 +191,40 @@ static void release(struct api_work *work) {
     call_free((struct call *)work);
 }
 
+/* The most scratches that are in use at a time. */
+static size_t scratches(const attn_plan *plan, unsigned threads) {
+    size_t most = 1;
+    for (size_t phase = 0; phase < attn_plan_phases(plan); phase++) {
+        const size_t tasks = attn_plan_tasks(plan, phase);
+        most = tasks > most ? tasks : most;
+    }
+    return most < threads ? most : threads;
+}
+
 struct api_work *call_work(struct call *call, const struct api_request *request,
                            struct http_response *response) {
     const attn_plan *plan = call->plan;
     size_t bytes;
-    double text;
-    measure(plan, call->digits, &bytes, &text);
-    const double total = (double)bytes + (double)attn_plan_workspace(plan) +
-                         (double)attn_plan_scratch(plan) + reply_text_memory(text);
-    if (!call_fits(request, response, attn_plan_cost(plan), total)) {
+    if (!measure(plan, &bytes)) {
+        bytes = SIZE_MAX;
+    }
+    const double total =
+        (double)bytes + (double)attn_plan_memory(plan) + (double)attn_plan_workspace(plan) +
+        (double)attn_plan_scratch(plan) * (double)scratches(plan, request->service->threads);
+    call->work.job.cost = attn_plan_cost(plan);
+    if (!api_claim(request, &call->work, total, response)) {
         return NULL;
     }
     call->block = aligned_alloc(64, bytes);
     if (call->block == NULL) {
-        reply_no_memory(request->http, response);
+        account_give(request->account, call->work.memory);
+        reply_no_memory(request, response);
         return NULL;
     }
     bind_all(call->plan, call->block);
     call->words = request->prepare->words;
-    call->work.memory = (size_t)total;
     call->work.answer = answer;
     call->work.release = release;
-    call->work.job.cost = attn_plan_cost(plan);
     call->work.job.scratch = attn_plan_scratch(plan);
     call->work.job.phases = attn_plan_phases(plan);
     call->work.job.tasks = tasks_of;

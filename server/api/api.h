@@ -6,48 +6,44 @@
 #ifndef API_H
 #define API_H
 
+#include "account.h"
 #include "api/metrics.h"
 #include "api/prepare.h"
 #include "codec/codec.h"
 #include "http/http.h"
 #include "jobs/jobs.h"
 
-/* What all requests share. The first part is filled by the owner. */
+/* The settings and counters that all requests share. The owner fills the first part. */
 struct api_service {
-    size_t max_memory; /* bytes that one request may take: its matrices, its results, its answer */
-    double max_work;   /* multiply-adds that one request may take */
-    size_t max_total;  /* bytes that all requests together may take */
-    double timeout;    /* seconds that a computation may take, its waiting included */
-    unsigned threads;  /* that compute, for /version */
-    struct jobs *jobs; /* borrowed. NULL: everything is computed at once, by the I/O threads */
+    struct budget budget; /* the memory of all requests */
+    double max_work;      /* multiply-adds that one request may take */
+    double timeout;       /* seconds that a computation may take, its waiting included */
+    unsigned threads;     /* that compute */
+    struct jobs *jobs;    /* borrowed. NULL: everything is computed at once, by the I/O threads */
 
-    atomic_size_t memory; /* that requests take just now */
     struct metrics metrics;
 };
-
-/* Bytes that one request may take at most. */
-static inline size_t api_most_memory(const struct api_service *service) {
-    return service->max_memory < service->max_total ? service->max_memory : service->max_total;
-}
 
 /* The application for http_start. Borrows `service`. */
 struct http_app api_app(struct api_service *service);
 
 struct api_request {
     const struct http_request *http;
-    const struct api_service *service;
+    struct api_service *service;
     const char *name; /* the last segment of the path: what stands for {name} in the route */
-    struct codec_document *body; /* NULL for a route that takes none, as is the next */
-    struct prepare *prepare;     /* what the handler leaves to be made of it */
+    /* NULL for a route that takes no body. */
+    struct account *account; /* of the memory that the request holds */
+    struct codec_document *body;
+    struct prepare *prepare; /* what the handler leaves to be made of the body */
 };
 
 /* A computation that a handler leaves to be run: a job, and what becomes of it. */
 struct api_work {
     struct job job; /* `done` and `owner` are not the handler's */
     double seconds; /* that the request allows for it; 0 = it does not say */
-    size_t memory;  /* bytes of results and of their text, beside the body's matrices */
+    size_t memory;  /* bytes that api_claim() took; they are given back after `release` */
     /* The job is done, or a task of it has failed: fills the response. */
-    void (*answer)(struct api_work *work, const struct http_request *request,
+    void (*answer)(struct api_work *work, const struct api_request *request,
                    struct http_response *response);
     void (*release)(struct api_work *work);
 };
@@ -67,6 +63,12 @@ struct api_route {
 
 extern const struct api_route api_routes[];
 extern const size_t api_route_count;
+
+/* Holds work against the limits of one request: its multiply-adds, those of the draws included, and
+ * `bytes` that it is about to allocate, which become work->memory. False after filling
+ * `response`. */
+bool api_claim(const struct api_request *request, struct api_work *work, double bytes,
+               struct http_response *response);
 
 /* The index of the row for this path; api_route_count if there is none. */
 size_t api_route_of(const char *path);

@@ -10,7 +10,7 @@ struct inputs {
     const attn_tensor *Q, *K, *V; /* X: all three point to q */
 };
 
-static bool read_inputs(struct inputs *in, const struct api_request *request,
+static bool read_inputs(struct inputs *in, struct call *call, const struct api_request *request,
                         struct codec_error *error) {
     const struct codec_document *document = request->body;
     const struct codec_value *root = codec_root(document), *x;
@@ -26,7 +26,11 @@ static bool read_inputs(struct inputs *in, const struct api_request *request,
             }
         }
         in->Q = in->K = in->V = &in->q;
-        return codec_as_reals(document, x, 2, 4, &in->q, error);
+        if (!codec_as_reals(document, x, 2, 4, &in->q, error)) {
+            return false;
+        }
+        call_batch(call, &in->q);
+        return true;
     }
     for (int i = 0; i < 3; i++) {
         if (codec_get(root, names[i]) == NULL) {
@@ -34,9 +38,13 @@ static bool read_inputs(struct inputs *in, const struct api_request *request,
                               "%s is missing: give Q, K and V, or X alone, or text", names[i]);
         }
     }
-    return call_matrix(document, root, "Q", 2, 4, &in->q, &in->Q, error) &&
-           call_matrix(document, root, "K", 2, 4, &in->k, &in->K, error) &&
-           call_matrix(document, root, "V", 2, 4, &in->v, &in->V, error);
+    if (!call_matrix(document, root, "Q", 2, 4, &in->q, &in->Q, error) ||
+        !call_matrix(document, root, "K", 2, 4, &in->k, &in->K, error) ||
+        !call_matrix(document, root, "V", 2, 4, &in->v, &in->V, error)) {
+        return false;
+    }
+    call_batch(call, &in->q);
+    return true;
 }
 
 struct api_work *api_attention(const struct api_request *request, struct http_response *response) {
@@ -51,10 +59,11 @@ struct api_work *api_attention(const struct api_request *request, struct http_re
     if (!codec_check_keys(request->body, codec_root(request->body), keys,
                           sizeof keys / sizeof *keys, call_result_names, CALL_RESULT_PROJECTED,
                           "return", &codec_error) ||
-        !prepare_matrices(request, &codec_error) || !read_inputs(&in, request, &codec_error) ||
+        !prepare_matrices(request, &codec_error) ||
+        !read_inputs(&in, call, request, &codec_error) ||
         !call_read(call, request->body, false, &codec_error) ||
         !call_count(request->body, "heads", &call->options.heads, &codec_error)) {
-        reply_codec_error(request->http, response, &codec_error);
+        reply_codec_error(request, response, &codec_error);
     } else if (attn_plan_attention(&call->plan, in.Q, in.K, in.V, &call->options, &error) !=
                ATTN_OK) {
         call_refuse(request, response, &error);

@@ -8,6 +8,11 @@
 #include "api/reply.h"
 #include "api/results.h"
 
+enum {
+    /* A longer list than this is refused before it is read, if no call has so many batch items. */
+    LONG_LIST = 4096
+};
+
 bool call_matrix(const struct codec_document *document, const struct codec_value *object,
                  const char *name, int min_rank, int max_rank, attn_tensor *out,
                  const attn_tensor **present, struct codec_error *error) {
@@ -18,6 +23,10 @@ bool call_matrix(const struct codec_document *document, const struct codec_value
     }
     *present = out;
     return codec_as_reals(document, value, min_rank, max_rank, out, error);
+}
+
+void call_batch(struct call *call, const attn_tensor *first) {
+    call->batch = first->rank > 2 ? first->shape[0] : 1;
 }
 
 bool call_x(const struct api_request *request, const struct codec_value **x,
@@ -40,7 +49,7 @@ void call_refuse(const struct api_request *request, struct http_response *respon
     if (words != NULL && strcmp(error->argument, "X") == 0) {
         snprintf(error->argument, sizeof error->argument, "%s", codec_name(words));
     }
-    reply_attn_error(request->http, response, error);
+    reply_attn_error(request, response, error);
 }
 
 bool call_count(const struct codec_document *document, const char *name, size_t *out,
@@ -138,12 +147,12 @@ static bool read_causal(struct call *call, const struct codec_document *document
 static bool read_window(struct call *call, struct codec_document *document,
                         struct codec_error *error) {
     const struct codec_value *value = codec_get(codec_root(document), "window");
-    const int64_t *sides;
+    int64_t sides[2];
     size_t count;
     if (value == NULL) {
         return true;
     }
-    if (!codec_as_integers(document, value, -1, INT32_MAX, &sides, &count, error)) {
+    if (!codec_as_integers(document, value, -1, INT32_MAX, sides, 2, &count, error)) {
         return false;
     }
     if (count != 2) {
@@ -197,24 +206,26 @@ static bool read_sink(struct call *call, const struct codec_document *document,
 static bool read_lengths(struct call *call, struct codec_document *document,
                          struct codec_error *error) {
     const struct codec_value *value = codec_get(codec_root(document), "lengths");
-    const int64_t *lengths;
     size_t count;
+    int64_t length;
     if (value == NULL) {
         return true;
     }
-    if (!codec_as_integers(document, value, 0, INT32_MAX, &lengths, &count, error)) {
+    if (!codec_as_integers(document, value, 0, INT32_MAX, &length, 1, &count, error)) {
         return false;
     }
-    call->lengths = malloc(count * sizeof *call->lengths);
+    if (count > LONG_LIST && count > call->batch) { /* a shorter one, the library refuses */
+        return codec_fail(document, value, error,
+                          "lengths has %zu numbers; it must have one for each batch item", count);
+    }
+    call->lengths = account_alloc(call->account, count * sizeof *call->lengths);
+    call->options.lengths_count = count;
     if (call->lengths == NULL) {
         return codec_no_memory(error);
     }
-    for (size_t i = 0; i < count; i++) {
-        call->lengths[i] = (size_t)lengths[i];
-    }
     call->options.lengths = call->lengths;
-    call->options.lengths_count = count;
-    return true;
+    return codec_as_integers(document, value, 0, INT32_MAX, (int64_t *)call->lengths, count, &count,
+                             error);
 }
 
 static bool read_masks(struct call *call, struct codec_document *document,
@@ -291,9 +302,10 @@ bool call_read(struct call *call, struct codec_document *document, bool projecte
 struct call *call_new(const struct api_request *request, struct http_response *response) {
     struct call *call = calloc(1, sizeof *call);
     if (call == NULL) {
-        reply_no_memory(request->http, response);
+        reply_no_memory(request, response);
         return NULL;
     }
+    call->account = request->account;
     pthread_mutex_init(&call->mutex, NULL);
     return call;
 }
@@ -302,6 +314,6 @@ void call_free(struct call *call) {
     attn_plan_free(call->plan);
     pthread_mutex_destroy(&call->mutex);
     free(call->block);
-    free(call->lengths);
+    account_free(call->account, call->lengths, call->options.lengths_count * sizeof *call->lengths);
     free(call);
 }

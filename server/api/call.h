@@ -21,8 +21,10 @@ struct call {
     const struct codec_words *words; /* borrowed from the exchange; NULL if none stand for X */
     attn_options options;
     attn_tensor mask, bias, alibi_slopes, sink, past_k, past_v;
-    size_t *lengths;
-    double scalar; /* of a sink that is one number */
+    struct account *account; /* borrowed: what counts `lengths` */
+    size_t batch;            /* no call has more batch items; 0 = no number of them is known */
+    size_t *lengths;         /* owned */
+    double scalar;           /* of a sink that is one number */
     int digits;
     bool per_head; /* each head has weights of its own: Q, K, V come in parts */
     size_t returned[CALL_MAX_RETURN], return_count; /* indices into call_results, in order */
@@ -52,6 +54,10 @@ bool call_matrix(const struct codec_document *document, const struct codec_value
                  const char *name, int min_rank, int max_rank, attn_tensor *out,
                  const attn_tensor **present, struct codec_error *error);
 
+/* Notes how many batch items there are at most, by the shape of Q or X: call_read() refuses longer
+ * lists of lengths. */
+void call_batch(struct call *call, const attn_tensor *first);
+
 /* X, or what stands in its place; NULL if neither is given. False if words cannot stand there. */
 bool call_x(const struct api_request *request, const struct codec_value **x,
             struct codec_error *error);
@@ -77,10 +83,5 @@ struct api_work *call_work(struct call *call, const struct api_request *request,
                            struct http_response *response);
 
 void call_free(struct call *call);
-
-/* Is a call within the limits that takes `work` multiply-adds, and `bytes` beside its body's
- * matrices? If not, fills `response`. */
-bool call_fits(const struct api_request *request, struct http_response *response, double work,
-               double bytes);
 
 #endif

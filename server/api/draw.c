@@ -138,7 +138,7 @@ static bool read_shape(const struct codec_document *document, const struct codec
     if (value == NULL) {
         return codec_fail(document, object, error, "%s has no shape", name_of(object));
     }
-    if (!codec_as_few_integers(document, value, 1, LARGEST, sizes, DRAW_MAX_RANK, &rank, error)) {
+    if (!codec_as_integers(document, value, 1, LARGEST, sizes, DRAW_MAX_RANK, &rank, error)) {
         return false;
     }
     if (rank > DRAW_MAX_RANK) {

@@ -39,19 +39,21 @@ static bool begin(struct job *job) {
     return true;
 }
 
-static void answer(struct api_work *work, const struct http_request *request,
+static void answer(struct api_work *work, const struct api_request *request,
                    struct http_response *response) {
     const struct embeddings *e = (struct embeddings *)work;
     const struct codec_words *words = e->words;
-    struct reply_items list = {0};
+    struct reply_items list = {.count = 0};
     reply_open(&list, CODEC_OP_OBJECT, NULL);
-    reply_texts(&list, "tokens", words->words, words->count);
-    reply_open(&list, CODEC_OP_OBJECT, "vocabulary");
-    for (size_t i = 0; i < words->different; i++) {
-        const attn_tensor id = {.data = &words->sorted_ids[i], .dtype = ATTN_INT64};
-        reply_tensor(&list, words->sorted[i], &id); /* of rank 0: no digit of it is rounded away */
-    }
-    reply_close(&list);
+    reply_item(&list, (struct codec_item){.op = CODEC_OP_TEXTS,
+                                          .key = "tokens",
+                                          .count = words->count,
+                                          .texts = words->words});
+    reply_item(&list, (struct codec_item){.op = CODEC_OP_IDS,
+                                          .key = "vocabulary",
+                                          .count = words->different,
+                                          .texts = words->sorted,
+                                          .ids = words->sorted_ids});
     reply_tensor(&list, "ids", &e->ids);
     if (e->embedding.data != NULL) {
         reply_tensor(&list, "embedding", &e->embedding);
@@ -69,21 +71,17 @@ struct api_work *api_embeddings(const struct api_request *request, struct http_r
     struct codec_error error = {0};
     struct embeddings *owned;
     if (!read_request(request, &e, &error)) {
-        reply_codec_error(request->http, response, &error);
+        reply_codec_error(request, response, &error);
         return NULL;
     }
-    double text = (double)codec_text_bytes(&e.ids, 0);
-    text += e.embedding.data != NULL ? (double)codec_text_bytes(&e.embedding, e.digits) : 0;
-    const double memory = reply_text_memory(text);
-    if (!call_fits(request, response, 0, memory)) {
+    if (!api_claim(request, &e.work, 0, response)) {
         return NULL;
     }
     owned = malloc(sizeof *owned);
     if (owned == NULL) {
-        reply_no_memory(request->http, response);
+        reply_no_memory(request, response);
         return NULL;
     }
     *owned = e;
-    owned->work.memory = (size_t)memory;
     return &owned->work;
 }

@@ -1,40 +1,56 @@
 /*
  * exchange.c - one request from its headers to its answer: finds the route, refuses what no handler
- * should see, feeds the body to the codec as it arrives, calls the handler, and has made
- * (prepare.h) and computed what that leaves: at once if it is little, else by the workers, if these
- * are not too busy.
+ * should see, feeds the body to the codec as it arrives, calls the handler, and has the work that
+ * this leaves computed. What is small is done at once, on the thread that received the request. All
+ * else is a job for the workers, if these are not too busy: computations, and before them the
+ * parsing of long bodies. The memory that a request holds is counted in its account, from the first
+ * byte of its body until the last byte of its answer is sent.
  */
 #include "api/api.h"
 #include "api/reply.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum {
-    SMALL_COST = 2000000, /* multiply-adds, about 25 us: what handing a job to the workers costs */
-    SMALL_BODY = 8192 /* bytes that are read even if the workers take no more: it may be small */
+    /* Multiply-adds, about 70 us: several times the cost of handing a job to a worker. */
+    SMALL_COST = 5000000,
+    SMALL_BODY = 8192, /* bytes that are read even if the workers take no more: it may be small */
+    /* An I/O thread parses no more than this outside of matrices; it takes 0.2 ms at most. */
+    SMALL_SKELETON = 16 * 1024,
+    SMALL_VALUES = 1024,
+    /* Multiply-adds that take as long as parsing a value, and a byte. */
+    COST_OF_VALUE = 20000,
+    COST_OF_BYTE = 800,
+    /* Bytes that a request holds in any case: the buffer of its connection, which has 32 KiB, and
+     * the structs of the server and of this file. */
+    BASE = 40 * 1024
 };
 
 struct exchange {
     const struct api_route *route;
     struct api_service *service;
+    struct account account;
+    struct api_request request; /* for the handler */
+    struct http_response *response;
     struct codec_reader *reader;
     struct codec_document *document;
+    struct codec_error error; /* what is wrong with the body; status 0 = nothing */
     struct prepare prepare;
     struct api_work *work;
-    struct job *job; /* of the work, or what comes before it as well */
-    size_t memory;   /* of service->memory */
-    size_t held;     /* bytes of it that the server holds for the body */
+    size_t held; /* bytes that the server holds for a coding */
     size_t received;
-    bool over;     /* there was none left for the body */
-    bool unwanted; /* the workers took no more while it came */
+    bool unwanted; /* the workers took no more while the body came */
     double decode_ms;
     int64_t submitted; /* jobs_clock() */
-    /* While the workers compute. */
-    const struct http_request *request;
-    struct http_response *response;
+    /* While workers are at it. */
     struct http_pending *pending;
+    struct job opening;    /* parses the body and calls the handler */
+    pthread_mutex_t mutex; /* of the next two */
+    struct job *job;       /* to be cancelled; NULL if there is none any more */
+    bool cancelled;
 };
 
 /* "GET, HEAD" or "POST": the Allow header of a path with this method. */
@@ -70,7 +86,7 @@ static const struct api_route *find_route(const struct http_request *request,
     return NULL;
 }
 
-/* Of a request that has a route. */
+/* The last segment of the path of a request that has a route. */
 static const char *name_of(const struct http_request *request) {
     return strrchr(request->path, '/') + 1;
 }
@@ -88,9 +104,8 @@ static void *begin(void *context, const struct http_request *request,
     if (route == NULL) {
         return NULL;
     }
+    const struct api_request call = {.http = request, .service = service, .name = name_of(request)};
     if (strcmp(route->method, "GET") == 0) {
-        const struct api_request call = {
-            .http = request, .service = service, .name = name_of(request)};
         route->handler(&call, response);
         return NULL;
     }
@@ -101,48 +116,17 @@ static void *begin(void *context, const struct http_request *request,
         http_problem(response, request, 415, detail, NULL, -1);
         return NULL;
     }
-    const struct codec_limits bounds = {.max_tensors = api_most_memory(service)};
-    struct exchange *exchange = calloc(1, sizeof *exchange);
-    struct codec_reader *reader = codec_reader_create(&bounds);
-    if (exchange == NULL || reader == NULL) {
-        free(exchange);
-        codec_reader_free(reader);
-        reply_no_memory(request, response);
+    struct exchange *exchange = malloc(sizeof *exchange);
+    if (exchange == NULL) {
+        reply_no_memory(&call, response);
         return NULL;
     }
-    *exchange = (struct exchange){.route = route, .service = service, .reader = reader};
+    *exchange = (struct exchange){.route = route, .service = service, .request = call};
+    account_open(&exchange->account, &service->budget, BASE);
+    exchange->request.account = &exchange->account;
+    exchange->request.prepare = &exchange->prepare;
+    pthread_mutex_init(&exchange->mutex, NULL);
     return exchange;
-}
-
-/* ---------------------------------------------------------------------------- bytes of them all */
-
-/* Makes `bytes` what the exchange takes of the memory for all requests. False if there is no more:
- * then it stays as it was. */
-static bool take_memory(struct exchange *exchange, size_t bytes) {
-    atomic_size_t *memory = &exchange->service->memory;
-    size_t total = atomic_load(memory), wanted;
-    do {
-        wanted = total - exchange->memory + bytes;
-        if (bytes > exchange->memory && wanted > exchange->service->max_total) {
-            return false;
-        }
-    } while (!atomic_compare_exchange_weak(memory, &total, wanted));
-    exchange->memory = bytes;
-    return true;
-}
-
-static bool refuse_memory(struct exchange *exchange) {
-    metrics_count(&exchange->service->metrics.refused_memory);
-    http_problem(exchange->response, exchange->request, 503, "the memory for requests is in use",
-                 NULL, -1);
-    return true;
-}
-
-static bool refuse_work(struct exchange *exchange) {
-    metrics_count(&exchange->service->metrics.refused_queue);
-    http_problem(exchange->response, exchange->request, 503,
-                 "the server has as much to compute as it accepts", NULL, -1);
-    return true;
 }
 
 /* ------------------------------------------------------------------------------------- the body */
@@ -150,27 +134,38 @@ static bool refuse_work(struct exchange *exchange) {
 static void drop_body(struct exchange *exchange) {
     codec_reader_free(exchange->reader);
     exchange->reader = NULL;
-    take_memory(exchange, 0);
-    exchange->held = 0;
-}
-
-/* For what is read of the body so far, and what the server holds for it. */
-static bool take_body_memory(struct exchange *exchange) {
-    exchange->over =
-        !take_memory(exchange, codec_reader_tensor_bytes(exchange->reader) +
-                                   codec_reader_text_bytes(exchange->reader) + exchange->held);
-    if (exchange->over) {
-        drop_body(exchange);
-    }
-    return !exchange->over;
 }
 
 static bool hold(void *arg, size_t bytes) {
     struct exchange *exchange = arg;
-    const size_t before = exchange->held;
+    if (bytes > exchange->held && !account_take(&exchange->account, bytes - exchange->held)) {
+        if (exchange->response == NULL) { /* the body cannot be read any further */
+            codec_no_memory(&exchange->error);
+            drop_body(exchange);
+        }
+        return false;
+    }
+    if (bytes < exchange->held) {
+        account_give(&exchange->account, exchange->held - bytes);
+    }
     exchange->held = bytes;
-    return exchange->reader != NULL ? take_body_memory(exchange)
-                                    : take_memory(exchange, exchange->memory - before + bytes);
+    return true;
+}
+
+/* Feeds the reader, which is there from the first piece on. An error is kept, the rest is freed. */
+static bool read_piece(struct exchange *exchange, const void *bytes, size_t size) {
+    const struct codec_limits limits = {.account = &exchange->account};
+    if (exchange->reader == NULL) {
+        exchange->reader = codec_reader_create(&limits);
+    }
+    if (exchange->reader == NULL) {
+        return codec_no_memory(&exchange->error);
+    }
+    if (codec_reader_feed(exchange->reader, bytes, size) != CODEC_OK) {
+        exchange->error = *codec_reader_error(exchange->reader);
+        drop_body(exchange);
+    }
+    return exchange->error.status == CODEC_OK;
 }
 
 /* Reading numbers costs many times what it costs to drop them: a server with more to do than it can
@@ -182,11 +177,13 @@ static bool body(void *arg, const void *bytes, size_t size) {
     exchange->received += size;
     exchange->unwanted = exchange->received > SMALL_BODY && exchange->service->jobs != NULL &&
                          jobs_full(exchange->service->jobs);
+    /* Only a body that is complete may use the reserve: others could keep it for long. */
+    exchange->account.small =
+        exchange->received <= SMALL_BODY && exchange->received == exchange->request.http->length;
     if (exchange->unwanted) {
         drop_body(exchange);
     } else {
-        more = codec_reader_feed(exchange->reader, bytes, size) == CODEC_OK &&
-               take_body_memory(exchange);
+        more = read_piece(exchange, bytes, size);
     }
     exchange->decode_ms += (double)(jobs_clock() - start) * 1e-6;
     return more;
@@ -203,27 +200,39 @@ static void tell_times(struct exchange *exchange, double queue_ms, double comput
     response->timing[HTTP_TIMING_COMPUTE] = compute_ms;
 }
 
-/* The work has come to its end: fills the response. The job is not freed here: until http_resume it
- * may still be cancelled. */
-static void conclude(struct exchange *exchange, enum job_end end) {
-    struct api_work *work = exchange->work;
-    const struct http_request *request = exchange->request;
+static bool refuse_work(struct exchange *exchange) {
+    metrics_count(&exchange->service->metrics.refused_queue);
+    http_problem(exchange->response, exchange->request.http, 503,
+                 "the server has as much to compute as it accepts", NULL, -1);
+    return true;
+}
+
+static double seconds_of(const struct exchange *exchange) {
+    const double wanted = exchange->work != NULL ? exchange->work->seconds : 0;
+    const double most = exchange->service->timeout;
+    return wanted > 0 && wanted < most ? wanted : most;
+}
+
+/* A job has come to its end, and with it the request: fills the response. */
+static void conclude(struct exchange *exchange, const struct job *job, enum job_end end) {
+    const struct http_request *request = exchange->request.http;
     struct http_response *response = exchange->response;
-    const int64_t now = jobs_clock(),
-                  begun = exchange->job->begun != 0 ? exchange->job->begun : now;
+    const int64_t now = jobs_clock(), begun = job->begun != 0 ? job->begun : now;
     char detail[128];
+    metrics_computed(&exchange->service->metrics, end == JOB_DONE ? job->cost : 0, job->spent,
+                     job->longest);
     switch (end) {
     case JOB_DONE:
     case JOB_FAILED:
-        work->answer(work, request, response);
+        exchange->work->answer(exchange->work, &exchange->request, response);
         break;
     case JOB_NO_MEMORY:
-        reply_no_memory(request, response);
+        reply_no_memory(&exchange->request, response);
         break;
     case JOB_LATE:
         metrics_count(&exchange->service->metrics.late);
         snprintf(detail, sizeof detail, "the answer was not computed within %g s (timeout)",
-                 work->seconds);
+                 seconds_of(exchange));
         http_problem(response, request, 503, detail, NULL, -1);
         break;
     case JOB_CANCELLED:
@@ -237,81 +246,168 @@ static void conclude(struct exchange *exchange, enum job_end end) {
                (double)(now - begun) * 1e-6);
 }
 
-static void done(struct job *job, enum job_end end) {
-    struct exchange *exchange = job->owner;
-    conclude(exchange, end);
+/* Frees everything but the response: the matrices need not wait until a slow client has its answer.
+ * An answer that is made while it is sent needs them until its end. */
+static void drop_work(struct exchange *exchange) {
+    pthread_mutex_lock(&exchange->mutex);
+    exchange->job = NULL;
+    pthread_mutex_unlock(&exchange->mutex);
+    if (exchange->work != NULL) {
+        const size_t memory = exchange->work->memory;
+        exchange->work->release(exchange->work);
+        exchange->work = NULL;
+        account_give(&exchange->account, memory);
+    }
+    prepare_free(&exchange->prepare);
+    codec_document_free(exchange->document);
+    exchange->document = NULL;
+    drop_body(exchange);
+}
+
+/* The response is complete. */
+static bool respond(struct exchange *exchange) {
+    if (exchange->response->read == NULL) {
+        drop_work(exchange);
+    }
+    return true;
+}
+
+static void resume(struct exchange *exchange) {
+    respond(exchange);
     http_resume(exchange->pending);
 }
 
-/* Computes at once, or leaves it to the workers and returns false. */
-static bool compute(struct exchange *exchange) {
-    struct api_service *service = exchange->service;
-    struct api_work *work = exchange->work;
-    struct job *job = prepare_job(&exchange->prepare, &work->job);
-    exchange->submitted = jobs_clock();
-    exchange->job = job;
-    job->owner = exchange;
-    job->done = done;
-    if (work->seconds == 0 || work->seconds > service->timeout) {
-        work->seconds = service->timeout;
-    }
-    if (service->jobs == NULL || job->cost <= SMALL_COST) {
-        conclude(exchange, jobs_run_here(job));
-        return true;
-    }
-    job->deadline = exchange->submitted + (int64_t)(work->seconds * 1e9);
-    if (jobs_admit(service->jobs, job)) {
-        return false;
-    }
-    return refuse_work(exchange);
+static void computed(struct job *job, enum job_end end) {
+    struct exchange *exchange = job->owner;
+    conclude(exchange, job, end);
+    resume(exchange);
 }
 
-/* The body is read: has the handler's work computed, or leaves it to the workers and returns
- * false. */
-static bool handle(struct exchange *exchange) {
-    const struct api_request call = {
-        .http = exchange->request,
-        .service = exchange->service,
-        .name = name_of(exchange->request),
-        .body = exchange->document,
-        .prepare = &exchange->prepare,
-    };
-    exchange->work = exchange->route->handler(&call, exchange->response);
+/* Makes this the job that the workers do next for the request. False if there is an answer already:
+ * they do not take it, or the request was cancelled meanwhile. */
+static bool admit(struct exchange *exchange, struct job *job,
+                  void (*done)(struct job *, enum job_end)) {
+    job->owner = exchange;
+    job->done = done;
+    job->deadline = exchange->submitted + (int64_t)(seconds_of(exchange) * 1e9);
+    if (!jobs_admit(exchange->service->jobs, job)) {
+        refuse_work(exchange);
+        return false;
+    }
+    pthread_mutex_lock(&exchange->mutex);
+    exchange->job = job;
+    if (exchange->cancelled) {
+        jobs_cancel(job);
+    }
+    pthread_mutex_unlock(&exchange->mutex);
+    return true;
+}
+
+/* The handler has left work. Returns the job to run, or NULL if there is an answer already: what is
+ * small is computed here. */
+static struct job *begin_work(struct exchange *exchange) {
+    struct job *job = prepare_job(&exchange->prepare, &exchange->work->job);
+    if (exchange->service->jobs == NULL || job->cost <= SMALL_COST) {
+        conclude(exchange, job, jobs_run_here(job));
+        return NULL;
+    }
+    return admit(exchange, job, computed) ? job : NULL;
+}
+
+/* Parses the body and calls the handler. False if there is an answer already. */
+static bool open_request(struct exchange *exchange) {
+    const int64_t start = jobs_clock();
+    const enum codec_status status = codec_reader_finish(exchange->reader, &exchange->document);
+    if (status != CODEC_OK) {
+        exchange->error = *codec_reader_error(exchange->reader);
+    }
+    drop_body(exchange);
+    exchange->decode_ms += (double)(jobs_clock() - start) * 1e-6;
+    if (status != CODEC_OK) {
+        reply_codec_error(&exchange->request, exchange->response, &exchange->error);
+    } else {
+        exchange->request.body = exchange->document;
+        exchange->work = exchange->route->handler(&exchange->request, exchange->response);
+    }
     if (exchange->work == NULL) {
         tell_times(exchange, 0, 0);
-        return true;
     }
-    /* Nothing of it is written to yet, and memory that was never written to is not there. */
-    if (!take_memory(exchange,
-                     exchange->memory + exchange->prepare.memory + exchange->work->memory)) {
-        return refuse_memory(exchange);
+    return exchange->work != NULL;
+}
+
+/* ---------------------------------------------------------------- long bodies, on the workers */
+
+static size_t no_tasks(const struct job *job, size_t phase) {
+    (void)job;
+    (void)phase;
+    return 0;
+}
+
+static bool open_on_worker(struct job *job) {
+    open_request(job->owner);
+    return true;
+}
+
+static void opened(struct job *job, enum job_end end) {
+    struct exchange *exchange = job->owner;
+    if (end != JOB_DONE) {
+        /* A job that is called off while it runs may have left an answer: that one is sent. */
+        if (exchange->response->status == 0) {
+            conclude(exchange, job, end);
+        }
+        resume(exchange);
+        return;
     }
-    return compute(exchange);
+    metrics_computed(&exchange->service->metrics, job->cost, job->spent, job->longest);
+    if (exchange->work != NULL) {
+        struct job *next = begin_work(exchange);
+        if (next != NULL) {
+            jobs_run(exchange->service->jobs, next);
+            return;
+        }
+    }
+    resume(exchange);
+}
+
+/* Leaves the parsing to the workers. True if these do not take it: that is the answer. */
+static bool open_later(struct exchange *exchange) {
+    exchange->opening = (struct job){
+        .cost = (double)codec_reader_values(exchange->reader) * COST_OF_VALUE +
+                (double)codec_reader_skeleton(exchange->reader) * COST_OF_BYTE,
+        .tasks = no_tasks,
+        .begin = open_on_worker,
+    };
+    return !admit(exchange, &exchange->opening, opened) && respond(exchange);
+}
+
+/* ------------------------------------------------------------------------------------- the end */
+
+static bool is_short(const struct exchange *exchange) {
+    return exchange->service->jobs == NULL ||
+           (codec_reader_values(exchange->reader) <= SMALL_VALUES &&
+            codec_reader_skeleton(exchange->reader) <= SMALL_SKELETON);
 }
 
 static bool end(void *arg, const struct http_request *request, struct http_response *response) {
     struct exchange *exchange = arg;
-    exchange->request = request;
+    exchange->request.http = request;
     exchange->response = response;
-    if (exchange->over) {
-        return refuse_memory(exchange);
-    }
+    exchange->submitted = jobs_clock();
     if (exchange->unwanted) {
         return refuse_work(exchange);
     }
-    const int64_t start = jobs_clock();
-    const size_t text = codec_reader_text_bytes(exchange->reader); /* as it was counted */
-    const enum codec_status status = codec_reader_finish(exchange->reader, &exchange->document);
-    exchange->decode_ms += (double)(jobs_clock() - start) * 1e-6;
-    if (status != CODEC_OK) {
-        reply_codec_error(request, response, codec_reader_error(exchange->reader));
-        tell_times(exchange, 0, 0);
-        return true;
+    if (exchange->reader == NULL && exchange->error.status == CODEC_OK) {
+        read_piece(exchange, "", 0); /* the body is empty, which the reader refuses at its end */
     }
-    codec_reader_free(exchange->reader);
-    exchange->reader = NULL;
-    take_memory(exchange, exchange->memory - text);
-    return handle(exchange);
+    if (exchange->error.status != CODEC_OK) {
+        reply_codec_error(&exchange->request, response, &exchange->error);
+        tell_times(exchange, 0, 0);
+        return respond(exchange);
+    }
+    if (!is_short(exchange)) {
+        return open_later(exchange);
+    }
+    return (!open_request(exchange) || begin_work(exchange) == NULL) && respond(exchange);
 }
 
 static void start(void *arg, struct http_pending *pending) {
@@ -322,18 +418,22 @@ static void start(void *arg, struct http_pending *pending) {
 
 static void cancel(void *arg) {
     struct exchange *exchange = arg;
-    jobs_cancel(exchange->job);
+    pthread_mutex_lock(&exchange->mutex);
+    exchange->cancelled = true;
+    if (exchange->job != NULL) {
+        jobs_cancel(exchange->job);
+    }
+    pthread_mutex_unlock(&exchange->mutex);
 }
 
 static void release(void *arg) {
     struct exchange *exchange = arg;
-    if (exchange->work != NULL) {
-        exchange->work->release(exchange->work);
+    drop_work(exchange);
+    if (exchange->account.peak > 0) {
+        metrics_held(&exchange->service->metrics, exchange->account.peak);
     }
-    prepare_free(&exchange->prepare);
-    codec_document_free(exchange->document);
-    codec_reader_free(exchange->reader);
-    take_memory(exchange, 0);
+    account_close(&exchange->account);
+    pthread_mutex_destroy(&exchange->mutex);
     free(exchange);
 }
 

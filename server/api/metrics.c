@@ -11,12 +11,20 @@
 #include "api/reply.h"
 #include "process.h"
 
-/* Upper bounds of the buckets. */
-static const double bounds[METRICS_BUCKETS] = {0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01,
-                                               0.025,  0.1,     0.25,   1,     2.5,    10,    60};
+/* The scale of a histogram: the upper bounds of its buckets, and the unit of its sum. */
+struct scale {
+    double unit;
+    double bounds[METRICS_BUCKETS];
+};
+
+static const struct scale seconds = {
+    1e9, {0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.25, 1, 2.5, 10, 60}};
+static const struct scale bytes = {1,
+                                   {0x1p14, 0x1p15, 0x1p16, 0x1p17, 0x1p18, 0x1p20, 0x1p22, 0x1p24,
+                                    0x1p26, 0x1p27, 0x1p28, 0x1p29, 0x1p30, 0x1p32}};
 
 /* Every status that is sent; whatever is none of them counts as the last. */
-static const int codes[METRICS_CODES] = {200, 204, 304, 400, 401, 404, 405, 413,
+static const int codes[METRICS_CODES] = {200, 204, 304, 400, 401, 404, 405, 411, 413,
                                          414, 415, 417, 422, 431, 501, 503, 505};
 
 void metrics_count(_Atomic uint64_t *counter) {
@@ -27,13 +35,29 @@ static void add(_Atomic uint64_t *counter, uint64_t value) {
     atomic_fetch_add_explicit(counter, value, memory_order_relaxed);
 }
 
-static void observe(struct metrics_histogram *histogram, double seconds) {
+static void observe(struct metrics_histogram *histogram, const struct scale *scale, double value) {
     size_t bucket = 0;
-    while (bucket < METRICS_BUCKETS && seconds > bounds[bucket]) {
+    while (bucket < METRICS_BUCKETS && value > scale->bounds[bucket]) {
         bucket++;
     }
     metrics_count(&histogram->buckets[bucket]);
-    add(&histogram->nanoseconds, (uint64_t)(seconds * 1e9));
+    add(&histogram->sum, (uint64_t)(value * scale->unit));
+}
+
+void metrics_computed(struct metrics *metrics, double cost, int64_t spent, int64_t longest) {
+    uint64_t most = atomic_load_explicit(&metrics->task_max, memory_order_relaxed);
+    while ((uint64_t)longest > most &&
+           !atomic_compare_exchange_weak(&metrics->task_max, &most, (uint64_t)longest)) {
+    }
+    observe(&metrics->longest_task, &seconds, (double)longest * 1e-9);
+    if (cost > 0) {
+        add(&metrics->work, (uint64_t)cost);
+        add(&metrics->work_time, (uint64_t)spent);
+    }
+}
+
+void metrics_held(struct metrics *metrics, size_t size) {
+    observe(&metrics->memory, &bytes, (double)size);
 }
 
 void metrics_completed(struct metrics *metrics, const struct http_request *request,
@@ -49,9 +73,9 @@ void metrics_completed(struct metrics *metrics, const struct http_request *reque
     metrics_count(&metrics->requests[api_route_of(request->path)][code]);
     add(&metrics->received, record->received);
     add(&metrics->sent, record->sent);
-    observe(&metrics->total, record->seconds);
+    observe(&metrics->total, &seconds, record->seconds);
     for (int i = 0; record->timing != NULL && i < HTTP_TIMING_COUNT; i++) {
-        observe(&metrics->stages[i], record->timing[i] * 1e-3);
+        observe(&metrics->stages[i], &seconds, record->timing[i] * 1e-3);
     }
 }
 
@@ -105,19 +129,19 @@ static void put_counter(struct page *page, const char *name, const char *help,
 
 /* `label` is "" or a label with a comma after it. */
 static void put_histogram(struct page *page, const char *name, const char *label,
-                          const struct metrics_histogram *histogram) {
+                          const struct metrics_histogram *histogram, const struct scale *scale) {
     uint64_t count = 0;
     char alone[64];
     const size_t length = strlen(label);
     for (size_t i = 0; i < METRICS_BUCKETS; i++) {
         count += get(&histogram->buckets[i]);
-        put(page, "%s_bucket{%sle=\"%g\"} %" PRIu64 "\n", name, label, bounds[i], count);
+        put(page, "%s_bucket{%sle=\"%.10g\"} %" PRIu64 "\n", name, label, scale->bounds[i], count);
     }
     count += get(&histogram->buckets[METRICS_BUCKETS]);
     put(page, "%s_bucket{%sle=\"+Inf\"} %" PRIu64 "\n", name, label, count);
     snprintf(alone, sizeof alone, length > 0 ? "{%.*s}" : "%.*s",
              (int)(length > 0 ? length - 1 : 0), label);
-    put(page, "%s_sum%s %.9f\n", name, alone, (double)get(&histogram->nanoseconds) * 1e-9);
+    put(page, "%s_sum%s %.15g\n", name, alone, (double)get(&histogram->sum) / scale->unit);
     put(page, "%s_count%s %" PRIu64 "\n", name, alone, count);
 }
 
@@ -141,13 +165,32 @@ static void put_times(struct page *page, const struct metrics *metrics) {
     char label[32];
     head(page, "attentiond_request_duration_seconds", "histogram",
          "From the end of the headers to the end of the response.");
-    put_histogram(page, "attentiond_request_duration_seconds", "", &metrics->total);
+    put_histogram(page, "attentiond_request_duration_seconds", "", &metrics->total, &seconds);
     head(page, "attentiond_stage_duration_seconds", "histogram",
          "Of requests with a body: decoding, waiting, computing, encoding.");
     for (int i = 0; i < HTTP_TIMING_COUNT; i++) {
         snprintf(label, sizeof label, "stage=\"%s\",", stages[i]);
-        put_histogram(page, "attentiond_stage_duration_seconds", label, &metrics->stages[i]);
+        put_histogram(page, "attentiond_stage_duration_seconds", label, &metrics->stages[i],
+                      &seconds);
     }
+}
+
+/* Writes the cost of requests: their memory, and their work beside its estimate. */
+static void put_costs(struct page *page, const struct metrics *metrics) {
+    head(page, "attentiond_request_memory_bytes", "histogram",
+         "The most memory that each request with a body has held.");
+    put_histogram(page, "attentiond_request_memory_bytes", "", &metrics->memory, &bytes);
+    head(page, "attentiond_longest_task_seconds", "histogram",
+         "The longest task of each computation, in CPU time.");
+    put_histogram(page, "attentiond_longest_task_seconds", "", &metrics->longest_task, &seconds);
+    put_number(page, "attentiond_task_seconds_max", "gauge",
+               "The longest task since the start, in CPU time.",
+               (double)get(&metrics->task_max) * 1e-9);
+    put_counter(page, "attentiond_work_total",
+                "Multiply-adds of computations that were done, as estimated before.",
+                &metrics->work);
+    put_number(page, "attentiond_work_seconds_total", "counter", "CPU time of these computations.",
+               (double)get(&metrics->work_time) * 1e-9);
 }
 
 static void put_load(struct page *page, const struct api_request *request) {
@@ -162,8 +205,11 @@ static void put_load(struct page *page, const struct api_request *request) {
     put_number(page, "attentiond_jobs", "gauge", "Computations that wait or run.", jobs.jobs);
     put_number(page, "attentiond_queue_cost", "gauge",
                "Multiply-adds of the computations that wait or run.", jobs.cost);
-    put_number(page, "attentiond_memory_bytes", "gauge", "Bytes that requests take.",
-               (double)atomic_load(&((struct api_service *)(uintptr_t)service)->memory));
+    put_number(page, "attentiond_memory_bytes", "gauge", "Bytes that requests hold.",
+               (double)atomic_load(&request->service->budget.used));
+    put_number(page, "attentiond_memory_peak_bytes", "gauge",
+               "The most bytes that requests have held together since the start.",
+               (double)atomic_load(&request->service->budget.peak));
     head(page, "attentiond_rejected_total", "counter",
          "Requests over a bound, answered with 503, by reason.");
     put(page, "attentiond_rejected_total{reason=\"queue\"} %" PRIu64 "\n",
@@ -204,11 +250,12 @@ struct api_work *api_metrics(const struct api_request *request, struct http_resp
         build.version, build.blas_core, build.kernels);
     put_requests(&page, &request->service->metrics);
     put_times(&page, &request->service->metrics);
+    put_costs(&page, &request->service->metrics);
     put_load(&page, request);
     put_process(&page);
     if (page.failed) {
         free(page.data);
-        reply_no_memory(request->http, response);
+        reply_no_memory(request, response);
         return NULL;
     }
     response->status = 200;

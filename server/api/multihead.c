@@ -7,7 +7,7 @@
 #include "api/reply.h"
 #include "api/results.h"
 
-#include <stdlib.h>
+#include <string.h>
 
 static const char *const keys[] = {
     "X",   "context", "W_Q", "W_K",           "W_V",     "W_O",         "b_Q",
@@ -23,6 +23,7 @@ struct inputs {
     attn_tensor x, context, w_o, b_o;
     attn_projection *projections; /* owned */
     struct weights *weights;      /* owned */
+    struct account *account;      /* what counts these two */
 };
 
 /* The weights and biases of one object: the request itself, or one of its heads. */
@@ -49,14 +50,21 @@ static bool read_weights(const struct codec_document *document, const struct cod
 }
 
 static bool allocate(struct inputs *in, size_t count, struct codec_error *error) {
-    in->projections = calloc(count, sizeof *in->projections);
-    in->weights = calloc(count, sizeof *in->weights);
-    in->call.projections = in->projections;
     in->call.count = count;
+    in->projections = account_alloc(in->account, count * sizeof *in->projections);
+    in->weights = account_alloc(in->account, count * sizeof *in->weights);
+    in->call.projections = in->projections;
     if (in->projections == NULL || in->weights == NULL) {
         return codec_no_memory(error);
     }
+    memset(in->projections, 0, count * sizeof *in->projections);
+    memset(in->weights, 0, count * sizeof *in->weights);
     return true;
+}
+
+static void free_inputs(struct inputs *in) {
+    account_free(in->account, in->projections, in->call.count * sizeof *in->projections);
+    account_free(in->account, in->weights, in->call.count * sizeof *in->weights);
 }
 
 /* heads: [{"W_Q", "W_K", "W_V"}, ...] */
@@ -122,6 +130,7 @@ static bool read_inputs(struct inputs *in, struct call *call, const struct api_r
         !read_layout(in, document, error)) {
         return false;
     }
+    call_batch(call, &in->x);
     if (list) {
         return read_head_list(in, document, heads, error);
     }
@@ -134,7 +143,7 @@ static bool read_inputs(struct inputs *in, struct call *call, const struct api_r
 }
 
 struct api_work *api_multihead(const struct api_request *request, struct http_response *response) {
-    struct inputs in = {0};
+    struct inputs in = {.account = request->account};
     struct codec_error codec_error = {0};
     attn_error error = {0};
     struct api_work *work = NULL;
@@ -148,15 +157,14 @@ struct api_work *api_multihead(const struct api_request *request, struct http_re
         !prepare_matrices(request, &codec_error) ||
         !read_inputs(&in, call, request, &codec_error) ||
         !call_read(call, request->body, true, &codec_error)) {
-        reply_codec_error(request->http, response, &codec_error);
+        reply_codec_error(request, response, &codec_error);
     } else if (attn_plan_multihead(&call->plan, &in.call, &call->options, &error) != ATTN_OK) {
         call_refuse(request, response, &error);
     } else {
         call->per_head = in.call.per_head;
         work = call_work(call, request, response);
     }
-    free(in.projections);
-    free(in.weights);
+    free_inputs(&in);
     if (work == NULL) {
         call_free(call);
     }

@@ -32,44 +32,21 @@ struct prepare_draw {
 void prepare_free(struct prepare *p) {
     attn_random_free(p->generator.random);
     codec_words_free(p->words);
-    free(p->draws);
-}
-
-/* ------------------------------------------------------------------------------------- memory */
-
-/* Counts `bytes` more, if the request may take them. */
-static bool take(struct prepare *p, const struct api_request *request,
-                 const struct codec_value *value, size_t bytes, struct codec_error *error) {
-    const size_t most = api_most_memory(request->service);
-    const size_t held = p->body + p->memory;
-    if (held <= most && bytes <= most - held) {
-        p->memory += bytes;
-        return true;
-    }
-    codec_fail(request->body, value, error,
-               "the request's matrices would take about %.0f MiB; this server allows %.0f MiB "
-               "(--max-memory)",
-               ((double)held + (double)bytes) / 0x1p20, (double)most / 0x1p20);
-    error->status = CODEC_TOO_LARGE;
-    return false;
+    account_free(p->account, p->draws, p->draw_capacity * sizeof *p->draws);
+    *p = (struct prepare){0};
 }
 
 /* -------------------------------------------------------------------------------------- draws */
 
 /* Room for one more. A body has room for thousands that are thrown away, each of thirty bytes there
  * and twice as many here. */
-static bool reserve_draw(struct prepare *p, const struct api_request *request,
-                         const struct codec_value *value, struct codec_error *error) {
+static bool reserve_draw(struct prepare *p, struct codec_error *error) {
     if (p->draw_count < p->draw_capacity) {
         return true;
     }
     const size_t capacity = p->draw_capacity > 0 ? 2 * p->draw_capacity : 8;
-    const size_t more = p->draw_capacity * sizeof *p->draws; /* the first few come with a request */
-    if (!take(p, request, value, more, error)) {
-        return false;
-    }
-    p->extra += more;
-    struct prepare_draw *draws = realloc(p->draws, capacity * sizeof *draws);
+    struct prepare_draw *draws = account_realloc(
+        p->account, p->draws, p->draw_capacity * sizeof *draws, capacity * sizeof *draws);
     if (draws == NULL) {
         return codec_no_memory(error);
     }
@@ -88,7 +65,7 @@ static bool add_draw(struct prepare *p, const struct api_request *request,
         error->status = CODEC_TOO_LARGE;
         return false;
     }
-    if (!reserve_draw(p, request, value, error)) {
+    if (!reserve_draw(p, error)) {
         return false;
     }
     const bool normal = draw->distribution == ATTN_NORMAL;
@@ -104,10 +81,10 @@ static bool make_drawn(struct prepare *p, const struct api_request *request,
                        const struct codec_value *value, const struct draw *draw, bool mask,
                        struct codec_error *error) {
     const size_t width = attn_dtype_size(p->dtype), count = draw->draw.count;
+    const size_t room = !mask ? count : count > SIZE_MAX / width ? SIZE_MAX : count * width;
     void *data = NULL;
-    return take(p, request, value, count > SIZE_MAX / width ? SIZE_MAX : count * width, error) &&
-           codec_make_tensor(request->body, value, mask ? ATTN_BOOL : p->dtype, draw->rank,
-                             draw->shape, mask ? count * width : count, &data, error) &&
+    return codec_make_tensor(request->body, value, mask ? ATTN_BOOL : p->dtype, draw->rank,
+                             draw->shape, room, &data, error) &&
            add_draw(p, request, value, &(struct prepare_draw){draw->draw, data, mask}, error);
 }
 
@@ -238,13 +215,7 @@ static bool read_words(struct prepare *p, const struct api_request *request,
     }
     p->words = text != NULL ? codec_words_of_text(document, text, error)
                             : codec_words_of_tokens(document, tokens, error);
-    if (p->words == NULL) {
-        return false;
-    }
-    /* Beside them, the items that their answer is, in a list that doubles; and its text. */
-    const size_t bytes = 3 * p->words->bytes + 4 * p->words->count * sizeof(struct codec_item);
-    p->extra += bytes;
-    return take(p, request, *value, bytes, error);
+    return p->words != NULL;
 }
 
 /* A word without a row. No more of it is told than what ends with a whole character. */
@@ -280,10 +251,9 @@ static bool embed(struct prepare *p, const struct api_request *request,
     const size_t width = attn_dtype_size(rows->dtype);
     const size_t shape[] = {words->count, rows->shape[1]};
     if (__builtin_mul_overflow(shape[1] * width, shape[0], &bytes)) {
-        bytes = SIZE_MAX;
+        bytes = SIZE_MAX / width * width;
     }
-    if (!take(p, request, value, bytes, error) ||
-        !codec_make_tensor(request->body, value, rows->dtype, 2, shape, bytes / width, &data,
+    if (!codec_make_tensor(request->body, value, rows->dtype, 2, shape, bytes / width, &data,
                            error)) {
         return false;
     }
@@ -421,7 +391,7 @@ struct job *prepare_job(struct prepare *p, struct job *then) {
 bool prepare_matrices(const struct api_request *request, struct codec_error *error) {
     struct prepare *p = request->prepare;
     const struct codec_value *words;
-    p->body = codec_document_tensor_bytes(request->body);
+    p->account = request->account;
     p->dtype = codec_document_dtype(request->body);
     if (!draw_generator_read(request->body, &p->generator, error) ||
         !read_words(p, request, &words, error) ||

@@ -21,12 +21,10 @@ struct prepare {
     struct codec_words *words;   /* of text or tokens; NULL if neither is given */
     const struct codec_value *x; /* the embedded words, in place of X; NULL if there are none */
     double cost;                 /* in multiply-adds */
-    size_t memory;               /* bytes beside those that were read of the body */
-    size_t extra;                /* bytes of these that are not in tensors of the body */
 
     /* Of prepare.c alone. */
-    size_t body;      /* bytes that were read of it */
-    attn_dtype dtype; /* of its matrices */
+    struct account *account; /* what counts the draws */
+    attn_dtype dtype;        /* of the body's matrices */
     struct draw_generator generator;
     size_t elements;            /* of all draws */
     struct prepare_draw *draws; /* in their order */
@@ -46,6 +44,7 @@ bool prepare_matrices(const struct api_request *request, struct codec_error *err
  * fill. */
 struct job *prepare_job(struct prepare *prepare, struct job *then);
 
+/* Frees what it owns and leaves zeros, which may be freed again. */
 void prepare_free(struct prepare *prepare);
 
 #endif

@@ -4,36 +4,76 @@
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum {
-    LONG_TEXT = 1 << 20 /* bytes of an answer from which on it is not held whole */
+    LONG_TEXT = 64 * 1024, /* bytes of an answer from which on it is not held whole */
+    STREAM = 48 * 1024, /* bytes that it takes to make an answer while it is sent: 32 KiB of it are
+                         * the server's, which holds a piece */
+    BEYOND = 8 * 1024   /* bytes that codec_write() reserves beyond the longest text */
 };
 
 /* ------------------------------------------------------------------------------------ problems */
 
-void reply_no_memory(const struct http_request *request, struct http_response *response) {
-    http_problem(response, request, 503, "the server has no memory left for this request", NULL,
-                 -1);
+/* "512 MiB": bytes for a message. */
+static void put_size(char out[static 32], size_t bytes) {
+    static const char *const units[] = {"KiB", "MiB", "GiB", "TiB"};
+    double size = (double)bytes / 1024;
+    size_t unit = 0;
+    while (size >= 1000 && unit < 3) {
+        size /= 1024;
+        unit++;
+    }
+    snprintf(out, 32, "%.3g %s", size, units[unit]);
 }
 
-void reply_codec_error(const struct http_request *request, struct http_response *response,
+static void refuse_memory(const struct api_request *request, struct http_response *response,
+                          const char *pointer) {
+    const struct account *account = request->account;
+    char detail[256], wanted[32], most[32];
+    switch (account != NULL ? account->refusal : ACCOUNT_NOT_REFUSED) {
+    case ACCOUNT_OVER_REQUEST:
+        put_size(wanted, account->wanted);
+        put_size(most, budget_most(account->budget));
+        snprintf(detail, sizeof detail,
+                 "the request's matrices, results and answer would take %s or more; this server "
+                 "allows %s (--max-memory)",
+                 wanted, most);
+        http_problem(response, request->http, 413, detail, pointer, -1);
+        return;
+    case ACCOUNT_OVER_TOTAL:
+        metrics_count(&request->service->metrics.refused_memory);
+        http_problem(response, request->http, 503, "the memory for requests is in use", NULL, -1);
+        return;
+    case ACCOUNT_NOT_REFUSED:
+        http_problem(response, request->http, 503, "the server has no memory left for this request",
+                     NULL, -1);
+        return;
+    }
+}
+
+void reply_no_memory(const struct api_request *request, struct http_response *response) {
+    refuse_memory(request, response, NULL);
+}
+
+void reply_codec_error(const struct api_request *request, struct http_response *response,
                        const struct codec_error *error) {
     static const int status[] = {
         [CODEC_SYNTAX] = 400,
         [CODEC_CONTENT] = 422,
         [CODEC_TOO_LARGE] = 413,
     };
+    const char *pointer = error->has_pointer ? error->pointer : NULL;
     assert(error->status != CODEC_OK);
     if (error->status == CODEC_NO_MEMORY) {
-        reply_no_memory(request, response);
+        refuse_memory(request, response, pointer);
         return;
     }
-    http_problem(response, request, status[error->status], error->message,
-                 error->has_pointer ? error->pointer : NULL,
+    http_problem(response, request->http, status[error->status], error->message, pointer,
                  error->has_offset ? (int64_t)error->offset : -1);
 }
 
-void reply_attn_error(const struct http_request *request, struct http_response *response,
+void reply_attn_error(const struct api_request *request, struct http_response *response,
                       const attn_error *error) {
     if (error->status == ATTN_NO_MEMORY) {
         reply_no_memory(request, response);
@@ -43,59 +83,41 @@ void reply_attn_error(const struct http_request *request, struct http_response *
     snprintf(pointer, sizeof pointer, "/%s", error->argument);
     /* A stage that overflows is no member of the request: the message says where it is. */
     const bool member = error->status != ATTN_NOT_FINITE && error->argument[0] != '\0';
-    http_problem(response, request, 422, error->message, member ? pointer : NULL, -1);
+    http_problem(response, request->http, 422, error->message, member ? pointer : NULL, -1);
 }
 
 /* ------------------------------------------------------------------------------------- answers */
 
-static void add(struct reply_items *list, struct codec_item item) {
-    if (list->count == list->capacity && !list->failed) {
-        const size_t capacity = list->capacity == 0 ? 16 : 2 * list->capacity;
-        struct codec_item *items = realloc(list->items, capacity * sizeof *items);
-        list->failed = items == NULL;
-        if (!list->failed) {
-            list->items = items;
-            list->capacity = capacity;
-        }
-    }
-    if (!list->failed) {
-        list->items[list->count++] = item;
-    }
+void reply_item(struct reply_items *list, struct codec_item item) {
+    assert(list->count < REPLY_ITEMS);
+    list->items[list->count++] = item;
 }
 
 void reply_open(struct reply_items *list, enum codec_op op, const char *key) {
-    add(list, (struct codec_item){.op = op, .key = key});
+    reply_item(list, (struct codec_item){.op = op, .key = key});
 }
 
 void reply_close(struct reply_items *list) {
-    add(list, (struct codec_item){.op = CODEC_OP_END});
+    reply_item(list, (struct codec_item){.op = CODEC_OP_END});
 }
 
 void reply_tensor(struct reply_items *list, const char *key, const attn_tensor *tensor) {
-    add(list, (struct codec_item){.op = CODEC_OP_TENSOR, .key = key, .tensor = *tensor});
+    reply_item(list, (struct codec_item){.op = CODEC_OP_TENSOR, .key = key, .tensor = *tensor});
 }
 
 void reply_text(struct reply_items *list, const char *key, const char *text) {
-    add(list, (struct codec_item){.op = CODEC_OP_TEXT, .key = key, .text = text});
-}
-
-void reply_texts(struct reply_items *list, const char *key, const char *const *texts,
-                 size_t count) {
-    reply_open(list, CODEC_OP_ARRAY, key);
-    for (size_t i = 0; i < count; i++) {
-        reply_text(list, NULL, texts[i]);
-    }
-    reply_close(list);
+    reply_item(list, (struct codec_item){.op = CODEC_OP_TEXT, .key = key, .text = text});
 }
 
 void reply_number(struct reply_items *list, const char *key, double number) {
-    add(list, (struct codec_item){.op = CODEC_OP_NUMBER, .key = key, .number = number});
+    reply_item(list, (struct codec_item){.op = CODEC_OP_NUMBER, .key = key, .number = number});
 }
 
-/* An answer that is encoded while it is sent. */
+/* An answer that is encoded while it is sent. It is freed after the exchange, so its memory is
+ * counted until the account is closed, not given back by itself. */
 struct stream {
     struct codec_writer *writer;
-    struct codec_item *items;
+    struct reply_items list;
 };
 
 static bool read_stream(void *stream, char *out, size_t room, size_t *size) {
@@ -105,21 +127,25 @@ static bool read_stream(void *stream, char *out, size_t room, size_t *size) {
 static void free_stream(void *stream_) {
     struct stream *stream = stream_;
     codec_writer_free(stream->writer);
-    free(stream->items);
     free(stream);
 }
 
-/* Takes the items. False if there is no memory. */
-static bool stream_items(struct http_response *response, struct reply_items *list, int digits) {
-    struct stream *stream = malloc(sizeof *stream);
-    struct codec_writer *writer = codec_writer_create(list->items, list->count, digits);
-    if (stream == NULL || writer == NULL) {
-        free(stream);
-        codec_writer_free(writer);
+/* False if there is no memory. */
+static bool stream_items(const struct api_request *request, struct http_response *response,
+                         const struct reply_items *list, int digits) {
+    if (!account_take(request->account, STREAM + account_block(sizeof(struct stream)))) {
         return false;
     }
-    *stream = (struct stream){writer, list->items};
-    list->items = NULL;
+    struct stream *stream = malloc(sizeof *stream);
+    if (stream == NULL) {
+        return false;
+    }
+    stream->list = *list;
+    stream->writer = codec_writer_create(stream->list.items, list->count, digits);
+    if (stream->writer == NULL) {
+        free(stream);
+        return false;
+    }
     response->status = 200;
     response->body = stream;
     response->read = read_stream;
@@ -127,13 +153,20 @@ static bool stream_items(struct http_response *response, struct reply_items *lis
     return true;
 }
 
-static bool write_items(struct http_response *response, const struct reply_items *list,
-                        int digits) {
+/* `bytes` is the most that the text has. False if there is no memory. */
+static bool write_items(const struct api_request *request, struct http_response *response,
+                        const struct reply_items *list, int digits, size_t bytes) {
     struct codec_buffer buffer = {0};
+    const size_t most = account_block(2 * bytes + BEYOND); /* a buffer doubles */
+    if (!account_take(request->account, most)) {
+        return false;
+    }
     if (!codec_write(&buffer, list->items, list->count, digits)) {
+        account_give(request->account, most);
         free(buffer.data);
         return false;
     }
+    account_give(request->account, most - account_block(buffer.capacity));
     response->status = 200;
     response->body = buffer.data;
     response->size = buffer.size;
@@ -141,23 +174,14 @@ static bool write_items(struct http_response *response, const struct reply_items
     return true;
 }
 
-double reply_text_memory(double text) {
-    return text > LONG_TEXT ? 0 : text;
-}
-
-void reply_items(const struct http_request *request, struct http_response *response,
-                 struct reply_items *list, int digits) {
+void reply_items(const struct api_request *request, struct http_response *response,
+                 const struct reply_items *list, int digits) {
     const int64_t start = jobs_clock();
-    double text = 0;
-    for (size_t i = 0; i < list->count; i++) {
-        if (list->items[i].op == CODEC_OP_TENSOR) {
-            text += (double)codec_text_bytes(&list->items[i].tensor, digits);
-        }
-    }
-    if (list->failed || !(text > LONG_TEXT ? stream_items(response, list, digits)
-                                           : write_items(response, list, digits))) {
+    const size_t bytes = codec_items_bytes(list->items, list->count, digits, LONG_TEXT);
+    const bool done = bytes > LONG_TEXT ? stream_items(request, response, list, digits)
+                                        : write_items(request, response, list, digits, bytes);
+    if (!done) {
         reply_no_memory(request, response);
     }
-    free(list->items);
     response->timing[HTTP_TIMING_ENCODE] = (double)(jobs_clock() - start) * 1e-6;
 }

@@ -7,32 +7,36 @@
 
 #include "api/api.h"
 
-void reply_no_memory(const struct http_request *request, struct http_response *response);
-void reply_codec_error(const struct http_request *request, struct http_response *response,
+enum {
+    REPLY_ITEMS = 40 /* more than any answer has */
+};
+
+/* There is no memory for the request: its account says whether it may not have so much, whether
+ * other requests have it, or whether the system has none. */
+void reply_no_memory(const struct api_request *request, struct http_response *response);
+void reply_codec_error(const struct api_request *request, struct http_response *response,
                        const struct codec_error *error);
-void reply_attn_error(const struct http_request *request, struct http_response *response,
+void reply_attn_error(const struct api_request *request, struct http_response *response,
                       const attn_error *error);
 
-/* A growing list of codec items. Zero-initialise; failed adds are remembered. */
+/* A list of codec items. Initialise `count` with 0. */
 struct reply_items {
-    struct codec_item *items;
-    size_t count, capacity;
-    bool failed;
+    size_t count;
+    struct codec_item items[REPLY_ITEMS];
 };
 
 void reply_open(struct reply_items *list, enum codec_op op, const char *key);
 void reply_close(struct reply_items *list);
 void reply_tensor(struct reply_items *list, const char *key, const attn_tensor *tensor);
 void reply_text(struct reply_items *list, const char *key, const char *text);
-void reply_texts(struct reply_items *list, const char *key, const char *const *texts, size_t count);
 void reply_number(struct reply_items *list, const char *key, double number);
 
-/* Encodes the items as a 200 answer and frees the list. `digits` as in codec_write. A long text is
- * made while it is sent: what the items point to must live as long as the exchange. */
-void reply_items(const struct http_request *request, struct http_response *response,
-                 struct reply_items *list, int digits);
+/* Any other item. */
+void reply_item(struct reply_items *list, struct codec_item item);
 
-/* Bytes of `text` that reply_items holds at a time. */
-double reply_text_memory(double text);
+/* Encodes the items as a 200 answer. `digits` as in codec_write. A long text is made while it is
+ * sent: what the items point to must live as long as the exchange. */
+void reply_items(const struct api_request *request, struct http_response *response,
+                 const struct reply_items *list, int digits);
 
 #endif

@@ -27,7 +27,7 @@ struct api_work *api_ready(const struct api_request *request, struct http_respon
 
 struct api_work *api_version(const struct api_request *request, struct http_response *response) {
     const attn_build_info build = attn_build();
-    struct reply_items list = {0};
+    struct reply_items list = {.count = 0};
     reply_open(&list, CODEC_OP_OBJECT, NULL);
     reply_text(&list, "name", "attentiond");
     reply_text(&list, "version", build.version);
@@ -37,6 +37,6 @@ struct api_work *api_version(const struct api_request *request, struct http_resp
     reply_text(&list, "kernels", build.kernels);
     reply_number(&list, "threads", request->service->threads);
     reply_close(&list);
-    reply_items(request->http, response, &list, 0);
+    reply_items(request, response, &list, 0);
     return NULL;
 }

@@ -17,10 +17,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum {
-    SLOWEST = 64 /* bytes in a millisecond of a long body or response, once the time is over */
-};
-
 /* Of a server, one after the other. */
 enum call_stage {
     CALL_SERVING,
@@ -59,7 +55,10 @@ struct connection {
     struct http_server *server;
     struct tls_pair *pair;  /* that its session uses */
     struct http_call *call; /* that is pending */
-    bool ends;              /* with the response that was queued last, because the server says so */
+    bool untimed;           /* libmicrohttpd does not ask whether it is idle */
+    const char *target;     /* of the request that is being read, where libmicrohttpd has it */
+    size_t target_size;
+    bool ends; /* with the response that was queued last, because the server says so */
 };
 
 /* One request. Lives from the first call of the handler to call_completed, on one I/O thread. */

@@ -1,8 +1,9 @@
 /*
  * framing.c - the rules of RFC 9110 and 9112 whose breach lets two parties disagree on where a
  * request ends, and a few limits. Not visible from here, because libmicrohttpd has already read it:
- * bare LF, folded headers, NUL in the request target, chunk extensions and trailers (0.9.75 takes
- * all of these, 1.0.1 only trailers).
+ * chunk extensions and trailers (0.9.75 takes both, 1.0.1 only trailers). 0.9.75 also takes folded
+ * headers, bare LF, and NUL in the target or in a value, and says nothing of them; they are found
+ * by the bytes that lie between the parts that it hands over.
  */
 #include "http/framing.h"
 
@@ -143,6 +144,45 @@ static void check_fields(const struct framing_head *head, struct framing_result 
     }
 }
 
+/* Do two bytes that ended a line stand here? */
+static bool is_line_end(const char *at) {
+    return at[0] == '\0' && at[1] == '\0';
+}
+
+/* Where the value begins if nothing but a colon and white space is between it and the name. */
+static const char *value_behind(const struct framing_header *header) {
+    const char *behind = header->name + header->name_size + 1;
+    return behind + strspn(behind, " \t");
+}
+
+/* Is the head nothing but its parts, one space or CR LF between them? libmicrohttpd 0.9.75 moves
+ * the name of a folded header elsewhere, and appends the folded line to it. A bare LF leaves one
+ * NUL instead of two, and a NUL makes a part end early. So each part must begin right where the one
+ * before it ends, and the last one must end with the head. */
+static bool is_seamless(const struct framing_head *head) {
+    const char *at = head->method + strlen(head->method);
+    if (head->target != at + 1 || head->version != head->target + head->target_size + 1) {
+        return false;
+    }
+    at = head->version + strlen(head->version);
+    for (size_t i = 0; i < head->count; i++) {
+        const struct framing_header *header = &head->headers[i];
+        if (!is_line_end(at) || header->name != at + 2 || header->value != value_behind(header)) {
+            return false;
+        }
+        at = header->value + header->value_size;
+    }
+    return at + 4 == head->method + head->size && is_line_end(at) && is_line_end(at + 2);
+}
+
+static void check_seams(const struct framing_head *head, struct framing_result *result) {
+    if (head->target != NULL && !is_seamless(head)) {
+        refuse(result, 400,
+               "each line of a head ends with CR LF and begins neither with white space nor with a "
+               "colon, no byte is NUL, and there is one space on each side of the target");
+    }
+}
+
 bool framing_is(const struct framing_header *header, const char *name) {
     return is_equal(header->name, header->name_size, name);
 }
@@ -176,6 +216,13 @@ static bool read_length(const struct framing_header *header, uint64_t *length) {
     return header->value_size > 0;
 }
 
+/* A request of these methods has a body. If it does not say where the body ends, then the header
+ * that said so may have been lost on the way, and the body would be taken for the next request. */
+static bool announces_body(const char *method) {
+    return strcmp(method, "POST") == 0 || strcmp(method, "PUT") == 0 ||
+           strcmp(method, "PATCH") == 0;
+}
+
 static void check_body_length(const struct framing_head *head, struct framing_result *result) {
     const struct framing_header *length, *encoding;
     size_t lengths = find(head, "Content-Length", &length);
@@ -193,6 +240,8 @@ static void check_body_length(const struct framing_head *head, struct framing_re
                encoding->value_size < 48 ? (int)encoding->value_size : 48, encoding->value);
     } else if (lengths == 1 && !read_length(length, &result->content_length)) {
         refuse(result, 400, "a Content-Length is a decimal number");
+    } else if (lengths == 0 && encodings == 0 && announces_body(head->method)) {
+        refuse(result, 411, "a %s has a Content-Length or is sent in chunks", head->method);
     }
 }
 
@@ -248,7 +297,7 @@ static void check_coding(const struct framing_head *head, struct framing_result 
 
 void framing_check(const struct framing_head *head, struct framing_result *result) {
     static void (*const checks[])(const struct framing_head *, struct framing_result *) = {
-        check_target, check_fields, check_body_length, check_names, check_coding,
+        check_target, check_fields, check_seams, check_body_length, check_names, check_coding,
     };
     *result = (struct framing_result){0};
     for (size_t i = 0; i < sizeof checks / sizeof *checks && result->status == 0; i++) {

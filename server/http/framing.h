@@ -1,8 +1,8 @@
 /*
  * framing.h - is the head of this request sound? Pure functions over a list of headers, no socket.
  * libmicrohttpd 0.9.75 accepts most of what request smuggling is made of (Content-Length beside
- * Transfer-Encoding, names that end in a space, HTTP/1.9, ...); this filter refuses it. 1.x
- * refuses part of it before it comes here, with a page of its own.
+ * Transfer-Encoding, names that end in a space, HTTP/1.9, folded lines, ...); this filter refuses
+ * it. 1.x refuses part of it before it comes here, with a page of its own.
  * It knows nothing of connections, paths that exist, or limits on bodies.
  */
 #ifndef HTTP_FRAMING_H
@@ -50,6 +50,11 @@ struct framing_head {
     const struct framing_header *headers;
     size_t count; /* FRAMING_MAX_HEADERS + 1 stands for "more" */
     bool codings; /* a body may have one; else that is a refusal */
+    /* Where the head was read, or NULL. Then the method, the version and all names and values point
+     * into the same `size` bytes from the method on, as they came, and a NUL stands for each byte
+     * that ended one of them: what the parser passed over is still between them. */
+    const char *target;
+    size_t target_size, size;
 };
 
 struct framing_result {

@@ -18,6 +18,7 @@ struct http_request {
     const char *path;   /* without the query, percent-decoded */
     /* Of the body: lower case, without parameters; "" if there is no such header. */
     const char *media_type;
+    uint64_t length; /* of the body; 0 if that is not known before: in chunks, or compressed */
     /* X-Request-Id: the client's if it is 1..128 visible ASCII characters, else made. */
     const char *id;
     bool head;
@@ -96,7 +97,7 @@ struct http_pending;
  *           dropped before it is sent.
  *   hold    the server itself holds so many bytes for reading a compressed body, until it says
  *           another number. false: too many; the rest of the body is not needed. NULL: all is well.
- *           After `end` (and http_resume): for compressing a streamed answer, until release.
+ *           After `end` (and http_resume): for compressing an answer, until release.
  *   body    the next bytes of the body, decompressed. false = the rest is not needed: it is read
  *           and dropped.
  *   end     the body is complete. Returns true after filling `response`, or false: the answer
@@ -107,7 +108,7 @@ struct http_pending;
  *           `end` live until then, and `response` is filled by then.
  *   cancel  from about start until http_resume, on any thread, perhaps: nobody waits for the
  *           answer any more. http_resume must be called nevertheless, and should be soon.
- *   release the exchange ends. NULL never arrives.
+ *   release the exchange ends: its answer is sent or dropped. NULL never arrives.
  *   completed  the request has ended, whether it came to `begin` or not. NULL: nobody wants to
  *           know.
  */

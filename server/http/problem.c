@@ -23,6 +23,7 @@ static const struct {
     {401, "Unauthorized"},
     {404, "Not Found"},
     {405, "Method Not Allowed"},
+    {411, "Length Required"},
     {413, "Content Too Large"},
     {414, "URI Too Long"},
     {415, "Unsupported Media Type"},

@@ -41,11 +41,16 @@ static char *put_timing(char *out, const char *name, double milliseconds) {
 static void compress(struct http_call *call) {
     struct http_response *response = &call->response;
     const double start = call_clock();
-    if (response->read != NULL && !call_hold(call, coding_stream_memory(call->accepts))) {
+    /* A whole body has two copies for a moment, and is the compressed one then. */
+    const size_t memory = coding_stream_memory(call->accepts) + 2 * response->size;
+    if (call->exchange != NULL && !call_hold(call, memory)) {
         return; /* it is sent as it is */
     }
     if (coding_compress(response, call->accepts, call->must_code)) {
         call->coding = call->accepts;
+    }
+    if (call->exchange != NULL && response->read == NULL) {
+        call_hold(call, 0);
     }
     response->timing[HTTP_TIMING_ENCODE] += call_clock() - start;
 }
@@ -121,8 +126,6 @@ struct stream {
     void *body;
     bool (*read)(void *body, char *out, size_t room, size_t *size);
     void (*release)(void *body);
-    uint64_t sent;
-    int64_t begun;
 };
 
 static ssize_t read_stream(void *stream_, uint64_t position, char *out, size_t room) {
@@ -132,12 +135,8 @@ static ssize_t read_stream(void *stream_, uint64_t position, char *out, size_t r
     if (!stream->read(stream->body, out, room, &size)) {
         return MHD_CONTENT_READER_END_WITH_ERROR;
     }
-    /* The client must take some of it within the time, and all so far at the slowest rate. */
-    stream->sent += size;
-    stream->call->sent = stream->sent;
-    const int64_t now = watch_clock(), slowest = stream->begun + (int64_t)(stream->sent / SLOWEST);
-    watch_until(&stream->call->connection->watched,
-                (now < slowest ? now : slowest) + stream->call->server->write_ms);
+    stream->call->sent += size;
+    watch_queue(&stream->call->connection->watched, size);
     return size > 0 ? (ssize_t)size : MHD_CONTENT_READER_END_OF_STREAM;
 }
 
@@ -158,8 +157,7 @@ static struct MHD_Response *create_stream(struct http_call *call) {
     *stream = (struct stream){.call = call,
                               .body = (void *)response->body,
                               .read = response->read,
-                              .release = response->release,
-                              .begun = watch_clock()};
+                              .release = response->release};
     struct MHD_Response *out = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, PIECE,
                                                                  read_stream, stream, free_stream);
     if (out == NULL) {
@@ -184,6 +182,18 @@ static struct MHD_Response *create_whole(struct http_response *response) {
     return out;
 }
 
+/* Libmicrohttpd would cut off a connection as idle whose client is still taking what is in the
+ * kernel's buffer. So while more than a little is sent, only the watch has an eye on it. */
+static void begin_sending(struct http_call *call, struct MHD_Connection *connection) {
+    struct watched *watched = &call->connection->watched;
+    watch_send(watched, call->server->write_ms, call->response.size);
+    if (call->response.read != NULL ||
+        atomic_load_explicit(&watched->queued, memory_order_relaxed) > PIECE) {
+        call->connection->untimed = true;
+        MHD_set_connection_option(connection, MHD_CONNECTION_OPTION_TIMEOUT, 0u);
+    }
+}
+
 enum MHD_Result call_respond(struct http_call *call, struct MHD_Connection *connection) {
     struct http_response *response = &call->response;
     response->timing[HTTP_TIMING_DECODE] += call->inflate_ms;
@@ -196,9 +206,7 @@ enum MHD_Result call_respond(struct http_call *call, struct MHD_Connection *conn
         return MHD_NO;
     }
     enum MHD_Result result = MHD_NO;
-    atomic_store_explicit(&call->connection->watched.sending, true, memory_order_relaxed);
-    watch_for(&call->connection->watched,
-              call->server->write_ms + (int64_t)(response->size / SLOWEST));
+    begin_sending(call, connection);
     call->connection->ends = response->close || atomic_load(&call->server->stage) != CALL_SERVING;
     if (add_headers(call, out)) {
         result = MHD_queue_response(connection, (unsigned)response->status, out);
@@ -206,8 +214,5 @@ enum MHD_Result call_respond(struct http_call *call, struct MHD_Connection *conn
     MHD_destroy_response(out);
     call->status = result == MHD_YES && !call->left ? response->status : 0;
     call->sent = call->request.head || response->status == 304 ? 0 : response->size;
-    if (!streams) {
-        call_release_exchange(call); /* else the body may still be made of it */
-    }
     return result;
 }

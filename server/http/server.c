@@ -64,7 +64,8 @@ static void on_connection(void *server_, struct MHD_Connection *connection, void
     }
     if (own != NULL) {
         tls_end(own->pair);
-        if (own->ends && watch_linger(server->watch, &own->watched, on_ended)) {
+        if ((own->ends || watch_owes(&own->watched)) &&
+            watch_linger(server->watch, &own->watched, on_ended)) {
             return;
         }
         watch_remove(server->watch, &own->watched);

@@ -7,17 +7,23 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/sockios.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
 enum {
     TICK_MS = 100,
-    GONE_TICKS = 10, /* in which the server may be reading what came before the client's end */
-    POLLED = 256,    /* connections that are asked at a time whether they are still there */
+    GONE_TICKS = 10,     /* in which the server may be reading what came before the client's end */
+    POLLED = 256,        /* connections that are asked at a time whether they are still there */
+    ASK_MS = 1000,       /* between two questions what a client has taken */
+    STEP = 32 * 1024,    /* bytes: who takes less has stopped */
+    PAUSE_MS = 32000,    /* in which 2 MiB, a 16th of a large receive buffer, are taken slowly */
+    UNTOLD = 128 * 1024, /* bytes of earlier responses that a client may have read untold */
     LINGER_MS = 2000,
     LINGER_TICK_MS = 10,
     LINGER_PIECES = 64 /* of 16 KiB that are read from one at a time */
@@ -104,16 +110,57 @@ static void ask(struct watched *const *some, struct pollfd *fds, nfds_t count) {
     }
 }
 
+/* Bytes that were sent and that the client's kernel has not confirmed. */
+static uint64_t untaken(int fd) {
+    int bytes = 0;
+    return ioctl(fd, SIOCOUTQ, &bytes) == 0 && bytes > 0 ? (uint64_t)bytes : 0;
+}
+
+/*
+ * Until when the client of a response may go on without another look. The kernel takes megabytes
+ * from us at once and then nothing for a long time, while the client takes them steadily; so what
+ * was sent says little, and what is left in the socket says how much the client has taken. (The
+ * bytes of a whole body that libmicrohttpd still holds count as taken: that is 1 MiB at most. The
+ * frame of chunks and TLS in what is left counts as not taken: that is less than STEP.)
+ *
+ * The client's kernel tells what its reader takes in steps, too: when its buffer was full, it asks
+ * for more when a 16th of it is free. So nobody has stopped who takes nothing for PAUSE_MS.
+ */
+static int64_t patience_with(struct watched *w, int64_t now) {
+    const uint64_t queued = atomic_load_explicit(&w->queued, memory_order_relaxed);
+    const uint64_t left = untaken(w->fd), taken = queued > left ? queued - left : 0;
+    if (taken >= atomic_load_explicit(&w->taken, memory_order_relaxed) + STEP) {
+        atomic_store_explicit(&w->taken, taken, memory_order_relaxed);
+        atomic_store_explicit(&w->took, now, memory_order_relaxed);
+    }
+    const int64_t slowest =
+        atomic_load_explicit(&w->begun, memory_order_relaxed) + (int64_t)(taken / SLOWEST);
+    const int64_t stopped = atomic_load_explicit(&w->took, memory_order_relaxed) + PAUSE_MS;
+    return (slowest < stopped ? slowest : stopped) +
+           atomic_load_explicit(&w->patience, memory_order_relaxed);
+}
+
+/* The deadline is over. The server may set another one at the same time: that one holds. */
+static void end_time(struct watched *w, int64_t deadline, int64_t now) {
+    int64_t next = 0;
+    if (atomic_load_explicit(&w->sending, memory_order_relaxed)) {
+        const int64_t last = patience_with(w, now);
+        next = last < now ? 0 : last < now + ASK_MS ? last : now + ASK_MS;
+    }
+    if (atomic_compare_exchange_strong(&w->deadline, &deadline, next) && next == 0) {
+        shutdown(w->fd, SHUT_RDWR); /* libmicrohttpd sees the end, and closes it */
+    }
+}
+
 static void look(struct watch *watch) {
     struct pollfd fds[POLLED];
     struct watched *asked[POLLED];
     nfds_t count = 0;
     const int64_t now = watch_clock();
     for (struct watched *w = watch->ring.next; w != &watch->ring; w = w->next) {
-        const int64_t deadline = atomic_load_explicit(&w->deadline, memory_order_relaxed);
+        const int64_t deadline = atomic_load(&w->deadline);
         if (deadline != 0 && now > deadline) {
-            atomic_store_explicit(&w->deadline, 0, memory_order_relaxed);
-            shutdown(w->fd, SHUT_RDWR); /* libmicrohttpd sees the end, and closes it */
+            end_time(w, deadline, now);
         }
         asked[count] = w;
         fds[count++] = (struct pollfd){.fd = w->fd, .events = POLLIN | POLLRDHUP};
@@ -135,13 +182,33 @@ static bool read_on(int fd) {
     return size > 0 || (size < 0 && (errno == EAGAIN || errno == EINTR));
 }
 
+/* The time to linger is over. A client that still takes the answer as fast as it must is owed the
+ * rest: to close the socket would reset the connection with the next byte that it sends. It is
+ * looked at less often, since it may be one of many. */
+static bool is_owed(struct watched *w, int64_t now) {
+    w->owed = untaken(w->fd) > 0 && patience_with(w, now) > now;
+    if (w->owed) {
+        watch_until(w, now + ASK_MS);
+    }
+    return w->owed;
+}
+
+static bool lingers_on(struct watched *w, bool stop, int64_t now) {
+    const bool late = now > w->deadline;
+    if (w->owed && !late && !stop) {
+        return true;
+    }
+    return read_on(w->fd) && (!late || (!stop && is_owed(w, now)));
+}
+
 /* Others wait for the mutex, not for what clients send: only this thread shortens the ring. */
 static void linger(struct watch *watch) {
     const int64_t now = watch_clock();
+    const bool stop = watch->stop;
     struct watched *next;
     for (struct watched *w = watch->lingering.next; w != &watch->lingering; w = next) {
         pthread_mutex_unlock(&watch->mutex);
-        const bool over = !read_on(w->fd) || now > w->deadline;
+        const bool over = !lingers_on(w, stop, now);
         pthread_mutex_lock(&watch->mutex);
         next = w->next;
         if (over) {
@@ -229,6 +296,10 @@ void watch_remove(struct watch *watch, struct watched *watched) {
     pthread_mutex_unlock(&watch->mutex);
 }
 
+bool watch_owes(const struct watched *watched) {
+    return untaken(watched->fd) > 0;
+}
+
 bool watch_linger(struct watch *watch, struct watched *watched, void (*ended)(struct watched *)) {
     const int fd = fcntl(watched->fd, F_DUPFD_CLOEXEC, 0);
     if (fd < 0) {
@@ -236,6 +307,7 @@ bool watch_linger(struct watch *watch, struct watched *watched, void (*ended)(st
     }
     shutdown(fd, SHUT_WR);
     watched->ended = ended;
+    watched->owed = false;
     watch_for(watched, LINGER_MS);
     pthread_mutex_lock(&watch->mutex);
     unlink_watched(watched);
@@ -247,11 +319,31 @@ bool watch_linger(struct watch *watch, struct watched *watched, void (*ended)(st
 }
 
 void watch_until(struct watched *watched, int64_t time) {
-    atomic_store_explicit(&watched->deadline, time, memory_order_relaxed);
+    atomic_store(&watched->deadline, time);
 }
 
 void watch_for(struct watched *watched, int64_t milliseconds) {
     watch_until(watched, watch_clock() + milliseconds);
+}
+
+void watch_send(struct watched *watched, int64_t milliseconds, uint64_t bytes) {
+    const int64_t now = watch_clock();
+    const uint64_t left = untaken(watched->fd), untold = left < UNTOLD ? left : UNTOLD;
+    atomic_store_explicit(&watched->begun, now, memory_order_relaxed);
+    atomic_store_explicit(&watched->patience, milliseconds, memory_order_relaxed);
+    atomic_store_explicit(&watched->queued, left + untold + bytes, memory_order_relaxed);
+    atomic_store_explicit(&watched->taken, 0, memory_order_relaxed);
+    atomic_store_explicit(&watched->took, now, memory_order_relaxed);
+    atomic_store_explicit(&watched->sending, true, memory_order_relaxed);
+    watch_until(watched, now + milliseconds);
+}
+
+void watch_queue(struct watched *watched, uint64_t bytes) {
+    atomic_fetch_add_explicit(&watched->queued, bytes, memory_order_relaxed);
+}
+
+void watch_sent(struct watched *watched) {
+    atomic_store_explicit(&watched->sending, false, memory_order_relaxed);
 }
 
 void watch_wait(struct watch *watch, struct watched *watched, void (*leave)(struct watched *)) {

@@ -1,7 +1,10 @@
 /*
  * jobs.c - see jobs.h. Jobs that have tasks to give stand in a ring. A worker takes a turn at the
- * next one: tasks worth TURN_COST, so that a turn at a huge job is hardly longer than one at a
- * small job. When the last turn at a phase ends, the job gives the tasks of its next phase.
+ * one that was served least: tasks worth TURN_COST, or one task if it costs more. A new job begins
+ * with the service that a job would have had which was there all the time and had its share. So it
+ * has to wait for no other to catch up, and no other waits for it: all jobs get the same share of
+ * the workers, however long their tasks are (fair queueing with a virtual time). When the last
+ * turn at a phase ends, the job gives the tasks of its next phase.
  *
  * One mutex guards the ring; a turn lasts some hundred times as long as it is held.
  */
@@ -9,6 +12,7 @@
 #include "jobs/jobs.h"
 
 #include <assert.h>
+#include <math.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -19,7 +23,10 @@ enum {
     NICE = 5, /* a third of the share that a thread of the I/O has where both want one core */
     TURN_COST = 4000000,    /* multiply-adds: about 50 us */
     PATIENCE_NS = 20000,    /* a worker without work looks so long before it sleeps */
-    KEEP_SCRATCH = 4 << 20, /* bytes that a worker keeps when it goes to sleep */
+    KEEP_SCRATCH = 8 << 20, /* bytes that all workers together keep when no job wants more, */
+    KEEP_EACH = 1 << 20,    /* and each of them */
+    RESERVE = 16,           /* the last part of the bounds, for small jobs: 1 in so many */
+    SMALL = 1000,           /* a job is small that costs at most this part of max_cost */
     SCRATCH_ALIGN = 64
 };
 
@@ -29,10 +36,13 @@ struct jobs {
     struct job *ring; /* whose turn is next; NULL = nobody has a task to give */
     unsigned sleeping;
     bool stopping;
+    int64_t earliest;   /* no deadline in the ring is before this */
+    double served;      /* the virtual time: the service that a new job begins with */
     atomic_uint offers; /* grows whenever a job enters the ring */
     struct jobs_load load;
     unsigned max_jobs;
     double max_cost;
+    size_t keep_scratch; /* bytes that each worker keeps */
     unsigned threads;
     pthread_t workers[];
 };
@@ -46,12 +56,17 @@ struct turn {
 struct scratch {
     void *memory;
     size_t size;
+    size_t keep; /* bytes that are not worth to be freed and allocated again */
 };
 
-int64_t jobs_clock(void) {
+static int64_t read_clock(clockid_t clock) {
     struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
+    clock_gettime(clock, &now);
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+int64_t jobs_clock(void) {
+    return read_clock(CLOCK_MONOTONIC);
 }
 
 /* ---------------------------------------------------------------------------------- one job */
@@ -89,6 +104,8 @@ static void reset(struct job *job) {
     job->ending = 1; /* begin */
     job->turns = 0;
     job->total = 0;
+    atomic_store(&job->spent, 0);
+    atomic_store(&job->longest, 0);
     atomic_store(&job->failed, SIZE_MAX);
     for (size_t phase = 0; phase < job->phases; phase++) {
         job->total += job->tasks(job, phase);
@@ -111,22 +128,36 @@ static bool advance(struct job *job) {
     return job->ending > 0;
 }
 
+/* A scratch of more than `keep` bytes is freed as soon as a job needs less, because only the
+ * job that needs it counts it. */
 static bool fit(struct scratch *scratch, size_t size) {
-    if (size > scratch->size) {
+    if (size > scratch->size || (scratch->size > scratch->keep && size < scratch->size)) {
         free(scratch->memory);
         size = (size + SCRATCH_ALIGN - 1) / SCRATCH_ALIGN * SCRATCH_ALIGN;
-        scratch->memory = aligned_alloc(SCRATCH_ALIGN, size);
+        scratch->memory = size > 0 ? aligned_alloc(SCRATCH_ALIGN, size) : NULL;
         scratch->size = scratch->memory == NULL ? 0 : size;
     }
     return size == 0 || scratch->memory != NULL;
 }
 
-static void take_turn(const struct turn *turn, struct scratch *scratch) {
-    struct job *job = turn->job;
-    if (turn->first < turn->end && job->deadline != 0 && jobs_clock() >= job->deadline) {
-        end_job(job, JOB_LATE);
+/* Adds the nanoseconds that some tasks of a job have taken. */
+static void note_time(struct job *job, int64_t spent, size_t tasks) {
+    const int64_t each = tasks > 0 ? spent / (int64_t)tasks : 0;
+    int64_t longest = atomic_load_explicit(&job->longest, memory_order_relaxed);
+    atomic_fetch_add_explicit(&job->spent, spent, memory_order_relaxed);
+    while (each > longest && !atomic_compare_exchange_weak(&job->longest, &longest, each)) {
     }
-    for (size_t task = turn->first; task < turn->end && is_wanted(job, task); task++) {
+}
+
+/* Returns how many tasks were run. */
+static size_t take_turn(const struct turn *turn, struct scratch *scratch) {
+    struct job *job = turn->job;
+    size_t task = turn->first;
+    for (; task < turn->end && is_wanted(job, task); task++) {
+        if (job->deadline != 0 && jobs_clock() >= job->deadline) {
+            end_job(job, JOB_LATE);
+            break;
+        }
         if (job->stage == 0) {
             job->begun = jobs_clock();
         }
@@ -137,6 +168,7 @@ static void take_turn(const struct turn *turn, struct scratch *scratch) {
             fail_at(job, task);
         }
     }
+    return task - turn->first;
 }
 
 static enum job_end end_of(const struct job *job) {
@@ -145,12 +177,14 @@ static enum job_end end_of(const struct job *job) {
 
 enum job_end jobs_run_here(struct job *job) {
     struct scratch scratch = {0};
+    const int64_t start = jobs_clock(); /* the time of the thread would cost a system call */
     atomic_store(&job->end, 0);
     reset(job);
     do {
         take_turn(&(struct turn){job, 0, job->ending}, &scratch);
     } while (advance(job));
     free(scratch.memory);
+    note_time(job, jobs_clock() - start, job->total > 0 ? job->total : 1);
     return end_of(job);
 }
 
@@ -166,6 +200,9 @@ static void offer(struct jobs *jobs, struct job *job) {
         job->previous->next = job->next->previous = job;
     }
     job->linked = true;
+    if (job->deadline != 0 && job->deadline < jobs->earliest) {
+        jobs->earliest = job->deadline;
+    }
     atomic_fetch_add_explicit(&jobs->offers, 1, memory_order_release);
     if (jobs->sleeping > 0) {
         if (job->ending - job->next_task > 1) {
@@ -185,9 +222,18 @@ static void unlink_job(struct jobs *jobs, struct job *job) {
     job->linked = false;
 }
 
+/* The job that was served least; of several the one that has waited longest. */
+static struct job *least_served(const struct jobs *jobs) {
+    struct job *least = jobs->ring;
+    for (struct job *job = least->next; job != jobs->ring && !has_ended(least); job = job->next) {
+        least = has_ended(job) || job->served < least->served ? job : least;
+    }
+    return least;
+}
+
 /* A turn at the job that is next. */
 static struct turn next_turn(struct jobs *jobs) {
-    struct job *job = jobs->ring;
+    struct job *job = least_served(jobs);
     struct turn turn = {.job = job, .first = job->next_task};
     const size_t left = job->ending - job->next_task;
     const size_t share = (left + jobs->threads - 1) / jobs->threads;
@@ -195,6 +241,10 @@ static struct turn next_turn(struct jobs *jobs) {
     size_t count = worth < (double)share ? (size_t)worth : share;
     count = !is_wanted(job, job->next_task) ? 0 : count < 1 ? 1 : count;
     jobs->ring = job->next;
+    const double cost = (double)count * job->cost / (double)(job->total + 1);
+    jobs->served = job->served > jobs->served ? job->served : jobs->served;
+    jobs->served += cost / (jobs->load.jobs > 0 ? jobs->load.jobs : 1);
+    job->served += cost;
     job->next_task += count;
     job->turns++;
     turn.end = job->next_task;
@@ -208,6 +258,7 @@ static struct turn next_turn(struct jobs *jobs) {
 static void leave(struct jobs *jobs, const struct job *job) {
     jobs->load.jobs--;
     jobs->load.cost = jobs->load.jobs > 0 ? jobs->load.cost - job->cost : 0;
+    jobs->served = jobs->load.jobs > 0 ? jobs->served : 0;
 }
 
 /* The last turn at a stage has ended. */
@@ -221,6 +272,36 @@ static void settle(struct jobs *jobs, struct job *job) {
     pthread_mutex_unlock(&jobs->mutex);
     job->done(job, end);
     pthread_mutex_lock(&jobs->mutex);
+}
+
+/* Ends a job of the ring whose deadline has passed, if there is one. */
+static bool end_late_job(struct jobs *jobs) {
+    const int64_t now = jobs_clock();
+    struct job *job = jobs->ring;
+    jobs->earliest = INT64_MAX;
+    do {
+        if (job->deadline != 0 && now >= job->deadline) {
+            end_job(job, JOB_LATE);
+            unlink_job(jobs, job);
+            if (job->turns == 0) { /* else the last turn settles it */
+                settle(jobs, job);
+            }
+            return true;
+        }
+        if (job->deadline != 0 && job->deadline < jobs->earliest) {
+            jobs->earliest = job->deadline;
+        }
+        job = job->next;
+    } while (job != jobs->ring);
+    return false;
+}
+
+/* Ends all late jobs of the ring. A job whose turn is far away would learn too late that its
+ * deadline has passed. */
+static void end_late_jobs(struct jobs *jobs) {
+    while (jobs->ring != NULL && jobs_clock() >= jobs->earliest && end_late_job(jobs)) {
+        jobs->earliest = 0; /* look at the others, too */
+    }
 }
 
 /* ----------------------------------------------------------------------------------- workers */
@@ -239,9 +320,9 @@ static bool wait_for_work(struct jobs *jobs, struct scratch *scratch) {
         pthread_mutex_lock(&jobs->mutex);
     }
     while (jobs->ring == NULL && !jobs->stopping) {
-        if (scratch->size > KEEP_SCRATCH) {
+        if (scratch->size > scratch->keep) {
             free(scratch->memory);
-            *scratch = (struct scratch){0};
+            *scratch = (struct scratch){.keep = scratch->keep};
         }
         jobs->sleeping++;
         pthread_cond_wait(&jobs->offered, &jobs->mutex);
@@ -255,18 +336,21 @@ static bool wait_for_work(struct jobs *jobs, struct scratch *scratch) {
  * stands behind them (on Linux, nice is of the thread). */
 static void *work(void *jobs_) {
     struct jobs *jobs = jobs_;
-    struct scratch scratch = {0};
+    struct scratch scratch = {.keep = jobs->keep_scratch};
     (void)!nice(NICE);
     pthread_mutex_lock(&jobs->mutex);
     while (wait_for_work(jobs, &scratch)) {
         const struct turn turn = next_turn(jobs);
         pthread_mutex_unlock(&jobs->mutex);
-        take_turn(&turn, &scratch);
+        const int64_t start = read_clock(CLOCK_THREAD_CPUTIME_ID);
+        const size_t tasks = take_turn(&turn, &scratch);
+        note_time(turn.job, read_clock(CLOCK_THREAD_CPUTIME_ID) - start, tasks);
         sched_yield();
         pthread_mutex_lock(&jobs->mutex);
         if (--turn.job->turns == 0 && !turn.job->linked) {
             settle(jobs, turn.job);
         }
+        end_late_jobs(jobs);
     }
     pthread_mutex_unlock(&jobs->mutex);
     free(scratch.memory);
@@ -283,6 +367,9 @@ struct jobs *jobs_start(const struct jobs_options *options) {
     pthread_cond_init(&jobs->offered, NULL);
     jobs->max_jobs = options->max_jobs;
     jobs->max_cost = options->max_cost;
+    jobs->earliest = INT64_MAX;
+    jobs->keep_scratch = KEEP_SCRATCH / options->threads;
+    jobs->keep_scratch = jobs->keep_scratch < KEEP_EACH ? jobs->keep_scratch : KEEP_EACH;
     while (jobs->threads < options->threads) {
         if (pthread_create(&jobs->workers[jobs->threads], NULL, work, jobs) != 0) {
             jobs_stop(jobs);
@@ -312,10 +399,18 @@ void jobs_stop(struct jobs *jobs) {
 
 /* --------------------------------------------------------------------------------- admission */
 
+/* Is there room for one more job of this cost? The mutex is held. */
+static bool has_room(const struct jobs *jobs, double cost) {
+    const bool small = cost <= jobs->max_cost / SMALL;
+    const unsigned max_jobs = jobs->max_jobs - (small ? 0 : jobs->max_jobs / RESERVE);
+    const double max_cost = jobs->max_cost - (small ? 0 : jobs->max_cost / RESERVE);
+    return jobs->load.jobs < max_jobs &&
+           (jobs->load.jobs == 0 || jobs->load.cost + cost <= max_cost);
+}
+
 bool jobs_admit(struct jobs *jobs, struct job *job) {
     pthread_mutex_lock(&jobs->mutex);
-    const bool fits = jobs->load.jobs < jobs->max_jobs &&
-                      (jobs->load.jobs == 0 || jobs->load.cost + job->cost <= jobs->max_cost);
+    const bool fits = has_room(jobs, job->cost);
     if (fits) {
         jobs->load.jobs++;
         jobs->load.cost += job->cost;
@@ -327,13 +422,16 @@ bool jobs_admit(struct jobs *jobs, struct job *job) {
 }
 
 bool jobs_full(struct jobs *jobs) {
-    const struct jobs_load load = jobs_load(jobs);
-    return load.jobs >= jobs->max_jobs || (load.jobs > 0 && load.cost >= jobs->max_cost);
+    pthread_mutex_lock(&jobs->mutex);
+    const bool full = !has_room(jobs, nextafter(jobs->max_cost / SMALL, INFINITY));
+    pthread_mutex_unlock(&jobs->mutex);
+    return full;
 }
 
 void jobs_run(struct jobs *jobs, struct job *job) {
     reset(job);
     pthread_mutex_lock(&jobs->mutex);
+    job->served = jobs->served;
     offer(jobs, job);
     pthread_mutex_unlock(&jobs->mutex);
 }

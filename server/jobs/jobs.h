@@ -38,10 +38,14 @@ struct job {
     void *owner; /* for `done` */
 
     int64_t begun; /* jobs_clock() when begin was called: what came before was waiting */
+    /* Nanoseconds of all tasks, and of the longest. Workers count CPU time, jobs_run_here counts
+     * the time of the clock. If one turn has several tasks, their average counts. */
+    _Atomic int64_t spent, longest;
 
     /* Of jobs.c alone. */
     struct job *next, *previous; /* in the ring */
     bool linked;
+    double served;            /* the cost of the turns it had, see jobs.c */
     size_t stage;             /* 0: begin, then 1 + phase */
     size_t next_task, ending; /* of this stage: the next to take, one past the last */
     size_t total;             /* tasks of all phases */
@@ -54,6 +58,8 @@ struct jobs_options {
     unsigned threads;  /* workers, at least 1 */
     unsigned max_jobs; /* admitted at a time */
     double max_cost;   /* of all admitted together; one alone may cost more */
+    /* The last sixteenth of both is open to small jobs only, whose cost is at most a thousandth of
+     * max_cost: so a few huge jobs cannot keep all others out. */
 };
 
 struct jobs;
@@ -67,7 +73,7 @@ void jobs_stop(struct jobs *jobs);
 /* Takes a job in if the bounds allow it: it counts from now on until it is done. */
 bool jobs_admit(struct jobs *jobs, struct job *job);
 
-/* Would jobs_admit refuse whatever comes just now? */
+/* Would jobs_admit refuse every job that is not small? */
 bool jobs_full(struct jobs *jobs);
 
 /* Runs an admitted job. It may be done before this returns. */

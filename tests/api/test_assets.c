@@ -10,6 +10,7 @@
 
 #include "support/client.h"
 #include "support/pack.h"
+#include "support/tls.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
@@ -69,6 +70,24 @@ static void expect_headers(const struct client_response *response, const char *p
               "%s: %s", path, tag);
 }
 
+/* The entity tag of these bytes: the first 96 bits of their SHA-256 in base64url (RFC 4648). So
+ * tags of different files differ, and a tag changes with the bytes. */
+static void make_tag(const struct client_response *plain, char tag[static 21]) {
+    static const char letters[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    unsigned char digest[32];
+    cr_assert(tls_sha256(plain->body, plain->size, digest));
+    char *end = stpcpy(tag, "W/\"");
+    for (size_t i = 0; i < 12; i += 3) {
+        const unsigned bits =
+            (unsigned)digest[i] << 16 | (unsigned)digest[i + 1] << 8 | digest[i + 2];
+        for (int shift = 18; shift >= 0; shift -= 6) {
+            *end++ = letters[bits >> shift & 63];
+        }
+    }
+    strcpy(end, "\"");
+}
+
 /* HEAD says what GET says; and what is kept already is not sent again. */
 static void expect_head_and_304(const char *path, const char *headers,
                                 const struct client_response *whole) {
@@ -99,13 +118,15 @@ static void expect_head_and_304(const char *path, const char *headers,
 
 static void expect_asset(const char *path) {
     static const char *const codings[] = {"gzip", "br"};
-    char headers[64], length[32];
+    char headers[64], length[32], tag[21];
     struct client_response plain = ask("GET", path, "");
     cr_assert_eq(plain.status, 200, "%s: %d", path, plain.status);
+    make_tag(&plain, tag);
     cr_expect_gt(plain.size, 0, "%s", path);
     expect_headers(&plain, path);
     expect_header(&plain, path, "Content-Type", media_type_of(path));
     expect_header(&plain, path, "Content-Encoding", NULL);
+    expect_header(&plain, path, "ETag", tag);
     expect_head_and_304(path, "", &plain);
     for (size_t i = 0; i < COUNT(codings); i++) {
         size_t size = 0;
@@ -117,6 +138,7 @@ static void expect_asset(const char *path) {
         expect_header(&packed, path, "Content-Encoding", codings[i]);
         expect_header(&packed, path, "Content-Length", length);
         expect_header(&packed, path, "Transfer-Encoding", NULL);
+        expect_header(&packed, path, "ETag", tag);
         char *bytes = unpack(codings[i], packed.body, packed.size, &size);
         cr_expect(bytes != NULL && size == plain.size && memcmp(bytes, plain.body, size) == 0,
                   "%s, %s: %zu bytes of %zu", path, codings[i], size, plain.size);

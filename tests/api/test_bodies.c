@@ -161,7 +161,7 @@ static const struct number {
     const char *float32, *float64; /* NULL: refused, for it is out of range */
 } numbers[] = {
     {"0", "0", "0"},
-    {"-0", "0", "0"}, /* 0 + 1 * -0 */
+    {"-0", "-0", "-0"}, /* 0 + 1 * -0 */
     {"0.1", "0.1", "0.1"},
     {"1E2", "100", "100"},
     {"100e-2", "1", "1"},
@@ -180,7 +180,7 @@ static const struct number {
     {"-1e999", NULL, NULL},
     {"1e18446744073709551616", NULL, NULL},
     {"1e-999", "0", "0"},
-    {"-1e-18446744073709551616", "0", "0"},
+    {"-1e-18446744073709551616", "-0", "-0"},
     {"1.401298464324817e-45", "1e-45", "1.401298464324817e-45"},
     {"1.1754943508222875e-38", "1.1754944e-38", "1.1754943508222875e-38"},
     {"5e-324", "0", "5e-324"},
@@ -323,19 +323,32 @@ Test(bodies, promise_21_counts_of_any_size_together, .timeout = 300) {
 struct matrix {
     const char *name;
     size_t rank, shape[4];
-    const char *bound; /* '1' for each size that does */
+    /* '1' for each size that must agree, '/' for one that the number of heads must divide. */
+    const char *bound;
 };
 
 struct shapes {
     const char *path;
     const struct matrix *matrices;
     size_t count;
+    const char *options; /* the rest of the body */
 };
 
 static const struct matrix of_attention[] = {
     {"Q", 3, {4, 3, 7}, "111"},      {"K", 3, {4, 5, 7}, "111"},      {"V", 3, {4, 5, 6}, "111"},
     {"past_K", 3, {4, 2, 7}, "111"}, {"past_V", 3, {4, 2, 6}, "111"}, {"mask", 3, {4, 3, 7}, "111"},
     {"bias", 2, {3, 7}, "11"},       {"alibi", 1, {4}, "1"},          {"sink", 1, {4}, "1"},
+};
+/* The batch has three items, because a mask of one item would be right for every item. */
+static const struct matrix of_a_batch[] = {
+    {"Q", 4, {3, 4, 3, 7}, "1111"},      {"K", 4, {3, 4, 5, 7}, "1111"},
+    {"V", 4, {3, 4, 5, 6}, "1111"},      {"past_K", 4, {3, 4, 2, 7}, "1111"},
+    {"past_V", 4, {3, 4, 2, 6}, "1111"}, {"mask", 4, {3, 4, 3, 7}, "1111"},
+    {"bias", 4, {3, 4, 3, 7}, "1111"},   {"lengths", 1, {3}, "1"},
+};
+static const struct matrix of_packed_heads[] = {
+    {"Q", 3, {3, 4, 24}, "11/"}, {"K", 3, {3, 5, 12}, "11/"},   {"V", 3, {3, 5, 8}, "11/"},
+    {"mask", 2, {4, 5}, "11"},   {"bias", 3, {4, 4, 5}, "111"},
 };
 static const struct matrix of_one_head[] = {
     {"X", 2, {5, 6}, "11"},   {"context", 2, {4, 8}, "11"}, {"W_Q", 2, {6, 3}, "11"},
@@ -349,9 +362,11 @@ static const struct matrix of_many_heads[] = {
 };
 
 static const struct shapes calls[] = {
-    {"/attention", of_attention, COUNT(of_attention)},
-    {"/self-attention", of_one_head, COUNT(of_one_head)},
-    {"/multi-head-attention", of_many_heads, COUNT(of_many_heads)},
+    {"/attention", of_attention, COUNT(of_attention), ""},
+    {"/attention", of_a_batch, COUNT(of_a_batch), ""},
+    {"/attention", of_packed_heads, COUNT(of_packed_heads), ",\"heads\":4,\"kv_heads\":2"},
+    {"/self-attention", of_one_head, COUNT(of_one_head), ""},
+    {"/multi-head-attention", of_many_heads, COUNT(of_many_heads), ""},
 };
 
 static void put(FILE *to, const char *name, const size_t *shape, size_t rank, bool short_row) {
@@ -361,7 +376,10 @@ static void put(FILE *to, const char *name, const size_t *shape, size_t rank, bo
         if (rank > 1) {
             put(to, name, shape + 1, rank - 1, short_row && last);
         } else if (!(short_row && last)) {
-            fputs(strcmp(name, "mask") == 0 ? "true" : "0.5", to);
+            fputs(strcmp(name, "mask") == 0      ? "true"
+                  : strcmp(name, "lengths") == 0 ? "1"
+                                                 : "0.5",
+                  to);
         }
         fputs(last || (rank == 1 && short_row && i + 2 == shape[0]) ? "" : ",", to);
     }
@@ -386,7 +404,7 @@ static struct answer ask_changed(const struct shapes *call, const struct matrix 
             put(to, m->name, shape, m->rank, short_row);
         }
     }
-    fputs("}", to);
+    fprintf(to, "%s}", call->options);
     fclose(to);
     const struct answer answer = ask(call->path, body, size);
     free(body);
@@ -426,7 +444,7 @@ static void expect_neighbours(const struct shapes *call, const struct matrix *m)
             } else {
                 cr_expect(answer.status == 422 && answer.pointer[0] == '/' &&
                               says(answer.detail, shape[axis]) &&
-                              says(answer.detail, m->shape[axis]),
+                              (m->bound[axis] == '/' || says(answer.detail, m->shape[axis])),
                           "%s %s, axis %zu, %zu instead of %zu: %s", call->path, m->name, axis,
                           shape[axis], m->shape[axis], answer.text);
             }

@@ -123,6 +123,9 @@ static const struct bad_request to_attention[] = {
             "2"),
     CONTENT("batch of K", "{\"Q\":[[[[1]]],[[[1]]]],\"K\":[[[[1]]]],\"V\":[[[[1]]]]}", "/K", "K",
             "1", "2"),
+    CONTENT("batch of V",
+            "{\"Q\":[[[[1,2]]],[[[3,4]]]],\"K\":[[[[1,2]]],[[[3,4]]]],\"V\":[[[[1,2]]]]}", "/V",
+            "V has 1 batch items but Q has 2"),
     CONTENT("scores that overflow", "{\"Q\":[[1e30]],\"K\":[[1e30]],\"V\":[[1]]}", ANYWHERE,
             "scores"),
 
@@ -847,13 +850,13 @@ Test(errors, chunked_body_over_its_limit) {
 }
 
 Test(errors, work_over_its_limit) {
-    static const char *const arguments[] = {"--max-work", "10000", NULL};
+    static const char *const arguments[] = {"--max-work", "1000000", NULL};
     cr_assert(server_spawn(&server, arguments));
     for (size_t i = 0; i + 1 < COUNT(computing); i++) { /* a softmax is no work to speak of */
         char *small = long_question(computing[i], 4, 4),
-             *large = long_question(computing[i], 40, 40);
+             *large = long_question(computing[i], 300, 300);
         expect_answered(server.port, computing[i], small);
-        expect_refused(server.port, computing[i], NULL, large, "10000");
+        expect_refused(server.port, computing[i], NULL, large, "1000000");
         free(small);
         free(large);
     }

@@ -5,10 +5,12 @@
  *
  * libmicrohttpd itself answers what it cannot parse, with a page of its own: 0.9.75 little, and a
  * bad Content-Length even twice; 1.x most of what is malformed. Its status is its own affair as
- * long as it refuses and closes. What no filter can see, 0.9.75 hides from us and 1.x refuses: NUL
- * in a target or value, bare LF, folded headers, chunk extensions, and a header without a name.
- * haproxy and nginx refuse these or write them anew; a proxy that took a bare LF for no end of a
- * line and sent it on would disagree with 0.9.75 on where a request ends.
+ * long as it refuses and closes. 0.9.75 passes over NUL in a target or value, bare LF, folded
+ * headers (it appends the folded line to the header's name) and a header without a name; the filter
+ * finds them by the bytes that are left between the parts of a head, and 1.x refuses them itself.
+ * What no filter can see is in a chunked body: 0.9.75 hides chunk extensions and bare LF there,
+ * and every version hides trailers. A proxy that took such a bare LF for no end of a line and sent
+ * it on would disagree with 0.9.75 on where a request ends.
  */
 #include <criterion/criterion.h>
 #include <stdio.h>

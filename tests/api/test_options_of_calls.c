@@ -156,6 +156,10 @@ static const struct call attention[] = {
      "{\"output\":[[2]],\"weights\":[[0.5]]}"},
     {"sink of one head as a number", "{\"Q\":[[0]],\"K\":[[1]],\"V\":[[4]],\"sink\":0}",
      "{\"output\":[[2]],\"weights\":[[0.5]]}"},
+    {"sink of one head as a number in float64",
+     "{\"Q\":[[0]],\"K\":[[1]],\"V\":[[4]],\"sink\":0.1,\"mask\":[[false]],\"dtype\":\"float64\","
+     "\"return\":[\"lse\"]}",
+     "{\"lse\":[0.1]}"},
     {"sink of each head", "{\"Q\":[[[0]],[[0]]],\"K\":[[[1]]],\"V\":[[[4]]],\"sink\":[0,-1e30]}",
      "{\"output\":[[[2]],[[4]]],\"weights\":[[[0.5]],[[1]]]}"},
     {"sink in the lse",

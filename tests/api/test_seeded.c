@@ -167,15 +167,15 @@ Test(seeded, limits_of_memory_work_and_count) {
     cr_expect_eq(server_stop(&server), 0);
 }
 
-/* Draws that are thrown away take memory until all are drawn: some 50 bytes of each. */
+/* Draws that are thrown away take memory until all are drawn: some 400 bytes of each. */
 Test(seeded, limit_of_memory_for_draws_that_are_thrown_away) {
     static const char head[] = "{" NUMPY ",\"X\":{\"random\":\"rand\",\"shape\":[2],\"discard\":[";
     static const char one[] = "{\"random\":\"rand\",\"shape\":1}";
-    char *body = malloc(sizeof head + 30000 * sizeof one + 8);
-    start((const char *const[]){"--max-memory", "1MiB", NULL});
+    char *body = malloc(sizeof head + 20000 * sizeof one + 8);
+    start((const char *const[]){"--max-memory", "4MiB", NULL});
     for (int many = 0; many < 2; many++) {
         char *end = stpcpy(body, head);
-        for (int i = 0; i < (many ? 30000 : 5000); i++) {
+        for (int i = 0; i < (many ? 20000 : 5000); i++) {
             end = stpcpy(stpcpy(end, i > 0 ? "," : ""), one);
         }
         strcpy(end, "]}}");

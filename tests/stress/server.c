@@ -41,6 +41,8 @@ enum {
     DRAWN_LARGE,
     WORDS,
     DRAWN_LATE,
+    MANY_WORDS, /* from here on so many values that the workers parse them */
+    MANY_ARRAYS,
     QUESTIONS
 };
 
@@ -75,8 +77,21 @@ static void ask_text(struct question *q, const char *body) {
     q->size = strlen(body);
 }
 
+static void ask_many(struct question *q, const char *head, const char *value, const char *tail) {
+    enum {
+        VALUES = 1200
+    };
+    q->body = malloc(strlen(head) + VALUES * strlen(value) + strlen(tail) + 1);
+    char *end = stpcpy(q->body, head);
+    for (int i = 0; i < VALUES; i++) {
+        end = stpcpy(end, value);
+    }
+    q->size = (size_t)(stpcpy(end, tail) - q->body);
+}
+
 static void prepare(void) {
-    static const int statuses[QUESTIONS] = {200, 200, 200, 422, 400, 503, 200, 200, 200, 503};
+    static const int statuses[QUESTIONS] = {200, 200, 200, 422, 400, 503,
+                                            200, 200, 200, 503, 200, 422};
     ask_matrix(&questions[NOTEBOOK], 4, ".25", "");
     ask_matrix(&questions[MIDDLE], 60, "e-1", ",\"causal\":true");
     ask_matrix(&questions[LARGE], LARGEST, ".5", ",\"return\":[\"output\",\"entropy\"]");
@@ -95,6 +110,9 @@ static void prepare(void) {
     ask_text(&questions[DRAWN_LATE], SEED
              "\"timeout\":0.01,\"X\":{\"random\":\"rand\",\"shape\":[1,1],\"discard\":[{\"random\":"
              "\"rand\",\"shape\":1000000000}]}}");
+    ask_many(&questions[MANY_WORDS], SEED "\"embedding_dim\":3,\"tokens\":[\"a\"", ",\"word\"",
+             "],\"return\":[\"output\"]}");
+    ask_many(&questions[MANY_ARRAYS], "{\"X\":[[]", ",[]", "]}");
     for (size_t i = 0; i < QUESTIONS; i++) {
         questions[i].status = statuses[i];
         pthread_mutex_init(&questions[i].mutex, NULL);
@@ -160,9 +178,8 @@ static void *client(void *seed) {
 }
 
 int main(void) {
-    struct api_service service = {.max_memory = 64 << 20,
+    struct api_service service = {.budget = {.max_request = 64 << 20, .max_total = 16 << 20},
                                   .max_work = 1e12,
-                                  .max_total = 16 << 20,
                                   .timeout = 60,
                                   .threads = 3};
     const struct jobs_options workers = {.threads = 3, .max_jobs = 6, .max_cost = 1e9};
@@ -205,7 +222,7 @@ int main(void) {
     for (size_t i = 0; i < CLIENTS; i++) {
         pthread_join(clients[i], NULL);
     }
-    if (jobs_load(service.jobs).jobs != 0 || atomic_load(&service.memory) != 0) {
+    if (jobs_load(service.jobs).jobs != 0 || atomic_load(&service.budget.used) != 0) {
         fault("jobs or memory are left", 0, "");
     }
     jobs_stop(service.jobs);

@@ -7,8 +7,10 @@
 
 #include "api/api.h"
 
-static struct api_service service = {
-    .max_memory = 4 << 20, .max_work = 1e6, .max_total = 8 << 20, .timeout = 60, .threads = 2};
+static struct api_service service = {.budget = {.max_request = 4 << 20, .max_total = 8 << 20},
+                                     .max_work = 1e6,
+                                     .timeout = 60,
+                                     .threads = 2};
 static const struct http_request post = {.method = "POST",
                                          .path = "/attention",
                                          .media_type = "application/json",
@@ -95,42 +97,60 @@ Test(api, routes_by_method_and_path) {
     cr_expect_eq(response.status, 415);
 }
 
-/* What all requests together take is bounded: while the body comes, and when results are added. */
-Test(api, refuses_when_the_memory_of_all_is_in_use) {
-    char body[16384] = "{\"X\":[[1]";
-    for (int i = 0; i < 59; i++) {
-        strcat(body, ",[1]");
+/* A body of which X has so many rows of one number. */
+static char *rows(char *body, int count, const char *rest) {
+    char *end = stpcpy(body, "{\"X\":[[1]");
+    for (int i = 1; i < count; i++) {
+        end = stpcpy(end, ",[1]");
     }
-    strcat(body, "],\"return\":[\"weights\"]}");
+    strcpy(stpcpy(end, "]"), rest);
+    return body;
+}
+
+/* The memory of all requests together is bounded: while a body comes, and when results are added.
+ * */
+Test(api, refuses_when_the_memory_of_all_is_in_use) {
+    char body[16384];
+    rows(body, 500, ",\"return\":[\"weights\"]}"); /* 1 MB of weights */
+    service.max_work = 1e9;
     for (size_t in_use = 0; in_use <= 1; in_use++) {
-        service.max_total = 100000;
-        service.memory = in_use == 0 ? 99990 : 60000; /* of others */
-        const size_t before = service.memory;
+        const size_t others = service.budget.max_total - (in_use == 0 ? 10000 : 1 << 20);
+        atomic_store(&service.budget.used, others);
         expect(body, 503, "the memory for requests is in use");
-        cr_expect_eq(service.memory, before);
-        service.memory = 0;
-        expect(body, 200, "{\"weights\":[[");
-        cr_expect_eq(service.memory, 0);
+        cr_expect_eq(service.budget.used, others);
+        atomic_store(&service.budget.used, 0);
+        cr_expect_eq(ask(&post, body, 1000).status, 200);
+        cr_expect_eq(service.budget.used, 0);
     }
     cr_expect_eq(service.metrics.refused_memory, 8);
 }
 
-/* How many bytes of the memory of all requests this one needs. */
+/* The last part of the memory is open to small requests only, and among these to complete ones: a
+ * client could let an incomplete one wait for long. */
+Test(api, keeps_a_reserve_for_small_requests) {
+    char large[8192];
+    const char *small = "{\"X\":[[0],[0]],\"return\":[\"output\"]}";
+    struct http_request request = post;
+    rows(large, 400, ",\"return\":[\"weights\"]}");
+    service.max_work = 1e9;
+    atomic_store(&service.budget.used, service.budget.max_total / 16 * 15);
+    request.length = strlen(small);
+    cr_expect_eq(ask(&request, small, SIZE_MAX / 2).status, 200, "%s", text);
+    cr_expect_eq(ask(&request, small, request.length - 1).status, 503, "%s", text);
+    request.length = 0; /* in chunks */
+    cr_expect_eq(ask(&request, small, SIZE_MAX / 2).status, 503, "%s", text);
+    request.length = strlen(large); /* small as text, but not with its result */
+    cr_expect_eq(ask(&request, large, SIZE_MAX / 2).status, 503, "%s", text);
+    atomic_store(&service.budget.used, 0);
+    cr_expect_eq(ask(&request, large, SIZE_MAX / 2).status, 200, "%s", text);
+}
+
+/* The most bytes that this request holds. */
 static size_t needed(const char *body) {
-    size_t enough = service.max_total, less = 0;
-    while (enough - less > 1) {
-        const size_t left = less + (enough - less) / 2;
-        service.memory = service.max_total - left; /* of others */
-        if (ask(&post, body, SIZE_MAX / 2).status == 200) {
-            enough = left;
-        } else {
-            cr_expect_not_null(strstr(text, "the memory for requests is in use"), "%s", text);
-            less = left;
-        }
-        cr_expect_eq(service.memory, service.max_total - left);
-    }
-    service.memory = 0;
-    return enough;
+    atomic_store(&service.budget.peak, 0);
+    cr_expect_eq(ask(&post, body, SIZE_MAX / 2).status, 200, "%s", text);
+    cr_expect_eq(service.budget.used, 0);
+    return service.budget.peak;
 }
 
 /* What is to be drawn counts like what was read, and nothing of it stays. */
@@ -147,17 +167,17 @@ Test(api, draws_are_memory_and_work) {
                                              : "]],\"return\":[\"lse\"]}");
     }
     service.max_work = 1e9;
-    const size_t of_drawn = needed(drawn), of_given = needed(given);
-    const size_t shape = 2 * sizeof(double); /* which is read, too */
-    cr_expect_eq(of_drawn, of_given + shape, "%zu and %zu", of_drawn, of_given);
-    service.max_memory = 30000;
+    const size_t of_drawn = needed(drawn), of_given = needed(given), bytes = 50 * 200 * 4;
+    cr_expect(of_drawn >= bytes && of_given >= bytes && of_drawn < of_given + bytes, "%zu and %zu",
+              of_drawn, of_given);
+    service.budget.max_request = 40000; /* enough to read it, but not to draw it */
     expect(drawn, 413, "(--max-memory)\",\"pointer\":\"/X\"");
     service.max_work = 1e6;
-    service.max_memory = 4 << 20;
+    service.budget.max_request = 4 << 20;
     expect(drawn, 413, "multiply-adds; this server allows 1000000");
     expect("{\"text\":\"a b\",\"embedding\":[[1,2],[3,4]],\"return\":[\"output\"]}", 200,
            "{\"tokens\":[\"a\",\"b\"],\"output\":[[");
-    cr_expect_eq(service.memory, 0);
+    cr_expect_eq(service.budget.used, 0);
 }
 
 /* A long body is not read when the workers take no more: not even its mistakes are seen. A short
@@ -172,7 +192,7 @@ Test(api, reads_no_long_body_when_the_workers_take_no_more) {
     }
     strcat(body, "nonsense");
     expect(body, 503, "the server has as much to compute as it accepts");
-    cr_expect_eq(service.memory, 0);
+    cr_expect_eq(service.budget.used, 0);
     cr_expect_eq(service.metrics.refused_queue, 4);
     expect("{\"X\":[[0],[0]],\"return\":[\"output\"]}", 200, "{\"output\":[[0],[0]]}\n");
     jobs_stop(service.jobs);

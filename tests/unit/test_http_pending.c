@@ -54,7 +54,12 @@ static void free_counting(void *body) {
 
 static void *app_begin(void *context, const struct http_request *request,
                        struct http_response *response) {
+    static const char whole[16 * 1024];
     (void)context;
+    if (strcmp(request->path, "/whole") == 0) {
+        *response = (struct http_response){.status = 200, .body = whole, .size = sizeof whole};
+        return NULL;
+    }
     if (strcmp(request->path, "/draining") == 0) {
         response->status = request->draining ? 503 : 200;
         return NULL;
@@ -139,7 +144,7 @@ static void start_with(struct http_options options) {
     options.threads = 2;
     options.max_body = 1 << 20;
     options.max_connections = 300;
-    options.idle_timeout = 60;
+    options.idle_timeout = options.idle_timeout > 0 ? options.idle_timeout : 60;
     server = http_start(&options, &app, error, sizeof error);
     cr_assert_not_null(server, "%s", error);
 }
@@ -341,13 +346,157 @@ Test(http_pending, slow_readers_of_streams_are_cut_off) {
     start_with((struct http_options){.header_timeout = 60, .body_timeout = 60, .write_timeout = 1});
     struct client_connection connection;
     char taken[256];
+    const int small = 4096; /* what its kernel takes gives it time */
     cr_assert(client_open(&connection, http_port(server)));
+    setsockopt(connection.fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
     send_text(&connection, "GET /stream HTTP/1.1\r\nHost: a\r\n\r\n");
     cr_assert_eq(recv(connection.fd, taken, sizeof taken, MSG_WAITALL), (ssize_t)sizeof taken);
     wait_until(&streams_freed, 1);
     client_close(&connection);
     stop();
 }
+
+/* ------------------------------------------------------------------------- steady and slow ones */
+
+static double now_ms(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec * 1e3 + (double)now.tv_nsec * 1e-6;
+}
+
+/* Two clients that read what the kernel does not take at once: a stream, and short bodies one after
+ * the other. */
+static void open_readers(struct client_connection readers[static 2]) {
+    enum {
+        REQUESTS = 1000
+    };
+    const int small = 4096;
+    for (int i = 0; i < 2; i++) {
+        cr_assert(client_open(&readers[i], http_port(server)));
+        setsockopt(readers[i].fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
+    }
+    send_text(&readers[0], "GET /stream HTTP/1.1\r\nHost: a\r\n\r\n");
+    for (int i = 0; i < REQUESTS; i++) {
+        send_text(&readers[1], "GET /whole HTTP/1.1\r\nHost: a\r\n\r\n");
+    }
+}
+
+/* Both read so many bytes in a millisecond, until the time is over or the server has let both go.
+ * Returns how many it has not let go. */
+static unsigned read_steadily(struct client_connection readers[static 2], double rate,
+                              double milliseconds) {
+    static char taken[1 << 16];
+    const double start = now_ms();
+    size_t done[2] = {0};
+    unsigned open = 2;
+    double past = 0;
+    while (past < milliseconds && open > 0) {
+        for (int i = 0; i < 2; i++) {
+            const double due = past * rate - (double)done[i];
+            const size_t most = due < 0 ? 0 : due < sizeof taken ? (size_t)due : sizeof taken;
+            const ssize_t got = recv(readers[i].fd, taken, most, MSG_DONTWAIT);
+            done[i] += got > 0 ? (size_t)got : 0;
+        }
+        sleep_ms(5);
+        open = http_load(server).connections;
+        past = now_ms() - start;
+    }
+    return open;
+}
+
+/* The kernel takes megabytes at once from the server, and nothing after that for seconds. Neither
+ * the time for responses nor the one for idle connections may run meanwhile. */
+Test(http_pending, steady_readers_are_not_cut_off) {
+    start_with((struct http_options){
+        .header_timeout = 60, .body_timeout = 60, .write_timeout = 1, .idle_timeout = 1});
+    struct client_connection readers[2];
+    open_readers(readers);
+    cr_expect_eq(read_steadily(readers, 256, 2500), 2, "%u are left",
+                 http_load(server).connections);
+    cr_expect_eq(streams_freed, 0);
+    client_close(&readers[0]);
+    client_close(&readers[1]);
+    stop();
+}
+
+Test(http_pending, slow_readers_are_cut_off) {
+    start_with((struct http_options){.header_timeout = 60, .body_timeout = 60, .write_timeout = 1});
+    struct client_connection readers[2];
+    open_readers(readers);
+    cr_expect_eq(read_steadily(readers, 4, 20000), 0, "%u are left", http_load(server).connections);
+    client_close(&readers[0]);
+    client_close(&readers[1]);
+    stop();
+}
+
+/* What a client has not read yet when the server ends the connection is not lost, though it goes on
+ * asking. */
+Test(http_pending, ended_connections_are_read_to_the_end) {
+    start_with(patient);
+    struct client_connection connection;
+    struct client_response response;
+    const int small = 16384;
+    cr_assert(client_open(&connection, http_port(server)));
+    setsockopt(connection.fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
+    send_text(&connection, "GET /stream-short HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    sleep_ms(2300);
+    for (int i = 0; i < 3; i++) { /* one that cannot be sent is no fault */
+        client_send(&connection, POST("/later"), strlen(POST("/later")));
+        sleep_ms(50);
+    }
+    cr_assert(client_receive(&connection, false, &response));
+    cr_expect_eq(response.size, 100000);
+    client_response_free(&response);
+    cr_expect(client_at_end(&connection));
+    client_close(&connection);
+    stop();
+}
+
+/* 400 KiB in more time than a short body has. */
+Test(http_pending, steady_senders_are_not_cut_off) {
+    enum {
+        BODY = 400 << 10,
+        RATE = 256 /* bytes in a millisecond */
+    };
+    static const char bytes[BODY];
+    start_with((struct http_options){.header_timeout = 60, .body_timeout = 1, .write_timeout = 60});
+    struct client_connection connection;
+    char head[128];
+    cr_assert(client_open(&connection, http_port(server)));
+    snprintf(head, sizeof head, "POST /later HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n",
+             BODY);
+    send_text(&connection, head);
+    const double start = now_ms();
+    for (size_t sent = 0; sent < BODY;) {
+        size_t due = (size_t)((now_ms() - start) * RATE);
+        due = due < BODY ? due : BODY;
+        if (!client_send(&connection, bytes + sent, due - sent)) {
+            cr_expect_fail("cut off after %zu bytes", sent);
+            break;
+        }
+        sent = due;
+        sleep_ms(5);
+    }
+    expect_status(&connection, 200);
+    client_close(&connection);
+    stop();
+}
+
+/* The time for a body is over when its answer is computed. */
+Test(http_pending, computations_may_outlast_the_time_for_bodies) {
+    start_with((struct http_options){.header_timeout = 1, .body_timeout = 1, .write_timeout = 1});
+    struct client_connection connection;
+    atomic_store(&held, true);
+    cr_assert(client_open(&connection, http_port(server)));
+    send_text(&connection, POST("/held"));
+    sleep_ms(1400);
+    atomic_store(&held, false);
+    expect_status(&connection, 200);
+    client_close(&connection);
+    stop();
+}
+
+/* ------------------------------------------------------------------------------------ the stop */
 
 static void *stop_server(void *stopped) {
     *(bool *)stopped = http_stop(server);

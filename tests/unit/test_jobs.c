@@ -26,6 +26,7 @@ struct counted {
     size_t fails[2];             /* phase and task that fail; all later ones do, too */
     bool refuses;                /* begin does */
     atomic_bool *gate;           /* tasks wait for it */
+    long nap;                    /* nanoseconds that each task sleeps */
     const struct counted *other; /* whose tasks of phase 0 are counted when this one is done ... */
     size_t meanwhile;            /* ... here */
     atomic_int end;              /* 0 until done */
@@ -60,6 +61,7 @@ static bool task(struct job *job, size_t phase, size_t index, void *scratch) {
     while (c->gate != NULL && !atomic_load(c->gate)) {
         sched_yield();
     }
+    nanosleep(&(struct timespec){.tv_nsec = c->nap}, NULL);
     atomic_fetch_add(&c->runs[phase][index], 1);
     for (size_t i = 0; i < job->scratch; i++) { /* nobody else has it */
         atomic_fetch_add(&c->out_of_order, ((unsigned char *)scratch)[i] != (unsigned char)index);
@@ -221,11 +223,13 @@ Test(jobs, admission_is_bounded) {
     start(2, 3, 10);
     cr_expect(jobs_admit(jobs, &c[0]->job), "one alone may cost more");
     cr_expect_not(jobs_admit(jobs, &c[1]->job));
+    cr_expect(jobs_full(jobs), "by its cost, with two places left");
     jobs_run(jobs, &c[0]->job);
     cr_expect_eq(wait_for(c[0]), JOB_DONE);
     cr_expect(jobs_admit(jobs, &c[1]->job));
     cr_expect(jobs_admit(jobs, &c[2]->job));
     cr_expect_not(jobs_admit(jobs, &c[3]->job), "12 are more than 10");
+    cr_expect_not(jobs_full(jobs), "something smaller would be admitted");
     c[3]->job.cost = c[4]->job.cost = 1;
     cr_expect(jobs_admit(jobs, &c[3]->job));
     cr_expect_not(jobs_admit(jobs, &c[4]->job), "four are more than three");
@@ -243,6 +247,33 @@ Test(jobs, admission_is_bounded) {
     }
 }
 
+/* (0.1 + 0.2 + 0.3) - 0.1 - 0.2 - 0.3 is not 0 in doubles. Remainders like this one would add up
+ * over all jobs that a server ever runs. */
+Test(jobs, the_cost_of_no_jobs_is_exactly_zero) {
+    static const double costs[] = {0.1, 0.2, 0.3};
+    static const size_t orders[][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2},
+                                       {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
+    start(2, 3, 10);
+    for (size_t i = 0; i < sizeof orders / sizeof *orders; i++) {
+        struct counted *c[3];
+        for (size_t j = 0; j < 3; j++) {
+            c[j] = new_job(1, 0, 0, 0, costs[j]);
+            cr_assert(jobs_admit(jobs, &c[j]->job));
+        }
+        for (size_t j = 0; j < 3; j++) {
+            jobs_run(jobs, &c[orders[i][j]]->job);
+            cr_expect_eq(wait_for(c[orders[i][j]]), JOB_DONE);
+        }
+        const struct jobs_load load = jobs_load(jobs);
+        cr_expect(load.jobs == 0 && load.cost == 0, "order %zu: %u jobs, cost %g", i, load.jobs,
+                  load.cost);
+        for (size_t j = 0; j < 3; j++) {
+            free(c[j]);
+        }
+    }
+    jobs_stop(jobs);
+}
+
 Test(jobs, runs_here) {
     struct counted *c = new_job(3, 0, MANY, 1, 1e9);
     cr_expect_eq(jobs_run_here(&c->job), JOB_DONE);
@@ -257,4 +288,147 @@ Test(jobs, runs_here) {
     cr_expect_eq(c->runs[2][2], 0);
     cr_expect_eq(c->runs[3][0], 0);
     free(c);
+}
+
+/* The last sixteenth of both bounds is open to jobs of at most a thousandth of the cost only. */
+Test(jobs, a_reserve_is_kept_for_small_jobs) {
+    enum {
+        MOST = 32,
+        LARGE = MOST - MOST / 16
+    };
+    struct counted *c[MOST + 1];
+    for (size_t i = 0; i <= MOST; i++) {
+        c[i] = new_job(1, 0, 0, 0, i <= LARGE ? 1.1 : 1);
+    }
+    start(2, MOST, 1000);
+    for (size_t i = 0; i <= MOST; i++) {
+        cr_expect_eq(jobs_admit(jobs, &c[i]->job), i != LARGE, "%zu", i);
+    }
+    cr_expect(jobs_full(jobs));
+    cr_expect_not(jobs_admit(jobs, &c[LARGE]->job));
+    for (size_t i = 0; i <= MOST; i++) {
+        if (i != LARGE) {
+            jobs_run(jobs, &c[i]->job);
+            cr_expect_eq(wait_for(c[i]), JOB_DONE);
+        }
+    }
+    cr_expect_not(jobs_full(jobs));
+    for (size_t i = 0; i < 3; i++) {
+        free(c[i]);
+        c[i] = new_job(1, 0, 0, 0, 1);
+    }
+    c[0]->job.cost = 938; /* alone it may be as large as it likes; beside it there are 62 left */
+    c[1]->job.cost = 2;
+    cr_expect(jobs_admit(jobs, &c[0]->job));
+    cr_expect_not(jobs_admit(jobs, &c[1]->job));
+    cr_expect(jobs_admit(jobs, &c[2]->job));
+    cr_expect(jobs_full(jobs));
+    jobs_run(jobs, &c[0]->job);
+    jobs_run(jobs, &c[2]->job);
+    wait_for(c[0]);
+    wait_for(c[2]);
+    jobs_stop(jobs);
+    for (size_t i = 0; i <= MOST; i++) {
+        free(c[i]);
+    }
+}
+
+/* One round of all jobs takes 0.16 s here, and the deadline is after 0.02 s. */
+Test(jobs, a_late_job_need_not_wait_for_its_turn) {
+    enum {
+        OTHERS = 64
+    };
+    struct counted *others[OTHERS], *late = new_job(1, 0, 0, 0, 1e9);
+    size_t runs = 0;
+    start(2, OTHERS + 10, 1e18);
+    for (size_t i = 0; i < OTHERS; i++) {
+        others[i] = new_job(4, 0, 0, 0, 1e9);
+        others[i]->nap = 5000000;
+        cr_assert(jobs_admit(jobs, &others[i]->job));
+        jobs_run(jobs, &others[i]->job);
+    }
+    late->job.deadline = jobs_clock() + 20000000;
+    cr_assert(jobs_admit(jobs, &late->job));
+    jobs_run(jobs, &late->job);
+    cr_expect_eq(wait_for(late), JOB_LATE);
+    for (size_t i = 0; i < OTHERS; i++) {
+        runs += atomic_load(&others[i]->runs[0][0]);
+        jobs_cancel(&others[i]->job);
+    }
+    cr_expect_lt(runs, OTHERS * 3 / 4, "%zu of %d had a turn before", runs, OTHERS);
+    for (size_t i = 0; i < OTHERS; i++) {
+        wait_for(others[i]);
+        free(others[i]);
+    }
+    jobs_stop(jobs);
+    free(late);
+}
+
+/* A task of the huge job costs as much as all tasks of a small one, and more. */
+Test(jobs, long_tasks_get_no_larger_share) {
+    enum {
+        SMALL = 20
+    };
+    struct counted *huge = new_job(MANY, 0, 0, 0, 1e9 * MANY), *small[SMALL];
+    huge->nap = 2000000;
+    start(1, SMALL + 10, 1e18);
+    cr_assert(jobs_admit(jobs, &huge->job));
+    jobs_run(jobs, &huge->job);
+    for (size_t i = 0; i < SMALL; i++) {
+        small[i] = new_job(10, 0, 0, 0, 4e7); /* a task in each turn */
+        cr_assert(jobs_admit(jobs, &small[i]->job));
+        jobs_run(jobs, &small[i]->job);
+    }
+    for (size_t i = 0; i < SMALL; i++) {
+        cr_expect_eq(wait_for(small[i]), JOB_DONE);
+    }
+    size_t runs = 0;
+    for (size_t i = 0; i < MANY; i++) {
+        runs += atomic_load(&huge->runs[0][i]);
+    }
+    cr_expect_lt(runs, 8, "%zu tasks of the huge job were run meanwhile", runs);
+    jobs_cancel(&huge->job);
+    wait_for(huge);
+    jobs_stop(jobs);
+    for (size_t i = 0; i < SMALL; i++) {
+        free(small[i]);
+    }
+    free(huge);
+}
+
+/* However many new jobs come, one that was there before goes on. */
+Test(jobs, new_jobs_do_not_keep_an_old_one_waiting) {
+    enum {
+        ABREAST = 4,
+        ROUNDS = 400
+    };
+    struct counted *old = new_job(20, 0, 0, 0, 8e7), *new[ABREAST];
+    size_t rounds = 0;
+    old->nap = 100000;
+    start(1, ABREAST + 10, 1e18);
+    cr_assert(jobs_admit(jobs, &old->job));
+    jobs_run(jobs, &old->job);
+    for (size_t i = 0; i < ABREAST; i++) {
+        new[i] = NULL;
+    }
+    for (; rounds < ROUNDS && atomic_load(&old->end) == 0; rounds++) {
+        for (size_t i = 0; i < ABREAST; i++) { /* one that has ended is followed by another */
+            if (new[i] == NULL || atomic_load(&new[i]->end) != 0) {
+                free(new[i]);
+                new[i] = new_job(1, 0, 0, 0, 4e8);
+                new[i]->nap = 1000000;
+                cr_assert(jobs_admit(jobs, &new[i]->job));
+                jobs_run(jobs, &new[i]->job);
+            }
+        }
+        nanosleep(&(struct timespec){.tv_nsec = 500000}, NULL);
+    }
+    cr_expect_lt(rounds, ROUNDS, "it is still waiting");
+    wait_for(old);
+    for (size_t i = 0; i < ABREAST; i++) {
+        wait_for(new[i]);
+        free(new[i]);
+    }
+    jobs_stop(jobs);
+    free(old);
 }

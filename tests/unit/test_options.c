@@ -82,6 +82,8 @@ Test(options, variable_of_a_kubernetes_service_is_no_port) {
     setenv("ATTENTIOND_PORT", "tcp://10.0.0.7:80", 1);
     cr_assert_eq(read_flags(&o, NULL, NULL, NULL), OPTIONS_READY, "%s", error);
     cr_expect_eq(o.port, 8080);
+    setenv("ATTENTIOND_MAX_BODY", "tcp://10.0.0.7:80", 1);
+    cr_expect_eq(read_flags(&o, NULL, NULL, NULL), OPTIONS_BAD, "no other variable is let be");
 }
 
 Test(options, bad_values) {
@@ -122,6 +124,132 @@ Test(options, bad_values) {
                       strstr(error, bad[i].words),
                   "%s %s: \"%s\"", bad[i].flag, bad[i].value, error);
     }
+}
+
+/* ---------------------------------------------------------------------- every option by itself */
+
+#define MEMBER(name)                                                                               \
+    offsetof(struct server_options, name), sizeof(((struct server_options *)NULL)->name)
+
+enum member_kind {
+    IS_TEXT,
+    IS_UNSIGNED,
+    IS_SIZE,
+    IS_REAL
+};
+
+/* Each option with a value: the least and the largest that it takes, and what lies beyond them.
+ * Without the two for TLS, which belong together. */
+static const struct member {
+    const char *flag, *variable, *least, *less, *most, *more;
+    double number; /* `most` */
+    enum member_kind kind;
+    size_t offset, size;
+} members[] = {
+    {"--address", "ATTENTIOND_ADDRESS", "0.0.0.0", "a", "::", "::g", 0, IS_TEXT, MEMBER(address)},
+    {"--port", "ATTENTIOND_PORT", "0", "-1", "65535", "65536", 65535, IS_UNSIGNED, MEMBER(port)},
+    {"--api-key-file", "ATTENTIOND_API_KEY_FILE", "k", "", "key", "", 0, IS_TEXT,
+     MEMBER(api_key_file)},
+    {"--cors-origins", "ATTENTIOND_CORS_ORIGINS", "*", "", "http://a,http://b", "", 0, IS_TEXT,
+     MEMBER(cors_origins)},
+    {"--io-threads", "ATTENTIOND_IO_THREADS", "1", "0", "64", "65", 64, IS_UNSIGNED,
+     MEMBER(io_threads)},
+    {"--workers", "ATTENTIOND_WORKERS", "1", "0", "64", "65", 64, IS_UNSIGNED, MEMBER(workers)},
+    {"--max-body", "ATTENTIOND_MAX_BODY", "1KiB", "1023", "64GiB", "68719476737", 0x1p36, IS_SIZE,
+     MEMBER(max_body)},
+    {"--compression", "ATTENTIOND_COMPRESSION", "no", "", "yes", "Yes", 1, IS_UNSIGNED,
+     MEMBER(compression)},
+    {"--max-connections", "ATTENTIOND_MAX_CONNECTIONS", "1", "0", "1000000", "1000001", 1e6,
+     IS_UNSIGNED, MEMBER(max_connections)},
+    {"--idle-timeout", "ATTENTIOND_IDLE_TIMEOUT", "1", "0", "86400", "86401", 86400, IS_UNSIGNED,
+     MEMBER(idle_timeout)},
+    {"--header-timeout", "ATTENTIOND_HEADER_TIMEOUT", "1", "0", "86400", "86401", 86400,
+     IS_UNSIGNED, MEMBER(header_timeout)},
+    {"--body-timeout", "ATTENTIOND_BODY_TIMEOUT", "1", "0", "86400", "86401", 86400, IS_UNSIGNED,
+     MEMBER(body_timeout)},
+    {"--write-timeout", "ATTENTIOND_WRITE_TIMEOUT", "1", "0", "86400", "86401", 86400, IS_UNSIGNED,
+     MEMBER(write_timeout)},
+    {"--compute-timeout", "ATTENTIOND_COMPUTE_TIMEOUT", "0.001", "0.0009", "86400", "86400.1",
+     86400, IS_REAL, MEMBER(compute_timeout)},
+    {"--drain-delay", "ATTENTIOND_DRAIN_DELAY", "0", "-1", "3600", "3601", 3600, IS_UNSIGNED,
+     MEMBER(drain_delay)},
+    {"--drain-timeout", "ATTENTIOND_DRAIN_TIMEOUT", "0", "-1", "3600", "3601", 3600, IS_UNSIGNED,
+     MEMBER(drain_timeout)},
+    {"--max-memory", "ATTENTIOND_MAX_MEMORY", "64KiB", "65535", "1024GiB", "1025GiB", 0x1p40,
+     IS_SIZE, MEMBER(max_memory)},
+    {"--max-work", "ATTENTIOND_MAX_WORK", "1", "0.9", "1e18", "1.1e18", 1e18, IS_REAL,
+     MEMBER(max_work)},
+    {"--total-memory", "ATTENTIOND_TOTAL_MEMORY", "64KiB", "65535", "1024GiB", "1025GiB", 0x1p40,
+     IS_SIZE, MEMBER(total_memory)},
+    {"--max-queue", "ATTENTIOND_MAX_QUEUE", "1", "0.9", "1e18", "1.1e18", 1e18, IS_REAL,
+     MEMBER(max_queue)},
+    {"--log-format", "ATTENTIOND_LOG_FORMAT", "text", "", "json", "xml", 1, IS_UNSIGNED,
+     MEMBER(log_json)},
+    {"--log-requests", "ATTENTIOND_LOG_REQUESTS", "no", "", "yes", "y", 1, IS_UNSIGNED,
+     MEMBER(log_requests)},
+    {"--log-file", "ATTENTIOND_LOG_FILE", "f", "", "file", "", 0, IS_TEXT, MEMBER(log_file)},
+};
+
+static void expect_most(const struct member *m, const struct server_options *options,
+                        const char *source) {
+    const void *place = (const char *)options + m->offset;
+    const double number = m->kind == IS_UNSIGNED ? *(const unsigned *)place
+                          : m->kind == IS_SIZE   ? (double)*(const size_t *)place
+                          : m->kind == IS_REAL   ? *(const double *)place
+                                                 : 0;
+    cr_expect_eq(number, m->number, "%s: %g", source, number);
+    if (m->kind == IS_TEXT) {
+        cr_expect_str_eq(*(const char *const *)place, m->most, "%s", source);
+    }
+}
+
+/* By its flag and by its variable, an option sets its own member to the value and no other one. */
+Test(options, each_sets_its_own_member) {
+    struct server_options usual, by_flag, by_variable;
+    cr_assert_eq(read_flags(&usual, NULL, NULL, NULL), OPTIONS_READY);
+    for (size_t i = 0; i < COUNT(members); i++) {
+        const struct member *m = &members[i];
+        cr_assert_eq(read_flags(&by_flag, m->flag, m->most, NULL), OPTIONS_READY, "%s", error);
+        setenv(m->variable, m->most, 1);
+        cr_assert_eq(read_flags(&by_variable, NULL, NULL, NULL), OPTIONS_READY, "%s", error);
+        unsetenv(m->variable);
+        expect_most(m, &by_flag, m->flag);
+        expect_most(m, &by_variable, m->variable);
+        for (size_t j = 0; j < COUNT(members); j++) {
+            const size_t offset = members[j].offset, size = members[j].size;
+            const char *was = (const char *)&usual + offset;
+            cr_expect(i == j || (memcmp((const char *)&by_flag + offset, was, size) == 0 &&
+                                 memcmp((const char *)&by_variable + offset, was, size) == 0),
+                      "%s changes what %s is for", m->flag, members[j].flag);
+        }
+    }
+}
+
+Test(options, each_has_its_bounds) {
+    for (size_t i = 0; i < COUNT(members); i++) {
+        const struct member *m = &members[i];
+        struct server_options o;
+        cr_expect_eq(read_flags(&o, m->flag, m->least, NULL), OPTIONS_READY, "%s", error);
+        cr_expect_eq(read_flags(&o, m->flag, m->most, NULL), OPTIONS_READY, "%s", error);
+        cr_expect_eq(read_flags(&o, m->flag, m->less, NULL), OPTIONS_BAD, "%s %s", m->flag,
+                     m->less);
+        cr_expect_eq(read_flags(&o, m->flag, m->more, NULL), OPTIONS_BAD, "%s %s", m->flag,
+                     m->more);
+    }
+}
+
+/* All options of --help that take a value are in the table above, but for the two for TLS. */
+Test(options, none_is_left_out_here) {
+    char *text = NULL;
+    size_t size = 0, valued = 0;
+    FILE *file = open_memstream(&text, &size);
+    options_print_help(file);
+    fclose(file);
+    for (const char *at = text; (at = strstr(at, ", default ")) != NULL; at++) {
+        valued++;
+    }
+    cr_expect_eq(valued, COUNT(members) + 2);
+    free(text);
 }
 
 Test(options, certificate_and_key_come_together) {

@@ -1,0 +1,239 @@
+/*
+ * test_log.c - what the lines of the log say: the method as it was sent, the time to the
+ * millisecond, the same facts in text and in JSON, and how many lines were left out. Knows the
+ * service by its socket and by the file of its log.
+ */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "support/client.h"
+#include "support/json.h"
+
+static struct server_process server;
+static char path[64];
+
+TestSuite(log, .timeout = 60);
+
+static bool starts_at(const char *address, const char *format) {
+    snprintf(path, sizeof path, "/tmp/attentiond-log-%d", (int)getpid());
+    unlink(path);
+    return server_spawn(&server,
+                        (const char *const[]){"--address", address, "--log-requests", "yes",
+                                              "--log-format", format, "--log-file", path, NULL});
+}
+
+static void start(const char *format) {
+    cr_assert(starts_at("127.0.0.1", format));
+}
+
+/* A line is written after its answer: the daemon has written all of them when it has ended. Returns
+ * the log, owned. */
+static char *stop(void) {
+    char *text = NULL;
+    size_t size = 0;
+    cr_expect_eq(server_stop(&server), 0);
+    FILE *file = fopen(path, "r");
+    cr_assert_not_null(file);
+    cr_assert_geq(getdelim(&text, &size, '\0', file), 0);
+    fclose(file);
+    unlink(path);
+    return text;
+}
+
+/* On one connection, because lines of different threads have no order. */
+static void ask(struct client_connection *connection, const char *method) {
+    struct client_response response;
+    char request[80];
+    const int size =
+        snprintf(request, sizeof request, "%s /health/live HTTP/1.1\r\nHost: a\r\n\r\n", method);
+    cr_assert(client_send(connection, request, (size_t)size));
+    cr_assert(client_receive(connection, strcmp(method, "HEAD") == 0, &response));
+    client_response_free(&response);
+}
+
+/* The line at *rest, cut off there; NULL after the last one. */
+static char *next_line(char **rest) {
+    char *line = *rest, *end = strchr(line, '\n');
+    if (end == NULL) {
+        return NULL;
+    }
+    *end = '\0';
+    *rest = end + 1;
+    return line;
+}
+
+/* The wall clock in milliseconds since 1970. */
+static double wall_clock(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    const long milliseconds = now.tv_nsec / 1000000; /* whole ones, as the log has them */
+    return (double)now.tv_sec * 1e3 + (double)milliseconds;
+}
+
+/* "2026-11-21T10:22:39.123Z" in milliseconds since 1970; -1 if it is none. */
+static double read_time(const char *text) {
+    struct tm parts = {0};
+    unsigned milliseconds;
+    int end = 0;
+    if (text == NULL ||
+        sscanf(text, "%4d-%2d-%2dT%2d:%2d:%2d.%3uZ%n", &parts.tm_year, &parts.tm_mon,
+               &parts.tm_mday, &parts.tm_hour, &parts.tm_min, &parts.tm_sec, &milliseconds,
+               &end) != 7 ||
+        end != 24) {
+        return -1;
+    }
+    parts.tm_year -= 1900;
+    parts.tm_mon -= 1;
+    setenv("TZ", "UTC", 1);
+    return (double)mktime(&parts) * 1e3 + milliseconds;
+}
+
+/* Ten moments, which are spread over a second, are told to the millisecond. */
+Test(log, times_are_those_of_the_requests) {
+    enum {
+        REQUESTS = 10
+    };
+    double before[REQUESTS], after[REQUESTS];
+    struct client_connection connection;
+    start("json");
+    cr_assert(client_open(&connection, server.port));
+    for (size_t i = 0; i < REQUESTS; i++) {
+        before[i] = wall_clock();
+        ask(&connection, "GET");
+        nanosleep(&(struct timespec){.tv_nsec = 70000000}, NULL);
+        after[i] = wall_clock();
+    }
+    client_close(&connection);
+    char *text = stop(), *rest = text;
+    for (size_t i = 0; i < REQUESTS; i++) {
+        const char *line = next_line(&rest);
+        cr_assert_not_null(line, "%zu lines", i);
+        struct cJSON *json = json_parse(line, strlen(line));
+        const double told = read_time(json_text(json_get(json, "time")));
+        /* the line may be written a little after the answer; other requests come later still */
+        cr_expect(told >= before[i] &&
+                      (told <= after[i] || i + 1 == REQUESTS || told <= after[i + 1]),
+                  "%s: %.0f to %.0f", line, before[i], after[i]);
+        json_free(json);
+    }
+    free(text);
+}
+
+/* The same facts, in both formats, and the method that the client sent. */
+Test(log, methods_are_those_of_the_requests) {
+    static const char *const formats[] = {"json", "text"};
+    static const char *const methods[] = {"HEAD", "GET", "DELETE"};
+    for (size_t f = 0; f < 2; f++) {
+        struct client_connection connection;
+        start(formats[f]);
+        cr_assert(client_open(&connection, server.port));
+        for (size_t i = 0; i < 3; i++) {
+            ask(&connection, methods[i]);
+        }
+        client_close(&connection);
+        char *text = stop(), *rest = text;
+        for (size_t i = 0; i < 3; i++) {
+            char wanted[128];
+            const int status = i == 2 ? 405 : 200;
+            const char *line = next_line(&rest);
+            cr_assert_not_null(line);
+            snprintf(wanted, sizeof wanted,
+                     f == 0
+                         ? "\"client\":\"127.0.0.1\",\"method\":\"%s\",\"path\":\"/health/live\","
+                           "\"status\":%d,\"received\":0,"
+                         : "Z 127.0.0.1 %s /health/live %d 0 > ",
+                     methods[i], status);
+            cr_expect_not_null(strstr(line, wanted), "%s: not %s", line, wanted);
+        }
+        cr_expect_str_eq(rest, "");
+        free(text);
+    }
+}
+
+/* A server that listens on :: gets clients of IPv4 with addresses of IPv6 (RFC 4291, 2.5.5.2). */
+Test(log, clients_of_ipv6_are_named) {
+    struct client_connection connection;
+    if (!starts_at("::", "text")) {
+        cr_skip_test("this machine has no IPv6");
+    }
+    cr_assert(client_open(&connection, server.port));
+    ask(&connection, "GET");
+    client_close(&connection);
+    char *text = stop();
+    cr_expect_not_null(strstr(text, "Z ::ffff:127.0.0.1 GET /health/live 200"), "%s", text);
+    free(text);
+}
+
+/* At most 1000 lines are written in a second. How many were left out is told in the next second, so
+ * lines and those left out are as many as the requests. */
+Test(log, lines_left_out_are_counted) {
+    enum {
+        REQUESTS = 3000
+    };
+    static const char request[] = "GET /health/live HTTP/1.1\r\nHost: a\r\n\r\n";
+    struct client_connection connection;
+    struct client_response response;
+    start("text");
+    cr_assert(client_open(&connection, server.port));
+    for (size_t i = 0; i < REQUESTS; i += 50) {
+        for (size_t j = 0; j < 50; j++) {
+            cr_assert(client_send(&connection, request, sizeof request - 1));
+        }
+        for (size_t j = 0; j < 50; j++) {
+            cr_assert(client_receive(&connection, false, &response));
+            cr_assert_eq(response.status, 200);
+            client_response_free(&response);
+        }
+    }
+    nanosleep(&(struct timespec){.tv_sec = 1, .tv_nsec = 100000000}, NULL);
+    cr_assert(client_send(&connection, request, sizeof request - 1));
+    cr_assert(client_receive(&connection, false, &response));
+    client_response_free(&response);
+    client_close(&connection);
+    char *text = stop(), *rest = text;
+    size_t lines = 0, left_out = 0;
+    for (char *line; (line = next_line(&rest)) != NULL;) {
+        size_t count = 0;
+        lines += strstr(line, " GET /health/live 200 ") != NULL;
+        left_out +=
+            sscanf(line, "attentiond: %zu lines were left out here", &count) == 1 ? count : 0;
+    }
+    cr_expect_eq(lines + left_out, REQUESTS + 1, "%zu lines, and %zu left out", lines, left_out);
+    free(text);
+}
+
+/* A computation of some tenths of a second on a server that has nothing else to do: it has hardly
+ * waited, and hardly anything had to be read. The header of the answer says the same. */
+Test(log, stages_have_their_own_names) {
+    static const char body[] =
+        "{\"random\":{\"generator\":\"numpy\",\"seed\":1},\"return\":[\"entropy\"],"
+        "\"X\":{\"random\":\"rand\",\"shape\":[5000,64]}}";
+    struct client_connection connection;
+    struct client_response response;
+    char timing[256] = "", wanted[4][64];
+    double ms[4] = {0};
+    static const char *const stages[] = {"decode", "queue", "compute", "encode"};
+    start("json");
+    cr_assert(client_open(&connection, server.port));
+    cr_assert(client_post(&connection, "/attention", body, sizeof body - 1, &response));
+    cr_expect_eq(response.status, 200, "%s", response.body);
+    cr_expect(client_header(&response, "Server-Timing", timing, sizeof timing));
+    client_response_free(&response);
+    client_close(&connection);
+    char *text = stop();
+    struct cJSON *json = json_parse(text, strlen(text));
+    for (size_t i = 0; i < 4; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "%s_ms", stages[i]);
+        cr_expect(json_number(json_get(json, name), &ms[i]), "%s: %s", name, text);
+        snprintf(wanted[i], sizeof wanted[i], "%s;dur=%.3f", stages[i], ms[i]);
+        cr_expect_not_null(strstr(timing, wanted[i]), "%s: not %s", timing, wanted[i]);
+    }
+    cr_expect(ms[2] > ms[0] && ms[2] > ms[1] && ms[2] > ms[3], "%s", timing);
+    json_free(json);
+    free(text);
+}

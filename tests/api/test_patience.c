@@ -1,0 +1,81 @@
+/*
+ * test_patience.c - the times that a client is promised: how long it may be idle, how long a
+ * computation may take, how long a server that stops goes on. Knows the service by its socket only.
+ */
+#include <criterion/criterion.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+
+#include "support/client.h"
+
+TestSuite(patience, .timeout = 60);
+
+/* The time for the headers of a request begins with its first byte. Before that, a connection that
+ * was used once may be idle for --idle-timeout. */
+Test(patience, an_idle_connection_is_not_held_to_the_time_for_headers) {
+    struct server_process server;
+    struct client_connection connection;
+    struct client_response response;
+    static const char body[] = "{\"X\":[[1]]}";
+    cr_assert(server_spawn(
+        &server, (const char *const[]){"--header-timeout", "1", "--idle-timeout", "30", NULL}));
+    cr_assert(client_open(&connection, server.port));
+    for (int i = 0; i < 2; i++) {
+        cr_assert(client_post(&connection, "/attention", body, sizeof body - 1, &response),
+                  "request %d has no answer", i);
+        cr_expect_eq(response.status, 200);
+        client_response_free(&response);
+        if (i == 0) {
+            nanosleep(&(struct timespec){.tv_sec = 1, .tv_nsec = 600000000}, NULL);
+        }
+    }
+    client_close(&connection);
+    cr_expect_eq(server_stop(&server), 0);
+}
+
+/* A load balancer goes on sending requests until it has seen that /health/ready is a 503. */
+Test(patience, the_drain_delay_is_in_seconds) {
+    struct server_process server;
+    struct client_response response;
+    int status;
+    cr_assert(server_spawn(&server, (const char *const[]){"--drain-delay", "2", NULL}));
+    kill(server.pid, SIGTERM);
+    nanosleep(&(struct timespec){.tv_sec = 1}, NULL);
+    cr_assert(client_request(server.port, "GET", "/health/ready", NULL, NULL, 0, &response));
+    cr_expect_eq(response.status, 503);
+    client_response_free(&response);
+    cr_assert_eq(waitpid(server.pid, &status, 0), server.pid);
+    cr_expect(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+/* A client may ask for less time than the server gives to a computation, and for no more. */
+Test(patience, a_computation_has_the_shorter_of_two_times) {
+    static const struct {
+        const char *timeout, *detail;
+    } cases[] = {
+        {"", "within 0.05 s (timeout)"},
+        {"\"timeout\":100,", "within 0.05 s (timeout)"},
+        {"\"timeout\":0.02,", "within 0.02 s (timeout)"},
+    };
+    struct server_process server;
+    struct client_response response;
+    cr_assert(server_spawn(&server, (const char *const[]){"--compute-timeout", "0.05", NULL}));
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char body[256];
+        const int size = snprintf(body, sizeof body,
+                                  "{%s\"random\":{\"generator\":\"numpy\",\"seed\":1},"
+                                  "\"return\":[\"entropy\"],\"X\":{\"random\":\"rand\","
+                                  "\"shape\":[30000,64]}}",
+                                  cases[i].timeout);
+        cr_assert(
+            client_request(server.port, "POST", "/attention", NULL, body, (size_t)size, &response));
+        cr_expect_eq(response.status, 503, "%s: %d", cases[i].timeout, response.status);
+        cr_expect_not_null(strstr(response.body, cases[i].detail), "%s: %s", cases[i].timeout,
+                           response.body);
+        client_response_free(&response);
+    }
+    cr_expect_eq(server_stop(&server), 0);
+}
