@@ -307,10 +307,10 @@ endif
 
 # Each takes the release daemon under attack; SECONDS_EACH, TIMES and MINUTES make it longer. What hangs
 # on the machine's speed is told; with STRICT=yes it fails.
-HOSTILE ?= $(filter-out hostile soak,$(basename $(notdir $(wildcard tests/hostile/*.py))))
+HOSTILE ?= $(filter-out hostile crowd soak search,$(basename $(notdir $(wildcard tests/hostile/*.py))))
 export SECONDS_EACH TIMES MINUTES STRICT
-.PHONY: test-hostile soak
-test-hostile: ## Attack the daemon, about four minutes: make test-hostile HOSTILE=drain TIMES=200
+.PHONY: test-hostile soak search-costs
+test-hostile: ## Attack the daemon, about six minutes: make test-hostile HOSTILE=drain TIMES=200
 	@docker/packages.sh build hostile
 	$(again) all $(O)/load
 	@HOSTILE_BUILD=$(O) tests/hostile/run.sh $(HOSTILE)
@@ -318,6 +318,10 @@ soak: ## Mixed load for long, nothing may grow: make soak MINUTES=600
 	@docker/packages.sh build hostile
 	$(again) all $(O)/load
 	@HOSTILE_BUILD=$(O) tests/hostile/run.sh soak
+search-costs: ## Look for requests that cost more than is counted: make search-costs ARGS="--calls 20000 --seed 7"
+	@docker/packages.sh build hostile
+	$(again) all
+	@HOSTILE_BUILD=$(O) PYTHONDONTWRITEBYTECODE=1 python3 tests/hostile/search.py $(ARGS)
 
 check-valgrind: ## Run the unit tests under valgrind
 	@docker/packages.sh build test valgrind

@@ -109,7 +109,7 @@ for try in {1..100}; do
     sleep 0.1
 done
 say "ready; $(curl -fs "$url/version")"
-curl -fs "$url/" | grep -q '"assets/main-' || fail "there is no page at /"
+{ curl -fs -o "$work/page" "$url/" && grep -q '"assets/main-' "$work/page"; } || fail "there is no page at /"
 /usr/bin/python3 docker/try-notebooks.py "$url" || fail "wrong answers"
 
 if [ "${engine[0]}" = docker ]; then

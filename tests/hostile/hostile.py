@@ -95,6 +95,7 @@ class Daemon:
             connection.sendall(message)
             answer = b"".join(iter(lambda: connection.recv(1 << 20), b""))
         head, _, body = answer.partition(b"\r\n\r\n")
+        body = join_chunks(body) if b"\r\nTransfer-Encoding: chunked" in head else body
         return (int(head.split(b" ")[1]) if head else 0), body
 
     def metric(self, name):
@@ -139,6 +140,17 @@ class Daemon:
     def __exit__(self, *_):
         if self.process.poll() is None:
             self.stop()
+
+
+def join_chunks(text):
+    """The body whose chunks these are."""
+    body, at = [], 0
+    while at < len(text):
+        line = text.index(b"\r\n", at) + 2
+        size = int(text[at:line], 16)
+        body.append(text[line:line + size])
+        at = line + size + 2 if size else len(text)
+    return b"".join(body)
 
 
 def request(path, body, headers=""):

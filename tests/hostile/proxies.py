@@ -126,7 +126,7 @@ class Connection:
 
 
 def fields_of(head):
-    lines = head.decode("latin-1").split("\r\n")[1:]
+    lines = re.sub("\r\n[ \t]+", " ", head.decode("latin-1")).split("\r\n")[1:]
     return {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
 
 
@@ -173,8 +173,9 @@ class Proxy:
 
 class Careless:
     """Sends bytes on as they came, over three connections in turns. It finds a number in any length, believes the last of
-    several, minds no space in a name, and looks for chunks only where there is no length. A bare LF ends a line, as for
-    libmicrohttpd 0.9.75: where they disagree on that, no filter of ours would see it."""
+    several, minds no space in a name, joins a folded line to the one before it, and looks for chunks only where there is no
+    length. A bare LF ends a line, as for libmicrohttpd 0.9.75: where they disagree on that within chunks, no filter of ours
+    would see it."""
 
     def __init__(self, name, port):
         self.port, self.sent, self.pool = port, [], queue.Queue()

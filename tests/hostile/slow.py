@@ -4,7 +4,7 @@ from hostile import *
 
 COUNT = min(4000, allow_files(20000) - 200)
 DEADLINE = 3
-SIPPED = DEADLINE + 70  # seconds: 64 for the 4 MiB that the kernel takes at once
+STOPPED = 2 * DEADLINE + 32  # seconds: the first question what a client has taken comes after the time for responses
 OPTIONS = ("--header-timeout", DEADLINE, "--body-timeout", DEADLINE, "--write-timeout", DEADLINE, "--idle-timeout", 4,
            "--max-connections", 5000)
 
@@ -53,23 +53,25 @@ def drip(daemon, first, rest):
         return time.monotonic() - begun
 
 
-def sip(daemon, message):
-    """Takes 64 bytes in a tenth of a second of a long answer; seconds until it is cut off."""
+def sip(daemon, message, rate, most, first=0):
+    """Takes so many bytes in a second of a long answer, after the first ones at once; seconds until it is cut off."""
     with socket.socket() as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         connection.settimeout(20)
         connection.connect(("127.0.0.1", daemon.port))
         connection.sendall(message)
-        connection.recv(1)
-        begun = time.monotonic()
+        while first >= 0:
+            first -= len(connection.recv(65536 if first else 1)) or 1
+        begun, taken = time.monotonic(), 0
         # The daemon's end is seen in its descriptors: what it had sent before would take hours to read.
         files = daemon.files()
-        while daemon.files() >= files and time.monotonic() < begun + SIPPED:
+        while daemon.files() >= files and time.monotonic() < begun + most:
+            due = int((time.monotonic() - begun) * rate) - taken
             try:
-                connection.recv(64)
+                taken += len(connection.recv(due)) if due > 0 else 0
             except OSError:
                 break
-            time.sleep(0.1)
+            time.sleep(0.05)
         return time.monotonic() - begun
 
 
@@ -82,9 +84,16 @@ def single():
         seconds = drip(daemon, head, b"[" * 20)
         check(7, "a body, 1 byte/s", f"cut after {seconds:.1f} s", f"{DEADLINE} + 1 s", seconds < 19, seconds <= DEADLINE + 1.2)
         answer = body(X=matrix(1024, 1), **{"return": ["weights"]})
-        seconds = sip(daemon, request("/attention", answer))
-        check(7, "an answer of 10 MB, 640 bytes/s", f"cut after {seconds:.1f} s", f"{DEADLINE} s and 1 for each 64 KiB, + 1 s",
-              seconds < SIPPED)
+        message = request("/attention", answer)
+        for rate, most in (640, DEADLINE), (40_000, DEADLINE / (1 - 40_000 / 65536) + 1):
+            seconds = sip(daemon, message, rate, 40)
+            check(7, f"an answer of 10 MB, {rate} bytes/s", f"cut after {seconds:.1f} s", f"{most:.1f} + 1 s", seconds < 30,
+                  seconds <= most + 1.2)
+        seconds = sip(daemon, message, 0, 60, first=8_000_000)
+        check(7, "an answer of 10 MB, nothing after 8 MB", f"cut after {seconds:.1f} s", f"{STOPPED} + 2 s", seconds < 50,
+              seconds <= STOPPED + 2.2)
+        seconds = sip(daemon, message, 70_000, 40)
+        check(7, "an answer of 10 MB, 70000 bytes/s", f"{seconds:.1f} s and not cut", "40 s", seconds >= 40)
 
 
 if shutil.which("slowhttptest") is None:

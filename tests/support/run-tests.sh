@@ -5,6 +5,8 @@
 # sanitizer after the last assertion, so the sanitizers write files and any file is a failure.
 # OpenBLAS has the kernels that suit this CPU, whatever the environment presets; with AVX-512, whose
 # calls are cut in another way, what computes runs once more as on a CPU without it.
+# Many tests wait for a deadline of the server, so there are more of them at a time than cores, and
+# the checks that need one core run beside them. The report of each check is printed when it is due.
 set -uo pipefail
 
 folder=$(realpath "$1")
@@ -17,6 +19,10 @@ export ASAN_OPTIONS=log_path=$folder/sanitizer/report
 export UBSAN_OPTIONS=log_path=$folder/sanitizer/report:print_stacktrace=1
 
 passed=0 failed=0 skipped=0
+jobs=$((2 * $(nproc)))
+beside=$(mktemp -d)
+declare -A started
+trap 'kill $(jobs -p) 2>/dev/null; rm -rf "$beside"' EXIT
 
 run_criterion() { # NAME [SUITE...]: runs it, or these suites of it once more; adds its report to the sums
     local name=$1 status=0 sums=() suites report
@@ -24,7 +30,7 @@ run_criterion() { # NAME [SUITE...]: runs it, or these suites of it once more; a
     suites=$(IFS='|' && echo "$*")
     report=$folder/$name${suites:+-again}.xml
     echo "== $name${suites:+: $*}"
-    "$folder/$name" --xml="$report" ${suites:+--filter="@($suites)/*"} || status=$?
+    "$folder/$name" --jobs=$jobs --xml="$report" ${suites:+--filter="@($suites)/*"} || status=$?
     # failures counts crashed tests too; disabled counts the skipped ones, and those of other suites
     read -ra sums < <(awk -F'"' -v suites="^(${suites:-.*})\$" '
         $1 ~ /<testsuite name=/ && $2 ~ suites { tests += $4; failures += $6; disabled += $10 }
@@ -52,6 +58,22 @@ run_check() { # NAME COMMAND...: counts as one test
     fi
 }
 
+begin_check() { # NAME COMMAND...: as run_check, beside what follows, until end_check NAME
+    "${@:2}" >"$beside/${1// /-}" 2>&1 &
+    started[$1]=$!
+}
+
+report_of() { # NAME
+    local status=0
+    wait "${started[$1]}" || status=$?
+    cat "$beside/${1// /-}"
+    return $status
+}
+
+end_check() { # NAME
+    run_check "$1" report_of "$1"
+}
+
 no_memory() { # what the server says of each failure is not for the reader
     local status=0
     "$folder/no-memory" 2>"$folder/no-memory.txt" | tail -n 1 || status=$?
@@ -73,23 +95,30 @@ blas_core() {
     "$folder/unit-tests" --list 2>&1 | sed -nE 's/^OpenBLAS core ([^,]+),.*/\1/p'
 }
 
+replay() { # TARGET
+    OPENBLAS_NUM_THREADS=1 "$folder/replay_$1" "tests/fuzz/corpus/$1"
+}
+
+begin_check "every allocation fails in turn" no_memory
 run_criterion unit-tests
 if [ "$(blas_core)" != Haswell ] && [ "$(OPENBLAS_CORETYPE=Haswell blas_core)" = Haswell ]; then
     OPENBLAS_CORETYPE=Haswell ATTENTION_ISA=avx2 run_criterion unit-tests attention engine laws overflow
 fi
+end_check "every allocation fails in turn"
 ATTENTIOND_RECORD=$folder/exchanges run_criterion api-tests
-for replay in "$folder"/replay_*; do
-    [ -x "$replay" ] || continue
-    run_check "corpus of the fuzz target ${replay##*/replay_}" env OPENBLAS_NUM_THREADS=1 "$replay" "tests/fuzz/corpus/${replay##*/replay_}"
-done
 # Debian's own Python: the modules come from its packages.
-run_check "openapi.yaml against the routes and the recorded exchanges" \
+begin_check "openapi.yaml against the routes and the recorded exchanges" \
     /usr/bin/python3 tests/api/check_openapi.py openapi.yaml --routes "$folder/routes.txt" --exchanges "$folder/exchanges" \
     --daemon "$folder/attentiond"
+for program in "$folder"/replay_*; do
+    [ -x "$program" ] || continue
+    run_check "corpus of the fuzz target ${program##*/replay_}" replay "${program##*/replay_}"
+done
 run_check "Grafana's dashboard against the metrics" \
     /usr/bin/python3 tests/support/check-dashboard.py docker/grafana-dashboard.json --daemon "$folder/attentiond"
+run_check "the options in the documents" /usr/bin/python3 tests/api/check_options.py --daemon "$folder/attentiond"
 run_check "the clients in README" /usr/bin/python3 tests/api/check_readme.py README.md --daemon "$folder/attentiond"
-run_check "every allocation fails in turn" no_memory
+end_check "openapi.yaml against the routes and the recorded exchanges"
 case $folder in
 */asan) run_check "no sanitizer report" no_sanitizer_report ;;
 esac

@@ -1,6 +1,7 @@
 /* tls.c - see tls.h. */
 #include "support/tls.h"
 
+#include <gnutls/crypto.h>
 #include <gnutls/gnutls.h>
 #include <gnutls/x509.h>
 #include <stdio.h>
@@ -185,4 +186,10 @@ bool tls_request(unsigned port, const char *priorities, const char *method, cons
                           client_receive(&connection, false, out);
     client_close(&connection);
     return received;
+}
+
+/* -------------------------------------------------------------------------------------- digests */
+
+bool tls_sha256(const void *bytes, size_t size, unsigned char digest[static 32]) {
+    return gnutls_hash_fast(GNUTLS_DIG_SHA256, bytes, size, digest) >= 0;
 }

@@ -35,4 +35,7 @@ const char *tls_version(struct client_connection *connection);
 bool tls_request(unsigned port, const char *priorities, const char *method, const char *path,
                  const void *body, size_t size, struct client_response *out);
 
+/* The SHA-256 of the bytes. */
+bool tls_sha256(const void *bytes, size_t size, unsigned char digest[static 32]);
+
 #endif
