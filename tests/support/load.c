@@ -463,14 +463,19 @@ static void tick(struct load *load, int64_t now) {
     }
 }
 
-/* Milliseconds that epoll may sleep. The last one before a request is due is spent awake. */
-static int patience(const struct load *load) {
+/* How long epoll may sleep: until the next tick, or until a request is due and has a connection. While
+ * all connections are busy no request can begin, however late it is: to look for one all the time
+ * would take a core from the server that it waits for. */
+static struct timespec patience(const struct load *load) {
+    const bool idle = load->idle.next != &load->idle, unused = load->unused.next != &load->unused;
     const int64_t now = clock_us();
     int64_t until = now + TICK_US;
-    if (now < load->stop && next_due(load) < until) {
-        until = next_due(load);
+    if (now < load->stop && (idle || unused)) {
+        const int64_t due = next_due(load), first = idle || due > load->resume ? due : load->resume;
+        until = first < until ? first : until;
     }
-    return until > now ? (int)((until - now) / 1000) : 0;
+    const int64_t rest = until > now ? until - now : 0;
+    return (struct timespec){.tv_sec = rest / 1000000, .tv_nsec = rest % 1000000 * 1000};
 }
 
 static void serve_event(struct load *load, const struct epoll_event *event) {
@@ -510,9 +515,10 @@ static void run(struct load *load) {
     load->warmed = load->started;
     while (clock_us() < load->stop || load->busy.next != &load->busy) {
         ask_what_is_due(load);
-        const int count = epoll_wait(load->epoll, events, EVENTS, patience(load));
+        const struct timespec most = patience(load);
+        const int count = epoll_pwait2(load->epoll, events, EVENTS, &most, NULL);
         if (count < 0 && errno != EINTR) {
-            die("epoll_wait");
+            die("epoll_pwait2");
         }
         for (int i = 0; i < count; i++) {
             serve_event(load, &events[i]);
