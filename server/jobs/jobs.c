@@ -14,7 +14,6 @@
 #include <assert.h>
 #include <math.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
@@ -222,11 +221,35 @@ static void unlink_job(struct jobs *jobs, struct job *job) {
     job->linked = false;
 }
 
-/* The job that was served least; of several the one that has waited longest. */
+/* How many tasks the next turn at a job has. */
+static size_t turn_size(const struct jobs *jobs, const struct job *job) {
+    const size_t left = job->ending - job->next_task;
+    const size_t share = (left + jobs->threads - 1) / jobs->threads;
+    const double worth = TURN_COST * (double)job->total / (job->cost < 1 ? 1 : job->cost);
+    const size_t count = worth < (double)share ? (size_t)worth : share;
+    return count < 1 ? 1 : count;
+}
+
+static double turn_cost(const struct job *job, size_t tasks) {
+    return (double)tasks * job->cost / (double)(job->total + 1);
+}
+
+/* The service that a job will have had after its next turn. */
+static double next_served(const struct jobs *jobs, const struct job *job) {
+    return job->served + turn_cost(job, turn_size(jobs, job));
+}
+
+/* The job that will have been served least after its next turn; of several the one that has waited
+ * longest. A job that has ended comes first. */
 static struct job *least_served(const struct jobs *jobs) {
     struct job *least = jobs->ring;
+    double served = next_served(jobs, least);
     for (struct job *job = least->next; job != jobs->ring && !has_ended(least); job = job->next) {
-        least = has_ended(job) || job->served < least->served ? job : least;
+        const double its = next_served(jobs, job);
+        if (its < served || has_ended(job)) {
+            least = job;
+            served = its;
+        }
     }
     return least;
 }
@@ -235,13 +258,9 @@ static struct job *least_served(const struct jobs *jobs) {
 static struct turn next_turn(struct jobs *jobs) {
     struct job *job = least_served(jobs);
     struct turn turn = {.job = job, .first = job->next_task};
-    const size_t left = job->ending - job->next_task;
-    const size_t share = (left + jobs->threads - 1) / jobs->threads;
-    const double worth = TURN_COST * (double)job->total / (job->cost < 1 ? 1 : job->cost);
-    size_t count = worth < (double)share ? (size_t)worth : share;
-    count = !is_wanted(job, job->next_task) ? 0 : count < 1 ? 1 : count;
+    const size_t count = is_wanted(job, job->next_task) ? turn_size(jobs, job) : 0;
+    const double cost = turn_cost(job, count);
     jobs->ring = job->next;
-    const double cost = (double)count * job->cost / (double)(job->total + 1);
     jobs->served = job->served > jobs->served ? job->served : jobs->served;
     jobs->served += cost / (jobs->load.jobs > 0 ? jobs->load.jobs : 1);
     job->served += cost;
@@ -258,7 +277,6 @@ static struct turn next_turn(struct jobs *jobs) {
 static void leave(struct jobs *jobs, const struct job *job) {
     jobs->load.jobs--;
     jobs->load.cost = jobs->load.jobs > 0 ? jobs->load.cost - job->cost : 0;
-    jobs->served = jobs->load.jobs > 0 ? jobs->served : 0;
 }
 
 /* The last turn at a stage has ended. */
@@ -315,7 +333,6 @@ static bool wait_for_work(struct jobs *jobs, struct scratch *scratch) {
         const int64_t until = jobs_clock() + PATIENCE_NS;
         while (atomic_load_explicit(&jobs->offers, memory_order_acquire) == seen &&
                jobs_clock() < until) {
-            sched_yield();
         }
         pthread_mutex_lock(&jobs->mutex);
     }
@@ -332,8 +349,10 @@ static bool wait_for_work(struct jobs *jobs, struct scratch *scratch) {
 }
 
 /* The kernel takes a core from a busy thread some hundred times in a second, too seldom for small
- * requests. So between turns a worker offers its core to the threads that read and answer, and
- * stands behind them (on Linux, nice is of the thread). */
+ * requests. So a worker stands behind the threads that read and answer: these take its core as soon
+ * as they have something to do (on Linux, nice is of the thread). It does not yield: since Linux
+ * 6.18 a thread that yields loses its share for some milliseconds, and a request that waited for
+ * such a worker took 200 ms beside a busy thread instead of 5. */
 static void *work(void *jobs_) {
     struct jobs *jobs = jobs_;
     struct scratch scratch = {.keep = jobs->keep_scratch};
@@ -345,7 +364,6 @@ static void *work(void *jobs_) {
         const int64_t start = read_clock(CLOCK_THREAD_CPUTIME_ID);
         const size_t tasks = take_turn(&turn, &scratch);
         note_time(turn.job, read_clock(CLOCK_THREAD_CPUTIME_ID) - start, tasks);
-        sched_yield();
         pthread_mutex_lock(&jobs->mutex);
         if (--turn.job->turns == 0 && !turn.job->linked) {
             settle(jobs, turn.job);
@@ -432,6 +450,18 @@ void jobs_run(struct jobs *jobs, struct job *job) {
     reset(job);
     pthread_mutex_lock(&jobs->mutex);
     job->served = jobs->served;
+    offer(jobs, job);
+    pthread_mutex_unlock(&jobs->mutex);
+}
+
+void jobs_go_on(struct jobs *jobs, struct job *job) {
+    atomic_store(&job->end, 0);
+    job->begun = 0;
+    reset(job);
+    pthread_mutex_lock(&jobs->mutex);
+    jobs->load.jobs++;
+    jobs->load.cost += job->cost;
+    job->served = job->served > jobs->served ? job->served : jobs->served;
     offer(jobs, job);
     pthread_mutex_unlock(&jobs->mutex);
 }
