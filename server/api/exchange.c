@@ -18,12 +18,15 @@ enum {
     /* Multiply-adds, about 70 us: several times the cost of handing a job to a worker. */
     SMALL_COST = 5000000,
     SMALL_BODY = 8192, /* bytes that are read even if the workers take no more: it may be small */
-    /* An I/O thread parses no more than this outside of matrices; it takes 0.2 ms at most. */
-    SMALL_SKELETON = 16 * 1024,
-    SMALL_VALUES = 1024,
-    /* Multiply-adds that take as long as parsing a value, and a byte. */
+    /* An I/O thread opens no request that has more of these: 0.2 ms at most. */
+    SMALL_SKELETON = 16 * 1024, /* bytes outside of matrices */
+    SMALL_VALUES = 1024,        /* outside of matrices */
+    SMALL_PARTS = 2048,         /* heads of batch items */
+    /* Multiply-adds that take as long as parsing a value, and a byte, and planning for a part ... */
     COST_OF_VALUE = 20000,
     COST_OF_BYTE = 800,
+    COST_OF_PART = 3000,
+    COST_OF_PIECE = 10000000, /* ... and as encoding a piece of an answer */
     /* Bytes that a request holds in any case: the buffer of its connection, which has 32 KiB, and
      * the structs of the server and of this file. */
     BASE = 40 * 1024
@@ -48,6 +51,7 @@ struct exchange {
     /* While workers are at it. */
     struct http_pending *pending;
     struct job opening;    /* parses the body and calls the handler */
+    struct job encoding;   /* encodes a piece of the answer */
     pthread_mutex_t mutex; /* of the next two */
     struct job *job;       /* to be cancelled; NULL if there is none any more */
     bool cancelled;
@@ -314,8 +318,8 @@ static struct job *begin_work(struct exchange *exchange) {
     return admit(exchange, job, computed) ? job : NULL;
 }
 
-/* Parses the body and calls the handler. False if there is an answer already. */
-static bool open_request(struct exchange *exchange) {
+/* The body has been read: parses it. False if there is an answer already. */
+static bool parse(struct exchange *exchange) {
     const int64_t start = jobs_clock();
     const enum codec_status status = codec_reader_finish(exchange->reader, &exchange->document);
     if (status != CODEC_OK) {
@@ -323,19 +327,24 @@ static bool open_request(struct exchange *exchange) {
     }
     drop_body(exchange);
     exchange->decode_ms += (double)(jobs_clock() - start) * 1e-6;
+    exchange->request.body = exchange->document;
     if (status != CODEC_OK) {
         reply_codec_error(&exchange->request, exchange->response, &exchange->error);
-    } else {
-        exchange->request.body = exchange->document;
-        exchange->work = exchange->route->handler(&exchange->request, exchange->response);
+        tell_times(exchange, 0, 0);
     }
+    return status == CODEC_OK;
+}
+
+/* Calls the handler. False if there is an answer already. */
+static bool handle(struct exchange *exchange) {
+    exchange->work = exchange->route->handler(&exchange->request, exchange->response);
     if (exchange->work == NULL) {
         tell_times(exchange, 0, 0);
     }
     return exchange->work != NULL;
 }
 
-/* ---------------------------------------------------------------- long bodies, on the workers */
+/* ------------------------------------------------------- opening requests that are not short */
 
 static size_t no_tasks(const struct job *job, size_t phase) {
     (void)job;
@@ -344,7 +353,10 @@ static size_t no_tasks(const struct job *job, size_t phase) {
 }
 
 static bool open_on_worker(struct job *job) {
-    open_request(job->owner);
+    struct exchange *exchange = job->owner;
+    if (exchange->document != NULL || parse(exchange)) {
+        handle(exchange);
+    }
     return true;
 }
 
@@ -369,14 +381,11 @@ static void opened(struct job *job, enum job_end end) {
     resume(exchange);
 }
 
-/* Leaves the parsing to the workers. True if these do not take it: that is the answer. */
-static bool open_later(struct exchange *exchange) {
-    exchange->opening = (struct job){
-        .cost = (double)codec_reader_values(exchange->reader) * COST_OF_VALUE +
-                (double)codec_reader_skeleton(exchange->reader) * COST_OF_BYTE,
-        .tasks = no_tasks,
-        .begin = open_on_worker,
-    };
+/* Leaves the opening to the workers. True if these do not take it: that is the answer. */
+static bool open_later(struct exchange *exchange, double cost) {
+    exchange->opening.cost = cost;
+    exchange->opening.tasks = no_tasks;
+    exchange->opening.begin = open_on_worker;
     return !admit(exchange, &exchange->opening, opened) && respond(exchange);
 }
 
@@ -386,6 +395,43 @@ static bool is_short(const struct exchange *exchange) {
     return exchange->service->jobs == NULL ||
            (codec_reader_values(exchange->reader) <= SMALL_VALUES &&
             codec_reader_skeleton(exchange->reader) <= SMALL_SKELETON);
+}
+
+/* The batch items of a matrix, given or to be drawn, as its shape says: all axes but the last two.
+ * What is wrong with a shape is left to the handler. */
+static double batch_of(const struct codec_document *document, const struct codec_value *matrix) {
+    const struct codec_value *list = codec_get(matrix, "shape");
+    size_t shape[ATTN_MAX_RANK], rank = codec_shape(document, matrix, shape);
+    int64_t sizes[ATTN_MAX_RANK];
+    double batch = 1;
+    struct codec_error error;
+    if (list != NULL &&
+        codec_as_integers(document, list, 1, INT32_MAX, sizes, ATTN_MAX_RANK, &rank, &error)) {
+        for (size_t axis = 0; axis < rank && axis < ATTN_MAX_RANK; axis++) {
+            shape[axis] = (size_t)sizes[axis];
+        }
+    }
+    for (size_t axis = 0; axis + 2 < rank && axis < ATTN_MAX_RANK; axis++) {
+        batch *= (double)shape[axis];
+    }
+    return batch;
+}
+
+/* For how many parts, heads of batch items, a handler has to plan, at most. A short body can say
+ * that they are many. */
+static double parts_of(const struct codec_document *document) {
+    double batch = 1, heads = 1;
+    const struct codec_value *member = codec_at(codec_root(document), 0);
+    for (; member != NULL; member = codec_next(member)) {
+        const double its = batch_of(document, member);
+        struct codec_error error;
+        batch = its > batch ? its : batch;
+        if (codec_kind_of(member) == CODEC_NUMBER && codec_name(member) != NULL &&
+            strcmp(codec_name(member), "heads") == 0) {
+            codec_as_number(document, member, &heads, &error);
+        }
+    }
+    return heads * batch;
 }
 
 static bool end(void *arg, const struct http_request *request, struct http_response *response) {
@@ -405,15 +451,45 @@ static bool end(void *arg, const struct http_request *request, struct http_respo
         return respond(exchange);
     }
     if (!is_short(exchange)) {
-        return open_later(exchange);
+        return open_later(exchange,
+                          (double)codec_reader_values(exchange->reader) * COST_OF_VALUE +
+                              (double)codec_reader_skeleton(exchange->reader) * COST_OF_BYTE);
     }
-    return (!open_request(exchange) || begin_work(exchange) == NULL) && respond(exchange);
+    if (!parse(exchange)) {
+        return respond(exchange);
+    }
+    const double parts = exchange->service->jobs != NULL ? parts_of(exchange->document) : 0;
+    if (parts > SMALL_PARTS) {
+        return open_later(exchange, parts * COST_OF_PART);
+    }
+    return (!handle(exchange) || begin_work(exchange) == NULL) && respond(exchange);
 }
 
 static void start(void *arg, struct http_pending *pending) {
     struct exchange *exchange = arg;
     exchange->pending = pending;
     jobs_run(exchange->service->jobs, exchange->job);
+}
+
+static bool make_on_worker(struct job *job) {
+    http_make(((struct exchange *)job->owner)->pending);
+    return true;
+}
+
+static void made(struct job *job, enum job_end end) {
+    (void)end; /* nothing calls it off: it is short */
+    http_resume(((struct exchange *)job->owner)->pending);
+}
+
+static void make(void *arg, struct http_pending *pending) {
+    struct exchange *exchange = arg;
+    exchange->pending = pending;
+    exchange->encoding.cost = COST_OF_PIECE;
+    exchange->encoding.tasks = no_tasks;
+    exchange->encoding.begin = make_on_worker;
+    exchange->encoding.done = made;
+    exchange->encoding.owner = exchange;
+    jobs_go_on(exchange->service->jobs, &exchange->encoding);
 }
 
 static void cancel(void *arg) {
@@ -451,6 +527,7 @@ struct http_app api_app(struct api_service *service) {
         .end = end,
         .start = start,
         .cancel = cancel,
+        .make = service->jobs != NULL ? make : NULL,
         .release = release,
         .completed = completed,
     };

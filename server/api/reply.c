@@ -7,10 +7,9 @@
 #include <string.h>
 
 enum {
-    LONG_TEXT = 64 * 1024, /* bytes of an answer from which on it is not held whole */
-    STREAM = 48 * 1024, /* bytes that it takes to make an answer while it is sent: 32 KiB of it are
-                         * the server's, which holds a piece */
-    BEYOND = 8 * 1024   /* bytes that codec_write() reserves beyond the longest text */
+    LONG_TEXT = 64 * 1024,            /* bytes of an answer from which on it is not held whole */
+    STREAM = HTTP_STREAM + 16 * 1024, /* bytes that it takes to make an answer while it is sent */
+    BEYOND = 8 * 1024 /* bytes that codec_write() reserves beyond the longest text */
 };
 
 /* ------------------------------------------------------------------------------------ problems */

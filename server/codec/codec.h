@@ -159,6 +159,10 @@ bool codec_make_tensor(struct codec_document *, const struct codec_value *, attn
 bool codec_as_integers(const struct codec_document *, const struct codec_value *, int64_t min,
                        int64_t max, int64_t *out, size_t most, size_t *count, struct codec_error *);
 
+/* The shape of a lifted array. Returns its rank; 0 for every other value. */
+size_t codec_shape(const struct codec_document *, const struct codec_value *,
+                   size_t shape[static ATTN_MAX_RANK]);
+
 /* Fills `error` with CODEC_NO_MEMORY and a message. Returns false. */
 bool codec_no_memory(struct codec_error *error);
 

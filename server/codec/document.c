@@ -448,6 +448,16 @@ bool codec_as_choice(const struct codec_document *document, const struct codec_v
 
 /* ------------------------------------------------------------------------------------ matrices */
 
+size_t codec_shape(const struct codec_document *document, const struct codec_value *value,
+                   size_t shape[static ATTN_MAX_RANK]) {
+    if (codec_kind_of(value) != CODEC_TENSOR) {
+        return 0;
+    }
+    const struct lifted *tensor = tensor_of(document, node_of(value));
+    memcpy(shape, tensor->shape, sizeof tensor->shape);
+    return (size_t)tensor->rank;
+}
+
 /* Finds the tensor of a value, or says what it is instead: for an array that was not lifted, by
  * its first element that is at fault. */
 static struct lifted *get_tensor(const struct codec_document *document,

@@ -415,8 +415,12 @@ static void suspend(struct http_call *call, struct MHD_Connection *connection) {
 void http_resume(struct http_pending *pending) {
     struct http_call *call = (struct http_call *)pending;
     struct http_server *server = call->server;
-    watch_awake(server->watch, &call->connection->watched);
-    call->answered = true;
+    if (call->stream == NULL) {
+        watch_awake(server->watch, &call->connection->watched);
+        call->answered = true;
+    } else {
+        watch_go_on(&call->connection->watched);
+    }
     MHD_resume_connection(call->suspended);
     atomic_fetch_sub(&server->pending, 1); /* the call may be gone by now */
 }

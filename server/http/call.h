@@ -65,6 +65,7 @@ struct connection {
 struct http_call {
     struct http_server *server;
     struct MHD_Connection *suspended; /* while pending */
+    struct stream *stream; /* its body, if that is made while it is sent; see respond.c */
     struct connection *connection;
     double begun;                /* call_clock() when the headers were complete */
     int status;                  /* of the response that was queued, or 0 */

@@ -63,8 +63,9 @@ struct http_response {
      * the request wants, whatever its options say of compression. */
     const struct http_asset *asset;
     /* For a body that is made while it is sent, in chunks: `body` is what makes it, `size` is 0.
-     * Writes the next bytes, `room` unless the body ends before. False = it cannot go on: the
-     * connection is cut. On an I/O thread; the exchange is released after the last call. */
+     * Writes the next bytes, at most `room`; none at the end of the body. False = it cannot go on:
+     * the connection is cut. On an I/O thread or where http_make is called, one call at a time;
+     * the exchange is released after the last one. The server holds HTTP_STREAM bytes for it. */
     bool (*read)(void *body, char *out, size_t room, size_t *size);
     bool timed;                       /* Server-Timing is sent */
     double timing[HTTP_TIMING_COUNT]; /* milliseconds */
@@ -87,7 +88,11 @@ struct http_record {
     const double *timing; /* of the response; NULL if it was not timed */
 };
 
-/* A request whose answer is computed elsewhere meanwhile. */
+enum {
+    HTTP_STREAM = 96 * 1024 /* bytes that the server holds while it sends a body that is made */
+};
+
+/* A request whose answer is computed, or a piece of it made, elsewhere meanwhile. */
 struct http_pending;
 
 /*
@@ -108,6 +113,9 @@ struct http_pending;
  *           `end` live until then, and `response` is filled by then.
  *   cancel  from about start until http_resume, on any thread, perhaps: nobody waits for the
  *           answer any more. http_resume must be called nevertheless, and should be soon.
+ *   make    a body is made while it is sent, and the rest of it takes longer than an I/O thread should
+ *           spend on it. Like `start`; but before http_resume(pending), http_make(pending) is to be
+ *           called, once, on any thread. It makes the next piece. NULL: I/O threads make all.
  *   release the exchange ends: its answer is sent or dropped. NULL never arrives.
  *   completed  the request has ended, whether it came to `begin` or not. NULL: nobody wants to
  *           know.
@@ -121,12 +129,16 @@ struct http_app {
     bool (*end)(void *exchange, const struct http_request *request, struct http_response *response);
     void (*start)(void *exchange, struct http_pending *pending);
     void (*cancel)(void *exchange);
+    void (*make)(void *exchange, struct http_pending *pending);
     void (*release)(void *exchange);
     void (*completed)(void *context, const struct http_request *request,
                       const struct http_record *record);
 };
 
-/* The answer is there. The exchange may be released before this returns. */
+/* Makes the next piece of a body, for a fraction of a millisecond. */
+void http_make(struct http_pending *pending);
+
+/* The answer or its next piece is there. The exchange may be released before this returns. */
 void http_resume(struct http_pending *pending);
 
 /* ---------------------------------------------------------------------------------- the server */

@@ -8,8 +8,16 @@
 #include <string.h>
 
 enum {
-    PIECE = 32 * 1024 /* of a body that is made while it is sent */
+    BLOCK = 32 * 1024, /* bytes of a body that libmicrohttpd sends at a time, */
+    PIECE = 2 * BLOCK, /* of it that are made at a time, */
+    SLICE = 8 * 1024   /* and between two looks at the clock */
 };
+
+_Static_assert(BLOCK + PIECE <= HTTP_STREAM, "what the server says that it holds");
+
+/* Milliseconds that an I/O thread spends on one body that is made while it is sent. Others make the
+ * rest, a turn at a time: one long answer after the other would keep the thread busy otherwise. */
+static const double OWN_MS = 0.25, TURN_MS = 0.25;
 
 static bool add_header(struct MHD_Response *out, const char *name, const char *value) {
     return MHD_add_response_header(out, name, value) == MHD_YES;
@@ -123,21 +131,77 @@ static bool add_headers(const struct http_call *call, struct MHD_Response *out) 
 /* A body that is made while it is sent. Libmicrohttpd owns it, with the response. */
 struct stream {
     struct http_call *call; /* there as long as `read_stream` is called */
+    struct MHD_Connection *connection;
     void *body;
     bool (*read)(void *body, char *out, size_t room, size_t *size);
     void (*release)(void *body);
+    double spent; /* milliseconds that the I/O thread has made pieces */
+    bool ended, failed;
+    size_t size, taken; /* of `piece` */
+    char piece[PIECE];
 };
+
+/* Makes the next piece, or as much of it as can be made in a turn. */
+static double make_piece(struct stream *stream) {
+    const double start = call_clock();
+    double spent = 0;
+    stream->size = stream->taken = 0;
+    while (!stream->ended && !stream->failed && stream->size < PIECE && spent < TURN_MS) {
+        const size_t left = PIECE - stream->size, room = left < SLICE ? left : SLICE;
+        size_t size = 0;
+        stream->failed = !stream->read(stream->body, stream->piece + stream->size, room, &size);
+        stream->ended = size == 0;
+        stream->size += size;
+        spent = call_clock() - start;
+    }
+    return spent;
+}
+
+void http_make(struct http_pending *pending) {
+    make_piece(((struct http_call *)pending)->stream);
+}
+
+/* Has the app make the next piece. False if it is to be made here. */
+static bool make_elsewhere(struct stream *stream) {
+    struct http_call *call = stream->call;
+    struct http_server *server = call->server;
+    if (stream->spent < OWN_MS || call->exchange == NULL || server->app->make == NULL) {
+        return false;
+    }
+    atomic_fetch_add(&server->working, 1);
+    const bool goes_on = atomic_load(&server->stage) != CALL_ENDED;
+    if (goes_on) {
+        call->suspended = stream->connection;
+        atomic_fetch_add(&server->pending, 1);
+        watch_halt(&call->connection->watched);
+        MHD_suspend_connection(stream->connection);
+        server->app->make(call->exchange, (struct http_pending *)call);
+    }
+    atomic_fetch_sub(&server->working, 1);
+    return goes_on;
+}
 
 static ssize_t read_stream(void *stream_, uint64_t position, char *out, size_t room) {
     struct stream *stream = stream_;
-    size_t size;
     (void)position;
-    if (!stream->read(stream->body, out, room, &size)) {
+    if (stream->taken == stream->size && !stream->ended) {
+        if (make_elsewhere(stream)) {
+            return 0;
+        }
+        stream->spent += make_piece(stream);
+    }
+    if (stream->failed) {
         return MHD_CONTENT_READER_END_WITH_ERROR;
     }
+    const size_t left = stream->size - stream->taken, size = left < room ? left : room;
+    if (size == 0) {
+        return MHD_CONTENT_READER_END_OF_STREAM;
+    }
+    memcpy(out, stream->piece + stream->taken, size);
+    stream->taken += size;
     stream->call->sent += size;
     watch_queue(&stream->call->connection->watched, size);
-    return size > 0 ? (ssize_t)size : MHD_CONTENT_READER_END_OF_STREAM;
+    return (ssize_t)size;
 }
 
 static void free_stream(void *stream_) {
@@ -148,21 +212,28 @@ static void free_stream(void *stream_) {
     free(stream);
 }
 
-static struct MHD_Response *create_stream(struct http_call *call) {
+static struct MHD_Response *create_stream(struct http_call *call,
+                                          struct MHD_Connection *connection) {
     struct http_response *response = &call->response;
     struct stream *stream = malloc(sizeof *stream);
     if (stream == NULL) {
         return NULL;
     }
-    *stream = (struct stream){.call = call,
-                              .body = (void *)response->body,
-                              .read = response->read,
-                              .release = response->release};
-    struct MHD_Response *out = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, PIECE,
+    /* Not the piece, which is large. */
+    stream->call = call;
+    stream->connection = connection;
+    stream->body = (void *)response->body;
+    stream->read = response->read;
+    stream->release = response->release;
+    stream->spent = 0;
+    stream->ended = stream->failed = false;
+    stream->size = stream->taken = 0;
+    struct MHD_Response *out = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK,
                                                                  read_stream, stream, free_stream);
     if (out == NULL) {
         free(stream);
     } else {
+        call->stream = stream;
         response->release = NULL; /* it is the stream's now */
     }
     return out;
@@ -188,7 +259,7 @@ static void begin_sending(struct http_call *call, struct MHD_Connection *connect
     struct watched *watched = &call->connection->watched;
     watch_send(watched, call->server->write_ms, call->response.size);
     if (call->response.read != NULL ||
-        atomic_load_explicit(&watched->queued, memory_order_relaxed) > PIECE) {
+        atomic_load_explicit(&watched->queued, memory_order_relaxed) > BLOCK) {
         call->connection->untimed = true;
         MHD_set_connection_option(connection, MHD_CONNECTION_OPTION_TIMEOUT, 0u);
     }
@@ -201,7 +272,7 @@ enum MHD_Result call_respond(struct http_call *call, struct MHD_Connection *conn
         compress(call);
     }
     const bool streams = response->read != NULL;
-    struct MHD_Response *out = streams ? create_stream(call) : create_whole(response);
+    struct MHD_Response *out = streams ? create_stream(call, connection) : create_whole(response);
     if (out == NULL) {
         return MHD_NO;
     }

@@ -342,6 +342,18 @@ void watch_queue(struct watched *watched, uint64_t bytes) {
     atomic_fetch_add_explicit(&watched->queued, bytes, memory_order_relaxed);
 }
 
+void watch_halt(struct watched *watched) {
+    watched->halted = watch_clock();
+    watch_until(watched, 0);
+}
+
+void watch_go_on(struct watched *watched) {
+    const int64_t now = watch_clock(), time = now - watched->halted;
+    atomic_fetch_add_explicit(&watched->begun, time, memory_order_relaxed);
+    atomic_fetch_add_explicit(&watched->took, time, memory_order_relaxed);
+    watch_until(watched, now + ASK_MS);
+}
+
 void watch_sent(struct watched *watched) {
     atomic_store_explicit(&watched->sending, false, memory_order_relaxed);
 }

@@ -27,6 +27,7 @@ struct watched {
     _Atomic uint64_t queued;         /* bytes of it, and of earlier ones that were not taken */
     _Atomic uint64_t taken;          /* of these, when the watching thread asked last */
     _Atomic int64_t took;            /* when `taken` grew */
+    int64_t halted;                  /* watch_clock() at watch_halt */
     _Atomic bool asked;              /* a request: it is not idle */
     unsigned gone;                   /* looks at which there was nothing but the client's end */
     void (*ended)(struct watched *); /* of one that lingers */
@@ -51,9 +52,12 @@ void watch_for(struct watched *watched, int64_t milliseconds);
  * has so many milliseconds, and one more for each SLOWEST bytes that it takes. What lies in the
  * buffers of this machine's kernel counts as not taken. So a connection is cut off whose client is
  * slower; or takes next to nothing for so many milliseconds and half a minute, however fast it was
- * before. watch_sent: all of it was sent. */
+ * before. Between watch_halt and watch_go_on the server makes the next bytes, and the client's time
+ * stands still. watch_sent: all of it was sent. */
 void watch_send(struct watched *watched, int64_t milliseconds, uint64_t bytes);
 void watch_queue(struct watched *watched, uint64_t bytes);
+void watch_halt(struct watched *watched);
+void watch_go_on(struct watched *watched);
 void watch_sent(struct watched *watched);
 
 /* From now on there is no deadline, and leave(watched) is called, on the watching thread, when the
