@@ -8,12 +8,13 @@
  *
  * One mutex guards the ring; a turn lasts some hundred times as long as it is held.
  */
-#define _GNU_SOURCE /* nice */
+#define _GNU_SOURCE /* nice, sched_getaffinity */
 #include "jobs/jobs.h"
 
 #include <assert.h>
 #include <math.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
@@ -34,6 +35,8 @@ struct jobs {
     pthread_cond_t offered;
     struct job *ring; /* whose turn is next; NULL = nobody has a task to give */
     unsigned sleeping;
+    unsigned long_turns; /* that workers are at, at most `cores` */
+    unsigned cores;      /* that this process may use */
     bool stopping;
     int64_t earliest;   /* no deadline in the ring is before this */
     double served;      /* the virtual time: the service that a new job begins with */
@@ -50,6 +53,7 @@ struct jobs {
 struct turn {
     struct job *job;
     size_t first, end;
+    bool is_long; /* it may last many times as long as TURN_COST */
 };
 
 struct scratch {
@@ -180,7 +184,7 @@ enum job_end jobs_run_here(struct job *job) {
     atomic_store(&job->end, 0);
     reset(job);
     do {
-        take_turn(&(struct turn){job, 0, job->ending}, &scratch);
+        take_turn(&(struct turn){.job = job, .end = job->ending}, &scratch);
     } while (advance(job));
     free(scratch.memory);
     note_time(job, jobs_clock() - start, job->total > 0 ? job->total : 1);
@@ -254,12 +258,24 @@ static struct job *least_served(const struct jobs *jobs) {
     return least;
 }
 
+/* Is there a turn that may begin? If more workers than cores are at long turns, each of them lasts
+ * several times as long, and what is short would wait for all that time. */
+static bool has_turn(const struct jobs *jobs) {
+    if (jobs->ring == NULL || jobs->long_turns < jobs->cores) {
+        return jobs->ring != NULL;
+    }
+    const struct job *job = least_served(jobs);
+    return has_ended(job) || turn_cost(job, turn_size(jobs, job)) <= TURN_COST;
+}
+
 /* A turn at the job that is next. */
 static struct turn next_turn(struct jobs *jobs) {
     struct job *job = least_served(jobs);
     struct turn turn = {.job = job, .first = job->next_task};
     const size_t count = is_wanted(job, job->next_task) ? turn_size(jobs, job) : 0;
     const double cost = turn_cost(job, count);
+    turn.is_long = cost > TURN_COST;
+    jobs->long_turns += turn.is_long;
     jobs->ring = job->next;
     jobs->served = job->served > jobs->served ? job->served : jobs->served;
     jobs->served += cost / (jobs->load.jobs > 0 ? jobs->load.jobs : 1);
@@ -336,7 +352,7 @@ static bool wait_for_work(struct jobs *jobs, struct scratch *scratch) {
         }
         pthread_mutex_lock(&jobs->mutex);
     }
-    while (jobs->ring == NULL && !jobs->stopping) {
+    while (!has_turn(jobs) && !jobs->stopping) {
         if (scratch->size > scratch->keep) {
             free(scratch->memory);
             *scratch = (struct scratch){.keep = scratch->keep};
@@ -360,11 +376,15 @@ static void *work(void *jobs_) {
     pthread_mutex_lock(&jobs->mutex);
     while (wait_for_work(jobs, &scratch)) {
         const struct turn turn = next_turn(jobs);
+        if (jobs->sleeping > 0 && has_turn(jobs)) {
+            pthread_cond_signal(&jobs->offered); /* the turn that was taken may have hidden it */
+        }
         pthread_mutex_unlock(&jobs->mutex);
         const int64_t start = read_clock(CLOCK_THREAD_CPUTIME_ID);
         const size_t tasks = take_turn(&turn, &scratch);
         note_time(turn.job, read_clock(CLOCK_THREAD_CPUTIME_ID) - start, tasks);
         pthread_mutex_lock(&jobs->mutex);
+        jobs->long_turns -= turn.is_long;
         if (--turn.job->turns == 0 && !turn.job->linked) {
             settle(jobs, turn.job);
         }
@@ -373,6 +393,12 @@ static void *work(void *jobs_) {
     pthread_mutex_unlock(&jobs->mutex);
     free(scratch.memory);
     return NULL;
+}
+
+static unsigned count_cores(void) {
+    cpu_set_t set;
+    const int cores = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+    return cores < 1 ? 1 : (unsigned)cores;
 }
 
 struct jobs *jobs_start(const struct jobs_options *options) {
@@ -386,6 +412,7 @@ struct jobs *jobs_start(const struct jobs_options *options) {
     jobs->max_jobs = options->max_jobs;
     jobs->max_cost = options->max_cost;
     jobs->earliest = INT64_MAX;
+    jobs->cores = count_cores();
     jobs->keep_scratch = KEEP_SCRATCH / options->threads;
     jobs->keep_scratch = jobs->keep_scratch < KEEP_EACH ? jobs->keep_scratch : KEEP_EACH;
     while (jobs->threads < options->threads) {

@@ -2,6 +2,7 @@
  * test_jobs.c - the workers: every task once and phase after phase, turns between huge and small
  * jobs, the first failure, cancelling, deadlines, admission.
  */
+#define _GNU_SOURCE /* sched_getaffinity */
 #include <criterion/criterion.h>
 #include <criterion/theories.h>
 #include <pthread.h>
@@ -160,6 +161,78 @@ Test(jobs, turns_are_short) {
     cr_expect_eq(wait_for(huge), JOB_DONE);
     free(huge);
     free(small);
+    jobs_stop(jobs);
+}
+
+/* The long job came first, but the short one will have been served less after its turn. */
+Test(jobs, a_short_job_overtakes_a_long_task) {
+    atomic_bool gate = false;
+    struct counted *first = new_job(1, 0, 0, 0, 1000), *lengthy = new_job(1, 0, 0, 0, 4e9),
+                   *brief = new_job(1, 1, 1, 1, 1000);
+    start(1, 100, 1e13);
+    first->gate = &gate;
+    brief->other = lengthy;
+    run(first);
+    run(lengthy);
+    run(brief);
+    atomic_store(&gate, true);
+    cr_expect_eq(wait_for(brief), JOB_DONE);
+    cr_expect_eq(brief->meanwhile, 0);
+    cr_expect_eq(wait_for(lengthy), JOB_DONE);
+    wait_for(first);
+    free(first);
+    free(lengthy);
+    free(brief);
+    jobs_stop(jobs);
+}
+
+/* There are more workers than cores, and more long tasks than workers, none of which ends. */
+Test(jobs, a_worker_is_left_for_short_turns) {
+    enum {
+        MOST_CORES = 62
+    };
+    cpu_set_t set;
+    cr_assert_eq(sched_getaffinity(0, sizeof set, &set), 0);
+    const unsigned cores = (unsigned)CPU_COUNT(&set) < MOST_CORES ? (unsigned)CPU_COUNT(&set) : 0;
+    atomic_bool gate = false;
+    struct counted *lengthy[MOST_CORES + 2], *brief = new_job(1, 1, 1, 1, 1000);
+    if (cores == 0) {
+        cr_skip_test("too many cores for this test's threads");
+    }
+    start(cores + 1, 1000, 1e15);
+    for (size_t i = 0; i < cores + 2; i++) {
+        lengthy[i] = new_job(1, 0, 0, 0, 4e9);
+        lengthy[i]->gate = &gate;
+        run(lengthy[i]);
+    }
+    run(brief);
+    cr_expect_eq(wait_for(brief), JOB_DONE);
+    atomic_store(&gate, true);
+    for (size_t i = 0; i < cores + 2; i++) {
+        cr_expect_eq(wait_for(lengthy[i]), JOB_DONE);
+        free(lengthy[i]);
+    }
+    free(brief);
+    jobs_stop(jobs);
+}
+
+/* Its parts are never refused, and count while they are there. */
+Test(jobs, work_goes_on_beyond_the_bounds) {
+    atomic_bool gate = false;
+    struct counted *first = new_job(1, 0, 0, 0, 10), *part = new_job(1, 0, 0, 0, 10);
+    start(1, 1, 10);
+    first->gate = &gate;
+    run(first);
+    cr_expect_not(jobs_admit(jobs, &part->job));
+    jobs_go_on(jobs, &part->job);
+    cr_expect_eq(jobs_load(jobs).jobs, 2);
+    atomic_store(&gate, true);
+    cr_expect_eq(wait_for(first), JOB_DONE);
+    cr_expect_eq(wait_for(part), JOB_DONE);
+    expect_whole(part);
+    cr_expect_eq(jobs_load(jobs).jobs, 0);
+    free(first);
+    free(part);
     jobs_stop(jobs);
 }
 
