@@ -15,10 +15,11 @@
 #include "support/client.h"
 
 enum {
-    LARGE = 32 << 20 /* bytes of a response that no socket takes at once */
+    LARGE = 32 << 20, /* bytes of a response that no socket takes at once */
+    SHORT = 100000
 };
 
-static atomic_uint begun, released, cancelled, streams_freed;
+static atomic_uint begun, released, cancelled, streams_freed, made;
 static atomic_bool held; /* /held waits for this to become false, or for a cancel */
 
 struct exchange {
@@ -52,6 +53,18 @@ static void free_counting(void *body) {
     atomic_fetch_add(&streams_freed, 1);
 }
 
+/* `which` ends the path: "", "-short" or "-breaks". */
+static void answer_counting(const char *which, struct http_response *response) {
+    struct counting *counting = calloc(1, sizeof *counting);
+    counting->breaks = strcmp(which, "-breaks") == 0;
+    counting->end = strcmp(which, "-short") == 0 ? SHORT : LARGE;
+    *response = (struct http_response){.status = 200,
+                                       .media_type = "text/plain",
+                                       .body = counting,
+                                       .read = read_counting,
+                                       .release = free_counting};
+}
+
 static void *app_begin(void *context, const struct http_request *request,
                        struct http_response *response) {
     static const char whole[16 * 1024];
@@ -65,14 +78,7 @@ static void *app_begin(void *context, const struct http_request *request,
         return NULL;
     }
     if (strncmp(request->path, "/stream", 7) == 0) {
-        struct counting *counting = calloc(1, sizeof *counting);
-        counting->end = strcmp(request->path, "/stream") == 0 ? LARGE : 100000;
-        counting->breaks = strcmp(request->path, "/stream-breaks") == 0;
-        *response = (struct http_response){.status = 200,
-                                           .media_type = "text/plain",
-                                           .body = counting,
-                                           .read = read_counting,
-                                           .release = free_counting};
+        answer_counting(request->path + 7, response);
         return NULL;
     }
     atomic_fetch_add(&begun, 1);
@@ -91,7 +97,29 @@ static bool app_end(void *exchange_, const struct http_request *request,
     struct exchange *exchange = exchange_;
     exchange->request = request;
     exchange->response = response;
+    if (strncmp(request->path, "/made", 5) == 0) {
+        answer_counting(request->path + 5, response);
+        return true;
+    }
     return false;
+}
+
+/* Others make the rest of a long body: each piece on a thread of its own. */
+static void *make_piece(void *pending) {
+    while (atomic_load(&held)) {
+        sleep_ms(1);
+    }
+    http_make(pending);
+    http_resume(pending);
+    return NULL;
+}
+
+static void app_make(void *exchange, struct http_pending *pending) {
+    pthread_t thread;
+    (void)exchange;
+    atomic_fetch_add(&made, 1);
+    cr_assert_eq(pthread_create(&thread, NULL, make_piece, pending), 0);
+    pthread_detach(thread);
 }
 
 static void *compute(void *exchange_) {
@@ -132,6 +160,7 @@ static const struct http_app app = {.begin = app_begin,
                                     .end = app_end,
                                     .start = app_start,
                                     .cancel = app_cancel,
+                                    .make = app_make,
                                     .release = app_release};
 
 /* --------------------------------------------------------------------------------- the fixture */
@@ -301,10 +330,9 @@ Test(http_pending, slow_clients_are_cut_off) {
     }
 }
 
-static void expect_counting(struct client_connection *connection, const char *path, size_t end) {
+static void expect_counting(struct client_connection *connection, const char *request, size_t end) {
     struct client_response response;
-    char request[128], value[64] = "";
-    snprintf(request, sizeof request, "GET %s HTTP/1.1\r\nHost: a\r\n\r\n", path);
+    char value[64] = "";
     send_text(connection, request);
     cr_assert(client_receive(connection, false, &response));
     cr_expect(client_header(&response, "Transfer-Encoding", value, sizeof value));
@@ -318,15 +346,17 @@ static void expect_counting(struct client_connection *connection, const char *pa
     client_response_free(&response);
 }
 
+#define GET(path) "GET " path " HTTP/1.1\r\nHost: a\r\n\r\n"
+
 Test(http_pending, bodies_are_made_while_they_are_sent) {
     start_with(patient);
     char taken[256];
     struct client_connection connection;
     struct client_response response;
     cr_assert(client_open(&connection, http_port(server)));
-    expect_counting(&connection, "/stream", LARGE);
-    expect_counting(&connection, "/stream-short", 100000); /* the connection is kept */
-    send_text(&connection, "GET /stream-breaks HTTP/1.1\r\nHost: a\r\n\r\n");
+    expect_counting(&connection, GET("/stream"), LARGE);
+    expect_counting(&connection, GET("/stream-short"), SHORT); /* the connection is kept */
+    send_text(&connection, GET("/stream-breaks"));
     cr_expect_not(client_receive(&connection, false, &response), "it is cut, not ended");
     client_close(&connection);
 
@@ -339,6 +369,36 @@ Test(http_pending, bodies_are_made_while_they_are_sent) {
     cr_assert_eq(recv(connection.fd, taken, sizeof taken, MSG_WAITALL), (ssize_t)sizeof taken);
     client_close(&connection); /* leaves in the midst of it */
     wait_until(&streams_freed, 5);
+    cr_expect_eq(made, 0, "there is no exchange that could be asked to make a piece");
+    stop();
+}
+
+/* The same, of an exchange whose app has others make what takes long. */
+Test(http_pending, the_app_makes_the_rest_of_long_bodies) {
+    start_with(patient);
+    char taken[256];
+    struct client_connection connection;
+    struct client_response response;
+    cr_assert(client_open(&connection, http_port(server)));
+    expect_counting(&connection, POST("/made"), LARGE);
+    cr_expect_gt(made, 0);
+    expect_counting(&connection, POST("/made-short"), SHORT);
+    send_text(&connection, POST("/made-breaks"));
+    cr_expect_not(client_receive(&connection, false, &response), "it is cut, not ended");
+    client_close(&connection);
+
+    atomic_store(&made, 0);
+    atomic_store(&held, true);
+    cr_assert(client_open(&connection, http_port(server)));
+    send_text(&connection, POST("/made"));
+    cr_assert_eq(recv(connection.fd, taken, sizeof taken, MSG_WAITALL), (ssize_t)sizeof taken);
+    wait_until(&made, 1);
+    client_close(&connection); /* leaves while a piece is made */
+    cr_assert(client_open(&connection, http_port(server)));
+    expect_counting(&connection, GET("/stream"), LARGE); /* others are served meanwhile */
+    atomic_store(&held, false);
+    wait_until(&streams_freed, 5);
+    client_close(&connection);
     stop();
 }
 

@@ -1,9 +1,12 @@
-/* test_http_watch.c - the end of idle connections, on pairs of sockets. */
+/* test_http_watch.c - the end of idle connections and of slow ones, on pairs of sockets. */
 #include <criterion/criterion.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "http/watch.h"
+
+TestSuite(http_watch, .timeout = 30);
 
 /* Nothing more is read from an idle connection, but a request that was read a moment before can be
  * answered; one that waits to be read, or that is being answered, is left alone. */
@@ -37,5 +40,46 @@ Test(http_watch, idle_connections_end_on_one_side) {
         close(pairs[i][0]);
         close(pairs[i][1]);
     }
+    watch_stop(watch);
+}
+
+static bool was_cut(int fd) {
+    char byte;
+    return recv(fd, &byte, 1, MSG_DONTWAIT) == 0;
+}
+
+/* A client that takes nothing is cut off when its time is over; but not while the server makes the
+ * next bytes, and after that only when it has had its time. */
+Test(http_watch, time_stands_still_while_bytes_are_made) {
+    enum {
+        MS = 200 /* two looks */
+    };
+    const struct timespec longer = {.tv_nsec = 3L * MS * 1000000};
+    struct watched halted = {0}, waited_for = {0};
+    int ours[2], theirs[2];
+    struct watch *watch = watch_start();
+    cr_assert_not_null(watch);
+    cr_assert_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, ours), 0);
+    cr_assert_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, theirs), 0);
+    watch_add(watch, &halted, ours[0]);
+    watch_add(watch, &waited_for, theirs[0]);
+    watch_send(&halted, MS, 0);
+    watch_send(&waited_for, MS, 0);
+    const int64_t begun = atomic_load(&halted.begun);
+    watch_halt(&halted);
+    nanosleep(&longer, NULL);
+    cr_expect_not(was_cut(ours[1]));
+    cr_expect(was_cut(theirs[1]));
+    watch_go_on(&halted);
+    cr_expect_geq(atomic_load(&halted.begun), begun + 3 * MS);
+    while (!was_cut(ours[1])) { /* the time limit of the suite bounds the wait */
+        nanosleep(&longer, NULL);
+    }
+    watch_remove(watch, &halted);
+    watch_remove(watch, &waited_for);
+    close(ours[0]);
+    close(ours[1]);
+    close(theirs[0]);
+    close(theirs[1]);
     watch_stop(watch);
 }
