@@ -151,7 +151,14 @@ bool lifted_room(struct lifted *lifted, struct account *account) {
 }
 
 bool lifted_trim(struct lifted *lifted, struct account *account) {
-    const bool done = resize(lifted, account, lifted->count * attn_dtype_size(lifted->dtype));
+    const size_t bytes = lifted->count * attn_dtype_size(lifted->dtype);
+    if (lifted->borrowed && bytes <= sizeof lifted->few) {
+        memmove(lifted->few, lifted->data, bytes);
+        lifted->data = lifted->few;
+        lifted->capacity = lifted->count;
+        return true;
+    }
+    const bool done = resize(lifted, account, bytes);
     lifted->capacity = lifted->count;
     return done || !lifted->borrowed; /* if it is only larger than it need be, it is still good */
 }

@@ -31,7 +31,7 @@ struct lifted {
     void *data;       /* owned: float, double, or bytes 0 and 1; free it with lifted_free() */
     size_t bytes;     /* of the buffer, as they are counted in the account */
     bool mapped;      /* data has pages of its own; else it is from malloc, */
-    bool borrowed;    /* ... or the block that lifted_init() was given */
+    bool borrowed;    /* ... or the block that lifted_init() was given, or `few` */
     attn_dtype dtype; /* ATTN_FLOAT32, ATTN_FLOAT64 or ATTN_BOOL */
     bool exact;       /* ATTN_FLOAT64 only until lifted_narrow() */
     int rank;
@@ -41,6 +41,7 @@ struct lifted {
     size_t first_null;           /* first element that is null or -Infinity, or LIFT_NONE */
     size_t first_range;          /* first out of range of the document's dtype, or LIFT_NONE */
     char range_text[LIFT_TEXT + 1];
+    double few[2]; /* the elements themselves, if there is room for all after lifted_trim() */
 };
 
 /* The functions that take an account count the buffer there, and fail if it refuses. */
