@@ -22,11 +22,12 @@ enum {
     SMALL_SKELETON = 16 * 1024, /* bytes outside of matrices */
     SMALL_VALUES = 1024,        /* outside of matrices */
     SMALL_PARTS = 2048,         /* heads of batch items */
-    /* Multiply-adds that take as long as parsing a value, and a byte, and planning for a part ... */
+    /* Multiply-adds that take as long as parsing a value, parsing a byte, planning for a part, and
+     * encoding a piece of an answer. */
     COST_OF_VALUE = 20000,
     COST_OF_BYTE = 800,
     COST_OF_PART = 3000,
-    COST_OF_PIECE = 10000000, /* ... and as encoding a piece of an answer */
+    COST_OF_PIECE = 10000000,
     /* Bytes that a request holds in any case: the buffer of its connection, which has 32 KiB, and
      * the structs of the server and of this file. */
     BASE = 40 * 1024

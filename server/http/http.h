@@ -113,9 +113,9 @@ struct http_pending;
  *           `end` live until then, and `response` is filled by then.
  *   cancel  from about start until http_resume, on any thread, perhaps: nobody waits for the
  *           answer any more. http_resume must be called nevertheless, and should be soon.
- *   make    a body is made while it is sent, and the rest of it takes longer than an I/O thread should
- *           spend on it. Like `start`; but before http_resume(pending), http_make(pending) is to be
- *           called, once, on any thread. It makes the next piece. NULL: I/O threads make all.
+ *   make    a body is made while it is sent, and an I/O thread has spent enough on it. Nothing is
+ *           done with the connection until http_make(pending), which makes the next piece, and then
+ *           http_resume(pending) are called, each once, from any thread. NULL: I/O threads make all.
  *   release the exchange ends: its answer is sent or dropped. NULL never arrives.
  *   completed  the request has ended, whether it came to `begin` or not. NULL: nobody wants to
  *           know.

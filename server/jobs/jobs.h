@@ -83,9 +83,9 @@ void jobs_run(struct jobs *jobs, struct job *job);
  * `done` is not called. */
 enum job_end jobs_run_here(struct job *job);
 
-/* Takes a job in, whatever the bounds, and runs it: it goes on with what an admitted job has begun,
- * in as many parts as are needed, and all its parts together get the share of one job. The struct is
- * zero at first. */
+/* Takes a job in, whatever the bounds, and runs it. Such a job goes on with what an admitted one has
+ * begun, and can be run again and again: all its runs together get the share of one job. The struct
+ * is zero before the first. */
 void jobs_go_on(struct jobs *jobs, struct job *job);
 
 /* Begins no further task of a job that is running, or still to be run. From any thread, as long as

@@ -463,9 +463,9 @@ static void tick(struct load *load, int64_t now) {
     }
 }
 
-/* How long epoll may sleep: until the next tick, or until a request is due and has a connection. While
- * all connections are busy no request can begin, however late it is: to look for one all the time
- * would take a core from the server that it waits for. */
+/* How long epoll may sleep: until the next tick, or until a request is due and has a connection.
+ * While all connections are busy no request can begin, however late it is: to look for one all the
+ * time would take a core from the server that it waits for. */
 static struct timespec patience(const struct load *load) {
     const bool idle = load->idle.next != &load->idle, unused = load->unused.next != &load->unused;
     const int64_t now = clock_us();
