@@ -197,13 +197,31 @@ Test(errors, x_alone_is_called_x) {
 }
 
 Test(errors, mixed_dtypes_are_refused) {
-    float data[4] = {0};
-    attn_tensor k = {.data = data, .dtype = ATTN_FLOAT32, .rank = 2, .shape = {2, 2}};
-    attn_error error;
-    attn_plan *plan;
-    cr_assert_eq(attn_plan_attention(&plan, &identity2, &k, &identity2, NULL, &error),
-                 ATTN_INVALID_ARGUMENT);
-    cr_assert_str_eq(error.argument, "K");
+    const float data[4] = {0};
+    const attn_tensor matrix = {.data = data, .dtype = ATTN_FLOAT32, .rank = 2, .shape = {2, 2}};
+    const attn_tensor one = {.data = data, .dtype = ATTN_FLOAT32, .rank = 1, .shape = {1}};
+    const struct {
+        const attn_tensor *k, *v;
+        attn_options options;
+        const char *argument;
+    } cases[] = {
+        {&matrix, &identity2, {0}, "K"},
+        {&identity2, &matrix, {0}, "V"},
+        {&identity2, &identity2, {.bias = &matrix}, "bias"},
+        {&identity2, &identity2, {.sink = &one}, "sink"},
+        {&identity2, &identity2, {.alibi_slopes = &one}, "alibi"},
+        {&identity2, &identity2, {.past_k = &matrix, .past_v = &identity2}, "past_K"},
+        {&identity2, &identity2, {.past_k = &identity2, .past_v = &matrix}, "past_V"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        attn_error error = {0};
+        attn_plan *plan;
+        cr_expect_eq(attn_plan_attention(&plan, &identity2, cases[i].k, cases[i].v,
+                                         &cases[i].options, &error),
+                     ATTN_INVALID_ARGUMENT, "%s", cases[i].argument);
+        cr_expect_str_eq(error.argument, cases[i].argument);
+        attn_plan_free(plan);
+    }
 }
 
 Test(errors, unbound_results_do_not_run) {
