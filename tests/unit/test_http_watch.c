@@ -83,3 +83,24 @@ Test(http_watch, time_stands_still_while_bytes_are_made) {
     close(theirs[1]);
     watch_stop(watch);
 }
+
+/* What a client sent before it ended its side is perhaps not read yet: it is cut off only after a
+ * second in which there was nothing but that end. */
+Test(http_watch, an_end_is_noted_after_a_while) {
+    struct watched watched = {0};
+    int pair[2];
+    struct watch *watch = watch_start();
+    cr_assert_not_null(watch);
+    cr_assert_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+    watch_add(watch, &watched, pair[0]);
+    shutdown(pair[1], SHUT_WR);
+    nanosleep(&(struct timespec){.tv_nsec = 250000000}, NULL);
+    cr_expect_not(was_cut(pair[1]));
+    while (!was_cut(pair[1])) { /* the time limit of the suite bounds the wait */
+        nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
+    }
+    watch_remove(watch, &watched);
+    close(pair[0]);
+    close(pair[1]);
+    watch_stop(watch);
+}
