@@ -9,6 +9,7 @@
 #include "api/api.h"
 #include "api/reply.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,6 +23,7 @@ enum {
     SMALL_SKELETON = 16 * 1024, /* bytes outside of matrices */
     SMALL_VALUES = 1024,        /* outside of matrices */
     SMALL_PARTS = 2048,         /* heads of batch items */
+    MOST_PARTS = 1000000,       /* for which a handler plans; it refuses more at once */
     /* Multiply-adds that take as long as parsing a value, parsing a byte, planning for a part, and
      * encoding a piece of an answer. */
     COST_OF_VALUE = 20000,
@@ -402,17 +404,17 @@ static bool is_short(const struct exchange *exchange) {
  * What is wrong with a shape is left to the handler. */
 static double batch_of(const struct codec_document *document, const struct codec_value *matrix) {
     const struct codec_value *list = codec_get(matrix, "shape");
-    size_t shape[ATTN_MAX_RANK], rank = codec_shape(document, matrix, shape);
+    size_t shape[ATTN_MAX_RANK], rank = codec_shape(document, matrix, shape), count;
     int64_t sizes[ATTN_MAX_RANK];
     double batch = 1;
     struct codec_error error;
     if (list != NULL &&
-        codec_as_integers(document, list, 1, INT32_MAX, sizes, ATTN_MAX_RANK, &rank, &error)) {
-        for (size_t axis = 0; axis < rank && axis < ATTN_MAX_RANK; axis++) {
-            shape[axis] = (size_t)sizes[axis];
+        codec_as_integers(document, list, 1, INT32_MAX, sizes, ATTN_MAX_RANK, &count, &error)) {
+        for (rank = 0; rank < count && rank < ATTN_MAX_RANK; rank++) {
+            shape[rank] = (size_t)sizes[rank];
         }
     }
-    for (size_t axis = 0; axis + 2 < rank && axis < ATTN_MAX_RANK; axis++) {
+    for (size_t axis = 0; axis + 2 < rank; axis++) {
         batch *= (double)shape[axis];
     }
     return batch;
@@ -432,7 +434,7 @@ static double parts_of(const struct codec_document *document) {
             codec_as_number(document, member, &heads, &error);
         }
     }
-    return heads * batch;
+    return fmin(heads * batch, MOST_PARTS);
 }
 
 static bool end(void *arg, const struct http_request *request, struct http_response *response) {

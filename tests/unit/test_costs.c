@@ -66,6 +66,12 @@ Test(costs, count_everything) {
     const attn_options top[] = {{.results = ATTN_WANT(TOP_K_INDICES), .top_k = 1},
                                 {.results = ATTN_WANT(TOP_K_INDICES), .top_k = 20000}};
     cr_expect_gt(cost_of(1, 1, 8, 20000, 2, &top[1]), 5 * cost_of(1, 1, 8, 20000, 2, &top[0]));
+    /* An entry costs about 23,000 multiply-adds in the runs of a long row, and 2600 when these are
+     * ranked. */
+    const attn_options half = {.results = ATTN_WANT(TOP_K_INDICES), .top_k = 150000},
+                       whole = {.results = ATTN_WANT(TOP_K_INDICES), .top_k = 300000};
+    cr_expect_gt(cost_of(1, 1, 8, 300000, 2, &whole) - cost_of(1, 1, 8, 300000, 2, &half),
+                 8 * 150000 * 24000.0);
     cr_expect_gt(cost_of(1, 65536, 1, 1, 1, NULL), 500 * cost_of(1, 1, 1, 1, 1, NULL));
     cr_expect_gt(cost_of(65536, 1, 1, 1, 1, NULL), 500 * cost_of(1, 1, 1, 1, 1, NULL));
     const unsigned more[] = {ATTN_WANT(WEIGHTS), ATTN_WANT(SCORES),    ATTN_WANT(ENTROPY),
