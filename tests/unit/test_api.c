@@ -125,6 +125,29 @@ Test(api, refuses_when_the_memory_of_all_is_in_use) {
     cr_expect_eq(service.metrics.refused_memory, 8);
 }
 
+/* An answer of 240 KB: its results, and what the server holds of it at a time. */
+Test(api, counts_a_long_answer_while_it_is_sent) {
+    enum {
+        ROWS = 200
+    };
+    char body[8 * ROWS] = "{\"return\":[\"weights\"],\"X\":[[0]";
+    const struct http_app app = api_app(&service);
+    struct http_response response = {0};
+    service.max_work = 1e9;
+    for (int i = 1; i < ROWS; i++) {
+        strcat(body, ",[0]");
+    }
+    strcat(body, "]}");
+    void *exchange = app.begin(app.context, &post, &response);
+    cr_assert(app.body(exchange, body, strlen(body)));
+    cr_assert(app.end(exchange, &post, &response));
+    cr_assert_not_null(response.read);
+    cr_expect_geq(atomic_load(&service.budget.used), ROWS * ROWS * sizeof(float) + HTTP_STREAM);
+    response.release((void *)(uintptr_t)response.body);
+    app.release(exchange);
+    cr_expect_eq(atomic_load(&service.budget.used), 0);
+}
+
 /* The last part of the memory is open to small requests only, and among these to complete ones: a
  * client could let an incomplete one wait for long. */
 Test(api, keeps_a_reserve_for_small_requests) {
