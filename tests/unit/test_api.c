@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "api/api.h"
+#include "api/reply.h"
 
 static struct api_service service = {.budget = {.max_request = 4 << 20, .max_total = 8 << 20},
                                      .max_work = 1e6,
@@ -125,27 +126,21 @@ Test(api, refuses_when_the_memory_of_all_is_in_use) {
     cr_expect_eq(service.metrics.refused_memory, 8);
 }
 
-/* An answer of 240 KB: its results, and what the server holds of it at a time. */
+/* A long answer is encoded while it is sent: what the server holds of it at a time counts. */
 Test(api, counts_a_long_answer_while_it_is_sent) {
-    enum {
-        ROWS = 200
-    };
-    char body[8 * ROWS] = "{\"return\":[\"weights\"],\"X\":[[0]";
-    const struct http_app app = api_app(&service);
+    static const float zeros[40000];
+    const attn_tensor tensor = {.data = zeros, .dtype = ATTN_FLOAT32, .rank = 1, .shape = {40000}};
+    struct account account;
     struct http_response response = {0};
-    service.max_work = 1e9;
-    for (int i = 1; i < ROWS; i++) {
-        strcat(body, ",[0]");
-    }
-    strcat(body, "]}");
-    void *exchange = app.begin(app.context, &post, &response);
-    cr_assert(app.body(exchange, body, strlen(body)));
-    cr_assert(app.end(exchange, &post, &response));
+    struct reply_items list = {.count = 0};
+    account_open(&account, &service.budget, 0);
+    const struct api_request request = {.http = &post, .service = &service, .account = &account};
+    reply_tensor(&list, NULL, &tensor);
+    reply_items(&request, &response, &list, 0);
     cr_assert_not_null(response.read);
-    cr_expect_geq(atomic_load(&service.budget.used), ROWS * ROWS * sizeof(float) + HTTP_STREAM);
+    cr_expect_geq(account.held, HTTP_STREAM);
     response.release((void *)(uintptr_t)response.body);
-    app.release(exchange);
-    cr_expect_eq(atomic_load(&service.budget.used), 0);
+    account_close(&account);
 }
 
 /* The last part of the memory is open to small requests only, and among these to complete ones: a
