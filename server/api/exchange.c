@@ -2,8 +2,9 @@
  * exchange.c - one request from its headers to its answer: finds the route, refuses what no handler
  * should see, feeds the body to the codec as it arrives, calls the handler, and has the work that
  * this leaves computed. What is small is done at once, on the thread that received the request. All
- * else is a job for the workers, if these are not too busy: computations, and before them the
- * parsing of long bodies. The memory that a request holds is counted in its account, from the first
+ * else is a job for the workers, if these are not too busy: computations, before them the parsing of
+ * long bodies and the planning for many heads, after them the encoding of long answers. The memory
+ * that a request holds is counted in its account, from the first
  * byte of its body until the last byte of its answer is sent.
  */
 #include "api/api.h"
@@ -19,17 +20,17 @@ enum {
     /* Multiply-adds, about 70 us: several times the cost of handing a job to a worker. */
     SMALL_COST = 5000000,
     SMALL_BODY = 8192, /* bytes that are read even if the workers take no more: it may be small */
-    /* An I/O thread opens no request that has more of these: 0.2 ms at most. */
+    /* An I/O thread opens no request that exceeds one of these limits. Each is worth 0.25 ms. */
     SMALL_SKELETON = 16 * 1024, /* bytes outside of matrices */
     SMALL_VALUES = 1024,        /* outside of matrices */
     SMALL_PARTS = 2048,         /* heads of batch items */
-    MOST_PARTS = 1000000,       /* for which a handler plans; it refuses more at once */
     /* Multiply-adds that take as long as parsing a value, parsing a byte, planning for a part, and
-     * encoding a piece of an answer. */
+     * encoding a piece of an answer; and a nanosecond. */
     COST_OF_VALUE = 20000,
     COST_OF_BYTE = 800,
     COST_OF_PART = 3000,
     COST_OF_PIECE = 10000000,
+    COST_OF_NS = 70,
     /* Bytes that a request holds in any case: the buffer of its connection, which has 32 KiB, and
      * the structs of the server and of this file. */
     BASE = 40 * 1024
@@ -400,43 +401,6 @@ static bool is_short(const struct exchange *exchange) {
             codec_reader_skeleton(exchange->reader) <= SMALL_SKELETON);
 }
 
-/* The batch items of a matrix, given or to be drawn, as its shape says: all axes but the last two.
- * What is wrong with a shape is left to the handler. */
-static double batch_of(const struct codec_document *document, const struct codec_value *matrix) {
-    const struct codec_value *list = codec_get(matrix, "shape");
-    size_t shape[ATTN_MAX_RANK], rank = codec_shape(document, matrix, shape), count;
-    int64_t sizes[ATTN_MAX_RANK];
-    double batch = 1;
-    struct codec_error error;
-    if (list != NULL &&
-        codec_as_integers(document, list, 1, INT32_MAX, sizes, ATTN_MAX_RANK, &count, &error)) {
-        for (rank = 0; rank < count && rank < ATTN_MAX_RANK; rank++) {
-            shape[rank] = (size_t)sizes[rank];
-        }
-    }
-    for (size_t axis = 0; axis + 2 < rank; axis++) {
-        batch *= (double)shape[axis];
-    }
-    return batch;
-}
-
-/* For how many parts, heads of batch items, a handler has to plan, at most. A short body can say
- * that they are many. */
-static double parts_of(const struct codec_document *document) {
-    double batch = 1, heads = 1;
-    const struct codec_value *member = codec_at(codec_root(document), 0);
-    for (; member != NULL; member = codec_next(member)) {
-        const double its = batch_of(document, member);
-        struct codec_error error;
-        batch = its > batch ? its : batch;
-        if (codec_kind_of(member) == CODEC_NUMBER && codec_name(member) != NULL &&
-            strcmp(codec_name(member), "heads") == 0) {
-            codec_as_number(document, member, &heads, &error);
-        }
-    }
-    return fmin(heads * batch, MOST_PARTS);
-}
-
 static bool end(void *arg, const struct http_request *request, struct http_response *response) {
     struct exchange *exchange = arg;
     exchange->request.http = request;
@@ -461,8 +425,8 @@ static bool end(void *arg, const struct http_request *request, struct http_respo
     if (!parse(exchange)) {
         return respond(exchange);
     }
-    const double parts = exchange->service->jobs != NULL ? parts_of(exchange->document) : 0;
-    if (parts > SMALL_PARTS) {
+    const double parts = prepare_parts(exchange->document);
+    if (parts > SMALL_PARTS && exchange->service->jobs != NULL) {
         return open_later(exchange, parts * COST_OF_PART);
     }
     return (!handle(exchange) || begin_work(exchange) == NULL) && respond(exchange);
@@ -487,7 +451,8 @@ static void made(struct job *job, enum job_end end) {
 static void make(void *arg, struct http_pending *pending) {
     struct exchange *exchange = arg;
     exchange->pending = pending;
-    exchange->encoding.cost = COST_OF_PIECE;
+    /* The next piece costs what the last one did: more than COST_OF_PIECE if it is compressed. */
+    exchange->encoding.cost = fmax(COST_OF_PIECE, COST_OF_NS * (double)exchange->encoding.spent);
     exchange->encoding.tasks = no_tasks;
     exchange->encoding.begin = make_on_worker;
     exchange->encoding.done = made;

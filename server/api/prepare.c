@@ -6,6 +6,7 @@
  */
 #include "api/prepare.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,7 +18,8 @@ enum {
     COST_OF_UNIFORM = 300,
     COST_OF_NORMAL = 1600,
     COST_OF_COPY = 16,
-    ROWS_BYTES = 1 << 20 /* of the embedded words that one task copies */
+    ROWS_BYTES = 1 << 20, /* of the embedded words that one task copies */
+    MOST_PARTS = 1 << 20
 };
 
 /* Numbers that one request draws: minutes of one core, and 2^18 phases of its job. */
@@ -166,6 +168,45 @@ static bool is_matrix(const char *name) {
         i++;
     }
     return i < sizeof matrices / sizeof *matrices;
+}
+
+/* The product of all axes of a matrix but the last two; 1 if it has no shape. */
+static double batch_of(const struct codec_document *document, const struct codec_value *matrix) {
+    const struct codec_value *list = codec_get(matrix, "shape");
+    size_t shape[ATTN_MAX_RANK], rank = codec_shape(document, matrix, shape), count;
+    int64_t sizes[ATTN_MAX_RANK];
+    double batch = 1;
+    struct codec_error unused;
+    if (list != NULL &&
+        codec_as_integers(document, list, 1, INT32_MAX, sizes, ATTN_MAX_RANK, &count, &unused)) {
+        for (rank = 0; rank < count && rank < ATTN_MAX_RANK; rank++) {
+            shape[rank] = (size_t)sizes[rank];
+        }
+    }
+    for (size_t axis = 0; axis + 2 < rank; axis++) {
+        batch *= (double)shape[axis];
+    }
+    return batch;
+}
+
+double prepare_parts(const struct codec_document *document) {
+    double batch = 1;
+    int64_t heads = 1;
+    const struct codec_value *member = codec_at(codec_root(document), 0);
+    for (; member != NULL; member = codec_next(member)) {
+        const char *name = codec_name(member);
+        struct codec_error unused;
+        if (name == NULL) {
+            break; /* the body is no object */
+        }
+        if (is_matrix(name)) {
+            batch = fmax(batch, batch_of(document, member));
+        } else if (strcmp(name, "heads") == 0 && codec_kind_of(member) == CODEC_NUMBER &&
+                   !codec_as_integer(document, member, 1, MOST_PARTS, &heads, &unused)) {
+            heads = 1;
+        }
+    }
+    return fmin((double)heads * batch, MOST_PARTS);
 }
 
 /* Those members of the request, or of one of its heads, that are to be drawn, in their order. */

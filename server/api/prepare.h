@@ -36,6 +36,11 @@ struct prepare {
     struct job job, *then;
 };
 
+/* For how many parts, heads of batch items, a handler has to plan, as the shapes of the body's
+ * matrices say, given or to be drawn. At least 1, and at most 2^20: a handler refuses more at once.
+ * What is wrong with a member is left to the handler. */
+double prepare_parts(const struct codec_document *document);
+
 /* Does all that needs no time: words, shapes, limits, memory. False with the error set. */
 bool prepare_matrices(const struct api_request *request, struct codec_error *error);
 

@@ -402,12 +402,15 @@ static void on_leave(struct watched *watched) {
     call->server->app->cancel(call->exchange);
 }
 
-/* Libmicrohttpd leaves the connection alone until http_resume, which the app may call at once. */
-static void suspend(struct http_call *call, struct MHD_Connection *connection) {
+void call_suspend(struct http_call *call, struct MHD_Connection *connection) {
     call->suspended = connection;
     call->connection->call = call;
     atomic_fetch_add(&call->server->pending, 1);
     MHD_suspend_connection(connection);
+}
+
+static void wait_for_answer(struct http_call *call, struct MHD_Connection *connection) {
+    call_suspend(call, connection);
     watch_wait(call->server->watch, &call->connection->watched, on_leave);
     call->server->app->start(call->exchange, (struct http_pending *)call);
 }
@@ -442,7 +445,7 @@ static enum MHD_Result last_call(struct http_call *call, struct MHD_Connection *
         call->answered = call->server->app->end(call->exchange, &call->request, &call->response);
     }
     if (!call->answered) {
-        suspend(call, connection);
+        wait_for_answer(call, connection);
         return MHD_YES;
     }
     return call_respond(call, connection);

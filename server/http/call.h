@@ -43,8 +43,8 @@ struct http_server {
     atomic_uint connections;
     atomic_uint requests; /* between the first call of the handler and the end of the response */
     atomic_uint begun;    /* requests, ever; wraps around */
-    atomic_uint working;  /* threads in the handler, and so perhaps in the app */
-    atomic_uint pending;  /* requests whose answer is computed elsewhere */
+    atomic_uint working;  /* threads in the handler or about to suspend, so perhaps in the app */
+    atomic_uint pending;  /* requests whose answer, or a piece of it, is made elsewhere */
     _Atomic enum call_stage stage;
     int listening; /* the socket, which libmicrohttpd owns */
 };
@@ -72,7 +72,7 @@ struct http_call {
     uint64_t sent;               /* bytes of its body */
     struct http_request request; /* points into this struct, and `path` */
     struct http_response response;
-    void *exchange;  /* the app's; NULL once it has answered or been released */
+    void *exchange;  /* the app's; NULL if it has answered at once, or was released */
     bool left;       /* the client did, while the answer was computed */
     bool answered;   /* `response` is what will be sent: drop the rest of the body */
     bool wants_body; /* the app has not said that it has enough */
@@ -105,6 +105,9 @@ void call_completed(void *unused, struct MHD_Connection *connection, void **clos
 
 /* Tells the app how many bytes the coding of a body holds, if that has changed. False: too many. */
 bool call_hold(struct http_call *call, size_t bytes);
+
+/* Libmicrohttpd leaves the connection alone until http_resume, which the app may call at once. */
+void call_suspend(struct http_call *call, struct MHD_Connection *connection);
 
 /* Releases what the app has of the call. */
 void call_release_exchange(struct http_call *call);

@@ -22,7 +22,7 @@ enum {
     PIECE = 32 * 1024, /* of a streamed body */
     GZIP_STREAM = 320 * 1024, /* what compressing one takes, PIECE included */
     ZSTD_STREAM = 1 << 20,
-    MOST_PIECES = 8 /* for one read, so that a body that shrinks to nothing keeps no thread */
+    MOST_PIECES = 2 /* for one read, so that a body that shrinks to nothing keeps no thread */
 };
 
 const char *coding_name(enum coding coding) {
@@ -239,7 +239,7 @@ static bool read_packed(void *stream_, char *out, size_t room, size_t *size) {
                 return false;
             }
             stream->at = 0;
-            stream->last = stream->size < PIECE;
+            stream->last = stream->size == 0;
             pieces++;
         }
         size_t left = stream->size - stream->at, written;

@@ -89,7 +89,8 @@ struct http_record {
 };
 
 enum {
-    HTTP_STREAM = 96 * 1024 /* bytes that the server holds while it sends a body that is made */
+    HTTP_STREAM =
+        72 * 1024 /* bytes that the server holds of a body that is made while it is sent */
 };
 
 /* A request whose answer is computed, or a piece of it made, elsewhere meanwhile. */
@@ -113,9 +114,10 @@ struct http_pending;
  *           `end` live until then, and `response` is filled by then.
  *   cancel  from about start until http_resume, on any thread, perhaps: nobody waits for the
  *           answer any more. http_resume must be called nevertheless, and should be soon.
- *   make    a body is made while it is sent, and an I/O thread has spent enough on it. Nothing is
- *           done with the connection until http_make(pending), which makes the next piece, and then
- *           http_resume(pending) are called, each once, from any thread. NULL: I/O threads make all.
+ *   make    the I/O thread has spent enough on a body that is made while it is sent. The app has
+ *           another thread call http_make(pending), which makes the next piece, and then
+ *           http_resume(pending), each once. Nothing is done with the connection until then. NULL:
+ *           I/O threads make all pieces.
  *   release the exchange ends: its answer is sent or dropped. NULL never arrives.
  *   completed  the request has ended, whether it came to `begin` or not. NULL: nobody wants to
  *           know.
@@ -135,7 +137,8 @@ struct http_app {
                       const struct http_record *record);
 };
 
-/* Makes the next piece of a body, for a fraction of a millisecond. */
+/* Makes the next piece of a body. That takes a fraction of a millisecond, or some milliseconds if it
+ * is compressed. */
 void http_make(struct http_pending *pending);
 
 /* The answer or its next piece is there. The exchange may be released before this returns. */

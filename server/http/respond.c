@@ -8,15 +8,14 @@
 #include <string.h>
 
 enum {
-    BLOCK = 32 * 1024, /* bytes of a body that libmicrohttpd sends at a time, */
-    PIECE = 2 * BLOCK, /* of it that are made at a time, */
-    SLICE = 8 * 1024   /* and between two looks at the clock */
+    BLOCK = 4 * 1024,  /* the buffer that libmicrohttpd has for a streamed body; HTTP/1.0 uses it */
+    PIECE = 64 * 1024, /* the most that is made at a time */
+    SLICE = 8 * 1024,  /* the clock is read after each slice */
+    LITTLE = 32 * 1024 /* bytes that libmicrohttpd may time itself while they are sent */
 };
 
-_Static_assert(BLOCK + PIECE <= HTTP_STREAM, "what the server says that it holds");
-
-/* Milliseconds that an I/O thread spends on one body that is made while it is sent. Others make the
- * rest, a turn at a time: one long answer after the other would keep the thread busy otherwise. */
+/* Milliseconds. After OWN_MS on one body, the I/O thread asks the app to have the rest made elsewhere,
+ * for TURN_MS at a time. Otherwise a few long answers would keep it from all other clients. */
 static const double OWN_MS = 0.25, TURN_MS = 0.25;
 
 static bool add_header(struct MHD_Response *out, const char *name, const char *value) {
@@ -138,8 +137,10 @@ struct stream {
     double spent; /* milliseconds that the I/O thread has made pieces */
     bool ended, failed;
     size_t size, taken; /* of `piece` */
-    char piece[PIECE];
+    char piece[];
 };
+
+_Static_assert(BLOCK + sizeof(struct stream) + PIECE <= HTTP_STREAM, "what http.h says");
 
 /* Makes the next piece, or as much of it as can be made in a turn. */
 static double make_piece(struct stream *stream) {
@@ -171,10 +172,8 @@ static bool make_elsewhere(struct stream *stream) {
     atomic_fetch_add(&server->working, 1);
     const bool goes_on = atomic_load(&server->stage) != CALL_ENDED;
     if (goes_on) {
-        call->suspended = stream->connection;
-        atomic_fetch_add(&server->pending, 1);
         watch_halt(&call->connection->watched);
-        MHD_suspend_connection(stream->connection);
+        call_suspend(call, stream->connection);
         server->app->make(call->exchange, (struct http_pending *)call);
     }
     atomic_fetch_sub(&server->working, 1);
@@ -215,19 +214,15 @@ static void free_stream(void *stream_) {
 static struct MHD_Response *create_stream(struct http_call *call,
                                           struct MHD_Connection *connection) {
     struct http_response *response = &call->response;
-    struct stream *stream = malloc(sizeof *stream);
+    struct stream *stream = malloc(sizeof *stream + PIECE);
     if (stream == NULL) {
         return NULL;
     }
-    /* Not the piece, which is large. */
-    stream->call = call;
-    stream->connection = connection;
-    stream->body = (void *)response->body;
-    stream->read = response->read;
-    stream->release = response->release;
-    stream->spent = 0;
-    stream->ended = stream->failed = false;
-    stream->size = stream->taken = 0;
+    *stream = (struct stream){.call = call,
+                              .connection = connection,
+                              .body = (void *)response->body,
+                              .read = response->read,
+                              .release = response->release};
     struct MHD_Response *out = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK,
                                                                  read_stream, stream, free_stream);
     if (out == NULL) {
@@ -259,7 +254,7 @@ static void begin_sending(struct http_call *call, struct MHD_Connection *connect
     struct watched *watched = &call->connection->watched;
     watch_send(watched, call->server->write_ms, call->response.size);
     if (call->response.read != NULL ||
-        atomic_load_explicit(&watched->queued, memory_order_relaxed) > BLOCK) {
+        atomic_load_explicit(&watched->queued, memory_order_relaxed) > LITTLE) {
         call->connection->untimed = true;
         MHD_set_connection_option(connection, MHD_CONNECTION_OPTION_TIMEOUT, 0u);
     }

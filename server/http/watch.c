@@ -344,14 +344,16 @@ void watch_queue(struct watched *watched, uint64_t bytes) {
 
 void watch_halt(struct watched *watched) {
     watched->halted = watch_clock();
-    watch_until(watched, 0);
+    watched->rest = atomic_exchange(&watched->deadline, 0);
 }
 
 void watch_go_on(struct watched *watched) {
     const int64_t now = watch_clock(), time = now - watched->halted;
     atomic_fetch_add_explicit(&watched->begun, time, memory_order_relaxed);
     atomic_fetch_add_explicit(&watched->took, time, memory_order_relaxed);
-    watch_until(watched, now + ASK_MS);
+    if (watched->rest != 0) { /* else the connection was cut off just before */
+        watch_until(watched, watched->rest + time);
+    }
 }
 
 void watch_sent(struct watched *watched) {

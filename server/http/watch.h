@@ -27,7 +27,7 @@ struct watched {
     _Atomic uint64_t queued;         /* bytes of it, and of earlier ones that were not taken */
     _Atomic uint64_t taken;          /* of these, when the watching thread asked last */
     _Atomic int64_t took;            /* when `taken` grew */
-    int64_t halted;                  /* watch_clock() at watch_halt */
+    int64_t halted, rest;            /* watch_clock() at watch_halt, and the deadline then */
     _Atomic bool asked;              /* a request: it is not idle */
     unsigned gone;                   /* looks at which there was nothing but the client's end */
     void (*ended)(struct watched *); /* of one that lingers */

@@ -1,12 +1,12 @@
 /*
- * jobs.c - see jobs.h. Jobs that have tasks to give stand in a ring. A worker takes a turn at the
- * one that was served least: tasks worth TURN_COST, or one task if it costs more. A new job begins
- * with the service that a job would have had which was there all the time and had its share. So it
- * has to wait for no other to catch up, and no other waits for it: all jobs get the same share of
- * the workers, however long their tasks are (fair queueing with a virtual time). When the last
- * turn at a phase ends, the job gives the tasks of its next phase.
+ * jobs.c - see jobs.h. Jobs that have tasks to give stand in a ring. A worker takes its next turn at
+ * the job that will have been served least when that turn ends: tasks worth TURN_COST, or one task
+ * if it costs more. A new job begins with the service that a job would have had which was there all
+ * the time and had its share. So it has to wait for no other to catch up, and no other waits for it:
+ * all jobs get the same share of the workers, however long their tasks are (fair queueing with a
+ * virtual time). When the last turn at a phase ends, the job gives the tasks of its next phase.
  *
- * One mutex guards the ring; a turn lasts some hundred times as long as it is held.
+ * One mutex guards the ring; a turn lasts at least ten times as long as it is held.
  */
 #define _GNU_SOURCE /* nice, sched_getaffinity */
 #include "jobs/jobs.h"
@@ -22,6 +22,7 @@
 enum {
     NICE = 5, /* a third of the share that a thread of the I/O has where both want one core */
     TURN_COST = 4000000,    /* multiply-adds: about 50 us */
+    LONG_TURN = 32000000,   /* a turn that costs more is long */
     PATIENCE_NS = 20000,    /* a worker without work looks so long before it sleeps */
     KEEP_SCRATCH = 8 << 20, /* bytes that all workers together keep when no job wants more, */
     KEEP_EACH = 1 << 20,    /* and each of them */
@@ -38,10 +39,11 @@ struct jobs {
     unsigned long_turns; /* that workers are at, at most `cores` */
     unsigned cores;      /* that this process may use */
     bool stopping;
-    int64_t earliest;   /* no deadline in the ring is before this */
-    double served;      /* the virtual time: the service that a new job begins with */
-    atomic_uint offers; /* grows whenever a job enters the ring */
-    struct jobs_load load;
+    int64_t earliest;      /* no deadline in the ring is before this */
+    double served;         /* the virtual time: the service that a new job begins with */
+    atomic_uint offers;    /* grows whenever a job enters the ring */
+    struct jobs_load load; /* of the admitted jobs */
+    unsigned active;       /* jobs, those that go on included */
     unsigned max_jobs;
     double max_cost;
     size_t keep_scratch; /* bytes that each worker keeps */
@@ -53,7 +55,7 @@ struct jobs {
 struct turn {
     struct job *job;
     size_t first, end;
-    bool is_long; /* it may last many times as long as TURN_COST */
+    bool is_long;
 };
 
 struct scratch {
@@ -238,47 +240,36 @@ static double turn_cost(const struct job *job, size_t tasks) {
     return (double)tasks * job->cost / (double)(job->total + 1);
 }
 
-/* The service that a job will have had after its next turn. */
-static double next_served(const struct jobs *jobs, const struct job *job) {
-    return job->served + turn_cost(job, turn_size(jobs, job));
-}
-
 /* The job that will have been served least after its next turn; of several the one that has waited
- * longest. A job that has ended comes first. */
-static struct job *least_served(const struct jobs *jobs) {
-    struct job *least = jobs->ring;
-    double served = next_served(jobs, least);
-    for (struct job *job = least->next; job != jobs->ring && !has_ended(least); job = job->next) {
-        const double its = next_served(jobs, job);
-        if (its < served || has_ended(job)) {
-            least = job;
-            served = its;
+ * longest. A job that has ended comes first. NULL if no turn may begin: if more workers than cores
+ * were at long turns, each turn would last several times as long, and short ones would wait. */
+static struct job *next_job(const struct jobs *jobs) {
+    struct job *next = NULL, *job = jobs->ring;
+    double least = INFINITY;
+    while (job != NULL) {
+        const double cost = turn_cost(job, turn_size(jobs, job));
+        if (has_ended(job)) {
+            return job;
         }
+        if (job->served + cost < least && (cost <= LONG_TURN || jobs->long_turns < jobs->cores)) {
+            next = job;
+            least = job->served + cost;
+        }
+        job = job->next != jobs->ring ? job->next : NULL;
     }
-    return least;
+    return next;
 }
 
-/* Is there a turn that may begin? If more workers than cores are at long turns, each of them lasts
- * several times as long, and what is short would wait for all that time. */
-static bool has_turn(const struct jobs *jobs) {
-    if (jobs->ring == NULL || jobs->long_turns < jobs->cores) {
-        return jobs->ring != NULL;
-    }
-    const struct job *job = least_served(jobs);
-    return has_ended(job) || turn_cost(job, turn_size(jobs, job)) <= TURN_COST;
-}
-
-/* A turn at the job that is next. */
-static struct turn next_turn(struct jobs *jobs) {
-    struct job *job = least_served(jobs);
+/* Begins a turn at this job. */
+static struct turn begin_turn(struct jobs *jobs, struct job *job) {
     struct turn turn = {.job = job, .first = job->next_task};
     const size_t count = is_wanted(job, job->next_task) ? turn_size(jobs, job) : 0;
     const double cost = turn_cost(job, count);
-    turn.is_long = cost > TURN_COST;
+    turn.is_long = cost > LONG_TURN;
     jobs->long_turns += turn.is_long;
     jobs->ring = job->next;
     jobs->served = job->served > jobs->served ? job->served : jobs->served;
-    jobs->served += cost / (jobs->load.jobs > 0 ? jobs->load.jobs : 1);
+    jobs->served += cost / (jobs->active > 0 ? jobs->active : 1);
     job->served += cost;
     job->next_task += count;
     job->turns++;
@@ -291,8 +282,11 @@ static struct turn next_turn(struct jobs *jobs) {
 
 /* A job counts no more. Sums of doubles keep a remainder, which must not add up. */
 static void leave(struct jobs *jobs, const struct job *job) {
-    jobs->load.jobs--;
-    jobs->load.cost = jobs->load.jobs > 0 ? jobs->load.cost - job->cost : 0;
+    jobs->active--;
+    if (job->admitted) {
+        jobs->load.jobs--;
+        jobs->load.cost = jobs->load.jobs > 0 ? jobs->load.cost - job->cost : 0;
+    }
 }
 
 /* The last turn at a stage has ended. */
@@ -340,10 +334,11 @@ static void end_late_jobs(struct jobs *jobs) {
 
 /* ----------------------------------------------------------------------------------- workers */
 
-/* Waits until there is something to do; false: nothing will come any more. While jobs run, their
+/* Waits until there is something to do; NULL: nothing will come any more. While jobs run, their
  * next phase is near: looking for it a while is cheaper than to sleep and be woken. */
-static bool wait_for_work(struct jobs *jobs, struct scratch *scratch) {
-    if (jobs->ring == NULL && jobs->load.jobs > 0) {
+static struct job *wait_for_work(struct jobs *jobs, struct scratch *scratch) {
+    struct job *job;
+    if (jobs->ring == NULL && jobs->active > 0) {
         const unsigned seen = atomic_load_explicit(&jobs->offers, memory_order_relaxed);
         pthread_mutex_unlock(&jobs->mutex);
         const int64_t until = jobs_clock() + PATIENCE_NS;
@@ -352,7 +347,7 @@ static bool wait_for_work(struct jobs *jobs, struct scratch *scratch) {
         }
         pthread_mutex_lock(&jobs->mutex);
     }
-    while (!has_turn(jobs) && !jobs->stopping) {
+    while ((job = next_job(jobs)) == NULL && !jobs->stopping) {
         if (scratch->size > scratch->keep) {
             free(scratch->memory);
             *scratch = (struct scratch){.keep = scratch->keep};
@@ -361,7 +356,7 @@ static bool wait_for_work(struct jobs *jobs, struct scratch *scratch) {
         pthread_cond_wait(&jobs->offered, &jobs->mutex);
         jobs->sleeping--;
     }
-    return jobs->ring != NULL;
+    return job;
 }
 
 /* The kernel takes a core from a busy thread some hundred times in a second, too seldom for small
@@ -374,10 +369,11 @@ static void *work(void *jobs_) {
     struct scratch scratch = {.keep = jobs->keep_scratch};
     (void)!nice(NICE);
     pthread_mutex_lock(&jobs->mutex);
-    while (wait_for_work(jobs, &scratch)) {
-        const struct turn turn = next_turn(jobs);
-        if (jobs->sleeping > 0 && has_turn(jobs)) {
-            pthread_cond_signal(&jobs->offered); /* the turn that was taken may have hidden it */
+    for (struct job *job; (job = wait_for_work(jobs, &scratch)) != NULL;) {
+        const struct turn turn = begin_turn(jobs, job);
+        if (jobs->sleeping > 0 && next_job(jobs) != NULL) {
+            pthread_cond_signal(
+                &jobs->offered); /* a job that stood before it has just been taken */
         }
         pthread_mutex_unlock(&jobs->mutex);
         const int64_t start = read_clock(CLOCK_THREAD_CPUTIME_ID);
@@ -395,10 +391,10 @@ static void *work(void *jobs_) {
     return NULL;
 }
 
-static unsigned count_cores(void) {
+/* The cores that this process may use; `most` if there are more than can be counted here. */
+static unsigned count_cores(unsigned most) {
     cpu_set_t set;
-    const int cores = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-    return cores < 1 ? 1 : (unsigned)cores;
+    return sched_getaffinity(0, sizeof set, &set) == 0 ? (unsigned)CPU_COUNT(&set) : most;
 }
 
 struct jobs *jobs_start(const struct jobs_options *options) {
@@ -412,7 +408,7 @@ struct jobs *jobs_start(const struct jobs_options *options) {
     jobs->max_jobs = options->max_jobs;
     jobs->max_cost = options->max_cost;
     jobs->earliest = INT64_MAX;
-    jobs->cores = count_cores();
+    jobs->cores = count_cores(options->threads);
     jobs->keep_scratch = KEEP_SCRATCH / options->threads;
     jobs->keep_scratch = jobs->keep_scratch < KEEP_EACH ? jobs->keep_scratch : KEEP_EACH;
     while (jobs->threads < options->threads) {
@@ -430,7 +426,7 @@ void jobs_stop(struct jobs *jobs) {
         return;
     }
     pthread_mutex_lock(&jobs->mutex);
-    assert(jobs->load.jobs == 0);
+    assert(jobs->active == 0);
     jobs->stopping = true;
     pthread_cond_broadcast(&jobs->offered);
     pthread_mutex_unlock(&jobs->mutex);
@@ -456,13 +452,16 @@ static bool has_room(const struct jobs *jobs, double cost) {
 bool jobs_admit(struct jobs *jobs, struct job *job) {
     pthread_mutex_lock(&jobs->mutex);
     const bool fits = has_room(jobs, job->cost);
+    assert(isfinite(job->cost) && job->cost >= 0);
     if (fits) {
+        jobs->active++;
         jobs->load.jobs++;
         jobs->load.cost += job->cost;
     }
     pthread_mutex_unlock(&jobs->mutex);
     atomic_store(&job->end, 0);
     job->begun = 0;
+    job->admitted = fits;
     return fits;
 }
 
@@ -485,9 +484,9 @@ void jobs_go_on(struct jobs *jobs, struct job *job) {
     atomic_store(&job->end, 0);
     job->begun = 0;
     reset(job);
+    assert(isfinite(job->cost) && job->cost >= 0 && !job->admitted);
     pthread_mutex_lock(&jobs->mutex);
-    jobs->load.jobs++;
-    jobs->load.cost += job->cost;
+    jobs->active++;
     job->served = job->served > jobs->served ? job->served : jobs->served;
     offer(jobs, job);
     pthread_mutex_unlock(&jobs->mutex);

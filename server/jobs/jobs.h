@@ -45,6 +45,7 @@ struct job {
     /* Of jobs.c alone. */
     struct job *next, *previous; /* in the ring */
     bool linked;
+    bool admitted;            /* it counts in the bounds */
     double served;            /* the cost of the turns it had, see jobs.c */
     size_t stage;             /* 0: begin, then 1 + phase */
     size_t next_task, ending; /* of this stage: the next to take, one past the last */
@@ -83,9 +84,9 @@ void jobs_run(struct jobs *jobs, struct job *job);
  * `done` is not called. */
 enum job_end jobs_run_here(struct job *job);
 
-/* Takes a job in, whatever the bounds, and runs it. Such a job goes on with what an admitted one has
- * begun, and can be run again and again: all its runs together get the share of one job. The struct
- * is zero before the first. */
+/* Runs a job that goes on with what an admitted one has begun: it is never refused, and does not
+ * count in the bounds. The struct may be run again after `done`; all its runs together get the share
+ * of one job. It is zero before the first. */
 void jobs_go_on(struct jobs *jobs, struct job *job);
 
 /* Begins no further task of a job that is running, or still to be run. From any thread, as long as

@@ -216,3 +216,44 @@ Test(api, reads_no_long_body_when_the_workers_take_no_more) {
     jobs_stop(service.jobs);
     service.jobs = NULL;
 }
+
+#define DRAWN(shape, more)                                                                         \
+    "{\"random\":{\"generator\":\"numpy\",\"seed\":1},\"return\":[\"lse\"]," more                  \
+    "\"X\":{\"random\":\"rand\",\"shape\":" shape "}}"
+
+/* The workers take nothing, so what is left to them is refused. A request of many heads or batch
+ * items is left to them however short it is; what is wrong in a request is told at once. */
+Test(api, leaves_the_planning_for_many_parts_to_the_workers) {
+    static const char busy[] = "the server has as much to compute as it accepts";
+    static const struct {
+        const char *body;
+        int status;
+        const char *contains;
+    } cases[] = {
+        {DRAWN("[1,3000]", "\"heads\":3000,"), 503, busy},
+        {DRAWN("[3000,1,1]", ""), 503, busy},
+        {DRAWN("[60,50,1,1]", ""), 503, busy},
+        {DRAWN("[30,1,100]", "\"heads\":100,"), 503, busy},
+        {DRAWN("[2147483647,2147483647,2147483647,1]", ""), 503, busy},
+        {DRAWN("[1,1000]", "\"heads\":100,"), 200, "{\"lse\":["},
+        {DRAWN("[1,3000]", "\"heads\":2,"), 200, "{\"lse\":["},
+        {DRAWN("[1,3000]", "\"heads\":1e308,"), 422, "/heads"},
+        {DRAWN("[1,3000]", "\"heads\":-3000,"), 422, "/heads"},
+        {DRAWN("[1,3000]", "\"heads\":2.5,"), 422, "/heads"},
+        {DRAWN("[0,0,0,0,3,4]", ""), 422, "/X/shape"},
+        {DRAWN("[3000,1,-1]", ""), 422, "/X/shape/2"},
+        {DRAWN("\"3000\"", ""), 422, "/X/shape"},
+        {"{\"heads\":3000,\"X\":[[1,2],[3,4]]}", 503, busy},
+        {"[[1,2],[3,4]]", 422, "object"},
+    };
+    const struct jobs_options no_job = {.threads = 1, .max_jobs = 0, .max_cost = 1e12};
+    service.max_work = 1e9;
+    service.jobs = jobs_start(&no_job);
+    cr_assert_not_null(service.jobs);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        expect(cases[i].body, cases[i].status, cases[i].contains);
+    }
+    cr_expect_eq(service.budget.used, 0);
+    jobs_stop(service.jobs);
+    service.jobs = NULL;
+}

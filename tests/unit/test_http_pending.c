@@ -340,9 +340,11 @@ static void expect_counting(struct client_connection *connection, const char *re
     cr_expect(client_header(&response, "Content-Type", value, sizeof value));
     cr_expect_str_eq(value, "text/plain");
     cr_assert_eq(response.size, end);
-    for (size_t i = 0; i < end; i++) {
-        cr_assert_eq((unsigned char)response.body[i], i % 251, "byte %zu", i);
+    size_t good = 0;
+    while (good < end && (unsigned char)response.body[good] == good % 251) {
+        good++;
     }
+    cr_assert_eq(good, end, "byte %zu", good);
     client_response_free(&response);
 }
 
