@@ -2,9 +2,9 @@
  * exchange.c - one request from its headers to its answer: finds the route, refuses what no handler
  * should see, feeds the body to the codec as it arrives, calls the handler, and has the work that
  * this leaves computed. What is small is done at once, on the thread that received the request. All
- * else is a job for the workers, if these are not too busy: computations, before them the parsing of
- * long bodies and the planning for many heads, after them the encoding of long answers. The memory
- * that a request holds is counted in its account, from the first
+ * else is a job for the workers, if these are not too busy: computations, before them the parsing
+ * of long bodies and the planning for many heads, after them the encoding of long answers. The
+ * memory that a request holds is counted in its account, from the first
  * byte of its body until the last byte of its answer is sent.
  */
 #include "api/api.h"

@@ -137,8 +137,8 @@ struct http_app {
                       const struct http_record *record);
 };
 
-/* Makes the next piece of a body. That takes a fraction of a millisecond, or some milliseconds if it
- * is compressed. */
+/* Makes the next piece of a body. That takes a fraction of a millisecond, or some milliseconds if
+ * it is compressed. */
 void http_make(struct http_pending *pending);
 
 /* The answer or its next piece is there. The exchange may be released before this returns. */

@@ -14,8 +14,9 @@ enum {
     LITTLE = 32 * 1024 /* bytes that libmicrohttpd may time itself while they are sent */
 };
 
-/* Milliseconds. After OWN_MS on one body, the I/O thread asks the app to have the rest made elsewhere,
- * for TURN_MS at a time. Otherwise a few long answers would keep it from all other clients. */
+/* Milliseconds. After OWN_MS on one body, the I/O thread asks the app to have the rest made
+ * elsewhere, for TURN_MS at a time. Otherwise a few long answers would keep it from all other
+ * clients. */
 static const double OWN_MS = 0.25, TURN_MS = 0.25;
 
 static bool add_header(struct MHD_Response *out, const char *name, const char *value) {

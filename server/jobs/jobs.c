@@ -1,10 +1,11 @@
 /*
- * jobs.c - see jobs.h. Jobs that have tasks to give stand in a ring. A worker takes its next turn at
- * the job that will have been served least when that turn ends: tasks worth TURN_COST, or one task
- * if it costs more. A new job begins with the service that a job would have had which was there all
- * the time and had its share. So it has to wait for no other to catch up, and no other waits for it:
- * all jobs get the same share of the workers, however long their tasks are (fair queueing with a
- * virtual time). When the last turn at a phase ends, the job gives the tasks of its next phase.
+ * jobs.c - see jobs.h. Jobs that have tasks to give stand in a ring. A worker takes its next turn
+ * at the job that will have been served least when that turn ends: tasks worth TURN_COST, or one
+ * task if it costs more. A new job begins with the service that a job would have had which was
+ * there all the time and had its share. So it has to wait for no other to catch up, and no other
+ * waits for it: all jobs get the same share of the workers, however long their tasks are (fair
+ * queueing with a virtual time). When the last turn at a phase ends, the job gives the tasks of its
+ * next phase.
  *
  * One mutex guards the ring; a turn lasts at least ten times as long as it is held.
  */

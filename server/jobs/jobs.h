@@ -85,8 +85,8 @@ void jobs_run(struct jobs *jobs, struct job *job);
 enum job_end jobs_run_here(struct job *job);
 
 /* Runs a job that goes on with what an admitted one has begun: it is never refused, and does not
- * count in the bounds. The struct may be run again after `done`; all its runs together get the share
- * of one job. It is zero before the first. */
+ * count in the bounds. The struct may be run again after `done`; all its runs together get the
+ * share of one job. It is zero before the first. */
 void jobs_go_on(struct jobs *jobs, struct job *job);
 
 /* Begins no further task of a job that is running, or still to be run. From any thread, as long as
