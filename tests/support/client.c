@@ -214,6 +214,16 @@ static bool receive_head(struct client_connection *connection, struct client_res
     return out->headers != NULL;
 }
 
+/* The power of two from `size` on: a body grows by these, since each of its many chunks would be a
+ * copy of all before otherwise. */
+static size_t room_for(size_t size) {
+    size_t room = 64;
+    while (room < size) {
+        room *= 2;
+    }
+    return room;
+}
+
 /* Appends the next `size` bytes of the connection to the body. */
 static bool receive_bytes(struct client_connection *connection, size_t size,
                           struct client_response *out) {
@@ -222,7 +232,11 @@ static bool receive_bytes(struct client_connection *connection, size_t size,
             return false;
         }
     }
-    char *body = realloc(out->body, out->size + size + 1);
+    char *body = out->body;
+    const size_t room = room_for(out->size + size + 1);
+    if (room > room_for(out->size + 1)) {
+        body = realloc(out->body, room);
+    }
     if (body == NULL) {
         return false;
     }
@@ -291,7 +305,7 @@ bool client_receive(struct client_connection *connection, bool head, struct clie
             goto failed;
         }
     } while (out->status < 200);
-    out->body = copy("", 0);
+    out->body = calloc(1, room_for(1));
     if (out->body == NULL) {
         goto failed;
     }
