@@ -143,11 +143,14 @@ struct stream {
 
 _Static_assert(BLOCK + sizeof(struct stream) + PIECE <= HTTP_STREAM, "what http.h says");
 
-/* Makes the next piece, or as much of it as can be made in a turn. */
+/* Makes the next piece, or as much of it as can be made in a turn. Returns the milliseconds that it
+ * took. Once the server has ended, nobody gets what is left of an answer, and to make it would only
+ * hold up the stop. */
 static double make_piece(struct stream *stream) {
     const double start = call_clock();
     double spent = 0;
     stream->size = stream->taken = 0;
+    stream->failed |= atomic_load(&stream->call->server->stage) == CALL_ENDED;
     while (!stream->ended && !stream->failed && stream->size < PIECE && spent < TURN_MS) {
         const size_t left = PIECE - stream->size, room = left < SLICE ? left : SLICE;
         size_t size = 0;
