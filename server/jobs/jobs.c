@@ -23,7 +23,7 @@
 enum {
     NICE = 5, /* a third of the share that a thread of the I/O has where both want one core */
     TURN_COST = 4000000,    /* multiply-adds: about 50 us */
-    LONG_TURN = 32000000,   /* a turn that costs more is long */
+    LONG_TURN = 12000000,   /* a turn that costs more is long */
     PATIENCE_NS = 20000,    /* a worker without work looks so long before it sleeps */
     KEEP_SCRATCH = 8 << 20, /* bytes that all workers together keep when no job wants more, */
     KEEP_EACH = 1 << 20,    /* and each of them */
