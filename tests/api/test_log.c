@@ -168,7 +168,7 @@ Test(log, clients_of_ipv6_are_named) {
     free(text);
 }
 
-/* At most 1000 lines are written in a second. How many were left out is told in the next second, so
+/* The log has at most 1000 lines in a second, and says in the next second how many it left out. The
  * lines and those left out are as many as the requests. */
 Test(log, lines_left_out_are_counted) {
     enum {

@@ -30,7 +30,7 @@ enum {
     WORST = 16 /* calls that are named */
 };
 
-/* What inputs are made of: numbers of size 1, or so large that logits round badly. */
+/* Inputs are numbers of size 1, or so large that logits round badly. */
 static float *narrow[2];
 static double *wide[2];
 static unsigned char *bytes;
@@ -51,12 +51,12 @@ static double clock_now(clockid_t clock) {
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-/* Of this thread alone; a system call. */
+/* The CPU time of this thread alone. Asking for it is a system call. */
 static double cpu_now(void) {
     return clock_now(CLOCK_THREAD_CPUTIME_ID);
 }
 
-/* For short calls a clock that costs next to nothing to ask, though it counts what others do. */
+/* The time of the clock, for short calls: asking costs almost nothing, but other threads count. */
 static bool short_call;
 
 static double now(void) {
@@ -65,7 +65,7 @@ static double now(void) {
 
 /* ------------------------------------------------------------------------------- drawing a call */
 
-/* From 1 to most, as likely small as large. */
+/* A number from 1 to `most`. Its logarithm is evenly distributed. */
 static size_t size_up_to(struct rng *rng, double most) {
     const double x = exp(rng_uniform(rng) * log(most < 1 ? 1 : most + 0.999));
     return x < 1 ? 1 : (size_t)x;

@@ -16,7 +16,7 @@ enum {
     ROWS = ATTN_WANT(OUTPUT) | ATTN_WANT(LSE)
 };
 
-/* What is asked for: each way takes other phases. */
+/* The wanted results. Each choice of them is computed by other phases. */
 static const unsigned ways[] = {
     ROWS | ATTN_WANT(WEIGHTS),
     ROWS | ATTN_WANT(ENTROPY),
@@ -163,7 +163,7 @@ Test(attention_long, top_k_is_a_plain_sort, .timeout = 60) {
     }
 }
 
-/* With V all ones every output is 1, whatever is returned beside it. */
+/* If all numbers of V are 1, every output is 1, whatever is returned beside it. */
 Test(attention_long, output_of_ones, .timeout = 60) {
     const unsigned beside[] = {ATTN_WANT(WEIGHTS), ATTN_WANT(ENTROPY), ATTN_WANT(STATISTICS),
                                ATTN_WANT(TOP_K_INDICES)};
@@ -269,7 +269,7 @@ Test(attention_long, unnormalized) {
 
 /* --------------------------------------------------------------------------------------- limits */
 
-/* What a forbidden key and value hold does not matter, even if it is not finite. */
+/* The numbers of a forbidden key and its value do not matter, even if they are not finite. */
 Test(attention_long, forbidden_is_not_read) {
     struct call c = draw_call(BOTTOM_RIGHT, ATTN_FLOAT32, 1, 3, SPLIT, 2, 2);
     attn_options o = {.causal = ATTN_CAUSAL_BOTTOM_RIGHT};

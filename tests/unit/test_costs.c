@@ -61,7 +61,7 @@ Test(costs, double_with_each_size) {
     }
 }
 
-/* What a cost once left out. */
+/* Each of these parts was once missing in the cost. */
 Test(costs, count_everything) {
     const attn_options top[] = {{.results = ATTN_WANT(TOP_K_INDICES), .top_k = 1},
                                 {.results = ATTN_WANT(TOP_K_INDICES), .top_k = 20000}};
@@ -123,7 +123,7 @@ Test(costs, of_a_task_and_its_scratch_are_bounded) {
     }
 }
 
-/* What a plan of many heads holds is no secret. */
+/* A plan of many heads says how much memory it holds. */
 Test(costs, memory_counts_heads) {
     attn_plan *one = plan_of(1, 1, 1, 1, 1, NULL), *many = plan_of(1, 65536, 1, 1, 1, NULL);
     cr_expect_gt(attn_plan_memory(many), attn_plan_memory(one) + 65535 * 8 * sizeof(size_t));
