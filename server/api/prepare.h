@@ -38,8 +38,8 @@ struct prepare {
 
 /* Returns the number of parts that a handler has to plan for: the heads of all batch items. It is
  * read from the shapes of the body's matrices, whether they are given or to be drawn. The result is
- * at least 1 and at most 2^20, because a handler refuses more at once. A member that is wrong counts
- * as 1: the handler refuses it. */
+ * at least 1 and at most 2^20, because a handler refuses more at once. A member that is wrong
+ * counts as 1: the handler refuses it. */
 double prepare_parts(const struct codec_document *document);
 
 /* Does all that needs no time: words, shapes, limits, memory. False with the error set. */

@@ -155,8 +155,8 @@ Test(digits, a_small_score_is_the_nearest_float) {
     free_call(&c);
 }
 
-/* Projections of small calls stay in float64: the output is computed from Q, K and V before they are
- * rounded, and the Q, K and V that are returned are rounded once. */
+/* Projections of small calls stay in float64: the output is computed from Q, K and V before they
+ * are rounded, and the Q, K and V that are returned are rounded once. */
 Test(digits, small_projections_are_not_rounded_on_the_way) {
     enum {
         N = 5,
