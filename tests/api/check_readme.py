@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Runs the clients of README.md: each must print just what README says it prints.
+"""Runs the curl commands and the clients of README.md. Each must print exactly what README says it prints.
 
     check_readme.py README --daemon PROGRAM
 
-A client is a block of Python or JavaScript that is followed by one of text. Its address is replaced by that of a small
-server between it and the daemon, which has it wait first: it answers the first request of each client 503 with Retry-After, as
-HTML, the second as a problem document, and hands on the others. One more run meets nothing but 503, and has to give up
-with the detail.
+A curl command is a block of shell that is followed by a block of JSON. Its request is sent to the daemon without curl.
+A client is a block of Python or JavaScript that is followed by a block of text. Its address is replaced by that of a small
+server between the client and the daemon. This server answers the first request with a 503 and HTML, the second with a 503
+and a problem document, and passes on the others. In one more run it answers every request with a 503, and the client must
+give up and print the detail.
 """
 
 import argparse
@@ -16,6 +17,7 @@ import json
 import os
 import pathlib
 import re
+import shlex
 import subprocess
 import sys
 import threading
@@ -28,7 +30,7 @@ BUSY = {"title": "Service Unavailable", "status": 503, "detail": "too much work 
 
 
 class Between(http.server.BaseHTTPRequestHandler):
-    """Refuses the first `refusals` requests; hands on the others to `daemon`."""
+    """Refuses the first `refusals` requests and passes on the others to `daemon`."""
 
     daemon = ""
     refusals = 0
@@ -62,7 +64,7 @@ class Between(http.server.BaseHTTPRequestHandler):
 
 @contextlib.contextmanager
 def between(daemon):
-    """The address of a server between a client and the daemon."""
+    """Gives the address of a server between a client and the daemon."""
     with subprocess.Popen([daemon, "--port", "0"], text=True, stdout=subprocess.PIPE) as process:
         try:
             Between.daemon = process.stdout.readline().split()[-1]
@@ -75,7 +77,7 @@ def between(daemon):
 
 
 def run(language, code, refusals):
-    """What the client prints, on standard output and on standard error, and how many requests it sent."""
+    """Returns what the client prints on standard output and standard error, and how many requests it sent."""
     Between.refusals, Between.seen = refusals, 0
     # Node.js 18 warns that its fetch is experimental.
     quiet = {**os.environ, "NODE_NO_WARNINGS": "1"}
@@ -84,7 +86,7 @@ def run(language, code, refusals):
 
 
 def check(language, code, promised):
-    """What is wrong with a client, in words; nothing if nothing is."""
+    """Returns what is wrong with a client, in words, or nothing."""
     for refusals in (0, 2):
         printed, errors, seen = run(language, code, refusals)
         if printed != promised or errors:
@@ -97,16 +99,29 @@ def check(language, code, promised):
     return ""
 
 
+def check_curl(command, promised, daemon):
+    """Returns what is wrong with a curl command, in words, or nothing."""
+    words = shlex.split(command)
+    body = words[words.index("-d") + 1].encode()
+    request = urllib.request.Request(words[1].replace(ADDRESS, daemon), body, {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=10) as response:
+        answer = response.read().decode()
+    return "" if answer == promised else f"{command!r} is answered {answer!r}, not {promised!r}"
+
+
 def main():
-    parser = argparse.ArgumentParser(description="Runs the clients of README.md against the daemon.")
+    parser = argparse.ArgumentParser(description="Runs the commands and clients of README.md against the daemon.")
     parser.add_argument("readme", type=pathlib.Path)
     parser.add_argument("--daemon", type=pathlib.Path, metavar="PROGRAM", required=True)
     arguments = parser.parse_args()
     text = arguments.readme.read_text(encoding="utf-8")
     clients = re.findall(r"^```(python|js)\n(.*?)^```\n\n```text\n(.*?)^```$", text, re.M | re.S)
+    curls = re.findall(r"^```sh\n(curl .*?)^```\n\n```json\n(.*?)^```$", text, re.M | re.S)
     missing = set(RUN) - {language for language, _, _ in clients}
     failures = [f"there is no client in {language}" for language in sorted(missing)]
+    failures += [] if curls else ["there is no curl command with an answer"]
     with between(arguments.daemon.resolve()) as address:
+        failures += filter(None, (check_curl(command, promised, Between.daemon) for command, promised in curls))
         for language, code, promised in clients:
             if ADDRESS not in code:
                 failures.append(f"the client in {language} does not ask {ADDRESS}")
@@ -116,7 +131,7 @@ def main():
     for failure in failures:
         print(f"{arguments.readme}: {failure}")
     if not failures:
-        print(f"{len(clients)} clients of README print what it says")
+        print(f"{len(curls)} commands and {len(clients)} clients of README print what it says")
     return bool(failures)
 
 
