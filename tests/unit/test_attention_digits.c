@@ -1,7 +1,7 @@
 /*
  * test_attention_digits.c - how exact results are, where it takes the most care: long rows, small
  * calls, a single visible key, large logits; and that what is returned beside a result does not
- * change it. README ("How exact") promises these bounds.
+ * change it. lib/README.md promises these bounds.
  */
 #include "test_attention.h"
 
