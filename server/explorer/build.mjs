@@ -24,12 +24,6 @@ const files = new Map(); // what is made, by its place in OUT
 
 const hash = (bytes, size) => createHash('sha256').update(bytes).digest('base64url').slice(0, size);
 
-// plotly.js asks for the style of maps, which nothing here shows.
-const withoutMaps = {
-  name: 'without-maps',
-  setup: ({ onLoad }) => onLoad({ filter: /maplibre-gl\.css$/ }, () => ({ contents: '', loader: 'empty' })),
-};
-
 // Bundles the entry points; returns where each has gone, by its own name.
 async function bundle(names, define = {}) {
   const { metafile, outputFiles } = await build({
@@ -39,7 +33,6 @@ async function bundle(names, define = {}) {
     assetNames: '[name]-[hash]',
     outdir: 'assets',
     loader: { '.svg': 'file' },
-    plugins: [withoutMaps],
     bundle: true,
     minify: true,
     splitting: true,
