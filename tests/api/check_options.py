@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Holds the documents to the options of the daemon, and the daemon to the documents.
+"""Checks that the documents and the daemon agree on the options of the daemon.
 
     check_options.py --daemon PROGRAM
 
-- README's table of options has the rows of --help: each flag, its variable and its default, in the same order.
-- Every flag and every variable that README, openapi.yaml or a file of docker/ names exists. What README has the
-  daemon started with, it accepts; and so it does what the image sets in its environment.
+- README's table of options has the same rows as --help, in the same order: each flag, its variable and its default.
+- Every flag and every variable that README, openapi.yaml or a file of docker/ names exists.
+- The daemon accepts the options with which README starts it, and the environment that the image sets.
 """
 
 import argparse
@@ -19,7 +19,7 @@ README = pathlib.Path("README.md")
 OPENAPI = pathlib.Path("openapi.yaml")
 DOCKER = sorted(path for path in pathlib.Path("docker").iterdir() if path.suffix != ".json")
 
-# Defaults that README says in words, because they depend on the machine or are no value.
+# README gives these defaults in words, because they depend on the machine or are not values.
 CORES = os.sysconf("SC_NPROCESSORS_ONLN")
 IN_WORDS = {
     "one a core": str(min(CORES, 64)),
@@ -30,7 +30,7 @@ IN_WORDS = {
 
 
 def options_of_help(daemon):
-    """Each flag with its variable and default, or with None and None if it takes no value."""
+    """Returns each flag with its variable and default. A flag without a value has None and None."""
     text = subprocess.run([daemon, "--help"], text=True, capture_output=True, check=True).stdout
     rows = re.findall(r"^  (--\S+) .*\n(?: {4,}(ATTENTIOND_\w+), default (.+?), )?", text, re.M)
     return {flag: (variable or None, default or None) for flag, variable, default in rows}
@@ -42,7 +42,7 @@ def options_of_readme(text):
 
 
 def is_default(told, default):
-    """README quotes values, and may write a number in another way."""
+    """Is this the default? README quotes values, and may write a number in another way."""
     if not told.startswith("`"):
         return IN_WORDS.get(told) == default
     told = told.strip("`")
@@ -53,7 +53,7 @@ def is_default(told, default):
 
 
 def check_table(table, options):
-    """What is wrong with the table of README, in words."""
+    """Yields what is wrong with the table of README, in words."""
     valued = {flag: row for flag, row in options.items() if row[0] is not None}
     if list(table) != list(valued):
         yield f"{README}: the table of options has {' '.join(table)}, but --help has {' '.join(valued)}"
@@ -66,7 +66,7 @@ def check_table(table, options):
 
 
 def flags_named(path, text):
-    """The flags of the daemon that a document names; flags of other programs stand elsewhere."""
+    """Returns the flags of the daemon that a document names. It leaves out the flags of other programs."""
     if path == OPENAPI:
         return re.findall(r"(?<![\w-])--[a-z][a-z-]*", text)
     named = re.findall(r"`(--[a-z][a-z-]*)", text)
@@ -76,7 +76,7 @@ def flags_named(path, text):
 
 
 def check_names(path, options):
-    """Flags and variables that are not there."""
+    """Yields the flags and variables that a document names but that do not exist."""
     text = path.read_text(encoding="utf-8")
     variables = {variable for variable, _ in options.values()}
     yield from (f"{path}: there is no option {flag}" for flag in flags_named(path, text) if flag not in options)
@@ -86,7 +86,7 @@ def check_names(path, options):
 
 
 def check_values(daemon):
-    """Values that the documents give to options, and the daemon refuses."""
+    """Yields the values in the documents that the daemon refuses."""
     text = README.read_text(encoding="utf-8")
     started = re.findall(r'ARGS="([^"]+)"', text) + re.findall(r"build/attentiond( --.+)", text)
     starts = [(README, arguments.split(), {}) for arguments in started]
