@@ -72,7 +72,7 @@ function licences() {
   let text = '';
   for (const folder of [...bundled].sort()) {
     const { name, version } = JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8'));
-    const parts = readdirSync(folder).filter((file) => /^(licen[cs]e|notice)|es-bundle\.js\.license/i.test(file));
+    const parts = readdirSync(folder).filter((file) => /^(licen[cs]e|notice)/i.test(file));
     for (const part of parts.sort()) {
       text += `${name} ${version}, ${part}\n\n${readFileSync(join(folder, part), 'utf8').trim()}\n\n\n`;
     }
@@ -120,10 +120,10 @@ function row([place, bytes], number) {
 
 const worker = await bundle(['worker.js']);
 const main = await bundle(['main.js', 'style.css'], { WORKER_NAME: JSON.stringify(worker['worker.js']) });
-const docs = await bundle(['docs.js', 'docs.css']);
+const docs = await bundle(['docs.css']);
 const texts = licences();
 page('index.html', { ...main, ...texts });
-page('docs.html', { ...docs, ...texts });
+page('docs.html', docs);
 files.set('openapi.yaml', readFileSync(join(here, '../../openapi.yaml')));
 
 mkdirSync(join(out, 'assets'), { recursive: true });
