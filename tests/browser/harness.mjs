@@ -119,12 +119,14 @@ export async function picture(what, name, options = {}) {
   await what.screenshot({ path: join(process.env.BROWSER_PICTURES, `${name}.png`), ...options });
 }
 
-// What axe-core finds serious or critical, as lines of text.
-export async function serious(page) {
+// What axe-core finds, as lines of text.
+export async function findings(page, impacts = ['minor', 'moderate', 'serious', 'critical']) {
   await page.evaluate(await readFile(axeSource, 'utf8'));
   const { violations } = await page.evaluate(() => window.axe.run(document, { resultTypes: ['violations'] }));
   return violations
-    .filter(({ impact }) => impact === 'serious' || impact === 'critical')
+    .filter(({ impact }) => impacts.includes(impact))
     .flatMap(({ id, nodes }) => nodes.map(({ target, failureSummary }) => `${id}: ${target.join(' ')}: ${failureSummary}`));
 }
 
+// What it finds serious or critical.
+export const serious = (page) => findings(page, ['serious', 'critical']);
