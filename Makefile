@@ -94,7 +94,8 @@ ifeq ($(origin CFLAGS.$(BUILD)),undefined)
 $(error unknown BUILD=$(BUILD): it is release, debug, asan, tsan, coverage or fuzz)
 endif
 
-WARNINGS := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wvla
+# Enumerations without a name hold plain numbers here. Newer versions of clang would warn where such a number meets a double.
+WARNINGS := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wvla -Wno-enum-float-conversion
 # -ffast-math is never used, because minus infinity is a legal score. Contraction is off, so that a*b+c has
 # the same value on every CPU kind that runs the same code path.
 COMMON     = -fPIC -fvisibility=hidden -ffp-contract=off $(WARNINGS) $(WERROR) $(CFLAGS.$(BUILD))
@@ -388,6 +389,7 @@ export BROWSER
 test-browser: ## Try the web pages in a browser: make test-browser ARGS=notebooks STRICT=yes BROWSER=PATH
 	@docker/packages.sh build $(NPM) $$(test -x "$(BROWSER)" || echo browser)
 	$(again) all
+	@python3 tests/api/check_readme.py README.md --daemon $(DAEMON)
 	@tests/browser/run.sh $(O) $(ARGS)
 
 check-hardening: ## Check how the daemon is built and linked
