@@ -120,6 +120,7 @@ run_check "the options in the documents" /usr/bin/python3 tests/api/check_option
 run_check "the clients in README" /usr/bin/python3 tests/api/check_readme.py README.md --daemon "$folder/attentiond"
 end_check "openapi.yaml against the routes and the recorded exchanges"
 case $folder in
+*/release) run_check "the programs in lib/README" /usr/bin/python3 tests/api/check_readme.py lib/README.md --library "$folder/libattention.a" ;;
 */asan) run_check "no sanitizer report" no_sanitizer_report ;;
 esac
 
