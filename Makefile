@@ -1,7 +1,7 @@
-# attentiond: build, test, install. `make help` lists what there is to make.
+# This Makefile builds, tests and installs attentiond. `make help` lists the targets.
 #
 # Everything is built in build/$(BUILD)/; BUILD is release, debug, asan, tsan, coverage or fuzz.
-# CC, CXX, CPPFLAGS, CFLAGS, CXXFLAGS, LDFLAGS and WERROR are the caller's; V=1 shows the commands.
+# The caller may set CC, CXX, CPPFLAGS, CFLAGS, CXXFLAGS, LDFLAGS and WERROR. V=1 shows the commands.
 
 .DELETE_ON_ERROR:
 .SUFFIXES:
@@ -15,7 +15,7 @@ ifndef V
 Q := @
 endif
 
-# The version is written in one place, attention.h. Before 1.0 the ABI number is 0.
+# The version is written in one place, which is attention.h. The ABI number is 0 before version 1.0.
 VERSION := $(shell sed -n 's/^\#define ATTN_VERSION  *"\(.*\)"/\1/p' lib/include/attention.h)
 ABI     := $(firstword $(subst ., ,$(VERSION)))
 
@@ -42,20 +42,21 @@ FUZZ_TARGETS    := $(patsubst tests/fuzz/fuzz_%.c,%,$(wildcard tests/fuzz/fuzz_*
 REPLAYS         := $(addprefix $(O)/replay_,$(FUZZ_TARGETS))
 
 C_FILES := $(wildcard lib/src/*.c lib/src/*/*.c server/*.c server/*/*.c tests/*/*.c tests/bench/*/*.c)
-EXPLORER := $(addprefix server/explorer/,build.sh build.mjs package.json package-lock.json .npmrc) \
-            $(wildcard server/explorer/src/*)
+EXPLORER := server/explorer/build.sh $(wildcard server/explorer/src/*)
 FORMATTED := $(C_FILES) $(wildcard lib/include/*.h lib/src/*.h lib/src/*.inc lib/src/*/*.h lib/src/*/*.inc \
              server/*.h server/*/*.h server/*/*.cc tests/*/*.h tests/*/*.inc)
 SCRIPTS := $(wildcard docker/*.sh server/*/*.sh tests/*/*.sh tests/*/*/*.sh) .ci/run
 
-# The web pages and what they load, and a list of them: the same for every BUILD.
+# build/assets/ holds the web pages and what they load. It is the same for every BUILD; assets.inc lists it.
 ASSETS := build/assets/assets.inc
 STATIC := $(O)/libattention.a
 SHARED := $(O)/libattention.so.$(VERSION)
 DAEMON := $(O)/attentiond
 
 # ------------------------------------------------------------------------------------------ flags
-pkg = $(shell pkg-config --$(1) $(2) 2>/dev/null)
+# These commands print nothing where no package is installed yet: `make run` installs first, then starts a second make.
+pkg     = $(shell pkg-config --$(1) $(2) 2>/dev/null)
+MACHINE := $(shell $(CC) -dumpmachine 2>/dev/null)
 HTTP_CFLAGS      := $(call pkg,cflags,libmicrohttpd)
 TLS_CFLAGS       := $(call pkg,cflags,gnutls)
 JSON_CFLAGS      := $(call pkg,cflags,libcjson)
@@ -72,17 +73,17 @@ BLAS_LIBS        := $(call pkg,libs,openblas)
 CRITERION_LIBS   := $(call pkg,libs,criterion)
 BROTLI_LIBS      := $(call pkg,libs,libbrotlidec)
 
-# Indirect calls and returns land where the compiler says only, on CPUs that can check it.
-LANDINGS := $(if $(filter x86_64-%,$(shell $(CC) -dumpmachine)),-fcf-protection=full,-mbranch-protection=standard)
+# CPUs that can check it let indirect calls and returns land only where the compiler expects them.
+LANDINGS := $(if $(filter x86_64-%,$(MACHINE)),-fcf-protection=full,-mbranch-protection=standard)
 
 SANITIZE.asan := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 CFLAGS.release  := -O2 -g -DNDEBUG -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2 -fstack-protector-strong \
-                   $(LANDINGS) -ffile-prefix-map=$(CURDIR)=.
+                   $(LANDINGS)
 CFLAGS.debug    := -O0 -g3
 CFLAGS.asan     := -O1 -g $(SANITIZE.asan)
 CFLAGS.tsan     := -O1 -g -fsanitize=thread
 CFLAGS.coverage := -O0 -g --coverage
-# Of clang alone: make fuzz.
+# Only clang knows these: make fuzz.
 CFLAGS.fuzz     := -O1 -g $(SANITIZE.asan) -fsanitize=fuzzer-no-link
 LDFLAGS.release  := -Wl,-z,relro,-z,now,-z,noexecstack -static-libstdc++
 LDFLAGS.asan     := $(SANITIZE.asan)
@@ -93,18 +94,21 @@ ifeq ($(origin CFLAGS.$(BUILD)),undefined)
 $(error unknown BUILD=$(BUILD): it is release, debug, asan, tsan, coverage or fuzz)
 endif
 
-WARNINGS := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wvla
-# No -ffast-math anywhere: minus infinity is a legal score. No contraction: a*b+c has the same
-# value on every CPU kind that runs the same code path.
+# Enumerations without a name hold plain numbers here. Newer versions of clang would warn where such a number meets a double.
+WARNINGS := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wvla -Wno-enum-float-conversion
+# -ffast-math is never used, because minus infinity is a legal score. Contraction is off, so that a*b+c has
+# the same value on every CPU kind that runs the same code path.
 COMMON     = -fPIC -fvisibility=hidden -ffp-contract=off $(WARNINGS) $(WERROR) $(CFLAGS.$(BUILD))
 OWN_CFLAGS = -std=c17 -D_POSIX_C_SOURCE=200809L -Wstrict-prototypes -Wmissing-prototypes $(COMMON)
 OWN_CXXFLAGS = -std=c++17 -fno-exceptions -fno-rtti $(COMMON)
 OWN_LDFLAGS  = $(LDFLAGS.$(BUILD))
+# The release does not depend on the folder that it was built in, so a moved tree need not be compiled again.
+PREFIX_MAP  := $(if $(filter release,$(BUILD)),-ffile-prefix-map="$(CURDIR)"=.)
 
-# What each room sees. The rules that the compiler cannot check are in check-layers.
+# These are the headers that each room sees. check-layers checks the rules that the compiler cannot check.
 LIB_FLAGS    := -Ilib/include -Ilib/src $(BLAS_CFLAGS) -fno-math-errno -fno-trapping-math
 SERVER_FLAGS := -Ilib/include -Iserver -I$(dir $(ASSETS)) $(HTTP_CFLAGS) $(TLS_CFLAGS) $(CODING_CFLAGS) $(JSON_CFLAGS)
-TEST_FLAGS   := -Itests -UNDEBUG -DTESTS_DIR=\"$(CURDIR)/tests\" $(CRITERION_CFLAGS) $(TLS_CFLAGS) \
+TEST_FLAGS   := -Itests -UNDEBUG -DTESTS_DIR=\"tests\" $(CRITERION_CFLAGS) $(TLS_CFLAGS) \
                 $(CODING_CFLAGS) $(BROTLI_CFLAGS) $(JSON_CFLAGS)
 UNIT_FLAGS   := $(TEST_FLAGS) -Ilib/include -Ilib/src -Iserver
 BENCH_FLAGS  := $(UNIT_FLAGS) $(HTTP_CFLAGS) $(BLAS_CFLAGS)
@@ -121,8 +125,8 @@ $(addprefix $(O)/tests/support/,print_routes.o check_kernels.o run_kernels.o): R
 ifeq ($(BUILD),release)
 $(O)/lib/%.o:                LEVEL = -O3
 endif
-# One instruction set per kernel file, so that its flags cannot leak into the rest.
-ifeq ($(firstword $(subst -, ,$(shell $(CC) -dumpmachine 2>/dev/null))),x86_64)
+# Each kernel file has the flags of its own instruction set, so that these cannot leak into the rest.
+ifneq ($(filter x86_64-%,$(MACHINE)),)
 $(O)/lib/src/kernels/avx2.o:   ISA = -mavx2 -mfma
 $(O)/lib/src/kernels/avx512.o: ISA = -mavx512f -mavx512vl -mavx512dq -mavx512bw -mfma
 endif
@@ -131,30 +135,44 @@ endif
 .PHONY: all
 all: $(DAEMON) $(STATIC) $(SHARED) ## Build the daemon and the library (installs nothing)
 ifeq ($(BUILD),release)
-	@ln -sfn release/attentiond build/attentiond
-	@ln -sfn release/libattention.a build/libattention.a
-	@ln -sfn release/libattention.so build/libattention.so
+	@for file in attentiond libattention.a libattention.so; do \
+	    [ -h build/$$file ] || ln -sfn release/$$file build/$$file; done
 endif
 
-# Changed flags rebuild everything; an added or removed file relinks.
+# Changed flags rebuild everything; an added or removed file relinks. The tests have flags of their own, which
+# change when their packages are installed: what `make run` has compiled stays.
 $(O)/.flags: STAMP = $(CC) $(CXX) $(OWN_CFLAGS) $(OWN_CXXFLAGS) $(CPPFLAGS) $(CFLAGS) $(CXXFLAGS) \
-    $(OWN_LDFLAGS) $(LDFLAGS) $(LIB_FLAGS) $(SERVER_FLAGS) $(BENCH_FLAGS)
+    $(OWN_LDFLAGS) $(LDFLAGS) $(LIB_FLAGS) $(SERVER_FLAGS)
+$(O)/tests/.flags: STAMP = $(BENCH_FLAGS)
 $(O)/.files: STAMP = $(LIB_OBJECTS) $(SERVER_OBJECTS) $(SUPPORT_OBJECTS) $(UNIT_OBJECTS) $(API_OBJECTS) \
     $(MEMORY_OBJECTS)
-$(O)/.flags $(O)/.files: FORCE
-	@pkg-config --exists libmicrohttpd gnutls zlib libzstd libcjson openblas || \
-	    { echo "Packages are missing: run 'make packages' (or 'make run', 'make test')." >&2; exit 1; }
-	@mkdir -p $(@D)
+$(O)/.flags $(O)/tests/.flags $(O)/.files: tools
+	@[ -d $(@D) ] || mkdir -p $(@D)
 	@echo '$(STAMP)' | cmp -s - $@ || echo '$(STAMP)' > $@
-.PHONY: FORCE
+
+.PHONY: tools
+tools:
+	@missing=$$(for tool in $(firstword $(CC)) $(firstword $(CXX)) pkg-config esbuild brotli gzip; do \
+	        command -v $$tool >/dev/null || echo $$tool; done; \
+	    for module in libmicrohttpd gnutls zlib libzstd libcjson openblas; do \
+	        pkg-config --exists $$module 2>/dev/null || echo $$module; done); \
+	[ -z "$$missing" ] || { echo "Missing:" $$missing". On Debian and Ubuntu, 'make packages' installs what building" \
+	    "needs. CONTRIBUTING.md names the packages of other systems." >&2; exit 1; }
+
+define compile
+@mkdir -p $(@D); echo "  CC    $<"
+$(Q)$(CC) $(OWN_CFLAGS) $(LEVEL) $(PREFIX_MAP) $(ROOM_FLAGS) $(ISA) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
+endef
 
 $(O)/%.o: %.c $(O)/.flags
-	@mkdir -p $(@D); echo "  CC    $<"
-	$(Q)$(CC) $(OWN_CFLAGS) $(LEVEL) $(ROOM_FLAGS) $(ISA) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
+	$(compile)
+
+$(O)/tests/%.o: tests/%.c $(O)/.flags $(O)/tests/.flags
+	$(compile)
 
 $(O)/%.cc.o: %.cc $(O)/.flags
 	@mkdir -p $(@D); echo "  CXX   $<"
-	$(Q)$(CXX) $(OWN_CXXFLAGS) $(ROOM_FLAGS) $(CPPFLAGS) $(CXXFLAGS) -MMD -MP -c -o $@ $<
+	$(Q)$(CXX) $(OWN_CXXFLAGS) $(PREFIX_MAP) $(ROOM_FLAGS) $(CPPFLAGS) $(CXXFLAGS) -MMD -MP -c -o $@ $<
 
 $(O)/%.o: %.S $(O)/.flags
 	@mkdir -p $(@D); echo "  AS    $<"
@@ -166,8 +184,8 @@ $(ASSETS): $(EXPLORER) openapi.yaml
 	@echo "  PAGES $(@D)"
 	$(Q)server/explorer/build.sh $(@D)
 
-# The static library is one object whose hidden symbols are local: like the shared one it gives
-# its user attn_* and nothing else.
+# The static library is one object whose hidden symbols are local. So its user sees attn_* and nothing else, as in
+# the shared library.
 $(O)/libattention.o: $(LIB_OBJECTS) $(O)/.files
 	$(Q)$(LD) -r -o $@ $(LIB_OBJECTS)
 	$(Q)objcopy --localize-hidden $@
@@ -183,7 +201,7 @@ $(SHARED): $(LIB_OBJECTS) $(O)/.files
 	@ln -sfn $(@F) $(O)/libattention.so.$(ABI)
 	@ln -sfn libattention.so.$(ABI) $(O)/libattention.so
 
-# Archives, so that a benchmark takes only what it calls.
+# These are archives, so that a benchmark links only what it calls.
 $(O)/libserver.a: $(SERVER_OBJECTS) $(O)/.files
 	$(Q)rm -f $@ && $(AR) rcs $@ $(SERVER_OBJECTS)
 $(O)/libsupport.a: $(SUPPORT_OBJECTS) $(O)/.files
@@ -221,7 +239,7 @@ $(O)/stress_%: $(O)/tests/stress/%.o $(O)/libsupport.a $(O)/libserver.a $(LIB_OB
 	@echo "  LINK  $@"
 	$(Q)$(LINK) $^ $(SERVER_LIBS)
 
-# The same target twice: on files, by any compiler; and driven by libFuzzer.
+# A fuzz target is linked twice: replay_* reads files and needs no special compiler, fuzz_* is driven by libFuzzer.
 $(O)/replay_%: $(O)/tests/fuzz/fuzz_%.o $(O)/tests/fuzz/replay.o $(O)/libsupport.a $(O)/libserver.a $(LIB_OBJECTS)
 	@echo "  LINK  $@"
 	$(Q)$(LINK) $^ $(SERVER_LIBS)
@@ -241,7 +259,7 @@ $(O)/load: $(O)/tests/support/load.o
 $(O)/routes.txt: $(O)/print_routes
 	$(Q)$< > $@
 
-# The row kernels and their checks alone, without BLAS and static: an emulator can run it.
+# run_kernels has only the row kernels and their checks. It is static and needs no BLAS, so that an emulator can run it.
 $(O)/run_kernels: $(addprefix $(O)/tests/support/,run_kernels.o check_kernels.o) \
                   $(filter $(O)/lib/src/cpu.o $(O)/lib/src/kernels/%,$(LIB_OBJECTS))
 	@echo "  LINK  $@"
@@ -251,12 +269,15 @@ $(O)/run_kernels: $(addprefix $(O)/tests/support/,run_kernels.o check_kernels.o)
 test-programs: $(O)/unit-tests $(O)/api-tests $(O)/no-memory $(REPLAYS) $(DAEMON) $(O)/routes.txt ; @:
 bench-programs: $(BENCHES) $(DAEMON) ; @:
 stress-programs: $(STRESSES) ; @:
-# Objects that only a pattern names would be deleted after linking.
+# make would delete objects that only a pattern names after linking.
 .SECONDARY: $(patsubst %.c,$(O)/%.o,$(wildcard tests/bench/*.c tests/stress/*.c tests/fuzz/*.c tests/support/*.c))
 
-# The targets below are the ones to call. They install what is missing, then make the rest in a
-# second make, because the flags of a package are known only when it is there.
-again = +@$(MAKE) --no-print-directory $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc))
+# A user calls the targets below. They install what is missing and then start a second make, because the flags of a
+# package are known only after its installation.
+again = +@$(MAKE) --no-print-directory $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc 2>/dev/null))
+
+# Node.js with its npm may have come from elsewhere.
+NPM = $(shell command -v npm >/dev/null || echo node)
 
 .PHONY: run test bench bench-http bench-peers packages
 run: ## Install what is missing, build, start the daemon: make run ARGS="--port 9000"
@@ -273,12 +294,11 @@ bench: ## Run every benchmark
 	@docker/packages.sh build test
 	$(again) bench-programs
 	@for bench in $(BENCHES); do \
-	    echo "== $${bench##*/}"; ATTENTIOND_BIN=$(CURDIR)/$(DAEMON) \
-	        BENCH_JSON=$(CURDIR)/build/$${bench##*/}.json $$bench || exit 1; done
+	    echo "== $${bench##*/}"; ATTENTIOND_BIN="$(CURDIR)/$(DAEMON)" \
+	        BENCH_JSON="$(CURDIR)/build/$${bench##*/}.json" $$bench || exit 1; done
 
 bench-http: ## Measure over HTTP beside FastAPI, Node.js (500 MB from PyPI and npm): ARGS="--quick"
-	@docker/packages.sh build test python bench
-	@command -v npm >/dev/null || docker/packages.sh page
+	@docker/packages.sh build test python bench $(NPM)
 	$(again) all $(O)/echo $(O)/load
 	@tests/bench/http/run.sh $(O) $(ARGS)
 
@@ -291,7 +311,11 @@ packages: ## Install the packages that building needs
 	@docker/packages.sh build
 
 # ----------------------------------------------------------------------------------------- checks
-.PHONY: test-conformance test-openapi test-metrics check-asan check-valgrind check-neon check-hardening check-layers lint format coverage test-container
+.PHONY: docs test-conformance test-openapi test-metrics check-asan check-valgrind check-neon check-hardening check-layers lint format coverage test-container
+docs: ## Write the page /docs anew, from openapi.yaml
+	@docker/packages.sh test
+	@/usr/bin/python3 server/explorer/docs.py
+
 check-asan: ## Run all tests under AddressSanitizer and UndefinedBehaviorSanitizer
 	$(again) BUILD=asan test
 
@@ -305,8 +329,8 @@ run-stresses: stress-programs
 	    echo "== $${stress##*/}"; env -u OPENBLAS_CORETYPE OPENBLAS_NUM_THREADS=1 $$stress || exit 1; done
 endif
 
-# Each takes the release daemon under attack; SECONDS_EACH, TIMES and MINUTES make it longer. What hangs
-# on the machine's speed is told; with STRICT=yes it fails.
+# These attack the release daemon; SECONDS_EACH, TIMES and MINUTES make the attack longer. Results that depend on the
+# machine's speed are printed only; with STRICT=yes they fail.
 HOSTILE ?= $(filter-out hostile crowd soak search,$(basename $(notdir $(wildcard tests/hostile/*.py))))
 export SECONDS_EACH TIMES MINUTES STRICT
 .PHONY: test-hostile soak search-costs
@@ -328,7 +352,7 @@ check-valgrind: ## Run the unit tests under valgrind
 	$(again) $(O)/unit-tests
 	@tests/support/run-valgrind.sh $(O)
 
-# Stops at the first failure; the input that failed and new finds are in build/fuzz/.
+# Fuzzing stops at the first failure; build/fuzz/ holds the input that failed and the new finds.
 FUZZ_SECONDS ?= 60
 TARGET       ?= $(FUZZ_TARGETS)
 .PHONY: fuzz run-fuzz
@@ -338,7 +362,7 @@ fuzz: ## Look for inputs that break it: make fuzz FUZZ_SECONDS=600 TARGET=reader
 run-fuzz: $(addprefix $(O)/fuzz_,$(TARGET))
 	@tests/fuzz/run.sh $(O) $(FUZZ_SECONDS) $(TARGET)
 
-# Emulated, exp is tried at one number in TEST_DIVISOR.
+# The emulator is slow, so exp is tried at one number in TEST_DIVISOR.
 check-neon: ## Run the row kernels of 64-bit ARM in an emulator
 	@docker/packages.sh build neon
 	$(again) O=build/neon CC=aarch64-linux-gnu-gcc build/neon/run_kernels
@@ -363,9 +387,9 @@ BROWSER ?= /usr/bin/chromium
 export BROWSER
 .PHONY: test-browser
 test-browser: ## Try the web pages in a browser: make test-browser ARGS=notebooks STRICT=yes BROWSER=PATH
-	@test -x "$(BROWSER)" || docker/packages.sh browser
-	@command -v npm >/dev/null || docker/packages.sh page
+	@docker/packages.sh build $(NPM) $$(test -x "$(BROWSER)" || echo browser)
 	$(again) all
+	@python3 tests/api/check_readme.py README.md --daemon $(DAEMON)
 	@tests/browser/run.sh $(O) $(ARGS)
 
 check-hardening: ## Check how the daemon is built and linked
@@ -408,30 +432,29 @@ coverage: ## Run all tests with coverage; report in build/coverage/report/
 	    --print-summary build/coverage
 
 test-container: ## Build the image and try it, hardened: make test-container SUITE=bookworm
-	$(again) $(ASSETS)
 	@docker/test-container.sh $(SUITE)
 
 # ---------------------------------------------------------------------------------------- install
 INSTALL ?= install
 .PHONY: install uninstall clean help
 install: all ## Install (DESTDIR, PREFIX, BINDIR, LIBDIR, INCLUDEDIR, PKGCONFIGDIR)
-	$(INSTALL) -d $(DESTDIR)$(BINDIR) $(DESTDIR)$(LIBDIR) $(DESTDIR)$(INCLUDEDIR) $(DESTDIR)$(PKGCONFIGDIR)
-	$(INSTALL) -m 755 $(DAEMON) $(DESTDIR)$(BINDIR)/attentiond
-	$(INSTALL) -m 644 $(STATIC) $(SHARED) $(DESTDIR)$(LIBDIR)/
-	ln -sfn libattention.so.$(VERSION) $(DESTDIR)$(LIBDIR)/libattention.so.$(ABI)
-	ln -sfn libattention.so.$(ABI) $(DESTDIR)$(LIBDIR)/libattention.so
-	$(INSTALL) -m 644 lib/include/attention.h $(DESTDIR)$(INCLUDEDIR)/
+	$(INSTALL) -d "$(DESTDIR)$(BINDIR)" "$(DESTDIR)$(LIBDIR)" "$(DESTDIR)$(INCLUDEDIR)" "$(DESTDIR)$(PKGCONFIGDIR)"
+	$(INSTALL) -m 755 $(DAEMON) "$(DESTDIR)$(BINDIR)/attentiond"
+	$(INSTALL) -m 644 $(STATIC) $(SHARED) "$(DESTDIR)$(LIBDIR)/"
+	ln -sfn libattention.so.$(VERSION) "$(DESTDIR)$(LIBDIR)/libattention.so.$(ABI)"
+	ln -sfn libattention.so.$(ABI) "$(DESTDIR)$(LIBDIR)/libattention.so"
+	$(INSTALL) -m 644 lib/include/attention.h "$(DESTDIR)$(INCLUDEDIR)/"
 	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(LIBDIR)|' -e 's|@INCLUDEDIR@|$(INCLUDEDIR)|' \
 	    -e 's|@VERSION@|$(VERSION)|' lib/attention.pc.in > $(O)/attention.pc
-	$(INSTALL) -m 644 $(O)/attention.pc $(DESTDIR)$(PKGCONFIGDIR)/
+	$(INSTALL) -m 644 $(O)/attention.pc "$(DESTDIR)$(PKGCONFIGDIR)/"
 
 uninstall: ## Remove what install put there
-	rm -f $(DESTDIR)$(BINDIR)/attentiond $(DESTDIR)$(INCLUDEDIR)/attention.h \
-	    $(DESTDIR)$(PKGCONFIGDIR)/attention.pc $(DESTDIR)$(LIBDIR)/libattention.a \
-	    $(DESTDIR)$(LIBDIR)/libattention.so $(DESTDIR)$(LIBDIR)/libattention.so.$(ABI) \
-	    $(DESTDIR)$(LIBDIR)/libattention.so.$(VERSION)
+	rm -f "$(DESTDIR)$(BINDIR)/attentiond" "$(DESTDIR)$(INCLUDEDIR)/attention.h" \
+	    "$(DESTDIR)$(PKGCONFIGDIR)/attention.pc" "$(DESTDIR)$(LIBDIR)/libattention.a" \
+	    "$(DESTDIR)$(LIBDIR)/libattention.so" "$(DESTDIR)$(LIBDIR)/libattention.so.$(ABI)" \
+	    "$(DESTDIR)$(LIBDIR)/libattention.so.$(VERSION)"
 
-# An ordinary user's podman leaves files of other user numbers.
+# podman, when an ordinary user runs it, leaves files that belong to other user numbers.
 clean: ## Remove build/
 	@rm -rf build 2>/dev/null || podman unshare rm -rf build
 

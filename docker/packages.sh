@@ -1,44 +1,65 @@
 #!/bin/sh
 # packages.sh GROUP... installs the packages of these groups (packages.txt) that are missing.
-# When nothing is missing it runs nothing, needs no network and prints nothing.
+# If nothing is missing, it runs nothing, needs no network and prints nothing.
 set -eu
 
 list=$(dirname "$0")/packages.txt
-missing=
+names=
 for group in "$@"; do
-    names=$(sed -n "s/^$group: *//p" "$list")
-    if [ -z "$names" ]; then
+    of_group=$(sed -n "s/^$group: *//p" "$list")
+    if [ -z "$of_group" ]; then
         echo "packages.sh: no group '$group' in $list" >&2
         exit 2
     fi
-    if ! command -v dpkg-query >/dev/null; then
-        echo "packages.sh: not a Debian system; this needs the equivalents of: $names" >&2
-        continue
-    fi
-    for name in $names; do
-        status=$(dpkg-query -W -f='${db:Status-Status} ' "$name" 2>/dev/null) || status=
-        case " $status" in
-        *" installed "*) ;;
-        *) missing="$missing $name" ;;
-        esac
-    done
+    names="$names $of_group"
+done
+
+if ! command -v dpkg-query >/dev/null; then
+    cat >&2 <<END
+This is neither Debian nor Ubuntu: run attentiond in a container here (docker build -f docker/Dockerfile -t attentiond .).
+To build it without a container, install what Debian calls$names.
+"Packages on other systems" in CONTRIBUTING.md has the names on Fedora, Alpine, Arch and Homebrew.
+END
+    exit 0
+fi
+
+missing=
+for name in $names; do
+    status=$(dpkg-query -W -f='${db:Status-Status} ' "$name" 2>/dev/null) || status=
+    case " $status $missing " in
+    *" installed "* | *" $name "*) ;;
+    *) missing="$missing $name" ;;
+    esac
 done
 [ -n "$missing" ] || exit 0
 
+fail() { # WHY
+    cat >&2 <<END
+packages.sh: $1. A user who may install packages can run:
+    apt-get update && apt-get install -y --no-install-recommends$missing
+END
+    exit 1
+}
+
 if [ "$(id -u)" = 0 ]; then
     as_root=
-elif command -v sudo >/dev/null; then
-    as_root=sudo
 else
-    echo "packages.sh: as root, install:$missing" >&2
-    exit 1
+    command -v sudo >/dev/null || fail "packages are missing, and there is no sudo"
+    as_root=sudo
+    sudo env true || fail "packages are missing, and sudo refuses"
 fi
-echo "Installing:$missing"
+# A source that does not answer is given up after one more try.
 apt() {
     # shellcheck disable=SC2086  # empty for root
-    $as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -o DPkg::Lock::Timeout=120 -o Dpkg::Use-Pty=0 "$@"
+    $as_root env LC_ALL=C DEBIAN_FRONTEND=noninteractive apt-get -q -o Acquire::Retries=1 -o Acquire::http::Timeout=20 \
+        -o Acquire::https::Timeout=20 -o DPkg::Lock::Timeout=120 -o Dpkg::Use-Pty=0 "$@"
 }
-# One unreachable source among several must not end it: the installation will tell.
-apt update || true
+
+echo "Installing:$missing"
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+# One of several sources may fail to answer: the packages may come from the others.
+apt update 2>&1 | tee "$log"
+grep -Eq '^(Hit|Get):' "$log" || fail "no package source in /etc/apt answers"
 # shellcheck disable=SC2086  # a list
-apt install -y --no-install-recommends $missing
+apt install -y --no-install-recommends $missing || fail "apt-get cannot install the packages"

@@ -2,6 +2,15 @@
 #include "api/api.h"
 #include "api/reply.h"
 
+/* clang, too, defines __VERSION__; its text differs between systems. */
+#define TEXT(number)               #number
+#define CLANG(major, minor, patch) "clang " TEXT(major) "." TEXT(minor) "." TEXT(patch)
+#ifdef __clang__
+#define COMPILER CLANG(__clang_major__, __clang_minor__, __clang_patchlevel__)
+#else
+#define COMPILER "GCC " __VERSION__
+#endif
+
 static void reply_static(struct http_response *response, const char *body, size_t size) {
     response->status = 200;
     response->body = body;
@@ -18,7 +27,7 @@ struct api_work *api_live(const struct api_request *request, struct http_respons
 struct api_work *api_ready(const struct api_request *request, struct http_response *response) {
     static const char body[] = "{\"status\":\"ready\"}\n";
     if (request->http->draining) {
-        http_problem(response, request->http, 503, "the server is about to stop", NULL, -1);
+        http_problem(response, request->http, 503, "the server is about to stop", NULL, NULL);
     } else {
         reply_static(response, body, sizeof body - 1);
     }
@@ -31,7 +40,7 @@ struct api_work *api_version(const struct api_request *request, struct http_resp
     reply_open(&list, CODEC_OP_OBJECT, NULL);
     reply_text(&list, "name", "attentiond");
     reply_text(&list, "version", build.version);
-    reply_text(&list, "compiler", "GCC " __VERSION__);
+    reply_text(&list, "compiler", COMPILER);
     reply_text(&list, "blas", build.blas);
     reply_text(&list, "blas_core", build.blas_core);
     reply_text(&list, "kernels", build.kernels);

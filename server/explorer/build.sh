@@ -1,19 +1,74 @@
 #!/bin/sh
-# build.sh FOLDER makes in FOLDER what the daemon serves to browsers (see build.mjs). npm works on a copy in
-# build/explorer, so that nothing of its own comes into the tree; it needs the network the first time, and
-# when package-lock.json has changed. Without npm, Debian's is installed.
+# build.sh FOLDER makes FOLDER, which holds what the daemon serves to browsers:
+#   index.html, docs.html and openapi.yaml;
+#   assets/, the scripts and styles that the pages name. A hash of the content is part of each file's name;
+#   NAME.gz and NAME.br beside each file NAME. They are empty if they are not shorter than NAME;
+#   assets.inc, a list of all files for server/api/embed.S and server/api/assets.c.
+# It needs esbuild, gzip and brotli. The same sources and the same programs give the same bytes.
 set -eu
+export LC_ALL=C
 
-here=$(realpath "$(dirname "$0")")
-root=$here/../..
-mkdir -p "$1" "$root/build/explorer"
-out=$(realpath "$1")
-command -v npm >/dev/null || "$root/docker/packages.sh" page
-cd "$root/build/explorer"
-rm -rf src
-cp -R "$here/src" "$here/build.mjs" "$here/package.json" "$here/package-lock.json" "$here/.npmrc" .
-if ! cmp -s package-lock.json node_modules/installed; then
-    npm ci --loglevel=error
-    cp package-lock.json node_modules/installed
-fi
-node build.mjs "$out"
+src=$(realpath "$(dirname "$0")")/src
+mkdir -p "$1"
+old=$(realpath "$1")
+new=$old.new
+rm -rf "$new"
+mkdir -p "$new/assets"
+cp "$src/../../../openapi.yaml" "$new"
+cd "$new"
+
+hash() { # FILE: 64 bits of its SHA-256
+    sha256sum "$1" | cut -c 1-16
+}
+
+size() { # FILE
+    wc -c <"$1"
+}
+
+worker=
+bundle() { # NAME: makes assets/STEM-HASH.SUFFIX of src/STEM.SUFFIX and prints the name with the hash
+    esbuild "$src/$1" --outfile="$1" --define:WORKER_NAME="\"$worker\"" --bundle --minify --format=esm \
+        --target=es2022 --legal-comments=none --log-level=warning
+    name=${1%.*}-$(hash "$1").${1##*.}
+    mv "$1" "assets/$name"
+    echo "$name"
+}
+
+# "main.js" in a page becomes "assets/main-HASH.js". The worker's script is named by main.js alone.
+worker=$(bundle worker.js)
+for name in $(grep -Eoh '"[a-z]+\.(js|css)"' "$src"/*.html | tr -d '"' | sort -u); do
+    bundled=$(bundle "$name")
+    echo "s|\"$name\"|\"assets/$bundled\"|g"
+done >names.sed
+for page in "$src"/*.html; do
+    sed -f names.sed "$page" >"${page##*/}"
+done
+rm names.sed
+
+# A file that has not changed keeps its compressed forms, because compressing takes most of the time.
+number=0
+for file in *.html openapi.yaml assets/*; do
+    if cmp -s "$file" "$old/$file" && [ -e "$old/$file.gz" ] && [ -e "$old/$file.br" ]; then
+        mv "$old/$file.gz" "$old/$file.br" "${file%"${file##*/}"}./"
+    else
+        gzip -9nc "$file" >"$file.gz"
+        brotli -c "$file" >"$file.br"
+        for form in "$file.gz" "$file.br"; do
+            [ "$(size "$form")" -lt "$(size "$file")" ] || : >"$form"
+        done
+    fi
+    immutable=false
+    case $file in assets/*) immutable=true ;; esac
+    case $file in
+    *.css) type='text/css; charset=utf-8' ;;
+    *.html) type='text/html; charset=utf-8' ;;
+    *.js) type='text/javascript; charset=utf-8' ;;
+    *.yaml) type='application/yaml' ;;
+    esac
+    printf 'ASSET(%d, "%s", "%s.gz", "%s.br", %d, %d, %d, "%s", "W/\\"%s\\"", %s)\n' $number "$file" "$file" "$file" \
+        "$(size "$file")" "$(size "$file.gz")" "$(size "$file.br")" "$type" "$(hash "$file")" $immutable >>assets.new
+    number=$((number + 1))
+done
+mv assets.new assets.inc
+rm -rf "$old"
+mv "$new" "$old"

@@ -67,8 +67,13 @@ int listen_open(const char *address, unsigned *port, bool *ipv6, char *error, si
     *ipv6 = name.any.sa_family == AF_INET6;
     int fd = socket(name.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0 || !open_socket(fd, &name, length) || getsockname(fd, &name.any, &length) != 0) {
-        snprintf(error, size, *ipv6 ? "cannot listen on [%s]:%u: %s" : "cannot listen on %s:%u: %s",
-                 address, *port, strerror(errno));
+        const char *hint =
+            errno == EADDRINUSE
+                ? "; choose another port with --port, as in make run ARGS=\"--port 9000\""
+                : "";
+        snprintf(error, size,
+                 *ipv6 ? "cannot listen on [%s]:%u: %s%s" : "cannot listen on %s:%u: %s%s", address,
+                 *port, strerror(errno), hint);
         if (fd >= 0) {
             close(fd);
         }

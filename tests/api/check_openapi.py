@@ -16,7 +16,8 @@ described, with the same words in all requests. They have the keys, types and wo
 POST endpoints all occurred. Files with another member, "request", have that held to the schema of the
 request too, where the answer is 200.
 --daemon: runs the program on a free port of 127.0.0.1 and asks it every example; each has an example
-of its answer, under the same name, and that is what the program answers.
+of its answer, under the same name, and that is what the program answers. So is every example of an error, but for the
+503, which takes a busy service.
 --spec-validator: also the OpenAPI meta-schema, by openapi-spec-validator from PyPI.
 
 Needs Debian's python3-yaml and python3-jsonschema (4.10 or later), and no other host.
@@ -24,6 +25,8 @@ Needs Debian's python3-yaml and python3-jsonschema (4.10 or later), and no other
 
 import argparse
 import collections
+import contextlib
+import http.client
 import importlib.metadata
 import json
 import math
@@ -31,6 +34,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import tempfile
 import urllib.error
 import urllib.request
 
@@ -52,6 +56,20 @@ ANSWERED_ANYWHERE = {400, 411, 413, 414, 415, 417, 431, 501, 505}
 # Each of these, where a POST endpoint documents it, is provoked by a test. (503 takes a busy or
 # stopping service.)
 PROVOKED = {"200", "400", "413", "415", "422"}
+# What the examples of errors answer: method, path, headers and body, by the response and the name of the example.
+FITTING = '{"Q": [[1]], "K": [[1]], "V": [[1]]'
+TO_PROVOKE = {
+    ("BadRequest", ""): ("POST", "/attention", {}, '{"Q":[[1]],}'),
+    ("NotFound", ""): ("GET", "/atention", {}, None),
+    ("MethodNotAllowed", ""): ("GET", "/attention", {}, None),
+    ("TooLarge", ""): ("POST", "/attention", {"Content-Length": "70000000", "Expect": "100-continue"}, None),
+    ("UnsupportedMediaType", ""): ("POST", "/attention", {"Content-Type": "text/plain"}, FITTING + "}"),
+    ("Unprocessable", "shapes"): ("POST", "/attention", {}, json.dumps({"Q": [[0] * 64], "K": [[0] * 48], "V": [[0]]})),
+    ("Unprocessable", "misspelt"): ("POST", "/attention", {}, FITTING + ', "casual": true}'),
+    ("Unauthorized", ""): ("GET", "/version", {}, None),
+    ("NotHttp", ""): ("get", "/version", {}, None),
+}
+NOT_PROVOKED = {("Unavailable", "")}
 LONG_ROW = 8  # numbers: the schemas that count so many are of lists that no test makes too long
 
 
@@ -383,31 +401,58 @@ def ask(url, question):
         return json.load(error)
 
 
-def check_answers(document, program):
-    """Returns how many examples were asked."""
-    count = 0
-    with subprocess.Popen([program, "--port", "0"], stdout=subprocess.PIPE, text=True) as process:
+@contextlib.contextmanager
+def running(program, *options):
+    """The port of the program while it runs."""
+    with subprocess.Popen([program, "--port", "0", *options], stdout=subprocess.PIPE, text=True) as process:
         try:
             line = process.stdout.readline()
             if "http://" not in line:
-                document.fail(f"{program} does not say where it listens: {line!r}")
-                return 0
-            address = line.split()[-1]
-            for method, path, operation in document.operations():
-                if method != "POST":
-                    continue
-                answers = operation["responses"]["200"]["content"]["application/json"]["examples"]
-                questions = operation["requestBody"]["content"]["application/json"]["examples"]
-                if set(answers) != set(questions):
-                    document.fail(f"{path}: the examples of questions and answers differ in names")
-                for name in set(answers) & set(questions):
-                    got = ask(address + path, document.resolve(questions[name])["value"])
-                    if not near(got, document.resolve(answers[name])["value"]):
-                        document.fail(f"{path}: example {name}: the answer is {json.dumps(got)}")
-                    count += 1
+                sys.exit(f"{program} does not say where it listens: {line!r}")
+            yield int(line.split()[-1].rpartition(":")[2])
         finally:
             process.terminate()
+
+
+def check_answers(document, port):
+    """Returns how many examples were asked."""
+    count = 0
+    for method, path, operation in document.operations():
+        if method != "POST":
+            continue
+        answers = operation["responses"]["200"]["content"]["application/json"]["examples"]
+        questions = operation["requestBody"]["content"]["application/json"]["examples"]
+        if set(answers) != set(questions):
+            document.fail(f"{path}: the examples of questions and answers differ in names")
+        for name in set(answers) & set(questions):
+            got = ask(f"http://127.0.0.1:{port}{path}", document.resolve(questions[name])["value"])
+            if not near(got, document.resolve(answers[name])["value"]):
+                document.fail(f"{path}: example {name}: the answer is {json.dumps(got)}")
+            count += 1
     return count
+
+
+def check_problems(document, port, port_with_keys):
+    """Returns how many examples of errors were provoked."""
+    examples = {}
+    for response, node in document.root["components"]["responses"].items():
+        media = node.get("content", {}).get(PROBLEM, {})
+        found = {name: example["value"] for name, example in media.get("examples", {}).items()}
+        found |= {"": media["example"]} if "example" in media else {}
+        examples |= {(response, name): example for name, example in found.items()}
+    for place in sorted(set(examples) ^ set(TO_PROVOKE) ^ NOT_PROVOKED):
+        document.fail(f"{'/'.join(place)}: an example without a request that provokes it, or the reverse")
+    for place in sorted(set(examples) & set(TO_PROVOKE)):
+        method, path, headers, body = TO_PROVOKE[place]
+        example = examples[place]
+        asked = port_with_keys if example["status"] == 401 else port
+        connection = http.client.HTTPConnection("127.0.0.1", asked, timeout=60)
+        connection.request(method, path, body, {"X-Request-Id": example["request_id"], **headers})
+        got = json.load(connection.getresponse())
+        connection.close()
+        if got != example:
+            document.fail(f"{'/'.join(place)}: the example of an error is {json.dumps(got)}")
+    return len(TO_PROVOKE)
 
 
 def check_spec(document):
@@ -445,7 +490,13 @@ def main():
     if arguments.exchanges:
         done += f", {check_exchanges(document, arguments.exchanges)} exchanges"
     if arguments.daemon:
-        done += f", {check_answers(document, arguments.daemon.resolve())} answers"
+        program = arguments.daemon.resolve()
+        with tempfile.NamedTemporaryFile("w", suffix=".keys") as keys:
+            keys.write("a-key-of-more-than-16-characters\n")
+            keys.flush()
+            with running(program) as port, running(program, "--api-key-file", keys.name) as port_with_keys:
+                done += f", {check_answers(document, port)} answers"
+                done += f", {check_problems(document, port, port_with_keys)} errors"
     if arguments.spec_validator:
         check_spec(document)
         done += ", OpenAPI 3.1"

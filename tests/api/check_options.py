@@ -3,9 +3,10 @@
 
     check_options.py --daemon PROGRAM
 
-- README's table of options has the rows of --help: each flag, its variable and its default, in the same order.
-- Every flag and every variable that README, openapi.yaml or a file of docker/ names exists. What README has the
-  daemon started with, it accepts; and so it does what the image sets in its environment.
+- The table of options in server/README.md has the rows of --help: each flag, its variable and its default, in the
+  same order.
+- Every flag and every variable exists that README.md, server/README.md, openapi.yaml or a file of docker/ names. The
+  daemon accepts the options in the commands of the documents, and the variables that the image sets.
 """
 
 import argparse
@@ -16,10 +17,11 @@ import subprocess
 import sys
 
 README = pathlib.Path("README.md")
+MANUAL = pathlib.Path("server/README.md")
 OPENAPI = pathlib.Path("openapi.yaml")
 DOCKER = sorted(path for path in pathlib.Path("docker").iterdir() if path.suffix != ".json")
 
-# Defaults that README says in words, because they depend on the machine or are no value.
+# The manual gives these defaults in words, because they depend on the machine or are no value.
 CORES = os.sysconf("SC_NPROCESSORS_ONLN")
 IN_WORDS = {
     "one a core": str(min(CORES, 64)),
@@ -36,13 +38,13 @@ def options_of_help(daemon):
     return {flag: (variable or None, default or None) for flag, variable, default in rows}
 
 
-def options_of_readme(text):
+def options_of_manual(text):
     rows = re.findall(r"^\| `(--[a-z-]+)` \| `(\w+)` \| (.+?) \|", text, re.M)
     return {flag: (variable, default) for flag, variable, default in rows}
 
 
 def is_default(told, default):
-    """README quotes values, and may write a number in another way."""
+    """The manual quotes values, and it may write a number in another way."""
     if not told.startswith("`"):
         return IN_WORDS.get(told) == default
     told = told.strip("`")
@@ -53,16 +55,16 @@ def is_default(told, default):
 
 
 def check_table(table, options):
-    """What is wrong with the table of README, in words."""
+    """Yields what is wrong with the table of the manual, in words."""
     valued = {flag: row for flag, row in options.items() if row[0] is not None}
     if list(table) != list(valued):
-        yield f"{README}: the table of options has {' '.join(table)}, but --help has {' '.join(valued)}"
+        yield f"{MANUAL}: the table of options has {' '.join(table)}, but --help has {' '.join(valued)}"
     for flag, (variable, told) in table.items():
         known, default = valued.get(flag, (variable, told))
         if variable != known:
-            yield f"{README}: {flag} has the variable {variable}, but in --help it is {known}"
+            yield f"{MANUAL}: {flag} has the variable {variable}, but in --help it is {known}"
         if flag in valued and not is_default(told, default):
-            yield f"{README}: {flag} has the default {told}, but in --help it is {default}"
+            yield f"{MANUAL}: {flag} has the default {told}, but in --help it is {default}"
 
 
 def flags_named(path, text):
@@ -76,7 +78,7 @@ def flags_named(path, text):
 
 
 def check_names(path, options):
-    """Flags and variables that are not there."""
+    """Yields the flags and variables that a document names and the daemon does not have."""
     text = path.read_text(encoding="utf-8")
     variables = {variable for variable, _ in options.values()}
     yield from (f"{path}: there is no option {flag}" for flag in flags_named(path, text) if flag not in options)
@@ -86,10 +88,12 @@ def check_names(path, options):
 
 
 def check_values(daemon):
-    """Values that the documents give to options, and the daemon refuses."""
-    text = README.read_text(encoding="utf-8")
-    started = re.findall(r'ARGS="([^"]+)"', text) + re.findall(r"build/attentiond( --.+)", text)
-    starts = [(README, arguments.split(), {}) for arguments in started]
+    """Yields the values that the documents give to options and the daemon refuses."""
+    starts = []
+    for path in (README, MANUAL):
+        text = path.read_text(encoding="utf-8")
+        started = re.findall(r'ARGS="([^"]+)"', text) + re.findall(r"build/attentiond( --.+)", text)
+        starts += [(path, arguments.split(), {}) for arguments in started]
     for path in DOCKER:
         named = re.findall(r'\b(ATTENTIOND_[A-Z_]+)=([^\s"$]+)', path.read_text(encoding="utf-8"))
         starts += [(path, [], {variable: value}) for variable, value in named]
@@ -105,9 +109,9 @@ def main():
     parser.add_argument("--daemon", type=pathlib.Path, metavar="PROGRAM", required=True)
     daemon = parser.parse_args().daemon.resolve()
     options = options_of_help(daemon)
-    table = options_of_readme(README.read_text(encoding="utf-8"))
+    table = options_of_manual(MANUAL.read_text(encoding="utf-8"))
     failures = list(check_table(table, options))
-    for path in [README, OPENAPI, *DOCKER]:
+    for path in [README, MANUAL, OPENAPI, *DOCKER]:
         failures += check_names(path, options)
     failures += check_values(daemon)
     for failure in failures:

@@ -1,12 +1,19 @@
 #!/usr/bin/env python3
-"""Runs the clients of README.md: each must print just what README says it prints.
+"""Runs the commands and clients of README.md and the programs of lib/README.md. Each must print what the page says.
 
     check_readme.py README --daemon PROGRAM
+    check_readme.py README --library ARCHIVE
 
-A client is a block of Python or JavaScript that is followed by one of text. Its address is replaced by that of a small
-server between it and the daemon, which has it wait first: it answers the first request of each client 503 with Retry-After, as
-HTML, the second as a problem document, and hands on the others. One more run meets nothing but 503, and has to give up
-with the detail.
+A command is a block of shell with curl, and a block of JSON follows it. Its request is sent without curl.
+
+A client is a block of Python or JavaScript, and a block of text follows it. A small server stands between the client and
+the daemon, and the client gets its address. This server answers the first request with a 503 with Retry-After as HTML,
+and the second with the same as a problem document. It forwards the others. In one more run it answers all requests with
+503, and the client must give up and print the detail. Without Node.js the client in JavaScript is left out;
+`make test-browser` runs it, too.
+
+A program is a block of C. The next block of text is what it prints. It is compiled without warnings and linked with the
+static library.
 """
 
 import argparse
@@ -16,19 +23,23 @@ import json
 import os
 import pathlib
 import re
+import shlex
+import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 import urllib.error
 import urllib.request
 
 ADDRESS = "http://127.0.0.1:8080"
 RUN = {"python": [sys.executable, "-"], "js": ["node", "--input-type=module", "-"]}
+COMPILE = [*shlex.split(os.environ.get("CC", "cc")), "-std=c17", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-Ilib/include"]
 BUSY = {"title": "Service Unavailable", "status": 503, "detail": "too much work waits"}
 
 
 class Between(http.server.BaseHTTPRequestHandler):
-    """Refuses the first `refusals` requests; hands on the others to `daemon`."""
+    """Refuses the first `refusals` requests, and forwards the others to `daemon`."""
 
     daemon = ""
     refusals = 0
@@ -62,7 +73,7 @@ class Between(http.server.BaseHTTPRequestHandler):
 
 @contextlib.contextmanager
 def between(daemon):
-    """The address of a server between a client and the daemon."""
+    """Yields the address of a server between a client and the daemon."""
     with subprocess.Popen([daemon, "--port", "0"], text=True, stdout=subprocess.PIPE) as process:
         try:
             Between.daemon = process.stdout.readline().split()[-1]
@@ -75,7 +86,7 @@ def between(daemon):
 
 
 def run(language, code, refusals):
-    """What the client prints, on standard output and on standard error, and how many requests it sent."""
+    """Returns what the client prints on standard output and on standard error, and how many requests it sent."""
     Between.refusals, Between.seen = refusals, 0
     # Node.js 18 warns that its fetch is experimental.
     quiet = {**os.environ, "NODE_NO_WARNINGS": "1"}
@@ -84,7 +95,7 @@ def run(language, code, refusals):
 
 
 def check(language, code, promised):
-    """What is wrong with a client, in words; nothing if nothing is."""
+    """Returns what is wrong with a client, in words, or an empty text."""
     for refusals in (0, 2):
         printed, errors, seen = run(language, code, refusals)
         if printed != promised or errors:
@@ -97,26 +108,81 @@ def check(language, code, promised):
     return ""
 
 
-def main():
-    parser = argparse.ArgumentParser(description="Runs the clients of README.md against the daemon.")
-    parser.add_argument("readme", type=pathlib.Path)
-    parser.add_argument("--daemon", type=pathlib.Path, metavar="PROGRAM", required=True)
-    arguments = parser.parse_args()
-    text = arguments.readme.read_text(encoding="utf-8")
+def check_command(command, promised, daemon):
+    """Returns what is wrong with a curl command, in words, or an empty text."""
+    words = shlex.split(command)
+    body = words[words.index("-d") + 1].encode()
+    request = urllib.request.Request(words[1].replace(ADDRESS, daemon), body, {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=10) as response:
+        answer = response.read().decode()
+    return "" if answer == promised else f"{command!r} is answered {answer!r}, not {promised!r}"
+
+
+def check_clients(text, daemon):
+    """Returns the number of commands and clients, and what is wrong with them."""
+    commands = re.findall(r"^```sh\n(curl .*?)^```\n\n```json\n(.*?)^```$", text, re.M | re.S)
     clients = re.findall(r"^```(python|js)\n(.*?)^```\n\n```text\n(.*?)^```$", text, re.M | re.S)
     missing = set(RUN) - {language for language, _, _ in clients}
     failures = [f"there is no client in {language}" for language in sorted(missing)]
-    with between(arguments.daemon.resolve()) as address:
+    failures += [] if commands else ["there is no curl command with an answer"]
+    count = len(commands)
+    with between(daemon) as address:
+        failures += filter(None, (check_command(command, promised, Between.daemon) for command, promised in commands))
         for language, code, promised in clients:
+            if shutil.which(RUN[language][0]) is None:
+                print(f"{RUN[language][0]} is not installed: the client in {language} is left out")
+                continue
+            count += 1
             if ADDRESS not in code:
                 failures.append(f"the client in {language} does not ask {ADDRESS}")
                 continue
             wrong = check(language, code.replace(ADDRESS, address), promised)
             failures += [f"the client in {language}: {wrong}"] if wrong else []
+    return count, failures
+
+
+def check_program(code, promised, library):
+    """Returns what is wrong with a program of C, in words, or an empty text."""
+    blas = subprocess.run(["pkg-config", "--libs", "openblas"], text=True, capture_output=True, check=True).stdout.split()
+    with tempfile.TemporaryDirectory() as folder:
+        program = os.path.join(folder, "program")
+        command = [*COMPILE, "-o", program, "-x", "c", "-", "-x", "none", str(library), *blas, "-lm"]
+        compiled = subprocess.run(command, input=code, text=True, capture_output=True, timeout=60, check=False)
+        if compiled.returncode != 0:
+            return f"it does not compile:\n{compiled.stderr}"
+        ended = subprocess.run([program], text=True, capture_output=True, timeout=60, check=False)
+    if (ended.stdout, ended.stderr, ended.returncode) != (promised, "", 0):
+        return f"it printed {ended.stdout!r} and {ended.stderr!r}, not {promised!r}, with status {ended.returncode}"
+    return ""
+
+
+def check_programs(text, library):
+    """Returns the number of programs, and what is wrong with them."""
+    blocks = re.findall(r"^```(c|text)\n(.*?)^```$", text, re.M | re.S)
+    programs = [(code, after) for (kind, code), after in zip(blocks, [*blocks[1:], ("", "")]) if kind == "c"]
+    failures = [] if programs else ["there is no program in C"]
+    for number, (code, (kind, promised)) in enumerate(programs, 1):
+        wrong = check_program(code, promised, library) if kind == "text" else "no text says what it prints"
+        failures += [f"program {number}: {wrong}"] if wrong else []
+    return len(programs), failures
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Runs the clients and the programs of a document.")
+    parser.add_argument("readme", type=pathlib.Path)
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--daemon", type=pathlib.Path, metavar="PROGRAM", help="run the clients against this daemon")
+    what.add_argument("--library", type=pathlib.Path, metavar="ARCHIVE", help="run the programs in C with this library")
+    arguments = parser.parse_args()
+    text = arguments.readme.read_text(encoding="utf-8")
+    if arguments.daemon:
+        kind, (count, failures) = "commands and clients", check_clients(text, arguments.daemon.resolve())
+    else:
+        kind, (count, failures) = "programs", check_programs(text, arguments.library.resolve())
     for failure in failures:
         print(f"{arguments.readme}: {failure}")
     if not failures:
-        print(f"{len(clients)} clients of README print what it says")
+        print(f"{count} {kind} of {arguments.readme} print what it says")
     return bool(failures)
 
 

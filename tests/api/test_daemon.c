@@ -61,11 +61,13 @@ Test(daemon, help_and_version) {
 
 Test(daemon, port_in_use) {
     struct server_process server;
-    char words[64], output[4096];
+    char words[192], output[4096];
     cr_assert(server_spawn(&server, NULL));
     snprintf(words, sizeof words, "--port %u", server.port);
     cr_expect_eq(server_run(words, output, sizeof output), 1);
-    snprintf(words, sizeof words, "cannot listen on 127.0.0.1:%u: Address already in use",
+    snprintf(words, sizeof words,
+             "cannot listen on 127.0.0.1:%u: Address already in use; choose another port with "
+             "--port, as in make run ARGS=\"--port 9000\"",
              server.port);
     cr_expect_not_null(strstr(output, words), "%s", output);
     cr_expect_eq(server_stop(&server), 0);

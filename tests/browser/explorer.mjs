@@ -24,11 +24,10 @@ export async function answered(page, does, state = 'done') {
 // A pane of a step: the weights have two when heads stand side by side.
 export const pane = (page, step, place = 0) => page.locator(`[data-step="${step}"] .pane`).nth(place);
 
-// Scrolls to a step and waits until plotly.js, which draws what is near, has drawn it.
-export async function plotted(page, step) {
-  const figure = pane(page, step).locator('.figure');
+// Scrolls to a step and waits until its figure is painted.
+export async function painted(page, step) {
+  const figure = pane(page, step).locator('.figure[data-drawn="true"]');
   await figure.scrollIntoViewIfNeeded();
-  await figure.locator('.figure-plot.live').waitFor();
 }
 
 // The matrix that the table of numbers shows for a step, masked scores as -Infinity. Needs the numbers to be shown.

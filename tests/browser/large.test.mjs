@@ -1,7 +1,7 @@
 // 1024 × 1024 weights: the page stays responsive. The longest task is told; STRICT=yes asserts it.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { answered, cell, matrix, open, pane, plotted } from './explorer.mjs';
+import { answered, cell, matrix, open, pane, painted } from './explorer.mjs';
 import { onPage, picture, strict } from './harness.mjs';
 
 const N = 1024;
@@ -24,11 +24,11 @@ test('1024 × 1024: shown, pointed at, scrolled, as lines, with the page never f
       }).observe({ type: 'longtask' });
     });
     await open(page);
-    await plotted(page, 'weights');
+    await painted(page, 'weights');
     const buffer = Buffer.from(body());
     const begin = await page.evaluate(() => performance.now());
     await answered(page, () => page.setInputFiles('#file', { name: 'body.json', mimeType: 'application/json', buffer }));
-    await plotted(page, 'weights');
+    await painted(page, 'weights');
     const done = await page.evaluate(() => performance.now());
     const { x, y } = await cell(page, 'weights', 700, 300);
     await page.mouse.move(x, y, { steps: 5 });

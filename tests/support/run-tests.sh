@@ -1,11 +1,12 @@
 #!/bin/bash
 # run-tests.sh FOLDER runs the test programs built in FOLDER (build/release, build/asan, ...) and
-# checks the recorded HTTP exchanges against openapi.yaml. Status 0 only if all of it passes. The
-# last line is the sum. Criterion passes a test whose process leaked or was reported by a
-# sanitizer after the last assertion, so the sanitizers write files and any file is a failure.
-# OpenBLAS has the kernels that suit this CPU, whatever the environment presets; with AVX-512, whose
-# calls are cut in another way, what computes runs once more as on a CPU without it.
-# Many tests wait for a deadline of the server, so there are more of them at a time than cores, and
+# checks the recorded HTTP exchanges against openapi.yaml. The status is 0 only if everything passes.
+# The last line is the sum. A test program's log of the daemon is printed only if that program fails.
+# Criterion passes a test whose process leaked or was reported by a sanitizer after the last
+# assertion. So the sanitizers write files, and any file is a failure.
+# OpenBLAS takes the kernels that suit this CPU, whatever the environment presets. On a CPU with AVX-512,
+# where calls are cut in another way, the suites that compute run once more as on a CPU without it.
+# Many tests wait for a deadline of the server. So more of them run at a time than there are cores, and
 # the checks that need one core run beside them. The report of each check is printed when it is due.
 set -uo pipefail
 
@@ -25,12 +26,15 @@ declare -A started
 trap 'kill $(jobs -p) 2>/dev/null; rm -rf "$beside"' EXIT
 
 run_criterion() { # NAME [SUITE...]: runs it, or these suites of it once more; adds its report to the sums
-    local name=$1 status=0 sums=() suites report
+    local name=$1 status=0 sums=() suites report log
     shift
     suites=$(IFS='|' && echo "$*")
     report=$folder/$name${suites:+-again}.xml
+    log=${report%.xml}.txt
     echo "== $name${suites:+: $*}"
-    "$folder/$name" --jobs=$jobs --xml="$report" ${suites:+--filter="@($suites)/*"} || status=$?
+    "$folder/$name" --jobs=$jobs --xml="$report" ${suites:+--filter="@($suites)/*"} 2>"$log" || status=$?
+    # The daemon logs a line about each bad request. A line may begin with a time.
+    if [ $status = 0 ]; then grep -vE '^([^ ]+ )?attentiond' "$log"; else cat "$log"; fi
     # failures counts crashed tests too; disabled counts the skipped ones, and those of other suites
     read -ra sums < <(awk -F'"' -v suites="^(${suites:-.*})\$" '
         $1 ~ /<testsuite name=/ && $2 ~ suites { tests += $4; failures += $6; disabled += $10 }
@@ -74,7 +78,7 @@ end_check() { # NAME
     run_check "$1" report_of "$1"
 }
 
-no_memory() { # what the server says of each failure is not for the reader
+no_memory() { # the reader does not need the server's line about each failure
     local status=0
     "$folder/no-memory" 2>"$folder/no-memory.txt" | tail -n 1 || status=$?
     grep -v '^attentiond: ' "$folder/no-memory.txt" | head -n 40
@@ -116,10 +120,12 @@ for program in "$folder"/replay_*; do
 done
 run_check "Grafana's dashboard against the metrics" \
     /usr/bin/python3 tests/support/check-dashboard.py docker/grafana-dashboard.json --daemon "$folder/attentiond"
+run_check "the page /docs against openapi.yaml" /usr/bin/python3 server/explorer/docs.py --check
 run_check "the options in the documents" /usr/bin/python3 tests/api/check_options.py --daemon "$folder/attentiond"
 run_check "the clients in README" /usr/bin/python3 tests/api/check_readme.py README.md --daemon "$folder/attentiond"
 end_check "openapi.yaml against the routes and the recorded exchanges"
 case $folder in
+*/release) run_check "the programs in lib/README" /usr/bin/python3 tests/api/check_readme.py lib/README.md --library "$folder/libattention.a" ;;
 */asan) run_check "no sanitizer report" no_sanitizer_report ;;
 esac
 

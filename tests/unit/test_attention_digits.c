@@ -1,7 +1,7 @@
 /*
- * test_attention_digits.c - how exact results are, where it takes the most care: long rows, small
- * calls, a single visible key, large logits; and that what is returned beside a result does not
- * change it. README ("How exact") promises these bounds.
+ * test_attention_digits.c - tests how exact results are where this needs the most care: long rows,
+ * small calls, a single visible key, and large logits. It also tests that a result does not change
+ * when others are returned beside it. lib/README.md ("How exact") promises these bounds.
  */
 #include "test_attention.h"
 

@@ -489,7 +489,7 @@ static void compare_rows(struct worst *worst, const struct call *c, const attn_p
     if (attn_plan_parts(plan, result) == 0) {
         return;
     }
-    /* README promises twice as much of weights: a weight is off by as much as its scaled score */
+    /* lib/README.md allows weights twice this error, because they are off by as much as scores. */
     scale *= result == ATTN_RESULT_WEIGHTS ? 2 : 1;
     for (size_t i = 0; i < count; i++) {
         compare(worst, c, attn_result_name(result), got(plan, result, part, at + i), want[i],

@@ -45,7 +45,7 @@ static void *app_begin(void *context, const struct http_request *request,
                        struct http_response *response) {
     cr_assert_str_eq(context, "context");
     if (strcmp(request->path, "/refuse") == 0) {
-        http_problem(response, request, 405, "no", NULL, -1);
+        http_problem(response, request, 405, "no", NULL, NULL);
         response->allow = "GET, HEAD";
         return NULL;
     }
@@ -657,7 +657,7 @@ Test(http_server_own, stop_cuts_off_slow_clients) {
 }
 
 Test(http_server_own, start_says_why_it_cannot) {
-    char error[256] = "", wanted[128];
+    char error[256] = "", wanted[192];
     struct http_options options = {.address = "127.0.0.1",
                                    .threads = 1,
                                    .max_body = 1,
@@ -666,7 +666,9 @@ Test(http_server_own, start_says_why_it_cannot) {
     start_with(1, 10, 30);
     options.port = http_port(server);
     cr_expect_null(http_start(&options, &app, error, sizeof error));
-    snprintf(wanted, sizeof wanted, "cannot listen on 127.0.0.1:%u: Address already in use",
+    snprintf(wanted, sizeof wanted,
+             "cannot listen on 127.0.0.1:%u: Address already in use; choose another port with "
+             "--port, as in make run ARGS=\"--port 9000\"",
              options.port);
     cr_expect_str_eq(error, wanted);
     options.address = "here";

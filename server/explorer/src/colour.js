@@ -36,11 +36,6 @@ export function css(name, t) {
   return `rgb(${bytes[at]} ${bytes[at + 1]} ${bytes[at + 2]})`;
 }
 
-export function plotlyScale(name) {
-  const last = STOPS[name].length - 1;
-  return STOPS[name].map((hex, i) => [i / last, `#${hex}`]);
-}
-
 // Black or white, whichever reads better on a colour of the table.
 export function textOn(name, t) {
   const at = Math.round(Math.min(Math.max(t, 0), 1) * 255) * 3;

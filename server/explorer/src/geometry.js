@@ -1,4 +1,4 @@
-// Where things stand in a heat map: sizes, margins and ticks, the same for the canvas, for plotly.js and for what is laid over them.
+// Where things stand in a heat map: sizes, margins and ticks.
 
 export const FONT = '11px system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif';
 const LINE = 13;

@@ -1,31 +1,19 @@
 // Small pictures of matrices: the strip of steps and the choice of heads.
-import { raster } from './colour.js';
 import { whole } from './geometry.js';
+import { CanvasSurface, paintCells } from './paint.js';
 
-const MOST_NUMBERS = 60_000; // more are drawn by the worker
-const SIDE = 64;
+const SIDE = 64; // of a thumb in its own pixels, at most; a larger matrix is drawn by the worker
 
 // Draws a matrix on a canvas, a pixel for each number or for many of them. picture(part, side) asks the worker.
 export async function drawThumb(canvas, matrix, mask, scale, picture) {
-  const part = whole(matrix);
-  let width;
-  let height;
-  let source;
-  if (matrix.rows * matrix.cols > MOST_NUMBERS) {
-    const drawn = await picture(part, SIDE);
-    if (drawn.gone) return;
-    ({ width, height } = drawn);
-    source = drawn.bitmap;
-  } else {
-    const drawn = raster({ ...matrix, mask }, scale, part, SIDE);
-    ({ width, height } = drawn);
-    source = new ImageData(drawn.pixels, width, height);
+  const range = whole(matrix);
+  const { rows, cols } = matrix;
+  if (Math.max(rows, cols) <= SIDE) {
+    const surface = new CanvasSurface(canvas, { width: cols, height: rows }, 1);
+    return paintCells(surface, { matrix, mask, scale, range, size: { width: 1, height: 1, gap: 0 } });
   }
-  canvas.width = width;
-  canvas.height = height;
-  const context = canvas.getContext('2d');
-  if (source instanceof ImageData) context.putImageData(source, 0, 0);
-  else context.drawImage(source, 0, 0);
+  const { gone, bitmap, width, height } = await picture(range, SIDE);
+  if (!gone) new CanvasSurface(canvas, { width, height }, 1).picture({ bitmap }, [0, 0], [0, 0, width, height]);
 }
 
 // The size at which a thumb of this shape is shown: no side longer than `most`, none thinner than can be seen.

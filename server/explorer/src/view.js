@@ -533,7 +533,8 @@ export class View {
   }
 
   key(step, pane, event) {
-    const { rows, cols } = this.paneOf(step, pane).figure.given.matrix;
+    const { figure } = this.paneOf(step, pane);
+    const { rows, cols } = figure.given.matrix;
     const at = this.hover?.step === step.name ? this.hover : { row: 0, col: 0, fresh: true };
     const moves = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
     if (event.key in moves && !event.altKey && !event.ctrlKey && !event.metaKey) {
@@ -541,7 +542,7 @@ export class View {
       const within = (x, count) => Math.min(Math.max(x, 0), count - 1);
       const cell = { row: within(at.row + down, rows), col: within(at.col + right, cols) };
       this.setHover(this.meaning(step, cell));
-      const { figure } = this.paneOf(step, pane);
+      figure.reveal(cell);
       this.tell(step, pane, cell, figure.placeOf(cell));
       const { title, lines } = this.facts(step, pane, cell);
       this.act.say(
@@ -552,6 +553,9 @@ export class View {
       );
     } else if (event.key === 'Enter' || event.key === ' ') {
       this.click(step, pane, at);
+    } else if ('+=-'.includes(event.key) && !event.ctrlKey && !event.metaKey && figure.zoomAt(at, event.key !== '-')) {
+      const { row0, row1, col0, col1 } = figure.range;
+      this.act.say(`rows ${row0} to ${row1 - 1} of ${rows}, columns ${col0} to ${col1 - 1} of ${cols}`);
     } else if (event.key === 'Escape') {
       // The page's Escape, too, which lets a row go.
       hideTooltip();

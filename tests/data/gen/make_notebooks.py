@@ -1,8 +1,9 @@
 """Writes tests/notebooks/*.request.json and *.expected.json: the five notebooks as HTTP requests.
 
-Repeats each notebook with its own seed and order of draws, asserts every number that it prints, and
-writes what the service must answer. Where a notebook prints numbers, the expected file holds the printed
-numbers; elsewhere NumPy float64 of the very inputs in the request. PyTorch agrees or this stops.
+The script repeats each notebook with its own seed and order of draws, and asserts every number that the notebook
+prints. Then it writes what the daemon must answer. If a notebook prints a number, the expected file holds the printed
+number. All other numbers are computed by NumPy in float64 from the inputs in the request, and the script stops if
+PyTorch does not agree.
 """
 
 import ast
@@ -26,7 +27,7 @@ FLOAT64 = 1e-13
 
 
 def case(name, title, request, expect, path="/attention", note=None, **allowance):
-    """allowance: decimals, absolute, tolerance; each a number or a dict by member of `expect`."""
+    """allowance: decimals, absolute, tolerance. Each is one number, or a dict with a number for members of `expect`."""
     assert allowance, name
     body = {"path": path, "title": title, "notebook": name[:3]}
     if note:
@@ -34,7 +35,7 @@ def case(name, title, request, expect, path="/attention", note=None, **allowance
     float64 = request.get("dtype") == "float64"
     exact = float64 or "decimals" in allowance or "absolute" in allowance
     body["expect"] = expect if exact else casefile.shorten(expect)
-    # The shortest digits of a float32 are another number when they are read as float64.
+    # The shortest digits of a float32 mean a different number if they are read as float64.
     assert not (float64 and any(getattr(m, "dtype", None) == np.float32 for m in request.values())), name
     body.update(allowance)
     casefile.write(FOLDER / f"{name}.request.json", request)
@@ -63,8 +64,8 @@ def pick(stages, names):
 
 
 def grown(base, stages, names):
-    """`base` of a row's largest number; what comes after the exponential carries the rounding
-    error of the scores, which grows with them."""
+    """The tolerance `base`, or a larger one for the results of the exponential: these carry the rounding error of the
+    scores, which grows with the scores."""
     growth = max(1.0, float(np.abs(stages["scaled_scores"]).max()) / 32)
     after = casefile.two_digits_up(base * growth)
     late = [n for n in names if n in ("weights", "output", "lse", "entropy")]
@@ -79,12 +80,12 @@ def as_written(x):
 
 
 def drawn(kind, *shape, **more):
-    """A matrix that the service is to draw."""
+    """A matrix that the daemon draws."""
     return {"random": kind, **more, "shape": list(shape)}
 
 
 def assert_draws(request, matrices):
-    """What a request draws is what the notebook drew."""
+    """Asserts that a request draws the numbers that the notebook drew."""
     filled = seeded.fill(request)
     for name, matrix in matrices.items():
         assert np.array_equal(filled[name], matrix), name
@@ -118,10 +119,10 @@ def notebook_000():
     assert casefile.error(stages["weights"], weights) < 1e-14
     shown_decimals = {"output": 8, "weights": 9}
 
-    case("000-attention", "the output and the weights the notebook prints, from Q, K and V alone", matrices,
+    case("000-attention", "the printed output and weights, from Q, K and V alone", matrices,
          {"output": seen_output, "weights": seen_weights}, decimals=shown_decimals, tolerance=FLOAT32)
     names = ["scores", "weights", "output"]
-    case("000-attention-float64", "the printed scores, weights and output to every printed digit",
+    case("000-attention-float64", "the printed scores, weights and output, to every printed digit",
          {**matrices, "dtype": "float64", "return": names},
          {"scores": scores, "weights": seen_weights, "output": seen_output}, decimals=shown_decimals)
     names = ["output", "weights", "scores", "scaled_scores", "lse", "entropy", "statistics"]
@@ -137,7 +138,7 @@ def notebook_000():
              {"Q": q, "K": k, "V": v, "scores": scores, "scaled_scores": stages["scaled_scores"],
               "weights": seen_weights, "output": seen_output},
              path="/self-attention", decimals=shown_decimals, tolerance=allowance)
-    case("000-summary", "the summary cell: from words to the attention output",
+    case("000-summary", "the summary cell: from words to the output of attention",
          {**weight_matrices, "return": ["output"]},
          {"output": printed.array(shown["summary_attention"])},
          path="/self-attention", decimals=8, tolerance=FLOAT32)
@@ -158,9 +159,9 @@ def notebook_000():
              "weights": printed.array(shown["first_weights"])[None],
              "output": printed.array(shown["first_attention"])[None]}
     decimals = {"weights": 8, "output": 8}
-    case("000-first-word", "working only on the first word: one query against all keys",
+    case("000-first-word", "the first word only: one query and all keys",
          {"Q": q[:1], "K": k, "V": v, "dtype": "float64", "return": names}, first, decimals=decimals)
-    case("000-first-word-context", "the first word as X, all the words as context",
+    case("000-first-word-context", "the first word as X, all words as context",
          {"X": words[:1], "context": words, "W_Q": w_q, "W_K": w_k, "W_V": w_v, "dtype": "float64",
           "return": names}, first, path="/self-attention", decimals=decimals)
 
@@ -190,7 +191,7 @@ def notebook_001():
     x = embedded.numpy()
     x64 = x.astype(np.float64)
 
-    # The names are the notebook's: W are the scores, Y the outputs.
+    # As in the notebook, W are the scores and Y the outputs.
     w = embedded @ embedded.T
     y = w @ embedded
     vanilla = attend(x, x, x, normalization="none", scale=1.0)
@@ -207,13 +208,13 @@ def notebook_001():
     assert casefile.error(w2.numpy(), softened["weights"]) < 1e-5
     assert casefile.error(y2.numpy(), softened["output"]) < 1e-5
     names = ["scaled_scores", "weights", "output"]
-    case("001-vanilla-softmax", "W / sqrt(d) through softmax, times X", {"X": x, "return": names},
+    case("001-vanilla-softmax", "softmax(W / sqrt(d)) X", {"X": x, "return": names},
          pick(softened, names), tolerance=grown(FLOAT32, softened, names))
     softened_32 = softened
     written = as_written(x)
     softened = attend(written, written, written)
     names = ["weights", "output"]
-    case("001-vanilla-softmax-float64", "W / sqrt(d) through softmax, times X, in float64",
+    case("001-vanilla-softmax-float64", "softmax(W / sqrt(d)) X, in float64",
          {"X": written, "dtype": "float64", "return": names}, pick(softened, names),
          tolerance=grown(FLOAT64, softened, names))
 
@@ -244,7 +245,8 @@ def notebook_001():
     assert casefile.error(theirs.numpy(), many["output"][0]) < 1e-12
     expect = {"Q": heads[0], "weights": many["weights"][0], "output": reference.join_heads(many["output"])[0]}
     assert expect["output"].shape == (22, 4 * 48)
-    case("001-multi-head", "four heads with weights (h, d_q, d), and the attention the notebook leaves to do",
+    case("001-multi-head",
+         "four heads with weights (h, d_q, d), and their attention, which the notebook leaves as an exercise",
          {"X": x, "W_Q": mw_q.numpy(), "W_K": mw_k.numpy(), "W_V": mw_v.numpy(), "weight_layout": "out_in",
           "return": list(expect)},
          expect, path="/multi-head-attention", tolerance=grown(FLOAT32, many, list(expect)))
@@ -256,16 +258,16 @@ def notebook_001():
     y_values = e_x / e_x.sum(axis=0)
     theirs = torch.nn.functional.softmax(torch.from_numpy(x_values), dim=-1).numpy()
     assert casefile.error(theirs, y_values) < 1e-14
-    case("001-softmax-curve", "the softmax curve the notebook plots", {"X": x_values, "dtype": "float64"},
+    case("001-softmax-curve", "the softmax curve that the notebook plots", {"X": x_values, "dtype": "float64"},
          {"output": y_values}, path="/softmax", tolerance=FLOAT64)
     x_values = x_values.astype(np.float32)
     y_values = scipy.special.softmax(x_values.astype(np.float64))
-    case("001-softmax-curve-float32", "the softmax curve through torch.Tensor, which is float32", {"X": x_values},
+    case("001-softmax-curve-float32", "the softmax curve of a torch.Tensor, which is float32", {"X": x_values},
          {"output": y_values}, path="/softmax", tolerance=FLOAT32)
 
 
 def notebook_001_seeded(shown, x, one, four, vanilla, softened, single, many):
-    """The same from the sentence and the seed alone: each step of the notebook is one request."""
+    """Each step of the notebook as one request, from the sentence and the seed alone."""
     tokens = ast.literal_eval(shown["listofwords"])
     start = {"random": {"generator": "torch", "seed": 123}, "text": shown["sentence"].strip().strip('"'),
              "embedding_dim": 64}
@@ -283,7 +285,7 @@ def notebook_001_seeded(shown, x, one, four, vanilla, softened, single, many):
          {**start, "normalization": "none", "scale": 1, "return": names}, {**said, **pick(vanilla, names)},
          tolerance=FLOAT32)
     names = ["weights", "output"]
-    case("001-seeded-vanilla-softmax", "from the sentence to W / sqrt(d) through softmax, times X", start,
+    case("001-seeded-vanilla-softmax", "from the sentence to softmax(W / sqrt(d)) X", start,
          {**said, **pick(softened, names)}, tolerance=grown(FLOAT32, softened, names))
     case("001-seeded", "from the sentence to the attention of one head", {**start, **draws},
          {**said, **pick(single, names)}, path="/self-attention", tolerance=grown(FLOAT32, single, names))
@@ -293,7 +295,8 @@ def notebook_001_seeded(shown, x, one, four, vanilla, softened, single, many):
     heads["W_Q"] = {**heads["W_Q"], "discard": list(draws.values())}
     assert_draws({**start, **heads}, {"X": x, **dict(zip(heads, four))})
     expect = {"weights": many["weights"][0], "output": reference.join_heads(many["output"])[0]}
-    case("001-seeded-multi-head", "from the sentence to four heads; the weights of the one head are drawn before",
+    case("001-seeded-multi-head",
+         "from the sentence to four heads; the weights of the single head are drawn first and discarded",
          {**start, **heads, "weight_layout": "out_in"}, {**said, **expect}, path="/multi-head-attention",
          tolerance=grown(FLOAT32, many, names))
 
@@ -302,7 +305,7 @@ def notebook_001_seeded(shown, x, one, four, vanilla, softened, single, many):
 
 
 def notebook_002():
-    # The notebook does not seed; it prints the shapes only, and those are asserted here.
+    # The notebook has no seed and prints only shapes. These shapes are asserted here.
     np.random.seed(2)
     sentence = np.random.randint(2, size=(5, 7))
     w_q, w_k, w_v = (np.random.randint(2, size=(7, 3)) for _ in range(3))
@@ -336,7 +339,7 @@ def notebook_002():
          {"Q": [p[0] for p in parts], "K": [p[1] for p in parts], "V": [p[2] for p in parts],
           "output": output}, path="/multi-head-attention", tolerance={"output": FLOAT64})
     w_o = np.random.randint(2, size=(sum(sizes), 4))
-    case("002-heads-of-any-size-joined", "the same heads and a final matrix that makes (5, 4) of them",
+    case("002-heads-of-any-size-joined", "the same heads and W_O, which projects (5, 9) to (5, 4)",
          {"X": sentence, "heads": heads, "W_O": w_o, "dtype": "float64", "return": ["output"]},
          {"output": output @ w_o}, path="/multi-head-attention", tolerance=FLOAT64)
     notebook_002_seeded(matrices, heads, {"output": stages["output"], "weights": stages["weights"]},
@@ -344,7 +347,7 @@ def notebook_002():
 
 
 def notebook_002_seeded(matrices, heads, one, many):
-    """The same numbers from our seed, the heads behind the weights of the one head."""
+    """The same numbers drawn from our seed. The weights of the three heads come after those of the single head."""
     start = {"random": {"generator": "numpy", "seed": 2}, "X": drawn("randint", 5, 7, high=2)}
     weights = {name: drawn("randint", 7, 3, high=2) for name in ("W_Q", "W_K", "W_V")}
     parts = [{name: drawn("randint", *matrix.shape, high=2) for name, matrix in head.items()} for head in heads]
@@ -352,9 +355,9 @@ def notebook_002_seeded(matrices, heads, one, many):
     assert_draws({**start, **weights}, matrices)
     for got, head in zip(seeded.fill({**start, "heads": parts})["heads"], heads):
         assert all(np.array_equal(got[name], head[name]) for name in head)
-    case("002-seeded", "a head of size 3, the sentence and its weights from our seed",
+    case("002-seeded", "a head of size 3, the sentence and the weights drawn from our seed",
          {**start, **weights, "dtype": "float64"}, one, path="/self-attention", tolerance=FLOAT64)
-    case("002-seeded-heads-of-any-size", "the three heads, all of their numbers from our seed",
+    case("002-seeded-heads-of-any-size", "the three heads, all numbers drawn from our seed",
          {**start, "heads": parts, "dtype": "float64"}, many, path="/multi-head-attention", tolerance=FLOAT64)
 
 
@@ -369,8 +372,8 @@ def notebook_003():
     variance = printed.array(shown["variances"])
     assert np.array_equal(variance[:2], printed.array(shown["scaled_variances"])[:2])
 
-    # How far the notebook's numbers can be from what follows from its printed q, k and v, each of which
-    # is up to half a unit of the eighth decimal off: first-order bounds, plus the half unit of the result.
+    # Each printed number of q, k and v is wrong by up to half a unit of the eighth decimal. These are first-order bounds
+    # of the difference that this makes to the results, plus the half unit of the printed result.
     size = {name: np.abs(m).sum(axis=1) for name, m in (("q", q), ("k", k), ("v", v))}
     score_error = HALF_UNIT * float((size["q"][:, None] + size["k"][None, :]).max())
     scaled_error = score_error / np.sqrt(8)
@@ -383,7 +386,7 @@ def notebook_003():
                 "output": HALF_UNIT + output_error, "statistics": max(spread.values())}
     absolute = {name: casefile.two_digits_up(bound) for name, bound in absolute.items()}
 
-    scaled = printed.array(shown["scores"]) / np.sqrt(8)  # the notebook prints them masked only
+    scaled = printed.array(shown["scores"]) / np.sqrt(8)  # the notebook prints only the masked ones
     names = ["scores", "scaled_scores", "masked_scores", "weights", "output", "statistics"]
     expect = {
         "scores": printed.array(shown["scores"]),
@@ -401,16 +404,16 @@ def notebook_003():
     for name, value in stages["statistics"]["variance"].items():
         assert abs(value - expect["statistics"]["variance"][name]) <= absolute["statistics"], name
 
-    note = ("expect holds the numbers the notebook prints; the notebook computed them from q, k and v with all "
-            "their digits, of which it prints eight decimals: absolute is what half a unit of the eighth decimal in "
-            "every input can make of each result")
+    note = ("expect holds the numbers that the notebook prints. The notebook computed them from all digits of q, k and "
+            "v, but it prints only eight decimals of these. So absolute is the change of each result that half a unit of "
+            "the eighth decimal in every input can cause")
     matrices = {"Q": q, "K": k, "V": v}
-    case("003-masked-head", "a causal head: every number the notebook prints",
+    case("003-masked-head", "a causal head: every number that the notebook prints",
          {**matrices, "causal": True, "dtype": "float64", "return": names}, expect, note=note, absolute=absolute)
-    case("003-masked-head-float32", "a causal head in float32: every number the notebook prints",
+    case("003-masked-head-float32", "a causal head in float32: every number that the notebook prints",
          {**matrices, "causal": True, "return": names}, expect, note=note, absolute=absolute,
          tolerance=grown(FLOAT32, stages, names))
-    case("003-masked-head-computed", "the causal head against float64 of the printed inputs",
+    case("003-masked-head-computed", "the causal head, compared with float64 results of the printed inputs",
          {**matrices, "causal": True, "dtype": "float64", "return": names}, pick(stages, names),
          tolerance=FLOAT64)
 
@@ -419,7 +422,7 @@ def notebook_003():
     request = {"random": {"generator": "numpy", "seed": 3}, **seeds, "causal": True, "dtype": "float64"}
     filled = seeded.fill(request)
     stages_of_3 = attend(*(filled[name] for name in "QKV"), causal=True)
-    case("003-seeded", "the notebook's cells with a seed of ours, which it has not", {**request, "return": names},
+    case("003-seeded", "the notebook's steps, with inputs drawn from our seed", {**request, "return": names},
          pick(stages_of_3, names), tolerance=FLOAT64)
 
     keep = np.tril(np.ones((4, 4), dtype=int))
@@ -438,13 +441,13 @@ def notebook_003():
 
 
 def notebook_004():
-    # The notebook does not seed and shows no numbers; the seed is ours.
+    # The notebook has no seed and prints no numbers. The seed is ours.
     np.random.seed(4)
     embeddings = np.array([[1, 0, 1, 0], [0, 1, 0, 1], [1, 1, 0, 0]])
     w_q, w_k, w_v = (np.random.randn(4, 3) for _ in range(3))
 
     def steps(w_q, w_k, w_v):
-        """The notebook's self_attention(), word for word in its arithmetic."""
+        """The arithmetic of the notebook's self_attention(), step by step."""
         q, k, v = np.dot(embeddings, w_q), np.dot(embeddings, w_k), np.dot(embeddings, w_v)
         scores = np.dot(q, k.T)
         scaled_scores = scores / np.sqrt(3)
@@ -461,7 +464,7 @@ def notebook_004():
     request = {"random": {"generator": "numpy", "seed": 4}, "X": embeddings,
                **{name: drawn("randn", 4, 3) for name in ("W_Q", "W_K", "W_V")}, "dtype": "float64"}
     assert_draws(request, {"W_Q": w_q, "W_K": w_k, "W_V": w_v})
-    case("004-seeded", "every step, with the weights from our seed", {**request, "return": list(expect)}, expect,
+    case("004-seeded", "every step, with weights drawn from our seed", {**request, "return": list(expect)}, expect,
          path="/self-attention", tolerance=FLOAT64)
     w_q, w_k, w_v = (w.astype(np.float32) for w in (w_q, w_k, w_v))
     expect = steps(*(w.astype(np.float64) for w in (w_q, w_k, w_v)))

@@ -1,0 +1,194 @@
+// The one painter of heat maps: cells, hatching, numbers and labels. It paints on a surface: a canvas (on the page, as a thumb, as
+// PNG) or the text of an SVG file. All lengths are CSS pixels.
+import { css, position, textOn } from './colour.js';
+import { axes, FONT } from './geometry.js';
+import { show } from './numbers.js';
+
+const READABLE = { width: 38, height: 22 }; // a cell of this size has room for its number
+const HATCHING = 5; // pixels from line to line
+
+// The size of the cells in `range` when they fill the box, and the gap between them.
+export function cellSize({ plotWidth, plotHeight }, { row0, row1, col0, col1 }) {
+  const width = plotWidth / (col1 - col0);
+  const height = plotHeight / (row1 - row0);
+  return { width, height, gap: Math.min(width, height) >= 6 ? 1 : 0 };
+}
+
+// A surface: a canvas. ratio: its pixels for each pixel of CSS. Without a colour for hatching, masked cells stay transparent.
+export class CanvasSurface {
+  constructor(canvas, { width, height }, ratio, hatching) {
+    this.hatching = hatching;
+    this.ratio = ratio;
+    canvas.width = Math.round(width * ratio);
+    canvas.height = Math.round(height * ratio);
+    this.context = canvas.getContext('2d');
+    this.context.scale(ratio, ratio);
+    this.context.font = FONT;
+    this.context.textBaseline = 'middle';
+    this.context.imageSmoothingEnabled = false;
+  }
+
+  ground(width, height, colour) {
+    this.cell(0, 0, width, height, colour);
+  }
+
+  move(x, y) {
+    this.context.translate(x, y);
+  }
+
+  // The edges are whole pixels of the canvas, so that cells neither blur nor leave seams.
+  cell(x, y, width, height, colour) {
+    const snap = (at) => Math.round(at * this.ratio) / this.ratio;
+    const [left, top] = [snap(x), snap(y)];
+    this.context.fillStyle = colour;
+    this.context.fillRect(left, top, snap(x + width) - left, snap(y + height) - top);
+  }
+
+  hatch(x, y, width, height) {
+    if (!this.hatching) return;
+    const { context } = this;
+    context.save();
+    context.beginPath();
+    context.rect(x, y, width, height);
+    context.clip();
+    context.strokeStyle = this.hatching;
+    context.beginPath();
+    for (let at = Math.floor((x - y - height) / HATCHING) * HATCHING; at < x + width - y + HATCHING; at += HATCHING) {
+      context.moveTo(at + y, y);
+      context.lineTo(at + y + height, y + height);
+    }
+    context.stroke();
+    context.restore();
+  }
+
+  // The part of a picture that is within `inside`.
+  picture({ bitmap }, place, inside) {
+    const { context } = this;
+    context.save();
+    context.beginPath();
+    context.rect(...inside);
+    context.clip();
+    context.drawImage(bitmap, ...place);
+    context.restore();
+  }
+
+  // align: 'left', 'center' or 'right'; turned: from below to above.
+  text(text, x, y, { colour, align, most, turned }) {
+    const { context } = this;
+    context.save();
+    context.translate(x, y);
+    if (turned) context.rotate(-Math.PI / 2);
+    context.fillStyle = colour;
+    context.textAlign = align;
+    context.fillText(text, 0, 1, most);
+    context.restore();
+  }
+}
+
+// Characters that XML has no way to write become U+FFFD.
+const notXML = /[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\u{10000}-\u{10ffff}]/gu;
+const escape = (text) => text.replace(notXML, '\ufffd').replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('"', '&quot;');
+const round = (x) => Math.round(x * 100) / 100;
+const ANCHORS = { left: 'start', center: 'middle', right: 'end' };
+
+// A surface: the text of an SVG file.
+export class SVGSurface {
+  constructor({ width, height }, hatching) {
+    const family = FONT.replace(/^\S+ /, '').replaceAll('"', "'");
+    this.parts = [
+      `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}" viewBox="0 0 ${width} ${height}">`,
+      '<defs><pattern id="hatch" width="5" height="5" patternUnits="userSpaceOnUse" patternTransform="rotate(-45)">',
+      `<line x1="0" x2="0" y2="5" stroke="${hatching}" stroke-width="1.4"/></pattern></defs>`,
+    ];
+    this.ends = [`<g font-size="11" font-family="${family}">`, '</g></svg>\n'];
+  }
+
+  ground(width, height, colour) {
+    this.cell(0, 0, width, height, colour);
+    this.parts.push(this.ends.shift());
+  }
+
+  move(x, y) {
+    this.parts.push(`<g transform="translate(${x} ${y})">`);
+    this.ends.unshift('</g>');
+  }
+
+  cell(x, y, width, height, colour) {
+    const fill = colour.replace(/(\d) (?=\d)/g, '$1,'); // for programs that know CSS of 2011
+    this.parts.push(`<rect x="${round(x)}" y="${round(y)}" width="${round(width)}" height="${round(height)}" fill="${fill}"/>`);
+  }
+
+  hatch(x, y, width, height) {
+    this.cell(x, y, width, height, 'url(#hatch)');
+  }
+
+  picture({ bitmap, width, height }, place) {
+    const canvas = Object.assign(document.createElement('canvas'), { width, height });
+    canvas.getContext('2d').drawImage(bitmap, 0, 0);
+    const [x, y, wide, high] = place.map(round);
+    const attributes = `x="${x}" y="${y}" width="${wide}" height="${high}" preserveAspectRatio="none" image-rendering="pixelated"`;
+    this.parts.push(`<image ${attributes} href="${canvas.toDataURL()}"/>`);
+  }
+
+  text(text, x, y, { colour, align, turned }) {
+    const place = turned ? `transform="translate(${round(x + 4)} ${round(y)}) rotate(-90)"` : `x="${round(x)}" y="${round(y + 4)}"`;
+    this.parts.push(`<text ${place} text-anchor="${ANCHORS[align]}" fill="${colour}">${escape(text)}</text>`);
+  }
+
+  toString() {
+    return [...this.parts, ...this.ends].join('');
+  }
+}
+
+// Each cell in `range` at its place, the first at the origin. numbers: whether they are written where there is room.
+export function paintCells(on, { matrix, mask, scale, range, size, numbers }) {
+  const { width, height, gap } = size;
+  const write = numbers && width >= READABLE.width && height >= READABLE.height;
+  for (let row = range.row0; row < range.row1; row++) {
+    for (let col = range.col0; col < range.col1; col++) {
+      const at = row * matrix.cols + col;
+      const place = [(col - range.col0) * width, (row - range.row0) * height, width - gap, height - gap];
+      if (mask?.[at] === 1 || matrix.data[at] === -Infinity) {
+        on.hatch(...place);
+        continue;
+      }
+      const value = matrix.data[at];
+      const t = position(scale, value);
+      on.cell(...place, css(scale.table, t));
+      if (!write) continue;
+      const [x, y] = [place[0] + place[2] / 2, place[1] + place[3] / 2];
+      on.text(show(value, 3), x, y, { colour: textOn(scale.table, t), align: 'center', most: width - gap - 4 });
+    }
+  }
+}
+
+// A picture of the cells in `part`, made elsewhere, of which `range` is shown: what is masked in it is transparent.
+function paintPicture(on, { pixels, range, size, box }) {
+  const { width, height } = size;
+  const { part } = pixels;
+  const inside = [0, 0, box.plotWidth, box.plotHeight];
+  const place = [(part.col0 - range.col0) * width, (part.row0 - range.row0) * height];
+  on.hatch(...inside);
+  on.picture(pixels, [...place, (part.col1 - part.col0) * width, (part.row1 - part.row0) * height], inside);
+}
+
+function paintLabels(on, { box, range, size, rowLabels, colLabels, colours }) {
+  const { rows, cols } = axes(box, range, rowLabels, colLabels);
+  const colour = colours.ink;
+  for (const { at, text } of rows) {
+    on.text(text, box.left - 4, box.top + (at - range.row0 + 0.5) * size.height, { colour, align: 'right' });
+  }
+  const upper = box.across ? { colour, align: 'left', turned: true } : { colour, align: 'center' };
+  for (const { at, text } of cols) {
+    on.text(text, box.left + (at - range.col0 + 0.5) * size.width, box.top - (box.across ? 5 : 9), upper);
+  }
+}
+
+// A whole figure. shown: {box, range, size, matrix, mask, scale, rowLabels, colLabels, colours, pixels}; with pixels, these are shown
+// instead of the cells.
+export function paintFigure(on, shown) {
+  paintLabels(on, shown);
+  on.move(shown.box.left, shown.box.top);
+  if (shown.pixels) paintPicture(on, shown);
+  else paintCells(on, { ...shown, numbers: true });
+}

@@ -1,0 +1,134 @@
+// The rectangle that is dragged over a heat map to zoom in: at once by mouse and pen, after a finger was held still; a finger that
+// moves scrolls the page. Ranges of cells are {row0, row1, col0, col1}, the last ones excluded.
+
+const CLICK = 5; // pixels that a pointer may move in a click
+const THIN = 10; // a side of fewer pixels means the whole axis
+const HOLD = 400; // milliseconds until a finger that is still draws
+const HAIR = 1e-6; // of a cell, for rounding
+
+const clamp = (x, least, most) => Math.min(Math.max(x, least), most);
+
+// The part of `range`, at most `rows` x `cols`, that is nearest to it.
+export function within({ row0, row1, col0, col1 }, { rows, cols }) {
+  const fit = (from, to, count) => {
+    const size = Math.min(to - from, count);
+    const first = clamp(from, 0, count - size);
+    return [first, first + size];
+  };
+  const [top, bottom] = fit(row0, row1, rows);
+  const [left, right] = fit(col0, col1, cols);
+  return { row0: top, row1: bottom, col0: left, col1: right };
+}
+
+// Half of a range in each direction, or twice as much, around a cell; of an oblong one the longer side is halved first.
+export function scaled({ row0, row1, col0, col1 }, { row, col }, closer, matrix) {
+  const [rows, cols] = [row1 - row0, col1 - col0];
+  const size = (own, other) => (closer ? (own * 2 > other ? Math.max(Math.ceil(own / 2), Math.min(own, 4)) : own) : own * 2);
+  const [high, wide] = [size(rows, cols), size(cols, rows)];
+  const [top, left] = [row - Math.floor(high / 2), col - Math.floor(wide / 2)];
+  return within({ row0: top, row1: top + high, col0: left, col1: left + wide }, matrix);
+}
+
+// The range moved as little as needed to hold a cell.
+export function holding({ row0, row1, col0, col1 }, { row, col }) {
+  const down = Math.max(row + 1 - row1, 0) + Math.min(row - row0, 0);
+  const right = Math.max(col + 1 - col1, 0) + Math.min(col - col0, 0);
+  return { row0: row0 + down, row1: row1 + down, col0: col0 + right, col1: col1 + right };
+}
+
+// Listens on a figure's root. plot() gives the rectangle of the cells on the screen and their range, or null if they cannot be zoomed.
+// on: {click(event), begin(), drag(range), reset()}.
+export function listen(root, plot, on) {
+  const band = document.createElement('i');
+  band.className = 'zoom-band';
+  band.hidden = true;
+  root.append(band);
+  let down = null; // the event of the pointer that is down
+  let draws = false;
+  let timer = 0;
+
+  function end() {
+    clearTimeout(timer);
+    down = null;
+    draws = false;
+    band.hidden = true;
+  }
+
+  // What a drag to `event` covers: {left, right, top, bottom} in pixels of the plot.
+  function covered(event, bounds) {
+    const side = (a, b, most) => {
+      const [from, to] = [Math.min(a, b), Math.max(a, b)].map((x) => clamp(x, 0, most));
+      return to - from < THIN ? [0, most] : [from, to];
+    };
+    const [left, right] = side(down.clientX - bounds.left, event.clientX - bounds.left, bounds.width);
+    const [top, bottom] = side(down.clientY - bounds.top, event.clientY - bounds.top, bounds.height);
+    return { left, right, top, bottom };
+  }
+
+  function draw(event) {
+    const { bounds } = plot();
+    const { left, right, top, bottom } = covered(event, bounds);
+    const corner = root.getBoundingClientRect();
+    if (band.hidden) on.begin();
+    band.hidden = false;
+    band.style.left = `${bounds.left - corner.left + left}px`;
+    band.style.top = `${bounds.top - corner.top + top}px`;
+    band.style.width = `${right - left}px`;
+    band.style.height = `${bottom - top}px`;
+  }
+
+  function zoom(event) {
+    const { bounds, range } = plot();
+    const { left, right, top, bottom } = covered(event, bounds);
+    const [across, along] = [(range.col1 - range.col0) / bounds.width, (range.row1 - range.row0) / bounds.height];
+    const first = (x) => Math.floor(x + HAIR);
+    const last = (x) => Math.ceil(x - HAIR);
+    on.drag({
+      row0: range.row0 + first(top * along),
+      row1: range.row0 + last(bottom * along),
+      col0: range.col0 + first(left * across),
+      col1: range.col0 + last(right * across),
+    });
+  }
+
+  function hold() {
+    draws = true;
+    draw(down);
+  }
+
+  const far = (event) => Math.hypot(event.clientX - down.clientX, event.clientY - down.clientY) >= CLICK;
+
+  root.addEventListener('pointerdown', (event) => {
+    end();
+    if (event.button !== 0 || !event.isPrimary) return;
+    down = event;
+    if (!plot()) return;
+    if (event.pointerType === 'touch') timer = setTimeout(hold, HOLD);
+    else draws = true;
+  });
+  root.addEventListener('pointermove', (event) => {
+    if (event.pointerId !== down?.pointerId) return;
+    if (!event.buttons) return end(); // it was let go elsewhere
+    if (!far(event)) return;
+    clearTimeout(timer);
+    if (!draws) return;
+    event.stopImmediatePropagation(); // no cell is pointed at meanwhile
+    root.setPointerCapture(event.pointerId);
+    draw(event);
+  });
+  root.addEventListener('pointerup', (event) => {
+    if (event.pointerId !== down?.pointerId) return;
+    if (!far(event)) on.click(event);
+    else if (!band.hidden) zoom(event);
+    end();
+  });
+  root.addEventListener('pointercancel', end);
+  root.addEventListener('dblclick', () => plot() && on.reset());
+  root.addEventListener('touchmove', (event) => draws && event.preventDefault(), { passive: false }); // it would scroll
+  root.addEventListener('keydown', (event) => {
+    if (event.key !== 'Escape' || band.hidden) return;
+    event.stopImmediatePropagation();
+    event.preventDefault();
+    end();
+  });
+}
