@@ -311,7 +311,7 @@ packages: ## Install the packages that building needs
 	@docker/packages.sh build
 
 # ----------------------------------------------------------------------------------------- checks
-.PHONY: docs test-conformance test-openapi test-metrics check-asan check-valgrind check-neon check-hardening check-layers lint format coverage test-container
+.PHONY: docs test-conformance test-openapi test-clients test-metrics check-asan check-valgrind check-neon check-hardening check-layers lint format coverage test-container
 docs: ## Write the page /docs anew, from openapi.yaml
 	@docker/packages.sh test
 	@/usr/bin/python3 server/explorer/docs.py
@@ -377,6 +377,12 @@ test-openapi: ## Hold the daemon and openapi.yaml to each other (Schemathesis, f
 	@docker/packages.sh build python
 	$(again) all
 	@tests/openapi/run.sh $(O) $(ARGS)
+
+test-clients: ## Generate clients of openapi.yaml, compile and try them (600 MB from npm, PyPI, Go, Maven): ARGS=go
+	@docker/packages.sh build python $(NPM) $$(command -v go >/dev/null || echo go) \
+	    $$({ command -v javac && command -v mvn; } >/dev/null || echo java)
+	$(again) all
+	@tests/clients/run.sh $(O) $(ARGS)
 
 test-metrics: ## Have a Prometheus scrape the daemon and evaluate what the dashboard asks
 	@docker/packages.sh build metrics

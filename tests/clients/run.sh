@@ -24,7 +24,7 @@ check() { # NAME VERSION COMMAND...: the command asks, check.py reads what it pr
     /usr/bin/python3 "$here/check.py" "$1 by $2" "$work/$1.json"
 }
 
-node_modules() {
+install_node_modules() {
     cd "$work/typescript"
     # The copy of the lock is written last, so a broken installation is made anew.
     cmp -s "$here/typescript/package-lock.json" installed.json && return
@@ -34,14 +34,14 @@ node_modules() {
 }
 
 run_lint() {
-    node_modules
+    install_node_modules
     quietly node_modules/.bin/redocly lint "$document"
     quietly node_modules/.bin/spectral lint --ruleset "$here/typescript/.spectral.yaml" "$document"
     echo "redocly and spectral: no error"
 }
 
 run_typescript() {
-    node_modules
+    install_node_modules
     cp "$here"/typescript/{ask.ts,misspelt.ts,tsconfig.json} .
     quietly node_modules/.bin/openapi-typescript "$document" -o attentiond.d.ts
     echo '{ "extends": "./tsconfig.json", "files": ["ask.ts"] }' >ask.json
@@ -69,7 +69,8 @@ run_go() {
     mkdir -p "$work/go"
     cd "$work/go"
     cp "$here"/go/* .
-    export GOPATH=$work/gopath GOCACHE=$work/gocache GOFLAGS="-modcacherw -mod=readonly"
+    # A Go from 1.21 on fetches the version that go.mod names.
+    export GOTOOLCHAIN=auto GOPATH=$work/gopath GOCACHE=$work/gocache GOFLAGS="-modcacherw -mod=readonly"
     quietly go tool oapi-codegen -generate types,client -package main -o attentiond.go "$document"
     quietly go vet .
     quietly go build -o ask .
