@@ -93,7 +93,7 @@ run_java() {
     check java openapi-generator java -cp "target/classes:$(cat libraries.txt)" Ask "$url"
 }
 
-coproc DAEMON { exec "${ATTENTIOND_BIN:-$folder/attentiond}" --port 0; }
+coproc DAEMON { exec "${ATTENTIOND_BIN:-$folder/attentiond}" --port 0 2>"$work/daemon.txt"; }
 daemon=$DAEMON_PID
 trap 'kill "$daemon" 2>/dev/null || true' EXIT
 read -r line <&"${DAEMON[0]}"
