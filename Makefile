@@ -316,7 +316,11 @@ packages: ## Install the packages that building needs
 	@docker/packages.sh build
 
 # ----------------------------------------------------------------------------------------- checks
-.PHONY: test-conformance test-openapi test-metrics check-asan check-valgrind check-neon check-hardening check-layers lint format coverage test-container
+.PHONY: docs test-conformance test-openapi test-metrics check-asan check-valgrind check-neon check-hardening check-layers lint format coverage test-container
+docs: ## Write the page /docs anew, from openapi.yaml
+	@docker/packages.sh test
+	@/usr/bin/python3 server/explorer/docs.py
+
 check-asan: ## Run all tests under AddressSanitizer and UndefinedBehaviorSanitizer
 	$(again) BUILD=asan test
 

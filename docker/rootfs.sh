@@ -1,6 +1,6 @@
 #!/bin/sh
-# rootfs.sh PROGRAM FOLDER makes in FOLDER the root file system of the image: PROGRAM, the loader and
-# the libraries that ldd names, the licences of the packages they come from, and one user.
+# rootfs.sh PROGRAM FOLDER makes the root file system of the image in FOLDER. It has PROGRAM, the
+# loader and the libraries that ldd names, the licences of their packages, and one user.
 set -eu
 
 program=$1 root=$2
@@ -9,7 +9,7 @@ install -D -m 644 LICENSE "$root/usr/share/doc/${program##*/}/copyright"
 
 ldd "$program" | grep -o '/[^ ]*' | sort -u | while read -r library; do
     cp -L --parents "$library" "$root"
-    # The package knows the file by its real name, before or after /lib became /usr/lib.
+    # dpkg knows the file by its real name, which begins with /lib or with /usr/lib.
     real=$(realpath "$library")
     package=$(dpkg-query -S "$real" 2>/dev/null || dpkg-query -S "${real#/usr}")
     package=${package%%:*}

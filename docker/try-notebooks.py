@@ -1,7 +1,7 @@
 """try-notebooks.py URL posts every tests/notebooks/*.request.json and compares the answers.
 
-The exact comparison, with the tolerance of each case, is tests/notebooks/test_notebooks.c; this one
-shows that the image computes: every number within 1e-4.
+Every number must be within 1e-4, which shows that the image computes. tests/notebooks/test_notebooks.c compares
+exactly, with the tolerance of each case.
 """
 
 import json

@@ -8,6 +8,7 @@
 #include "blas_setup.h"
 #include "health_check.h"
 #include "http/http.h"
+#include "http/log.h"
 #include "options.h"
 
 #include <errno.h>
@@ -59,14 +60,16 @@ static void *await_second(void *stop_) {
     while (sigtimedwait(&stop, NULL, &(struct timespec){0}) > 0) {
     }
     sigwait(&stop, &signal_number);
+    http_log("warning", "stopped by a second signal: open requests get no answer");
     signal(signal_number, SIG_DFL);
     pthread_sigmask(SIG_UNBLOCK, &stop, NULL);
     raise(signal_number);
     return NULL;
 }
 
-/* The next signal. Meanwhile malloc gives the memory that it kept of requests back to the kernel:
- * when no request is left, or when it is much, because it may be the most that was ever in use. */
+/* Waits for the next signal and returns it. Once in a second the log gets what was refused, and
+ * malloc gives the memory that it kept of requests back to the kernel: when no request is left, or
+ * when it is much, because it may be the most that was ever in use. */
 static int await_signal(const sigset_t *signals, const struct http_server *server) {
     const struct timespec rest = {.tv_sec = REST_SECONDS};
     unsigned seen = 0;
@@ -75,6 +78,7 @@ static int await_signal(const sigset_t *signals, const struct http_server *serve
         if (signal_number > 0 || (errno != EAGAIN && errno != EINTR)) {
             return signal_number;
         }
+        http_log_summary(false);
         const struct http_load load = http_load(server);
         const bool idle = load.requests == 0 && load.begun != seen;
         if (idle || mallinfo2().fordblks > TRIM_FROM) {
@@ -109,8 +113,9 @@ static int listen_and_wait(const struct server_options *options, struct api_serv
         .drain_timeout = options->drain_timeout,
     };
     static sigset_t stop; /* for a thread that may outlive this function */
-    char error[512];
+    char error[512], url[128];
     pthread_t second;
+    int signal_number;
     stop = *signals;
     const struct http_app app = api_app(service);
     struct http_server *server = http_start(&http, &app, error, sizeof error);
@@ -119,23 +124,28 @@ static int listen_and_wait(const struct server_options *options, struct api_serv
         return 1;
     }
     bool ipv6 = strchr(options->address, ':') != NULL;
-    printf("attentiond %s listening on http%s://%s%s%s:%u\n", ATTN_VERSION,
-           options->tls_certificate != NULL ? "s" : "", ipv6 ? "[" : "", options->address,
-           ipv6 ? "]" : "", http_port(server));
+    snprintf(url, sizeof url, "http%s://%s%s%s:%u", options->tls_certificate != NULL ? "s" : "",
+             ipv6 ? "[" : "", options->address, ipv6 ? "]" : "", http_port(server));
+    printf("attentiond %s listening on %s\n", ATTN_VERSION, url); /* for scripts: not a log line */
     fflush(stdout);
-    while (await_signal(signals, server) == SIGHUP) {
+    http_log("info", "started at %s: version %s, %u workers, %u I/O threads", url, ATTN_VERSION,
+             options->workers, options->io_threads);
+    while ((signal_number = await_signal(signals, server)) == SIGHUP) {
         http_reload(server);
     }
+    http_log("info", "stopping after SIG%s", signal_number == SIGINT ? "INT" : "TERM");
     sigdelset(&stop, SIGHUP);
     if (pthread_create(&second, NULL, await_second, &stop) == 0) {
         pthread_detach(second);
     }
-    if (!http_stop(server)) {
-        fprintf(stderr,
-                "attentiond: a request is still being computed; ending without its answer\n");
+    const bool stopped = http_stop(server);
+    http_log_summary(true);
+    if (!stopped) {
+        http_log("error", "stopped: a request that is still being computed gets no answer");
         fflush(NULL);
         _exit(1); /* no exit handlers: the computation is still using what they take away */
     }
+    http_log("info", "stopped");
     return 0;
 }
 

@@ -44,9 +44,11 @@ bool api_claim(const struct api_request *request, struct api_work *work, double 
     if (cost > most) {
         account_give(request->account, (size_t)bytes);
         snprintf(detail, sizeof detail,
-                 "the call needs %.3g multiply-adds; this server allows %.15g (--max-work)", cost,
-                 most);
-        http_problem(response, request->http, 413, detail, NULL, -1);
+                 "the request needs %.3g multiply-adds; this server allows %.15g, a limit that its "
+                 "operator sets with --max-work",
+                 cost, most);
+        http_problem(response, request->http, 413, detail, NULL, NULL);
+        response->refused = "over --max-work";
         return false;
     }
     work->memory = (size_t)bytes;

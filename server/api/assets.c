@@ -77,7 +77,7 @@ struct api_work *api_asset(const struct api_request *request, struct http_respon
     if (asset == NULL) {
         char detail[160];
         snprintf(detail, sizeof detail, "no file of the pages is called %.100s", request->name);
-        http_problem(response, request->http, 404, detail, NULL, -1);
+        http_problem(response, request->http, 404, detail, NULL, NULL);
         return NULL;
     }
     return reply(response, asset);

@@ -56,9 +56,8 @@ struct api_work *api_attention(const struct api_request *request, struct http_re
     if (call == NULL) {
         return NULL;
     }
-    if (!codec_check_keys(request->body, codec_root(request->body), keys,
-                          sizeof keys / sizeof *keys, call_result_names, CALL_RESULT_PROJECTED,
-                          "return", &codec_error) ||
+    if (!call_check_keys(request->body, codec_root(request->body), CALL_AT_ATTENTION, keys,
+                         sizeof keys / sizeof *keys, &codec_error) ||
         !prepare_matrices(request, &codec_error) ||
         !read_inputs(&in, call, request, &codec_error) ||
         !call_read(call, request->body, false, &codec_error) ||

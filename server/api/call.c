@@ -13,6 +13,142 @@ enum {
     LONG_LIST = 4096
 };
 
+/* ---------------------------------------------------------------------------------------- keys */
+
+#define WITH_PROJECTIONS "it is a key of /self-attention, which projects X by W_Q, W_K and W_V"
+#define PROJECTED        "Q, K and V are keys of /attention; here they are results, which \"return\" names"
+#define HEADS            "it is \"heads\" here"
+#define KV_HEADS         "it is \"kv_heads\" here, the number of heads of K and V"
+#define NO_DROPOUT       "there is no dropout here: leave it out"
+#define BY_SHAPES        "the shapes of the matrices say it: leave it out"
+#define WINDOW           "it is \"window\" here: [left, right]"
+#define LENGTHS          "it is \"lengths\" here, the number of valid keys of each batch item"
+#define RETURNED         "\"return\" names the results here, such as [\"output\", \"weights\"]"
+#define RETURN_LSE       "\"return\" names the results here, such as [\"output\", \"lse\"]"
+#define SCALE            "it is \"scale\" here"
+#define SOFTCAP          "it is \"softcap\" here"
+#define SINK             "it is \"sink\" here, one number for each head"
+#define PAST_K           "it is \"past_K\" here"
+#define PAST_V           "it is \"past_V\" here"
+#define PACKED           "it is W_Q, W_K and W_V here, with \"weight_layout\": \"out_in\""
+#define OUT_IN           " here, with \"weight_layout\": \"out_in\""
+
+/* The names of PyTorch, ONNX, flash-attention, JAX and Transformers. A name that means other things
+ * in several of them has a hint that is right for all. */
+static const struct codec_foreign foreign_names[] = {
+    {"attn_mask", CALL_AT_ATTENTIONS,
+     "it is \"mask\" here, where true attends (as in scaled_dot_product_attention and ONNX; in "
+     "torch.nn.MultiheadAttention true forbids), or \"bias\" for numbers that are added"},
+    {"attention_mask", CALL_AT_ATTENTIONS,
+     "it is \"mask\" here, where true or 1 attends, or \"lengths\" for the number of valid keys"},
+    {"key_padding_mask", CALL_AT_ATTENTIONS,
+     "it is \"lengths\" here, the number of valid keys of each batch item, or \"mask\" of the "
+     "shape "
+     "(batch, 1, 1, keys), where true attends: the opposite of key_padding_mask"},
+    {"block_mask", CALL_AT_ATTENTIONS, "it is \"mask\" here, where true attends"},
+    {"attn_bias", CALL_AT_ATTENTIONS, "it is \"bias\" here"},
+    {"is_causal", CALL_AT_ATTENTIONS, "it is \"causal\" here"},
+    {"num_heads", CALL_AT_ATTENTIONS, HEADS},
+    {"q_num_heads", CALL_AT_ATTENTIONS, HEADS},
+    {"nhead", CALL_AT_ATTENTIONS, HEADS},
+    {"n_heads", CALL_AT_ATTENTIONS, HEADS},
+    {"num_attention_heads", CALL_AT_ATTENTIONS, HEADS},
+    {"kv_num_heads", CALL_AT_ATTENTIONS, KV_HEADS},
+    {"num_kv_heads", CALL_AT_ATTENTIONS, KV_HEADS},
+    {"num_key_value_heads", CALL_AT_ATTENTIONS, KV_HEADS},
+    {"enable_gqa", CALL_AT_ATTENTIONS,
+     "it needs no switch here: K and V may have fewer heads than Q, or give \"kv_heads\""},
+    {"need_weights", CALL_AT_ATTENTIONS, RETURNED},
+    {"output_attentions", CALL_AT_ATTENTIONS, RETURNED},
+    {"return_attn_probs", CALL_AT_ATTENTIONS, RETURNED},
+    {"return_lse", CALL_AT_ATTENTIONS, RETURN_LSE},
+    {"return_softmax_lse", CALL_AT_ATTENTIONS, RETURN_LSE},
+    {"qk_matmul_output_mode", CALL_AT_ATTENTIONS,
+     "\"return\" names the steps here, such as \"scaled_scores\", \"masked_scores\" and "
+     "\"weights\""},
+    {"average_attn_weights", CALL_AT_ATTENTIONS,
+     "it is \"mean_over_heads\" here, and its default is false"},
+    {"dropout", CALL_AT_ATTENTIONS, NO_DROPOUT},
+    {"dropout_p", CALL_AT_ATTENTIONS, NO_DROPOUT},
+    {"embed_dim", CALL_AT_ATTENTIONS, BY_SHAPES},
+    {"head_dim", CALL_AT_ATTENTIONS, BY_SHAPES},
+    {"kdim", CALL_AT_ATTENTIONS, BY_SHAPES},
+    {"vdim", CALL_AT_ATTENTIONS, BY_SHAPES},
+    {"batch_first", CALL_AT_ATTENTIONS,
+     "the batch is always the first axis here, as with batch_first=True: leave it out"},
+    {"softmax_precision", CALL_AT_ATTENTIONS, "it is \"dtype\" here: \"float32\" or \"float64\""},
+    {"softmax_scale", CALL_AT_ATTENTIONS, SCALE},
+    {"sm_scale", CALL_AT_ATTENTIONS, SCALE},
+    {"temperature", CALL_AT_ATTENTIONS | CALL_AT_SOFTMAX,
+     "there is none here: divide the scores by it before (in attention, \"scale\")"},
+    {"logits_soft_cap", CALL_AT_ATTENTIONS, SOFTCAP},
+    {"window_size", CALL_AT_ATTENTIONS, WINDOW},
+    {"sliding_window", CALL_AT_ATTENTIONS, WINDOW},
+    {"local_window_size", CALL_AT_ATTENTIONS, WINDOW},
+    {"left_window_size", CALL_AT_ATTENTIONS, WINDOW},
+    {"right_window_size", CALL_AT_ATTENTIONS, WINDOW},
+    {"alibi_slopes", CALL_AT_ATTENTIONS, "it is \"alibi\" here"},
+    {"sinks", CALL_AT_ATTENTIONS, SINK},
+    {"learnable_sink", CALL_AT_ATTENTIONS, SINK},
+    {"nonpad_kv_seqlen", CALL_AT_ATTENTIONS, LENGTHS},
+    {"key_value_seq_lengths", CALL_AT_ATTENTIONS, LENGTHS},
+    {"past_key", CALL_AT_ATTENTIONS, PAST_K},
+    {"past_value", CALL_AT_ATTENTIONS, PAST_V},
+    {"query", CALL_AT_ATTENTION, "it is \"Q\" here"},
+    {"key", CALL_AT_ATTENTION, "it is \"K\" here"},
+    {"value", CALL_AT_ATTENTION, "it is \"V\" here"},
+    {"query", CALL_AT_PROJECTIONS, "it is \"X\" here"},
+    {"hidden_states", CALL_AT_PROJECTIONS, "it is \"X\" here"},
+    {"key", CALL_AT_PROJECTIONS, "it is \"context\" here, which K and V are made of"},
+    {"value", CALL_AT_PROJECTIONS, "it is \"context\" here, which K and V are made of"},
+    {"encoder_hidden_states", CALL_AT_PROJECTIONS, "it is \"context\" here"},
+    {"in_proj_weight", CALL_AT_ATTENTIONS, PACKED},
+    {"in_proj_bias", CALL_AT_ATTENTIONS, "it is b_Q, b_K and b_V here"},
+    {"q_proj_weight", CALL_AT_ATTENTIONS, "it is W_Q" OUT_IN},
+    {"k_proj_weight", CALL_AT_ATTENTIONS, "it is W_K" OUT_IN},
+    {"v_proj_weight", CALL_AT_ATTENTIONS, "it is W_V" OUT_IN},
+    {"out_proj", CALL_AT_ATTENTIONS, "it is W_O and b_O" OUT_IN},
+    {"out_proj.weight", CALL_AT_ATTENTIONS, "it is W_O" OUT_IN},
+    {"out_proj.bias", CALL_AT_ATTENTIONS, "it is b_O here"},
+    {"W_Q", CALL_AT_ATTENTION, WITH_PROJECTIONS},
+    {"W_K", CALL_AT_ATTENTION, WITH_PROJECTIONS},
+    {"W_V", CALL_AT_ATTENTION, WITH_PROJECTIONS},
+    {"W_O", CALL_AT_ATTENTION, WITH_PROJECTIONS},
+    {"b_Q", CALL_AT_ATTENTION, WITH_PROJECTIONS},
+    {"b_K", CALL_AT_ATTENTION, WITH_PROJECTIONS},
+    {"b_V", CALL_AT_ATTENTION, WITH_PROJECTIONS},
+    {"b_O", CALL_AT_ATTENTION, WITH_PROJECTIONS},
+    {"context", CALL_AT_ATTENTION, WITH_PROJECTIONS},
+    {"weight_layout", CALL_AT_ATTENTION, WITH_PROJECTIONS},
+    {"Q", CALL_AT_PROJECTIONS, PROJECTED},
+    {"K", CALL_AT_PROJECTIONS, PROJECTED},
+    {"V", CALL_AT_PROJECTIONS, PROJECTED},
+    {"W_O", CALL_AT_HEAD, "it stands beside \"heads\", once for all heads"},
+    {"b_O", CALL_AT_HEAD, "it stands beside \"heads\", once for all heads"},
+    {"dim", CALL_AT_SOFTMAX, "it is \"axis\" here"},
+    {"input", CALL_AT_SOFTMAX, "it is \"X\" here"},
+};
+
+bool call_check_keys(const struct codec_document *document, const struct codec_value *object,
+                     unsigned here, const char *const *names, size_t count,
+                     struct codec_error *error) {
+    const struct codec_keys keys = {
+        .names = names,
+        .count = count,
+        .elsewhere = call_result_names,
+        .elsewhere_count = here == CALL_AT_ATTENTION     ? CALL_RESULT_PROJECTED
+                           : here == CALL_AT_PROJECTIONS ? CALL_RESULT_COUNT
+                                                         : 0,
+        .place = "return",
+        .foreign = foreign_names,
+        .foreign_count = sizeof foreign_names / sizeof *foreign_names,
+        .here = here,
+    };
+    return codec_check_keys(document, object, &keys, error);
+}
+
+/* ------------------------------------------------------------------------------------- options */
+
 bool call_matrix(const struct codec_document *document, const struct codec_value *object,
                  const char *name, int min_rank, int max_rank, attn_tensor *out,
                  const attn_tensor **present, struct codec_error *error) {
@@ -100,8 +236,8 @@ static bool read_return(struct call *call, const struct codec_document *document
         call->returned[1] = CALL_RESULT_WEIGHTS;
         call->return_count = 2;
     } else if (codec_kind_of(list) != CODEC_ARRAY || codec_size(list) == 0) {
-        return codec_fail(document, list, error,
-                          "return must be a list of names such as [\"output\", \"weights\"]");
+        return codec_refuse(document, list, "a list of names such as [\"output\", \"weights\"]",
+                            error);
     }
     for (const struct codec_value *item = list == NULL ? NULL : codec_at(list, 0); item != NULL;
          item = codec_next(item)) {
@@ -125,19 +261,19 @@ static bool read_return(struct call *call, const struct codec_document *document
 
 static bool read_causal(struct call *call, const struct codec_document *document,
                         struct codec_error *error) {
-    static const char *const names[] = {"bottom_right"};
     const struct codec_value *value = codec_get(codec_root(document), "causal");
     bool causal = false;
-    size_t choice;
+    const char *text = "";
     if (value == NULL) {
         return true;
     }
-    if (codec_kind_of(value) == CODEC_TEXT) {
+    if (codec_kind_of(value) == CODEC_TEXT && codec_as_text(document, value, &text, error) &&
+        strcmp(text, "bottom_right") == 0) {
         call->options.causal = ATTN_CAUSAL_BOTTOM_RIGHT;
-        return codec_as_choice(document, value, names, 1, &choice, error);
+        return true;
     }
     if (codec_kind_of(value) != CODEC_BOOL) {
-        return codec_fail(document, value, error, "causal must be true, false or \"bottom_right\"");
+        return codec_refuse(document, value, "true, false or \"bottom_right\"", error);
     }
     codec_as_bool(document, value, &causal, error);
     call->options.causal = causal ? ATTN_CAUSAL_TOP_LEFT : ATTN_CAUSAL_NONE;
@@ -157,7 +293,7 @@ static bool read_window(struct call *call, struct codec_document *document,
     }
     if (count != 2) {
         return codec_fail(document, value, error,
-                          "window must be [left, right], two numbers, not %zu", count);
+                          "window must be two numbers, [left, right], not %zu", count);
     }
     call->options.flags |= ATTN_FLAG_WINDOW;
     call->options.window[0] = sides[0];
@@ -175,8 +311,8 @@ static bool read_alibi(struct call *call, const struct codec_document *document,
         return true;
     }
     if (value != NULL && codec_kind_of(value) != CODEC_TENSOR) {
-        return codec_fail(document, value, error,
-                          "alibi must be true, false or a list of one slope for each head");
+        return codec_refuse(document, value, "true, false or a list of one slope for each head",
+                            error);
     }
     return call_matrix(document, codec_root(document), "alibi", 1, 1, &call->alibi_slopes,
                        &call->options.alibi_slopes, error);

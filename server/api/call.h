@@ -44,6 +44,22 @@ struct call {
 /* Those that put words in place of X. */
 #define CALL_WORD_KEYS "text", "tokens", "embedding", "embedding_dim"
 
+/* The objects whose keys are checked, as bits. */
+enum {
+    CALL_AT_ATTENTION = 1,
+    CALL_AT_PROJECTIONS = 2,
+    CALL_AT_HEAD = 4, /* of a list of heads */
+    CALL_AT_SOFTMAX = 8,
+    CALL_AT_EMBEDDINGS = 16,
+    CALL_AT_ATTENTIONS = CALL_AT_ATTENTION | CALL_AT_PROJECTIONS
+};
+
+/* codec_check_keys() for such an object. It also knows the names that other programs have for what
+ * is here, and what another endpoint takes. */
+bool call_check_keys(const struct codec_document *document, const struct codec_value *object,
+                     unsigned here, const char *const *names, size_t count,
+                     struct codec_error *error);
+
 /* Reads all options of a call but `heads`, which differs between endpoints. `projected` says
  * whether Q, K, V can be returned. */
 bool call_read(struct call *call, struct codec_document *document, bool projected,

@@ -17,7 +17,8 @@ bool draw_generator_read(const struct codec_document *document, struct draw_gene
     if (value == NULL) {
         return true;
     }
-    if (!codec_check_keys(document, value, keys, 2, NULL, 0, NULL, error)) {
+    if (!codec_check_keys(document, value, &(struct codec_keys){.names = keys, .count = 2},
+                          error)) {
         return false;
     }
     for (size_t i = 0; i < 2; i++) {
@@ -174,10 +175,11 @@ bool draw_read(const struct codec_document *document, const struct codec_value *
                struct codec_error *error) {
     static const char *const keys[] = {"random", "shape", "low",   "high",
                                        "mean",   "std",   "dtype", "discard"};
-    const size_t key_count = sizeof keys / sizeof *keys - !may_discard;
+    const struct codec_keys known = {.names = keys,
+                                     .count = sizeof keys / sizeof *keys - !may_discard};
     const struct codec_value *name = codec_get(object, "random");
     size_t kind;
-    if (!codec_check_keys(document, object, keys, key_count, NULL, 0, NULL, error)) {
+    if (!codec_check_keys(document, object, &known, error)) {
         return false;
     }
     if (name == NULL) {

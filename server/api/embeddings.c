@@ -18,8 +18,8 @@ struct embeddings {
 static bool read_request(const struct api_request *request, struct embeddings *e,
                          struct codec_error *error) {
     const struct codec_document *document = request->body;
-    if (!codec_check_keys(document, codec_root(document), keys, sizeof keys / sizeof *keys, NULL, 0,
-                          NULL, error) ||
+    if (!call_check_keys(document, codec_root(document), CALL_AT_EMBEDDINGS, keys,
+                         sizeof keys / sizeof *keys, error) ||
         !prepare_matrices(request, error) ||
         !call_read_common(document, &e->digits, &e->work.seconds, error)) {
         return false;

@@ -71,16 +71,17 @@ static const struct api_route *find_route(const struct http_request *request,
     const size_t index = api_route_of(request->path);
     char detail[256];
     if (!request->authorized && (index == api_route_count || !api_routes[index].open)) {
-        http_problem(
-            response, request, 401,
-            "a key is needed: send \"Authorization: Bearer KEY\" with one of this server's", NULL,
-            -1);
+        http_problem(response, request, 401,
+                     "this server needs a key: send \"Authorization: Bearer KEY\" with one of its "
+                     "keys",
+                     NULL, NULL);
+        response->refused = "without a valid key";
         return NULL;
     }
     if (index == api_route_count) {
-        snprintf(detail, sizeof detail,
-                 "there is nothing at %.100s; /openapi.yaml lists every path", request->path);
-        http_problem(response, request, 404, detail, NULL, -1);
+        snprintf(detail, sizeof detail, "there is nothing at %.100s; /docs shows every path",
+                 request->path);
+        http_problem(response, request, 404, detail, NULL, NULL);
         return NULL;
     }
     const struct api_route *route = &api_routes[index];
@@ -89,7 +90,7 @@ static const struct api_route *find_route(const struct http_request *request,
     }
     snprintf(detail, sizeof detail, "%.20s is not a method of %s; use %s", request->method,
              route->path, allowed(route->method));
-    http_problem(response, request, 405, detail, NULL, -1);
+    http_problem(response, request, 405, detail, NULL, NULL);
     response->allow = allowed(route->method);
     return NULL;
 }
@@ -121,7 +122,7 @@ static void *begin(void *context, const struct http_request *request,
         char detail[256];
         snprintf(detail, sizeof detail, "the body is %.100s; it must be application/json",
                  request->media_type);
-        http_problem(response, request, 415, detail, NULL, -1);
+        http_problem(response, request, 415, detail, NULL, NULL);
         return NULL;
     }
     struct exchange *exchange = malloc(sizeof *exchange);
@@ -211,7 +212,10 @@ static void tell_times(struct exchange *exchange, double queue_ms, double comput
 static bool refuse_work(struct exchange *exchange) {
     metrics_count(&exchange->service->metrics.refused_queue);
     http_problem(exchange->response, exchange->request.http, 503,
-                 "the server has as much to compute as it accepts", NULL, -1);
+                 "the queue of this server is full: try again in a second; its operator sets the "
+                 "limit with --max-queue",
+                 NULL, NULL);
+    exchange->response->refused = "over --max-queue";
     return true;
 }
 
@@ -226,7 +230,8 @@ static void conclude(struct exchange *exchange, const struct job *job, enum job_
     const struct http_request *request = exchange->request.http;
     struct http_response *response = exchange->response;
     const int64_t now = jobs_clock(), begun = job->begun != 0 ? job->begun : now;
-    char detail[128];
+    const bool own = exchange->work != NULL && seconds_of(exchange) < exchange->service->timeout;
+    char detail[160];
     metrics_computed(&exchange->service->metrics, end == JOB_DONE ? job->cost : 0, job->spent,
                      job->longest);
     switch (end) {
@@ -239,15 +244,18 @@ static void conclude(struct exchange *exchange, const struct job *job, enum job_
         break;
     case JOB_LATE:
         metrics_count(&exchange->service->metrics.late);
-        snprintf(detail, sizeof detail, "the answer was not computed within %g s (timeout)",
-                 seconds_of(exchange));
-        http_problem(response, request, 503, detail, NULL, -1);
+        snprintf(detail, sizeof detail, "the answer was not computed within %g s, %s",
+                 seconds_of(exchange),
+                 own ? "the \"timeout\" of the request"
+                     : "a limit that the operator of this server sets with --compute-timeout");
+        http_problem(response, request, 503, detail, NULL, NULL);
+        response->refused = own ? NULL : "over --compute-timeout";
         break;
     case JOB_CANCELLED:
         metrics_count(&exchange->service->metrics.cancelled);
         http_problem(response, request, 503,
-                     "the computation was called off: the client left, or the server stops", NULL,
-                     -1);
+                     "the computation was given up: the client left, or the server stops", NULL,
+                     NULL);
         break;
     }
     tell_times(exchange, (double)(begun - exchange->submitted) * 1e-6,

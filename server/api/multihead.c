@@ -89,8 +89,8 @@ static bool read_head_list(struct inputs *in, const struct codec_document *docum
     }
     const struct codec_value *head = codec_at(heads, 0);
     for (size_t i = 0; i < count; i++, head = codec_next(head)) {
-        if (!codec_check_keys(document, head, head_keys, sizeof head_keys / sizeof *head_keys, NULL,
-                              0, NULL, error) ||
+        if (!call_check_keys(document, head, CALL_AT_HEAD, head_keys,
+                             sizeof head_keys / sizeof *head_keys, error) ||
             !read_weights(document, head, 2, &in->weights[i], &in->projections[i], error)) {
             return false;
         }
@@ -135,8 +135,8 @@ static bool read_inputs(struct inputs *in, struct call *call, const struct api_r
         return read_head_list(in, document, heads, error);
     }
     if (heads != NULL && codec_kind_of(heads) != CODEC_NUMBER) {
-        return codec_fail(document, heads, error,
-                          "heads must be a whole number or a list of {\"W_Q\", \"W_K\", \"W_V\"}");
+        return codec_refuse(document, heads,
+                            "a whole number, or a list of objects with W_Q, W_K and W_V", error);
     }
     return call_count(document, "heads", &call->options.heads, error) && allocate(in, 1, error) &&
            read_weights(document, root, 3, in->weights, in->projections, error);
@@ -151,9 +151,8 @@ struct api_work *api_multihead(const struct api_request *request, struct http_re
     if (call == NULL) {
         return NULL;
     }
-    if (!codec_check_keys(request->body, codec_root(request->body), keys,
-                          sizeof keys / sizeof *keys, call_result_names, CALL_RESULT_COUNT,
-                          "return", &codec_error) ||
+    if (!call_check_keys(request->body, codec_root(request->body), CALL_AT_PROJECTIONS, keys,
+                         sizeof keys / sizeof *keys, &codec_error) ||
         !prepare_matrices(request, &codec_error) ||
         !read_inputs(&in, call, request, &codec_error) ||
         !call_read(call, request->body, true, &codec_error)) {

@@ -98,8 +98,9 @@ static bool discard(struct prepare *p, const struct api_request *request,
         return true;
     }
     if (codec_kind_of(list) != CODEC_ARRAY) {
-        return codec_fail(request->body, list, error,
-                          "discard must be a list of {\"random\": ..., \"shape\": ...}");
+        return codec_refuse(request->body, list,
+                            "a list of draws such as {\"random\": \"randn\", \"shape\": [4, 3]}",
+                            error);
     }
     for (const struct codec_value *item = codec_at(list, 0); item != NULL;
          item = codec_next(item)) {

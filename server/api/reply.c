@@ -35,18 +35,24 @@ static void refuse_memory(const struct api_request *request, struct http_respons
         put_size(wanted, account->wanted);
         put_size(most, budget_most(account->budget));
         snprintf(detail, sizeof detail,
-                 "the request's matrices, results and answer would take %s or more; this server "
-                 "allows %s (--max-memory)",
+                 "the request needs %s or more for its matrices, results and answer; this server "
+                 "allows %s, a limit that its operator sets with --max-memory",
                  wanted, most);
-        http_problem(response, request->http, 413, detail, pointer, -1);
+        http_problem(response, request->http, 413, detail, pointer, NULL);
+        response->refused = "over --max-memory";
         return;
     case ACCOUNT_OVER_TOTAL:
         metrics_count(&request->service->metrics.refused_memory);
-        http_problem(response, request->http, 503, "the memory for requests is in use", NULL, -1);
+        http_problem(response, request->http, 503,
+                     "other requests use the memory of this server: try again in a second; its "
+                     "operator sets the limit with --total-memory",
+                     NULL, NULL);
+        response->refused = "over --total-memory";
         return;
     case ACCOUNT_NOT_REFUSED:
         http_problem(response, request->http, 503, "the server has no memory left for this request",
-                     NULL, -1);
+                     NULL, NULL);
+        response->refused = "without memory";
         return;
     }
 }
@@ -68,8 +74,12 @@ void reply_codec_error(const struct api_request *request, struct http_response *
         refuse_memory(request, response, pointer);
         return;
     }
+    const struct http_place place = {error->offset, error->line, error->column};
     http_problem(response, request->http, status[error->status], error->message, pointer,
-                 error->has_offset ? (int64_t)error->offset : -1);
+                 error->has_offset ? &place : NULL);
+    if (error->status == CODEC_TOO_LARGE) {
+        response->refused = "over a fixed limit";
+    }
 }
 
 void reply_attn_error(const struct api_request *request, struct http_response *response,
@@ -82,7 +92,7 @@ void reply_attn_error(const struct api_request *request, struct http_response *r
     snprintf(pointer, sizeof pointer, "/%s", error->argument);
     /* A stage that overflows is no member of the request: the message says where it is. */
     const bool member = error->status != ATTN_NOT_FINITE && error->argument[0] != '\0';
-    http_problem(response, request->http, 422, error->message, member ? pointer : NULL, -1);
+    http_problem(response, request->http, 422, error->message, member ? pointer : NULL, NULL);
 }
 
 /* ------------------------------------------------------------------------------------- answers */

@@ -27,7 +27,7 @@ struct api_work *api_live(const struct api_request *request, struct http_respons
 struct api_work *api_ready(const struct api_request *request, struct http_response *response) {
     static const char body[] = "{\"status\":\"ready\"}\n";
     if (request->http->draining) {
-        http_problem(response, request->http, 503, "the server is about to stop", NULL, -1);
+        http_problem(response, request->http, 503, "the server is about to stop", NULL, NULL);
     } else {
         reply_static(response, body, sizeof body - 1);
     }

@@ -9,7 +9,8 @@ static bool read_request(struct call *call, const struct api_request *request, a
                          int64_t *axis, struct codec_error *error) {
     const struct codec_document *document = request->body;
     const struct codec_value *root = codec_root(document);
-    if (!codec_check_keys(document, root, keys, sizeof keys / sizeof *keys, NULL, 0, NULL, error) ||
+    if (!call_check_keys(document, root, CALL_AT_SOFTMAX, keys, sizeof keys / sizeof *keys,
+                         error) ||
         !prepare_matrices(request, error)) {
         return false;
     }

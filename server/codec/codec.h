@@ -29,10 +29,12 @@ enum codec_status {
 struct codec_error {
     enum codec_status status;
     bool has_pointer;  /* `pointer` holds ("" is the whole body) */
-    bool has_offset;   /* `offset` holds */
+    bool has_offset;   /* the next three hold */
     size_t offset;     /* byte of the body, from 0 */
+    size_t line;       /* from 1; a line ends with LF */
+    size_t column;     /* from 1, in characters */
     char pointer[256]; /* RFC 6901, escaped, cut at a token if longer */
-    char message[256]; /* the rule and the value that broke it; valid UTF-8 */
+    char message[384]; /* the rule and the value that broke it; valid UTF-8 */
 };
 
 /* -------------------------------------------------------------------------------------- reader */
@@ -106,14 +108,31 @@ const char *codec_name(const struct codec_value *value);
 /* The element or member after this one, NULL after the last: long lists in linear time. */
 const struct codec_value *codec_next(const struct codec_value *value);
 
-/* Refuses a value that is no object, and members whose names are not in names[0..count): the
- * message gives the nearest known name ("unknown key \"casual\"; did you mean \"causal\"?").
- * elsewhere[0..elsewhere_count) are no keys here, but go into `where`; if one of them is nearer,
- * the message says so ("unknown key \"weigths\"; \"weights\" goes into \"return\""). NULL, 0 and
- * NULL if there are none. */
+/* A name that people send who know it from elsewhere, and what the message says about it. */
+struct codec_foreign {
+    const char *name;
+    unsigned where; /* bits: the objects in which this row holds */
+    const char *hint;
+};
+
+/* What the members of an object may be called, and what may be meant by other names. */
+struct codec_keys {
+    const char *const *names; /* `count`: the keys */
+    size_t count;
+    const char *const *elsewhere; /* `elsewhere_count`: no keys here, but they go into `place` */
+    size_t elsewhere_count;
+    const char *place;
+    const struct codec_foreign *foreign; /* `foreign_count`, of which those with the bit `here` */
+    size_t foreign_count;
+    unsigned here;
+};
+
+/* Refuses a value that is no object, and members that are none of the keys. The message says what a
+ * foreign name is here ("unknown key \"num_heads\"; it is \"heads\" here"), or gives the nearest key
+ * ("unknown key \"casual\"; did you mean \"causal\"?"), or the nearest name that goes elsewhere
+ * ("unknown key \"weigths\"; \"weights\" goes into \"return\""). */
 bool codec_check_keys(const struct codec_document *document, const struct codec_value *object,
-                      const char *const *names, size_t count, const char *const *elsewhere,
-                      size_t elsewhere_count, const char *where, struct codec_error *error);
+                      const struct codec_keys *keys, struct codec_error *error);
 
 /* Each reads one value or fails with CODEC_CONTENT, pointer and message ("K must be ..."). */
 bool codec_as_bool(const struct codec_document *, const struct codec_value *, bool *out,
@@ -126,7 +145,8 @@ bool codec_as_integer(const struct codec_document *, const struct codec_value *,
 bool codec_as_text(const struct codec_document *, const struct codec_value *, const char **out,
                    struct codec_error *);
 
-/* Index of a text among names[0..count), with the nearest name as a hint if it is none of them. */
+/* Index of a text among names[0..count). If it is none of them, the message lists them and names the
+ * nearest. */
 bool codec_as_choice(const struct codec_document *, const struct codec_value *,
                      const char *const *names, size_t count, size_t *out, struct codec_error *);
 
@@ -162,6 +182,11 @@ bool codec_as_integers(const struct codec_document *, const struct codec_value *
 /* The shape of a lifted array. Returns its rank; 0 for every other value. */
 size_t codec_shape(const struct codec_document *, const struct codec_value *,
                    size_t shape[static ATTN_MAX_RANK]);
+
+/* Fills `error` with CODEC_CONTENT, the pointer of `value` and a message that says what it must be
+ * and what it is: "causal must be true or false, not a number". Texts are quoted. Returns false. */
+bool codec_refuse(const struct codec_document *document, const struct codec_value *value,
+                  const char *wanted, struct codec_error *error);
 
 /* Fills `error` with CODEC_NO_MEMORY and a message. Returns false. */
 bool codec_no_memory(struct codec_error *error);

@@ -283,6 +283,18 @@ static const char *describe(const struct codec_document *document,
     }
 }
 
+bool codec_refuse(const struct codec_document *document, const struct codec_value *value,
+                  const char *wanted, struct codec_error *error) {
+    char quoted[CODEC_QUOTE_SIZE];
+    if (codec_kind_of(value) != CODEC_TEXT) {
+        return refuse(document, value, WHOLE, error, "must be %s, not %s", wanted,
+                      describe(document, value));
+    }
+    const char *text = node_of(value)->valuestring;
+    codec_quote(quoted, text, strlen(text));
+    return refuse(document, value, WHOLE, error, "must be %s, not \"%s\"", wanted, quoted);
+}
+
 /* The shortest text of a number, for a message. */
 static const char *number_text(double number, bool narrow, char text[NUMBER_SIZE + 1]) {
     size_t size =
@@ -293,18 +305,35 @@ static const char *number_text(double number, bool narrow, char text[NUMBER_SIZE
 
 /* ---------------------------------------------------------------------------------------- keys */
 
+/* What is known of a foreign name here; NULL if nothing is. */
+static const char *hint_of(const char *name, const struct codec_keys *keys) {
+    for (size_t i = 0; i < keys->foreign_count; i++) {
+        const struct codec_foreign *foreign = &keys->foreign[i];
+        if ((foreign->where & keys->here) != 0 && is_name(foreign->name, name)) {
+            return foreign->hint;
+        }
+    }
+    return NULL;
+}
+
 /* Says that an object has a member which is none of its keys, and what may have been meant. */
 static bool refuse_key(const struct codec_document *document, const cJSON *member,
-                       const char *const *names, size_t count, const char *const *elsewhere,
-                       size_t elsewhere_count, const char *where, struct codec_error *error) {
+                       const struct codec_keys *keys, struct codec_error *error) {
     char quoted[CODEC_QUOTE_SIZE];
     size_t edits_here, edits_there;
-    const char *here = codec_nearest(member->string, names, count, &edits_here);
-    const char *there = codec_nearest(member->string, elsewhere, elsewhere_count, &edits_there);
+    const char *here = codec_nearest(member->string, keys->names, keys->count, &edits_here);
+    const char *there =
+        codec_nearest(member->string, keys->elsewhere, keys->elsewhere_count, &edits_there);
+    const char *hint = hint_of(member->string, keys);
     codec_quote(quoted, member->string, strlen(member->string));
+    if (hint != NULL) {
+        return codec_fail(document, value_of(member), error, "unknown key \"%s\"; %s", quoted,
+                          hint);
+    }
     if (edits_there < edits_here) {
         return codec_fail(document, value_of(member), error,
-                          "unknown key \"%s\"; \"%s\" goes into \"%s\"", quoted, there, where);
+                          "unknown key \"%s\"; \"%s\" goes into \"%s\"", quoted, there,
+                          keys->place);
     }
     if (here != NULL) {
         return codec_fail(document, value_of(member), error,
@@ -314,20 +343,17 @@ static bool refuse_key(const struct codec_document *document, const cJSON *membe
 }
 
 bool codec_check_keys(const struct codec_document *document, const struct codec_value *object,
-                      const char *const *names, size_t count, const char *const *elsewhere,
-                      size_t elsewhere_count, const char *where, struct codec_error *error) {
+                      const struct codec_keys *keys, struct codec_error *error) {
     if (codec_kind_of(object) != CODEC_OBJECT) {
-        return refuse(document, object, WHOLE, error, "must be an object, not %s",
-                      describe(document, object));
+        return codec_refuse(document, object, "an object", error);
     }
     for (const cJSON *member = node_of(object)->child; member != NULL; member = member->next) {
         size_t i = 0;
-        while (i < count && !is_name(member->string, names[i])) {
+        while (i < keys->count && !is_name(member->string, keys->names[i])) {
             i++;
         }
-        if (i == count) {
-            return refuse_key(document, member, names, count, elsewhere, elsewhere_count, where,
-                              error);
+        if (i == keys->count) {
+            return refuse_key(document, member, keys, error);
         }
     }
     return true;
@@ -410,40 +436,36 @@ bool codec_as_text(const struct codec_document *document, const struct codec_val
     return true;
 }
 
+/* "\"a\", \"b\" or \"c\"" */
+static void list_names(char *out, size_t size, const char *const *names, size_t count) {
+    size_t used = 0;
+    for (size_t i = 0; i < count && used < size; i++) {
+        const char *before = i == 0 ? "" : i + 1 < count ? ", " : " or ";
+        used += (size_t)snprintf(out + used, size - used, "%s\"%s\"", before, names[i]);
+    }
+}
+
 bool codec_as_choice(const struct codec_document *document, const struct codec_value *value,
                      const char *const *names, size_t count, size_t *out,
                      struct codec_error *error) {
-    const char *text = "";
-    if (!codec_as_text(document, value, &text, error)) {
-        return false;
-    }
-    for (size_t i = 0; i < count; i++) {
+    const char *text = codec_kind_of(value) == CODEC_TEXT ? node_of(value)->valuestring : NULL;
+    for (size_t i = 0; text != NULL && i < count; i++) {
         if (strcmp(text, names[i]) == 0) {
             *out = i;
             return true;
         }
     }
-    char quoted[CODEC_QUOTE_SIZE], list[160] = "";
+    char list[240];
     size_t edits;
-    codec_quote(quoted, text, strlen(text));
-    const char *hint = codec_nearest(text, names, count, &edits);
-    if (hint != NULL) {
-        return refuse(document, value, WHOLE, error, "must not be \"%s\"; did you mean \"%s\"?",
-                      quoted, hint);
+    list_names(list, sizeof list, names, count);
+    codec_refuse(document, value, list, error);
+    const char *nearest = text != NULL ? codec_nearest(text, names, count, &edits) : NULL;
+    if (nearest != NULL && count > 2) {
+        const size_t used = strlen(error->message);
+        snprintf(error->message + used, sizeof error->message - used, "; did you mean \"%s\"?",
+                 nearest);
     }
-    for (size_t i = 0, used = 0; i < count; i++) {
-        int size = snprintf(list + used, sizeof list - used, "%s\"%s\"",
-                            i == 0          ? ""
-                            : i + 1 < count ? ", "
-                                            : " or ",
-                            names[i]);
-        used += (size_t)size;
-        if (used >= sizeof list) {
-            strcpy(list + sizeof list - 4, "...");
-            break;
-        }
-    }
-    return refuse(document, value, WHOLE, error, "must be %s, not \"%s\"", list, quoted);
+    return false;
 }
 
 /* ------------------------------------------------------------------------------------ matrices */

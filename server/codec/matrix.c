@@ -31,7 +31,8 @@ bool reader_begin_matrix(struct codec_reader *reader, bool is_bool) {
                               rank);
     }
     if (reader->tensors.count == MAX_ARRAYS) {
-        codec_error_set(&reader->error, CODEC_TOO_LARGE, "more than %d arrays of numbers",
+        codec_error_set(&reader->error, CODEC_TOO_LARGE,
+                        "the body has more than %d arrays of numbers, which is a fixed limit",
                         MAX_ARRAYS);
         return false;
     }

@@ -31,7 +31,9 @@ enum {
 static bool value_done(struct codec_reader *reader) {
     if (!reader->lifting && reader->values++ == MAX_VALUES) {
         codec_error_set(&reader->error, CODEC_TOO_LARGE,
-                        "the body has more than %d values outside of matrices", MAX_VALUES);
+                        "the body has more than %d values outside of matrices, which is a fixed "
+                        "limit",
+                        MAX_VALUES);
         return false;
     }
     if (reader->depth == 0) {
@@ -48,7 +50,8 @@ static bool open_frame(struct codec_reader *reader, size_t offset, bool is_objec
         return reader_unexpected(reader, offset, is_object ? '{' : '[');
     }
     if (reader->depth == reader->limits.max_depth) {
-        return reader_syntax(reader, offset, "nested deeper than %zu levels", reader->depth);
+        return reader_syntax(reader, offset, "arrays and objects are nested deeper than %zu levels",
+                             reader->depth);
     }
     if (reader->lifting) {
         const struct lifted *tensor = lifted_at(&reader->tensors, reader->tensors.count - 1);
@@ -65,8 +68,10 @@ static bool open_frame(struct codec_reader *reader, size_t offset, bool is_objec
     } else {
         reader->held++;
     }
-    reader->frames[reader->depth++] = (struct reader_frame){
-        .is_object = is_object, .offset = offset, .first_key = reader->key_count};
+    reader->frames[reader->depth++] = (struct reader_frame){.is_object = is_object,
+                                                            .offset = offset,
+                                                            .line = reader->line,
+                                                            .first_key = reader->key_count};
     reader->expect = is_object ? READER_EXPECT_KEY_OR_END : READER_EXPECT_VALUE_OR_END;
     return true;
 }
@@ -135,8 +140,8 @@ static bool set_dtype(struct codec_reader *reader, size_t offset) {
     }
     return reader_content(
         reader, reader->depth, reader->string_offset,
-        "dtype must come before the first matrix in bodies over %d KiB, because matrices are "
-        "decoded as they arrive",
+        "dtype must stand before the first matrix in a body over %d KiB, because matrices are "
+        "read as they arrive",
         KEEP_BYTES / 1024);
 }
 
@@ -212,9 +217,12 @@ static bool scan(struct codec_reader *reader, const char *bytes, size_t size) {
         }
         bool good = true;
         switch (*p) {
+        case '\n': /* every one that is allowed comes here: no string, word or run holds one */
+            reader->line.number++;
+            reader->line.margin = reader_offset(reader, p) + 1;
+            break;
         case ' ':
         case '\t':
-        case '\n':
         case '\r':
             break;
         case '[':
@@ -265,6 +273,7 @@ static bool read_again(struct codec_reader *reader, const char *bytes, size_t si
     reader->lifting = false;
     reader->offset = reader->depth = reader->held = reader->key_count = 0;
     reader->values = reader->strings = 0;
+    reader->line = (struct reader_line){.number = 1};
     reader->skeleton.size = reader->names.size = 0;
     reader->expect = READER_EXPECT_VALUE;
     reader->inside = READER_INSIDE_NOTHING;
@@ -340,6 +349,7 @@ struct codec_reader *codec_reader_create(const struct codec_limits *limits) {
         return NULL;
     }
     memset(reader, 0, sizeof *reader);
+    reader->line.number = 1;
     if (limits != NULL) {
         reader->limits = *limits;
     }

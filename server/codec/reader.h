@@ -54,10 +54,17 @@ enum reader_word {
     READER_WORD_MINUS_INFINITY
 };
 
+/* The line of a byte. `margin` is the offset of the line's first byte, plus the bytes that its
+ * characters have beyond one each: so the column of a byte is its offset - margin + 1. */
+struct reader_line {
+    size_t number, margin;
+};
+
 /* An open array or object. */
 struct reader_frame {
     bool is_object;
-    size_t offset;    /* of its bracket */
+    size_t offset; /* of its bracket */
+    struct reader_line line;
     size_t count;     /* complete elements */
     size_t first_key; /* of an object, in reader.keys */
     size_t key;       /* the current one */
@@ -78,6 +85,7 @@ struct codec_reader {
     struct codec_error error;
     size_t offset; /* bytes of the body before the current chunk */
     const char *chunk;
+    struct reader_line line; /* of the byte that is looked at */
 
     enum reader_expect expect;
     enum reader_inside inside;
@@ -91,7 +99,8 @@ struct codec_reader {
     enum reader_string string_state;
     bool string_is_key;
     size_t string_offset, string_start; /* in the body, in the skeleton */
-    unsigned code, high;                /* \u escapes: the digits so far, the first of a pair */
+    struct reader_line string_line;
+    unsigned code, high; /* \u escapes: the digits so far, the first of a pair */
     int digits;
     int continuations; /* UTF-8: bytes to come, and the range of the next one */
     unsigned char next_min, next_max;

@@ -12,10 +12,29 @@
 
 /* -------------------------------------------------------------------------------------- errors */
 
+/* Begins the error. Its place is that of the byte that is looked at, or in the same line before it;
+ * or it is where the current string or a frame begins, which may be the one that was just closed. */
+static void set_error(struct codec_reader *reader, enum codec_status status, size_t offset) {
+    struct reader_line line = reader->line;
+    for (size_t i = 0; i <= reader->depth && i < CODEC_MAX_DEPTH; i++) {
+        if (reader->frames[i].offset == offset && reader->frames[i].line.number > 0) {
+            line = reader->frames[i].line;
+            break;
+        }
+    }
+    if (reader->string_line.number > 0 && reader->string_offset == offset) {
+        line = reader->string_line;
+    }
+    reader->error = (struct codec_error){.status = status,
+                                         .has_offset = true,
+                                         .offset = offset,
+                                         .line = line.number,
+                                         .column = offset - line.margin + 1};
+}
+
 bool reader_syntax(struct codec_reader *reader, size_t offset, const char *format, ...) {
     va_list args;
-    reader->error =
-        (struct codec_error){.status = CODEC_SYNTAX, .has_offset = true, .offset = offset};
+    set_error(reader, CODEC_SYNTAX, offset);
     va_start(args, format);
     codec_error_message(&reader->error, format, args);
     va_end(args);
@@ -38,8 +57,7 @@ void reader_point(struct codec_reader *reader, size_t levels) {
 bool reader_content(struct codec_reader *reader, size_t levels, size_t offset, const char *format,
                     ...) {
     va_list args;
-    reader->error =
-        (struct codec_error){.status = CODEC_CONTENT, .has_offset = true, .offset = offset};
+    set_error(reader, CODEC_CONTENT, offset);
     va_start(args, format);
     codec_error_message(&reader->error, format, args);
     va_end(args);
@@ -52,13 +70,15 @@ bool reader_unexpected(struct codec_reader *reader, size_t offset, unsigned char
     const char *wanted = NULL;
     switch (reader->expect) {
     case READER_EXPECT_VALUE:
-        wanted = "expected a value";
+        wanted = reader->depth == 0 ? "expected a value"
+                 : in_object        ? "expected a value after the colon"
+                                    : "expected a value after the comma";
         break;
     case READER_EXPECT_VALUE_OR_END:
         wanted = "expected a value or ']'";
         break;
     case READER_EXPECT_KEY:
-        wanted = "expected a key in double quotes";
+        wanted = "expected a key in double quotes after the comma";
         break;
     case READER_EXPECT_KEY_OR_END:
         wanted = "expected a key in double quotes or '}'";
@@ -72,6 +92,12 @@ bool reader_unexpected(struct codec_reader *reader, size_t offset, unsigned char
     case READER_EXPECT_NOTHING:
         wanted = "expected nothing more after the JSON value";
         break;
+    }
+    if (byte == '\'') {
+        return reader_syntax(reader, offset, "%s, not a single quote", wanted);
+    }
+    if (byte == '/' || byte == '#') {
+        return reader_syntax(reader, offset, "%s, not '%c': JSON has no comments", wanted, byte);
     }
     if (byte > 0x20 && byte < 0x7F) {
         return reader_syntax(reader, offset, "%s, not '%c'", wanted, byte);
@@ -113,7 +139,9 @@ bool reader_emit(struct codec_reader *reader, const char *bytes, size_t size) {
     size_t limit = reader->limits.max_skeleton;
     if (size > limit - reader->skeleton.size) {
         codec_error_set(&reader->error, CODEC_TOO_LARGE,
-                        "the body without its matrices is over the limit of %zu bytes", limit);
+                        "the body has more than %zu bytes outside of its matrices, which is a "
+                        "fixed limit",
+                        limit);
         return false;
     }
     return reader_append(reader, &reader->skeleton, bytes, size);

@@ -86,8 +86,8 @@ bool reader_string_is(const struct codec_reader *reader, const char *text) {
 static bool add_key(struct codec_reader *reader) {
     struct reader_frame *frame = &reader->frames[reader->depth - 1];
     if (reader->key_count == MAX_KEYS) {
-        codec_error_set(&reader->error, CODEC_TOO_LARGE, "more than %d keys in nested objects",
-                        MAX_KEYS);
+        codec_error_set(&reader->error, CODEC_TOO_LARGE,
+                        "more than %d keys in nested objects, which is a fixed limit", MAX_KEYS);
         return false;
     }
     if (reader->key_count == reader->key_capacity) {
@@ -123,7 +123,7 @@ static bool add_key(struct codec_reader *reader) {
         }
         char quoted[CODEC_QUOTE_SIZE];
         codec_quote(quoted, name, key.size);
-        reader_syntax(reader, reader->string_offset, "the key \"%s\" is there twice", quoted);
+        reader_syntax(reader, reader->string_offset, "the object has the key \"%s\" twice", quoted);
         frame->key = i;
         reader_point(reader, reader->depth);
         return false;
@@ -150,6 +150,7 @@ bool reader_begin_string(struct codec_reader *reader, size_t offset) {
     reader->string_state = READER_STRING_PLAIN;
     reader->string_is_key = is_key;
     reader->string_offset = offset;
+    reader->string_line = reader->line;
     reader->string_start = reader->skeleton.size;
     reader->high = 0;
     return reader_emit(reader, "\"", 1);
@@ -237,6 +238,7 @@ static bool string_byte(struct codec_reader *reader, unsigned char byte, size_t 
         if (byte < reader->next_min || byte > reader->next_max) {
             return reader_syntax(reader, offset, "the byte 0x%02X is not valid UTF-8", byte);
         }
+        reader->line.margin++;
         reader->next_min = 0x80;
         reader->next_max = 0xBF;
         if (--reader->continuations == 0) {

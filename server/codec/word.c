@@ -26,7 +26,7 @@ static size_t check_number(const char *text, size_t size, const char **rule) {
         return i;
     }
     if (text[i] == '0' && i + 1 < size && is_digit(text[i + 1])) {
-        *rule = "a number must not start with a zero and go on with digits";
+        *rule = "a number must not have a zero in front";
         return i + 1;
     }
     while (i < size && is_digit(text[i])) {
@@ -57,16 +57,27 @@ static size_t check_number(const char *text, size_t size, const char **rule) {
     return i;
 }
 
-/* Words that other programs write where JSON has no number, and their like: a message of their
- * own. */
+/* Words that other programs write have messages of their own. */
 static bool not_json(struct codec_reader *reader, const char *text, size_t size, size_t offset) {
-    static const char *const words[] = {"NaN", "Infinity", "-Infinity", "-NaN",
-                                        "nan", "inf",      "-inf"};
+    static const char finite[] = "numbers must be finite";
+    static const struct {
+        const char *text, *hint;
+    } words[] = {{"NaN", finite},
+                 {"nan", finite},
+                 {"-NaN", finite},
+                 {"-nan", finite},
+                 {"Infinity", finite},
+                 {"inf", finite},
+                 {"-Infinity", "only \"bias\" takes it"},
+                 {"-inf", finite},
+                 {"True", "write true"},
+                 {"False", "write false"},
+                 {"None", "write null"},
+                 {"undefined", "write null"}};
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
-        if (size == strlen(words[i]) && memcmp(text, words[i], size) == 0) {
-            return reader_syntax(
-                reader, offset,
-                i == 2 ? "%s is not JSON (only \"bias\" takes it)" : "%s is not JSON", words[i]);
+        if (size == strlen(words[i].text) && memcmp(text, words[i].text, size) == 0) {
+            return reader_syntax(reader, offset, "%s is not JSON: %s", words[i].text,
+                                 words[i].hint);
         }
     }
     if (offset == 0 && size >= 3 && memcmp(text, "\xEF\xBB\xBF", 3) == 0) {
@@ -204,7 +215,7 @@ const char *reader_scan_word(struct codec_reader *reader, const char *p, const c
 
     enum reader_word kind; /* too long: say so, unless something is wrong already */
     if (classify(reader, reader->word, reader->word_size, reader->word_offset, &kind)) {
-        reader_syntax(reader, reader->word_offset, "a number is longer than %d characters",
+        reader_syntax(reader, reader->word_offset, "a number has more than %d characters",
                       READER_MAX_WORD);
     }
     return NULL;

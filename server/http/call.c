@@ -71,8 +71,23 @@ __attribute__((format(printf, 3, 4))) static void refuse(struct http_call *call,
     va_end(arguments);
     call_release_exchange(call);
     release_response(&call->response);
-    http_problem(&call->response, &call->request, status, detail, NULL, -1);
+    http_problem(&call->response, &call->request, status, detail, NULL, NULL);
     call->answered = true;
+}
+
+/* A body over --max-body. `what` is said of it. */
+__attribute__((format(printf, 2, 3))) static void refuse_size(struct http_call *call,
+                                                              const char *format, ...) {
+    char what[96];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(what, sizeof what, format, arguments);
+    va_end(arguments);
+    refuse(call, 413,
+           "the body has %s; this server takes at most %zu, a limit that its operator sets with "
+           "--max-body",
+           what, call->server->max_body);
+    call->response.refused = "over --max-body";
 }
 
 /* The path of a target in absolute form (RFC 9112 section 3.2.2), else the target itself. */
@@ -155,6 +170,9 @@ static void tell_completed(const struct http_call *call, struct MHD_Connection *
     if (app->completed != NULL) {
         app->completed(app->context, &call->request, &record);
     }
+    if (call->response.refused != NULL && call->status != 0) {
+        http_log_refused(call->response.refused);
+    }
     if (http_log_wants_requests()) {
         char client[INET6_ADDRSTRLEN];
         name_client(connection, client);
@@ -234,8 +252,7 @@ static bool begin(struct http_call *call, const struct framing_result *framing) 
     const struct http_server *server = call->server;
     uint64_t length = framing->content_length;
     if (length > server->max_body) {
-        refuse(call, 413, "a body has at most %zu bytes, the Content-Length is %llu",
-               server->max_body, (unsigned long long)length);
+        refuse_size(call, "%llu bytes", (unsigned long long)length);
         /* Reading a little too much keeps the connection; a client that asks first has sent
          * nothing. */
         call->response.close = framing->expects_continue || length / 2 > server->max_body;
@@ -335,8 +352,7 @@ static size_t take_compressed(struct http_call *call, const char *bytes, size_t 
         return 0;
     }
     if (call->inflated > server->max_body) {
-        refuse(call, 413, "a body has at most %zu bytes, this compressed one becomes more",
-               server->max_body);
+        refuse_size(call, "more bytes than allowed once it is decompressed");
         return 0;
     }
     call->wants_body = call_hold(call, coding_memory(call->reader)) &&
@@ -381,10 +397,9 @@ static bool take_body(struct http_call *call, const void *bytes, size_t size, si
         return true;
     }
     if (call->received > server->max_body) {
-        refuse(call, 413, "a body has at most %zu bytes, this chunked one has more",
-               server->max_body);
+        refuse_size(call, "%llu bytes or more", (unsigned long long)call->received);
     } else if (crumbs) {
-        refuse(call, 400, "a body in more than %d pieces has %d bytes or more in each on average",
+        refuse(call, 400, "the body comes in more than %d pieces of less than %d bytes on average",
                MAX_PIECES, MIN_PIECE);
     } else if (call->reader != NULL || call->wants_body) {
         *left = call->reader != NULL ? take_compressed(call, bytes, size)

@@ -54,8 +54,9 @@ struct http_response {
     const char *media_type; /* static; NULL = application/json */
     const char *allow;      /* static; the Allow header of a 405 */
     const char *codings;    /* static; the Accept-Encoding header of a 415 */
-    bool close;             /* end the connection after this response */
-    const void *body;       /* `size` bytes */
+    const char *refused; /* static; why, for the summaries in the log; NULL = it is not refused */
+    bool close;          /* end the connection after this response */
+    const void *body;    /* `size` bytes */
     size_t size;
     /* Called once when the body is sent or dropped; NULL = the body is static. */
     void (*release)(void *body);
@@ -71,13 +72,18 @@ struct http_response {
     double timing[HTTP_TIMING_COUNT]; /* milliseconds */
 };
 
+/* A byte of a body: its offset, and the line and column for an editor, which count from 1. */
+struct http_place {
+    uint64_t offset, line, column;
+};
+
 /* Fills `response` with an RFC 9457 problem document (application/problem+json):
- * {"type":"about:blank","title":..,"status":..,"detail":..,"pointer":..,"offset":..,
- * "request_id":..}.
- * `pointer` NULL and `offset` < 0 leave the member out. `detail` is cut to valid UTF-8; control
+ * {"type":"about:blank","title":..,"status":..,"detail":..,"pointer":..,"offset":..,"line":..,
+ * "column":..,"request_id":..}.
+ * A `pointer` or `place` of NULL leaves its members out. `detail` is cut to valid UTF-8; control
  * characters are escaped. If memory runs out the body is a static 503 problem. */
 void http_problem(struct http_response *response, const struct http_request *request, int status,
-                  const char *detail, const char *pointer, int64_t offset);
+                  const char *detail, const char *pointer, const struct http_place *place);
 
 /* How a request ended. */
 struct http_record {
@@ -184,8 +190,8 @@ struct http_load {
 
 struct http_load http_load(const struct http_server *server);
 
-/* Opens the log again and reads the keys and the certificate again; what fails stays as it was, and
- * the log says so. */
+/* Opens the log again and reads the keys and the certificate again. What fails stays as it was. The
+ * log says what was done. */
 void http_reload(struct http_server *server);
 
 /* The port that is really listened on. */

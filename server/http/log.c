@@ -1,4 +1,4 @@
-/* log.c - see log.h. One lock, no queue: a line that is over the limit is dropped and counted. */
+/* log.c - see log.h. There is no queue: a line that is over the limit is dropped and counted. */
 #define _GNU_SOURCE /* O_CLOEXEC in older headers */
 #include "http/log.h"
 
@@ -6,13 +6,16 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
 enum {
-    LINE = 1024
+    LINE = 1024,
+    MAX_REASONS = 16,
+    SUMMARY_MS = 60000 /* from one summary of refusals to the next one, at least */
 };
 
 /* At most `most` lines in `seconds`. */
@@ -30,6 +33,19 @@ static struct http_log_options options;
 static int log_fd = STDERR_FILENO;
 static struct limit messages = {.most = 10, .seconds = 60};
 static struct limit requests = {.most = 1000, .seconds = 1};
+
+/* What was refused since the last summary. The lock is its own, so that counting never waits for a
+ * line that is being written. */
+static struct {
+    pthread_mutex_t lock;
+    struct {
+        const char *reason; /* static */
+        unsigned long count;
+    } reasons[MAX_REASONS];
+    size_t reason_count;
+    int64_t first;   /* now_ms() of the first refusal */
+    int64_t summary; /* now_ms() of the last summary; 0 = there was none */
+} refused = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* `text` as it may stand in a line: what is not visible ASCII becomes '?', and in JSON quotes and
  * backslashes get a backslash; spaces stay in sentences. What does not fit is cut off. */
@@ -77,11 +93,12 @@ static const char *now_as_text(char text[static 32]) {
 
 static void write_message(const char *level, const char *message) {
     char line[LINE], time[32];
-    write_line(line, options.json
-                         ? snprintf(line, sizeof line,
-                                    "{\"time\":\"%s\",\"level\":\"%s\",\"message\":\"%s\"}",
-                                    now_as_text(time), level, message)
-                         : snprintf(line, sizeof line, "attentiond: %s", message));
+    write_line(line,
+               options.json
+                   ? snprintf(line, sizeof line,
+                              "{\"time\":\"%s\",\"level\":\"%s\",\"message\":\"%s\"}",
+                              now_as_text(time), level, message)
+                   : snprintf(line, sizeof line, "%s attentiond: %s", now_as_text(time), message));
 }
 
 /* May one more line be written? */
@@ -125,14 +142,15 @@ bool http_log_open(const struct http_log_options *wanted, char *error, size_t si
     return true;
 }
 
-void http_log_reopen(void) {
+bool http_log_reopen(void) {
     if (options.file == NULL) {
-        return;
+        return false;
     }
     const int fd = open_file(options.file);
     if (fd < 0) {
-        http_log("the log stays where it was: %s", strerror(errno));
-        return;
+        http_log("warning", "the log stays where it was: %s cannot be opened: %s", options.file,
+                 strerror(errno));
+        return false;
     }
     pthread_mutex_lock(&lock);
     const int old = log_fd;
@@ -141,6 +159,7 @@ void http_log_reopen(void) {
     if (old != STDERR_FILENO) {
         close(old);
     }
+    return true;
 }
 
 void http_log_mhd(void *unused, const char *format, va_list arguments) {
@@ -156,12 +175,78 @@ void http_log_mhd(void *unused, const char *format, va_list arguments) {
     pthread_mutex_unlock(&lock);
 }
 
-void http_log(const char *format, ...) {
+void http_log(const char *level, const char *format, ...) {
+    char text[512], message[768];
     va_list arguments;
     va_start(arguments, format);
-    http_log_mhd(NULL, format, arguments);
+    vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
+    make_plain(message, sizeof message, text, true);
+    pthread_mutex_lock(&lock);
+    write_message(level, message);
+    pthread_mutex_unlock(&lock);
 }
+
+/* ------------------------------------------------------------------------------------ refusals */
+
+static int64_t now_ms(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+void http_log_refused(const char *reason) {
+    size_t i = 0;
+    pthread_mutex_lock(&refused.lock);
+    while (i < refused.reason_count && strcmp(refused.reasons[i].reason, reason) != 0) {
+        i++;
+    }
+    if (i == refused.reason_count && i < MAX_REASONS) {
+        refused.first = i == 0 ? now_ms() : refused.first;
+        refused.reasons[refused.reason_count++].reason = reason;
+    }
+    if (i < MAX_REASONS) {
+        refused.reasons[i].count++;
+    }
+    pthread_mutex_unlock(&refused.lock);
+}
+
+/* Writes what was counted into a sentence and begins to count anew. */
+static void take_summary(char *text, size_t size, int64_t now) {
+    unsigned long total = 0;
+    size_t used;
+    for (size_t i = 0; i < refused.reason_count; i++) {
+        total += refused.reasons[i].count;
+    }
+    used = (size_t)snprintf(text, size, "refused %lu time%s in the last %lld s", total,
+                            total == 1 ? "" : "s", (long long)(now - refused.first) / 1000 + 1);
+    for (size_t i = 0; i < refused.reason_count && used < size; i++) {
+        used += (size_t)snprintf(text + used, size - used, "%s%lu %s", i == 0 ? ": " : ", ",
+                                 refused.reasons[i].count, refused.reasons[i].reason);
+        refused.reasons[i].count = 0;
+    }
+    refused.reason_count = 0;
+    refused.summary = now;
+}
+
+void http_log_summary(bool last) {
+    char text[768];
+    const int64_t now = now_ms();
+    pthread_mutex_lock(&refused.lock);
+    const bool due = refused.reason_count > 0 &&
+                     (last || refused.summary == 0 || now - refused.summary >= SUMMARY_MS);
+    if (due) {
+        take_summary(text, sizeof text, now);
+    }
+    pthread_mutex_unlock(&refused.lock);
+    if (due) {
+        pthread_mutex_lock(&lock);
+        write_message("warning", text);
+        pthread_mutex_unlock(&lock);
+    }
+}
+
+/* ------------------------------------------------------------------------------------ requests */
 
 bool http_log_wants_requests(void) {
     return options.requests;

@@ -1,7 +1,7 @@
 /*
- * log.h - lines on standard error or in a file: for people, or JSON. What clients make
- * libmicrohttpd say is bounded in rate, and so that nobody can forge lines, what is not plain ASCII
- * is written as '?'. Bodies and keys are never logged.
+ * log.h - lines on standard error or in a file: for people, or JSON. Each line has its time. Clients
+ * cannot fill the log: the lines that they cause are limited in rate. They cannot forge lines
+ * either: whatever is not plain ASCII is written as '?'. Bodies and keys are never logged.
  */
 #ifndef HTTP_LOG_H
 #define HTTP_LOG_H
@@ -16,13 +16,24 @@
  * the reason. */
 bool http_log_open(const struct http_log_options *options, char *error, size_t size);
 
-/* Opens the file again, after it was moved away. On failure the old one stays, and gets a line. */
-void http_log_reopen(void);
+/* Opens the file again, after it was moved away. False if there is none, or if that fails: then the
+ * old one stays, and gets a line. */
+bool http_log_reopen(void);
 
-/* Writes one line, at most 10 of them in a minute. From any thread. */
-__attribute__((format(printf, 1, 2))) void http_log(const char *format, ...);
+/* Writes what the operator has caused, such as a start. There is no limit. `level` is "info",
+ * "warning" or "error". From any thread. */
+__attribute__((format(printf, 2, 3))) void http_log(const char *level, const char *format, ...);
 
-/* The same in the form of libmicrohttpd's MHD_LogCallback. */
+/* Counts a request that was refused, for the next summary. `reason` is static. From any thread. */
+void http_log_refused(const char *reason);
+
+/* Writes one line about all requests that were refused since the last such line. Does nothing if
+ * there are none, or if the last such line is less than a minute old, unless this is the `last` one.
+ * Called about once a second. */
+void http_log_summary(bool last);
+
+/* Writes a warning of libmicrohttpd's, at most 10 of them in a minute: clients may cause it. This is
+ * its MHD_LogCallback. From any thread. */
 __attribute__((format(printf, 2, 0))) void http_log_mhd(void *unused, const char *format,
                                                         va_list arguments);
 

@@ -128,12 +128,12 @@ static void no_memory(struct http_response *response) {
 }
 
 void http_problem(struct http_response *response, const struct http_request *request, int status,
-                  const char *detail, const char *pointer, int64_t offset) {
+                  const char *detail, const char *pointer, const struct http_place *place) {
     response->status = status;
     response->media_type = "application/problem+json";
     size_t text = strnlen(detail, MAX_TEXT) + (pointer != NULL ? strnlen(pointer, MAX_TEXT) : 0) +
                   strnlen(request->id, MAX_TEXT);
-    char *body = malloc(6 * text + 256); /* 256: the names, the title and two numbers */
+    char *body = malloc(6 * text + 320); /* 320: the names, the title and the numbers */
     if (body == NULL) {
         no_memory(response);
         return;
@@ -145,8 +145,9 @@ void http_problem(struct http_response *response, const struct http_request *req
     if (pointer != NULL) {
         out = put_member(out, "pointer", pointer);
     }
-    if (offset >= 0) {
-        out += sprintf(out, ",\"offset\":%" PRId64, offset);
+    if (place != NULL) {
+        out += sprintf(out, ",\"offset\":%" PRIu64 ",\"line\":%" PRIu64 ",\"column\":%" PRIu64,
+                       place->offset, place->line, place->column);
     }
     out = put_member(out, "request_id", request->id);
     out = put_text(out, "}\n");

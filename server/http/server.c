@@ -2,6 +2,7 @@
  * server.c - the server: starting, connections from their first byte to their last, reloading, and
  * a stop that leaves no request without an answer. What a request is, is in call.c.
  */
+#define _GNU_SOURCE /* memmem */
 #include "http/call.h"
 #include "http/keys.h"
 #include "http/listen.h"
@@ -13,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <time.h>
 
 enum {
@@ -54,6 +56,16 @@ static void on_ended(struct watched *watched) {
     forget_connection(own->server, own);
 }
 
+/* Did the client of a port for TLS send plain HTTP? GnuTLS has taken the first five bytes and then
+ * given up. The rest of the first line is still in the socket. */
+static bool is_plain_http(int fd) {
+    static const char version[] = " HTTP/1.";
+    char line[4096];
+    const ssize_t size = recv(fd, line, sizeof line, MSG_PEEK | MSG_DONTWAIT);
+    const char *end = size > 0 ? memchr(line, '\n', (size_t)size) : NULL;
+    return end != NULL && memmem(line, (size_t)(end - line), version, sizeof version - 1) != NULL;
+}
+
 static void on_connection(void *server_, struct MHD_Connection *connection, void **context,
                           enum MHD_ConnectionNotificationCode code) {
     struct http_server *server = server_;
@@ -63,6 +75,9 @@ static void on_connection(void *server_, struct MHD_Connection *connection, void
         return;
     }
     if (own != NULL) {
+        if (own->pair != NULL && own->target == NULL && is_plain_http(own->watched.fd)) {
+            http_log_refused("plain HTTP on this port for HTTPS");
+        }
         tls_end(own->pair);
         if ((own->ends || watch_owes(&own->watched)) &&
             watch_linger(server->watch, &own->watched, on_ended)) {
@@ -80,7 +95,11 @@ static enum MHD_Result on_accept(void *server_, const struct sockaddr *address, 
     (void)address;
     (void)size;
     unsigned open = atomic_load_explicit(&server->connections, memory_order_relaxed);
-    return open < server->max_connections ? MHD_YES : MHD_NO;
+    if (open < server->max_connections) {
+        return MHD_YES;
+    }
+    http_log_refused("over --max-connections");
+    return MHD_NO;
 }
 
 static void on_panic(void *unused, const char *file, unsigned line, const char *reason) {
@@ -98,7 +117,8 @@ static void wait_tick(void) {
  * "busy waiting" as its message says. As it serves nobody, it may as well rest here. */
 static void on_message(void *unused, const char *format, va_list arguments) {
     const bool busy_waiting = strstr(format, "at FIRST connection") != NULL;
-    http_log_mhd(unused, format, arguments);
+    const bool handshake = strstr(format, "received handshake message out of context") != NULL;
+    http_log_mhd(unused, handshake ? "a TLS handshake failed" : format, arguments);
     if (busy_waiting) {
         wait_tick();
     }
@@ -161,7 +181,7 @@ struct http_server *http_start(const struct http_options *options, const struct 
     server->drain_ticks = (int)options->drain_timeout * (1000 / DRAIN_TICK_MS);
     server->max_connections = listen_reserve_files(options->max_connections);
     if (server->max_connections < options->max_connections) {
-        http_log("the limit on open files admits %u connections instead of %u",
+        http_log("warning", "the limit on open files admits %u connections instead of %u",
                  server->max_connections, options->max_connections);
     }
     request_ids_init(&server->ids);
@@ -215,13 +235,23 @@ struct http_load http_load(const struct http_server *server) {
 
 void http_reload(struct http_server *server) {
     char reason[256];
-    http_log_reopen();
-    if (server->keys != NULL && !keys_reload(server->keys, reason, sizeof reason)) {
-        http_log("the keys stay as they were: %s", reason);
+    const bool log = http_log_reopen();
+    const bool keys = server->keys != NULL && keys_reload(server->keys, reason, sizeof reason);
+    if (server->keys != NULL && !keys) {
+        http_log("warning", "the keys stay as they were: %s", reason);
     }
-    if (server->tls != NULL && !tls_reload(server->tls, reason, sizeof reason)) {
-        http_log("the certificate stays as it was: %s", reason);
+    const bool tls = server->tls != NULL && tls_reload(server->tls, reason, sizeof reason);
+    if (server->tls != NULL && !tls) {
+        http_log("warning", "the certificate stays as it was: %s", reason);
     }
+    const char *const done[] = {log ? "the log" : "", keys ? "the keys" : "",
+                                tls ? "the certificate" : ""};
+    char list[64] = "";
+    for (size_t i = 0; i < sizeof done / sizeof *done; i++) {
+        const char *comma = list[0] != '\0' && done[i][0] != '\0' ? ", " : "";
+        snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s", comma, done[i]);
+    }
+    http_log("info", "reloaded: %s", list[0] != '\0' ? list : "nothing");
 }
 
 unsigned http_port(const struct http_server *server) {
@@ -259,7 +289,7 @@ static void drain(struct http_server *server) {
  * once in 60,000 stops). So the socket is replaced by one that nobody connects to. */
 static void stop_listening(struct http_server *server) {
     if (!listen_end(server->listening)) {
-        http_log("no descriptor to spare: connections are accepted until the end");
+        http_log("warning", "no file descriptor is left: connections are accepted until the end");
     }
 }
 

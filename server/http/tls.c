@@ -87,7 +87,8 @@ static void warn_of_time(const char *path, gnutls_x509_crt_t certificate) {
     char text[64];
     if (broken != NULL && gmtime_r(broken, &date) != NULL &&
         strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S UTC", &date) > 0) {
-        http_log(broken == &end ? "the certificate in %s expired on %s"
+        http_log("warning",
+                 broken == &end ? "the certificate in %s expired on %s"
                                 : "the certificate in %s is not valid before %s",
                  path, text);
     }

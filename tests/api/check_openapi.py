@@ -4,15 +4,20 @@
     check_openapi.py openapi.yaml [--routes ROUTES.txt] [--exchanges DIR] [--daemon PROGRAM]
                      [--spec-validator]
 
+tests/openapi/exact.yaml has types of the document as exact schemas. "Fits" means: fits the type of the document and the
+exact one.
 Always: every $ref resolves, every component is used, every schema is a valid JSON Schema 2020-12,
-every example fits its schema.
+every example fits its schema. The types of the document are plain, as generators of clients need them: no schema is
+`true` or `false`, has something beside a $ref, combines schemas, or gives a key of a request a default; every key is
+described, with the same words in all requests. They have the keys, types and words of the exact ones.
 --routes: lines "METHOD /path"; they are the methods and paths of the document, no more and no less.
 --exchanges: one JSON file for each recorded exchange, {"method", "path", "status", "media_type",
 "body"}; each is documented and its body fits; and the statuses that the document promises for the
 POST endpoints all occurred. Files with another member, "request", have that held to the schema of the
 request too, where the answer is 200.
 --daemon: runs the program on a free port of 127.0.0.1 and asks it every example; each has an example
-of its answer, under the same name, and that is what the program answers.
+of its answer, under the same name, and that is what the program answers. So is every example of an error, but for the
+503, which takes a busy service.
 --spec-validator: also the OpenAPI meta-schema, by openapi-spec-validator from PyPI.
 
 Needs Debian's python3-yaml and python3-jsonschema (4.10 or later), and no other host.
@@ -20,12 +25,15 @@ Needs Debian's python3-yaml and python3-jsonschema (4.10 or later), and no other
 
 import argparse
 import collections
+import contextlib
+import http.client
 import importlib.metadata
 import json
 import math
 import pathlib
 import subprocess
 import sys
+import tempfile
 import urllib.error
 import urllib.request
 
@@ -35,12 +43,33 @@ import yaml
 SPEC_VALIDATOR = "0.9.0"
 
 METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
+EXACT = pathlib.Path(__file__).parent.parent / "openapi/exact.yaml"
 PROBLEM = "application/problem+json"
+# What a plain schema does not use: generators of clients make no type, or no pleasant one, of it.
+NOT_PLAIN = {"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "const", "contains", "prefixItems", "dependentRequired",
+             "dependentSchemas", "patternProperties", "nullable", "default", "title"}
+# Keys that mean something else in another request or answer; all others are described with the same words.
+OWN_MEANING = {"X", "heads", "return", "random", "status", "indices", "Q", "K", "V", "output", "weights", "embedding", "tokens",
+               "scores", "scaled_scores", "dtype", "type", "name", "version"}
 # What is answered before the path counts: requests that are not sound HTTP.
 ANSWERED_ANYWHERE = {400, 411, 413, 414, 415, 417, 431, 501, 505}
 # Each of these, where a POST endpoint documents it, is provoked by a test. (503 takes a busy or
 # stopping service.)
 PROVOKED = {"200", "400", "413", "415", "422"}
+# What the examples of errors answer: method, path, headers and body, by the response and the name of the example.
+FITTING = '{"Q": [[1]], "K": [[1]], "V": [[1]]'
+TO_PROVOKE = {
+    ("BadRequest", ""): ("POST", "/attention", {}, '{"Q":[[1]],}'),
+    ("NotFound", ""): ("GET", "/atention", {}, None),
+    ("MethodNotAllowed", ""): ("GET", "/attention", {}, None),
+    ("TooLarge", ""): ("POST", "/attention", {"Content-Length": "70000000", "Expect": "100-continue"}, None),
+    ("UnsupportedMediaType", ""): ("POST", "/attention", {"Content-Type": "text/plain"}, FITTING + "}"),
+    ("Unprocessable", "shapes"): ("POST", "/attention", {}, json.dumps({"Q": [[0] * 64], "K": [[0] * 48], "V": [[0]]})),
+    ("Unprocessable", "misspelt"): ("POST", "/attention", {}, FITTING + ', "casual": true}'),
+    ("Unauthorized", ""): ("GET", "/version", {}, None),
+    ("NotHttp", ""): ("get", "/version", {}, None),
+}
+NOT_PROVOKED = {("Unavailable", "")}
 LONG_ROW = 8  # numbers: the schemas that count so many are of lists that no test makes too long
 
 
@@ -66,13 +95,19 @@ def thinned(value):
 class Document:
     def __init__(self, path):
         self.root = yaml.safe_load(path.read_text(encoding="utf-8"))
+        self.exact = yaml.safe_load(EXACT.read_text(encoding="utf-8"))
         self.errors = []
         self.validators = {}
 
     def fail(self, message):
         self.errors.append(message)
 
-    def resolve(self, node):
+    def components(self, exact):
+        """The components of the document, or the same with the exact schemas in place of the plain ones."""
+        components = self.root["components"]
+        return {**components, "schemas": {**components["schemas"], **self.exact}} if exact else components
+
+    def resolve(self, node, exact=False):
         """The node itself, or what its $ref points at."""
         seen = set()
         while isinstance(node, dict) and isinstance(node.get("$ref"), str):
@@ -80,7 +115,7 @@ class Document:
             if not reference.startswith("#/") or reference in seen:
                 raise LookupError(reference)
             seen.add(reference)
-            node = self.root
+            node = {**self.root, "components": self.components(exact)}
             for token in reference[2:].split("/"):
                 token = token.replace("~1", "/").replace("~0", "~")
                 try:
@@ -89,20 +124,22 @@ class Document:
                     raise LookupError(reference) from None
         return node
 
-    def validator(self, schema):
+    def validator(self, schema, exact):
         """References of a schema are "#/components/...": beside the components they resolve in it."""
-        if id(schema) not in self.validators:
-            self.validators[id(schema)] = jsonschema.Draft202012Validator(
-                {**schema, "components": self.root["components"]}
+        if (id(schema), exact) not in self.validators:
+            self.validators[id(schema), exact] = jsonschema.Draft202012Validator(
+                {**schema, "components": self.components(exact)}
             )
-        return self.validators[id(schema)]
+        return self.validators[id(schema), exact]
 
-    def fits(self, value, schema, where):
-        error = jsonschema.exceptions.best_match(self.validator(schema).iter_errors(thinned(value)))
-        if error is not None:
-            place = "/".join(str(token) for token in error.absolute_path)
-            message = error.message if len(error.message) < 300 else error.message[:300] + " ..."
-            self.fail(f"{where}: /{place}: {message}")
+    def fits(self, value, schema, where, forms=(True, False)):
+        value = thinned(value)
+        for exact in forms:
+            error = jsonschema.exceptions.best_match(self.validator(schema, exact).iter_errors(value))
+            if error is not None:
+                place = "/".join(str(token) for token in error.absolute_path)
+                message = error.message if len(error.message) < 300 else error.message[:300] + " ..."
+                self.fail(f"{where}: /{place}: {message}{' (exact.yaml)' if exact else ''}")
 
     def operations(self):
         for path, item in self.root["paths"].items():
@@ -133,6 +170,12 @@ def check_references(document):
             used.add(node["$ref"])
         except LookupError as error:
             document.fail(f"{place}: {error.args[0]} points at nothing")
+        if len(node) > 1:
+            document.fail(f"{place}: a $ref stands alone, not beside {', '.join(sorted(set(node) - {'$ref'}))}")
+    # What may be of more than one type refers to none: a description names the type.
+    words = {word.strip(".,;:()") for _, node in nodes(document.root) if isinstance(node, dict)
+             and isinstance(node.get("description"), str) for word in node["description"].split()}
+    used |= {f"#/components/schemas/{name}" for name in document.root["components"]["schemas"] if name in words}
     # No operation refers to this one: it is the answer to what is no operation.
     used.add("#/components/responses/MethodNotAllowed")
     # Security schemes are named, not referred to.
@@ -144,9 +187,76 @@ def check_references(document):
                 document.fail(f"#/components/{kind}/{name} is used nowhere")
 
 
+def check_exact_references(document):
+    used = set(document.root["components"]["schemas"])
+    for place, node in nodes(document.exact):
+        if isinstance(node, dict) and "$ref" in node:
+            try:
+                document.resolve({"$ref": node["$ref"]}, exact=True)
+                used.add(node["$ref"].rpartition("/")[2])
+            except LookupError as error:
+                document.fail(f"exact.yaml{place}: {error.args[0]} points at nothing")
+    for name in sorted(set(document.exact) - used):
+        document.fail(f"exact.yaml: {name} is used nowhere")
+
+
+def exact_properties(schema):
+    """The properties of an exact schema. Of those that differ from case to case only the names count."""
+    cases = {name: {} for part in schema.get("anyOf", []) for name in part.get("properties", {})}
+    return {**cases, **schema.get("properties", {})}
+
+
+def check_agreement(document, plain, exact, place):
+    """Where the plain schema has a type, words, bounds or properties, the exact one has the same, if it has any."""
+    if plain.get("$ref", exact.get("$ref")) != exact.get("$ref"):
+        document.fail(f"{place}: it is {plain['$ref']} here and another type in exact.yaml")
+    if "$ref" in plain:
+        return
+    while set(exact) == {"$ref"}:
+        exact = document.exact[exact["$ref"].rpartition("/")[2]]
+    for keyword in ("type", "enum", "required", "minItems", "maxItems", "uniqueItems", "maximum", "exclusiveMinimum"):
+        if keyword in plain and keyword in exact and plain[keyword] != exact[keyword]:
+            document.fail(f"{place}: {keyword} is {plain[keyword]} here and {exact[keyword]} in exact.yaml")
+    properties = exact_properties(exact)
+    if "properties" in plain:
+        for name in sorted(set(plain["properties"]) ^ set(properties)):
+            document.fail(f"{place}: {name} is only {'here' if name in plain['properties'] else 'in exact.yaml'}")
+        for name in set(plain["properties"]) & set(properties):
+            check_agreement(document, plain["properties"][name], properties[name], f"{place}/{name}")
+    if "items" in plain and isinstance(exact.get("items"), dict):
+        check_agreement(document, plain["items"], exact["items"], f"{place}/items")
+
+
+def check_plain(document):
+    schemas = document.root["components"]["schemas"]
+    meanings = {}
+    for name, schema in schemas.items():
+        for place, node in nodes(schema, f"#/components/schemas/{name}"):
+            if isinstance(node, bool) and not place.endswith(("additionalProperties", "uniqueItems")):
+                document.fail(f"{place}: {node} is no plain schema")
+            if isinstance(node, dict) and not place.endswith("/properties"):
+                for keyword in sorted(NOT_PLAIN & set(node)):
+                    document.fail(f"{place}: {keyword} is not plain")
+                if isinstance(node.get("type"), list):
+                    document.fail(f"{place}: several types are not plain")
+        if name.endswith("Request") and schema.get("additionalProperties") is not False:
+            document.fail(f"#/components/schemas/{name}: a request has the key additionalProperties: false")
+        for key, value in schema.get("properties", {}).items():
+            if "description" not in document.resolve(value):
+                document.fail(f"#/components/schemas/{name}: {key} has no description")
+            elif name.endswith(("Request", "Result")) and key not in OWN_MEANING:
+                kind = name[-7:]
+                text = {keyword: value[keyword] for keyword in value if keyword != "x-order"}
+                if meanings.setdefault((kind, key), text) != text:
+                    document.fail(f"#/components/schemas/{name}: {key} is described in other words elsewhere")
+        if name in document.exact:
+            check_agreement(document, schema, document.exact[name], f"#/components/schemas/{name}")
+
+
 def check_schemas(document):
     roots = [(f"#/components/schemas/{name}", schema)
              for name, schema in document.root["components"]["schemas"].items()]
+    roots += [(f"exact.yaml/{name}", schema) for name, schema in document.exact.items()]
     roots += [(f"{place}/schema", node["schema"]) for place, node in nodes(document.root)
               if isinstance(node, dict) and isinstance(node.get("schema"), dict)]
     for place, schema in roots:
@@ -170,12 +280,10 @@ def check_examples(document):
             for name, value in found.items():
                 document.fits(value, node["schema"], f"{place}: example {name}")
             count += len(found)
-        elif place.startswith("/components/schemas/") and isinstance(examples, list):
-            for value in examples:
-                document.fits(value, node, f"{place}: example {json.dumps(value)}")
-            count += len(examples)
-        if place.startswith("/components/schemas/") and "default" in node and "type" in node:
-            document.fits(node["default"], node, f"{place}: default")
+    for name, schema in document.exact.items():
+        for value in schema.get("examples", []):
+            document.fits(value, schema, f"exact.yaml/{name}: example {json.dumps(value)}", forms=(True,))
+            count += 1
     if count == 0:
         document.fail("the document holds no example")
     return count
@@ -293,31 +401,58 @@ def ask(url, question):
         return json.load(error)
 
 
-def check_answers(document, program):
-    """Returns how many examples were asked."""
-    count = 0
-    with subprocess.Popen([program, "--port", "0"], stdout=subprocess.PIPE, text=True) as process:
+@contextlib.contextmanager
+def running(program, *options):
+    """The port of the program while it runs."""
+    with subprocess.Popen([program, "--port", "0", *options], stdout=subprocess.PIPE, text=True) as process:
         try:
             line = process.stdout.readline()
             if "http://" not in line:
-                document.fail(f"{program} does not say where it listens: {line!r}")
-                return 0
-            address = line.split()[-1]
-            for method, path, operation in document.operations():
-                if method != "POST":
-                    continue
-                answers = operation["responses"]["200"]["content"]["application/json"]["examples"]
-                questions = operation["requestBody"]["content"]["application/json"]["examples"]
-                if set(answers) != set(questions):
-                    document.fail(f"{path}: the examples of questions and answers differ in names")
-                for name in set(answers) & set(questions):
-                    got = ask(address + path, document.resolve(questions[name])["value"])
-                    if not near(got, document.resolve(answers[name])["value"]):
-                        document.fail(f"{path}: example {name}: the answer is {json.dumps(got)}")
-                    count += 1
+                sys.exit(f"{program} does not say where it listens: {line!r}")
+            yield int(line.split()[-1].rpartition(":")[2])
         finally:
             process.terminate()
+
+
+def check_answers(document, port):
+    """Returns how many examples were asked."""
+    count = 0
+    for method, path, operation in document.operations():
+        if method != "POST":
+            continue
+        answers = operation["responses"]["200"]["content"]["application/json"]["examples"]
+        questions = operation["requestBody"]["content"]["application/json"]["examples"]
+        if set(answers) != set(questions):
+            document.fail(f"{path}: the examples of questions and answers differ in names")
+        for name in set(answers) & set(questions):
+            got = ask(f"http://127.0.0.1:{port}{path}", document.resolve(questions[name])["value"])
+            if not near(got, document.resolve(answers[name])["value"]):
+                document.fail(f"{path}: example {name}: the answer is {json.dumps(got)}")
+            count += 1
     return count
+
+
+def check_problems(document, port, port_with_keys):
+    """Returns how many examples of errors were provoked."""
+    examples = {}
+    for response, node in document.root["components"]["responses"].items():
+        media = node.get("content", {}).get(PROBLEM, {})
+        found = {name: example["value"] for name, example in media.get("examples", {}).items()}
+        found |= {"": media["example"]} if "example" in media else {}
+        examples |= {(response, name): example for name, example in found.items()}
+    for place in sorted(set(examples) ^ set(TO_PROVOKE) ^ NOT_PROVOKED):
+        document.fail(f"{'/'.join(place)}: an example without a request that provokes it, or the reverse")
+    for place in sorted(set(examples) & set(TO_PROVOKE)):
+        method, path, headers, body = TO_PROVOKE[place]
+        example = examples[place]
+        asked = port_with_keys if example["status"] == 401 else port
+        connection = http.client.HTTPConnection("127.0.0.1", asked, timeout=60)
+        connection.request(method, path, body, {"X-Request-Id": example["request_id"], **headers})
+        got = json.load(connection.getresponse())
+        connection.close()
+        if got != example:
+            document.fail(f"{'/'.join(place)}: the example of an error is {json.dumps(got)}")
+    return len(TO_PROVOKE)
 
 
 def check_spec(document):
@@ -343,7 +478,9 @@ def main():
 
     document = Document(arguments.document)
     check_references(document)
+    check_exact_references(document)
     check_schemas(document)
+    check_plain(document)
     if document.errors:  # the rest would stumble over the same
         return report(document, "")
     done = f"{check_examples(document)} examples"
@@ -353,7 +490,13 @@ def main():
     if arguments.exchanges:
         done += f", {check_exchanges(document, arguments.exchanges)} exchanges"
     if arguments.daemon:
-        done += f", {check_answers(document, arguments.daemon.resolve())} answers"
+        program = arguments.daemon.resolve()
+        with tempfile.NamedTemporaryFile("w", suffix=".keys") as keys:
+            keys.write("a-key-of-more-than-16-characters\n")
+            keys.flush()
+            with running(program) as port, running(program, "--api-key-file", keys.name) as port_with_keys:
+                done += f", {check_answers(document, port)} answers"
+                done += f", {check_problems(document, port, port_with_keys)} errors"
     if arguments.spec_validator:
         check_spec(document)
         done += ", OpenAPI 3.1"

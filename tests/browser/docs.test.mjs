@@ -1,55 +1,142 @@
-// The reference of the API at /docs: it renders every operation of openapi.yaml, tries a request, and asks nobody else.
+// The reference at /docs: without a script it shows every path, key and example of openapi.yaml, in at most 24 kB on the wire. Its
+// examples are asked with curl and opened in the explorer.
 import assert from 'node:assert/strict';
-import { readFileSync } from 'node:fs';
+import { execFile, execFileSync } from 'node:child_process';
+import { fileURLToPath } from 'node:url';
 import { test } from 'node:test';
-import { onPage, picture, serious } from './harness.mjs';
+import { promisify } from 'node:util';
+import { PATHS } from '../../server/explorer/src/request.js';
+import { done } from './explorer.mjs';
+import { base, findings, onPage, picture } from './harness.mjs';
 
-const document = readFileSync(new URL('../../openapi.yaml', import.meta.url), 'utf8');
-// A path stands two spaces in, its methods four.
-const operations = document.match(/^ {2}\/|^ {4}(get|post|put|delete):$/gm).filter((line) => line.startsWith('    ')).length;
+const ON_THE_WIRE = 24_000; // bytes, of the page and its style, as browsers take them
+const ADDRESS = 'http://127.0.0.1:8080'; // what the examples ask
 
-// What axe-core finds in Swagger UI; nothing may come on top. (Each operation's heading is a button that holds a link.)
-const VIEWERS_OWN = ['nested-interactive'];
+const read = 'import json, sys, yaml; json.dump(yaml.safe_load(open(sys.argv[1], encoding="utf-8")), sys.stdout)';
+const file = fileURLToPath(new URL('../../openapi.yaml', import.meta.url));
+const document = JSON.parse(execFileSync('/usr/bin/python3', ['-c', read, file], { encoding: 'utf8' }));
+const operations = Object.entries(document.paths).flatMap(([path, item]) =>
+  Object.entries(item).map(([method, operation]) => ({ path, method, operation })),
+);
+const resolve = (node) =>
+  node.$ref ? resolve(node.$ref.slice(2).split('/').reduce((inner, name) => inner[name], document)) : node;
+const json = (part) => resolve(part ?? {}).content?.['application/json'];
 
-async function open(page) {
-  await page.goto('/docs');
-  await page.waitForSelector('.opblock');
+// Numbers of float32 may differ in their last digit from machine to machine.
+function near(got, wanted) {
+  if (typeof wanted === 'number') return typeof got === 'number' && Math.abs(got - wanted) <= 1e-6 * Math.abs(wanted) + 1e-7;
+  if (wanted === null || typeof wanted !== 'object') return got === wanted;
+  const names = Object.keys(wanted);
+  return String(Object.keys(got ?? {})) === String(names) && names.every((name) => near(got[name], wanted[name]));
 }
 
-test('docs: every operation of openapi.yaml is there', () =>
-  onPage({}, async (page) => {
-    await open(page);
-    assert.equal(await page.locator('.opblock').count(), operations);
-    await picture(page, 'docs');
+// The parts of the page below the heading of a path: the elements up to the next heading of that level.
+const section = (page, path) =>
+  page.evaluateHandle((path) => {
+    const [heading] = [...document.querySelectorAll('main h3')].filter((each) => each.textContent.split(' ').at(-1) === path);
+    const parts = [];
+    for (let next = heading?.nextElementSibling; next && !/^H[23]$/.test(next.tagName); next = next.nextElementSibling) parts.push(next);
+    return parts;
+  }, path);
+
+test('docs: every path, and every key of what it takes and returns, without a script', () =>
+  onPage({ javaScriptEnabled: false }, async (page, { requests }) => {
+    await page.goto('/docs');
+    assert.equal(requests.length, 2, 'the page and its style');
+    assert.equal(await page.locator('script').count(), 0);
+    assert.ok(operations.length > 10);
+    for (const { path, operation } of operations) {
+      const parts = await section(page, path);
+      // Where the keys of another path are the same, its section has them.
+      const linked = await parts.evaluate((all) => all.flatMap((part) => [...part.querySelectorAll('a[href^="#"]')].map((a) => [a.textContent, a.hash])));
+      for (const [name] of linked.filter(([name]) => PATHS.includes(name))) {
+        const other = await section(page, name);
+        linked.push(...(await other.evaluate((all) => all.flatMap((part) => [...part.querySelectorAll('a[href^="#"]')].map((a) => [a.textContent, a.hash])))));
+      }
+      const schemas = [json(operation.requestBody), json(operation.responses['200'])].filter(Boolean).map(({ schema }) => resolve(schema));
+      for (const key of schemas.flatMap(({ properties }) => Object.keys(properties))) {
+        const hashes = linked.filter(([name]) => name === key).map(([, hash]) => hash);
+        assert.ok(hashes.length > 0, `${path} names ${key}`);
+        for (const hash of hashes) {
+          const row = page.locator('tr', { has: page.locator(`[id="${hash.slice(1)}"]`) });
+          assert.match(await row.locator('td').last().textContent(), /\w{2}/, `${hash} has a meaning`);
+        }
+      }
+      for (const status of Object.keys(operation.responses).filter((status) => /^[45]/.test(status))) {
+        assert.ok(linked.some(([name, hash]) => name === status && hash === `#error-${status}`), `${path} names ${status}`);
+      }
+    }
+    await picture(page, 'docs', { fullPage: true });
   }));
 
-test('docs: a request is tried against this server', () =>
+test('docs: every link within the page leads somewhere, and a key shows that it is one', () =>
   onPage({}, async (page) => {
-    await open(page);
-    await page.locator('.opblock', { has: page.locator('[data-path="/softmax"]') }).locator('.opblock-summary-control').click();
-    const body = page.locator('.opblock.is-open textarea');
-    await body.fill('{"X": [0, 0]}');
-    const [answer] = await Promise.all([
-      page.waitForResponse((response) => response.url().endsWith('/softmax')),
-      page.locator('.opblock.is-open .execute').click(),
-    ]);
-    assert.equal(answer.status(), 200);
-    assert.deepEqual(await answer.json(), { output: [0.5, 0.5] });
-    await page.waitForSelector('.live-responses-table .response-col_status:has-text("200")');
-    assert.match(await page.locator('.live-responses-table .highlight-code').first().textContent(), /0\.5/);
-    await picture(page, 'docs-tried');
+    await page.goto('/docs');
+    const dead = await page.evaluate(() =>
+      [...document.querySelectorAll('a[href^="#"]')].filter((a) => !document.getElementById(a.hash.slice(1))).map((a) => a.hash),
+    );
+    assert.deepEqual(dead, []);
+    const key = page.locator('#option-causal');
+    const mark = () => key.evaluate((element) => [getComputedStyle(element, '::after').content, getComputedStyle(element, '::after').opacity]);
+    assert.equal((await mark())[1], '0');
+    await key.focus();
+    assert.match(String(await mark()), /#.*,1$/);
+    await page.keyboard.press('Enter');
+    assert.equal(new URL(page.url()).hash, '#option-causal');
+    const top = await key.evaluate((element) => element.getBoundingClientRect().top);
+    assert.ok(top >= 0 && top < 200, `the key is ${top} px below the top`);
   }));
 
-test('docs: on a phone, light and dark', async () => {
-  for (const colorScheme of ['light', 'dark']) {
-    await onPage({ colorScheme, viewport: { width: 390, height: 844 } }, async (page) => {
-      await open(page);
-      assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), 'nothing to scroll sideways');
-      await picture(page, `docs-phone-${colorScheme}`);
-      const findings = await serious(page);
-      const rules = findings.map((finding) => finding.split(':')[0]);
-      console.log(`docs, ${colorScheme}: ${findings.length} findings of axe-core in Swagger UI: ${[...new Set(rules)].join(', ')}`);
-      assert.deepEqual(findings.filter((finding, i) => !VIEWERS_OWN.includes(rules[i])), []);
-    });
+test('docs: curl gets the answers that the page shows', () =>
+  onPage({}, async (page) => {
+    await page.goto('/docs');
+    const address = await base();
+    const examples = operations.flatMap(({ operation }) => Object.keys(json(operation.requestBody)?.examples ?? {}));
+    const shown = await page.locator('.title + pre').evaluateAll((all) => all.map((pre) => [pre.textContent, pre.nextElementSibling.textContent]));
+    assert.equal(shown.length, examples.length);
+    for (const [command, answer] of shown) {
+      assert.ok(command.startsWith(`curl ${ADDRESS}/`), command);
+      const { stdout } = await promisify(execFile)('sh', ['-c', `${command.replace(ADDRESS, address)} -sS`]);
+      assert.ok(near(JSON.parse(stdout), JSON.parse(answer)), `${command}\n${stdout}`);
+    }
+  }));
+
+test('docs: the explorer opens the examples and computes them', () =>
+  onPage({}, async (page) => {
+    await page.goto('/docs');
+    const wanted = operations
+      .filter(({ path }) => PATHS.includes(path))
+      .flatMap(({ path, operation }) => Object.values(json(operation.requestBody).examples).map((example) => [path, resolve(example).value]));
+    const links = await page.getByRole('link', { name: 'Open in the explorer' }).evaluateAll((all) => all.map((a) => a.getAttribute('href')));
+    assert.equal(links.length, wanted.length);
+    for (const [i, [path, body]] of wanted.entries()) {
+      await page.goto('/docs');
+      await page.locator(`a[href="${links[i]}"]`).click();
+      await done(page);
+      assert.equal(await page.inputValue('#path'), path);
+      assert.deepEqual(JSON.parse(await page.inputValue('#request')), body);
+      assert.match(await page.textContent('#status'), /computed/);
+    }
+  }));
+
+for (const colorScheme of ['light', 'dark']) {
+  for (const [screen, viewport] of Object.entries({ wide: { width: 1440, height: 900 }, tablet: { width: 820, height: 1180 }, phone: { width: 360, height: 780 } })) {
+    test(`docs: ${colorScheme}, ${screen}`, () =>
+      onPage({ colorScheme, viewport }, async (page) => {
+        await page.goto('/docs');
+        assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), 'nothing to scroll sideways');
+        const paper = await page.evaluate(() => getComputedStyle(document.body).backgroundColor.match(/\d+/g).map(Number));
+        assert.equal(Math.min(...paper) > 128, colorScheme === 'light');
+        assert.deepEqual(await findings(page), []);
+        await picture(page, `docs-${screen}-${colorScheme}`);
+      }));
   }
-});
+}
+
+test('docs: the page and its style are small', () =>
+  onPage({}, async (page, { requests }) => {
+    await page.goto('/docs', { waitUntil: 'networkidle' });
+    const sizes = await Promise.all(requests.map((request) => request.sizes()));
+    const bytes = sizes.reduce((sum, { responseBodySize, responseHeadersSize }) => sum + responseBodySize + responseHeadersSize, 0);
+    assert.ok(bytes > 0 && bytes <= ON_THE_WIRE, `${bytes} bytes`);
+  }));

@@ -1,12 +1,12 @@
-"""Asks the daemon every test case of the ONNX operator Attention, as JSON over HTTP.
+"""Sends the daemon every test case of the ONNX operator Attention, as JSON over HTTP.
 
     ATTENTIOND_BIN=build/attentiond onnx_attention.py [-v] [NAME...]
 
 The cases are those that the PyPI package onnx generates for the operator's own conformance tests
-(opsets 23 to 25). Each becomes one POST /attention and passes if every output of the operator
-comes back. Half-precision inputs are widened to float32; such cases are also held, at the tolerance
-of float32, to what ONNX's reference implementation makes of the widened inputs.
-Status 0 only if all cases pass and at least MINIMUM of them ran.
+(opsets 23 to 25). Each becomes one POST /attention, and passes if every output of the operator comes
+back. Half-precision inputs are widened to float32. The answer to these must also be what ONNX's
+reference implementation computes from the widened inputs, within the tolerance of float32.
+The status is 0 only if all cases pass and at least MINIMUM of them ran.
 """
 
 import argparse
@@ -25,12 +25,12 @@ from onnx.reference import ReferenceEvaluator
 
 MINIMUM = 60
 
-# name of the case -> why JSON attention has no such thing. A case that stands here and passes, or
-# that the package does not have, is an error.
+# Maps the name of a case to the reason why the daemon cannot express it. A case in this table is an
+# error if it passes, or if the package does not have it.
 SKIPPED = {}
 
-# Allowed difference, as a share of the largest expected number of the row. The operator rounds
-# every stage to its type, so half precision may be two of its units off: 2 * 2**-10, 2 * 2**-7.
+# The allowed difference, relative to the largest expected number of the row. The operator rounds
+# every stage to its type, so half precision may differ by two of its units: 2 * 2**-10, 2 * 2**-7.
 TOLERANCE = {"float32": 1e-5, "float16": 2e-3, "bfloat16": 1.6e-2}
 
 KNOWN_ATTRIBUTES = {
@@ -40,7 +40,7 @@ KNOWN_ATTRIBUTES = {
 
 
 class Failure(Exception):
-    """The case did not come out as the operator says; the text says where."""
+    """The answer differs from what the operator gives. The text says where."""
 
 
 class Daemon:
@@ -90,7 +90,7 @@ def refuse(word):
 
 
 def as_lists(array):
-    """Nested lists; -inf is null. Every float32 is exactly a Python float, and printed as such."""
+    """Returns nested lists with null for -inf. Each float32 is exactly a Python float."""
     if array.dtype == np.bool_:
         return array.tolist()
     if np.isnan(array).any() or np.isposinf(array).any():
@@ -101,7 +101,7 @@ def as_lists(array):
 
 
 def widen(array):
-    """Everything that is not bool or an integer, as float32."""
+    """Converts all types but bool and integers to float32."""
     return array if array.dtype.kind in "biu" else array.astype(np.float32)
 
 
@@ -111,7 +111,7 @@ def pack(array):
 
 
 def pad_mask(mask, keys):
-    """The operator lets no query attend to the keys that a short mask does not reach."""
+    """Pads a short mask: in the operator no query attends to the keys beyond it."""
     forbidden = False if mask.dtype == np.bool_ else -np.inf
     missing = [(0, 0)] * (mask.ndim - 1) + [(0, keys - mask.shape[-1])]
     mask = np.pad(mask, missing, constant_values=forbidden)
@@ -119,8 +119,8 @@ def pad_mask(mask, keys):
 
 
 def positions_mask(attributes, lengths, queries, keys):
-    """causal and window where query i of an item stands at i + (its length - queries): the service
-    counts from the end of past_K, so this goes as an explicit mask (batch, 1, queries, keys)."""
+    """Returns causal and window as a mask (batch, 1, queries, keys). Here query i of an item has the
+    position i + (its length - queries), but the daemon counts positions from the end of past_K."""
     position = np.arange(queries)[:, np.newaxis] + (lengths.reshape(-1, 1, 1, 1) - queries)
     key = np.arange(keys)
     allowed = np.ones(np.broadcast_shapes(position.shape, key.shape), dtype=bool)
@@ -136,7 +136,7 @@ def positions_mask(attributes, lengths, queries, keys):
 
 
 def add_masks(request, inputs, attributes):
-    """mask, bias, causal, window and lengths of the request."""
+    """Adds mask, bias, causal, window and lengths to the request."""
     packed = inputs["Q"].ndim == 3
     axis = 1 if packed else 2
     queries, keys = inputs["Q"].shape[axis], inputs["K"].shape[axis]
@@ -165,15 +165,15 @@ def add_masks(request, inputs, attributes):
 
 
 def stage(attributes):
-    """The result that qk_matmul_output is. Mode 0 is Q sqrt(scale) (K sqrt(scale))^T: scaled."""
+    """Returns the result that is qk_matmul_output. Mode 0 is Q sqrt(scale) (K sqrt(scale))^T, scaled."""
     mode = attributes.get("qk_matmul_output_mode", 0)
     if mode == 0 and attributes.get("softcap", 0) > 0:
-        raise Failure("qk_matmul_output is scaled but not soft-capped: no result is that")
+        raise Failure("qk_matmul_output is scaled but not soft-capped; the daemon has no such result")
     return ["scaled_scores", "scaled_scores", "masked_scores", "weights"][mode]
 
 
 def request_of(inputs, outputs, attributes):
-    """The request, and which result is which output of the operator."""
+    """Returns the request, and the output of the operator for each result."""
     unknown = set(attributes) - KNOWN_ATTRIBUTES
     if unknown:
         raise Failure(f"unknown attributes: {sorted(unknown)}")
@@ -198,7 +198,7 @@ def request_of(inputs, outputs, attributes):
 
 
 def as_array(result, lists):
-    """float32, as the service computed it. null is -inf in masked scores, and nothing elsewhere."""
+    """Returns the float32 numbers that the daemon computed. null is -inf, in masked scores only."""
     try:
         array = np.array(lists, dtype=np.float64).astype(np.float32)  # None becomes NaN
     except (TypeError, ValueError) as error:
@@ -211,7 +211,8 @@ def as_array(result, lists):
 
 
 def compare(result, got, expected, tolerance):
-    """Within tolerance * the largest finite |expected| of the row; -inf and zero rows exactly."""
+    """The difference is at most tolerance * the largest finite |expected| of the row. -inf and rows of
+    zeros must be equal."""
     if got.shape != expected.shape:
         raise Failure(f"{result} has shape {got.shape}, not {expected.shape}")
     finite = np.isfinite(expected)
@@ -229,7 +230,7 @@ def compare(result, got, expected, tolerance):
 
 
 def run(daemon, case):
-    """Raises Failure unless the service gives what the operator gives."""
+    """Raises Failure unless the daemon gives what the operator gives."""
     node = case.model.graph.node[0]
     attributes = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
     input_names, output_names = ([n for n in names if n] for names in (node.input, node.output))
@@ -250,7 +251,7 @@ def run(daemon, case):
             for name, array in outputs.items():
                 array = array.astype(np.float64)
                 if name.startswith("present_"):
-                    # A copy: nothing may differ. It comes in the form of K and V.
+                    # This is a copy, so nothing may differ. It has the form of K and V.
                     array = pack(array) if inputs["Q"].ndim == 3 else array
                     compare(name, answer[name], array, 0)
                 else:
@@ -258,8 +259,8 @@ def run(daemon, case):
 
 
 def collect():
-    """The cases that are one node Attention. Each comes a second time with the node expanded into
-    the primitive operators that define it: the same data, so those are left out."""
+    """Returns the cases that are one node Attention. The package has each a second time, with the same
+    data and the node expanded into primitive operators; these are left out."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # other operators' cases overflow on purpose
         found = collect_testcases("Attention")
@@ -267,13 +268,13 @@ def collect():
     names = {c.name for c in cases}
     strays = [c.name for c in found if c.name.removesuffix("_expanded") not in names]
     if strays or len(names) != len(cases):
-        sys.exit(f"not one node Attention, or twice the same name: {strays}")
+        sys.exit(f"these cases are not one node Attention, or two have the same name: {strays}")
     return cases
 
 
 def main():
     parser = argparse.ArgumentParser(description="ONNX Attention's test cases, over HTTP.")
-    parser.add_argument("-v", "--verbose", action="store_true", help="name what passes too")
+    parser.add_argument("-v", "--verbose", action="store_true", help="also print the cases that pass")
     parser.add_argument("names", nargs="*", metavar="NAME", help="run these cases only")
     arguments = parser.parse_args()
     program = os.environ.get("ATTENTIOND_BIN") or sys.exit("ATTENTIOND_BIN names no daemon")
@@ -294,7 +295,7 @@ def main():
             except Failure as failure:
                 problem = str(failure)
             if case.name in SKIPPED and problem is None:
-                problem = "stands in the table SKIPPED, but passes"
+                problem = "is in the table SKIPPED, but passes"
             elif case.name in SKIPPED:
                 print(f"{case.name}: skipped: {SKIPPED[case.name]}")
                 skipped += 1
@@ -309,7 +310,7 @@ def main():
         print(f"the daemon ended with status {status}")
         failed += 1
     if passed + failed < MINIMUM and not arguments.names:
-        print(f"only {passed + failed} cases ran, {MINIMUM} are the least")
+        print(f"only {passed + failed} cases ran; there must be at least {MINIMUM}")
         failed += 1
     print(f"{passed} passed, {failed} failed, {skipped} skipped")
     return failed != 0

@@ -1,7 +1,7 @@
 #!/bin/bash
-# run.sh FOLDER [ARGUMENT...] asks $ATTENTIOND_BIN (FOLDER/attentiond if it is not set) the test
-# cases of ONNX's Attention. Their package goes into the virtual environment FOLDER/venv-conformance,
-# from the network the first time only. Further arguments are the script's.
+# run.sh FOLDER [ARGUMENT...] sends the test cases of ONNX's Attention to $ATTENTIOND_BIN, or to
+# FOLDER/attentiond if that is not set. The first run downloads their package into the virtual
+# environment FOLDER/venv-conformance. The other arguments go to onnx_attention.py.
 set -euo pipefail
 
 here=$(dirname "$(realpath "$0")")

@@ -220,7 +220,7 @@ static void require_refusal(const struct framing_result *result) {
 
     struct http_response response = {0};
     struct codec_document *document;
-    http_problem(&response, &request, result->status, result->detail, NULL, -1);
+    http_problem(&response, &request, result->status, result->detail, NULL, NULL);
     struct codec_reader *reader = codec_reader_create(NULL);
     fuzz_require(reader != NULL, "out of memory");
     codec_reader_feed(reader, response.body, response.size);

@@ -239,6 +239,17 @@ static void write_again(const struct leaves *leaves, attn_dtype dtype) {
     free(buffer.data);
 }
 
+/* The line and the column of an error are those of its offset. */
+static void check_place(const struct codec_error *error, const uint8_t *text) {
+    size_t line = 1, column = 1;
+    for (size_t i = 0; i < error->offset; i++) {
+        line += text[i] == '\n';
+        column = text[i] == '\n' ? 1 : column + ((text[i] & 0xC0) != 0x80);
+    }
+    fuzz_require(error->line == line && error->column == column, "byte %zu: %zu %zu, not %zu %zu",
+                 error->offset, error->line, error->column, line, column);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (size == 0) {
         return 0;
@@ -257,6 +268,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     const struct codec_error *error = codec_reader_error(whole);
     fuzz_require(!error->has_offset || error->offset < size, "byte %zu of %zu", error->offset,
                  size - 1);
+    if (error->has_offset) {
+        check_place(error, data + 1);
+        check_place(codec_reader_error(pieces), data + 1);
+    }
     if (a != NULL) {
         struct leaves leaves = {.count = 0};
         const attn_dtype dtype = codec_document_dtype(a);

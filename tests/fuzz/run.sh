@@ -1,7 +1,7 @@
 #!/bin/bash
-# run.sh FOLDER SECONDS TARGET... lets libFuzzer look for inputs, for so many seconds each target,
-# from its corpus on. New finds go to FOLDER/found/TARGET, an input that fails to
-# FOLDER/failed-TARGET-*. To take the finds over, as few as cover the same:
+# run.sh FOLDER SECONDS TARGET... runs libFuzzer for SECONDS on each TARGET. It starts from the
+# target's corpus. New inputs go to FOLDER/found/TARGET, and an input that fails goes to
+# FOLDER/failed-TARGET-*. This adds the fewest new inputs that have the same coverage to the corpus:
 #     FOLDER/fuzz_TARGET -merge=1 tests/fuzz/corpus/TARGET FOLDER/found/TARGET
 set -euo pipefail
 

@@ -1,4 +1,4 @@
-"""Promises 6 and 8: many connections that do nothing, and more clients than there are file descriptors."""
+"""Promises 2, 6 and 8: many idle connections, many requests at one moment, and more clients than file descriptors."""
 from hostile import *
 
 COUNT = min(10000, allow_files(20000) - 200)
@@ -6,7 +6,7 @@ RESERVE = 200
 
 
 def connect(daemon, count):
-    """As many connections; None for one that could not be had."""
+    """Opens so many connections. The list has None for one that failed."""
     connections = []
     for _ in range(count):
         try:
@@ -23,7 +23,7 @@ def close(connections):
 
 
 def receives(connection):
-    """A 200, in time?"""
+    """Does a 200 come within 2 seconds?"""
     connection.settimeout(2)
     try:
         return connection.recv(65536).startswith(b"HTTP/1.1 200")
@@ -32,14 +32,14 @@ def receives(connection):
 
 
 def answers(connections, message):
-    """How many of them get a 200."""
+    """Sends the message on each connection, and returns how many get a 200."""
     for connection in connections:
         connection.sendall(message)
     return sum(map(receives, connections))
 
 
 def until(condition, seconds):
-    """Seconds until it holds; None if it does not in time."""
+    """Returns the seconds until the condition holds, or None if it does not hold in time."""
     begun = time.monotonic()
     while time.monotonic() < begun + seconds:
         if condition():
@@ -75,7 +75,7 @@ def idle():
 
 
 def burst():
-    """libmicrohttpd takes 128 events at a time, and after exactly as many waits for another before it serves them."""
+    """libmicrohttpd takes 128 events at a time. After exactly 128 events it waits for one more before it serves them."""
     message = b"GET /health/live HTTP/1.1\r\nHost: a\r\n\r\n"
     with Daemon("--io-threads", 1, cores=DAEMON_CORES[:1]) as daemon:
         connections = connect(daemon, 128)
@@ -95,7 +95,7 @@ def burst():
 
 
 def crowd(what, daemon, clients):
-    """More clients than descriptors come, stay and leave."""
+    """More clients than there are descriptors connect, wait and leave."""
     connections = connect(daemon, clients)
     time.sleep(0.5)
     cpu = daemon.cpu()
@@ -123,7 +123,7 @@ burst()
 with Daemon(files=256) as daemon:
     crowd("ulimit -n 256", daemon, 1000)
     recovers("ulimit -n 256", daemon)
-with Daemon() as daemon:  # which believes that it has more
+with Daemon() as daemon:  # this daemon believes that it has more descriptors
     resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE, (100, 100))
     crowd("EMFILE at some connections", daemon, 1000)
     recovers("EMFILE at some connections", daemon)

@@ -1,8 +1,9 @@
-"""Promises 4, 5, 9 and 20: the service sees and bounds what a request costs, however little its body says of it.
+"""Promises 4, 5, 9 and 20: the daemon counts and limits the cost of a request, even if its body is short.
 
-Each case is an attack by requests whose cost is easily missed; tests/README.md has a table of the kinds. In every case memory stays
-within its bound, answers come within their time limits, /health/live and other requests are answered, the memory metric says what
-is held, and SIGTERM in the midst loses nothing that was admitted.
+Each case attacks with requests whose cost is easy to miss. tests/README.md has a table of the kinds. In every case:
+- memory stays within its bound, and the metric of memory is right;
+- answers come within their time limits, and /health/live and other requests are answered;
+- SIGTERM during the attack loses no admitted request.
 COSTS=rows,columns tries only these kinds.
 """
 from crowd import *
@@ -10,8 +11,8 @@ from crowd import *
 MIB = 1 << 20
 LIMITS = ("--max-memory", "64MiB", "--total-memory", "128MiB")
 COMPUTE_TIMEOUT = 2
-SECONDS_A, SECONDS_B = 1.0, 0.3  # of the attack before its clients leave, and of that before SIGTERM
-HANG = 2  # seconds later than its time limit that no answer comes on any machine
+SECONDS_A, SECONDS_B = 1.0, 0.3  # the attack lasts so long before its clients leave, and before SIGTERM
+HANG = 2  # seconds: on no machine may an answer come so much later than its time limit
 RANDOM = {"generator": "torch", "seed": 1}
 SMALL = b'{"X":[[1,2],[3,4]],"return":["output"]}'
 EVERYTHING = ["output", "weights", "scores", "scaled_scores", "masked_scores", "lse", "entropy", "top_k", "present_K",
@@ -39,7 +40,7 @@ def chunked(message):
 
 
 def unfinished(start, piece, size, path="/attention"):
-    """A body of 1 MiB by its head, of which only `size` bytes come."""
+    """A request whose head promises a body of 1 MiB, and of which only `size` bytes come."""
     content = start + piece * ((size - len(start)) // len(piece))
     return f"POST {path} HTTP/1.1\r\nHost: a\r\nContent-Length: {MIB}\r\n\r\n".encode() + content
 
@@ -56,7 +57,7 @@ def filled(start, piece, end, size):
 # --------------------------------------------------------------------------------------------------- the bystanders
 
 class Bystanders:
-    """Medium requests, 150 in a second on 8 connections; or others, if a case is about these."""
+    """Other clients: 150 requests in a second on 8 connections. The requests are medium ones unless the case has others."""
 
     def __init__(self, content, daemon):
         self.file = write("beside.json", content)
@@ -68,16 +69,16 @@ class Bystanders:
 
 
 def p99(result):
-    """In milliseconds, of the 200s."""
+    """The p99 of the 200s in milliseconds."""
     return result["latency_200"].get("p99", float("inf")) / 1000
 
 
-# A medium request is computed by the workers, since it is more than an I/O thread computes itself.
+# A medium request costs more than an I/O thread computes itself, so the workers compute it.
 MEDIUM = body(X=matrix(160, 64), **returning("output"))
 
 
 def alone(content):
-    """Their own p99: the median of three runs."""
+    """The p99 of these requests without an attack: the median of three runs."""
     with Daemon() as daemon:
         bystanders = Bystanders(content, daemon)
         return sorted(p99(end_load(bystanders.start(daemon, "--seconds", 0.7))) for _ in range(3))[1]
@@ -86,8 +87,8 @@ def alone(content):
 # -------------------------------------------------------------------------------------------------------- one case
 
 class Case:
-    """`holds`: the attack holds memory steadily, so that the metric can be compared with what is resident.
-    `serves`: even beside this attack no bystander is refused."""
+    """`holds`: the attack holds its memory all the time, so the metric can be compared with the resident memory.
+    `serves`: no bystander is refused, even during this attack."""
 
     def __init__(self, kind, name, *groups, options=LIMITS, total=128 * MIB, holds=False, serves=False, beside=MEDIUM,
                  seconds=SECONDS_A, timeout=COMPUTE_TIMEOUT):
@@ -98,7 +99,7 @@ class Case:
         check(promise, f"{self.kind}: {self.name}: {what}", *rest)
 
     def run(self):
-        # A client that does not read holds the drain up as long as it may last.
+        # A client that does not read delays the drain until its time limit.
         drain = 1 if any(group.read is not None for group in self.groups) else 5
         with Daemon("--compute-timeout", self.timeout, "--drain-timeout", drain, *self.options) as daemon:
             self.bystanders = Bystanders(self.beside, daemon)
@@ -117,7 +118,7 @@ class Case:
         times, bad = probe.end()
         if self.holds:
             watch.settle()
-        held = list(watch.pairs)  # while all of the crowd was there
+        held = list(watch.pairs)  # measured while all clients of the crowd were connected
         endings = crowd.end(DRAIN)
         self.check_memory(daemon, watch.end().peak, held)
         self.check_probe(times, bad)
@@ -140,7 +141,7 @@ class Case:
                    bad == 0 and len(times) > 0, slow <= 50)
 
     def check_endings(self, endings):
-        """Of the clients that read at once. What is still owed has waited until now."""
+        """Checks the clients that read at once. A request that has no answer yet has waited until now."""
         readers = [e for e in endings if self.groups[e.group].read is None]
         late = max((e.waited - (self.groups[e.group].timeout or self.timeout) for e in readers), default=0)
         statuses = collections.Counter(e.status or "none" for e in readers)
@@ -158,7 +159,7 @@ class Case:
                    beside <= 5 * own or (served == 0 and not self.serves))
 
     def rest(self, daemon):
-        """The clients have left: nothing is counted any more."""
+        """When the clients have left, their memory is no longer counted."""
         begun = time.monotonic()
         while daemon.metric("attentiond_memory_bytes") > self.counted and time.monotonic() < begun + 30:
             time.sleep(0.02)
@@ -167,7 +168,7 @@ class Case:
                    left == self.counted, seconds <= 1)
 
     def stop(self, daemon):
-        """The bystanders come first: so each of their connections has been accepted, and what they sent is admitted."""
+        """SIGTERM comes during an attack. The bystanders start first, so their connections are accepted and their requests admitted."""
         load = self.bystanders.start(daemon, "--seconds", 30, "--until-gone", "yes")
         time.sleep(0.15)
         crowd = Crowd(daemon, self.groups)
@@ -227,7 +228,7 @@ def unfinished_bodies():
 
 
 def unread_answers():
-    column = [[i * 37 % 101 / 100 + 0.0013] for i in range(230)]  # its weights have many digits
+    column = [[i * 37 % 101 / 100 + 0.0013] for i in range(230)]  # the weights of this have many digits
 
     def keep(name, message, count=900, **more):
         return Case("answers", name, Group(message, count, read=0, buffer=4096, repeat=False, pace=400), holds=True, seconds=2.5, **more)
@@ -263,7 +264,7 @@ def skeletons():
 
 
 def full_memory():
-    """Requests of 40 bytes beside large answers that are read slowly, and small bodies that take the rest."""
+    """Bystanders send requests of 40 bytes. Large answers are read slowly, and small bodies take the rest of the memory."""
     rest = [Group(unfinished(b'{"dtype":"float32","X":[[0', b",1", size), count, waits=False, pace=1000)
             for size, count in ((60000, 200), (4000, 100), (500, 200), (100, 200), (50, 200))]
 
@@ -308,7 +309,7 @@ def many_heads():
 
 
 def just_below_max_work():
-    """The largest n for which the request is not refused; then one such client."""
+    """Finds the largest n for which the request is not refused, and then attacks with one such client."""
     def square(n):
         return call(X=draw(n, 64), timeout=1, **returning("lse"))
 

@@ -1,7 +1,7 @@
-"""What the tests of costs share: a crowd of clients in a process of its own, a probe in another one, and a watch over memory.
+"""What the tests of costs share: a crowd of clients in one process, a probe in another one, and a thread that watches memory.
 
-The crowd is one epoll loop. Each of its clients sends one message, wholly or in part, and reads the answer at once, slowly or
-not at all. The loop writes down when a request had been sent, when the first byte of its answer came, and how it ended.
+The crowd is one epoll loop. Each of its clients sends one message, or a part of it, and reads the answer at once, slowly or
+never. The loop records when a request had been sent, when the first byte of its answer came, and how the request ended.
 """
 import collections
 import multiprocessing
@@ -10,7 +10,7 @@ from hostile import *
 
 RUN, CLOSE, DRAIN = range(3)  # what the crowd is told to do
 PATIENCE = 6  # seconds that a draining crowd waits for its last answers
-TICK = 0.02  # seconds between two looks at this, and between two reads of a slow client
+TICK = 0.02  # seconds between two looks at the order, and between two reads of a slow client
 
 # How one request ended. `status` is 0 without an answer; `whole` is false if the answer was cut.
 # `waited`: seconds from the last byte of the request to the first of the answer, or to the end.
@@ -19,11 +19,11 @@ SEGMENT = 536  # bytes; the kernel makes the send buffer of a connection as smal
 
 
 class Group(collections.namedtuple("Group", "message count read buffer repeat timeout waits pace")):
-    """`count` clients that send `message`. They read with `read` bytes a second (0: never, None: at once).
+    """`count` clients that send `message`. They read `read` bytes in a second (0: they never read, None: they read at once).
 
     `buffer` is the size of the receive buffer. With `repeat` a client sends its message again when it has its answer. The
-    answer is due after `timeout` seconds. With `waits` false the message is not a whole request, so that no answer is due.
-    `pace` clients come in a second; None: all at once.
+    answer is due after `timeout` seconds. If `waits` is false, the message is not a whole request, so no answer is due.
+    `pace` clients connect in a second (None: all connect at once).
     """
 
     def __new__(cls, message, count=1, read=None, buffer=None, repeat=True, timeout=None, waits=True, pace=None):
@@ -51,11 +51,11 @@ class Client:
         self.sent = self.sent or time.monotonic()
 
     def is_owed(self):
-        """Has it begun with a request whose answer it reads at once?"""
+        """Has this client begun to send a request whose answer it reads at once?"""
         return self.group.waits and self.group.read is None and len(self.rest) < len(self.group.message)
 
     def read(self, most):
-        """Reads on. Returns whether the answer is whole; raises OSError at the end of the connection."""
+        """Reads more of the answer, and returns whether it is whole. Raises OSError at the end of the connection."""
         data = self.socket.recv(most)
         if not data:
             raise OSError("the end")
@@ -68,7 +68,7 @@ class Client:
             self.status = int(head.split(b" ")[1])
             length = re.search(rb"(?i)\r\ncontent-length: *(\d+)", head)
             self.left = int(length[1]) if length else None
-        if self.left is None:  # chunks; no answer of this service has such an end within it
+        if self.left is None:  # chunks: no answer of the daemon has these bytes before its end
             self.tail = (self.tail + data)[-7:]
             return self.tail == b"\r\n0\r\n\r\n"
         self.left -= len(data)
@@ -79,12 +79,12 @@ class Loop:
     def __init__(self, port, groups):
         self.port, self.poller = port, select.epoll()
         self.clients, self.endings, self.draining = {}, [], False
-        self.back = []  # those with a pace that were refused, and come again one tick later
+        self.back = []  # clients with a pace that were refused; they connect again one tick later
         self.coming = [(number, group, group.count) for number, group in enumerate(groups)]
         self.come(0)
 
     def come(self, seconds):
-        """Opens the clients that have come after so many seconds."""
+        """Connects the clients that are due after so many seconds."""
         for i, (number, group, left) in enumerate(self.coming):
             due = group.count if group.pace is None else min(group.count, int(group.pace * seconds))
             for _ in range(due - (group.count - left)):
@@ -104,7 +104,7 @@ class Loop:
 
     def note(self, client, whole):
         now = time.monotonic()
-        sent, first = client.sent or client.first, client.first or now  # an answer may come before all is sent
+        sent, first = client.sent or client.first, client.first or now  # an answer may come before the whole request is sent
         if client.group.waits and sent:
             self.endings.append(Ending(client.number, sent, first - sent, now, client.status, whole))
 
@@ -145,7 +145,7 @@ class Loop:
             self.ended(client, False)
 
     def sip(self):
-        """The slow ones take their share of this tick."""
+        """The slow clients read their share of this tick."""
         for client in [c for c in self.clients.values() if c.group.read and not c.rest]:
             try:
                 if client.read(max(1, int(client.group.read * TICK))):
@@ -156,7 +156,7 @@ class Loop:
                 self.ended(client, False)
 
     def run(self, order):
-        """Returns when it is told to close, or when it drains and no answer is due any more, or none came for PATIENCE."""
+        """Returns when the order is CLOSE. With the order DRAIN it returns when no answer is due, or after PATIENCE seconds."""
         begun, most = time.monotonic(), float("inf")
         next_sip = begun
         while order.value != CLOSE and time.monotonic() < most:
@@ -177,7 +177,7 @@ class Loop:
 
 def crowd_process(port, groups, order, pipe):
     os.sched_setaffinity(0, LOAD_CORES)
-    os.nice(10)  # the probe and the load generator come first: they measure
+    os.nice(10)  # the probe and the load generator measure, so they have priority
     allow_files(4000)
     loop = Loop(port, groups)
     pipe.send("open")
@@ -186,7 +186,7 @@ def crowd_process(port, groups, order, pipe):
 
 
 class Process:
-    """A child that is told by `order` what to do, and that sends what it found at its end."""
+    """A child process. `order` tells it what to do, and it sends its results when it ends."""
 
     def __init__(self, function, *arguments):
         self.order = multiprocessing.Value("i", RUN)
@@ -199,7 +199,7 @@ class Process:
         self.order.value = order
 
     def end(self, order=CLOSE):
-        """What it found."""
+        """Returns the results of the child."""
         self.tell(order)
         found = self.pipe.recv()
         self.process.join()
@@ -213,7 +213,7 @@ class Crowd(Process):
 
 
 def probe_process(port, order, pipe):
-    """Asks /health/live some 200 times in a second on one connection."""
+    """Asks /health/live about 200 times in a second on one connection."""
     os.sched_setaffinity(0, LOAD_CORES)
     times, bad = [], 0
     connection = socket.create_connection(("127.0.0.1", port), 30)
@@ -234,7 +234,7 @@ def probe_process(port, order, pipe):
 
 
 class Watch(threading.Thread):
-    """Looks at the resident memory each 10 ms, and at the metric in between."""
+    """Reads the resident memory every 10 ms, and the metric every 100 ms."""
 
     def __init__(self, daemon):
         super().__init__()
@@ -251,7 +251,7 @@ class Watch(threading.Thread):
                     self.pairs.append((self.daemon_.rss(), counted))
 
     def settle(self, most=10):
-        """Returns when the peak has not grown for half a second: a slow machine needs longer until all is held."""
+        """Returns when the peak has not grown for half a second. A slow machine needs longer until all memory is held."""
         end, before = time.monotonic() + most, -1
         while self.peak > before + (1 << 20) and time.monotonic() < end:
             before = self.peak
@@ -264,7 +264,7 @@ class Watch(threading.Thread):
 
 
 def forget_peak(daemon):
-    """VmHWM begins anew, where the kernel allows it: then `rss("VmHWM")` misses nothing between two looks."""
+    """Resets VmHWM if the kernel allows it. Then `rss("VmHWM")` is the peak since this call."""
     with contextlib.suppress(OSError):
         with open(f"/proc/{daemon.pid}/clear_refs", "w", encoding="ascii") as file:
             file.write("5")

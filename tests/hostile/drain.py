@@ -1,8 +1,8 @@
 """Promises 9 and 11: SIGTERM at a random moment under load loses no request that was admitted.
 
-Admitted is what was sent on a connection that had been accepted (it had carried an answer) and that the daemon had neither
-closed nor answered with "Connection: close". A request on a connection of which nobody can know whether it
-was ever accepted is counted apart: a load balancer sends it again.
+A request is admitted if its connection had been accepted, and if the daemon had neither closed this connection nor answered
+with "Connection: close". A connection that has carried an answer had been accepted. If nobody can know whether a connection
+was accepted, its request is counted apart, because a load balancer sends such a request again.
 """
 import random
 from hostile import *
@@ -11,7 +11,7 @@ TIMES = int(os.environ.get("TIMES") or "20")
 
 
 def once(number, options):
-    """Returns what the generator saw, the exit status, the seconds that the drain took, and losses that are none of `ends`."""
+    """Returns the generator's results, the exit status, the seconds of the drain, and the losses that `ends` does not count."""
     random.seed(number)
     log = os.path.join(FOLDER, "requests")
     with Daemon("--drain-timeout", 20) as daemon:
@@ -35,7 +35,7 @@ def rows(log):
 
 
 def sent_before(log, moment):
-    """Requests on new connections that were sent wholly 0.1 s before the signal, and lost: these were accepted."""
+    """Counts lost requests on new connections that were wholly sent 0.1 s before the signal. These had been accepted."""
     return sum(1 for row in rows(log) if row[6] == "lost_new" and 0 < row[2] < moment - 100000)
 
 
@@ -71,6 +71,6 @@ mixed = ["--body", f"{small}=95", "--body", f"{write('big.json', standard_body()
 with Daemon() as daemon:
     rate = 0.8 * load(daemon, "/attention", *mixed, "--seconds", 2)["goodput"]
 repeat(f"0.8 R = {rate:.0f}/s", [*mixed, "--connections", 200, "--rate", rate])
-# A drain sees no request for a while, and yet there are connections on which one may come.
+# A drain may see no request for a while, although a request may still come on an open connection.
 repeat("100/s on 50 connections", [*mixed, "--connections", 50, "--rate", 100, "--warm", "yes"])
 finish()

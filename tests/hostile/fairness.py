@@ -1,7 +1,7 @@
 """Promise 4: small requests do not wait for huge ones.
 
-The client of the huge ones reads 45 MB for each: it has a core apart, if there are four, so that the others' client does
-not wait for it.
+The client of the huge requests reads an answer of 45 MB for each. If there are four cores, this client has one of its own,
+so the client of the small requests does not wait for it.
 """
 from hostile import *
 
@@ -18,9 +18,9 @@ with Daemon(cores=CORES[:-2] if len(CORES) >= 4 else None) as daemon:
         beside = load(daemon, "/attention", *small, "--seconds", 2 * SECONDS)
         done = end_load(other)
     p99 = [result["latency_200"]["p99"] / 1000 for result in (alone, beside)]
-    check(4, "100 connections ask little beside one that asks 7e10 multiply-adds in a row",
+    check(4, "100 connections send small requests beside one that asks for 7e10 multiply-adds again and again",
           f"p99 {p99[1]:.1f} ms, alone {p99[0]:.1f} ms: {p99[1] / p99[0]:.1f} x; {beside['goodput']:.0f}/s, alone "
-          f"{alone['goodput']:.0f}/s; {done['answered']} huge ones took {done['took_200'].get('p50', 0) / 1e6:.1f} s each",
+          f"{alone['goodput']:.0f}/s; {done['answered']} huge requests took {done['took_200'].get('p50', 0) / 1e6:.1f} s each",
           "<= 5 x, every answer 200",
           done["answered"] >= 1 and set(beside["statuses"]) == set(done["statuses"]) == {"200"}, p99[1] <= 5 * p99[0])
 finish()

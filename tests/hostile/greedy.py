@@ -1,4 +1,4 @@
-"""Promise 5: clients that make much work of little, and clients that send on after their refusal, keep nobody waiting."""
+"""Promise 5: others do not wait for clients whose small bodies cause much work, or that send more after they were refused."""
 import gzip
 import multiprocessing
 import select
@@ -8,7 +8,7 @@ COUNT = 100
 
 
 def attack(port, message, more, seconds):
-    """COUNT connections that send the message, then `more` as long as they can; one that ends is replaced."""
+    """Opens COUNT connections that send the message and then `more` as long as they can. A connection that ends is replaced."""
     os.sched_setaffinity(0, LOAD_CORES)
     poller, connections = select.epoll(), {}
     end = time.monotonic() + seconds

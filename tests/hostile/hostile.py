@@ -1,8 +1,9 @@
 """What the hostile tests share: a daemon of their own, the load generator, and checks.
 
-A check prints "promise N: what: figure (target)". A test ends by `finish`, with status 1 if a check failed. What
-hangs on how fast the machine is and what else it does is told, MISSED, and fails only with STRICT=yes.
-The daemon gets all cores but the last, the generator that one: else each would measure the other.
+A check prints "promise N: what: figure (target)". A test ends with `finish`, and its status is 1 if a check failed. Some
+targets depend on the speed of the machine and on its other work. If such a target is missed, the line says MISSED, and
+the check fails only with STRICT=yes. The daemon has all cores but the last one, and the generator has the last one.
+Otherwise each would measure the other.
 """
 import atexit
 import contextlib
@@ -41,7 +42,7 @@ def clean():
 
 
 def check(promise, what, figure, target, met, in_time=True):
-    """One line; `figure` and `target` are for the reader, `met` decides, `in_time` on a machine of its own."""
+    """Prints one line. `figure` and `target` are for the reader. `met` decides on any machine, `in_time` with STRICT=yes."""
     global failures
     failed = not met or (STRICT and not in_time)
     failures += failed
@@ -54,7 +55,7 @@ def finish():
 
 
 def environment():
-    """As the daemon would be started by hand: no presets of a development machine."""
+    """The environment of a daemon that is started by hand, without the presets of a development machine."""
     return {k: v for k, v in os.environ.items() if k not in ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE")}
 
 
@@ -84,7 +85,7 @@ class Daemon:
         self.pid = self.process.pid
 
     def get(self, path, timeout=10):
-        """Status and body, on a connection of its own."""
+        """Returns the status and the body. The request has a connection of its own."""
         return self.ask(b"GET %s HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n" % path.encode(), timeout)
 
     def post(self, path, body, timeout=60):
@@ -103,7 +104,7 @@ class Daemon:
         return sum(float(line.rsplit(" ", 1)[1]) for line in text.splitlines() if line.startswith(name))
 
     def rss(self, key="VmRSS"):
-        """Bytes resident; with "VmHWM" the most so far."""
+        """The resident memory in bytes. With "VmHWM" it is the most so far."""
         with open(f"/proc/{self.pid}/status", encoding="ascii") as status:
             return next(int(line.split()[1]) for line in status if line.startswith(key)) * 1024
 
@@ -111,7 +112,7 @@ class Daemon:
         return len(os.listdir(f"/proc/{self.pid}/fd"))
 
     def cpu(self):
-        """Seconds of CPU so far."""
+        """The seconds of CPU that the daemon has used so far."""
         with open(f"/proc/{self.pid}/stat", encoding="ascii") as stat:
             fields = stat.read().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
@@ -143,7 +144,7 @@ class Daemon:
 
 
 def join_chunks(text):
-    """The body whose chunks these are."""
+    """Returns the body of these chunks."""
     body, at = [], 0
     while at < len(text):
         line = text.index(b"\r\n", at) + 2
@@ -194,7 +195,7 @@ def body(**call):
     return json.dumps(call, separators=(",", ":")).encode()
 
 
-# R of this request is of computing: 2 x 2048 x 2048 x 8 multiply-adds for 32 KB of JSON.
+# The workers' time decides R of this request: it has 2 x 2048 x 2048 x 8 multiply-adds and only 32 KB of JSON.
 def standard_body():
     return body(X=matrix(2048, 8), **{"return": ["lse"]})
 
@@ -226,14 +227,14 @@ class Probe(threading.Thread):
             connection.close()
 
     def p99(self):
-        """In milliseconds."""
+        """The p99 in milliseconds."""
         ordered = sorted(self.times) or [float("inf")]
         return ordered[min(len(ordered) - 1, int(len(ordered) * 0.99))] * 1000
 
 
 @contextlib.contextmanager
 def healthy(daemon, during):
-    """/health/live stays well in the meantime: promise 5."""
+    """Checks promise 5: /health/live is answered in the meantime."""
     probe = Probe(daemon)
     probe.start()
     try:

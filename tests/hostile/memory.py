@@ -1,10 +1,10 @@
-"""Promise 20: whatever bodies come, memory stays within --total-memory and what is known beside it."""
+"""Promise 20: with any bodies, memory stays within --total-memory and what the daemon needs beside it."""
 from concurrent.futures import ThreadPoolExecutor
 from hostile import *
 
 MIB = 1 << 20
 LIMIT, TOTAL = 8 * MIB, 128 * MIB
-BESIDE = 64 * MIB  # buffers of BLAS and malloc's arenas, with a margin: 135 MiB in all was the most
+BESIDE = 64 * MIB  # for BLAS's buffers and malloc's arenas, with a margin: the most in all was 135 MiB
 
 
 def fill(head, piece, tail, size=LIMIT):
@@ -21,7 +21,7 @@ BODIES = {
     "one string": fill(b'{"return":"', b"a", b'"}'),
     "nesting": fill(b'{"X":', b"[", b"}"),
     "one number": fill(b'{"X":[[1', b"0", b"]]}"),
-    # As much as is parsed as a tree.
+    # 1 MiB is the most that is parsed as a tree.
     "empty objects, 1 MiB": fill(b'{"X":[{}', b",{}", b"]}", MIB - 16),
     "draws, 1 MiB": fill(b'{"random":{"generator":"torch","seed":1},"X":{"random":"rand","shape":[9,9],"discard":[{"random":"rand","shape":200}',
                          b',{"random":"rand","shape":1}', b"]}}", MIB - 16),

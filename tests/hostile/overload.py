@@ -1,7 +1,7 @@
-"""Promises 1, 2, 3 and 5: more requests than can be served are shed, and the rest are served as before.
+"""Promises 1, 2, 3 and 5: under overload some requests are refused, and the others are served as before.
 
-Three requests: `compute` occupies the workers, and is shed by 503 when their queue is full; `decode` and `small` are
-work of the I/O threads, where a client waits until its connection is read.
+There are three requests. `compute` is work for the workers, and is refused with a 503 when their queue is full. `decode` and
+`small` are work for the I/O threads, and a client waits until its connection is read.
 """
 from hostile import *
 
@@ -9,12 +9,12 @@ CONNECTIONS = 900  # fewer than the daemon admits; more than the queue holds
 
 
 def latency(result, kind, percentile):
-    """In milliseconds, from when it was sent: later than due only if every connection waits."""
+    """In milliseconds, from the moment when a request was sent. It is sent late only if every connection waits."""
     return result[f"took_{kind}"].get(percentile, 0) / 1000
 
 
 def sound(result):
-    """Nothing went wrong but 503."""
+    """Is every answer right, or a 503 with Retry-After?"""
     return (result["resets"] == 0 and result["timeouts"] == 0 and result["refused"] == 0 and result["wrong"] == 0
             and result["without_retry"] == 0 and result["mismatches"] == 0)
 
@@ -45,7 +45,7 @@ def overload(daemon, name, options, rate, cost, factor):
         result = load(daemon, "/attention", *options, "--connections", CONNECTIONS, "--rate", rate * factor)
     cpu = daemon.cpu() - cpu
     shed = result["statuses"].get("503", 0)
-    print(f"   {result['sent']} sent, {result['unsent']} not for want of a connection, {shed} shed; 200s took p99 "
+    print(f"   {result['sent']} sent, {result['unsent']} not sent because no connection was free, {shed} shed; 200s took p99 "
           f"{latency(result, '200', 'p99'):.1f} ms, max {latency(result, '200', 'max'):.1f} ms", flush=True)
     what = f"{name} at {factor} R"
     check(1, what, faults(result), "none", sound(result))

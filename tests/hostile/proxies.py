@@ -1,10 +1,11 @@
-"""Promise 23: behind haproxy and nginx, too, a client gets the answer to its own request, and gets it once.
+"""Promise 23: a client gets the answer to its own request, and gets it once, also behind haproxy and nginx.
 
-A proxy in front of a daemon of its own keeps its connections to it and shares them among all clients. Through it goes
-every raw request of tests/data/framing.txt, at once and in two pieces, with ids of its own, and others ask in between
-and after: if proxy and daemon disagreed on where a request ends, the rest of it would spoil their answers. At the
-end the logs of both must name the same requests. A lenient proxy lets pass what it can be told to. The careless one
-is ours: behind it, clients are kept apart by nothing but what the daemon refuses.
+A proxy stands in front of a daemon of its own. It keeps its connections to the daemon and shares them among all clients.
+Every raw request of tests/data/framing.txt goes through the proxy, once whole and once in two pieces, with ids of its own.
+Other clients ask in between and afterwards. If proxy and daemon disagreed on where a request ends, the rest of it would
+spoil the answers to the others. At the end the logs of proxy and daemon must name the same requests. A lenient proxy
+has the settings that let most bad requests pass. The careless proxy is part of this file: behind it, only the checks of
+the daemon protect the clients from each other.
 """
 import collections
 import itertools
@@ -72,7 +73,7 @@ http {{
 }}
 """
 
-PROXIES = {  # the configuration, what makes it lenient, the command for one process without privileges, and what ends it
+PROXIES = {  # the configuration, lenient settings, the command for one process without privileges, the signal that ends it
     "haproxy": (HAPROXY, "option accept-invalid-http-request", "haproxy -db -f configuration", signal.SIGUSR1),
     "nginx": (NGINX, "ignore_invalid_headers off; merge_slashes off; proxy_request_buffering off;",
               "nginx -e stderr -p . -c configuration", signal.SIGQUIT),
@@ -81,7 +82,7 @@ Answer = collections.namedtuple("Answer", "status id last body bytes")
 
 
 class Connection:
-    """To a socket in the file system or to a port; or one that was accepted."""
+    """A connection to a socket in the file system or to a port, or one that was accepted."""
 
     def __init__(self, to):
         self.bytes, self.socket = b"", to
@@ -91,7 +92,7 @@ class Connection:
         self.close = self.socket.close
 
     def send(self, message):
-        with contextlib.suppress(OSError):  # closed: the answer tells
+        with contextlib.suppress(OSError):  # if it is closed, answer() tells it
             self.socket.sendall(message)
 
     def more(self, timeout):
@@ -108,13 +109,13 @@ class Connection:
         return taken
 
     def take_to(self, end, timeout):
-        """To the end of what this expression finds."""
+        """Takes the bytes up to the end of the first match of this expression."""
         while not (found := re.search(end, self.bytes)):
             self.more(timeout)
         return self.take(found.end(), timeout)
 
     def answer(self, timeout):
-        """None at the end of the connection; TimeoutError if neither comes."""
+        """Returns None at the end of the connection. Raises TimeoutError if neither an answer nor the end comes."""
         try:
             head = self.take_to(HEAD_END, timeout)
             fields = fields_of(head)
@@ -131,7 +132,7 @@ def fields_of(head):
 
 
 class Proxy:
-    """A real one. `address` is the socket it listens on."""
+    """haproxy or nginx. `address` is the socket on which it listens."""
 
     def __init__(self, name, port):
         self.folder = os.path.join(FOLDER, name.replace(" ", "-"))
@@ -157,12 +158,12 @@ class Proxy:
         return open(os.path.join(self.folder, name), mode, encoding="latin-1")
 
     def stop(self):
-        """When it has written down every request."""
+        """Ends the proxy. It has then logged every request."""
         self.process.send_signal(self.end)
         self.process.wait(10)
 
     def forwarded(self):
-        """Of each request that it sent on: its id, that of the answer, the status."""
+        """Yields the id, the id in the answer, and the status of each request that the proxy forwarded."""
         with self.open("log") as log:
             for line in log:
                 if line.startswith("asked "):
@@ -172,10 +173,10 @@ class Proxy:
 
 
 class Careless:
-    """Sends bytes on as they came, over three connections in turns. It finds a number in any length, believes the last of
-    several, minds no space in a name, joins a folded line to the one before it, and looks for chunks only where there is no
-    length. A bare LF ends a line, as for libmicrohttpd 0.9.75: where they disagree on that within chunks, no filter of ours
-    would see it."""
+    """A proxy that forwards bytes as they came, over three connections in turns. It finds a number in any Content-Length,
+    takes the last of several, and accepts spaces in a name. It joins a folded line to the line before it, and looks for
+    chunks only if there is no Content-Length. A bare LF ends a line, as in libmicrohttpd 0.9.75. If the two disagreed on
+    that within chunks, no filter of the daemon could see it."""
 
     def __init__(self, name, port):
         self.port, self.sent, self.pool = port, [], queue.Queue()
@@ -211,7 +212,7 @@ class Careless:
                 client.send(answer.bytes)
 
     def request(self, client):
-        """Its bytes and its id."""
+        """Returns the bytes of a request and its id."""
         message = client.take_to(HEAD_END, 60)
         fields = fields_of(message)
         if "content-length" in fields:
@@ -228,14 +229,14 @@ class Careless:
         return message, fields.get("x-request-id", "-")
 
     def stop(self):
-        """It has written down every request."""
+        """Does nothing, because `sent` has every request already."""
 
     def forwarded(self):
         return self.sent
 
 
 def raw_requests():
-    """The names of the rows, and their bytes."""
+    """Yields the name of each row, and its bytes."""
     shorthands = {}
     with open(os.path.join(TESTS, "data", "framing.txt"), encoding="ascii") as file:
         for line in file:
@@ -247,7 +248,7 @@ def raw_requests():
 
 
 class Question:
-    """A sound request that has an answer like no other near it."""
+    """A valid request. Its answer differs from those to the requests before and after it."""
 
     def __init__(self, more=""):
         self.id = next(ids)
@@ -260,7 +261,7 @@ class Question:
 
 
 class Neighbour:
-    """Asks on a connection of its own; remembers what is wrong with the answers."""
+    """Another client, on a connection of its own. It records what is wrong with its answers."""
 
     def __init__(self, address):
         self.address, self.connection, self.asked, self.wrong = address, Connection(address), 0, []
@@ -278,7 +279,7 @@ class Neighbour:
 
 
 class Attack:
-    """A raw request, a neighbour's question in the midst or before, and, where the connection is open still, a question on it."""
+    """Sends a raw request. A neighbour asks before its end. If the connection is still open, a valid request follows on it."""
 
     def __init__(self, address, name, message, in_pieces, neighbour):
         self.name, self.ids, self.answers, self.over = name, [], [], False
@@ -299,7 +300,7 @@ class Attack:
         self.read(0.2)
 
     def read(self, timeout, most=None):
-        with contextlib.suppress(TimeoutError):  # it waits for more
+        with contextlib.suppress(TimeoutError):  # the daemon waits for more
             while not self.over and len(self.answers) != most:
                 answer = self.connection.answer(timeout)
                 self.over = answer is None
@@ -308,20 +309,20 @@ class Attack:
                 self.connection.close()
 
     def faults(self):
-        """Answers without an id are the proxy's own, or libmicrohttpd's."""
+        """Yields what is wrong. Answers without an id come from the proxy or from libmicrohttpd itself."""
         order = iter([*self.ids, self.question.id])
         if len(self.answers) > max(1, len(self.ids)) + 1 or any(answer.last for answer in self.answers[:-1]):
-            yield "an answer too many"
+            yield "there is an answer too many"
         if not all(answer.id in order for answer in self.answers if re.fullmatch(r"\d{8}", answer.id or "")):
-            yield "the answer to another, or to one twice"
+            yield "an answer belongs to another request, or comes twice"
         if not all(self.question.is_answered_by(answer) for answer in self.answers if answer.id == self.question.id):
-            yield "the question after it is not answered"
+            yield "the valid request after it is not answered"
         if not self.over:
             yield "the connection does not end"
 
 
 def through(name, kind):
-    """Everything by one proxy, then what the answers and the logs say."""
+    """Sends everything through one proxy, and then checks the answers and the logs."""
     log = os.path.join(FOLDER, f"{name}.log")
     with Daemon("--max-body", "1KiB", "--log-requests", "yes", "--log-format", "json", "--log-file", log) as daemon:
         proxy = kind(name, daemon.port)
@@ -330,7 +331,7 @@ def through(name, kind):
         for row, message in raw_requests():
             for in_pieces in (False, True):
                 attacks.append(Attack(proxy.address, row, message, in_pieces, neighbours[len(attacks) % 2]))
-                time.sleep(0.004)  # the daemon logs a thousand requests in a second and no more
+                time.sleep(0.004)  # the daemon logs at most a thousand requests in a second
         for attack in attacks:
             attack.read(10)
         for neighbour in neighbours:
@@ -355,8 +356,8 @@ def check_answers(name, attacks, neighbours, kept):
 
 
 def check_logs(name, proxy, log):
-    """Refused on the way are those that have no line in the daemon's log and no id in their answer: by libmicrohttpd itself,
-    or by a proxy that gave up a bad chunk before the daemon had begun with its request."""
+    """A request was refused on the way if the daemon's log has no line for it and its answer has no id. libmicrohttpd itself
+    refused it, or the proxy gave up a bad chunk before the daemon had begun with the request."""
     with open(log, encoding="ascii") as lines:
         records = [json.loads(line) for line in lines]
     handled = collections.Counter(r["request_id"] for r in records if r.get("path", "/metrics") != "/metrics")
@@ -369,7 +370,7 @@ def check_logs(name, proxy, log):
     foreign = sent - handled
     wrong += [f"{own}: in the daemon's log only" for own in handled - sent]
     wrong += [f"{own}: in the proxy's log only" for own in foreign - refused]
-    check(23, f"{name}, requests that it sent on", f"{sent.total()}, in the daemon's log {handled.total()}, "
+    check(23, f"{name}, requests that it forwarded", f"{sent.total()}, in the daemon's log {handled.total()}, "
           f"refused on the way {foreign.total()}", "the same", not wrong)
     tell(wrong)
 

@@ -1,6 +1,6 @@
 #!/bin/bash
-# run.sh NAME... runs these hostile tests, each a Python program beside this file, one after the other.
-# Status 1 if one fails. They measure: the machine should have nothing else to do.
+# run.sh NAME... runs these hostile tests one after the other. Each is a Python program beside this file. The status is 1
+# if one fails. The tests measure times, so the machine should have nothing else to do.
 set -uo pipefail
 cd "$(dirname "$0")/../.." || exit
 

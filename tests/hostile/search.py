@@ -1,10 +1,10 @@
-"""Promises 4 and 20: a random search for requests that cost more than the service counts.
+"""Promises 4 and 20: a random search for requests that cost more than the daemon counts.
 
 search.py [--calls N] [--seed S] [--worst W] [--workers N] [--only I] draws requests over all endpoints, options, results, shapes
-and sizes, prefers extremes, and sends them one by one. For each request it measures how much the resident memory grew, how long its
-tasks took together, and how long the longest one took. It compares these with what the service counted and estimated, which /metrics
-tells. It prints the worst requests and writes each to build/search. Request I of a seed is always the same request; --only I sends
-it alone.
+and sizes. It prefers extremes, and sends the requests one by one. For each request it measures how much the resident memory grew,
+how long all of its tasks took, and how long the longest task took. It compares these with what the daemon counted and estimated,
+as /metrics shows it. It prints the worst requests and writes each to build/search. Request I of a seed is always the same
+request; --only I sends it alone.
 
 The status is 1 if an answer is neither a 2xx, a 4xx nor a 503, if the daemon ends, or if a request holds more than 1.25 times
 what was counted and 16 MiB.
@@ -15,10 +15,10 @@ import random
 from hostile import *
 
 MIB = 1 << 20
-MAX_BODY = 64 << 10  # bytes: what a request costs must come from what it says, not from its length
+MAX_BODY = 64 << 10  # bytes; a short body shows that the cost comes from its content, not from its length
 LIMITS = ("--max-memory", "64MiB", "--total-memory", "128MiB", "--max-work", "3e8", "--compute-timeout", 20)
 USUAL_WORK = 2e8  # multiply-adds that most requests stay below
-SLACK = 4 * MIB  # what a daemon may keep of earlier requests before it is replaced by a new one
+SLACK = 4 * MIB  # if a daemon keeps more memory of earlier requests, a new daemon replaces it
 COMMON = ["output", "weights", "scores", "scaled_scores", "masked_scores", "lse", "statistics", "entropy", "top_k", "present_K",
           "present_V"]
 NOUNS = "the cat sat on a mat and looked at every other cat".split()
@@ -31,20 +31,20 @@ class Draw:
 
     def __init__(self, seed, number):
         self.rng = random.Random(f"{seed}/{number}")
-        self.room = MAX_BODY - 4000  # for the matrices that are written out
+        self.room = MAX_BODY - 4000  # bytes for matrices whose numbers are in the body
 
     def chance(self, share):
         return self.rng.random() < share
 
     def size(self, most):
-        """Mostly tiny, sometimes any number of digits, sometimes the most."""
+        """Draws a size. It is mostly tiny, sometimes of any magnitude, and sometimes the most."""
         kind = self.rng.random()
         if kind < 0.45:
             return self.rng.choice((1, 1, 1, 2, 3, 4, 8)) if most >= 8 else self.rng.randint(1, most)
         return most if kind > 0.97 else int(most ** self.rng.random())
 
     def fit(self, sizes, cost, most):
-        """Halves the largest of the sizes until the cost is no more; one in thirty stays too large."""
+        """Halves the largest of the sizes until the cost is at most `most`. Some requests stay too large on purpose."""
         while cost(**sizes) > most and not self.chance(0.02):
             largest = max(sizes, key=sizes.get)
             if sizes[largest] == 1:
@@ -86,7 +86,7 @@ class Draw:
         return self.rng.sample(names, 1 if kind < 0.4 else self.rng.randint(1, len(names)))
 
     def request(self):
-        """Path, JSON and headers."""
+        """Returns the path and the JSON."""
         kind = self.rng.random()
         make = (self.attention if kind < 0.4 else self.projected if kind < 0.68 else self.softmax if kind < 0.8 else
                 self.embeddings if kind < 0.9 else self.odd)
@@ -96,7 +96,7 @@ class Draw:
         return path, call if isinstance(call, bytes) else body(**call)
 
     def ordered(self, call):
-        """The common members, and the order of all."""
+        """Adds the members that all requests may have, and shuffles the order of all members."""
         call["random"] = {"generator": self.rng.choice(("numpy", "torch")) if "embedding_dim" not in call else "torch", "seed": 1}
         if self.chance(0.3):
             call["digits"] = self.rng.choice((1, 3, 9, 17))
@@ -110,7 +110,7 @@ class Draw:
     # ------------------------------------------------------------------------------------------- options of a call
 
     def options(self, call, s, names):
-        """Those that every attention has; `s` has batch, heads, n, m."""
+        """Adds the options that all attention requests may have. `s` has batch, heads, n and m."""
         call["return"] = self.results(names)
         m, rows = s["m"], s["n"]
         if self.chance(0.2):
@@ -141,7 +141,7 @@ class Draw:
 
     @staticmethod
     def cost(batch, heads, n, m, d, dv):
-        """About what attention over these sizes costs, or holds, if that is more."""
+        """Estimates the work of attention over these sizes, or the memory it holds if that is more."""
         held = batch * heads * (n * d + m * d + m * dv + n * dv)
         return max(batch * heads * n * m * (d + dv + 60), held * 300, heads * batch * 1000)
 
@@ -200,7 +200,7 @@ class Draw:
         return "/attention", call
 
     def weights(self, call, s, kv, out_in):
-        """One object's W_Q, W_K, W_V and biases, 2-D for all heads or 3-D."""
+        """Adds W_Q, W_K, W_V and biases to one object. The weights are 2-D for all heads, or 3-D."""
         def shape(heads, columns, split):
             rows = s["model"]
             plane = (columns, rows) if out_in else (rows, columns)
@@ -280,7 +280,7 @@ class Draw:
         return "/embeddings", call
 
     def odd(self):
-        """What is mostly refused: many small things."""
+        """Makes a request of many small values, which is refused in most cases."""
         path = self.rng.choice(("/attention", "/multi-head-attention", "/softmax", "/embeddings"))
         depth = self.rng.randint(1, 13)
         piece = self.rng.choice(("[1]", "[]", "{}", '""', '"a"', "[" * depth + "]" * depth, '{"":' * depth + "0" + "}" * depth,
@@ -309,7 +309,7 @@ Found = collections.namedtuple("Found", "number status resident counted seconds 
 
 
 class Subject:
-    """The daemon, replaced by a new one when it keeps memory of what came before."""
+    """The daemon. A new one replaces it when it keeps too much memory of earlier requests."""
 
     def __init__(self, options):
         self.options, self.daemon, self.restarts = options, None, -1
@@ -328,7 +328,7 @@ class Subject:
         self.fresh = self.daemon.rss()
 
     def ask(self, message):
-        """Status and body."""
+        """Returns the status and the body of the answer."""
         self.connection.sendall(message)
         data = b""
         while b"\r\n\r\n" not in data:
@@ -344,11 +344,11 @@ class Subject:
     def more(self):
         data = self.connection.recv(1 << 20)
         if not data:
-            raise OSError("the connection has ended")
+            raise OSError("the daemon closed the connection")
         return data
 
     def metrics(self):
-        """By name and labels."""
+        """Returns the metrics by their names and labels."""
         text = self.ask(b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n")[1].decode()
         return {line.rsplit(" ", 1)[0]: float(line.rsplit(" ", 1)[1]) for line in text.splitlines() if line[:1] != "#"}
 
@@ -357,12 +357,12 @@ class Subject:
             self.renew()
         before = self.metrics()
         with open(f"/proc/{self.daemon.pid}/clear_refs", "w", encoding="ascii") as file:
-            file.write("5")  # VmHWM begins anew
+            file.write("5")  # resets VmHWM
         base = self.daemon.rss()
         status = self.ask(request(path, content))[0]
         resident = max(0, self.daemon.rss("VmHWM") - base)
         after = self.metrics()
-        for _ in range(100):  # until the account is closed
+        for _ in range(100):  # until the request's memory is accounted for
             if after.get(ACCOUNT + "_count") != before.get(ACCOUNT + "_count"):
                 break
             time.sleep(0.002)
@@ -378,12 +378,12 @@ WORK, WORK_SECONDS = "attentiond_work_total", "attentiond_work_seconds_total"
 
 
 def excess(found):
-    """Resident to counted memory; a MiB beside is no matter."""
+    """The ratio of resident to counted memory. A difference of a MiB does not matter."""
     return found.resident / (found.counted + MIB)
 
 
 def pace(found):
-    """Seconds of a multiply-add that was estimated; a tenth of a millisecond beside is no matter."""
+    """The seconds for each estimated multiply-add. A tenth of a millisecond does not matter."""
     return max(0, found.seconds - 1e-4) / (found.cost + 1e5)
 
 
@@ -408,7 +408,7 @@ RANKS = (("resident to counted memory", excess), ("time of tasks to estimate", p
 
 
 def confirm(subject, seed, all_found, worst):
-    """Measures the worst requests again, since a busy machine makes some of them look worse than they are. The least counts."""
+    """Measures the worst requests again, because a busy machine makes some of them look worse. The smallest figures count."""
     suspects = {found.number for _, key in RANKS for found in sorted(all_found, key=key, reverse=True)[:3 * worst]}
     for i, found in enumerate(all_found):
         if found.number in suspects:
@@ -450,7 +450,7 @@ def main():
     subject, all_found = Subject(("--workers", arguments.workers)), []
     for name in (ACCOUNT + "_sum", LONGEST + "_sum", WORK, WORK_SECONDS):
         if name not in subject.metrics():
-            print(f"   the daemon has no metric {name}: it is taken as 0")
+            print(f"   the daemon has no metric {name}; 0 is used instead")
     for number in range(arguments.calls) if arguments.only is None else [arguments.only]:
         path, content = drawn(arguments.seed, number)
         try:

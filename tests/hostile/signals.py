@@ -1,4 +1,4 @@
-"""Promise 33: signals that mean nothing, a stopped process and jumps of the wall clock change nothing."""
+"""Promise 33: signals, a stopped process and jumps of the wall clock lose no request."""
 import glob
 from hostile import *
 

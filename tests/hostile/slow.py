@@ -1,17 +1,17 @@
-"""Promise 7: clients that are slow on purpose hold a connection until its deadline, and harm nobody else."""
+"""Promise 7: a client that is too slow is disconnected at its deadline, and does not harm other clients."""
 import shutil
 from hostile import *
 
 COUNT = min(4000, allow_files(20000) - 200)
 DEADLINE = 3
-STOPPED = 2 * DEADLINE + 32  # seconds: the first question what a client has taken comes after the time for responses
+STOPPED = 2 * DEADLINE + 32  # seconds; the daemon first looks at how much a client has read when the time for responses is over
 OPTIONS = ("--header-timeout", DEADLINE, "--body-timeout", DEADLINE, "--write-timeout", DEADLINE, "--idle-timeout", 4,
            "--max-connections", 5000)
 
 
 def attack(name, path, *options):
-    """The attack goes on until all of its connections have been cut off."""
-    most = 30  # seconds: it may take half of them to open all
+    """The attack goes on until the daemon has closed all of its connections."""
+    most = 30  # seconds; opening all connections may take half of this time
     with Daemon(*OPTIONS) as daemon:
         daemon.get("/health/live")
         files = daemon.files()
@@ -23,7 +23,7 @@ def attack(name, path, *options):
             begun, peak, left = time.monotonic(), 0, COUNT
             while time.monotonic() < begun + most and (peak < COUNT / 4 or left > 2):
                 time.sleep(0.05)
-                left = daemon.files() - files - 1  # the probe's
+                left = daemon.files() - files - 1  # without the connection of the probe
                 peak = max(peak, left)
             seconds = time.monotonic() - begun
         process.kill()
@@ -33,7 +33,7 @@ def attack(name, path, *options):
 
 
 def drip(daemon, first, rest):
-    """Sends a byte in a second; seconds until it is cut off."""
+    """Sends a byte in a second, and returns the seconds until the connection is closed."""
     with socket.create_connection(("127.0.0.1", daemon.port), 10) as connection:
         begun = time.monotonic()
         connection.sendall(first)
@@ -54,7 +54,8 @@ def drip(daemon, first, rest):
 
 
 def sip(daemon, message, rate, most, first=0):
-    """Takes so many bytes in a second of a long answer, after the first ones at once; seconds until it is cut off."""
+    """Reads the `first` bytes of a long answer at once and then `rate` bytes in a second. Returns the seconds until the daemon
+    closes the connection."""
     with socket.socket() as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         connection.settimeout(20)
@@ -63,7 +64,7 @@ def sip(daemon, message, rate, most, first=0):
         while first >= 0:
             first -= len(connection.recv(65536 if first else 1)) or 1
         begun, taken = time.monotonic(), 0
-        # The daemon's end is seen in its descriptors: what it had sent before would take hours to read.
+        # The daemon's descriptors show that it has closed the connection. Reading what it had sent would take hours.
         files = daemon.files()
         while daemon.files() >= files and time.monotonic() < begun + most:
             due = int((time.monotonic() - begun) * rate) - taken

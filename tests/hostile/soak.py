@@ -1,4 +1,4 @@
-"""Promise 30: mixed load at 0.7 R with bad requests and leaving clients, for MINUTES; nothing grows."""
+"""Promise 30: under mixed load at 0.7 R with bad requests and clients that leave, nothing grows for MINUTES."""
 import statistics
 from hostile import *
 
@@ -33,7 +33,7 @@ with Daemon() as daemon:
     check(30, "memory, last third over middle third", f"{growth / MIB:+.2f} MiB of {middle / MIB:.0f} MiB",
           f"<= {allowed / MIB:.1f} MiB", growth <= allowed)
     check(30, "descriptors after it", f"{daemon.files()}", f"{files}", daemon.files() <= files + 1)
-    time.sleep(6)  # the daemon's own rest
+    time.sleep(6)  # the daemon returns unused memory meanwhile
     check(30, "memory at rest", f"{daemon.rss() / MIB:.0f} MiB", f"<= {begin / MIB:.0f} MiB, as before",
           daemon.rss() <= begin + 2 * MIB)
     check(30, "exit status", f"{daemon.stop()}", "0", daemon.process.returncode == 0)

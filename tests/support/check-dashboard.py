@@ -1,15 +1,15 @@
 #!/usr/bin/python3
-"""Holds docker/grafana-dashboard.json to the metrics of the daemon.
+"""Checks that docker/grafana-dashboard.json fits the metrics of the daemon.
 
     check-dashboard.py DASHBOARD --daemon PROGRAM [--prometheus]
 
-Always: panels have ids, titles and descriptions of their own, units, and places that do not overlap; each
-metric and each label that an expression names is one that the daemon exports, each exported metric is shown
-or in LEFT_OUT.
---prometheus: also has promtool check the metrics, and a Prometheus of its own scrape the daemon, which is
-kept busy meanwhile; every expression must then yield numbers. Needs Debian's prometheus.
+- Each panel has an id of its own, a title, a description and a unit, and panels do not overlap.
+- The daemon exports each metric and each label that an expression names.
+- The dashboard shows each exported metric, unless LEFT_OUT has it.
+- With --prometheus, promtool checks the metrics too. A Prometheus scrapes the daemon, which gets requests meanwhile, and
+  every expression must then yield numbers. This needs Debian's prometheus.
 
-The programs listen on free ports of 127.0.0.1. Needs no package and no other host.
+The programs listen on free ports of 127.0.0.1. The script needs no other host, and without --prometheus no package.
 """
 
 import argparse
@@ -30,16 +30,16 @@ import urllib.request
 LEFT_OUT = {"process_virtual_memory_bytes": "most of it is address space that no thread ever touches"}
 
 COLUMNS = 24
-SECONDS = 60  # for Prometheus to start and to have seen enough
+SECONDS = 60  # for Prometheus to start and to collect enough samples
 VARIABLES = {"$__rate_interval": "5s", "$job": "attentiond", "$instance": ".*"}
-OF_PROMETHEUS = {"job", "instance", "le"}  # labels that scraping adds, or that stand in buckets only
+OF_PROMETHEUS = {"job", "instance", "le"}  # labels that scraping adds, or that only buckets have
 
 
 # --------------------------------------------------------------------------------------------- dashboard
 
 
 def check_panels(panels, fail):
-    """Their ids, texts, units and places."""
+    """Checks the ids, texts, units and places of the panels."""
     ids = [panel["id"] for panel in panels]
     for doubled in sorted({number for number in ids if ids.count(number) > 1}):
         fail(f"two panels have the id {doubled}")
@@ -81,7 +81,7 @@ def variable_queries(dashboard):
 
 
 def read_metrics(text):
-    """Of a page of metrics: the names of the families, and the labels of each name that has a sample."""
+    """Returns the names of the families on a page of metrics, and the labels of each name that has a sample."""
     families, samples = set(), {}
     for line in text.splitlines():
         if line.startswith("# TYPE "):
@@ -93,7 +93,7 @@ def read_metrics(text):
 
 
 def names_in(expression):
-    """What is named in an expression: metrics, and labels (in selectors and after "by")."""
+    """Returns the metrics and the labels that an expression names. Labels are in selectors and after "by"."""
     bare = re.sub(r'"[^"]*"', '""', expression)
     labels = set(re.findall(r"(\w+) *(?:=~|!~|!=|=)", bare))
     for group in re.findall(r"\b(?:by|without) *\(([^)]*)\)", bare):
@@ -113,7 +113,7 @@ def check_names(dashboard, page, fail):
         for metric in sorted(metrics - set(samples)):
             fail(f"{where}: the daemon exports no {metric}")
         for label in sorted(labels - known):
-            fail(f"{where}: no metric of it has the label {label}")
+            fail(f"{where}: no metric in it has the label {label}")
     for where, metric, label in variable_queries(dashboard):
         used.add(metric)
         if metric not in samples or label not in OF_PROMETHEUS | samples[metric]:
@@ -122,7 +122,7 @@ def check_names(dashboard, page, fail):
     for family in sorted(families - shown - set(LEFT_OUT)):
         fail(f"{family} is exported but not shown")
     for family in sorted(set(LEFT_OUT) & shown | set(LEFT_OUT) - families):
-        fail(f"{family} is shown, or not exported at all: it need not be left out")
+        fail(f"{family} is in LEFT_OUT, but it is shown or not exported at all")
     return len(families)
 
 
@@ -139,7 +139,7 @@ def running(command, **options):
 
 
 def get(url, body=None):
-    """The text of the answer, whatever its status."""
+    """Returns the text of the answer, with any status."""
     try:
         with urllib.request.urlopen(urllib.request.Request(url, body), timeout=10) as answer:
             return answer.read().decode()
@@ -148,7 +148,7 @@ def get(url, body=None):
 
 
 def keep_busy(address):
-    """A request of each kind: answered, wrong, and later than it may be."""
+    """Sends a good request, a bad one, and one that is later than its time limit."""
     for body in (b'{"X": [[1, 2], [3, 4]]}', b'{"X": 1}', b'{"X": [[1, 2], [3, 4]], "timeout": 1e-9}'):
         get(f"{address}/attention", body)
 
@@ -164,7 +164,7 @@ class NoExpression(Exception):
 
 
 def query(prometheus, expression):
-    """The values that it has now."""
+    """Returns the present values of an expression."""
     for name, value in VARIABLES.items():
         expression = expression.replace(name, value)
     parameters = urllib.parse.urlencode({"query": expression})
@@ -175,7 +175,7 @@ def query(prometheus, expression):
 
 
 def missing(dashboard, prometheus):
-    """What yields no number just now, as sentences. What has changed, an annotation, may be nothing."""
+    """Yields a sentence for each expression that has no number now. An annotation shows changes, so it may have none."""
     for where, expression in expressions(dashboard):
         values = query(prometheus, expression)
         if not where.startswith("annotation") and not any(value == value for value in values):
@@ -185,7 +185,7 @@ def missing(dashboard, prometheus):
 def check_with_prometheus(dashboard, address, fail):
     tool = subprocess.run(["promtool", "check", "metrics"], input=get(f"{address}/metrics"), text=True)
     if tool.returncode != 0:
-        fail("promtool finds fault with the metrics")
+        fail("promtool reports errors in the metrics")
     job = {"job_name": VARIABLES["$job"], "static_configs": [{"targets": [address.partition("://")[2]]}]}
     with tempfile.TemporaryDirectory() as folder:
         config, log = pathlib.Path(folder, "prometheus.yml"), pathlib.Path(folder, "log")
@@ -199,7 +199,7 @@ def check_with_prometheus(dashboard, address, fail):
             while faults and process.poll() is None and time.monotonic() < end:
                 keep_busy(address)
                 time.sleep(0.2)
-                # Until it is ready it does not listen, or does not answer in JSON.
+                # Prometheus does not listen, or does not answer in JSON, until it is ready.
                 with contextlib.suppress(OSError, ValueError):
                     faults = list(missing(dashboard, f"http://127.0.0.1:{port}"))
         for fault in faults:

@@ -1,6 +1,6 @@
 #!/bin/bash
 # check-hardening.sh DAEMON checks with readelf and objdump that the daemon was built and linked with
-# what makes mistakes hard to exploit. One line for each miss; status 1 if there is any.
+# the protections against exploits. It prints a line for each that is missing; the status is then 1.
 set -euo pipefail
 daemon=${1:?usage: check-hardening.sh DAEMON}
 missing=0
@@ -25,7 +25,7 @@ case $(uname -m) in
 x86_64) expect 'does not mark where indirect calls may land (CET)' endbr64 ;;
 aarch64) expect 'does not mark where indirect calls may land (BTI)' 'bti|paciasp' ;;
 esac < <(objdump -d --no-show-raw-insn --disassemble=main "$daemon")
-# The one exec is before anything is served: to choose OpenBLAS's kernels.
+# The daemon calls exec only once, to choose OpenBLAS's kernels, before it serves anything.
 for name in system popen posix_spawn posix_spawnp fork vfork; do
     if grep -qE "UND $name(@|$)" <<<"$symbols"; then
         echo "$daemon: calls $name()"

@@ -1,6 +1,7 @@
 #!/bin/bash
-# check-layers.sh checks the rules of who may include and call what (CONTRIBUTING.md). It looks
-# at a copy of the sources without comments. One line for each offence; status 1 if there is any.
+# check-layers.sh checks which files include and call what (the rules are in CONTRIBUTING.md). It
+# reads a copy of the sources without comments. It prints a line for each offence; the status is
+# then 1.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -49,7 +50,7 @@ resolve() { # WHERE RULE FOLDER...: every #include "x" is a file beside the incl
     done < <(matches "$where" '^ *# *include *"')
 }
 
-# Third-party headers: one home each. Benchmarks compare with the libraries themselves.
+# Each third-party header is included in one place. Benchmarks may include the libraries that they compare with.
 confine 'cblas.*\.h|openblas_config\.h|f77blas\.h|lapack.*\.h' 'lib/src/blas\.c:|tests/bench/' 'CBLAS is only in lib/src/blas.c'
 confine 'gnutls/.*' 'server/http/tls\.c:|tests/support/tls\.c:' 'GnuTLS is only in server/http/tls.c and tests/support/tls.c'
 confine 'microhttpd\.h' 'server/http/call\.h:|tests/bench/http/echo\.c:' 'libmicrohttpd is only in server/http/call.h, and bare in echo.c'
@@ -64,7 +65,7 @@ confine 'charconv' 'server/codec/number\.cc:' '<charconv> is only in server/code
 offence 'the one C++ file is server/codec/number.cc' < <(find lib server tests -regextype posix-extended \
     -regex '.*\.(cc|cpp|cxx|hpp|hh)' ! -path server/codec/number.cc)
 
-# The library: no threads, files, printing, environment, exit.
+# The library has no threads and no files. It does not print, read the environment or exit.
 system='(pthread|threads|semaphore|signal|unistd|fcntl|sys/.*|spawn|locale)\.h'
 forbid 'lib/' "^ *# *include *<$system>" 'lib has no threads, files and system calls'
 forbid 'lib/' '\b(FILE|stdin|stdout|stderr|errno)\b' 'lib does no input and output'
@@ -76,7 +77,7 @@ resolve 'lib/' 'lib includes only its own headers' lib/include lib/src
 forbid '(lib/src|server|tests)/' '^ATTN_API\b' 'ATTN_API is only in attention.h'
 forbid 'lib/include/' '^ATTN_API ' 'public functions are attn_*' 'lib/include/[^(]*[ *]attn_[a-z0-9_]*\('
 
-# The rooms of the server.
+# The folders of the server.
 resolve 'server/' 'server includes only server/ and attention.h' lib/include server
 forbid 'server/http/' '# *include *"(.*/)?((codec|api)/|attention\.h)' 'http knows neither codec, api nor attention.h'
 forbid 'server/codec/' '# *include *"(.*/)?(http|api|jobs)/' 'codec knows neither http, api nor jobs'
@@ -86,7 +87,7 @@ forbid 'server/account\.' '# *include *"(.*/)?((http|codec|api|jobs)/|attention\
 forbid 'server/(http|codec|api|jobs)/' '"/proc/' '/proc is read by server/process.c'
 forbid 'server/(http|codec|api|jobs)/' '\bexit\s*\(' 'only main ends the process'
 
-# Tests from outside see the daemon only through its socket.
+# The tests of the API see the daemon only through its socket.
 resolve 'tests/(api|notebooks|support/(client|json|tls)\.)' 'tests of the API include only tests/' tests
 
 # The top of the tree.

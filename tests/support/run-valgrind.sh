@@ -1,7 +1,7 @@
 #!/bin/bash
 # run-valgrind.sh FOLDER runs FOLDER/unit-tests under valgrind. Criterion runs each test in a process
-# of its own and does not look at its exit status after the test, so each process writes a
-# file and any error in any file is a failure.
+# of its own, and ignores the exit status of this process after the test. So each process writes a
+# file, and any error in a file is a failure.
 set -uo pipefail
 
 folder=$(realpath "$1")
@@ -9,8 +9,8 @@ rm -rf "$folder/valgrind"
 mkdir -p "$folder/valgrind"
 
 status=0
-# The laws of attention draw thousands of calls: they take minutes here, and run under ASan.
-# valgrind knows no AVX-512, which OpenBLAS would choose on a CPU that has it.
+# The suites laws and overflow draw thousands of calls, which take minutes under valgrind. They run
+# under ASan instead. valgrind does not know AVX-512, so OpenBLAS must not choose it.
 OPENBLAS_CORETYPE=Haswell OPENBLAS_NUM_THREADS=1 TEST_DIVISOR=100 valgrind -q --trace-children=yes \
     --leak-check=full --errors-for-leak-kinds=definite --show-leak-kinds=definite \
     --log-file="$folder/valgrind/%p.log" "$folder/unit-tests" --filter='!(laws|overflow)/*' || status=$?

@@ -1,12 +1,12 @@
 #!/bin/bash
-# venv.sh FOLDER REQUIREMENTS makes FOLDER a virtual environment of Python with the packages that the
-# file REQUIREMENTS lists, from PyPI. If it is one already, it does nothing and needs no network.
+# venv.sh FOLDER REQUIREMENTS makes a virtual environment of Python in FOLDER, with the packages from
+# PyPI that the file REQUIREMENTS lists. If FOLDER has them already, it needs no network.
 set -euo pipefail
 
 venv=${1:?usage: venv.sh FOLDER REQUIREMENTS}
 requirements=${2:?usage: venv.sh FOLDER REQUIREMENTS}
 
-# The copy of the requirements is written last, so a broken installation is made anew.
+# The copy of the requirements is written last, so a broken installation is made again.
 cmp -s "$requirements" "$venv/installed.txt" && exit
 rm -rf "$venv"
 /usr/bin/python3 -m venv "$venv" || { rm -rf "$venv" && python3 -m venv "$venv"; }

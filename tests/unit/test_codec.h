@@ -118,6 +118,19 @@ static inline char *dump(struct codec_document *document) {
     return text;
 }
 
+/* The line and the column of an error are those of its offset. */
+static inline void expect_place(const struct codec_error *error, const char *text) {
+    size_t line = 1, column = 1;
+    for (size_t i = 0; i < error->offset; i++) {
+        const bool inside = ((unsigned char)text[i] & 0xC0) == 0x80; /* a character of UTF-8 */
+        line += text[i] == '\n';
+        column = text[i] == '\n' ? 1 : column + !inside;
+    }
+    cr_expect(error->line == line && error->column == column,
+              "%.60s: byte %zu is line %zu column %zu, not %zu and %zu", text, error->offset, line,
+              column, error->line, error->column);
+}
+
 /* Reads a body in three ways that must agree and give back all memory; returns the first outcome.
  * Free its document. */
 static inline struct outcome read_sized(const char *text, size_t size,
@@ -125,11 +138,15 @@ static inline struct outcome read_sized(const char *text, size_t size,
     const size_t held = test_account()->held;
     struct outcome whole = read_pieces(text, size, limits, 0);
     char *expected = whole.document != NULL ? dump(whole.document) : NULL;
+    if (whole.error.has_offset)
+        expect_place(&whole.error, text);
     for (size_t piece = 1; piece <= 41; piece += 8) {
         struct outcome other = read_pieces(text, size, limits, piece);
         cr_expect_eq(other.error.status, whole.error.status, "%.60s", text);
         cr_expect_eq(other.error.has_offset, whole.error.has_offset, "%.60s", text);
         cr_expect_eq(other.error.offset, whole.error.offset, "%.60s", text);
+        if (other.error.has_offset)
+            expect_place(&other.error, text);
         cr_expect_eq(other.error.has_pointer, whole.error.has_pointer, "%.60s", text);
         cr_expect_str_eq(other.error.pointer, whole.error.pointer, "%.60s", text);
         cr_expect_str_eq(other.error.message, whole.error.message, "%.60s", text);

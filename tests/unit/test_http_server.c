@@ -45,7 +45,7 @@ static void *app_begin(void *context, const struct http_request *request,
                        struct http_response *response) {
     cr_assert_str_eq(context, "context");
     if (strcmp(request->path, "/refuse") == 0) {
-        http_problem(response, request, 405, "no", NULL, -1);
+        http_problem(response, request, 405, "no", NULL, NULL);
         response->allow = "GET, HEAD";
         return NULL;
     }

@@ -18,6 +18,7 @@ export function cellSize({ plotWidth, plotHeight }, { row0, row1, col0, col1 }) 
 export class CanvasSurface {
   constructor(canvas, { width, height }, ratio, hatching) {
     this.hatching = hatching;
+    this.ratio = ratio;
     canvas.width = Math.round(width * ratio);
     canvas.height = Math.round(height * ratio);
     this.context = canvas.getContext('2d');
@@ -35,9 +36,12 @@ export class CanvasSurface {
     this.context.translate(x, y);
   }
 
+  // The edges are whole pixels of the canvas, so that cells neither blur nor leave seams.
   cell(x, y, width, height, colour) {
+    const snap = (at) => Math.round(at * this.ratio) / this.ratio;
+    const [left, top] = [snap(x), snap(y)];
     this.context.fillStyle = colour;
-    this.context.fillRect(x, y, width, height);
+    this.context.fillRect(left, top, snap(x + width) - left, snap(y + height) - top);
   }
 
   hatch(x, y, width, height) {
@@ -172,7 +176,7 @@ function paintLabels(on, { box, range, size, rowLabels, colLabels, colours }) {
   const { rows, cols } = axes(box, range, rowLabels, colLabels);
   const colour = colours.ink;
   for (const { at, text } of rows) {
-    on.text(text, box.left - 5, box.top + (at - range.row0 + 0.5) * size.height, { colour, align: 'right' });
+    on.text(text, box.left - 4, box.top + (at - range.row0 + 0.5) * size.height, { colour, align: 'right' });
   }
   const upper = box.across ? { colour, align: 'left', turned: true } : { colour, align: 'center' };
   for (const { at, text } of cols) {

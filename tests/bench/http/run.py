@@ -1,8 +1,8 @@
-"""run.py: attentiond over HTTP beside a bare libmicrohttpd, FastAPI and Node.js, in the same run.
+"""run.py: measures attentiond over HTTP beside a bare libmicrohttpd, FastAPI and Node.js.
 
-Requests per second are those of wrk, in turns: each server alone for some seconds, then the next,
-for some rounds; a ratio is the median of the rounds' ratios. Latencies are those of an open loop
-(build/.../load) at a share of each server's own rate. Prints a table and writes OUT, as JSON.
+wrk measures the requests per second. Each server has its turn alone for some seconds, then the next
+server, for some rounds. A ratio is the median of the rounds' ratios. An open loop (build/.../load)
+measures latencies at a share of each server's own rate. Prints a table and writes OUT, as JSON.
 """
 
 import argparse
@@ -31,8 +31,8 @@ TOLERANCE = 1e-5
 ROWS, COLUMNS = 512, 64
 HUGE_HEADS, HUGE_ROWS = 8, 8192
 CONNECTIONS = {"notebook": 32, "matrices": 8}
-SHARES = (0.5, 0.8)  # of a server's rate: where its latencies are looked at
-SMALL_RATE = 500  # requests per second beside the huge one
+SHARES = (0.5, 0.8)  # shares of a server's rate at which its latencies are measured
+SMALL_RATE = 500  # small requests per second beside the huge one
 PEERS = {"declared": "FastAPI, declared model, orjson, NumPy", "raw": "FastAPI, raw body, orjson, NumPy",
          "node": "Node.js, onnxruntime-node"}  # fmt: skip
 
@@ -54,7 +54,7 @@ class Server:
             stdout=subprocess.PIPE if port is None else subprocess.DEVNULL,
         )  # fmt: skip
         self.port = port
-        if port is None:  # it takes a free one and says which
+        if port is None:  # the server takes a free port and prints it
             line = self.process.stdout.readline()
             if ":" not in line:
                 sys.exit(f"{' '.join(command)} does not start")
@@ -75,7 +75,7 @@ class Server:
         sys.exit(f"{' '.join(self.process.args)} does not start")
 
     def processes(self):
-        """The folders in /proc of all its processes."""
+        """Yields the folders in /proc of all processes of the server."""
         waiting = [self.process.pid]
         while waiting:
             folder = Path(f"/proc/{waiting.pop()}")
@@ -83,13 +83,13 @@ class Server:
             yield folder
 
     def memory(self, field):
-        """Bytes: VmRSS now, VmHWM at most."""
+        """Memory in bytes: VmRSS is the present one, VmHWM the most so far."""
         found = (re.search(rf"{field}:\s+(\d+) kB", (folder / "status").read_text())
                  for folder in self.processes())  # fmt: skip
         return sum(int(match[1]) * 1024 for match in found)
 
     def cpu(self):
-        """Seconds of a core so far."""
+        """Seconds of CPU so far."""
         stats = ((folder / "stat").read_text().rsplit(")", 1)[1] for folder in self.processes())
         ticks = sum(sum(map(int, stat.split()[11:13])) for stat in stats)
         return ticks / os.sysconf("SC_CLK_TCK")
@@ -110,7 +110,7 @@ def free_port():
 
 
 def start_servers(options, stack, environment):
-    """{name: server}, without the echo, which needs the daemon's answer first."""
+    """Returns {name: server} without the echo, which needs the daemon's answer first."""
     count, servers = str(options.threads), {}
 
     def start(name, command, port=None):
@@ -151,7 +151,7 @@ def request_of(body):
 
 
 def exchange(connection, request):
-    """Status, head and body of the answer. Not the library's client, which takes a while itself."""
+    """Returns status, head and body of the answer. Python's own client would take too much time."""
     connection.sendall(request)
     stream = bytearray()
     while (end := stream.find(b"\r\n\r\n")) < 0:
@@ -183,7 +183,7 @@ def exchange(connection, request):
 def receive(connection):
     piece = connection.recv(1 << 20)
     if not piece:
-        sys.exit("a server closed the connection in mid-answer")
+        sys.exit("a server closed the connection before the end of its answer")
     return piece
 
 
@@ -196,7 +196,7 @@ def ask(server, body):
 
 
 def draw_matrix(rows, columns):
-    """float32 numbers, in the digits that Python and JavaScript print for them."""
+    """Draws float32 numbers, which are written with all digits that Python and JavaScript print."""
     single = struct.Struct("f")
     return [[single.unpack(single.pack(random.gauss(0, 1)))[0] for _ in range(columns)]
             for _ in range(rows)]  # fmt: skip
@@ -211,7 +211,7 @@ def make_bodies():
 
 
 def huge_body():
-    """X of (8,8192,64) for Q, K and V, in short numbers: some 20 MB."""
+    """A request with X (8,8192,64) for Q, K and V. Its numbers are short; it has some 20 MB."""
     row = json.dumps([(j * 37 % 17 - 8) / 8 for j in range(COLUMNS)])
     other = json.dumps([(j * 29 % 19 - 9) / 8 for j in range(COLUMNS)])
     head = "[" + ", ".join(row if i % 3 else other for i in range(HUGE_ROWS)) + "]"
@@ -241,7 +241,7 @@ def compare_answers(servers, bodies):
 
 
 def closed_loop(options, server, kind, seconds):
-    """As many requests as it can: how many a second, and seconds of a core for each."""
+    """Sends as many requests as it can. Returns requests per second, and seconds of CPU for each."""
     environment = os.environ | {"BODY": str(options.bodies[kind])}
     command = [*pin(options.load_cores), "wrk", "-t2", "--timeout=60s", f"-c{CONNECTIONS[kind]}",
                f"-d{seconds}s", "-s", str(HERE / "post.lua"),
@@ -257,8 +257,8 @@ def closed_loop(options, server, kind, seconds):
 
 
 def take_turns(options, servers, kind, names):
-    """{name: [of each round]} of requests per second, and of seconds of a core for a request. One
-    round before the first is not counted."""
+    """Returns {name: [figure of each round]} for requests per second, and for seconds of CPU for a
+    request. One round before the first is not counted."""
     rates, costs = {name: [] for name in names}, {name: [] for name in names}
     for turn in range(options.rounds + 1):
         for name in names:
@@ -277,14 +277,15 @@ def ratio(values, name, other):
 
 
 def wall_over_work(server, body, count):
-    """Medians over requests one after another: wall in ms, the same over decode+compute+encode."""
+    """Sends requests one after another. Returns medians: the wall clock in ms, and its ratio to the
+    sum of decode, compute and encode."""
     request, view = request_of(body), memoryview(bytearray(8 * MIB))
     walls, ratios = [], []
     with server.connect() as connection:
         for turn in range(count + 3):
             start, size, wanted = time.perf_counter(), 0, 1
             connection.sendall(request)
-            while size < wanted:  # into room that is there: the client's own time counts
+            while size < wanted:  # the client's own time counts, so the memory is there already
                 size += connection.recv_into(view[size:]) or sys.exit("no answer")
                 if wanted == 1:
                     head = bytes(view[:1024]).split(b"\r\n\r\n")[0].decode("latin-1")
@@ -299,7 +300,7 @@ def wall_over_work(server, body, count):
 
 
 def start_to_ready(options, environment, count):
-    """Seconds from exec to the first 200 of /health/ready."""
+    """Returns the seconds from exec to the first 200 of /health/ready."""
     times = []
     for _ in range(count):
         start = time.perf_counter()
@@ -317,7 +318,7 @@ def start_to_ready(options, environment, count):
 
 
 def open_loop(options, server, kind, rate, seconds):
-    """Latencies in ms, from when a request was due, with `rate` of them due each second."""
+    """Returns latencies in ms from the moment when a request was due. `rate` are due each second."""
     command = [*pin(options.load_cores), str(options.folder / "load"), "127.0.0.1",
                str(server.port), "/attention", "--body", str(options.bodies[kind]),
                "--rate", f"{rate:.3f}", "--seconds", str(seconds),
@@ -334,7 +335,7 @@ def open_loop(options, server, kind, rate, seconds):
 
 
 def beside_huge(options, server):
-    """Latencies of small requests alone, and while a huge job always runs."""
+    """Returns latencies of small requests, alone and while a huge job always runs."""
     body, stop, walls = request_of(huge_body()), threading.Event(), []
 
     def send_huge():
@@ -361,7 +362,7 @@ def beside_huge(options, server):
 
 
 class Table:
-    """Rows of the report: what, ours, theirs, the ratio, and what it should be."""
+    """The report. A row has what was measured, our figure, theirs, the ratio, and the target."""
 
     def __init__(self):
         self.rows = []
@@ -475,19 +476,19 @@ def report_memory(table, idle, peak):
 
 
 def share_cores():
-    """Cores of the servers, and of whoever asks them: apart if there are four, else the same."""
+    """Returns the cores of the servers and of the load. They differ if there are four cores."""
     cores = sorted(os.sched_getaffinity(0))
     return (cores[:2], cores[2:4]) if len(cores) >= 4 else (cores[:2], cores[:2])
 
 
 def clean_environment():
-    """Ours without what a shell may have preset for one of the servers."""
+    """The environment without what a shell may have preset for one of the servers."""
     environment = {
         name: value
         for name, value in os.environ.items()
         if not re.match(r"(ATTENTION|ATTENTIOND|OPENBLAS|OMP|ORT|NODE|UVICORN|WEB)_", name)
     }
-    # NumPy's: each of the workers has a core.
+    # NumPy has one thread, because each worker has one core.
     return environment | {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 
 
@@ -512,11 +513,11 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--folder", type=Path, default=ROOT / "build/release",
                         help="where attentiond, echo and load are")  # fmt: skip
-    parser.add_argument("--python", default=sys.executable, help="has the packages of the peers")
+    parser.add_argument("--python", default=sys.executable, help="Python with the packages of the peers")
     parser.add_argument("--node", type=Path, help="folder of node_modules and attention.onnx")
     parser.add_argument("--out", type=Path, default=ROOT / "build/bench-http.json")
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--seconds", type=int, default=4, help="of each turn")
+    parser.add_argument("--seconds", type=int, default=4, help="seconds of each turn")
     parser.add_argument("--quick", action="store_true", help="3 rounds of 1 second")
     options = parser.parse_args()
     if options.quick:

@@ -1,18 +1,18 @@
 #!/bin/bash
-# run.sh FOLDER [ARGUMENT...] measures FOLDER/attentiond over HTTP beside its peers. The packages of
-# these go into FOLDER/venv-http (PyPI) and FOLDER/node-http (npm), the first time only: some 500 MB.
-# $HTTP_PEERS_PYTHON names an interpreter that has them already. Further arguments are those of
-# run.py; --help tells them.
+# run.sh FOLDER [ARGUMENT...] measures FOLDER/attentiond over HTTP beside its peers. The first run
+# downloads their packages, some 500 MB, into FOLDER/venv-http (PyPI) and FOLDER/node-http (npm).
+# $HTTP_PEERS_PYTHON names a Python that has the packages already. The other arguments go to run.py,
+# whose --help lists them.
 set -euo pipefail
 
 here=$(dirname "$(realpath "$0")")
 folder=$(realpath "${1:?usage: run.sh FOLDER}")
 shift
 venv=$folder/venv-http node=$folder/node-http
-# They would decide the kernels of ours and NumPy's OpenBLAS.
+# These variables would choose OpenBLAS's kernels for us and for NumPy.
 unset OPENBLAS_CORETYPE OPENBLAS_L2_SIZE
 
-# The copies of the requirements are written last, so a broken installation is made anew.
+# The copies of the requirements are written last, so a broken installation is made again.
 if [ -z "${HTTP_PEERS_PYTHON:-}" ] && ! cmp -s "$here/peers/requirements.txt" "$venv/installed.txt"; then
     rm -rf "$venv"
     /usr/bin/python3 -m venv "$venv" || { rm -rf "$venv" && python3 -m venv "$venv"; }
@@ -22,7 +22,7 @@ if [ -z "${HTTP_PEERS_PYTHON:-}" ] && ! cmp -s "$here/peers/requirements.txt" "$
 fi
 python=${HTTP_PEERS_PYTHON:-$venv/bin/python}
 
-# onnxruntime-node's own installation would only fetch CUDA's libraries.
+# The install script of onnxruntime-node would only download CUDA's libraries.
 if ! cmp -s "$here/peers/package-lock.json" "$node/installed.json"; then
     rm -rf "$node"
     mkdir -p "$node"

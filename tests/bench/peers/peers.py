@@ -1,8 +1,8 @@
-"""peers.py: the grid of bench_attention beside PyTorch, onnxruntime, OpenVINO and NumPy.
+"""peers.py: measures the grid of bench_attention beside PyTorch, onnxruntime, OpenVINO and NumPy.
 
-Every library runs in a process of its own (serve.py), with as many threads as ours, and takes turns
-with ours: one sample each, then the next round. A library's time is the best median of the ways it
-has to compute the call. Prints a table and writes OUT.json, OUT.svg and OUT.png.
+Every library has a process of its own (serve.py), and all have the same number of threads. They take
+turns: one sample of each, then the next round. A library may have several variants to compute a call.
+Its time is the median of its best variant. Prints a table and writes OUT.json, OUT.svg and OUT.png.
 """
 
 import argparse
@@ -20,14 +20,14 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
 LIBRARIES = ("pytorch", "onnxruntime", "openvino", "numpy")
-SLOW = 0.2  # seconds: from here on, a few samples tell
+SLOW = 0.2  # seconds; a call that takes longer has fewer rounds
 SLOW_ROUNDS = 3
-LOOKS = 3  # samples that choose the variants
-DROPPED = 2.0  # a variant that needs so many times its library's best takes no turns
+LOOKS = 3  # samples by which the variants are chosen
+DROPPED = 2.0  # a variant that takes so many times as long as its library's best has no turns
 
 
 class Child:
-    """A program that reads lines and answers each with one."""
+    """A program that reads lines and answers each with one line."""
 
     def __init__(self, command, environment, greets):
         self.command, self.environment, self.greets = command, environment, greets
@@ -43,7 +43,7 @@ class Child:
             sys.exit(f"{' '.join(map(str, self.command))} does not start")
 
     def ask(self, line):
-        """The answer; "- died" if there is none, and then the next question finds a new process."""
+        """Returns the answer, or "- died" if there is none. A new process then takes the next line."""
         try:
             self.process.stdin.write(line + "\n")
             self.process.stdin.flush()
@@ -61,7 +61,7 @@ class Child:
 
 
 def clean_environment(threads):
-    """Ours without what a shell may have preset for one library's threads or kernels."""
+    """The environment without what a shell may have preset for a library's threads or kernels."""
     environment = {
         name: value
         for name, value in os.environ.items()
@@ -80,17 +80,17 @@ def cpu_name():
 
 
 def measure(line, ours, peers, rounds, factor):
-    """Samples of a call: ours, and {library: {variant: samples or reason}}."""
+    """Returns our samples of a call, and {library: {variant: samples or reason}}."""
 
     def ask(library, variant):
-        """Seconds; or the reason why there are none, as a text."""
+        """Returns seconds, or a text that says why there are none."""
         answer = peers[library][0].ask(f"{variant}\t{line}")
         if "wrong result" in answer or "died" in answer:
             print(f"{line}: {library} {variant} {answer}", file=sys.stderr)
         return answer if answer.startswith("-") else float(answer)
 
     def first_look(library, variant):
-        """The best of some samples that only choose; a disturbed one must not decide."""
+        """Returns the best of a few samples, so that a disturbed one does not decide."""
         sample = ask(library, variant)
         for _ in range(LOOKS - 1):
             if not isinstance(sample, str) and sample < SLOW:
@@ -129,7 +129,7 @@ def measure(line, ours, peers, rounds, factor):
 
 
 def entry_of(line, times, results):
-    """What is kept of a call. The ratio is the median of the turns, as in bench_attention."""
+    """Returns what the JSON has of a call. The ratio is the median of the turns, as in bench_attention."""
     best = min(
         ((statistics.median(samples), library, variant)
          for library, variants in results.items()
@@ -170,12 +170,12 @@ def summarise(entries):
 
 # ------------------------------------------------------------------------------------------- chart
 
-# Okabe and Ito's colours, which the colour-blind can tell apart; markers say it again.
+# Okabe and Ito's colours, which colour-blind readers can distinguish. Each line has a marker, too.
 STYLES = [("#0072B2", "o"), ("#D55E00", "s"), ("#009E73", "^"), ("#CC79A7", "D"), ("#000000", "v")]
 
 
 def panel_and_line(call):
-    """Where a call stands in the chart: (panel, line, x)."""
+    """Returns the place of a call in the chart: (panel, line, x)."""
     f = dict(part.split("=") for part in call.split())
     heads = f["heads"] + (f" / {f['kv_heads']} key" if f["kv_heads"] != f["heads"] else "")
     heads += " head" if heads == "1" else " heads"
@@ -249,11 +249,11 @@ def arguments():
     parser.add_argument("--bench", default=ROOT / "build/release/bench_attention",
                         help="the program bench_attention")  # fmt: skip
     parser.add_argument("--out", default=ROOT / "build/bench-peers", help="results, without .json")
-    parser.add_argument("--only", default="", help="regular expression: the calls that have it")
-    parser.add_argument("--rounds", type=int, default=7, help="samples of each")
+    parser.add_argument("--only", default="", help="measure only calls that match this regular expression")
+    parser.add_argument("--rounds", type=int, default=7, help="samples of each variant")
     parser.add_argument("--quick", action="store_true", help="3 rounds, fewer variants")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
-    parser.add_argument("--draw", action="store_true", help="only the chart, from OUT.json")
+    parser.add_argument("--draw", action="store_true", help="only draw the chart, from OUT.json")
     return parser.parse_args()
 
 
@@ -288,7 +288,7 @@ def run(options):
         entry = entry_of(line, *measure(line, ours, peers, rounds, factor))
         data["calls"].append(entry)
         report(entry)
-        # After each call, so that a run that is cut short leaves what it has.
+        # The file is written after each call, so an interrupted run leaves its results.
         Path(f"{options.out}.json").write_text(json.dumps(data, indent=1) + "\n")
     for child in (ours, *(child for child, _ in peers.values())):
         child.end()

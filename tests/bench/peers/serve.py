@@ -1,9 +1,10 @@
-"""serve.py LIBRARY THREADS: a peer in a process of its own, as bench_attention --serve is for ours.
+"""serve.py LIBRARY THREADS: a peer in a process of its own, like bench_attention --serve for ours.
 
-First it prints {"versions": ..., "variants": [...]}: the ways in which the library can compute a
-call. Then it reads lines "VARIANT CALL" and answers each with the seconds of one sample, or with
-"- REASON" if that variant cannot express the call. A variant is first held to the formula in
-float64. Inputs and, where the library takes them, outputs are made once, outside of the timing.
+First it prints {"versions": ..., "variants": [...]}. The variants are the ways in which the library
+can compute a call. Then it reads lines "VARIANT CALL". It answers each with the seconds of one sample,
+or with "- REASON" if that variant cannot compute the call. The result of a variant is first compared
+with the formula in float64. Inputs are made once, outside of the timing; so are outputs, if the
+library can write to given memory.
 """
 
 import functools
@@ -14,24 +15,24 @@ import time
 
 import numpy as np
 
-# float32 is within 1e-6 of the formula here and float64 within 1e-14: what is further away has a
-# wrong mask or head, or computes in bfloat16 or float32 what was asked for in more.
+# A right result is within 1e-6 of the formula in float32, and within 1e-14 in float64. A result that is
+# farther away has a wrong mask or head, or was computed in a narrower type than the call asks for.
 TOLERANCE = {np.float32: 1e-5, np.float64: 1e-12}
-CHECKED_ROWS = 64  # rows of queries, spread over all: the formula in float64 takes its time
-LARGEST_SCORES = 1 << 30  # bytes; beyond, nobody would keep all scores only to throw them away
+CHECKED_ROWS = 64  # rows of queries, spread over all rows, because the formula in float64 is slow
+LARGEST_SCORES = 1 << 30  # bytes; no user would keep more scores than this only to discard them
 
-FOR_LIFE = []  # what must last as long as the process
+FOR_LIFE = []  # objects that must last as long as the process
 
 FIELDS = ("heads", "kv_heads", "n", "m", "d", "d_model", "float64", "weights", "mask", "causal",
           "window", "packed")  # fmt: skip
 
 
 class Cannot(Exception):
-    """The variant has no such call; the text says why."""
+    """The variant cannot compute the call. The text says why."""
 
 
 class Call:
-    """A line of the grid: its fields as attributes, its inputs, and what it has to give."""
+    """A line of the grid: its fields as attributes, its inputs, and the expected results."""
 
     def __init__(self, line):
         fields = dict(part.split("=") for part in line.split())
@@ -39,7 +40,7 @@ class Call:
             setattr(self, name, int(fields.pop(name, 0)))
         if fields:
             raise ValueError(f"no such call: {line}")
-        if self.window >= self.n - 1:  # forbids nothing that causal allows
+        if self.window >= self.n - 1:  # such a window forbids no key that causal allows
             self.window = 0
         heads, kv_heads, n, m, d = self.heads, self.kv_heads, self.n, self.m, self.d
         self.type = np.float64 if self.float64 else np.float32
@@ -48,15 +49,15 @@ class Call:
         self.score_bytes = heads * n * m * np.dtype(self.type).itemsize
         random = np.random.default_rng(1)
 
-        def draw(*shape):  # of about unit variance
+        def draw(*shape):  # the variance is about 1
             return (random.random(shape, dtype=self.type) - self.type(0.5)) * self.type(3.4)
 
-        def draw_heads(count, rows):  # (count,rows,d); packed, in memory it is (rows,count,d)
+        def draw_heads(count, rows):  # (count,rows,d); a packed one is (rows,count,d) in memory
             return draw(rows, count, d).swapaxes(0, 1) if self.packed else draw(count, rows, d)
 
         if self.d_model:
             self.x = draw(n, self.d_model)
-            # So scaled, projections have unit variance too.
+            # With this scale the variance of projections is about 1, too.
             self.w = [draw(self.d_model, h * d) / self.type(np.sqrt(self.d_model))
                       for h in (heads, kv_heads, kv_heads)]  # fmt: skip
             self.w_o = draw(heads * d, self.d_model) / self.type(np.sqrt(heads * d))
@@ -85,7 +86,7 @@ class Call:
 
     @functools.cached_property
     def expected(self):
-        """Output and weights of `rows`, by the formula."""
+        """Output and weights of `rows`, computed by the formula."""
         if self.d_model:
             q, k, v = (
                 (self.x.astype(float) @ w).reshape(self.n, -1, self.d).swapaxes(0, 1)
@@ -108,7 +109,7 @@ class Call:
         return output, np.stack(weights)
 
     def check(self, output, weights):
-        """Raises AssertionError unless these arrays, of any rank, are the expected ones."""
+        """Raises AssertionError unless these arrays are the expected ones. They may have any rank."""
         wanted = self.expected
         if self.d_model:
             output = output.reshape(self.n, self.d_model)
@@ -122,7 +123,7 @@ class Call:
             pairs.append((weights[:, self.rows], wanted[1]))
         for got, right in pairs:
             error = np.abs(got - right).max()
-            # Written so that NaN fails.
+            # NaN fails this comparison, too.
             assert error <= TOLERANCE[self.type], f"wrong result: off by {error:.3g}"
 
 
@@ -136,7 +137,8 @@ def keeps_scores(call):
 
 
 # ------------------------------------------------------------------------------------------- NumPy
-# A variant takes a call and returns two functions: one computes it, one gives output and weights.
+# A variant takes a call and returns two functions: the first computes it, the second returns output
+# and weights.
 
 
 def numpy_peer(_threads):
@@ -150,7 +152,7 @@ def numpy_peer(_threads):
             output = result.swapaxes(0, 1)
         else:
             result = output = np.empty(q.shape, call.type)
-        # Scores of one head at a time stay in the cache; small ones come all at once.
+        # Scores of one head at a time stay in the cache. Small scores are computed all at once.
         at_once = call.weights or call.score_bytes <= 1 << 18
         step = call.kv_heads if at_once else 1
         buffer = np.empty((step, call.group * call.n, call.m), call.type)
@@ -186,7 +188,7 @@ def pytorch_peer(threads):
     tensor = torch.from_numpy
 
     def around(call, core, repeat=False):
-        """core(q, k, v) of 4-D tensors gives output and weights; projections go around it."""
+        """core(q, k, v) returns output and weights for 4-D tensors. Projections are added around it."""
         results = []
 
         def join(output):
@@ -250,7 +252,7 @@ def pytorch_peer(threads):
     def multihead(call, fast):
         only(call.d_model, "projections only")
         only(call.group == 1 and call.heads * call.d == call.d_model, "square projections only")
-        # The fast path is taken with biases alone.
+        # PyTorch takes the fast path only with biases.
         module = torch.nn.MultiheadAttention(
             call.d_model, call.heads, bias=fast, batch_first=True, dtype=tensor(call.x).dtype
         ).eval()
@@ -289,12 +291,12 @@ def onnxruntime_peer(threads):
     settings.log_severity_level = 4
 
     class Graph:
-        """An ONNX graph on its way: nodes, and the arrays and shapes at its ends."""
+        """An ONNX graph that is being made: its nodes, its inputs and its outputs."""
 
         def __init__(self, call):
             self.call = call
             self.nodes, self.inputs, self.constants, self.outputs = [], {}, {}, {}
-            self.values = {}  # OrtValues that are bound instead of new ones
+            self.values = {}  # OrtValues to bind instead of new ones
 
         def node(self, operator, inputs, outputs, domain="", **attributes):
             self.nodes.append(
@@ -302,7 +304,7 @@ def onnxruntime_peer(threads):
             )
 
         def ends(self, output="Y"):
-            """The function that runs the graph, and the one that gives output and weights."""
+            """Returns the function that runs the graph, and the one that returns output and weights."""
             kind = lambda a: helper.np_dtype_to_tensor_dtype(np.dtype(a))
             info = helper.make_tensor_value_info
             graph = helper.make_graph(
@@ -318,7 +320,7 @@ def onnxruntime_peer(threads):
                 model.SerializeToString(), settings, providers=["CPUExecutionProvider"]
             )
             binding = session.io_binding()
-            # The values borrow the arrays, which `self.inputs` keeps.
+            # The values borrow the arrays that `self.inputs` owns.
             new = onnxruntime.OrtValue
             for name, array in self.inputs.items():
                 value = self.values.get(name) or new.ortvalue_from_numpy(array)
@@ -337,7 +339,7 @@ def onnxruntime_peer(threads):
             return functools.partial(session.run_with_iobinding, binding), read
 
     def start(call, joined):
-        """A graph with Q, K, V: (1,heads,n,d), or joined (1,n,heads·d), as projections are."""
+        """Makes a graph with Q, K, V: (1,heads,n,d), or joined (1,n,heads·d) like projections."""
         graph = Graph(call)
         if call.d_model:
             only(joined, "projections give joined heads")
@@ -357,7 +359,7 @@ def onnxruntime_peer(threads):
         return graph
 
     def finish(graph, joined=True):
-        """As ends(); heads that come out joined are put where the check wants them."""
+        """Does the same as ends(), and separates joined heads as the check needs them."""
         call = graph.call
         if call.d_model:
             graph.node("MatMul", ["Y", "W_O"], ["Z"])
@@ -380,7 +382,7 @@ def onnxruntime_peer(threads):
         if joined:
             attributes |= {"q_num_heads": call.heads, "kv_num_heads": call.kv_heads}
         mask = call.allowed is not None
-        if call.causal and not call.window:  # opset 25 has windows, onnxruntime not yet
+        if call.causal and not call.window:  # opset 25 has windows, but onnxruntime has none yet
             attributes["is_causal"], mask = 1, False
         only(mask or not bias, "no mask")
         if mask:
@@ -392,7 +394,7 @@ def onnxruntime_peer(threads):
         return finish(graph, joined)
 
     def multihead(call, apart=False):
-        """com.microsoft MultiHeadAttention; K and V joined, or (1,heads,m,d)."""
+        """com.microsoft MultiHeadAttention. K and V are joined, or (1,heads,m,d)."""
         only(call.group == 1, "has no grouped heads")
         only(not call.weights, "returns scores, not weights")
         only(not call.float64, "float32 only")
@@ -418,13 +420,13 @@ def onnxruntime_peer(threads):
         graph.inputs["X"] = call.x[None]
         graph.constants["W_QKV"] = np.ascontiguousarray(np.hstack(call.w))
         graph.constants["W_O"] = call.w_o
-        graph.constants["B"] = np.zeros(3 * call.heads * call.d, call.type)  # without it: a crash
+        graph.constants["B"] = np.zeros(3 * call.heads * call.d, call.type)  # without it onnxruntime crashes
         graph.node("Attention", ["X", "W_QKV", "B"], ["Y"], "com.microsoft", num_heads=call.heads)
         graph.outputs["Z"] = (1, call.n, call.d_model)
         return finish(graph)
 
     def grouped(call):
-        """com.microsoft GroupQueryAttention. One query has its keys in the cache already."""
+        """com.microsoft GroupQueryAttention. The keys of a single query are in the cache already."""
         only(not call.weights and not call.d_model and not call.mask, "attention alone")
         only(not call.float64, "float32 only")
         only(call.d % 8 == 0, "heads of 8, 16, 24 ... columns only")
@@ -442,7 +444,7 @@ def onnxruntime_peer(threads):
                 graph.inputs[name] = np.ascontiguousarray(t[:, -1].reshape(1, 1, -1))
                 past, present = "past_" + name, "present_" + name
                 graph.inputs[past] = t[None].copy()
-                # The same memory before and after, as its users have it.
+                # Past and present share memory, as its users do it.
                 value = onnxruntime.OrtValue.ortvalue_from_numpy(graph.inputs[past])
                 graph.values[past] = graph.values[present] = value
         else:
@@ -464,7 +466,7 @@ def onnxruntime_peer(threads):
         graph.outputs["Y"] = group
         if call.weights:
             graph.outputs["W"] = (call.kv_heads, call.group * call.n, call.m)
-        # An attribute is a float32: float64 has its scale as an input (a constant would be fused).
+        # An attribute is a float32, so a float64 scale is an input (a constant would be fused).
         alpha, scores = (1.0, "P") if call.float64 else (call.scale, "S")
         graph.node("FusedMatMul", ["Q", "K"], [scores], "com.microsoft", transB=1, alpha=alpha)
         if call.float64:
@@ -501,7 +503,7 @@ def openvino_peer(threads):
         "PERFORMANCE_HINT": "LATENCY",
         "NUM_STREAMS": "1",
         "INFERENCE_NUM_THREADS": str(threads),
-        "INFERENCE_PRECISION_HINT": "f32",  # it would take bfloat16 where the CPU has it
+        "INFERENCE_PRECISION_HINT": "f32",  # the default is bfloat16 if the CPU has it
     }
 
     def start(call, arrays):
@@ -527,7 +529,7 @@ def openvino_peer(threads):
         return run, read
 
     def around(call, core_of, arrays, mask=None):
-        """core_of(q, k, v, mask) gives nodes (output, weights); projections go around it."""
+        """core_of(q, k, v, mask) returns nodes (output, weights). Projections are added around it."""
         arrays = [np.ascontiguousarray(a) for a in arrays + ([] if mask is None else [mask])]
         parameters = start(call, arrays)
         masks = [] if mask is None else parameters[-1:]
@@ -563,7 +565,7 @@ def openvino_peer(threads):
             arrays = [call.joined(t) for t in (call.q, call.k, call.v)]
         elif repeat:
             arrays = [call.q[None], *(np.repeat(t, call.group, 0)[None] for t in (call.k, call.v))]
-        elif call.group > 1:  # a group is a batch item whose heads share their keys
+        elif call.group > 1:  # a group becomes a batch item whose heads share their keys
             arrays = [call.q.reshape(call.kv_heads, call.group, call.n, call.d),
                       call.k[:, None], call.v[:, None]]  # fmt: skip
         else:
@@ -614,11 +616,11 @@ PEERS = {
 
 
 def sample(run):
-    """Seconds of one run, repeated for long enough that the clock can see it: as ours does it."""
+    """Returns the seconds of one run. It repeats the run for 10 ms, as bench_attention does."""
     seconds, more = 0, 1
     gc.disable()
     while seconds < 0.01:
-        run()  # so that no sample begins cold
+        run()  # this run is not timed, so no sample begins with a cold cache
         start = time.perf_counter()
         for _ in range(more):
             run()
@@ -629,7 +631,7 @@ def sample(run):
 
 
 def rest():
-    """Returns when the threads of this process have stopped spinning: others want the cores."""
+    """Returns when the threads of this process have stopped spinning, so others can use the cores."""
     for _ in range(100):
         before = time.process_time()
         time.sleep(0.01)
@@ -639,7 +641,7 @@ def rest():
 
 
 def prepared(variant, call):
-    """The variant's two functions, or the reason why there are none, as the library tells it."""
+    """Returns the variant's two functions, or the reason why it has none, in the library's words."""
     try:
         run, read = variant(call)
         run()
@@ -660,12 +662,12 @@ def main():
     for line in sys.stdin:
         name, _, text = line.strip().partition("\t")
         if text != last:
-            runs.clear()  # before the memory of the next call is taken
+            runs.clear()  # the memory of this call is freed before the next call takes its own
             call = None
             last, call = text, Call(text)
         if name not in runs:
             runs[name] = prepared(variants[name], call)
-            rest()  # NumPy's threads, after the check
+            rest()  # NumPy's threads spin after the check
         answer = runs[name] if isinstance(runs[name], str) else f"{sample(runs[name][0]):.9g}"
         rest()
         print(answer, flush=True)

@@ -1,8 +1,8 @@
-"""How a case is written down: JSON with one matrix row on a line and no digit too many.
+"""Writes cases as JSON, with one matrix row on a line and the fewest digits.
 
-float32 arrays are written with the shortest digits that read back as the same float32, float64
-arrays with the shortest that read back as the same float64. -inf becomes null, as in the answers
-of the service, or -Infinity where a case is about that spelling.
+A float32 array is written with the shortest digits that read back as the same float32, and a float64
+array with the shortest that read back as the same float64. -inf becomes null, as in the answers of
+the daemon, or -Infinity if the case is about that spelling.
 """
 
 import json
@@ -12,7 +12,7 @@ import numpy as np
 
 
 class Infinity:
-    """A matrix whose -inf is to be spelled the way Python's json module does."""
+    """A matrix whose -inf is written as Python's json module writes it."""
 
     def __init__(self, matrix):
         self.matrix = matrix
@@ -62,7 +62,7 @@ def write(path, value):
 
 
 def map_floats(value, change):
-    """`change` applied to every float array in nested dicts and lists."""
+    """Applies `change` to every float array in nested dicts and lists."""
     if isinstance(value, dict):
         return {k: map_floats(v, change) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
@@ -73,20 +73,20 @@ def map_floats(value, change):
 
 
 def shorten(expect, digits=10):
-    """Expected values of float32 cases: far more digits than the tolerance, far fewer than 17."""
+    """Rounds the expected values of float32 cases: 10 digits are far more than the tolerance needs."""
     return map_floats(expect, lambda a: np.array(
         [float(f"{x:.{digits}g}") for x in a.ravel()], dtype=np.float64).reshape(a.shape))
 
 
 def two_digits_up(x):
-    """The next number with two significant digits, so that allowances are readable."""
+    """Rounds up to two significant digits, so that tolerances are readable."""
     step = 10.0 ** (math.floor(math.log10(x)) - 1)
     return float(f"{math.ceil(x / step * (1 - 1e-12)) * step:.1e}")
 
 
 def error(got, expect):
-    """Largest difference relative to the largest expected number of its row, and that is how
-    the C test measures; rows of zeros must be met exactly."""
+    """Returns the largest difference, relative to the largest expected number of its row. The C test
+    measures in the same way. Rows of zeros must be equal."""
     got, expect = np.atleast_1d(got), np.atleast_1d(expect)
     assert got.shape == expect.shape, (got.shape, expect.shape)
     finite = np.isfinite(expect)

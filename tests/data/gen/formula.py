@@ -1,7 +1,7 @@
-"""Answers a request body from reference.py: how matrices of rank 2, 3 and 4, packed heads and projections
-become (batch, heads, n, d), and which axes an answer has.
+"""Computes the answer to a request with reference.py. This file turns matrices of rank 2, 3 and 4, packed heads and
+projections into (batch, heads, n, d), and knows which axes an answer has.
 
-Knows the names of the API, not the service: a request is a dict of NumPy arrays and options.
+It knows the names of the API, but not the daemon: a request is a dict of NumPy arrays and options.
 """
 
 import numpy as np
@@ -25,13 +25,13 @@ def options(request):
     return {name: request[name] for name in OPTIONS if name in request}
 
 
-# Stages that come out of reference.attention() with an axis of heads.
+# The results of reference.attention() that have an axis of heads.
 WITH_HEADS = {"output", "weights", "scores", "scaled_scores", "masked_scores", "lse", "entropy", "top_k",
               "present_K", "present_V", "Q", "K", "V"}
 
 
 def finish(request, stages, drop, with_heads):
-    """The members asked for, without the axes in `drop` ("batch", "heads") that the question lacks."""
+    """Returns the members that `return` names, without the axes in `drop` ("batch", "heads"), which the request lacks."""
     mean = request.get("mean_over_heads", False)
     if mean:
         stages["weights"] = stages["weights"].mean(axis=1, keepdims=True)
@@ -75,7 +75,7 @@ def attention(request):
 
 
 def project(x, weights, bias, layout, heads):
-    """x (B,n,d_in) through 2-D weights split into heads, or 3-D weights: (B,H,n,d)."""
+    """Multiplies x (B,n,d_in) by 2-D weights, which are split into heads, or by 3-D weights. Returns (B,H,n,d)."""
     if layout == "out_in":
         weights = np.swapaxes(weights, -1, -2)
     if weights.ndim == 3:

@@ -1,9 +1,9 @@
 """Writes tests/data/golden_attention.json: requests and the answers that must come back.
 
-Cases with source "PyTorch" are answered by scaled_dot_product_attention, nn.MultiheadAttention or softmax
-in float64; the formulas of reference.py agree with every one of them, or this stops. Cases with source
-"formula" ask for what PyTorch does not have, and the formulas answer alone. Inputs have four
-decimals, so that float32 and float64 requests stay short and read back exactly.
+The answers of cases with source "PyTorch" come from scaled_dot_product_attention, nn.MultiheadAttention or softmax in
+float64. The script stops if the formulas of reference.py do not agree with one of them. Cases with source "formula" use
+options that PyTorch does not have, and only the formulas give their answers. Inputs have four decimals, so float32 and
+float64 requests are short and read back exactly.
 """
 
 import pathlib
@@ -26,12 +26,12 @@ def draw(*shape, scale=1.0):
 
 
 def cast(value, dtype):
-    """Float arrays as the service will hold them."""
+    """Converts float arrays to the dtype in which the daemon holds them."""
     return casefile.map_floats(value, lambda a: a.astype(dtype))
 
 
 def tolerance(base, path, request):
-    """`base` of a row's largest number, more where large scores go through the exponential."""
+    """Returns the tolerance `base`, or a larger one if the exponential of large scores is taken."""
     if path == "/softmax":
         return base
     stages = formula.answer(path, {**request, "return": ["masked_scores"]})["masked_scores"]
@@ -40,8 +40,8 @@ def tolerance(base, path, request):
 
 
 def absolute(base, expect):
-    """A row of these may be small because large terms cancel, as the only score of a causal first query
-    may be. They are sums of products of the whole matrix's size, and so are their rounding errors."""
+    """Returns absolute tolerances. A row of these results may be small because large terms cancel, for example the only
+    score of a first causal query. The rounding errors are then as large as in the rest of the matrix."""
     sums = ("Q", "K", "V", "scores", "scaled_scores", "masked_scores", "output")
     sizes = {name: np.abs(np.where(np.isfinite(expect[name]), expect[name], 0.0)).max()
              for name in sums if name in expect}
@@ -58,8 +58,8 @@ def check_near(got, expect, limit, allowed, title):
 
 
 def add(title, request, theirs=None, path="/attention", dtypes=("float64", "float32")):
-    """theirs(request, torch_dtype): what PyTorch answers, in float64 for the file and in the dtype of the
-    request to see that the tolerance can be met."""
+    """Adds a case. theirs(request, torch_dtype) is PyTorch's answer: in float64 for the file, and in float32 to check
+    that the tolerance can be met."""
     for dtype in dtypes:
         held = cast(cast(request, dtype), "float64")
         expect = formula.answer(path, held)
@@ -90,7 +90,7 @@ def tensor(x, dtype):
 
 
 def sdpa(request, dtype):
-    """Weights come from the same call with the identity for V."""
+    """Answers by scaled_dot_product_attention. The weights are its output with the identity for V."""
     q, k, v = (tensor(request.get(name, request.get("X")), dtype) for name in "QKV")
     heads = request.get("heads")
     if heads:
@@ -124,14 +124,14 @@ def qkv(*lead, n=5, m=None, d=4, d_v=None, kv=None, scale=1.0):
 
 
 def long(*lead, n=130, m=260, **more):
-    """More rows than a tile holds, and an answer that stays short. The mean of V is 1: the mean of so many
-    values around 0 would be all rounding error."""
+    """Makes a request with more rows than a tile holds, but with a short answer. The mean of V is 1, because the mean of
+    so many values around 0 would be mostly rounding error."""
     request = qkv(*lead, n=n, m=m, d=4, d_v=2, **more)
     return {**request, "V": np.round(request["V"] + 1, 4), "return": ["output"]}
 
 
 def some_mask(*shape):
-    """Random, with at least one key for every query."""
+    """Draws a mask that has at least one key for every query."""
     mask = rng.random(shape) < 0.5
     mask[..., 0] = True
     return mask
@@ -209,7 +209,7 @@ def mha(request, dtype):
         if "b_Q" in request:
             layer.in_proj_bias.copy_(torch.cat([tensor(request[b], dtype) for b in ("b_Q", "b_K", "b_V")]))
             layer.out_proj.bias.copy_(tensor(request["b_O"], dtype))
-        # Its boolean masks say who may not attend.
+        # A boolean mask of PyTorch's layer says who may not attend.
         attn_mask = padding = None
         n, m = x.shape[-2], context.shape[-2]
         if request.get("causal"):
@@ -229,7 +229,7 @@ def mha(request, dtype):
 
 
 def layer(width=8, inner=None, bias=True):
-    """The parameters of an nn.MultiheadAttention: torch.nn.Linear's (out, in)."""
+    """Draws the parameters of an nn.MultiheadAttention, as (out, in) like torch.nn.Linear."""
     inner = inner or width
     shapes = {"W_Q": (width, width), "W_K": (width, inner), "W_V": (width, inner), "W_O": (width, width)}
     parameters = {name: draw(*shape, scale=shape[-1] ** -0.5) for name, shape in shapes.items()}

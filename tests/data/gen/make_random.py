@@ -1,11 +1,11 @@
 """Writes tests/data/golden_random.json: what np.random and torch draw from a seed, as bits.
 
-A case is a generator, a seed and what is drawn from it one after another. A draw is
+A case has a generator, a seed, and draws that follow each other. A draw is
 [distribution, dtype, a, b, count, hash, first, last]: the FNV-1a hash of all its bytes, and the bits of its
 first and last element. Whole numbers are written as float64.
 
-Normals drawn as float64 depend on the C library in their last bit, so its log, log1p, sin and cos are hashed, too.
-Needs a CPU with AVX2, without which PyTorch draws other float32 normals.
+The last bit of normals in float64 depends on the C library, so its log, log1p, sin and cos are hashed, too. The script
+needs a CPU with AVX2, because PyTorch draws other float32 normals without it.
 """
 
 import math
@@ -63,7 +63,7 @@ def dtypes(generator):
 
 
 def kinds(generator):
-    """Every way in which this generator draws, with its plainest numbers."""
+    """Yields each distribution of this generator, with its simplest parameters."""
     yield "randint", "float64", 0, 10
     for dtype in dtypes(generator):
         yield "uniform", dtype, 0, 1
@@ -71,7 +71,7 @@ def kinds(generator):
 
 
 def mixture(generator):
-    """Normals kept from one call to the next, with everything else in between."""
+    """Generators keep a normal from one draw for the next one. These draws have all other distributions in between."""
     few, many = dtypes(generator)[0], dtypes(generator)[-1]
     return [
         ("normal", few, 0, 1, 1), ("randint", few, 0, 10, 12), ("normal", few, 0, 1, 3), ("uniform", few, 0, 1, 5),
@@ -83,7 +83,7 @@ def mixture(generator):
 
 
 def ranges():
-    """Of whole numbers: about every power of two at which one of the two changes its way."""
+    """Yields ranges of whole numbers: around each power of two at which NumPy or PyTorch changes its method."""
     for power in (0, 1, 2, 8, 16, 24, 27, 28, 31, 32, 33, 40, 52, 53):
         for size in (2**power - 1, 2**power, 2**power + 1):
             if 0 < size <= 2**53:
@@ -91,8 +91,8 @@ def ranges():
     yield from [(-5, 5), (-(2**31), 2**31), (-(2**53), 2**53), (-(2**53), -(2**53) + 1), (2**53 - 1, 2**53)]
 
 
-# Sums that lie halfway between floats unless the third number is heard; ends that values round to; tiny
-# and huge ones.
+# In some of these a sum in float64 lies halfway between two floats unless the tiny end of the range is taken into account.
+# Others have ends to which values are rounded, or are tiny or huge.
 UNIFORMS = [(-1, 1), (-0.3, 1.7), (0.1, 0.3), (-1e-20, 1.5), (1e-20, 1.5), (16777216, 16777218),
             (9007199254740992, 9007199254740994), (2.5, 2.5), (0, 1e-38), (1e-45, 1e-40), (-1e37, 1e37)]  # fmt: skip
 NORMALS = [(5, 0), (-2.5, 0.125), (1000, 0.001), (0.3, 1.7), (1e-20, 1.5), (0, 1e-38), (1e37, 1e37)]
@@ -115,7 +115,7 @@ def cases():
 
 
 def libm():
-    """The same arguments as in tests/unit/test_random.c."""
+    """Hashes the C library's functions, with the same arguments as tests/unit/test_random.c."""
     xs = [(i + 0.5) / PROBES for i in range(PROBES)]
     values = [f(x) for x in xs for f in (math.log, lambda x: math.log1p(-x))]
     values += [f(6.283185307179586 * x) for x in xs for f in (math.sin, math.cos)]

@@ -1,8 +1,8 @@
-"""Writes tests/data/golden_seeded.json: requests that draw their matrices or bring words, and what must come back.
+"""Writes tests/data/golden_seeded.json: requests that draw their matrices or have words, and the answers to them.
 
-What /embeddings shows of a drawn embedding is compared to the last bit (NumPy's and PyTorch's float64 normals
-to the last but one, see golden_random.json); words, vocabularies and ids are those of Python's str. Answers of
-the attention endpoints are computed from the same draws by the formulas. Needs a CPU with AVX2.
+A drawn embedding in an answer of /embeddings is compared to the last bit. Normals in float64 may differ in the last bit
+(see golden_random.json). Words, vocabularies and ids are those of Python's str. Answers of the attention endpoints are
+computed from the same draws by the formulas. The script needs a CPU with AVX2.
 """
 
 import pathlib
@@ -33,7 +33,7 @@ def torch_seed(number):
 
 
 def embedded(title, request, tolerance=0):
-    """What /embeddings answers."""
+    """Adds a request to /embeddings and the answer to it."""
     filled = seeded.fill(request)
     expect = seeded.words(request)
     if "embedding" in filled:
@@ -64,7 +64,7 @@ def every_draw():
 
 
 def sequences():
-    """What was drawn before decides, the halves of normal pairs that are kept included."""
+    """A draw depends on the draws before it, and on the half of a pair of normals that a generator keeps."""
     before = [{"random": "randn", "shape": [3]}, {"random": "randint", "high": 10, "shape": 5},
               {"random": "normal", "mean": 1, "std": 2, "shape": [2, 2, 2]}, {"random": "rand", "shape": [1, 1, 1, 3]},
               {"random": "randn", "shape": [21]}]

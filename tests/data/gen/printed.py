@@ -1,7 +1,7 @@
-"""Reads what the notebooks print: the verbatim cells kept in printed/NNN.txt.
+"""Reads what the notebooks print. printed/NNN.txt has these cells word for word.
 
-Each section starts with "== name". NumPy and PyTorch both print nested brackets; "..." stands for
-rows and columns left out, "-inf" for itself.
+Each section starts with "== name". NumPy and PyTorch both print nested brackets. "..." means that rows
+or columns are left out.
 """
 
 import pathlib
@@ -19,7 +19,7 @@ def sections(notebook):
 
 
 def nested(text):
-    """Nested lists of floats; Ellipsis where the notebook leaves something out."""
+    """Returns nested lists of floats, with Ellipsis where the notebook leaves something out."""
     stack = [[]]
     for token in TOKEN.findall(text):
         if token == "[":
@@ -38,7 +38,7 @@ def array(text):
 
 
 def check(actual, text, decimals):
-    """Asserts that `actual` prints as `text` does, as far as the notebook shows it."""
+    """Asserts that `actual` would print as `text`. Numbers that the notebook leaves out are not compared."""
     compare(np.asarray(actual), nested(text), decimals)
 
 

@@ -1,8 +1,8 @@
 """Attention in NumPy float64, written from the formulas and from nothing else.
 
-This is the second opinion of the golden data. It is slow and literal on purpose: masks are built
-element by element, heads and batches are plain loops over rank-4 arrays. It knows nothing of the
-service's code, of JSON or of dtypes.
+The golden data is compared with this file. It is slow and simple on purpose: masks are built element
+by element, and heads and batches are plain loops over rank-4 arrays. It shares no code with the
+library, and knows nothing of JSON or dtypes.
 """
 
 import math
@@ -11,8 +11,8 @@ import numpy as np
 
 
 def alibi_slopes(heads):
-    """The slopes of Press et al. 2021: a geometric sequence for a power of two; for other counts
-    those of the next lower power, then every other one of the next higher."""
+    """The slopes of Press et al. 2021. For a power of two they are a geometric sequence. For other
+    counts they are those of the next lower power, and then every other one of the next higher power."""
     power = 2 ** int(math.floor(math.log2(heads)))
     slopes = [2.0 ** (-8.0 * (i + 1) / power) for i in range(power)]
     if power < heads:
@@ -21,7 +21,7 @@ def alibi_slopes(heads):
 
 
 def allowed(batch, heads, n, m, past=0, mask=None, causal=False, window=None, lengths=None):
-    """Who may attend to whom, (batch, heads, n, m)."""
+    """Returns (batch, heads, n, m): may this query attend to this key?"""
     shift = m - n if causal == "bottom_right" else past
     left, right = window if window is not None else (-1, -1)
     yes = np.ones((batch, heads, n, m), dtype=bool)
@@ -43,7 +43,8 @@ def allowed(batch, heads, n, m, past=0, mask=None, causal=False, window=None, le
 
 
 def softmax_rows(x, sink=None):
-    """Weights and log of the denominator over the last axis; `sink` (H) joins the denominator."""
+    """Returns the weights and the log of the denominator over the last axis. `sink` (H) joins the
+    denominator."""
     weights = np.zeros_like(x)
     lse = np.full(x.shape[:-1], -np.inf)
     for index in np.ndindex(*x.shape[:-1]):

@@ -1,7 +1,7 @@
-"""A request with {"random": ...} and with words as the one that it stands for, with every matrix in it: drawn by
-NumPy and PyTorch themselves, words made by Python's own str.
+"""Replaces the draws and the words in a request by matrices. NumPy and PyTorch draw the numbers, and Python's own str
+makes the words.
 
-Knows what the service promises of both, and no more of requests.
+This file knows what the daemon promises about draws and words, and nothing else about requests.
 """
 
 import numpy as np
@@ -15,7 +15,7 @@ def seed(random):
 
 
 def draw(spec, generator):
-    """One matrix, in the type in which it is drawn, after those that are discarded."""
+    """Draws one matrix after those that are discarded. Its dtype is the one in which it is drawn."""
     for before in spec.get("discard", []):
         draw(before, generator)
     kind, shape = spec["random"], spec["shape"]
@@ -39,7 +39,7 @@ def draw(spec, generator):
 
 
 def words(request):
-    """As notebook 001 does it: tokens, vocabulary, ids."""
+    """Returns tokens, vocabulary and ids, made as notebook 001 makes them."""
     tokens = request.get("tokens")
     if tokens is None:
         tokens = request["text"].lower().replace(",", "").replace(";", "").replace(".", "").split()
@@ -48,8 +48,8 @@ def words(request):
 
 
 def fill(request):
-    """The request with arrays for all that is to be drawn, in the dtype of the call; with words, `embedding` is
-    all rows and `X` those of the words."""
+    """Returns the request with arrays in place of draws, in the dtype of the request. If it has words, `embedding`
+    has all rows and `X` has the rows of the words."""
     random = request.get("random")
     dtype = np.dtype(request.get("dtype", "float32"))
     spoken = words(request) if "text" in request or "tokens" in request else None

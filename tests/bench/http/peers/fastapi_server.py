@@ -1,8 +1,8 @@
-"""fastapi_server.py: POST /attention as a Python service would have it: FastAPI, orjson, NumPy.
+"""fastapi_server.py: POST /attention as a typical Python service: FastAPI, orjson, NumPy.
 
-`declared` takes the call as a declared model, as FastAPI's documentation does; `raw` hands the body
-to orjson itself, which leaves FastAPI the routing only. Each is started by uvicorn[standard] (uvloop,
-httptools) with as many workers as the machine gives cores.
+`declared` declares the request as a model, as FastAPI's documentation does. `raw` gives the raw body to
+orjson, so FastAPI does the routing only. uvicorn[standard] (uvloop, httptools) starts each with one
+worker for each core of the server.
 """
 
 from typing import Annotated, Literal

@@ -1,0 +1,604 @@
+#!/usr/bin/python3
+"""Writes the page /docs, server/explorer/src/docs.html, from openapi.yaml.
+
+    docs.py            writes the page
+    docs.py --check    writes nothing and ends with status 1 if the page is not what openapi.yaml says
+
+The page needs no script. Whatever several paths take or return is shown once and linked from each path.
+The script understands what openapi.yaml uses and ends with a message at anything else.
+"""
+
+import argparse
+import base64
+import collections
+import html
+import json
+import pathlib
+import re
+import sys
+import zlib
+
+import yaml
+
+HERE = pathlib.Path(__file__).resolve().parent
+DOCUMENT = HERE.parent.parent / "openapi.yaml"
+PAGE = HERE / "src" / "docs.html"
+
+SERVER = "http://127.0.0.1:8080"  # where the daemon listens unless it is told otherwise
+# The explorer shows these paths; tests/browser/docs.test.mjs compares the list with src/request.js.
+EXPLORED = ["/attention", "/self-attention", "/multi-head-attention"]
+SHORT = 40  # characters of a default that stands in a column of its own
+WIDE = 88  # characters of JSON on a line of an example
+METHODS = ["get", "post", "put", "delete"]
+JSON = "application/json"
+REQUEST, ANSWER = "option", "result"  # the two kinds of keys, as anchors name them
+PROBLEM = "application/problem+json"
+
+
+class Unknown(Exception):
+    """openapi.yaml has something that this script does not understand."""
+
+
+# ------------------------------------------------------------------------------------------ text
+
+
+def text(value):
+    return html.escape(value, quote=False)
+
+
+def code(value):
+    return f"<code>{text(value)}</code>"
+
+
+def slug(name):
+    """A name as part of an anchor: "/self-attention" is self-attention, "Seeded matrices." is seeded-matrices."""
+    parts = re.findall(r"[A-Za-z0-9_.]*[A-Za-z0-9_]", name)
+    return "-".join(parts)
+
+
+# What is Markdown elsewhere and not written here.
+SPAN = re.compile(r"`([^`]+)`|\*\*([^*]+)\*\*|\[([^\]]+)\]\(([^)\s]+)\)")
+NOT_A_SPAN = re.compile(r"[*`\\]|(?<!\w)_\w|\w_(?!\w)|<[A-Za-z/!]|&#?\w+;|!\[|\]\(|~~")
+NOT_A_BLOCK = re.compile(r"#|>|\||[+*] |\d+[.)] |```|---|===")
+
+
+def spans(source, where):
+    """A paragraph of Markdown as HTML: code, bold text and links."""
+    made, at = "", 0
+    for found in [*SPAN.finditer(source), None]:
+        plain = source[at : found.start() if found else len(source)]
+        if bad := NOT_A_SPAN.search(plain):
+            raise Unknown(f"{where}: no Markdown for {plain[bad.start():bad.start() + 30]!r}")
+        made += text(plain)
+        if found:
+            quoted, bold, label, address = found.groups()
+            if quoted:
+                made += code(quoted)
+            elif bold:
+                made += f"<b>{text(bold)}</b>"
+            else:
+                made += f'<a href="{html.escape(address)}">{text(label)}</a>'
+            at = found.end()
+    return made
+
+
+def blocks(source, where):
+    """Markdown as a list of ("p", text), ("pre", text) or ("ul", [text])."""
+    found = []
+    for block in re.split(r"\n[ \t]*\n", source.strip("\n")):
+        lines = block.splitlines()
+        if all(line.startswith("    ") for line in lines):
+            inside = "\n".join(line[4:].rstrip() for line in lines)
+            if found and found[-1][0] == "pre":
+                inside = found.pop()[1] + "\n\n" + inside
+            found.append(("pre", inside))
+        elif lines[0].startswith("- "):
+            items = []
+            for line in lines:
+                if line.startswith("- "):
+                    items.append(line[2:].strip())
+                elif line.startswith("  "):
+                    items[-1] += " " + line.strip()
+                else:
+                    raise Unknown(f"{where}: a list ends without an empty line before {line!r}")
+            if found and found[-1][0] == "ul":
+                items = found.pop()[1] + items
+            found.append(("ul", items))
+        else:
+            for line in lines:
+                if line.startswith("- ") or NOT_A_BLOCK.match(line) or line[:1].isspace():
+                    raise Unknown(f"{where}: no Markdown for the line {line!r}")
+            found.append(("p", " ".join(line.strip() for line in lines)))
+    return found
+
+
+def prose(source, where, anchors=""):
+    """Markdown as HTML. With anchors, a paragraph that begins with bold text has the anchor anchors-TEXT."""
+    made = []
+    for kind, content in blocks(source, where):
+        if kind == "pre":
+            made.append(f'<pre tabindex="0">{text(content)}</pre>')
+        elif kind == "ul":
+            made.append("<ul>" + "".join(f"<li>{spans(item, where)}" for item in content) + "</ul>")
+        else:
+            lead = re.match(r"\*\*([^*]+)\*\*", content) if anchors else None
+            anchor = f' id="{anchors}-{slug(lead[1]).lower()}"' if lead else ""
+            made.append(f"<p{anchor}>{spans(content, where)}</p>")
+    return "\n".join(made)
+
+
+def short(source, where):
+    """Markdown in a cell of a table: one paragraph stands without its tags."""
+    made = prose(source, where)
+    return made[3:-4] if made.startswith("<p>") and made.count("<p>") == 1 and made.endswith("</p>") else made
+
+
+def pretty(value, width, indent=""):
+    """JSON for people: a row of numbers stands on one line, and so does whatever has no more than width characters."""
+    flat = json.dumps(value, ensure_ascii=False)
+    rows = isinstance(value, list) and not any(isinstance(item, (list, dict)) for item in value)
+    room = width - (len(indent) or len(f"curl {SERVER}"))
+    if rows or not isinstance(value, (list, dict)) or len(flat) <= room:
+        return flat
+    inner = indent + "  "
+    if isinstance(value, dict):
+        lines = [f"{json.dumps(key, ensure_ascii=False)}: {pretty(item, width, inner)}" for key, item in value.items()]
+        if not lines:
+            return "{}"
+        return f"{{\n{inner}" + f",\n{inner}".join(lines) + f"\n{indent}}}"
+    return f"[\n{inner}" + f",\n{inner}".join(pretty(item, width, inner) for item in value) + f"\n{indent}]"
+
+
+def explorer_link(path, body):
+    """The address of the explorer with this request in it, as src/state.js writes it."""
+    state = json.dumps({"path": path, "text": pretty(body, 32), "labels": []}, ensure_ascii=False)
+    packer = zlib.compressobj(9, zlib.DEFLATED, -15)
+    packed = packer.compress(state.encode()) + packer.flush()
+    return "./#example=own&amp;request=" + base64.urlsafe_b64encode(packed).decode().rstrip("=")
+
+
+def unpacked(page):
+    """The page with the requests of its links written out: two builds of zlib may compress them differently."""
+
+    def inflate(found):
+        packed = found[1] + "=" * (-len(found[1]) % 4)
+        return zlib.decompress(base64.urlsafe_b64decode(packed), -15).decode()
+
+    return re.sub(r"(?<=request=)([\w-]+)", inflate, page)
+
+
+# ------------------------------------------------------------------------------------------ document
+
+
+class Document:
+    def __init__(self, path):
+        self.root = yaml.safe_load(path.read_text(encoding="utf-8"))
+        self.paths = self.root["paths"]
+        self.components = self.root["components"]
+        whole = [schema for _, operation in self.all() for _, (schema, _) in self.types(operation).items()]
+        # Types that are a part of what a path takes or returns, or of an error.
+        self.objects = {
+            name: schema for name, schema in self.components["schemas"].items() if "properties" in schema and schema not in whole
+        }
+
+        self.answers = {"Problem"}  # those of them that an answer has
+        whole = [types[ANSWER][0] for types in (self.types(operation) for _, operation in self.all()) if ANSWER in types]
+        for name in re.findall(r'schemas/(\w+)"', json.dumps(whole)):
+            self.answers |= {name, *re.findall(r'schemas/(\w+)"', json.dumps(self.components["schemas"][name]))}
+
+    def all(self):
+        """Every operation, with its path and method."""
+        for path, item in self.paths.items():
+            for method, operation in item.items():
+                if method not in METHODS:
+                    raise Unknown(f"{path}: {method}")
+                yield (path, method), operation
+
+    def success(self, operation):
+        return self.resolve(operation["responses"]["200"])[0]
+
+    def types(self, operation):
+        """What an operation takes and returns as JSON: {kind: (schema, name)}."""
+        found = {}
+        for kind, side in ((REQUEST, operation.get("requestBody", {})), (ANSWER, self.success(operation))):
+            media = side.get("content", {}).get(JSON)
+            if media:
+                found[kind] = self.resolve(media["schema"])
+                if "properties" not in found[kind][0]:
+                    raise Unknown(f"{operation['operationId']}: its {kind}s are no type with properties")
+        return found
+
+    def linked(self, made):
+        """HTML in which the name of a type is a link to it."""
+        names = "|".join(self.objects)
+        return re.sub(rf"\b({names})\b(?![^<]*</code>)", r'<a href="#\1">\1</a>', made)
+
+    def resolve(self, node):
+        """The node that a $ref leads to, with its name; what stands beside the $ref comes first."""
+        name, beside = None, {}
+        while "$ref" in node:
+            beside = {**{key: value for key, value in node.items() if key != "$ref"}, **beside}
+            place = node["$ref"].split("/")
+            if place[:2] != ["#", "components"] or len(place) != 4:
+                raise Unknown(f"$ref: {node['$ref']}")
+            name = place[3]
+            node = self.root["components"][place[2]][name]
+        return {**node, **beside}, name
+
+
+MANY = {"number": "numbers", "integer": "integers", "string": "strings", "boolean": "booleans"}
+
+
+def bounds(schema):
+    """The bounds of a number, in words."""
+    low, high, above = (str(schema.get(key, "")).replace("-", "−") for key in ("minimum", "maximum", "exclusiveMinimum"))
+    if low and high:
+        return f" {low} to {high}"
+    return f" &gt; {above}" if above else f" ≥ {low}" if low else f" ≤ {high}" if high else ""
+
+
+def typed(document, schema, where):
+    """The type of a value, in words. x-type has it where a schema does not."""
+    if "x-type" in schema:
+        return document.linked(spans(schema["x-type"], where))
+    if "$ref" in schema:
+        schema, name = document.resolve(schema)
+        return document.linked(name) if name in document.objects else typed(document, schema, where)
+    values = schema.get("enum", [schema["const"]] if "const" in schema else [])
+    if values:
+        return " or ".join(code(json.dumps(value, ensure_ascii=False)) for value in values)
+    kind, items = schema.get("type"), schema.get("items")
+    if kind == "array":
+        if items.get("type") == "array":
+            return "matrix"
+        if "enum" in items or not items:
+            return "array of strings" if items else "array"
+        one, _, more = typed(document, items, where).partition(" ")
+        size = f" {schema['minItems']}" if "minItems" in schema and schema["minItems"] == schema.get("maxItems") else ""
+        return f"array of{size} {MANY.get(one, one)} {more}".rstrip()
+    if kind == "object":
+        inner = schema.get("additionalProperties")
+        return "object of " + MANY[inner["type"]] if isinstance(inner, dict) else "object"
+    if kind in ("number", "integer"):
+        return kind + bounds(schema)
+    if kind in ("string", "boolean"):
+        return kind
+    raise Unknown(f"{where} has no type and no x-type")
+
+
+def default_of(description):
+    """A description without its last sentence, "Default: VALUE.", and VALUE. A long one stays where it is."""
+    found = re.search(r"(?:^|\s)Default:\s+([^.]+)\.$", description)
+    if not found:
+        return description, ""
+    value = " ".join(found[1].split())
+    if len(value) <= SHORT:
+        return description[: found.start()], f"`{value}`" if value.isdigit() else value
+    first, comma, _ = value.partition(",")
+    return description, first if comma and len(first) <= SHORT else ""
+
+
+Key = collections.namedtuple("Key", "name type default meaning")
+
+
+def keys(document, schema, where):
+    """The keys of an object, in the order in which the document has them."""
+    for name, value in schema["properties"].items():
+        full, place = document.resolve(value)[0], f"{where}.{name}"
+        if "description" not in full:
+            raise Unknown(f"{place} has no description")
+        meaning, default = default_of(full["description"].strip())
+        if name in schema.get("required", []):
+            default = "**required**"
+        meaning = document.linked(short(meaning, place))
+        words = full.get("items", {}).get("enum", [])
+        if words:
+            meaning += " Any of " + " ".join(code(json.dumps(word)) for word in words)
+        yield Key(name, typed(document, value, place), spans(default, place), meaning)
+
+
+# ------------------------------------------------------------------------------------------ page
+
+def table(label, anchors, heads, rows):
+    """A table. What stands in the first column has an anchor; rows that say the same are one row."""
+    merged = {}
+    for name, *cells in rows:
+        anchor = f"{anchors}-{slug(name)}"
+        merged.setdefault(tuple(cells), []).append(f'<a id="{anchor}" href="#{anchor}">{text(name)}</a>')
+    lines = [f'<tr><th scope="row">{" ".join(names)}<td>{"<td>".join(cells)}' for cells, names in merged.items()]
+    head = "".join(f'<th scope="col">{head}' for head in heads)
+    return "\n".join([f'<table aria-label="{html.escape(label)}">', f"<tr>{head}", *lines, "</table>"])
+
+
+def table_of_keys(label, anchors, rows, answer=False):
+    """Answers have no defaults."""
+    if answer:
+        return table(label, anchors, ["Key", "Type", "Meaning"], [(row.name, row.type, row.meaning) for row in rows])
+    return table(label, anchors, ["Key", "Type", "Default", "Meaning"], rows)
+
+
+def listed(names):
+    """Names as part of a sentence."""
+    *others, last = names
+    return f"{', '.join(others)} and {last}" if others else last
+
+
+class Page:
+    def __init__(self, document):
+        self.document = document
+        self.contents = []  # (title, anchor, [(name, anchor)])
+        self.shown = {}  # the types of requests and answers that have been shown: where
+        self.shared = {REQUEST: {}, ANSWER: {}}  # {paths: [Key]} of what several types have
+        self.find_shared()
+
+    def add(self, title, anchor, anchors, names):
+        self.contents.append((title, anchor, [(name, f"{anchors}-{slug(name)}") for name in names]))
+
+    def find_shared(self):
+        """A key is shared if several types have it with the same type, default and meaning."""
+        types, owners = {}, collections.defaultdict(list)
+        for (path, _), operation in self.document.all():
+            for kind, (schema, name) in self.document.types(operation).items():
+                types.setdefault((kind, name), (schema, []))[1].append(path)
+        for (kind, name), (schema, paths) in types.items():
+            for key in keys(self.document, schema, name):
+                owners[kind, key].append(paths)
+        for (kind, key), paths in owners.items():
+            if len(paths) > 1:
+                if any(key.name in {row.name for row in rows} for rows in self.shared[kind].values()):
+                    raise Unknown(f"{key.name} has two meanings, and several types have each")
+                self.shared[kind].setdefault(tuple(sum(paths, [])), []).append(key)
+
+    def keys_of(self, path, anchor, kind, schema, name):
+        """What a path takes or returns, and its own keys as (name, anchor)."""
+        if name in self.shown:
+            before, place = self.shown[name]
+            return [f'<p>The same keys as <a href="#{place}">{before}</a>.</p>'], []
+        anchors = anchor if kind == REQUEST else f"{anchor}-{ANSWER}"
+        self.shown[name] = path, anchor
+        shared = {paths: rows for paths, rows in self.shared[kind].items() if path in paths}
+        own = [row for row in keys(self.document, schema, name) if row not in sum(shared.values(), [])]
+        made = [table_of_keys(f"{kind.capitalize()}s of {path}", anchors, own, kind == ANSWER)] if own else []
+        if shared:
+            links = " ".join(f'<a href="#{kind}-{slug(row.name)}">{text(row.name)}</a>' for row in sum(shared.values(), []))
+            made.append(f'<p>{"Also these" if own else "These"} <a href="#{kind}s">shared {kind}s</a>:</p>\n<p class="keys">{links}</p>')
+        return made, [(row.name, f"{anchors}-{slug(row.name)}") for row in own]
+
+    def examples(self, path, operation):
+        answers = self.document.success(operation)["content"]
+        if "requestBody" not in operation:
+            examples = [media["example"] for media in answers.values() if "example" in media]
+            for answer in examples:
+                shown = answer.rstrip() if isinstance(answer, str) else pretty(answer, WIDE)
+                yield f'<h4>Example</h4>\n<pre tabindex="0">curl {SERVER}{path}</pre>\n<pre tabindex="0" class="answer">{text(shown)}</pre>'
+            return
+        questions, answers = operation["requestBody"]["content"][JSON]["examples"], answers[JSON]["examples"]
+        if list(questions) != list(answers):
+            raise Unknown(f"{path}: the examples of requests and of answers have different names")
+        yield "<h4>Examples</h4>"
+        for name, question in questions.items():
+            question, answer = (self.document.resolve(example)[0] for example in (question, answers[name]))
+            body = text(pretty(question["value"], WIDE).replace("'", "'\\''"))
+            anchor = f"{slug(path)}-example-{name}"
+            link = f'<a href="{explorer_link(path, question["value"])}">Open in the explorer</a>' if path in EXPLORED else ""
+            title = f'<h5 id="{anchor}"><a href="#{anchor}">{spans(question["summary"], anchor)}</a></h5>'
+            yield f'<div class="title">{title}{link}</div>'
+            yield f'<pre tabindex="0">curl {SERVER}{path} -d \'{body}\'</pre>'
+            yield f'<pre tabindex="0" class="answer">{text(pretty(answer["value"], WIDE))}</pre>'
+
+    def operation(self, path, method, operation):
+        anchor, where = slug(path) or "explorer", operation["operationId"]
+        title = f"{method.upper()} {path}"
+        label = f"<small>{method.upper()}</small> {text(path)}"
+        parameters = [self.document.resolve(parameter)[0] for parameter in operation.get("parameters", [])]
+        lines = [
+            f'<h3 id="{anchor}"><a href="#{anchor}">{label}</a></h3>',
+            f'<p class="lede">{spans(operation["summary"], where)}</p>',
+            self.document.linked(prose(operation["description"], where)),
+        ]
+        types, entries = self.document.types(operation), []
+        in_path = [
+            (each["name"], typed(self.document, each["schema"], where), "required", short(each["description"], where))
+            for each in parameters
+            if each["in"] == "path"
+        ]
+        if in_path:
+            lines += ["<h4>Takes</h4>", table_of_keys(f"Parts of {path}", anchor, in_path)]
+        for kind, head in ((REQUEST, "Takes"), (ANSWER, "Returns")):
+            if kind in types:
+                made, own = self.keys_of(path, anchor, kind, *types[kind])
+                lines += [f"<h4>{head}</h4>", *made]
+                entries += own
+        success = self.document.success(operation)
+        if ANSWER not in types:
+            lines += ["<h4>Returns</h4>", f"<p>{short(success['description'], where)} {', '.join(map(code, success['content']))}</p>"]
+        errors = ["other" if status == "default" else status for status in operation["responses"] if status[0] not in "23"]
+        lines += ["<h4>Errors</h4>", "<p>" + " ".join(f'<a href="#error-{status}">{status}</a>' for status in errors) + "</p>"]
+        lines += self.examples(path, operation)
+        self.contents.append((label, anchor, entries if REQUEST in types else []))
+        return lines
+
+    def shared_keys(self, kind, title):
+        lines = [f'<h2 id="{kind}s">{title}</h2>']
+        for paths, rows in self.shared[kind].items():
+            label = f"{title} of {listed(paths)}"
+            lines += [f"<h3>Of {listed(paths)}</h3>", table_of_keys(label, kind, rows, kind == ANSWER)]
+        self.add(title, f"{kind}s", kind, [row.name for rows in self.shared[kind].values() for row in rows])
+        return lines
+
+    def objects(self):
+        lines = ['<h2 id="types">Types</h2>']
+        for name, schema in self.document.objects.items():
+            if name != "Problem":  # which stands with the errors
+                rows = list(keys(self.document, schema, name))
+                self.add(name, name, name, [row.name for row in rows])
+                lines += self.object(name, schema, rows)
+        return lines
+
+    def object(self, name, schema, rows):
+        title, about = f'<h3 id="{name}"><a href="#{name}">{name}</a></h3>', self.document.linked(prose(schema["description"], name))
+        return [title, about, table_of_keys(name, name, rows, name in self.document.answers)]
+
+    def errors(self):
+        """What is not answered with 200: each status once."""
+        other = {self.document.resolve(operation["responses"]["default"])[1] for _, operation in self.document.all()}
+        rows = []
+        for name, response in self.document.components["responses"].items():
+            media = response.get("content", {}).get(PROBLEM)
+            if media:
+                examples = [example["value"] for example in media.get("examples", {}).values()] or [media["example"]]
+                status = "other" if name in other else str(examples[0]["status"])
+                title = "" if name in other else f"<b>{text(examples[0]['title'])}.</b> "
+                details = "".join(f"<p><q>{text(example['detail'])}</q></p>" for example in examples)
+                rows.append((status, f"<p>{title}{short(response['description'], name)}</p>{details}"))
+                if status == "422":
+                    problem = pretty(examples[-1], WIDE)
+        schema = self.document.objects["Problem"]
+        keys_of_problem = list(keys(self.document, schema, "Problem"))
+        self.add("Errors", "errors", "error", sorted(row[0] for row in rows))
+        self.add("Problem", "Problem", "Problem", [row.name for row in keys_of_problem])
+        return [
+            '<h2 id="errors">Errors</h2>',
+            table("Errors", "error", ["Status", "Meaning, and an example of what it says"], sorted(rows)),
+            *self.object("Problem", schema, keys_of_problem),
+            f'<pre tabindex="0">{text(problem)}</pre>',
+        ]
+
+    def headers(self):
+        """The headers of requests, with the paths that read them, and of answers."""
+        asked, told, scheme = {}, {}, self.document.components["securitySchemes"]["key"]
+        if (scheme["type"], scheme["scheme"]) != ("http", "bearer"):
+            raise Unknown(f"a way to authenticate: {scheme}")
+        operations = list(self.document.all())
+        responses = list(self.document.components["responses"].values())
+        for (path, _), operation in operations:
+            if operation.get("security") != []:
+                asked.setdefault("Authorization", ("<code>Bearer KEY</code>", scheme, []))[2].append(path)
+            for each in (self.document.resolve(parameter)[0] for parameter in operation["parameters"]):
+                if each["in"] == "header":
+                    asked.setdefault(each["name"], (typed(self.document, each["schema"], each["name"]), each, []))[2].append(path)
+            responses += operation["responses"].values()
+        for response in responses:
+            for name, header in self.document.resolve(response)[0].get("headers", {}).items():
+                told[name] = self.document.resolve(header)[0]
+        rows = []
+        for name, (value, each, paths) in asked.items():
+            where = "all" if len(paths) == len(operations) else ", ".join(paths)
+            rows.append((name, value, f"<p>{short(each['description'], name)}</p><p>Paths: {where}</p>"))
+        answers = [
+            (name, code(str(header["example"])) if "example" in header else "", short(header["description"], name))
+            for name, header in told.items()
+        ]
+        self.add("Headers", "headers", "header", asked)
+        return [
+            '<h2 id="headers">Headers</h2>',
+            table("Headers of requests", "header", ["Of the request", "Value", "Meaning"], rows),
+            table("Headers of answers", "answer", ["Of the answer", "For example", "Meaning"], answers),
+        ]
+
+    def tag(self, name):
+        tag = next(each for each in self.document.root["tags"] if each["name"] == name)
+        lines = [f'<h2 id="tag-{name}">{name.capitalize()}</h2>', prose(tag["description"], name)]
+        for (path, method), operation in self.document.all():
+            if operation["tags"] == [name]:
+                lines += self.operation(path, method, operation)
+        return lines
+
+    def make(self):
+        info = self.document.root["info"]
+        about = self.document.linked(prose(info["description"], "info", "about"))
+        leads = [lead.rstrip(".") for lead in re.findall(r'id="about-[^"]*"><b>([^<]*)', about)]
+        self.contents.append(("Overview", "overview", [(lead, f"about-{slug(lead).lower()}") for lead in leads]))
+        first, *others = [tag["name"] for tag in self.document.root["tags"]]
+        lines = self.tag(first)
+        lines += self.shared_keys(REQUEST, "Options")
+        lines += self.shared_keys(ANSWER, "Results")
+        lines += self.objects()
+        lines += self.errors()
+        lines += self.headers()
+        for name in others:
+            lines += self.tag(name)
+        groups = []
+        for title, anchor, names in self.contents:
+            links = " ".join(f'<a href="#{place}">{text(name)}</a>' for name, place in names)
+            kind = "topics" if anchor == "overview" else "keys"
+            groups.append(f'<li><a href="#{anchor}">{title}</a>' + (f'<p class="{kind}">{links}</p>' if links else ""))
+        page = TEMPLATE
+        for name, value in {
+            "summary": spans(info["summary"], "info"),
+            "version": text(info["version"]),
+            "contents": "\n".join(groups),
+            "about": about,
+            "server": SERVER,
+            "reference": "\n".join(lines),
+        }.items():
+            page = page.replace(f"{{{name}}}", value)
+        check_anchors(page)
+        return page
+
+
+TEMPLATE = """<!doctype html>
+<!-- Made from openapi.yaml by docs.py: run make docs. -->
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<meta name="description" content="{summary}">
+<title>attentiond: API reference</title>
+<link rel="icon" href="data:,">
+<link rel="stylesheet" href="docs.css">
+</head>
+<body>
+<a class="skip" href="#reference">Skip to the reference</a>
+<header>
+<div class="top"><a class="brand" href="./">attentiond {version}</a>
+<nav aria-label="Site"><a href="./">Explorer</a><a href="openapi.yaml">openapi.yaml</a></nav></div>
+<h1>API reference</h1>
+<p class="lede">{summary}</p>
+<p>The examples ask <code>{server}</code>, where the service listens unless it is told otherwise.</p>
+</header>
+<div class="columns">
+<nav class="contents" aria-label="Contents">
+<ul>
+{contents}
+</ul>
+</nav>
+<main id="reference" tabindex="-1">
+<h2 id="overview">Overview</h2>
+{about}
+{reference}
+</main>
+</div>
+</body>
+</html>
+"""
+
+
+def check_anchors(page):
+    """Every anchor is there once, and every link within the page leads to one."""
+    anchors = collections.Counter(re.findall(r' id="([^"]*)"', page))
+    for anchor, count in anchors.items():
+        if count > 1:
+            raise Unknown(f"the anchor {anchor} stands for {count} places")
+    for link in re.findall(r'href="#([^"]*)"', page):
+        if link not in anchors:
+            raise Unknown(f"a link leads to {link}, which is not there")
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Writes the page /docs from openapi.yaml.")
+    parser.add_argument("--check", action="store_true", help="write nothing, and fail if the page is not up to date")
+    arguments = parser.parse_args()
+    try:
+        page = Page(Document(DOCUMENT)).make()
+    except Unknown as error:
+        sys.exit(f"{DOCUMENT.name}: {error}; docs.py does not understand that")
+    if not arguments.check:
+        PAGE.write_text(page, encoding="utf-8")
+    elif unpacked(PAGE.read_text(encoding="utf-8")) != unpacked(page):
+        sys.exit("server/explorer/src/docs.html is not what openapi.yaml says: run make docs")
+
+
+if __name__ == "__main__":
+    main()
