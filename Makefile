@@ -96,7 +96,8 @@ $(error unknown BUILD=$(BUILD): it is release, debug, asan, tsan, coverage or fu
 endif
 
 # Enumerations without a name hold plain numbers here. Newer versions of clang would warn where such a number meets a double.
-WARNINGS := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wvla -Wno-enum-float-conversion
+WARNINGS := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wvla \
+            $(if $(findstring clang,$(CC)),-Wno-enum-float-conversion)
 # -ffast-math is never used, because minus infinity is a legal score. Contraction is off, so that a*b+c has
 # the same value on every CPU kind that runs the same code path.
 COMMON     = -fPIC -fvisibility=hidden -ffp-contract=off $(WARNINGS) $(WERROR) $(CFLAGS.$(BUILD))
