@@ -182,7 +182,7 @@ $(O)/%.o: %.S $(O)/.flags
 
 $(O)/server/api/embed.o $(O)/server/api/assets.o: $(ASSETS)
 
-$(ASSETS): $(EXPLORER) openapi.yaml
+$(ASSETS): $(EXPLORER) openapi.yaml | tools
 	@echo "  PAGES $(@D)"
 	$(Q)server/explorer/build.sh $(@D)
 
