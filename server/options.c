@@ -21,6 +21,7 @@ enum kind {
     KIND_TEXT,   /* not empty */
     KIND_CHOICE, /* of the words in `range`: the index */
     KIND_UNSIGNED,
+    KIND_SECONDS, /* whole ones */
     KIND_BYTES,
     KIND_REAL,
     KIND_SWITCH,
@@ -44,58 +45,59 @@ struct option {
 
 static const struct option table[] = {
     {"--address", "ATTENTIOND_ADDRESS", KIND_ADDRESS, AT(address), 0, 0, "an IPv4 or IPv6 address",
-     "where to listen; 0.0.0.0 and :: mean everywhere"},
+     "the address to listen on; 0.0.0.0 and :: mean all of them"},
     {"--port", "ATTENTIOND_PORT", KIND_UNSIGNED, AT(port), 0, 65535, "0..65535",
-     "0 takes a free port, the first line of output names it"},
+     "the port to listen on; 0 takes a free one, which the first line of output names"},
     {"--api-key-file", "ATTENTIOND_API_KEY_FILE", KIND_TEXT, AT(api_key_file), 0, 0, "a path",
-     "keys, one on each line: who asks needs one, but for /health; SIGHUP reads it again"},
+     "file of keys, one in a line; requests need one of them, but not for /health and the pages"},
     {"--tls-certificate", "ATTENTIOND_TLS_CERTIFICATE", KIND_TEXT, AT(tls_certificate), 0, 0,
-     "a path", "certificate for TLS and its chain (PEM); SIGHUP reads it and the key again"},
+     "a path", "file of the certificate for TLS and its chain (PEM)"},
     {"--tls-key", "ATTENTIOND_TLS_KEY", KIND_TEXT, AT(tls_key), 0, 0, "a path",
-     "the key of the certificate (PEM), without a password"},
+     "file of the certificate's key (PEM), without a password"},
     {"--cors-origins", "ATTENTIOND_CORS_ORIGINS", KIND_TEXT, AT(cors_origins), 0, 0,
-     "* or origins with commas between", "origins whose web pages may ask; * is every"},
+     "* or origins with commas between", "origins whose web pages may send requests; * is all"},
     {"--io-threads", "ATTENTIOND_IO_THREADS", KIND_UNSIGNED, AT(io_threads), 1, 64, "1..64",
-     "threads that serve connections; default: one for each core, at most 4"},
+     "threads that serve connections; the default is one for each core, at most 4"},
     {"--workers", "ATTENTIOND_WORKERS", KIND_UNSIGNED, AT(workers), 1, 64, "1..64",
-     "threads that compute; default: one for each core"},
+     "threads that compute; the default is one for each core"},
     {"--max-body", "ATTENTIOND_MAX_BODY", KIND_BYTES, AT(max_body), 1 * KIB, 64 * GIB,
-     "1KiB..64GiB", "bytes of a request body"},
+     "1KiB..64GiB", "bytes that the body of a request may have"},
     {"--compression", "ATTENTIOND_COMPRESSION", KIND_CHOICE, AT(compression), 0, 0, "no|yes",
-     "take compressed bodies and compress answers: gzip and zstd"},
+     "whether bodies may be compressed and answers are, by gzip or zstd"},
     {"--max-connections", "ATTENTIOND_MAX_CONNECTIONS", KIND_UNSIGNED, AT(max_connections), 1, 1e6,
-     "1..1000000", "open connections; one more is closed at once"},
-    {"--idle-timeout", "ATTENTIOND_IDLE_TIMEOUT", KIND_UNSIGNED, AT(idle_timeout), 1, 86400,
-     "1..86400", "seconds without a byte until a connection is closed"},
-    {"--header-timeout", "ATTENTIOND_HEADER_TIMEOUT", KIND_UNSIGNED, AT(header_timeout), 1, 86400,
+     "1..1000000", "connections that may be open; one more is closed at once"},
+    {"--idle-timeout", "ATTENTIOND_IDLE_TIMEOUT", KIND_SECONDS, AT(idle_timeout), 1, 86400,
+     "1..86400", "seconds without a byte after which a connection is closed"},
+    {"--header-timeout", "ATTENTIOND_HEADER_TIMEOUT", KIND_SECONDS, AT(header_timeout), 1, 86400,
      "1..86400", "seconds that the headers of a request may take"},
-    {"--body-timeout", "ATTENTIOND_BODY_TIMEOUT", KIND_UNSIGNED, AT(body_timeout), 1, 86400,
+    {"--body-timeout", "ATTENTIOND_BODY_TIMEOUT", KIND_SECONDS, AT(body_timeout), 1, 86400,
      "1..86400", "seconds that a body may take, and one more for each 64 KiB"},
-    {"--write-timeout", "ATTENTIOND_WRITE_TIMEOUT", KIND_UNSIGNED, AT(write_timeout), 1, 86400,
+    {"--write-timeout", "ATTENTIOND_WRITE_TIMEOUT", KIND_SECONDS, AT(write_timeout), 1, 86400,
      "1..86400", "seconds that a response may take, and one more for each 64 KiB"},
     {"--compute-timeout", "ATTENTIOND_COMPUTE_TIMEOUT", KIND_REAL, AT(compute_timeout), 0.001,
-     86400, "0.001..86400", "seconds until a computation is given up, its waiting included"},
-    {"--drain-delay", "ATTENTIOND_DRAIN_DELAY", KIND_UNSIGNED, AT(drain_delay), 0, 3600, "0..3600",
-     "seconds from SIGTERM on in which connections are still accepted, but not ready"},
-    {"--drain-timeout", "ATTENTIOND_DRAIN_TIMEOUT", KIND_UNSIGNED, AT(drain_timeout), 0, 3600,
-     "0..3600", "seconds that requests have to end when the server stops"},
+     86400, "0.001..86400", "seconds that a request may wait and compute; then it gets a 503"},
+    {"--drain-delay", "ATTENTIOND_DRAIN_DELAY", KIND_SECONDS, AT(drain_delay), 0, 3600, "0..3600",
+     "seconds after SIGTERM in which it accepts connections but says that it is not ready"},
+    {"--drain-timeout", "ATTENTIOND_DRAIN_TIMEOUT", KIND_SECONDS, AT(drain_timeout), 0, 3600,
+     "0..3600", "seconds that open requests then have to end"},
     {"--max-memory", "ATTENTIOND_MAX_MEMORY", KIND_BYTES, AT(max_memory), 64 * KIB, 1024 * GIB,
-     "64KiB..1024GiB", "bytes one request may hold in matrices, results and answer"},
+     "64KiB..1024GiB", "bytes that one request may hold in matrices, results and answer"},
     {"--max-work", "ATTENTIOND_MAX_WORK", KIND_REAL, AT(max_work), 1, 1e18, "1..1e18",
-     "multiply-adds one request may take"},
+     "multiply-adds that one request may take"},
     {"--total-memory", "ATTENTIOND_TOTAL_MEMORY", KIND_BYTES, AT(total_memory), 64 * KIB,
-     1024 * GIB, "64KiB..1024GiB", "bytes all requests together may hold; over it they get a 503"},
+     1024 * GIB, "64KiB..1024GiB",
+     "bytes that all requests together may hold; one that needs more gets a 503"},
     {"--max-queue", "ATTENTIOND_MAX_QUEUE", KIND_REAL, AT(max_queue), 1, 1e18, "1..1e18",
-     "multiply-adds that may be waiting or computed at a time; over it requests get a 503"},
+     "multiply-adds of all requests that wait or are computed; one more gets a 503"},
     {"--log-format", "ATTENTIOND_LOG_FORMAT", KIND_CHOICE, AT(log_json), 0, 0, "text|json",
-     "how lines of the log are written"},
+     "how the log is written"},
     {"--log-requests", "ATTENTIOND_LOG_REQUESTS", KIND_CHOICE, AT(log_requests), 0, 0, "no|yes",
-     "a line for each request, at most 1000 in a second"},
+     "whether each request gets a line in the log, at most 1000 in a second"},
     {"--log-file", "ATTENTIOND_LOG_FILE", KIND_TEXT, AT(log_file), 0, 0, "a path",
-     "where the log goes instead of standard error; SIGHUP opens it again"},
+     "file for the log instead of standard error"},
     {"--health-check", NULL, KIND_SWITCH, AT(health_check), 0, 0, NULL,
-     "ask the server at address and port whether it lives; exit 0 if it does"},
-    {"--help", NULL, KIND_HELP, 0, 0, 0, NULL, "print this text"},
+     "ask the server at this address and port whether it lives; the exit status is 0 if it does"},
+    {"--help", NULL, KIND_HELP, 0, 0, 0, NULL, "print this text; so does -h"},
     {"--version", NULL, KIND_VERSION, 0, 0, 0, NULL, "print the version"},
 };
 enum {
@@ -202,10 +204,24 @@ static bool set_choice(struct server_options *options, const struct option *opti
     return false;
 }
 
+/* What a value must be, for a message. */
+static void describe_rule(const struct option *option, char *out, size_t size) {
+    const char *const kind = option->kind == KIND_UNSIGNED  ? "a whole number in "
+                             : option->kind == KIND_SECONDS ? "a whole number of seconds in "
+                             : option->kind == KIND_BYTES   ? "a whole number of bytes in "
+                             : option->kind == KIND_REAL    ? "a number in "
+                                                            : ""; /* the range says it */
+    const int first = (int)strcspn(option->range, "|");
+    const bool choice = option->kind == KIND_CHOICE; /* of two words */
+    snprintf(out, size, "%s%.*s%s%s", kind, first, option->range, choice ? " or " : "",
+             choice ? option->range + first + 1 : "");
+}
+
 /* `source` is the flag or the variable the value came from. */
 static bool set_value(struct server_options *options, const struct option *option,
                       const char *source, const char *text, char *error, size_t size) {
     bool valid;
+    char rule[128];
     if (option->kind == KIND_ADDRESS || option->kind == KIND_TEXT) {
         valid = option->kind == KIND_TEXT ? text[0] != '\0' : is_address(text);
         if (valid) {
@@ -217,8 +233,9 @@ static bool set_value(struct server_options *options, const struct option *optio
         valid = set_number(options, option, text);
     }
     if (!valid) {
-        snprintf(error, size, "%s must be %s%s, not \"%s\"", source,
-                 option->kind <= KIND_CHOICE ? "" : "in ", option->range, text);
+        describe_rule(option, rule, sizeof rule);
+        snprintf(error, size, "%s must be %s, not \"%s\"%s", source, rule, text,
+                 option->kind == KIND_BYTES ? "; its units are KiB, MiB and GiB, as in 64MiB" : "");
     }
     return valid;
 }
@@ -272,6 +289,10 @@ static bool read_environment(struct server_options *options, char *error, size_t
 /* The option that `argument` names, alone or before '='. */
 static const struct option *find_option(const char *argument) {
     size_t length = strcspn(argument, "=");
+    if (strcmp(argument, "-h") == 0) {
+        argument = "--help";
+        length = strlen(argument);
+    }
     for (size_t i = 0; i < OPTION_COUNT; i++) {
         if (strlen(table[i].flag) == length && memcmp(table[i].flag, argument, length) == 0) {
             return &table[i];
@@ -290,12 +311,12 @@ enum options_result options_read(struct server_options *options, int argc, char 
         const struct option *option = find_option(argv[i]);
         const char *value = strchr(argv[i], '=');
         if (option == NULL) {
-            snprintf(error, size, "unknown option \"%s\"; --help lists all", argv[i]);
+            snprintf(error, size, "there is no option \"%s\"; --help lists all", argv[i]);
             return OPTIONS_BAD;
         }
         if (option->kind >= KIND_SWITCH) {
             if (value != NULL) {
-                snprintf(error, size, "%s takes no value, got \"%s\"", option->flag, value + 1);
+                snprintf(error, size, "%s takes no value, not \"%s\"", option->flag, value + 1);
                 return OPTIONS_BAD;
             }
             if (option->kind != KIND_SWITCH) {
@@ -305,7 +326,9 @@ enum options_result options_read(struct server_options *options, int argc, char 
             continue;
         }
         if (value == NULL && i + 1 == argc) {
-            snprintf(error, size, "%s needs a value: %s", option->flag, option->range);
+            char rule[128];
+            describe_rule(option, rule, sizeof rule);
+            snprintf(error, size, "%s needs a value: %s", option->flag, rule);
             return OPTIONS_BAD;
         }
         value = value != NULL ? value + 1 : argv[++i];
@@ -356,8 +379,9 @@ void options_print_help(FILE *out) {
     fprintf(
         out,
         "usage: attentiond [OPTION VALUE | OPTION=VALUE]...\n\n"
-        "Attention as a network service. A flag beats its environment variable, which beats the\n"
-        "default. Sizes are bytes, or a number with KiB, MiB or GiB.\n\n");
+        "Attention as a network service. Each option has a flag and an environment variable; the\n"
+        "flag counts if both are given. Sizes are in bytes, or have one of the units KiB, MiB and\n"
+        "GiB. SIGHUP opens the log file again and reads the keys and the certificate again.\n\n");
     for (size_t i = 0; i < OPTION_COUNT; i++) {
         char value[64];
         fprintf(out, "  %-18s %s\n", table[i].flag, table[i].help);
@@ -372,7 +396,7 @@ void options_print_help(FILE *out) {
     list_kernels(&build, names, sizeof names);
     fprintf(
         out,
-        "\nThe environment variable ATTENTION_ISA forces the vector instructions of our kernels.\n"
-        "This CPU runs %s; the default is the last.\n",
+        "\nThe environment variable ATTENTION_ISA chooses the vector instructions. This CPU runs\n"
+        "%s; the default is the last one.\n",
         names);
 }

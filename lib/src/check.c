@@ -39,7 +39,7 @@ attn_status check_matrix(const attn_tensor *tensor, const char *name, int min_ra
     }
     size_t bytes;
     if (!attn_tensor_bytes(tensor, &bytes)) {
-        return attn_fail(error, ATTN_TOO_LARGE, name, "%s has the shape %s: too large to address",
+        return attn_fail(error, ATTN_TOO_LARGE, name, "%s has the shape %s, which is too large",
                          name, shape_text(tensor, shape));
     }
     return ATTN_OK;
@@ -109,16 +109,16 @@ attn_status check_options(const attn_options *o, attn_error *error) {
     }
     if ((o->flags & ATTN_FLAG_ALIBI) != 0 && o->alibi_slopes != NULL) {
         return attn_fail(error, ATTN_INVALID_ARGUMENT, "alibi",
-                         "ALiBi takes the slopes of the paper or slopes of yours, not both");
+                         "alibi takes the slopes of the paper or slopes that are given, not both");
     }
     if (o->normalization == ATTN_UNNORMALIZED) {
         if (o->sink != NULL) {
             return attn_fail(error, ATTN_INVALID_ARGUMENT, "sink",
-                             "sink joins the softmax denominator; normalization \"none\" has none");
+                             "sink needs softmax, but normalization is \"none\"");
         }
         if ((o->results & (ATTN_WANT(LSE) | ATTN_WANT(ENTROPY))) != 0) {
             return attn_fail(error, ATTN_INVALID_ARGUMENT, "return",
-                             "%s needs softmax weights; normalization is \"none\"",
+                             "%s needs softmax, but normalization is \"none\"",
                              (o->results & ATTN_WANT(LSE)) != 0 ? "lse" : "entropy");
         }
     }

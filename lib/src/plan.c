@@ -20,8 +20,7 @@ attn_status plan_no_memory(attn_error *error) {
 }
 
 attn_status plan_too_large(attn_error *error) {
-    return attn_fail(error, ATTN_TOO_LARGE, "",
-                     "the matrices of this call are too large to be addressed");
+    return attn_fail(error, ATTN_TOO_LARGE, "", "the matrices of this call are too large");
 }
 
 attn_status plan_new(attn_plan **plan, attn_error *error) {

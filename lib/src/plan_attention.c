@@ -109,11 +109,11 @@ static attn_status plan_qkv(attn_plan *plan, const struct qkv *t, const attn_opt
         ATTN_TRY(plan_kv_heads(o, o->heads, &kv_heads, error));
     } else if (o->kv_heads != 0) {
         return attn_fail(error, ATTN_INVALID_ARGUMENT, "kv_heads",
-                         "kv_heads needs heads: without it the heads are the axis of Q and K");
+                         "kv_heads needs heads: without heads, the heads are an axis of Q and K");
     }
     if (packed && t->q == t->k && kv_heads != o->heads) {
         return attn_fail(error, ATTN_INVALID_ARGUMENT, "kv_heads",
-                         "X stands for Q and K alike: kv_heads = %zu must be heads = %zu", kv_heads,
+                         "X stands for Q and K, so kv_heads = %zu must be heads = %zu", kv_heads,
                          o->heads);
     }
     const char *kv_name = o->kv_heads != 0 ? "kv_heads" : "heads";

@@ -107,7 +107,7 @@ attn_status plan_results(attn_plan *plan, attn_error *error) {
         bool projected_only = r == ATTN_RESULT_Q || r == ATTN_RESULT_K || r == ATTN_RESULT_V;
         if (projected_only && !plan->projected) {
             return attn_fail(error, ATTN_INVALID_ARGUMENT, "return",
-                             "%s can be returned by calls with projections only",
+                             "%s is a result of calls with projections only",
                              attn_result_name((attn_result)r));
         }
         const bool parted = plan->per_head && r >= ATTN_RESULT_PRESENT_K;

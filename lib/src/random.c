@@ -374,7 +374,7 @@ static attn_status check_number(const char *name, double x, bool whole, attn_err
     }
     if (!whole && !(fabs(x) <= FURTHEST)) {
         return attn_fail(error, ATTN_INVALID_ARGUMENT, name,
-                         "%s must lie within -1e37 .. 1e37, not at %.15g", name, x);
+                         "%s must be within -1e37 .. 1e37, not %.15g", name, x);
     }
     return ATTN_OK;
 }
@@ -386,11 +386,12 @@ static attn_status check_parameters(const attn_draw *draw, attn_error *error) {
     ATTN_TRY(check_number(normal ? "std" : "high", draw->b, whole, error));
     if (normal && draw->b < 0) {
         return attn_fail(error, ATTN_INVALID_ARGUMENT, "std",
-                         "std must not be negative: it is %.15g", draw->b);
+                         "std must not be negative, but it is %.15g", draw->b);
     }
     if (whole && draw->a >= draw->b) {
         return attn_fail(error, ATTN_INVALID_ARGUMENT, "high",
-                         "high must exceed low: low is %.0f, high is %.0f", draw->a, draw->b);
+                         "high must be greater than low: low is %.0f, high is %.0f", draw->a,
+                         draw->b);
     }
     if (!normal && draw->a > draw->b) {
         return attn_fail(error, ATTN_INVALID_ARGUMENT, "high",
@@ -408,8 +409,9 @@ attn_status attn_random_check(const attn_random *random, const attn_draw *draw, 
     }
     if (draw->distribution != ATTN_RANDINT) {
         if (random->generator == ATTN_NUMPY && draw->dtype != ATTN_FLOAT64) {
-            return attn_fail(error, ATTN_INVALID_ARGUMENT, "dtype",
-                             "dtype must be float64: NumPy's RandomState draws nothing else");
+            return attn_fail(
+                error, ATTN_INVALID_ARGUMENT, "dtype",
+                "dtype must be float64, because NumPy's RandomState draws nothing else");
         }
         if (!dtype_is_float(draw->dtype)) {
             return attn_fail(error, ATTN_INVALID_ARGUMENT, "dtype",
@@ -428,7 +430,7 @@ attn_status attn_random_create(attn_random **random, attn_generator generator, u
     }
     if (generator == ATTN_NUMPY && seed > UINT32_MAX) {
         return attn_fail(error, ATTN_INVALID_ARGUMENT, "seed",
-                         "seed must not exceed 2^32 - 1 with numpy: it is %llu",
+                         "seed must be at most 2^32 - 1 with numpy, not %llu",
                          (unsigned long long)seed);
     }
     attn_random *made = malloc(sizeof *made);

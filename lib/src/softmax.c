@@ -26,7 +26,7 @@ static attn_status check_softmax(const attn_tensor *x, int axis, attn_error *err
                          -x->rank, x->rank - 1);
     }
     if (!attn_tensor_bytes(x, &bytes)) {
-        return attn_fail(error, ATTN_TOO_LARGE, "X", "X is too large to be addressed");
+        return attn_fail(error, ATTN_TOO_LARGE, "X", "X is too large");
     }
     return ATTN_OK;
 }

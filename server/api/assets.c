@@ -76,7 +76,7 @@ struct api_work *api_asset(const struct api_request *request, struct http_respon
     const struct http_asset *asset = find("assets/", request->name);
     if (asset == NULL) {
         char detail[160];
-        snprintf(detail, sizeof detail, "no file of the pages is called %.100s", request->name);
+        snprintf(detail, sizeof detail, "there is no file /assets/%.100s", request->name);
         http_problem(response, request->http, 404, detail, NULL, NULL);
         return NULL;
     }

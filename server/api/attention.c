@@ -22,7 +22,7 @@ static bool read_inputs(struct inputs *in, struct call *call, const struct api_r
         for (int i = 0; i < 3; i++) {
             if (codec_get(root, names[i]) != NULL) {
                 return codec_fail(document, x, error,
-                                  "X stands for Q, K and V alike, but %s is given too", names[i]);
+                                  "X stands for Q, K and V, but %s is given too", names[i]);
             }
         }
         in->Q = in->K = in->V = &in->q;

@@ -143,8 +143,8 @@ static bool read_shape(const struct codec_document *document, const struct codec
         return false;
     }
     if (rank > DRAW_MAX_RANK) {
-        return codec_fail(document, value, error, "shape has %zu axes; at most %d are drawn", rank,
-                          DRAW_MAX_RANK);
+        return codec_fail(document, value, error, "shape has %zu axes; it may have at most %d",
+                          rank, DRAW_MAX_RANK);
     }
     out->rank = (int)rank;
     out->draw.count = 1;
@@ -152,7 +152,7 @@ static bool read_shape(const struct codec_document *document, const struct codec
         out->shape[axis] = (size_t)sizes[axis];
         if (__builtin_mul_overflow(out->draw.count, out->shape[axis], &out->draw.count)) {
             return codec_fail(document, value, error,
-                              "shape is of more elements than can be counted");
+                              "shape has more elements than can be counted");
         }
     }
     return true;
@@ -175,8 +175,12 @@ bool draw_read(const struct codec_document *document, const struct codec_value *
                struct codec_error *error) {
     static const char *const keys[] = {"random", "shape", "low",   "high",
                                        "mean",   "std",   "dtype", "discard"};
+    static const struct codec_foreign foreign = {"size", 1, "it is \"shape\" here"};
     const struct codec_keys known = {.names = keys,
-                                     .count = sizeof keys / sizeof *keys - !may_discard};
+                                     .count = sizeof keys / sizeof *keys - !may_discard,
+                                     .foreign = &foreign,
+                                     .foreign_count = 1,
+                                     .here = 1};
     const struct codec_value *name = codec_get(object, "random");
     size_t kind;
     if (!codec_check_keys(document, object, &known, error)) {

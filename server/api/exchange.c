@@ -120,7 +120,7 @@ static void *begin(void *context, const struct http_request *request,
     }
     if (!is_json(request->media_type)) {
         char detail[256];
-        snprintf(detail, sizeof detail, "the body is %.100s; it must be application/json",
+        snprintf(detail, sizeof detail, "the Content-Type is %.100s; it must be application/json",
                  request->media_type);
         http_problem(response, request, 415, detail, NULL, NULL);
         return NULL;

@@ -73,14 +73,13 @@ static bool read_head_list(struct inputs *in, const struct codec_document *docum
     const size_t count = codec_size(heads);
     const struct codec_value *root = codec_root(document);
     if (count == 0) {
-        return codec_fail(document, heads, error, "heads is empty");
+        return codec_fail(document, heads, error, "heads is an empty list");
     }
     for (size_t i = 0; i < sizeof head_keys / sizeof *head_keys; i++) {
         const struct codec_value *other = codec_get(root, head_keys[i]);
         if (other != NULL) {
             return codec_fail(document, other, error,
-                              "%s is given beside heads that have weights of their own",
-                              head_keys[i]);
+                              "%s is given, but the heads have weights of their own", head_keys[i]);
         }
     }
     in->call.per_head = true;

@@ -62,7 +62,8 @@ static bool add_draw(struct prepare *p, const struct api_request *request,
                      struct codec_error *error) {
     const attn_draw *draw = &next->draw;
     if (draw->count > MAX_ELEMENTS - p->elements) {
-        codec_fail(request->body, value, error, "a request may draw %lld numbers at most",
+        codec_fail(request->body, value, error,
+                   "the request draws more than %lld numbers, which is a fixed limit",
                    (long long)MAX_ELEMENTS);
         error->status = CODEC_TOO_LARGE;
         return false;
@@ -126,7 +127,7 @@ static bool draw_matrix(struct prepare *p, const struct api_request *request,
     }
     if (mask && !is_mask(&draw.draw)) {
         return codec_fail(request->body, value, error,
-                          "mask is of 0 and 1: it must be drawn by randint with high at most 2");
+                          "mask holds 0 and 1: draw it by randint, with low 0 and high 2");
     }
     return discard(p, request, draw.discard, error) &&
            make_drawn(p, request, value, &draw, mask, error);
@@ -148,10 +149,11 @@ static bool draw_embedding(struct prepare *p, const struct api_request *request,
         return false;
     }
     if (p->generator.kind != ATTN_TORCH) {
-        return codec_fail(request->body, value, error,
-                          "embedding_dim draws as torch.nn.Embedding does, not as numpy; embedding "
-                          "may be drawn by either: {\"random\": \"randn\", \"shape\": [%zu, %lld]}",
-                          p->words->count, (long long)dim);
+        return codec_fail(
+            request->body, value, error,
+            "embedding_dim draws like torch.nn.Embedding and needs the generator torch; "
+            "with numpy, give \"embedding\": {\"random\": \"randn\", \"shape\": [%zu, %lld]}",
+            p->words->count, (long long)dim);
     }
     draw.shape[0] = p->words->count; /* <= CODEC_MAX_WORDS: the product fits */
     draw.shape[1] = (size_t)dim;

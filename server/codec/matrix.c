@@ -121,7 +121,7 @@ bool reader_end_row(struct codec_reader *reader) {
             what = "row";
         }
         return reader_content(reader, reader->depth, row->offset,
-                              "row has %zu %s%s, the rows before it have %zu", count, what,
+                              "the row has %zu %s%s, but the rows before it have %zu", count, what,
                               count == 1 ? "" : "s", usual);
     }
     tensor->shape[level] = count;

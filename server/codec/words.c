@@ -204,7 +204,7 @@ static bool check_count(const struct codec_document *document, const struct code
         return codec_fail(document, value, error, "%s has no words", codec_name(value));
     }
     if (count > CODEC_MAX_WORDS) {
-        return codec_fail(document, value, error, "%s has %zu words; at most %d are taken",
+        return codec_fail(document, value, error, "%s has %zu words; it may have at most %d",
                           codec_name(value), count, CODEC_MAX_WORDS);
     }
     return true;
@@ -240,7 +240,7 @@ struct codec_words *codec_words_of_tokens(const struct codec_document *document,
     const char *word;
     size_t size = 0;
     if (codec_kind_of(value) != CODEC_ARRAY) {
-        codec_fail(document, value, error, "tokens must be a list of words");
+        codec_refuse(document, value, "a list of words", error);
         return NULL;
     }
     if (!check_count(document, value, count, error)) {

@@ -4,8 +4,9 @@
     docs.py            writes the page
     docs.py --check    writes nothing and ends with status 1 if the page is not what openapi.yaml says
 
-The page needs no script. Whatever several paths take or return is shown once and linked from each path.
-The script understands what openapi.yaml uses and ends with a message at anything else.
+The page needs no JavaScript. Whatever several paths take or return is shown once and linked from each path.
+The type of a key is that of its schema, or its x-type. Its default is the last sentence of its description, "Default: ...".
+The program understands what openapi.yaml uses, and ends with a message at anything else.
 """
 
 import argparse
@@ -36,7 +37,7 @@ PROBLEM = "application/problem+json"
 
 
 class Unknown(Exception):
-    """openapi.yaml has something that this script does not understand."""
+    """openapi.yaml has something that this program does not understand."""
 
 
 # ------------------------------------------------------------------------------------------ text
@@ -51,9 +52,8 @@ def code(value):
 
 
 def slug(name):
-    """A name as part of an anchor: "/self-attention" is self-attention, "Seeded matrices." is seeded-matrices."""
-    parts = re.findall(r"[A-Za-z0-9_.]*[A-Za-z0-9_]", name)
-    return "-".join(parts)
+    """A name as part of an anchor: "/self-attention" is self-attention, "Drawn matrices." is Drawn-matrices."""
+    return "-".join(re.findall(r"[A-Za-z0-9_.]*[A-Za-z0-9_]", name))
 
 
 # What is Markdown elsewhere and not written here.
@@ -175,16 +175,22 @@ class Document:
         self.root = yaml.safe_load(path.read_text(encoding="utf-8"))
         self.paths = self.root["paths"]
         self.components = self.root["components"]
-        whole = [schema for _, operation in self.all() for _, (schema, _) in self.types(operation).items()]
-        # Types that are a part of what a path takes or returns, or of an error.
+        types = [self.types(operation) for _, operation in self.all()]
+        whole = [schema for each in types for schema, _ in each.values()]
+        # Types that are a part of what a path takes or returns, or of an error; and those of them that an answer has.
         self.objects = {
-            name: schema for name, schema in self.components["schemas"].items() if "properties" in schema and schema not in whole
+            name: schema
+            for name, schema in self.components["schemas"].items()
+            if "properties" in schema and schema not in whole
         }
+        self.answers = {"Problem"}
+        self.find_answers([each[ANSWER][0] for each in types if ANSWER in each])
 
-        self.answers = {"Problem"}  # those of them that an answer has
-        whole = [types[ANSWER][0] for types in (self.types(operation) for _, operation in self.all()) if ANSWER in types]
-        for name in re.findall(r'schemas/(\w+)"', json.dumps(whole)):
-            self.answers |= {name, *re.findall(r'schemas/(\w+)"', json.dumps(self.components["schemas"][name]))}
+    def find_answers(self, schema):
+        for name in re.findall(r'schemas/(\w+)"', json.dumps(schema)):
+            if name not in self.answers:
+                self.answers.add(name)
+                self.find_answers(self.components["schemas"][name])
 
     def all(self):
         """Every operation, with its path and method."""
@@ -209,21 +215,20 @@ class Document:
         return found
 
     def linked(self, made):
-        """HTML in which the name of a type is a link to it."""
+        """HTML in which the name of a type is a link to it, but for names in code and in links."""
         names = "|".join(self.objects)
-        return re.sub(rf"\b({names})\b(?![^<]*</code>)", r'<a href="#\1">\1</a>', made)
+        return re.sub(rf"\b({names})\b(?![^<]*</(?:code|pre|a)>|[^<>]*>)", r'<a href="#\1">\1</a>', made)
 
     def resolve(self, node):
-        """The node that a $ref leads to, with its name; what stands beside the $ref comes first."""
-        name, beside = None, {}
+        """The node that a $ref leads to, and its name."""
+        name = None
         while "$ref" in node:
-            beside = {**{key: value for key, value in node.items() if key != "$ref"}, **beside}
             place = node["$ref"].split("/")
-            if place[:2] != ["#", "components"] or len(place) != 4:
-                raise Unknown(f"$ref: {node['$ref']}")
+            if place[:2] != ["#", "components"] or len(place) != 4 or len(node) > 1:
+                raise Unknown(f"a $ref: {node}")
             name = place[3]
-            node = self.root["components"][place[2]][name]
-        return {**node, **beside}, name
+            node = self.components[place[2]][name]
+        return node, name
 
 
 MANY = {"number": "numbers", "integer": "integers", "string": "strings", "boolean": "booleans"}
@@ -231,7 +236,8 @@ MANY = {"number": "numbers", "integer": "integers", "string": "strings", "boolea
 
 def bounds(schema):
     """The bounds of a number, in words."""
-    low, high, above = (str(schema.get(key, "")).replace("-", "−") for key in ("minimum", "maximum", "exclusiveMinimum"))
+    names = "minimum", "maximum", "exclusiveMinimum"
+    low, high, above = (str(schema.get(name, "")).replace("-", "−") for name in names)
     if low and high:
         return f" {low} to {high}"
     return f" &gt; {above}" if above else f" ≥ {low}" if low else f" ≤ {high}" if high else ""
@@ -244,9 +250,8 @@ def typed(document, schema, where):
     if "$ref" in schema:
         schema, name = document.resolve(schema)
         return document.linked(name) if name in document.objects else typed(document, schema, where)
-    values = schema.get("enum", [schema["const"]] if "const" in schema else [])
-    if values:
-        return " or ".join(code(json.dumps(value, ensure_ascii=False)) for value in values)
+    if "enum" in schema:
+        return " or ".join(code(json.dumps(value, ensure_ascii=False)) for value in schema["enum"])
     kind, items = schema.get("type"), schema.get("items")
     if kind == "array":
         if items.get("type") == "array":
@@ -290,6 +295,8 @@ def keys(document, schema, where):
         meaning, default = default_of(full["description"].strip())
         if name in schema.get("required", []):
             default = "**required**"
+        if not meaning:
+            raise Unknown(f"the description of {place} says nothing but the default")
         meaning = document.linked(short(meaning, place))
         words = full.get("items", {}).get("enum", [])
         if words:
@@ -298,6 +305,7 @@ def keys(document, schema, where):
 
 
 # ------------------------------------------------------------------------------------------ page
+
 
 def table(label, anchors, heads, rows):
     """A table. What stands in the first column has an anchor; rows that say the same are one row."""
@@ -360,8 +368,10 @@ class Page:
         own = [row for row in keys(self.document, schema, name) if row not in sum(shared.values(), [])]
         made = [table_of_keys(f"{kind.capitalize()}s of {path}", anchors, own, kind == ANSWER)] if own else []
         if shared:
-            links = " ".join(f'<a href="#{kind}-{slug(row.name)}">{text(row.name)}</a>' for row in sum(shared.values(), []))
-            made.append(f'<p>{"Also these" if own else "These"} <a href="#{kind}s">shared {kind}s</a>:</p>\n<p class="keys">{links}</p>')
+            rows = sum(shared.values(), [])
+            links = " ".join(f'<a href="#{kind}-{slug(row.name)}">{text(row.name)}</a>' for row in rows)
+            made.append(f'<p>{"Also these" if own else "These"} <a href="#{kind}s">shared {kind}s</a>:</p>')
+            made.append(f'<p class="keys">{links}</p>')
         return made, [(row.name, f"{anchors}-{slug(row.name)}") for row in own]
 
     def examples(self, path, operation):
@@ -370,7 +380,8 @@ class Page:
             examples = [media["example"] for media in answers.values() if "example" in media]
             for answer in examples:
                 shown = answer.rstrip() if isinstance(answer, str) else pretty(answer, WIDE)
-                yield f'<h4>Example</h4>\n<pre tabindex="0">curl {SERVER}{path}</pre>\n<pre tabindex="0" class="answer">{text(shown)}</pre>'
+                yield f'<h4>Example</h4>\n<pre tabindex="0">curl {SERVER}{path}</pre>'
+                yield f'<pre tabindex="0" class="answer">{text(shown)}</pre>'
             return
         questions, answers = operation["requestBody"]["content"][JSON]["examples"], answers[JSON]["examples"]
         if list(questions) != list(answers):
@@ -380,7 +391,9 @@ class Page:
             question, answer = (self.document.resolve(example)[0] for example in (question, answers[name]))
             body = text(pretty(question["value"], WIDE).replace("'", "'\\''"))
             anchor = f"{slug(path)}-example-{name}"
-            link = f'<a href="{explorer_link(path, question["value"])}">Open in the explorer</a>' if path in EXPLORED else ""
+            link = ""
+            if path in EXPLORED:
+                link = f'<a href="{explorer_link(path, question["value"])}">Open in the explorer</a>'
             title = f'<h5 id="{anchor}"><a href="#{anchor}">{spans(question["summary"], anchor)}</a></h5>'
             yield f'<div class="title">{title}{link}</div>'
             yield f'<pre tabindex="0">curl {SERVER}{path} -d \'{body}\'</pre>'
@@ -388,7 +401,6 @@ class Page:
 
     def operation(self, path, method, operation):
         anchor, where = slug(path) or "explorer", operation["operationId"]
-        title = f"{method.upper()} {path}"
         label = f"<small>{method.upper()}</small> {text(path)}"
         parameters = [self.document.resolve(parameter)[0] for parameter in operation.get("parameters", [])]
         lines = [
@@ -411,9 +423,11 @@ class Page:
                 entries += own
         success = self.document.success(operation)
         if ANSWER not in types:
-            lines += ["<h4>Returns</h4>", f"<p>{short(success['description'], where)} {', '.join(map(code, success['content']))}</p>"]
-        errors = ["other" if status == "default" else status for status in operation["responses"] if status[0] not in "23"]
-        lines += ["<h4>Errors</h4>", "<p>" + " ".join(f'<a href="#error-{status}">{status}</a>' for status in errors) + "</p>"]
+            media = ", ".join(map(code, success["content"]))
+            lines += ["<h4>Returns</h4>", f"<p>{short(success['description'], where)} {media}</p>"]
+        errors = [status.replace("default", "other") for status in operation["responses"] if status[0] not in "23"]
+        links = " ".join(f'<a href="#error-{status}">{status}</a>' for status in errors)
+        lines += ["<h4>Errors</h4>", f"<p>{links}</p>"]
         lines += self.examples(path, operation)
         self.contents.append((label, anchor, entries if REQUEST in types else []))
         return lines
@@ -436,8 +450,11 @@ class Page:
         return lines
 
     def object(self, name, schema, rows):
-        title, about = f'<h3 id="{name}"><a href="#{name}">{name}</a></h3>', self.document.linked(prose(schema["description"], name))
-        return [title, about, table_of_keys(name, name, rows, name in self.document.answers)]
+        return [
+            f'<h3 id="{name}"><a href="#{name}">{name}</a></h3>',
+            self.document.linked(prose(schema["description"], name)),
+            table_of_keys(name, name, rows, name in self.document.answers),
+        ]
 
     def errors(self):
         """What is not answered with 200: each status once."""
@@ -446,7 +463,8 @@ class Page:
         for name, response in self.document.components["responses"].items():
             media = response.get("content", {}).get(PROBLEM)
             if media:
-                examples = [example["value"] for example in media.get("examples", {}).values()] or [media["example"]]
+                examples = [example["value"] for example in media.get("examples", {}).values()]
+                examples = examples or [media["example"]]
                 status = "other" if name in other else str(examples[0]["status"])
                 title = "" if name in other else f"<b>{text(examples[0]['title'])}.</b> "
                 details = "".join(f"<p><q>{text(example['detail'])}</q></p>" for example in examples)
@@ -476,7 +494,8 @@ class Page:
                 asked.setdefault("Authorization", ("<code>Bearer KEY</code>", scheme, []))[2].append(path)
             for each in (self.document.resolve(parameter)[0] for parameter in operation["parameters"]):
                 if each["in"] == "header":
-                    asked.setdefault(each["name"], (typed(self.document, each["schema"], each["name"]), each, []))[2].append(path)
+                    kind = typed(self.document, each["schema"], each["name"])
+                    asked.setdefault(each["name"], (kind, each, []))[2].append(path)
             responses += operation["responses"].values()
         for response in responses:
             for name, header in self.document.resolve(response)[0].get("headers", {}).items():

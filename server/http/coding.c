@@ -389,7 +389,7 @@ static size_t read_zstd(struct coding_reader *reader, const void *bytes, size_t 
             const unsigned char next = ((const unsigned char *)bytes)[from.pos];
             if (reader->header < sizeof magic && next != magic[reader->header]) {
                 reader->fault = FAULT_CORRUPT;
-                reader->reason = "it does not begin as a frame does";
+                reader->reason = "it does not begin with a frame";
                 return 0;
             }
             reader->header++;
@@ -436,19 +436,20 @@ int coding_fault(const struct coding_reader *reader, char *text, size_t size) {
         snprintf(text, size, "the server has no memory left for this request");
         return 503;
     case FAULT_WINDOW:
-        snprintf(text, size, "a zstd window has at most %d MiB, that of this body has more",
+        snprintf(text, size,
+                 "the zstd window of the body is larger than %d MiB, which is a fixed limit",
                  1 << (ZSTD_READ_LOG - 20));
         return 413;
     case FAULT_CORRUPT:
-        snprintf(text, size, "the body is not what %s makes: %s", name, reader->reason);
+        snprintf(text, size, "the body is not valid %s: %s", name, reader->reason);
         return 400;
     case FAULT_MORE:
-        snprintf(text, size, "a %s body is one stream, this one goes on behind its end", name);
+        snprintf(text, size, "the body goes on after the end of its %s stream", name);
         return 400;
     case FAULT_SHORT:
         break;
     }
-    snprintf(text, size, "the body breaks off before the end of its %s stream", name);
+    snprintf(text, size, "the body ends before the end of its %s stream", name);
     return 400;
 }
 

@@ -284,9 +284,12 @@ static void check_coding(const struct framing_head *head, struct framing_result 
             continue;
         }
         if (!head->codings || coding >= CODING_BROTLI || result->coding != CODING_NONE) {
-            refuse(result, 415, "the Content-Encoding must be %s, this one is \"%.*s\"",
-                   head->codings ? "gzip, zstd or identity (none), and one only"
-                                 : "identity (none) without --compression yes",
+            refuse(result, 415,
+                   head->codings
+                       ? "the Content-Encoding must be gzip, zstd or identity, and only one of "
+                         "them; this one is \"%.*s\""
+                       : "the Content-Encoding must be identity, not \"%.*s\": the operator "
+                         "of this server allows others with --compression yes",
                    header->value_size < 48 ? (int)header->value_size : 48, header->value);
             result->close = false;
             return;

@@ -31,7 +31,7 @@ static bool read_line(const char *line, size_t length, struct key *key, bool *is
         return true;
     }
     if (length < KEYS_SHORTEST || length > KEYS_LONGEST) {
-        snprintf(error, size, "a key has %d to %d characters, this one %zu", KEYS_SHORTEST,
+        snprintf(error, size, "a key has %d to %d characters, but this one has %zu", KEYS_SHORTEST,
                  KEYS_LONGEST, length);
         return false;
     }
@@ -60,7 +60,7 @@ static bool read_all(FILE *file, struct key *list, size_t *count, char *error, s
             snprintf(error, size, "line %zu: %s", number, reason);
             good = false;
         } else if (is_key && *count == KEYS_MOST) {
-            snprintf(error, size, "more than %d keys", KEYS_MOST);
+            snprintf(error, size, "it has more than %d keys", KEYS_MOST);
             good = false;
         } else if (is_key) {
             list[(*count)++] = key;
@@ -70,7 +70,7 @@ static bool read_all(FILE *file, struct key *list, size_t *count, char *error, s
         snprintf(error, size, "%s", strerror(errno));
         good = false;
     } else if (good && *count == 0) {
-        snprintf(error, size, "there is no key in it");
+        snprintf(error, size, "it has no key");
         good = false;
     }
     free(line);

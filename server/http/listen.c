@@ -56,24 +56,46 @@ static bool open_socket(int fd, const union socket_address *address, socklen_t s
     return bind(fd, &address->any, size) == 0 && listen(fd, BACKLOG) == 0;
 }
 
+/* Says what failed and what to do about it. */
+static void describe_failure(char *error, size_t size, const char *address, unsigned port,
+                             int reason) {
+    const bool ipv6 = strchr(address, ':') != NULL;
+    const int used =
+        snprintf(error, size,
+                 ipv6 ? "cannot listen on [%s]:%u: " : "cannot listen on %s:%u: ", address, port);
+    const size_t left = size > (size_t)used ? size - (size_t)used : 0;
+    char *rest = error + (size - left);
+    const unsigned other = port < 65535 ? port + 1 : port - 1;
+    switch (reason) {
+    case EADDRINUSE:
+        snprintf(rest, left,
+                 "the port is in use; choose another one with --port "
+                 "(make run ARGS=\"--port %u\")",
+                 other);
+        break;
+    case EACCES:
+        snprintf(rest, left, "only root may use this port; choose one from 1024 on with --port");
+        break;
+    case EADDRNOTAVAIL:
+        snprintf(rest, left, "this machine has no such address; choose another one with --address");
+        break;
+    default:
+        snprintf(rest, left, "%s", strerror(reason));
+    }
+}
+
 int listen_open(const char *address, unsigned *port, bool *ipv6, char *error, size_t size) {
     union socket_address name;
     socklen_t length = parse_address(address, *port, &name);
     if (length == 0 || *port > 65535) {
-        snprintf(error, size, "cannot listen on \"%s\": not a numeric IPv4 or IPv6 address",
+        snprintf(error, size, "cannot listen on \"%s\": it is no numeric IPv4 or IPv6 address",
                  address);
         return -1;
     }
     *ipv6 = name.any.sa_family == AF_INET6;
     int fd = socket(name.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0 || !open_socket(fd, &name, length) || getsockname(fd, &name.any, &length) != 0) {
-        const char *hint =
-            errno == EADDRINUSE
-                ? "; choose another port with --port, as in make run ARGS=\"--port 9000\""
-                : "";
-        snprintf(error, size,
-                 *ipv6 ? "cannot listen on [%s]:%u: %s%s" : "cannot listen on %s:%u: %s%s", address,
-                 *port, strerror(errno), hint);
+        describe_failure(error, size, address, *port, errno);
         if (fd >= 0) {
             close(fd);
         }

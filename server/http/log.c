@@ -133,7 +133,8 @@ bool http_log_open(const struct http_log_options *wanted, char *error, size_t si
     if (wanted->file != NULL) {
         const int fd = open_file(wanted->file);
         if (fd < 0) {
-            snprintf(error, size, "the log %s: %s", wanted->file, strerror(errno));
+            snprintf(error, size, "the log file %s cannot be opened: %s", wanted->file,
+                     strerror(errno));
             return false;
         }
         log_fd = fd;

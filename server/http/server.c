@@ -188,7 +188,7 @@ struct http_server *http_start(const struct http_options *options, const struct 
     MHD_set_panic_func(on_panic, NULL);
     server->watch = watch_start();
     if (server->watch == NULL) {
-        snprintf(error, size, "no thread to watch connections");
+        snprintf(error, size, "no thread can be started");
         goto failed;
     }
     server->cors_origins = options->cors_origins;
@@ -196,7 +196,8 @@ struct http_server *http_start(const struct http_options *options, const struct 
         char reason[192];
         server->keys = keys_load(options->api_key_file, reason, sizeof reason);
         if (server->keys == NULL) {
-            snprintf(error, size, "the keys in %s: %s", options->api_key_file, reason);
+            snprintf(error, size, "the keys in %s cannot be read: %s", options->api_key_file,
+                     reason);
             goto failed;
         }
     }

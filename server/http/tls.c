@@ -104,12 +104,13 @@ static bool read_certificates(const char *path, gnutls_x509_crt_t **list, unsign
     if (good) {
         result = gnutls_x509_crt_list_import2(list, count, &text, GNUTLS_X509_FMT_PEM, 0);
         good = result >= 0;
-        snprintf(reason, sizeof reason, "no certificate in PEM form: %s", gnutls_strerror(result));
+        snprintf(reason, sizeof reason, "it is no certificate in PEM form: %s",
+                 gnutls_strerror(result));
     }
     if (good) {
         warn_of_time(path, (*list)[0]);
     } else {
-        snprintf(error, size, "the certificate in %s: %s", path, reason);
+        snprintf(error, size, "the certificate in %s cannot be read: %s", path, reason);
     }
     wipe(&text);
     return good;
@@ -124,11 +125,11 @@ static bool read_key(const char *path, gnutls_x509_privkey_t key, char *error, s
         const int result =
             gnutls_x509_privkey_import2(key, &text, GNUTLS_X509_FMT_PEM, NULL, GNUTLS_PKCS_PLAIN);
         good = result >= 0;
-        snprintf(reason, sizeof reason, "no key in PEM form without a password: %s",
+        snprintf(reason, sizeof reason, "it is no key in PEM form without a password: %s",
                  gnutls_strerror(result));
     }
     if (!good) {
-        snprintf(error, size, "the key in %s: %s", path, reason);
+        snprintf(error, size, "the key in %s cannot be read: %s", path, reason);
     }
     wipe(&text);
     return good;
@@ -164,7 +165,7 @@ static bool pair_fill(struct tls_pair *pair, gnutls_x509_crt_t *chain, unsigned 
         snprintf(error, size, "the key in %s does not belong to the certificate in %s",
                  pair->tls->key, pair->tls->certificate);
     } else if (result < 0) {
-        snprintf(error, size, "the certificate in %s: %s", pair->tls->certificate,
+        snprintf(error, size, "the certificate in %s cannot be used: %s", pair->tls->certificate,
                  gnutls_strerror(result));
     }
     return result >= 0;

@@ -31,6 +31,7 @@ import importlib.metadata
 import json
 import math
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -47,10 +48,9 @@ EXACT = pathlib.Path(__file__).parent.parent / "openapi/exact.yaml"
 PROBLEM = "application/problem+json"
 # What a plain schema does not use: generators of clients make no type, or no pleasant one, of it.
 NOT_PLAIN = {"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "const", "contains", "prefixItems", "dependentRequired",
-             "dependentSchemas", "patternProperties", "nullable", "default", "title"}
-# Keys that mean something else in another request or answer; all others are described with the same words.
-OWN_MEANING = {"X", "heads", "return", "random", "status", "indices", "Q", "K", "V", "output", "weights", "embedding", "tokens",
-               "scores", "scaled_scores", "dtype", "type", "name", "version"}
+             "dependentSchemas", "patternProperties", "uniqueItems", "nullable", "default", "title"}
+# Keys that are not the same in all requests, or in all answers. The others are described with the same words in all.
+NOT_THE_SAME = {"X", "heads", "return", "tokens", "output"}
 # What is answered before the path counts: requests that are not sound HTTP.
 ANSWERED_ANYWHERE = {400, 411, 413, 414, 415, 417, 431, 501, 505}
 # Each of these, where a POST endpoint documents it, is provoked by a test. (503 takes a busy or
@@ -172,10 +172,10 @@ def check_references(document):
             document.fail(f"{place}: {error.args[0]} points at nothing")
         if len(node) > 1:
             document.fail(f"{place}: a $ref stands alone, not beside {', '.join(sorted(set(node) - {'$ref'}))}")
-    # What may be of more than one type refers to none: a description names the type.
-    words = {word.strip(".,;:()") for _, node in nodes(document.root) if isinstance(node, dict)
-             and isinstance(node.get("description"), str) for word in node["description"].split()}
-    used |= {f"#/components/schemas/{name}" for name in document.root["components"]["schemas"] if name in words}
+    # A value that may be of more than one type refers to none: its description names it, "the type DrawnMatrix".
+    for _, node in nodes(document.root):
+        if isinstance(node, dict) and isinstance(node.get("description"), str):
+            used |= {f"#/components/schemas/{name}" for name in re.findall(r"the\s+type\s+(\w+)", node["description"])}
     # No operation refers to this one: it is the answer to what is no operation.
     used.add("#/components/responses/MethodNotAllowed")
     # Security schemes are named, not referred to.
@@ -214,7 +214,7 @@ def check_agreement(document, plain, exact, place):
         return
     while set(exact) == {"$ref"}:
         exact = document.exact[exact["$ref"].rpartition("/")[2]]
-    for keyword in ("type", "enum", "required", "minItems", "maxItems", "uniqueItems", "maximum", "exclusiveMinimum"):
+    for keyword in ("type", "enum", "required", "minItems", "maxItems", "maximum", "exclusiveMinimum"):
         if keyword in plain and keyword in exact and plain[keyword] != exact[keyword]:
             document.fail(f"{place}: {keyword} is {plain[keyword]} here and {exact[keyword]} in exact.yaml")
     properties = exact_properties(exact)
@@ -232,7 +232,7 @@ def check_plain(document):
     meanings = {}
     for name, schema in schemas.items():
         for place, node in nodes(schema, f"#/components/schemas/{name}"):
-            if isinstance(node, bool) and not place.endswith(("additionalProperties", "uniqueItems")):
+            if isinstance(node, bool) and not place.endswith(("additionalProperties", "x-nullable")):
                 document.fail(f"{place}: {node} is no plain schema")
             if isinstance(node, dict) and not place.endswith("/properties"):
                 for keyword in sorted(NOT_PLAIN & set(node)):
@@ -244,8 +244,8 @@ def check_plain(document):
         for key, value in schema.get("properties", {}).items():
             if "description" not in document.resolve(value):
                 document.fail(f"#/components/schemas/{name}: {key} has no description")
-            elif name.endswith(("Request", "Result")) and key not in OWN_MEANING:
-                kind = name[-7:]
+            elif name.endswith(("Request", "Result")) and key not in NOT_THE_SAME:
+                kind = "Request" if name.endswith("Request") else "Result"
                 text = {keyword: value[keyword] for keyword in value if keyword != "x-order"}
                 if meanings.setdefault((kind, key), text) != text:
                     document.fail(f"#/components/schemas/{name}: {key} is described in other words elsewhere")

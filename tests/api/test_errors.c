@@ -29,6 +29,13 @@ struct bad_request {
 #define SYNTAX_OF(name_, body_, size_, offset_)                                                    \
     { .name = name_, .body = body_, .size = size_, .status = 400, .offset = offset_ }
 #define SYNTAX(name_, body_, offset_) SYNTAX_OF(name_, body_, sizeof(body_) - 1, offset_)
+#define SAID(name_, body_, offset_, ...)                                                           \
+    {                                                                                              \
+        .name = name_, .body = body_, .size = sizeof(body_) - 1, .status = 400, .offset = offset_, \
+        .detail = {                                                                                \
+            __VA_ARGS__                                                                            \
+        }                                                                                          \
+    }
 #define CONTENT(name_, body_, pointer_, ...)                                                       \
     {                                                                                              \
         .name = name_, .body = body_, .size = sizeof(body_) - 1, .status = 422,                    \
@@ -56,7 +63,25 @@ static const struct bad_request to_attention[] = {
     SYNTAX("single quotes", "{'X':[[1]]}", 1),
     SYNTAX("a comma too many", "{\"X\":[[1,2,]]}", 11),
     SYNTAX("a comment", "{\"X\":[[1]]/* */}", 10),
-    SYNTAX("NaN", "{\"X\":[[1,NaN]]}", 9),
+    SAID("NaN", "{\"X\":[[1,NaN]]}", 9, "NaN is not JSON: numbers must be finite"),
+    SAID("NaN in the third line", "{\n \"X\": [[1, 2],\n       [3, NaN]]}", 28,
+         "NaN is not JSON: numbers must be finite"),
+    SAID("Infinity", "{\"X\":[[Infinity]]}", 7, "Infinity is not JSON"),
+    SAID("a missing comma", "{\"X\":\n[[1 2]]}", 10, "expected ',' or ']', not '2'"),
+    SAID("a missing comma behind a row", "{\"X\":[[1]\n[2]]}", 10, "expected ',' or ']', not '['"),
+    SAID("a missing comma behind a member", "{\"X\":[[1]]\n\"K\":1}", 11,
+         "expected ',' or '}', not '\"'"),
+    SAID("a trailing comma", "{\"X\":[[1]],}", 11,
+         "expected a key in double quotes after the comma, not '}'"),
+    SAID("a trailing comma in a row", "{\"X\":[[1,]]}", 9,
+         "expected a value after the comma, not ']'"),
+    SAID("a key in single quotes", "{'X':[[1]]}", 1, "double quotes", "not a single quote"),
+    SAID("a text in single quotes", "{\"X\":'a'}", 5, "not a single quote"),
+    SAID("a comment of JavaScript", "{ // X\n\"X\":[[1]]}", 2, "JSON has no comments"),
+    SAID("a comment of Python", "{\"X\":[[1]] # X\n}", 11, "JSON has no comments"),
+    SAID("Python's True", "{\"causal\":True}", 10, "True is not JSON: write true"),
+    SAID("Python's None", "{\"text\":\"\xc3\xa4\xe2\x82\xac\",\"X\":None}", 20,
+         "None is not JSON: write null"),
     SYNTAX("Infinity in a bias", "{\"X\":[[1]],\"bias\":[[Infinity]]}", 20),
     SYNTAX("a leading zero", "{\"X\":[[01]]}", 8),
     SYNTAX("a plus sign", "{\"X\":[[+1]]}", 7),
@@ -82,6 +107,41 @@ static const struct bad_request to_attention[] = {
     CONTENT("X and Q", CALL("\"X\":[[1]]"), ANYWHERE, "X", "Q"),
     CONTENT("X and K", "{\"X\":[[1]],\"K\":[[1]]}", ANYWHERE, "X", "K"),
     CONTENT("unknown key", CALL("\"wings\":2"), "/wings", "wings"),
+    CONTENT("the name of PyTorch for mask", CALL("\"attn_mask\":[[true,true],[true,true]]"),
+            "/attn_mask", "unknown key \"attn_mask\"; it is \"mask\" here, where true attends",
+            "MultiheadAttention true forbids", "\"bias\" for numbers that are added"),
+    CONTENT("the name of PyTorch for lengths", CALL("\"key_padding_mask\":[[true,false]]"),
+            "/key_padding_mask", "it is \"lengths\" here", "(batch, 1, 1, keys)", "the opposite"),
+    CONTENT("is_causal", CALL("\"is_causal\":true"), "/is_causal", "it is \"causal\" here"),
+    CONTENT("num_heads", CALL("\"num_heads\":1"), "/num_heads", "it is \"heads\" here"),
+    CONTENT("kv_num_heads", CALL("\"kv_num_heads\":1"), "/kv_num_heads", "\"kv_heads\" here"),
+    CONTENT("past_value", CALL("\"past_value\":[[1,1]]"), "/past_value", "\"past_V\" here"),
+    CONTENT("need_weights", CALL("\"need_weights\":true"), "/need_weights", "\"return\" names"),
+    CONTENT("dropout_p", CALL("\"dropout_p\":0"), "/dropout_p", "no dropout here"),
+    CONTENT("query", "{\"query\":[[1]],\"key\":[[1]],\"value\":[[1]]}", "/query",
+            "it is \"Q\" here"),
+    CONTENT("key", "{\"Q\":[[1]],\"key\":[[1]],\"value\":[[1]]}", "/key", "it is \"K\" here"),
+    CONTENT("in_proj_weight", CALL("\"in_proj_weight\":[[1]]"), "/in_proj_weight",
+            "it is W_Q, W_K and W_V here", "\"out_in\""),
+    CONTENT("a key of /self-attention", "{\"X\":[[1]],\"W_Q\":[[1]]}", "/W_Q",
+            "unknown key \"W_Q\"; it is a key of /self-attention"),
+    CONTENT("another key of /self-attention", "{\"X\":[[1]],\"context\":[[1]]}", "/context",
+            "it is a key of /self-attention"),
+    CONTENT("an unknown dtype", CALL("\"dtype\":\"float16\""), "/dtype",
+            "dtype must be \"float32\" or \"float64\", not \"float16\""),
+    CONTENT("a dtype that is a number", CALL("\"dtype\":32"), "/dtype",
+            "dtype must be \"float32\" or \"float64\", not a number"),
+    CONTENT("an unknown causal", CALL("\"causal\":\"top_left\""), "/causal",
+            "causal must be true, false or \"bottom_right\", not \"top_left\""),
+    CONTENT("a causal that is a number", CALL("\"causal\":1"), "/causal",
+            "causal must be true, false or \"bottom_right\", not a number"),
+    CONTENT("an unknown normalization", CALL("\"normalization\":\"softmx\""), "/normalization",
+            "normalization must be \"softmax\" or \"none\", not \"softmx\""),
+    CONTENT("an unknown result", CALL("\"return\":[\"weigths\"]"), "/return/0",
+            "must be \"output\", \"weights\", ", "\"present_K\" or \"present_V\", not \"weigths\"",
+            "did you mean \"weights\"?"),
+    CONTENT("one result without a list", CALL("\"return\":\"output\""), "/return",
+            "return must be a list of names such as [\"output\", \"weights\"], not \"output\""),
     CONTENT("misspelt key", CALL("\"casual\":true"), "/casual", "casual", "causal"),
     CONTENT("key in lower case", CALL("\"past_k\":[[1,1]]"), "/past_k", "past_K"),
     CONTENT("key that wants escapes", CALL("\"a/b~c\":1"), "/a~1b~0c", ""),
@@ -210,7 +270,15 @@ static const struct bad_request to_self_attention[] = {
     CONTENT("no X", "{\"W_Q\":[[1]],\"W_K\":[[1]],\"W_V\":[[1]]}", ANYWHERE, "X"),
     CONTENT("no weights", "{\"X\":[[1]]}", ANYWHERE, "W_Q"),
     CONTENT("no W_K", "{\"X\":[[1]],\"W_Q\":[[1]],\"W_V\":[[1]]}", ANYWHERE, "W_K"),
-    CONTENT("Q is given", PROJECTED("\"Q\":[[1]]"), "/Q", "Q"),
+    CONTENT("Q is given", PROJECTED("\"Q\":[[1]]"), "/Q",
+            "unknown key \"Q\"; Q, K and V are keys of /attention"),
+    CONTENT("Q, K and V alone", "{\"Q\":[[1]],\"K\":[[1]],\"V\":[[1]]}", "/Q",
+            "Q, K and V are keys of /attention"),
+    CONTENT("query", "{\"query\":[[1]]}", "/query", "it is \"X\" here"),
+    CONTENT("value", PROJECTED("\"value\":[[1]]"), "/value", "it is \"context\" here"),
+    CONTENT("out_proj", PROJECTED("\"out_proj\":[[1]]"), "/out_proj", "it is W_O and b_O here"),
+    CONTENT("an unknown layout", PROJECTED("\"weight_layout\":\"out-in\""), "/weight_layout",
+            "weight_layout must be \"in_out\" or \"out_in\", not \"out-in\""),
     CONTENT("weights in lower case", PROJECTED("\"w_o\":[[1],[1]]"), "/w_o", "W_O"),
     CONTENT("X of rank 4", "{\"X\":[[[[1]]]],\"W_Q\":[[1]],\"W_K\":[[1]],\"W_V\":[[1]]}", "/X", "X",
             "rank", "4"),
@@ -255,6 +323,8 @@ static const struct bad_request to_self_attention[] = {
             ""),
     CONTENT("a head without W_K", "{\"X\":[[1,0],[0,1]],\"heads\":[{\"W_Q\":[[1],[1]]}]}",
             "/heads/0", "W_K"),
+    CONTENT("W_O of a head", "{\"X\":[[1,0],[0,1]],\"heads\":[{\"W_Q\":[[1],[1]],\"W_O\":[[1]]}]}",
+            "/heads/0/W_O", "it stands beside \"heads\""),
     CONTENT("an unknown key of a head",
             "{\"X\":[[1,0],[0,1]],\"heads\":[" ONE_HEAD ",{\"w_q\":[[1],[1]]}]}", "/heads/1/w_q",
             "w_q", "W_Q"),
@@ -301,7 +371,7 @@ static const struct bad_request to_draws[] = {
     CONTENT("no seed", GENERATOR("{\"generator\":\"numpy\"}"), "/random", "random has no seed"),
     CONTENT("only a seed", GENERATOR("{\"seed\":1}"), "/random", "random has no generator"),
     CONTENT("an unknown generator", GENERATOR("{\"generator\":\"nunpy\",\"seed\":1}"),
-            "/random/generator", "nunpy", "did you mean \"numpy\"?"),
+            "/random/generator", "nunpy", "\"numpy\" or \"torch\""),
     CONTENT("a generator of another kind", GENERATOR("{\"generator\":\"jax\",\"seed\":1}"),
             "/random/generator", "\"numpy\" or \"torch\"", "jax"),
     CONTENT("a misspelt seed", GENERATOR("{\"generator\":\"numpy\",\"sed\":1}"), "/random/sed",
@@ -327,10 +397,10 @@ static const struct bad_request to_draws[] = {
     CONTENT("a distribution of another kind", DRAWN("\"random\":\"poisson\",\"shape\":[2,2]"),
             "/X/random", "\"randint\"", "poisson"),
     CONTENT("a distribution that is a number", DRAWN("\"random\":1,\"shape\":[2,2]"), "/X/random",
-            "string"),
+            "\"randint\"", "not a number"),
     CONTENT("no shape", DRAWN("\"random\":\"randn\""), "/X", "X has no shape"),
     CONTENT("size instead of shape", DRAWN("\"random\":\"randn\",\"size\":[2,2]"), "/X/size",
-            "unknown key \"size\""),
+            "unknown key \"size\"; it is \"shape\" here"),
     CONTENT("an empty shape", DRAWN("\"random\":\"randn\",\"shape\":[]"), "/X/shape", "empty"),
     CONTENT("a shape of 0", DRAWN("\"random\":\"randn\",\"shape\":[2,0]"), "/X/shape/1", "not 0"),
     CONTENT("a shape below 0", DRAWN("\"random\":\"randn\",\"shape\":[-1,2]"), "/X/shape/0", "-1"),
@@ -505,6 +575,7 @@ static const struct bad_request to_softmax[] = {
     CONTENT("no object", "[1,2]", "", "object"),
     CONTENT("no X", "{}", ANYWHERE, "X"),
     CONTENT("X in lower case", "{\"x\":[1]}", "/x", "x"),
+    CONTENT("the name of PyTorch for axis", "{\"X\":[1],\"dim\":0}", "/dim", "\"axis\" here"),
     CONTENT("X a number", "{\"X\":1}", "/X", "X"),
     CONTENT("X a text", "{\"X\":\"1\"}", "/X", "X"),
     CONTENT("X empty", "{\"X\":[]}", "/X", "empty"),
@@ -594,6 +665,20 @@ static void expect_pointer(const char *got, const char *expected, const char *na
                   "%s: pointer \"%s\", not \"%s\"", name, got != NULL ? got : "(none)", expected);
 }
 
+/* The line and the column are those of the offset. */
+static void expect_place(const struct cJSON *problem, const struct bad_request *row,
+                         const char *name) {
+    double line = 0, column = 0, lines = 1, columns = 1;
+    for (size_t i = 0; i < row->offset; i++) {
+        lines += row->body[i] == '\n';
+        columns =
+            row->body[i] == '\n' ? 1 : columns + (((unsigned char)row->body[i] & 0xC0) != 0x80);
+    }
+    cr_expect(json_number(json_get(problem, "line"), &line) && line == lines &&
+                  json_number(json_get(problem, "column"), &column) && column == columns,
+              "%s: line %g column %g, not %g and %g", name, line, column, lines, columns);
+}
+
 static void expect_row(const struct bad_request *row, const char *path,
                        const struct client_response *response) {
     char name[96];
@@ -605,10 +690,12 @@ static void expect_row(const struct bad_request *row, const char *path,
     double offset = -1;
     if (row->status == 422)
         expect_pointer(json_text(json_get(problem, "pointer")), row->pointer, name);
-    else
+    else {
         cr_expect(json_number(json_get(problem, "offset"), &offset) &&
                       (size_t)offset == row->offset,
                   "%s: offset %g, not %zu: %s", name, offset, row->offset, response->body);
+        expect_place(problem, row, name);
+    }
     json_free(problem);
 }
 

@@ -4,6 +4,7 @@
  * service by its socket and by the file of its log.
  */
 #include <criterion/criterion.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -66,6 +67,16 @@ static char *next_line(char **rest) {
     return line;
 }
 
+/* The next line that is no message about the start or the stop. */
+static char *next_request(char **rest) {
+    char *line;
+    do {
+        line = next_line(rest);
+    } while (line != NULL && (strstr(line, " attentiond: st") != NULL ||
+                              strstr(line, "\"level\":\"info\",\"message\":\"st") != NULL));
+    return line;
+}
+
 /* The wall clock in milliseconds since 1970. */
 static double wall_clock(void) {
     struct timespec now;
@@ -110,7 +121,7 @@ Test(log, times_are_those_of_the_requests) {
     client_close(&connection);
     char *text = stop(), *rest = text;
     for (size_t i = 0; i < REQUESTS; i++) {
-        const char *line = next_line(&rest);
+        const char *line = next_request(&rest);
         cr_assert_not_null(line, "%zu lines", i);
         struct cJSON *json = json_parse(line, strlen(line));
         const double told = read_time(json_text(json_get(json, "time")));
@@ -139,7 +150,7 @@ Test(log, methods_are_those_of_the_requests) {
         for (size_t i = 0; i < 3; i++) {
             char wanted[128];
             const int status = i == 2 ? 405 : 200;
-            const char *line = next_line(&rest);
+            const char *line = next_request(&rest);
             cr_assert_not_null(line);
             snprintf(wanted, sizeof wanted,
                      f == 0
@@ -149,7 +160,7 @@ Test(log, methods_are_those_of_the_requests) {
                      methods[i], status);
             cr_expect_not_null(strstr(line, wanted), "%s: not %s", line, wanted);
         }
-        cr_expect_str_eq(rest, "");
+        cr_expect_null(next_request(&rest));
         free(text);
     }
 }
@@ -200,7 +211,7 @@ Test(log, lines_left_out_are_counted) {
         size_t count = 0;
         lines += strstr(line, " GET /health/live 200 ") != NULL;
         left_out +=
-            sscanf(line, "attentiond: %zu lines were left out here", &count) == 1 ? count : 0;
+            sscanf(line, "%*s attentiond: %zu lines were left out here", &count) == 1 ? count : 0;
     }
     cr_expect_eq(lines + left_out, REQUESTS + 1, "%zu lines, and %zu left out", lines, left_out);
     free(text);
@@ -224,16 +235,122 @@ Test(log, stages_have_their_own_names) {
     cr_expect(client_header(&response, "Server-Timing", timing, sizeof timing));
     client_response_free(&response);
     client_close(&connection);
-    char *text = stop();
-    struct cJSON *json = json_parse(text, strlen(text));
+    char *text = stop(), *rest = text;
+    const char *line = next_request(&rest);
+    cr_assert_not_null(line);
+    struct cJSON *json = json_parse(line, strlen(line));
     for (size_t i = 0; i < 4; i++) {
         char name[32];
         snprintf(name, sizeof name, "%s_ms", stages[i]);
-        cr_expect(json_number(json_get(json, name), &ms[i]), "%s: %s", name, text);
+        cr_expect(json_number(json_get(json, name), &ms[i]), "%s: %s", name, line);
         snprintf(wanted[i], sizeof wanted[i], "%s;dur=%.3f", stages[i], ms[i]);
         cr_expect_not_null(strstr(timing, wanted[i]), "%s: not %s", timing, wanted[i]);
     }
     cr_expect(ms[2] > ms[0] && ms[2] > ms[1] && ms[2] > ms[3], "%s", timing);
     json_free(json);
+    free(text);
+}
+
+/* -------------------------------------------------------------------------- messages of the daemon */
+
+static void await(const char *text) {
+    for (bool there = false; !there; nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL)) {
+        char *log = json_read_file(path, &(size_t){0});
+        there = log != NULL && strstr(log, text) != NULL;
+        free(log);
+    }
+}
+
+/* Sends a body that is over the limit of 1 KiB. */
+static void ask_too_much(void) {
+    static const char body[1025] = "";
+    struct client_response response;
+    cr_assert(client_request(server.port, "POST", "/softmax", NULL, body, sizeof body, &response));
+    cr_assert_eq(response.status, 413);
+    client_response_free(&response);
+}
+
+static void start_small(const char *format) {
+    snprintf(path, sizeof path, "/tmp/attentiond-log-%d", (int)getpid());
+    unlink(path);
+    cr_assert(server_spawn(&server, (const char *const[]){"--max-body", "1KiB", "--log-format",
+                                                          format, "--log-file", path, NULL}));
+}
+
+/* Start, reload and stop have one line each, in this order, and each line begins with its time. */
+Test(log, tells_start_reload_and_stop) {
+    static const char *const after[] = {
+        " attentiond: started at http://127.0.0.1:", " attentiond: reloaded: the log",
+        " attentiond: stopping after SIGTERM", " attentiond: stopped"};
+    char port[32];
+    start_small("text");
+    snprintf(port, sizeof port, ":%u: version ", server.port);
+    kill(server.pid, SIGHUP);
+    await("reloaded");
+    char *text = stop(), *rest = text;
+    for (size_t i = 0; i < 4; i++) {
+        const char *line = next_line(&rest);
+        cr_assert_not_null(line, "%zu lines", i);
+        cr_expect_eq(strncmp(line + strcspn(line, " "), after[i], strlen(after[i])), 0, "%s", line);
+        cr_expect(i > 0 || strstr(line, port) != NULL, "%s", line);
+        char time[25];
+        snprintf(time, sizeof time, "%s", line);
+        cr_expect(read_time(time) > 0, "%s", line);
+    }
+    cr_expect_str_eq(rest, "");
+    free(text);
+}
+
+/* The same as JSON. */
+Test(log, tells_start_and_stop_as_json) {
+    static const char *const messages[] = {"started at http://", "stopping after SIGTERM",
+                                           "stopped"};
+    start_small("json");
+    char *text = stop(), *rest = text;
+    for (size_t i = 0; i < 3; i++) {
+        const char *line = next_line(&rest);
+        cr_assert_not_null(line, "%zu lines", i);
+        struct cJSON *json = json_parse(line, strlen(line));
+        const char *message = json_text(json_get(json, "message"));
+        cr_expect(read_time(json_text(json_get(json, "time"))) > 0, "%s", line);
+        cr_expect_str_eq(json_text(json_get(json, "level")), "info");
+        cr_expect(message != NULL && strncmp(message, messages[i], strlen(messages[i])) == 0, "%s",
+                  line);
+        json_free(json);
+    }
+    cr_expect_str_eq(rest, "");
+    free(text);
+}
+
+/* The first summary comes at once, the next one a minute later or at the end. So there are two, and
+ * together they have all refusals. */
+Test(log, refusals_are_summed_up) {
+    enum {
+        REFUSALS = 5
+    };
+    size_t summaries = 0, refusals = 0, too_large = 0;
+    start_small("text");
+    ask_too_much();
+    await(" 1 over --max-body");
+    for (size_t i = 1; i < REFUSALS; i++) {
+        ask_too_much();
+        nanosleep(&(struct timespec){.tv_nsec = 700000000}, NULL);
+    }
+    char *text = stop(), *rest = text;
+    for (char *line; (line = next_line(&rest)) != NULL;) {
+        size_t all, some;
+        if (sscanf(line,
+                   "%*s attentiond: refused %zu time%*[s] in the last %*u s: %zu over --max-body",
+                   &all, &some) == 2 ||
+            sscanf(line, "%*s attentiond: refused %zu time in the last %*u s: %zu over --max-body",
+                   &all, &some) == 2) {
+            summaries++;
+            refusals += all;
+            too_large += some;
+        }
+    }
+    cr_expect_eq(summaries, 2);
+    cr_expect_eq(refusals, REFUSALS);
+    cr_expect_eq(too_large, REFUSALS);
     free(text);
 }

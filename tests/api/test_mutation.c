@@ -197,7 +197,7 @@ static void check(const struct client_response *response, const char *body, size
     if (status != 200 && status != 400 && status != 413 && status != 422 && status != 503) {
         fault("a status of its own", body, size);
     }
-    if (status == 503 && strstr(response->body, "(timeout)") == NULL) {
+    if (status == 503 && strstr(response->body, "was not computed within") == NULL) {
         fault(response->body, body, size); /* nothing here is too much for it */
     }
     if (response->size == 0 || response->body[response->size - 1] != '\n' ||

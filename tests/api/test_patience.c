@@ -56,9 +56,9 @@ Test(patience, a_computation_has_the_shorter_of_two_times) {
     static const struct {
         const char *timeout, *detail;
     } cases[] = {
-        {"", "within 0.05 s (timeout)"},
-        {"\"timeout\":100,", "within 0.05 s (timeout)"},
-        {"\"timeout\":0.02,", "within 0.02 s (timeout)"},
+        {"", "within 0.05 s, a limit that the operator of this server sets with --compute-timeout"},
+        {"\"timeout\":100,", "with --compute-timeout"},
+        {"\"timeout\":0.02,", "within 0.02 s, the \\\"timeout\\\" of the request"},
     };
     struct server_process server;
     struct client_response response;

@@ -96,12 +96,12 @@ Test(seeded, a_huge_draw_ends_with_its_client_and_keeps_nobody) {
 
 Test(seeded, a_draw_that_is_late) {
     start(much_work);
-    cr_expect_eq(ask("/attention", HUGE_BODY ",\"timeout\":0.05}", "within 0.05 s (timeout)"), 503);
+    cr_expect_eq(ask("/attention", HUGE_BODY ",\"timeout\":0.05}", "within 0.05 s, the "), 503);
     cr_expect_eq(ask("/embeddings",
                      "{\"text\":\"a\",\"timeout\":0.05," NUMPY
                      ",\"embedding\":{\"random\":\"rand\",\"shape\":[1,2],\"discard\":[{\"random\":"
                      "\"rand\",\"shape\":4000000000}]}}",
-                     "within 0.05 s (timeout)"),
+                     "within 0.05 s, the "),
                  503);
     cr_expect_eq(metric("attentiond_rejected_total{reason=\"timeout\"}"), 2);
     await("attentiond_jobs", 0);
@@ -150,7 +150,7 @@ Test(seeded, limits_of_memory_work_and_count) {
         {"/attention",
          "{" NUMPY ",\"X\":{\"random\":\"rand\",\"shape\":[1,1],\"discard\":[{\"random\":\"rand\","
          "\"shape\":4294967296}]}}",
-         "may draw 4294967296 numbers at most"},
+         "draws more than 4294967296 numbers, which is a fixed limit"},
         {"/attention",
          "{" NUMPY ",\"X\":{\"random\":\"rand\",\"shape\":[1,1],\"discard\":[{\"random\":\"rand\","
          "\"shape\":4000000}]}}",
@@ -203,7 +203,7 @@ Test(seeded, limit_of_memory_for_texts_that_are_still_to_come) {
     for (int i = 0; i < 60000 && metric("attentiond_memory_bytes") < SIZE; i++) {
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     }
-    cr_expect_eq(ask("/embeddings", body, "memory for requests is in use"), 503);
+    cr_expect_eq(ask("/embeddings", body, "operator sets the limit with --total-memory"), 503);
     client_close(&connection);
     await("attentiond_memory_bytes", 0);
     cr_expect_eq(ask("/embeddings", body, "vocabulary"), 200);
@@ -226,7 +226,7 @@ Test(seeded, words_are_counted) {
         }
         strcpy(body + size, "\"}");
         cr_expect_eq(ask("/embeddings", body,
-                         more ? "text has 16385 words; at most 16384"
+                         more ? "text has 16385 words; it may have at most 16384"
                               : "\"vocabulary\":{\"a\":16383},\"ids\":[16383,"),
                      more ? 422 : 200);
     }

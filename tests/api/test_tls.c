@@ -173,9 +173,9 @@ Test(tls, options_that_end_the_start) {
     } cases[] = {
         {certificate, NULL, "--tls-certificate needs --tls-key beside it", 2},
         {NULL, key, "--tls-key needs --tls-certificate beside it", 2},
-        {"/nowhere", key, "the certificate in /nowhere: No such file", 1},
-        {certificate, "/nowhere", "the key in /nowhere: No such file", 1},
-        {certificate, "/dev/null", "the key in /dev/null: it is no regular file", 1},
+        {"/nowhere", key, "the certificate in /nowhere cannot be read: No such file", 1},
+        {certificate, "/nowhere", "the key in /nowhere cannot be read: No such file", 1},
+        {certificate, "/dev/null", "the key in /dev/null cannot be read: it is no regular file", 1},
         {key, key, "no certificate in PEM form", 1},
         {certificate, certificate, "no key in PEM form", 1},
         {certificate, other, "does not belong to the certificate", 1},
@@ -335,6 +335,23 @@ static double cpu_seconds(void) {
     cr_assert_eq(
         sscanf(rest, ") %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &user, &system), 2);
     return (double)(user + system) / (double)sysconf(_SC_CLK_TCK);
+}
+
+/* Whoever sends plain HTTP to the port gets no answer. The log says so, and says nothing of clients
+ * of TLS that send no request. */
+Test(tls, plain_http_is_told_in_the_log) {
+    static const char request[] = "GET /health/live HTTP/1.1\r\nHost: a\r\n\r\n";
+    struct client_connection connection;
+    start(NULL, NULL);
+    cr_assert(tls_open(&connection, server.port, NULL));
+    client_close(&connection);
+    cr_assert(client_open(&connection, server.port));
+    cr_assert(client_send(&connection, request, sizeof request - 1));
+    cr_expect(client_at_end(&connection));
+    client_close(&connection);
+    await_log(" attentiond: refused 1 time in the last ");
+    await_log(" s: 1 plain HTTP on this port for HTTPS\n");
+    cr_expect_eq(server_stop(&server), 0);
 }
 
 /* Who does not finish the handshake, or begins none, is cut off at the deadline for headers, and

@@ -18,8 +18,11 @@ const document = JSON.parse(execFileSync('/usr/bin/python3', ['-c', read, file],
 const operations = Object.entries(document.paths).flatMap(([path, item]) =>
   Object.entries(item).map(([method, operation]) => ({ path, method, operation })),
 );
-const resolve = (node) =>
-  node.$ref ? resolve(node.$ref.slice(2).split('/').reduce((inner, name) => inner[name], document)) : node;
+function resolve(node) {
+  if (!node.$ref) return node;
+  const [, ...names] = node.$ref.split('/');
+  return resolve(names.reduce((inner, name) => inner[name], document));
+}
 const json = (part) => resolve(part ?? {}).content?.['application/json'];
 
 // Numbers of float32 may differ in their last digit from machine to machine.
@@ -30,13 +33,15 @@ function near(got, wanted) {
   return String(Object.keys(got ?? {})) === String(names) && names.every((name) => near(got[name], wanted[name]));
 }
 
-// The parts of the page below the heading of a path: the elements up to the next heading of that level.
-const section = (page, path) =>
-  page.evaluateHandle((path) => {
+// The links within the page that stand below the heading of a path, as [text, hash].
+const links = (page, path) =>
+  page.evaluate((path) => {
     const [heading] = [...document.querySelectorAll('main h3')].filter((each) => each.textContent.split(' ').at(-1) === path);
-    const parts = [];
-    for (let next = heading?.nextElementSibling; next && !/^H[23]$/.test(next.tagName); next = next.nextElementSibling) parts.push(next);
-    return parts;
+    const found = [];
+    for (let part = heading?.nextElementSibling; part && !/^H[23]$/.test(part.tagName); part = part.nextElementSibling) {
+      for (const { textContent, hash } of part.querySelectorAll('a[href^="#"]')) found.push([textContent, hash]);
+    }
+    return found;
   }, path);
 
 test('docs: every path, and every key of what it takes and returns, without a script', () =>
@@ -46,12 +51,10 @@ test('docs: every path, and every key of what it takes and returns, without a sc
     assert.equal(await page.locator('script').count(), 0);
     assert.ok(operations.length > 10);
     for (const { path, operation } of operations) {
-      const parts = await section(page, path);
-      // Where the keys of another path are the same, its section has them.
-      const linked = await parts.evaluate((all) => all.flatMap((part) => [...part.querySelectorAll('a[href^="#"]')].map((a) => [a.textContent, a.hash])));
-      for (const [name] of linked.filter(([name]) => PATHS.includes(name))) {
-        const other = await section(page, name);
-        linked.push(...(await other.evaluate((all) => all.flatMap((part) => [...part.querySelectorAll('a[href^="#"]')].map((a) => [a.textContent, a.hash])))));
+      const linked = await links(page, path);
+      // Where the keys of another path are the same, that path has them.
+      for (const [other] of linked.filter(([text]) => PATHS.includes(text))) {
+        linked.push(...(await links(page, other)));
       }
       const schemas = [json(operation.requestBody), json(operation.responses['200'])].filter(Boolean).map(({ schema }) => resolve(schema));
       for (const key of schemas.flatMap(({ properties }) => Object.keys(properties))) {
@@ -63,7 +66,10 @@ test('docs: every path, and every key of what it takes and returns, without a sc
         }
       }
       for (const status of Object.keys(operation.responses).filter((status) => /^[45]/.test(status))) {
-        assert.ok(linked.some(([name, hash]) => name === status && hash === `#error-${status}`), `${path} names ${status}`);
+        assert.ok(
+          linked.some(([name, hash]) => name === status && hash === `#error-${status}`),
+          `${path} names ${status}`,
+        );
       }
     }
     await picture(page, 'docs', { fullPage: true });
@@ -77,7 +83,8 @@ test('docs: every link within the page leads somewhere, and a key shows that it 
     );
     assert.deepEqual(dead, []);
     const key = page.locator('#option-causal');
-    const mark = () => key.evaluate((element) => [getComputedStyle(element, '::after').content, getComputedStyle(element, '::after').opacity]);
+    const mark = () =>
+      key.evaluate((element) => [getComputedStyle(element, '::after').content, getComputedStyle(element, '::after').opacity]);
     assert.equal((await mark())[1], '0');
     await key.focus();
     assert.match(String(await mark()), /#.*,1$/);
@@ -92,7 +99,9 @@ test('docs: curl gets the answers that the page shows', () =>
     await page.goto('/docs');
     const address = await base();
     const examples = operations.flatMap(({ operation }) => Object.keys(json(operation.requestBody)?.examples ?? {}));
-    const shown = await page.locator('.title + pre').evaluateAll((all) => all.map((pre) => [pre.textContent, pre.nextElementSibling.textContent]));
+    const shown = await page
+      .locator('.title + pre')
+      .evaluateAll((all) => all.map((pre) => [pre.textContent, pre.nextElementSibling.textContent]));
     assert.equal(shown.length, examples.length);
     for (const [command, answer] of shown) {
       assert.ok(command.startsWith(`curl ${ADDRESS}/`), command);
@@ -106,12 +115,16 @@ test('docs: the explorer opens the examples and computes them', () =>
     await page.goto('/docs');
     const wanted = operations
       .filter(({ path }) => PATHS.includes(path))
-      .flatMap(({ path, operation }) => Object.values(json(operation.requestBody).examples).map((example) => [path, resolve(example).value]));
-    const links = await page.getByRole('link', { name: 'Open in the explorer' }).evaluateAll((all) => all.map((a) => a.getAttribute('href')));
-    assert.equal(links.length, wanted.length);
+      .flatMap(({ path, operation }) =>
+        Object.values(json(operation.requestBody).examples).map((example) => [path, resolve(example).value]),
+      );
+    const hrefs = await page
+      .getByRole('link', { name: 'Open in the explorer' })
+      .evaluateAll((all) => all.map((a) => a.getAttribute('href')));
+    assert.equal(hrefs.length, wanted.length);
     for (const [i, [path, body]] of wanted.entries()) {
       await page.goto('/docs');
-      await page.locator(`a[href="${links[i]}"]`).click();
+      await page.locator(`a[href="${hrefs[i]}"]`).click();
       await done(page);
       assert.equal(await page.inputValue('#path'), path);
       assert.deepEqual(JSON.parse(await page.inputValue('#request')), body);
@@ -120,7 +133,11 @@ test('docs: the explorer opens the examples and computes them', () =>
   }));
 
 for (const colorScheme of ['light', 'dark']) {
-  for (const [screen, viewport] of Object.entries({ wide: { width: 1440, height: 900 }, tablet: { width: 820, height: 1180 }, phone: { width: 360, height: 780 } })) {
+  for (const [screen, viewport] of Object.entries({
+    wide: { width: 1440, height: 900 },
+    tablet: { width: 820, height: 1180 },
+    phone: { width: 360, height: 780 },
+  })) {
     test(`docs: ${colorScheme}, ${screen}`, () =>
       onPage({ colorScheme, viewport }, async (page) => {
         await page.goto('/docs');

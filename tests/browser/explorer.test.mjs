@@ -12,13 +12,20 @@ import { answered, cell, done, matrix, numbers, open, pane, painted } from './ex
 import { base, onPage, picture, serious, startDaemon } from './harness.mjs';
 
 const run = promisify(execFile);
-const MOST_BYTES = 60_000;
 // Chromium says on the console that a request was refused; these tests have it refused.
 const refused = /status of (401|422|400|503)/;
 const close = (a, b, most = 1e-6) => assert.ok(Math.abs(a - b) <= most, `${a} is not ${b}`);
 const result = (page) => page.evaluate(() => window.explorer.result);
 const state = (page) => page.evaluate(() => window.explorer.state);
 const shown = (number) => Number(number.replace('−∞', '-Infinity').replace('−', '-'));
+
+// Puts a request into the editor, whatever has the focus.
+const setBody = (page, text) =>
+  page.evaluate((text) => {
+    const area = document.getElementById('request');
+    area.value = text;
+    area.dispatchEvent(new InputEvent('input', { inputType: 'insertText' }));
+  }, text);
 
 // What the tooltip says, by the names of its lines.
 const tooltip = (page) =>
@@ -42,22 +49,13 @@ const isHatched = (page, step, row, col) =>
     return new Set(new Uint32Array(data.buffer)).size > 1;
   }, [row, col, step]);
 
-test('opens with notebook 000 computed, in few bytes, under a strict policy', () =>
-  onPage({}, async (page, { requests }) => {
+test('opens with notebook 000 computed, under a strict policy', () =>
+  onPage({}, async (page) => {
     const response = await page.goto('/');
     const policy = response.headers()['content-security-policy'];
     assert.match(policy, /default-src 'none'/);
     assert.doesNotMatch(policy, /unsafe/);
     await done(page);
-    const bytes = async (list) => {
-      const sizes = await Promise.all(list.map((request) => request.sizes()));
-      return sizes.reduce((sum, { responseBodySize, responseHeadersSize }) => sum + responseBodySize + responseHeadersSize, 0);
-    };
-    await painted(page, 'weights');
-    await page.waitForLoadState('networkidle');
-    const all = await bytes(requests);
-    console.log(`first view: ${all} bytes in ${requests.length} requests`);
-    assert.ok(all > 10_000 && all <= MOST_BYTES, `${all} bytes`);
     const { expect } = readCase('000-self-attention');
     const output = await matrix(page, 'output');
     output.forEach((row, i) => row.forEach((value, j) => close(value, expect.output[i][j])));
@@ -607,6 +605,101 @@ test('the code that is copied gives the page’s own answer', () =>
       }
     } finally {
       rmSync(folder, { recursive: true });
+    }
+  }));
+
+test('a page without a clipboard copies all the same; if it cannot, the text stays selected', () =>
+  onPage({}, async (page) => {
+    await page.addInitScript(() => Object.defineProperty(navigator, 'clipboard', { value: undefined }));
+    await open(page, '/#example=003');
+    await page.evaluate(() => (document.getElementById('panel-code').open = true));
+    const code = await page.textContent('#code');
+    await page.click('#copy');
+    await page.waitForFunction(() => document.getElementById('copy').textContent === 'Copied');
+    assert.equal(await page.locator('.to-copy').count(), 0);
+    assert.equal(await page.evaluate(() => document.activeElement.id), 'copy');
+    await page.fill('#labels', '');
+    await page.keyboard.press('Control+V');
+    const pasted = await page.inputValue('#labels');
+    assert.ok(pasted.length > 50 && pasted.replaceAll(/\s/g, '').startsWith(code.replaceAll(/\s/g, '').slice(0, 50)), pasted);
+
+    await page.evaluate(() => (document.execCommand = () => false));
+    await page.click('#copy-link');
+    assert.match(await page.textContent('#say'), /^Not copied.*selected.*Ctrl\+C/);
+    assert.equal(await page.textContent('#copy-link'), 'Not copied');
+    const selected = await page.evaluate(() => {
+      const { value, selectionStart, selectionEnd } = document.activeElement;
+      return value.slice(selectionStart, selectionEnd);
+    });
+    assert.equal(selected, page.url());
+    assert.deepEqual(await serious(page), []);
+    await page.focus('#labels');
+    assert.equal(await page.locator('.to-copy').count(), 0);
+  }));
+
+test('a request that is too long for a link is offered as a file', () =>
+  onPage({}, async (page) => {
+    await open(page);
+    let seed = 3;
+    const random = () => (seed = (seed * 16807) % 2147483647) / 2147483647;
+    const text = JSON.stringify({ X: Array.from({ length: 100 }, () => Array.from({ length: 100 }, random)) });
+    assert.equal(await page.isHidden('#no-link'), true);
+    await answered(page, () => page.setInputFiles('#file', { name: 'body.json', mimeType: 'application/json', buffer: Buffer.from(text) }));
+    await page.waitForSelector('#no-link:not([hidden])');
+    assert.doesNotMatch(page.url(), /request=/);
+    assert.equal(await page.isDisabled('#copy-link'), true);
+    const [download] = await Promise.all([page.waitForEvent('download'), page.click('#save-request')]);
+    assert.equal(readFileSync(await download.path(), 'utf8'), text);
+    await answered(page, () => page.click('[data-example="000"]'));
+    await page.waitForSelector('#no-link', { state: 'hidden' });
+    assert.equal(await page.isDisabled('#copy-link'), false);
+  }));
+
+test('an error is in sight wherever the page is scrolled to, and leaves the focus where it was', async () => {
+  for (const viewport of [{ width: 1440, height: 900 }, { width: 390, height: 844 }]) {
+    await onPage({ viewport, expected: refused }, async (page) => {
+      await open(page);
+      await page.evaluate(() => document.querySelectorAll('details').forEach((one) => (one.open = true)));
+      for (const place of ['[data-step="output"] .figure', '[data-option="scale"]']) {
+        await page.locator(place).scrollIntoViewIfNeeded();
+        await page.focus(place);
+        const before = await page.locator(place).boundingBox();
+        await answered(page, () => setBody(page, '{"X": [[1, 2], [3]]}'), 'error');
+        assert.equal(await page.evaluate((place) => document.activeElement === document.querySelector(place), place), true, place);
+        close((await page.locator(place).boundingBox()).y, before.y, 2);
+        const box = await page.locator('#problem').boundingBox();
+        assert.ok(box.y >= 0 && box.y + box.height <= viewport.height, `${place}: ${JSON.stringify(box)} of ${viewport.width}`);
+        assert.equal(await page.getAttribute('#problem', 'role'), 'alert');
+        await picture(page, `explorer-error-${viewport.width}`);
+        await answered(page, () => setBody(page, '{"X": [[1, 2], [3, 4]]}'));
+      }
+    });
+  }
+});
+
+test('a drawn Q is shown, as K and V are, also at 1024 × 1024', () =>
+  onPage({}, async (page) => {
+    await open(page, '/#example=own');
+    const random = { generator: 'numpy', seed: 5 };
+    const drawn = (n, d) => ({ random: 'randn', shape: [n, d] });
+    const ask = async (body) => {
+      const options = { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify(body) };
+      return (await fetch(`${await base()}/attention`, options)).json();
+    };
+    for (const [n, m, d] of [[3, 4, 2], [1024, 1024, 8]]) {
+      const body = { random, V: drawn(m, d), Q: drawn(n, d), K: drawn(m, d) };
+      await answered(page, () => setBody(page, JSON.stringify(body)));
+      for (const name of ['Q', 'K', 'V']) {
+        assert.equal(await page.locator(`[data-step="${name}"]`).isVisible(), true, `${name} of ${n} rows`);
+      }
+      // Q is the right one: with it and the page's K the service gives the scores that the page shows.
+      const [Q, K] = [await matrix(page, 'Q'), await matrix(page, 'K')];
+      const { scores } = await ask({ Q: Q.slice(0, 3), K, V: K, return: ['scores'] });
+      const shown = await page.evaluate(() => {
+        const { cols, data } = window.explorer.matrix('scores');
+        return [0, 1, 2].map((row) => [...data.subarray(row * cols, (row + 1) * cols)]);
+      });
+      scores.forEach((row, i) => row.forEach((score, j) => close(shown[i][j], score, 1e-4)));
     }
   }));
 

@@ -114,35 +114,6 @@ export async function onPage(options, does) {
   }
 }
 
-// Watches how smooth a page is, from before it is opened: {read, forget}. read() gives the blocking time (what tasks take over 50 ms,
-// in sum), the longest task, and the sum of all layout shifts that follow no input, with what has moved.
-export async function watch(page) {
-  await page.addInitScript(() => {
-    const name = (node) => (node?.nodeType === 1 ? `${node.localName}${node.id && `#${node.id}`}.${node.className}` : `${node?.nodeName} ${node?.textContent}`);
-    const seen = (window.smoothness = { tasks: [], shifts: [] });
-    new PerformanceObserver((list) => seen.tasks.push(...list.getEntries().map(({ duration }) => duration))).observe({ type: 'longtask' });
-    new PerformanceObserver((list) => {
-      for (const { value, hadRecentInput, sources } of list.getEntries()) {
-        if (!hadRecentInput) seen.shifts.push({ value, moved: sources.map(({ node }) => name(node)).join(', ') });
-      }
-    }).observe({ type: 'layout-shift', buffered: true });
-  });
-  return {
-    forget: () => page.evaluate(() => window.smoothness.tasks.splice(0) && window.smoothness.shifts.splice(0) && undefined),
-    async read() {
-      const { tasks, shifts } = await page.evaluate(() => window.smoothness);
-      return {
-        blocking: tasks.reduce((sum, duration) => sum + Math.max(0, duration - 50), 0),
-        longest: Math.max(0, ...tasks),
-        shift: shifts.reduce((sum, { value }) => sum + value, 0),
-        shifts: shifts.map(({ value, moved }) => `${value.toFixed(3)}: ${moved}`),
-      };
-    },
-  };
-}
-
-export const median = (values) => [...values].sort((a, b) => a - b)[Math.floor(values.length / 2)];
-
 // A picture of the page, or of a part of it, to build/browser/NAME.png.
 export async function picture(what, name, options = {}) {
   await what.screenshot({ path: join(process.env.BROWSER_PICTURES, `${name}.png`), ...options });

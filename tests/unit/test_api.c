@@ -117,7 +117,7 @@ Test(api, refuses_when_the_memory_of_all_is_in_use) {
     for (size_t in_use = 0; in_use <= 1; in_use++) {
         const size_t others = service.budget.max_total - (in_use == 0 ? 10000 : 1 << 20);
         atomic_store(&service.budget.used, others);
-        expect(body, 503, "the memory for requests is in use");
+        expect(body, 503, "its operator sets the limit with --total-memory");
         cr_expect_eq(service.budget.used, others);
         atomic_store(&service.budget.used, 0);
         cr_expect_eq(ask(&post, body, 1000).status, 200);
@@ -189,7 +189,7 @@ Test(api, draws_are_memory_and_work) {
     cr_expect(of_drawn >= bytes && of_given >= bytes && of_drawn < of_given + bytes, "%zu and %zu",
               of_drawn, of_given);
     service.budget.max_request = 40000; /* enough to read it, but not to draw it */
-    expect(drawn, 413, "(--max-memory)\",\"pointer\":\"/X\"");
+    expect(drawn, 413, "sets with --max-memory\",\"pointer\":\"/X\"");
     service.max_work = 1e6;
     service.budget.max_request = 4 << 20;
     expect(drawn, 413, "multiply-adds; this server allows 1000000");
@@ -209,7 +209,7 @@ Test(api, reads_no_long_body_when_the_workers_take_no_more) {
         strcpy(body + size, ",[1]");
     }
     strcat(body, "nonsense");
-    expect(body, 503, "the server has as much to compute as it accepts");
+    expect(body, 503, "its operator sets the limit with --max-queue");
     cr_expect_eq(service.budget.used, 0);
     cr_expect_eq(service.metrics.refused_queue, 4);
     expect("{\"X\":[[0],[0]],\"return\":[\"output\"]}", 200, "{\"output\":[[0],[0]]}\n");
@@ -224,7 +224,7 @@ Test(api, reads_no_long_body_when_the_workers_take_no_more) {
 /* The workers take nothing, so what is left to them is refused. A request of many heads or batch
  * items is left to them however short it is; what is wrong in a request is told at once. */
 Test(api, leaves_the_planning_for_many_parts_to_the_workers) {
-    static const char busy[] = "the server has as much to compute as it accepts";
+    static const char busy[] = "its operator sets the limit with --max-queue";
     static const struct {
         const char *body;
         int status;

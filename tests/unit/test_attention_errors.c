@@ -115,7 +115,7 @@ static const struct refusal refusals[] = {
      {.normalization = ATTN_UNNORMALIZED, .sink = &identity2},
      ATTN_INVALID_ARGUMENT,
      "sink",
-     "denominator"},
+     "normalization is \"none\""},
     {{2, 4, 8},
      {2, 5, 8},
      {2, 5, 8},

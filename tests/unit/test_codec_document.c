@@ -88,6 +88,10 @@ Test(codec_document, navigation) {
 Test(codec_document, keys) {
     static const char *const names[] = {"Q",    "K",   "V",        "weights",
                                         "mask", "W_Q", "kv_heads", "heads"};
+    static const struct codec_foreign foreign[] = {{"kv_head", 1, "a row of another object"},
+                                                   {"key", 3, "it is \"K\" here"}};
+    const struct codec_keys keys = {
+        .names = names, .count = 8, .foreign = foreign, .foreign_count = 2, .here = 2};
     static const struct {
         const char *body, *pointer, *message;
     } cases[] = {
@@ -95,6 +99,8 @@ Test(codec_document, keys) {
         {"{\"Q\":1,\"q\":2}", "/q", "unknown key \"q\"; did you mean \"Q\"?"},
         {"{\"MASK\":1}", "/MASK", "unknown key \"MASK\"; did you mean \"mask\"?"},
         {"{\"wq\":1}", "/wq", "unknown key \"wq\"; did you mean \"W_Q\"?"},
+        {"{\"key\":1}", "/key", "unknown key \"key\"; it is \"K\" here"},
+        {"{\"kv_head\":1}", "/kv_head", "unknown key \"kv_head\"; did you mean \"kv_heads\"?"},
         {"{\"Z\":1}", "/Z", "unknown key \"Z\""},
         {"{\"something\":1}", "/something", "unknown key \"something\""},
         {"{\"a/\\u0001b\":1}", "/a~1\001b", "unknown key \"a/\\u0001b\""},
@@ -105,18 +111,23 @@ Test(codec_document, keys) {
     struct codec_error error;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct codec_document *document = read_good(cases[i].body);
-        REFUSED(codec_check_keys(document, codec_root(document), names, 8, NULL, 0, NULL, &error),
-                cases[i].pointer, cases[i].message);
+        REFUSED(codec_check_keys(document, codec_root(document), &keys, &error), cases[i].pointer,
+                cases[i].message);
         codec_document_free(document);
     }
     struct codec_document *document = read_good("{\"Q\":1,\"K\":2,\"mask\":[]}");
-    cr_expect(codec_check_keys(document, codec_root(document), names, 8, NULL, 0, NULL, &error));
+    cr_expect(codec_check_keys(document, codec_root(document), &keys, &error));
     codec_document_free(document);
 }
 
 Test(codec_document, keys_that_belong_elsewhere) {
     static const char *const names[] = {"Q", "K", "W_Q", "mask", "lengths"};
     static const char *const elsewhere[] = {"weights", "output", "lse", "Q", "masked", "present_K"};
+    const struct codec_keys keys = {.names = names,
+                                    .count = 5,
+                                    .elsewhere = elsewhere,
+                                    .elsewhere_count = 6,
+                                    .place = "return"};
     static const struct {
         const char *body, *pointer, *message;
     } cases[] = {
@@ -133,14 +144,12 @@ Test(codec_document, keys_that_belong_elsewhere) {
     struct codec_error error;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct codec_document *document = read_good(cases[i].body);
-        REFUSED(codec_check_keys(document, codec_root(document), names, 5, elsewhere, 6, "return",
-                                 &error),
-                cases[i].pointer, cases[i].message);
+        REFUSED(codec_check_keys(document, codec_root(document), &keys, &error), cases[i].pointer,
+                cases[i].message);
         codec_document_free(document);
     }
     struct codec_document *document = read_good("{\"Q\":1}");
-    cr_expect(
-        codec_check_keys(document, codec_root(document), names, 5, elsewhere, 6, "return", &error));
+    cr_expect(codec_check_keys(document, codec_root(document), &keys, &error));
     codec_document_free(document);
 }
 
@@ -184,18 +193,22 @@ Test(codec_document, nearest) {
 }
 
 Test(codec_document, choices) {
-    static const char *const names[] = {"softmax", "none"};
+    static const char *const names[] = {"softmax", "none"}, *const three[] = {"top", "softmax",
+                                                                              "none"};
     struct codec_document *document = read_good(
         "{\"good\":\"none\",\"near\":\"sotfmax\",\"far\":\"other\",\"not\":1,\"r\":[\"x\",\"y\"]}");
     struct codec_error error;
     size_t choice = 9;
     cr_assert(codec_as_choice(AT("good"), names, 2, &choice, &error) && choice == 1);
     REFUSED(codec_as_choice(AT("near"), names, 2, &choice, &error), "/near",
-            "near must not be \"sotfmax\"; did you mean \"softmax\"?");
+            "near must be \"softmax\" or \"none\", not \"sotfmax\"");
     REFUSED(codec_as_choice(AT("far"), names, 2, &choice, &error), "/far",
             "far must be \"softmax\" or \"none\", not \"other\"");
     REFUSED(codec_as_choice(AT("not"), names, 2, &choice, &error), "/not",
-            "not must be a string, not a number");
+            "not must be \"softmax\" or \"none\", not a number");
+    REFUSED(codec_as_choice(AT("near"), three, 3, &choice, &error), "/near",
+            "near must be \"top\", \"softmax\" or \"none\", not \"sotfmax\"; did you mean "
+            "\"softmax\"?");
     REFUSED(codec_as_choice(document, codec_at(value(document, "r"), 1), names, 1, &choice, &error),
             "/r/1", "r/1 must be \"softmax\", not \"y\"");
     codec_document_free(document);

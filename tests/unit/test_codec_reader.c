@@ -97,12 +97,13 @@ Test(codec_reader, ragged_and_mixed_arrays) {
         const char *message;
     } cases[] = {
         {"{\"K\":[[1,2,3],[1,2,3],[1,2,3],[4,5]]}", "/K/3", 30,
-         "row has 2 numbers, the rows before it have 3"},
-        {"{\"K\":[[1,2],[1]]}", "/K/1", 12, "row has 1 number, the rows before it have 2"},
-        {"{\"K\":[[1],[1,2,3]]}", "/K/1", 10, "row has 3 numbers"},
-        {"{\"K\":[[[1],[2]],[[3]]]}", "/K/1", 16, "row has 1 row, the rows before it have 2"},
-        {"{\"K\":[[[1],[2]],[[3],[4,5]]]}", "/K/1/1", 21, "row has 2 numbers"},
-        {"{\"m\":[[true],[true,false]]}", "/m/1", 13, "row has 2 booleans"},
+         "the row has 2 numbers, but the rows before it have 3"},
+        {"{\"K\":[[1,2],[1]]}", "/K/1", 12, "the row has 1 number, but the rows before it have 2"},
+        {"{\"K\":[[1],[1,2,3]]}", "/K/1", 10, "the row has 3 numbers"},
+        {"{\"K\":[[[1],[2]],[[3]]]}", "/K/1", 16,
+         "the row has 1 row, but the rows before it have 2"},
+        {"{\"K\":[[[1],[2]],[[3],[4,5]]]}", "/K/1/1", 21, "the row has 2 numbers"},
+        {"{\"m\":[[true],[true,false]]}", "/m/1", 13, "the row has 2 booleans"},
         {"{\"K\":[[1,2],3]}", "/K/1", 12, "a number stands where all others are arrays"},
         {"{\"K\":[1,[2]]}", "/K/1", 8, "an array stands where all others are numbers"},
         {"{\"K\":[[1,[2]]]}", "/K/0/1", 9, "an array stands"},
@@ -120,7 +121,7 @@ Test(codec_reader, ragged_and_mixed_arrays) {
         {"{\"K\":[[[1],[2]],[[],[3]]]}", "/K/1/0", 17, "the row is empty"},
         {"{\"K\":[[1],[[2]]]}", "/K/1/0", 11, "an array stands where all others are numbers"},
         {"[[1],2]", "/1", 5, "a number stands"},
-        {"{\"h\":[{\"W~/\":[[1],[2,3]]}]}", "/h/0/W~0~1/1", 18, "row has 2 numbers"},
+        {"{\"h\":[{\"W~/\":[[1],[2,3]]}]}", "/h/0/W~0~1/1", 18, "the row has 2 numbers"},
         {"{\"h\":[\"x\",[1,\"y\"]]}", "/h/1/1", 13, "a string stands"},
         {"{\"K\":[[[[[[[[[1]]]]]]]]]}", "/K", 5, "rank 1 to 8, not 9"},
         {"{\"\xC3\xA9\\n\":[1,\"a\"]}", "/\xC3\xA9\n/1", 11, "a string stands"},
@@ -132,7 +133,7 @@ Test(codec_reader, ragged_and_mixed_arrays) {
 
 Test(codec_reader, duplicate_keys) {
     expect_error("{\"Q\":1,\"K\":2,\"Q\":3}", CODEC_SYNTAX, "/Q", 13,
-                 "the key \"Q\" is there twice");
+                 "the object has the key \"Q\" twice");
     expect_error("{\"ab\":1,\"\\u0061b\":3}", CODEC_SYNTAX, "/ab", 8, "\"ab\"");
     expect_error("{\"a\\/b\":1,\"a/b\":3}", CODEC_SYNTAX, "/a~1b", 10, "\"a/b\"");
     expect_error("{\"\":1,\"\":3}", CODEC_SYNTAX, "/", 6, "\"\"");
@@ -196,7 +197,7 @@ Test(codec_reader, limit_of_the_skeleton) {
     cr_expect_eq(outcome.error.status, CODEC_OK, "%s", outcome.error.message);
     codec_document_free(outcome.document);
     expect_error_sized("{\"a\":\"123456789012345678901\xFF\"}", 30, &limits, CODEC_TOO_LARGE, NULL,
-                       -1, "limit of 20 bytes");
+                       -1, "more than 20 bytes outside of its matrices");
     expect_error_sized("{\"a\":\"12345678901234\xFF\"}", 23, &limits, CODEC_SYNTAX, NULL, 20,
                        "UTF-8");
 }

@@ -81,9 +81,9 @@ Test(http_access, files_that_are_refused) {
     static const struct {
         const char *text, *error;
     } cases[] = {
-        {"", "there is no key in it"},
-        {"# none\n\n", "there is no key in it"},
-        {SIXTEEN "\nshort\n", "line 2: a key has 16 to 256 characters, this one 5"},
+        {"", "it has no key"},
+        {"# none\n\n", "it has no key"},
+        {SIXTEEN "\nshort\n", "line 2: a key has 16 to 256 characters, but this one has 5"},
         {"\n0123456789 abcdef\n", "line 2: a key consists of visible ASCII characters"},
         {"0123456789\xC3\xA4xbcdef\n", "line 1: a key consists of visible ASCII characters"},
     };

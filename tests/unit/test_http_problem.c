@@ -15,9 +15,10 @@ static const struct http_request request = {
     .method = "GET", .path = "/", .media_type = "", .id = "id-1"};
 
 /* The body as a string, to be freed. */
-static char *problem(int status, const char *detail, const char *pointer, int64_t offset) {
+static char *problem(int status, const char *detail, const char *pointer,
+                     const struct http_place *place) {
     struct http_response response = {0};
-    http_problem(&response, &request, status, detail, pointer, offset);
+    http_problem(&response, &request, status, detail, pointer, place);
     cr_assert_eq(response.status, status);
     cr_assert_str_eq(response.media_type, "application/problem+json");
     char *body = strndup(response.body, response.size);
@@ -27,25 +28,27 @@ static char *problem(int status, const char *detail, const char *pointer, int64_
 }
 
 Test(http_problem, all_members) {
-    char *body = problem(422, "K has 48 columns but Q has 64", "/K", 17);
+    char *body = problem(422, "K has 48 columns but Q has 64", "/K",
+                         &(struct http_place){.offset = 17, .line = 2, .column = 5});
     cr_expect_str_eq(
         body, "{\"type\":\"about:blank\",\"title\":\"Unprocessable Content\",\"status\":422,"
               "\"detail\":\"K has 48 columns but Q has 64\",\"pointer\":\"/K\",\"offset\":17,"
-              "\"request_id\":\"id-1\"}\n");
+              "\"line\":2,\"column\":5,\"request_id\":\"id-1\"}\n");
     free(body);
 }
 
 Test(http_problem, members_left_out) {
-    char *body = problem(404, "", NULL, -1);
+    char *body = problem(404, "", NULL, NULL);
     cr_expect_str_eq(body, "{\"type\":\"about:blank\",\"title\":\"Not Found\",\"status\":404,"
                            "\"detail\":\"\",\"request_id\":\"id-1\"}\n");
     free(body);
     struct http_response response = {0};
-    http_problem(&response, &request, 503, "x", "", 0);
+    http_problem(&response, &request, 503, "x", "", &(struct http_place){0, 1, 1});
     body = strndup(response.body, response.size);
     cr_expect_str_eq(body,
                      "{\"type\":\"about:blank\",\"title\":\"Service Unavailable\",\"status\":503,"
-                     "\"detail\":\"x\",\"pointer\":\"\",\"offset\":0,\"request_id\":\"id-1\"}\n");
+                     "\"detail\":\"x\",\"pointer\":\"\",\"offset\":0,\"line\":1,\"column\":1,"
+                     "\"request_id\":\"id-1\"}\n");
     response.release((void *)response.body);
     free(body);
 }
@@ -74,7 +77,7 @@ Test(http_problem, text_is_always_json) {
         {"\xffz", "\xef\xbf\xbdz"},
     };
     for (size_t i = 0; i < COUNT(texts); i++) {
-        char *body = problem(400, texts[i].in, NULL, -1);
+        char *body = problem(400, texts[i].in, NULL, NULL);
         const char *detail = strstr(body, "\"detail\":\"") + strlen("\"detail\":\"");
         cr_expect_eq(strncmp(detail, texts[i].out, strlen(texts[i].out)), 0, "%s", body);
         cr_expect_eq(strncmp(detail + strlen(texts[i].out), "\",\"request_id\"", 14), 0, "%s",
@@ -87,7 +90,7 @@ Test(http_problem, longest_text) {
     char text[10000];
     memset(text, 1, sizeof text); /* each byte becomes six */
     text[sizeof text - 1] = '\0';
-    char *body = problem(400, text, text, INT64_MAX);
+    char *body = problem(400, text, text, &(struct http_place){UINT64_MAX, UINT64_MAX, UINT64_MAX});
     cr_expect_str_eq(body + strlen(body) - strlen("\"request_id\":\"id-1\"}\n"),
                      "\"request_id\":\"id-1\"}\n");
     cr_expect_lt(strlen(body), 32768);

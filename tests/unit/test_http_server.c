@@ -402,15 +402,17 @@ Test(http_server, body_limit_with_a_length) {
     static const size_t sizes[] = {MAX_BODY, MAX_BODY + 1, 2 * MAX_BODY, 2 * MAX_BODY + 1,
                                    MAX_BODY};
     for (size_t i = 0; i < COUNT(sizes); i++) {
-        char head[128];
+        char head[192];
         snprintf(head, sizeof head, POST("/a") "Content-Length: %zu\r\n\r\n", sizes[i]);
         cr_assert(client_send(&connection, head, strlen(head)));
         cr_assert(client_send(&connection, body, sizes[i]));
         cr_assert(client_receive(&connection, false, &response));
         cr_expect_eq(response.status, sizes[i] > MAX_BODY ? 413 : 200, "%zu bytes", sizes[i]);
         if (sizes[i] > MAX_BODY) {
-            snprintf(head, sizeof head, "at most %d bytes, the Content-Length is %zu", MAX_BODY,
-                     sizes[i]);
+            snprintf(head, sizeof head,
+                     "the body has %zu bytes; this server takes at most %d, a limit that its "
+                     "operator sets with --max-body",
+                     sizes[i], MAX_BODY);
             cr_expect_not_null(strstr(response.body, head), "%s", response.body);
         }
         client_response_free(&response);
@@ -667,9 +669,9 @@ Test(http_server_own, start_says_why_it_cannot) {
     options.port = http_port(server);
     cr_expect_null(http_start(&options, &app, error, sizeof error));
     snprintf(wanted, sizeof wanted,
-             "cannot listen on 127.0.0.1:%u: Address already in use; choose another port with "
-             "--port, as in make run ARGS=\"--port 9000\"",
-             options.port);
+             "cannot listen on 127.0.0.1:%u: the port is in use; choose another one with --port "
+             "(make run ARGS=\"--port %u\")",
+             options.port, options.port < 65535 ? options.port + 1 : options.port - 1);
     cr_expect_str_eq(error, wanted);
     options.address = "here";
     cr_expect_null(http_start(&options, &app, error, sizeof error));

@@ -304,7 +304,7 @@ Test(random, refuses_generators_and_seeds) {
                  ATTN_INVALID_ARGUMENT);
     cr_expect_null(random);
     cr_expect_str_eq(error.argument, "seed");
-    cr_expect_str_eq(error.message, "seed must not exceed 2^32 - 1 with numpy: it is 4294967296");
+    cr_expect_str_eq(error.message, "seed must be at most 2^32 - 1 with numpy, not 4294967296");
     attn_random_free(NULL);
 }
 
@@ -329,23 +329,25 @@ Test(random, refuses_what_cannot_be_drawn) {
          "low must be a whole number within -2^53 .. 2^53, not -inf"},
         {{ATTN_RANDINT, ATTN_FLOAT64, 7, 7, 1},
          "high",
-         "high must exceed low: low is 7, high is 7"},
+         "high must be greater than low: low is 7, high is 7"},
         {{ATTN_UNIFORM, ATTN_FLOAT64, 1.5, 0, 1},
          "high",
          "high must not be less than low: low is 1.5, high is 0"},
         {{ATTN_UNIFORM, ATTN_FLOAT32, 0, 2e37, 1},
          "high",
-         "high must lie within -1e37 .. 1e37, not at 2e+37"},
+         "high must be within -1e37 .. 1e37, not 2e+37"},
         {{ATTN_UNIFORM, ATTN_FLOAT64, -2e37, 0, 1},
          "low",
-         "low must lie within -1e37 .. 1e37, not at -2e+37"},
+         "low must be within -1e37 .. 1e37, not -2e+37"},
         {{ATTN_NORMAL, ATTN_FLOAT64, (double)INFINITY, 1, 1},
          "mean",
-         "mean must lie within -1e37 .. 1e37, not at inf"},
+         "mean must be within -1e37 .. 1e37, not inf"},
         {{ATTN_NORMAL, ATTN_FLOAT64, 0, 1e300, 1},
          "std",
-         "std must lie within -1e37 .. 1e37, not at 1e+300"},
-        {{ATTN_NORMAL, ATTN_FLOAT64, 0, -0.25, 1}, "std", "std must not be negative: it is -0.25"},
+         "std must be within -1e37 .. 1e37, not 1e+300"},
+        {{ATTN_NORMAL, ATTN_FLOAT64, 0, -0.25, 1},
+         "std",
+         "std must not be negative, but it is -0.25"},
     };
     attn_random *random = seeded(ATTN_TORCH, 0);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -363,7 +365,7 @@ Test(random, refuses_what_cannot_be_drawn) {
     cr_expect_eq(attn_random_check(random, &draw, &error), ATTN_INVALID_ARGUMENT);
     cr_expect_str_eq(error.argument, "dtype");
     cr_expect_str_eq(error.message,
-                     "dtype must be float64: NumPy's RandomState draws nothing else");
+                     "dtype must be float64, because NumPy's RandomState draws nothing else");
     draw.distribution = ATTN_RANDINT; /* where it does not matter */
     draw.dtype = ATTN_BOOL;
     cr_expect_eq(attn_random_check(random, &draw, NULL), ATTN_OK);

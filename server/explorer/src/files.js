@@ -22,8 +22,9 @@ const FORMATS = {
   json: ({ figure, name }) => save(`${name}.json`, 'application/json', asJSON(name, figure.given.matrix, figure.given)),
 };
 
-// A menu of what a figure can be saved as; of() gives {figure, lines or null, name} when one is chosen. say(text) if it cannot be.
-export function createMenu(parent, of, say) {
+// A menu of what a figure can be saved as; of() gives {figure, lines or null, name} when one is chosen. tell(title, detail) says why
+// nothing was saved.
+export function createMenu(parent, of, tell) {
   const menu = document.createElement('details');
   menu.className = 'menu';
   const summary = document.createElement('summary');
@@ -38,7 +39,7 @@ export function createMenu(parent, of, say) {
       try {
         await FORMATS[format](of());
       } catch (error) {
-        say(`Not saved: ${error.message}`);
+        tell('The file was not saved', error.message);
       }
     });
     list.append(button);

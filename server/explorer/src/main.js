@@ -3,6 +3,7 @@
 import { Answer } from './answer.js';
 import { changes } from './changes.js';
 import { createClient } from './client.js';
+import { copyText } from './clipboard.js';
 import { rangeOf, SEQUENTIAL } from './colour.js';
 import { createCurve } from './curve.js';
 import { save } from './download.js';
@@ -93,7 +94,7 @@ const view = new View(
     mean: () => toggleMean(),
     toggleMask,
     picture: (what) => client.picture(what),
-    tell: (text) => status('error', text),
+    tell: (title, detail) => notice(title, detail),
     say: (text) => ($('say').textContent = text),
   },
 );
@@ -135,8 +136,9 @@ async function compute() {
 
 function done({ timing, milliseconds, bytes: received }) {
   const stage = /(?:^|[\s,])compute;dur=([\d.]+)/.exec(timing ?? '');
-  const inside = stage ? `computed in ${show(Number(stage[1]), 2)} ms, ` : '';
-  return `${answer.queries} × ${answer.keys}: ${inside}here after ${Math.round(milliseconds)} ms, ${bytes(received)}`;
+  const wide = (text, length) => String(text).padStart(length, '\u2007'); // as wide as a digit
+  const inside = stage ? `computed in ${wide(show(Number(stage[1]), 2), 4)} ms, ` : '';
+  return `${answer.queries} × ${answer.keys}: ${inside}received after ${wide(Math.round(milliseconds), 4)} ms, ${bytes(received)}`;
 }
 
 function failed(reply) {
@@ -160,44 +162,35 @@ function elsewhere() {
   status('error', 'This body is for /softmax');
 }
 
-function problem(found) {
+function make(tag, textContent, more = {}) {
+  return Object.assign(document.createElement(tag), { textContent, ...more });
+}
+
+// Shows what went wrong, in a box that stays in sight; null removes it. An error of the request is marked in the request's text.
+function problem(found, ofRequest = true) {
   const box = $('problem');
-  const where = editor.setProblem(found);
+  const where = editor.setProblem(ofRequest ? found : null);
   box.hidden = !found;
-  $('result').classList.toggle('stale', Boolean(found));
+  $('result').classList.toggle('stale', Boolean(found) && ofRequest);
   box.replaceChildren();
   if (!found) return;
-  const title = Object.assign(document.createElement('h2'), { textContent: found.title });
-  const detail = Object.assign(document.createElement('p'), { textContent: found.detail });
-  box.append(title, detail);
   const place = document.createElement('p');
-  if (found.pointer !== undefined) {
-    place.append(
-      Object.assign(document.createElement('code'), { textContent: found.pointer || 'the whole request', id: 'problem-pointer' }),
-    );
-  }
-  if (where) {
-    const button = Object.assign(document.createElement('button'), {
-      type: 'button',
-      id: 'problem-show',
-      textContent: `Show ${where}`,
-    });
-    button.addEventListener('click', () => {
-      $('panel-request').open = true;
-      editor.reveal();
-    });
+  const act = (title, does, more) => {
+    const button = make('button', title, { type: 'button', ...more });
+    button.addEventListener('click', does);
     place.append(' ', button);
+  };
+  if (found.pointer !== undefined) place.append(make('code', found.pointer || 'the whole request', { id: 'problem-pointer' }));
+  if (where) {
+    act(`Show ${where}`, () => (($('panel-request').open = true), editor.reveal()), { id: 'problem-show' });
   }
-  if (found.again || found.status === 401) {
-    const again = Object.assign(document.createElement('button'), {
-      type: 'button',
-      textContent: found.again ? 'Try again' : 'Enter a key',
-    });
-    again.addEventListener('click', () => (found.again ? compute() : askKey()));
-    place.append(again);
-  }
-  if (place.childNodes.length) box.append(place);
+  if (found.again) act('Try again', compute);
+  if (found.status === 401) act('Enter a key', askKey);
+  if (!ofRequest) act('Close', () => problem(null));
+  box.append(make('h2', found.title), make('p', found.detail), ...(place.childNodes.length ? [place] : []));
 }
+
+const notice = (title, detail) => problem({ title, detail }, false);
 
 function askKey() {
   const dialog = $('key-dialog');
@@ -216,7 +209,7 @@ async function askMean() {
   if (asked !== answer) return;
   if (!reply.matrices) {
     look({ mean: false });
-    return status('error', `No mean over heads: ${reply.problem?.detail ?? reply.failure}`);
+    return notice('The server has not computed the mean over heads', reply.problem?.detail ?? reply.failure);
   }
   answer.mean = reply.matrices.weights.map(([matrix]) => matrix);
   view.render(state);
@@ -260,7 +253,7 @@ function choose(id, kept = {}, push = true) {
   examples();
   if (push) remember(true);
   else annotate(true);
-  compute();
+  return compute();
 }
 
 const resume = (id) => choose(latest.get(id) ?? id);
@@ -317,7 +310,11 @@ let remembering = Promise.resolve();
 function remember(push) {
   annotate();
   remembering = remembering.then(async () => {
-    const hash = await toHash(state, edited());
+    const whole = edited();
+    const hash = await toHash(state, whole);
+    const tooLong = whole && !/[#&]request=/.test(hash);
+    $('no-link').hidden = !tooLong;
+    $('copy-link').disabled = tooLong;
     if (hash === location.hash) return;
     history[push ? 'pushState' : 'replaceState'](null, '', hash);
   });
@@ -327,8 +324,8 @@ async function arrive() {
   const { broken, example, ...kept } = await fromHash(location.hash);
   const { palette, range = null, log, numbers } = kept;
   Object.assign(state, { palette: SEQUENTIAL.includes(palette) ? palette : 'viridis', range, log, numbers });
-  choose(example ?? EXAMPLES[0].id, { ...kept, palette: state.palette }, false);
-  if (broken) problem({ title: 'This link is damaged', detail: 'The request in it cannot be read; this is the example it came from.' });
+  await choose(example ?? EXAMPLES[0].id, { ...kept, palette: state.palette }, false);
+  if (broken) notice('This link is damaged', 'The page cannot read the request in the link. It shows the example that the request came from.');
 }
 
 function toggleMask(row, col) {
@@ -469,6 +466,7 @@ function bind() {
   on('copy', 'click', (button) => copy($('code').textContent, button));
   on('copy-link', 'click', (button) => copy(location.href, button));
   on('save-body', 'click', () => save('body.json', 'application/json', bodyText(sent ?? state.text)));
+  on('save-request', 'click', () => save('request.json', 'application/json', state.text));
   // As a link of the address it would be a state of the page, and none that it knows.
   document.querySelector('.skip').addEventListener('click', (event) => {
     event.preventDefault();
@@ -493,11 +491,9 @@ function bind() {
 
 async function copy(text, button) {
   button.dataset.label ??= button.textContent;
-  const told = await navigator.clipboard.writeText(text).then(
-    () => 'Copied',
-    () => 'Not allowed here: select and copy',
-  );
-  button.textContent = $('say').textContent = told;
+  const copied = await copyText(text, button);
+  button.textContent = copied ? 'Copied' : 'Not copied';
+  $('say').textContent = copied ? 'Copied' : 'Not copied. The text is selected: press Ctrl+C or ⌘C.';
   setTimeout(() => (button.textContent = button.dataset.label), 1500);
 }
 

@@ -66,6 +66,26 @@ export function wanted(summary) {
   return [...list, 'output'];
 }
 
+const DRAWN = ['random', 'shape', 'low', 'high', 'mean', 'std', 'dtype'];
+
+// The body of a call to /attention that returns the numbers of a drawn Q as present_K; null if Q is not drawn. /attention returns no Q,
+// but it returns keys. What the request draws before Q is drawn before these keys, too, and thrown away.
+export function askForQ(body) {
+  if (typeof body.Q?.random !== 'string') return null;
+  const draws = [];
+  for (const [key, value] of Object.entries(body)) {
+    if (typeof value?.random !== 'string') continue;
+    draws.push(...[...(value.discard ?? []), value].map((draw) => Object.fromEntries(DRAWN.map((name) => [name, draw[name]]))));
+    if (key === 'Q') break;
+  }
+  const K = draws.pop();
+  if (draws.length) K.discard = draws;
+  const shape = [body.Q.shape].flat();
+  const drawn = (rows, cols) => ({ random: 'rand', shape: [...shape.slice(0, -2), rows, cols] });
+  const { random, dtype } = body;
+  return { random, dtype, K, Q: drawn(1, shape.at(-1)), V: drawn(shape.at(-2), 1), return: ['present_K'] };
+}
+
 // Why an option does not apply to a request, by name; an empty object if all do. heads: as many as the answer has.
 export function inapplicable(summary, heads) {
   const { options, shapes, projected } = summary;

@@ -33,7 +33,7 @@ function colours() {
 }
 
 export class View {
-  // act: {lock(row|null), head(h), compare(h), toggleMask(row, col), tell(text), say(text),
+  // act: {lock(row|null), head(h), compare(h), toggleMask(row, col), tell(title, detail), say(text),
   // picture({name, batch, head, mask, scale, part, side})}
   constructor({ root, film, strip, lines, reading }, act) {
     Object.assign(this, { root, film, strip, act });
@@ -81,7 +81,7 @@ export class View {
   makeFoot(parent, chosen) {
     const foot = make('footer', '', parent);
     const meta = make('p', 'meta', foot);
-    return { foot, meta, menu: createMenu(foot, chosen, (text) => this.act.tell(text)) };
+    return { foot, meta, menu: createMenu(foot, chosen, this.act.tell) };
   }
 
   // Of two panes each has a foot of its own, from when there are two on.

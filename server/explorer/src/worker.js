@@ -3,7 +3,7 @@
 import { raster } from './colour.js';
 import { members, parse, withMember } from './jsontext.js';
 import { matrices, split, vectors } from './matrices.js';
-import { summarise, wanted } from './request.js';
+import { askForQ, summarise, wanted } from './request.js';
 
 const PLAIN_ANSWER = 400_000; // characters of an answer that the page gets as it is, too
 const MOST_WORDS = 200_000; // numbers of embeddings that are fetched only to be shown
@@ -39,6 +39,9 @@ async function post(base, path, body, key, signal) {
   }
 }
 
+// Matrices whose columns hold all heads side by side, if the request has such, become one matrix for each head.
+const perHead = (whole, summary, heads) => (summary.packed && heads > 1 ? split(whole, heads) : whole);
+
 // What the request itself holds of X, Q, K and V: the answers of /attention do not repeat it.
 function given(body, summary) {
   const literal = (value) => Array.isArray(value) && Array.isArray(value[0]);
@@ -53,10 +56,8 @@ function given(body, summary) {
   if (literal(body.X)) shown.X = matrices(body.X, summary.batched);
   for (const name of ['Q', 'K', 'V']) {
     const value = body[name] ?? body.X;
-    if (!literal(value)) continue;
-    const whole = matrices(value, summary.batched);
-    const heads = summary.packed ? (name === 'Q' ? body.heads : (body.kv_heads ?? body.heads)) : 1;
-    shown[name] = heads > 1 ? split(whole, heads) : whole;
+    const heads = name === 'Q' ? body.heads : (body.kv_heads ?? body.heads);
+    if (literal(value)) shown[name] = perHead(matrices(value, summary.batched), summary, heads);
   }
   return shown;
 }
@@ -83,15 +84,23 @@ async function embedded(message, body, signal) {
   );
 }
 
+// The numbers of a drawn Q, which the answer does not have.
+async function drawnQ(message, body, summary, signal) {
+  const request = askForQ(body);
+  if (!request) return null;
+  const response = await post(message.base, '/attention', JSON.stringify(request), message.key, signal);
+  if (!response.ok) return null;
+  const { present_K } = await response.json();
+  return perHead(matrices(present_K, summary.batched), summary, body.heads);
+}
+
 function understood(answer, summary, body) {
   const shown = given(body, summary);
   for (const [name, value] of Object.entries(answer)) {
     if (name === 'entropy' || name === 'lse') {
       shown[name] = vectors(value, summary.batched);
     } else if (name === 'present_K' || name === 'present_V') {
-      const whole = matrices(value, summary.batched);
-      const heads = body.kv_heads ?? body.heads;
-      shown[name.at(-1)] = summary.packed && heads > 1 ? split(whole, heads) : whole;
+      shown[name.at(-1)] = perHead(matrices(value, summary.batched), summary, body.kv_heads ?? body.heads);
     } else if (Array.isArray(value) && name !== 'tokens') {
       if (!(name in shown) || summary.projected) shown[name] ??= matrices(value, summary.batched);
     }
@@ -119,7 +128,9 @@ async function compute(message) {
   const sent = summary ? withMember(text, 'return', JSON.stringify(list)) : text;
   progress({ phase: 'computing', sending: sent.length });
   const started = performance.now();
-  const words = summary?.words && summary.projected ? embedded(message, body, signal).catch(() => null) : null;
+  const aside = (asked) => asked.catch(() => null);
+  const words = summary?.words && summary.projected ? aside(embedded(message, body, signal)) : null;
+  const queries = summary && !summary.projected && !as ? aside(drawnQ(message, body, summary, signal)) : null;
   const response = await post(base, path, sent, key, signal);
   const received = await read(response, progress);
   const reply = {
@@ -141,7 +152,9 @@ async function compute(message) {
   progress({ phase: 'reading' });
   const answer = JSON.parse(received.text);
   const found = understood(answer, summary, body);
-  if (words && (await words)) found.X = await words;
+  found.X = (await words) ?? found.X;
+  found.Q = (await queries) ?? found.Q;
+  for (const name of ['X', 'Q']) if (!found[name]) delete found[name];
   signal.throwIfAborted();
   if (as) kept[as] = found.weights;
   else kept = found;

@@ -6,7 +6,7 @@ import { makeScale, position, raster } from '../../../server/explorer/src/colour
 import { EXAMPLES, find, OWN, textOf } from '../../../server/explorer/src/examples.js';
 import { indexOfByte, locate, members, parse, withMember } from '../../../server/explorer/src/jsontext.js';
 import { matrices, split, vectors } from '../../../server/explorer/src/matrices.js';
-import { inapplicable, isSoftmax, pathAfter, pathFor, PATHS, summarise, wanted } from '../../../server/explorer/src/request.js';
+import { askForQ, inapplicable, isSoftmax, pathAfter, pathFor, PATHS, summarise, wanted } from '../../../server/explorer/src/request.js';
 import { fromHash, toHash } from '../../../server/explorer/src/state.js';
 
 const text = '{\n  "X": [[1, 2], [3, 4]], "a~/b": {"c": [7, "}]"]},\n  "causal": true\n}\n';
@@ -152,6 +152,18 @@ function packs() {
     return false;
   }
 }
+
+test('a drawn Q is asked for as keys, after the same draws', () => {
+  const randn = (...shape) => ({ random: 'randn', shape });
+  const random = { generator: 'numpy', seed: 1 };
+  const first = askForQ({ random, Q: randn(5, 2), K: randn(3, 2), V: randn(3, 2) });
+  assert.deepEqual(first.K, { random: 'randn', shape: [5, 2], ...Object.fromEntries(['low', 'high', 'mean', 'std', 'dtype'].map((name) => [name, undefined])) });
+  const later = askForQ({ random, V: randn(3, 2), K: { ...randn(3, 2), discard: [randn(7)] }, Q: randn(4, 5, 2) });
+  assert.deepEqual(later.K.discard.map(({ shape }) => shape), [[3, 2], [7], [3, 2]]);
+  assert.deepEqual([later.Q.shape, later.K.shape, later.V.shape], [[4, 1, 2], [4, 5, 2], [4, 5, 1]]);
+  assert.equal(askForQ({ Q: [[1]], K: randn(1, 1) }), null);
+  assert.equal(askForQ({ random, X: randn(1, 1) }), null);
+});
 
 test('the state goes into the address and comes back', { skip: !packs() && 'Node.js 18 has no deflate-raw; browsers have' }, async () => {
   const state = { example: '003', path: '/attention', text, labels: ['a', 'b'], head: 2, compare: 0, row: 0, batch: 0, log: true, palette: 'cividis' };

@@ -1,0 +1,118 @@
+// What the page costs: the bytes of its first view and the layout shift are asserted. The blocking time (what each task takes over
+// 50 ms, in sum) depends on the machine: it is printed, for a processor slowed by four, also as a multiple of a fixed piece of work.
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { answered, done, painted } from './explorer.mjs';
+import { newPage, onPage } from './harness.mjs';
+
+const MOST_BYTES = 60_000;
+const MOST_SHIFT = 0.1;
+const RUNS = 3;
+const SLOWED = 4;
+const SIZES = { desktop: { viewport: { width: 1440, height: 900 } }, phone: { viewport: { width: 390, height: 844 }, isMobile: true, hasTouch: true } };
+
+const matrix = { random: 'randn', shape: [1024, 16] };
+const LARGE = JSON.stringify({ random: { generator: 'numpy', seed: 5 }, Q: matrix, K: matrix, V: matrix, causal: true });
+
+// Watches a page from before it is opened: read() gives the blocking time, the longest task and the layout shift since the last call,
+// with what moved. A shift within half a second after an input is not counted: it is what the user asked for.
+async function watch(page) {
+  await page.addInitScript(() => {
+    const name = (node) => (node?.nodeType === 1 ? `${node.localName}#${node.id}.${node.className}` : `"${node?.textContent}"`);
+    window.seen = { tasks: [], shifts: [] };
+    const observe = (type, does) => new PerformanceObserver((list) => list.getEntries().forEach(does)).observe({ type, buffered: true });
+    observe('longtask', ({ duration }) => window.seen.tasks.push(duration));
+    observe('layout-shift', ({ value, hadRecentInput, sources }) => {
+      if (!hadRecentInput) window.seen.shifts.push({ value, moved: sources.map(({ node }) => name(node)).join(', ') });
+    });
+  });
+  return async () => {
+    const { tasks, shifts } = await page.evaluate(() => {
+      const { tasks, shifts } = window.seen;
+      window.seen = { tasks: [], shifts: [] };
+      return { tasks, shifts };
+    });
+    return {
+      blocking: tasks.reduce((sum, duration) => sum + Math.max(0, duration - 50), 0),
+      longest: Math.max(0, ...tasks),
+      shift: shifts.reduce((sum, { value }) => sum + value, 0),
+      moved: shifts.map(({ value, moved }) => `${value.toFixed(3)} ${moved}`).join('\n'),
+    };
+  };
+}
+
+const wait = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
+
+for (const [size, options] of Object.entries(SIZES)) {
+  test(`what is on the page stays in its place while scripts and answers come in, ${size}`, () =>
+    onPage(options, async (page, { context }) => {
+      // As from a slow network: the page is painted before its script and before each answer.
+      await context.route(/\/assets\/main-.*\.js$/, (route) => wait(300).then(() => route.continue()));
+      await context.route((url) => /attention$/.test(url.pathname), (route) => wait(700).then(() => route.continue()));
+      const read = await watch(page);
+      await page.goto('/');
+      await done(page);
+      await page.waitForTimeout(500);
+      const first = await read();
+      console.log(`layout shift of the first view, ${size}: ${first.shift.toFixed(3)}`);
+      assert.ok(first.shift <= MOST_SHIFT, `${first.shift}\n${first.moved}`);
+      for (const example of ['001', '002', '003', '004']) {
+        await answered(page, () => page.click(`[data-example="${example}"]`));
+        await page.waitForTimeout(500);
+        const { shift, moved } = await read();
+        console.log(`layout shift at example ${example}, ${size}: ${shift.toFixed(3)}`);
+        assert.ok(shift <= MOST_SHIFT, `${shift} at ${example}\n${moved}`);
+      }
+    }));
+}
+
+// Milliseconds of a fixed piece of work of the kind that pages do: text, objects and numbers.
+function work() {
+  const begin = performance.now();
+  let sum = 0;
+  for (let i = 0; i < 40; i++) {
+    const rows = JSON.parse(JSON.stringify(Array.from({ length: 200 }, (_, at) => ({ at, name: `row ${at}`, value: Math.sqrt(at + i) }))));
+    sum += rows.reduce((total, { value }) => total + value, 0);
+  }
+  return sum > 0 ? performance.now() - begin : NaN;
+}
+
+// Opens the page on a slowed processor, gives it a body, and returns what that cost: for the first view, and for the body.
+async function cost(options) {
+  const { page, context, requests, close } = await newPage(options);
+  const session = await context.newCDPSession(page);
+  await session.send('Emulation.setCPUThrottlingRate', { rate: SLOWED });
+  const read = await watch(page);
+  await page.goto('/');
+  await done(page);
+  await painted(page, 'weights');
+  await page.waitForLoadState('networkidle');
+  await page.waitForTimeout(1000);
+  const first = await read();
+  const sizes = await Promise.all([...requests].map((request) => request.sizes()));
+  first.bytes = sizes.reduce((sum, { responseBodySize, responseHeadersSize }) => sum + responseBodySize + responseHeadersSize, 0);
+  await answered(page, () => page.setInputFiles('#file', { name: 'body.json', mimeType: 'application/json', buffer: Buffer.from(LARGE) }));
+  await painted(page, 'weights');
+  await page.waitForTimeout(1000);
+  const large = await read();
+  const unit = Math.min(...(await page.evaluate(`[0, 1, 2].map(${work})`)));
+  await close();
+  return { first, large, unit };
+}
+
+const median = (values) => [...values].sort((a, b) => a - b)[Math.floor(values.length / 2)];
+
+for (const [size, options] of Object.entries(SIZES)) {
+  test(`the first view has at most ${MOST_BYTES} bytes, ${size}; its blocking time is printed`, async () => {
+    const runs = [];
+    for (let i = 0; i < RUNS; i++) runs.push(await cost(options));
+    const { bytes } = runs[0].first;
+    console.log(`${size}, processor slowed by ${SLOWED}, medians of ${RUNS}: ${bytes} bytes of the first view`);
+    for (const [name, key] of [['first view', 'first'], ['1024 × 1024', 'large']]) {
+      const of = (does) => median(runs.map((run) => does(run[key], run.unit)));
+      const [blocking, longest, ratio] = [of((one) => one.blocking), of((one) => one.longest), of((one, unit) => one.blocking / unit)];
+      console.log(`${name}: blocking ${blocking.toFixed(0)} ms (${ratio.toFixed(1)} times a fixed work), longest task ${longest} ms`);
+    }
+    assert.ok(bytes > 10_000 && bytes <= MOST_BYTES, `${bytes} bytes`);
+  });
+}
