@@ -35,7 +35,7 @@ done
 
 fail() { # WHY
     cat >&2 <<END
-packages.sh: $1. A user who may install packages can run:
+packages.sh: $1. To install the packages, run as root:
     apt-get update && apt-get install -y --no-install-recommends$missing
 END
     exit 1
@@ -48,18 +48,16 @@ else
     as_root=sudo
     sudo env true || fail "packages are missing, and sudo refuses"
 fi
-# A source that does not answer is given up after one more try.
 apt() {
     # shellcheck disable=SC2086  # empty for root
-    $as_root env LC_ALL=C DEBIAN_FRONTEND=noninteractive apt-get -q -o Acquire::Retries=1 -o Acquire::http::Timeout=20 \
-        -o Acquire::https::Timeout=20 -o DPkg::Lock::Timeout=120 -o Dpkg::Use-Pty=0 "$@"
+    $as_root env LC_ALL=C DEBIAN_FRONTEND=noninteractive apt-get -q -o DPkg::Lock::Timeout=120 -o Dpkg::Use-Pty=0 "$@"
 }
 
 echo "Installing:$missing"
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
-# One of several sources may fail to answer: the packages may come from the others.
-apt update 2>&1 | tee "$log"
+# A source that does not answer is given up soon: the packages may come from another one.
+apt -o Acquire::Retries=0 -o Acquire::http::Timeout=5 -o Acquire::https::Timeout=5 update 2>&1 | tee "$log"
 grep -Eq '^(Hit|Get):' "$log" || fail "no package source in /etc/apt answers"
 # shellcheck disable=SC2086  # a list
 apt install -y --no-install-recommends $missing || fail "apt-get cannot install the packages"

@@ -25,6 +25,10 @@ beside=$(mktemp -d)
 declare -A started
 trap 'kill $(jobs -p) 2>/dev/null; rm -rf "$beside"' EXIT
 
+without_log() { # FILE: prints it without the daemon's lines, which may begin with a time
+    grep -vE '^([^ ]+ )?attentiond: ' "$1"
+}
+
 run_criterion() { # NAME [SUITE...]: runs it, or these suites of it once more; adds its report to the sums
     local name=$1 status=0 sums=() suites report log
     shift
@@ -33,8 +37,7 @@ run_criterion() { # NAME [SUITE...]: runs it, or these suites of it once more; a
     log=${report%.xml}.txt
     echo "== $name${suites:+: $*}"
     "$folder/$name" --jobs=$jobs --xml="$report" ${suites:+--filter="@($suites)/*"} 2>"$log" || status=$?
-    # The daemon logs a line about each bad request. A line may begin with a time.
-    if [ $status = 0 ]; then grep -vE '^([^ ]+ )?attentiond' "$log"; else cat "$log"; fi
+    if [ $status = 0 ]; then without_log "$log"; else cat "$log"; fi
     # failures counts crashed tests too; disabled counts the skipped ones, and those of other suites
     read -ra sums < <(awk -F'"' -v suites="^(${suites:-.*})\$" '
         $1 ~ /<testsuite name=/ && $2 ~ suites { tests += $4; failures += $6; disabled += $10 }
@@ -81,7 +84,7 @@ end_check() { # NAME
 no_memory() { # the reader does not need the server's line about each failure
     local status=0
     "$folder/no-memory" 2>"$folder/no-memory.txt" | tail -n 1 || status=$?
-    grep -v '^attentiond: ' "$folder/no-memory.txt" | head -n 40
+    without_log "$folder/no-memory.txt" | head -n 40
     return $status
 }
 
