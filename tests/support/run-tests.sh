@@ -77,7 +77,7 @@ end_check() { # NAME
 no_memory() { # what the server says of each failure is not for the reader
     local status=0
     "$folder/no-memory" 2>"$folder/no-memory.txt" | tail -n 1 || status=$?
-    grep -v '^attentiond: ' "$folder/no-memory.txt" | head -n 40
+    grep -vE '^([^ ]+ )?attentiond: ' "$folder/no-memory.txt" | head -n 40
     return $status
 }
 
