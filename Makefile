@@ -24,6 +24,7 @@ BINDIR       ?= $(PREFIX)/bin
 LIBDIR       ?= $(PREFIX)/lib
 INCLUDEDIR   ?= $(PREFIX)/include
 PKGCONFIGDIR ?= $(LIBDIR)/pkgconfig
+UNITDIR      ?= $(PREFIX)/lib/systemd/system
 
 # ------------------------------------------------------------------------------------------ files
 LIB_OBJECTS     := $(patsubst %.c,$(O)/%.o,$(wildcard lib/src/*.c lib/src/kernels/*.c))
@@ -404,10 +405,10 @@ test-browser: ## Try the web pages in a browser: make test-browser ARGS=notebook
 	@python3 tests/api/check_readme.py README.md --daemon $(DAEMON)
 	@tests/browser/run.sh $(O) $(ARGS)
 
-check-hardening: ## Check how the daemon is built and linked
-	@docker/packages.sh build
+check-hardening: ## Check how the daemon is built and linked, and its systemd unit
+	@docker/packages.sh build unit
 	$(again) $(O)/attentiond
-	@tests/support/check-hardening.sh $(O)/attentiond
+	@tests/support/check-hardening.sh $(O)/attentiond server/attentiond.service.in
 
 check-layers: ## Check who includes what
 	@docker/packages.sh build
@@ -449,8 +450,9 @@ test-container: ## Build the image and try it, hardened: make test-container SUI
 # ---------------------------------------------------------------------------------------- install
 INSTALL ?= install
 .PHONY: install uninstall clean help
-install: all ## Install (DESTDIR, PREFIX, BINDIR, LIBDIR, INCLUDEDIR, PKGCONFIGDIR)
-	$(INSTALL) -d "$(DESTDIR)$(BINDIR)" "$(DESTDIR)$(LIBDIR)" "$(DESTDIR)$(INCLUDEDIR)" "$(DESTDIR)$(PKGCONFIGDIR)"
+install: all ## Install (DESTDIR, PREFIX, BINDIR, LIBDIR, INCLUDEDIR, PKGCONFIGDIR, UNITDIR)
+	$(INSTALL) -d "$(DESTDIR)$(BINDIR)" "$(DESTDIR)$(LIBDIR)" "$(DESTDIR)$(INCLUDEDIR)" "$(DESTDIR)$(PKGCONFIGDIR)" \
+	    "$(DESTDIR)$(UNITDIR)"
 	$(INSTALL) -m 755 $(DAEMON) "$(DESTDIR)$(BINDIR)/attentiond"
 	$(INSTALL) -m 644 $(STATIC) $(SHARED) "$(DESTDIR)$(LIBDIR)/"
 	ln -sfn libattention.so.$(VERSION) "$(DESTDIR)$(LIBDIR)/libattention.so.$(ABI)"
@@ -459,12 +461,14 @@ install: all ## Install (DESTDIR, PREFIX, BINDIR, LIBDIR, INCLUDEDIR, PKGCONFIGD
 	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(LIBDIR)|' -e 's|@INCLUDEDIR@|$(INCLUDEDIR)|' \
 	    -e 's|@VERSION@|$(VERSION)|' lib/attention.pc.in > $(O)/attention.pc
 	$(INSTALL) -m 644 $(O)/attention.pc "$(DESTDIR)$(PKGCONFIGDIR)/"
+	sed 's|@BINDIR@|$(BINDIR)|' server/attentiond.service.in > $(O)/attentiond.service
+	$(INSTALL) -m 644 $(O)/attentiond.service "$(DESTDIR)$(UNITDIR)/"
 
 uninstall: ## Remove what install put there
 	rm -f "$(DESTDIR)$(BINDIR)/attentiond" "$(DESTDIR)$(INCLUDEDIR)/attention.h" \
 	    "$(DESTDIR)$(PKGCONFIGDIR)/attention.pc" "$(DESTDIR)$(LIBDIR)/libattention.a" \
 	    "$(DESTDIR)$(LIBDIR)/libattention.so" "$(DESTDIR)$(LIBDIR)/libattention.so.$(ABI)" \
-	    "$(DESTDIR)$(LIBDIR)/libattention.so.$(VERSION)"
+	    "$(DESTDIR)$(LIBDIR)/libattention.so.$(VERSION)" "$(DESTDIR)$(UNITDIR)/attentiond.service"
 
 # podman, when an ordinary user runs it, leaves files that belong to other user numbers.
 clean: ## Remove build/

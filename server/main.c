@@ -15,9 +15,13 @@
 #include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -88,6 +92,27 @@ static int await_signal(const sigset_t *signals, const struct http_server *serve
     }
 }
 
+/* Tells systemd the state of a service with Type=notify, as sd_notify(3) does. Elsewhere nobody wants
+ * to know it. */
+static void tell_systemd(const char *state) {
+    const char *path = getenv("NOTIFY_SOCKET");
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    const size_t length = path != NULL ? strlen(path) : 0;
+    if (length == 0 || length >= sizeof address.sun_path) {
+        return;
+    }
+    memcpy(address.sun_path, path, length);
+    if (path[0] == '@') { /* a name that is no file */
+        address.sun_path[0] = '\0';
+    }
+    const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (fd >= 0) {
+        sendto(fd, state, strlen(state), MSG_NOSIGNAL, (const struct sockaddr *)&address,
+               (socklen_t)(offsetof(struct sockaddr_un, sun_path) + length));
+        close(fd);
+    }
+}
+
 /* Until a signal says to stop. */
 static int listen_and_wait(const struct server_options *options, struct api_service *service,
                            const sigset_t *signals) {
@@ -130,10 +155,12 @@ static int listen_and_wait(const struct server_options *options, struct api_serv
     fflush(stdout);
     http_log("info", "started at %s: version %s, %u workers, %u I/O threads", url, ATTN_VERSION,
              options->workers, options->io_threads);
+    tell_systemd("READY=1");
     while ((signal_number = await_signal(signals, server)) == SIGHUP) {
         http_reload(server);
     }
     http_log("info", "stopping after SIG%s", signal_number == SIGINT ? "INT" : "TERM");
+    tell_systemd("STOPPING=1");
     sigdelset(&stop, SIGHUP);
     if (pthread_create(&second, NULL, await_second, &stop) == 0) {
         pthread_detach(second);

@@ -542,7 +542,7 @@ static bool as_numbers(const struct codec_document *document, const struct codec
                       "must be a finite number, not null");
     }
     if (tensor->first_range != LIFT_NONE) {
-        return refuse(document, value, tensor->first_range, error, "is %s, out of range of %s",
+        return refuse(document, value, tensor->first_range, error, "is %s, which is out of the range of %s",
                       tensor->range_text, tensor->dtype == ATTN_FLOAT64 ? "float64" : "float32");
     }
     put_tensor(tensor, out);

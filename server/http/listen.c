@@ -74,7 +74,7 @@ static void describe_failure(char *error, size_t size, const char *address, unsi
                  other);
         break;
     case EACCES:
-        snprintf(rest, left, "only root may use this port; choose one from 1024 on with --port");
+        snprintf(rest, left, "this port needs a privilege; choose one from 1024 on with --port");
         break;
     case EADDRNOTAVAIL:
         snprintf(rest, left, "this machine has no such address; choose another one with --address");

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -90,6 +91,30 @@ Test(daemon, signals_end_it_with_0) {
                   (unsigned)status);
         client_close(&idle);
     }
+}
+
+/* As a service of systemd it says when it is ready and when it begins to stop (sd_notify(3)). */
+Test(daemon, tells_systemd_its_state) {
+    static const char *const states[] = {"READY=1", "STOPPING=1"};
+    struct sockaddr_un name = {.sun_family = AF_UNIX};
+    struct server_process server;
+    char state[64];
+    const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    cr_assert_geq(fd, 0);
+    snprintf(name.sun_path, sizeof name.sun_path, "/tmp/attentiond-notify-%d", (int)getpid());
+    unlink(name.sun_path);
+    cr_assert_eq(bind(fd, (const struct sockaddr *)&name, sizeof name), 0);
+    setenv("NOTIFY_SOCKET", name.sun_path, 1);
+    cr_assert(server_spawn(&server, NULL));
+    for (size_t i = 0; i < 2; i++) {
+        const ssize_t size = recv(fd, state, sizeof state - 1, 0);
+        cr_assert_gt(size, 0);
+        state[size] = '\0';
+        cr_expect_str_eq(state, states[i]);
+        cr_assert(i == 1 || server_stop(&server) == 0);
+    }
+    close(fd);
+    unlink(name.sun_path);
 }
 
 /* An answer of megabytes comes in chunks, a small one with its length; both are whole. */

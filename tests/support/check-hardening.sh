@@ -1,8 +1,10 @@
 #!/bin/bash
-# check-hardening.sh DAEMON checks with readelf and objdump that the daemon was built and linked with
-# the protections against exploits. It prints a line for each that is missing; the status is then 1.
+# check-hardening.sh DAEMON UNIT checks with readelf and objdump that the daemon was built and linked with the
+# protections against exploits. It checks with systemd-analyze that the unit of systemd is valid and restricts the
+# daemon. It prints a line for each fault; the status is then 1.
 set -euo pipefail
-daemon=${1:?usage: check-hardening.sh DAEMON}
+daemon=${1:?usage: check-hardening.sh DAEMON UNIT}
+unit=${2:?usage: check-hardening.sh DAEMON UNIT}
 missing=0
 
 expect() { # WHAT, PATTERN, text on standard input
@@ -32,4 +34,19 @@ for name in system popen posix_spawn posix_spawnp fork vfork; do
         missing=1
     fi
 done
+
+# The unit as it would be installed, for the daemon here. 20 stands for 2.0.
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+sed "s|@BINDIR@|$folder|" "$unit" >"$folder/attentiond.service"
+cp "$daemon" "$folder/attentiond"
+said=$(systemd-analyze verify --recursive-errors=no --man=no "$folder/attentiond.service" 2>&1) || true
+if [ -n "$said" ]; then
+    echo "$unit: $said"
+    missing=1
+fi
+if ! said=$(systemd-analyze security --offline=true --threshold=20 --no-pager "$folder/attentiond.service"); then
+    echo "$unit: ${said##*$'\n'}, which must be at most 2.0"
+    missing=1
+fi
 exit $missing

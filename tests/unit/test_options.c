@@ -104,6 +104,12 @@ Test(options, bad_values) {
         {"--max-body", "65GiB", "1KiB..64GiB"},
         {"--max-body", "1KB", "1KiB..64GiB"},
         {"--max-body", "1e6", "1KiB..64GiB"},
+        {"--max-body", "10GB", "; its units are KiB, MiB and GiB"},
+        {"--total-memory", "1.5GiB", "a whole number of bytes"},
+        {"--idle-timeout", "30s", "must be a whole number of seconds in 1..86400, not"},
+        {"--compute-timeout", "1m", "must be a number in 0.001..86400, not"},
+        {"--compression", "true", "must be no or yes, not"},
+        {"--log-format", "xml", "must be text or json, not"},
         {"--max-body", "MiB", "1KiB..64GiB"},
         {"--max-connections", "0", "1..1000000"},
         {"--idle-timeout", "0", "1..86400"},
@@ -292,7 +298,7 @@ Test(options, kernels_that_this_cpu_runs_are_taken) {
 Test(options, unknown_and_misused_flags) {
     static const char *const bad[] = {
         "--prot",           "-p",      "serve", "--", "--port", "--help=yes",
-        "--health-check=1", "--por=1", "",      "="};
+        "--health-check=1", "--por=1", "",      "=",  "-h=1",   "-help"};
     for (size_t i = 0; i < COUNT(bad); i++) {
         struct server_options o;
         cr_expect_eq(read_flags(&o, bad[i], NULL, NULL), OPTIONS_BAD, "%s", bad[i]);
@@ -310,6 +316,7 @@ Test(options, help_tells_everything) {
         "scalar",    "the last",           "ATTENTION_ISA", "default"};
     struct server_options o;
     cr_expect_eq(read_flags(&o, "--help", NULL, NULL), OPTIONS_HELP);
+    cr_expect_eq(read_flags(&o, "-h", NULL, NULL), OPTIONS_HELP);
     cr_expect_eq(read_flags(&o, "--version", NULL, NULL), OPTIONS_VERSION);
     char *text = NULL;
     size_t size = 0;
