@@ -138,7 +138,7 @@ function done({ timing, milliseconds, bytes: received }) {
   const stage = /(?:^|[\s,])compute;dur=([\d.]+)/.exec(timing ?? '');
   const wide = (text, length) => String(text).padStart(length, '\u2007'); // as wide as a digit
   const inside = stage ? `computed in ${wide(show(Number(stage[1]), 2), 4)} ms, ` : '';
-  return `${answer.queries} × ${answer.keys}: ${inside}received after ${wide(Math.round(milliseconds), 4)} ms, ${bytes(received)}`;
+  return `${answer.queries} × ${answer.keys}: ${inside}${wide(Math.round(milliseconds), 4)} ms in all, ${bytes(received)}`;
 }
 
 function failed(reply) {
@@ -423,11 +423,6 @@ function bind() {
     $('path'),
     PATHS.map((path) => [path, path]),
     state.path,
-  );
-  fillSelect(
-    $('palette'),
-    SEQUENTIAL.map((name) => [name, name]),
-    state.palette,
   );
   on('path', 'change', ({ value }) => {
     state.path = value;

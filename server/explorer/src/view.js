@@ -53,6 +53,7 @@ export class View {
   // Gives the heading, whose words are the answer's.
   makeGroup(group) {
     const section = make('section', `group group-${group}`, this.root);
+    section.hidden = true; // until an answer has come
     section.setAttribute('aria-labelledby', `group-${group}`);
     const heading = Object.assign(make('h2', '', section, GROUPS[group]), { id: `group-${group}` });
     const row = make('div', 'row', section);
