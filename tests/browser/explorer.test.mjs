@@ -37,7 +37,7 @@ const tooltip = (page) =>
 
 // Whether a cell of a figure's canvas has more than one colour, the numbers in the middle left out.
 const isHatched = (page, step, row, col) =>
-  pane(page, step).locator('.figure').evaluate((figure, [row, col, step]) => {
+  pane(page, step).locator('.figure[data-drawn="true"]').evaluate((figure, [row, col, step]) => {
     const canvas = figure.querySelector('.figure-canvas');
     const over = figure.querySelector('.figure-over');
     const { rows, cols } = window.explorer.matrix(step);
@@ -181,7 +181,7 @@ test('heads: chosen, as a mean, two side by side', () =>
 
 // The colour of the middle of a cell's upper edge, where no number stands.
 const colourOf = (page, step, row, col, place = 0) =>
-  pane(page, step, place).locator('.figure').evaluate((figure, [row, col, step]) => {
+  pane(page, step, place).locator('.figure[data-drawn="true"]').evaluate((figure, [row, col, step]) => {
     const canvas = figure.querySelector('.figure-canvas');
     const over = figure.querySelector('.figure-over');
     const { rows, cols } = window.explorer.matrix(step);
@@ -190,6 +190,110 @@ const colourOf = (page, step, row, col, place = 0) =>
     const y = (over.offsetTop + (row * over.clientHeight) / rows + 2) * ratio;
     return [...canvas.getContext('2d').getImageData(x, y, 1, 1).data].join();
   }, [row, col, step]);
+
+// The labels of a figure's rows and columns that are in sight, as a saved SVG has them, and its number of cells.
+const inSight = async (page, step) => {
+  await page.locator(`[data-step="${step}"] .menu summary`).click();
+  const [download] = await Promise.all([page.waitForEvent('download'), page.locator(`[data-step="${step}"] [data-download="svg"]`).click()]);
+  return page.evaluate((text) => {
+    const found = new DOMParser().parseFromString(text, 'image/svg+xml');
+    const texts = (anchor) => Array.from(found.querySelectorAll(`text[text-anchor="${anchor}"]`), ({ textContent }) => textContent);
+    return { rows: texts('end'), cells: found.querySelectorAll('g g > rect').length, picture: found.querySelectorAll('image').length };
+  }, readFileSync(await download.path(), 'utf8'));
+};
+
+const rowsOf = (first, count) => Array.from({ length: count }, (_, i) => `x${first + i}`);
+
+test('a rectangle that is dragged zooms in, to whole cells; a double click or the button shows all of it', () =>
+  onPage({}, async (page) => {
+    await open(page, '/#example=own');
+    const X = Array.from({ length: 30 }, (_, i) => Array.from({ length: 20 }, (_, j) => Math.sin(i * 20 + j)));
+    await answered(page, () => setBody(page, JSON.stringify({ X })));
+    const reset = pane(page, 'X').locator('.reset');
+    const drag = async (from, to, finish = () => page.mouse.up()) => {
+      const [a, b] = [await cell(page, 'X', ...from), await cell(page, 'X', ...to)];
+      await page.mouse.move(a.x, a.y);
+      await page.mouse.down();
+      await page.mouse.move(b.x, b.y, { steps: 4 });
+      assert.equal(await pane(page, 'X').locator('.zoom-band').isVisible(), true);
+      assert.equal(await page.isHidden('#tooltip'), true);
+      await finish();
+      await page.mouse.up();
+      assert.equal(await pane(page, 'X').locator('.zoom-band').isVisible(), false);
+    };
+    assert.deepEqual((await inSight(page, 'X')).cells, 600);
+    await drag([9, 12], [4, 2]);
+    assert.deepEqual(await inSight(page, 'X'), { rows: rowsOf(4, 6), cells: 6 * 11, picture: 0 });
+    assert.equal(await page.textContent('#status'), await page.textContent('#status'));
+    assert.equal((await state(page)).row, null, 'a drag is no click');
+    // Half of what is in sight: a thin rectangle takes all rows.
+    const over = await pane(page, 'X').locator('.figure-over').boundingBox();
+    await page.mouse.move(over.x + 1, over.y + over.height / 2);
+    await page.mouse.down();
+    await page.mouse.move(over.x + over.width * 0.45, over.y + over.height / 2 + 2, { steps: 3 });
+    await page.mouse.up();
+    assert.deepEqual(await inSight(page, 'X'), { rows: rowsOf(4, 6), cells: 6 * 5, picture: 0 });
+    await page.mouse.dblclick(over.x + 5, over.y + 5);
+    assert.equal((await inSight(page, 'X')).cells, 600);
+    assert.equal(await reset.isVisible(), false);
+    await drag([4, 2], [9, 12], () => page.keyboard.press('Escape'));
+    assert.equal((await inSight(page, 'X')).cells, 600, 'Escape ends a drag');
+    await drag([4, 2], [9, 12]);
+    await reset.click();
+    assert.equal((await inSight(page, 'X')).cells, 600);
+  }));
+
+test('+ and − zoom by keyboard, arrows move what is in sight; a small matrix is not zoomed', () =>
+  onPage({}, async (page) => {
+    await open(page, '/#example=own');
+    const X = Array.from({ length: 30 }, (_, i) => Array.from({ length: 20 }, (_, j) => Math.sin(i * 20 + j)));
+    await answered(page, () => setBody(page, JSON.stringify({ X })));
+    await pane(page, 'X').locator('.figure').focus();
+    const press = async (...keys) => {
+      for (const key of keys) await page.keyboard.press(key);
+    };
+    await press('ArrowDown', '+');
+    assert.match(await page.textContent('#say'), /rows 0 to 14 of 30, columns 0 to 9 of 20/);
+    assert.deepEqual(await inSight(page, 'X'), { rows: rowsOf(0, 15), cells: 150, picture: 0 });
+    await pane(page, 'X').locator('.figure').focus();
+    await press(...Array(16).fill('ArrowDown'));
+    assert.equal((await tooltip(page)).Words, undefined);
+    assert.deepEqual((await inSight(page, 'X')).rows.length, 15);
+    await pane(page, 'X').locator('.figure').focus();
+    await press('-');
+    assert.equal((await inSight(page, 'X')).cells, 600);
+    assert.equal(await pane(page, 'X').locator('.reset').isVisible(), false);
+
+    await answered(page, () => page.click('[data-example="000"]'));
+    await pane(page, 'weights').locator('.figure').focus();
+    await press('ArrowDown', '+');
+    assert.equal(await pane(page, 'weights').locator('.reset').isVisible(), false);
+  }));
+
+test('a finger that is held draws the rectangle; one that moves at once scrolls', () =>
+  onPage({ viewport: { width: 390, height: 844 }, hasTouch: true, isMobile: true }, async (page, { context }) => {
+    await open(page, '/#example=own');
+    const X = Array.from({ length: 30 }, (_, i) => Array.from({ length: 20 }, (_, j) => Math.sin(i * 20 + j)));
+    await answered(page, () => setBody(page, JSON.stringify({ X })));
+    const session = await context.newCDPSession(page);
+    const touch = (type, ...points) => session.send('Input.dispatchTouchEvent', { type, touchPoints: points });
+    const band = pane(page, 'X').locator('.zoom-band');
+    const [a, b] = [await cell(page, 'X', 4, 2), await cell(page, 'X', 9, 12)];
+    await touch('touchStart', a);
+    await touch('touchMove', b);
+    await page.waitForTimeout(600);
+    assert.equal(await band.isVisible(), false);
+    await touch('touchEnd');
+    const [c, d] = [await cell(page, 'X', 4, 2), await cell(page, 'X', 9, 12)];
+    await touch('touchStart', c);
+    await band.waitFor();
+    const before = await page.evaluate(() => scrollY);
+    await touch('touchMove', { x: (c.x + d.x) / 2, y: (c.y + d.y) / 2 });
+    await touch('touchMove', d);
+    await touch('touchEnd');
+    assert.equal(await page.evaluate(() => scrollY), before);
+    assert.equal((await inSight(page, 'X')).cells, 66);
+  }));
 
 test('two heads beside each other: each with its own legend and file, bars and colours of one scale', () =>
   onPage({ viewport: { width: 1800, height: 900 } }, async (page) => {

@@ -1,47 +1,31 @@
-// Bars beside a heat map, one for each row: how much the row's largest weight is, and its entropy. Follows the figure's rows and zoom.
-import { FONT } from './geometry.js';
+// Bars beside a heat map, one for each row and number, such as the row's largest weight. They follow the figure's rows and its zoom.
 import { show } from './numbers.js';
+import { CanvasSurface } from './paint.js';
 
 const WIDTH = 72;
 const GAP = 18;
+const ROOMY = 26; // pixels of a row that has room for the number above its bar
 
 export function barsWidth(columns) {
   return columns.length * (WIDTH + GAP);
 }
 
 // columns: [{title, values, most}]; colours: {ink, bar, track}.
-export function drawBars(canvas, figure, columns, colours) {
-  const { box, range } = figure;
-  const ratio = window.devicePixelRatio || 1;
-  const width = barsWidth(columns);
-  canvas.width = Math.round(width * ratio);
-  canvas.height = Math.round(box.height * ratio);
-  Object.assign(canvas.style, { width: `${width}px`, height: `${box.height}px` });
-  const context = canvas.getContext('2d');
-  context.scale(ratio, ratio);
-  context.font = FONT;
-  const { height } = figure.size();
-  const thick = height < 4 ? height : Math.min(height - 2, 6);
+export function drawBars(canvas, { box, range, size }, columns, colours) {
+  const on = new CanvasSurface(canvas, { width: barsWidth(columns), height: box.height }, window.devicePixelRatio);
+  const written = { colour: colours.ink, align: 'left' };
+  const roomy = size.height >= ROOMY;
+  const thick = roomy ? 4 : size.height < 4 ? size.height : Math.min(size.height - 2, 6);
   columns.forEach(({ title, values, most }, place) => {
     const left = GAP + place * (WIDTH + GAP);
-    context.fillStyle = colours.ink;
-    context.textAlign = 'left';
-    context.textBaseline = 'alphabetic';
-    context.fillText(title, left, box.top - 6);
+    on.text(title, left, box.top - 11, written);
     for (let row = range.row0; row < range.row1; row++) {
-      const middle = box.top + (row - range.row0 + 0.5) * height;
+      const middle = box.top + (row - range.row0 + 0.5) * size.height;
+      const top = roomy ? middle + 1 : middle - thick / 2;
       const part = most > 0 && Number.isFinite(values[row]) ? Math.min(Math.abs(values[row]) / most, 1) : 0;
-      const roomy = height >= 26;
-      const y = roomy ? middle + 1 : middle - thick / 2;
-      const size = roomy ? 4 : thick;
-      context.fillStyle = colours.track;
-      context.fillRect(left, y, WIDTH, size);
-      context.fillStyle = colours.bar;
-      context.fillRect(left, y, part * WIDTH, size);
-      if (roomy) {
-        context.fillStyle = colours.ink;
-        context.fillText(show(values[row], 3), left, middle - 4);
-      }
+      on.cell(left, top, WIDTH, thick, colours.track);
+      on.cell(left, top, part * WIDTH, thick, colours.bar);
+      if (roomy) on.text(show(values[row], 3), left, middle - 9, written);
     }
   });
 }

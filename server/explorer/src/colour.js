@@ -30,10 +30,11 @@ export function table(name) {
   return tables.get(name);
 }
 
+const written = new Map();
+
 export function css(name, t) {
-  const at = Math.round(Math.min(Math.max(t, 0), 1) * 255) * 3;
-  const bytes = table(name);
-  return `rgb(${bytes[at]} ${bytes[at + 1]} ${bytes[at + 2]})`;
+  if (!written.has(name)) written.set(name, Array.from({ length: 256 }, (_, i) => `rgb(${table(name).subarray(i * 3, i * 3 + 3).join(' ')})`));
+  return written.get(name)[Math.round(Math.min(Math.max(t, 0), 1) * 255)];
 }
 
 // Black or white, whichever reads better on a colour of the table.

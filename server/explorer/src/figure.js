@@ -2,6 +2,7 @@
 // keyboard is on; what else that concerns is the owner's business.
 import { layOut, whole } from './geometry.js';
 import { CanvasSurface, cellSize, paintFigure, SVGSurface } from './paint.js';
+import { soon } from './soon.js';
 import { holding, listen as listenZoom, scaled, within } from './zoom.js';
 
 const MOST_CELLS = 6400; // more are drawn by the worker, as a picture
@@ -70,26 +71,27 @@ export class Figure {
     this.drawn = this.redraw();
   }
 
-  // Paints what there is, and once more when the picture of many cells has come.
+  // Has painted what there is, and once more when the picture of many cells has come.
   async redraw() {
     const serial = ++this.serial;
     const { matrix, scale, picture } = this.given;
     const part = this.range;
     const many = matrix.rows * matrix.cols > MOST_CELLS;
-    this.root.dataset.drawn = !many;
-    if (!many || this.pixels) this.paint();
+    this.root.dataset.drawn = false;
+    if (!many || this.pixels) soon(this, () => this.paint(!many));
     this.mark(this.marks);
     if (!many) return;
     const pixels = await picture(scale, part, MOST_PIXELS);
     if (serial !== this.serial || pixels.gone) return;
     this.pixels = { ...pixels, part };
-    this.paint();
-    this.root.dataset.drawn = true;
+    soon(this, () => this.paint(true));
   }
 
-  paint() {
-    const surface = new CanvasSurface(this.canvas, this.box, window.devicePixelRatio || 1, this.given.colours.hatch);
+  // latest: nothing newer is on its way.
+  paint(latest) {
+    const surface = new CanvasSurface(this.canvas, this.box, window.devicePixelRatio, this.given.colours.hatch);
     paintFigure(surface, this.shown());
+    this.root.dataset.drawn = latest;
   }
 
   // What a painter needs to know.

@@ -15,6 +15,7 @@ import { bytes, show } from './numbers.js';
 import { createOptions } from './options.js';
 import { isSoftmax, pathAfter, pathFor, PATHS } from './request.js';
 import { bodyText, inFile, snippet } from './snippets.js';
+import { allDone } from './soon.js';
 import { fromHash, toHash } from './state.js';
 import { createTheme } from './theme.js';
 import { View } from './view.js';
@@ -33,6 +34,7 @@ let summary = null;
 let sent = null;
 let locked = false; // the server has asked for a key
 let timer = 0;
+let asked = 0; // how often the server was asked
 let language = 'curl';
 let curve = null;
 const drafts = new Map(); // of the variants that have been edited: {path, text, labels}
@@ -112,6 +114,7 @@ const theme = createTheme($('theme'), (dark) => {
 // ---------------------------------------------------------------- asking
 
 async function compute() {
+  const mine = ++asked;
   clearTimeout(timer);
   const { path, text } = state;
   const body = text.length < SMALL && parse(text);
@@ -130,7 +133,8 @@ async function compute() {
   options.update(summary, answer.heads);
   controls();
   view.show(answer, state);
-  status('done', done(reply));
+  await allDone();
+  if (mine === asked) status('done', done(reply));
   if (state.mean) askMean();
 }
 
@@ -138,7 +142,7 @@ function done({ timing, milliseconds, bytes: received }) {
   const stage = /(?:^|[\s,])compute;dur=([\d.]+)/.exec(timing ?? '');
   const wide = (text, length) => String(text).padStart(length, '\u2007'); // as wide as a digit
   const inside = stage ? `computed in ${wide(show(Number(stage[1]), 2), 4)} ms, ` : '';
-  return `${answer.queries} × ${answer.keys}: ${inside}received after ${wide(Math.round(milliseconds), 4)} ms, ${bytes(received)}`;
+  return `${answer.queries} × ${answer.keys}: ${inside}${wide(Math.round(milliseconds), 4)} ms in all, ${bytes(received)}`;
 }
 
 function failed(reply) {
@@ -423,11 +427,6 @@ function bind() {
     $('path'),
     PATHS.map((path) => [path, path]),
     state.path,
-  );
-  fillSelect(
-    $('palette'),
-    SEQUENTIAL.map((name) => [name, name]),
-    state.palette,
   );
   on('path', 'change', ({ value }) => {
     state.path = value;

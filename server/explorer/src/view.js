@@ -1,13 +1,14 @@
 // The steps on the page: makes their articles once, fills them with an answer, and keeps what is pointed at the same in all of them.
 // It is told what to show (Answer and state) and reports what the user does; it asks nobody.
 import { drawBars, barsWidth } from './bars.js';
-import { makeScale, position, rangeOf, table } from './colour.js';
+import { css, makeScale, position, rangeOf } from './colour.js';
 import { createMenu } from './files.js';
 import { Figure } from './figure.js';
 import { share } from './geometry.js';
 import { createLines } from './lines.js';
 import { createTable, show } from './numbers.js';
 import { drawReading } from './reading.js';
+import { soon } from './soon.js';
 import { formulaOf, GROUPS, STEPS, textOf, titleOf } from './steps.js';
 import { drawThumb, thumbSize } from './thumbs.js';
 import { hideTooltip, showTooltip } from './tooltip.js';
@@ -53,6 +54,7 @@ export class View {
   // Gives the heading, whose words are the answer's.
   makeGroup(group) {
     const section = make('section', `group group-${group}`, this.root);
+    section.hidden = true; // until an answer has come
     section.setAttribute('aria-labelledby', `group-${group}`);
     const heading = Object.assign(make('h2', '', section, GROUPS[group]), { id: `group-${group}` });
     const row = make('div', 'row', section);
@@ -229,17 +231,10 @@ export class View {
 
   // The colours from the least to the largest number of a matrix.
   legend({ lo, hi }, scale) {
-    const canvas = make('canvas', 'legend');
-    canvas.setAttribute('aria-hidden', 'true');
-    [canvas.width, canvas.height] = [64, 1];
-    const bytes = table(scale.table);
-    const pixels = new ImageData(64, 1);
-    for (let i = 0; i < 64; i++) {
-      const colour = Math.round(position(scale, lo + ((hi - lo) * i) / 63) * 255) * 3;
-      pixels.data.set([...bytes.subarray(colour, colour + 3), 255], i * 4);
-    }
-    canvas.getContext('2d').putImageData(pixels, 0, 0);
-    return canvas;
+    const stops = Array.from({ length: 17 }, (_, i) => css(scale.table, position(scale, lo + ((hi - lo) * i) / 16)));
+    const bar = make('span', 'legend');
+    bar.style.background = `linear-gradient(90deg, ${stops})`;
+    return bar;
   }
 
   writeNumbers(parts, pane, { matrix, mask, rowLabels, colLabels }) {
@@ -305,13 +300,18 @@ export class View {
     pane.bars.hidden = !columns.length;
     if (!columns.length) return;
     pane.bars.setAttribute('aria-label', 'For each row: its largest weight and its entropy. The numbers are in the table of numbers.');
-    drawBars(pane.bars, pane.figure, columns, this.colours);
+    this.paintBars(pane);
   }
 
   zoomed(pane, zoomed) {
     const parts = [...this.steps.values()].flatMap(({ figures }) => figures).find((one) => one.pane === pane);
     parts.reset.hidden = !zoomed;
-    if (parts.columns?.length) drawBars(parts.bars, parts.figure, parts.columns, this.colours);
+    if (parts.columns?.length) this.paintBars(parts);
+  }
+
+  paintBars({ bars, figure, columns }) {
+    Object.assign(bars.style, { width: `${barsWidth(columns)}px`, height: `${figure.box.height}px` });
+    soon(bars, () => drawBars(bars, figure.shown(), columns, this.colours));
   }
 
   renderLines(shown, mean) {
@@ -389,7 +389,8 @@ export class View {
     const scale = this.scaleOf(name, matrix);
     const place = answer.place(name, state.batch, head);
     const maskName = mask ? 'masked_scores' : null;
-    drawThumb(canvas, matrix, mask, scale, (part, side) => this.act.picture({ name, ...place, mask: maskName, scale, part, side }));
+    const picture = (part, side) => this.act.picture({ name, ...place, mask: maskName, scale, part, side });
+    soon(canvas, () => drawThumb(canvas, matrix, mask, scale, picture));
   }
 
   // The way through all steps, as small pictures that lead to the large ones.
