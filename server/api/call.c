@@ -16,7 +16,7 @@ enum {
 /* ---------------------------------------------------------------------------------------- keys */
 
 #define WITH_PROJECTIONS "it is a key of /self-attention, which projects X by W_Q, W_K and W_V"
-#define PROJECTED        "Q, K and V are keys of /attention; here they are results, which \"return\" names"
+#define PROJECTED        "Q, K and V are keys of /attention; here \"return\" names them as results"
 #define HEADS            "it is \"heads\" here"
 #define KV_HEADS         "it is \"kv_heads\" here, the number of heads of K and V"
 #define NO_DROPOUT       "there is no dropout here: leave it out"

@@ -230,7 +230,7 @@ static void conclude(struct exchange *exchange, const struct job *job, enum job_
     const struct http_request *request = exchange->request.http;
     struct http_response *response = exchange->response;
     const int64_t now = jobs_clock(), begun = job->begun != 0 ? job->begun : now;
-    const bool own = exchange->work != NULL && seconds_of(exchange) < exchange->service->timeout;
+    const bool own = seconds_of(exchange) < exchange->service->timeout;
     char detail[160];
     metrics_computed(&exchange->service->metrics, end == JOB_DONE ? job->cost : 0, job->spent,
                      job->longest);

@@ -128,8 +128,8 @@ struct codec_keys {
 };
 
 /* Refuses a value that is no object, and members that are none of the keys. The message says what a
- * foreign name is here ("unknown key \"num_heads\"; it is \"heads\" here"), or gives the nearest key
- * ("unknown key \"casual\"; did you mean \"causal\"?"), or the nearest name that goes elsewhere
+ * foreign name is here ("unknown key \"num_heads\"; it is \"heads\" here"). Else it gives the
+ * nearest key ("unknown key \"casual\"; did you mean \"causal\"?") or the nearest name that goes elsewhere
  * ("unknown key \"weigths\"; \"weights\" goes into \"return\""). */
 bool codec_check_keys(const struct codec_document *document, const struct codec_value *object,
                       const struct codec_keys *keys, struct codec_error *error);
@@ -145,8 +145,8 @@ bool codec_as_integer(const struct codec_document *, const struct codec_value *,
 bool codec_as_text(const struct codec_document *, const struct codec_value *, const char **out,
                    struct codec_error *);
 
-/* Index of a text among names[0..count). If it is none of them, the message lists them and names the
- * nearest. */
+/* Index of a text among names[0..count). If it is none of them, the message lists them and names
+ * the nearest. */
 bool codec_as_choice(const struct codec_document *, const struct codec_value *,
                      const char *const *names, size_t count, size_t *out, struct codec_error *);
 

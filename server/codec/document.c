@@ -448,8 +448,9 @@ static void list_names(char *out, size_t size, const char *const *names, size_t 
 bool codec_as_choice(const struct codec_document *document, const struct codec_value *value,
                      const char *const *names, size_t count, size_t *out,
                      struct codec_error *error) {
-    const char *text = codec_kind_of(value) == CODEC_TEXT ? node_of(value)->valuestring : NULL;
-    for (size_t i = 0; text != NULL && i < count; i++) {
+    /* No name is empty, and none is near to nothing. */
+    const char *text = codec_kind_of(value) == CODEC_TEXT ? node_of(value)->valuestring : "";
+    for (size_t i = 0; i < count; i++) {
         if (strcmp(text, names[i]) == 0) {
             *out = i;
             return true;
@@ -459,8 +460,8 @@ bool codec_as_choice(const struct codec_document *document, const struct codec_v
     size_t edits;
     list_names(list, sizeof list, names, count);
     codec_refuse(document, value, list, error);
-    const char *nearest = text != NULL ? codec_nearest(text, names, count, &edits) : NULL;
-    if (nearest != NULL && count > 2) {
+    const char *nearest = codec_nearest(text, names, count, &edits);
+    if (nearest != NULL && count > 2) { /* a shorter list needs no hint */
         const size_t used = strlen(error->message);
         snprintf(error->message + used, sizeof error->message - used, "; did you mean \"%s\"?",
                  nearest);
@@ -542,8 +543,9 @@ static bool as_numbers(const struct codec_document *document, const struct codec
                       "must be a finite number, not null");
     }
     if (tensor->first_range != LIFT_NONE) {
-        return refuse(document, value, tensor->first_range, error, "is %s, which is out of the range of %s",
-                      tensor->range_text, tensor->dtype == ATTN_FLOAT64 ? "float64" : "float32");
+        return refuse(document, value, tensor->first_range, error,
+                      "is %s, which is out of the range of %s", tensor->range_text,
+                      tensor->dtype == ATTN_FLOAT64 ? "float64" : "float32");
     }
     put_tensor(tensor, out);
     return true;

@@ -1,7 +1,7 @@
 /*
- * log.h - lines on standard error or in a file: for people, or JSON. Each line has its time. Clients
- * cannot fill the log: the lines that they cause are limited in rate. They cannot forge lines
- * either: whatever is not plain ASCII is written as '?'. Bodies and keys are never logged.
+ * log.h - lines on standard error or in a file: for people, or JSON. Each line has its time.
+ * Clients cannot fill the log: the lines that they cause are limited in rate. They cannot forge
+ * lines either: whatever is not plain ASCII is written as '?'. Bodies and keys are never logged.
  */
 #ifndef HTTP_LOG_H
 #define HTTP_LOG_H
@@ -28,12 +28,12 @@ __attribute__((format(printf, 2, 3))) void http_log(const char *level, const cha
 void http_log_refused(const char *reason);
 
 /* Writes one line about all requests that were refused since the last such line. Does nothing if
- * there are none, or if the last such line is less than a minute old, unless this is the `last` one.
- * Called about once a second. */
+ * there are none. Does nothing either if the last such line is less than a minute old, unless this
+ * is the `last` one. Called about once a second. */
 void http_log_summary(bool last);
 
-/* Writes a warning of libmicrohttpd's, at most 10 of them in a minute: clients may cause it. This is
- * its MHD_LogCallback. From any thread. */
+/* Writes a warning of libmicrohttpd's, at most 10 of them in a minute, since clients may cause it.
+ * This is its MHD_LogCallback. From any thread. */
 __attribute__((format(printf, 2, 0))) void http_log_mhd(void *unused, const char *format,
                                                         va_list arguments);
 

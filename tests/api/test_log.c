@@ -251,7 +251,7 @@ Test(log, stages_have_their_own_names) {
     free(text);
 }
 
-/* -------------------------------------------------------------------------- messages of the daemon */
+/* ----------------------------------------------------------------- messages of the daemon */
 
 static void await(const char *text) {
     for (bool there = false; !there; nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL)) {

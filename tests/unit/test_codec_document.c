@@ -246,11 +246,11 @@ Test(codec_document, reals) {
     REFUSED(codec_as_reals(AT("null"), 2, 2, &tensor, &error), "/null/1/1",
             "null/1/1 must be a finite number, not null");
     REFUSED(codec_as_reals(AT("range"), 2, 2, &tensor, &error), "/range/1/2",
-            "range/1/2 is -1e39, out of range of float32");
+            "range/1/2 is -1e39, which is out of the range of float32");
     REFUSED(codec_as_bias(AT("range"), 2, 2, &tensor, &error), "/range/1/2",
-            "range/1/2 is -1e39, out of range of float32");
+            "range/1/2 is -1e39, which is out of the range of float32");
     REFUSED(codec_as_reals(AT("both"), 1, 2, &tensor, &error), "/both/0",
-            "both/0 is 1e40, out of range of float32");
+            "both/0 is 1e40, which is out of the range of float32");
     cr_expect(codec_as_bias(AT("null"), 2, 2, &tensor, &error));
     const struct codec_value *inner = codec_get(codec_at(value(document, "h"), 0), "W");
     REFUSED(codec_as_reals(document, inner, 2, 2, &tensor, &error), "/h/0/W",
@@ -261,7 +261,7 @@ Test(codec_document, reals) {
     cr_assert(codec_as_reals(AT("K"), 1, 1, &tensor, &error));
     cr_expect_eq(tensor.dtype, ATTN_FLOAT64);
     REFUSED(codec_as_reals(AT("L"), 1, 1, &tensor, &error), "/L/1",
-            "L/1 is 2e999, out of range of float64");
+            "L/1 is 2e999, which is out of the range of float64");
     codec_document_free(document);
 }
 
@@ -407,11 +407,11 @@ Test(codec_document, vectors_out_of_range) {
     struct codec_error error;
     attn_tensor tensor;
     REFUSED(codec_as_reals(AT("a"), 1, 1, &tensor, &error), "/a/1",
-            "a/1 is 1e39, out of range of float32");
+            "a/1 is 1e39, which is out of the range of float32");
     REFUSED(codec_as_reals(AT("b"), 1, 1, &tensor, &error), "/b/1",
-            "b/1 is 3.402823567797336616375393954581, out of range of float32");
+            "b/1 is 3.402823567797336616375393954581, which is out of the range of float32");
     REFUSED(codec_as_bias(AT("bias"), 1, 1, &tensor, &error), "/bias/2",
-            "bias/2 is -4e38, out of range of float32");
+            "bias/2 is -4e38, which is out of the range of float32");
     codec_document_free(document);
 }
 
