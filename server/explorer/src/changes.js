@@ -30,6 +30,6 @@ export function changes(now, then) {
   const list = keys.map((key) => change(key, now.body[key], then.body[key])).filter(Boolean);
   if (now.path !== then.path) list.push(`the path is ${now.path}; in the notebook it is ${then.path}`);
   const rest = list.length - NAMED;
-  const said = rest > 0 ? [...list.slice(0, NAMED), `and ${rest} more ${rest === 1 ? 'change' : 'changes'}`] : list;
+  const said = rest > 0 ? [...list.slice(0, NAMED), `${rest} more ${rest === 1 ? 'change' : 'changes'}`] : list;
   return said.length ? `Edited: ${said.join('. ')}.` : '';
 }
