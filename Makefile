@@ -292,7 +292,7 @@ ready-to-run:
 	@docker/packages.sh build
 	$(again) all
 
-test: ## Install what is missing, build, run all tests
+test: ## Install what is missing, build, run the tests
 	@docker/packages.sh build test
 	$(again) test-programs
 	@tests/support/run-tests.sh $(O)
@@ -345,7 +345,7 @@ test-hostile: ## Attack the daemon, about six minutes: make test-hostile HOSTILE
 	@docker/packages.sh build hostile
 	$(again) all $(O)/load
 	@HOSTILE_BUILD=$(O) tests/hostile/run.sh $(HOSTILE)
-soak: ## Mixed load for long, nothing may grow: make soak MINUTES=600
+soak: ## Run a mixed load for a long time; memory must not grow: make soak MINUTES=600
 	@docker/packages.sh build hostile
 	$(again) all $(O)/load
 	@HOSTILE_BUILD=$(O) tests/hostile/run.sh soak
@@ -363,7 +363,7 @@ check-valgrind: ## Run the unit tests under valgrind
 FUZZ_SECONDS ?= 60
 TARGET       ?= $(FUZZ_TARGETS)
 .PHONY: fuzz run-fuzz
-fuzz: ## Look for inputs that break it: make fuzz FUZZ_SECONDS=600 TARGET=reader
+fuzz: ## Search for inputs that break the code: make fuzz FUZZ_SECONDS=600 TARGET=reader
 	@docker/packages.sh build fuzz
 	$(again) BUILD=fuzz CC=clang CXX=clang++ run-fuzz
 run-fuzz: $(addprefix $(O)/fuzz_,$(TARGET))
@@ -380,7 +380,7 @@ test-conformance: ## Run ONNX's Attention cases over HTTP (fetches Python packag
 	$(again) all
 	@tests/conformance/run.sh $(O)
 
-test-openapi: ## Hold the daemon and openapi.yaml to each other (Schemathesis, from PyPI): ARGS="-n 1000"
+test-openapi: ## Check the daemon against openapi.yaml (Schemathesis, from PyPI): ARGS="-n 1000"
 	@docker/packages.sh build python
 	$(again) all
 	@tests/openapi/run.sh $(O) $(ARGS)
@@ -391,7 +391,7 @@ test-clients: ## Generate clients of openapi.yaml, compile and try them (600 MB 
 	$(again) all
 	@tests/clients/run.sh $(O) $(ARGS)
 
-test-metrics: ## Have a Prometheus scrape the daemon and evaluate what the dashboard asks
+test-metrics: ## Let a Prometheus scrape the daemon and evaluate the expressions of the dashboard
 	@docker/packages.sh build metrics
 	$(again) all
 	@tests/support/check-dashboard.py docker/grafana-dashboard.json --daemon $(DAEMON) --prometheus
@@ -410,7 +410,7 @@ check-hardening: ## Check how the daemon is built and linked, and its systemd un
 	$(again) $(O)/attentiond
 	@tests/support/check-hardening.sh $(O)/attentiond server/attentiond.service.in
 
-check-layers: ## Check who includes what
+check-layers: ## Check which folder includes which headers
 	@docker/packages.sh build
 	@tests/support/check-layers.sh
 
@@ -444,7 +444,7 @@ coverage: ## Run all tests with coverage; report in build/coverage/report/
 	gcovr --root . --filter lib/ --filter server/ --html-details build/coverage/report/index.html \
 	    --print-summary build/coverage
 
-test-container: ## Build the image and try it, hardened: make test-container SUITE=bookworm
+test-container: ## Build the image, and test it with a read-only root and without capabilities: make test-container SUITE=bookworm
 	@docker/test-container.sh $(SUITE)
 
 # ---------------------------------------------------------------------------------------- install

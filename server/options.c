@@ -45,17 +45,18 @@ struct option {
 
 static const struct option table[] = {
     {"--address", "ATTENTIOND_ADDRESS", KIND_ADDRESS, AT(address), 0, 0, "an IPv4 or IPv6 address",
-     "the address to listen on; 0.0.0.0 and :: mean all of them"},
+     "the address to listen on; 0.0.0.0 and :: are all addresses"},
     {"--port", "ATTENTIOND_PORT", KIND_UNSIGNED, AT(port), 0, 65535, "0..65535",
-     "the port to listen on; 0 takes a free one, which the first line of output names"},
+     "the port to listen on; 0 takes a free port, and the first line of output names it"},
     {"--api-key-file", "ATTENTIOND_API_KEY_FILE", KIND_TEXT, AT(api_key_file), 0, 0, "a path",
-     "file of keys, one in a line; requests need one of them, but not for /health and the pages"},
+     "file of API keys, one on each line; /health, the pages and /openapi.yaml need none"},
     {"--tls-certificate", "ATTENTIOND_TLS_CERTIFICATE", KIND_TEXT, AT(tls_certificate), 0, 0,
-     "a path", "file of the certificate for TLS and its chain (PEM)"},
+     "a path", "file of the certificate and its chain (PEM); the port then speaks TLS only"},
     {"--tls-key", "ATTENTIOND_TLS_KEY", KIND_TEXT, AT(tls_key), 0, 0, "a path",
      "file of the certificate's key (PEM), without a password"},
     {"--cors-origins", "ATTENTIOND_CORS_ORIGINS", KIND_TEXT, AT(cors_origins), 0, 0,
-     "* or origins with commas between", "origins whose web pages may send requests; * is all"},
+     "* or origins with commas between",
+     "origins whose web pages may send requests; * is every origin"},
     {"--io-threads", "ATTENTIOND_IO_THREADS", KIND_UNSIGNED, AT(io_threads), 1, 64, "1..64",
      "threads that serve connections; the default is one for each core, at most 4"},
     {"--workers", "ATTENTIOND_WORKERS", KIND_UNSIGNED, AT(workers), 1, 64, "1..64",
@@ -63,40 +64,40 @@ static const struct option table[] = {
     {"--max-body", "ATTENTIOND_MAX_BODY", KIND_BYTES, AT(max_body), 1 * KIB, 64 * GIB,
      "1KiB..64GiB", "bytes that the body of a request may have"},
     {"--compression", "ATTENTIOND_COMPRESSION", KIND_CHOICE, AT(compression), 0, 0, "no|yes",
-     "whether bodies may be compressed and answers are, by gzip or zstd"},
+     "yes: requests and answers may be compressed with gzip or zstd"},
     {"--max-connections", "ATTENTIOND_MAX_CONNECTIONS", KIND_UNSIGNED, AT(max_connections), 1, 1e6,
-     "1..1000000", "connections that may be open; one more is closed at once"},
+     "1..1000000", "connections that may be open; further ones are closed at once"},
     {"--idle-timeout", "ATTENTIOND_IDLE_TIMEOUT", KIND_SECONDS, AT(idle_timeout), 1, 86400,
      "1..86400", "seconds without a byte after which a connection is closed"},
     {"--header-timeout", "ATTENTIOND_HEADER_TIMEOUT", KIND_SECONDS, AT(header_timeout), 1, 86400,
      "1..86400", "seconds that the headers of a request may take"},
     {"--body-timeout", "ATTENTIOND_BODY_TIMEOUT", KIND_SECONDS, AT(body_timeout), 1, 86400,
-     "1..86400", "seconds that a body may take, and one more for each 64 KiB"},
+     "1..86400", "seconds that a body may take; each 64 KiB adds one second"},
     {"--write-timeout", "ATTENTIOND_WRITE_TIMEOUT", KIND_SECONDS, AT(write_timeout), 1, 86400,
-     "1..86400", "seconds that a response may take, and one more for each 64 KiB"},
+     "1..86400", "seconds that a client may take to read an answer; each 64 KiB adds one second"},
     {"--compute-timeout", "ATTENTIOND_COMPUTE_TIMEOUT", KIND_REAL, AT(compute_timeout), 0.001,
-     86400, "0.001..86400", "seconds that a request may wait and compute; then it gets a 503"},
+     86400, "0.001..86400", "seconds that a request may wait and be computed; then it gets a 503"},
     {"--drain-delay", "ATTENTIOND_DRAIN_DELAY", KIND_SECONDS, AT(drain_delay), 0, 3600, "0..3600",
-     "seconds after SIGTERM in which it accepts connections but says that it is not ready"},
+     "seconds after SIGTERM in which connections are accepted, while /health/ready is 503"},
     {"--drain-timeout", "ATTENTIOND_DRAIN_TIMEOUT", KIND_SECONDS, AT(drain_timeout), 0, 3600,
-     "0..3600", "seconds that open requests then have to end"},
+     "0..3600", "seconds that open requests then may still take"},
     {"--max-memory", "ATTENTIOND_MAX_MEMORY", KIND_BYTES, AT(max_memory), 64 * KIB, 1024 * GIB,
      "64KiB..1024GiB", "bytes that one request may hold in matrices, results and answer"},
     {"--max-work", "ATTENTIOND_MAX_WORK", KIND_REAL, AT(max_work), 1, 1e18, "1..1e18",
      "multiply-adds that one request may take"},
     {"--total-memory", "ATTENTIOND_TOTAL_MEMORY", KIND_BYTES, AT(total_memory), 64 * KIB,
      1024 * GIB, "64KiB..1024GiB",
-     "bytes that all requests together may hold; one that needs more gets a 503"},
+     "bytes that all requests together may hold; further requests get a 503"},
     {"--max-queue", "ATTENTIOND_MAX_QUEUE", KIND_REAL, AT(max_queue), 1, 1e18, "1..1e18",
-     "multiply-adds of all requests that wait or are computed; one more gets a 503"},
+     "multiply-adds of all requests that wait or are computed; further requests get a 503"},
     {"--log-format", "ATTENTIOND_LOG_FORMAT", KIND_CHOICE, AT(log_json), 0, 0, "text|json",
-     "how the log is written"},
+     "the form of the lines of the log"},
     {"--log-requests", "ATTENTIOND_LOG_REQUESTS", KIND_CHOICE, AT(log_requests), 0, 0, "no|yes",
-     "whether each request gets a line in the log, at most 1000 in a second"},
+     "yes: the log has a line for each request, at most 1000 in a second"},
     {"--log-file", "ATTENTIOND_LOG_FILE", KIND_TEXT, AT(log_file), 0, 0, "a path",
      "file for the log instead of standard error"},
     {"--health-check", NULL, KIND_SWITCH, AT(health_check), 0, 0, NULL,
-     "ask the server at this address and port whether it lives; the exit status is 0 if it does"},
+     "ask the daemon at this address and port whether it is alive; status 0 means that it is"},
     {"--help", NULL, KIND_HELP, 0, 0, 0, NULL, "print this text; so does -h"},
     {"--version", NULL, KIND_VERSION, 0, 0, 0, NULL, "print the version"},
 };
@@ -337,7 +338,7 @@ enum options_result options_read(struct server_options *options, int argc, char 
         }
     }
     if ((options->tls_certificate == NULL) != (options->tls_key == NULL)) {
-        snprintf(error, size, "%s needs %s beside it",
+        snprintf(error, size, "%s needs %s, too",
                  options->tls_key == NULL ? "--tls-certificate" : "--tls-key",
                  options->tls_key == NULL ? "--tls-key" : "--tls-certificate");
         return OPTIONS_BAD;
@@ -376,12 +377,13 @@ static void format_default(const struct server_options *options, const struct op
 
 void options_print_help(FILE *out) {
     struct server_options options = defaults();
-    fprintf(
-        out,
-        "usage: attentiond [OPTION VALUE | OPTION=VALUE]...\n\n"
-        "Attention as a network service. Each option has a flag and an environment variable; the\n"
-        "flag counts if both are given. Sizes are in bytes, or have one of the units KiB, MiB and\n"
-        "GiB. SIGHUP opens the log file again and reads the keys and the certificate again.\n\n");
+    fprintf(out,
+            "usage: attentiond [OPTION VALUE | OPTION=VALUE]...\n\n"
+            "attentiond computes attention over HTTP. Each option has a flag and an environment "
+            "variable.\n"
+            "The flag takes precedence. Sizes are in bytes, or have one of the units KiB, MiB and "
+            "GiB.\n"
+            "SIGHUP opens the log file again and reads the keys and the certificate again.\n\n");
     for (size_t i = 0; i < OPTION_COUNT; i++) {
         char value[64];
         fprintf(out, "  %-18s %s\n", table[i].flag, table[i].help);

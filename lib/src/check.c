@@ -100,16 +100,16 @@ attn_status check_options(const attn_options *o, attn_error *error) {
     }
     if (!(o->softcap >= 0) || isinf(o->softcap)) {
         return attn_fail(error, ATTN_INVALID_ARGUMENT, "softcap",
-                         "softcap must be 0 (off) or a positive number, not %g", o->softcap);
+                         "softcap must be 0 (no bound) or a positive number, not %g", o->softcap);
     }
     if ((o->flags & ATTN_FLAG_WINDOW) != 0 && (o->window[0] < -1 || o->window[1] < -1)) {
         return attn_fail(error, ATTN_INVALID_ARGUMENT, "window",
-                         "window is [%lld, %lld]; each side must be -1 (open) or at least 0",
+                         "window is [%lld, %lld]; each side must be -1 (no limit) or at least 0",
                          (long long)o->window[0], (long long)o->window[1]);
     }
     if ((o->flags & ATTN_FLAG_ALIBI) != 0 && o->alibi_slopes != NULL) {
         return attn_fail(error, ATTN_INVALID_ARGUMENT, "alibi",
-                         "alibi takes the slopes of the paper or slopes that are given, not both");
+                         "alibi takes the slopes of the paper or given slopes, not both");
     }
     if (o->normalization == ATTN_UNNORMALIZED) {
         if (o->sink != NULL) {
@@ -129,7 +129,7 @@ attn_status check_columns(const char *name, size_t columns, size_t heads, const 
                           attn_error *error) {
     if (columns % heads != 0) {
         return attn_fail(error, ATTN_SHAPE_MISMATCH, name,
-                         "%s has %zu columns, which %s = %zu does not divide", name, columns,
+                         "%s has %zu columns, which is not a multiple of %s = %zu", name, columns,
                          heads_name, heads);
     }
     return ATTN_OK;

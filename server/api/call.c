@@ -20,7 +20,7 @@ enum {
 #define HEADS            "it is \"heads\" here"
 #define KV_HEADS         "it is \"kv_heads\" here, the number of heads of K and V"
 #define NO_DROPOUT       "there is no dropout here: leave it out"
-#define BY_SHAPES        "the shapes of the matrices say it: leave it out"
+#define BY_SHAPES        "it follows from the shapes of the matrices: leave it out"
 #define WINDOW           "it is \"window\" here: [left, right]"
 #define LENGTHS          "it is \"lengths\" here, the number of valid keys of each batch item"
 #define RETURNED         "\"return\" names the results here, such as [\"output\", \"weights\"]"
@@ -56,7 +56,7 @@ static const struct codec_foreign foreign_names[] = {
     {"num_kv_heads", CALL_AT_ATTENTIONS, KV_HEADS},
     {"num_key_value_heads", CALL_AT_ATTENTIONS, KV_HEADS},
     {"enable_gqa", CALL_AT_ATTENTIONS,
-     "it needs no switch here: K and V may have fewer heads than Q, or give \"kv_heads\""},
+     "grouped heads need no switch here: give K and V fewer heads than Q, or \"kv_heads\""},
     {"need_weights", CALL_AT_ATTENTIONS, RETURNED},
     {"output_attentions", CALL_AT_ATTENTIONS, RETURNED},
     {"return_attn_probs", CALL_AT_ATTENTIONS, RETURNED},
@@ -79,8 +79,9 @@ static const struct codec_foreign foreign_names[] = {
     {"softmax_scale", CALL_AT_ATTENTIONS, SCALE},
     {"sm_scale", CALL_AT_ATTENTIONS, SCALE},
     {"temperature", CALL_AT_ATTENTIONS,
-     "divide \"scale\" by it, whose default is 1 / sqrt(columns of a head of Q)"},
-    {"temperature", CALL_AT_SOFTMAX, "there is none here: divide X by it before"},
+     "there is no temperature here: divide \"scale\" by it, which is 1 / sqrt(columns of a head of "
+     "Q) by default"},
+    {"temperature", CALL_AT_SOFTMAX, "there is no temperature here: divide X by it first"},
     {"logits_soft_cap", CALL_AT_ATTENTIONS, SOFTCAP},
     {"window_size", CALL_AT_ATTENTIONS, WINDOW},
     {"sliding_window", CALL_AT_ATTENTIONS, WINDOW},
@@ -99,8 +100,8 @@ static const struct codec_foreign foreign_names[] = {
     {"value", CALL_AT_ATTENTION, "it is \"V\" here"},
     {"query", CALL_AT_PROJECTIONS, "it is \"X\" here"},
     {"hidden_states", CALL_AT_PROJECTIONS, "it is \"X\" here"},
-    {"key", CALL_AT_PROJECTIONS, "it is \"context\" here, which K and V are made of"},
-    {"value", CALL_AT_PROJECTIONS, "it is \"context\" here, which K and V are made of"},
+    {"key", CALL_AT_PROJECTIONS, "it is \"context\" here, from which K and V are projected"},
+    {"value", CALL_AT_PROJECTIONS, "it is \"context\" here, from which K and V are projected"},
     {"encoder_hidden_states", CALL_AT_PROJECTIONS, "it is \"context\" here"},
     {"in_proj_weight", CALL_AT_ATTENTIONS, PACKED},
     {"in_proj_bias", CALL_AT_ATTENTIONS, "it is b_Q, b_K and b_V of /self-attention"},
@@ -123,8 +124,8 @@ static const struct codec_foreign foreign_names[] = {
     {"Q", CALL_AT_PROJECTIONS, PROJECTED},
     {"K", CALL_AT_PROJECTIONS, PROJECTED},
     {"V", CALL_AT_PROJECTIONS, PROJECTED},
-    {"W_O", CALL_AT_HEAD, "it stands beside \"heads\", once for all heads"},
-    {"b_O", CALL_AT_HEAD, "it stands beside \"heads\", once for all heads"},
+    {"W_O", CALL_AT_HEAD, "it belongs beside \"heads\", once for all heads"},
+    {"b_O", CALL_AT_HEAD, "it belongs beside \"heads\", once for all heads"},
     {"dim", CALL_AT_SOFTMAX, "it is \"axis\" here"},
     {"input", CALL_AT_SOFTMAX, "it is \"X\" here"},
 };
@@ -236,7 +237,7 @@ static bool read_return(struct call *call, const struct codec_document *document
         call->returned[1] = CALL_RESULT_WEIGHTS;
         call->return_count = 2;
     } else if (codec_kind_of(list) != CODEC_ARRAY || codec_size(list) == 0) {
-        return codec_refuse(document, list, "a list of names such as [\"output\", \"weights\"]",
+        return codec_refuse(document, list, "an array of names such as [\"output\", \"weights\"]",
                             error);
     }
     for (const struct codec_value *item = list == NULL ? NULL : codec_at(list, 0); item != NULL;
@@ -311,7 +312,7 @@ static bool read_alibi(struct call *call, const struct codec_document *document,
         return true;
     }
     if (value != NULL && codec_kind_of(value) != CODEC_TENSOR) {
-        return codec_refuse(document, value, "true, false or a list of one slope for each head",
+        return codec_refuse(document, value, "true, false or an array with one slope for each head",
                             error);
     }
     return call_matrix(document, codec_root(document), "alibi", 1, 1, &call->alibi_slopes,

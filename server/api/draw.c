@@ -25,7 +25,8 @@ bool draw_generator_read(const struct codec_document *document, struct draw_gene
         if (codec_get(value, keys[i]) == NULL) {
             return codec_fail(
                 document, value, error,
-                "random has no %s; it is like {\"generator\": \"numpy\", \"seed\": 42}", keys[i]);
+                "random has no %s; an example is {\"generator\": \"numpy\", \"seed\": 42}",
+                keys[i]);
         }
     }
     if (!codec_as_choice(document, codec_get(value, "generator"), kinds, 2, &kind, error)) {

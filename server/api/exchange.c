@@ -253,9 +253,10 @@ static void conclude(struct exchange *exchange, const struct job *job, enum job_
         break;
     case JOB_CANCELLED:
         metrics_count(&exchange->service->metrics.cancelled);
-        http_problem(response, request, 503,
-                     "the computation was given up: the client left, or the server stops", NULL,
-                     NULL);
+        http_problem(
+            response, request, 503,
+            "the computation was given up: the client left, or the server is about to stop", NULL,
+            NULL);
         break;
     }
     tell_times(exchange, (double)(begun - exchange->submitted) * 1e-6,

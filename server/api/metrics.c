@@ -157,17 +157,17 @@ static void put_requests(struct page *page, const struct metrics *metrics) {
         }
     }
     put_counter(page, "attentiond_requests_aborted_total",
-                "Requests whose client left before there was a response.", &metrics->aborted);
+                "Requests whose client left before there was an answer.", &metrics->aborted);
 }
 
 static void put_times(struct page *page, const struct metrics *metrics) {
     static const char *const stages[HTTP_TIMING_COUNT] = {"decode", "queue", "compute", "encode"};
     char label[32];
     head(page, "attentiond_request_duration_seconds", "histogram",
-         "From the end of the headers to the end of the response.");
+         "From the end of the headers to the end of the answer.");
     put_histogram(page, "attentiond_request_duration_seconds", "", &metrics->total, &seconds);
     head(page, "attentiond_stage_duration_seconds", "histogram",
-         "Of requests with a body: decoding, waiting, computing, encoding.");
+         "Time of each part of a request with a body: decoding, waiting, computing, encoding.");
     for (int i = 0; i < HTTP_TIMING_COUNT; i++) {
         snprintf(label, sizeof label, "stage=\"%s\",", stages[i]);
         put_histogram(page, "attentiond_stage_duration_seconds", label, &metrics->stages[i],
@@ -187,8 +187,7 @@ static void put_costs(struct page *page, const struct metrics *metrics) {
                "The longest task since the start, in CPU time.",
                (double)get(&metrics->task_max) * 1e-9);
     put_counter(page, "attentiond_work_total",
-                "Multiply-adds of computations that were done, as estimated before.",
-                &metrics->work);
+                "Estimated multiply-adds of the computations that were done.", &metrics->work);
     put_number(page, "attentiond_work_seconds_total", "counter", "CPU time of these computations.",
                (double)get(&metrics->work_time) * 1e-9);
 }
@@ -201,7 +200,7 @@ static void put_load(struct page *page, const struct api_request *request) {
         service->jobs != NULL ? jobs_load(service->jobs) : (struct jobs_load){0};
     put_number(page, "attentiond_connections", "gauge", "Open connections.", http.connections);
     put_number(page, "attentiond_requests_in_flight", "gauge",
-               "Requests between their headers and the end of their response.", http.requests);
+               "Requests between their headers and the end of their answer.", http.requests);
     put_number(page, "attentiond_jobs", "gauge", "Computations that wait or run.", jobs.jobs);
     put_number(page, "attentiond_queue_cost", "gauge",
                "Multiply-adds of the computations that wait or run.", jobs.cost);
@@ -211,7 +210,7 @@ static void put_load(struct page *page, const struct api_request *request) {
                "The most bytes that requests have held together since the start.",
                (double)atomic_load(&request->service->budget.peak));
     head(page, "attentiond_rejected_total", "counter",
-         "Requests over a bound, answered with 503, by reason.");
+         "Requests that exceeded a bound and were answered with 503, by reason.");
     put(page, "attentiond_rejected_total{reason=\"queue\"} %" PRIu64 "\n",
         get(&metrics->refused_queue));
     put(page, "attentiond_rejected_total{reason=\"memory\"} %" PRIu64 "\n",
@@ -221,10 +220,9 @@ static void put_load(struct page *page, const struct api_request *request) {
                 "Computations given up because the client left or the server stopped.",
                 &metrics->cancelled);
     put_counter(page, "attentiond_request_bytes_total",
-                "Bytes of request bodies, compressed ones as they were received.",
-                &metrics->received);
+                "Bytes of request bodies, as they were received.", &metrics->received);
     put_counter(page, "attentiond_response_bytes_total",
-                "Bytes of response bodies, compressed ones as they were sent.", &metrics->sent);
+                "Bytes of the bodies of answers, as they were sent.", &metrics->sent);
 }
 
 static void put_process(struct page *page) {
@@ -245,7 +243,7 @@ static void put_process(struct page *page) {
 struct api_work *api_metrics(const struct api_request *request, struct http_response *response) {
     const attn_build_info build = attn_build();
     struct page page = {0};
-    head(&page, "attentiond_build_info", "gauge", "What is running.");
+    head(&page, "attentiond_build_info", "gauge", "The versions that are running.");
     put(&page, "attentiond_build_info{version=\"%s\",blas_core=\"%s\",kernels=\"%s\"} 1\n",
         build.version, build.blas_core, build.kernels);
     put_requests(&page, &request->service->metrics);

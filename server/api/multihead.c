@@ -73,7 +73,7 @@ static bool read_head_list(struct inputs *in, const struct codec_document *docum
     const size_t count = codec_size(heads);
     const struct codec_value *root = codec_root(document);
     if (count == 0) {
-        return codec_fail(document, heads, error, "heads is an empty list");
+        return codec_fail(document, heads, error, "heads is an empty array");
     }
     for (size_t i = 0; i < sizeof head_keys / sizeof *head_keys; i++) {
         const struct codec_value *other = codec_get(root, head_keys[i]);
@@ -135,7 +135,7 @@ static bool read_inputs(struct inputs *in, struct call *call, const struct api_r
     }
     if (heads != NULL && codec_kind_of(heads) != CODEC_NUMBER) {
         return codec_refuse(document, heads,
-                            "a whole number, or a list of objects with W_Q, W_K and W_V", error);
+                            "a whole number, or an array of objects with W_Q, W_K and W_V", error);
     }
     return call_count(document, "heads", &call->options.heads, error) && allocate(in, 1, error) &&
            read_weights(document, root, 3, in->weights, in->projections, error);

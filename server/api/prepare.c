@@ -100,7 +100,7 @@ static bool discard(struct prepare *p, const struct api_request *request,
     }
     if (codec_kind_of(list) != CODEC_ARRAY) {
         return codec_refuse(request->body, list,
-                            "a list of draws such as {\"random\": \"randn\", \"shape\": [4, 3]}",
+                            "an array of draws such as {\"random\": \"randn\", \"shape\": [4, 3]}",
                             error);
     }
     for (const struct codec_value *item = codec_at(list, 0); item != NULL;
@@ -127,7 +127,7 @@ static bool draw_matrix(struct prepare *p, const struct api_request *request,
     }
     if (mask && !is_mask(&draw.draw)) {
         return codec_fail(request->body, value, error,
-                          "mask holds 0 and 1: draw it by randint, with low 0 and high 2");
+                          "mask holds 0 and 1: draw it with randint, low 0 and high 2");
     }
     return discard(p, request, draw.discard, error) &&
            make_drawn(p, request, value, &draw, mask, error);
@@ -152,7 +152,7 @@ static bool draw_embedding(struct prepare *p, const struct api_request *request,
         return codec_fail(
             request->body, value, error,
             "embedding_dim draws like torch.nn.Embedding and needs the generator torch; "
-            "with numpy, give \"embedding\": {\"random\": \"randn\", \"shape\": [%zu, %lld]}",
+            "for numpy, give \"embedding\": {\"random\": \"randn\", \"shape\": [%zu, %lld]}",
             p->words->count, (long long)dim);
     }
     draw.shape[0] = p->words->count; /* <= CODEC_MAX_WORDS: the product fits */

@@ -646,13 +646,13 @@ static bool list_size(const struct codec_document *document, const struct codec_
         return true;
     }
     const struct lifted *tensor =
-        get_tensor(document, value, "a list of whole numbers", 1, 1, error);
+        get_tensor(document, value, "an array of whole numbers", 1, 1, error);
     if (tensor == NULL) {
         return false;
     }
     if (tensor->dtype == ATTN_BOOL) {
         return refuse(document, value, WHOLE, error,
-                      "must be a list of whole numbers, not of booleans");
+                      "must be an array of whole numbers, not of booleans");
     }
     *size = tensor->count;
     return true;

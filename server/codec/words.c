@@ -240,7 +240,7 @@ struct codec_words *codec_words_of_tokens(const struct codec_document *document,
     const char *word;
     size_t size = 0;
     if (codec_kind_of(value) != CODEC_ARRAY) {
-        codec_refuse(document, value, "a list of words", error);
+        codec_refuse(document, value, "an array of words", error);
         return NULL;
     }
     if (!check_count(document, value, count, error)) {

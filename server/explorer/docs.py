@@ -25,7 +25,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 DOCUMENT = HERE.parent.parent / "openapi.yaml"
 PAGE = HERE / "src" / "docs.html"
 
-SERVER = "http://127.0.0.1:8080"  # where the daemon listens unless it is told otherwise
+SERVER = "http://127.0.0.1:8080"  # the default address of the daemon
 # The explorer shows these paths; tests/browser/docs.test.mjs compares the list with src/request.js.
 EXPLORED = ["/attention", "/self-attention", "/multi-head-attention"]
 SHORT = 40  # characters of a default that stands in a column of its own
@@ -300,7 +300,7 @@ def keys(document, schema, where):
         meaning = document.linked(short(meaning, place))
         words = full.get("items", {}).get("enum", [])
         if words:
-            meaning += " Any of " + " ".join(code(json.dumps(word)) for word in words)
+            meaning += " Allowed values: " + " ".join(code(json.dumps(word)) for word in words)
         yield Key(name, typed(document, value, place), spans(default, place), meaning)
 
 
@@ -361,7 +361,7 @@ class Page:
         """What a path takes or returns, and its own keys as (name, anchor)."""
         if name in self.shown:
             before, place = self.shown[name]
-            return [f'<p>The same keys as <a href="#{place}">{before}</a>.</p>'], []
+            return [f'<p>These are the keys of <a href="#{place}">{before}</a>.</p>'], []
         anchors = anchor if kind == REQUEST else f"{anchor}-{ANSWER}"
         self.shown[name] = path, anchor
         shared = {paths: rows for paths, rows in self.shared[kind].items() if path in paths}
@@ -477,7 +477,7 @@ class Page:
         self.add("Problem", "Problem", "Problem", [row.name for row in keys_of_problem])
         return [
             '<h2 id="errors">Errors</h2>',
-            table("Errors", "error", ["Status", "Meaning, and an example of what it says"], sorted(rows)),
+            table("Errors", "error", ["Status", "Meaning, and an example of its <code>detail</code>"], sorted(rows)),
             *self.object("Problem", schema, keys_of_problem),
             f'<pre tabindex="0">{text(problem)}</pre>',
         ]
@@ -511,8 +511,8 @@ class Page:
         self.add("Headers", "headers", "header", asked)
         return [
             '<h2 id="headers">Headers</h2>',
-            table("Headers of requests", "header", ["Of the request", "Value", "Meaning"], rows),
-            table("Headers of answers", "answer", ["Of the answer", "For example", "Meaning"], answers),
+            table("Headers of requests", "header", ["Header of the request", "Value", "Meaning"], rows),
+            table("Headers of answers", "answer", ["Header of the answer", "Example", "Meaning"], answers),
         ]
 
     def tag(self, name):
@@ -575,7 +575,7 @@ TEMPLATE = """<!doctype html>
 <nav aria-label="Site"><a href="./">Explorer</a><a href="openapi.yaml">openapi.yaml</a></nav></div>
 <h1>API reference</h1>
 <p class="lede">{summary}</p>
-<p>The examples ask <code>{server}</code>, where the service listens unless it is told otherwise.</p>
+<p>The examples use <code>{server}</code>, which is the default address of the service.</p>
 </header>
 <div class="columns">
 <nav class="contents" aria-label="Contents">

@@ -12,7 +12,7 @@ FILE *file_open(const char *path, char *error, size_t size) {
     FILE *file = NULL;
     const int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     if (fd >= 0 && fstat(fd, &about) == 0 && !S_ISREG(about.st_mode)) {
-        snprintf(error, size, "it is no regular file");
+        snprintf(error, size, "this is not a regular file");
     } else if (fd < 0 || (file = fdopen(fd, "r")) == NULL) {
         snprintf(error, size, "%s", strerror(errno));
     }

@@ -113,7 +113,7 @@ static void check_target(const struct framing_head *head, struct framing_result 
         method++;
     }
     if (strcmp(head->version, "HTTP/1.1") != 0 && strcmp(head->version, "HTTP/1.0") != 0) {
-        refuse(result, 505, "the version must be HTTP/1.1 or HTTP/1.0, this one is \"%.16s\"",
+        refuse(result, 505, "the version must be HTTP/1.1 or HTTP/1.0; this one is \"%.16s\"",
                head->version);
     } else if (head->uri == FRAMING_URI_LONG) {
         refuse(result, 414, "a request target has at most %d bytes", FRAMING_MAX_URI);
@@ -228,15 +228,15 @@ static void check_body_length(const struct framing_head *head, struct framing_re
     size_t lengths = find(head, "Content-Length", &length);
     size_t encodings = find(head, "Transfer-Encoding", &encoding);
     if (lengths > 1) {
-        refuse(result, 400, "a request has one Content-Length, this one has %zu", lengths);
+        refuse(result, 400, "a request has one Content-Length; this one has %zu", lengths);
     } else if (lengths > 0 && encodings > 0) {
         refuse(result, 400, "a request has Content-Length or Transfer-Encoding, not both");
     } else if (encodings > 0 && strcmp(head->version, "HTTP/1.0") == 0) {
         refuse(result, 400, "HTTP/1.0 has no Transfer-Encoding");
     } else if (encodings > 1) {
-        refuse(result, 400, "a request has one Transfer-Encoding, this one has %zu", encodings);
+        refuse(result, 400, "a request has one Transfer-Encoding; this one has %zu", encodings);
     } else if (encodings == 1 && !is_equal(encoding->value, encoding->value_size, "chunked")) {
-        refuse(result, 501, "the Transfer-Encoding must be \"chunked\", this one is \"%.*s\"",
+        refuse(result, 501, "the Transfer-Encoding must be \"chunked\"; this one is \"%.*s\"",
                encoding->value_size < 48 ? (int)encoding->value_size : 48, encoding->value);
     } else if (lengths == 1 && !read_length(length, &result->content_length)) {
         refuse(result, 400, "a Content-Length is a decimal number");
@@ -249,7 +249,7 @@ static void check_names(const struct framing_head *head, struct framing_result *
     const struct framing_header *header;
     size_t hosts = find(head, "Host", &header);
     if (hosts > 1 || (hosts == 0 && strcmp(head->version, "HTTP/1.1") == 0)) {
-        refuse(result, 400, "an HTTP/1.1 request has one Host header, this one has %zu", hosts);
+        refuse(result, 400, "an HTTP/1.1 request has one Host header; this one has %zu", hosts);
         return;
     }
     if (find(head, "Expect", &header) > 0) {

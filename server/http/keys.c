@@ -60,7 +60,7 @@ static bool read_all(FILE *file, struct key *list, size_t *count, char *error, s
             snprintf(error, size, "line %zu: %s", number, reason);
             good = false;
         } else if (is_key && *count == KEYS_MOST) {
-            snprintf(error, size, "it has more than %d keys", KEYS_MOST);
+            snprintf(error, size, "the file has more than %d keys", KEYS_MOST);
             good = false;
         } else if (is_key) {
             list[(*count)++] = key;
@@ -70,7 +70,7 @@ static bool read_all(FILE *file, struct key *list, size_t *count, char *error, s
         snprintf(error, size, "%s", strerror(errno));
         good = false;
     } else if (good && *count == 0) {
-        snprintf(error, size, "it has no key");
+        snprintf(error, size, "the file has no key");
         good = false;
     }
     free(line);

@@ -88,7 +88,7 @@ int listen_open(const char *address, unsigned *port, bool *ipv6, char *error, si
     union socket_address name;
     socklen_t length = parse_address(address, *port, &name);
     if (length == 0 || *port > 65535) {
-        snprintf(error, size, "cannot listen on \"%s\": it is no numeric IPv4 or IPv6 address",
+        snprintf(error, size, "cannot listen on \"%s\": this is not a numeric IPv4 or IPv6 address",
                  address);
         return -1;
     }

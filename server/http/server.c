@@ -290,7 +290,9 @@ static void drain(struct http_server *server) {
  * once in 60,000 stops). So the socket is replaced by one that nobody connects to. */
 static void stop_listening(struct http_server *server) {
     if (!listen_end(server->listening)) {
-        http_log("warning", "no file descriptor is left: connections are accepted until the end");
+        http_log(
+            "warning",
+            "no file descriptor is left, so new connections are accepted until the daemon ends");
     }
 }
 

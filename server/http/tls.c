@@ -59,7 +59,7 @@ static bool read_file(const char *path, gnutls_datum_t *out, char *error, size_t
     } else if (ferror(file)) {
         snprintf(error, size, "%s", strerror(errno));
     } else if (out->size > LARGEST_FILE) {
-        snprintf(error, size, "it has more than %d bytes", LARGEST_FILE);
+        snprintf(error, size, "the file has more than %d bytes", LARGEST_FILE);
     } else {
         good = true;
     }
@@ -104,7 +104,7 @@ static bool read_certificates(const char *path, gnutls_x509_crt_t **list, unsign
     if (good) {
         result = gnutls_x509_crt_list_import2(list, count, &text, GNUTLS_X509_FMT_PEM, 0);
         good = result >= 0;
-        snprintf(reason, sizeof reason, "it is no certificate in PEM form: %s",
+        snprintf(reason, sizeof reason, "the file has no certificate in PEM form: %s",
                  gnutls_strerror(result));
     }
     if (good) {
@@ -125,7 +125,7 @@ static bool read_key(const char *path, gnutls_x509_privkey_t key, char *error, s
         const int result =
             gnutls_x509_privkey_import2(key, &text, GNUTLS_X509_FMT_PEM, NULL, GNUTLS_PKCS_PLAIN);
         good = result >= 0;
-        snprintf(reason, sizeof reason, "it is no key in PEM form without a password: %s",
+        snprintf(reason, sizeof reason, "the file has no key in PEM form without a password: %s",
                  gnutls_strerror(result));
     }
     if (!good) {

@@ -274,7 +274,7 @@ Test(daemon, needs_a_key_and_reads_keys_again) {
     close(fd);
     snprintf(words, sizeof words, "--port 0 --api-key-file %s", path);
     cr_expect_eq(server_run(words, output, sizeof output), 1, "an empty file");
-    cr_expect_not_null(strstr(output, "it has no key"), "%s", output);
+    cr_expect_not_null(strstr(output, "the file has no key"), "%s", output);
     write_key(path, "the-first-key-of-all");
     cr_assert(server_spawn(&server, (const char *const[]){"--api-key-file", path, NULL}));
     cr_expect_eq(status_with(server.port, "POST", "/attention", OLD_KEY), 200);

@@ -171,11 +171,12 @@ Test(tls, options_that_end_the_start) {
         const char *certificate, *key, *message;
         int status;
     } cases[] = {
-        {certificate, NULL, "--tls-certificate needs --tls-key beside it", 2},
-        {NULL, key, "--tls-key needs --tls-certificate beside it", 2},
+        {certificate, NULL, "--tls-certificate needs --tls-key, too", 2},
+        {NULL, key, "--tls-key needs --tls-certificate, too", 2},
         {"/nowhere", key, "the certificate in /nowhere cannot be read: No such file", 1},
         {certificate, "/nowhere", "the key in /nowhere cannot be read: No such file", 1},
-        {certificate, "/dev/null", "the key in /dev/null cannot be read: it is no regular file", 1},
+        {certificate, "/dev/null",
+         "the key in /dev/null cannot be read: this is not a regular file", 1},
         {key, key, "no certificate in PEM form", 1},
         {certificate, certificate, "no key in PEM form", 1},
         {certificate, other, "does not belong to the certificate", 1},

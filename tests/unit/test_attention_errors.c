@@ -336,7 +336,8 @@ Test(errors, multihead_names_the_weights) {
     cr_assert_eq(attn_plan_multihead(&plan, &call, &(attn_options){.heads = 2}, &error),
                  ATTN_SHAPE_MISMATCH);
     cr_expect_str_eq(error.argument, "W_Q");
-    cr_expect_not_null(strstr(error.message, "3 columns, which heads = 2"), "%s", error.message);
+    cr_expect_not_null(strstr(error.message, "3 columns, which is not a multiple of heads = 2"),
+                       "%s", error.message);
     const attn_tensor many = {
         .data = data, .dtype = ATTN_FLOAT64, .rank = 3, .shape = {(size_t)1 << 60, 7, 3}};
     heads[0].w_v = &many;

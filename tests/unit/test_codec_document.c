@@ -327,11 +327,11 @@ Test(codec_document, integers) {
             "big/0 is 9007199254740994: whole numbers beyond 9007199254740992 are not exact in "
             "float64");
     REFUSED(codec_as_integers(AT("m"), 0, 9, list, 3, &count, &error), "/m",
-            "m must be a list of whole numbers, not of booleans");
+            "m must be an array of whole numbers, not of booleans");
     REFUSED(codec_as_integers(AT("r"), 0, 9, list, 3, &count, &error), "/r",
             "r must have rank 1, not 2");
     REFUSED(codec_as_integers(AT("s"), 0, 9, list, 3, &count, &error), "/s",
-            "s must be a list of whole numbers, not a string");
+            "s must be an array of whole numbers, not a string");
     REFUSED(codec_as_integers(AT("null"), 0, 9, list, 3, &count, &error), "/null/1",
             "null/1 must be a whole number, not null");
     REFUSED(codec_as_integers(AT("inf"), 0, 9, list, 3, &count, &error), "/inf/0",

@@ -64,8 +64,8 @@ Test(codec_words, refusals) {
         {"{\"text\":\" .\\t\"}", "/text", "text has no words"},
         {"{\"text\":[\"a\"]}", "/text", "text must be a string, not an array"},
         {"{\"tokens\":[]}", "/tokens", "tokens has no words"},
-        {"{\"tokens\":\"a\"}", "/tokens", "tokens must be a list of words, not \"a\""},
-        {"{\"tokens\":{\"a\":1}}", "/tokens", "tokens must be a list of words, not an object"},
+        {"{\"tokens\":\"a\"}", "/tokens", "tokens must be an array of words, not \"a\""},
+        {"{\"tokens\":{\"a\":1}}", "/tokens", "tokens must be an array of words, not an object"},
         {"{\"tokens\":[\"a\",[\"b\"]]}", "/tokens/1", "tokens/1 must be a string, not an array"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {

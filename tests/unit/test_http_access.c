@@ -81,8 +81,8 @@ Test(http_access, files_that_are_refused) {
     static const struct {
         const char *text, *error;
     } cases[] = {
-        {"", "it has no key"},
-        {"# none\n\n", "it has no key"},
+        {"", "the file has no key"},
+        {"# none\n\n", "the file has no key"},
         {SIXTEEN "\nshort\n", "line 2: a key has 16 to 256 characters, but this one has 5"},
         {"\n0123456789 abcdef\n", "line 2: a key consists of visible ASCII characters"},
         {"0123456789\xC3\xA4xbcdef\n", "line 1: a key consists of visible ASCII characters"},
@@ -97,7 +97,7 @@ Test(http_access, files_that_are_refused) {
     cr_expect_str_eq(error, "No such file or directory");
     cr_assert_eq(mkfifo(path, 0600), 0);
     cr_expect_null(keys_load(path, error, sizeof error)); /* nobody writes into it */
-    cr_expect_str_eq(error, "it is no regular file");
+    cr_expect_str_eq(error, "this is not a regular file");
 }
 
 Test(http_access, keys_change_whole_or_not_at_all) {

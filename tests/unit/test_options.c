@@ -261,9 +261,9 @@ Test(options, none_is_left_out_here) {
 Test(options, certificate_and_key_come_together) {
     struct server_options o;
     cr_expect_eq(read_flags(&o, "--tls-certificate", "a", NULL), OPTIONS_BAD);
-    cr_expect_str_eq(error, "--tls-certificate needs --tls-key beside it");
+    cr_expect_str_eq(error, "--tls-certificate needs --tls-key, too");
     cr_expect_eq(read_flags(&o, "--tls-key", "b", NULL), OPTIONS_BAD);
-    cr_expect_str_eq(error, "--tls-key needs --tls-certificate beside it");
+    cr_expect_str_eq(error, "--tls-key needs --tls-certificate, too");
     setenv("ATTENTIOND_TLS_CERTIFICATE", "a", 1);
     cr_expect_eq(read_flags(&o, "--tls-key", "b", NULL), OPTIONS_READY, "%s", error);
     cr_expect_str_eq(o.tls_certificate, "a");
