@@ -30,8 +30,8 @@ enum {
 #define SINK             "it is \"sink\" here, one number for each head"
 #define PAST_K           "it is \"past_K\" here"
 #define PAST_V           "it is \"past_V\" here"
-#define PACKED           "it is W_Q, W_K and W_V here, with \"weight_layout\": \"out_in\""
-#define OUT_IN           " here, with \"weight_layout\": \"out_in\""
+#define PACKED           "it is W_Q, W_K and W_V" OUT_IN
+#define OUT_IN           " of /self-attention, with \"weight_layout\": \"out_in\""
 
 /* The names of PyTorch, ONNX, flash-attention, JAX and Transformers. A name that means other things
  * in several of them has a hint that is right for all. */
@@ -42,9 +42,8 @@ static const struct codec_foreign foreign_names[] = {
     {"attention_mask", CALL_AT_ATTENTIONS,
      "it is \"mask\" here, where true or 1 attends, or \"lengths\" for the number of valid keys"},
     {"key_padding_mask", CALL_AT_ATTENTIONS,
-     "it is \"lengths\" here, the number of valid keys of each batch item, or \"mask\" of the "
-     "shape "
-     "(batch, 1, 1, keys), where true attends: the opposite of key_padding_mask"},
+     "it is \"lengths\" here, if the padding is at the end: the number of valid keys of each batch "
+     "item; or \"mask\" of the shape (batch, 1, 1, keys), where true attends, the opposite"},
     {"block_mask", CALL_AT_ATTENTIONS, "it is \"mask\" here, where true attends"},
     {"attn_bias", CALL_AT_ATTENTIONS, "it is \"bias\" here"},
     {"is_causal", CALL_AT_ATTENTIONS, "it is \"causal\" here"},
@@ -79,8 +78,9 @@ static const struct codec_foreign foreign_names[] = {
     {"softmax_precision", CALL_AT_ATTENTIONS, "it is \"dtype\" here: \"float32\" or \"float64\""},
     {"softmax_scale", CALL_AT_ATTENTIONS, SCALE},
     {"sm_scale", CALL_AT_ATTENTIONS, SCALE},
-    {"temperature", CALL_AT_ATTENTIONS | CALL_AT_SOFTMAX,
-     "there is none here: divide the scores by it before (in attention, \"scale\")"},
+    {"temperature", CALL_AT_ATTENTIONS,
+     "divide \"scale\" by it, whose default is 1 / sqrt(columns of a head of Q)"},
+    {"temperature", CALL_AT_SOFTMAX, "there is none here: divide X by it before"},
     {"logits_soft_cap", CALL_AT_ATTENTIONS, SOFTCAP},
     {"window_size", CALL_AT_ATTENTIONS, WINDOW},
     {"sliding_window", CALL_AT_ATTENTIONS, WINDOW},
@@ -103,13 +103,13 @@ static const struct codec_foreign foreign_names[] = {
     {"value", CALL_AT_PROJECTIONS, "it is \"context\" here, which K and V are made of"},
     {"encoder_hidden_states", CALL_AT_PROJECTIONS, "it is \"context\" here"},
     {"in_proj_weight", CALL_AT_ATTENTIONS, PACKED},
-    {"in_proj_bias", CALL_AT_ATTENTIONS, "it is b_Q, b_K and b_V here"},
+    {"in_proj_bias", CALL_AT_ATTENTIONS, "it is b_Q, b_K and b_V of /self-attention"},
     {"q_proj_weight", CALL_AT_ATTENTIONS, "it is W_Q" OUT_IN},
     {"k_proj_weight", CALL_AT_ATTENTIONS, "it is W_K" OUT_IN},
     {"v_proj_weight", CALL_AT_ATTENTIONS, "it is W_V" OUT_IN},
     {"out_proj", CALL_AT_ATTENTIONS, "it is W_O and b_O" OUT_IN},
     {"out_proj.weight", CALL_AT_ATTENTIONS, "it is W_O" OUT_IN},
-    {"out_proj.bias", CALL_AT_ATTENTIONS, "it is b_O here"},
+    {"out_proj.bias", CALL_AT_ATTENTIONS, "it is b_O of /self-attention"},
     {"W_Q", CALL_AT_ATTENTION, WITH_PROJECTIONS},
     {"W_K", CALL_AT_ATTENTION, WITH_PROJECTIONS},
     {"W_V", CALL_AT_ATTENTION, WITH_PROJECTIONS},

@@ -448,7 +448,7 @@ test('an option that cannot be read says its rule, and the request keeps the val
       for (const text of bad) {
         await field(key).fill(text);
         assert.equal(await field(key).getAttribute('aria-invalid'), 'true', `${key}: ${text}`);
-        assert.match(await page.textContent(`#error-${key}`), /needs .*number.* as \d/, `${key}: ${text}`);
+        assert.match(await page.textContent(`#error-${key}`), /needs .*number.* such as \d/, `${key}: ${text}`);
         assert.deepEqual(await now(key), kept, `${key}: ${text}`);
       }
       const border = () => field(key).evaluate((element) => getComputedStyle(element).borderTopColor);
@@ -518,7 +518,7 @@ test('notes and headings are about the request at hand; an edited one says what 
     const own = await note();
     assert.match(own, /No word sees what comes after/);
     await answered(page, () => setOption(page, 'causal', ''));
-    assert.equal(await note(), 'Edited: causal is off here; the notebook has it on.');
+    assert.equal(await note(), 'Edited: causal is off; in the notebook it is on.');
     await answered(page, () => setOption(page, 'causal', 'true'));
     assert.equal(await note(), own);
     await page.fill('#labels', 'a, b, c, d');
@@ -559,7 +559,7 @@ test('edits are kept while other examples are looked at, until they are taken ba
     await choose('[data-example="002"]');
     assert.equal(await request(), edited);
     assert.equal(await page.inputValue('#labels'), 'a, b, c, d, e');
-    assert.match(await page.textContent('#look'), /causal is on here; the notebook has it off/);
+    assert.match(await page.textContent('#look'), /causal is on; in the notebook it is off/);
     await choose('[data-variant="002-heads"]');
     assert.equal(await page.isHidden('#back'), true);
     await choose('[data-variant="002-head"]');

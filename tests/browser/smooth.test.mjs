@@ -9,7 +9,10 @@ const MOST_BYTES = 60_000;
 const MOST_SHIFT = 0.1;
 const RUNS = 3;
 const SLOWED = 4;
-const SIZES = { desktop: { viewport: { width: 1440, height: 900 } }, phone: { viewport: { width: 390, height: 844 }, isMobile: true, hasTouch: true } };
+const SIZES = {
+  desktop: { viewport: { width: 1440, height: 900 } },
+  phone: { viewport: { width: 390, height: 844 }, isMobile: true, hasTouch: true },
+};
 
 const matrix = { random: 'randn', shape: [1024, 16] };
 const LARGE = JSON.stringify({ random: { generator: 'numpy', seed: 5 }, Q: matrix, K: matrix, V: matrix, causal: true });

@@ -1,5 +1,5 @@
-// An answer as the page reads it: the matrix of a step for a batch item and a head, who is masked, how rows and columns are called.
-// Pure: made of a worker's reply and the labels of the user.
+// An answer as the page reads it: the matrix of a step for a batch item and a head, its mask, and the labels of rows and columns.
+// Pure: it is made of a worker's reply and the labels of the user.
 
 function intersection(masks) {
   if (masks.some((mask) => !mask)) return null;
@@ -29,7 +29,7 @@ export class Answer {
     this.labels = this.reply.tokens ?? labels ?? [];
   }
 
-  // What a head means for a result that may have fewer: grouped key heads, weights that are a mean.
+  // The place of a head in a result. A result may have fewer heads: grouped key heads, or weights that are a mean.
   place(name, batch, head) {
     const groups = this.matrices[name];
     if (!groups) return null;
@@ -79,7 +79,7 @@ export class Answer {
     return this.labels[row] ?? `x${row}`;
   }
 
-  // How an index of a step is called: kind is query, key, both or dimension.
+  // A function that gives the label of an index. kind: query, key, both or dimension.
   label(kind) {
     if (kind === 'query') return (at) => this.query(at);
     if (kind === 'key') return (at) => this.key(at);

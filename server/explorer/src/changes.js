@@ -1,10 +1,10 @@
-// How a request differs from the example it came from, in a sentence for whoever reads the example's note. Pure.
+// How a request differs from the example that it came from, in a sentence. Pure.
 const NAMED = 3;
 const same = (a, b) => JSON.stringify(a) === JSON.stringify(b);
 const isList = (value) => Array.isArray(value) && value.length < 5 && value.every((one) => typeof one !== 'object');
 const sayable = (value) => typeof value !== 'object' || isList(value);
 
-// The default of an option is what a request has that does not name it.
+// The values of options that a request does not name.
 const DEFAULTS = { causal: false, alibi: false, mean_over_heads: false, normalization: 'softmax', dtype: 'float32', scale: '1/√d' };
 
 function word(value) {
@@ -16,20 +16,20 @@ function word(value) {
 function change(key, now, then) {
   const [here, there] = [now ?? DEFAULTS[key], then ?? DEFAULTS[key]];
   if (same(here, there)) return null;
-  if (key === 'text' || key === 'tokens') return 'the sentence is another';
-  if (there === undefined) return `${key} is ${sayable(here) ? word(here) : 'set'} here; the notebook has none`;
-  if (here === undefined) return `${key} is left out here`;
-  if (!sayable(here) || !sayable(there)) return `${key} is another than the notebook’s`;
-  return `${key} is ${word(here)} here; the notebook has ${typeof there === 'boolean' ? 'it ' : ''}${word(there)}`;
+  if (key === 'text' || key === 'tokens') return 'the sentence is different';
+  if (there === undefined) return `${key} is ${sayable(here) ? word(here) : 'set'}; the notebook does not set it`;
+  if (here === undefined) return `${key} is left out`;
+  if (!sayable(here) || !sayable(there)) return `${key} is not the notebook’s`;
+  return `${key} is ${word(here)}; in the notebook it is ${word(there)}`;
 }
 
-// What is other in `now` than in `then`, bodies asked of a path each: a sentence, or '' if nothing that counts is.
+// What differs between two requests {path, body}, in a sentence; '' if nothing does that counts.
 export function changes(now, then) {
   if (!now.body || typeof now.body !== 'object') return '';
   const keys = [...new Set([...Object.keys(then.body), ...Object.keys(now.body)])];
   const list = keys.map((key) => change(key, now.body[key], then.body[key])).filter(Boolean);
-  if (now.path !== then.path) list.push(`it is asked of ${now.path}; the notebook’s of ${then.path}`);
+  if (now.path !== then.path) list.push(`the path is ${now.path}; in the notebook it is ${then.path}`);
   const rest = list.length - NAMED;
-  const said = rest > 0 ? [...list.slice(0, NAMED), `and ${rest} more ${rest === 1 ? 'change' : 'changes'}`] : list;
+  const said = rest > 0 ? [...list.slice(0, NAMED), `${rest} more ${rest === 1 ? 'change' : 'changes'}`] : list;
   return said.length ? `Edited: ${said.join('. ')}.` : '';
 }

@@ -1,5 +1,5 @@
-// The page's side of the worker: one question at a time, of which the latest counts; pictures of its matrices; waiting where the
-// server says so (503). Holds the API key in memory and nowhere else. Knows nothing of what is asked.
+// The page's side of the worker. It sends one request at a time, and the latest one counts. It asks for pictures of matrices, and it
+// waits if the server says so (503). It holds the API key, in memory only, and knows nothing of what a request means.
 
 /* global WORKER_NAME */
 const LONGEST_WAIT = 30;
@@ -35,7 +35,7 @@ export function createClient(base, on) {
     };
   }
 
-  // Resolves to the answer, or to null if a later question has taken the place of this one.
+  // Resolves to the answer, or to null if a later request has taken the place of this one.
   async function ask({ path, text }) {
     clearTimeout(retry);
     const sent = send({ base, path, text, key });
@@ -53,17 +53,17 @@ export function createClient(base, on) {
 
   return {
     ask,
-    // The latest question is none any more; its answer resolves to null.
+    // Drops the latest request: its promise resolves to null.
     forget() {
       clearTimeout(retry);
       latest = 0;
     },
-    // A question beside the others: it neither ends nor replaces them. The worker keeps its weights under the name `as`.
+    // A request beside the latest one, which it does not replace. The worker keeps its weights under the name `as`.
     aside: ({ path, text, results, as }) => send({ base, path, text, key, results, as }).reply,
     picture: (what) => send(what).reply,
     setKey: (value) => void (key = value),
     hasKey: () => key !== null,
-    // A plain call, for the parts of the page that ask for something small themselves.
+    // A plain call, for parts of the page that send small requests themselves.
     async post(path, body) {
       const headers = { 'Content-Type': 'application/json' };
       if (key) headers.Authorization = `Bearer ${key}`;

@@ -1,5 +1,5 @@
-// Numbers to colours: palettes that people with colour-blindness can read, linear or logarithmic. Pure, for page and worker.
-// Weights take a sequential palette from 0 on; everything else one that diverges from 0.
+// Numbers as colours, linear or logarithmic, in palettes that colour-blind people can read. Pure, for page and worker. Weights have a
+// sequential palette that begins at 0; all other numbers have one that diverges from 0.
 
 const STOPS = {
   viridis: ['440154', '482878', '3e4989', '31688e', '26828e', '1f9e89', '35b779', '6ece58', 'b5de2b', 'fde725'],
@@ -33,11 +33,16 @@ export function table(name) {
 const written = new Map();
 
 export function css(name, t) {
-  if (!written.has(name)) written.set(name, Array.from({ length: 256 }, (_, i) => `rgb(${table(name).subarray(i * 3, i * 3 + 3).join(' ')})`));
+  if (!written.has(name)) {
+    written.set(
+      name,
+      Array.from({ length: 256 }, (_, i) => `rgb(${table(name).subarray(i * 3, i * 3 + 3).join(' ')})`),
+    );
+  }
   return written.get(name)[Math.round(Math.min(Math.max(t, 0), 1) * 255)];
 }
 
-// Black or white, whichever reads better on a colour of the table.
+// Black or white: the one that reads better on a colour of the table.
 export function textOn(name, t) {
   const at = Math.round(Math.min(Math.max(t, 0), 1) * 255) * 3;
   const linear = (byte) => (byte / 255 <= 0.03928 ? byte / 255 / 12.92 : ((byte / 255 + 0.055) / 1.055) ** 2.4);
@@ -45,15 +50,15 @@ export function textOn(name, t) {
   return 0.2126 * linear(r) + 0.7152 * linear(g) + 0.0722 * linear(b) > 0.18 ? '#101014' : '#ffffff';
 }
 
-// What a scale is, as plain data: it travels to the worker. lo and hi are those of the matrix.
+// A scale as plain data, because it is sent to the worker. lo and hi are the smallest and the largest number of the matrix.
 export function makeScale({ lo, hi, signed, log, palette, dark }) {
   const reach = Math.max(Math.abs(lo), Math.abs(hi)) || 1;
   if (signed) return { signed, log, table: dark ? 'dark' : 'light', lo: -reach, hi: reach };
   return { signed, log, table: palette, lo: 0, hi: hi > 0 ? hi : 1 };
 }
 
-// How weights of softmax are coloured: up to 'one', so that equal weights look equal whatever else changes, or up to their 'largest'.
-// The user's choice, or else by how many keys a row is shared: of many, none is near 1.
+// The upper end of the colours for weights of softmax: 'one', so that equal weights always look equal, or the 'largest' weight. The user
+// chooses. Without a choice it is 'largest' if there are many keys, because then no weight is near 1.
 export const RANGES = ['one', 'largest'];
 const FEW = 32;
 export const rangeOf = (chosen, keys) => chosen ?? (keys <= FEW ? 'one' : 'largest');
@@ -67,8 +72,8 @@ export function position(scale, x) {
   return x > 0 ? Math.max(0, 1 + Math.log10(x / scale.hi) / DECADES) : 0;
 }
 
-// Numbers of a row-major matrix as pixels: the part [row0, row1) x [col0, col1), no side longer than `side`, each pixel the number of
-// largest magnitude under it. What is masked (NaN or -Infinity, everywhere under the pixel) is transparent.
+// The part [row0, row1) x [col0, col1) of a row-major matrix as pixels, with no side longer than `side`. A pixel shows the number of
+// largest magnitude under it. It is transparent if all numbers under it are masked, NaN or -Infinity.
 export function raster({ data, cols, mask }, scale, { row0, row1, col0, col1 }, side) {
   const width = Math.min(side, col1 - col0);
   const height = Math.min(side, row1 - row0);

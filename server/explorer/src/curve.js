@@ -1,6 +1,6 @@
-// curve.js - the softmax curve at the end of notebook 001: softmax of np.arange(-5, 5, 0.1), asked of POST /softmax, drawn
-// as SVG with axes; a slider divides the values by a temperature before. Dashed: temperature 1, the notebook's own.
-// It asks through the `post` it is given, and knows no address, key or error page.
+// curve.js - the softmax curve at the end of notebook 001: softmax of np.arange(-5, 5, 0.1), computed by POST /softmax and drawn as
+// SVG with axes. A slider sets the temperature that divides the values first. The dashed curve is that of the notebook, at temperature 1.
+// The module sends requests through the `post` that it is given; it knows no address and no key.
 
 import { downloadPNG, save, toSVG } from './download.js';
 
@@ -173,7 +173,7 @@ class Curve {
     draw('path', { class: 'curve-axis', d: `M${LEFT} ${TOP}V${bottom}H${right}` }, this.svg);
   }
 
-  // Reads the curve at the pointer; without one, tells its sum and its largest value.
+  // Writes the value at the pointer, or the sum and the largest value if the pointer is elsewhere.
   point(event) {
     if (!this.values || !this.dot) {
       return;

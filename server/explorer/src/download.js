@@ -1,4 +1,4 @@
-// download.js - files made of what the page shows: CSV of a matrix, SVG and PNG of a drawing. Nothing leaves the page on the way.
+// download.js - files of what the page shows: CSV of a matrix, SVG and PNG of a drawing. The page makes them itself.
 
 const PNG_SCALE = 2;
 // What a drawing outside of its page needs of the style it has there.

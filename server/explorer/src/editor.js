@@ -1,5 +1,5 @@
-// The request as text: edited, dropped or opened from a file; the place of an error is marked in it. A long one is not put into the
-// text box, which would make the page slow; it is still the request.
+// The request as text. The user edits it, drops it or opens it from a file, and an error is marked in it. A long request would make the
+// text box slow: the box shows its beginning, and the whole text is still the request.
 import { indexOfByte, locate } from './jsontext.js';
 
 const LONG = 150_000;
@@ -10,7 +10,7 @@ function lineAndColumn(text, index) {
   return `line ${line}, column ${index - before.lastIndexOf('\n')}`;
 }
 
-// elements: {area, marks, note, file, drop}; onText(text, whole) when the user has changed it, or given another.
+// elements: {area, marks, note, file, drop}. onText(text, whole) is called when the user has changed the text or, whole, replaced it.
 export function createEditor({ area, marks, note, file, drop }, onText) {
   let text = '';
   let place = null;
@@ -38,11 +38,11 @@ export function createEditor({ area, marks, note, file, drop }, onText) {
     const long = value.length > LONG;
     area.readOnly = long;
     area.value = long ? `${value.slice(0, 2000)}\n…` : value;
-    note.textContent = long ? `${value.length.toLocaleString('en')} characters: too many to edit here, the beginning is shown.` : '';
+    note.textContent = long ? `${value.length.toLocaleString('en')} characters are too many to edit here. The beginning is shown.` : '';
     mark();
   }
 
-  // Marks what a problem document is about; says where that is, in words.
+  // Marks the place that a problem document names, and returns it in words.
   function setProblem(problem) {
     place = null;
     if (problem?.pointer) place = locate(text, problem.pointer);
@@ -78,7 +78,7 @@ export function createEditor({ area, marks, note, file, drop }, onText) {
     onText(text, over && inputType === 'insertFromPaste');
     over = false;
   });
-  // What is pasted over the whole text is another request; a long one does not get into the text box.
+  // A text that is pasted over all is another request. A long one does not go into the text box.
   let over = false;
   area.addEventListener('paste', (event) => {
     const pasted = event.clipboardData.getData('text');
@@ -93,7 +93,7 @@ export function createEditor({ area, marks, note, file, drop }, onText) {
     open(file.files[0]);
     file.value = ''; // The same file may be opened again.
   });
-  // Text that is dragged goes where the browser puts it: into the text box, at the pointer.
+  // The browser itself inserts dragged text into the text box, at the pointer.
   const isFile = (event) => event.dataTransfer.types.includes('Files');
   drop.addEventListener('dragover', (event) => {
     if (!isFile(event)) return;

@@ -224,7 +224,7 @@ const STEP_BY_STEP = {
   dtype: 'float64',
 };
 
-// variants: the first is the one that the example opens with. look: what to see in it, as long as it is as it was.
+// An example opens with the first of its variants. look says what to see in it; the page shows it while the request is unchanged.
 export const EXAMPLES = [
   {
     id: '000',
@@ -234,14 +234,16 @@ export const EXAMPLES = [
       {
         id: '000',
         title: 'four words',
-        look: 'The first word scores 8 and 10 against words 1 and 3, and softmax makes three quarters of its attention of that small lead.',
+        look:
+          'The first word scores 8 against word 1 and 10 against word 3. ' +
+          'Softmax turns this small lead into three quarters of its attention.',
         path: '/self-attention',
         body: FROM_SCRATCH,
       },
       {
         id: '000-seed',
         title: 'from the seed',
-        look: 'NumPy’s generator, seeded with 42, draws the weight matrices that the notebook prints: the server draws them here.',
+        look: 'The server draws the weight matrices with NumPy’s generator and seed 42. They are the ones that the notebook prints.',
         path: '/self-attention',
         body: { random: { generator: 'numpy', seed: 42 }, X: FROM_SCRATCH.X, W_Q: randint, W_K: randint, W_V: randint },
       },
@@ -255,8 +257,8 @@ export const EXAMPLES = [
         id: '001-heads',
         title: 'four heads',
         look:
-          'Untrained projections score in the hundreds: nearly all of a row goes to one word. Scale the scores ' +
-          'down and watch it spread.',
+          'The projections are untrained, and the scores reach the hundreds: nearly all of a row goes to one word. ' +
+          'Set a smaller scale, and the attention spreads.',
         path: '/multi-head-attention',
         body: {
           ...words,
@@ -270,22 +272,22 @@ export const EXAMPLES = [
         id: '001-head',
         title: 'one head',
         look:
-          'One untrained projection scores in the hundreds: nearly all of a row goes to one word. Scale the ' +
-          'scores down and watch it spread.',
+          'The projection is untrained, and the scores reach the hundreds: nearly all of a row goes to one word. ' +
+          'Set a smaller scale, and the attention spreads.',
         path: '/self-attention',
         body: { ...words, W_Q: oneHead[0], W_K: oneHead[1], W_V: oneHead[2] },
       },
       {
         id: '001-vanilla',
         title: 'no projections',
-        look: 'Without projections every word is most like itself: the diagonal. Softmax leaves next to nothing for the others.',
+        look: 'Without projections, each word is most similar to itself: see the diagonal. Softmax leaves almost nothing for the others.',
         path: '/attention',
         body: words,
       },
       {
         id: '001-raw',
         title: 'no softmax',
-        look: 'Without softmax the scores are the weights: they may be negative, and no row sums to 1.',
+        look: 'Without softmax, the scores are the weights. They may be negative, and no row sums to 1.',
         path: '/attention',
         body: { ...words, scale: 1, normalization: 'none' },
       },
@@ -298,14 +300,14 @@ export const EXAMPLES = [
       {
         id: '002-heads',
         title: 'three heads',
-        look: 'Three heads of 3, 2 and 4 columns read the same five words differently; their outputs stand side by side in 9 columns.',
+        look: 'Three heads with 3, 2 and 4 columns read the same five words. Their outputs stand side by side in 9 columns.',
         path: '/multi-head-attention',
         body: ANY_SIZE,
       },
       {
         id: '002-head',
         title: 'one head',
-        look: 'One head reads the five words in 3 columns of its own; its output has 3 columns, too.',
+        look: 'One head projects the five words to 3 columns. Its output has 3 columns, too.',
         path: '/self-attention',
         body: ONE_HEAD,
       },
@@ -320,8 +322,8 @@ export const EXAMPLES = [
         id: '003',
         title: 'causal',
         look:
-          'No word sees what comes after it: the hatched triangle. The first can only attend to itself. ' +
-          'Scaling takes the variance from 4.5 to 0.6.',
+          'No word sees what comes after it: see the hatched triangle. The first word attends to itself alone. ' +
+          'Scaling reduces the variance from 4.5 to 0.6.',
         path: '/attention',
         body: MASKED,
       },
@@ -335,7 +337,7 @@ export const EXAMPLES = [
       {
         id: '004',
         title: 'three words',
-        look: 'Follow one row from scores to output: 1/√3 keeps the order, softmax makes shares of it, the values are mixed by them.',
+        look: 'Follow one row: 1/√3 keeps the order of the scores, softmax turns them into shares, and the shares mix the values.',
         path: '/self-attention',
         body: STEP_BY_STEP,
       },
@@ -343,11 +345,11 @@ export const EXAMPLES = [
   },
 ];
 
-// Where "your own" begins.
+// The requests that "your own" begins with.
 export const OWN = {
   id: 'own',
   title: 'Your own',
-  look: 'Paste or drop JSON, or type a sentence into the request, and everything follows as you type.',
+  look: 'Paste JSON, drop a file, or type a sentence. The page computes while you type.',
   variants: [
     {
       id: 'own',
@@ -404,7 +406,7 @@ export const OWN = {
 
 const all = [...EXAMPLES, OWN];
 
-// {example, variant} by the name of either; the first for a name that is none.
+// {example, variant} by the name of either. An unknown name gives the first ones.
 export function find(name) {
   for (const example of all) {
     const variant = example.id === name ? example.variants[0] : example.variants.find(({ id }) => id === name);

@@ -1,4 +1,4 @@
-// Downloads of a step: what its figure shows as PNG and SVG, its numbers as CSV and JSON.
+// Files of a step: its figure as PNG and SVG, its numbers as CSV and JSON.
 import { downloadPNG, save, toCSV } from './download.js';
 
 function asJSON(name, { rows, cols, data }, given) {

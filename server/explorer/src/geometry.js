@@ -1,8 +1,8 @@
-// Where things stand in a heat map: sizes, margins and ticks.
+// Sizes, margins and ticks of a heat map.
 
 export const FONT = '11px system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif';
 const LINE = 13;
-const CLOSE = 10.5; // of lines that are all there
+const CLOSE = 10.5; // least height of rows that all have labels
 const LONGEST_LABEL = 110;
 const ELLIPSIS = '…';
 
@@ -28,10 +28,11 @@ function step(count, size, least) {
   return count;
 }
 
-// The least width of the cells of a matrix that is of use.
+// The least width of all cells of a matrix together that is of use.
 const useful = (cols) => Math.min(Math.max(cols * 6, 120), 180);
 
-// How many of these matrices stand in a row of this width, `gap` apart, and how wide each may be; none is left alone in a row.
+// The width that each of these matrices may have, so that as many as possible stand in a row of this width, `gap` apart. None is left
+// alone in a row.
 export function share(matrices, width, gap) {
   for (let across = matrices.length; across > 1; across--) {
     const each = Math.floor((width - (across - 1) * gap) / across) - 1;
@@ -49,7 +50,7 @@ function leftMargin(rows, labels, width) {
   return Math.ceil(Math.min(most, LONGEST_LABEL, width / 3)) + 8;
 }
 
-// rowLabels(i) and colLabels(j) are functions. tallest: of the cells together.
+// rowLabels(i) and colLabels(j) are functions. most: the largest side of a cell. tallest: the largest height of all cells together.
 export function layOut({ rows, cols, rowLabels, colLabels, width, most = 56, tallest = 620 }) {
   const left = leftMargin(rows, rowLabels, width);
   const room = Math.max(40, width - left - 2);

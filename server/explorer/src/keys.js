@@ -1,4 +1,4 @@
-// Keys that hold for the whole page, but not where somebody types.
+// Keys of the whole page. They do nothing while somebody types in a field.
 
 // does: name of a key -> what it does.
 export function listen(does) {

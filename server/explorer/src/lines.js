@@ -1,9 +1,8 @@
-// lines.js - attention as lines between two columns of words: queries left, keys right, a line the stronger the larger its
-// weight. Pointing at a word shows its lines alone, with their weights as numbers and bars; a click locks it.
+// lines.js - attention as lines between two columns of words, with the queries on the left and the keys on the right. A line is stronger
+// if its weight is larger. Pointing at a word shows its lines alone, with their weights as numbers and bars. A click locks the word.
 //
-// It draws what is in view: words and lines are made for the rows that the scroll position shows, so that 1024 words cost what
-// 30 do. Up to SVG_LINES lines are SVG, more are painted on a canvas in slices. Colours are the custom properties of
-// views.css; it sets no style but places and lengths. Which pairs are drawn is pairs.js's.
+// Words and lines are made only for the rows that are in view, so that 1024 words cost as much as 30. Up to SVG_LINES lines are SVG;
+// more are painted on a canvas in slices. The colours are the custom properties of views.css. pairs.js chooses the pairs.
 import { choosePairs, makeHead, weightText } from './pairs.js';
 import { toSVG } from './download.js';
 
@@ -55,7 +54,7 @@ function stroke(context, line, colours) {
   context.stroke();
 }
 
-// One column of words: makes the buttons that are in view and forgets the others.
+// One column of words. It makes the buttons that are in view and removes the others.
 class Column {
   constructor(side, label, parent) {
     this.side = side;
@@ -189,7 +188,7 @@ class Lines {
     this.later();
   }
 
-  // A locked query is the caller's to keep (`row`), a locked key is kept here.
+  // The caller keeps a locked query (`row`); a locked key is kept here.
   lock(word) {
     if (!this.data || !word) {
       return;
@@ -230,7 +229,7 @@ class Lines {
     event.stopPropagation();
   }
 
-  // Puts the focus where a key of the keyboard asks from `word` on; false if it asks nothing.
+  // Moves the focus from `word` as a key of the keyboard says; returns false if the key says nothing.
   move({ side, index }, key) {
     const lengths = { query: this.data.rows, key: this.data.cols };
     const steps = { ArrowUp: -1, ArrowDown: 1, PageUp: -10, PageDown: 10, Home: -Infinity, End: Infinity };
@@ -332,7 +331,7 @@ class Lines {
     this.draw(first, last, scrolled, height);
   }
 
-  // What stands beside the words of the other column while one word is shown alone.
+  // Writes the weights beside the words of the other column while one word is shown alone.
   annotate() {
     const active = this.active();
     const { heads, cols } = this.data;
@@ -360,7 +359,7 @@ class Lines {
     const [from, to] = active?.side === 'query' ? [active.index, active.index + 1] : [Math.min(first, rows), Math.min(last, rows)];
     const { lines, count } = choosePairs(heads, from, to, rule, MAX_LINES);
     const width = this.stage.clientWidth;
-    // Thousands of lines at full strength would be one blot.
+    // Thousands of lines at full strength would cover each other.
     const density = Math.max(0.25, Math.min(1, Math.sqrt(CLEAR_LINES / lines.length)));
     for (const line of lines) {
       line.x0 = 0;

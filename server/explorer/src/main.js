@@ -1,5 +1,5 @@
-// The explorer: holds the state of the page, asks the server through the public API, and has it shown. Everything a user does becomes
-// a change of the state here; the address follows it.
+// The explorer. It holds the state of the page, asks the server through the public API, and has the answer shown. Whatever the user does
+// becomes a change of the state here, and the address follows the state.
 import { Answer } from './answer.js';
 import { changes } from './changes.js';
 import { createClient } from './client.js';
@@ -20,12 +20,12 @@ import { fromHash, toHash } from './state.js';
 import { createTheme } from './theme.js';
 import { View } from './view.js';
 
-const TYPING = 300; // milliseconds without a key until a request is sent
-const SMALL = 1_000_000; // characters of a request that are read before each sending
+const TYPING = 300; // milliseconds after the last key until a request is sent
+const SMALL = 1_000_000; // characters; a request of fewer is parsed before it is sent
 const $ = (id) => document.getElementById(id);
 const base = new URL('.', location.href.split('#')[0]).href;
 
-// How a page begins that nothing has been said about.
+// The state of a page that nobody has changed.
 const FRESH = { head: 0, compare: null, mean: false, batch: 0, row: null, threshold: 0, mass: false, lines: false, every: false };
 const state = { ...FRESH, palette: 'viridis', range: null, log: false, numbers: false, editMask: false, dark: false };
 
@@ -37,8 +37,8 @@ let timer = 0;
 let asked = 0; // how often the server was asked
 let language = 'curl';
 let curve = null;
-const drafts = new Map(); // of the variants that have been edited: {path, text, labels}
-const latest = new Map(); // of each example, the variant that was looked at last
+const drafts = new Map(); // variants that have been edited: {path, text, labels}
+const latest = new Map(); // for each example, the variant that was shown last
 
 const explorer = {
   // A copy of what was asked last and of what came back.
@@ -72,18 +72,18 @@ const client = createClient(base, {
     if (phase === 'computing') {
       bar.removeAttribute('value');
       bar.hidden = sending < 100_000;
-      status('busy', 'Computing');
+      status('busy', 'The server computes');
     } else if (phase === 'receiving') {
       bar.hidden = false;
       if (total) bar.value = received / total;
       status('busy', `Receiving ${bytes(received)}${total ? ` of ${bytes(total)}` : ''}`);
     } else {
       bar.removeAttribute('value');
-      status('busy', 'Reading the answer');
+      status('busy', 'The page reads the answer');
     }
   },
   wait(seconds, cause) {
-    status('busy', `The server is busy (${cause?.detail ?? '503'}); asking again in ${seconds} s`);
+    status('busy', `The server is busy (${cause?.detail ?? '503'}). The page asks again in ${seconds} s`);
   },
 });
 
@@ -119,7 +119,7 @@ async function compute() {
   const { path, text } = state;
   const body = text.length < SMALL && parse(text);
   if (body && typeof body === 'object' && isSoftmax(body)) return elsewhere();
-  status('busy', 'Computing');
+  status('busy', 'The server computes');
   const reply = await client.ask({ path, text });
   if (!reply) return;
   $('progress').hidden = true;
@@ -142,7 +142,7 @@ function done({ timing, milliseconds, bytes: received }) {
   const stage = /(?:^|[\s,])compute;dur=([\d.]+)/.exec(timing ?? '');
   const wide = (text, length) => String(text).padStart(length, '\u2007'); // as wide as a digit
   const inside = stage ? `computed in ${wide(show(Number(stage[1]), 2), 4)} ms, ` : '';
-  return `${answer.queries} × ${answer.keys}: ${inside}${wide(Math.round(milliseconds), 4)} ms in all, ${bytes(received)}`;
+  return `${answer.queries} × ${answer.keys}: ${inside}${wide(Math.round(milliseconds), 3)} ms in all, ${bytes(received)}`;
 }
 
 function failed(reply) {
@@ -150,18 +150,18 @@ function failed(reply) {
   locked ||= reply.status === 401;
   controls();
   if (reply.status === 401) askKey();
-  const lost = { title: 'The server cannot be reached', detail: 'Is it running? The request is still here.', again: true };
+  const lost = { title: 'The server cannot be reached', detail: 'Check that it is running. The page still has your request.', again: true };
   const odd = { title: 'The answer cannot be read', detail: reply.failure, again: true };
   const found = reply.unreachable ? lost : reply.failure ? odd : reply.problem;
   problem(found);
   status('error', found.title);
 }
 
-// A body for /softmax is told of and not sent; what may be on its way is for a request that is no more.
+// A body for /softmax is not sent. An answer that is still on its way belongs to an older request and is forgotten.
 function elsewhere() {
   client.forget();
   $('progress').hidden = true;
-  const detail = 'This page shows attention, which needs X of rank 2 or more and no axis. Send this body to /softmax.';
+  const detail = 'This page shows attention. Attention needs X of rank 2 or more, and it takes no axis. Send this body to /softmax.';
   problem({ title: 'This body is for /softmax', detail });
   status('error', 'This body is for /softmax');
 }
@@ -199,13 +199,13 @@ const notice = (title, detail) => problem({ title, detail }, false);
 function askKey() {
   const dialog = $('key-dialog');
   if (dialog.open) return;
-  $('key-title').textContent = client.hasKey() ? 'The server does not know this key' : 'This server wants a key';
+  $('key-title').textContent = client.hasKey() ? 'The server does not know this key' : 'This server needs a key';
   $('key').value = '';
   dialog.returnValue = '';
   dialog.showModal();
 }
 
-// The mean over heads is the server's: the same request, with mean_over_heads.
+// The server computes the mean over heads: the same request, with mean_over_heads.
 async function askMean() {
   const asked = answer;
   const text = withMember(asked.text, 'mean_over_heads', 'true');
@@ -221,7 +221,7 @@ async function askMean() {
 
 // ---------------------------------------------------------------- the state
 
-// What is asked has changed: `push` makes a step in the history. Labels and head stay, as far as they fit.
+// The request has changed by a control. `push` adds a step to the history. Labels and head stay if they fit.
 function edit(text, push) {
   if (text === state.text) return;
   state.text = text;
@@ -231,7 +231,7 @@ function edit(text, push) {
   timer = setTimeout(compute, push ? 60 : TYPING);
 }
 
-// Text by the user's own hand, whole (dropped, opened, pasted over all) or typed.
+// The user has given a text. whole: it was dropped, opened or pasted over all; otherwise the user has typed in it.
 function own(text, whole) {
   state.text = text;
   if (whole) {
@@ -247,7 +247,7 @@ function own(text, whole) {
   timer = setTimeout(compute, whole ? 0 : TYPING);
 }
 
-// An example as it was left; as it was made, or as a link has it (`kept`), if not.
+// Shows an example as the user left it, or else as a link has it (`kept`) or as it was made.
 function choose(id, kept = {}, push = true) {
   const { example, variant } = find(id);
   const made = { path: variant.path, text: textOf(variant), labels: example.labels ?? [] };
@@ -267,7 +267,7 @@ function edited() {
   return state.text !== textOf(variant) || state.path !== variant.path || String(state.labels) !== String(example.labels ?? []);
 }
 
-// The note of an example is about the example as it was; what is edited has what was edited, and a way back.
+// The note of an example is about the example as it was made. An edited one says what was edited, and offers the way back.
 function annotate(arrived = false) {
   const { example, variant } = find(state.example);
   const { path, text, labels } = state;
@@ -279,10 +279,10 @@ function annotate(arrived = false) {
   const body = other && !own ? parse(text) : null;
   $('look').textContent = body === undefined ? '' : (body && changes({ path, body }, variant)) || variant.look || example.look;
   $('back').hidden = !other;
-  $('back').textContent = own ? 'Back to what was here' : 'Back to the notebook’s own';
+  $('back').textContent = 'Undo the changes';
 }
 
-// How it is looked at has changed.
+// The view has changed, and not the request.
 function look(change, push = false) {
   Object.assign(state, change);
   if (answer) {
@@ -298,7 +298,7 @@ function toggleMean() {
   if (state.mean && !answer.mean) askMean();
 }
 
-// Keeps what is looked at within the answer.
+// Keeps the chosen batch item, heads and row within the answer.
 function settle() {
   const heads = answer.matrices.weights[0].length;
   const clamp = (x, count) => Math.min(x, count - 1);
@@ -329,7 +329,8 @@ async function arrive() {
   const { palette, range = null, log, numbers } = kept;
   Object.assign(state, { palette: SEQUENTIAL.includes(palette) ? palette : 'viridis', range, log, numbers });
   await choose(example ?? EXAMPLES[0].id, { ...kept, palette: state.palette }, false);
-  if (broken) notice('This link is damaged', 'The page cannot read the request in the link. It shows the example that the request came from.');
+  const detail = 'The page cannot read the request in the link. It shows the example that the request came from.';
+  if (broken) notice('This link is damaged', detail);
 }
 
 function toggleMask(row, col) {
@@ -378,7 +379,7 @@ function fillSelect(select, values, chosen) {
   select.value = chosen;
 }
 
-// Controls outside of the view, as the state and the last answer have them.
+// Sets the controls outside of the view to the state and the last answer.
 function controls() {
   const heads = answer ? answer.matrices.weights[0].length : 1;
   $('path').value = state.path;
@@ -466,7 +467,7 @@ function bind() {
   on('copy-link', 'click', (button) => copy(location.href, button));
   on('save-body', 'click', () => save('body.json', 'application/json', bodyText(sent ?? state.text)));
   on('save-request', 'click', () => save('request.json', 'application/json', state.text));
-  // As a link of the address it would be a state of the page, and none that it knows.
+  // The address holds the state of the page, so this link must not change it.
   document.querySelector('.skip').addEventListener('click', (event) => {
     event.preventDefault();
     $('result').focus();
@@ -496,7 +497,7 @@ async function copy(text, button) {
   setTimeout(() => (button.textContent = button.dataset.label), 1500);
 }
 
-// The curve asks for itself, when it comes into sight.
+// The curve sends a request of its own when it comes into sight.
 function watchCurve() {
   const watcher = new IntersectionObserver(
     ([entry]) => {

@@ -1,4 +1,4 @@
-// Numbers for people: how they are written, and a matrix as a table.
+// Numbers as people read them: in text, and a matrix as a table.
 
 export const MOST_SIDE = 64;
 
@@ -23,14 +23,14 @@ function cellOf(tag, text, scope) {
   return element;
 }
 
-// A table with headers that stay in sight; extra: further columns [{title, values}]. Every cell has the whole number as data-value.
+// A table whose headers stay in sight. extra: more columns [{title, values}]. Each cell has all digits of its number in data-value.
 export function createTable({ title, matrix, mask, rowLabels, colLabels, extra = [] }) {
   const region = document.createElement('div');
   region.className = 'numbers';
   if (matrix.rows > MOST_SIDE || matrix.cols > MOST_SIDE) {
     const note = document.createElement('p');
     note.className = 'note';
-    note.textContent = `${matrix.rows} × ${matrix.cols} numbers are too many for a table; download them as CSV.`;
+    note.textContent = `${matrix.rows} × ${matrix.cols} numbers are too many for a table. Save them as CSV.`;
     region.append(note);
     return region;
   }

@@ -1,5 +1,6 @@
-// The options of the API as controls. Each edits the request's text, where it belongs. What does not apply is off and says why, but
-// one that is set all the same can be taken back. What cannot be read stays in its field with the rule beside it, and changes nothing.
+// The options of the API as controls. Each control edits the request's text. An option that does not apply is disabled and says why; if
+// it is set all the same, it can still be removed. A text that cannot be read stays in its field, with the rule beside it, and the
+// request keeps its old value.
 import { inapplicable } from './request.js';
 import { fraction, list, number, whole } from './values.js';
 
@@ -21,28 +22,34 @@ const LAYOUT = [
   ['out_in', 'X Wᵀ', '"out_in"'],
 ];
 
-// What a field takes: how it is read, and the rule in words.
-const NUMBER = { read: number, rule: 'a number, as 0.5' };
-const FRACTION = { read: fraction, rule: 'a number or fraction, as 0.5, 1/8 or 1/√8', letters: true };
-const WHOLE = { read: whole, rule: 'a whole number, as 2' };
-const NUMBERS = { read: list, rule: 'a number, or one for each head, as 0.5, 1' };
-const WHOLES = { read: (text) => list(text, whole), rule: 'a whole number, or one for each batch item, as 3, 5' };
+// The kinds of text that fields take: how each is read, and its rule in words.
+const NUMBER = { read: number, rule: 'a number, such as 0.5' };
+const FRACTION = { read: fraction, rule: 'a number or fraction, such as 0.5, 1/8 or 1/√8', letters: true };
+const WHOLE = { read: whole, rule: 'a whole number, such as 2' };
+const NUMBERS = { read: list, rule: 'a number, or one for each head, such as 0.5, 1' };
+const WHOLES = { read: (text) => list(text, whole), rule: 'a whole number, or one for each batch item, such as 3, 5' };
 
-// kind: choice, switch, pair, or else a field. takes: what a field reads. `SELDOM` and what follows it fold away.
+// kind: choice, switch, pair, or a field if it has none. takes: the kind of text. The options from `SELDOM` on are folded away.
 const OPTIONS = [
-  { key: 'causal', label: 'Causal', kind: 'choice', values: CAUSAL, title: 'No query sees what comes after it' },
-  { key: 'window', label: 'Window', kind: 'pair', takes: WHOLE, title: 'How many keys a query sees to its left and right; empty is all' },
-  { key: 'scale', label: 'Scale', takes: FRACTION, hint: '1/√d', title: 'What the scores are multiplied with' },
+  { key: 'causal', label: 'Causal', kind: 'choice', values: CAUSAL, title: 'No query attends to keys that come after it' },
+  {
+    key: 'window',
+    label: 'Window',
+    kind: 'pair',
+    takes: WHOLE,
+    title: 'How many keys to its left and right a query attends to; an empty field means all',
+  },
+  { key: 'scale', label: 'Scale', takes: FRACTION, hint: '1/√d', title: 'The factor of the scores' },
   { key: 'softcap', label: 'Softcap', takes: NUMBER, hint: 'off', title: 'Keeps scaled scores between −softcap and softcap' },
-  { key: 'alibi', label: 'ALiBi', kind: 'switch', title: 'A penalty that grows with distance, with the slopes of the paper' },
-  { key: 'sink', label: 'Sink', takes: NUMBERS, hint: 'none', title: 'A logit that takes part in softmax only; one for each head' },
-  { key: 'lengths', label: 'Lengths', takes: WHOLES, hint: 'all keys', title: 'How many keys are valid; one number for each batch item' },
+  { key: 'alibi', label: 'ALiBi', kind: 'switch', title: 'A penalty that grows with distance; its slopes are those of the paper' },
+  { key: 'sink', label: 'Sink', takes: NUMBERS, hint: 'none', title: 'A logit that takes part in softmax alone; one for each head' },
+  { key: 'lengths', label: 'Lengths', takes: WHOLES, hint: 'all keys', title: 'How many keys are valid: one number for each batch item' },
   { key: 'normalization', label: 'Normalization', kind: 'choice', values: NORMALIZATION, title: 'How weights come from masked scores' },
-  { key: 'heads', label: 'Heads', takes: WHOLE, hint: '1', title: 'Into how many heads the columns are split' },
-  { key: 'kv_heads', label: 'Key heads', takes: WHOLE, hint: 'as heads', title: 'Fewer heads of K and V than of Q' },
+  { key: 'heads', label: 'Heads', takes: WHOLE, hint: '1', title: 'The number of heads that the columns are split into' },
+  { key: 'kv_heads', label: 'Key heads', takes: WHOLE, hint: 'as heads', title: 'The number of heads of K and V, if Q has more' },
   { key: 'mean_over_heads', label: 'Mean over heads', kind: 'switch', title: 'One matrix of weights for all heads' },
   { key: 'weight_layout', label: 'Projections', kind: 'choice', values: LAYOUT, title: 'How the projections are laid out' },
-  { key: 'dtype', label: 'Numbers', kind: 'choice', values: DTYPE, title: 'What is calculated with' },
+  { key: 'dtype', label: 'Numbers', kind: 'choice', values: DTYPE, title: 'The type of the numbers that the server computes with' },
   { key: 'digits', label: 'Digits', takes: WHOLE, hint: 'exact', title: 'Significant digits of the answer, 1 to 17' },
   { key: 'timeout', label: 'Timeout', takes: NUMBER, hint: 'server’s', title: 'Seconds that the computation may take' },
 ];
@@ -152,7 +159,7 @@ export function createOptions(container, onChange) {
 
   function complain({ option, row, error, fields }, wrong) {
     row.classList.toggle('invalid', wrong);
-    error.textContent = wrong ? `needs ${option.takes.rule}` : '';
+    error.textContent = wrong ? `This needs ${option.takes.rule}.` : '';
     for (const field of fields) field.setAttribute('aria-invalid', String(wrong && option.takes.read(field.value) === null));
   }
 
@@ -161,7 +168,7 @@ export function createOptions(container, onChange) {
     const reasons = summary ? inapplicable(summary, heads) : {};
     for (const one of rows) {
       const { option, control, row, reason, fields } = one;
-      const why = summary ? (reasons[option.key] ?? '') : 'not JSON';
+      const why = summary ? (reasons[option.key] ?? '') : 'The request is not JSON';
       const set = summary && option.key in summary.options;
       for (const field of fields) field.disabled = why !== '' && (!set || summary.options[option.key]?.own !== undefined);
       row.classList.toggle('off', why !== '');
@@ -171,10 +178,10 @@ export function createOptions(container, onChange) {
       }
     }
     const set = summary ? seldom.filter(({ option }) => option.key in summary.options).length : 0;
-    title.textContent = set ? `More, of which ${set} set` : 'More';
+    title.textContent = set ? `More (${set} set)` : 'More';
   }
 
-  // Forgets what could not be read: it was about another request.
+  // Empties the fields that could not be read, because another request takes the place of theirs.
   function forget() {
     for (const one of rows.filter(({ row }) => row.classList.contains('invalid'))) {
       for (const field of one.fields) field.value = '';

@@ -1,4 +1,4 @@
-// pairs.js - which pairs of a query and a key get a line, and how strong each is. Arithmetic alone: it knows no page.
+// pairs.js - the pairs of a query and a key that get a line, and the strength of each line. It is arithmetic and knows no page.
 //
 // A head is {weights, masked, max, cuts}: its weights row-major (rows × cols), 1 in `masked` where a pair is forbidden, the
 // largest magnitude, and what was found out about its rows under the present threshold. Weights may be negative

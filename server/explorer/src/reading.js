@@ -1,4 +1,4 @@
-// What one query does with its attention, in words and bars: the row that is pointed at or locked.
+// One row of weights in words and bars: the row that is pointed at or kept.
 import { show } from './numbers.js';
 
 const MOST = 8;
@@ -11,11 +11,11 @@ function make(tag, parent, text) {
   return made;
 }
 
-// The first keys of a row, largest first, in a sentence; what it does not name is summed up.
+// The keys with the largest weights in a sentence. It gives the sum of the others.
 function sentence(lead, query, keys, keyLabel) {
   make('strong', lead, query);
   if (!keys.length) {
-    lead.append(' may attend to nothing: its weights and its output are 0.');
+    lead.append(' may attend to no key. Its weights and its output are 0.');
     return;
   }
   const said = keys.filter(({ weight }, at) => at === 0 || Math.abs(weight) >= 0.0005).slice(0, NAMED);
@@ -54,8 +54,8 @@ export function drawReading(container, given) {
   lead.className = 'lead';
   if (!given) {
     lead.textContent = matchMedia('(hover: hover)').matches
-      ? 'Point at a row, and it is read to you here; click to keep it.'
-      : 'Tap a row, and it is read to you here.';
+      ? 'Point at a row to read it here. Click to keep it.'
+      : 'Tap a row to read it here.';
     return;
   }
   const { query, row, mask, keyLabel, entropy, locked } = given;
@@ -67,7 +67,7 @@ export function drawReading(container, given) {
   const notes = [];
   if (keys.length > MOST) notes.push(`and ${(keys.length - MOST).toLocaleString('en')} more`);
   const over = show(Math.exp(entropy), 2);
-  if (entropy >= 0) notes.push(`entropy ${show(entropy, 3)}: as if spread evenly over ${over} ${over === '1' ? 'key' : 'keys'}`);
-  if (locked) notes.push('Esc lets it go');
+  if (entropy >= 0) notes.push(`entropy ${show(entropy, 3)}: as much as ${over} equal ${over === '1' ? 'weight' : 'weights'}`);
+  if (locked) notes.push('Esc releases the row');
   for (const note of notes) make('p', container, note).className = 'note';
 }

@@ -1,5 +1,5 @@
-// The state of the page in its address, so that a link shows what its sender saw: an example by its name, or a request, compressed;
-// and how it is looked at. Reads and writes the hash; decides nothing.
+// The state of the page in the hash of its address, so that a link shows what its sender saw. The hash holds the name of an example, the
+// request if it is not the example's (JSON of {path, text, labels}, deflated without a header, in base64url), and the view.
 
 import { RANGES } from './colour.js';
 import { PATHS } from './request.js';
@@ -27,7 +27,7 @@ async function unpack(packed) {
   return new TextDecoder().decode(await through(new DecompressionStream('deflate-raw'), bytes));
 }
 
-// A link may come from anybody: only what the page itself would have written.
+// Anybody may have made a link. It is read only if the page could have written it.
 function checked({ path, text, labels }) {
   if (!PATHS.includes(path) || typeof text !== 'string') throw new TypeError('no request');
   return { path, text, labels: Array.isArray(labels) ? labels.map(String) : [] };
@@ -54,7 +54,7 @@ export async function toHash(state, edited) {
   return `#${hash}`.replace(/=(?=&|$)/g, '');
 }
 
-// What a hash says, or an empty object.
+// The state that a hash holds. broken: its request cannot be read.
 export async function fromHash(text) {
   const hash = new URLSearchParams(text.replace(/^#/, ''));
   const state = {};

@@ -1,4 +1,4 @@
-// The steps of attention in the order in which they are computed: how each is called, written and read. Facts only; drawing is view.js's.
+// The steps of attention in the order in which they are computed: how each is called, written and read. It holds facts only; view.js draws.
 
 const mi = (text) => `<mi>${text}</mi>`;
 const mo = (text) => `<mo>${text}</mo>`;
@@ -27,7 +27,7 @@ export const STEPS = [
     formula: projection('Q'),
     rows: 'query',
     cols: 'dimension',
-    text: 'what each word asks',
+    text: 'what each word looks for',
   },
   { name: 'K', group: 'project', title: 'Keys', formula: projection('K'), rows: 'key', cols: 'dimension', text: 'what each word offers' },
   {
@@ -46,7 +46,7 @@ export const STEPS = [
     formula: math(mi('S'), mo('='), mi('Q'), transposed('K')),
     rows: 'query',
     cols: 'key',
-    text: 'how well each query fits each key',
+    text: 'how well query and key match',
   },
   {
     name: 'scaled_scores',
@@ -55,7 +55,7 @@ export const STEPS = [
     formula: math(sub('S', 'scaled'), mo('='), root, mi('S')),
     rows: 'query',
     cols: 'key',
-    text: 'small, so that softmax stays soft',
+    text: 'smaller scores keep softmax soft',
   },
   {
     name: 'masked_scores',
@@ -64,7 +64,7 @@ export const STEPS = [
     formula: math(sub('S', 'masked'), mo('='), sub('S', 'scaled'), mo('+'), mi('M')),
     rows: 'query',
     cols: 'key',
-    text: 'M is −∞ where hatched',
+    text: 'M is −∞ in the hatched cells',
   },
   {
     name: 'weights',
@@ -73,7 +73,7 @@ export const STEPS = [
     formula: math(mi('A'), mo('='), mi('softmax'), mo('('), sub('S', 'masked'), mo(')')),
     rows: 'query',
     cols: 'key',
-    text: 'how each query spends its attention; each row sums to 1',
+    text: 'how each query shares its attention among the keys; each row sums to 1',
   },
   {
     name: 'output',
@@ -82,7 +82,7 @@ export const STEPS = [
     formula: math(mi('Y'), mo('='), mi('A'), mi('V')),
     rows: 'query',
     cols: 'dimension',
-    text: 'each word, as a mix of the values',
+    text: 'each word is a mix of the values',
   },
 ];
 
@@ -90,26 +90,26 @@ export const GROUPS = {
   project: 'Words become queries, keys and values',
   score: 'Every query meets every key',
   weigh: 'Softmax turns scores into weights',
-  mix: 'Values, mixed by weight',
+  mix: 'The weights mix the values',
 };
 
 // The heading of a group, as this request has it.
 export function titleOf(group, { options }) {
-  return group === 'weigh' && options.normalization === 'none' ? 'Masked scores are the weights, without softmax' : GROUPS[group];
+  return group === 'weigh' && options.normalization === 'none' ? 'The masked scores are the weights, without softmax' : GROUPS[group];
 }
 
 function scaledText(step, { scale, normalization }) {
-  if (scale === 1) return 'the scores as they are: scale is 1';
-  if (normalization === 'none' || scale <= 0) return 'the scores, times the scale';
-  return scale > 1 ? 'larger, so that softmax gets sharper' : step.text;
+  if (scale === 1) return 'the scores themselves, because scale is 1';
+  if (normalization === 'none' || scale <= 0) return 'the scores times the scale';
+  return scale > 1 ? 'larger scores make softmax sharper' : step.text;
 }
 
 // What a step is about, as this request has it.
 export function textOf(step, { options }) {
   if (step.name === 'scaled_scores') return scaledText(step, options);
   if (step.name !== 'weights') return step.text;
-  if (options.normalization === 'none') return 'the masked scores themselves, 0 where hatched';
-  return 'sink' in options ? 'how each query spends its attention; what is missing to 1 went to the sink' : step.text;
+  if (options.normalization === 'none') return 'the masked scores themselves, and 0 in the hatched cells';
+  return 'sink' in options ? 'how each query shares its attention; the sink takes the rest up to 1' : step.text;
 }
 
 // The formula of a step as this request has it.

@@ -1,4 +1,4 @@
-// Light and dark: as the system has it, or as chosen here. Kept for the next visit where the browser allows that.
+// Light or dark: the system's choice or the user's. The browser keeps the user's choice for the next visit if it may.
 
 const NAMES = ['auto', 'light', 'dark'];
 const TITLES = { auto: 'Auto', light: 'Light', dark: 'Dark' };
@@ -29,7 +29,7 @@ export function createTheme(button, onChange) {
     try {
       localStorage.setItem('theme', name);
     } catch {
-      // It then holds for this visit.
+      // The choice then holds for this visit only.
     }
     apply();
   }

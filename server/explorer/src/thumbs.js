@@ -1,4 +1,4 @@
-// Small pictures of matrices: the strip of steps and the choice of heads.
+// Small pictures of matrices, for the strip of steps and for the choice of heads.
 import { whole } from './geometry.js';
 import { CanvasSurface, paintCells } from './paint.js';
 
@@ -16,7 +16,7 @@ export async function drawThumb(canvas, matrix, mask, scale, picture) {
   if (!gone) new CanvasSurface(canvas, { width, height }, 1).picture({ bitmap }, [0, 0], [0, 0, width, height]);
 }
 
-// The size at which a thumb of this shape is shown: no side longer than `most`, none thinner than can be seen.
+// The size of the thumb of a matrix: no side is longer than `most`, and each side is wide enough to be seen.
 export function thumbSize({ rows, cols }, most) {
   const unit = most / Math.max(rows, cols);
   return { width: Math.max(cols * unit, 6), height: Math.max(rows * unit, 6) };

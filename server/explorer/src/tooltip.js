@@ -1,4 +1,4 @@
-// What is under the pointer, in words and numbers: one box for the whole page.
+// The box beside the pointer, with words and numbers about the cell: one for the whole page.
 
 const box = document.createElement('div');
 box.id = 'tooltip';
@@ -6,7 +6,7 @@ box.hidden = true;
 box.setAttribute('role', 'tooltip');
 document.body.append(box);
 
-// A finger leaves its box behind when it scrolls on; a pointer says itself where it is.
+// After a tap, scrolling hides the box, because a finger does not report where it is.
 let tapped = false;
 window.addEventListener('scroll', () => tapped && hideTooltip(), { passive: true, capture: true });
 

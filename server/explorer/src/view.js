@@ -1,5 +1,5 @@
-// The steps on the page: makes their articles once, fills them with an answer, and keeps what is pointed at the same in all of them.
-// It is told what to show (Answer and state) and reports what the user does; it asks nobody.
+// The steps on the page. It makes their articles once, fills them with an answer, and marks the cell that is pointed at in all of them.
+// It is told what to show (an Answer and the state), and it reports what the user does. It sends no request.
 import { drawBars, barsWidth } from './bars.js';
 import { css, makeScale, position, rangeOf } from './colour.js';
 import { createMenu } from './files.js';
@@ -14,7 +14,7 @@ import { drawThumb, thumbSize } from './thumbs.js';
 import { hideTooltip, showTooltip } from './tooltip.js';
 
 const GAP = 36; // between figures of a row, as in style.css
-const READING = 264; // of what is read beside the weights, as in style.css
+const READING = 264; // width of the text beside the weights, as in style.css
 const THUMB = 46;
 const ENTROPY = 'entropy, nats';
 
@@ -51,7 +51,7 @@ export class View {
     new ResizeObserver(() => this.resized()).observe(root);
   }
 
-  // Gives the heading, whose words are the answer's.
+  // Returns the heading; its text depends on the answer.
   makeGroup(group) {
     const section = make('section', `group group-${group}`, this.root);
     section.hidden = true; // until an answer has come
@@ -79,14 +79,14 @@ export class View {
     this.steps.set(step.name, parts);
   }
 
-  // What stands under figures: numbers about them, their colours, and a menu that saves chosen().
+  // The line under figures: their numbers, their colours, and a menu that saves chosen().
   makeFoot(parent, chosen) {
     const foot = make('footer', '', parent);
     const meta = make('p', 'meta', foot);
     return { foot, meta, menu: createMenu(foot, chosen, this.act.tell) };
   }
 
-  // Of two panes each has a foot of its own, from when there are two on.
+  // Two panes beside each other have a line of their own each.
   footOf(parts, pane) {
     if (!this.beside() || this.state.lines) return parts.foot;
     pane.foot ??= this.makeFoot(pane.pane, () => this.saved(parts.step, pane));
@@ -115,7 +115,7 @@ export class View {
     const bars = make('canvas', 'bars', row);
     bars.hidden = true;
     bars.setAttribute('role', 'img');
-    const reset = Object.assign(make('button', 'quiet reset', pane, 'Show all of it'), { type: 'button', hidden: true });
+    const reset = Object.assign(make('button', 'quiet reset', pane, 'Show the whole matrix'), { type: 'button', hidden: true });
     reset.addEventListener('click', () => figure.unzoom());
     const numbers = make('div', 'numbers-place', pane);
     return { pane, title, figure, bars, reset, numbers, head: 0 };
@@ -141,7 +141,7 @@ export class View {
     this.frame = requestAnimationFrame(() => this.render(this.state));
   }
 
-  // Everything, for the answer at hand.
+  // Draws everything for the present answer.
   render(state) {
     this.state = state;
     this.width = this.root.clientWidth;
@@ -172,7 +172,7 @@ export class View {
     return makeScale({ lo, hi, signed, log, palette, dark });
   }
 
-  // The width a figure may have, so that its row is shared well.
+  // The width that a figure may have, so that the figures of a row share it well.
   share(step) {
     const { answer, state } = this;
     const row = STEPS.filter(({ name, group }) => group === step.group && !this.steps.get(name).article.hidden);
@@ -204,7 +204,7 @@ export class View {
       width,
       most,
       colours: this.colours,
-      label: `${step.title}: ${shown.rows} × ${shown.cols}, ${show(shown.lo)} to ${show(shown.hi)}. Arrows move, Enter keeps a row.`,
+      label: `${step.title}: ${shown.rows} × ${shown.cols}, ${show(shown.lo)} to ${show(shown.hi)}. Arrow keys move, Enter keeps a row.`,
       picture: (picked, part, side) => this.act.picture({ name, ...place, mask: maskName, scale: picked, part, side }),
     });
     this.describe(parts, pane, shown, scale);
@@ -229,7 +229,7 @@ export class View {
     );
   }
 
-  // The colours from the least to the largest number of a matrix.
+  // A bar with the colours from the smallest to the largest number of a matrix.
   legend({ lo, hi }, scale) {
     const stops = Array.from({ length: 17 }, (_, i) => css(scale.table, position(scale, lo + ((hi - lo) * i) / 16)));
     const bar = make('span', 'legend');
@@ -287,7 +287,7 @@ export class View {
     this.renderLines(shown, mean);
   }
 
-  // largest: of all that is shown, so that bars beside each other compare.
+  // largest: the largest weight of all panes, so that bars beside each other can be compared.
   barColumns(pane, matrix, largest) {
     const entropy = this.entropyOf(pane);
     const list = [{ title: 'largest', values: matrix.largest, most: Math.max(largest, 1e-300) }];
@@ -299,7 +299,7 @@ export class View {
     pane.columns = columns;
     pane.bars.hidden = !columns.length;
     if (!columns.length) return;
-    pane.bars.setAttribute('aria-label', 'For each row: its largest weight and its entropy. The numbers are in the table of numbers.');
+    pane.bars.setAttribute('aria-label', 'The largest weight and the entropy of each row. The table of numbers has the numbers.');
     this.paintBars(pane);
   }
 
@@ -344,7 +344,7 @@ export class View {
     });
   }
 
-  // The heads as small pictures.
+  // The choice of heads, as small pictures.
   renderStrip() {
     const { state, answer, strip } = this;
     const heads = answer.matrices.weights[0].length;
@@ -367,7 +367,8 @@ export class View {
 
   headButton(head) {
     const { state, answer } = this;
-    const button = Object.assign(make('button', 'head', null), { type: 'button', title: 'Shift-click: side by side' });
+    const title = 'Shift and a click show this head beside the other';
+    const button = Object.assign(make('button', 'head', null), { type: 'button', title });
     button.dataset.head = head;
     const matrix = answer.matrix('weights', state.batch, head);
     const canvas = make('canvas', 'thumb', button);
@@ -393,7 +394,7 @@ export class View {
     soon(canvas, () => drawThumb(canvas, matrix, mask, scale, picture));
   }
 
-  // The way through all steps, as small pictures that lead to the large ones.
+  // All steps as small pictures. Each leads to its large one.
   renderFilm() {
     const { state, film } = this;
     film.replaceChildren();
@@ -417,7 +418,7 @@ export class View {
     }
   }
 
-  // What a cell of a step is about, as indices.
+  // The query and the key that a cell of a step belongs to, as indices.
   meaning(step, { row, col }) {
     const found = { step: step.name, row, col };
     if (step.rows === 'query' || step.rows === 'both') found.query = row;
@@ -558,7 +559,7 @@ export class View {
       const { row0, row1, col0, col1 } = figure.range;
       this.act.say(`rows ${row0} to ${row1 - 1} of ${rows}, columns ${col0} to ${col1 - 1} of ${cols}`);
     } else if (event.key === 'Escape') {
-      // The page's Escape, too, which lets a row go.
+      // The page handles Escape, too: it releases the row.
       hideTooltip();
       return;
     } else {

@@ -1,12 +1,12 @@
-// The worker: sends requests, reads answers of any length, turns them into matrices and matrices into pixels, so that the page
-// never waits. It keeps the matrices of the last answer for drawing them again; it knows nothing of the page.
+// The worker sends requests, reads answers of any length, and turns answers into matrices and matrices into pixels, so that the page
+// never waits. It keeps the matrices of the last answer to draw them again. It knows nothing of the page.
 import { raster } from './colour.js';
 import { members, parse, withMember } from './jsontext.js';
 import { matrices, split, vectors } from './matrices.js';
 import { askForQ, summarise, wanted } from './request.js';
 
-const PLAIN_ANSWER = 400_000; // characters of an answer that the page gets as it is, too
-const MOST_WORDS = 200_000; // numbers of embeddings that are fetched only to be shown
+const PLAIN_ANSWER = 400_000; // characters; the page also gets a shorter answer as it is
+const MOST_WORDS = 200_000; // most numbers of embeddings that are fetched only to be shown
 
 let kept = {};
 let running = null;
@@ -39,7 +39,7 @@ async function post(base, path, body, key, signal) {
   }
 }
 
-// Matrices whose columns hold all heads side by side, if the request has such, become one matrix for each head.
+// Splits matrices whose columns hold all heads side by side into one matrix for each head, if the request has such matrices.
 const perHead = (whole, summary, heads) => (summary.packed && heads > 1 ? split(whole, heads) : whole);
 
 // What the request itself holds of X, Q, K and V: the answers of /attention do not repeat it.
@@ -62,7 +62,7 @@ function given(body, summary) {
   return shown;
 }
 
-// The rows of X for words: asked for by themselves, if they are the first numbers to be drawn.
+// The rows of X for words. A request of its own fetches them if they are the first numbers that are drawn.
 async function embedded(message, body, signal) {
   const all = members(message.text);
   const table = all?.get('embedding') ?? all?.get('embedding_dim');
@@ -144,7 +144,7 @@ async function compute(message) {
     sent: sent.length < 4_000_000 ? sent : null,
   };
   if (!response.ok) {
-    // A proxy's own answer may be anything.
+    // The answer may be a proxy's, and not JSON.
     const problem = { title: `HTTP ${response.status}`, detail: response.statusText, ...Object(parse(received.text)) };
     self.postMessage({ ...reply, problem });
     return;

@@ -156,11 +156,11 @@ function packs() {
 test('a drawn Q is asked for as keys, after the same draws', () => {
   const randn = (...shape) => ({ random: 'randn', shape });
   const random = { generator: 'numpy', seed: 1 };
-  const first = askForQ({ random, Q: randn(5, 2), K: randn(3, 2), V: randn(3, 2) });
-  assert.deepEqual(first.K, { random: 'randn', shape: [5, 2], ...Object.fromEntries(['low', 'high', 'mean', 'std', 'dtype'].map((name) => [name, undefined])) });
+  const first = JSON.stringify(askForQ({ random, Q: randn(5, 2), K: randn(3, 2), V: randn(3, 2) }).K);
+  assert.equal(first, '{"random":"randn","shape":[5,2]}');
   const later = askForQ({ random, V: randn(3, 2), K: { ...randn(3, 2), discard: [randn(7)] }, Q: randn(4, 5, 2) });
-  assert.deepEqual(later.K.discard.map(({ shape }) => shape), [[3, 2], [7], [3, 2]]);
-  assert.deepEqual([later.Q.shape, later.K.shape, later.V.shape], [[4, 1, 2], [4, 5, 2], [4, 5, 1]]);
+  const shapes = [...later.K.discard, later.Q, later.K, later.V].map(({ shape }) => shape.join());
+  assert.deepEqual(shapes, ['3,2', '7', '3,2', '4,1,2', '4,5,2', '4,5,1']);
   assert.equal(askForQ({ Q: [[1]], K: randn(1, 1) }), null);
   assert.equal(askForQ({ random, X: randn(1, 1) }), null);
 });
