@@ -1,7 +1,7 @@
 #!/bin/bash
 # run-tests.sh FOLDER runs the test programs built in FOLDER (build/release, build/asan, ...) and
 # checks the recorded HTTP exchanges against openapi.yaml. The status is 0 only if everything passes.
-# The last line is the sum. A test program's log of the daemon is printed only if that program fails.
+# The last line is the sum. What the daemon logs is printed only if the test that started it fails.
 # Criterion passes a test whose process leaked or was reported by a sanitizer after the last
 # assertion. So the sanitizers write files, and any file is a failure.
 # OpenBLAS takes the kernels that suit this CPU, whatever the environment presets. On a CPU with AVX-512,
@@ -58,15 +58,17 @@ run_criterion() { # NAME [SUITE...]: runs it, or these suites of it once more; a
 
 run_check() { # NAME COMMAND...: counts as one test
     echo "== $1"
-    if "${@:2}"; then
+    if "${@:2}" 2>"$beside/log"; then
+        without_log "$beside/log"
         passed=$((passed + 1))
     else
+        cat "$beside/log"
         failed=$((failed + 1))
     fi
 }
 
 begin_check() { # NAME COMMAND...: as run_check, beside what follows, until end_check NAME
-    "${@:2}" >"$beside/${1// /-}" 2>&1 &
+    "${@:2}" >"$beside/${1// /-}" 2>"$beside/${1// /-}.log" &
     started[$1]=$!
 }
 
@@ -74,6 +76,7 @@ report_of() { # NAME
     local status=0
     wait "${started[$1]}" || status=$?
     cat "$beside/${1// /-}"
+    cat "$beside/${1// /-}.log" >&2
     return $status
 }
 
