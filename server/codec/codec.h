@@ -108,28 +108,28 @@ const char *codec_name(const struct codec_value *value);
 /* The element or member after this one, NULL after the last: long lists in linear time. */
 const struct codec_value *codec_next(const struct codec_value *value);
 
-/* A name that people send who know it from elsewhere, and what the message says about it. */
+/* A name that another program has for a key, and what the message says about it. */
 struct codec_foreign {
     const char *name;
     unsigned where; /* bits: the objects in which this row holds */
     const char *hint;
 };
 
-/* What the members of an object may be called, and what may be meant by other names. */
+/* The keys of an object, and the hints about names that are none of them. */
 struct codec_keys {
     const char *const *names; /* `count`: the keys */
     size_t count;
-    const char *const *elsewhere; /* `elsewhere_count`: no keys here, but they go into `place` */
+    const char *const *elsewhere; /* `elsewhere_count` names that go into `place` and are no keys */
     size_t elsewhere_count;
     const char *place;
-    const struct codec_foreign *foreign; /* `foreign_count`, of which those with the bit `here` */
+    const struct codec_foreign *foreign; /* `foreign_count` rows; those with the bit `here` count */
     size_t foreign_count;
     unsigned here;
 };
 
 /* Refuses a value that is no object, and members that are none of the keys. The message says what a
- * foreign name is here ("unknown key \"num_heads\"; it is \"heads\" here"). Else it gives the
- * nearest key ("unknown key \"casual\"; did you mean \"causal\"?") or the nearest name that goes
+ * foreign name is here ("unknown key \"num_heads\"; it is \"heads\" here"). For other names it gives
+ * the nearest key ("unknown key \"casual\"; did you mean \"causal\"?") or the nearest name that goes
  * elsewhere ("unknown key \"weigths\"; \"weights\" goes into \"return\""). */
 bool codec_check_keys(const struct codec_document *document, const struct codec_value *object,
                       const struct codec_keys *keys, struct codec_error *error);

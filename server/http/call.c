@@ -75,7 +75,7 @@ __attribute__((format(printf, 3, 4))) static void refuse(struct http_call *call,
     call->answered = true;
 }
 
-/* A body over --max-body. `what` is said of it. */
+/* Refuses a body that is over --max-body. The format says how large it is. */
 __attribute__((format(printf, 2, 3))) static void refuse_size(struct http_call *call,
                                                               const char *format, ...) {
     char what[96];
@@ -266,6 +266,7 @@ static bool begin(struct http_call *call, const struct framing_result *framing) 
         call->reader = coding_reader_create(framing->coding);
         if (call->reader == NULL) {
             refuse(call, 503, "the server has no memory left for this request");
+            call->response.refused = "without memory";
         }
     }
     return call->answered && framing->expects_continue;
@@ -326,6 +327,9 @@ static bool refuse_fault(struct http_call *call) {
     const int status = coding_fault(call->reader, text, sizeof text);
     if (status != 0) {
         refuse(call, status, "%s", text);
+        call->response.refused = status == 503   ? "without memory"
+                                 : status == 413 ? "over a fixed limit"
+                                                 : NULL;
     }
     return status != 0;
 }

@@ -204,7 +204,9 @@ void http_log_refused(const char *reason) {
     }
     if (i == refused.reason_count && i < MAX_REASONS) {
         refused.first = i == 0 ? now_ms() : refused.first;
-        refused.reasons[refused.reason_count++].reason = reason;
+        refused.reasons[i].reason = reason;
+        refused.reasons[i].count = 0;
+        refused.reason_count++;
     }
     if (i < MAX_REASONS) {
         refused.reasons[i].count++;
@@ -224,7 +226,6 @@ static void take_summary(char *text, size_t size, int64_t now) {
     for (size_t i = 0; i < refused.reason_count && used < size; i++) {
         used += (size_t)snprintf(text + used, size - used, "%s%lu %s", i == 0 ? ": " : ", ",
                                  refused.reasons[i].count, refused.reasons[i].reason);
-        refused.reasons[i].count = 0;
     }
     refused.reason_count = 0;
     refused.summary = now;

@@ -214,7 +214,8 @@ def check_agreement(document, plain, exact, place):
         return
     while set(exact) == {"$ref"}:
         exact = document.exact[exact["$ref"].rpartition("/")[2]]
-    for keyword in ("type", "enum", "required", "minItems", "maxItems", "maximum", "exclusiveMinimum"):
+    for keyword in ("type", "enum", "required", "minItems", "maxItems", "minimum", "maximum", "exclusiveMinimum",
+                    "additionalProperties"):
         if keyword in plain and keyword in exact and plain[keyword] != exact[keyword]:
             document.fail(f"{place}: {keyword} is {plain[keyword]} here and {exact[keyword]} in exact.yaml")
     properties = exact_properties(exact)

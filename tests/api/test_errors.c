@@ -111,7 +111,7 @@ static const struct bad_request to_attention[] = {
             "/attn_mask", "unknown key \"attn_mask\"; it is \"mask\" here, where true attends",
             "MultiheadAttention true forbids", "\"bias\" for numbers that are added"),
     CONTENT("the name of PyTorch for lengths", CALL("\"key_padding_mask\":[[true,false]]"),
-            "/key_padding_mask", "it is \"lengths\" here, if the padding is at the end",
+            "/key_padding_mask", "it is \"lengths\" here, the number of valid keys",
             "(batch, 1, 1, keys)", "the opposite"),
     CONTENT("is_causal", CALL("\"is_causal\":true"), "/is_causal", "it is \"causal\" here"),
     CONTENT("num_heads", CALL("\"num_heads\":1"), "/num_heads", "it is \"heads\" here"),

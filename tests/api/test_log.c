@@ -340,9 +340,7 @@ Test(log, refusals_are_summed_up) {
     for (char *line; (line = next_line(&rest)) != NULL;) {
         size_t all, some;
         if (sscanf(line,
-                   "%*s attentiond: refused %zu time%*[s] in the last %*u s: %zu over --max-body",
-                   &all, &some) == 2 ||
-            sscanf(line, "%*s attentiond: refused %zu time in the last %*u s: %zu over --max-body",
+                   "%*s attentiond: refused %zu time%*[s ]in the last %*u s: %zu over --max-body",
                    &all, &some) == 2) {
             summaries++;
             refusals += all;
