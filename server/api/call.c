@@ -42,8 +42,8 @@ static const struct codec_foreign foreign_names[] = {
     {"attention_mask", CALL_AT_ATTENTIONS,
      "it is \"mask\" here, where true or 1 attends, or \"lengths\" for the number of valid keys"},
     {"key_padding_mask", CALL_AT_ATTENTIONS,
-     "it is \"lengths\" here, the number of valid keys of each batch item, if the padding is at the "
-     "end; or \"mask\" of the shape (batch, 1, 1, keys), where true attends: the opposite"},
+     "it is \"lengths\" here, the number of valid keys of each batch item, if the padding is at "
+     "the end; or \"mask\" of the shape (batch, 1, 1, keys), where true attends: the opposite"},
     {"block_mask", CALL_AT_ATTENTIONS, "it is \"mask\" here, where true attends"},
     {"attn_bias", CALL_AT_ATTENTIONS, "it is \"bias\" here"},
     {"is_causal", CALL_AT_ATTENTIONS, "it is \"causal\" here"},
