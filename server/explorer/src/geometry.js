@@ -8,7 +8,7 @@ const ELLIPSIS = '…';
 
 const context = document.createElement('canvas').getContext('2d');
 
-function widthOf(text) {
+export function widthOf(text) {
   context.font = FONT;
   return context.measureText(text).width;
 }

@@ -141,8 +141,8 @@ async function compute() {
 function done({ timing, milliseconds, bytes: received }) {
   const stage = /(?:^|[\s,])compute;dur=([\d.]+)/.exec(timing ?? '');
   const wide = (text, length) => String(text).padStart(length, '\u2007'); // as wide as a digit
-  const inside = stage ? `computed in ${wide(show(Number(stage[1]), 2), 4)} ms, ` : '';
-  return `${answer.queries} × ${answer.keys}: ${inside}${wide(Math.round(milliseconds), 3)} ms in all, ${bytes(received)}`;
+  const inside = stage ? `server ${wide(show(Number(stage[1]), 2), 4)} ms, ` : '';
+  return `${answer.queries} × ${answer.keys}: ${inside}total ${wide(Math.round(milliseconds), 3)} ms, ${bytes(received)}`;
 }
 
 function failed(reply) {

@@ -1,7 +1,7 @@
 // The one painter of heat maps: cells, hatching, numbers and labels. It paints on a surface: a canvas (on the page, as a thumb, as
 // PNG) or the text of an SVG file. All lengths are CSS pixels.
 import { css, position, textOn } from './colour.js';
-import { axes, FONT } from './geometry.js';
+import { axes, FONT, widthOf } from './geometry.js';
 import { show } from './numbers.js';
 
 const READABLE = { width: 38, height: 22 }; // a cell of this size has room for its number
@@ -180,7 +180,9 @@ function paintLabels(on, { box, range, size, rowLabels, colLabels, colours }) {
   }
   const upper = box.across ? { colour, align: 'left', turned: true } : { colour, align: 'center' };
   for (const { at, text } of cols) {
-    on.text(text, box.left + (at - range.col0 + 0.5) * size.width, box.top - (box.across ? 5 : 9), upper);
+    const x = box.left + (at - range.col0 + 0.5) * size.width;
+    if (box.across) on.text(text, x, box.top - 5, upper);
+    else on.text(text, Math.min(x, box.width - widthOf(text) / 2), box.top - 9, upper); // the last one ends within the figure
   }
 }
 
