@@ -222,19 +222,19 @@ export class View {
     const variance = statistics?.variance[step.name];
     meta.replaceChildren(
       make('span', 'shape', null, `${matrix.rows} × ${matrix.cols}`),
-      make('span', 'low', null, show(matrix.lo, 3)),
       this.legend(matrix, scale),
-      make('span', 'high', null, show(matrix.hi, 3)),
       ...(variance === undefined ? [] : [make('span', 'variance', null, `variance ${show(variance, 3)}`)]),
     );
   }
 
-  // A bar with the colours from the smallest to the largest number of a matrix.
+  // The smallest and the largest number of a matrix, and between them a bar with the colours.
   legend({ lo, hi }, scale) {
     const stops = Array.from({ length: 17 }, (_, i) => css(scale.table, position(scale, lo + ((hi - lo) * i) / 16)));
-    const bar = make('span', 'legend');
+    const legend = make('span', 'legend');
+    const bar = make('span', 'bar');
     bar.style.background = `linear-gradient(90deg, ${stops})`;
-    return bar;
+    legend.append(make('span', 'low', null, show(lo, 3)), bar, make('span', 'high', null, show(hi, 3)));
+    return legend;
   }
 
   writeNumbers(parts, pane, { matrix, mask, rowLabels, colLabels }) {
