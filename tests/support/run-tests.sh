@@ -1,7 +1,7 @@
 #!/bin/bash
 # run-tests.sh FOLDER runs the test programs built in FOLDER (build/release, build/asan, ...) and
 # checks the recorded HTTP exchanges against openapi.yaml. The status is 0 only if everything passes.
-# The last line is the sum. A test program's log of the daemon is printed only if that program fails.
+# The last line is the sum. The daemon's log is printed only if the program or the check that caused it fails.
 # Criterion passes a test whose process leaked or was reported by a sanitizer after the last
 # assertion. So the sanitizers write files, and any file is a failure.
 # OpenBLAS takes the kernels that suit this CPU, whatever the environment presets. On a CPU with AVX-512,
@@ -58,10 +58,12 @@ run_criterion() { # NAME [SUITE...]: runs it, or these suites of it once more; a
 
 run_check() { # NAME COMMAND...: counts as one test
     echo "== $1"
-    if "${@:2}"; then
+    if "${@:2}" >"$beside/check" 2>&1; then
         passed=$((passed + 1))
+        without_log "$beside/check"
     else
         failed=$((failed + 1))
+        cat "$beside/check"
     fi
 }
 
