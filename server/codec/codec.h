@@ -128,9 +128,9 @@ struct codec_keys {
 };
 
 /* Refuses a value that is no object, and members that are none of the keys. The message says what a
- * foreign name is here ("unknown key \"num_heads\"; it is \"heads\" here"). For other names it gives
- * the nearest key ("unknown key \"casual\"; did you mean \"causal\"?") or the nearest name that goes
- * elsewhere ("unknown key \"weigths\"; \"weights\" goes into \"return\""). */
+ * foreign name is here ("unknown key \"num_heads\"; it is \"heads\" here"). For other names it
+ * gives the nearest key ("unknown key \"casual\"; did you mean \"causal\"?") or the nearest name
+ * that goes elsewhere ("unknown key \"weigths\"; \"weights\" goes into \"return\""). */
 bool codec_check_keys(const struct codec_document *document, const struct codec_value *object,
                       const struct codec_keys *keys, struct codec_error *error);
 
