@@ -92,8 +92,8 @@ static int await_signal(const sigset_t *signals, const struct http_server *serve
     }
 }
 
-/* Tells systemd the state of a service with Type=notify, as sd_notify(3) does. Elsewhere nobody
- * wants to know it. */
+/* Tells systemd the state of a service with Type=notify, as sd_notify(3) does. It does nothing if
+ * systemd has not asked for that. */
 static void tell_systemd(const char *state) {
     const char *path = getenv("NOTIFY_SOCKET");
     struct sockaddr_un address = {.sun_family = AF_UNIX};

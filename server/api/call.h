@@ -54,8 +54,8 @@ enum {
     CALL_AT_ATTENTIONS = CALL_AT_ATTENTION | CALL_AT_PROJECTIONS
 };
 
-/* codec_check_keys() for such an object. It also knows the names that other programs have for what
- * is here, and what another endpoint takes. */
+/* codec_check_keys() for such an object. Its hints also know the names of other programs and the
+ * keys of other endpoints. */
 bool call_check_keys(const struct codec_document *document, const struct codec_value *object,
                      unsigned here, const char *const *names, size_t count,
                      struct codec_error *error);

@@ -305,7 +305,7 @@ static const char *number_text(double number, bool narrow, char text[NUMBER_SIZE
 
 /* ---------------------------------------------------------------------------------------- keys */
 
-/* What is known of a foreign name here; NULL if nothing is. */
+/* The hint about a foreign name in this object, or NULL. */
 static const char *hint_of(const char *name, const struct codec_keys *keys) {
     for (size_t i = 0; i < keys->foreign_count; i++) {
         const struct codec_foreign *foreign = &keys->foreign[i];

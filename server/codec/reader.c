@@ -217,7 +217,7 @@ static bool scan(struct codec_reader *reader, const char *bytes, size_t size) {
         }
         bool good = true;
         switch (*p) {
-        case '\n': /* every one that is allowed comes here: no string, word or run holds one */
+        case '\n': /* every allowed line feed comes here: strings, words and runs hold none */
             reader->line.number++;
             reader->line.margin = reader_offset(reader, p) + 1;
             break;

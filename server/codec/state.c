@@ -12,8 +12,8 @@
 
 /* -------------------------------------------------------------------------------------- errors */
 
-/* Begins the error. Its place is in the line of the byte that is looked at, or it is where the
- * current string or a frame begins, which may be the one that was just closed. */
+/* Begins the error and finds its line. The place of an error is in the current line, or it is the
+ * beginning of the current string, of an open frame or of the frame that was closed last. */
 static void set_error(struct codec_reader *reader, enum codec_status status, size_t offset) {
     struct reader_line line = reader->line;
     for (size_t i = 0; i <= reader->depth && i < CODEC_MAX_DEPTH; i++) {

@@ -54,9 +54,10 @@ struct http_response {
     const char *media_type; /* static; NULL = application/json */
     const char *allow;      /* static; the Allow header of a 405 */
     const char *codings;    /* static; the Accept-Encoding header of a 415 */
-    const char *refused; /* static; why, for the summaries in the log; NULL = it is not refused */
-    bool close;          /* end the connection after this response */
-    const void *body;    /* `size` bytes */
+    const char
+        *refused; /* static; why it is refused, for the summaries in the log; NULL = it is not */
+    bool close;   /* end the connection after this response */
+    const void *body; /* `size` bytes */
     size_t size;
     /* Called once when the body is sent or dropped; NULL = the body is static. */
     void (*release)(void *body);

@@ -27,9 +27,9 @@ __attribute__((format(printf, 2, 3))) void http_log(const char *level, const cha
 /* Counts a request that was refused, for the next summary. `reason` is static. From any thread. */
 void http_log_refused(const char *reason);
 
-/* Writes one line about all requests that were refused since the last such line. Does nothing if
- * there are none. Does nothing either if the last such line is less than a minute old, unless this
- * is the `last` one. Called about once a second. */
+/* Writes one line about all requests that were refused since the last such line. No line is written
+ * if there are none, or if the last such line is less than a minute old and this is not the `last`
+ * call. It is called about once a second. */
 void http_log_summary(bool last);
 
 /* Writes a warning of libmicrohttpd's, at most 10 of them in a minute, since clients may cause it.

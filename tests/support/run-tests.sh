@@ -1,7 +1,7 @@
 #!/bin/bash
 # run-tests.sh FOLDER runs the test programs built in FOLDER (build/release, build/asan, ...) and
 # checks the recorded HTTP exchanges against openapi.yaml. The status is 0 only if everything passes.
-# The last line is the sum. What the daemon logs is printed only if the test that started it fails.
+# The last line is the sum. The daemon's log is printed only if the program or the check that caused it fails.
 # Criterion passes a test whose process leaked or was reported by a sanitizer after the last
 # assertion. So the sanitizers write files, and any file is a failure.
 # OpenBLAS takes the kernels that suit this CPU, whatever the environment presets. On a CPU with AVX-512,
