@@ -43,7 +43,8 @@ static const struct codec_foreign foreign_names[] = {
      "it is \"mask\" here, where true or 1 attends, or \"lengths\" for the number of valid keys"},
     {"key_padding_mask", CALL_AT_ATTENTIONS,
      "it is \"lengths\" here, the number of valid keys of each batch item, if the padding is at "
-     "the end; or \"mask\" of the shape (batch, 1, 1, keys), where true attends: the opposite"},
+     "the end; or \"mask\" of the shape (batch, 1, 1, keys), where true attends, the opposite of "
+     "key_padding_mask"},
     {"block_mask", CALL_AT_ATTENTIONS, "it is \"mask\" here, where true attends"},
     {"attn_bias", CALL_AT_ATTENTIONS, "it is \"bias\" here"},
     {"is_causal", CALL_AT_ATTENTIONS, "it is \"causal\" here"},
@@ -79,8 +80,8 @@ static const struct codec_foreign foreign_names[] = {
     {"softmax_scale", CALL_AT_ATTENTIONS, SCALE},
     {"sm_scale", CALL_AT_ATTENTIONS, SCALE},
     {"temperature", CALL_AT_ATTENTIONS,
-     "there is no temperature here: divide \"scale\" by it, which is 1 / sqrt(columns of a head of "
-     "Q) by default"},
+     "there is no temperature here: divide \"scale\" by it; the default of \"scale\" is "
+     "1 / sqrt(columns of a head of Q)"},
     {"temperature", CALL_AT_SOFTMAX, "there is no temperature here: divide X by it first"},
     {"logits_soft_cap", CALL_AT_ATTENTIONS, SOFTCAP},
     {"window_size", CALL_AT_ATTENTIONS, WINDOW},

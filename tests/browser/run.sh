@@ -1,7 +1,7 @@
 #!/bin/bash
 # run.sh FOLDER [NAME...] tries the explorer of $ATTENTIOND_BIN (FOLDER/attentiond if it is not set) in a browser. NAMEs limit
 # it to these files *.test.mjs. $BROWSER names a Chromium other than Debian's. The packages go to FOLDER/node-browser, from npm
-# the first time only; screenshots to build/browser. With STRICT=yes what hangs on the machine's speed is asserted, too.
+# the first time only; screenshots to build/browser. With STRICT=yes it also asserts what depends on the machine's speed.
 set -euo pipefail
 
 here=$(dirname "$(realpath "$0")")
