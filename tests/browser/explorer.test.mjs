@@ -523,11 +523,12 @@ test('notes and headings are about the request at hand; an edited one says what 
     assert.equal(await note(), own);
     await page.fill('#labels', 'a, b, c, d');
     assert.equal(await note(), own, 'other labels are no other request');
-    assert.match(await text('scaled_scores'), /^divided by √d/);
+    const scaled = await text('scaled_scores');
+    assert.match(scaled, /more equal/);
     await answered(page, () => setOption(page, 'scale', '1'));
     assert.match(await text('scaled_scores'), /scale is 1$/);
     await answered(page, () => setOption(page, 'scale', '0.1'));
-    assert.match(await text('scaled_scores'), /^smaller scores/);
+    assert.equal(await text('scaled_scores'), scaled);
     assert.match(await page.textContent('#group-weigh'), /^Softmax turns/);
     await answered(page, () => page.click('[data-example="001"]'));
     const notes = new Set();

@@ -55,7 +55,7 @@ export const STEPS = [
     formula: math(sub('S', 'scaled'), mo('='), root, mi('S')),
     rows: 'query',
     cols: 'key',
-    text: 'divided by √d, so that softmax does not give all weight to one key',
+    text: 'makes the weights more equal',
   },
   {
     name: 'masked_scores',
@@ -101,8 +101,7 @@ export function titleOf(group, { options }) {
 function scaledText(step, { scale, normalization }) {
   if (scale === 1) return 'the scores themselves, because scale is 1';
   if (normalization === 'none' || scale <= 0) return 'the scores times the scale';
-  if (scale > 1) return 'larger scores make softmax sharper';
-  return scale === undefined ? step.text : 'smaller scores make the weights more equal';
+  return scale > 1 ? 'larger scores make softmax sharper' : step.text;
 }
 
 // What a step is about, as this request has it.
