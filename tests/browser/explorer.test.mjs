@@ -523,11 +523,12 @@ test('notes and headings are about the request at hand; an edited one says what 
     assert.equal(await note(), own);
     await page.fill('#labels', 'a, b, c, d');
     assert.equal(await note(), own, 'other labels are no other request');
-    const small = await text('scaled_scores');
+    const scaled = await text('scaled_scores');
+    assert.match(scaled, /more equal/);
     await answered(page, () => setOption(page, 'scale', '1'));
-    assert.doesNotMatch(await text('scaled_scores'), /small/);
+    assert.match(await text('scaled_scores'), /scale is 1$/);
     await answered(page, () => setOption(page, 'scale', '0.1'));
-    assert.equal(await text('scaled_scores'), small);
+    assert.equal(await text('scaled_scores'), scaled);
     assert.match(await page.textContent('#group-weigh'), /^Softmax turns/);
     await answered(page, () => page.click('[data-example="001"]'));
     const notes = new Set();
@@ -589,6 +590,37 @@ test('what is wrong with a request is told, and marked where it is', () =>
     assert.match(await page.textContent('#problem-show'), /line 3, column 6/);
     await answered(page, () => page.fill('#request', '{"X": [[1, 2], [3, 4]]}'));
     assert.equal(await page.isHidden('#problem'), true);
+  }));
+
+test('words in place of JSON are not sent; one line says so, and the options wait', () =>
+  onPage({}, async (page) => {
+    await open(page, '/#example=own');
+    assert.match(await page.textContent('#look'), /For a sentence, choose “a sentence” first/);
+    const note = () => page.textContent('#options-note');
+    await answered(page, () => page.fill('#request', 'the cat sat'), 'error');
+    assert.match(await page.textContent('#problem'), /^This is not JSON: a request begins with {/);
+    assert.equal(await note(), '(the request is not a JSON object)');
+    assert.equal(await page.isDisabled('#option-causal'), true);
+    assert.equal((await page.locator('[id^="reason-"]').allTextContents()).join(''), '');
+    await answered(page, () => page.fill('#request', '{"X": [[1, 2], [3, 4]]}'));
+    assert.equal(await note(), '');
+    assert.equal(await page.isDisabled('#option-causal'), false);
+    await answered(page, () => page.click('[data-variant="own-sentence"]'));
+    assert.match(await page.textContent('#look'), /random here, not trained/);
+  }));
+
+test('a row with nearly all its weight on one key says so', () =>
+  onPage({}, async (page) => {
+    await open(page, '/#example=own');
+    const told = async (K) => {
+      await answered(page, () => page.fill('#request', JSON.stringify({ scale: 1, Q: [[1]], K, V: [[1], [2]] })));
+      const { x, y } = await cell(page, 'weights', 0, 0);
+      await page.mouse.click(x, y);
+      return page.locator('#reading .note').first().textContent();
+    };
+    assert.match(await told([[9], [0]]), /^entropy [\d.]+: nearly all weight on 1 key$/);
+    await page.keyboard.press('Escape');
+    assert.match(await told([[0], [0]]), /: as much as 2 equal weights$/);
   }));
 
 test('a body of one’s own: from a file, with labels; infinity as Python writes it', () =>
@@ -874,11 +906,17 @@ test('the button for light and dark overrides the system', () =>
   onPage({ colorScheme: 'light' }, async (page) => {
     await open(page);
     const grounds = new Set();
+    const titles = [];
+    const widths = new Set();
     for (let i = 0; i < 3; i++) {
       grounds.add(await page.evaluate(() => getComputedStyle(document.body).backgroundColor));
+      titles.push(await page.textContent('#theme'));
+      widths.add((await page.locator('#theme').boundingBox()).width);
       await page.click('#theme');
     }
     assert.equal(grounds.size, 2);
+    assert.deepEqual(titles, ['Theme: auto', 'Theme: light', 'Theme: dark']);
+    assert.equal(widths.size, 1, `its widths are ${[...widths].join(', ')}`);
   }));
 
 test('on a phone nothing scrolls sideways', () =>

@@ -337,7 +337,9 @@ export const EXAMPLES = [
       {
         id: '004',
         title: 'three words',
-        look: 'Follow one row: 1/√3 keeps the order of the scores, softmax turns them into shares, and the shares mix the values.',
+        look:
+          'Follow one row. The factor 1/√3 keeps the order of the scores. Softmax turns the scores into shares. ' +
+          'The output is the values, weighted by these shares.',
         path: '/self-attention',
         body: STEP_BY_STEP,
       },
@@ -349,7 +351,7 @@ export const EXAMPLES = [
 export const OWN = {
   id: 'own',
   title: 'Your own',
-  look: 'Paste JSON, drop a file, or type a sentence. The page computes while you type.',
+  look: 'Paste or drop JSON. For a sentence, choose “a sentence” first. The page computes while you type.',
   variants: [
     {
       id: 'own',
@@ -378,6 +380,7 @@ export const OWN = {
     {
       id: 'own-sentence',
       title: 'a sentence',
+      look: 'The embedding and the projections are random here, not trained. So the weights say nothing about the language.',
       path: '/multi-head-attention',
       body: {
         random: { generator: 'torch', seed: 1 },

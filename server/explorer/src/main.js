@@ -22,6 +22,7 @@ import { View } from './view.js';
 
 const TYPING = 300; // milliseconds after the last key until a request is sent
 const SMALL = 1_000_000; // characters; a request of fewer is parsed before it is sent
+const NO_OBJECT = '(the request is not a JSON object)';
 const $ = (id) => document.getElementById(id);
 const base = new URL('.', location.href.split('#')[0]).href;
 
@@ -119,6 +120,7 @@ async function compute() {
   const { path, text } = state;
   const body = text.length < SMALL && parse(text);
   if (body && typeof body === 'object' && isSoftmax(body)) return elsewhere();
+  if (body === undefined && !/^\s*\{/.test(text)) return notJson();
   status('busy', 'The server computes');
   const reply = await client.ask({ path, text });
   if (!reply) return;
@@ -130,6 +132,7 @@ async function compute() {
   answer = new Answer(reply, state.labels);
   answer.text = text;
   settle();
+  $('options-note').textContent = '';
   options.update(summary, answer.heads);
   controls();
   view.show(answer, state);
@@ -146,6 +149,7 @@ function done({ timing, milliseconds, bytes: received }) {
 }
 
 function failed(reply) {
+  $('options-note').textContent = reply.problem && !summary ? NO_OBJECT : '';
   options.update(summary, answer?.heads ?? 1);
   locked ||= reply.status === 401;
   controls();
@@ -161,9 +165,22 @@ function failed(reply) {
 function elsewhere() {
   client.forget();
   $('progress').hidden = true;
+  $('options-note').textContent = '';
   const detail = 'This page shows attention. Attention needs X of rank 2 or more, and it takes no axis. Send this body to /softmax.';
   problem({ title: 'This body is for /softmax', detail });
   status('error', 'This body is for /softmax');
+}
+
+// A text that does not begin as a request does is not sent.
+function notJson() {
+  client.forget();
+  $('progress').hidden = true;
+  summary = sent = null;
+  $('options-note').textContent = NO_OBJECT;
+  options.update(null, 1);
+  controls();
+  problem({ title: 'This is not JSON: a request begins with {', detail: 'For a sentence, choose “Your own” and then “a sentence”.' });
+  status('error', 'This is not JSON');
 }
 
 function make(tag, textContent, more = {}) {

@@ -163,22 +163,23 @@ export function createOptions(container, onChange) {
     for (const field of fields) field.setAttribute('aria-invalid', String(wrong && option.takes.read(field.value) === null));
   }
 
-  // Shows what a request has. heads: as many as its answer has.
+  // Shows what a request has; null disables every option. heads: as many as its answer has.
   function update(summary, heads) {
     const reasons = summary ? inapplicable(summary, heads) : {};
     for (const one of rows) {
       const { option, control, row, reason, fields } = one;
-      const why = summary ? (reasons[option.key] ?? '') : 'The request is not JSON';
+      const why = reasons[option.key] ?? '';
+      const off = !summary || why !== '';
       const set = summary && option.key in summary.options;
-      for (const field of fields) field.disabled = why !== '' && (!set || summary.options[option.key]?.own !== undefined);
-      row.classList.toggle('off', why !== '');
+      for (const field of fields) field.disabled = off && (!set || summary.options[option.key]?.own !== undefined);
+      row.classList.toggle('off', off);
       reason.textContent = why;
       if (summary && !row.classList.contains('invalid') && !fields.includes(document.activeElement)) {
         control.write(summary.options[option.key]);
       }
     }
     const set = summary ? seldom.filter(({ option }) => option.key in summary.options).length : 0;
-    title.textContent = set ? `More (${set} set)` : 'More';
+    title.textContent = set ? `More (${set} changed)` : 'More';
   }
 
   // Empties the fields that could not be read, because another request takes the place of theirs.

@@ -47,6 +47,14 @@ function bars(container, keys, keyLabel) {
   }
 }
 
+// An entropy in words. With a sink the entropy may be small although no key has a large weight.
+function spread(entropy, largest) {
+  const equal = Math.exp(entropy);
+  if (equal < 1.05 && largest > 0.9) return 'nearly all weight on 1 key';
+  const over = show(equal, 2);
+  return `as much as ${over} equal ${over === '1' ? 'weight' : 'weights'}`;
+}
+
 // given: {query, row (numbers), mask (bits of the row) or null, keyLabel(j), entropy or undefined, locked} or null.
 export function drawReading(container, given) {
   container.replaceChildren();
@@ -54,8 +62,8 @@ export function drawReading(container, given) {
   lead.className = 'lead';
   if (!given) {
     lead.textContent = matchMedia('(hover: hover)').matches
-      ? 'Point at a row to read it here. Click to keep it.'
-      : 'Tap a row to read it here.';
+      ? 'Point at a row to see it explained in words. Click to keep it.'
+      : 'Tap a row to see it explained in words.';
     return;
   }
   const { query, row, mask, keyLabel, entropy, locked } = given;
@@ -66,8 +74,7 @@ export function drawReading(container, given) {
   bars(container, keys, keyLabel);
   const notes = [];
   if (keys.length > MOST) notes.push(`and ${(keys.length - MOST).toLocaleString('en')} more`);
-  const over = show(Math.exp(entropy), 2);
-  if (entropy >= 0) notes.push(`entropy ${show(entropy, 3)}: as much as ${over} equal ${over === '1' ? 'weight' : 'weights'}`);
+  if (entropy >= 0) notes.push(`entropy ${show(entropy, 3)}: ${spread(entropy, keys[0].weight)}`);
   if (locked) notes.push('Esc releases the row');
   for (const note of notes) make('p', container, note).className = 'note';
 }

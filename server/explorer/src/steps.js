@@ -55,7 +55,7 @@ export const STEPS = [
     formula: math(sub('S', 'scaled'), mo('='), root, mi('S')),
     rows: 'query',
     cols: 'key',
-    text: 'smaller scores keep softmax soft',
+    text: 'makes the weights more equal',
   },
   {
     name: 'masked_scores',

@@ -1,7 +1,6 @@
 // Light or dark: the system's choice or the user's. The browser keeps the user's choice for the next visit if it may.
 
 const NAMES = ['auto', 'light', 'dark'];
-const TITLES = { auto: 'Auto', light: 'Light', dark: 'Dark' };
 
 function stored() {
   try {
@@ -19,8 +18,7 @@ export function createTheme(button, onChange) {
   function apply() {
     const dark = name === 'dark' || (name === 'auto' && system.matches);
     document.documentElement.dataset.theme = dark ? 'dark' : 'light';
-    button.textContent = TITLES[name];
-    button.setAttribute('aria-label', `Colours: ${TITLES[name].toLowerCase()}`);
+    button.textContent = `Theme: ${name}`;
     onChange(dark);
   }
 
