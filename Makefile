@@ -451,6 +451,8 @@ test-container: ## Build the image, and test it with a read-only root and withou
 INSTALL ?= install
 .PHONY: install uninstall clean help
 install: all ## Install (DESTDIR, PREFIX, BINDIR, LIBDIR, INCLUDEDIR, PKGCONFIGDIR, UNITDIR)
+	@case '$(PREFIX)$(BINDIR)$(LIBDIR)$(INCLUDEDIR)' in *[\&\|\\\ ]*) \
+	    echo "make install: the folders to install into may not contain a space, &, | or \\" >&2; exit 1 ;; esac
 	$(INSTALL) -d "$(DESTDIR)$(BINDIR)" "$(DESTDIR)$(LIBDIR)" "$(DESTDIR)$(INCLUDEDIR)" "$(DESTDIR)$(PKGCONFIGDIR)" \
 	    "$(DESTDIR)$(UNITDIR)"
 	$(INSTALL) -m 755 $(DAEMON) "$(DESTDIR)$(BINDIR)/attentiond"
@@ -459,10 +461,10 @@ install: all ## Install (DESTDIR, PREFIX, BINDIR, LIBDIR, INCLUDEDIR, PKGCONFIGD
 	ln -sfn libattention.so.$(ABI) "$(DESTDIR)$(LIBDIR)/libattention.so"
 	$(INSTALL) -m 644 lib/include/attention.h "$(DESTDIR)$(INCLUDEDIR)/"
 	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(LIBDIR)|' -e 's|@INCLUDEDIR@|$(INCLUDEDIR)|' \
-	    -e 's|@VERSION@|$(VERSION)|' lib/attention.pc.in > $(O)/attention.pc
-	$(INSTALL) -m 644 $(O)/attention.pc "$(DESTDIR)$(PKGCONFIGDIR)/"
-	sed 's|@BINDIR@|$(BINDIR)|' server/attentiond.service.in > $(O)/attentiond.service
-	$(INSTALL) -m 644 $(O)/attentiond.service "$(DESTDIR)$(UNITDIR)/"
+	    -e 's|@VERSION@|$(VERSION)|' lib/attention.pc.in | \
+	    $(INSTALL) -m 644 /dev/stdin "$(DESTDIR)$(PKGCONFIGDIR)/attention.pc"
+	sed 's|@BINDIR@|$(BINDIR)|' server/attentiond.service.in | \
+	    $(INSTALL) -m 644 /dev/stdin "$(DESTDIR)$(UNITDIR)/attentiond.service"
 
 uninstall: ## Remove what install put there
 	rm -f "$(DESTDIR)$(BINDIR)/attentiond" "$(DESTDIR)$(INCLUDEDIR)/attention.h" \

@@ -21,6 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
@@ -64,9 +65,9 @@ static void *await_second(void *stop_) {
     while (sigtimedwait(&stop, NULL, &(struct timespec){0}) > 0) {
     }
     sigwait(&stop, &signal_number);
-    http_log("warning", "stopped by a second signal: open requests get no answer");
     signal(signal_number, SIG_DFL);
     pthread_sigmask(SIG_UNBLOCK, &stop, NULL);
+    http_log("warning", "stopped by a second signal: open requests get no answer");
     raise(signal_number);
     return NULL;
 }
@@ -107,6 +108,8 @@ static void tell_systemd(const char *state) {
     }
     const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (fd >= 0) {
+        const struct timeval patience = {.tv_sec = 1};
+        setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
         sendto(fd, state, strlen(state), MSG_NOSIGNAL, (const struct sockaddr *)&address,
                (socklen_t)(offsetof(struct sockaddr_un, sun_path) + length));
         close(fd);

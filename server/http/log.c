@@ -31,6 +31,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 /* Guarded by `lock`, but for `options`, which are set before there are threads. */
 static struct http_log_options options;
 static int log_fd = STDERR_FILENO;
+static bool torn; /* does the log end with a part of a line? */
 static struct limit messages = {.most = 10, .seconds = 60};
 static struct limit requests = {.most = 1000, .seconds = 1};
 
@@ -63,6 +64,19 @@ static void make_plain(char *out, size_t size, const char *text, bool spaces) {
 
 /* ------------------------------------------------------------------------- lines, `lock` held */
 
+/* Returns how many bytes were written. They are fewer than `size` if the log is full or gone. */
+static size_t write_bytes(const char *text, size_t size) {
+    size_t done = 0;
+    while (done < size) {
+        const ssize_t part = write(log_fd, text + done, size - done);
+        if (part < 0 && errno != EINTR) {
+            break;
+        }
+        done += part > 0 ? (size_t)part : 0;
+    }
+    return done;
+}
+
 /* What does not fit is cut off. A line is one write: those of several processes stay whole. */
 static void write_line(char line[static LINE], int length) {
     size_t size = length < LINE - 1 ? (size_t)length : LINE - 2;
@@ -71,13 +85,11 @@ static void write_line(char line[static LINE], int length) {
     if (poll(&fd, 1, 0) == 0) {
         return; /* a pipe that nobody reads: better no line than no answer */
     }
-    for (size_t done = 0; done < size;) {
-        const ssize_t part = write(log_fd, line + done, size - done);
-        if (part < 0 && errno != EINTR) {
-            return; /* full, or gone: nobody to tell */
-        }
-        done += part > 0 ? (size_t)part : 0;
+    if (torn && write_bytes("\n", 1) == 0) {
+        return;
     }
+    const size_t done = write_bytes(line, size);
+    torn = done > 0 && done < size;
 }
 
 /* "2026-11-21T10:22:39.123Z" */
@@ -129,6 +141,15 @@ static int open_file(const char *path) {
     return open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0640);
 }
 
+/* Opens the terminal of standard error once more, so that a write never waits for somebody to read
+ * it. Its own O_NONBLOCK would change it for all programs on that terminal. */
+static int open_terminal(void) {
+    const int fd = isatty(STDERR_FILENO)
+                       ? open("/proc/self/fd/2", O_WRONLY | O_NOCTTY | O_CLOEXEC | O_NONBLOCK)
+                       : -1;
+    return fd >= 0 ? fd : STDERR_FILENO;
+}
+
 bool http_log_open(const struct http_log_options *wanted, char *error, size_t size) {
     if (wanted->file != NULL) {
         const int fd = open_file(wanted->file);
@@ -138,6 +159,8 @@ bool http_log_open(const struct http_log_options *wanted, char *error, size_t si
             return false;
         }
         log_fd = fd;
+    } else {
+        log_fd = open_terminal();
     }
     options = *wanted;
     return true;
@@ -156,6 +179,7 @@ bool http_log_reopen(void) {
     pthread_mutex_lock(&lock);
     const int old = log_fd;
     log_fd = fd;
+    torn = false;
     pthread_mutex_unlock(&lock);
     if (old != STDERR_FILENO) {
         close(old);

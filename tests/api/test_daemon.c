@@ -117,6 +117,26 @@ Test(daemon, tells_systemd_its_state) {
     unlink(name.sun_path);
 }
 
+/* A socket whose queue is full does not keep the daemon from its start or its stop. */
+Test(daemon, does_not_wait_for_systemd) {
+    struct sockaddr_un name = {.sun_family = AF_UNIX};
+    struct server_process server;
+    const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    const int other = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    cr_assert(fd >= 0 && other >= 0);
+    snprintf(name.sun_path, sizeof name.sun_path, "/tmp/attentiond-full-%d", (int)getpid());
+    unlink(name.sun_path);
+    cr_assert_eq(bind(fd, (const struct sockaddr *)&name, sizeof name), 0);
+    while (sendto(other, "", 1, MSG_DONTWAIT, (const struct sockaddr *)&name, sizeof name) == 1) {
+    }
+    setenv("NOTIFY_SOCKET", name.sun_path, 1);
+    cr_assert(server_spawn(&server, NULL));
+    cr_expect_eq(server_stop(&server), 0);
+    close(fd);
+    close(other);
+    unlink(name.sun_path);
+}
+
 /* An answer of megabytes comes in chunks, a small one with its length; both are whole. */
 Test(daemon, large_answers_come_in_chunks) {
     struct server_process server;

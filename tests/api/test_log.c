@@ -3,11 +3,14 @@
  * millisecond, the same facts in text and in JSON, and how many lines were left out. Knows the
  * service by its socket and by the file of its log.
  */
+#define _GNU_SOURCE /* posix_openpt, prlimit */
 #include <criterion/criterion.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -350,5 +353,48 @@ Test(log, refusals_are_summed_up) {
     cr_expect_eq(summaries, 2);
     cr_expect_eq(refusals, REFUSALS);
     cr_expect_eq(too_large, REFUSALS);
+    free(text);
+}
+
+/* A terminal takes some kilobytes that nobody reads. Neither an answer nor the stop waits for it. */
+Test(log, terminal_that_nobody_reads) {
+    struct client_connection connection;
+    const int terminal = posix_openpt(O_RDWR | O_NOCTTY);
+    cr_assert_geq(terminal, 0);
+    cr_assert(grantpt(terminal) == 0 && unlockpt(terminal) == 0);
+    const int error = open(ptsname(terminal), O_RDWR | O_NOCTTY);
+    cr_assert_geq(error, 0);
+    cr_assert_eq(dup2(error, STDERR_FILENO), STDERR_FILENO);
+    cr_assert(server_spawn(&server, (const char *const[]){"--log-requests", "yes", NULL}));
+    cr_assert(client_open(&connection, server.port));
+    for (int i = 0; i < 900; i++) {
+        ask(&connection, "GET");
+    }
+    client_close(&connection);
+    cr_expect_eq(server_stop(&server), 0);
+    close(terminal);
+}
+
+/* A full disk cuts a line. When there is room again, the next line does not continue that one. */
+Test(log, lines_begin_anew_after_a_full_disk) {
+    struct client_connection connection;
+    struct rlimit limit = {.rlim_cur = 2000, .rlim_max = RLIM_INFINITY};
+    size_t lines = 0;
+    signal(SIGXFSZ, SIG_IGN);
+    cr_assert_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    start("json");
+    cr_assert(client_open(&connection, server.port));
+    for (int i = 0; i < 40; i++) {
+        ask(&connection, "GET");
+    }
+    limit.rlim_cur = RLIM_INFINITY;
+    cr_assert_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    cr_assert_eq(prlimit(server.pid, RLIMIT_FSIZE, &limit, NULL), 0);
+    client_close(&connection);
+    char *text = stop(), *rest = text;
+    for (const char *line; (line = next_line(&rest)) != NULL; lines++) {
+        cr_expect_null(strstr(line + 1, "{\"time\""), "%s", line);
+    }
+    cr_expect_gt(lines, 4, "%zu lines", lines);
     free(text);
 }
