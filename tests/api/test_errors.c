@@ -141,6 +141,8 @@ static const struct bad_request to_attention[] = {
     CONTENT("an unknown result", CALL("\"return\":[\"weigths\"]"), "/return/0",
             "must be \"output\", \"weights\", ", "\"present_K\" or \"present_V\", not \"weigths\"",
             "did you mean \"weights\"?"),
+    CONTENT("a longer name of a result", CALL("\"return\":[\"attention_weights\"]"), "/return/0",
+            "not \"attention_weights\"; did you mean \"weights\"?"),
     CONTENT("one result without an array", CALL("\"return\":\"output\""), "/return",
             "return must be an array of names such as [\"output\", \"weights\"], not \"output\""),
     CONTENT("misspelt key", CALL("\"casual\":true"), "/casual", "casual", "causal"),
