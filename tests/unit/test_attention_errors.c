@@ -29,7 +29,7 @@ static const struct refusal refusals[] = {
      {0},
      ATTN_SHAPE_MISMATCH,
      "V",
-     "1 heads but K has 2"},
+     "1 head but K has 2"},
     {{1, 8}, {2, 5, 8}, {2, 5, 3}, {0}, ATTN_SHAPE_MISMATCH, "Q", "rank 2 to 4, not 1"},
     {{2, 4, 9}, {2, 5, 9}, {2, 5, 9}, {.heads = 2}, ATTN_SHAPE_MISMATCH, "Q", "9 columns"},
     {{2, 4, 9}, {2, 5, 9}, {2, 5, 9}, {.heads = SIZE_MAX}, ATTN_SHAPE_MISMATCH, "Q", "9 columns"},
