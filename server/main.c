@@ -156,8 +156,9 @@ static int listen_and_wait(const struct server_options *options, struct api_serv
              ipv6 ? "[" : "", options->address, ipv6 ? "]" : "", http_port(server));
     printf("attentiond %s listening on %s\n", ATTN_VERSION, url); /* for scripts: not a log line */
     fflush(stdout);
-    http_log("info", "started at %s: version %s, %u workers, %u I/O threads", url, ATTN_VERSION,
-             options->workers, options->io_threads);
+    http_log("info", "started at %s: version %s, %u worker%s, %u I/O thread%s", url, ATTN_VERSION,
+             options->workers, options->workers == 1 ? "" : "s", options->io_threads,
+             options->io_threads == 1 ? "" : "s");
     tell_systemd("READY=1");
     while ((signal_number = await_signal(signals, server)) == SIGHUP) {
         http_reload(server);

@@ -214,8 +214,9 @@ static void describe_rule(const struct option *option, char *out, size_t size) {
                                                             : ""; /* the range says it */
     const int first = (int)strcspn(option->range, "|");
     const bool choice = option->kind == KIND_CHOICE; /* of two words */
-    snprintf(out, size, "%s%.*s%s%s", kind, first, option->range, choice ? " or " : "",
-             choice ? option->range + first + 1 : "");
+    const bool address = option->kind == KIND_ADDRESS;
+    snprintf(out, size, "%s%.*s%s%s%s", kind, first, option->range, choice ? " or " : "",
+             choice ? option->range + first + 1 : "", address ? ", as in 127.0.0.1" : "");
 }
 
 /* `source` is the flag or the variable the value came from. */

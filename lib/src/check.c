@@ -129,8 +129,8 @@ attn_status check_columns(const char *name, size_t columns, size_t heads, const 
                           attn_error *error) {
     if (columns % heads != 0) {
         return attn_fail(error, ATTN_SHAPE_MISMATCH, name,
-                         "%s has %zu columns, which is not a multiple of %s = %zu", name, columns,
-                         heads_name, heads);
+                         "%s has %zu column%s, which is not a multiple of %s = %zu", name, columns,
+                         plural_end(columns), heads_name, heads);
     }
     return ATTN_OK;
 }
@@ -141,6 +141,7 @@ attn_status check_broadcast(const attn_tensor *tensor, const char *name, const a
     if (tensor == NULL) {
         return ATTN_OK;
     }
+    static const char *const axes[4] = {"batch", "heads", "queries", "keys"};
     const size_t full[4] = {plan->batch, plan->heads, plan->n, plan->m};
     char got[SHAPE_TEXT];
     if (tensor->data == NULL) {
@@ -158,9 +159,9 @@ attn_status check_broadcast(const attn_tensor *tensor, const char *name, const a
             return attn_fail(
                 error, ATTN_SHAPE_MISMATCH, name,
                 "%s has the shape %s, which does not broadcast to (batch %zu, heads %zu, "
-                "queries %zu, keys %zu): axis %d is %zu, not %zu or 1",
+                "queries %zu, keys %zu): axis %d (%s) is %zu, not %zu%s",
                 name, shape_text(tensor, got), full[0], full[1], full[2], full[3],
-                tensor->rank - back, size, want);
+                tensor->rank - back, axes[4 - back], size, want, want == 1 ? "" : " or 1");
         }
         out->stride[4 - back] = size == 1 ? 0 : stride;
         stride *= size; /* fits: every size is one of the plan's, whose product was checked */
@@ -172,8 +173,8 @@ attn_status check_broadcast(const attn_tensor *tensor, const char *name, const a
 attn_status check_equal(const char *name, size_t got, const char *what, const char *other,
                         size_t want, attn_error *error) {
     if (got != want) {
-        return attn_fail(error, ATTN_SHAPE_MISMATCH, name, "%s has %zu %s but %s has %zu", name,
-                         got, what, other, want);
+        return attn_fail(error, ATTN_SHAPE_MISMATCH, name, "%s has %zu %s%s but %s has %zu", name,
+                         got, what, plural_end(got), other, want);
     }
     return ATTN_OK;
 }

@@ -21,11 +21,16 @@ attn_status check_shape(const attn_tensor *tensor, const char *name, int rank, c
 /* Numbers, flags and enums of the options, apart from all shapes. */
 attn_status check_options(const attn_options *options, attn_error *error);
 
+/* What follows a noun after this number in a message: "1 row", "2 rows". */
+static inline const char *plural_end(size_t number) {
+    return number == 1 ? "" : "s";
+}
+
 /* `columns` must be a multiple of `heads`, which the message calls `heads_name`. */
 attn_status check_columns(const char *name, size_t columns, size_t heads, const char *heads_name,
                           attn_error *error);
 
-/* got == want, else "`name` has got `what` but `other` has want". */
+/* got == want, else "`name` has got `what` but `other` has want". `what` is in the singular. */
 attn_status check_equal(const char *name, size_t got, const char *what, const char *other,
                         size_t want, attn_error *error);
 

@@ -59,11 +59,11 @@ static attn_status check_one(const attn_tensor *t, const char *name, const attn_
 /* K and V, or the past ones, against Q and each other. */
 static attn_status check_kv(struct dims q, const char *q_name, struct dims k, const char *k_name,
                             struct dims v, const char *v_name, attn_error *error) {
-    ATTN_TRY(check_equal(k_name, k.columns, "columns", q_name, q.columns, error));
-    ATTN_TRY(check_equal(k_name, k.batch, "batch items", q_name, q.batch, error));
-    ATTN_TRY(check_equal(v_name, v.batch, "batch items", q_name, q.batch, error));
-    ATTN_TRY(check_equal(v_name, v.rows, "rows", k_name, k.rows, error));
-    return check_equal(v_name, v.heads, "heads", k_name, k.heads, error);
+    ATTN_TRY(check_equal(k_name, k.columns, "column", q_name, q.columns, error));
+    ATTN_TRY(check_equal(k_name, k.batch, "batch item", q_name, q.batch, error));
+    ATTN_TRY(check_equal(v_name, v.batch, "batch item", q_name, q.batch, error));
+    ATTN_TRY(check_equal(v_name, v.rows, "row", k_name, k.rows, error));
+    return check_equal(v_name, v.heads, "head", k_name, k.heads, error);
 }
 
 attn_status check_past(const attn_options *o, attn_error *error) {
@@ -83,13 +83,13 @@ attn_status plan_past(attn_plan *plan, const attn_options *o, struct dims k, str
         pk.batch = pk.heads, pv.batch = pv.heads;
         pk.heads = pv.heads = 1;
     }
-    ATTN_TRY(check_equal("past_K", pk.columns, "columns", "K", k.columns, error));
-    ATTN_TRY(check_equal("past_K", pk.heads, "heads", "K", k.heads, error));
-    ATTN_TRY(check_equal("past_K", pk.batch, "batch items", "K", k.batch, error));
-    ATTN_TRY(check_equal("past_V", pv.columns, "columns", "V", v.columns, error));
-    ATTN_TRY(check_equal("past_V", pv.heads, "heads", "V", v.heads, error));
-    ATTN_TRY(check_equal("past_V", pv.batch, "batch items", "V", v.batch, error));
-    ATTN_TRY(check_equal("past_V", pv.rows, "rows", "past_K", pk.rows, error));
+    ATTN_TRY(check_equal("past_K", pk.columns, "column", "K", k.columns, error));
+    ATTN_TRY(check_equal("past_K", pk.heads, "head", "K", k.heads, error));
+    ATTN_TRY(check_equal("past_K", pk.batch, "batch item", "K", k.batch, error));
+    ATTN_TRY(check_equal("past_V", pv.columns, "column", "V", v.columns, error));
+    ATTN_TRY(check_equal("past_V", pv.heads, "head", "V", v.heads, error));
+    ATTN_TRY(check_equal("past_V", pv.batch, "batch item", "V", v.batch, error));
+    ATTN_TRY(check_equal("past_V", pv.rows, "row", "past_K", pk.rows, error));
     plan->past = pk.rows;
     plan->past_k = operand_of(o->past_k, pk, packed);
     plan->past_v = operand_of(o->past_v, pv, packed);
@@ -128,8 +128,8 @@ static attn_status plan_qkv(attn_plan *plan, const struct qkv *t, const attn_opt
     ATTN_TRY(check_kv(q, t->q_name, k, t->k_name, v, t->v_name, error));
     if (q.heads % k.heads != 0) {
         return attn_fail(error, ATTN_SHAPE_MISMATCH, t->k_name,
-                         "%s has %zu heads, which is not a multiple of the %zu heads of %s",
-                         t->q_name, q.heads, k.heads, t->k_name);
+                         "%s has %zu head%s, which is not a multiple of the %zu heads of %s",
+                         t->q_name, q.heads, plural_end(q.heads), k.heads, t->k_name);
     }
     plan->dtype = t->q->dtype;
     plan->packed = packed;

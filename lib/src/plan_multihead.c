@@ -39,13 +39,21 @@ static attn_status read_weight(const attn_tensor *t, const char *name, attn_layo
     return ATTN_OK;
 }
 
+/* What `inner` counts. */
+static const char *inner_name(attn_layout layout, size_t inner) {
+    if (layout == ATTN_IN_OUT) {
+        return inner == 1 ? "row" : "rows";
+    }
+    return inner == 1 ? "column (out_in)" : "columns (out_in)";
+}
+
 /* X W must be possible. */
 static attn_status check_inner(const struct weight *w, const char *x_name, size_t columns,
                                attn_layout layout, attn_error *error) {
     if (w->inner != columns) {
         return attn_fail(error, ATTN_SHAPE_MISMATCH, w->name,
-                         "%s has %zu %s but %s has %zu columns", w->name, w->inner,
-                         layout == ATTN_IN_OUT ? "rows" : "columns (out_in)", x_name, columns);
+                         "%s has %zu %s but %s has %zu column%s", w->name, w->inner,
+                         inner_name(layout, w->inner), x_name, columns, plural_end(columns));
     }
     return ATTN_OK;
 }
@@ -152,19 +160,19 @@ static attn_status plan_shared(attn_plan *plan, const attn_multihead *call, cons
     plan->has_head_axis = three || o->heads != 0;
     plan->heads = three ? p.w[WEIGHT_Q].heads : (o->heads != 0 ? o->heads : 1);
     if (three && o->heads != 0 && o->heads != plan->heads) {
-        return attn_fail(error, ATTN_SHAPE_MISMATCH, "W_Q", "W_Q has %zu heads but heads is %zu",
-                         plan->heads, o->heads);
+        return attn_fail(error, ATTN_SHAPE_MISMATCH, "W_Q", "W_Q has %zu head%s but heads is %zu",
+                         plan->heads, plural_end(plan->heads), o->heads);
     }
     if (three) {
         plan->kv_heads = p.w[WEIGHT_K].heads;
-        ATTN_TRY(check_equal("W_V", p.w[WEIGHT_V].heads, "heads", "W_K", plan->kv_heads, error));
+        ATTN_TRY(check_equal("W_V", p.w[WEIGHT_V].heads, "head", "W_K", plan->kv_heads, error));
         if (o->kv_heads != 0) {
-            ATTN_TRY(check_equal("W_K", plan->kv_heads, "heads", "kv_heads", o->kv_heads, error));
+            ATTN_TRY(check_equal("W_K", plan->kv_heads, "head", "kv_heads", o->kv_heads, error));
         }
         if (plan->heads % plan->kv_heads != 0) {
             return attn_fail(error, ATTN_SHAPE_MISMATCH, "W_K",
-                             "W_Q has %zu heads, which is not a multiple of the %zu heads of W_K",
-                             plan->heads, plan->kv_heads);
+                             "W_Q has %zu head%s, which is not a multiple of the %zu heads of W_K",
+                             plan->heads, plural_end(plan->heads), plan->kv_heads);
         }
     } else {
         ATTN_TRY(plan_kv_heads(o, plan->heads, &plan->kv_heads, error));
@@ -179,8 +187,8 @@ static attn_status plan_shared(attn_plan *plan, const attn_multihead *call, cons
     const size_t d = q_cols / plan->heads, d_v = v_cols / plan->kv_heads;
     if (k_cols / plan->kv_heads != d) {
         return attn_fail(error, ATTN_SHAPE_MISMATCH, "W_K",
-                         "W_K gives keys of %zu columns but W_Q gives queries of %zu",
-                         k_cols / plan->kv_heads, d);
+                         "W_K gives keys of %zu column%s but W_Q gives queries of %zu",
+                         k_cols / plan->kv_heads, plural_end(k_cols / plan->kv_heads), d);
     }
     ATTN_TRY(plan_new_heads(plan, error));
     plan->project_q.ld = q_cols;
@@ -218,8 +226,9 @@ static attn_status plan_per_head(attn_plan *plan, const attn_multihead *call, co
         const size_t d = p.w[WEIGHT_Q].columns, d_v = p.w[WEIGHT_V].columns;
         if (p.w[WEIGHT_K].columns != d) {
             return attn_fail(error, ATTN_SHAPE_MISMATCH, p.w_name[WEIGHT_K],
-                             "%s gives keys of %zu columns but %s gives queries of %zu",
-                             p.w_name[WEIGHT_K], p.w[WEIGHT_K].columns, p.w_name[WEIGHT_Q], d);
+                             "%s gives keys of %zu column%s but %s gives queries of %zu",
+                             p.w_name[WEIGHT_K], p.w[WEIGHT_K].columns,
+                             plural_end(p.w[WEIGHT_K].columns), p.w_name[WEIGHT_Q], d);
         }
         plan->head[h] = (struct head){.d = d,
                                       .d_v = d_v,
@@ -250,8 +259,8 @@ static attn_status plan_out_projection(attn_plan *plan, const attn_multihead *ca
     ATTN_TRY(read_weight(call->w_o, "W_O", call->layout, 2, plan->dtype, &w, error));
     if (w.inner != plan->out_ld) {
         return attn_fail(error, ATTN_SHAPE_MISMATCH, "W_O",
-                         "W_O has %zu %s but the heads together have %zu columns", w.inner,
-                         call->layout == ATTN_IN_OUT ? "rows" : "columns (out_in)", plan->out_ld);
+                         "W_O has %zu %s but the heads together have %zu column%s", w.inner,
+                         inner_name(call->layout, w.inner), plan->out_ld, plural_end(plan->out_ld));
     }
     ATTN_TRY(check_bias(call->b_o, "b_O", plan->dtype, &w, error));
     struct projection *p = &plan->project_out;
@@ -275,7 +284,7 @@ static attn_status check_inputs(const attn_multihead *call, attn_error *error) {
                              "context has rank %d but X has rank %d", c->rank, x->rank);
         }
         if (c->rank == 3) {
-            ATTN_TRY(check_equal("context", c->shape[0], "batch items", "X", x->shape[0], error));
+            ATTN_TRY(check_equal("context", c->shape[0], "batch item", "X", x->shape[0], error));
         }
     }
     if (call->projections == NULL || call->count == 0 || (!call->per_head && call->count != 1)) {

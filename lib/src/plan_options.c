@@ -43,8 +43,9 @@ static attn_status per_head_numbers(const attn_tensor *tensor, const char *name,
     ATTN_TRY(check_dtype(tensor, name, plan->dtype, error));
     if (tensor->shape[0] != plan->heads) {
         return attn_fail(error, ATTN_SHAPE_MISMATCH, name,
-                         "%s has %zu numbers; it must have one for each of the %zu heads", name,
-                         tensor->shape[0], plan->heads);
+                         "%s has %zu number%s; it must have one for each of the %zu head%s", name,
+                         tensor->shape[0], plural_end(tensor->shape[0]), plan->heads,
+                         plural_end(plan->heads));
     }
     *kept = *tensor;
     *out = malloc(plan->heads * sizeof **out);
@@ -96,7 +97,7 @@ static attn_status resolve_lengths(attn_plan *plan, const attn_options *o, attn_
     for (size_t b = 0; b < plan->batch; b++) {
         if (o->lengths[b] > plan->m) {
             return attn_fail(error, ATTN_INVALID_ARGUMENT, "lengths",
-                             "lengths[%zu] is %zu, but there are only %zu keys", b, o->lengths[b],
+                             "lengths[%zu] is %zu, but the number of keys is %zu", b, o->lengths[b],
                              plan->m);
         }
         plan->lengths[b] = o->lengths[b];

@@ -72,8 +72,11 @@ static const struct api_route *find_route(const struct http_request *request,
     char detail[256];
     if (!request->authorized && (index == api_route_count || !api_routes[index].open)) {
         http_problem(response, request, 401,
-                     "this server needs a key: send \"Authorization: Bearer KEY\" with one of its "
-                     "keys",
+                     request->no_bearer
+                         ? "the Authorization header must be \"Bearer KEY\", with one of the keys "
+                           "of this server"
+                         : "this server needs a key: send \"Authorization: Bearer KEY\" with one "
+                           "of its keys",
                      NULL, NULL);
         response->refused = "without a valid key";
         return NULL;

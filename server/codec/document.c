@@ -445,6 +445,19 @@ static void list_names(char *out, size_t size, const char *const *names, size_t 
     }
 }
 
+/* The longest of the names that is a part of `text` and has three letters or more, or NULL. */
+static const char *name_within(const char *text, const char *const *names, size_t count) {
+    const char *found = NULL;
+    for (size_t i = 0, longest = 2; i < count; i++) {
+        const size_t size = strlen(names[i]);
+        if (size > longest && strstr(text, names[i]) != NULL) {
+            found = names[i];
+            longest = size;
+        }
+    }
+    return found;
+}
+
 bool codec_as_choice(const struct codec_document *document, const struct codec_value *value,
                      const char *const *names, size_t count, size_t *out,
                      struct codec_error *error) {
@@ -461,6 +474,7 @@ bool codec_as_choice(const struct codec_document *document, const struct codec_v
     list_names(list, sizeof list, names, count);
     codec_refuse(document, value, list, error);
     const char *nearest = codec_nearest(text, names, count, &edits);
+    nearest = nearest != NULL ? nearest : name_within(text, names, count);
     if (nearest != NULL && count > 2) { /* a shorter list needs no hint */
         const size_t used = strlen(error->message);
         snprintf(error->message + used, sizeof error->message - used, "; did you mean \"%s\"?",

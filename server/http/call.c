@@ -125,6 +125,9 @@ static struct http_call *call_new(struct http_server *server, struct connection 
         server->keys == NULL ||
         (framing->authorization != NULL && keys_match(server->keys, framing->authorization->value,
                                                       framing->authorization->value_size));
+    call->request.no_bearer =
+        framing->authorization != NULL &&
+        !keys_is_bearer(framing->authorization->value, framing->authorization->value_size);
     if (framing->origin != NULL && framing->origin->value_size < sizeof call->origin &&
         cors_allows(server->cors_origins, framing->origin->value, framing->origin->value_size)) {
         memcpy(call->origin, framing->origin->value, framing->origin->value_size);

@@ -24,6 +24,7 @@ struct http_request {
     bool head;
     bool draining;   /* the server is about to stop */
     bool authorized; /* it has a key, or none is needed */
+    bool no_bearer;  /* it has an Authorization header that is not "Bearer KEY" */
     const struct http_server *server;
 };
 

@@ -117,12 +117,17 @@ struct keys *keys_load(const char *path, char *error, size_t size) {
     return keys;
 }
 
+static const char scheme[] = "Bearer ";
+
+bool keys_is_bearer(const char *value, size_t size) {
+    return size > sizeof scheme - 1 && strncasecmp(value, scheme, sizeof scheme - 1) == 0;
+}
+
 bool keys_match(struct keys *keys, const char *value, size_t size) {
-    static const char scheme[] = "Bearer ";
     struct key given = {0};
     unsigned found = 0;
-    if (size <= sizeof scheme - 1 || size > sizeof scheme - 1 + KEYS_LONGEST ||
-        strncasecmp(value, scheme, sizeof scheme - 1) != 0 || memchr(value, '\0', size) != NULL) {
+    if (!keys_is_bearer(value, size) || size > sizeof scheme - 1 + KEYS_LONGEST ||
+        memchr(value, '\0', size) != NULL) {
         return false;
     }
     memcpy(given.bytes, value + sizeof scheme - 1, size - (sizeof scheme - 1));

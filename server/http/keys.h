@@ -22,6 +22,9 @@ struct keys *keys_load(const char *path, char *error, size_t size);
 /* Reads the file again. On failure, false with the reason, the old keys stay. */
 bool keys_reload(struct keys *keys, char *error, size_t size);
 
+/* Does this value of an Authorization header begin like "Bearer KEY"? */
+bool keys_is_bearer(const char *value, size_t size);
+
 /* Is this the value of an Authorization header ("Bearer KEY") with one of the keys? From any
  * thread. How long it takes does not depend on how much of a key is right. */
 bool keys_match(struct keys *keys, const char *value, size_t size);

@@ -118,7 +118,12 @@ static void wait_tick(void) {
 static void on_message(void *unused, const char *format, va_list arguments) {
     const bool busy_waiting = strstr(format, "at FIRST connection") != NULL;
     const bool handshake = strstr(format, "received handshake message out of context") != NULL;
-    http_log_mhd(unused, handshake ? "a TLS handshake failed" : format, arguments);
+    const bool refusal = strstr(format, "(HTTP response code is %u ('%s'))") != NULL; /* a page */
+    http_log_mhd(unused,
+                 handshake ? "a TLS handshake failed"
+                 : refusal ? "libmicrohttpd refused a request with status %u"
+                           : format,
+                 arguments);
     if (busy_waiting) {
         wait_tick();
     }
@@ -267,6 +272,7 @@ static int await_quiet(const struct http_server *server, int ticks, int most) {
         const unsigned begun = atomic_load_explicit(&server->begun, memory_order_relaxed);
         quiet = atomic_load(&server->requests) == 0 && begun == seen ? quiet + 1 : 0;
         seen = begun;
+        http_log_summary(false);
         wait_tick();
     }
     return most;
@@ -316,6 +322,7 @@ bool http_stop(struct http_server *server) {
     if (atomic_load(&server->stage) == CALL_SERVING) {
         atomic_store(&server->stage, CALL_DRAINING);
         for (int i = 0; i < server->drain_delay_ticks; i++) {
+            http_log_summary(false);
             wait_tick();
         }
         stop_listening(server);

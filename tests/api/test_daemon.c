@@ -276,6 +276,16 @@ static int status_with(unsigned port, const char *method, const char *path, cons
     return response.status;
 }
 
+/* Is it a 401 whose text has these words and no word of a key? */
+static bool refused_saying(unsigned port, const char *headers, const char *words) {
+    struct client_response response;
+    cr_assert(client_request(port, "GET", "/version", headers, "", 0, &response));
+    const bool said = response.status == 401 && strstr(response.body, words) != NULL &&
+                      strstr(response.body, "the-first") == NULL;
+    client_response_free(&response);
+    return said;
+}
+
 static void write_key(const char *path, const char *key) {
     FILE *file = fopen(path, "w");
     cr_assert_not_null(file);
@@ -301,6 +311,10 @@ Test(daemon, needs_a_key_and_reads_keys_again) {
     cr_expect_eq(status_with(server.port, "POST", "/attention", NEW_KEY), 401);
     cr_expect_eq(status_with(server.port, "POST", "/attention", NULL), 401);
     cr_expect_eq(status_with(server.port, "GET", "/metrics", NULL), 401);
+    cr_expect(refused_saying(server.port, NULL, "send \\\"Authorization: Bearer KEY"));
+    cr_expect(refused_saying(server.port, NEW_KEY, "send \\\"Authorization: Bearer KEY"));
+    cr_expect(refused_saying(server.port, "Authorization: the-first-key-of-all\r\n",
+                             "header must be \\\"Bearer KEY\\\", with one of the keys"));
     cr_expect_eq(status_with(server.port, "GET", "/nowhere", NULL), 401);
     cr_expect_eq(status_with(server.port, "GET", "/health/nowhere", NULL), 401);
     cr_expect_eq(status_with(server.port, "GET", "/health/live", NULL), 200);

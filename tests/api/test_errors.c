@@ -141,6 +141,8 @@ static const struct bad_request to_attention[] = {
     CONTENT("an unknown result", CALL("\"return\":[\"weigths\"]"), "/return/0",
             "must be \"output\", \"weights\", ", "\"present_K\" or \"present_V\", not \"weigths\"",
             "did you mean \"weights\"?"),
+    CONTENT("a longer name of a result", CALL("\"return\":[\"attention_weights\"]"), "/return/0",
+            "not \"attention_weights\"; did you mean \"weights\"?"),
     CONTENT("one result without an array", CALL("\"return\":\"output\""), "/return",
             "return must be an array of names such as [\"output\", \"weights\"], not \"output\""),
     CONTENT("misspelt key", CALL("\"casual\":true"), "/casual", "casual", "causal"),
@@ -176,6 +178,11 @@ static const struct bad_request to_attention[] = {
             "K has 3 columns but Q has 2"),
     CONTENT("rows of V", "{\"Q\":[[1]],\"K\":[[1],[2],[3]],\"V\":[[1],[2]]}", "/V",
             "V has 2 rows but K has 3"),
+    CONTENT("one row of V", "{\"Q\":[[1]],\"K\":[[1],[2]],\"V\":[[1]]}", "/V",
+            "V has 1 row but K has 2"),
+    CONTENT("a mask for two keys where one is",
+            "{\"Q\":[[1]],\"K\":[[1]],\"V\":[[1]],\"mask\":[[true,true]]}", "/mask",
+            "keys 1): axis 1 (keys) is 2, not 1"),
     CONTENT("ranks of Q and K", "{\"Q\":[[1]],\"K\":[[[1]]],\"V\":[[[1]]]}", "/K",
             "K has rank 3 but Q has rank 2"),
     CONTENT("heads of K", "{\"Q\":[[[1]],[[1]],[[1]]],\"K\":[[[1]],[[1]]],\"V\":[[[1]],[[1]]]}",
@@ -186,7 +193,7 @@ static const struct bad_request to_attention[] = {
             "1", "2"),
     CONTENT("batch of V",
             "{\"Q\":[[[[1,2]]],[[[3,4]]]],\"K\":[[[[1,2]]],[[[3,4]]]],\"V\":[[[[1,2]]]]}", "/V",
-            "V has 1 batch items but Q has 2"),
+            "V has 1 batch item but Q has 2"),
     CONTENT("scores that overflow", "{\"Q\":[[1e30]],\"K\":[[1e30]],\"V\":[[1]]}", ANYWHERE,
             "scores"),
 
@@ -288,7 +295,7 @@ static const struct bad_request to_self_attention[] = {
             "{\"X\":[[1,2,3,4,5,6,7]],\"W_Q\":[[1],[2],[3],[4],[5]],\"W_K\":[[1]],\"W_V\":[[1]]}",
             "/W_Q", "W_Q has 5 rows but X has 7 columns"),
     CONTENT("rows of W_V", "{" X_W_Q ",\"W_K\":[[1,0],[0,1]],\"W_V\":[[1]]}", "/W_V",
-            "W_V has 1 rows but X has 2 columns"),
+            "W_V has 1 row but X has 2 columns"),
     CONTENT("rows of W_K under a context", PROJECTED("\"context\":[[1,2,3]]"), "/W_K",
             "W_K has 2 rows but context has 3 columns"),
     CONTENT("columns of W_K", "{" X_W_Q ",\"W_K\":[[1],[1]],\"W_V\":[[1],[1]]}", "/W_K", "W_K", "1",
@@ -560,7 +567,7 @@ static const struct bad_request to_drawn_heads[] = {
     CONTENT("text and no weights", SPOKEN("\"embedding_dim\":2"), ANYWHERE, "W_Q is missing"),
     CONTENT("words of another width",
             SPOKEN("\"embedding_dim\":2,\"W_Q\":[[1]],\"W_K\":[[1]],\"W_V\":[[1]]"), "/W_Q",
-            "W_Q has 1 rows but X has 2 columns"),
+            "W_Q has 1 row but X has 2 columns"),
 };
 
 static const struct bad_request to_embeddings[] = {

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -301,6 +302,41 @@ Test(log, tells_start_reload_and_stop) {
         cr_expect(read_time(time) > 0, "%s", line);
     }
     cr_expect_str_eq(rest, "");
+    free(text);
+}
+
+/* One worker is not "1 workers". A request that libmicrohttpd refuses has a line without its HTML.
+ * A refusal is told while the daemon drains, not only at its end: a second signal ends it here. */
+Test(log, tells_numbers_pages_and_refusals_plainly) {
+    static const char request[] = "GET / HTTP/9.9.9\r\n\r\n";
+    struct client_connection connection;
+    struct client_response response;
+    snprintf(path, sizeof path, "/tmp/attentiond-log-%d", (int)getpid());
+    unlink(path);
+    cr_assert(server_spawn(&server, (const char *const[]){"--workers", "1", "--io-threads", "1",
+                                                          "--max-body", "1KiB", "--drain-delay",
+                                                          "3600", "--log-file", path, NULL}));
+    cr_assert(client_open(&connection, server.port));
+    cr_assert(client_send(&connection, request, sizeof request - 1));
+    if (client_receive(&connection, false, &response)) {
+        client_response_free(&response);
+    }
+    client_close(&connection);
+    await("libmicrohttpd refused");
+    kill(server.pid, SIGTERM);
+    await("stopping");
+    ask_too_much();
+    await("refused 1 time");
+    for (int i = 0, status; waitpid(server.pid, &status, WNOHANG) == 0; i++) {
+        kill(server.pid, SIGTERM); /* those of the first half second count as one */
+        nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
+    }
+    char *text = json_read_file(path, &(size_t){0});
+    unlink(path);
+    cr_assert_not_null(text);
+    cr_expect_not_null(strstr(text, ", 1 worker, 1 I/O thread\n"), "%s", text);
+    cr_expect_not_null(strstr(text, "libmicrohttpd refused a request with status 4"), "%s", text);
+    cr_expect_null(strstr(text, "<html>"), "%s", text);
     free(text);
 }
 

@@ -29,7 +29,7 @@ static const struct refusal refusals[] = {
      {0},
      ATTN_SHAPE_MISMATCH,
      "V",
-     "1 heads but K has 2"},
+     "1 head but K has 2"},
     {{1, 8}, {2, 5, 8}, {2, 5, 3}, {0}, ATTN_SHAPE_MISMATCH, "Q", "rank 2 to 4, not 1"},
     {{2, 4, 9}, {2, 5, 9}, {2, 5, 9}, {.heads = 2}, ATTN_SHAPE_MISMATCH, "Q", "9 columns"},
     {{2, 4, 9}, {2, 5, 9}, {2, 5, 9}, {.heads = SIZE_MAX}, ATTN_SHAPE_MISMATCH, "Q", "9 columns"},
@@ -78,7 +78,7 @@ static const struct refusal refusals[] = {
      {.lengths = long_length, .lengths_count = 1},
      ATTN_INVALID_ARGUMENT,
      "lengths",
-     "is 9, but there are only 5 keys"},
+     "is 9, but the number of keys is 5"},
     {{2, 4, 8}, {2, 5, 8}, {2, 5, 8}, {.sink = &identity2}, ATTN_SHAPE_MISMATCH, "sink", "rank"},
     {{2, 4, 8},
      {2, 5, 8},
@@ -86,7 +86,7 @@ static const struct refusal refusals[] = {
      {.bias = &identity2},
      ATTN_SHAPE_MISMATCH,
      "bias",
-     "axis 1 is 2, not 5 or 1"},
+     "axis 1 (keys) is 2, not 5 or 1"},
     {{2, 4, 8}, {2, 5, 8}, {2, 5, 8}, {.mask = &identity2}, ATTN_INVALID_ARGUMENT, "mask", "bool"},
     {{2, 4, 8},
      {2, 5, 8},
@@ -132,7 +132,7 @@ static const struct refusal refusals[] = {
      {0},
      ATTN_SHAPE_MISMATCH,
      "V",
-     "1 heads but K has 65537"},
+     "1 head but K has 65537"},
     {{3, 65537, 1, 1},
      {3, 1, 1, 1},
      {3, 1, 1, 1},
@@ -176,6 +176,20 @@ Test(errors, name_the_rule_the_argument_and_the_values) {
         cr_expect_eq(plan == NULL, r->status != ATTN_OK, "case %zu", i);
         attn_plan_free(plan);
     }
+}
+
+/* The message ends here: it does not say "not 1 or 1". */
+Test(errors, name_a_size_of_one_once) {
+    static const double data[4096];
+    static const size_t queries[4] = {2, 4, 8}, key[4] = {2, 1, 8};
+    const attn_tensor q = shaped(queries, data), k = shaped(key, data);
+    const attn_options options = {.bias = &identity2};
+    attn_error error = {0};
+    attn_plan *plan;
+    cr_expect_eq(attn_plan_attention(&plan, &q, &k, &k, &options, &error), ATTN_SHAPE_MISMATCH);
+    const char *end = strstr(error.message, "axis ");
+    cr_assert_not_null(end, "%s", error.message);
+    cr_expect_str_eq(end, "axis 1 (keys) is 2, not 1");
 }
 
 Test(errors, may_be_ignored) {

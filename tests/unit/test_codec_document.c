@@ -193,10 +193,13 @@ Test(codec_document, nearest) {
 }
 
 Test(codec_document, choices) {
-    static const char *const names[] = {"softmax", "none"}, *const three[] = {"top", "softmax",
-                                                                              "none"};
-    struct codec_document *document = read_good(
-        "{\"good\":\"none\",\"near\":\"sotfmax\",\"far\":\"other\",\"not\":1,\"r\":[\"x\",\"y\"]}");
+    static const char *const names[] = {"softmax", "none"},
+                             *const three[] = {"top", "softmax", "none"},
+                             *const parts[] = {"scores", "raw_scores", "V"};
+    struct codec_document *document =
+        read_good("{\"good\":\"none\",\"near\":\"sotfmax\",\"far\":\"other\",\"not\":1,\"long\":"
+                  "\"my_raw_scores\",\"v\":"
+                  "\"aVeryLongName\",\"r\":[\"x\",\"y\"]}");
     struct codec_error error;
     size_t choice = 9;
     cr_assert(codec_as_choice(AT("good"), names, 2, &choice, &error) && choice == 1);
@@ -209,6 +212,11 @@ Test(codec_document, choices) {
     REFUSED(codec_as_choice(AT("near"), three, 3, &choice, &error), "/near",
             "near must be \"top\", \"softmax\" or \"none\", not \"sotfmax\"; did you mean "
             "\"softmax\"?");
+    REFUSED(codec_as_choice(AT("long"), parts, 3, &choice, &error), "/long",
+            "long must be \"scores\", \"raw_scores\" or \"V\", not \"my_raw_scores\"; did you mean "
+            "\"raw_scores\"?");
+    REFUSED(codec_as_choice(AT("v"), parts, 3, &choice, &error), "/v",
+            "v must be \"scores\", \"raw_scores\" or \"V\", not \"aVeryLongName\"");
     REFUSED(codec_as_choice(document, codec_at(value(document, "r"), 1), names, 1, &choice, &error),
             "/r/1", "r/1 must be \"softmax\", not \"y\"");
     codec_document_free(document);

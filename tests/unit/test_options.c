@@ -118,7 +118,7 @@ Test(options, bad_values) {
         {"--max-work", "inf", "1..1e18"},
         {"--max-work", "nan", "1..1e18"},
         {"--max-work", "1e999", "1..1e18"},
-        {"--address", "localhost", "IPv4 or IPv6"},
+        {"--address", "localhost", "must be an IPv4 or IPv6 address, as in 127.0.0.1, not"},
         {"--address", "127.0.0.256", "IPv4 or IPv6"},
         {"--address", "", "IPv4 or IPv6"},
     };
