@@ -392,7 +392,7 @@ Test(log, refusals_are_summed_up) {
     free(text);
 }
 
-/* A terminal takes some kilobytes that nobody reads. Neither an answer nor the stop waits for it. */
+/* A terminal that nobody reads is soon full. Neither an answer nor the stop waits for it. */
 Test(log, terminal_that_nobody_reads) {
     struct client_connection connection;
     const int terminal = posix_openpt(O_RDWR | O_NOCTTY);
