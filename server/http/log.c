@@ -145,7 +145,7 @@ static int open_file(const char *path) {
  * it. Its own O_NONBLOCK would change it for all programs on that terminal. */
 static int open_terminal(void) {
     const int fd = isatty(STDERR_FILENO)
-                       ? open("/proc/self/fd/2", O_WRONLY | O_NOCTTY | O_CLOEXEC | O_NONBLOCK)
+                       ? open("/dev/stderr", O_WRONLY | O_NOCTTY | O_CLOEXEC | O_NONBLOCK)
                        : -1;
     return fd >= 0 ? fd : STDERR_FILENO;
 }
