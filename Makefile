@@ -283,7 +283,7 @@ again = +@$(MAKE) --no-print-directory $(if $(findstring -j,$(MAKEFLAGS)),,-j$(s
 NPM = $(shell command -v npm >/dev/null || echo node)
 
 .PHONY: run test bench bench-http bench-peers packages
-# In a built tree that is read-only nothing is installed or built: the daemon only starts.
+# make run only starts the daemon if the tree is built and read-only. It installs and builds nothing then.
 run: $(shell test -x $(DAEMON) -a ! -w $(O) || echo ready-to-run) ## Install what is missing, build, start the daemon: make run ARGS="--port 9000"
 	@exec $(DAEMON) $(ARGS)
 

@@ -205,7 +205,7 @@ static bool set_choice(struct server_options *options, const struct option *opti
     return false;
 }
 
-/* What a value must be, for a message. */
+/* Describes the allowed values of an option, for a message. */
 static void describe_rule(const struct option *option, char *out, size_t size) {
     const char *const kind = option->kind == KIND_UNSIGNED  ? "a whole number in "
                              : option->kind == KIND_SECONDS ? "a whole number of seconds in "

@@ -21,7 +21,7 @@ attn_status check_shape(const attn_tensor *tensor, const char *name, int rank, c
 /* Numbers, flags and enums of the options, apart from all shapes. */
 attn_status check_options(const attn_options *options, attn_error *error);
 
-/* What follows a noun after this number in a message: "1 row", "2 rows". */
+/* Returns the plural ending of a noun that follows this number in a message: "1 row", "2 rows". */
 static inline const char *plural_end(size_t number) {
     return number == 1 ? "" : "s";
 }

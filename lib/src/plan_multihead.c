@@ -39,7 +39,7 @@ static attn_status read_weight(const attn_tensor *t, const char *name, attn_layo
     return ATTN_OK;
 }
 
-/* What `inner` counts. */
+/* Names the axis of a weight whose length is `inner`. */
 static const char *inner_name(attn_layout layout, size_t inner) {
     if (layout == ATTN_IN_OUT) {
         return inner == 1 ? "row" : "rows";

@@ -56,8 +56,8 @@ def slug(name):
     return "-".join(re.findall(r"[A-Za-z0-9_.]*[A-Za-z0-9_]", name))
 
 
-# What is Markdown elsewhere and not written here.
 SPAN = re.compile(r"`([^`]+)`|\*\*([^*]+)\*\*|\[([^\]]+)\]\(([^)\s]+)\)")
+# This script does not understand these forms of Markdown.
 NOT_A_SPAN = re.compile(r"[*`\\]|(?<!\w)_\w|\w_(?!\w)|<[A-Za-z/!]|&#?\w+;|!\[|\]\(|~~")
 NOT_A_BLOCK = re.compile(r"#|>|\||[+*] |\d+[.)] |```|---|===")
 

@@ -46,17 +46,17 @@ SPEC_VALIDATOR = "0.9.0"
 METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
 EXACT = pathlib.Path(__file__).parent.parent / "openapi/exact.yaml"
 PROBLEM = "application/problem+json"
-# What a plain schema does not use: generators of clients make no type, or no pleasant one, of it.
+# A plain schema does not use these keywords, because generators of clients make no good type of them.
 NOT_PLAIN = {"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "const", "contains", "prefixItems", "dependentRequired",
              "dependentSchemas", "patternProperties", "uniqueItems", "nullable", "default", "title"}
 # Keys that are not the same in all requests, or in all answers. The others are described with the same words in all.
 NOT_THE_SAME = {"X", "heads", "return", "tokens", "output"}
-# What is answered before the path counts: requests that are not sound HTTP.
+# A request that is not sound HTTP gets one of these statuses, whatever its path is.
 ANSWERED_ANYWHERE = {400, 411, 413, 414, 415, 417, 431, 501, 505}
 # Each of these, where a POST endpoint documents it, is provoked by a test. (503 takes a busy or
 # stopping service.)
 PROVOKED = {"200", "400", "413", "415", "422"}
-# What the examples of errors answer: method, path, headers and body, by the response and the name of the example.
+# The requests that the examples of errors answer: method, path, headers and body, by response and name of the example.
 FITTING = '{"Q": [[1]], "K": [[1]], "V": [[1]]'
 TO_PROVOKE = {
     ("BadRequest", ""): ("POST", "/attention", {}, '{"Q":[[1]],}'),

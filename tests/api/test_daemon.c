@@ -93,7 +93,7 @@ Test(daemon, signals_end_it_with_0) {
     }
 }
 
-/* As a service of systemd it says when it is ready and when it begins to stop (sd_notify(3)). */
+/* The daemon tells systemd when it is ready and when it begins to stop (sd_notify(3)). */
 Test(daemon, tells_systemd_its_state) {
     static const char *const states[] = {"READY=1", "STOPPING=1"};
     struct sockaddr_un name = {.sun_family = AF_UNIX};

@@ -23,7 +23,7 @@ function change(key, now, then) {
   return `${key} is ${word(here)}; in the notebook it is ${word(there)}`;
 }
 
-// What differs between two requests {path, body}, in a sentence; '' if nothing does that counts.
+// Describes the difference between two requests {path, body} in a sentence. It is '' if there is none that matters.
 export function changes(now, then) {
   if (!now.body || typeof now.body !== 'object') return '';
   const keys = [...new Set([...Object.keys(then.body), ...Object.keys(now.body)])];

@@ -94,7 +94,7 @@ export class Figure {
     this.root.dataset.drawn = latest;
   }
 
-  // What a painter needs to know.
+  // Returns the settings that the painter takes.
   shown() {
     const { box, range, pixels, given } = this;
     return { ...given, box, range, pixels, size: this.size() };

@@ -54,7 +54,7 @@ export function listen(root, plot, on) {
     band.hidden = true;
   }
 
-  // What a drag to `event` covers: {left, right, top, bottom} in pixels of the plot.
+  // Returns the part of the plot that a drag to `event` covers: {left, right, top, bottom} in pixels of the plot.
   function covered(event, bounds) {
     const side = (a, b, most) => {
       const [from, to] = [Math.min(a, b), Math.max(a, b)].map((x) => clamp(x, 0, most));
