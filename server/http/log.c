@@ -35,8 +35,8 @@ static bool torn; /* does the log end with a part of a line? */
 static struct limit messages = {.most = 10, .seconds = 60};
 static struct limit requests = {.most = 1000, .seconds = 1};
 
-/* Counts the refusals since the last summary. It has a lock of its own, so that counting never waits
- * for a line that is being written. */
+/* Counts the refusals since the last summary. It has a lock of its own, so that counting never
+ * waits for a line that is being written. */
 static struct {
     pthread_mutex_t lock;
     struct {
