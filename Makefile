@@ -27,10 +27,10 @@ PKGCONFIGDIR ?= $(LIBDIR)/pkgconfig
 UNITDIR      ?= $(PREFIX)/lib/systemd/system
 
 # ------------------------------------------------------------------------------------------ files
-LIB_OBJECTS     := $(patsubst %.c,$(O)/%.o,$(wildcard lib/src/*.c lib/src/kernels/*.c))
+LIB_OBJECTS     := $(patsubst %.c,$(O)/%.o,$(wildcard lib/src/*.c lib/src/*/*.c))
 MAIN_OBJECT     := $(O)/server/main.o
-SERVER_OBJECTS  := $(filter-out $(MAIN_OBJECT),$(patsubst %.c,$(O)/%.o,$(wildcard server/*.c server/*/*.c))) \
-                   $(O)/server/codec/number.cc.o $(O)/server/api/embed.o
+SERVER_OBJECTS  := $(filter-out $(MAIN_OBJECT),$(patsubst %.c,$(O)/%.o,$(wildcard server/*.c server/*/*.c server/*/*/*.c))) \
+                   $(O)/server/codec/json/number.cc.o $(O)/server/api/embed.o
 SUPPORT_MAINS   := tests/support/print_routes.c tests/support/run_kernels.c tests/support/load.c
 SUPPORT_OBJECTS := $(patsubst %.c,$(O)/%.o,$(filter-out $(SUPPORT_MAINS),$(wildcard tests/support/*.c)))
 LEAKS           := $(O)/tests/support/leaks.o
@@ -42,10 +42,10 @@ STRESSES        := $(patsubst tests/stress/%.c,$(O)/stress_%,$(wildcard tests/st
 FUZZ_TARGETS    := $(patsubst tests/fuzz/fuzz_%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
 REPLAYS         := $(addprefix $(O)/replay_,$(FUZZ_TARGETS))
 
-C_FILES := $(wildcard lib/src/*.c lib/src/*/*.c server/*.c server/*/*.c tests/*/*.c tests/bench/*/*.c)
+C_FILES := $(wildcard lib/src/*.c lib/src/*/*.c server/*.c server/*/*.c server/*/*/*.c tests/*/*.c tests/bench/*/*.c)
 EXPLORER := server/explorer/build.sh $(wildcard server/explorer/src/*)
 FORMATTED := $(C_FILES) $(wildcard lib/include/*.h lib/src/*.h lib/src/*.inc lib/src/*/*.h lib/src/*/*.inc \
-             server/*.h server/*/*.h server/*/*.cc tests/*/*.h tests/*/*.inc)
+             server/*.h server/*/*.h server/*/*/*.h server/*/*/*.cc tests/*/*.h tests/*/*.inc)
 SCRIPTS := $(wildcard docker/*.sh server/*/*.sh tests/*/*.sh tests/*/*/*.sh) .ci/run
 
 # build/assets/ holds the web pages and what they load. It is the same for every BUILD; assets.inc lists it.
@@ -264,7 +264,7 @@ $(O)/routes.txt: $(O)/print_routes
 
 # run_kernels has only the row kernels and their checks. It is static and needs no BLAS, so that an emulator can run it.
 $(O)/run_kernels: $(addprefix $(O)/tests/support/,run_kernels.o check_kernels.o) \
-                  $(filter $(O)/lib/src/cpu.o $(O)/lib/src/kernels/%,$(LIB_OBJECTS))
+                  $(filter $(O)/lib/src/kernels/%,$(LIB_OBJECTS))
 	@echo "  LINK  $@"
 	$(Q)$(CC) -static $(OWN_LDFLAGS) $(LDFLAGS) -o $@ $^ -lm
 

@@ -3,6 +3,7 @@
  */
 #include "health_check.h"
 
+#include "clock.h"
 #include "http/tls.h"
 
 #include <arpa/inet.h>
@@ -14,18 +15,11 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 enum {
     DEADLINE_MS = 3000
 };
-
-static int64_t now_ms(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
 
 /* A non-blocking socket on its way to the server, or -1. */
 static int start_connect(const char *address, unsigned port) {
@@ -59,7 +53,7 @@ static int start_connect(const char *address, unsigned port) {
 
 static bool wait_for(int fd, short events, int64_t deadline) {
     struct pollfd poll_fd = {.fd = fd, .events = events};
-    int64_t left = deadline - now_ms();
+    int64_t left = deadline - clock_ms();
     int ready = left > 0 ? poll(&poll_fd, 1, (int)left) : 0;
     if (ready == 0) {
         errno = ETIMEDOUT;
@@ -108,7 +102,7 @@ static int ask(int fd, struct tls_client *tls, int64_t deadline) {
 }
 
 int health_check(const char *address, unsigned port, bool tls) {
-    int64_t deadline = now_ms() + DEADLINE_MS;
+    int64_t deadline = clock_ms() + DEADLINE_MS;
     int fd = start_connect(address, port);
     struct tls_client *client = fd >= 0 && tls ? tls_client_new(fd) : NULL;
     int status = fd >= 0 && (!tls || client != NULL) ? ask(fd, client, deadline) : -1;

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "attention.h"
-#include "kernels.h"
+#include "kernels/kernels.h"
 
 void blas_gemm_f32(bool trans_b, size_t m, size_t n, size_t k, const float *a, size_t lda,
                    const float *b, size_t ldb, float beta, float *c, size_t ldc) {

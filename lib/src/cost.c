@@ -7,9 +7,9 @@
  */
 #include <math.h>
 
+#include "engine/visible.h"
 #include "plan_build.h"
 #include "tensor.h"
-#include "visible.h"
 
 /* The cost of one score or of one number. A cost marked "more" is added to the one above it. */
 enum {

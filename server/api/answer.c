@@ -5,9 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "api/answer.h"
 #include "api/call.h"
 #include "api/reply.h"
-#include "api/results.h"
 
 const char *const call_result_names[CALL_RESULT_COUNT] = {
     "output",     "weights", "scores", "scaled_scores", "masked_scores", "lse",

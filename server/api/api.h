@@ -7,8 +7,8 @@
 #define API_H
 
 #include "account.h"
+#include "api/derived.h"
 #include "api/metrics.h"
-#include "api/prepare.h"
 #include "codec/codec.h"
 #include "http/http.h"
 #include "jobs/jobs.h"

@@ -1,7 +1,7 @@
 /* attention.c - POST /attention: attention over given Q, K, V, or X or words for all three. */
+#include "api/answer.h"
 #include "api/call.h"
 #include "api/reply.h"
-#include "api/results.h"
 
 static const char *const keys[] = {"Q", "K", "V", "X", CALL_KEYS, CALL_WORD_KEYS};
 

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/answer.h"
 #include "api/reply.h"
-#include "api/results.h"
 
 enum {
     /* A longer list than this is refused before it is read, if no call has so many batch items. */

@@ -7,7 +7,7 @@
 
 static const char *const keys[] = {CALL_WORD_KEYS, "random", "dtype", "digits", "timeout"};
 
-/* All that there is to compute, prepare.c does before. */
+/* All that there is to compute, derived.c does before. */
 struct embeddings {
     struct api_work work; /* first */
     const struct codec_words *words;

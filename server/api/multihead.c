@@ -3,9 +3,9 @@
  * W_K, W_V, attention per head, and W_O. One set of weights for all heads, or a list of heads of
  * any size.
  */
+#include "api/answer.h"
 #include "api/call.h"
 #include "api/reply.h"
-#include "api/results.h"
 
 #include <string.h>
 

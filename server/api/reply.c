@@ -1,6 +1,8 @@
 /* reply.c - see reply.h. */
 #include "api/reply.h"
 
+#include "clock.h"
+
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -185,12 +187,12 @@ static bool write_items(const struct api_request *request, struct http_response 
 
 void reply_items(const struct api_request *request, struct http_response *response,
                  const struct reply_items *list, int digits) {
-    const int64_t start = jobs_clock();
+    const int64_t start = clock_ns();
     const size_t bytes = codec_items_bytes(list->items, list->count, digits, LONG_TEXT);
     const bool done = bytes > LONG_TEXT ? stream_items(request, response, list, digits)
                                         : write_items(request, response, list, digits, bytes);
     if (!done) {
         reply_no_memory(request, response);
     }
-    response->timing[HTTP_TIMING_ENCODE] = (double)(jobs_clock() - start) * 1e-6;
+    response->timing[HTTP_TIMING_ENCODE] = clock_ms_since(start);
 }

@@ -1,7 +1,7 @@
 /* softmax.c - POST /softmax: softmax of any array along one axis. */
+#include "api/answer.h"
 #include "api/call.h"
 #include "api/reply.h"
-#include "api/results.h"
 
 static const char *const keys[] = {"X", "random", "axis", "dtype", "digits", "timeout"};
 

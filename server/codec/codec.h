@@ -214,7 +214,7 @@ struct codec_words {
     const char **sorted; /* different, each once */
     int64_t *sorted_ids; /* different */
     size_t text_bytes;   /* of all words in `words`, a NUL behind each */
-    /* Only words.c uses these: the characters, the lists, and the account that counts both. */
+    /* Only vocabulary.c uses these: the characters, the lists, and the account that counts both. */
     char *text, *block;
     size_t text_room, block_size;
     struct account *account;

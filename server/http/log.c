@@ -2,6 +2,8 @@
 #define _GNU_SOURCE /* O_CLOEXEC in older headers */
 #include "http/log.h"
 
+#include "clock.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -21,8 +23,8 @@ enum {
 /* At most `most` lines in `seconds`. */
 struct limit {
     const unsigned most;
-    const time_t seconds;
-    time_t start;
+    const int64_t seconds;
+    int64_t start; /* clock_ms() */
     unsigned lines;
     unsigned long dropped;
 };
@@ -44,8 +46,8 @@ static struct {
         unsigned long count;
     } reasons[MAX_REASONS];
     size_t reason_count;
-    int64_t first;   /* now_ms() of the first refusal */
-    int64_t summary; /* now_ms() of the last summary; 0 = there was none */
+    int64_t first;   /* clock_ms() of the first refusal */
+    int64_t summary; /* clock_ms() of the last summary; 0 = there was none */
 } refused = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* `text` as it may stand in a line: what is not visible ASCII becomes '?', and in JSON quotes and
@@ -115,15 +117,14 @@ static void write_message(const char *level, const char *message) {
 
 /* May one more line be written? */
 static bool admit(struct limit *limit) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    if (limit->lines == 0 || now.tv_sec - limit->start >= limit->seconds) {
+    const int64_t now = clock_ms();
+    if (limit->lines == 0 || now - limit->start >= 1000 * limit->seconds) {
         if (limit->dropped > 0) {
             char text[64];
             snprintf(text, sizeof text, "%lu lines were left out here", limit->dropped);
             write_message("warning", text);
         }
-        limit->start = now.tv_sec;
+        limit->start = now;
         limit->lines = 0;
         limit->dropped = 0;
     }
@@ -214,12 +215,6 @@ void http_log(const char *level, const char *format, ...) {
 
 /* ------------------------------------------------------------------------------------ refusals */
 
-static int64_t now_ms(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 void http_log_refused(const char *reason) {
     size_t i = 0;
     pthread_mutex_lock(&refused.lock);
@@ -227,7 +222,7 @@ void http_log_refused(const char *reason) {
         i++;
     }
     if (i == refused.reason_count && i < MAX_REASONS) {
-        refused.first = i == 0 ? now_ms() : refused.first;
+        refused.first = i == 0 ? clock_ms() : refused.first;
         refused.reasons[i].reason = reason;
         refused.reasons[i].count = 0;
         refused.reason_count++;
@@ -257,7 +252,7 @@ static void take_summary(char *text, size_t size, int64_t now) {
 
 void http_log_summary(bool last) {
     char text[768];
-    const int64_t now = now_ms();
+    const int64_t now = clock_ms();
     pthread_mutex_lock(&refused.lock);
     const bool due = refused.reason_count > 0 &&
                      (last || refused.summary == 0 || now - refused.summary >= SUMMARY_MS);

@@ -2,7 +2,7 @@
  * respond.c - the response of a call: its headers, and its body whole or made while it is sent,
  * compressed if the client wants that.
  */
-#include "http/call.h"
+#include "http/internal.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -48,7 +48,7 @@ static char *put_timing(char *out, const char *name, double milliseconds) {
 /* Gives the response the coding that the client wants, if it is worth it. */
 static void compress(struct http_call *call) {
     struct http_response *response = &call->response;
-    const double start = call_clock();
+    const int64_t start = clock_ns();
     /* A whole body has two copies for a moment, and is the compressed one then. */
     const size_t memory = coding_stream_memory(call->accepts) + 2 * response->size;
     if (call->exchange != NULL && !call_hold(call, memory)) {
@@ -60,7 +60,7 @@ static void compress(struct http_call *call) {
     if (call->exchange != NULL && response->read == NULL) {
         call_hold(call, 0);
     }
-    response->timing[HTTP_TIMING_ENCODE] += call_clock() - start;
+    response->timing[HTTP_TIMING_ENCODE] += clock_ms_since(start);
 }
 
 static bool add_timing(struct MHD_Response *out, const double timing[static HTTP_TIMING_COUNT]) {
@@ -147,7 +147,7 @@ _Static_assert(BLOCK + sizeof(struct stream) + PIECE <= HTTP_STREAM, "what http.
  * took. Once the server has ended, nobody gets what is left of an answer, and to make it would only
  * hold up the stop. */
 static double make_piece(struct stream *stream) {
-    const double start = call_clock();
+    const int64_t start = clock_ns();
     double spent = 0;
     stream->size = stream->taken = 0;
     stream->failed |= atomic_load(&stream->call->server->stage) == CALL_ENDED;
@@ -157,7 +157,7 @@ static double make_piece(struct stream *stream) {
         stream->failed = !stream->read(stream->body, stream->piece + stream->size, room, &size);
         stream->ended = size == 0;
         stream->size += size;
-        spent = call_clock() - start;
+        spent = clock_ms_since(start);
     }
     return spent;
 }

@@ -1,9 +1,9 @@
 /*
  * server.c - the server: starting, connections from their first byte to their last, reloading, and
- * a stop that leaves no request without an answer. What a request is, is in call.c.
+ * a stop that leaves no request without an answer. What a request is, is in handler.c.
  */
 #define _GNU_SOURCE /* memmem */
-#include "http/call.h"
+#include "http/internal.h"
 #include "http/keys.h"
 #include "http/listen.h"
 #include "http/log.h"

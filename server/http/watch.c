@@ -5,6 +5,8 @@
 #define _GNU_SOURCE /* POLLRDHUP */
 #include "http/watch.h"
 
+#include "clock.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/sockios.h>
@@ -37,12 +39,6 @@ struct watch {
     /* No connections themselves: before the first and after the last. */
     struct watched ring, lingering;
 };
-
-int64_t watch_clock(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
 
 static void link_last(struct watched *ring, struct watched *watched) {
     watched->next = ring;
@@ -156,7 +152,7 @@ static void look(struct watch *watch) {
     struct pollfd fds[POLLED];
     struct watched *asked[POLLED];
     nfds_t count = 0;
-    const int64_t now = watch_clock();
+    const int64_t now = clock_ms();
     for (struct watched *w = watch->ring.next; w != &watch->ring; w = w->next) {
         const int64_t deadline = atomic_load(&w->deadline);
         if (deadline != 0 && now > deadline) {
@@ -203,7 +199,7 @@ static bool lingers_on(struct watched *w, bool stop, int64_t now) {
 
 /* Others wait for the mutex, not for what clients send: only this thread shortens the ring. */
 static void linger(struct watch *watch) {
-    const int64_t now = watch_clock();
+    const int64_t now = clock_ms();
     const bool stop = watch->stop;
     struct watched *next;
     for (struct watched *w = watch->lingering.next; w != &watch->lingering; w = next) {
@@ -220,23 +216,20 @@ static void linger(struct watch *watch) {
 }
 
 static void wait_for(struct watch *watch, long milliseconds) {
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += milliseconds * 1000000L;
-    until.tv_sec += until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
+    const int64_t end = clock_ns() + milliseconds * 1000000L;
+    const struct timespec until = {.tv_sec = end / 1000000000, .tv_nsec = end % 1000000000};
     pthread_cond_timedwait(&watch->woken, &watch->mutex, &until);
 }
 
 static void *run(void *watch_) {
     struct watch *watch = watch_;
-    int64_t looked = watch_clock();
+    int64_t looked = clock_ms();
     pthread_mutex_lock(&watch->mutex);
     while (!watch->stop || !is_empty(&watch->lingering)) {
         wait_for(watch, is_empty(&watch->lingering) ? TICK_MS : LINGER_TICK_MS);
         linger(watch);
-        if (watch_clock() - looked >= TICK_MS) {
-            looked = watch_clock();
+        if (clock_ms() - looked >= TICK_MS) {
+            looked = clock_ms();
             look(watch);
         }
     }
@@ -323,11 +316,11 @@ void watch_until(struct watched *watched, int64_t time) {
 }
 
 void watch_for(struct watched *watched, int64_t milliseconds) {
-    watch_until(watched, watch_clock() + milliseconds);
+    watch_until(watched, clock_ms() + milliseconds);
 }
 
 void watch_send(struct watched *watched, int64_t milliseconds, uint64_t bytes) {
-    const int64_t now = watch_clock();
+    const int64_t now = clock_ms();
     const uint64_t left = untaken(watched->fd), untold = left < UNTOLD ? left : UNTOLD;
     atomic_store_explicit(&watched->begun, now, memory_order_relaxed);
     atomic_store_explicit(&watched->patience, milliseconds, memory_order_relaxed);
@@ -343,12 +336,12 @@ void watch_queue(struct watched *watched, uint64_t bytes) {
 }
 
 void watch_halt(struct watched *watched) {
-    watched->halted = watch_clock();
+    watched->halted = clock_ms();
     watched->rest = atomic_exchange(&watched->deadline, 0);
 }
 
 void watch_go_on(struct watched *watched) {
-    const int64_t now = watch_clock(), time = now - watched->halted;
+    const int64_t now = clock_ms(), time = now - watched->halted;
     atomic_fetch_add_explicit(&watched->begun, time, memory_order_relaxed);
     atomic_fetch_add_explicit(&watched->took, time, memory_order_relaxed);
     if (watched->rest != 0) { /* else the connection was cut off just before */

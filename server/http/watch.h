@@ -18,16 +18,16 @@ enum {
 /* One connection. The owner keeps it from watch_add to watch_remove. */
 struct watched {
     int fd;
-    /* watch_clock() after which it is cut off, or after which the watching thread asks how much of
+    /* clock_ms() after which it is cut off, or after which the watching thread asks how much of
      * the response the client has taken; 0 = none. */
     _Atomic int64_t deadline;
     void (*leave)(struct watched *); /* set: call it, once, when the client leaves */
     _Atomic bool sending;            /* a response: a client that only reads is still there */
-    _Atomic int64_t begun, patience; /* the response, in watch_clock(); its milliseconds */
+    _Atomic int64_t begun, patience; /* the response, in clock_ms(); its milliseconds */
     _Atomic uint64_t queued;         /* bytes of it, and of earlier ones that were not taken */
     _Atomic uint64_t taken;          /* of these, when the watching thread asked last */
     _Atomic int64_t took;            /* when `taken` grew */
-    int64_t halted, rest;            /* watch_clock() at watch_halt, and the deadline then */
+    int64_t halted, rest;            /* clock_ms() at watch_halt, and the deadline then */
     _Atomic bool asked;              /* a request: it is not idle */
     unsigned gone;                   /* looks at which there was nothing but the client's end */
     void (*ended)(struct watched *); /* of one that lingers */
@@ -44,7 +44,7 @@ void watch_stop(struct watch *watch); /* none is watched any more, some may ling
 void watch_add(struct watch *watch, struct watched *watched, int fd);
 void watch_remove(struct watch *watch, struct watched *watched);
 
-/* Sets the deadline: in watch_clock(), or so many milliseconds from now. */
+/* Sets the deadline: in clock_ms(), or so many milliseconds from now. */
 void watch_until(struct watched *watched, int64_t time);
 void watch_for(struct watched *watched, int64_t milliseconds);
 
@@ -82,8 +82,5 @@ void watch_close_idle(struct watch *watch);
 
 /* As if every client that is waited with had left. */
 void watch_leave_all(struct watch *watch);
-
-/* CLOCK_MONOTONIC in milliseconds. */
-int64_t watch_clock(void);
 
 #endif

@@ -12,6 +12,8 @@
 #define _GNU_SOURCE /* nice, sched_getaffinity */
 #include "jobs/jobs.h"
 
+#include "clock.h"
+
 #include <assert.h>
 #include <math.h>
 #include <pthread.h>
@@ -65,14 +67,11 @@ struct scratch {
     size_t keep; /* bytes that are not worth to be freed and allocated again */
 };
 
-static int64_t read_clock(clockid_t clock) {
+/* Nanoseconds that the calling thread has spent on a CPU. */
+static int64_t thread_time(void) {
     struct timespec now;
-    clock_gettime(clock, &now);
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
-int64_t jobs_clock(void) {
-    return read_clock(CLOCK_MONOTONIC);
 }
 
 /* ---------------------------------------------------------------------------------- one job */
@@ -160,12 +159,12 @@ static size_t take_turn(const struct turn *turn, struct scratch *scratch) {
     struct job *job = turn->job;
     size_t task = turn->first;
     for (; task < turn->end && is_wanted(job, task); task++) {
-        if (job->deadline != 0 && jobs_clock() >= job->deadline) {
+        if (job->deadline != 0 && clock_ns() >= job->deadline) {
             end_job(job, JOB_LATE);
             break;
         }
         if (job->stage == 0) {
-            job->begun = jobs_clock();
+            job->begun = clock_ns();
         }
         if (!fit(scratch, job->scratch)) {
             end_job(job, JOB_NO_MEMORY);
@@ -183,14 +182,14 @@ static enum job_end end_of(const struct job *job) {
 
 enum job_end jobs_run_here(struct job *job) {
     struct scratch scratch = {0};
-    const int64_t start = jobs_clock(); /* the time of the thread would cost a system call */
+    const int64_t start = clock_ns(); /* the time of the thread would cost a system call */
     atomic_store(&job->end, 0);
     reset(job);
     do {
         take_turn(&(struct turn){.job = job, .end = job->ending}, &scratch);
     } while (advance(job));
     free(scratch.memory);
-    note_time(job, jobs_clock() - start, job->total > 0 ? job->total : 1);
+    note_time(job, clock_ns() - start, job->total > 0 ? job->total : 1);
     return end_of(job);
 }
 
@@ -305,7 +304,7 @@ static void settle(struct jobs *jobs, struct job *job) {
 
 /* Ends a job of the ring whose deadline has passed, if there is one. */
 static bool end_late_job(struct jobs *jobs) {
-    const int64_t now = jobs_clock();
+    const int64_t now = clock_ns();
     struct job *job = jobs->ring;
     jobs->earliest = INT64_MAX;
     do {
@@ -328,7 +327,7 @@ static bool end_late_job(struct jobs *jobs) {
 /* Ends all late jobs of the ring. A job whose turn is far away would learn too late that its
  * deadline has passed. */
 static void end_late_jobs(struct jobs *jobs) {
-    while (jobs->ring != NULL && jobs_clock() >= jobs->earliest && end_late_job(jobs)) {
+    while (jobs->ring != NULL && clock_ns() >= jobs->earliest && end_late_job(jobs)) {
         jobs->earliest = 0; /* look at the others, too */
     }
 }
@@ -342,9 +341,9 @@ static struct job *wait_for_work(struct jobs *jobs, struct scratch *scratch) {
     if (jobs->ring == NULL && jobs->active > 0) {
         const unsigned seen = atomic_load_explicit(&jobs->offers, memory_order_relaxed);
         pthread_mutex_unlock(&jobs->mutex);
-        const int64_t until = jobs_clock() + PATIENCE_NS;
+        const int64_t until = clock_ns() + PATIENCE_NS;
         while (atomic_load_explicit(&jobs->offers, memory_order_acquire) == seen &&
-               jobs_clock() < until) {
+               clock_ns() < until) {
         }
         pthread_mutex_lock(&jobs->mutex);
     }
@@ -377,9 +376,9 @@ static void *work(void *jobs_) {
                 &jobs->offered); /* a job that stood before it has just been taken */
         }
         pthread_mutex_unlock(&jobs->mutex);
-        const int64_t start = read_clock(CLOCK_THREAD_CPUTIME_ID);
+        const int64_t start = thread_time();
         const size_t tasks = take_turn(&turn, &scratch);
-        note_time(turn.job, read_clock(CLOCK_THREAD_CPUTIME_ID) - start, tasks);
+        note_time(turn.job, thread_time() - start, tasks);
         pthread_mutex_lock(&jobs->mutex);
         jobs->long_turns -= turn.is_long;
         if (--turn.job->turns == 0 && !turn.job->linked) {

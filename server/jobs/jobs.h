@@ -28,7 +28,7 @@ enum job_end {
  */
 struct job {
     double cost;      /* of all tasks, in multiply-adds */
-    int64_t deadline; /* jobs_clock() from which on no task is begun; 0 = none */
+    int64_t deadline; /* clock_ns() from which on no task is begun; 0 = none */
     size_t scratch;   /* bytes, aligned to 64, that a task has to itself */
     size_t phases;    /* may be 0: then `begin` is all there is to do */
     size_t (*tasks)(const struct job *job, size_t phase);
@@ -37,7 +37,7 @@ struct job {
     void (*done)(struct job *job, enum job_end end);
     void *owner; /* for `done` */
 
-    int64_t begun; /* jobs_clock() when begin was called: what came before was waiting */
+    int64_t begun; /* clock_ns() when begin was called: what came before was waiting */
     /* Nanoseconds of all tasks, and of the longest. Workers count CPU time, jobs_run_here counts
      * the time of the clock. If one turn has several tasks, their average counts. */
     _Atomic int64_t spent, longest;
@@ -99,8 +99,5 @@ struct jobs_load {
 };
 
 struct jobs_load jobs_load(struct jobs *jobs);
-
-/* CLOCK_MONOTONIC in nanoseconds. */
-int64_t jobs_clock(void);
 
 #endif

@@ -11,7 +11,7 @@
 #include <time.h>
 
 #include "codec/codec.h"
-#include "codec/number.h"
+#include "codec/json/number.h"
 
 enum {
     RUNS = 31,

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "clock.h"
 #include "jobs/jobs.h"
 #include "support/rng.h"
 
@@ -100,7 +101,7 @@ static void *send_jobs(void *seed) {
             t->counts[phase] = rng_between(&rng, 0, MOST);
         }
         t->fails = rng_chance(&rng, 4) ? rng_between(&rng, 0, MOST - 1) : MOST;
-        t->job.deadline = rng_chance(&rng, 8) ? jobs_clock() + 50000 : 0;
+        t->job.deadline = rng_chance(&rng, 8) ? clock_ns() + 50000 : 0;
         while (!jobs_admit(jobs, &t->job)) {
             sched_yield();
         }

@@ -53,17 +53,17 @@ resolve() { # WHERE RULE FOLDER...: every #include "x" is a file beside the incl
 # Each third-party header is included in one place. Benchmarks may include the libraries that they compare with.
 confine 'cblas.*\.h|openblas_config\.h|f77blas\.h|lapack.*\.h' 'lib/src/blas\.c:|tests/bench/' 'CBLAS is only in lib/src/blas.c'
 confine 'gnutls/.*' 'server/http/tls\.c:|tests/support/tls\.c:' 'GnuTLS is only in server/http/tls.c and tests/support/tls.c'
-confine 'microhttpd\.h' 'server/http/call\.h:|tests/bench/http/echo\.c:' 'libmicrohttpd is only in server/http/call.h, and bare in echo.c'
-forbid '' '# *include *"http/call\.h"' 'call.h is of server.c, call.c and respond.c' 'server/http/(server|call|respond)\.c:'
+confine 'microhttpd\.h' 'server/http/internal\.h:|tests/bench/http/echo\.c:' 'libmicrohttpd is only in server/http/internal.h, and bare in echo.c'
+forbid '' '# *include *"http/internal\.h"' 'internal.h is of server.c, handler.c and respond.c' 'server/http/(server|handler|respond)\.c:'
 confine '(cjson/)?cJSON.*\.h' 'server/codec/|tests/support/json\.c:|tests/bench/' 'cJSON is only in server/codec/'
-confine 'uni(case|str|type)\.h' 'server/codec/words\.c:' 'libunistring is only in server/codec/words.c'
+confine 'uni(case|str|type)\.h' 'server/codec/vocabulary\.c:' 'libunistring is only in server/codec/vocabulary.c'
 confine '(zlib|zconf|zstd|zstd_errors)\.h' 'server/http/coding\.c:|tests/support/pack\.c:' 'zlib and libzstd are only in server/http/coding.c'
 confine 'brotli/.*' 'tests/support/pack\.c:' 'brotli is only in tests/support/pack.c'
 confine 'criterion/.*' 'tests/' 'Criterion is only in tests/'
 confine '[a-z0-9]*intrin\.h|arm_neon\.h|arm_sve\.h' 'lib/src/kernels/' 'intrinsics are only in lib/src/kernels/'
-confine 'charconv' 'server/codec/number\.cc:' '<charconv> is only in server/codec/number.cc'
-offence 'the one C++ file is server/codec/number.cc' < <(find lib server tests -regextype posix-extended \
-    -regex '.*\.(cc|cpp|cxx|hpp|hh)' ! -path server/codec/number.cc)
+confine 'charconv' 'server/codec/json/number\.cc:' '<charconv> is only in server/codec/json/number.cc'
+offence 'the one C++ file is server/codec/json/number.cc' < <(find lib server tests -regextype posix-extended \
+    -regex '.*\.(cc|cpp|cxx|hpp|hh)' ! -path server/codec/json/number.cc)
 
 # The library has no threads and no files. It does not print, read the environment or exit.
 system='(pthread|threads|semaphore|signal|unistd|fcntl|sys/.*|spawn|locale)\.h'
@@ -71,7 +71,7 @@ forbid 'lib/' "^ *# *include *<$system>" 'lib has no threads, files and system c
 forbid 'lib/' '\b(FILE|stdin|stdout|stderr|errno)\b' 'lib does no input and output'
 forbid 'lib/' '\b(v?f?printf|v?dprintf|puts|fputs|putchar|fputc|perror|f?open|fdopen|fread|fwrite|scanf)\s*\(' 'lib does no input and output'
 forbid 'lib/' '\b(exit|_exit|_Exit|quick_exit|abort|atexit|system|setlocale)\s*\(' 'lib never ends or changes the process'
-forbid 'lib/' '\bgetenv\s*\(' 'only lib/src/cpu.c reads the environment' 'lib/src/cpu\.c:'
+forbid 'lib/' '\bgetenv\s*\(' 'only lib/src/kernels/dispatch.c reads the environment' 'lib/src/kernels/dispatch\.c:'
 forbid 'lib/' '\b(pthread_|thrd_|mtx_)[a-z]+\s*\(' 'lib has no threads'
 resolve 'lib/' 'lib includes only its own headers' lib/include lib/src
 forbid '(lib/src|server|tests)/' '^ATTN_API\b' 'ATTN_API is only in attention.h'

@@ -6,7 +6,7 @@
 #ifndef SUPPORT_CHECK_KERNELS_H
 #define SUPPORT_CHECK_KERNELS_H
 
-#include "kernels.h"
+#include "kernels/kernels.h"
 
 #define KERNEL_CHECKS(X)                                                                           \
     X(exp_f32_is_right_to_one_ulp)                                                                 \

@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "attention.h"
-#include "reference.h"
+#include "support/reference.h"
 #include "support/rng.h"
 #include "support/scale.h"
 

@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../lib/src/reference.h"
 #include "attention.h"
+#include "support/reference.h"
 #include "support/rng.h"
 #include "support/scale.h"
 

@@ -2,8 +2,8 @@
 #include <float.h>
 #include <math.h>
 
-#include "codec/number.h"
-#include "codec/power.h"
+#include "codec/json/number.h"
+#include "codec/json/power.h"
 #include "support/scale.h"
 #include "test_codec.h"
 

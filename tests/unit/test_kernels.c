@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "attention.h"
-#include "kernels.h"
+#include "kernels/kernels.h"
 #include "support/check_kernels.h"
 
 static size_t tables(const struct attn_kernels *all[ATTN_KERNELS_MAX]) {

@@ -1,5 +1,5 @@
 /* avx2.c - row kernels for AVX2 with FMA. */
-#include "kernels.h"
+#include "kernels/kernels.h"
 
 #if defined(__AVX2__) && defined(__FMA__)
 #include <float.h>
@@ -91,7 +91,7 @@ FOLD_F64(fold_max_f64, _mm256_max_pd)
 #define FOLD_MAX(v)   fold_max_f32(v)
 #define CLAMP(x)      MAX(SET(EXP_MIN), x)
 #define EXP2(p, n, x) _mm256_andnot_ps(_mm256_cmp_ps(x, SET(EXP_MIN), _CMP_LT_OQ), exp2_f32(p, n))
-#include "rows.inc"
+#include "vector.inc"
 
 #define real                    double
 #define REAL_IS_FLOAT           0
@@ -116,7 +116,7 @@ FOLD_F64(fold_max_f64, _mm256_max_pd)
 #define FOLD_MAX(v)             fold_max_f64(v)
 #define CLAMP(x)                MAX(SET(EXP_MIN), x)
 #define EXP2(p, n, x)           _mm256_andnot_pd(_mm256_cmp_pd(x, SET(EXP_MIN), _CMP_LT_OQ), exp2_f64(p, n))
-#include "rows.inc"
+#include "vector.inc"
 
 static void fence(void) {
     _mm_sfence();

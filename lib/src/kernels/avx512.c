@@ -1,5 +1,5 @@
 /* avx512.c - row kernels for AVX-512 F and DQ. */
-#include "kernels.h"
+#include "kernels/kernels.h"
 
 #if defined(__AVX512F__) && defined(__AVX512DQ__)
 #include <float.h>
@@ -70,7 +70,7 @@ FOLD_F64(fold_max_f64, _mm512_max_pd)
 #define EXP2(p, n, x)         _mm512_maskz_scalef_ps(_mm512_cmp_ps_mask(x, SET(EXP_MIN), _CMP_NLT_UQ), p, n)
 #define LOAD_PART(p, n, fill) _mm512_mask_loadu_ps(SET(fill), (__mmask16)((1u << (n)) - 1), p)
 #define STORE_PART(p, v, n)   _mm512_mask_storeu_ps(p, (__mmask16)((1u << (n)) - 1), v)
-#include "rows.inc"
+#include "vector.inc"
 
 #define real                    double
 #define REAL_IS_FLOAT           0
@@ -97,7 +97,7 @@ FOLD_F64(fold_max_f64, _mm512_max_pd)
 #define EXP2(p, n, x)           _mm512_maskz_scalef_pd(_mm512_cmp_pd_mask(x, SET(EXP_MIN), _CMP_NLT_UQ), p, n)
 #define LOAD_PART(p, n, fill)   _mm512_mask_loadu_pd(SET(fill), (__mmask8)((1u << (n)) - 1), p)
 #define STORE_PART(p, v, n)     _mm512_mask_storeu_pd(p, (__mmask8)((1u << (n)) - 1), v)
-#include "rows.inc"
+#include "vector.inc"
 
 static void fence(void) {
     _mm_sfence();

@@ -1,5 +1,5 @@
 /* neon.c - row kernels for 64-bit ARM. */
-#include "kernels.h"
+#include "kernels/kernels.h"
 
 #if defined(__aarch64__)
 #include <arm_neon.h>
@@ -30,7 +30,7 @@
     vbslq_f32(vcltq_f32(x, SET(EXP_MIN)), SET(0),                                                  \
               vreinterpretq_f32_s32(                                                               \
                   vaddq_s32(vreinterpretq_s32_f32(p), vshlq_n_s32(vcvtq_s32_f32(n), 23))))
-#include "rows.inc"
+#include "vector.inc"
 
 #define real                    double
 #define REAL_IS_FLOAT           0
@@ -57,7 +57,7 @@
     vbslq_f64(vcltq_f64(x, SET(EXP_MIN)), SET(0),                                                  \
               vreinterpretq_f64_s64(                                                               \
                   vaddq_s64(vreinterpretq_s64_f64(p), vshlq_n_s64(vcvtq_s64_f64(n), 52))))
-#include "rows.inc"
+#include "vector.inc"
 
 static void fence(void) {
     /* nothing goes past the caches */

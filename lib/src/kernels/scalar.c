@@ -1,5 +1,5 @@
 /* scalar.c - row kernels in plain C, for every CPU. */
-#include "kernels.h"
+#include "kernels/kernels.h"
 
 #include <float.h>
 #include <math.h>

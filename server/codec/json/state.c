@@ -2,7 +2,7 @@
  * state.c - what every part of the reader does with its state: says what is wrong and where, and
  * writes the skeleton. Knows what is open and what is wanted next; not how any text is scanned.
  */
-#include "codec/reader.h"
+#include "codec/json/reader.h"
 
 #include <stdarg.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /*
- * call.c - the life of a request: filter the head, let the app begin, hand it the body within the
+ * handler.c - the life of a request: filter the head, let the app begin, hand it the body within the
  * limits, wait while the answer is computed elsewhere, release everything once. Knows nothing of
  * paths or of what bodies mean.
  *
@@ -8,9 +8,9 @@
  * two pieces of a body. So a refusal that should keep the connection waits for the last call, and a
  * body that grows without end can only be cut off.
  */
-#include "http/call.h"
 #include "http/asset.h"
 #include "http/cors.h"
+#include "http/internal.h"
 #include "http/keys.h"
 #include "http/log.h"
 
@@ -20,7 +20,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <time.h>
 
 enum {
     MAX_PIECES = 65536,          /* a body in more pieces than that ... */
@@ -34,12 +33,6 @@ enum {
  * hundred bodies of thousands of tiny arrays would keep them waiting otherwise. A turn has its
  * price, since libmicrohttpd suspends the connection for it: bodies of numbers need none. */
 static const double TURN_MS = 0.2;
-
-double call_clock(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec * 1e3 + (double)now.tv_nsec * 1e-6;
-}
 
 static void drop_reader(struct http_call *call) {
     coding_reader_free(call->reader);
@@ -114,7 +107,7 @@ static struct http_call *call_new(struct http_server *server, struct connection 
     }
     call->server = server;
     call->connection = connection;
-    call->begun = call_clock();
+    call->begun = clock_ns();
     call->request.server = server;
     call->request.draining = atomic_load(&server->stage) != CALL_SERVING;
     memcpy(call->path, path, path_size);
@@ -167,7 +160,7 @@ static void tell_completed(const struct http_call *call, struct MHD_Connection *
         .status = call->status,
         .received = call->received,
         .sent = call->sent,
-        .seconds = (call_clock() - call->begun) * 1e-3,
+        .seconds = clock_ms_since(call->begun) * 1e-3,
         .timing = call->response.timed ? call->response.timing : NULL,
     };
     if (app->completed != NULL) {
@@ -299,7 +292,7 @@ static enum MHD_Result first_call(struct http_server *server, struct MHD_Connect
         return MHD_NO;
     }
     atomic_store_explicit(&own->watched.asked, true, memory_order_relaxed);
-    watch_until(&own->watched, (int64_t)call->begun + server->body_ms);
+    watch_until(&own->watched, call->begun / 1000000 + server->body_ms);
     if (server->compression) {
         call->accepts = coding_choose(list.headers, list.count, CODINGS_MADE, &call->must_code);
     }
@@ -351,9 +344,9 @@ bool call_hold(struct http_call *call, size_t bytes) {
 static size_t take_compressed(struct http_call *call, const char *bytes, size_t size) {
     const struct http_server *server = call->server;
     char out[INFLATED];
-    const double start = call_clock();
+    const int64_t start = clock_ns();
     const size_t part = coding_read(call->reader, bytes, &size, out, sizeof out);
-    call->inflate_ms += call_clock() - start;
+    call->inflate_ms += clock_ms_since(start);
     call->inflated += part;
     if (refuse_fault(call)) {
         return 0;
@@ -374,13 +367,13 @@ static size_t take_compressed(struct http_call *call, const char *bytes, size_t 
 
 /* Gives the app a piece of a plain body. Returns how many bytes are left over for another time. */
 static size_t take_plain(struct http_call *call, const char *bytes, size_t size) {
-    const double start = call_clock();
+    const int64_t start = clock_ns();
     while (size > 0 && call->wants_body) {
         const size_t part = size < SLICE ? size : SLICE;
         call->wants_body = call->server->app->body(call->exchange, bytes, part);
         bytes += part;
         size -= part;
-        if (call_clock() - start > TURN_MS) {
+        if (clock_ms_since(start) > TURN_MS) {
             break;
         }
     }
@@ -395,7 +388,7 @@ static bool take_body(struct http_call *call, const void *bytes, size_t size, si
     call->received += size;
     call->pieces++;
     watch_until(&call->connection->watched,
-                (int64_t)call->begun + server->body_ms + (int64_t)(call->received / SLOWEST));
+                call->begun / 1000000 + server->body_ms + (int64_t)(call->received / SLOWEST));
     bool crumbs = call->pieces > MAX_PIECES && call->received < call->pieces * MIN_PIECE;
     if (call->received / 2 > server->max_body || (crumbs && call->pieces > END_PIECES)) {
         return false;

@@ -5,7 +5,7 @@
  * std::from_chars (number.h). Knows no JSON structure beyond the comma between two numbers.
  */
 #define _GNU_SOURCE /* mremap */
-#include "codec/lift.h"
+#include "codec/json/lift.h"
 
 #include <assert.h>
 #include <math.h>
@@ -14,8 +14,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "codec/number.h"
-#include "codec/power.h"
+#include "codec/json/number.h"
+#include "codec/json/power.h"
 
 /* ------------------------------------------------------------------------------------- buffers */
 

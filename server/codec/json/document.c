@@ -6,7 +6,7 @@
  * cJSON is used for what it does well: parsing a small text that reader.c has already checked. Its
  * lookups ignore case unless told otherwise, and its global error position is never read.
  */
-#include "codec/document.h"
+#include "codec/json/document.h"
 
 #include <cjson/cJSON.h>
 #include <math.h>
@@ -15,8 +15,8 @@
 #include <string.h>
 
 #include "codec/error.h"
+#include "codec/json/number.h"
 #include "codec/nearest.h"
-#include "codec/number.h"
 
 /* Whole numbers up to here are exact in each float type, and so are their neighbours. */
 #define EXACT_FLOAT32 16777216.0

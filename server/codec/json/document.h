@@ -4,7 +4,7 @@
 #ifndef CODEC_DOCUMENT_H
 #define CODEC_DOCUMENT_H
 
-#include "codec/lift.h"
+#include "codec/json/lift.h"
 
 /* No limit of codec_limits goes beyond. */
 enum {

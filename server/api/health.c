@@ -1,4 +1,4 @@
-/* service.c - the endpoints around the computations: health, version. */
+/* health.c - the endpoints around the computations: health, version. */
 #include "api/api.h"
 #include "api/reply.h"
 

@@ -7,4 +7,4 @@ typedef long double wider; /* with more exponent and more digits */
 #define REAL(name)   name##_f64
 #define REAL_NAME    "float64"
 #define REAL_F(name) name
-#include "run.inc"
+#include "engine/run.inc"

@@ -3,10 +3,10 @@
  * fits into it, its shape, and what it leaves in the skeleton. How numbers are converted and kept
  * it leaves to lift.h.
  */
-#include "codec/reader.h"
+#include "codec/json/reader.h"
 
 #include "codec/error.h"
-#include "codec/number.h"
+#include "codec/json/number.h"
 
 enum {
     MAX_ARRAYS = 4096 /* lifted arrays of one body: each costs a buffer and a record */

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "codec/number.h"
+#include "codec/json/number.h"
 
 enum {
     MAX_OPEN = 64,          /* arrays and objects open at once */

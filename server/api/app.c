@@ -1,5 +1,5 @@
 /*
- * exchange.c - one request from its headers to its answer: finds the route, refuses what no handler
+ * app.c - one request from its headers to its answer: finds the route, refuses what no handler
  * should see, feeds the body to the codec as it arrives, calls the handler, and has the work that
  * this leaves computed. What is small is done at once, on the thread that received the request. All
  * else is a job for the workers, if these are not too busy: computations, before them the parsing
@@ -9,6 +9,7 @@
  */
 #include "api/api.h"
 #include "api/reply.h"
+#include "clock.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -51,7 +52,7 @@ struct exchange {
     size_t received;
     bool unwanted; /* the workers took no more while the body came */
     double decode_ms;
-    int64_t submitted; /* jobs_clock() */
+    int64_t submitted; /* clock_ns() */
     /* While workers are at it. */
     struct http_pending *pending;
     struct job opening;    /* parses the body and calls the handler */
@@ -184,7 +185,7 @@ static bool read_piece(struct exchange *exchange, const void *bytes, size_t size
  * would be busy with reading what it then refuses. */
 static bool body(void *arg, const void *bytes, size_t size) {
     struct exchange *exchange = arg;
-    const int64_t start = jobs_clock();
+    const int64_t start = clock_ns();
     bool more = false;
     exchange->received += size;
     exchange->unwanted = exchange->received > SMALL_BODY && exchange->service->jobs != NULL &&
@@ -197,7 +198,7 @@ static bool body(void *arg, const void *bytes, size_t size) {
     } else {
         more = read_piece(exchange, bytes, size);
     }
-    exchange->decode_ms += (double)(jobs_clock() - start) * 1e-6;
+    exchange->decode_ms += clock_ms_since(start);
     return more;
 }
 
@@ -232,7 +233,7 @@ static double seconds_of(const struct exchange *exchange) {
 static void conclude(struct exchange *exchange, const struct job *job, enum job_end end) {
     const struct http_request *request = exchange->request.http;
     struct http_response *response = exchange->response;
-    const int64_t now = jobs_clock(), begun = job->begun != 0 ? job->begun : now;
+    const int64_t now = clock_ns(), begun = job->begun != 0 ? job->begun : now;
     const bool own = seconds_of(exchange) < exchange->service->timeout;
     char detail[160];
     metrics_computed(&exchange->service->metrics, end == JOB_DONE ? job->cost : 0, job->spent,
@@ -336,13 +337,13 @@ static struct job *begin_work(struct exchange *exchange) {
 
 /* The body has been read: parses it. False if there is an answer already. */
 static bool parse(struct exchange *exchange) {
-    const int64_t start = jobs_clock();
+    const int64_t start = clock_ns();
     const enum codec_status status = codec_reader_finish(exchange->reader, &exchange->document);
     if (status != CODEC_OK) {
         exchange->error = *codec_reader_error(exchange->reader);
     }
     drop_body(exchange);
-    exchange->decode_ms += (double)(jobs_clock() - start) * 1e-6;
+    exchange->decode_ms += clock_ms_since(start);
     exchange->request.body = exchange->document;
     if (status != CODEC_OK) {
         reply_codec_error(&exchange->request, exchange->response, &exchange->error);
@@ -417,7 +418,7 @@ static bool end(void *arg, const struct http_request *request, struct http_respo
     struct exchange *exchange = arg;
     exchange->request.http = request;
     exchange->response = response;
-    exchange->submitted = jobs_clock();
+    exchange->submitted = clock_ns();
     if (exchange->unwanted) {
         return refuse_work(exchange);
     }

@@ -1,12 +1,12 @@
 /*
- * prepare.h - what a request leaves to be made before it is computed: the matrices that are to be
+ * derived.h - what a request leaves to be made before it is computed: the matrices that are to be
  * drawn, and the rows of an embedding that its words stand for. A handler calls prepare_matrices()
  * before it reads any matrix. From then on these are tensors of the body, of known shape and still
  * zero: the handler checks and plans as if they were there, and nothing is drawn for a request that
- * is refused. exchange.c then runs the job of prepare_job() instead of the work's own.
+ * is refused. app.c then runs the job of prepare_job() instead of the work's own.
  */
-#ifndef API_PREPARE_H
-#define API_PREPARE_H
+#ifndef API_DERIVED_H
+#define API_DERIVED_H
 
 #include "api/draw.h"
 #include "codec/codec.h"
@@ -22,7 +22,7 @@ struct prepare {
     const struct codec_value *x; /* the embedded words, in place of X; NULL if there are none */
     double cost;                 /* in multiply-adds */
 
-    /* Of prepare.c alone. */
+    /* Of derived.c alone. */
     struct account *account; /* what counts the draws */
     attn_dtype dtype;        /* of the body's matrices */
     struct draw_generator generator;

@@ -3,7 +3,7 @@
  * by byte, since a chunk may end anywhere, and the string goes into the skeleton as it is. A key is
  * unescaped and compared with the others of its object. Does not know what keys and values mean.
  */
-#include "codec/reader.h"
+#include "codec/json/reader.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,12 +1,12 @@
 /*
- * cpu.c - chooses the row kernels: by what the CPU and the operating system can do (CPUID and XCR0,
+ * dispatch.c - chooses the row kernels: by what the CPU and the operating system can do (CPUID and XCR0,
  * through the compiler's own check), or by ATTENTION_ISA. The only file that reads the environment.
  */
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels.h"
+#include "kernels/kernels.h"
 
 size_t attn_kernels_usable(const struct attn_kernels *tables[ATTN_KERNELS_MAX]) {
     size_t count = 0;

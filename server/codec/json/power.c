@@ -1,7 +1,7 @@
 /*
  * power.c - see power.h. Each entry is floor(10^e / 2^(codec_power_log2(e) - 63)).
  */
-#include "codec/power.h"
+#include "codec/json/power.h"
 
 const uint64_t codec_powers[POWER_MAX - POWER_MIN + 1] = {
     0xa87fea27a539e9a5, 0xd29fe4b18e88640e, 0x83a3eeeef9153e89, 0xa48ceaaab75a8e2b,

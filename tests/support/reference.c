@@ -1,5 +1,5 @@
 /* reference.c - see reference.h. */
-#include "reference.h"
+#include "support/reference.h"
 
 #include <math.h>
 

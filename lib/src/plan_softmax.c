@@ -1,4 +1,4 @@
-/* softmax.c - plans of softmax alone, along one axis of an array; softmax.inc runs them. */
+/* plan_softmax.c - plans of softmax alone, along one axis of an array; softmax.inc runs them. */
 #include <stdlib.h>
 #include <string.h>
 

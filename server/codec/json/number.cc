@@ -2,7 +2,7 @@
  * number.cc - the one C++ file: std::from_chars and std::to_chars, which are exact, shortest and
  * know no locale, behind the C face of number.h. Nothing here allocates or throws.
  */
-#include "codec/number.h"
+#include "codec/json/number.h"
 
 #include <charconv>
 #include <limits>

@@ -1,7 +1,7 @@
 /*
  * run.c - the entry points that compute: they choose the template's instance by dtype.
  */
-#include "run.h"
+#include "engine/run.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -7,4 +7,4 @@ typedef double wider;     /* with more exponent and more digits */
 #define REAL(name)   name##_f32
 #define REAL_NAME    "float32"
 #define REAL_F(name) name##f
-#include "run.inc"
+#include "engine/run.inc"

@@ -1,6 +1,6 @@
 /*
  * reader.h - the state of the reader, and what its parts ask of each other. Private to state.c,
- * string.c, word.c, matrix.c and reader.c. Each knows the state and state.c; word.c also matrix.c;
+ * string.c, scalar.c, matrix.c and reader.c. Each knows the state and state.c; scalar.c also matrix.c;
  * reader.c alone knows them all.
  */
 #ifndef CODEC_READER_H
@@ -11,8 +11,8 @@
 #include <stdint.h>
 
 #include "codec/codec.h"
-#include "codec/document.h"
-#include "codec/lift.h"
+#include "codec/json/document.h"
+#include "codec/json/lift.h"
 
 enum {
     READER_MAX_WORD = 4096, /* characters of a word */
@@ -175,7 +175,7 @@ const char *reader_scan_string(struct codec_reader *reader, const char *p, const
 /* Is the string value that has just ended `text`, of at most 10 characters? */
 bool reader_string_is(const struct codec_reader *reader, const char *text);
 
-/* -------------------------------------------------------------------------------------- word.c */
+/* -------------------------------------------------------------------------------------- scalar.c */
 
 /* A word from its first byte, or from where the last chunk cut it. Returns where it stopped, NULL
  * on error. The word is complete, in the matrix or in the skeleton, if the reader is inside nothing

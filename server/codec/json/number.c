@@ -4,12 +4,12 @@
  * whatever that leaves open (about one double in a hundred) goes to std::to_chars. Knows nothing
  * of JSON but its number grammar.
  */
-#include "codec/number.h"
+#include "codec/json/number.h"
 
 #include <float.h>
 #include <string.h>
 
-#include "codec/power.h"
+#include "codec/json/power.h"
 
 /* -------------------------------------------------------------------------------------- digits */
 

@@ -1,10 +1,10 @@
 /*
- * prepare.c - see prepare.h. Drawing is serial, and a body of 60 bytes may ask for seconds of it.
+ * derived.c - see derived.h. Drawing is serial, and a body of 60 bytes may ask for seconds of it.
  * So it is the first phases of the request's own job, one task in each, a piece of a matrix or a
  * few small matrices at a time: it waits its turn, ends with its client or its deadline, and is
  * counted in what the workers take on. How a draw is written, draw.c knows.
  */
-#include "api/prepare.h"
+#include "api/derived.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /*
- * words.c - a text as words, a vocabulary and ids, as the sentence notebook makes them with
+ * vocabulary.c - a text as words, a vocabulary and ids, as the sentence notebook makes them with
  * Python's lower(), replace(), split() and sorted(). The only file that includes libunistring.
  * Knows nothing of embeddings.
  */

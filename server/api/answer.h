@@ -1,6 +1,6 @@
-/* results.h - the names that `return` knows, and which of the library's results each means. */
-#ifndef API_RESULTS_H
-#define API_RESULTS_H
+/* answer.h - the names that `return` knows, and which of the library's results each means. */
+#ifndef API_ANSWER_H
+#define API_ANSWER_H
 
 #include "attention.h"
 

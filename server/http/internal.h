@@ -1,11 +1,12 @@
 /*
- * call.h - what the files of this room that know libmicrohttpd share: a server, a connection, a
- * call (one request and its response). server.c has their beginning and end, call.c the handler
+ * internal.h - what the files of this room that know libmicrohttpd share: a server, a connection, a
+ * call (one request and its response). server.c has their beginning and end, handler.c the handler
  * that libmicrohttpd calls, respond.c what it sends.
  */
-#ifndef HTTP_CALL_H
-#define HTTP_CALL_H
+#ifndef HTTP_INTERNAL_H
+#define HTTP_INTERNAL_H
 
+#include "clock.h"
 #include "http/coding.h"
 #include "http/framing.h"
 #include "http/http.h"
@@ -67,7 +68,7 @@ struct http_call {
     struct MHD_Connection *suspended; /* while pending */
     struct stream *stream; /* its body, if that is made while it is sent; see respond.c */
     struct connection *connection;
-    double begun;                /* call_clock() when the headers were complete */
+    int64_t begun;               /* clock_ns() when the headers were complete */
     int status;                  /* of the response that was queued, or 0 */
     uint64_t sent;               /* bytes of its body */
     struct http_request request; /* points into this struct, and `path` */
@@ -91,9 +92,6 @@ struct http_call {
     bool preflight;
     char path[];
 };
-
-/* CLOCK_MONOTONIC in milliseconds. */
-double call_clock(void);
 
 /* Callbacks of libmicrohttpd: for a request's target, for each step of it, after its end. */
 void *call_target(void *unused, const char *raw, struct MHD_Connection *connection);

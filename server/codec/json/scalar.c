@@ -1,14 +1,14 @@
 /*
- * word.c - numbers and literals: a word is gathered until it ends, checked against the grammar and
+ * scalar.c - numbers and literals: a word is gathered until it ends, checked against the grammar and
  * given to the matrix around it (matrix.c) or to the skeleton. The first one inside of arrays makes
  * them a matrix.
  */
-#include "codec/reader.h"
+#include "codec/json/reader.h"
 
 #include <string.h>
 
 #include "codec/error.h"
-#include "codec/number.h"
+#include "codec/json/number.h"
 
 /* ------------------------------------------------------------------------------------- grammar */
 
