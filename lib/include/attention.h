@@ -83,7 +83,9 @@ typedef enum attn_dtype {
 } attn_dtype;
 
 enum {
-    ATTN_MAX_RANK = 8
+    ATTN_MAX_RANK = 8,
+    /* Bytes: a scratch begins at a multiple of this. Inputs and results should too, for speed. */
+    ATTN_ALIGNMENT = 64
 };
 
 /* A dense row-major array. Bools are bytes: 0 is false, any other true. As an input it is never
@@ -279,7 +281,7 @@ ATTN_API attn_status attn_plan_run(attn_plan *plan, attn_error *error);
  * depend on the threads or the order. After an error the remaining tasks need not be run; free the
  * plan.
  *   attn_plan_workspace  bytes that the first begin allocates and attn_plan_free frees
- *   attn_plan_scratch    bytes of one scratch, aligned to 64; one task after another may use it
+ *   attn_plan_scratch    bytes of one scratch, aligned to ATTN_ALIGNMENT; tasks may use it in turn
  *
  * Errors of begin: as attn_plan_run; of a task and of end: ATTN_NOT_FINITE.
  */

@@ -2,6 +2,7 @@
  * answer.c - from a plan to an answer: holds the call against the limits, gives every result a
  * buffer, makes the plan a job and lists the results in the order in which `return` names them.
  */
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -55,15 +56,21 @@ bool api_claim(const struct api_request *request, struct api_work *work, double 
     return true;
 }
 
-/* Bytes of all results, each rounded up to whole cache lines. False if they cannot be addressed. */
+static_assert((int)JOBS_ALIGNMENT == (int)ATTN_ALIGNMENT, "the jobs' scratches suit the library");
+
+static size_t aligned_size(size_t size) {
+    return (size + ATTN_ALIGNMENT - 1) / ATTN_ALIGNMENT * ATTN_ALIGNMENT;
+}
+
+/* Bytes of all results, each rounded up to ATTN_ALIGNMENT. False if they cannot be addressed. */
 static bool measure(const attn_plan *plan, size_t *bytes) {
     *bytes = 0;
     for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
         for (size_t part = 0; part < attn_plan_parts(plan, (attn_result)r); part++) {
             size_t size = 0;
             if (!attn_tensor_bytes(attn_plan_tensor(plan, (attn_result)r, part), &size) ||
-                size > SIZE_MAX - 63 ||
-                __builtin_add_overflow(*bytes, (size + 63) & ~(size_t)63, bytes)) {
+                size > SIZE_MAX - (ATTN_ALIGNMENT - 1) ||
+                __builtin_add_overflow(*bytes, aligned_size(size), bytes)) {
                 return false;
             }
         }
@@ -78,7 +85,7 @@ static void bind_all(attn_plan *plan, char *block) {
             size_t size = 0;
             attn_tensor_bytes(attn_plan_tensor(plan, (attn_result)r, part), &size);
             attn_plan_bind(plan, (attn_result)r, part, block);
-            block += (size + 63) & ~(size_t)63;
+            block += aligned_size(size);
         }
     }
 }
@@ -217,7 +224,7 @@ struct api_work *call_work(struct call *call, const struct api_request *request,
     if (!api_claim(request, &call->work, total, response)) {
         return NULL;
     }
-    call->block = aligned_alloc(64, bytes);
+    call->block = aligned_alloc(ATTN_ALIGNMENT, bytes);
     if (call->block == NULL) {
         account_give(request->account, call->work.memory);
         reply_no_memory(request, response);

@@ -31,7 +31,6 @@ enum {
     KEEP_EACH = 1 << 20,    /* and each of them */
     RESERVE = 16,           /* the last part of the bounds, for small jobs: 1 in so many */
     SMALL = 1000,           /* a job is small that costs at most this part of max_cost */
-    SCRATCH_ALIGN = 64
 };
 
 struct jobs {
@@ -138,8 +137,8 @@ static bool advance(struct job *job) {
 static bool fit(struct scratch *scratch, size_t size) {
     if (size > scratch->size || (scratch->size > scratch->keep && size < scratch->size)) {
         free(scratch->memory);
-        size = (size + SCRATCH_ALIGN - 1) / SCRATCH_ALIGN * SCRATCH_ALIGN;
-        scratch->memory = size > 0 ? aligned_alloc(SCRATCH_ALIGN, size) : NULL;
+        size = (size + JOBS_ALIGNMENT - 1) / JOBS_ALIGNMENT * JOBS_ALIGNMENT;
+        scratch->memory = size > 0 ? aligned_alloc(JOBS_ALIGNMENT, size) : NULL;
         scratch->size = scratch->memory == NULL ? 0 : size;
     }
     return size == 0 || scratch->memory != NULL;

@@ -19,6 +19,10 @@ enum job_end {
     JOB_LATE /* the deadline came first */
 };
 
+enum {
+    JOBS_ALIGNMENT = 64 /* bytes: a scratch begins at a multiple of this */
+};
+
 /*
  * One job. The owner fills the first part and keeps the struct until `done` is called. All
  * functions are called on worker threads: begin first and alone, then the tasks of each phase, in
@@ -29,7 +33,7 @@ enum job_end {
 struct job {
     double cost;      /* of all tasks, in multiply-adds */
     int64_t deadline; /* clock_ns() from which on no task is begun; 0 = none */
-    size_t scratch;   /* bytes, aligned to 64, that a task has to itself */
+    size_t scratch;   /* bytes, aligned to JOBS_ALIGNMENT, that a task has to itself */
     size_t phases;    /* may be 0: then `begin` is all there is to do */
     size_t (*tasks)(const struct job *job, size_t phase);
     bool (*begin)(struct job *job); /* false = failed */
