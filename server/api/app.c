@@ -167,9 +167,10 @@ static bool hold(void *arg, size_t bytes) {
 
 /* Feeds the reader, which is there from the first piece on. An error is kept, the rest is freed. */
 static bool read_piece(struct exchange *exchange, const void *bytes, size_t size) {
-    const struct codec_limits limits = {.account = &exchange->account};
+    const struct codec_options options = {
+        .dtype_key = "dtype", .infinity_key = "bias", .account = &exchange->account};
     if (exchange->reader == NULL) {
-        exchange->reader = codec_reader_create(&limits);
+        exchange->reader = codec_reader_create(&options);
     }
     if (exchange->reader == NULL) {
         return codec_no_memory(&exchange->error);
