@@ -130,6 +130,8 @@ bool lifted_zeros(struct lifted *lifted, struct account *account, attn_dtype dty
     return true;
 }
 
+/* The buffer of numbers grows by a rule of its own, not by account_grow(): it has pages of its own
+ * when it is large, and it must be full at LIFT_EXACT elements. */
 bool lifted_room(struct lifted *lifted, struct account *account) {
     if (lifted->exact && lifted->count == LIFT_EXACT) {
         lifted_narrow(lifted);
@@ -197,17 +199,12 @@ void lifted_narrow(struct lifted *lifted) {
 struct lifted *lifted_next(struct lifted_list *list, struct account *account) {
     const size_t size = LIFT_BLOCK * sizeof(struct lifted);
     if (list->count == list->block_count * LIFT_BLOCK) {
-        if (list->block_count == list->block_capacity) {
-            const size_t before = list->block_capacity, capacity = before > 0 ? 2 * before : 4;
-            struct lifted **blocks =
-                account_realloc(account, list->blocks, before * sizeof(struct lifted *),
-                                capacity * sizeof(struct lifted *));
-            if (blocks == NULL) {
-                return NULL;
-            }
-            list->blocks = blocks;
-            list->block_capacity = capacity;
+        struct lifted **blocks = account_grow(account, list->blocks, &list->block_capacity,
+                                              list->block_count + 1, sizeof *blocks);
+        if (blocks == NULL) {
+            return NULL;
         }
+        list->blocks = blocks;
         struct lifted *block = account_alloc(account, size);
         if (block == NULL) {
             return NULL;
