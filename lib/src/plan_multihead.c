@@ -291,8 +291,8 @@ static attn_status check_inputs(const attn_multihead *call, attn_error *error) {
         return attn_fail(error, ATTN_INVALID_ARGUMENT, "heads", "there are no weights");
     }
     if ((unsigned)call->layout > ATTN_OUT_IN) {
-        return attn_fail(error, ATTN_INVALID_ARGUMENT, "weight_layout",
-                         "weight_layout is %d; it must be 0 or 1", (int)call->layout);
+        return attn_fail(error, ATTN_INVALID_ARGUMENT, "layout", "layout is %d; it must be 0 or 1",
+                         (int)call->layout);
     }
     return ATTN_OK;
 }

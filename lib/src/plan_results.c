@@ -106,7 +106,7 @@ attn_status plan_results(attn_plan *plan, attn_error *error) {
         }
         bool projected_only = r == ATTN_RESULT_Q || r == ATTN_RESULT_K || r == ATTN_RESULT_V;
         if (projected_only && !plan->projected) {
-            return attn_fail(error, ATTN_INVALID_ARGUMENT, "return",
+            return attn_fail(error, ATTN_INVALID_ARGUMENT, "results",
                              "%s is a result of calls with projections only",
                              attn_result_name((attn_result)r));
         }
