@@ -15,17 +15,9 @@ enum {
     MAX_HEADS = 65536 /* each costs memory before any limit of the caller can be asked */
 };
 
-attn_status plan_no_memory(attn_error *error) {
-    return attn_fail(error, ATTN_NO_MEMORY, "", "out of memory");
-}
-
-attn_status plan_too_large(attn_error *error) {
-    return attn_fail(error, ATTN_TOO_LARGE, "", "the matrices of this call are too large");
-}
-
 attn_status plan_new(attn_plan **plan, attn_error *error) {
     *plan = calloc(1, sizeof **plan);
-    return *plan == NULL ? plan_no_memory(error) : ATTN_OK;
+    return *plan == NULL ? attn_no_memory(error) : ATTN_OK;
 }
 
 void attn_plan_free(attn_plan *plan) {
@@ -87,7 +79,7 @@ attn_status plan_finish(attn_plan *plan, const attn_options *o, attn_error *erro
     if (!size_mul(plan->n, plan->m, &pairs) || !size_mul(pairs, plan->batch, &pairs) ||
         !size_mul(pairs, plan->heads, &pairs) || !size_mul(pairs, sizeof(double), &pairs) ||
         plan->m > BLAS_MAX_DIM - 32 || plan->out_ld > BLAS_MAX_DIM) {
-        return plan_too_large(error);
+        return attn_too_large(error);
     }
     ATTN_TRY(plan_options(plan, o, error));
     ATTN_TRY(plan_results(plan, error));
@@ -106,5 +98,5 @@ attn_status plan_new_heads(attn_plan *plan, attn_error *error) {
     ATTN_TRY(plan_check_heads(plan, plan->heads, error));
     plan->head = calloc(plan->heads, sizeof *plan->head);
     plan->head_room = plan->heads;
-    return plan->head == NULL ? plan_no_memory(error) : ATTN_OK;
+    return plan->head == NULL ? attn_no_memory(error) : ATTN_OK;
 }

@@ -114,13 +114,13 @@ attn_status plan_results(attn_plan *plan, attn_error *error) {
         plan->results[r].room = parted ? plan->heads : 1;
         plan->results[r].parts = calloc(plan->results[r].room, sizeof(attn_tensor));
         if (plan->results[r].parts == NULL) {
-            return plan_no_memory(error);
+            return attn_no_memory(error);
         }
         shape_result(plan, (attn_result)r);
         for (size_t p = 0; p < plan->results[r].count; p++) {
             size_t bytes;
             if (!attn_tensor_bytes(&plan->results[r].parts[p], &bytes)) {
-                return plan_too_large(error);
+                return attn_too_large(error);
             }
         }
     }

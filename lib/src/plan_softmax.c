@@ -63,7 +63,7 @@ attn_status attn_plan_softmax(attn_plan **plan, const attn_tensor *x, int axis, 
     if (output->parts == NULL) {
         attn_plan_free(p);
         *plan = NULL;
-        return plan_no_memory(error);
+        return attn_no_memory(error);
     }
     output->parts[0] = *x;
     output->parts[0].data = NULL;

@@ -10,6 +10,7 @@
 
 #include "blas.h"
 #include "plan_build.h"
+#include "status.h"
 #include "tensor.h"
 
 enum {
@@ -503,7 +504,7 @@ attn_status plan_schedule(attn_plan *plan, attn_error *error) {
         s->tasks[PHASE_OUT] = s->tasks[PHASE_OUT] > 0;
     }
     if (!lay_out(plan, s) || !size_scratch(plan, s, d, d_v)) {
-        return plan_too_large(error);
+        return attn_too_large(error);
     }
     s->cost = cost_of_plan(plan, s);
     return ATTN_OK;
