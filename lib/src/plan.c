@@ -39,7 +39,8 @@ void attn_plan_free(attn_plan *plan) {
     free(plan);
 }
 
-size_t attn_plan_memory(const attn_plan *plan) {
+/* Returns the bytes that the plan itself holds from the moment when it is made. */
+static size_t plan_memory(const attn_plan *plan) {
     const size_t pieces =
         plan->project_q.room + plan->project_k.room + plan->project_v.room + plan->project_out.room;
     size_t bytes =
@@ -50,6 +51,26 @@ size_t attn_plan_memory(const attn_plan *plan) {
     bytes += plan->slopes != NULL ? plan->head_room * sizeof *plan->slopes : 0;
     bytes += plan->sinks != NULL ? plan->head_room * sizeof *plan->sinks : 0;
     return bytes + (plan->lengths != NULL ? plan->batch * sizeof *plan->lengths : 0);
+}
+
+/* Returns how many scratches `threads` threads use at most. The tasks of the largest phase are a
+ * bound, too. */
+static size_t scratches(const attn_plan *plan, size_t threads) {
+    size_t most = 1;
+    for (size_t phase = 0; phase < PHASE_COUNT; phase++) {
+        most = plan->schedule.tasks[phase] > most ? plan->schedule.tasks[phase] : most;
+    }
+    return threads < most ? threads : most;
+}
+
+bool attn_plan_bytes(const attn_plan *plan, size_t threads, size_t *bytes) {
+    size_t results, scratch, sum;
+    if (!attn_plan_results_bytes(plan, &results) ||
+        !size_mul(plan->schedule.scratch, scratches(plan, threads), &scratch) ||
+        !size_add(results, scratch, &sum) || !size_add(sum, plan->schedule.workspace, &sum)) {
+        return false;
+    }
+    return size_add(sum, plan_memory(plan), bytes);
 }
 
 /* One query, and heads that share keys: they become the queries of one head, so that keys and

@@ -514,10 +514,6 @@ double attn_plan_cost(const attn_plan *plan) {
     return plan->schedule.cost;
 }
 
-size_t attn_plan_workspace(const attn_plan *plan) {
-    return plan->schedule.workspace;
-}
-
 size_t attn_plan_scratch(const attn_plan *plan) {
     return plan->schedule.scratch;
 }
