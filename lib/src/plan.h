@@ -50,8 +50,8 @@ struct projection {
 };
 
 struct result {
-    attn_tensor *parts; /* owned; `data` is the bound buffer */
-    size_t count, room; /* parts there are, and that there is memory for */
+    attn_result_tensor *parts; /* owned; `data` is the bound buffer */
+    size_t count, room;        /* parts there are, and that there is memory for */
 };
 
 /* The phases of a run. All tasks of one phase may run at once and in any order. */

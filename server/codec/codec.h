@@ -260,8 +260,9 @@ struct codec_item {
     double number;      /* CODEC_OP_NUMBER; CODEC_OP_BOOL: 0 or not */
     const char *text;   /* CODEC_OP_TEXT; borrowed, valid UTF-8 */
     /* A long list is borrowed, so an item has one size however long its list is. */
-    size_t count;             /* of the parts of a batch item, or of texts */
-    const attn_tensor *parts; /* of rank 2, or all of rank 3 with the batch as their first axis */
+    size_t count; /* of the parts of a batch item, or of texts */
+    const attn_result_tensor
+        *parts;               /* of rank 2, or all of rank 3 with the batch as their first axis */
     const char *const *texts; /* valid UTF-8 */
     const int64_t *ids;
 };

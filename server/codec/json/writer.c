@@ -170,7 +170,8 @@ static size_t list_bytes(const struct codec_item *item, int digits, size_t most)
     size_t bytes = 4;
     for (size_t i = 0; i < item->count && bytes <= most; i++) {
         if (item->op == CODEC_OP_PARTS) {
-            bytes = add_bytes(bytes, codec_text_bytes(&item->parts[i], digits));
+            const attn_tensor part = attn_as_tensor(&item->parts[i]);
+            bytes = add_bytes(bytes, codec_text_bytes(&part, digits));
             bytes = add_bytes(bytes, 4);
         } else {
             bytes = add_bytes(bytes, 6 * strlen(item->texts[i]) + 4 + NUMBER_SIZE);
@@ -331,7 +332,7 @@ static bool put_next_part(struct codec_writer *w, struct codec_buffer *buffer) {
     const struct codec_item *list = w->list;
     const size_t batch = batch_of(list), item = w->list_next / list->count;
     const size_t index = w->list_next % list->count;
-    const attn_tensor *part = &list->parts[index];
+    const attn_result_tensor *part = &list->parts[index];
     const size_t *size = part->shape + part->rank - 2;
     if (w->list_next > 0 && !put(buffer, index == 0 ? "],[" : ",", index == 0 ? 3 : 1)) {
         return false;
