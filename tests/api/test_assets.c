@@ -9,37 +9,14 @@
 #include <unistd.h>
 
 #include "support/client.h"
+#include "support/daemon.h"
+#include "support/expect.h"
 #include "support/pack.h"
 #include "support/tls.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
-static struct server_process server;
-
-static void start(void) {
-    cr_assert(server_spawn(&server, NULL));
-}
-
-static void stop(void) {
-    cr_expect_eq(server_stop(&server), 0);
-}
-
-TestSuite(assets, .init = start, .fini = stop, .timeout = 60);
-
-static struct client_response ask(const char *method, const char *path, const char *headers) {
-    struct client_response response;
-    cr_assert(client_request(server.port, method, path, headers, "", 0, &response), "%s %s", method,
-              path);
-    return response;
-}
-
-static void expect_header(const struct client_response *response, const char *path,
-                          const char *name, const char *wanted) {
-    char value[512];
-    const bool there = client_header(response, name, value, sizeof value);
-    cr_expect(wanted != NULL ? there && strcmp(value, wanted) == 0 : !there, "%s: %s: %s, not %s",
-              path, name, there ? value : "none", wanted != NULL ? wanted : "none");
-}
+TestSuite(assets, .init = daemon_start_plain, .fini = daemon_end, .timeout = 60);
 
 static const char *media_type_of(const char *path) {
     const char *end = strrchr(path, '.');
@@ -52,7 +29,7 @@ static const char *media_type_of(const char *path) {
 }
 
 /* What every answer to a request for it says, a 304 too. */
-static void expect_headers(const struct client_response *response, const char *path) {
+static void expect_asset_headers(const struct client_response *response, const char *path) {
     char tag[64] = "";
     const bool immutable = strncmp(path, "/assets/", 8) == 0;
     expect_header(response, path, "Vary", "Accept-Encoding");
@@ -87,25 +64,25 @@ static void expect_head_and_304(const char *path, const char *headers,
                                 const struct client_response *whole) {
     char tag[64], more[256], length[32];
     snprintf(length, sizeof length, "%zu", whole->size);
-    struct client_response head = ask("HEAD", path, headers);
+    struct client_response head = daemon_ask("HEAD", path, headers);
     cr_expect(head.status == 200 && head.size == 0, "%s: %d", path, head.status);
-    expect_headers(&head, path);
+    expect_asset_headers(&head, path);
     expect_header(&head, path, "Content-Length", length);
     expect_header(&head, path, "Content-Type", media_type_of(path));
     client_response_free(&head);
     cr_assert(client_header(whole, "ETag", tag, sizeof tag));
     snprintf(more, sizeof more, "%sIf-None-Match: \"other\", %s\r\n", headers, tag);
     for (int i = 0; i < 2; i++) {
-        struct client_response same = ask(i == 0 ? "GET" : "HEAD", path, more);
+        struct client_response same = daemon_ask(i == 0 ? "GET" : "HEAD", path, more);
         cr_expect(same.status == 304 && same.size == 0, "%s: %d", path, same.status);
-        expect_headers(&same, path);
+        expect_asset_headers(&same, path);
         expect_header(&same, path, "ETag", tag);
         expect_header(&same, path, "Content-Type", NULL);
         expect_header(&same, path, "Content-Encoding", NULL);
         client_response_free(&same);
     }
     snprintf(more, sizeof more, "%sIf-None-Match: \"other\"\r\n", headers);
-    struct client_response other = ask("GET", path, more);
+    struct client_response other = daemon_ask("GET", path, more);
     cr_expect(other.status == 200 && other.size == whole->size, "%s: %d", path, other.status);
     client_response_free(&other);
 }
@@ -113,11 +90,11 @@ static void expect_head_and_304(const char *path, const char *headers,
 static void expect_asset(const char *path) {
     static const char *const codings[] = {"gzip", "br"};
     char headers[64], length[32], tag[21];
-    struct client_response plain = ask("GET", path, "");
+    struct client_response plain = daemon_ask("GET", path, "");
     cr_assert_eq(plain.status, 200, "%s: %d", path, plain.status);
     make_tag(&plain, tag);
     cr_expect_gt(plain.size, 0, "%s", path);
-    expect_headers(&plain, path);
+    expect_asset_headers(&plain, path);
     expect_header(&plain, path, "Content-Type", media_type_of(path));
     expect_header(&plain, path, "Content-Encoding", NULL);
     expect_header(&plain, path, "ETag", tag);
@@ -125,10 +102,10 @@ static void expect_asset(const char *path) {
     for (size_t i = 0; i < COUNT(codings); i++) {
         size_t size = 0;
         snprintf(headers, sizeof headers, "Accept-Encoding: %s, zstd\r\n", codings[i]);
-        struct client_response packed = ask("GET", path, headers);
+        struct client_response packed = daemon_ask("GET", path, headers);
         snprintf(length, sizeof length, "%zu", packed.size);
         cr_expect_lt(packed.size, plain.size, "%s", path);
-        expect_headers(&packed, path);
+        expect_asset_headers(&packed, path);
         expect_header(&packed, path, "Content-Encoding", codings[i]);
         expect_header(&packed, path, "Content-Length", length);
         expect_header(&packed, path, "Transfer-Encoding", NULL);
@@ -165,7 +142,7 @@ static int expect_files(const char *path, bool page) {
     char next[128];
     int files = 0;
     expect_asset(path);
-    struct client_response file = ask("GET", path, "");
+    struct client_response file = daemon_ask("GET", path, "");
     for (const char *at = file.body; (at = next_file(at, page, next)) != NULL; files++) {
         files += expect_files(next, false);
     }
@@ -190,16 +167,15 @@ Test(assets, options_of_others, .init = NULL) {
     cr_assert_geq(fd, 0);
     cr_assert_eq(write(fd, "0123456789abcdef\n", 17), 17);
     close(fd);
-    cr_assert(server_spawn(
-        &server, (const char *const[]){"--compression", "yes", "--api-key-file", path, NULL}));
+    daemon_start((const char *const[]){"--compression", "yes", "--api-key-file", path, NULL});
     static const char *const open[] = {"/", "/docs", "/openapi.yaml"};
     for (size_t i = 0; i < COUNT(open); i++) {
         expect_asset(open[i]);
-        struct client_response response = ask("GET", open[i], "Accept-Encoding: zstd\r\n");
+        struct client_response response = daemon_ask("GET", open[i], "Accept-Encoding: zstd\r\n");
         expect_header(&response, open[i], "Content-Encoding", NULL);
         client_response_free(&response);
     }
-    struct client_response none = ask("GET", "/assets/none.js", "");
+    struct client_response none = daemon_ask("GET", "/assets/none.js", "");
     cr_expect_eq(none.status, 404);
     expect_header(&none, "none.js", "Content-Type", "application/problem+json");
     expect_header(&none, "none.js", "Cache-Control", "no-store");
@@ -215,7 +191,7 @@ Test(assets, kept_connection_and_metrics) {
                                    "GET /docs HTTP/1.1\r\nHost: a\r\n\r\n";
     static const int statuses[] = {304, 404, 404, 200};
     struct client_connection connection;
-    cr_assert(client_open(&connection, server.port));
+    cr_assert(client_open(&connection, the_daemon.port));
     cr_assert(client_send(&connection, requests, sizeof requests - 1));
     for (size_t i = 0; i < COUNT(statuses); i++) {
         struct client_response response;
@@ -224,7 +200,7 @@ Test(assets, kept_connection_and_metrics) {
         client_response_free(&response);
     }
     client_close(&connection);
-    struct client_response metrics = ask("GET", "/metrics", "");
+    struct client_response metrics = daemon_ask("GET", "/metrics", "");
     cr_expect_not_null(strstr(
         metrics.body, "attentiond_requests_total{route=\"/assets/{name}\",code=\"404\"} 2\n"));
     cr_expect_not_null(

@@ -10,24 +10,12 @@
 #include <string.h>
 
 #include "support/client.h"
+#include "support/daemon.h"
 #include "support/json.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
-static struct server_process server;
-static struct client_connection connection;
-
-static void start(void) {
-    cr_assert(server_spawn(&server, NULL), "the daemon does not start");
-    cr_assert(client_open(&connection, server.port));
-}
-
-static void stop(void) {
-    client_close(&connection);
-    cr_expect_eq(server_stop(&server), 0);
-}
-
-TestSuite(bodies, .init = start, .fini = stop, .timeout = 120);
+TestSuite(bodies, .init = daemon_start_connected, .fini = daemon_end, .timeout = 120);
 
 /* An answer, and the members of it if it is a problem. */
 struct answer {
@@ -40,11 +28,11 @@ static void copy_text(char *to, size_t size, const char *text) {
     snprintf(to, size, "%s", text != NULL ? text : "");
 }
 
-static struct answer ask(const char *path, const char *body, size_t size) {
+static struct answer post_body(const char *path, const char *body, size_t size) {
     struct client_response response;
     struct answer answer;
     double offset = -1;
-    cr_assert(client_post(&connection, path, body, size, &response), "%s: no answer to %.200s",
+    cr_assert(client_post(&the_connection, path, body, size, &response), "%s: no answer to %.200s",
               path, body);
     struct cJSON *json = json_parse(response.body, response.size);
     answer.status = response.status;
@@ -93,7 +81,7 @@ static void expect_key(const char *path, const char *before, const char *key, co
     char other[64], body[512], said[160], pointer[96];
     swap_case(other, key);
     int size = snprintf(body, sizeof body, "%s\"%s\":0%s", before, other, after);
-    struct answer answer = ask(path, body, (size_t)size);
+    struct answer answer = post_body(path, body, (size_t)size);
     snprintf(said, sizeof said, "unknown key \"%s\"; did you mean \"%s\"?", other, key);
     snprintf(pointer, sizeof pointer, "%s/%s", inside, other);
     cr_expect(answer.status == 422 && strstr(answer.detail, said) != NULL &&
@@ -101,14 +89,14 @@ static void expect_key(const char *path, const char *before, const char *key, co
               "%s %s: %s", path, body, answer.text);
 
     size = snprintf(body, sizeof body, "%s\"%s\":0,\"%s\":0%s", before, key, key, after);
-    answer = ask(path, body, (size_t)size);
+    answer = post_body(path, body, (size_t)size);
     const long second = (long)(strlen(before) + strlen(key) + 5);
     cr_expect(answer.status == 400 && answer.offset == second, "%s %s: %s", path, body,
               answer.text);
 
     size = snprintf(body, sizeof body, "%s\"%s\":0,\"\\u%04x%s\":0%s", before, key,
                     (unsigned)key[0], key + 1, after);
-    answer = ask(path, body, (size_t)size);
+    answer = post_body(path, body, (size_t)size);
     cr_expect(answer.status == 400 && answer.offset == second, "%s %s: %s", path, body,
               answer.text);
 }
@@ -194,7 +182,7 @@ static void expect_number(const char *text, const char *dtype, const char *outpu
                         "{\"Q\":[[0]],\"K\":[[0]],\"V\":[[%s]],\"return\":[\"output\"],"
                         "\"dtype\":\"%s\"}",
                         text, dtype);
-    struct answer answer = ask("/attention", body, (size_t)size);
+    struct answer answer = post_body("/attention", body, (size_t)size);
     if (output != NULL) {
         snprintf(expected, sizeof expected, "{\"output\":[[%s]]}\n", output);
         cr_expect(answer.status == 200 && strcmp(answer.text, expected) == 0, "%s as %s: %s", text,
@@ -222,7 +210,7 @@ Test(bodies, promise_18_numbers_without_end) {
         memset(body + size, '3', sizes[i] - 2);
         size += sizes[i] - 2;
         size += (size_t)sprintf(body + size, "]}");
-        const struct answer answer = ask("/softmax", body, size);
+        const struct answer answer = post_body("/softmax", body, size);
         if (sizes[i] <= 4096) {
             cr_expect_eq(answer.status, 200, "%s", answer.text);
         } else {
@@ -276,7 +264,7 @@ static void expect_size(const struct counted *row, size_t which) {
     char body[256];
     const int size = snprintf(body, sizeof body, "{\"X\":[[1,2],[3,4]],%s%s%s}", row->before,
                               sizes[which], row->after);
-    const struct answer answer = ask(row->path, body, (size_t)size);
+    const struct answer answer = post_body(row->path, body, (size_t)size);
     if (row->taken[which] == '1') {
         cr_expect_eq(answer.status, 200, "%s: %s", body, answer.text);
     } else {
@@ -310,7 +298,7 @@ Test(bodies, promise_21_counts_of_any_size_together, .timeout = 300) {
                                   sizes[h], sizes[w], sizes[l], sizes[k]);
         const bool sound = heads->taken[h] == '1' && window->taken[w] == '1' &&
                            lengths->taken[l] == '1' && top_k->taken[k] == '1';
-        const struct answer answer = ask("/attention", body, (size_t)size);
+        const struct answer answer = post_body("/attention", body, (size_t)size);
         cr_assert_eq(answer.status, sound ? 200 : 422, "%s: %s", body, answer.text);
         taken += sound;
     }
@@ -406,7 +394,7 @@ static struct answer ask_changed(const struct shapes *call, const struct matrix 
     }
     fprintf(to, "%s}", call->options);
     fclose(to);
-    const struct answer answer = ask(call->path, body, size);
+    const struct answer answer = post_body(call->path, body, size);
     free(body);
     return answer;
 }
@@ -423,7 +411,7 @@ static bool says(const char *text, size_t number) {
     return false;
 }
 
-static bool starts_at(const char *pointer, const char *name) {
+static bool points_into(const char *pointer, const char *name) {
     const size_t size = strlen(name);
     return pointer[0] == '/' && strncmp(pointer + 1, name, size) == 0 &&
            (pointer[1 + size] == '\0' || pointer[1 + size] == '/');
@@ -457,14 +445,14 @@ static void expect_shapes(const struct shapes *call, const struct matrix *m) {
                                               "null", "[\"1\"]", "[{}]",    "[[null]]", "[[{}]]"};
     expect_neighbours(call, m);
     struct answer answer = ask_changed(call, m, NULL, true, m->shape);
-    cr_expect(answer.status == 422 && starts_at(answer.pointer, m->name), "%s %s, ragged: %s",
+    cr_expect(answer.status == 422 && points_into(answer.pointer, m->name), "%s %s, ragged: %s",
               call->path, m->name, answer.text);
     for (size_t i = 0; i < COUNT(no_matrices); i++) {
         if (strcmp(m->name, "bias") == 0 && strcmp(no_matrices[i], "[[null]]") == 0) {
             continue; /* minus infinity for all */
         }
         answer = ask_changed(call, m, no_matrices[i], false, NULL);
-        cr_expect(answer.status == 422 && starts_at(answer.pointer, m->name), "%s %s = %s: %s",
+        cr_expect(answer.status == 422 && points_into(answer.pointer, m->name), "%s %s = %s: %s",
                   call->path, m->name, no_matrices[i], answer.text);
     }
 }

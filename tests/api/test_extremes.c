@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "support/client.h"
+#include "support/daemon.h"
 #include "support/json.h"
 #include "support/rng.h"
 
@@ -156,8 +157,8 @@ static bool is_sound(const struct cJSON *value, double largest, bool may_be_null
     return json_number(value, &number) ? fabs(number) <= largest : may_be_null;
 }
 
-static void check(const char *body, bool float64, const struct client_response *response,
-                  size_t *finite) {
+static void expect_finite(const char *body, bool float64, const struct client_response *response,
+                          size_t *finite) {
     struct cJSON *answer = json_parse(response->body, response->size);
     const char *detail = json_text(json_get(answer, "detail"));
     /* With few digits the largest number is rounded up. */
@@ -176,12 +177,11 @@ static void check(const char *body, bool float64, const struct client_response *
 }
 
 Test(extremes, promise_19_answers_are_finite, .timeout = 300) {
-    struct server_process server;
     struct client_connection connection;
     struct draw d = {.rng = {19}};
     size_t finite = 0;
-    cr_assert(server_spawn(&server, NULL));
-    cr_assert(client_open(&connection, server.port));
+    daemon_start(NULL);
+    cr_assert(client_open(&connection, the_daemon.port));
     for (size_t i = 0; i < CALLS; i++) {
         struct client_response response;
         char *body;
@@ -193,12 +193,12 @@ Test(extremes, promise_19_answers_are_finite, .timeout = 300) {
         const char *path = put_call(&d);
         fclose(d.to);
         cr_assert(client_post(&connection, path, body, size, &response), "%s: no answer", body);
-        check(body, d.float64, &response, &finite);
+        expect_finite(body, d.float64, &response, &finite);
         client_response_free(&response);
         free(body);
     }
     cr_expect(finite > CALLS / 10 && finite < CALLS * 9 / 10, "%zu of %d have a result", finite,
               (int)CALLS);
     client_close(&connection);
-    cr_expect_eq(server_stop(&server), 0);
+    daemon_end();
 }

@@ -18,6 +18,7 @@
 #include <string.h>
 
 #include "support/client.h"
+#include "support/daemon.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
@@ -148,19 +149,12 @@ static bool next_probe(struct probe_file *file, struct probe *probe) {
 
 /* ------------------------------------------------------------------------------------ the tests */
 
-static struct server_process server;
-
-static void start(void) {
+static void start_small(void) {
     static const char *const arguments[] = {"--max-body", "1KiB", NULL};
-    cr_assert(server_spawn(&server, arguments), "ATTENTIOND_BIN=%s did not start",
-              getenv("ATTENTIOND_BIN"));
+    daemon_start(arguments);
 }
 
-static void stop(void) {
-    server_stop(&server);
-}
-
-TestSuite(framing, .init = start, .fini = stop, .timeout = 120);
+TestSuite(framing, .init = start_small, .fini = daemon_end, .timeout = 120);
 TestSuite(framing_own, .timeout = 120);
 
 /* No response follows, except that 0.9.75 says some of its own refusals twice. */
@@ -210,7 +204,7 @@ static void expect_ours(const struct client_response *response, const struct pro
 static void run_probe(const struct probe *probe) {
     struct client_connection connection;
     struct client_response response;
-    cr_assert(client_open(&connection, server.port));
+    cr_assert(client_open(&connection, the_daemon.port));
     cr_assert(client_send(&connection, probe->bytes, probe->size));
     if (!client_receive(&connection, false, &response)) {
         cr_expect_geq(probe->promise, SILENT, "%s: no answer", probe->name);
@@ -269,7 +263,7 @@ Test(framing, limits_of_heads) {
         size += (size_t)sprintf(text + size, "\r\n");
         struct client_connection connection;
         struct client_response response;
-        cr_assert(client_open(&connection, server.port));
+        cr_assert(client_open(&connection, the_daemon.port));
         client_send(&connection, text, size); /* may be cut short by the refusal */
         if (client_receive(&connection, false, &response)) {
             cr_expect_eq(response.status, cases[i].status, "%zu bytes, %zu headers: %d",
@@ -300,7 +294,7 @@ Test(framing, promise_24_limit_of_bodies) {
                                         KEPT};
             struct client_connection connection;
             struct client_response response;
-            cr_assert(client_open(&connection, server.port));
+            cr_assert(client_open(&connection, the_daemon.port));
             cr_assert(client_send(&connection, text, at));
             cr_assert(client_receive(&connection, false, &response), "%zu bytes", size);
             expect_ours(&response, &probe);
@@ -336,12 +330,11 @@ static int status_of_crumbs(unsigned port, size_t count) {
 }
 
 Test(framing_own, promise_24_chunks_of_one_byte) {
-    struct server_process own;
-    cr_assert(server_spawn(&own, NULL));
-    cr_expect_eq(status_of_crumbs(own.port, 65536), 200);
-    cr_expect_eq(status_of_crumbs(own.port, 65537), 400);
-    cr_expect_eq(status_of_crumbs(own.port, 200000), 400);
-    cr_expect_eq(server_stop(&own), 0);
+    daemon_start(NULL);
+    cr_expect_eq(status_of_crumbs(the_daemon.port, 65536), 200);
+    cr_expect_eq(status_of_crumbs(the_daemon.port, 65537), 400);
+    cr_expect_eq(status_of_crumbs(the_daemon.port, 200000), 400);
+    daemon_end();
 }
 
 /* What does not fit into libmicrohttpd's buffer is its to refuse: 0.9.75 answers an endless chunk
@@ -364,7 +357,7 @@ Test(framing, promise_24_what_outgrows_the_buffer) {
         struct client_connection connection;
         struct client_response response;
         memset(filler, 'a', sizeof filler);
-        cr_assert(client_open(&connection, server.port));
+        cr_assert(client_open(&connection, the_daemon.port));
         bool sent = client_send(&connection, cases[i].before, strlen(cases[i].before)) &&
                     client_send(&connection, filler, size) &&
                     client_send(&connection, cases[i].after, strlen(cases[i].after));
@@ -380,7 +373,7 @@ Test(framing, promise_24_what_outgrows_the_buffer) {
         client_close(&connection);
     }
     struct client_connection connection;
-    cr_assert(client_open(&connection, server.port));
+    cr_assert(client_open(&connection, the_daemon.port));
     expect_alive(&connection, &(struct probe){.name = "what outgrows the buffer"});
     client_close(&connection);
 }
@@ -399,10 +392,9 @@ Test(framing_own, promise_23_what_never_ends) {
     };
     static const char *const hasty[] = {"--header-timeout", "1", "--body-timeout", "1", NULL};
     struct client_connection connections[COUNT(endless)];
-    struct server_process own;
-    cr_assert(server_spawn(&own, hasty));
+    daemon_start(hasty);
     for (size_t i = 0; i < COUNT(endless); i++) {
-        cr_assert(client_open(&connections[i], own.port));
+        cr_assert(client_open(&connections[i], the_daemon.port));
         cr_assert(client_send(&connections[i], endless[i].bytes, endless[i].size));
     }
     for (size_t i = 0; i < COUNT(endless); i++) {
@@ -415,7 +407,7 @@ Test(framing_own, promise_23_what_never_ends) {
         cr_expect(client_at_end(&connections[i]), "%s: more than one answer", endless[i].name);
         client_close(&connections[i]);
     }
-    cr_expect_eq(server_stop(&own), 0);
+    daemon_end();
 }
 
 /* A body in chunks of one byte means what it means in one piece. */
@@ -428,11 +420,11 @@ Test(framing, chunks_of_one_byte) {
     size += (size_t)sprintf(text + size, "0\r\n\r\n");
     struct client_connection connection;
     struct client_response chunked, whole;
-    cr_assert(client_open(&connection, server.port));
+    cr_assert(client_open(&connection, the_daemon.port));
     cr_assert(client_send(&connection, text, size));
     cr_assert(client_receive(&connection, false, &chunked));
-    cr_assert(client_request(server.port, "POST", "/softmax", "Content-Type: application/json\r\n",
-                             BODY, strlen(BODY), &whole));
+    cr_assert(client_request(the_daemon.port, "POST", "/softmax",
+                             "Content-Type: application/json\r\n", BODY, strlen(BODY), &whole));
     cr_expect_eq(chunked.status, 200);
     cr_expect_str_eq(chunked.body, whole.body);
     client_response_free(&chunked);
@@ -446,7 +438,7 @@ Test(framing, pipelining) {
         LENGTH "\r\n" BODY LIVE "\r\n" CHUNKED "b\r\n" BODY "\r\n0\r\n\r\n";
     static const char *const words[] = {"\"output\"", "\"live\"", "\"output\""};
     struct client_connection connection;
-    cr_assert(client_open(&connection, server.port));
+    cr_assert(client_open(&connection, the_daemon.port));
     cr_assert(client_send(&connection, requests, sizeof requests - 1));
     for (size_t i = 0; i < COUNT(words); i++) {
         struct client_response response;

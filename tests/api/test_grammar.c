@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "support/client.h"
+#include "support/daemon.h"
 #include "support/grammar.h"
 #include "support/json.h"
 
@@ -18,28 +19,15 @@ enum {
     MOST = 64 * 1024 /* bytes of a body here */
 };
 
-static struct server_process server;
-static struct client_connection connection; /* one for all texts of a test */
-
-static void start(void) {
-    cr_assert(server_spawn(&server, NULL), "the daemon does not start");
-    cr_assert(client_open(&connection, server.port));
-}
-
-static void stop(void) {
-    client_close(&connection);
-    cr_expect_eq(server_stop(&server), 0);
-}
-
-TestSuite(grammar, .init = start, .fini = stop, .timeout = 120);
+TestSuite(grammar, .init = daemon_start_connected, .fini = daemon_end, .timeout = 120);
 
 /* The status; *offset is that of the problem, -1 if there is none. Then the next request is
  * answered. */
-static int ask(const char *body, size_t size, long *offset) {
+static int post_text(const char *body, size_t size, long *offset) {
     struct client_response response;
     char type[64] = "";
     double number = -1;
-    cr_assert(client_post(&connection, "/softmax", body, size, &response), "%.200s: no answer",
+    cr_assert(client_post(&the_connection, "/softmax", body, size, &response), "%.200s: no answer",
               body);
     const int status = response.status;
     struct cJSON *answer = json_parse(response.body, response.size);
@@ -53,7 +41,7 @@ static int ask(const char *body, size_t size, long *offset) {
     client_response_free(&response);
 
     static const char good[] = "{\"X\":[0,0]}";
-    cr_assert(client_post(&connection, "/softmax", good, sizeof good - 1, &response));
+    cr_assert(client_post(&the_connection, "/softmax", good, sizeof good - 1, &response));
     cr_expect(response.status == 200 && strcmp(response.body, "{\"output\":[0.5,0.5]}\n") == 0,
               "%.200s: afterwards %d %s", body, response.status, response.body);
     client_response_free(&response);
@@ -63,7 +51,7 @@ static int ask(const char *body, size_t size, long *offset) {
 /* What is good stops at no byte, but need be no call. */
 static void expect_body(const struct grammar_case *row) {
     long offset;
-    const int status = ask(row->text, strlen(row->text), &offset);
+    const int status = post_text(row->text, strlen(row->text), &offset);
     if (row->offset == GOOD) {
         cr_expect(status == 422 && offset == -1, "%s: %d, offset %ld", row->text, status, offset);
     } else {
@@ -80,7 +68,7 @@ static void expect_value(const struct grammar_case *row) {
     char body[512];
     long offset;
     const int size = snprintf(body, sizeof body, "{\"X\":%s}", row->text);
-    const int status = ask(body, (size_t)size, &offset);
+    const int status = post_text(body, (size_t)size, &offset);
     if (row->offset == GOOD) {
         cr_expect((status == 200 || status == 422) && offset == -1, "%s: %d, offset %ld", body,
                   status, offset);
@@ -181,7 +169,7 @@ Test(grammar, promise_13_verdicts_on_what_is_left_to_us) {
         long offset;
         memcpy(body + 5, row->text, row->size);
         body[5 + row->size] = '}';
-        const int status = ask(body, row->size + 6, &offset);
+        const int status = post_text(body, row->size + 6, &offset);
         const long expected = row->status == 400 ? row->offset + 5 : -1;
         cr_expect(status == row->status && offset == expected, "%s: %d, offset %ld, not %d, %ld",
                   row->name, status, offset, row->status, expected);
@@ -205,7 +193,7 @@ static void expect_depth(const char *opening, size_t depth, const char *closing)
     for (size_t i = 0; i < depth; i++) {
         body[size++] = closing[0];
     }
-    const int status = ask(body, size, &offset);
+    const int status = post_text(body, size, &offset);
     if (depth <= 16) {
         cr_expect(status == 422 && offset == -1, "%zu x %s: %d", depth, opening, status);
     } else {

@@ -13,6 +13,7 @@
 #include <time.h>
 
 #include "support/client.h"
+#include "support/daemon.h"
 #include "support/json.h"
 #include "support/notebooks.h"
 #include "support/rng.h"
@@ -66,7 +67,6 @@ static const struct seed options[] = {
     SEED("/softmax", "{\"X\":[[[1,2],[3,4]],[[5,6],[7,8]]],\"axis\":-2,\"digits\":3}"),
 };
 
-static struct server_process server;
 static struct seed seeds[64];
 static size_t seed_count;
 static long mutations = 200000;
@@ -191,7 +191,7 @@ static long now_us(void) {
     return time.tv_sec * 1000000 + time.tv_nsec / 1000;
 }
 
-static void check(const struct client_response *response, const char *body, size_t size) {
+static void judge_answer(const struct client_response *response, const char *body, size_t size) {
     const int status = response->status;
     atomic_fetch_add(&counts[status / 100 % 6], 1);
     if (status != 200 && status != 400 && status != 413 && status != 422 && status != 503) {
@@ -212,7 +212,7 @@ struct batch {
     char text[PIPELINED * (ROOM + 256)];
 };
 
-static bool ask(struct client_connection *connection, struct batch *batch, struct rng *rng) {
+static bool send_batch(struct client_connection *connection, struct batch *batch, struct rng *rng) {
     size_t size = 0;
     for (size_t i = 0; i < PIPELINED; i++) {
         const char *path = make(rng, batch->bodies[i], &batch->sizes[i]);
@@ -232,7 +232,7 @@ static bool ask(struct client_connection *connection, struct batch *batch, struc
             fault("no answer", batch->bodies[i], batch->sizes[i]);
             return false;
         }
-        check(&response, batch->bodies[i], batch->sizes[i]);
+        judge_answer(&response, batch->bodies[i], batch->sizes[i]);
         client_response_free(&response);
     }
     const long took = now_us() - begun;
@@ -246,9 +246,9 @@ static void *client(void *seed) {
     struct rng rng = {*(const uint64_t *)seed};
     struct batch *batch = malloc(sizeof *batch);
     struct client_connection connection;
-    if (batch != NULL && client_open(&connection, server.port)) {
+    if (batch != NULL && client_open(&connection, the_daemon.port)) {
         for (long sent = 0; sent < mutations / CLIENTS; sent += PIPELINED) {
-            if (!ask(&connection, batch, &rng)) {
+            if (!send_batch(&connection, batch, &rng)) {
                 fault("the connection ended", "", 0);
                 break;
             }
@@ -275,10 +275,10 @@ Test(mutation, promise_15_changed_bodies_harm_nothing, .timeout = 3600) {
                 (struct seed){notebooks[i].path, notebooks[i].body, notebooks[i].size};
         }
     }
-    cr_assert(server_spawn(&server, NULL));
+    daemon_start(NULL);
     for (size_t i = 0; i < seed_count; i++) { /* they are good before they are changed */
         struct client_response response;
-        cr_assert(client_request(server.port, "POST", seeds[i].path, NULL, seeds[i].body,
+        cr_assert(client_request(the_daemon.port, "POST", seeds[i].path, NULL, seeds[i].body,
                                  seeds[i].size, &response));
         cr_assert_eq(response.status, 200, "%s: %s", seeds[i].body, response.body);
         client_response_free(&response);
@@ -296,6 +296,6 @@ Test(mutation, promise_15_changed_bodies_harm_nothing, .timeout = 3600) {
     cr_expect_eq(atomic_load(&faults), 0);
     cr_expect(taken > 0 && refused > taken / 10, "%u taken, %u refused", taken, refused);
     cr_expect_geq(taken + refused + atomic_load(&counts[5]), (unsigned)mutations);
-    cr_expect_eq(server_stop(&server), 0);
+    daemon_end();
     notebooks_free(notebooks, count);
 }

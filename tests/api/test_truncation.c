@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "support/client.h"
+#include "support/daemon.h"
 #include "support/notebooks.h"
 
 enum {
@@ -35,7 +36,6 @@ struct message {
     size_t size, step; /* between cuts */
 };
 
-static struct server_process server;
 static struct message *messages;
 static size_t message_count;
 
@@ -82,27 +82,27 @@ static void read_messages(void) {
     notebooks_free(notebooks, count);
 }
 
-static void start(void) {
+static void start_patient(void) {
     read_messages();
-    cr_assert(server_spawn(&server, NULL), "the daemon does not start");
+    daemon_start(NULL);
 }
 
 static void start_hasty(void) {
     static const char *const arguments[] = {
         "--header-timeout", "1", "--body-timeout", "1", "--log-file", "/dev/null", NULL};
     read_messages();
-    cr_assert(server_spawn(&server, arguments), "the daemon does not start");
+    daemon_start(arguments);
 }
 
-static void stop(void) {
+static void stop_and_free(void) {
     for (size_t i = 0; i < message_count; i++) {
         free(messages[i].bytes);
     }
     free(messages);
-    cr_expect_eq(server_stop(&server), 0);
+    daemon_end();
 }
 
-TestSuite(truncation, .fini = stop, .timeout = 600);
+TestSuite(truncation, .fini = stop_and_free, .timeout = 600);
 
 /* ---------------------------------------------------------------------------------- connections */
 
@@ -110,7 +110,7 @@ static int open_from(unsigned source) {
     const struct sockaddr_in here = {.sin_family = AF_INET,
                                      .sin_addr.s_addr = htonl(INADDR_LOOPBACK + source)};
     const struct sockaddr_in there = {.sin_family = AF_INET,
-                                      .sin_port = htons((uint16_t)server.port),
+                                      .sin_port = htons((uint16_t)the_daemon.port),
                                       .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     const struct timeval limit = {.tv_sec = 60};
     const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1;
@@ -163,7 +163,7 @@ static void expect_answer(int fd, const char *name) {
 
 static bool only_one_connection(void) {
     struct client_response response;
-    cr_assert(client_request(server.port, "GET", "/metrics", NULL, NULL, 0, &response));
+    cr_assert(client_request(the_daemon.port, "GET", "/metrics", NULL, NULL, 0, &response));
     const bool one = strstr(response.body, "\nattentiond_connections 1\n") != NULL &&
                      strstr(response.body, "\nattentiond_requests_in_flight 1\n") != NULL &&
                      strstr(response.body, "\nattentiond_memory_bytes 0\n") != NULL;
@@ -215,7 +215,7 @@ Test(truncation, promise_14_the_client_ends_its_half, .init = start_hasty) {
 }
 
 /* Byte by byte on one connection: no answer comes before the last. */
-Test(truncation, promise_14_no_answer_before_the_last_byte, .init = start) {
+Test(truncation, promise_14_no_answer_before_the_last_byte, .init = start_patient) {
     for (size_t i = 0; i < message_count; i++) {
         const struct message *m = &messages[i];
         const int fd = open_from(0);

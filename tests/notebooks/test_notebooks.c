@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "support/client.h"
+#include "support/daemon.h"
 #include "support/json.h"
 
 static const char *const case_keys[] = {"path",     "title",     "notebook", "note",
@@ -190,14 +191,12 @@ Test(notebooks, every_request_is_answered_as_the_notebook_prints) {
     cr_assert(count > 0, "no *.request.json in " TESTS_DIR "/notebooks");
     cr_expect_eq(count, expected_count, "%d requests but %d expected answers", count,
                  expected_count);
-
-    struct server_process server;
-    cr_assert(server_spawn(&server, NULL));
+    daemon_start(NULL);
     for (int i = 0; i < count; i++) {
-        run_notebook(server.port, files[i]->d_name);
+        run_notebook(the_daemon.port, files[i]->d_name);
         free(files[i]);
     }
-    cr_expect_eq(server_stop(&server), 0);
+    daemon_end();
     for (int i = 0; i < expected_count; i++)
         free(expected[i]);
     free(expected);
@@ -214,9 +213,7 @@ static void run_golden(const char *file) {
     cr_assert_not_null(text, "no %s", path);
     struct cJSON *cases = json_parse(text, size);
     cr_assert(json_is_array(cases), "%s is no JSON array", file);
-
-    struct server_process server;
-    cr_assert(server_spawn(&server, NULL));
+    daemon_start(NULL);
     const struct cJSON *c = NULL;
     for (c = json_first(cases); c != NULL; c = json_next(c), count++) {
         char name[160];
@@ -226,11 +223,11 @@ static void run_golden(const char *file) {
         if (request == NULL)
             cr_expect_fail("%s: no request", name);
         else
-            run_case(server.port, name, c, request, strlen(request));
+            run_case(the_daemon.port, name, c, request, strlen(request));
         free(request);
     }
     cr_expect(count > 0, "%s holds no case", file);
-    cr_expect_eq(server_stop(&server), 0);
+    daemon_end();
     json_free(cases);
     free(text);
 }

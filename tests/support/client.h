@@ -10,24 +10,6 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-/* ---------------------------------------------------------------------------------- the daemon */
-
-struct server_process {
-    pid_t pid;
-    unsigned port;
-};
-
-/* Runs $ATTENTIOND_BIN --port 0 and `extra_args` (NULL-terminated; may be NULL), and waits for the
- * line that names its port. The daemon ends when the test does. */
-bool server_spawn(struct server_process *server, const char *const extra_args[]);
-
-/* SIGTERM; returns the exit status, -1 if it died otherwise. */
-int server_stop(struct server_process *server);
-
-/* Runs $ATTENTIOND_BIN with these words in a shell. Returns its exit status, -1 if it died
- * otherwise, and what it wrote to either output. */
-int server_run(const char *words, char *output, size_t size);
-
 /* -------------------------------------------------------------------------------- one exchange */
 
 struct client_response {
@@ -73,7 +55,11 @@ bool client_send(struct client_connection *connection, const void *bytes, size_t
  * passed over. False at the end of the connection. */
 bool client_receive(struct client_connection *connection, bool head, struct client_response *out);
 
-/* One POST and its answer; the connection is kept. */
+/* Sends a POST that keeps the connection, and does not wait for the answer. */
+bool client_send_post(struct client_connection *connection, const char *path, const void *body,
+                      size_t size);
+
+/* Sends a POST that keeps the connection, and receives the answer. */
 bool client_post(struct client_connection *connection, const char *path, const void *body,
                  size_t size, struct client_response *out);
 

@@ -134,7 +134,7 @@ static void break_off(struct walk *walk, const char *what, const char *got, cons
              got, expect);
 }
 
-static void compare(struct walk *walk, const cJSON *got, const cJSON *expect, double scale);
+static void compare_values(struct walk *walk, const cJSON *got, const cJSON *expect, double scale);
 
 static void compare_child(struct walk *walk, const cJSON *got, const cJSON *expect,
                           const char *token, double scale) {
@@ -143,7 +143,7 @@ static void compare_child(struct walk *walk, const cJSON *got, const cJSON *expe
     int added = snprintf(walk->pointer + length, room, "/%s", token);
     if (added > 0)
         walk->length += (size_t)added < room ? (size_t)added : room - 1;
-    compare(walk, got, expect, scale);
+    compare_values(walk, got, expect, scale);
     walk->length = length;
     walk->pointer[length] = '\0';
 }
@@ -204,7 +204,7 @@ static void compare_objects(struct walk *walk, const cJSON *got, const cJSON *ex
         break_off(walk, "has a member ", "twice", "each once");
 }
 
-static void compare(struct walk *walk, const cJSON *got, const cJSON *expect, double scale) {
+static void compare_values(struct walk *walk, const cJSON *got, const cJSON *expect, double scale) {
     if (walk->broken)
         return;
     bool same_kind = got != NULL && (got->type & 0xFF) == (expect->type & 0xFF);
@@ -228,6 +228,6 @@ bool json_near(const struct cJSON *got, const struct cJSON *expect, double absol
                         .difference = difference == NULL ? &unused : difference};
     *walk.difference = (struct json_difference){0};
     double scale = cJSON_IsNumber(expect) ? fabs(expect->valuedouble) : 0;
-    compare(&walk, got, expect, scale);
+    compare_values(&walk, got, expect, scale);
     return !walk.broken && walk.worst <= 1;
 }
