@@ -1,6 +1,7 @@
 /*
- * test_assets.c - what browsers load, over a socket: the pages, all files that they name and
- * openapi.yaml, with every header, in every coding the same bytes, kept by caches, without a key.
+ * test_assets.c - the files that browsers load: the pages, every file that a page or a script
+ * names, and openapi.yaml. The tests check each header, that every coding holds the same bytes,
+ * that caches can keep a file, and that no key is needed. They know the service by its socket only.
  */
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -28,7 +29,7 @@ static const char *media_type_of(const char *path) {
                                               : "text/plain; charset=utf-8";
 }
 
-/* What every answer to a request for it says, a 304 too. */
+/* Checks the headers that every answer to a request for the file has, also a 304. */
 static void expect_asset_headers(const struct client_response *response, const char *path) {
     char tag[64] = "";
     const bool immutable = strncmp(path, "/assets/", 8) == 0;
@@ -47,8 +48,8 @@ static void expect_asset_headers(const struct client_response *response, const c
               "%s: %s", path, tag);
 }
 
-/* The entity tag of these bytes has the first 64 bits of their SHA-256. So tags of different files
- * differ, and a tag changes with the bytes. */
+/* The entity tag of a file consists of the first 64 bits of the SHA-256 of its bytes. So tags of
+ * different files differ, and a tag changes with the bytes. */
 static void make_tag(const struct client_response *plain, char tag[static 21]) {
     unsigned char digest[32];
     cr_assert(tls_sha256(plain->body, plain->size, digest));
@@ -59,7 +60,7 @@ static void make_tag(const struct client_response *plain, char tag[static 21]) {
     strcpy(end, "\"");
 }
 
-/* HEAD says what GET says; and what is kept already is not sent again. */
+/* HEAD has the headers of GET, and a file whose tag the client has is not sent again. */
 static void expect_head_and_304(const char *path, const char *headers,
                                 const struct client_response *whole) {
     char tag[64], more[256], length[32];
@@ -120,8 +121,9 @@ static void expect_asset(const char *path) {
     client_response_free(&plain);
 }
 
-/* The path of the next file behind `at` that a page names, as "assets/NAME", or a script, as
- * "NAME.js" with 16 digits of a hash before the dot. NULL means that there is no other. */
+/* Finds the next file that is named after `at`: a page names "assets/NAME", a script names
+ * "NAME.js" with 16 digits of a hash before the dot. Writes its path, and returns where the name
+ * begins, or NULL if there is no other file. */
 static const char *next_file(const char *at, bool page, char path[static 128]) {
     const char *before = page ? "\"assets/" : "\"";
     while ((at = strstr(at, before)) != NULL) {
@@ -137,7 +139,7 @@ static const char *next_file(const char *at, bool page, char path[static 128]) {
     return NULL;
 }
 
-/* Asks for a file and for all files that it names; returns how many these are. */
+/* Checks a file and all files that it names. Returns the number of the latter. */
 static int expect_files(const char *path, bool page) {
     char next[128];
     int files = 0;
@@ -160,7 +162,7 @@ Test(assets, the_document) {
     expect_asset("/openapi.yaml");
 }
 
-/* They are what they are whatever the options say of other answers. */
+/* Options that change other answers do not change these files. */
 Test(assets, options_of_others, .init = NULL) {
     char path[] = "/tmp/attentiond-keys-XXXXXX";
     const int fd = mkstemp(path);
@@ -183,7 +185,7 @@ Test(assets, options_of_others, .init = NULL) {
     unlink(path);
 }
 
-/* The connection is kept over what has no body, and all in one is counted as one route. */
+/* The connection is kept after answers without a body, and all assets are counted as one route. */
 Test(assets, kept_connection_and_metrics) {
     static const char requests[] = "GET / HTTP/1.1\r\nHost: a\r\nIf-None-Match: *\r\n\r\n"
                                    "GET /assets/a HTTP/1.1\r\nHost: a\r\n\r\n"

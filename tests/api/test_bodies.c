@@ -1,7 +1,7 @@
 /*
- * test_bodies.c - bodies that are JSON and wrong all the same, by table and by combination:
- * promise 17, keys; 18, numbers; 21, sizes; 22, shapes. Every refusal is a 422 or 400 that says
- * where and why, on one connection that stays usable. Knows the service by its socket only.
+ * test_bodies.c - bodies that are JSON and wrong nevertheless, from tables and combinations: keys
+ * (promise 17), numbers (18), sizes (21) and shapes (22). Every refusal is a 422 or 400 that says
+ * where and why, and the connection stays usable. The tests know the service by its socket only.
  */
 #include <criterion/criterion.h>
 #include <ctype.h>
@@ -17,11 +17,11 @@
 
 TestSuite(bodies, .init = daemon_start_connected, .fini = daemon_end, .timeout = 120);
 
-/* An answer, and the members of it if it is a problem. */
+/* An answer. If it is a problem document, `detail`, `pointer` and `offset` are its members. */
 struct answer {
     int status;
     char text[512], detail[512], pointer[128];
-    long offset; /* -1: none */
+    long offset; /* -1 if there is none */
 };
 
 static void copy_text(char *to, size_t size, const char *text) {
@@ -66,7 +66,7 @@ static const char *const draw_keys[] = {"random", "shape", "low",     "high", "m
                                         "std",    "dtype", "discard", NULL};
 static const char *const head_keys[] = {"W_Q", "W_K", "W_V", "b_Q", "b_K", "b_V", NULL};
 
-/* Every letter in the other case. */
+/* Copies the key with upper and lower case exchanged. */
 static void swap_case(char *to, const char *key) {
     for (; *key != '\0'; key++, to++) {
         *to = (char)(islower((unsigned char)*key) ? toupper((unsigned char)*key)
@@ -75,7 +75,8 @@ static void swap_case(char *to, const char *key) {
     *to = '\0';
 }
 
-/* `before` and `after` are the rest of the body, `inside` points to the object with the key. */
+/* The body is `before`, the key and `after`. `inside` is the pointer to the object that holds the
+ * key. */
 static void expect_key(const char *path, const char *before, const char *key, const char *after,
                        const char *inside) {
     char other[64], body[512], said[160], pointer[96];
@@ -108,7 +109,8 @@ static void expect_keys(const char *path, const char *const keys[]) {
     }
 }
 
-/* X stands there already: a second time is what is found first. */
+/* Copies the keys without X. The bodies have an X already, so a second X would be the first
+ * error. */
 static const char *const *without_x(const char *const keys[], const char *out[]) {
     size_t count = 0;
     for (size_t i = 0; keys[i] != NULL; i++) {
@@ -143,10 +145,10 @@ Test(bodies, promise_17_keys_of_another_case_and_keys_twice) {
 
 /* -------------------------------------------------------------------------------------- numbers */
 
-/* V is one number and so is the output. What is no JSON is in test_grammar.c. */
+/* V and the output are one number each. Texts that are not JSON are in test_grammar.c. */
 static const struct number {
     const char *text;
-    const char *float32, *float64; /* NULL: refused, for it is out of range */
+    const char *float32, *float64; /* NULL: the number is out of range and refused */
 } numbers[] = {
     {"0", "0", "0"},
     {"-0", "-0", "-0"}, /* 0 + 1 * -0 */
@@ -158,8 +160,9 @@ static const struct number {
     {"9007199254740993", "9.007199e15", "9007199254740992"},
     {"123456789012345678901234567890", "1.2345679e29", "1.2345678901234568e29"},
     {"3.4028234663852886e38", "3.4028235e38", "3.4028234663852886e38"},
-    {"3.4028235677973366e38", "3.4028235e38", "3.4028235677973366e38"}, /* under the middle */
-    {"3.4028235677973367e38", NULL, "3.4028235677973366e38"},           /* over it */
+    {"3.4028235677973366e38", "3.4028235e38",
+     "3.4028235677973366e38"},                                /* below the midpoint to infinity */
+    {"3.4028235677973367e38", NULL, "3.4028235677973366e38"}, /* above the midpoint */
     {"1e39", NULL, "1e39"},
     {"-1e39", NULL, "-1e39"},
     {"1.7976931348623157e308", NULL, "1.7976931348623157e308"},
@@ -241,8 +244,8 @@ enum {
     SIZES = COUNT(sizes)
 };
 
-/* Options that count something. X has two rows and two columns; `taken` says which sizes mean
- * something, in the order above. */
+/* Options that are sizes or counts. X has two rows and two columns. `taken` has a '1' for each
+ * element of `sizes` that is accepted, in the same order. */
 static const struct counted {
     const char *path, *before, *after, *pointer;
     const char *taken;
@@ -283,7 +286,7 @@ Test(bodies, promise_21_counts_of_any_size) {
     }
 }
 
-/* Four of them at a time: none makes another one pass. */
+/* All combinations of four of these options: a bad size is refused whatever the others are. */
 Test(bodies, promise_21_counts_of_any_size_together, .timeout = 300) {
     static const struct counted *const heads = &counted[0], *const window = &counted[2],
                                        *const lengths = &counted[4], *const top_k = &counted[5];
@@ -307,11 +310,11 @@ Test(bodies, promise_21_counts_of_any_size_together, .timeout = 300) {
 
 /* --------------------------------------------------------------------------------------- shapes */
 
-/* A matrix of a call, and whether each of its sizes must agree with another one's. */
+/* A matrix of a call, and which of its sizes must agree with the size of another matrix. */
 struct matrix {
     const char *name;
     size_t rank, shape[4];
-    /* '1' for each size that must agree, '/' for one that the number of heads must divide. */
+    /* '1': the size must agree. '/': the number of heads must divide it. '0': any size is right. */
     const char *bound;
 };
 
@@ -319,7 +322,7 @@ struct shapes {
     const char *path;
     const struct matrix *matrices;
     size_t count;
-    const char *options; /* the rest of the body */
+    const char *options; /* the part of the body after the matrices */
 };
 
 static const struct matrix of_attention[] = {
@@ -374,7 +377,8 @@ static void put(FILE *to, const char *name, const size_t *shape, size_t rank, bo
     fputc(']', to);
 }
 
-/* The call with matrix `changed` as `as`, or with a short last row, or of another shape. */
+/* Sends the call with one matrix changed: to the text `as`, or else to this shape, perhaps with a
+ * short last row. */
 static struct answer ask_changed(const struct shapes *call, const struct matrix *changed,
                                  const char *as, bool short_row, const size_t *shape) {
     char *body;
@@ -399,7 +403,7 @@ static struct answer ask_changed(const struct shapes *call, const struct matrix 
     return answer;
 }
 
-/* Is this number, as a whole, in the text? */
+/* Says whether the text contains this number, not as a part of a longer one. */
 static bool says(const char *text, size_t number) {
     char digits[24];
     const size_t size = (size_t)sprintf(digits, "%zu", number);
@@ -417,8 +421,8 @@ static bool points_into(const char *pointer, const char *name) {
            (pointer[1 + size] == '\0' || pointer[1 + size] == '/');
 }
 
-/* One more and one less of each size: one that disagrees is named, with what it has
- * and should have. */
+/* Makes each size one larger and one smaller. If the size must agree with another one, the refusal
+ * names the size and the one that it should have. */
 static void expect_neighbours(const struct shapes *call, const struct matrix *m) {
     for (size_t axis = 0; axis < m->rank; axis++) {
         for (int change = -1; change <= 1; change += 2) {
@@ -449,7 +453,7 @@ static void expect_shapes(const struct shapes *call, const struct matrix *m) {
               call->path, m->name, answer.text);
     for (size_t i = 0; i < COUNT(no_matrices); i++) {
         if (strcmp(m->name, "bias") == 0 && strcmp(no_matrices[i], "[[null]]") == 0) {
-            continue; /* minus infinity for all */
+            continue; /* a bias of minus infinity is allowed */
         }
         answer = ask_changed(call, m, no_matrices[i], false, NULL);
         cr_expect(answer.status == 422 && points_into(answer.pointer, m->name), "%s %s = %s: %s",

@@ -1,7 +1,7 @@
 /*
- * test_coding.c - compressed bodies and answers over a socket: with --compression yes they mean the
- * same as plain ones, whatever is wrong with them is refused and the connection stays; without it
- * nothing of it is there.
+ * test_coding.c - compressed bodies and answers over a socket. With --compression yes they mean the
+ * same as plain ones; a bad body is refused and the connection stays. Without the option, no body
+ * and no answer is compressed.
  */
 #include <criterion/criterion.h>
 #include <math.h>
@@ -30,7 +30,7 @@ static void start_compressing(void) {
 TestSuite(coding, .init = start_compressing, .fini = daemon_end, .timeout = 60);
 TestSuite(no_coding, .fini = daemon_end, .timeout = 60);
 
-/* On the one connection, which must stay. */
+/* Asks on the shared connection, and expects that the daemon does not close it. */
 static struct client_response ask_and_keep(const char *method, const char *path,
                                            const char *headers, const void *body, size_t size) {
     struct client_response response;
@@ -46,7 +46,7 @@ static struct client_response ask_and_keep(const char *method, const char *path,
     return response;
 }
 
-/* Asks for the answer in this coding, and checks that it is the plain one. */
+/* Asks for the answer in this coding, and checks that it inflates to the plain one. */
 static void expect_coded(const char *path, const char *headers, const void *body, size_t size,
                          const char *coding, const struct client_response *plain) {
     char all[256];
@@ -64,7 +64,8 @@ static void expect_coded(const char *path, const char *headers, const void *body
     client_response_free(&response);
 }
 
-/* This body, plain and in each coding, gives the same answer, plain and in each coding. */
+/* Sends the body plain and in each coding, and asks for the answer plain and in each coding. All
+ * answers must be the same. */
 static void expect_same(const char *path, const char *body, size_t size) {
     static const char *const names[] = {"gzip", "zstd", "x-gzip"};
     struct client_response plain = ask_and_keep("POST", path, "", body, size);
@@ -110,7 +111,7 @@ static char *make_body(size_t rows, size_t *size) {
     return body;
 }
 
-/* Answers of 300 KB, and of 10 MB in chunks. */
+/* One answer has 300 KB. The other has 10 MB and comes in chunks. */
 Test(coding, long_answers) {
     for (size_t rows = 150; rows <= 900; rows += 750) {
         size_t size;
@@ -120,7 +121,8 @@ Test(coding, long_answers) {
     }
 }
 
-/* Of which a compressed one takes many turns: a mask, as an honest client may send it. */
+/* A mask of zeros, which a correct client may send, is compressed so well that the daemon takes
+ * many turns to inflate it. It must not be refused as an attack. */
 Test(coding, a_body_of_zeros_is_none_to_be_refused) {
     enum {
         ROWS = 1400
@@ -143,7 +145,7 @@ Test(coding, a_body_of_zeros_is_none_to_be_refused) {
     expect_same("/attention", body, size);
 }
 
-/* In chunks of a byte. */
+/* Each chunk has one byte. */
 Test(coding, chunked_bodies) {
     static const char text[] = "{\"X\":[[1,2],[3,4]]}";
     static const char *const names[] = {"gzip", "zstd"};
@@ -192,7 +194,8 @@ Test(coding, other_codings) {
     struct client_response response =
         ask_and_keep("POST", "/softmax", "Content-Type: text/plain\r\n", "{}", 2);
     cr_expect_eq(response.status, 415);
-    expect_header(&response, "text/plain", "Accept-Encoding", NULL); /* it is not the coding */
+    expect_header(&response, "text/plain", "Accept-Encoding",
+                  NULL); /* the media type is refused, not the coding */
     client_response_free(&response);
 }
 
@@ -216,7 +219,7 @@ Test(coding, streams_that_are_none) {
     }
 }
 
-/* The offset is one in what was meant. */
+/* The offset counts bytes of the inflated body. */
 Test(coding, bad_json_is_found_where_it_is) {
     static const char text[] = "{\"X\":[[1,2],[3,]]}";
     size_t size;
@@ -225,7 +228,8 @@ Test(coding, bad_json_is_found_where_it_is) {
     free(packed);
 }
 
-/* Of 1 MiB and a little: a pause with the last block in the decoder. */
+/* The bodies inflate to about 1 MiB. The daemon makes a pause while zstd's decoder still holds the
+ * last block, which must arrive, too. */
 Test(coding, what_is_left_in_the_decoder_comes_too) {
     for (size_t blocks = 9; blocks < 23; blocks++) {
         char offset[64];
@@ -237,7 +241,8 @@ Test(coding, what_is_left_in_the_decoder_comes_too) {
     }
 }
 
-/* 10 GB in 14 MB and in 300 KB: of white space, and of what is no JSON and so not looked at. */
+/* 10 GB, which gzip compresses to 14 MB and zstd to 300 KB. White space may be JSON, so it is
+ * inflated up to the limit. Zero bytes are no JSON, so they are refused at once. */
 Test(coding, bombs) {
     static const char *const names[] = {"gzip", "zstd"};
     for (size_t i = 0; i < COUNT(names); i++) {
@@ -267,16 +272,17 @@ Test(coding, windows) {
     free(packed);
 }
 
-/* What a decoder holds is memory of the request, too. */
+/* The memory of a decoder counts as memory of the request. */
 Test(no_coding, a_window_counts) {
     static const char text[] = "{\"X\":[[1,2],[3,4]]}";
     size_t size;
     char *packed = pack_window(13 << 3, text, sizeof text - 1, &size);
     start_connected((const char *const[]){"--compression", "yes", "--total-memory", "4MiB", NULL});
-    for (int i = 0; i < 3; i++) { /* and what was counted is given back */
+    for (int i = 0; i < 3; i++) { /* the memory is given back each time */
         struct client_response response =
             ask_and_keep("POST", "/softmax", "Content-Encoding: zstd\r\n", packed, size);
-        cr_expect_eq(response.status, 413, "%s", response.body); /* it never fits */
+        cr_expect_eq(response.status, 413, "%s",
+                     response.body); /* the window is larger than all memory */
         client_response_free(&response);
         char *small = pack_window(8 << 3, text, sizeof text - 1, &size);
         response = ask_and_keep("POST", "/softmax", "Content-Encoding: zstd\r\n", small, size);
@@ -289,7 +295,7 @@ Test(no_coding, a_window_counts) {
 
 /* ------------------------------------------------------------------------------------- the rest */
 
-/* Of 3.2 MB of weights; compressing them takes up to 1 MiB more. */
+/* The answer has 3.2 MB of weights. Compressing it takes up to 1 MiB more. */
 Test(no_coding, a_long_answer_without_memory_for_its_coding_is_plain) {
     char value[16];
     size_t size;
@@ -297,7 +303,7 @@ Test(no_coding, a_long_answer_without_memory_for_its_coding_is_plain) {
     for (int enough = 0; enough < 2; enough++) {
         start_connected((const char *const[]){"--compression", "yes", "--total-memory",
                                               enough ? "6MiB" : "5MiB", NULL});
-        for (int i = 0; i < 3; i++) { /* and what was counted is given back */
+        for (int i = 0; i < 3; i++) { /* the memory is given back each time */
             struct client_response response =
                 ask_and_keep("POST", "/attention", "Accept-Encoding: zstd\r\n", body, size);
             cr_expect_eq(response.status, 200, "%s", response.body);
@@ -347,16 +353,16 @@ static double bytes_counted(void) {
     return number;
 }
 
-/* Bytes are those that were sent. The counters may lag behind. */
+/* The metric counts the bytes as they were sent, not inflated. Counters may be late. */
 Test(coding, metrics) {
     size_t packed_size;
-    char *packed = pack_repeated("zstd", ' ', 300, &packed_size); /* in many turns */
+    char *packed = pack_repeated("zstd", ' ', 300, &packed_size); /* takes many turns to inflate */
     const double before = bytes_counted();
     struct client_response response =
         ask_and_keep("POST", "/attention", "Content-Encoding: zstd\r\n", packed, packed_size);
     cr_expect_eq(response.status, 400);
     double after = before;
-    while (!(after > before)) { /* the time of the test is bounded */
+    while (!(after > before)) { /* the time limit of the suite bounds the wait */
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
         after = bytes_counted();
     }

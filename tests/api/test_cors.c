@@ -1,6 +1,6 @@
 /*
  * test_cors.c - the headers by which a browser decides what a page of another origin may send and
- * read (the Fetch Standard, 3.2.3). Knows the service by its socket only.
+ * read (the Fetch Standard, 3.2.3). The tests know the service by its socket only.
  */
 #include <criterion/criterion.h>
 #include <string.h>
@@ -15,7 +15,7 @@
 TestSuite(cors, .timeout = 60);
 
 struct header {
-    const char *name, *value; /* NULL: there is none */
+    const char *name, *value; /* NULL: the header must be absent */
 };
 
 static void expect_cors_headers(const char *method, const char *headers,
@@ -69,7 +69,7 @@ Test(cors, pages_of_listed_origins_send_and_read_what_they_need) {
     daemon_end();
 }
 
-/* What a browser asks and reads. */
+/* The preflights and requests of a browser, with the status and headers that it reads. */
 Test(daemon, pages_of_listed_origins_may_ask) {
     static const struct {
         const char *method, *origin;

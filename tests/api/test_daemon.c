@@ -1,6 +1,6 @@
 /*
- * test_daemon.c - the daemon as a process: its first line, its exit statuses, its signals,
- * --health-check.
+ * test_daemon.c - the daemon as a process: its options, its exit statuses, its signals, how it
+ * drains, and --health-check. The tests know the service by its socket only.
  */
 #include <criterion/criterion.h>
 #include <math.h>
@@ -31,7 +31,7 @@ Test(daemon, bad_options_end_the_start) {
     cr_expect_not_null(strstr(output, "ATTENTIOND_MAX_BODY"), "%s", output);
 }
 
-/* ATTENTION_ISA must be obeyed or end the start. */
+/* The daemon uses the kernels that ATTENTION_ISA names, or it does not start. */
 Test(daemon, kernels_that_this_cpu_does_not_run_end_the_start) {
     char output[4096];
     setenv("ATTENTION_ISA", "sse9", 1);
@@ -114,7 +114,7 @@ Test(daemon, tells_systemd_its_state) {
     unlink(name.sun_path);
 }
 
-/* A socket whose queue is full does not keep the daemon from its start or its stop. */
+/* A notification socket whose queue is full delays neither the start nor the stop. */
 Test(daemon, does_not_wait_for_systemd) {
     struct sockaddr_un name = {.sun_family = AF_UNIX};
     const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -133,7 +133,7 @@ Test(daemon, does_not_wait_for_systemd) {
     unlink(name.sun_path);
 }
 
-/* An answer of megabytes comes in chunks, a small one with its length; both are whole. */
+/* An answer of megabytes comes in chunks, a small one with its length. Both are complete. */
 Test(daemon, large_answers_come_in_chunks) {
     struct client_response response;
     char value[64] = "", *body = malloc(1 << 20);
@@ -164,8 +164,8 @@ Test(daemon, large_answers_come_in_chunks) {
     free(body);
 }
 
-/* The first signal, and those that come with it, wait for a request that does not end; a later one
- * ends the wait. */
+/* After the first signal, and others that come with it, the daemon waits for a request that does
+ * not end. A later signal ends the wait. */
 Test(daemon, second_signal_ends_it_at_once) {
     static const char head[] = "POST /softmax HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n";
     static const char ask[] = "GET /health/ready HTTP/1.1\r\nHost: a\r\n\r\n";
@@ -177,7 +177,7 @@ Test(daemon, second_signal_ends_it_at_once) {
     cr_assert(client_open(&open, the_daemon.port));
     cr_assert(client_send(&open, head, sizeof head - 1));
     cr_assert(client_open(&probe, the_daemon.port));
-    for (double there = 0; there != 2; free(page)) { /* it and the question itself */
+    for (double there = 0; there != 2; free(page)) { /* the open request and the one for /metrics */
         page = daemon_metrics();
         there = daemon_metric_on(page, "attentiond_requests_in_flight");
     }
@@ -186,7 +186,7 @@ Test(daemon, second_signal_ends_it_at_once) {
     }
     while (response.status == 200 && client_send(&probe, ask, sizeof ask - 1) &&
            client_receive(&probe, false, &response)) {
-        client_response_free(&response); /* until it says so, or ends the connection */
+        client_response_free(&response); /* until it is not ready, or ends the connection */
     }
     client_close(&probe);
     cr_assert_eq(waitpid(the_daemon.pid, &status, WNOHANG), 0, "it waits");
@@ -198,8 +198,8 @@ Test(daemon, second_signal_ends_it_at_once) {
     client_close(&open);
 }
 
-/* Promise 10: while it drains it says so, on connections that were there before and on new ones;
- * who asks whether it lives is told that it does, and work is done. */
+/* Promise 10: while the daemon drains, /health/ready says so, on old connections and on new ones.
+ * /health/live is still a 200, and requests are answered. */
 Test(daemon, promise_10_says_that_it_drains) {
     static const char ready[] = "GET /health/ready HTTP/1.1\r\nHost: a\r\n\r\n";
     static const struct {
@@ -218,7 +218,7 @@ Test(daemon, promise_10_says_that_it_drains) {
     for (size_t i = 0; response.status == 200; i++) {
         cr_assert(client_send(&kept, ready, sizeof ready - 1) &&
                   client_receive(&kept, false, &response));
-        /* The first answer that says no is the first after the signal: it ends the connection. */
+        /* The first 503 is the first answer after the signal, and it ends the connection. */
         cr_expect_eq(client_header(&response, "Connection", value, sizeof value),
                      response.status == 503);
         client_response_free(&response);
@@ -243,19 +243,19 @@ Test(daemon, promise_10_says_that_it_drains) {
     cr_expect(WIFEXITED(status) && WEXITSTATUS(status) == 0, "status %x", (unsigned)status);
 }
 
-/* The exit status, or -1 if it died otherwise or, after a generous while, not at all. */
+/* Returns the exit status, or -1 if a signal ended the process or it still runs after 30
+ * seconds. */
 static int wait_for_end(pid_t pid) {
     int status = 0;
     pid_t ended = 0;
-    for (int i = 0; i < 3000 && ended == 0; i++) { /* 30 s */
+    for (int i = 0; i < 3000 && ended == 0; i++) {
         ended = waitpid(pid, &status, WNOHANG);
         nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
     }
     return ended == pid && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-/* A computation that goes on for minutes does not keep the daemon from ending; who waits for it is
- * told. */
+/* A computation of minutes does not keep the daemon from ending. Its client gets a 503. */
 Test(daemon, long_computation_does_not_outlive_it) {
     enum {
         ROWS = 1000000
@@ -281,11 +281,11 @@ Test(daemon, long_computation_does_not_outlive_it) {
     daemon_start((const char *const[]){"--max-work", "1e18", "--drain-timeout", "1", NULL});
     cr_assert(client_open(&connection, the_daemon.port));
     cr_assert(client_send(&connection, head, strlen(head)));
-    /* From here on the request is one that the daemon waits for. */
+    /* After this answer the daemon has begun the request, so the drain waits for it. */
     cr_assert_eq(recv(connection.fd, words, sizeof go_on - 1, MSG_WAITALL), sizeof go_on - 1);
     cr_assert_str_eq(words, go_on);
     cr_assert(client_send(&connection, body, size));
-    for (double jobs = 0; jobs != 1; free(page)) { /* it computes */
+    for (double jobs = 0; jobs != 1; free(page)) { /* until the computation runs */
         page = daemon_metrics();
         jobs = daemon_metric_on(page, "attentiond_jobs");
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
@@ -322,14 +322,14 @@ Test(daemon, ipv6) {
     cr_expect_eq(daemon_run(words, output, sizeof output), 0, "%s", output);
     daemon_end();
     daemon_start((const char *const[]){"--address", "::", NULL});
-    struct client_response response; /* over IPv4 */
+    struct client_response response; /* asked over IPv4 */
     cr_assert(client_request(the_daemon.port, "GET", "/health/live", NULL, NULL, 0, &response));
     cr_expect_eq(response.status, 200);
     client_response_free(&response);
     daemon_end();
 }
 
-/* What the flags say reaches the server. */
+/* The values of flags reach the server. */
 Test(daemon, flags_reach_the_server) {
     struct client_response response;
     char body[2000];

@@ -88,7 +88,7 @@ Test(errors, unknown_paths_methods_and_media_types, .init = daemon_start_plain,
     }
 }
 
-/* curl -d sends a form's media type unless told otherwise, and some clients send none. */
+/* curl -d sends the media type of a form unless an option names another. Some clients send none. */
 static const char *const accepted[] = {
     NULL,
     "Content-Type: application/json\r\n",

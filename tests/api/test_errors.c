@@ -32,7 +32,7 @@ static void expect_pointer(const char *got, const char *expected, const char *na
                   "%s: pointer \"%s\", not \"%s\"", name, got != NULL ? got : "(none)", expected);
 }
 
-/* The line and the column are those of the offset. */
+/* The line and the column must be those of the offset. */
 static void expect_place(const struct cJSON *problem, const struct bad_request *row,
                          const char *name) {
     double line = 0, column = 0, lines = 1, columns = 1;
@@ -66,7 +66,7 @@ static void expect_row(const struct bad_request *row, const char *path,
     json_free(problem);
 }
 
-/* All rows in one test: the names are in the messages, and a daemon for each row would be slow. */
+/* One test has all rows, because a daemon for each row would be slow. The messages name the row. */
 Test(errors, say_what_is_wrong_and_where, .init = daemon_start_plain, .fini = daemon_end) {
     for (size_t t = 0; t < BAD_REQUEST_LISTS; t++)
         for (size_t i = 0; i < bad_request_lists[t].count; i++) {

@@ -1,6 +1,6 @@
 /*
- * test_heads.c - what the head of a request may look like, and that an answer to HEAD has the
- * headers of the answer to GET. Knows the service by its socket only.
+ * test_heads.c - which heads of requests are accepted, and that an answer to HEAD has the headers
+ * of the answer to GET. The tests know the service by its socket only.
  */
 #include <criterion/criterion.h>
 #include <stdio.h>

@@ -27,7 +27,7 @@ static int status_with(const char *method, const char *path, const char *headers
     return response.status;
 }
 
-/* Is it a 401 whose text has these words and no word of a key? */
+/* Says whether the answer is a 401 that contains these words and no part of a key. */
 static bool refused_saying(const char *headers, const char *words) {
     struct client_response response;
     cr_assert(client_request(the_daemon.port, "GET", "/version", headers, "", 0, &response));

@@ -1,7 +1,7 @@
 /*
- * test_limits.c - the limits that options set on a request, --max-body and --max-work: a request
- * over a limit gets a 413 that names the limit, and one under it gets its answer. The tests know the
- * service by its socket only.
+ * test_limits.c - the limits that --max-body and --max-work set. A request over a limit gets a 413
+ * that names the limit, and one under it gets its answer. The tests know the service by its socket
+ * only.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +19,7 @@
 static const char *const computing[] = {"/attention", "/self-attention", "/multi-head-attention",
                                         "/softmax"};
 
-/* A body of about `numbers` * 2 bytes that is a sound question on every path. Returned owned. */
+/* Makes a correct body for the path, of about 2 * rows * columns bytes. Returns owned: free(). */
 static char *long_question(const char *path, size_t rows, size_t columns) {
     char *text = malloc(4 * (rows * columns + 2 * rows + columns) + 256), *at = text;
     cr_assert(text != NULL);
@@ -77,7 +77,7 @@ Test(errors, body_over_its_limit) {
     daemon_end();
 }
 
-/* The length of a chunked body is known only when it is too late to refuse it by its headers. */
+/* The head of a chunked body does not say its length, so the body is refused while it arrives. */
 Test(errors, chunked_body_over_its_limit) {
     static const char *const arguments[] = {"--max-body", "1024", NULL};
     static const char head[] = "POST /attention HTTP/1.1\r\nHost: localhost\r\n"
@@ -89,7 +89,7 @@ Test(errors, chunked_body_over_its_limit) {
     cr_assert(client_open(&connection, the_daemon.port));
     cr_assert(client_send(&connection, head, strlen(head)));
     char *large = long_question("/attention", 25, 25), size_line[32];
-    bool taken = true; /* refused before the end is fine */
+    bool taken = true; /* the daemon may refuse before the end */
     for (size_t at = 0, size = strlen(large); taken && at < size; at += 100) {
         size_t part = size - at < 100 ? size - at : 100;
         int line = snprintf(size_line, sizeof size_line, "%zx\r\n", part);
@@ -111,7 +111,7 @@ Test(errors, chunked_body_over_its_limit) {
 Test(errors, work_over_its_limit) {
     static const char *const arguments[] = {"--max-work", "1000000", NULL};
     daemon_start(arguments);
-    for (size_t i = 0; i + 1 < COUNT(computing); i++) { /* a softmax is no work to speak of */
+    for (size_t i = 0; i + 1 < COUNT(computing); i++) { /* the work of a softmax is too small */
         char *small = long_question(computing[i], 4, 4),
              *large = long_question(computing[i], 300, 300);
         expect_answered(the_daemon.port, computing[i], small);

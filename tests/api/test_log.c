@@ -1,9 +1,9 @@
 /*
- * test_log.c - what the lines of the log say: the method as it was sent, the time to the
- * millisecond, the same facts in text and in JSON, and how many lines were left out. Knows the
- * service by its socket and by the file of its log.
+ * test_log.c - what the lines of the log say: the method that the client sent, the time to the
+ * millisecond, the same facts in text and in JSON, and how many lines were left out. The tests know
+ * the service by its socket and by the file of its log.
  */
-#define _GNU_SOURCE /* posix_openpt, prlimit */
+#define _GNU_SOURCE /* for posix_openpt and prlimit */
 #include <criterion/criterion.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -34,8 +34,8 @@ static void start_logging(const char *format) {
     cr_assert(spawn_at("127.0.0.1", format));
 }
 
-/* A line is written after its answer: the daemon has written all of them when it has ended. Returns
- * the log, owned. */
+/* Stops the daemon and reads the log. A line is written after its answer, so the log is complete
+ * only when the daemon has ended. Returns owned: free(). */
 static char *stop_and_read_log(void) {
     char *text = NULL;
     size_t size = 0;
@@ -48,7 +48,7 @@ static char *stop_and_read_log(void) {
     return text;
 }
 
-/* On one connection, because lines of different threads have no order. */
+/* Asks on this connection, because lines of different threads have no order. */
 static void ask_if_live(struct client_connection *connection, const char *method) {
     struct client_response response;
     char request[80];
@@ -59,7 +59,7 @@ static void ask_if_live(struct client_connection *connection, const char *method
     client_response_free(&response);
 }
 
-/* The line at *rest, cut off there; NULL after the last one. */
+/* Returns the next line of *rest, cut off at its end, or NULL after the last line. */
 static char *next_line(char **rest) {
     char *line = *rest, *end = strchr(line, '\n');
     if (end == NULL) {
@@ -70,7 +70,7 @@ static char *next_line(char **rest) {
     return line;
 }
 
-/* The next line that is no message about the start or the stop. */
+/* Returns the next line that is not a message about the start or the stop. */
 static char *next_request(char **rest) {
     char *line;
     do {
@@ -84,11 +84,11 @@ static char *next_request(char **rest) {
 static double wall_clock(void) {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
-    const long milliseconds = now.tv_nsec / 1000000; /* whole ones, as the log has them */
+    const long milliseconds = now.tv_nsec / 1000000; /* without a fraction, as in the log */
     return (double)now.tv_sec * 1e3 + (double)milliseconds;
 }
 
-/* "2026-11-21T10:22:39.123Z" in milliseconds since 1970; -1 if it is none. */
+/* Converts "2026-11-21T10:22:39.123Z" to milliseconds since 1970. Returns -1 for another text. */
 static double read_time(const char *text) {
     struct tm parts = {0};
     unsigned milliseconds;
@@ -106,7 +106,7 @@ static double read_time(const char *text) {
     return (double)mktime(&parts) * 1e3 + milliseconds;
 }
 
-/* Ten moments, which are spread over a second, are told to the millisecond. */
+/* The log tells ten moments, which are spread over a second, to the millisecond. */
 Test(log, times_are_those_of_the_requests) {
     enum {
         REQUESTS = 10
@@ -128,7 +128,7 @@ Test(log, times_are_those_of_the_requests) {
         cr_assert_not_null(line, "%zu lines", i);
         struct cJSON *json = json_parse(line, strlen(line));
         const double told = read_time(json_text(json_get(json, "time")));
-        /* the line may be written a little after the answer; other requests come later still */
+        /* The line may be written a little after the answer, but before the next request. */
         cr_expect(told >= before[i] &&
                       (told <= after[i] || i + 1 == REQUESTS || told <= after[i + 1]),
                   "%s: %.0f to %.0f", line, before[i], after[i]);
@@ -137,7 +137,7 @@ Test(log, times_are_those_of_the_requests) {
     free(text);
 }
 
-/* The same facts, in both formats, and the method that the client sent. */
+/* Both formats have the same facts, and the method that the client sent. */
 Test(log, methods_are_those_of_the_requests) {
     static const char *const formats[] = {"json", "text"};
     static const char *const methods[] = {"HEAD", "GET", "DELETE"};
@@ -168,7 +168,7 @@ Test(log, methods_are_those_of_the_requests) {
     }
 }
 
-/* A server that listens on :: gets clients of IPv4 with addresses of IPv6 (RFC 4291, 2.5.5.2). */
+/* A server that listens on :: sees clients of IPv4 with addresses of IPv6 (RFC 4291, 2.5.5.2). */
 Test(log, clients_of_ipv6_are_named) {
     struct client_connection connection;
     if (!spawn_at("::", "text")) {
@@ -182,8 +182,8 @@ Test(log, clients_of_ipv6_are_named) {
     free(text);
 }
 
-/* The log has at most 1000 lines in a second, and says in the next second how many it left out. The
- * lines and those left out are as many as the requests. */
+/* The log has at most 1000 lines in a second, and tells in the next second how many it left out.
+ * Lines and left-out lines together are as many as the requests. */
 Test(log, lines_left_out_are_counted) {
     enum {
         REQUESTS = 3000
@@ -220,8 +220,8 @@ Test(log, lines_left_out_are_counted) {
     free(text);
 }
 
-/* A computation of some tenths of a second on a server that has nothing else to do: it has hardly
- * waited, and hardly anything had to be read. The header of the answer says the same. */
+/* A computation takes some tenths of a second on a server that is otherwise idle. So it has hardly
+ * waited, and its body was hardly anything to read. The header of the answer has the same times. */
 Test(log, stages_have_their_own_names) {
     static const char body[] =
         "{\"random\":{\"generator\":\"numpy\",\"seed\":1},\"return\":[\"entropy\"],"
@@ -297,8 +297,9 @@ Test(log, tells_start_reload_and_stop) {
     free(text);
 }
 
-/* One worker is not "1 workers". A request that libmicrohttpd refuses has a line without its HTML.
- * A refusal is told while the daemon drains, not only at its end: a second signal ends it here. */
+/* The log says "1 worker", not "1 workers". A request that libmicrohttpd refuses has a line without
+ * the HTML of its answer. A refusal is told while the daemon drains, not only at its end. Here a
+ * second signal ends the daemon, so there is no end of the drain. */
 Test(log, tells_numbers_pages_and_refusals_plainly) {
     static const char request[] = "GET / HTTP/9.9.9\r\n\r\n";
     struct client_connection connection;
@@ -319,7 +320,7 @@ Test(log, tells_numbers_pages_and_refusals_plainly) {
     ask_too_much();
     daemon_await_text(path, "refused 1 time");
     for (int i = 0, status; waitpid(the_daemon.pid, &status, WNOHANG) == 0; i++) {
-        kill(the_daemon.pid, SIGTERM); /* those of the first half second count as one */
+        kill(the_daemon.pid, SIGTERM); /* signals within half a second count as one */
         nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
     }
     char *text = json_read_file(path, &(size_t){0});
@@ -331,7 +332,7 @@ Test(log, tells_numbers_pages_and_refusals_plainly) {
     free(text);
 }
 
-/* The same as JSON. */
+/* Start and stop have the same lines in JSON. */
 Test(log, tells_start_and_stop_as_json) {
     static const char *const messages[] = {"started at http://", "stopping after SIGTERM",
                                            "stopped"};
@@ -352,8 +353,8 @@ Test(log, tells_start_and_stop_as_json) {
     free(text);
 }
 
-/* The first summary comes at once, the next one a minute later or at the end. So there are two, and
- * together they have all refusals. */
+/* The first summary comes at once, the next one a minute later or at the end. So there are two
+ * here, and together they count all refusals. */
 Test(log, refusals_are_summed_up) {
     enum {
         REFUSALS = 5
@@ -402,7 +403,8 @@ Test(log, terminal_that_nobody_reads) {
     close(terminal);
 }
 
-/* A full disk cuts a line. When there is room again, the next line does not continue that one. */
+/* A full disk cuts a line. When there is room again, the next line does not continue the cut
+ * one. */
 Test(log, lines_begin_anew_after_a_full_disk) {
     struct client_connection connection;
     struct rlimit limit = {.rlim_cur = 2000, .rlim_max = RLIM_INFINITY};

@@ -23,7 +23,7 @@ static char *read_log(const char *path) {
     return text;
 }
 
-/* Lines of requests. */
+/* Counts the lines that are about requests. */
 static size_t count_lines(const char *text) {
     size_t lines = 0;
     for (const char *at = text; (at = strstr(at, "\"request_id\":")) != NULL; at++) {
@@ -32,7 +32,8 @@ static size_t count_lines(const char *text) {
     return lines;
 }
 
-/* A client may have its answer before the server has written the line of it. */
+/* Waits for this many lines. A client may have its answer before the server has written the
+ * line. */
 static void await_lines(const char *path, size_t lines) {
     size_t there = 0;
     for (int i = 0; i < 10000 && there < lines; i++) {
@@ -44,7 +45,7 @@ static void await_lines(const char *path, size_t lines) {
     cr_assert_eq(there, lines, "%s", path);
 }
 
-/* A line for each request, also in a file that is moved away; nobody can forge one. */
+/* Each request has a line, also in a file that was moved away. A client cannot forge a line. */
 Test(daemon, logs_requests) {
     char folder[] = "/tmp/attentiond-log-XXXXXX", path[64], moved[64];
     static const char call[] = "{\"X\":[[1]]}";
@@ -64,17 +65,17 @@ Test(daemon, logs_requests) {
     rename(path, moved);
     response = daemon_ask("GET", "/version", NULL);
     client_response_free(&response);
-    await_lines(moved, 3); /* still in the old file */
+    await_lines(moved, 3); /* the daemon still writes to the moved file */
     kill(the_daemon.pid, SIGHUP);
     for (int i = 0; i < 10000 && access(path, F_OK) != 0; i++) {
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     }
-    size_t early = 0; /* the new file is there before lines go to it */
+    size_t early = 0; /* lines in the moved file after the new one was created */
     for (size_t asked = 1, new_lines = 0; asked < 1000 && new_lines == 0; asked++) {
         response = daemon_ask("GET", "/health/live", NULL);
         cr_expect_eq(response.status, 200);
         client_response_free(&response);
-        for (size_t all = 0; all < 3 + asked;) { /* each line is in one of them */
+        for (size_t all = 0; all < 3 + asked;) { /* until each line is in one of the files */
             char *text = read_log(moved);
             early = count_lines(text) - 3;
             free(text);

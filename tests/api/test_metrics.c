@@ -38,7 +38,7 @@ Test(daemon, metrics_count_every_request) {
             client_response_free(&response);
         }
     }
-    struct client_connection raw; /* without a length, which client_request would send */
+    struct client_connection raw; /* a POST without a length, which client_request() cannot send */
     static const char endless[] = "POST /softmax HTTP/1.1\r\nHost: a\r\n\r\n";
     cr_assert(client_open(&raw, the_daemon.port));
     cr_assert(client_send(&raw, endless, sizeof endless - 1));
@@ -47,7 +47,7 @@ Test(daemon, metrics_count_every_request) {
     all++;
     client_response_free(&response);
     client_close(&raw);
-    /* A client may have its answer before the server has counted it. */
+    /* A client may have its answer before the server has counted the request. */
     char *page = daemon_metrics();
     for (; daemon_metric_on(page, "attentiond_requests_in_flight") != 1; page = daemon_metrics()) {
         sent += (double)strlen(page);
@@ -85,7 +85,8 @@ Test(daemon, metrics_count_every_request) {
     daemon_end();
 }
 
-/* Work that is refused, late, or given up by its client is counted, and told to those who stay. */
+/* The server counts work that it refuses, that is late, or that its client gave up. Other clients
+ * get a 503 with Retry-After while the queue is full. */
 Test(daemon, busy_servers_say_so) {
     enum {
         ROWS = 200000
@@ -105,7 +106,7 @@ Test(daemon, busy_servers_say_so) {
     cr_assert(client_open(&working, the_daemon.port));
     cr_assert(client_send(&working, head, strlen(head)));
     cr_assert(client_send(&working, body, size));
-    do { /* until it computes */
+    do { /* until the computation runs */
         page = daemon_metrics();
         value[0] = daemon_metric_on(page, "attentiond_jobs") == 1 ? '1' : '\0';
         free(page);
@@ -117,12 +118,12 @@ Test(daemon, busy_servers_say_so) {
     cr_expect_str_eq(value, "1");
     cr_expect_not_null(strstr(response.body, "--max-queue"));
     client_response_free(&response);
-    static const char small[] = "{\"X\":[[1]]}"; /* nothing that would wait */
+    static const char small[] = "{\"X\":[[1]]}"; /* computed at once, without the queue */
     cr_assert(client_request(the_daemon.port, "POST", "/attention", NULL, small, sizeof small - 1,
                              &response));
     cr_expect_eq(response.status, 200);
     client_response_free(&response);
-    client_close(&working); /* leaves */
+    client_close(&working); /* the client leaves */
     do {
         page = daemon_metrics();
         value[0] = daemon_metric_on(page, "attentiond_cancelled_total") == 1 ? '1' : '\0';
@@ -132,7 +133,7 @@ Test(daemon, busy_servers_say_so) {
     } while (value[0] != '1');
     memcpy(body + size - 1, ",\"timeout\":1e-6}", sizeof ",\"timeout\":1e-6}");
     size += strlen(",\"timeout\":1e-6");
-    do { /* until the one before it is gone */
+    do { /* until the abandoned computation has ended */
         cr_assert(
             client_request(the_daemon.port, "POST", "/attention", NULL, body, size, &response));
         cr_expect_eq(response.status, 503);

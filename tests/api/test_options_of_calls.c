@@ -1,7 +1,7 @@
 /*
- * test_options_of_calls.c - every option and every result of every endpoint, with answers that were
- * worked out by hand and are compared byte by byte. The trick: scale 0 makes all scores equal, so
- * that weights are 1, 1/2 or 1/4 and outputs are plain means. Knows the service by its socket only.
+ * test_options_of_calls.c - every option and every result of every endpoint. The answers were
+ * worked out by hand and are compared byte by byte. With scale 0 all scores are equal, so weights
+ * are 1, 1/2 or 1/4 and outputs are plain means. The tests know the service by its socket only.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,7 +43,7 @@ static void expect_answers(const char *path, const struct call *calls, size_t co
 
 /* ----------------------------------------------------------------------------------- attention */
 
-/* One query, two keys; all scores are 0 with MEAN. Two queries with MEAN2. */
+/* MEAN has one query and two keys, MEAN2 has two queries; all scores are 0. */
 #define ONE   "\"Q\":[[1,2]],\"K\":[[1,0],[0,1]],\"V\":[[5,6],[7,8]]"
 #define MEAN  ONE ",\"scale\":0"
 #define MEAN2 "\"Q\":[[1,2],[3,4]],\"K\":[[1,0],[0,1]],\"V\":[[5,6],[7,8]],\"scale\":0"
@@ -372,7 +372,7 @@ Test(options_of_calls, softmax) {
 /* ----------------------------------------------------------------------------- headers and GET */
 
 static const struct {
-    const char *path, *media_type, *body; /* body NULL: looked at elsewhere */
+    const char *path, *media_type, *body; /* body NULL: another test checks it */
 } resources[] = {
     {"/health/live", "application/json", "{\"status\":\"live\"}\n"},
     {"/health/ready", "application/json", "{\"status\":\"ready\"}\n"},
@@ -380,7 +380,7 @@ static const struct {
     {"/openapi.yaml", "application/yaml", NULL},
 };
 
-/* RFC 9110: HEAD has the headers of GET, its Content-Length included, and no body. */
+/* An answer to HEAD has the headers of GET, also Content-Length, and no body (RFC 9110). */
 Test(options_of_calls, get_and_head) {
     for (size_t i = 0; i < COUNT(resources); i++) {
         char length[32];
@@ -455,7 +455,8 @@ Test(options_of_calls, the_name_of_a_request_comes_back) {
     client_response_free(&response);
 }
 
-/* Names that would not fit a log line are replaced; so is none. */
+/* The server replaces a name that would not fit into a line of the log, and gives one to a request
+ * without a name. */
 Test(options_of_calls, a_request_without_a_fit_name_gets_one) {
     static char long_name[160];
     snprintf(long_name, sizeof long_name, "X-Request-Id: %0129d\r\n", 0);

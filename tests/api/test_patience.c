@@ -1,6 +1,7 @@
 /*
  * test_patience.c - the times that a client is promised: how long it may be idle, how long a
- * computation may take, how long a server that stops goes on. Knows the service by its socket only.
+ * computation may take, and how long a server that stops goes on. The tests know the service by its
+ * socket only.
  */
 #include <criterion/criterion.h>
 #include <signal.h>
@@ -14,8 +15,8 @@
 
 TestSuite(patience, .timeout = 60);
 
-/* The time for the headers of a request begins with its first byte. Before that, a connection that
- * was used once may be idle for --idle-timeout. */
+/* The time limit for the head of a request begins with its first byte. Before that, a connection
+ * that was used once may be idle for --idle-timeout. */
 Test(patience, an_idle_connection_is_not_held_to_the_time_for_headers) {
     struct client_connection connection;
     struct client_response response;
@@ -49,7 +50,7 @@ Test(patience, the_drain_delay_is_in_seconds) {
     cr_expect(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
-/* A client may ask for less time than the server gives to a computation, and for no more. */
+/* A client may ask for less time than the server gives to a computation, but not for more. */
 Test(patience, a_computation_has_the_shorter_of_two_times) {
     static const struct {
         const char *timeout, *detail;
@@ -77,7 +78,7 @@ Test(patience, a_computation_has_the_shorter_of_two_times) {
     daemon_end();
 }
 
-/* The time of all requests is the most that one may ask for. */
+/* A request cannot get more time than --compute-timeout. */
 Test(daemon, no_request_has_more_time_than_the_server_gives) {
     static const char body[] =
         "{\"random\":{\"generator\":\"numpy\",\"seed\":1},\"return\":[\"lse\"],\"timeout\":1000,"

@@ -1,8 +1,8 @@
 /*
- * test_same_bytes.c - promise 32: the same request gets the same bytes, alone and beside others,
- * whichever thread computes which part of it. Each question REPEATS times on one connection, then
- * as often on 64 connections while others ask for other things. Knows the service by its socket
- * only.
+ * test_same_bytes.c - promise 32: the same request gets the same bytes, alone and beside other
+ * requests, whichever thread computes which part. Each question is asked REPEATS times on one
+ * connection, and then as often on 64 connections while other clients ask other questions. The test
+ * knows the service by its socket only.
  */
 #include <criterion/criterion.h>
 #include <pthread.h>
@@ -26,10 +26,11 @@ struct question {
     const char *path;
     char *body;
     size_t size;
-    struct client_response first; /* the answer that all others must be */
+    struct client_response first; /* the first answer, which all others must equal */
 };
 
-static struct question questions[4]; /* a notebook's, one for the workers, a long one, in float64 */
+static struct question questions
+    [4]; /* one of a notebook, one that workers compute, one with a long answer, one in float64 */
 static const size_t question_count = sizeof questions / sizeof *questions;
 static atomic_uint answered, faults;
 static atomic_bool ending;
@@ -76,7 +77,7 @@ static void *asking(void *unused) {
     return NULL;
 }
 
-/* Calls of other sizes, so that the workers always have something else in turn. */
+/* Sends calls of other sizes, so that the workers always have other work in turn. */
 static void *disturbing(void *seed) {
     struct rng rng = {*(const uint64_t *)seed};
     struct client_connection connection;

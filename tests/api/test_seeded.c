@@ -1,8 +1,8 @@
 /*
- * test_seeded.c - what drawing is to the one who runs the service: it is the workers' work, ends
- * with its client and its deadline, is bounded in memory, work and count, and never keeps a small
- * request from its answer. What is drawn, golden_seeded.json says. Knows the service by its socket
- * only.
+ * test_seeded.c - draws as work of the service: the workers do it, it ends with its client and its
+ * deadline, it is bounded in memory, work and count, and it never delays the answer to a small
+ * request. data/golden_seeded.json has the numbers that are drawn. The tests know the service by
+ * its socket only.
  */
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -15,14 +15,14 @@
 
 TestSuite(seeded, .timeout = 120);
 
-/* Minutes of one core. */
+/* A draw that takes one core minutes. */
 #define HUGE_BODY                                                                                  \
     "{\"random\":{\"generator\":\"torch\",\"seed\":1},\"X\":{\"random\":\"randn\",\"shape\":[3,2]" \
     ","                                                                                            \
     "\"discard\":[{\"random\":\"randn\",\"shape\":[1000,1000,4000]}]}"
 #define NUMPY "\"random\":{\"generator\":\"numpy\",\"seed\":1}"
 
-/* Asks and returns the status; `contains` must be in the answer. */
+/* Sends a POST and returns the status. The answer must contain `contains`. */
 static int status_of_answer_with(const char *path, const char *body, const char *contains) {
     struct client_response response;
     cr_assert(client_request(the_daemon.port, "POST", path, NULL, body, strlen(body), &response));
@@ -42,13 +42,13 @@ static void open_and_post(struct client_connection *connection, const char *path
 static const char *const much_work[] = {
     "--max-work", "1e18", "--max-queue", "1e18", "--io-threads", "1", "--workers", "1", NULL};
 
-/* One thread that reads and answers, one that computes: who draws does not keep either. */
+/* The daemon has one thread that reads and answers and one that computes. A draw blocks neither. */
 Test(seeded, a_huge_draw_ends_with_its_client_and_keeps_nobody) {
     struct client_connection connection;
     daemon_start(much_work);
     open_and_post(&connection, "/attention", HUGE_BODY "}");
     daemon_await_metric("attentiond_jobs", 1);
-    for (int i = 0; i < 20; i++) { /* some small ones at once, some as jobs */
+    for (int i = 0; i < 20; i++) { /* the first request is computed at once, the second is a job */
         cr_expect_eq(status_of_answer_with(
                          "/attention", "{" NUMPY ",\"X\":{\"random\":\"rand\",\"shape\":[2,2]}}",
                          "\"output\":[["),
@@ -59,7 +59,7 @@ Test(seeded, a_huge_draw_ends_with_its_client_and_keeps_nobody) {
                      200);
     }
     cr_expect_eq(daemon_metric("attentiond_jobs"), 1);
-    client_close(&connection); /* leaves */
+    client_close(&connection); /* the client leaves */
     daemon_await_metric("attentiond_cancelled_total", 1);
     daemon_await_metric("attentiond_jobs", 0);
     daemon_end();
@@ -95,7 +95,7 @@ Test(seeded, a_draw_does_not_outlive_the_server) {
     client_close(&connection);
 }
 
-/* Refused before anything is drawn, whatever the size says. */
+/* Requests over a limit are refused before anything is drawn, whatever size they ask for. */
 Test(seeded, limits_of_memory_work_and_count) {
     static const struct {
         const char *path, *body, *detail;
@@ -142,7 +142,7 @@ Test(seeded, limits_of_memory_work_and_count) {
     daemon_end();
 }
 
-/* Draws that are thrown away take memory until all are drawn: some 400 bytes of each. */
+/* A discarded draw takes some 400 bytes until all numbers are drawn. */
 Test(seeded, limit_of_memory_for_draws_that_are_thrown_away) {
     static const char head[] = "{" NUMPY ",\"X\":{\"random\":\"rand\",\"shape\":[2],\"discard\":[";
     static const char one[] = "{\"random\":\"rand\",\"shape\":1}";
@@ -161,7 +161,7 @@ Test(seeded, limit_of_memory_for_draws_that_are_thrown_away) {
     free(body);
 }
 
-/* Texts on their way count in the memory of all requests. */
+/* The bytes of a text count as memory of all requests while it arrives. */
 Test(seeded, limit_of_memory_for_texts_that_are_still_to_come) {
     enum {
         SIZE = 1000000
@@ -212,7 +212,8 @@ Test(seeded, words_are_counted) {
     free(body);
 }
 
-/* Drawn by the workers, answered in chunks: the same bytes each time, whoever draws beside it. */
+/* The workers draw, and the answer comes in chunks. It has the same bytes each time, also while
+ * another client draws. */
 Test(seeded, long_answers_are_the_same_each_time) {
     static const char body[] = "{\"random\":{\"generator\":\"torch\",\"seed\":7},\"X\":{\"random\":"
                                "\"randn\",\"shape\":[500,"
@@ -222,7 +223,7 @@ Test(seeded, long_answers_are_the_same_each_time) {
     struct client_response first, next;
     daemon_start(much_work);
     cr_assert(
-        client_open(&own, the_daemon.port)); /* and not by client_request, which records it all */
+        client_open(&own, the_daemon.port)); /* client_request() would record the long answers */
     cr_assert(client_post(&own, "/attention", body, strlen(body), &first));
     cr_expect_eq(first.status, 200);
     cr_expect_gt(first.size, 4 << 20);
@@ -240,8 +241,8 @@ Test(seeded, long_answers_are_the_same_each_time) {
     daemon_end();
 }
 
-/* The order of the keys is that of the draws; "random" may stand anywhere; what is drawn by nobody
- * does no harm. */
+/* The keys are drawn in the order of the body. "random" may stand anywhere, and a generator that
+ * draws nothing is no error. */
 Test(seeded, the_request_decides_the_order) {
     static const char first[] = "\"ids\":[0],\"embedding\":[[0.41702]]";
     daemon_start(NULL);

@@ -1,6 +1,6 @@
 /*
- * test_tls.c - the daemon with a certificate: versions, what it refuses, reload, deadlines, drain,
- * --health-check. Certificates are made anew each time, so none in the tree expires.
+ * test_tls.c - the daemon with a certificate: versions of TLS, what it refuses, reload, deadlines,
+ * drain and --health-check. Each test makes its certificates, so none in the tree can expire.
  */
 #include <criterion/criterion.h>
 #include <math.h>
@@ -27,7 +27,7 @@ enum {
     YEAR = 365 * 86400
 };
 
-/* Of one test, which is a process. */
+/* The files of one test, which is a process. */
 static char folder[] = "/tmp/attentiond-tls-XXXXXX", certificate[64], key[64], log_file[64];
 
 static void make_folder(void) {
@@ -47,7 +47,7 @@ static void remove_folder(void) {
 
 TestSuite(tls, .init = make_folder, .fini = remove_folder, .timeout = 120);
 
-/* Starts it with these options, two at most, beside the certificate. */
+/* Starts the daemon with the certificate and at most one option. */
 static void start_tls(const char *option, const char *value) {
     daemon_start((const char *const[]){"--tls-certificate", certificate, "--tls-key", key,
                                        "--log-file", log_file, option, value, NULL});
@@ -72,7 +72,7 @@ static void await_metric_over_tls(const char *name, double value) {
     }
 }
 
-/* {"return":[RESULT],...,"X":[[0],[1],...]} of so many rows. */
+/* Makes {FRONT,"X":[[0],[1],...]} with this many rows. */
 static char *rows_body(const char *front, size_t rows, size_t *size) {
     char *body = malloc(strlen(front) + rows * 4 + 16);
     cr_assert_not_null(body);
@@ -124,20 +124,22 @@ Test(tls, versions_1_2_and_1_3) {
     }
 }
 
-/* Neither an older version, nor a cipher without forward secrecy or authentication, nor HTTP. */
+/* The daemon refuses older versions, ciphers without forward secrecy or authentication, and plain
+ * HTTP. */
 Test(tls, refuses_what_is_old_or_plain) {
     static const char *const bad[] = {ONLY_1_1, ONLY_1_2 ":-KX-ALL:+RSA",
                                       ONLY_1_2 ":-CIPHER-ALL:+AES-128-CBC:+AES-256-CBC",
                                       ONLY_1_3 ":-GROUP-ALL:+GROUP-FFDHE2048"};
     struct client_connection connection;
-    cr_assert(tls_make_pair("first", true, YEAR, certificate, key)); /* the key that most go with */
+    cr_assert(tls_make_pair("first", true, YEAR, certificate,
+                            key)); /* most of these ciphers need an RSA key */
     start_tls(NULL, NULL);
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         cr_expect(!tls_open(&connection, the_daemon.port, bad[i]), "%s", bad[i]);
     }
     cr_assert(client_open(&connection, the_daemon.port));
     client_send_post(&connection, "/attention", "{\"X\":[[1]]}",
-                     11); /* if it is still there for the body */
+                     11); /* the connection may have ended before the body */
     cr_expect(!client_receive(&connection, false, &(struct client_response){0}));
     client_close(&connection);
     answers_the_first_notebook(NULL);
@@ -176,14 +178,14 @@ Test(tls, options_that_end_the_start) {
     cr_expect_eq(daemon_run("--port 0", output, sizeof output), 2, "%s", output);
 }
 
-/* Its clients will complain; the log does, too. */
+/* The daemon serves an expired certificate. Clients will complain, and the log warns. */
 Test(tls, an_expired_certificate_is_served_with_a_warning) {
     char text[128];
     cr_assert(tls_make_pair("first", false, -3600, certificate, key));
     start_tls(NULL, NULL);
     snprintf(text, sizeof text, "the certificate in %s expired on 20", certificate);
     daemon_await_text(log_file, text);
-    cr_assert(tls_make_pair("first", false, 2 * 86400, certificate, key)); /* begins tomorrow */
+    cr_assert(tls_make_pair("first", false, 2 * 86400, certificate, key)); /* valid from tomorrow */
     kill(the_daemon.pid, SIGHUP);
     snprintf(text, sizeof text, "the certificate in %s is not valid before 20", certificate);
     daemon_await_text(log_file, text);
@@ -198,7 +200,7 @@ static void peer_name(char name[static 64]) {
     client_close(&connection);
 }
 
-/* A new pair is for new connections; a bad one is for nobody. */
+/* New connections get a new pair. A bad pair changes nothing. */
 Test(tls, reload) {
     struct client_connection old;
     struct client_response response;
@@ -233,7 +235,8 @@ Test(tls, reload) {
     daemon_end();
 }
 
-/* Tickets spare clients a handshake, but not after a reload: it is to show the new certificate. */
+/* A ticket spares a client the handshake, but not after a reload, because it must see the new
+ * certificate. */
 Test(tls, sessions_resume_until_a_reload) {
     struct client_connection first, second, third;
     struct client_response response;
@@ -241,7 +244,7 @@ Test(tls, sessions_resume_until_a_reload) {
     start_tls(NULL, NULL);
     cr_assert(tls_open(&first, the_daemon.port, NULL));
     cr_assert(client_send_post(&first, "/attention", "{\"X\":[[1]]}", 11));
-    cr_assert(client_receive(&first, false, &response)); /* the ticket came before it */
+    cr_assert(client_receive(&first, false, &response)); /* the ticket arrives before the answer */
     client_response_free(&response);
     cr_assert(tls_open_again(&second, the_daemon.port, &first));
     cr_expect(tls_resumed(&second));
@@ -260,7 +263,7 @@ Test(tls, sessions_resume_until_a_reload) {
     daemon_end();
 }
 
-/* Pairs come and go while hands are shaken: nobody may be left with one that is gone. */
+/* Pairs are replaced during handshakes. No handshake may use a pair that was freed. */
 Test(tls, reloads_do_not_disturb_handshakes) {
     enum {
         TIMES = 60
@@ -303,7 +306,7 @@ Test(tls, health_check) {
 
 /* -------------------------------------------------------------------------- slow and gone peers */
 
-/* Seconds of CPU that the daemon has taken. */
+/* Returns the seconds of CPU that the daemon has used. */
 static double cpu_seconds(void) {
     char path[64], text[1024] = "";
     unsigned long user = 0, system = 0;
@@ -319,8 +322,8 @@ static double cpu_seconds(void) {
     return (double)(user + system) / (double)sysconf(_SC_CLK_TCK);
 }
 
-/* Whoever sends plain HTTP to the port gets no answer. The log says so, and says nothing of clients
- * of TLS that send no request. */
+/* A client that sends plain HTTP to the port gets no answer. The log tells it, but it tells nothing
+ * about TLS clients that send no request. */
 Test(tls, plain_http_is_told_in_the_log) {
     static const char request[] = "GET /health/live HTTP/1.1\r\nHost: a\r\n\r\n";
     struct client_connection connection;
@@ -336,8 +339,8 @@ Test(tls, plain_http_is_told_in_the_log) {
     daemon_end();
 }
 
-/* Who does not finish the handshake, or begins none, is cut off at the deadline for headers, and
- * waiting for it costs nothing. */
+/* The deadline for headers ends a connection whose handshake is unfinished or was not begun.
+ * Waiting for it costs no CPU. */
 Test(tls, unfinished_handshakes_are_cut) {
     static const char *const begun[] = {"", "\x16\x03\x01", "\x16\x03\x01\x02"};
     struct client_connection connections[3];
@@ -357,7 +360,7 @@ Test(tls, unfinished_handshakes_are_cut) {
     daemon_end();
 }
 
-/* After its handshake, too, and in the middle of a body. */
+/* The deadlines also end a connection after its handshake and in the middle of a body. */
 Test(tls, slow_senders_are_cut) {
     static const char part[] = "POST /softmax HTTP/1.1\r\nHost: a\r\nContent-Length: 90\r\n\r\n{";
     struct client_connection connections[3];
@@ -374,17 +377,17 @@ Test(tls, slow_senders_are_cut) {
     daemon_end();
 }
 
-/* A client that does not read is cut off. */
+/* The deadline for writing ends the connection of a client that does not read. */
 Test(tls, slow_readers_are_cut) {
     struct client_connection slow;
     size_t size;
     char *body = rows_body("\"return\":[\"weights\"]", 1000, &size);
     start_tls("--write-timeout", "1");
-    cr_assert(
-        tls_open(&slow, the_daemon.port, ONLY_1_2)); /* after its handshake come answers only */
+    cr_assert(tls_open(&slow, the_daemon.port,
+                       ONLY_1_2)); /* with TLS 1.2 only answers come after the handshake */
     cr_assert(client_send_post(&slow, "/attention", body, size));
     cr_assert_eq(poll(&(struct pollfd){.fd = slow.fd, .events = POLLIN}, 1, 60000), 1);
-    await_metric_over_tls("attentiond_requests_in_flight", 1); /* the question alone */
+    await_metric_over_tls("attentiond_requests_in_flight", 1); /* only the request for /metrics */
     await_metric_over_tls("attentiond_connections", 1);
     client_close(&slow);
     daemon_end();
@@ -410,7 +413,7 @@ Test(tls, long_answers_are_whole) {
     cr_expect_eq(commas, (size_t)ROWS * ROWS - 1);
     client_close(&connection);
     cr_assert(tls_open(&connection, the_daemon.port, ONLY_1_3));
-    for (int i = 0; i < 2; i++) { /* on one connection */
+    for (int i = 0; i < 2; i++) { /* both on one connection */
         cr_assert(client_send_post(&connection, "/attention", body, size));
         cr_assert(client_receive(&connection, false, &again));
         cr_expect(again.size == response.size &&
@@ -423,7 +426,7 @@ Test(tls, long_answers_are_whole) {
     free(body);
 }
 
-/* Two requests at once, the first computed elsewhere meanwhile: two answers in order. */
+/* Two requests arrive at once, and a worker computes the first. The answers come in order. */
 Test(tls, pipelined_requests_wait_for_a_computation) {
     struct client_connection connection;
     struct client_response response;
@@ -469,8 +472,8 @@ Test(tls, who_leaves_gives_up_the_computation) {
 
 /* ---------------------------------------------------------------------------------------- drain */
 
-/* What was asked is answered, whatever else is open: a handshake, a connection that is used no
- * more, and one whose answer is read only after the signal. */
+/* Every request is answered, whatever other connections are open: one in its handshake, an idle
+ * one, and one whose answer is read only after the signal. */
 Test(tls, drain_loses_nothing) {
     struct client_connection computing, idle, handshake, reading;
     struct client_response response;
@@ -487,7 +490,8 @@ Test(tls, drain_loses_nothing) {
     cr_assert(client_send(&handshake, "\x16\x03\x01", 3));
     cr_assert(tls_open(&reading, the_daemon.port, NULL));
     cr_assert(client_send_post(&reading, "/attention", long_body, long_size));
-    await_metric_over_tls("attentiond_requests_in_flight", 2); /* it and the question */
+    await_metric_over_tls("attentiond_requests_in_flight",
+                          2); /* the request whose answer is not read, and the one for /metrics */
     cr_assert(tls_open(&computing, the_daemon.port, NULL));
     cr_assert(client_send_post(&computing, "/attention", body, size));
     kill(the_daemon.pid, SIGTERM);

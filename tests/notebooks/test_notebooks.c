@@ -1,10 +1,11 @@
 /*
  * test_notebooks.c - the notebooks and the golden data, sent to the running daemon.
  *
- * Every NAME.request.json beside this file is posted as it is, whole, in two pieces and chunked,
- * and the answer must be what NAME.expected.json says, no member more or less. The cases of
- * data/golden_attention.json and golden_seeded.json have both in one object. README.md describes
- * the files. Must not know how anything is computed, nor any header of lib or server.
+ * Every NAME.request.json beside this file is posted as it is, in one piece, in two pieces and in
+ * chunks. The answer must be what NAME.expected.json says, with the same members and no others. A
+ * case of data/golden_attention.json and golden_seeded.json has request and expectation in one
+ * object. README.md describes the files. The tests do not know how anything is computed, and
+ * include no header of lib or server.
  */
 #include <criterion/criterion.h>
 #include <dirent.h>
@@ -30,7 +31,8 @@ static bool known_key(const char *name) {
     return false;
 }
 
-/* `key` of a case for one member of its "expect": one number for all or an object by member. */
+/* Reads `key` of a case for one member of its "expect". The value is one number for all members, or
+ * an object that has a number for each. */
 static bool allowance(const struct cJSON *test_case, const char *key, const char *member,
                       double *number) {
     const struct cJSON *value = json_get(test_case, key);
@@ -45,7 +47,8 @@ static bool member_is_near(const struct cJSON *test_case, const struct cJSON *ex
     double decimals = 0, absolute = 0, relative = 0;
     allowance(test_case, "absolute", name, &absolute);
     allowance(test_case, "tolerance", name, &relative);
-    /* Half a unit of the last printed digit, and a hair for reading that digit as binary. */
+    /* The printed number is rounded, so half a unit of its last digit is allowed, and a little more
+     * for the conversion of that digit to binary. */
     if (allowance(test_case, "decimals", name, &decimals))
         absolute += 0.5000001 * pow(10, -decimals);
     return json_near(json_get(answer, name), expect, absolute, relative, difference);
@@ -97,8 +100,8 @@ static bool send_chunk(struct client_connection *connection, const char *bytes, 
            client_send(connection, "\r\n", 2);
 }
 
-/* The body once in two pieces and once in chunks, on one connection: each gives the answer of the
- * whole body. The cuts fall anywhere, most often inside a number. */
+/* Sends the body once in two pieces and once in chunks, on one connection. Each must get the answer
+ * of the whole body. The cuts fall anywhere, most often inside a number. */
 static bool pieces_give_the_same(unsigned port, const char *path, const char *body, size_t size,
                                  const struct client_response *whole) {
     struct client_connection connection;
@@ -161,7 +164,8 @@ static int is_expected(const struct dirent *entry) {
     return ends_with(entry->d_name, ".expected.json");
 }
 
-/* tests/notebooks/NAME.KIND.json of a request's file name. Returns owned. */
+/* Reads tests/notebooks/NAME.KIND.json, where request_file is NAME.request.json. Returns owned:
+ * free(). */
 static char *read_beside(const char *request_file, const char *kind, size_t *size) {
     char path[1024];
     int stem = (int)(strlen(request_file) - strlen(".request.json"));

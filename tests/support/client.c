@@ -1,6 +1,5 @@
 /*
- * client.c - the test client: sockets, response framing, the daemon's process, and the record of
- * exchanges.
+ * client.c - the test client: sockets, the framing of responses, and the record of exchanges.
  */
 #include "support/client.h"
 
@@ -69,7 +68,7 @@ bool client_send(struct client_connection *connection, const void *bytes, size_t
     return true;
 }
 
-/* Reads some more bytes into the buffer. */
+/* Receives more bytes into the buffer. */
 static bool read_more(struct client_connection *connection) {
     if (connection->capacity - connection->size < 65536) {
         size_t capacity = connection->capacity * 2 + 65537;
@@ -102,7 +101,7 @@ static void take(struct client_connection *connection, size_t size) {
     memmove(connection->buffer, connection->buffer + size, connection->size + 1);
 }
 
-/* A NUL-terminated copy. */
+/* Copies the bytes and appends a NUL. Returns owned: free(). */
 static char *copy(const char *bytes, size_t size) {
     char *text = malloc(size + 1);
     if (text != NULL) {
@@ -114,7 +113,7 @@ static char *copy(const char *bytes, size_t size) {
     return text;
 }
 
-/* Status line and headers. */
+/* Receives the status line and the headers. */
 static bool receive_head(struct client_connection *connection, struct client_response *out) {
     const char *end = NULL;
     while (connection->size == 0 || (end = strstr(connection->buffer, "\r\n\r\n")) == NULL) {
@@ -132,8 +131,8 @@ static bool receive_head(struct client_connection *connection, struct client_res
     return out->headers != NULL;
 }
 
-/* The power of two from `size` on: a body grows by these, since each of its many chunks would be a
- * copy of all before otherwise. */
+/* Returns a power of two that is at least `size`. A body grows by these sizes, because it would be
+ * copied for each of its many chunks otherwise. */
 static size_t room_for(size_t size) {
     size_t room = 64;
     while (room < size) {
@@ -193,7 +192,7 @@ static bool receive_chunks(struct client_connection *connection, struct client_r
             }
         }
         if (memcmp(connection->buffer, "\r\n", 2) != 0) {
-            return false; /* this client asks for no trailers */
+            return false; /* this client asks for no trailers, so none may come */
         }
         take(connection, 2);
         if (size == 0) {
@@ -310,8 +309,8 @@ static bool is_json(const char *media_type) {
            (size > 5 && strncasecmp(media_type + size - 5, "+json", 5) == 0);
 }
 
-/* One JSON file {"method","path","status","media_type","body"[,"request"]}, for check_openapi.py.
- * What a POST endpoint answers with 200 was JSON: `request` is that body. */
+/* Writes one JSON file {"method","path","status","media_type","body"[,"request"]} for
+ * check_openapi.py. `request` is the body of a POST that was answered with 200, so it is JSON. */
 static void record(const char *method, const char *path, const void *request, size_t size,
                    const struct client_response *response) {
     static atomic_uint counter;
@@ -364,7 +363,7 @@ bool client_request(unsigned port, const char *method, const char *path, const c
     if (!client_open(&connection, port)) {
         goto done;
     }
-    /* A server that refuses early closes while the body is still being sent: its answer counts. */
+    /* A server may refuse, and close, while the body is still being sent. Its answer counts. */
     if (client_send(&connection, head, (size_t)length)) {
         client_send(&connection, body, size);
     }

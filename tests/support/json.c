@@ -1,6 +1,6 @@
 /*
- * json.c - see json.h. The comparison walks both values side by side and keeps the number that is
- * furthest beyond its allowance, so that a failure names the place to look at first.
+ * json.c - JSON for the tests. The comparison walks through both values side by side and keeps the
+ * number that is furthest beyond its allowance, so that a failure names the place to look at first.
  */
 #include "support/json.h"
 
@@ -54,7 +54,8 @@ void json_free(struct cJSON *value) {
 }
 
 char *json_print(const struct cJSON *value) {
-    return cJSON_PrintUnformatted(value); /* from malloc(): no test installs cJSON hooks */
+    return cJSON_PrintUnformatted(
+        value); /* comes from malloc(), because no test installs hooks of cJSON */
 }
 
 bool json_is_array(const struct cJSON *value) {
@@ -101,7 +102,7 @@ const char *json_text(const struct cJSON *value) {
 struct walk {
     double absolute, relative;
     double worst; /* largest |got - expect| / allowance so far; over 1 is a failure */
-    bool broken;  /* the structures differ; nothing is compared any more */
+    bool broken;  /* the structures differ, so nothing more is compared */
     char pointer[128];
     size_t length;
     struct json_difference *difference;
@@ -199,7 +200,7 @@ static void compare_objects(struct walk *walk, const cJSON *got, const cJSON *ex
         if (cJSON_GetObjectItemCaseSensitive(expect, member->string) == NULL)
             break_off(walk, "has the member ", member->string, "no such member");
     }
-    /* A member twice would hide behind its first appearance. */
+    /* A member that occurs twice would hide behind its first occurrence. */
     if (cJSON_GetArraySize(got) > cJSON_GetArraySize(expect))
         break_off(walk, "has a member ", "twice", "each once");
 }

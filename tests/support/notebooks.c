@@ -1,4 +1,4 @@
-/* notebooks.c - see notebooks.h. */
+/* notebooks.c - reads the requests of tests/notebooks. */
 #include "support/notebooks.h"
 
 #include <dirent.h>
@@ -16,7 +16,7 @@ static int is_request(const struct dirent *entry) {
     return size > strlen(ENDING) && strcmp(entry->d_name + size - strlen(ENDING), ENDING) == 0;
 }
 
-/* tests/notebooks/NAME.KIND.json. Returns owned. */
+/* Reads tests/notebooks/NAME.KIND.json. Returns owned: free(). */
 static char *read_notebook_file(const char *name, const char *kind, size_t *size) {
     char path[1024];
     snprintf(path, sizeof path, "%s/notebooks/%s.%s.json", TESTS_DIR, name, kind);

@@ -1,4 +1,4 @@
-/* tls.c - see tls.h. */
+/* tls.c - the TLS client of the tests and their certificates, made with GnuTLS. */
 #include "support/tls.h"
 
 #include <gnutls/crypto.h>
@@ -60,7 +60,7 @@ bool tls_make_pair(const char *name, bool rsa, long seconds, const char *certifi
 /* ------------------------------------------------------------------------------- the connection */
 
 struct layer {
-    struct client_layer layer; /* first */
+    struct client_layer layer; /* the first member, so that the pointers are equal */
     gnutls_session_t session;
     gnutls_certificate_credentials_t credentials;
 };
@@ -73,8 +73,8 @@ static ssize_t layer_send(struct client_layer *layer, const void *bytes, size_t 
     return result;
 }
 
-/* Again after what is no data, such as a ticket; the socket's own limit is -1 with GNUTLS_E_AGAIN
- * and nothing else to be had. */
+/* Receives again after a record without data, such as a ticket. GNUTLS_E_AGAIN may also mean that
+ * the time limit of the socket has passed, so the loop ends after 60 seconds. */
 static ssize_t layer_receive(struct client_layer *layer, void *bytes, size_t size) {
     const time_t begun = time(NULL);
     ssize_t result;
