@@ -21,13 +21,14 @@
         }                                                                                          \
     }
 
-/* A call that is right but for its options: two queries, two keys, one head of two columns. */
+/* A call that is correct except perhaps for its options: two queries, two keys, one head, two
+ * columns. */
 #define QKV           "\"Q\":[[1,2],[3,4]],\"K\":[[1,0],[0,1]],\"V\":[[5,6],[7,8]]"
 #define CALL(options) "{" QKV "," options "}"
 #define DEEP          "[[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]" /* 18 arrays */
 
 static const struct bad_request to_attention[] = {
-    /* --- not JSON, or more than the reader takes: the byte where it ends */
+    /* --- not JSON, or more than the reader takes; the offset is the byte where it ends */
     SYNTAX("a word", "hello", 0),
     SYNTAX("no body", "", 0),
     SYNTAX("white space only", "  \n", 3),
@@ -73,7 +74,7 @@ static const struct bad_request to_attention[] = {
     SYNTAX("too deep", "{\"X\":" DEEP "}", 20),
     SYNTAX("minus infinity in X", "{\"X\":[[-Infinity]]}", 7),
 
-    /* --- JSON, but no call */
+    /* --- JSON, but not a call */
     CONTENT("an array", "[]", "", "object"),
     CONTENT("null", "null", "", "object"),
     CONTENT("a number", "3", "", "object"),
@@ -339,14 +340,14 @@ static const struct bad_request to_self_attention[] = {
             "{\"X\":[[1,0],[0,1]],\"heads\":[" ONE_HEAD "],\"kv_heads\":1}", "/kv_heads", "heads"),
 };
 
-/* X is drawn as it says here. */
+/* A call in which X is drawn from the given members. */
 #define DRAWN(members)   "{\"random\":{\"generator\":\"numpy\",\"seed\":1},\"X\":{" members "}}"
 #define TORCHED(members) "{\"random\":{\"generator\":\"torch\",\"seed\":1},\"X\":{" members "}}"
 #define GENERATOR(value) "{\"X\":[[1]],\"random\":" value "}"
 #define SPOKEN(members)                                                                            \
     "{\"random\":{\"generator\":\"torch\",\"seed\":1},\"text\":\"b a\"," members "}"
 
-/* Of /attention, but for the last ones. */
+/* Draws for /attention. The last ones have words in place of X. */
 static const struct bad_request to_draws[] = {
     CONTENT("no generator", "{\"X\":{\"random\":\"randn\",\"shape\":[2,2]}}", "/X",
             "X is to be drawn", "\"random\""),

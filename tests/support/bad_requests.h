@@ -19,7 +19,7 @@ struct bad_request {
     size_t offset; /* for a 400, the byte at which the body stops being JSON */
 };
 
-/* Any pointer is accepted, and none. */
+/* Stands for any pointer, or none. */
 #define ANYWHERE "*"
 
 struct bad_request_list {
