@@ -90,7 +90,7 @@ $(O)/print_routes: $(O)/tests/support/print_routes.o $(O)/libserver.a $(LIB_OBJE
 	@echo "  LINK  $@"
 	$(Q)$(LINK) $^ $(SERVER_LIBS)
 
-$(O)/load: $(O)/tests/support/load.o
+$(O)/load: $(addprefix $(O)/tests/support/,load.o load_answer.o load_options.o)
 	@echo "  LINK  $@"
 	$(Q)$(LINK) $^ -lm
 
