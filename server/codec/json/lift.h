@@ -69,6 +69,12 @@ void lifted_add_number(struct lifted *lifted, const char *text, size_t size);
 void lifted_add_null(struct lifted *lifted);
 void lifted_add_bool(struct lifted *lifted, bool value);
 
+/* Element i of an array of numbers, whatever its type. */
+static inline double lifted_number(const struct lifted *lifted, size_t i) {
+    return lifted->dtype == ATTN_FLOAT64 ? ((const double *)lifted->data)[i]
+                                         : (double)((const float *)lifted->data)[i];
+}
+
 /* Stores the numbers of "1.5, -2,3e4, ..." at text, as long as they are plain and there is room:
  * what is long, close to `end`, not quite a number or near a rounding boundary is left to the
  * careful path. Returns where it stopped, and how many numbers it stored; *after: the last one's

@@ -331,7 +331,7 @@ enum codec_status codec_reader_finish(struct codec_reader *reader,
         .dtype = reader->dtype,
         .account = reader->options.account,
     };
-    *document = codec_document_create(&source);
+    *document = document_create(&source);
     if (*document == NULL) {
         codec_no_memory(&reader->error);
         return reader->error.status;
