@@ -52,8 +52,8 @@ struct codec_reader;
 struct codec_document;
 struct codec_value; /* a place in a document; borrowed from it */
 
-/* Returns owned, NULL if out of memory. `options` may be NULL for the defaults. The keys must outlive
- * the reader, and the account must outlive the reader and its document. */
+/* Returns owned, NULL if out of memory. `options` may be NULL for the defaults. The keys must
+ * outlive the reader, and the account must outlive the reader and its document. */
 struct codec_reader *codec_reader_create(const struct codec_options *options);
 
 /* Feeds the next bytes of the body, in chunks of any size: the result is the same however the body
@@ -77,8 +77,8 @@ void codec_reader_free(struct codec_reader *reader);       /* NULL is fine */
 void codec_document_free(struct codec_document *document); /* NULL is fine */
 
 /* The float type of the lifted numbers: ATTN_FLOAT64 if the value of the dtype_key is "float64",
- * else ATTN_FLOAT32. The key may stand anywhere in a body of up to 256 KiB. In a larger body it must
- * stand before the first matrix; otherwise the reader fails with CODEC_CONTENT. */
+ * else ATTN_FLOAT32. The key may stand anywhere in a body of up to 256 KiB. In a larger body it
+ * must stand before the first matrix; otherwise the reader fails with CODEC_CONTENT. */
 attn_dtype codec_document_dtype(const struct codec_document *document);
 
 /* The account that counts the memory of the document; NULL if it has none. */

@@ -1,5 +1,6 @@
 /*
- * as_value.c - booleans, numbers, whole numbers alone or in a list, texts and choices of a document.
+ * as_value.c - booleans, numbers, whole numbers alone or in a list, texts and choices of a
+ * document.
  */
 #include "codec/codec.h"
 

@@ -1,6 +1,6 @@
 /*
- * document.c - the skeleton as a cJSON tree: its life, the way through it, the place of a value, and
- * tensors that are put into it. This is the only file that includes cJSON.h. A codec_value is a
+ * document.c - the skeleton as a cJSON tree: its life, the way through it, the place of a value,
+ * and tensors that are put into it. This is the only file that includes cJSON.h. A codec_value is a
  * cJSON node under another name. A lifted array has left an array with its index behind; only this
  * file knows that.
  *
@@ -209,9 +209,9 @@ bool codec_make_tensor(struct codec_document *document, const struct codec_value
 
 /* ----------------------------------------------------------------------------------- pointers */
 
-/* Appends the pointer of `target` to that of the error. cJSON nodes do not know their parents, so this
- * searches the document from its root. It is not recursive: `path` is as long as documents are deep.
- * False if `target` is not found or its pointer is too long. */
+/* Appends the pointer of `target` to that of the error. cJSON nodes do not know their parents, so
+ * this searches the document from its root. It is not recursive: `path` is as long as documents are
+ * deep. False if `target` is not found or its pointer is too long. */
 static bool locate(const struct codec_document *document, const cJSON *target,
                    struct codec_error *error) {
     const cJSON *path[CODEC_MAX_DEPTH + 2];

@@ -1,6 +1,6 @@
 /*
- * refuse.h - how the accessors refuse a value. Each function fills the error with CODEC_CONTENT, the
- * pointer of the value and a message. Private to as_value.c, as_matrix.c and members.c.
+ * refuse.h - how the accessors refuse a value. Each function fills the error with CODEC_CONTENT,
+ * the pointer of the value and a message. Private to as_value.c, as_matrix.c and members.c.
  */
 #ifndef CODEC_REFUSE_H
 #define CODEC_REFUSE_H
@@ -18,8 +18,8 @@ bool document_refuse(const struct codec_document *document, const struct codec_v
                      size_t element, struct codec_error *error, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
 
-/* Refuses a number of a tensor, which must be `rule`. The message has the number as the client wrote
- * it if it was too large for the tensor's type. Returns false. */
+/* Refuses a number of a tensor, which must be `rule`. The message has the number as the client
+ * wrote it if it was too large for the tensor's type. Returns false. */
 bool document_refuse_element(const struct codec_document *document, const struct codec_value *value,
                              const struct lifted *tensor, size_t element, const char *rule,
                              struct codec_error *error);
