@@ -207,7 +207,7 @@ bool codec_make_tensor(struct codec_document *document, const struct codec_value
     return true;
 }
 
-/* ----------------------------------------------------------------------------------- pointers */
+/* ------------------------------------------------------------------------------------ pointers */
 
 /* Appends the pointer of `target` to that of the error. cJSON nodes do not know their parents, so
  * this searches the document from its root. It is not recursive: `path` is as long as documents are
