@@ -91,11 +91,10 @@ typedef enum attn_dtype {
 } attn_dtype;
 
 enum {
-    ATTN_MAX_RANK = 8
-};
-
-enum {
-    ATTN_ALIGNMENT = 64 /* bytes; the alignment of a scratch, and of attn_plan_bind_all() */
+    ATTN_MAX_RANK = 8,
+    /* Bytes. A scratch and the buffer of attn_plan_bind_all() begin at a multiple of this number.
+     * Inputs and results that do so, too, are faster. */
+    ATTN_ALIGNMENT = 64
 };
 
 /* A dense row-major array that the library reads. A bool is a byte: 0 is false, and any other value
@@ -343,9 +342,9 @@ ATTN_API attn_status attn_plan_run(attn_plan *plan, attn_error *error);
  * not depend on the threads or on the order. If a call fails, leave out the remaining tasks and
  * free the plan.
  *   attn_plan_phases   returns the number of phases
- *   attn_plan_tasks    returns the number of tasks of a phase, which may be 0 attn_plan_scratch
- *   returns the bytes of one scratch; it is aligned to ATTN_ALIGNMENT, and may be
- *                      NULL if this is 0
+ *   attn_plan_tasks    returns the number of tasks of a phase, which may be 0
+ *   attn_plan_scratch  returns the bytes of one scratch, which is aligned to ATTN_ALIGNMENT; the
+ *                      scratch may be NULL if this is 0
  * Errors: attn_plan_begin() has those of attn_plan_run() but ATTN_NOT_FINITE; a task and
  * attn_plan_end() have ATTN_NOT_FINITE.
  */
