@@ -3,7 +3,13 @@
  * small calls, a single visible key, and large logits. It also tests that a result does not change
  * when others are returned beside it. lib/README.md ("How exact") promises these bounds.
  */
-#include "test_attention.h"
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "attention_bounds.h"
+#include "support/rng.h"
 
 TestSuite(digits, .timeout = 300);
 
@@ -68,7 +74,7 @@ Test(digits, long_rows_agree_with_the_reference) {
         for (size_t way = 0; way < 3; way++) {
             struct results r = run_call(&c, ways[way]);
             struct worst worst = {0};
-            held_to_reference(&worst, &c, 0, 0, &want, &r);
+            compare_to_reference(&worst, &c, 0, 0, &want, &r);
             cr_expect(worst.error <= 0.5, "%zu queries, %zu keys, way %zu: %s is off by %g", n, m,
                       way, worst.what, worst.error * bound_of(c.dtype));
             free_results(&r);
@@ -320,7 +326,7 @@ Test(digits, a_result_alone_is_the_one_beside_all_others) {
                 for (int k = 0; k < ATTN_RESULT_COUNT; k++) {
                     beside.of[k] = k == i ? one.of[i] : all.of[k];
                 }
-                held_together(&worst, &c, &all, &beside, bound_of(c.dtype) / 2);
+                compare_results(&worst, &c, &all, &beside, bound_of(c.dtype) / 2);
                 cr_expect(worst.error <= 1, "size %zu: %s of row %zu is off by %g bounds", s,
                           worst.what, worst.row, worst.error);
             }

@@ -271,7 +271,7 @@ Test(errors, overflow_names_the_stage) {
         float out[4];
         attn_error error = {0};
         void *data[ATTN_RESULT_COUNT] = {[ATTN_RESULT_OUTPUT] = out, [ATTN_RESULT_SCORES] = out};
-        cr_expect_eq(run(&q, &k, &v, &o, data, &error), ATTN_NOT_FINITE, "case %zu", i);
+        cr_expect_eq(plan_and_run(&q, &k, &v, &o, data, &error), ATTN_NOT_FINITE, "case %zu", i);
         cr_expect_str_eq(error.argument, c->stage, "case %zu: %s", i, error.message);
         cr_expect_not_null(strstr(error.message, "query 0"), "case %zu: %s", i, error.message);
     }
@@ -293,7 +293,8 @@ Test(errors, overflow_downwards_is_not_nothing_to_attend_to) {
     const attn_tensor q = {.data = x, .rank = 2, .shape = {ROWS, 1}},
                       k = {.data = y, .rank = 2, .shape = {KEYS, 1}};
     const attn_options o = {.flags = ATTN_FLAG_SCALE, .scale = 100, .results = ATTN_WANT(OUTPUT)};
-    cr_expect_eq(run(&q, &k, &k, &o, (void *[ATTN_RESULT_COUNT]){out}, &error), ATTN_NOT_FINITE);
+    cr_expect_eq(plan_and_run(&q, &k, &k, &o, (void *[ATTN_RESULT_COUNT]){out}, &error),
+                 ATTN_NOT_FINITE);
     cr_expect_not_null(strstr(error.message, "masked_scores is not a finite float32"), "%s",
                        error.message);
 }
@@ -308,7 +309,7 @@ Test(rules, the_mean_over_heads_of_large_scores_does_not_overflow) {
                       .normalization = ATTN_UNNORMALIZED,
                       .results = ATTN_WANT(WEIGHTS)};
     void *data[ATTN_RESULT_COUNT] = {[ATTN_RESULT_WEIGHTS] = mean};
-    cr_assert_eq(run(&tq, &tk, &tk, &o, data, NULL), ATTN_OK);
+    cr_assert_eq(plan_and_run(&tq, &tk, &tk, &o, data, NULL), ATTN_OK);
     cr_assert_float_eq(mean[0], 3e38f, 1e32f);
 }
 
@@ -318,7 +319,7 @@ Test(errors, an_overflow_that_nobody_sees_is_none) {
     attn_tensor tk = {.data = k, .rank = 2, .shape = {2, 1}};
     attn_tensor tv = {.data = v, .rank = 2, .shape = {2, 1}};
     attn_options o = {.causal = ATTN_CAUSAL_TOP_LEFT};
-    cr_assert_eq(run(&tq, &tk, &tv, &o, (void *[ATTN_RESULT_COUNT]){out}, NULL), ATTN_OK);
+    cr_assert_eq(plan_and_run(&tq, &tk, &tv, &o, (void *[ATTN_RESULT_COUNT]){out}, NULL), ATTN_OK);
     cr_assert_eq(out[0], 3);
 }
 

@@ -3,11 +3,14 @@
  * very many columns. They mean what short rows mean, whatever the options and the results, and
  * top_k of them is that of a plain sort.
  */
-#include "test_attention.h"
-
+#include <criterion/criterion.h>
 #include <criterion/parameterized.h>
+#include <math.h>
+#include <stdlib.h>
 
+#include "attention_bounds.h"
 #include "plan.h"
+#include "support/scale.h"
 
 enum {
     HEADS = 2,

@@ -3,10 +3,14 @@
  * cut, the error names the place; what nobody sees is no error; and a score that overflows only on
  * the way to a finite value is right.
  */
-#include "test_attention.h"
-
+#include <criterion/criterion.h>
 #include <criterion/theories.h>
+#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "attention_bounds.h"
 
 static const struct {
     size_t n, m, d, d_v;
@@ -37,11 +41,11 @@ struct pair {
     double *q, *k, *v; /* the rows of that query, key and value */
 };
 
-static bool too_slow_here(size_t size) {
+static bool overflow_is_too_slow(size_t size) {
     return too_slow(HEADS, sizes[size].n, sizes[size].m, sizes[size].d + sizes[size].d_v);
 }
 
-static struct pair draw(unsigned kind, size_t size, int dtype) {
+static struct pair draw_pair(unsigned kind, size_t size, int dtype) {
     struct pair p = {.i = sizes[size].n * 2 / 3, .j = sizes[size].m * 2 / 3};
     p.call = draw_call(kind, (attn_dtype)dtype, HEADS, sizes[size].n, sizes[size].m, sizes[size].d,
                        sizes[size].d_v);
@@ -75,10 +79,10 @@ TheoryDataPoints(overflow, of_a_score_names_its_place) = {
 
 Theory((unsigned kind, size_t size, int dtype, unsigned wanted, double sign), overflow,
        of_a_score_names_its_place) {
-    if (too_slow_here(size)) {
+    if (overflow_is_too_slow(size)) {
         return;
     }
-    struct pair p = draw(kind, size, dtype);
+    struct pair p = draw_pair(kind, size, dtype);
     p.q[0] = big(dtype);
     p.k[0] = sign * big(dtype);
     fails_at(&p, wanted, "scores", "key", p.j);
@@ -87,10 +91,10 @@ Theory((unsigned kind, size_t size, int dtype, unsigned wanted, double sign), ov
 TheoryDataPoints(overflow, of_a_biased_score_names_its_place) = {SIZES, DTYPES, WAYS};
 
 Theory((size_t size, int dtype, unsigned wanted), overflow, of_a_biased_score_names_its_place) {
-    if (too_slow_here(size)) {
+    if (overflow_is_too_slow(size)) {
         return;
     }
-    struct pair p = draw(BIAS, size, dtype);
+    struct pair p = draw_pair(BIAS, size, dtype);
     p.q[0] = p.k[0] = dtype == ATTN_FLOAT32 ? 0x1p63 : 0x1p511;
     p.call.scale = 1;
     p.call.bias[row_of(&p.call, 0, HEADS - 1, p.i) * p.call.m + p.j] =
@@ -105,10 +109,10 @@ TheoryDataPoints(overflow, of_a_value_names_its_place) = {
                STAGES)};
 
 Theory((size_t size, int dtype, unsigned wanted), overflow, of_a_value_names_its_place) {
-    if (too_slow_here(size)) {
+    if (overflow_is_too_slow(size)) {
         return;
     }
-    struct pair p = draw(MASK, size, dtype);
+    struct pair p = draw_pair(MASK, size, dtype);
     for (size_t row = 0; row < HEADS * p.call.n; row++) {
         p.call.mask[row * p.call.m + p.j] = row == row_of(&p.call, 0, HEADS - 1, p.i);
     }
@@ -120,11 +124,11 @@ TheoryDataPoints(overflow, that_nobody_sees_is_none) = {DataPoints(unsigned, MAS
                                                         DTYPES};
 
 Theory((unsigned kind, size_t size, int dtype), overflow, that_nobody_sees_is_none) {
-    if (too_slow_here(size)) {
+    if (overflow_is_too_slow(size)) {
         return;
     }
     const unsigned ways[] = {ATTN_WANT(OUTPUT) | ATTN_WANT(LSE), ATTN_WANT(WEIGHTS), ENTROPY};
-    struct pair p = draw(kind, size, dtype);
+    struct pair p = draw_pair(kind, size, dtype);
     const size_t at = row_of(&p.call, 0, HEADS - 1, p.i) * p.call.m + p.j;
     if (kind & MASK) {
         p.call.mask[at] = 0;
@@ -144,12 +148,12 @@ TheoryDataPoints(overflow, on_the_way_to_a_finite_score_is_none) = {
     DataPoints(unsigned, PLAIN, MASK, BIAS, SOFTCAP | SINK, CAUSAL, PAST), SIZES, DTYPES};
 
 Theory((unsigned kind, size_t size, int dtype), overflow, on_the_way_to_a_finite_score_is_none) {
-    if (too_slow_here(size)) {
+    if (overflow_is_too_slow(size)) {
         return;
     }
     const unsigned ways[] = {ATTN_WANT(OUTPUT), ATTN_WANT(LSE),
                              ATTN_WANT(OUTPUT) | ATTN_WANT(WEIGHTS), ENTROPY, STAGES};
-    struct pair p = draw(kind, size, dtype);
+    struct pair p = draw_pair(kind, size, dtype);
     struct call *c = &p.call;
     for (size_t row = 0; row < HEADS * c->n; row++) {
         c->q[row * c->d] = c->q[row * c->d + 1] = 0;
@@ -165,7 +169,7 @@ Theory((unsigned kind, size_t size, int dtype), overflow, on_the_way_to_a_finite
         struct worst worst = {0};
         for (size_t h = 0; h < HEADS; h++) {
             struct reference_results want = reference_of(&same, 0, h);
-            held_to_reference(&worst, &same, 0, h, &want, &r);
+            compare_to_reference(&worst, &same, 0, h, &want, &r);
             free(want.scores);
         }
         cr_assert(worst.error <= 1, "way %zu: %s of row %zu is off by %g times its bound", way,
@@ -191,7 +195,7 @@ static void fill_values(struct call *c, double value) {
 TheoryDataPoints(overflow, of_weighted_values_is_none) = {SIZES, DTYPES};
 
 Theory((size_t size, int dtype), overflow, of_weighted_values_is_none) {
-    struct pair p = draw(PLAIN, size, dtype);
+    struct pair p = draw_pair(PLAIN, size, dtype);
     const double large = near_largest(dtype);
     const double bound = dtype == ATTN_FLOAT32 ? 0x1p-22 : (double)(p.call.m + 2) * 0x1p-53;
     memset(p.call.q, 0, HEADS * p.call.n * p.call.d * sizeof *p.call.q);
@@ -209,7 +213,7 @@ Theory((size_t size, int dtype), overflow, of_weighted_values_is_none) {
 TheoryDataPoints(overflow, of_an_output_leaves_the_mean_of_the_weights) = {SIZES, DTYPES};
 
 Theory((size_t size, int dtype), overflow, of_an_output_leaves_the_mean_of_the_weights) {
-    struct pair p = draw(PLAIN, size, dtype);
+    struct pair p = draw_pair(PLAIN, size, dtype);
     fill_values(&p.call, near_largest(dtype));
     p.call.flags |= ATTN_FLAG_MEAN_OVER_HEADS;
     struct results r = run_call(&p.call, ATTN_WANT(OUTPUT) | ATTN_WANT(WEIGHTS));
@@ -228,7 +232,7 @@ Theory((size_t size, int dtype), overflow, of_an_output_leaves_the_mean_of_the_w
 TheoryDataPoints(overflow, of_an_output_leaves_the_statistics) = {SIZES, DTYPES};
 
 Theory((size_t size, int dtype), overflow, of_an_output_leaves_the_statistics) {
-    struct pair p = draw(PLAIN, size, dtype);
+    struct pair p = draw_pair(PLAIN, size, dtype);
     double variance[2][4];
     p.call.causal = ATTN_CAUSAL_TOP_LEFT; /* so that nobody sees the last keys */
     for (int large = 0; large < 2; large++) {

@@ -15,8 +15,9 @@ Test(rules, scale_zero_gives_the_mean_of_the_values) {
     double out[4];
     attn_tensor v = MATRIX(2, 2, 1, 10, 3, 20);
     attn_options o = {.flags = ATTN_FLAG_SCALE, .scale = 0};
-    cr_assert_eq(run(&identity2, &identity2, &v, &o, (void *[ATTN_RESULT_COUNT]){out}, NULL),
-                 ATTN_OK);
+    cr_assert_eq(
+        plan_and_run(&identity2, &identity2, &v, &o, (void *[ATTN_RESULT_COUNT]){out}, NULL),
+        ATTN_OK);
     const double want[4] = {2, 15, 2, 15};
     cr_assert_arr_eq(out, want, sizeof want);
 }
@@ -32,7 +33,7 @@ Test(rules, a_query_that_may_attend_to_nothing_gets_zeros) {
                                      [ATTN_RESULT_WEIGHTS] = weights,
                                      [ATTN_RESULT_LSE] = lse,
                                      [ATTN_RESULT_ENTROPY] = entropy};
-    cr_assert_eq(run(&identity2, &identity2, &identity2, &o, data, NULL), ATTN_OK);
+    cr_assert_eq(plan_and_run(&identity2, &identity2, &identity2, &o, data, NULL), ATTN_OK);
     cr_assert(out[0] == 0 && out[1] == 0 && weights[0] == 0 && weights[1] == 0);
     cr_assert_eq(lse[0], -INFINITY);
     cr_assert_eq(entropy[0], 0);
@@ -50,7 +51,7 @@ Test(rules, a_sink_joins_the_denominator_only) {
                       .mask = &mask,
                       .results = ATTN_WANT(WEIGHTS) | ATTN_WANT(LSE)};
     void *data[ATTN_RESULT_COUNT] = {[ATTN_RESULT_WEIGHTS] = weights, [ATTN_RESULT_LSE] = lse};
-    cr_assert_eq(run(&identity2, &identity2, &identity2, &o, data, NULL), ATTN_OK);
+    cr_assert_eq(plan_and_run(&identity2, &identity2, &identity2, &o, data, NULL), ATTN_OK);
     cr_expect_float_eq(weights[0], 1.0 / 3, 1e-15);
     cr_expect_float_eq(weights[1], 1.0 / 3, 1e-15);
     cr_expect_float_eq(lse[0], log(3), 1e-15);
@@ -65,7 +66,7 @@ Test(rules, the_mask_rules_over_the_bias) {
     double weights[4];
     attn_options o = {.mask = &mask, .bias = &bias, .results = ATTN_WANT(WEIGHTS)};
     void *data[ATTN_RESULT_COUNT] = {[ATTN_RESULT_WEIGHTS] = weights};
-    cr_assert_eq(run(&identity2, &identity2, &identity2, &o, data, NULL), ATTN_OK);
+    cr_assert_eq(plan_and_run(&identity2, &identity2, &identity2, &o, data, NULL), ATTN_OK);
     const double want[4] = {1, 0, 1, 0};
     cr_assert_arr_eq(weights, want, sizeof want);
 }
@@ -78,15 +79,16 @@ Test(rules, what_a_forbidden_key_or_value_holds_never_reaches_the_result) {
     attn_tensor dirty_v = MATRIX(4, 1, 5, 7, NAN, -INFINITY);
     attn_options o = {.causal = ATTN_CAUSAL_TOP_LEFT};
     double clean[2], dirty[2];
-    cr_assert_eq(run(&q, &clean_k, &clean_v, &o, (void *[ATTN_RESULT_COUNT]){clean}, NULL),
+    cr_assert_eq(plan_and_run(&q, &clean_k, &clean_v, &o, (void *[ATTN_RESULT_COUNT]){clean}, NULL),
                  ATTN_OK);
-    cr_assert_eq(run(&q, &dirty_k, &dirty_v, &o, (void *[ATTN_RESULT_COUNT]){dirty}, NULL),
+    cr_assert_eq(plan_and_run(&q, &dirty_k, &dirty_v, &o, (void *[ATTN_RESULT_COUNT]){dirty}, NULL),
                  ATTN_OK);
     cr_assert_float_eq(dirty[0], clean[0], 1e-15);
     cr_assert_float_eq(dirty[1], clean[1], 1e-15);
     attn_error error;
-    cr_assert_eq(run(&q, &dirty_k, &dirty_v, NULL, (void *[ATTN_RESULT_COUNT]){dirty}, &error),
-                 ATTN_NOT_FINITE, "where it may be attended to, it is an error");
+    cr_assert_eq(
+        plan_and_run(&q, &dirty_k, &dirty_v, NULL, (void *[ATTN_RESULT_COUNT]){dirty}, &error),
+        ATTN_NOT_FINITE, "where it may be attended to, it is an error");
 }
 
 /* All numbers of a plan may be written between plan and run. */
@@ -146,7 +148,8 @@ Test(rules, a_scale_beyond_float32_is_no_infinity) {
     const attn_tensor tv = {.data = v, .rank = 2, .shape = {KEYS, COLUMNS}};
     const attn_tensor sink = {.data = none, .rank = 1, .shape = {1}};
     const attn_options o = {.flags = ATTN_FLAG_SCALE, .scale = 1e39, .sink = &sink};
-    cr_assert_eq(run(&tq, &tk, &tv, &o, (void *[ATTN_RESULT_COUNT]){output}, NULL), ATTN_OK);
+    cr_assert_eq(plan_and_run(&tq, &tk, &tv, &o, (void *[ATTN_RESULT_COUNT]){output}, NULL),
+                 ATTN_OK);
     const double all = KEYS * exp(-1.6), want = all / (all + 1);
     for (size_t i = 0; i < (size_t)ROWS * COLUMNS; i++) { /* scores are denormal: few digits */
         cr_assert_float_eq(output[i], want, 1e-4, "%g, not %g", (double)output[i], want);
@@ -184,7 +187,7 @@ Test(rules, a_query_with_one_key_sees_nothing_of_forbidden_values) {
         attn_options o = {.mask = &mask, .results = ATTN_WANT(OUTPUT)};
         o.results |= i % 2 ? ATTN_WANT(WEIGHTS) : 0;
         void *data[ATTN_RESULT_COUNT] = {output, weights};
-        cr_assert_eq(run(&tq, &tk, &tv, &o, data, NULL), ATTN_OK);
+        cr_assert_eq(plan_and_run(&tq, &tk, &tv, &o, data, NULL), ATTN_OK);
         for (size_t j = 0; j < n * COLUMNS; j++) {
             cr_assert_eq(output[j], v[j % COLUMNS], "%zu queries: %g at %zu", n, (double)output[j],
                          j);
@@ -197,17 +200,17 @@ Test(rules, causal_bottom_right_and_window_share_one_offset) {
     attn_tensor q = MATRIX(2, 1, 0, 0), k = MATRIX(4, 1, 0, 0, 0, 0);
     attn_options o = {.causal = ATTN_CAUSAL_BOTTOM_RIGHT, .results = ATTN_WANT(WEIGHTS)};
     void *data[ATTN_RESULT_COUNT] = {[ATTN_RESULT_WEIGHTS] = weights};
-    cr_assert_eq(run(&q, &k, &k, &o, data, NULL), ATTN_OK);
+    cr_assert_eq(plan_and_run(&q, &k, &k, &o, data, NULL), ATTN_OK);
     cr_expect_float_eq(weights[2], 1.0 / 3, 1e-15, "query 0 sees keys 0..2");
     cr_expect_eq(weights[3], 0);
     cr_expect_eq(weights[7], 0.25);
     o.flags = ATTN_FLAG_WINDOW;
     o.window[0] = 0;
     o.window[1] = 0;
-    cr_assert_eq(run(&q, &k, &k, &o, data, NULL), ATTN_OK);
+    cr_assert_eq(plan_and_run(&q, &k, &k, &o, data, NULL), ATTN_OK);
     cr_expect(weights[2] == 1 && weights[7] == 1, "its own position only");
     o.causal = ATTN_CAUSAL_NONE;
-    cr_assert_eq(run(&q, &k, &k, &o, data, NULL), ATTN_OK);
+    cr_assert_eq(plan_and_run(&q, &k, &k, &o, data, NULL), ATTN_OK);
     cr_expect(weights[0] == 1 && weights[5] == 1, "without bottom_right the offset is 0");
 }
 
@@ -215,7 +218,7 @@ Test(rules, more_queries_than_keys_leave_empty_rows_bottom_right) {
     double out[3];
     attn_tensor q = MATRIX(3, 1, 1, 1, 1), k = MATRIX(1, 1, 1), v = MATRIX(1, 1, 9);
     attn_options o = {.causal = ATTN_CAUSAL_BOTTOM_RIGHT};
-    cr_assert_eq(run(&q, &k, &v, &o, (void *[ATTN_RESULT_COUNT]){out}, NULL), ATTN_OK);
+    cr_assert_eq(plan_and_run(&q, &k, &v, &o, (void *[ATTN_RESULT_COUNT]){out}, NULL), ATTN_OK);
     cr_assert(out[0] == 0 && out[1] == 0 && out[2] == 9);
 }
 
@@ -228,7 +231,7 @@ Test(rules, alibi_has_the_slopes_of_the_paper) {
     attn_tensor t = {.data = q, .dtype = ATTN_FLOAT64, .rank = 3, .shape = {HEADS, 2, 1}};
     attn_options o = {.flags = ATTN_FLAG_ALIBI, .results = ATTN_WANT(MASKED_SCORES)};
     void *data[ATTN_RESULT_COUNT] = {[ATTN_RESULT_MASKED_SCORES] = masked};
-    cr_assert_eq(run(&t, &t, &t, &o, data, NULL), ATTN_OK);
+    cr_assert_eq(plan_and_run(&t, &t, &t, &o, data, NULL), ATTN_OK);
     for (int h = 0; h < HEADS; h++) {
         cr_expect_eq(masked[h * 4], 0);
         cr_expect_eq(masked[h * 4 + 1], -ldexp(1, -1 - h), "head %d: %g", h, masked[h * 4 + 1]);
@@ -244,7 +247,7 @@ Test(rules, alibi_interpolates_for_other_numbers_of_heads) {
     attn_tensor t = {.data = q, .dtype = ATTN_FLOAT64, .rank = 3, .shape = {HEADS, 2, 1}};
     attn_options o = {.flags = ATTN_FLAG_ALIBI, .results = ATTN_WANT(MASKED_SCORES)};
     void *data[ATTN_RESULT_COUNT] = {[ATTN_RESULT_MASKED_SCORES] = masked};
-    cr_assert_eq(run(&t, &t, &t, &o, data, NULL), ATTN_OK);
+    cr_assert_eq(plan_and_run(&t, &t, &t, &o, data, NULL), ATTN_OK);
     cr_expect_eq(masked[1], -0.0625);
     cr_expect_eq(masked[5], -0.00390625);
     cr_expect_eq(masked[9], -0.25);
@@ -255,7 +258,8 @@ Test(rules, grouped_heads_are_blocks) {
     attn_tensor tq = {.data = q, .dtype = ATTN_FLOAT64, .rank = 3, .shape = {4, 1, 1}};
     attn_tensor tk = {.data = k, .dtype = ATTN_FLOAT64, .rank = 3, .shape = {2, 1, 1}};
     attn_tensor tv = {.data = v, .dtype = ATTN_FLOAT64, .rank = 3, .shape = {2, 1, 1}};
-    cr_assert_eq(run(&tq, &tk, &tv, NULL, (void *[ATTN_RESULT_COUNT]){out}, NULL), ATTN_OK);
+    cr_assert_eq(plan_and_run(&tq, &tk, &tv, NULL, (void *[ATTN_RESULT_COUNT]){out}, NULL),
+                 ATTN_OK);
     const double want[4] = {10, 10, 20, 20};
     cr_assert_arr_eq(out, want, sizeof want);
 }
@@ -271,7 +275,7 @@ Test(rules, large_logits_lose_no_weight) {
     tb.shape[0] = 1, tb.shape[1] = 2;
     attn_options o = {.bias = &tb, .alibi_slopes = &slopes, .results = ATTN_WANT(WEIGHTS)};
     void *data[ATTN_RESULT_COUNT] = {[ATTN_RESULT_WEIGHTS] = weights};
-    cr_assert_eq(run(&tq, &tk, &tv, &o, data, NULL), ATTN_OK);
+    cr_assert_eq(plan_and_run(&tq, &tk, &tv, &o, data, NULL), ATTN_OK);
     cr_assert_float_eq(weights[0], 1 / (1 + exp(-1)), 1e-7);
 }
 
@@ -290,7 +294,7 @@ Test(rules, the_first_notebook_is_right_to_the_last_digit) {
     for (int with_weights = 0; with_weights < 2; with_weights++) {
         attn_options o = {.results = ATTN_WANT(OUTPUT)};
         o.results |= with_weights ? ATTN_WANT(WEIGHTS) : 0;
-        cr_assert_eq(run(&tq, &tk, &tv, &o, data, NULL), ATTN_OK);
+        cr_assert_eq(plan_and_run(&tq, &tk, &tv, &o, data, NULL), ATTN_OK);
         cr_assert_arr_eq(out, want, sizeof want);
     }
 }
@@ -300,7 +304,7 @@ Test(rules, statistics_are_population_variances) {
     double variance[4];
     attn_options o = {.flags = ATTN_FLAG_SCALE, .scale = 0.5, .results = ATTN_WANT(STATISTICS)};
     void *data[ATTN_RESULT_COUNT] = {[ATTN_RESULT_STATISTICS] = variance};
-    cr_assert_eq(run(&q, &k, &k, &o, data, NULL), ATTN_OK);
+    cr_assert_eq(plan_and_run(&q, &k, &k, &o, data, NULL), ATTN_OK);
     const double want[4] = {1, 1, 6, 1.5}; /* scores 0, 2, 0, 6 */
     for (int i = 0; i < 4; i++) {
         cr_expect_float_eq(variance[i], want[i], 1e-15);
@@ -328,7 +332,7 @@ Test(rules, statistics_of_a_million_numbers_keep_their_digits) {
     attn_tensor k = {.data = &one, .dtype = ATTN_FLOAT64, .rank = 2, .shape = {1, 1}};
     attn_options o = {.results = ATTN_WANT(STATISTICS)};
     void *data[ATTN_RESULT_COUNT] = {[ATTN_RESULT_STATISTICS] = variance};
-    cr_assert_eq(run(&q, &k, &k, &o, data, NULL), ATTN_OK);
+    cr_assert_eq(plan_and_run(&q, &k, &k, &o, data, NULL), ATTN_OK);
     cr_expect_float_eq(variance[0], want, 5e-15, "Q: off by %g", variance[0] - want);
     cr_expect_float_eq(variance[2], want, 5e-15, "scores: off by %g", variance[2] - want);
     free(x);
@@ -339,7 +343,7 @@ Test(rules, statistics_of_large_numbers_are_finite) {
     double variance[4];
     attn_options o = {.results = ATTN_WANT(STATISTICS)};
     void *data[ATTN_RESULT_COUNT] = {[ATTN_RESULT_STATISTICS] = variance};
-    cr_assert_eq(run(&q, &k, &k, &o, data, NULL), ATTN_OK);
+    cr_assert_eq(plan_and_run(&q, &k, &k, &o, data, NULL), ATTN_OK);
     for (int i = 0; i < 4; i++) {
         cr_expect_eq(variance[i], 0, "%d: %g", i, variance[i]);
     }
