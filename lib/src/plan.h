@@ -177,21 +177,6 @@ struct attn_plan {
     void *workspace; /* shared by all tasks, from the first run on. Owned */
 };
 
-/* Numbers of Q or K of which one task makes the moments. */
-enum {
-    MOMENT_NUMBERS = 1 << 18
-};
-
-/* Mean and sum of squared deviations of a growing set of numbers. */
-struct moments {
-    double count, mean, m2;
-};
-
-/* Numbers that lead a partial result: see PARTIAL_MAX in long.inc. */
-enum {
-    PARTIAL_HEAD = 3
-};
-
 /* Results that hold something of every key, forbidden ones too. */
 #define STAGES_OF_ALL_KEYS                                                                         \
     (ATTN_WANT(SCORES) | ATTN_WANT(SCALED_SCORES) | ATTN_WANT(MASKED_SCORES) |                     \

@@ -9,6 +9,8 @@
 #include <string.h>
 
 #include "blas.h"
+#include "engine/moments.h"
+#include "engine/partial.h"
 #include "plan_build.h"
 #include "status.h"
 #include "tensor.h"

@@ -11,11 +11,10 @@
 #include "codec/json/number.h"
 
 enum {
-    MAX_OPEN = 64,          /* arrays and objects open at once */
-    STRIDE = 256,           /* numbers written between two looks at the buffer's room */
-    TEXT_STRIDE = 1024,     /* bytes of a text, likewise */
-    FIRST_BYTES = 512,      /* of a buffer: most of a small answer */
-    DOUBLE_UNTIL = 1 << 20, /* buffers double below this size, then grow by a quarter */
+    MAX_OPEN = 64,      /* arrays and objects open at once */
+    STRIDE = 256,       /* numbers written between two looks at the buffer's room */
+    TEXT_STRIDE = 1024, /* bytes of a text, likewise */
+    FIRST_BYTES = 512,  /* of a buffer: most of a small answer */
 };
 
 /* Makes room for `more` bytes. */
@@ -26,17 +25,12 @@ static bool reserve(struct codec_buffer *buffer, size_t more) {
     if (more > SIZE_MAX / 2 - buffer->size) {
         return false;
     }
-    size_t step = buffer->capacity < DOUBLE_UNTIL ? buffer->capacity : buffer->capacity / 4;
-    size_t capacity = buffer->capacity == 0 ? FIRST_BYTES : buffer->capacity + step;
-    if (capacity < buffer->size + more) {
-        capacity = buffer->size + more;
-    }
-    char *data = realloc(buffer->data, capacity);
+    const size_t size = buffer->size + more, needed = size > FIRST_BYTES ? size : FIRST_BYTES;
+    char *data = account_grow(NULL, buffer->data, &buffer->capacity, needed, 1);
     if (data == NULL) {
         return false;
     }
     buffer->data = data;
-    buffer->capacity = capacity;
     return true;
 }
 
