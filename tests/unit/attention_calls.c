@@ -206,10 +206,8 @@ struct call only_keys(const struct call *c, const size_t *keys, size_t count) {
 attn_tensor rows_of_heads(const struct call *c, const double *x, size_t heads, size_t rows,
                           size_t from, size_t to, size_t columns) {
     void *data = allocate(c->batch * heads * (to - from) * columns, sizeof *x);
-    const attn_tensor t = {.dtype = c->dtype,
-                           .rank = 4,
-                           .shape = {c->batch, heads, to - from, columns},
-                           .data = data};
+    const attn_tensor t = {
+        .dtype = c->dtype, .rank = 4, .shape = {c->batch, heads, to - from, columns}, .data = data};
     size_t at = 0;
     for (size_t head = 0; head < c->batch * heads; head++) {
         const double *row = x + head * rows * columns;

@@ -6,12 +6,12 @@
 static const struct {
     size_t heads, n, m, d, d_v;
 } sizes[] = {
-    {2, 4, 5, 3, 2},       /* small enough to be computed in double */
-    {2, 2, 300, 64, 40},   /* products row by row */
+    {2, 4, 5, 3, 2},       /* so small that it is computed in double */
+    {2, 2, 300, 64, 40},   /* products are made row by row */
     {2, 9, 130, 33, 65},   /* keys are packed only if two query heads share them */
-    {2, 100, 150, 64, 64}, /* blocks of queries, tiles of keys */
+    {2, 100, 150, 64, 64}, /* several blocks of queries and tiles of keys */
     {2, 120, 40, 16, 128}, /* more queries than keys */
-    {2, 3, 8200, 5, 4},    /* keys in parts that are merged */
+    {2, 3, 8200, 5, 4},    /* keys are cut into parts, which are merged */
 };
 
 const unsigned all_ways[WAYS] = {ATTN_WANT(OUTPUT), ATTN_WANT(OUTPUT) | ATTN_WANT(LSE),

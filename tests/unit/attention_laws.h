@@ -34,7 +34,7 @@ bool law_is_too_slow(size_t size);
 /* Draws a call of a kind; `size` is one of SIZES. */
 struct call draw_law_call(unsigned kind, size_t size, int dtype);
 
-/* Lets the test fail if a number was beyond its bound. */
+/* Makes the test fail if a number was beyond its bound. */
 void expect_within_bounds(const struct worst *worst);
 
 /* Returns the number of queries of all heads and batch items. */

@@ -1,6 +1,6 @@
 /*
- * test_attention_errors.c - the library's errors: each names the rule, the argument and the values;
- * what overflows is named by its stage.
+ * test_attention_errors.c - tests the errors of the library. Each names the rule, the argument and
+ * the values. An overflow names its stage.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 #include "test_by_hand.h"
 
 struct refusal {
-    size_t q[4], k[4], v[4]; /* rank, then the shape */
+    size_t q[4], k[4], v[4]; /* the rank, followed by the shape */
     attn_options options;
     attn_status status;
     const char *argument, *contains;
@@ -172,7 +172,7 @@ Test(errors, name_the_rule_the_argument_and_the_values) {
     }
 }
 
-/* The message ends here: it does not say "not 1 or 1". */
+/* If the wanted size is 1, the message does not say "not 1 or 1". */
 Test(errors, name_a_size_of_one_once) {
     static const double data[4096];
     static const size_t queries[4] = {2, 4, 8}, key[4] = {2, 1, 8};
@@ -277,8 +277,8 @@ Test(errors, overflow_names_the_stage) {
     }
 }
 
-/* Scores that overflow downwards are no ban: more of them than a small call has, which is computed
- * in double. */
+/* A score that overflows to -inf does not forbid its key. The call has more scores than a small
+ * call, which would be computed in double. */
 Test(errors, overflow_downwards_is_not_nothing_to_attend_to) {
     enum {
         ROWS = 70,

@@ -24,9 +24,10 @@ static bool sees_anything(const struct call *c, size_t row) {
 
 /* ----------------------------------------------------------------------------- sums of the rows */
 
-/* Every row of weights sums to 1, less the sink's share; to 0 if the query may attend to nothing.
- * A weight is an exponential, to 1 ulp, times exp(tile's maximum - maximum) / sum: not more than 15
- * roundings. Sums are in double, here and there, over m numbers in any order. */
+/* Checks that every row of weights, together with the share of the sink, sums to 1; or to 0 if the
+ * query may attend to no key. A weight is an exponential, exact to 1 ulp, times
+ * exp(tile's maximum - maximum) / sum. These are at most 15 roundings. The sums over m numbers are
+ * made in double, by the library and here, in any order. */
 static void check_sums(const struct call *c, const struct results *r) {
     const double *weights = r->of[ATTN_RESULT_WEIGHTS], *lse = r->of[ATTN_RESULT_LSE];
     for (size_t row = 0; row < all_rows(c); row++) {
@@ -45,7 +46,7 @@ static void check_sums(const struct call *c, const struct results *r) {
             continue;
         }
         cr_assert(c->sinks == NULL || (sink > 0 && sum < 1));
-        /* the sink's share has the rounding of lse, too */
+        /* The sink's share is computed from lse, so it has the rounding error of lse, too. */
         const double bound = epsilon(c->dtype) * (15 + (sink == 0 ? 0 : fabs(lse[row]))) +
                              2 * (double)c->m * 0x1p-53;
         cr_assert_float_eq(sum + sink, 1, bound, "row %zu sums to 1 + %g", row, sum + sink - 1);
@@ -67,7 +68,8 @@ Theory((unsigned kind, size_t size, int dtype), laws, weights_of_a_row_sum_to_on
     free_call(&c);
 }
 
-/* However large the scores are: a rounded maximum is not the score that it was rounded from. */
+/* The weights of a row sum to 1 however large the scores are. The maximum of a row may be rounded,
+ * and then it differs from the score that it was rounded from. */
 TheoryDataPoints(laws, weights_of_large_scores_sum_to_one) = {
     DataPoints(double, 1e2, 1e4, 3e5, 1e7, 1e9, 1e15), DataPoints(unsigned, PLAIN, MASK, BIAS),
     SIZES, DTYPES};
@@ -85,7 +87,7 @@ Theory((double factor, unsigned kind, size_t size, int dtype), laws,
     for (size_t i = 0; i < keys; i++) {
         c.k[i] = dtype == ATTN_FLOAT32 ? (double)(float)(c.k[i] * factor) : c.k[i] * factor;
     }
-    c.scale *= 0.9; /* not exact: scaled scores are rounded */
+    c.scale *= 0.9; /* so that the scaled scores are not exact */
     for (int way = 0; way < 2; way++) {
         struct results r = run_call(&c, way == 0 ? (unsigned)TILED : (unsigned)STAGES);
         check_sums(&c, &r);
@@ -96,9 +98,10 @@ Theory((double factor, unsigned kind, size_t size, int dtype), laws,
 
 /* ------------------------------------------------------------------------- shifts, permutations */
 
-/* A constant on all biases of a row moves its lse by as much and nothing else. Rows get constants
- * of their own, but a sink, which moves along, has one for all rows of its head. The logits here
- * are in the hundreds: where the constant is large, they must not be rounded to its digits. */
+/* If a constant is added to all biases of a row, the lse of the row grows by this constant, and
+ * nothing else changes. Each row has a constant of its own. With a sink, all rows of a head have
+ * the same constant, which is added to the sink, too. The logits are in the hundreds. If the
+ * constant is large, they must not be rounded to the last digit of their sum in float32. */
 TheoryDataPoints(laws, a_shifted_row_of_biases_moves_lse_alone) = {
     DataPoints(double, -40, 1e5, 0x1p33, -0x1p33), KINDS, SIZES, DTYPES};
 
@@ -113,7 +116,7 @@ Theory((double shift, unsigned kind, size_t size, int dtype), laws,
         c.bias = allocate(all_rows(&c) * c.m, sizeof *c.bias);
     }
     for (size_t h = 0; h < c.heads && c.sinks != NULL; h++) {
-        c.sinks[h] = fabs(shift) > 1e6 ? 0 : c.sinks[h]; /* the sums below must be exact */
+        c.sinks[h] = fabs(shift) > 1e6 ? 0 : c.sinks[h]; /* so that the sums below are exact */
     }
     for (size_t i = 0; i < all_rows(&c) * c.m && fabs(shift) > 1e6; i++) {
         c.bias[i] = c.bias[i] == -INFINITY ? -INFINITY : 0;
@@ -127,7 +130,7 @@ Theory((double shift, unsigned kind, size_t size, int dtype), laws,
     }
     struct results a = run_call(&c, TILED), b = run_call(&moved, TILED);
     struct worst worst = {0};
-    /* a logit, in double, is rounded once more at the size of the constant */
+    /* A logit is in double, and is rounded once more to the last digit of the constant. */
     const double rounding = 4 * 0x1p-53 * fabs(shift);
     for (size_t row = 0; row < all_rows(&c); row++) {
         const double by = row % 3 == 0 && c.sinks == NULL ? shift / 2 : shift;
@@ -136,8 +139,8 @@ Theory((double shift, unsigned kind, size_t size, int dtype), laws,
                        4 * epsilon(c.dtype) * (1 + fabs(was) + fabs(by)) + rounding);
         b.of[ATTN_RESULT_LSE][row] = was;
     }
-    /* rows of large logits are computed again, their scores summed in another order: that error is
-     * a hundred times larger than elsewhere, as these scores are */
+    /* Rows of large logits are computed again, with the terms of their scores in another order. The
+     * error of this order is a hundred times larger here, because the scores are. */
     const double bound = (fabs(shift) > 1e6 ? 200 : 2) * bound_of(c.dtype);
     compare_results(&worst, &c, &a, &b, bound + rounding);
     expect_within_bounds(&worst);
@@ -147,9 +150,10 @@ Theory((double shift, unsigned kind, size_t size, int dtype), laws,
     free_call(&moved);
 }
 
-/* Keys and values in any order, with their columns of mask and bias, give the same: up to the
- * rounding of sums. The moved call has causal, window, lengths and ALiBi written out as mask and
- * bias, so this also says that these are nothing but a mask and a bias. */
+/* The results do not depend on the order of the keys, values and columns of mask and bias, except
+ * for the rounding of sums. In the call with another order, a mask and a bias replace causal,
+ * window, lengths and ALiBi. So this law also says that these options mean the same as a mask and a
+ * bias. */
 TheoryDataPoints(laws, keys_and_values_have_no_order) = {KINDS, SIZES, DTYPES};
 
 Theory((unsigned kind, size_t size, int dtype), laws, keys_and_values_have_no_order) {
@@ -183,7 +187,8 @@ Theory((unsigned kind, size_t size, int dtype), laws, keys_and_values_have_no_or
 
 /* ------------------------------------------------------------------ what may not be attended to */
 
-/* Gives all keys from `from` on other content, NaN and infinities if `poison`. */
+/* Replaces the numbers of all keys and values from key `from` on: by NaN and infinities if `poison`
+ * is true, and by random numbers otherwise. */
 static void refill(struct call *c, size_t from, bool poison, uint64_t seed) {
     struct rng rng = {seed};
     for (size_t head = 0; head < c->batch * c->kv_heads; head++) {
@@ -206,7 +211,7 @@ static void refill(struct call *c, size_t from, bool poison, uint64_t seed) {
                CAUSAL | GROUPED, CAUSAL | LENGTHS | SINK, CAUSAL | PAST | NEGATIVE, CAUSAL | ALL,  \
                BOTTOM_RIGHT | ALL)
 
-/* With causal, other keys and values after a query change none of its bytes. */
+/* With causal, the keys and values after a query do not change a byte of its results. */
 TheoryDataPoints(laws, a_causal_query_ignores_what_follows) = {CAUSAL_KINDS, SIZES, DTYPES,
                                                                DataPoints(size_t, 0, 1, 2)};
 
@@ -238,9 +243,11 @@ Theory((unsigned kind, size_t size, int dtype, size_t half), laws,
     free_call(&other);
 }
 
-/* What no query may attend to may be NaN or infinite. By position and length it is not even
- * multiplied: the same bytes. By mask and bias it may be, where stages of whole rows are kept it is
- * always: then such rows are computed again without it, within the bounds. */
+/* A key that no query may attend to may hold NaN and infinities, and so may its value. If its
+ * position or a length forbids it, it is not multiplied at all, and the results have the same
+ * bytes. If a mask or a bias forbids it, it may be multiplied, and it always is where stages of
+ * whole rows are kept. Rows in which this matters are computed again without it, and stay within
+ * the bounds. */
 TheoryDataPoints(laws, what_nobody_may_attend_to_may_hold_anything) = {
     DataPoints(unsigned, CAUSAL, CAUSAL | WINDOW, CAUSAL | MASK, CAUSAL | BIAS, CAUSAL | SOFTCAP,
                CAUSAL | ALIBI, CAUSAL | GROUPED, CAUSAL | SINK, CAUSAL | PAST, CAUSAL | ALL, MASK,
@@ -289,7 +296,8 @@ Theory((unsigned kind, size_t size, int dtype), laws, what_nobody_may_attend_to_
 
 /* ------------------------------------------------------------------- results against each other */
 
-/* weights = exp(masked_scores - lse); entropy, lse and output are what the weights say. */
+/* Checks that the weights are exp(masked_scores - lse), and that lse, entropy and output follow
+ * from the weights. */
 static void check_row(struct worst *worst, const struct call *c, const struct results *r,
                       size_t row) {
     const double e = epsilon(c->dtype), lse = r->of[ATTN_RESULT_LSE][row];
@@ -298,22 +306,24 @@ static void check_row(struct worst *worst, const struct call *c, const struct re
     const double largest = largest_of(x, c->m);
     const double sink = c->sinks == NULL ? -INFINITY : c->sinks[row / c->n % c->heads];
     const double sums =
-        2 * (double)c->m * 0x1p-53; /* over m numbers in any order, here and there */
+        2 * (double)c->m * 0x1p-53; /* of two sums over m numbers in different orders */
     double sum = exp(sink - fmax(lse, -1e300)), entropy = 0;
     for (size_t j = 0; j < c->m; j++) {
         const double want = x[j] == -INFINITY ? 0 : exp(x[j] - lse);
-        /* masked_scores, lse and the difference to the maximum are each rounded once, a weight has
-         * its own 15 roundings and those of sums; what is below exp(-87) in float32 may be 0 */
+        /* masked_scores, lse and the difference to the maximum are each rounded once. A weight has
+         * 15 roundings of its own, and those of sums. A weight below exp(-87) may be 0 in
+         * float32. */
         compare_number(worst, "exp(masked_scores - lse)", row, w[j], want,
                        want * (e * (2 * fabs(x[j]) + 2 * fabs(lse) + 15) + sums) + 2e-38);
         sum += want;
         entropy -= w[j] > 0 ? w[j] * log(w[j]) : 0;
     }
-    /* sum is exp(lse as computed here - lse) */
+    /* The sum is the exponential of the lse that is computed here less the lse of the library. */
     compare_number(worst, "lse", row, sum, lse == -INFINITY ? 0 : 1,
                    e * (largest + fabs(lse) + 4) + sums);
-    /* A small call has it from weights that are not rounded yet: w ln w moves by w (1 + ln w) times
-     * a rounding. Then it is rounded; log is exact to 1 ulp of double. */
+    /* A small call computes the entropy of weights that are not rounded yet. If a weight w has a
+     * relative rounding error, w ln w changes by w (1 + ln w) times this error. Then the entropy is
+     * rounded. log is exact to 1 ulp of double. */
     compare_number(worst, "entropy", row, r->of[ATTN_RESULT_ENTROPY][row], entropy,
                    e * (2 * entropy + 1) + sums * fmax(1, entropy));
     const size_t h = row / c->n % c->heads, b = row / c->n / c->heads;
@@ -342,7 +352,7 @@ Theory((unsigned kind, size_t size, int dtype), laws, results_follow_from_each_o
     }
     expect_within_bounds(&worst);
     free_results(&r);
-    if (c.sinks == NULL) { /* without softmax the weights are the masked scores: the same bytes */
+    if (c.sinks == NULL) { /* without softmax, the weights have the bytes of the masked scores */
         c.normalization = ATTN_UNNORMALIZED;
         r = run_call(&c, ATTN_WANT(WEIGHTS) | ATTN_WANT(MASKED_SCORES));
         for (size_t i = 0; i < all_rows(&c) * c.m; i++) {

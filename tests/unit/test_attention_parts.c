@@ -13,7 +13,7 @@
 
 /* ----------------------------------------------------------------------------- all ways are one */
 
-/* Output alone, with weights, with every stage, and the reference. */
+/* The output is the same alone, with the weights, and with every stage: the reference's. */
 TheoryDataPoints(laws, whatever_is_asked_for_has_one_value) = {KINDS, SIZES, DTYPES};
 
 Theory((unsigned kind, size_t size, int dtype), laws, whatever_is_asked_for_has_one_value,
@@ -26,7 +26,7 @@ Theory((unsigned kind, size_t size, int dtype), laws, whatever_is_asked_for_has_
     free_call(&c);
 }
 
-/* Bytes of 2 in a mask are bytes of 1: tiles without any 1 are not left out. */
+/* In a mask, a byte of 2 means the same as a byte of 1. So a tile without any 1 is not left out. */
 TheoryDataPoints(laws, any_byte_of_a_mask_but_zero_attends) = {DataPoints(unsigned, MASK, ALL),
                                                                SIZES, DTYPES};
 
@@ -48,8 +48,8 @@ Theory((unsigned kind, size_t size, int dtype), laws, any_byte_of_a_mask_but_zer
     free_call(&twos);
 }
 
-/* The same at every edge of a vector and a tile. 7 and 30 have no common divisor, so in each turn
- * every size meets, as queries, another size, as keys. */
+/* Sizes at every edge of a vector and of a tile. 7 and 30 have no common divisor. So in each turn
+ * each number of queries meets another number of keys. */
 static const size_t edges[] = {1,   2,   3,   7,   8,   9,   15,  16,  17,  31,
                                32,  33,  63,  64,  65,  95,  96,  97,  127, 128,
                                129, 191, 192, 193, 255, 256, 257, 511, 512, 513};
@@ -80,9 +80,9 @@ Theory((size_t index, size_t turn, int dtype), laws, every_edge_of_vectors_and_t
 
 /* ----------------------------------------------------------------------------- parts and wholes */
 
-/* One head of many is that head alone, byte for byte: how the work is cut depends on the sizes of
- * one head. But for one thing: keys that several query heads share are packed from fewer queries
- * on, and products with packed keys sum in another order. */
+/* One head of many has the same bytes as that head alone, because the work is cut by the sizes of
+ * one head. There is one exception: keys that several query heads share are packed for fewer
+ * queries than other keys, and products with packed keys are summed in another order. */
 TheoryDataPoints(laws, one_head_of_many_is_that_head_alone) = {KINDS, SIZES, DTYPES};
 
 Theory((unsigned kind, size_t size, int dtype), laws, one_head_of_many_is_that_head_alone) {
@@ -114,8 +114,8 @@ Theory((unsigned kind, size_t size, int dtype), laws, one_head_of_many_is_that_h
     free_call(&c);
 }
 
-/* Outputs over two parts of the keys, weighted by exp(lse of the part - lse of both), are the
- * output over all keys; a sink belongs to one of the parts. */
+/* Merges the results of two parts of the keys into a. The output over all keys is the sum of the
+ * outputs over the parts, times exp(lse of the part - lse of both). A sink belongs to one part. */
 static void merge(const struct call *c, struct results *a, const struct results *b) {
     for (size_t row = 0; row < all_rows(c); row++) {
         double *lse = &a->of[ATTN_RESULT_LSE][row];
@@ -153,7 +153,7 @@ Theory((unsigned kind, size_t size, int dtype, size_t half), laws, parts_of_the_
     struct results a = run_call(&first, wanted), b = run_call(&rest, wanted);
     merge(&c, &a, &b);
     struct worst worst = {0};
-    /* a part's share has the rounding of two results lse */
+    /* The factor of a part has the rounding errors of two results lse. */
     const double lse = largest_of(whole.of[ATTN_RESULT_LSE], all_rows(&c));
     compare_results(&worst, &c, &whole, &a, 2 * bound_of(c.dtype) + 2 * epsilon(c.dtype) * lse);
     expect_within_bounds(&worst);
@@ -166,7 +166,7 @@ Theory((unsigned kind, size_t size, int dtype, size_t half), laws, parts_of_the_
     free_call(&rest);
 }
 
-/* Wherever past keys end and new ones begin. */
+/* It does not matter where the past keys end and the new ones begin. */
 TheoryDataPoints(laws, past_keys_are_keys) = {KINDS, SIZES, DTYPES, DataPoints(size_t, 1, 2)};
 
 Theory((unsigned kind, size_t size, int dtype, size_t half), laws, past_keys_are_keys) {
@@ -178,7 +178,7 @@ Theory((unsigned kind, size_t size, int dtype, size_t half), laws, past_keys_are
     for (size_t j = 0; j < c.m; j++) {
         keys[j] = j;
     }
-    struct call cut = only_keys(&c, keys, c.m); /* positions, which follow the past, written out */
+    struct call cut = only_keys(&c, keys, c.m); /* its mask and bias do not depend on the past */
     cut.past = 1 + (c.m - 2) * (half - 1) / 2;
     struct results want = run_call(&c, TILED);
     for (size_t way = 1; way < WAYS; way++) {
@@ -196,7 +196,8 @@ Theory((unsigned kind, size_t size, int dtype, size_t half), laws, past_keys_are
     free_call(&cut);
 }
 
-/* Of positive numbers: each is divided (two roundings) and added, so H + 2 roundings in all. */
+/* The mean over H heads is a sum of positive numbers. Each is divided (two roundings) and added,
+ * which makes H + 2 roundings in all. */
 TheoryDataPoints(laws, the_mean_over_heads_is_the_mean) = {KINDS, SIZES, DTYPES};
 
 Theory((unsigned kind, size_t size, int dtype), laws, the_mean_over_heads_is_the_mean) {
@@ -222,7 +223,7 @@ Theory((unsigned kind, size_t size, int dtype), laws, the_mean_over_heads_is_the
                            (double)(c.heads + 2) * epsilon(c.dtype) * sum + 1e-44);
         }
         expect_within_bounds(&worst);
-        free(mean.of[ATTN_RESULT_WEIGHTS]); /* all else is the same as without the mean */
+        free(mean.of[ATTN_RESULT_WEIGHTS]); /* the other results are the same as without the mean */
         mean.of[ATTN_RESULT_WEIGHTS] = NULL;
         cr_assert(same_bytes(&apart, &mean), "way %d", way);
         free_results(&apart);
@@ -231,7 +232,8 @@ Theory((unsigned kind, size_t size, int dtype), laws, the_mean_over_heads_is_the
     free_call(&c);
 }
 
-/* More than 8 MiB of weights go past the caches. Rows of 851 begin at every place of a vector. */
+/* More than 8 MiB of weights are written past the caches. Rows of 851 numbers begin at every place
+ * of a vector. */
 TheoryDataPoints(laws, large_weights_are_those_of_small_calls) = {
     DataPoints(unsigned, PLAIN, CAUSAL, WINDOW, MASK, BIAS | ALIBI), DTYPES};
 

@@ -1,6 +1,6 @@
 /*
- * test_attention_rules.c - the rules that others get wrong, and the small functions: each with
- * values worked out by hand.
+ * test_attention_rules.c - tests the rules that other programs get wrong, softmax alone, and the
+ * small functions. The values are computed by hand.
  */
 #include <criterion/theories.h>
 #include <math.h>
@@ -91,7 +91,7 @@ Test(rules, what_a_forbidden_key_or_value_holds_never_reaches_the_result) {
         ATTN_NOT_FINITE, "where it may be attended to, it is an error");
 }
 
-/* All numbers of a plan may be written between plan and run. */
+/* All numbers of the inputs may be written after the plan is made and before it runs. */
 Test(rules, numbers_may_come_after_the_plan) {
     double x[4] = {0}, slope[2][1] = {{0}}, bias[4] = {0}, output[2][4];
     unsigned char mask[4] = {0};
@@ -129,7 +129,7 @@ Test(rules, numbers_may_come_after_the_plan) {
     cr_expect(memcmp(output[0], output[1], sizeof output[0]) == 0);
 }
 
-/* A scale that float32 does not hold: logits are -1.6, beside a sink of 0. */
+/* The scale does not fit float32, but the logits are -1.6, beside a sink of 0. */
 Test(rules, a_scale_beyond_float32_is_no_infinity) {
     enum {
         ROWS = 32,
@@ -151,12 +151,14 @@ Test(rules, a_scale_beyond_float32_is_no_infinity) {
     cr_assert_eq(plan_and_run(&tq, &tk, &tv, &o, (void *[ATTN_RESULT_COUNT]){output}, NULL),
                  ATTN_OK);
     const double all = KEYS * exp(-1.6), want = all / (all + 1);
-    for (size_t i = 0; i < (size_t)ROWS * COLUMNS; i++) { /* scores are denormal: few digits */
+    for (size_t i = 0; i < (size_t)ROWS * COLUMNS;
+         i++) { /* the scores are denormal and have few digits */
         cr_assert_float_eq(output[i], want, 1e-4, "%g, not %g", (double)output[i], want);
     }
 }
 
-/* A row with one weight, 1, is not divided by its sum: it is looked at all the same. */
+/* A row whose only weight is 1 is not divided by its sum. A NaN in a forbidden value is found in it
+ * all the same. */
 Test(rules, a_query_with_one_key_sees_nothing_of_forbidden_values) {
     enum {
         MOST = 40,
@@ -222,7 +224,7 @@ Test(rules, more_queries_than_keys_leave_empty_rows_bottom_right) {
     cr_assert(out[0] == 0 && out[1] == 0 && out[2] == 9);
 }
 
-/* Press et al. 2021: 8 heads have the slopes 1/2, 1/4, ... 1/256. */
+/* In Press et al. 2021, 8 heads have the slopes 1/2, 1/4, ... 1/256. */
 Test(rules, alibi_has_the_slopes_of_the_paper) {
     enum {
         HEADS = 8
@@ -242,7 +244,7 @@ Test(rules, alibi_has_the_slopes_of_the_paper) {
 Test(rules, alibi_interpolates_for_other_numbers_of_heads) {
     enum {
         HEADS = 3
-    }; /* two heads' slopes 2^-4, 2^-8, then the first of four heads' 2^-2 */
+    }; /* the slopes of two heads, 2^-4 and 2^-8, and the first slope of four heads, 2^-2 */
     double q[HEADS * 2] = {0}, masked[HEADS * 4];
     attn_tensor t = {.data = q, .dtype = ATTN_FLOAT64, .rank = 3, .shape = {HEADS, 2, 1}};
     attn_options o = {.flags = ATTN_FLAG_ALIBI, .results = ATTN_WANT(MASKED_SCORES)};
@@ -266,7 +268,7 @@ Test(rules, grouped_heads_are_blocks) {
 
 Test(rules, large_logits_lose_no_weight) {
     float q[1] = {1}, k[2] = {1, 1}, v[2] = {0, 1}, weights[2];
-    float bias[2] = {1e8f, 1e8f}; /* float32 would swallow the ALiBi term */
+    float bias[2] = {1e8f, 1e8f}; /* in float32, adding the ALiBi term would change nothing */
     const float slope = 1;
     attn_tensor tq = {.data = q, .rank = 2, .shape = {1, 1}}, tk = {.data = k, .rank = 2};
     attn_tensor tv = {.data = v, .rank = 2, .shape = {2, 1}}, tb = {.data = bias, .rank = 2};
@@ -279,7 +281,7 @@ Test(rules, large_logits_lose_no_weight) {
     cr_assert_float_eq(weights[0], 1 / (1 + exp(-1)), 1e-7);
 }
 
-/* Small calls are computed in double: their float32 answers are the nearest ones. */
+/* Small calls are computed in double, so their results are the nearest float32. */
 Test(rules, the_first_notebook_is_right_to_the_last_digit) {
     const float q[] = {2, 0, 2, 2, 0, 0, 4, 0, 2, 2, 1, 2},
                 k[] = {2, 2, 2, 0, 2, 1, 2, 4, 3, 0, 1, 1};
@@ -311,7 +313,7 @@ Test(rules, statistics_are_population_variances) {
     }
 }
 
-/* One long sum in double would be wrong in the twelfth digit. */
+/* One sum in double over all numbers would be wrong in the twelfth digit. */
 Test(rules, statistics_of_a_million_numbers_keep_their_digits) {
     const size_t count = test_scale((size_t)1 << 21);
     double *x = malloc(count * sizeof *x), one = 1, variance[4];
@@ -384,8 +386,8 @@ Test(softmax, refuses_what_has_no_softmax) {
     cr_expect_eq(attn_softmax(&t, 0, x, &error), ATTN_INVALID_ARGUMENT);
 }
 
-/* Softmax of (outer, count, inner) along the middle against plain loops, task by task from the last
- * to the first, and in place. */
+/* Compares softmax of (outer, count, inner) along the middle axis with plain loops. It runs in
+ * place, task by task, and each phase from its last task to its first. */
 static void check_softmax(size_t outer, size_t count, size_t inner, attn_dtype dtype) {
     const attn_tensor t = {.dtype = dtype, .rank = 3, .shape = {outer, count, inner}};
     const size_t all = outer * count * inner, size = attn_dtype_size(dtype);
@@ -434,7 +436,8 @@ static void check_softmax(size_t outer, size_t count, size_t inner, attn_dtype d
     free(x);
 }
 
-/* One number, few and many columns, slices that are cut, and many slices in a task. */
+/* The shapes have one number, few or many columns, slices that are cut, or many slices in a
+ * task. */
 Test(softmax, of_every_shape) {
     static const size_t shapes[][3] = {{1, 1, 1},     {3, 5, 1},      {2, 7, 3},      {1, 600, 255},
                                        {2, 40, 257},  {1, 300000, 1}, {1, 3000, 300}, {1, 90000, 3},
@@ -475,7 +478,7 @@ Theory((size_t count, double shift), softmax, rows_sum_to_one_and_ignore_a_shift
     double x[1000], a[1000], b[1000], sum = 0;
     attn_tensor t = {.data = x, .dtype = ATTN_FLOAT64, .rank = 1, .shape = {count}};
     for (size_t i = 0; i < count; i++) {
-        x[i] = (double)(i * 37 % 11) / 4; /* exact, so a shift is exact too */
+        x[i] = (double)(i * 37 % 11) / 4; /* exact, so that a shift is exact, too */
     }
     cr_assert_eq(attn_softmax(&t, 0, a, NULL), ATTN_OK);
     for (size_t i = 0; i < count; i++) {
@@ -511,8 +514,8 @@ Test(sizes, products_that_do_not_fit_are_seen) {
     cr_expect_not(attn_tensor_bytes(&t, &count));
 }
 
-/* Promise 21: tensors of any claimed size are planned or refused before a byte of them is looked
- * at. Four sizes at a time, in every place of a call. */
+/* Promise 21: tensors of any claimed size are planned or refused before a byte of them is read. The
+ * test puts four sizes at a time in every place of a call. */
 Test(sizes, promise_21_claimed_sizes_are_planned_or_refused) {
     static const size_t sizes[] = {0,
                                    1,
@@ -554,9 +557,9 @@ Test(sizes, promise_21_claimed_sizes_are_planned_or_refused) {
     cr_expect(planned > 0 && refused > planned, "%zu planned, %zu refused", planned, refused);
 }
 
-/* BLAS takes its sizes as signed ints of 32 bits. The largest one is planned and one more is not;
- * of keys there are 32 less, because rows of scores are padded. Nothing is looked at, so the
- * tensors need no memory. */
+/* The sizes of BLAS are signed ints of 32 bits. The largest such size is planned, and one more is
+ * not. The most keys are 32 less, because rows of scores are padded. A plan does not read the
+ * numbers of its tensors, so these need no memory. */
 Test(sizes, the_largest_size_is_that_of_blas) {
     enum {
         MOST = 0x7fffffff
@@ -564,7 +567,7 @@ Test(sizes, the_largest_size_is_that_of_blas) {
     static float nothing[1];
     static const struct {
         size_t n, m, d, d_v;
-        const char *too_large; /* which matrix; "" for the call as a whole, NULL if it is none */
+        const char *too_large; /* the matrix; "" for the whole call, NULL if nothing is too large */
     } calls[] = {
         {MOST, 1, 1, 1, NULL},      {MOST + (size_t)1, 1, 1, 1, "Q"},
         {1, 1, MOST, 1, NULL},      {1, 1, MOST + (size_t)1, 1, "Q"},
