@@ -51,14 +51,14 @@ static void compress(struct http_call *call) {
     const int64_t start = clock_ns();
     /* A whole body has two copies for a moment, and is the compressed one then. */
     const size_t memory = coding_stream_memory(call->accepts) + 2 * response->size;
-    if (call->exchange != NULL && !call_hold(call, memory)) {
+    if (call->exchange != NULL && !http_call_hold(call, memory)) {
         return; /* it is sent as it is */
     }
     if (coding_compress(response, call->accepts, call->must_code)) {
         call->coding = call->accepts;
     }
     if (call->exchange != NULL && response->read == NULL) {
-        call_hold(call, 0);
+        http_call_hold(call, 0);
     }
     response->timing[HTTP_TIMING_ENCODE] += clock_ms_since(start);
 }
@@ -150,7 +150,7 @@ static double make_piece(struct stream *stream) {
     const int64_t start = clock_ns();
     double spent = 0;
     stream->size = stream->taken = 0;
-    stream->failed |= atomic_load(&stream->call->server->stage) == CALL_ENDED;
+    stream->failed |= atomic_load(&stream->call->server->stage) == HTTP_ENDED;
     while (!stream->ended && !stream->failed && stream->size < PIECE && spent < TURN_MS) {
         const size_t left = PIECE - stream->size, room = left < SLICE ? left : SLICE;
         size_t size = 0;
@@ -174,10 +174,10 @@ static bool make_elsewhere(struct stream *stream) {
         return false;
     }
     atomic_fetch_add(&server->working, 1);
-    const bool goes_on = atomic_load(&server->stage) != CALL_ENDED;
+    const bool goes_on = atomic_load(&server->stage) != HTTP_ENDED;
     if (goes_on) {
         watch_halt(&call->connection->watched);
-        call_suspend(call, stream->connection);
+        http_call_suspend(call, stream->connection);
         server->app->make(call->exchange, (struct http_pending *)call);
     }
     atomic_fetch_sub(&server->working, 1);
@@ -264,7 +264,7 @@ static void begin_sending(struct http_call *call, struct MHD_Connection *connect
     }
 }
 
-enum MHD_Result call_respond(struct http_call *call, struct MHD_Connection *connection) {
+enum MHD_Result respond_send(struct http_call *call, struct MHD_Connection *connection) {
     struct http_response *response = &call->response;
     response->timing[HTTP_TIMING_DECODE] += call->inflate_ms;
     if (call->accepts != CODING_NONE) {
@@ -277,7 +277,7 @@ enum MHD_Result call_respond(struct http_call *call, struct MHD_Connection *conn
     }
     enum MHD_Result result = MHD_NO;
     begin_sending(call, connection);
-    call->connection->ends = response->close || atomic_load(&call->server->stage) != CALL_SERVING;
+    call->connection->ends = response->close || atomic_load(&call->server->stage) != HTTP_SERVING;
     if (add_headers(call, out)) {
         result = MHD_queue_response(connection, (unsigned)response->status, out);
     }

@@ -34,7 +34,7 @@ static void open_connection(struct http_server *server, struct MHD_Connection *c
                             void **context) {
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
-    struct connection *own = info != NULL ? calloc(1, sizeof *own) : NULL;
+    struct http_connection *own = info != NULL ? calloc(1, sizeof *own) : NULL;
     const int fd = info != NULL ? info->connect_fd : -1; /* the next question overwrites `info` */
     atomic_fetch_add_explicit(&server->connections, 1, memory_order_relaxed);
     if (own != NULL) { /* else its first request is cut off */
@@ -46,13 +46,13 @@ static void open_connection(struct http_server *server, struct MHD_Connection *c
     *context = own;
 }
 
-static void forget_connection(struct http_server *server, struct connection *own) {
+static void forget_connection(struct http_server *server, struct http_connection *own) {
     free(own);
     atomic_fetch_sub_explicit(&server->connections, 1, memory_order_relaxed);
 }
 
 static void on_ended(struct watched *watched) {
-    struct connection *own = (struct connection *)watched;
+    struct http_connection *own = (struct http_connection *)watched;
     forget_connection(own->server, own);
 }
 
@@ -69,7 +69,7 @@ static bool is_plain_http(int fd) {
 static void on_connection(void *server_, struct MHD_Connection *connection, void **context,
                           enum MHD_ConnectionNotificationCode code) {
     struct http_server *server = server_;
-    struct connection *own = *context;
+    struct http_connection *own = *context;
     if (code == MHD_CONNECTION_NOTIFY_STARTED) {
         open_connection(server, connection, context);
         return;
@@ -154,11 +154,11 @@ static struct MHD_Daemon *start_daemon(struct http_server *server, bool ipv6, un
         {MHD_OPTION_END, 0, NULL},
     };
     return MHD_start_daemon(
-        flags, (uint16_t)server->port, on_accept, server, call_handle, server,
+        flags, (uint16_t)server->port, on_accept, server, handler_on_step, server,
         MHD_OPTION_EXTERNAL_LOGGER, on_message, NULL, MHD_OPTION_LISTEN_SOCKET, server->listening,
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_MEMORY, MHD_OPTION_CONNECTION_LIMIT,
         limit, MHD_OPTION_CONNECTION_TIMEOUT, server->idle_timeout, MHD_OPTION_URI_LOG_CALLBACK,
-        call_target, NULL, MHD_OPTION_NOTIFY_COMPLETED, call_completed, NULL,
+        handler_on_target, NULL, MHD_OPTION_NOTIFY_COMPLETED, handler_on_completed, NULL,
         MHD_OPTION_NOTIFY_CONNECTION, on_connection, server, MHD_OPTION_ARRAY, more,
         MHD_OPTION_END);
 }
@@ -285,7 +285,7 @@ static void drain(struct http_server *server) {
     int left = await_quiet(server, DRAIN_QUIET, server->drain_ticks);
     watch_close_idle(server->watch);
     left = await_quiet(server, DRAIN_QUIET, left > 0 ? left : 1);
-    atomic_store(&server->stage, CALL_CLOSED);
+    atomic_store(&server->stage, HTTP_CLOSED);
     await_quiet(server, 1, left > 0 ? left : 1); /* what came in the meantime */
     watch_leave_all(server->watch);
     await_quiet(server, 1, END_TICKS);
@@ -304,7 +304,7 @@ static void stop_listening(struct http_server *server) {
 
 /* Lets no request reach the app any more. False if one is still there after a bounded time. */
 static bool end_work(struct http_server *server) {
-    atomic_store(&server->stage, CALL_ENDED);
+    atomic_store(&server->stage, HTTP_ENDED);
     for (int i = 0; i < END_TICKS; i++) {
         watch_leave_all(server->watch);
         if (atomic_load(&server->working) == 0 && atomic_load(&server->pending) == 0) {
@@ -319,8 +319,8 @@ bool http_stop(struct http_server *server) {
     if (server == NULL) {
         return true;
     }
-    if (atomic_load(&server->stage) == CALL_SERVING) {
-        atomic_store(&server->stage, CALL_DRAINING);
+    if (atomic_load(&server->stage) == HTTP_SERVING) {
+        atomic_store(&server->stage, HTTP_DRAINING);
         for (int i = 0; i < server->drain_delay_ticks; i++) {
             http_log_summary(false);
             wait_tick();

@@ -130,7 +130,7 @@ static int64_t patience_with(struct watched *w, int64_t now) {
         atomic_store_explicit(&w->took, now, memory_order_relaxed);
     }
     const int64_t slowest =
-        atomic_load_explicit(&w->begun, memory_order_relaxed) + (int64_t)(taken / SLOWEST);
+        atomic_load_explicit(&w->begun, memory_order_relaxed) + (int64_t)(taken / WATCH_SLOWEST);
     const int64_t stopped = atomic_load_explicit(&w->took, memory_order_relaxed) + PAUSE_MS;
     return (slowest < stopped ? slowest : stopped) +
            atomic_load_explicit(&w->patience, memory_order_relaxed);

@@ -12,7 +12,8 @@
 #include <stdint.h>
 
 enum {
-    SLOWEST = 64 /* bytes in a millisecond of a long body or response, once the time is over */
+    WATCH_SLOWEST =
+        64 /* bytes in a millisecond of a long body or response, once the time is over */
 };
 
 /* One connection. The owner keeps it from watch_add to watch_remove. */
@@ -49,7 +50,7 @@ void watch_until(struct watched *watched, int64_t time);
 void watch_for(struct watched *watched, int64_t milliseconds);
 
 /* A response begins. `bytes` of it are there to be sent; watch_queue says that more are. Its client
- * has so many milliseconds, and one more for each SLOWEST bytes that it takes. What lies in the
+ * has so many milliseconds, and one more for each WATCH_SLOWEST bytes that it takes. What lies in the
  * buffers of this machine's kernel counts as not taken. So a connection is cut off whose client is
  * slower; or takes next to nothing for so many milliseconds and half a minute, however fast it was
  * before. Between watch_halt and watch_go_on the server makes the next bytes, and the client's time
