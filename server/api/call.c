@@ -378,7 +378,7 @@ static bool read_masks(struct call *call, struct codec_document *document,
     }
     if (bias != NULL) {
         call->options.bias = &call->bias;
-        return codec_as_bias(document, bias, 2, 4, &call->bias, error);
+        return codec_as_reals_or_null(document, bias, 2, 4, &call->bias, error);
     }
     return true;
 }

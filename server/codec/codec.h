@@ -22,7 +22,7 @@ enum codec_status {
     CODEC_OK = 0,
     CODEC_SYNTAX,    /* not JSON: `offset` is the byte */
     CODEC_CONTENT,   /* JSON, but not what is asked for: `pointer` (RFC 6901) is the place */
-    CODEC_TOO_LARGE, /* over a limit of codec_limits */
+    CODEC_TOO_LARGE, /* over a limit of codec_options, or over a fixed one */
     CODEC_NO_MEMORY, /* there is none, or the account refused it */
 };
 
@@ -39,19 +39,22 @@ struct codec_error {
 
 /* -------------------------------------------------------------------------------------- reader */
 
-struct codec_limits {
-    size_t max_depth;        /* nesting of arrays and objects; 0 = 16 */
-    size_t max_skeleton;     /* bytes of the body that are not in lifted arrays; 0 = 1 MiB */
-    struct account *account; /* for all that is allocated; borrowed, NULL = nothing is counted */
+/* How a body is read. Both keys are borrowed and mean members of the outermost object. */
+struct codec_options {
+    size_t max_depth;         /* levels of arrays and objects, at most 64; 0 = 16 */
+    size_t max_skeleton;      /* bytes of the body that are not in lifted arrays; 0 = 1 MiB */
+    const char *dtype_key;    /* its value "float64" makes all matrices float64; NULL = no key */
+    const char *infinity_key; /* its value may hold -Infinity, which is not JSON; NULL = no key */
+    struct account *account; /* borrowed; counts all that is allocated; NULL = nothing is counted */
 };
 
 struct codec_reader;
 struct codec_document;
 struct codec_value; /* a place in a document; borrowed from it */
 
-/* Returns owned, NULL if out of memory. `limits` may be NULL for the defaults. The account must
- * outlive the reader and its document. */
-struct codec_reader *codec_reader_create(const struct codec_limits *limits);
+/* Returns owned, NULL if out of memory. `options` may be NULL for the defaults. The keys must outlive
+ * the reader, and the account must outlive the reader and its document. */
+struct codec_reader *codec_reader_create(const struct codec_options *options);
 
 /* Feeds the next bytes of the body, in chunks of any size: the result is the same however the body
  * is cut. After an error every later call returns the same error. The error stays owned by the
@@ -73,9 +76,9 @@ size_t codec_reader_skeleton(const struct codec_reader *reader);
 void codec_reader_free(struct codec_reader *reader);       /* NULL is fine */
 void codec_document_free(struct codec_document *document); /* NULL is fine */
 
-/* The float type of the lifted numbers: ATTN_FLOAT64 if the body's top-level "dtype" is "float64",
- * else ATTN_FLOAT32. The key may stand anywhere in bodies of up to 256 KiB, and before the first
- * matrix in larger ones (a CODEC_CONTENT error says so otherwise). */
+/* The float type of the lifted numbers: ATTN_FLOAT64 if the value of the dtype_key is "float64",
+ * else ATTN_FLOAT32. The key may stand anywhere in a body of up to 256 KiB. In a larger body it must
+ * stand before the first matrix; otherwise the reader fails with CODEC_CONTENT. */
 attn_dtype codec_document_dtype(const struct codec_document *document);
 
 /* The account that counts the memory of the document; NULL if it has none. */
@@ -156,10 +159,10 @@ bool codec_as_choice(const struct codec_document *, const struct codec_value *,
 bool codec_as_reals(const struct codec_document *, const struct codec_value *, int min_rank,
                     int max_rank, attn_tensor *out, struct codec_error *);
 
-/* The same, but null and -Infinity (only taken under the top-level key "bias") mean minus
- * infinity. */
-bool codec_as_bias(const struct codec_document *, const struct codec_value *, int min_rank,
-                   int max_rank, attn_tensor *out, struct codec_error *);
+/* Reads what codec_as_reals() reads, and null and -Infinity as minus infinity. The reader accepts
+ * -Infinity only in the value of the infinity_key. */
+bool codec_as_reals_or_null(const struct codec_document *, const struct codec_value *, int min_rank,
+                            int max_rank, attn_tensor *out, struct codec_error *);
 
 /* true/false or 1/0, as ATTN_BOOL. Numbers other than 0 and 1 are refused, naming the element. */
 bool codec_as_mask(struct codec_document *, const struct codec_value *, int min_rank, int max_rank,
@@ -175,7 +178,7 @@ bool codec_make_tensor(struct codec_document *, const struct codec_value *, attn
 /* A list of *count whole numbers in [min, max], of which the first `most` are checked and written
  * to `out`. A single number is a list of one. The numbers were read as float64 and are exact up to
  * 2^53 if there are at most 4096 of them; longer lists, and one that codec_as_reals() or
- * codec_as_bias() has read before, were read in the document's dtype. */
+ * codec_as_reals_or_null() has read before, were read in the document's dtype. */
 bool codec_as_integers(const struct codec_document *, const struct codec_value *, int64_t min,
                        int64_t max, int64_t *out, size_t most, size_t *count, struct codec_error *);
 

@@ -54,10 +54,10 @@ struct jobs {
     pthread_t workers[];
 };
 
-/* Tasks [first, end) of one stage of a job. */
+/* `count` tasks of one stage of a job, from `first` on. */
 struct turn {
     struct job *job;
-    size_t first, end;
+    size_t first, count;
     bool is_long;
 };
 
@@ -76,14 +76,14 @@ static int64_t thread_time(void) {
 
 /* ---------------------------------------------------------------------------------- one job */
 
-static bool has_ended(const struct job *job) {
-    return atomic_load_explicit(&job->end, memory_order_relaxed) != 0;
+static bool has_outcome(const struct job *job) {
+    return atomic_load_explicit(&job->outcome, memory_order_relaxed) != 0;
 }
 
 /* The first reason stays. */
-static void end_job(struct job *job, enum job_end end) {
+static void set_outcome(struct job *job, enum job_outcome outcome) {
     int none = 0;
-    atomic_compare_exchange_strong(&job->end, &none, (int)end);
+    atomic_compare_exchange_strong(&job->outcome, &none, (int)outcome);
 }
 
 /* The first task that failed stays. */
@@ -95,18 +95,18 @@ static void fail_at(struct job *job, size_t task) {
 
 /* Is this task still wanted? */
 static bool is_wanted(const struct job *job, size_t task) {
-    return !has_ended(job) && task < atomic_load_explicit(&job->failed, memory_order_relaxed);
+    return !has_outcome(job) && task < atomic_load_explicit(&job->failed, memory_order_relaxed);
 }
 
 void jobs_cancel(struct job *job) {
-    end_job(job, JOB_CANCELLED);
+    set_outcome(job, JOB_CANCELLED);
 }
 
 static void reset(struct job *job) {
     job->linked = false;
     job->stage = 0;
     job->next_task = 0;
-    job->ending = 1; /* begin */
+    job->stage_tasks = 1; /* begin */
     job->turns = 0;
     job->total = 0;
     atomic_store(&job->spent, 0);
@@ -121,16 +121,16 @@ static void reset(struct job *job) {
  * the job has ended otherwise. */
 static bool advance(struct job *job) {
     if (atomic_load(&job->failed) != SIZE_MAX) {
-        end_job(job, JOB_FAILED);
+        set_outcome(job, JOB_FAILED);
     }
-    if (has_ended(job)) {
+    if (has_outcome(job)) {
         return false;
     }
     job->next_task = 0;
-    for (job->ending = 0; job->ending == 0 && job->stage < job->phases; job->stage++) {
-        job->ending = job->tasks(job, job->stage);
+    for (job->stage_tasks = 0; job->stage_tasks == 0 && job->stage < job->phases; job->stage++) {
+        job->stage_tasks = job->tasks(job, job->stage);
     }
-    return job->ending > 0;
+    return job->stage_tasks > 0;
 }
 
 /* A scratch of more than `keep` bytes is freed as soon as a job needs less, because only the
@@ -158,16 +158,16 @@ static void note_time(struct job *job, int64_t spent, size_t tasks) {
 static size_t take_turn(const struct turn *turn, struct scratch *scratch) {
     struct job *job = turn->job;
     size_t task = turn->first;
-    for (; task < turn->end && is_wanted(job, task); task++) {
+    for (; task < turn->first + turn->count && is_wanted(job, task); task++) {
         if (job->deadline != 0 && clock_ns() >= job->deadline) {
-            end_job(job, JOB_LATE);
+            set_outcome(job, JOB_LATE);
             break;
         }
         if (job->stage == 0) {
             job->begun = clock_ns();
         }
         if (!fit(scratch, job->scratch)) {
-            end_job(job, JOB_NO_MEMORY);
+            set_outcome(job, JOB_NO_MEMORY);
         } else if (!(job->stage == 0 ? job->begin(job)
                                      : job->task(job, job->stage - 1, task, scratch->memory))) {
             fail_at(job, task);
@@ -176,21 +176,21 @@ static size_t take_turn(const struct turn *turn, struct scratch *scratch) {
     return task - turn->first;
 }
 
-static enum job_end end_of(const struct job *job) {
-    return has_ended(job) ? (enum job_end)atomic_load(&job->end) : JOB_DONE;
+static enum job_outcome outcome_of(const struct job *job) {
+    return has_outcome(job) ? (enum job_outcome)atomic_load(&job->outcome) : JOB_DONE;
 }
 
-enum job_end jobs_run_here(struct job *job) {
+enum job_outcome jobs_run_here(struct job *job) {
     struct scratch scratch = {0};
     const int64_t start = clock_ns(); /* the time of the thread would cost a system call */
-    atomic_store(&job->end, 0);
+    atomic_store(&job->outcome, 0);
     reset(job);
     do {
-        take_turn(&(struct turn){.job = job, .end = job->ending}, &scratch);
+        take_turn(&(struct turn){.job = job, .count = job->stage_tasks}, &scratch);
     } while (advance(job));
     free(scratch.memory);
     note_time(job, clock_ns() - start, job->total > 0 ? job->total : 1);
-    return end_of(job);
+    return outcome_of(job);
 }
 
 /* ---------------------------------------------------------------------- the ring, mutex held */
@@ -210,7 +210,7 @@ static void offer(struct jobs *jobs, struct job *job) {
     }
     atomic_fetch_add_explicit(&jobs->offers, 1, memory_order_release);
     if (jobs->sleeping > 0) {
-        if (job->ending - job->next_task > 1) {
+        if (job->stage_tasks - job->next_task > 1) {
             pthread_cond_broadcast(&jobs->offered);
         } else {
             pthread_cond_signal(&jobs->offered);
@@ -229,7 +229,7 @@ static void unlink_job(struct jobs *jobs, struct job *job) {
 
 /* How many tasks the next turn at a job has. */
 static size_t turn_size(const struct jobs *jobs, const struct job *job) {
-    const size_t left = job->ending - job->next_task;
+    const size_t left = job->stage_tasks - job->next_task;
     const size_t share = (left + jobs->threads - 1) / jobs->threads;
     const double worth = TURN_COST * (double)job->total / (job->cost < 1 ? 1 : job->cost);
     const size_t count = worth < (double)share ? (size_t)worth : share;
@@ -248,7 +248,7 @@ static struct job *next_job(const struct jobs *jobs) {
     double least = INFINITY;
     while (job != NULL) {
         const double cost = turn_cost(job, turn_size(jobs, job));
-        if (has_ended(job)) {
+        if (has_outcome(job)) {
             return job;
         }
         if (job->served + cost < least && (cost <= LONG_TURN || jobs->long_turns < jobs->cores)) {
@@ -263,18 +263,17 @@ static struct job *next_job(const struct jobs *jobs) {
 /* Begins a turn at this job. */
 static struct turn begin_turn(struct jobs *jobs, struct job *job) {
     struct turn turn = {.job = job, .first = job->next_task};
-    const size_t count = is_wanted(job, job->next_task) ? turn_size(jobs, job) : 0;
-    const double cost = turn_cost(job, count);
+    turn.count = is_wanted(job, job->next_task) ? turn_size(jobs, job) : 0;
+    const double cost = turn_cost(job, turn.count);
     turn.is_long = cost > LONG_TURN;
     jobs->long_turns += turn.is_long;
     jobs->ring = job->next;
     jobs->served = job->served > jobs->served ? job->served : jobs->served;
     jobs->served += cost / (jobs->active > 0 ? jobs->active : 1);
     job->served += cost;
-    job->next_task += count;
+    job->next_task += turn.count;
     job->turns++;
-    turn.end = job->next_task;
-    if (job->next_task == job->ending || count == 0) {
+    if (job->next_task == job->stage_tasks || turn.count == 0) {
         unlink_job(jobs, job);
     }
     return turn;
@@ -295,10 +294,10 @@ static void settle(struct jobs *jobs, struct job *job) {
         offer(jobs, job);
         return;
     }
-    const enum job_end end = end_of(job);
+    const enum job_outcome outcome = outcome_of(job);
     leave(jobs, job);
     pthread_mutex_unlock(&jobs->mutex);
-    job->done(job, end);
+    job->done(job, outcome);
     pthread_mutex_lock(&jobs->mutex);
 }
 
@@ -309,7 +308,7 @@ static bool end_late_job(struct jobs *jobs) {
     jobs->earliest = INT64_MAX;
     do {
         if (job->deadline != 0 && now >= job->deadline) {
-            end_job(job, JOB_LATE);
+            set_outcome(job, JOB_LATE);
             unlink_job(jobs, job);
             if (job->turns == 0) { /* else the last turn settles it */
                 settle(jobs, job);
@@ -459,7 +458,7 @@ bool jobs_admit(struct jobs *jobs, struct job *job) {
         jobs->load.cost += job->cost;
     }
     pthread_mutex_unlock(&jobs->mutex);
-    atomic_store(&job->end, 0);
+    atomic_store(&job->outcome, 0);
     job->begun = 0;
     job->admitted = fits;
     return fits;
@@ -481,7 +480,7 @@ void jobs_run(struct jobs *jobs, struct job *job) {
 }
 
 void jobs_go_on(struct jobs *jobs, struct job *job) {
-    atomic_store(&job->end, 0);
+    atomic_store(&job->outcome, 0);
     job->begun = 0;
     reset(job);
     assert(isfinite(job->cost) && job->cost >= 0 && !job->admitted);

@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum job_end {
+enum job_outcome {
     JOB_DONE = 1,
     JOB_FAILED,    /* begin or a task returned false */
     JOB_NO_MEMORY, /* there is none for the scratch of a task */
@@ -34,7 +34,7 @@ struct job {
     size_t (*tasks)(const struct job *job, size_t phase);
     bool (*begin)(struct job *job); /* false = failed */
     bool (*task)(struct job *job, size_t phase, size_t task, void *scratch);
-    void (*done)(struct job *job, enum job_end end);
+    void (*done)(struct job *job, enum job_outcome outcome);
     void *owner; /* for `done` */
 
     int64_t begun; /* clock_ns() when begin was called: what came before was waiting */
@@ -45,14 +45,15 @@ struct job {
     /* Of jobs.c alone. */
     struct job *next, *previous; /* in the ring */
     bool linked;
-    bool admitted;            /* it counts in the bounds */
-    double served;            /* the cost of the turns it had, see jobs.c */
-    size_t stage;             /* 0: begin, then 1 + phase */
-    size_t next_task, ending; /* of this stage: the next to take, one past the last */
-    size_t total;             /* tasks of all phases */
-    _Atomic size_t failed;    /* the first task of this stage that did, or SIZE_MAX */
-    size_t turns;             /* that workers are at */
-    atomic_int end;           /* 0, or an enum job_end: no further task is begun */
+    bool admitted;      /* it counts in the bounds */
+    double served;      /* the cost of the turns it had, see jobs.c */
+    size_t stage;       /* 0: begin, then 1 + phase */
+    size_t next_task;   /* the first of this stage that no turn has taken */
+    size_t stage_tasks; /* the number of tasks of this stage; `begin` is the only one of stage 0 */
+    size_t total;       /* tasks of all phases */
+    _Atomic size_t failed; /* the first task of this stage that did, or SIZE_MAX */
+    size_t turns;          /* that workers are at */
+    atomic_int outcome;    /* 0, or an enum job_outcome: no further task is begun */
 };
 
 struct jobs_options {
@@ -82,7 +83,7 @@ void jobs_run(struct jobs *jobs, struct job *job);
 
 /* Runs a job at once, on this thread, with workers or without. Returns how it ended, and
  * `done` is not called. */
-enum job_end jobs_run_here(struct job *job);
+enum job_outcome jobs_run_here(struct job *job);
 
 /* Runs a job that goes on with what an admitted one has begun: it is never refused, and does not
  * count in the bounds. The struct may be run again after `done`; all its runs together get the

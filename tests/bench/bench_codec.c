@@ -93,9 +93,10 @@ static char *make_body(enum form form, size_t rows, size_t columns, size_t *size
 }
 
 static double time_read(const char *body, size_t size) {
+    const struct codec_options options = {.dtype_key = "dtype", .infinity_key = "bias"};
     struct codec_document *document;
     double start = now_ns();
-    struct codec_reader *reader = codec_reader_create(NULL);
+    struct codec_reader *reader = codec_reader_create(&options);
     for (size_t at = 0; at < size; at += CHUNK)
         codec_reader_feed(reader, body + at, size - at < CHUNK ? size - at : CHUNK);
     if (codec_reader_finish(reader, &document) != CODEC_OK)

@@ -15,10 +15,11 @@ enum {
     MAX_INTEGERS = 64 /* whole numbers of a list that are compared */
 };
 
-/* By bit 0 of the first byte; the first so small that inputs of some hundred bytes meet them. */
-static const struct codec_limits limits[] = {
-    {.max_skeleton = 256},
-    {.max_depth = 64, .max_skeleton = 65536},
+/* Bit 0 of the first byte chooses one. The limits of the first are so small that inputs of some
+ * hundred bytes reach them. */
+static const struct codec_options options[] = {
+    {.max_skeleton = 256, .dtype_key = "dtype", .infinity_key = "bias"},
+    {.max_depth = 64, .max_skeleton = 65536, .dtype_key = "dtype", .infinity_key = "bias"},
 };
 
 /* ------------------------------------------------------------------------------------- reading */
@@ -99,9 +100,9 @@ static void read_tensor(struct codec_document *document, const struct codec_valu
     leaf->item.op = CODEC_OP_TENSOR;
     leaf->whole = codec_as_integers(document, value, INT64_MIN, INT64_MAX, leaf->integers,
                                     MAX_INTEGERS, &leaf->integer_count, &leaf->error);
-    leaf->good =
-        codec_as_bias(document, value, 1, ATTN_MAX_RANK, &leaf->item.tensor, &leaf->error) ||
-        codec_as_mask(document, value, 1, ATTN_MAX_RANK, &leaf->item.tensor, &unused);
+    leaf->good = codec_as_reals_or_null(document, value, 1, ATTN_MAX_RANK, &leaf->item.tensor,
+                                        &leaf->error) ||
+                 codec_as_mask(document, value, 1, ATTN_MAX_RANK, &leaf->item.tensor, &unused);
 }
 
 static struct leaf read_leaf(struct codec_document *document, const struct codec_value *value) {
@@ -222,7 +223,8 @@ static void write_again(const struct leaves *leaves, attn_dtype dtype) {
 
     struct codec_buffer buffer = {0};
     fuzz_require(codec_write(&buffer, items, leaves->count + 3, 0), "out of memory");
-    struct codec_reader *reader = codec_reader_create(NULL);
+    const struct codec_options again = {.dtype_key = "dtype"};
+    struct codec_reader *reader = codec_reader_create(&again);
     fuzz_require(reader != NULL, "out of memory");
     struct codec_document *document =
         read_pieces(reader, (const uint8_t *)buffer.data, buffer.size, 0);
@@ -257,10 +259,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct budget budget = {.max_request = SIZE_MAX / 2, .max_total = SIZE_MAX / 2};
     struct account account;
     account_open(&account, &budget, 0);
-    struct codec_limits bounds = limits[data[0] & 1];
-    bounds.account = &account;
-    struct codec_reader *whole = codec_reader_create(&bounds);
-    struct codec_reader *pieces = codec_reader_create(&bounds);
+    struct codec_options chosen = options[data[0] & 1];
+    chosen.account = &account;
+    struct codec_reader *whole = codec_reader_create(&chosen);
+    struct codec_reader *pieces = codec_reader_create(&chosen);
     fuzz_require(whole != NULL && pieces != NULL, "out of memory");
     struct codec_document *a = read_pieces(whole, data + 1, size - 1, 0);
     struct codec_document *b = read_pieces(pieces, data + 1, size - 1, data[0] == 0 ? 1 : data[0]);

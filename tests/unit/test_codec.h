@@ -36,13 +36,17 @@ static inline struct account *test_account(void) {
     return &account;
 }
 
-/* Reads text[0..size) in pieces of `piece` bytes, or of 1..piece at random; 0 = whole. Each piece
- * lies at the end of its own block, so that a sanitizer sees every read beyond it. */
+/* Reads text[0..size) in pieces of `piece` bytes, or of 1..piece at random; 0 = whole. Without
+ * options, the keys are "dtype" and "bias", as in the service. Each piece lies at the end of its own
+ * block, so that a sanitizer sees every read beyond it. */
 static inline struct outcome read_cuts(const char *text, size_t size,
-                                       const struct codec_limits *limits, size_t piece,
+                                       const struct codec_options *options, size_t piece,
                                        bool at_random) {
     struct outcome outcome = {0};
-    struct codec_limits counted = limits != NULL ? *limits : (struct codec_limits){0};
+    struct codec_options counted = {.dtype_key = "dtype", .infinity_key = "bias"};
+    if (options != NULL) {
+        counted = *options;
+    }
     if (counted.account == NULL) {
         counted.account = test_account();
     }
@@ -68,8 +72,8 @@ static inline struct outcome read_cuts(const char *text, size_t size,
 
 /* In random cuts; 0 = whole, 1 = byte by byte. */
 static inline struct outcome read_pieces(const char *text, size_t size,
-                                         const struct codec_limits *limits, size_t piece) {
-    return read_cuts(text, size, limits, piece, true);
+                                         const struct codec_options *options, size_t piece) {
+    return read_cuts(text, size, options, piece, true);
 }
 
 /* Everything the accessors tell of a value, as text. Names come from the pointers. */
@@ -91,7 +95,7 @@ static inline void dump_value(FILE *out, struct codec_document *document,
     if (codec_as_bool(document, value, &truth, &error))
         fprintf(out, "%d", truth);
     if (codec_kind_of(value) == CODEC_TENSOR) {
-        if (!codec_as_bias(document, value, 1, ATTN_MAX_RANK, &tensor, &error)) {
+        if (!codec_as_reals_or_null(document, value, 1, ATTN_MAX_RANK, &tensor, &error)) {
             fprintf(out, "%s %s", error.pointer, error.message);
             codec_as_mask(document, value, 1, ATTN_MAX_RANK, &tensor, &error);
         }
@@ -134,14 +138,14 @@ static inline void expect_place(const struct codec_error *error, const char *tex
 /* Reads a body in three ways that must agree and give back all memory; returns the first outcome.
  * Free its document. */
 static inline struct outcome read_sized(const char *text, size_t size,
-                                        const struct codec_limits *limits) {
+                                        const struct codec_options *options) {
     const size_t held = test_account()->held;
-    struct outcome whole = read_pieces(text, size, limits, 0);
+    struct outcome whole = read_pieces(text, size, options, 0);
     char *expected = whole.document != NULL ? dump(whole.document) : NULL;
     if (whole.error.has_offset)
         expect_place(&whole.error, text);
     for (size_t piece = 1; piece <= 41; piece += 8) {
-        struct outcome other = read_pieces(text, size, limits, piece);
+        struct outcome other = read_pieces(text, size, options, piece);
         cr_expect_eq(other.error.status, whole.error.status, "%.60s", text);
         cr_expect_eq(other.error.has_offset, whole.error.has_offset, "%.60s", text);
         cr_expect_eq(other.error.offset, whole.error.offset, "%.60s", text);
@@ -162,7 +166,7 @@ static inline struct outcome read_sized(const char *text, size_t size,
         codec_document_free(whole.document);
     cr_expect_eq(test_account()->held, held, "%.60s: %zu bytes are left", text,
                  test_account()->held - held);
-    return read_pieces(text, size, limits, 0);
+    return read_pieces(text, size, options, 0);
 }
 
 static inline struct outcome read_text(const char *text) {
@@ -185,9 +189,9 @@ static inline const struct codec_value *member(const struct codec_document *docu
 /* Reads a body that must be refused with this status, pointer (NULL: none), offset (-1: none) and
  * message (a part of it). */
 static inline void expect_error_sized(const char *text, size_t size,
-                                      const struct codec_limits *limits, enum codec_status status,
+                                      const struct codec_options *options, enum codec_status status,
                                       const char *pointer, long offset, const char *message) {
-    struct outcome outcome = read_sized(text, size, limits);
+    struct outcome outcome = read_sized(text, size, options);
     const struct codec_error *error = &outcome.error;
     cr_expect_eq(error->status, status, "%.60s: status %d, %s", text, error->status,
                  error->message);

@@ -90,8 +90,8 @@ Test(codec_grammar, depth) {
         "{\"a\":{\"a\":{\"a\":{\"a\":{\"a\":{\"a\":{\"a\":{\"a\":{\"a\":{\"a\":{\"a\":{\"a\":"
         "{\"a\":{\"a\":{\"a\":{\"a\":{",
         CODEC_SYNTAX, NULL, 80, "deeper than 16");
-    struct codec_limits limits = {.max_depth = 2};
-    expect_error_sized("[[[1]]]", 7, &limits, CODEC_SYNTAX, NULL, 2, "deeper than 2");
+    const struct codec_options options = {.max_depth = 2};
+    expect_error_sized("[[[1]]]", 7, &options, CODEC_SYNTAX, NULL, 2, "deeper than 2");
 }
 
 struct deep {

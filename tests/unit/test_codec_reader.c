@@ -7,8 +7,9 @@
 static attn_tensor reals(const struct codec_document *document, const char *name) {
     attn_tensor tensor = {0};
     struct codec_error error = {0};
-    cr_assert(codec_as_bias(document, member(document, name), 1, ATTN_MAX_RANK, &tensor, &error),
-              "%s", error.message);
+    cr_assert(
+        codec_as_reals_or_null(document, member(document, name), 1, ATTN_MAX_RANK, &tensor, &error),
+        "%s", error.message);
     return tensor;
 }
 
@@ -191,14 +192,14 @@ Test(codec_reader, many_keys) {
 }
 
 Test(codec_reader, limit_of_the_skeleton) {
-    struct codec_limits limits = {.max_skeleton = 20};
+    const struct codec_options options = {.max_skeleton = 20};
     const char *good = "{\"a\": [1,2,3,4,5,6,7,8,9,10,11], \"bc\": \"d\"}"; /* {"a":[0],"bc":"d"} */
-    struct outcome outcome = read_sized(good, strlen(good), &limits);
+    struct outcome outcome = read_sized(good, strlen(good), &options);
     cr_expect_eq(outcome.error.status, CODEC_OK, "%s", outcome.error.message);
     codec_document_free(outcome.document);
-    expect_error_sized("{\"a\":\"123456789012345678901\xFF\"}", 30, &limits, CODEC_TOO_LARGE, NULL,
+    expect_error_sized("{\"a\":\"123456789012345678901\xFF\"}", 30, &options, CODEC_TOO_LARGE, NULL,
                        -1, "more than 20 bytes outside of its matrices");
-    expect_error_sized("{\"a\":\"12345678901234\xFF\"}", 23, &limits, CODEC_SYNTAX, NULL, 20,
+    expect_error_sized("{\"a\":\"12345678901234\xFF\"}", 23, &options, CODEC_SYNTAX, NULL, 20,
                        "UTF-8");
 }
 
@@ -272,8 +273,9 @@ static size_t read_within(const char *body, size_t most, enum codec_status statu
     struct budget budget = {.max_request = most, .max_total = 2 * most};
     struct account account;
     account_open(&account, &budget, 0);
-    const struct codec_limits limits = {.account = &account};
-    struct outcome outcome = read_pieces(body, strlen(body), &limits, 1000);
+    const struct codec_options options = {
+        .dtype_key = "dtype", .infinity_key = "bias", .account = &account};
+    struct outcome outcome = read_pieces(body, strlen(body), &options, 1000);
     cr_expect_eq(outcome.error.status, status, "%s", outcome.error.message);
     cr_expect_eq(account.refusal, status == CODEC_OK ? ACCOUNT_NOT_REFUSED : ACCOUNT_OVER_REQUEST);
     codec_document_free(outcome.document);
@@ -318,6 +320,28 @@ Test(codec_reader, errors_stay) {
     codec_reader_free(reader);
     codec_reader_free(NULL);
     codec_document_free(NULL);
+}
+
+/* The keys of the service mean something only if they are given, and others can be given. */
+Test(codec_reader, keys_are_given) {
+    const struct codec_options none = {0}, others = {.dtype_key = "type", .infinity_key = "low"};
+    const char *body = "{\"dtype\":\"float64\",\"K\":[[1]]}";
+    struct outcome outcome = read_sized(body, strlen(body), &none);
+    cr_assert_not_null(outcome.document, "%s", outcome.error.message);
+    cr_expect_eq(codec_document_dtype(outcome.document), ATTN_FLOAT32);
+    codec_document_free(outcome.document);
+
+    body = "{\"K\":[[1]],\"low\":[-Infinity],\"type\":\"float64\"}";
+    outcome = read_sized(body, strlen(body), &others);
+    cr_assert_not_null(outcome.document, "%s", outcome.error.message);
+    cr_expect_eq(codec_document_dtype(outcome.document), ATTN_FLOAT64);
+    codec_document_free(outcome.document);
+
+    body = "{\"bias\":[-Infinity]}";
+    expect_error_sized(body, strlen(body), &none, CODEC_SYNTAX, NULL, 9,
+                       "-Infinity is not JSON: numbers must be finite");
+    expect_error_sized(body, strlen(body), &others, CODEC_SYNTAX, NULL, 9,
+                       "-Infinity is not JSON: only \"low\" takes it");
 }
 
 /* --------------------------------------------------------------------------------------- dtype */

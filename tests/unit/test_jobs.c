@@ -31,12 +31,12 @@ struct counted {
     long nap;                    /* nanoseconds that each task sleeps */
     const struct counted *other; /* whose tasks of phase 0 are counted when this one is done ... */
     size_t meanwhile;            /* ... here */
-    atomic_int end;              /* 0 until done */
+    atomic_int outcome;          /* 0 until done */
 };
 
 static struct jobs *jobs;
 
-static void start(unsigned threads, unsigned max_jobs, double max_cost) {
+static void start_workers(unsigned threads, unsigned max_jobs, double max_cost) {
     const struct jobs_options options = {threads, max_jobs, max_cost};
     jobs = jobs_start(&options);
     cr_assert_not_null(jobs);
@@ -46,7 +46,7 @@ static size_t tasks(const struct job *job, size_t phase) {
     return ((const struct counted *)job)->counts[phase];
 }
 
-static bool begin(struct job *job) {
+static bool begin_job(struct job *job) {
     struct counted *c = (struct counted *)job;
     atomic_fetch_add(&c->begins, 1);
     return !c->refuses;
@@ -71,13 +71,13 @@ static bool task(struct job *job, size_t phase, size_t index, void *scratch) {
     return phase != c->fails[0] || index < c->fails[1];
 }
 
-static void done(struct job *job, enum job_end end) {
+static void done(struct job *job, enum job_outcome outcome) {
     struct counted *c = (struct counted *)job;
     atomic_fetch_add(&c->dones, 1);
     for (size_t i = 0; c->other != NULL && i < c->other->counts[0]; i++) {
         c->meanwhile += atomic_load(&c->other->runs[0][i]);
     }
-    atomic_store(&c->end, (int)end);
+    atomic_store(&c->outcome, (int)outcome);
 }
 
 static struct counted *new_job(size_t a, size_t b, size_t c, size_t d, double cost) {
@@ -87,7 +87,7 @@ static struct counted *new_job(size_t a, size_t b, size_t c, size_t d, double co
                                     .scratch = 100,
                                     .phases = PHASES,
                                     .tasks = tasks,
-                                    .begin = begin,
+                                    .begin = begin_job,
                                     .task = task,
                                     .done = done},
                             .counts = {a, b, c, d},
@@ -95,16 +95,16 @@ static struct counted *new_job(size_t a, size_t b, size_t c, size_t d, double co
     return job;
 }
 
-static void run(struct counted *c) {
+static void run_job(struct counted *c) {
     cr_assert(jobs_admit(jobs, &c->job));
     jobs_run(jobs, &c->job);
 }
 
-static enum job_end wait_for(struct counted *c) {
-    while (atomic_load(&c->end) == 0) {
+static enum job_outcome wait_for(struct counted *c) {
+    while (atomic_load(&c->outcome) == 0) {
         nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
     }
-    return (enum job_end)atomic_load(&c->end);
+    return (enum job_outcome)atomic_load(&c->outcome);
 }
 
 static void expect_whole(struct counted *c) {
@@ -128,10 +128,10 @@ TheoryDataPoints(jobs, every_task_runs_once) = {
 
 Theory((unsigned threads, size_t count, double cost), jobs, every_task_runs_once) {
     struct counted *all[8];
-    start(threads, 100, 1e12);
+    start_workers(threads, 100, 1e12);
     for (size_t i = 0; i < 8; i++) {
         all[i] = i % 2 ? new_job(count, 0, 2, count, cost) : new_job(0, count, 0, 0, cost);
-        run(all[i]);
+        run_job(all[i]);
     }
     for (size_t i = 0; i < 8; i++) {
         cr_expect_eq(wait_for(all[i]), JOB_DONE);
@@ -147,14 +147,14 @@ Theory((unsigned threads, size_t count, double cost), jobs, every_task_runs_once
 Test(jobs, turns_are_short) {
     struct counted *huge = new_job(MANY, 0, 0, 0, 4e6 * MANY), *small = new_job(1, 1, 1, 1, 1000);
     atomic_bool gate = false;
-    start(1, 100, 1e13);
+    start_workers(1, 100, 1e13);
     huge->gate = &gate;
     small->other = huge;
-    run(huge);
+    run_job(huge);
     while (atomic_load(&huge->begins) == 0) {
         sched_yield();
     }
-    run(small);
+    run_job(small);
     atomic_store(&gate, true);
     cr_expect_eq(wait_for(small), JOB_DONE);
     cr_expect_leq(small->meanwhile, 6, "%zu tasks beside five turns of the small job",
@@ -170,11 +170,11 @@ Test(jobs, a_short_job_overtakes_a_long_task) {
     atomic_bool gate = false;
     struct counted *first = new_job(1, 0, 0, 0, 1000), *lengthy = new_job(1, 0, 0, 0, 4e9),
                    *brief = new_job(1, 1, 1, 1, 1000);
-    start(1, 100, 1e13);
+    start_workers(1, 100, 1e13);
     first->gate = &gate;
-    run(first);
-    run(lengthy);
-    run(brief);
+    run_job(first);
+    run_job(lengthy);
+    run_job(brief);
     atomic_store(&gate, true);
     cr_expect_eq(wait_for(brief), JOB_DONE);
     cr_expect_eq(wait_for(lengthy), JOB_DONE);
@@ -199,14 +199,14 @@ Test(jobs, a_worker_is_left_for_short_turns) {
     if (cores == 0) {
         cr_skip_test("too many cores for this test's threads");
     }
-    start(cores + 1, 1000, 1e15);
+    start_workers(cores + 1, 1000, 1e15);
     for (size_t i = 0; i < cores + 2; i++) {
         lengthy[i] = new_job(1, 0, 0, 0, 4e9);
         lengthy[i]->gate = &gate;
-        run(lengthy[i]);
+        run_job(lengthy[i]);
     }
     nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL); /* the workers take what they can */
-    run(brief);
+    run_job(brief);
     cr_expect_eq(wait_for(brief), JOB_DONE);
     atomic_store(&gate, true);
     for (size_t i = 0; i < cores + 2; i++) {
@@ -221,9 +221,9 @@ Test(jobs, a_worker_is_left_for_short_turns) {
 Test(jobs, work_goes_on_beyond_the_bounds) {
     atomic_bool gate = false;
     struct counted *first = new_job(1, 0, 0, 0, 10), *part = new_job(1, 0, 0, 0, 10);
-    start(1, 1, 10);
+    start_workers(1, 1, 10);
     first->gate = &gate;
-    run(first);
+    run_job(first);
     cr_expect_not(jobs_admit(jobs, &part->job));
     jobs_go_on(jobs, &part->job);
     cr_expect_eq(jobs_load(jobs).jobs, 1);
@@ -243,11 +243,11 @@ TheoryDataPoints(jobs, first_failure_is_found) = {
 };
 
 Theory((unsigned threads, size_t fails), jobs, first_failure_is_found) {
-    start(threads, 100, 1e12);
+    start_workers(threads, 100, 1e12);
     struct counted *c = new_job(3, MANY, 5, 0, 1e7);
     c->fails[0] = 1;
     c->fails[1] = fails;
-    run(c);
+    run_job(c);
     cr_expect_eq(wait_for(c), JOB_FAILED);
     for (size_t i = 0; i <= fails; i++) {
         cr_assert_eq(c->runs[1][i], 1, "task %zu: %u times", i, c->runs[1][i]);
@@ -260,21 +260,21 @@ Theory((unsigned threads, size_t fails), jobs, first_failure_is_found) {
 
 Test(jobs, ends_early) {
     atomic_bool gate = false;
-    start(2, 100, 1e12);
+    start_workers(2, 100, 1e12);
     struct counted *refused = new_job(1, 1, 1, 1, 1), *late = new_job(1, 1, 1, 1, 1),
                    *cancelled = new_job(MANY, 1, 1, 1, 1e11);
     refused->refuses = true;
-    run(refused);
+    run_job(refused);
     cr_expect_eq(wait_for(refused), JOB_FAILED);
     cr_expect_eq(refused->runs[0][0], 0);
 
     late->job.deadline = clock_ns() - 1;
-    run(late);
+    run_job(late);
     cr_expect_eq(wait_for(late), JOB_LATE);
     cr_expect_eq(late->begins, 0);
 
     cancelled->gate = &gate;
-    run(cancelled);
+    run_job(cancelled);
     while (atomic_load(&cancelled->begins) == 0) {
         sched_yield();
     }
@@ -294,7 +294,7 @@ Test(jobs, admission_is_bounded) {
     for (size_t i = 0; i < 5; i++) {
         c[i] = new_job(1, 0, 0, 0, i == 0 ? 100 : 4);
     }
-    start(2, 3, 10);
+    start_workers(2, 3, 10);
     cr_expect(jobs_admit(jobs, &c[0]->job), "one alone may cost more");
     cr_expect_not(jobs_admit(jobs, &c[1]->job));
     cr_expect(jobs_full(jobs), "by its cost, with two places left");
@@ -327,7 +327,7 @@ Test(jobs, the_cost_of_no_jobs_is_exactly_zero) {
     static const double costs[] = {0.1, 0.2, 0.3};
     static const size_t orders[][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2},
                                        {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
-    start(2, 3, 10);
+    start_workers(2, 3, 10);
     for (size_t i = 0; i < sizeof orders / sizeof *orders; i++) {
         struct counted *c[3];
         for (size_t j = 0; j < 3; j++) {
@@ -374,7 +374,7 @@ Test(jobs, a_reserve_is_kept_for_small_jobs) {
     for (size_t i = 0; i <= MOST; i++) {
         c[i] = new_job(1, 0, 0, 0, i <= LARGE ? 1.1 : 1);
     }
-    start(2, MOST, 1000);
+    start_workers(2, MOST, 1000);
     for (size_t i = 0; i <= MOST; i++) {
         cr_expect_eq(jobs_admit(jobs, &c[i]->job), i != LARGE, "%zu", i);
     }
@@ -414,7 +414,7 @@ Test(jobs, a_late_job_need_not_wait_for_its_turn) {
     };
     struct counted *others[OTHERS], *late = new_job(1, 0, 0, 0, 1e9);
     size_t runs = 0;
-    start(2, OTHERS + 10, 1e18);
+    start_workers(2, OTHERS + 10, 1e18);
     for (size_t i = 0; i < OTHERS; i++) {
         others[i] = new_job(4, 0, 0, 0, 1e9);
         others[i]->nap = 5000000;
@@ -445,7 +445,7 @@ Test(jobs, long_tasks_get_no_larger_share) {
     };
     struct counted *huge = new_job(MANY, 0, 0, 0, 1e9 * MANY), *small[SMALL];
     huge->nap = 2000000;
-    start(1, SMALL + 10, 1e18);
+    start_workers(1, SMALL + 10, 1e18);
     cr_assert(jobs_admit(jobs, &huge->job));
     jobs_run(jobs, &huge->job);
     for (size_t i = 0; i < SMALL; i++) {
@@ -479,15 +479,15 @@ Test(jobs, new_jobs_do_not_keep_an_old_one_waiting) {
     struct counted *old = new_job(20, 0, 0, 0, 8e7), *new[ABREAST];
     size_t rounds = 0;
     old->nap = 100000;
-    start(1, ABREAST + 10, 1e18);
+    start_workers(1, ABREAST + 10, 1e18);
     cr_assert(jobs_admit(jobs, &old->job));
     jobs_run(jobs, &old->job);
     for (size_t i = 0; i < ABREAST; i++) {
         new[i] = NULL;
     }
-    for (; rounds < ROUNDS && atomic_load(&old->end) == 0; rounds++) {
+    for (; rounds < ROUNDS && atomic_load(&old->outcome) == 0; rounds++) {
         for (size_t i = 0; i < ABREAST; i++) { /* one that has ended is followed by another */
-            if (new[i] == NULL || atomic_load(&new[i]->end) != 0) {
+            if (new[i] == NULL || atomic_load(&new[i]->outcome) != 0) {
                 free(new[i]);
                 new[i] = new_job(1, 0, 0, 0, 4e8);
                 new[i]->nap = 1000000;

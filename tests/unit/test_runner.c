@@ -9,7 +9,7 @@
 #include "blas_setup.h"
 
 /* main is Criterion's; glibc gives its arguments to constructors too. */
-__attribute__((constructor)) static void begin(int argc, char *argv[]) {
+__attribute__((constructor)) static void choose_kernels(int argc, char *argv[]) {
     (void)argc;
     if (getenv("BXFI_MAP") == NULL) { /* set for the processes of tests */
         blas_prepare(argv);

@@ -570,8 +570,9 @@ bool codec_as_reals(const struct codec_document *document, const struct codec_va
     return as_numbers(document, value, min_rank, max_rank, false, out, error);
 }
 
-bool codec_as_bias(const struct codec_document *document, const struct codec_value *value,
-                   int min_rank, int max_rank, attn_tensor *out, struct codec_error *error) {
+bool codec_as_reals_or_null(const struct codec_document *document, const struct codec_value *value,
+                            int min_rank, int max_rank, attn_tensor *out,
+                            struct codec_error *error) {
     return as_numbers(document, value, min_rank, max_rank, true, out, error);
 }
 

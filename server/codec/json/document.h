@@ -6,7 +6,7 @@
 
 #include "codec/json/lift.h"
 
-/* No limit of codec_limits goes beyond. */
+/* The largest max_depth of codec_options. */
 enum {
     CODEC_MAX_DEPTH = 64
 };

@@ -36,7 +36,7 @@ bool reader_begin_matrix(struct codec_reader *reader, bool is_bool) {
                         MAX_ARRAYS);
         return false;
     }
-    struct lifted *tensor = lifted_next(&reader->tensors, reader->limits.account);
+    struct lifted *tensor = lifted_next(&reader->tensors, reader->options.account);
     if (tensor == NULL) {
         return codec_no_memory(&reader->error);
     }
@@ -63,7 +63,7 @@ bool reader_add_element(struct codec_reader *reader, enum reader_word kind, cons
         return reader_misfit(reader, offset, names[kind]);
     }
 
-    if (!lifted_room(tensor, reader->limits.account)) {
+    if (!lifted_room(tensor, reader->options.account)) {
         return codec_no_memory(&reader->error);
     }
     if (is_bool) {
@@ -95,7 +95,7 @@ const char *reader_scan_run(struct codec_reader *reader, const char *p, const ch
 static bool end_matrix(struct codec_reader *reader) {
     struct lifted *tensor = lifted_at(&reader->tensors, reader->tensors.count - 1);
     reader->lifting = false;
-    if (!lifted_trim(tensor, reader->limits.account)) {
+    if (!lifted_trim(tensor, reader->options.account)) {
         return codec_no_memory(&reader->error);
     }
 

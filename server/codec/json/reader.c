@@ -1,7 +1,7 @@
 /*
  * reader.c - the incremental scanner: strict RFC 8259, fed in chunks that may be cut anywhere.
  * Arrays of numbers or booleans go to typed buffers (matrix.c), everything else to the skeleton, a
- * small JSON text for document.c. This file knows the structure, what the key "dtype" does and the
+ * small JSON text for document.c. This file knows the structure, what the dtype_key does and the
  * life of a reader; not what strings (string.c) and words, the numbers and literals (scalar.c), look
  * like.
  *
@@ -22,7 +22,7 @@ enum {
     /* Outside of matrices. Each value there costs cJSON a tenth of a microsecond or two. */
     MAX_VALUES = 65536,
     KEEP_BLOCK = 16 * 1024,
-    KEEP_BYTES = KEEP_BLOCK * READER_KEEP_BLOCKS, /* of the body, for a late "dtype" */
+    KEEP_BYTES = KEEP_BLOCK * READER_KEEP_BLOCKS, /* of the body, for a late dtype_key */
 };
 
 /* ----------------------------------------------------------------------------------- structure */
@@ -49,7 +49,7 @@ static bool open_frame(struct codec_reader *reader, size_t offset, bool is_objec
     if (!reader_wants_value(reader)) {
         return reader_unexpected(reader, offset, is_object ? '{' : '[');
     }
-    if (reader->depth == reader->limits.max_depth) {
+    if (reader->depth == reader->options.max_depth) {
         return reader_syntax(reader, offset, "arrays and objects are nested deeper than %zu levels",
                              reader->depth);
     }
@@ -122,7 +122,7 @@ static bool colon(struct codec_reader *reader, size_t offset) {
 
 /* --------------------------------------------------------------------------------------- dtype */
 
-/* The value of the top-level key "dtype" decides how matrices are read, even those before it.
+/* The value of the dtype_key decides how matrices are read, even those before it.
  * `offset` is that of its closing quote. */
 static bool set_dtype(struct codec_reader *reader, size_t offset) {
     if (!reader_string_is(reader, "float64") || reader->dtype == ATTN_FLOAT64) {
@@ -140,19 +140,19 @@ static bool set_dtype(struct codec_reader *reader, size_t offset) {
     }
     return reader_content(
         reader, reader->depth, reader->string_offset,
-        "dtype must stand before the first matrix in a body over %d KiB, because matrices are "
+        "%s must stand before the first matrix in a body over %d KiB, because matrices are "
         "read as they arrive",
-        KEEP_BYTES / 1024);
+        reader->options.dtype_key, KEEP_BYTES / 1024);
 }
 
 static void drop_kept(struct codec_reader *reader) {
     for (size_t i = 0; i < READER_KEEP_BLOCKS; i++) {
-        account_free(reader->limits.account, reader->kept[i], KEEP_BLOCK);
+        account_free(reader->options.account, reader->kept[i], KEEP_BLOCK);
         reader->kept[i] = NULL;
     }
 }
 
-/* Keeps the bytes of the chunk at `offset` of the body, while a "dtype" may still want to read
+/* Keeps the bytes of the chunk at `offset` of the body, while a dtype_key may still want to read
  * them again. */
 static bool keep(struct codec_reader *reader, size_t offset, const char *bytes, size_t size) {
     if (reader->dtype_known || offset + size > KEEP_BYTES) {
@@ -164,7 +164,7 @@ static bool keep(struct codec_reader *reader, size_t offset, const char *bytes, 
         size_t at = offset % KEEP_BLOCK;
         size_t part = size < KEEP_BLOCK - at ? size : KEEP_BLOCK - at;
         if (*block == NULL &&
-            (*block = account_alloc(reader->limits.account, KEEP_BLOCK)) == NULL) {
+            (*block = account_alloc(reader->options.account, KEEP_BLOCK)) == NULL) {
             return codec_no_memory(&reader->error);
         }
         memcpy(*block + at, bytes, part);
@@ -189,7 +189,7 @@ static const char *scan_string(struct codec_reader *reader, const char *p, const
         reader->expect = READER_EXPECT_COLON;
         return p;
     }
-    if (reader->depth == 1 && reader_is_under(reader, "dtype") &&
+    if (reader->depth == 1 && reader_is_under(reader, reader->options.dtype_key) &&
         !set_dtype(reader, reader_offset(reader, p - 1))) {
         return NULL;
     }
@@ -265,7 +265,7 @@ static bool scan(struct codec_reader *reader, const char *bytes, size_t size) {
 /* Starts over as float64: the kept bytes, then the current chunk. */
 static bool read_again(struct codec_reader *reader, const char *bytes, size_t size) {
     size_t kept = reader->offset;
-    lifted_list_free(&reader->tensors, reader->limits.account);
+    lifted_list_free(&reader->tensors, reader->options.account);
     reader->again = false;
     reader->dtype = ATTN_FLOAT64;
     reader->dtype_known = true;
@@ -329,7 +329,7 @@ enum codec_status codec_reader_finish(struct codec_reader *reader,
         .strings = reader->strings,
         .tensors = reader->tensors,
         .dtype = reader->dtype,
-        .account = reader->limits.account,
+        .account = reader->options.account,
     };
     *document = codec_document_create(&source);
     if (*document == NULL) {
@@ -342,25 +342,26 @@ enum codec_status codec_reader_finish(struct codec_reader *reader,
 
 /* ---------------------------------------------------------------------------------- life cycle */
 
-struct codec_reader *codec_reader_create(const struct codec_limits *limits) {
-    struct account *account = limits != NULL ? limits->account : NULL;
+struct codec_reader *codec_reader_create(const struct codec_options *options) {
+    struct account *account = options != NULL ? options->account : NULL;
     struct codec_reader *reader = account_alloc(account, sizeof *reader);
     if (reader == NULL) {
         return NULL;
     }
     memset(reader, 0, sizeof *reader);
     reader->line.number = 1;
-    if (limits != NULL) {
-        reader->limits = *limits;
+    if (options != NULL) {
+        reader->options = *options;
     }
-    if (reader->limits.max_depth == 0) {
-        reader->limits.max_depth = DEFAULT_DEPTH;
+    reader->dtype_known = reader->options.dtype_key == NULL;
+    if (reader->options.max_depth == 0) {
+        reader->options.max_depth = DEFAULT_DEPTH;
     }
-    if (reader->limits.max_depth > CODEC_MAX_DEPTH) {
-        reader->limits.max_depth = CODEC_MAX_DEPTH;
+    if (reader->options.max_depth > CODEC_MAX_DEPTH) {
+        reader->options.max_depth = CODEC_MAX_DEPTH;
     }
-    if (reader->limits.max_skeleton == 0) {
-        reader->limits.max_skeleton = DEFAULT_SKELETON;
+    if (reader->options.max_skeleton == 0) {
+        reader->options.max_skeleton = DEFAULT_SKELETON;
     }
     return reader;
 }
@@ -381,8 +382,8 @@ void codec_reader_free(struct codec_reader *reader) {
     if (reader == NULL) {
         return;
     }
-    struct account *account = reader->limits.account;
-    lifted_list_free(&reader->tensors, reader->limits.account);
+    struct account *account = reader->options.account;
+    lifted_list_free(&reader->tensors, reader->options.account);
     drop_kept(reader);
     account_free(account, reader->skeleton.data, reader->skeleton.capacity);
     account_free(account, reader->keys, reader->key_capacity * sizeof *reader->keys);

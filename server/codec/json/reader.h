@@ -81,7 +81,7 @@ struct reader_text {
 };
 
 struct codec_reader {
-    struct codec_limits limits;
+    struct codec_options options;
     struct codec_error error;
     size_t offset; /* bytes of the body before the current chunk */
     const char *chunk;
@@ -117,8 +117,8 @@ struct codec_reader {
     _Alignas(double) char first[LIFT_FIRST]; /* in which each begins */
 
     attn_dtype dtype;
-    bool dtype_known;   /* by the top-level key "dtype", or nothing is kept any more */
-    bool lifted_floats; /* float32 arrays that a late "dtype" would have to read again */
+    bool dtype_known;   /* by the dtype_key, or nothing is kept any more */
+    bool lifted_floats; /* float32 arrays that a late dtype_key would have to read again */
     bool again;         /* it does: read the kept bytes again, as float64 */
     char *kept[READER_KEEP_BLOCKS];
 
@@ -151,7 +151,7 @@ bool reader_unexpected(struct codec_reader *reader, size_t offset, unsigned char
  * objects. */
 void reader_point(struct codec_reader *reader, size_t levels);
 
-/* Is this inside the value of the top-level key `name`? */
+/* Is this inside the value of the top-level key `name`? False if it is NULL. */
 bool reader_is_under(const struct codec_reader *reader, const char *name);
 
 /* Each appends bytes to one of the reader's texts, or sets the error and returns false. */

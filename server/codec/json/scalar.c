@@ -62,18 +62,14 @@ static bool not_json(struct codec_reader *reader, const char *text, size_t size,
     static const char finite[] = "numbers must be finite";
     static const struct {
         const char *text, *hint;
-    } words[] = {{"NaN", finite},
-                 {"nan", finite},
-                 {"-NaN", finite},
-                 {"-nan", finite},
-                 {"Infinity", finite},
-                 {"inf", finite},
-                 {"-Infinity", "only \"bias\" takes it"},
-                 {"-inf", finite},
-                 {"True", "write true"},
-                 {"False", "write false"},
-                 {"None", "write null"},
-                 {"undefined", "write null"}};
+    } words[] = {{"NaN", finite},          {"nan", finite},        {"-NaN", finite},
+                 {"-nan", finite},         {"Infinity", finite},   {"inf", finite},
+                 {"-Infinity", finite},    {"-inf", finite},       {"True", "write true"},
+                 {"False", "write false"}, {"None", "write null"}, {"undefined", "write null"}};
+    const char *key = reader->options.infinity_key;
+    if (key != NULL && size == strlen("-Infinity") && memcmp(text, "-Infinity", size) == 0) {
+        return reader_syntax(reader, offset, "-Infinity is not JSON: only \"%s\" takes it", key);
+    }
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
         if (size == strlen(words[i].text) && memcmp(text, words[i].text, size) == 0) {
             return reader_syntax(reader, offset, "%s is not JSON: %s", words[i].text,
@@ -111,7 +107,8 @@ static bool classify(struct codec_reader *reader, const char *text, size_t size,
         if (text[0] != words[i].text[0]) {
             continue;
         }
-        if (text[0] == '-' && (size < 2 || text[1] != 'I' || !reader_is_under(reader, "bias"))) {
+        if (text[0] == '-' && (size < 2 || text[1] != 'I' ||
+                               !reader_is_under(reader, reader->options.infinity_key))) {
             continue;
         }
         good = 0;

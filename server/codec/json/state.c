@@ -106,7 +106,7 @@ bool reader_unexpected(struct codec_reader *reader, size_t offset, unsigned char
 }
 
 bool reader_is_under(const struct codec_reader *reader, const char *name) {
-    if (reader->depth == 0 || !reader->frames[0].is_object) {
+    if (name == NULL || reader->depth == 0 || !reader->frames[0].is_object) {
         return false;
     }
     const struct reader_key *key = &reader->keys[reader->frames[0].key];
@@ -123,7 +123,7 @@ bool reader_append(struct codec_reader *reader, struct reader_text *text, const 
         while (capacity - text->size < size) {
             capacity *= 2; /* both texts are bounded by max_skeleton, and `size` by it as well */
         }
-        char *data = account_realloc(reader->limits.account, text->data, text->capacity, capacity);
+        char *data = account_realloc(reader->options.account, text->data, text->capacity, capacity);
         if (data == NULL) {
             return codec_no_memory(&reader->error);
         }
@@ -136,7 +136,7 @@ bool reader_append(struct codec_reader *reader, struct reader_text *text, const 
 }
 
 bool reader_emit(struct codec_reader *reader, const char *bytes, size_t size) {
-    size_t limit = reader->limits.max_skeleton;
+    size_t limit = reader->options.max_skeleton;
     if (size > limit - reader->skeleton.size) {
         codec_error_set(&reader->error, CODEC_TOO_LARGE,
                         "the body has more than %zu bytes outside of its matrices, which is a "

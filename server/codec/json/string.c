@@ -93,7 +93,7 @@ static bool add_key(struct codec_reader *reader) {
     if (reader->key_count == reader->key_capacity) {
         size_t capacity = reader->key_capacity > 0 ? reader->key_capacity * 2 : 16;
         struct reader_key *keys =
-            account_realloc(reader->limits.account, reader->keys,
+            account_realloc(reader->options.account, reader->keys,
                             reader->key_capacity * sizeof *keys, capacity * sizeof *keys);
         if (keys == NULL) {
             return codec_no_memory(&reader->error);
