@@ -1,6 +1,6 @@
 /*
- * http.h - HTTP/1.1 over libmicrohttpd: connections, framing checks, limits, deadlines, request ids.
- * A struct http_app turns requests into responses; this folder knows nothing of JSON bodies or
+ * http.h - HTTP/1.1 over libmicrohttpd: connections, framing checks, limits, deadlines, request
+ * ids. A struct http_app turns requests into responses; this folder knows nothing of JSON bodies or
  * attention.
  */
 #ifndef HTTP_H

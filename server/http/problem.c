@@ -31,8 +31,8 @@ static bool is_continuation(unsigned char c) {
 }
 
 /* Returns the length of the well-formed UTF-8 character (Unicode 15, table 3-7) at `text`, of which
- * `left` bytes are left. Returns 0 if no character begins there, and left + 1 if the end of the text
- * cuts the character off. */
+ * `left` bytes are left. Returns 0 if no character begins there, and left + 1 if the end of the
+ * text cuts the character off. */
 static size_t character_size(const unsigned char *text, size_t left) {
     unsigned char lead = text[0];
     if (lead < 0x80) {
