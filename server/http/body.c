@@ -83,7 +83,7 @@ bool body_take(struct http_call *call, const void *bytes, size_t size, size_t *l
     *left = 0;
     call->received += size;
     call->pieces++;
-    watch_until(&call->connection->watched, call->begun / 1000000 + server->body_ms +
+    watch_until(&call->connection->watched, call->begun_ns / 1000000 + server->body_ms +
                                                 (int64_t)(call->received / WATCH_SLOWEST));
     bool crumbs = call->pieces > MAX_PIECES && call->received < call->pieces * MIN_PIECE;
     if (call->received / 2 > server->max_body || (crumbs && call->pieces > END_PIECES)) {

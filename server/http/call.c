@@ -77,7 +77,7 @@ struct http_call *http_call_create(struct http_server *server, struct http_conne
     }
     call->server = server;
     call->connection = connection;
-    call->begun = clock_ns();
+    call->begun_ns = clock_ns();
     call->request.server = server;
     call->request.draining = atomic_load(&server->stage) != HTTP_SERVING;
     memcpy(call->path, path, path_size);

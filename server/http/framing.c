@@ -192,8 +192,8 @@ bool framing_is(const struct framing_header *header, const char *name) {
 }
 
 /* Counts the headers of this name. *first becomes the first one, or NULL. */
-static size_t find(const struct framing_head *head, const char *name,
-                   const struct framing_header **first) {
+static size_t find_headers(const struct framing_head *head, const char *name,
+                           const struct framing_header **first) {
     size_t count = 0;
     *first = NULL;
     for (size_t i = 0; i < head->count; i++) {
@@ -230,8 +230,8 @@ static bool announces_body(const char *method) {
 
 static void check_body_length(const struct framing_head *head, struct framing_result *result) {
     const struct framing_header *length, *encoding;
-    size_t lengths = find(head, "Content-Length", &length);
-    size_t encodings = find(head, "Transfer-Encoding", &encoding);
+    size_t lengths = find_headers(head, "Content-Length", &length);
+    size_t encodings = find_headers(head, "Transfer-Encoding", &encoding);
     if (lengths > 1) {
         set_refusal(result, 400, "a request has one Content-Length; this one has %zu", lengths);
     } else if (lengths > 0 && encodings > 0) {
@@ -256,13 +256,13 @@ static void check_body_length(const struct framing_head *head, struct framing_re
 
 static void check_names(const struct framing_head *head, struct framing_result *result) {
     const struct framing_header *header;
-    size_t hosts = find(head, "Host", &header);
+    size_t hosts = find_headers(head, "Host", &header);
     if (hosts > 1 || (hosts == 0 && strcmp(head->version, "HTTP/1.1") == 0)) {
         set_refusal(result, 400, "an HTTP/1.1 request has one Host header; this one has %zu",
                     hosts);
         return;
     }
-    if (find(head, "Expect", &header) > 0) {
+    if (find_headers(head, "Expect", &header) > 0) {
         if (is_equal(header->value, header->value_size, "100-continue")) {
             result->expects_continue = true;
         } else {
@@ -318,13 +318,13 @@ void framing_check(const struct framing_head *head, struct framing_result *resul
     for (size_t i = 0; i < sizeof checks / sizeof *checks && result->status == 0; i++) {
         checks[i](head, result);
     }
-    find(head, "Content-Type", &result->content_type);
-    find(head, "X-Request-Id", &result->request_id);
-    find(head, "Authorization", &result->authorization);
-    find(head, "Origin", &result->origin);
+    find_headers(head, "Content-Type", &result->content_type);
+    find_headers(head, "X-Request-Id", &result->request_id);
+    find_headers(head, "Authorization", &result->authorization);
+    find_headers(head, "Origin", &result->origin);
     const struct framing_header *asked;
     result->is_preflight = strcmp(head->method, "OPTIONS") == 0 &&
-                           find(head, "Access-Control-Request-Method", &asked) > 0;
+                           find_headers(head, "Access-Control-Request-Method", &asked) > 0;
 }
 
 void framing_media_type(const struct framing_header *header, char *out, size_t size) {

@@ -78,7 +78,7 @@ static void show_layout(struct framing_head *head, struct http_connection *own,
 
 /* Decides about the body of a request whose head is sound, and asks the app. Returns true if the
  * response should be sent now, which ends the connection. */
-static bool begin(struct http_call *call, const struct framing_result *framing) {
+static bool begin_exchange(struct http_call *call, const struct framing_result *framing) {
     const struct http_server *server = call->server;
     uint64_t length = framing->content_length;
     if (length > server->max_body) {
@@ -127,8 +127,8 @@ static enum MHD_Result take_head(struct http_server *server, struct MHD_Connecti
     if (call == NULL) {
         return MHD_NO;
     }
-    atomic_store_explicit(&own->watched.asked, true, memory_order_relaxed);
-    watch_until(&own->watched, call->begun / 1000000 + server->body_ms);
+    atomic_store_explicit(&own->watched.busy, true, memory_order_relaxed);
+    watch_until(&own->watched, call->begun_ns / 1000000 + server->body_ms);
     if (server->compression) {
         call->accepts = coding_choose(list.headers, list.count, CODINGS_MADE, &call->must_code);
     }
@@ -143,7 +143,7 @@ static enum MHD_Result take_head(struct http_server *server, struct MHD_Connecti
         call->response.status = 204;
         now = false;
     } else {
-        now = begin(call, &framing);
+        now = begin_exchange(call, &framing);
     }
     if (call->response.asset != NULL) {
         call->coding = asset_choose(&call->response, list.headers, list.count);
@@ -159,7 +159,7 @@ static enum MHD_Result take_head(struct http_server *server, struct MHD_Connecti
 static void on_leave(struct watched *watched) {
     struct http_call *call = ((struct http_connection *)watched)->call;
     /* From HTTP_CLOSED on it is the server that cancels the request. */
-    call->left = atomic_load(&call->server->stage) < HTTP_CLOSED;
+    call->client_left = atomic_load(&call->server->stage) < HTTP_CLOSED;
     call->server->app->cancel(call->exchange);
 }
 
@@ -204,7 +204,7 @@ static void tell_completed(const struct http_call *call, struct MHD_Connection *
         .status = call->status,
         .received = call->received,
         .sent = call->sent,
-        .seconds = clock_ms_since(call->begun) * 1e-3,
+        .seconds = clock_ms_since(call->begun_ns) * 1e-3,
         .timing = call->response.timed ? call->response.timing : NULL,
     };
     if (app->completed != NULL) {
@@ -233,7 +233,7 @@ void handler_on_completed(void *unused, struct MHD_Connection *connection, void 
                                       server->idle_timeout);
         }
         watch_sent(&call->connection->watched);
-        atomic_store_explicit(&call->connection->watched.asked, false, memory_order_relaxed);
+        atomic_store_explicit(&call->connection->watched.busy, false, memory_order_relaxed);
         watch_for(&call->connection->watched, server->idle_timeout * 1000 + server->header_ms);
         tell_completed(call, connection);
         http_call_free(call);

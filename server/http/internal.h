@@ -71,14 +71,14 @@ struct http_call {
     struct http_server *server;
     struct http_connection *connection;
     struct MHD_Connection *suspended; /* libmicrohttpd's connection, while the call is pending */
-    struct stream *stream; /* a body that is made while it is sent, or NULL; see respond.c */
-    int64_t begun;         /* clock_ns() when the head was complete */
-    int status;            /* of the response that was queued; 0: none was, or the client left */
-    uint64_t sent;         /* bytes of the body of the response */
+    struct http_stream *stream; /* a body that is made while it is sent, or NULL; see respond.c */
+    int64_t begun_ns;           /* clock_ns() when the head was complete */
+    int status;    /* of the response that was queued; 0: none was, or the client left */
+    uint64_t sent; /* bytes of the body of the response */
     struct http_request request; /* points into this struct */
     struct http_response response;
     void *exchange;               /* the app's; NULL if it answered at once, or when released */
-    bool left;                    /* the client left while the answer was made */
+    bool client_left;             /* the client left while the answer was made */
     bool answered;                /* `response` is complete; the rest of the body is dropped */
     bool wants_body;              /* the app wants more of the body */
     uint64_t received;            /* bytes of the body, as they were sent */

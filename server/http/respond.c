@@ -47,7 +47,7 @@ static char *put_timing(char *out, const char *name, double milliseconds) {
 
 /* Compresses the body with the coding that the client asks for, if that makes it shorter and there
  * is memory. */
-static void compress(struct http_call *call) {
+static void compress_response(struct http_call *call) {
     struct http_response *response = &call->response;
     const int64_t start = clock_ns();
     /* For a moment there are two copies of a whole body. Then only the compressed one is left. */
@@ -130,7 +130,7 @@ static bool add_headers(const struct http_call *call, struct MHD_Response *out) 
 }
 
 /* A body that is made while it is sent. libmicrohttpd owns it, together with the response. */
-struct stream {
+struct http_stream {
     struct http_call *call; /* valid as long as read_stream is called */
     struct MHD_Connection *connection;
     void *body;
@@ -142,12 +142,12 @@ struct stream {
     char piece[];
 };
 
-_Static_assert(BLOCK + sizeof(struct stream) + PIECE <= HTTP_STREAM, "what http.h says");
+_Static_assert(BLOCK + sizeof(struct http_stream) + PIECE <= HTTP_STREAM, "what http.h says");
 
 /* Makes the next piece, or as much of it as can be made in a turn. Returns the milliseconds that
  * this took. Once the server has ended, no piece is made: nobody would get the rest of the answer,
  * and making it would only delay the stop. */
-static double make_piece(struct stream *stream) {
+static double make_piece(struct http_stream *stream) {
     const int64_t start = clock_ns();
     double spent = 0;
     stream->size = stream->taken = 0;
@@ -168,7 +168,7 @@ void http_make(struct http_pending *pending) {
 }
 
 /* Asks the app to make the next piece. Returns false if the caller is to make it. */
-static bool make_elsewhere(struct stream *stream) {
+static bool make_elsewhere(struct http_stream *stream) {
     struct http_call *call = stream->call;
     struct http_server *server = call->server;
     if (stream->spent < OWN_MS || call->exchange == NULL || server->app->make == NULL) {
@@ -186,7 +186,7 @@ static bool make_elsewhere(struct stream *stream) {
 }
 
 static ssize_t read_stream(void *stream_, uint64_t position, char *out, size_t room) {
-    struct stream *stream = stream_;
+    struct http_stream *stream = stream_;
     (void)position;
     if (stream->taken == stream->size && !stream->ended) {
         if (make_elsewhere(stream)) {
@@ -209,7 +209,7 @@ static ssize_t read_stream(void *stream_, uint64_t position, char *out, size_t r
 }
 
 static void free_stream(void *stream_) {
-    struct stream *stream = stream_;
+    struct http_stream *stream = stream_;
     if (stream->release != NULL) {
         stream->release(stream->body);
     }
@@ -219,15 +219,15 @@ static void free_stream(void *stream_) {
 static struct MHD_Response *create_stream(struct http_call *call,
                                           struct MHD_Connection *connection) {
     struct http_response *response = &call->response;
-    struct stream *stream = malloc(sizeof *stream + PIECE);
+    struct http_stream *stream = malloc(sizeof *stream + PIECE);
     if (stream == NULL) {
         return NULL;
     }
-    *stream = (struct stream){.call = call,
-                              .connection = connection,
-                              .body = (void *)response->body,
-                              .read = response->read,
-                              .release = response->release};
+    *stream = (struct http_stream){.call = call,
+                                   .connection = connection,
+                                   .body = (void *)response->body,
+                                   .read = response->read,
+                                   .release = response->release};
     struct MHD_Response *out = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK,
                                                                  read_stream, stream, free_stream);
     if (out == NULL) {
@@ -270,7 +270,7 @@ enum MHD_Result respond_send(struct http_call *call, struct MHD_Connection *conn
     struct http_response *response = &call->response;
     response->timing[HTTP_TIMING_DECODE] += call->inflate_ms;
     if (call->accepts != CODING_NONE) {
-        compress(call);
+        compress_response(call);
     }
     const bool streams = response->read != NULL;
     struct MHD_Response *out = streams ? create_stream(call, connection) : create_whole(response);
@@ -284,7 +284,7 @@ enum MHD_Result respond_send(struct http_call *call, struct MHD_Connection *conn
         result = MHD_queue_response(connection, (unsigned)response->status, out);
     }
     MHD_destroy_response(out);
-    call->status = result == MHD_YES && !call->left ? response->status : 0;
+    call->status = result == MHD_YES && !call->client_left ? response->status : 0;
     call->sent = call->request.head || response->status == 304 ? 0 : response->size;
     return result;
 }

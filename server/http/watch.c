@@ -228,7 +228,7 @@ static void wait_for(struct watch *watch, long milliseconds) {
     pthread_cond_timedwait(&watch->woken, &watch->mutex, &until);
 }
 
-static void *run(void *watch_) {
+static void *watch_connections(void *watch_) {
     struct watch *watch = watch_;
     int64_t looked = clock_ms();
     pthread_mutex_lock(&watch->mutex);
@@ -257,7 +257,7 @@ struct watch *watch_start(void) {
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_cond_init(&watch->woken, &monotonic);
     pthread_condattr_destroy(&monotonic);
-    if (pthread_create(&watch->thread, NULL, run, watch) != 0) {
+    if (pthread_create(&watch->thread, NULL, watch_connections, watch) != 0) {
         pthread_cond_destroy(&watch->woken);
         pthread_mutex_destroy(&watch->mutex);
         free(watch);
@@ -377,7 +377,7 @@ void watch_close_idle(struct watch *watch) {
     char byte;
     pthread_mutex_lock(&watch->mutex);
     for (struct watched *w = watch->ring.next; w != &watch->ring; w = w->next) {
-        if (!atomic_load_explicit(&w->asked, memory_order_relaxed) &&
+        if (!atomic_load_explicit(&w->busy, memory_order_relaxed) &&
             recv(w->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0) {
             shutdown(w->fd, SHUT_RD); /* a request that was read just now can still be answered */
         }

@@ -33,7 +33,7 @@ struct watched {
     _Atomic int64_t took;            /* clock_ms() when the watching thread saw `taken` grow */
     int64_t halted;                  /* clock_ms() at watch_halt */
     int64_t rest;                    /* the deadline at watch_halt */
-    _Atomic bool asked;              /* a request was read, so the connection is not idle */
+    _Atomic bool busy;               /* a request is being read or answered */
     unsigned gone;                   /* looks in a row that saw nothing but the client's end */
     void (*ended)(struct watched *); /* called when a connection that lingers has ended */
     bool owed;                       /* lingers longer: the client still takes the answer */

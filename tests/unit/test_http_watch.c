@@ -14,7 +14,7 @@ Test(http_watch, idle_connections_end_on_one_side) {
     enum {
         IDLE,
         UNREAD,
-        ASKED,
+        BUSY,
         COUNT
     };
     struct watched watched[COUNT] = {0};
@@ -27,7 +27,7 @@ Test(http_watch, idle_connections_end_on_one_side) {
         watch_add(watch, &watched[i], pairs[i][0]);
     }
     cr_assert_eq(send(pairs[UNREAD][1], "u", 1, 0), 1);
-    atomic_store(&watched[ASKED].asked, true);
+    atomic_store(&watched[BUSY].busy, true);
     watch_close_idle(watch);
     for (int i = 0; i < COUNT; i++) {
         const ssize_t got = recv(pairs[i][0], &byte, 1, MSG_DONTWAIT);
