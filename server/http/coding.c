@@ -13,7 +13,7 @@
 enum {
     GZIP = 16,               /* added to the logarithm of a window, this tells zlib to use gzip */
     GZIP_READ_LOG = 15,      /* 32 KiB, the largest window that gzip has */
-    GZIP_MEMORY = 48 * 1024, /* what inflating with such a window takes, and a little more */
+    GZIP_MEMORY = 48 * 1024, /* bytes for inflating with such a window, and a little more */
     ZSTD_READ_LOG = 23,      /* 8 MiB, the largest window that RFC 9659 allows a content coding */
     ZSTD_HEADER = 18,        /* bytes of the longest header of a frame */
     ZSTD_WRITE_LOG = 17,     /* 128 KiB: in numbers, a larger window finds hardly more */
@@ -22,8 +22,8 @@ enum {
     LEVEL = 1,
     SMALL = 1024,             /* bytes: a shorter body fits in a packet anyway */
     PIECE = 32 * 1024,        /* bytes of a streamed body that are compressed at a time */
-    GZIP_STREAM = 320 * 1024, /* the memory for compressing a streamed body, PIECE included */
-    ZSTD_STREAM = 1 << 20,    /* the same for zstd */
+    GZIP_STREAM = 320 * 1024, /* memory for compressing a streamed body, PIECE included */
+    ZSTD_STREAM = 1 << 20,    /* the same memory for zstd */
     /* The pieces that one read takes, so that a body that shrinks to nothing keeps no thread. */
     MOST_PIECES = 2
 };
@@ -140,7 +140,7 @@ struct packer {
 static bool packer_open(struct packer *packer, enum coding coding, size_t size) {
     *packer = (struct packer){.coding = coding};
     if (coding == CODING_GZIP) {
-        /* With a window of 8 KiB, a small body takes a fifth of the time, which is mostly spent on
+        /* A window of 8 KiB costs a small body a fifth of the time, which is mostly spent on
          * memory. */
         const int window = size > 0 && size <= 1 << 13 ? 13 : 15;
         return deflateInit2(&packer->gzip, LEVEL, Z_DEFLATED, window + GZIP, window - 7,

@@ -19,8 +19,8 @@
 
 /* Sets of codings that an answer may have: a coding c is in the set if bit 1 << c is set. */
 enum {
-    CODINGS_MADE = 1 << CODING_GZIP | 1 << CODING_ZSTD,    /* those that coding_compress makes */
-    CODINGS_STORED = 1 << CODING_GZIP | 1 << CODING_BROTLI /* those that assets have */
+    CODINGS_MADE = 1 << CODING_GZIP | 1 << CODING_ZSTD,    /* coding_compress makes these */
+    CODINGS_STORED = 1 << CODING_GZIP | 1 << CODING_BROTLI /* assets have these */
 };
 
 /* Returns the coding that these headers ask an answer to have (RFC 9110 section 12.5.3): one of the

@@ -63,7 +63,7 @@ struct framing_result {
     bool close; /* afterwards, nobody can know where the next request on the connection begins */
     char detail[192];        /* the rule and the value that broke it */
     uint64_t content_length; /* 0 = no such header; UINT64_MAX if larger than that */
-    enum coding coding;      /* of the body: CODING_NONE, _GZIP or _ZSTD */
+    enum coding coding;      /* the body has CODING_NONE, _GZIP or _ZSTD */
     bool expects_continue;
     /* The first header of each name, or NULL. */
     const struct framing_header *content_type;

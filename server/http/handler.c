@@ -158,7 +158,7 @@ static enum MHD_Result take_head(struct http_server *server, struct MHD_Connecti
 /* The client of a pending request has left. */
 static void on_leave(struct watched *watched) {
     struct http_call *call = ((struct http_connection *)watched)->call;
-    /* From HTTP_CLOSED on it is the server that cancels the request. */
+    /* The server itself cancels requests from HTTP_CLOSED on. */
     call->client_left = atomic_load(&call->server->stage) < HTTP_CLOSED;
     call->server->app->cancel(call->exchange);
 }

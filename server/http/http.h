@@ -43,7 +43,7 @@ enum {
 struct http_request {
     const char *method;     /* "GET", "POST", ...; "GET" with head = true stands for HEAD */
     const char *path;       /* percent-decoded, without the query */
-    const char *media_type; /* of the body, in lower case, without parameters; "" = not given */
+    const char *media_type; /* the body's, lower case, without parameters; "" = not given */
     uint64_t length;        /* bytes of the body; 0 if it is chunked or compressed */
     /* X-Request-Id: the client's if it has 1..128 visible ASCII characters; else made here. */
     const char *id;
@@ -81,8 +81,8 @@ struct http_response {
     const char *media_type; /* NULL = application/json */
     const char *allow;      /* the Allow header of a 405 */
     const char *codings;    /* the Accept-Encoding header of a 415 */
-    /* The reason why a limit of the server refuses the request, for the summaries in the log; NULL
-     * if none does. */
+    /* The reason of a refusal, such as "over --max-body", which the summaries in the log count;
+     * NULL = this is not such a refusal. */
     const char *refused;
     bool close;       /* end the connection after this response */
     const void *body; /* `size` bytes */
@@ -124,7 +124,7 @@ struct http_record {
      * bytes that libmicrohttpd was given. */
     uint64_t received, sent;
     double seconds;       /* since the head was complete */
-    const double *timing; /* of the response, see struct http_response; NULL if it was not timed */
+    const double *timing; /* see struct http_response; NULL = the response was not timed */
 };
 
 enum {

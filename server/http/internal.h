@@ -43,7 +43,7 @@ struct http_server {
     struct tls *tls;   /* NULL: plain HTTP */
     const char *cors_origins;
     atomic_uint connections;
-    atomic_uint requests; /* between the first step of the handler and the end of the response */
+    atomic_uint requests; /* requests that were begun and whose response has not ended */
     atomic_uint begun;    /* requests since the start; wraps around */
     atomic_uint pending;  /* requests whose answer, or a piece of it, is made elsewhere */
     /* Threads that are in the handler or about to suspend a connection: they may be in the app. */
@@ -73,7 +73,7 @@ struct http_call {
     struct MHD_Connection *suspended; /* libmicrohttpd's connection, while the call is pending */
     struct http_stream *stream; /* a body that is made while it is sent, or NULL; see respond.c */
     int64_t begun_ns;           /* clock_ns() when the head was complete */
-    int status;    /* of the response that was queued; 0: none was, or the client left */
+    int status;    /* the status of the queued response; 0: none was queued, or the client left */
     uint64_t sent; /* bytes of the body of the response */
     struct http_request request; /* points into this struct */
     struct http_response response;
@@ -82,8 +82,8 @@ struct http_call {
     bool answered;                /* `response` is complete; the rest of the body is dropped */
     bool wants_body;              /* the app wants more of the body */
     uint64_t received;            /* bytes of the body, as they were sent */
-    uint64_t pieces;              /* in which they were received */
-    struct coding_reader *reader; /* of a compressed body, while the app wants it; else NULL */
+    uint64_t pieces;              /* pieces in which these bytes were received */
+    struct coding_reader *reader; /* decodes a compressed body while the app wants it; else NULL */
     uint64_t inflated;            /* bytes that the reader has given */
     double inflate_ms;
     size_t held;         /* bytes that the app was told to count for a coding */

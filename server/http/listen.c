@@ -17,7 +17,7 @@
 
 enum {
     BACKLOG = 1024,    /* the kernel cuts it to net.core.somaxconn */
-    RESERVE_FILES = 64 /* for standard streams, epoll, eventfd, listening sockets, and libraries */
+    RESERVE_FILES = 64 /* standard streams, epoll, eventfd, listening sockets, and libraries */
 };
 
 union socket_address {

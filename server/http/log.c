@@ -17,7 +17,7 @@
 enum {
     LINE = 1024,       /* bytes of a line, at most */
     MAX_REASONS = 16,  /* different reasons in one summary */
-    SUMMARY_MS = 60000 /* from one summary of refusals to the next one, at least */
+    SUMMARY_MS = 60000 /* the least time from one summary of refusals to the next one */
 };
 
 /* A limit of `most` lines in `seconds`. */

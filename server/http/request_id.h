@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 enum {
-    REQUEST_ID_SIZE = 17 /* with the NUL */
+    REQUEST_ID_SIZE = 17 /* 16 digits and a NUL */
 };
 
 struct request_ids {

@@ -119,8 +119,8 @@ static void wait_tick(void) {
 static void on_message(void *unused, const char *format, va_list arguments) {
     const bool busy_waiting = strstr(format, "at FIRST connection") != NULL;
     const bool handshake = strstr(format, "received handshake message out of context") != NULL;
-    const bool refusal =
-        strstr(format, "(HTTP response code is %u ('%s'))") != NULL; /* by a page of its own */
+    /* libmicrohttpd has refused a request with a page of its own. */
+    const bool refusal = strstr(format, "(HTTP response code is %u ('%s'))") != NULL;
     http_log_mhd(unused,
                  handshake ? "a TLS handshake failed"
                  : refusal ? "libmicrohttpd refused a request with status %u"
@@ -132,7 +132,7 @@ static void on_message(void *unused, const char *format, va_list arguments) {
 }
 
 static struct MHD_Daemon *start_daemon(struct http_server *server, bool ipv6, unsigned threads) {
-    /* With epoll, libmicrohttpd spins from the first byte of a handshake to the last (0.9.75 and
+    /* libmicrohttpd with epoll spins from the first byte of a handshake to the last (0.9.75 and
      * 1.0.1), so a client that does not go on would cost a core. With poll it waits. */
     unsigned flags = (server->tls != NULL ? MHD_USE_POLL_INTERNAL_THREAD | MHD_USE_TLS
                                           : MHD_USE_EPOLL_INTERNAL_THREAD) |
@@ -290,7 +290,7 @@ static void drain(struct http_server *server) {
     watch_close_idle(server->watch);
     left = await_quiet(server, DRAIN_QUIET, left > 0 ? left : 1);
     atomic_store(&server->stage, HTTP_CLOSED);
-    await_quiet(server, 1, left > 0 ? left : 1); /* for requests that came in the meantime */
+    await_quiet(server, 1, left > 0 ? left : 1); /* requests may have come in the meantime */
     watch_leave_all(server->watch);
     await_quiet(server, 1, END_TICKS);
 }

@@ -27,7 +27,7 @@ struct tls *tls_load(const char *certificate, const char *key, char *error, size
  * the old pair then stays. */
 bool tls_reload(struct tls *tls, char *error, size_t size);
 
-void tls_free(struct tls *tls); /* only after the last tls_end; NULL is fine */
+void tls_free(struct tls *tls); /* must follow the last tls_end; NULL is fine */
 
 /* Gives the present pair to a new session, a gnutls_session_t before its handshake. Returns the
  * pair, for which the caller calls tls_end when the session is gone; NULL if the session has no

@@ -42,7 +42,7 @@ enum {
     DRAWN_LARGE,
     WORDS,
     DRAWN_LATE,
-    MANY_WORDS, /* from here on, bodies have so many values that the workers parse them */
+    MANY_WORDS, /* this and the next have so many values that the workers parse them */
     MANY_ARRAYS,
     QUESTIONS
 };

@@ -247,7 +247,7 @@ Test(http_coding, a_stream_that_breaks_off_does_so_compressed) {
 struct result {
     int status; /* 0: sound */
     size_t size;
-    char *bytes; /* of the body, `limit` + `room` at most */
+    char *bytes; /* the inflated body: `limit` + `room` bytes at most */
 };
 
 /* Inflates a body as the server does: in pieces of `step` bytes, and at most `room` bytes at a

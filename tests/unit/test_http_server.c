@@ -231,7 +231,7 @@ Test(http_server, request_cut_everywhere) {
     for (size_t cut = 1; cut < strlen(text); cut++) {
         struct client_response response;
         cr_assert(client_send(&connection, text, cut));
-        fixture_sleep_ms(1); /* only to make it likely that the server sees two parts */
+        fixture_sleep_ms(1); /* makes it likely that the server sees two parts */
         cr_assert(client_send(&connection, text + cut, strlen(text) - cut));
         cr_assert(client_receive(&connection, false, &response), "cut at %zu", cut);
         cr_expect_str_eq(response.body, "POST /cut  i\nabcde", "cut at %zu", cut);
