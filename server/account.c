@@ -6,9 +6,11 @@
 #include <stdlib.h>
 
 enum {
-    STEP = 16 * 1024,       /* bytes that an account takes from the budget at a time */
-    PAGE = 4096,            /* a block of its own pages is rounded up to them */
-    PAGED_FROM = 128 * 1024 /* bytes of such a block, by default of glibc */
+    STEP = 16 * 1024,        /* bytes that an account takes from the budget at a time */
+    PAGE = 4096,             /* a block of its own pages is rounded up to them */
+    PAGED_FROM = 128 * 1024, /* bytes of such a block, by default of glibc */
+    FIRST_BYTES = 256,       /* the least that a growing array has */
+    DOUBLE_UNTIL = 1 << 20,  /* a growing array doubles below so many bytes */
 };
 
 size_t account_block(size_t size) {
@@ -131,6 +133,27 @@ void *account_realloc(struct account *account, void *block, size_t old_size, siz
         account_give(account, account_block(size));
     } else if (block != NULL) {
         account_give(account, account_block(old_size));
+    }
+    return grown;
+}
+
+void *account_grow(struct account *account, void *array, size_t *capacity, size_t needed,
+                   size_t size) {
+    size_t least;
+    if (array != NULL && needed <= *capacity) {
+        return array;
+    }
+    if (__builtin_mul_overflow(needed, size, &least)) {
+        return NULL;
+    }
+    const size_t bytes = *capacity * size;
+    size_t wanted = bytes + (bytes < DOUBLE_UNTIL ? bytes : bytes / 4);
+    wanted = wanted > FIRST_BYTES ? wanted : FIRST_BYTES;
+    wanted = wanted > least ? wanted : least;
+    wanted -= wanted % size;
+    void *grown = account_realloc(account, array, bytes, wanted);
+    if (grown != NULL) {
+        *capacity = wanted / size;
     }
     return grown;
 }

@@ -68,6 +68,14 @@ void *account_alloc(struct account *account, size_t size);
 void *account_realloc(struct account *account, void *block, size_t old_size, size_t size);
 void account_free(struct account *account, void *block, size_t size);
 
+/* Makes room for `needed` elements of `size` bytes in a growing array. *capacity is the number of
+ * elements that there is room for; an array that is NULL has 0. The array doubles while it is small
+ * and grows by a quarter once it is large, or by more if `needed` is more. Returns the array, which
+ * may have moved; free it as a block of *capacity * size bytes. NULL: account_realloc() failed or
+ * the size overflows, and the old array and *capacity stay as they are. */
+void *account_grow(struct account *account, void *array, size_t *capacity, size_t needed,
+                   size_t size);
+
 /* The bytes that a block of malloc takes. */
 size_t account_block(size_t size);
 

@@ -90,7 +90,7 @@ $(O)/print_routes: $(O)/tests/support/print_routes.o $(O)/libserver.a $(LIB_OBJE
 	@echo "  LINK  $@"
 	$(Q)$(LINK) $^ $(SERVER_LIBS)
 
-$(O)/load: $(O)/tests/support/load.o
+$(O)/load: $(addprefix $(O)/tests/support/,load.o load_answer.o load_options.o)
 	@echo "  LINK  $@"
 	$(Q)$(LINK) $^ -lm
 
@@ -230,8 +230,8 @@ check-hardening: ## Check how the daemon is built and linked, and its systemd un
 	$(again) $(O)/attentiond
 	@tests/support/check-hardening.sh $(O)/attentiond server/attentiond.service.in
 
-check-layers: ## Check which folder includes which headers
-	@docker/packages.sh build
+check-layers: ## Check which folder includes which headers, and the names of files and functions
+	@docker/packages.sh build names
 	@tests/support/check-layers.sh
 
 lint: ## Check format, clang-tidy and the scripts

@@ -117,7 +117,7 @@ attn_status check_options(const attn_options *o, attn_error *error) {
                              "sink needs softmax, but normalization is \"none\"");
         }
         if ((o->results & (ATTN_WANT(LSE) | ATTN_WANT(ENTROPY))) != 0) {
-            return attn_fail(error, ATTN_INVALID_ARGUMENT, "return",
+            return attn_fail(error, ATTN_INVALID_ARGUMENT, "results",
                              "%s needs softmax, but normalization is \"none\"",
                              (o->results & ATTN_WANT(LSE)) != 0 ? "lse" : "entropy");
         }

@@ -50,8 +50,8 @@ struct projection {
 };
 
 struct result {
-    attn_tensor *parts; /* owned; `data` is the bound buffer */
-    size_t count, room; /* parts there are, and that there is memory for */
+    attn_result_tensor *parts; /* owned; `data` is the bound buffer */
+    size_t count, room;        /* parts there are, and that there is memory for */
 };
 
 /* The phases of a run. All tasks of one phase may run at once and in any order. */
@@ -175,21 +175,6 @@ struct attn_plan {
 
     struct schedule schedule;
     void *workspace; /* shared by all tasks, from the first run on. Owned */
-};
-
-/* Numbers of Q or K of which one task makes the moments. */
-enum {
-    MOMENT_NUMBERS = 1 << 18
-};
-
-/* Mean and sum of squared deviations of a growing set of numbers. */
-struct moments {
-    double count, mean, m2;
-};
-
-/* Numbers that lead a partial result: see PARTIAL_MAX in long.inc. */
-enum {
-    PARTIAL_HEAD = 3
 };
 
 /* Results that hold something of every key, forbidden ones too. */

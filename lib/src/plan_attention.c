@@ -66,7 +66,7 @@ static attn_status check_kv(struct dims q, const char *q_name, struct dims k, co
     return check_equal(v_name, v.heads, "head", k_name, k.heads, error);
 }
 
-attn_status check_past(const attn_options *o, attn_error *error) {
+attn_status plan_check_past(const attn_options *o, attn_error *error) {
     if ((o->past_k == NULL) != (o->past_v == NULL)) {
         return attn_fail(error, ATTN_INVALID_ARGUMENT, o->past_k == NULL ? "past_V" : "past_K",
                          "past_K and past_V must be given together");
@@ -121,7 +121,7 @@ static attn_status plan_qkv(attn_plan *plan, const struct qkv *t, const attn_opt
     ATTN_TRY(check_one(t->q, t->q_name, t->q, t->q_name, max_rank, o->heads, "heads", error));
     ATTN_TRY(check_one(t->k, t->k_name, t->q, t->q_name, max_rank, kv_heads, kv_name, error));
     ATTN_TRY(check_one(t->v, t->v_name, t->q, t->q_name, max_rank, kv_heads, kv_name, error));
-    ATTN_TRY(check_past(o, error));
+    ATTN_TRY(plan_check_past(o, error));
     struct dims q = dims_of(t->q, o->heads);
     struct dims k = dims_of(t->k, kv_heads);
     struct dims v = dims_of(t->v, kv_heads);
@@ -153,7 +153,7 @@ static attn_status plan_qkv(attn_plan *plan, const struct qkv *t, const attn_opt
     plan->v = operand_of(t->v, v, packed);
     plan->out_ld = packed ? q.heads * v.columns : v.columns;
     if (!size_mul(q.heads * q.rows, v.columns, &plan->out_batch)) {
-        return plan_too_large(error);
+        return attn_too_large(error);
     }
     for (size_t h = 0; h < plan->heads; h++) {
         struct head *head = &plan->head[h];

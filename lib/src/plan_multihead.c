@@ -97,10 +97,10 @@ static attn_status start_projection(struct projection *p, const char *name, cons
     p->pieces = calloc(pieces, sizeof *p->pieces);
     p->room = pieces;
     if (p->pieces == NULL) {
-        return plan_no_memory(error);
+        return attn_no_memory(error);
     }
     if (p->rows > BLAS_MAX_DIM) {
-        return plan_too_large(error);
+        return attn_too_large(error);
     }
     return ATTN_OK;
 }
@@ -241,7 +241,7 @@ static attn_status plan_per_head(attn_plan *plan, const attn_multihead *call, co
         add_pieces(&plan->project_v, &p.w[WEIGHT_V], p.b[WEIGHT_V], plan->project_v.ld);
         if (!size_add(plan->project_q.ld, d, &plan->project_q.ld) ||
             !size_add(plan->project_v.ld, d_v, &plan->project_v.ld)) {
-            return plan_too_large(error);
+            return attn_too_large(error);
         }
         plan->project_k.ld = plan->project_q.ld;
         plan->out_ld = plan->project_v.ld;
@@ -291,8 +291,8 @@ static attn_status check_inputs(const attn_multihead *call, attn_error *error) {
         return attn_fail(error, ATTN_INVALID_ARGUMENT, "heads", "there are no weights");
     }
     if ((unsigned)call->layout > ATTN_OUT_IN) {
-        return attn_fail(error, ATTN_INVALID_ARGUMENT, "weight_layout",
-                         "weight_layout is %d; it must be 0 or 1", (int)call->layout);
+        return attn_fail(error, ATTN_INVALID_ARGUMENT, "layout", "layout is %d; it must be 0 or 1",
+                         (int)call->layout);
     }
     return ATTN_OK;
 }
@@ -326,9 +326,9 @@ static attn_status plan_projections(attn_plan *plan, const attn_multihead *call,
                             : plan_shared(plan, call, o, error));
     if (plan->project_q.ld > BLAS_MAX_DIM || plan->project_k.ld > BLAS_MAX_DIM ||
         plan->project_v.ld > BLAS_MAX_DIM) {
-        return plan_too_large(error);
+        return attn_too_large(error);
     }
-    ATTN_TRY(check_past(o, error));
+    ATTN_TRY(plan_check_past(o, error));
     if (o->past_k != NULL) {
         const int rank = 2 + plan->has_head_axis + plan->has_batch_axis;
         ATTN_TRY(check_matrix(o->past_k, "past_K", rank, rank, error));
@@ -344,7 +344,7 @@ static attn_status plan_projections(attn_plan *plan, const attn_multihead *call,
     plan->k = (struct operand){.ld = plan->project_k.ld, .batch = new_keys * plan->project_k.ld};
     plan->v = (struct operand){.ld = plan->project_v.ld, .batch = new_keys * plan->project_v.ld};
     if (!size_mul(plan->n, plan->out_ld, &plan->out_batch)) {
-        return plan_too_large(error);
+        return attn_too_large(error);
     }
     ATTN_TRY(plan_out_projection(plan, call, error));
     return plan_finish(plan, o, error);

@@ -49,7 +49,7 @@ static attn_status per_head_numbers(const attn_tensor *tensor, const char *name,
     }
     *kept = *tensor;
     *out = malloc(plan->heads * sizeof **out);
-    return *out == NULL ? plan_no_memory(error) : read_numbers(kept, name, *out, error);
+    return *out == NULL ? attn_no_memory(error) : read_numbers(kept, name, *out, error);
 }
 
 /* The slopes of Press et al. 2021: for a power of two, the geometric sequence that starts at and
@@ -72,7 +72,7 @@ static attn_status resolve_alibi(attn_plan *plan, const attn_options *o, attn_er
     }
     plan->slopes = malloc(plan->heads * sizeof *plan->slopes);
     if (plan->slopes == NULL) {
-        return plan_no_memory(error);
+        return attn_no_memory(error);
     }
     for (size_t h = 0; h < plan->heads; h++) {
         plan->slopes[h] = paper_slope(h, plan->heads);
@@ -92,7 +92,7 @@ static attn_status resolve_lengths(attn_plan *plan, const attn_options *o, attn_
     }
     plan->lengths = malloc(plan->batch * sizeof *plan->lengths);
     if (plan->lengths == NULL) {
-        return plan_no_memory(error);
+        return attn_no_memory(error);
     }
     for (size_t b = 0; b < plan->batch; b++) {
         if (o->lengths[b] > plan->m) {

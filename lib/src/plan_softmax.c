@@ -63,10 +63,10 @@ attn_status attn_plan_softmax(attn_plan **plan, const attn_tensor *x, int axis, 
     if (output->parts == NULL) {
         attn_plan_free(p);
         *plan = NULL;
-        return plan_no_memory(error);
+        return attn_no_memory(error);
     }
-    output->parts[0] = *x;
-    output->parts[0].data = NULL;
+    output->parts[0] = (attn_result_tensor){.dtype = x->dtype, .rank = x->rank};
+    memcpy(output->parts[0].shape, x->shape, sizeof x->shape);
     output->count = output->room = 1;
     p->dtype = x->dtype;
     p->softmax = true;

@@ -9,7 +9,10 @@
 #include <string.h>
 
 #include "blas.h"
+#include "engine/moments.h"
+#include "engine/partial.h"
 #include "plan_build.h"
+#include "status.h"
 #include "tensor.h"
 
 enum {
@@ -503,7 +506,7 @@ attn_status plan_schedule(attn_plan *plan, attn_error *error) {
         s->tasks[PHASE_OUT] = s->tasks[PHASE_OUT] > 0;
     }
     if (!lay_out(plan, s) || !size_scratch(plan, s, d, d_v)) {
-        return plan_too_large(error);
+        return attn_too_large(error);
     }
     s->cost = cost_of_plan(plan, s);
     return ATTN_OK;
@@ -511,10 +514,6 @@ attn_status plan_schedule(attn_plan *plan, attn_error *error) {
 
 double attn_plan_cost(const attn_plan *plan) {
     return plan->schedule.cost;
-}
-
-size_t attn_plan_workspace(const attn_plan *plan) {
-    return plan->schedule.workspace;
 }
 
 size_t attn_plan_scratch(const attn_plan *plan) {

@@ -334,8 +334,7 @@ static bool read_sink(struct call *call, const struct codec_document *document,
     call->sink = (attn_tensor){.data = &call->scalar, .rank = 1, .shape = {1}};
     call->sink.dtype = codec_document_dtype(document);
     if (call->sink.dtype == ATTN_FLOAT32) {
-        const float rounded = (float)call->scalar;
-        memcpy(&call->scalar, &rounded, sizeof rounded);
+        codec_narrow(&call->scalar, 1);
     }
     call->options.sink = &call->sink;
     return true;

@@ -92,12 +92,10 @@ __attribute__((format(printf, 2, 3))) static void put(struct page *page, const c
     enum {
         LINE = 512 /* more than any line has */
     };
-    if (!page->failed && page->capacity - page->size < LINE) {
-        const size_t capacity = page->capacity * 2 + 16 * LINE;
-        char *data = realloc(page->data, capacity);
+    if (!page->failed) {
+        char *data = account_grow(NULL, page->data, &page->capacity, page->size + LINE, 1);
         page->failed = data == NULL;
         page->data = data != NULL ? data : page->data;
-        page->capacity = data != NULL ? capacity : page->capacity;
     }
     if (!page->failed) {
         va_list arguments;

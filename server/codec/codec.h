@@ -182,6 +182,10 @@ bool codec_make_tensor(struct codec_document *, const struct codec_value *, attn
 bool codec_as_integers(const struct codec_document *, const struct codec_value *, int64_t min,
                        int64_t max, int64_t *out, size_t most, size_t *count, struct codec_error *);
 
+/* Rounds `count` float64 numbers to float32 in place, to nearest with ties to even: float32 i is
+ * written into the memory of the numbers before i + 1, when number i has been read. */
+void codec_narrow(void *numbers, size_t count);
+
 /* The shape of a lifted array. Returns its rank; 0 for every other value. */
 size_t codec_shape(const struct codec_document *, const struct codec_value *,
                    size_t shape[static ATTN_MAX_RANK]);
@@ -256,8 +260,9 @@ struct codec_item {
     double number;      /* CODEC_OP_NUMBER; CODEC_OP_BOOL: 0 or not */
     const char *text;   /* CODEC_OP_TEXT; borrowed, valid UTF-8 */
     /* A long list is borrowed, so an item has one size however long its list is. */
-    size_t count;             /* of the parts of a batch item, or of texts */
-    const attn_tensor *parts; /* of rank 2, or all of rank 3 with the batch as their first axis */
+    size_t count; /* of the parts of a batch item, or of texts */
+    const attn_result_tensor
+        *parts;               /* of rank 2, or all of rank 3 with the batch as their first axis */
     const char *const *texts; /* valid UTF-8 */
     const int64_t *ids;
 };

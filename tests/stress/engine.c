@@ -162,21 +162,10 @@ static attn_plan *new_whole_plan(enum whole_call call) {
 /* Runs a plan with all its results in one block, which is returned. */
 static char *run_whole(enum whole_call call, size_t threads, size_t *bytes) {
     attn_plan *plan = new_whole_plan(call);
-    char *block = NULL;
-    for (int pass = 0; pass < 2; pass++) { /* how much, then where */
-        *bytes = 0;
-        for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
-            size_t size;
-            if (attn_plan_parts(plan, (attn_result)r) > 0) {
-                attn_tensor_bytes(attn_plan_tensor(plan, (attn_result)r, 0), &size);
-                if (pass == 1) {
-                    attn_plan_bind(plan, (attn_result)r, 0, block + *bytes);
-                }
-                *bytes += (size + 63) / 64 * 64;
-            }
-        }
-        block = pass == 0 ? calloc(1, *bytes) : block;
-    }
+    attn_plan_results_bytes(plan, bytes);
+    char *block = aligned_alloc(ATTN_ALIGNMENT, *bytes);
+    memset(block, 0, *bytes);
+    attn_plan_bind_all(plan, block);
     run_on(plan, threads);
     attn_plan_free(plan);
     return block;

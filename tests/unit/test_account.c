@@ -104,6 +104,46 @@ Test(account, allocates_on_account) {
     account_close(&account);
 }
 
+/* Appends numbers one at a time, as every user of account_grow() does. */
+Test(account, grows_arrays) {
+    struct budget budget = make_budget(4 * MIB, 16 * MIB);
+    struct account account;
+    size_t capacity = 0, count = 0, moves = 0;
+    uint64_t *array = NULL;
+    account_open(&account, &budget, 0);
+    for (;; count++) {
+        const size_t before = capacity;
+        uint64_t *grown = account_grow(&account, array, &capacity, count + 1, sizeof *array);
+        if (grown == NULL) {
+            cr_expect_eq(capacity, before); /* the old array is still there */
+            break;
+        }
+        array = grown;
+        cr_assert(capacity > count);
+        moves += capacity != before;
+        array[count] = count;
+    }
+    cr_expect_eq(account.refusal, ACCOUNT_OVER_REQUEST);
+    cr_expect(count * sizeof *array >= MIB && moves < 30, "%zu elements, %zu moves", count, moves);
+    for (size_t i = 0; i < count; i++) {
+        cr_assert_eq(array[i], i);
+    }
+    cr_expect_eq(account.held, account_block(capacity * sizeof *array));
+    cr_expect_null(account_grow(&account, array, &capacity, SIZE_MAX / 4, sizeof *array));
+    cr_expect_null(account_grow(NULL, NULL, &(size_t){0}, SIZE_MAX / 4, sizeof *array));
+    account_free(&account, array, capacity * sizeof *array);
+    cr_expect_eq(account.held, 0);
+
+    size_t large = 0;
+    char *bytes = account_grow(NULL, NULL, &large, 1000, 1); /* as many as are needed at once */
+    cr_assert_not_null(bytes);
+    cr_expect_eq(large, 1000);
+    cr_expect_eq(account_grow(NULL, bytes, &large, 1000, 1), bytes);
+    cr_expect_eq(large, 1000);
+    account_free(NULL, bytes, large);
+    account_close(&account);
+}
+
 /* The bytes that malloc takes are never more than what is counted. */
 Test(account, counts_the_overhead_of_blocks) {
     cr_expect_eq(account_block(SIZE_MAX), SIZE_MAX);

@@ -101,7 +101,7 @@ static const struct refusal refusals[] = {
      {2, 5, 8},
      {.results = ATTN_WANT(Q)},
      ATTN_INVALID_ARGUMENT,
-     "return",
+     "results",
      "projections"},
     {{2, 4, 8},
      {2, 5, 8},
@@ -115,7 +115,7 @@ static const struct refusal refusals[] = {
      {2, 5, 8},
      {.normalization = ATTN_UNNORMALIZED, .results = ATTN_WANT(LSE)},
      ATTN_INVALID_ARGUMENT,
-     "return",
+     "results",
      "lse"},
     {{2, (size_t)1 << 40, 8}, {2, 5, 8}, {2, 5, 8}, {0}, ATTN_TOO_LARGE, "Q", "1099511627776"},
     {{2, 1 << 30, 1}, {2, 1 << 30, 1}, {2, 1 << 30, 1}, {0}, ATTN_OK, "", ""},
@@ -348,6 +348,11 @@ Test(errors, multihead_names_the_weights) {
                        "%s", error.message);
     const attn_tensor many = {
         .data = data, .dtype = ATTN_FLOAT64, .rank = 3, .shape = {(size_t)1 << 60, 7, 3}};
+    call.layout = (attn_layout)2;
+    cr_assert_eq(attn_plan_multihead(&plan, &call, NULL, &error), ATTN_INVALID_ARGUMENT);
+    cr_expect_str_eq(error.argument, "layout");
+    cr_expect_str_eq(error.message, "layout is 2; it must be 0 or 1");
+    call.layout = ATTN_IN_OUT;
     heads[0].w_v = &many;
     cr_assert_eq(attn_plan_multihead(&plan, &call, NULL, &error), ATTN_TOO_LARGE);
     cr_expect_not_null(strstr(error.message, "1152921504606846976 heads"), "%s", error.message);

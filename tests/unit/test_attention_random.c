@@ -454,7 +454,7 @@ struct worst {
 };
 
 static double got(const attn_plan *plan, attn_result result, size_t part, size_t index) {
-    const attn_tensor *t = attn_plan_tensor(plan, result, part);
+    const attn_result_tensor *t = attn_plan_tensor(plan, result, part);
     switch (t->dtype) {
     case ATTN_FLOAT32:
         return (double)((const float *)t->data)[index];
@@ -640,8 +640,9 @@ static void check_call(struct worst *worst, struct call *c, attn_plan *plan) {
     attn_error error = {0};
     for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
         for (size_t part = 0; part < attn_plan_parts(plan, (attn_result)r); part++) {
+            const attn_tensor t = attn_as_tensor(attn_plan_tensor(plan, (attn_result)r, part));
             size_t bytes;
-            cr_assert(attn_tensor_bytes(attn_plan_tensor(plan, (attn_result)r, part), &bytes));
+            cr_assert(attn_tensor_bytes(&t, &bytes));
             void *data = keep(c, bytes);
             memset(data, 0xff, bytes); /* NaN: what is not written is seen */
             attn_plan_bind(plan, (attn_result)r, part, data);

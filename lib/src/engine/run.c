@@ -69,18 +69,3 @@ attn_status attn_plan_run(attn_plan *plan, attn_error *error) {
     plan->workspace = NULL;
     return status;
 }
-
-void moments_merge(struct moments *into, struct moments other) {
-    if (other.count == 0) {
-        return;
-    }
-    if (into->count == 0) { /* below, the square of a large mean times no numbers would be NaN */
-        *into = other;
-        return;
-    }
-    double count = into->count + other.count;
-    double delta = other.mean - into->mean;
-    into->m2 += other.m2 + delta * delta * (into->count * other.count / count);
-    into->mean += delta * (other.count / count);
-    into->count = count;
-}

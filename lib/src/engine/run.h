@@ -22,7 +22,4 @@ attn_status softmax_task_f32(const attn_plan *plan, size_t phase, size_t task, v
 attn_status softmax_task_f64(const attn_plan *plan, size_t phase, size_t task, void *scratch,
                              attn_error *error);
 
-/* Adds a set to another (Chan, Golub and LeVeque 1979). */
-void moments_merge(struct moments *into, struct moments other);
-
 #endif

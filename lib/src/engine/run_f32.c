@@ -4,7 +4,7 @@
 typedef float real;
 typedef uint32_t ordinal; /* as wide as real */
 typedef double wider;     /* with more exponent and more digits */
-#define REAL(name)   name##_f32
-#define REAL_NAME    "float32"
-#define REAL_F(name) name##f
+#define REAL(name) name##_f32
+#define REAL_NAME  "float32"
 #include "engine/run.inc"
+#include "engine/softmax.inc"

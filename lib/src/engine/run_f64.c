@@ -4,7 +4,7 @@
 typedef double real;
 typedef uint64_t ordinal;  /* as wide as real */
 typedef long double wider; /* with more exponent and more digits */
-#define REAL(name)   name##_f64
-#define REAL_NAME    "float64"
-#define REAL_F(name) name
+#define REAL(name) name##_f64
+#define REAL_NAME  "float64"
 #include "engine/run.inc"
+#include "engine/softmax.inc"

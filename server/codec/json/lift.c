@@ -130,6 +130,8 @@ bool lifted_zeros(struct lifted *lifted, struct account *account, attn_dtype dty
     return true;
 }
 
+/* The buffer of numbers grows by a rule of its own, not by account_grow(): it has pages of its own
+ * when it is large, and it must be full at LIFT_EXACT elements. */
 bool lifted_room(struct lifted *lifted, struct account *account) {
     if (lifted->exact && lifted->count == LIFT_EXACT) {
         lifted_narrow(lifted);
@@ -175,15 +177,18 @@ void lifted_free(struct lifted *lifted, struct account *account) {
     lifted->bytes = 0;
 }
 
+void codec_narrow(void *numbers, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        const float narrow = (float)((const double *)numbers)[i];
+        memcpy((char *)numbers + i * sizeof narrow, &narrow, sizeof narrow);
+    }
+}
+
 void lifted_narrow(struct lifted *lifted) {
     if (!lifted->exact) {
         return;
     }
-    /* In place: float i is written when double i has been read, and lies before double i + 1. */
-    for (size_t i = 0; i < lifted->count; i++) {
-        float narrow = (float)((const double *)lifted->data)[i];
-        memcpy((char *)lifted->data + i * sizeof narrow, &narrow, sizeof narrow);
-    }
+    codec_narrow(lifted->data, lifted->count);
     lifted->exact = false;
     lifted->dtype = ATTN_FLOAT32;
     lifted->capacity *= 2;
@@ -194,17 +199,12 @@ void lifted_narrow(struct lifted *lifted) {
 struct lifted *lifted_next(struct lifted_list *list, struct account *account) {
     const size_t size = LIFT_BLOCK * sizeof(struct lifted);
     if (list->count == list->block_count * LIFT_BLOCK) {
-        if (list->block_count == list->block_capacity) {
-            const size_t before = list->block_capacity, capacity = before > 0 ? 2 * before : 4;
-            struct lifted **blocks =
-                account_realloc(account, list->blocks, before * sizeof(struct lifted *),
-                                capacity * sizeof(struct lifted *));
-            if (blocks == NULL) {
-                return NULL;
-            }
-            list->blocks = blocks;
-            list->block_capacity = capacity;
+        struct lifted **blocks = account_grow(account, list->blocks, &list->block_capacity,
+                                              list->block_count + 1, sizeof *blocks);
+        if (blocks == NULL) {
+            return NULL;
         }
+        list->blocks = blocks;
         struct lifted *block = account_alloc(account, size);
         if (block == NULL) {
             return NULL;
@@ -227,13 +227,20 @@ void lifted_list_free(struct lifted_list *list, struct account *account) {
 
 /* ----------------------------------------------------------------------------- single elements */
 
-/* Rounds to double, and where rounding that again would give another float than the text does
- * (from halfway between two floats), to the double beside it that does not. Of the float range. */
+/* Reads a double that codec_narrow() rounds to the same float as the text. Usually it is the double
+ * nearest to the text. That double may lie halfway between two floats while the text does not; the
+ * double beside it, in the direction of the text's float, is taken then. False if the number is out
+ * of the range of float. */
 static bool read_exact(const char *text, size_t size, double *out) {
     float narrow;
-    bool fits = number_read_float(text, size, &narrow);
+    const bool fits = number_read_float(text, size, &narrow);
     number_read_double(text, size, out);
-    if ((float)*out != narrow) {
+    union {
+        double number;
+        float narrow;
+    } rounded = {.number = *out};
+    codec_narrow(&rounded, 1);
+    if (rounded.narrow != narrow) {
         *out = nextafter(*out, (double)narrow);
     }
     return fits;

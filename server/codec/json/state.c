@@ -119,16 +119,13 @@ bool reader_is_under(const struct codec_reader *reader, const char *name) {
 bool reader_append(struct codec_reader *reader, struct reader_text *text, const char *bytes,
                    size_t size) {
     if (text->data == NULL || size > text->capacity - text->size) {
-        size_t capacity = text->capacity > 0 ? text->capacity : 256;
-        while (capacity - text->size < size) {
-            capacity *= 2; /* both texts are bounded by max_skeleton, and `size` by it as well */
-        }
-        char *data = account_realloc(reader->options.account, text->data, text->capacity, capacity);
+        /* The sum fits: max_skeleton bounds both texts, and `size` as well. */
+        char *data = account_grow(reader->options.account, text->data, &text->capacity,
+                                  text->size + size, 1);
         if (data == NULL) {
             return codec_no_memory(&reader->error);
         }
         text->data = data;
-        text->capacity = capacity;
     }
     memcpy(text->data + text->size, bytes, size);
     text->size += size;

@@ -90,17 +90,13 @@ static bool add_key(struct codec_reader *reader) {
                         "more than %d keys in nested objects, which is a fixed limit", MAX_KEYS);
         return false;
     }
-    if (reader->key_count == reader->key_capacity) {
-        size_t capacity = reader->key_capacity > 0 ? reader->key_capacity * 2 : 16;
-        struct reader_key *keys =
-            account_realloc(reader->options.account, reader->keys,
-                            reader->key_capacity * sizeof *keys, capacity * sizeof *keys);
-        if (keys == NULL) {
-            return codec_no_memory(&reader->error);
-        }
-        reader->keys = keys;
-        reader->key_capacity = capacity;
+    struct reader_key *keys =
+        account_grow(reader->options.account, reader->keys, &reader->key_capacity,
+                     reader->key_count + 1, sizeof *keys);
+    if (keys == NULL) {
+        return codec_no_memory(&reader->error);
     }
+    reader->keys = keys;
 
     struct reader_key key = {.hash = 2166136261u, .start = reader->names.size};
     size_t size;

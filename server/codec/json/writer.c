@@ -11,11 +11,10 @@
 #include "codec/json/number.h"
 
 enum {
-    MAX_OPEN = 64,          /* arrays and objects open at once */
-    STRIDE = 256,           /* numbers written between two looks at the buffer's room */
-    TEXT_STRIDE = 1024,     /* bytes of a text, likewise */
-    FIRST_BYTES = 512,      /* of a buffer: most of a small answer */
-    DOUBLE_UNTIL = 1 << 20, /* buffers double below this size, then grow by a quarter */
+    MAX_OPEN = 64,      /* arrays and objects open at once */
+    STRIDE = 256,       /* numbers written between two looks at the buffer's room */
+    TEXT_STRIDE = 1024, /* bytes of a text, likewise */
+    FIRST_BYTES = 512,  /* of a buffer: most of a small answer */
 };
 
 /* Makes room for `more` bytes. */
@@ -26,17 +25,12 @@ static bool reserve(struct codec_buffer *buffer, size_t more) {
     if (more > SIZE_MAX / 2 - buffer->size) {
         return false;
     }
-    size_t step = buffer->capacity < DOUBLE_UNTIL ? buffer->capacity : buffer->capacity / 4;
-    size_t capacity = buffer->capacity == 0 ? FIRST_BYTES : buffer->capacity + step;
-    if (capacity < buffer->size + more) {
-        capacity = buffer->size + more;
-    }
-    char *data = realloc(buffer->data, capacity);
+    const size_t size = buffer->size + more, needed = size > FIRST_BYTES ? size : FIRST_BYTES;
+    char *data = account_grow(NULL, buffer->data, &buffer->capacity, needed, 1);
     if (data == NULL) {
         return false;
     }
     buffer->data = data;
-    buffer->capacity = capacity;
     return true;
 }
 
@@ -176,7 +170,8 @@ static size_t list_bytes(const struct codec_item *item, int digits, size_t most)
     size_t bytes = 4;
     for (size_t i = 0; i < item->count && bytes <= most; i++) {
         if (item->op == CODEC_OP_PARTS) {
-            bytes = add_bytes(bytes, codec_text_bytes(&item->parts[i], digits));
+            const attn_tensor part = attn_as_tensor(&item->parts[i]);
+            bytes = add_bytes(bytes, codec_text_bytes(&part, digits));
             bytes = add_bytes(bytes, 4);
         } else {
             bytes = add_bytes(bytes, 6 * strlen(item->texts[i]) + 4 + NUMBER_SIZE);
@@ -337,7 +332,7 @@ static bool put_next_part(struct codec_writer *w, struct codec_buffer *buffer) {
     const struct codec_item *list = w->list;
     const size_t batch = batch_of(list), item = w->list_next / list->count;
     const size_t index = w->list_next % list->count;
-    const attn_tensor *part = &list->parts[index];
+    const attn_result_tensor *part = &list->parts[index];
     const size_t *size = part->shape + part->rank - 2;
     if (w->list_next > 0 && !put(buffer, index == 0 ? "],[" : ",", index == 0 ? 3 : 1)) {
         return false;
