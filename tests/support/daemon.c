@@ -101,7 +101,7 @@ int daemon_run(const char *words, char *output, size_t size) {
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-/* ------------------------------------------------------------------------- a fixture for a suite */
+/* ---------------------------------------------------------------------- a fixture for a suite */
 
 void daemon_start(const char *const options[]) {
     const char *program = getenv("ATTENTIOND_BIN");
