@@ -8,8 +8,8 @@ A command is a block of shell with curl, and a block of JSON follows it. Its req
 
 A client is a block of Python or JavaScript, and a block of text follows it. A small server stands between the client and
 the daemon, and the client gets its address. This server answers the first request with a 503 with Retry-After as HTML,
-and the second with the same as a problem document. It forwards the others. In one more run it answers all requests with
-503, and the client must give up and print the detail. Without Node.js the client in JavaScript is left out;
+and the second with the same status and header and a problem document. It forwards the others. In one more run it answers
+all requests with 503, and the client must give up and print the detail. Without Node.js the client in JavaScript is left out;
 `make test-browser` runs it, too.
 
 A program is a block of C. The next block of text is what it prints. It is compiled without warnings and linked with the
