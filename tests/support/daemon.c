@@ -25,7 +25,7 @@ struct client_connection the_connection = {.fd = -1};
 
 /* ---------------------------------------------------------------------------------- the process */
 
-/* Becomes the daemon; does not return. */
+/* Replaces this process by the daemon. It does not return. */
 static void execute(const char *const options[], int output) {
     const char *argv[MAX_OPTIONS + 4];
     size_t count = 0;
