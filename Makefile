@@ -43,7 +43,7 @@ FUZZ_TARGETS    := $(patsubst tests/fuzz/fuzz_%.c,%,$(wildcard tests/fuzz/fuzz_*
 REPLAYS         := $(addprefix $(O)/replay_,$(FUZZ_TARGETS))
 
 C_FILES := $(wildcard lib/src/*.c lib/src/*/*.c server/*.c server/*/*.c server/*/*/*.c tests/*/*.c tests/bench/*/*.c)
-EXPLORER := server/explorer/build.sh $(wildcard server/explorer/src/*)
+EXPLORER := server/explorer/build.sh $(wildcard server/explorer/src/* server/explorer/src/*/*)
 FORMATTED := $(C_FILES) $(wildcard lib/include/*.h lib/src/*.h lib/src/*.inc lib/src/*/*.h lib/src/*/*.inc \
              server/*.h server/*/*.h server/*/*/*.h server/*/*/*.cc tests/*/*.h tests/*/*.inc)
 SCRIPTS := $(wildcard docker/*.sh server/*/*.sh tests/*/*.sh tests/*/*/*.sh) .ci/run

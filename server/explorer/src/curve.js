@@ -205,9 +205,6 @@ class Curve {
 export function createCurve(container, { post }) {
   const curve = new Curve(container, post);
   return {
-    update: ({ dark }) => {
-      curve.root.dataset.dark = Boolean(dark);
-    },
     ask: () => curve.ask(),
     destroy: () => curve.destroy(),
   };

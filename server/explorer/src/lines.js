@@ -268,7 +268,7 @@ class Lines {
   }
 
   update(given) {
-    const { rows, cols, threshold = 0, mode = 'weight', row = null, dark = false } = given;
+    const { rows, cols, threshold = 0, mode = 'weight', row = null } = given;
     const heads = given.heads?.length > 0 ? given.heads : [{ weights: given.weights, masked: given.masked }];
     const before = this.data;
     const same = before && before.rows === rows && before.cols === cols;
@@ -287,7 +287,6 @@ class Lines {
     if (!same) {
       this.lockedKey = this.pointed = null;
     }
-    this.root.dataset.dark = dark;
     this.space.style.height = `${Math.max(rows, cols) * ROW}px`;
     this.scroll.style.height = `${Math.min(Math.max(rows, cols) * ROW, MAX_VIEW)}px`;
     if (row !== null && row !== before?.row) {
@@ -405,7 +404,7 @@ class Lines {
     const context = this.canvas.getContext('2d');
     context.scale(scale, scale);
     const style = getComputedStyle(this.root);
-    const colours = Array.from({ length: HEAD_COLOURS }, (_, i) => style.getPropertyValue(`--lines-head-${i}`).trim());
+    const colours = Array.from({ length: HEAD_COLOURS }, (_, i) => style.getPropertyValue(`--head-${i}`).trim());
     let at = 0;
     let size = 200;
     let before = 0;

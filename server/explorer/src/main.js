@@ -108,7 +108,6 @@ const editor = createEditor(
 );
 const theme = createTheme($('theme'), (dark) => {
   state.dark = dark;
-  curve?.update({ dark });
   if (answer) view.render(state);
 });
 
@@ -521,7 +520,6 @@ function watchCurve() {
       if (!entry.isIntersecting) return;
       watcher.disconnect();
       curve = createCurve($('curve'), { post: client.post });
-      curve.update({ dark: state.dark });
     },
     { rootMargin: '300px' },
   );

@@ -340,7 +340,6 @@ export class View {
       threshold: state.threshold,
       mode: state.mass ? 'mass' : 'weight',
       row: state.row,
-      dark: state.dark,
     });
   }
 
