@@ -1,7 +1,7 @@
 /*
- * matrix.c - the open matrix, from the first element of the innermost row to the last bracket: what
- * fits into it, its shape, and what it leaves in the skeleton. How numbers are converted and kept
- * it leaves to lift.h.
+ * matrix.c - the open matrix of the reader, from its first element to its last bracket: what fits
+ * into it, its shape, and the index that it leaves in the skeleton. lift.h converts and keeps the
+ * elements.
  */
 #include "codec/json/reader.h"
 
@@ -9,7 +9,7 @@
 #include "codec/json/number.h"
 
 enum {
-    MAX_ARRAYS = 4096 /* lifted arrays of one body: each costs a buffer and a record */
+    MAX_ARRAYS = 4096 /* most lifted arrays of a body: each costs a buffer and a record */
 };
 
 bool reader_misfit(struct codec_reader *reader, size_t offset, const char *what) {
@@ -91,7 +91,7 @@ const char *reader_scan_run(struct codec_reader *reader, const char *p, const ch
     return p;
 }
 
-/* Ends the tensor just completed and leaves its index in the skeleton. */
+/* Ends the matrix and leaves its index in the skeleton. */
 static bool end_matrix(struct codec_reader *reader) {
     struct lifted *tensor = lifted_at(&reader->tensors, reader->tensors.count - 1);
     reader->lifting = false;

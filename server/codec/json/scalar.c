@@ -1,7 +1,7 @@
 /*
- * scalar.c - numbers and literals: a word is gathered until it ends, checked against the grammar
- * and given to the matrix around it (matrix.c) or to the skeleton. The first one inside of arrays
- * makes them a matrix.
+ * scalar.c - words: numbers and literals. A word is gathered until it ends, checked against the
+ * grammar, and added to the matrix around it (matrix.c) or to the skeleton. The first word inside
+ * of arrays makes these arrays a matrix.
  */
 #include "codec/json/reader.h"
 
@@ -16,9 +16,9 @@ static bool is_digit(char c) {
     return c >= '0' && c <= '9';
 }
 
-/* Checks text[0..size) against the grammar of numbers. Returns `size`, or the index of the first
- * byte that does not fit, with what is wrong in *rule; the index is `size` if the number stops too
- * early. */
+/* Checks text[0..size) against the grammar of numbers. Returns `size` with *rule NULL if it is a
+ * number. Otherwise *rule says what is wrong, and the result is the index of the first byte that
+ * does not fit, or `size` if the number stops too early. */
 static size_t check_number(const char *text, size_t size, const char **rule) {
     size_t i = text[0] == '-';
     *rule = "expected a digit after '-'";
@@ -57,7 +57,8 @@ static size_t check_number(const char *text, size_t size, const char **rule) {
     return i;
 }
 
-/* Words that other programs write have messages of their own. */
+/* Refuses words that other programs write, and a byte order mark, with messages of their own. True
+ * if the text is none of them. */
 static bool not_json(struct codec_reader *reader, const char *text, size_t size, size_t offset) {
     static const char finite[] = "numbers must be finite";
     static const struct {
@@ -83,7 +84,7 @@ static bool not_json(struct codec_reader *reader, const char *text, size_t size,
     return true;
 }
 
-/* What kind of word text[0..size) is; false with the error set if it is none. */
+/* Finds what kind of word text[0..size) is. False with the error set if it is none. */
 static bool classify(struct codec_reader *reader, const char *text, size_t size, size_t offset,
                      enum reader_word *kind) {
     static const struct {
@@ -141,8 +142,8 @@ static bool classify(struct codec_reader *reader, const char *text, size_t size,
 
 /* --------------------------------------------------------------------------------------- words */
 
-/* A number outside of arrays is written anew for cJSON, which reads only the first 63
- * characters. */
+/* Adds a word to the skeleton. A number is written anew, because cJSON reads only its first 63
+ * characters. -Infinity and a number out of range become a number that cJSON reads as infinite. */
 static bool emit_word(struct codec_reader *reader, enum reader_word kind, const char *text,
                       size_t size) {
     char number[NUMBER_SIZE];
@@ -160,6 +161,7 @@ static bool emit_word(struct codec_reader *reader, enum reader_word kind, const 
     }
 }
 
+/* Adds a complete word to the matrix or to the skeleton. */
 static bool word_done(struct codec_reader *reader, const char *text, size_t size, size_t offset) {
     enum reader_word kind;
     if (!classify(reader, text, size, offset, &kind)) {
@@ -197,7 +199,7 @@ const char *reader_scan_word(struct codec_reader *reader, const char *p, const c
     size_t size = (size_t)(p - start);
 
     bool complete = p < end && codec_ends_word[(unsigned char)*p];
-    if (complete && reader->inside == READER_INSIDE_NOTHING) { /* the usual case: no copy */
+    if (complete && reader->inside == READER_INSIDE_NOTHING) { /* the usual case needs no copy */
         return word_done(reader, start, size, reader->word_offset) ? p : NULL;
     }
     memcpy(reader->word + reader->word_size, start, size);
@@ -210,7 +212,8 @@ const char *reader_scan_word(struct codec_reader *reader, const char *p, const c
         return reader_end_word(reader) ? p : NULL;
     }
 
-    enum reader_word kind; /* too long: say so, unless something is wrong already */
+    /* The word is too long. That is the error, unless its beginning is wrong already. */
+    enum reader_word kind;
     if (classify(reader, reader->word, reader->word_size, reader->word_offset, &kind)) {
         reader_syntax(reader, reader->word_offset, "a number has more than %d characters",
                       READER_MAX_WORD);
