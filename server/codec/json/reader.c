@@ -3,11 +3,11 @@
  * anywhere. Arrays of numbers or booleans go to typed buffers (matrix.c). Everything else goes to
  * the skeleton, a small JSON text for document.c. This file has the structure of a body, the
  * meaning of the dtype_key and the life of a reader. string.c scans strings, and scalar.c scans
- * words, which are numbers and literals.
+ * scalars, which are numbers and literals.
  *
- * The end of a chunk may cut a string, which is checked byte by byte, or a word, which is gathered
- * until it is complete. Nothing is decided about a part of a word, so the result does not depend on
- * the cuts. Nothing here is recursive: `frames` holds the open arrays and objects.
+ * The end of a chunk may cut a string, which is checked byte by byte, or a scalar, which is
+ * gathered until it is complete. Nothing is decided about a part of a scalar, so the result does
+ * not depend on the cuts. Nothing here is recursive: `frames` holds the open arrays and objects.
  */
 #include "codec/json/reader.h"
 
@@ -177,7 +177,7 @@ static bool keep(struct codec_reader *reader, size_t offset, const char *bytes, 
 
 /* ---------------------------------------------------------------------------------------- feed */
 
-/* Each reads on to the end of the string or word, or of the chunk, and sets what is allowed after
+/* Each reads on to the end of the string or scalar, or of the chunk, and sets what is allowed after
  * it. NULL on error. */
 static const char *scan_string(struct codec_reader *reader, const char *p, const char *end) {
     p = reader_scan_string(reader, p, end);
@@ -196,8 +196,8 @@ static const char *scan_string(struct codec_reader *reader, const char *p, const
     return value_done(reader) ? p : NULL;
 }
 
-static const char *scan_word(struct codec_reader *reader, const char *p, const char *end) {
-    p = reader_scan_word(reader, p, end);
+static const char *scan_scalar(struct codec_reader *reader, const char *p, const char *end) {
+    p = reader_scan_scalar(reader, p, end);
     const bool complete = p != NULL && reader->inside == READER_INSIDE_NOTHING;
     return !complete || value_done(reader) ? p : NULL;
 }
@@ -212,13 +212,13 @@ static bool scan(struct codec_reader *reader, const char *bytes, size_t size) {
             p = scan_string(reader, p, end);
             continue;
         }
-        if (reader->inside == READER_INSIDE_WORD) {
-            p = scan_word(reader, p, end);
+        if (reader->inside == READER_INSIDE_SCALAR) {
+            p = scan_scalar(reader, p, end);
             continue;
         }
         bool good = true;
         switch (*p) {
-        case '\n': /* the only place for line feeds: strings, words and runs have none */
+        case '\n': /* the only place for line feeds: strings, scalars and runs have none */
             reader->line.number++;
             reader->line.margin = reader_offset(reader, p) + 1;
             break;
@@ -249,7 +249,7 @@ static bool scan(struct codec_reader *reader, const char *bytes, size_t size) {
                 p = reader_scan_run(reader, p, end);
             }
             if (p == start) {
-                p = scan_word(reader, p, end);
+                p = scan_scalar(reader, p, end);
             }
             continue;
         }
@@ -305,8 +305,8 @@ enum codec_status codec_reader_finish(struct codec_reader *reader,
     if (reader->error.status != CODEC_OK) {
         return reader->error.status;
     }
-    if (reader->inside == READER_INSIDE_WORD) {
-        if (!reader_end_word(reader) || !value_done(reader)) {
+    if (reader->inside == READER_INSIDE_SCALAR) {
+        if (!reader_end_scalar(reader) || !value_done(reader)) {
             return reader->error.status;
         }
     }

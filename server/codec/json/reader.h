@@ -15,11 +15,11 @@
 #include "codec/json/lift.h"
 
 enum {
-    READER_MAX_WORD = 4096, /* most characters of a word: a number or a literal */
-    READER_KEEP_BLOCKS = 16 /* blocks of the body that are kept for a late dtype_key */
+    READER_MAX_SCALAR = 4096, /* most characters of a scalar: a number or a literal */
+    READER_KEEP_BLOCKS = 16   /* blocks of the body that are kept for a late dtype_key */
 };
 
-/* What the grammar allows next. */
+/* The tokens that the grammar allows next. */
 enum reader_expect {
     READER_EXPECT_VALUE,
     READER_EXPECT_VALUE_OR_END,
@@ -30,14 +30,14 @@ enum reader_expect {
     READER_EXPECT_NOTHING
 };
 
-/* What the end of the last chunk has cut. */
+/* The kind of token that the end of the last chunk has cut. */
 enum reader_inside {
     READER_INSIDE_NOTHING,
-    READER_INSIDE_WORD,
+    READER_INSIDE_SCALAR,
     READER_INSIDE_STRING
 };
 
-/* What the next byte of a string belongs to. */
+/* The part of a string to which its next byte belongs. */
 enum reader_string {
     READER_STRING_PLAIN,
     READER_STRING_ESCAPE,
@@ -47,12 +47,12 @@ enum reader_string {
     READER_STRING_CONTINUATION
 };
 
-enum reader_word {
-    READER_WORD_NUMBER,
-    READER_WORD_NULL,
-    READER_WORD_TRUE,
-    READER_WORD_FALSE,
-    READER_WORD_MINUS_INFINITY
+enum reader_scalar {
+    READER_SCALAR_NUMBER,
+    READER_SCALAR_NULL,
+    READER_SCALAR_TRUE,
+    READER_SCALAR_FALSE,
+    READER_SCALAR_MINUS_INFINITY
 };
 
 /* The line of a byte. `margin` is the offset of the line's first byte plus the number of
@@ -95,7 +95,7 @@ struct codec_reader {
     size_t depth; /* open arrays and objects */
     size_t held;  /* innermost open arrays that are not in the skeleton yet: they may be a matrix */
     struct reader_text skeleton;
-    size_t values;  /* values in the skeleton: arrays, objects, texts, words and lifted arrays */
+    size_t values;  /* values in the skeleton: arrays, objects, texts, scalars and lifted arrays */
     size_t strings; /* keys and texts in the skeleton */
 
     /* The current string. */
@@ -127,8 +127,8 @@ struct codec_reader {
     char *kept[READER_KEEP_BLOCKS]; /* the beginning of the body, for a late dtype_key */
 
     struct reader_frame frames[CODEC_MAX_DEPTH];
-    size_t word_offset, word_size;
-    char word[READER_MAX_WORD]; /* the current word, if a chunk has cut it */
+    size_t scalar_offset, scalar_size;
+    char scalar[READER_MAX_SCALAR]; /* the current scalar, if a chunk has cut it */
 };
 
 /* Returns the place in the body of the byte at p, which is in the current chunk. */
@@ -183,13 +183,13 @@ bool reader_string_is(const struct codec_reader *reader, const char *text);
 
 /* ------------------------------------------------------------------------------------ scalar.c */
 
-/* Reads a word from its first byte, or from where the last chunk has cut it. Returns where it
- * stopped, NULL on error. The word is complete, and is in the matrix or in the skeleton, if the
+/* Reads a scalar from its first byte, or from where the last chunk has cut it. Returns where it
+ * stopped, NULL on error. The scalar is complete, and is in the matrix or in the skeleton, if the
  * reader is inside nothing then. */
-const char *reader_scan_word(struct codec_reader *reader, const char *p, const char *end);
+const char *reader_scan_scalar(struct codec_reader *reader, const char *p, const char *end);
 
-/* Ends a word that the last chunk has cut. False on error. */
-bool reader_end_word(struct codec_reader *reader);
+/* Ends a scalar that the last chunk has cut. False on error. */
+bool reader_end_scalar(struct codec_reader *reader);
 
 /* ------------------------------------------------------------------------------------ matrix.c */
 
@@ -197,8 +197,8 @@ bool reader_end_word(struct codec_reader *reader);
 
 /* Begins a matrix at the brackets that were held back. */
 bool reader_begin_matrix(struct codec_reader *reader, bool is_bool);
-/* Stores a checked word in the open matrix. */
-bool reader_add_element(struct codec_reader *reader, enum reader_word kind, const char *text,
+/* Stores a checked scalar in the open matrix. */
+bool reader_add_element(struct codec_reader *reader, enum reader_scalar kind, const char *text,
                         size_t size, size_t offset);
 /* Ends a row of the matrix, which must be as long as the rows before it. The end of the outermost
  * row ends the matrix. */

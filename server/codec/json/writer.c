@@ -43,9 +43,9 @@ static bool put(struct codec_buffer *buffer, const char *bytes, size_t size) {
     return true;
 }
 
-static char *put_word(char *out, const char *word) {
-    size_t size = strlen(word);
-    memcpy(out, word, size);
+static char *put_literal(char *out, const char *literal) {
+    size_t size = strlen(literal);
+    memcpy(out, literal, size);
     return out + size;
 }
 
@@ -53,7 +53,7 @@ static char *put_word(char *out, const char *word) {
  * NUMBER_SIZE bytes for each number. */
 static char *put_double(char *out, double number, int digits) {
     if (!isfinite(number)) {
-        return put_word(out, "null");
+        return put_literal(out, "null");
     }
     return out + (digits > 0 ? number_write_rounded(out, number, digits)
                              : number_write_double(out, number));
@@ -61,7 +61,7 @@ static char *put_double(char *out, double number, int digits) {
 
 static char *put_float(char *out, float number, int digits) {
     if (!isfinite(number)) {
-        return put_word(out, "null");
+        return put_literal(out, "null");
     }
     return out + (digits > 0 ? number_write_rounded(out, (double)number, digits)
                              : number_write_float(out, number));
@@ -123,7 +123,7 @@ static char *put_elements(char *out, const attn_tensor *tensor, size_t first, si
         break;
     case ATTN_BOOL:
         for (size_t i = first; i < end; i++, *out++ = ',') {
-            out = put_word(out, ((const unsigned char *)tensor->data)[i] ? "true" : "false");
+            out = put_literal(out, ((const unsigned char *)tensor->data)[i] ? "true" : "false");
         }
         break;
     }
