@@ -1,4 +1,4 @@
-/* blas_setup.c - see blas_setup.h. */
+/* blas_setup.c - sets the environment of OpenBLAS and executes the program again. */
 #include "blas_setup.h"
 
 #include "attention.h"
@@ -8,8 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The best kernels that every OpenBLAS since 0.3.6 has and that this CPU can run; NULL = no
- * better. */
+/* Returns the name of the best kernels that every OpenBLAS since 0.3.6 has and that this CPU can
+ * run; NULL if there is nothing better than what OpenBLAS chose. */
 static const char *best_core(void) {
 #if defined(__x86_64__)
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
@@ -23,7 +23,8 @@ static const char *best_core(void) {
     return NULL;
 }
 
-/* The kernels to ask for instead of those that OpenBLAS chose; NULL = they are fine. */
+/* Returns the name of the kernels that OpenBLAS should take instead of those that it chose; NULL if
+ * its choice stays. */
 static const char *mended_core(void) {
     static const char *const old[] = {"Prescott", "Core2", "Nehalem", "Barcelona", "Bobcat"};
     const char *core = attn_build().blas_core, *better = best_core();
@@ -48,12 +49,12 @@ void blas_prepare(char *argv[]) {
         setenv("OPENBLAS_CORETYPE", core, 1);
     }
     setenv("OPENBLAS_NUM_THREADS", "1", 1);
-    /* By its own path, so that it keeps its name in the process list. */
+    /* The real path, not /proc/self/exe, keeps the program's name in the list of processes. */
     char path[4096];
     const ssize_t size = readlink("/proc/self/exe", path, sizeof path - 1);
     if (size > 0) {
         path[size] = '\0';
         execv(path, argv);
     }
-    /* Not possible here: slower, but right. */
+    /* Without exec the daemon serves all the same: its results are right, but slower. */
 }

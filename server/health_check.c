@@ -1,5 +1,6 @@
 /*
- * health_check.c - one request over a socket, plain or with TLS, with one deadline for all of it.
+ * health_check.c - sends one request over a socket, with or without TLS. One deadline holds for all
+ * steps together.
  */
 #include "health_check.h"
 
@@ -21,7 +22,7 @@ enum {
     DEADLINE_MS = 3000
 };
 
-/* A non-blocking socket on its way to the server, or -1. */
+/* Returns a non-blocking socket that is connecting to the server, or -1 with errno. */
 static int start_connect(const char *address, unsigned port) {
     struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
     struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_port = htons((uint16_t)port)};
@@ -61,7 +62,8 @@ static bool wait_for(int fd, short events, int64_t deadline) {
     return ready > 0;
 }
 
-/* The next bytes, to be sent or received. */
+/* Sends or receives up to `size` bytes before the deadline. Returns their number, 0 if the server
+ * has closed the connection, or -1 with errno. */
 static ssize_t pass(int fd, struct tls_client *tls, bool out, void *bytes, size_t size,
                     int64_t deadline) {
     for (;;) {
@@ -76,10 +78,10 @@ static ssize_t pass(int fd, struct tls_client *tls, bool out, void *bytes, size_
     }
 }
 
-/* Sends the request and reads until the status code is there, which comes back; -1 with errno
- * otherwise. */
+/* Sends the request and reads the first line of the response. Returns the status code, or -1 with
+ * errno. */
 static int ask(int fd, struct tls_client *tls, int64_t deadline) {
-    /* Less than any socket buffer: it goes out at once or not at all. */
+    /* The request is smaller than any socket buffer, so it is sent at once or not at all. */
     static char request[] =
         "GET /health/live HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     char reply[sizeof "HTTP/1.1 200"] = "";

@@ -1,15 +1,16 @@
 /*
- * health_check.h - `attentiond --health-check`: asks a running server whether it lives. For
- * container images that hold no curl. Knows no libmicrohttpd: it is a client.
+ * health_check.h - `attentiond --health-check`, which asks a running server whether it is alive.
+ * Container images without curl need it. It is a client and does not use libmicrohttpd.
  */
 #ifndef HEALTH_CHECK_H
 #define HEALTH_CHECK_H
 
 #include <stdbool.h>
 
-/* GET /health/live at `address` and `port`, over TLS or not; the unspecified addresses mean
- * loopback. No certificate is verified. Returns the exit status: 0 if 200 came within 3 seconds,
- * else 1 with a line on stderr. */
+/* Sends GET /health/live to a numeric `address` and `port`, over TLS if `tls` is set. The addresses
+ * 0.0.0.0 and :: mean this machine. No certificate is verified. Returns the exit status, which is 0
+ * if the server answers with the status 200 within 3 seconds. Otherwise it is 1, and a line on
+ * standard error says why. */
 int health_check(const char *address, unsigned port, bool tls);
 
 #endif

@@ -1,7 +1,7 @@
 /*
- * main.c - attentiond: options, start, wait for a signal, stop. Nothing else.
- * Exit status: 0 after SIGTERM or SIGINT, 1 if it cannot serve or had to cut a computation off at
- * its end, 2 for a bad option or ATTENTION_ISA.
+ * main.c - the course of the daemon: it reads the options, starts, waits for a signal and stops.
+ * The exit status is 0 after SIGTERM or SIGINT, 1 if the daemon cannot serve or stopped before a
+ * computation had ended, and 2 if an option or ATTENTION_ISA is wrong.
  */
 #include "api/api.h"
 #include "attention.h"
@@ -27,16 +27,18 @@
 #include <unistd.h>
 
 enum {
-    MAX_JOBS = 256, /* each wake-up of libmicrohttpd looks at all connections that wait */
-    REST_SECONDS = 1,
-    TRIM_FROM = 8 << 20,   /* free bytes that malloc keeps, from which on they are given back */
-    MAPPED_FROM = 1 << 20, /* bytes of a block that has pages of its own */
-    KEPT_FREE = 2 << 20    /* bytes that an arena of malloc keeps at its end */
+    /* libmicrohttpd looks at all connections that wait for a job whenever it wakes up, so their
+     * number is limited. */
+    MAX_JOBS = 256,
+    REST_SECONDS = 1,      /* how often the log gets a summary and the free memory is looked at */
+    TRIM_FROM = 8 << 20,   /* more free bytes in malloc's arenas than this are given back */
+    MAPPED_FROM = 1 << 20, /* a block of this many bytes or more gets pages of its own */
+    KEPT_FREE = 2 << 20    /* free bytes that malloc keeps at the end of an arena */
 };
 
-/* SIGTERM, SIGINT and SIGHUP are waited for, not handled: blocked here, before any thread exists,
- * so that every thread inherits it. A client that leaves while it is written to must not end the
- * process. */
+/* SIGTERM, SIGINT and SIGHUP have no handlers, because the main thread waits for them. They are
+ * blocked before any other thread exists, so that every thread inherits the mask. SIGPIPE is
+ * ignored, because a client that leaves while the server writes to it must not end the process. */
 static void prepare_signals(sigset_t *signals) {
     sigemptyset(signals);
     sigaddset(signals, SIGTERM);
@@ -44,20 +46,22 @@ static void prepare_signals(sigset_t *signals) {
     sigaddset(signals, SIGHUP);
     sigprocmask(SIG_BLOCK, signals, NULL);
     signal(SIGPIPE, SIG_IGN);
-    signal(SIGXFSZ, SIG_IGN); /* a log file that may not grow */
-    signal(SIGUSR1, SIG_IGN); /* other daemons open their logs again or tell their state */
+    signal(SIGXFSZ, SIG_IGN); /* the log file may have reached its limit of size */
+    signal(SIGUSR1, SIG_IGN); /* other daemons reopen their logs or print their state at these */
     signal(SIGUSR2, SIG_IGN);
 }
 
-/* Large blocks go back to the kernel as soon as they are freed. Without these limits malloc raises
- * its own with the largest block that was ever freed, and each of its arenas may keep 64 MiB. */
+/* Makes malloc give large blocks back to the kernel as soon as they are freed. Without these limits
+ * malloc would raise its own limits to the size of the largest block that was ever freed, and each
+ * of its arenas could keep 64 MiB. */
 static void prepare_malloc(void) {
     mallopt(M_MMAP_THRESHOLD, MAPPED_FROM);
     mallopt(M_TRIM_THRESHOLD, KEPT_FREE);
 }
 
-/* A second signal ends the process at once, by its default action. Programs like timeout(1) send
- * one to the process and one to its group: what comes within half a second is the same. */
+/* Waits for a second signal and ends the process at once by the default action of this signal.
+ * Programs like timeout(1) send a signal to the process and another one to its group, so signals
+ * within half a second count as the first one. */
 static void *await_second(void *stop_) {
     const sigset_t stop = *(sigset_t *)stop_;
     int signal_number;
@@ -72,9 +76,9 @@ static void *await_second(void *stop_) {
     return NULL;
 }
 
-/* Waits for the next signal and returns it. Once in a second the log gets what was refused, and
- * malloc gives the memory that it kept of requests back to the kernel: when no request is left, or
- * when it is much, because it may be the most that was ever in use. */
+/* Waits for the next signal and returns it. Once in a second the log gets a summary of what was
+ * refused. malloc then gives its free memory back to the kernel if no request is left, or if there
+ * is much of it. Without this it can be as much as was ever in use at the same time. */
 static int await_signal(const sigset_t *signals, const struct http_server *server) {
     const struct timespec rest = {.tv_sec = REST_SECONDS};
     unsigned seen = 0;
@@ -103,7 +107,7 @@ static void tell_systemd(const char *state) {
         return;
     }
     memcpy(address.sun_path, path, length);
-    if (path[0] == '@') { /* a name that is no file */
+    if (path[0] == '@') { /* an abstract name, which is not in the file system */
         address.sun_path[0] = '\0';
     }
     const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -116,7 +120,7 @@ static void tell_systemd(const char *state) {
     }
 }
 
-/* Until a signal says to stop. */
+/* Serves until a signal asks to stop. Returns the exit status. */
 static int listen_and_wait(const struct server_options *options, struct api_service *service,
                            const sigset_t *signals) {
     const struct http_options http = {
@@ -140,7 +144,7 @@ static int listen_and_wait(const struct server_options *options, struct api_serv
         .drain_delay = options->drain_delay,
         .drain_timeout = options->drain_timeout,
     };
-    static sigset_t stop; /* for a thread that may outlive this function */
+    static sigset_t stop; /* static, because await_second() may outlive this function */
     char error[512], url[128];
     pthread_t second;
     int signal_number;
@@ -154,7 +158,7 @@ static int listen_and_wait(const struct server_options *options, struct api_serv
     bool ipv6 = strchr(options->address, ':') != NULL;
     snprintf(url, sizeof url, "http%s://%s%s%s:%u", options->tls_certificate != NULL ? "s" : "",
              ipv6 ? "[" : "", options->address, ipv6 ? "]" : "", http_port(server));
-    printf("attentiond %s listening on %s\n", ATTN_VERSION, url); /* for scripts: not a log line */
+    printf("attentiond %s listening on %s\n", ATTN_VERSION, url); /* scripts read it */
     fflush(stdout);
     http_log("info", "started at %s: version %s, %u worker%s, %u I/O thread%s", url, ATTN_VERSION,
              options->workers, options->workers == 1 ? "" : "s", options->io_threads,
@@ -174,7 +178,7 @@ static int listen_and_wait(const struct server_options *options, struct api_serv
     if (!stopped) {
         http_log("error", "stopped: a request that is still being computed gets no answer");
         fflush(NULL);
-        _exit(1); /* no exit handlers: the computation is still using what they take away */
+        _exit(1); /* exit handlers would free what the computation still uses */
     }
     http_log("info", "stopped");
     return 0;

@@ -1,8 +1,8 @@
 /*
- * options.c - the option table and its reader.
- * Each row: flag, environment variable, kind, place in struct server_options, range, help. The
- * defaults are one literal. Adding an option is adding a member, a default and a row. Besides them
- * there is ATTENTION_ISA, which the library reads: here it is only refused.
+ * options.c - the table of options, which says everything about an option except its default, and
+ * the reading of options. The defaults are one literal. A new option needs a member of struct
+ * server_options, a default and a row. The library reads the variable ATTENTION_ISA itself; this
+ * file only refuses a value that the CPU cannot run.
  */
 #include "options.h"
 
@@ -18,10 +18,10 @@
 
 enum kind {
     KIND_ADDRESS,
-    KIND_TEXT,   /* not empty */
-    KIND_CHOICE, /* of the words in `range`: the index */
+    KIND_TEXT,   /* a text that is not empty */
+    KIND_CHOICE, /* one of the words in `range`; the value is its index */
     KIND_UNSIGNED,
-    KIND_SECONDS, /* whole ones */
+    KIND_SECONDS, /* whole seconds */
     KIND_BYTES,
     KIND_REAL,
     KIND_SWITCH,
@@ -31,11 +31,11 @@ enum kind {
 
 struct option {
     const char *flag;
-    const char *variable; /* NULL: only a flag */
+    const char *variable; /* the environment variable; NULL if there is only a flag */
     enum kind kind;
-    size_t offset;
+    size_t offset;           /* the place of the value in struct server_options */
     double minimum, maximum; /* whole numbers up to 2^53 are exact */
-    const char *range;       /* the same for a reader */
+    const char *range;       /* the same in words, or the words of a choice */
     const char *help;
 };
 
@@ -134,11 +134,11 @@ static struct server_options defaults(void) {
 /* -------------------------------------------------------------------------------------- values */
 
 static bool is_address(const char *text) {
-    struct in6_addr unused; /* holds either kind */
+    struct in6_addr unused; /* has room for both kinds of addresses */
     return inet_pton(AF_INET, text, &unused) == 1 || inet_pton(AF_INET6, text, &unused) == 1;
 }
 
-/* A number without sign or space in front, in `*number`; the rest in `*rest`. */
+/* Reads a number that has no sign and no space before it. `*rest` is the text after it. */
 static bool read_number(const char *text, bool whole, double *number, const char **rest) {
     char *end;
     if (!isdigit((unsigned char)text[0])) {
@@ -211,15 +211,16 @@ static void describe_rule(const struct option *option, char *out, size_t size) {
                              : option->kind == KIND_SECONDS ? "a whole number of seconds in "
                              : option->kind == KIND_BYTES   ? "a whole number of bytes in "
                              : option->kind == KIND_REAL    ? "a number in "
-                                                            : ""; /* the range says it */
+                                                            : ""; /* the range says all */
     const int first = (int)strcspn(option->range, "|");
-    const bool choice = option->kind == KIND_CHOICE; /* of two words */
+    const bool choice = option->kind == KIND_CHOICE; /* every choice has two words */
     const bool address = option->kind == KIND_ADDRESS;
     snprintf(out, size, "%s%.*s%s%s%s", kind, first, option->range, choice ? " or " : "",
              choice ? option->range + first + 1 : "", address ? ", as in 127.0.0.1" : "");
 }
 
-/* `source` is the flag or the variable the value came from. */
+/* Sets an option. `source` is the flag or the variable that the value came from. Returns false with
+ * a message in error[0..size) if the value is wrong. */
 static bool set_value(struct server_options *options, const struct option *option,
                       const char *source, const char *text, char *error, size_t size) {
     bool valid;
@@ -244,7 +245,7 @@ static bool set_value(struct server_options *options, const struct option *optio
 
 /* -------------------------------------------------------------------------------- ATTENTION_ISA */
 
-/* The row kernels that this CPU runs, e.g. "scalar, avx2". */
+/* Writes the names of the row kernels that this CPU runs, such as "scalar, avx2". */
 static void list_kernels(const attn_build_info *build, char *out, size_t size) {
     size_t length = 0;
     out[0] = '\0';
@@ -254,7 +255,8 @@ static void list_kernels(const attn_build_info *build, char *out, size_t size) {
     }
 }
 
-/* Who forces kernels wants to know that these run, and no others. */
+/* Returns false, with a message, if ATTENTION_ISA names kernels that cannot run here. A user who
+ * chooses kernels must not get others without notice. */
 static bool check_kernels(char *error, size_t size) {
     const attn_build_info build = attn_build();
     const char *value = getenv("ATTENTION_ISA");
@@ -269,15 +271,15 @@ static bool check_kernels(char *error, size_t size) {
 
 /* ------------------------------------------------------------------------------------- sources */
 
-/* An empty variable counts as unset, as `${NAME:-}` in scripts makes it. */
+/* An empty variable counts as unset, because scripts often set one with `${NAME:-}`. */
 static bool read_environment(struct server_options *options, char *error, size_t size) {
     for (size_t i = 0; i < OPTION_COUNT; i++) {
         const char *text = table[i].variable != NULL ? getenv(table[i].variable) : NULL;
         if (text == NULL || text[0] == '\0') {
             continue;
         }
-        /* Beside a Kubernetes Service named "attentiond" each pod gets
-         * ATTENTIOND_PORT=tcp://10.0.0.7:80. */
+        /* If a Kubernetes Service is named "attentiond", each pod of its namespace gets a variable
+         * like ATTENTIOND_PORT=tcp://10.0.0.7:80. */
         if (table[i].offset == AT(port) && strncmp(text, "tcp://", 6) == 0) {
             continue;
         }
@@ -288,7 +290,8 @@ static bool read_environment(struct server_options *options, char *error, size_t
     return true;
 }
 
-/* The option that `argument` names, alone or before '='. */
+/* Returns the option that `argument` names, which may go on with '=' and a value; NULL if there is
+ * no such option. */
 static const struct option *find_option(const char *argument) {
     size_t length = strcspn(argument, "=");
     if (strcmp(argument, "-h") == 0) {
@@ -365,7 +368,7 @@ static void format_default(const struct server_options *options, const struct op
     if (option->kind <= KIND_TEXT) {
         const char *text = *(const char *const *)place;
         snprintf(out, size, "%s", text != NULL ? text : "none");
-    } else if (option->kind == KIND_CHOICE) { /* the default is the first */
+    } else if (option->kind == KIND_CHOICE) { /* the default is the first word */
         snprintf(out, size, "%.*s", (int)strcspn(option->range, "|"), option->range);
     } else if (option->kind == KIND_BYTES) {
         format_bytes(*(const size_t *)place, out, size);

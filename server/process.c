@@ -1,4 +1,4 @@
-/* process.c - see process.h; Linux's /proc. */
+/* process.c - reads the figures of process.h, most of them from /proc. */
 #include "process.h"
 
 #include <dirent.h>
@@ -19,10 +19,11 @@ static double open_files(void) {
         return 0;
     }
     closedir(folder);
-    return count - 3; /* ".", ".." and the folder itself */
+    return count - 3; /* ".", ".." and the descriptor of the folder do not count */
 }
 
-/* Start of the process in seconds since 1970, by the boot time and /proc/self/stat. */
+/* Returns when the process started, in seconds since 1970. /proc/self/stat has this time in ticks
+ * since the machine booted, as field 22. */
 static double start_time(void) {
     struct timespec real, boot;
     unsigned long long ticks = 0;
@@ -34,7 +35,8 @@ static double start_time(void) {
     const size_t size = fread(text, 1, sizeof text - 1, stat);
     fclose(stat);
     text[size] = '\0';
-    const char *at = strrchr(text, ')'); /* the name before it may hold anything */
+    const char *at =
+        strrchr(text, ')'); /* the program's name before it may hold spaces and parentheses */
     for (int field = 2; at != NULL && field < 22; field++) {
         at = strchr(at + 1, ' ');
     }

@@ -251,7 +251,7 @@ static double bytes_of_results(const attn_plan *plan) {
     for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
         for (size_t part = 0; part < plan->results[r].count; part++) {
             size_t size;
-            bytes += attn_tensor_bytes(&plan->results[r].parts[part], &size) ? (double)size : 0;
+            bytes += part_bytes(&plan->results[r].parts[part], &size) ? (double)size : 0;
         }
     }
     return bytes;

@@ -36,9 +36,9 @@ struct broadcast {
 
 /* A result that the caller asked for. */
 struct result {
-    attn_tensor *parts; /* owned; `data` is the bound buffer */
-    size_t count;       /* parts that there are */
-    size_t room;        /* parts that there is memory for */
+    attn_result_tensor *parts; /* owned; `data` is the bound buffer */
+    size_t count;              /* parts that there are */
+    size_t room;               /* parts that there is memory for */
 };
 
 /* ---------------------------------------------------------------------------------- projections */
@@ -68,7 +68,6 @@ struct projection {
 };
 
 /* --------------------------------------------------------------------------------- the schedule */
-
 /* The phases of a run. All tasks of one phase may run at once and in any order. */
 enum phase {
     PHASE_PROJECT, /* Q, K and V are computed from X */

@@ -1,40 +1,61 @@
 /*
- * plan_build.h - the parts that both kinds of plan are built from. Every function checks what it
- * is given; on failure the half-built plan is freed by attn_plan_free.
+ * plan_build.h - the functions from which the kinds of plan are built, grouped by the file that
+ * defines them. Each checks what it is given. If one fails, attn_plan_free() frees the plan that is
+ * not complete.
  */
 #ifndef ATTN_PLAN_BUILD_H
 #define ATTN_PLAN_BUILD_H
 
 #include "plan.h"
 
-attn_status plan_no_memory(attn_error *error);
-attn_status plan_too_large(attn_error *error);
+enum {
+    MOST_TASKS = 1 << 16 /* A phase has more tasks only if its tasks would be too long otherwise. */
+};
 
+/* ---------------------------------------------------------------------------------- in plan.c */
+
+/* Allocates an empty plan. */
 attn_status plan_new(attn_plan **plan, attn_error *error);
-attn_status plan_check_heads(const attn_plan *plan, size_t heads, attn_error *error);
-attn_status plan_new_heads(attn_plan *plan, attn_error *error); /* plan->heads is known */
 
-/* kv_heads of the options, checked against heads. */
-attn_status plan_kv_heads(const attn_options *o, size_t heads, size_t *kv_heads, attn_error *error);
+/* Checks a number of heads against the most that are possible. */
+attn_status plan_check_heads(const attn_plan *plan, size_t heads, attn_error *error);
+
+/* Checks plan->heads, and allocates plan->head for as many. */
+attn_status plan_new_heads(attn_plan *plan, attn_error *error);
+
+/* Completes a plan whose sizes, heads and operands are known: its options, its results, its
+ * schedule and its cost. */
+attn_status plan_finish(attn_plan *plan, const attn_options *o, attn_error *error);
+
+/* ------------------------------------------------------------------------ in plan_attention.c */
 
 /* The four sizes of a matrix, whatever its form. */
 struct dims {
     size_t batch, heads, rows, columns; /* columns of one head */
 };
 
-/* past_K and past_V: both or none; then, in the form of K and V (given as dims), into the plan. */
-attn_status check_past(const attn_options *o, attn_error *error);
+/* Checks that past_K and past_V are both given, or neither. */
+attn_status plan_check_past(const attn_options *o, attn_error *error);
+
+/* Checks past_K and past_V against the sizes of K and V, and makes them operands of the plan. */
 attn_status plan_past(attn_plan *plan, const attn_options *o, struct dims k, struct dims v,
                       bool packed, attn_error *error);
 
-enum {
-    MOST_TASKS = 1 << 16 /* A phase has more tasks only if its tasks would be too long otherwise. */
-};
+/* -------------------------------------------------------------------------- in plan_options.c */
 
-/* Once sizes, heads and operands are known: options, result shapes, cost. */
-attn_status plan_finish(attn_plan *plan, const attn_options *o, attn_error *error);
+/* Finds the number of key heads for so many query heads, and checks that it divides them. */
+attn_status plan_kv_heads(const attn_options *o, size_t heads, size_t *kv_heads, attn_error *error);
+
+/* Resolves all options against the sizes and the heads of the plan. */
 attn_status plan_options(attn_plan *plan, const attn_options *o, attn_error *error);
+
+/* -------------------------------------------------------------------------- in plan_results.c */
+
+/* Allocates the parts of all wanted results, and gives each its shape and dtype. */
 attn_status plan_results(attn_plan *plan, attn_error *error);
+
+/* ------------------------------------------------------------------------------ in schedule.c */
+
 attn_status plan_schedule(attn_plan *plan, attn_error *error);
 
 /* The costs of the parts of a run; see cost.c. Each function reads only those fields of the

@@ -1,4 +1,4 @@
-/* plan_results.c - the shape of every result that is wanted, and where it goes. */
+/* plan_results.c - gives every wanted result its shape, and binds results to buffers. */
 #include "plan_build.h"
 
 #include <stdlib.h>
@@ -6,12 +6,12 @@
 #include "status.h"
 #include "tensor.h"
 
-/* Adds a part of shape (lead axes..., sizes...). `head_axis` asks for the axis of heads or kv
- * heads. */
+/* Adds a part to a result. Its axes are the batch and the heads, if the call has these axes, and
+ * then `sizes`. `head_axis` is the number of heads or key heads, or 0 for no such axis. */
 static void add_part(attn_plan *plan, attn_result which, attn_dtype dtype, size_t head_axis,
                      int rank, const size_t *sizes) {
     struct result *result = &plan->results[which];
-    attn_tensor *tensor = &result->parts[result->count++];
+    attn_result_tensor *tensor = &result->parts[result->count++];
     tensor->dtype = dtype;
     if (plan->has_batch_axis) {
         tensor->shape[tensor->rank++] = plan->batch;
@@ -75,7 +75,7 @@ static void shape_result(attn_plan *plan, attn_result which) {
     case ATTN_RESULT_STATISTICS: {
         struct result *result = &plan->results[which];
         result->parts[result->count++] =
-            (attn_tensor){.dtype = ATTN_FLOAT64, .rank = 1, .shape = {4}};
+            (attn_result_tensor){.dtype = ATTN_FLOAT64, .rank = 1, .shape = {4}};
         break;
     }
     case ATTN_RESULT_TOP_K_INDICES:
@@ -106,21 +106,21 @@ attn_status plan_results(attn_plan *plan, attn_error *error) {
         }
         bool projected_only = r == ATTN_RESULT_Q || r == ATTN_RESULT_K || r == ATTN_RESULT_V;
         if (projected_only && !plan->projected) {
-            return attn_fail(error, ATTN_INVALID_ARGUMENT, "return",
+            return attn_fail(error, ATTN_INVALID_ARGUMENT, "results",
                              "%s is a result of calls with projections only",
                              attn_result_name((attn_result)r));
         }
         const bool parted = plan->per_head && r >= ATTN_RESULT_PRESENT_K;
         plan->results[r].room = parted ? plan->heads : 1;
-        plan->results[r].parts = calloc(plan->results[r].room, sizeof(attn_tensor));
+        plan->results[r].parts = calloc(plan->results[r].room, sizeof(attn_result_tensor));
         if (plan->results[r].parts == NULL) {
-            return plan_no_memory(error);
+            return attn_no_memory(error);
         }
         shape_result(plan, (attn_result)r);
         for (size_t p = 0; p < plan->results[r].count; p++) {
             size_t bytes;
-            if (!attn_tensor_bytes(&plan->results[r].parts[p], &bytes)) {
-                return plan_too_large(error);
+            if (!part_bytes(&plan->results[r].parts[p], &bytes)) {
+                return attn_too_large(error);
             }
         }
     }
@@ -131,7 +131,7 @@ size_t attn_plan_parts(const attn_plan *plan, attn_result result) {
     return (unsigned)result < ATTN_RESULT_COUNT ? plan->results[result].count : 0;
 }
 
-const attn_tensor *attn_plan_tensor(const attn_plan *plan, attn_result result, size_t part) {
+const attn_result_tensor *attn_plan_tensor(const attn_plan *plan, attn_result result, size_t part) {
     return part < attn_plan_parts(plan, result) ? &plan->results[result].parts[part] : NULL;
 }
 
@@ -140,5 +140,52 @@ attn_status attn_plan_bind(attn_plan *plan, attn_result result, size_t part, voi
         return ATTN_INVALID_ARGUMENT;
     }
     plan->results[result].parts[part].data = data;
+    return ATTN_OK;
+}
+
+/* Returns where the next part begins after one of `bytes` bytes, which begins at `at`; or false if
+ * that does not fit a size_t. */
+static bool next_part(size_t at, size_t bytes, size_t *next) {
+    const size_t rest = ATTN_ALIGNMENT - 1;
+    if (!size_add(at, bytes, &at) || !size_add(at, rest, &at)) {
+        return false;
+    }
+    *next = at & ~rest;
+    return true;
+}
+
+/* Lays out the parts of all results one after the other, and binds them if `buffer` is not NULL.
+ * `bytes` becomes the size of the buffer. Returns false if that does not fit a size_t. */
+static bool lay_out_results(const attn_plan *plan, char *buffer, size_t *bytes) {
+    size_t at = 0;
+    for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
+        for (size_t p = 0; p < plan->results[r].count; p++) {
+            attn_result_tensor *part = &plan->results[r].parts[p];
+            size_t size;
+            if (buffer != NULL) {
+                part->data = buffer + at;
+            }
+            if (!part_bytes(part, &size) || !next_part(at, size, &at)) {
+                return false;
+            }
+        }
+    }
+    *bytes = at;
+    return true;
+}
+
+bool attn_plan_results_bytes(const attn_plan *plan, size_t *bytes) {
+    return lay_out_results(plan, NULL, bytes);
+}
+
+attn_status attn_plan_bind_all(attn_plan *plan, void *buffer) {
+    size_t bytes;
+    if (buffer == NULL || (uintptr_t)buffer % ATTN_ALIGNMENT != 0) {
+        return ATTN_INVALID_ARGUMENT;
+    }
+    if (!lay_out_results(plan, NULL, &bytes)) {
+        return ATTN_TOO_LARGE;
+    }
+    lay_out_results(plan, buffer, &bytes);
     return ATTN_OK;
 }

@@ -1,13 +1,13 @@
 /*
- * random.c - seeded draws: the numbers of NumPy's legacy RandomState and of PyTorch's generator on
- * the CPU, from the Mersenne Twister that both use (Matsumoto & Nishimura 1998, seeded as in their
- * version of 2002). Knows nothing of shapes: a draw is a number of elements.
+ * random.c makes seeded draws: the numbers of NumPy's legacy RandomState and of PyTorch's generator
+ * for the CPU. Both use the Mersenne Twister (Matsumoto & Nishimura 1998, seeded as in their
+ * version of 2002). This file knows nothing of shapes: a draw is a number of elements.
  *
- * What each makes of the twister's words was read in NumPy 2.4 (legacy-distributions.c,
- * distributions.c, mt19937.h) and PyTorch 2.15 (DistributionTemplates.h, DistributionsHelper.h,
- * TransformationHelper.h), and where a product is added without being rounded was found by
- * comparing bits. fma() and fused() stand there, and only there. log, log1p, sin and cos of doubles
- * are the C library's, as in both.
+ * How each program makes numbers of the twister's words was read in NumPy 2.4
+ * (legacy-distributions.c, distributions.c, mt19937.h) and PyTorch 2.15 (DistributionTemplates.h,
+ * DistributionsHelper.h, TransformationHelper.h). Comparing bits showed where their compilers add a
+ * product without rounding it first; fma() and fused() are used in these places and nowhere else.
+ * log, log1p, sin and cos of doubles come from the C library, as in both programs.
  */
 #include <assert.h>
 #include <float.h>
@@ -18,24 +18,24 @@
 #include "status.h"
 #include "tensor.h"
 
-/* PyTorch makes normals of eight pairs of uniforms at a time: values 0 to 7 of a group are the
- * first of the pairs, the others the second. */
+/* PyTorch makes sixteen normals of eight pairs of uniforms at a time. Values 0 to 7 of such a group
+ * are the first numbers of the pairs, and values 8 to 15 are the second ones. */
 enum {
-    WORDS = 624,
-    FAR = 397,
+    WORDS = 624, /* words of the twister's state */
+    FAR = 397,   /* distance of the words that the twister combines */
     LANES = 8,
     GROUP = 2 * LANES,
-    BLOCK = 32 * GROUP, /* values on their way to the caller's buffer */
+    BLOCK = 32 * GROUP, /* values that are made before they go into the caller's buffer */
 };
-static_assert(ATTN_DRAW_PIECE % BLOCK == 0, "a piece is whole groups");
+static_assert(ATTN_DRAW_PIECE % BLOCK == 0, "a piece consists of whole groups");
 
 static const double TWO_PI = 6.283185307179586;
 
 struct attn_random {
     attn_generator generator;
-    bool has_spare; /* both make normals in pairs and keep the second for the next call */
+    bool has_spare; /* normals are made in pairs, and the second one is kept for the next call */
     double spare;
-    size_t used; /* of words */
+    size_t used; /* how many of `words` were used */
     uint32_t state[WORDS], words[WORDS];
 };
 
@@ -53,7 +53,8 @@ static inline uint32_t twist(uint32_t here, uint32_t next, uint32_t far) {
     return far ^ (y >> 1) ^ ((0u - (y & 1u)) & UINT32_C(0x9908b0df));
 }
 
-/* Three loops without a remainder, which compilers make vectors of. */
+/* Makes the next WORDS words. The index needs no remainder in any of the three loops, so compilers
+ * make vector code of them. */
 static void next_words(struct attn_random *random) {
     uint32_t *s = random->state;
     for (size_t i = 0; i < WORDS - FAR; i++) {
@@ -87,14 +88,15 @@ static inline uint64_t next64(struct attn_random *random) {
 
 /* --------------------------------------------------------------------------------------- NumPy */
 
-/* 53 bits of two words: [0, 1). */
+/* Returns 53 bits of two words, as a number in [0, 1). */
 static inline double numpy_unit(struct attn_random *random) {
     const double high = next32(random) >> 5, low = next32(random) >> 6;
     return (high * 0x1p26 + low) * 0x1p-53;
 }
 
-/* Words are masked to the bits of the largest offset and thrown away while they exceed it: written
- * over, that is, since nobody can foretell a branch. A range of one number takes none. */
+/* A word is masked to the bits of the largest offset, and it is dropped if it still exceeds that
+ * offset. The loop stores every word and lets the next one overwrite a dropped one, because a
+ * branch could not be predicted. A range of one number uses no word. */
 static void numpy_integers(struct attn_random *random, const attn_draw *draw, double *values,
                            size_t count) {
     const int64_t low = (int64_t)draw->a;
@@ -120,7 +122,7 @@ static void numpy_uniforms(struct attn_random *random, const attn_draw *draw, do
     }
 }
 
-/* The polar method (Marsaglia & Bray 1964). The second coordinate comes first. */
+/* The polar method (Marsaglia & Bray 1964). NumPy returns the second coordinate of a pair first. */
 static double numpy_gauss(struct attn_random *random) {
     if (random->has_spare) {
         random->has_spare = false;
@@ -148,10 +150,11 @@ static void numpy_normals(struct attn_random *random, const attn_draw *draw, dou
 /* ------------------------------------------------------------------------------------- PyTorch */
 
 /*
- * fmaf(), which takes ten times as long where the compiler may not rely on FMA, and a hundred times
- * where the CPU has none. The product is exact in double; their sum, rounded to double, need only
- * be rounded again. That is the same as rounding once, but for a sum that then lies halfway between
- * two floats.
+ * Returns fmaf(a, b, c), but faster: fmaf() takes ten times as long if the compiler may not use FMA
+ * instructions, and a hundred times on a CPU without them. The product of two floats is exact in
+ * double. The sum is rounded to double and then to float. Rounding twice gives the same float as
+ * rounding once, unless the double lies halfway between two floats or the result is subnormal;
+ * fmaf() decides these cases.
  */
 static inline float fused(float a, float b, float c) {
     const double sum = (double)a * (double)b + (double)c;
@@ -161,7 +164,7 @@ static inline float fused(float a, float b, float c) {
     return halfway || fabs(sum) < (double)FLT_MIN ? fmaf(a, b, c) : (float)sum;
 }
 
-/* As many low bits as the type has: [0, 1). */
+/* A uniform number in [0, 1) is made of as many low bits of a word as the type has. */
 static inline float torch_unit_f32(struct attn_random *random) {
     return (float)(next32(random) & UINT32_C(0xffffff)) * 0x1p-24f;
 }
@@ -170,7 +173,8 @@ static inline double torch_unit_f64(struct attn_random *random) {
     return (double)(next64(random) & UINT64_C(0x1fffffffffffff)) * 0x1p-53;
 }
 
-/* PyTorch up to 2.6 took one word for all ranges below 2^32 (its issue 148175). */
+/* Ranges from 2^28 on use two words. PyTorch up to 2.6 used one word for every range below 2^32
+ * (PyTorch issue 148175). */
 static void torch_integers(struct attn_random *random, const attn_draw *draw, double *values,
                            size_t count) {
     const int64_t low = (int64_t)draw->a;
@@ -181,7 +185,7 @@ static void torch_integers(struct attn_random *random, const attn_draw *draw, do
     }
 }
 
-/* What was rounded up to the excluded end becomes the other one. */
+/* A value that was rounded up to `high`, which is excluded, becomes `low`. */
 static void torch_uniforms(struct attn_random *random, const attn_draw *draw, double *values,
                            size_t count) {
     if (draw->dtype == ATTN_FLOAT32) {
@@ -199,8 +203,8 @@ static void torch_uniforms(struct attn_random *random, const attn_draw *draw, do
     }
 }
 
-/* Box & Muller 1958, one value after another and in double for either type: a tensor of less than a
- * group. */
+/* Makes the normals of a tensor that is smaller than a group, one value after another and in double
+ * for both types (Box & Muller 1958). */
 static void torch_few_normals(struct attn_random *random, const attn_draw *draw, double *values,
                               size_t count) {
     const bool narrow = draw->dtype == ATTN_FLOAT32;
@@ -227,9 +231,10 @@ static inline float horner(const float *c, size_t count, float x) {
 }
 
 /*
- * log, sin and cos of floats as in Cephes (Moshier 1992, single/logf.c and sinf.c), for
- * 2^-24 <= x <= 1 and for 0 <= x <= 2 pi. PyTorch takes these, in vectors, on CPUs with AVX2, where
- * its compiler fused products into sums; elsewhere it calls the C library and gets other last bits.
+ * log for 2^-24 <= x <= 1, and sin and cos for 0 <= x <= 2 pi, as in Cephes (Moshier 1992,
+ * single/logf.c and sinf.c). PyTorch uses these functions in vectors on CPUs with AVX2, and its
+ * compiler fused products into sums there. On other CPUs PyTorch calls the C library, and the last
+ * bits of its numbers differ.
  */
 static inline float cephes_log(float x) {
     static const float p[] = {7.0376836292e-2f,  -1.1514610310e-1f, 1.1676998740e-1f,
@@ -245,7 +250,7 @@ static inline float cephes_log(float x) {
     x = (low ? x + x : x) - 1.0f; /* exact */
     const float square = x * x;
     float y = horner(p, sizeof p / sizeof *p, x) * x;
-    y = fused(y, square, e * -2.12194440e-4f); /* ln 2 in two parts */
+    y = fused(y, square, e * -2.12194440e-4f); /* ln 2 is added in two parts */
     y -= 0.5f * square;
     return x + y + e * 0.693359375f;
 }
@@ -255,7 +260,7 @@ static inline void cephes_sincos(float x, float *sine, float *cosine) {
     static const float c[] = {2.443315711809948e-5f, -1.388731625493765e-3f, 4.166664568298827e-2f};
     const int octant = ((int)(x * 1.27323954473516f) + 1) & ~1;
     const float y = (float)octant;
-    x = x - y * 0.78515625f; /* pi/4 in three parts */
+    x = x - y * 0.78515625f; /* pi/4 is subtracted in three parts */
     x = x - y * 2.4187564849853515625e-4f;
     x = fused(y, -3.77489497744594108e-8f, x);
     const float square = x * x;
@@ -268,7 +273,7 @@ static inline void cephes_sincos(float x, float *sine, float *cosine) {
     *cosine = ((octant - 2) & 4) == 0 ? -second : second;
 }
 
-/* `values` are the uniforms of a group, all exact floats. */
+/* Turns the uniforms of a group, which are exact floats, into normals. */
 static void torch_group_f32(double values[GROUP], float mean, float std) {
     for (size_t j = 0; j < LANES; j++) {
         float sine, cosine;
@@ -289,8 +294,8 @@ static void torch_group_f64(double values[GROUP], double mean, double std) {
     }
 }
 
-/* Uniforms first, then whole groups in place. What is left stays uniform: the last group is written
- * over it. */
+/* Fills `values` with uniforms and then turns whole groups into normals in place. The values after
+ * the last whole group stay uniform; attn_random_fill() overwrites them with the last group. */
 static void torch_normals(struct attn_random *random, const attn_draw *draw, double *values,
                           size_t count) {
     const bool narrow = draw->dtype == ATTN_FLOAT32;
@@ -352,8 +357,8 @@ void attn_random_fill(attn_random *random, const attn_draw *draw, size_t first, 
         store(values, n, dtype, data, first + done);
         done += n;
     }
-    /* PyTorch ends a tensor that is not whole groups with a group of fresh uniforms: its last
-     * sixteen, whatever stood there. */
+    /* If a tensor does not consist of whole groups, PyTorch makes its last sixteen values anew, as
+     * one group of fresh uniforms. */
     if (random->generator == ATTN_TORCH && draw->distribution == ATTN_NORMAL &&
         draw->count > GROUP && draw->count % GROUP != 0 && count > 0 &&
         first + count == draw->count) {
@@ -364,7 +369,7 @@ void attn_random_fill(attn_random *random, const attn_draw *draw, size_t first, 
 
 /* -------------------------------------------------------------------------------------- checks */
 
-/* No normal exceeds 13 here (53 bits leave no more), so no draw overflows float32. */
+/* No normal exceeds 13, because 53 bits allow no larger one. So no draw overflows float32. */
 #define FURTHEST 1e37
 
 static attn_status check_number(const char *name, double x, bool whole, attn_error *error) {
@@ -441,7 +446,7 @@ attn_status attn_random_create(attn_random **random, attn_generator generator, u
     made->has_spare = false;
     made->spare = 0;
     made->used = WORDS;
-    seed_state(made->state, (uint32_t)seed); /* PyTorch, too, seeds with the low 32 bits */
+    seed_state(made->state, (uint32_t)seed); /* PyTorch also uses only the low 32 bits */
     *random = made;
     return ATTN_OK;
 }

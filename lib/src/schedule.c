@@ -12,6 +12,7 @@
 #include "engine/moments.h"
 #include "engine/partial.h"
 #include "plan_build.h"
+#include "status.h"
 #include "tensor.h"
 
 enum {
@@ -550,7 +551,7 @@ attn_status plan_schedule(attn_plan *plan, attn_error *error) {
         s->tasks[PHASE_OUT] = s->tasks[PHASE_OUT] > 0;
     }
     if (!lay_out_workspace(plan, s) || !lay_out_scratch(plan, s, d, d_v)) {
-        return plan_too_large(error);
+        return attn_too_large(error);
     }
     s->cost = cost_of_plan(plan, s);
     return ATTN_OK;
@@ -558,10 +559,6 @@ attn_status plan_schedule(attn_plan *plan, attn_error *error) {
 
 double attn_plan_cost(const attn_plan *plan) {
     return plan->schedule.cost;
-}
-
-size_t attn_plan_workspace(const attn_plan *plan) {
-    return plan->schedule.workspace.bytes;
 }
 
 size_t attn_plan_scratch(const attn_plan *plan) {

@@ -1,4 +1,4 @@
-/* status.c - texts of statuses and results; filling an attn_error. */
+/* status.c - the texts of statuses and results, and the functions that fill an attn_error. */
 #include "status.h"
 
 #include <stdarg.h>
@@ -35,4 +35,12 @@ attn_status attn_fail(attn_error *error, attn_status status, const char *argumen
         va_end(args);
     }
     return status;
+}
+
+attn_status attn_no_memory(attn_error *error) {
+    return attn_fail(error, ATTN_NO_MEMORY, "", "out of memory");
+}
+
+attn_status attn_too_large(attn_error *error) {
+    return attn_fail(error, ATTN_TOO_LARGE, "", "the matrices of this call are too large");
 }

@@ -11,7 +11,13 @@
 attn_status attn_fail(attn_error *error, attn_status status, const char *argument,
                       const char *format, ...) __attribute__((format(printf, 4, 5)));
 
-/* Returns from the calling function if `expression` is not ATTN_OK. Only where nothing is held. */
+/* The two errors that are no argument's fault: an allocation failed; a size of the call as a whole
+ * does not fit. Both fill `error` (may be NULL) and return the status. */
+attn_status attn_no_memory(attn_error *error);
+attn_status attn_too_large(attn_error *error);
+
+/* Returns from the calling function if `expression` is not ATTN_OK. A function may use it only
+ * while it holds nothing that it would have to free. */
 #define ATTN_TRY(expression)                                                                       \
     do {                                                                                           \
         attn_status attn_try_status = (expression);                                                \

@@ -1,12 +1,13 @@
 /*
- * tensor.h - sizes of tensors, every product checked for overflow, and their shapes as text.
+ * tensor.h - the sizes of tensors, with every product checked for overflow, and their shapes as
+ * text.
  */
 #ifndef ATTN_TENSOR_H
 #define ATTN_TENSOR_H
 
 #include "attention.h"
 
-/* *product = a * b; false if that does not fit. */
+/* Writes a product or a sum. Both return false if the number does not fit a size_t. */
 static inline bool size_mul(size_t a, size_t b, size_t *product) {
     return !__builtin_mul_overflow(a, b, product);
 }
@@ -15,11 +16,17 @@ static inline bool size_add(size_t a, size_t b, size_t *sum) {
     return !__builtin_add_overflow(a, b, sum);
 }
 
+/* Does the same as attn_tensor_bytes(), for a part of a result. */
+static inline bool part_bytes(const attn_result_tensor *part, size_t *bytes) {
+    const attn_tensor tensor = attn_as_tensor(part);
+    return attn_tensor_bytes(&tensor, bytes);
+}
+
 enum {
-    SHAPE_TEXT = 96
+    SHAPE_TEXT = 96 /* bytes of the longest text of a shape, with its end */
 };
 
-/* "(4, 3)" into text; returns text. */
+/* Writes a shape such as "(4, 3)" to `text`, and returns `text`. */
 const char *shape_text(const attn_tensor *tensor, char text[SHAPE_TEXT]);
 
 static inline bool dtype_is_float(attn_dtype dtype) {

@@ -58,41 +58,10 @@ bool api_claim(const struct api_request *request, struct api_work *work, double 
 
 static_assert((int)JOBS_ALIGNMENT == (int)ATTN_ALIGNMENT, "the jobs' scratches suit the library");
 
-static size_t aligned_size(size_t size) {
-    return (size + ATTN_ALIGNMENT - 1) / ATTN_ALIGNMENT * ATTN_ALIGNMENT;
-}
-
-/* Bytes of all results, each rounded up to ATTN_ALIGNMENT. False if they cannot be addressed. */
-static bool measure(const attn_plan *plan, size_t *bytes) {
-    *bytes = 0;
-    for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
-        for (size_t part = 0; part < attn_plan_parts(plan, (attn_result)r); part++) {
-            size_t size = 0;
-            if (!attn_tensor_bytes(attn_plan_tensor(plan, (attn_result)r, part), &size) ||
-                size > SIZE_MAX - (ATTN_ALIGNMENT - 1) ||
-                __builtin_add_overflow(*bytes, aligned_size(size), bytes)) {
-                return false;
-            }
-        }
-    }
-    return true;
-}
-
-/* Carves every part out of one block. */
-static void bind_all(attn_plan *plan, char *block) {
-    for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
-        for (size_t part = 0; part < attn_plan_parts(plan, (attn_result)r); part++) {
-            size_t size = 0;
-            attn_tensor_bytes(attn_plan_tensor(plan, (attn_result)r, part), &size);
-            attn_plan_bind(plan, (attn_result)r, part, block);
-            block += aligned_size(size);
-        }
-    }
-}
-
 static void add_whole(struct reply_items *list, const char *key, const attn_plan *plan,
                       attn_result result) {
-    reply_tensor(list, key, attn_plan_tensor(plan, result, 0));
+    const attn_tensor tensor = attn_as_tensor(attn_plan_tensor(plan, result, 0));
+    reply_tensor(list, key, &tensor);
 }
 
 /* The parts of heads of any size: [head][row][column], or [batch][head][row][column]. */
@@ -200,28 +169,16 @@ static void release(struct api_work *work) {
     call_free((struct call *)work);
 }
 
-/* The most scratches that are in use at a time. */
-static size_t scratches(const attn_plan *plan, unsigned threads) {
-    size_t most = 1;
-    for (size_t phase = 0; phase < attn_plan_phases(plan); phase++) {
-        const size_t tasks = attn_plan_tasks(plan, phase);
-        most = tasks > most ? tasks : most;
-    }
-    return most < threads ? most : threads;
-}
-
 struct api_work *call_work(struct call *call, const struct api_request *request,
                            struct http_response *response) {
     const attn_plan *plan = call->plan;
-    size_t bytes;
-    if (!measure(plan, &bytes)) {
-        bytes = SIZE_MAX;
+    size_t total, bytes;
+    if (!attn_plan_bytes(plan, request->service->threads, &total) ||
+        !attn_plan_results_bytes(plan, &bytes)) {
+        total = bytes = SIZE_MAX;
     }
-    const double total =
-        (double)bytes + (double)attn_plan_memory(plan) + (double)attn_plan_workspace(plan) +
-        (double)attn_plan_scratch(plan) * (double)scratches(plan, request->service->threads);
     call->work.job.cost = attn_plan_cost(plan);
-    if (!api_claim(request, &call->work, total, response)) {
+    if (!api_claim(request, &call->work, (double)total, response)) {
         return NULL;
     }
     call->block = aligned_alloc(ATTN_ALIGNMENT, bytes);
@@ -230,7 +187,7 @@ struct api_work *call_work(struct call *call, const struct api_request *request,
         reply_no_memory(request, response);
         return NULL;
     }
-    bind_all(call->plan, call->block);
+    attn_plan_bind_all(call->plan, call->block);
     call->words = request->prepare->words;
     call->work.answer = answer;
     call->work.release = release;

@@ -167,9 +167,10 @@ static bool hold(void *arg, size_t bytes) {
 
 /* Feeds the reader, which is there from the first piece on. An error is kept, the rest is freed. */
 static bool read_piece(struct exchange *exchange, const void *bytes, size_t size) {
-    const struct codec_limits limits = {.account = &exchange->account};
+    const struct codec_options options = {
+        .dtype_key = "dtype", .infinity_key = "bias", .account = &exchange->account};
     if (exchange->reader == NULL) {
-        exchange->reader = codec_reader_create(&limits);
+        exchange->reader = codec_reader_create(&options);
     }
     if (exchange->reader == NULL) {
         return codec_no_memory(&exchange->error);
@@ -230,15 +231,15 @@ static double seconds_of(const struct exchange *exchange) {
 }
 
 /* A job has come to its end, and with it the request: fills the response. */
-static void conclude(struct exchange *exchange, const struct job *job, enum job_end end) {
+static void conclude(struct exchange *exchange, const struct job *job, enum job_outcome outcome) {
     const struct http_request *request = exchange->request.http;
     struct http_response *response = exchange->response;
     const int64_t now = clock_ns(), begun = job->begun != 0 ? job->begun : now;
     const bool own = seconds_of(exchange) < exchange->service->timeout;
     char detail[160];
-    metrics_computed(&exchange->service->metrics, end == JOB_DONE ? job->cost : 0, job->spent,
+    metrics_computed(&exchange->service->metrics, outcome == JOB_DONE ? job->cost : 0, job->spent,
                      job->longest);
-    switch (end) {
+    switch (outcome) {
     case JOB_DONE:
     case JOB_FAILED:
         exchange->work->answer(exchange->work, &exchange->request, response);
@@ -298,16 +299,16 @@ static void resume(struct exchange *exchange) {
     http_resume(exchange->pending);
 }
 
-static void computed(struct job *job, enum job_end end) {
+static void computed(struct job *job, enum job_outcome outcome) {
     struct exchange *exchange = job->owner;
-    conclude(exchange, job, end);
+    conclude(exchange, job, outcome);
     resume(exchange);
 }
 
 /* Makes this the job that the workers do next for the request. False if there is an answer already:
  * they do not take it, or the request was cancelled meanwhile. */
 static bool admit(struct exchange *exchange, struct job *job,
-                  void (*done)(struct job *, enum job_end)) {
+                  void (*done)(struct job *, enum job_outcome)) {
     job->owner = exchange;
     job->done = done;
     job->deadline = exchange->submitted + (int64_t)(seconds_of(exchange) * 1e9);
@@ -377,12 +378,12 @@ static bool open_on_worker(struct job *job) {
     return true;
 }
 
-static void opened(struct job *job, enum job_end end) {
+static void opened(struct job *job, enum job_outcome outcome) {
     struct exchange *exchange = job->owner;
-    if (end != JOB_DONE) {
+    if (outcome != JOB_DONE) {
         /* A job that is called off while it runs may have left an answer: that one is sent. */
         if (exchange->response->status == 0) {
-            conclude(exchange, job, end);
+            conclude(exchange, job, outcome);
         }
         resume(exchange);
         return;
@@ -456,8 +457,8 @@ static bool make_on_worker(struct job *job) {
     return true;
 }
 
-static void made(struct job *job, enum job_end end) {
-    (void)end; /* nothing calls it off: it is short */
+static void made(struct job *job, enum job_outcome outcome) {
+    (void)outcome; /* nothing calls it off: it is short */
     http_resume(((struct exchange *)job->owner)->pending);
 }
 

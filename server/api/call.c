@@ -334,8 +334,7 @@ static bool read_sink(struct call *call, const struct codec_document *document,
     call->sink = (attn_tensor){.data = &call->scalar, .rank = 1, .shape = {1}};
     call->sink.dtype = codec_document_dtype(document);
     if (call->sink.dtype == ATTN_FLOAT32) {
-        const float rounded = (float)call->scalar;
-        memcpy(&call->scalar, &rounded, sizeof rounded);
+        codec_narrow(&call->scalar, 1);
     }
     call->options.sink = &call->sink;
     return true;
@@ -378,7 +377,7 @@ static bool read_masks(struct call *call, struct codec_document *document,
     }
     if (bias != NULL) {
         call->options.bias = &call->bias;
-        return codec_as_bias(document, bias, 2, 4, &call->bias, error);
+        return codec_as_reals_or_null(document, bias, 2, 4, &call->bias, error);
     }
     return true;
 }

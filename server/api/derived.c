@@ -43,17 +43,12 @@ void prepare_free(struct prepare *p) {
 /* Room for one more. A body has room for thousands that are thrown away, each of thirty bytes there
  * and twice as many here. */
 static bool reserve_draw(struct prepare *p, struct codec_error *error) {
-    if (p->draw_count < p->draw_capacity) {
-        return true;
-    }
-    const size_t capacity = p->draw_capacity > 0 ? 2 * p->draw_capacity : 8;
-    struct prepare_draw *draws = account_realloc(
-        p->account, p->draws, p->draw_capacity * sizeof *draws, capacity * sizeof *draws);
+    struct prepare_draw *draws =
+        account_grow(p->account, p->draws, &p->draw_capacity, p->draw_count + 1, sizeof *draws);
     if (draws == NULL) {
         return codec_no_memory(error);
     }
     p->draws = draws;
-    p->draw_capacity = capacity;
     return true;
 }
 

@@ -90,8 +90,14 @@ void reply_attn_error(const struct api_request *request, struct http_response *r
         reply_no_memory(request, response);
         return;
     }
+    /* The arguments of the library whose keys have other names in a request. */
+    static const char *const keys[][2] = {{"results", "return"}, {"layout", "weight_layout"}};
+    const char *key = error->argument;
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        key = strcmp(error->argument, keys[i][0]) == 0 ? keys[i][1] : key;
+    }
     char pointer[sizeof error->argument + 1];
-    snprintf(pointer, sizeof pointer, "/%s", error->argument);
+    snprintf(pointer, sizeof pointer, "/%s", key);
     /* A stage that overflows is no member of the request: the message says where it is. */
     const bool member = error->status != ATTN_NOT_FINITE && error->argument[0] != '\0';
     http_problem(response, request->http, 422, error->message, member ? pointer : NULL, NULL);

@@ -18,7 +18,7 @@ static bool read_request(struct call *call, const struct api_request *request, a
     if (value == NULL) {
         return codec_fail(document, NULL, error, "X is missing");
     }
-    return codec_as_bias(document, value, 1, ATTN_MAX_RANK, x, error) &&
+    return codec_as_reals_or_null(document, value, 1, ATTN_MAX_RANK, x, error) &&
            (along == NULL ||
             codec_as_integer(document, along, -ATTN_MAX_RANK, ATTN_MAX_RANK, axis, error)) &&
            call_read_common(document, &call->digits, &call->work.seconds, error);

@@ -1,13 +1,14 @@
 /*
- * jobs.c - see jobs.h. Jobs that have tasks to give stand in a ring. A worker takes its next turn
- * at the job that will have been served least when that turn ends: tasks worth TURN_COST, or one
- * task if it costs more. A new job begins with the service that a job would have had which was
- * there all the time and had its share. So it has to wait for no other to catch up, and no other
- * waits for it: all jobs get the same share of the workers, however long their tasks are (fair
- * queueing with a virtual time). When the last turn at a phase ends, the job gives the tasks of its
- * next phase.
+ * jobs.c - the ring of jobs and the workers (see jobs.h). A job is in the ring while it has tasks
+ * that no worker has taken. A worker takes its next turn at the job that will have been served
+ * least when that turn ends. A turn is tasks that cost TURN_COST together, or one task if a task
+ * costs more. This is fair queueing with a virtual time, which is the service that a job would have
+ * if it had always been in the ring and had its share. A new job starts at the virtual time. So it
+ * need not wait until other jobs have caught up, other jobs need not wait for it, and all jobs get
+ * the same share of the workers, however long their tasks are. When the last turn at a phase ends,
+ * the job enters the ring again with the tasks of its next phase.
  *
- * One mutex guards the ring; a turn lasts at least ten times as long as it is held.
+ * One mutex protects the ring. A turn lasts at least ten times as long as a worker holds the mutex.
  */
 #define _GNU_SOURCE /* nice, sched_getaffinity */
 #include "jobs/jobs.h"
@@ -23,50 +24,50 @@
 #include <unistd.h>
 
 enum {
-    NICE = 5, /* a third of the share that a thread of the I/O has where both want one core */
+    NICE = 5, /* a worker gets a third of the time of an I/O thread that wants the same core */
     TURN_COST = 4000000,    /* multiply-adds: about 50 us */
-    LONG_TURN = 12000000,   /* a turn that costs more is long */
-    PATIENCE_NS = 20000,    /* a worker without work looks so long before it sleeps */
-    KEEP_SCRATCH = 8 << 20, /* bytes that all workers together keep when no job wants more, */
-    KEEP_EACH = 1 << 20,    /* and each of them */
-    RESERVE = 16,           /* the last part of the bounds, for small jobs: 1 in so many */
-    SMALL = 1000,           /* a job is small that costs at most this part of max_cost */
+    LONG_TURN = 12000000,   /* multiply-adds; a turn that costs more is long */
+    PATIENCE_NS = 20000,    /* a worker without work looks for work this long before it sleeps */
+    KEEP_SCRATCH = 8 << 20, /* bytes of scratch memory that all workers keep between tasks */
+    KEEP_EACH = 1 << 20,    /* bytes of it that one worker keeps at most */
+    RESERVE = 16,           /* one part in RESERVE of the bounds is kept for small jobs */
+    SMALL = 1000            /* a small job costs at most one part in SMALL of max_cost */
 };
 
 struct jobs {
     pthread_mutex_t mutex;
     pthread_cond_t offered;
-    struct job *ring; /* whose turn is next; NULL = nobody has a task to give */
-    unsigned sleeping;
-    unsigned long_turns; /* that workers are at, at most `cores` */
-    unsigned cores;      /* that this process may use */
+    struct job *ring;    /* the job that has waited longest, or NULL if the ring is empty */
+    unsigned sleeping;   /* workers that wait for `offered` */
+    unsigned long_turns; /* long turns that are running, at most `cores` */
+    unsigned cores;      /* cores that this process may use */
     bool stopping;
-    int64_t earliest;      /* no deadline in the ring is before this */
-    double served;         /* the virtual time: the service that a new job begins with */
-    atomic_uint offers;    /* grows whenever a job enters the ring */
-    struct jobs_load load; /* of the admitted jobs */
-    unsigned active;       /* jobs, those that go on included */
+    int64_t earliest;      /* no deadline in the ring is earlier than this */
+    double virtual_time;   /* the value of `served` with which a new job starts */
+    atomic_uint offers;    /* how often a job has entered the ring */
+    struct jobs_load load; /* the admitted jobs */
+    unsigned active;       /* admitted jobs, and jobs of jobs_go_on() */
     unsigned max_jobs;
     double max_cost;
-    size_t keep_scratch; /* bytes that each worker keeps */
+    size_t keep_scratch; /* bytes of scratch memory that a worker keeps between tasks */
     unsigned threads;
     pthread_t workers[];
 };
 
-/* Tasks [first, end) of one stage of a job. */
+/* The tasks first .. first + count - 1 of the present stage of a job. */
 struct turn {
     struct job *job;
-    size_t first, end;
+    size_t first, count;
     bool is_long;
 };
 
 struct scratch {
     void *memory;
     size_t size;
-    size_t keep; /* bytes that are not worth to be freed and allocated again */
+    size_t keep; /* memory of up to this size is kept, because allocating it again costs time */
 };
 
-/* Nanoseconds that the calling thread has spent on a CPU. */
+/* Returns the nanoseconds that the calling thread has spent on a CPU. */
 static int64_t thread_time(void) {
     struct timespec now;
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
@@ -75,37 +76,38 @@ static int64_t thread_time(void) {
 
 /* ---------------------------------------------------------------------------------- one job */
 
-static bool has_ended(const struct job *job) {
-    return atomic_load_explicit(&job->end, memory_order_relaxed) != 0;
+static bool has_outcome(const struct job *job) {
+    return atomic_load_explicit(&job->outcome, memory_order_relaxed) != 0;
 }
 
-/* The first reason stays. */
-static void end_job(struct job *job, enum job_end end) {
+/* Sets the outcome unless the job has one already. */
+static void set_outcome(struct job *job, enum job_outcome outcome) {
     int none = 0;
-    atomic_compare_exchange_strong(&job->end, &none, (int)end);
+    atomic_compare_exchange_strong(&job->outcome, &none, (int)outcome);
 }
 
-/* The first task that failed stays. */
-static void fail_at(struct job *job, size_t task) {
+/* Records that a task failed. The lowest number is kept. */
+static void set_failed(struct job *job, size_t task) {
     size_t failed = atomic_load(&job->failed);
     while (task < failed && !atomic_compare_exchange_weak(&job->failed, &failed, task)) {
     }
 }
 
-/* Is this task still wanted? */
-static bool is_wanted(const struct job *job, size_t task) {
-    return !has_ended(job) && task < atomic_load_explicit(&job->failed, memory_order_relaxed);
+/* Returns whether a task may still be begun: the job has no outcome, and no task before this one
+ * has failed. */
+static bool may_begin(const struct job *job, size_t task) {
+    return !has_outcome(job) && task < atomic_load_explicit(&job->failed, memory_order_relaxed);
 }
 
 void jobs_cancel(struct job *job) {
-    end_job(job, JOB_CANCELLED);
+    set_outcome(job, JOB_CANCELLED);
 }
 
-static void reset(struct job *job) {
+static void reset_job(struct job *job) {
     job->linked = false;
     job->stage = 0;
     job->next_task = 0;
-    job->ending = 1; /* begin */
+    job->stage_tasks = 1; /* begin */
     job->turns = 0;
     job->total = 0;
     atomic_store(&job->spent, 0);
@@ -116,25 +118,26 @@ static void reset(struct job *job) {
     }
 }
 
-/* All turns at a stage have ended. Goes to the next that has tasks; false if there is none, or if
- * the job has ended otherwise. */
-static bool advance(struct job *job) {
+/* Goes to the next stage that has tasks, after all turns at a stage have ended. Returns false if
+ * the job is over: it has an outcome, or no further stage has tasks. */
+static bool next_stage(struct job *job) {
     if (atomic_load(&job->failed) != SIZE_MAX) {
-        end_job(job, JOB_FAILED);
+        set_outcome(job, JOB_FAILED);
     }
-    if (has_ended(job)) {
+    if (has_outcome(job)) {
         return false;
     }
     job->next_task = 0;
-    for (job->ending = 0; job->ending == 0 && job->stage < job->phases; job->stage++) {
-        job->ending = job->tasks(job, job->stage);
+    for (job->stage_tasks = 0; job->stage_tasks == 0 && job->stage < job->phases; job->stage++) {
+        job->stage_tasks = job->tasks(job, job->stage);
     }
-    return job->ending > 0;
+    return job->stage_tasks > 0;
 }
 
-/* A scratch of more than `keep` bytes is freed as soon as a job needs less, because only the
- * job that needs it counts it. */
-static bool fit(struct scratch *scratch, size_t size) {
+/* Makes the scratch memory large enough for `size` bytes; returns false if there is no memory.
+ * Scratch memory of more than `keep` bytes is freed as soon as a job needs less, because only the
+ * account of a job that needs it has counted it. */
+static bool fit_scratch(struct scratch *scratch, size_t size) {
     if (size > scratch->size || (scratch->size > scratch->keep && size < scratch->size)) {
         free(scratch->memory);
         size = (size + JOBS_ALIGNMENT - 1) / JOBS_ALIGNMENT * JOBS_ALIGNMENT;
@@ -144,8 +147,8 @@ static bool fit(struct scratch *scratch, size_t size) {
     return size == 0 || scratch->memory != NULL;
 }
 
-/* Adds the nanoseconds that some tasks of a job have taken. */
-static void note_time(struct job *job, int64_t spent, size_t tasks) {
+/* Adds the nanoseconds that a number of tasks took to the times of a job. */
+static void count_time(struct job *job, int64_t spent, size_t tasks) {
     const int64_t each = tasks > 0 ? spent / (int64_t)tasks : 0;
     int64_t longest = atomic_load_explicit(&job->longest, memory_order_relaxed);
     atomic_fetch_add_explicit(&job->spent, spent, memory_order_relaxed);
@@ -153,52 +156,52 @@ static void note_time(struct job *job, int64_t spent, size_t tasks) {
     }
 }
 
-/* Returns how many tasks were run. */
+/* Runs the tasks of a turn. Returns how many of them were run. */
 static size_t take_turn(const struct turn *turn, struct scratch *scratch) {
     struct job *job = turn->job;
     size_t task = turn->first;
-    for (; task < turn->end && is_wanted(job, task); task++) {
+    for (; task < turn->first + turn->count && may_begin(job, task); task++) {
         if (job->deadline != 0 && clock_ns() >= job->deadline) {
-            end_job(job, JOB_LATE);
+            set_outcome(job, JOB_LATE);
             break;
         }
         if (job->stage == 0) {
             job->begun = clock_ns();
         }
-        if (!fit(scratch, job->scratch)) {
-            end_job(job, JOB_NO_MEMORY);
+        if (!fit_scratch(scratch, job->scratch)) {
+            set_outcome(job, JOB_NO_MEMORY);
         } else if (!(job->stage == 0 ? job->begin(job)
                                      : job->task(job, job->stage - 1, task, scratch->memory))) {
-            fail_at(job, task);
+            set_failed(job, task);
         }
     }
     return task - turn->first;
 }
 
-static enum job_end end_of(const struct job *job) {
-    return has_ended(job) ? (enum job_end)atomic_load(&job->end) : JOB_DONE;
+static enum job_outcome outcome_of(const struct job *job) {
+    return has_outcome(job) ? (enum job_outcome)atomic_load(&job->outcome) : JOB_DONE;
 }
 
-enum job_end jobs_run_here(struct job *job) {
+enum job_outcome jobs_run_here(struct job *job) {
     struct scratch scratch = {0};
-    const int64_t start = clock_ns(); /* the time of the thread would cost a system call */
-    atomic_store(&job->end, 0);
-    reset(job);
+    const int64_t start = clock_ns(); /* thread_time() would cost a system call */
+    atomic_store(&job->outcome, 0);
+    reset_job(job);
     do {
-        take_turn(&(struct turn){.job = job, .end = job->ending}, &scratch);
-    } while (advance(job));
+        take_turn(&(struct turn){.job = job, .count = job->stage_tasks}, &scratch);
+    } while (next_stage(job));
     free(scratch.memory);
-    note_time(job, clock_ns() - start, job->total > 0 ? job->total : 1);
-    return end_of(job);
+    count_time(job, clock_ns() - start, job->total > 0 ? job->total : 1);
+    return outcome_of(job);
 }
 
-/* ---------------------------------------------------------------------- the ring, mutex held */
+/* ------------------------------------------------------------------ the ring; the mutex is held */
 
-static void offer(struct jobs *jobs, struct job *job) {
+static void link_job(struct jobs *jobs, struct job *job) {
     if (jobs->ring == NULL) {
         job->next = job->previous = job;
         jobs->ring = job;
-    } else { /* last in turn */
+    } else { /* the new job becomes the last one in the ring */
         job->next = jobs->ring;
         job->previous = jobs->ring->previous;
         job->previous->next = job->next->previous = job;
@@ -209,7 +212,7 @@ static void offer(struct jobs *jobs, struct job *job) {
     }
     atomic_fetch_add_explicit(&jobs->offers, 1, memory_order_release);
     if (jobs->sleeping > 0) {
-        if (job->ending - job->next_task > 1) {
+        if (job->stage_tasks - job->next_task > 1) {
             pthread_cond_broadcast(&jobs->offered);
         } else {
             pthread_cond_signal(&jobs->offered);
@@ -226,28 +229,30 @@ static void unlink_job(struct jobs *jobs, struct job *job) {
     job->linked = false;
 }
 
-/* How many tasks the next turn at a job has. */
+/* Returns the number of tasks of the next turn at a job. */
 static size_t turn_size(const struct jobs *jobs, const struct job *job) {
-    const size_t left = job->ending - job->next_task;
+    const size_t left = job->stage_tasks - job->next_task;
     const size_t share = (left + jobs->threads - 1) / jobs->threads;
     const double worth = TURN_COST * (double)job->total / (job->cost < 1 ? 1 : job->cost);
     const size_t count = worth < (double)share ? (size_t)worth : share;
     return count < 1 ? 1 : count;
 }
 
+/* `begin` counts as one task more. */
 static double turn_cost(const struct job *job, size_t tasks) {
     return (double)tasks * job->cost / (double)(job->total + 1);
 }
 
-/* The job that will have been served least after its next turn; of several the one that has waited
- * longest. A job that has ended comes first. NULL if no turn may begin: if more workers than cores
- * were at long turns, each turn would last several times as long, and short ones would wait. */
+/* Returns the job that will have been served least after its next turn. Among equal ones it is the
+ * job that has waited longest. A job that already has an outcome comes first. Returns NULL if no
+ * turn may begin. Long turns are limited to the number of cores: if more workers took long turns,
+ * each of these turns would last several times as long, and short turns would wait. */
 static struct job *next_job(const struct jobs *jobs) {
     struct job *next = NULL, *job = jobs->ring;
     double least = INFINITY;
     while (job != NULL) {
         const double cost = turn_cost(job, turn_size(jobs, job));
-        if (has_ended(job)) {
+        if (has_outcome(job)) {
             return job;
         }
         if (job->served + cost < least && (cost <= LONG_TURN || jobs->long_turns < jobs->cores)) {
@@ -259,28 +264,28 @@ static struct job *next_job(const struct jobs *jobs) {
     return next;
 }
 
-/* Begins a turn at this job. */
+/* Takes the tasks of the next turn from a job, and advances its service and the virtual time. */
 static struct turn begin_turn(struct jobs *jobs, struct job *job) {
     struct turn turn = {.job = job, .first = job->next_task};
-    const size_t count = is_wanted(job, job->next_task) ? turn_size(jobs, job) : 0;
-    const double cost = turn_cost(job, count);
+    turn.count = may_begin(job, job->next_task) ? turn_size(jobs, job) : 0;
+    const double cost = turn_cost(job, turn.count);
     turn.is_long = cost > LONG_TURN;
     jobs->long_turns += turn.is_long;
     jobs->ring = job->next;
-    jobs->served = job->served > jobs->served ? job->served : jobs->served;
-    jobs->served += cost / (jobs->active > 0 ? jobs->active : 1);
+    jobs->virtual_time = job->served > jobs->virtual_time ? job->served : jobs->virtual_time;
+    jobs->virtual_time += cost / (jobs->active > 0 ? jobs->active : 1);
     job->served += cost;
-    job->next_task += count;
+    job->next_task += turn.count;
     job->turns++;
-    turn.end = job->next_task;
-    if (job->next_task == job->ending || count == 0) {
+    if (job->next_task == job->stage_tasks || turn.count == 0) {
         unlink_job(jobs, job);
     }
     return turn;
 }
 
-/* A job counts no more. Sums of doubles keep a remainder, which must not add up. */
-static void leave(struct jobs *jobs, const struct job *job) {
+/* Removes a job that is over from the load. A sum of doubles keeps a remainder, so the cost is set
+ * to 0 with the last job; otherwise remainders would add up. */
+static void uncount(struct jobs *jobs, const struct job *job) {
     jobs->active--;
     if (job->admitted) {
         jobs->load.jobs--;
@@ -288,30 +293,31 @@ static void leave(struct jobs *jobs, const struct job *job) {
     }
 }
 
-/* The last turn at a stage has ended. */
-static void settle(struct jobs *jobs, struct job *job) {
-    if (advance(job)) {
-        offer(jobs, job);
+/* Called when the last turn at a stage has ended. The job enters the ring with its next stage, or
+ * its `done` is called without the mutex. */
+static void end_stage(struct jobs *jobs, struct job *job) {
+    if (next_stage(job)) {
+        link_job(jobs, job);
         return;
     }
-    const enum job_end end = end_of(job);
-    leave(jobs, job);
+    const enum job_outcome outcome = outcome_of(job);
+    uncount(jobs, job);
     pthread_mutex_unlock(&jobs->mutex);
-    job->done(job, end);
+    job->done(job, outcome);
     pthread_mutex_lock(&jobs->mutex);
 }
 
-/* Ends a job of the ring whose deadline has passed, if there is one. */
+/* Ends one job of the ring whose deadline has passed. Returns false if there is no such job. */
 static bool end_late_job(struct jobs *jobs) {
     const int64_t now = clock_ns();
     struct job *job = jobs->ring;
     jobs->earliest = INT64_MAX;
     do {
         if (job->deadline != 0 && now >= job->deadline) {
-            end_job(job, JOB_LATE);
+            set_outcome(job, JOB_LATE);
             unlink_job(jobs, job);
-            if (job->turns == 0) { /* else the last turn settles it */
-                settle(jobs, job);
+            if (job->turns == 0) { /* otherwise the last turn at the job ends the stage */
+                end_stage(jobs, job);
             }
             return true;
         }
@@ -323,18 +329,19 @@ static bool end_late_job(struct jobs *jobs) {
     return false;
 }
 
-/* Ends all late jobs of the ring. A job whose turn is far away would learn too late that its
- * deadline has passed. */
+/* Ends all jobs of the ring whose deadlines have passed. Without this, a job would only notice
+ * its deadline at its next turn, which may be far away. */
 static void end_late_jobs(struct jobs *jobs) {
     while (jobs->ring != NULL && clock_ns() >= jobs->earliest && end_late_job(jobs)) {
-        jobs->earliest = 0; /* look at the others, too */
+        jobs->earliest = 0; /* other jobs may be late, too */
     }
 }
 
 /* ----------------------------------------------------------------------------------- workers */
 
-/* Waits until there is something to do; NULL: nothing will come any more. While jobs run, their
- * next phase is near: looking for it a while is cheaper than to sleep and be woken. */
+/* Waits until a turn may begin, and returns its job. Returns NULL if the workers are to stop. While
+ * jobs run, the tasks of a next phase will come soon. So the worker first looks for them for a
+ * while, which is cheaper than to sleep and be woken. */
 static struct job *wait_for_work(struct jobs *jobs, struct scratch *scratch) {
     struct job *job;
     if (jobs->ring == NULL && jobs->active > 0) {
@@ -358,11 +365,12 @@ static struct job *wait_for_work(struct jobs *jobs, struct scratch *scratch) {
     return job;
 }
 
-/* The kernel takes a core from a busy thread some hundred times in a second, too seldom for small
- * requests. So a worker stands behind the threads that read and answer: these take its core as soon
- * as they have something to do (on Linux, nice is of the thread). It does not yield: since Linux
- * 6.18 a thread that yields loses its share for some milliseconds, and a request that waited for
- * such a worker took 200 ms beside a busy thread instead of 5. */
+/* A worker. The kernel takes a core away from a busy thread only some hundred times in a second,
+ * which is too seldom for small requests. So a worker lowers its own priority, and an I/O thread
+ * takes its core as soon as it has something to do. (On Linux, nice() changes the calling thread
+ * only.) A worker does not yield: since Linux 6.18 a thread that yields loses its share for some
+ * milliseconds. A request that waited for such a worker beside a busy thread took 200 ms instead of
+ * 5 ms. */
 static void *work(void *jobs_) {
     struct jobs *jobs = jobs_;
     struct scratch scratch = {.keep = jobs->keep_scratch};
@@ -371,17 +379,17 @@ static void *work(void *jobs_) {
     for (struct job *job; (job = wait_for_work(jobs, &scratch)) != NULL;) {
         const struct turn turn = begin_turn(jobs, job);
         if (jobs->sleeping > 0 && next_job(jobs) != NULL) {
-            pthread_cond_signal(
-                &jobs->offered); /* a job that stood before it has just been taken */
+            /* A further turn may begin, so a sleeping worker is woken for it. */
+            pthread_cond_signal(&jobs->offered);
         }
         pthread_mutex_unlock(&jobs->mutex);
         const int64_t start = thread_time();
         const size_t tasks = take_turn(&turn, &scratch);
-        note_time(turn.job, thread_time() - start, tasks);
+        count_time(turn.job, thread_time() - start, tasks);
         pthread_mutex_lock(&jobs->mutex);
         jobs->long_turns -= turn.is_long;
         if (--turn.job->turns == 0 && !turn.job->linked) {
-            settle(jobs, turn.job);
+            end_stage(jobs, turn.job);
         }
         end_late_jobs(jobs);
     }
@@ -390,7 +398,8 @@ static void *work(void *jobs_) {
     return NULL;
 }
 
-/* The cores that this process may use; `most` if there are more than can be counted here. */
+/* Returns the number of cores that this process may use, or `most` if there are more cores than a
+ * cpu_set_t can hold. */
 static unsigned count_cores(unsigned most) {
     cpu_set_t set;
     return sched_getaffinity(0, sizeof set, &set) == 0 ? (unsigned)CPU_COUNT(&set) : most;
@@ -439,7 +448,7 @@ void jobs_stop(struct jobs *jobs) {
 
 /* --------------------------------------------------------------------------------- admission */
 
-/* Is there room for one more job of this cost? The mutex is held. */
+/* Returns whether one more job of this cost may be admitted. The mutex is held. */
 static bool has_room(const struct jobs *jobs, double cost) {
     const bool small = cost <= jobs->max_cost / SMALL;
     const unsigned max_jobs = jobs->max_jobs - (small ? 0 : jobs->max_jobs / RESERVE);
@@ -458,7 +467,7 @@ bool jobs_admit(struct jobs *jobs, struct job *job) {
         jobs->load.cost += job->cost;
     }
     pthread_mutex_unlock(&jobs->mutex);
-    atomic_store(&job->end, 0);
+    atomic_store(&job->outcome, 0);
     job->begun = 0;
     job->admitted = fits;
     return fits;
@@ -472,22 +481,22 @@ bool jobs_full(struct jobs *jobs) {
 }
 
 void jobs_run(struct jobs *jobs, struct job *job) {
-    reset(job);
+    reset_job(job);
     pthread_mutex_lock(&jobs->mutex);
-    job->served = jobs->served;
-    offer(jobs, job);
+    job->served = jobs->virtual_time;
+    link_job(jobs, job);
     pthread_mutex_unlock(&jobs->mutex);
 }
 
 void jobs_go_on(struct jobs *jobs, struct job *job) {
-    atomic_store(&job->end, 0);
+    atomic_store(&job->outcome, 0);
     job->begun = 0;
-    reset(job);
+    reset_job(job);
     assert(isfinite(job->cost) && job->cost >= 0 && !job->admitted);
     pthread_mutex_lock(&jobs->mutex);
     jobs->active++;
-    job->served = job->served > jobs->served ? job->served : jobs->served;
-    offer(jobs, job);
+    job->served = job->served > jobs->virtual_time ? job->served : jobs->virtual_time;
+    link_job(jobs, job);
     pthread_mutex_unlock(&jobs->mutex);
 }
 

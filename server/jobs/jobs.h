@@ -1,7 +1,7 @@
 /*
- * jobs.h - worker threads that take the tasks of all jobs in turn, so that cost decides who waits,
- * not arrival; and admission by cost. Knows the phases and tasks of a job, not what a task
- * computes.
+ * jobs.h - worker threads that take the tasks of all jobs in turn, so that the cost of a job
+ * decides how long it waits, not its arrival; and admission by cost. The workers know the phases
+ * and tasks of a job, but not what a task computes.
  */
 #ifndef JOBS_H
 #define JOBS_H
@@ -11,12 +11,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum job_end {
+enum job_outcome {
     JOB_DONE = 1,
-    JOB_FAILED,    /* begin or a task returned false */
-    JOB_NO_MEMORY, /* there is none for the scratch of a task */
+    JOB_FAILED,    /* `begin` or a task returned false */
+    JOB_NO_MEMORY, /* the scratch memory of a task could not be allocated */
     JOB_CANCELLED,
-    JOB_LATE /* the deadline came first */
+    JOB_LATE /* the deadline passed before the last task was begun */
 };
 
 enum {
@@ -24,82 +24,84 @@ enum {
 };
 
 /*
- * One job. The owner fills the first part and keeps the struct until `done` is called. All
- * functions are called on worker threads: begin first and alone, then the tasks of each phase, in
- * any order and at the same time, phase after phase; `done` last and alone, after which the job is
- * not touched any more. When a task fails, those of its phase that come before it are run all the
- * same: so the first failure in the order of tasks is found whatever the order of running.
+ * One job. The owner fills the first part and keeps the struct until `done` is called. The workers
+ * call all functions: first `begin`, alone; then the tasks of each phase, in any order and at the
+ * same time, one phase after the other; last `done`, alone. After `done` they do not touch the job
+ * any more. If a task fails, the tasks of its phase that come before it in number still run. So
+ * the failure with the lowest number is found, whatever the order in which tasks run.
  */
 struct job {
-    double cost;      /* of all tasks, in multiply-adds */
-    int64_t deadline; /* clock_ns() from which on no task is begun; 0 = none */
-    size_t scratch;   /* bytes, aligned to JOBS_ALIGNMENT, that a task has to itself */
-    size_t phases;    /* may be 0: then `begin` is all there is to do */
-    size_t (*tasks)(const struct job *job, size_t phase);
-    bool (*begin)(struct job *job); /* false = failed */
-    bool (*task)(struct job *job, size_t phase, size_t task, void *scratch);
-    void (*done)(struct job *job, enum job_end end);
-    void *owner; /* for `done` */
+    double cost;      /* multiply-adds of all tasks */
+    int64_t deadline; /* no task is begun at or after this value of clock_ns(); 0 = no deadline */
+    size_t scratch;   /* bytes of memory, aligned to JOBS_ALIGNMENT, that each task has to itself */
+    size_t phases;    /* with 0 phases only `begin` is called */
+    size_t (*tasks)(const struct job *job, size_t phase); /* returns the number of tasks */
+    bool (*begin)(struct job *job);                       /* returns false if it failed */
+    bool (*task)(struct job *job, size_t phase, size_t task, void *scratch); /* the same */
+    void (*done)(struct job *job, enum job_outcome outcome);
+    void *owner; /* the functions above may use it; jobs.c does not */
 
-    int64_t begun; /* clock_ns() when begin was called: what came before was waiting */
-    /* Nanoseconds of all tasks, and of the longest. Workers count CPU time, jobs_run_here counts
-     * the time of the clock. If one turn has several tasks, their average counts. */
+    int64_t begun; /* clock_ns() when `begin` was called; the job waited until then */
+    /* Nanoseconds of all tasks together, and of the longest task. Workers count CPU time, and
+     * jobs_run_here() counts elapsed time. A turn of several tasks counts as tasks of equal
+     * length. */
     _Atomic int64_t spent, longest;
 
-    /* Of jobs.c alone. */
-    struct job *next, *previous; /* in the ring */
-    bool linked;
-    bool admitted;            /* it counts in the bounds */
-    double served;            /* the cost of the turns it had, see jobs.c */
-    size_t stage;             /* 0: begin, then 1 + phase */
-    size_t next_task, ending; /* of this stage: the next to take, one past the last */
-    size_t total;             /* tasks of all phases */
-    _Atomic size_t failed;    /* the first task of this stage that did, or SIZE_MAX */
-    size_t turns;             /* that workers are at */
-    atomic_int end;           /* 0, or an enum job_end: no further task is begun */
+    /* Only jobs.c uses the rest. */
+    struct job *next, *previous; /* neighbours in the ring */
+    bool linked;                 /* the job is in the ring */
+    bool admitted;               /* the job counts in the bounds of admission */
+    double served;      /* the virtual time of its start plus the cost of its turns, see jobs.c */
+    size_t stage;       /* 0 is `begin`, and 1 + p is phase p */
+    size_t next_task;   /* the first task of this stage that no turn has taken */
+    size_t stage_tasks; /* the number of tasks of this stage; stage 0 counts as one task */
+    size_t total;       /* the number of tasks of all phases */
+    _Atomic size_t failed; /* the lowest task of this stage that failed, or SIZE_MAX */
+    size_t turns;          /* turns at this job that are running now */
+    atomic_int outcome;    /* 0, or an enum job_outcome: no further task is begun */
 };
 
+/* The last sixteenth of max_jobs and of max_cost is open to small jobs only, which cost at most a
+ * thousandth of max_cost. So a few huge jobs cannot keep all others out. */
 struct jobs_options {
     unsigned threads;  /* workers, at least 1 */
-    unsigned max_jobs; /* admitted at a time */
-    double max_cost;   /* of all admitted together; one alone may cost more */
-    /* The last sixteenth of both is open to small jobs only, whose cost is at most a thousandth of
-     * max_cost: so a few huge jobs cannot keep all others out. */
+    unsigned max_jobs; /* jobs that may be admitted at the same time */
+    double max_cost;   /* multiply-adds of all admitted jobs; a job alone may cost more */
 };
 
 struct jobs;
 
-/* Starts the workers. NULL if memory or threads are short. */
+/* Starts the workers. Returns an owned object, or NULL if memory or threads are short. */
 struct jobs *jobs_start(const struct jobs_options *options);
 
-/* Ends the workers. Every admitted job must be done. NULL is fine. */
+/* Ends the workers and frees `jobs`, which may be NULL. Every admitted job must be done. */
 void jobs_stop(struct jobs *jobs);
 
-/* Takes a job in if the bounds allow it: it counts from now on until it is done. */
+/* Admits a job if the bounds allow it. An admitted job counts in the bounds until it is done. */
 bool jobs_admit(struct jobs *jobs, struct job *job);
 
-/* Would jobs_admit refuse every job that is not small? */
+/* Returns whether jobs_admit() would refuse every job that is not small. */
 bool jobs_full(struct jobs *jobs);
 
-/* Runs an admitted job. It may be done before this returns. */
+/* Runs an admitted job. The job may be done before this function returns. */
 void jobs_run(struct jobs *jobs, struct job *job);
 
-/* Runs a job at once, on this thread, with workers or without. Returns how it ended, and
- * `done` is not called. */
-enum job_end jobs_run_here(struct job *job);
+/* Runs a job at once in the calling thread; no workers are needed. Returns the outcome. `done` is
+ * not called. */
+enum job_outcome jobs_run_here(struct job *job);
 
-/* Runs a job that goes on with what an admitted one has begun: it is never refused, and does not
- * count in the bounds. The struct may be run again after `done`; all its runs together get the
- * share of one job. It is zero before the first. */
+/* Runs a job that continues the work of an admitted job. It is never refused and does not count
+ * in the bounds. The struct may be run again after `done`; all its runs together get the share of
+ * one job. The owner sets the struct to zero before the first run. */
 void jobs_go_on(struct jobs *jobs, struct job *job);
 
-/* Begins no further task of a job that is running, or still to be run. From any thread, as long as
- * the struct is there. */
+/* No further task of this job is begun. The job may be running or still wait for jobs_run(). Any
+ * thread may call this while the struct exists. */
 void jobs_cancel(struct job *job);
 
 struct jobs_load {
-    unsigned jobs; /* admitted and not done */
-    double cost;   /* of these */
+    unsigned jobs; /* jobs that are admitted and not done */
+    double cost;   /* multiply-adds of these jobs */
 };
 
 struct jobs_load jobs_load(struct jobs *jobs);

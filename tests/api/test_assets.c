@@ -1,6 +1,7 @@
 /*
- * test_assets.c - what browsers load, over a socket: the pages, all files that they name and
- * openapi.yaml, with every header, in every coding the same bytes, kept by caches, without a key.
+ * test_assets.c - the files that browsers load: the pages, every file that a page or a script
+ * names, and openapi.yaml. The tests check each header, that every coding holds the same bytes,
+ * that caches can keep a file, and that no key is needed. They know the service by its socket only.
  */
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -9,37 +10,14 @@
 #include <unistd.h>
 
 #include "support/client.h"
+#include "support/daemon.h"
+#include "support/expect.h"
 #include "support/pack.h"
 #include "support/tls.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
-static struct server_process server;
-
-static void start(void) {
-    cr_assert(server_spawn(&server, NULL));
-}
-
-static void stop(void) {
-    cr_expect_eq(server_stop(&server), 0);
-}
-
-TestSuite(assets, .init = start, .fini = stop, .timeout = 60);
-
-static struct client_response ask(const char *method, const char *path, const char *headers) {
-    struct client_response response;
-    cr_assert(client_request(server.port, method, path, headers, "", 0, &response), "%s %s", method,
-              path);
-    return response;
-}
-
-static void expect_header(const struct client_response *response, const char *path,
-                          const char *name, const char *wanted) {
-    char value[512];
-    const bool there = client_header(response, name, value, sizeof value);
-    cr_expect(wanted != NULL ? there && strcmp(value, wanted) == 0 : !there, "%s: %s: %s, not %s",
-              path, name, there ? value : "none", wanted != NULL ? wanted : "none");
-}
+TestSuite(assets, .init = daemon_start_plain, .fini = daemon_end, .timeout = 60);
 
 static const char *media_type_of(const char *path) {
     const char *end = strrchr(path, '.');
@@ -51,8 +29,8 @@ static const char *media_type_of(const char *path) {
                                               : "text/plain; charset=utf-8";
 }
 
-/* What every answer to a request for it says, a 304 too. */
-static void expect_headers(const struct client_response *response, const char *path) {
+/* Checks the headers that every answer to a request for the file has, also a 304. */
+static void expect_asset_headers(const struct client_response *response, const char *path) {
     char tag[64] = "";
     const bool immutable = strncmp(path, "/assets/", 8) == 0;
     expect_header(response, path, "Vary", "Accept-Encoding");
@@ -70,8 +48,8 @@ static void expect_headers(const struct client_response *response, const char *p
               "%s: %s", path, tag);
 }
 
-/* The entity tag of these bytes has the first 64 bits of their SHA-256. So tags of different files
- * differ, and a tag changes with the bytes. */
+/* The entity tag of a file consists of the first 64 bits of the SHA-256 of its bytes. So tags of
+ * different files differ, and a tag changes with the bytes. */
 static void make_tag(const struct client_response *plain, char tag[static 21]) {
     unsigned char digest[32];
     cr_assert(tls_sha256(plain->body, plain->size, digest));
@@ -82,30 +60,30 @@ static void make_tag(const struct client_response *plain, char tag[static 21]) {
     strcpy(end, "\"");
 }
 
-/* HEAD says what GET says; and what is kept already is not sent again. */
+/* HEAD has the headers of GET, and a file whose tag the client has is not sent again. */
 static void expect_head_and_304(const char *path, const char *headers,
                                 const struct client_response *whole) {
     char tag[64], more[256], length[32];
     snprintf(length, sizeof length, "%zu", whole->size);
-    struct client_response head = ask("HEAD", path, headers);
+    struct client_response head = daemon_ask("HEAD", path, headers);
     cr_expect(head.status == 200 && head.size == 0, "%s: %d", path, head.status);
-    expect_headers(&head, path);
+    expect_asset_headers(&head, path);
     expect_header(&head, path, "Content-Length", length);
     expect_header(&head, path, "Content-Type", media_type_of(path));
     client_response_free(&head);
     cr_assert(client_header(whole, "ETag", tag, sizeof tag));
     snprintf(more, sizeof more, "%sIf-None-Match: \"other\", %s\r\n", headers, tag);
     for (int i = 0; i < 2; i++) {
-        struct client_response same = ask(i == 0 ? "GET" : "HEAD", path, more);
+        struct client_response same = daemon_ask(i == 0 ? "GET" : "HEAD", path, more);
         cr_expect(same.status == 304 && same.size == 0, "%s: %d", path, same.status);
-        expect_headers(&same, path);
+        expect_asset_headers(&same, path);
         expect_header(&same, path, "ETag", tag);
         expect_header(&same, path, "Content-Type", NULL);
         expect_header(&same, path, "Content-Encoding", NULL);
         client_response_free(&same);
     }
     snprintf(more, sizeof more, "%sIf-None-Match: \"other\"\r\n", headers);
-    struct client_response other = ask("GET", path, more);
+    struct client_response other = daemon_ask("GET", path, more);
     cr_expect(other.status == 200 && other.size == whole->size, "%s: %d", path, other.status);
     client_response_free(&other);
 }
@@ -113,11 +91,11 @@ static void expect_head_and_304(const char *path, const char *headers,
 static void expect_asset(const char *path) {
     static const char *const codings[] = {"gzip", "br"};
     char headers[64], length[32], tag[21];
-    struct client_response plain = ask("GET", path, "");
+    struct client_response plain = daemon_ask("GET", path, "");
     cr_assert_eq(plain.status, 200, "%s: %d", path, plain.status);
     make_tag(&plain, tag);
     cr_expect_gt(plain.size, 0, "%s", path);
-    expect_headers(&plain, path);
+    expect_asset_headers(&plain, path);
     expect_header(&plain, path, "Content-Type", media_type_of(path));
     expect_header(&plain, path, "Content-Encoding", NULL);
     expect_header(&plain, path, "ETag", tag);
@@ -125,10 +103,10 @@ static void expect_asset(const char *path) {
     for (size_t i = 0; i < COUNT(codings); i++) {
         size_t size = 0;
         snprintf(headers, sizeof headers, "Accept-Encoding: %s, zstd\r\n", codings[i]);
-        struct client_response packed = ask("GET", path, headers);
+        struct client_response packed = daemon_ask("GET", path, headers);
         snprintf(length, sizeof length, "%zu", packed.size);
         cr_expect_lt(packed.size, plain.size, "%s", path);
-        expect_headers(&packed, path);
+        expect_asset_headers(&packed, path);
         expect_header(&packed, path, "Content-Encoding", codings[i]);
         expect_header(&packed, path, "Content-Length", length);
         expect_header(&packed, path, "Transfer-Encoding", NULL);
@@ -143,8 +121,9 @@ static void expect_asset(const char *path) {
     client_response_free(&plain);
 }
 
-/* The path of the next file behind `at` that a page names, as "assets/NAME", or a script, as
- * "NAME.js" with 16 digits of a hash before the dot. NULL means that there is no other. */
+/* Finds the next file that is named after `at`: a page names "assets/NAME", a script names
+ * "NAME.js" with 16 digits of a hash before the dot. Writes its path, and returns where the name
+ * begins, or NULL if there is no other file. */
 static const char *next_file(const char *at, bool page, char path[static 128]) {
     const char *before = page ? "\"assets/" : "\"";
     while ((at = strstr(at, before)) != NULL) {
@@ -160,12 +139,12 @@ static const char *next_file(const char *at, bool page, char path[static 128]) {
     return NULL;
 }
 
-/* Asks for a file and for all files that it names; returns how many these are. */
+/* Checks a file and all files that it names. Returns the number of the latter. */
 static int expect_files(const char *path, bool page) {
     char next[128];
     int files = 0;
     expect_asset(path);
-    struct client_response file = ask("GET", path, "");
+    struct client_response file = daemon_ask("GET", path, "");
     for (const char *at = file.body; (at = next_file(at, page, next)) != NULL; files++) {
         files += expect_files(next, false);
     }
@@ -183,23 +162,22 @@ Test(assets, the_document) {
     expect_asset("/openapi.yaml");
 }
 
-/* They are what they are whatever the options say of other answers. */
+/* Options that change other answers do not change these files. */
 Test(assets, options_of_others, .init = NULL) {
     char path[] = "/tmp/attentiond-keys-XXXXXX";
     const int fd = mkstemp(path);
     cr_assert_geq(fd, 0);
     cr_assert_eq(write(fd, "0123456789abcdef\n", 17), 17);
     close(fd);
-    cr_assert(server_spawn(
-        &server, (const char *const[]){"--compression", "yes", "--api-key-file", path, NULL}));
+    daemon_start((const char *const[]){"--compression", "yes", "--api-key-file", path, NULL});
     static const char *const open[] = {"/", "/docs", "/openapi.yaml"};
     for (size_t i = 0; i < COUNT(open); i++) {
         expect_asset(open[i]);
-        struct client_response response = ask("GET", open[i], "Accept-Encoding: zstd\r\n");
+        struct client_response response = daemon_ask("GET", open[i], "Accept-Encoding: zstd\r\n");
         expect_header(&response, open[i], "Content-Encoding", NULL);
         client_response_free(&response);
     }
-    struct client_response none = ask("GET", "/assets/none.js", "");
+    struct client_response none = daemon_ask("GET", "/assets/none.js", "");
     cr_expect_eq(none.status, 404);
     expect_header(&none, "none.js", "Content-Type", "application/problem+json");
     expect_header(&none, "none.js", "Cache-Control", "no-store");
@@ -207,7 +185,7 @@ Test(assets, options_of_others, .init = NULL) {
     unlink(path);
 }
 
-/* The connection is kept over what has no body, and all in one is counted as one route. */
+/* The connection is kept after answers without a body, and all assets are counted as one route. */
 Test(assets, kept_connection_and_metrics) {
     static const char requests[] = "GET / HTTP/1.1\r\nHost: a\r\nIf-None-Match: *\r\n\r\n"
                                    "GET /assets/a HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -215,7 +193,7 @@ Test(assets, kept_connection_and_metrics) {
                                    "GET /docs HTTP/1.1\r\nHost: a\r\n\r\n";
     static const int statuses[] = {304, 404, 404, 200};
     struct client_connection connection;
-    cr_assert(client_open(&connection, server.port));
+    cr_assert(client_open(&connection, the_daemon.port));
     cr_assert(client_send(&connection, requests, sizeof requests - 1));
     for (size_t i = 0; i < COUNT(statuses); i++) {
         struct client_response response;
@@ -224,7 +202,7 @@ Test(assets, kept_connection_and_metrics) {
         client_response_free(&response);
     }
     client_close(&connection);
-    struct client_response metrics = ask("GET", "/metrics", "");
+    struct client_response metrics = daemon_ask("GET", "/metrics", "");
     cr_expect_not_null(strstr(
         metrics.body, "attentiond_requests_total{route=\"/assets/{name}\",code=\"404\"} 2\n"));
     cr_expect_not_null(

@@ -1,7 +1,7 @@
 /*
- * test_bodies.c - bodies that are JSON and wrong all the same, by table and by combination:
- * promise 17, keys; 18, numbers; 21, sizes; 22, shapes. Every refusal is a 422 or 400 that says
- * where and why, on one connection that stays usable. Knows the service by its socket only.
+ * test_bodies.c - bodies that are JSON and wrong nevertheless, from tables and combinations: keys
+ * (promise 17), numbers (18), sizes (21) and shapes (22). Every refusal is a 422 or 400 that says
+ * where and why, and the connection stays usable. The tests know the service by its socket only.
  */
 #include <criterion/criterion.h>
 #include <ctype.h>
@@ -10,41 +10,29 @@
 #include <string.h>
 
 #include "support/client.h"
+#include "support/daemon.h"
 #include "support/json.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
-static struct server_process server;
-static struct client_connection connection;
+TestSuite(bodies, .init = daemon_start_connected, .fini = daemon_end, .timeout = 120);
 
-static void start(void) {
-    cr_assert(server_spawn(&server, NULL), "the daemon does not start");
-    cr_assert(client_open(&connection, server.port));
-}
-
-static void stop(void) {
-    client_close(&connection);
-    cr_expect_eq(server_stop(&server), 0);
-}
-
-TestSuite(bodies, .init = start, .fini = stop, .timeout = 120);
-
-/* An answer, and the members of it if it is a problem. */
+/* An answer. If it is a problem document, `detail`, `pointer` and `offset` are its members. */
 struct answer {
     int status;
     char text[512], detail[512], pointer[128];
-    long offset; /* -1: none */
+    long offset; /* -1 if there is none */
 };
 
 static void copy_text(char *to, size_t size, const char *text) {
     snprintf(to, size, "%s", text != NULL ? text : "");
 }
 
-static struct answer ask(const char *path, const char *body, size_t size) {
+static struct answer post_body(const char *path, const char *body, size_t size) {
     struct client_response response;
     struct answer answer;
     double offset = -1;
-    cr_assert(client_post(&connection, path, body, size, &response), "%s: no answer to %.200s",
+    cr_assert(client_post(&the_connection, path, body, size, &response), "%s: no answer to %.200s",
               path, body);
     struct cJSON *json = json_parse(response.body, response.size);
     answer.status = response.status;
@@ -78,7 +66,7 @@ static const char *const draw_keys[] = {"random", "shape", "low",     "high", "m
                                         "std",    "dtype", "discard", NULL};
 static const char *const head_keys[] = {"W_Q", "W_K", "W_V", "b_Q", "b_K", "b_V", NULL};
 
-/* Every letter in the other case. */
+/* Copies the key with upper and lower case exchanged. */
 static void swap_case(char *to, const char *key) {
     for (; *key != '\0'; key++, to++) {
         *to = (char)(islower((unsigned char)*key) ? toupper((unsigned char)*key)
@@ -87,13 +75,14 @@ static void swap_case(char *to, const char *key) {
     *to = '\0';
 }
 
-/* `before` and `after` are the rest of the body, `inside` points to the object with the key. */
+/* The body is `before`, the key and `after`. `inside` is the pointer to the object that holds the
+ * key. */
 static void expect_key(const char *path, const char *before, const char *key, const char *after,
                        const char *inside) {
     char other[64], body[512], said[160], pointer[96];
     swap_case(other, key);
     int size = snprintf(body, sizeof body, "%s\"%s\":0%s", before, other, after);
-    struct answer answer = ask(path, body, (size_t)size);
+    struct answer answer = post_body(path, body, (size_t)size);
     snprintf(said, sizeof said, "unknown key \"%s\"; did you mean \"%s\"?", other, key);
     snprintf(pointer, sizeof pointer, "%s/%s", inside, other);
     cr_expect(answer.status == 422 && strstr(answer.detail, said) != NULL &&
@@ -101,14 +90,14 @@ static void expect_key(const char *path, const char *before, const char *key, co
               "%s %s: %s", path, body, answer.text);
 
     size = snprintf(body, sizeof body, "%s\"%s\":0,\"%s\":0%s", before, key, key, after);
-    answer = ask(path, body, (size_t)size);
+    answer = post_body(path, body, (size_t)size);
     const long second = (long)(strlen(before) + strlen(key) + 5);
     cr_expect(answer.status == 400 && answer.offset == second, "%s %s: %s", path, body,
               answer.text);
 
     size = snprintf(body, sizeof body, "%s\"%s\":0,\"\\u%04x%s\":0%s", before, key,
                     (unsigned)key[0], key + 1, after);
-    answer = ask(path, body, (size_t)size);
+    answer = post_body(path, body, (size_t)size);
     cr_expect(answer.status == 400 && answer.offset == second, "%s %s: %s", path, body,
               answer.text);
 }
@@ -120,7 +109,8 @@ static void expect_keys(const char *path, const char *const keys[]) {
     }
 }
 
-/* X stands there already: a second time is what is found first. */
+/* Copies the keys without X. The bodies have an X already, so a second X would be the first
+ * error. */
 static const char *const *without_x(const char *const keys[], const char *out[]) {
     size_t count = 0;
     for (size_t i = 0; keys[i] != NULL; i++) {
@@ -155,10 +145,10 @@ Test(bodies, promise_17_keys_of_another_case_and_keys_twice) {
 
 /* -------------------------------------------------------------------------------------- numbers */
 
-/* V is one number and so is the output. What is no JSON is in test_grammar.c. */
+/* V and the output are one number each. Texts that are not JSON are in test_grammar.c. */
 static const struct number {
     const char *text;
-    const char *float32, *float64; /* NULL: refused, for it is out of range */
+    const char *float32, *float64; /* NULL: the number is out of range and refused */
 } numbers[] = {
     {"0", "0", "0"},
     {"-0", "-0", "-0"}, /* 0 + 1 * -0 */
@@ -170,8 +160,8 @@ static const struct number {
     {"9007199254740993", "9.007199e15", "9007199254740992"},
     {"123456789012345678901234567890", "1.2345679e29", "1.2345678901234568e29"},
     {"3.4028234663852886e38", "3.4028235e38", "3.4028234663852886e38"},
-    {"3.4028235677973366e38", "3.4028235e38", "3.4028235677973366e38"}, /* under the middle */
-    {"3.4028235677973367e38", NULL, "3.4028235677973366e38"},           /* over it */
+    {"3.4028235677973366e38", "3.4028235e38", "3.4028235677973366e38"}, /* rounds to FLT_MAX */
+    {"3.4028235677973367e38", NULL, "3.4028235677973366e38"},           /* rounds to infinity */
     {"1e39", NULL, "1e39"},
     {"-1e39", NULL, "-1e39"},
     {"1.7976931348623157e308", NULL, "1.7976931348623157e308"},
@@ -194,7 +184,7 @@ static void expect_number(const char *text, const char *dtype, const char *outpu
                         "{\"Q\":[[0]],\"K\":[[0]],\"V\":[[%s]],\"return\":[\"output\"],"
                         "\"dtype\":\"%s\"}",
                         text, dtype);
-    struct answer answer = ask("/attention", body, (size_t)size);
+    struct answer answer = post_body("/attention", body, (size_t)size);
     if (output != NULL) {
         snprintf(expected, sizeof expected, "{\"output\":[[%s]]}\n", output);
         cr_expect(answer.status == 200 && strcmp(answer.text, expected) == 0, "%s as %s: %s", text,
@@ -222,7 +212,7 @@ Test(bodies, promise_18_numbers_without_end) {
         memset(body + size, '3', sizes[i] - 2);
         size += sizes[i] - 2;
         size += (size_t)sprintf(body + size, "]}");
-        const struct answer answer = ask("/softmax", body, size);
+        const struct answer answer = post_body("/softmax", body, size);
         if (sizes[i] <= 4096) {
             cr_expect_eq(answer.status, 200, "%s", answer.text);
         } else {
@@ -253,8 +243,8 @@ enum {
     SIZES = COUNT(sizes)
 };
 
-/* Options that count something. X has two rows and two columns; `taken` says which sizes mean
- * something, in the order above. */
+/* Options that are sizes or counts. X has two rows and two columns. `taken` has a '1' for each
+ * element of `sizes` that is accepted, in the same order. */
 static const struct counted {
     const char *path, *before, *after, *pointer;
     const char *taken;
@@ -276,7 +266,7 @@ static void expect_size(const struct counted *row, size_t which) {
     char body[256];
     const int size = snprintf(body, sizeof body, "{\"X\":[[1,2],[3,4]],%s%s%s}", row->before,
                               sizes[which], row->after);
-    const struct answer answer = ask(row->path, body, (size_t)size);
+    const struct answer answer = post_body(row->path, body, (size_t)size);
     if (row->taken[which] == '1') {
         cr_expect_eq(answer.status, 200, "%s: %s", body, answer.text);
     } else {
@@ -295,7 +285,7 @@ Test(bodies, promise_21_counts_of_any_size) {
     }
 }
 
-/* Four of them at a time: none makes another one pass. */
+/* All combinations of four of these options: a bad size is refused whatever the others are. */
 Test(bodies, promise_21_counts_of_any_size_together, .timeout = 300) {
     static const struct counted *const heads = &counted[0], *const window = &counted[2],
                                        *const lengths = &counted[4], *const top_k = &counted[5];
@@ -310,7 +300,7 @@ Test(bodies, promise_21_counts_of_any_size_together, .timeout = 300) {
                                   sizes[h], sizes[w], sizes[l], sizes[k]);
         const bool sound = heads->taken[h] == '1' && window->taken[w] == '1' &&
                            lengths->taken[l] == '1' && top_k->taken[k] == '1';
-        const struct answer answer = ask("/attention", body, (size_t)size);
+        const struct answer answer = post_body("/attention", body, (size_t)size);
         cr_assert_eq(answer.status, sound ? 200 : 422, "%s: %s", body, answer.text);
         taken += sound;
     }
@@ -319,11 +309,11 @@ Test(bodies, promise_21_counts_of_any_size_together, .timeout = 300) {
 
 /* --------------------------------------------------------------------------------------- shapes */
 
-/* A matrix of a call, and whether each of its sizes must agree with another one's. */
+/* A matrix of a call, and which of its sizes must agree with the size of another matrix. */
 struct matrix {
     const char *name;
     size_t rank, shape[4];
-    /* '1' for each size that must agree, '/' for one that the number of heads must divide. */
+    /* '1': the size must agree. '/': the number of heads must divide it. '0': any size is right. */
     const char *bound;
 };
 
@@ -331,7 +321,7 @@ struct shapes {
     const char *path;
     const struct matrix *matrices;
     size_t count;
-    const char *options; /* the rest of the body */
+    const char *options; /* the part of the body after the matrices */
 };
 
 static const struct matrix of_attention[] = {
@@ -386,7 +376,8 @@ static void put(FILE *to, const char *name, const size_t *shape, size_t rank, bo
     fputc(']', to);
 }
 
-/* The call with matrix `changed` as `as`, or with a short last row, or of another shape. */
+/* Sends the call with one matrix changed: to the text `as`, or else to this shape, perhaps with a
+ * short last row. */
 static struct answer ask_changed(const struct shapes *call, const struct matrix *changed,
                                  const char *as, bool short_row, const size_t *shape) {
     char *body;
@@ -406,12 +397,12 @@ static struct answer ask_changed(const struct shapes *call, const struct matrix 
     }
     fprintf(to, "%s}", call->options);
     fclose(to);
-    const struct answer answer = ask(call->path, body, size);
+    const struct answer answer = post_body(call->path, body, size);
     free(body);
     return answer;
 }
 
-/* Is this number, as a whole, in the text? */
+/* Says whether the text contains this number, not as a part of a longer one. */
 static bool says(const char *text, size_t number) {
     char digits[24];
     const size_t size = (size_t)sprintf(digits, "%zu", number);
@@ -423,14 +414,14 @@ static bool says(const char *text, size_t number) {
     return false;
 }
 
-static bool starts_at(const char *pointer, const char *name) {
+static bool points_into(const char *pointer, const char *name) {
     const size_t size = strlen(name);
     return pointer[0] == '/' && strncmp(pointer + 1, name, size) == 0 &&
            (pointer[1 + size] == '\0' || pointer[1 + size] == '/');
 }
 
-/* One more and one less of each size: one that disagrees is named, with what it has
- * and should have. */
+/* Makes each size one larger and one smaller. If the size must agree with another one, the refusal
+ * names the size and the one that it should have. */
 static void expect_neighbours(const struct shapes *call, const struct matrix *m) {
     for (size_t axis = 0; axis < m->rank; axis++) {
         for (int change = -1; change <= 1; change += 2) {
@@ -457,14 +448,14 @@ static void expect_shapes(const struct shapes *call, const struct matrix *m) {
                                               "null", "[\"1\"]", "[{}]",    "[[null]]", "[[{}]]"};
     expect_neighbours(call, m);
     struct answer answer = ask_changed(call, m, NULL, true, m->shape);
-    cr_expect(answer.status == 422 && starts_at(answer.pointer, m->name), "%s %s, ragged: %s",
+    cr_expect(answer.status == 422 && points_into(answer.pointer, m->name), "%s %s, ragged: %s",
               call->path, m->name, answer.text);
     for (size_t i = 0; i < COUNT(no_matrices); i++) {
         if (strcmp(m->name, "bias") == 0 && strcmp(no_matrices[i], "[[null]]") == 0) {
-            continue; /* minus infinity for all */
+            continue; /* a bias of minus infinity is allowed */
         }
         answer = ask_changed(call, m, no_matrices[i], false, NULL);
-        cr_expect(answer.status == 422 && starts_at(answer.pointer, m->name), "%s %s = %s: %s",
+        cr_expect(answer.status == 422 && points_into(answer.pointer, m->name), "%s %s = %s: %s",
                   call->path, m->name, no_matrices[i], answer.text);
     }
 }

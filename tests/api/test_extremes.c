@@ -1,8 +1,9 @@
 /*
- * test_extremes.c - promise 19: an answer holds finite numbers. Random calls of numbers at the ends
- * of their range, queries that may attend to nothing, biases of minus infinity: each gets a 200
- * without NaN and infinity, where null stands only for minus infinity in masked_scores and lse, or
- * a 422 that says what is not finite. Knows the service by its socket only.
+ * test_extremes.c - promise 19: an answer holds finite numbers. The test sends random calls with
+ * numbers at the ends of their range, with queries that may attend to nothing, and with biases of
+ * minus infinity. Each gets a 200 without NaN and infinity, or a 422 that says what is not finite.
+ * In a 200, null stands only for minus infinity, and only in masked_scores and lse. The test knows
+ * the service by its socket only.
  */
 #include <criterion/criterion.h>
 #include <float.h>
@@ -12,6 +13,7 @@
 #include <string.h>
 
 #include "support/client.h"
+#include "support/daemon.h"
 #include "support/json.h"
 #include "support/rng.h"
 
@@ -28,10 +30,10 @@ static const char *const extremes64[] = {"1e300",  "-1e300", "1.7e308", "-1.7e30
                                          "-1e154", "5e-324", "1e-308",  "-0",       "1e30",
                                          "7000",   "-7000",  "1",       "0.5"};
 
-/* What a call is drawn from. */
+/* The state from which a call is drawn. */
 struct draw {
     struct rng rng;
-    bool float64, tame; /* tame: mostly ordinary numbers, so that many calls have a result */
+    bool float64, tame; /* tame: most numbers are ordinary, so that many calls have a result */
     FILE *to;
 };
 
@@ -46,7 +48,7 @@ static void put_number(struct draw *d) {
 }
 
 static void put_element(struct draw *d, char kind) {
-    if (kind == 'm') { /* a mask */
+    if (kind == 'm') { /* an element of a mask */
         fputs(rng_chance(&d->rng, 2) ? "true" : "false", d->to);
     } else if (kind == 'b' && rng_chance(&d->rng, 4)) {
         fputs(rng_chance(&d->rng, 2) ? "null" : "-Infinity", d->to);
@@ -105,7 +107,7 @@ static void put_options(struct draw *d, size_t queries, size_t keys, bool none) 
     }
 }
 
-/* Returns the path. */
+/* Writes a call. Returns the path to send it to. */
 static const char *put_call(struct draw *d) {
     static const size_t sizes[] = {1, 2, 3, 4, 5, 17, 33};
     const size_t queries = sizes[rng_between(&d->rng, 0, COUNT(sizes) - 1)];
@@ -138,7 +140,8 @@ static const char *put_call(struct draw *d) {
     return projected ? "/self-attention" : "/attention";
 }
 
-/* Every number is finite as the dtype of the call; null stands only where it may. */
+/* Says whether every number is finite in the dtype of the call, and null stands only where it
+ * may. */
 static bool is_sound(const struct cJSON *value, double largest, bool may_be_null) {
     double number;
     if (json_is_array(value) || json_is_object(value)) {
@@ -156,18 +159,19 @@ static bool is_sound(const struct cJSON *value, double largest, bool may_be_null
     return json_number(value, &number) ? fabs(number) <= largest : may_be_null;
 }
 
-static void check(const char *body, bool float64, const struct client_response *response,
-                  size_t *finite) {
+static void expect_finite(const char *body, bool float64, const struct client_response *response,
+                          size_t *finite) {
     struct cJSON *answer = json_parse(response->body, response->size);
     const char *detail = json_text(json_get(answer, "detail"));
-    /* With few digits the largest number is rounded up. */
+    /* With few digits, rounding may make the largest number larger. */
     const double largest = float64 ? DBL_MAX : 10.0 * FLT_MAX;
     *finite += response->status == 200;
     cr_expect(response->status == 200
                   ? is_sound(answer, largest, false)
                   : response->status == 422 && detail != NULL && strstr(detail, "finite") != NULL,
               "%s: %d %.1000s", body, response->status, response->body);
-    /* As cJSON might read it in its own way. */
+    /* cJSON might read NaN and infinity as numbers or words of its own, so the text is searched,
+     * too. */
     cr_expect(response->status != 200 ||
                   (strstr(response->body, "nan") == NULL && strstr(response->body, "inf") == NULL &&
                    strstr(response->body, "NaN") == NULL && strstr(response->body, "Inf") == NULL),
@@ -176,12 +180,11 @@ static void check(const char *body, bool float64, const struct client_response *
 }
 
 Test(extremes, promise_19_answers_are_finite, .timeout = 300) {
-    struct server_process server;
     struct client_connection connection;
     struct draw d = {.rng = {19}};
     size_t finite = 0;
-    cr_assert(server_spawn(&server, NULL));
-    cr_assert(client_open(&connection, server.port));
+    daemon_start(NULL);
+    cr_assert(client_open(&connection, the_daemon.port));
     for (size_t i = 0; i < CALLS; i++) {
         struct client_response response;
         char *body;
@@ -193,12 +196,12 @@ Test(extremes, promise_19_answers_are_finite, .timeout = 300) {
         const char *path = put_call(&d);
         fclose(d.to);
         cr_assert(client_post(&connection, path, body, size, &response), "%s: no answer", body);
-        check(body, d.float64, &response, &finite);
+        expect_finite(body, d.float64, &response, &finite);
         client_response_free(&response);
         free(body);
     }
     cr_expect(finite > CALLS / 10 && finite < CALLS * 9 / 10, "%zu of %d have a result", finite,
               (int)CALLS);
     client_close(&connection);
-    cr_expect_eq(server_stop(&server), 0);
+    daemon_end();
 }

@@ -1,16 +1,17 @@
 /*
- * test_framing.c - bytes that are no honest HTTP, sent to the daemon over a raw socket. Most are
- * rows of data/framing.txt, with what is promised of them; hostile/proxies.py sends the same behind
- * proxies.
+ * test_framing.c - requests that break the rules of HTTP, sent to the daemon over a raw socket.
+ * Most are rows of data/framing.txt, which also says what is promised of each; hostile/proxies.py
+ * sends the same rows through proxies.
  *
- * libmicrohttpd itself answers what it cannot parse, with a page of its own: 0.9.75 little, and a
- * bad Content-Length even twice; 1.x most of what is malformed. Its status is its own affair as
- * long as it refuses and closes. 0.9.75 passes over NUL in a target or value, bare LF, folded
- * headers (it appends the folded line to the header's name) and a header without a name; the filter
- * finds them by the bytes that are left between the parts of a head, and 1.x refuses them itself.
- * What no filter can see is in a chunked body: 0.9.75 hides chunk extensions and bare LF there,
- * and every version hides trailers. A proxy that took such a bare LF for no end of a line and sent
- * it on would disagree with 0.9.75 on where a request ends.
+ * libmicrohttpd answers requests that it cannot parse with a page of its own. Version 0.9.75 does
+ * so rarely, and twice for a bad Content-Length; 1.x does so for most malformed requests. Any
+ * status is right if it refuses and the connection ends. 0.9.75 accepts NUL in a target or value, a
+ * bare LF, folded headers (it appends the folded line to the name of the header) and a header
+ * without a name. The server's filter finds these by the bytes that are left between the parts of a
+ * head; 1.x refuses them itself. No filter can see two things in a chunked body: 0.9.75 hides chunk
+ * extensions and bare LF, and every version hides trailers. If a proxy did not take such a bare LF
+ * for the end of a line and forwarded it, the proxy and 0.9.75 would disagree on where a request
+ * ends.
  */
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -18,22 +19,23 @@
 #include <string.h>
 
 #include "support/client.h"
+#include "support/daemon.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
 enum promise {
-    KEPT,    /* ours is the answer, and the connection lives on */
-    ENDED,   /* ours is the answer, and the connection ends */
-    REFUSED, /* as ENDED, or libmicrohttpd refuses it and closes */
-    SILENT,  /* as REFUSED, or libmicrohttpd closes without an answer */
-    HARMLESS /* as KEPT, or libmicrohttpd refuses it and closes, with an answer or without one */
+    KEPT,    /* the daemon answers, and the connection stays */
+    ENDED,   /* the daemon answers, and the connection ends */
+    REFUSED, /* ENDED, or libmicrohttpd refuses the request and closes */
+    SILENT,  /* REFUSED, or libmicrohttpd closes without an answer */
+    HARMLESS /* KEPT, or libmicrohttpd refuses and closes, with an answer or without one */
 };
 
 struct probe {
     const char *name;
     const char *bytes;
     size_t size;
-    int status; /* of our answer */
+    int status; /* the status of the daemon's answer */
     enum promise promise;
 };
 
@@ -52,13 +54,14 @@ struct probe {
 /* ---------------------------------------------------------------------------- data/framing.txt */
 
 enum {
-    LINE = 512,   /* as it stands in the file */
-    BYTES = 2048, /* what becomes of it */
+    LINE = 512,   /* bytes of a line of the file */
+    BYTES = 2048, /* bytes of the request that a line describes */
     NAME = 80,
     SHORTHANDS = 16
 };
 
-/* One row at a time; what a probe points to is that of the last one read. */
+/* The file that is read, row by row. A probe points into this struct, so it is valid until the next
+ * row is read. */
 struct probe_file {
     FILE *file;
     char name[NAME], bytes[BYTES];
@@ -66,10 +69,10 @@ struct probe_file {
         char name[NAME], bytes[BYTES];
         size_t size;
     } shorthands[SHORTHANDS];
-    size_t count; /* of shorthands */
+    size_t count; /* how many shorthands are known */
 };
 
-/* What stands behind the '\\' at `text`; returns how much of the text it is. */
+/* Reads the escape that begins with the '\\' at `text`. Returns how many characters it has. */
 static size_t read_escape(const char *text, char *byte) {
     static const char letters[] = "rnt\\", meant[] = "\r\n\t\\";
     unsigned value;
@@ -83,7 +86,7 @@ static size_t read_escape(const char *text, char *byte) {
     return 4;
 }
 
-/* Escapes and <SHORTHANDS> become bytes; returns their number. */
+/* Replaces escapes and <SHORTHANDS> by bytes. Returns the number of bytes. */
 static size_t expand(const struct probe_file *file, const char *text, char *bytes) {
     size_t size = 0;
     char name[NAME];
@@ -118,7 +121,7 @@ static enum promise promise_called(const char *word) {
     return (enum promise)i;
 }
 
-/* False at the end of the file. */
+/* Reads the next row that is a probe. Returns false at the end of the file. */
 static bool next_probe(struct probe_file *file, struct probe *probe) {
     char line[LINE], word[16];
     int at = 0;
@@ -148,22 +151,15 @@ static bool next_probe(struct probe_file *file, struct probe *probe) {
 
 /* ------------------------------------------------------------------------------------ the tests */
 
-static struct server_process server;
-
-static void start(void) {
+static void start_small(void) {
     static const char *const arguments[] = {"--max-body", "1KiB", NULL};
-    cr_assert(server_spawn(&server, arguments), "ATTENTIOND_BIN=%s did not start",
-              getenv("ATTENTIOND_BIN"));
+    daemon_start(arguments);
 }
 
-static void stop(void) {
-    server_stop(&server);
-}
-
-TestSuite(framing, .init = start, .fini = stop, .timeout = 120);
+TestSuite(framing, .init = start_small, .fini = daemon_end, .timeout = 120);
 TestSuite(framing_own, .timeout = 120);
 
-/* No response follows, except that 0.9.75 says some of its own refusals twice. */
+/* Expects that no response follows. Version 0.9.75 sends some of its own refusals twice. */
 static void expect_end(struct client_connection *connection, const struct probe *probe,
                        int refused) {
     struct client_response response;
@@ -174,7 +170,7 @@ static void expect_end(struct client_connection *connection, const struct probe 
     }
 }
 
-/* The next request on the connection is answered, once. */
+/* Expects that the next request on the connection gets one answer. */
 static void expect_alive(struct client_connection *connection, const struct probe *probe) {
     struct client_response response;
     static const char last[] = LIVE "Connection: close\r\n\r\n";
@@ -188,7 +184,8 @@ static void expect_alive(struct client_connection *connection, const struct prob
     cr_expect(client_at_end(connection), "%s: one answer too many", probe->name);
 }
 
-/* A page of libmicrohttpd's own. It is sent without a type or as text/html. */
+/* Says whether the answer is a page of libmicrohttpd. Such a page has no media type or
+ * text/html. */
 static bool is_foreign(const struct client_response *response) {
     char type[64] = "";
     client_header(response, "Content-Type", type, sizeof type);
@@ -210,7 +207,7 @@ static void expect_ours(const struct client_response *response, const struct pro
 static void run_probe(const struct probe *probe) {
     struct client_connection connection;
     struct client_response response;
-    cr_assert(client_open(&connection, server.port));
+    cr_assert(client_open(&connection, the_daemon.port));
     cr_assert(client_send(&connection, probe->bytes, probe->size));
     if (!client_receive(&connection, false, &response)) {
         cr_expect_geq(probe->promise, SILENT, "%s: no answer", probe->name);
@@ -234,7 +231,7 @@ static void run_probe(const struct probe *probe) {
     client_close(&connection);
 }
 
-/* Promises 23 and 25: compressed bodies are refused by their heads. */
+/* Promises 23 and 25. The daemon refuses compressed bodies by their heads. */
 Test(framing, promise_23_probes) {
     static struct probe_file file;
     struct probe probe;
@@ -248,7 +245,7 @@ Test(framing, promise_23_probes) {
     fclose(file.file);
 }
 
-/* "GET /aaa...", the target `size` bytes long; and 63 or 64 headers beside Host. */
+/* Sends targets of `target` bytes, and `headers` headers beside Host, around the limits of both. */
 Test(framing, limits_of_heads) {
     static const struct {
         size_t target, headers;
@@ -269,14 +266,15 @@ Test(framing, limits_of_heads) {
         size += (size_t)sprintf(text + size, "\r\n");
         struct client_connection connection;
         struct client_response response;
-        cr_assert(client_open(&connection, server.port));
-        client_send(&connection, text, size); /* may be cut short by the refusal */
+        cr_assert(client_open(&connection, the_daemon.port));
+        client_send(&connection, text, size); /* a refusal may come before all is sent */
         if (client_receive(&connection, false, &response)) {
             cr_expect_eq(response.status, cases[i].status, "%zu bytes, %zu headers: %d",
                          cases[i].target, cases[i].headers, response.status);
             client_response_free(&response);
         } else {
-            /* a close with unread bytes is a reset, which may overtake the answer */
+            /* The daemon closes with unread bytes, so TCP sends a reset, which may overtake the
+             * answer. */
             cr_expect(cases[i].target > 32768 || cases[i].headers > 1000, "case %zu: no answer", i);
         }
         client_close(&connection);
@@ -284,7 +282,7 @@ Test(framing, limits_of_heads) {
     }
 }
 
-/* Promise 24: bytes of a body at the limit and one more, with a length and in chunks. */
+/* Promise 24: bodies at the limit and one byte longer, with a length and in chunks. */
 Test(framing, promise_24_limit_of_bodies) {
     for (size_t size = 1023; size <= 1026; size++) {
         for (int chunked = 0; chunked < 2; chunked++) {
@@ -300,7 +298,7 @@ Test(framing, promise_24_limit_of_bodies) {
                                         KEPT};
             struct client_connection connection;
             struct client_response response;
-            cr_assert(client_open(&connection, server.port));
+            cr_assert(client_open(&connection, the_daemon.port));
             cr_assert(client_send(&connection, text, at));
             cr_assert(client_receive(&connection, false, &response), "%zu bytes", size);
             expect_ours(&response, &probe);
@@ -311,7 +309,7 @@ Test(framing, promise_24_limit_of_bodies) {
     }
 }
 
-/* `count` chunks of one byte that are a good body as far as it goes. */
+/* Sends a correct body in `count` chunks of one byte. Returns the status. */
 static int status_of_crumbs(unsigned port, size_t count) {
     static const char last[] = "1\r\n}\r\n0\r\n\r\n";
     char *text = malloc(count * 6 + 1024);
@@ -336,20 +334,19 @@ static int status_of_crumbs(unsigned port, size_t count) {
 }
 
 Test(framing_own, promise_24_chunks_of_one_byte) {
-    struct server_process own;
-    cr_assert(server_spawn(&own, NULL));
-    cr_expect_eq(status_of_crumbs(own.port, 65536), 200);
-    cr_expect_eq(status_of_crumbs(own.port, 65537), 400);
-    cr_expect_eq(status_of_crumbs(own.port, 200000), 400);
-    cr_expect_eq(server_stop(&own), 0);
+    daemon_start(NULL);
+    cr_expect_eq(status_of_crumbs(the_daemon.port, 65536), 200);
+    cr_expect_eq(status_of_crumbs(the_daemon.port, 65537), 400);
+    cr_expect_eq(status_of_crumbs(the_daemon.port, 200000), 400);
+    daemon_end();
 }
 
-/* What does not fit into libmicrohttpd's buffer is its to refuse: 0.9.75 answers an endless chunk
+/* libmicrohttpd refuses what does not fit into its buffer. Version 0.9.75 answers an endless chunk
  * extension with a 500 of its own, which no filter sees. The connection ends without a 200. */
 Test(framing, promise_24_what_outgrows_the_buffer) {
     static const struct {
         const char *name, *before, *after;
-        int status; /* 0: any refusal */
+        int status; /* 0: any status that refuses */
     } cases[] = {
         {"a header of 40 KB", LIVE "A: ", "\r\n\r\n", 431},
         {"a header name of 40 KB", LIVE, ": b\r\n\r\n", 431},
@@ -364,11 +361,12 @@ Test(framing, promise_24_what_outgrows_the_buffer) {
         struct client_connection connection;
         struct client_response response;
         memset(filler, 'a', sizeof filler);
-        cr_assert(client_open(&connection, server.port));
+        cr_assert(client_open(&connection, the_daemon.port));
         bool sent = client_send(&connection, cases[i].before, strlen(cases[i].before)) &&
                     client_send(&connection, filler, size) &&
                     client_send(&connection, cases[i].after, strlen(cases[i].after));
-        /* A close with unread bytes is a reset, which may overtake the refusal. */
+        /* The daemon closes with unread bytes, so TCP sends a reset, which may overtake the
+         * refusal. */
         if (client_receive(&connection, false, &response)) {
             cr_expect(cases[i].status != 0 ? response.status == cases[i].status
                                            : response.status >= 400,
@@ -380,12 +378,12 @@ Test(framing, promise_24_what_outgrows_the_buffer) {
         client_close(&connection);
     }
     struct client_connection connection;
-    cr_assert(client_open(&connection, server.port));
+    cr_assert(client_open(&connection, the_daemon.port));
     expect_alive(&connection, &(struct probe){.name = "what outgrows the buffer"});
     client_close(&connection);
 }
 
-/* What never becomes a request is ended by the time for heads or bodies, without an answer. */
+/* Bytes that never become a request: the time limit for heads or bodies ends the connection. */
 Test(framing_own, promise_23_what_never_ends) {
     static const struct probe endless[] = {
         PROBE("hello of TLS", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 0, ENDED),
@@ -399,10 +397,9 @@ Test(framing_own, promise_23_what_never_ends) {
     };
     static const char *const hasty[] = {"--header-timeout", "1", "--body-timeout", "1", NULL};
     struct client_connection connections[COUNT(endless)];
-    struct server_process own;
-    cr_assert(server_spawn(&own, hasty));
+    daemon_start(hasty);
     for (size_t i = 0; i < COUNT(endless); i++) {
-        cr_assert(client_open(&connections[i], own.port));
+        cr_assert(client_open(&connections[i], the_daemon.port));
         cr_assert(client_send(&connections[i], endless[i].bytes, endless[i].size));
     }
     for (size_t i = 0; i < COUNT(endless); i++) {
@@ -415,10 +412,10 @@ Test(framing_own, promise_23_what_never_ends) {
         cr_expect(client_at_end(&connections[i]), "%s: more than one answer", endless[i].name);
         client_close(&connections[i]);
     }
-    cr_expect_eq(server_stop(&own), 0);
+    daemon_end();
 }
 
-/* A body in chunks of one byte means what it means in one piece. */
+/* A body in chunks of one byte gets the answer of the same body in one piece. */
 Test(framing, chunks_of_one_byte) {
     char text[1024] = CHUNKED;
     size_t size = strlen(text);
@@ -428,11 +425,11 @@ Test(framing, chunks_of_one_byte) {
     size += (size_t)sprintf(text + size, "0\r\n\r\n");
     struct client_connection connection;
     struct client_response chunked, whole;
-    cr_assert(client_open(&connection, server.port));
+    cr_assert(client_open(&connection, the_daemon.port));
     cr_assert(client_send(&connection, text, size));
     cr_assert(client_receive(&connection, false, &chunked));
-    cr_assert(client_request(server.port, "POST", "/softmax", "Content-Type: application/json\r\n",
-                             BODY, strlen(BODY), &whole));
+    cr_assert(client_request(the_daemon.port, "POST", "/softmax",
+                             "Content-Type: application/json\r\n", BODY, strlen(BODY), &whole));
     cr_expect_eq(chunked.status, 200);
     cr_expect_str_eq(chunked.body, whole.body);
     client_response_free(&chunked);
@@ -440,13 +437,13 @@ Test(framing, chunks_of_one_byte) {
     client_close(&connection);
 }
 
-/* Three requests of two kinds in one packet are answered in their order. */
+/* Three requests, two of them for the same path, arrive in one packet and are answered in order. */
 Test(framing, pipelining) {
     static const char requests[] =
         LENGTH "\r\n" BODY LIVE "\r\n" CHUNKED "b\r\n" BODY "\r\n0\r\n\r\n";
     static const char *const words[] = {"\"output\"", "\"live\"", "\"output\""};
     struct client_connection connection;
-    cr_assert(client_open(&connection, server.port));
+    cr_assert(client_open(&connection, the_daemon.port));
     cr_assert(client_send(&connection, requests, sizeof requests - 1));
     for (size_t i = 0; i < COUNT(words); i++) {
         struct client_response response;

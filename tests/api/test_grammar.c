@@ -1,45 +1,33 @@
 /*
- * test_grammar.c - promise 13: what is no JSON gets one clean 400 with the byte at fault, and the
- * connection takes the next request. Every text of support/grammar.h is sent as a body and as the
- * value of a matrix; what RFC 8259 leaves to the reader has its verdict here. Knows the service by
- * its socket only.
+ * test_grammar.c - promise 13: a text that is not JSON gets one correct 400 with the byte at fault,
+ * and the connection takes the next request. Every text of support/grammar.h is sent as a body and
+ * as the value of a matrix. RFC 8259 leaves some texts to the reader; the list here says what the
+ * service does with them. The tests know the service by its socket only.
  */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "support/client.h"
+#include "support/daemon.h"
 #include "support/grammar.h"
 #include "support/json.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
 enum {
-    MOST = 64 * 1024 /* bytes of a body here */
+    MOST = 64 * 1024 /* bytes of the longest body */
 };
 
-static struct server_process server;
-static struct client_connection connection; /* one for all texts of a test */
+TestSuite(grammar, .init = daemon_start_connected, .fini = daemon_end, .timeout = 120);
 
-static void start(void) {
-    cr_assert(server_spawn(&server, NULL), "the daemon does not start");
-    cr_assert(client_open(&connection, server.port));
-}
-
-static void stop(void) {
-    client_close(&connection);
-    cr_expect_eq(server_stop(&server), 0);
-}
-
-TestSuite(grammar, .init = start, .fini = stop, .timeout = 120);
-
-/* The status; *offset is that of the problem, -1 if there is none. Then the next request is
- * answered. */
-static int ask(const char *body, size_t size, long *offset) {
+/* Sends the body and returns the status of the answer. *offset is the offset in the problem, or -1
+ * if there is none. Then sends a correct request, which must be answered. */
+static int post_text(const char *body, size_t size, long *offset) {
     struct client_response response;
     char type[64] = "";
     double number = -1;
-    cr_assert(client_post(&connection, "/softmax", body, size, &response), "%.200s: no answer",
+    cr_assert(client_post(&the_connection, "/softmax", body, size, &response), "%.200s: no answer",
               body);
     const int status = response.status;
     struct cJSON *answer = json_parse(response.body, response.size);
@@ -53,17 +41,17 @@ static int ask(const char *body, size_t size, long *offset) {
     client_response_free(&response);
 
     static const char good[] = "{\"X\":[0,0]}";
-    cr_assert(client_post(&connection, "/softmax", good, sizeof good - 1, &response));
+    cr_assert(client_post(&the_connection, "/softmax", good, sizeof good - 1, &response));
     cr_expect(response.status == 200 && strcmp(response.body, "{\"output\":[0.5,0.5]}\n") == 0,
               "%.200s: afterwards %d %s", body, response.status, response.body);
     client_response_free(&response);
     return status;
 }
 
-/* What is good stops at no byte, but need be no call. */
+/* A good text is JSON without a fault, but it need not be a call. */
 static void expect_body(const struct grammar_case *row) {
     long offset;
-    const int status = ask(row->text, strlen(row->text), &offset);
+    const int status = post_text(row->text, strlen(row->text), &offset);
     if (row->offset == GOOD) {
         cr_expect(status == 422 && offset == -1, "%s: %d, offset %ld", row->text, status, offset);
     } else {
@@ -72,15 +60,16 @@ static void expect_body(const struct grammar_case *row) {
     }
 }
 
-/* As a value a text may go on with the brace that follows it, and fail a byte or two later. */
+/* Sends the text as a value. The text may go on with the brace that follows it, so the fault may be
+ * found a byte or two later. */
 static void expect_value(const struct grammar_case *row) {
     enum {
-        BEFORE = 5 /* {"X": */
+        BEFORE = 5 /* the bytes of {"X": */
     };
     char body[512];
     long offset;
     const int size = snprintf(body, sizeof body, "{\"X\":%s}", row->text);
-    const int status = ask(body, (size_t)size, &offset);
+    const int status = post_text(body, (size_t)size, &offset);
     if (row->offset == GOOD) {
         cr_expect((status == 200 || status == 422) && offset == -1, "%s: %d, offset %ld", body,
                   status, offset);
@@ -107,12 +96,13 @@ Test(grammar, promise_13_texts_as_bodies_and_as_values) {
               good, bad);
 }
 
-/* What RFC 8259 lets a reader take or refuse. As the value X of a softmax in float32. */
+/* A text that RFC 8259 lets a reader accept or refuse. It is sent as the value X of a softmax in
+ * float32. */
 struct verdict {
     const char *name, *text;
     size_t size;
     int status;
-    long offset; /* of a 400, in the text */
+    long offset; /* the byte at fault in the text, if the status is 400 */
 };
 
 #define VERDICT(name_, text_, status_, offset_)                                                    \
@@ -125,7 +115,7 @@ struct verdict {
 #define REFUSED(name, text, where) VERDICT(name, text, 400, where)
 
 static const struct verdict verdicts[] = {
-    /* Numbers are rounded; what has no finite float32 is none. */
+    /* Numbers are rounded. One that is not finite in float32 is refused. */
     NO_NUMBER("positive, beyond double", "[2e400]"),
     NO_NUMBER("negative, beyond double", "[-2e400]"),
     NO_NUMBER("beyond float32 only", "[1e39]"),
@@ -143,7 +133,7 @@ static const struct verdict verdicts[] = {
     TAKEN("minus zero", "[-0]"),
     TAKEN("zero with a large exponent", "[0e999999]"),
     TAKEN("more digits than a double has", "[0.1000000000000000055511151231257827]"),
-    /* Text is UTF-8 of whole characters, and holds no NUL. */
+    /* Strings hold whole characters of UTF-8 and no NUL. */
     REFUSED("a first surrogate alone", "[\"\\uDADA\"]", 8),
     REFUSED("a first surrogate and a letter", "[\"\\uDADAb\"]", 8),
     REFUSED("a first surrogate and another character", "[\"\\uD888\\u1234\"]", 8),
@@ -167,7 +157,7 @@ static const struct verdict verdicts[] = {
     REFUSED("a NUL between", "[1,\0 2]", 3),
     REFUSED("a NUL in a text", "[\"a\0b\"]", 3),
     REFUSED("a NUL after a number", "[1\0]", 2),
-    /* Objects have each name once, and nothing is deeper than 16. */
+    /* An object has each name once, and nothing is deeper than 16. */
     REFUSED("one name twice", "{\"a\":1,\"a\":1}", 7),
     REFUSED("one name twice, with other values", "{\"a\":\"b\",\"a\":\"c\"}", 9),
     REFUSED("an object 16 deep", "[[[[[[[[[[[[[[[{}]]]]]]]]]]]]]]]", 15),
@@ -181,7 +171,7 @@ Test(grammar, promise_13_verdicts_on_what_is_left_to_us) {
         long offset;
         memcpy(body + 5, row->text, row->size);
         body[5 + row->size] = '}';
-        const int status = ask(body, row->size + 6, &offset);
+        const int status = post_text(body, row->size + 6, &offset);
         const long expected = row->status == 400 ? row->offset + 5 : -1;
         cr_expect(status == row->status && offset == expected, "%s: %d, offset %ld, not %d, %ld",
                   row->name, status, offset, row->status, expected);
@@ -189,7 +179,7 @@ Test(grammar, promise_13_verdicts_on_what_is_left_to_us) {
     cr_expect_geq(COUNT(verdicts), 35);
 }
 
-/* A body is not deeper for being long. */
+/* A body of `depth` levels is accepted up to 16 levels, whatever its length. */
 static void expect_depth(const char *opening, size_t depth, const char *closing) {
     static char body[MOST];
     size_t size = 0;
@@ -199,13 +189,13 @@ static void expect_depth(const char *opening, size_t depth, const char *closing)
     for (size_t i = 0; i < depth; i++, size += each) {
         memcpy(body + size, opening, each);
     }
-    if (each > 1) { /* an object's member has a value */
+    if (each > 1) { /* the innermost member needs a value */
         body[size++] = '0';
     }
     for (size_t i = 0; i < depth; i++) {
         body[size++] = closing[0];
     }
-    const int status = ask(body, size, &offset);
+    const int status = post_text(body, size, &offset);
     if (depth <= 16) {
         cr_expect(status == 422 && offset == -1, "%zu x %s: %d", depth, opening, status);
     } else {

@@ -1,6 +1,6 @@
 /*
- * test_heads.c - what the head of a request may look like, and that an answer to HEAD has the
- * headers of the answer to GET. Knows the service by its socket only.
+ * test_heads.c - which heads of requests are accepted, and that an answer to HEAD has the headers
+ * of the answer to GET. The tests know the service by its socket only.
  */
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "support/client.h"
+#include "support/daemon.h"
 
 TestSuite(heads, .timeout = 60);
 
@@ -23,11 +24,10 @@ Test(heads, absolute_targets_lead_to_their_paths) {
         {"HTTPS://a:8080/health/live", 200},
         {"https://a/nowhere", 404},
     };
-    struct server_process server;
     struct client_connection connection;
     struct client_response response;
-    cr_assert(server_spawn(&server, NULL));
-    cr_assert(client_open(&connection, server.port));
+    daemon_start(NULL);
+    cr_assert(client_open(&connection, the_daemon.port));
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char request[128];
         const int size = snprintf(request, sizeof request, "GET %s HTTP/1.1\r\nHost: a\r\n\r\n",
@@ -38,27 +38,27 @@ Test(heads, absolute_targets_lead_to_their_paths) {
         client_response_free(&response);
     }
     client_close(&connection);
-    cr_expect_eq(server_stop(&server), 0);
+    daemon_end();
 }
 
 Test(heads, a_client_without_a_key_is_told_what_to_send) {
     static const char *const methods[] = {"GET", "HEAD"};
     char path[] = "/tmp/attentiond-keys-XXXXXX", value[64];
     const int fd = mkstemp(path);
-    struct server_process server;
     struct client_response response;
     cr_assert_geq(fd, 0);
     cr_assert_eq(write(fd, "0123456789abcdef\n", 17), 17);
     close(fd);
-    cr_assert(server_spawn(&server, (const char *const[]){"--api-key-file", path, NULL}));
+    daemon_start((const char *const[]){"--api-key-file", path, NULL});
     for (size_t i = 0; i < 2; i++) {
-        cr_assert(client_request(server.port, methods[i], "/version", NULL, NULL, 0, &response));
+        cr_assert(
+            client_request(the_daemon.port, methods[i], "/version", NULL, NULL, 0, &response));
         cr_expect_eq(response.status, 401);
         cr_expect(client_header(&response, "WWW-Authenticate", value, sizeof value) &&
                       strcmp(value, "Bearer") == 0,
                   "%s", methods[i]);
         client_response_free(&response);
     }
-    cr_expect_eq(server_stop(&server), 0);
+    daemon_end();
     unlink(path);
 }

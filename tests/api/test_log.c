@@ -1,9 +1,9 @@
 /*
- * test_log.c - what the lines of the log say: the method as it was sent, the time to the
- * millisecond, the same facts in text and in JSON, and how many lines were left out. Knows the
- * service by its socket and by the file of its log.
+ * test_log.c - what the lines of the log say: the method that the client sent, the time to the
+ * millisecond, the same facts in text and in JSON, and how many lines were left out. The tests know
+ * the service by its socket and by the file of its log.
  */
-#define _GNU_SOURCE /* posix_openpt, prlimit */
+#define _GNU_SOURCE /* for posix_openpt and prlimit */
 #include <criterion/criterion.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -16,31 +16,30 @@
 #include <unistd.h>
 
 #include "support/client.h"
+#include "support/daemon.h"
 #include "support/json.h"
 
-static struct server_process server;
 static char path[64];
 
 TestSuite(log, .timeout = 60);
 
-static bool starts_at(const char *address, const char *format) {
+static bool spawn_at(const char *address, const char *format) {
     snprintf(path, sizeof path, "/tmp/attentiond-log-%d", (int)getpid());
     unlink(path);
-    return server_spawn(&server,
-                        (const char *const[]){"--address", address, "--log-requests", "yes",
+    return daemon_spawn((const char *const[]){"--address", address, "--log-requests", "yes",
                                               "--log-format", format, "--log-file", path, NULL});
 }
 
-static void start(const char *format) {
-    cr_assert(starts_at("127.0.0.1", format));
+static void start_logging(const char *format) {
+    cr_assert(spawn_at("127.0.0.1", format));
 }
 
-/* A line is written after its answer: the daemon has written all of them when it has ended. Returns
- * the log, owned. */
-static char *stop(void) {
+/* Stops the daemon and reads the log. A line is written after its answer, so the log is complete
+ * only when the daemon has ended. Returns owned: free(). */
+static char *stop_and_read_log(void) {
     char *text = NULL;
     size_t size = 0;
-    cr_expect_eq(server_stop(&server), 0);
+    daemon_end();
     FILE *file = fopen(path, "r");
     cr_assert_not_null(file);
     cr_assert_geq(getdelim(&text, &size, '\0', file), 0);
@@ -49,8 +48,8 @@ static char *stop(void) {
     return text;
 }
 
-/* On one connection, because lines of different threads have no order. */
-static void ask(struct client_connection *connection, const char *method) {
+/* Asks on this connection, because lines of different threads have no order. */
+static void ask_if_live(struct client_connection *connection, const char *method) {
     struct client_response response;
     char request[80];
     const int size =
@@ -60,7 +59,7 @@ static void ask(struct client_connection *connection, const char *method) {
     client_response_free(&response);
 }
 
-/* The line at *rest, cut off there; NULL after the last one. */
+/* Returns the next line of *rest, cut off at its end, or NULL after the last line. */
 static char *next_line(char **rest) {
     char *line = *rest, *end = strchr(line, '\n');
     if (end == NULL) {
@@ -71,7 +70,7 @@ static char *next_line(char **rest) {
     return line;
 }
 
-/* The next line that is no message about the start or the stop. */
+/* Returns the next line that is not a message about the start or the stop. */
 static char *next_request(char **rest) {
     char *line;
     do {
@@ -85,11 +84,11 @@ static char *next_request(char **rest) {
 static double wall_clock(void) {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
-    const long milliseconds = now.tv_nsec / 1000000; /* whole ones, as the log has them */
+    const long milliseconds = now.tv_nsec / 1000000; /* without a fraction, as in the log */
     return (double)now.tv_sec * 1e3 + (double)milliseconds;
 }
 
-/* "2026-11-21T10:22:39.123Z" in milliseconds since 1970; -1 if it is none. */
+/* Converts "2026-11-21T10:22:39.123Z" to milliseconds since 1970. Returns -1 for another text. */
 static double read_time(const char *text) {
     struct tm parts = {0};
     unsigned milliseconds;
@@ -107,29 +106,29 @@ static double read_time(const char *text) {
     return (double)mktime(&parts) * 1e3 + milliseconds;
 }
 
-/* Ten moments, which are spread over a second, are told to the millisecond. */
+/* The log tells ten moments, which are spread over a second, to the millisecond. */
 Test(log, times_are_those_of_the_requests) {
     enum {
         REQUESTS = 10
     };
     double before[REQUESTS], after[REQUESTS];
     struct client_connection connection;
-    start("json");
-    cr_assert(client_open(&connection, server.port));
+    start_logging("json");
+    cr_assert(client_open(&connection, the_daemon.port));
     for (size_t i = 0; i < REQUESTS; i++) {
         before[i] = wall_clock();
-        ask(&connection, "GET");
+        ask_if_live(&connection, "GET");
         nanosleep(&(struct timespec){.tv_nsec = 70000000}, NULL);
         after[i] = wall_clock();
     }
     client_close(&connection);
-    char *text = stop(), *rest = text;
+    char *text = stop_and_read_log(), *rest = text;
     for (size_t i = 0; i < REQUESTS; i++) {
         const char *line = next_request(&rest);
         cr_assert_not_null(line, "%zu lines", i);
         struct cJSON *json = json_parse(line, strlen(line));
         const double told = read_time(json_text(json_get(json, "time")));
-        /* the line may be written a little after the answer; other requests come later still */
+        /* The line may be written a little after the answer, but before the next request. */
         cr_expect(told >= before[i] &&
                       (told <= after[i] || i + 1 == REQUESTS || told <= after[i + 1]),
                   "%s: %.0f to %.0f", line, before[i], after[i]);
@@ -138,19 +137,19 @@ Test(log, times_are_those_of_the_requests) {
     free(text);
 }
 
-/* The same facts, in both formats, and the method that the client sent. */
+/* Both formats have the same facts, and the method that the client sent. */
 Test(log, methods_are_those_of_the_requests) {
     static const char *const formats[] = {"json", "text"};
     static const char *const methods[] = {"HEAD", "GET", "DELETE"};
     for (size_t f = 0; f < 2; f++) {
         struct client_connection connection;
-        start(formats[f]);
-        cr_assert(client_open(&connection, server.port));
+        start_logging(formats[f]);
+        cr_assert(client_open(&connection, the_daemon.port));
         for (size_t i = 0; i < 3; i++) {
-            ask(&connection, methods[i]);
+            ask_if_live(&connection, methods[i]);
         }
         client_close(&connection);
-        char *text = stop(), *rest = text;
+        char *text = stop_and_read_log(), *rest = text;
         for (size_t i = 0; i < 3; i++) {
             char wanted[128];
             const int status = i == 2 ? 405 : 200;
@@ -169,22 +168,22 @@ Test(log, methods_are_those_of_the_requests) {
     }
 }
 
-/* A server that listens on :: gets clients of IPv4 with addresses of IPv6 (RFC 4291, 2.5.5.2). */
+/* A server that listens on :: sees clients of IPv4 with addresses of IPv6 (RFC 4291, 2.5.5.2). */
 Test(log, clients_of_ipv6_are_named) {
     struct client_connection connection;
-    if (!starts_at("::", "text")) {
+    if (!spawn_at("::", "text")) {
         cr_skip_test("this machine has no IPv6");
     }
-    cr_assert(client_open(&connection, server.port));
-    ask(&connection, "GET");
+    cr_assert(client_open(&connection, the_daemon.port));
+    ask_if_live(&connection, "GET");
     client_close(&connection);
-    char *text = stop();
+    char *text = stop_and_read_log();
     cr_expect_not_null(strstr(text, "Z ::ffff:127.0.0.1 GET /health/live 200"), "%s", text);
     free(text);
 }
 
-/* The log has at most 1000 lines in a second, and says in the next second how many it left out. The
- * lines and those left out are as many as the requests. */
+/* The log has at most 1000 lines in a second, and tells in the next second how many it left out.
+ * Lines and left-out lines together are as many as the requests. */
 Test(log, lines_left_out_are_counted) {
     enum {
         REQUESTS = 3000
@@ -192,8 +191,8 @@ Test(log, lines_left_out_are_counted) {
     static const char request[] = "GET /health/live HTTP/1.1\r\nHost: a\r\n\r\n";
     struct client_connection connection;
     struct client_response response;
-    start("text");
-    cr_assert(client_open(&connection, server.port));
+    start_logging("text");
+    cr_assert(client_open(&connection, the_daemon.port));
     for (size_t i = 0; i < REQUESTS; i += 50) {
         for (size_t j = 0; j < 50; j++) {
             cr_assert(client_send(&connection, request, sizeof request - 1));
@@ -209,7 +208,7 @@ Test(log, lines_left_out_are_counted) {
     cr_assert(client_receive(&connection, false, &response));
     client_response_free(&response);
     client_close(&connection);
-    char *text = stop(), *rest = text;
+    char *text = stop_and_read_log(), *rest = text;
     size_t lines = 0, left_out = 0;
     for (char *line; (line = next_line(&rest)) != NULL;) {
         size_t count = 0;
@@ -221,8 +220,8 @@ Test(log, lines_left_out_are_counted) {
     free(text);
 }
 
-/* A computation of some tenths of a second on a server that has nothing else to do: it has hardly
- * waited, and hardly anything had to be read. The header of the answer says the same. */
+/* A computation takes some tenths of a second on a server that is otherwise idle. So it has hardly
+ * waited, and its body was hardly anything to read. The header of the answer has the same times. */
 Test(log, stages_have_their_own_names) {
     static const char body[] =
         "{\"random\":{\"generator\":\"numpy\",\"seed\":1},\"return\":[\"entropy\"],"
@@ -232,14 +231,14 @@ Test(log, stages_have_their_own_names) {
     char timing[256] = "", wanted[4][64];
     double ms[4] = {0};
     static const char *const stages[] = {"decode", "queue", "compute", "encode"};
-    start("json");
-    cr_assert(client_open(&connection, server.port));
+    start_logging("json");
+    cr_assert(client_open(&connection, the_daemon.port));
     cr_assert(client_post(&connection, "/attention", body, sizeof body - 1, &response));
     cr_expect_eq(response.status, 200, "%s", response.body);
     cr_expect(client_header(&response, "Server-Timing", timing, sizeof timing));
     client_response_free(&response);
     client_close(&connection);
-    char *text = stop(), *rest = text;
+    char *text = stop_and_read_log(), *rest = text;
     const char *line = next_request(&rest);
     cr_assert_not_null(line);
     struct cJSON *json = json_parse(line, strlen(line));
@@ -257,28 +256,21 @@ Test(log, stages_have_their_own_names) {
 
 /* ----------------------------------------------------------------- messages of the daemon */
 
-static void await(const char *text) {
-    for (bool there = false; !there; nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL)) {
-        char *log = json_read_file(path, &(size_t){0});
-        there = log != NULL && strstr(log, text) != NULL;
-        free(log);
-    }
-}
-
 /* Sends a body that is over the limit of 1 KiB. */
 static void ask_too_much(void) {
     static const char body[1025] = "";
     struct client_response response;
-    cr_assert(client_request(server.port, "POST", "/softmax", NULL, body, sizeof body, &response));
+    cr_assert(
+        client_request(the_daemon.port, "POST", "/softmax", NULL, body, sizeof body, &response));
     cr_assert_eq(response.status, 413);
     client_response_free(&response);
 }
 
-static void start_small(const char *format) {
+static void start_logging_refusals(const char *format) {
     snprintf(path, sizeof path, "/tmp/attentiond-log-%d", (int)getpid());
     unlink(path);
-    cr_assert(server_spawn(&server, (const char *const[]){"--max-body", "1KiB", "--log-format",
-                                                          format, "--log-file", path, NULL}));
+    daemon_start((const char *const[]){"--max-body", "1KiB", "--log-format", format, "--log-file",
+                                       path, NULL});
 }
 
 /* Start, reload and stop have one line each, in this order, and each line begins with its time. */
@@ -287,11 +279,11 @@ Test(log, tells_start_reload_and_stop) {
         " attentiond: started at http://127.0.0.1:", " attentiond: reloaded: the log",
         " attentiond: stopping after SIGTERM", " attentiond: stopped"};
     char port[32];
-    start_small("text");
-    snprintf(port, sizeof port, ":%u: version ", server.port);
-    kill(server.pid, SIGHUP);
-    await("reloaded");
-    char *text = stop(), *rest = text;
+    start_logging_refusals("text");
+    snprintf(port, sizeof port, ":%u: version ", the_daemon.port);
+    kill(the_daemon.pid, SIGHUP);
+    daemon_await_text(path, "reloaded");
+    char *text = stop_and_read_log(), *rest = text;
     for (size_t i = 0; i < 4; i++) {
         const char *line = next_line(&rest);
         cr_assert_not_null(line, "%zu lines", i);
@@ -305,30 +297,30 @@ Test(log, tells_start_reload_and_stop) {
     free(text);
 }
 
-/* One worker is not "1 workers". A request that libmicrohttpd refuses has a line without its HTML.
- * A refusal is told while the daemon drains, not only at its end: a second signal ends it here. */
+/* The log says "1 worker", not "1 workers". A request that libmicrohttpd refuses has a line without
+ * the HTML of its answer. A refusal is told while the daemon drains, not only at its end. Here a
+ * second signal ends the daemon, so there is no end of the drain. */
 Test(log, tells_numbers_pages_and_refusals_plainly) {
     static const char request[] = "GET / HTTP/9.9.9\r\n\r\n";
     struct client_connection connection;
     struct client_response response;
     snprintf(path, sizeof path, "/tmp/attentiond-log-%d", (int)getpid());
     unlink(path);
-    cr_assert(server_spawn(&server, (const char *const[]){"--workers", "1", "--io-threads", "1",
-                                                          "--max-body", "1KiB", "--drain-delay",
-                                                          "3600", "--log-file", path, NULL}));
-    cr_assert(client_open(&connection, server.port));
+    daemon_start((const char *const[]){"--workers", "1", "--io-threads", "1", "--max-body", "1KiB",
+                                       "--drain-delay", "3600", "--log-file", path, NULL});
+    cr_assert(client_open(&connection, the_daemon.port));
     cr_assert(client_send(&connection, request, sizeof request - 1));
     if (client_receive(&connection, false, &response)) {
         client_response_free(&response);
     }
     client_close(&connection);
-    await("libmicrohttpd refused");
-    kill(server.pid, SIGTERM);
-    await("stopping");
+    daemon_await_text(path, "libmicrohttpd refused");
+    kill(the_daemon.pid, SIGTERM);
+    daemon_await_text(path, "stopping");
     ask_too_much();
-    await("refused 1 time");
-    for (int i = 0, status; waitpid(server.pid, &status, WNOHANG) == 0; i++) {
-        kill(server.pid, SIGTERM); /* those of the first half second count as one */
+    daemon_await_text(path, "refused 1 time");
+    for (int i = 0, status; waitpid(the_daemon.pid, &status, WNOHANG) == 0; i++) {
+        kill(the_daemon.pid, SIGTERM); /* signals within half a second count as one */
         nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
     }
     char *text = json_read_file(path, &(size_t){0});
@@ -340,12 +332,12 @@ Test(log, tells_numbers_pages_and_refusals_plainly) {
     free(text);
 }
 
-/* The same as JSON. */
+/* Start and stop have the same lines in JSON. */
 Test(log, tells_start_and_stop_as_json) {
     static const char *const messages[] = {"started at http://", "stopping after SIGTERM",
                                            "stopped"};
-    start_small("json");
-    char *text = stop(), *rest = text;
+    start_logging_refusals("json");
+    char *text = stop_and_read_log(), *rest = text;
     for (size_t i = 0; i < 3; i++) {
         const char *line = next_line(&rest);
         cr_assert_not_null(line, "%zu lines", i);
@@ -361,21 +353,21 @@ Test(log, tells_start_and_stop_as_json) {
     free(text);
 }
 
-/* The first summary comes at once, the next one a minute later or at the end. So there are two, and
- * together they have all refusals. */
+/* The first summary comes at once, the next one a minute later or at the end. So there are two
+ * here, and together they count all refusals. */
 Test(log, refusals_are_summed_up) {
     enum {
         REFUSALS = 5
     };
     size_t summaries = 0, refusals = 0, too_large = 0;
-    start_small("text");
+    start_logging_refusals("text");
     ask_too_much();
-    await(" 1 over --max-body");
+    daemon_await_text(path, " 1 over --max-body");
     for (size_t i = 1; i < REFUSALS; i++) {
         ask_too_much();
         nanosleep(&(struct timespec){.tv_nsec = 700000000}, NULL);
     }
-    char *text = stop(), *rest = text;
+    char *text = stop_and_read_log(), *rest = text;
     for (char *line; (line = next_line(&rest)) != NULL;) {
         size_t all, some;
         if (sscanf(line,
@@ -401,33 +393,34 @@ Test(log, terminal_that_nobody_reads) {
     const int error = open(ptsname(terminal), O_RDWR | O_NOCTTY);
     cr_assert_geq(error, 0);
     cr_assert_eq(dup2(error, STDERR_FILENO), STDERR_FILENO);
-    cr_assert(server_spawn(&server, (const char *const[]){"--log-requests", "yes", NULL}));
-    cr_assert(client_open(&connection, server.port));
+    daemon_start((const char *const[]){"--log-requests", "yes", NULL});
+    cr_assert(client_open(&connection, the_daemon.port));
     for (int i = 0; i < 900; i++) {
-        ask(&connection, "GET");
+        ask_if_live(&connection, "GET");
     }
     client_close(&connection);
-    cr_expect_eq(server_stop(&server), 0);
+    daemon_end();
     close(terminal);
 }
 
-/* A full disk cuts a line. When there is room again, the next line does not continue that one. */
+/* A full disk cuts a line. When there is room again, the next line does not continue the cut
+ * one. */
 Test(log, lines_begin_anew_after_a_full_disk) {
     struct client_connection connection;
     struct rlimit limit = {.rlim_cur = 2000, .rlim_max = RLIM_INFINITY};
     size_t lines = 0;
     signal(SIGXFSZ, SIG_IGN);
     cr_assert_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
-    start("json");
-    cr_assert(client_open(&connection, server.port));
+    start_logging("json");
+    cr_assert(client_open(&connection, the_daemon.port));
     for (int i = 0; i < 40; i++) {
-        ask(&connection, "GET");
+        ask_if_live(&connection, "GET");
     }
     limit.rlim_cur = RLIM_INFINITY;
     cr_assert_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
-    cr_assert_eq(prlimit(server.pid, RLIMIT_FSIZE, &limit, NULL), 0);
+    cr_assert_eq(prlimit(the_daemon.pid, RLIMIT_FSIZE, &limit, NULL), 0);
     client_close(&connection);
-    char *text = stop(), *rest = text;
+    char *text = stop_and_read_log(), *rest = text;
     for (const char *line; (line = next_line(&rest)) != NULL; lines++) {
         cr_expect_null(strstr(line + 1, "{\"time\""), "%s", line);
     }

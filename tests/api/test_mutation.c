@@ -1,8 +1,9 @@
 /*
- * test_mutation.c - promise 15: bodies of the notebooks and of every option with bytes changed,
- * over keep-alive connections. Whatever they say, the answer is a result, a refusal, or 503 to who
- * asks for a time limit; none takes for ever, and the daemon lives. TEST_MUTATIONS bodies are sent,
- * 200000 if it is not set; TEST_SEED draws others. Knows the service by its socket only.
+ * test_mutation.c - promise 15: bodies of the notebooks and of every option are sent with bytes
+ * changed, over keep-alive connections. Each gets a result, a refusal, or, if it asks for a time
+ * limit, perhaps a 503. No answer takes for ever, and the daemon stays alive. The test sends
+ * TEST_MUTATIONS bodies (200000 if it is not set); TEST_SEED chooses other ones. It knows the
+ * service by its socket only.
  */
 #include <criterion/criterion.h>
 #include <pthread.h>
@@ -13,6 +14,7 @@
 #include <time.h>
 
 #include "support/client.h"
+#include "support/daemon.h"
 #include "support/json.h"
 #include "support/notebooks.h"
 #include "support/rng.h"
@@ -22,8 +24,8 @@
 enum {
     CLIENTS = 4,
     PIPELINED = 16,    /* requests sent before their answers are read */
-    LONGEST = 4096,    /* of a body to start from */
-    ROOM = 3 * LONGEST /* of one that has grown */
+    LONGEST = 4096,    /* bytes of a body before it is changed */
+    ROOM = 3 * LONGEST /* bytes of a changed body */
 };
 
 struct seed {
@@ -31,7 +33,7 @@ struct seed {
     size_t size;
 };
 
-/* Every option, beside the notebooks. */
+/* Bodies that use every option. The notebooks are added to them. */
 static const struct seed options[] = {
 #define SEED(path, body)                                                                           \
     { path, body, sizeof(body) - 1 }
@@ -66,17 +68,16 @@ static const struct seed options[] = {
     SEED("/softmax", "{\"X\":[[[1,2],[3,4]],[[5,6],[7,8]]],\"axis\":-2,\"digits\":3}"),
 };
 
-static struct server_process server;
 static struct seed seeds[64];
 static size_t seed_count;
 static long mutations = 200000;
-static atomic_uint counts[6]; /* by the first digit of the status */
+static atomic_uint counts[6]; /* answers by the first digit of the status */
 static atomic_uint faults;
 static atomic_long slowest_us;
 
 /* ------------------------------------------------------------------------------------ mutations */
 
-/* Bytes that mean something to one part of the service or another. */
+/* Texts that some part of the service treats specially. */
 static const char *const words[] = {"[",
                                     "]",
                                     "{",
@@ -140,12 +141,12 @@ static size_t mutate_once(struct rng *rng, char *body, size_t size) {
     const size_t some = most > 0 ? rng_between(rng, 1, most) : 0;
     const char *word = words[rng_between(rng, 0, COUNT(words) - 1)];
     switch (rng_between(rng, 0, 7)) {
-    case 0: /* a bit */
+    case 0: /* change a bit */
         if (size > 0) {
             body[at] = (char)(body[at] ^ (1 << rng_between(rng, 0, 7)));
         }
         return size;
-    case 1: /* any byte */
+    case 1: /* replace a byte by any other */
         if (size > 0) {
             body[at] = (char)rng_between(rng, 0, 255);
         }
@@ -156,18 +157,18 @@ static size_t mutate_once(struct rng *rng, char *body, size_t size) {
         return replace(body, size, at, 0, word, strlen(word));
     case 4:
         return replace(body, size, at, some < 8 ? some : 8, word, strlen(word));
-    case 5: /* twice the same */
+    case 5: /* repeat a part */
         memcpy(copy, body + at, some);
         return replace(body, size, at, 0, copy, some);
-    case 6: /* from elsewhere */
+    case 6: /* copy a part to another place */
         memcpy(copy, body + at, some);
         return replace(body, size, rng_between(rng, 0, size), 0, copy, some);
     default:
-        return rng_chance(rng, 4) ? at : size; /* cut */
+        return rng_chance(rng, 4) ? at : size; /* cut the end */
     }
 }
 
-/* One to four changes of some good body. Returns the path. */
+/* Changes a good body in one to four places. Returns the path to send it to. */
 static const char *make(struct rng *rng, char body[static ROOM], size_t *size) {
     const struct seed *seed = &seeds[rng_between(rng, 0, seed_count - 1)];
     memcpy(body, seed->body, seed->size);
@@ -191,18 +192,18 @@ static long now_us(void) {
     return time.tv_sec * 1000000 + time.tv_nsec / 1000;
 }
 
-static void check(const struct client_response *response, const char *body, size_t size) {
+static void judge_answer(const struct client_response *response, const char *body, size_t size) {
     const int status = response->status;
     atomic_fetch_add(&counts[status / 100 % 6], 1);
     if (status != 200 && status != 400 && status != 413 && status != 422 && status != 503) {
-        fault("a status of its own", body, size);
+        fault("an unexpected status", body, size);
     }
     if (status == 503 && strstr(response->body, "was not computed within") == NULL) {
-        fault(response->body, body, size); /* nothing here is too much for it */
+        fault(response->body, body, size); /* no body here needs more than the server gives */
     }
     if (response->size == 0 || response->body[response->size - 1] != '\n' ||
         (status != 200 && strstr(response->body, "\"detail\"") == NULL)) {
-        fault("an answer without a word", body, size);
+        fault("an answer without a line end or a detail", body, size);
     }
 }
 
@@ -212,7 +213,7 @@ struct batch {
     char text[PIPELINED * (ROOM + 256)];
 };
 
-static bool ask(struct client_connection *connection, struct batch *batch, struct rng *rng) {
+static bool send_batch(struct client_connection *connection, struct batch *batch, struct rng *rng) {
     size_t size = 0;
     for (size_t i = 0; i < PIPELINED; i++) {
         const char *path = make(rng, batch->bodies[i], &batch->sizes[i]);
@@ -232,7 +233,7 @@ static bool ask(struct client_connection *connection, struct batch *batch, struc
             fault("no answer", batch->bodies[i], batch->sizes[i]);
             return false;
         }
-        check(&response, batch->bodies[i], batch->sizes[i]);
+        judge_answer(&response, batch->bodies[i], batch->sizes[i]);
         client_response_free(&response);
     }
     const long took = now_us() - begun;
@@ -246,9 +247,9 @@ static void *client(void *seed) {
     struct rng rng = {*(const uint64_t *)seed};
     struct batch *batch = malloc(sizeof *batch);
     struct client_connection connection;
-    if (batch != NULL && client_open(&connection, server.port)) {
+    if (batch != NULL && client_open(&connection, the_daemon.port)) {
         for (long sent = 0; sent < mutations / CLIENTS; sent += PIPELINED) {
-            if (!ask(&connection, batch, &rng)) {
+            if (!send_batch(&connection, batch, &rng)) {
                 fault("the connection ended", "", 0);
                 break;
             }
@@ -275,10 +276,10 @@ Test(mutation, promise_15_changed_bodies_harm_nothing, .timeout = 3600) {
                 (struct seed){notebooks[i].path, notebooks[i].body, notebooks[i].size};
         }
     }
-    cr_assert(server_spawn(&server, NULL));
-    for (size_t i = 0; i < seed_count; i++) { /* they are good before they are changed */
+    daemon_start(NULL);
+    for (size_t i = 0; i < seed_count; i++) { /* they must be good before they are changed */
         struct client_response response;
-        cr_assert(client_request(server.port, "POST", seeds[i].path, NULL, seeds[i].body,
+        cr_assert(client_request(the_daemon.port, "POST", seeds[i].path, NULL, seeds[i].body,
                                  seeds[i].size, &response));
         cr_assert_eq(response.status, 200, "%s: %s", seeds[i].body, response.body);
         client_response_free(&response);
@@ -296,6 +297,6 @@ Test(mutation, promise_15_changed_bodies_harm_nothing, .timeout = 3600) {
     cr_expect_eq(atomic_load(&faults), 0);
     cr_expect(taken > 0 && refused > taken / 10, "%u taken, %u refused", taken, refused);
     cr_expect_geq(taken + refused + atomic_load(&counts[5]), (unsigned)mutations);
-    cr_expect_eq(server_stop(&server), 0);
+    daemon_end();
     notebooks_free(notebooks, count);
 }

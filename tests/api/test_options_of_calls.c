@@ -1,7 +1,7 @@
 /*
- * test_options_of_calls.c - every option and every result of every endpoint, with answers that were
- * worked out by hand and are compared byte by byte. The trick: scale 0 makes all scores equal, so
- * that weights are 1, 1/2 or 1/4 and outputs are plain means. Knows the service by its socket only.
+ * test_options_of_calls.c - every option and every result of every endpoint. The answers were
+ * worked out by hand and are compared byte by byte. With scale 0 all scores are equal, so weights
+ * are 1, 1/2 or 1/4 and outputs are plain means. The tests know the service by its socket only.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,21 +10,13 @@
 #include <criterion/criterion.h>
 
 #include "support/client.h"
+#include "support/daemon.h"
+#include "support/expect.h"
 #include "support/json.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
-static struct server_process server;
-
-static void start(void) {
-    cr_assert(server_spawn(&server, NULL), "the daemon does not start");
-}
-
-static void stop(void) {
-    cr_expect(server_stop(&server) == 0, "the daemon does not end with status 0");
-}
-
-TestSuite(options_of_calls, .init = start, .fini = stop, .timeout = 120);
+TestSuite(options_of_calls, .init = daemon_start_plain, .fini = daemon_end, .timeout = 120);
 
 struct call {
     const char *name;
@@ -35,8 +27,9 @@ struct call {
 static void expect_answers(const char *path, const struct call *calls, size_t count) {
     for (size_t i = 0; i < count; i++) {
         struct client_response response;
-        cr_assert(client_request(server.port, "POST", path, "Content-Type: application/json\r\n",
-                                 calls[i].body, strlen(calls[i].body), &response),
+        cr_assert(client_request(the_daemon.port, "POST", path,
+                                 "Content-Type: application/json\r\n", calls[i].body,
+                                 strlen(calls[i].body), &response),
                   "%s: %s: no answer", path, calls[i].name);
         size_t size = strlen(calls[i].answer);
         cr_expect(response.status == 200 && response.size == size + 1 &&
@@ -50,7 +43,7 @@ static void expect_answers(const char *path, const struct call *calls, size_t co
 
 /* ----------------------------------------------------------------------------------- attention */
 
-/* One query, two keys; all scores are 0 with MEAN. Two queries with MEAN2. */
+/* MEAN has one query and two keys, MEAN2 has two queries; all scores are 0. */
 #define ONE   "\"Q\":[[1,2]],\"K\":[[1,0],[0,1]],\"V\":[[5,6],[7,8]]"
 #define MEAN  ONE ",\"scale\":0"
 #define MEAN2 "\"Q\":[[1,2],[3,4]],\"K\":[[1,0],[0,1]],\"V\":[[5,6],[7,8]],\"scale\":0"
@@ -378,21 +371,8 @@ Test(options_of_calls, softmax) {
 
 /* ----------------------------------------------------------------------------- headers and GET */
 
-static void get(const char *method, const char *path, const char *headers,
-                struct client_response *response) {
-    cr_assert(client_request(server.port, method, path, headers, NULL, 0, response),
-              "%s %s: no answer", method, path);
-}
-
-static void expect_header(const struct client_response *response, const char *name,
-                          const char *expected) {
-    char value[256] = "";
-    client_header(response, name, value, sizeof value);
-    cr_expect(strcmp(value, expected) == 0, "%s: \"%s\", not \"%s\"", name, value, expected);
-}
-
 static const struct {
-    const char *path, *media_type, *body; /* body NULL: looked at elsewhere */
+    const char *path, *media_type, *body; /* body NULL: another test checks it */
 } resources[] = {
     {"/health/live", "application/json", "{\"status\":\"live\"}\n"},
     {"/health/ready", "application/json", "{\"status\":\"ready\"}\n"},
@@ -400,30 +380,28 @@ static const struct {
     {"/openapi.yaml", "application/yaml", NULL},
 };
 
-/* RFC 9110: HEAD has the headers of GET, its Content-Length included, and no body. */
+/* An answer to HEAD has the headers of GET, also Content-Length, and no body (RFC 9110). */
 Test(options_of_calls, get_and_head) {
     for (size_t i = 0; i < COUNT(resources); i++) {
-        struct client_response whole, head;
         char length[32];
-        get("GET", resources[i].path, NULL, &whole);
+        struct client_response whole = daemon_ask("GET", resources[i].path, NULL);
         cr_expect(whole.status == 200, "%s: %d", resources[i].path, whole.status);
-        expect_header(&whole, "Content-Type", resources[i].media_type);
+        expect_header(&whole, resources[i].path, "Content-Type", resources[i].media_type);
         if (resources[i].body != NULL)
             cr_expect(strcmp(whole.body, resources[i].body) == 0, "%s", whole.body);
         snprintf(length, sizeof length, "%zu", whole.size);
-        get("HEAD", resources[i].path, NULL, &head);
+        struct client_response head = daemon_ask("HEAD", resources[i].path, NULL);
         cr_expect(head.status == 200 && head.size == 0, "HEAD %s: %d, %zu bytes", resources[i].path,
                   head.status, head.size);
-        expect_header(&head, "Content-Type", resources[i].media_type);
-        expect_header(&head, "Content-Length", length);
+        expect_header(&head, resources[i].path, "Content-Type", resources[i].media_type);
+        expect_header(&head, resources[i].path, "Content-Length", length);
         client_response_free(&whole);
         client_response_free(&head);
     }
 }
 
 Test(options_of_calls, a_query_string_is_ignored) {
-    struct client_response response;
-    get("GET", "/health/live?from=probe", NULL, &response);
+    struct client_response response = daemon_ask("GET", "/health/live?from=probe", NULL);
     cr_expect(response.status == 200);
     client_response_free(&response);
 }
@@ -436,9 +414,8 @@ Test(options_of_calls, a_query_string_is_ignored) {
 #endif
 
 Test(options_of_calls, version_names_what_runs) {
-    struct client_response response;
     double threads = 0;
-    get("GET", "/version", NULL, &response);
+    struct client_response response = daemon_ask("GET", "/version", NULL);
     struct cJSON *version = json_parse(response.body, response.size);
     const char *name = json_text(json_get(version, "name"));
     const char *number = json_text(json_get(version, "version"));
@@ -461,11 +438,10 @@ Test(options_of_calls, version_names_what_runs) {
 }
 
 Test(options_of_calls, openapi_is_the_file) {
-    struct client_response response;
     size_t size = 0;
     char *file = json_read_file(TESTS_DIR "/../openapi.yaml", &size);
     cr_assert(file != NULL);
-    get("GET", "/openapi.yaml", NULL, &response);
+    struct client_response response = daemon_ask("GET", "/openapi.yaml", NULL);
     cr_expect(response.size == size && memcmp(response.body, file, size) == 0,
               "%zu bytes are served, the file has %zu, or they differ", response.size, size);
     free(file);
@@ -473,13 +449,14 @@ Test(options_of_calls, openapi_is_the_file) {
 }
 
 Test(options_of_calls, the_name_of_a_request_comes_back) {
-    struct client_response response;
-    get("GET", "/health/live", "X-Request-Id: lesson-4/step-2\r\n", &response);
-    expect_header(&response, "X-Request-Id", "lesson-4/step-2");
+    struct client_response response =
+        daemon_ask("GET", "/health/live", "X-Request-Id: lesson-4/step-2\r\n");
+    expect_header(&response, "GET /health/live", "X-Request-Id", "lesson-4/step-2");
     client_response_free(&response);
 }
 
-/* Names that would not fit a log line are replaced; so is none. */
+/* The server replaces a name that would not fit into a line of the log, and gives one to a request
+ * without a name. */
 Test(options_of_calls, a_request_without_a_fit_name_gets_one) {
     static char long_name[160];
     snprintf(long_name, sizeof long_name, "X-Request-Id: %0129d\r\n", 0);
@@ -487,8 +464,7 @@ Test(options_of_calls, a_request_without_a_fit_name_gets_one) {
                                  long_name};
     char made[COUNT(unfit)][160];
     for (size_t i = 0; i < COUNT(unfit); i++) {
-        struct client_response response;
-        get("GET", "/health/live", unfit[i], &response);
+        struct client_response response = daemon_ask("GET", "/health/live", unfit[i]);
         made[i][0] = '\0';
         client_header(&response, "X-Request-Id", made[i], sizeof made[i]);
         size_t size = strlen(made[i]);
@@ -505,7 +481,7 @@ Test(options_of_calls, timing_names_its_four_parts) {
     struct client_response response;
     char timing[256] = "";
     cr_assert(
-        client_request(server.port, "POST", "/attention", NULL, body, strlen(body), &response));
+        client_request(the_daemon.port, "POST", "/attention", NULL, body, strlen(body), &response));
     client_header(&response, "Server-Timing", timing, sizeof timing);
     const char *at = timing;
     for (size_t i = 0; i < COUNT(parts) && at != NULL; i++) {
@@ -520,9 +496,11 @@ Test(options_of_calls, timing_names_its_four_parts) {
 Test(options_of_calls, the_same_question_gets_the_same_bytes) {
     static const char body[] = "{\"X\":[[0.1,0.7,-0.3],[0.9,0.2,0.4],[-0.8,0.5,0.6]]}";
     struct client_response first, again;
-    cr_assert(client_request(server.port, "POST", "/attention", NULL, body, strlen(body), &first));
+    cr_assert(
+        client_request(the_daemon.port, "POST", "/attention", NULL, body, strlen(body), &first));
     expect_answers("/softmax", softmaxes, COUNT(softmaxes));
-    cr_assert(client_request(server.port, "POST", "/attention", NULL, body, strlen(body), &again));
+    cr_assert(
+        client_request(the_daemon.port, "POST", "/attention", NULL, body, strlen(body), &again));
     cr_expect(first.status == 200 && first.size == again.size &&
                   memcmp(first.body, again.body, first.size) == 0,
               "%s%s", first.body, again.body);

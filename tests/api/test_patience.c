@@ -1,6 +1,7 @@
 /*
  * test_patience.c - the times that a client is promised: how long it may be idle, how long a
- * computation may take, how long a server that stops goes on. Knows the service by its socket only.
+ * computation may take, and how long a server that stops goes on. The tests know the service by its
+ * socket only.
  */
 #include <criterion/criterion.h>
 #include <signal.h>
@@ -10,19 +11,18 @@
 #include <time.h>
 
 #include "support/client.h"
+#include "support/daemon.h"
 
 TestSuite(patience, .timeout = 60);
 
-/* The time for the headers of a request begins with its first byte. Before that, a connection that
- * was used once may be idle for --idle-timeout. */
+/* The time limit for the head of a request begins with its first byte. Before that, a connection
+ * that was used once may be idle for --idle-timeout. */
 Test(patience, an_idle_connection_is_not_held_to_the_time_for_headers) {
-    struct server_process server;
     struct client_connection connection;
     struct client_response response;
     static const char body[] = "{\"X\":[[1]]}";
-    cr_assert(server_spawn(
-        &server, (const char *const[]){"--header-timeout", "1", "--idle-timeout", "30", NULL}));
-    cr_assert(client_open(&connection, server.port));
+    daemon_start((const char *const[]){"--header-timeout", "1", "--idle-timeout", "30", NULL});
+    cr_assert(client_open(&connection, the_daemon.port));
     for (int i = 0; i < 2; i++) {
         cr_assert(client_post(&connection, "/attention", body, sizeof body - 1, &response),
                   "request %d has no answer", i);
@@ -33,25 +33,24 @@ Test(patience, an_idle_connection_is_not_held_to_the_time_for_headers) {
         }
     }
     client_close(&connection);
-    cr_expect_eq(server_stop(&server), 0);
+    daemon_end();
 }
 
 /* A load balancer goes on sending requests until it has seen that /health/ready is a 503. */
 Test(patience, the_drain_delay_is_in_seconds) {
-    struct server_process server;
     struct client_response response;
     int status;
-    cr_assert(server_spawn(&server, (const char *const[]){"--drain-delay", "2", NULL}));
-    kill(server.pid, SIGTERM);
+    daemon_start((const char *const[]){"--drain-delay", "2", NULL});
+    kill(the_daemon.pid, SIGTERM);
     nanosleep(&(struct timespec){.tv_sec = 1}, NULL);
-    cr_assert(client_request(server.port, "GET", "/health/ready", NULL, NULL, 0, &response));
+    cr_assert(client_request(the_daemon.port, "GET", "/health/ready", NULL, NULL, 0, &response));
     cr_expect_eq(response.status, 503);
     client_response_free(&response);
-    cr_assert_eq(waitpid(server.pid, &status, 0), server.pid);
+    cr_assert_eq(waitpid(the_daemon.pid, &status, 0), the_daemon.pid);
     cr_expect(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
-/* A client may ask for less time than the server gives to a computation, and for no more. */
+/* A client may ask for less time than the server gives to a computation, but not for more. */
 Test(patience, a_computation_has_the_shorter_of_two_times) {
     static const struct {
         const char *timeout, *detail;
@@ -60,9 +59,8 @@ Test(patience, a_computation_has_the_shorter_of_two_times) {
         {"\"timeout\":100,", "with --compute-timeout"},
         {"\"timeout\":0.02,", "within 0.02 s, the \\\"timeout\\\" of the request"},
     };
-    struct server_process server;
     struct client_response response;
-    cr_assert(server_spawn(&server, (const char *const[]){"--compute-timeout", "0.05", NULL}));
+    daemon_start((const char *const[]){"--compute-timeout", "0.05", NULL});
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char body[256];
         const int size = snprintf(body, sizeof body,
@@ -70,12 +68,28 @@ Test(patience, a_computation_has_the_shorter_of_two_times) {
                                   "\"return\":[\"entropy\"],\"X\":{\"random\":\"rand\","
                                   "\"shape\":[30000,64]}}",
                                   cases[i].timeout);
-        cr_assert(
-            client_request(server.port, "POST", "/attention", NULL, body, (size_t)size, &response));
+        cr_assert(client_request(the_daemon.port, "POST", "/attention", NULL, body, (size_t)size,
+                                 &response));
         cr_expect_eq(response.status, 503, "%s: %d", cases[i].timeout, response.status);
         cr_expect_not_null(strstr(response.body, cases[i].detail), "%s: %s", cases[i].timeout,
                            response.body);
         client_response_free(&response);
     }
-    cr_expect_eq(server_stop(&server), 0);
+    daemon_end();
+}
+
+/* A request cannot get more time than --compute-timeout. */
+Test(daemon, no_request_has_more_time_than_the_server_gives) {
+    static const char body[] =
+        "{\"random\":{\"generator\":\"numpy\",\"seed\":1},\"return\":[\"lse\"],\"timeout\":1000,"
+        "\"X\":{\"random\":\"normal\",\"shape\":[50000,64]}}";
+    struct client_response response;
+    daemon_start((const char *const[]){"--compute-timeout", "0.05", "--max-work", "1e18",
+                                       "--max-queue", "1e18", NULL});
+    cr_assert(client_request(the_daemon.port, "POST", "/attention", NULL, body, sizeof body - 1,
+                             &response));
+    cr_expect_eq(response.status, 503, "%d", response.status);
+    cr_expect_not_null(strstr(response.body, "within 0.05 s, a limit"), "%s", response.body);
+    client_response_free(&response);
+    daemon_end();
 }

@@ -1,8 +1,8 @@
 /*
- * test_same_bytes.c - promise 32: the same request gets the same bytes, alone and beside others,
- * whichever thread computes which part of it. Each question REPEATS times on one connection, then
- * as often on 64 connections while others ask for other things. Knows the service by its socket
- * only.
+ * test_same_bytes.c - promise 32: the same request gets the same bytes, alone and beside other
+ * requests, whichever thread computes which part. Each question is asked REPEATS times on one
+ * connection, and then as often on 64 connections while other clients ask other questions. The test
+ * knows the service by its socket only.
  */
 #include <criterion/criterion.h>
 #include <pthread.h>
@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "support/client.h"
+#include "support/daemon.h"
 #include "support/notebooks.h"
 #include "support/rng.h"
 
@@ -25,12 +26,12 @@ struct question {
     const char *path;
     char *body;
     size_t size;
-    struct client_response first; /* the answer that all others must be */
+    struct client_response first; /* the first answer, which all others must equal */
 };
 
-static struct question questions[4]; /* a notebook's, one for the workers, a long one, in float64 */
+static struct question questions
+    [4]; /* one of a notebook, one that workers compute, one with a long answer, one in float64 */
 static const size_t question_count = sizeof questions / sizeof *questions;
-static struct server_process server;
 static atomic_uint answered, faults;
 static atomic_bool ending;
 
@@ -51,7 +52,7 @@ static bool is_same(const struct client_response *a, const struct client_respons
     return a->status == b->status && a->size == b->size && memcmp(a->body, b->body, a->size) == 0;
 }
 
-static bool ask(struct client_connection *connection, const struct question *q) {
+static bool gets_the_first_answer(struct client_connection *connection, const struct question *q) {
     struct client_response response;
     if (!client_post(connection, q->path, q->body, q->size, &response)) {
         return false;
@@ -65,10 +66,10 @@ static bool ask(struct client_connection *connection, const struct question *q) 
 static void *asking(void *unused) {
     struct client_connection connection;
     (void)unused;
-    bool sound = client_open(&connection, server.port);
+    bool sound = client_open(&connection, the_daemon.port);
     for (size_t i = 0; sound && i < REPEATS / ASKING + 1; i++) {
         for (size_t j = 0; sound && j < question_count; j++) {
-            sound = ask(&connection, &questions[j]);
+            sound = gets_the_first_answer(&connection, &questions[j]);
         }
     }
     client_close(&connection);
@@ -76,11 +77,11 @@ static void *asking(void *unused) {
     return NULL;
 }
 
-/* Calls of other sizes, so that the workers always have something else in turn. */
+/* Sends calls of other sizes, so that the workers always have other work in turn. */
 static void *disturbing(void *seed) {
     struct rng rng = {*(const uint64_t *)seed};
     struct client_connection connection;
-    bool open = client_open(&connection, server.port);
+    bool open = client_open(&connection, the_daemon.port);
     while (open && !atomic_load(&ending)) {
         struct client_response response;
         struct question other;
@@ -110,7 +111,8 @@ static void read_questions(void) {
          ",\"dtype\":\"float64\",\"softcap\":5,\"return\":[\"entropy\"]");
     for (size_t i = 0; i < question_count; i++) {
         struct question *q = &questions[i];
-        cr_assert(client_request(server.port, "POST", q->path, NULL, q->body, q->size, &q->first));
+        cr_assert(
+            client_request(the_daemon.port, "POST", q->path, NULL, q->body, q->size, &q->first));
         cr_assert_eq(q->first.status, 200, "%s", q->first.body);
     }
 }
@@ -119,12 +121,12 @@ Test(same_bytes, promise_32_alone_and_beside_others, .timeout = 600) {
     struct client_connection connection;
     uint64_t seeds[DISTURBING];
     pthread_t threads[ASKING], others[DISTURBING];
-    cr_assert(server_spawn(&server, NULL));
+    daemon_start(NULL);
     read_questions();
-    cr_assert(client_open(&connection, server.port));
+    cr_assert(client_open(&connection, the_daemon.port));
     for (size_t i = 0; i < REPEATS * question_count; i++) {
-        cr_assert(ask(&connection, &questions[i / REPEATS]), "question %zu, time %zu", i / REPEATS,
-                  i % REPEATS);
+        cr_assert(gets_the_first_answer(&connection, &questions[i / REPEATS]),
+                  "question %zu, time %zu", i / REPEATS, i % REPEATS);
     }
     client_close(&connection);
     for (size_t i = 0; i < DISTURBING; i++) {
@@ -148,5 +150,5 @@ Test(same_bytes, promise_32_alone_and_beside_others, .timeout = 600) {
         client_response_free(&questions[i].first);
         free(questions[i].body);
     }
-    cr_expect_eq(server_stop(&server), 0);
+    daemon_end();
 }

@@ -1,6 +1,6 @@
 /*
- * test_tls.c - the daemon with a certificate: versions, what it refuses, reload, deadlines, drain,
- * --health-check. Certificates are made anew each time, so none in the tree expires.
+ * test_tls.c - the daemon with a certificate: versions of TLS, what it refuses, reload, deadlines,
+ * drain and --health-check. Each test makes its certificates, so none in the tree can expire.
  */
 #include <criterion/criterion.h>
 #include <math.h>
@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "support/client.h"
+#include "support/daemon.h"
 #include "support/json.h"
 #include "support/tls.h"
 
@@ -26,9 +27,8 @@ enum {
     YEAR = 365 * 86400
 };
 
-/* Of one test, which is a process. */
+/* The files of one test, which is a process. */
 static char folder[] = "/tmp/attentiond-tls-XXXXXX", certificate[64], key[64], log_file[64];
-static struct server_process server;
 
 static void make_folder(void) {
     cr_assert_not_null(mkdtemp(folder));
@@ -47,53 +47,32 @@ static void remove_folder(void) {
 
 TestSuite(tls, .init = make_folder, .fini = remove_folder, .timeout = 120);
 
-/* Starts it with these options, two at most, beside the certificate. */
-static void start(const char *option, const char *value) {
-    cr_assert(server_spawn(&server,
-                           (const char *const[]){"--tls-certificate", certificate, "--tls-key", key,
-                                                 "--log-file", log_file, option, value, NULL}));
+/* Starts the daemon with the certificate and at most one option. */
+static void start_tls(const char *option, const char *value) {
+    daemon_start((const char *const[]){"--tls-certificate", certificate, "--tls-key", key,
+                                       "--log-file", log_file, option, value, NULL});
 }
 
 static void pause_ms(long milliseconds) {
     nanosleep(&(struct timespec){.tv_nsec = milliseconds * 1000000}, NULL);
 }
 
-/* The value of a metric, asked for over TLS; NAN if it is not there. */
-static double metric(const char *name) {
+/* The value of a metric, asked for over TLS; NAN if there is none. */
+static double metric_over_tls(const char *name) {
     struct client_response response;
-    char line[128];
-    cr_assert(tls_request(server.port, NULL, "GET", "/metrics", NULL, 0, &response));
-    snprintf(line, sizeof line, "\n%s ", name);
-    const char *found = strstr(response.body, line);
-    const double value = found != NULL ? strtod(found + strlen(line), NULL) : NAN;
+    cr_assert(tls_request(the_daemon.port, NULL, "GET", "/metrics", NULL, 0, &response));
+    const double value = daemon_metric_on(response.body, name);
     client_response_free(&response);
     return value;
 }
 
-static void await_metric(const char *name, double value) {
-    while (metric(name) != value) {
+static void await_metric_over_tls(const char *name, double value) {
+    while (metric_over_tls(name) != value) {
         pause_ms(5);
     }
 }
 
-static void await_log(const char *text) {
-    for (bool there = false; !there; pause_ms(5)) {
-        char *log = json_read_file(log_file, &(size_t){0});
-        there = log != NULL && strstr(log, text) != NULL;
-        free(log);
-    }
-}
-
-/* Sends a request that keeps the connection. */
-static bool ask(struct client_connection *connection, const char *path, const char *body,
-                size_t size) {
-    char head[256];
-    snprintf(head, sizeof head, "POST %s HTTP/1.1\r\nHost: a\r\nContent-Length: %zu\r\n\r\n", path,
-             size);
-    return client_send(connection, head, strlen(head)) && client_send(connection, body, size);
-}
-
-/* {"return":[RESULT],...,"X":[[0],[1],...]} of so many rows. */
+/* Makes {FRONT,"X":[[0],[1],...]} with this many rows. Returns owned: free(). */
 static char *rows_body(const char *front, size_t rows, size_t *size) {
     char *body = malloc(strlen(front) + rows * 4 + 16);
     cr_assert_not_null(body);
@@ -114,7 +93,8 @@ static void answers_the_first_notebook(const char *priorities) {
     struct cJSON *expected = json_parse(text, strlen(text));
     struct client_response response;
     struct json_difference difference;
-    cr_assert(tls_request(server.port, priorities, "POST", "/attention", body, size, &response));
+    cr_assert(
+        tls_request(the_daemon.port, priorities, "POST", "/attention", body, size, &response));
     cr_expect_eq(response.status, 200, "%s", response.body);
     struct cJSON *answer = json_parse(response.body, response.size);
     cr_expect(json_near(answer, json_get(expected, "expect"), 5e-9, 2e-6, &difference), "%s %s",
@@ -133,34 +113,37 @@ Test(tls, versions_1_2_and_1_3) {
     struct client_connection connection;
     for (int rsa = 0; rsa < 2; rsa++) {
         cr_assert(rsa == 0 || tls_make_pair("first", true, YEAR, certificate, key));
-        start(NULL, NULL);
+        start_tls(NULL, NULL);
         for (size_t i = 0; i < 2; i++) {
             answers_the_first_notebook(priorities[i]);
-            cr_assert(tls_open(&connection, server.port, priorities[i]));
+            cr_assert(tls_open(&connection, the_daemon.port, priorities[i]));
             cr_expect_str_eq(tls_version(&connection), names[i]);
             client_close(&connection);
         }
-        cr_expect_eq(server_stop(&server), 0);
+        daemon_end();
     }
 }
 
-/* Neither an older version, nor a cipher without forward secrecy or authentication, nor HTTP. */
+/* The daemon refuses older versions, ciphers without forward secrecy or authentication, and plain
+ * HTTP. */
 Test(tls, refuses_what_is_old_or_plain) {
     static const char *const bad[] = {ONLY_1_1, ONLY_1_2 ":-KX-ALL:+RSA",
                                       ONLY_1_2 ":-CIPHER-ALL:+AES-128-CBC:+AES-256-CBC",
                                       ONLY_1_3 ":-GROUP-ALL:+GROUP-FFDHE2048"};
     struct client_connection connection;
-    cr_assert(tls_make_pair("first", true, YEAR, certificate, key)); /* the key that most go with */
-    start(NULL, NULL);
+    cr_assert(tls_make_pair("first", true, YEAR, certificate,
+                            key)); /* most of these ciphers need an RSA key */
+    start_tls(NULL, NULL);
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        cr_expect(!tls_open(&connection, server.port, bad[i]), "%s", bad[i]);
+        cr_expect(!tls_open(&connection, the_daemon.port, bad[i]), "%s", bad[i]);
     }
-    cr_assert(client_open(&connection, server.port));
-    ask(&connection, "/attention", "{\"X\":[[1]]}", 11); /* if it is still there for the body */
+    cr_assert(client_open(&connection, the_daemon.port));
+    client_send_post(&connection, "/attention", "{\"X\":[[1]]}",
+                     11); /* the connection may have ended before the body */
     cr_expect(!client_receive(&connection, false, &(struct client_response){0}));
     client_close(&connection);
     answers_the_first_notebook(NULL);
-    cr_expect_eq(server_stop(&server), 0);
+    daemon_end();
 }
 
 /* ------------------------------------------------------------------------------------- the pair */
@@ -188,145 +171,146 @@ Test(tls, options_that_end_the_start) {
                  cases[i].certificate != NULL ? "--tls-certificate" : "",
                  cases[i].certificate != NULL ? cases[i].certificate : "",
                  cases[i].key != NULL ? "--tls-key" : "", cases[i].key != NULL ? cases[i].key : "");
-        cr_expect_eq(server_run(words, output, sizeof output), cases[i].status, "case %zu", i);
+        cr_expect_eq(daemon_run(words, output, sizeof output), cases[i].status, "case %zu", i);
         cr_expect_not_null(strstr(output, cases[i].message), "case %zu: %s", i, output);
     }
     setenv("ATTENTIOND_TLS_CERTIFICATE", certificate, 1);
-    cr_expect_eq(server_run("--port 0", output, sizeof output), 2, "%s", output);
+    cr_expect_eq(daemon_run("--port 0", output, sizeof output), 2, "%s", output);
 }
 
-/* Its clients will complain; the log does, too. */
+/* The daemon serves an expired certificate. Clients will complain, and the log warns. */
 Test(tls, an_expired_certificate_is_served_with_a_warning) {
     char text[128];
     cr_assert(tls_make_pair("first", false, -3600, certificate, key));
-    start(NULL, NULL);
+    start_tls(NULL, NULL);
     snprintf(text, sizeof text, "the certificate in %s expired on 20", certificate);
-    await_log(text);
-    cr_assert(tls_make_pair("first", false, 2 * 86400, certificate, key)); /* begins tomorrow */
-    kill(server.pid, SIGHUP);
+    daemon_await_text(log_file, text);
+    cr_assert(tls_make_pair("first", false, 2 * 86400, certificate, key)); /* valid from tomorrow */
+    kill(the_daemon.pid, SIGHUP);
     snprintf(text, sizeof text, "the certificate in %s is not valid before 20", certificate);
-    await_log(text);
+    daemon_await_text(log_file, text);
     answers_the_first_notebook(NULL);
-    cr_expect_eq(server_stop(&server), 0);
+    daemon_end();
 }
 
 static void peer_name(char name[static 64]) {
     struct client_connection connection;
-    cr_assert(tls_open(&connection, server.port, NULL));
+    cr_assert(tls_open(&connection, the_daemon.port, NULL));
     tls_peer_name(&connection, name);
     client_close(&connection);
 }
 
-/* A new pair is for new connections; a bad one is for nobody. */
+/* New connections get a new pair. A bad pair changes nothing. */
 Test(tls, reload) {
     struct client_connection old;
     struct client_response response;
     char name[64];
-    start(NULL, NULL);
-    cr_assert(tls_open(&old, server.port, NULL));
+    start_tls(NULL, NULL);
+    cr_assert(tls_open(&old, the_daemon.port, NULL));
     tls_peer_name(&old, name);
     cr_expect_str_eq(name, "first");
     cr_assert(tls_make_pair("second", true, YEAR, certificate, key));
-    kill(server.pid, SIGHUP);
+    kill(the_daemon.pid, SIGHUP);
     do {
         peer_name(name);
     } while (strcmp(name, "first") == 0);
     cr_expect_str_eq(name, "second");
     for (int i = 0; i < 2; i++) {
-        cr_assert(ask(&old, "/attention", "{\"X\":[[1]]}", 11));
+        cr_assert(client_send_post(&old, "/attention", "{\"X\":[[1]]}", 11));
         cr_assert(client_receive(&old, false, &response), "the old connection lives");
         cr_expect_eq(response.status, 200);
         client_response_free(&response);
     }
     cr_assert(tls_make_pair("third", false, YEAR, certificate, "/dev/null"));
-    kill(server.pid, SIGHUP);
-    await_log("the certificate stays as it was: the key in ");
+    kill(the_daemon.pid, SIGHUP);
+    daemon_await_text(log_file, "the certificate stays as it was: the key in ");
     peer_name(name);
     cr_expect_str_eq(name, "second");
     unlink(certificate);
-    kill(server.pid, SIGHUP);
-    await_log("No such file or directory");
+    kill(the_daemon.pid, SIGHUP);
+    daemon_await_text(log_file, "No such file or directory");
     peer_name(name);
     cr_expect_str_eq(name, "second");
     client_close(&old);
-    cr_expect_eq(server_stop(&server), 0);
+    daemon_end();
 }
 
-/* Tickets spare clients a handshake, but not after a reload: it is to show the new certificate. */
+/* A ticket spares a client the handshake, but not after a reload, because it must see the new
+ * certificate. */
 Test(tls, sessions_resume_until_a_reload) {
     struct client_connection first, second, third;
     struct client_response response;
     char name[64];
-    start(NULL, NULL);
-    cr_assert(tls_open(&first, server.port, NULL));
-    cr_assert(ask(&first, "/attention", "{\"X\":[[1]]}", 11));
-    cr_assert(client_receive(&first, false, &response)); /* the ticket came before it */
+    start_tls(NULL, NULL);
+    cr_assert(tls_open(&first, the_daemon.port, NULL));
+    cr_assert(client_send_post(&first, "/attention", "{\"X\":[[1]]}", 11));
+    cr_assert(client_receive(&first, false, &response)); /* the ticket arrives before the answer */
     client_response_free(&response);
-    cr_assert(tls_open_again(&second, server.port, &first));
+    cr_assert(tls_open_again(&second, the_daemon.port, &first));
     cr_expect(tls_resumed(&second));
     client_close(&second);
     cr_assert(tls_make_pair("second", false, YEAR, certificate, key));
-    kill(server.pid, SIGHUP);
+    kill(the_daemon.pid, SIGHUP);
     do {
         peer_name(name);
     } while (strcmp(name, "first") == 0);
-    cr_assert(tls_open_again(&third, server.port, &first));
+    cr_assert(tls_open_again(&third, the_daemon.port, &first));
     cr_expect(!tls_resumed(&third));
     tls_peer_name(&third, name);
     cr_expect_str_eq(name, "second");
     client_close(&third);
     client_close(&first);
-    cr_expect_eq(server_stop(&server), 0);
+    daemon_end();
 }
 
-/* Pairs come and go while hands are shaken: nobody may be left with one that is gone. */
+/* Pairs are replaced during handshakes. No handshake may use a pair that was freed. */
 Test(tls, reloads_do_not_disturb_handshakes) {
     enum {
         TIMES = 60
     };
     struct client_connection connections[TIMES];
     struct client_response response;
-    start(NULL, NULL);
+    start_tls(NULL, NULL);
     for (int i = 0; i < TIMES; i++) {
-        kill(server.pid, SIGHUP);
-        cr_assert(tls_open(&connections[i], server.port, i % 2 ? ONLY_1_2 : ONLY_1_3));
+        kill(the_daemon.pid, SIGHUP);
+        cr_assert(tls_open(&connections[i], the_daemon.port, i % 2 ? ONLY_1_2 : ONLY_1_3));
     }
     for (int i = 0; i < TIMES; i++) {
-        cr_assert(ask(&connections[i], "/attention", "{\"X\":[[1]]}", 11));
+        cr_assert(client_send_post(&connections[i], "/attention", "{\"X\":[[1]]}", 11));
         cr_assert(client_receive(&connections[i], false, &response));
         cr_expect_eq(response.status, 200);
         client_response_free(&response);
         client_close(&connections[i]);
     }
-    cr_expect_eq(server_stop(&server), 0);
+    daemon_end();
 }
 
 Test(tls, health_check) {
     char words[256], output[1024];
-    start("--address", "0.0.0.0");
-    snprintf(words, sizeof words, "--health-check --port %u", server.port);
-    cr_expect_eq(server_run(words, output, sizeof output), 1, "HTTP");
+    start_tls("--address", "0.0.0.0");
+    snprintf(words, sizeof words, "--health-check --port %u", the_daemon.port);
+    cr_expect_eq(daemon_run(words, output, sizeof output), 1, "HTTP");
     snprintf(words, sizeof words, "--health-check --port %u --tls-certificate %s --tls-key %s",
-             server.port, certificate, key);
-    cr_expect_eq(server_run(words, output, sizeof output), 0, "%s", output);
+             the_daemon.port, certificate, key);
+    cr_expect_eq(daemon_run(words, output, sizeof output), 0, "%s", output);
     cr_expect_str_eq(output, "");
-    cr_expect_eq(server_stop(&server), 0);
-    cr_expect_eq(server_run(words, output, sizeof output), 1);
-    cr_assert(server_spawn(&server, NULL));
+    daemon_end();
+    cr_expect_eq(daemon_run(words, output, sizeof output), 1);
+    daemon_start(NULL);
     snprintf(words, sizeof words, "--health-check --port %u --tls-certificate %s --tls-key %s",
-             server.port, certificate, key);
-    cr_expect_eq(server_run(words, output, sizeof output), 1, "of a server without TLS");
+             the_daemon.port, certificate, key);
+    cr_expect_eq(daemon_run(words, output, sizeof output), 1, "of a server without TLS");
     cr_expect_not_null(strstr(output, "no answer from"), "%s", output);
-    cr_expect_eq(server_stop(&server), 0);
+    daemon_end();
 }
 
 /* -------------------------------------------------------------------------- slow and gone peers */
 
-/* Seconds of CPU that the daemon has taken. */
+/* Returns the seconds of CPU that the daemon has used. */
 static double cpu_seconds(void) {
     char path[64], text[1024] = "";
     unsigned long user = 0, system = 0;
-    snprintf(path, sizeof path, "/proc/%d/stat", (int)server.pid);
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)the_daemon.pid);
     FILE *file = fopen(path, "r");
     cr_assert_not_null(file);
     cr_assert_gt(fread(text, 1, sizeof text - 1, file), 0);
@@ -338,33 +322,33 @@ static double cpu_seconds(void) {
     return (double)(user + system) / (double)sysconf(_SC_CLK_TCK);
 }
 
-/* Whoever sends plain HTTP to the port gets no answer. The log says so, and says nothing of clients
- * of TLS that send no request. */
+/* A client that sends plain HTTP to the port gets no answer. The log tells it, but it tells nothing
+ * about TLS clients that send no request. */
 Test(tls, plain_http_is_told_in_the_log) {
     static const char request[] = "GET /health/live HTTP/1.1\r\nHost: a\r\n\r\n";
     struct client_connection connection;
-    start(NULL, NULL);
-    cr_assert(tls_open(&connection, server.port, NULL));
+    start_tls(NULL, NULL);
+    cr_assert(tls_open(&connection, the_daemon.port, NULL));
     client_close(&connection);
-    cr_assert(client_open(&connection, server.port));
+    cr_assert(client_open(&connection, the_daemon.port));
     cr_assert(client_send(&connection, request, sizeof request - 1));
     cr_expect(client_at_end(&connection));
     client_close(&connection);
-    await_log(" attentiond: refused 1 time in the last ");
-    await_log(" s: 1 plain HTTP on this port for HTTPS\n");
-    cr_expect_eq(server_stop(&server), 0);
+    daemon_await_text(log_file, " attentiond: refused 1 time in the last ");
+    daemon_await_text(log_file, " s: 1 plain HTTP on this port for HTTPS\n");
+    daemon_end();
 }
 
-/* Who does not finish the handshake, or begins none, is cut off at the deadline for headers, and
- * waiting for it costs nothing. */
+/* The deadline for headers ends a connection whose handshake is unfinished or was not begun.
+ * Waiting for it costs no CPU. */
 Test(tls, unfinished_handshakes_are_cut) {
     static const char *const begun[] = {"", "\x16\x03\x01", "\x16\x03\x01\x02"};
     struct client_connection connections[3];
-    start("--header-timeout", "2");
+    start_tls("--header-timeout", "2");
     answers_the_first_notebook(NULL);
     const double before = cpu_seconds();
     for (size_t i = 0; i < 3; i++) {
-        cr_assert(client_open(&connections[i], server.port));
+        cr_assert(client_open(&connections[i], the_daemon.port));
         cr_assert(client_send(&connections[i], begun[i], strlen(begun[i])));
     }
     for (size_t i = 0; i < 3; i++) {
@@ -373,40 +357,40 @@ Test(tls, unfinished_handshakes_are_cut) {
     }
     cr_expect_lt(cpu_seconds() - before, 0.9);
     answers_the_first_notebook(NULL);
-    cr_expect_eq(server_stop(&server), 0);
+    daemon_end();
 }
 
-/* After its handshake, too, and in the middle of a body. */
+/* The deadlines also end a connection after its handshake and in the middle of a body. */
 Test(tls, slow_senders_are_cut) {
     static const char part[] = "POST /softmax HTTP/1.1\r\nHost: a\r\nContent-Length: 90\r\n\r\n{";
     struct client_connection connections[3];
-    cr_assert(server_spawn(&server, (const char *const[]){"--tls-certificate", certificate,
-                                                          "--tls-key", key, "--header-timeout", "1",
-                                                          "--body-timeout", "1", NULL}));
+    daemon_start((const char *const[]){"--tls-certificate", certificate, "--tls-key", key,
+                                       "--header-timeout", "1", "--body-timeout", "1", NULL});
     for (size_t i = 0; i < 3; i++) {
-        cr_assert(tls_open(&connections[i], server.port, NULL));
+        cr_assert(tls_open(&connections[i], the_daemon.port, NULL));
         cr_assert(i == 0 || client_send(&connections[i], part, i == 1 ? 20 : sizeof part - 1));
     }
     for (size_t i = 0; i < 3; i++) {
         cr_expect(client_at_end(&connections[i]));
         client_close(&connections[i]);
     }
-    cr_expect_eq(server_stop(&server), 0);
+    daemon_end();
 }
 
-/* A client that does not read is cut off. */
+/* The deadline for writing ends the connection of a client that does not read. */
 Test(tls, slow_readers_are_cut) {
     struct client_connection slow;
     size_t size;
     char *body = rows_body("\"return\":[\"weights\"]", 1000, &size);
-    start("--write-timeout", "1");
-    cr_assert(tls_open(&slow, server.port, ONLY_1_2)); /* after its handshake come answers only */
-    cr_assert(ask(&slow, "/attention", body, size));
+    start_tls("--write-timeout", "1");
+    cr_assert(tls_open(&slow, the_daemon.port,
+                       ONLY_1_2)); /* with TLS 1.2 only answers come after the handshake */
+    cr_assert(client_send_post(&slow, "/attention", body, size));
     cr_assert_eq(poll(&(struct pollfd){.fd = slow.fd, .events = POLLIN}, 1, 60000), 1);
-    await_metric("attentiond_requests_in_flight", 1); /* the question alone */
-    await_metric("attentiond_connections", 1);
+    await_metric_over_tls("attentiond_requests_in_flight", 1); /* only the request for /metrics */
+    await_metric_over_tls("attentiond_connections", 1);
     client_close(&slow);
-    cr_expect_eq(server_stop(&server), 0);
+    daemon_end();
     free(body);
 }
 
@@ -418,9 +402,9 @@ Test(tls, long_answers_are_whole) {
     struct client_response response = {0}, again = {0};
     size_t size, commas = 0;
     char *body = rows_body("\"return\":[\"weights\"]", ROWS, &size);
-    start(NULL, NULL);
-    cr_assert(tls_open(&connection, server.port, ONLY_1_2));
-    cr_assert(ask(&connection, "/attention", body, size));
+    start_tls(NULL, NULL);
+    cr_assert(tls_open(&connection, the_daemon.port, ONLY_1_2));
+    cr_assert(client_send_post(&connection, "/attention", body, size));
     cr_assert(client_receive(&connection, false, &response));
     cr_expect_gt(response.size, 1 << 20);
     for (size_t i = 0; i < response.size; i++) {
@@ -428,9 +412,9 @@ Test(tls, long_answers_are_whole) {
     }
     cr_expect_eq(commas, (size_t)ROWS * ROWS - 1);
     client_close(&connection);
-    cr_assert(tls_open(&connection, server.port, ONLY_1_3));
-    for (int i = 0; i < 2; i++) { /* on one connection */
-        cr_assert(ask(&connection, "/attention", body, size));
+    cr_assert(tls_open(&connection, the_daemon.port, ONLY_1_3));
+    for (int i = 0; i < 2; i++) { /* both on one connection */
+        cr_assert(client_send_post(&connection, "/attention", body, size));
         cr_assert(client_receive(&connection, false, &again));
         cr_expect(again.size == response.size &&
                   memcmp(again.body, response.body, again.size) == 0);
@@ -438,20 +422,20 @@ Test(tls, long_answers_are_whole) {
     }
     client_response_free(&response);
     client_close(&connection);
-    cr_expect_eq(server_stop(&server), 0);
+    daemon_end();
     free(body);
 }
 
-/* Two requests at once, the first computed elsewhere meanwhile: two answers in order. */
+/* Two requests arrive at once, and a worker computes the first. The answers come in order. */
 Test(tls, pipelined_requests_wait_for_a_computation) {
     struct client_connection connection;
     struct client_response response;
     size_t size;
     char *body = rows_body("\"return\":[\"lse\"],\"softcap\":5", 4000, &size);
     char *both = malloc(2 * size + 512);
-    start(NULL, NULL);
+    start_tls(NULL, NULL);
     for (int i = 0; i < 2; i++) {
-        cr_assert(tls_open(&connection, server.port, i == 0 ? ONLY_1_2 : ONLY_1_3));
+        cr_assert(tls_open(&connection, the_daemon.port, i == 0 ? ONLY_1_2 : ONLY_1_3));
         int length = sprintf(both,
                              "POST /attention HTTP/1.1\r\nHost: a\r\nContent-Length: %zu\r\n\r\n"
                              "%sGET /health/live HTTP/1.1\r\nHost: a\r\n\r\n",
@@ -466,7 +450,7 @@ Test(tls, pipelined_requests_wait_for_a_computation) {
         client_response_free(&response);
         client_close(&connection);
     }
-    cr_expect_eq(server_stop(&server), 0);
+    daemon_end();
     free(both);
     free(body);
 }
@@ -475,21 +459,21 @@ Test(tls, who_leaves_gives_up_the_computation) {
     struct client_connection connection;
     size_t size;
     char *body = rows_body("\"return\":[\"lse\"],\"softcap\":5", 200000, &size);
-    start("--max-work", "1e18");
-    cr_assert(tls_open(&connection, server.port, NULL));
-    cr_assert(ask(&connection, "/attention", body, size));
-    await_metric("attentiond_jobs", 1);
+    start_tls("--max-work", "1e18");
+    cr_assert(tls_open(&connection, the_daemon.port, NULL));
+    cr_assert(client_send_post(&connection, "/attention", body, size));
+    await_metric_over_tls("attentiond_jobs", 1);
     client_close(&connection);
-    await_metric("attentiond_jobs", 0);
-    cr_expect_eq(metric("attentiond_cancelled_total"), 1);
-    cr_expect_eq(server_stop(&server), 0);
+    await_metric_over_tls("attentiond_jobs", 0);
+    cr_expect_eq(metric_over_tls("attentiond_cancelled_total"), 1);
+    daemon_end();
     free(body);
 }
 
 /* ---------------------------------------------------------------------------------------- drain */
 
-/* What was asked is answered, whatever else is open: a handshake, a connection that is used no
- * more, and one whose answer is read only after the signal. */
+/* Every request is answered, whatever other connections are open: one in its handshake, an idle
+ * one, and one whose answer is read only after the signal. */
 Test(tls, drain_loses_nothing) {
     struct client_connection computing, idle, handshake, reading;
     struct client_response response;
@@ -497,19 +481,20 @@ Test(tls, drain_loses_nothing) {
     int status = -1;
     char *body = rows_body("\"return\":[\"lse\"],\"softcap\":5", 8000, &size);
     char *long_body = rows_body("\"return\":[\"weights\"]", 1000, &long_size);
-    start("--drain-timeout", "100");
-    cr_assert(tls_open(&idle, server.port, NULL));
-    cr_assert(ask(&idle, "/attention", "{\"X\":[[1]]}", 11));
+    start_tls("--drain-timeout", "100");
+    cr_assert(tls_open(&idle, the_daemon.port, NULL));
+    cr_assert(client_send_post(&idle, "/attention", "{\"X\":[[1]]}", 11));
     cr_assert(client_receive(&idle, false, &response));
     client_response_free(&response);
-    cr_assert(client_open(&handshake, server.port));
+    cr_assert(client_open(&handshake, the_daemon.port));
     cr_assert(client_send(&handshake, "\x16\x03\x01", 3));
-    cr_assert(tls_open(&reading, server.port, NULL));
-    cr_assert(ask(&reading, "/attention", long_body, long_size));
-    await_metric("attentiond_requests_in_flight", 2); /* it and the question */
-    cr_assert(tls_open(&computing, server.port, NULL));
-    cr_assert(ask(&computing, "/attention", body, size));
-    kill(server.pid, SIGTERM);
+    cr_assert(tls_open(&reading, the_daemon.port, NULL));
+    cr_assert(client_send_post(&reading, "/attention", long_body, long_size));
+    await_metric_over_tls("attentiond_requests_in_flight",
+                          2); /* the request whose answer is not read, and the one for /metrics */
+    cr_assert(tls_open(&computing, the_daemon.port, NULL));
+    cr_assert(client_send_post(&computing, "/attention", body, size));
+    kill(the_daemon.pid, SIGTERM);
     cr_assert(client_receive(&reading, false, &response));
     cr_expect_eq(response.status, 200);
     cr_expect_str_eq(response.body + response.size - 4, "]]}\n");
@@ -517,7 +502,7 @@ Test(tls, drain_loses_nothing) {
     cr_assert(client_receive(&computing, false, &response));
     cr_expect_eq(response.status, 200, "%s", response.body);
     client_response_free(&response);
-    cr_assert_eq(waitpid(server.pid, &status, 0), server.pid);
+    cr_assert_eq(waitpid(the_daemon.pid, &status, 0), the_daemon.pid);
     cr_expect(WIFEXITED(status) && WEXITSTATUS(status) == 0, "status %x", (unsigned)status);
     client_close(&computing);
     client_close(&reading);

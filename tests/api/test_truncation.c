@@ -1,9 +1,9 @@
 /*
  * test_truncation.c - promise 14: a request that is cut anywhere is no request. Every request of
- * the notebooks, with a length and in chunks, cut at every byte: the client ends its half of the
- * connection there, or says nothing more. Never an answer of 200, never a crash, and the place of
- * the connection is free again. Of long bodies a few hundred cuts are taken, all of them if
- * TEST_EVERY_CUT is set. Knows the service by its socket only.
+ * the notebooks, with a length and in chunks, is cut at every byte. There the client ends its half
+ * of the connection, or it sends nothing more. The answer is never a 200, the daemon never crashes,
+ * and the place of the connection becomes free. A long body is cut at a few hundred places, or at
+ * every byte if TEST_EVERY_CUT is set. The tests know the service by its socket only.
  */
 #include <arpa/inet.h>
 #include <criterion/criterion.h>
@@ -19,23 +19,23 @@
 #include <unistd.h>
 
 #include "support/client.h"
+#include "support/daemon.h"
 #include "support/notebooks.h"
 
 enum {
-    LONG = 3000,  /* bytes of a request whose cuts are drawn */
-    DRAWN = 400,  /* that many */
-    OPEN = 800,   /* connections at a time */
-    SILENT = 800, /* connections that say nothing more, at a time */
-    SOURCES = 16  /* addresses to connect from: each has ports of its own */
+    LONG = 3000,  /* a request of more bytes is not cut at every one */
+    DRAWN = 400,  /* cuts of a long request */
+    OPEN = 800,   /* connections at a time that are half closed */
+    SILENT = 800, /* connections at a time that send nothing more */
+    SOURCES = 16  /* addresses to connect from; each has its own ports */
 };
 
 struct message {
     char name[80];
     char *bytes;
-    size_t size, step; /* between cuts */
+    size_t size, step; /* `step` is the distance between cuts */
 };
 
-static struct server_process server;
 static struct message *messages;
 static size_t message_count;
 
@@ -82,27 +82,27 @@ static void read_messages(void) {
     notebooks_free(notebooks, count);
 }
 
-static void start(void) {
+static void start_patient(void) {
     read_messages();
-    cr_assert(server_spawn(&server, NULL), "the daemon does not start");
+    daemon_start(NULL);
 }
 
 static void start_hasty(void) {
     static const char *const arguments[] = {
         "--header-timeout", "1", "--body-timeout", "1", "--log-file", "/dev/null", NULL};
     read_messages();
-    cr_assert(server_spawn(&server, arguments), "the daemon does not start");
+    daemon_start(arguments);
 }
 
-static void stop(void) {
+static void stop_and_free(void) {
     for (size_t i = 0; i < message_count; i++) {
         free(messages[i].bytes);
     }
     free(messages);
-    cr_expect_eq(server_stop(&server), 0);
+    daemon_end();
 }
 
-TestSuite(truncation, .fini = stop, .timeout = 600);
+TestSuite(truncation, .fini = stop_and_free, .timeout = 600);
 
 /* ---------------------------------------------------------------------------------- connections */
 
@@ -110,7 +110,7 @@ static int open_from(unsigned source) {
     const struct sockaddr_in here = {.sin_family = AF_INET,
                                      .sin_addr.s_addr = htonl(INADDR_LOOPBACK + source)};
     const struct sockaddr_in there = {.sin_family = AF_INET,
-                                      .sin_port = htons((uint16_t)server.port),
+                                      .sin_port = htons((uint16_t)the_daemon.port),
                                       .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     const struct timeval limit = {.tv_sec = 60};
     const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1;
@@ -132,14 +132,14 @@ static void send_all(int fd, const char *bytes, size_t size) {
     }
 }
 
-/* A connection with a part of a message, and whose. */
+/* A connection on which the first `size` bytes of a message were sent. */
 struct cut {
     int fd;
     const struct message *message;
     size_t size;
 };
 
-/* The server closes it, perhaps with a refusal. */
+/* Expects that the server closes the connection, perhaps after a refusal. */
 static void expect_no_answer(const struct cut *cut) {
     char text[4096];
     size_t size = 0;
@@ -163,7 +163,7 @@ static void expect_answer(int fd, const char *name) {
 
 static bool only_one_connection(void) {
     struct client_response response;
-    cr_assert(client_request(server.port, "GET", "/metrics", NULL, NULL, 0, &response));
+    cr_assert(client_request(the_daemon.port, "GET", "/metrics", NULL, NULL, 0, &response));
     const bool one = strstr(response.body, "\nattentiond_connections 1\n") != NULL &&
                      strstr(response.body, "\nattentiond_requests_in_flight 1\n") != NULL &&
                      strstr(response.body, "\nattentiond_memory_bytes 0\n") != NULL;
@@ -171,7 +171,8 @@ static bool only_one_connection(void) {
     return one;
 }
 
-/* That of the question itself. The time limit of the suite bounds the wait. */
+/* Waits until the only connection is that of the request for /metrics. The time limit of the suite
+ * bounds the wait. */
 static void expect_places_free(void) {
     while (!only_one_connection()) {
         nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
@@ -180,8 +181,8 @@ static void expect_places_free(void) {
 
 /* ---------------------------------------------------------------------------------------- tests */
 
-/* The end comes a while after the last bytes. If it comes with them, libmicrohttpd 0.9.75 may
- * overlook it, and the time for the head or body ends the connection. */
+/* The client ends its half a while after the last bytes. If both arrive together, libmicrohttpd
+ * 0.9.75 may overlook the end, and the time limit for the head or body ends the connection. */
 Test(truncation, promise_14_the_client_ends_its_half, .init = start_hasty) {
     struct cut cuts[OPEN] = {{.fd = 0}};
     size_t count = 0;
@@ -198,15 +199,16 @@ Test(truncation, promise_14_the_client_ends_its_half, .init = start_hasty) {
                 shutdown(cuts[(count + OPEN / 2) % OPEN].fd, SHUT_WR);
             }
         }
-        const int whole = open_from(0); /* what was cut is good when it is not */
+        const int whole = open_from(0); /* the whole message is good */
         send_all(whole, m->bytes, m->size);
-        if (strstr(m->name, "seeded") == NULL) { /* what the workers do would be given up */
+        if (strstr(m->name, "seeded") ==
+            NULL) { /* a half-closed connection would cancel the work of the workers */
             shutdown(whole, SHUT_WR);
         }
         expect_answer(whole, m->name);
     }
     for (size_t i = 0; i < OPEN; i++) {
-        shutdown(cuts[i].fd, SHUT_WR); /* of half of them again */
+        shutdown(cuts[i].fd, SHUT_WR); /* half of them for the second time */
     }
     for (size_t i = 0; i < OPEN; i++) {
         expect_no_answer(&cuts[i]);
@@ -214,8 +216,8 @@ Test(truncation, promise_14_the_client_ends_its_half, .init = start_hasty) {
     expect_places_free();
 }
 
-/* Byte by byte on one connection: no answer comes before the last. */
-Test(truncation, promise_14_no_answer_before_the_last_byte, .init = start) {
+/* The client sends byte by byte on one connection. No answer comes before the last byte. */
+Test(truncation, promise_14_no_answer_before_the_last_byte, .init = start_patient) {
     for (size_t i = 0; i < message_count; i++) {
         const struct message *m = &messages[i];
         const int fd = open_from(0);
@@ -231,7 +233,8 @@ Test(truncation, promise_14_no_answer_before_the_last_byte, .init = start) {
     }
 }
 
-/* Cuts from all over all messages, and the client waits: the server does not for ever. */
+/* All messages are cut at places from start to end, and the client waits. The server does not wait
+ * for ever. */
 Test(truncation, promise_14_the_client_says_nothing_more, .init = start_hasty) {
     static struct cut cuts[SILENT];
     for (size_t i = 0; i < SILENT; i++) {

@@ -285,16 +285,21 @@ static void open_call(struct call *c, const struct shape *s) {
         exit(1);
     }
     for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
-        const attn_tensor *result = attn_plan_tensor(c->plan, (attn_result)r, 0);
+        const attn_result_tensor *result = attn_plan_tensor(c->plan, (attn_result)r, 0);
         size_t bytes;
-        if (result != NULL && attn_tensor_bytes(result, &bytes)) {
+        if (result != NULL) {
+            const attn_tensor tensor = attn_as_tensor(result);
+            attn_tensor_bytes(&tensor, &bytes);
             c->memory[c->used] = allocate(bytes);
             memset(c->memory[c->used], 0, bytes);
             attn_plan_bind(c->plan, (attn_result)r, 0, c->memory[c->used++]);
             c->bytes += (double)bytes;
         }
     }
-    c->bytes += 2 * (double)attn_plan_workspace(c->plan);
+    size_t results, all; /* without a scratch, the plan and its workspace remain */
+    attn_plan_results_bytes(c->plan, &results);
+    attn_plan_bytes(c->plan, 0, &all);
+    c->bytes += 2 * (double)(all - results);
 }
 
 static void close_call(struct call *c) {

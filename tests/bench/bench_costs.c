@@ -419,33 +419,16 @@ static void note_seconds(struct call *c, double seconds, const char *what) {
 
 /* Binds all results to fresh memory and returns it, or NULL if the results are too large. */
 static void *bind_all(attn_plan *plan) {
-    size_t all = 0, size;
-    for (int pass = 0; pass < 2; pass++) {
-        static char *block;
-        for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
-            for (size_t part = 0; part < attn_plan_parts(plan, (attn_result)r); part++) {
-                attn_tensor_bytes(attn_plan_tensor(plan, (attn_result)r, part), &size);
-                size = (size + 63) & ~(size_t)63;
-                if (pass == 1) {
-                    attn_plan_bind(plan, (attn_result)r, part, block);
-                    block += size;
-                } else {
-                    all += size;
-                }
-            }
-        }
-        if (pass == 1) {
-            return block - all;
-        }
-        if (all > RESULT_BYTES || attn_plan_workspace(plan) > 4 * (size_t)RESULT_BYTES) {
-            return NULL;
-        }
-        block = aligned_alloc(64, all + 64);
-        if (block == NULL) {
-            return NULL;
-        }
+    size_t results, all;
+    if (!attn_plan_results_bytes(plan, &results) || !attn_plan_bytes(plan, 0, &all) ||
+        results > RESULT_BYTES || all - results > 4 * (size_t)RESULT_BYTES) {
+        return NULL;
     }
-    return NULL;
+    void *block = aligned_alloc(ATTN_ALIGNMENT, results + ATTN_ALIGNMENT);
+    if (block != NULL) {
+        attn_plan_bind_all(plan, block);
+    }
+    return block;
 }
 
 static const char *const phases[] = {"project", "pack", "attend", "merge",

@@ -1,10 +1,11 @@
 /*
  * test_notebooks.c - the notebooks and the golden data, sent to the running daemon.
  *
- * Every NAME.request.json beside this file is posted as it is, whole, in two pieces and chunked,
- * and the answer must be what NAME.expected.json says, no member more or less. The cases of
- * data/golden_attention.json and golden_seeded.json have both in one object. README.md describes
- * the files. Must not know how anything is computed, nor any header of lib or server.
+ * Every NAME.request.json beside this file is posted as it is, in one piece, in two pieces and in
+ * chunks. The answer must be what NAME.expected.json says, with the same members and no others. A
+ * case of data/golden_attention.json and golden_seeded.json has request and expectation in one
+ * object. README.md describes the files. The tests do not know how anything is computed, and
+ * include no header of lib or server.
  */
 #include <criterion/criterion.h>
 #include <dirent.h>
@@ -14,6 +15,7 @@
 #include <string.h>
 
 #include "support/client.h"
+#include "support/daemon.h"
 #include "support/json.h"
 
 static const char *const case_keys[] = {"path",     "title",     "notebook", "note",
@@ -29,7 +31,8 @@ static bool known_key(const char *name) {
     return false;
 }
 
-/* `key` of a case for one member of its "expect": one number for all or an object by member. */
+/* Reads `key` of a case for one member of its "expect". The value is one number for all members, or
+ * an object that has a number for each. */
 static bool allowance(const struct cJSON *test_case, const char *key, const char *member,
                       double *number) {
     const struct cJSON *value = json_get(test_case, key);
@@ -44,7 +47,8 @@ static bool member_is_near(const struct cJSON *test_case, const struct cJSON *ex
     double decimals = 0, absolute = 0, relative = 0;
     allowance(test_case, "absolute", name, &absolute);
     allowance(test_case, "tolerance", name, &relative);
-    /* Half a unit of the last printed digit, and a hair for reading that digit as binary. */
+    /* The printed number is rounded, so half a unit of its last digit is allowed, and a little more
+     * for the conversion of that digit to binary. */
     if (allowance(test_case, "decimals", name, &decimals))
         absolute += 0.5000001 * pow(10, -decimals);
     return json_near(json_get(answer, name), expect, absolute, relative, difference);
@@ -96,8 +100,8 @@ static bool send_chunk(struct client_connection *connection, const char *bytes, 
            client_send(connection, "\r\n", 2);
 }
 
-/* The body once in two pieces and once in chunks, on one connection: each gives the answer of the
- * whole body. The cuts fall anywhere, most often inside a number. */
+/* Sends the body once in two pieces and once in chunks, on one connection. Each must get the answer
+ * of the whole body. The cuts fall anywhere, most often inside a number. */
 static bool pieces_give_the_same(unsigned port, const char *path, const char *body, size_t size,
                                  const struct client_response *whole) {
     struct client_connection connection;
@@ -160,7 +164,8 @@ static int is_expected(const struct dirent *entry) {
     return ends_with(entry->d_name, ".expected.json");
 }
 
-/* tests/notebooks/NAME.KIND.json of a request's file name. Returns owned. */
+/* Reads tests/notebooks/NAME.KIND.json, where request_file is NAME.request.json. Returns owned:
+ * free(). */
 static char *read_beside(const char *request_file, const char *kind, size_t *size) {
     char path[1024];
     int stem = (int)(strlen(request_file) - strlen(".request.json"));
@@ -190,14 +195,12 @@ Test(notebooks, every_request_is_answered_as_the_notebook_prints) {
     cr_assert(count > 0, "no *.request.json in " TESTS_DIR "/notebooks");
     cr_expect_eq(count, expected_count, "%d requests but %d expected answers", count,
                  expected_count);
-
-    struct server_process server;
-    cr_assert(server_spawn(&server, NULL));
+    daemon_start(NULL);
     for (int i = 0; i < count; i++) {
-        run_notebook(server.port, files[i]->d_name);
+        run_notebook(the_daemon.port, files[i]->d_name);
         free(files[i]);
     }
-    cr_expect_eq(server_stop(&server), 0);
+    daemon_end();
     for (int i = 0; i < expected_count; i++)
         free(expected[i]);
     free(expected);
@@ -214,9 +217,7 @@ static void run_golden(const char *file) {
     cr_assert_not_null(text, "no %s", path);
     struct cJSON *cases = json_parse(text, size);
     cr_assert(json_is_array(cases), "%s is no JSON array", file);
-
-    struct server_process server;
-    cr_assert(server_spawn(&server, NULL));
+    daemon_start(NULL);
     const struct cJSON *c = NULL;
     for (c = json_first(cases); c != NULL; c = json_next(c), count++) {
         char name[160];
@@ -226,11 +227,11 @@ static void run_golden(const char *file) {
         if (request == NULL)
             cr_expect_fail("%s: no request", name);
         else
-            run_case(server.port, name, c, request, strlen(request));
+            run_case(the_daemon.port, name, c, request, strlen(request));
         free(request);
     }
     cr_expect(count > 0, "%s holds no case", file);
-    cr_expect_eq(server_stop(&server), 0);
+    daemon_end();
     json_free(cases);
     free(text);
 }

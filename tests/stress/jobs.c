@@ -1,7 +1,7 @@
 /*
- * jobs.c - many jobs of all kinds from several threads on a few workers, some cancelled, some late,
- * some failing: every task at most once, all of them if nothing ended the job, `done` once. For
- * ThreadSanitizer.
+ * jobs.c - sends many jobs from several threads to a few workers. Some of the jobs are cancelled,
+ * some are late, and some fail. Every task must run at most once, all tasks must run if the outcome
+ * is JOB_DONE, and `done` must be called once. It is written for ThreadSanitizer.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -16,25 +16,26 @@
 enum {
     WORKERS = 4,
     SENDERS = 3,
-    JOBS = 1500, /* of each sender */
+    JOBS = 1500, /* jobs of each sender */
     PHASES = 3,
-    MOST = 40 /* tasks of a phase */
+    MOST = 40 /* the largest number of tasks of a phase */
 };
 
 struct task_job {
-    struct job job;               /* first */
-    size_t counts[PHASES], fails; /* task of the last phase that fails */
-    /* Not atomic: the workers' own order must be enough. */
+    struct job job;        /* is the first member, so that a struct job points to this struct */
+    size_t counts[PHASES]; /* tasks of each phase */
+    size_t fails;          /* the task of the last phase that fails */
+    /* These are not atomic, because the order that the workers keep must be enough. */
     unsigned runs[PHASES][MOST];
     unsigned begins;
     atomic_uint dones;
-    enum job_end end;
+    enum job_outcome outcome;
 };
 
 static struct jobs *jobs;
 static atomic_uint faults;
 
-static void fault(const char *what) {
+static void report_fault(const char *what) {
     fprintf(stderr, "%s\n", what);
     atomic_fetch_add(&faults, 1);
 }
@@ -52,30 +53,30 @@ static bool task(struct job *job, size_t phase, size_t index, void *scratch) {
     struct task_job *t = (struct task_job *)job;
     memset(scratch, 1, job->scratch);
     if (phase > 0 && t->counts[0] > 0 && t->runs[0][index % t->counts[0]] != 1) {
-        fault("a phase began before the one before it had ended");
+        report_fault("a phase began before the previous one had ended");
     }
     t->runs[phase][index]++;
     return phase < PHASES - 1 || index != t->fails;
 }
 
-static void done(struct job *job, enum job_end end) {
+static void done(struct job *job, enum job_outcome outcome) {
     struct task_job *t = (struct task_job *)job;
-    t->end = end;
+    t->outcome = outcome;
     atomic_fetch_add(&t->dones, 1);
 }
 
-static void check(const struct task_job *t) {
+static void check_job(const struct task_job *t) {
     const bool may_fail = t->fails < t->counts[PHASES - 1];
     if (atomic_load(&t->dones) != 1 || t->begins > 1) {
-        fault("done or begun more than once");
+        report_fault("done or begun more than once");
     }
-    if (t->end == JOB_DONE && may_fail) {
-        fault("done although a task fails");
+    if (t->outcome == JOB_DONE && may_fail) {
+        report_fault("done although a task fails");
     }
     for (size_t phase = 0; phase < PHASES; phase++) {
         for (size_t i = 0; i < t->counts[phase]; i++) {
-            if (t->runs[phase][i] > 1 || (t->end == JOB_DONE && t->runs[phase][i] != 1)) {
-                fault("a task ran twice, or not at all");
+            if (t->runs[phase][i] > 1 || (t->outcome == JOB_DONE && t->runs[phase][i] != 1)) {
+                report_fault("a task ran twice, or not at all");
             }
         }
     }
@@ -85,7 +86,7 @@ static void *send_jobs(void *seed) {
     struct rng rng = {*(const uint64_t *)seed};
     struct task_job *t = malloc(sizeof *t);
     if (t == NULL) {
-        fault("no memory");
+        report_fault("no memory");
         return NULL;
     }
     for (int i = 0; i < JOBS; i++) {
@@ -112,7 +113,7 @@ static void *send_jobs(void *seed) {
         while (atomic_load(&t->dones) == 0) {
             sched_yield();
         }
-        check(t);
+        check_job(t);
     }
     free(t);
     return NULL;
@@ -138,7 +139,7 @@ int main(void) {
         pthread_join(senders[i], NULL);
     }
     if (jobs_load(jobs).jobs != 0) {
-        fault("jobs are left");
+        report_fault("jobs are left");
     }
     jobs_stop(jobs);
     printf("%d jobs on %d workers: %u faults\n", SENDERS * JOBS, WORKERS, atomic_load(&faults));

@@ -1,7 +1,7 @@
 #!/bin/bash
-# check-layers.sh checks which files include and call what (the rules are in CONTRIBUTING.md). It
-# reads a copy of the sources without comments. It prints a line for each offence; the status is
-# then 1.
+# check-layers.sh checks which headers each file includes and which functions it calls, and it runs
+# check_names.py. CONTRIBUTING.md has the rules. The script reads a copy of the sources without
+# comments. It prints a line for each offence; the status is then 1.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -16,7 +16,7 @@ while read -r file; do
 done <"$copy/files"
 
 broken=0
-offence() { # RULE, offending lines on standard input
+offence() { # RULE: reports each line of standard input
     local line
     while read -r line; do
         echo "$line   [$1]"
@@ -24,27 +24,27 @@ offence() { # RULE, offending lines on standard input
     done
 }
 
-matches() { # WHERE PATTERN: file:line of each match in the files whose path begins as WHERE says
+matches() { # WHERE PATTERN: prints FILE:LINE of each match in files whose paths begin as WHERE says
     (cd "$copy" && grep -rHE -e "$2" lib server tests) | grep -E "^($1)" || true
 }
 
-forbid() { # WHERE PATTERN RULE [EXCEPT]: nothing there matches, except in the files EXCEPT
+forbid() { # WHERE PATTERN RULE [EXCEPT]: no file at WHERE matches, except the files EXCEPT
     offence "$3" < <(matches "$1" "$2" | grep -vE "^(${4:-:})" || true)
 }
 
-confine() { # HEADERS PATHS RULE: these headers are included only by files of these paths
+confine() { # HEADERS PATHS RULE: only files at PATHS include these headers
     forbid '' "^ *# *include *[<\"]($1)[>\"]" "$3" "$2"
 }
 
-resolve() { # WHERE RULE FOLDER...: every #include "x" is a file beside the including one or in a FOLDER
-    local where=$1 rule=$2 rooms line file name folder path found
+resolve() { # WHERE RULE FOLDER...: every #include "FILE" at WHERE finds FILE in its own folder or in a FOLDER
+    local where=$1 rule=$2 allowed line file name folder path found
     shift 2
-    rooms="$where|$(IFS='|' && echo "$*")"
+    allowed="$where|$(IFS='|' && echo "$*")"
     while IFS=: read -r file line; do
         name=${line#*\"} name=${name%%\"*} found=
         for folder in "${file%/*}" "$@"; do
-            path=$(realpath -m --relative-to=. "$folder/$name") # "../" must not lead out of the room
-            if [[ -e $path && $path =~ ^($rooms) ]]; then found=1; fi
+            path=$(realpath -m --relative-to=. "$folder/$name") # "../" must not lead out of these folders
+            if [[ -e $path && $path =~ ^($allowed) ]]; then found=1; fi
         done
         [ -n "$found" ] || offence "$rule" <<<"$file:$line"
     done < <(matches "$where" '^ *# *include *"')
@@ -54,7 +54,7 @@ resolve() { # WHERE RULE FOLDER...: every #include "x" is a file beside the incl
 confine 'cblas.*\.h|openblas_config\.h|f77blas\.h|lapack.*\.h' 'lib/src/blas\.c:|tests/bench/' 'CBLAS is only in lib/src/blas.c'
 confine 'gnutls/.*' 'server/http/tls\.c:|tests/support/tls\.c:' 'GnuTLS is only in server/http/tls.c and tests/support/tls.c'
 confine 'microhttpd\.h' 'server/http/internal\.h:|tests/bench/http/echo\.c:' 'libmicrohttpd is only in server/http/internal.h, and bare in echo.c'
-forbid '' '# *include *"http/internal\.h"' 'internal.h is of server.c, handler.c and respond.c' 'server/http/(server|handler|respond)\.c:'
+forbid '' '# *include *"http/internal\.h"' 'internal.h is only for server.c, handler.c, body.c, call.c and respond.c' 'server/http/(server|handler|body|call|respond)\.c:'
 confine '(cjson/)?cJSON.*\.h' 'server/codec/|tests/support/json\.c:|tests/bench/' 'cJSON is only in server/codec/'
 confine 'uni(case|str|type)\.h' 'server/codec/vocabulary\.c:' 'libunistring is only in server/codec/vocabulary.c'
 confine '(zlib|zconf|zstd|zstd_errors)\.h' 'server/http/coding\.c:|tests/support/pack\.c:' 'zlib and libzstd are only in server/http/coding.c'
@@ -93,5 +93,8 @@ resolve 'tests/(api|notebooks|support/(client|json|tls)\.)' 'tests of the API in
 # The top of the tree.
 offence 'not a name for the top of the tree' < <(find . -mindepth 1 -maxdepth 1 ! -name '.*' ! -name build -printf '%f\n' |
     grep -vxE 'lib|server|tests|docker|Makefile|openapi\.yaml|README\.md|CONTRIBUTING\.md|CHANGELOG\.md|LICENSE' || true)
+
+# The names of files and functions.
+tests/support/check_names.py || broken=1
 
 exit $broken

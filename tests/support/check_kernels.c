@@ -1,4 +1,4 @@
-/* check_kernels.c - see check_kernels.h. What is the same for float and double is in
+/* check_kernels.c implements check_kernels.h. Checks that are the same for float and double are in
  * check_kernels.inc. */
 #include "support/check_kernels.h"
 
@@ -30,7 +30,7 @@ __attribute__((format(printf, 1, 2))) static const char *failure(const char *for
 
 /* ----------------------------------------------------------------------------------- exp alone */
 
-/* Distance in units of the last place of `exact`. */
+/* Returns the distance of `got` from `exact`, in units of the last place of `exact`. */
 static double ulps_f32(float got, double exact) {
     int exponent;
     frexp(exact, &exponent);
@@ -43,7 +43,7 @@ static double ulps_f64(double got, long double exact) {
     return (double)(fabsl((long double)got - exact) / ldexpl(1, exponent - DBL_MANT_DIG));
 }
 
-/* Every 64th float of [-87, 0]: 17 million of them. */
+/* Tries every 64th float of [-87, 0], which are 17 million floats. */
 const char *check_exp_f32_is_right_to_one_ulp(const struct attn_kernels *k) {
     enum {
         COUNT = 4096,
@@ -93,7 +93,8 @@ const char *check_exp_f64_is_right_to_one_ulp(const struct attn_kernels *k) {
 
 /* ---------------------------------------------------------------------------- for doubles alone */
 
-/* Every length to a few vectors, sizes from where tanh is its argument to where it is 1. */
+/* Tries all lengths up to a few vectors. The arguments go from numbers so small that tanh(x) = x to
+ * numbers so large that tanh(x) = 1. */
 const char *check_softcap_is_right_to_four_ulp(const struct attn_kernels *k) {
     enum {
         COUNT = 40
@@ -148,26 +149,27 @@ const char *check_alibi_agrees_with_plain_loop(const struct attn_kernels *k) {
 /* -------------------------------------------------------------------------------- all the rest */
 
 enum {
-    GUARD = 8,      /* numbers around a row that must stay as they are */
+    GUARD = 8,      /* numbers on each side of a row that must stay as they are */
     LONGEST = 2100, /* numbers of a row */
     WIDE = 300,     /* numbers of a row of a matrix */
     WIDEST = 1024,  /* numbers of a row of `online` */
-    MANY = 36,      /* rows at once; more than two groups of the widest vectors */
-    WRONG = -1      /* no row */
+    MANY = 36,      /* rows of one call; more than two groups of the widest vectors */
+    NO_ROW = -1
 };
 
-/* What no kernel may read, as it spoils every sum and largest number, and none may write: no
- * kernel makes it of itself. */
+/* The number around each row. A kernel that reads it gets a wrong sum and a wrong largest number. A
+ * kernel that writes there is noticed, because no kernel produces this number. */
 #define OUTSIDE 1000
 
-/* Around the widths of every vector, alone and four at a time; then every so often. */
+/* Returns the next length to try. All lengths below 140 are tried, which covers the widths of all
+ * vectors and four times these; above, one of 121. */
 static size_t next_length(size_t n) {
     return n < 140 ? n + 1 : n + 121;
 }
 
-/* UNIT is the unit roundoff. TERM bounds the error of exp(arg), relative: 1 ulp (two units) of exp
- * itself and one unit of arg in the one rounding before it. For double the reference, in double
- * too, is as far off again. */
+/* UNIT is the unit roundoff. TERM bounds the relative error of exp(arg): 1 ulp (two units) for exp
+ * itself, and one unit of arg for the rounding of the argument. For double the bound is doubled,
+ * because the reference is computed in double, too. */
 #define real        float
 #define T(name)     name##_f32
 #define CHECK(a, b) check_##a##_f32_##b

@@ -1,7 +1,7 @@
 /*
- * check_kernels.h - what every table of row kernels must pass, as plain functions: called for the
- * tables of this machine by tests/unit, and for those of another CPU by run_kernels.c, which needs
- * nothing but a C library.
+ * check_kernels.h - the checks that every table of row kernels must pass, as plain functions.
+ * tests/unit calls them for the tables of this machine, and run_kernels.c for those of another CPU;
+ * run_kernels.c needs only a C library.
  */
 #ifndef SUPPORT_CHECK_KERNELS_H
 #define SUPPORT_CHECK_KERNELS_H
@@ -27,7 +27,7 @@
     X(online_f32_sees_what_is_too_large)                                                           \
     X(online_f64_sees_what_is_too_large)
 
-/* Each returns NULL, or what is wrong: a text that the next call overwrites. */
+/* Each function returns NULL, or a text that says what is wrong. The next call overwrites it. */
 #define KERNEL_CHECK(name) const char *check_##name(const struct attn_kernels *k);
 KERNEL_CHECKS(KERNEL_CHECK)
 #undef KERNEL_CHECK

@@ -1,107 +1,24 @@
 /*
- * client.c - the test client: sockets, response framing, the daemon's process, and the record of
- * exchanges.
+ * client.c - the test client: sockets, the framing of responses, and the record of exchanges.
  */
 #include "support/client.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <poll.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/time.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 enum {
-    WAIT_SECONDS = 60,
-    MAX_ARGUMENTS = 64
+    WAIT_SECONDS = 60
 };
-
-/* ---------------------------------------------------------------------------------- the daemon */
-
-static void run_daemon(const char *const extra_args[], int output) {
-    const char *argv[MAX_ARGUMENTS + 4];
-    size_t count = 0;
-    argv[count++] = getenv("ATTENTIOND_BIN");
-    argv[count++] = "--port";
-    argv[count++] = "0";
-    for (size_t i = 0; extra_args != NULL && extra_args[i] != NULL && i < MAX_ARGUMENTS; i++) {
-        argv[count++] = extra_args[i];
-    }
-    argv[count] = NULL;
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (argv[0] != NULL && dup2(output, STDOUT_FILENO) >= 0) {
-        execv(argv[0], (char *const *)argv);
-    }
-    _exit(127);
-}
-
-/* Reads the line "... listening on http[s]://127.0.0.1:PORT". */
-static bool read_port(int fd, unsigned *port) {
-    char line[256];
-    size_t size = 0;
-    struct pollfd ready = {.fd = fd, .events = POLLIN};
-    while (size < sizeof line - 1 && poll(&ready, 1, WAIT_SECONDS * 1000) > 0 &&
-           read(fd, line + size, 1) == 1 && line[size] != '\n') {
-        size++;
-    }
-    line[size] = '\0';
-    const char *colon = strrchr(line, ':');
-    return colon != NULL && sscanf(colon, ":%5u", port) == 1;
-}
-
-bool server_spawn(struct server_process *server, const char *const extra_args[]) {
-    int fds[2];
-    if (pipe(fds) != 0) {
-        return false;
-    }
-    server->pid = fork();
-    if (server->pid == 0) {
-        close(fds[0]);
-        run_daemon(extra_args, fds[1]);
-    }
-    close(fds[1]);
-    bool ready = server->pid > 0 && read_port(fds[0], &server->port);
-    close(fds[0]);
-    if (!ready && server->pid > 0) {
-        kill(server->pid, SIGKILL);
-        waitpid(server->pid, NULL, 0);
-        server->pid = -1;
-    }
-    return ready;
-}
-
-int server_stop(struct server_process *server) {
-    int status = 0;
-    if (server->pid <= 0 || kill(server->pid, SIGTERM) != 0 ||
-        waitpid(server->pid, &status, 0) != server->pid) {
-        return -1;
-    }
-    server->pid = -1;
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-}
-
-int server_run(const char *words, char *output, size_t size) {
-    char command[4096];
-    output[0] = '\0';
-    snprintf(command, sizeof command, "\"$ATTENTIOND_BIN\" %s 2>&1", words);
-    FILE *pipe = popen(command, "r");
-    if (pipe == NULL) {
-        return -1;
-    }
-    output[fread(output, 1, size - 1, pipe)] = '\0';
-    const int status = pclose(pipe);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-}
 
 /* ---------------------------------------------------------------------------- a raw connection */
 
@@ -151,8 +68,8 @@ bool client_send(struct client_connection *connection, const void *bytes, size_t
     return true;
 }
 
-/* Reads some more bytes into the buffer. */
-static bool fill(struct client_connection *connection) {
+/* Receives more bytes into the buffer. */
+static bool read_more(struct client_connection *connection) {
     if (connection->capacity - connection->size < 65536) {
         size_t capacity = connection->capacity * 2 + 65537;
         char *buffer = realloc(connection->buffer, capacity);
@@ -176,7 +93,7 @@ static bool fill(struct client_connection *connection) {
 }
 
 bool client_at_end(struct client_connection *connection) {
-    return connection->size == 0 && !fill(connection);
+    return connection->size == 0 && !read_more(connection);
 }
 
 static void take(struct client_connection *connection, size_t size) {
@@ -184,7 +101,7 @@ static void take(struct client_connection *connection, size_t size) {
     memmove(connection->buffer, connection->buffer + size, connection->size + 1);
 }
 
-/* A NUL-terminated copy. */
+/* Copies the bytes and appends a NUL. Returns owned: free(). */
 static char *copy(const char *bytes, size_t size) {
     char *text = malloc(size + 1);
     if (text != NULL) {
@@ -196,11 +113,11 @@ static char *copy(const char *bytes, size_t size) {
     return text;
 }
 
-/* Status line and headers. */
+/* Receives the status line and the headers. */
 static bool receive_head(struct client_connection *connection, struct client_response *out) {
     const char *end = NULL;
     while (connection->size == 0 || (end = strstr(connection->buffer, "\r\n\r\n")) == NULL) {
-        if (!fill(connection)) {
+        if (!read_more(connection)) {
             return false;
         }
     }
@@ -214,8 +131,8 @@ static bool receive_head(struct client_connection *connection, struct client_res
     return out->headers != NULL;
 }
 
-/* The power of two from `size` on: a body grows by these, since each of its many chunks would be a
- * copy of all before otherwise. */
+/* Returns a power of two that is at least `size`. A body grows by these sizes, because it would be
+ * copied for each of its many chunks otherwise. */
 static size_t room_for(size_t size) {
     size_t room = 64;
     while (room < size) {
@@ -228,7 +145,7 @@ static size_t room_for(size_t size) {
 static bool receive_bytes(struct client_connection *connection, size_t size,
                           struct client_response *out) {
     while (connection->size < size) {
-        if (!fill(connection)) {
+        if (!read_more(connection)) {
             return false;
         }
     }
@@ -257,7 +174,7 @@ static bool receive_chunks(struct client_connection *connection, struct client_r
         const char *end = NULL;
         char *digits_end = NULL;
         while (connection->size == 0 || (end = strstr(connection->buffer, "\r\n")) == NULL) {
-            if (!fill(connection)) {
+            if (!read_more(connection)) {
                 return false;
             }
         }
@@ -270,12 +187,12 @@ static bool receive_chunks(struct client_connection *connection, struct client_r
             return false;
         }
         while (connection->size < 2) {
-            if (!fill(connection)) {
+            if (!read_more(connection)) {
                 return false;
             }
         }
         if (memcmp(connection->buffer, "\r\n", 2) != 0) {
-            return false; /* this client asks for no trailers */
+            return false; /* this client asks for no trailers, so none may come */
         }
         take(connection, 2);
         if (size == 0) {
@@ -292,7 +209,7 @@ static bool receive_body(struct client_connection *connection, struct client_res
     if (client_header(out, "Content-Length", value, sizeof value)) {
         return receive_bytes(connection, strtoul(value, NULL, 10), out);
     }
-    while (fill(connection)) {
+    while (read_more(connection)) {
     }
     return receive_bytes(connection, connection->size, out);
 }
@@ -320,17 +237,21 @@ failed:
     return false;
 }
 
-bool client_post(struct client_connection *connection, const char *path, const void *body,
-                 size_t size, struct client_response *out) {
+bool client_send_post(struct client_connection *connection, const char *path, const void *body,
+                      size_t size) {
     char head[256];
     const int length = snprintf(head, sizeof head,
                                 "POST %s HTTP/1.1\r\nHost: a\r\nContent-Type: "
                                 "application/json\r\nContent-Length: %zu\r\n\r\n",
                                 path, size);
-    *out = (struct client_response){0};
     return length > 0 && (size_t)length < sizeof head &&
-           client_send(connection, head, (size_t)length) && client_send(connection, body, size) &&
-           client_receive(connection, false, out);
+           client_send(connection, head, (size_t)length) && client_send(connection, body, size);
+}
+
+bool client_post(struct client_connection *connection, const char *path, const void *body,
+                 size_t size, struct client_response *out) {
+    *out = (struct client_response){0};
+    return client_send_post(connection, path, body, size) && client_receive(connection, false, out);
 }
 
 void client_response_free(struct client_response *response) {
@@ -388,8 +309,8 @@ static bool is_json(const char *media_type) {
            (size > 5 && strncasecmp(media_type + size - 5, "+json", 5) == 0);
 }
 
-/* One JSON file {"method","path","status","media_type","body"[,"request"]}, for check_openapi.py.
- * What a POST endpoint answers with 200 was JSON: `request` is that body. */
+/* Writes one JSON file {"method","path","status","media_type","body"[,"request"]} for
+ * check_openapi.py. `request` is the body of a POST that was answered with 200, so it is JSON. */
 static void record(const char *method, const char *path, const void *request, size_t size,
                    const struct client_response *response) {
     static atomic_uint counter;
@@ -442,7 +363,7 @@ bool client_request(unsigned port, const char *method, const char *path, const c
     if (!client_open(&connection, port)) {
         goto done;
     }
-    /* A server that refuses early closes while the body is still being sent: its answer counts. */
+    /* A server may refuse, and close, while the body is still being sent. Its answer counts. */
     if (client_send(&connection, head, (size_t)length)) {
         client_send(&connection, body, size);
     }

@@ -1,4 +1,4 @@
-/* grammar.c - see grammar.h. */
+/* grammar.c - the lists of texts. */
 #include "support/grammar.h"
 
 static const struct grammar_case structure[] = {

@@ -1,7 +1,8 @@
 /*
- * grammar.h - what is JSON and what is not, after RFC 8259, with the byte at fault. One list for
- * the reader alone (unit/test_codec_grammar.c) and for the service (api/test_grammar.c). It covers
- * what the public suites of JSON texts cover, in texts of its own. Knows nothing of either.
+ * grammar.h - texts that are JSON and texts that are not, after RFC 8259, with the byte at fault.
+ * One list serves the tests of the reader (unit/test_codec_grammar.c) and of the service
+ * (api/test_grammar.c). It covers what the public suites of JSON texts cover, in texts of its own.
+ * It knows neither the reader nor the service.
  */
 #ifndef SUPPORT_GRAMMAR_H
 #define SUPPORT_GRAMMAR_H
@@ -14,7 +15,7 @@ enum {
 
 struct grammar_case {
     const char *text;
-    long offset; /* of the byte that is wrong; GOOD if none is */
+    long offset; /* of the byte at fault; GOOD if there is none */
 };
 
 struct grammar_list {

@@ -1,6 +1,6 @@
 /*
- * json.c - see json.h. The comparison walks both values side by side and keeps the number that is
- * furthest beyond its allowance, so that a failure names the place to look at first.
+ * json.c - JSON for the tests. The comparison walks through both values side by side and keeps the
+ * number that is furthest beyond its allowance, so that a failure names the place to look at first.
  */
 #include "support/json.h"
 
@@ -54,7 +54,8 @@ void json_free(struct cJSON *value) {
 }
 
 char *json_print(const struct cJSON *value) {
-    return cJSON_PrintUnformatted(value); /* from malloc(): no test installs cJSON hooks */
+    return cJSON_PrintUnformatted(
+        value); /* comes from malloc(), because no test installs hooks of cJSON */
 }
 
 bool json_is_array(const struct cJSON *value) {
@@ -101,7 +102,7 @@ const char *json_text(const struct cJSON *value) {
 struct walk {
     double absolute, relative;
     double worst; /* largest |got - expect| / allowance so far; over 1 is a failure */
-    bool broken;  /* the structures differ; nothing is compared any more */
+    bool broken;  /* the structures differ, so nothing more is compared */
     char pointer[128];
     size_t length;
     struct json_difference *difference;
@@ -134,7 +135,7 @@ static void break_off(struct walk *walk, const char *what, const char *got, cons
              got, expect);
 }
 
-static void compare(struct walk *walk, const cJSON *got, const cJSON *expect, double scale);
+static void compare_values(struct walk *walk, const cJSON *got, const cJSON *expect, double scale);
 
 static void compare_child(struct walk *walk, const cJSON *got, const cJSON *expect,
                           const char *token, double scale) {
@@ -143,7 +144,7 @@ static void compare_child(struct walk *walk, const cJSON *got, const cJSON *expe
     int added = snprintf(walk->pointer + length, room, "/%s", token);
     if (added > 0)
         walk->length += (size_t)added < room ? (size_t)added : room - 1;
-    compare(walk, got, expect, scale);
+    compare_values(walk, got, expect, scale);
     walk->length = length;
     walk->pointer[length] = '\0';
 }
@@ -199,12 +200,12 @@ static void compare_objects(struct walk *walk, const cJSON *got, const cJSON *ex
         if (cJSON_GetObjectItemCaseSensitive(expect, member->string) == NULL)
             break_off(walk, "has the member ", member->string, "no such member");
     }
-    /* A member twice would hide behind its first appearance. */
+    /* A member that occurs twice would hide behind its first occurrence. */
     if (cJSON_GetArraySize(got) > cJSON_GetArraySize(expect))
         break_off(walk, "has a member ", "twice", "each once");
 }
 
-static void compare(struct walk *walk, const cJSON *got, const cJSON *expect, double scale) {
+static void compare_values(struct walk *walk, const cJSON *got, const cJSON *expect, double scale) {
     if (walk->broken)
         return;
     bool same_kind = got != NULL && (got->type & 0xFF) == (expect->type & 0xFF);
@@ -228,6 +229,6 @@ bool json_near(const struct cJSON *got, const struct cJSON *expect, double absol
                         .difference = difference == NULL ? &unused : difference};
     *walk.difference = (struct json_difference){0};
     double scale = cJSON_IsNumber(expect) ? fabs(expect->valuedouble) : 0;
-    compare(&walk, got, expect, scale);
+    compare_values(&walk, got, expect, scale);
     return !walk.broken && walk.worst <= 1;
 }

@@ -1,8 +1,7 @@
 /*
  * json.h - JSON for the tests: reading files, looking into answers, and comparing nested arrays of
- * numbers with a stated allowance. The only place of the tests that knows cJSON; values are passed
- * around as struct cJSON pointers that nobody else looks into. Must not know HTTP, cases or
- * Criterion.
+ * numbers with a stated allowance. It is the only place of the tests that knows cJSON; others pass
+ * pointers to struct cJSON and never look into it. It knows nothing of HTTP, cases or Criterion.
  */
 #ifndef SUPPORT_JSON_H
 #define SUPPORT_JSON_H
@@ -12,17 +11,20 @@
 
 struct cJSON;
 
-/* The bytes of a file, and a NUL. Returns owned (free()), NULL if it cannot be read. */
+/* Reads a file, and appends a NUL. Returns owned: free(). Returns NULL if the file cannot be
+ * read. */
 char *json_read_file(const char *path, size_t *size);
 
-/* Returns owned, NULL if the text is not one JSON value with nothing but white space around it. */
+/* Parses one JSON value with nothing but white space around it. Returns owned: json_free(). Returns
+ * NULL for any other text. */
 struct cJSON *json_parse(const char *text, size_t size);
-void json_free(struct cJSON *value); /* NULL is fine */
+void json_free(struct cJSON *value); /* accepts NULL */
 
-/* The value as text without spaces. Returns owned (free()), NULL if out of memory. */
+/* Prints the value without spaces. Returns owned: free(). Returns NULL if there is no memory. */
 char *json_print(const struct cJSON *value);
 
-/* Everything below is borrowed from the value and takes NULL for a value that is not there. */
+/* The functions below return parts that belong to the value, and accept NULL for a missing
+ * value. */
 bool json_is_array(const struct cJSON *value);
 bool json_is_object(const struct cJSON *value);
 const struct cJSON *json_get(const struct cJSON *object, const char *name); /* NULL if none */
@@ -35,7 +37,7 @@ const char *json_text(const struct cJSON *value);            /* NULL if it is no
 
 /* Where two values differ most, and how much was compared. */
 struct json_difference {
-    char pointer[128]; /* RFC 6901, from the value compared */
+    char pointer[128]; /* RFC 6901, relative to the compared value */
     char message[192]; /* what is wrong there */
     size_t numbers;    /* how many numbers were compared */
 };
@@ -43,11 +45,11 @@ struct json_difference {
 /*
  * Compares got with expect: same nesting, same lengths, same member names, and each number within
  *     absolute + relative * (the largest |expected number| of its innermost array).
- * An expected 0 must be 0 if absolute is 0 or if its innermost array is nothing but zeros: weights
- * of forbidden keys and outputs of nothing are no small numbers. null, true, false and texts must
- * be equal.
- * False fills `difference` (which may be NULL) with the number furthest beyond its allowance, or
- * with the first place where the structures differ.
+ * An expected 0 must be exactly 0 if `absolute` is 0 or its innermost array has only zeros, because
+ * weights of forbidden keys and outputs of queries without keys are exact zeros. null, true, false
+ * and texts must be equal. If the values differ, returns false and fills `difference` (which may be
+ * NULL) with the number furthest beyond its allowance, or with the first place where the structures
+ * differ.
  */
 bool json_near(const struct cJSON *got, const struct cJSON *expect, double absolute,
                double relative, struct json_difference *difference);

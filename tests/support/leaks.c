@@ -1,12 +1,12 @@
 /*
- * leaks.c - which processes LeakSanitizer looks at. Criterion starts one for each test; the one
- * that starts them leaves some hundred bytes of its own behind, which are not to be taken for ours.
+ * leaks.c - decides which processes LeakSanitizer checks. Criterion starts a process for each test.
+ * The process that starts them leaks some hundred bytes of Criterion, so it is not checked.
  */
 #include <stdlib.h>
 
-/* LeakSanitizer asks it at the end, from its own library. */
+/* LeakSanitizer calls this function from its own library at the end of a process. */
 __attribute__((visibility("default"))) int __lsan_is_turned_off(void);
 
 int __lsan_is_turned_off(void) {
-    return getenv("BXFI_MAP") == NULL; /* set for the processes of tests */
+    return getenv("BXFI_MAP") == NULL; /* Criterion sets it for the processes of tests */
 }

@@ -1,4 +1,4 @@
-/* notebooks.c - see notebooks.h. */
+/* notebooks.c - reads the requests of tests/notebooks. */
 #include "support/notebooks.h"
 
 #include <dirent.h>
@@ -16,8 +16,8 @@ static int is_request(const struct dirent *entry) {
     return size > strlen(ENDING) && strcmp(entry->d_name + size - strlen(ENDING), ENDING) == 0;
 }
 
-/* tests/notebooks/NAME.KIND.json. Returns owned. */
-static char *read_file(const char *name, const char *kind, size_t *size) {
+/* Reads tests/notebooks/NAME.KIND.json. Returns owned: free(). */
+static char *read_notebook_file(const char *name, const char *kind, size_t *size) {
     char path[1024];
     snprintf(path, sizeof path, "%s/notebooks/%s.%s.json", TESTS_DIR, name, kind);
     return json_read_file(path, size);
@@ -26,10 +26,10 @@ static char *read_file(const char *name, const char *kind, size_t *size) {
 static bool read_one(struct notebook *out, const char *file) {
     size_t size;
     snprintf(out->name, sizeof out->name, "%.*s", (int)(strlen(file) - strlen(ENDING)), file);
-    char *expected = read_file(out->name, "expected", &size);
+    char *expected = read_notebook_file(out->name, "expected", &size);
     struct cJSON *answer = expected == NULL ? NULL : json_parse(expected, size);
     const char *path = json_text(json_get(answer, "path"));
-    out->body = read_file(out->name, "request", &out->size);
+    out->body = read_notebook_file(out->name, "request", &out->size);
     const bool done = path != NULL && out->body != NULL;
     snprintf(out->path, sizeof out->path, "%s", path != NULL ? path : "");
     json_free(answer);

@@ -1,6 +1,6 @@
 /*
- * notebooks.h - the requests of tests/notebooks as they are sent, for tests that need good ones.
- * Knows nothing of their answers.
+ * notebooks.h - the requests of tests/notebooks as they are sent, for tests that need correct
+ * requests. It does not know their answers.
  */
 #ifndef SUPPORT_NOTEBOOKS_H
 #define SUPPORT_NOTEBOOKS_H
@@ -13,7 +13,8 @@ struct notebook {
     size_t size;
 };
 
-/* In the order of their names; *count is 0 if one cannot be read. Returns owned: notebooks_free. */
+/* Reads all requests, in the order of their names. *count is 0 if one cannot be read. Returns
+ * owned: notebooks_free(). */
 struct notebook *notebooks_read(size_t *count);
 void notebooks_free(struct notebook *notebooks, size_t count);
 

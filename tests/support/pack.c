@@ -1,4 +1,4 @@
-/* pack.c - see pack.h. */
+/* pack.c - compresses and decompresses for tests. */
 #include "support/pack.h"
 
 #include <brotli/decode.h>
@@ -9,7 +9,7 @@
 #include <zstd.h>
 
 enum {
-    BLOCK = 100000, /* ends nowhere where the server makes a pause */
+    BLOCK = 100000, /* no multiple of the sizes at which the server makes a pause */
     GZIP = 15 + 16
 };
 
@@ -43,7 +43,7 @@ char *pack(const char *coding, const void *bytes, size_t size, size_t *packed) {
     return out;
 }
 
-/* Into room[0..size); false if it does not fit, or another reason. */
+/* Decompresses into out[0..room). Returns false if it does not fit or is not one whole stream. */
 static bool unpack_into(const char *coding, const void *bytes, size_t size, char *out, size_t room,
                         size_t *unpacked) {
     if (strcmp(coding, "br") == 0) {
@@ -92,7 +92,8 @@ char *unpack(const char *coding, const void *bytes, size_t size, size_t *unpacke
     return NULL;
 }
 
-/* A header, and a block as often as wanted: each is whole and needs none before it. */
+/* A header, and a block as often as wanted. A block is complete and does not need the block before
+ * it. */
 static char *gzip_repeated(char byte, size_t blocks, size_t *packed) {
     static unsigned char bytes[BLOCK], block[8192];
     z_stream z = {0};
@@ -125,8 +126,8 @@ static char *put_zstd_header(char *out, unsigned char window) {
     return out + sizeof magic + 1;
 }
 
-/* The three bytes before each block: is it the last, its kind (0: as it is, 1: one byte so many
- * times), its size. */
+/* Writes the three bytes before a block: whether it is the last, its kind (0: plain bytes, 1: one
+ * byte that is repeated), and its size. */
 static char *put_zstd_block(char *out, bool last, unsigned kind, size_t size) {
     const size_t header = (size_t)last | kind << 1 | size << 3;
     for (int i = 0; i < 3; i++) {

@@ -1,7 +1,7 @@
 /*
- * run_kernels.c - run_kernels TABLE...: the checks of these tables of row kernels, which must be
- * among those that this CPU runs. A plain program, for CPUs that only an emulator has
- * (make check-neon). Status 0 only if all of it passes.
+ * run_kernels.c - the program `run_kernels TABLE...` checks these tables of row kernels, which this
+ * CPU must be able to run. It is a plain program, so that an emulator of another CPU can run it
+ * (make check-neon). The exit status is 0 only if all checks pass.
  */
 #include <stdio.h>
 #include <string.h>
@@ -18,7 +18,7 @@ static const struct {
 #undef KERNEL_CHECK
 };
 
-/* Returns how many failed. */
+/* Returns the number of failed checks. */
 static int run_table(const struct attn_kernels *k) {
     int failed = 0;
     for (size_t i = 0; i < sizeof checks / sizeof *checks; i++) {

@@ -1,4 +1,4 @@
-/* scale.h - fewer rounds of long tests where each takes much longer: $TEST_DIVISOR, set for
+/* scale.h - runs fewer rounds of long tests where each takes much longer. $TEST_DIVISOR is set for
  * valgrind and emulators. */
 #ifndef SUPPORT_SCALE_H
 #define SUPPORT_SCALE_H
@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-/* `count` divided by $TEST_DIVISOR, at least 1. */
+/* Returns `count` divided by $TEST_DIVISOR, at least 1. */
 static inline size_t test_scale(size_t count) {
     const char *text = getenv("TEST_DIVISOR");
     const long divisor = text == NULL ? 1 : strtol(text, NULL, 10);

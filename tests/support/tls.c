@@ -1,4 +1,4 @@
-/* tls.c - see tls.h. */
+/* tls.c - the TLS client of the tests and their certificates, made with GnuTLS. */
 #include "support/tls.h"
 
 #include <gnutls/crypto.h>
@@ -17,8 +17,8 @@ static bool write_file(const char *path, const gnutls_datum_t *data) {
     return file != NULL && fclose(file) == 0 && written;
 }
 
-static bool fill(gnutls_x509_crt_t certificate, gnutls_x509_privkey_t key, const char *name,
-                 long seconds) {
+static bool fill_certificate(gnutls_x509_crt_t certificate, gnutls_x509_privkey_t key,
+                             const char *name, long seconds) {
     const time_t now = time(NULL);
     static const unsigned char loopback[] = {127, 0, 0, 1}, serial[] = {1};
     return gnutls_x509_crt_set_version(certificate, 3) >= 0 &&
@@ -45,7 +45,7 @@ bool tls_make_pair(const char *name, bool rsa, long seconds, const char *certifi
         gnutls_x509_privkey_generate(key, rsa ? GNUTLS_PK_RSA : GNUTLS_PK_ECDSA,
                                      rsa ? 2048 : GNUTLS_CURVE_TO_BITS(GNUTLS_ECC_CURVE_SECP256R1),
                                      0) >= 0 &&
-        fill(certificate, key, name, seconds) &&
+        fill_certificate(certificate, key, name, seconds) &&
         gnutls_x509_privkey_export2_pkcs8(key, GNUTLS_X509_FMT_PEM, NULL, GNUTLS_PKCS_PLAIN,
                                           &key_text) >= 0 &&
         gnutls_x509_crt_export2(certificate, GNUTLS_X509_FMT_PEM, &certificate_text) >= 0 &&
@@ -60,7 +60,7 @@ bool tls_make_pair(const char *name, bool rsa, long seconds, const char *certifi
 /* ------------------------------------------------------------------------------- the connection */
 
 struct layer {
-    struct client_layer layer; /* first */
+    struct client_layer layer; /* the first member, so that the pointers are equal */
     gnutls_session_t session;
     gnutls_certificate_credentials_t credentials;
 };
@@ -73,8 +73,8 @@ static ssize_t layer_send(struct client_layer *layer, const void *bytes, size_t 
     return result;
 }
 
-/* Again after what is no data, such as a ticket; the socket's own limit is -1 with GNUTLS_E_AGAIN
- * and nothing else to be had. */
+/* Receives again after a record without data, such as a ticket. GNUTLS_E_AGAIN may also mean that
+ * the time limit of the socket has passed, so the loop ends after 60 seconds. */
 static ssize_t layer_receive(struct client_layer *layer, void *bytes, size_t size) {
     const time_t begun = time(NULL);
     ssize_t result;

@@ -1,6 +1,6 @@
 /*
- * test_jobs.c - the workers: every task once and phase after phase, turns between huge and small
- * jobs, the first failure, cancelling, deadlines, admission.
+ * test_jobs.c - the workers run every task once and one phase after the other, huge and small jobs
+ * take turns, the first failure is found, jobs end early, and admission is bounded.
  */
 #define _GNU_SOURCE /* sched_getaffinity */
 #include <criterion/criterion.h>
@@ -21,22 +21,22 @@ enum {
 };
 
 struct counted {
-    struct job job; /* first */
-    size_t counts[PHASES];
+    struct job job;        /* is the first member, so that a struct job points to this struct */
+    size_t counts[PHASES]; /* tasks of each phase */
     atomic_uint runs[PHASES][MANY];
     atomic_uint begins, out_of_order, dones;
-    size_t fails[2];             /* phase and task that fail; all later ones do, too */
-    bool refuses;                /* begin does */
-    atomic_bool *gate;           /* tasks wait for it */
+    size_t fails[2];             /* the phase and the task that fail; all later tasks fail, too */
+    bool refuses;                /* `begin` fails */
+    atomic_bool *gate;           /* tasks wait until it is true */
     long nap;                    /* nanoseconds that each task sleeps */
-    const struct counted *other; /* whose tasks of phase 0 are counted when this one is done ... */
-    size_t meanwhile;            /* ... here */
-    atomic_int end;              /* 0 until done */
+    const struct counted *other; /* a job that is looked at when this one is done */
+    size_t meanwhile;            /* tasks of phase 0 that `other` had run at that moment */
+    atomic_int outcome;          /* 0 until the job is done */
 };
 
 static struct jobs *jobs;
 
-static void start(unsigned threads, unsigned max_jobs, double max_cost) {
+static void start_workers(unsigned threads, unsigned max_jobs, double max_cost) {
     const struct jobs_options options = {threads, max_jobs, max_cost};
     jobs = jobs_start(&options);
     cr_assert_not_null(jobs);
@@ -46,7 +46,7 @@ static size_t tasks(const struct job *job, size_t phase) {
     return ((const struct counted *)job)->counts[phase];
 }
 
-static bool begin(struct job *job) {
+static bool begin_job(struct job *job) {
     struct counted *c = (struct counted *)job;
     atomic_fetch_add(&c->begins, 1);
     return !c->refuses;
@@ -65,19 +65,19 @@ static bool task(struct job *job, size_t phase, size_t index, void *scratch) {
     }
     nanosleep(&(struct timespec){.tv_nsec = c->nap}, NULL);
     atomic_fetch_add(&c->runs[phase][index], 1);
-    for (size_t i = 0; i < job->scratch; i++) { /* nobody else has it */
+    for (size_t i = 0; i < job->scratch; i++) { /* no other task writes to this memory */
         atomic_fetch_add(&c->out_of_order, ((unsigned char *)scratch)[i] != (unsigned char)index);
     }
     return phase != c->fails[0] || index < c->fails[1];
 }
 
-static void done(struct job *job, enum job_end end) {
+static void done(struct job *job, enum job_outcome outcome) {
     struct counted *c = (struct counted *)job;
     atomic_fetch_add(&c->dones, 1);
     for (size_t i = 0; c->other != NULL && i < c->other->counts[0]; i++) {
         c->meanwhile += atomic_load(&c->other->runs[0][i]);
     }
-    atomic_store(&c->end, (int)end);
+    atomic_store(&c->outcome, (int)outcome);
 }
 
 static struct counted *new_job(size_t a, size_t b, size_t c, size_t d, double cost) {
@@ -87,7 +87,7 @@ static struct counted *new_job(size_t a, size_t b, size_t c, size_t d, double co
                                     .scratch = 100,
                                     .phases = PHASES,
                                     .tasks = tasks,
-                                    .begin = begin,
+                                    .begin = begin_job,
                                     .task = task,
                                     .done = done},
                             .counts = {a, b, c, d},
@@ -95,16 +95,16 @@ static struct counted *new_job(size_t a, size_t b, size_t c, size_t d, double co
     return job;
 }
 
-static void run(struct counted *c) {
+static void run_job(struct counted *c) {
     cr_assert(jobs_admit(jobs, &c->job));
     jobs_run(jobs, &c->job);
 }
 
-static enum job_end wait_for(struct counted *c) {
-    while (atomic_load(&c->end) == 0) {
+static enum job_outcome wait_for(struct counted *c) {
+    while (atomic_load(&c->outcome) == 0) {
         nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
     }
-    return (enum job_end)atomic_load(&c->end);
+    return (enum job_outcome)atomic_load(&c->outcome);
 }
 
 static void expect_whole(struct counted *c) {
@@ -128,10 +128,10 @@ TheoryDataPoints(jobs, every_task_runs_once) = {
 
 Theory((unsigned threads, size_t count, double cost), jobs, every_task_runs_once) {
     struct counted *all[8];
-    start(threads, 100, 1e12);
+    start_workers(threads, 100, 1e12);
     for (size_t i = 0; i < 8; i++) {
         all[i] = i % 2 ? new_job(count, 0, 2, count, cost) : new_job(0, count, 0, 0, cost);
-        run(all[i]);
+        run_job(all[i]);
     }
     for (size_t i = 0; i < 8; i++) {
         cr_expect_eq(wait_for(all[i]), JOB_DONE);
@@ -143,21 +143,21 @@ Theory((unsigned threads, size_t count, double cost), jobs, every_task_runs_once
     jobs_stop(jobs);
 }
 
-/* A turn takes tasks by their cost: of the huge job, one at a time. */
+/* The cost of its tasks limits a turn, so the huge job has one task in each turn. */
 Test(jobs, turns_are_short) {
     struct counted *huge = new_job(MANY, 0, 0, 0, 4e6 * MANY), *small = new_job(1, 1, 1, 1, 1000);
     atomic_bool gate = false;
-    start(1, 100, 1e13);
+    start_workers(1, 100, 1e13);
     huge->gate = &gate;
     small->other = huge;
-    run(huge);
+    run_job(huge);
     while (atomic_load(&huge->begins) == 0) {
         sched_yield();
     }
-    run(small);
+    run_job(small);
     atomic_store(&gate, true);
     cr_expect_eq(wait_for(small), JOB_DONE);
-    cr_expect_leq(small->meanwhile, 6, "%zu tasks beside five turns of the small job",
+    cr_expect_leq(small->meanwhile, 6, "%zu tasks during five turns of the small job",
                   small->meanwhile);
     cr_expect_eq(wait_for(huge), JOB_DONE);
     free(huge);
@@ -170,11 +170,11 @@ Test(jobs, a_short_job_overtakes_a_long_task) {
     atomic_bool gate = false;
     struct counted *first = new_job(1, 0, 0, 0, 1000), *lengthy = new_job(1, 0, 0, 0, 4e9),
                    *brief = new_job(1, 1, 1, 1, 1000);
-    start(1, 100, 1e13);
+    start_workers(1, 100, 1e13);
     first->gate = &gate;
-    run(first);
-    run(lengthy);
-    run(brief);
+    run_job(first);
+    run_job(lengthy);
+    run_job(brief);
     atomic_store(&gate, true);
     cr_expect_eq(wait_for(brief), JOB_DONE);
     cr_expect_eq(wait_for(lengthy), JOB_DONE);
@@ -186,7 +186,7 @@ Test(jobs, a_short_job_overtakes_a_long_task) {
     jobs_stop(jobs);
 }
 
-/* There are more workers than cores, and more long tasks than workers, none of which ends. */
+/* There are more workers than cores, and more long tasks than workers. None of these tasks ends. */
 Test(jobs, a_worker_is_left_for_short_turns) {
     enum {
         MOST_CORES = 62
@@ -199,14 +199,15 @@ Test(jobs, a_worker_is_left_for_short_turns) {
     if (cores == 0) {
         cr_skip_test("too many cores for this test's threads");
     }
-    start(cores + 1, 1000, 1e15);
+    start_workers(cores + 1, 1000, 1e15);
     for (size_t i = 0; i < cores + 2; i++) {
         lengthy[i] = new_job(1, 0, 0, 0, 4e9);
         lengthy[i]->gate = &gate;
-        run(lengthy[i]);
+        run_job(lengthy[i]);
     }
-    nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL); /* the workers take what they can */
-    run(brief);
+    nanosleep(&(struct timespec){.tv_nsec = 20000000},
+              NULL); /* the workers take all tasks that they may */
+    run_job(brief);
     cr_expect_eq(wait_for(brief), JOB_DONE);
     atomic_store(&gate, true);
     for (size_t i = 0; i < cores + 2; i++) {
@@ -217,13 +218,13 @@ Test(jobs, a_worker_is_left_for_short_turns) {
     jobs_stop(jobs);
 }
 
-/* Its parts are never refused, and take no place from those that are admitted. */
+/* A job of jobs_go_on() is never refused, and it takes no place from admitted jobs. */
 Test(jobs, work_goes_on_beyond_the_bounds) {
     atomic_bool gate = false;
     struct counted *first = new_job(1, 0, 0, 0, 10), *part = new_job(1, 0, 0, 0, 10);
-    start(1, 1, 10);
+    start_workers(1, 1, 10);
     first->gate = &gate;
-    run(first);
+    run_job(first);
     cr_expect_not(jobs_admit(jobs, &part->job));
     jobs_go_on(jobs, &part->job);
     cr_expect_eq(jobs_load(jobs).jobs, 1);
@@ -243,11 +244,11 @@ TheoryDataPoints(jobs, first_failure_is_found) = {
 };
 
 Theory((unsigned threads, size_t fails), jobs, first_failure_is_found) {
-    start(threads, 100, 1e12);
+    start_workers(threads, 100, 1e12);
     struct counted *c = new_job(3, MANY, 5, 0, 1e7);
     c->fails[0] = 1;
     c->fails[1] = fails;
-    run(c);
+    run_job(c);
     cr_expect_eq(wait_for(c), JOB_FAILED);
     for (size_t i = 0; i <= fails; i++) {
         cr_assert_eq(c->runs[1][i], 1, "task %zu: %u times", i, c->runs[1][i]);
@@ -260,21 +261,21 @@ Theory((unsigned threads, size_t fails), jobs, first_failure_is_found) {
 
 Test(jobs, ends_early) {
     atomic_bool gate = false;
-    start(2, 100, 1e12);
+    start_workers(2, 100, 1e12);
     struct counted *refused = new_job(1, 1, 1, 1, 1), *late = new_job(1, 1, 1, 1, 1),
                    *cancelled = new_job(MANY, 1, 1, 1, 1e11);
     refused->refuses = true;
-    run(refused);
+    run_job(refused);
     cr_expect_eq(wait_for(refused), JOB_FAILED);
     cr_expect_eq(refused->runs[0][0], 0);
 
     late->job.deadline = clock_ns() - 1;
-    run(late);
+    run_job(late);
     cr_expect_eq(wait_for(late), JOB_LATE);
     cr_expect_eq(late->begins, 0);
 
     cancelled->gate = &gate;
-    run(cancelled);
+    run_job(cancelled);
     while (atomic_load(&cancelled->begins) == 0) {
         sched_yield();
     }
@@ -294,16 +295,16 @@ Test(jobs, admission_is_bounded) {
     for (size_t i = 0; i < 5; i++) {
         c[i] = new_job(1, 0, 0, 0, i == 0 ? 100 : 4);
     }
-    start(2, 3, 10);
-    cr_expect(jobs_admit(jobs, &c[0]->job), "one alone may cost more");
+    start_workers(2, 3, 10);
+    cr_expect(jobs_admit(jobs, &c[0]->job), "a job alone may cost more");
     cr_expect_not(jobs_admit(jobs, &c[1]->job));
-    cr_expect(jobs_full(jobs), "by its cost, with two places left");
+    cr_expect(jobs_full(jobs), "the cost is too high, although two places are left");
     jobs_run(jobs, &c[0]->job);
     cr_expect_eq(wait_for(c[0]), JOB_DONE);
     cr_expect(jobs_admit(jobs, &c[1]->job));
     cr_expect(jobs_admit(jobs, &c[2]->job));
     cr_expect_not(jobs_admit(jobs, &c[3]->job), "12 are more than 10");
-    cr_expect_not(jobs_full(jobs), "something smaller would be admitted");
+    cr_expect_not(jobs_full(jobs), "a smaller job would be admitted");
     c[3]->job.cost = c[4]->job.cost = 1;
     cr_expect(jobs_admit(jobs, &c[3]->job));
     cr_expect_not(jobs_admit(jobs, &c[4]->job), "four are more than three");
@@ -312,7 +313,7 @@ Test(jobs, admission_is_bounded) {
         jobs_run(jobs, &c[i]->job);
         cr_expect_eq(wait_for(c[i]), JOB_DONE);
     }
-    cr_expect(jobs_admit(jobs, &c[4]->job), "they are done");
+    cr_expect(jobs_admit(jobs, &c[4]->job), "the others are done");
     jobs_run(jobs, &c[4]->job);
     cr_expect_eq(wait_for(c[4]), JOB_DONE);
     jobs_stop(jobs);
@@ -327,7 +328,7 @@ Test(jobs, the_cost_of_no_jobs_is_exactly_zero) {
     static const double costs[] = {0.1, 0.2, 0.3};
     static const size_t orders[][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2},
                                        {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
-    start(2, 3, 10);
+    start_workers(2, 3, 10);
     for (size_t i = 0; i < sizeof orders / sizeof *orders; i++) {
         struct counted *c[3];
         for (size_t j = 0; j < 3; j++) {
@@ -364,7 +365,7 @@ Test(jobs, runs_here) {
     free(c);
 }
 
-/* The last sixteenth of both bounds is open to jobs of at most a thousandth of the cost only. */
+/* Only jobs that cost at most a thousandth of max_cost get the last sixteenth of both bounds. */
 Test(jobs, a_reserve_is_kept_for_small_jobs) {
     enum {
         MOST = 32,
@@ -374,7 +375,7 @@ Test(jobs, a_reserve_is_kept_for_small_jobs) {
     for (size_t i = 0; i <= MOST; i++) {
         c[i] = new_job(1, 0, 0, 0, i <= LARGE ? 1.1 : 1);
     }
-    start(2, MOST, 1000);
+    start_workers(2, MOST, 1000);
     for (size_t i = 0; i <= MOST; i++) {
         cr_expect_eq(jobs_admit(jobs, &c[i]->job), i != LARGE, "%zu", i);
     }
@@ -391,7 +392,7 @@ Test(jobs, a_reserve_is_kept_for_small_jobs) {
         free(c[i]);
         c[i] = new_job(1, 0, 0, 0, 1);
     }
-    c[0]->job.cost = 938; /* alone it may be as large as it likes; beside it there are 62 left */
+    c[0]->job.cost = 938; /* nothing else is admitted, so 938 fits; then 62 are left */
     c[1]->job.cost = 2;
     cr_expect(jobs_admit(jobs, &c[0]->job));
     cr_expect_not(jobs_admit(jobs, &c[1]->job));
@@ -407,14 +408,14 @@ Test(jobs, a_reserve_is_kept_for_small_jobs) {
     }
 }
 
-/* One round of all jobs takes 0.16 s here, and the deadline is after 0.02 s. */
+/* A turn at each of the jobs takes 0.16 s together, and the deadline is after 0.02 s. */
 Test(jobs, a_late_job_need_not_wait_for_its_turn) {
     enum {
         OTHERS = 64
     };
     struct counted *others[OTHERS], *late = new_job(1, 0, 0, 0, 1e9);
     size_t runs = 0;
-    start(2, OTHERS + 10, 1e18);
+    start_workers(2, OTHERS + 10, 1e18);
     for (size_t i = 0; i < OTHERS; i++) {
         others[i] = new_job(4, 0, 0, 0, 1e9);
         others[i]->nap = 5000000;
@@ -438,18 +439,18 @@ Test(jobs, a_late_job_need_not_wait_for_its_turn) {
     free(late);
 }
 
-/* A task of the huge job costs as much as all tasks of a small one, and more. */
+/* A task of the huge job costs more than all tasks of a small job together. */
 Test(jobs, long_tasks_get_no_larger_share) {
     enum {
         SMALL = 20
     };
     struct counted *huge = new_job(MANY, 0, 0, 0, 1e9 * MANY), *small[SMALL];
     huge->nap = 2000000;
-    start(1, SMALL + 10, 1e18);
+    start_workers(1, SMALL + 10, 1e18);
     cr_assert(jobs_admit(jobs, &huge->job));
     jobs_run(jobs, &huge->job);
     for (size_t i = 0; i < SMALL; i++) {
-        small[i] = new_job(10, 0, 0, 0, 4e7); /* a task in each turn */
+        small[i] = new_job(10, 0, 0, 0, 4e7); /* one task in each turn */
         cr_assert(jobs_admit(jobs, &small[i]->job));
         jobs_run(jobs, &small[i]->job);
     }
@@ -470,7 +471,7 @@ Test(jobs, long_tasks_get_no_larger_share) {
     free(huge);
 }
 
-/* However many new jobs come, one that was there before goes on. */
+/* An old job goes on, however many new jobs come. */
 Test(jobs, new_jobs_do_not_keep_an_old_one_waiting) {
     enum {
         ABREAST = 4,
@@ -479,15 +480,15 @@ Test(jobs, new_jobs_do_not_keep_an_old_one_waiting) {
     struct counted *old = new_job(20, 0, 0, 0, 8e7), *new[ABREAST];
     size_t rounds = 0;
     old->nap = 100000;
-    start(1, ABREAST + 10, 1e18);
+    start_workers(1, ABREAST + 10, 1e18);
     cr_assert(jobs_admit(jobs, &old->job));
     jobs_run(jobs, &old->job);
     for (size_t i = 0; i < ABREAST; i++) {
         new[i] = NULL;
     }
-    for (; rounds < ROUNDS && atomic_load(&old->end) == 0; rounds++) {
-        for (size_t i = 0; i < ABREAST; i++) { /* one that has ended is followed by another */
-            if (new[i] == NULL || atomic_load(&new[i]->end) != 0) {
+    for (; rounds < ROUNDS && atomic_load(&old->outcome) == 0; rounds++) {
+        for (size_t i = 0; i < ABREAST; i++) { /* a new job follows each one that is done */
+            if (new[i] == NULL || atomic_load(&new[i]->outcome) != 0) {
                 free(new[i]);
                 new[i] = new_job(1, 0, 0, 0, 4e8);
                 new[i]->nap = 1000000;
@@ -497,7 +498,7 @@ Test(jobs, new_jobs_do_not_keep_an_old_one_waiting) {
         }
         nanosleep(&(struct timespec){.tv_nsec = 500000}, NULL);
     }
-    cr_expect_lt(rounds, ROUNDS, "it is still waiting");
+    cr_expect_lt(rounds, ROUNDS, "the old job is still waiting");
     wait_for(old);
     for (size_t i = 0; i < ABREAST; i++) {
         wait_for(new[i]);

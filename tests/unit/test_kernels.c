@@ -1,6 +1,6 @@
 /*
- * test_kernels.c - every table of row kernels that this machine can run passes the checks of
- * support/check_kernels.c; and which of them ATTENTION_ISA chooses.
+ * test_kernels.c runs the checks of support/check_kernels.c for every table of row kernels that
+ * this machine can run, and tests which table ATTENTION_ISA chooses.
  */
 #include <criterion/criterion.h>
 #include <stdlib.h>
@@ -42,11 +42,11 @@ KERNEL_CHECKS(KERNEL_CHECK)
 
 /* ------------------------------------------------------------------------------- ATTENTION_ISA */
 
-/* Each test is a process of its own, so that the choice is not made yet. */
+/* Each test is a process of its own, in which the table is not chosen yet. */
 TestSuite(isa, .timeout = 60);
 
-/* What the build says: whether the value was refused, and that `kernels` is the table of this
- * index, or the best with -1. */
+/* Expects that attn_build() names the table with this index (-1: the fastest one), and that it says
+ * whether the value of ATTENTION_ISA was refused. */
 static void expect_choice(const char *value, bool refused, int index) {
     const struct attn_kernels *all[ATTN_KERNELS_MAX];
     const size_t count = tables(all);
@@ -63,7 +63,7 @@ static void expect_choice(const char *value, bool refused, int index) {
         cr_expect_str_eq(build.usable_kernels[t], all[t]->name);
     }
     cr_expect_null(build.usable_kernels[count]);
-    setenv("ATTENTION_ISA", "later", 1); /* chosen is chosen */
+    setenv("ATTENTION_ISA", "later", 1); /* a later value has no effect */
     cr_expect_eq(attn_build().kernels_refused, refused);
     cr_expect_str_eq(attn_build().kernels, build.kernels);
 }

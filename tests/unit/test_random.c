@@ -1,6 +1,7 @@
 /*
- * test_random.c - seeded draws: the bits that NumPy and PyTorch draw (data/golden_random.json, made
- * by gen/make_random.py), whole, in pieces and thrown away; what is refused.
+ * test_random.c compares seeded draws with the bits that NumPy and PyTorch draw
+ * (data/golden_random.json, made by gen/make_random.py): whole draws, draws in pieces, and draws
+ * that are thrown away. It also tests which draws are refused.
  */
 #include <criterion/criterion.h>
 #include <float.h>
@@ -21,7 +22,7 @@ static attn_random *seeded(attn_generator generator, uint64_t seed) {
     return random;
 }
 
-/* Bytes of the draw's own, so that a sanitizer sees what lies outside. */
+/* Draws into an allocation of the exact size, so that a sanitizer notices a write outside of it. */
 static void *drawn(attn_random *random, const attn_draw *draw, attn_dtype dtype, size_t step) {
     attn_error error = {0};
     cr_assert_eq(attn_random_check(random, draw, &error), ATTN_OK, "%s", error.message);
@@ -34,7 +35,7 @@ static void *drawn(attn_random *random, const attn_draw *draw, attn_dtype dtype,
     return data;
 }
 
-/* FNV-1a, by Fowler, Noll and Vo. */
+/* The hash FNV-1a, by Fowler, Noll and Vo. */
 static uint64_t hash(const void *data, size_t size) {
     uint64_t value = UINT64_C(0xcbf29ce484222325);
     for (size_t i = 0; i < size; i++) {
@@ -45,8 +46,8 @@ static uint64_t hash(const void *data, size_t size) {
 
 /* ---------------------------------------------------------------------------------- golden data */
 
-/* Is this C library, on this CPU, the one whose log, log1p, sin and cos are in the golden data? As
- * libm() of make_random.py. */
+/* Returns whether log, log1p, sin and cos of this C library, on this CPU, give the same bits as
+ * those that made the golden data. libm() of make_random.py makes the same probes. */
 static bool same_libm(const struct cJSON *golden) {
     enum {
         PROBES = 20000
@@ -104,7 +105,8 @@ static uint64_t bits_at(const void *data, size_t index, attn_dtype dtype) {
     return narrow;
 }
 
-/* With another C library a normal is off by the last bits of its logarithm, sine and cosine. */
+/* With another C library the last bits of logarithm, sine and cosine differ, and so do the last
+ * bits of a normal. Returns whether the difference is as small as that. */
 static bool near_enough(uint64_t got, uint64_t want, double mean) {
     double x, y;
     memcpy(&x, &got, sizeof x);
@@ -130,8 +132,8 @@ static void expect_draw(const struct golden_draw *golden, const void *data, bool
                  "%s differs between its first and last number", where);
 }
 
-/* Makes the draws of a case in pieces of `step`. Every `kept`-th is compared, the others are thrown
- * away. */
+/* Makes the draws of a case in pieces of `step` numbers. Every `kept`-th draw is compared, and the
+ * others are thrown away. */
 static void play(const struct cJSON *test, bool exact, size_t step, size_t kept) {
     const char *generator = json_text(json_get(test, "generator"));
     const char *seed = json_text(json_get(test, "seed"));
@@ -243,7 +245,7 @@ Test(random, nothing_drawn_is_nothing_changed) {
     attn_random_free(other);
 }
 
-/* Within the ends, of which the second is excluded wherever the libraries exclude it. */
+/* Expects numbers from low to high; high is excluded where NumPy and PyTorch exclude it. */
 static void expect_within(attn_generator generator, attn_distribution distribution,
                           attn_dtype dtype, double low, double high) {
     enum {
@@ -366,7 +368,7 @@ Test(random, refuses_what_cannot_be_drawn) {
     cr_expect_str_eq(error.argument, "dtype");
     cr_expect_str_eq(error.message,
                      "dtype must be float64, because NumPy's RandomState draws nothing else");
-    draw.distribution = ATTN_RANDINT; /* where it does not matter */
+    draw.distribution = ATTN_RANDINT; /* the dtype does not matter for integers */
     draw.dtype = ATTN_BOOL;
     cr_expect_eq(attn_random_check(random, &draw, NULL), ATTN_OK);
     draw = (attn_draw){ATTN_NORMAL, ATTN_FLOAT64, 0, (double)NAN, 1};

@@ -1,4 +1,4 @@
-/* avx2.c - row kernels for AVX2 with FMA. */
+/* avx2.c has the row kernels for AVX2 with FMA. */
 #include "kernels/kernels.h"
 
 #if defined(__AVX2__) && defined(__FMA__)
@@ -7,14 +7,15 @@
 #include <math.h>
 #include <stdint.h>
 
-/* p 2^n by adding n to the exponent; p is near 1 and n not below -126 (-1021). */
+/* Returns p 2^n by adding n to the exponent of p. p is near 1, and n is at least -126 (-1021). */
 static inline __m256 exp2_f32(__m256 p, __m256 n) {
     const __m256i bits = _mm256_slli_epi32(_mm256_cvtps_epi32(n), 23);
     return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(p), bits));
 }
 
-/* There is no conversion to 64-bit integers: adding 1.5 2^52 leaves n in the low bits. The low 12
- * bits of a NaN's payload go to sign and exponent too: with any of them it need not stay NaN. */
+/* AVX2 cannot convert doubles to 64-bit integers, so 1.5 * 2^52 is added, which leaves n in the low
+ * bits. The shift moves the low 12 bits of a NaN's payload into sign and exponent, so a NaN with a
+ * payload in these bits may become a number. */
 static inline __m256d exp2_f64(__m256d p, __m256d n) {
     const __m256i whole = _mm256_castpd_si256(_mm256_add_pd(n, _mm256_set1_pd(0x1.8p52)));
     return _mm256_castsi256_pd(
@@ -43,7 +44,8 @@ static inline double max_lanes_f64(__m256d v) {
     return _mm_cvtsd_f64(_mm_max_sd(s, _mm_unpackhi_pd(s, s)));
 }
 
-/* Halves the number of vectors at each step, until lane k holds what all lanes of vector k make. */
+/* Each step halves the number of vectors. In the end lane k holds the sum (or the largest) of all
+ * lanes of vector k. */
 #define FOLD_F32(name, OP)                                                                         \
     static inline __m256 name(const __m256 v[8]) {                                                 \
         __m256 a[4], b[2];                                                                         \

@@ -1,4 +1,4 @@
-/* avx512.c - row kernels for AVX-512 F and DQ. */
+/* avx512.c has the row kernels for AVX-512 F and DQ. */
 #include "kernels/kernels.h"
 
 #if defined(__AVX512F__) && defined(__AVX512DQ__)
@@ -7,7 +7,8 @@
 #include <math.h>
 #include <stdint.h>
 
-/* Halves the number of vectors at each step, until lane k holds what all lanes of vector k make. */
+/* Each step halves the number of vectors. In the end lane k holds the sum (or the largest) of all
+ * lanes of vector k. */
 #define FOLD_F32(name, OP)                                                                         \
     static inline __m512 name(const __m512 v[16]) {                                                \
         __m512 a[8];                                                                               \

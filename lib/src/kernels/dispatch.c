@@ -1,6 +1,7 @@
 /*
- * dispatch.c - chooses the row kernels: by what the CPU and the operating system can do (CPUID and XCR0,
- * through the compiler's own check), or by ATTENTION_ISA. The only file that reads the environment.
+ * dispatch.c chooses the table of row kernels: the fastest that the CPU and the operating system
+ * support (the compiler's check reads CPUID and XCR0), or the one that ATTENTION_ISA names. No
+ * other file of the library reads the environment.
  */
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -24,9 +25,9 @@ size_t attn_kernels_usable(const struct attn_kernels *tables[ATTN_KERNELS_MAX]) 
     return count;
 }
 
-/* Made once, at the first call. Threads that race there all find the same. */
+/* The first call makes the choice. Threads that make it at the same time find the same table. */
 static _Atomic(const struct attn_kernels *) chosen;
-static atomic_bool refused; /* valid when `chosen` is there */
+static atomic_bool refused; /* valid once `chosen` is not NULL */
 
 const struct attn_kernels *attn_kernels(void) {
     const struct attn_kernels *found = atomic_load_explicit(&chosen, memory_order_acquire);

@@ -1,4 +1,4 @@
-/* neon.c - row kernels for 64-bit ARM. */
+/* neon.c has the row kernels for 64-bit ARM. */
 #include "kernels/kernels.h"
 
 #if defined(__aarch64__)
@@ -60,7 +60,7 @@
 #include "vector.inc"
 
 static void fence(void) {
-    /* nothing goes past the caches */
+    /* No store of these kernels bypasses the caches. */
 }
 
 #define TABLE attn_kernels_neon

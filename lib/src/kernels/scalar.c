@@ -1,11 +1,11 @@
-/* scalar.c - row kernels in plain C, for every CPU. */
+/* scalar.c has the row kernels in plain C, for every CPU. */
 #include "kernels/kernels.h"
 
 #include <float.h>
 #include <math.h>
 #include <stdint.h>
 
-/* In SHIFTED the product of two floats is exact in double. */
+/* SHIFTED uses double, in which the product of two floats is exact. */
 
 #define real                   float
 #define REAL_IS_FLOAT          1
@@ -43,7 +43,7 @@ static void softcap_f64(double *y, size_t n, double softcap) {
 }
 
 static void fence(void) {
-    /* nothing goes past the caches */
+    /* No store of these kernels bypasses the caches. */
 }
 
 #define TABLE attn_kernels_scalar

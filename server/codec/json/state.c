@@ -1,6 +1,6 @@
 /*
- * state.c - what every part of the reader does with its state: says what is wrong and where, and
- * writes the skeleton. Knows what is open and what is wanted next; not how any text is scanned.
+ * state.c - what every file of the reader does with its state: it says what is wrong and where, and
+ * it writes the skeleton. It knows what is open and what is allowed next, but it scans no text.
  */
 #include "codec/json/reader.h"
 
@@ -12,8 +12,8 @@
 
 /* -------------------------------------------------------------------------------------- errors */
 
-/* Begins the error and finds its line. The place of an error is in the current line, or it is the
- * beginning of the current string, of an open frame or of the frame that was closed last. */
+/* Begins the error and finds its line. The place of an error is in the current line, or it is where
+ * the current string, an open frame or the frame that was closed last began. */
 static void set_error(struct codec_reader *reader, enum codec_status status, size_t offset) {
     struct reader_line line = reader->line;
     for (size_t i = 0; i <= reader->depth && i < CODEC_MAX_DEPTH; i++) {
@@ -106,7 +106,7 @@ bool reader_unexpected(struct codec_reader *reader, size_t offset, unsigned char
 }
 
 bool reader_is_under(const struct codec_reader *reader, const char *name) {
-    if (reader->depth == 0 || !reader->frames[0].is_object) {
+    if (name == NULL || reader->depth == 0 || !reader->frames[0].is_object) {
         return false;
     }
     const struct reader_key *key = &reader->keys[reader->frames[0].key];
@@ -119,16 +119,13 @@ bool reader_is_under(const struct codec_reader *reader, const char *name) {
 bool reader_append(struct codec_reader *reader, struct reader_text *text, const char *bytes,
                    size_t size) {
     if (text->data == NULL || size > text->capacity - text->size) {
-        size_t capacity = text->capacity > 0 ? text->capacity : 256;
-        while (capacity - text->size < size) {
-            capacity *= 2; /* both texts are bounded by max_skeleton, and `size` by it as well */
-        }
-        char *data = account_realloc(reader->limits.account, text->data, text->capacity, capacity);
+        /* The sum fits: max_skeleton bounds both texts, and `size` as well. */
+        char *data = account_grow(reader->options.account, text->data, &text->capacity,
+                                  text->size + size, 1);
         if (data == NULL) {
             return codec_no_memory(&reader->error);
         }
         text->data = data;
-        text->capacity = capacity;
     }
     memcpy(text->data + text->size, bytes, size);
     text->size += size;
@@ -136,7 +133,7 @@ bool reader_append(struct codec_reader *reader, struct reader_text *text, const 
 }
 
 bool reader_emit(struct codec_reader *reader, const char *bytes, size_t size) {
-    size_t limit = reader->limits.max_skeleton;
+    size_t limit = reader->options.max_skeleton;
     if (size > limit - reader->skeleton.size) {
         codec_error_set(&reader->error, CODEC_TOO_LARGE,
                         "the body has more than %zu bytes outside of its matrices, which is a "

@@ -1,0 +1,112 @@
+/*
+ * test_error_heads.c - what the service answers to unknown paths, methods that a path does not have
+ * and media types that are not JSON, and which media types it takes. The tests know the service by
+ * its socket only.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <criterion/criterion.h>
+
+#include "support/client.h"
+#include "support/daemon.h"
+#include "support/expect.h"
+#include "support/json.h"
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+struct bad_head {
+    const char *method, *path, *headers;
+    int status;
+    const char *detail;
+    const char *allow;
+};
+
+static const struct bad_head heads[] = {
+    {"GET", "/nowhere", NULL, 404, "/nowhere", NULL},
+    {"POST", "/atention", NULL, 404, "/atention", NULL},
+    {"POST", "/Attention", NULL, 404, "/Attention", NULL},
+    {"POST", "/attention/", NULL, 404, "/attention/", NULL},
+    {"GET", "/attention/1", NULL, 404, "/attention/1", NULL},
+    {"GET", "/health", NULL, 404, "/health", NULL},
+    {"GET", "/attention", NULL, 405, "GET", "POST"},
+    {"PUT", "/self-attention", NULL, 405, "PUT", "POST"},
+    {"DELETE", "/multi-head-attention", NULL, 405, "DELETE", "POST"},
+    {"GET", "/softmax?X=1", NULL, 405, "GET", "POST"},
+    {"GET", "/embeddings", NULL, 405, "GET", "POST"},
+    {"POST", "/health/live", NULL, 405, "POST", "GET, HEAD"},
+    {"POST", "/health/ready", NULL, 405, "POST", "GET, HEAD"},
+    {"DELETE", "/version", NULL, 405, "DELETE", "GET, HEAD"},
+    {"PUT", "/openapi.yaml", NULL, 405, "PUT", "GET, HEAD"},
+    {"POST", "/", NULL, 405, "POST", "GET, HEAD"},
+    {"DELETE", "/docs", NULL, 405, "DELETE", "GET, HEAD"},
+    {"POST", "/assets/a.js", NULL, 405, "POST", "GET, HEAD"},
+    {"GET", "/assets/main.js", NULL, 404, "main.js", NULL},
+    {"GET", "/assets/", NULL, 404, "/assets/", NULL},
+    {"GET", "/assets/a/b", NULL, 404, "/assets/a/b", NULL},
+    {"GET", "/assets/..%2Findex.html", NULL, 404, "/assets/../index.html", NULL},
+    {"GET", "/docs/", NULL, 404, "/docs/", NULL},
+    {"POST", "/attention", "Content-Type: text/plain\r\n", 415, "text/plain", NULL},
+    {"POST", "/attention", "Content-Type: text/plain; charset=utf-8\r\n", 415, "text/plain", NULL},
+    {"POST", "/attention", "Content-Type: application/octet-stream\r\n", 415, "application/json",
+     NULL},
+    {"POST", "/attention", "Content-Type: application/jsonl\r\n", 415, "application/jsonl", NULL},
+    {"POST", "/attention", "Content-Type: json\r\n", 415, "application/json", NULL},
+    {"POST", "/self-attention", "Content-Type: application/xml\r\n", 415, "application/xml", NULL},
+    {"POST", "/multi-head-attention", "Content-Type: multipart/form-data; boundary=x\r\n", 415,
+     "multipart/form-data", NULL},
+    {"POST", "/softmax", "Content-Type: application/x-yaml\r\n", 415, "application/x-yaml", NULL},
+    {"POST", "/embeddings", "Content-Type: text/html\r\n", 415, "text/html", NULL},
+    {"POST", "/softmax", "Content-Type: application/json\r\nContent-Encoding: gzip\r\n", 415,
+     "gzip", NULL},
+};
+
+Test(errors, unknown_paths_methods_and_media_types, .init = daemon_start_plain,
+     .fini = daemon_end) {
+    static const char body[] = "{\"X\":[[1]]}";
+    for (size_t i = 0; i < COUNT(heads); i++) {
+        const struct bad_head *row = &heads[i];
+        struct client_response response;
+        struct cJSON *problem;
+        char allow[64] = "", name[128];
+        bool has_body = strcmp(row->method, "GET") != 0 && strcmp(row->method, "DELETE") != 0;
+        snprintf(name, sizeof name, "%s %s %.40s", row->method, row->path,
+                 row->headers != NULL ? row->headers : "");
+        bool answered =
+            client_request(the_daemon.port, row->method, row->path, row->headers,
+                           has_body ? body : NULL, has_body ? strlen(body) : 0, &response);
+        cr_assert(answered, "%s: no answer", name);
+        expect_problem(&response, row->status, name, &problem);
+        expect_text(json_text(json_get(problem, "detail")), row->detail, "detail", name);
+        bool has_allow = client_header(&response, "Allow", allow, sizeof allow);
+        cr_expect(has_allow == (row->allow != NULL), "%s: Allow: %s", name, allow);
+        if (row->allow != NULL)
+            cr_expect(strcmp(allow, row->allow) == 0, "%s: Allow: %s", name, allow);
+        json_free(problem);
+        client_response_free(&response);
+    }
+}
+
+/* curl -d sends the media type of a form unless an option names another. Some clients send none. */
+static const char *const accepted[] = {
+    NULL,
+    "Content-Type: application/json\r\n",
+    "Content-Type: application/json; charset=utf-8\r\n",
+    "Content-Type: Application/JSON;charset=UTF-8\r\n",
+    "Content-Type: application/x-www-form-urlencoded\r\n",
+    "Content-Type: application/json\r\nContent-Encoding: identity\r\n",
+};
+
+Test(errors, media_types_of_json_and_of_curl_are_none, .init = daemon_start_plain,
+     .fini = daemon_end) {
+    static const char body[] = "{\"X\":[0]}";
+    for (size_t i = 0; i < COUNT(accepted); i++) {
+        struct client_response response;
+        cr_assert(client_request(the_daemon.port, "POST", "/softmax", accepted[i], body,
+                                 strlen(body), &response));
+        cr_expect(response.status == 200 && strcmp(response.body, "{\"output\":[1]}\n") == 0,
+                  "%s: %d %s", accepted[i], response.status, response.body);
+        client_response_free(&response);
+    }
+}

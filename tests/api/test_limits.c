@@ -1,0 +1,123 @@
+/*
+ * test_limits.c - the limits that --max-body and --max-work set. A request over a limit gets a 413
+ * that names the limit, and one under it gets its answer. The tests know the service by its socket
+ * only.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <criterion/criterion.h>
+
+#include "support/client.h"
+#include "support/daemon.h"
+#include "support/expect.h"
+#include "support/json.h"
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+static const char *const computing[] = {"/attention", "/self-attention", "/multi-head-attention",
+                                        "/softmax"};
+
+/* Makes a correct body for the path, of about 2 * rows * columns bytes. Returns owned: free(). */
+static char *long_question(const char *path, size_t rows, size_t columns) {
+    char *text = malloc(4 * (rows * columns + 2 * rows + columns) + 256), *at = text;
+    cr_assert(text != NULL);
+    at += sprintf(at, "{\"X\":[");
+    for (size_t i = 0; i < rows; i++) {
+        at += sprintf(at, "%s[", i > 0 ? "," : "");
+        for (size_t j = 0; j < columns; j++)
+            at += sprintf(at, "%s1", j > 0 ? "," : "");
+        at += sprintf(at, "]");
+    }
+    at += sprintf(at, "]");
+    bool projected = strcmp(path, "/attention") != 0 && strcmp(path, "/softmax") != 0;
+    for (size_t w = 0; projected && w < 3; w++) {
+        at += sprintf(at, ",\"W_%c\":[", "QKV"[w]);
+        for (size_t j = 0; j < columns; j++)
+            at += sprintf(at, "%s[1]", j > 0 ? "," : "");
+        at += sprintf(at, "]");
+    }
+    sprintf(at, "}");
+    return text;
+}
+
+static void expect_too_large(unsigned port, const char *path, const char *headers, const char *body,
+                             const char *said) {
+    struct client_response response;
+    struct cJSON *problem;
+    cr_assert(client_request(port, "POST", path, headers, body, strlen(body), &response),
+              "%s: no answer", path);
+    expect_problem(&response, 413, path, &problem);
+    expect_text(json_text(json_get(problem, "detail")), said, "detail", path);
+    json_free(problem);
+    client_response_free(&response);
+}
+
+static void expect_answered(unsigned port, const char *path, const char *body) {
+    struct client_response response;
+    cr_assert(client_request(port, "POST", path, NULL, body, strlen(body), &response));
+    cr_expect(response.status == 200, "%s: %d %s", path, response.status, response.body);
+    client_response_free(&response);
+}
+
+Test(errors, body_over_its_limit) {
+    static const char *const arguments[] = {"--max-body", "1024", NULL};
+    daemon_start(arguments);
+    for (size_t i = 0; i < COUNT(computing); i++) {
+        char *small = long_question(computing[i], 10, 10),
+             *large = long_question(computing[i], 25, 25);
+        cr_assert(strlen(small) < 1024 && strlen(large) > 1024);
+        expect_answered(the_daemon.port, computing[i], small);
+        expect_too_large(the_daemon.port, computing[i], NULL, large, "1024");
+        expect_answered(the_daemon.port, computing[i], small);
+        free(small);
+        free(large);
+    }
+    daemon_end();
+}
+
+/* The head of a chunked body does not say its length, so the body is refused while it arrives. */
+Test(errors, chunked_body_over_its_limit) {
+    static const char *const arguments[] = {"--max-body", "1024", NULL};
+    static const char head[] = "POST /attention HTTP/1.1\r\nHost: localhost\r\n"
+                               "Transfer-Encoding: chunked\r\n\r\n";
+    struct client_connection connection;
+    struct client_response response;
+    struct cJSON *problem;
+    daemon_start(arguments);
+    cr_assert(client_open(&connection, the_daemon.port));
+    cr_assert(client_send(&connection, head, strlen(head)));
+    char *large = long_question("/attention", 25, 25), size_line[32];
+    bool taken = true; /* the daemon may refuse before the end */
+    for (size_t at = 0, size = strlen(large); taken && at < size; at += 100) {
+        size_t part = size - at < 100 ? size - at : 100;
+        int line = snprintf(size_line, sizeof size_line, "%zx\r\n", part);
+        taken = client_send(&connection, size_line, (size_t)line) &&
+                client_send(&connection, large + at, part) && client_send(&connection, "\r\n", 2);
+    }
+    if (taken)
+        client_send(&connection, "0\r\n\r\n", 5);
+    cr_assert(client_receive(&connection, false, &response));
+    expect_problem(&response, 413, "chunked", &problem);
+    expect_text(json_text(json_get(problem, "detail")), "1024", "detail", "chunked");
+    json_free(problem);
+    client_response_free(&response);
+    client_close(&connection);
+    free(large);
+    daemon_end();
+}
+
+Test(errors, work_over_its_limit) {
+    static const char *const arguments[] = {"--max-work", "1000000", NULL};
+    daemon_start(arguments);
+    for (size_t i = 0; i + 1 < COUNT(computing); i++) { /* the work of a softmax is too small */
+        char *small = long_question(computing[i], 4, 4),
+             *large = long_question(computing[i], 300, 300);
+        expect_answered(the_daemon.port, computing[i], small);
+        expect_too_large(the_daemon.port, computing[i], NULL, large, "1000000");
+        free(small);
+        free(large);
+    }
+    daemon_end();
+}

@@ -1,0 +1,37 @@
+/*
+ * bad_requests.h - bodies that an endpoint refuses, and what it must say about each of them. The
+ * lists know nothing of how they are sent (api/test_errors.c).
+ */
+#ifndef SUPPORT_BAD_REQUESTS_H
+#define SUPPORT_BAD_REQUESTS_H
+
+#include <stddef.h>
+
+struct bad_request {
+    const char *name;
+    const char *body;
+    size_t size;           /* bytes of the body */
+    int status;            /* 400 or 422 */
+    const char *detail[3]; /* texts that the detail must contain */
+    /* For a 422, the pointer that the problem must have, or the start of it that ends before a
+     * '/'. "" is the whole body. */
+    const char *pointer;
+    size_t offset; /* for a 400, the byte at which the body stops being JSON */
+};
+
+/* Stands for any pointer, or none. */
+#define ANYWHERE "*"
+
+struct bad_request_list {
+    const char *path; /* the endpoint */
+    const struct bad_request *rows;
+    size_t count;
+};
+
+enum {
+    BAD_REQUEST_LISTS = 7
+};
+
+extern const struct bad_request_list bad_request_lists[BAD_REQUEST_LISTS];
+
+#endif

@@ -1,0 +1,268 @@
+# tests.mk has what only tests, benchmarks, fuzzing and checks need. The Makefile includes it.
+
+SUITE ?= trixie
+
+# ------------------------------------------------------------------------------------------ files
+SUPPORT_MAINS   := tests/support/print_routes.c tests/support/run_kernels.c tests/support/load.c
+SUPPORT_OBJECTS := $(patsubst %.c,$(O)/%.o,$(filter-out $(SUPPORT_MAINS),$(wildcard tests/support/*.c)))
+LEAKS           := $(O)/tests/support/leaks.o
+UNIT_OBJECTS    := $(patsubst %.c,$(O)/%.o,$(wildcard tests/unit/*.c)) $(LEAKS)
+API_OBJECTS     := $(patsubst %.c,$(O)/%.o,$(wildcard tests/api/*.c tests/notebooks/*.c)) $(LEAKS)
+BENCHES         := $(patsubst tests/bench/%.c,$(O)/%,$(wildcard tests/bench/bench_*.c))
+MEMORY_OBJECTS  := $(patsubst %.c,$(O)/%.o,$(wildcard tests/memory/*.c))
+STRESSES        := $(patsubst tests/stress/%.c,$(O)/stress_%,$(wildcard tests/stress/*.c))
+FUZZ_TARGETS    := $(patsubst tests/fuzz/fuzz_%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
+REPLAYS         := $(addprefix $(O)/replay_,$(FUZZ_TARGETS))
+
+C_FILES := $(wildcard lib/src/*.c lib/src/*/*.c server/*.c server/*/*.c server/*/*/*.c tests/*/*.c tests/bench/*/*.c)
+FORMATTED := $(C_FILES) $(wildcard lib/include/*.h lib/src/*.h lib/src/*.inc lib/src/*/*.h lib/src/*/*.inc \
+             server/*.h server/*/*.h server/*/*/*.h server/*/*/*.cc tests/*/*.h tests/*/*.inc)
+SCRIPTS := $(wildcard docker/*.sh server/*/*.sh tests/*/*.sh tests/*/*/*.sh) .ci/run
+
+# ------------------------------------------------------------------------------------------ flags
+CRITERION_CFLAGS := $(call pkg,cflags,criterion)
+BROTLI_CFLAGS    := $(call pkg,cflags,libbrotlidec)
+CRITERION_LIBS   := $(call pkg,libs,criterion)
+BROTLI_LIBS      := $(call pkg,libs,libbrotlidec)
+
+TEST_FLAGS   := -Itests -UNDEBUG -DTESTS_DIR=\"tests\" $(CRITERION_CFLAGS) $(TLS_CFLAGS) \
+                $(CODING_CFLAGS) $(BROTLI_CFLAGS) $(JSON_CFLAGS)
+UNIT_FLAGS   := $(TEST_FLAGS) -Ilib/include -Ilib/src -Iserver
+BENCH_FLAGS  := $(UNIT_FLAGS) $(HTTP_CFLAGS) $(BLAS_CFLAGS)
+
+$(O)/tests/%.o:        FOLDER_FLAGS = $(TEST_FLAGS)
+$(O)/tests/unit/%.o:   FOLDER_FLAGS = $(UNIT_FLAGS)
+$(O)/tests/bench/%.o:  FOLDER_FLAGS = $(BENCH_FLAGS)
+$(O)/tests/stress/%.o: FOLDER_FLAGS = $(UNIT_FLAGS)
+$(O)/tests/fuzz/%.o:   FOLDER_FLAGS = $(UNIT_FLAGS)
+$(O)/tests/memory/%.o: FOLDER_FLAGS = $(UNIT_FLAGS)
+$(addprefix $(O)/tests/support/,print_routes.o check_kernels.o run_kernels.o): FOLDER_FLAGS = $(UNIT_FLAGS)
+
+# The tests have stamps of their own. Their flags change when their packages are installed. What `make run` has compiled
+# need not be compiled again then.
+$(O)/tests/.flags: STAMP = $(BENCH_FLAGS)
+$(O)/tests/.files: STAMP = $(LIB_OBJECTS) $(SUPPORT_OBJECTS) $(UNIT_OBJECTS) $(API_OBJECTS) $(MEMORY_OBJECTS)
+$(O)/tests/.flags $(O)/tests/.files: tools
+	$(write-stamp)
+
+$(O)/tests/%.o: tests/%.c $(O)/.flags $(O)/tests/.flags
+	$(compile)
+
+# --------------------------------------------------------------------------------------- programs
+# This is an archive, so that a program links only what it calls.
+$(O)/libsupport.a: $(SUPPORT_OBJECTS) $(O)/tests/.files
+	$(Q)rm -f $@ && $(AR) rcs $@ $(SUPPORT_OBJECTS)
+
+$(O)/unit-tests: $(UNIT_OBJECTS) $(O)/libsupport.a $(O)/libserver.a $(LIB_OBJECTS) $(O)/tests/.files
+	@echo "  LINK  $@"
+	$(Q)$(LINK) $(filter %.o %.a,$^) $(CRITERION_LIBS) $(BROTLI_LIBS) $(SERVER_LIBS)
+
+$(O)/api-tests: $(API_OBJECTS) $(O)/libsupport.a $(O)/tests/.files
+	@echo "  LINK  $@"
+	$(Q)$(LINK) $(filter %.o %.a,$^) $(CRITERION_LIBS) $(BROTLI_LIBS) $(TLS_LIBS) $(CODING_LIBS) $(JSON_LIBS) -lm
+
+$(O)/no-memory: $(MEMORY_OBJECTS) $(O)/libsupport.a $(O)/libserver.a $(LIB_OBJECTS) $(O)/tests/.files
+	@echo "  LINK  $@"
+	$(Q)$(LINK) $(filter %.o %.a,$^) $(BROTLI_LIBS) $(SERVER_LIBS)
+
+$(O)/bench_%: $(O)/tests/bench/bench_%.o $(O)/tests/bench/crew.o $(O)/libsupport.a $(O)/libserver.a $(LIB_OBJECTS)
+	@echo "  LINK  $@"
+	$(Q)$(LINK) $^ $(SERVER_LIBS)
+
+$(O)/echo: $(O)/tests/bench/http/echo.o
+	@echo "  LINK  $@"
+	$(Q)$(CC) $(OWN_LDFLAGS) $(LDFLAGS) -o $@ $^ $(HTTP_LIBS)
+
+$(O)/stress_%: $(O)/tests/stress/%.o $(O)/libsupport.a $(O)/libserver.a $(LIB_OBJECTS)
+	@echo "  LINK  $@"
+	$(Q)$(LINK) $^ $(SERVER_LIBS)
+
+# A fuzz target is linked twice. replay_* reads files and needs no special compiler; libFuzzer calls fuzz_*.
+$(O)/replay_%: $(O)/tests/fuzz/fuzz_%.o $(O)/tests/fuzz/replay.o $(O)/libsupport.a $(O)/libserver.a $(LIB_OBJECTS)
+	@echo "  LINK  $@"
+	$(Q)$(LINK) $^ $(SERVER_LIBS)
+
+$(O)/fuzz_%: $(O)/tests/fuzz/fuzz_%.o $(O)/libsupport.a $(O)/libserver.a $(LIB_OBJECTS)
+	@echo "  LINK  $@"
+	$(Q)$(LINK) -fsanitize=fuzzer $^ $(SERVER_LIBS)
+
+$(O)/print_routes: $(O)/tests/support/print_routes.o $(O)/libserver.a $(LIB_OBJECTS)
+	@echo "  LINK  $@"
+	$(Q)$(LINK) $^ $(SERVER_LIBS)
+
+$(O)/load: $(addprefix $(O)/tests/support/,load.o load_answer.o load_options.o)
+	@echo "  LINK  $@"
+	$(Q)$(LINK) $^ -lm
+
+$(O)/routes.txt: $(O)/print_routes
+	$(Q)$< > $@
+
+# run_kernels has only the row kernels and their checks. It is static and needs no BLAS, so that an emulator can run it.
+$(O)/run_kernels: $(addprefix $(O)/tests/support/,run_kernels.o check_kernels.o) \
+                  $(filter $(O)/lib/src/kernels/%,$(LIB_OBJECTS))
+	@echo "  LINK  $@"
+	$(Q)$(CC) -static $(OWN_LDFLAGS) $(LDFLAGS) -o $@ $^ -lm
+
+.PHONY: test-programs bench-programs stress-programs
+test-programs: $(O)/unit-tests $(O)/api-tests $(O)/no-memory $(REPLAYS) $(DAEMON) $(O)/routes.txt ; @:
+bench-programs: $(BENCHES) $(DAEMON) ; @:
+stress-programs: $(STRESSES) ; @:
+# Without this line, make would delete the objects that only pattern rules name as soon as they are linked.
+.SECONDARY: $(patsubst %.c,$(O)/%.o,$(wildcard tests/bench/*.c tests/stress/*.c tests/fuzz/*.c tests/support/*.c))
+
+# --------------------------------------------------------------------------- tests and benchmarks
+# If there is an npm, Node.js is not installed as a package: it may have come from elsewhere.
+NPM = $(shell command -v npm >/dev/null || echo node)
+
+.PHONY: test bench bench-http bench-peers
+test: ## Install what is missing, build, run the tests
+	@docker/packages.sh build test
+	$(again) test-programs
+	@tests/support/run-tests.sh $(O)
+
+bench: ## Run every benchmark
+	@docker/packages.sh build test
+	$(again) bench-programs
+	@for bench in $(BENCHES); do \
+	    echo "== $${bench##*/}"; ATTENTIOND_BIN="$(CURDIR)/$(DAEMON)" \
+	        BENCH_JSON="$(CURDIR)/build/$${bench##*/}.json" $$bench || exit 1; done
+
+bench-http: ## Measure over HTTP beside FastAPI, Node.js (500 MB from PyPI and npm): ARGS="--quick"
+	@docker/packages.sh build test python bench $(NPM)
+	$(again) all $(O)/echo $(O)/load
+	@tests/bench/http/run.sh $(O) $(ARGS)
+
+bench-peers: ## Measure beside PyTorch, onnxruntime, OpenVINO, NumPy (6 GB from PyPI): ARGS="--quick"
+	@docker/packages.sh build test python
+	$(again) $(O)/bench_attention
+	@tests/bench/peers/run.sh $(O) $(ARGS)
+
+# ----------------------------------------------------------------------------------------- checks
+.PHONY: docs test-conformance test-openapi test-clients test-metrics check-asan check-valgrind check-neon check-hardening check-layers lint format coverage test-container
+docs: ## Make the page /docs from openapi.yaml
+	@docker/packages.sh test
+	@/usr/bin/python3 server/explorer/docs.py
+
+check-asan: ## Run all tests under AddressSanitizer and UndefinedBehaviorSanitizer
+	$(again) BUILD=asan test
+
+ifneq ($(STRESSES),)
+.PHONY: check-tsan run-stresses
+check-tsan: ## Run the stress programs under ThreadSanitizer
+	@docker/packages.sh build
+	$(again) BUILD=tsan run-stresses
+run-stresses: stress-programs
+	@for stress in $(STRESSES); do \
+	    echo "== $${stress##*/}"; env -u OPENBLAS_CORETYPE OPENBLAS_NUM_THREADS=1 $$stress || exit 1; done
+endif
+
+# These targets attack the release daemon. SECONDS_EACH, TIMES and MINUTES make the attack longer. Results that depend on
+# the speed of the machine are only printed; with STRICT=yes they can fail.
+HOSTILE ?= $(filter-out hostile crowd soak search,$(basename $(notdir $(wildcard tests/hostile/*.py))))
+export SECONDS_EACH TIMES MINUTES STRICT
+.PHONY: test-hostile soak search-costs
+test-hostile: ## Attack the daemon, about six minutes: make test-hostile HOSTILE=drain TIMES=200
+	@docker/packages.sh build hostile
+	$(again) all $(O)/load
+	@HOSTILE_BUILD=$(O) tests/hostile/run.sh $(HOSTILE)
+soak: ## Run a mixed load for a long time; memory must not grow: make soak MINUTES=600
+	@docker/packages.sh build hostile
+	$(again) all $(O)/load
+	@HOSTILE_BUILD=$(O) tests/hostile/run.sh soak
+search-costs: ## Look for requests that cost more than is counted: make search-costs ARGS="--calls 20000 --seed 7"
+	@docker/packages.sh build hostile
+	$(again) all
+	@HOSTILE_BUILD=$(O) PYTHONDONTWRITEBYTECODE=1 python3 tests/hostile/search.py $(ARGS)
+
+check-valgrind: ## Run the unit tests under valgrind
+	@docker/packages.sh build test valgrind
+	$(again) $(O)/unit-tests
+	@tests/support/run-valgrind.sh $(O)
+
+# Fuzzing stops at the first failure. build/fuzz/ holds the input that failed, and new inputs that reach more code.
+FUZZ_SECONDS ?= 60
+TARGET       ?= $(FUZZ_TARGETS)
+.PHONY: fuzz run-fuzz
+fuzz: ## Search for inputs that break the code: make fuzz FUZZ_SECONDS=600 TARGET=reader
+	@docker/packages.sh build fuzz
+	$(again) BUILD=fuzz CC=clang CXX=clang++ run-fuzz
+run-fuzz: $(addprefix $(O)/fuzz_,$(TARGET))
+	@tests/fuzz/run.sh $(O) $(FUZZ_SECONDS) $(TARGET)
+
+# The emulator is slow, so exp is tried at only one number in TEST_DIVISOR.
+check-neon: ## Run the row kernels of 64-bit ARM in an emulator
+	@docker/packages.sh build neon
+	$(again) O=build/neon CC=aarch64-linux-gnu-gcc build/neon/run_kernels
+	@TEST_DIVISOR=20 timeout 300 qemu-aarch64 build/neon/run_kernels scalar neon
+
+test-conformance: ## Run ONNX's Attention cases over HTTP (fetches Python packages from PyPI)
+	@docker/packages.sh build python
+	$(again) all
+	@tests/conformance/run.sh $(O)
+
+test-openapi: ## Check the daemon against openapi.yaml (Schemathesis, from PyPI): ARGS="-n 1000"
+	@docker/packages.sh build python
+	$(again) all
+	@tests/openapi/run.sh $(O) $(ARGS)
+
+test-clients: ## Generate clients of openapi.yaml, compile and try them (600 MB from npm, PyPI, Go, Maven): ARGS=go
+	@docker/packages.sh build python $(NPM) $$(command -v go >/dev/null || echo go) \
+	    $$({ command -v javac && command -v mvn; } >/dev/null || echo java)
+	$(again) all
+	@tests/clients/run.sh $(O) $(ARGS)
+
+test-metrics: ## Let a Prometheus scrape the daemon and evaluate the expressions of the dashboard
+	@docker/packages.sh build metrics
+	$(again) all
+	@tests/support/check-dashboard.py docker/grafana-dashboard.json --daemon $(DAEMON) --prometheus
+
+BROWSER ?= /usr/bin/chromium
+export BROWSER
+.PHONY: test-browser
+test-browser: ## Try the web pages in a browser: make test-browser ARGS=notebooks STRICT=yes BROWSER=PATH
+	@docker/packages.sh build $(NPM) $$(test -x "$(BROWSER)" || echo browser)
+	$(again) all
+	@python3 tests/api/check_readme.py README.md --daemon $(DAEMON)
+	@tests/browser/run.sh $(O) $(ARGS)
+
+check-hardening: ## Check how the daemon is built and linked, and its systemd unit
+	@docker/packages.sh build unit
+	$(again) $(O)/attentiond
+	@tests/support/check-hardening.sh $(O)/attentiond server/attentiond.service.in
+
+check-layers: ## Check which folder includes which headers, and the names of files and functions
+	@docker/packages.sh build names
+	@tests/support/check-layers.sh
+
+lint: ## Check format, clang-tidy and the scripts
+	@docker/packages.sh build test lint
+	clang-format --dry-run -Werror $(FORMATTED)
+	! LC_ALL=C.UTF-8 grep -nE '^.{101}' $(filter-out lib/src/kernels/%,$(FORMATTED)) # clang-format leaves comments as they are
+	shellcheck $(SCRIPTS)
+	$(again) tidy
+
+TIDY := $(addprefix tidy-,$(C_FILES))
+.PHONY: tidy $(TIDY)
+tidy: $(TIDY)
+tidy-server/api/assets.c: $(ASSETS)
+tidy-lib/%:    FOLDER_FLAGS = $(LIB_FLAGS)
+tidy-server/%: FOLDER_FLAGS = $(SERVER_FLAGS)
+tidy-tests/%:  FOLDER_FLAGS = $(BENCH_FLAGS)
+$(TIDY): tidy-%: %
+	@echo "  TIDY  $<"
+	@said=$$(clang-tidy --quiet $< -- -std=c17 -D_POSIX_C_SOURCE=200809L $(FOLDER_FLAGS) 2>&1) || \
+	    { echo "$$said"; exit 1; }
+
+format: ## Rewrite the sources as .clang-format says
+	@docker/packages.sh lint
+	clang-format -i $(FORMATTED)
+
+coverage: ## Run all tests with coverage; report in build/coverage/report/
+	@docker/packages.sh build test coverage
+	$(again) BUILD=coverage test
+	@mkdir -p build/coverage/report
+	gcovr --root . --filter lib/ --filter server/ --html-details build/coverage/report/index.html \
+	    --print-summary build/coverage
+
+test-container: ## Build the image, and test it with a read-only root and without capabilities: make test-container SUITE=bookworm
+	@docker/test-container.sh $(SUITE)
