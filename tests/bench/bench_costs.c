@@ -150,7 +150,7 @@ static bool fits(size_t a, size_t b, size_t c, size_t d) {
     return (double)a * (double)b * (double)c * (double)d <= NUMBERS;
 }
 
-/* What the options point to. */
+/* The tensors and lengths that the options point to. */
 struct extras {
     attn_tensor mask, bias, slopes, sink, past_k, past_v;
     size_t *lengths; /* owned */
