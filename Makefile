@@ -1,7 +1,7 @@
 # This Makefile builds, runs and installs attentiond. tests/tests.mk has the targets of tests and checks, which
 # `make help` lists, too. A copy of the sources without tests/ can be built and installed.
 #
-# Everything is built in build/$(BUILD)/; BUILD is release, debug, asan, tsan, coverage or fuzz.
+# Everything is built in build/$(BUILD)/. BUILD is release, debug, asan, tsan, coverage or fuzz.
 # The caller may set CC, CXX, CPPFLAGS, CFLAGS, CXXFLAGS, LDFLAGS and WERROR. V=1 shows the commands.
 
 .DELETE_ON_ERROR:
@@ -15,7 +15,7 @@ ifndef V
 Q := @
 endif
 
-# The version is written in one place, which is attention.h. The ABI number is 0 before version 1.0.
+# The version is written only in attention.h. The ABI number is 0 before version 1.0.
 VERSION := $(shell sed -n 's/^\#define ATTN_VERSION  *"\(.*\)"/\1/p' lib/include/attention.h)
 ABI     := $(firstword $(subst ., ,$(VERSION)))
 
@@ -32,7 +32,7 @@ MAIN_OBJECT     := $(O)/server/main.o
 SERVER_OBJECTS  := $(filter-out $(MAIN_OBJECT),$(patsubst %.c,$(O)/%.o,$(wildcard server/*.c server/*/*.c server/*/*/*.c))) \
                    $(O)/server/codec/json/number.cc.o $(O)/server/api/embed.o
 
-EXPLORER := server/explorer/build.sh $(wildcard server/explorer/src/*)
+EXPLORER := server/explorer/build.sh $(wildcard server/explorer/src/* server/explorer/src/*/*)
 
 # build/assets/ holds the web pages and what they load. It is the same for every BUILD; assets.inc lists it.
 ASSETS := build/assets/assets.inc
@@ -41,7 +41,8 @@ SHARED := $(O)/libattention.so.$(VERSION)
 DAEMON := $(O)/attentiond
 
 # ------------------------------------------------------------------------------------------ flags
-# These commands print nothing where no package is installed yet: `make run` installs first, then starts a second make.
+# pkg-config prints nothing about a package that is not installed yet. So `make run` installs the packages first, and then
+# starts a second make.
 pkg     = $(shell pkg-config --$(1) $(2) 2>/dev/null)
 MACHINE := $(shell $(CC) -dumpmachine 2>/dev/null)
 HTTP_CFLAGS      := $(call pkg,cflags,libmicrohttpd)
@@ -56,7 +57,7 @@ CODING_LIBS      := $(call pkg,libs,zlib libzstd)
 WORDS_LIBS       := -lunistring
 BLAS_LIBS        := $(call pkg,libs,openblas)
 
-# CPUs that can check it let indirect calls and returns land only where the compiler expects them.
+# A CPU that supports these flags lets indirect calls and returns go only to places that the compiler has marked.
 LANDINGS := $(if $(filter x86_64-%,$(MACHINE)),-fcf-protection=full,-mbranch-protection=standard)
 
 SANITIZE.asan := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
@@ -67,7 +68,7 @@ CFLAGS.debug    := -O0 -g3
 CFLAGS.asan     := -O1 -g $(SANITIZE.asan)
 CFLAGS.tsan     := -O1 -g -fsanitize=thread
 CFLAGS.coverage := -O0 -g --coverage
-# Only clang knows these: make fuzz.
+# Only clang has the flags of libFuzzer, so `make fuzz` calls clang.
 CFLAGS.fuzz     := -O1 -g $(SANITIZE.asan) -fsanitize=fuzzer-no-link
 LDFLAGS.release  := -Wl,-z,relro,-z,now,-z,noexecstack -static-libstdc++
 LDFLAGS.asan     := $(SANITIZE.asan)
@@ -78,7 +79,8 @@ ifeq ($(origin CFLAGS.$(BUILD)),undefined)
 $(error unknown BUILD=$(BUILD): it is release, debug, asan, tsan, coverage or fuzz)
 endif
 
-# Enumerations without a name hold plain numbers here. Newer versions of clang would warn where such a number meets a double.
+# Enumerations without a name hold plain numbers in this project. Newer versions of clang would warn where such a number
+# meets a double.
 WARNINGS := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wvla \
             $(if $(findstring clang,$(CC)),-Wno-enum-float-conversion)
 # -ffast-math is never used, because minus infinity is a legal score. Contraction is off, so that a*b+c has
@@ -90,12 +92,12 @@ OWN_LDFLAGS  = $(LDFLAGS.$(BUILD))
 # The release does not depend on the folder that it was built in, so a moved tree need not be compiled again.
 PREFIX_MAP  := $(if $(filter release,$(BUILD)),-ffile-prefix-map="$(CURDIR)"=.)
 
-# These are the headers that each room sees. check-layers checks the rules that the compiler cannot check.
+# Each folder sees only the headers in these folders. check-layers checks the rules that the compiler cannot check.
 LIB_FLAGS    := -Ilib/include -Ilib/src $(BLAS_CFLAGS) -fno-math-errno -fno-trapping-math
 SERVER_FLAGS := -Ilib/include -Iserver -I$(dir $(ASSETS)) $(HTTP_CFLAGS) $(TLS_CFLAGS) $(CODING_CFLAGS) $(JSON_CFLAGS)
 
-$(O)/lib/%.o:    ROOM_FLAGS = $(LIB_FLAGS)
-$(O)/server/%.o: ROOM_FLAGS = $(SERVER_FLAGS)
+$(O)/lib/%.o:    FOLDER_FLAGS = $(LIB_FLAGS)
+$(O)/server/%.o: FOLDER_FLAGS = $(SERVER_FLAGS)
 ifeq ($(BUILD),release)
 $(O)/lib/%.o: LEVEL = -O3
 endif
@@ -113,7 +115,8 @@ ifeq ($(BUILD),release)
 	    [ -h build/$$file ] || ln -sfn release/$$file build/$$file; done
 endif
 
-# Changed flags rebuild everything; an added or removed file relinks. A stamp is written only if its text changes.
+# If a flag changes, everything is compiled again. If a file is added or removed, everything is linked again. A stamp is
+# written only if its text changes.
 $(O)/.flags: STAMP = $(CC) $(CXX) $(OWN_CFLAGS) $(OWN_CXXFLAGS) $(CPPFLAGS) $(CFLAGS) $(CXXFLAGS) \
     $(OWN_LDFLAGS) $(LDFLAGS) $(LIB_FLAGS) $(SERVER_FLAGS)
 $(O)/.files: STAMP = $(LIB_OBJECTS) $(SERVER_OBJECTS)
@@ -136,7 +139,7 @@ tools:
 
 define compile
 @mkdir -p $(@D); echo "  CC    $<"
-$(Q)$(CC) $(OWN_CFLAGS) $(LEVEL) $(PREFIX_MAP) $(ROOM_FLAGS) $(ISA) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
+$(Q)$(CC) $(OWN_CFLAGS) $(LEVEL) $(PREFIX_MAP) $(FOLDER_FLAGS) $(ISA) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
 endef
 
 $(O)/%.o: %.c $(O)/.flags
@@ -144,7 +147,7 @@ $(O)/%.o: %.c $(O)/.flags
 
 $(O)/%.cc.o: %.cc $(O)/.flags
 	@mkdir -p $(@D); echo "  CXX   $<"
-	$(Q)$(CXX) $(OWN_CXXFLAGS) $(PREFIX_MAP) $(ROOM_FLAGS) $(CPPFLAGS) $(CXXFLAGS) -MMD -MP -c -o $@ $<
+	$(Q)$(CXX) $(OWN_CXXFLAGS) $(PREFIX_MAP) $(FOLDER_FLAGS) $(CPPFLAGS) $(CXXFLAGS) -MMD -MP -c -o $@ $<
 
 $(O)/%.o: %.S $(O)/.flags
 	@mkdir -p $(@D); echo "  AS    $<"
@@ -184,12 +187,12 @@ $(DAEMON): $(MAIN_OBJECT) $(O)/libserver.a $(STATIC)
 	@echo "  LINK  $@"
 	$(Q)$(LINK) $^ $(SERVER_LIBS)
 
-# A user calls the targets below. They install what is missing and then start a second make, because the flags of a
-# package are known only after its installation.
+# The targets that a user calls install what is missing and then start a second make, because the flags of a package are
+# known only after its installation.
 again = +@$(MAKE) --no-print-directory $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc 2>/dev/null))
 
 .PHONY: run packages
-# make run only starts the daemon if the tree is built and read-only. It installs and builds nothing then.
+# If the tree is built and read-only, `make run` installs and builds nothing. It only starts the daemon.
 run: $(shell test -x $(DAEMON) -a ! -w $(O) || echo ready-to-run) ## Install what is missing, build, start the daemon: make run ARGS="--port 9000"
 	@exec $(DAEMON) $(ARGS)
 
@@ -228,7 +231,7 @@ uninstall: ## Remove what install put there
 	    "$(DESTDIR)$(LIBDIR)/libattention.so" "$(DESTDIR)$(LIBDIR)/libattention.so.$(ABI)" \
 	    "$(DESTDIR)$(LIBDIR)/libattention.so.$(VERSION)" "$(DESTDIR)$(UNITDIR)/attentiond.service"
 
-# podman, when an ordinary user runs it, leaves files that belong to other user numbers.
+# If an ordinary user runs podman, it leaves files that belong to other user numbers.
 clean: ## Remove build/
 	@rm -rf build 2>/dev/null || podman unshare rm -rf build
 

@@ -49,15 +49,15 @@ else
     sudo env true || fail "packages are missing, and sudo refuses"
 fi
 apt() {
-    # shellcheck disable=SC2086  # empty for root
+    # shellcheck disable=SC2086  # $as_root is empty for root
     $as_root env LC_ALL=C DEBIAN_FRONTEND=noninteractive apt-get -q -o DPkg::Lock::Timeout=120 -o Dpkg::Use-Pty=0 "$@"
 }
 
 echo "Installing:$missing"
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
-# A source that does not answer is given up soon: the packages may come from another one.
+# A package source that does not answer is given up soon, because another source may have the packages.
 apt -o Acquire::Retries=0 -o Acquire::http::Timeout=5 -o Acquire::https::Timeout=5 update 2>&1 | tee "$log"
 grep -Eq '^(Hit|Get):' "$log" || fail "no package source in /etc/apt answers"
-# shellcheck disable=SC2086  # a list
+# shellcheck disable=SC2086  # $missing is a list of words
 apt install -y --no-install-recommends $missing || fail "apt-get cannot install the packages"

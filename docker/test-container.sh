@@ -1,7 +1,8 @@
 #!/bin/bash
-# test-container.sh [trixie|bookworm] builds the image and runs it as a careful operator would:
-# read-only root, no capabilities, 512 MB. Uses Docker if its daemon answers, else podman, which it
-# installs. Podman's images stay in build/container/ as a cache; everything else is removed.
+# test-container.sh [trixie|bookworm] builds the image and runs it as a careful operator would, with a
+# read-only root, without capabilities and with 512 MB. It uses Docker if Docker's daemon answers.
+# Otherwise it installs podman and uses that. Podman's images stay in build/container/ as a cache.
+# Everything else is removed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -16,8 +17,8 @@ if docker info >/dev/null 2>&1; then
     build_flags=() run_flags=()
 else
     docker/packages.sh container
-    # These serve a root that is itself in a container: no systemd, and no right to raise limits.
-    # The database remembers its folder of running state, so the name is the same each time.
+    # The script may itself run as root in a container, without systemd and without the right to raise
+    # limits. Podman's database remembers the folder of its state, so its name is the same each time.
     state=/run
     [ -w "$state" ] || state=${XDG_RUNTIME_DIR:-/tmp}
     state=$state/attentiond-test-$(cksum <<<"$cache" | cut -d' ' -f1)
@@ -44,7 +45,7 @@ clean_up() {
 trap clean_up EXIT
 trap 'exit 130' INT TERM
 
-# ---- the base: from the registry; without one, made from this machine's own package sources
+# ---- the base image, from the registry or else from the package sources of this machine
 
 make_base() {
     local host sources=/etc/apt/sources.list.d/debian.sources
@@ -52,7 +53,7 @@ make_base() {
     docker/packages.sh base-image
     host=$(sed -n 's/^VERSION_CODENAME=//p' /etc/os-release)
     sed "s/\b$host\b/$suite/g" "$sources" >"$work/${sources##*/}"
-    # As in Debian's own image: no package cache in the layers.
+    # Debian's own image has no package cache in its layers, either.
     printf 'Dir::Cache::pkgcache "";\nDir::Cache::srcpkgcache "";\n' >"$work/docker-clean"
     # shellcheck disable=SC2016  # mmdebstrap sets $1
     mmdebstrap --quiet --variant=minbase --aptopt='Acquire::Languages "none"' \
@@ -94,8 +95,8 @@ say "$suite: $size MB, $(grep -c '\.so' "$work/files") libraries, user 65532, no
 
 # ---- the container
 
-# The host's network, so that podman needs no bridge. A daemon that listens on 127.0.0.1 only does
-# not answer at 127.0.0.2.
+# The container uses the host's network, so that podman needs no bridge. A daemon that listens only
+# on 127.0.0.1 does not answer at 127.0.0.2.
 port=$(/usr/bin/python3 -c 'import socket; s = socket.socket(); s.bind(("", 0)); print(s.getsockname()[1])')
 url=http://127.0.0.2:$port
 engine run -d --name "$name" --network=host --read-only --cap-drop=ALL --security-opt=no-new-privileges \
@@ -113,7 +114,7 @@ say "ready; $(curl -fs "$url/version")"
 /usr/bin/python3 docker/try-notebooks.py "$url" || fail "wrong answers"
 
 if [ "${engine[0]}" = docker ]; then
-    for _ in {1..60}; do # Docker runs the check itself, every 10 s
+    for _ in {1..60}; do # Docker itself runs the check every 10 s
         health=$(field "$name" '{{.State.Health.Status}}')
         [ "$health" = starting ] || break
         sleep 0.5

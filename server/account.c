@@ -1,4 +1,5 @@
-/* account.c - see account.h. */
+/* account.c - the budget, the accounts, and the blocks and growing arrays that are counted in them.
+ * */
 #include "account.h"
 
 #include <assert.h>
@@ -7,10 +8,10 @@
 
 enum {
     STEP = 16 * 1024,        /* bytes that an account takes from the budget at a time */
-    PAGE = 4096,             /* a block of its own pages is rounded up to them */
-    PAGED_FROM = 128 * 1024, /* bytes of such a block, by default of glibc */
-    FIRST_BYTES = 256,       /* the least that a growing array has */
-    DOUBLE_UNTIL = 1 << 20,  /* a growing array doubles below so many bytes */
+    PAGE = 4096,             /* a block with pages of its own is rounded up to whole pages */
+    PAGED_FROM = 128 * 1024, /* bytes from which glibc by default gives a block pages of its own */
+    FIRST_BYTES = 256,       /* the least size of a growing array */
+    DOUBLE_UNTIL = 1 << 20,  /* bytes below which a growing array doubles */
 };
 
 size_t account_block(size_t size) {
@@ -39,7 +40,7 @@ static void note_peak(struct budget *budget, size_t used) {
     }
 }
 
-/* Takes `bytes` from the budget, unless more than `most` would be in use then. */
+/* Takes `bytes` from the budget. False if more than `most` would be in use then. */
 static bool take_shared(struct budget *budget, size_t bytes, size_t most) {
     size_t used = atomic_load(&budget->used);
     do {
@@ -51,7 +52,7 @@ static bool take_shared(struct budget *budget, size_t bytes, size_t most) {
     return true;
 }
 
-/* ------------------------------------------------------------------------------- the accounts */
+/* -------------------------------------------------------------------------------- the accounts */
 
 void account_open(struct account *account, struct budget *budget, size_t base) {
     *account = (struct account){.budget = budget, .base = base};
@@ -64,7 +65,8 @@ void account_close(struct account *account) {
     *account = (struct account){0};
 }
 
-/* Makes the account's share of the budget at least `bytes`. */
+/* Makes the account's part of the budget at least `bytes`, in whole steps if there is room for
+ * them. False if the budget has no room. */
 static bool reserve(struct account *account, size_t bytes) {
     struct budget *budget = account->budget;
     const bool small = account->small && bytes - account->base <= ACCOUNT_SMALL;
@@ -118,7 +120,7 @@ void account_give(struct account *account, size_t bytes) {
     }
 }
 
-/* --------------------------------------------------------------------------------- allocation */
+/* ---------------------------------------------------------------------------------- allocation */
 
 void *account_alloc(struct account *account, size_t size) {
     return account_realloc(account, NULL, 0, size);

@@ -1,11 +1,11 @@
 /*
  * account.h - the memory that requests hold. All requests share one budget, and each request has an
- * account. Memory is taken from the account before it is allocated and given back when it is freed,
- * so what would be too much is refused before it exists. A leaf: it knows nothing of the rest of
- * the server.
+ * account. Memory is taken from the account before it is allocated, and given back when it is
+ * freed. So a request that wants too much is refused before the memory exists. This file knows
+ * nothing of the rest of the server.
  *
- * One sixteenth of the budget is a reserve for small requests: however much the others hold, a
- * request of a few kilobytes is still answered.
+ * One sixteenth of the budget is a reserve for small requests. So a request of a few kilobytes is
+ * answered even if large requests hold the rest.
  */
 #ifndef ACCOUNT_H
 #define ACCOUNT_H
@@ -19,7 +19,7 @@ enum {
     ACCOUNT_SMALL = 256 * 1024, /* bytes that a small request holds at most */
 };
 
-/* The memory budget that all requests share. The owner fills the first part. */
+/* The memory budget that all requests share. The owner sets the first two members. */
 struct budget {
     size_t max_request; /* bytes that one account may hold */
     size_t max_total;   /* bytes that all accounts together may hold */
@@ -41,29 +41,30 @@ struct account {
     size_t held;                  /* bytes that were taken and not given back, without `base` */
     size_t peak;                  /* the most that `held` has been */
     size_t reserved;              /* bytes taken from the budget: at least base + held */
-    bool small;                   /* may use the reserve while it holds little */
+    bool small;                   /* the request may use the reserve while it holds little */
     enum account_refusal refusal; /* the reason of the last refusal */
-    size_t wanted;                /* bytes that the request would have held then */
+    size_t wanted;                /* bytes that it would have held without the last refusal */
 };
 
-/* The most that one account of this budget can hold. */
+/* Returns the most bytes that one account of this budget can hold. */
 size_t budget_most(const struct budget *budget);
 
-/* Opens an account. `base` is what the request holds in any case, such as the buffer of its
- * connection; it is taken with the first bytes. */
+/* Opens an account. `base` is the memory that the request holds in any case, such as the buffer of
+ * its connection. It is taken from the budget together with the first bytes. */
 void account_open(struct account *account, struct budget *budget, size_t base);
 
-/* Gives everything back. An account that was never opened, all zeros, is fine. */
+/* Gives everything back. Does nothing to an account that was never opened and is all zeros. */
 void account_close(struct account *account);
 
-/* Takes `bytes` more. False: they are refused, nothing was taken, and `refusal` says why. In all
- * functions a NULL account counts nothing and refuses nothing. */
+/* Takes `bytes` more. False if they are refused: nothing is taken then, and `refusal` says why. In
+ * all functions, a NULL account counts nothing and refuses nothing. */
 bool account_take(struct account *account, size_t bytes);
 void account_give(struct account *account, size_t bytes);
 
-/* malloc, realloc and free on account, the overhead of the allocator included. The sizes of the old
- * block must be what it was allocated with. NULL: refused, or there is no memory; `refusal` tells
- * which. While a block grows, the old and the new one both count. */
+/* These are malloc, realloc and free that count the block and the overhead of the allocator. A
+ * block must be passed with the size with which it was allocated. Returns NULL if the account
+ * refuses the block or there is no memory; `refusal` says which. While a block grows, the old and
+ * the new block both count. */
 void *account_alloc(struct account *account, size_t size);
 void *account_realloc(struct account *account, void *block, size_t old_size, size_t size);
 void account_free(struct account *account, void *block, size_t size);
@@ -76,7 +77,7 @@ void account_free(struct account *account, void *block, size_t size);
 void *account_grow(struct account *account, void *array, size_t *capacity, size_t needed,
                    size_t size);
 
-/* The bytes that a block of malloc takes. */
+/* Returns the bytes that a block of malloc takes with its overhead. */
 size_t account_block(size_t size);
 
 #endif

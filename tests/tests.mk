@@ -30,16 +30,16 @@ TEST_FLAGS   := -Itests -UNDEBUG -DTESTS_DIR=\"tests\" $(CRITERION_CFLAGS) $(TLS
 UNIT_FLAGS   := $(TEST_FLAGS) -Ilib/include -Ilib/src -Iserver
 BENCH_FLAGS  := $(UNIT_FLAGS) $(HTTP_CFLAGS) $(BLAS_CFLAGS)
 
-$(O)/tests/%.o:        ROOM_FLAGS = $(TEST_FLAGS)
-$(O)/tests/unit/%.o:   ROOM_FLAGS = $(UNIT_FLAGS)
-$(O)/tests/bench/%.o:  ROOM_FLAGS = $(BENCH_FLAGS)
-$(O)/tests/stress/%.o: ROOM_FLAGS = $(UNIT_FLAGS)
-$(O)/tests/fuzz/%.o:   ROOM_FLAGS = $(UNIT_FLAGS)
-$(O)/tests/memory/%.o: ROOM_FLAGS = $(UNIT_FLAGS)
-$(addprefix $(O)/tests/support/,print_routes.o check_kernels.o run_kernels.o): ROOM_FLAGS = $(UNIT_FLAGS)
+$(O)/tests/%.o:        FOLDER_FLAGS = $(TEST_FLAGS)
+$(O)/tests/unit/%.o:   FOLDER_FLAGS = $(UNIT_FLAGS)
+$(O)/tests/bench/%.o:  FOLDER_FLAGS = $(BENCH_FLAGS)
+$(O)/tests/stress/%.o: FOLDER_FLAGS = $(UNIT_FLAGS)
+$(O)/tests/fuzz/%.o:   FOLDER_FLAGS = $(UNIT_FLAGS)
+$(O)/tests/memory/%.o: FOLDER_FLAGS = $(UNIT_FLAGS)
+$(addprefix $(O)/tests/support/,print_routes.o check_kernels.o run_kernels.o): FOLDER_FLAGS = $(UNIT_FLAGS)
 
-# The tests have stamps of their own. Their flags change when their packages are installed, and then all that `make run`
-# has compiled stays.
+# The tests have stamps of their own. Their flags change when their packages are installed. What `make run` has compiled
+# need not be compiled again then.
 $(O)/tests/.flags: STAMP = $(BENCH_FLAGS)
 $(O)/tests/.files: STAMP = $(LIB_OBJECTS) $(SUPPORT_OBJECTS) $(UNIT_OBJECTS) $(API_OBJECTS) $(MEMORY_OBJECTS)
 $(O)/tests/.flags $(O)/tests/.files: tools
@@ -77,7 +77,7 @@ $(O)/stress_%: $(O)/tests/stress/%.o $(O)/libsupport.a $(O)/libserver.a $(LIB_OB
 	@echo "  LINK  $@"
 	$(Q)$(LINK) $^ $(SERVER_LIBS)
 
-# A fuzz target is linked twice: replay_* reads files and needs no special compiler, fuzz_* is driven by libFuzzer.
+# A fuzz target is linked twice. replay_* reads files and needs no special compiler; libFuzzer calls fuzz_*.
 $(O)/replay_%: $(O)/tests/fuzz/fuzz_%.o $(O)/tests/fuzz/replay.o $(O)/libsupport.a $(O)/libserver.a $(LIB_OBJECTS)
 	@echo "  LINK  $@"
 	$(Q)$(LINK) $^ $(SERVER_LIBS)
@@ -107,11 +107,11 @@ $(O)/run_kernels: $(addprefix $(O)/tests/support/,run_kernels.o check_kernels.o)
 test-programs: $(O)/unit-tests $(O)/api-tests $(O)/no-memory $(REPLAYS) $(DAEMON) $(O)/routes.txt ; @:
 bench-programs: $(BENCHES) $(DAEMON) ; @:
 stress-programs: $(STRESSES) ; @:
-# make would delete objects that only a pattern names after linking.
+# Without this line, make would delete the objects that only pattern rules name as soon as they are linked.
 .SECONDARY: $(patsubst %.c,$(O)/%.o,$(wildcard tests/bench/*.c tests/stress/*.c tests/fuzz/*.c tests/support/*.c))
 
 # --------------------------------------------------------------------------- tests and benchmarks
-# Node.js with its npm may have come from elsewhere.
+# If there is an npm, Node.js is not installed as a package: it may have come from elsewhere.
 NPM = $(shell command -v npm >/dev/null || echo node)
 
 .PHONY: test bench bench-http bench-peers
@@ -139,7 +139,7 @@ bench-peers: ## Measure beside PyTorch, onnxruntime, OpenVINO, NumPy (6 GB from 
 
 # ----------------------------------------------------------------------------------------- checks
 .PHONY: docs test-conformance test-openapi test-clients test-metrics check-asan check-valgrind check-neon check-hardening check-layers lint format coverage test-container
-docs: ## Write the page /docs anew, from openapi.yaml
+docs: ## Make the page /docs from openapi.yaml
 	@docker/packages.sh test
 	@/usr/bin/python3 server/explorer/docs.py
 
@@ -156,8 +156,8 @@ run-stresses: stress-programs
 	    echo "== $${stress##*/}"; env -u OPENBLAS_CORETYPE OPENBLAS_NUM_THREADS=1 $$stress || exit 1; done
 endif
 
-# These attack the release daemon; SECONDS_EACH, TIMES and MINUTES make the attack longer. Results that depend on the
-# machine's speed are printed only; with STRICT=yes they fail.
+# These targets attack the release daemon. SECONDS_EACH, TIMES and MINUTES make the attack longer. Results that depend on
+# the speed of the machine are only printed; with STRICT=yes they can fail.
 HOSTILE ?= $(filter-out hostile crowd soak search,$(basename $(notdir $(wildcard tests/hostile/*.py))))
 export SECONDS_EACH TIMES MINUTES STRICT
 .PHONY: test-hostile soak search-costs
@@ -179,7 +179,7 @@ check-valgrind: ## Run the unit tests under valgrind
 	$(again) $(O)/unit-tests
 	@tests/support/run-valgrind.sh $(O)
 
-# Fuzzing stops at the first failure; build/fuzz/ holds the input that failed and the new finds.
+# Fuzzing stops at the first failure. build/fuzz/ holds the input that failed, and new inputs that reach more code.
 FUZZ_SECONDS ?= 60
 TARGET       ?= $(FUZZ_TARGETS)
 .PHONY: fuzz run-fuzz
@@ -189,7 +189,7 @@ fuzz: ## Search for inputs that break the code: make fuzz FUZZ_SECONDS=600 TARGE
 run-fuzz: $(addprefix $(O)/fuzz_,$(TARGET))
 	@tests/fuzz/run.sh $(O) $(FUZZ_SECONDS) $(TARGET)
 
-# The emulator is slow, so exp is tried at one number in TEST_DIVISOR.
+# The emulator is slow, so exp is tried at only one number in TEST_DIVISOR.
 check-neon: ## Run the row kernels of 64-bit ARM in an emulator
 	@docker/packages.sh build neon
 	$(again) O=build/neon CC=aarch64-linux-gnu-gcc build/neon/run_kernels
@@ -237,7 +237,7 @@ check-layers: ## Check which folder includes which headers, and the names of fil
 lint: ## Check format, clang-tidy and the scripts
 	@docker/packages.sh build test lint
 	clang-format --dry-run -Werror $(FORMATTED)
-	! LC_ALL=C.UTF-8 grep -nE '^.{101}' $(filter-out lib/src/kernels/%,$(FORMATTED)) # comments, which it leaves alone
+	! LC_ALL=C.UTF-8 grep -nE '^.{101}' $(filter-out lib/src/kernels/%,$(FORMATTED)) # clang-format leaves comments as they are
 	shellcheck $(SCRIPTS)
 	$(again) tidy
 
@@ -245,12 +245,12 @@ TIDY := $(addprefix tidy-,$(C_FILES))
 .PHONY: tidy $(TIDY)
 tidy: $(TIDY)
 tidy-server/api/assets.c: $(ASSETS)
-tidy-lib/%:    ROOM_FLAGS = $(LIB_FLAGS)
-tidy-server/%: ROOM_FLAGS = $(SERVER_FLAGS)
-tidy-tests/%:  ROOM_FLAGS = $(BENCH_FLAGS)
+tidy-lib/%:    FOLDER_FLAGS = $(LIB_FLAGS)
+tidy-server/%: FOLDER_FLAGS = $(SERVER_FLAGS)
+tidy-tests/%:  FOLDER_FLAGS = $(BENCH_FLAGS)
 $(TIDY): tidy-%: %
 	@echo "  TIDY  $<"
-	@said=$$(clang-tidy --quiet $< -- -std=c17 -D_POSIX_C_SOURCE=200809L $(ROOM_FLAGS) 2>&1) || \
+	@said=$$(clang-tidy --quiet $< -- -std=c17 -D_POSIX_C_SOURCE=200809L $(FOLDER_FLAGS) 2>&1) || \
 	    { echo "$$said"; exit 1; }
 
 format: ## Rewrite the sources as .clang-format says

@@ -70,8 +70,7 @@ typedef enum attn_status {
 
 /* An error: `argument` names the argument at fault, such as "K", "past_K", "W_Q", "mask" or
  * "heads/2/W_K" (W_K of the third head). With ATTN_NOT_FINITE it names the stage, such as "scores".
- * It is empty if no argument is at fault. `message` states the rule and the values that broke
- * it. */
+ * It is empty if no argument is at fault. `message` states the rule and the wrong values. */
 typedef struct attn_error {
     attn_status status;
     char argument[40];
@@ -91,11 +90,10 @@ typedef enum attn_dtype {
 } attn_dtype;
 
 enum {
-    ATTN_MAX_RANK = 8
-};
-
-enum {
-    ATTN_ALIGNMENT = 64 /* bytes; the alignment of a scratch, and of attn_plan_bind_all() */
+    ATTN_MAX_RANK = 8,
+    /* Bytes. A scratch and the buffer of attn_plan_bind_all() begin at a multiple of this number.
+     * Inputs and results that do so, too, are faster. */
+    ATTN_ALIGNMENT = 64
 };
 
 /* A dense row-major array that the library reads. A bool is a byte: 0 is false, and any other value
@@ -309,9 +307,9 @@ ATTN_API bool attn_plan_results_bytes(const attn_plan *plan, size_t *bytes);
 /* Binds all parts of all wanted results to one buffer of the caller, who keeps it until the plan is
  * freed. The parts lie one after the other, in the order of ATTN_RESULT_MAP, and each begins at a
  * multiple of ATTN_ALIGNMENT bytes from the start of the buffer. The buffer holds
- * attn_plan_results_bytes(), is aligned to ATTN_ALIGNMENT, and overlaps no input. Errors:
- * ATTN_INVALID_ARGUMENT if the buffer is NULL or not aligned, ATTN_TOO_LARGE if no buffer can hold
- * all results; nothing is bound then. */
+ * attn_plan_results_bytes(), is aligned to ATTN_ALIGNMENT, and overlaps no input.
+ * Errors: ATTN_INVALID_ARGUMENT if the buffer is NULL or not aligned, ATTN_TOO_LARGE if no buffer
+ * can hold all results; nothing is bound then. */
 ATTN_API attn_status attn_plan_bind_all(attn_plan *plan, void *buffer);
 
 /* Returns the cost of making and running the plan. The unit is the time of one multiply-add in
@@ -329,11 +327,11 @@ ATTN_API bool attn_plan_bytes(const attn_plan *plan, size_t threads, size_t *byt
 
 /* Computes all wanted results on the calling thread. Every part must be bound. A query that may
  * attend to no key gets rows of zeros. The numbers of a forbidden key or value, NaN included,
- * change no weights and no output of the queries that may not attend to it. Errors:
- * ATTN_INVALID_ARGUMENT (a part is not bound, or a slope or sink is not finite), ATTN_NOT_FINITE (a
- * stage overflowed; the message says where), ATTN_NO_MEMORY. Projections, and outputs without
- * softmax, are summed in their dtype: a sum that overflows on the way is an error, even if the
- * whole sum would be finite. */
+ * change no weights and no output of the queries that may not attend to it. Projections, and
+ * outputs without softmax, are summed in their dtype: a sum that overflows on the way is an error,
+ * even if the whole sum would be finite.
+ * Errors: ATTN_INVALID_ARGUMENT (a part is not bound, or a slope or sink is not finite),
+ * ATTN_NOT_FINITE (a stage overflowed; the message says where), ATTN_NO_MEMORY. */
 ATTN_API attn_status attn_plan_run(attn_plan *plan, attn_error *error);
 
 /*
@@ -342,11 +340,11 @@ ATTN_API attn_status attn_plan_run(attn_plan *plan, attn_error *error);
  * any order, each with a scratch that no other task uses at that time. The bytes of the results do
  * not depend on the threads or on the order. If a call fails, leave out the remaining tasks and
  * free the plan.
- *   attn_plan_phases   returns the number of phases
- *   attn_plan_tasks    returns the number of tasks of a phase, which may be 0 attn_plan_scratch
- *   returns the bytes of one scratch; it is aligned to ATTN_ALIGNMENT, and may be
- *                      NULL if this is 0
- * Errors: attn_plan_begin() has those of attn_plan_run() but ATTN_NOT_FINITE; a task and
+ *   attn_plan_phases    the number of phases
+ *   attn_plan_tasks     the number of tasks of a phase, which may be 0
+ *   attn_plan_scratch   the bytes of one scratch, which is aligned to ATTN_ALIGNMENT; with 0 bytes
+ *                       the scratch may be NULL
+ * Errors: attn_plan_begin() has those of attn_plan_run() except ATTN_NOT_FINITE; a task and
  * attn_plan_end() have ATTN_NOT_FINITE.
  */
 ATTN_API size_t attn_plan_phases(const attn_plan *plan);
@@ -365,8 +363,8 @@ ATTN_API void attn_plan_free(attn_plan *plan);
 /* Makes a plan of the softmax of `x` along `axis`; a negative axis counts from the last one. Its
  * one result is ATTN_RESULT_OUTPUT, in the shape and dtype of x, which may be bound to x's own
  * data. The plan runs as every other plan does. Entries of -inf get 0, and a slice in which all
- * entries are -inf gets zeros. The plan is returned owned and borrows the data of x. Errors:
- * ATTN_INVALID_ARGUMENT (rank 0, an axis out of range, not a float dtype), ATTN_TOO_LARGE,
+ * entries are -inf gets zeros. The plan is returned owned and borrows the data of x.
+ * Errors: ATTN_INVALID_ARGUMENT (rank 0, an axis out of range, not a float dtype), ATTN_TOO_LARGE,
  * ATTN_NO_MEMORY. A task has the error ATTN_NOT_FINITE if x holds +inf or NaN; the message names
  * the element. */
 ATTN_API attn_status attn_plan_softmax(attn_plan **plan, const attn_tensor *x, int axis,
@@ -407,9 +405,9 @@ typedef enum attn_distribution {
 /* One draw: all numbers of one matrix. */
 typedef struct attn_draw {
     attn_distribution distribution;
-    attn_dtype
-        dtype;    /* in which the numbers are drawn: ATTN_FLOAT64 with ATTN_NUMPY, or either float
-                         dtype with ATTN_TORCH; it is not used by ATTN_RANDINT */
+    /* The dtype in which the numbers are drawn: ATTN_FLOAT64 with ATTN_NUMPY, either float dtype
+     * with ATTN_TORCH. ATTN_RANDINT does not use it. */
+    attn_dtype dtype;
     double a, b;  /* within -1e37 .. 1e37, except with ATTN_RANDINT */
     size_t count; /* elements of the whole matrix; PyTorch's normals depend on it */
 } attn_draw;
@@ -425,8 +423,8 @@ ATTN_API attn_status attn_random_create(attn_random **random, attn_generator gen
 ATTN_API void attn_random_free(attn_random *random);
 
 /* Checks whether the generator can make a draw, and draws nothing. Errors: ATTN_INVALID_ARGUMENT
- * with the argument "distribution" or "dtype", or with "low" for a and "high" for b, or for normals
- * "mean" and "std". */
+ * with the argument "distribution" or "dtype", or with "low" for a and "high" for b; for normals
+ * these are "mean" and "std". */
 ATTN_API attn_status attn_random_check(const attn_random *random, const attn_draw *draw,
                                        attn_error *error);
 
@@ -447,9 +445,8 @@ typedef struct attn_build_info {
     const char *blas;      /* OpenBLAS's own description of its build */
     const char *blas_core; /* the kernels that OpenBLAS chose for this CPU, e.g. "SkylakeX" */
     const char *kernels;   /* the row kernels in use, e.g. "scalar" */
-    const char
-        *usable_kernels[5]; /* the row kernels that this CPU can run, slowest first, then NULL */
-    bool kernels_refused;   /* ATTENTION_ISA names no usable kernels, so it has no effect */
+    const char *usable_kernels[5]; /* all that this CPU can run, the slowest first, then NULL */
+    bool kernels_refused;          /* ATTENTION_ISA names no usable kernels, and has no effect */
 } attn_build_info;
 
 /* Returns what this build is, and what it found on this CPU. The texts are static. The row kernels

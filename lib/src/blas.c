@@ -1,6 +1,6 @@
 /*
- * blas.c - the only file that knows CBLAS and OpenBLAS. Callers have checked that every dimension
- * fits a 32-bit int: out of range, BLAS would print a message and leave C as it was.
+ * blas.c - the only file that knows CBLAS and OpenBLAS. Its callers have checked that every size
+ * fits an int of 32 bits. Otherwise BLAS would print a message and leave C as it was.
  */
 #include "blas.h"
 
@@ -43,7 +43,8 @@ void blas_transpose_f64(size_t rows, size_t cols, const double *a, size_t lda, d
                     b, (blasint)ldb);
 }
 
-/* Since OpenBLAS 0.3.18 (an older one is slower here, no more); the later cores have SkylakeX's. */
+/* OpenBLAS has these kernels for SkylakeX since 0.3.18, and uses them on the later cores, too. With
+ * an older OpenBLAS this is true as well, and such products are only slower. */
 bool blas_has_small(void) {
     static const char *const cores[] = {"SkylakeX", "Cooperlake", "SapphireRapids"};
     const char *core = openblas_get_corename();
@@ -66,7 +67,7 @@ attn_build_info attn_build(void) {
     const struct attn_kernels *tables[ATTN_KERNELS_MAX];
     const size_t count = attn_kernels_usable(tables);
     static_assert(sizeof build.usable_kernels / sizeof(char *) == ATTN_KERNELS_MAX + 1,
-                  "all tables and NULL");
+                  "usable_kernels has room for all tables and NULL");
     for (size_t i = 0; i < count; i++) {
         build.usable_kernels[i] = tables[i]->name;
     }

@@ -1,5 +1,5 @@
 /*
- * check.c - see check.h. Nothing is computed here and nothing is allocated.
+ * check.c - see check.h. This file computes and allocates nothing.
  */
 #include "check.h"
 
@@ -164,7 +164,7 @@ attn_status check_broadcast(const attn_tensor *tensor, const char *name, const a
                 tensor->rank - back, axes[4 - back], size, want, want == 1 ? "" : " or 1");
         }
         out->stride[4 - back] = size == 1 ? 0 : stride;
-        stride *= size; /* fits: every size is one of the plan's, whose product was checked */
+        stride *= size; /* fits: the product of the plan's sizes was checked */
     }
     out->data = tensor->data;
     return ATTN_OK;

@@ -1,5 +1,5 @@
 /*
- * check.h - the rules an argument must obey on its own. Each failure names the rule and the values.
+ * check.h - checks of arguments. Each error names the rule and the values that broke it.
  */
 #ifndef ATTN_CHECK_H
 #define ATTN_CHECK_H
@@ -7,34 +7,36 @@
 #include "attention.h"
 #include "plan.h"
 
-/* A present, non-empty float tensor of min_rank <= rank <= max_rank whose sizes BLAS can address.
- * */
+/* Checks that a tensor is given, has a float dtype and a rank in [min_rank, max_rank], is not
+ * empty, and has sizes that BLAS can address. */
 attn_status check_matrix(const attn_tensor *tensor, const char *name, int min_rank, int max_rank,
                          attn_error *error);
 
-/* Same dtype as the call, and exactly this shape (rank sizes). */
+/* These check that a tensor has the dtype of the call, and that it has exactly this shape. */
 attn_status check_dtype(const attn_tensor *tensor, const char *name, attn_dtype dtype,
                         attn_error *error);
 attn_status check_shape(const attn_tensor *tensor, const char *name, int rank, const size_t *shape,
                         attn_error *error);
 
-/* Numbers, flags and enums of the options, apart from all shapes. */
+/* Checks the numbers, flags and enums of the options, but nothing that depends on shapes. */
 attn_status check_options(const attn_options *options, attn_error *error);
 
-/* Returns the plural ending of a noun that follows this number in a message: "1 row", "2 rows". */
+/* Returns the ending of a noun that follows this number in a message: "1 row", "2 rows". */
 static inline const char *plural_end(size_t number) {
     return number == 1 ? "" : "s";
 }
 
-/* `columns` must be a multiple of `heads`, which the message calls `heads_name`. */
+/* Checks that `columns` is a multiple of `heads`, which the message calls `heads_name`. */
 attn_status check_columns(const char *name, size_t columns, size_t heads, const char *heads_name,
                           attn_error *error);
 
-/* got == want, else "`name` has got `what` but `other` has want". `what` is in the singular. */
+/* Checks that `got` equals `want`. The message is "NAME has GOT WHAT but OTHER has WANT", where
+ * WHAT is a noun; `what` is its singular. */
 attn_status check_equal(const char *name, size_t got, const char *what, const char *other,
                         size_t want, attn_error *error);
 
-/* Strides that broadcast `tensor` (rank 2..4, may be NULL) to (batch, heads, n, m). */
+/* Checks that `tensor` (rank 2..4) broadcasts to (batch, heads, n, m), and writes its strides to
+ * `out`. If `tensor` is NULL, the data of `out` is NULL, too. */
 attn_status check_broadcast(const attn_tensor *tensor, const char *name, const attn_plan *plan,
                             struct broadcast *out, attn_error *error);
 

@@ -71,7 +71,7 @@ static double cost_of_score(const attn_plan *plan, const struct schedule *s) {
     const unsigned stages[] = {ATTN_WANT(SCORES), ATTN_WANT(SCALED_SCORES),
                                ATTN_WANT(MASKED_SCORES)};
     double cost = s->long_rows ? LONG : s->plain && !s->staged ? PLAIN : GENERAL;
-    cost += s->direct ? DIRECT : FEW / (double)plan->n;
+    cost += s->without_blas ? DIRECT : FEW / (double)plan->n;
     cost += plan->mask.data != NULL ? MASK : 0;
     cost += plan->bias.data != NULL ? MASK : 0;
     cost += plan->softcap > 0 ? SOFTCAP : 0;
@@ -105,7 +105,7 @@ static double cost_of_product(const attn_plan *plan, const struct schedule *s) {
     if (s->long_rows) {
         return wide * (read_columns(plan) > 2048 ? 20 : 6) + read;
     }
-    return wide * (s->direct ? 3.5 : 0.8) + read;
+    return wide * (s->without_blas ? 3.5 : 0.8) + read;
 }
 
 static double tiles_of_row(const attn_plan *plan, const struct schedule *s) {
@@ -202,7 +202,7 @@ static double cost_of_moments(const attn_plan *plan) {
 
 double cost_of_merging(const attn_plan *plan, const struct schedule *s) {
     const double rows = (double)plan->batch * (double)plan->heads * (double)plan->n;
-    const double each = (double)s->merge_parts * TOTAL + (double)s->partial_row * MERGE;
+    const double each = (double)s->merge_parts * TOTAL + (double)s->partial_numbers * MERGE;
     return s->cut ? rows * (ROW + (double)s->splits * each) : 0;
 }
 
@@ -263,7 +263,7 @@ static double cost_of_memory(const attn_plan *plan, const struct schedule *s) {
     const double past =
         plan->past == 0 ? 0 : (double)plan->past_k.batch + (double)plan->past_v.batch;
     return batch * (inputs + past) * size * READ +
-           (bytes_of_results(plan) + (double)s->workspace) * FRESH;
+           (bytes_of_results(plan) + (double)s->workspace.bytes) * FRESH;
 }
 
 double cost_of_plan(const attn_plan *plan, const struct schedule *s) {

@@ -1,7 +1,7 @@
 /*
- * plan.c - what both kinds of plan share: making, costing and freeing one. plan_attention.c and
- * plan_multihead.c fill it from a call, plan_options.c and plan_results.c resolve the rest. Nothing
- * is computed here; see run.c.
+ * plan.c - makes, completes and frees plans, and counts their bytes. plan_attention.c,
+ * plan_multihead.c and plan_softmax.c fill a plan from a call. plan_options.c, plan_results.c and
+ * schedule.c do the rest. run.c runs it.
  */
 #include "plan_build.h"
 
@@ -12,7 +12,8 @@
 #include "tensor.h"
 
 enum {
-    MAX_HEADS = 65536 /* each costs memory before any limit of the caller can be asked */
+    /* This bounds the memory of a plan, because a caller can refuse a plan only when it is made. */
+    MAX_HEADS = 65536
 };
 
 attn_status plan_new(attn_plan **plan, attn_error *error) {
@@ -39,7 +40,7 @@ void attn_plan_free(attn_plan *plan) {
     free(plan);
 }
 
-/* Returns the bytes that the plan itself holds from the moment when it is made. */
+/* Returns the bytes that a plan holds from the moment when it is made. */
 static size_t plan_memory(const attn_plan *plan) {
     const size_t pieces =
         plan->project_q.room + plan->project_k.room + plan->project_v.room + plan->project_out.room;
@@ -66,15 +67,16 @@ static size_t scratches(const attn_plan *plan, size_t threads) {
 bool attn_plan_bytes(const attn_plan *plan, size_t threads, size_t *bytes) {
     size_t results, scratch, sum;
     if (!attn_plan_results_bytes(plan, &results) ||
-        !size_mul(plan->schedule.scratch, scratches(plan, threads), &scratch) ||
-        !size_add(results, scratch, &sum) || !size_add(sum, plan->schedule.workspace, &sum)) {
+        !size_mul(plan->schedule.scratch.bytes, scratches(plan, threads), &scratch) ||
+        !size_add(results, scratch, &sum) || !size_add(sum, plan->schedule.workspace.bytes, &sum)) {
         return false;
     }
     return size_add(sum, plan_memory(plan), bytes);
 }
 
-/* One query, and heads that share keys: they become the queries of one head, so that keys and
- * values are read once for all of them. Nothing moves in memory: (H,1,d) is (H_kv,H/H_kv,d). */
+/* If there is one query, the query heads that share a key head become the queries of one head. Keys
+ * and values are then read once for all of them. Nothing moves in memory, because (H,1,d) is also
+ * (H_kv,H/H_kv,d). */
 static void merge_groups(attn_plan *plan) {
     const size_t group = plan->heads / plan->kv_heads;
     if (plan->n != 1 || group == 1 || plan->per_head || plan->slopes != NULL ||
@@ -96,7 +98,7 @@ static void merge_groups(attn_plan *plan) {
 }
 
 attn_status plan_finish(attn_plan *plan, const attn_options *o, attn_error *error) {
-    size_t pairs; /* bounds every product of the sizes that follows */
+    size_t pairs; /* bytes of all scores in double; no product of sizes below is larger */
     if (!size_mul(plan->n, plan->m, &pairs) || !size_mul(pairs, plan->batch, &pairs) ||
         !size_mul(pairs, plan->heads, &pairs) || !size_mul(pairs, sizeof(double), &pairs) ||
         plan->m > BLAS_MAX_DIM - 32 || plan->out_ld > BLAS_MAX_DIM) {

@@ -1,6 +1,6 @@
 /*
- * plan_attention.c - attention over given Q, K, V in any of their forms: (n,d), (H,n,d), (B,H,n,d)
- * or packed (n,H*d), (B,n,H*d).
+ * plan_attention.c - plans attention over given Q, K and V in any of their forms: (n,d), (H,n,d),
+ * (B,H,n,d), or packed as (n,H*d) or (B,n,H*d).
  */
 #include "plan_build.h"
 
@@ -30,7 +30,7 @@ static struct operand operand_of(const attn_tensor *t, struct dims d, bool packe
     return o;
 }
 
-/* Offset of a head in an operand. */
+/* Returns the offset of a head from the start of a batch item. */
 static size_t head_offset(struct dims d, bool packed, size_t h) {
     return packed ? h * d.columns : h * d.rows * d.columns;
 }
@@ -43,7 +43,7 @@ struct qkv {
 static attn_status check_one(const attn_tensor *t, const char *name, const attn_tensor *q,
                              const char *q_name, int max_rank, size_t packed_heads,
                              const char *heads_name, attn_error *error) {
-    assert(q != NULL); /* it was checked first */
+    assert(q != NULL); /* plan_qkv() has checked it */
     ATTN_TRY(check_matrix(t, name, 2, max_rank, error));
     ATTN_TRY(check_dtype(t, name, q->dtype, error));
     if (t->rank != q->rank) {
@@ -56,7 +56,7 @@ static attn_status check_one(const attn_tensor *t, const char *name, const attn_
     return ATTN_OK;
 }
 
-/* K and V, or the past ones, against Q and each other. */
+/* Checks the sizes of K and V against Q and against each other. */
 static attn_status check_kv(struct dims q, const char *q_name, struct dims k, const char *k_name,
                             struct dims v, const char *v_name, attn_error *error) {
     ATTN_TRY(check_equal(k_name, k.columns, "column", q_name, q.columns, error));
@@ -74,12 +74,11 @@ attn_status plan_check_past(const attn_options *o, attn_error *error) {
     return ATTN_OK;
 }
 
-/* Past rows in the form of K and V (given as dims): fills the plan's operands. */
 attn_status plan_past(attn_plan *plan, const attn_options *o, struct dims k, struct dims v,
                       bool packed, attn_error *error) {
     struct dims pk = dims_of(o->past_k, packed ? plan->kv_heads : 0);
     struct dims pv = dims_of(o->past_v, packed ? plan->kv_heads : 0);
-    if (plan->has_batch_axis && !plan->has_head_axis) { /* (B,p,d): the first axis is no head */
+    if (plan->has_batch_axis && !plan->has_head_axis) { /* (B,p,d): the first axis is the batch */
         pk.batch = pk.heads, pv.batch = pv.heads;
         pk.heads = pv.heads = 1;
     }
@@ -172,7 +171,7 @@ attn_status attn_plan_attention(attn_plan **plan, const attn_tensor *q, const at
                                 attn_error *error) {
     static const attn_options defaults = {0};
     const attn_options *o = options != NULL ? options : &defaults;
-    const bool one = q != NULL && q == k && k == v; /* self-attention without projections */
+    const bool one = q != NULL && q == k && k == v; /* one matrix, which messages call X */
     const struct qkv t = {q, k, v, one ? "X" : "Q", one ? "X" : "K", one ? "X" : "V"};
     *plan = NULL;
     ATTN_TRY(check_options(o, error));

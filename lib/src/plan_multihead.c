@@ -1,6 +1,6 @@
 /*
- * plan_multihead.c - attention with projections: one set of weights for all heads (2-D and split,
- * or 3-D), or weights of its own, of any size, for each head.
+ * plan_multihead.c - plans attention with projections. Either all heads share one set of weights,
+ * which is 3-D or is 2-D and split, or each head has weights of its own, which may differ in size.
  */
 #include "plan_build.h"
 
@@ -13,12 +13,12 @@
 #include "status.h"
 #include "tensor.h"
 
-/* A weight matrix seen as (inner, columns) for each of `heads` heads, whatever its form. */
+/* A weight, seen as a matrix (inner, columns) for each of `heads` heads, whatever its form. */
 struct weight {
     const attn_tensor *tensor;
     const char *name;
     bool stacked; /* 3-D */
-    size_t heads; /* of a 3-D weight, else 1 */
+    size_t heads; /* the heads of a 3-D weight; 1 for a 2-D weight */
     size_t inner, columns;
 };
 
@@ -39,7 +39,7 @@ static attn_status read_weight(const attn_tensor *t, const char *name, attn_layo
     return ATTN_OK;
 }
 
-/* Names the axis of a weight whose length is `inner`. */
+/* Returns the name of the axis of a weight that has `inner` elements. */
 static const char *inner_name(attn_layout layout, size_t inner) {
     if (layout == ATTN_IN_OUT) {
         return inner == 1 ? "row" : "rows";
@@ -47,7 +47,7 @@ static const char *inner_name(attn_layout layout, size_t inner) {
     return inner == 1 ? "column (out_in)" : "columns (out_in)";
 }
 
-/* X W must be possible. */
+/* Checks that X W is possible: a weight has as many rows as X has columns. */
 static attn_status check_inner(const struct weight *w, const char *x_name, size_t columns,
                                attn_layout layout, attn_error *error) {
     if (w->inner != columns) {
@@ -58,7 +58,7 @@ static attn_status check_inner(const struct weight *w, const char *x_name, size_
     return ATTN_OK;
 }
 
-/* A bias of heads * columns numbers: flat, or (heads, columns) beside 3-D weights. */
+/* Checks a bias of heads * columns numbers: flat, or (heads, columns) beside 3-D weights. */
 static attn_status check_bias(const attn_tensor *b, const char *name, attn_dtype dtype,
                               const struct weight *w, attn_error *error) {
     if (b == NULL) {
@@ -72,8 +72,8 @@ static attn_status check_bias(const attn_tensor *b, const char *name, attn_dtype
     return check_shape(b, name, 1, (size_t[]){w->heads * w->columns}, error);
 }
 
-/* Adds the pieces of one weight, whose result starts at `column` of each row. A 3-D out_in weight
- * is a 2-D one with the heads' rows below each other: one product. */
+/* Adds the pieces of one weight. Their results start at `column` of each row. A 3-D out_in weight
+ * is one product, because it is also a 2-D weight with the rows of all heads below each other. */
 static void add_pieces(struct projection *p, const struct weight *w, const attn_tensor *bias,
                        size_t column) {
     const size_t count = w->stacked && !p->out_in ? w->heads : 1;
@@ -93,7 +93,7 @@ static attn_status start_projection(struct projection *p, const char *name, cons
                                     attn_layout layout, size_t pieces, attn_error *error) {
     *p = (struct projection){.name = name, .x = x->data, .out_in = layout == ATTN_OUT_IN};
     p->inner = x->shape[x->rank - 1];
-    p->rows = x->shape[x->rank - 2] * (x->rank == 3 ? x->shape[0] : 1); /* fits: checked by x */
+    p->rows = x->shape[x->rank - 2] * (x->rank == 3 ? x->shape[0] : 1); /* fits: x was checked */
     p->pieces = calloc(pieces, sizeof *p->pieces);
     p->room = pieces;
     if (p->pieces == NULL) {
@@ -124,9 +124,9 @@ static attn_status read_projection(const attn_multihead *call, size_t index, att
     const attn_tensor *w[3] = {p->w_q, p->w_k, p->w_v};
     const attn_tensor *c = call->context != NULL ? call->context : call->x;
     out->b[0] = p->b_q, out->b[1] = p->b_k, out->b[2] = p->b_v;
-    char name[40] = "W_"; /* holds any index */
+    char name[40] = "W_"; /* has room for any index */
     size_t length = 2;
-    if (call->per_head) { /* one format for all names of a head: there may be 65536 heads */
+    if (call->per_head) { /* once for all names of a head, because there may be 65536 heads */
         length = (size_t)snprintf(name, sizeof name, "heads/%zu/W_", index);
     }
     for (int i = 0; i < 3; i++) {
@@ -144,7 +144,7 @@ static attn_status read_projection(const attn_multihead *call, size_t index, att
     return ATTN_OK;
 }
 
-/* One set of weights for all heads: splits 2-D weights, or checks the heads of 3-D ones. */
+/* Plans one set of weights for all heads: splits 2-D weights, or checks the heads of 3-D ones. */
 static attn_status plan_shared(attn_plan *plan, const attn_multihead *call, const attn_options *o,
                                attn_error *error) {
     struct named_projection p = {0};
@@ -181,7 +181,7 @@ static attn_status plan_shared(attn_plan *plan, const attn_multihead *call, cons
         ATTN_TRY(check_columns("W_K", p.w[WEIGHT_K].columns, plan->kv_heads, kv_name, error));
         ATTN_TRY(check_columns("W_V", p.w[WEIGHT_V].columns, plan->kv_heads, kv_name, error));
     }
-    const size_t q_cols = p.w[WEIGHT_Q].heads * p.w[WEIGHT_Q].columns; /* fit: sizes of tensors */
+    const size_t q_cols = p.w[WEIGHT_Q].heads * p.w[WEIGHT_Q].columns; /* fit, as in tensors */
     const size_t k_cols = p.w[WEIGHT_K].heads * p.w[WEIGHT_K].columns;
     const size_t v_cols = p.w[WEIGHT_V].heads * p.w[WEIGHT_V].columns;
     const size_t d = q_cols / plan->heads, d_v = v_cols / plan->kv_heads;
@@ -206,7 +206,7 @@ static attn_status plan_shared(attn_plan *plan, const attn_multihead *call, cons
     return ATTN_OK;
 }
 
-/* Weights of its own for each head, of any size. */
+/* Plans heads that have weights of their own. */
 static attn_status plan_per_head(attn_plan *plan, const attn_multihead *call, const attn_options *o,
                                  attn_error *error) {
     if (o->heads != 0 || o->kv_heads != 0) {
@@ -297,7 +297,8 @@ static attn_status check_inputs(const attn_multihead *call, attn_error *error) {
     return ATTN_OK;
 }
 
-/* The most products that a projection can need: one for each head that has weights of its own. */
+/* Returns the most pieces that a projection can have: one for each head that has weights of its
+ * own, or one for each head of a 3-D weight. */
 static size_t piece_count(const attn_multihead *call, const attn_tensor *w) {
     return call->per_head ? call->count : (w != NULL && w->rank == 3 ? w->shape[0] : 1);
 }

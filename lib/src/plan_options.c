@@ -1,4 +1,4 @@
-/* plan_options.c - the options of a call, resolved against the sizes of its plan. */
+/* plan_options.c - resolves the options of a call against the sizes of its plan. */
 #include "plan_build.h"
 
 #include <math.h>
@@ -32,7 +32,8 @@ attn_status plan_read_numbers(attn_plan *plan, attn_error *error) {
     return read_numbers(&plan->sink, "sink", plan->sinks, error);
 }
 
-/* A vector of one number for each head, and room for these as doubles; or neither if absent. */
+/* Checks a vector of one number for each head, and reads it into new doubles in `out`. Does nothing
+ * if `tensor` is NULL. */
 static attn_status per_head_numbers(const attn_tensor *tensor, const char *name,
                                     const attn_plan *plan, attn_tensor *kept, double **out,
                                     attn_error *error) {
@@ -52,9 +53,9 @@ static attn_status per_head_numbers(const attn_tensor *tensor, const char *name,
     return *out == NULL ? attn_no_memory(error) : read_numbers(kept, name, *out, error);
 }
 
-/* The slopes of Press et al. 2021: for a power of two, the geometric sequence that starts at and
- * has the ratio 2^(-8/heads); otherwise that of the next lower power, then every other slope of
- * twice it. */
+/* Returns a slope of Press et al. 2021. If `heads` is a power of two, the slopes are a geometric
+ * sequence whose first number and ratio are 2^(-8/heads). Otherwise they are those of the next
+ * lower power of two, followed by every other slope of twice that power. */
 static double paper_slope(size_t h, size_t heads) {
     size_t power = 1;
     while (power * 2 <= heads) {
@@ -116,7 +117,6 @@ static attn_status resolve_mask(attn_plan *plan, const attn_options *o, attn_err
     return check_broadcast(o->bias, "bias", plan, &plan->bias, error);
 }
 
-/* All options, once the sizes, heads and per-head layouts of the plan are known. */
 attn_status plan_options(attn_plan *plan, const attn_options *o, attn_error *error) {
     plan->causal = o->causal;
     plan->normalization = o->normalization;
@@ -143,7 +143,6 @@ attn_status plan_options(attn_plan *plan, const attn_options *o, attn_error *err
     return resolve_mask(plan, o, error);
 }
 
-/* kv_heads of the options, checked against heads. */
 attn_status plan_kv_heads(const attn_options *o, size_t heads, size_t *kv_heads,
                           attn_error *error) {
     *kv_heads = o->kv_heads != 0 ? o->kv_heads : heads;

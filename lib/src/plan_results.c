@@ -1,4 +1,4 @@
-/* plan_results.c - the shape of every result that is wanted, and where it goes. */
+/* plan_results.c - gives every wanted result its shape, and binds results to buffers. */
 #include "plan_build.h"
 
 #include <stdlib.h>
@@ -6,8 +6,8 @@
 #include "status.h"
 #include "tensor.h"
 
-/* Adds a part of shape (lead axes..., sizes...). `head_axis` asks for the axis of heads or kv
- * heads. */
+/* Adds a part to a result. Its axes are the batch and the heads, if the call has these axes, and
+ * then `sizes`. `head_axis` is the number of heads or key heads, or 0 for no such axis. */
 static void add_part(attn_plan *plan, attn_result which, attn_dtype dtype, size_t head_axis,
                      int rank, const size_t *sizes) {
     struct result *result = &plan->results[which];

@@ -1,4 +1,4 @@
-/* plan_softmax.c - plans of softmax alone, along one axis of an array; softmax.inc runs them. */
+/* plan_softmax.c - plans softmax alone, along one axis of an array; softmax.inc runs it. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,8 +7,10 @@
 #include "tensor.h"
 
 enum {
-    CHUNK_NUMBERS = 1 << 18, /* of one task at most: about 0.5 ms, and no more than an L2 cache */
-    TASK_NUMBERS = 1 << 14,  /* ... and at least, if there are so many slices */
+    /* The most numbers of one task: they take about 0.5 ms, and fit an L2 cache. */
+    CHUNK_NUMBERS = 1 << 18,
+    /* The least numbers of one task, if there are enough slices. */
+    TASK_NUMBERS = 1 << 14,
 };
 
 static attn_status check_softmax(const attn_tensor *x, int axis, attn_error *error) {
@@ -31,7 +33,7 @@ static attn_status check_softmax(const attn_tensor *x, int axis, attn_error *err
     return ATTN_OK;
 }
 
-/* Blocks of columns, and parts of their slices if these are long. */
+/* Cuts the array into blocks of columns, and slices that are long into parts. */
 static void cut_slices(attn_plan *plan) {
     struct slices *s = &plan->slices;
     struct schedule *schedule = &plan->schedule;
@@ -48,7 +50,7 @@ static void cut_slices(attn_plan *plan) {
     schedule->tasks[PHASE_ATTEND] = (units + s->per_task - 1) / s->per_task;
     if (s->chunks > 1) {
         schedule->tasks[PHASE_WEIGH] = schedule->tasks[PHASE_ATTEND];
-        schedule->workspace = units * 2 * s->columns * sizeof(double);
+        schedule->workspace.bytes = units * 2 * s->columns * sizeof(double);
     }
     schedule->cost = cost_of_softmax(plan);
 }
@@ -77,7 +79,7 @@ attn_status attn_plan_softmax(attn_plan **plan, const attn_tensor *x, int axis, 
         p->slices.inner *= i > axis ? x->shape[i] : 1;
     }
     p->slices.count = x->shape[axis];
-    if (p->slices.outer * p->slices.inner * p->slices.count != 0) { /* else nothing to do */
+    if (p->slices.outer * p->slices.inner * p->slices.count != 0) { /* otherwise there is no task */
         cut_slices(p);
     }
     return ATTN_OK;

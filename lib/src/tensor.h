@@ -16,7 +16,7 @@ static inline bool size_add(size_t a, size_t b, size_t *sum) {
     return !__builtin_add_overflow(a, b, sum);
 }
 
-/* The bytes of a part of a result, as attn_tensor_bytes() counts them. */
+/* Does the same as attn_tensor_bytes(), for a part of a result. */
 static inline bool part_bytes(const attn_result_tensor *part, size_t *bytes) {
     const attn_tensor tensor = attn_as_tensor(part);
     return attn_tensor_bytes(&tensor, bytes);

@@ -1,12 +1,12 @@
-/*
- * error.c - see error.h. Knows nothing of readers and documents.
- */
+/* error.c - the messages, pointers and quotations of error.h. It knows neither readers nor
+ * documents. */
 #include "codec/error.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* Drops a character that vsnprintf cut in two, and keeps control characters out of logs. */
+/* Removes a character at the end that vsnprintf cut in two, and replaces control characters, which
+ * must not reach a log. */
 static void tidy(char *text) {
     size_t size = strlen(text);
     size_t start = size;
@@ -108,7 +108,7 @@ void codec_quote(char quoted[CODEC_QUOTE_SIZE], const char *text, size_t size) {
             i++;
             continue;
         }
-        do { /* a whole character, so that the cut is never inside one */
+        do { /* copies a whole character, so that the text is never cut inside one */
             quoted[used++] = text[i++];
         } while (i < end && ((unsigned char)text[i] & 0xC0) == 0x80);
     }

@@ -1,12 +1,12 @@
-/* nearest.c - see nearest.h. */
+/* nearest.c - the nearest name by edit distance. */
 #include "codec/nearest.h"
 
 #include <stdbool.h>
 #include <string.h>
 
 enum {
-    NAME_MAX_SIZE = 40, /* longer names are never compared */
-    TOO_FAR = 3
+    NAME_MAX_SIZE = 40, /* longer names are near to none */
+    TOO_FAR = 3         /* more edits than any near name is away */
 };
 
 static char lower(char c) {
@@ -17,8 +17,8 @@ static size_t least(size_t a, size_t b) {
     return a < b ? a : b;
 }
 
-/* Edit distance that counts a swap of neighbours as one edit (Damerau 1964, as optimal string
- * alignment), blind to case. Both at most NAME_MAX_SIZE long. */
+/* Returns the edit distance, without regard to case. A swap of neighbouring letters is one edit
+ * (Damerau 1964, as optimal string alignment). Both names have at most NAME_MAX_SIZE letters. */
 static size_t distance(const char *a, size_t a_size, const char *b, size_t b_size) {
     size_t rows[3][NAME_MAX_SIZE + 1];
     size_t *before = rows[0], *last = rows[1], *now = rows[2];
@@ -56,9 +56,10 @@ const char *codec_nearest(const char *name, const char *const *names, size_t cou
         const size_t shorter = least(size, other), longer = size + other - shorter;
         const size_t allowed = shorter <= 3 ? 1 : 2;
         if (away > allowed || (away > 0 && away == longer)) {
-            continue; /* too far, or with nothing in common, as "Z" and "Q" */
+            continue; /* they are too far apart, or have nothing in common like "Z" and "Q" */
         }
-        /* of two as near, the longer has more in common: "wq" is "W_Q" rather than "Q" */
+        /* If two names are equally near, the longer one has more in common: "wq" is "W_Q", not "Q".
+         * */
         if (away < *edits || (away == *edits && other > strlen(nearest))) {
             nearest = names[i];
             *edits = away;

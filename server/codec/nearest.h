@@ -1,13 +1,14 @@
 /*
- * nearest.h - which known name was meant by one that is not known. Private to the codec.
+ * nearest.h - the known name that an unknown name probably stands for. Private to the codec.
  */
 #ifndef CODEC_NEAREST_H
 #define CODEC_NEAREST_H
 
 #include <stddef.h>
 
-/* Nearest of names[0..count) to `name` by edit distance, or NULL if none is near enough to be
- * meant. *edits: how far it is; more than any that is near enough if it is NULL. */
+/* Returns the name among names[0..count) with the smallest edit distance to `name`, or NULL if none
+ * is near enough. *edits is that distance. If the result is NULL, *edits is larger than every
+ * distance that is near enough. */
 const char *codec_nearest(const char *name, const char *const *names, size_t count, size_t *edits);
 
 #endif

@@ -1,7 +1,7 @@
 #!/bin/bash
-# run.sh FOLDER [NAME...] tries the explorer of $ATTENTIOND_BIN (FOLDER/attentiond if it is not set) in a browser. NAMEs limit
-# it to these files *.test.mjs. $BROWSER names a Chromium other than Debian's. The packages go to FOLDER/node-browser, from npm
-# the first time only; screenshots to build/browser. With STRICT=yes it also asserts what depends on the machine's speed.
+# run.sh FOLDER [NAME...] tries the explorer of $ATTENTIOND_BIN (FOLDER/attentiond if it is not set) in a browser. With NAMEs,
+# only the files NAME.test.mjs run. $BROWSER names a Chromium other than Debian's. The first run installs packages from npm in
+# FOLDER/node-browser. Screenshots go to build/browser. With STRICT=yes, results that depend on the machine's speed can fail.
 set -euo pipefail
 
 here=$(dirname "$(realpath "$0")")
@@ -13,7 +13,7 @@ export BROWSER=${BROWSER:-/usr/bin/chromium}
 export BROWSER_PACKAGES=$node BROWSER_PICTURES=$here/../../build/browser
 mkdir -p "$BROWSER_PICTURES"
 
-# The copy of the lock is written last, so a broken installation is made anew.
+# The copy of the lock is written last, so a broken installation is made again.
 if ! cmp -s "$here/package-lock.json" "$node/installed.json"; then
     rm -rf "$node"
     mkdir -p "$node"

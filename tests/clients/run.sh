@@ -1,8 +1,8 @@
 #!/bin/bash
 # run.sh FOLDER [NAME...] generates clients from openapi.yaml, compiles them, and has each ask $ATTENTIOND_BIN
 # (FOLDER/attentiond if it is not set) the first notebook, the same with drawn matrices, and a bad request. It also runs two
-# linters. NAME is lint, typescript, python, go or java; without one, all of them run. What they need comes from npm, PyPI,
-# Go's proxy and Maven Central, the first time only, and goes to build/clients, as all that is generated.
+# linters. NAME is lint, typescript, python, go or java; without a NAME, all of them run. The first run downloads packages from
+# npm, PyPI, Go's proxy and Maven Central. Packages and generated files go to build/clients.
 set -euo pipefail
 
 here=$(dirname "$(realpath "$0")")
@@ -15,18 +15,18 @@ work=$root/build/clients
 mkdir -p "$work"
 log=$work/log.txt
 
-quietly() { # COMMAND...: what it prints is shown only if it fails
+quietly() { # COMMAND...: runs a command, and shows its output only if it fails
     "$@" >"$log" 2>&1 || { cat "$log"; echo "failed: $*"; exit 1; } >&2
 }
 
-check() { # NAME VERSION COMMAND...: the command asks, check.py reads what it prints
+check() { # NAME GENERATOR COMMAND...: runs a client, and lets check.py read what it prints
     "${@:3}" >"$work/$1.json" || { echo "$1 failed: ${*:3}" >&2; exit 1; }
     /usr/bin/python3 "$here/check.py" "$1 by $2" "$work/$1.json"
 }
 
 install_node_modules() {
     cd "$work/typescript"
-    # The copy of the lock is written last, so a broken installation is made anew.
+    # The copy of the lock is written last, so a broken installation is made again.
     cmp -s "$here/typescript/package-lock.json" installed.json && return
     cp "$here"/typescript/package*.json "$here/../browser/.npmrc" .
     quietly npm ci
@@ -69,7 +69,7 @@ run_go() {
     mkdir -p "$work/go"
     cd "$work/go"
     cp "$here"/go/* .
-    # A Go from 1.21 on fetches the version that go.mod names.
+    # Go 1.21 and later fetch the version of Go that go.mod names.
     export GOTOOLCHAIN=auto GOPATH=$work/gopath GOCACHE=$work/gocache GOFLAGS="-modcacherw -mod=readonly"
     quietly go tool oapi-codegen -generate types,client -package main -o attentiond.go "$document"
     quietly go vet .

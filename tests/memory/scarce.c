@@ -1,6 +1,7 @@
 /*
- * scarce.c - see scarce.h. The definitions here come before those of libc and of a sanitizer, which
- * do the work: under AddressSanitizer its leak detection sees every block as ever.
+ * scarce.c - counts allocations and lets them fail. The dynamic linker finds the functions of this
+ * file before those of libc and of a sanitizer, and they call these to do the work. So the leak
+ * detection of AddressSanitizer still sees every block.
  */
 #define _GNU_SOURCE /* dl_iterate_phdr, mremap */
 #include "memory/scarce.h"
@@ -19,14 +20,14 @@
 #include <unistd.h>
 
 enum {
-    MAX_BLOCKS = 1 << 14, /* that are there at a time */
-    MAX_RANGES = 16
+    MAX_BLOCKS = 1 << 14, /* blocks that are allocated and not freed at the same time */
+    MAX_RANGES = 16       /* segments of OpenBLAS and of the dynamic linker */
 };
 
 #define REPLACES __attribute__((visibility("default"), noinline))
 #define CALLER   __builtin_return_address(0)
 
-/* What is below: libc, and where there is a sanitizer, that. */
+/* The functions that do the work: those of libc, or of a sanitizer if there is one. */
 void *__libc_malloc(size_t size);
 void *__libc_calloc(size_t count, size_t size);
 void *__libc_realloc(void *old, size_t size);
@@ -41,21 +42,22 @@ WEAK void __interceptor_free(void *block);
 
 /* ------------------------------------------------------------------------------- the accounts */
 
-static _Thread_local bool exempted = true; /* until what the program calls first */
+static _Thread_local bool exempted = true; /* set by scarce_exempt() and begin_thread() */
 static atomic_bool armed;
-static bool endless;
-static size_t failing; /* 0: none */
+static bool endless;   /* all allocations after `failing` fail, too */
+static size_t failing; /* the number of the allocation that fails; 0 = none */
 static atomic_size_t counted, failed;
 
-/* Addresses are kept inverted, or the table would be a reason for a leak checker to be content. */
+/* A block in a hash table with linear probing. The bits of its address are inverted, because a leak
+ * checker that found the address here would believe that the block is still in use. */
 struct block {
-    uintptr_t inverted; /* 0: none; its place is (~inverted / 16) % MAX_BLOCKS or one after it */
+    uintptr_t inverted; /* 0 = this place is free */
     size_t size;
-    const void *caller;
+    const void *caller; /* the code that allocated it */
 };
 static struct block blocks[MAX_BLOCKS];
 static size_t block_count;
-static atomic_size_t left; /* block_count, to be looked at without the lock */
+static atomic_size_t left; /* a copy of block_count that is read without the lock */
 static atomic_flag locked = ATOMIC_FLAG_INIT;
 
 static void lock(void) {
@@ -68,10 +70,12 @@ static void unlock(void) {
     atomic_flag_clear_explicit(&locked, memory_order_release);
 }
 
+/* Returns the first place where a block may be. */
 static size_t home(uintptr_t inverted) {
     return (size_t)(~inverted / 16) % MAX_BLOCKS;
 }
 
+/* Returns the place of a block, or the free place where it would be. */
 static struct block *find(uintptr_t inverted) {
     size_t at = home(inverted);
     while (blocks[at].inverted != 0 && blocks[at].inverted != inverted) {
@@ -92,7 +96,7 @@ static void note(void *block, size_t size, const void *caller) {
     unlock();
 }
 
-/* Returns what was noted of the block, all 0 if nothing. */
+/* Removes a block from the table. Returns its entry, which is all 0 if the block was not there. */
 static struct block forget(const void *block) {
     struct block was = {0};
     if (block == NULL || atomic_load(&left) == 0) {
@@ -107,7 +111,7 @@ static struct block forget(const void *block) {
         for (size_t at = (hole + 1) % MAX_BLOCKS; blocks[at].inverted != 0;
              at = (at + 1) % MAX_BLOCKS) {
             const size_t way = (at - home(blocks[at].inverted)) % MAX_BLOCKS;
-            if (way >= (at - hole) % MAX_BLOCKS) { /* it would not be found behind the hole */
+            if (way >= (at - hole) % MAX_BLOCKS) { /* find() would stop at the hole before it */
                 blocks[hole] = blocks[at];
                 hole = at;
             }
@@ -118,7 +122,7 @@ static struct block forget(const void *block) {
     return was;
 }
 
-/* ---------------------------------------------------------------------------- who is let alone */
+/* ----------------------------------------------------------------------------- who is exempt */
 
 static struct { uintptr_t begin, end; } ranges[MAX_RANGES];
 static size_t range_count;
@@ -155,7 +159,7 @@ static bool is_counted(const void *caller) {
     return true;
 }
 
-/* Counts one allocation; true if it is to fail. */
+/* Counts one allocation. Returns whether it must fail. */
 static bool fails(void) {
     const size_t number = atomic_fetch_add(&counted, 1) + 1;
     const bool fail = failing != 0 && (number == failing || (endless && number > failing));
@@ -166,7 +170,7 @@ static bool fails(void) {
     return fail;
 }
 
-/* -------------------------------------------------------------------------- what they replace */
+/* -------------------------------------------------------------------------- the replacements */
 
 static void *real_malloc(size_t size) {
     return __interceptor_malloc != NULL ? __interceptor_malloc(size) : __libc_malloc(size);
@@ -223,7 +227,7 @@ REPLACES void free(void *block) {
     }
 }
 
-/* A block stays with the one who has allocated it first. */
+/* If the caller does not count, a block that counted keeps its first caller. */
 REPLACES void *realloc(void *old, size_t size) {
     const bool counts = is_counted(CALLER);
     if (counts && fails()) {
@@ -284,17 +288,18 @@ REPLACES int munmap(void *block, size_t size) {
     return (int)syscall(SYS_munmap, block, size);
 }
 
-/* What a thread is to do. A sanitizer allocates before that, and cannot do without. */
-struct errand {
+/* The function of a new thread and its argument. The thread counts only from begin_thread() on,
+ * because a sanitizer allocates before that and cannot go on without memory. */
+struct thread_start {
     void *(*run)(void *);
     void *argument;
 };
 
-static void *begin_thread(void *errand_) {
-    const struct errand errand = *(struct errand *)errand_;
-    free(errand_);
+static void *begin_thread(void *start_) {
+    const struct thread_start start = *(struct thread_start *)start_;
+    free(start_);
     exempted = false;
-    return errand.run(errand.argument);
+    return start.run(start.argument);
 }
 
 typedef int create_thread(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
@@ -303,19 +308,19 @@ typedef int create_thread(pthread_t *thread, const pthread_attr_t *attributes, v
 REPLACES int pthread_create(pthread_t *thread, const pthread_attr_t *attributes,
                             void *(*run)(void *), void *argument) {
     const bool was_exempted = exempted;
-    struct errand *errand = is_counted(CALLER) && fails() ? NULL : real_malloc(sizeof *errand);
-    if (errand == NULL) {
+    struct thread_start *start = is_counted(CALLER) && fails() ? NULL : real_malloc(sizeof *start);
+    if (start == NULL) {
         return EAGAIN;
     }
-    *errand = (struct errand){run, argument};
+    *start = (struct thread_start){run, argument};
     void *symbol = dlsym(RTLD_NEXT, "pthread_create");
     create_thread *real;
     memcpy(&real, &symbol, sizeof real);
     exempted = true;
-    const int status = real(thread, attributes, begin_thread, errand);
+    const int status = real(thread, attributes, begin_thread, start);
     exempted = was_exempted;
     if (status != 0) {
-        free(errand);
+        free(start);
     }
     return status;
 }

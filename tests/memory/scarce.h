@@ -1,8 +1,8 @@
 /*
- * scarce.h - memory that runs out when the test says so. Linking scarce.c replaces, for the whole
- * process, what allocates (malloc and its kin, strdup, mmap, mremap, also pthread_create): each
- * call is counted while armed, the one that the test names fails, and what was allocated meanwhile
- * and is not freed is known. Knows nothing of the service.
+ * scarce.h - memory that runs out when a test says so. Linking scarce.c replaces all functions that
+ * allocate, for the whole process: malloc and its kin, strdup, mmap, mremap and pthread_create.
+ * While the test is armed, their calls are counted, the call that the test names fails, and each
+ * block that is allocated and not freed is known. These files know nothing of the service.
  */
 #ifndef MEMORY_SCARCE_H
 #define MEMORY_SCARCE_H
@@ -10,25 +10,27 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* What this thread allocates neither counts nor fails. So it is with the first thread until it is
- * told otherwise; with others it is not. */
+/* Allocations of an exempt thread neither count nor fail. The first thread is exempt until it calls
+ * this function; other threads are not. */
 void scarce_exempt(bool exempt);
 
-/* From now on the `first`-th allocation fails, and if `forever` each one after it; 0 = none.
- * Forgets what was allocated before. OpenBLAS and the dynamic linker have as much as they want. */
+/* Arms the test: allocation number `first` fails, and with `forever` also each one after it; with
+ * 0 none fails. Blocks that were allocated before are forgotten. Allocations of OpenBLAS and of the
+ * dynamic linker never count. */
 void scarce_arm(size_t first, bool forever);
 
-/* From now on nothing is counted and nothing fails; what is freed is still noted. Returns how many
- * allocations have failed. */
+/* Disarms the test: no allocation counts or fails any more, but freed blocks are still noted.
+ * Returns how many allocations have failed. */
 size_t scarce_disarm(void);
 
-/* Allocations since scarce_arm. */
+/* Returns the number of allocations since scarce_arm(). */
 size_t scarce_count(void);
 
-/* Blocks that were allocated while armed and are still there. */
+/* Returns the number of blocks that were allocated while armed and are not freed. */
 size_t scarce_left(void);
 
-/* Writes to stderr what is left, with the code that allocated it, for addr2line. */
+/* Prints the blocks that are not freed on standard error, each with the address of the code that
+ * allocated it, for addr2line. */
 void scarce_tell_left(void);
 
 #endif

@@ -1,8 +1,8 @@
 #!/bin/bash
-# run.sh FOLDER [ARGUMENT...] runs Schemathesis on $ATTENTIOND_BIN (FOLDER/attentiond if it is not set):
-# requests made from openapi.yaml, good and bad ones, and every answer held to it. It goes into the
-# virtual environment FOLDER/venv-openapi, from the network the first time only. Further arguments are
-# those of `schemathesis run`: -n 1000, --seed 2, --include-path /softmax.
+# run.sh FOLDER [ARGUMENT...] runs Schemathesis on $ATTENTIOND_BIN (FOLDER/attentiond if it is not set).
+# Schemathesis makes good and bad requests from openapi.yaml, and checks every answer against it. The
+# first run downloads it into the virtual environment FOLDER/venv-openapi. The other arguments go to
+# `schemathesis run`, such as -n 1000, --seed 2 or --include-path /softmax.
 set -euo pipefail
 
 here=$(dirname "$(realpath "$0")")
@@ -12,13 +12,13 @@ venv=$folder/venv-openapi
 "$here/../support/venv.sh" "$venv" "$here/requirements.txt"
 
 export HYPOTHESIS_STORAGE_DIRECTORY=$venv/hypothesis
-export ATTENTIOND_KEY=a-key-for-schemathesis # for schemathesis.toml
+export ATTENTIOND_KEY=a-key-for-schemathesis # schemathesis.toml reads it
 echo "$ATTENTIOND_KEY" >"$venv/keys"
 coproc DAEMON { exec "${ATTENTIOND_BIN:-$folder/attentiond}" --port 0 --api-key-file "$venv/keys"; }
 daemon=$DAEMON_PID
 trap 'kill "$daemon" 2>/dev/null || true' EXIT
 read -r line <&"${DAEMON[0]}"
-# Which files there are under /assets, the pages know: hooks.py asks for one of them.
+# The pages have the names of the files under /assets. hooks.py asks for one of these files.
 ATTENTIOND_ASSET=$("$venv/bin/python" -c 'import re, sys, urllib.request
 page = urllib.request.urlopen(sys.argv[1]).read().decode()
 print(re.search("\"assets/([^\"]+)\"", page)[1])' "${line##* }/docs")
@@ -27,4 +27,4 @@ cd "$here"
 "$venv/bin/schemathesis" --config-file schemathesis.toml run --url "${line##* }" ../../openapi.yaml "$@"
 
 kill "$daemon"
-wait "$daemon" # 0: it has lived through all that and ended as it should
+wait "$daemon" # the script fails here if the daemon has crashed or its exit status is not 0

@@ -1,6 +1,7 @@
 /*
- * engine.c - the tasks of one plan on 1, 2, 3 and 7 threads give the same bytes, and several plans
- * run side by side; for ThreadSanitizer (a plain program: Criterion does not start under it).
+ * engine.c - checks that the tasks of a plan give the same bytes on 1, 2, 3 and 7 threads, and that
+ * several plans run side by side. It is written for ThreadSanitizer, and it is a plain program
+ * because Criterion does not start under ThreadSanitizer.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -11,11 +12,11 @@
 #include "attention.h"
 
 enum {
-    GROUP = 4,    /* query heads of one key head, for the decoding call */
-    LONG = 20000, /* its keys */
-    MODEL = 48,   /* columns of X, for the projections */
+    GROUP = 4,    /* query heads of one key head in the decoding call */
+    LONG = 20000, /* keys of the decoding call */
+    MODEL = 48,   /* columns of X in the calls with projections */
     HEADS = 3,
-    QUERIES = 200, /* three blocks: keys are packed once for all of them */
+    QUERIES = 200, /* three blocks, for which the keys are packed once */
     KEYS = 4000,
     COLUMNS = 24,
     MAX_THREADS = 7,
@@ -24,6 +25,7 @@ enum {
 
 static float q[HEADS * QUERIES * COLUMNS], k[LONG * COLUMNS], v[LONG * COLUMNS];
 
+/* Threads that share the tasks of one phase. */
 struct team {
     attn_plan *plan;
     size_t phase;
@@ -41,12 +43,12 @@ static void *work(void *arg) {
     return NULL;
 }
 
-/* The calls whose bytes are compared. */
+/* The calls of which two results are compared. */
 enum call {
-    TILES,    /* many queries: packed keys, blocks of queries */
-    WEIGHTS,  /* the same, weights kept; more than 8 MiB of them go past the caches */
-    DECODING, /* one query of grouped heads, long keys: split and merged */
-    PROJECTED /* X and weights: every phase */
+    TILES,    /* many queries, so that keys are packed and queries form blocks */
+    WEIGHTS,  /* the same with weights; these are over 8 MiB, so they are written past the caches */
+    DECODING, /* one query of grouped heads with many keys, so that rows are cut and merged */
+    PROJECTED /* X and weight matrices, so that all phases have tasks */
 };
 
 static attn_plan *new_plan(enum call call, float *output, float *other) {
@@ -124,10 +126,10 @@ static int same_bytes(enum call call) {
 
 /* The calls of which every result is compared. */
 enum whole_call {
-    LONG_ROWS, /* rows that are cut along their keys, and all that is made of them */
-    LONG_MEAN, /* ... and the mean over heads */
-    COPIES,    /* projections, whose every matrix is a result */
-    SOFTMAX,   /* softmax alone, of slices that are cut */
+    LONG_ROWS, /* rows that are cut along their keys, with all results */
+    LONG_MEAN, /* the same with the mean over heads */
+    COPIES,    /* projections with all results, so that Q, K and V are copied */
+    SOFTMAX,   /* softmax alone, with slices that are cut */
     WHOLE_CALLS
 };
 
@@ -159,7 +161,7 @@ static attn_plan *new_whole_plan(enum whole_call call) {
     return plan;
 }
 
-/* Runs a plan with all its results in one block, which is returned. */
+/* Runs a plan with all its results in one block. Returns the block, which the caller frees. */
 static char *run_whole(enum whole_call call, size_t threads, size_t *bytes) {
     attn_plan *plan = new_whole_plan(call);
     attn_plan_results_bytes(plan, bytes);

@@ -1,7 +1,7 @@
 /*
- * jobs.c - many jobs of all kinds from several threads on a few workers, some cancelled, some late,
- * some failing: every task at most once, all of them if nothing ended the job, `done` once. For
- * ThreadSanitizer.
+ * jobs.c - sends many jobs from several threads to a few workers. Some of the jobs are cancelled,
+ * some are late, and some fail. Every task must run at most once, all tasks must run if the outcome
+ * is JOB_DONE, and `done` must be called once. It is written for ThreadSanitizer.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -16,15 +16,16 @@
 enum {
     WORKERS = 4,
     SENDERS = 3,
-    JOBS = 1500, /* of each sender */
+    JOBS = 1500, /* jobs of each sender */
     PHASES = 3,
-    MOST = 40 /* tasks of a phase */
+    MOST = 40 /* the largest number of tasks of a phase */
 };
 
 struct task_job {
-    struct job job;               /* first */
-    size_t counts[PHASES], fails; /* task of the last phase that fails */
-    /* Not atomic: the workers' own order must be enough. */
+    struct job job;        /* is the first member, so that a struct job points to this struct */
+    size_t counts[PHASES]; /* tasks of each phase */
+    size_t fails;          /* the task of the last phase that fails */
+    /* These are not atomic, because the order that the workers keep must be enough. */
     unsigned runs[PHASES][MOST];
     unsigned begins;
     atomic_uint dones;
@@ -52,7 +53,7 @@ static bool task(struct job *job, size_t phase, size_t index, void *scratch) {
     struct task_job *t = (struct task_job *)job;
     memset(scratch, 1, job->scratch);
     if (phase > 0 && t->counts[0] > 0 && t->runs[0][index % t->counts[0]] != 1) {
-        report_fault("a phase began before the one before it had ended");
+        report_fault("a phase began before the previous one had ended");
     }
     t->runs[phase][index]++;
     return phase < PHASES - 1 || index != t->fails;

@@ -30,7 +30,7 @@ import urllib.request
 LEFT_OUT = {"process_virtual_memory_bytes": "most of it is address space that no thread ever touches"}
 
 COLUMNS = 24
-SECONDS = 60  # for Prometheus to start and to collect enough samples
+SECONDS = 60  # Prometheus may take this long to start and to collect enough samples
 VARIABLES = {"$__rate_interval": "5s", "$job": "attentiond", "$instance": ".*"}
 OF_PROMETHEUS = {"job", "instance", "le"}  # labels that scraping adds, or that only buckets have
 
@@ -61,7 +61,7 @@ def check_panels(panels, fail):
 
 
 def expressions(dashboard):
-    """(where, expression) of every panel and annotation."""
+    """Yields (where, expression) for each panel and annotation."""
     for panel in dashboard["panels"]:
         for target in panel.get("targets", []):
             yield f"panel {panel['id']} ({panel['title']}) {target['refId']}", target["expr"]
@@ -70,7 +70,7 @@ def expressions(dashboard):
 
 
 def variable_queries(dashboard):
-    """(where, metric, label) of the variables that are read from metrics."""
+    """Yields (where, metric, label) for each variable that is read from metrics."""
     for variable in dashboard["templating"]["list"]:
         if variable["type"] == "query":
             match = re.fullmatch(r"label_values\((\w+)(?:{.*})?, *(\w+)\)", variable["query"]["query"])
@@ -104,6 +104,7 @@ def names_in(expression):
 
 
 def check_names(dashboard, page, fail):
+    """Compares the metrics and labels of the dashboard with a page of metrics. Returns the number of metrics."""
     families, samples = read_metrics(page)
     used = set()
     for where, expression in expressions(dashboard):

@@ -7,7 +7,7 @@ daemon=${1:?usage: check-hardening.sh DAEMON UNIT}
 unit=${2:?usage: check-hardening.sh DAEMON UNIT}
 missing=0
 
-expect() { # WHAT, PATTERN, text on standard input
+expect() { # FAULT PATTERN: reports FAULT if no line of standard input matches
     if ! grep -qE -e "$2"; then
         echo "$daemon: $1"
         missing=1
@@ -35,7 +35,7 @@ for name in system popen posix_spawn posix_spawnp fork vfork; do
     fi
 done
 
-# The unit as it would be installed, for the daemon here. 20 stands for 2.0.
+# The unit is checked as it would be installed for this daemon. The threshold 20 stands for 2.0.
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 sed "s|@BINDIR@|$folder|" "$unit" >"$folder/attentiond.service"

@@ -37,14 +37,14 @@ confine() { # HEADERS PATHS RULE: only files at PATHS include these headers
 }
 
 resolve() { # WHERE RULE FOLDER...: every #include "FILE" at WHERE finds FILE in its own folder or in a FOLDER
-    local where=$1 rule=$2 rooms line file name folder path found
+    local where=$1 rule=$2 allowed line file name folder path found
     shift 2
-    rooms="$where|$(IFS='|' && echo "$*")"
+    allowed="$where|$(IFS='|' && echo "$*")"
     while IFS=: read -r file line; do
         name=${line#*\"} name=${name%%\"*} found=
         for folder in "${file%/*}" "$@"; do
             path=$(realpath -m --relative-to=. "$folder/$name") # "../" must not lead out of these folders
-            if [[ -e $path && $path =~ ^($rooms) ]]; then found=1; fi
+            if [[ -e $path && $path =~ ^($allowed) ]]; then found=1; fi
         done
         [ -n "$found" ] || offence "$rule" <<<"$file:$line"
     done < <(matches "$where" '^ *# *include *"')

@@ -1,7 +1,7 @@
 /*
- * reference.h - attention for one head of one batch item, in double, by plain loops written from
- * the formulas of attention.h alone. The oracle of the tests: it is never dispatched to, shares no
- * code with the implementation, and is meant to be read.
+ * reference.h - attention of one head of one batch item, in double, by plain loops that follow the
+ * formulas of attention.h. The tests compare the library with it, so it shares no code with the
+ * library, and it is easy to read rather than fast.
  */
 #ifndef ATTN_REFERENCE_H
 #define ATTN_REFERENCE_H
@@ -16,25 +16,26 @@ struct reference_head {
     double scale, softcap;     /* softcap 0 = none */
     const double *bias;        /* (n,m), NULL = none; -INFINITY forbids */
     const unsigned char *mask; /* (n,m), NULL = none; 0 forbids */
-    double slope;              /* of ALiBi, 0 = none */
+    double slope;              /* the slope of ALiBi, 0 = none */
     bool causal;
-    int64_t shift;       /* query i stands at i + shift */
-    int64_t left, right; /* window, -1 = open */
+    int64_t shift;       /* the position of query i is i + shift */
+    int64_t left, right; /* the window; -1 = no limit on that side */
     size_t length;       /* keys j >= length are forbidden */
     bool has_sink;
     double sink;
     bool unnormalized;
 };
 
-/* Results, caller's buffers, none NULL. Errors are measured against the size of the terms that a
- * row is summed from: output_scale (n) is max_c sum_j |w_j v_jc|, score_scale (n) is
- * max_j sum_c |q_c k_jc|. */
+/* The results, in buffers of the caller; none is NULL. The errors of a row are compared with the
+ * size of the terms that are added in it: output_scale is max_c sum_j |w_j v_jc|, and score_scale
+ * is max_j sum_c |q_c k_jc|. */
 struct reference_results {
     double *scores, *scaled_scores, *masked_scores, *weights; /* (n,m) */
     double *output;                                           /* (n,d_v) */
     double *lse, *entropy, *score_scale, *output_scale;       /* (n) */
 };
 
+/* Computes all results of one head. */
 void attn_reference_head(const struct reference_head *call, const struct reference_results *out);
 
 #endif

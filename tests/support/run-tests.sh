@@ -1,13 +1,15 @@
 #!/bin/bash
 # run-tests.sh FOLDER runs the test programs built in FOLDER (build/release, build/asan, ...) and
 # checks the recorded HTTP exchanges against openapi.yaml. The status is 0 only if everything passes.
-# The last line is the sum. The daemon's log is printed only if the program or the check that caused it fails.
+# The last line has the sums. The daemon's log is printed only if the program or the check that
+# caused it fails.
 # Criterion passes a test whose process leaked or was reported by a sanitizer after the last
 # assertion. So the sanitizers write files, and any file is a failure.
-# OpenBLAS takes the kernels that suit this CPU, whatever the environment presets. On a CPU with AVX-512,
-# where calls are cut in another way, the suites that compute run once more as on a CPU without it.
-# Many tests wait for a deadline of the server. So more of them run at a time than there are cores, and
-# the checks that need one core run beside them. The report of each check is printed when it is due.
+# OpenBLAS takes the kernels that suit this CPU, even if the environment asks for others. On a CPU
+# with AVX-512, calls are cut in another way. There, the suites that compute run once more as on a CPU
+# without AVX-512.
+# Many tests wait for a deadline of the server. So more of them run at the same time than there are
+# cores, and the checks that need one core run beside them. The report of such a check is printed later.
 set -uo pipefail
 
 folder=$(realpath "$1")
@@ -25,11 +27,11 @@ beside=$(mktemp -d)
 declare -A started
 trap 'kill $(jobs -p) 2>/dev/null; rm -rf "$beside"' EXIT
 
-without_log() { # FILE: prints it without the daemon's lines, which may begin with a time
+without_log() { # FILE: prints a file without the lines of the daemon's log, which may begin with a time
     grep -vE '^([^ ]+ )?attentiond: ' "$1"
 }
 
-run_criterion() { # NAME [SUITE...]: runs it, or these suites of it once more; adds its report to the sums
+run_criterion() { # NAME [SUITE...]: runs a program, or these suites of it once more, and adds its results to the sums
     local name=$1 status=0 sums=() suites report log
     shift
     suites=$(IFS='|' && echo "$*")
@@ -38,7 +40,7 @@ run_criterion() { # NAME [SUITE...]: runs it, or these suites of it once more; a
     echo "== $name${suites:+: $*}"
     "$folder/$name" --jobs=$jobs --xml="$report" ${suites:+--filter="@($suites)/*"} 2>"$log" || status=$?
     if [ $status = 0 ]; then without_log "$log"; else cat "$log"; fi
-    # failures counts crashed tests too; disabled counts the skipped ones, and those of other suites
+    # The failures include crashed tests. The disabled tests are skipped tests and those of other suites.
     read -ra sums < <(awk -F'"' -v suites="^(${suites:-.*})\$" '
         $1 ~ /<testsuite name=/ && $2 ~ suites { tests += $4; failures += $6; disabled += $10 }
         END { print tests + 0, failures + 0, disabled + 0 }' "$report")
@@ -56,7 +58,7 @@ run_criterion() { # NAME [SUITE...]: runs it, or these suites of it once more; a
     fi
 }
 
-run_check() { # NAME COMMAND...: counts as one test
+run_check() { # NAME COMMAND...: runs a check, which counts as one test
     echo "== $1"
     if "${@:2}" 2>"$beside/log"; then
         without_log "$beside/log"
@@ -67,12 +69,12 @@ run_check() { # NAME COMMAND...: counts as one test
     fi
 }
 
-begin_check() { # NAME COMMAND...: as run_check, beside what follows, until end_check NAME
+begin_check() { # NAME COMMAND...: starts a check that runs beside what follows
     "${@:2}" >"$beside/${1// /-}" 2>"$beside/${1// /-}.log" &
     started[$1]=$!
 }
 
-report_of() { # NAME
+report_of() { # NAME: waits for a check that was begun, and prints its output
     local status=0
     wait "${started[$1]}" || status=$?
     cat "$beside/${1// /-}"
@@ -80,11 +82,11 @@ report_of() { # NAME
     return $status
 }
 
-end_check() { # NAME
+end_check() { # NAME: reports a check that was begun
     run_check "$1" report_of "$1"
 }
 
-no_memory() { # the reader does not need the server's line about each failure
+no_memory() { # prints only the last line, because the server logs a line for each failure
     local status=0
     "$folder/no-memory" 2>"$folder/no-memory.txt" | tail -n 1 || status=$?
     without_log "$folder/no-memory.txt" | head -n 40
@@ -105,7 +107,7 @@ blas_core() {
     "$folder/unit-tests" --list 2>&1 | sed -nE 's/^OpenBLAS core ([^,]+),.*/\1/p'
 }
 
-replay() { # TARGET
+replay() { # TARGET: runs the corpus of a fuzz target
     OPENBLAS_NUM_THREADS=1 "$folder/replay_$1" "tests/fuzz/corpus/$1"
 }
 
@@ -116,7 +118,7 @@ if [ "$(blas_core)" != Haswell ] && [ "$(OPENBLAS_CORETYPE=Haswell blas_core)" =
 fi
 end_check "every allocation fails in turn"
 ATTENTIOND_RECORD=$folder/exchanges run_criterion api-tests
-# Debian's own Python: the modules come from its packages.
+# This is Debian's own Python, because the modules come from its packages.
 begin_check "openapi.yaml against the routes and the recorded exchanges" \
     /usr/bin/python3 tests/api/check_openapi.py openapi.yaml --routes "$folder/routes.txt" --exchanges "$folder/exchanges" \
     --daemon "$folder/attentiond"

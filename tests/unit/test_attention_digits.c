@@ -3,7 +3,13 @@
  * small calls, a single visible key, and large logits. It also tests that a result does not change
  * when others are returned beside it. lib/README.md ("How exact") promises these bounds.
  */
-#include "test_attention.h"
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "attention_bounds.h"
+#include "support/rng.h"
 
 TestSuite(digits, .timeout = 300);
 
@@ -15,7 +21,7 @@ enum {
                  ATTN_WANT(STATISTICS)
 };
 
-/* The largest distance of an output from 1. */
+/* Returns the largest distance of an output from 1. */
 static double off_from_one(const struct results *r) {
     double off = 0;
     for (size_t i = 0; i < r->count[ATTN_RESULT_OUTPUT]; i++) {
@@ -26,8 +32,8 @@ static double off_from_one(const struct results *r) {
 
 /* ------------------------------------------------------------------------------------ long rows */
 
-/* The output of values that are all 1 is 1, however long the rows are and whatever is returned
- * beside it. In float32, one sum over all keys in a row was off by 1e-5 here. */
+/* If all numbers of V are 1, the output is 1, however long the rows are and whatever results are
+ * wanted beside it. With one sum in float32 over all keys of a row, it was off by 1e-5 here. */
 Test(digits, values_of_one_give_one) {
     static const struct {
         size_t n, m, d;
@@ -51,7 +57,8 @@ Test(digits, values_of_one_give_one) {
     }
 }
 
-/* n from 1 to 8, m up to 100,000, values of any sign and of one sign, against the reference. */
+/* Long rows agree with the reference, for n from 1 to 8 and m up to 100,000. The values have both
+ * signs, or one sign. */
 Test(digits, long_rows_agree_with_the_reference) {
     static const size_t keys[] = {5000, 9000, 20000, 33333, 100000};
     const unsigned ways[] = {SUMS, KEPT, SUMS | ATTN_WANT(ENTROPY)};
@@ -68,7 +75,7 @@ Test(digits, long_rows_agree_with_the_reference) {
         for (size_t way = 0; way < 3; way++) {
             struct results r = run_call(&c, ways[way]);
             struct worst worst = {0};
-            held_to_reference(&worst, &c, 0, 0, &want, &r);
+            compare_to_reference(&worst, &c, 0, 0, &want, &r);
             cr_expect(worst.error <= 0.5, "%zu queries, %zu keys, way %zu: %s is off by %g", n, m,
                       way, worst.what, worst.error * bound_of(c.dtype));
             free_results(&r);
@@ -80,9 +87,10 @@ Test(digits, long_rows_agree_with_the_reference) {
 
 /* ---------------------------------------------------------------------------------- small calls */
 
-/* A small call is in double from its first product to its last: each number is the formula's in
- * double, rounded once. Where both are doubles that were summed in another order, they may lie on
- * either side of the middle between two floats: never seen in so few numbers. */
+/* A small call is computed in double from its first product to its last. So each number is that of
+ * the reference, rounded once to float32. The library and the reference may add doubles in
+ * different orders, and their sums could lie on two sides of the middle between two floats. Among
+ * so few numbers this was never seen. */
 Test(digits, small_calls_are_rounded_once) {
     static const unsigned kinds[] = {PLAIN, CAUSAL, MASK,    BIAS, SOFTCAP,
                                      ALIBI, SINK,   GROUPED, PAST, ALL & ~LENGTHS};
@@ -119,7 +127,7 @@ Test(digits, small_calls_are_rounded_once) {
     }
 }
 
-/* The mean over heads is rounded once, too. */
+/* In a small call the mean over heads is rounded once, too. */
 Test(digits, a_small_mean_over_heads_is_rounded_once) {
     enum {
         HEADS = 7
@@ -155,8 +163,8 @@ Test(digits, a_small_score_is_the_nearest_float) {
     free_call(&c);
 }
 
-/* Projections of small calls stay in float64: the output is computed from Q, K and V before they
- * are rounded, and the Q, K and V that are returned are rounded once. */
+/* The projections of small calls stay in float64. The output is computed from Q, K and V before
+ * they are rounded. The results Q, K and V are rounded once. */
 Test(digits, small_projections_are_not_rounded_on_the_way) {
     enum {
         N = 5,
@@ -237,7 +245,8 @@ Test(digits, small_projections_are_not_rounded_on_the_way) {
 
 /* ------------------------------------------------------------------------------ one visible key */
 
-/* Allows query i one key alone, by the kind's own means. Returns the key. */
+/* Forbids query i all keys but one, by the mask or the bias if the kind has it. Returns this
+ * key. */
 static size_t allow_one(struct call *c, unsigned kind, size_t i) {
     const size_t only = kind & CAUSAL ? i : (7 * i + 3) % c->m;
     for (size_t j = 0; j < c->m; j++) {
@@ -250,7 +259,7 @@ static size_t allow_one(struct call *c, unsigned kind, size_t i) {
     return only;
 }
 
-/* If a query may attend to one key alone, its output is the value of that key, bit for bit. */
+/* If a query may attend to one key only, its output is the value of this key, bit for bit. */
 Test(digits, one_visible_key_gives_its_value) {
     static const struct {
         size_t n, m, d;
@@ -292,8 +301,8 @@ Test(digits, one_visible_key_gives_its_value) {
 
 /* ------------------------------------------------------------------ every result alone, and all */
 
-/* Each result alone against the same one beside all others: the same bytes in small calls, within
- * the bound in others. */
+/* A result that is wanted alone has the same bytes as beside all others in a small call. In other
+ * calls the difference stays within the bound. */
 Test(digits, a_result_alone_is_the_one_beside_all_others) {
     static const struct {
         size_t n, m, d, d_v;
@@ -320,7 +329,7 @@ Test(digits, a_result_alone_is_the_one_beside_all_others) {
                 for (int k = 0; k < ATTN_RESULT_COUNT; k++) {
                     beside.of[k] = k == i ? one.of[i] : all.of[k];
                 }
-                held_together(&worst, &c, &all, &beside, bound_of(c.dtype) / 2);
+                compare_results(&worst, &c, &all, &beside, bound_of(c.dtype) / 2);
                 cr_expect(worst.error <= 1, "size %zu: %s of row %zu is off by %g bounds", s,
                           worst.what, worst.row, worst.error);
             }
@@ -333,8 +342,9 @@ Test(digits, a_result_alone_is_the_one_beside_all_others) {
 
 /* --------------------------------------------------------------------------------- large logits */
 
-/* 100 equal logits near 2^30, where a float32 is a multiple of 64 or 128, and beyond: the maximum
- * is rounded, up and down, by less and by more than exp can take. */
+/* The weights of 100 equal logits are equal. The logits are near 2^30, where a float32 is a
+ * multiple of 64 or 128, and larger. So the maximum is rounded up or down, by an amount that exp
+ * can take in some calls and cannot take in others. */
 Test(digits, equal_logits_near_two_to_thirty_are_equal) {
     enum {
         N = 40,
@@ -348,7 +358,7 @@ Test(digits, equal_logits_near_two_to_thirty_are_equal) {
         for (size_t i = 0; i < N * M; i++) {
             c.bias[i] = bias;
         }
-        for (size_t i = 0; i < N * c.d; i++) { /* scores move logits between two floats */
+        for (size_t i = 0; i < N * c.d; i++) { /* the scores move the logits between two floats */
             const size_t row = i / c.d;
             c.q[i] = 4 * (double)row;
         }

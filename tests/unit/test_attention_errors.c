@@ -1,6 +1,6 @@
 /*
- * test_attention_errors.c - the library's errors: each names the rule, the argument and the values;
- * what overflows is named by its stage.
+ * test_attention_errors.c - tests the errors of the library. Each names the rule, the argument and
+ * the values. An overflow names its stage.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 #include "test_by_hand.h"
 
 struct refusal {
-    size_t q[4], k[4], v[4]; /* rank, then the shape */
+    size_t q[4], k[4], v[4]; /* the rank, followed by the shape */
     attn_options options;
     attn_status status;
     const char *argument, *contains;
@@ -172,7 +172,7 @@ Test(errors, name_the_rule_the_argument_and_the_values) {
     }
 }
 
-/* The message ends here: it does not say "not 1 or 1". */
+/* If the wanted size is 1, the message does not say "not 1 or 1". */
 Test(errors, name_a_size_of_one_once) {
     static const double data[4096];
     static const size_t queries[4] = {2, 4, 8}, key[4] = {2, 1, 8};
@@ -271,14 +271,14 @@ Test(errors, overflow_names_the_stage) {
         float out[4];
         attn_error error = {0};
         void *data[ATTN_RESULT_COUNT] = {[ATTN_RESULT_OUTPUT] = out, [ATTN_RESULT_SCORES] = out};
-        cr_expect_eq(run(&q, &k, &v, &o, data, &error), ATTN_NOT_FINITE, "case %zu", i);
+        cr_expect_eq(plan_and_run(&q, &k, &v, &o, data, &error), ATTN_NOT_FINITE, "case %zu", i);
         cr_expect_str_eq(error.argument, c->stage, "case %zu: %s", i, error.message);
         cr_expect_not_null(strstr(error.message, "query 0"), "case %zu: %s", i, error.message);
     }
 }
 
-/* Scores that overflow downwards are no ban: more of them than a small call has, which is computed
- * in double. */
+/* A score that overflows to -inf does not forbid its key. The call has more scores than a small
+ * call, which would be computed in double. */
 Test(errors, overflow_downwards_is_not_nothing_to_attend_to) {
     enum {
         ROWS = 70,
@@ -293,7 +293,8 @@ Test(errors, overflow_downwards_is_not_nothing_to_attend_to) {
     const attn_tensor q = {.data = x, .rank = 2, .shape = {ROWS, 1}},
                       k = {.data = y, .rank = 2, .shape = {KEYS, 1}};
     const attn_options o = {.flags = ATTN_FLAG_SCALE, .scale = 100, .results = ATTN_WANT(OUTPUT)};
-    cr_expect_eq(run(&q, &k, &k, &o, (void *[ATTN_RESULT_COUNT]){out}, &error), ATTN_NOT_FINITE);
+    cr_expect_eq(plan_and_run(&q, &k, &k, &o, (void *[ATTN_RESULT_COUNT]){out}, &error),
+                 ATTN_NOT_FINITE);
     cr_expect_not_null(strstr(error.message, "masked_scores is not a finite float32"), "%s",
                        error.message);
 }
@@ -308,7 +309,7 @@ Test(rules, the_mean_over_heads_of_large_scores_does_not_overflow) {
                       .normalization = ATTN_UNNORMALIZED,
                       .results = ATTN_WANT(WEIGHTS)};
     void *data[ATTN_RESULT_COUNT] = {[ATTN_RESULT_WEIGHTS] = mean};
-    cr_assert_eq(run(&tq, &tk, &tk, &o, data, NULL), ATTN_OK);
+    cr_assert_eq(plan_and_run(&tq, &tk, &tk, &o, data, NULL), ATTN_OK);
     cr_assert_float_eq(mean[0], 3e38f, 1e32f);
 }
 
@@ -318,7 +319,7 @@ Test(errors, an_overflow_that_nobody_sees_is_none) {
     attn_tensor tk = {.data = k, .rank = 2, .shape = {2, 1}};
     attn_tensor tv = {.data = v, .rank = 2, .shape = {2, 1}};
     attn_options o = {.causal = ATTN_CAUSAL_TOP_LEFT};
-    cr_assert_eq(run(&tq, &tk, &tv, &o, (void *[ATTN_RESULT_COUNT]){out}, NULL), ATTN_OK);
+    cr_assert_eq(plan_and_run(&tq, &tk, &tv, &o, (void *[ATTN_RESULT_COUNT]){out}, NULL), ATTN_OK);
     cr_assert_eq(out[0], 3);
 }
 

@@ -1,54 +1,16 @@
 /*
- * test_attention_laws.c - what holds of attention whatever the numbers: laws, each over kinds of
- * calls (test_attention.h), sizes that take every path of the engine, and both dtypes. Two results
- * that a law makes equal are each within bound_of() of the truth, so they are held to twice that.
+ * test_attention_laws.c - laws of attention that hold whatever the numbers are: sums of rows,
+ * shifts, permutations, forbidden keys, and results that follow from each other. Each law is tested
+ * over many kinds of calls (attention_laws.h).
  */
-#include "test_attention.h"
-
+#include <criterion/criterion.h>
 #include <criterion/theories.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
 
-static const struct {
-    size_t heads, n, m, d, d_v;
-} sizes[] = {
-    {2, 4, 5, 3, 2},       /* small enough to be computed in double */
-    {2, 2, 300, 64, 40},   /* products row by row */
-    {2, 9, 130, 33, 65},   /* keys are packed only if two query heads share them */
-    {2, 100, 150, 64, 64}, /* blocks of queries, tiles of keys */
-    {2, 120, 40, 16, 128}, /* more queries than keys */
-    {2, 3, 8200, 5, 4},    /* keys in parts that are merged */
-};
-
-#define SIZES  DataPoints(size_t, 0, 1, 2, 3, 4, 5)
-#define DTYPES DataPoints(int, ATTN_FLOAT32, ATTN_FLOAT64)
-#define KINDS                                                                                      \
-    DataPoints(unsigned, PLAIN, CAUSAL, BOTTOM_RIGHT | WINDOW, WINDOW | PAST, MASK, BIAS, SOFTCAP, \
-               ALIBI | CAUSAL, GROUPED, SINK, LENGTHS, PAST | CAUSAL | NEGATIVE, ALL,              \
-               ALL | BOTTOM_RIGHT)
-
-enum {
-    TILED = ATTN_WANT(OUTPUT) | ATTN_WANT(WEIGHTS) | ATTN_WANT(LSE),
-    STAGES = TILED | ATTN_WANT(SCORES) | ATTN_WANT(SCALED_SCORES) | ATTN_WANT(MASKED_SCORES) |
-             ATTN_WANT(ENTROPY)
-};
-
-static bool too_slow_here(size_t size) {
-    return too_slow(sizes[size].heads, sizes[size].n, sizes[size].m,
-                    sizes[size].d + sizes[size].d_v);
-}
-
-static struct call draw(unsigned kind, size_t size, int dtype) {
-    return draw_call(kind, (attn_dtype)dtype, sizes[size].heads, sizes[size].n, sizes[size].m,
-                     sizes[size].d, sizes[size].d_v);
-}
-
-static void expect_held(const struct worst *worst) {
-    cr_assert(worst->error <= 1, "%s of row %zu is off by %g times its bound", worst->what,
-              worst->row, worst->error);
-}
-
-static size_t all_rows(const struct call *c) {
-    return c->batch * c->heads * c->n;
-}
+#include "attention_laws.h"
+#include "support/rng.h"
 
 static bool sees_anything(const struct call *c, size_t row) {
     const size_t i = row % c->n, h = row / c->n % c->heads, b = row / c->n / c->heads;
@@ -62,9 +24,10 @@ static bool sees_anything(const struct call *c, size_t row) {
 
 /* ----------------------------------------------------------------------------- sums of the rows */
 
-/* Every row of weights sums to 1, less the sink's share; to 0 if the query may attend to nothing.
- * A weight is an exponential, to 1 ulp, times exp(tile's maximum - maximum) / sum: not more than 15
- * roundings. Sums are in double, here and there, over m numbers in any order. */
+/* Checks that every row of weights, together with the share of the sink, sums to 1; or to 0 if the
+ * query may attend to no key. A weight is an exponential, exact to 1 ulp, times
+ * exp(tile's maximum - maximum) / sum. These are at most 15 roundings. The sums over m numbers are
+ * made in double, by the library and here, in any order. */
 static void check_sums(const struct call *c, const struct results *r) {
     const double *weights = r->of[ATTN_RESULT_WEIGHTS], *lse = r->of[ATTN_RESULT_LSE];
     for (size_t row = 0; row < all_rows(c); row++) {
@@ -83,7 +46,7 @@ static void check_sums(const struct call *c, const struct results *r) {
             continue;
         }
         cr_assert(c->sinks == NULL || (sink > 0 && sum < 1));
-        /* the sink's share has the rounding of lse, too */
+        /* The sink's share is computed from lse, so it has the rounding error of lse, too. */
         const double bound = epsilon(c->dtype) * (15 + (sink == 0 ? 0 : fabs(lse[row]))) +
                              2 * (double)c->m * 0x1p-53;
         cr_assert_float_eq(sum + sink, 1, bound, "row %zu sums to 1 + %g", row, sum + sink - 1);
@@ -93,10 +56,10 @@ static void check_sums(const struct call *c, const struct results *r) {
 TheoryDataPoints(laws, weights_of_a_row_sum_to_one) = {KINDS, SIZES, DTYPES};
 
 Theory((unsigned kind, size_t size, int dtype), laws, weights_of_a_row_sum_to_one) {
-    if (too_slow_here(size)) {
+    if (law_is_too_slow(size)) {
         return;
     }
-    struct call c = draw(kind, size, dtype);
+    struct call c = draw_law_call(kind, size, dtype);
     for (int way = 0; way < 2; way++) {
         struct results r = run_call(&c, way == 0 ? (unsigned)TILED : (unsigned)STAGES);
         check_sums(&c, &r);
@@ -105,17 +68,18 @@ Theory((unsigned kind, size_t size, int dtype), laws, weights_of_a_row_sum_to_on
     free_call(&c);
 }
 
-/* However large the scores are: a rounded maximum is not the score that it was rounded from. */
+/* The weights of a row sum to 1 however large the scores are. The maximum of a row may be rounded,
+ * and then it differs from the score that it was rounded from. */
 TheoryDataPoints(laws, weights_of_large_scores_sum_to_one) = {
     DataPoints(double, 1e2, 1e4, 3e5, 1e7, 1e9, 1e15), DataPoints(unsigned, PLAIN, MASK, BIAS),
     SIZES, DTYPES};
 
 Theory((double factor, unsigned kind, size_t size, int dtype), laws,
        weights_of_large_scores_sum_to_one) {
-    if (too_slow_here(size)) {
+    if (law_is_too_slow(size)) {
         return;
     }
-    struct call c = draw(kind, size, dtype);
+    struct call c = draw_law_call(kind, size, dtype);
     const size_t count = all_rows(&c) * c.d, keys = c.batch * c.kv_heads * c.m * c.d;
     for (size_t i = 0; i < count; i++) {
         c.q[i] = dtype == ATTN_FLOAT32 ? (double)(float)(c.q[i] * factor) : c.q[i] * factor;
@@ -123,7 +87,7 @@ Theory((double factor, unsigned kind, size_t size, int dtype), laws,
     for (size_t i = 0; i < keys; i++) {
         c.k[i] = dtype == ATTN_FLOAT32 ? (double)(float)(c.k[i] * factor) : c.k[i] * factor;
     }
-    c.scale *= 0.9; /* not exact: scaled scores are rounded */
+    c.scale *= 0.9; /* so that the scaled scores are not exact */
     for (int way = 0; way < 2; way++) {
         struct results r = run_call(&c, way == 0 ? (unsigned)TILED : (unsigned)STAGES);
         check_sums(&c, &r);
@@ -134,24 +98,25 @@ Theory((double factor, unsigned kind, size_t size, int dtype), laws,
 
 /* ------------------------------------------------------------------------- shifts, permutations */
 
-/* A constant on all biases of a row moves its lse by as much and nothing else. Rows get constants
- * of their own, but a sink, which moves along, has one for all rows of its head. The logits here
- * are in the hundreds: where the constant is large, they must not be rounded to its digits. */
+/* If a constant is added to all biases of a row, the lse of the row grows by this constant, and
+ * nothing else changes. Each row has a constant of its own. With a sink, all rows of a head have
+ * the same constant, which is added to the sink, too. The logits are in the hundreds. If the
+ * constant is large, they must not be rounded to the last digit of their sum in float32. */
 TheoryDataPoints(laws, a_shifted_row_of_biases_moves_lse_alone) = {
     DataPoints(double, -40, 1e5, 0x1p33, -0x1p33), KINDS, SIZES, DTYPES};
 
 Theory((double shift, unsigned kind, size_t size, int dtype), laws,
        a_shifted_row_of_biases_moves_lse_alone) {
-    if (too_slow_here(size)) {
+    if (law_is_too_slow(size)) {
         return;
     }
-    struct call c = draw(kind, size, dtype);
+    struct call c = draw_law_call(kind, size, dtype);
     c.scale *= 100;
     if (c.bias == NULL) {
         c.bias = allocate(all_rows(&c) * c.m, sizeof *c.bias);
     }
     for (size_t h = 0; h < c.heads && c.sinks != NULL; h++) {
-        c.sinks[h] = fabs(shift) > 1e6 ? 0 : c.sinks[h]; /* the sums below must be exact */
+        c.sinks[h] = fabs(shift) > 1e6 ? 0 : c.sinks[h]; /* so that the sums below are exact */
     }
     for (size_t i = 0; i < all_rows(&c) * c.m && fabs(shift) > 1e6; i++) {
         c.bias[i] = c.bias[i] == -INFINITY ? -INFINITY : 0;
@@ -165,36 +130,37 @@ Theory((double shift, unsigned kind, size_t size, int dtype), laws,
     }
     struct results a = run_call(&c, TILED), b = run_call(&moved, TILED);
     struct worst worst = {0};
-    /* a logit, in double, is rounded once more at the size of the constant */
+    /* A logit is in double, and is rounded once more to the last digit of the constant. */
     const double rounding = 4 * 0x1p-53 * fabs(shift);
     for (size_t row = 0; row < all_rows(&c); row++) {
         const double by = row % 3 == 0 && c.sinks == NULL ? shift / 2 : shift;
         const double was = a.of[ATTN_RESULT_LSE][row], is = b.of[ATTN_RESULT_LSE][row];
-        held_to(&worst, "moved lse", row, is, was + by,
-                4 * epsilon(c.dtype) * (1 + fabs(was) + fabs(by)) + rounding);
+        compare_number(&worst, "moved lse", row, is, was + by,
+                       4 * epsilon(c.dtype) * (1 + fabs(was) + fabs(by)) + rounding);
         b.of[ATTN_RESULT_LSE][row] = was;
     }
-    /* rows of large logits are computed again, their scores summed in another order: that error is
-     * a hundred times larger than elsewhere, as these scores are */
+    /* Rows of large logits are computed again, with the terms of their scores in another order. The
+     * error of this order is a hundred times larger here, because the scores are. */
     const double bound = (fabs(shift) > 1e6 ? 200 : 2) * bound_of(c.dtype);
-    held_together(&worst, &c, &a, &b, bound + rounding);
-    expect_held(&worst);
+    compare_results(&worst, &c, &a, &b, bound + rounding);
+    expect_within_bounds(&worst);
     free_results(&a);
     free_results(&b);
     free_call(&c);
     free_call(&moved);
 }
 
-/* Keys and values in any order, with their columns of mask and bias, give the same: up to the
- * rounding of sums. The moved call has causal, window, lengths and ALiBi written out as mask and
- * bias, so this also says that these are nothing but a mask and a bias. */
+/* The results do not depend on the order of the keys, values and columns of mask and bias, except
+ * for the rounding of sums. In the call with another order, a mask and a bias replace causal,
+ * window, lengths and ALiBi. So this law also says that these options mean the same as a mask and a
+ * bias. */
 TheoryDataPoints(laws, keys_and_values_have_no_order) = {KINDS, SIZES, DTYPES};
 
 Theory((unsigned kind, size_t size, int dtype), laws, keys_and_values_have_no_order) {
-    if (too_slow_here(size)) {
+    if (law_is_too_slow(size)) {
         return;
     }
-    struct call c = draw(kind, size, dtype);
+    struct call c = draw_law_call(kind, size, dtype);
     struct rng rng = {kind + size + 1};
     size_t *keys = allocate(c.m, sizeof *keys);
     for (size_t j = 0; j < c.m; j++) { /* Fisher and Yates */
@@ -209,8 +175,8 @@ Theory((unsigned kind, size_t size, int dtype), laws, keys_and_values_have_no_or
         back.of[ATTN_RESULT_WEIGHTS][i / c.m * c.m + keys[i % c.m]] = b.of[ATTN_RESULT_WEIGHTS][i];
     }
     struct worst worst = {0};
-    held_together(&worst, &c, &a, &back, 2 * bound_of(c.dtype));
-    expect_held(&worst);
+    compare_results(&worst, &c, &a, &back, 2 * bound_of(c.dtype));
+    expect_within_bounds(&worst);
     free(back.of[ATTN_RESULT_WEIGHTS]);
     free(keys);
     free_results(&a);
@@ -221,7 +187,8 @@ Theory((unsigned kind, size_t size, int dtype), laws, keys_and_values_have_no_or
 
 /* ------------------------------------------------------------------ what may not be attended to */
 
-/* Gives all keys from `from` on other content, NaN and infinities if `poison`. */
+/* Replaces the numbers of all keys and values from key `from` on: by NaN and infinities if `poison`
+ * is true, and by random numbers otherwise. */
 static void refill(struct call *c, size_t from, bool poison, uint64_t seed) {
     struct rng rng = {seed};
     for (size_t head = 0; head < c->batch * c->kv_heads; head++) {
@@ -244,16 +211,16 @@ static void refill(struct call *c, size_t from, bool poison, uint64_t seed) {
                CAUSAL | GROUPED, CAUSAL | LENGTHS | SINK, CAUSAL | PAST | NEGATIVE, CAUSAL | ALL,  \
                BOTTOM_RIGHT | ALL)
 
-/* With causal, other keys and values after a query change none of its bytes. */
+/* With causal, the keys and values after a query do not change a byte of its results. */
 TheoryDataPoints(laws, a_causal_query_ignores_what_follows) = {CAUSAL_KINDS, SIZES, DTYPES,
                                                                DataPoints(size_t, 0, 1, 2)};
 
 Theory((unsigned kind, size_t size, int dtype, size_t half), laws,
        a_causal_query_ignores_what_follows) {
-    if (too_slow_here(size)) {
+    if (law_is_too_slow(size)) {
         return;
     }
-    struct call c = draw(kind, size, dtype);
+    struct call c = draw_law_call(kind, size, dtype);
     const size_t last = (c.n - 1) * half / 2;
     const int64_t next = position_of(&c, last) + 1;
     struct call other = copy_call(&c);
@@ -276,9 +243,11 @@ Theory((unsigned kind, size_t size, int dtype, size_t half), laws,
     free_call(&other);
 }
 
-/* What no query may attend to may be NaN or infinite. By position and length it is not even
- * multiplied: the same bytes. By mask and bias it may be, where stages of whole rows are kept it is
- * always: then such rows are computed again without it, within the bounds. */
+/* A key that no query may attend to may hold NaN and infinities, and so may its value. If its
+ * position or a length forbids it, it is not multiplied at all, and the results have the same
+ * bytes. If a mask or a bias forbids it, it may be multiplied, and it always is where stages of
+ * whole rows are kept. Rows in which this matters are computed again without it, and stay within
+ * the bounds. */
 TheoryDataPoints(laws, what_nobody_may_attend_to_may_hold_anything) = {
     DataPoints(unsigned, CAUSAL, CAUSAL | WINDOW, CAUSAL | MASK, CAUSAL | BIAS, CAUSAL | SOFTCAP,
                CAUSAL | ALIBI, CAUSAL | GROUPED, CAUSAL | SINK, CAUSAL | PAST, CAUSAL | ALL, MASK,
@@ -286,10 +255,10 @@ TheoryDataPoints(laws, what_nobody_may_attend_to_may_hold_anything) = {
     SIZES, DTYPES};
 
 Theory((unsigned kind, size_t size, int dtype), laws, what_nobody_may_attend_to_may_hold_anything) {
-    if (too_slow_here(size)) {
+    if (law_is_too_slow(size)) {
         return;
     }
-    struct call c = draw(kind, size, dtype);
+    struct call c = draw_law_call(kind, size, dtype);
     size_t from = c.past + c.n;
     if (!(kind & CAUSAL)) {
         from = c.m - c.m / 4;
@@ -316,8 +285,8 @@ Theory((unsigned kind, size_t size, int dtype), laws, what_nobody_may_attend_to_
                 free_results(&a);
             }
         }
-        held_together(&worst, &clean, &want, &b, 2 * bound_of(c.dtype));
-        expect_held(&worst);
+        compare_results(&worst, &clean, &want, &b, 2 * bound_of(c.dtype));
+        expect_within_bounds(&worst);
         free_results(&b);
     }
     free_results(&want);
@@ -325,201 +294,10 @@ Theory((unsigned kind, size_t size, int dtype), laws, what_nobody_may_attend_to_
     free_call(&clean);
 }
 
-/* ----------------------------------------------------------------------------- all ways are one */
-
-enum {
-    WAYS = 5
-};
-
-static const unsigned all_ways[WAYS] = {ATTN_WANT(OUTPUT), ATTN_WANT(OUTPUT) | ATTN_WANT(LSE),
-                                        ATTN_WANT(WEIGHTS), TILED, STAGES};
-
-/* Output alone, with weights, with every stage, and the reference. */
-TheoryDataPoints(laws, whatever_is_asked_for_has_one_value) = {KINDS, SIZES, DTYPES};
-
-Theory((unsigned kind, size_t size, int dtype), laws, whatever_is_asked_for_has_one_value,
-       .timeout = 120) {
-    if (too_slow_here(size)) {
-        return;
-    }
-    struct call c = draw(kind, size, dtype);
-    check_ways(&c, all_ways, WAYS);
-    free_call(&c);
-}
-
-/* Bytes of 2 in a mask are bytes of 1: tiles without any 1 are not left out. */
-TheoryDataPoints(laws, any_byte_of_a_mask_but_zero_attends) = {DataPoints(unsigned, MASK, ALL),
-                                                               SIZES, DTYPES};
-
-Theory((unsigned kind, size_t size, int dtype), laws, any_byte_of_a_mask_but_zero_attends) {
-    if (too_slow_here(size)) {
-        return;
-    }
-    struct call ones = draw(kind, size, dtype), twos = copy_call(&ones);
-    for (size_t i = 0; twos.mask != NULL && i < all_rows(&twos) * twos.m; i++) {
-        twos.mask[i] = (unsigned char)(2 * twos.mask[i]);
-    }
-    for (size_t way = 0; way < WAYS; way++) {
-        struct results a = run_call(&ones, all_ways[way]), b = run_call(&twos, all_ways[way]);
-        cr_assert(same_bytes(&a, &b), "way %zu", way);
-        free_results(&a);
-        free_results(&b);
-    }
-    free_call(&ones);
-    free_call(&twos);
-}
-
-/* The same at every edge of a vector and a tile. 7 and 30 have no common divisor, so in each turn
- * every size meets, as queries, another size, as keys. */
-static const size_t edges[] = {1,   2,   3,   7,   8,   9,   15,  16,  17,  31,
-                               32,  33,  63,  64,  65,  95,  96,  97,  127, 128,
-                               129, 191, 192, 193, 255, 256, 257, 511, 512, 513};
-static const size_t widths[] = {1, 3, 15, 16, 17, 32, 63, 64, 65, 100, 128, 129};
-
-TheoryDataPoints(laws, every_edge_of_vectors_and_tiles) = {
-    DataPoints(size_t, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21,
-               22, 23, 24, 25, 26, 27, 28, 29),
-    DataPoints(size_t, 0, 1, 2, 3), DTYPES};
-
-Theory((size_t index, size_t turn, int dtype), laws, every_edge_of_vectors_and_tiles,
-       .timeout = 120) {
-    static const unsigned kinds[] = {PLAIN, CAUSAL, MASK, BIAS, BOTTOM_RIGHT | WINDOW};
-    enum {
-        EDGES = sizeof edges / sizeof *edges,
-        WIDTHS = sizeof widths / sizeof *widths
-    };
-    const size_t n = edges[index], m = edges[turn == 0 ? index : (index * 7 + turn * 11) % EDGES];
-    const size_t d = widths[(index + 5 * turn) % WIDTHS];
-    const size_t d_v = widths[(index * 5 + turn) % WIDTHS];
-    if (too_slow(1, n, m, d + d_v)) {
-        return;
-    }
-    struct call c = draw_call(kinds[(index + turn) % 5], (attn_dtype)dtype, 1, n, m, d, d_v);
-    check_ways(&c, all_ways, WAYS);
-    free_call(&c);
-}
-
-/* ----------------------------------------------------------------------------- parts and wholes */
-
-/* One head of many is that head alone, byte for byte: how the work is cut depends on the sizes of
- * one head. But for one thing: keys that several query heads share are packed from fewer queries
- * on, and products with packed keys sum in another order. */
-TheoryDataPoints(laws, one_head_of_many_is_that_head_alone) = {KINDS, SIZES, DTYPES};
-
-Theory((unsigned kind, size_t size, int dtype), laws, one_head_of_many_is_that_head_alone) {
-    if (too_slow_here(size)) {
-        return;
-    }
-    struct call c = draw(kind, size, dtype);
-    const bool packed_apart = (kind & GROUPED) && c.n < 16;
-    for (size_t way = 1; way < WAYS; way++) {
-        struct results all = run_call(&c, all_ways[way]);
-        for (size_t head = 0; head < c.batch * c.heads; head++) {
-            struct call one = only_head(&c, head / c.heads, head % c.heads);
-            struct results alone = run_call(&one, all_ways[way]), part = alone;
-            for (int i = 0; i < ATTN_RESULT_COUNT; i++) {
-                part.of[i] = all.of[i] == NULL ? NULL : all.of[i] + head * alone.count[i];
-            }
-            if (!packed_apart) {
-                cr_assert(same_bytes(&part, &alone), "way %zu, head %zu", way, head);
-            } else if (all_ways[way] == TILED) {
-                struct worst worst = {0};
-                held_together(&worst, &one, &part, &alone, 2 * bound_of(c.dtype));
-                expect_held(&worst);
-            }
-            free_results(&alone);
-            free_call(&one);
-        }
-        free_results(&all);
-    }
-    free_call(&c);
-}
-
-/* Outputs over two parts of the keys, weighted by exp(lse of the part - lse of both), are the
- * output over all keys; a sink belongs to one of the parts. */
-static void merge(const struct call *c, struct results *a, const struct results *b) {
-    for (size_t row = 0; row < all_rows(c); row++) {
-        double *lse = &a->of[ATTN_RESULT_LSE][row];
-        const double other = b->of[ATTN_RESULT_LSE][row], max = fmax(*lse, other);
-        if (max == -INFINITY) {
-            continue;
-        }
-        const double both = max + log(exp(*lse - max) + exp(other - max));
-        for (size_t e = row * c->d_v; e < (row + 1) * c->d_v; e++) {
-            double *out = &a->of[ATTN_RESULT_OUTPUT][e];
-            *out = *out * exp(*lse - both) + b->of[ATTN_RESULT_OUTPUT][e] * exp(other - both);
-        }
-        *lse = both;
-    }
-}
-
-TheoryDataPoints(laws, parts_of_the_keys_merge_by_lse) = {KINDS, SIZES, DTYPES,
-                                                          DataPoints(size_t, 1, 2)};
-
-Theory((unsigned kind, size_t size, int dtype, size_t half), laws, parts_of_the_keys_merge_by_lse) {
-    if (too_slow_here(size)) {
-        return;
-    }
-    struct call c = draw(kind, size, dtype);
-    const size_t cut = 1 + (c.m - 2) * (half - 1) / 2;
-    size_t *keys = allocate(c.m, sizeof *keys);
-    for (size_t j = 0; j < c.m; j++) {
-        keys[j] = j;
-    }
-    struct call first = only_keys(&c, keys, cut), rest = only_keys(&c, keys + cut, c.m - cut);
-    free(rest.sinks);
-    rest.sinks = NULL;
-    const unsigned wanted = ATTN_WANT(OUTPUT) | ATTN_WANT(LSE);
-    struct results whole = run_call(&c, TILED);
-    struct results a = run_call(&first, wanted), b = run_call(&rest, wanted);
-    merge(&c, &a, &b);
-    struct worst worst = {0};
-    /* a part's share has the rounding of two results lse */
-    const double lse = largest_of(whole.of[ATTN_RESULT_LSE], all_rows(&c));
-    held_together(&worst, &c, &whole, &a, 2 * bound_of(c.dtype) + 2 * epsilon(c.dtype) * lse);
-    expect_held(&worst);
-    free(keys);
-    free_results(&whole);
-    free_results(&a);
-    free_results(&b);
-    free_call(&c);
-    free_call(&first);
-    free_call(&rest);
-}
-
-/* Wherever past keys end and new ones begin. */
-TheoryDataPoints(laws, past_keys_are_keys) = {KINDS, SIZES, DTYPES, DataPoints(size_t, 1, 2)};
-
-Theory((unsigned kind, size_t size, int dtype, size_t half), laws, past_keys_are_keys) {
-    if (too_slow_here(size)) {
-        return;
-    }
-    struct call c = draw(kind, size, dtype);
-    size_t *keys = allocate(c.m, sizeof *keys);
-    for (size_t j = 0; j < c.m; j++) {
-        keys[j] = j;
-    }
-    struct call cut = only_keys(&c, keys, c.m); /* positions, which follow the past, written out */
-    cut.past = 1 + (c.m - 2) * (half - 1) / 2;
-    struct results want = run_call(&c, TILED);
-    for (size_t way = 1; way < WAYS; way++) {
-        if ((all_ways[way] & ATTN_WANT(OUTPUT)) != 0) {
-            struct results is = run_call(&cut, all_ways[way]);
-            struct worst worst = {0};
-            held_together(&worst, &c, &want, &is, 2 * bound_of(c.dtype));
-            expect_held(&worst);
-            free_results(&is);
-        }
-    }
-    free(keys);
-    free_results(&want);
-    free_call(&c);
-    free_call(&cut);
-}
-
 /* ------------------------------------------------------------------- results against each other */
 
-/* weights = exp(masked_scores - lse); entropy, lse and output are what the weights say. */
+/* Checks that the weights are exp(masked_scores - lse), and that lse, entropy and output follow
+ * from the weights. */
 static void check_row(struct worst *worst, const struct call *c, const struct results *r,
                       size_t row) {
     const double e = epsilon(c->dtype), lse = r->of[ATTN_RESULT_LSE][row];
@@ -528,23 +306,26 @@ static void check_row(struct worst *worst, const struct call *c, const struct re
     const double largest = largest_of(x, c->m);
     const double sink = c->sinks == NULL ? -INFINITY : c->sinks[row / c->n % c->heads];
     const double sums =
-        2 * (double)c->m * 0x1p-53; /* over m numbers in any order, here and there */
+        2 * (double)c->m * 0x1p-53; /* of two sums over m numbers in different orders */
     double sum = exp(sink - fmax(lse, -1e300)), entropy = 0;
     for (size_t j = 0; j < c->m; j++) {
         const double want = x[j] == -INFINITY ? 0 : exp(x[j] - lse);
-        /* masked_scores, lse and the difference to the maximum are each rounded once, a weight has
-         * its own 15 roundings and those of sums; what is below exp(-87) in float32 may be 0 */
-        held_to(worst, "exp(masked_scores - lse)", row, w[j], want,
-                want * (e * (2 * fabs(x[j]) + 2 * fabs(lse) + 15) + sums) + 2e-38);
+        /* masked_scores, lse and the difference to the maximum are each rounded once. A weight has
+         * 15 roundings of its own, and those of sums. A weight below exp(-87) may be 0 in
+         * float32. */
+        compare_number(worst, "exp(masked_scores - lse)", row, w[j], want,
+                       want * (e * (2 * fabs(x[j]) + 2 * fabs(lse) + 15) + sums) + 2e-38);
         sum += want;
         entropy -= w[j] > 0 ? w[j] * log(w[j]) : 0;
     }
-    /* sum is exp(lse as computed here - lse) */
-    held_to(worst, "lse", row, sum, lse == -INFINITY ? 0 : 1, e * (largest + fabs(lse) + 4) + sums);
-    /* A small call has it from weights that are not rounded yet: w ln w moves by w (1 + ln w) times
-     * a rounding. Then it is rounded; log is exact to 1 ulp of double. */
-    held_to(worst, "entropy", row, r->of[ATTN_RESULT_ENTROPY][row], entropy,
-            e * (2 * entropy + 1) + sums * fmax(1, entropy));
+    /* The sum is the exponential of the lse that is computed here less the lse of the library. */
+    compare_number(worst, "lse", row, sum, lse == -INFINITY ? 0 : 1,
+                   e * (largest + fabs(lse) + 4) + sums);
+    /* A small call computes the entropy of weights that are not rounded yet. If a weight w has a
+     * relative rounding error, w ln w changes by w (1 + ln w) times this error. Then the entropy is
+     * rounded. log is exact to 1 ulp of double. */
+    compare_number(worst, "entropy", row, r->of[ATTN_RESULT_ENTROPY][row], entropy,
+                   e * (2 * entropy + 1) + sums * fmax(1, entropy));
     const size_t h = row / c->n % c->heads, b = row / c->n / c->heads;
     const double *v = c->v + key_row(c, b, h) * c->d_v, terms = terms_of(c, row, w);
     for (size_t col = 0; col < c->d_v; col++) {
@@ -552,26 +333,26 @@ static void check_row(struct worst *worst, const struct call *c, const struct re
         for (size_t j = 0; j < c->m; j++) {
             out += w[j] == 0 ? 0 : w[j] * v[j * c->d_v + col];
         }
-        held_to(worst, "output", row, r->of[ATTN_RESULT_OUTPUT][row * c->d_v + col], out,
-                bound_of(c->dtype) * terms);
+        compare_number(worst, "output", row, r->of[ATTN_RESULT_OUTPUT][row * c->d_v + col], out,
+                       bound_of(c->dtype) * terms);
     }
 }
 
 TheoryDataPoints(laws, results_follow_from_each_other) = {KINDS, SIZES, DTYPES};
 
 Theory((unsigned kind, size_t size, int dtype), laws, results_follow_from_each_other) {
-    if (too_slow_here(size)) {
+    if (law_is_too_slow(size)) {
         return;
     }
-    struct call c = draw(kind, size, dtype);
+    struct call c = draw_law_call(kind, size, dtype);
     struct results r = run_call(&c, STAGES);
     struct worst worst = {0};
     for (size_t row = 0; row < all_rows(&c); row++) {
         check_row(&worst, &c, &r, row);
     }
-    expect_held(&worst);
+    expect_within_bounds(&worst);
     free_results(&r);
-    if (c.sinks == NULL) { /* without softmax the weights are the masked scores: the same bytes */
+    if (c.sinks == NULL) { /* without softmax, the weights have the bytes of the masked scores */
         c.normalization = ATTN_UNNORMALIZED;
         r = run_call(&c, ATTN_WANT(WEIGHTS) | ATTN_WANT(MASKED_SCORES));
         for (size_t i = 0; i < all_rows(&c) * c.m; i++) {
@@ -580,70 +361,5 @@ Theory((unsigned kind, size_t size, int dtype), laws, results_follow_from_each_o
         }
         free_results(&r);
     }
-    free_call(&c);
-}
-
-/* Of positive numbers: each is divided (two roundings) and added, so H + 2 roundings in all. */
-TheoryDataPoints(laws, the_mean_over_heads_is_the_mean) = {KINDS, SIZES, DTYPES};
-
-Theory((unsigned kind, size_t size, int dtype), laws, the_mean_over_heads_is_the_mean) {
-    if (too_slow_here(size)) {
-        return;
-    }
-    struct call c = draw(kind, size, dtype);
-    for (int way = 0; way < 2; way++) {
-        const unsigned wanted = way == 0 ? (unsigned)TILED : (unsigned)STAGES;
-        c.flags = 0;
-        struct results apart = run_call(&c, wanted);
-        c.flags = ATTN_FLAG_MEAN_OVER_HEADS;
-        struct results mean = run_call(&c, wanted);
-        struct worst worst = {0};
-        const size_t pairs = c.n * c.m;
-        for (size_t i = 0; i < c.batch * pairs; i++) {
-            double sum = 0;
-            for (size_t h = 0; h < c.heads; h++) {
-                sum += apart.of[ATTN_RESULT_WEIGHTS][(i / pairs * c.heads + h) * pairs + i % pairs];
-            }
-            sum /= (double)c.heads;
-            held_to(&worst, "mean of weights", i / c.m, mean.of[ATTN_RESULT_WEIGHTS][i], sum,
-                    (double)(c.heads + 2) * epsilon(c.dtype) * sum + 1e-44);
-        }
-        expect_held(&worst);
-        free(mean.of[ATTN_RESULT_WEIGHTS]); /* all else is the same as without the mean */
-        mean.of[ATTN_RESULT_WEIGHTS] = NULL;
-        cr_assert(same_bytes(&apart, &mean), "way %d", way);
-        free_results(&apart);
-        free_results(&mean);
-    }
-    free_call(&c);
-}
-
-/* More than 8 MiB of weights go past the caches. Rows of 851 begin at every place of a vector. */
-TheoryDataPoints(laws, large_weights_are_those_of_small_calls) = {
-    DataPoints(unsigned, PLAIN, CAUSAL, WINDOW, MASK, BIAS | ALIBI), DTYPES};
-
-Theory((unsigned kind, int dtype), laws, large_weights_are_those_of_small_calls, .timeout = 120) {
-    enum {
-        HEADS = 4,
-        ROWS = 851
-    };
-    if (too_slow(HEADS, ROWS, ROWS, 16)) {
-        return;
-    }
-    struct call c = draw_call(kind, (attn_dtype)dtype, HEADS, ROWS, ROWS, 8, 8);
-    struct results all = run_call(&c, TILED);
-    cr_assert_gt(all.count[ATTN_RESULT_WEIGHTS] * attn_dtype_size(c.dtype), 1 << 23);
-    for (size_t h = 0; h < HEADS; h++) {
-        struct call one = only_head(&c, 0, h);
-        struct results alone = run_call(&one, TILED), part = alone;
-        cr_assert_lt(alone.count[ATTN_RESULT_WEIGHTS] * attn_dtype_size(c.dtype), 1 << 23);
-        for (int i = 0; i < ATTN_RESULT_COUNT; i++) {
-            part.of[i] = all.of[i] == NULL ? NULL : all.of[i] + h * alone.count[i];
-        }
-        cr_assert(same_bytes(&part, &alone), "head %zu", h);
-        free_results(&alone);
-        free_call(&one);
-    }
-    free_results(&all);
     free_call(&c);
 }

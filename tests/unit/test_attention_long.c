@@ -1,13 +1,16 @@
 /*
- * test_attention_long.c - rows that are cut along their keys (long.inc): long ones, and ones of
- * very many columns. They mean what short rows mean, whatever the options and the results, and
- * top_k of them is that of a plain sort.
+ * test_attention_long.c - tests rows that are cut along their keys (long.inc), because they are
+ * long or have very many columns. They mean the same as short rows, whatever the options and the
+ * results, and their top_k is that of a plain sort.
  */
-#include "test_attention.h"
-
+#include <criterion/criterion.h>
 #include <criterion/parameterized.h>
+#include <math.h>
+#include <stdlib.h>
 
+#include "attention_bounds.h"
 #include "plan.h"
+#include "support/scale.h"
 
 enum {
     HEADS = 2,
@@ -54,7 +57,8 @@ static void check_kind(unsigned kind, attn_dtype dtype, size_t n, size_t m, size
     free_call(&c);
 }
 
-/* An index below KINDS is a kind in float32; the others are the same kinds in float64. */
+/* Returns the indices of all kinds in both dtypes. The indices below KINDS are the kinds in
+ * float32, and the others are the same kinds in float64. */
 static struct criterion_test_params kinds_of_both_types(void) {
     static size_t index[2 * KINDS];
     for (size_t i = 0; i < 2 * KINDS; i++) {
@@ -67,7 +71,7 @@ ParameterizedTestParameters(attention_long, every_option) {
     return kinds_of_both_types();
 }
 
-/* 33,000 keys are too many for float32, half as many for float64: two and a half parts of 8192. */
+/* Rows of 33,000 keys are too long to be kept whole in float32, and rows of 17,000 in float64. */
 ParameterizedTest(const size_t *index, attention_long, every_option, .timeout = 60) {
     const attn_dtype dtype = *index < KINDS ? ATTN_FLOAT32 : ATTN_FLOAT64;
     if (test_scale(100) < 100) {
@@ -90,9 +94,9 @@ ParameterizedTest(const size_t *index, attention_long, wide_rows, .timeout = 60)
                *index % 2 == 0 ? 40 : 8200);
 }
 
-/* ---------------------------------------------------------------------------- what is left over */
+/* -------------------------------------------------------------------------------- other options */
 
-/* Runs one head with more options than struct call has. Owned results. */
+/* Runs a call with options that struct call does not have. Free the results. */
 static struct results run_head(const struct call *c, attn_options *o, unsigned wanted) {
     attn_tensor q = rows_of_heads(c, c->q, c->heads, c->n, 0, c->n, c->d);
     attn_tensor k = rows_of_heads(c, c->k, c->kv_heads, c->m, 0, c->m, c->d);
@@ -121,7 +125,7 @@ static int by_weight(const void *a, const void *b) {
     return x != y ? (x < y ? 1 : -1) : (i > j) - (i < j);
 }
 
-/* top_k of each row against a plain sort of its weights. */
+/* Compares top_k of each row with a plain sort of its weights. */
 static void check_top_k(const struct call *c, attn_options *o, size_t k) {
     o->top_k = k;
     struct results r =
@@ -145,7 +149,8 @@ static void check_top_k(const struct call *c, attn_options *o, size_t k) {
     free_results(&r);
 }
 
-/* Logits of few values: most weights have others that are as large, in other parts of the row. */
+/* The logits have few different values, so most weights are equal to others in other parts of the
+ * row. */
 Test(attention_long, top_k_is_a_plain_sort, .timeout = 60) {
     const size_t m = test_scale(100) < 100 ? 33000 : 70000, ks[] = {1, 5, 3000, 20000, 33000, m};
     for (int variant = 0; variant < 4; variant++) {
@@ -163,7 +168,7 @@ Test(attention_long, top_k_is_a_plain_sort, .timeout = 60) {
     }
 }
 
-/* If all numbers of V are 1, every output is 1, whatever is returned beside it. */
+/* If all numbers of V are 1, every output is 1, whatever results are wanted beside it. */
 Test(attention_long, output_of_ones, .timeout = 60) {
     const unsigned beside[] = {ATTN_WANT(WEIGHTS), ATTN_WANT(ENTROPY), ATTN_WANT(STATISTICS),
                                ATTN_WANT(TOP_K_INDICES)};
@@ -215,7 +220,7 @@ Test(attention_long, statistics) {
     free_call(&c);
 }
 
-/* The mean over heads is that of the weights of each head. */
+/* The mean over heads is the mean of the weights that the heads have alone. */
 Test(attention_long, mean_over_heads) {
     for (int variant = 0; variant < 2; variant++) {
         struct call c = draw_call(GROUPED, ATTN_FLOAT64, 4, 3, 20000, 3, 1);
@@ -241,7 +246,7 @@ Test(attention_long, mean_over_heads) {
     }
 }
 
-/* Normalization "none": the output is the sum of masked scores times values. */
+/* Without softmax, the output is the sum of the masked scores times the values. */
 Test(attention_long, unnormalized) {
     struct call c = draw_call(PLAIN, ATTN_FLOAT64, 1, 2, 20000, 2, 2);
     attn_options o = {.normalization = ATTN_UNNORMALIZED, .causal = ATTN_CAUSAL_BOTTOM_RIGHT};
@@ -288,7 +293,7 @@ Test(attention_long, forbidden_is_not_read) {
         c.n = 3;
         c.k[2 * (c.m - 1)] = k;
         c.v[2 * (c.m - 1)] = v;
-        for (size_t i = 0; i < 2; i++) { /* of the query that sees all keys but the last */
+        for (size_t i = 0; i < 2; i++) { /* the query that sees all keys but the last */
             const double is = after.of[ATTN_RESULT_OUTPUT][2 + i];
             const double want = before.of[ATTN_RESULT_OUTPUT][2 + i];
             cr_expect(fabs(is - want) <= 1e-6, "way %d: %g, not %g", split, is, want);
@@ -302,8 +307,8 @@ Test(attention_long, forbidden_is_not_read) {
     free_call(&c);
 }
 
-/* Logits near 2^41 are rounded by more than exp can bear in float32, and terms of 2^128 that cancel
- * are beyond it. */
+/* In float32, logits near 2^41 are rounded by more than exp can take. Terms of 2^128, which cancel
+ * each other, do not fit it. */
 Test(attention_long, large_logits) {
     for (int split = 0; split < 2; split++) {
         const unsigned wanted = ROWS | (split ? 0 : ATTN_WANT(WEIGHTS) | ATTN_WANT(ENTROPY));
@@ -325,7 +330,7 @@ Test(attention_long, large_logits) {
         c.k[2 * 20000 + 1] = 0; /* a score of 2^41 */
         c.n = 1;
         struct results one = run_head(&c, &o, wanted);
-        cr_expect_eq(one.of[ATTN_RESULT_OUTPUT][0], 0); /* V of key 20000 */
+        cr_expect_eq(one.of[ATTN_RESULT_OUTPUT][0], 0); /* the value of key 20000 */
         cr_expect_eq(one.of[ATTN_RESULT_LSE][0], 0x1p41);
         free_results(&zeros);
         free_results(&one);
@@ -333,7 +338,7 @@ Test(attention_long, large_logits) {
     }
 }
 
-/* The place of what is not finite is told, as of short rows. */
+/* The error names the place of a score that is not finite, as for short rows. */
 Test(attention_long, names_what_is_not_finite) {
     for (int split = 0; split < 2; split++) {
         struct call c = draw_call(PLAIN, ATTN_FLOAT32, 1, 2, 2 * SPLIT, 1, 1);

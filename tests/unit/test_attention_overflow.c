@@ -1,21 +1,25 @@
 /*
- * test_attention_overflow.c - scores that overflow: whatever is asked for and however the call is
- * cut, the error names the place; what nobody sees is no error; and a score that overflows only on
- * the way to a finite value is right.
+ * test_attention_overflow.c - tests numbers that overflow. The error names the place, whatever
+ * results are wanted and however the call is cut. A number that no query may see causes no error,
+ * and neither does a sum that overflows only on the way to a finite value.
  */
-#include "test_attention.h"
-
+#include <criterion/criterion.h>
 #include <criterion/theories.h>
+#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "attention_bounds.h"
 
 static const struct {
     size_t n, m, d, d_v;
 } sizes[] = {
-    {3, 5, 4, 3},      /* small enough to be computed in double */
-    {2, 300, 64, 40},  /* products row by row */
-    {9, 130, 33, 65},  /* products with the keys as they are */
-    {40, 300, 64, 64}, /* with packed keys, over tiles */
-    {3, 8200, 5, 4},   /* keys in parts that are merged */
+    {3, 5, 4, 3},      /* so small that it is computed in double */
+    {2, 300, 64, 40},  /* products are made row by row */
+    {9, 130, 33, 65},  /* products use the keys as they are */
+    {40, 300, 64, 64}, /* products use packed keys, tile by tile */
+    {3, 8200, 5, 4},   /* keys are cut into parts, which are merged */
 };
 
 enum {
@@ -30,18 +34,18 @@ enum {
     DataPoints(unsigned, ATTN_WANT(OUTPUT), ATTN_WANT(LSE), ATTN_WANT(WEIGHTS),                    \
                ATTN_WANT(OUTPUT) | ATTN_WANT(WEIGHTS), ENTROPY, STAGES)
 
-/* A call and the one pair of it, of the last head, that a test is about. */
+/* A call, and the pair of a query and a key of its last head that a test is about. */
 struct pair {
     struct call call;
     size_t i, j;
-    double *q, *k, *v; /* the rows of that query, key and value */
+    double *q, *k, *v; /* the rows of this query, key and value */
 };
 
-static bool too_slow_here(size_t size) {
+static bool overflow_is_too_slow(size_t size) {
     return too_slow(HEADS, sizes[size].n, sizes[size].m, sizes[size].d + sizes[size].d_v);
 }
 
-static struct pair draw(unsigned kind, size_t size, int dtype) {
+static struct pair draw_pair(unsigned kind, size_t size, int dtype) {
     struct pair p = {.i = sizes[size].n * 2 / 3, .j = sizes[size].m * 2 / 3};
     p.call = draw_call(kind, (attn_dtype)dtype, HEADS, sizes[size].n, sizes[size].m, sizes[size].d,
                        sizes[size].d_v);
@@ -51,11 +55,13 @@ static struct pair draw(unsigned kind, size_t size, int dtype) {
     return p;
 }
 
-/* Its square does not fit the dtype, itself times anything drawn does. */
+/* Returns a number whose square does not fit the dtype, but whose products with drawn numbers
+ * do. */
 static double big(int dtype) {
     return dtype == ATTN_FLOAT32 ? 0x1p80 : 0x1p600;
 }
 
+/* Runs the call, checks the stage and the place that the error names, and frees the call. */
 static void fails_at(struct pair *p, unsigned wanted, const char *stage, const char *axis,
                      size_t place) {
     struct results r = try_call(&p->call, wanted);
@@ -69,16 +75,16 @@ static void fails_at(struct pair *p, unsigned wanted, const char *stage, const c
     free_call(&p->call);
 }
 
-/* Softcap would make any score finite. */
+/* Softcap would make every score finite, so the error must come before it. */
 TheoryDataPoints(overflow, of_a_score_names_its_place) = {
     DataPoints(unsigned, PLAIN, SOFTCAP | SINK), SIZES, DTYPES, WAYS, DataPoints(double, 1, -1)};
 
 Theory((unsigned kind, size_t size, int dtype, unsigned wanted, double sign), overflow,
        of_a_score_names_its_place) {
-    if (too_slow_here(size)) {
+    if (overflow_is_too_slow(size)) {
         return;
     }
-    struct pair p = draw(kind, size, dtype);
+    struct pair p = draw_pair(kind, size, dtype);
     p.q[0] = big(dtype);
     p.k[0] = sign * big(dtype);
     fails_at(&p, wanted, "scores", "key", p.j);
@@ -87,10 +93,10 @@ Theory((unsigned kind, size_t size, int dtype, unsigned wanted, double sign), ov
 TheoryDataPoints(overflow, of_a_biased_score_names_its_place) = {SIZES, DTYPES, WAYS};
 
 Theory((size_t size, int dtype, unsigned wanted), overflow, of_a_biased_score_names_its_place) {
-    if (too_slow_here(size)) {
+    if (overflow_is_too_slow(size)) {
         return;
     }
-    struct pair p = draw(BIAS, size, dtype);
+    struct pair p = draw_pair(BIAS, size, dtype);
     p.q[0] = p.k[0] = dtype == ATTN_FLOAT32 ? 0x1p63 : 0x1p511;
     p.call.scale = 1;
     p.call.bias[row_of(&p.call, 0, HEADS - 1, p.i) * p.call.m + p.j] =
@@ -98,17 +104,17 @@ Theory((size_t size, int dtype, unsigned wanted), overflow, of_a_biased_score_na
     fails_at(&p, wanted, "masked_scores", "key", p.j);
 }
 
-/* A value that is infinite, and that one query alone may attend to. */
+/* The value is infinite, and only one query may attend to it. */
 TheoryDataPoints(overflow, of_a_value_names_its_place) = {
     SIZES, DTYPES,
     DataPoints(unsigned, ATTN_WANT(OUTPUT), ATTN_WANT(OUTPUT) | ATTN_WANT(WEIGHTS), ENTROPY,
                STAGES)};
 
 Theory((size_t size, int dtype, unsigned wanted), overflow, of_a_value_names_its_place) {
-    if (too_slow_here(size)) {
+    if (overflow_is_too_slow(size)) {
         return;
     }
-    struct pair p = draw(MASK, size, dtype);
+    struct pair p = draw_pair(MASK, size, dtype);
     for (size_t row = 0; row < HEADS * p.call.n; row++) {
         p.call.mask[row * p.call.m + p.j] = row == row_of(&p.call, 0, HEADS - 1, p.i);
     }
@@ -120,11 +126,11 @@ TheoryDataPoints(overflow, that_nobody_sees_is_none) = {DataPoints(unsigned, MAS
                                                         DTYPES};
 
 Theory((unsigned kind, size_t size, int dtype), overflow, that_nobody_sees_is_none) {
-    if (too_slow_here(size)) {
+    if (overflow_is_too_slow(size)) {
         return;
     }
     const unsigned ways[] = {ATTN_WANT(OUTPUT) | ATTN_WANT(LSE), ATTN_WANT(WEIGHTS), ENTROPY};
-    struct pair p = draw(kind, size, dtype);
+    struct pair p = draw_pair(kind, size, dtype);
     const size_t at = row_of(&p.call, 0, HEADS - 1, p.i) * p.call.m + p.j;
     if (kind & MASK) {
         p.call.mask[at] = 0;
@@ -133,23 +139,23 @@ Theory((unsigned kind, size_t size, int dtype), overflow, that_nobody_sees_is_no
     }
     p.q[0] = p.k[0] = big(dtype);
     for (size_t row = 0; row < HEADS * p.call.n * p.call.d; row += p.call.d) {
-        p.call.q[row] = &p.call.q[row] == p.q ? p.q[0] : 0; /* no other large scores */
+        p.call.q[row] = &p.call.q[row] == p.q ? p.q[0] : 0; /* so that no other score is large */
     }
-    check_ways(&p.call, ways, 3); /* not with the scores themselves: they are for all to see */
+    check_ways(&p.call, ways, 3); /* no scores, which would hold the overflow */
     free_call(&p.call);
 }
 
-/* Large terms that cancel. */
+/* The large terms of a score cancel each other. */
 TheoryDataPoints(overflow, on_the_way_to_a_finite_score_is_none) = {
     DataPoints(unsigned, PLAIN, MASK, BIAS, SOFTCAP | SINK, CAUSAL, PAST), SIZES, DTYPES};
 
 Theory((unsigned kind, size_t size, int dtype), overflow, on_the_way_to_a_finite_score_is_none) {
-    if (too_slow_here(size)) {
+    if (overflow_is_too_slow(size)) {
         return;
     }
     const unsigned ways[] = {ATTN_WANT(OUTPUT), ATTN_WANT(LSE),
                              ATTN_WANT(OUTPUT) | ATTN_WANT(WEIGHTS), ENTROPY, STAGES};
-    struct pair p = draw(kind, size, dtype);
+    struct pair p = draw_pair(kind, size, dtype);
     struct call *c = &p.call;
     for (size_t row = 0; row < HEADS * c->n; row++) {
         c->q[row * c->d] = c->q[row * c->d + 1] = 0;
@@ -165,7 +171,7 @@ Theory((unsigned kind, size_t size, int dtype), overflow, on_the_way_to_a_finite
         struct worst worst = {0};
         for (size_t h = 0; h < HEADS; h++) {
             struct reference_results want = reference_of(&same, 0, h);
-            held_to_reference(&worst, &same, 0, h, &want, &r);
+            compare_to_reference(&worst, &same, 0, h, &want, &r);
             free(want.scores);
         }
         cr_assert(worst.error <= 1, "way %zu: %s of row %zu is off by %g times its bound", way,
@@ -191,7 +197,7 @@ static void fill_values(struct call *c, double value) {
 TheoryDataPoints(overflow, of_weighted_values_is_none) = {SIZES, DTYPES};
 
 Theory((size_t size, int dtype), overflow, of_weighted_values_is_none) {
-    struct pair p = draw(PLAIN, size, dtype);
+    struct pair p = draw_pair(PLAIN, size, dtype);
     const double large = near_largest(dtype);
     const double bound = dtype == ATTN_FLOAT32 ? 0x1p-22 : (double)(p.call.m + 2) * 0x1p-53;
     memset(p.call.q, 0, HEADS * p.call.n * p.call.d * sizeof *p.call.q);
@@ -205,11 +211,11 @@ Theory((size_t size, int dtype), overflow, of_weighted_values_is_none) {
     free_call(&p.call);
 }
 
-/* A row whose output is computed again has its weights once, also in the mean over heads. */
+/* The weights of a row whose output is computed again are counted once in the mean over heads. */
 TheoryDataPoints(overflow, of_an_output_leaves_the_mean_of_the_weights) = {SIZES, DTYPES};
 
 Theory((size_t size, int dtype), overflow, of_an_output_leaves_the_mean_of_the_weights) {
-    struct pair p = draw(PLAIN, size, dtype);
+    struct pair p = draw_pair(PLAIN, size, dtype);
     fill_values(&p.call, near_largest(dtype));
     p.call.flags |= ATTN_FLAG_MEAN_OVER_HEADS;
     struct results r = run_call(&p.call, ATTN_WANT(OUTPUT) | ATTN_WANT(WEIGHTS));
@@ -224,13 +230,13 @@ Theory((size_t size, int dtype), overflow, of_an_output_leaves_the_mean_of_the_w
     free_call(&p.call);
 }
 
-/* Statistics count each score once, also where rows are computed again. */
+/* Statistics count each score once, also if its row is computed again. */
 TheoryDataPoints(overflow, of_an_output_leaves_the_statistics) = {SIZES, DTYPES};
 
 Theory((size_t size, int dtype), overflow, of_an_output_leaves_the_statistics) {
-    struct pair p = draw(PLAIN, size, dtype);
+    struct pair p = draw_pair(PLAIN, size, dtype);
     double variance[2][4];
-    p.call.causal = ATTN_CAUSAL_TOP_LEFT; /* so that nobody sees the last keys */
+    p.call.causal = ATTN_CAUSAL_TOP_LEFT; /* so that no query sees the last keys */
     for (int large = 0; large < 2; large++) {
         fill_values(&p.call, large == 0 ? 1 : near_largest(dtype));
         struct results r = run_call(&p.call, ATTN_WANT(OUTPUT) | ATTN_WANT(STATISTICS));

@@ -1,8 +1,7 @@
 /*
- * test_attention_rules.c - the rules that others get wrong, and the small functions: each with
- * values worked out by hand.
+ * test_attention_rules.c - tests the rules that other programs get wrong, and the small functions.
+ * The values are computed by hand.
  */
-#include <criterion/theories.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,8 +14,9 @@ Test(rules, scale_zero_gives_the_mean_of_the_values) {
     double out[4];
     attn_tensor v = MATRIX(2, 2, 1, 10, 3, 20);
     attn_options o = {.flags = ATTN_FLAG_SCALE, .scale = 0};
-    cr_assert_eq(run(&identity2, &identity2, &v, &o, (void *[ATTN_RESULT_COUNT]){out}, NULL),
-                 ATTN_OK);
+    cr_assert_eq(
+        plan_and_run(&identity2, &identity2, &v, &o, (void *[ATTN_RESULT_COUNT]){out}, NULL),
+        ATTN_OK);
     const double want[4] = {2, 15, 2, 15};
     cr_assert_arr_eq(out, want, sizeof want);
 }
@@ -32,7 +32,7 @@ Test(rules, a_query_that_may_attend_to_nothing_gets_zeros) {
                                      [ATTN_RESULT_WEIGHTS] = weights,
                                      [ATTN_RESULT_LSE] = lse,
                                      [ATTN_RESULT_ENTROPY] = entropy};
-    cr_assert_eq(run(&identity2, &identity2, &identity2, &o, data, NULL), ATTN_OK);
+    cr_assert_eq(plan_and_run(&identity2, &identity2, &identity2, &o, data, NULL), ATTN_OK);
     cr_assert(out[0] == 0 && out[1] == 0 && weights[0] == 0 && weights[1] == 0);
     cr_assert_eq(lse[0], -INFINITY);
     cr_assert_eq(entropy[0], 0);
@@ -50,7 +50,7 @@ Test(rules, a_sink_joins_the_denominator_only) {
                       .mask = &mask,
                       .results = ATTN_WANT(WEIGHTS) | ATTN_WANT(LSE)};
     void *data[ATTN_RESULT_COUNT] = {[ATTN_RESULT_WEIGHTS] = weights, [ATTN_RESULT_LSE] = lse};
-    cr_assert_eq(run(&identity2, &identity2, &identity2, &o, data, NULL), ATTN_OK);
+    cr_assert_eq(plan_and_run(&identity2, &identity2, &identity2, &o, data, NULL), ATTN_OK);
     cr_expect_float_eq(weights[0], 1.0 / 3, 1e-15);
     cr_expect_float_eq(weights[1], 1.0 / 3, 1e-15);
     cr_expect_float_eq(lse[0], log(3), 1e-15);
@@ -65,7 +65,7 @@ Test(rules, the_mask_rules_over_the_bias) {
     double weights[4];
     attn_options o = {.mask = &mask, .bias = &bias, .results = ATTN_WANT(WEIGHTS)};
     void *data[ATTN_RESULT_COUNT] = {[ATTN_RESULT_WEIGHTS] = weights};
-    cr_assert_eq(run(&identity2, &identity2, &identity2, &o, data, NULL), ATTN_OK);
+    cr_assert_eq(plan_and_run(&identity2, &identity2, &identity2, &o, data, NULL), ATTN_OK);
     const double want[4] = {1, 0, 1, 0};
     cr_assert_arr_eq(weights, want, sizeof want);
 }
@@ -78,18 +78,19 @@ Test(rules, what_a_forbidden_key_or_value_holds_never_reaches_the_result) {
     attn_tensor dirty_v = MATRIX(4, 1, 5, 7, NAN, -INFINITY);
     attn_options o = {.causal = ATTN_CAUSAL_TOP_LEFT};
     double clean[2], dirty[2];
-    cr_assert_eq(run(&q, &clean_k, &clean_v, &o, (void *[ATTN_RESULT_COUNT]){clean}, NULL),
+    cr_assert_eq(plan_and_run(&q, &clean_k, &clean_v, &o, (void *[ATTN_RESULT_COUNT]){clean}, NULL),
                  ATTN_OK);
-    cr_assert_eq(run(&q, &dirty_k, &dirty_v, &o, (void *[ATTN_RESULT_COUNT]){dirty}, NULL),
+    cr_assert_eq(plan_and_run(&q, &dirty_k, &dirty_v, &o, (void *[ATTN_RESULT_COUNT]){dirty}, NULL),
                  ATTN_OK);
     cr_assert_float_eq(dirty[0], clean[0], 1e-15);
     cr_assert_float_eq(dirty[1], clean[1], 1e-15);
     attn_error error;
-    cr_assert_eq(run(&q, &dirty_k, &dirty_v, NULL, (void *[ATTN_RESULT_COUNT]){dirty}, &error),
-                 ATTN_NOT_FINITE, "where it may be attended to, it is an error");
+    cr_assert_eq(
+        plan_and_run(&q, &dirty_k, &dirty_v, NULL, (void *[ATTN_RESULT_COUNT]){dirty}, &error),
+        ATTN_NOT_FINITE, "where it may be attended to, it is an error");
 }
 
-/* All numbers of a plan may be written between plan and run. */
+/* All numbers of the inputs may be written after the plan is made and before it runs. */
 Test(rules, numbers_may_come_after_the_plan) {
     double x[4] = {0}, slope[2][1] = {{0}}, bias[4] = {0}, output[2][4];
     unsigned char mask[4] = {0};
@@ -127,7 +128,7 @@ Test(rules, numbers_may_come_after_the_plan) {
     cr_expect(memcmp(output[0], output[1], sizeof output[0]) == 0);
 }
 
-/* A scale that float32 does not hold: logits are -1.6, beside a sink of 0. */
+/* The scale does not fit float32, but the logits are -1.6, beside a sink of 0. */
 Test(rules, a_scale_beyond_float32_is_no_infinity) {
     enum {
         ROWS = 32,
@@ -146,14 +147,17 @@ Test(rules, a_scale_beyond_float32_is_no_infinity) {
     const attn_tensor tv = {.data = v, .rank = 2, .shape = {KEYS, COLUMNS}};
     const attn_tensor sink = {.data = none, .rank = 1, .shape = {1}};
     const attn_options o = {.flags = ATTN_FLAG_SCALE, .scale = 1e39, .sink = &sink};
-    cr_assert_eq(run(&tq, &tk, &tv, &o, (void *[ATTN_RESULT_COUNT]){output}, NULL), ATTN_OK);
+    cr_assert_eq(plan_and_run(&tq, &tk, &tv, &o, (void *[ATTN_RESULT_COUNT]){output}, NULL),
+                 ATTN_OK);
     const double all = KEYS * exp(-1.6), want = all / (all + 1);
-    for (size_t i = 0; i < (size_t)ROWS * COLUMNS; i++) { /* scores are denormal: few digits */
+    for (size_t i = 0; i < (size_t)ROWS * COLUMNS;
+         i++) { /* the scores are denormal and have few digits */
         cr_assert_float_eq(output[i], want, 1e-4, "%g, not %g", (double)output[i], want);
     }
 }
 
-/* A row with one weight, 1, is not divided by its sum: it is looked at all the same. */
+/* A row whose only weight is 1 is not divided by its sum. A NaN in a forbidden value is found in it
+ * all the same. */
 Test(rules, a_query_with_one_key_sees_nothing_of_forbidden_values) {
     enum {
         MOST = 40,
@@ -184,7 +188,7 @@ Test(rules, a_query_with_one_key_sees_nothing_of_forbidden_values) {
         attn_options o = {.mask = &mask, .results = ATTN_WANT(OUTPUT)};
         o.results |= i % 2 ? ATTN_WANT(WEIGHTS) : 0;
         void *data[ATTN_RESULT_COUNT] = {output, weights};
-        cr_assert_eq(run(&tq, &tk, &tv, &o, data, NULL), ATTN_OK);
+        cr_assert_eq(plan_and_run(&tq, &tk, &tv, &o, data, NULL), ATTN_OK);
         for (size_t j = 0; j < n * COLUMNS; j++) {
             cr_assert_eq(output[j], v[j % COLUMNS], "%zu queries: %g at %zu", n, (double)output[j],
                          j);
@@ -197,17 +201,17 @@ Test(rules, causal_bottom_right_and_window_share_one_offset) {
     attn_tensor q = MATRIX(2, 1, 0, 0), k = MATRIX(4, 1, 0, 0, 0, 0);
     attn_options o = {.causal = ATTN_CAUSAL_BOTTOM_RIGHT, .results = ATTN_WANT(WEIGHTS)};
     void *data[ATTN_RESULT_COUNT] = {[ATTN_RESULT_WEIGHTS] = weights};
-    cr_assert_eq(run(&q, &k, &k, &o, data, NULL), ATTN_OK);
+    cr_assert_eq(plan_and_run(&q, &k, &k, &o, data, NULL), ATTN_OK);
     cr_expect_float_eq(weights[2], 1.0 / 3, 1e-15, "query 0 sees keys 0..2");
     cr_expect_eq(weights[3], 0);
     cr_expect_eq(weights[7], 0.25);
     o.flags = ATTN_FLAG_WINDOW;
     o.window[0] = 0;
     o.window[1] = 0;
-    cr_assert_eq(run(&q, &k, &k, &o, data, NULL), ATTN_OK);
+    cr_assert_eq(plan_and_run(&q, &k, &k, &o, data, NULL), ATTN_OK);
     cr_expect(weights[2] == 1 && weights[7] == 1, "its own position only");
     o.causal = ATTN_CAUSAL_NONE;
-    cr_assert_eq(run(&q, &k, &k, &o, data, NULL), ATTN_OK);
+    cr_assert_eq(plan_and_run(&q, &k, &k, &o, data, NULL), ATTN_OK);
     cr_expect(weights[0] == 1 && weights[5] == 1, "without bottom_right the offset is 0");
 }
 
@@ -215,11 +219,11 @@ Test(rules, more_queries_than_keys_leave_empty_rows_bottom_right) {
     double out[3];
     attn_tensor q = MATRIX(3, 1, 1, 1, 1), k = MATRIX(1, 1, 1), v = MATRIX(1, 1, 9);
     attn_options o = {.causal = ATTN_CAUSAL_BOTTOM_RIGHT};
-    cr_assert_eq(run(&q, &k, &v, &o, (void *[ATTN_RESULT_COUNT]){out}, NULL), ATTN_OK);
+    cr_assert_eq(plan_and_run(&q, &k, &v, &o, (void *[ATTN_RESULT_COUNT]){out}, NULL), ATTN_OK);
     cr_assert(out[0] == 0 && out[1] == 0 && out[2] == 9);
 }
 
-/* Press et al. 2021: 8 heads have the slopes 1/2, 1/4, ... 1/256. */
+/* In Press et al. 2021, 8 heads have the slopes 1/2, 1/4, ... 1/256. */
 Test(rules, alibi_has_the_slopes_of_the_paper) {
     enum {
         HEADS = 8
@@ -228,7 +232,7 @@ Test(rules, alibi_has_the_slopes_of_the_paper) {
     attn_tensor t = {.data = q, .dtype = ATTN_FLOAT64, .rank = 3, .shape = {HEADS, 2, 1}};
     attn_options o = {.flags = ATTN_FLAG_ALIBI, .results = ATTN_WANT(MASKED_SCORES)};
     void *data[ATTN_RESULT_COUNT] = {[ATTN_RESULT_MASKED_SCORES] = masked};
-    cr_assert_eq(run(&t, &t, &t, &o, data, NULL), ATTN_OK);
+    cr_assert_eq(plan_and_run(&t, &t, &t, &o, data, NULL), ATTN_OK);
     for (int h = 0; h < HEADS; h++) {
         cr_expect_eq(masked[h * 4], 0);
         cr_expect_eq(masked[h * 4 + 1], -ldexp(1, -1 - h), "head %d: %g", h, masked[h * 4 + 1]);
@@ -239,12 +243,12 @@ Test(rules, alibi_has_the_slopes_of_the_paper) {
 Test(rules, alibi_interpolates_for_other_numbers_of_heads) {
     enum {
         HEADS = 3
-    }; /* two heads' slopes 2^-4, 2^-8, then the first of four heads' 2^-2 */
+    }; /* the slopes of two heads, 2^-4 and 2^-8, and the first slope of four heads, 2^-2 */
     double q[HEADS * 2] = {0}, masked[HEADS * 4];
     attn_tensor t = {.data = q, .dtype = ATTN_FLOAT64, .rank = 3, .shape = {HEADS, 2, 1}};
     attn_options o = {.flags = ATTN_FLAG_ALIBI, .results = ATTN_WANT(MASKED_SCORES)};
     void *data[ATTN_RESULT_COUNT] = {[ATTN_RESULT_MASKED_SCORES] = masked};
-    cr_assert_eq(run(&t, &t, &t, &o, data, NULL), ATTN_OK);
+    cr_assert_eq(plan_and_run(&t, &t, &t, &o, data, NULL), ATTN_OK);
     cr_expect_eq(masked[1], -0.0625);
     cr_expect_eq(masked[5], -0.00390625);
     cr_expect_eq(masked[9], -0.25);
@@ -255,14 +259,15 @@ Test(rules, grouped_heads_are_blocks) {
     attn_tensor tq = {.data = q, .dtype = ATTN_FLOAT64, .rank = 3, .shape = {4, 1, 1}};
     attn_tensor tk = {.data = k, .dtype = ATTN_FLOAT64, .rank = 3, .shape = {2, 1, 1}};
     attn_tensor tv = {.data = v, .dtype = ATTN_FLOAT64, .rank = 3, .shape = {2, 1, 1}};
-    cr_assert_eq(run(&tq, &tk, &tv, NULL, (void *[ATTN_RESULT_COUNT]){out}, NULL), ATTN_OK);
+    cr_assert_eq(plan_and_run(&tq, &tk, &tv, NULL, (void *[ATTN_RESULT_COUNT]){out}, NULL),
+                 ATTN_OK);
     const double want[4] = {10, 10, 20, 20};
     cr_assert_arr_eq(out, want, sizeof want);
 }
 
 Test(rules, large_logits_lose_no_weight) {
     float q[1] = {1}, k[2] = {1, 1}, v[2] = {0, 1}, weights[2];
-    float bias[2] = {1e8f, 1e8f}; /* float32 would swallow the ALiBi term */
+    float bias[2] = {1e8f, 1e8f}; /* in float32, adding the ALiBi term would change nothing */
     const float slope = 1;
     attn_tensor tq = {.data = q, .rank = 2, .shape = {1, 1}}, tk = {.data = k, .rank = 2};
     attn_tensor tv = {.data = v, .rank = 2, .shape = {2, 1}}, tb = {.data = bias, .rank = 2};
@@ -271,11 +276,11 @@ Test(rules, large_logits_lose_no_weight) {
     tb.shape[0] = 1, tb.shape[1] = 2;
     attn_options o = {.bias = &tb, .alibi_slopes = &slopes, .results = ATTN_WANT(WEIGHTS)};
     void *data[ATTN_RESULT_COUNT] = {[ATTN_RESULT_WEIGHTS] = weights};
-    cr_assert_eq(run(&tq, &tk, &tv, &o, data, NULL), ATTN_OK);
+    cr_assert_eq(plan_and_run(&tq, &tk, &tv, &o, data, NULL), ATTN_OK);
     cr_assert_float_eq(weights[0], 1 / (1 + exp(-1)), 1e-7);
 }
 
-/* Small calls are computed in double: their float32 answers are the nearest ones. */
+/* Small calls are computed in double, so their results are the nearest float32. */
 Test(rules, the_first_notebook_is_right_to_the_last_digit) {
     const float q[] = {2, 0, 2, 2, 0, 0, 4, 0, 2, 2, 1, 2},
                 k[] = {2, 2, 2, 0, 2, 1, 2, 4, 3, 0, 1, 1};
@@ -290,7 +295,7 @@ Test(rules, the_first_notebook_is_right_to_the_last_digit) {
     for (int with_weights = 0; with_weights < 2; with_weights++) {
         attn_options o = {.results = ATTN_WANT(OUTPUT)};
         o.results |= with_weights ? ATTN_WANT(WEIGHTS) : 0;
-        cr_assert_eq(run(&tq, &tk, &tv, &o, data, NULL), ATTN_OK);
+        cr_assert_eq(plan_and_run(&tq, &tk, &tv, &o, data, NULL), ATTN_OK);
         cr_assert_arr_eq(out, want, sizeof want);
     }
 }
@@ -300,14 +305,14 @@ Test(rules, statistics_are_population_variances) {
     double variance[4];
     attn_options o = {.flags = ATTN_FLAG_SCALE, .scale = 0.5, .results = ATTN_WANT(STATISTICS)};
     void *data[ATTN_RESULT_COUNT] = {[ATTN_RESULT_STATISTICS] = variance};
-    cr_assert_eq(run(&q, &k, &k, &o, data, NULL), ATTN_OK);
+    cr_assert_eq(plan_and_run(&q, &k, &k, &o, data, NULL), ATTN_OK);
     const double want[4] = {1, 1, 6, 1.5}; /* scores 0, 2, 0, 6 */
     for (int i = 0; i < 4; i++) {
         cr_expect_float_eq(variance[i], want[i], 1e-15);
     }
 }
 
-/* One long sum in double would be wrong in the twelfth digit. */
+/* One sum in double over all numbers would be wrong in the twelfth digit. */
 Test(rules, statistics_of_a_million_numbers_keep_their_digits) {
     const size_t count = test_scale((size_t)1 << 21);
     double *x = malloc(count * sizeof *x), one = 1, variance[4];
@@ -328,7 +333,7 @@ Test(rules, statistics_of_a_million_numbers_keep_their_digits) {
     attn_tensor k = {.data = &one, .dtype = ATTN_FLOAT64, .rank = 2, .shape = {1, 1}};
     attn_options o = {.results = ATTN_WANT(STATISTICS)};
     void *data[ATTN_RESULT_COUNT] = {[ATTN_RESULT_STATISTICS] = variance};
-    cr_assert_eq(run(&q, &k, &k, &o, data, NULL), ATTN_OK);
+    cr_assert_eq(plan_and_run(&q, &k, &k, &o, data, NULL), ATTN_OK);
     cr_expect_float_eq(variance[0], want, 5e-15, "Q: off by %g", variance[0] - want);
     cr_expect_float_eq(variance[2], want, 5e-15, "scores: off by %g", variance[2] - want);
     free(x);
@@ -339,150 +344,10 @@ Test(rules, statistics_of_large_numbers_are_finite) {
     double variance[4];
     attn_options o = {.results = ATTN_WANT(STATISTICS)};
     void *data[ATTN_RESULT_COUNT] = {[ATTN_RESULT_STATISTICS] = variance};
-    cr_assert_eq(run(&q, &k, &k, &o, data, NULL), ATTN_OK);
+    cr_assert_eq(plan_and_run(&q, &k, &k, &o, data, NULL), ATTN_OK);
     for (int i = 0; i < 4; i++) {
         cr_expect_eq(variance[i], 0, "%d: %g", i, variance[i]);
     }
-}
-
-/* ------------------------------------------------------------------------------------- softmax */
-
-Test(softmax, along_any_axis) {
-    const float x[4] = {0, 1000, 0, 1000};
-    float out[4];
-    attn_tensor t = {.data = x, .rank = 2, .shape = {2, 2}};
-    cr_assert_eq(attn_softmax(&t, 0, out, NULL), ATTN_OK);
-    cr_expect(out[0] == 0.5f && out[1] == 0.5f && out[2] == 0.5f && out[3] == 0.5f);
-    cr_assert_eq(attn_softmax(&t, -1, out, NULL), ATTN_OK);
-    cr_expect(out[0] == 0 && out[1] == 1 && out[2] == 0 && out[3] == 1);
-}
-
-Test(softmax, in_place_and_with_minus_infinity) {
-    double x[3] = {-INFINITY, 2, 2};
-    attn_tensor t = {.data = x, .dtype = ATTN_FLOAT64, .rank = 1, .shape = {3}};
-    cr_assert_eq(attn_softmax(&t, 0, x, NULL), ATTN_OK);
-    cr_expect(x[0] == 0 && x[1] == 0.5 && x[2] == 0.5);
-    x[0] = x[1] = x[2] = -INFINITY;
-    cr_assert_eq(attn_softmax(&t, 0, x, NULL), ATTN_OK);
-    cr_expect(x[0] == 0 && x[1] == 0 && x[2] == 0);
-}
-
-Test(softmax, refuses_what_has_no_softmax) {
-    double x[2] = {1, NAN};
-    attn_tensor t = {.data = x, .dtype = ATTN_FLOAT64, .rank = 1, .shape = {2}};
-    attn_error error;
-    cr_expect_eq(attn_softmax(&t, 0, x, &error), ATTN_NOT_FINITE);
-    cr_expect_not_null(strstr(error.message, "element 1"));
-    cr_expect_eq(attn_softmax(&t, 1, x, &error), ATTN_INVALID_ARGUMENT);
-    cr_expect_not_null(strstr(error.message, "axis is 1"));
-    cr_expect_eq(attn_softmax(&t, -2, x, &error), ATTN_INVALID_ARGUMENT);
-    t.dtype = ATTN_BOOL;
-    cr_expect_eq(attn_softmax(&t, 0, x, &error), ATTN_INVALID_ARGUMENT);
-}
-
-/* Softmax of (outer, count, inner) along the middle against plain loops, task by task from the last
- * to the first, and in place. */
-static void check_softmax(size_t outer, size_t count, size_t inner, attn_dtype dtype) {
-    const attn_tensor t = {.dtype = dtype, .rank = 3, .shape = {outer, count, inner}};
-    const size_t all = outer * count * inner, size = attn_dtype_size(dtype);
-    double *want = malloc(all * sizeof *want);
-    void *x = malloc(all * size);
-    attn_tensor in_place = t;
-    attn_plan *plan;
-    attn_error error = {0};
-    in_place.data = x;
-    cr_assert(want != NULL && x != NULL);
-    for (size_t i = 0; i < all; i++) {
-        const double value = i % 101 == 0 ? -INFINITY : (double)(i * 7919 % 1009) / 64 - 8;
-        want[i] = value;
-        if (dtype == ATTN_FLOAT32) {
-            ((float *)x)[i] = (float)value;
-        } else {
-            ((double *)x)[i] = value;
-        }
-    }
-    for (size_t slice = 0; slice < outer * inner; slice++) {
-        double *w = want + slice / inner * count * inner + slice % inner, sum = 0;
-        for (size_t i = 0; i < count; i++) {
-            sum += exp(w[i * inner]);
-        }
-        for (size_t i = 0; i < count; i++) {
-            w[i * inner] = sum > 0 ? exp(w[i * inner]) / sum : 0;
-        }
-    }
-    cr_assert_eq(attn_plan_softmax(&plan, &in_place, 1, &error), ATTN_OK, "%s", error.message);
-    attn_plan_bind(plan, ATTN_RESULT_OUTPUT, 0, x);
-    cr_assert_eq(attn_plan_begin(plan, &error), ATTN_OK);
-    for (size_t phase = 0; phase < attn_plan_phases(plan); phase++) {
-        for (size_t task = attn_plan_tasks(plan, phase); task-- > 0;) {
-            cr_assert_eq(attn_plan_task(plan, phase, task, NULL, &error), ATTN_OK);
-        }
-    }
-    cr_assert_eq(attn_plan_end(plan, &error), ATTN_OK);
-    attn_plan_free(plan);
-    for (size_t i = 0; i < all; i++) {
-        const double is = dtype == ATTN_FLOAT32 ? (double)((float *)x)[i] : ((double *)x)[i];
-        cr_assert(fabs(is - want[i]) <= (dtype == ATTN_FLOAT32 ? 4e-7 : 1e-12) * want[i],
-                  "(%zu, %zu, %zu): %g is off by %g of it", outer, count, inner, is,
-                  is / want[i] - 1);
-    }
-    free(want);
-    free(x);
-}
-
-/* One number, few and many columns, slices that are cut, and many slices in a task. */
-Test(softmax, of_every_shape) {
-    static const size_t shapes[][3] = {{1, 1, 1},     {3, 5, 1},      {2, 7, 3},      {1, 600, 255},
-                                       {2, 40, 257},  {1, 300000, 1}, {1, 3000, 300}, {1, 90000, 3},
-                                       {20000, 3, 1}, {500, 2, 9}};
-    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
-        const size_t *s = shapes[i];
-        if (test_scale(100) == 100 || s[0] * s[1] * s[2] < 100000) {
-            check_softmax(s[0], s[1], s[2], ATTN_FLOAT32);
-            check_softmax(s[0], s[1], s[2], ATTN_FLOAT64);
-        }
-    }
-}
-
-Test(softmax, names_the_element_in_a_cut_slice) {
-    const size_t count = 300000;
-    float *x = calloc(count, sizeof *x);
-    attn_tensor t = {.data = x, .rank = 1, .shape = {count}};
-    attn_error error;
-    x[299999] = NAN;
-    cr_expect_eq(attn_softmax(&t, 0, x, &error), ATTN_NOT_FINITE);
-    cr_expect_not_null(strstr(error.message, "element 299999"));
-    t.rank = 2;
-    t.shape[0] = 1000;
-    t.shape[1] = 300;
-    x[299999] = 0;
-    x[150] = INFINITY;
-    cr_expect_eq(attn_softmax(&t, 0, x, &error), ATTN_NOT_FINITE);
-    cr_expect_not_null(strstr(error.message, "element 150"));
-    free(x);
-}
-
-TheoryDataPoints(softmax, rows_sum_to_one_and_ignore_a_shift) = {
-    DataPoints(size_t, 1, 2, 7, 8, 9, 15, 16, 17, 31, 33, 63, 64, 65, 1000),
-    DataPoints(double, 0, 1, -50, 1e4, -1e5),
-};
-
-Theory((size_t count, double shift), softmax, rows_sum_to_one_and_ignore_a_shift) {
-    double x[1000], a[1000], b[1000], sum = 0;
-    attn_tensor t = {.data = x, .dtype = ATTN_FLOAT64, .rank = 1, .shape = {count}};
-    for (size_t i = 0; i < count; i++) {
-        x[i] = (double)(i * 37 % 11) / 4; /* exact, so a shift is exact too */
-    }
-    cr_assert_eq(attn_softmax(&t, 0, a, NULL), ATTN_OK);
-    for (size_t i = 0; i < count; i++) {
-        x[i] += shift;
-    }
-    cr_assert_eq(attn_softmax(&t, 0, b, NULL), ATTN_OK);
-    for (size_t i = 0; i < count; i++) {
-        sum += a[i];
-        cr_assert_eq(a[i], b[i]);
-    }
-    cr_assert_float_eq(sum, 1, 1e-14);
 }
 
 /* -------------------------------------------------------------------------------- small things */
@@ -507,8 +372,8 @@ Test(sizes, products_that_do_not_fit_are_seen) {
     cr_expect_not(attn_tensor_bytes(&t, &count));
 }
 
-/* Promise 21: tensors of any claimed size are planned or refused before a byte of them is looked
- * at. Four sizes at a time, in every place of a call. */
+/* Promise 21: tensors of any claimed size are planned or refused before a byte of them is read. The
+ * test puts four sizes at a time in every place of a call. */
 Test(sizes, promise_21_claimed_sizes_are_planned_or_refused) {
     static const size_t sizes[] = {0,
                                    1,
@@ -550,9 +415,9 @@ Test(sizes, promise_21_claimed_sizes_are_planned_or_refused) {
     cr_expect(planned > 0 && refused > planned, "%zu planned, %zu refused", planned, refused);
 }
 
-/* BLAS takes its sizes as signed ints of 32 bits. The largest one is planned and one more is not;
- * of keys there are 32 less, because rows of scores are padded. Nothing is looked at, so the
- * tensors need no memory. */
+/* The sizes of BLAS are signed ints of 32 bits. The largest such size is planned, and one more is
+ * not. The most keys are 32 less, because rows of scores are padded. A plan does not read the
+ * numbers of its tensors, so these need no memory. */
 Test(sizes, the_largest_size_is_that_of_blas) {
     enum {
         MOST = 0x7fffffff
@@ -560,7 +425,7 @@ Test(sizes, the_largest_size_is_that_of_blas) {
     static float nothing[1];
     static const struct {
         size_t n, m, d, d_v;
-        const char *too_large; /* which matrix; "" for the call as a whole, NULL if it is none */
+        const char *too_large; /* the matrix; "" for the whole call, NULL if nothing is too large */
     } calls[] = {
         {MOST, 1, 1, 1, NULL},      {MOST + (size_t)1, 1, 1, 1, "Q"},
         {1, 1, MOST, 1, NULL},      {1, 1, MOST + (size_t)1, 1, "Q"},

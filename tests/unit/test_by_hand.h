@@ -1,4 +1,4 @@
-/* test_by_hand.h - calls of a few numbers, for tests whose values are worked out by hand. */
+/* test_by_hand.h - makes and runs calls of a few numbers, whose results are computed by hand. */
 #ifndef TEST_BY_HAND_H
 #define TEST_BY_HAND_H
 
@@ -15,10 +15,10 @@
 static const attn_tensor identity2 = {
     .data = (const double[]){1, 0, 0, 1}, .dtype = ATTN_FLOAT64, .rank = 2, .shape = {2, 2}};
 
-/* Plans and runs; binds `data[r]` for each wanted result r. */
-static inline attn_status run(const attn_tensor *q, const attn_tensor *k, const attn_tensor *v,
-                              const attn_options *options, void *const data[ATTN_RESULT_COUNT],
-                              attn_error *error) {
+/* Plans and runs a call. Binds the buffer data[r] to each wanted result r. */
+static inline attn_status plan_and_run(const attn_tensor *q, const attn_tensor *k,
+                                       const attn_tensor *v, const attn_options *options,
+                                       void *const data[ATTN_RESULT_COUNT], attn_error *error) {
     attn_plan *plan;
     attn_status status = attn_plan_attention(&plan, q, k, v, options, error);
     if (status != ATTN_OK) {

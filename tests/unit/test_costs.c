@@ -128,7 +128,7 @@ Test(costs, of_a_task_and_its_scratch_are_bounded) {
 static size_t own_bytes(const attn_plan *plan) {
     size_t all, results;
     cr_assert(attn_plan_bytes(plan, 0, &all) && attn_plan_results_bytes(plan, &results));
-    return all - results - plan->schedule.workspace;
+    return all - results - plan->schedule.workspace.bytes;
 }
 
 /* A plan of many heads says how much memory it holds. */

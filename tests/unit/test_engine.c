@@ -298,7 +298,7 @@ Test(engine, memory_of_a_long_call_is_a_copy_of_its_keys) {
     attn_tensor t = {.data = data, .rank = 3, .shape = {8, 16384, 64}};
     attn_plan *plan;
     cr_assert_eq(attn_plan_attention(&plan, &t, &t, &t, NULL, NULL), ATTN_OK);
-    cr_expect_leq(plan->schedule.workspace, (size_t)8 * 16384 * 64 * sizeof(float));
+    cr_expect_leq(plan->schedule.workspace.bytes, (size_t)8 * 16384 * 64 * sizeof(float));
     attn_plan_free(plan);
 }
 

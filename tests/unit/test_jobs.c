@@ -1,6 +1,6 @@
 /*
- * test_jobs.c - the workers: every task once and phase after phase, turns between huge and small
- * jobs, the first failure, cancelling, deadlines, admission.
+ * test_jobs.c - the workers run every task once and one phase after the other, huge and small jobs
+ * take turns, the first failure is found, jobs end early, and admission is bounded.
  */
 #define _GNU_SOURCE /* sched_getaffinity */
 #include <criterion/criterion.h>
@@ -21,17 +21,17 @@ enum {
 };
 
 struct counted {
-    struct job job; /* first */
-    size_t counts[PHASES];
+    struct job job;        /* is the first member, so that a struct job points to this struct */
+    size_t counts[PHASES]; /* tasks of each phase */
     atomic_uint runs[PHASES][MANY];
     atomic_uint begins, out_of_order, dones;
-    size_t fails[2];             /* phase and task that fail; all later ones do, too */
-    bool refuses;                /* begin does */
-    atomic_bool *gate;           /* tasks wait for it */
+    size_t fails[2];             /* the phase and the task that fail; all later tasks fail, too */
+    bool refuses;                /* `begin` fails */
+    atomic_bool *gate;           /* tasks wait until it is true */
     long nap;                    /* nanoseconds that each task sleeps */
-    const struct counted *other; /* whose tasks of phase 0 are counted when this one is done ... */
-    size_t meanwhile;            /* ... here */
-    atomic_int outcome;          /* 0 until done */
+    const struct counted *other; /* a job that is looked at when this one is done */
+    size_t meanwhile;            /* tasks of phase 0 that `other` had run at that moment */
+    atomic_int outcome;          /* 0 until the job is done */
 };
 
 static struct jobs *jobs;
@@ -65,7 +65,7 @@ static bool task(struct job *job, size_t phase, size_t index, void *scratch) {
     }
     nanosleep(&(struct timespec){.tv_nsec = c->nap}, NULL);
     atomic_fetch_add(&c->runs[phase][index], 1);
-    for (size_t i = 0; i < job->scratch; i++) { /* nobody else has it */
+    for (size_t i = 0; i < job->scratch; i++) { /* no other task writes to this memory */
         atomic_fetch_add(&c->out_of_order, ((unsigned char *)scratch)[i] != (unsigned char)index);
     }
     return phase != c->fails[0] || index < c->fails[1];
@@ -143,7 +143,7 @@ Theory((unsigned threads, size_t count, double cost), jobs, every_task_runs_once
     jobs_stop(jobs);
 }
 
-/* A turn takes tasks by their cost: of the huge job, one at a time. */
+/* The cost of its tasks limits a turn, so the huge job has one task in each turn. */
 Test(jobs, turns_are_short) {
     struct counted *huge = new_job(MANY, 0, 0, 0, 4e6 * MANY), *small = new_job(1, 1, 1, 1, 1000);
     atomic_bool gate = false;
@@ -157,7 +157,7 @@ Test(jobs, turns_are_short) {
     run_job(small);
     atomic_store(&gate, true);
     cr_expect_eq(wait_for(small), JOB_DONE);
-    cr_expect_leq(small->meanwhile, 6, "%zu tasks beside five turns of the small job",
+    cr_expect_leq(small->meanwhile, 6, "%zu tasks during five turns of the small job",
                   small->meanwhile);
     cr_expect_eq(wait_for(huge), JOB_DONE);
     free(huge);
@@ -186,7 +186,7 @@ Test(jobs, a_short_job_overtakes_a_long_task) {
     jobs_stop(jobs);
 }
 
-/* There are more workers than cores, and more long tasks than workers, none of which ends. */
+/* There are more workers than cores, and more long tasks than workers. None of these tasks ends. */
 Test(jobs, a_worker_is_left_for_short_turns) {
     enum {
         MOST_CORES = 62
@@ -205,7 +205,8 @@ Test(jobs, a_worker_is_left_for_short_turns) {
         lengthy[i]->gate = &gate;
         run_job(lengthy[i]);
     }
-    nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL); /* the workers take what they can */
+    nanosleep(&(struct timespec){.tv_nsec = 20000000},
+              NULL); /* the workers take all tasks that they may */
     run_job(brief);
     cr_expect_eq(wait_for(brief), JOB_DONE);
     atomic_store(&gate, true);
@@ -217,7 +218,7 @@ Test(jobs, a_worker_is_left_for_short_turns) {
     jobs_stop(jobs);
 }
 
-/* Its parts are never refused, and take no place from those that are admitted. */
+/* A job of jobs_go_on() is never refused, and it takes no place from admitted jobs. */
 Test(jobs, work_goes_on_beyond_the_bounds) {
     atomic_bool gate = false;
     struct counted *first = new_job(1, 0, 0, 0, 10), *part = new_job(1, 0, 0, 0, 10);
@@ -295,15 +296,15 @@ Test(jobs, admission_is_bounded) {
         c[i] = new_job(1, 0, 0, 0, i == 0 ? 100 : 4);
     }
     start_workers(2, 3, 10);
-    cr_expect(jobs_admit(jobs, &c[0]->job), "one alone may cost more");
+    cr_expect(jobs_admit(jobs, &c[0]->job), "a job alone may cost more");
     cr_expect_not(jobs_admit(jobs, &c[1]->job));
-    cr_expect(jobs_full(jobs), "by its cost, with two places left");
+    cr_expect(jobs_full(jobs), "the cost is too high, although two places are left");
     jobs_run(jobs, &c[0]->job);
     cr_expect_eq(wait_for(c[0]), JOB_DONE);
     cr_expect(jobs_admit(jobs, &c[1]->job));
     cr_expect(jobs_admit(jobs, &c[2]->job));
     cr_expect_not(jobs_admit(jobs, &c[3]->job), "12 are more than 10");
-    cr_expect_not(jobs_full(jobs), "something smaller would be admitted");
+    cr_expect_not(jobs_full(jobs), "a smaller job would be admitted");
     c[3]->job.cost = c[4]->job.cost = 1;
     cr_expect(jobs_admit(jobs, &c[3]->job));
     cr_expect_not(jobs_admit(jobs, &c[4]->job), "four are more than three");
@@ -312,7 +313,7 @@ Test(jobs, admission_is_bounded) {
         jobs_run(jobs, &c[i]->job);
         cr_expect_eq(wait_for(c[i]), JOB_DONE);
     }
-    cr_expect(jobs_admit(jobs, &c[4]->job), "they are done");
+    cr_expect(jobs_admit(jobs, &c[4]->job), "the others are done");
     jobs_run(jobs, &c[4]->job);
     cr_expect_eq(wait_for(c[4]), JOB_DONE);
     jobs_stop(jobs);
@@ -364,7 +365,7 @@ Test(jobs, runs_here) {
     free(c);
 }
 
-/* The last sixteenth of both bounds is open to jobs of at most a thousandth of the cost only. */
+/* Only jobs that cost at most a thousandth of max_cost get the last sixteenth of both bounds. */
 Test(jobs, a_reserve_is_kept_for_small_jobs) {
     enum {
         MOST = 32,
@@ -391,7 +392,7 @@ Test(jobs, a_reserve_is_kept_for_small_jobs) {
         free(c[i]);
         c[i] = new_job(1, 0, 0, 0, 1);
     }
-    c[0]->job.cost = 938; /* alone it may be as large as it likes; beside it there are 62 left */
+    c[0]->job.cost = 938; /* nothing else is admitted, so 938 fits; then 62 are left */
     c[1]->job.cost = 2;
     cr_expect(jobs_admit(jobs, &c[0]->job));
     cr_expect_not(jobs_admit(jobs, &c[1]->job));
@@ -407,7 +408,7 @@ Test(jobs, a_reserve_is_kept_for_small_jobs) {
     }
 }
 
-/* One round of all jobs takes 0.16 s here, and the deadline is after 0.02 s. */
+/* A turn at each of the jobs takes 0.16 s together, and the deadline is after 0.02 s. */
 Test(jobs, a_late_job_need_not_wait_for_its_turn) {
     enum {
         OTHERS = 64
@@ -438,7 +439,7 @@ Test(jobs, a_late_job_need_not_wait_for_its_turn) {
     free(late);
 }
 
-/* A task of the huge job costs as much as all tasks of a small one, and more. */
+/* A task of the huge job costs more than all tasks of a small job together. */
 Test(jobs, long_tasks_get_no_larger_share) {
     enum {
         SMALL = 20
@@ -449,7 +450,7 @@ Test(jobs, long_tasks_get_no_larger_share) {
     cr_assert(jobs_admit(jobs, &huge->job));
     jobs_run(jobs, &huge->job);
     for (size_t i = 0; i < SMALL; i++) {
-        small[i] = new_job(10, 0, 0, 0, 4e7); /* a task in each turn */
+        small[i] = new_job(10, 0, 0, 0, 4e7); /* one task in each turn */
         cr_assert(jobs_admit(jobs, &small[i]->job));
         jobs_run(jobs, &small[i]->job);
     }
@@ -470,7 +471,7 @@ Test(jobs, long_tasks_get_no_larger_share) {
     free(huge);
 }
 
-/* However many new jobs come, one that was there before goes on. */
+/* An old job goes on, however many new jobs come. */
 Test(jobs, new_jobs_do_not_keep_an_old_one_waiting) {
     enum {
         ABREAST = 4,
@@ -486,7 +487,7 @@ Test(jobs, new_jobs_do_not_keep_an_old_one_waiting) {
         new[i] = NULL;
     }
     for (; rounds < ROUNDS && atomic_load(&old->outcome) == 0; rounds++) {
-        for (size_t i = 0; i < ABREAST; i++) { /* one that has ended is followed by another */
+        for (size_t i = 0; i < ABREAST; i++) { /* a new job follows each one that is done */
             if (new[i] == NULL || atomic_load(&new[i]->outcome) != 0) {
                 free(new[i]);
                 new[i] = new_job(1, 0, 0, 0, 4e8);
@@ -497,7 +498,7 @@ Test(jobs, new_jobs_do_not_keep_an_old_one_waiting) {
         }
         nanosleep(&(struct timespec){.tv_nsec = 500000}, NULL);
     }
-    cr_expect_lt(rounds, ROUNDS, "it is still waiting");
+    cr_expect_lt(rounds, ROUNDS, "the old job is still waiting");
     wait_for(old);
     for (size_t i = 0; i < ABREAST; i++) {
         wait_for(new[i]);

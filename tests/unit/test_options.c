@@ -1,5 +1,5 @@
 /*
- * test_options.c - the daemon's configuration: flags, environment, defaults, ranges, messages.
+ * test_options.c - the options of the daemon: flags, variables, defaults, ranges and messages.
  */
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -13,7 +13,7 @@
 
 static char error[256];
 
-/* Reads up to three arguments. */
+/* Reads the options from up to three arguments; NULL = no argument. */
 static enum options_result read_flags(struct server_options *options, const char *a, const char *b,
                                       const char *c) {
     const char *argv[] = {"attentiond", a, b, c, NULL};
@@ -83,13 +83,13 @@ Test(options, variable_of_a_kubernetes_service_is_no_port) {
     cr_assert_eq(read_flags(&o, NULL, NULL, NULL), OPTIONS_READY, "%s", error);
     cr_expect_eq(o.port, 8080);
     setenv("ATTENTIOND_MAX_BODY", "tcp://10.0.0.7:80", 1);
-    cr_expect_eq(read_flags(&o, NULL, NULL, NULL), OPTIONS_BAD, "no other variable is let be");
+    cr_expect_eq(read_flags(&o, NULL, NULL, NULL), OPTIONS_BAD, "this holds for no other variable");
 }
 
 Test(options, bad_values) {
     static const struct {
         const char *flag, *value;
-        const char *words; /* in the message, beside flag and value */
+        const char *words; /* the message has these, the flag and the value */
     } bad[] = {
         {"--port", "65536", "0..65535"},
         {"--port", "-1", "0..65535"},
@@ -132,7 +132,7 @@ Test(options, bad_values) {
     }
 }
 
-/* ---------------------------------------------------------------------- every option by itself */
+/* ---------------------------------------------------------------------- each option alone */
 
 #define MEMBER(name)                                                                               \
     offsetof(struct server_options, name), sizeof(((struct server_options *)NULL)->name)
@@ -144,11 +144,11 @@ enum member_kind {
     IS_REAL
 };
 
-/* Each option with a value: the least and the largest that it takes, and what lies beyond them.
- * Without the two for TLS, which belong together. */
+/* Each option that takes a value, with the least and the largest value, and a wrong value on either
+ * side. The two options for TLS are not here, because neither is allowed without the other. */
 static const struct member {
     const char *flag, *variable, *least, *less, *most, *more;
-    double number; /* `most` */
+    double number; /* `most` as a number */
     enum member_kind kind;
     size_t offset, size;
 } members[] = {
@@ -209,7 +209,7 @@ static void expect_most(const struct member *m, const struct server_options *opt
     }
 }
 
-/* By its flag and by its variable, an option sets its own member to the value and no other one. */
+/* The flag and the variable of an option set its own member, and no other one. */
 Test(options, each_sets_its_own_member) {
     struct server_options usual, by_flag, by_variable;
     cr_assert_eq(read_flags(&usual, NULL, NULL, NULL), OPTIONS_READY);
@@ -244,7 +244,7 @@ Test(options, each_has_its_bounds) {
     }
 }
 
-/* All options of --help that take a value are in the table above, but for the two for TLS. */
+/* The table above has all options of --help that take a value, except the two for TLS. */
 Test(options, none_is_left_out_here) {
     char *text = NULL;
     size_t size = 0, valued = 0;

@@ -1,9 +1,13 @@
 /*
- * document.h - how the reader hands what it has read over to the document. Private to the codec.
+ * document.h - what the reader hands over to the document, and what the accessors (as_value.c,
+ * as_matrix.c, refuse.c) ask of it. Private to the codec.
  */
 #ifndef CODEC_DOCUMENT_H
 #define CODEC_DOCUMENT_H
 
+#include <string.h>
+
+#include "codec/codec.h"
 #include "codec/json/lift.h"
 
 /* The largest max_depth of codec_options. */
@@ -13,15 +17,37 @@ enum {
 
 /* The result of a reader. */
 struct document_source {
-    const char *text; /* the skeleton: every lifted array is an array of one number, its index */
-    size_t size, values, strings; /* of it: bytes, values, and keys and texts */
+    const char *text; /* the skeleton: a lifted array is an array of one number, its index */
+    size_t size;      /* bytes of the skeleton */
+    size_t values;    /* values in the skeleton */
+    size_t strings;   /* keys and texts in the skeleton */
     struct lifted_list tensors;
     attn_dtype dtype;
     struct account *account; /* NULL: nothing is counted */
 };
 
-/* Takes the tensors; NULL if out of memory, and then does not. No other array of the skeleton holds
- * a single number, because every such array has been lifted. */
-struct codec_document *codec_document_create(const struct document_source *source);
+/* Makes a document of the skeleton, which no longer needs the text. Takes the tensors. Returns NULL
+ * if out of memory; the tensors then stay with the caller. An array of a single number always means
+ * a lifted array, because the reader lifts every such array of the body. */
+struct codec_document *document_create(const struct document_source *source);
+
+/* Each returns the content of a value, which must be of this kind. The text and the tensor are
+ * borrowed from the document. */
+bool document_bool(const struct codec_value *value);
+double document_number(const struct codec_value *value);
+const char *document_text(const struct codec_value *value);
+struct lifted *document_tensor(const struct codec_document *document,
+                               const struct codec_value *value);
+
+/* Are two names the same? A handler looks for each of its keys among all members, and the check of
+ * keys does the reverse. Most pairs differ in the first letter, so it is compared without a call.
+ * */
+static inline bool document_is_name(const char *a, const char *b) {
+    return a[0] == b[0] && strcmp(a, b) == 0;
+}
+
+/* Clears the error and sets CODEC_CONTENT and the pointer of `value`; NULL is the root. */
+void document_point(const struct codec_document *document, const struct codec_value *value,
+                    struct codec_error *error);
 
 #endif

@@ -1,7 +1,7 @@
 /*
- * lift.h - one array of numbers or booleans on its way out of the text: a typed buffer that grows
- * while the elements arrive. Knows numbers and memory; not where the array stands in the body, nor
- * its shape before the reader has seen it end.
+ * lift.h - the arrays of numbers or booleans that are lifted out of a body: typed buffers that grow
+ * while the elements arrive. This part knows numbers and memory. The reader knows where an array
+ * stands in the body, and learns its shape.
  */
 #ifndef CODEC_LIFT_H
 #define CODEC_LIFT_H
@@ -12,67 +12,69 @@
 #include "attention.h"
 #include "codec/codec.h"
 
-/* Characters kept of a number that is out of range. */
 enum {
-    LIFT_TEXT = 32
-};
-/* Elements of an array of rank 1 up to which a float32 document keeps it in double: it may be a
- * list of whole numbers that float32 would change. */
-enum {
-    LIFT_EXACT = 4096
-};
-/* Bytes of the block in which an array begins. */
-enum {
-    LIFT_FIRST = 1024
+    /* The characters that are kept of a number that is out of range. */
+    LIFT_TEXT = 32,
+    /* An array of rank 1 with at most so many elements is kept as float64 in a float32 document. It
+     * may be a list of whole numbers, which float32 would change. */
+    LIFT_EXACT = 4096,
+    /* Bytes of the block in which an array begins. */
+    LIFT_FIRST = 1024,
 };
 #define LIFT_NONE ((size_t)-1)
 
 struct lifted {
-    void *data;       /* owned: float, double, or bytes 0 and 1; free it with lifted_free() */
-    size_t bytes;     /* of the buffer, as they are counted in the account */
-    bool mapped;      /* data has pages of its own; else it is from malloc, */
-    bool borrowed;    /* ... or the block that lifted_init() was given, or `few` */
+    void *data;    /* the buffer: floats, doubles, or bytes 0 and 1; see `mapped` and `borrowed` */
+    size_t bytes;  /* bytes of the buffer that are counted in the account */
+    bool mapped;   /* the buffer has pages of its own; otherwise it is a block of malloc */
+    bool borrowed; /* the buffer is lifted_init()'s `first` or `few`, and is not freed */
     attn_dtype dtype; /* ATTN_FLOAT32, ATTN_FLOAT64 or ATTN_BOOL */
-    bool exact;       /* ATTN_FLOAT64 only until lifted_narrow() */
+    bool exact;       /* the float64 numbers become float32 in lifted_narrow() */
     int rank;
-    size_t shape[ATTN_MAX_RANK]; /* 0: not known yet */
+    size_t shape[ATTN_MAX_RANK]; /* an axis whose length is not known yet has 0 */
     size_t count;                /* elements so far */
-    size_t capacity;             /* elements there is room for */
-    size_t first_null;           /* first element that is null or -Infinity, or LIFT_NONE */
-    size_t first_range;          /* first out of range of the document's dtype, or LIFT_NONE */
-    char range_text[LIFT_TEXT + 1];
-    double few[2]; /* the elements themselves, if there is room for all after lifted_trim() */
+    size_t capacity;             /* elements that there is room for */
+    size_t first_null;           /* the first element that is null or -Infinity, or LIFT_NONE */
+    size_t first_range; /* the first number out of range of the document's type, or LIFT_NONE */
+    char range_text[LIFT_TEXT + 1]; /* the beginning of that number */
+    double few[2]; /* the buffer of an array that is small enough after lifted_trim() */
 };
 
-/* The functions that take an account count the buffer there, and fail if it refuses. */
+/* The functions that take an account count the buffer there, and fail if the account refuses it. */
 
-/* `dtype` is the document's, or ATTN_BOOL. Short vectors begin `exact`. The first elements go to
- * `first`, a block of LIFT_FIRST bytes that is borrowed until lifted_trim(): so a small array takes
- * as much memory as it needs, no more, and is allocated once. */
+/* Begins an array. `dtype` is the type of the document, or ATTN_BOOL. A float32 array of rank 1
+ * begins `exact`. The first elements go to `first`, a block of LIFT_FIRST bytes that is borrowed
+ * until lifted_trim(). So a small array is allocated once, in its final size. */
 void lifted_init(struct lifted *lifted, attn_dtype dtype, int rank, void *first);
 
-/* Zeros in this shape, of `count` elements, with room for `capacity` of them. Nothing was lifted:
- * they are there to be written over, and take no memory before, but for what is used again. False
- * if out of memory. */
+/* Makes an array of zeros that was not in the body. It has `count` elements in this shape and room
+ * for `capacity`. The caller writes over them. Pages that are not written take no physical memory.
+ * False if out of memory. */
 bool lifted_zeros(struct lifted *lifted, struct account *account, attn_dtype dtype, int rank,
                   const size_t *shape, size_t count, size_t capacity);
 
-/* Makes the float32 array of an `exact` one, with the very floats that the text rounds to, and
- * leaves every other as it is. */
+/* Makes float32 of an `exact` array: each number becomes the float nearest to its text. Leaves
+ * every other array as it is. */
 void lifted_narrow(struct lifted *lifted);
 
 /* Makes room for one more element. False if out of memory. */
 bool lifted_room(struct lifted *lifted, struct account *account);
 
-/* Each stores one element; there must be room. `text` is a number by the grammar. */
+/* Each stores one element; there must be room. `text` is a number by the grammar of JSON. */
 void lifted_add_number(struct lifted *lifted, const char *text, size_t size);
 void lifted_add_null(struct lifted *lifted);
 void lifted_add_bool(struct lifted *lifted, bool value);
 
-/* Stores the numbers of "1.5, -2,3e4, ..." at text, as long as they are plain and there is room:
- * what is long, close to `end`, not quite a number or near a rounding boundary is left to the
- * careful path. Returns where it stopped, and how many numbers it stored; *after: the last one's
- * comma is still to come. */
+/* Returns element i of an array of numbers, whatever its type is. */
+static inline double lifted_number(const struct lifted *lifted, size_t i) {
+    return lifted->dtype == ATTN_FLOAT64 ? ((const double *)lifted->data)[i]
+                                         : (double)((const float *)lifted->data)[i];
+}
+
+/* Stores the numbers of a text such as "1.5, -2,3e4, ..." while there is room. Stops before a
+ * number that is long, close to `end`, near a rounding boundary, or not a number:
+ * lifted_add_number() is for these. Returns where it stopped. *added is how many numbers it stored.
+ * *after: it stopped behind a number, so a comma may follow. */
 const char *lifted_add_run(struct lifted *lifted, const char *text, const char *end, size_t *added,
                            bool *after);
 
@@ -80,11 +82,11 @@ const char *lifted_add_run(struct lifted *lifted, const char *text, const char *
 bool lifted_trim(struct lifted *lifted, struct account *account);
 void lifted_free(struct lifted *lifted, struct account *account);
 
-/* The records of all arrays of a body, by number. They lie in blocks that never move: a list that
- * grew in one piece would leave holes in the heap, as much memory as it has itself. */
+/* The records of all arrays of a body, by number. They lie in blocks that never move. A list in one
+ * piece would leave holes in the heap when it grows, which together are as large as the list. */
 struct lifted_list {
-    struct lifted **blocks; /* owned, of LIFT_BLOCK records each */
-    size_t count;           /* of the records */
+    struct lifted **blocks; /* owned, each with LIFT_BLOCK records */
+    size_t count;           /* number of records */
     size_t block_count, block_capacity;
 };
 enum {
@@ -95,7 +97,7 @@ static inline struct lifted *lifted_at(const struct lifted_list *list, size_t in
     return &list->blocks[index / LIFT_BLOCK][index % LIFT_BLOCK];
 }
 
-/* The place of the next record, number list->count, which the caller raises when it is filled.
+/* Returns the place of record number list->count. The caller fills it and then raises the count.
  * NULL if out of memory. */
 struct lifted *lifted_next(struct lifted_list *list, struct account *account);
 

@@ -2,12 +2,12 @@
  * reader.c - the incremental scanner: strict RFC 8259, fed in chunks that may be cut anywhere.
  * Arrays of numbers or booleans go to typed buffers (matrix.c), everything else to the skeleton, a
  * small JSON text for document.c. This file knows the structure, what the dtype_key does and the
- * life of a reader; not what strings (string.c) and words, the numbers and literals (scalar.c), look
- * like.
+ * life of a reader; not what strings (string.c) and words, the numbers and literals (scalar.c),
+ * look like.
  *
- * What a chunk boundary may cut is either inside a string, which is checked byte by byte, or
- * inside a word, which is gathered until it ends. Nothing is decided before that, so the outcome
- * does not depend on the cuts. There is no recursion: the client's nesting lives in `frames`.
+ * What a chunk boundary may cut is either inside a string, which is checked byte by byte, or inside
+ * a word, which is gathered until it ends. Nothing is decided before that, so the outcome does not
+ * depend on the cuts. There is no recursion: the client's nesting lives in `frames`.
  */
 #include "codec/json/reader.h"
 
@@ -331,7 +331,7 @@ enum codec_status codec_reader_finish(struct codec_reader *reader,
         .dtype = reader->dtype,
         .account = reader->options.account,
     };
-    *document = codec_document_create(&source);
+    *document = document_create(&source);
     if (*document == NULL) {
         codec_no_memory(&reader->error);
         return reader->error.status;

@@ -1,7 +1,7 @@
 /*
  * reader.h - the state of the reader, and what its parts ask of each other. Private to state.c,
- * string.c, scalar.c, matrix.c and reader.c. Each knows the state and state.c; scalar.c also matrix.c;
- * reader.c alone knows them all.
+ * string.c, scalar.c, matrix.c and reader.c. Each knows the state and state.c; scalar.c also
+ * matrix.c; reader.c alone knows them all.
  */
 #ifndef CODEC_READER_H
 #define CODEC_READER_H
@@ -175,7 +175,7 @@ const char *reader_scan_string(struct codec_reader *reader, const char *p, const
 /* Is the string value that has just ended `text`, of at most 10 characters? */
 bool reader_string_is(const struct codec_reader *reader, const char *text);
 
-/* -------------------------------------------------------------------------------------- scalar.c */
+/* ------------------------------------------------------------------------------------ scalar.c */
 
 /* A word from its first byte, or from where the last chunk cut it. Returns where it stopped, NULL
  * on error. The word is complete, in the matrix or in the skeleton, if the reader is inside nothing

@@ -1,7 +1,7 @@
 /*
- * scalar.c - numbers and literals: a word is gathered until it ends, checked against the grammar and
- * given to the matrix around it (matrix.c) or to the skeleton. The first one inside of arrays makes
- * them a matrix.
+ * scalar.c - numbers and literals: a word is gathered until it ends, checked against the grammar
+ * and given to the matrix around it (matrix.c) or to the skeleton. The first one inside of arrays
+ * makes them a matrix.
  */
 #include "codec/json/reader.h"
 

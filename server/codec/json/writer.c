@@ -195,7 +195,7 @@ size_t codec_items_bytes(const struct codec_item *items, size_t count, int digit
     return bytes;
 }
 
-/* ------------------------------------------------------------------------------------- pieces */
+/* -------------------------------------------------------------------------------------- pieces */
 
 struct codec_writer {
     const struct codec_item *items;

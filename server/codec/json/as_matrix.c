@@ -1,0 +1,92 @@
+/*
+ * as_matrix.c - matrices and masks of a document.
+ */
+#include "codec/codec.h"
+
+#include <string.h>
+
+#include "codec/json/refuse.h"
+
+size_t codec_shape(const struct codec_document *document, const struct codec_value *value,
+                   size_t shape[static ATTN_MAX_RANK]) {
+    if (codec_kind_of(value) != CODEC_TENSOR) {
+        return 0;
+    }
+    const struct lifted *tensor = document_tensor(document, value);
+    memcpy(shape, tensor->shape, sizeof tensor->shape);
+    return (size_t)tensor->rank;
+}
+
+static void put_tensor(const struct lifted *tensor, attn_tensor *out) {
+    *out = (attn_tensor){.data = tensor->data, .dtype = tensor->dtype, .rank = tensor->rank};
+    memcpy(out->shape, tensor->shape, sizeof out->shape);
+}
+
+static bool as_numbers(const struct codec_document *document, const struct codec_value *value,
+                       int min_rank, int max_rank, bool take_null, attn_tensor *out,
+                       struct codec_error *error) {
+    struct lifted *tensor =
+        document_find_tensor(document, value, "a matrix of numbers", min_rank, max_rank, error);
+    if (tensor == NULL) {
+        return false;
+    }
+    if (tensor->dtype == ATTN_BOOL) {
+        return document_refuse(document, value, DOCUMENT_WHOLE, error,
+                               "must be a matrix of numbers, not of booleans");
+    }
+    if (tensor->exact) {
+        lifted_narrow(tensor);
+        lifted_trim(tensor, codec_document_account(document));
+    }
+    if (tensor->first_null < tensor->first_range && !take_null) {
+        return document_refuse(document, value, tensor->first_null, error,
+                               "must be a finite number, not null");
+    }
+    if (tensor->first_range != LIFT_NONE) {
+        return document_refuse(document, value, tensor->first_range, error,
+                               "is %s, which is out of the range of %s", tensor->range_text,
+                               tensor->dtype == ATTN_FLOAT64 ? "float64" : "float32");
+    }
+    put_tensor(tensor, out);
+    return true;
+}
+
+bool codec_as_reals(const struct codec_document *document, const struct codec_value *value,
+                    int min_rank, int max_rank, attn_tensor *out, struct codec_error *error) {
+    return as_numbers(document, value, min_rank, max_rank, false, out, error);
+}
+
+bool codec_as_reals_or_null(const struct codec_document *document, const struct codec_value *value,
+                            int min_rank, int max_rank, attn_tensor *out,
+                            struct codec_error *error) {
+    return as_numbers(document, value, min_rank, max_rank, true, out, error);
+}
+
+bool codec_as_mask(struct codec_document *document, const struct codec_value *value, int min_rank,
+                   int max_rank, attn_tensor *out, struct codec_error *error) {
+    struct lifted *tensor =
+        document_find_tensor(document, value, "a matrix of booleans", min_rank, max_rank, error);
+    if (tensor == NULL) {
+        return false;
+    }
+    if (tensor->dtype != ATTN_BOOL) {
+        for (size_t i = 0; i < tensor->count; i++) {
+            double number = lifted_number(tensor, i);
+            if (number != 0 && number != 1) {
+                return document_refuse_element(document, value, tensor, i, "true, false, 1 or 0",
+                                               error);
+            }
+        }
+        /* In place: byte i is written when number i has been read, and lies before number i + 1. */
+        unsigned char *bytes = tensor->data;
+        for (size_t i = 0; i < tensor->count; i++) {
+            unsigned char byte = lifted_number(tensor, i) != 0;
+            memcpy(bytes + i, &byte, 1);
+        }
+        tensor->dtype = ATTN_BOOL;
+        tensor->exact = false;
+        lifted_trim(tensor, codec_document_account(document));
+    }
+    put_tensor(tensor, out);
+    return true;
+}

@@ -1,0 +1,187 @@
+/*
+ * as_value.c - booleans, numbers, whole numbers alone or in a list, texts and choices of a
+ * document.
+ */
+#include "codec/codec.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "codec/json/refuse.h"
+#include "codec/nearest.h"
+
+/* Whole numbers up to here are exact in each float type, and so are their neighbours. */
+#define EXACT_FLOAT32 16777216.0
+#define EXACT_FLOAT64 9007199254740992.0
+
+bool codec_as_bool(const struct codec_document *document, const struct codec_value *value,
+                   bool *out, struct codec_error *error) {
+    if (codec_kind_of(value) != CODEC_BOOL) {
+        return document_refuse(document, value, DOCUMENT_WHOLE, error,
+                               "must be true or false, not %s", document_describe(document, value));
+    }
+    *out = document_bool(value);
+    return true;
+}
+
+bool codec_as_number(const struct codec_document *document, const struct codec_value *value,
+                     double *out, struct codec_error *error) {
+    if (codec_kind_of(value) != CODEC_NUMBER) {
+        return document_refuse(document, value, DOCUMENT_WHOLE, error, "must be a number, not %s",
+                               document_describe(document, value));
+    }
+    double number = document_number(value);
+    if (!isfinite(number)) {
+        return document_refuse(document, value, DOCUMENT_WHOLE, error,
+                               "must be a finite number within float64");
+    }
+    *out = number;
+    return true;
+}
+
+/* Checks one number that wants to be whole and in [min, max]. `narrow`: it was read as float32. */
+static bool check_integer(const struct codec_document *document, const struct codec_value *value,
+                          size_t element, double number, bool narrow, int64_t min, int64_t max,
+                          int64_t *out, struct codec_error *error) {
+    char text[NUMBER_SIZE + 1];
+    double exact = narrow ? EXACT_FLOAT32 : EXACT_FLOAT64;
+    if (!isfinite(number)) {
+        return document_refuse(document, value, element, error, "must be a whole number");
+    }
+    if (floor(number) != number) {
+        return document_refuse(document, value, element, error, "must be a whole number, not %s",
+                               document_number_text(number, narrow, text));
+    }
+    if (fabs(number) > exact) {
+        return document_refuse(
+            document, value, element, error, "is %s: whole numbers beyond %.0f are not exact in %s",
+            document_number_text(number, narrow, text), exact, narrow ? "float32" : "float64");
+    }
+    int64_t integer = (int64_t)number;
+    if (integer < min && max == INT64_MAX) {
+        return document_refuse(document, value, element, error, "must be at least %lld, not %lld",
+                               (long long)min, (long long)integer);
+    }
+    if (integer < min || integer > max) {
+        return document_refuse(document, value, element, error, "must be %lld to %lld, not %lld",
+                               (long long)min, (long long)max, (long long)integer);
+    }
+    *out = integer;
+    return true;
+}
+
+bool codec_as_integer(const struct codec_document *document, const struct codec_value *value,
+                      int64_t min, int64_t max, int64_t *out, struct codec_error *error) {
+    if (codec_kind_of(value) != CODEC_NUMBER) {
+        return document_refuse(document, value, DOCUMENT_WHOLE, error,
+                               "must be a whole number, not %s",
+                               document_describe(document, value));
+    }
+    return check_integer(document, value, DOCUMENT_WHOLE, document_number(value), false, min, max,
+                         out, error);
+}
+
+bool codec_as_text(const struct codec_document *document, const struct codec_value *value,
+                   const char **out, struct codec_error *error) {
+    if (codec_kind_of(value) != CODEC_TEXT) {
+        return document_refuse(document, value, DOCUMENT_WHOLE, error, "must be a string, not %s",
+                               document_describe(document, value));
+    }
+    *out = document_text(value);
+    return true;
+}
+
+/* "\"a\", \"b\" or \"c\"" */
+static void list_names(char *out, size_t size, const char *const *names, size_t count) {
+    size_t used = 0;
+    for (size_t i = 0; i < count && used < size; i++) {
+        const char *before = i == 0 ? "" : i + 1 < count ? ", " : " or ";
+        used += (size_t)snprintf(out + used, size - used, "%s\"%s\"", before, names[i]);
+    }
+}
+
+/* The longest of the names that is a part of `text` and has three letters or more, or NULL. */
+static const char *name_within(const char *text, const char *const *names, size_t count) {
+    const char *found = NULL;
+    for (size_t i = 0, longest = 2; i < count; i++) {
+        const size_t size = strlen(names[i]);
+        if (size > longest && strstr(text, names[i]) != NULL) {
+            found = names[i];
+            longest = size;
+        }
+    }
+    return found;
+}
+
+bool codec_as_choice(const struct codec_document *document, const struct codec_value *value,
+                     const char *const *names, size_t count, size_t *out,
+                     struct codec_error *error) {
+    /* No name is empty, and none is near to nothing. */
+    const char *text = codec_kind_of(value) == CODEC_TEXT ? document_text(value) : "";
+    for (size_t i = 0; i < count; i++) {
+        if (strcmp(text, names[i]) == 0) {
+            *out = i;
+            return true;
+        }
+    }
+    char list[240];
+    size_t edits;
+    list_names(list, sizeof list, names, count);
+    codec_refuse(document, value, list, error);
+    const char *nearest = codec_nearest(text, names, count, &edits);
+    nearest = nearest != NULL ? nearest : name_within(text, names, count);
+    if (nearest != NULL && count > 2) { /* a shorter list needs no hint */
+        const size_t used = strlen(error->message);
+        snprintf(error->message + used, sizeof error->message - used, "; did you mean \"%s\"?",
+                 nearest);
+    }
+    return false;
+}
+
+/* Of a list of whole numbers, or of one that is by itself. */
+static bool list_size(const struct codec_document *document, const struct codec_value *value,
+                      size_t *size, struct codec_error *error) {
+    *size = 1;
+    if (codec_kind_of(value) == CODEC_NUMBER) {
+        return true;
+    }
+    const struct lifted *tensor =
+        document_find_tensor(document, value, "an array of whole numbers", 1, 1, error);
+    if (tensor == NULL) {
+        return false;
+    }
+    if (tensor->dtype == ATTN_BOOL) {
+        return document_refuse(document, value, DOCUMENT_WHOLE, error,
+                               "must be an array of whole numbers, not of booleans");
+    }
+    *size = tensor->count;
+    return true;
+}
+
+/* The first of such a list, as many as `size`. */
+static bool read_list(const struct codec_document *document, const struct codec_value *value,
+                      size_t size, int64_t min, int64_t max, int64_t *out,
+                      struct codec_error *error) {
+    if (codec_kind_of(value) == CODEC_NUMBER) {
+        return codec_as_integer(document, value, min, max, out, error);
+    }
+    const struct lifted *tensor = document_tensor(document, value);
+    for (size_t i = 0; i < size; i++) {
+        if (!isfinite(lifted_number(tensor, i))) {
+            return document_refuse_element(document, value, tensor, i, "a whole number", error);
+        }
+        if (!check_integer(document, value, i, lifted_number(tensor, i),
+                           tensor->dtype == ATTN_FLOAT32, min, max, &out[i], error)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool codec_as_integers(const struct codec_document *document, const struct codec_value *value,
+                       int64_t min, int64_t max, int64_t *out, size_t most, size_t *count,
+                       struct codec_error *error) {
+    return list_size(document, value, count, error) &&
+           read_list(document, value, *count < most ? *count : most, min, max, out, error);
+}

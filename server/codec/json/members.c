@@ -1,0 +1,63 @@
+/*
+ * members.c - the members that an object may have, and hints about all others.
+ */
+#include "codec/codec.h"
+
+#include <string.h>
+
+#include "codec/error.h"
+#include "codec/json/document.h"
+#include "codec/nearest.h"
+
+/* The hint about a foreign name in this object, or NULL. */
+static const char *hint_of(const char *name, const struct codec_keys *keys) {
+    for (size_t i = 0; i < keys->foreign_count; i++) {
+        const struct codec_foreign *foreign = &keys->foreign[i];
+        if ((foreign->where & keys->here) != 0 && document_is_name(foreign->name, name)) {
+            return foreign->hint;
+        }
+    }
+    return NULL;
+}
+
+/* Says that an object has a member which is none of its keys, and what may have been meant. */
+static bool refuse_key(const struct codec_document *document, const struct codec_value *member,
+                       const struct codec_keys *keys, struct codec_error *error) {
+    const char *name = codec_name(member);
+    char quoted[CODEC_QUOTE_SIZE];
+    size_t edits_here, edits_there;
+    const char *here = codec_nearest(name, keys->names, keys->count, &edits_here);
+    const char *there = codec_nearest(name, keys->elsewhere, keys->elsewhere_count, &edits_there);
+    const char *hint = hint_of(name, keys);
+    codec_quote(quoted, name, strlen(name));
+    if (hint != NULL) {
+        return codec_fail(document, member, error, "unknown key \"%s\"; %s", quoted, hint);
+    }
+    if (edits_there < edits_here) {
+        return codec_fail(document, member, error, "unknown key \"%s\"; \"%s\" goes into \"%s\"",
+                          quoted, there, keys->place);
+    }
+    if (here != NULL) {
+        return codec_fail(document, member, error, "unknown key \"%s\"; did you mean \"%s\"?",
+                          quoted, here);
+    }
+    return codec_fail(document, member, error, "unknown key \"%s\"", quoted);
+}
+
+bool codec_check_keys(const struct codec_document *document, const struct codec_value *object,
+                      const struct codec_keys *keys, struct codec_error *error) {
+    if (codec_kind_of(object) != CODEC_OBJECT) {
+        return codec_refuse(document, object, "an object", error);
+    }
+    for (const struct codec_value *member = codec_at(object, 0); member != NULL;
+         member = codec_next(member)) {
+        size_t i = 0;
+        while (i < keys->count && !document_is_name(codec_name(member), keys->names[i])) {
+            i++;
+        }
+        if (i == keys->count) {
+            return refuse_key(document, member, keys, error);
+        }
+    }
+    return true;
+}

@@ -1,0 +1,42 @@
+/*
+ * refuse.h - how the accessors refuse a value. Each function fills the error with CODEC_CONTENT,
+ * the pointer of the value and a message. Private to as_value.c, as_matrix.c and members.c.
+ */
+#ifndef CODEC_REFUSE_H
+#define CODEC_REFUSE_H
+
+#include "codec/codec.h"
+#include "codec/json/document.h"
+#include "codec/json/number.h"
+
+/* The `element` that stands for the value itself. */
+#define DOCUMENT_WHOLE ((size_t)-1)
+
+/* Refuses an element of a tensor, by its index among all elements, or the DOCUMENT_WHOLE value. The
+ * message begins with the name of the place: "K/3/1 " and the rest. Returns false. */
+bool document_refuse(const struct codec_document *document, const struct codec_value *value,
+                     size_t element, struct codec_error *error, const char *format, ...)
+    __attribute__((format(printf, 5, 6)));
+
+/* Refuses a number of a tensor, which must be `rule`. The message has the number as the client
+ * wrote it if it was too large for the tensor's type. Returns false. */
+bool document_refuse_element(const struct codec_document *document, const struct codec_value *value,
+                             const struct lifted *tensor, size_t element, const char *rule,
+                             struct codec_error *error);
+
+/* Returns the tensor of a value if its rank is min_rank to max_rank. Otherwise refuses the value,
+ * which must be `wanted`, and returns NULL. In an array that was not lifted, the first element at
+ * fault is named. */
+struct lifted *document_find_tensor(const struct codec_document *document,
+                                    const struct codec_value *value, const char *wanted,
+                                    int min_rank, int max_rank, struct codec_error *error);
+
+/* Returns words for what a value is: "an array of numbers". */
+const char *document_describe(const struct codec_document *document,
+                              const struct codec_value *value);
+
+/* Writes the shortest text that reads back as this number, as a float if it is `narrow`. Returns
+ * `text`. */
+const char *document_number_text(double number, bool narrow, char text[NUMBER_SIZE + 1]);
+
+#endif

@@ -1,0 +1,189 @@
+/*
+ * questions.c - the table of the requests, and the bodies that are made from it.
+ */
+#include "memory/questions.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support/json.h"
+
+/* Writes one matrix of rows x columns, or an array of `parts` such matrices. */
+static void put_matrix(FILE *to, size_t parts, size_t rows, size_t columns) {
+    for (size_t p = 0; p < parts; p++) {
+        fputs(parts > 1 && p == 0 ? "[[" : "[", to);
+        for (size_t i = 0; i < rows * columns; i++) {
+            fprintf(to, "%s%zu.%zu",
+                    i % columns != 0 ? ","
+                    : i == 0         ? "["
+                                     : "],[",
+                    (i * 7 + p) % 3, (i * 31 + 17 * p) % 10);
+        }
+        fputs(parts > 1 && p + 1 == parts ? "]]]" : p + 1 == parts ? "]]" : "]],", to);
+    }
+}
+
+/* Makes the body of a question from `format`, in which "#3x4" and "#2x3x4" stand for matrices. */
+static void write_body(struct question *q, const char *format) {
+    FILE *to = open_memstream(&q->body, &q->size);
+    while (*format != '\0') {
+        size_t sizes[3] = {1, 1, 1};
+        int count = 0;
+        if (*format != '#') {
+            fputc(*format++, to);
+            continue;
+        }
+        do {
+            char *end;
+            sizes[count++] = strtoul(format + 1, &end, 10);
+            format = end;
+        } while (*format == 'x' && count < 3);
+        if (count == 3) {
+            put_matrix(to, sizes[0], sizes[1], sizes[2]);
+        } else {
+            put_matrix(to, 1, sizes[0], sizes[1]);
+        }
+    }
+    fclose(to);
+}
+
+#define ALL_RESULTS                                                                                \
+    "\"output\",\"weights\",\"scores\",\"scaled_scores\",\"masked_scores\",\"lse\","               \
+    "\"statistics\","                                                                              \
+    "\"entropy\",\"top_k\",\"present_K\",\"present_V\""
+
+#define SEED "\"random\":{\"generator\":\"torch\",\"seed\":1}"
+#define RAND "{\"random\":\"rand\",\"shape\":"
+
+static const struct {
+    const char *name, *path;
+    int status;
+    const char *body;
+} posts[] = {
+    {"softmax", "/softmax", 200, "{\"X\":#3x4,\"axis\":0,\"digits\":3}"},
+    {"everything of multi-head attention", "/multi-head-attention", 200,
+     "{\"X\":#2x5x8,\"W_Q\":#8x8,\"W_K\":#8x4,\"W_V\":#8x4,\"W_O\":#8x8,\"heads\":4,\"kv_heads\":2,"
+     "\"top_k\":2,\"causal\":true,\"return\":[" ALL_RESULTS ",\"Q\",\"K\",\"V\"]}"},
+    {"weights of each head", "/multi-head-attention", 200,
+     "{\"X\":#5x6,\"context\":#7x6,\"W_O\":#7x3,\"heads\":["
+     "{\"W_Q\":#6x2,\"W_K\":#6x2,\"W_V\":#6x3},{\"W_Q\":#6x3,\"W_K\":#6x3,\"W_V\":#6x4}],"
+     "\"return\":[\"output\",\"weights\",\"Q\",\"K\",\"V\"]}"},
+    {"past, mask, bias and the rest", "/attention", 200,
+     "{\"Q\":#2x4x3,\"K\":#2x3x3,\"V\":#2x3x2,\"past_K\":#2x2x3,\"past_V\":#2x2x2,"
+     "\"mask\":[[true,true,false,true,true],[true,true,true,true,true],"
+     "[false,false,false,false,false],[true,true,true,true,false]],\"bias\":#4x5,"
+     "\"window\":[2,1],\"alibi\":[0.5,0.25],\"sink\":[0.5,1],\"softcap\":3,\"scale\":0.5,"
+     "\"digits\":4,\"top_k\":2,\"mean_over_heads\":true,\"return\":[" ALL_RESULTS "]}"},
+    {"lengths in float64", "/attention", 200,
+     "{\"X\":#2x4x3,\"lengths\":[3],\"alibi\":true,\"sink\":[1,2],\"return\":[" ALL_RESULTS "],"
+     "\"dtype\":\"float64\"}"},
+    {"draws everywhere", "/attention", 200,
+     "{" SEED ",\"Q\":" RAND "[2,3,4]},\"K\":" RAND "[2,4,4]},\"V\":" RAND "[2,4,2]},"
+     "\"mask\":{\"random\":\"randint\",\"high\":2,\"shape\":[3,6]},\"sink\":" RAND "2},"
+     "\"past_K\":" RAND "[2,2,4]},\"past_V\":" RAND "[2,2,2]},\"bias\":{\"random\":\"randn\","
+     "\"shape\":[3,6],\"discard\":[" RAND "3}," RAND "9}]}}"},
+    {"draws for the workers", "/softmax", 200, "{" SEED ",\"X\":" RAND "[100,100]},\"digits\":3}"},
+    {"words", "/embeddings", 200, "{\"text\":\"\\u03a3\\u03b1\\u03a3, a b; \\u0130 a\"}"},
+    {"words and their embedding", "/attention", 200,
+     "{\"tokens\":[\"a\",\"b\"],\"embedding\":#2x3,\"dtype\":\"float64\"}"},
+    {"words, an embedding for the workers", "/embeddings", 200,
+     "{" SEED ",\"text\":\"a b c d\",\"embedding_dim\":20000}"},
+    {"words that are too many for the rows", "/embeddings", 422,
+     "{\"tokens\":[\"a\",\"b\"],\"embedding\":#1x3}"},
+    {"a bad draw", "/softmax", 422, "{" SEED ",\"X\":" RAND "[2,0]}}"},
+    {"bad JSON", "/attention", 400, "{\"X\":[[1,2],[3,]]}"},
+    {"a wrong shape", "/attention", 422, "{\"Q\":#3x4,\"K\":#3x5,\"V\":#3x4}"},
+    {"an unknown key", "/attention", 422, "{\"Q\":#3x4,\"K\":#3x4,\"W\":#3x4}"},
+    {"no path", "/attentions", 404, "{}"},
+    {"a large body", "/attention", 200, "{\"Q\":#1x4,\"K\":#17000x4,\"V\":#17000x1}"},
+    {"a large body and a long answer", "/softmax", 200, "{\"X\":#18000x4}"},
+    {"tiles for the workers", "/self-attention", 200,
+     "{\"X\":#700x8,\"W_Q\":#8x8,\"W_K\":#8x8,\"W_V\":#8x8,\"return\":[\"output\",\"lse\"]}"},
+    {"stages for the workers, a long answer", "/attention", 200,
+     "{\"X\":#200x16,\"return\":[\"weights\",\"scores\"]}"},
+    {"an overflow that a worker finds", "/attention", 422,
+     "{\"Q\":#400x16,\"K\":#400x16,\"V\":#400x16,\"scale\":1e38}"},
+};
+
+/* These answers need no worker. */
+static const struct question shorts[] = {
+    {.name = "health", .method = "GET", .path = "/health/ready", .status = 200, .body = ""},
+    {.name = "version", .method = "GET", .path = "/version", .status = 200, .body = ""},
+    {.name = "metrics",
+     .method = "GET",
+     .path = "/metrics",
+     .status = 200,
+     .varies = true,
+     .body = ""},
+    {.name = "no such method here", .method = "PUT", .path = "/softmax", .status = 405, .body = ""},
+    {.name = "openapi.yaml", .method = "GET", .path = "/openapi.yaml", .status = 200, .body = ""},
+    {.name = "no method",
+     .method = "BREW",
+     .path = "/",
+     .status = 501,
+     .only_server = true,
+     .body = ""},
+    {.name = "no key",
+     .method = "POST",
+     .path = "/softmax",
+     .status = 401,
+     .only_server = true,
+     .body = "{}",
+     .size = 2,
+     .headers = ""},
+    {.name = "another key",
+     .method = "GET",
+     .path = "/version",
+     .status = 401,
+     .only_server = true,
+     .body = "",
+     .headers = "Authorization: Bearer another\r\n"},
+    {.name = "a browser asks first",
+     .method = "OPTIONS",
+     .path = "/attention",
+     .status = 204,
+     .only_server = true,
+     .body = "",
+     .headers = "Access-Control-Request-Method: POST\r\n"},
+    {.name = "a br body",
+     .method = "POST",
+     .path = "/softmax",
+     .status = 415,
+     .only_server = true,
+     .body = "{}",
+     .size = 2,
+     .headers = QUESTION_KEY "Content-Encoding: br\r\n"},
+};
+
+void questions_visit(void (*visit)(const struct question *question)) {
+    for (size_t i = 0; i < sizeof shorts / sizeof *shorts; i++) {
+        visit(&shorts[i]);
+    }
+    for (size_t i = 0; i < sizeof posts / sizeof *posts; i++) {
+        struct question q = {.name = posts[i].name,
+                             .method = "POST",
+                             .path = posts[i].path,
+                             .status = posts[i].status};
+        write_body(&q, posts[i].body);
+        visit(&q);
+        free(q.body);
+    }
+}
+
+struct question question_of_notebook(void) {
+    struct question q = {.name = "notebook", .method = "POST", .path = "/attention", .status = 200};
+    q.body = json_read_file(TESTS_DIR "/notebooks/000-attention.request.json", &q.size);
+    return q;
+}
+
+bool question_is_packed(const struct question *question) {
+    static const char *const names[] = {"notebook", "openapi.yaml", "bad JSON",
+                                        "a large body and a long answer"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (strcmp(question->name, names[i]) == 0) {
+            return true;
+        }
+    }
+    return false;
+}

@@ -1,0 +1,321 @@
+/* attention_calls.c - see attention_calls.h. */
+#include "attention_calls.h"
+
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support/rng.h"
+#include "support/scale.h"
+
+void *allocate(size_t count, size_t size) {
+    void *block = calloc(count == 0 ? 1 : count, size);
+    cr_assert_not_null(block);
+    return block;
+}
+
+static void *copy_of(const void *from, size_t count, size_t size) {
+    return from == NULL ? NULL : memcpy(allocate(count, size), from, count * size);
+}
+
+double epsilon(attn_dtype dtype) {
+    return dtype == ATTN_FLOAT32 ? 0x1p-24 : 0x1p-53;
+}
+
+bool too_slow(size_t heads, size_t n, size_t m, size_t columns) {
+    return test_scale(100) < 100 && heads * n * m * columns > 400000;
+}
+
+/* ------------------------------------------------------------------------------ drawing a call */
+
+/* Draws numbers of mean 0 and variance 1 in [-3, 3). Each is a sum of three uniform numbers. */
+static double *numbers(struct rng *rng, size_t count, attn_dtype dtype) {
+    double *x = allocate(count, sizeof *x);
+    for (size_t i = 0; i < count; i++) {
+        x[i] = 2 * (rng_uniform(rng) + rng_uniform(rng) + rng_uniform(rng)) - 3;
+        x[i] = dtype == ATTN_FLOAT32 ? (double)(float)x[i] : x[i];
+    }
+    return x;
+}
+
+/* Draws multiples of 1/64 in [-4, 4]. Sums of a few of them are exact in any dtype. */
+static double *round_numbers(struct rng *rng, size_t count) {
+    double *x = allocate(count, sizeof *x);
+    for (size_t i = 0; i < count; i++) {
+        x[i] = (double)rng_between(rng, 0, 512) / 64 - 4;
+    }
+    return x;
+}
+
+struct call draw_call(unsigned kind, attn_dtype dtype, size_t heads, size_t n, size_t m, size_t d,
+                      size_t d_v) {
+    struct rng rng = {((uint64_t)kind << 40) + n * 1000003 + m * 1009 + d * 31 + d_v + 1};
+    struct call c = {.dtype = dtype, .heads = heads, .n = n, .m = m, .d = d, .d_v = d_v};
+    rng_bits(&rng);
+    c.batch = kind & LENGTHS ? 2 : 1;
+    c.kv_heads = kind & GROUPED ? heads / 2 : heads;
+    c.past = kind & PAST ? m / 3 : 0;
+    c.scale = (kind & NEGATIVE ? -1 : 1) / sqrt((double)d);
+    c.softcap = kind & SOFTCAP ? 1.5 : 0;
+    c.causal = kind & BOTTOM_RIGHT ? ATTN_CAUSAL_BOTTOM_RIGHT
+               : kind & CAUSAL     ? ATTN_CAUSAL_TOP_LEFT
+                                   : ATTN_CAUSAL_NONE;
+    c.left = kind & WINDOW ? (int64_t)(m / 4) : -1;
+    c.right = kind & WINDOW ? (int64_t)(m / 8) : -1;
+    c.q = numbers(&rng, c.batch * heads * n * d, dtype);
+    c.k = numbers(&rng, c.batch * c.kv_heads * m * d, dtype);
+    c.v = numbers(&rng, c.batch * c.kv_heads * m * d_v, dtype);
+    const size_t pairs = c.batch * heads * n * m;
+    if (kind & MASK) {
+        c.mask = allocate(pairs, 1);
+        for (size_t i = 0; i < pairs; i++) {
+            c.mask[i] = i >= m && !rng_chance(&rng, 3);
+        }
+    }
+    if (kind & BIAS) {
+        c.bias = round_numbers(&rng, pairs);
+        for (size_t i = 0; i < pairs; i++) {
+            c.bias[i] = rng_chance(&rng, 6) ? -INFINITY : c.bias[i];
+        }
+    }
+    c.slopes = kind & ALIBI ? round_numbers(&rng, heads) : NULL;
+    for (size_t h = 0; h < heads && c.slopes != NULL; h++) {
+        c.slopes[h] = (double)(h + 1) / 64;
+    }
+    c.sinks = kind & SINK ? round_numbers(&rng, heads) : NULL;
+    if (kind & LENGTHS) {
+        c.lengths = allocate(c.batch, sizeof *c.lengths);
+        c.lengths[0] = m - m / 5;
+        c.lengths[1] = m / 2;
+    }
+    return c;
+}
+
+void free_call(struct call *c) {
+    free(c->q);
+    free(c->k);
+    free(c->v);
+    free(c->mask);
+    free(c->bias);
+    free(c->slopes);
+    free(c->sinks);
+    free(c->lengths);
+    *c = (struct call){0};
+}
+
+/* ----------------------------------------------------------------- calls made from other calls */
+
+size_t row_of(const struct call *c, size_t b, size_t h, size_t i) {
+    return (b * c->heads + h) * c->n + i;
+}
+
+size_t key_row(const struct call *c, size_t b, size_t h) {
+    return (b * c->kv_heads + h / (c->heads / c->kv_heads)) * c->m;
+}
+
+int64_t position_of(const struct call *c, size_t i) {
+    return (int64_t)i + (c->causal == ATTN_CAUSAL_BOTTOM_RIGHT ? (int64_t)c->m - (int64_t)c->n
+                                                               : (int64_t)c->past);
+}
+
+bool may_attend(const struct call *c, size_t b, size_t h, size_t i, size_t j) {
+    const int64_t away = (int64_t)j - position_of(c, i);
+    const size_t at = row_of(c, b, h, i) * c->m + j;
+    return (c->causal == ATTN_CAUSAL_NONE || away <= 0) && (c->left < 0 || -away <= c->left) &&
+           (c->right < 0 || away <= c->right) && (c->lengths == NULL || j < c->lengths[b]) &&
+           (c->mask == NULL || c->mask[at] != 0) && (c->bias == NULL || c->bias[at] != -INFINITY);
+}
+
+static double bias_of(const struct call *c, size_t b, size_t h, size_t i, size_t j) {
+    const double bias = c->bias == NULL ? 0 : c->bias[row_of(c, b, h, i) * c->m + j];
+    const double slope = c->slopes == NULL ? 0 : c->slopes[h];
+    return bias - slope * fabs((double)position_of(c, i) - (double)j);
+}
+
+struct call copy_call(const struct call *c) {
+    struct call to = *c;
+    const size_t pairs = c->batch * c->heads * c->n * c->m;
+    to.q = copy_of(c->q, c->batch * c->heads * c->n * c->d, sizeof *c->q);
+    to.k = copy_of(c->k, c->batch * c->kv_heads * c->m * c->d, sizeof *c->k);
+    to.v = copy_of(c->v, c->batch * c->kv_heads * c->m * c->d_v, sizeof *c->v);
+    to.mask = copy_of(c->mask, pairs, 1);
+    to.bias = copy_of(c->bias, pairs, sizeof *c->bias);
+    to.slopes = copy_of(c->slopes, c->heads, sizeof *c->slopes);
+    to.sinks = copy_of(c->sinks, c->heads, sizeof *c->sinks);
+    to.lengths = copy_of(c->lengths, c->batch, sizeof *c->lengths);
+    return to;
+}
+
+struct call only_head(const struct call *c, size_t b, size_t h) {
+    struct call to = *c;
+    const size_t row = row_of(c, b, h, 0), key = key_row(c, b, h), pairs = c->n * c->m;
+    to.batch = to.heads = to.kv_heads = 1;
+    to.q = copy_of(c->q + row * c->d, c->n * c->d, sizeof *c->q);
+    to.k = copy_of(c->k + key * c->d, c->m * c->d, sizeof *c->k);
+    to.v = copy_of(c->v + key * c->d_v, c->m * c->d_v, sizeof *c->v);
+    to.mask = c->mask == NULL ? NULL : copy_of(c->mask + row * c->m, pairs, 1);
+    to.bias = c->bias == NULL ? NULL : copy_of(c->bias + row * c->m, pairs, sizeof *c->bias);
+    to.slopes = c->slopes == NULL ? NULL : copy_of(c->slopes + h, 1, sizeof *c->slopes);
+    to.sinks = c->sinks == NULL ? NULL : copy_of(c->sinks + h, 1, sizeof *c->sinks);
+    to.lengths = c->lengths == NULL ? NULL : copy_of(c->lengths + b, 1, sizeof *c->lengths);
+    return to;
+}
+
+struct call only_keys(const struct call *c, const size_t *keys, size_t count) {
+    struct call to = *c;
+    const size_t pairs = c->batch * c->heads * c->n * count;
+    const bool restricted = c->causal != ATTN_CAUSAL_NONE || c->left >= 0 || c->right >= 0 ||
+                            c->mask != NULL || c->lengths != NULL;
+    to.m = count;
+    to.past = 0;
+    to.causal = ATTN_CAUSAL_NONE;
+    to.left = to.right = -1;
+    to.q = copy_of(c->q, c->batch * c->heads * c->n * c->d, sizeof *c->q);
+    to.sinks = copy_of(c->sinks, c->heads, sizeof *c->sinks);
+    to.slopes = NULL;
+    to.lengths = NULL;
+    to.k = allocate(c->batch * c->kv_heads * count * c->d, sizeof *c->k);
+    to.v = allocate(c->batch * c->kv_heads * count * c->d_v, sizeof *c->v);
+    to.mask = restricted ? allocate(pairs, 1) : NULL;
+    to.bias = c->bias != NULL || c->slopes != NULL ? allocate(pairs, sizeof *to.bias) : NULL;
+    for (size_t head = 0; head < c->batch * c->kv_heads; head++) {
+        for (size_t j = 0; j < count; j++) {
+            memcpy(to.k + (head * count + j) * c->d, c->k + (head * c->m + keys[j]) * c->d,
+                   c->d * sizeof *c->k);
+            memcpy(to.v + (head * count + j) * c->d_v, c->v + (head * c->m + keys[j]) * c->d_v,
+                   c->d_v * sizeof *c->v);
+        }
+    }
+    for (size_t row = 0; row < c->batch * c->heads * c->n; row++) {
+        const size_t i = row % c->n, h = row / c->n % c->heads, b = row / c->n / c->heads;
+        for (size_t j = 0; j < count; j++) {
+            if (to.mask != NULL) {
+                to.mask[row * count + j] = may_attend(c, b, h, i, keys[j]);
+            }
+            if (to.bias != NULL) {
+                to.bias[row * count + j] = bias_of(c, b, h, i, keys[j]);
+            }
+        }
+    }
+    return to;
+}
+
+/* -------------------------------------------------------------------------------------- running */
+
+attn_tensor rows_of_heads(const struct call *c, const double *x, size_t heads, size_t rows,
+                          size_t from, size_t to, size_t columns) {
+    void *data = allocate(c->batch * heads * (to - from) * columns, sizeof *x);
+    const attn_tensor t = {
+        .dtype = c->dtype, .rank = 4, .shape = {c->batch, heads, to - from, columns}, .data = data};
+    size_t at = 0;
+    for (size_t head = 0; head < c->batch * heads; head++) {
+        const double *row = x + head * rows * columns;
+        for (size_t i = from * columns; i < to * columns; i++, at++) {
+            if (c->dtype == ATTN_FLOAT32) {
+                ((float *)data)[at] = (float)row[i];
+            } else {
+                ((double *)data)[at] = row[i];
+            }
+        }
+    }
+    return t;
+}
+
+/* Returns a vector of one number for each head. The caller frees the data. */
+static attn_tensor per_head(const struct call *c, const double *x) {
+    struct call one = *c;
+    one.batch = 1;
+    attn_tensor t = rows_of_heads(&one, x, 1, 1, 0, 1, c->heads);
+    t.rank = 1;
+    t.shape[0] = c->heads;
+    return t;
+}
+
+/* Returns the numbers of a result as doubles. */
+static double *numbers_of(const attn_result_tensor *t, size_t count) {
+    double *x = allocate(count, sizeof *x);
+    for (size_t i = 0; i < count; i++) {
+        x[i] = t->dtype == ATTN_FLOAT32   ? (double)((const float *)t->data)[i]
+               : t->dtype == ATTN_FLOAT64 ? ((const double *)t->data)[i]
+                                          : (double)((const int64_t *)t->data)[i];
+    }
+    return x;
+}
+
+void run_plan(attn_plan *plan, struct results *r) {
+    void *data[ATTN_RESULT_COUNT] = {0};
+    for (int i = 0; i < ATTN_RESULT_COUNT; i++) {
+        size_t bytes;
+        if (attn_plan_parts(plan, (attn_result)i) > 0) {
+            const attn_tensor t = attn_as_tensor(attn_plan_tensor(plan, (attn_result)i, 0));
+            cr_assert(attn_tensor_bytes(&t, &bytes) && attn_tensor_count(&t, &r->count[i]));
+            data[i] = memset(allocate(bytes, 1), 0xff, bytes); /* NaN */
+            attn_plan_bind(plan, (attn_result)i, 0, data[i]);
+        }
+    }
+    r->status = attn_plan_run(plan, &r->error);
+    for (int i = 0; i < ATTN_RESULT_COUNT; i++) {
+        if (data[i] != NULL && r->status == ATTN_OK) {
+            r->of[i] = numbers_of(attn_plan_tensor(plan, (attn_result)i, 0), r->count[i]);
+        }
+        free(data[i]);
+    }
+}
+
+struct results try_call(const struct call *c, unsigned wanted) {
+    const attn_tensor none = {0};
+    const attn_tensor mask = {
+        .data = c->mask, .dtype = ATTN_BOOL, .rank = 4, .shape = {c->batch, c->heads, c->n, c->m}};
+    attn_tensor t[] = {
+        rows_of_heads(c, c->q, c->heads, c->n, 0, c->n, c->d),
+        rows_of_heads(c, c->k, c->kv_heads, c->m, c->past, c->m, c->d),
+        rows_of_heads(c, c->v, c->kv_heads, c->m, c->past, c->m, c->d_v),
+        c->past == 0 ? none : rows_of_heads(c, c->k, c->kv_heads, c->m, 0, c->past, c->d),
+        c->past == 0 ? none : rows_of_heads(c, c->v, c->kv_heads, c->m, 0, c->past, c->d_v),
+        c->bias == NULL ? none : rows_of_heads(c, c->bias, c->heads, c->n, 0, c->n, c->m),
+        c->slopes == NULL ? none : per_head(c, c->slopes),
+        c->sinks == NULL ? none : per_head(c, c->sinks),
+    };
+    const attn_options o = {
+        .flags = ATTN_FLAG_SCALE | ATTN_FLAG_WINDOW | c->flags,
+        .results = wanted,
+        .causal = c->causal,
+        .normalization = c->normalization,
+        .scale = c->scale,
+        .softcap = c->softcap,
+        .window = {c->left, c->right},
+        .top_k = 3,
+        .mask = c->mask == NULL ? NULL : &mask,
+        .past_k = c->past == 0 ? NULL : &t[3],
+        .past_v = c->past == 0 ? NULL : &t[4],
+        .bias = c->bias == NULL ? NULL : &t[5],
+        .alibi_slopes = c->slopes == NULL ? NULL : &t[6],
+        .sink = c->sinks == NULL ? NULL : &t[7],
+        .lengths = c->lengths,
+        .lengths_count = c->lengths == NULL ? 0 : c->batch,
+    };
+    struct results r = {0};
+    attn_plan *plan;
+    const attn_status status = attn_plan_attention(&plan, &t[0], &t[1], &t[2], &o, &r.error);
+    cr_assert_eq(status, ATTN_OK, "%s", r.error.message);
+    run_plan(plan, &r);
+    attn_plan_free(plan);
+    for (size_t i = 0; i < sizeof t / sizeof *t; i++) {
+        free((void *)(uintptr_t)t[i].data);
+    }
+    return r;
+}
+
+struct results run_call(const struct call *c, unsigned wanted) {
+    struct results r = try_call(c, wanted);
+    cr_assert_eq(r.status, ATTN_OK, "%s", r.error.message);
+    return r;
+}
+
+void free_results(struct results *r) {
+    for (int i = 0; i < ATTN_RESULT_COUNT; i++) {
+        free(r->of[i]);
+    }
+    *r = (struct results){0};
+}

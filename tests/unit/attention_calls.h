@@ -1,0 +1,108 @@
+/*
+ * attention_calls.h - the calls that the tests of attention draw at random from a kind (a set of
+ * options) and sizes, the calls that they make from other calls (one head, some keys), and their
+ * runs. All numbers are doubles that are exact in the dtype of the call. So two results have the
+ * same bytes if and only if their doubles have.
+ */
+#ifndef ATTENTION_CALLS_H
+#define ATTENTION_CALLS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "attention.h"
+
+/* The options of a kind of call, as bits. */
+enum {
+    PLAIN = 0,
+    CAUSAL = 1 << 0,       /* top left */
+    BOTTOM_RIGHT = 1 << 1, /* causal, bottom right */
+    WINDOW = 1 << 2,
+    MASK = 1 << 3, /* a third of the keys is forbidden; the first query may attend to no key */
+    BIAS = 1 << 4, /* a sixth of the biases is -inf */
+    SOFTCAP = 1 << 5,
+    ALIBI = 1 << 6,
+    GROUPED = 1 << 7, /* two query heads for each key head */
+    SINK = 1 << 8,
+    LENGTHS = 1 << 9, /* a batch of two */
+    PAST = 1 << 10,
+    NEGATIVE = 1 << 11, /* scale < 0 */
+    ALL = WINDOW | MASK | BIAS | SOFTCAP | ALIBI | GROUPED | SINK | LENGTHS | PAST,
+};
+
+/* One call. B = batch, H = heads, KV = kv_heads. */
+struct call {
+    attn_dtype dtype;
+    size_t batch, heads, kv_heads, n, m, past, d, d_v;
+    double *q, *k, *v;   /* (B,H,n,d), (B,KV,m,d), (B,KV,m,d_v); past rows first */
+    unsigned char *mask; /* (B,H,n,m) or NULL */
+    double *bias;        /* (B,H,n,m) or NULL */
+    double *slopes;      /* (H) or NULL */
+    double *sinks;       /* (H) or NULL */
+    size_t *lengths;     /* (B) or NULL */
+    attn_causal causal;
+    attn_normalization normalization;
+    int64_t left, right; /* the window; -1 = no limit on that side */
+    double scale, softcap;
+    unsigned flags; /* more of ATTN_FLAG_* */
+};
+
+/* The results of a run, as doubles. */
+struct results {
+    attn_status status;
+    attn_error error;
+    double *of[ATTN_RESULT_COUNT]; /* NULL if a result is not wanted, or after an error */
+    size_t count[ATTN_RESULT_COUNT];
+};
+
+/* Allocates zeros; the test fails if there is no memory. */
+void *allocate(size_t count, size_t size);
+
+/* Returns 2^-24 or 2^-53: half a unit in the last place of 1. */
+double epsilon(attn_dtype dtype);
+
+/* True for calls of many multiply-adds in a run under valgrind, which leaves them out. */
+bool too_slow(size_t heads, size_t n, size_t m, size_t columns);
+
+/* --------------------------------------------------------------------------------------- calls */
+
+/* Draws a call of a kind. The same arguments give the same call. Free it with free_call(). */
+struct call draw_call(unsigned kind, attn_dtype dtype, size_t heads, size_t n, size_t m, size_t d,
+                      size_t d_v);
+struct call copy_call(const struct call *c);
+void free_call(struct call *c);
+
+/* Returns the call of head h of batch item b alone. */
+struct call only_head(const struct call *c, size_t b, size_t h);
+
+/* Returns the call with only these keys, in this order. Everything that depends on the place of a
+ * key (causal, window, lengths, ALiBi, past) becomes a mask and a bias. */
+struct call only_keys(const struct call *c, const size_t *keys, size_t count);
+
+/* Returns the row of query i among all rows of all heads. */
+size_t row_of(const struct call *c, size_t b, size_t h, size_t i);
+
+/* Returns the first row of the keys and values that query head h uses. */
+size_t key_row(const struct call *c, size_t b, size_t h);
+
+int64_t position_of(const struct call *c, size_t i);
+bool may_attend(const struct call *c, size_t b, size_t h, size_t i, size_t j);
+
+/* ---------------------------------------------------------------------------------------- runs */
+
+/* Returns rows [from, to) of each of `heads` matrices (rows, columns) in the call's dtype. The
+ * caller frees the data. */
+attn_tensor rows_of_heads(const struct call *c, const double *x, size_t heads, size_t rows,
+                          size_t from, size_t to, size_t columns);
+
+/* Runs a plan whose results have one part each. Numbers that a run does not write are NaN. */
+void run_plan(attn_plan *plan, struct results *r);
+
+/* Runs a call; the plan must be possible. With try_call() the run may fail, and the caller looks at
+ * the status. With run_call() the run must succeed. Free the results with free_results(). */
+struct results try_call(const struct call *c, unsigned wanted);
+struct results run_call(const struct call *c, unsigned wanted);
+void free_results(struct results *r);
+
+#endif

@@ -1,0 +1,402 @@
+/* random_calls.c - see random_calls.h. */
+#include "random_calls.h"
+
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+void *keep_block(struct random_call *c, size_t bytes) {
+    void *block = calloc(1, bytes == 0 ? 1 : bytes);
+    cr_assert(block != NULL && c->block_count < 512);
+    c->blocks[c->block_count++] = block;
+    return block;
+}
+
+static double *draw_numbers(struct random_call *c, size_t count, double scale) {
+    double *x = keep_block(c, count * sizeof *x);
+    for (size_t i = 0; i < count; i++) {
+        x[i] = scale * rng_normal(&c->rng);
+        x[i] = c->dtype == ATTN_FLOAT32 ? (double)(float)x[i] : x[i];
+    }
+    return x;
+}
+
+/* Returns a tensor of the call's dtype with these numbers. */
+static attn_tensor *tensor_of(struct random_call *c, const double *x, int rank,
+                              const size_t *shape) {
+    attn_tensor *t = &c->tensors[c->tensor_count++];
+    cr_assert_lt(c->tensor_count, 64);
+    *t = (attn_tensor){.dtype = c->dtype, .rank = rank};
+    memcpy(t->shape, shape, (size_t)rank * sizeof *shape);
+    size_t count, bytes;
+    cr_assert(attn_tensor_count(t, &count) && attn_tensor_bytes(t, &bytes));
+    void *data = keep_block(c, bytes);
+    for (size_t i = 0; i < count; i++) {
+        if (c->dtype == ATTN_FLOAT32) {
+            ((float *)data)[i] = (float)x[i];
+        } else {
+            ((double *)data)[i] = x[i];
+        }
+    }
+    t->data = data;
+    return t;
+}
+
+/* Returns rows [from, to) of the matrices x[b][h], which have `cols` columns, in the form of the
+ * call. */
+static attn_tensor *in_form(struct random_call *c, double *x[MAX_BATCH][MAX_HEADS], size_t heads,
+                            size_t from, size_t to, size_t cols, enum form form) {
+    const size_t rows = to - from;
+    double *all = keep_block(c, c->B * heads * rows * cols * sizeof *all);
+    const bool packed = form == PACKED_2D || form == PACKED_3D;
+    for (size_t b = 0; b < c->B; b++) {
+        for (size_t h = 0; h < heads; h++) {
+            for (size_t i = 0; i < rows; i++) {
+                size_t at = packed ? ((b * rows + i) * heads + h) * cols
+                                   : ((b * heads + h) * rows + i) * cols;
+                memcpy(all + at, x[b][h] + (from + i) * cols, cols * sizeof *all);
+            }
+        }
+    }
+    switch (form) {
+    case PLAIN_2D:
+        return tensor_of(c, all, 2, (size_t[]){rows, cols});
+    case PLAIN_3D:
+        return tensor_of(c, all, 3, (size_t[]){heads, rows, cols});
+    case PACKED_2D:
+        return tensor_of(c, all, 2, (size_t[]){rows, heads * cols});
+    case PACKED_3D:
+        return tensor_of(c, all, 3, (size_t[]){c->B, rows, heads * cols});
+    default:
+        return tensor_of(c, all, 4, (size_t[]){c->B, heads, rows, cols});
+    }
+}
+
+/* ------------------------------------------------------------------------------ drawing a call */
+
+static void draw_sizes(struct random_call *c) {
+    static const size_t sizes[] = {1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33, 48, 64, 65, 100};
+    c->dtype = rng_chance(&c->rng, 2) ? ATTN_FLOAT32 : ATTN_FLOAT64;
+    c->form = (enum form)rng_between(&c->rng, 0, FORM_COUNT - 1);
+    c->n = sizes[rng_between(&c->rng, 0, 16)];
+    c->m = sizes[rng_between(&c->rng, 0, 16)];
+    c->p = rng_chance(&c->rng, 4) ? rng_between(&c->rng, 1, 9) : 0;
+    c->m += c->p;
+    c->B = rng_between(&c->rng, 1, MAX_BATCH);
+    c->KV = rng_between(&c->rng, 1, 3);
+    c->H = c->KV * rng_between(&c->rng, 1, MAX_HEADS / c->KV);
+    if (c->form == PLAIN_2D) {
+        c->B = c->H = c->KV = 1;
+    }
+    if (c->form == PLAIN_3D || c->form == PACKED_2D) {
+        c->B = 1;
+    }
+    c->batched = c->form == PLAIN_4D || c->form == PACKED_3D;
+    c->has_heads = c->form != PLAIN_2D;
+    const size_t d = sizes[rng_between(&c->rng, 0, 15)], d_v = sizes[rng_between(&c->rng, 0, 15)];
+    for (size_t h = 0; h < MAX_HEADS; h++) {
+        c->d[h] = d;
+        c->d_v[h] = d_v;
+    }
+}
+
+double *matrix_product(struct random_call *c, const double *x, size_t rows, size_t inner,
+                       const double *w, size_t rs, size_t cs, size_t cols, const double *bias) {
+    double *y = keep_block(c, rows * cols * sizeof *y);
+    for (size_t i = 0; i < rows; i++) {
+        for (size_t j = 0; j < cols; j++) {
+            double sum = bias != NULL ? bias[j] : 0;
+            for (size_t e = 0; e < inner; e++) {
+                sum += x[i * inner + e] * w[e * rs + j * cs];
+            }
+            y[i * cols + j] = sum;
+        }
+    }
+    return y;
+}
+
+/* Draws weights of `inner` rows for `heads` heads of d[h] columns, in the form of the call, and
+ * makes tensors of them in w_out and b_out. Writes their products with x to the matrices out[b][h],
+ * from row `first` on. */
+static void project(struct random_call *c, const double *x, size_t rows, size_t inner, size_t heads,
+                    const size_t *d, double *out[MAX_BATCH][MAX_HEADS], size_t first, bool three,
+                    const attn_tensor **w_out, const attn_tensor **b_out, size_t stride) {
+    const bool out_in = c->multihead.layout == ATTN_OUT_IN, own = c->multihead.per_head;
+    const bool biased = rng_chance(&c->rng, 2);
+    size_t total = 0, column = 0;
+    for (size_t h = 0; h < heads; h++) {
+        total += d[h];
+    }
+    double *w = draw_numbers(c, inner * total, 1.0 / sqrt((double)inner));
+    double *bias = biased ? draw_numbers(c, total, 0.5) : NULL;
+    for (size_t h = 0; h < heads; h++) {
+        const bool apart = own || three;
+        const double *wh = apart ? w + inner * column : out_in ? w + column * inner : w + column;
+        const size_t rs = out_in ? 1 : apart ? d[h] : total, cs = out_in ? inner : 1;
+        for (size_t b = 0; b < c->B; b++) {
+            double *y = matrix_product(c, x + b * rows * inner, rows, inner, wh, rs, cs, d[h],
+                                       biased ? bias + column : NULL);
+            memcpy(out[b][h] + first * d[h], y, rows * d[h] * sizeof *y);
+        }
+        if (own) {
+            size_t shape[2] = {out_in ? d[h] : inner, out_in ? inner : d[h]};
+            w_out[h * stride] = tensor_of(c, wh, 2, shape);
+            b_out[h * stride] = biased ? tensor_of(c, bias + column, 1, &d[h]) : NULL;
+        }
+        column += d[h];
+    }
+    if (own) {
+        return;
+    }
+    if (three) {
+        size_t shape[3] = {heads, out_in ? d[0] : inner, out_in ? inner : d[0]};
+        *w_out = tensor_of(c, w, 3, shape);
+        *b_out = !biased                  ? NULL
+                 : rng_chance(&c->rng, 2) ? tensor_of(c, bias, 2, (size_t[]){heads, d[0]})
+                                          : tensor_of(c, bias, 1, &total);
+    } else {
+        *w_out = tensor_of(c, w, 2, (size_t[]){out_in ? total : inner, out_in ? inner : total});
+        *b_out = biased ? tensor_of(c, bias, 1, &total) : NULL;
+    }
+}
+
+static void draw_projected(struct random_call *c) {
+    static const size_t d_models[] = {1, 3, 7, 16, 24};
+    c->multihead.per_head = rng_chance(&c->rng, 3);
+    c->multihead.layout = rng_chance(&c->rng, 2) ? ATTN_OUT_IN : ATTN_IN_OUT;
+    c->batched = rng_chance(&c->rng, 2);
+    c->B = c->batched ? c->B : 1;
+    bool three = !c->multihead.per_head && rng_chance(&c->rng, 2);
+    c->has_heads = c->multihead.per_head || three || !rng_chance(&c->rng, 3);
+    if (!c->has_heads) {
+        c->H = c->KV = 1;
+    }
+    if (c->multihead.per_head) {
+        c->m -= c->p;
+        c->p = 0;
+        c->KV = c->H;
+        for (size_t h = 0; h < c->H; h++) {
+            c->d[h] = rng_between(&c->rng, 1, 20);
+            c->d_v[h] = rng_between(&c->rng, 1, 20);
+        }
+    }
+    const bool cross = rng_chance(&c->rng, 2);
+    if (!cross) {
+        c->m = c->p + c->n;
+    }
+    const size_t inner = d_models[rng_between(&c->rng, 0, 4)];
+    const size_t context_inner = cross ? d_models[rng_between(&c->rng, 0, 4)] : inner;
+    const size_t keys = c->m - c->p;
+    double *x = draw_numbers(c, c->B * c->n * inner, 1);
+    double *context = cross ? draw_numbers(c, c->B * keys * context_inner, 1) : x;
+    const int rank = c->batched ? 3 : 2;
+    c->multihead.x = tensor_of(c, x, rank, (size_t[]){c->B, c->n, inner} + (c->batched ? 0 : 1));
+    if (cross) {
+        c->multihead.context = tensor_of(
+            c, context, rank, (size_t[]){c->B, keys, context_inner} + (c->batched ? 0 : 1));
+    }
+    for (size_t b = 0; b < c->B; b++) {
+        for (size_t h = 0; h < c->H; h++) {
+            c->Q[b][h] = draw_numbers(c, c->n * c->d[h], 1);
+            c->K[b][h] = draw_numbers(c, c->m * c->d[h], 1); /* of these, the past rows remain */
+            c->V[b][h] = draw_numbers(c, c->m * c->d_v[h], 1);
+        }
+    }
+    const size_t stride = sizeof(attn_projection) / sizeof(attn_tensor *);
+    attn_projection *all = c->projections;
+    project(c, x, c->n, inner, c->H, c->d, c->Q, 0, three, &all->w_q, &all->b_q, stride);
+    project(c, context, keys, context_inner, c->KV, c->d, c->K, c->p, three, &all->w_k, &all->b_k,
+            stride);
+    project(c, context, keys, context_inner, c->KV, c->d_v, c->V, c->p, three, &all->w_v, &all->b_v,
+            stride);
+    c->multihead.projections = c->projections;
+    c->multihead.count = c->multihead.per_head ? c->H : 1;
+    if (!c->multihead.per_head && c->has_heads) {
+        c->options.heads = three && rng_chance(&c->rng, 2) ? 0 : c->H;
+        c->options.kv_heads = three && c->options.heads == 0 ? 0 : c->KV;
+    }
+    if (rng_chance(&c->rng, 2)) {
+        const bool out_in = c->multihead.layout == ATTN_OUT_IN;
+        size_t total = 0;
+        for (size_t h = 0; h < c->H; h++) {
+            total += c->d_v[c->multihead.per_head ? h : 0];
+        }
+        c->d_out = rng_between(&c->rng, 1, 20);
+        double *w = draw_numbers(c, total * c->d_out, 1.0 / sqrt((double)total));
+        c->w_o = keep_block(c, total * c->d_out * sizeof *w);
+        for (size_t i = 0; i < total; i++) {
+            for (size_t j = 0; j < c->d_out; j++) {
+                c->w_o[i * c->d_out + j] = w[out_in ? j * total + i : i * c->d_out + j];
+            }
+        }
+        c->multihead.w_o =
+            tensor_of(c, w, 2, (size_t[]){out_in ? c->d_out : total, out_in ? total : c->d_out});
+        if (rng_chance(&c->rng, 2)) {
+            c->b_o = draw_numbers(c, c->d_out, 1);
+            c->multihead.b_o = tensor_of(c, c->b_o, 1, &c->d_out);
+        }
+    }
+    if (c->p != 0) {
+        attn_tensor *past[2] = {in_form(c, c->K, c->KV, 0, c->p, c->d[0], PLAIN_4D),
+                                in_form(c, c->V, c->KV, 0, c->p, c->d_v[0], PLAIN_4D)};
+        for (int i = 0; i < 2; i++) { /* leave out the axes that the call does not have */
+            const size_t full[4] = {c->B, c->KV, c->p, past[i]->shape[3]};
+            past[i]->rank = 0;
+            for (int axis = 0; axis < 4; axis++) {
+                if ((axis == 0 && !c->batched) || (axis == 1 && !c->has_heads)) {
+                    continue;
+                }
+                past[i]->shape[past[i]->rank++] = full[axis];
+            }
+        }
+        c->options.past_k = past[0];
+        c->options.past_v = past[1];
+    }
+}
+
+/* Draws a tensor that broadcasts to (B,H,n,m), and writes its full form to `full`. */
+static attn_tensor *draw_broadcast(struct random_call *c, bool boolean, double **full) {
+    const size_t want[4] = {c->B, c->H, c->n, c->m};
+    const int rank = (int)rng_between(&c->rng, 2, 4);
+    size_t shape[4], stride[4] = {0}, count = 1;
+    for (int back = 1; back <= rank; back++) {
+        size_t size = rng_chance(&c->rng, 4) ? 1 : want[4 - back];
+        shape[rank - back] = size;
+        stride[4 - back] = size == 1 ? 0 : count;
+        count *= size;
+    }
+    const size_t one_in =
+        rng_chance(&c->rng, 4) ? 1 : rng_between(&c->rng, 2, 8); /* 1: every key */
+    double *x = draw_numbers(c, count, 1);
+    for (size_t i = 0; i < count; i++) {
+        bool forbid = rng_chance(&c->rng, one_in);
+        x[i] = boolean ? !forbid : forbid ? -INFINITY : x[i];
+    }
+    *full = keep_block(c, c->B * c->H * c->n * c->m * sizeof **full);
+    size_t at = 0;
+    for (size_t b = 0; b < c->B; b++) {
+        for (size_t h = 0; h < c->H; h++) {
+            for (size_t i = 0; i < c->n; i++) {
+                for (size_t j = 0; j < c->m; j++) {
+                    (*full)[at++] =
+                        x[b * stride[0] + h * stride[1] + i * stride[2] + j * stride[3]];
+                }
+            }
+        }
+    }
+    attn_tensor *t = tensor_of(c, x, rank, shape);
+    if (boolean) {
+        unsigned char *bytes = keep_block(c, count);
+        for (size_t i = 0; i < count; i++) {
+            bytes[i] = x[i] != 0;
+        }
+        t->dtype = ATTN_BOOL;
+        t->data = bytes;
+    }
+    return t;
+}
+
+static void draw_options(struct random_call *c) {
+    attn_options *o = &c->options;
+    if (rng_chance(&c->rng, 3)) {
+        o->mask = draw_broadcast(c, true, &c->mask_full);
+    }
+    if (rng_chance(&c->rng, 3)) {
+        o->bias = draw_broadcast(c, false, &c->bias_full);
+    }
+    o->causal = rng_chance(&c->rng, 2) ? ATTN_CAUSAL_NONE : (attn_causal)rng_between(&c->rng, 1, 2);
+    if (rng_chance(&c->rng, 3)) {
+        o->flags |= ATTN_FLAG_WINDOW;
+        o->window[0] = (int64_t)rng_between(&c->rng, 0, 20) - 1;
+        o->window[1] = (int64_t)rng_between(&c->rng, 0, 20) - 1;
+    }
+    if (rng_chance(&c->rng, 3)) {
+        o->flags |= ATTN_FLAG_SCALE;
+        o->scale =
+            rng_chance(&c->rng, 5) ? 0 : (2 * rng_uniform(&c->rng) - 1) / sqrt((double)c->d[0]);
+    }
+    o->softcap = rng_chance(&c->rng, 4) ? 0.5 + 5 * rng_uniform(&c->rng) : 0;
+    o->normalization = rng_chance(&c->rng, 6) ? ATTN_UNNORMALIZED : ATTN_SOFTMAX;
+    if (rng_chance(&c->rng, 4)) {
+        double *s = draw_numbers(c, c->H, 0.3);
+        memcpy(c->slopes, s, c->H * sizeof *s);
+        o->alibi_slopes = tensor_of(c, s, 1, &c->H);
+    }
+    if (rng_chance(&c->rng, 4) && o->normalization == ATTN_SOFTMAX) {
+        double *s = draw_numbers(c, c->H, 1);
+        memcpy(c->sinks, s, c->H * sizeof *s);
+        c->has_sinks = true;
+        o->sink = tensor_of(c, s, 1, &c->H);
+    }
+    for (size_t b = 0; b < c->B; b++) {
+        c->lengths[b] = c->m;
+    }
+    if (rng_chance(&c->rng, 4)) {
+        for (size_t b = 0; b < c->B; b++) {
+            c->lengths[b] = rng_between(&c->rng, 0, c->m);
+        }
+        o->lengths = c->lengths;
+        o->lengths_count = c->B;
+    }
+    o->top_k = rng_chance(&c->rng, 2) ? rng_between(&c->rng, 1, 12) : 0;
+    o->results = (unsigned)rng_bits(&c->rng) & ((1u << ATTN_RESULT_COUNT) - 1);
+    o->results |=
+        rng_chance(&c->rng, 2) ? ATTN_WANT(OUTPUT) | ATTN_WANT(WEIGHTS) : ATTN_WANT(OUTPUT);
+    if (rng_chance(&c->rng, 2)) { /* results that need no stages */
+        o->results = ATTN_WANT(OUTPUT) | ATTN_WANT(LSE);
+        o->results |= rng_chance(&c->rng, 2) ? ATTN_WANT(WEIGHTS) | ATTN_WANT(ENTROPY) : 0;
+    }
+    if (c->form != PROJECTED) {
+        o->results &= ~(ATTN_WANT(Q) | ATTN_WANT(K) | ATTN_WANT(V));
+    }
+    if (o->normalization == ATTN_UNNORMALIZED) {
+        o->results &= ~(ATTN_WANT(LSE) | ATTN_WANT(ENTROPY));
+    }
+    o->flags |= rng_chance(&c->rng, 5) ? ATTN_FLAG_MEAN_OVER_HEADS : 0;
+}
+
+attn_plan *draw_random_call(struct random_call *c, uint64_t seed) {
+    *c = (struct random_call){.rng = {seed * UINT64_C(0x9e3779b97f4a7c15) + 1}};
+    for (int i = 0; i < 8; i++) {
+        rng_bits(&c->rng);
+    }
+    attn_plan *plan = NULL;
+    attn_error error = {0};
+    draw_sizes(c);
+    if (c->form == PROJECTED) {
+        draw_projected(c);
+        draw_options(c);
+        attn_plan_multihead(&plan, &c->multihead, &c->options, &error);
+    } else {
+        for (size_t b = 0; b < c->B; b++) {
+            for (size_t h = 0; h < c->H; h++) {
+                c->Q[b][h] = draw_numbers(c, c->n * c->d[0], 1);
+                c->K[b][h] = draw_numbers(c, c->m * c->d[0], 1);
+                c->V[b][h] = draw_numbers(c, c->m * c->d_v[0], 1);
+            }
+        }
+        if (c->form == PACKED_2D || c->form == PACKED_3D) {
+            c->options.heads = c->H;
+            c->options.kv_heads = c->KV;
+        }
+        attn_tensor *q = in_form(c, c->Q, c->H, 0, c->n, c->d[0], c->form);
+        attn_tensor *k = in_form(c, c->K, c->KV, c->p, c->m, c->d[0], c->form);
+        attn_tensor *v = in_form(c, c->V, c->KV, c->p, c->m, c->d_v[0], c->form);
+        if (c->p != 0) {
+            c->options.past_k = in_form(c, c->K, c->KV, 0, c->p, c->d[0], c->form);
+            c->options.past_v = in_form(c, c->V, c->KV, 0, c->p, c->d_v[0], c->form);
+        }
+        draw_options(c);
+        attn_plan_attention(&plan, q, k, v, &c->options, &error);
+    }
+    cr_assert(plan != NULL, "seed %llu: %s", (unsigned long long)seed, error.message);
+    return plan;
+}
+
+void free_random_call(struct random_call *c) {
+    while (c->block_count > 0) {
+        free(c->blocks[--c->block_count]);
+    }
+    *c = (struct random_call){0};
+}

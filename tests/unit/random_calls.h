@@ -1,0 +1,70 @@
+/*
+ * random_calls.h - draws calls over all options, all forms and both dtypes. Q, K and V of each head
+ * are made first, and are then put into the form of the call. For a call with projections, X and
+ * the weights are drawn, and Q, K and V are computed from them.
+ */
+#ifndef RANDOM_CALLS_H
+#define RANDOM_CALLS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "attention.h"
+#include "support/rng.h"
+
+enum {
+    MAX_HEADS = 6,
+    MAX_BATCH = 3
+};
+
+enum form {
+    PLAIN_2D,
+    PLAIN_3D,
+    PLAIN_4D,
+    PACKED_2D,
+    PACKED_3D,
+    PROJECTED,
+    FORM_COUNT
+};
+
+/* One call with all its inputs. The doubles are exact in the dtype of the call. */
+struct random_call {
+    struct rng rng;
+    attn_dtype dtype;
+    enum form form;
+    bool batched, has_heads; /* which axes the results have */
+    size_t B, H, KV, n, m, p;
+    size_t d[MAX_HEADS], d_v[MAX_HEADS]; /* of each key head */
+    /* The matrices of each batch item and head; K and V begin with the past rows. */
+    double *Q[MAX_BATCH][MAX_HEADS], *K[MAX_BATCH][MAX_HEADS], *V[MAX_BATCH][MAX_HEADS];
+    double *mask_full, *bias_full; /* (B,H,n,m) or NULL */
+    double slopes[MAX_HEADS], sinks[MAX_HEADS];
+    bool has_sinks;
+    size_t lengths[MAX_BATCH];
+    double *w_o, *b_o; /* (sum d_v, d_out), (d_out) */
+    size_t d_out;
+    attn_options options;
+    attn_multihead multihead;
+    attn_projection projections[MAX_HEADS];
+    attn_tensor tensors[64];
+    size_t tensor_count;
+    void *blocks[512];
+    size_t block_count;
+};
+
+/* Draws the call of a seed, and plans it; the plan must be possible. The caller frees the plan, and
+ * the call by free_random_call(). */
+attn_plan *draw_random_call(struct random_call *c, uint64_t seed);
+void free_random_call(struct random_call *c);
+
+/* Allocates zeros that are freed with the call. */
+void *keep_block(struct random_call *c, size_t bytes);
+
+/* Returns Y (rows, columns) = X (rows, inner) W + bias, where element (r, column) of W is
+ * w[r * row_stride + column * column_stride]. It is freed with the call. `bias` may be NULL. */
+double *matrix_product(struct random_call *c, const double *x, size_t rows, size_t inner,
+                       const double *w, size_t row_stride, size_t column_stride, size_t columns,
+                       const double *bias);
+
+#endif
