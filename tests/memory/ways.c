@@ -99,7 +99,7 @@ static void ask_app(const struct question *q, struct answer *out) {
         tested_app.end(exchange, &request, &response);
     }
     out->status = response.status;
-    out->retry = true; /* the server adds Retry-After, which is not asked here */
+    out->retry = true; /* the server would add Retry-After */
     append(out, response.body, response.size);
     while (response.read != NULL && size > 0) {
         if (!response.read((void *)(uintptr_t)response.body, piece, sizeof piece, &size)) {
