@@ -1,7 +1,7 @@
 #!/bin/bash
-# run.sh FOLDER [NAME...] tries the explorer of $ATTENTIOND_BIN (FOLDER/attentiond if it is not set) in a browser. NAMEs limit
-# it to these files *.test.mjs. $BROWSER names a Chromium other than Debian's. The packages go to FOLDER/node-browser, from npm
-# the first time only; screenshots to build/browser. With STRICT=yes it also asserts what depends on the machine's speed.
+# run.sh FOLDER [NAME...] tests the explorer of $ATTENTIOND_BIN, or of FOLDER/attentiond, in a browser. With NAMEs, it runs only these
+# files NAME.test.mjs. $BROWSER names a Chromium other than Debian's. The packages from npm are installed in FOLDER/node-browser the first
+# time. Pictures go to build/browser. With STRICT=yes, the tests also assert times, which depend on the machine.
 set -euo pipefail
 
 here=$(dirname "$(realpath "$0")")
@@ -13,7 +13,7 @@ export BROWSER=${BROWSER:-/usr/bin/chromium}
 export BROWSER_PACKAGES=$node BROWSER_PICTURES=$here/../../build/browser
 mkdir -p "$BROWSER_PICTURES"
 
-# The copy of the lock is written last, so a broken installation is made anew.
+# The copy of the lock file is written last. So an installation that was interrupted is repeated.
 if ! cmp -s "$here/package-lock.json" "$node/installed.json"; then
     rm -rf "$node"
     mkdir -p "$node"

@@ -1,6 +1,6 @@
-// lines.js shows attention as lines between two columns of words, with the queries on the left and the keys on the right. A line is stronger
-// if its weight is larger. When the pointer is on a word, only the lines of this word are shown, with their weights as numbers and bars. A
-// click locks the word.
+// lines.js shows attention as lines between two columns of words, with the queries on the left and the keys on the right. A line is
+// stronger if its weight is larger. When the pointer is on a word, only the lines of this word are shown, with their weights as numbers and
+// bars. A click locks the word.
 //
 // Words and lines are made only for the rows that are in view, so that 1024 words cost as much as 30. Up to SVG_LINES lines are SVG;
 // more are painted on a canvas in slices. colours.css has the colours of the heads. pairs.js chooses the pairs.
@@ -103,8 +103,8 @@ class Column {
     }
   }
 
-  // Marks the word that is shown alone, and writes the weights beside each word. weightsOf(index) returns {head, weight, part, masked} for each
-  // head; without weightsOf, nothing is written.
+  // Marks the word that is shown alone, and writes the weights beside each word. weightsOf(index) returns {head, weight, part, masked} for
+  // each head; without weightsOf, nothing is written.
   annotate(active, locked, weightsOf) {
     for (const [index, { word, value, bars }] of this.words) {
       word.classList.toggle('lines-active', index === active);
