@@ -186,7 +186,7 @@ export class Figure {
     return canvas;
   }
 
-  // The text of an SVG file. Many cells stand in it as one picture.
+  // Returns the figure as the text of an SVG file. Many cells are one picture in it.
   async toSVG() {
     await this.drawn;
     const { box, given } = this;
