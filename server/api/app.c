@@ -497,10 +497,15 @@ static void release(void *arg) {
 
 static void completed(void *context, const struct http_request *request,
                       const struct http_record *record) {
-    metrics_completed(&((struct api_service *)context)->metrics, request, record);
+    struct api_service *service = context;
+    metrics_completed(&service->metrics, api_route_of(request->path), record);
 }
 
 struct http_app api_app(struct api_service *service) {
+    service->metrics.route_count = api_route_count;
+    for (size_t i = 0; i < api_route_count; i++) {
+        service->metrics.routes[i] = api_routes[i].path;
+    }
     return (struct http_app){
         .context = service,
         .begin = begin,
