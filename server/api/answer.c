@@ -36,7 +36,7 @@ const unsigned call_result_bits[CALL_RESULT_COUNT] = {
 bool api_claim(const struct api_request *request, struct api_work *work, double bytes,
                struct http_response *response) {
     const double cost = work->job.cost + request->prepare->cost;
-    const double most = request->service->max_work;
+    const double most = request->state->max_work;
     char detail[256];
     if (!account_take(request->account, bytes < 0x1p62 ? (size_t)bytes : SIZE_MAX)) {
         reply_no_memory(request, response);
@@ -173,7 +173,7 @@ struct api_work *call_work(struct call *call, const struct api_request *request,
                            struct http_response *response) {
     const attn_plan *plan = call->plan;
     size_t total, bytes;
-    if (!attn_plan_bytes(plan, request->service->threads, &total) ||
+    if (!attn_plan_bytes(plan, request->state->threads, &total) ||
         !attn_plan_results_bytes(plan, &bytes)) {
         total = bytes = SIZE_MAX;
     }

@@ -14,7 +14,7 @@
 #include "jobs/jobs.h"
 
 /* The settings and counters that all requests share. The owner fills the first part. */
-struct api_service {
+struct api_state {
     struct budget budget; /* the memory of all requests */
     double max_work;      /* multiply-adds that one request may take */
     double timeout;       /* seconds that a computation may take, its waiting included */
@@ -24,12 +24,12 @@ struct api_service {
     struct metrics metrics;
 };
 
-/* The application for http_start. Borrows `service`. */
-struct http_app api_app(struct api_service *service);
+/* The application for http_start. Borrows `state`. */
+struct http_app api_app(struct api_state *state);
 
 struct api_request {
     const struct http_request *http;
-    struct api_service *service;
+    struct api_state *state;
     const char *name; /* the last segment of the path: what stands for {name} in the route */
     /* NULL for a route that takes no body. */
     struct account *account; /* of the memory that the request holds */

@@ -39,7 +39,7 @@ enum {
 
 struct exchange {
     const struct api_route *route;
-    struct api_service *service;
+    struct api_state *state;
     struct account account;
     struct api_request request; /* for the handler */
     struct http_response *response;
@@ -112,12 +112,12 @@ static bool is_json(const char *media_type) {
 
 static void *begin(void *context, const struct http_request *request,
                    struct http_response *response) {
-    struct api_service *service = context;
+    struct api_state *state = context;
     const struct api_route *route = find_route(request, response);
     if (route == NULL) {
         return NULL;
     }
-    const struct api_request call = {.http = request, .service = service, .name = name_of(request)};
+    const struct api_request call = {.http = request, .state = state, .name = name_of(request)};
     if (strcmp(route->method, "GET") == 0) {
         route->handler(&call, response);
         return NULL;
@@ -134,8 +134,8 @@ static void *begin(void *context, const struct http_request *request,
         reply_no_memory(&call, response);
         return NULL;
     }
-    *exchange = (struct exchange){.route = route, .service = service, .request = call};
-    account_open(&exchange->account, &service->budget, BASE);
+    *exchange = (struct exchange){.route = route, .state = state, .request = call};
+    account_open(&exchange->account, &state->budget, BASE);
     exchange->request.account = &exchange->account;
     exchange->request.prepare = &exchange->prepare;
     pthread_mutex_init(&exchange->mutex, NULL);
@@ -189,8 +189,8 @@ static bool body(void *arg, const void *bytes, size_t size) {
     const int64_t start = clock_ns();
     bool more = false;
     exchange->received += size;
-    exchange->unwanted = exchange->received > SMALL_BODY && exchange->service->jobs != NULL &&
-                         jobs_full(exchange->service->jobs);
+    exchange->unwanted = exchange->received > SMALL_BODY && exchange->state->jobs != NULL &&
+                         jobs_full(exchange->state->jobs);
     /* Only a body that is complete may use the reserve: others could keep it for long. */
     exchange->account.small =
         exchange->received <= SMALL_BODY && exchange->received == exchange->request.http->length;
@@ -215,7 +215,7 @@ static void tell_times(struct exchange *exchange, double queue_ms, double comput
 }
 
 static bool refuse_work(struct exchange *exchange) {
-    metrics_count(&exchange->service->metrics.refused_queue);
+    metrics_count(&exchange->state->metrics.refused_queue);
     http_problem(exchange->response, exchange->request.http, 503,
                  "the queue of this server is full: try again in a second; its operator sets the "
                  "limit with --max-queue",
@@ -226,7 +226,7 @@ static bool refuse_work(struct exchange *exchange) {
 
 static double seconds_of(const struct exchange *exchange) {
     const double wanted = exchange->work != NULL ? exchange->work->seconds : 0;
-    const double most = exchange->service->timeout;
+    const double most = exchange->state->timeout;
     return wanted > 0 && wanted < most ? wanted : most;
 }
 
@@ -235,9 +235,9 @@ static void conclude(struct exchange *exchange, const struct job *job, enum job_
     const struct http_request *request = exchange->request.http;
     struct http_response *response = exchange->response;
     const int64_t now = clock_ns(), begun = job->begun != 0 ? job->begun : now;
-    const bool own = seconds_of(exchange) < exchange->service->timeout;
+    const bool own = seconds_of(exchange) < exchange->state->timeout;
     char detail[160];
-    metrics_computed(&exchange->service->metrics, outcome == JOB_DONE ? job->cost : 0, job->spent,
+    metrics_computed(&exchange->state->metrics, outcome == JOB_DONE ? job->cost : 0, job->spent,
                      job->longest);
     switch (outcome) {
     case JOB_DONE:
@@ -248,7 +248,7 @@ static void conclude(struct exchange *exchange, const struct job *job, enum job_
         reply_no_memory(&exchange->request, response);
         break;
     case JOB_LATE:
-        metrics_count(&exchange->service->metrics.late);
+        metrics_count(&exchange->state->metrics.late);
         snprintf(detail, sizeof detail, "the answer was not computed within %g s, %s",
                  seconds_of(exchange),
                  own ? "the \"timeout\" of the request"
@@ -257,7 +257,7 @@ static void conclude(struct exchange *exchange, const struct job *job, enum job_
         response->refused = own ? NULL : "over --compute-timeout";
         break;
     case JOB_CANCELLED:
-        metrics_count(&exchange->service->metrics.cancelled);
+        metrics_count(&exchange->state->metrics.cancelled);
         http_problem(
             response, request, 503,
             "the computation was given up: the client left, or the server is about to stop", NULL,
@@ -312,7 +312,7 @@ static bool admit(struct exchange *exchange, struct job *job,
     job->owner = exchange;
     job->done = done;
     job->deadline = exchange->submitted + (int64_t)(seconds_of(exchange) * 1e9);
-    if (!jobs_admit(exchange->service->jobs, job)) {
+    if (!jobs_admit(exchange->state->jobs, job)) {
         refuse_work(exchange);
         return false;
     }
@@ -329,7 +329,7 @@ static bool admit(struct exchange *exchange, struct job *job,
  * small is computed here. */
 static struct job *begin_work(struct exchange *exchange) {
     struct job *job = prepare_job(&exchange->prepare, &exchange->work->job);
-    if (exchange->service->jobs == NULL || job->cost <= SMALL_COST) {
+    if (exchange->state->jobs == NULL || job->cost <= SMALL_COST) {
         conclude(exchange, job, jobs_run_here(job));
         return NULL;
     }
@@ -388,11 +388,11 @@ static void opened(struct job *job, enum job_outcome outcome) {
         resume(exchange);
         return;
     }
-    metrics_computed(&exchange->service->metrics, job->cost, job->spent, job->longest);
+    metrics_computed(&exchange->state->metrics, job->cost, job->spent, job->longest);
     if (exchange->work != NULL) {
         struct job *next = begin_work(exchange);
         if (next != NULL) {
-            jobs_run(exchange->service->jobs, next);
+            jobs_run(exchange->state->jobs, next);
             return;
         }
     }
@@ -410,7 +410,7 @@ static bool open_later(struct exchange *exchange, double cost) {
 /* ------------------------------------------------------------------------------------- the end */
 
 static bool is_short(const struct exchange *exchange) {
-    return exchange->service->jobs == NULL ||
+    return exchange->state->jobs == NULL ||
            (codec_reader_values(exchange->reader) <= SMALL_VALUES &&
             codec_reader_skeleton(exchange->reader) <= SMALL_SKELETON);
 }
@@ -440,7 +440,7 @@ static bool end(void *arg, const struct http_request *request, struct http_respo
         return respond(exchange);
     }
     const double parts = prepare_parts(exchange->document);
-    if (parts > SMALL_PARTS && exchange->service->jobs != NULL) {
+    if (parts > SMALL_PARTS && exchange->state->jobs != NULL) {
         return open_later(exchange, parts * COST_OF_PART);
     }
     return (!handle(exchange) || begin_work(exchange) == NULL) && respond(exchange);
@@ -449,7 +449,7 @@ static bool end(void *arg, const struct http_request *request, struct http_respo
 static void start(void *arg, struct http_pending *pending) {
     struct exchange *exchange = arg;
     exchange->pending = pending;
-    jobs_run(exchange->service->jobs, exchange->job);
+    jobs_run(exchange->state->jobs, exchange->job);
 }
 
 static bool make_on_worker(struct job *job) {
@@ -471,7 +471,7 @@ static void make(void *arg, struct http_pending *pending) {
     exchange->encoding.begin = make_on_worker;
     exchange->encoding.done = made;
     exchange->encoding.owner = exchange;
-    jobs_go_on(exchange->service->jobs, &exchange->encoding);
+    jobs_go_on(exchange->state->jobs, &exchange->encoding);
 }
 
 static void cancel(void *arg) {
@@ -488,7 +488,7 @@ static void release(void *arg) {
     struct exchange *exchange = arg;
     drop_work(exchange);
     if (exchange->account.peak > 0) {
-        metrics_held(&exchange->service->metrics, exchange->account.peak);
+        metrics_held(&exchange->state->metrics, exchange->account.peak);
     }
     account_close(&exchange->account);
     pthread_mutex_destroy(&exchange->mutex);
@@ -497,24 +497,24 @@ static void release(void *arg) {
 
 static void completed(void *context, const struct http_request *request,
                       const struct http_record *record) {
-    struct api_service *service = context;
-    metrics_completed(&service->metrics, api_route_of(request->path), record);
+    struct api_state *state = context;
+    metrics_completed(&state->metrics, api_route_of(request->path), record);
 }
 
-struct http_app api_app(struct api_service *service) {
-    service->metrics.route_count = api_route_count;
+struct http_app api_app(struct api_state *state) {
+    state->metrics.route_count = api_route_count;
     for (size_t i = 0; i < api_route_count; i++) {
-        service->metrics.routes[i] = api_routes[i].path;
+        state->metrics.routes[i] = api_routes[i].path;
     }
     return (struct http_app){
-        .context = service,
+        .context = state,
         .begin = begin,
         .hold = hold,
         .body = body,
         .end = end,
         .start = start,
         .cancel = cancel,
-        .make = service->jobs != NULL ? make : NULL,
+        .make = state->jobs != NULL ? make : NULL,
         .release = release,
         .completed = completed,
     };

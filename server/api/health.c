@@ -44,7 +44,7 @@ struct api_work *api_version(const struct api_request *request, struct http_resp
     reply_text(&list, "blas", build.blas);
     reply_text(&list, "blas_core", build.blas_core);
     reply_text(&list, "kernels", build.kernels);
-    reply_number(&list, "threads", request->service->threads);
+    reply_number(&list, "threads", request->state->threads);
     reply_close(&list);
     reply_items(request, response, &list, 0);
     return NULL;

@@ -126,11 +126,11 @@ static void put_costs(struct page *page, const struct metrics *metrics) {
 }
 
 static void put_load(struct page *page, const struct api_request *request) {
-    const struct api_service *service = request->service;
-    const struct metrics *metrics = &service->metrics;
+    const struct api_state *state = request->state;
+    const struct metrics *metrics = &state->metrics;
     const struct http_load http = http_load(request->http->server);
     const struct jobs_load jobs =
-        service->jobs != NULL ? jobs_load(service->jobs) : (struct jobs_load){0};
+        state->jobs != NULL ? jobs_load(state->jobs) : (struct jobs_load){0};
     put_number(page, "attentiond_connections", "gauge", "Open connections.", http.connections);
     put_number(page, "attentiond_requests_in_flight", "gauge",
                "Requests between their headers and the end of their answer.", http.requests);
@@ -138,10 +138,10 @@ static void put_load(struct page *page, const struct api_request *request) {
     put_number(page, "attentiond_queue_cost", "gauge",
                "Multiply-adds of the computations that wait or run.", jobs.cost);
     put_number(page, "attentiond_memory_bytes", "gauge", "Bytes that requests hold.",
-               (double)atomic_load(&service->budget.used));
+               (double)atomic_load(&state->budget.used));
     put_number(page, "attentiond_memory_peak_bytes", "gauge",
                "The most bytes that requests have held together since the start.",
-               (double)atomic_load(&service->budget.peak));
+               (double)atomic_load(&state->budget.peak));
     head(page, "attentiond_rejected_total", "counter",
          "Requests that exceeded a bound and were answered with 503, by reason.");
     put(page, "attentiond_rejected_total{reason=\"queue\"} %" PRIu64 "\n",
@@ -179,9 +179,9 @@ struct api_work *api_metrics(const struct api_request *request, struct http_resp
     head(&page, "attentiond_build_info", "gauge", "The versions that are running.");
     put(&page, "attentiond_build_info{version=\"%s\",blas_core=\"%s\",kernels=\"%s\"} 1\n",
         build.version, build.blas_core, build.kernels);
-    put_requests(&page, &request->service->metrics);
-    put_times(&page, &request->service->metrics);
-    put_costs(&page, &request->service->metrics);
+    put_requests(&page, &request->state->metrics);
+    put_times(&page, &request->state->metrics);
+    put_costs(&page, &request->state->metrics);
     put_load(&page, request);
     put_process(&page);
     if (page.failed) {

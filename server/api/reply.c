@@ -44,7 +44,7 @@ static void refuse_memory(const struct api_request *request, struct http_respons
         response->refused = "over --max-memory";
         return;
     case ACCOUNT_OVER_TOTAL:
-        metrics_count(&request->service->metrics.refused_memory);
+        metrics_count(&request->state->metrics.refused_memory);
         http_problem(response, request->http, 503,
                      "other requests use the memory of this server: try again in a second; its "
                      "operator sets the limit with --total-memory",

@@ -8,10 +8,10 @@
 #include "api/api.h"
 #include "api/reply.h"
 
-static struct api_service service = {.budget = {.max_request = 4 << 20, .max_total = 8 << 20},
-                                     .max_work = 1e6,
-                                     .timeout = 60,
-                                     .threads = 2};
+static struct api_state service = {.budget = {.max_request = 4 << 20, .max_total = 8 << 20},
+                                   .max_work = 1e6,
+                                   .timeout = 60,
+                                   .threads = 2};
 static const struct http_request post = {.method = "POST",
                                          .path = "/attention",
                                          .media_type = "application/json",
@@ -134,7 +134,7 @@ Test(api, counts_a_long_answer_while_it_is_sent) {
     struct http_response response = {0};
     struct reply_items list = {.count = 0};
     account_open(&account, &service.budget, 0);
-    const struct api_request request = {.http = &post, .service = &service, .account = &account};
+    const struct api_request request = {.http = &post, .state = &service, .account = &account};
     reply_tensor(&list, NULL, &tensor);
     reply_items(&request, &response, &list, 0);
     cr_assert_not_null(response.read);
