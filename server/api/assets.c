@@ -1,8 +1,8 @@
 /*
- * assets.c - the files that browsers load: the explorer at /, the reference at /docs, their files at
- * /assets/{name}, and openapi.yaml. server/explorer makes them, and embed.S puts them into the
- * daemon. They hold no secret, so nobody needs a key for them; the requests that the pages then send
- * need one.
+ * assets.c - the files that browsers load: the explorer at /, the reference at /docs, their files
+ * at /assets/{name}, and openapi.yaml. server/explorer makes them, and embed.S puts them into the
+ * daemon. They hold no secret, so nobody needs a key for them; the requests that the pages then
+ * send need one.
  */
 #include "api/api.h"
 
@@ -10,8 +10,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The pages run only their own scripts and styles, and send requests only to this server. Images may
- * be data, or blobs, which the page uses to save pictures. A worker obeys the policy of its own
+/* The pages run only their own scripts and styles, and send requests only to this server. Images
+ * may be data, or blobs, which the page uses to save pictures. A worker obeys the policy of its own
  * response, so all files have this policy. */
 #define POLICY                                                                                     \
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "        \
