@@ -1,6 +1,6 @@
 /*
- * test_metrics.c - what is counted of a request that is completed: once, in the bucket of its time,
- * and nothing but its end if its client left first.
+ * test_metrics.c - a request that has ended counts once, in the bucket of its time. If its client
+ * left first, only this is counted.
  */
 #include <criterion/criterion.h>
 
@@ -26,7 +26,7 @@ static size_t in_buckets(const struct metrics_histogram *histogram, size_t first
     return count;
 }
 
-/* As Prometheus has it, a bucket holds what is less than its bound or equal to it. */
+/* A bucket holds the values up to its bound, the bound included, as Prometheus defines it. */
 Test(metrics, a_time_is_in_the_bucket_of_its_bound) {
     static const double bounds[METRICS_BUCKETS] = {
         0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.25, 1, 2.5, 10, 60};
