@@ -18,8 +18,8 @@ struct operand {
     size_t batch;     /* from one batch item to the next */
 };
 
-/* One query head. The places are offsets, in elements, from the start of a batch item of the operand
- * of the same name. */
+/* One query head. The places are offsets, in elements, from the start of a batch item of the
+ * operand of the same name. */
 struct head {
     size_t d, d_v;
     size_t q, k, v, past_k, past_v, out;
@@ -92,23 +92,29 @@ enum copy {
 
 /* How a call is cut into tasks, and which code computes them. schedule.c decides. */
 struct schedule {
-    /* The way of computing. */
-    bool staged;          /* stages of whole rows are results, or there is no softmax; otherwise
-                            scores are computed tile by tile with online softmax */
-    bool keeps_tiles;     /* tiles become weights: they are kept until the softmax of their row is
-                            known */
-    bool streams_weights; /* there are so many weights that they are written past the caches */
-    bool adds_parts;      /* rows are so long that parts of their keys are added up in double */
-    bool plain;           /* only scale, ranges and a mask lie between score and softmax */
-    bool without_blas;    /* there are so few queries, or there is so little work, that each row is
-                            multiplied alone by a kernel */
-    bool exact;           /* the call is so small that it is computed in double, see exact.inc */
-    bool packs;           /* PHASE_PACK packs the keys: transposed, tile by tile, for all blocks */
-    bool packs_late;      /* each block packs a tile when it comes to it, because there are at most
-                            two blocks */
-    bool cut;       /* the keys are cut into parts; PHASE_MERGE merges their partial results */
-    bool long_rows; /* the keys are cut, and long.inc computes the parts, because whole rows
-                            are too long to be kept */
+    /* Stages of whole rows are results, or there is no softmax. Otherwise scores are computed tile
+     * by tile, with online softmax. */
+    bool staged;
+    /* Tiles become weights, so they are kept until the softmax of their row is known. */
+    bool keeps_tiles;
+    /* There are so many weights that they are written past the caches. */
+    bool streams_weights;
+    /* Rows are so long that parts of their keys are added up in double. */
+    bool adds_parts;
+    /* Only scale, ranges and a mask lie between score and softmax. */
+    bool plain;
+    /* There are so few queries, or there is so little work, that a kernel multiplies each row. */
+    bool without_blas;
+    /* The call is so small that it is computed in double, see exact.inc. */
+    bool exact;
+    /* PHASE_PACK packs the keys for all blocks: tile by tile, transposed. */
+    bool packs;
+    /* There are at most two blocks, and each packs a tile of keys when it comes to it. */
+    bool packs_late;
+    /* The keys are cut into parts, and PHASE_MERGE merges their partial results. */
+    bool cut;
+    /* Whole rows are too long to be kept: the keys are cut, and long.inc computes the parts. */
+    bool long_rows;
 
     /* PHASE_ATTEND: a block is `rows` queries of one head, a tile of keys is `keys` keys. */
     size_t rows, keys;
@@ -185,11 +191,10 @@ struct attn_plan {
     size_t m;    /* keys, the past ones included */
     size_t past; /* past keys */
     bool has_batch_axis, has_head_axis;
-    bool packed;    /* K and V, and so present_K and present_V, are (B,m,H*d) */
-    bool projected; /* Q, K and V are computed from X */
-    bool per_head;  /* each head has projections with sizes of its own */
-    bool merged;    /* the queries of a head are those heads of the caller that share its keys, see
-                          merge_groups */
+    bool packed;       /* K and V, and so present_K and present_V, are (B,m,H*d) */
+    bool projected;    /* Q, K and V are computed from X */
+    bool per_head;     /* each head has projections with sizes of its own */
+    bool merged;       /* the n queries are heads of the caller, see merge_groups */
     struct head *head; /* owned, one for each query head */
     size_t head_room;  /* heads that there is memory for */
     struct operand q, k, v, past_k, past_v;

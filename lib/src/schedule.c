@@ -137,11 +137,12 @@ static size_t choose_projection(struct projection *p, size_t size) {
     const size_t task_rows = small ? TALL : SQUARE;
     p->task_rows = p->rows < task_rows ? p->rows : task_rows;
     p->task_columns = small ? NARROW : SQUARE;
-    while (p->task_rows > 1 && projection_cost(p, p->task_rows, p->task_columns) > PROJECT_WORK) {
+    while (p->task_rows > 1 &&
+           cost_of_projecting(p, p->task_rows, p->task_columns) > PROJECT_WORK) {
         p->task_rows = (p->task_rows + 1) / 2;
     }
     while (p->task_columns > 1 &&
-           projection_cost(p, p->task_rows, p->task_columns) > PROJECT_WORK) {
+           cost_of_projecting(p, p->task_rows, p->task_columns) > PROJECT_WORK) {
         p->task_columns /= 2;
     }
     if (!small && p->rows <= SPARSE) {
@@ -182,9 +183,9 @@ static void choose_paths(attn_plan *plan, struct schedule *s, double head_cost) 
     s->packs = !s->without_blas && plan->n * (plan->heads / plan->kv_heads) >= PACK_QUERIES;
 }
 
-/* Cuts the keys of long rows into parts. With few queries each part is a task, so that there is work
- * for many threads. With many queries the parts are tasks only if 8 queries with all keys would be
- * too much for one task. */
+/* Cuts the keys of long rows into parts. With few queries each part is a task, so that there is
+ * work for many threads. With many queries the parts are tasks only if 8 queries with all keys
+ * would be too much for one task. */
 static void choose_splits(const attn_plan *plan, struct schedule *s, size_t d) {
     const bool few = plan->n <= SPLIT_QUERIES;
     const size_t fit = SPLIT_BYTES / (2 * d * attn_dtype_size(plan->dtype));
@@ -258,7 +259,7 @@ static bool rows_are_long(const attn_plan *plan, const struct schedule *s, size_
            (kept && (plan->m > WHOLE_BYTES / 8 / size || rows * cost_of_row(plan, s) > TASK_MOST));
 }
 
-/* Cuts long rows: a task takes a few queries and a part of the keys, and costs at most LONG_WORK. */
+/* Cuts long rows. A task takes some queries and a part of the keys, and costs at most LONG_WORK. */
 static void cut_long_rows(const attn_plan *plan, struct schedule *s) {
     const size_t m = plan->m;
     assert(s->keys > 0);
@@ -298,8 +299,7 @@ static void keep_whole_rows(const attn_plan *plan, struct schedule *s) {
     s->rows = s->rows < fit ? s->rows : fit < 8 ? 8 : fit / 8 * 8;
 }
 
-/* Cuts queries into blocks and keys into tiles and parts. The widest row of any head has d numbers.
- */
+/* Cuts queries into blocks and keys into tiles and parts. d is that of the widest row of any head. */
 static void choose_blocks(attn_plan *plan, struct schedule *s, size_t d, double head_cost) {
     const size_t size = attn_dtype_size(plan->dtype);
     const double calls = (double)plan->batch * (double)plan->heads;
@@ -389,7 +389,7 @@ static void choose_pack(const attn_plan *plan, struct schedule *s, size_t d) {
     }
 }
 
-/* Counts the tasks of the phases that follow if the keys are cut. d_v is that of the widest head. */
+/* Counts the tasks of the phases that follow cut keys. d_v is that of the widest head. */
 static void choose_after_cuts(const attn_plan *plan, struct schedule *s, size_t d_v) {
     const size_t rows = plan->batch * plan->heads * plan->n;
     if (!s->cut) {
@@ -474,8 +474,7 @@ static bool lay_out_workspace(attn_plan *plan, struct schedule *s) {
     return fits;
 }
 
-/* The numbers of the largest tile of weights or of packed keys that a task copies into its scratch.
- */
+/* The size, in numbers, of the largest tile that a task copies or packs into its scratch. */
 static size_t copied_tile(const attn_plan *plan, const struct schedule *s, size_t d) {
     size_t tile = 0;
     if (plan->project_q.copies_tiles || plan->project_k.copies_tiles ||
@@ -537,7 +536,7 @@ attn_status plan_schedule(attn_plan *plan, attn_error *error) {
         d = plan->head[h].d > d ? plan->head[h].d : d;
         d_v = plan->head[h].d_v > d_v ? plan->head[h].d_v : d_v;
     }
-    const double head_cost = (double)plan->n * (double)plan->m * mean_columns(plan);
+    const double head_cost = (double)plan->n * (double)plan->m * cost_mean_columns(plan);
     choose_paths(plan, s, head_cost);
     choose_blocks(plan, s, d > d_v ? d : d_v, head_cost);
     choose_pack(plan, s, d);

@@ -1,5 +1,6 @@
 /*
- * run.c - the entry points that compute: they choose the template's instance by dtype.
+ * run.c runs a plan: it holds the public functions that compute. The dtype of the plan chooses the
+ * functions for float32 or for float64.
  */
 #include "engine/run.h"
 
