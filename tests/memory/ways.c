@@ -19,7 +19,7 @@ enum {
     ANSWER_SECONDS = 10 /* the server must answer or close the connection within this time */
 };
 
-struct api_service tested_service = {
+struct api_state tested_service = {
     .budget = {64 << 20, 64 << 20, 0, 0}, .max_work = 1e12, .timeout = 60, .threads = 2};
 static const struct jobs_options workers = {.threads = 2, .max_jobs = 8, .max_cost = 1e12};
 static char key_file[] = "/tmp/attentiond-no-memory-XXXXXX";

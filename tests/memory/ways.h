@@ -29,7 +29,7 @@ struct way {
 extern const struct way way_app, way_server;
 
 /* The service. `server` is NULL until it is started. */
-extern struct api_service tested_service;
+extern struct api_state tested_service;
 extern struct http_app tested_app;
 extern struct http_server *tested_server;
 
