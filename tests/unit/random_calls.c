@@ -102,15 +102,16 @@ static void draw_sizes(struct random_call *c) {
 }
 
 double *matrix_product(struct random_call *c, const double *x, size_t rows, size_t inner,
-                       const double *w, size_t rs, size_t cs, size_t cols, const double *bias) {
-    double *y = keep_block(c, rows * cols * sizeof *y);
+                       const double *w, size_t row_stride, size_t column_stride, size_t columns,
+                       const double *bias) {
+    double *y = keep_block(c, rows * columns * sizeof *y);
     for (size_t i = 0; i < rows; i++) {
-        for (size_t j = 0; j < cols; j++) {
+        for (size_t j = 0; j < columns; j++) {
             double sum = bias != NULL ? bias[j] : 0;
             for (size_t e = 0; e < inner; e++) {
-                sum += x[i * inner + e] * w[e * rs + j * cs];
+                sum += x[i * inner + e] * w[e * row_stride + j * column_stride];
             }
-            y[i * cols + j] = sum;
+            y[i * columns + j] = sum;
         }
     }
     return y;
