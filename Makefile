@@ -32,7 +32,7 @@ MAIN_OBJECT     := $(O)/server/main.o
 SERVER_OBJECTS  := $(filter-out $(MAIN_OBJECT),$(patsubst %.c,$(O)/%.o,$(wildcard server/*.c server/*/*.c server/*/*/*.c))) \
                    $(O)/server/codec/json/number.cc.o $(O)/server/api/embed.o
 
-EXPLORER := server/explorer/build.sh $(wildcard server/explorer/src/*)
+EXPLORER := server/explorer/build.sh $(wildcard server/explorer/src/* server/explorer/src/*/*)
 
 # build/assets/ holds the web pages and what they load. It is the same for every BUILD; assets.inc lists it.
 ASSETS := build/assets/assets.inc

@@ -1,5 +1,5 @@
-/* account.c - the budget, the accounts, and the blocks and growing arrays that are counted in them.
- * */
+/* account.c - the budget, the accounts, and the blocks and growing arrays that are counted in
+ * them. */
 #include "account.h"
 
 #include <assert.h>

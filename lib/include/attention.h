@@ -90,11 +90,10 @@ typedef enum attn_dtype {
 } attn_dtype;
 
 enum {
-    ATTN_MAX_RANK = 8
-};
-
-enum {
-    ATTN_ALIGNMENT = 64 /* bytes; the alignment of a scratch, and of attn_plan_bind_all() */
+    ATTN_MAX_RANK = 8,
+    /* Bytes. A scratch and the buffer of attn_plan_bind_all() begin at a multiple of this number.
+     * Inputs and results that do so, too, are faster. */
+    ATTN_ALIGNMENT = 64
 };
 
 /* A dense row-major array that the library reads. A bool is a byte: 0 is false, and any other value

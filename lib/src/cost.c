@@ -1,9 +1,10 @@
 /*
- * cost.c - what each part of a run costs, in multiply-adds that take as long: about 80 in a
- * nanosecond on one core of the machine that this was measured on (Zen 5, AVX-512), where plain
- * attention of many queries does so many. Calls are admitted, cut into tasks and handed out by
- * these numbers, so nothing that takes time may be left out: `make bench` compares them with the
- * time of random calls of every kind (tests/bench/bench_costs.c).
+ * cost.c estimates what each part of a run costs. The unit is a multiply-add of plain attention
+ * with many queries: one core of the machine on which the numbers were measured (Zen 5, AVX-512)
+ * does about 80 of them in a nanosecond. All other work is counted as the multiply-adds that take
+ * as long. Calls are admitted, cut into tasks and handed out by these numbers, so nothing that
+ * takes time may be left out. `make bench` compares them with the time of random calls of every
+ * kind (tests/bench/bench_costs.c).
  */
 #include <math.h>
 
@@ -11,45 +12,47 @@
 #include "plan_build.h"
 #include "tensor.h"
 
-/* The cost of one score or of one number. A cost marked "more" is added to the one above it. */
+/* The cost of one score or of one number. */
 enum {
-    PLAIN = 40,       /* softmax in vectors */
-    GENERAL = 100,    /* softmax through double, for bias, ALiBi and softcap */
-    DIRECT = 200,     /* more, if products are made row by row */
-    FEW = 400,        /* more, divided by the number of queries, if products go through BLAS */
-    MASK = 20,        /* a byte of a mask that is read */
-    SOFTCAP = 120,    /* tanh */
-    ENTROPY = 350,    /* a logarithm of libm's */
-    STAGE = 60,       /* a stage that is kept */
-    KEPT = 30,        /* a weight that is kept */
-    MOMENT = 60,      /* a number that goes into a variance */
-    SELECT = 150,     /* a number that top_k looks at */
-    SORT = 600,       /* one level of the heap, for each of the k numbers that top_k gives */
-    LONG = 160,       /* softmax of a long row, in double */
-    LONG_MOMENT = 80, /* more, with entropy */
-    COPY = 20,        /* a number that is copied */
-    PACK = 40,        /* a number that is copied transposed */
-    MERGE = 60,       /* a number that is merged */
-    READ = 4,         /* a byte of the inputs, from memory */
-    FRESH = 20,       /* a byte of results and workspace, which the system has to clear first */
+    PLAIN = 40,    /* softmax of a plain call, in vectors */
+    GENERAL = 100, /* softmax in double, for bias, ALiBi and softcap */
+    LONG = 160,    /* softmax of a long row, in double */
+    /* One of these is added for the products of a score, which are made without BLAS or with it.
+     * The second one is divided by the number of queries. */
+    ROW_PRODUCT = 200,
+    BLAS_PRODUCT = 400,
+    MASK = 20,         /* reading a byte of a mask */
+    SOFTCAP = 120,     /* tanh */
+    ENTROPY = 350,     /* a logarithm of libm */
+    LONG_ENTROPY = 80, /* the moment of a long row, of which entropy is made */
+    STAGE = 60,        /* storing a number of a stage */
+    KEPT = 30,         /* storing a weight */
+    MOMENT = 60,       /* adding a number to a variance */
+    SELECT = 150,      /* comparing a number for top_k */
+    SORT = 600,        /* one level of the heap, for each of the k numbers of top_k */
+    COPY = 20,         /* copying a number */
+    PACK = 40,         /* copying a number transposed */
+    MERGE = 60,        /* merging a number */
+    READ = 4,          /* reading a byte of the inputs from memory */
+    FRESH = 20,        /* a byte of results and workspace, which the system has to clear first */
 };
 
 /* The cost of a call and of its larger parts. */
 enum {
-    CALL = 80000,       /* a plan, its checks, its memory */
-    TASK = 4000,        /* the beginning of a task */
+    CALL = 80000,       /* making a plan: its checks and its memory */
+    TASK = 4000,        /* beginning a task */
     HEAD = 1000,        /* a head of a plan */
-    OWN_HEAD = 25000,   /* more, if the head has weights of its own */
-    BLOCK = 15000,      /* the products of a block and a tile */
-    ROW = 1000,         /* a row of a tile in vectors */
-    ANY_ROW = 2000,     /* each row, whatever its path */
-    GENERAL_ROW = 3000, /* a row of a tile through double */
+    OWN_HEAD = 25000,   /* a head of a plan, if it has projections of its own */
+    BLOCK = 15000,      /* the two products of a block and a tile */
+    ANY_ROW = 2000,     /* a row of scores, however it is computed */
+    ROW = 1000,         /* a row of a tile of a plain call */
+    GENERAL_ROW = 3000, /* a row of a tile in double */
     STAGED_ROW = 5000,  /* a row of a tile whose stages are kept */
     PRODUCT = 20000,    /* a product of a projection */
-    TOTAL = 2000,       /* the totals of one part of a row */
+    TOTAL = 2000,       /* merging the sums of one part of a row */
 };
 
-double mean_columns(const attn_plan *plan) {
+double cost_mean_columns(const attn_plan *plan) {
     double columns = 0;
     for (size_t h = 0; h < plan->heads; h++) {
         columns += (double)plan->head[h].d + (double)plan->head[h].d_v;
@@ -57,26 +60,27 @@ double mean_columns(const attn_plan *plan) {
     return columns / (double)plan->heads;
 }
 
-/* The same of what is read: values only where there is an output. */
+/* The columns of an average head that are read. Values are read only if there is an output. */
 static double read_columns(const attn_plan *plan) {
     double columns = 0;
     for (size_t h = 0; h < plan->heads; h++) {
         columns += (double)plan->head[h].d;
     }
-    return plan_wants(plan, ATTN_WANT(OUTPUT)) ? mean_columns(plan) : columns / (double)plan->heads;
+    return plan_wants(plan, ATTN_WANT(OUTPUT)) ? cost_mean_columns(plan)
+                                               : columns / (double)plan->heads;
 }
 
-/* The cost of one score without its products, for every way in which scores are computed. */
+/* The cost of one score without the multiply-adds of its products. */
 static double cost_of_score(const attn_plan *plan, const struct schedule *s) {
     const unsigned stages[] = {ATTN_WANT(SCORES), ATTN_WANT(SCALED_SCORES),
                                ATTN_WANT(MASKED_SCORES)};
     double cost = s->long_rows ? LONG : s->plain && !s->staged ? PLAIN : GENERAL;
-    cost += s->direct ? DIRECT : FEW / (double)plan->n;
+    cost += s->without_blas ? ROW_PRODUCT : BLAS_PRODUCT / (double)plan->n;
     cost += plan->mask.data != NULL ? MASK : 0;
     cost += plan->bias.data != NULL ? MASK : 0;
     cost += plan->softcap > 0 ? SOFTCAP : 0;
     if (plan_wants(plan, ATTN_WANT(ENTROPY))) {
-        cost += s->long_rows ? LONG_MOMENT : ENTROPY;
+        cost += s->long_rows ? LONG_ENTROPY : ENTROPY;
     }
     for (size_t i = 0; i < sizeof stages / sizeof *stages; i++) {
         cost += plan_wants(plan, stages[i]) ? STAGE : 0;
@@ -90,7 +94,7 @@ static double cost_of_score(const attn_plan *plan, const struct schedule *s) {
     return cost;
 }
 
-/* Do the keys and values of one head stay in a cache, from one block of queries to the next? */
+/* Do the keys and values of one head stay in a cache from one block of queries to the next? */
 static bool stay_in_cache(const attn_plan *plan) {
     const double numbers = (double)plan->m * read_columns(plan);
     return numbers * (double)attn_dtype_size(plan->dtype) <= 1 << 21;
@@ -105,7 +109,7 @@ static double cost_of_product(const attn_plan *plan, const struct schedule *s) {
     if (s->long_rows) {
         return wide * (read_columns(plan) > 2048 ? 20 : 6) + read;
     }
-    return wide * (s->direct ? 3.5 : 0.8) + read;
+    return wide * (s->without_blas ? 3.5 : 0.8) + read;
 }
 
 static double tiles_of_row(const attn_plan *plan, const struct schedule *s) {
@@ -129,13 +133,13 @@ double cost_of_attending(const attn_plan *plan, const struct schedule *s) {
     return rows * cost_of_row(plan, s) + cost_of_blocks(plan, s);
 }
 
-/* The share of all scores that causal, window and lengths leave to be computed. Some rows of each
- * batch item are looked at. */
+/* The share of all scores that causal, window and lengths leave to be computed. It is estimated
+ * from some rows of each batch item. */
 static double visible_share(const attn_plan *plan, const struct schedule *s) {
     enum {
         ROWS = 32,
         FEW_ROWS = 5,
-        ITEMS = 64 /* from which on FEW_ROWS are looked at in each */
+        ITEMS = 64 /* if there are more batch items, only FEW_ROWS of each are counted */
     };
     if (plan_wants(plan, STAGES_OF_ALL_KEYS) || (s->staged && !s->long_rows)) {
         return 1;
@@ -154,7 +158,8 @@ static double visible_share(const attn_plan *plan, const struct schedule *s) {
     return seen / ((double)items * (double)rows * (double)plan->m);
 }
 
-/* The same for the rows as they are cut: what all parts of PHASE_ATTEND cost together. */
+/* The cost of PHASE_ATTEND if only `share` of all scores is computed. A row has a least cost, even
+ * if it sees no key. */
 static double cost_of_visible(const attn_plan *plan, const struct schedule *s, double share) {
     const double rows = (double)plan->batch * (double)plan->heads * (double)plan->n;
     const double row = cost_of_row(plan, s), least = s->plain ? ROW : GENERAL_ROW;
@@ -162,7 +167,7 @@ static double cost_of_visible(const attn_plan *plan, const struct schedule *s, d
 }
 
 double cost_of_packing(const attn_plan *plan, const struct schedule *s) {
-    const double numbers = (double)s->tiles * (double)s->keys * mean_columns(plan) / 2;
+    const double numbers = (double)s->tiles * (double)s->keys * cost_mean_columns(plan) / 2;
     return s->packs ? (double)plan->batch * (double)plan->kv_heads * (numbers * PACK + BLOCK) : 0;
 }
 
@@ -170,9 +175,9 @@ double cost_of_copying(double numbers, double rows) {
     return numbers * COPY + rows * 400;
 }
 
-/* All copies that are results. */
+/* The cost of all results that are copies of matrices. */
 static double cost_of_copies(const attn_plan *plan) {
-    const double batch = (double)plan->batch, half = mean_columns(plan) / 2;
+    const double batch = (double)plan->batch, half = cost_mean_columns(plan) / 2;
     const double q = batch * (double)plan->heads, k = batch * (double)plan->kv_heads;
     const double fresh = (double)(plan->m - plan->past);
     const struct {
@@ -202,7 +207,7 @@ static double cost_of_moments(const attn_plan *plan) {
 
 double cost_of_merging(const attn_plan *plan, const struct schedule *s) {
     const double rows = (double)plan->batch * (double)plan->heads * (double)plan->n;
-    const double each = (double)s->merge_parts * TOTAL + (double)s->partial_row * MERGE;
+    const double each = (double)s->merge_parts * TOTAL + (double)s->partial_numbers * MERGE;
     return s->cut ? rows * (ROW + (double)s->splits * each) : 0;
 }
 
@@ -216,12 +221,12 @@ double cost_of_ranking(const attn_plan *plan, const struct schedule *s) {
                          (double)plan->top_k * (500 + levels * 300));
 }
 
-double projection_cost(const struct projection *p, size_t rows, size_t columns) {
+double cost_of_projecting(const struct projection *p, size_t rows, size_t columns) {
     enum {
-        WEIGHT = 24, /* read from memory, for few rows */
-        WIDTH = 16,  /* columns that fill a vector */
-        NARROW = 50, /* a number of a row with fewer columns costs so much for each column, */
-        MOST = 320   /* but never more than this */
+        WEIGHT = 24, /* reading a number of the weights from memory */
+        WIDTH = 16,  /* columns that fill a vector; each costs 1 if there are so many */
+        NARROW = 50, /* one of fewer columns */
+        MOST = 320   /* the most that fewer columns cost together */
     };
     const double wide = (double)columns, each = columns >= WIDTH       ? wide
                                                 : wide * NARROW < MOST ? wide * NARROW
@@ -237,7 +242,7 @@ static double cost_of_projection(const struct projection *p) {
     const double pieces = (double)(p->count > p->across ? p->count : p->across);
     const double steps = ceil((double)p->inner / (double)p->tile_inner);
     const double high = ceil((double)p->task_rows / (double)p->tile_rows);
-    return projection_cost(p, p->rows, p->ld) + down * pieces * steps * high * PRODUCT +
+    return cost_of_projecting(p, p->rows, p->ld) + down * pieces * steps * high * PRODUCT +
            (double)p->rows * (double)p->ld * 100;
 }
 
@@ -252,10 +257,11 @@ static double bytes_of_results(const attn_plan *plan) {
     return bytes;
 }
 
-/* Inputs are read from memory once. Results and workspace are written there for the first time. */
+/* The cost of memory: inputs are read from it once, and results and workspace are written to fresh
+ * memory. */
 static double cost_of_memory(const attn_plan *plan, const struct schedule *s) {
     const double batch = (double)plan->batch, size = (double)attn_dtype_size(plan->dtype);
-    const bool once = stay_in_cache(plan); /* else it was counted with the products */
+    const bool once = stay_in_cache(plan); /* otherwise cost_of_product counts keys and values */
     const double inputs =
         plan->projected
             ? 0
@@ -263,7 +269,7 @@ static double cost_of_memory(const attn_plan *plan, const struct schedule *s) {
     const double past =
         plan->past == 0 ? 0 : (double)plan->past_k.batch + (double)plan->past_v.batch;
     return batch * (inputs + past) * size * READ +
-           (bytes_of_results(plan) + (double)s->workspace) * FRESH;
+           (bytes_of_results(plan) + (double)s->workspace.bytes) * FRESH;
 }
 
 double cost_of_plan(const attn_plan *plan, const struct schedule *s) {
@@ -283,10 +289,10 @@ double cost_of_plan(const attn_plan *plan, const struct schedule *s) {
 
 double cost_of_softmax(const attn_plan *plan) {
     enum {
-        EXP = 120,   /* one number of 4 bytes: its exp and its division */
-        APART = 350, /* more, if the numbers of a slice lie apart */
-        FLAT = 800,  /* the same for few columns, divided by their number */
-        SLICE = 5000 /* the beginning of a part of slices */
+        EXP = 120,   /* the exp and the division of a number of 4 bytes */
+        APART = 350, /* added to EXP if the numbers of a slice lie apart */
+        FLAT = 800,  /* divided by the number of columns, added instead if these are few */
+        SLICE = 5000 /* beginning a unit of work */
     };
     const struct slices *s = &plan->slices;
     const double size = (double)attn_dtype_size(plan->dtype);

@@ -67,8 +67,8 @@ static size_t scratches(const attn_plan *plan, size_t threads) {
 bool attn_plan_bytes(const attn_plan *plan, size_t threads, size_t *bytes) {
     size_t results, scratch, sum;
     if (!attn_plan_results_bytes(plan, &results) ||
-        !size_mul(plan->schedule.scratch, scratches(plan, threads), &scratch) ||
-        !size_add(results, scratch, &sum) || !size_add(sum, plan->schedule.workspace, &sum)) {
+        !size_mul(plan->schedule.scratch.bytes, scratches(plan, threads), &scratch) ||
+        !size_add(results, scratch, &sum) || !size_add(sum, plan->schedule.workspace.bytes, &sum)) {
         return false;
     }
     return size_add(sum, plan_memory(plan), bytes);

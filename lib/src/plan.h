@@ -1,67 +1,81 @@
 /*
- * plan.h - what a checked call is: every size, stride and option resolved, so that running it does
- * arithmetic only. plan.c and its checks fill a plan; run.c runs it.
+ * plan.h - a checked call: every size, stride and option is known, so that a run only computes.
+ * plan*.c fill a plan, schedule.c cuts it into tasks, and engine/ runs it.
  */
 #ifndef ATTN_PLAN_H
 #define ATTN_PLAN_H
 
 #include "attention.h"
+#include "memory_map.h"
 
-/* Rows of all batch items and heads of one matrix, in elements of the plan's dtype. Where a head
- * begins is in struct head. */
+/* ------------------------------------------------------------------------------------- matrices */
+
+/* Q, K, V, past_K or past_V: the rows of all batch items and heads. Distances are counted in
+ * elements of the plan's dtype. struct head says where the rows of a head begin. */
 struct operand {
-    const void *data; /* NULL = absent, or computed at run time */
+    const void *data; /* NULL: there is none, or the run computes it */
     size_t ld;        /* from one row to the next */
     size_t batch;     /* from one batch item to the next */
 };
 
-/* One query head. Offsets are from the start of a batch item of the operand of that name. */
+/* One query head. The places are offsets, in elements, from the start of a batch item of the
+ * operand of the same name. */
 struct head {
     size_t d, d_v;
     size_t q, k, v, past_k, past_v, out;
-    size_t pack; /* of its key head, in the packed keys */
+    size_t pack; /* place of its key head in the packed keys */
     double scale;
 };
 
-/* A tensor broadcast to (batch, heads, n, m): strides in elements, 0 where it repeats. */
+/* A mask or bias that is broadcast to (batch, heads, n, m). Strides are counted in elements; a
+ * stride is 0 where the tensor repeats. */
 struct broadcast {
-    const void *data; /* NULL = absent */
+    const void *data; /* NULL: there is none */
     size_t stride[4];
 };
 
-/* One product of a projection: columns [column, column + cols) of the result are X W + b. */
+/* A result that the caller asked for. */
+struct result {
+    attn_result_tensor *parts; /* owned; `data` is the bound buffer */
+    size_t count;              /* parts that there are */
+    size_t room;               /* parts that there is memory for */
+};
+
+/* ---------------------------------------------------------------------------------- projections */
+
+/* One matrix of weights: columns [column, column + cols) of the result are X W + b. */
 struct piece {
-    const void *w, *b; /* b NULL = no bias */
+    const void *w, *b; /* b is NULL if there is no bias */
     size_t cols, column;
 };
 
-/* X (rows, inner) times the weights of one or of every head, side by side in (rows, ld). */
+/* X (rows, inner) times the weights of all heads, or of each head with its own, side by side: the
+ * result is (rows, ld). */
 struct projection {
     const void *x;
     size_t rows, inner, ld;
-    bool out_in;                                /* w is (cols, inner), else (inner, cols) */
-    struct piece *pieces;                       /* owned, by column */
-    size_t count, room;                         /* pieces there are, and that there is memory for */
-    const char *name;                           /* of the result, for messages */
-    size_t task_rows, task_columns;             /* of the result that one task makes */
-    size_t across;                              /* tasks that share task_rows rows */
-    size_t tile_rows, tile_inner, tile_columns; /* sizes of one product */
-    bool copies_tiles;                          /* of the weights, before they are multiplied */
+    bool out_in;          /* W is (cols, inner); otherwise it is (inner, cols) */
+    struct piece *pieces; /* owned, in the order of their columns */
+    size_t count;         /* pieces that there are */
+    size_t room;          /* pieces that there is memory for */
+    const char *name;     /* name of the result in messages */
+    /* One task computes task_rows rows and task_columns columns of the result. */
+    size_t task_rows, task_columns;
+    size_t across; /* tasks that share the same rows */
+    /* One call of BLAS multiplies (tile_rows, tile_inner) by (tile_inner, tile_columns). */
+    size_t tile_rows, tile_inner, tile_columns;
+    bool copies_tiles; /* a tile of the weights is copied before it is multiplied */
 };
 
-struct result {
-    attn_result_tensor *parts; /* owned; `data` is the bound buffer */
-    size_t count, room;        /* parts there are, and that there is memory for */
-};
-
+/* --------------------------------------------------------------------------------- the schedule */
 /* The phases of a run. All tasks of one phase may run at once and in any order. */
 enum phase {
-    PHASE_PROJECT, /* Q, K and V from X */
-    PHASE_PACK,    /* what is made of whole matrices: packed keys, copies, moments of Q and K */
-    PHASE_ATTEND,  /* blocks of queries; if rows are cut, such a block and a part of the keys */
+    PHASE_PROJECT, /* Q, K and V are computed from X */
+    PHASE_PACK,    /* keys are packed, matrices are copied to results, Q and K give moments */
+    PHASE_ATTEND,  /* a task takes blocks of queries, each with all keys or a part of them */
     PHASE_MERGE,   /* the parts of the keys of a row become one */
-    PHASE_WEIGH,   /* of long rows: the weights, and the sorted parts for top_k */
-    PHASE_RANK,    /* of long rows: top_k, a range of it in a task */
+    PHASE_WEIGH,   /* long rows get their weights, and sorted parts for top_k */
+    PHASE_RANK,    /* long rows get top_k; a task computes a range of it */
     PHASE_OUT,     /* the output projection */
     PHASE_COUNT
 };
@@ -76,93 +90,125 @@ enum copy {
     COPY_COUNT
 };
 
-/* How the work is cut; see schedule.c. Sizes of memory are bytes. */
+/* How a call is cut into tasks, and which code computes them. schedule.c decides. */
 struct schedule {
-    bool staged;     /* stages of whole rows are kept; else tiles with online softmax */
-    bool keeps;      /* tiles become weights: they stay until the softmax of their row is known */
-    bool streams;    /* so many weights that they go past the caches */
-    bool adds_parts; /* rows so long that parts of the keys are added up in double */
-    bool plain;      /* nothing but scale, ranges and a mask between score and softmax */
-    bool
-        direct; /* so few queries or so little work that products go row by row, not through BLAS */
-    bool exact; /* so small a call that it is computed in double, see exact.inc */
-    bool packs; /* keys are packed transposed, tile by tile, once for all blocks */
-    bool packs_late;   /* the same, by each of at most two blocks as it comes to the tile */
-    size_t rows, keys; /* of a block of scores: queries, and keys of a tile */
-    size_t ld;         /* from one row of a block of scores to the next */
-    size_t
-        scratch_rows;  /* `rows` before blocks were made even: so a scratch does not grow with n */
-    size_t tiles;      /* of keys, in a head */
-    size_t blocks;     /* of queries, in a head */
-    bool cut;          /* the keys are cut into parts, which are attended to apart and merged */
-    bool long_rows;    /* cut, and by the functions of long.inc: rows too long to be kept whole */
-    size_t splits;     /* parts of the keys; 1 = whole */
-    size_t split_keys; /* keys of one part */
-    size_t part_keys;  /* ... of those that are added up by one task */
-    size_t per_task;   /* blocks of one task of PHASE_ATTEND */
-    size_t abreast;    /* key heads whose blocks take turns, so that threads keep to one each */
-    /* PHASE_PACK: tasks of each kind, and how many parts of a head, or numbers, one task takes */
+    /* Stages of whole rows are results, or there is no softmax. Otherwise scores are computed tile
+     * by tile, with online softmax. */
+    bool staged;
+    /* Tiles become weights, so they are kept until the softmax of their row is known. */
+    bool keeps_tiles;
+    /* There are so many weights that they are written past the caches. */
+    bool streams_weights;
+    /* Rows are so long that parts of their keys are added up in double. */
+    bool adds_parts;
+    /* Only scale, ranges and a mask lie between score and softmax. */
+    bool plain;
+    /* There are so few queries, or there is so little work, that a kernel multiplies each row. */
+    bool without_blas;
+    /* The call is so small that it is computed in double, see exact.inc. */
+    bool exact;
+    /* PHASE_PACK packs the keys for all blocks: tile by tile, transposed. */
+    bool packs;
+    /* There are at most two blocks, and each packs a tile of keys when it comes to it. */
+    bool packs_late;
+    /* The keys are cut into parts, and PHASE_MERGE merges their partial results. */
+    bool cut;
+    /* Whole rows are too long to be kept: the keys are cut, and long.inc computes the parts. */
+    bool long_rows;
+
+    /* PHASE_ATTEND: a block is `rows` queries of one head, a tile of keys is `keys` keys. */
+    size_t rows, keys;
+    size_t ld;              /* from one row of a block of scores to the next, in numbers */
+    size_t scratch_rows;    /* `rows` before blocks were made equal, so that the size of a scratch
+                               does not grow with n */
+    size_t tiles;           /* tiles of the keys of one head */
+    size_t blocks;          /* blocks of the queries of one head */
+    size_t splits;          /* parts of the keys, each in tasks of its own; 1: they are not cut */
+    size_t split_keys;      /* keys of one such part */
+    size_t part_keys;       /* keys of each part that one task adds up in double */
+    size_t blocks_per_task; /* blocks of one task; a block counts once for each split */
+    size_t heads_in_turn;   /* key heads whose blocks alternate, so that each thread keeps to one */
+    size_t total_numbers;   /* numbers of the sum of parts of one row */
+    size_t wide_numbers;    /* numbers of the longest row that an exact call converts to double */
+
+    /* PHASE_PACK: first the tasks that pack. A part of the keys of a head is pack_tiles tiles. */
     size_t pack_tasks, pack_tiles, pack_parts, pack_per_task;
+    size_t pack_batch; /* numbers of packed keys of one batch item */
+    /* PHASE_PACK: then, for each matrix, the tasks that copy. A part of the matrix of a head is
+     * copy_numbers numbers, and a task copies copy_per_task parts. */
     size_t copy_tasks[COPY_COUNT], copy_numbers[COPY_COUNT], copy_parts[COPY_COUNT],
         copy_per_task[COPY_COUNT];
-    size_t moment_tasks[3]; /* of Q, K and past_K */
-    /* PHASE_MERGE: a row's output is merged in parts of its columns, some of them in a task */
+    /* PHASE_PACK: then the tasks that make the moments of Q, K and past_K. */
+    size_t moment_tasks[3];
+
+    /* PHASE_MERGE: the output of a row is merged in merge_parts parts of merge_columns columns. */
     size_t merge_columns, merge_parts, merge_per_task;
-    /* PHASE_WEIGH: tasks that take blocks as PHASE_ATTEND does, then those that make the mean over
-     * heads of some weights of one query */
+    size_t partial_numbers; /* numbers of one partial result */
+
+    /* PHASE_WEIGH: first weigh_tasks tasks, which take the same blocks as PHASE_ATTEND. Then tasks
+     * that each make mean_keys weights of the mean over heads, for one query; mean_parts tasks make
+     * a row. */
     size_t weigh_tasks, mean_keys, mean_parts;
-    /* PHASE_RANK: sorted numbers that a part of a row yields at most, and what one task makes */
+
+    /* PHASE_RANK: each part of a row has a sorted run of at most run_length entries. The top_k of a
+     * row is made in rank_parts parts of rank_numbers entries. */
     size_t run_length, rank_numbers, rank_parts, rank_per_task;
+
     size_t tasks[PHASE_COUNT];
-    size_t pack_batch;  /* numbers of packed keys of one batch item */
-    size_t partial_row; /* numbers of one partial result */
-    /* offsets into the workspace */
-    size_t q, k, v, pack, out, partial, totals, runs, moments, input_moments;
-    size_t row, logits, slow, state, max, top, part, tile, order; /* offsets into a scratch */
-    size_t total_row;                            /* numbers of the sum of parts of one row */
-    size_t wide_row;                             /* numbers of a row that is made double */
-    size_t exact_q, exact_k, exact_v, exact_out; /* offsets into the workspace, in double */
-    size_t total, wide, mean;                    /* offsets into a scratch */
-    size_t workspace, scratch;
-    double cost; /* multiply-adds of a run */
+    struct workspace_map workspace;
+    struct scratch_map scratch;
+    double cost; /* of a run, in multiply-adds, see cost.c */
 };
+
+/* -------------------------------------------------------------------------------- softmax alone */
 
 enum {
-    SOFTMAX_COLUMNS = 256 /* of softmax alone, that one task takes */
+    SOFTMAX_COLUMNS = 256 /* the most columns of one task of softmax alone */
 };
 
-/* Softmax alone: (outer, count, inner) along the middle. */
+/* Softmax alone, along the middle of (outer, count, inner). A slice is the `count` numbers that sum
+ * to 1; slices beside each other are columns. */
 struct slices {
     const void *x;
     size_t outer, count, inner;
-    size_t columns, across; /* of one task, and how many such parts `inner` has */
-    size_t chunk, chunks;   /* of `count`: numbers of one part, and parts */
-    size_t per_task;        /* parts of a task */
+    size_t columns;  /* columns of one unit of work */
+    size_t across;   /* units of work beside each other in `inner` */
+    size_t chunk;    /* numbers of a slice that one unit takes */
+    size_t chunks;   /* units of work along a slice */
+    size_t per_task; /* units of work of one task */
 };
+
+/* ------------------------------------------------------------------------------------- the plan */
 
 struct attn_plan {
     attn_dtype dtype;
-    bool softmax; /* this plan is of attn_plan_softmax: only `slices`, results and schedule hold */
+    bool softmax; /* a plan of attn_plan_softmax: it has only slices, results and a schedule */
     struct slices slices;
+
+    /* Sizes and form. */
     size_t batch, heads, kv_heads;
-    size_t n, m, past; /* queries; keys, the past ones included; past keys */
+    size_t n;    /* queries */
+    size_t m;    /* keys, the past ones included */
+    size_t past; /* past keys */
     bool has_batch_axis, has_head_axis;
-    bool packed; /* K and V, and so present_K and present_V, are (B,m,H*d) */
-    bool projected, per_head;
-    bool merged;       /* the n queries are one query of n heads, see merge_groups */
+    bool packed;       /* K and V, and so present_K and present_V, are (B,m,H*d) */
+    bool projected;    /* Q, K and V are computed from X */
+    bool per_head;     /* each head has projections with sizes of its own */
+    bool merged;       /* the n queries are heads of the caller, see merge_groups */
     struct head *head; /* owned, one for each query head */
     size_t head_room;  /* heads that there is memory for */
     struct operand q, k, v, past_k, past_v;
-    size_t out_ld, out_batch; /* of the heads' outputs side by side or one after the other */
+    size_t out_ld, out_batch; /* distances of rows and batch items of the heads' outputs */
 
+    /* Options. */
     attn_causal causal;
     attn_normalization normalization;
-    int64_t shift;     /* s: query i stands at i + s */
-    int64_t window[2]; /* -1 = open */
+    int64_t shift;     /* query i stands at position i + shift */
+    int64_t window[2]; /* -1: open */
     double softcap;
-    attn_tensor alibi, sink; /* borrowed; no data = absent */
-    double *slopes, *sinks;  /* owned, their numbers, one for each head; NULL = absent */
-    size_t *lengths;         /* owned, one for each batch item; NULL = absent */
+    attn_tensor alibi, sink; /* borrowed; without data if there are none */
+    double *slopes, *sinks;  /* owned: their numbers, one for each head; NULL if there are none */
+    size_t *lengths;         /* owned, one for each batch item; NULL if there are none */
     struct broadcast mask, bias;
     bool mean_over_heads;
     size_t top_k;
@@ -174,14 +220,15 @@ struct attn_plan {
     struct result results[ATTN_RESULT_COUNT];
 
     struct schedule schedule;
-    void *workspace; /* shared by all tasks, from the first run on. Owned */
+    void *workspace; /* owned; shared by all tasks, from the first run on */
 };
 
-/* Results that hold something of every key, forbidden ones too. */
+/* Results for which the scores of all keys are computed, those of forbidden keys, too. */
 #define STAGES_OF_ALL_KEYS                                                                         \
     (ATTN_WANT(SCORES) | ATTN_WANT(SCALED_SCORES) | ATTN_WANT(MASKED_SCORES) |                     \
      ATTN_WANT(STATISTICS))
 
+/* Is any of these results wanted? */
 static inline bool plan_wants(const attn_plan *plan, unsigned bits) {
     return (plan->wanted & bits) != 0;
 }
@@ -190,10 +237,11 @@ static inline bool plan_wants_top_k(const attn_plan *plan) {
     return plan_wants(plan, ATTN_WANT(TOP_K_INDICES) | ATTN_WANT(TOP_K_WEIGHTS));
 }
 
-/* The numbers of alibi and sink as they are now. */
+/* Reads the numbers of alibi and sink, which the caller may have changed since the last run. Fails
+ * with ATTN_INVALID_ARGUMENT if one is not finite. */
 attn_status plan_read_numbers(attn_plan *plan, attn_error *error);
 
-/* Key and value head of query head h. */
+/* The key and value head that query head h uses. */
 static inline size_t kv_head(const attn_plan *plan, size_t h) {
     return h / (plan->heads / plan->kv_heads);
 }

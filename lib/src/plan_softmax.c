@@ -50,7 +50,7 @@ static void cut_slices(attn_plan *plan) {
     schedule->tasks[PHASE_ATTEND] = (units + s->per_task - 1) / s->per_task;
     if (s->chunks > 1) {
         schedule->tasks[PHASE_WEIGH] = schedule->tasks[PHASE_ATTEND];
-        schedule->workspace = units * 2 * s->columns * sizeof(double);
+        schedule->workspace.bytes = units * 2 * s->columns * sizeof(double);
     }
     schedule->cost = cost_of_softmax(plan);
 }

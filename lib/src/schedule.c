@@ -1,7 +1,7 @@
 /*
- * schedule.c - cuts a call into phases of independent tasks: the one place where tile sizes,
- * thresholds and the layout of the workspace are decided. Everything here depends on the call
- * alone, never on the number of threads: so the same call gives the same bytes on any of them.
+ * schedule.c - cuts a call into phases of independent tasks. It is the only place that decides tile
+ * sizes, thresholds and the layout of workspace and scratch. Its decisions depend on the call alone
+ * and never on the number of threads, so a call gives the same bytes on any number of threads.
  */
 #include <assert.h>
 #include <float.h>
@@ -16,35 +16,56 @@
 #include "tensor.h"
 
 enum {
-    ALIGN = 64,
-    DIRECT_QUERIES =
-        4, /* up to so many queries, dot products are as fast as BLAS: memory decides */
-    DIRECT_WORK =
-        8192,          /* multiply-adds of one head up to which the calls of BLAS would cost more */
-    PACK_QUERIES = 16, /* queries that use one key head from which packing it pays */
-    SPLIT_QUERIES = 16,      /* up to so many queries, long keys are split over tasks */
-    WIDE = 4096,             /* rows of more numbers than this are not kept in a scratch */
-    LONG_QUERIES = 16,       /* queries of one task where rows are long */
-    LONG_KEYS = 8192,        /* the least keys of one part of a long row, if they cost little */
-    LONG_PARTS = 256,        /* the number of parts that a very long row aims at */
-    LONG_MOST = 65536,       /* the most keys of one part */
-    LONG_WORK = 1 << 28,     /* the most that one task of long rows costs: about 3 ms */
-    LATE_BYTES = 1 << 18,    /* packed keys of one tile that a scratch may hold */
-    PACK_NUMBERS = 1 << 18,  /* numbers that one task packs */
-    COPY_NUMBERS = 1 << 17,  /* numbers that one task copies */
-    MERGE_NUMBERS = 1 << 18, /* numbers that one task merges */
-    RANK_NUMBERS = 1 << 15,  /* numbers of top_k that one task makes */
-    PROJECT_WORK = 1 << 29,  /* multiply-adds of one task of a projection, about 7 ms */
-    SPLIT_BYTES = 1 << 20,   /* keys and values of one part: half of a common L2 cache */
-    EXACT_SCORES = 128,    /* scores of a call that is computed in double throughout: a teacher's */
-    EXACT_WORK = 6144,     /* ... and its multiply-adds, and those of its projections */
-    PART_KEYS = 4096,      /* of a row: so many sums in `real` lose no digit that is promised */
-    WHOLE_BYTES = 1 << 20, /* whole rows of scores of one block: half of a common L2 cache */
-    STREAM_BYTES = 1 << 23, /* weights that no L2 cache holds */
-    TASK_WORK = 1 << 18,    /* multiply-adds of one task: some 3 us, more than handing it out */
-    TASK_MOST = 1 << 30,    /* ... and about 13 ms: others want a turn, and may cancel the call */
-    TILE_ROWS = 96,         /* that pass over a tile of keys or weights, */
-    TILE_BYTES = 1 << 15,   /* which stays in an L1 cache */
+    /* Up to so many queries, dot products are as fast as BLAS, because memory limits both. */
+    ROW_QUERIES = 4,
+    /* Up to so many multiply-adds of one head, the calls of BLAS cost more than they save. */
+    ROW_WORK = 8192,
+    /* If at least so many queries use one key head, packing its keys saves time. */
+    PACK_QUERIES = 16,
+    /* Up to so many queries, the keys of long rows are split over tasks. */
+    SPLIT_QUERIES = 16,
+
+    /* Rows of more numbers than this are not kept in a scratch. */
+    WIDE = 4096,
+    /* Long rows: the queries of one task; the fewest keys of one part, if they cost little; the
+     * number of parts of a very long row; the most keys of one part; the most that one task
+     * costs, about 3 ms. */
+    LONG_QUERIES = 16,
+    LONG_KEYS = 8192,
+    LONG_PARTS = 256,
+    LONG_MOST = 65536,
+    LONG_WORK = 1 << 28,
+
+    /* The most bytes of packed keys, those of one tile, in a scratch. */
+    LATE_BYTES = 1 << 18,
+    /* Numbers that one task packs, copies, merges, or finds for top_k. */
+    PACK_NUMBERS = 1 << 18,
+    COPY_NUMBERS = 1 << 17,
+    MERGE_NUMBERS = 1 << 18,
+    RANK_NUMBERS = 1 << 15,
+    /* The most multiply-adds of one task of a projection, about 7 ms. */
+    PROJECT_WORK = 1 << 29,
+    /* The bytes of keys and values of one part: half of a common L2 cache. */
+    SPLIT_BYTES = 1 << 20,
+    /* An exact call, such as one for teaching, has at most so many scores, so many multiply-adds,
+     * and so many multiply-adds of projections. */
+    EXACT_SCORES = 128,
+    EXACT_WORK = 6144,
+    /* So many numbers may be summed in `real` without the loss of a digit that is promised. */
+    PART_KEYS = 4096,
+    /* The bytes of whole rows of scores of one block: half of a common L2 cache. */
+    WHOLE_BYTES = 1 << 20,
+    /* Weights of more bytes than this fit no L2 cache. */
+    STREAM_BYTES = 1 << 23,
+    /* The least multiply-adds of one task: about 3 us, more than the time to hand it out. */
+    TASK_WORK = 1 << 18,
+    /* The most multiply-adds of one task: about 13 ms, because other calls want their turn and a
+     * call may be cancelled. */
+    TASK_MOST = 1 << 30,
+    /* So many rows pass over a tile of keys or weights, and a tile of so many bytes stays in an L1
+     * cache. */
+    TILE_ROWS = 96,
+    TILE_BYTES = 1 << 15,
 };
 
 static size_t ceil_div(size_t a, size_t b) {
@@ -53,11 +74,12 @@ static size_t ceil_div(size_t a, size_t b) {
 }
 
 /*
- * Tile sizes for rows of d (or d_v) numbers of `size` bytes. Both products of a tile have the sizes
- * rows, keys and d. OpenBLAS has kernels for small products, without packing: there it reaches the
- * peak of the machine. They like keys in 64s. Measured on a Zen 5 with OpenBLAS's cores SkylakeX
- * (AVX-512, with such kernels) and Haswell (AVX2, without): half of the rows are up to 4 % slower,
- * half of the bytes 3 %, twice the bytes 5 %, in float64 with SkylakeX 8 %.
+ * Chooses the size of tiles for rows of d (or d_v) numbers of `size` bytes. Both products of a tile
+ * have the sizes rows, keys and d. For small products OpenBLAS has kernels that do not pack; with
+ * them it reaches the peak of the machine. They are fastest if the number of keys is a multiple of
+ * 64. Measured on a Zen 5 with OpenBLAS's cores SkylakeX (AVX-512, with such kernels) and Haswell
+ * (AVX2, without them): with half of the rows a call is up to 4 % slower, with half of the bytes
+ * 3 %, with twice the bytes 5 %, and 8 % in float64 with SkylakeX.
  */
 static void choose_tile(struct schedule *s, size_t d, size_t size) {
     s->keys = TILE_BYTES / (d * size) / 64 * 64;
@@ -66,15 +88,16 @@ static void choose_tile(struct schedule *s, size_t d, size_t size) {
     s->rows = s->rows > TILE_ROWS ? TILE_ROWS : s->rows < 8 ? 8 : s->rows / 8 * 8;
 }
 
-/* Reserves `count` things of `size` bytes in an area; false if it cannot be addressed. */
-static bool reserve(size_t *area, size_t count, size_t size, size_t *at) {
+/* Reserves an area of `count` elements of `size` bytes at the end of a memory, whose size grows.
+ * Returns false if the memory could not be addressed. */
+static bool reserve(size_t *memory, size_t count, size_t size, size_t *at) {
     size_t bytes;
-    *at = *area;
-    return size_mul(count, size, &bytes) && size_add(bytes, ALIGN - 1, &bytes) &&
-           size_add(*area, bytes / ALIGN * ALIGN, area);
+    *at = *memory;
+    return size_mul(count, size, &bytes) && size_add(bytes, ATTN_ALIGNMENT - 1, &bytes) &&
+           size_add(*memory, bytes / ATTN_ALIGNMENT * ATTN_ALIGNMENT, memory);
 }
 
-/* Multiply-adds of all projections. */
+/* The multiply-adds of all projections. */
 static double all_projections(const attn_plan *plan) {
     const struct projection *all[] = {&plan->project_q, &plan->project_k, &plan->project_v,
                                       &plan->project_out};
@@ -86,14 +109,18 @@ static double all_projections(const attn_plan *plan) {
 }
 
 /*
- * Cuts a projection of numbers of `size` bytes into tasks; returns how many. Where OpenBLAS has
- * kernels for small products, a tile of the weights, NARROW columns of them, stays in an L1 cache
- * while up to TALL rows pass over it, TILE_ROWS at a time. It is copied first, since rows of
- * weights lie pages apart; up to SPARSE rows do not pay for that. Those of out_in are copied as
- * soon as their product, a transposed one, would count as large in place. Elsewhere products are
- * large, up to SQUARE rows and columns, since each packs its rows anew; but the columns of up to
- * SPARSE rows are cut into SHARES, to have some for every thread. Measured on a Zen 5 with
- * OpenBLAS's cores SkylakeX and Haswell, d_model 768 and 4096, 16 to 2048 rows.
+ * Cuts a projection of numbers of `size` bytes into tasks. Returns the number of tasks.
+ *
+ * With OpenBLAS's kernels for small products, a tile of NARROW columns of the weights stays in an
+ * L1 cache while up to TALL rows pass over it, TILE_ROWS at a time. The tile is copied first,
+ * because rows of weights lie pages apart. For up to SPARSE rows the copy costs more than it saves.
+ * Weights in the form out_in are copied as soon as their product, which is a transposed one, would
+ * be too large for these kernels without a copy.
+ *
+ * Without these kernels, products are large, up to SQUARE rows and columns, because each product
+ * packs its rows anew. The columns of up to SPARSE rows are cut into SHARES, so that every thread
+ * gets some. Measured on a Zen 5 with OpenBLAS's cores SkylakeX and Haswell, d_model 768 and 4096,
+ * 16 to 2048 rows.
  */
 static size_t choose_projection(struct projection *p, size_t size) {
     enum {
@@ -110,11 +137,12 @@ static size_t choose_projection(struct projection *p, size_t size) {
     const size_t task_rows = small ? TALL : SQUARE;
     p->task_rows = p->rows < task_rows ? p->rows : task_rows;
     p->task_columns = small ? NARROW : SQUARE;
-    while (p->task_rows > 1 && projection_cost(p, p->task_rows, p->task_columns) > PROJECT_WORK) {
+    while (p->task_rows > 1 &&
+           cost_of_projecting(p, p->task_rows, p->task_columns) > PROJECT_WORK) {
         p->task_rows = (p->task_rows + 1) / 2;
     }
     while (p->task_columns > 1 &&
-           projection_cost(p, p->task_rows, p->task_columns) > PROJECT_WORK) {
+           cost_of_projecting(p, p->task_rows, p->task_columns) > PROJECT_WORK) {
         p->task_columns /= 2;
     }
     if (!small && p->rows <= SPARSE) {
@@ -138,37 +166,38 @@ static void choose_paths(attn_plan *plan, struct schedule *s, double head_cost) 
     const unsigned weights = ATTN_WANT(WEIGHTS) | ATTN_WANT(ENTROPY) | ATTN_WANT(TOP_K_INDICES) |
                              ATTN_WANT(TOP_K_WEIGHTS);
     s->staged = plan_wants(plan, STAGES_OF_ALL_KEYS) || plan->normalization == ATTN_UNNORMALIZED;
-    s->keeps = plan->normalization == ATTN_SOFTMAX && plan_wants(plan, weights);
-    s->streams = s->keeps && plan_wants(plan, ATTN_WANT(WEIGHTS)) && !plan->mean_over_heads &&
-                 (double)plan->batch * (double)plan->heads * (double)plan->n * (double)plan->m *
-                         (double)attn_dtype_size(plan->dtype) >
-                     STREAM_BYTES;
+    s->keeps_tiles = plan->normalization == ATTN_SOFTMAX && plan_wants(plan, weights);
+    s->streams_weights = s->keeps_tiles && plan_wants(plan, ATTN_WANT(WEIGHTS)) &&
+                         !plan->mean_over_heads &&
+                         (double)plan->batch * (double)plan->heads * (double)plan->n *
+                                 (double)plan->m * (double)attn_dtype_size(plan->dtype) >
+                             STREAM_BYTES;
     s->plain = plan->mask.stride[3] == (plan->mask.data != NULL) && plan->bias.data == NULL &&
                plan->slopes == NULL && plan->softcap == 0 && plan->normalization == ATTN_SOFTMAX;
-    for (size_t h = 0; h < plan->heads; h++) { /* plain: scale is rounded to the dtype */
+    for (size_t h = 0; h < plan->heads; h++) { /* a plain call rounds the scale to the dtype */
         const double scale = plan->head[h].scale;
         s->plain = s->plain && scale > 0 &&
                    (plan->dtype == ATTN_FLOAT64 || (scale >= FLT_MIN && scale <= FLT_MAX));
     }
-    s->direct = plan->n <= DIRECT_QUERIES || (plan->n < PACK_QUERIES && head_cost <= DIRECT_WORK);
-    s->packs = !s->direct && plan->n * (plan->heads / plan->kv_heads) >= PACK_QUERIES;
+    s->without_blas = plan->n <= ROW_QUERIES || (plan->n < PACK_QUERIES && head_cost <= ROW_WORK);
+    s->packs = !s->without_blas && plan->n * (plan->heads / plan->kv_heads) >= PACK_QUERIES;
 }
 
-/* Long rows are summed in parts of their keys. With few queries the parts are tasks, so that there
- * is work for many threads; with many queries where 8 of them alone would be too much for one task.
- */
+/* Cuts the keys of long rows into parts. With few queries each part is a task, so that there is
+ * work for many threads. With many queries the parts are tasks only if 8 queries with all keys
+ * would be too much for one task. */
 static void choose_splits(const attn_plan *plan, struct schedule *s, size_t d) {
     const bool few = plan->n <= SPLIT_QUERIES;
     const size_t fit = SPLIT_BYTES / (2 * d * attn_dtype_size(plan->dtype));
-    /* float64 has digits enough for longer parts, and sums of its largest numbers do not overflow
-     * where they are not merged. */
+    /* float64 has enough digits for longer parts. A sum of its largest numbers does not overflow if
+     * it is not merged from parts. */
     const bool wide = plan->dtype == ATTN_FLOAT64;
     const size_t part = few && (wide || fit < PART_KEYS) ? fit : PART_KEYS;
     const bool parts = plan->m >= 2 * part;
     s->part_keys = part < s->keys ? s->keys : part / s->keys * s->keys;
     s->splits = 1;
     s->split_keys = plan->m;
-    if (s->staged || s->keeps) {
+    if (s->staged || s->keeps_tiles) {
         s->adds_parts = parts;
         return;
     }
@@ -184,18 +213,19 @@ static void choose_splits(const attn_plan *plan, struct schedule *s, size_t d) {
     s->adds_parts = parts && s->split_keys > s->part_keys;
 }
 
-/* Key heads that take turns: as many as stay in a cache together. What one core packed need not
- * move to another then. */
-static size_t choose_abreast(const attn_plan *plan, size_t d) {
+/* Returns how many key heads take turns: as many as fit a cache together. The keys that one core
+ * packed then need not move to another core. */
+static size_t choose_heads_in_turn(const attn_plan *plan, size_t d) {
     const size_t fit = WHOLE_BYTES / (2 * d * plan->m * attn_dtype_size(plan->dtype));
-    size_t abreast = fit < plan->kv_heads ? fit : plan->kv_heads;
-    while (abreast > 1 && plan->kv_heads % abreast != 0) {
-        abreast--;
+    size_t heads = fit < plan->kv_heads ? fit : plan->kv_heads;
+    while (heads > 1 && plan->kv_heads % heads != 0) {
+        heads--;
     }
-    return abreast < 1 ? 1 : abreast;
+    return heads < 1 ? 1 : heads;
 }
 
-/* How many things of one cost make a task: `work`, or more if there would be very many tasks. */
+/* Returns how many of `count` units make a task, if each unit costs `cost` and a task should cost
+ * `work`. Tasks become larger if there would be more than MOST_TASKS of them. */
 static size_t some_per_task(double cost, double count, double work) {
     const double least = cost * count / MOST_TASKS;
     work = least > work ? least : work;
@@ -204,22 +234,24 @@ static size_t some_per_task(double cost, double count, double work) {
     return some < 1 ? 1 : some > count ? (size_t)count : (size_t)some;
 }
 
-/* Small blocks share a task, all tasks as many. */
+/* Gives each task of PHASE_ATTEND the same number of blocks: more than one if blocks are small. */
 static void choose_tasks(const attn_plan *plan, struct schedule *s) {
-    /* With the mean over heads, one task has all heads of its rows: their sum has one order. */
+    /* If the mean over heads is wanted, one task has all heads of its rows, so that their sum
+     * always has the same order. */
     const bool together = plan->mean_over_heads && !s->long_rows;
     const size_t heads = together ? 1 : plan->heads;
     const size_t blocks = plan->batch * heads * s->blocks * s->splits;
     const double each = cost_of_attending(plan, s) / (double)blocks;
-    s->per_task = s->exact ? blocks : some_per_task(each, (double)blocks, TASK_WORK);
-    s->tasks[PHASE_ATTEND] = ceil_div(blocks, s->per_task);
+    s->blocks_per_task = s->exact ? blocks : some_per_task(each, (double)blocks, TASK_WORK);
+    s->tasks[PHASE_ATTEND] = ceil_div(blocks, s->blocks_per_task);
 }
 
-/* Do rows have to be cut, since whole ones would be too large for a scratch or a task? */
+/* Are whole rows too large for a scratch or a task, so that they have to be cut? */
 static bool rows_are_long(const attn_plan *plan, const struct schedule *s, size_t d) {
     const size_t size = attn_dtype_size(plan->dtype);
-    const bool kept = s->staged || s->keeps;
-    /* The smallest task has one query of all heads, if their mean is wanted, else 8 queries. */
+    const bool kept = s->staged || s->keeps_tiles;
+    /* The smallest task has 8 queries of one head, or one query of all heads if their mean is
+     * wanted. */
     const double rows = plan->mean_over_heads ? (double)plan->heads
                         : plan->n < 8         ? (double)plan->n
                                               : 8;
@@ -227,11 +259,11 @@ static bool rows_are_long(const attn_plan *plan, const struct schedule *s, size_
            (kept && (plan->m > WHOLE_BYTES / 8 / size || rows * cost_of_row(plan, s) > TASK_MOST));
 }
 
-/* A task takes a few queries and a part of the keys, which cost LONG_WORK together. */
+/* Cuts long rows. A task takes some queries and a part of the keys, and costs at most LONG_WORK. */
 static void cut_long_rows(const attn_plan *plan, struct schedule *s) {
     const size_t m = plan->m;
     assert(s->keys > 0);
-    s->exact = s->streams = false;
+    s->exact = s->streams_weights = false;
     s->cut = true;
     s->ld = s->keys;
     s->rows = plan->n < LONG_QUERIES ? plan->n : LONG_QUERIES;
@@ -258,15 +290,16 @@ static void cut_long_rows(const attn_plan *plan, struct schedule *s) {
     }
 }
 
-/* Whole rows of scores are kept: as many queries as fit a cache. */
+/* Makes blocks of whole rows of scores: as many queries as fit a cache. */
 static void keep_whole_rows(const attn_plan *plan, struct schedule *s) {
     const size_t size = attn_dtype_size(plan->dtype);
-    s->ld = ceil_div(plan->m, 16) * 16 + 16; /* no power of two: caches have few places for it */
+    /* The distance of rows is no power of two, because caches have few places for such rows. */
+    s->ld = ceil_div(plan->m, 16) * 16 + 16;
     const size_t fit = WHOLE_BYTES / (s->ld * size);
     s->rows = s->rows < fit ? s->rows : fit < 8 ? 8 : fit / 8 * 8;
 }
 
-/* d: of the widest rows of any head. */
+/* Cuts queries into blocks and keys into tiles and parts. d is that of the widest row of any head. */
 static void choose_blocks(attn_plan *plan, struct schedule *s, size_t d, double head_cost) {
     const size_t size = attn_dtype_size(plan->dtype);
     const double calls = (double)plan->batch * (double)plan->heads;
@@ -280,10 +313,10 @@ static void choose_blocks(attn_plan *plan, struct schedule *s, size_t d, double 
     s->long_rows = rows_are_long(plan, s, d);
     if (s->long_rows) {
         cut_long_rows(plan, s);
-    } else if (s->staged || s->keeps || s->exact) {
+    } else if (s->staged || s->keeps_tiles || s->exact) {
         keep_whole_rows(plan, s);
     }
-    s->scratch_rows = s->rows < plan->n ? s->rows : plan->n; /* constant in n */
+    s->scratch_rows = s->rows < plan->n ? s->rows : plan->n;
     if (!s->long_rows) {
         const double heads = plan->mean_over_heads ? (double)plan->heads : 1;
         const size_t least = plan->mean_over_heads ? 1 : 8;
@@ -293,7 +326,7 @@ static void choose_blocks(attn_plan *plan, struct schedule *s, size_t d, double 
         }
         choose_splits(plan, s, d);
     }
-    /* Blocks of one size, in eights. */
+    /* All blocks get the same number of rows, a multiple of eight. */
     s->blocks = ceil_div(plan->n, s->rows);
     const size_t even = ceil_div(ceil_div(plan->n, s->blocks), 8) * 8;
     s->rows = even < s->rows ? even : s->rows;
@@ -303,11 +336,11 @@ static void choose_blocks(attn_plan *plan, struct schedule *s, size_t d, double 
     s->packs_late = s->packs && s->blocks <= 2 && plan->heads == plan->kv_heads && !s->long_rows &&
                     s->keys * d * size <= LATE_BYTES;
     s->packs = s->packs && !s->packs_late;
-    s->abreast = s->splits > 1 ? 1 : choose_abreast(plan, d);
+    s->heads_in_turn = s->splits > 1 ? 1 : choose_heads_in_turn(plan, d);
     choose_tasks(plan, s);
 }
 
-/* The tasks of PHASE_PACK. d: of the widest heads. */
+/* Counts the tasks of PHASE_PACK. d is that of the widest head. */
 static void choose_pack(const attn_plan *plan, struct schedule *s, size_t d) {
     static const unsigned results[COPY_COUNT] = {ATTN_WANT(Q), ATTN_WANT(K), ATTN_WANT(V),
                                                  ATTN_WANT(PRESENT_K), ATTN_WANT(PRESENT_V)};
@@ -356,14 +389,14 @@ static void choose_pack(const attn_plan *plan, struct schedule *s, size_t d) {
     }
 }
 
-/* The tasks of the phases that come after parts of rows. d_v: of the widest heads. */
+/* Counts the tasks of the phases that follow cut keys. d_v is that of the widest head. */
 static void choose_after_cuts(const attn_plan *plan, struct schedule *s, size_t d_v) {
     const size_t rows = plan->batch * plan->heads * plan->n;
     if (!s->cut) {
         return;
     }
-    s->partial_row = PARTIAL_HEAD;
-    s->partial_row += plan_wants(plan, ATTN_WANT(OUTPUT)) ? d_v : 0;
+    s->partial_numbers = PARTIAL_HEAD;
+    s->partial_numbers += plan_wants(plan, ATTN_WANT(OUTPUT)) ? d_v : 0;
     s->merge_columns = MERGE_NUMBERS / s->splits;
     s->merge_columns = s->merge_columns < 256 ? 256 : s->merge_columns;
     s->merge_parts = ceil_div(d_v, s->merge_columns);
@@ -385,15 +418,17 @@ static void choose_after_cuts(const attn_plan *plan, struct schedule *s, size_t 
     }
 }
 
-/* One after the other: the projected rows, packed keys, the heads' outputs, partial results. */
-static bool lay_out(attn_plan *plan, struct schedule *s) {
+/* Lays out the workspace, in the order of its map. Returns false if it cannot be addressed. */
+static bool lay_out_workspace(attn_plan *plan, struct schedule *s) {
     const size_t size = attn_dtype_size(plan->dtype), rows = plan->batch * plan->heads * plan->n;
-    size_t *area = &s->workspace;
+    const struct projection *q = &plan->project_q, *k = &plan->project_k, *v = &plan->project_v;
+    struct workspace_map *map = &s->workspace;
+    size_t *end = &map->bytes;
     bool fits = true;
     if (plan->projected) {
-        fits = reserve(area, plan->project_q.rows * plan->project_q.ld, size, &s->q) &&
-               reserve(area, plan->project_k.rows * plan->project_k.ld, size, &s->k) &&
-               reserve(area, plan->project_v.rows * plan->project_v.ld, size, &s->v);
+        fits = reserve(end, q->rows * q->ld, size, &map->q) &&
+               reserve(end, k->rows * k->ld, size, &map->k) &&
+               reserve(end, v->rows * v->ld, size, &map->v);
     }
     if (s->packs) {
         for (size_t h = 0; h < plan->heads; h++) {
@@ -407,91 +442,101 @@ static bool lay_out(attn_plan *plan, struct schedule *s) {
         }
         size_t all;
         fits = fits && size_mul(plan->batch, s->pack_batch, &all) &&
-               reserve(area, all, size, &s->pack);
+               reserve(end, all, size, &map->packed_keys);
     }
     if (plan->has_out_projection && plan_wants(plan, ATTN_WANT(OUTPUT))) {
-        fits = fits && reserve(area, plan->batch * plan->out_batch, size, &s->out);
+        fits = fits && reserve(end, plan->batch * plan->out_batch, size, &map->heads_out);
     }
     if (s->exact && plan->projected) {
-        fits =
-            fits &&
-            reserve(area, plan->project_q.rows * plan->project_q.ld, sizeof(double), &s->exact_q) &&
-            reserve(area, plan->project_k.rows * plan->project_k.ld, sizeof(double), &s->exact_k) &&
-            reserve(area, plan->project_v.rows * plan->project_v.ld, sizeof(double), &s->exact_v);
+        fits = fits && reserve(end, q->rows * q->ld, sizeof(double), &map->exact_q) &&
+               reserve(end, k->rows * k->ld, sizeof(double), &map->exact_k) &&
+               reserve(end, v->rows * v->ld, sizeof(double), &map->exact_v);
     }
     if (s->exact && plan->has_out_projection) {
-        fits = fits && reserve(area, plan->batch * plan->out_batch, sizeof(double), &s->exact_out);
+        fits = fits && reserve(end, plan->batch * plan->out_batch, sizeof(double), &map->exact_out);
     }
     if (plan_wants(plan, ATTN_WANT(STATISTICS))) {
+        const size_t inputs = s->moment_tasks[0] + s->moment_tasks[1] + s->moment_tasks[2];
         fits = fits &&
-               reserve(area, s->tasks[PHASE_ATTEND] * 2, sizeof(struct moments), &s->moments) &&
-               reserve(area, s->moment_tasks[0] + s->moment_tasks[1] + s->moment_tasks[2],
-                       sizeof(struct moments), &s->input_moments);
+               reserve(end, s->tasks[PHASE_ATTEND] * 2, sizeof(struct moments), &map->moments) &&
+               reserve(end, inputs, sizeof(struct moments), &map->input_moments);
     }
     if (s->cut) {
         const bool again = s->tasks[PHASE_WEIGH] > 0;
-        size_t parts, entries, entry = plan->dtype == ATTN_FLOAT32 ? 8 : 16;
+        const size_t entry = 2 * size; /* bytes of a struct entry */
+        size_t parts, count;
         fits = fits && size_mul(rows, s->splits, &parts) &&
-               size_mul(parts, s->partial_row, &entries) &&
-               reserve(area, entries, sizeof(double), &s->partial) &&
-               reserve(area, again ? 2 * rows : 0, sizeof(double), &s->totals) &&
-               size_mul(parts, s->run_length, &entries) && reserve(area, entries, entry, &s->runs);
+               size_mul(parts, s->partial_numbers, &count) &&
+               reserve(end, count, sizeof(double), &map->partials) &&
+               reserve(end, again ? 2 * rows : 0, sizeof(double), &map->totals) &&
+               size_mul(parts, s->run_length, &count) && reserve(end, count, entry, &map->runs);
     }
     return fits;
 }
 
-/* Scratch of one worker: a block of scores, one row in double, the state of the rows. d, d_v: of
- * the widest heads. It has a bound whatever the call: rows that would be too large are long. */
-static bool size_scratch(const attn_plan *plan, struct schedule *s, size_t d, size_t d_v) {
-    const size_t size = attn_dtype_size(plan->dtype), rows = s->scratch_rows;
-    const bool top_k = plan_wants_top_k(plan);
-    size_t at, tile = 0, order = top_k ? 2 * plan->top_k : 0;
+/* The size, in numbers, of the largest tile that a task copies or packs into its scratch. */
+static size_t copied_tile(const attn_plan *plan, const struct schedule *s, size_t d) {
+    size_t tile = 0;
     if (plan->project_q.copies_tiles || plan->project_k.copies_tiles ||
         plan->project_v.copies_tiles || plan->project_out.copies_tiles) {
-        tile = TILE_BYTES / size;
+        tile = TILE_BYTES / attn_dtype_size(plan->dtype);
     }
-    tile = s->packs_late && s->keys * d > tile ? s->keys * d : tile;
-    const bool adds = s->adds_parts, whole = (s->staged && !s->long_rows) || s->exact;
-    size_t wide = 0;
+    return s->packs_late && s->keys * d > tile ? s->keys * d : tile;
+}
+
+/* The numbers of the longest row that an exact call converts to double. */
+static size_t widest_exact_row(const attn_plan *plan, size_t d) {
+    const struct projection *all[] = {&plan->project_q, &plan->project_k, &plan->project_v};
+    size_t numbers = d;
+    for (int i = 0; i < 3; i++) {
+        numbers = all[i]->inner > numbers ? all[i]->inner : numbers;
+    }
+    return numbers;
+}
+
+/* Lays out a scratch, in the order of its map. d and d_v are those of the widest heads. The size of
+ * a scratch has a bound for all calls, because rows that would be too large are long rows. Returns
+ * false if the scratch cannot be addressed. */
+static bool lay_out_scratch(const attn_plan *plan, struct schedule *s, size_t d, size_t d_v) {
+    const size_t size = attn_dtype_size(plan->dtype), rows = s->scratch_rows;
+    const bool top_k = plan_wants_top_k(plan), adds = s->adds_parts, is_long = s->long_rows;
+    const bool whole = (s->staged && !is_long) || s->exact;
+    const bool mean = s->exact && plan->mean_over_heads;
+    struct scratch_map *map = &s->scratch;
+    size_t *end = &map->bytes, order = top_k ? 2 * plan->top_k : 0, wide = 0;
     if (s->exact) {
-        const struct projection *all[] = {&plan->project_q, &plan->project_k, &plan->project_v};
-        s->wide_row = d;
-        for (int i = 0; i < 3; i++) {
-            s->wide_row = all[i]->inner > s->wide_row ? all[i]->inner : s->wide_row;
-        }
-        wide = s->wide_row + plan->project_out.ld;
+        s->wide_numbers = widest_exact_row(plan, d);
+        wide = s->wide_numbers + plan->project_out.ld;
     }
-    s->total_row = d_v + 2;
-    if (s->long_rows) {
+    s->total_numbers = d_v + 2;
+    if (is_long) {
         order = top_k && s->splits > rows ? s->splits : rows;
     }
-    return reserve(&s->scratch, rows * s->ld, size, &at) &&
-           reserve(&s->scratch, whole ? plan->m : s->keys, sizeof(double), &s->row) &&
-           reserve(&s->scratch, adds ? rows * s->total_row : 0, sizeof(double), &s->total) &&
-           reserve(&s->scratch, wide, sizeof(double), &s->wide) &&
-           reserve(&s->scratch, s->exact && plan->mean_over_heads ? rows * plan->m : 0,
-                   sizeof(double), &s->mean) &&
-           reserve(&s->scratch, s->long_rows ? s->keys : 0, sizeof(double), &s->logits) &&
-           reserve(&s->scratch, rows + (s->long_rows ? 0 : rows * d_v), sizeof(double),
-                   &s->state) &&
-           reserve(&s->scratch, s->long_rows ? 0 : 2 * rows, sizeof(double), &s->slow) &&
-           reserve(&s->scratch, 2 * rows, size, &s->max) &&
-           reserve(&s->scratch, s->keeps && !s->long_rows ? rows * s->tiles : 0, size, &s->top) &&
-           reserve(&s->scratch, adds || (s->cut && !s->long_rows) ? rows * d_v : 0, size,
-                   &s->part) &&
-           reserve(&s->scratch, tile, size, &s->tile) && reserve(&s->scratch, order, 8, &s->order);
+    return reserve(end, rows * s->ld, size, &map->scores) &&
+           reserve(end, whole ? plan->m : s->keys, sizeof(double), &map->row) &&
+           reserve(end, adds ? rows * s->total_numbers : 0, sizeof(double), &map->total) &&
+           reserve(end, wide, sizeof(double), &map->wide) &&
+           reserve(end, mean ? rows * plan->m : 0, sizeof(double), &map->mean) &&
+           reserve(end, is_long ? s->keys : 0, sizeof(double), &map->logits) &&
+           reserve(end, rows + (is_long ? 0 : rows * d_v), sizeof(double), &map->sum) &&
+           reserve(end, is_long ? 0 : 2 * rows, sizeof(double), &map->slow) &&
+           reserve(end, 2 * rows, size, &map->max) &&
+           reserve(end, s->keeps_tiles && !is_long ? rows * s->tiles : 0, size, &map->top) &&
+           reserve(end, adds || (s->cut && !is_long) ? rows * d_v : 0, size, &map->part) &&
+           reserve(end, copied_tile(plan, s, d), size, &map->tile) &&
+           reserve(end, order, sizeof(uint64_t), &map->order);
 }
 
 attn_status plan_schedule(attn_plan *plan, attn_error *error) {
     struct schedule *s = &plan->schedule;
     const size_t size = attn_dtype_size(plan->dtype);
-    size_t d = 1, d_v = 1; /* of the widest heads */
+    size_t d = 1, d_v = 1; /* those of the widest heads */
     memset(s, 0, sizeof *s);
     for (size_t h = 0; h < plan->heads; h++) {
         d = plan->head[h].d > d ? plan->head[h].d : d;
         d_v = plan->head[h].d_v > d_v ? plan->head[h].d_v : d_v;
     }
-    const double head_cost = (double)plan->n * (double)plan->m * mean_columns(plan);
+    const double head_cost = (double)plan->n * (double)plan->m * cost_mean_columns(plan);
     choose_paths(plan, s, head_cost);
     choose_blocks(plan, s, d > d_v ? d : d_v, head_cost);
     choose_pack(plan, s, d);
@@ -501,11 +546,11 @@ attn_status plan_schedule(attn_plan *plan, attn_error *error) {
                               choose_projection(&plan->project_v, size);
     s->tasks[PHASE_OUT] =
         plan_wants(plan, ATTN_WANT(OUTPUT)) ? choose_projection(&plan->project_out, size) : 0;
-    if (s->exact) { /* all of them in one task */
+    if (s->exact) { /* one task computes all projections of a phase */
         s->tasks[PHASE_PROJECT] = s->tasks[PHASE_PROJECT] > 0;
         s->tasks[PHASE_OUT] = s->tasks[PHASE_OUT] > 0;
     }
-    if (!lay_out(plan, s) || !size_scratch(plan, s, d, d_v)) {
+    if (!lay_out_workspace(plan, s) || !lay_out_scratch(plan, s, d, d_v)) {
         return attn_too_large(error);
     }
     s->cost = cost_of_plan(plan, s);
@@ -517,7 +562,7 @@ double attn_plan_cost(const attn_plan *plan) {
 }
 
 size_t attn_plan_scratch(const attn_plan *plan) {
-    return plan->schedule.scratch;
+    return plan->schedule.scratch.bytes;
 }
 
 size_t attn_plan_phases(const attn_plan *plan) {

@@ -2,6 +2,7 @@
  * answer.c - from a plan to an answer: holds the call against the limits, gives every result a
  * buffer, makes the plan a job and lists the results in the order in which `return` names them.
  */
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -54,6 +55,8 @@ bool api_claim(const struct api_request *request, struct api_work *work, double 
     work->memory = (size_t)bytes;
     return true;
 }
+
+static_assert((int)JOBS_ALIGNMENT == (int)ATTN_ALIGNMENT, "the jobs' scratches suit the library");
 
 static void add_whole(struct reply_items *list, const char *key, const attn_plan *plan,
                       attn_result result) {

@@ -23,9 +23,9 @@ static const struct scale bytes = {1,
                                    {0x1p14, 0x1p15, 0x1p16, 0x1p17, 0x1p18, 0x1p20, 0x1p22, 0x1p24,
                                     0x1p26, 0x1p27, 0x1p28, 0x1p29, 0x1p30, 0x1p32}};
 
-/* Every status that is sent; whatever is none of them counts as the last. */
-static const int codes[METRICS_CODES] = {200, 204, 304, 400, 401, 404, 405, 411, 413,
-                                         414, 415, 417, 422, 431, 501, 503, 505};
+/* The statuses that are counted; any other status counts as the last one. */
+#define CODE(code, title) code,
+static const int codes[METRICS_CODES] = {HTTP_STATUSES(CODE)};
 
 void metrics_count(_Atomic uint64_t *counter) {
     atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);

@@ -12,7 +12,7 @@
 
 enum {
     METRICS_ROUTES = 24, /* more than there are, and one for what is no route */
-    METRICS_CODES = 17,
+    METRICS_CODES = HTTP_STATUS_COUNT,
     METRICS_BUCKETS = 14
 };
 

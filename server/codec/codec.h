@@ -95,8 +95,8 @@ void codec_document_free(struct codec_document *document); /* accepts NULL */
 
 /* Returns the float type of the lifted numbers: ATTN_FLOAT64 if the value of the dtype_key is
  * "float64", otherwise ATTN_FLOAT32. The key may stand anywhere in a body of up to 256 KiB. In a
- * larger body it must stand before the first matrix; otherwise the reader fails with CODEC_CONTENT.
- * */
+ * larger body it must stand before the first matrix; otherwise the reader fails with
+ * CODEC_CONTENT. */
 attn_dtype codec_document_dtype(const struct codec_document *document);
 
 /* Returns the account that counts the memory of the document; NULL if it has none. */
@@ -328,8 +328,8 @@ bool codec_writer_read(struct codec_writer *writer, char *out, size_t room, size
 size_t codec_text_bytes(const attn_tensor *tensor, int digits);
 
 /* Returns an upper bound of the bytes that codec_write() makes of these items. It stops counting
- * beyond `most`: if the bound is larger than `most`, the result is some number larger than `most`.
- * */
+ * beyond `most`: if the bound is larger than `most`, the result is some number larger than
+ * `most`. */
 size_t codec_items_bytes(const struct codec_item *items, size_t count, int digits, size_t most);
 
 #endif

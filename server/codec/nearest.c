@@ -58,8 +58,8 @@ const char *codec_nearest(const char *name, const char *const *names, size_t cou
         if (away > allowed || (away > 0 && away == longer)) {
             continue; /* they are too far apart, or have nothing in common like "Z" and "Q" */
         }
-        /* If two names are equally near, the longer one has more in common: "wq" is "W_Q", not "Q".
-         * */
+        /* If two names are equally near, the longer one has more in common: "wq" is "W_Q", not
+         * "Q". */
         if (away < *edits || (away == *edits && other > strlen(nearest))) {
             nearest = names[i];
             *edits = away;

@@ -1,7 +1,7 @@
 /*
- * vocabulary.c - a text as words, a vocabulary and ids, as the sentence notebook makes them with
- * Python's lower(), replace(), split() and sorted(). The only file that includes libunistring.
- * Knows nothing of embeddings.
+ * vocabulary.c - makes words, a vocabulary and ids of a text, as the sentence notebook does with
+ * Python's lower(), replace(), split() and sorted(). This is the only file that includes
+ * libunistring.
  */
 #include "codec/codec.h"
 
@@ -13,11 +13,11 @@
 
 #include "codec/error.h"
 
-/* A word with its first bytes as a number, so that most are told apart without looking at them. */
+/* A word with its first bytes as a number. Most words are compared by this number alone. */
 struct entry {
     uint64_t first;
     const char *word;
-    size_t place; /* in the text */
+    size_t place; /* index of the word in the text */
 };
 
 static struct codec_words *no_memory(struct codec_error *error) {
@@ -36,24 +36,27 @@ void codec_words_free(struct codec_words *words) {
 
 /* ------------------------------------------------------------------------------------ the text */
 
-/* str.isspace() of Python: white space by Unicode, and the four separators of ASCII. */
+/* Is this white space for Python's str.isspace(): by Unicode, or one of the four separators of
+ * ASCII? */
 static bool is_space(ucs4_t c) {
     return c < 0x80 ? c == ' ' || (c >= 0x09 && c <= 0x0D) || (c >= 0x1C && c <= 0x1F)
                     : uc_is_property_white_space(c);
 }
 
-/* The first character of text[0..size), which is not empty. Returns its bytes. */
+/* Reads the first character of text[0..size), which is not empty. Returns the number of its
+ * bytes. */
 static size_t get(const char *text, size_t size, ucs4_t *c) {
     *c = (unsigned char)*text;
     return *c < 0x80 ? 1 : (size_t)u8_mbtouc(c, (const uint8_t *)text, size);
 }
 
+/* Writes a character. Returns the number of its bytes. */
 static size_t put(char *out, ucs4_t c) {
     *out = (char)c;
     return c < 0x80 ? 1 : (size_t)u8_uctomb((uint8_t *)out, c, 4);
 }
 
-/* Does a letter with cases follow, whatever stands between that has none and does not count? */
+/* Is the first character that Unicode does not call case-ignorable a cased letter? */
 static bool cased_follows(const char *text, size_t size) {
     ucs4_t c = 0;
     for (size_t at = 0; at < size;) {
@@ -68,15 +71,17 @@ static bool cased_follows(const char *text, size_t size) {
 enum {
     LARGE_SIGMA = 0x3A3,
     FINAL_SIGMA = 0x3C2,
-    LARGE_I_WITH_DOT = 0x130, /* the one letter that becomes two */
+    LARGE_I_WITH_DOT = 0x130, /* the only letter whose lower case is two characters */
     DOT_ABOVE = 0x307
 };
 
 /*
- * str.lower(), then without the marks, then str.split(): the words of text[0..size) one after the
- * other, each with a NUL at its end. Returns their number. `out` has room for 3 bytes for each 2,
- * which is what a letter may grow by. The one rule of Unicode's lower case that looks at other
- * letters is that of a sigma at the end of a word (SpecialCasing.txt: Final_Sigma).
+ * Does what str.lower(), the removal of the marks , ; . and str.split() do: writes the words of
+ * text[0..size) one after the other, with a NUL after each. Returns the number of words; *used is
+ * the number of bytes. `out` has room for three bytes for every two of the text and one more,
+ * because in lower case two bytes become three at most. One rule of Unicode depends on the
+ * neighbouring letters: a sigma at the end of a word has a lower case of its own
+ * (SpecialCasing.txt: Final_Sigma).
  */
 static size_t clean(const char *text, size_t size, char *out, size_t *used) {
     size_t words = 0;
@@ -116,7 +121,7 @@ static int compare(const void *a_, const void *b_) {
     if (a->first != b->first) {
         return a->first < b->first ? -1 : 1;
     }
-    return strcmp(a->word, b->word); /* bytes of UTF-8 are in the order of code points */
+    return strcmp(a->word, b->word); /* the order of UTF-8's bytes is that of code points */
 }
 
 static uint64_t first_bytes(const char *word) {
@@ -128,7 +133,7 @@ static uint64_t first_bytes(const char *word) {
     return first;
 }
 
-/* Of the words: the vocabulary and the ids. False if out of memory. */
+/* Makes the vocabulary and the ids of the words. False if out of memory. */
 static bool number(struct codec_words *words) {
     const size_t size = words->count * sizeof(struct entry);
     struct entry *entries = account_alloc(words->account, size);
@@ -139,7 +144,7 @@ static bool number(struct codec_words *words) {
         entries[i] = (struct entry){first_bytes(words->words[i]), words->words[i], i};
     }
     qsort(entries, words->count, sizeof *entries, compare);
-    for (size_t i = words->count, id = i - 1; i-- > 0;) { /* the last of a word gives the id */
+    for (size_t i = words->count, id = i - 1; i-- > 0;) { /* the last place of a word is its id */
         if (compare(&entries[i], &entries[id]) != 0) {
             id = i;
         }
@@ -155,13 +160,14 @@ static bool number(struct codec_words *words) {
     return true;
 }
 
-/* The characters of words: `size` bytes of text, a NUL behind each word, in a block of `room`. */
+/* The characters of words: `size` bytes of text with a NUL after each word, in a block of
+ * `room`. */
 struct characters {
     char *text;
     size_t size, room;
 };
 
-/* Makes `count` words of the characters, which it takes. */
+/* Makes `count` words of the characters. Takes these; they are freed if out of memory. */
 static struct codec_words *create(struct account *account, struct characters characters,
                                   size_t count, struct codec_error *error) {
     const size_t block_size = count * (2 * sizeof(char *) + 2 * sizeof(int64_t));
@@ -197,7 +203,7 @@ static struct codec_words *create(struct account *account, struct characters cha
 
 /* ----------------------------------------------------------------------------------- the words */
 
-/* Is there a word, and not too many? */
+/* Refuses a text without words, and one with too many. */
 static bool check_count(const struct codec_document *document, const struct codec_value *value,
                         size_t count, struct codec_error *error) {
     if (count == 0) {

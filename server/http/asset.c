@@ -1,11 +1,11 @@
-/* asset.c - see asset.h. */
+/* asset.c compares entity tags and chooses a form of an asset. */
 #include "http/asset.h"
 #include "http/coding.h"
 
 #include <string.h>
 
-/* The next entity tag of a list, without its W/: "..." with its quotes, or *. NULL: there is none,
- * or what stands there is no tag. */
+/* Returns the next entity tag of a list and its size: either "*", or the opaque part of a tag with
+ * its quotes, without W/. Returns NULL if no tag follows, or if the list is malformed there. */
 static const char *next_tag(const char *at, const char *end, size_t *size) {
     while (at < end && (*at == ' ' || *at == '\t' || *at == ',')) {
         at++;
@@ -21,8 +21,9 @@ static const char *next_tag(const char *at, const char *end, size_t *size) {
     return close != NULL ? at : NULL;
 }
 
-/* Weak comparison: a tag means the same with W/ and without. */
-static bool names(const struct framing_header *header, const char *tag) {
+/* Returns whether an If-None-Match header names the tag. This is the weak comparison: a tag means
+ * the same with W/ and without. */
+static bool names_tag(const struct framing_header *header, const char *tag) {
     const char *end = header->value + header->value_size, *opaque = strchr(tag, '"');
     size_t size;
     for (const char *at = next_tag(header->value, end, &size); at != NULL;
@@ -49,7 +50,7 @@ enum coding asset_choose(struct http_response *response, const struct framing_he
     response->body = form->bytes;
     response->size = form->size;
     for (size_t i = 0; i < count; i++) {
-        if (framing_is(&headers[i], "If-None-Match") && names(&headers[i], asset->tag)) {
+        if (framing_is(&headers[i], "If-None-Match") && names_tag(&headers[i], asset->tag)) {
             response->status = 304;
             return CODING_NONE;
         }

@@ -1,6 +1,7 @@
 /*
- * asset.h - which form of an asset answers a request: the coding that Accept-Encoding prefers, or a
- * 304 if the client has it (If-None-Match; RFC 9110 section 13.1.2). Knows nothing of connections.
+ * asset.h - chooses the form of an asset that answers a request: the coding that Accept-Encoding
+ * prefers, or a 304 if the client has the asset already (If-None-Match; RFC 9110 section 13.1.2).
+ * It does not know connections.
  */
 #ifndef HTTP_ASSET_H
 #define HTTP_ASSET_H
@@ -8,8 +9,8 @@
 #include "http/framing.h"
 #include "http/http.h"
 
-/* Makes the body of this response, which has an asset, what a request with these headers wants, or
- * the response a 304. Returns the coding of its body. */
+/* Gives a response that has an asset the form that a request with these headers asks for, or makes
+ * it a 304. Returns the coding of the body. */
 enum coding asset_choose(struct http_response *response, const struct framing_header *headers,
                          size_t count);
 

@@ -1,4 +1,4 @@
-/* coding.c - see coding.h. */
+/* coding.c reads Accept-Encoding, compresses answers, and inflates the bodies of requests. */
 #include "http/coding.h"
 
 #include <assert.h>
@@ -11,18 +11,21 @@
 #include <zstd_errors.h>
 
 enum {
-    GZIP = 16,               /* beside the logarithm of a window: it is gzip */
-    GZIP_READ_LOG = 15,      /* 32 KiB, the largest there is */
-    GZIP_MEMORY = 48 * 1024, /* what inflating such a window takes, and a little */
-    ZSTD_READ_LOG = 23,      /* 8 MiB, the most that RFC 9659 lets a content coding have */
-    ZSTD_HEADER = 18,        /* the longest header of a frame */
-    ZSTD_WRITE_LOG = 17,     /* 128 KiB: a larger one finds hardly more in numbers */
-    LEVEL = 1,         /* of either; 6 and 3 are a tenth shorter at best and take twice the time */
-    SMALL = 1024,      /* bytes of a body that fits in a packet anyway */
-    PIECE = 32 * 1024, /* of a streamed body */
-    GZIP_STREAM = 320 * 1024, /* what compressing one takes, PIECE included */
-    ZSTD_STREAM = 1 << 20,
-    MOST_PIECES = 2 /* for one read, so that a body that shrinks to nothing keeps no thread */
+    GZIP = 16,               /* added to the logarithm of a window, this tells zlib to use gzip */
+    GZIP_READ_LOG = 15,      /* 32 KiB, the largest window that gzip has */
+    GZIP_MEMORY = 48 * 1024, /* bytes for inflating with such a window, and a little more */
+    ZSTD_READ_LOG = 23,      /* 8 MiB, the largest window that RFC 9659 allows a content coding */
+    ZSTD_HEADER = 18,        /* bytes of the longest header of a frame */
+    ZSTD_WRITE_LOG = 17,     /* 128 KiB: in numbers, a larger window finds hardly more */
+    /* The level of both codings. Level 6 of gzip and level 3 of zstd make bodies a tenth shorter at
+     * best, and take twice the time. */
+    LEVEL = 1,
+    SMALL = 1024,             /* bytes: a shorter body fits in a packet anyway */
+    PIECE = 32 * 1024,        /* bytes of a streamed body that are compressed at a time */
+    GZIP_STREAM = 320 * 1024, /* memory for compressing a streamed body, PIECE included */
+    ZSTD_STREAM = 1 << 20,    /* the same memory for zstd */
+    /* The pieces that one read takes, so that a body that shrinks to nothing keeps no thread. */
+    MOST_PIECES = 2
 };
 
 const char *coding_name(enum coding coding) {
@@ -44,8 +47,8 @@ static const char *skip_space(const char *at, const char *end) {
     return at;
 }
 
-/* What follows the name of a coding (RFC 9110 section 12.4.2), in thousandths: 1000 if nothing
- * does, -1 if it is no weight. */
+/* Reads the weight that follows the name of a coding (RFC 9110 section 12.4.2), in thousandths.
+ * Returns 1000 if nothing follows, and -1 if what follows is not a weight. */
 static int read_weight(const char *at, const char *end) {
     at = skip_space(at, end);
     if (at == end) {
@@ -69,12 +72,12 @@ static int read_weight(const char *at, const char *end) {
     return skip_space(at, end) == end && weight <= 1000 ? weight : -1;
 }
 
-/* Of each coding, and of "*" in the place of the unknown ones; -1: not said. */
+/* The weight of each coding; that of "*" is at CODING_UNKNOWN. -1 = not given. */
 struct weights {
     int of[CODING_UNKNOWN + 1];
 };
 
-/* What cannot be read says nothing. */
+/* Reads the weights of a header, and skips entries that are malformed. */
 static void read_weights(struct weights *weights, const struct framing_header *header) {
     const char *at = header->value, *end = at + header->value_size;
     while (at < end) {
@@ -112,7 +115,7 @@ enum coding coding_choose(const struct framing_header *headers, size_t count, un
             most = weight;
         }
     }
-    /* Without a word about it, identity is the last choice, but one. */
+    /* If "identity" is not named, no coding is the last choice, and only "*;q=0" rules it out. */
     const int none = weights.of[CODING_NONE] >= 0 ? weights.of[CODING_NONE] : any != 0;
     *must = most > 0 && none == 0;
     return most > 0 && most >= none ? best : CODING_NONE;
@@ -122,7 +125,7 @@ enum coding coding_choose(const struct framing_header *headers, size_t count, un
 
 enum packing {
     PACK_MORE,
-    PACK_FLUSH, /* what was given so far can be read from what was written */
+    PACK_FLUSH, /* the bytes written so far decode to all the bytes given so far */
     PACK_END
 };
 
@@ -132,11 +135,13 @@ struct packer {
     ZSTD_CCtx *zstd;
 };
 
-/* For a body of `size` bytes, or with 0 for a streamed one, which takes all its memory now. */
+/* Opens a packer for a body of `size` bytes. A size of 0 stands for a streamed body, for which all
+ * memory is taken now. */
 static bool packer_open(struct packer *packer, enum coding coding, size_t size) {
     *packer = (struct packer){.coding = coding};
     if (coding == CODING_GZIP) {
-        /* A window of 8 KiB costs a small body a fifth of the time, most of which is for memory. */
+        /* A window of 8 KiB costs a small body a fifth of the time, which is mostly spent on
+         * memory. */
         const int window = size > 0 && size <= 1 << 13 ? 13 : 15;
         return deflateInit2(&packer->gzip, LEVEL, Z_DEFLATED, window + GZIP, window - 7,
                             Z_DEFAULT_STRATEGY) == Z_OK;
@@ -163,8 +168,9 @@ static void packer_close(struct packer *packer) {
     }
 }
 
-/* Writes at most `room` bytes, from the next *size bytes, of which those left over are the last:
- * *size becomes their number. False: it failed. `*done`: at PACK_END, all of it is written. */
+/* Compresses the next *size bytes and writes *written bytes, at most `room`. *size becomes the
+ * number of bytes that were not taken, which are the last ones. *done becomes whether, at PACK_END,
+ * all is written. Returns false if it fails. */
 static bool pack(struct packer *packer, const void *bytes, size_t *size, void *out, size_t room,
                  size_t *written, enum packing how, bool *done) {
     if (packer->coding == CODING_GZIP) {
@@ -195,7 +201,7 @@ static bool compress_whole(struct http_response *response, enum coding coding, b
     if (size > INT_MAX || (size < SMALL && !must) || size == 0) {
         return false;
     }
-    const size_t room = must ? size + size / 256 + 128 : size - 1; /* enough for what is random */
+    const size_t room = must ? size + size / 256 + 128 : size - 1; /* enough for random bytes */
     struct packer packer;
     char *out = malloc(room);
     if (out == NULL || !packer_open(&packer, coding, size)) {
@@ -219,14 +225,15 @@ static bool compress_whole(struct http_response *response, enum coding coding, b
     return true;
 }
 
-/* A streamed body in front of another. */
+/* A streamed body that compresses another one. */
 struct packed_stream {
     void *body;
     bool (*read)(void *body, char *out, size_t room, size_t *size);
     void (*release)(void *body);
     struct packer packer;
-    size_t at, size; /* of `piece`: what is not yet taken */
-    bool last, done; /* there is no other piece; there is nothing more to be written */
+    size_t at, size; /* piece[at..size) is not yet compressed */
+    bool last;       /* the other body has ended */
+    bool done;       /* nothing more is to be written */
     char piece[PIECE];
 };
 
@@ -298,18 +305,18 @@ enum fault {
     FAULT_NO_MEMORY,
     FAULT_WINDOW,
     FAULT_CORRUPT,
-    FAULT_MORE, /* bytes after the end */
-    FAULT_SHORT
+    FAULT_MORE, /* bytes follow the end of the stream */
+    FAULT_SHORT /* the body ends before its stream does */
 };
 
 struct coding_reader {
     enum coding coding;
     z_stream gzip;
     ZSTD_DStream *zstd;
-    unsigned header; /* bytes that went to zstd one by one */
+    unsigned header; /* bytes that were given to zstd one by one */
     bool ended;
     enum fault fault;
-    const char *reason; /* of FAULT_CORRUPT; static */
+    const char *reason; /* static; why the fault is FAULT_CORRUPT */
 };
 
 struct coding_reader *coding_reader_create(enum coding coding) {
@@ -374,9 +381,10 @@ static void note_zstd_fault(struct coding_reader *reader, size_t hint) {
     reader->reason = ZSTD_getErrorName(hint);
 }
 
-/* The header goes in byte by byte, for two reasons. A library that can read the formats before
- * RFC 8878 would: only a frame's magic number gets through. And a frame that is there as a whole is
- * decoded another way, with other checks: then the result would hang on how it was cut. */
+/* The header is given to zstd byte by byte, for two reasons. First, a library may be able to read
+ * the formats before RFC 8878; so only the magic number of a frame gets through. Second, zstd
+ * decodes a frame that it gets as a whole in another way, with other checks; then the result would
+ * depend on how the body was cut into pieces. */
 static size_t read_zstd(struct coding_reader *reader, const void *bytes, size_t *size, void *out,
                         size_t room) {
     static const unsigned char magic[4] = {0x28, 0xB5, 0x2F, 0xFD};

@@ -1,4 +1,4 @@
-/* cors.c - see cors.h. */
+/* cors.c looks for an origin in the operator's list. */
 #include "http/cors.h"
 
 #include <string.h>

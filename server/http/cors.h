@@ -1,5 +1,5 @@
 /*
- * cors.h - which origins of web pages may ask (Fetch standard, "CORS protocol").
+ * cors.h - the origins whose web pages may use the service (Fetch standard, "CORS protocol").
  */
 #ifndef HTTP_CORS_H
 #define HTTP_CORS_H
@@ -7,7 +7,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Is origin[0..size) in the comma-separated list, or is the list "*"? NULL lists nobody. */
+/* Returns whether origin[0..size) is in the comma-separated list, or the list is "*". A list of
+ * NULL is empty. */
 bool cors_allows(const char *list, const char *origin, size_t size);
 
 #endif

@@ -1,4 +1,4 @@
-/* file.c - see file.h. */
+/* file.c opens a file without waiting and checks that it is a regular one. */
 #include "http/file.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 /*
- * file.h - opens the files that an operator names: keys, certificates.
+ * file.h - opens the files that an operator names: keys and certificates.
  */
 #ifndef HTTP_FILE_H
 #define HTTP_FILE_H
@@ -7,8 +7,8 @@
 #include <stddef.h>
 #include <stdio.h>
 
-/* Opens a regular file for reading: who opens a pipe may wait for ever. NULL with the reason in
- * error[0..size). */
+/* Opens a file for reading. It must be a regular file, because reading a pipe may wait for ever.
+ * Returns owned; NULL with the reason in error[0..size). */
 FILE *file_open(const char *path, char *error, size_t size);
 
 #endif

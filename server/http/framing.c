@@ -1,9 +1,9 @@
 /*
- * framing.c - the rules of RFC 9110 and 9112 whose breach lets two parties disagree on where a
- * request ends, and a few limits. Not visible from here, because libmicrohttpd has already read it:
- * chunk extensions and trailers (0.9.75 takes both, 1.0.1 only trailers). 0.9.75 also takes folded
- * headers, bare LF, and NUL in the target or in a value, and says nothing of them; they are found
- * by the bytes that lie between the parts that it hands over.
+ * framing.c checks the rules of RFC 9110 and 9112 whose breach lets two parties disagree on where a
+ * request ends, and a few limits. Chunk extensions and trailers cannot be seen from here, because
+ * libmicrohttpd has already read them (0.9.75 takes both, 1.0.1 only trailers). Version 0.9.75 also
+ * takes folded headers, bare LF, and NUL in the target or in a value, without a word; they are
+ * found by the bytes between the parts that it hands over.
  */
 #include "http/framing.h"
 
@@ -27,8 +27,8 @@ static int hex_digit(char c) {
     return -1;
 }
 
-/* Visible ASCII without '\', every '%' followed by two hexadecimal digits that are no control
- * byte. */
+/* Returns whether the target is visible ASCII without '\', and each '%' is followed by two
+ * hexadecimal digits that do not encode a control character. */
 static bool is_target_text(const char *raw) {
     for (const char *c = raw; *c != '\0'; c++) {
         if (*c <= ' ' || *c > '~' || *c == '\\') {
@@ -46,7 +46,8 @@ static bool is_target_text(const char *raw) {
     return true;
 }
 
-/* A path segment ".." is in nobody's honest request: clients resolve them before they send. */
+/* Returns whether the path has a segment "..". No honest request has one, because clients resolve
+ * it before they send. */
 static bool has_parent_segment(const char *raw) {
     size_t path = strcspn(raw, "?#");
     for (size_t i = 0; i + 3 <= path; i++) {
@@ -67,7 +68,7 @@ enum framing_uri framing_check_uri(const char *raw) {
     return FRAMING_URI_SOUND;
 }
 
-/* RFC 9110 section 5.6.2: the characters of a token. */
+/* The characters of a token (RFC 9110 section 5.6.2). */
 static bool is_tchar(char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
            (c != '\0' && strchr("!#$%&'*+-.^_`|~", c) != NULL);
@@ -96,8 +97,8 @@ static bool is_equal(const char *bytes, size_t size, const char *text) {
     return size == strlen(text) && strncasecmp(bytes, text, size) == 0;
 }
 
-__attribute__((format(printf, 3, 4))) static void refuse(struct framing_result *result, int status,
-                                                         const char *format, ...) {
+__attribute__((format(printf, 3, 4))) static void set_refusal(struct framing_result *result,
+                                                              int status, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(result->detail, sizeof result->detail, format, arguments);
@@ -113,52 +114,54 @@ static void check_target(const struct framing_head *head, struct framing_result 
         method++;
     }
     if (strcmp(head->version, "HTTP/1.1") != 0 && strcmp(head->version, "HTTP/1.0") != 0) {
-        refuse(result, 505, "the version must be HTTP/1.1 or HTTP/1.0; this one is \"%.16s\"",
-               head->version);
+        set_refusal(result, 505, "the version must be HTTP/1.1 or HTTP/1.0; this one is \"%.16s\"",
+                    head->version);
     } else if (head->uri == FRAMING_URI_LONG) {
-        refuse(result, 414, "a request target has at most %d bytes", FRAMING_MAX_URI);
+        set_refusal(result, 414, "a request target has at most %d bytes", FRAMING_MAX_URI);
     } else if (head->uri == FRAMING_URI_BAD) {
-        refuse(result, 400,
-               "a request target is visible ASCII without \"\\\", \"/../\" and encoded control "
-               "characters, and each %% is followed by two hexadecimal digits");
+        set_refusal(
+            result, 400,
+            "a request target is visible ASCII without \"\\\", \"/../\" and encoded control "
+            "characters, and each %% is followed by two hexadecimal digits");
     } else if (method == sizeof methods / sizeof *methods) {
-        refuse(result, 501, "the method \"%.32s\" is not known here; methods are upper case",
-               head->method);
+        set_refusal(result, 501, "the method \"%.32s\" is not known here; methods are upper case",
+                    head->method);
     }
 }
 
 static void check_fields(const struct framing_head *head, struct framing_result *result) {
     if (head->count > FRAMING_MAX_HEADERS) {
-        refuse(result, 431, "a request has at most %d header fields", FRAMING_MAX_HEADERS);
+        set_refusal(result, 431, "a request has at most %d header fields", FRAMING_MAX_HEADERS);
         return;
     }
     for (size_t i = 0; i < head->count && result->status == 0; i++) {
         const struct framing_header *header = &head->headers[i];
         int shown = header->name_size < 48 ? (int)header->name_size : 48;
         if (!is_token(header->name, header->name_size)) {
-            refuse(result, 400, "a header name is a token of RFC 9110, not \"%.*s\"", shown,
-                   header->name);
+            set_refusal(result, 400, "a header name is a token of RFC 9110, not \"%.*s\"", shown,
+                        header->name);
         } else if (!is_field_value(header->value, header->value_size)) {
-            refuse(result, 400, "the header %.*s holds a control character", shown, header->name);
+            set_refusal(result, 400, "the header %.*s holds a control character", shown,
+                        header->name);
         }
     }
 }
 
-/* Do two bytes that ended a line stand here? */
+/* Returns whether the CR and the LF of a line end were here: the parser has put NUL for both. */
 static bool is_line_end(const char *at) {
     return at[0] == '\0' && at[1] == '\0';
 }
 
-/* Where the value begins if nothing but a colon and white space is between it and the name. */
+/* Returns where the value begins if only a colon and white space are between it and the name. */
 static const char *value_behind(const struct framing_header *header) {
     const char *behind = header->name + header->name_size + 1;
     return behind + strspn(behind, " \t");
 }
 
-/* Is the head nothing but its parts, one space or CR LF between them? libmicrohttpd 0.9.75 moves
- * the name of a folded header elsewhere, and appends the folded line to it. A bare LF leaves one
- * NUL instead of two, and a NUL makes a part end early. So each part must begin right where the one
- * before it ends, and the last one must end with the head. */
+/* Returns whether the head consists of its parts alone, with one space or CR LF between them.
+ * libmicrohttpd 0.9.75 moves the name of a folded header elsewhere and appends the folded line to
+ * it. A bare LF leaves one NUL instead of two, and a NUL makes a part end early. So each part must
+ * begin right where the part before it ends, and the last part must end with the head. */
 static bool is_seamless(const struct framing_head *head) {
     const char *at = head->method + strlen(head->method);
     if (head->target != at + 1 || head->version != head->target + head->target_size + 1) {
@@ -177,9 +180,10 @@ static bool is_seamless(const struct framing_head *head) {
 
 static void check_seams(const struct framing_head *head, struct framing_result *result) {
     if (head->target != NULL && !is_seamless(head)) {
-        refuse(result, 400,
-               "each line of a head ends with CR LF and begins neither with white space nor with a "
-               "colon, no byte is NUL, and there is one space on each side of the target");
+        set_refusal(
+            result, 400,
+            "each line of a head ends with CR LF and begins neither with white space nor with a "
+            "colon, no byte is NUL, and there is one space on each side of the target");
     }
 }
 
@@ -187,9 +191,9 @@ bool framing_is(const struct framing_header *header, const char *name) {
     return is_equal(header->name, header->name_size, name);
 }
 
-/* Counts the headers of this name and gives the first. */
-static size_t find(const struct framing_head *head, const char *name,
-                   const struct framing_header **first) {
+/* Counts the headers of this name. *first becomes the first one, or NULL. */
+static size_t find_headers(const struct framing_head *head, const char *name,
+                           const struct framing_header **first) {
     size_t count = 0;
     *first = NULL;
     for (size_t i = 0; i < head->count; i++) {
@@ -203,7 +207,7 @@ static size_t find(const struct framing_head *head, const char *name,
     return count;
 }
 
-/* Digits only; false for anything else. Saturates. */
+/* Reads a Content-Length, which saturates. Returns false if it does not consist of digits. */
 static bool read_length(const struct framing_header *header, uint64_t *length) {
     *length = 0;
     for (size_t i = 0; i < header->value_size; i++) {
@@ -216,8 +220,9 @@ static bool read_length(const struct framing_header *header, uint64_t *length) {
     return header->value_size > 0;
 }
 
-/* A request of these methods has a body. If it does not say where the body ends, then the header
- * that said so may have been lost on the way, and the body would be taken for the next request. */
+/* Returns whether a request with this method has a body. If such a request does not say where its
+ * body ends, the header that said so may have been lost on the way, and the body would be taken for
+ * the next request. */
 static bool announces_body(const char *method) {
     return strcmp(method, "POST") == 0 || strcmp(method, "PUT") == 0 ||
            strcmp(method, "PATCH") == 0;
@@ -225,40 +230,43 @@ static bool announces_body(const char *method) {
 
 static void check_body_length(const struct framing_head *head, struct framing_result *result) {
     const struct framing_header *length, *encoding;
-    size_t lengths = find(head, "Content-Length", &length);
-    size_t encodings = find(head, "Transfer-Encoding", &encoding);
+    size_t lengths = find_headers(head, "Content-Length", &length);
+    size_t encodings = find_headers(head, "Transfer-Encoding", &encoding);
     if (lengths > 1) {
-        refuse(result, 400, "a request has one Content-Length; this one has %zu", lengths);
+        set_refusal(result, 400, "a request has one Content-Length; this one has %zu", lengths);
     } else if (lengths > 0 && encodings > 0) {
-        refuse(result, 400, "a request has Content-Length or Transfer-Encoding, not both");
+        set_refusal(result, 400, "a request has Content-Length or Transfer-Encoding, not both");
     } else if (encodings > 0 && strcmp(head->version, "HTTP/1.0") == 0) {
-        refuse(result, 400, "HTTP/1.0 has no Transfer-Encoding");
+        set_refusal(result, 400, "HTTP/1.0 has no Transfer-Encoding");
     } else if (encodings > 1) {
-        refuse(result, 400, "a request has one Transfer-Encoding; this one has %zu", encodings);
+        set_refusal(result, 400, "a request has one Transfer-Encoding; this one has %zu",
+                    encodings);
     } else if (encodings == 1 && !is_equal(encoding->value, encoding->value_size, "chunked")) {
-        refuse(result, 501, "the Transfer-Encoding must be \"chunked\"; this one is \"%.*s\"",
-               encoding->value_size < 48 ? (int)encoding->value_size : 48, encoding->value);
+        set_refusal(result, 501, "the Transfer-Encoding must be \"chunked\"; this one is \"%.*s\"",
+                    encoding->value_size < 48 ? (int)encoding->value_size : 48, encoding->value);
     } else if (lengths == 1 && !read_length(length, &result->content_length)) {
-        refuse(result, 400, "a Content-Length is a decimal number");
+        set_refusal(result, 400, "a Content-Length is a decimal number");
     } else if (lengths == 0 && encodings == 0 && announces_body(head->method)) {
-        refuse(result, 411,
-               "the request has no Content-Length and no chunks; send the JSON as the body, for "
-               "example with curl -d");
+        set_refusal(
+            result, 411,
+            "the request has no Content-Length and no chunks; send the JSON as the body, for "
+            "example with curl -d");
     }
 }
 
 static void check_names(const struct framing_head *head, struct framing_result *result) {
     const struct framing_header *header;
-    size_t hosts = find(head, "Host", &header);
+    size_t hosts = find_headers(head, "Host", &header);
     if (hosts > 1 || (hosts == 0 && strcmp(head->version, "HTTP/1.1") == 0)) {
-        refuse(result, 400, "an HTTP/1.1 request has one Host header; this one has %zu", hosts);
+        set_refusal(result, 400, "an HTTP/1.1 request has one Host header; this one has %zu",
+                    hosts);
         return;
     }
-    if (find(head, "Expect", &header) > 0) {
+    if (find_headers(head, "Expect", &header) > 0) {
         if (is_equal(header->value, header->value_size, "100-continue")) {
             result->expects_continue = true;
         } else {
-            refuse(result, 417, "the only expectation that can be met is 100-continue");
+            set_refusal(result, 417, "the only expectation that can be met is 100-continue");
         }
     }
 }
@@ -275,7 +283,8 @@ enum coding framing_coding(const char *name, size_t size) {
     return CODING_UNKNOWN;
 }
 
-/* A compressed body is well framed: if it is refused, the connection stays usable. */
+/* Checks the coding of the body. A compressed body is well framed, so the connection stays usable
+ * if the coding is refused. */
 static void check_coding(const struct framing_head *head, struct framing_result *result) {
     for (size_t i = 0; i < head->count; i++) {
         const struct framing_header *header = &head->headers[i];
@@ -286,13 +295,14 @@ static void check_coding(const struct framing_head *head, struct framing_result 
             continue;
         }
         if (!head->codings || coding >= CODING_BROTLI || result->coding != CODING_NONE) {
-            refuse(result, 415,
-                   head->codings
-                       ? "the Content-Encoding must be gzip, zstd or identity, and only one of "
-                         "them; this one is \"%.*s\""
-                       : "the Content-Encoding must be identity, not \"%.*s\": the operator "
-                         "of this server allows others with --compression yes",
-                   header->value_size < 48 ? (int)header->value_size : 48, header->value);
+            set_refusal(
+                result, 415,
+                head->codings
+                    ? "the Content-Encoding must be gzip, zstd or identity, and only one of "
+                      "them; this one is \"%.*s\""
+                    : "the Content-Encoding must be identity, not \"%.*s\": the operator "
+                      "of this server allows others with --compression yes",
+                header->value_size < 48 ? (int)header->value_size : 48, header->value);
             result->close = false;
             return;
         }
@@ -308,13 +318,13 @@ void framing_check(const struct framing_head *head, struct framing_result *resul
     for (size_t i = 0; i < sizeof checks / sizeof *checks && result->status == 0; i++) {
         checks[i](head, result);
     }
-    find(head, "Content-Type", &result->content_type);
-    find(head, "X-Request-Id", &result->request_id);
-    find(head, "Authorization", &result->authorization);
-    find(head, "Origin", &result->origin);
+    find_headers(head, "Content-Type", &result->content_type);
+    find_headers(head, "X-Request-Id", &result->request_id);
+    find_headers(head, "Authorization", &result->authorization);
+    find_headers(head, "Origin", &result->origin);
     const struct framing_header *asked;
     result->is_preflight = strcmp(head->method, "OPTIONS") == 0 &&
-                           find(head, "Access-Control-Request-Method", &asked) > 0;
+                           find_headers(head, "Access-Control-Request-Method", &asked) > 0;
 }
 
 void framing_media_type(const struct framing_header *header, char *out, size_t size) {

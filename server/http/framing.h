@@ -1,9 +1,9 @@
 /*
- * framing.h - is the head of this request sound? Pure functions over a list of headers, no socket.
- * libmicrohttpd 0.9.75 accepts most of what request smuggling is made of (Content-Length beside
- * Transfer-Encoding, names that end in a space, HTTP/1.9, folded lines, ...); this filter refuses
- * it. 1.x refuses part of it before it comes here, with a page of its own.
- * It knows nothing of connections, paths that exist, or limits on bodies.
+ * framing.h - checks whether the head of a request is sound. These are pure functions over a list
+ * of headers, without a socket. libmicrohttpd 0.9.75 accepts most of what request smuggling is made
+ * of (Content-Length beside Transfer-Encoding, names that end in a space, HTTP/1.9, folded lines,
+ * ...); this filter refuses it. Version 1.x refuses some of it before the filter sees it, with a
+ * page of its own. The filter does not know connections, paths that exist, or limits on bodies.
  */
 #ifndef HTTP_FRAMING_H
 #define HTTP_FRAMING_H
@@ -26,7 +26,7 @@ enum framing_uri {
     FRAMING_URI_COUNT
 };
 
-/* Names and values are counted bytes, so that a NUL inside is seen. */
+/* A header. Names and values have a size, so that a NUL inside them is seen. */
 struct framing_header {
     const char *name;
     size_t name_size;
@@ -34,12 +34,12 @@ struct framing_header {
     size_t value_size;
 };
 
-/* The codings of bodies that are known here, see coding.h. */
+/* The codings of bodies; coding.h says which are understood and which are made. */
 enum coding {
     CODING_NONE, /* "identity" */
-    CODING_GZIP, /* and "x-gzip" */
+    CODING_GZIP, /* "gzip" or "x-gzip" */
     CODING_ZSTD,
-    CODING_BROTLI, /* of assets only */
+    CODING_BROTLI, /* "br", which only assets have */
     CODING_UNKNOWN
 };
 
@@ -49,43 +49,48 @@ struct framing_head {
     enum framing_uri uri;
     const struct framing_header *headers;
     size_t count; /* FRAMING_MAX_HEADERS + 1 stands for "more" */
-    bool codings; /* a body may have one; else that is a refusal */
-    /* Where the head was read, or NULL. Then the method, the version and all names and values point
-     * into the same `size` bytes from the method on, as they came, and a NUL stands for each byte
-     * that ended one of them: what the parser passed over is still between them. */
+    bool codings; /* a body may be compressed; otherwise a compressed one is refused */
+    /* The raw target in the buffer into which the head was read, or NULL. If it is set, the method,
+     * the version and all names and values point into the same buffer: the head is `size` bytes
+     * long and begins with the method. The parser has put a NUL for each byte that ended one of
+     * these parts. So whatever the parser passed over is still between them. */
     const char *target;
     size_t target_size, size;
 };
 
 struct framing_result {
-    int status;       /* 0: sound; otherwise the status to refuse the request with */
-    bool close;       /* the connection cannot be trusted to be at a request boundary afterwards */
-    char detail[192]; /* the rule and the value that broke it */
-    uint64_t content_length; /* 0 without one; UINT64_MAX if it is larger than that */
-    enum coding coding;      /* of the body: none, gzip or zstd */
+    int status; /* 0: sound; otherwise the status to refuse the request with */
+    bool close; /* afterwards, nobody can know where the next request on the connection begins */
+    char detail[192];        /* the rule and the value that broke it */
+    uint64_t content_length; /* 0 = no such header; UINT64_MAX if larger than that */
+    enum coding coding;      /* the body has CODING_NONE, _GZIP or _ZSTD */
     bool expects_continue;
-    const struct framing_header *content_type; /* the first one, or NULL; likewise below */
+    /* The first header of each name, or NULL. */
+    const struct framing_header *content_type;
     const struct framing_header *request_id;
     const struct framing_header *authorization;
     const struct framing_header *origin;
     bool is_preflight; /* OPTIONS with an Access-Control-Request-Method */
 };
 
-/* `raw` is the request target as it was sent, with its query. */
+/* Judges the request target as it was sent, with its query. */
 enum framing_uri framing_check_uri(const char *raw);
 
+/* Checks a head and fills the whole result, also if it refuses the request. */
 void framing_check(const struct framing_head *head, struct framing_result *result);
 
-/* Is this its name? */
+/* Returns whether the header has this name, in upper or lower case. */
 bool framing_is(const struct framing_header *header, const char *name);
 
+/* Returns the coding of this name, in upper or lower case. */
 enum coding framing_coding(const char *name, size_t size);
 
 /* Writes the media type of a Content-Type header (NULL: none) in lower case and without its
- * parameters. One that does not fit is cut: it is none that anybody serves. */
+ * parameters. A type that does not fit is cut off: it is none that the server knows. */
 void framing_media_type(const struct framing_header *header, char *out, size_t size);
 
-/* A request id that may be echoed: 1..FRAMING_MAX_ID visible ASCII characters. */
+/* Returns whether the header (NULL: none) holds a request id that may be echoed, which is
+ * 1..FRAMING_MAX_ID visible ASCII characters. */
 bool framing_is_id(const struct framing_header *header);
 
 #endif

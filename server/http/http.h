@@ -1,6 +1,7 @@
 /*
- * http.h - HTTP/1.1 over libmicrohttpd: connections, framing checks, limits, timers, request ids.
- * Knows nothing of JSON bodies or attention: an http_app turns requests into responses.
+ * http.h - HTTP/1.1 over libmicrohttpd: connections, framing checks, limits, deadlines, request
+ * ids. A struct http_app turns requests into responses; this folder knows nothing of JSON bodies or
+ * attention.
  */
 #ifndef HTTP_H
 #define HTTP_H
@@ -13,18 +14,43 @@ struct http_server;
 
 /* ---------------------------------------------------------------------- requests and responses */
 
+/* The statuses of all responses, with their standard reason phrases. The order is that of the
+ * metrics; a status that is missing here is counted there as the last one. */
+#define HTTP_STATUSES(X)                                                                           \
+    X(200, "OK")                                                                                   \
+    X(204, "No Content")                                                                           \
+    X(304, "Not Modified")                                                                         \
+    X(400, "Bad Request")                                                                          \
+    X(401, "Unauthorized")                                                                         \
+    X(404, "Not Found")                                                                            \
+    X(405, "Method Not Allowed")                                                                   \
+    X(411, "Length Required")                                                                      \
+    X(413, "Content Too Large")                                                                    \
+    X(414, "URI Too Long")                                                                         \
+    X(415, "Unsupported Media Type")                                                               \
+    X(417, "Expectation Failed")                                                                   \
+    X(422, "Unprocessable Content")                                                                \
+    X(431, "Request Header Fields Too Large")                                                      \
+    X(501, "Not Implemented")                                                                      \
+    X(503, "Service Unavailable")                                                                  \
+    X(505, "HTTP Version Not Supported")
+
+#define HTTP_COUNT_STATUS(code, title) +1
+enum {
+    HTTP_STATUS_COUNT = 0 HTTP_STATUSES(HTTP_COUNT_STATUS)
+};
+
 struct http_request {
-    const char *method; /* "GET", "POST", ...; HEAD arrives as "GET" with head = true */
-    const char *path;   /* without the query, percent-decoded */
-    /* Of the body: lower case, without parameters; "" if there is no such header. */
-    const char *media_type;
-    uint64_t length; /* of the body; 0 if that is not known before: in chunks, or compressed */
-    /* X-Request-Id: the client's if it is 1..128 visible ASCII characters, else made. */
+    const char *method;     /* "GET", "POST", ...; "GET" with head = true stands for HEAD */
+    const char *path;       /* percent-decoded, without the query */
+    const char *media_type; /* the body's, lower case, without parameters; "" = not given */
+    uint64_t length;        /* bytes of the body; 0 if it is chunked or compressed */
+    /* X-Request-Id: the client's if it has 1..128 visible ASCII characters; else made here. */
     const char *id;
     bool head;
     bool draining;   /* the server is about to stop */
-    bool authorized; /* it has a key, or none is needed */
-    bool no_bearer;  /* it has an Authorization header that is not "Bearer KEY" */
+    bool authorized; /* the request has a valid key, or no key is needed */
+    bool no_bearer;  /* the request has an Authorization header that is not "Bearer KEY" */
     const struct http_server *server;
 };
 
@@ -36,45 +62,49 @@ enum {
     HTTP_TIMING_COUNT
 };
 
-/* A body that never changes while the server runs, as it is and in codings (size 0: not in that
- * one), all in static memory. It may be kept by caches, as long as it has the same tag. */
+/* A body that never changes while the server runs, plain and in codings, all in static memory. A
+ * form of size 0 does not exist. Caches may keep the body as long as it has the same tag. */
 struct http_asset {
     const char *media_type;
-    const char *tag;    /* the ETag header: a weak one, for all codings of it */
+    const char *tag;    /* the ETag header: one weak tag for all codings */
     const char *policy; /* the Content-Security-Policy header */
-    bool immutable;     /* its name is that of this content: never ask again */
+    bool immutable;     /* another content has another name, so caches need never ask again */
     struct http_form {
         const char *bytes;
         size_t size;
     } plain, gzip, brotli;
 };
 
-/* Zero-initialised before it is handed to the app. */
+/* The app gets a response that is all zero. Its strings are static. */
 struct http_response {
-    int status;             /* e.g. 200; with 503 goes "Retry-After: 1" */
-    const char *media_type; /* static; NULL = application/json */
-    const char *allow;      /* static; the Allow header of a 405 */
-    const char *codings;    /* static; the Accept-Encoding header of a 415 */
-    const char
-        *refused; /* static; why it is refused, for the summaries in the log; NULL = it is not */
-    bool close;   /* end the connection after this response */
+    int status;             /* e.g. 200; a 503 is sent with "Retry-After: 1" */
+    const char *media_type; /* NULL = application/json */
+    const char *allow;      /* the Allow header of a 405 */
+    const char *codings;    /* the Accept-Encoding header of a 415 */
+    /* The reason of a refusal, such as "over --max-body", which the summaries in the log count;
+     * NULL = this is not such a refusal. */
+    const char *refused;
+    bool close;       /* end the connection after this response */
     const void *body; /* `size` bytes */
     size_t size;
-    /* Called once when the body is sent or dropped; NULL = the body is static. */
+    /* Called once when the body was sent or dropped; NULL = the body is static. */
     void (*release)(void *body);
-    /* Static. The body is that of the asset; the server makes it another form of it, or a 304, as
-     * the request wants, whatever its options say of compression. */
+    /* Static; NULL = the body is no asset. The server replaces the body by the form of the asset
+     * that the request asks for, or the response by a 304. It does so with and without
+     * http_options.compression. */
     const struct http_asset *asset;
-    /* For a body that is made while it is sent, in chunks: `body` is what makes it, `size` is 0.
-     * Writes the next bytes, at most `room`; none at the end of the body. False = it cannot go on:
-     * the connection is cut. On an I/O thread or where http_make is called, one call at a time;
-     * the exchange is released after the last one. The server holds HTTP_STREAM bytes for it. */
+    /* Writes the next bytes of a body that is made while it is sent, in chunks; NULL = the body is
+     * whole. `body` is then what makes the bytes, and the `size` above is 0. Writes at most `room`
+     * bytes, and none at the end of the body. Returns false if it cannot go on: the connection is
+     * then cut off. It is called on an I/O thread or by http_make, never twice at the same time.
+     * The exchange is released after the last call. The server holds HTTP_STREAM bytes for it. */
     bool (*read)(void *body, char *out, size_t room, size_t *size);
     bool timed;                       /* Server-Timing is sent */
     double timing[HTTP_TIMING_COUNT]; /* milliseconds */
 };
 
-/* A byte of a body: its offset, and the line and column for an editor, which count from 1. */
+/* The place of a byte in a body: its offset, and its line and column for an editor, which both
+ * count from 1. */
 struct http_place {
     uint64_t offset, line, column;
 };
@@ -82,53 +112,57 @@ struct http_place {
 /* Fills `response` with an RFC 9457 problem document (application/problem+json):
  * {"type":"about:blank","title":..,"status":..,"detail":..,"pointer":..,"offset":..,"line":..,
  * "column":..,"request_id":..}.
- * A `pointer` or `place` of NULL leaves its members out. `detail` is cut to valid UTF-8; control
- * characters are escaped. If memory runs out the body is a static 503 problem. */
+ * A `pointer` or `place` of NULL leaves its members out. `detail` is cut to valid UTF-8, and its
+ * control characters are escaped. If memory runs out, the body is a static 503 problem. */
 void http_problem(struct http_response *response, const struct http_request *request, int status,
                   const char *detail, const char *pointer, const struct http_place *place);
 
-/* How a request ended. */
+/* The record of a request that has ended, for the log and the metrics. */
 struct http_record {
     int status; /* 0: the client left before there was a response */
-    /* Bytes of the bodies, compressed ones as they are; at least what libmicrohttpd had of them. */
+    /* Bytes of the bodies, in their codings. Of a body that was not sent completely, these are the
+     * bytes that libmicrohttpd was given. */
     uint64_t received, sent;
-    double seconds;       /* since the headers were complete */
-    const double *timing; /* of the response; NULL if it was not timed */
+    double seconds;       /* since the head was complete */
+    const double *timing; /* see struct http_response; NULL = the response was not timed */
 };
 
 enum {
-    HTTP_STREAM =
-        72 * 1024 /* bytes that the server holds of a body that is made while it is sent */
+    /* The bytes that the server holds for a body that is made while it is sent. */
+    HTTP_STREAM = 72 * 1024
 };
 
-/* A request whose answer is computed, or a piece of it made, elsewhere meanwhile. */
+/* A pending request: its answer, or a piece of its body, is being made elsewhere. */
 struct http_pending;
 
 /*
- * The application. For each request whose framing is sound, on one I/O thread:
- *   begin   headers are complete. Returns an exchange (owned by the server until release) that
- *           wants the body, or NULL after filling `response`: the body, if any, is then read and
- *           dropped before it is sent.
- *   hold    the server itself holds so many bytes for reading a compressed body, until it says
- *           another number. false: too many; the rest of the body is not needed. NULL: all is well.
- *           After `end` (and http_resume): for compressing an answer, until release.
- *   body    the next bytes of the body, decompressed. false = the rest is not needed: it is read
- *           and dropped.
- *   end     the body is complete. Returns true after filling `response`, or false: the answer
- *           comes later. Called exactly once for each exchange unless the client left or the body
- *           was refused (too large).
- *   start   after an `end` that returned false. Nothing is done with the connection until
- *           http_resume(pending) is called, once, from any thread; `request` and `response` of
- *           `end` live until then, and `response` is filled by then.
- *   cancel  from about start until http_resume, on any thread, perhaps: nobody waits for the
- *           answer any more. http_resume must be called nevertheless, and should be soon.
- *   make    the I/O thread has spent enough on a body that is made while it is sent. The app has
+ * The application. The server calls it for each request whose framing is sound, on one I/O thread
+ * unless said otherwise:
+ *   begin   The head is complete. Returns an exchange, which the server owns until release, to get
+ *           the body. Or fills `response` and returns NULL: the body, if there is one, is then read
+ *           and dropped before the response is sent.
+ *   hold    The server itself now holds `bytes` bytes for inflating the body; each call replaces
+ *           the number. Returns false if these are too many: the rest of the body is then dropped.
+ *           After `end` (and http_resume) the bytes are those for compressing the answer, until
+ *           release. NULL: any number is fine.
+ *   body    Takes the next bytes of the body, decompressed. Returns false if the app does not need
+ *           the rest: it is then read and dropped.
+ *   end     The body is complete. Fills `response` and returns true, or returns false if the answer
+ *           comes later. It is called exactly once for each exchange, unless the client left or the
+ *           body was refused (too large).
+ *   start   Follows an `end` that returned false. Nothing happens to the connection until
+ *           http_resume(pending) is called, once, from any thread. The `request` and the `response`
+ *           of `end` live until then, and `response` must be filled by then.
+ *   cancel  Nobody waits for the answer any more. It is called, on any thread, at any time from
+ *           just before `start` until http_resume, or not at all. http_resume must be called
+ *           nevertheless, and should be called soon.
+ *   make    The I/O thread has spent enough on a body that is made while it is sent. The app has
  *           another thread call http_make(pending), which makes the next piece, and then
- *           http_resume(pending), each once. Nothing is done with the connection until then. NULL:
- *           I/O threads make all pieces.
- *   release the exchange ends: its answer is sent or dropped. NULL never arrives.
- *   completed  the request has ended, whether it came to `begin` or not. NULL: nobody wants to
- *           know.
+ *           http_resume(pending), each once. Nothing happens to the connection until then. NULL:
+ *           the I/O threads make all pieces.
+ *   release The exchange ends: its answer was sent or dropped. It is never called with NULL.
+ *   completed  The request has ended, whether or not it reached `begin`. NULL: the app does not
+ *           need to know.
  */
 struct http_app {
     void *context;
@@ -145,39 +179,40 @@ struct http_app {
                       const struct http_record *record);
 };
 
-/* Makes the next piece of a body. That takes a fraction of a millisecond, or some milliseconds if
- * it is compressed. */
+/* Makes the next piece of a body. This takes a fraction of a millisecond, or some milliseconds if
+ * the body is compressed. */
 void http_make(struct http_pending *pending);
 
-/* The answer or its next piece is there. The exchange may be released before this returns. */
+/* Says that the answer, or the next piece of its body, is there. The exchange may be released
+ * before this returns. */
 void http_resume(struct http_pending *pending);
 
 /* ---------------------------------------------------------------------------------- the server */
 
 struct http_log_options {
     bool json;        /* else text */
-    bool requests;    /* a line for each */
+    bool requests;    /* one line for each request */
     const char *file; /* NULL = standard error */
 };
 
 struct http_options {
     struct http_log_options log;
     const char *address; /* "127.0.0.1", "0.0.0.0", "::1", "::" */
-    unsigned port;       /* 0 = a free one */
+    unsigned port;       /* 0 = a free port */
     unsigned threads;    /* I/O threads */
-    size_t max_body;     /* bytes, compressed and decompressed; more is a 413 */
-    bool compression;    /* bodies may be compressed, either way; see coding.h */
+    size_t max_body;     /* bytes, compressed and decompressed; a longer body is a 413 */
+    bool compression;    /* bodies of requests and of responses may be compressed; see coding.h */
     unsigned max_connections;
-    unsigned idle_timeout; /* seconds without a byte until a connection is closed */
-    /* Seconds: for the headers, from the connection or the last response on; for a body and for a
-     * response, beside one more for each 64 KiB. */
+    unsigned idle_timeout; /* seconds without a byte after which a connection is closed */
+    /* Deadlines in seconds. header_timeout is for the head of a request; it begins with the
+     * connection or after the last response. body_timeout and write_timeout are for the body of a
+     * request and for a response; each 64 KiB give one second more. */
     unsigned header_timeout, body_timeout, write_timeout;
-    /* See tls.h; both NULL: plain HTTP. */
-    const char *tls_certificate, *tls_key;
-    const char *api_key_file; /* see keys.h; NULL: everybody is authorized */
-    const char *cors_origins; /* see cors.h; NULL: none */
-    unsigned drain_delay;     /* seconds that http_stop goes on accepting */
-    unsigned drain_timeout;   /* seconds that it then gives the requests that are there */
+    const char *tls_certificate, *tls_key; /* see tls.h; both NULL = plain HTTP */
+    const char *api_key_file;              /* see keys.h; NULL = every request is authorized */
+    const char *cors_origins;              /* see cors.h; NULL = no origin */
+    unsigned drain_delay;   /* seconds for which http_stop goes on accepting connections */
+    unsigned drain_timeout; /* seconds that the requests in work have after that */
 };
 
 /* Listens and serves on threads of its own. Borrows `app` until http_stop. Returns owned; NULL
@@ -186,25 +221,27 @@ struct http_server *http_start(const struct http_options *options, const struct 
                                char *error, size_t size);
 
 struct http_load {
-    unsigned connections, requests; /* open; between their headers and the end of their response */
-    unsigned begun;                 /* requests, ever; wraps around */
+    unsigned connections; /* open ones */
+    unsigned requests;    /* whose head was read and whose response has not ended */
+    unsigned begun;       /* requests since the start; wraps around */
 };
 
 struct http_load http_load(const struct http_server *server);
 
-/* Opens the log again and reads the keys and the certificate again. What fails stays as it was. The
- * log says what was done. */
+/* Opens the log anew, and reads the keys and the certificate anew. If one of these fails, its old
+ * state stays. The log says what was done. */
 void http_reload(struct http_server *server);
 
-/* The port that is really listened on. */
+/* Returns the port that the server listens on. */
 unsigned http_port(const struct http_server *server);
 
-/* Lets every response end its connection and requests be `draining`; goes on accepting for the
- * drain delay, in which load balancers notice; then stops accepting, gives the requests that are
- * being answered the drain timeout, cancels and cuts off the rest (a slow client, say), frees the
- * server and returns true. NULL is fine. False: a second later the app was still at work on a
- * request. Then nothing is freed, no further request reaches the app, and either http_stop is
- * called again, or the process ends by _exit: exit would take away what the app is using. */
+/* Stops the server and frees it. From now on every response ends its connection, and requests are
+ * `draining`. The server goes on accepting connections for the drain delay, so that load balancers
+ * notice. Then it stops accepting, gives the requests in work the drain timeout, and cancels and
+ * cuts off the rest (a slow client, for example). Returns true, also for NULL. Returns false if the
+ * app is still at work on a request one second later. Then nothing is freed and no further request
+ * reaches the app; the caller either calls http_stop again or ends the process by _exit, because
+ * exit would take away what the app is using. */
 bool http_stop(struct http_server *server);
 
 #endif

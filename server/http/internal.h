@@ -1,7 +1,8 @@
 /*
- * internal.h - what the files of this room that know libmicrohttpd share: a server, a connection, a
- * call (one request and its response). server.c has their beginning and end, handler.c the handler
- * that libmicrohttpd calls, respond.c what it sends.
+ * internal.h - the types that the files around libmicrohttpd share: a server, a connection, and a
+ * call, which is one request with its response. server.c has the server and its connections,
+ * handler.c takes a request from its head to its end, body.c has its body and respond.c its
+ * response. http_call.c has what these three need of a call.
  */
 #ifndef HTTP_INTERNAL_H
 #define HTTP_INTERNAL_H
@@ -18,12 +19,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Of a server, one after the other. */
-enum call_stage {
-    CALL_SERVING,
-    CALL_DRAINING, /* every response ends its connection */
-    CALL_CLOSED,   /* no request is begun any more */
-    CALL_ENDED     /* the handler does nothing any more */
+/* The stages of a server, in the order in which it passes through them. */
+enum http_stage {
+    HTTP_SERVING,
+    HTTP_DRAINING, /* every response ends its connection */
+    HTTP_CLOSED,   /* no further request is begun */
+    HTTP_ENDED     /* the handler does nothing more */
 };
 
 struct http_server {
@@ -38,79 +39,116 @@ struct http_server {
     unsigned port;
     struct request_ids ids;
     struct watch *watch;
-    struct keys *keys; /* NULL: none are needed */
+    struct keys *keys; /* NULL: every request is authorized */
     struct tls *tls;   /* NULL: plain HTTP */
     const char *cors_origins;
     atomic_uint connections;
-    atomic_uint requests; /* between the first call of the handler and the end of the response */
-    atomic_uint begun;    /* requests, ever; wraps around */
-    atomic_uint working;  /* threads in the handler or about to suspend, so perhaps in the app */
+    atomic_uint requests; /* requests that were begun and whose response has not ended */
+    atomic_uint begun;    /* requests since the start; wraps around */
     atomic_uint pending;  /* requests whose answer, or a piece of it, is made elsewhere */
-    _Atomic enum call_stage stage;
+    /* Threads that are in the handler or about to suspend a connection: they may be in the app. */
+    atomic_uint working;
+    _Atomic enum http_stage stage;
     int listening; /* the socket, which libmicrohttpd owns */
 };
 
-/* One connection. Lives from on_connection to on_connection, or on_ended. */
-struct connection {
-    struct watched watched; /* first, for on_leave and on_ended */
+/* A connection. It lives between the two calls of on_connection, or until on_ended if it lingers.
+ * on_leave and on_ended cast `watched` to the connection, so it is the first member. */
+struct http_connection {
+    struct watched watched;
     struct http_server *server;
-    struct tls_pair *pair;  /* that its session uses */
-    struct http_call *call; /* that is pending */
-    bool untimed;           /* libmicrohttpd does not ask whether it is idle */
-    const char *target;     /* of the request that is being read, where libmicrohttpd has it */
+    struct tls_pair *pair;  /* the certificate and key of the TLS session, or NULL */
+    struct http_call *call; /* the call that was pending last */
+    bool untimed;           /* libmicrohttpd's idle timeout is off */
+    bool ends;              /* the last response that was queued says that the server closes it */
+    const char *target; /* raw, of the last request, in libmicrohttpd's buffer; NULL: none yet */
     size_t target_size;
-    bool ends; /* with the response that was queued last, because the server says so */
 };
 
-/* One request. Lives from the first call of the handler to call_completed, on one I/O thread. */
+/* A call: one request with its response. It lives from the first step of the handler to
+ * handler_on_completed, on one I/O thread. */
 struct http_call {
     struct http_server *server;
-    struct MHD_Connection *suspended; /* while pending */
-    struct stream *stream; /* its body, if that is made while it is sent; see respond.c */
-    struct connection *connection;
-    int64_t begun;               /* clock_ns() when the headers were complete */
-    int status;                  /* of the response that was queued, or 0 */
-    uint64_t sent;               /* bytes of its body */
-    struct http_request request; /* points into this struct, and `path` */
+    struct http_connection *connection;
+    struct MHD_Connection *suspended; /* libmicrohttpd's connection, while the call is pending */
+    struct http_stream *stream; /* a body that is made while it is sent, or NULL; see respond.c */
+    int64_t begun_ns;           /* clock_ns() when the head was complete */
+    int status;    /* the status of the queued response; 0: none was queued, or the client left */
+    uint64_t sent; /* bytes of the body of the response */
+    struct http_request request; /* points into this struct */
     struct http_response response;
-    void *exchange;  /* the app's; NULL if it has answered at once, or was released */
-    bool left;       /* the client did, while the answer was computed */
-    bool answered;   /* `response` is what will be sent: drop the rest of the body */
-    bool wants_body; /* the app has not said that it has enough */
-    uint64_t received;
-    uint64_t pieces;
-    struct coding_reader *reader; /* of a compressed body, as long as it is wanted */
-    uint64_t inflated;            /* bytes that it gave */
+    void *exchange;               /* the app's; NULL if it answered at once, or when released */
+    bool client_left;             /* the client left while the answer was made */
+    bool answered;                /* `response` is complete; the rest of the body is dropped */
+    bool wants_body;              /* the app wants more of the body */
+    uint64_t received;            /* bytes of the body, as they were sent */
+    uint64_t pieces;              /* pieces in which these bytes were received */
+    struct coding_reader *reader; /* decodes a compressed body while the app wants it; else NULL */
+    uint64_t inflated;            /* bytes that the reader has given */
     double inflate_ms;
-    size_t held;                 /* bytes of memory that the app knows of */
-    enum coding accepts, coding; /* what the response is to have, and has */
-    bool must_code;
+    size_t held;         /* bytes that the app was told to count for a coding */
+    enum coding accepts; /* the coding that the response should have */
+    enum coding coding;  /* the coding that it has */
+    bool must_code;      /* the client rules out a response without a coding */
+    bool preflight;      /* the response answers a CORS preflight request */
     char method[8];
     char id[FRAMING_MAX_ID + 1];
     char media_type[128];
-    char origin[256]; /* of a web page that may see the response; "" = none */
-    bool preflight;
+    char origin[256]; /* the origin of a web page that may see the response; "" = none */
     char path[];
 };
 
-/* Callbacks of libmicrohttpd: for a request's target, for each step of it, after its end. */
-void *call_target(void *unused, const char *raw, struct MHD_Connection *connection);
-enum MHD_Result call_handle(void *server, struct MHD_Connection *connection, const char *url,
-                            const char *method, const char *version, const char *bytes,
-                            size_t *size, void **closure);
-void call_completed(void *unused, struct MHD_Connection *connection, void **closure,
-                    enum MHD_RequestTerminationCode code);
+/* ---------------------------------------------------------------------------------- handler.c */
 
-/* Tells the app how many bytes the coding of a body holds, if that has changed. False: too many. */
-bool call_hold(struct http_call *call, size_t bytes);
+/* Callbacks of libmicrohttpd. They are called for the target of a request, for each step of it (its
+ * head, each piece of its body, its end), and after its response. */
+void *handler_on_target(void *unused, const char *raw, struct MHD_Connection *connection);
+enum MHD_Result handler_on_step(void *server, struct MHD_Connection *connection, const char *url,
+                                const char *method, const char *version, const char *bytes,
+                                size_t *size, void **closure);
+void handler_on_completed(void *unused, struct MHD_Connection *connection, void **closure,
+                          enum MHD_RequestTerminationCode code);
 
-/* Libmicrohttpd leaves the connection alone until http_resume, which the app may call at once. */
-void call_suspend(struct http_call *call, struct MHD_Connection *connection);
+/* ------------------------------------------------------------------------------------- body.c */
 
-/* Releases what the app has of the call. */
-void call_release_exchange(struct http_call *call);
+/* Takes the next piece of the body, except for its last *left bytes, which are to be given again.
+ * Returns false if the connection must be cut off, because no response can be queued between two
+ * pieces. */
+bool body_take(struct http_call *call, const void *bytes, size_t size, size_t *left);
 
-/* Sends call->response. MHD_NO: nothing could be sent, the connection is to be cut. */
-enum MHD_Result call_respond(struct http_call *call, struct MHD_Connection *connection);
+/* Checks at the end of the body that a compressed one is complete, and refuses it otherwise. */
+void body_end(struct http_call *call);
+
+/* ---------------------------------------------------------------------------------- respond.c */
+
+/* Queues call->response. Returns MHD_NO if that fails; libmicrohttpd then cuts off the connection.
+ */
+enum MHD_Result respond_send(struct http_call *call, struct MHD_Connection *connection);
+
+/* -------------------------------------------------------------------------------- http_call.c */
+
+/* Creates the call of a request. `method` is one that the filter let through, unless the request is
+ * refused. Returns NULL if memory runs out. */
+struct http_call *http_call_create(struct http_server *server, struct http_connection *connection,
+                                   const char *url, const char *method,
+                                   const struct framing_result *framing);
+
+void http_call_free(struct http_call *call);
+
+/* Answers with a problem document instead of the app, whose exchange is released. */
+__attribute__((format(printf, 3, 4))) void http_call_refuse(struct http_call *call, int status,
+                                                            const char *format, ...);
+
+/* Refuses a body that is over --max-body. The format says how large the body is. */
+__attribute__((format(printf, 2, 3))) void http_call_refuse_size(struct http_call *call,
+                                                                 const char *format, ...);
+
+/* Tells the app how many bytes of memory a coding takes, if the number has changed. Returns false
+ * if these are too many. */
+bool http_call_hold(struct http_call *call, size_t bytes);
+
+/* Makes the call pending: libmicrohttpd leaves the connection alone until http_resume, which the
+ * app may call at once. */
+void http_call_suspend(struct http_call *call, struct MHD_Connection *connection);
 
 #endif

@@ -1,4 +1,4 @@
-/* keys.c - see keys.h. */
+/* keys.c reads the file with the keys and compares keys with them. */
 #include "http/keys.h"
 
 #include "http/file.h"
@@ -10,19 +10,20 @@
 #include <string.h>
 #include <strings.h>
 
-/* Zeros follow the characters, so that two keys are equal if all bytes are. */
+/* A key. Zeros follow its characters, so that two keys are equal if all their bytes are. */
 struct key {
     unsigned char bytes[KEYS_LONGEST];
 };
 
 struct keys {
     const char *path;
-    pthread_rwlock_t lock; /* of what follows */
+    pthread_rwlock_t lock; /* guards the list and its count */
     struct key *list;
     size_t count;
 };
 
-/* One line without its end. False with the reason; *is_key if it is neither empty nor a comment. */
+/* Reads a line without its end. *is_key becomes whether it is neither empty nor a comment. Returns
+ * false with the reason if it is not a valid key. */
 static bool read_line(const char *line, size_t length, struct key *key, bool *is_key, char *error,
                       size_t size) {
     *is_key = length > 0 && line[0] != '#';
@@ -66,7 +67,7 @@ static bool read_all(FILE *file, struct key *list, size_t *count, char *error, s
             list[(*count)++] = key;
         }
     }
-    if (good && !feof(file)) { /* an error, or no memory for a line */
+    if (good && !feof(file)) { /* a read error, or no memory for a line */
         snprintf(error, size, "%s", strerror(errno));
         good = false;
     } else if (good && *count == 0) {
@@ -137,7 +138,7 @@ bool keys_match(struct keys *keys, const char *value, size_t size) {
         for (size_t j = 0; j < KEYS_LONGEST; j++) {
             differs |= (unsigned)(keys->list[i].bytes[j] ^ given.bytes[j]);
         }
-        found |= (differs - 1) >> (sizeof differs * 8 - 1); /* 1 if nothing differs */
+        found |= (differs - 1) >> (sizeof differs * 8 - 1); /* 1 if no bit differs */
     }
     pthread_rwlock_unlock(&keys->lock);
     return found != 0;

@@ -1,5 +1,5 @@
 /*
- * listen.c - the listening socket, and RLIMIT_NOFILE.
+ * listen.c opens and ends the listening socket, and raises RLIMIT_NOFILE.
  */
 #define _GNU_SOURCE /* dup3 */
 #include "http/listen.h"
@@ -17,7 +17,7 @@
 
 enum {
     BACKLOG = 1024,    /* the kernel cuts it to net.core.somaxconn */
-    RESERVE_FILES = 64 /* for stdio, epoll, event and listening descriptors, and libraries */
+    RESERVE_FILES = 64 /* standard streams, epoll, eventfd, listening sockets, and libraries */
 };
 
 union socket_address {
@@ -26,7 +26,7 @@ union socket_address {
     struct sockaddr_in6 v6;
 };
 
-/* Returns the size of the socket address; 0 if `text` is no numeric address. */
+/* Returns the size of the socket address, or 0 if `text` is not a numeric address. */
 static socklen_t parse_address(const char *text, unsigned port, union socket_address *address) {
     memset(address, 0, sizeof *address);
     if (inet_pton(AF_INET, text, &address->v4.sin_addr) == 1) {
@@ -42,8 +42,8 @@ static socklen_t parse_address(const char *text, unsigned port, union socket_add
     return 0;
 }
 
-/* SO_REUSEADDR, so that a restart need not wait for old connections; never SO_REUSEPORT, with
- * which a forgotten second server would silently take a share of the requests. */
+/* SO_REUSEADDR is set so that a restart need not wait for old connections. SO_REUSEPORT is not:
+ * with it, a second server that was forgotten would silently take a share of the requests. */
 static bool open_socket(int fd, const union socket_address *address, socklen_t size) {
     int on = 1, off = 0;
     if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0) {
@@ -56,7 +56,7 @@ static bool open_socket(int fd, const union socket_address *address, socklen_t s
     return bind(fd, &address->any, size) == 0 && listen(fd, BACKLOG) == 0;
 }
 
-/* Says what failed and what to do about it. */
+/* Writes what failed and what to do about it. */
 static void describe_failure(char *error, size_t size, const char *address, unsigned port,
                              int reason) {
     const bool ipv6 = strchr(address, ':') != NULL;
@@ -106,14 +106,14 @@ int listen_open(const char *address, unsigned *port, bool *ipv6, char *error, si
 }
 
 bool listen_end(int fd) {
-    const struct sockaddr_un unnamed = {.sun_family = AF_UNIX}; /* the kernel finds a name */
+    const struct sockaddr_un unnamed = {.sun_family = AF_UNIX}; /* the kernel chooses a name */
     const int idle = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     const int old = fcntl(fd, F_DUPFD_CLOEXEC, 0);
     const bool ended = idle >= 0 && old >= 0 &&
                        bind(idle, (const void *)&unnamed, sizeof unnamed.sun_family) == 0 &&
                        listen(idle, 0) == 0 && dup3(idle, fd, O_CLOEXEC) == fd;
     if (ended) {
-        shutdown(old, SHUT_RDWR); /* a thread in poll() would keep it listening */
+        shutdown(old, SHUT_RDWR); /* otherwise a thread in poll() keeps it listening */
     }
     if (idle >= 0) {
         close(idle);

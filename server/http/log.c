@@ -1,4 +1,4 @@
-/* log.c - see log.h. There is no queue: a line that is over the limit is dropped and counted. */
+/* log.c writes the log. There is no queue: a line that is over its limit is dropped and counted. */
 #define _GNU_SOURCE /* O_CLOEXEC in older headers */
 #include "http/log.h"
 
@@ -15,12 +15,12 @@
 #include <unistd.h>
 
 enum {
-    LINE = 1024,
-    MAX_REASONS = 16,
-    SUMMARY_MS = 60000 /* from one summary of refusals to the next one, at least */
+    LINE = 1024,       /* bytes of a line, at most */
+    MAX_REASONS = 16,  /* different reasons in one summary */
+    SUMMARY_MS = 60000 /* the least time from one summary of refusals to the next one */
 };
 
-/* At most `most` lines in `seconds`. */
+/* A limit of `most` lines in `seconds`. */
 struct limit {
     const unsigned most;
     const int64_t seconds;
@@ -30,15 +30,15 @@ struct limit {
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-/* Guarded by `lock`, but for `options`, which are set before there are threads. */
+/* `options` are set before there are threads. `lock` guards the others. */
 static struct http_log_options options;
 static int log_fd = STDERR_FILENO;
-static bool torn; /* does the log end with a part of a line? */
+static bool torn; /* the log ends with a part of a line */
 static struct limit messages = {.most = 10, .seconds = 60};
 static struct limit requests = {.most = 1000, .seconds = 1};
 
-/* Counts the refusals since the last summary. It has a lock of its own, so that counting never
- * waits for a line that is being written. */
+/* The refusals since the last summary. They have a lock of their own, so that counting never waits
+ * for a line that is being written. */
 static struct {
     pthread_mutex_t lock;
     struct {
@@ -50,8 +50,9 @@ static struct {
     int64_t summary; /* clock_ms() of the last summary; 0 = there was none */
 } refused = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* `text` as it may stand in a line: what is not visible ASCII becomes '?', and in JSON quotes and
- * backslashes get a backslash; spaces stay in sentences. What does not fit is cut off. */
+/* Writes `text` so that it may stand in a line: '?' replaces every byte that is not visible ASCII,
+ * and in JSON a backslash precedes quotes and backslashes. `spaces` lets spaces stay, in sentences.
+ * Text that does not fit is cut off. */
 static void make_plain(char *out, size_t size, const char *text, bool spaces) {
     size_t used = 0;
     for (; *text != '\0' && used + 3 <= size; text++) {
@@ -79,13 +80,14 @@ static size_t write_bytes(const char *text, size_t size) {
     return done;
 }
 
-/* What does not fit is cut off. A line is one write: those of several processes stay whole. */
+/* Writes a line in one write, so that the lines of several processes stay whole. A line that does
+ * not fit is cut off. */
 static void write_line(char line[static LINE], int length) {
     size_t size = length < LINE - 1 ? (size_t)length : LINE - 2;
     struct pollfd fd = {.fd = log_fd, .events = POLLOUT};
     line[size++] = '\n';
     if (poll(&fd, 1, 0) == 0) {
-        return; /* a pipe that nobody reads: better no line than no answer */
+        return; /* nobody reads the pipe: a lost line is better than a server that waits */
     }
     if (torn && write_bytes("\n", 1) == 0) {
         return;
@@ -94,7 +96,7 @@ static void write_line(char line[static LINE], int length) {
     torn = done > 0 && done < size;
 }
 
-/* "2026-11-21T10:22:39.123Z" */
+/* Writes the time like this: "2026-11-21T10:22:39.123Z". */
 static const char *now_as_text(char text[static 32]) {
     struct timespec now;
     struct tm parts;
@@ -115,7 +117,8 @@ static void write_message(const char *level, const char *message) {
                    : snprintf(line, sizeof line, "%s attentiond: %s", now_as_text(time), message));
 }
 
-/* May one more line be written? */
+/* Returns whether the limit allows one more line. If a new period begins after lines were dropped,
+ * their number is written first. */
 static bool admit(struct limit *limit) {
     const int64_t now = clock_ms();
     if (limit->lines == 0 || now - limit->start >= 1000 * limit->seconds) {
@@ -143,7 +146,8 @@ static int open_file(const char *path) {
 }
 
 /* Opens the terminal of standard error once more, so that a write never waits for somebody to read
- * it. Its own O_NONBLOCK would change it for all programs on that terminal. */
+ * it. If O_NONBLOCK were set on standard error itself, it would change for all programs on that
+ * terminal. */
 static int open_terminal(void) {
     const int fd = isatty(STDERR_FILENO)
                        ? open("/dev/stderr", O_WRONLY | O_NOCTTY | O_CLOEXEC | O_NONBLOCK)
@@ -233,7 +237,7 @@ void http_log_refused(const char *reason) {
     pthread_mutex_unlock(&refused.lock);
 }
 
-/* Writes what was counted into a sentence and begins to count anew. */
+/* Writes the counts of the refusals as a sentence and begins to count anew. */
 static void take_summary(char *text, size_t size, int64_t now) {
     unsigned long total = 0;
     size_t used;

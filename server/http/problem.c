@@ -1,7 +1,6 @@
 /*
- * problem.c - problem documents (RFC 9457) and reason phrases.
- * Writes its few members itself: the text it is given may be any bytes and may end in the middle
- * of a character, what it writes is always JSON.
+ * problem.c writes problem documents (RFC 9457) without a JSON library. The texts that it is given
+ * may hold any bytes and may end in the middle of a character; what it writes is always JSON.
  */
 #include "http/http.h"
 
@@ -11,48 +10,29 @@
 #include <string.h>
 
 enum {
-    MAX_TEXT = 2048 /* bytes of a detail or pointer that are looked at */
+    MAX_TEXT = 2048 /* bytes of a detail, a pointer or an id; what follows them is cut off */
 };
 
-/* Of the statuses that a problem has here. */
-static const struct {
-    int status;
-    const char *text;
-} reasons[] = {
-    {400, "Bad Request"},
-    {401, "Unauthorized"},
-    {404, "Not Found"},
-    {405, "Method Not Allowed"},
-    {411, "Length Required"},
-    {413, "Content Too Large"},
-    {414, "URI Too Long"},
-    {415, "Unsupported Media Type"},
-    {417, "Expectation Failed"},
-    {422, "Unprocessable Content"},
-    {431, "Request Header Fields Too Large"},
-    {501, "Not Implemented"},
-    {503, "Service Unavailable"},
-    {505, "HTTP Version Not Supported"},
-};
-
-/* The standard reason phrase. */
+/* The standard reason phrase of a status. */
 static const char *title_of(int status) {
-    for (size_t i = 0; i < sizeof reasons / sizeof *reasons; i++) {
-        if (reasons[i].status == status) {
-            return reasons[i].text;
-        }
+#define CASE(code, title)                                                                          \
+    case code:                                                                                     \
+        return title;
+    switch (status) {
+        HTTP_STATUSES(CASE)
+    default:
+        return "Unknown";
     }
-    return "Unknown";
+#undef CASE
 }
 
 static bool is_continuation(unsigned char c) {
     return (c & 0xc0) == 0x80;
 }
 
-/*
- * The length of the well-formed UTF-8 character (Unicode 15, table 3-7) at `text`; 0 if the bytes
- * there are none; `left` + 1 if they are the beginning of one that the end of the text cuts off.
- */
+/* Returns the length of the well-formed UTF-8 character (Unicode 15, table 3-7) at `text`, of which
+ * `left` bytes are left. Returns 0 if no character begins there, and left + 1 if the end of the
+ * text cuts the character off. */
 static size_t character_size(const unsigned char *text, size_t left) {
     unsigned char lead = text[0];
     if (lead < 0x80) {
@@ -81,7 +61,7 @@ static char *put_text(char *out, const char *text) {
     return out + size;
 }
 
-/* Writes `text` as a JSON string: at most 6 bytes for each of its bytes, and the quotes. */
+/* Writes `text` as a JSON string: two quotes, and at most 6 bytes for each byte of the text. */
 static char *put_string(char *out, const char *text) {
     size_t size = strnlen(text, MAX_TEXT);
     const unsigned char *c = (const unsigned char *)text;
@@ -93,7 +73,7 @@ static char *put_string(char *out, const char *text) {
             break;
         }
         if (width == 0) {
-            out = put_text(out, "\xef\xbf\xbd"); /* U+FFFD: something else stood here */
+            out = put_text(out, "\xef\xbf\xbd"); /* U+FFFD stands for a byte that is no UTF-8 */
             width = 1;
         } else if (*c == '"' || *c == '\\') {
             *out++ = '\\';
@@ -133,7 +113,7 @@ void http_problem(struct http_response *response, const struct http_request *req
     response->media_type = "application/problem+json";
     size_t text = strnlen(detail, MAX_TEXT) + (pointer != NULL ? strnlen(pointer, MAX_TEXT) : 0) +
                   strnlen(request->id, MAX_TEXT);
-    char *body = malloc(6 * text + 320); /* 320: the names, the title and the numbers */
+    char *body = malloc(6 * text + 320); /* 320 bytes: names, title, numbers */
     if (body == NULL) {
         no_memory(response);
         return;

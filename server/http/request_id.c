@@ -1,7 +1,7 @@
 /*
- * request_id.c - request ids by mixing a counter with a random key.
- * The mixing is a bijection of 64 bits (the finaliser of SplitMix64, Steele et al. 2014, with the
- * key added between two rounds), so ids of one process never repeat.
+ * request_id.c makes request ids by mixing a counter with a random key. The mixing is a bijection
+ * of 64 bits (the finaliser of SplitMix64, Steele et al. 2014, with the key added between two
+ * rounds), so the ids of one process never repeat.
  */
 #include "http/request_id.h"
 
@@ -17,7 +17,8 @@ static uint64_t mix(uint64_t x) {
 void request_ids_init(struct request_ids *ids) {
     uint64_t seed[2];
     if (getrandom(seed, sizeof seed, GRND_NONBLOCK) != (ssize_t)sizeof seed) {
-        /* Only at the very start of a machine: ids that can be guessed are better than none. */
+        /* This happens only just after the start of the machine. Ids that can be guessed are better
+         * than no ids. */
         struct timespec now;
         clock_gettime(CLOCK_REALTIME, &now);
         seed[0] = mix((uint64_t)now.tv_nsec);

@@ -1,6 +1,7 @@
 /*
- * request_id.h - makes request ids: 16 hexadecimal digits, no two alike in one process, not to be
- * guessed from the ones before without effort. They name requests in logs; they are no secrets.
+ * request_id.h - makes request ids of 16 hexadecimal digits. No two ids of one process are equal,
+ * and they cannot be guessed from earlier ids without effort. They name requests in logs; they are
+ * not secrets.
  */
 #ifndef HTTP_REQUEST_ID_H
 #define HTTP_REQUEST_ID_H
@@ -9,7 +10,7 @@
 #include <stdint.h>
 
 enum {
-    REQUEST_ID_SIZE = 17
+    REQUEST_ID_SIZE = 17 /* 16 digits and a NUL */
 };
 
 struct request_ids {
@@ -18,9 +19,10 @@ struct request_ids {
     _Atomic uint64_t counter;
 };
 
-/* Draws the key from the system's random source. */
+/* Draws the key and the offset from the random source of the system. */
 void request_ids_init(struct request_ids *ids);
 
+/* Writes the next id. May be called from any thread. */
 void request_ids_next(struct request_ids *ids, char out[static REQUEST_ID_SIZE]);
 
 #endif

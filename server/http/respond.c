@@ -1,6 +1,6 @@
 /*
- * respond.c - the response of a call: its headers, and its body whole or made while it is sent,
- * compressed if the client wants that.
+ * respond.c sends the response of a call: its headers, and its body, which is whole or is made
+ * while it is sent. It compresses the body if the client asks for that.
  */
 #include "http/internal.h"
 
@@ -8,24 +8,24 @@
 #include <string.h>
 
 enum {
-    BLOCK = 4 * 1024,  /* the buffer that libmicrohttpd has for a streamed body; HTTP/1.0 uses it */
-    PIECE = 64 * 1024, /* the most that is made at a time */
-    SLICE = 8 * 1024,  /* the clock is read after each slice */
-    LITTLE = 32 * 1024 /* bytes that libmicrohttpd may time itself while they are sent */
+    BLOCK = 4 * 1024,  /* bytes of libmicrohttpd's buffer for a streamed body; HTTP/1.0 uses it */
+    PIECE = 64 * 1024, /* bytes of a streamed body that are made at a time, at most */
+    SLICE = 8 * 1024,  /* bytes of a piece after which the clock is read */
+    LITTLE = 32 * 1024 /* bytes that may be sent under libmicrohttpd's own idle timeout */
 };
 
 /* Milliseconds. After OWN_MS on one body, the I/O thread asks the app to have the rest made
- * elsewhere, for TURN_MS at a time. Otherwise a few long answers would keep it from all other
- * clients. */
+ * elsewhere, for TURN_MS at a time. Otherwise a few long answers would keep the thread from all
+ * other clients. */
 static const double OWN_MS = 0.25, TURN_MS = 0.25;
 
 static bool add_header(struct MHD_Response *out, const char *name, const char *value) {
     return MHD_add_response_header(out, name, value) == MHD_YES;
 }
 
-/* Appends the name and milliseconds with three decimals. Not by printf: libquadmath, which OpenBLAS
- * brings along, registers formats of its own, and then all of them take glibc's slow path: these
- * four took as long as a small request's computation. */
+/* Appends the name and milliseconds with three decimals. It does not use printf, because OpenBLAS
+ * loads libquadmath, which registers formats of its own, and then all formats take the slow path of
+ * glibc: the four timings took as long as the computation of a small request. */
 static char *put_timing(char *out, const char *name, double milliseconds) {
     char digits[24];
     uint64_t microseconds = milliseconds > 0 ? (uint64_t)(milliseconds * 1e3 + 0.5) : 0;
@@ -45,26 +45,27 @@ static char *put_timing(char *out, const char *name, double milliseconds) {
     return out;
 }
 
-/* Gives the response the coding that the client wants, if it is worth it. */
-static void compress(struct http_call *call) {
+/* Compresses the body with the coding that the client asks for, if that makes it shorter and there
+ * is memory. */
+static void compress_response(struct http_call *call) {
     struct http_response *response = &call->response;
     const int64_t start = clock_ns();
-    /* A whole body has two copies for a moment, and is the compressed one then. */
+    /* For a moment there are two copies of a whole body. Then only the compressed one is left. */
     const size_t memory = coding_stream_memory(call->accepts) + 2 * response->size;
-    if (call->exchange != NULL && !call_hold(call, memory)) {
-        return; /* it is sent as it is */
+    if (call->exchange != NULL && !http_call_hold(call, memory)) {
+        return; /* it is sent uncompressed */
     }
     if (coding_compress(response, call->accepts, call->must_code)) {
         call->coding = call->accepts;
     }
     if (call->exchange != NULL && response->read == NULL) {
-        call_hold(call, 0);
+        http_call_hold(call, 0);
     }
     response->timing[HTTP_TIMING_ENCODE] += clock_ms_since(start);
 }
 
 static bool add_timing(struct MHD_Response *out, const double timing[static HTTP_TIMING_COUNT]) {
-    char text[160]; /* four times less than 40 */
+    char text[160]; /* each of the four timings has less than 40 */
     char *end = put_timing(text, "decode", timing[HTTP_TIMING_DECODE]);
     end = put_timing(end, ", queue", timing[HTTP_TIMING_QUEUE]);
     end = put_timing(end, ", compute", timing[HTTP_TIMING_COMPUTE]);
@@ -72,7 +73,7 @@ static bool add_timing(struct MHD_Response *out, const double timing[static HTTP
     return add_header(out, "Server-Timing", text);
 }
 
-/* What a browser must read before it lets a page of another origin see the response. */
+/* Adds the headers by which a browser lets a page of another origin see the response. */
 static bool add_cors(const struct http_call *call, struct MHD_Response *out) {
     return (call->origin[0] == '\0' ||
             (add_header(out, "Access-Control-Allow-Origin", call->origin) &&
@@ -87,7 +88,7 @@ static bool add_cors(const struct http_call *call, struct MHD_Response *out) {
              add_header(out, "Access-Control-Max-Age", "600")));
 }
 
-/* What in a request, beside its target, the response depends on. */
+/* Names the headers of the request on which the response depends. */
 static bool add_vary(const struct http_call *call, struct MHD_Response *out) {
     const bool origin = call->server->cors_origins != NULL;
     const bool coding = call->server->compression || call->response.asset != NULL;
@@ -97,7 +98,7 @@ static bool add_vary(const struct http_call *call, struct MHD_Response *out) {
                                                        : "Accept-Encoding");
 }
 
-/* What caches may do with it and, of an asset, what the page in it may do. */
+/* Says what caches may do with the response and, for an asset, what the page in it may do. */
 static bool add_keeping(const struct http_asset *asset, struct MHD_Response *out) {
     if (asset == NULL) {
         return add_header(out, "Cache-Control", "no-store");
@@ -128,29 +129,29 @@ static bool add_headers(const struct http_call *call, struct MHD_Response *out) 
            (!call->connection->ends || add_header(out, "Connection", "close"));
 }
 
-/* A body that is made while it is sent. Libmicrohttpd owns it, with the response. */
-struct stream {
-    struct http_call *call; /* there as long as `read_stream` is called */
+/* A body that is made while it is sent. libmicrohttpd owns it, together with the response. */
+struct http_stream {
+    struct http_call *call; /* valid as long as read_stream is called */
     struct MHD_Connection *connection;
     void *body;
     bool (*read)(void *body, char *out, size_t room, size_t *size);
     void (*release)(void *body);
-    double spent; /* milliseconds that the I/O thread has made pieces */
+    double spent; /* milliseconds for which the I/O thread has made pieces */
     bool ended, failed;
-    size_t size, taken; /* of `piece` */
+    size_t size, taken; /* piece[taken..size) is to be sent */
     char piece[];
 };
 
-_Static_assert(BLOCK + sizeof(struct stream) + PIECE <= HTTP_STREAM, "what http.h says");
+_Static_assert(BLOCK + sizeof(struct http_stream) + PIECE <= HTTP_STREAM, "what http.h says");
 
-/* Makes the next piece, or as much of it as can be made in a turn. Returns the milliseconds that it
- * took. Once the server has ended, nobody gets what is left of an answer, and to make it would only
- * hold up the stop. */
-static double make_piece(struct stream *stream) {
+/* Makes the next piece, or as much of it as can be made in a turn. Returns the milliseconds that
+ * this took. Once the server has ended, no piece is made: nobody would get the rest of the answer,
+ * and making it would only delay the stop. */
+static double make_piece(struct http_stream *stream) {
     const int64_t start = clock_ns();
     double spent = 0;
     stream->size = stream->taken = 0;
-    stream->failed |= atomic_load(&stream->call->server->stage) == CALL_ENDED;
+    stream->failed |= atomic_load(&stream->call->server->stage) == HTTP_ENDED;
     while (!stream->ended && !stream->failed && stream->size < PIECE && spent < TURN_MS) {
         const size_t left = PIECE - stream->size, room = left < SLICE ? left : SLICE;
         size_t size = 0;
@@ -166,18 +167,18 @@ void http_make(struct http_pending *pending) {
     make_piece(((struct http_call *)pending)->stream);
 }
 
-/* Has the app make the next piece. False if it is to be made here. */
-static bool make_elsewhere(struct stream *stream) {
+/* Asks the app to make the next piece. Returns false if the caller is to make it. */
+static bool make_elsewhere(struct http_stream *stream) {
     struct http_call *call = stream->call;
     struct http_server *server = call->server;
     if (stream->spent < OWN_MS || call->exchange == NULL || server->app->make == NULL) {
         return false;
     }
     atomic_fetch_add(&server->working, 1);
-    const bool goes_on = atomic_load(&server->stage) != CALL_ENDED;
+    const bool goes_on = atomic_load(&server->stage) != HTTP_ENDED;
     if (goes_on) {
         watch_halt(&call->connection->watched);
-        call_suspend(call, stream->connection);
+        http_call_suspend(call, stream->connection);
         server->app->make(call->exchange, (struct http_pending *)call);
     }
     atomic_fetch_sub(&server->working, 1);
@@ -185,7 +186,7 @@ static bool make_elsewhere(struct stream *stream) {
 }
 
 static ssize_t read_stream(void *stream_, uint64_t position, char *out, size_t room) {
-    struct stream *stream = stream_;
+    struct http_stream *stream = stream_;
     (void)position;
     if (stream->taken == stream->size && !stream->ended) {
         if (make_elsewhere(stream)) {
@@ -208,7 +209,7 @@ static ssize_t read_stream(void *stream_, uint64_t position, char *out, size_t r
 }
 
 static void free_stream(void *stream_) {
-    struct stream *stream = stream_;
+    struct http_stream *stream = stream_;
     if (stream->release != NULL) {
         stream->release(stream->body);
     }
@@ -218,27 +219,27 @@ static void free_stream(void *stream_) {
 static struct MHD_Response *create_stream(struct http_call *call,
                                           struct MHD_Connection *connection) {
     struct http_response *response = &call->response;
-    struct stream *stream = malloc(sizeof *stream + PIECE);
+    struct http_stream *stream = malloc(sizeof *stream + PIECE);
     if (stream == NULL) {
         return NULL;
     }
-    *stream = (struct stream){.call = call,
-                              .connection = connection,
-                              .body = (void *)response->body,
-                              .read = response->read,
-                              .release = response->release};
+    *stream = (struct http_stream){.call = call,
+                                   .connection = connection,
+                                   .body = (void *)response->body,
+                                   .read = response->read,
+                                   .release = response->release};
     struct MHD_Response *out = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK,
                                                                  read_stream, stream, free_stream);
     if (out == NULL) {
         free(stream);
     } else {
         call->stream = stream;
-        response->release = NULL; /* it is the stream's now */
+        response->release = NULL; /* the stream owns the body now */
     }
     return out;
 }
 
-/* The body goes to libmicrohttpd without a copy and is released when the last byte is sent. */
+/* Gives a whole body to libmicrohttpd without a copy. It is released when the last byte is sent. */
 static struct MHD_Response *create_whole(struct http_response *response) {
     void *body = (void *)response->body;
     if (response->release == NULL || response->size == 0) {
@@ -247,13 +248,14 @@ static struct MHD_Response *create_whole(struct http_response *response) {
     struct MHD_Response *out = MHD_create_response_from_buffer_with_free_callback_cls(
         response->size, body, response->release, body);
     if (out != NULL) {
-        response->release = NULL; /* it is the response's now */
+        response->release = NULL; /* libmicrohttpd owns the body now */
     }
     return out;
 }
 
-/* Libmicrohttpd would cut off a connection as idle whose client is still taking what is in the
- * kernel's buffer. So while more than a little is sent, only the watch has an eye on it. */
+/* Begins the deadline of the response. libmicrohttpd would close a connection as idle while its
+ * client is still taking bytes from the buffer of the kernel. So while more than LITTLE is sent,
+ * only the watch ends the connection. */
 static void begin_sending(struct http_call *call, struct MHD_Connection *connection) {
     struct watched *watched = &call->connection->watched;
     watch_send(watched, call->server->write_ms, call->response.size);
@@ -264,11 +266,11 @@ static void begin_sending(struct http_call *call, struct MHD_Connection *connect
     }
 }
 
-enum MHD_Result call_respond(struct http_call *call, struct MHD_Connection *connection) {
+enum MHD_Result respond_send(struct http_call *call, struct MHD_Connection *connection) {
     struct http_response *response = &call->response;
     response->timing[HTTP_TIMING_DECODE] += call->inflate_ms;
     if (call->accepts != CODING_NONE) {
-        compress(call);
+        compress_response(call);
     }
     const bool streams = response->read != NULL;
     struct MHD_Response *out = streams ? create_stream(call, connection) : create_whole(response);
@@ -277,12 +279,12 @@ enum MHD_Result call_respond(struct http_call *call, struct MHD_Connection *conn
     }
     enum MHD_Result result = MHD_NO;
     begin_sending(call, connection);
-    call->connection->ends = response->close || atomic_load(&call->server->stage) != CALL_SERVING;
+    call->connection->ends = response->close || atomic_load(&call->server->stage) != HTTP_SERVING;
     if (add_headers(call, out)) {
         result = MHD_queue_response(connection, (unsigned)response->status, out);
     }
     MHD_destroy_response(out);
-    call->status = result == MHD_YES && !call->left ? response->status : 0;
+    call->status = result == MHD_YES && !call->client_left ? response->status : 0;
     call->sent = call->request.head || response->status == 304 ? 0 : response->size;
     return result;
 }

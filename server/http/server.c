@@ -1,6 +1,6 @@
 /*
- * server.c - the server: starting, connections from their first byte to their last, reloading, and
- * a stop that leaves no request without an answer. What a request is, is in handler.c.
+ * server.c starts the server, follows its connections from their first byte to their last, reloads
+ * files, and stops without leaving a request unanswered. handler.c has the requests.
  */
 #define _GNU_SOURCE /* memmem */
 #include "http/internal.h"
@@ -18,10 +18,10 @@
 #include <time.h>
 
 enum {
-    CONNECTION_MEMORY = 32 * 1024, /* libmicrohttpd clears all of it after each request */
+    CONNECTION_MEMORY = 32 * 1024, /* bytes, which libmicrohttpd clears after each request */
     DRAIN_TICK_MS = 10,
-    DRAIN_QUIET = 5, /* ticks without any request: then idle connections are closed */
-    END_TICKS = 100  /* 1 s for the handlers and computations that are at work even then */
+    DRAIN_QUIET = 5, /* ticks without any request, after which idle connections are closed */
+    END_TICKS = 100  /* one second for handlers and computations that are still at work */
 };
 
 static struct tls_pair *begin_tls(struct http_server *server, struct MHD_Connection *connection) {
@@ -34,30 +34,30 @@ static void open_connection(struct http_server *server, struct MHD_Connection *c
                             void **context) {
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
-    struct connection *own = info != NULL ? calloc(1, sizeof *own) : NULL;
-    const int fd = info != NULL ? info->connect_fd : -1; /* the next question overwrites `info` */
+    struct http_connection *own = info != NULL ? calloc(1, sizeof *own) : NULL;
+    const int fd = info != NULL ? info->connect_fd : -1; /* the next such call overwrites `info` */
     atomic_fetch_add_explicit(&server->connections, 1, memory_order_relaxed);
-    if (own != NULL) { /* else its first request is cut off */
+    if (own != NULL) { /* otherwise the first request is cut off */
         own->server = server;
         own->pair = server->tls != NULL ? begin_tls(server, connection) : NULL;
-        watch_for(&own->watched, server->header_ms); /* a handshake included */
+        watch_for(&own->watched, server->header_ms); /* the time includes the handshake */
         watch_add(server->watch, &own->watched, fd);
     }
     *context = own;
 }
 
-static void forget_connection(struct http_server *server, struct connection *own) {
+static void forget_connection(struct http_server *server, struct http_connection *own) {
     free(own);
     atomic_fetch_sub_explicit(&server->connections, 1, memory_order_relaxed);
 }
 
 static void on_ended(struct watched *watched) {
-    struct connection *own = (struct connection *)watched;
+    struct http_connection *own = (struct http_connection *)watched;
     forget_connection(own->server, own);
 }
 
-/* Did the client of a port for TLS send plain HTTP? GnuTLS has taken the first five bytes and then
- * given up. The rest of the first line is still in the socket. */
+/* Returns whether the client of a port for TLS has sent plain HTTP. GnuTLS has read the first five
+ * bytes and then given up. The rest of the first line is still in the socket. */
 static bool is_plain_http(int fd) {
     static const char version[] = " HTTP/1.";
     char line[4096];
@@ -69,7 +69,7 @@ static bool is_plain_http(int fd) {
 static void on_connection(void *server_, struct MHD_Connection *connection, void **context,
                           enum MHD_ConnectionNotificationCode code) {
     struct http_server *server = server_;
-    struct connection *own = *context;
+    struct http_connection *own = *context;
     if (code == MHD_CONNECTION_NOTIFY_STARTED) {
         open_connection(server, connection, context);
         return;
@@ -88,8 +88,8 @@ static void on_connection(void *server_, struct MHD_Connection *connection, void
     forget_connection(server, own);
 }
 
-/* A connection too many is closed at once. libmicrohttpd's own limit would leave it hanging
- * instead. */
+/* Closes a connection over the limit at once. The limit of libmicrohttpd itself would leave it
+ * hanging instead. */
 static enum MHD_Result on_accept(void *server_, const struct sockaddr *address, socklen_t size) {
     struct http_server *server = server_;
     (void)address;
@@ -113,12 +113,14 @@ static void wait_tick(void) {
     nanosleep(&(struct timespec){.tv_nsec = DRAIN_TICK_MS * 1000000L}, NULL);
 }
 
-/* Without a descriptor for its first connection, a thread of libmicrohttpd tries again at once,
- * "busy waiting" as its message says. As it serves nobody, it may as well rest here. */
+/* Logs a message of libmicrohttpd. If no descriptor is left for the first connection of one of its
+ * threads, the thread tries again at once ("busy waiting" in its message). Such a thread serves
+ * nobody, so it rests here for a tick. */
 static void on_message(void *unused, const char *format, va_list arguments) {
     const bool busy_waiting = strstr(format, "at FIRST connection") != NULL;
     const bool handshake = strstr(format, "received handshake message out of context") != NULL;
-    const bool refusal = strstr(format, "(HTTP response code is %u ('%s'))") != NULL; /* a page */
+    /* libmicrohttpd has refused a request with a page of its own. */
+    const bool refusal = strstr(format, "(HTTP response code is %u ('%s'))") != NULL;
     http_log_mhd(unused,
                  handshake ? "a TLS handshake failed"
                  : refusal ? "libmicrohttpd refused a request with status %u"
@@ -130,13 +132,14 @@ static void on_message(void *unused, const char *format, va_list arguments) {
 }
 
 static struct MHD_Daemon *start_daemon(struct http_server *server, bool ipv6, unsigned threads) {
-    /* With epoll, libmicrohttpd spins from the first byte of a handshake to the last (0.9.75 and
-     * 1.0.1): a client that does not go on would cost a core. With poll it waits. */
+    /* libmicrohttpd with epoll spins from the first byte of a handshake to the last (0.9.75 and
+     * 1.0.1), so a client that does not go on would cost a core. With poll it waits. */
     unsigned flags = (server->tls != NULL ? MHD_USE_POLL_INTERNAL_THREAD | MHD_USE_TLS
                                           : MHD_USE_EPOLL_INTERNAL_THREAD) |
                      MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ITC | MHD_USE_ERROR_LOG |
                      (ipv6 ? MHD_USE_IPv6 : 0u);
-    /* The limit is split over the threads, but the kernel need not spread connections evenly. */
+    /* libmicrohttpd gives each thread an equal part of the limit, but the kernel may spread
+     * connections unevenly. */
     unsigned limit = (server->max_connections + 1) * threads;
     struct MHD_OptionItem for_tls[] = {
         {MHD_OPTION_HTTPS_PRIORITIES, 0, (void *)tls_priorities},
@@ -146,19 +149,20 @@ static struct MHD_Daemon *start_daemon(struct http_server *server, bool ipv6, un
     struct MHD_OptionItem more[] = {
         {MHD_OPTION_ARRAY, 0, server->tls != NULL ? for_tls : for_tls + 2},
 #if MHD_VERSION >= 0x01000000
-        /* The strictest level within the RFCs refuses bare LF, folded headers, and spaces in the
-         * target, which get a redirect otherwise. A higher one adds only empty lines in front. */
+        /* Level 1 is the strictest one within the RFCs. It refuses bare LF, folded headers, and
+         * spaces in the target, for which there would be a redirect otherwise. A higher level
+         * would only refuse empty lines before a request, too. */
         {MHD_OPTION_CLIENT_DISCIPLINE_LVL, 1, NULL},
 #endif
         {threads > 1 ? MHD_OPTION_THREAD_POOL_SIZE : MHD_OPTION_END, (intptr_t)threads, NULL},
         {MHD_OPTION_END, 0, NULL},
     };
     return MHD_start_daemon(
-        flags, (uint16_t)server->port, on_accept, server, call_handle, server,
+        flags, (uint16_t)server->port, on_accept, server, handler_on_step, server,
         MHD_OPTION_EXTERNAL_LOGGER, on_message, NULL, MHD_OPTION_LISTEN_SOCKET, server->listening,
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_MEMORY, MHD_OPTION_CONNECTION_LIMIT,
         limit, MHD_OPTION_CONNECTION_TIMEOUT, server->idle_timeout, MHD_OPTION_URI_LOG_CALLBACK,
-        call_target, NULL, MHD_OPTION_NOTIFY_COMPLETED, call_completed, NULL,
+        handler_on_target, NULL, MHD_OPTION_NOTIFY_COMPLETED, handler_on_completed, NULL,
         MHD_OPTION_NOTIFY_CONNECTION, on_connection, server, MHD_OPTION_ARRAY, more,
         MHD_OPTION_END);
 }
@@ -225,7 +229,7 @@ struct http_server *http_start(const struct http_options *options, const struct 
     return server;
 
 failed:
-    /* The socket is left alone: libmicrohttpd may have closed it, and the program ends anyway. */
+    /* The socket is not closed: libmicrohttpd may have closed it, and the program ends anyway. */
     watch_stop(server->watch);
     keys_free(server->keys);
     tls_free(server->tls);
@@ -264,8 +268,8 @@ unsigned http_port(const struct http_server *server) {
     return server->port;
 }
 
-/* Waits until no request has been begun or in work for so many ticks, for `most` ticks at most.
- * Returns how many of these are left. */
+/* Waits until, for `ticks` ticks, no request was begun or in work. Waits for `most` ticks at most
+ * and returns how many of these are left. */
 static int await_quiet(const struct http_server *server, int ticks, int most) {
     unsigned seen = atomic_load_explicit(&server->begun, memory_order_relaxed);
     for (int quiet = 0; most > 0 && quiet < ticks; most--) {
@@ -278,22 +282,23 @@ static int await_quiet(const struct http_server *server, int ticks, int most) {
     return most;
 }
 
-/* Answers what is there and begins nothing more; what takes longer is called off. A client learns
- * from the end of its idle connection that it should send elsewhere: what it sent before is
- * answered, even now. */
+/* Waits for the requests in work, then lets no further request begin, and cancels those that take
+ * longer. Idle connections are closed before that. A client learns from the end of its connection
+ * that it should send requests elsewhere; a request that it sent before is still answered. */
 static void drain(struct http_server *server) {
     int left = await_quiet(server, DRAIN_QUIET, server->drain_ticks);
     watch_close_idle(server->watch);
     left = await_quiet(server, DRAIN_QUIET, left > 0 ? left : 1);
-    atomic_store(&server->stage, CALL_CLOSED);
-    await_quiet(server, 1, left > 0 ? left : 1); /* what came in the meantime */
+    atomic_store(&server->stage, HTTP_CLOSED);
+    await_quiet(server, 1, left > 0 ? left : 1); /* requests may have come in the meantime */
     watch_leave_all(server->watch);
     await_quiet(server, 1, END_TICKS);
 }
 
-/* MHD_quiesce_daemon would do this, but it and a thread of libmicrohttpd can both take the socket
- * out of the thread's epoll set: then the second to do so calls the panic function (0.9.75, seen
- * once in 60,000 stops). So the socket is replaced by one that nobody connects to. */
+/* Stops listening without MHD_quiesce_daemon. That function and a thread of libmicrohttpd can both
+ * take the socket out of the epoll set of the thread, and then the second of them calls the panic
+ * function (0.9.75, seen once in 60,000 stops). So the socket is replaced by a socket to which
+ * nobody connects. */
 static void stop_listening(struct http_server *server) {
     if (!listen_end(server->listening)) {
         http_log(
@@ -302,9 +307,10 @@ static void stop_listening(struct http_server *server) {
     }
 }
 
-/* Lets no request reach the app any more. False if one is still there after a bounded time. */
+/* Lets no request reach the app any more. Returns false if the app is still at work on one after a
+ * bounded time. */
 static bool end_work(struct http_server *server) {
-    atomic_store(&server->stage, CALL_ENDED);
+    atomic_store(&server->stage, HTTP_ENDED);
     for (int i = 0; i < END_TICKS; i++) {
         watch_leave_all(server->watch);
         if (atomic_load(&server->working) == 0 && atomic_load(&server->pending) == 0) {
@@ -319,8 +325,8 @@ bool http_stop(struct http_server *server) {
     if (server == NULL) {
         return true;
     }
-    if (atomic_load(&server->stage) == CALL_SERVING) {
-        atomic_store(&server->stage, CALL_DRAINING);
+    if (atomic_load(&server->stage) == HTTP_SERVING) {
+        atomic_store(&server->stage, HTTP_DRAINING);
         for (int i = 0; i < server->drain_delay_ticks; i++) {
             http_log_summary(false);
             wait_tick();
@@ -329,7 +335,7 @@ bool http_stop(struct http_server *server) {
         drain(server);
     }
     if (!end_work(server)) {
-        return false; /* MHD_stop_daemon would wait for the thread that is in the app */
+        return false; /* MHD_stop_daemon would wait for the threads that are in the app */
     }
     MHD_stop_daemon(server->daemon); /* closes the socket */
     watch_stop(server->watch);

@@ -1,8 +1,9 @@
 /*
- * tls.c - see tls.h. A pair is a set of GnuTLS's credentials that are never changed: every session
- * is given the pair of its beginning and counts as a user of it until it is gone, so a reload only
- * changes which one the next session gets. Tickets that resume sessions belong to a pair as well:
- * after a reload none of them spares the handshake that shows the new certificate.
+ * tls.c has the certificates of the server and the client of the health check. A pair is a set of
+ * GnuTLS's credentials that never changes. Every session gets the pair that is present at its
+ * beginning and counts as a user of it until the session is gone. So a reload only changes which
+ * pair the next session gets. Tickets that resume sessions belong to a pair as well: after a
+ * reload, no ticket spares the handshake that shows the new certificate.
  */
 #include "http/tls.h"
 
@@ -21,11 +22,11 @@
 #include <time.h>
 
 enum {
-    LARGEST_FILE = 1 << 20
+    LARGEST_FILE = 1 << 20 /* bytes */
 };
 
 struct tls_pair {
-    unsigned users; /* sessions, and struct tls while it is the present one; under its lock */
+    unsigned users; /* sessions, and struct tls while the pair is present; its lock guards this */
     struct tls *tls;
     gnutls_certificate_credentials_t credentials;
     gnutls_datum_t ticket_key;
@@ -37,9 +38,10 @@ struct tls {
     struct tls_pair *present;
 };
 
-/* Forward secrecy and authenticated encryption only: that is all of TLS 1.3, and what every client
- * of TLS 1.2 has had for ten years. The server's order counts; X25519 is what clients send a share
- * for, and with another group first the handshake would take one more round. */
+/* Only forward secrecy and authenticated encryption are allowed. All of TLS 1.3 has both, and every
+ * client of TLS 1.2 has had them for ten years. The order of the server counts, and X25519 comes
+ * first because clients send a key share for it; with another group the handshake would take one
+ * more round. */
 const char tls_priorities[] =
     "SECURE128:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2:-KX-ALL:+ECDHE-ECDSA:+ECDHE-RSA:"
     "-MAC-ALL:+AEAD:-GROUP-ALL:+GROUP-X25519:+GROUP-SECP256R1:+GROUP-SECP384R1:%SERVER_PRECEDENCE";
@@ -67,7 +69,7 @@ static bool read_file(const char *path, gnutls_datum_t *out, char *error, size_t
     return good;
 }
 
-/* It may have held a key. */
+/* Overwrites and frees the text of a file, which may hold a key. */
 static void wipe(gnutls_datum_t *data) {
     if (data->data != NULL) {
         gnutls_memset(data->data, 0, data->size);
@@ -76,7 +78,8 @@ static void wipe(gnutls_datum_t *data) {
     *data = (gnutls_datum_t){0};
 }
 
-/* A certificate that is not valid at this time is served all the same: the clients decide. */
+/* Logs a warning if the certificate is not valid at this time. It is used all the same, because the
+ * clients decide. */
 static void warn_of_time(const char *path, gnutls_x509_crt_t certificate) {
     const time_t now = time(NULL), begin = gnutls_x509_crt_get_activation_time(certificate),
                  end = gnutls_x509_crt_get_expiration_time(certificate);
@@ -94,7 +97,7 @@ static void warn_of_time(const char *path, gnutls_x509_crt_t certificate) {
     }
 }
 
-/* The chain, whose array is the caller's. */
+/* Reads the chain of certificates. The caller owns them and their array. */
 static bool read_certificates(const char *path, gnutls_x509_crt_t **list, unsigned *count,
                               char *error, size_t size) {
     gnutls_datum_t text = {0};
@@ -116,7 +119,7 @@ static bool read_certificates(const char *path, gnutls_x509_crt_t **list, unsign
     return good;
 }
 
-/* The key is the caller's, also on failure. */
+/* Reads the key into `key`, which the caller owns, also on failure. */
 static bool read_key(const char *path, gnutls_x509_privkey_t key, char *error, size_t size) {
     gnutls_datum_t text = {0};
     char reason[128];
@@ -151,7 +154,7 @@ static void pair_free(struct tls_pair *pair) {
     free(pair);
 }
 
-/* Fills what pair_free frees. */
+/* Fills a pair with credentials and a key for tickets, both of which pair_free frees. */
 static bool pair_fill(struct tls_pair *pair, gnutls_x509_crt_t *chain, unsigned count,
                       gnutls_x509_privkey_t key, char *error, size_t size) {
     int result = gnutls_certificate_allocate_credentials(&pair->credentials);
@@ -207,7 +210,8 @@ struct tls_pair *tls_begin(struct tls *tls, void *session) {
         tls_end(pair);
         return NULL;
     }
-    gnutls_session_ticket_enable_server(session, &pair->ticket_key); /* or it goes without */
+    gnutls_session_ticket_enable_server(session,
+                                        &pair->ticket_key); /* a session may lack tickets */
     return pair;
 }
 
@@ -304,7 +308,8 @@ struct tls_client *tls_client_new(int fd) {
     return client;
 }
 
-/* GnuTLS's result as a system call's: of its own errors, the socket's have set errno. */
+/* Turns a result of GnuTLS into that of a system call. If an error came from the socket, errno is
+ * set already. */
 static ssize_t as_system_call(ssize_t result) {
     if (result >= 0) {
         return result;

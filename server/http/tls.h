@@ -1,7 +1,7 @@
 /*
- * tls.h - TLS 1.2 and 1.3 by GnuTLS, whose headers are included by tls.c alone. For the server: the
- * certificate and its key, which can be read again while connections use the old ones. For the
- * health check: a client. Knows nothing of HTTP or libmicrohttpd.
+ * tls.h - TLS 1.2 and 1.3 by GnuTLS, whose headers only tls.c includes. The server gets a
+ * certificate with its key; both can be read again while connections use the old ones. The health
+ * check gets a client. This file does not know HTTP or libmicrohttpd.
  */
 #ifndef HTTP_TLS_H
 #define HTTP_TLS_H
@@ -13,41 +13,44 @@
 /* ---------------------------------------------------------------------------------- the server */
 
 struct tls;
-struct tls_pair; /* a certificate and its key, as long as a connection needs them */
+struct tls_pair; /* a certificate and its key, which lives as long as a connection needs it */
 
-/* The versions and ciphers, as GnuTLS's priority string. */
+/* The priority string of GnuTLS, with the versions and ciphers. */
 extern const char tls_priorities[];
 
 /* Reads PEM files: the certificate with the chain that follows it, and the key of the certificate.
- * Borrows the paths. One that is not valid at this time gets a line in the log. NULL with the
- * reason in error[0..size). */
+ * Borrows the paths. A certificate that is not valid at this time gets a line in the log. Returns
+ * owned; NULL with the reason in error[0..size). */
 struct tls *tls_load(const char *certificate, const char *key, char *error, size_t size);
 
-/* Reads the files again, for the connections to come. On failure, false with the reason, the old
- * pair stays. */
+/* Reads the files again, for the connections to come. Returns false with the reason if this fails;
+ * the old pair then stays. */
 bool tls_reload(struct tls *tls, char *error, size_t size);
 
-void tls_free(struct tls *tls); /* after the last tls_end; NULL is fine */
+void tls_free(struct tls *tls); /* must follow the last tls_end; NULL is fine */
 
-/* Gives a new session, a gnutls_session_t before its handshake, the present pair. Whoever calls it
- * calls tls_end when the session is gone. From any thread. NULL: the session has no certificate. */
+/* Gives the present pair to a new session, a gnutls_session_t before its handshake. Returns the
+ * pair, for which the caller calls tls_end when the session is gone; NULL if the session has no
+ * certificate. May be called from any thread. */
 struct tls_pair *tls_begin(struct tls *tls, void *session);
 void tls_end(struct tls_pair *pair); /* NULL is fine */
 
-/* What libmicrohttpd asks for a certificate (MHD_OPTION_HTTPS_CERT_CALLBACK2) in sessions that
- * tls_begin gave none: it has none either, so their handshakes fail. */
+/* Returns the function that libmicrohttpd asks for a certificate (MHD_OPTION_HTTPS_CERT_CALLBACK2)
+ * in sessions to which tls_begin gave none. It has none either, so their handshakes fail. */
 void *tls_no_certificate(void);
 
 /* ---------------------------------------------------------------------------------- the client */
 
 struct tls_client;
 
-/* A client on a connected, non-blocking socket, which it borrows. It believes any certificate: it
- * asks a server whose address it knows whether it lives. NULL if memory runs out. */
+/* Creates a client on a connected, non-blocking socket, which it borrows. It accepts any
+ * certificate, because it only asks a server at a known address whether it is alive. Returns owned;
+ * NULL if memory runs out. */
 struct tls_client *tls_client_new(int fd);
 
-/* As send and recv, after a handshake. -1 with errno; EAGAIN: call it again when the socket is
- * ready for what tls_client_awaits says, POLLIN or POLLOUT. */
+/* These do what send and recv do, after a handshake. They return -1 with errno. After EAGAIN, call
+ * the function again when the socket is ready for what tls_client_awaits returns, POLLIN or
+ * POLLOUT. */
 ssize_t tls_client_send(struct tls_client *client, const void *bytes, size_t size);
 ssize_t tls_client_receive(struct tls_client *client, void *bytes, size_t size);
 short tls_client_awaits(const struct tls_client *client);

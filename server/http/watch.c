@@ -1,6 +1,6 @@
 /*
- * watch.c - see watch.h. One list under one mutex: a descriptor is shut down only while its
- * connection is in the list, so never after it was closed and belongs to somebody else.
+ * watch.c holds all connections in one list under one mutex. A descriptor is shut down only while
+ * its connection is in the list, so never after it was closed and was given to another connection.
  */
 #define _GNU_SOURCE /* POLLRDHUP */
 #include "http/watch.h"
@@ -20,15 +20,15 @@
 
 enum {
     TICK_MS = 100,
-    GONE_TICKS = 10,     /* in which the server may be reading what came before the client's end */
-    POLLED = 256,        /* connections that are asked at a time whether they are still there */
-    ASK_MS = 1000,       /* between two questions what a client has taken */
-    STEP = 32 * 1024,    /* bytes: who takes less has stopped */
-    PAUSE_MS = 32000,    /* in which 2 MiB, a 16th of a large receive buffer, are taken slowly */
-    UNTOLD = 128 * 1024, /* bytes of earlier responses that a client may have read untold */
+    GONE_TICKS = 10,     /* the server can read in these what a client sent before its end */
+    POLLED = 256,        /* connections that one poll() looks at */
+    ASK_MS = 1000,       /* the time between two questions how much a client has taken */
+    STEP = 32 * 1024,    /* bytes: a client that takes less than this has stopped */
+    PAUSE_MS = 32000,    /* the slowest client takes 2 MiB in this time: see patience_with */
+    UNTOLD = 128 * 1024, /* bytes that a client may have read before its kernel tells so */
     LINGER_MS = 2000,
     LINGER_TICK_MS = 10,
-    LINGER_PIECES = 64 /* of 16 KiB that are read from one at a time */
+    LINGER_PIECES = 64 /* the most pieces of 16 KiB that are read from a connection in a turn */
 };
 
 struct watch {
@@ -36,7 +36,7 @@ struct watch {
     pthread_cond_t woken;
     pthread_t thread;
     bool stop;
-    /* No connections themselves: before the first and after the last. */
+    /* The heads of two rings: the connections, and those that linger. */
     struct watched ring, lingering;
 };
 
@@ -57,15 +57,16 @@ static bool is_empty(const struct watched *ring) {
 
 /* ------------------------------------------------------------------------- the watching thread */
 
-static void call_leave(struct watched *watched) {
+static void tell_leave(struct watched *watched) {
     void (*leave)(struct watched *) = watched->leave;
     watched->leave = NULL;
     leave(watched);
 }
 
-/* The client of a connection on which nothing is computed has ended it, or its sending side. If
- * libmicrohttpd read the last bytes and that end at once, it does not notice (0.9.75 with epoll):
- * so once there is nothing left to read and nothing is sent, the connection is cut off. */
+/* Notes that a client has ended its connection, or its sending side, while no answer is made
+ * elsewhere. If libmicrohttpd read the last bytes and the end at once, it does not notice the end
+ * (0.9.75 with epoll). So the connection is cut off if nothing is left to read and nothing is sent
+ * for GONE_TICKS. */
 static void note_end(struct watched *w) {
     char byte;
     if (atomic_load_explicit(&w->sending, memory_order_relaxed) ||
@@ -76,17 +77,17 @@ static void note_end(struct watched *w) {
     }
 }
 
-/* What came from the client is not read yet. libmicrohttpd takes at most 128 events at a time from
- * epoll, and after exactly as many waits for one more before it serves any (0.9.75): if no other
- * comes, they all wait. To set this option, to its default, makes the kernel tell anew what there
- * is to read: one more event. */
+/* Makes the kernel tell once more that there are bytes to read, by setting an option to its
+ * default. libmicrohttpd takes at most 128 events at a time from epoll. After exactly 128 events it
+ * waits for one more before it serves any of them (0.9.75): if no other event comes, all these
+ * connections wait. */
 static void tell_again(const struct watched *w) {
     const int one = 1;
     setsockopt(w->fd, SOL_SOCKET, SO_RCVLOWAT, &one, sizeof one);
 }
 
-/* Asks some connections whether their clients are gone. A client that shut down only its sending
- * side while it is waited with has left, too: it cannot be told from one that closed. */
+/* Asks whether the clients of some connections are gone. A client that shuts down only its sending
+ * side while its answer is made counts as gone: it cannot be told from a client that closed. */
 static void ask(struct watched *const *some, struct pollfd *fds, nfds_t count) {
     if (count == 0 || poll(fds, count, 0) <= 0) {
         return;
@@ -99,28 +100,31 @@ static void ask(struct watched *const *some, struct pollfd *fds, nfds_t count) {
             continue;
         }
         if (some[i]->leave != NULL) {
-            call_leave(some[i]);
+            tell_leave(some[i]);
         } else {
             note_end(some[i]);
         }
     }
 }
 
-/* Bytes that were sent and that the client's kernel has not confirmed. */
+/* Returns how many bytes were sent that the client's kernel has not confirmed. */
 static uint64_t untaken(int fd) {
     int bytes = 0;
     return ioctl(fd, SIOCOUTQ, &bytes) == 0 && bytes > 0 ? (uint64_t)bytes : 0;
 }
 
 /*
- * Until when the client of a response may go on without another look. The kernel takes megabytes
- * from us at once and then nothing for a long time, while the client takes them steadily; so what
- * was sent says little, and what is left in the socket says how much the client has taken. (The
- * bytes of a whole body that libmicrohttpd still holds count as taken: that is 1 MiB at most. The
- * frame of chunks and TLS in what is left counts as not taken: that is less than STEP.)
+ * Returns the clock_ms() until which the client of a response may go on as it does. The kernel
+ * takes megabytes from the server at once and then nothing for a long time, while the client takes
+ * them steadily. So the bytes that were sent say little; the bytes that are left in the socket say
+ * how much the client has taken. (The bytes of a whole body that libmicrohttpd still holds count as
+ * taken: they are 1 MiB at most. The framing of chunks and TLS in the socket counts as not taken:
+ * it is less than STEP.)
  *
- * The client's kernel tells what its reader takes in steps, too: when its buffer was full, it asks
- * for more when a 16th of it is free. So nobody has stopped who takes nothing for PAUSE_MS.
+ * The client's kernel tells in steps, too, what its reader takes: after its buffer was full, it
+ * asks for more when a 16th of the buffer is free. A 16th of a large buffer is 2 MiB, which the
+ * slowest client takes in PAUSE_MS. So a client that seems to take nothing for a shorter time may
+ * not have stopped.
  */
 static int64_t patience_with(struct watched *w, int64_t now) {
     const uint64_t queued = atomic_load_explicit(&w->queued, memory_order_relaxed);
@@ -130,13 +134,14 @@ static int64_t patience_with(struct watched *w, int64_t now) {
         atomic_store_explicit(&w->took, now, memory_order_relaxed);
     }
     const int64_t slowest =
-        atomic_load_explicit(&w->begun, memory_order_relaxed) + (int64_t)(taken / SLOWEST);
+        atomic_load_explicit(&w->begun, memory_order_relaxed) + (int64_t)(taken / WATCH_SLOWEST);
     const int64_t stopped = atomic_load_explicit(&w->took, memory_order_relaxed) + PAUSE_MS;
     return (slowest < stopped ? slowest : stopped) +
            atomic_load_explicit(&w->patience, memory_order_relaxed);
 }
 
-/* The deadline is over. The server may set another one at the same time: that one holds. */
+/* Acts on a deadline that is over. If the server sets another deadline at the same time, that one
+ * holds. */
 static void end_time(struct watched *w, int64_t deadline, int64_t now) {
     int64_t next = 0;
     if (atomic_load_explicit(&w->sending, memory_order_relaxed)) {
@@ -144,7 +149,7 @@ static void end_time(struct watched *w, int64_t deadline, int64_t now) {
         next = last < now ? 0 : last < now + ASK_MS ? last : now + ASK_MS;
     }
     if (atomic_compare_exchange_strong(&w->deadline, &deadline, next) && next == 0) {
-        shutdown(w->fd, SHUT_RDWR); /* libmicrohttpd sees the end, and closes it */
+        shutdown(w->fd, SHUT_RDWR); /* libmicrohttpd sees the end and closes the connection */
     }
 }
 
@@ -168,7 +173,7 @@ static void look(struct watch *watch) {
     ask(asked, fds, count);
 }
 
-/* Reads what the client has sent meanwhile. False once it has ended its side. */
+/* Reads and drops what the client has sent. Returns false once the client has ended its side. */
 static bool read_on(int fd) {
     char dropped[16 * 1024];
     ssize_t size = 1;
@@ -178,9 +183,10 @@ static bool read_on(int fd) {
     return size > 0 || (size < 0 && (errno == EAGAIN || errno == EINTR));
 }
 
-/* The time to linger is over. A client that still takes the answer as fast as it must is owed the
- * rest: to close the socket would reset the connection with the next byte that it sends. It is
- * looked at less often, since it may be one of many. */
+/* Decides about a connection whose time to linger is over. A client that still takes the answer as
+ * fast as it must is owed the rest: if the socket were closed, the next byte that the client sends
+ * would reset the connection. It is looked at less often from now on, because there may be many
+ * such clients. */
 static bool is_owed(struct watched *w, int64_t now) {
     w->owed = untaken(w->fd) > 0 && patience_with(w, now) > now;
     if (w->owed) {
@@ -197,7 +203,8 @@ static bool lingers_on(struct watched *w, bool stop, int64_t now) {
     return read_on(w->fd) && (!late || (!stop && is_owed(w, now)));
 }
 
-/* Others wait for the mutex, not for what clients send: only this thread shortens the ring. */
+/* The mutex is free while bytes are read, so that other threads do not wait for that. The ring
+ * stays valid, because only this thread removes connections from it. */
 static void linger(struct watch *watch) {
     const int64_t now = clock_ms();
     const bool stop = watch->stop;
@@ -221,7 +228,7 @@ static void wait_for(struct watch *watch, long milliseconds) {
     pthread_cond_timedwait(&watch->woken, &watch->mutex, &until);
 }
 
-static void *run(void *watch_) {
+static void *watch_connections(void *watch_) {
     struct watch *watch = watch_;
     int64_t looked = clock_ms();
     pthread_mutex_lock(&watch->mutex);
@@ -250,7 +257,7 @@ struct watch *watch_start(void) {
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_cond_init(&watch->woken, &monotonic);
     pthread_condattr_destroy(&monotonic);
-    if (pthread_create(&watch->thread, NULL, run, watch) != 0) {
+    if (pthread_create(&watch->thread, NULL, watch_connections, watch) != 0) {
         pthread_cond_destroy(&watch->woken);
         pthread_mutex_destroy(&watch->mutex);
         free(watch);
@@ -273,7 +280,7 @@ void watch_stop(struct watch *watch) {
     free(watch);
 }
 
-/* ------------------------------------------------------------------------------ for the server */
+/* -------------------------------------------------------------------------------- the interface */
 
 void watch_add(struct watch *watch, struct watched *watched, int fd) {
     watched->fd = fd;
@@ -344,7 +351,7 @@ void watch_go_on(struct watched *watched) {
     const int64_t now = clock_ms(), time = now - watched->halted;
     atomic_fetch_add_explicit(&watched->begun, time, memory_order_relaxed);
     atomic_fetch_add_explicit(&watched->took, time, memory_order_relaxed);
-    if (watched->rest != 0) { /* else the connection was cut off just before */
+    if (watched->rest != 0) { /* 0: the connection was cut off just before */
         watch_until(watched, watched->rest + time);
     }
 }
@@ -370,9 +377,9 @@ void watch_close_idle(struct watch *watch) {
     char byte;
     pthread_mutex_lock(&watch->mutex);
     for (struct watched *w = watch->ring.next; w != &watch->ring; w = w->next) {
-        if (!atomic_load_explicit(&w->asked, memory_order_relaxed) &&
+        if (!atomic_load_explicit(&w->busy, memory_order_relaxed) &&
             recv(w->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0) {
-            shutdown(w->fd, SHUT_RD); /* a request that was read just now can be answered still */
+            shutdown(w->fd, SHUT_RD); /* a request that was read just now can still be answered */
         }
     }
     pthread_mutex_unlock(&watch->mutex);
@@ -382,7 +389,7 @@ void watch_leave_all(struct watch *watch) {
     pthread_mutex_lock(&watch->mutex);
     for (struct watched *w = watch->ring.next; w != &watch->ring; w = w->next) {
         if (w->leave != NULL) {
-            call_leave(w);
+            tell_leave(w);
         }
     }
     pthread_mutex_unlock(&watch->mutex);

@@ -31,8 +31,7 @@ enum {
     KEEP_SCRATCH = 8 << 20, /* bytes of scratch memory that all workers keep between tasks */
     KEEP_EACH = 1 << 20,    /* bytes of it that one worker keeps at most */
     RESERVE = 16,           /* one part in RESERVE of the bounds is kept for small jobs */
-    SMALL = 1000,           /* a small job costs at most one part in SMALL of max_cost */
-    SCRATCH_ALIGN = 64
+    SMALL = 1000            /* a small job costs at most one part in SMALL of max_cost */
 };
 
 struct jobs {
@@ -141,8 +140,8 @@ static bool next_stage(struct job *job) {
 static bool fit_scratch(struct scratch *scratch, size_t size) {
     if (size > scratch->size || (scratch->size > scratch->keep && size < scratch->size)) {
         free(scratch->memory);
-        size = (size + SCRATCH_ALIGN - 1) / SCRATCH_ALIGN * SCRATCH_ALIGN;
-        scratch->memory = size > 0 ? aligned_alloc(SCRATCH_ALIGN, size) : NULL;
+        size = (size + JOBS_ALIGNMENT - 1) / JOBS_ALIGNMENT * JOBS_ALIGNMENT;
+        scratch->memory = size > 0 ? aligned_alloc(JOBS_ALIGNMENT, size) : NULL;
         scratch->size = scratch->memory == NULL ? 0 : size;
     }
     return size == 0 || scratch->memory != NULL;

@@ -19,6 +19,10 @@ enum job_outcome {
     JOB_LATE /* the deadline passed before the last task was begun */
 };
 
+enum {
+    JOBS_ALIGNMENT = 64 /* bytes: a scratch begins at a multiple of this */
+};
+
 /*
  * One job. The owner fills the first part and keeps the struct until `done` is called. The workers
  * call all functions: first `begin`, alone; then the tasks of each phase, in any order and at the
@@ -29,7 +33,7 @@ enum job_outcome {
 struct job {
     double cost;      /* multiply-adds of all tasks */
     int64_t deadline; /* no task is begun at or after this value of clock_ns(); 0 = no deadline */
-    size_t scratch;   /* bytes of memory, aligned to 64, that each task has to itself */
+    size_t scratch;   /* bytes of memory, aligned to JOBS_ALIGNMENT, that each task has to itself */
     size_t phases;    /* with 0 phases only `begin` is called */
     size_t (*tasks)(const struct job *job, size_t phase); /* returns the number of tasks */
     bool (*begin)(struct job *job);                       /* returns false if it failed */

@@ -4,23 +4,24 @@
     check_openapi.py openapi.yaml [--routes ROUTES.txt] [--exchanges DIR] [--daemon PROGRAM]
                      [--spec-validator]
 
-tests/openapi/exact.yaml has types of the document as exact schemas. "Fits" means: fits the type of the document and the
-exact one.
-Always: every $ref resolves, every component is used, every schema is a valid JSON Schema 2020-12,
-every example fits its schema. The types of the document are plain, as generators of clients need them: no schema is
-`true` or `false`, has something beside a $ref, combines schemas, or gives a key of a request a default; every key is
-described, with the same words in all requests. They have the keys, types and words of the exact ones.
---routes: lines "METHOD /path"; they are the methods and paths of the document, no more and no less.
---exchanges: one JSON file for each recorded exchange, {"method", "path", "status", "media_type",
-"body"}; each is documented and its body fits; and the statuses that the document promises for the
-POST endpoints all occurred. Files with another member, "request", have that held to the schema of the
-request too, where the answer is 200.
---daemon: runs the program on a free port of 127.0.0.1 and asks it every example; each has an example
-of its answer, under the same name, and that is what the program answers. So is every example of an error, but for the
-503, which takes a busy service.
---spec-validator: also the OpenAPI meta-schema, by openapi-spec-validator from PyPI.
+The document has plain types, as generators of clients need them, and tests/openapi/exact.yaml has exact schemas for some
+of them. A value fits if it fits both the plain type and the exact schema.
 
-Needs Debian's python3-yaml and python3-jsonschema (4.10 or later), and no other host.
+The script always checks the document itself. Every $ref resolves, every component is used, every schema is a valid JSON
+Schema 2020-12, and every example fits its schema. A plain schema is not `true` or `false`, has nothing beside a $ref, does
+not combine schemas, and gives no key of a request a default. Every key is described, with the same words in all requests.
+Plain and exact schemas have the same keys, types and words.
+
+--routes: the file has lines "METHOD /path", which are exactly the methods and paths of the document.
+--exchanges: the folder has a JSON file for each recorded exchange, with "method", "path", "status", "media_type" and
+"body". Each exchange is documented, and its body fits. Each status that the document promises for a POST endpoint has
+occurred. If the status is 200, the member "request", if there is one, fits the schema of the request.
+--daemon: runs the program on a free port of 127.0.0.1 and sends it every example of a request. The document has an example
+of each answer under the same name, and the program gives this answer. The program also gives the examples of errors,
+except for the 503, which only a busy service gives.
+--spec-validator: checks the document with openapi-spec-validator from PyPI, too.
+
+The script needs Debian's python3-yaml and python3-jsonschema (4.10 or later), and no other host.
 """
 
 import argparse
@@ -46,17 +47,16 @@ SPEC_VALIDATOR = "0.9.0"
 METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
 EXACT = pathlib.Path(__file__).parent.parent / "openapi/exact.yaml"
 PROBLEM = "application/problem+json"
-# A plain schema does not use these keywords, because generators of clients make no good type of them.
+# Generators of clients make no good type of these keywords, so a plain schema does not use them.
 NOT_PLAIN = {"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "const", "contains", "prefixItems", "dependentRequired",
              "dependentSchemas", "patternProperties", "uniqueItems", "nullable", "default", "title"}
-# Keys that are not the same in all requests, or in all answers. The others are described with the same words in all.
+# These keys differ between requests or between answers. All others are described with the same words everywhere.
 NOT_THE_SAME = {"X", "heads", "return", "tokens", "output"}
-# A request that is not sound HTTP gets one of these statuses, whatever its path is.
+# A request that is not correct HTTP gets one of these statuses, whatever its path is.
 ANSWERED_ANYWHERE = {400, 411, 413, 414, 415, 417, 431, 501, 505}
-# Each of these, where a POST endpoint documents it, is provoked by a test. (503 takes a busy or
-# stopping service.)
+# If a POST endpoint documents one of these statuses, a test provokes it. (A 503 needs a busy or stopping service.)
 PROVOKED = {"200", "400", "413", "415", "422"}
-# The requests that the examples of errors answer: method, path, headers and body, by response and name of the example.
+# The requests to which the examples of errors are the answers: (response, name of the example) -> method, path, headers, body.
 FITTING = '{"Q": [[1]], "K": [[1]], "V": [[1]]'
 TO_PROVOKE = {
     ("BadRequest", ""): ("POST", "/attention", {}, '{"Q":[[1]],}'),
@@ -70,7 +70,7 @@ TO_PROVOKE = {
     ("NotHttp", ""): ("get", "/version", {}, None),
 }
 NOT_PROVOKED = {("Unavailable", "")}
-LONG_ROW = 8  # numbers: the schemas that count so many are of lists that no test makes too long
+LONG_ROW = 8  # numbers; some schemas limit longer lists, but no test makes those too long
 
 
 def is_json(media_type):
@@ -78,8 +78,9 @@ def is_json(media_type):
 
 
 def thinned(value):
-    """The value with a few numbers of each long row: the first, the last, the smallest, the largest, a whole one and one
-    that is not. A schema cannot tell the others from these, and they take nearly all the time of the validation."""
+    """Returns the value with a few numbers of each long row: the first, the last, the smallest, the largest, a whole one
+    and one that is not whole. A schema cannot tell the others from these, and validating them would take nearly all the
+    time."""
     if isinstance(value, dict):
         return {key: thinned(member) for key, member in value.items()}
     if not isinstance(value, list):
@@ -103,12 +104,12 @@ class Document:
         self.errors.append(message)
 
     def components(self, exact):
-        """The components of the document, or the same with the exact schemas in place of the plain ones."""
+        """Returns the components of the document. With `exact`, the exact schemas replace the plain ones."""
         components = self.root["components"]
         return {**components, "schemas": {**components["schemas"], **self.exact}} if exact else components
 
     def resolve(self, node, exact=False):
-        """The node itself, or what its $ref points at."""
+        """Returns the node, or the node that its $ref points at."""
         seen = set()
         while isinstance(node, dict) and isinstance(node.get("$ref"), str):
             reference = node["$ref"]
@@ -125,7 +126,7 @@ class Document:
         return node
 
     def validator(self, schema, exact):
-        """References of a schema are "#/components/...": beside the components they resolve in it."""
+        """Checks the value. A schema refers to "#/components/...", so the components are put beside it."""
         if (id(schema), exact) not in self.validators:
             self.validators[id(schema), exact] = jsonschema.Draft202012Validator(
                 {**schema, "components": self.components(exact)}
@@ -149,7 +150,7 @@ class Document:
 
 
 def nodes(node, path=""):
-    """All nodes of the document with their places, but not what stands inside of examples."""
+    """Yields all nodes of the document with their places, except those inside examples."""
     yield path, node
     if isinstance(node, dict):
         for key, child in node.items():
@@ -172,13 +173,13 @@ def check_references(document):
             document.fail(f"{place}: {error.args[0]} points at nothing")
         if len(node) > 1:
             document.fail(f"{place}: a $ref stands alone, not beside {', '.join(sorted(set(node) - {'$ref'}))}")
-    # A value that may be of more than one type refers to none: its description names it, "the type DrawnMatrix".
+    # A key with more than one type has no $ref. Its description names the types, as in "the type DrawnMatrix".
     for _, node in nodes(document.root):
         if isinstance(node, dict) and isinstance(node.get("description"), str):
             used |= {f"#/components/schemas/{name}" for name in re.findall(r"the\s+type\s+(\w+)", node["description"])}
-    # No operation refers to this one: it is the answer to what is no operation.
+    # No operation refers to this response, because it answers requests that are no operation.
     used.add("#/components/responses/MethodNotAllowed")
-    # Security schemes are named, not referred to.
+    # Security schemes are used by name, without a $ref.
     for choice in document.root.get("security", []):
         used |= {f"#/components/securitySchemes/{name}" for name in choice}
     for kind, components in document.root["components"].items():
@@ -201,13 +202,13 @@ def check_exact_references(document):
 
 
 def exact_properties(schema):
-    """The properties of an exact schema. Of those that differ from case to case only the names count."""
+    """Returns the properties of an exact schema. If a property differs between cases, only its name counts."""
     cases = {name: {} for part in schema.get("anyOf", []) for name in part.get("properties", {})}
     return {**cases, **schema.get("properties", {})}
 
 
 def check_agreement(document, plain, exact, place):
-    """Where the plain schema has a type, words, bounds or properties, the exact one has the same, if it has any."""
+    """Checks that the type, the words, the bounds and the properties that both schemas have are the same."""
     if plain.get("$ref", exact.get("$ref")) != exact.get("$ref"):
         document.fail(f"{place}: it is {plain['$ref']} here and another type in exact.yaml")
     if "$ref" in plain:
@@ -234,7 +235,7 @@ def check_plain(document):
     for name, schema in schemas.items():
         for place, node in nodes(schema, f"#/components/schemas/{name}"):
             if isinstance(node, bool) and not place.endswith(("additionalProperties", "x-nullable")):
-                document.fail(f"{place}: {node} is no plain schema")
+                document.fail(f"{place}: {node} is not a plain schema")
             if isinstance(node, dict) and not place.endswith("/properties"):
                 for keyword in sorted(NOT_PLAIN & set(node)):
                     document.fail(f"{place}: {keyword} is not plain")
@@ -264,11 +265,11 @@ def check_schemas(document):
         try:
             jsonschema.Draft202012Validator.check_schema(schema)
         except jsonschema.exceptions.SchemaError as error:
-            document.fail(f"{place}: no valid schema: {error.message}")
+            document.fail(f"{place}: not a valid schema: {error.message}")
 
 
 def check_examples(document):
-    """Examples beside a schema (bodies, parameters, headers) and inside of one. Returns how many."""
+    """Checks the examples beside schemas (of bodies, parameters and headers) and inside them. Returns their number."""
     count = 0
     for place, node in nodes(document.root):
         if not isinstance(node, dict):
@@ -303,14 +304,14 @@ def check_routes(document, path):
 
 
 def path_item(document, path):
-    """What the document says of this path: itself, or one that ends in {name} and so stands for it."""
+    """Returns the item of this path, or of the path with {name} that stands for it."""
     folder, _, name = path.rpartition("/")
     paths = document.root["paths"]
     return paths.get(path) or (paths.get(f"{folder}/{{name}}") if name else None)
 
 
 def documented_response(document, method, path, status):
-    """What the document says of this exchange: (operation, response or None)."""
+    """Returns the operation and the response that the document has for this exchange; None for no response."""
     item = path_item(document, path)
     operation = (item or {}).get("get" if method == "HEAD" else method.lower())
     if operation is not None:
@@ -328,11 +329,11 @@ def documented_response(document, method, path, status):
 
 
 def check_exchange(document, name, exchange):
-    """Returns (operation, status), for the count."""
+    """Checks an exchange. Returns its operation and status, which are counted."""
     method, status, media_type = exchange["method"], exchange["status"], exchange["media_type"]
     path = exchange["path"].partition("?")[0]
     where = f"{name}: {method} {path} {status}"
-    if method == "OPTIONS" and status == 204:  # a browser's own question before a page's request
+    if method == "OPTIONS" and status == 204:  # a browser asks this before it sends the request of a page
         return "preflight", str(status)
     operation, response = documented_response(document, method, path, status)
     if response is None:
@@ -367,7 +368,7 @@ def check_exchanges(document, folder):
             exchange = json.loads(file.read_text(encoding="utf-8"))
             counts[check_exchange(document, file.name, exchange)] += 1
         except (ValueError, KeyError, AttributeError) as error:
-            document.fail(f"{file.name}: no recorded exchange: {error!r}")
+            document.fail(f"{file.name}: not a recorded exchange: {error!r}")
     for (operation, status), count in sorted(counts.items()):
         print(f"{operation:28} {status:>5} {count:6}")
     if not files:
@@ -380,7 +381,7 @@ def check_exchanges(document, folder):
 
 
 def near(got, expected):
-    """The same members in the same order; numbers may differ in the last digits of a float32."""
+    """Returns whether both have the same members in the same order. Numbers may differ in the last digits of a float32."""
     if isinstance(expected, dict):
         return (isinstance(got, dict) and list(got) == list(expected)
                 and all(near(got[key], expected[key]) for key in expected))
@@ -404,7 +405,7 @@ def ask(url, question):
 
 @contextlib.contextmanager
 def running(program, *options):
-    """The port of the program while it runs."""
+    """Runs the program and yields its port."""
     with subprocess.Popen([program, "--port", "0", *options], stdout=subprocess.PIPE, text=True) as process:
         try:
             line = process.stdout.readline()
@@ -416,7 +417,7 @@ def running(program, *options):
 
 
 def check_answers(document, port):
-    """Returns how many examples were asked."""
+    """Sends the examples of requests. Returns their number."""
     count = 0
     for method, path, operation in document.operations():
         if method != "POST":
@@ -434,7 +435,7 @@ def check_answers(document, port):
 
 
 def check_problems(document, port, port_with_keys):
-    """Returns how many examples of errors were provoked."""
+    """Provokes the examples of errors. Returns their number."""
     examples = {}
     for response, node in document.root["components"]["responses"].items():
         media = node.get("content", {}).get(PROBLEM, {})
@@ -482,7 +483,7 @@ def main():
     check_exact_references(document)
     check_schemas(document)
     check_plain(document)
-    if document.errors:  # the rest would stumble over the same
+    if document.errors:  # the other checks would fail for the same reason
         return report(document, "")
     done = f"{check_examples(document)} examples"
     if arguments.routes:

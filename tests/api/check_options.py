@@ -5,7 +5,7 @@
 
 - The table of options in server/README.md has the rows of --help: each flag, its variable and its default, in the
   same order.
-- Every flag and every variable exists that README.md, server/README.md, openapi.yaml or a file of docker/ names. The
+- Every flag and every variable that README.md, server/README.md, openapi.yaml or a file of docker/ names exists. The
   daemon accepts the options in the commands of the documents, and the variables that the image sets.
 """
 
@@ -21,7 +21,7 @@ MANUAL = pathlib.Path("server/README.md")
 OPENAPI = pathlib.Path("openapi.yaml")
 DOCKER = sorted(path for path in pathlib.Path("docker").iterdir() if path.suffix != ".json")
 
-# The manual gives these defaults in words, because they depend on the machine or are no value.
+# The manual gives these defaults in words, because they depend on the machine or are not values.
 CORES = os.sysconf("SC_NPROCESSORS_ONLN")
 IN_WORDS = {
     "one a core": str(min(CORES, 64)),
@@ -32,7 +32,7 @@ IN_WORDS = {
 
 
 def options_of_help(daemon):
-    """Each flag with its variable and default, or with None and None if it takes no value."""
+    """Returns each flag with its variable and default, or with None and None if it takes no value."""
     text = subprocess.run([daemon, "--help"], text=True, capture_output=True, check=True).stdout
     rows = re.findall(r"^  (--\S+) .*\n(?: {4,}(ATTENTIOND_\w+), default (.+?), )?", text, re.M)
     return {flag: (variable or None, default or None) for flag, variable, default in rows}
@@ -68,7 +68,7 @@ def check_table(table, options):
 
 
 def flags_named(path, text):
-    """The flags of the daemon that a document names; flags of other programs stand elsewhere."""
+    """Yields the flags in those parts of a document that are about the daemon, not about other programs."""
     if path == OPENAPI:
         return re.findall(r"(?<![\w-])--[a-z][a-z-]*", text)
     named = re.findall(r"`(--[a-z][a-z-]*)", text)

@@ -8,9 +8,9 @@ A command is a block of shell with curl, and a block of JSON follows it. Its req
 
 A client is a block of Python or JavaScript, and a block of text follows it. A small server stands between the client and
 the daemon, and the client gets its address. This server answers the first request with a 503 with Retry-After as HTML,
-and the second with the same as a problem document. It forwards the others. In one more run it answers all requests with
-503, and the client must give up and print the detail. Without Node.js the client in JavaScript is left out;
-`make test-browser` runs it, too.
+and the second with the same status and header and a problem document. It forwards the others. In one more run it
+answers all requests with 503, and the client must give up and print the detail. Without Node.js the client in
+JavaScript is left out; `make test-browser` runs it, too.
 
 A program is a block of C. The next block of text is what it prints. It is compiled without warnings and linked with the
 static library.
@@ -38,7 +38,7 @@ COMPILE = [*shlex.split(os.environ.get("CC", "cc")), "-std=c17", "-Wall", "-Wext
 BUSY = {"title": "Service Unavailable", "status": 503, "detail": "too much work waits"}
 
 
-class Between(http.server.BaseHTTPRequestHandler):
+class ForwardingServer(http.server.BaseHTTPRequestHandler):
     """Refuses the first `refusals` requests, and forwards the others to `daemon`."""
 
     daemon = ""
@@ -47,13 +47,13 @@ class Between(http.server.BaseHTTPRequestHandler):
 
     def do_POST(self):
         body = self.rfile.read(int(self.headers["Content-Length"]))
-        Between.seen += 1
-        if Between.seen <= Between.refusals:
-            html = Between.seen == 1
+        ForwardingServer.seen += 1
+        if ForwardingServer.seen <= ForwardingServer.refusals:
+            html = ForwardingServer.seen == 1
             said = b"<html>busy</html>" if html else json.dumps(BUSY).encode()
             self.answer(503, "text/html" if html else "application/problem+json", said, {"Retry-After": "0"})
             return
-        request = urllib.request.Request(Between.daemon + self.path, body, {"Content-Type": self.headers["Content-Type"]})
+        request = urllib.request.Request(ForwardingServer.daemon + self.path, body, {"Content-Type": self.headers["Content-Type"]})
         try:
             with urllib.request.urlopen(request, timeout=10) as response:
                 self.answer(response.status, response.headers["Content-Type"], response.read())
@@ -76,8 +76,8 @@ def between(daemon):
     """Yields the address of a server between a client and the daemon."""
     with subprocess.Popen([daemon, "--port", "0"], text=True, stdout=subprocess.PIPE) as process:
         try:
-            Between.daemon = process.stdout.readline().split()[-1]
-            with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Between) as server:
+            ForwardingServer.daemon = process.stdout.readline().split()[-1]
+            with http.server.ThreadingHTTPServer(("127.0.0.1", 0), ForwardingServer) as server:
                 threading.Thread(target=server.serve_forever, daemon=True).start()
                 yield f"http://127.0.0.1:{server.server_port}"
                 server.shutdown()
@@ -87,11 +87,11 @@ def between(daemon):
 
 def run(language, code, refusals):
     """Returns what the client prints on standard output and on standard error, and how many requests it sent."""
-    Between.refusals, Between.seen = refusals, 0
+    ForwardingServer.refusals, ForwardingServer.seen = refusals, 0
     # Node.js 18 warns that its fetch is experimental.
     quiet = {**os.environ, "NODE_NO_WARNINGS": "1"}
     ended = subprocess.run(RUN[language], input=code, env=quiet, text=True, capture_output=True, timeout=60, check=False)
-    return ended.stdout, ended.stderr, Between.seen
+    return ended.stdout, ended.stderr, ForwardingServer.seen
 
 
 def check(language, code, promised):
@@ -127,7 +127,7 @@ def check_clients(text, daemon):
     failures += [] if commands else ["there is no curl command with an answer"]
     count = len(commands)
     with between(daemon) as address:
-        failures += filter(None, (check_command(command, promised, Between.daemon) for command, promised in commands))
+        failures += filter(None, (check_command(command, promised, ForwardingServer.daemon) for command, promised in commands))
         for language, code, promised in clients:
             if shutil.which(RUN[language][0]) is None:
                 print(f"{RUN[language][0]} is not installed: the client in {language} is left out")

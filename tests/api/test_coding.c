@@ -99,7 +99,7 @@ Test(coding, a_notebook) {
     free(body);
 }
 
-/* {"return":["weights"],"X":[[1],[2],...]} */
+/* Makes {"return":["weights"],"X":[[1],[2],...]} with this many rows. Returns owned: free(). */
 static char *make_body(size_t rows, size_t *size) {
     char *body = malloc(rows * 4 + 64);
     cr_assert_not_null(body);

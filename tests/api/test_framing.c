@@ -54,8 +54,8 @@ struct probe {
 /* ---------------------------------------------------------------------------- data/framing.txt */
 
 enum {
-    LINE = 512,   /* of the file */
-    BYTES = 2048, /* of the request that a line describes */
+    LINE = 512,   /* bytes of a line of the file */
+    BYTES = 2048, /* bytes of the request that a line describes */
     NAME = 80,
     SHORTHANDS = 16
 };

@@ -64,7 +64,7 @@ static void expect_body(const struct grammar_case *row) {
  * found a byte or two later. */
 static void expect_value(const struct grammar_case *row) {
     enum {
-        BEFORE = 5 /* {"X": */
+        BEFORE = 5 /* the bytes of {"X": */
     };
     char body[512];
     long offset;
@@ -102,7 +102,7 @@ struct verdict {
     const char *name, *text;
     size_t size;
     int status;
-    long offset; /* for a 400: the byte of the text */
+    long offset; /* the byte at fault in the text, if the status is 400 */
 };
 
 #define VERDICT(name_, text_, status_, offset_)                                                    \

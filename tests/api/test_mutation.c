@@ -196,14 +196,14 @@ static void judge_answer(const struct client_response *response, const char *bod
     const int status = response->status;
     atomic_fetch_add(&counts[status / 100 % 6], 1);
     if (status != 200 && status != 400 && status != 413 && status != 422 && status != 503) {
-        fault("a status of its own", body, size);
+        fault("an unexpected status", body, size);
     }
     if (status == 503 && strstr(response->body, "was not computed within") == NULL) {
         fault(response->body, body, size); /* no body here needs more than the server gives */
     }
     if (response->size == 0 || response->body[response->size - 1] != '\n' ||
         (status != 200 && strstr(response->body, "\"detail\"") == NULL)) {
-        fault("an answer without a word", body, size);
+        fault("an answer without a line end or a detail", body, size);
     }
 }
 

@@ -72,7 +72,7 @@ static void await_metric_over_tls(const char *name, double value) {
     }
 }
 
-/* Makes {FRONT,"X":[[0],[1],...]} with this many rows. */
+/* Makes {FRONT,"X":[[0],[1],...]} with this many rows. Returns owned: free(). */
 static char *rows_body(const char *front, size_t rows, size_t *size) {
     char *body = malloc(strlen(front) + rows * 4 + 16);
     cr_assert_not_null(body);

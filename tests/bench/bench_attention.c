@@ -1,15 +1,16 @@
 /*
- * bench_attention.c - how close attention comes to the machine: GFLOP/s of each call of a grid, and
- * its ratio to cblas_sgemm (cblas_dgemm) on square matrices of the size it likes best, on as many
- * threads at once. Both are measured in turns; the ratio is the median of the turns. The same goes
- * as JSON to $BENCH_JSON. Pairs that causal or a window forbid count as work.
+ * bench_attention.c measures how close attention comes to the best speed of the machine: it prints
+ * the GFLOP/s of each call of a grid, and their ratio to those of cblas_sgemm (or cblas_dgemm) on
+ * as many threads, on square matrices of the size that is fastest. Call and product are measured in
+ * turns, and the ratio is the median of the turns. The same results are written as JSON to the file
+ * $BENCH_JSON. Pairs of query and key that causal or a window forbid count as work.
  *
- *   bench_attention          the whole grid
- *   bench_attention LINE...  these calls, written as --list does
- *   bench_attention --list   the calls of the grid, a line each
- *   bench_attention --serve  reads such lines, answers each with the seconds of one sample
+ *   bench_attention          measures the whole grid
+ *   bench_attention LINE...  measures these calls, which are written as --list does
+ *   bench_attention --list   lists the calls of the grid, a line for each
+ *   bench_attention --serve  reads such lines and answers each with the seconds of one sample
  *
- * $BENCH_THREADS threads (default: all cores) take the tasks of a plan.
+ * $BENCH_THREADS threads (default: as many as there are cores) run the tasks of a plan.
  */
 #include <cblas.h>
 #include <math.h>
@@ -25,14 +26,15 @@
 
 enum {
     RUNS = 9,
-    SLOW_RUNS = 5 /* of calls that take long */
+    SLOW_RUNS = 5 /* for calls that take long */
 };
 
-/* A call of the grid. A line names what differs from zero: "n=64 d=3 heads=1 ...". */
+/* A call of the grid. A line names the members that are not zero: "n=64 d=3 heads=1 ...". */
 struct shape {
-    size_t heads, kv_heads, n, m, d, d_model; /* d_model: projections from X (n,d_model) */
+    size_t heads, kv_heads, n, m, d;
+    size_t d_model; /* if not 0, Q, K and V are projected from X (n,d_model) */
     size_t float64, weights, mask, causal, window;
-    size_t packed; /* Q, K, V and the output are (n,heads*d); projections are so anyway */
+    size_t packed; /* if not 0, given Q, K, V and the output are (n,heads*d) */
 };
 
 static const struct field {
@@ -93,24 +95,25 @@ static bool read_shape(struct shape *s, const char *line) {
 
 /* ------------------------------------------------------------------------------------ measuring */
 
-static double now(void) {
+static double clock_seconds(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-static int by_value(const void *a, const void *b) {
+static int compare_doubles(const void *a, const void *b) {
     const double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
 }
 
-static double median(double *x, int count) {
-    qsort(x, (size_t)count, sizeof *x, by_value);
+static double median_of(double *x, int count) {
+    qsort(x, (size_t)count, sizeof *x, compare_doubles);
     return x[count / 2];
 }
 
 static void *allocate(size_t bytes) {
-    void *data = aligned_alloc(64, (bytes + 63) / 64 * 64 + 64);
+    const size_t units = (bytes + ATTN_ALIGNMENT - 1) / ATTN_ALIGNMENT + 1;
+    void *data = aligned_alloc(ATTN_ALIGNMENT, units * ATTN_ALIGNMENT);
     if (data == NULL) {
         fprintf(stderr, "out of memory\n");
         exit(1);
@@ -118,8 +121,8 @@ static void *allocate(size_t bytes) {
     return data;
 }
 
-/* Numbers of about unit variance, times `scale`. */
-static void *filled(size_t count, bool wide, double scale) {
+/* Returns new numbers with a variance of about 1, times `scale`. */
+static void *make_numbers(size_t count, bool wide, double scale) {
     void *data = allocate(count * (wide ? 8 : 4));
     uint32_t state = 12345;
     for (size_t i = 0; i < count; i++) {
@@ -136,7 +139,7 @@ static void *filled(size_t count, bool wide, double scale) {
 
 static int threads;
 
-/* One product of size^3 on every thread at once, each on its own matrices. */
+/* A product of square matrices that every thread computes at once, each on its own matrices. */
 static struct {
     bool wide;
     size_t size;
@@ -159,28 +162,28 @@ static void no_job(size_t thread) {
     (void)thread;
 }
 
-/* Operations in a second, of all threads together. */
+/* The operations in a second of all threads together. */
 static double gemm_rate(bool wide, size_t size) {
     enum {
         LARGEST = 2048
     };
     for (int t = 0; t < threads && gemm.memory[wide][t][0] == NULL; t++) {
         for (int i = 0; i < 3; i++) {
-            gemm.memory[wide][t][i] = filled(LARGEST * LARGEST, wide, 1);
+            gemm.memory[wide][t][i] = make_numbers(LARGEST * LARGEST, wide, 1);
         }
     }
     gemm.wide = wide;
     gemm.size = size;
     crew_wake();
-    crew_each(no_job); /* so that nobody is still waking */
-    const double start = now();
+    crew_each(no_job); /* returns when all threads are awake */
+    const double start = clock_seconds();
     crew_each(gemm_job);
-    const double seconds = now() - start;
+    const double seconds = clock_seconds() - start;
     crew_rest();
     return 2.0 * (double)size * (double)size * (double)size * threads / seconds;
 }
 
-/* The size of square product that is fastest here. */
+/* The size of the square product that is fastest on this machine. */
 static size_t best_size(bool wide) {
     static const size_t sizes[] = {512, 768, 1024, 1536, 2048};
     enum {
@@ -194,7 +197,7 @@ static size_t best_size(bool wide) {
         }
     }
     for (size_t i = 0; i < SIZES; i++) {
-        best = median(rates[i], RUNS) > median(rates[best], RUNS) ? i : best;
+        best = median_of(rates[i], RUNS) > median_of(rates[best], RUNS) ? i : best;
     }
     return sizes[best];
 }
@@ -206,7 +209,8 @@ struct call {
     attn_plan *plan;
     void *memory[16];
     size_t used;
-    double flops, bytes; /* bytes: every input, result and intermediate once in and out */
+    double flops;
+    double bytes; /* moved if each input and result is moved once, and the workspace twice */
 };
 
 static attn_tensor tensor(struct call *c, attn_dtype dtype, double scale, int rank,
@@ -217,7 +221,7 @@ static attn_tensor tensor(struct call *c, attn_dtype dtype, double scale, int ra
         t.shape[i] = shape[i];
         count *= shape[i];
     }
-    t.data = filled(count, dtype == ATTN_FLOAT64, scale);
+    t.data = make_numbers(count, dtype == ATTN_FLOAT64, scale);
     c->memory[c->used++] = (void *)(uintptr_t)t.data;
     c->bytes += (double)count * (dtype == ATTN_FLOAT64 ? 8 : 4);
     return t;
@@ -305,18 +309,18 @@ static void close_call(struct call *c) {
     }
 }
 
-/* Seconds of one run, repeated for long enough that the clock can see it. */
+/* Returns the seconds of one run. It is repeated until the clock can measure the time. */
 static double sample(const struct call *c) {
     double seconds = 0;
     size_t repeats = 0;
     crew_wake();
     for (size_t more = 1; seconds < 0.01; more *= 4) {
-        crew_run(c->plan); /* so that no sample begins cold */
-        const double start = now();
+        crew_run(c->plan); /* fills the caches */
+        const double start = clock_seconds();
         for (size_t i = 0; i < more; i++) {
             crew_run(c->plan);
         }
-        seconds = now() - start;
+        seconds = clock_seconds() - start;
         repeats = more;
     }
     crew_rest();
@@ -328,7 +332,8 @@ static double sample(const struct call *c) {
 static FILE *json;
 static size_t gemm_size[2];
 
-static void report(const struct shape *s) {
+/* Measures a call and prints the result. */
+static void measure_shape(const struct shape *s) {
     struct call c;
     char line[512];
     double seconds[RUNS], ratio[RUNS];
@@ -339,7 +344,7 @@ static void report(const struct shape *s) {
         seconds[i] = sample(&c);
         ratio[i] = c.flops / seconds[i] / peak;
     }
-    const double time = median(seconds, runs), share = median(ratio, runs);
+    const double time = median_of(seconds, runs), share = median_of(ratio, runs);
     write_shape(*s, line, sizeof line);
     printf("%-62s %11.2f us %8.1f %5.2f %9.2f MB\n", line, time * 1e6, c.flops / time * 1e-9, share,
            c.bytes * 1e-6);
@@ -353,13 +358,14 @@ static void report(const struct shape *s) {
     close_call(&c);
 }
 
-static void list(const struct shape *s) {
+static void list_shape(const struct shape *s) {
     char line[512];
     write_shape(*s, line, sizeof line);
     puts(line);
 }
 
-static void grid(void (*each)(const struct shape *)) {
+/* Calls `each` for all calls of the grid. */
+static void each_of_grid(void (*each)(const struct shape *)) {
     static const size_t sizes[] = {4, 16, 64, 128, 512, 1024, 2048, 4096},
                         dims[] = {3, 32, 64, 128};
     static const size_t heads[][2] = {{1, 1}, {8, 8}, {12, 12}, {32, 8}};
@@ -410,7 +416,7 @@ static void grid(void (*each)(const struct shape *)) {
     }
 }
 
-/* The first "model name" of /proc/cpuinfo. */
+/* Finds the first "model name" of /proc/cpuinfo. */
 static void cpu_name(char *name, size_t size) {
     FILE *file = fopen("/proc/cpuinfo", "r");
     char line[256];
@@ -427,7 +433,7 @@ static void cpu_name(char *name, size_t size) {
     }
 }
 
-/* The calls that `lines` name, or the whole grid. */
+/* Measures the calls that `lines` name, or the whole grid if there are no lines. */
 static void run_bench(int count, char *lines[]) {
     const attn_build_info build = attn_build();
     const char *path = getenv("BENCH_JSON");
@@ -453,10 +459,10 @@ static void run_bench(int count, char *lines[]) {
             fprintf(stderr, "no such call: %s\n", lines[i]);
             exit(1);
         }
-        report(&s);
+        measure_shape(&s);
     }
     if (count == 0) {
-        grid(report);
+        each_of_grid(measure_shape);
     }
     if (json != NULL) {
         fprintf(json, "]\n");
@@ -464,6 +470,7 @@ static void run_bench(int count, char *lines[]) {
     }
 }
 
+/* Answers each line of standard input with the seconds of one sample. */
 static int serve(void) {
     char line[256], last[256] = "";
     struct call c = {0};
@@ -488,14 +495,14 @@ static int serve(void) {
 int main(int argc, char *argv[]) {
     const char *mode = argc > 1 ? argv[1] : "", *wanted = getenv("BENCH_THREADS");
     if (strcmp(mode, "--list") == 0) {
-        grid(list);
+        each_of_grid(list_shape);
         return 0;
     }
     if (getenv("OPENBLAS_CORETYPE") != NULL && getenv("BENCH_CORETYPE_SET") == NULL) {
         fprintf(stderr, "OPENBLAS_CORETYPE is set: unset it, or set BENCH_CORETYPE_SET=1 too.\n");
         return 1;
     }
-    setenv("BENCH_CORETYPE_SET", "1", 1); /* for this program executed anew */
+    setenv("BENCH_CORETYPE_SET", "1", 1); /* blas_prepare may execute this program anew */
     blas_prepare(argv);
     threads = wanted != NULL ? atoi(wanted) : (int)sysconf(_SC_NPROCESSORS_ONLN);
     threads = threads < 1 ? 1 : threads > 64 ? 64 : threads;

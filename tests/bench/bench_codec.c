@@ -1,7 +1,8 @@
 /*
- * bench_codec.c - the codec against cJSON on the same text in the same run: nanoseconds per number
- * and MB/s, reading and writing, and the memory a body takes while it is decoded. Medians of
- * alternated runs. Reads from memory, in chunks as a socket would deliver them.
+ * bench_codec.c - the codec beside cJSON on the same text in the same run: nanoseconds for each
+ * number and MB/s of reading and writing, and the memory that a body takes while it is read. The
+ * results are medians of runs that alternate. The text is read from memory in chunks, as from a
+ * socket.
  */
 #include <cjson/cJSON.h>
 #include <malloc.h>
@@ -36,13 +37,13 @@ static double now_ns(void) {
     return (double)time.tv_sec * 1e9 + (double)time.tv_nsec;
 }
 
-static int by_value(const void *a, const void *b) {
+static int compare_times(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
 }
 
-static double median(double times[RUNS]) {
-    qsort(times, RUNS, sizeof times[0], by_value);
+static double median_time(double times[RUNS]) {
+    qsort(times, RUNS, sizeof times[0], compare_times);
     return times[RUNS / 2];
 }
 
@@ -51,8 +52,7 @@ static void die(const char *what) {
     exit(1);
 }
 
-/* What a number is printed as: the widths that Python gives float32 and float64, and small
- * integers. */
+/* The forms of numbers: float32 and float64 as Python prints them, and small integers. */
 enum form {
     FORM_FLOAT32,
     FORM_FLOAT64,
@@ -62,13 +62,15 @@ enum form {
 static const char *const form_names[] = {"float32", "float64", "integers"};
 
 static double value_of(enum form form) {
-    double x = (uniform() + uniform() + uniform() + uniform() - 2) * 1.7; /* about normal */
+    double x = (uniform() + uniform() + uniform() + uniform() - 2) *
+               1.7; /* nearly a normal distribution */
     return form == FORM_INTEGER   ? (double)(int)(x * 5)
            : form == FORM_FLOAT32 ? (double)(float)x
                                   : x;
 }
 
-/* {"dtype": ..., "K": [[...], ...]} with the separators of json.dumps. */
+/* Makes the body {"dtype": ..., "K": [[...], ...]} with the separators of Python's json.dumps.
+ * Returns owned. */
 static char *make_body(enum form form, size_t rows, size_t columns, size_t *size) {
     char *body = malloc(rows * (columns * (NUMBER_SIZE + 2) + 4) + 64);
     if (body == NULL)
@@ -122,11 +124,11 @@ static void bench_read(enum form form) {
     size_t size;
     char *body = make_body(form, ROWS, COLUMNS, &size);
     for (int run = 0; run < RUNS; run++) {
-        malloc_trim(0); /* or the first malloc in ours tidies up what theirs has freed */
+        malloc_trim(0); /* otherwise our first malloc tidies up what cJSON has freed */
         ours[run] = time_read(body, size);
         theirs[run] = time_cjson_read(body, size);
     }
-    double our = median(ours), their = median(theirs);
+    double our = median_time(ours), their = median_time(theirs);
     printf("read   %-9s %6.1f bytes/number %8.1f ns %8.1f ns %6.1f x   %6.0f MB/s\n",
            form_names[form], (double)size / COUNT, our / COUNT, their / COUNT, their / our,
            (double)size / our * 1e3);
@@ -176,13 +178,13 @@ static void bench_write(enum form form, int digits) {
         ours[run] = time_write(&tensor, digits, &size);
         theirs[run] = time_cjson_write(&tensor);
     }
-    double our = median(ours), their = median(theirs);
+    double our = median_time(ours), their = median_time(theirs);
     printf("write%2d %-9s %5.1f bytes/number %8.1f ns %8.1f ns %6.1f x   %6.0f MB/s\n", digits,
            form_names[form], (double)size / COUNT, our / COUNT, their / COUNT, their / our,
            (double)size / our * 1e3);
 }
 
-/* A line of /proc/self/status in KiB. */
+/* Returns the value of a line of /proc/self/status in KiB. */
 static size_t status_kib(const char *name) {
     char line[128];
     size_t value = 0;
@@ -196,7 +198,7 @@ static size_t status_kib(const char *name) {
     return value;
 }
 
-/* The most that is resident while a body is read, beside the body itself. */
+/* Measures the most memory that is resident while a body is read, without the body itself. */
 static void bench_memory(size_t rows) {
     size_t size, matrix = rows * 256 * sizeof(float);
     char *body = make_body(FORM_FLOAT32, rows, 256, &size);

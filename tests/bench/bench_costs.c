@@ -1,14 +1,14 @@
 /*
- * bench_costs.c - thousands of random calls over all shapes and options, extreme ones too: how long
- * the longest task takes, and how the time of a call compares with attn_plan_cost. A plain big call
- * makes about RATE multiply-adds in a nanosecond, so a ratio of 1 is a cost that is right, and 3
- * one that is three times too small.
+ * bench_costs.c runs thousands of random calls over all shapes and options, extreme ones too. It
+ * measures how long the longest task takes, and compares the time of each call with attn_plan_cost.
+ * A large plain call makes about RATE multiply-adds in a nanosecond. So the ratio is 1 if the cost
+ * of a call is right, and 3 if the cost is three times too small.
  *
- *   bench_costs [CALLS [SEED [ONLY]]]   ONLY: this call alone, with the time of each phase
+ *   bench_costs [CALLS [SEED [ONLY]]]   ONLY: runs this call alone, with the time of each phase
  *
- * One thread runs everything. The time of a call is that of its thread, and of several runs the
- * least counts, so that other work does not matter. Results go to fresh memory, as those of a
- * server do.
+ * One thread runs everything. The time of a call is the CPU time of this thread, and of several
+ * runs the shortest counts, so that other work does not matter. Results are written to fresh
+ * memory, as those of a server are.
  */
 #include <math.h>
 #include <stdio.h>
@@ -23,14 +23,13 @@
 #define RATE 80.0 /* multiply-adds in a nanosecond */
 
 enum {
-    NUMBERS = 1 << 25,      /* that inputs are taken from */
-    RESULT_BYTES = 1 << 28, /* of all results of a call */
-    MOST_SECONDS = 1,       /* of a call, by its cost */
-    TENSORS = 4096,
-    WORST = 16 /* calls that are named */
+    NUMBERS = 1 << 25,      /* numbers in each array from which inputs are taken */
+    RESULT_BYTES = 1 << 28, /* the most bytes of all results of a call */
+    MOST_SECONDS = 1,       /* the most seconds of a call, by its cost */
+    WORST = 16              /* calls that are printed */
 };
 
-/* Inputs are numbers of size 1, or so large that logits round badly. */
+/* The numbers of inputs: of size 1 (index 0), or so large that logits round badly (index 1). */
 static float *narrow[2];
 static double *wide[2];
 static unsigned char *bytes;
@@ -39,7 +38,7 @@ struct call {
     size_t index;
     char text[400];
     attn_plan *plan;
-    attn_random *random; /* a draw instead of a plan */
+    attn_random *random; /* not NULL if the call is a seeded draw and has no plan */
     attn_draw draw;
     double plan_seconds, seconds, longest, cost;
     const char *longest_what;
@@ -51,21 +50,22 @@ static double clock_now(clockid_t clock) {
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-/* The CPU time of this thread alone. Asking for it is a system call. */
+/* The CPU time of this thread alone. Reading it is a system call. */
 static double cpu_now(void) {
     return clock_now(CLOCK_THREAD_CPUTIME_ID);
 }
 
-/* The time of the clock, for short calls: asking costs almost nothing, but other threads count. */
+/* The tasks of a short call are measured by the time of the clock. Reading it costs almost nothing,
+ * but it includes the time of other threads. */
 static bool short_call;
 
-static double now(void) {
+static double task_now(void) {
     return short_call ? clock_now(CLOCK_MONOTONIC) : cpu_now();
 }
 
 /* ------------------------------------------------------------------------------- drawing a call */
 
-/* A number from 1 to `most`. Its logarithm is evenly distributed. */
+/* Draws a number from 1 to `most`, whose logarithm is evenly distributed. */
 static size_t size_up_to(struct rng *rng, double most) {
     const double x = exp(rng_uniform(rng) * log(most < 1 ? 1 : most + 0.999));
     return x < 1 ? 1 : (size_t)x;
@@ -83,7 +83,7 @@ struct sizes {
     bool large;
 };
 
-/* Sizes of one of several characters, whose inputs fit. */
+/* Draws the sizes of a call, which is of one of several kinds. */
 static struct sizes draw_sizes(struct rng *rng) {
     struct sizes s = {.batch = 1, .heads = 1, .kv_heads = 1};
     s.dtype = rng_chance(rng, 3) ? ATTN_FLOAT64 : ATTN_FLOAT32;
@@ -108,7 +108,7 @@ static struct sizes draw_sizes(struct rng *rng) {
         s.d = size_up_to(rng, 300000);
         s.d_v = rng_chance(rng, 2) ? s.d : size_up_to(rng, 300000);
         break;
-    case 3: /* a notebook's */
+    case 3: /* a call as small as those of a notebook */
         s.n = size_up_to(rng, 16);
         s.m = size_up_to(rng, 16);
         s.d = size_up_to(rng, 8);
@@ -128,7 +128,7 @@ static struct sizes draw_sizes(struct rng *rng) {
         s.d = size_up_to(rng, 8);
         s.d_v = size_up_to(rng, 8);
         break;
-    default: /* a model's */
+    default: /* a call as large as those of a model */
         s.batch = size_up_to(rng, 4);
         s.heads = size_up_to(rng, 32);
         s.n = size_up_to(rng, 4096);
@@ -145,11 +145,12 @@ static struct sizes draw_sizes(struct rng *rng) {
     return s;
 }
 
+/* Is a * b * c * d at most NUMBERS? */
 static bool fits(size_t a, size_t b, size_t c, size_t d) {
     return (double)a * (double)b * (double)c * (double)d <= NUMBERS;
 }
 
-/* Everything that options point to. */
+/* What the options point to. */
 struct extras {
     attn_tensor mask, bias, slopes, sink, past_k, past_v;
     size_t *lengths; /* owned */
@@ -283,14 +284,14 @@ static bool draw_attention(struct rng *rng, struct call *c) {
         o.kv_heads = s.kv_heads;
     }
     describe(c, packed ? "packed" : "attention", &s, &o);
-    const double start = now();
+    const double start = task_now();
     const attn_status status = attn_plan_attention(&c->plan, &q, &k, &v, &o, &error);
-    c->plan_seconds = now() - start;
+    c->plan_seconds = task_now() - start;
     free(e.lengths);
     return status == ATTN_OK;
 }
 
-/* X, and one set of weights for all heads or one for each. */
+/* Draws a call with X, and with one set of weights for all heads or one for each head. */
 static bool draw_multihead(struct rng *rng, struct call *c) {
     struct sizes s = draw_sizes(rng);
     struct extras e = {0};
@@ -342,9 +343,9 @@ static bool draw_multihead(struct rng *rng, struct call *c) {
     const size_t used = strlen(c->text);
     snprintf(c->text + used, sizeof c->text - used, " model=%zu%s out=%zu", model,
              out_in ? " out_in" : "", projects ? w_o.shape[!out_in] : 0);
-    const double start = now();
+    const double start = task_now();
     const attn_status status = attn_plan_multihead(&c->plan, &call, &o, &error);
-    c->plan_seconds = now() - start;
+    c->plan_seconds = task_now() - start;
     free(projections);
     free(e.lengths);
     return status == ATTN_OK;
@@ -367,9 +368,9 @@ static bool draw_softmax(struct rng *rng, struct call *c) {
     for (int i = 0; i < x.rank; i++) {
         used += snprintf(c->text + used, sizeof c->text - (size_t)used, " %zu", x.shape[i]);
     }
-    const double start = now();
+    const double start = task_now();
     const attn_status status = attn_plan_softmax(&c->plan, &x, axis, NULL);
-    c->plan_seconds = now() - start;
+    c->plan_seconds = task_now() - start;
     return status == ATTN_OK;
 }
 #endif
@@ -409,14 +410,14 @@ static bool draw_call(struct call *c, uint64_t seed) {
 
 /* -------------------------------------------------------------------------------------- running */
 
-static void note(struct call *c, double seconds, const char *what) {
+static void note_seconds(struct call *c, double seconds, const char *what) {
     if (seconds > c->longest) {
         c->longest = seconds;
         c->longest_what = what;
     }
 }
 
-/* Binds fresh memory for all results, and returns it; or NULL if they are too large. */
+/* Binds all results to fresh memory and returns it, or NULL if the results are too large. */
 static void *bind_all(attn_plan *plan) {
     size_t results, all;
     if (!attn_plan_results_bytes(plan, &results) || !attn_plan_bytes(plan, 0, &all) ||
@@ -439,18 +440,18 @@ static void run_plan(struct call *c, bool verbose) {
     void *scratch = aligned_alloc(64, attn_plan_scratch(c->plan) / 64 * 64 + 64);
     short_call = c->cost < 1e7;
     const double cpu = cpu_now();
-    double before = now(), after;
-    note(c, c->plan_seconds, "plan");
+    double before = task_now(), after;
+    note_seconds(c, c->plan_seconds, "plan");
     status = attn_plan_begin(c->plan, &error);
-    note(c, now() - before, "begin");
+    note_seconds(c, task_now() - before, "begin");
     for (size_t phase = 0; phase < attn_plan_phases(c->plan); phase++) {
-        const double begun = now();
+        const double begun = task_now();
         const size_t tasks = attn_plan_tasks(c->plan, phase);
         before = begun;
         for (size_t task = 0; task < tasks && status == ATTN_OK; task++) {
             status = attn_plan_task(c->plan, phase, task, scratch, &error);
-            after = now();
-            note(c, after - before, phases[phase > 7 ? 7 : phase]);
+            after = task_now();
+            note_seconds(c, after - before, phases[phase > 7 ? 7 : phase]);
             before = after;
         }
         if (verbose && tasks > 0) {
@@ -459,11 +460,12 @@ static void run_plan(struct call *c, bool verbose) {
         }
     }
     if (status == ATTN_OK) {
-        before = now();
+        before = task_now();
         status = attn_plan_end(c->plan, &error);
-        note(c, now() - before, "end");
+        note_seconds(c, task_now() - before, "end");
     }
-    c->seconds = status == ATTN_OK ? c->plan_seconds + cpu_now() - cpu : 0; /* 0: not to its end */
+    /* The time of a call that failed is not compared with its cost. */
+    c->seconds = status == ATTN_OK ? c->plan_seconds + cpu_now() - cpu : 0;
     if (verbose) {
         printf("  plan %.3f ms, cost %.3g, %s\n", c->plan_seconds * 1e3, c->cost, error.message);
     }
@@ -475,14 +477,14 @@ static void run_draw(struct call *c) {
     for (size_t first = 0; first < c->draw.count; first += ATTN_DRAW_PIECE) {
         const size_t left = c->draw.count - first,
                      some = left < ATTN_DRAW_PIECE ? left : ATTN_DRAW_PIECE;
-        const double start = now();
+        const double start = task_now();
         attn_random_fill(c->random, &c->draw, first, some, ATTN_FLOAT64, data);
-        note(c, now() - start, "draw");
+        note_seconds(c, task_now() - start, "draw");
     }
     free(data);
 }
 
-/* Draws and runs one call; false if it is too large, or refused. */
+/* Draws and runs one call. Returns false if it is too large or refused. */
 static bool try_once(struct call *c, size_t index, uint64_t seed, bool verbose) {
     *c = (struct call){.index = index};
     short_call = false;
@@ -508,7 +510,8 @@ static bool try_once(struct call *c, size_t index, uint64_t seed, bool verbose) 
     return done;
 }
 
-/* The same, of several runs the fastest: what other work does to it is no cost. */
+/* Draws one call and runs it several times. The shortest times count, because delays by other work
+ * are no cost of the call. Returns false if the call is too large or refused. */
 static bool try_call(struct call *c, size_t index, uint64_t seed, bool verbose) {
     struct call again;
     bool done = try_once(c, index, seed, verbose);
@@ -545,15 +548,15 @@ static void print_call(const struct call *c) {
            c->cost, c->index, c->text);
 }
 
-static void report(struct call *calls, size_t count) {
+static void print_report(struct call *calls, size_t count) {
     size_t timed = 0;
     qsort(calls, count, sizeof *calls, by_longest);
     printf("longest task: %.3f ms\n", calls[0].longest * 1e3);
     for (size_t i = 0; i < count && i < WORST; i++) {
         print_call(&calls[i]);
     }
-    for (size_t i = 0; i < count; i++) { /* those that have a cost and came to their end */
-        if (calls[i].seconds > 0 && calls[i].cost > 0) {
+    for (size_t i = 0; i < count; i++) {
+        if (calls[i].seconds > 0 && calls[i].cost > 0) { /* the call has a cost and did not fail */
             calls[timed++] = calls[i];
         }
     }
@@ -608,7 +611,7 @@ int main(int argc, char *argv[]) {
         made += try_call(&calls[made], i, seed, false) ? 1 : 0;
     }
     printf("%zu random calls, seed %llu\n", count, (unsigned long long)seed);
-    report(calls, count);
+    print_report(calls, count);
     free(calls);
     return 0;
 }

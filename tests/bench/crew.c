@@ -1,4 +1,7 @@
-/* crew.c - see crew.h. */
+/*
+ * crew.c runs the tasks of a plan, or one function, on threads that do not sleep between two
+ * rounds.
+ */
 #include "crew.h"
 
 #include <assert.h>
@@ -11,8 +14,10 @@
 enum {
     MAX_THREADS = 64,
     MAX_PHASES = 16,
-    PATIENCE = 1 << 14,    /* looks at a variable before the core is given away */
-    SERIAL_COST = 1300000, /* multiply-adds: about 8 us where results are not fresh memory */
+    PATIENCE = 1 << 14, /* times that a thread reads a variable before it yields its core */
+    /* A plan of a smaller cost, in multiply-adds, runs on one thread. It takes about 8 us if its
+     * results are not fresh memory. */
+    SERIAL_COST = 1300000,
 };
 
 static struct {
@@ -20,11 +25,11 @@ static struct {
     pthread_t ids[MAX_THREADS];
     pthread_mutex_t mutex;
     pthread_cond_t woken;
-    bool awake, stop; /* under the mutex */
+    bool awake, stop; /* read and written under the mutex */
 
     _Atomic size_t round;       /* grows by one with each run */
-    _Atomic bool resting;       /* awake, without the mutex */
-    void (*job)(size_t thread); /* of this round */
+    _Atomic bool resting;       /* the threads are not awake; read without the mutex */
+    void (*job)(size_t thread); /* the job of this round */
     attn_plan *plan;
     void *scratch[MAX_THREADS];
     size_t scratch_bytes[MAX_THREADS];
@@ -45,10 +50,11 @@ static void wait_for(const _Atomic size_t *value, size_t wanted) {
 }
 
 static void *scratch_of(size_t thread, const attn_plan *plan) {
-    const size_t bytes = (attn_plan_scratch(plan) + 63) / 64 * 64 + 64;
+    const size_t units = (attn_plan_scratch(plan) + ATTN_ALIGNMENT - 1) / ATTN_ALIGNMENT + 1;
+    const size_t bytes = units * ATTN_ALIGNMENT;
     if (crew.scratch_bytes[thread] < bytes) {
         free(crew.scratch[thread]);
-        crew.scratch[thread] = aligned_alloc(64, bytes);
+        crew.scratch[thread] = aligned_alloc(ATTN_ALIGNMENT, bytes);
         crew.scratch_bytes[thread] = bytes;
         if (crew.scratch[thread] == NULL) {
             fail("out of memory");
@@ -64,7 +70,7 @@ static void run_task(const attn_plan *plan, size_t phase, size_t task, void *scr
     }
 }
 
-/* The job of a thread: tasks of the plan until there are none. */
+/* The job of a thread: it runs tasks of the plan until there are none. */
 static void work(size_t thread) {
     attn_plan *plan = crew.plan;
     void *scratch = scratch_of(thread, plan);
@@ -91,7 +97,7 @@ static void work_alone(const attn_plan *plan) {
     }
 }
 
-/* Waits for the round after `seen`; false at the end of all. */
+/* Waits for the round after `seen`. Returns false at the end of the crew. */
 static bool next_round(size_t seen) {
     for (size_t i = 0; atomic_load_explicit(&crew.round, memory_order_acquire) == seen; i++) {
         if (i > PATIENCE) {

@@ -90,7 +90,7 @@ test('a click keeps a row, Escape lets it go', () =>
     await page.mouse.click(x, y);
     assert.equal((await state(page)).row, 2);
     await page.mouse.move(2, 2);
-    assert.match(await page.textContent('#reading'), /^word 3 gives [\d.]+ to word \d/);
+    assert.match(await page.textContent('#explanation'), /^word 3 gives [\d.]+ to word \d/);
     await page.waitForFunction(() => /row=2/.test(location.hash));
     await page.keyboard.press('Escape');
     assert.equal((await state(page)).row, null);
@@ -616,7 +616,7 @@ test('a row with nearly all its weight on one key says so', () =>
       await answered(page, () => page.fill('#request', JSON.stringify({ scale: 1, Q: [[1]], K, V: [[1], [2]] })));
       const { x, y } = await cell(page, 'weights', 0, 0);
       await page.mouse.click(x, y);
-      return page.locator('#reading .note').first().textContent();
+      return page.locator('#explanation .note').first().textContent();
     };
     assert.match(await told([[9], [0]]), /^entropy [\d.]+: nearly all weight on 1 key$/);
     await page.keyboard.press('Escape');

@@ -71,7 +71,6 @@ function show(page, { rows, cols, heads = 1, causal = false, labels = [], ...opt
         return { weights };
       };
       window.data = { rows, cols, masked, heads: Array.from({ length: heads }, head), queryLabels: labels, keyLabels: labels, ...options };
-      document.body.dataset.dark = Boolean(options.dark);
       window.views.lines.update(window.data);
     },
     { rows, cols, heads, causal, labels, options },
@@ -223,8 +222,8 @@ test('lines and curve: dark, on a phone, and nothing that axe-core finds', () =>
   onPage({ origin, viewport: { width: 390, height: 844 } }, async (page) => {
     await open(page);
     for (const dark of [false, true]) {
-      await show(page, { rows: 9, cols: 9, heads: 8, labels: WORDS, dark, row: 3 });
-      await page.evaluate((dark) => window.views.curve.update({ dark }), dark);
+      await page.evaluate((theme) => (document.documentElement.dataset.theme = theme), dark ? 'dark' : 'light');
+      await show(page, { rows: 9, cols: 9, heads: 8, labels: WORDS, row: 3 });
       await page.waitForSelector('.curve[data-state="done"]');
       await settled(page);
       assert.deepEqual(await serious(page), []);

@@ -1,6 +1,7 @@
 #!/usr/bin/python3
-"""check.py NAME FILE checks what a client printed: one line of JSON with the `output` and the `weights` of the first notebook,
-the output of the same with `drawn` matrices, and `status`, `detail` and `pointer` of the answer to a bad request."""
+"""check.py NAME FILE checks what a client printed. It is one line of JSON with the `output` and the `weights` of the first
+notebook, the output of the same call with `drawn` matrices, and `status`, `detail` and `pointer` of the answer to a bad
+request."""
 
 import json
 import pathlib
@@ -14,7 +15,7 @@ def expected(name):
 
 
 def check_matrix(what, got, notebook, key):
-    """The tolerance is the notebook's: half a unit of the last decimal, and a part of the largest number of the row."""
+    """Compares a matrix with the tolerance of the notebook: half a unit of the last decimal, and a part of the largest number of the row."""
     rows, half = notebook["expect"][key], 0.5 * 10.0 ** -notebook["decimals"][key]
     assert [len(row) for row in got] == [len(row) for row in rows], f"{what} has another shape: {got}"
     for row, row_expected in zip(got, rows):

@@ -40,11 +40,11 @@ KNOWN_ATTRIBUTES = {
 
 
 class Failure(Exception):
-    """The answer differs from what the operator gives. The text says where."""
+    """An answer that differs from the output of the operator. The text says where."""
 
 
 class Daemon:
-    """The daemon on a free port, and one connection to it."""
+    """A daemon on a free port, and one connection to it."""
 
     def __init__(self, program):
         environment = {k: v for k, v in os.environ.items() if not k.startswith("ATTENTIOND_")}
@@ -76,7 +76,7 @@ class Daemon:
             raise Failure(f"the answer is not JSON: {error}") from error
 
     def stop(self):
-        """Returns the exit status."""
+        """Runs the cases. Returns the exit status."""
         self.process.terminate()
         try:
             return self.process.wait(timeout=30)
@@ -106,7 +106,7 @@ def widen(array):
 
 
 def pack(array):
-    """(batch, heads, n, d) -> (batch, n, heads * d)"""
+    """Converts (batch, heads, n, d) to (batch, n, heads * d)."""
     return array.transpose(0, 2, 1, 3).reshape(array.shape[0], array.shape[2], -1)
 
 
@@ -211,7 +211,7 @@ def as_array(result, lists):
 
 
 def compare(result, got, expected, tolerance):
-    """The difference is at most tolerance * the largest finite |expected| of the row. -inf and rows of
+    """Checks that the difference is at most tolerance * the largest finite |expected| of the row. -inf and rows of
     zeros must be equal."""
     if got.shape != expected.shape:
         raise Failure(f"{result} has shape {got.shape}, not {expected.shape}")
@@ -251,7 +251,7 @@ def run(daemon, case):
             for name, array in outputs.items():
                 array = array.astype(np.float64)
                 if name.startswith("present_"):
-                    # This is a copy, so nothing may differ. It has the form of K and V.
+                    # This result is a copy, so nothing may differ. It has the form of K and V.
                     array = pack(array) if inputs["Q"].ndim == 3 else array
                     compare(name, answer[name], array, 0)
                 else:

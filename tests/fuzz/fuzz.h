@@ -1,6 +1,6 @@
 /*
  * fuzz.h - what the fuzz targets share: the function that libFuzzer and replay.c call, and a check
- * that ends the process where it does not hold, in builds with NDEBUG too.
+ * that ends the process if it fails. Unlike assert(), it also works in builds with NDEBUG.
  */
 #ifndef FUZZ_FUZZ_H
 #define FUZZ_FUZZ_H
@@ -12,7 +12,8 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* fuzz_require(condition, format, ...) */
+/* fuzz_require(condition, format, ...) prints the place, the condition and the message, and
+ * aborts. */
 #define fuzz_require(condition, ...)                                                               \
     do {                                                                                           \
         if (!(condition)) {                                                                        \

@@ -1,7 +1,7 @@
 /*
- * fuzz_coding.c - a compressed body of any bytes, whole and in pieces: both give the same bytes or
- * the same fault, and never more than there is room for. The first byte is the coding and the size
- * of the pieces.
+ * fuzz_coding.c reads a compressed body of any bytes, whole and in pieces. Both ways must give the
+ * same bytes or the same fault, and never more bytes than there is room for. The first byte of the
+ * input gives the coding and the size of the pieces.
  */
 #include <string.h>
 
@@ -9,7 +9,7 @@
 #include "http/coding.h"
 
 enum {
-    MOST = 1 << 20 /* bytes that are looked at */
+    MOST = 1 << 20 /* inflated bytes; the rest is not looked at */
 };
 
 struct outcome {
@@ -18,6 +18,7 @@ struct outcome {
     int status;
 };
 
+/* Reads the body in pieces of `step` bytes, and at most `room` inflated bytes at a time. */
 static void inflate_all(enum coding coding, const uint8_t *data, size_t size, size_t step,
                         size_t room, struct outcome *out) {
     struct coding_reader *reader = coding_reader_create(coding);

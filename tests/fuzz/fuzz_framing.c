@@ -1,9 +1,9 @@
 /*
- * fuzz_framing.c - the filter of request heads. An input is a head as on the wire: "METHOD target
- * VERSION", then lines "name:value", each ended by LF alone, so that every other byte can stand
- * anywhere. What the filter lets through must be sound by the rules written here once more, from
- * RFC 9110 and 9112; what it refuses must have a status that fits and a detail that can be sent.
- * Must not know JSON bodies.
+ * fuzz_framing.c tries the filter of request heads. An input is a head as it is sent: "METHOD
+ * target VERSION", then lines "name:value". Each line ends with LF alone, so that every other byte
+ * can stand anywhere. A head that the filter lets through must be sound by the rules of RFC 9110
+ * and 9112, which are written here once more. A head that it refuses must have a status that fits
+ * and a detail that can be sent. This file does not know JSON bodies.
  */
 #include <stdbool.h>
 #include <string.h>
@@ -24,7 +24,7 @@ struct head {
     size_t count;
 };
 
-/* Exactly as long as they are, so that a sanitizer sees what is read beyond. */
+/* Returns a copy of exactly this size, so that a sanitizer sees a read beyond its end. */
 static char *copy(const char *bytes, size_t size) {
     char *block = malloc(size > 0 ? size : 1);
     fuzz_require(block != NULL, "out of memory");
@@ -32,7 +32,8 @@ static char *copy(const char *bytes, size_t size) {
     return block;
 }
 
-/* Up to `stop`; goes on behind it. As a text: a NUL ends it. */
+/* Returns the bytes up to `stop` as a string, which a NUL among them ends. *at moves behind
+ * `stop`. */
 static char *cut_text(const char **at, const char *end, char stop) {
     const char *found = memchr(*at, stop, (size_t)(end - *at));
     const size_t size = (size_t)((found != NULL ? found : end) - *at);
@@ -139,7 +140,7 @@ static void require_sound_length(const struct head *head, const struct framing_r
     }
 }
 
-/* What the filter lets through. */
+/* Requires that a head that the filter let through is sound. */
 static void require_sound(const struct head *head, const struct framing_result *result) {
     static const char *const methods[] = {"GET",    "HEAD",  "POST",   "PUT",
                                           "DELETE", "PATCH", "OPTIONS"};
@@ -170,7 +171,8 @@ static void require_sound(const struct head *head, const struct framing_result *
                  "another expectation");
 }
 
-/* With codings, a body has none or a known one, and an answer may have one that is asked for. */
+/* Checks the head with codings allowed: the body has no coding or a known one, and an answer gets a
+ * coding that is asked for. */
 static void check_codings(struct framing_head *seen) {
     struct framing_result result;
     bool must;
@@ -203,7 +205,7 @@ static void check_codings(struct framing_head *seen) {
                  "%d", (int)stored);
 }
 
-/* What it refuses becomes a problem document, whatever bytes the detail echoes. */
+/* Requires that a refusal becomes a valid problem document, whatever bytes its detail quotes. */
 static void require_refusal(const struct framing_result *result) {
     static const int statuses[] = {400, 411, 414, 415, 417, 431, 501, 505};
     static const struct http_request request = {
@@ -256,8 +258,8 @@ static bool is_sound_target(const char *target) {
         }
     }
     const size_t path = strcspn(target, "?#");
-    for (size_t at = 0;
-         at < path;) { /* segment by segment; what stands before the first / counts not */
+    /* Each turn looks at one segment of the path; text before the first "/" does not count. */
+    for (size_t at = 0; at < path;) {
         at += strcspn(target + at, "/?#");
         if (at < path && target[at] == '/' && strcspn(target + at + 1, "/?#") == 2 &&
             target[at + 1] == '.' && target[at + 2] == '.') {
@@ -275,7 +277,7 @@ static void check_target(const char *target, enum framing_uri verdict) {
     fuzz_require(verdict == expected, "%d, not %d: %s", verdict, expected, target);
 }
 
-/* The first header of a name, as the result gives it. */
+/* Requires that the result has the first header of this name. */
 static void check_first(const struct head *head, const char *name,
                         const struct framing_header *first) {
     size_t i = 0;

@@ -1,8 +1,8 @@
 /*
- * fuzz_reader.c - the JSON lifter. The first byte of an input says how the rest is cut into pieces,
- * and the limits. What the reader makes of it must be the same whole and in pieces: the same error,
- * or the same document with the same matrices bit for bit. What it takes, the writer writes so that
- * the reader takes it again with the same values. Must not know HTTP or calls.
+ * fuzz_reader.c - fuzzes the reader of JSON bodies. The first byte of an input chooses the limits
+ * and how the rest is cut into pieces. The rest is read whole and in pieces. Both must give the
+ * same error, or the same document with the same matrices, bit for bit. The values of a document
+ * are written again, and must be the same when they are read again.
  */
 #include <stdbool.h>
 #include <string.h>
@@ -24,13 +24,14 @@ static const struct codec_options options[] = {
 
 /* ------------------------------------------------------------------------------------- reading */
 
-/* The size of the next piece: all of it, pieces of one size, or of many. */
+/* Returns the size of the next piece. `cut` chooses one piece, pieces of one size or of many
+ * sizes. */
 static size_t next_piece(uint8_t cut, uint32_t *state) {
     if (cut < 128) {
         return cut == 0 ? SIZE_MAX : cut;
     }
     *state = *state * 1664525u + 1013904223u;
-    return *state >> 28; /* 0 too */
+    return *state >> 28; /* 0 to 15 */
 }
 
 static struct codec_document *read_pieces(struct codec_reader *reader, const uint8_t *data,
@@ -39,7 +40,7 @@ static struct codec_document *read_pieces(struct codec_reader *reader, const uin
     for (size_t at = 0; at < size;) {
         size_t piece = next_piece(cut, &state);
         piece = piece < size - at ? piece : size - at;
-        /* A block of its own, so that a sanitizer sees what is read beyond the piece. */
+        /* The piece is a block of its own, so a sanitizer sees a read beyond it. */
         char *copy = malloc(piece > 0 ? piece : 1);
         fuzz_require(copy != NULL, "out of memory");
         memcpy(copy, data + at, piece);
@@ -50,7 +51,7 @@ static struct codec_document *read_pieces(struct codec_reader *reader, const uin
     struct codec_document *document;
     const enum codec_status status = codec_reader_finish(reader, &document);
     fuzz_require((status == CODEC_OK) == (document != NULL), "status %d", status);
-    /* What cJSON does not take of the skeleton would be said to be this. */
+    /* A skeleton that cJSON refuses would be reported as "out of memory". */
     fuzz_require(status != CODEC_NO_MEMORY, "out of memory");
     fuzz_require(status == codec_reader_error(reader)->status, "status %d", status);
     return document;
@@ -75,13 +76,13 @@ static void same_error(const struct codec_error *a, const struct codec_error *b)
 
 /* ----------------------------------------------------------------------------------- documents */
 
-/* A value without children, read as what it is. */
+/* A value without children, and what it was read as. */
 struct leaf {
     bool good;
     struct codec_item item; /* borrowed from the document */
     struct codec_error error;
-    bool whole;                     /* it is a list of whole numbers */
-    int64_t integers[MAX_INTEGERS]; /* the first of them; the rest are zeros */
+    bool whole;                     /* the value is a list of whole numbers */
+    int64_t integers[MAX_INTEGERS]; /* the first of these numbers, then zeros */
     size_t integer_count;
 };
 
@@ -93,7 +94,8 @@ static size_t bytes_of(const attn_tensor *tensor) {
     return bytes;
 }
 
-/* As whole numbers first: after that a short list of float32 is no longer held as float64. */
+/* Reads a tensor as whole numbers first. codec_as_reals_or_null() makes float32 of a short list,
+ * which is no longer exact then. */
 static void read_tensor(struct codec_document *document, const struct codec_value *value,
                         struct leaf *leaf) {
     struct codec_error unused;
@@ -175,7 +177,8 @@ struct leaves {
     size_t count;
 };
 
-/* The nesting is bounded by the reader. Gathers the good leaves of a. */
+/* Requires that two documents have the same values, and gathers the good leaves of `a`. The reader
+ * bounds the depth of this recursion. */
 static void same_values(struct codec_document *document_a, const struct codec_value *a,
                         struct codec_document *document_b, const struct codec_value *b,
                         struct leaves *leaves) {
@@ -190,7 +193,7 @@ static void same_values(struct codec_document *document_a, const struct codec_va
         }
         return;
     }
-    /* The names of members and places in arrays, as far as a pointer gives them. */
+    /* Pointers show the names of members and the places in arrays. */
     struct codec_error place_a = {0}, place_b = {0};
     codec_fail(document_a, a, &place_a, "here");
     codec_fail(document_b, b, &place_b, "here");
@@ -207,7 +210,8 @@ static void same_values(struct codec_document *document_a, const struct codec_va
 
 /* ------------------------------------------------------------------------------ and back again */
 
-/* {"dtype": .., "0": .., "1": .., ...}: as members, lest the leaves make one matrix. */
+/* Writes the leaves as {"dtype": .., "0": .., "1": .., ...} and reads them again. They are members,
+ * because the leaves in an array could become one matrix. */
 static void write_again(const struct leaves *leaves, attn_dtype dtype) {
     struct codec_item items[MAX_LEAVES + 3];
     char keys[MAX_LEAVES][4];
@@ -241,7 +245,7 @@ static void write_again(const struct leaves *leaves, attn_dtype dtype) {
     free(buffer.data);
 }
 
-/* The line and the column of an error are those of its offset. */
+/* Requires that the line and the column of an error are those of its offset. */
 static void check_place(const struct codec_error *error, const uint8_t *text) {
     size_t line = 1, column = 1;
     for (size_t i = 0; i < error->offset; i++) {

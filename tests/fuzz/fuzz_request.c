@@ -1,8 +1,8 @@
 /*
- * fuzz_request.c - a request from its body to its answer, in process: reader, handler, plan, tasks,
- * writer. The first byte of an input chooses the path, the limits, how the body is cut and whether
- * the client stays; the rest is the body. Whatever that is, the answer has a status of the API and
- * is sound JSON, and nothing of the request remains.
+ * fuzz_request.c - fuzzes a request from its body to its answer in one process: reader, handler,
+ * plan, tasks and writer. The first byte of an input chooses the path, the limits, how the body is
+ * cut and whether the client stays. The rest is the body. Whatever the body is, the answer must
+ * have a status of the API and be valid JSON, and the request must leave no memory behind.
  */
 #include <stdbool.h>
 #include <string.h>
@@ -10,14 +10,14 @@
 #include "api/api.h"
 #include "fuzz/fuzz.h"
 
-/* Of the first byte. Bits 6 and 7 both: not a request for a computation, but others[bits 0..3]. */
+/* The bits of the first byte. */
 enum {
-    PATH = 3 << 0,   /* paths[], */
-    WORDS = 1 << 6,  /* or /embeddings */
-    STEP = 3 << 2,   /* steps[] */
-    TIGHT = 1 << 4,  /* limits that notebooks do not fit in */
+    PATH = 3 << 0,   /* index in paths[] */
+    STEP = 3 << 2,   /* index in steps[] */
+    TIGHT = 1 << 4,  /* the limits are too small for the notebooks */
     LEAVES = 1 << 5, /* the client leaves in the middle of the body */
-    OTHER = 3 << 6
+    WORDS = 1 << 6,  /* the path is /embeddings instead */
+    OTHER = 3 << 6   /* both bits: the request is others[bits 0 to 3] and computes nothing */
 };
 
 static struct api_service services[] = {
@@ -31,7 +31,7 @@ static const size_t steps[] = {SIZE_MAX, 1, 7, 61};
 
 #define JSON "application/json"
 #define FORM "application/x-www-form-urlencoded"
-/* Without GET /metrics, which asks the HTTP server and the workers. */
+/* GET /metrics is not here, because it asks the HTTP server and the workers. */
 static const struct http_request others[16] = {
     {.method = "GET", .path = "/health/live", .media_type = "", .id = "fuzz"},
     {.method = "GET", .path = "/health/ready", .media_type = "", .id = "fuzz"},
@@ -51,9 +51,10 @@ static const struct http_request others[16] = {
     {.method = "POST", .path = "/self-attention", .media_type = JSON, .id = "\"\\~"},
 };
 
-/* ----------------------------------------------------------------------------------- the answer */
+/* ---------------------------------------------------------------------------------- the answer */
 
-/* The body and a NUL; returns owned. Pieces of an odd size, so that they cut everything. */
+/* Returns the body and a NUL, owned. The pieces have an odd size, so that their ends lie
+ * everywhere. */
 static char *read_body(const struct http_response *response, size_t *size) {
     enum {
         ROOM = 4099
@@ -66,7 +67,7 @@ static char *read_body(const struct http_response *response, size_t *size) {
         return text;
     }
     fuzz_require(response->size == 0, "%zu bytes of a body that is still made", response->size);
-    char *text = NULL, *piece = malloc(ROOM); /* so that a sanitizer sees what goes beyond */
+    char *text = NULL, *piece = malloc(ROOM); /* a sanitizer sees a write beyond it */
     size_t part;
     *size = 0;
     do {
@@ -85,9 +86,10 @@ static char *read_body(const struct http_response *response, size_t *size) {
     return text;
 }
 
-/* By the grammar of RFC 8259 without white space: each returns where the value that begins at `at`
- * ends, NULL if it is none. Not by the reader, which refuses the ragged arrays of heads that differ
- * in size, and not by cJSON, which takes what is no JSON. */
+/* These functions follow the grammar of RFC 8259 without white space. Each returns the end of the
+ * value that begins at `at`, or NULL if it is not valid. The reader cannot be used here, because it
+ * refuses the ragged arrays of heads that differ in size. cJSON cannot, because it accepts texts
+ * that are not JSON. */
 static const char *skip_value(const char *at);
 
 static const char *skip_string(const char *at) {
@@ -188,7 +190,7 @@ static void check_problem(const struct http_response *response, const char *text
     const struct codec_value *value = codec_get(codec_root(document), "detail");
     fuzz_require(value != NULL && codec_as_text(document, value, &detail, &error) && *detail, "%s",
                  text);
-    /* There is: this would be another mistake in disguise. */
+    /* There is enough memory, so another error would hide behind this message. */
     fuzz_require(strcmp(detail, "the server has no memory left for this request") != 0, "%s", text);
     value = codec_get(codec_root(document), "pointer");
     fuzz_require(value == NULL || (codec_as_text(document, value, &pointer, &error) &&
@@ -216,14 +218,14 @@ static void check_answer(const struct http_response *response, size_t body_size)
         require_json(text, size);
         check_problem(response, text, size, body_size);
     } else if (response->media_type == NULL) {
-        require_json(text, size); /* no NaN and no Infinity, but in a word */
+        require_json(text, size); /* NaN and Infinity occur only inside strings */
     }
     free(text);
 }
 
-/* ---------------------------------------------------------------------------------- the request */
+/* --------------------------------------------------------------------------------- the request */
 
-/* Feeds the body as far as it is wanted. */
+/* Gives the body to the app until it wants no more. */
 static void feed(const struct http_app *app, void *exchange, const uint8_t *data, size_t size,
                  size_t step) {
     bool wanted = true;

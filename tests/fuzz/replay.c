@@ -1,5 +1,5 @@
 /*
- * replay.c - runs a fuzz target on files and on all files of folders, without libFuzzer. If one
+ * replay.c - runs a fuzz target on files and on all files of folders, without libFuzzer. If a file
  * ends the process, the last line on standard error names it.
  */
 #include <dirent.h>
@@ -10,7 +10,7 @@
 #include "fuzz/fuzz.h"
 #include "support/json.h"
 
-static char current[4096]; /* path of the file, for a process that is about to end */
+static char current[4096]; /* path of the current file, for a process that is about to end */
 
 static void name_current(void) {
     static const char text[] = "\nreplay: ended at ";
@@ -25,13 +25,13 @@ static void on_signal(int number) {
     raise(number);
 }
 
-/* Of the sanitizers, which end the process without a signal. */
+/* The sanitizers have this function. They end the process without a signal. */
 __attribute__((weak)) void __sanitizer_set_death_callback(void (*callback)(void));
 
 static int run_file(void) {
     size_t size = 0;
     char *bytes = json_read_file(current, &size);
-    /* Exactly as long as it is, so that a sanitizer sees what is read beyond. */
+    /* The block is exactly as long as the file, so a sanitizer sees a read beyond it. */
     uint8_t *exact = bytes == NULL ? NULL : malloc(size > 0 ? size : 1);
     if (exact == NULL) {
         free(bytes);

@@ -6,7 +6,7 @@ RESERVE = 200
 
 
 def connect(daemon, count):
-    """Opens so many connections. The list has None for one that failed."""
+    """Opens this many connections. The list has None for each that failed."""
     connections = []
     for _ in range(count):
         try:
@@ -23,7 +23,7 @@ def close(connections):
 
 
 def receives(connection):
-    """Does a 200 come within 2 seconds?"""
+    """Returns whether a 200 comes within 2 seconds."""
     connection.settimeout(2)
     try:
         return connection.recv(65536).startswith(b"HTTP/1.1 200")

@@ -11,8 +11,8 @@ from crowd import *
 MIB = 1 << 20
 LIMITS = ("--max-memory", "64MiB", "--total-memory", "128MiB")
 COMPUTE_TIMEOUT = 2
-SECONDS_A, SECONDS_B = 1.0, 0.3  # the attack lasts so long before its clients leave, and before SIGTERM
-HANG = 2  # seconds: on no machine may an answer come so much later than its time limit
+SECONDS_A, SECONDS_B = 1.0, 0.3  # how long the attack lasts before its clients leave, and before SIGTERM
+HANG = 2  # seconds; an answer may not come later than this after its time limit, on any machine
 RANDOM = {"generator": "torch", "seed": 1}
 SMALL = b'{"X":[[1,2],[3,4]],"return":["output"]}'
 EVERYTHING = ["output", "weights", "scores", "scaled_scores", "masked_scores", "lse", "entropy", "top_k", "present_K",
@@ -32,7 +32,7 @@ def returning(*names):
 
 
 def chunked(message):
-    """The same request in chunks of 1000 bytes."""
+    """Returns the same request in chunks of 1000 bytes."""
     head, _, content = message.partition(b"\r\n\r\n")
     head = re.sub(rb"Content-Length: \d+", b"Transfer-Encoding: chunked", head)
     pieces = [content[i:i + 1000] for i in range(0, len(content), 1000)]
@@ -40,7 +40,7 @@ def chunked(message):
 
 
 def unfinished(start, piece, size, path="/attention"):
-    """A request whose head promises a body of 1 MiB, and of which only `size` bytes come."""
+    """Returns a request whose head promises a body of 1 MiB, but which has only `size` bytes of it."""
     content = start + piece * ((size - len(start)) // len(piece))
     return f"POST {path} HTTP/1.1\r\nHost: a\r\nContent-Length: {MIB}\r\n\r\n".encode() + content
 
@@ -57,7 +57,7 @@ def filled(start, piece, end, size):
 # --------------------------------------------------------------------------------------------------- the bystanders
 
 class Bystanders:
-    """Other clients: 150 requests in a second on 8 connections. The requests are medium ones unless the case has others."""
+    """Other clients, which send 150 requests in a second on 8 connections. A case may replace their medium requests."""
 
     def __init__(self, content, daemon):
         self.file = write("beside.json", content)
@@ -69,7 +69,7 @@ class Bystanders:
 
 
 def p99(result):
-    """The p99 of the 200s in milliseconds."""
+    """Returns the p99 of the latency of 200s in milliseconds."""
     return result["latency_200"].get("p99", float("inf")) / 1000
 
 
@@ -78,7 +78,7 @@ MEDIUM = body(X=matrix(160, 64), **returning("output"))
 
 
 def alone(content):
-    """The p99 of these requests without an attack: the median of three runs."""
+    """Returns the p99 of these requests without an attack, as the median of three runs."""
     with Daemon() as daemon:
         bystanders = Bystanders(content, daemon)
         return sorted(p99(end_load(bystanders.start(daemon, "--seconds", 0.7))) for _ in range(3))[1]
@@ -87,8 +87,8 @@ def alone(content):
 # -------------------------------------------------------------------------------------------------------- one case
 
 class Case:
-    """`holds`: the attack holds its memory all the time, so the metric can be compared with the resident memory.
-    `serves`: no bystander is refused, even during this attack."""
+    """An attack and its checks. If it `holds` its memory all the time, the metric can be compared with the resident memory.
+    If it `serves`, no bystander is refused, even during the attack."""
 
     def __init__(self, kind, name, *groups, options=LIMITS, total=128 * MIB, holds=False, serves=False, beside=MEDIUM,
                  seconds=SECONDS_A, timeout=COMPUTE_TIMEOUT):
@@ -159,7 +159,7 @@ class Case:
                    beside <= 5 * own or (served == 0 and not self.serves))
 
     def rest(self, daemon):
-        """When the clients have left, their memory is no longer counted."""
+        """Checks that the memory of the clients is no longer counted when they have left."""
         begun = time.monotonic()
         while daemon.metric("attentiond_memory_bytes") > self.counted and time.monotonic() < begun + 30:
             time.sleep(0.02)
@@ -168,7 +168,8 @@ class Case:
                    left == self.counted, seconds <= 1)
 
     def stop(self, daemon):
-        """SIGTERM comes during an attack. The bystanders start first, so their connections are accepted and their requests admitted."""
+        """Sends SIGTERM during an attack. The bystanders start first, so their connections are accepted and their requests
+        admitted."""
         load = self.bystanders.start(daemon, "--seconds", 30, "--until-gone", "yes")
         time.sleep(0.15)
         crowd = Crowd(daemon, self.groups)
@@ -228,7 +229,7 @@ def unfinished_bodies():
 
 
 def unread_answers():
-    column = [[i * 37 % 101 / 100 + 0.0013] for i in range(230)]  # the weights of this have many digits
+    column = [[i * 37 % 101 / 100 + 0.0013] for i in range(230)]  # the weights in this answer have many digits
 
     def keep(name, message, count=900, **more):
         return Case("answers", name, Group(message, count, read=0, buffer=4096, repeat=False, pace=400), holds=True, seconds=2.5, **more)
@@ -256,7 +257,7 @@ def skeletons():
         return Case("trees", name, Group(request("/attention", filled(start, piece, end, MIB - 64)), 4))
     yield skeleton("1 MiB of nested empty arrays", b'{"return":[""', b"," + b"[" * 14 + b"]" * 14, b"]}")
     yield skeleton("... nested objects", b'{"return":[""', b"," + b'{"":' * 13 + b"0" + b"}" * 13, b"]}")
-    values = b",".join([b"[[[]]]"] * 21000)  # nearly as many as are allowed
+    values = b",".join([b"[[[]]]"] * 21000)  # nearly the most connections that are allowed
     yield Case("trees", "65536 values, nested and empty", Group(request("/attention", b'{"return":[' + values + b"]}"), 4))
     one = b'{"random":"rand","shape":9}'
     yield skeleton("1 MiB of discarded draws", b'{"random":{"generator":"numpy","seed":1},"X":{"random":"rand","shape":[2,2],"discard":['

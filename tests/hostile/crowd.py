@@ -1,4 +1,4 @@
-"""What the tests of costs share: a crowd of clients in one process, a probe in another one, and a thread that watches memory.
+"""A crowd of clients in one process, a probe in another one, and a thread that watches memory, for costs.py.
 
 The crowd is one epoll loop. Each of its clients sends one message, or a part of it, and reads the answer at once, slowly or
 never. The loop records when a request had been sent, when the first byte of its answer came, and how the request ended.
@@ -8,18 +8,18 @@ import multiprocessing
 import select
 from hostile import *
 
-RUN, CLOSE, DRAIN = range(3)  # what the crowd is told to do
+RUN, CLOSE, DRAIN = range(3)  # the orders that the crowd can get
 PATIENCE = 6  # seconds that a draining crowd waits for its last answers
-TICK = 0.02  # seconds between two looks at the order, and between two reads of a slow client
+TICK = 0.02  # seconds between two checks of the order, and between two reads of a slow client
 
 # How one request ended. `status` is 0 without an answer; `whole` is false if the answer was cut.
-# `waited`: seconds from the last byte of the request to the first of the answer, or to the end.
+# `waited` are the seconds from the last byte of the request to the first byte of the answer, or to the end.
 Ending = collections.namedtuple("Ending", "group sent waited over status whole")
 SEGMENT = 536  # bytes; the kernel makes the send buffer of a connection as small as its segments are
 
 
 class Group(collections.namedtuple("Group", "message count read buffer repeat timeout waits pace")):
-    """`count` clients that send `message`. They read `read` bytes in a second (0: they never read, None: they read at once).
+    """A group of `count` clients that send `message`. They read `read` bytes in a second (0: they never read, None: they read at once).
 
     `buffer` is the size of the receive buffer. With `repeat` a client sends its message again when it has its answer. The
     answer is due after `timeout` seconds. If `waits` is false, the message is not a whole request, so no answer is due.
@@ -51,7 +51,7 @@ class Client:
         self.sent = self.sent or time.monotonic()
 
     def is_owed(self):
-        """Has this client begun to send a request whose answer it reads at once?"""
+        """Returns whether this client has begun to send a request whose answer it reads at once."""
         return self.group.waits and self.group.read is None and len(self.rest) < len(self.group.message)
 
     def read(self, most):
@@ -79,12 +79,12 @@ class Loop:
     def __init__(self, port, groups):
         self.port, self.poller = port, select.epoll()
         self.clients, self.endings, self.draining = {}, [], False
-        self.back = []  # clients with a pace that were refused; they connect again one tick later
+        self.back = []  # refused clients of a group with a pace, which connect again one tick later
         self.coming = [(number, group, group.count) for number, group in enumerate(groups)]
         self.come(0)
 
     def come(self, seconds):
-        """Connects the clients that are due after so many seconds."""
+        """Connects the clients that are due after this many seconds."""
         for i, (number, group, left) in enumerate(self.coming):
             due = group.count if group.pace is None else min(group.count, int(group.pace * seconds))
             for _ in range(due - (group.count - left)):
@@ -145,7 +145,7 @@ class Loop:
             self.ended(client, False)
 
     def sip(self):
-        """The slow clients read their share of this tick."""
+        """Lets the slow clients read their share of this tick."""
         for client in [c for c in self.clients.values() if c.group.read and not c.rest]:
             try:
                 if client.read(max(1, int(client.group.read * TICK))):
@@ -156,7 +156,8 @@ class Loop:
                 self.ended(client, False)
 
     def run(self, order):
-        """Returns when the order is CLOSE. With the order DRAIN it returns when no answer is due, or after PATIENCE seconds."""
+        """Serves the clients until the order is CLOSE. With the order DRAIN it ends when no answer is due, or after PATIENCE
+        seconds."""
         begun, most = time.monotonic(), float("inf")
         next_sip = begun
         while order.value != CLOSE and time.monotonic() < most:

@@ -23,7 +23,7 @@ def once(number, options):
         seconds = time.monotonic() - begun
         result = end_load(process)
     if result["ends"]["lost_used"] + result["ends"]["cut"] > 0:
-        tell(log, begun * 1e6)
+        print_losses(log, begun * 1e6)
     return result, status, seconds, sent_before(log, begun * 1e6)
 
 
@@ -39,7 +39,7 @@ def sent_before(log, moment):
     return sum(1 for row in rows(log) if row[6] == "lost_new" and 0 < row[2] < moment - 100000)
 
 
-def tell(log, moment):
+def print_losses(log, moment):
     for due, begun, sent, ended, _, size, end in rows(log):
         if end in ("lost_used", "cut"):
             print(f"   {end}: {size} bytes, begun {(begun - moment) / 1000:+.2f} ms from the signal, sent "

@@ -1,4 +1,4 @@
-"""What the hostile tests share: a daemon of their own, the load generator, and checks.
+"""The daemon, the load generator and the checks of the hostile tests.
 
 A check prints "promise N: what: figure (target)". A test ends with `finish`, and its status is 1 if a check failed. Some
 targets depend on the speed of the machine and on its other work. If such a target is missed, the line says MISSED, and
@@ -55,7 +55,7 @@ def finish():
 
 
 def environment():
-    """The environment of a daemon that is started by hand, without the presets of a development machine."""
+    """Returns the environment of a daemon that is started by hand, without the presets of a development machine."""
     return {k: v for k, v in os.environ.items() if k not in ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE")}
 
 
@@ -85,7 +85,7 @@ class Daemon:
         self.pid = self.process.pid
 
     def get(self, path, timeout=10):
-        """Returns the status and the body. The request has a connection of its own."""
+        """Sends a request on a connection of its own. Returns the status and the body."""
         return self.ask(b"GET %s HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n" % path.encode(), timeout)
 
     def post(self, path, body, timeout=60):
@@ -104,7 +104,7 @@ class Daemon:
         return sum(float(line.rsplit(" ", 1)[1]) for line in text.splitlines() if line.startswith(name))
 
     def rss(self, key="VmRSS"):
-        """The resident memory in bytes. With "VmHWM" it is the most so far."""
+        """Returns the resident memory in bytes, or with "VmHWM" its peak so far."""
         with open(f"/proc/{self.pid}/status", encoding="ascii") as status:
             return next(int(line.split()[1]) for line in status if line.startswith(key)) * 1024
 
@@ -112,7 +112,7 @@ class Daemon:
         return len(os.listdir(f"/proc/{self.pid}/fd"))
 
     def cpu(self):
-        """The seconds of CPU that the daemon has used so far."""
+        """Returns the seconds of CPU that the daemon has used so far."""
         with open(f"/proc/{self.pid}/stat", encoding="ascii") as stat:
             fields = stat.read().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
@@ -185,7 +185,7 @@ def write(name, body):
 
 
 def matrix(rows, columns, heads=0):
-    """Small numbers, always the same, as JSON."""
+    """Returns small numbers as JSON, always the same ones."""
     def plane(h):
         return [[(i * 31 + j * 17 + h * 7) % 10 for j in range(columns)] for i in range(rows)]
     return plane(0) if heads == 0 else [plane(h) for h in range(heads)]
@@ -195,7 +195,7 @@ def body(**call):
     return json.dumps(call, separators=(",", ":")).encode()
 
 
-# The workers' time decides R of this request: it has 2 x 2048 x 2048 x 8 multiply-adds and only 32 KB of JSON.
+# The time of the workers decides the rate R of this request. It has 2 x 2048 x 2048 x 8 multiply-adds and only 32 KB of JSON.
 def standard_body():
     return body(X=matrix(2048, 8), **{"return": ["lse"]})
 
@@ -227,14 +227,14 @@ class Probe(threading.Thread):
             connection.close()
 
     def p99(self):
-        """The p99 in milliseconds."""
+        """Returns the p99 in milliseconds."""
         ordered = sorted(self.times) or [float("inf")]
         return ordered[min(len(ordered) - 1, int(len(ordered) * 0.99))] * 1000
 
 
 @contextlib.contextmanager
 def healthy(daemon, during):
-    """Checks promise 5: /health/live is answered in the meantime."""
+    """Checks promise 5: /health/live is answered meanwhile."""
     probe = Probe(daemon)
     probe.start()
     try:

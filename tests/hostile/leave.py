@@ -1,4 +1,4 @@
-"""Promise 12: when a client leaves, its work is given up."""
+"""Promise 12: when a client leaves, the daemon cancels its work."""
 from hostile import *
 
 CLIENTS = 234  # nearly as many as the queue holds beside its reserve for small requests

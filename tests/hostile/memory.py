@@ -4,11 +4,11 @@ from hostile import *
 
 MIB = 1 << 20
 LIMIT, TOTAL = 8 * MIB, 128 * MIB
-BESIDE = 64 * MIB  # for BLAS's buffers and malloc's arenas, with a margin: the most in all was 135 MiB
+BESIDE = 64 * MIB  # for the buffers of BLAS and the arenas of malloc, with a margin: the peak of all memory was 135 MiB
 
 
 def fill(head, piece, tail, size=LIMIT):
-    """A body of this size."""
+    """Returns a body of this size."""
     return head + piece * ((size - len(head) - len(tail)) // len(piece)) + tail
 
 
@@ -21,7 +21,7 @@ BODIES = {
     "one string": fill(b'{"return":"', b"a", b'"}'),
     "nesting": fill(b'{"X":', b"[", b"}"),
     "one number": fill(b'{"X":[[1', b"0", b"]]}"),
-    # 1 MiB is the most that is parsed as a tree.
+    # At most 1 MiB is parsed as a tree.
     "empty objects, 1 MiB": fill(b'{"X":[{}', b",{}", b"]}", MIB - 16),
     "draws, 1 MiB": fill(b'{"random":{"generator":"torch","seed":1},"X":{"random":"rand","shape":[9,9],"discard":[{"random":"rand","shape":200}',
                          b',{"random":"rand","shape":1}', b"]}}", MIB - 16),

@@ -5,16 +5,16 @@ There are three requests. `compute` is work for the workers, and is refused with
 """
 from hostile import *
 
-CONNECTIONS = 900  # fewer than the daemon admits; more than the queue holds
+CONNECTIONS = 900  # fewer than the daemon admits, but more than the queue holds
 
 
 def latency(result, kind, percentile):
-    """In milliseconds, from the moment when a request was sent. It is sent late only if every connection waits."""
+    """Returns the latency in milliseconds since a request was sent. It is sent late only if every connection waits."""
     return result[f"took_{kind}"].get(percentile, 0) / 1000
 
 
 def sound(result):
-    """Is every answer right, or a 503 with Retry-After?"""
+    """Returns whether every answer is right, or a 503 with Retry-After."""
     return (result["resets"] == 0 and result["timeouts"] == 0 and result["refused"] == 0 and result["wrong"] == 0
             and result["without_retry"] == 0 and result["mismatches"] == 0)
 
@@ -52,7 +52,7 @@ def overload(daemon, name, options, rate, cost, factor):
     share, least = result["goodput"] / rate, 0.9 * min(factor, 1)
     check(1, f"{what}: goodput", f"{share:.2f} R", f">= {least:.2f} R", share > 0, share >= least)
     if name == "compute":
-        waiting = 256 / rate * 1000  # milliseconds that a full queue takes
+        waiting = 256 / rate * 1000  # milliseconds to work through a full queue
         check(2, f"{what}: p99 of 200", f"{latency(result, '200', 'p99'):.0f} ms", f"<= 3 full queues, {3 * waiting:.0f} ms",
               True, latency(result, "200", "p99") <= 3 * waiting)
     if name == "compute" and shed > 1000:

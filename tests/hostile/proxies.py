@@ -73,7 +73,7 @@ http {{
 }}
 """
 
-PROXIES = {  # the configuration, lenient settings, the command for one process without privileges, the signal that ends it
+PROXIES = {  # configuration, lenient settings, the command for one process without privileges, the signal that ends it
     "haproxy": (HAPROXY, "option accept-invalid-http-request", "haproxy -db -f configuration", signal.SIGUSR1),
     "nginx": (NGINX, "ignore_invalid_headers off; merge_slashes off; proxy_request_buffering off;",
               "nginx -e stderr -p . -c configuration", signal.SIGQUIT),
@@ -92,7 +92,7 @@ class Connection:
         self.close = self.socket.close
 
     def send(self, message):
-        with contextlib.suppress(OSError):  # if it is closed, answer() tells it
+        with contextlib.suppress(OSError):  # answer() notices a closed connection
             self.socket.sendall(message)
 
     def more(self, timeout):
@@ -109,13 +109,13 @@ class Connection:
         return taken
 
     def take_to(self, end, timeout):
-        """Takes the bytes up to the end of the first match of this expression."""
+        """Receives the bytes up to the end of the first match of this expression."""
         while not (found := re.search(end, self.bytes)):
             self.more(timeout)
         return self.take(found.end(), timeout)
 
     def answer(self, timeout):
-        """Returns None at the end of the connection. Raises TimeoutError if neither an answer nor the end comes."""
+        """Receives an answer. Returns None at the end of the connection. Raises TimeoutError if neither an answer nor the end comes."""
         try:
             head = self.take_to(HEAD_END, timeout)
             fields = fields_of(head)
@@ -212,7 +212,7 @@ class Careless:
                 client.send(answer.bytes)
 
     def request(self, client):
-        """Returns the bytes of a request and its id."""
+        """Makes a request. Returns its bytes and its id."""
         message = client.take_to(HEAD_END, 60)
         fields = fields_of(message)
         if "content-length" in fields:
@@ -309,7 +309,7 @@ class Attack:
                 self.connection.close()
 
     def faults(self):
-        """Yields what is wrong. Answers without an id come from the proxy or from libmicrohttpd itself."""
+        """Yields what is wrong, in words. Answers without an id come from the proxy or from libmicrohttpd itself."""
         order = iter([*self.ids, self.question.id])
         if len(self.answers) > max(1, len(self.ids)) + 1 or any(answer.last for answer in self.answers[:-1]):
             yield "there is an answer too many"
@@ -356,8 +356,8 @@ def check_answers(name, attacks, neighbours, kept):
 
 
 def check_logs(name, proxy, log):
-    """A request was refused on the way if the daemon's log has no line for it and its answer has no id. libmicrohttpd itself
-    refused it, or the proxy gave up a bad chunk before the daemon had begun with the request."""
+    """Returns whether the request was refused on the way: the daemon's log has no line for it, and its answer has no id.
+    libmicrohttpd itself refused it, or the proxy gave up a bad chunk before the daemon had begun with the request."""
     with open(log, encoding="ascii") as lines:
         records = [json.loads(line) for line in lines]
     handled = collections.Counter(r["request_id"] for r in records if r.get("path", "/metrics") != "/metrics")

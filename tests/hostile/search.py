@@ -192,7 +192,7 @@ class Draw:
         return count
 
     def words_for(self, call, s):
-        """Words in place of X, on /attention."""
+        """Makes a request to /attention with words in place of X."""
         count = s["n"] = s["m"] = self.words(call)
         most = max(1, int(USUAL_WORK / (count * count + 300 * count)))
         call["embedding_dim"] = min(self.size(4096), most)
@@ -362,7 +362,7 @@ class Subject:
         status = self.ask(request(path, content))[0]
         resident = max(0, self.daemon.rss("VmHWM") - base)
         after = self.metrics()
-        for _ in range(100):  # until the request's memory is accounted for
+        for _ in range(100):  # until the memory of the request is counted as free
             if after.get(ACCOUNT + "_count") != before.get(ACCOUNT + "_count"):
                 break
             time.sleep(0.002)
@@ -378,12 +378,12 @@ WORK, WORK_SECONDS = "attentiond_work_total", "attentiond_work_seconds_total"
 
 
 def excess(found):
-    """The ratio of resident to counted memory. A difference of a MiB does not matter."""
+    """Returns the ratio of resident to counted memory. A difference of a MiB does not matter."""
     return found.resident / (found.counted + MIB)
 
 
 def pace(found):
-    """The seconds for each estimated multiply-add. A tenth of a millisecond does not matter."""
+    """Returns the seconds for each estimated multiply-add. A tenth of a millisecond does not matter."""
     return max(0, found.seconds - 1e-4) / (found.cost + 1e5)
 
 

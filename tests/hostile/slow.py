@@ -4,13 +4,13 @@ from hostile import *
 
 COUNT = min(4000, allow_files(20000) - 200)
 DEADLINE = 3
-STOPPED = 2 * DEADLINE + 32  # seconds; the daemon first looks at how much a client has read when the time for responses is over
+STOPPED = 2 * DEADLINE + 32  # seconds; only when the time for responses is over, the daemon looks at how much a client has read
 OPTIONS = ("--header-timeout", DEADLINE, "--body-timeout", DEADLINE, "--write-timeout", DEADLINE, "--idle-timeout", 4,
            "--max-connections", 5000)
 
 
 def attack(name, path, *options):
-    """The attack goes on until the daemon has closed all of its connections."""
+    """Attacks until the daemon has closed all connections of the attack."""
     most = 30  # seconds; opening all connections may take half of this time
     with Daemon(*OPTIONS) as daemon:
         daemon.get("/health/live")
@@ -32,7 +32,7 @@ def attack(name, path, *options):
           f"a quarter at a time, <= 2 left after {most} s", peak >= COUNT / 4 and left <= 2)
 
 
-def drip(daemon, first, rest):
+def send_slowly(daemon, first, rest):
     """Sends a byte in a second, and returns the seconds until the connection is closed."""
     with socket.create_connection(("127.0.0.1", daemon.port), 10) as connection:
         begun = time.monotonic()
@@ -53,7 +53,7 @@ def drip(daemon, first, rest):
         return time.monotonic() - begun
 
 
-def sip(daemon, message, rate, most, first=0):
+def read_slowly(daemon, message, rate, most, first=0):
     """Reads the `first` bytes of a long answer at once and then `rate` bytes in a second. Returns the seconds until the daemon
     closes the connection."""
     with socket.socket() as connection:
@@ -79,21 +79,21 @@ def sip(daemon, message, rate, most, first=0):
 def single():
     with Daemon(*OPTIONS) as daemon:
         head = b"GET /health/live HTTP/1.1\r\nHost: a\r\nX: "
-        seconds = drip(daemon, head[:4], head[4:] + b"a" * 20)
+        seconds = send_slowly(daemon, head[:4], head[4:] + b"a" * 20)
         check(7, "headers, 1 byte/s", f"cut after {seconds:.1f} s", f"{DEADLINE} + 1 s", seconds < 19, seconds <= DEADLINE + 1.2)
         head = b"POST /attention HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\n"
-        seconds = drip(daemon, head, b"[" * 20)
+        seconds = send_slowly(daemon, head, b"[" * 20)
         check(7, "a body, 1 byte/s", f"cut after {seconds:.1f} s", f"{DEADLINE} + 1 s", seconds < 19, seconds <= DEADLINE + 1.2)
         answer = body(X=matrix(1024, 1), **{"return": ["weights"]})
         message = request("/attention", answer)
         for rate, most in (640, DEADLINE), (40_000, DEADLINE / (1 - 40_000 / 65536) + 1):
-            seconds = sip(daemon, message, rate, 40)
+            seconds = read_slowly(daemon, message, rate, 40)
             check(7, f"an answer of 10 MB, {rate} bytes/s", f"cut after {seconds:.1f} s", f"{most:.1f} + 1 s", seconds < 30,
                   seconds <= most + 1.2)
-        seconds = sip(daemon, message, 0, 60, first=8_000_000)
+        seconds = read_slowly(daemon, message, 0, 60, first=8_000_000)
         check(7, "an answer of 10 MB, nothing after 8 MB", f"cut after {seconds:.1f} s", f"{STOPPED} + 2 s", seconds < 50,
               seconds <= STOPPED + 2.2)
-        seconds = sip(daemon, message, 70_000, 40)
+        seconds = read_slowly(daemon, message, 70_000, 40)
         check(7, "an answer of 10 MB, 70000 bytes/s", f"{seconds:.1f} s and not cut", "40 s", seconds >= 40)
 
 

@@ -11,7 +11,7 @@
 #include "api/api.h"
 #include "memory/questions.h"
 
-struct outcome {
+struct answer {
     int status; /* 0 = the connection ended without an answer */
     bool retry; /* the answer has Retry-After */
     char *body; /* owned; NULL without an answer */
@@ -22,7 +22,7 @@ struct outcome {
 struct way {
     const char *name;
     void (*prepare)(void);
-    void (*ask)(const struct question *question, struct outcome *out);
+    void (*ask)(const struct question *question, struct answer *out);
     void (*finish)(void);
 };
 

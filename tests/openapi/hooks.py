@@ -1,14 +1,15 @@
-"""What openapi.yaml does not say: the exact types of bodies, and how the sizes in a request depend on each other.
+"""hooks.py gives Schemathesis what openapi.yaml cannot say: the exact types of bodies, and sizes that suit each other.
 
-The types in openapi.yaml are plain. The exact ones are in exact.yaml and take their place here, so that requests are
-made from them, and answers held to them.
-Schemathesis makes requests that fit their schema. Whether a row is as long as the row before it, or K has
-as many columns as Q, no schema can ask for. So before a request with a valid body is sent, fit() gives its
-matrices sizes that suit each other, its numbers magnitudes that float32 can carry through the whole call,
-and what is to be drawn parameters that do, and a generator; all else, what is given and what not, how many
-axes a matrix has, every option, stays as it was made.
-A body that fits already, of numbers up to 1000, is not touched; one that is meant to be refused never comes
-here. Nor can a schema say which files there are under /assets: a valid request is for one that is there.
+The types in openapi.yaml are plain. Here the exact types of exact.yaml replace them, so that requests are made from the
+exact types and answers are checked against them.
+
+Schemathesis makes requests that fit their schema. No schema can demand that all rows of a matrix have the same length, or
+that K has as many columns as Q. So fit() changes a valid body before it is sent. Matrices get sizes that suit each other,
+numbers get magnitudes with which the call stays within float32, and draws get a generator and parameters for which both
+holds. Nothing else changes: which keys there are, how many axes a matrix has, and the options.
+
+fit() does not change a body that fits already and whose numbers are at most 1000. Bodies that are meant to be refused are
+left alone. A schema cannot say either which files there are under /assets, so a valid request gets the name of a file.
 """
 
 import copy
@@ -24,15 +25,15 @@ from schemathesis.core.parameters import ParameterLocation
 
 EXACT = yaml.safe_load((pathlib.Path(__file__).parent / "exact.yaml").read_text(encoding="utf-8"))
 MAX_RANK = 8
-LARGEST = 1000.0  # sums of products of a few of these stay in float32
+LARGEST = 1000.0  # sums of some products of such numbers are finite in float32
 MAX_HEADS = 6
-MAX_DRAWN = 5  # along each axis, before it is made to fit
-SECONDS = 10.0  # enough for any call of this size
+MAX_DRAWN = 5  # the largest size of an axis before the matrix is made to fit
+SECONDS = 10.0  # enough time for any call of these sizes
 
 
 @schemathesis.hook
 def before_load_schema(context, raw_schema):
-    raw_schema["security"].remove({})  # "nobody needs a key" is not said of the daemon that is asked
+    raw_schema["security"].remove({})  # the tested daemon needs a key, so "no key" is no alternative
     raw_schema["components"]["schemas"].update(copy.deepcopy(EXACT))
 
 
@@ -58,11 +59,11 @@ def fit(path, body):
         body["timeout"] = max(body["timeout"], SECONDS)
     fit_draws(body)
     if "text" in body or "tokens" in body:
-        speak(body)
+        add_x_of_words(body)
     if path != "/embeddings":
         {"/softmax": fit_softmax, "/attention": fit_attention}.get(path, fit_projected)(body)
     if "text" in body or "tokens" in body:
-        hush(body)
+        remove_x_of_words(body)
     return body
 
 
@@ -80,7 +81,7 @@ def leaves(value):
 
 
 def sizes(value):
-    """The sizes of an array along its first elements."""
+    """Returns the size of each axis, taken from the first element of each array."""
     if is_drawn(value):
         return value["shape"]
     found = []
@@ -103,20 +104,20 @@ def build(shape, numbers):
 
 
 def reshape(value, shape):
-    """An array of this shape, of the numbers of `value`, over and over if they do not suffice."""
+    """Returns an array of this shape with the numbers of `value`, which are repeated if there are too few."""
     if is_drawn(value):
         return {**value, "shape": list(shape)}
     return build(shape, itertools.cycle([tame(leaf) for leaf in leaves(value)]))
 
 
 def axis(value, back):
-    """The size of the axis that is the `back`-th from the end; 1 if there are not so many."""
+    """Returns the size of the `back`-th axis from the end, or 1 if the array has fewer axes."""
     shape = sizes(value)
     return shape[-back] if back <= len(shape) else 1
 
 
 def divisor(number, most):
-    """The largest divisor of `number` that is at most `most`, which may be written as 2.0."""
+    """Returns the largest divisor of `number` that is at most `most`. `most` may be a float such as 2.0."""
     return next(d for d in range(min(number, int(most)), 0, -1) if number % d == 0)
 
 
@@ -141,7 +142,7 @@ def fit_draw(draw, generator):
 
 
 def fit_draws(body):
-    """Draws of small matrices, and a generator if there are any."""
+    """Makes the drawn matrices small, and adds a generator if there are any."""
     heads = body["heads"] if isinstance(body.get("heads"), list) else []
     draws = [value for part in [body, *heads] for value in part.values() if is_drawn(value)]
     if draws:
@@ -156,8 +157,8 @@ def words(body):
     return body["text"].lower().replace(",", "").replace(";", "").replace(".", "").split()
 
 
-def speak(body):
-    """An embedding has a row for each word. Where X is looked for to fit the rest, there are its rows."""
+def add_x_of_words(body):
+    """Gives the embedding a row for each word, and adds an X of the size that the words will have."""
     count = len(words(body))
     if "embedding_dim" in body:
         body["embedding_dim"] = 1 + (int(body["embedding_dim"]) - 1) % MAX_DRAWN
@@ -168,8 +169,8 @@ def speak(body):
         body["X"] = [[0] * columns] * count
 
 
-def hush(body):
-    """The embedding takes the columns that X has come to, and X goes."""
+def remove_x_of_words(body):
+    """Removes this X, and gives the embedding as many columns as X was given."""
     x = body.pop("X", None)
     if "embedding_dim" in body:
         body["embedding_dim"] = axis(x, 1)
@@ -190,7 +191,7 @@ def fit_options(body, batch, heads, queries, keys):
             shape = sizes(body[name])
             wanted = [1 if size == 1 else full[back] for back, size in zip(range(-len(shape), 0), shape)]
             body[name] = reshape(body[name], wanted)
-    if isinstance(body.get("mask"), list):  # all booleans or all numbers
+    if isinstance(body.get("mask"), list):  # elements must be all booleans or all numbers
         first = leaves(body["mask"])[0]
         body["mask"] = build(sizes(body["mask"]), map(type(first), leaves(body["mask"])))
     for name in ("alibi", "sink"):
@@ -216,7 +217,7 @@ def fit_softmax(body):
 
 
 def fit_attention(body):
-    """Q decides the rank, the batch and the heads; K how many keys and how many heads of them."""
+    """Makes the sizes fit. Q decides the rank, the batch and the heads, K the keys and their heads."""
     alone = "X" in body
     q, k, v = (body["X"],) * 3 if alone else (body["Q"], body["K"], body["V"])
     packed = "heads" in body
@@ -262,7 +263,7 @@ def fit_bias(body, name, stack, columns):
 
 
 def fit_triple(body, stacks, d_model, d_context, d, d_v, out_in):
-    """W_Q, W_K, W_V and what is added; `stacks` is what stands before their two axes."""
+    """Makes W_Q, W_K, W_V and their biases fit. `stacks` has the axes that come before the two of each weight."""
     for letter, rows, columns, stack in zip("QKV", (d_model, d_context, d_context), (d, d, d_v), stacks):
         fit_weight(body, f"W_{letter}", stack, rows, columns, out_in)
         fit_bias(body, f"b_{letter}", stack, columns)
@@ -271,7 +272,7 @@ def fit_triple(body, stacks, d_model, d_context, d, d_v, out_in):
 def fit_projected(body):
     x, context = body["X"], body.get("context", body["X"])
     out_in = body.get("weight_layout") == "out_in"
-    last = 2 if out_in else 1  # which axis of a weight is that of its columns
+    last = 2 if out_in else 1  # the axis of the columns of a weight, counted from the end
     batched = len(sizes(x)) == 3
     batch = [axis(x, 3)] if batched else []
     d_model, d_context = axis(x, 1), axis(context, 1)

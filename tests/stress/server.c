@@ -1,7 +1,8 @@
 /*
- * server.c - the whole service in one process under mixed load: small and large calls, bad ones,
- * clients that leave in the midst, many at a time; then a stop under load. Every answer to the same
- * question has the same bytes. For ThreadSanitizer, and with SECONDS=600 for long.
+ * server.c runs the whole service in one process under mixed load: small and large calls, wrong
+ * ones, clients that leave in the middle, many clients at a time; then a stop under load. Every
+ * answer to the same question must have the same bytes. It is meant for ThreadSanitizer;
+ * SECONDS=600 makes it run longer.
  */
 #include <pthread.h>
 #include <signal.h>
@@ -21,7 +22,7 @@ enum {
     LARGEST = 700 /* rows of X */
 };
 
-/* A question and the answer that was got first. */
+/* A question and its first answer. */
 struct question {
     char *body;
     size_t size;
@@ -41,7 +42,7 @@ enum {
     DRAWN_LARGE,
     WORDS,
     DRAWN_LATE,
-    MANY_WORDS, /* from here on so many values that the workers parse them */
+    MANY_WORDS, /* this and the next have so many values that the workers parse them */
     MANY_ARRAYS,
     QUESTIONS
 };
@@ -119,7 +120,7 @@ static void prepare(void) {
     }
 }
 
-/* The body without its "request_id", which differs. */
+/* Cuts off the body before its "request_id", which differs from answer to answer. */
 static void drop_id(char *body) {
     char *id = strstr(body, "\"request_id\"");
     if (id != NULL) {
@@ -167,7 +168,7 @@ static void *client(void *seed) {
             struct question *q = &questions[rng_between(&rng, 0, QUESTIONS - 1)];
             if (!send_question(&connection, q) || rng_chance(&rng, 8) ||
                 !client_receive(&connection, false, &response)) {
-                break; /* leaves, or the server ends */
+                break; /* the client leaves, or the server ends */
             }
             check(q, &response);
             client_response_free(&response);

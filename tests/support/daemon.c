@@ -25,7 +25,7 @@ struct client_connection the_connection = {.fd = -1};
 
 /* ---------------------------------------------------------------------------------- the process */
 
-/* Becomes the daemon; does not return. */
+/* Replaces this process by the daemon. It does not return. */
 static void execute(const char *const options[], int output) {
     const char *argv[MAX_OPTIONS + 4];
     size_t count = 0;
@@ -101,7 +101,7 @@ int daemon_run(const char *words, char *output, size_t size) {
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-/* ------------------------------------------------------------------------- a fixture for a suite */
+/* ---------------------------------------------------------------------- a fixture for a suite */
 
 void daemon_start(const char *const options[]) {
     const char *program = getenv("ATTENTIOND_BIN");

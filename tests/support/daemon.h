@@ -33,7 +33,7 @@ int daemon_stop(void);
  * and stderr. Returns its exit status, or -1 if a signal ended it. */
 int daemon_run(const char *words, char *output, size_t size);
 
-/* ------------------------------------------------------------------------- a fixture for a suite */
+/* ---------------------------------------------------------------------- a fixture for a suite */
 
 /* daemon_start() takes the options of daemon_spawn(). daemon_start_plain() has none, so that it can
  * be the .init of a suite. */
@@ -61,8 +61,8 @@ struct client_response daemon_ask(const char *method, const char *path, const ch
 /* The page /metrics. Returns owned: free(). */
 char *daemon_metrics(void);
 
-/* The value of a metric on such a page, NAN if there is none. `name` is written as on the page, with
- * its labels. */
+/* The value of a metric on such a page, or NAN if there is none. `name` is written as on the page,
+ * with its labels. */
 double daemon_metric_on(const char *page, const char *name);
 
 /* The value of a metric now. */

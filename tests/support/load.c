@@ -359,8 +359,9 @@ static void run(struct load *load) {
     struct epoll_event events[EVENTS];
     load->start = load->ticked = clock_us();
     load->stop = load->start + (int64_t)(load->options.seconds * 1e6);
-    for (size_t i = 0; load->options.warm && i < load->options.connection_count; i++) {
-        ask(load, &load->connections[i], load->start);
+    const struct connection *end = load->connections + load->options.connection_count;
+    for (struct connection *c = load->connections; load->options.warm && c < end; c++) {
+        ask(load, c, load->start);
     }
     load->warmed = load->started;
     while (clock_us() < load->stop || load->busy.next != &load->busy) {

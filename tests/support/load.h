@@ -13,7 +13,7 @@
 
 enum {
     LOAD_MESSAGES = 16, /* the most that there can be, good and bad */
-    LOAD_LINE = 512     /* bytes of a header line that are looked at */
+    LOAD_LINE = 512     /* bytes of a header line that are kept */
 };
 
 /* A request as it is sent, and the answer that it should get. */

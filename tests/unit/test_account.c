@@ -55,7 +55,8 @@ Test(account, says_why_it_refuses) {
     cr_expect_eq(budget.used, 0);
 }
 
-/* A request that could never be admitted is told so by a limit of its own, not by that of all. */
+/* A request that could never be admitted is refused by the limit of one request, not by that of
+ * all. */
 Test(account, no_account_may_hold_the_reserve) {
     struct budget budget = make_budget(100 * MIB, 16 * MIB);
     struct account account;
@@ -76,7 +77,7 @@ Test(account, keeps_the_reserve_for_small_requests) {
     cr_expect_not(account_take(&small, 1));
     small.small = true;
     cr_expect(account_take(&small, ACCOUNT_SMALL));
-    cr_expect_not(account_take(&small, 1)); /* small no more */
+    cr_expect_not(account_take(&small, 1)); /* it now holds more than a small request */
     account_close(&small);
     account_close(&large);
 }
@@ -92,7 +93,7 @@ Test(account, allocates_on_account) {
     block = account_realloc(&account, block, 100, 100 * KIB);
     cr_assert_not_null(block);
     cr_expect_eq(block[99], 7);
-    cr_expect_geq(account.peak, 100 * KIB + 100); /* both are there for a moment */
+    cr_expect_geq(account.peak, 100 * KIB + 100); /* both blocks exist for a moment */
     cr_expect_null(account_realloc(&account, block, 100 * KIB, 2 * MIB));
     cr_expect_null(account_alloc(&account, SIZE_MAX));
     account_free(&account, block, 100 * KIB);
@@ -144,7 +145,7 @@ Test(account, grows_arrays) {
     account_close(&account);
 }
 
-/* The bytes that malloc takes are never more than what is counted. */
+/* Malloc never takes more bytes than are counted. */
 Test(account, counts_the_overhead_of_blocks) {
     cr_expect_eq(account_block(SIZE_MAX), SIZE_MAX);
     for (size_t size = 0; size < 300 * KIB; size += size / 7 + 1) {

@@ -180,6 +180,6 @@ Test(buffers, bytes_of_a_plan_count_a_scratch_for_each_thread) {
     cr_expect_eq(bytes[2] - bytes[0], tasks * attn_plan_scratch(plan));
     cr_expect_eq(bytes[3], bytes[2]);
     cr_expect_eq(results, (size_t)4096 * 64 * sizeof(float));
-    cr_expect_geq(bytes[0], results + plan->schedule.workspace + sizeof *plan);
+    cr_expect_geq(bytes[0], results + plan->schedule.workspace.bytes + sizeof *plan);
     attn_plan_free(plan);
 }

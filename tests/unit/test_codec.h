@@ -1,6 +1,6 @@
 /*
- * test_codec.h - what all codec tests share: a body is read whole, byte by byte and in random
- * cuts, and all three must agree on the document or on every field of the error.
+ * test_codec.h - what all tests of the codec share. A body is read whole, byte by byte and in
+ * random cuts. All three must give the same document, or the same error in every field.
  */
 #ifndef TEST_CODEC_H
 #define TEST_CODEC_H
@@ -26,7 +26,7 @@ struct outcome {
     struct codec_error error;
 };
 
-/* All bodies are counted in this account unless a test has one of its own. */
+/* Returns the account that counts all bodies of tests which have no account of their own. */
 static inline struct account *test_account(void) {
     static struct budget budget = {.max_request = SIZE_MAX / 2, .max_total = SIZE_MAX / 2};
     static struct account account;
@@ -36,9 +36,9 @@ static inline struct account *test_account(void) {
     return &account;
 }
 
-/* Reads text[0..size) in pieces of `piece` bytes, or of 1..piece at random; 0 = whole. Without
- * options, the keys are "dtype" and "bias", as in the service. Each piece lies at the end of its own
- * block, so that a sanitizer sees every read beyond it. */
+/* Reads text[0..size) in pieces of `piece` bytes, or of a random size from 1 to `piece`; 0 means
+ * whole. Without options, the keys are "dtype" and "bias", as in the service. Each piece is a block
+ * of its own, so a sanitizer sees every read beyond it. */
 static inline struct outcome read_cuts(const char *text, size_t size,
                                        const struct codec_options *options, size_t piece,
                                        bool at_random) {
@@ -70,13 +70,14 @@ static inline struct outcome read_cuts(const char *text, size_t size,
     return outcome;
 }
 
-/* In random cuts; 0 = whole, 1 = byte by byte. */
+/* Reads a body in pieces of random sizes from 1 to `piece`: 0 means whole, 1 byte by byte. */
 static inline struct outcome read_pieces(const char *text, size_t size,
                                          const struct codec_options *options, size_t piece) {
     return read_cuts(text, size, options, piece, true);
 }
 
-/* Everything the accessors tell of a value, as text. Names come from the pointers. */
+/* Writes everything that the accessors say about a value and the values in it. The pointers contain
+ * the names. */
 static inline void dump_value(FILE *out, struct codec_document *document,
                               const struct codec_value *value) {
     struct codec_error error;
@@ -112,6 +113,7 @@ static inline void dump_value(FILE *out, struct codec_document *document,
         dump_value(out, document, child);
 }
 
+/* Returns the text of dump_value() for a whole document, owned. */
 static inline char *dump(struct codec_document *document) {
     char *text = NULL;
     size_t size = 0;
@@ -122,7 +124,7 @@ static inline char *dump(struct codec_document *document) {
     return text;
 }
 
-/* The line and the column of an error are those of its offset. */
+/* Expects that the line and the column of an error are those of its offset. */
 static inline void expect_place(const struct codec_error *error, const char *text) {
     size_t line = 1, column = 1;
     for (size_t i = 0; i < error->offset; i++) {
@@ -135,8 +137,8 @@ static inline void expect_place(const struct codec_error *error, const char *tex
               column, error->line, error->column);
 }
 
-/* Reads a body in three ways that must agree and give back all memory; returns the first outcome.
- * Free its document. */
+/* Reads a body whole and in pieces of several sizes. All results must be the same, and all memory
+ * must be given back. Returns the outcome of reading it whole; the caller frees its document. */
 static inline struct outcome read_sized(const char *text, size_t size,
                                         const struct codec_options *options) {
     const size_t held = test_account()->held;
@@ -162,7 +164,7 @@ static inline struct outcome read_sized(const char *text, size_t size,
         codec_document_free(other.document);
     }
     free(expected);
-    if (whole.document != NULL) /* dump() may have turned 0/1 numbers into a mask: read it afresh */
+    if (whole.document != NULL) /* dump() may have made a mask of numbers, so it is read again */
         codec_document_free(whole.document);
     cr_expect_eq(test_account()->held, held, "%.60s: %zu bytes are left", text,
                  test_account()->held - held);
@@ -173,21 +175,21 @@ static inline struct outcome read_text(const char *text) {
     return read_sized(text, strlen(text), NULL);
 }
 
-/* Reads a body that must be accepted. */
+/* Reads a body that must be accepted. The caller frees the document. */
 static inline struct codec_document *read_good(const char *text) {
     struct outcome outcome = read_text(text);
     cr_assert_not_null(outcome.document, "%.60s: %s", text, outcome.error.message);
     return outcome.document;
 }
 
-/* The member of the root. */
+/* Returns a member of the root. */
 static inline const struct codec_value *member(const struct codec_document *document,
                                                const char *name) {
     return codec_get(codec_root(document), name);
 }
 
-/* Reads a body that must be refused with this status, pointer (NULL: none), offset (-1: none) and
- * message (a part of it). */
+/* Expects that a body is refused with this status, this pointer (NULL: none), this offset (-1:
+ * none) and a message that contains this text. */
 static inline void expect_error_sized(const char *text, size_t size,
                                       const struct codec_options *options, enum codec_status status,
                                       const char *pointer, long offset, const char *message) {

@@ -1,10 +1,11 @@
-/* test_codec_document.c - reading values out of a document, and what each refusal says. */
+/* test_codec_document.c - the values that are read out of a document, and what each refusal
+ * says. */
 #include <math.h>
 
 #include "codec/nearest.h"
 #include "test_codec.h"
 
-/* The error of an accessor that has returned false. */
+/* Expects that an accessor returns false with CODEC_CONTENT, this pointer and this message. */
 #define REFUSED(call, at, text)                                                                    \
     do {                                                                                           \
         cr_expect_not(call);                                                                       \
@@ -321,7 +322,7 @@ Test(codec_document, integers) {
     cr_assert(codec_as_integers(AT("n"), 0, 9, list, 3, &count, &error));
     cr_expect(count == 1 && list[0] == 5 && list[1] == 2);
     int64_t few[3] = {7, 7, 7};
-    cr_assert(codec_as_integers(AT("x"), 0, 1, few, 1, &count, &error)); /* 9 is not looked at */
+    cr_assert(codec_as_integers(AT("x"), 0, 1, few, 1, &count, &error)); /* the 9 is not checked */
     cr_expect(count == 2 && few[0] == 1 && few[1] == 7);
     cr_assert(codec_as_integers(AT("n"), 0, 9, few, 3, &count, &error));
     cr_expect(count == 1 && few[0] == 5 && few[1] == 7);
@@ -352,7 +353,7 @@ Test(codec_document, integers) {
     codec_document_free(document);
 }
 
-/* Short lists do not pass through float32, in whatever cuts they come. */
+/* Short lists of whole numbers are never rounded to float32, however the body is cut. */
 Test(codec_document, integers_are_exact) {
     struct codec_document *document =
         read_good("{\"w\":[2147483647,0],\"o\":[16777217,0,9007199254740992],"
@@ -375,8 +376,8 @@ Test(codec_document, integers_are_exact) {
     codec_document_free(document);
 }
 
-/* A vector of float32, shorter and longer than what is kept in double: its integers, its floats and
- * its bytes. */
+/* Vectors of float32 with up to 4096 numbers are kept in double first. Their whole numbers are
+ * exact then; those of longer vectors are rounded. The floats are the same. */
 Test(codec_document, short_and_long_vectors) {
     static const size_t counts[] = {1, 15, 16, 17, 4095, 4096, 4097, 9000};
     for (size_t i = 0; i < 16; i++) {
@@ -407,7 +408,7 @@ Test(codec_document, short_and_long_vectors) {
     }
 }
 
-/* Out of range of float32 is said only when float32 is wanted. */
+/* A number out of the range of float32 is refused only if the vector is read as float32. */
 Test(codec_document, vectors_out_of_range) {
     struct codec_document *document =
         read_good("{\"a\":[1,1e39,2e999],\"b\":[3.40282356779733661637539395458142568447e38,"
@@ -423,7 +424,7 @@ Test(codec_document, vectors_out_of_range) {
     codec_document_free(document);
 }
 
-/* cJSON reads the first 63 characters of a number: the skeleton never shows it longer ones. */
+/* cJSON reads only the first 63 characters of a number, so the skeleton has no longer numbers. */
 Test(codec_document, long_scalars) {
     struct codec_document *document = read_good(
         "{\"a\":0.10000000000000000000000000000000000000000000000000000000000000000000000000000001,"
@@ -455,7 +456,8 @@ Test(codec_document, messages_are_valid_text) {
     codec_document_free(document);
 }
 
-/* What was something else becomes a tensor of zeros; everything around stays what it is. */
+/* A value that was something else becomes a tensor of zeros. The other values stay what they
+ * are. */
 Test(codec_document, tensors_that_are_made) {
     struct codec_document *document =
         read_good("{\"a\":{\"random\":\"rand\",\"shape\":[2,3]},\"b\":[[1,2]],\"c\":\"text\",\"d\":"

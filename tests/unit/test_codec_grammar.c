@@ -1,13 +1,13 @@
 /*
- * test_codec_grammar.c - what is JSON and what is not, after RFC 8259, with the byte at fault: the
- * reader alone. api/test_grammar.c asks the service the same (promise 13).
+ * test_codec_grammar.c - what is JSON and what is not by RFC 8259, and the byte at fault. This
+ * tests the reader alone. api/test_grammar.c sends the same texts to the service (promise 13).
  */
 #include <pthread.h>
 
 #include "support/grammar.h"
 #include "test_codec.h"
 
-static void check_one(const char *text, long offset) {
+static void check_text(const char *text, long offset) {
     struct outcome outcome = read_text(text);
     if (offset == GOOD) {
         cr_expect_eq(outcome.error.status, CODEC_OK, "%s: %s", text, outcome.error.message);
@@ -22,43 +22,44 @@ static void check_one(const char *text, long offset) {
     codec_document_free(outcome.document);
 }
 
-/* Each body three times: as it is, and where the hot loop takes part, which reads neither the first
- * number of an array nor those close to the end. */
-static void check(const struct grammar_list *list) {
+/* Reads each body three times: as it is, with a long tail, and with a number before it. The hot
+ * loop reads neither the first number of an array nor numbers close to the end, so it takes part
+ * only in the last two. */
+static void check_list(const struct grammar_list *list) {
     for (size_t i = 0; i < list->count; i++) {
         const struct grammar_case *cases = list->cases;
         const char *text = cases[i].text;
         char padded[300];
-        check_one(text, cases[i].offset);
+        check_text(text, cases[i].offset);
         if (cases[i].offset >= (long)strlen(text))
             continue;
         snprintf(padded, sizeof padded, "%s%100s", text, "");
-        check_one(padded, cases[i].offset);
+        check_text(padded, cases[i].offset);
         if (text[0] != '[' || cases[i].offset == 0 || strchr("-0123456789", text[1]) == NULL)
             continue;
         snprintf(padded, sizeof padded, "[7,%s%100s", text + 1, "");
-        check_one(padded, cases[i].offset == GOOD ? GOOD : cases[i].offset + 2);
+        check_text(padded, cases[i].offset == GOOD ? GOOD : cases[i].offset + 2);
     }
 }
 
 Test(codec_grammar, structure) {
-    check(&grammar_lists[GRAMMAR_STRUCTURE]);
+    check_list(&grammar_lists[GRAMMAR_STRUCTURE]);
 }
 
 Test(codec_grammar, numbers) {
-    check(&grammar_lists[GRAMMAR_NUMBERS]);
+    check_list(&grammar_lists[GRAMMAR_NUMBERS]);
 }
 
 Test(codec_grammar, literals) {
-    check(&grammar_lists[GRAMMAR_LITERALS]);
+    check_list(&grammar_lists[GRAMMAR_LITERALS]);
 }
 
 Test(codec_grammar, strings) {
-    check(&grammar_lists[GRAMMAR_STRINGS]);
+    check_list(&grammar_lists[GRAMMAR_STRINGS]);
 }
 
 Test(codec_grammar, minus_infinity_in_a_bias) {
-    check(&grammar_lists[GRAMMAR_BIAS]);
+    check_list(&grammar_lists[GRAMMAR_BIAS]);
 }
 
 Test(codec_grammar, nul_bytes) {
@@ -96,10 +97,10 @@ Test(codec_grammar, depth) {
 
 struct deep {
     const char *opening;
-    size_t offset; /* where the 17th stands */
+    size_t offset; /* place of the 17th bracket */
 };
 
-/* However a deep body goes on, it costs no more than its first bytes; read byte by byte. */
+/* Reads a body with a million levels, whole and byte by byte. It is refused at its 17th level. */
 static void *read_deep(void *deep_) {
     const struct deep *deep = deep_;
     const size_t each = strlen(deep->opening), size = 1000000 * each;
@@ -115,15 +116,15 @@ static void *read_deep(void *deep_) {
     return NULL;
 }
 
-/* Promise 16: nesting a million deep, on a small stack. */
+/* Promise 16: a million levels are read with a small stack. */
 Test(codec_grammar, promise_16_million_levels_take_no_stack) {
     struct deep deeps[] = {{"[", 16}, {"{\"a\":", 80}, {"[{\"a\":", 48}};
     for (size_t i = 0; i < sizeof deeps / sizeof deeps[0]; i++) {
         pthread_attr_t attributes;
         pthread_t thread;
         pthread_attr_init(&attributes);
-        cr_assert_eq(pthread_attr_setstacksize(&attributes, 256 * 1024),
-                     0); /* with the variables of threads in it */
+        /* The stack also contains the thread's own variables. */
+        cr_assert_eq(pthread_attr_setstacksize(&attributes, 256 * 1024), 0);
         cr_assert_eq(pthread_create(&thread, &attributes, read_deep, &deeps[i]), 0);
         pthread_join(thread, NULL);
         pthread_attr_destroy(&attributes);
@@ -142,7 +143,7 @@ Test(codec_grammar, long_numbers) {
     body[4097] = '1';
     body[4098] = ']';
     expect_error_sized(body, 4099, NULL, CODEC_SYNTAX, NULL, 1, "4096");
-    body[10] = 'x'; /* what is wrong already stays wrong */
+    body[10] = 'x'; /* the first error is reported, not the length */
     expect_error_sized(body, 4099, NULL, CODEC_SYNTAX, NULL, 10, "not 'x'");
 }
 
@@ -164,7 +165,7 @@ Test(codec_grammar, messages) {
     expect_error("{} x", CODEC_SYNTAX, NULL, 3, "nothing more");
 }
 
-/* Every prefix of a good body is refused, at its end. */
+/* Every prefix of a good body is refused, with the offset of its end. */
 Test(codec_grammar, truncation) {
     static const char body[] =
         "{\"dtype\": \"float64\", \"K\": [[1.5, -2e+3], [null, 0.25]], \"mask\": "

@@ -1,4 +1,5 @@
-/* test_codec_number.c - decimal text to binary and back: values equal strtof's and strtod's. */
+/* test_codec_number.c - decimal text to binary and back. The values must equal those of strtof and
+ * strtod. */
 #include <float.h>
 #include <math.h>
 
@@ -12,15 +13,15 @@ enum {
     TEXT = 900
 };
 
-/* Reads the texts as one vector or one row, in the hot loop and byte by byte, and compares with the
- * C library. Short vectors take a way of their own to float32. */
+/* Reads the texts as one vector or one row, in the hot loop and byte by byte, and compares them
+ * with the C library. Short vectors are read as float64 first and become float32 later. */
 static void compare_texts(char texts[BATCH][TEXT], size_t count, bool wide, bool vector) {
     char *body = malloc(BATCH * (TEXT + 1) + 200), *out = body;
     out += sprintf(out, "{\"dtype\":\"%s\",\"K\":%s", wide ? "float64" : "float32",
                    vector ? "[" : "[[");
     for (size_t i = 0; i < count; i++)
         out += sprintf(out, "%s%s", i > 0 ? ", " : "", texts[i]);
-    /* a long tail, since the hot loop keeps away from the end */
+    /* The tail is long, because the hot loop stops before the end. */
     out += sprintf(out, "%s,\"tail\":\"%0100d\"}", vector ? "]" : "]]", 0);
 
     for (size_t piece = 0; piece < 2; piece++) {
@@ -75,15 +76,15 @@ static double uniform(void) {
     return (double)(random_bits() >> 11) / 9007199254740992.0;
 }
 
-/* The kinds of text to read. Those made for one width are read as the other as well. */
-static void make_text(char *text, size_t kind) {
+/* Makes a text of one of KINDS kinds. Each text is read as float32 and as float64. */
+static void make_number_text(char *text, size_t kind) {
     float f = random_float();
     double d = random_double(),
            usual = (uniform() - 0.5) * pow(10, (double)(random_bits() % 12) - 6);
     uint64_t digits = random_bits() >> (random_bits() % 60);
     int shift = (int)(random_bits() % 60) - 40;
     switch (kind) {
-    case 0: /* any float, with what it takes or more */
+    case 0: /* any float, with as many digits as it needs or more */
         sprintf(text, "%.*g", (int)(9 + random_bits() % 9), (double)f);
         break;
     case 1: /* the usual sizes, few and many digits */
@@ -97,12 +98,12 @@ static void make_text(char *text, size_t kind) {
         while (strtof(text, NULL) > FLT_MAX)
             sprintf(text, "%llue%d", (unsigned long long)digits, --shift);
         break;
-    case 4: /* exactly between two floats, and just beside */
+    case 4: /* halfway between two floats, and close to it */
         sprintf(text, "%.*g", (int)(20 + random_bits() % 180),
                 (double)(float)usual +
                     (double)(nextafterf((float)usual, INFINITY) - (float)usual) / 2);
         break;
-    case 5: /* the same as 17 to 19 digits */
+    case 5: /* halfway between two floats with 17 to 19 digits */
         sprintf(text, "%.*g", (int)(17 + random_bits() % 3),
                 (double)(float)usual +
                     (double)(nextafterf((float)usual, INFINITY) - (float)usual) / 2);
@@ -133,19 +134,20 @@ Test(codec_number, random_texts_equal_strtof_and_strtod) {
     static char texts[BATCH][TEXT];
     for (size_t round = 0; round < 110; round++) {
         for (size_t i = 0; i < BATCH; i++)
-            make_text(texts[i], round % KINDS);
+            make_number_text(texts[i], round % KINDS);
         compare_batch(texts, BATCH, false);
         compare_batch(texts, BATCH, true);
     }
 }
 
-/* Midpoints between doubles, written out to the last digit, and with the last digit off by one. */
+/* Reads midpoints between doubles, with all digits, with a wrong last digit, and with few
+ * digits. */
 Test(codec_number, double_midpoints) {
     static char texts[BATCH][TEXT];
     for (size_t i = 0; i < BATCH; i++) {
         double low = (1 + uniform()) * pow(2, (double)(random_bits() % 100) - 60);
-        long double middle = ((long double)low + (long double)nextafter(low, INFINITY)) /
-                             2; /* 64 bits hold it on x86 */
+        /* A long double of x86 has 64 bits, so it holds the midpoint. */
+        long double middle = ((long double)low + (long double)nextafter(low, INFINITY)) / 2;
         if (i % 2 == 0) {
             sprintf(texts[i], "%.*Lf", 120, middle);
             size_t size = strlen(texts[i]);
@@ -240,8 +242,8 @@ Test(codec_number, float64_limits) {
     compare_batch(texts, 7, true);
 }
 
-/* The digits of a number without sign, point, exponent and the zeros at both ends; returns how
- * many. */
+/* Writes the digits of a number without sign, point, exponent and the zeros at both ends. Returns
+ * how many there are. */
 static int digits_of(const char *text, char digits[64]) {
     int used = 0, kept = 0;
     for (; *text != '\0' && *text != 'e'; text++) {
@@ -255,7 +257,7 @@ static int digits_of(const char *text, char digits[64]) {
     return kept;
 }
 
-/* `text` must have the digits of `expected`, the shortest that printf has found to read back. */
+/* Expects that `text` has the digits of `expected`, the shortest text of printf that reads back. */
 static void expect_digits(const char *text, const char *expected) {
     char actual[64], wanted[64];
     digits_of(text, actual);
@@ -263,8 +265,8 @@ static void expect_digits(const char *text, const char *expected) {
     cr_assert_str_eq(actual, wanted, "%s, not %s", text, expected);
 }
 
-/* What is written reads back as the same bits, and has the digits of the shortest and nearest that
- * does. */
+/* A number that is written reads back as the same bits. It has the digits of the shortest text that
+ * does so, and of the nearest of these. */
 Test(codec_number, shortest_floats_round_trip) {
     for (size_t i = 0; i < test_scale(100000); i++) {
         float value =
@@ -313,14 +315,15 @@ Test(codec_number, shortest_doubles_round_trip) {
         text[size] = '\0';
         double back = strtod(text, NULL);
         cr_assert(memcmp(&back, &value, sizeof back) == 0, "%s is not %a", text, value);
-        int digits = fabs(value) < DBL_MIN ? 1 : 12; /* few others have fewer: not worth the time */
+        int digits = fabs(value) < DBL_MIN ? 1 : 12; /* nearly all others have at least 12 */
         while (sprintf(shorter, "%.*e", digits - 1, value), strtod(shorter, NULL) != value)
             digits++;
         expect_digits(text, shorter);
     }
 }
 
-/* As many digits as asked for, rounded as printf rounds the exact value. */
+/* A rounded number has at most as many digits as asked for, rounded as printf rounds the exact
+ * value. */
 Test(codec_number, rounded_equals_printf) {
     for (size_t i = 0; i < test_scale(100000); i++) {
         double value = i % 4 == 0   ? random_double()
@@ -334,14 +337,14 @@ Test(codec_number, rounded_equals_printf) {
         text[size] = '\0';
         sprintf(expected, "%.*e", digits - 1, value);
         if (isinf(strtod(expected, NULL)))
-            continue; /* rounded_at_the_largest_double */
+            continue; /* rounded_at_the_largest_double tests these */
         cr_assert_eq(strtod(text, NULL), strtod(expected, NULL), "%s, not %s", text, expected);
         expect_digits(text, expected);
         cr_assert_leq(size, 24);
     }
 }
 
-/* Rounds to `digits` and compares with printf. */
+/* Rounds a value to `digits` digits and compares the text with printf's. */
 static void check_rounded(double value, int digits) {
     char text[64], expected[64];
     size_t size = number_write_rounded(text, value, digits);
@@ -353,7 +356,7 @@ static void check_rounded(double value, int digits) {
     expect_digits(text, expected);
 }
 
-/* Just below a power of ten the digits round up to it, and are one more. */
+/* A number just below a power of ten may be rounded up to it, which has one digit more. */
 Test(codec_number, rounded_at_powers_of_ten) {
     for (int exponent = -320; exponent <= 308; exponent++) {
         char power[16];
@@ -375,7 +378,7 @@ Test(codec_number, rounded_at_powers_of_ten) {
     }
 }
 
-/* What printf rounds up to an infinity has a digit one less. */
+/* Where printf rounds up to a text that reads as infinity, the last digit is one less. */
 Test(codec_number, rounded_at_the_largest_double) {
     static const char *const down[18] = {NULL,
                                          "1e308",
@@ -405,13 +408,13 @@ Test(codec_number, rounded_at_the_largest_double) {
     }
 }
 
-/* A whole number of 32-bit limbs, the lowest first: enough for 2^320. */
+/* Whole numbers of LIMBS limbs of 32 bits, the lowest first. They hold 2^320. */
 enum {
     LIMBS = 11,
     ONE_BIT = 320
 };
 
-static void multiply(uint32_t number[LIMBS], uint32_t factor) {
+static void multiply_limbs(uint32_t number[LIMBS], uint32_t factor) {
     uint64_t carry = 0;
     for (int i = 0; i < LIMBS; i++) {
         carry += (uint64_t)number[i] * factor;
@@ -421,7 +424,7 @@ static void multiply(uint32_t number[LIMBS], uint32_t factor) {
     cr_assert_eq(carry, 0);
 }
 
-static void divide(uint32_t number[LIMBS], uint32_t divisor) {
+static void divide_limbs(uint32_t number[LIMBS], uint32_t divisor) {
     uint64_t rest = 0;
     for (int i = LIMBS - 1; i >= 0; i--) {
         rest = rest << 32 | number[i];
@@ -430,7 +433,7 @@ static void divide(uint32_t number[LIMBS], uint32_t divisor) {
     }
 }
 
-/* The first 64 bits, cut off; *log2 is the place of the first. */
+/* Returns the first 64 bits of a number, cut off. *log2 is the place of the first bit. */
 static uint64_t first_bits(const uint32_t number[LIMBS], int *log2) {
     int top = LIMBS * 32 - 1;
     uint64_t bits = 0;
@@ -444,7 +447,8 @@ static uint64_t first_bits(const uint32_t number[LIMBS], int *log2) {
     return bits;
 }
 
-/* Every entry by long multiplication, or long division of 2^320. */
+/* Every entry of the table equals the result of long multiplication, or of long division of
+ * 2^320. */
 Test(codec_number, table_of_powers) {
     for (int e = POWER_MIN; e <= POWER_MAX; e++) {
         uint32_t number[LIMBS] = {0};
@@ -452,9 +456,9 @@ Test(codec_number, table_of_powers) {
         number[one / 32] = 1;
         for (int i = 0; i < abs(e); i++) {
             if (e < 0) {
-                divide(number, 10);
+                divide_limbs(number, 10);
             } else {
-                multiply(number, 10);
+                multiply_limbs(number, 10);
             }
         }
         uint64_t bits = first_bits(number, &log2);

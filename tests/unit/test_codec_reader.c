@@ -1,4 +1,5 @@
-/* test_codec_reader.c - what is lifted and how, and every error of content with its place. */
+/* test_codec_reader.c - which arrays are lifted and how, and every error of content with its
+ * place. */
 #include <glob.h>
 #include <math.h>
 
@@ -67,8 +68,8 @@ Test(codec_reader, leaves_the_rest_in_place) {
     codec_document_free(document);
 }
 
-/* An array that holds a tensor's index is what a lifted array leaves behind: a client must not be
- * able to write one. */
+/* A lifted array leaves an array with its index in the skeleton. A client must not be able to write
+ * such an array itself. */
 Test(codec_reader, placeholders_cannot_be_forged) {
     struct codec_document *document = read_good("{\"a\":[99],\"b\":[\"x\",[0]],\"c\":[[7],[8]]}");
     attn_tensor tensor = reals(document, "a");
@@ -141,13 +142,14 @@ Test(codec_reader, duplicate_keys) {
     expect_error("{\"a\":[{\"b\":1,\"c\":{\"b\":1},\"b\":2}]}", CODEC_SYNTAX, "/a/0/b", 25,
                  "\"b\"");
     expect_error("{\"\\n\":1,\"\\u000a\":3}", CODEC_SYNTAX, "/\n", 8, "\"\\u000a\"");
-    /* the same length and the same FNV-1a hash */
+    /* These names have the same length and the same FNV-1a hash. */
     codec_document_free(read_good("{\"declinate\":1,\"macallums\":2}"));
     codec_document_free(
         read_good("{\"Q\":1,\"q\":2,\"a\":{\"Q\":1},\"b\":{\"Q\":1},\"c\":[{\"Q\":1},{\"Q\":2}]}"));
 }
 
-/* Client bytes in a message: at most 64, whole characters, no control bytes. */
+/* A message repeats at most 64 bytes of the client, in whole characters and without control
+ * bytes. */
 Test(codec_reader, long_names_are_cut) {
     char body[1000];
     size_t size = 0;
@@ -164,7 +166,7 @@ Test(codec_reader, long_names_are_cut) {
     size_t echoed = 0;
     for (const char *c = outcome.error.message; *c != '\0'; c++)
         echoed += (unsigned char)*c >= 0x80;
-    cr_expect_eq(echoed, 62); /* 1 + 62 bytes: the 64th would cut a character */
+    cr_expect_eq(echoed, 62); /* and one "x": the 64th byte would cut a character */
     cr_expect_not_null(strstr(outcome.error.message, "\xC3\xA9...\""));
 }
 
@@ -181,7 +183,7 @@ Test(codec_reader, many_keys) {
     expect_error_sized(body, (size_t)(out - body), NULL, CODEC_TOO_LARGE, NULL, -1,
                        "more than 1024 keys");
 
-    out = body + sprintf(body, "["); /* closed objects do not count */
+    out = body + sprintf(body, "["); /* the keys of closed objects do not count */
     for (int i = 0; i < 1500; i++)
         out += sprintf(out, "%s{\"a\":{\"b\":1},\"c\":2}", i > 0 ? "," : "");
     *out = ']';
@@ -203,10 +205,10 @@ Test(codec_reader, limit_of_the_skeleton) {
                        "UTF-8");
 }
 
-/* Matrices may have any number. */
+/* Values in matrices are not limited. */
 Test(codec_reader, limit_of_values_outside_of_matrices) {
     enum {
-        MOST = 65536 - 1 /* the outermost array is a value, too */
+        MOST = 65536 - 1 /* the outermost array is a value as well */
     };
     char *body = malloc(3 * MOST + 100), *out = body;
     out += sprintf(out, "[");
@@ -238,7 +240,7 @@ Test(codec_reader, nested_empty_arrays_are_values) {
         out += 2 * DEPTH;
         *out++ = ',';
     }
-    char *end = out + sprintf(out, "1.5,\"\"]"); /* 14 * 4681 and three more: 65537 */
+    char *end = out + sprintf(out, "1.5,\"\"]"); /* 14 * 4681 + 3 = 65537 values */
     expect_error_sized(body, (size_t)(end - body), NULL, CODEC_TOO_LARGE, NULL, -1, "65536 values");
     end = out + sprintf(out, "\"\"]");
     struct outcome outcome = read_pieces(body, (size_t)(end - body), NULL, 0);
@@ -247,7 +249,7 @@ Test(codec_reader, nested_empty_arrays_are_values) {
     free(body);
 }
 
-/* Each costs a record and a buffer. */
+/* The number of lifted arrays is limited, because each costs a record and a buffer. */
 Test(codec_reader, limit_of_arrays) {
     enum {
         MOST = 4096
@@ -267,8 +269,8 @@ Test(codec_reader, limit_of_arrays) {
     free(body);
 }
 
-/* Reads a body on an account that may hold `most` bytes; all of it must be given back. Returns the
- * most that it held. */
+/* Reads a body with an account that may hold `most` bytes. All of them must be given back. Returns
+ * the most that the account held. */
 static size_t read_within(const char *body, size_t most, enum codec_status status) {
     struct budget budget = {.max_request = most, .max_total = 2 * most};
     struct account account;
@@ -285,7 +287,8 @@ static size_t read_within(const char *body, size_t most, enum codec_status statu
     return budget.peak;
 }
 
-/* Whatever a body consists of: numbers, tiny matrices, keys, texts, a late dtype. */
+/* Memory is counted for everything that a body may consist of: numbers, tiny matrices, keys, texts
+ * and a late dtype. */
 Test(codec_reader, memory_is_counted_and_limited) {
     enum {
         SIZE = 200000
@@ -372,7 +375,7 @@ Test(codec_reader, dtype_wherever_it_stands) {
     cr_expect_eq(dtype_of("{\"K\":[0.1],\"dtype\":\"Float64\"}"), ATTN_FLOAT32);
     cr_expect_eq(dtype_of("{\"K\":[0.1],\"dtype\":64}"), ATTN_FLOAT32);
     cr_expect_eq(dtype_of("{\"K\":[0.1],\"dtype\":[\"float64\"]}"), ATTN_FLOAT32);
-    /* float32 has no place for this number: the second reading has */
+    /* This number is out of the range of float32, but the body is read again as float64. */
     struct codec_document *document = read_good("{\"K\":[1e300],\"dtype\":\"float64\"}");
     attn_tensor tensor;
     struct codec_error error;
@@ -384,7 +387,7 @@ Test(codec_reader, dtype_wherever_it_stands) {
                  "expected");
 }
 
-/* A body of `size` bytes up to the closing quote of its late dtype. */
+/* Makes a body whose late dtype ends, with its closing quote, after `size` bytes. Returns owned. */
 static char *late_body(size_t size, size_t *total) {
     char *body = malloc(size + 100), *out = body;
     const char *tail = "],\"dtype\":\"float64\"";
@@ -427,7 +430,8 @@ static char *file_text(const char *path, size_t *size) {
     return text;
 }
 
-/* Real bodies, cut everywhere: the same skeleton and the same tensors, bit for bit. */
+/* The bodies of the notebooks give the same skeleton and the same tensors, bit for bit, in all
+ * cuts. */
 Test(codec_reader, notebooks_in_cuts) {
     static const size_t cuts[] = {1, 7, 64, 1000};
     glob_t files;
@@ -454,7 +458,7 @@ Test(codec_reader, notebooks_in_cuts) {
     globfree(&files);
 }
 
-/* Large matrices grow through every kind of buffer, and come out whole. */
+/* A large matrix grows through every kind of buffer and keeps all its elements. */
 Test(codec_reader, large_matrix) {
     enum {
         ROWS = 700,

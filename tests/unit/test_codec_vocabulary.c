@@ -1,6 +1,6 @@
 /*
- * test_codec_words.c - texts and tokens as words, vocabulary and ids. What Python makes of many
- * more texts is in data/golden_seeded.json.
+ * test_codec_vocabulary.c - the words, the vocabulary and the ids of texts and tokens.
+ * data/golden_seeded.json has Python's results for many more texts.
  */
 #include "test_codec.h"
 
@@ -10,8 +10,8 @@ static struct codec_words *words_of(struct codec_document *document, struct code
                         : codec_words_of_tokens(document, member(document, "tokens"), error);
 }
 
-/* "word=id word=id|word=id" of the words and of the vocabulary. */
-static void expect(const char *body, const char *expected) {
+/* Expects these words and this vocabulary, written as "word=id word=id|word=id". */
+static void expect_words(const char *body, const char *expected) {
     char got[512] = "";
     size_t used = 0;
     const size_t held = test_account()->held;
@@ -19,7 +19,7 @@ static void expect(const char *body, const char *expected) {
     struct codec_document *document = read_good(body);
     struct codec_words *words = words_of(document, &error);
     cr_assert_not_null(words, "%s: %s", body, error.message);
-    codec_document_free(document); /* which they do not need */
+    codec_document_free(document); /* the words do not need it */
     for (size_t i = 0; i < words->count; i++) {
         used += (size_t)snprintf(got + used, sizeof got - used, "%s%s=%d", i > 0 ? " " : "",
                                  words->words[i], (int)words->ids[i]);
@@ -34,29 +34,31 @@ static void expect(const char *body, const char *expected) {
     cr_expect_eq(test_account()->held, held);
 }
 
-Test(codec_words, texts) {
-    expect("{\"text\":\"a\"}", "a=0|a=0");
-    expect("{\"text\":\"  The cat, the; DOG. \"}", "the=3 cat=0 the=3 dog=1|cat=0 dog=1 the=3");
-    expect("{\"text\":\"a,b ; .c\"}", "ab=0 c=1|ab=0 c=1");
-    expect("{\"text\":\"b\\u00a0a\\u2003b\\u001cz\\n\"}", "b=2 a=0 b=2 z=3|a=0 b=2 z=3");
-    expect("{\"text\":\"abcdefgh2 abcdefgh1 abcdefgh\"}",
-           "abcdefgh2=2 abcdefgh1=1 abcdefgh=0|abcdefgh=0 abcdefgh1=1 abcdefgh2=2");
+Test(codec_vocabulary, texts) {
+    expect_words("{\"text\":\"a\"}", "a=0|a=0");
+    expect_words("{\"text\":\"  The cat, the; DOG. \"}",
+                 "the=3 cat=0 the=3 dog=1|cat=0 dog=1 the=3");
+    expect_words("{\"text\":\"a,b ; .c\"}", "ab=0 c=1|ab=0 c=1");
+    expect_words("{\"text\":\"b\\u00a0a\\u2003b\\u001cz\\n\"}", "b=2 a=0 b=2 z=3|a=0 b=2 z=3");
+    expect_words("{\"text\":\"abcdefgh2 abcdefgh1 abcdefgh\"}",
+                 "abcdefgh2=2 abcdefgh1=1 abcdefgh=0|abcdefgh=0 abcdefgh1=1 abcdefgh2=2");
 }
 
-Test(codec_words, texts_of_other_letters) {
-    expect("{\"text\":\"\\u00c9 e z\"}", "\u00e9=2 e=0 z=1|e=0 z=1 \u00e9=2");
-    expect("{\"text\":\"\\u0130\"}", "i\u0307=0|i\u0307=0");
-    expect("{\"text\":\"\\u0391\\u03a3 \\u03a3\\u0391 \\u03a3\"}",
-           "\u03b1\u03c2=0 \u03c3\u03b1=2 \u03c3=1|\u03b1\u03c2=0 \u03c3=1 \u03c3\u03b1=2");
-    expect("{\"text\":\"\\ud83d\\ude00 \\uffff\"}", "\U0001F600=1 \uffff=0|\uffff=0 \U0001F600=1");
+Test(codec_vocabulary, texts_of_other_letters) {
+    expect_words("{\"text\":\"\\u00c9 e z\"}", "\u00e9=2 e=0 z=1|e=0 z=1 \u00e9=2");
+    expect_words("{\"text\":\"\\u0130\"}", "i\u0307=0|i\u0307=0");
+    expect_words("{\"text\":\"\\u0391\\u03a3 \\u03a3\\u0391 \\u03a3\"}",
+                 "\u03b1\u03c2=0 \u03c3\u03b1=2 \u03c3=1|\u03b1\u03c2=0 \u03c3=1 \u03c3\u03b1=2");
+    expect_words("{\"text\":\"\\ud83d\\ude00 \\uffff\"}",
+                 "\U0001F600=1 \uffff=0|\uffff=0 \U0001F600=1");
 }
 
-Test(codec_words, tokens) {
-    expect("{\"tokens\":[\"B\",\"a b\",\"\",\"B\",\"a.\"]}",
-           "B=2 a b=3 =0 B=2 a.=4|=0 B=2 a b=3 a.=4");
+Test(codec_vocabulary, tokens) {
+    expect_words("{\"tokens\":[\"B\",\"a b\",\"\",\"B\",\"a.\"]}",
+                 "B=2 a b=3 =0 B=2 a.=4|=0 B=2 a b=3 a.=4");
 }
 
-Test(codec_words, refusals) {
+Test(codec_vocabulary, refusals) {
     static const struct {
         const char *body, *pointer, *message;
     } rows[] = {

@@ -1,9 +1,9 @@
-/* test_codec_writer.c - items to JSON text, byte for byte. */
+/* test_codec_writer.c - the JSON text that is written of items, byte for byte. */
 #include <math.h>
 
 #include "test_codec.h"
 
-/* The same, whatever the room is that the text is read into. */
+/* Expects the same text from a writer, however many bytes are read at a time. */
 static void expect_pieces(const struct codec_item *items, size_t count, int digits,
                           const char *expected) {
     static const size_t rooms[] = {1, 2, 7, 1000, 70000};
@@ -113,8 +113,8 @@ Test(codec_writer, tensors) {
     expect_tensor((attn_tensor){.data = NULL, .rank = 2, .shape = {0, 3}}, 0, "[]\n");
 }
 
-/* The longest numbers there are, in many shapes: never longer than said, and the bound is not
- * lavish for a row of them. */
+/* The bound holds for the longest numbers in many shapes, and it is not much too large for a row of
+ * them. */
 Test(codec_writer, text_bytes) {
     static const float floats[] = {-1.17549435e-38f, -3.40282347e38f, -1.20000003e14f,
                                    -1.00000003e13f,  -1.23456799e14f, -INFINITY};
@@ -164,8 +164,8 @@ Test(codec_writer, text_bytes) {
     cr_expect_eq(codec_text_bytes(&overflow, 0), SIZE_MAX);
 }
 
-/* Random numbers keep to the bound, too, and it is room enough, even for a row of the longest: no
- * second allocation. */
+/* The bound holds for random numbers and for a row of the longest, and the buffer is allocated only
+ * once. */
 Test(codec_writer, room_is_made_once) {
     enum {
         COUNT = 20000
@@ -204,7 +204,7 @@ Test(codec_writer, room_is_made_once) {
     free(numbers);
 }
 
-/* Rows longer than one look at the buffer's room, and many rows. */
+/* The matrix has many rows, and each is longer than the piece for which room is made at once. */
 Test(codec_writer, large) {
     enum {
         ROWS = 50,

@@ -1,7 +1,7 @@
 /*
- * test_costs.c - what a plan says of itself before it runs: its cost, its memory, its tasks. Calls
- * are admitted and shared out by these numbers alone, so they may not forget anything; how well
- * they fit the time that calls take is measured by tests/bench/bench_costs.c.
+ * test_costs.c tests what a plan says before it runs: its cost, its memory and its tasks. Calls are
+ * admitted and handed out by these numbers alone, so they may not leave anything out.
+ * tests/bench/bench_costs.c measures how well they fit the time that calls take.
  */
 #include <criterion/criterion.h>
 #include <math.h>
@@ -29,12 +29,12 @@ static double cost_of(size_t batch, size_t heads, size_t n, size_t m, size_t d,
     return cost;
 }
 
-/* 2 x 8 heads of 1024 queries and 2048 keys of 64 columns, term by term. */
+/* The cost of 2 x 8 heads of 1024 queries and 2048 keys of 64 columns is computed term by term. */
 Test(costs, of_a_plain_call_are_exact) {
     const double pairs = 2.0 * 8 * 1024 * 2048, heads = 2 * 8;
     const double products = pairs * (0.8 * 128 + 40 + 400.0 / 1024);
-    const double rows = heads * 1024 * (16 * 1000 + 2000); /* 16 tiles of 128 keys */
-    const double blocks = heads * 11 * 16 * 15000;         /* of 96 queries */
+    const double rows = heads * 1024 * (16 * 1000 + 2000); /* a row has 16 tiles of 128 keys */
+    const double blocks = heads * 11 * 16 * 15000;         /* 11 blocks of 96 queries, 16 tiles */
     const double packing = heads * (2048 * 64 * 40 + 15000);
     const double memory =
         heads * (1024 + 2 * 2048) * 64 * 4 * 4 + (heads * 1024 * 64 + heads * 2048 * 64) * 4 * 20;
@@ -50,7 +50,8 @@ Test(costs, of_a_plain_call_are_exact) {
     attn_plan_free(plan);
 }
 
-/* Twice the batch items, queries, keys or heads are twice the cost, but for the call's own part. */
+/* Twice as many batch items, queries, keys or heads cost twice as much, except for the constant
+ * cost of a call. */
 Test(costs, double_with_each_size) {
     const size_t n = 1536, m = 1536,
                  sizes[][4] = {{4, 8, n, m}, {2, 16, n, m}, {2, 8, 2 * n, m}, {2, 8, n, 2 * m}};
@@ -62,7 +63,7 @@ Test(costs, double_with_each_size) {
     }
 }
 
-/* Each of these parts was once missing in the cost. */
+/* Each of these parts was missing in the cost once. */
 Test(costs, count_everything) {
     const attn_options top[] = {{.results = ATTN_WANT(TOP_K_INDICES), .top_k = 1},
                                 {.results = ATTN_WANT(TOP_K_INDICES), .top_k = 20000}};
@@ -84,11 +85,11 @@ Test(costs, count_everything) {
     }
 }
 
-/* One row and eight, long and wide ones, of every result: the scratch has a bound, and no task
- * costs more than about 20 ms. */
+/* For few and many rows, long rows and wide rows, and for every result, the scratch has a bound,
+ * and no task costs more than about 20 ms. */
 Test(costs, of_a_task_and_its_scratch_are_bounded) {
     static const size_t shapes[][5] = {
-        /* heads, n, m, d of Q and K, d of V */
+        /* The sizes are heads, n, m, d of Q and K, and d of V. */
         {1, 8, 3000000, 1, 1},  {1, 1, 100000000, 1, 1},   {1, 8, 32768, 64, 64},
         {1, 8, 16384, 4096, 8}, {1, 3, 5, 10000000, 1},    {1, 3, 5, 1, 10000000},
         {65536, 1, 1, 1, 1},    {65536, 9, 5, 3, 3},       {1, 100000, 1000000, 64, 64},
@@ -124,14 +125,14 @@ Test(costs, of_a_task_and_its_scratch_are_bounded) {
     }
 }
 
-/* The bytes that a plan holds itself: neither results nor workspace. */
+/* Returns the bytes that a plan itself holds, without its results and its workspace. */
 static size_t own_bytes(const attn_plan *plan) {
     size_t all, results;
     cr_assert(attn_plan_bytes(plan, 0, &all) && attn_plan_results_bytes(plan, &results));
-    return all - results - plan->schedule.workspace;
+    return all - results - plan->schedule.workspace.bytes;
 }
 
-/* A plan of many heads says how much memory it holds. */
+/* The memory of a plan includes its heads. */
 Test(costs, memory_counts_heads) {
     attn_plan *one = plan_of(1, 1, 1, 1, 1, NULL), *many = plan_of(1, 65536, 1, 1, 1, NULL);
     cr_expect_gt(own_bytes(many), own_bytes(one) + 65535 * 8 * sizeof(size_t));
@@ -163,7 +164,7 @@ Test(costs, of_softmax) {
     }
 }
 
-/* Batch items that nobody may attend to are free, but they do not hide the others. */
+/* Batch items whose keys are all forbidden cost almost nothing; the others are counted in full. */
 Test(costs, count_all_lengths) {
     size_t lengths[96];
     for (size_t b = 0; b < 96; b++) {

@@ -1,7 +1,7 @@
 /*
- * test_engine.c - what the tests of random small calls do not reach: sizes around and over the
- * tiles, split keys, and tasks in any order on dirty scratches. Every case runs twice: output and
- * lse alone (tiles with online softmax) and with the weights (whole rows).
+ * test_engine.c tests what random small calls do not reach: sizes around and over those of a tile,
+ * split keys, and tasks that run in another order on scratches full of old bytes. Every case runs
+ * twice: for output and lse alone (tiles with online softmax), and with the weights (whole rows).
  */
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
@@ -18,8 +18,8 @@
 struct shape {
     size_t heads, kv_heads, n, m, past, d, d_v;
     attn_causal causal;
-    int64_t left, right; /* -1 = open */
-    size_t length;       /* 0 = all */
+    int64_t left, right; /* the window; -1: open */
+    size_t length;       /* keys that may be attended to; 0: all */
     bool masked, sink;
 };
 
@@ -43,23 +43,26 @@ static const struct shape shapes[] = {
     {1, 1, 16, 10000, 0, 16, 16, ATTN_CAUSAL_BOTTOM_RIGHT, -1, -1, 0, true, false},
     {1, 1, 2, 16384, 0, 32, 32, 0, -1, -1, 4096, false, false},
     {1, 1, 5, 8192, 0, 4, 4, 0, 10, 10, 0, false, false},
-    {4, 4, 200, 1000, 0, 64, 64, 0, -1, -1, 0, false, false}, /* key heads take turns by two */
-    {16, 1, 1, 500, 0, 64, 64, 0, -1, -1, 0, false, false},   /* one query of 16 heads: packed */
-    {6, 1, 1, 3000, 0, 64, 64, 0, -1, -1, 0, true, false},    /* ... of 6: through BLAS */
+    /* Two key heads take turns. */
+    {4, 4, 200, 1000, 0, 64, 64, 0, -1, -1, 0, false, false},
+    /* 16 heads with one query each share their keys, which are packed. */
+    {16, 1, 1, 500, 0, 64, 64, 0, -1, -1, 0, false, false},
+    /* 6 heads with one query each share their keys. BLAS multiplies them, without packing. */
+    {6, 1, 1, 3000, 0, 64, 64, 0, -1, -1, 0, true, false},
 };
 
 enum {
     SHAPES = sizeof shapes / sizeof *shapes
 };
 
-/* Inputs and results of one case, as doubles exact in the dtype. */
+/* The inputs of one case. The doubles are numbers that the dtype can hold. */
 struct data {
     double *q, *k, *v;
     unsigned char *mask;
     double *sink;
 };
 
-static double *draw(struct rng *rng, size_t count, attn_dtype dtype) {
+static double *draw_numbers(struct rng *rng, size_t count, attn_dtype dtype) {
     double *x = calloc(count, sizeof *x);
     cr_assert_not_null(x);
     for (size_t i = 0; i < count; i++) {
@@ -69,9 +72,10 @@ static double *draw(struct rng *rng, size_t count, attn_dtype dtype) {
     return x;
 }
 
-/* A tensor of (heads, rows, columns): rows [from, to) of each head of x. Owns its data. */
-static attn_tensor tensor(const double *x, attn_dtype dtype, size_t heads, size_t rows, size_t from,
-                          size_t to, size_t columns) {
+/* Returns rows [from, to) of each head of x, which is (heads, rows, columns). The caller frees the
+ * data of the tensor. */
+static attn_tensor rows_of_heads(const double *x, attn_dtype dtype, size_t heads, size_t rows,
+                                 size_t from, size_t to, size_t columns) {
     attn_tensor t = {.dtype = dtype, .rank = 3, .shape = {heads, to - from, columns}};
     const size_t count = heads * (to - from) * columns;
     void *data = malloc(count * attn_dtype_size(dtype));
@@ -95,7 +99,7 @@ static double at(const void *data, attn_dtype dtype, size_t i) {
     return dtype == ATTN_FLOAT32 ? (double)((const float *)data)[i] : ((const double *)data)[i];
 }
 
-/* The worst error of output, weights and lse of head h, relative to the sizes of their rows. */
+/* The worst error of output, weights and lse of head h, relative to the size of their rows. */
 static double head_error(const struct shape *s, const struct data *x, size_t h, attn_dtype dtype,
                          const void *output, const void *weights, const void *lse) {
     const size_t kv = h / (s->heads / s->kv_heads), pairs = s->n * s->m;
@@ -153,17 +157,18 @@ static double head_error(const struct shape *s, const struct data *x, size_t h, 
     return worst;
 }
 
-/* Runs the tasks of every phase from the last to the first, each on a scratch full of NaN. */
+/* Runs the tasks of each phase from the last to the first, each on a scratch full of NaN. */
 static attn_status run_backwards(attn_plan *plan) {
-    const size_t bytes = (attn_plan_scratch(plan) + 63) / 64 * 64 + 64;
-    unsigned char *scratch = aligned_alloc(64, bytes);
+    const size_t used = (attn_plan_scratch(plan) + ATTN_ALIGNMENT - 1) / ATTN_ALIGNMENT;
+    const size_t bytes = (used + 1) * ATTN_ALIGNMENT;
+    unsigned char *scratch = aligned_alloc(ATTN_ALIGNMENT, bytes);
     attn_status status = attn_plan_begin(plan, NULL);
     cr_assert_not_null(scratch);
     for (size_t phase = 0; phase < attn_plan_phases(plan); phase++) {
         for (size_t task = attn_plan_tasks(plan, phase); task-- > 0 && status == ATTN_OK;) {
             memset(scratch, 0xff, bytes);
             status = attn_plan_task(plan, phase, task, scratch, NULL);
-            for (size_t i = bytes - 64; i < bytes; i++) {
+            for (size_t i = bytes - ATTN_ALIGNMENT; i < bytes; i++) {
                 cr_assert_eq(scratch[i], 0xff, "a task wrote past its scratch");
             }
         }
@@ -172,17 +177,19 @@ static attn_status run_backwards(attn_plan *plan) {
     return status == ATTN_OK ? attn_plan_end(plan, NULL) : status;
 }
 
-static void check(const struct shape *s, attn_dtype dtype, bool with_weights, size_t index) {
+/* Computes a case twice, with tasks in either order, and compares it with the reference. */
+static void check_shape(const struct shape *s, attn_dtype dtype, bool with_weights, size_t index) {
     struct rng rng = {index * 77 + 5};
-    struct data x = {
-        draw(&rng, s->heads * s->n * s->d, dtype), draw(&rng, s->kv_heads * s->m * s->d, dtype),
-        draw(&rng, s->kv_heads * s->m * s->d_v, dtype), NULL, draw(&rng, s->heads, dtype)};
-    attn_tensor q = tensor(x.q, dtype, s->heads, s->n, 0, s->n, s->d);
-    attn_tensor k = tensor(x.k, dtype, s->kv_heads, s->m, s->past, s->m, s->d);
-    attn_tensor v = tensor(x.v, dtype, s->kv_heads, s->m, s->past, s->m, s->d_v);
-    attn_tensor past_k = tensor(x.k, dtype, s->kv_heads, s->m, 0, s->past, s->d);
-    attn_tensor past_v = tensor(x.v, dtype, s->kv_heads, s->m, 0, s->past, s->d_v);
-    attn_tensor sinks = tensor(x.sink, dtype, 1, s->heads, 0, s->heads, 1);
+    struct data x = {draw_numbers(&rng, s->heads * s->n * s->d, dtype),
+                     draw_numbers(&rng, s->kv_heads * s->m * s->d, dtype),
+                     draw_numbers(&rng, s->kv_heads * s->m * s->d_v, dtype), NULL,
+                     draw_numbers(&rng, s->heads, dtype)};
+    attn_tensor q = rows_of_heads(x.q, dtype, s->heads, s->n, 0, s->n, s->d);
+    attn_tensor k = rows_of_heads(x.k, dtype, s->kv_heads, s->m, s->past, s->m, s->d);
+    attn_tensor v = rows_of_heads(x.v, dtype, s->kv_heads, s->m, s->past, s->m, s->d_v);
+    attn_tensor past_k = rows_of_heads(x.k, dtype, s->kv_heads, s->m, 0, s->past, s->d);
+    attn_tensor past_v = rows_of_heads(x.v, dtype, s->kv_heads, s->m, 0, s->past, s->d_v);
+    attn_tensor sinks = rows_of_heads(x.sink, dtype, 1, s->heads, 0, s->heads, 1);
     attn_tensor mask = {.dtype = ATTN_BOOL, .rank = 2, .shape = {s->n, s->m}};
     sinks.rank = 1;
     sinks.shape[0] = s->heads;
@@ -196,7 +203,7 @@ static void check(const struct shape *s, attn_dtype dtype, bool with_weights, si
     o.sink = s->sink ? &sinks : NULL;
     o.lengths = &s->length;
     o.lengths_count = s->length == 0 ? 0 : 1;
-    if (s->masked) { /* whole tiles of it forbid */
+    if (s->masked) { /* the mask forbids whole tiles */
         x.mask = malloc(s->n * s->m);
         for (size_t i = 0; i < s->n * s->m; i++) {
             x.mask[i] = i % s->m > 400 && i % s->m < 790 ? 0 : !rng_chance(&rng, 3);
@@ -253,12 +260,12 @@ ParameterizedTest(const size_t *index, engine, sizes_over_the_tiles, .timeout = 
         cr_skip_test("too large for a slow run");
     }
     for (int variant = 0; variant < 4; variant++) {
-        check(s, variant & 1 ? ATTN_FLOAT64 : ATTN_FLOAT32, (variant & 2) != 0, *index);
+        check_shape(s, variant & 1 ? ATTN_FLOAT64 : ATTN_FLOAT32, (variant & 2) != 0, *index);
     }
 }
 
-/* Scratch must not grow with n where only the output is wanted, until keys are cut. Rows of more
- * than 8192 keys take a little more than shorter ones: sums in double. */
+/* A scratch must not grow with n if only the output is wanted, until keys are cut. Rows of at least
+ * 8192 keys need a little more than shorter ones, because their parts are summed in double. */
 Test(engine, scratch_is_bounded_and_constant_in_n) {
     static const float data[1];
     size_t first = 0;
@@ -275,7 +282,8 @@ Test(engine, scratch_is_bounded_and_constant_in_n) {
     }
 }
 
-/* A worker does other things between two tasks: none may take long, however many keys there are. */
+/* No task may take long, however many keys there are, because a worker does other things between
+ * two tasks. */
 Test(engine, tasks_of_long_calls_are_short) {
     static const float data[1];
     for (size_t m = 1024; m <= 1 << 20; m *= 4) {
@@ -292,34 +300,35 @@ Test(engine, tasks_of_long_calls_are_short) {
     }
 }
 
-/* 8 heads of 16384 queries: what a run takes beside its inputs and its output. */
+/* A run of 8 heads of 16384 queries needs no more memory, beside its inputs and its output, than a
+ * copy of its keys. */
 Test(engine, memory_of_a_long_call_is_a_copy_of_its_keys) {
     static const float data[1];
     attn_tensor t = {.data = data, .rank = 3, .shape = {8, 16384, 64}};
     attn_plan *plan;
     cr_assert_eq(attn_plan_attention(&plan, &t, &t, &t, NULL, NULL), ATTN_OK);
-    cr_expect_leq(plan->schedule.workspace, (size_t)8 * 16384 * 64 * sizeof(float));
+    cr_expect_leq(plan->schedule.workspace.bytes, (size_t)8 * 16384 * 64 * sizeof(float));
     attn_plan_free(plan);
 }
 
 /* -------------------------------------------------------------------------------- projections */
 
 static attn_tensor matrix(const double *x, attn_dtype dtype, size_t rows, size_t columns) {
-    attn_tensor t = tensor(x, dtype, 1, rows, 0, rows, columns);
+    attn_tensor t = rows_of_heads(x, dtype, 1, rows, 0, rows, columns);
     t.rank = 2;
     t.shape[0] = rows;
     t.shape[1] = columns;
     return t;
 }
 
-/* Q = X W + b and nothing else, against plain sums, for sizes that are cut in every way: by steps
- * of the inner size, by columns, by rows. */
+/* Compares Q = X W + b with plain sums. The sizes are cut in every way: in steps of the inner size,
+ * by columns, and by rows. */
 static void check_projection(size_t rows, size_t inner, size_t columns, attn_dtype dtype,
                              attn_layout layout, bool biased) {
     struct rng rng = {rows + inner};
     const bool out_in = layout == ATTN_OUT_IN;
-    double *m[] = {draw(&rng, rows * inner, dtype), draw(&rng, inner * columns, dtype),
-                   draw(&rng, columns, dtype)};
+    double *m[] = {draw_numbers(&rng, rows * inner, dtype),
+                   draw_numbers(&rng, inner * columns, dtype), draw_numbers(&rng, columns, dtype)};
     const attn_tensor x = matrix(m[0], dtype, rows, inner);
     const attn_tensor w = matrix(m[1], dtype, out_in ? columns : inner, out_in ? inner : columns);
     attn_tensor b = matrix(m[2], dtype, 1, columns);
@@ -359,7 +368,7 @@ static void check_projection(size_t rows, size_t inner, size_t columns, attn_dty
 Test(engine, projections_cut_in_any_way_are_right) {
     static const size_t sizes[][3] = {{16, 768, 130}, {24, 500, 150}, {64, 400, 300},
                                       {600, 140, 70}, {300, 70, 520}, {1100, 33, 520}};
-    const bool slow = test_scale(100) < 100; /* then two ways of four sizes */
+    const bool slow = test_scale(100) < 100; /* a slow run tests two ways of four sizes */
     for (size_t i = 0; i < (slow ? 4 : sizeof sizes / sizeof sizes[0]); i++) {
         for (int way = slow ? 1 : 0; way < 8; way += slow ? 5 : 1) {
             check_projection(sizes[i][0], sizes[i][1], sizes[i][2],

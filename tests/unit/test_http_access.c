@@ -1,5 +1,5 @@
 /*
- * test_http_access.c - keys from a file, and origins of web pages.
+ * test_http_access.c tests keys from a file, and origins of web pages.
  */
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -42,7 +42,7 @@ static bool match(struct keys *keys, const char *value) {
 Test(http_access, keys_of_a_file_match) {
     char longest[KEYS_LONGEST + 16] = "Bearer ", text[KEYS_LONGEST + 2000];
     memset(longest + 7, 'x', KEYS_LONGEST);
-    /* the end of a long comment is no key */
+    /* The end of a long comment is not a key. */
     snprintf(text, sizeof text,
              "# for the class%*sAtTheEndOfAComment\n\n%s\r\n%s\n~another!key~~~~~~", 1000, "",
              SIXTEEN, longest + 7);
@@ -96,7 +96,7 @@ Test(http_access, files_that_are_refused) {
     cr_expect_null(keys_load(path, error, sizeof error));
     cr_expect_str_eq(error, "No such file or directory");
     cr_assert_eq(mkfifo(path, 0600), 0);
-    cr_expect_null(keys_load(path, error, sizeof error)); /* nobody writes into it */
+    cr_expect_null(keys_load(path, error, sizeof error)); /* a pipe into which nobody writes */
     cr_expect_str_eq(error, "this is not a regular file");
 }
 

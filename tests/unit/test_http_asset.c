@@ -1,5 +1,5 @@
 /*
- * test_http_asset.c - which form of an asset answers which headers, without a socket.
+ * test_http_asset.c tests which form of an asset answers which headers, without a socket.
  */
 #include <criterion/criterion.h>
 #include <string.h>
@@ -19,7 +19,8 @@ static const struct http_asset asset = {
 
 static struct http_response response;
 
-/* Chooses for a request with these two headers; NULL: without. */
+/* Chooses the form for a request with these values of Accept-Encoding and If-None-Match; NULL = no
+ * such header. */
 static enum coding choose(const struct http_asset *of, const char *accept, const char *match) {
     struct framing_header headers[] = {{"Host", 4, "a", 1}, {0}, {0}};
     size_t count = 1;
@@ -64,7 +65,7 @@ Test(http_asset, coding) {
     }
 }
 
-/* What is too small to get shorter is sent as it is. */
+/* An asset that is too small to be compressed has only its plain form. */
 Test(http_asset, only_plain) {
     const struct http_asset small = {.tag = "W/\"tag\"", .plain = {"plain", 5}};
     cr_expect_eq(choose(&small, "br, gzip", NULL), CODING_NONE);

@@ -1,6 +1,6 @@
 /*
- * test_http_coding.c - what Accept-Encoding asks for, bodies that are compressed and read in pieces
- * of every size, and streams with every byte wrong or missing.
+ * test_http_coding.c tests what Accept-Encoding asks for, bodies that are compressed and read in
+ * pieces of every size, and compressed bodies with every byte wrong or missing.
  */
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -20,7 +20,8 @@ static const enum coding codings[] = {CODING_GZIP, CODING_ZSTD};
 
 /* ----------------------------------------------------------------------------- Accept-Encoding */
 
-/* Two values are two headers. */
+/* The values of one or two Accept-Encoding headers, the coding that they ask for, and whether they
+ * rule out an answer without a coding. */
 static const struct {
     const char *values[2];
     enum coding coding;
@@ -46,14 +47,14 @@ static const struct {
     {{"gzip;q=1.000"}, CODING_GZIP, false},
     {{"gzip ; Q=0.5\t,\tzstd\t; q=0.25 "}, CODING_GZIP, false},
     {{",, gzip ,,"}, CODING_GZIP, false},
-    /* "*" is what is not named. */
+    /* "*" stands for every coding that is not named. */
     {{"*"}, CODING_ZSTD, false},
     {{"*;q=0"}, CODING_NONE, false},
     {{"zstd;q=0, *"}, CODING_GZIP, false},
     {{"gzip;q=0.5, *;q=0.1"}, CODING_GZIP, false},
     {{"gzip, *;q=0"}, CODING_GZIP, true},
     {{"gzip;q=0, zstd;q=0, *"}, CODING_NONE, false},
-    /* Without a coding: named, or the last choice. */
+    /* No coding is a choice if it is named; otherwise it is the last choice. */
     {{"identity, gzip;q=0.5"}, CODING_NONE, false},
     {{"identity;q=0.5, gzip;q=0.5"}, CODING_GZIP, false},
     {{"identity;q=0.5, gzip"}, CODING_GZIP, false},
@@ -61,10 +62,10 @@ static const struct {
     {{"gzip", "identity;q=0"}, CODING_GZIP, true},
     {{"identity;q=0, *"}, CODING_ZSTD, true},
     {{"identity;q=0.1, *;q=0"}, CODING_NONE, false},
-    /* Not to be met: as if nothing were said. */
+    /* These wishes cannot be met, so they count as if they were not there. */
     {{"identity;q=0"}, CODING_NONE, false},
     {{"br, identity;q=0"}, CODING_NONE, false},
-    /* Not to be read: not said. */
+    /* These entries are malformed, so they count as if they were not there. */
     {{"gzip;q=2"}, CODING_NONE, false},
     {{"gzip;q=1.001"}, CODING_NONE, false},
     {{"gzip;q=0.1234"}, CODING_NONE, false},
@@ -96,8 +97,9 @@ Test(http_coding, accept_encoding) {
 
 /* --------------------------------------------------------------------------------------- bodies */
 
-/* Digits of which half say nothing, so that it shrinks. */
-static char *make_text(size_t size) {
+/* Returns a text of random digits with a comma at every third place, so that it can be
+ * compressed. */
+static char *make_digits(size_t size) {
     struct rng rng = {7};
     char *text = malloc(size + 1);
     cr_assert_not_null(text);
@@ -141,7 +143,7 @@ static void expect_unpacks(enum coding coding, const void *bytes, size_t size, c
 Test(http_coding, whole_bodies) {
     for (size_t i = 0; i < COUNT(codings); i++) {
         for (size_t size = 1024; size < 2000000; size = size * 3 + 1) {
-            char *text = make_text(size);
+            char *text = make_digits(size);
             struct http_response response = {.body = strdup(text), .size = size};
             response.release = count_freed;
             freed = 0;
@@ -176,7 +178,7 @@ Test(http_coding, what_is_small_or_does_not_shrink_stays_unless_it_must) {
     }
 }
 
-/* Reads it with rooms of this size. */
+/* Reads a streamed body, `room` bytes at a time. Returns owned. */
 static char *read_stream(struct http_response *response, size_t room, size_t *size) {
     char *out = NULL;
     size_t part;
@@ -205,16 +207,18 @@ static void try_stream(enum coding coding, const char *text, size_t size, size_t
     free(packed);
 }
 
-/* Also when the room ends within what a flush writes, and where nothing is left of the text. */
+/* Among these are rooms that end within the bytes that a flush writes, and texts of zeros, of which
+ * compression leaves nearly nothing. */
 Test(http_coding, streamed_bodies) {
     static const size_t sizes[] = {0, 1, 32767, 32768, 32769, 300000, 3000000};
     static const size_t rooms[] = {1, 2, 3, 7, 100, 4096, 32768, 1 << 20};
     static char zeros[3000000];
-    const size_t count = COUNT(sizes) - (test_scale(100) < 100 ? 2 : 0); /* slow runs: small ones */
+    const size_t count =
+        COUNT(sizes) - (test_scale(100) < 100 ? 2 : 0); /* slow runs take the small sizes */
     memset(zeros, '0', sizeof zeros);
     for (size_t i = 0; i < COUNT(codings); i++) {
         for (size_t k = 0; k < count; k++) {
-            char *text = make_text(sizes[k]);
+            char *text = make_digits(sizes[k]);
             for (size_t r = sizes[k] > 100000 ? 3 : 0; r < COUNT(rooms); r++) {
                 try_stream(codings[i], text, sizes[k], rooms[r]);
                 try_stream(codings[i], zeros, sizes[k], rooms[r]);
@@ -243,10 +247,11 @@ Test(http_coding, a_stream_that_breaks_off_does_so_compressed) {
 struct result {
     int status; /* 0: sound */
     size_t size;
-    char *bytes; /* `limit` of them at most */
+    char *bytes; /* the inflated body: `limit` + `room` bytes at most */
 };
 
-/* As the server does: pieces of `step` bytes, parts of `room`. */
+/* Inflates a body as the server does: in pieces of `step` bytes, and at most `room` bytes at a
+ * time, until more than `limit` bytes are there. */
 static struct result inflate_all(enum coding coding, const char *bytes, size_t size, size_t step,
                                  size_t room, size_t limit) {
     struct coding_reader *reader = coding_reader_create(coding);
@@ -283,7 +288,7 @@ Test(http_coding, pieces_of_every_size) {
     enum {
         SIZE = 600
     };
-    char *text = make_text(SIZE);
+    char *text = make_digits(SIZE);
     for (size_t i = 0; i < COUNT(codings); i++) {
         size_t size;
         char *packed = pack(coding_name(codings[i]), text, SIZE, &size);
@@ -300,12 +305,13 @@ Test(http_coding, pieces_of_every_size) {
     free(text);
 }
 
-/* Either it does not matter or it is a 400: both have a checksum. */
+/* A wrong byte does not matter, or it gives a 400 or a 413, because both codings have a
+ * checksum. */
 Test(http_coding, every_byte_wrong_or_missing) {
     enum {
         SIZE = 500
     };
-    char *text = make_text(SIZE);
+    char *text = make_digits(SIZE);
     size_t refused = 0;
     for (size_t i = 0; i < COUNT(codings); i++) {
         size_t size;
@@ -338,7 +344,7 @@ Test(http_coding, nothing_may_follow) {
         char *packed = pack(coding_name(codings[i]), text, sizeof text - 1, &size);
         char *twice = malloc(2 * size);
         memcpy(twice, packed, size);
-        memcpy(twice + size, packed, size); /* a second member, a second frame */
+        memcpy(twice + size, packed, size); /* a second member of gzip or frame of zstd */
         for (size_t more = 0; more <= size; more++) {
             for (size_t step = 1; step < size + more + 2; step = step * 2 + 1) {
                 struct result result =
@@ -369,7 +375,7 @@ Test(http_coding, a_window_has_8_mib_at_most) {
     }
 }
 
-/* 10 GB, of which only what is asked for is made. */
+/* A body of 10 GB is inflated only as far as it is read. */
 Test(http_coding, zeros_without_end) {
     for (size_t i = 0; i < COUNT(codings); i++) {
         size_t size;

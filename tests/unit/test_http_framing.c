@@ -1,5 +1,5 @@
 /*
- * test_http_framing.c - the filter of request heads, as a pure function.
+ * test_http_framing.c tests the filter of request heads, which is a pure function.
  */
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
@@ -10,7 +10,7 @@
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
-/* A header, and where a NUL is meant to be inside, its counted size. */
+/* A header. The sizes are counted, because a NUL may be inside the name or the value. */
 #define H(name_, value_)                                                                           \
     {                                                                                              \
         .name = name_, .name_size = sizeof(name_) - 1, .value = value_,                            \
@@ -210,7 +210,6 @@ Test(http_framing, codings) {
     }
 }
 
-/* `lengths[i]` reads as `values[i]`. */
 Test(http_framing, content_length) {
     static const struct {
         const char *text;
@@ -280,7 +279,7 @@ static const struct layout_case {
     LAYOUT("a line without a name", "GET / HTTP/1.0\r\nA: b\r\n: c\r\nD: e\r\n\r\n", 400),
 };
 
-/* The next line of what is left, with NUL for its end. */
+/* Returns the next line, of whose end NULs take the place. *at moves to the line after it. */
 static char *next_line(char **at) {
     char *line = *at, *end = memchr(line, '\n', 256);
     cr_assert_not_null(end);
@@ -296,8 +295,8 @@ static char *skip_white(char *text) {
     return text + strspn(text, " \t");
 }
 
-/* Cuts the head as libmicrohttpd 0.9.75 does: a folded line goes to the end of the name before it,
- * which is moved for that; a header without a name is left out. */
+/* Cuts the head as libmicrohttpd 0.9.75 does. A folded line is appended to the name before it,
+ * which is moved to `moved` for that. A header without a name is left out. */
 static void cut_head(struct framing_head *head, struct framing_header *headers, char *text,
                      char *moved) {
     char *at = text, *line = next_line(&at);
@@ -343,7 +342,7 @@ Test(http_framing, layouts) {
         framing_check(&head, &result);
         cr_expect_eq(result.status, c->status, "%s: %d (%s)", c->what, result.status,
                      result.detail);
-        head.target = NULL; /* another libmicrohttpd: nothing is known */
+        head.target = NULL; /* another libmicrohttpd: the layout is not known */
         framing_check(&head, &result);
         cr_expect_eq(result.status, 0, "%s: %d (%s)", c->what, result.status, result.detail);
     }

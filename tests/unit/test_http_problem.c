@@ -1,6 +1,6 @@
 /*
- * test_http_problem.c - problem documents: the members, the escaping, valid UTF-8 whatever comes
- * in.
+ * test_http_problem.c tests problem documents: their members, their escaping, and that they are
+ * valid UTF-8 whatever bytes go in; and request ids.
  */
 #include <criterion/criterion.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 static const struct http_request request = {
     .method = "GET", .path = "/", .media_type = "", .id = "id-1"};
 
-/* The body as a string, to be freed. */
+/* Returns the body as a string, which the caller frees. */
 static char *problem(int status, const char *detail, const char *pointer,
                      const struct http_place *place) {
     struct http_response response = {0};
@@ -61,13 +61,13 @@ Test(http_problem, text_is_always_json) {
         {"\x01\t\n\x1f\x7f", "\\u0001\\u0009\\u000a\\u001f\\u007f"},
         {"gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x98\x80",
          "gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x98\x80"},
-        /* cut in the middle of a character of two, three, four bytes */
+        /* The text ends in the middle of a character of two, three or four bytes. */
         {"a\xc3", "a"},
         {"a\xe2\x82", "a"},
         {"a\xe2", "a"},
         {"a\xf0\x9f\x98", "a"},
-        /* no UTF-8: a lone continuation, overlong forms, a surrogate, beyond U+10FFFF, a broken
-         * sequence */
+        /* These are not UTF-8: a lone continuation byte, overlong forms, a surrogate, a character
+         * beyond U+10FFFF, and a broken sequence. */
         {"a\x80z", "a\xef\xbf\xbdz"},
         {"\xc0\xaf", "\xef\xbf\xbd\xef\xbf\xbd"},
         {"\xe0\x80\xafz", "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbdz"},

@@ -1,4 +1,4 @@
-/* test_http_watch.c - the end of idle connections and of slow ones, on pairs of sockets. */
+/* test_http_watch.c tests how the watch ends idle and slow connections, on pairs of sockets. */
 #include <criterion/criterion.h>
 #include <sys/socket.h>
 #include <time.h>
@@ -8,17 +8,17 @@
 
 TestSuite(http_watch, .timeout = 30);
 
-/* Nothing more is read from an idle connection, but a request that was read a moment before can be
- * answered; one that waits to be read, or that is being answered, is left alone. */
+/* Nothing more is read from an idle connection, but a request that was read a moment before can
+ * still be answered. A connection with an unread byte or a request in work is left alone. */
 Test(http_watch, idle_connections_end_on_one_side) {
     enum {
         IDLE,
         UNREAD,
-        ASKED,
+        BUSY,
         COUNT
     };
     struct watched watched[COUNT] = {0};
-    int pairs[COUNT][2]; /* ours, the client's */
+    int pairs[COUNT][2]; /* the end of the server, the end of the client */
     char byte = 0;
     struct watch *watch = watch_start();
     cr_assert_not_null(watch);
@@ -27,7 +27,7 @@ Test(http_watch, idle_connections_end_on_one_side) {
         watch_add(watch, &watched[i], pairs[i][0]);
     }
     cr_assert_eq(send(pairs[UNREAD][1], "u", 1, 0), 1);
-    atomic_store(&watched[ASKED].asked, true);
+    atomic_store(&watched[BUSY].busy, true);
     watch_close_idle(watch);
     for (int i = 0; i < COUNT; i++) {
         const ssize_t got = recv(pairs[i][0], &byte, 1, MSG_DONTWAIT);
@@ -48,11 +48,11 @@ static bool was_cut(int fd) {
     return recv(fd, &byte, 1, MSG_DONTWAIT) == 0;
 }
 
-/* A client that takes nothing is cut off when its time is over; but not while the server makes the
- * next bytes, and after that only when it has had its time. */
+/* A client that takes nothing is cut off when its time is over. Its time stands still while the
+ * server makes the next bytes, and goes on after that. */
 Test(http_watch, time_stands_still_while_bytes_are_made) {
     enum {
-        MS = 200 /* two looks */
+        MS = 200 /* two looks of the watch */
     };
     const struct timespec longer = {.tv_nsec = 3L * MS * 1000000};
     struct watched halted = {0}, waited_for = {0};
@@ -85,8 +85,8 @@ Test(http_watch, time_stands_still_while_bytes_are_made) {
     watch_stop(watch);
 }
 
-/* What a client sent before it ended its side is perhaps not read yet: it is cut off only after a
- * second in which there was nothing but that end. */
+/* A client that has ended its side is cut off only after a second in which there was nothing but
+ * this end. Until then the server may not have read what the client sent before. */
 Test(http_watch, an_end_is_noted_after_a_while) {
     struct watched watched = {0};
     int pair[2];

@@ -1,5 +1,6 @@
 /*
- * run.c - the entry points that compute: they choose the template's instance by dtype.
+ * run.c runs a plan: it holds the public functions that compute. The dtype of the plan chooses the
+ * functions for float32 or for float64.
  */
 #include "engine/run.h"
 
@@ -10,7 +11,8 @@
 #include "tensor.h"
 
 static void *allocate(size_t bytes) {
-    return aligned_alloc(64, bytes == 0 ? 64 : (bytes + 63) / 64 * 64);
+    const size_t rounded = (bytes + ATTN_ALIGNMENT - 1) / ATTN_ALIGNMENT * ATTN_ALIGNMENT;
+    return aligned_alloc(ATTN_ALIGNMENT, bytes == 0 ? ATTN_ALIGNMENT : rounded);
 }
 
 attn_status attn_plan_begin(attn_plan *plan, attn_error *error) {
@@ -23,8 +25,8 @@ attn_status attn_plan_begin(attn_plan *plan, attn_error *error) {
             }
         }
     }
-    if (plan->workspace == NULL && plan->schedule.workspace != 0) {
-        plan->workspace = allocate(plan->schedule.workspace);
+    if (plan->workspace == NULL && plan->schedule.workspace.bytes != 0) {
+        plan->workspace = allocate(plan->schedule.workspace.bytes);
         if (plan->workspace == NULL) {
             return attn_fail(error, ATTN_NO_MEMORY, "", "out of memory");
         }
@@ -53,7 +55,7 @@ attn_status attn_plan_end(attn_plan *plan, attn_error *error) {
 
 attn_status attn_plan_run(attn_plan *plan, attn_error *error) {
     ATTN_TRY(attn_plan_begin(plan, error));
-    void *scratch = allocate(plan->schedule.scratch);
+    void *scratch = allocate(plan->schedule.scratch.bytes);
     if (scratch == NULL) {
         return attn_fail(error, ATTN_NO_MEMORY, "", "out of memory");
     }

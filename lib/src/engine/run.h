@@ -1,22 +1,22 @@
 /*
- * run.h - running a plan. Each function exists for float32 and for float64, made from one template.
+ * run.h - the functions that the templates of this folder become for float32 and for float64.
  */
 #ifndef ATTN_RUN_H
 #define ATTN_RUN_H
 
 #include "plan.h"
 
-/* One task of a phase; see attn_plan_task. */
+/* Runs one task of a phase, see attn_plan_task. */
 attn_status run_task_f32(const attn_plan *plan, size_t phase, size_t task, void *scratch,
                          attn_error *error);
 attn_status run_task_f64(const attn_plan *plan, size_t phase, size_t task, void *scratch,
                          attn_error *error);
 
-/* The statistics result, once all phases are done. */
+/* Computes the statistics result, once all phases are done. */
 attn_status run_statistics_f32(const attn_plan *plan, attn_error *error);
 attn_status run_statistics_f64(const attn_plan *plan, attn_error *error);
 
-/* One task of a plan of attn_plan_softmax. */
+/* Runs one task of a plan of attn_plan_softmax. */
 attn_status softmax_task_f32(const attn_plan *plan, size_t phase, size_t task, void *scratch,
                              attn_error *error);
 attn_status softmax_task_f64(const attn_plan *plan, size_t phase, size_t task, void *scratch,

@@ -1,10 +1,13 @@
-/* run_f32.c - the templates for float32. */
+/*
+ * run_f32.c compiles the templates of this folder for float32. real.inc says what the names mean.
+ */
 #include <stdint.h>
 
 typedef float real;
-typedef uint32_t ordinal; /* as wide as real */
-typedef double wider;     /* with more exponent and more digits */
+typedef uint32_t ordinal;
+typedef double wider;
 #define REAL(name) name##_f32
 #define REAL_NAME  "float32"
+
 #include "engine/run.inc"
 #include "engine/softmax.inc"

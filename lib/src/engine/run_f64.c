@@ -1,10 +1,13 @@
-/* run_f64.c - the templates for float64. */
+/*
+ * run_f64.c compiles the templates of this folder for float64. real.inc says what the names mean.
+ */
 #include <stdint.h>
 
 typedef double real;
-typedef uint64_t ordinal;  /* as wide as real */
-typedef long double wider; /* with more exponent and more digits */
+typedef uint64_t ordinal;
+typedef long double wider;
 #define REAL(name) name##_f64
 #define REAL_NAME  "float64"
+
 #include "engine/run.inc"
 #include "engine/softmax.inc"

@@ -1,10 +1,12 @@
-/* visible.h - which keys a query may see by its position: causal, window and lengths. */
+/*
+ * visible.h says which keys a query may see by its position: causal, window and lengths decide.
+ */
 #ifndef ATTN_VISIBLE_H
 #define ATTN_VISIBLE_H
 
 #include "plan.h"
 
-/* Keys [*from, *to) that query i may see by causal, window and lengths. */
+/* Sets the keys [*from, *to) that query i of batch item b may see. */
 static inline void visible_keys(const attn_plan *p, size_t b, size_t i, size_t *from, size_t *to) {
     const int64_t at = (p->merged ? 0 : (int64_t)i) + p->shift;
     int64_t first = 0, end = (int64_t)p->m;

@@ -22,6 +22,7 @@ static void put_tensor(const struct lifted *tensor, attn_tensor *out) {
     memcpy(out->shape, tensor->shape, sizeof out->shape);
 }
 
+/* Reads a matrix of numbers. `take_null`: null is minus infinity; otherwise it is refused. */
 static bool as_numbers(const struct codec_document *document, const struct codec_value *value,
                        int min_rank, int max_rank, bool take_null, attn_tensor *out,
                        struct codec_error *error) {
@@ -77,7 +78,8 @@ bool codec_as_mask(struct codec_document *document, const struct codec_value *va
                                                error);
             }
         }
-        /* In place: byte i is written when number i has been read, and lies before number i + 1. */
+        /* The bytes replace the numbers in place: byte i is written after number i was read, and
+         * lies before number i + 1. */
         unsigned char *bytes = tensor->data;
         for (size_t i = 0; i < tensor->count; i++) {
             unsigned char byte = lifted_number(tensor, i) != 0;

@@ -11,7 +11,10 @@
 #include "codec/json/refuse.h"
 #include "codec/nearest.h"
 
-/* Whole numbers up to here are exact in each float type, and so are their neighbours. */
+/* Every whole number up to here has a float of its own. Larger ones are refused, because two of
+ * them may be read as the same float. One number slips through: the one after the bound, 2^24 + 1
+ * or 2^53 + 1, is read as the bound, because it lies halfway between two floats and a tie goes to
+ * the even one. */
 #define EXACT_FLOAT32 16777216.0
 #define EXACT_FLOAT64 9007199254740992.0
 
@@ -40,7 +43,7 @@ bool codec_as_number(const struct codec_document *document, const struct codec_v
     return true;
 }
 
-/* Checks one number that wants to be whole and in [min, max]. `narrow`: it was read as float32. */
+/* Checks a number that must be whole and in [min, max]. `narrow`: it was read as float32. */
 static bool check_integer(const struct codec_document *document, const struct codec_value *value,
                           size_t element, double number, bool narrow, int64_t min, int64_t max,
                           int64_t *out, struct codec_error *error) {
@@ -92,7 +95,7 @@ bool codec_as_text(const struct codec_document *document, const struct codec_val
     return true;
 }
 
-/* "\"a\", \"b\" or \"c\"" */
+/* Writes a list of names: "a", "b" or "c". */
 static void list_names(char *out, size_t size, const char *const *names, size_t count) {
     size_t used = 0;
     for (size_t i = 0; i < count && used < size; i++) {
@@ -101,7 +104,8 @@ static void list_names(char *out, size_t size, const char *const *names, size_t 
     }
 }
 
-/* The longest of the names that is a part of `text` and has three letters or more, or NULL. */
+/* Returns the longest of the names that is a part of `text` and has at least three letters, or
+ * NULL. */
 static const char *name_within(const char *text, const char *const *names, size_t count) {
     const char *found = NULL;
     for (size_t i = 0, longest = 2; i < count; i++) {
@@ -117,7 +121,7 @@ static const char *name_within(const char *text, const char *const *names, size_
 bool codec_as_choice(const struct codec_document *document, const struct codec_value *value,
                      const char *const *names, size_t count, size_t *out,
                      struct codec_error *error) {
-    /* No name is empty, and none is near to nothing. */
+    /* A value that is no text is like an empty one: no name is equal or near to it. */
     const char *text = codec_kind_of(value) == CODEC_TEXT ? document_text(value) : "";
     for (size_t i = 0; i < count; i++) {
         if (strcmp(text, names[i]) == 0) {
@@ -131,7 +135,7 @@ bool codec_as_choice(const struct codec_document *document, const struct codec_v
     codec_refuse(document, value, list, error);
     const char *nearest = codec_nearest(text, names, count, &edits);
     nearest = nearest != NULL ? nearest : name_within(text, names, count);
-    if (nearest != NULL && count > 2) { /* a shorter list needs no hint */
+    if (nearest != NULL && count > 2) { /* a list of two needs no hint */
         const size_t used = strlen(error->message);
         snprintf(error->message + used, sizeof error->message - used, "; did you mean \"%s\"?",
                  nearest);
@@ -139,7 +143,7 @@ bool codec_as_choice(const struct codec_document *document, const struct codec_v
     return false;
 }
 
-/* Of a list of whole numbers, or of one that is by itself. */
+/* Finds the length of a list of whole numbers; a single number is a list of one. */
 static bool list_size(const struct codec_document *document, const struct codec_value *value,
                       size_t *size, struct codec_error *error) {
     *size = 1;
@@ -159,7 +163,7 @@ static bool list_size(const struct codec_document *document, const struct codec_
     return true;
 }
 
-/* The first of such a list, as many as `size`. */
+/* Reads the first `size` numbers of such a list. */
 static bool read_list(const struct codec_document *document, const struct codec_value *value,
                       size_t size, int64_t min, int64_t max, int64_t *out,
                       struct codec_error *error) {

@@ -102,7 +102,7 @@ static inline bool rounds_alike(double value) {
 
 /* ------------------------------------------------------------------------------------ hot loop */
 
-const bool codec_ends_word[256] = {
+const bool lifted_ends_scalar[256] = {
     [' '] = true, ['\t'] = true, ['\n'] = true, ['\r'] = true, ['"'] = true, [','] = true,
     [':'] = true, ['['] = true,  [']'] = true,  ['{'] = true,  ['}'] = true,
 };
@@ -211,7 +211,7 @@ static __attribute__((noinline)) const char *read_decimal(const char *text,
         number->e += minus ? -power : power;
         text += count;
     }
-    return codec_ends_word[(unsigned char)*text] ? text : NULL;
+    return lifted_ends_scalar[(unsigned char)*text] ? text : NULL;
 }
 
 /* Appends the digits at *text, at most eight, to *w. Returns whether they are eight. This is the
@@ -285,7 +285,7 @@ static inline __attribute__((always_inline)) const char *read_plain(const char *
         number->e = (int)(point + 1 - text);
     }
     number->w = w;
-    return codec_ends_word[(unsigned char)*text] ? text : NULL;
+    return lifted_ends_scalar[(unsigned char)*text] ? text : NULL;
 }
 
 /* Adds the numbers of a run to a buffer of doubles (`wide`) or floats. `exact`: the doubles must

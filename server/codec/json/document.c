@@ -40,7 +40,7 @@ struct codec_document *document_create(const struct document_source *source) {
     cJSON *root = NULL;
     if (account_take(source->account, bytes)) {
         root = cJSON_ParseWithLength(source->text, source->size);
-        if (root == NULL) { /* the text is valid: only memory can be missing */
+        if (root == NULL) { /* the text is valid JSON, so there is no memory */
             account_give(source->account, bytes);
         }
     }

@@ -40,8 +40,8 @@ struct lifted *document_tensor(const struct codec_document *document,
                                const struct codec_value *value);
 
 /* Are two names the same? A handler looks for each of its keys among all members, and the check of
- * keys does the reverse. Most pairs differ in the first letter, so it is compared without a call.
- * */
+ * keys does the reverse. Most pairs differ in the first letter, so it is compared without a
+ * call. */
 static inline bool document_is_name(const char *a, const char *b) {
     return a[0] == b[0] && strcmp(a, b) == 0;
 }

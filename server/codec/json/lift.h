@@ -104,7 +104,8 @@ struct lifted *lifted_next(struct lifted_list *list, struct account *account);
 /* Frees all arrays and their records. The list is empty then. */
 void lifted_list_free(struct lifted_list *list, struct account *account);
 
-/* True for the bytes that end a word (a number or a literal): structure, quotes and white space. */
-extern const bool codec_ends_word[256];
+/* True for the bytes that end a scalar (a number or a literal): structure, quotes and white
+ * space. */
+extern const bool lifted_ends_scalar[256];
 
 #endif

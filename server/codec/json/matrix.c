@@ -1,7 +1,7 @@
 /*
- * matrix.c - the open matrix, from the first element of the innermost row to the last bracket: what
- * fits into it, its shape, and what it leaves in the skeleton. How numbers are converted and kept
- * it leaves to lift.h.
+ * matrix.c - the open matrix of the reader, from its first element to its last bracket: what fits
+ * into it, its shape, and the index that it leaves in the skeleton. lift.h converts and keeps the
+ * elements.
  */
 #include "codec/json/reader.h"
 
@@ -9,7 +9,7 @@
 #include "codec/json/number.h"
 
 enum {
-    MAX_ARRAYS = 4096 /* lifted arrays of one body: each costs a buffer and a record */
+    MAX_ARRAYS = 4096 /* most lifted arrays of a body: each costs a buffer and a record */
 };
 
 bool reader_misfit(struct codec_reader *reader, size_t offset, const char *what) {
@@ -49,15 +49,15 @@ bool reader_begin_matrix(struct codec_reader *reader, bool is_bool) {
     return true;
 }
 
-bool reader_add_element(struct codec_reader *reader, enum reader_word kind, const char *text,
+bool reader_add_element(struct codec_reader *reader, enum reader_scalar kind, const char *text,
                         size_t size, size_t offset) {
-    static const char *const names[] = {[READER_WORD_NUMBER] = "a number",
-                                        [READER_WORD_NULL] = "null",
-                                        [READER_WORD_TRUE] = "a boolean",
-                                        [READER_WORD_FALSE] = "a boolean",
-                                        [READER_WORD_MINUS_INFINITY] = "-Infinity"};
+    static const char *const names[] = {[READER_SCALAR_NUMBER] = "a number",
+                                        [READER_SCALAR_NULL] = "null",
+                                        [READER_SCALAR_TRUE] = "a boolean",
+                                        [READER_SCALAR_FALSE] = "a boolean",
+                                        [READER_SCALAR_MINUS_INFINITY] = "-Infinity"};
     struct lifted *tensor = lifted_at(&reader->tensors, reader->tensors.count - 1);
-    bool is_bool = kind == READER_WORD_TRUE || kind == READER_WORD_FALSE;
+    bool is_bool = kind == READER_SCALAR_TRUE || kind == READER_SCALAR_FALSE;
     if (reader->depth - reader->base < (size_t)tensor->rank ||
         is_bool != (tensor->dtype == ATTN_BOOL)) {
         return reader_misfit(reader, offset, names[kind]);
@@ -67,8 +67,8 @@ bool reader_add_element(struct codec_reader *reader, enum reader_word kind, cons
         return codec_no_memory(&reader->error);
     }
     if (is_bool) {
-        lifted_add_bool(tensor, kind == READER_WORD_TRUE);
-    } else if (kind == READER_WORD_NUMBER) {
+        lifted_add_bool(tensor, kind == READER_SCALAR_TRUE);
+    } else if (kind == READER_SCALAR_NUMBER) {
         lifted_add_number(tensor, text, size);
     } else {
         lifted_add_null(tensor);
@@ -91,7 +91,7 @@ const char *reader_scan_run(struct codec_reader *reader, const char *p, const ch
     return p;
 }
 
-/* Ends the tensor just completed and leaves its index in the skeleton. */
+/* Ends the matrix and leaves its index in the skeleton. */
 static bool end_matrix(struct codec_reader *reader) {
     struct lifted *tensor = lifted_at(&reader->tensors, reader->tensors.count - 1);
     reader->lifting = false;

@@ -9,7 +9,7 @@
 #include "codec/json/document.h"
 #include "codec/nearest.h"
 
-/* The hint about a foreign name in this object, or NULL. */
+/* Returns the hint about a foreign name in this object, or NULL. */
 static const char *hint_of(const char *name, const struct codec_keys *keys) {
     for (size_t i = 0; i < keys->foreign_count; i++) {
         const struct codec_foreign *foreign = &keys->foreign[i];
@@ -20,7 +20,8 @@ static const char *hint_of(const char *name, const struct codec_keys *keys) {
     return NULL;
 }
 
-/* Says that an object has a member which is none of its keys, and what may have been meant. */
+/* Refuses a member that is none of the keys. The message says which key the client may have
+ * meant. */
 static bool refuse_key(const struct codec_document *document, const struct codec_value *member,
                        const struct codec_keys *keys, struct codec_error *error) {
     const char *name = codec_name(member);

@@ -1,8 +1,8 @@
 /*
- * number.c - writing numbers. The shortest digits come from one 64 x 64 bit multiplication, after
- * R. Giulietti's Schubfach ("The Schubfach way to render doubles", 2020) with half its precision:
- * whatever that leaves open (about one double in a hundred) goes to std::to_chars. Knows nothing
- * of JSON but its number grammar.
+ * number.c - writes numbers. The shortest digits come from one multiplication of 64 x 64 bits. This
+ * is R. Giulietti's Schubfach ("The Schubfach way to render doubles", 2020) with half its
+ * precision. What it cannot decide, about one double in a hundred, is left to std::to_chars
+ * (number.cc).
  */
 #include "codec/json/number.h"
 
@@ -34,7 +34,7 @@ static const uint64_t TENS[20] = {1,
                                   1000000000000000000,
                                   10000000000000000000u};
 
-static const uint64_t LARGEST_DOUBLE = 17976931348623158; /* e292, to 17 digits */
+static const uint64_t LARGEST_DOUBLE = 17976931348623158; /* 17 digits of it; times 10^292 */
 
 /* Is a within `error` of b? */
 static inline bool is_close(uint64_t a, uint64_t b, uint64_t error) {
@@ -42,15 +42,21 @@ static inline bool is_close(uint64_t a, uint64_t b, uint64_t error) {
 }
 
 /*
- * The shortest digits that round to c * 2^q, and of these the nearest. False if 64 bits cannot
- * tell.
+ * Finds the shortest digits that round to c * 2^q, and of these the nearest. False if 64 bits do
+ * not decide it.
  *
- * In units of 10^k, the largest power not above 2^q, the value is whole + fraction / one. Every
- * number nearer to it than `half` rounds to it (`left` on the left, where the spacing changes at a
- * power of two). These are an interval 1 to 10 wide, so it holds a multiple of ten or, if not, the
- * nearer of the whole numbers beside the value. The power is cut off, so the true value may be up
- * to c / one larger: what is closer than `error` is not decided here. Four bits are dropped to
- * leave room for ten units in a word.
+ * The unit is 10^k, the largest power of ten that is not above 2^q. In this unit the value is whole
+ * + fraction / one. Every number that is closer to the value than `half` rounds to it. Below a
+ * power of two the numbers of the type are closer together, so on that side the distance is `left`.
+ * These numbers are an interval that is 1 to 10 units wide, or three quarters of that at a power of
+ * two. If it contains a multiple of ten, this is the shortest. If not, the whole number nearest to
+ * the value is the shortest; the last test checks that the interval contains it. A shift by 4 drops
+ * the last bits, so that ten units fit in a word.
+ *
+ * The error bound: the table cuts the power of ten off, so the true product is less than c larger
+ * than the computed one. After the shift that is c / 16, and the bits that were dropped and the
+ * roundings of `half` and `left` are less than 4 more. A distance that is this close to its limit
+ * is not decided here.
  */
 static inline bool shortest(uint64_t c, int q, bool lowest_of_binade, struct number_digits *out) {
     int k = (q * 315653) >> 20; /* floor(q log10 2) */
@@ -82,12 +88,15 @@ static inline bool shortest(uint64_t c, int q, bool lowest_of_binade, struct num
     return true;
 }
 
-/* c * 2^q rounded to so many digits. False if 64 bits cannot tell. */
+/* Rounds c * 2^q to so many digits. False if 64 bits do not decide it: c is scaled to 64 bits, and
+ * the true product is less than c larger than the computed one, because the table cuts the power
+ * off. */
 static inline bool rounded(uint64_t c, int q, int digits, struct number_digits *out) {
     int zeros = __builtin_clzll(c);
     c <<= zeros;
     q -= zeros;
-    /* one too small if the logarithm was rounded down too far */
+    /* k may be one too small, because the logarithm is rounded down; the loop then tries the
+     * next. */
     int k = ((q + 63) * 315653 >> 20) - digits + 1;
     for (;; k++) {
         if (-k < POWER_MIN || -k > POWER_MAX) {
@@ -102,18 +111,20 @@ static inline bool rounded(uint64_t c, int q, int digits, struct number_digits *
         uint128 half = (uint128)1 << (shift - 1), rest = x & (2 * half - 1);
         out->digits = whole + (rest > half);
         out->power = k;
-        if (out->digits == TENS[digits]) { /* 9.99 rounded up to 10.0, which has a digit more */
+        if (out->digits == TENS[digits]) { /* 9.99 was rounded up to 10.0, which has a digit more */
             out->digits = TENS[digits - 1];
             out->power++;
         }
-        return rest > half || rest + c < half; /* the true x is less than c larger */
+        return rest > half || rest + c < half;
     }
 }
 
 /* ---------------------------------------------------------------------------------------- text */
 
-/* Eight digits, one in each byte, the first in the lowest; x < 10^8. Each step halves all parts at
- * once. */
+/* Makes the eight digits of x < 10^8, one in each byte and the first in the lowest. Each step
+ * divides all parts in two at once: eight digits become four and four, then pairs, then single
+ * digits. The multiplications are divisions by 100 and 10, which are exact for parts of this
+ * size. */
 static inline uint64_t spread_digits(uint32_t x) {
     uint64_t v = x / 10000 | (uint64_t)(x % 10000) << 32;
     uint64_t high = (v * 10486 >> 20) & 0x0000007F0000007F; /* / 100 */
@@ -147,14 +158,15 @@ static size_t write_exponent(char *out, int exponent) {
     return size;
 }
 
-/* Writes digits * 10^power, at most 17 digits. Blocks of constant size are copied, with what comes
- * after the digits, so that nothing depends on how many they are. */
+/* Writes digits * 10^power, which has at most 17 digits. Copies blocks of constant size, including
+ * what comes after the digits, so that no copy depends on the number of digits. */
 static inline size_t write_digits(char *out, const struct number_digits *number) {
     enum {
         WIDTH = 24,
         BLOCK = 17
     };
-    char text[WIDTH + BLOCK]; /* the digits with zeros in front, and room for reading past them */
+    char text[WIDTH +
+              BLOCK]; /* the digits with zeros before them, and bytes for the copies beyond */
     uint64_t last = spread_digits((uint32_t)(number->digits % 100000000));
     uint64_t rest = number->digits / 100000000;
     uint64_t middle = spread_digits((uint32_t)(rest % 100000000));
@@ -195,17 +207,18 @@ static inline size_t write_digits(char *out, const struct number_digits *number)
     return (size_t)(count + 1);
 }
 
-/* The same for at most nine digits, those of any float, without memory between: what is stored in
- * pieces and loaded again as a whole takes longer than all else here. */
+/* Writes number * 10^power with at most nine digits, which every float has. The digits stay in
+ * registers: to store them in pieces and load them as a whole would take longer than the rest of
+ * this function. */
 static inline size_t write_few_digits(char *out, uint64_t number, int power) {
     int length = ((64 - __builtin_clzll(number)) * 1233) >> 12;
     length += number >= TENS[length];
-    const uint64_t nine = number * TENS[9 - length]; /* with zeros behind */
+    const uint64_t nine = number * TENS[9 - length]; /* nine digits, with zeros at the end */
     const uint64_t tail = spread_digits((uint32_t)(nine % 100000000));
     const char first = (char)('0' + nine / 100000000);
     const int trail = tail > 0 ? __builtin_clzll(tail) / 8 : 8, count = 9 - trail;
     const int exponent = power + length - 1; /* of the first digit */
-    power = exponent - count + 1;            /* of the last but zeros */
+    power = exponent - count + 1;            /* of the last digit that is not 0 */
 
     if (exponent < -4 || power > 6) {
         out[0] = first;
@@ -220,7 +233,8 @@ static inline size_t write_few_digits(char *out, uint64_t number, int power) {
         memset(out + count, '0', 6);
         return (size_t)(count + power);
     }
-    /* Zeros in front, or the point among the digits: no branch, which nobody could foresee. */
+    /* The number has zeros before its digits, or the point among them. There is no branch, because
+     * the processor could not predict it. */
     const bool below = exponent < 0;
     const int lead = below ? 1 - exponent : 0, before = below ? 0 : exponent;
     memcpy(out, "0.000", 5);
@@ -236,7 +250,7 @@ static inline size_t write_sign(char *out, bool negative) {
     return negative;
 }
 
-/* Whole numbers below ten million. */
+/* Whole numbers below this one have at most seven digits and are written by write_small(). */
 enum {
     SMALL = 10000000
 };
@@ -244,7 +258,7 @@ enum {
 static inline size_t write_small(char *out, uint32_t value) {
     uint64_t digits = spread_digits(value);
     int lead = value == 0 ? 7 : __builtin_ctzll(digits) / 8;
-    /* the digits are the low bytes: nothing else to move */
+    /* The shift removes the zeros before the digits. */
     store_digits(out, digits >> (8 * lead));
     return (size_t)(8 - lead);
 }
@@ -308,7 +322,7 @@ size_t number_write_rounded(char *out, double value, int digits) {
     if (!split_double(size, &c, &q) || !rounded(c, q, digits, &number)) {
         number_exact_rounded(size, digits, &number);
     }
-    /* Of the largest numbers, rounding up makes one that reads back as infinity. */
+    /* One of the largest numbers may have been rounded up to a text that reads back as infinity. */
     if (size > 1e308 && number.digits * TENS[17 - digits] > LARGEST_DOUBLE) {
         number.digits--;
     }

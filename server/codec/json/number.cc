@@ -1,6 +1,7 @@
 /*
- * number.cc - the one C++ file: std::from_chars and std::to_chars, which are exact, shortest and
- * know no locale, behind the C face of number.h. Nothing here allocates or throws.
+ * number.cc - std::from_chars and std::to_chars behind the C functions of number.h. They are exact,
+ * write the shortest text and do not depend on the locale. This is the one C++ file. Nothing here
+ * allocates or throws.
  */
 #include "codec/json/number.h"
 
@@ -9,8 +10,8 @@
 
 namespace {
 
-/* from_chars says "out of range" of both the huge and the tiny. True if the number is huge: its
- * first significant digit stands left of the point once the exponent is applied. */
+/* Is a number huge that from_chars calls "out of range", and not tiny? Its first significant digit
+ * then stands before the point once the exponent is applied. */
 bool is_huge(const char *text, const char *end) {
     long point = 0; /* decimal exponent of the first significant digit, plus one */
     bool found = false, fraction = false;
@@ -36,7 +37,7 @@ bool is_huge(const char *text, const char *end) {
         if (*text == '+' || *text == '-') {
             ++text;
         }
-        long exponent = 0; /* capped: it only has to outweigh the digits, which fit in memory */
+        long exponent = 0; /* stops at 10^8, which is more than the digits of any text */
         for (; text != end; ++text) {
             exponent = exponent < 100000000 ? exponent * 10 + (*text - '0') : exponent;
         }
@@ -60,7 +61,7 @@ template <typename T> bool read(const char *text, size_t size, T *out) {
     return fits;
 }
 
-/* "d.ddde-XX" as digits and a power. */
+/* Reads "d.ddde-XX" as digits and a power. */
 void parse_scientific(const char *text, const char *end, number_digits *out) {
     out->digits = 0;
     out->power = 0;

@@ -1,8 +1,8 @@
 /*
- * number.h - decimal text <-> binary numbers, exact and independent of the locale. Knows nothing of
- * JSON: the callers check the grammar before they read, and that a number is finite before they
- * write. number.c has the quick paths of writing (those of reading are in lift.c); number.cc, the
- * only C++ of the project, decides the rest with libstdc++'s <charconv>.
+ * number.h - decimal text to binary numbers and back, exactly and whatever the locale is. Before
+ * they read, the callers check the grammar of JSON; before they write, they check that the number
+ * is finite. number.c has the quick way to write a number, and decimal.c the quick way to read one.
+ * number.cc, the only C++ of the project, does the rest with libstdc++'s <charconv>.
  */
 #ifndef CODEC_NUMBER_H
 #define CODEC_NUMBER_H
@@ -15,27 +15,29 @@
 extern "C" {
 #endif
 
-/* number_write_*() use up to this many bytes of `out`, more than they return (24 at most). */
+/* Bytes of `out` that number_write_*() may write over. The number has at most 24 of them. */
 enum {
     NUMBER_SIZE = 40
 };
 
-/* Reads text[0..size), a number by the grammar of RFC 8259, rounded to nearest, ties to even.
- * Numbers too small become a denormal or a zero of their sign; too large: false, and an infinity
- * of their sign. */
+/* Reads text[0..size), which is a number by the grammar of RFC 8259, and rounds it to nearest, ties
+ * to even. A number that is too small becomes a denormal or a zero, with its sign. A number that is
+ * too large becomes an infinity with its sign, and the result is false. */
 bool number_read_float(const char *text, size_t size, float *out);
 bool number_read_double(const char *text, size_t size, double *out);
 
-/* Each writes a finite number as a JSON number, without NUL, and returns its length. _float and
- * _double take the fewest digits that read back as the same value; _rounded takes at most 1..17
- * significant digits, rounded as printf rounds, but without zeros at the end, and down where up
- * would lead out of the range of double. */
+/* Each writes a finite number as a JSON number, without NUL, and returns its length.
+ * number_write_float() and number_write_double() write the fewest digits that read back as the same
+ * value. number_write_rounded() writes at most `digits` significant digits (1 to 17), rounded as
+ * printf rounds, without zeros at the end. It rounds down where rounding up would leave the range
+ * of double. */
 size_t number_write_float(char *out, float value);
 size_t number_write_double(char *out, double value);
 size_t number_write_rounded(char *out, double value, int digits);
 size_t number_write_int64(char *out, int64_t value);
 
-/* For number.c: the digits as a whole number and its power of ten. `value` is positive. */
+/* The functions of number.cc for number.c. Each gives the digits of a positive value as a whole
+ * number and its power of ten: the shortest that read back, or `digits` of them. */
 struct number_digits {
     uint64_t digits;
     int power;

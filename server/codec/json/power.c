@@ -1,5 +1,5 @@
 /*
- * power.c - see power.h. Each entry is floor(10^e / 2^(codec_power_log2(e) - 63)).
+ * power.c - the table of powers of ten. Entry e is floor(10^e / 2^(codec_power_log2(e) - 63)).
  */
 #include "codec/json/power.h"
 

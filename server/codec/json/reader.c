@@ -1,13 +1,13 @@
 /*
- * reader.c - the incremental scanner: strict RFC 8259, fed in chunks that may be cut anywhere.
- * Arrays of numbers or booleans go to typed buffers (matrix.c), everything else to the skeleton, a
- * small JSON text for document.c. This file knows the structure, what the dtype_key does and the
- * life of a reader; not what strings (string.c) and words, the numbers and literals (scalar.c),
- * look like.
+ * reader.c - the scanner of bodies, strictly by RFC 8259. It takes a body in chunks that may be cut
+ * anywhere. Arrays of numbers or booleans go to typed buffers (matrix.c). Everything else goes to
+ * the skeleton, a small JSON text for document.c. This file has the structure of a body, the
+ * meaning of the dtype_key and the life of a reader. string.c scans strings, and scalar.c scans
+ * scalars, which are numbers and literals.
  *
- * What a chunk boundary may cut is either inside a string, which is checked byte by byte, or inside
- * a word, which is gathered until it ends. Nothing is decided before that, so the outcome does not
- * depend on the cuts. There is no recursion: the client's nesting lives in `frames`.
+ * The end of a chunk may cut a string, which is checked byte by byte, or a scalar, which is
+ * gathered until it is complete. Nothing is decided about a part of a scalar, so the result does
+ * not depend on the cuts. Nothing here is recursive: `frames` holds the open arrays and objects.
  */
 #include "codec/json/reader.h"
 
@@ -19,15 +19,15 @@
 enum {
     DEFAULT_DEPTH = 16,
     DEFAULT_SKELETON = 1024 * 1024,
-    /* Outside of matrices. Each value there costs cJSON a tenth of a microsecond or two. */
+    /* The most values outside of matrices. Each costs cJSON one or two tenths of a microsecond. */
     MAX_VALUES = 65536,
     KEEP_BLOCK = 16 * 1024,
-    KEEP_BYTES = KEEP_BLOCK * READER_KEEP_BLOCKS, /* of the body, for a late dtype_key */
+    KEEP_BYTES = KEEP_BLOCK * READER_KEEP_BLOCKS, /* bytes kept for a late dtype_key */
 };
 
 /* ----------------------------------------------------------------------------------- structure */
 
-/* A value is complete. False if it is one value too many outside of matrices. */
+/* Counts a value that is complete. False if there are too many outside of matrices. */
 static bool value_done(struct codec_reader *reader) {
     if (!reader->lifting && reader->values++ == MAX_VALUES) {
         codec_error_set(&reader->error, CODEC_TOO_LARGE,
@@ -77,7 +77,7 @@ static bool open_frame(struct codec_reader *reader, size_t offset, bool is_objec
 }
 
 static bool close_frame(struct codec_reader *reader, size_t offset, bool is_object) {
-    /* what fits is expected only inside a frame */
+    /* `expect` has one of these values only inside a frame, so depth > 0 if it fits. */
     bool fits =
         reader->expect == READER_EXPECT_COMMA_OR_END ||
         reader->expect == (is_object ? READER_EXPECT_KEY_OR_END : READER_EXPECT_VALUE_OR_END);
@@ -122,8 +122,8 @@ static bool colon(struct codec_reader *reader, size_t offset) {
 
 /* --------------------------------------------------------------------------------------- dtype */
 
-/* The value of the dtype_key decides how matrices are read, even those before it.
- * `offset` is that of its closing quote. */
+/* Takes the value of the dtype_key, which decides how all matrices are read, even those before it.
+ * `offset` is the place of its closing quote. */
 static bool set_dtype(struct codec_reader *reader, size_t offset) {
     if (!reader_string_is(reader, "float64") || reader->dtype == ATTN_FLOAT64) {
         reader->dtype_known = true;
@@ -152,8 +152,8 @@ static void drop_kept(struct codec_reader *reader) {
     }
 }
 
-/* Keeps the bytes of the chunk at `offset` of the body, while a dtype_key may still want to read
- * them again. */
+/* Keeps the bytes of the chunk at `offset` of the body as long as a dtype_key may still make it
+ * necessary to read them again. False if out of memory. */
 static bool keep(struct codec_reader *reader, size_t offset, const char *bytes, size_t size) {
     if (reader->dtype_known || offset + size > KEEP_BYTES) {
         drop_kept(reader);
@@ -177,8 +177,8 @@ static bool keep(struct codec_reader *reader, size_t offset, const char *bytes, 
 
 /* ---------------------------------------------------------------------------------------- feed */
 
-/* Each reads on to the end of the string or word, or of the chunk, and says what the grammar wants
- * after it. NULL on error. */
+/* Each reads on to the end of the string or scalar, or of the chunk, and sets what is allowed after
+ * it. NULL on error. */
 static const char *scan_string(struct codec_reader *reader, const char *p, const char *end) {
     p = reader_scan_string(reader, p, end);
     if (p == NULL || reader->inside == READER_INSIDE_STRING) {
@@ -196,13 +196,14 @@ static const char *scan_string(struct codec_reader *reader, const char *p, const
     return value_done(reader) ? p : NULL;
 }
 
-static const char *scan_word(struct codec_reader *reader, const char *p, const char *end) {
-    p = reader_scan_word(reader, p, end);
+static const char *scan_scalar(struct codec_reader *reader, const char *p, const char *end) {
+    p = reader_scan_scalar(reader, p, end);
     const bool complete = p != NULL && reader->inside == READER_INSIDE_NOTHING;
     return !complete || value_done(reader) ? p : NULL;
 }
 
-/* Consumes a chunk, up to its end, an error, or the need to read `again`. */
+/* Reads a chunk up to its end, an error, or a late dtype_key, which sets `again`. False on
+ * error. */
 static bool scan(struct codec_reader *reader, const char *bytes, size_t size) {
     const char *p = bytes, *end = bytes + size;
     reader->chunk = bytes;
@@ -211,13 +212,13 @@ static bool scan(struct codec_reader *reader, const char *bytes, size_t size) {
             p = scan_string(reader, p, end);
             continue;
         }
-        if (reader->inside == READER_INSIDE_WORD) {
-            p = scan_word(reader, p, end);
+        if (reader->inside == READER_INSIDE_SCALAR) {
+            p = scan_scalar(reader, p, end);
             continue;
         }
         bool good = true;
         switch (*p) {
-        case '\n': /* every allowed line feed comes here: strings, words and runs hold none */
+        case '\n': /* the only place for line feeds: strings, scalars and runs have none */
             reader->line.number++;
             reader->line.margin = reader_offset(reader, p) + 1;
             break;
@@ -248,7 +249,7 @@ static bool scan(struct codec_reader *reader, const char *bytes, size_t size) {
                 p = reader_scan_run(reader, p, end);
             }
             if (p == start) {
-                p = scan_word(reader, p, end);
+                p = scan_scalar(reader, p, end);
             }
             continue;
         }
@@ -262,7 +263,7 @@ static bool scan(struct codec_reader *reader, const char *bytes, size_t size) {
     return p != NULL;
 }
 
-/* Starts over as float64: the kept bytes, then the current chunk. */
+/* Begins the body again as float64: reads the kept bytes, then the current chunk. */
 static bool read_again(struct codec_reader *reader, const char *bytes, size_t size) {
     size_t kept = reader->offset;
     lifted_list_free(&reader->tensors, reader->options.account);
@@ -304,8 +305,8 @@ enum codec_status codec_reader_finish(struct codec_reader *reader,
     if (reader->error.status != CODEC_OK) {
         return reader->error.status;
     }
-    if (reader->inside == READER_INSIDE_WORD) {
-        if (!reader_end_word(reader) || !value_done(reader)) {
+    if (reader->inside == READER_INSIDE_SCALAR) {
+        if (!reader_end_scalar(reader) || !value_done(reader)) {
             return reader->error.status;
         }
     }

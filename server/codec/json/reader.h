@@ -1,7 +1,7 @@
 /*
- * reader.h - the state of the reader, and what its parts ask of each other. Private to state.c,
- * string.c, scalar.c, matrix.c and reader.c. Each knows the state and state.c; scalar.c also
- * matrix.c; reader.c alone knows them all.
+ * reader.h - the state of the reader, and the functions that its files call of each other. It is
+ * private to reader.c, string.c, scalar.c, matrix.c and state.c. reader.c calls all others,
+ * scalar.c calls matrix.c and state.c, and string.c and matrix.c call only state.c.
  */
 #ifndef CODEC_READER_H
 #define CODEC_READER_H
@@ -15,11 +15,11 @@
 #include "codec/json/lift.h"
 
 enum {
-    READER_MAX_WORD = 4096, /* characters of a word */
-    READER_KEEP_BLOCKS = 16
+    READER_MAX_SCALAR = 4096, /* most characters of a scalar: a number or a literal */
+    READER_KEEP_BLOCKS = 16   /* blocks of the body that are kept for a late dtype_key */
 };
 
-/* What the grammar wants next. */
+/* The tokens that the grammar allows next. */
 enum reader_expect {
     READER_EXPECT_VALUE,
     READER_EXPECT_VALUE_OR_END,
@@ -30,13 +30,14 @@ enum reader_expect {
     READER_EXPECT_NOTHING
 };
 
-/* What the chunk boundary is inside of. */
+/* The kind of token that the end of the last chunk has cut. */
 enum reader_inside {
     READER_INSIDE_NOTHING,
-    READER_INSIDE_WORD,
+    READER_INSIDE_SCALAR,
     READER_INSIDE_STRING
 };
 
+/* The part of a string to which its next byte belongs. */
 enum reader_string {
     READER_STRING_PLAIN,
     READER_STRING_ESCAPE,
@@ -46,16 +47,17 @@ enum reader_string {
     READER_STRING_CONTINUATION
 };
 
-enum reader_word {
-    READER_WORD_NUMBER,
-    READER_WORD_NULL,
-    READER_WORD_TRUE,
-    READER_WORD_FALSE,
-    READER_WORD_MINUS_INFINITY
+enum reader_scalar {
+    READER_SCALAR_NUMBER,
+    READER_SCALAR_NULL,
+    READER_SCALAR_TRUE,
+    READER_SCALAR_FALSE,
+    READER_SCALAR_MINUS_INFINITY
 };
 
-/* The line of a byte. `margin` is the offset of the line's first byte, plus the bytes that its
- * characters have beyond one each: so the column of a byte is its offset - margin + 1. */
+/* The line of a byte. `margin` is the offset of the line's first byte plus the number of
+ * continuation bytes of UTF-8 since then. So the column of a byte, in characters, is its offset -
+ * margin + 1. */
 struct reader_line {
     size_t number, margin;
 };
@@ -63,18 +65,19 @@ struct reader_line {
 /* An open array or object. */
 struct reader_frame {
     bool is_object;
-    size_t offset; /* of its bracket */
+    size_t offset; /* place of its bracket in the body */
     struct reader_line line;
-    size_t count;     /* complete elements */
-    size_t first_key; /* of an object, in reader.keys */
-    size_t key;       /* the current one */
+    size_t count;     /* complete elements or members */
+    size_t first_key; /* index of an object's first key in reader.keys */
+    size_t key;       /* index of its current key there */
 };
 
 struct reader_key {
     uint32_t hash;
-    size_t start, size; /* in reader.names, unescaped */
+    size_t start, size; /* place of the name, without escapes, in reader.names */
 };
 
+/* A growing text. */
 struct reader_text {
     char *data;
     size_t size, capacity;
@@ -85,49 +88,50 @@ struct codec_reader {
     struct codec_error error;
     size_t offset; /* bytes of the body before the current chunk */
     const char *chunk;
-    struct reader_line line; /* of the byte that is looked at */
+    struct reader_line line; /* the current line */
 
     enum reader_expect expect;
     enum reader_inside inside;
-    size_t depth;
-    size_t held; /* innermost open arrays that are not in the skeleton yet: they may be a matrix */
+    size_t depth; /* open arrays and objects */
+    size_t held;  /* innermost open arrays that are not in the skeleton yet: they may be a matrix */
     struct reader_text skeleton;
-    size_t values;  /* in it: containers, texts, words and the places of lifted arrays */
-    size_t strings; /* in it: keys and texts */
+    size_t values;  /* values in the skeleton: arrays, objects, texts, scalars and lifted arrays */
+    size_t strings; /* keys and texts in the skeleton */
 
     /* The current string. */
     enum reader_string string_state;
     bool string_is_key;
-    size_t string_offset, string_start; /* in the body, in the skeleton */
+    size_t string_offset, string_start; /* place of its quote in the body, in the skeleton */
     struct reader_line string_line;
-    unsigned code, high; /* \u escapes: the digits so far, the first of a pair */
-    int digits;
-    int continuations; /* UTF-8: bytes to come, and the range of the next one */
-    unsigned char next_min, next_max;
+    unsigned code;                    /* a \u escape: the value of its digits so far */
+    int digits;                       /* how many digits these are */
+    unsigned high;                    /* the high surrogate that waits for its low one, or 0 */
+    int continuations;                /* UTF-8: bytes of the character that are still to come */
+    unsigned char next_min, next_max; /* the range of the next of them */
 
-    struct reader_key *keys; /* of all open objects */
+    struct reader_key *keys; /* the keys of all open objects */
     size_t key_count, key_capacity;
-    struct reader_text names;
+    struct reader_text names; /* their names */
 
-    /* The lifted arrays. While `lifting`, the last one is open; frames[base] is its outermost
-     * level. */
+    /* The lifted arrays. While `lifting`, the last of them is open, and frames[base] is its
+     * outermost level. */
     struct lifted_list tensors;
     bool lifting;
     size_t base;
-    _Alignas(double) char first[LIFT_FIRST]; /* in which each begins */
+    _Alignas(double) char first[LIFT_FIRST]; /* the block in which each array begins */
 
     attn_dtype dtype;
-    bool dtype_known;   /* by the dtype_key, or nothing is kept any more */
-    bool lifted_floats; /* float32 arrays that a late dtype_key would have to read again */
-    bool again;         /* it does: read the kept bytes again, as float64 */
-    char *kept[READER_KEEP_BLOCKS];
+    bool dtype_known;   /* the dtype_key was read, or there is none: no bytes are kept */
+    bool lifted_floats; /* float32 arrays were lifted, which float64 would read differently */
+    bool again;         /* the kept bytes must be read again, as float64 */
+    char *kept[READER_KEEP_BLOCKS]; /* the beginning of the body, for a late dtype_key */
 
     struct reader_frame frames[CODEC_MAX_DEPTH];
-    size_t word_offset, word_size;
-    char word[READER_MAX_WORD];
+    size_t scalar_offset, scalar_size;
+    char scalar[READER_MAX_SCALAR]; /* the current scalar, if a chunk has cut it */
 };
 
-/* Where in the body the byte of the current chunk at p is. */
+/* Returns the place in the body of the byte at p, which is in the current chunk. */
 static inline size_t reader_offset(const struct codec_reader *reader, const char *p) {
     return reader->offset + (size_t)(p - reader->chunk);
 }
@@ -138,70 +142,72 @@ static inline bool reader_wants_value(const struct codec_reader *reader) {
 
 /* ------------------------------------------------------------------------------------- state.c */
 
-/* Each sets the error and returns false, so that a caller can say `return reader_syntax(...)`. */
+/* Each sets the error and returns false, so that a caller can write `return reader_syntax(...)`. */
 bool reader_syntax(struct codec_reader *reader, size_t offset, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* With the place that reader_point() adds. */
+/* Sets CODEC_CONTENT with the pointer that reader_point() makes of `levels`. */
 bool reader_content(struct codec_reader *reader, size_t levels, size_t offset, const char *format,
                     ...) __attribute__((format(printf, 4, 5)));
-/* A byte that has no place here; what would have one follows from `expect`. */
+/* Refuses a byte that is not allowed here. The message says what is allowed, which `expect`
+ * tells. */
 bool reader_unexpected(struct codec_reader *reader, size_t offset, unsigned char byte);
 
-/* Adds to the error the place of the current element of the `levels` outermost open arrays and
- * objects. */
+/* Adds the pointer of the current element or member to the error, as far as it lies in the `levels`
+ * outermost open arrays and objects. */
 void reader_point(struct codec_reader *reader, size_t levels);
 
 /* Is this inside the value of the top-level key `name`? False if it is NULL. */
 bool reader_is_under(const struct codec_reader *reader, const char *name);
 
-/* Each appends bytes to one of the reader's texts, or sets the error and returns false. */
+/* Each appends to a text of the reader, or sets the error and returns false. */
+
 bool reader_append(struct codec_reader *reader, struct reader_text *text, const char *bytes,
                    size_t size);
-/* To the skeleton, within its limit. */
+/* Appends to the skeleton, within its limit. */
 bool reader_emit(struct codec_reader *reader, const char *bytes, size_t size);
-/* The brackets held back, which turn out to be no matrix, to the skeleton. */
+/* Appends the brackets that were held back to the skeleton: they are no matrix. */
 bool reader_emit_held(struct codec_reader *reader);
 
 /* ------------------------------------------------------------------------------------ string.c */
 
-/* A quote that opens a string; `offset` is its own. False on error. */
+/* Begins a string; `offset` is the place of its quote. False on error. */
 bool reader_begin_string(struct codec_reader *reader, size_t offset);
 
-/* Goes on with the string, to its end or that of the chunk. Returns where it stopped, NULL on
- * error. The string is complete if the reader is inside nothing then; a key is among the keys of
- * the innermost object. */
+/* Reads on to the end of the string or of the chunk. Returns where it stopped, NULL on error. The
+ * string is complete if the reader is inside nothing then. A complete key has been added to the
+ * keys of the innermost object. */
 const char *reader_scan_string(struct codec_reader *reader, const char *p, const char *end);
 
-/* Is the string value that has just ended `text`, of at most 10 characters? */
+/* Is the string value that has just ended equal to `text`, which has at most 10 characters? */
 bool reader_string_is(const struct codec_reader *reader, const char *text);
 
 /* ------------------------------------------------------------------------------------ scalar.c */
 
-/* A word from its first byte, or from where the last chunk cut it. Returns where it stopped, NULL
- * on error. The word is complete, in the matrix or in the skeleton, if the reader is inside nothing
- * then. */
-const char *reader_scan_word(struct codec_reader *reader, const char *p, const char *end);
+/* Reads a scalar from its first byte, or from where the last chunk has cut it. Returns where it
+ * stopped, NULL on error. The scalar is complete, and is in the matrix or in the skeleton, if the
+ * reader is inside nothing then. */
+const char *reader_scan_scalar(struct codec_reader *reader, const char *p, const char *end);
 
-/* The word that a chunk has cut ends here. False on error. */
-bool reader_end_word(struct codec_reader *reader);
+/* Ends a scalar that the last chunk has cut. False on error. */
+bool reader_end_scalar(struct codec_reader *reader);
 
 /* ------------------------------------------------------------------------------------ matrix.c */
 
-/* Each returns false on error. */
+/* Each sets the error and returns false if there is one. */
 
-/* The brackets held back turn out to be a matrix: opens it. */
+/* Begins a matrix at the brackets that were held back. */
 bool reader_begin_matrix(struct codec_reader *reader, bool is_bool);
-/* Stores a checked word in the open matrix. */
-bool reader_add_element(struct codec_reader *reader, enum reader_word kind, const char *text,
+/* Stores a checked scalar in the open matrix. */
+bool reader_add_element(struct codec_reader *reader, enum reader_scalar kind, const char *text,
                         size_t size, size_t offset);
-/* A row of the matrix ends: it must be as long as those before it. The outermost one ends the
- * matrix. */
+/* Ends a row of the matrix, which must be as long as the rows before it. The end of the outermost
+ * row ends the matrix. */
 bool reader_end_row(struct codec_reader *reader);
-/* Something that does not fit into the open matrix: sets the error. */
+/* Refuses something that does not fit into the open matrix: `what` is its name. Returns false. */
 bool reader_misfit(struct codec_reader *reader, size_t offset, const char *what);
 
-/* A run of plain numbers inside the innermost level of a matrix, their commas included. Returns
- * where it stopped: p if there is none. */
+/* Reads a run of plain numbers and their commas in the innermost level of a matrix. Returns where
+ * it stopped; this is p if there is no such run. */
 const char *reader_scan_run(struct codec_reader *reader, const char *p, const char *end);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * state.c - what every part of the reader does with its state: says what is wrong and where, and
- * writes the skeleton. Knows what is open and what is wanted next; not how any text is scanned.
+ * state.c - what every file of the reader does with its state: it says what is wrong and where, and
+ * it writes the skeleton. It knows what is open and what is allowed next, but it scans no text.
  */
 #include "codec/json/reader.h"
 
@@ -12,8 +12,8 @@
 
 /* -------------------------------------------------------------------------------------- errors */
 
-/* Begins the error and finds its line. The place of an error is in the current line, or it is the
- * beginning of the current string, of an open frame or of the frame that was closed last. */
+/* Begins the error and finds its line. The place of an error is in the current line, or it is where
+ * the current string, an open frame or the frame that was closed last began. */
 static void set_error(struct codec_reader *reader, enum codec_status status, size_t offset) {
     struct reader_line line = reader->line;
     for (size_t i = 0; i <= reader->depth && i < CODEC_MAX_DEPTH; i++) {

@@ -1,7 +1,8 @@
 /*
- * string.c - strings, from quote to quote: control characters, escapes and UTF-8 are checked byte
- * by byte, since a chunk may end anywhere, and the string goes into the skeleton as it is. A key is
- * unescaped and compared with the others of its object. Does not know what keys and values mean.
+ * string.c - strings, from quote to quote. Control characters, escapes and UTF-8 are checked byte
+ * by byte, because a chunk may end anywhere. The string goes into the skeleton as it is. A key is
+ * also unescaped and compared with the other keys of its object. What a key means is not known
+ * here.
  */
 #include "codec/json/reader.h"
 
@@ -11,7 +12,7 @@
 #include "codec/error.h"
 
 enum {
-    MAX_KEYS = 1024 /* of all open objects together: they are compared one by one */
+    MAX_KEYS = 1024 /* most keys of all open objects together, which are compared one by one */
 };
 
 /* ---------------------------------------------------------------------------- escapes and keys */
@@ -42,7 +43,7 @@ static size_t put_utf8(char *out, unsigned code) {
     return size;
 }
 
-/* Undoes the escapes of a checked string; `out` may be as small as the string. Returns the size. */
+/* Writes a checked string without its escapes and returns the size, which is at most `size`. */
 static size_t unescape(const char *text, size_t size, char *out) {
     static const char from[] = "bfnrt", to[] = "\b\f\n\r\t";
     size_t used = 0;
@@ -76,13 +77,13 @@ bool reader_string_is(const struct codec_reader *reader, const char *text) {
     size_t size;
     const char *quoted = between_quotes(reader, &size);
     if (size > sizeof plain) {
-        return false; /* an escape takes six characters at most */
+        return false; /* longer than 10 escapes of six characters: too long for `text` */
     }
     size = unescape(quoted, size, plain);
     return size == strlen(text) && memcmp(plain, text, size) == 0;
 }
 
-/* Adds the string just read, unescaped, to the keys of the innermost object. */
+/* Adds the string that has just ended, without its escapes, to the keys of the innermost object. */
 static bool add_key(struct codec_reader *reader) {
     struct reader_frame *frame = &reader->frames[reader->depth - 1];
     if (reader->key_count == MAX_KEYS) {
@@ -152,13 +153,14 @@ bool reader_begin_string(struct codec_reader *reader, size_t offset) {
     return reader_emit(reader, "\"", 1);
 }
 
-/* The closing quote has been emitted. */
+/* Ends the string, whose closing quote is already in the skeleton. */
 static bool end_string(struct codec_reader *reader) {
     reader->inside = READER_INSIDE_NOTHING;
     return !reader->string_is_key || add_key(reader);
 }
 
-/* The first byte of a character beyond ASCII; ranges of the second by RFC 3629. */
+/* Begins a character beyond ASCII. RFC 3629 gives the range of its second byte. False if no
+ * character begins with this byte. */
 static bool begin_utf8(struct codec_reader *reader, unsigned char byte) {
     if (byte < 0xC2 || byte > 0xF4) {
         return false;
@@ -170,7 +172,7 @@ static bool begin_utf8(struct codec_reader *reader, unsigned char byte) {
     return true;
 }
 
-/* The four digits of a \u escape are complete; `offset` is that of its backslash. */
+/* Ends a \u escape, whose four digits are complete; `offset` is the place of its backslash. */
 static bool end_escape(struct codec_reader *reader, size_t offset) {
     bool is_low = reader->code >= 0xDC00 && reader->code < 0xE000;
     if (reader->code == 0) {
@@ -191,7 +193,7 @@ static bool end_escape(struct codec_reader *reader, size_t offset) {
     return true;
 }
 
-/* One byte of a string that is not plain ASCII, or in the middle of something. */
+/* Takes one byte of a string that is not plain, or that continues an escape or a character. */
 static bool string_byte(struct codec_reader *reader, unsigned char byte, size_t offset) {
     switch (reader->string_state) {
     case READER_STRING_PLAIN:
@@ -245,8 +247,8 @@ static bool string_byte(struct codec_reader *reader, unsigned char byte, size_t 
     return true;
 }
 
-/* Runs of plain characters are copied at once, and before what follows them is looked at: an error
- * must not depend on how the run was cut. */
+/* Copies a run of plain characters at once, before it looks at the byte that follows. Otherwise an
+ * error of the limit or of that byte would depend on where a chunk has cut the run. */
 const char *reader_scan_string(struct codec_reader *reader, const char *p, const char *end) {
     while (p < end) {
         const char *run = p;

@@ -1,6 +1,6 @@
 /*
- * writer.c - a flat list of items as compact JSON, all at once or piece by piece. Knows nothing of
- * readers and documents.
+ * writer.c - writes a flat list of items as compact JSON, all at once or piece by piece. It knows
+ * neither readers nor documents.
  */
 #include "codec/codec.h"
 
@@ -11,13 +11,13 @@
 #include "codec/json/number.h"
 
 enum {
-    MAX_OPEN = 64,      /* arrays and objects open at once */
-    STRIDE = 256,       /* numbers written between two looks at the buffer's room */
-    TEXT_STRIDE = 1024, /* bytes of a text, likewise */
-    FIRST_BYTES = 512,  /* of a buffer: most of a small answer */
+    MAX_OPEN = 64,      /* most arrays and objects that are open at once */
+    STRIDE = 256,       /* numbers for which room is made at once */
+    TEXT_STRIDE = 1024, /* bytes of a text for which room is made at once */
+    FIRST_BYTES = 512,  /* the least size of a buffer, enough for most of a small answer */
 };
 
-/* Makes room for `more` bytes. */
+/* Makes room for `more` bytes. False if out of memory. */
 static bool reserve(struct codec_buffer *buffer, size_t more) {
     if (more <= buffer->capacity - buffer->size) {
         return true;
@@ -43,16 +43,17 @@ static bool put(struct codec_buffer *buffer, const char *bytes, size_t size) {
     return true;
 }
 
-static char *put_word(char *out, const char *word) {
-    size_t size = strlen(word);
-    memcpy(out, word, size);
+static char *put_literal(char *out, const char *literal) {
+    size_t size = strlen(literal);
+    memcpy(out, literal, size);
     return out + size;
 }
 
-/* Needs NUMBER_SIZE bytes at `out`, as the next. */
+/* Each put_ function that takes `out` returns the end of what it wrote. There must be room:
+ * NUMBER_SIZE bytes for each number. */
 static char *put_double(char *out, double number, int digits) {
     if (!isfinite(number)) {
-        return put_word(out, "null");
+        return put_literal(out, "null");
     }
     return out + (digits > 0 ? number_write_rounded(out, number, digits)
                              : number_write_double(out, number));
@@ -60,7 +61,7 @@ static char *put_double(char *out, double number, int digits) {
 
 static char *put_float(char *out, float number, int digits) {
     if (!isfinite(number)) {
-        return put_word(out, "null");
+        return put_literal(out, "null");
     }
     return out + (digits > 0 ? number_write_rounded(out, (double)number, digits)
                              : number_write_float(out, number));
@@ -68,8 +69,8 @@ static char *put_float(char *out, float number, int digits) {
 
 /* ---------------------------------------------------------------------------------------- text */
 
-/* Appends up to TEXT_STRIDE bytes of a text, escaped, without quotes. Returns how many were taken,
- * 0 at the end of the text; SIZE_MAX if out of memory. */
+/* Appends up to TEXT_STRIDE bytes of a text with escapes and without quotes. Returns how many bytes
+ * of the text it took: 0 at its end, SIZE_MAX if out of memory. */
 static size_t put_some_text(struct codec_buffer *buffer, const char *text) {
     static const char hex[] = "0123456789abcdef";
     static const char plain[] = "\"\\\b\f\n\r\t", letters[] = "\"\\bfnrt";
@@ -100,7 +101,7 @@ static size_t put_some_text(struct codec_buffer *buffer, const char *text) {
 
 /* ------------------------------------------------------------------------------------- tensors */
 
-/* Elements [first, first + count), with commas after each. */
+/* Writes elements first to first + count - 1, each with a comma after it. */
 static char *put_elements(char *out, const attn_tensor *tensor, size_t first, size_t count,
                           int digits) {
     size_t end = first + count;
@@ -122,15 +123,16 @@ static char *put_elements(char *out, const attn_tensor *tensor, size_t first, si
         break;
     case ATTN_BOOL:
         for (size_t i = first; i < end; i++, *out++ = ',') {
-            out = put_word(out, ((const unsigned char *)tensor->data)[i] ? "true" : "false");
+            out = put_literal(out, ((const unsigned char *)tensor->data)[i] ? "true" : "false");
         }
         break;
     }
     return out;
 }
 
-/* Characters of one element, at most: a sign, the digits, and six zeros after them, which is the
- * most that is written out, or a point and an exponent, which are no longer. */
+/* Returns the most characters of one element: a sign, the digits, and six zeros after them. These
+ * are the most zeros that are written out. Instead of zeros there may be a point and an exponent,
+ * which take no more characters. */
 static size_t element_width(attn_dtype dtype, int digits) {
     switch (dtype) {
     case ATTN_FLOAT32:
@@ -146,9 +148,9 @@ static size_t element_width(attn_dtype dtype, int digits) {
 }
 
 size_t codec_text_bytes(const attn_tensor *tensor, int digits) {
-    size_t arrays = 1, total = 0, part; /* arrays of this axis */
+    size_t arrays = 1, total = 0, part; /* `arrays`: how many arrays this axis has */
     for (int axis = 0; axis < tensor->rank; axis++) {
-        if (__builtin_mul_overflow(arrays, 3, &part) || /* two brackets and a comma for each */
+        if (__builtin_mul_overflow(arrays, 3, &part) || /* each has two brackets and a comma */
             __builtin_add_overflow(total, part, &total) ||
             __builtin_mul_overflow(arrays, tensor->shape[axis], &arrays)) {
             return SIZE_MAX;
@@ -165,7 +167,7 @@ static size_t add_bytes(size_t a, size_t b) {
     return a > SIZE_MAX - b ? SIZE_MAX : a + b;
 }
 
-/* The lists of an item. */
+/* Returns an upper bound of the bytes of an item's list. Stops counting beyond `most`. */
 static size_t list_bytes(const struct codec_item *item, int digits, size_t most) {
     size_t bytes = 4;
     for (size_t i = 0; i < item->count && bytes <= most; i++) {
@@ -199,32 +201,36 @@ size_t codec_items_bytes(const struct codec_item *items, size_t count, int digit
 
 struct codec_writer {
     const struct codec_item *items;
-    size_t count, next; /* items; those that are begun */
+    size_t count, next; /* number of items, and of those that are begun */
     int digits;
     bool ended, failed;
-    bool first; /* in the innermost array or object, or of all */
-    size_t open;
-    bool is_object[MAX_OPEN];
+    bool first;               /* the next item is the first in its array or object */
+    size_t open;              /* open arrays and objects */
+    bool is_object[MAX_OPEN]; /* for each of them */
 
-    /* The tensor that is being written: an odometer over all axes but the last opens and closes
-     * brackets as it turns. */
+    /* The tensor that is being written, NULL if none is. index[] counts over all axes but the last,
+     * like an odometer; when an axis begins or ends, a bracket is written. */
     const attn_tensor *tensor;
     size_t index[ATTN_MAX_RANK];
-    int last, axis;         /* of the rows; the outermost whose bracket is to be opened */
-    size_t row, in_row, at; /* elements: of a row, written of this one, of all */
+    int last;      /* the axis of the rows */
+    int axis;      /* the outermost axis whose bracket is opened next */
+    size_t row;    /* elements of each row */
+    size_t in_row; /* elements of this row that are written */
+    size_t at;     /* elements of the tensor that are written */
 
-    /* The text that is being written, NULL if none is, and what follows it: ':' after a key. */
+    /* The text that is being written, NULL if none is, and the character that follows its closing
+     * quote: ':' for a key, 0 for none. */
     const char *text;
     char after_text;
 
     /* The item with a list that is being written, NULL if none is. */
     const struct codec_item *list;
-    size_t list_next;      /* entry: part + count * batch item, or text */
-    bool list_named;       /* the key of this entry is written, its number is not */
-    attn_tensor list_part; /* the matrix that is being written, or the number */
+    size_t list_next;      /* the next entry: part + count * batch item, or text */
+    bool list_named;       /* the key of the last entry is written, its number is not */
+    attn_tensor list_part; /* the matrix or number of the list that is being written */
 
-    struct codec_buffer piece; /* for codec_writer_read */
-    size_t taken;              /* of it */
+    struct codec_buffer piece; /* the last piece that codec_writer_read() made */
+    size_t taken;              /* bytes of it that were read */
 };
 
 static bool begin_tensor(struct codec_writer *w, const attn_tensor *tensor) {
@@ -236,7 +242,7 @@ static bool begin_tensor(struct codec_writer *w, const attn_tensor *tensor) {
     memset(w->index, 0, sizeof w->index);
     w->last = tensor->rank - 1;
     for (int axis = 0; count == 0 && axis < w->last; axis++) {
-        if (tensor->shape[axis] == 0) { /* nothing is nested in an empty array */
+        if (tensor->shape[axis] == 0) { /* an empty array contains no arrays */
             w->last = axis;
         }
     }
@@ -246,8 +252,8 @@ static bool begin_tensor(struct codec_writer *w, const attn_tensor *tensor) {
     return true;
 }
 
-/* Room for all of a tensor at once, so that large answers are not copied while they grow, and for
- * what the last piece wants to have beyond. */
+/* Makes room for a whole tensor at once, so that a large answer is not copied while it grows. Adds
+ * the room that put_part() wants for its last piece. False if out of memory. */
 static bool reserve_tensor(struct codec_buffer *buffer, const attn_tensor *tensor, int digits) {
     const size_t row = tensor->rank > 0 ? tensor->shape[tensor->rank - 1] : 1;
     const size_t piece = row < STRIDE ? row + 1 : STRIDE;
@@ -255,12 +261,13 @@ static bool reserve_tensor(struct codec_buffer *buffer, const attn_tensor *tenso
     return bytes <= SIZE_MAX - beyond && reserve(buffer, bytes + beyond);
 }
 
-/* Some elements of a row of the tensor, with the brackets before and after. */
+/* Writes at most STRIDE elements of a row of the tensor, with the brackets before and after
+ * them. */
 static bool put_part(struct codec_writer *w, struct codec_buffer *buffer) {
     const attn_tensor *tensor = w->tensor;
     const size_t left = w->row - w->in_row, part = left < STRIDE ? left : STRIDE;
     const size_t opens = w->in_row == 0 ? (size_t)(w->last - w->axis + 1) : 0;
-    /* The brackets at the end are shorter than the room that the last number leaves. */
+    /* The last number leaves more room than the closing brackets take. */
     if (!reserve(buffer, opens + (part > 0 ? part : 1) * (NUMBER_SIZE + 1))) {
         return false;
     }
@@ -271,9 +278,9 @@ static bool put_part(struct codec_writer *w, struct codec_buffer *buffer) {
     w->at += part;
     w->in_row += part;
     if (w->in_row == w->row) {
-        out -= w->row > 0; /* the last comma */
+        out -= w->row > 0; /* removes the last comma */
         w->in_row = 0;
-        w->axis = w->last > 0 ? w->last : 0; /* a rank of 0 has no axis */
+        w->axis = w->last > 0 ? w->last : 0; /* `last` is -1 for rank 0 */
         while (w->axis > 0 && ++w->index[w->axis - 1] == tensor->shape[w->axis - 1]) {
             w->index[--w->axis] = 0;
         }
@@ -292,7 +299,7 @@ static bool put_part(struct codec_writer *w, struct codec_buffer *buffer) {
 
 /* --------------------------------------------------------------------------------------- items */
 
-/* A quoted text begins; put_piece() writes the rest. `after` follows it, if it is not 0. */
+/* Begins a quoted text; put_piece() writes the rest. `after` follows the text unless it is 0. */
 static bool begin_text(struct codec_writer *w, struct codec_buffer *buffer, const char *text,
                        char after) {
     w->text = text;
@@ -300,7 +307,7 @@ static bool begin_text(struct codec_writer *w, struct codec_buffer *buffer, cons
     return put(buffer, "\"", 1);
 }
 
-/* The next part of the text, or its end. */
+/* Writes the next part of the text, and its end if it is reached. */
 static bool put_part_of_text(struct codec_writer *w, struct codec_buffer *buffer) {
     const size_t part = put_some_text(buffer, w->text);
     if (part == SIZE_MAX) {
@@ -322,12 +329,12 @@ static bool begin_list(struct codec_writer *w, struct codec_buffer *buffer,
     return put(buffer, item->op == CODEC_OP_IDS ? "{" : "[", 1);
 }
 
-/* The batch items of a list of parts; 0 if these have no axis for it. */
+/* Returns the number of batch items in a list of parts; 0 if the parts have no batch axis. */
 static size_t batch_of(const struct codec_item *list) {
     return list->count > 0 && list->parts[0].rank == 3 ? list->parts[0].shape[0] : 0;
 }
 
-/* The next matrix of a list of parts, with the brackets of its batch item. */
+/* Begins the next matrix of a list of parts, and writes the brackets of its batch item. */
 static bool put_next_part(struct codec_writer *w, struct codec_buffer *buffer) {
     const struct codec_item *list = w->list;
     const size_t batch = batch_of(list), item = w->list_next / list->count;
@@ -347,13 +354,13 @@ static bool put_next_part(struct codec_writer *w, struct codec_buffer *buffer) {
     return begin_tensor(w, &w->list_part);
 }
 
-/* The next text, or the next key with its number. */
+/* Begins the next text of a list, or the next key, or the number of the last key. */
 static bool put_next_text(struct codec_writer *w, struct codec_buffer *buffer) {
     const struct codec_item *list = w->list;
     if (w->list_named) {
         w->list_named = false;
         w->list_part = (attn_tensor){.data = &list->ids[w->list_next - 1], .dtype = ATTN_INT64};
-        return begin_tensor(w, &w->list_part); /* of rank 0: no digit of it is rounded away */
+        return begin_tensor(w, &w->list_part); /* rank 0: int64 numbers are never rounded */
     }
     const bool is_key = list->op == CODEC_OP_IDS;
     w->list_named = is_key;
@@ -401,7 +408,7 @@ static bool put_value(struct codec_writer *w, struct codec_buffer *buffer,
     }
 }
 
-/* The key of a member, which is short, and its colon. */
+/* Writes the key of a member and its colon. A key is short, so it is written in one piece. */
 static bool put_key(struct codec_buffer *buffer, const char *key) {
     size_t part = 0;
     bool good = put(buffer, "\"", 1);
@@ -434,7 +441,7 @@ static bool put_item(struct codec_writer *w, struct codec_buffer *buffer,
     return put_value(w, buffer, item);
 }
 
-/* The next piece: an item, or a part of one. False at the end or on failure. */
+/* Writes the next piece: an item or a part of one. False at the end or on failure. */
 static bool put_piece(struct codec_writer *w, struct codec_buffer *buffer) {
     if (w->ended || w->failed) {
         return false;
@@ -467,14 +474,15 @@ bool codec_write(struct codec_buffer *buffer, const struct codec_item *items, si
     return !w.failed;
 }
 
-/* The longest text of an item without its lists: a comma, its key, and its number. */
+/* Returns an upper bound of the text of an item without its text, tensor or list: a comma, a key
+ * with escapes, and a number. */
 static size_t item_bytes(const struct codec_item *item) {
     const size_t key = item->key != NULL ? strlen(item->key) : 0;
     return 1 + 6 * key + 3 + NUMBER_SIZE;
 }
 
 struct codec_writer *codec_writer_create(const struct codec_item *items, size_t count, int digits) {
-    /* The longest piece that put_piece() makes. */
+    /* Finds the longest piece that put_piece() can make. */
     size_t longest = 3 + ATTN_MAX_RANK + (size_t)STRIDE * (NUMBER_SIZE + 1);
     longest = longest > 6 * TEXT_STRIDE + 2 ? longest : 6 * TEXT_STRIDE + 2;
     for (size_t i = 0; i < count; i++) {
@@ -486,7 +494,7 @@ struct codec_writer *codec_writer_create(const struct codec_item *items, size_t 
         return NULL;
     }
     *w = (struct codec_writer){.items = items, .count = count, .digits = digits, .first = true};
-    /* All memory is allocated now, while the answer can still be another one. */
+    /* All memory is allocated now. If there is none, the request can still get another answer. */
     if (!reserve(&w->piece, longest)) {
         free(w);
         return NULL;

@@ -1,5 +1,5 @@
-// An answer as the page reads it: the matrix of a step for a batch item and a head, its mask, and the labels of rows and columns.
-// Pure: it is made of a worker's reply and the labels of the user.
+// answer.js gives the parts of an answer: the matrix of a step for a batch item and a head, its mask, and the labels of its rows and
+// columns. It uses only the worker's reply and the labels of the user; it needs no page.
 
 function intersection(masks) {
   if (masks.some((mask) => !mask)) return null;
@@ -8,6 +8,7 @@ function intersection(masks) {
   return common;
 }
 
+// An answer to a request for attention. labels: the names that the user gave the rows, or none.
 export class Answer {
   constructor(reply, labels) {
     this.reply = reply;
@@ -15,7 +16,7 @@ export class Answer {
     this.matrices = reply.matrices;
     this.statistics = reply.statistics;
     this.common = [];
-    this.mean = null; // [batch] -> matrix, once it has been asked for
+    this.mean = null; // the mean of the weights over heads, a matrix for each batch item, once the server has sent it
     this.relabel(labels);
     const [[scores]] = this.matrices.scores;
     this.queries = scores.rows;
@@ -24,12 +25,13 @@ export class Answer {
     this.batch = this.matrices.scores.length;
   }
 
-  // The names of the rows: the answer's own words, or else the user's.
+  // Sets the names of the rows: the words of the answer, or else the labels of the user.
   relabel(labels) {
     this.labels = this.reply.tokens ?? labels ?? [];
   }
 
-  // The place of a head in a result. A result may have fewer heads: grouped key heads, or weights that are a mean.
+  // Returns the place of a head in a result, as {batch, head}. A result has fewer heads than the scores if several query heads share a key
+  // head, or if the weights are a mean.
   place(name, batch, head) {
     const groups = this.matrices[name];
     if (!groups) return null;
@@ -47,12 +49,12 @@ export class Answer {
     return this.matrices.entropy?.[batch]?.[head] ?? null;
   }
 
-  // 1 where a query may not attend; null if it may everywhere.
+  // Returns a byte for each cell, 1 if the query may not attend to the key. Returns null if no cell is masked.
   mask(batch, head) {
     return this.matrix('masked_scores', batch, head).bits;
   }
 
-  // Masked in every head.
+  // Returns the mask of the cells that are masked in every head, or null.
   commonMask(batch) {
     this.common[batch] ??= { bits: intersection(this.matrices.masked_scores[batch].map(({ bits }) => bits)) };
     return this.common[batch].bits;
@@ -62,7 +64,7 @@ export class Answer {
     return this.matrices.weights[batch].length < this.heads ? this.commonMask(batch) : this.mask(batch, head);
   }
 
-  // Whether a query may attend to nothing.
+  // Returns whether a query may attend to no key.
   isEmpty(mask, row) {
     return Boolean(mask) && !mask.subarray(row * this.keys, (row + 1) * this.keys).includes(0);
   }
@@ -79,7 +81,7 @@ export class Answer {
     return this.labels[row] ?? `x${row}`;
   }
 
-  // A function that gives the label of an index. kind: query, key, both or dimension.
+  // Returns a function from an index to its label. kind: query, key, both or dimension.
   label(kind) {
     if (kind === 'query') return (at) => this.query(at);
     if (kind === 'key') return (at) => this.key(at);

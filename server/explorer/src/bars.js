@@ -1,16 +1,17 @@
-// Bars beside a heat map, one for each row and number, such as the row's largest weight. They follow the figure's rows and its zoom.
-import { show } from './numbers.js';
+// bars.js draws bars beside a heat map: for each row, one bar for each number of the row, such as its largest weight. The bars stand at
+// the height of the rows that the figure shows, also when it is zoomed.
+import { formatNumber } from './numbers.js';
 import { CanvasSurface } from './paint.js';
 
 const WIDTH = 72;
 const GAP = 18;
-const ROOMY = 26; // pixels of a row that has room for the number above its bar
+const ROOMY = 26; // pixels; a row of this height has room for the number above its bar
 
 export function barsWidth(columns) {
   return columns.length * (WIDTH + GAP);
 }
 
-// columns: [{title, values, most}]; colours: {ink, bar, track}.
+// Draws the bars. columns: [{title, values, most}], where `most` is the number of a bar at full width. colours: {ink, bar, track}.
 export function drawBars(canvas, { box, range, size }, columns, colours) {
   const on = new CanvasSurface(canvas, { width: barsWidth(columns), height: box.height }, window.devicePixelRatio);
   const written = { colour: colours.ink, align: 'left' };
@@ -25,7 +26,7 @@ export function drawBars(canvas, { box, range, size }, columns, colours) {
       const part = most > 0 && Number.isFinite(values[row]) ? Math.min(Math.abs(values[row]) / most, 1) : 0;
       on.cell(left, top, WIDTH, thick, colours.track);
       on.cell(left, top, part * WIDTH, thick, colours.bar);
-      if (roomy) on.text(show(values[row], 3), left, middle - 9, written);
+      if (roomy) on.text(formatNumber(values[row], 3), left, middle - 9, written);
     }
   });
 }

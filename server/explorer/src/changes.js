@@ -1,10 +1,10 @@
-// How a request differs from the example that it came from, in a sentence. Pure.
-const NAMED = 3;
+// changes.js says in words how a request differs from the example that it came from. It needs no page.
+const NAMED = 3; // changes that are named; the others are counted
 const same = (a, b) => JSON.stringify(a) === JSON.stringify(b);
 const isList = (value) => Array.isArray(value) && value.length < 5 && value.every((one) => typeof one !== 'object');
 const sayable = (value) => typeof value !== 'object' || isList(value);
 
-// The values of options that a request does not name.
+// The values that options have if a request does not name them.
 const DEFAULTS = { causal: false, alibi: false, mean_over_heads: false, normalization: 'softmax', dtype: 'float32', scale: '1/√d' };
 
 function word(value) {
@@ -23,7 +23,7 @@ function change(key, now, then) {
   return `${key} is ${word(here)}; in the notebook it is ${word(there)}`;
 }
 
-// Describes the difference between two requests {path, body} in a sentence. It is '' if there is none that matters.
+// Describes the difference between two requests {path, body} in words. The text is empty if nothing that matters is different.
 export function changes(now, then) {
   if (!now.body || typeof now.body !== 'object') return '';
   const keys = [...new Set([...Object.keys(then.body), ...Object.keys(now.body)])];

@@ -1,10 +1,11 @@
-// The page's side of the worker. It sends one request at a time, and the latest one counts. It asks for pictures of matrices, and it
-// waits if the server says so (503). It holds the API key, in memory only, and knows nothing of what a request means.
+// client.js sends requests through the worker. Only the answer to the latest request is delivered. If the server is busy (503), it waits
+// and asks again. It also asks the worker for pictures of matrices. It holds the API key, in memory only. It does not know what a request
+// means.
 
 /* global WORKER_NAME */
-const LONGEST_WAIT = 30;
+const LONGEST_WAIT = 30; // seconds
 
-// on: {progress(what), wait(seconds, problem)}; base is the URL that the API's paths hang from.
+// Makes the client. base: the URL that the paths of the API follow. on: {progress(what), wait(seconds, problem)}.
 export function createClient(base, on) {
   const worker = new Worker(new URL(WORKER_NAME, import.meta.url), { type: 'module' });
   const waiting = new Map();
@@ -35,7 +36,7 @@ export function createClient(base, on) {
     };
   }
 
-  // Resolves to the answer, or to null if a later request has taken the place of this one.
+  // Sends a request. Resolves to the worker's reply, or to null if a later request has replaced this one.
   async function ask({ path, text }) {
     clearTimeout(retry);
     const sent = send({ base, path, text, key });
@@ -58,12 +59,12 @@ export function createClient(base, on) {
       clearTimeout(retry);
       latest = 0;
     },
-    // A request beside the latest one, which it does not replace. The worker keeps its weights under the name `as`.
+    // Sends a request that does not replace the latest one. The worker keeps the weights of its answer under the name `as`.
     aside: ({ path, text, results, as }) => send({ base, path, text, key, results, as }).reply,
     picture: (what) => send(what).reply,
     setKey: (value) => void (key = value),
     hasKey: () => key !== null,
-    // A plain call, for parts of the page that send small requests themselves.
+    // Sends a small request without the worker, and resolves to the parsed answer.
     async post(path, body) {
       const headers = { 'Content-Type': 'application/json' };
       if (key) headers.Authorization = `Bearer ${key}`;

@@ -1,5 +1,5 @@
-// Copies text. A page from plain HTTP has no clipboard of its own, except on localhost; there an old command of the browser is tried.
-// If that fails too, the text stays selected beside the button, so that one key copies it.
+// clipboard.js copies text. Browsers have no navigator.clipboard on a page from plain HTTP, except on localhost. There, the old command
+// "copy" is tried. If it fails, too, the text is shown beside the button and selected, so that the user can copy it with a key.
 
 function field(text) {
   const made = document.createElement('textarea');
@@ -11,13 +11,13 @@ function field(text) {
   return made;
 }
 
-// Whether the text was copied. Where it was not, it stands selected in a field after the button until the field loses the focus.
+// Copies a text. Resolves to whether it was copied. If not, a field after the button has the text until it loses the focus.
 export async function copyText(text, button) {
   try {
     await navigator.clipboard.writeText(text);
     return true;
   } catch {
-    // There is no clipboard, or it is not allowed.
+    // The page has no clipboard, or it may not write to it.
   }
   const area = field(text);
   button.after(area);

@@ -1,5 +1,5 @@
-// Numbers as colours, linear or logarithmic, in palettes that colour-blind people can read. Pure, for page and worker. Weights have a
-// sequential palette that begins at 0; all other numbers have one that diverges from 0.
+// colour.js turns numbers into colours, on a linear or a logarithmic scale, in palettes that colour-blind people can read. Weights have a
+// sequential palette that begins at 0; all other numbers have a palette that diverges from 0. The page and the worker use this module.
 
 const STOPS = {
   viridis: ['440154', '482878', '3e4989', '31688e', '26828e', '1f9e89', '35b779', '6ece58', 'b5de2b', 'fde725'],
@@ -13,7 +13,7 @@ export const SEQUENTIAL = ['viridis', 'cividis', 'ink'];
 
 const tables = new Map();
 
-// 256 colours as bytes r, g, b.
+// Returns the 256 colours of a palette, as bytes r, g, b.
 export function table(name) {
   if (!tables.has(name)) {
     const stops = STOPS[name].map((hex) => [0, 2, 4].map((at) => parseInt(hex.slice(at, at + 2), 16)));
@@ -32,17 +32,24 @@ export function table(name) {
 
 const written = new Map();
 
+// Returns the colour at t (0 to 1) of a palette, as CSS writes it.
 export function css(name, t) {
   if (!written.has(name)) {
     written.set(
       name,
-      Array.from({ length: 256 }, (_, i) => `rgb(${table(name).subarray(i * 3, i * 3 + 3).join(' ')})`),
+      Array.from(
+        { length: 256 },
+        (_, i) =>
+          `rgb(${table(name)
+            .subarray(i * 3, i * 3 + 3)
+            .join(' ')})`,
+      ),
     );
   }
   return written.get(name)[Math.round(Math.min(Math.max(t, 0), 1) * 255)];
 }
 
-// Black or white: the one that reads better on a colour of the table.
+// Returns black or white, whichever is easier to read on the colour at t of a palette.
 export function textOn(name, t) {
   const at = Math.round(Math.min(Math.max(t, 0), 1) * 255) * 3;
   const linear = (byte) => (byte / 255 <= 0.03928 ? byte / 255 / 12.92 : ((byte / 255 + 0.055) / 1.055) ** 2.4);
@@ -50,30 +57,31 @@ export function textOn(name, t) {
   return 0.2126 * linear(r) + 0.7152 * linear(g) + 0.0722 * linear(b) > 0.18 ? '#101014' : '#ffffff';
 }
 
-// A scale as plain data, because it is sent to the worker. lo and hi are the smallest and the largest number of the matrix.
+// Makes a scale. It is plain data, because it is sent to the worker. lo and hi: the smallest and the largest number of the matrix.
 export function makeScale({ lo, hi, signed, log, palette, dark }) {
   const reach = Math.max(Math.abs(lo), Math.abs(hi)) || 1;
   if (signed) return { signed, log, table: dark ? 'dark' : 'light', lo: -reach, hi: reach };
   return { signed, log, table: palette, lo: 0, hi: hi > 0 ? hi : 1 };
 }
 
-// The upper end of the colours for weights of softmax: 'one', so that equal weights always look equal, or the 'largest' weight. The user
-// chooses. Without a choice it is 'largest' if there are many keys, because then no weight is near 1.
+// The ranges of the colours for weights of softmax. 'one' ends at 1, so that equal weights always have the same colour. 'largest' ends at
+// the largest weight. If the user has not chosen, it is 'largest' for many keys, because then no weight is near 1.
 export const RANGES = ['one', 'largest'];
 const FEW = 32;
 export const rangeOf = (chosen, keys) => chosen ?? (keys <= FEW ? 'one' : 'largest');
 
 const DECADES = 6;
 
-// A number's place on a scale, 0 to 1. Logarithmic: six decades below the largest, or asinh on both sides of 0.
+// Returns the place of a number on a scale, 0 to 1. A logarithmic scale has six decades below the largest number; if it is signed, it is
+// asinh on both sides of 0.
 export function position(scale, x) {
   if (!scale.log) return (x - scale.lo) / (scale.hi - scale.lo);
   if (scale.signed) return 0.5 + (0.5 * Math.asinh((x / scale.hi) * 100)) / Math.asinh(100);
   return x > 0 ? Math.max(0, 1 + Math.log10(x / scale.hi) / DECADES) : 0;
 }
 
-// The part [row0, row1) x [col0, col1) of a row-major matrix as pixels, with no side longer than `side`. A pixel shows the number of
-// largest magnitude under it. It is transparent if all numbers under it are masked, NaN or -Infinity.
+// Makes pixels of the part [row0, row1) x [col0, col1) of a row-major matrix, with no side longer than `side`. A pixel that covers several
+// numbers shows the one of largest magnitude. A pixel is transparent if all its numbers are masked, NaN or -Infinity.
 export function raster({ data, cols, mask }, scale, { row0, row1, col0, col1 }, side) {
   const width = Math.min(side, col1 - col0);
   const height = Math.min(side, row1 - row0);

@@ -1,6 +1,6 @@
-// curve.js - the softmax curve at the end of notebook 001: softmax of np.arange(-5, 5, 0.1), computed by POST /softmax and drawn as
-// SVG with axes. A slider sets the temperature that divides the values first. The dashed curve is that of the notebook, at temperature 1.
-// The module sends requests through the `post` that it is given; it knows no address and no key.
+// curve.js draws the softmax curve at the end of notebook 001: softmax of np.arange(-5, 5, 0.1), computed by POST /softmax, as SVG with
+// axes. A slider sets the temperature, which divides the values before softmax. A dashed line is the curve of the notebook, at temperature
+// 1. The module sends its requests with the function `post` of its caller; it knows neither the address of the server nor the API key.
 
 import { downloadPNG, save, toSVG } from './download.js';
 
@@ -9,19 +9,19 @@ const LEFT = 64;
 const RIGHT = 16;
 const TOP = 14;
 const BOTTOM = 44;
-const WAIT_MS = 60;
+const WAIT_MS = 60; // milliseconds from the last move of the slider to the request
 const SVG = 'http://www.w3.org/2000/svg';
 
-// np.arange(-5, 5, 0.1) to the last bit: NumPy takes the difference of the first two values as the step.
+// The values are those of np.arange(-5, 5, 0.1) to the last bit. NumPy takes the difference of the first two values as the step.
 export const VALUES = Array.from({ length: 100 }, (_, i) => -5 + i * (-5 + 0.1 - -5));
 
-// The temperature at a place of the slider, -1 to 1: 0.1 to 10, 1 in the middle, in two digits.
+// Returns the temperature at a place of the slider (-1 to 1): 0.1 to 10 in two digits, and 1 in the middle.
 export const temperatureAt = (place) => Number((10 ** place).toPrecision(2));
 
-// The request for a temperature.
+// Returns the body of the request for a temperature.
 export const requestFor = (temperature) => ({ X: VALUES.map((x) => x / temperature), dtype: 'float64' });
 
-// Round numbers from 0 up to at least `max`, four to eight of them.
+// Returns four to eight round numbers with equal steps. The first is 0, and the last is at least `max`.
 export function ticks(max) {
   const power = 10 ** Math.floor(Math.log10(max));
   const step = [0.1, 0.2, 0.5, 1].map((part) => part * power * 2).find((size) => max / size <= 6);
@@ -93,7 +93,7 @@ class Curve {
     this.timer = setTimeout(() => this.ask(), WAIT_MS);
   }
 
-  // The latest question wins; an answer to an earlier one is dropped.
+  // Asks for the curve. An answer to an earlier request is dropped.
   async ask() {
     const mine = ++this.asked;
     const temperature = this.temperature();
@@ -173,7 +173,7 @@ class Curve {
     draw('path', { class: 'curve-axis', d: `M${LEFT} ${TOP}V${bottom}H${right}` }, this.svg);
   }
 
-  // Writes the value at the pointer, or the sum and the largest value if the pointer is elsewhere.
+  // Writes the value at the pointer, or the sum and the largest value if the pointer is not on the curve.
   point(event) {
     if (!this.values || !this.dot) {
       return;
@@ -201,13 +201,10 @@ class Curve {
   }
 }
 
-// Makes the view in `container` and asks for the curve. post(path, body) resolves to the parsed answer.
+// Makes the curve in `container` and asks the server for it. post(path, body) resolves to the parsed answer.
 export function createCurve(container, { post }) {
   const curve = new Curve(container, post);
   return {
-    update: ({ dark }) => {
-      curve.root.dataset.dark = Boolean(dark);
-    },
     ask: () => curve.ask(),
     destroy: () => curve.destroy(),
   };

@@ -1,10 +1,23 @@
-// download.js - files of what the page shows: CSV of a matrix, SVG and PNG of a drawing. The page makes them itself.
+// download.js makes files in the page and hands them to the user: CSV of a matrix, SVG and PNG of a drawing.
 
-const PNG_SCALE = 2;
-// What a drawing outside of its page needs of the style it has there.
+const PNG_SCALE = 2; // pixels of a PNG for each pixel of CSS
+// The properties of a drawing's style that are written into its file, because the file has no style sheet.
 const STYLES = [
-  'fill', 'fill-opacity', 'font-family', 'font-size', 'font-style', 'font-weight', 'opacity', 'stroke', 'stroke-dasharray',
-  'stroke-linecap', 'stroke-linejoin', 'stroke-opacity', 'stroke-width', 'text-anchor', 'visibility',
+  'fill',
+  'fill-opacity',
+  'font-family',
+  'font-size',
+  'font-style',
+  'font-weight',
+  'opacity',
+  'stroke',
+  'stroke-dasharray',
+  'stroke-linecap',
+  'stroke-linejoin',
+  'stroke-opacity',
+  'stroke-width',
+  'text-anchor',
+  'visibility',
 ];
 
 // Hands `data` (text, bytes or a Blob) to the user as a file.
@@ -20,26 +33,26 @@ export function save(name, type, data) {
   setTimeout(() => URL.revokeObjectURL(url), 60000);
 }
 
-function numberText(value) {
+function csvNumber(value) {
   if (value === null || Number.isNaN(value)) {
     return '';
   }
   return Number.isFinite(value) ? String(value) : value < 0 ? '-inf' : 'inf';
 }
 
-// A field of RFC 4180. A label that a spreadsheet would take for a formula gets an apostrophe before it: labels may come
-// with a link from somebody else.
+// Writes a label as a field of RFC 4180. A label that a spreadsheet would take for a formula gets an apostrophe before it, because labels
+// may come with a link from somebody else.
 function field(label) {
   const text = /^[=+\-@\t\r]/.test(label) ? `'${label}` : String(label);
   return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 }
 
-// A matrix, flat and row-major, as CSV with the labels as first line and column (none: only numbers). null and NaN leave a
-// field empty, −∞ is -inf, as NumPy reads it.
+// Writes a row-major matrix as CSV. If there are labels, they are the first line and the first column. The field of null or NaN is empty,
+// and −∞ is -inf, which NumPy can read.
 export function toCSV(matrix, rows, cols, rowLabels, colLabels) {
   const lines = colLabels ? [[...(rowLabels ? [''] : []), ...colLabels.map(field)].join(',')] : [];
   for (let row = 0; row < rows; row++) {
-    const numbers = Array.from({ length: cols }, (_, col) => numberText(matrix[row * cols + col]));
+    const numbers = Array.from({ length: cols }, (_, col) => csvNumber(matrix[row * cols + col]));
     lines.push([...(rowLabels ? [field(rowLabels[row])] : []), ...numbers].join(','));
   }
   return `${lines.join('\r\n')}\r\n`;
@@ -50,7 +63,7 @@ function sizeOf(source) {
   return { width: Math.round(box.width), height: Math.round(box.height) };
 }
 
-// An <svg> as the text of a file that looks the same without the page's style sheet.
+// Returns an <svg> as the text of a file that looks the same without the style sheet of the page.
 export function toSVG(svg) {
   const copy = svg.cloneNode(true);
   const { width, height } = sizeOf(svg);
@@ -78,7 +91,7 @@ async function loaded(url) {
   return image;
 }
 
-// The text of an SVG file as a canvas.
+// Draws the text of an SVG file on a new canvas.
 async function rasterOf(text, { width, height }, ground) {
   const url = URL.createObjectURL(new Blob([text], { type: 'image/svg+xml' }));
   try {
@@ -106,12 +119,15 @@ function groundOf(element) {
   return 'white';
 }
 
-// Saves an <svg> or {text, width, height} (of an SVG file), in twice its size, or a canvas, in its own, as NAME.png.
+// Saves a drawing as NAME.png. source: an <svg> or the {text, width, height} of an SVG file, which is saved in twice its size; or a canvas,
+// which is saved in its own size.
 export async function downloadPNG(source, name) {
   const canvas =
-    source instanceof HTMLCanvasElement ? source
-    : source instanceof SVGElement ? await rasterOf(toSVG(source), sizeOf(source), groundOf(source))
-    : await rasterOf(source.text, source, 'white');
+    source instanceof HTMLCanvasElement
+      ? source
+      : source instanceof SVGElement
+        ? await rasterOf(toSVG(source), sizeOf(source), groundOf(source))
+        : await rasterOf(source.text, source, 'white');
   const blob = await new Promise((resolve) => canvas.toBlob(resolve, 'image/png'));
   if (!blob) {
     throw new Error('the browser makes no image of this size');

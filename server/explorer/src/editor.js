@@ -1,8 +1,8 @@
-// The request as text. The user edits it, drops it or opens it from a file, and an error is marked in it. A long request would make the
-// text box slow: the box shows its beginning, and the whole text is still the request.
+// editor.js holds the request as text. The user types it, pastes it, drops it or opens it from a file. An error is marked in it. A long
+// text would make the text box slow, so the box shows only its beginning; the request is still the whole text.
 import { indexOfByte, locate } from './jsontext.js';
 
-const LONG = 150_000;
+const LONG = 150_000; // characters; a longer text is not shown as a whole
 
 function lineAndColumn(text, index) {
   const before = text.slice(0, index);
@@ -10,7 +10,8 @@ function lineAndColumn(text, index) {
   return `line ${line}, column ${index - before.lastIndexOf('\n')}`;
 }
 
-// elements: {area, marks, note, file, drop}. onText(text, whole) is called when the user has changed the text or, whole, replaced it.
+// Makes the editor. elements: {area, marks, note, file, drop}. onText(text, replaced) is called when the user has changed the text.
+// replaced: whether the whole text is a new one.
 export function createEditor({ area, marks, note, file, drop }, onText) {
   let text = '';
   let place = null;
@@ -42,7 +43,7 @@ export function createEditor({ area, marks, note, file, drop }, onText) {
     mark();
   }
 
-  // Marks the place that a problem document names, and returns it in words.
+  // Marks the place that a problem document names. Returns the line and the column in words, or null if it names no place.
   function setProblem(problem) {
     place = null;
     if (problem?.pointer) place = locate(text, problem.pointer);
@@ -78,7 +79,7 @@ export function createEditor({ area, marks, note, file, drop }, onText) {
     onText(text, over && inputType === 'insertFromPaste');
     over = false;
   });
-  // A text that is pasted over all is another request. A long one does not go into the text box.
+  // A text that is pasted over the whole text is a new request. A long text is not pasted into the text box.
   let over = false;
   area.addEventListener('paste', (event) => {
     const pasted = event.clipboardData.getData('text');
@@ -91,9 +92,9 @@ export function createEditor({ area, marks, note, file, drop }, onText) {
   });
   file.addEventListener('change', () => {
     open(file.files[0]);
-    file.value = ''; // The same file may be opened again.
+    file.value = ''; // otherwise the browser reports no change when the user opens the same file again
   });
-  // The browser itself inserts dragged text into the text box, at the pointer.
+  // Only files are taken here. The browser itself inserts dragged text into the text box, at the pointer.
   const isFile = (event) => event.dataTransfer.types.includes('Files');
   drop.addEventListener('dragover', (event) => {
     if (!isFile(event)) return;

@@ -1,6 +1,6 @@
-// The five notebooks as requests, each with what to look at. The text of a request is made here once and is the page's from then on.
-// Notebook 001 is seeded as the notebook is: the server draws its matrices.
-import { format } from './snippets.js';
+// examples.js has the five notebooks as requests, each with a note that says what to look at. The matrices of notebook 001 are drawn by
+// the server from the seed of the notebook.
+import { formatJSON } from './snippets.js';
 
 const SENTENCE =
   'Mathematics catalogues everything not self-contradictory; within its vast inventory, ' +
@@ -224,7 +224,7 @@ const STEP_BY_STEP = {
   dtype: 'float64',
 };
 
-// An example opens with the first of its variants. look says what to see in it; the page shows it while the request is unchanged.
+// The examples. Each opens with the first of its variants. look: the note that the page shows while the request is unchanged.
 export const EXAMPLES = [
   {
     id: '000',
@@ -347,7 +347,7 @@ export const EXAMPLES = [
   },
 ];
 
-// The requests that "your own" begins with.
+// The requests that the entry "Your own" begins with.
 export const OWN = {
   id: 'own',
   title: 'Your own',
@@ -409,7 +409,7 @@ export const OWN = {
 
 const all = [...EXAMPLES, OWN];
 
-// {example, variant} by the name of either. An unknown name gives the first ones.
+// Finds an example or a variant by its name, as {example, variant}. An unknown name gives the first example.
 export function find(name) {
   for (const example of all) {
     const variant = example.id === name ? example.variants[0] : example.variants.find(({ id }) => id === name);
@@ -418,4 +418,5 @@ export function find(name) {
   return { example: EXAMPLES[0], variant: EXAMPLES[0].variants[0] };
 }
 
-export const textOf = (variant) => format(variant.body);
+// Returns the text of the request of a variant.
+export const requestText = (variant) => formatJSON(variant.body);

@@ -1,13 +1,13 @@
-// A heat map of one matrix: a canvas, and over it what is pointed at. It can be zoomed. It tells its owner which cell the pointer or the
-// keyboard is on; what else that concerns is the owner's business.
-import { layOut, whole } from './geometry.js';
+// figure.js has the heat map of one matrix: a canvas, and over it the marks of cells. It can be zoomed. It tells its owner which cell the
+// pointer is on and which keys are pressed; the owner decides what follows.
+import { layOut, wholeRange } from './geometry.js';
 import { CanvasSurface, cellSize, paintFigure, SVGSurface } from './paint.js';
-import { soon } from './soon.js';
-import { holding, listen as listenZoom, scaled, within } from './zoom.js';
+import { defer } from './defer.js';
+import { holding, listenToDrag, scaled, within } from './zoom.js';
 
-const MOST_CELLS = 6400; // more are drawn by the worker, as a picture
-const MOST_PIXELS = 512; // of a side of such a picture
-const FEW_CELLS = 400; // not more need no zoom
+const MOST_CELLS = 6400; // the worker draws a picture of a larger matrix
+const MOST_PIXELS = 512; // pixels of the longer side of this picture
+const FEW_CELLS = 400; // a matrix of at most so many cells needs no zoom
 const EDGE = 8; // pixels of paper around a saved figure
 
 function element(name, className, parent) {
@@ -18,7 +18,7 @@ function element(name, className, parent) {
 }
 
 export class Figure {
-  // on: {point(cell|null, event), click(cell, event), key(event), leave(), zoom(zoomed)}; cell is {row, col}.
+  // on: the functions that the owner gives: {point(cell|null, event), click(cell, event), keydown(event), leave(), zoom(zoomed)}; cell is {row, col}.
   constructor(parent, on) {
     this.on = on;
     this.root = element('div', 'figure', parent);
@@ -35,7 +35,7 @@ export class Figure {
 
   listen() {
     const { root, on } = this;
-    listenZoom(root, () => (this.zoomable() ? { bounds: this.over.getBoundingClientRect(), range: this.range } : null), {
+    listenToDrag(root, () => (this.zoomable() ? { bounds: this.over.getBoundingClientRect(), range: this.range } : null), {
       click: (event) => this.cellAt(event) && on.click(this.cellAt(event), event),
       begin: () => on.point(null, {}),
       drag: (range) => this.zoom(range),
@@ -43,17 +43,17 @@ export class Figure {
     });
     root.addEventListener('pointermove', (event) => on.point(this.cellAt(event), event));
     root.addEventListener('pointerleave', (event) => on.point(null, event));
-    root.addEventListener('keydown', (event) => on.key(event));
+    root.addEventListener('keydown', (event) => on.keydown(event));
     root.addEventListener('blur', () => on.leave());
   }
 
-  // given: {matrix, mask, rowLabels, colLabels, scale, width, most, label, colours: {ink, paper, hatch}, picture(scale, part, side)}
+  // Shows a matrix. given: {matrix, mask, rowLabels, colLabels, scale, width, most, label, colours: {ink, paper, hatch}, picture(scale, part, side)}
   update(given) {
     const { matrix } = given;
     const before = this.given?.matrix;
     this.given = given;
     if (before?.rows !== matrix.rows || before?.cols !== matrix.cols) {
-      this.range = whole(matrix);
+      this.range = wholeRange(matrix);
       this.pixels = null;
     }
     const box = layOut({ ...matrix, ...given });
@@ -71,23 +71,23 @@ export class Figure {
     this.drawn = this.redraw();
   }
 
-  // Has painted what there is, and once more when the picture of many cells has come.
+  // Paints the cells. If there are many, it paints the last picture again, and then the new one when the worker has sent it.
   async redraw() {
     const serial = ++this.serial;
     const { matrix, scale, picture } = this.given;
     const part = this.range;
     const many = matrix.rows * matrix.cols > MOST_CELLS;
     this.root.dataset.drawn = false;
-    if (!many || this.pixels) soon(this, () => this.paint(!many));
+    if (!many || this.pixels) defer(this, () => this.paint(!many));
     this.mark(this.marks);
     if (!many) return;
     const pixels = await picture(scale, part, MOST_PIXELS);
     if (serial !== this.serial || pixels.gone) return;
     this.pixels = { ...pixels, part };
-    soon(this, () => this.paint(true));
+    defer(this, () => this.paint(true));
   }
 
-  // latest: nothing newer is on its way.
+  // latest: whether no newer picture will follow.
   paint(latest) {
     const surface = new CanvasSurface(this.canvas, this.box, window.devicePixelRatio, this.given.colours.hatch);
     paintFigure(surface, this.shown());
@@ -105,7 +105,7 @@ export class Figure {
     return matrix !== undefined && matrix.rows * matrix.cols > FEW_CELLS;
   }
 
-  // Shows the cells of a range, or of as much of it as there is.
+  // Shows the cells of a range. A range that is larger than the matrix shows all of it.
   zoom(range) {
     const { matrix } = this.given;
     this.range = within(range, matrix);
@@ -115,17 +115,17 @@ export class Figure {
   }
 
   unzoom() {
-    this.zoom(whole(this.given.matrix));
+    this.zoom(wholeRange(this.given.matrix));
   }
 
-  // Twice as close to a cell, or half as close; false if it stays as it is.
+  // Zooms in or out by a factor of two around a cell. Returns false if the matrix is too small for zoom.
   zoomAt(cell, closer) {
     if (!this.zoomable()) return false;
     this.zoom(scaled(this.range, cell, closer, this.given.matrix));
     return true;
   }
 
-  // Moves what is shown, so that a cell is in it.
+  // Moves the range that is shown as far as needed to show a cell.
   reveal(cell) {
     const range = holding(this.range, cell);
     if (range.row0 !== this.range.row0 || range.col0 !== this.range.col0) this.zoom(range);
@@ -145,7 +145,7 @@ export class Figure {
     return inside ? { row, col } : null;
   }
 
-  // Where a cell ends on the screen, as an event of the pointer would say it.
+  // Returns the lower right corner of a cell on the screen, with the members of a pointer event.
   placeOf({ row, col }) {
     const bounds = this.over.getBoundingClientRect();
     const { width, height } = this.size();
@@ -172,7 +172,7 @@ export class Figure {
     if (cell && cell.row >= row0 && cell.row < row1 && cell.col >= col0 && cell.col < col1) add('mark-cell', cell.row, cell.col, 1, 1);
   }
 
-  // A canvas of its own for a file: on paper, with labels and hatching.
+  // Returns the figure on a new canvas for a file: with a ground, labels and hatching.
   async toCanvas(ratio = 2) {
     await this.drawn;
     const canvas = document.createElement('canvas');

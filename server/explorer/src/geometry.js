@@ -1,18 +1,20 @@
-// Sizes, margins and ticks of a heat map.
+// geometry.js computes the sizes and margins of heat maps, and which labels their axes have.
 
 export const FONT = '11px system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif';
-const LINE = 13;
-const CLOSE = 10.5; // least height of rows that all have labels
-const LONGEST_LABEL = 110;
+const LINE = 13; // pixels; the height of a label
+const CLOSE = 10.5; // pixels; if rows are at least as high as this, all of them have labels
+const LONGEST_LABEL = 110; // pixels
 const ELLIPSIS = '…';
 
 const context = document.createElement('canvas').getContext('2d');
 
+// Returns the width of a text in pixels.
 export function widthOf(text) {
   context.font = FONT;
   return context.measureText(text).width;
 }
 
+// Cuts a text so that it fits into a width.
 export function elide(text, width) {
   if (widthOf(text) <= width) return text;
   let end = text.length - 1;
@@ -20,7 +22,9 @@ export function elide(text, width) {
   return text.slice(0, end) + ELLIPSIS;
 }
 
-function step(count, size, least) {
+// Returns n so that every n-th row or column gets a label. size: the height of a row or the width of a column. least: the least distance
+// between two labels.
+function labelStep(count, size, least) {
   if (least === LINE && size >= CLOSE) return 1;
   for (const base of [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000]) {
     if (base * size >= least || base >= count) return base;
@@ -28,11 +32,11 @@ function step(count, size, least) {
   return count;
 }
 
-// The least width of all cells of a matrix together that is of use.
+// Returns the least width of all columns together at which the figure is of use.
 const useful = (cols) => Math.min(Math.max(cols * 6, 120), 180);
 
-// The width that each of these matrices may have, so that as many as possible stand in a row of this width, `gap` apart. None is left
-// alone in a row.
+// Returns the width for each of these matrices, so that as many as possible stand in a row of this width, `gap` apart, and none stands
+// alone in the last row.
 export function share(matrices, width, gap) {
   for (let across = matrices.length; across > 1; across--) {
     const each = Math.floor((width - (across - 1) * gap) / across) - 1;
@@ -42,7 +46,7 @@ export function share(matrices, width, gap) {
   return width;
 }
 
-// Labels have a third of the width at most.
+// Returns the width of the labels of the rows, which is at most a third of the width of the figure.
 function leftMargin(rows, labels, width) {
   let most = 0;
   const every = Math.max(1, Math.floor(rows / 64));
@@ -50,7 +54,8 @@ function leftMargin(rows, labels, width) {
   return Math.ceil(Math.min(most, LONGEST_LABEL, width / 3)) + 8;
 }
 
-// rowLabels(i) and colLabels(j) are functions. most: the largest side of a cell. tallest: the largest height of all cells together.
+// Returns the sizes of a figure. rowLabels(row) and colLabels(col) are functions. most: the longest side of a cell. tallest: the largest
+// height of all rows together. In the result, `across` says whether the labels of the columns are turned.
 export function layOut({ rows, cols, rowLabels, colLabels, width, most = 56, tallest = 620 }) {
   const left = leftMargin(rows, rowLabels, width);
   const room = Math.max(40, width - left - 2);
@@ -66,23 +71,25 @@ export function layOut({ rows, cols, rowLabels, colLabels, width, most = 56, tal
   return { left, top, plotWidth, plotHeight, across, width: left + plotWidth + 2, height: top + plotHeight + 2 };
 }
 
-// The labels of an axis from `first` to `last`, as many as there is room for.
-export function ticks(labels, first, last, size, room, least) {
+// Returns the labels of an axis from `first` to before `last`, as many as there is room for: [{at, text}].
+function axisLabels(labels, first, last, size, room, least) {
   const count = last - first;
-  const every = step(count, size, least);
+  const every = labelStep(count, size, least);
   const found = [];
   for (let at = Math.ceil(first / every) * every; at < last; at += every) found.push({ at, text: elide(labels(at), room) });
   return found;
 }
 
+// Returns the labels of both axes for the range that is shown.
 export function axes(box, range, rowLabels, colLabels) {
   const height = box.plotHeight / (range.row1 - range.row0);
   const width = box.plotWidth / (range.col1 - range.col0);
   const least = box.across ? LINE : Math.max(LINE, widthOf(colLabels(range.col1 - 1)) + 6);
   return {
-    rows: ticks(rowLabels, range.row0, range.row1, height, box.left - 7, LINE),
-    cols: ticks(colLabels, range.col0, range.col1, width, LONGEST_LABEL, least),
+    rows: axisLabels(rowLabels, range.row0, range.row1, height, box.left - 7, LINE),
+    cols: axisLabels(colLabels, range.col0, range.col1, width, LONGEST_LABEL, least),
   };
 }
 
-export const whole = ({ rows, cols }) => ({ row0: 0, row1: rows, col0: 0, col1: cols });
+// Returns the range of all cells of a matrix.
+export const wholeRange = ({ rows, cols }) => ({ row0: 0, row1: rows, col0: 0, col1: cols });

@@ -1,13 +1,13 @@
-// JSON as text: where its members stand, and edits that leave the rest of the text as the user wrote it.
-// Takes what people paste (-Infinity, which Python writes, is a value here); knows nothing of what the members mean.
+// jsontext.js finds the members of JSON in its text, and edits the text so that the rest stays as the user wrote it. It accepts -Infinity,
+// because Python writes it. It does not know what the members mean.
 
-// The value of a text, -Infinity as null; undefined if it is not JSON even so.
+// Returns the value of a text, with null for -Infinity. Returns undefined if the text is not JSON.
 export function parse(text) {
   for (const attempt of [text, text.replace(/([[,:\s])-Infinity(?=[\s,\]}])/g, '$1null')]) {
     try {
       return JSON.parse(attempt);
     } catch {
-      // The next attempt, if there is one.
+      // The next attempt follows, if there is one.
     }
   }
   return undefined;
@@ -44,7 +44,8 @@ class Scanner {
     return JSON.parse(this.text.slice(start, this.at));
   }
 
-  // Steps over the members of the object or array that begins here; visit(key, start, end, keyStart) for each.
+  // Steps over the object or array that begins here. It calls visit(key, start, end, keyStart) for each member, and stops if visit returns
+  // true.
   members(visit) {
     const isObject = this.text[this.at] === '{';
     const close = isObject ? '}' : ']';
@@ -65,6 +66,7 @@ class Scanner {
     this.at++;
   }
 
+  // Steps over the value that begins here.
   skip() {
     const first = this.text[this.at];
     if (first === '"') {
@@ -78,7 +80,7 @@ class Scanner {
     }
   }
 
-  // Over brackets by counting them: megabytes of numbers need no more.
+  // Steps over an object or array by counting brackets only, because it may have megabytes of numbers.
   nested() {
     const { text } = this;
     let depth = 0;
@@ -96,7 +98,7 @@ class Scanner {
   }
 }
 
-// The top-level members of an object: Map of key -> {start, end, keyStart}; null if the text is no object.
+// Returns the top-level members of an object as a Map of key -> {start, end, keyStart}. Returns null if the text is no object.
 export function members(text) {
   const scanner = new Scanner(text);
   const found = new Map();
@@ -111,7 +113,8 @@ export function members(text) {
   }
 }
 
-// The place {start, end} that an RFC 6901 pointer names; of its deepest part that is there, if not all is. Null if the text is not JSON.
+// Returns the place {start, end} that a pointer of RFC 6901 names. If it names nothing, the place is that of the deepest part of the pointer
+// that names something. Returns null if the text is not JSON.
 export function locate(text, pointer) {
   const scanner = new Scanner(text);
   try {
@@ -135,8 +138,8 @@ export function locate(text, pointer) {
   }
 }
 
-// The text with a top-level member set to a value (JSON text), or without it if the value is undefined. A new member goes to the end,
-// or to the beginning: where the server wants dtype, which it must know before it reads matrices.
+// Returns the text with a top-level member set to a value (JSON text), or without the member if the value is undefined. A new member goes to
+// the end, or to the beginning if `first` is true. The server needs dtype at the beginning, before it reads matrices.
 export function withMember(text, key, value, first = false) {
   const all = members(text);
   if (!all) return text;
@@ -160,7 +163,7 @@ export function withMember(text, key, value, first = false) {
   return `${body}${separator}${lines ? '\n  ' : ' '}${JSON.stringify(key)}: ${value}${lines ? '\n' : ''}${text.slice(brace)}`;
 }
 
-// The place in a text (UTF-16) of a byte of its UTF-8.
+// Returns the index in a text (UTF-16) of a byte of its UTF-8.
 export function indexOfByte(text, byte) {
   const bytes = new TextEncoder().encode(text);
   return new TextDecoder().decode(bytes.subarray(0, byte)).length;

@@ -1,17 +1,18 @@
-// lines.js - attention as lines between two columns of words, with the queries on the left and the keys on the right. A line is stronger
-// if its weight is larger. Pointing at a word shows its lines alone, with their weights as numbers and bars. A click locks the word.
+// lines.js shows attention as lines between two columns of words, with the queries on the left and the keys on the right. A line is stronger
+// if its weight is larger. When the pointer is on a word, only the lines of this word are shown, with their weights as numbers and bars. A
+// click locks the word.
 //
 // Words and lines are made only for the rows that are in view, so that 1024 words cost as much as 30. Up to SVG_LINES lines are SVG;
-// more are painted on a canvas in slices. The colours are the custom properties of views.css. pairs.js chooses the pairs.
+// more are painted on a canvas in slices. colours.css has the colours of the heads. pairs.js chooses the pairs.
 import { choosePairs, makeHead, weightText } from './pairs.js';
 import { toSVG } from './download.js';
 
-const ROW = 26;
-const MAX_VIEW = 26 * ROW;
+const ROW = 26; // pixels; the height of a word
+const MAX_VIEW = 26 * ROW; // pixels; the view scrolls if it would be higher
 const SVG_LINES = 1500;
-const MAX_LINES = 4000;
-const CLEAR_LINES = 400;
-const FRAME_MS = 20;
+const MAX_LINES = 4000; // the strongest are shown if there are more
+const CLEAR_LINES = 400; // more lines are drawn weaker, so that they do not cover each other
+const FRAME_MS = 20; // milliseconds; if a frame takes longer, the slices become smaller
 const SVG = 'http://www.w3.org/2000/svg';
 export const HEAD_COLOURS = 8;
 
@@ -22,7 +23,7 @@ function element(name, className, parent) {
   return made;
 }
 
-function curve(line) {
+function pathData(line) {
   const middle = (line.x0 + line.x1) / 2;
   return `M${line.x0} ${line.y0}C${middle} ${line.y0} ${middle} ${line.y1} ${line.x1} ${line.y1}`;
 }
@@ -33,7 +34,7 @@ const widthOf = (strength) => hundredths(0.6 + 3 * strength);
 
 function pathOf(line) {
   const path = document.createElementNS(SVG, 'path');
-  path.setAttribute('d', curve(line));
+  path.setAttribute('d', pathData(line));
   path.setAttribute('class', `lines-line lines-head-${line.head}${line.weight < 0 ? ' lines-negative' : ''}`);
   path.setAttribute('stroke-opacity', opacityOf(line.strength));
   path.setAttribute('stroke-width', widthOf(line.strength));
@@ -77,7 +78,7 @@ class Column {
     return made;
   }
 
-  // Shows the words from first to before last, `labels` their names, moved up by `scrolled` pixels.
+  // Shows the words from `first` to before `last` with their labels, moved up by `scrolled` pixels.
   show(first, last, labels, scrolled) {
     const focused = this.root.contains(document.activeElement) ? Number(document.activeElement.dataset[this.side]) : -1;
     for (const [index, { word }] of this.words) {
@@ -102,8 +103,8 @@ class Column {
     }
   }
 
-  // Marks the word that is shown alone, and writes beside each word what `weightsOf(index)` has for it: {head, weight, part,
-  // masked} for each head, or null for nothing.
+  // Marks the word that is shown alone, and writes the weights beside each word. weightsOf(index) returns {head, weight, part, masked} for each
+  // head; without weightsOf, nothing is written.
   annotate(active, locked, weightsOf) {
     for (const [index, { word, value, bars }] of this.words) {
       word.classList.toggle('lines-active', index === active);
@@ -144,7 +145,7 @@ class Lines {
     this.keys = new Column('key', 'keys', this.layer);
     this.note = element('p', 'lines-note', this.root);
     this.data = null;
-    this.pointed = null; // the word under the pointer or the keyboard: {side, index}
+    this.pointed = null; // the word that the pointer is on or that has the focus: {side, index}
     this.lockedKey = null;
     this.frame = 0;
     this.painting = 0;
@@ -166,7 +167,7 @@ class Lines {
     });
     on(this.layer, 'focusout', () => this.point(null));
     on(this.layer, 'click', (event) => this.lock(this.wordOf(event.target)));
-    on(this.root, 'keydown', (event) => this.key(event));
+    on(this.root, 'keydown', (event) => this.keydown(event));
     this.resizing = new ResizeObserver(() => this.later());
     this.resizing.observe(this.root);
   }
@@ -188,7 +189,7 @@ class Lines {
     this.later();
   }
 
-  // The caller keeps a locked query (`row`); a locked key is kept here.
+  // Locks a word, or releases it. The caller keeps a locked query (`row`); this object keeps a locked key.
   lock(word) {
     if (!this.data || !word) {
       return;
@@ -212,7 +213,7 @@ class Lines {
     }
   }
 
-  key(event) {
+  keydown(event) {
     const word = this.wordOf(document.activeElement);
     if (!this.data || event.altKey || event.ctrlKey || event.metaKey) {
       return;
@@ -229,7 +230,7 @@ class Lines {
     event.stopPropagation();
   }
 
-  // Moves the focus from `word` as a key of the keyboard says; returns false if the key says nothing.
+  // Moves the focus from a word to another one when a key of the keyboard is pressed. Returns false if the key does not move the focus.
   move({ side, index }, key) {
     const lengths = { query: this.data.rows, key: this.data.cols };
     const steps = { ArrowUp: -1, ArrowDown: 1, PageUp: -10, PageDown: 10, Home: -Infinity, End: Infinity };
@@ -256,7 +257,7 @@ class Lines {
     }
   }
 
-  // The word whose lines are shown alone: {side, index, locked}, or null.
+  // Returns the word whose lines are shown alone, as {side, index, locked}, or null.
   active() {
     if (this.data.row !== null) {
       return { side: 'query', index: this.data.row, locked: true };
@@ -268,7 +269,7 @@ class Lines {
   }
 
   update(given) {
-    const { rows, cols, threshold = 0, mode = 'weight', row = null, dark = false } = given;
+    const { rows, cols, threshold = 0, mode = 'weight', row = null } = given;
     const heads = given.heads?.length > 0 ? given.heads : [{ weights: given.weights, masked: given.masked }];
     const before = this.data;
     const same = before && before.rows === rows && before.cols === cols;
@@ -280,14 +281,18 @@ class Lines {
       made.forEach((head) => head.cuts.clear());
     }
     this.data = {
-      rows, cols, threshold, mode, row, heads: made,
+      rows,
+      cols,
+      threshold,
+      mode,
+      row,
+      heads: made,
       queryLabels: Array.from({ length: rows }, (_, i) => String(given.queryLabels?.[i] ?? `q${i}`)),
       keyLabels: Array.from({ length: cols }, (_, i) => String(given.keyLabels?.[i] ?? `k${i}`)),
     };
     if (!same) {
       this.lockedKey = this.pointed = null;
     }
-    this.root.dataset.dark = dark;
     this.space.style.height = `${Math.max(rows, cols) * ROW}px`;
     this.scroll.style.height = `${Math.min(Math.max(rows, cols) * ROW, MAX_VIEW)}px`;
     if (row !== null && row !== before?.row) {
@@ -343,9 +348,12 @@ class Lines {
       });
     for (const column of [this.queries, this.keys]) {
       const own = active?.side === column.side;
-      const weightsOf = !active || own ? null
-        : active.side === 'query' ? (key) => at(active.index * cols + key)
-        : (query) => at(query * cols + active.index);
+      const weightsOf =
+        !active || own
+          ? null
+          : active.side === 'query'
+            ? (key) => at(active.index * cols + key)
+            : (query) => at(query * cols + active.index);
       column.annotate(own ? active.index : -1, own && active.locked ? active.index : -1, weightsOf);
     }
     this.root.dataset.active = active ? `${active.side}-${active.index}` : '';
@@ -359,7 +367,7 @@ class Lines {
     const [from, to] = active?.side === 'query' ? [active.index, active.index + 1] : [Math.min(first, rows), Math.min(last, rows)];
     const { lines, count } = choosePairs(heads, from, to, rule, MAX_LINES);
     const width = this.stage.clientWidth;
-    // Thousands of lines at full strength would cover each other.
+    // Many lines at full strength would cover each other.
     const density = Math.max(0.25, Math.min(1, Math.sqrt(CLEAR_LINES / lines.length)));
     for (const line of lines) {
       line.x0 = 0;
@@ -395,8 +403,8 @@ class Lines {
     this.svg.replaceChildren(all);
   }
 
-  // Paints in slices, weakest lines first, until another painting begins. The browser does the work of a slice after it, so its
-  // size follows from how long the frames take.
+  // Paints in slices, weakest lines first, until another painting begins. The browser does the work of a slice only after the slice has
+  // ended. So the size of the next slice depends on how long the last frame took.
   paint(lines, width, height) {
     const mine = this.painting;
     const scale = Math.min(2, window.devicePixelRatio || 1);
@@ -405,7 +413,7 @@ class Lines {
     const context = this.canvas.getContext('2d');
     context.scale(scale, scale);
     const style = getComputedStyle(this.root);
-    const colours = Array.from({ length: HEAD_COLOURS }, (_, i) => style.getPropertyValue(`--lines-head-${i}`).trim());
+    const colours = Array.from({ length: HEAD_COLOURS }, (_, i) => style.getPropertyValue(`--head-${i}`).trim());
     let at = 0;
     let size = 200;
     let before = 0;
@@ -428,7 +436,7 @@ class Lines {
     requestAnimationFrame(slice);
   }
 
-  // What is in view as an SVG file, on the ground of the page: {text, width, height}.
+  // Returns the lines and words in view as an SVG file on the ground of the page: {text, width, height}.
   picture() {
     this.render();
     const place = this.layer.getBoundingClientRect();
@@ -475,11 +483,12 @@ class Lines {
   }
 }
 
-// Makes the view in `container`. onHover is told the word pointed at, {query, key} with one of them null, or null; onLock the
-// locked query or null. update takes {weights, rows, cols, queryLabels, keyLabels, masked, heads: [{weights, masked, name,
-// index}], threshold, mode, row, dark}: with `heads` each has a colour of its own (that of its index), else `weights` is the
-// only one; mode 'mass' makes of threshold the part of a row that the fewest keys hold. Weights are read, not kept apart:
-// changed ones come as another array.
+// Makes the lines in `container`. onHover({query, key}) is called when the pointer is on a word; one of the two is null. It is called with
+// null when the pointer leaves the words. onLock(row) is called with the locked query, or with null.
+//
+// update(data) takes {weights, rows, cols, queryLabels, keyLabels, masked, heads: [{weights, masked, name, index}], threshold, mode, row}.
+// Without `heads`, `weights` are those of the only head. Each head has the colour of its index. With mode 'mass', threshold is the part of
+// a row that the fewest keys must hold. The weights are not copied, so changed weights must come in a new array.
 export function createLines(container, callbacks = {}) {
   const lines = new Lines(container, callbacks);
   return { update: (data) => lines.update(data), picture: () => lines.picture(), destroy: () => lines.destroy() };

@@ -1,6 +1,6 @@
-// Answers as matrices of numbers: nested arrays to one Float64Array for each batch item and head. Pure, for the worker and tests.
+// matrices.js turns the nested arrays of an answer into one Float64Array for each batch item and head. It needs no page.
 
-// null is -Infinity.
+// Makes a matrix of rows. null becomes -Infinity.
 function flat(rows) {
   const cols = rows[0].length;
   const data = new Float64Array(rows.length * cols);
@@ -11,8 +11,8 @@ function flat(rows) {
   return measured({ rows: rows.length, cols, data });
 }
 
-// The matrix with the least and the largest finite number, how many are masked and which (bits, null if none is), and the largest
-// number of each row, 0 at least: what the page would else have to go through a million numbers for.
+// Adds to a matrix what the page would otherwise have to find among a million numbers: the smallest and the largest finite number (lo, hi),
+// how many cells are masked, which ones (bits, or null if none is), and the largest number of each row, but at least 0.
 export function measured(matrix) {
   const { rows, cols, data } = matrix;
   const largest = new Float64Array(rows);
@@ -42,19 +42,19 @@ function rank(value) {
   return count;
 }
 
-// [batch][head] -> matrix, whatever axes stand in front.
+// Returns matrices as [batch][head]. batched: whether the first axis is that of the batch. The axis of heads may be absent.
 export function matrices(value, batched) {
   const items = batched ? value : [value];
   return items.map((item) => (rank(item) === 3 ? item.map(flat) : [flat(item)]));
 }
 
-// [batch][head] -> numbers, one for each query.
+// Returns vectors with a number for each query, as [batch][head].
 export function vectors(value, batched) {
   const items = batched ? value : [value];
   return items.map((item) => (rank(item) === 2 ? item : [item]).map((row) => Float64Array.from(row, (x) => x ?? -Infinity)));
 }
 
-// Heads that stand side by side in the columns, as [batch][head].
+// Splits matrices whose columns hold all heads side by side. Returns them as [batch][head].
 export function split(groups, heads) {
   return groups.map(([matrix]) => {
     const { rows, data } = matrix;

@@ -1,8 +1,9 @@
-// Numbers as people read them: in text, and a matrix as a table.
+// numbers.js writes numbers as people read them: in text, and a matrix as a table.
 
-export const MOST_SIDE = 64;
+const MOST_SIDE = 64; // rows or columns of a table
 
-export function show(x, digits = 4) {
+// Writes a number with so many significant digits.
+export function formatNumber(x, digits = 4) {
   if (x === undefined || Number.isNaN(x)) return '–';
   if (x === -Infinity) return '−∞';
   if (x === 0) return '0';
@@ -11,7 +12,8 @@ export function show(x, digits = 4) {
   return text.replace('-', '−').replace('e+', 'e');
 }
 
-export function bytes(count) {
+// Writes a number of bytes with its unit.
+export function formatBytes(count) {
   if (count < 1000) return `${count} B`;
   return count < 999_500 ? `${(count / 1000).toPrecision(3)} kB` : `${(count / 1e6).toPrecision(3)} MB`;
 }
@@ -23,7 +25,7 @@ function cellOf(tag, text, scope) {
   return element;
 }
 
-// A table whose headers stay in sight. extra: more columns [{title, values}]. Each cell has all digits of its number in data-value.
+// Makes a table whose headers stay in sight. extra: more columns, [{title, values}]. Each cell has all digits of its number in data-value.
 export function createTable({ title, matrix, mask, rowLabels, colLabels, extra = [] }) {
   const region = document.createElement('div');
   region.className = 'numbers';
@@ -49,13 +51,13 @@ export function createTable({ title, matrix, mask, rowLabels, colLabels, extra =
     line.append(cellOf('th', rowLabels(row), 'row'));
     for (let col = 0; col < matrix.cols; col++) {
       const value = matrix.data[row * matrix.cols + col];
-      const cell = cellOf('td', show(value, 6));
+      const cell = cellOf('td', formatNumber(value, 6));
       cell.dataset.value = value === -Infinity ? '-Infinity' : value;
       if (mask?.(row, col)) cell.dataset.masked = 'true';
       line.append(cell);
     }
     for (const { values } of extra) {
-      const cell = cellOf('td', show(values[row], 6));
+      const cell = cellOf('td', formatNumber(values[row], 6));
       cell.className = 'extra';
       line.append(cell);
     }

@@ -1,8 +1,8 @@
-// The options of the API as controls. Each control edits the request's text. An option that does not apply is disabled and says why; if
-// it is set all the same, it can still be removed. A text that cannot be read stays in its field, with the rule beside it, and the
-// request keeps its old value.
+// options.js shows the options of the API as controls. Each control edits the text of the request. The control of an option that does not
+// apply is disabled and says why; but if the request has the option, the user can remove it. If the text of a field cannot be read, it
+// stays in the field, the rule stands beside it, and the request keeps its old value.
 import { inapplicable } from './request.js';
-import { fraction, list, number, whole } from './values.js';
+import { readFraction, readList, readNumber, readWhole } from './fieldtext.js';
 
 const CAUSAL = [
   ['', 'off', undefined],
@@ -22,14 +22,14 @@ const LAYOUT = [
   ['out_in', 'X Wᵀ', '"out_in"'],
 ];
 
-// The kinds of text that fields take: how each is read, and its rule in words.
-const NUMBER = { read: number, rule: 'a number, such as 0.5' };
-const FRACTION = { read: fraction, rule: 'a number or fraction, such as 0.5, 1/8 or 1/√8', letters: true };
-const WHOLE = { read: whole, rule: 'a whole number, such as 2' };
-const NUMBERS = { read: list, rule: 'a number, or one for each head, such as 0.5, 1' };
-const WHOLES = { read: (text) => list(text, whole), rule: 'a whole number, or one for each batch item, such as 3, 5' };
+// The kinds of text that fields accept: the function that reads it, and its rule in words.
+const NUMBER = { read: readNumber, rule: 'a number, such as 0.5' };
+const FRACTION = { read: readFraction, rule: 'a number or fraction, such as 0.5, 1/8 or 1/√8', letters: true };
+const WHOLE = { read: readWhole, rule: 'a whole number, such as 2' };
+const NUMBERS = { read: readList, rule: 'a number, or one for each head, such as 0.5, 1' };
+const WHOLES = { read: (text) => readList(text, readWhole), rule: 'a whole number, or one for each batch item, such as 3, 5' };
 
-// kind: choice, switch, pair, or a field if it has none. takes: the kind of text. The options from `SELDOM` on are folded away.
+// The options. kind: choice, switch or pair; an option without kind is a field. takes: the kind of text.
 const OPTIONS = [
   { key: 'causal', label: 'Causal', kind: 'choice', values: CAUSAL, title: 'No query attends to keys that come after it' },
   {
@@ -54,7 +54,7 @@ const OPTIONS = [
   { key: 'timeout', label: 'Timeout', takes: NUMBER, hint: 'server’s', title: 'Seconds that the computation may take' },
 ];
 
-const SELDOM = 'kv_heads'; // this option and those after it
+const SELDOM = 'kv_heads'; // this option and the ones after it are folded away
 
 function input(option, attributes) {
   const made = Object.assign(document.createElement('input'), { type: 'text', autocomplete: 'off', ...attributes });
@@ -62,7 +62,8 @@ function input(option, attributes) {
   return made;
 }
 
-// The control of one option: {element, read() -> JSON text, undefined or (not readable) null, write(value)}.
+// Functions that make the control of an option: {element, read(), write(value)}. read() returns JSON text, undefined for the default, or
+// null for a text that cannot be read.
 const KINDS = {
   choice(option) {
     const select = document.createElement('select');
@@ -116,7 +117,7 @@ const KINDS = {
   },
 };
 
-// onChange(key, JSON text or undefined) when a control has been used.
+// Makes the controls. onChange(key, value) is called when the user has changed a control; value is JSON text, or undefined.
 export function createOptions(container, onChange) {
   const rows = OPTIONS.map((option) => {
     const control = KINDS[option.kind ?? 'field'](option);
@@ -163,7 +164,7 @@ export function createOptions(container, onChange) {
     for (const field of fields) field.setAttribute('aria-invalid', String(wrong && option.takes.read(field.value) === null));
   }
 
-  // Shows what a request has; null disables every option. heads: as many as its answer has.
+  // Sets the controls to the options of a request; null disables every option. heads: how many heads the answer has.
   function update(summary, heads) {
     const reasons = summary ? inapplicable(summary, heads) : {};
     for (const one of rows) {
@@ -182,7 +183,7 @@ export function createOptions(container, onChange) {
     title.textContent = set ? `More (${set} changed)` : 'More';
   }
 
-  // Empties the fields that could not be read, because another request takes the place of theirs.
+  // Empties the fields that could not be read. It is called when another request is shown.
   function forget() {
     for (const one of rows.filter(({ row }) => row.classList.contains('invalid'))) {
       for (const field of one.fields) field.value = '';

@@ -1,20 +1,21 @@
-// The one painter of heat maps: cells, hatching, numbers and labels. It paints on a surface: a canvas (on the page, as a thumb, as
-// PNG) or the text of an SVG file. All lengths are CSS pixels.
+// paint.js is the one painter of heat maps: cells, hatching, numbers and labels. It paints on a surface: a canvas (for the page, for a small
+// picture, or for a PNG file) or the text of an SVG file. All lengths are CSS pixels.
 import { css, position, textOn } from './colour.js';
 import { axes, FONT, widthOf } from './geometry.js';
-import { show } from './numbers.js';
+import { formatNumber } from './numbers.js';
 
 const READABLE = { width: 38, height: 22 }; // a cell of this size has room for its number
-const HATCHING = 5; // pixels from line to line
+const HATCHING = 5; // the distance of the lines of the hatching
 
-// The size of the cells in `range` when they fill the box, and the gap between them.
+// Returns the size of the cells in `range` when they fill the box, and the gap between them.
 export function cellSize({ plotWidth, plotHeight }, { row0, row1, col0, col1 }) {
   const width = plotWidth / (col1 - col0);
   const height = plotHeight / (row1 - row0);
   return { width, height, gap: Math.min(width, height) >= 6 ? 1 : 0 };
 }
 
-// A surface: a canvas. ratio: its pixels for each pixel of CSS. Without a colour for hatching, masked cells stay transparent.
+// A canvas as a surface. ratio: pixels of the canvas for each pixel of CSS. hatching: the colour of masked cells; without it, they stay
+// transparent.
 export class CanvasSurface {
   constructor(canvas, { width, height }, ratio, hatching) {
     this.hatching = hatching;
@@ -36,7 +37,7 @@ export class CanvasSurface {
     this.context.translate(x, y);
   }
 
-  // The edges are whole pixels of the canvas, so that cells neither blur nor leave seams.
+  // Paints a cell. Its edges are whole pixels of the canvas, so that cells are sharp and have no seams between them.
   cell(x, y, width, height, colour) {
     const snap = (at) => Math.round(at * this.ratio) / this.ratio;
     const [left, top] = [snap(x), snap(y)];
@@ -61,7 +62,7 @@ export class CanvasSurface {
     context.restore();
   }
 
-  // The part of a picture that is within `inside`.
+  // Paints the part of a picture that is within `inside`.
   picture({ bitmap }, place, inside) {
     const { context } = this;
     context.save();
@@ -72,7 +73,7 @@ export class CanvasSurface {
     context.restore();
   }
 
-  // align: 'left', 'center' or 'right'; turned: from below to above.
+  // Writes a text. align: 'left', 'center' or 'right'. turned: whether the text runs upwards.
   text(text, x, y, { colour, align, most, turned }) {
     const { context } = this;
     context.save();
@@ -85,13 +86,13 @@ export class CanvasSurface {
   }
 }
 
-// Characters that XML has no way to write become U+FFFD.
+// XML cannot write these characters, so they become U+FFFD.
 const notXML = /[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\u{10000}-\u{10ffff}]/gu;
 const escape = (text) => text.replace(notXML, '\ufffd').replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('"', '&quot;');
 const round = (x) => Math.round(x * 100) / 100;
 const ANCHORS = { left: 'start', center: 'middle', right: 'end' };
 
-// A surface: the text of an SVG file.
+// The text of an SVG file as a surface.
 export class SVGSurface {
   constructor({ width, height }, hatching) {
     const family = FONT.replace(/^\S+ /, '').replaceAll('"', "'");
@@ -114,7 +115,7 @@ export class SVGSurface {
   }
 
   cell(x, y, width, height, colour) {
-    const fill = colour.replace(/(\d) (?=\d)/g, '$1,'); // for programs that know CSS of 2011
+    const fill = colour.replace(/(\d) (?=\d)/g, '$1,'); // older programs need commas between the numbers of rgb()
     this.parts.push(`<rect x="${round(x)}" y="${round(y)}" width="${round(width)}" height="${round(height)}" fill="${fill}"/>`);
   }
 
@@ -140,7 +141,7 @@ export class SVGSurface {
   }
 }
 
-// Each cell in `range` at its place, the first at the origin. numbers: whether they are written where there is room.
+// Paints the cells in `range`; the first is at the origin. numbers: whether numbers are written into cells that have room for them.
 export function paintCells(on, { matrix, mask, scale, range, size, numbers }) {
   const { width, height, gap } = size;
   const write = numbers && width >= READABLE.width && height >= READABLE.height;
@@ -157,12 +158,13 @@ export function paintCells(on, { matrix, mask, scale, range, size, numbers }) {
       on.cell(...place, css(scale.table, t));
       if (!write) continue;
       const [x, y] = [place[0] + place[2] / 2, place[1] + place[3] / 2];
-      on.text(show(value, 3), x, y, { colour: textOn(scale.table, t), align: 'center', most: width - gap - 4 });
+      on.text(formatNumber(value, 3), x, y, { colour: textOn(scale.table, t), align: 'center', most: width - gap - 4 });
     }
   }
 }
 
-// A picture of the cells in `part`, made elsewhere, of which `range` is shown: what is masked in it is transparent.
+// Paints the range that is shown from a picture of the cells in `pixels.part`, which the worker has made. Masked cells of the picture are
+// transparent, so the hatching below it shows there.
 function paintPicture(on, { pixels, range, size, box }) {
   const { width, height } = size;
   const { part } = pixels;
@@ -182,12 +184,12 @@ function paintLabels(on, { box, range, size, rowLabels, colLabels, colours }) {
   for (const { at, text } of cols) {
     const x = box.left + (at - range.col0 + 0.5) * size.width;
     if (box.across) on.text(text, x, box.top - 5, upper);
-    else on.text(text, Math.min(x, box.width - widthOf(text) / 2), box.top - 9, upper); // the last one ends within the figure
+    else on.text(text, Math.min(x, box.width - widthOf(text) / 2), box.top - 9, upper); // the last label must end within the figure
   }
 }
 
-// A whole figure. shown: {box, range, size, matrix, mask, scale, rowLabels, colLabels, colours, pixels}; with pixels, these are shown
-// instead of the cells.
+// Paints a figure. shown: {box, range, size, matrix, mask, scale, rowLabels, colLabels, colours, pixels}. If there is a picture (pixels), it
+// is painted instead of the cells.
 export function paintFigure(on, shown) {
   paintLabels(on, shown);
   on.move(shown.box.left, shown.box.top);

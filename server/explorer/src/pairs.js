@@ -1,12 +1,12 @@
-// pairs.js - the pairs of a query and a key that get a line, and the strength of each line. It is arithmetic and knows no page.
+// pairs.js chooses the pairs of a query and a key that get a line, and computes the strength of each line. It needs no page.
 //
-// A head is {weights, masked, max, cuts}: its weights row-major (rows × cols), 1 in `masked` where a pair is forbidden, the
-// largest magnitude, and what was found out about its rows under the present threshold. Weights may be negative
-// (normalization "none"): what counts is their magnitude.
+// A head is {weights, masked, max, cuts}. weights: row-major (rows × cols). masked: 1 for each masked pair, or null. max: the largest
+// magnitude of its weights. cuts: for each row, the result of massCut for the present threshold. With normalization "none", weights may be
+// negative; the rules then use their magnitude.
 
-const BUCKETS = 1024;
+const BUCKETS = 1024; // weights are sorted into so many buckets by their part of the largest weight
 
-// weights, masked → a head. A forbidden pair never counts, whatever weight stands there.
+// Makes a head. A masked pair does not count, whatever its weight is.
 export function makeHead(weights, masked = null) {
   let max = 0;
   for (let i = 0; i < weights.length; i++) {
@@ -18,8 +18,8 @@ export function makeHead(weights, masked = null) {
   return { weights, masked, max, cuts: new Map() };
 }
 
-// The fewest keys, one at least, that hold the part `mass` of a row: {least, ties}, the smallest magnitude among them and how
-// many of just this magnitude. `sizes` are the magnitudes of the row; it is sorted in place.
+// Finds the fewest keys, but at least one, whose weights sum to the part `mass` of a row. Returns {least, ties}: the smallest magnitude among
+// them, and how many of them have just this magnitude. sizes: the magnitudes of the row; the function sorts them in place.
 export function massCut(sizes, mass) {
   sizes.sort();
   let total = 0;
@@ -37,6 +37,7 @@ export function massCut(sizes, mass) {
   return at < sizes.length ? { least: sizes[at], ties } : { least: Infinity, ties: 0 };
 }
 
+// Returns the smallest magnitude that a row keeps, and how many weights of just this magnitude it keeps.
 function rowCut(head, row, cols, { threshold, mode }) {
   if (mode !== 'mass') {
     return { least: threshold, ties: Infinity };
@@ -53,7 +54,7 @@ function rowCut(head, row, cols, { threshold, mode }) {
   return cut;
 }
 
-// Adds to `kept` where the kept weights of a row stand; `key` limits them to that one.
+// Adds the indices of the kept weights of a row to `kept`. If `key` is not null, it adds only the weight of this key.
 function keep(kept, head, query, { cols, key, ...rule }) {
   const { weights, masked } = head;
   const { least, ties } = rowCut(head, query, cols, rule);
@@ -70,9 +71,9 @@ function keep(kept, head, query, { cols, key, ...rule }) {
   }
 }
 
-// The lines to draw, weakest first, of the queries from `first` to before `last`: {lines, count}. A line is {head, query, key,
-// weight, strength}, strength being its part of the largest weight there is; count tells how many the rule keeps, of
-// which the `limit` strongest are listed. rule: cols, threshold, mode ('weight' or 'mass'), and key (null for all).
+// Chooses the lines of the queries from `first` to before `last`. Returns {lines, count}. A line is {head, query, key, weight, strength};
+// strength is its magnitude divided by the largest magnitude of all heads. count: how many lines the rule keeps. lines: the `limit`
+// strongest of them, weakest first; where they end within a bucket, its first weights are taken. rule: {cols, threshold, mode, key}, where mode is 'weight' or 'mass', and key is null for all keys.
 export function choosePairs(heads, first, last, rule, limit) {
   const max = Math.max(...heads.map((head) => head.max));
   const bucket = (weight) => Math.min(BUCKETS - 1, Math.floor((Math.abs(weight) / max) * BUCKETS));
@@ -85,7 +86,7 @@ export function choosePairs(heads, first, last, rule, limit) {
     places.forEach((i) => filled[bucket(head.weights[i])]++);
     return places;
   });
-  // From which bucket on they are listed, and how many of that bucket.
+  // Find the lowest bucket whose weights are listed, and how many of its weights are listed.
   let lowest = BUCKETS - 1;
   let room = limit - filled[lowest];
   while (lowest > 0 && room > 0) {
@@ -107,7 +108,7 @@ export function choosePairs(heads, first, last, rule, limit) {
   return { lines, count: kept.reduce((sum, places) => sum + places.length, 0) };
 }
 
-// A weight beside a word: three decimals, or the power of ten of what is smaller.
+// Writes the weight beside a word: with three decimals, or as a power of ten if it is smaller.
 export function weightText(weight) {
   const size = Math.abs(weight);
   if (size === 0) {

@@ -1,11 +1,12 @@
-// What a request means: its shapes, heads and batch, which results to ask for, and which options apply. Pure; the server has the last word.
+// request.js says what a request means: its shapes, heads and batch, which results to ask for, and which options apply. It needs no page. It
+// checks nothing; the server does.
 
 const MATRICES = ['X', 'Q', 'K', 'V', 'context', 'past_K', 'past_V', 'mask', 'bias', 'embedding'];
 const PROJECTIONS = ['W_Q', 'W_K', 'W_V', 'W_O', 'b_Q', 'b_K', 'b_V', 'b_O'];
 
 export const PATHS = ['/attention', '/self-attention', '/multi-head-attention'];
 
-// The shape of nested arrays by their first elements, or of {"random": ..., "shape": ...}.
+// Returns the shape of nested arrays by their first elements, or the shape of a draw {"random": ..., "shape": ...}.
 export function shapeOf(value) {
   if (value && typeof value === 'object' && !Array.isArray(value)) return Array.isArray(value.shape) ? value.shape : [];
   const shape = [];
@@ -13,14 +14,14 @@ export function shapeOf(value) {
   return shape;
 }
 
-// Where a body belongs.
+// Returns the path that fits a body.
 export function pathFor(body) {
   if (Array.isArray(body.heads)) return PATHS[2];
   if (!Object.keys(body).some((key) => PROJECTIONS.includes(key))) return PATHS[0];
   return body.heads > 1 || shapeOf(body.W_Q).length === 3 ? PATHS[2] : PATHS[1];
 }
 
-// The path for a body that is now asked of another: the same, unless its keys fit only another one.
+// Returns the path for an edited body: the present path, unless the keys of the body fit only another one.
 export function pathAfter(path, body) {
   const other = pathFor(body);
   return (path === PATHS[0]) === (other === PATHS[0]) ? path : other;
@@ -28,13 +29,15 @@ export function pathAfter(path, body) {
 
 const OF_SOFTMAX = ['X', 'axis', 'random', 'dtype', 'digits', 'timeout'];
 
-// Whether a body is one for /softmax alone, which the page does not show.
+// Returns whether a body fits only /softmax, which the page does not show.
 export function isSoftmax(body) {
   const keys = Object.keys(body);
   return 'X' in body && keys.every((key) => OF_SOFTMAX.includes(key)) && ('axis' in body || shapeOf(body.X).length === 1);
 }
 
-// A body without its numbers: options as they are, matrices as shapes. drawn: K and V are made by the server, and not in the body.
+// Returns what the page needs to know of a body: its options, and the shapes of its matrices. projected: the path projects X to Q, K and V.
+// packed: the columns of a matrix hold all heads side by side. batched: the first axis of a matrix is that of the batch. words: the body has
+// a text or tokens. drawn: the server draws K and V, so the body does not have their numbers.
 export function summarise(path, body) {
   const options = {};
   const shapes = {};
@@ -56,7 +59,7 @@ export function summarise(path, body) {
   return { path, options, shapes, projected, packed, batched, words, drawn };
 }
 
-// The results the page wants for a request.
+// Returns the results that the page asks for.
 export function wanted(summary) {
   const list = [];
   if (summary.projected) list.push('Q', 'K', 'V');
@@ -68,8 +71,9 @@ export function wanted(summary) {
 
 const DRAWN = ['random', 'shape', 'low', 'high', 'mean', 'std', 'dtype'];
 
-// The body of a call to /attention that returns the numbers of a drawn Q as present_K; null if Q is not drawn. /attention returns no Q,
-// but it returns keys. What the request draws before Q is drawn before these keys, too, and thrown away.
+// Returns the body of a call to /attention whose answer has the numbers of a drawn Q, or null if Q is not drawn. /attention does not return
+// Q, but it returns K as present_K. So this call draws as K what the request draws as Q. Everything that the request draws before Q is drawn
+// before this K, too, and discarded.
 export function askForQ(body) {
   if (typeof body.Q?.random !== 'string') return null;
   const draws = [];
@@ -86,7 +90,7 @@ export function askForQ(body) {
   return { random, dtype, K, Q: drawn(1, shape.at(-1)), V: drawn(shape.at(-2), 1), return: ['present_K'] };
 }
 
-// Why an option does not apply to a request, by name; an empty object if all do. heads: as many as the answer has.
+// Returns the reasons why options do not apply to a request, as {option: reason}. heads: how many heads the answer has.
 export function inapplicable(summary, heads) {
   const { options, shapes, projected } = summary;
   const reasons = {};

@@ -1,19 +1,21 @@
-// snippets.js - a request as code to paste: curl, Python with nothing but its standard library, JavaScript.
+// snippets.js writes a request as code: for curl, Python (with its standard library only) or JavaScript.
 //
-// The body stands in the code byte for byte, in the raw string of the language where that can hold it, else escaped. A long
-// one is not pasted: the code then reads body.json, and its first line says so.
+// The code has the body byte for byte. The body is a raw string of the language if a raw string can hold it, and otherwise an escaped string.
+// The code of a long body reads the file body.json, and its first line says so.
 
-const LONG = 4000;
+const LONG = 4000; // characters; a longer body is read from body.json
 
-// For a POSIX shell: inside single quotes nothing but the quote itself is special.
+// Quotes a text for a POSIX shell. Inside single quotes, only the single quote is special.
 const shell = (text) => `'${text.replaceAll("'", `'\\''`)}'`;
 
 const escaped = (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`;
 
-// JSON's strings are strings of Python and of JavaScript, too; what ends a line somewhere is escaped.
+// Quotes a text for Python and JavaScript. A string of JSON is also a string of both languages. Characters that end a line in one of them
+// are escaped.
 const quoted = (text) => JSON.stringify(text).replace(/[\u0085\u2028\u2029\u007f]/g, escaped);
 
-// What no raw string of either language holds: a carriage return becomes a line feed, a backslash at the end escapes the quote.
+// Texts that no raw string of either language can hold: a carriage return would become a line feed, and a backslash at the end would escape
+// the quote.
 const tooRaw = /[\r\u0000]|\\$/;
 
 function python(text) {
@@ -24,14 +26,14 @@ function javascript(text) {
   return tooRaw.test(text) || /`|\$\{/.test(text) ? quoted(text) : `String.raw\`${text}\``;
 }
 
-// Matrices of numbers a row on a line, as people write them; the rest on one line.
-export function format(value) {
+// Writes JSON with each row of a matrix on a line of its own.
+export function formatJSON(value) {
   if (value === null || typeof value !== 'object') {
     return JSON.stringify(value);
   }
   const parts = Array.isArray(value)
-    ? value.map(format)
-    : Object.entries(value).map(([key, member]) => `${JSON.stringify(key)}: ${format(member)}`);
+    ? value.map(formatJSON)
+    : Object.entries(value).map(([key, member]) => `${JSON.stringify(key)}: ${formatJSON(member)}`);
   const [open, close] = Array.isArray(value) ? '[]' : '{}';
   const flat = `${open}${parts.join(', ')}${close}`;
   const nested = Array.isArray(value) ? value.some(Array.isArray) : flat.length > 78;
@@ -42,13 +44,12 @@ export function format(value) {
 }
 
 const writers = {
-  curl: ({ url, text, key }) =>
-    [
-      ...(text === null ? ['# The request is in body.json: download it first.'] : []),
-      `curl ${shell(url)} -H 'Content-Type: application/json' \\`,
-      ...(key ? [`  -H "Authorization: Bearer $ATTENTIOND_KEY" \\`] : []),
-      text === null ? '  --data-binary @body.json' : `  --data-raw ${shell(text)}`,
-    ],
+  curl: ({ url, text, key }) => [
+    ...(text === null ? ['# The request is in body.json: download it first.'] : []),
+    `curl ${shell(url)} -H 'Content-Type: application/json' \\`,
+    ...(key ? [`  -H "Authorization: Bearer $ATTENTIOND_KEY" \\`] : []),
+    text === null ? '  --data-binary @body.json' : `  --data-raw ${shell(text)}`,
+  ],
   python: ({ url, text, key }) => [
     ...(text === null ? ['# The request is in body.json: download it first.'] : []),
     'import json',
@@ -77,19 +78,19 @@ const writers = {
   ],
 };
 
-// The code that sends `body` (an object, or the very text) to base + path and prints the answer. language: 'curl', 'python'
-// or 'javascript' (a module: Node.js 18 or a browser). With `key` it sends the key that the environment variable ATTENTIOND_KEY
-// holds; the key itself never stands in the code. Where `inFile(body)`, it reads body.json.
+// Returns the code that sends `body` (an object, or its text) to base + path and prints the answer. language: 'curl', 'python' or
+// 'javascript' (a module for Node.js 18 or a browser). key: whether the code sends the key in the environment variable ATTENTIOND_KEY; the
+// key itself is never in the code.
 export function snippet(language, { base, path, body, key = false }) {
   const text = bodyText(body);
   const url = `${base.replace(/\/$/, '')}${path}`;
   return `${writers[language]({ url, text: isLong(text) ? null : text, key }).join('\n')}\n`;
 }
 
-// The text of a body as snippets have it, also what to save as body.json.
-export const bodyText = (body) => (typeof body === 'string' ? body : format(body));
+// Returns the text of a body as it is in the code and in body.json.
+export const bodyText = (body) => (typeof body === 'string' ? body : formatJSON(body));
 
-// Whether the code for this body reads body.json.
+// Returns whether the code for this body reads body.json.
 export const inFile = (body) => isLong(bodyText(body));
 
 const isLong = (text) => text.length > LONG;

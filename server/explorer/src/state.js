@@ -1,78 +1,38 @@
-// The state of the page in the hash of its address, so that a link shows what its sender saw. The hash holds the name of an example, the
-// request if it is not the example's (JSON of {path, text, labels}, deflated without a header, in base64url), and the view.
+// state.js has the state of the explorer in one object. main.js changes it; other modules read it.
 
-import { RANGES } from './colour.js';
-import { PATHS } from './request.js';
+// How an answer is shown before the user has changed anything.
+export const FRESH = { head: 0, compare: null, mean: false, batch: 0, row: null, threshold: 0, mass: false, lines: false, every: false };
 
-const LONGEST = 60_000; // characters of a request in an address
-const PLACES = ['head', 'compare', 'batch', 'row'];
-const NUMBERS = [...PLACES, 'threshold'];
-const FLAGS = ['log', 'numbers', 'lines', 'mean', 'mass', 'every'];
+// The request and how its answer is shown: the address of the page has most of it, and window.explorer.state has a copy of it.
+const shown = {
+  example: null, // the name of the variant of an example that the request came from
+  path: '',
+  text: '', // the request as the user wrote it
+  labels: [],
+  ...FRESH,
+  palette: 'viridis',
+  range: null,
+  log: false,
+  numbers: false,
+  editMask: false,
+  dark: false,
+};
 
-async function through(stream, bytes) {
-  return new Uint8Array(await new Response(new Blob([bytes]).stream().pipeThrough(stream)).arrayBuffer());
-}
+export const state = {
+  ...shown,
+  base: '', // the address that the paths of the API follow
+  answer: null, // the last Answer
+  summary: null, // the summary of the last request (request.js), or null if it was not an object
+  sent: null, // the text of the last request as the worker sent it, or null if it was too long to keep
+  needsKey: false, // the server has asked for a key
+  asked: 0, // how many times compute() has been called
+  timer: 0, // the timer that calls compute() after a change
+  written: Promise.resolve(), // resolves when the address has the latest state
+  language: 'curl', // the language of the code that is shown
+  curve: null, // the softmax curve, once it has come into sight
+  drafts: new Map(), // for each edited variant of an example, what the user made of it: {path, text, labels}
+  latest: new Map(), // for each example, the name of the variant that was shown last
+};
 
-async function pack(text) {
-  const bytes = await through(new CompressionStream('deflate-raw'), new TextEncoder().encode(text));
-  let binary = '';
-  for (const byte of bytes) binary += String.fromCharCode(byte);
-  return btoa(binary).replaceAll('+', '-').replaceAll('/', '_').replaceAll('=', '');
-}
-
-async function unpack(packed) {
-  if (packed.length > LONGEST) throw new RangeError('longer than any that the page writes');
-  const binary = atob(packed.replaceAll('-', '+').replaceAll('_', '/'));
-  const bytes = Uint8Array.from(binary, (character) => character.charCodeAt(0));
-  return new TextDecoder().decode(await through(new DecompressionStream('deflate-raw'), bytes));
-}
-
-// Anybody may have made a link. It is read only if the page could have written it.
-function checked({ path, text, labels }) {
-  if (!PATHS.includes(path) || typeof text !== 'string') throw new TypeError('no request');
-  return { path, text, labels: Array.isArray(labels) ? labels.map(String) : [] };
-}
-
-// The hash of a state; edited says that the text is not the example's own.
-export async function toHash(state, edited) {
-  const hash = new URLSearchParams();
-  if (state.example) hash.set('example', state.example);
-  if (edited) {
-    const packed = await pack(JSON.stringify({ path: state.path, text: state.text, labels: state.labels }));
-    if (packed.length <= LONGEST) hash.set('request', packed);
-  }
-  for (const name of NUMBERS) {
-    if (state[name]) hash.set(name, state[name]);
-  }
-  if (state.row === 0) hash.set('row', 0);
-  if (state.compare === 0) hash.set('compare', 0);
-  for (const name of FLAGS) {
-    if (state[name]) hash.set(name, '');
-  }
-  if (state.palette !== 'viridis') hash.set('palette', state.palette);
-  if (state.range) hash.set('range', state.range);
-  return `#${hash}`.replace(/=(?=&|$)/g, '');
-}
-
-// The state that a hash holds. broken: its request cannot be read.
-export async function fromHash(text) {
-  const hash = new URLSearchParams(text.replace(/^#/, ''));
-  const state = {};
-  if (hash.has('example')) state.example = hash.get('example');
-  for (const name of NUMBERS) {
-    const value = Number(hash.get(name));
-    const sound = PLACES.includes(name) ? Number.isInteger(value) : value <= 1;
-    if (hash.has(name) && value >= 0 && sound) state[name] = value;
-  }
-  for (const name of FLAGS) state[name] = hash.has(name);
-  if (hash.has('palette')) state.palette = hash.get('palette');
-  if (RANGES.includes(hash.get('range'))) state.range = hash.get('range');
-  if (hash.has('request')) {
-    try {
-      Object.assign(state, checked(JSON.parse(await unpack(hash.get('request')))));
-    } catch {
-      state.broken = true;
-    }
-  }
-  return state;
-}
+// Returns a copy of the part of the state that says what is shown.
+export const shownState = () => structuredClone(Object.fromEntries(Object.keys(shown).map((name) => [name, state[name]])));

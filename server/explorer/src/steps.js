@@ -1,4 +1,4 @@
-// The steps of attention in the order in which they are computed: how each is called, written and read. It holds facts only; view.js draws.
+// steps.js has the steps of attention in the order in which they are computed: their titles, formulas and texts. view.js draws them.
 
 const mi = (text) => `<mi>${text}</mi>`;
 const mo = (text) => `<mo>${text}</mo>`;
@@ -8,7 +8,7 @@ const math = (...parts) => `<math>${parts.join('')}</math>`;
 const projection = (name) => math(mi(name), mo('='), mi('X'), sub('W', name));
 const root = '<mfrac><mn>1</mn><msqrt><mi>d</mi></msqrt></mfrac>';
 
-// rows and cols say what an index there is: a query, a key, or a dimension. variance: whether `statistics` has it.
+// The steps. rows and cols say what a row and a column stand for: a query, a key, both (a word is a query and a key), or a dimension.
 export const STEPS = [
   { name: 'X', group: 'project', title: 'Words', formula: math(mi('X')), rows: 'both', cols: 'dimension', text: 'one row for each word' },
   {
@@ -93,7 +93,7 @@ export const GROUPS = {
   mix: 'The weights mix the values',
 };
 
-// The heading of a group, as this request has it.
+// Returns the heading of a group for a request.
 export function titleOf(group, { options }) {
   return group === 'weigh' && options.normalization === 'none' ? 'The masked scores are the weights, without softmax' : GROUPS[group];
 }
@@ -104,7 +104,7 @@ function scaledText(step, { scale, normalization }) {
   return scale > 1 ? 'larger scores make softmax sharper' : step.text;
 }
 
-// What a step is about, as this request has it.
+// Returns the text of a step for a request.
 export function textOf(step, { options }) {
   if (step.name === 'scaled_scores') return scaledText(step, options);
   if (step.name !== 'weights') return step.text;
@@ -112,7 +112,7 @@ export function textOf(step, { options }) {
   return 'sink' in options ? 'how each query shares its attention; the sink takes the rest up to 1' : step.text;
 }
 
-// The formula of a step as this request has it.
+// Returns the formula of a step for a request.
 export function formulaOf(step, summary) {
   const { options, projected, shapes } = summary;
   const own = !projected && 'QKV'.includes(step.name);

@@ -1,4 +1,5 @@
-// Light or dark: the system's choice or the user's. The browser keeps the user's choice for the next visit if it may.
+// theme.js chooses the light or the dark theme: that of the system, or the one that the user has chosen. The browser keeps the user's choice
+// for the next visit if the page may store it.
 
 const NAMES = ['auto', 'light', 'dark'];
 
@@ -10,7 +11,7 @@ function stored() {
   }
 }
 
-// button shows and changes it; onChange(dark) at every change, and once at the beginning.
+// Sets the theme. The button shows it and changes it. onChange(dark) is called at every change, and once at the beginning.
 export function createTheme(button, onChange) {
   const system = matchMedia('(prefers-color-scheme: dark)');
   let name = NAMES.includes(stored()) ? stored() : 'auto';
@@ -27,7 +28,7 @@ export function createTheme(button, onChange) {
     try {
       localStorage.setItem('theme', name);
     } catch {
-      // The choice then holds for this visit only.
+      // The page may not store the choice, so it is lost at the end of the visit.
     }
     apply();
   }

@@ -1,12 +1,12 @@
-// Small pictures of matrices, for the strip of steps and for the choice of heads.
-import { whole } from './geometry.js';
+// thumbs.js draws small pictures of matrices, for the row of steps and for the choice of heads.
+import { wholeRange } from './geometry.js';
 import { CanvasSurface, paintCells } from './paint.js';
 
-const SIDE = 64; // of a thumb in its own pixels, at most; a larger matrix is drawn by the worker
+const SIDE = 64; // most pixels of a side of a picture; the worker draws a larger matrix
 
-// Draws a matrix on a canvas, a pixel for each number or for many of them. picture(part, side) asks the worker.
+// Draws a matrix on a canvas. A pixel shows one number, or several of a large matrix. picture(part, side) asks the worker for a picture.
 export async function drawThumb(canvas, matrix, mask, scale, picture) {
-  const range = whole(matrix);
+  const range = wholeRange(matrix);
   const { rows, cols } = matrix;
   if (Math.max(rows, cols) <= SIDE) {
     const surface = new CanvasSurface(canvas, { width: cols, height: rows }, 1);
@@ -16,7 +16,7 @@ export async function drawThumb(canvas, matrix, mask, scale, picture) {
   if (!gone) new CanvasSurface(canvas, { width, height }, 1).picture({ bitmap }, [0, 0], [0, 0, width, height]);
 }
 
-// The size of the thumb of a matrix: no side is longer than `most`, and each side is wide enough to be seen.
+// Returns the size of the picture of a matrix on the page. No side is longer than `most` pixels, and each side is long enough to be seen.
 export function thumbSize({ rows, cols }, most) {
   const unit = most / Math.max(rows, cols);
   return { width: Math.max(cols * unit, 6), height: Math.max(rows * unit, 6) };

@@ -1,4 +1,4 @@
-// The box beside the pointer, with words and numbers about the cell: one for the whole page.
+// tooltip.js has the box beside the pointer, which shows the numbers of a cell. The page has one such box.
 
 const box = document.createElement('div');
 box.id = 'tooltip';
@@ -6,15 +6,15 @@ box.hidden = true;
 box.setAttribute('role', 'tooltip');
 document.body.append(box);
 
-// After a tap, scrolling hides the box, because a finger does not report where it is.
+// After a tap, scrolling hides the box, because the page does not know then where the finger is.
 let tapped = false;
 window.addEventListener('scroll', () => tapped && hideTooltip(), { passive: true, capture: true });
 
-// lines: [[name, value], ...]; the first are set larger.
-export function showTooltip(title, lines, { clientX, clientY, pointerType }) {
+// Shows the box beside a pointer event. entries: [[name, value, strong]], where strong entries are set in bold.
+export function showTooltip(title, entries, { clientX, clientY, pointerType }) {
   tapped = pointerType === 'touch';
   const list = document.createElement('dl');
-  for (const [name, value, strong] of lines) {
+  for (const [name, value, strong] of entries) {
     const term = document.createElement('dt');
     const text = document.createElement('dd');
     term.textContent = name;

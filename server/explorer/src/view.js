@@ -1,21 +1,21 @@
-// The steps on the page. It makes their articles once, fills them with an answer, and marks the cell that is pointed at in all of them.
-// It is told what to show (an Answer and the state), and it reports what the user does. It sends no request.
+// view.js shows the steps on the page. It makes their articles once, fills them with an answer, and marks the cell that the pointer is on in
+// all of them. main.js tells it what to show (an Answer and the state), and it tells main.js what the user does. It sends no request.
 import { drawBars, barsWidth } from './bars.js';
 import { css, makeScale, position, rangeOf } from './colour.js';
-import { createMenu } from './files.js';
+import { createSaveMenu } from './savemenu.js';
 import { Figure } from './figure.js';
 import { share } from './geometry.js';
 import { createLines } from './lines.js';
-import { createTable, show } from './numbers.js';
-import { drawReading } from './reading.js';
-import { soon } from './soon.js';
+import { createTable, formatNumber } from './numbers.js';
+import { drawExplanation } from './explanation.js';
+import { defer } from './defer.js';
 import { formulaOf, GROUPS, STEPS, textOf, titleOf } from './steps.js';
 import { drawThumb, thumbSize } from './thumbs.js';
 import { hideTooltip, showTooltip } from './tooltip.js';
 
-const GAP = 36; // between figures of a row, as in style.css
-const READING = 264; // width of the text beside the weights, as in style.css
-const THUMB = 46;
+const GAP = 36; // pixels between the figures of a row, as in steps.css
+const EXPLANATION = 264; // pixels; the width of the text beside the weights, as in explanation.css
+const THUMB = 46; // pixels; the longer side of a small picture
 const ENTROPY = 'entropy, nats';
 
 function make(tag, className, parent, text) {
@@ -34,11 +34,12 @@ function colours() {
 }
 
 export class View {
-  // act: {lock(row|null), head(h), compare(h), toggleMask(row, col), tell(title, detail), say(text),
+  // elements: the places of the steps (root), of the small pictures of steps (film) and of heads (strip), of the lines, and of the text.
+  // act: the functions that view.js calls: {lock(row|null), head(h), compare(h), mean(), toggleMask(row, col), tell(title, detail), say(text),
   // picture({name, batch, head, mask, scale, part, side})}
-  constructor({ root, film, strip, lines, reading }, act) {
+  constructor({ root, film, strip, lines, explanation }, act) {
     Object.assign(this, { root, film, strip, act });
-    this.parts = { lines, reading };
+    this.parts = { lines, explanation };
     this.steps = new Map();
     this.hover = null;
     this.lines = null;
@@ -47,14 +48,14 @@ export class View {
     weights.panes.before(...document.querySelectorAll('[data-place="weights"]'));
     const both = make('div', 'weigh');
     weights.panes.before(both);
-    both.append(lines, weights.panes, reading);
+    both.append(lines, weights.panes, explanation);
     new ResizeObserver(() => this.resized()).observe(root);
   }
 
-  // Returns the heading; its text depends on the answer.
+  // Makes a group of steps. Returns its heading, because its text depends on the answer.
   makeGroup(group) {
     const section = make('section', `group group-${group}`, this.root);
-    section.hidden = true; // until an answer has come
+    section.hidden = true; // render() shows it when an answer has come
     section.setAttribute('aria-labelledby', `group-${group}`);
     const heading = Object.assign(make('h2', '', section, GROUPS[group]), { id: `group-${group}` });
     const row = make('div', 'row', section);
@@ -79,20 +80,21 @@ export class View {
     this.steps.set(step.name, parts);
   }
 
-  // The line under figures: their numbers, their colours, and a menu that saves chosen().
+  // Makes the line below figures: their shape and colours, and a menu that saves chosen().
   makeFoot(parent, chosen) {
     const foot = make('footer', '', parent);
     const meta = make('p', 'meta', foot);
-    return { foot, meta, menu: createMenu(foot, chosen, this.act.tell) };
+    return { foot, meta, menu: createSaveMenu(foot, chosen, this.act.tell) };
   }
 
-  // Two panes beside each other have a line of their own each.
+  // Returns the line below a pane. If two heads stand side by side, each pane has its own line.
   footOf(parts, pane) {
     if (!this.beside() || this.state.lines) return parts.foot;
     pane.foot ??= this.makeFoot(pane.pane, () => this.saved(parts.step, pane));
     return pane.foot;
   }
 
+  // Returns whether two heads stand side by side.
   beside() {
     return this.state.compare !== null && !this.state.mean;
   }
@@ -108,7 +110,7 @@ export class View {
     const figure = new Figure(row, {
       point: (cell, event) => this.point(step, pane, cell, event),
       click: (cell, event) => this.click(step, pane, cell, event),
-      key: (event) => this.key(step, pane, event),
+      keydown: (event) => this.keydown(step, pane, event),
       leave: () => this.point(step, pane, null, {}),
       zoom: (zoomed) => this.zoomed(pane, zoomed),
     });
@@ -141,7 +143,7 @@ export class View {
     this.frame = requestAnimationFrame(() => this.render(this.state));
   }
 
-  // Draws everything for the present answer.
+  // Draws all steps for the present answer.
   render(state) {
     this.state = state;
     this.width = this.root.clientWidth;
@@ -159,7 +161,7 @@ export class View {
     this.mark();
   }
 
-  // Two heads side by side share a scale.
+  // Returns the scale of colours of a matrix. Two heads side by side share a scale.
   scaleOf(name, matrix) {
     const { state, answer } = this;
     const beside = name === 'weights' && this.beside();
@@ -172,7 +174,7 @@ export class View {
     return makeScale({ lo, hi, signed, log, palette, dark });
   }
 
-  // The width that a figure may have, so that the figures of a row share it well.
+  // Returns the width for a figure of a step, so that the figures of its group share the width of the page.
   share(step) {
     const { answer, state } = this;
     const row = STEPS.filter(({ name, group }) => group === step.group && !this.steps.get(name).article.hidden);
@@ -180,6 +182,7 @@ export class View {
     return share(row.map(wide), this.width, GAP);
   }
 
+  // Fills a pane of a step. matrix, mask and name are those of the mean over heads; otherwise they are those of the head.
   fill(parts, pane, head, { width = this.share(parts.step), matrix, mask, most, name = parts.step.name } = {}) {
     const { answer, state } = this;
     const { step } = parts;
@@ -204,13 +207,14 @@ export class View {
       width,
       most,
       colours: this.colours,
-      label: `${step.title}: ${shown.rows} × ${shown.cols}, ${show(shown.lo)} to ${show(shown.hi)}. Arrow keys move, Enter keeps a row.`,
+      label: `${step.title}: ${shown.rows} × ${shown.cols}, ${formatNumber(shown.lo)} to ${formatNumber(shown.hi)}. Arrow keys move, Enter keeps a row.`,
       picture: (picked, part, side) => this.act.picture({ name, ...place, mask: maskName, scale: picked, part, side }),
     });
     this.describe(parts, pane, shown, scale);
     this.writeNumbers(parts, pane, { matrix: shown, mask: hatched, rowLabels, colLabels });
   }
 
+  // Writes the formula and the text of a step, and the line below its figure.
   describe(parts, pane, matrix, scale) {
     const { step, formula, text } = parts;
     if (this.state.lines && pane !== parts.figures[0]) return;
@@ -223,17 +227,17 @@ export class View {
     meta.replaceChildren(
       make('span', 'shape', null, `${matrix.rows} × ${matrix.cols}`),
       this.legend(matrix, scale),
-      ...(variance === undefined ? [] : [make('span', 'variance', null, `variance ${show(variance, 3)}`)]),
+      ...(variance === undefined ? [] : [make('span', 'variance', null, `variance ${formatNumber(variance, 3)}`)]),
     );
   }
 
-  // The smallest and the largest number of a matrix, and between them a bar with the colours.
+  // Makes the legend: the smallest and the largest number of a matrix, and between them a bar with the colours.
   legend({ lo, hi }, scale) {
     const stops = Array.from({ length: 17 }, (_, i) => css(scale.table, position(scale, lo + ((hi - lo) * i) / 16)));
     const legend = make('span', 'legend');
     const bar = make('span', 'bar');
     bar.style.background = `linear-gradient(90deg, ${stops})`;
-    legend.append(make('span', 'low', null, show(lo, 3)), bar, make('span', 'high', null, show(hi, 3)));
+    legend.append(make('span', 'low', null, formatNumber(lo, 3)), bar, make('span', 'high', null, formatNumber(hi, 3)));
     return legend;
   }
 
@@ -264,7 +268,7 @@ export class View {
     const mean = state.mean && answer.mean?.[state.batch];
     const wide = this.width >= 760 && !two;
     const panes = two ? 2 : 1;
-    const room = this.width - (wide ? READING + GAP : 0) - (panes - 1) * GAP;
+    const room = this.width - (wide ? EXPLANATION + GAP : 0) - (panes - 1) * GAP;
     const narrow = this.width < 520;
     const matrixOf = (head) => mean || answer.matrix('weights', state.batch, head);
     second.pane.hidden = !two;
@@ -287,7 +291,7 @@ export class View {
     this.renderLines(shown, mean);
   }
 
-  // largest: the largest weight of all panes, so that bars beside each other can be compared.
+  // Returns the columns of bars beside a pane. largest: the largest weight of all panes, so that the bars of two panes can be compared.
   barColumns(pane, matrix, largest) {
     const entropy = this.entropyOf(pane);
     const list = [{ title: 'largest', values: matrix.largest, most: Math.max(largest, 1e-300) }];
@@ -311,7 +315,7 @@ export class View {
 
   paintBars({ bars, figure, columns }) {
     Object.assign(bars.style, { width: `${barsWidth(columns)}px`, height: `${figure.box.height}px` });
-    soon(bars, () => drawBars(bars, figure.shown(), columns, this.colours));
+    defer(bars, () => drawBars(bars, figure.shown(), columns, this.colours));
   }
 
   renderLines(shown, mean) {
@@ -340,11 +344,10 @@ export class View {
       threshold: state.threshold,
       mode: state.mass ? 'mass' : 'weight',
       row: state.row,
-      dark: state.dark,
     });
   }
 
-  // The choice of heads, as small pictures.
+  // Draws the choice of heads as small pictures.
   renderStrip() {
     const { state, answer, strip } = this;
     const heads = answer.matrices.weights[0].length;
@@ -391,10 +394,10 @@ export class View {
     const place = answer.place(name, state.batch, head);
     const maskName = mask ? 'masked_scores' : null;
     const picture = (part, side) => this.act.picture({ name, ...place, mask: maskName, scale, part, side });
-    soon(canvas, () => drawThumb(canvas, matrix, mask, scale, picture));
+    defer(canvas, () => drawThumb(canvas, matrix, mask, scale, picture));
   }
 
-  // All steps as small pictures. Each leads to its large one.
+  // Draws all steps as small pictures. Each of them leads to its step.
   renderFilm() {
     const { state, film } = this;
     film.replaceChildren();
@@ -418,7 +421,7 @@ export class View {
     }
   }
 
-  // The query and the key that a cell of a step belongs to, as indices.
+  // Returns the indices of the query and the key that a cell of a step belongs to, as far as it has them: {step, row, col, query, key}.
   meaning(step, { row, col }) {
     const found = { step: step.name, row, col };
     if (step.rows === 'query' || step.rows === 'both') found.query = row;
@@ -443,18 +446,18 @@ export class View {
     return this.steps.get(step.name).figures.find((one) => one.pane === pane);
   }
 
-  // The numbers of a cell: {title, lines}.
+  // Returns the numbers of a cell, as {title, entries}; each entry is [name, value, strong].
   facts(step, pane, { row, col }) {
     const { answer, state } = this;
     const { head, figure } = this.paneOf(step, pane);
     const value = (name) => {
       const matrix = answer.matrix(name, state.batch, head);
-      return matrix ? show(matrix.data[row * matrix.cols + col]) : '–';
+      return matrix ? formatNumber(matrix.data[row * matrix.cols + col]) : '–';
     };
     if (step.cols !== 'key') {
       const { matrix } = figure.given;
-      const own = show(matrix.data[row * matrix.cols + col]);
-      return { title: `${answer.label(step.rows)(row)}, column ${col}`, lines: [[step.title, own, true]] };
+      const own = formatNumber(matrix.data[row * matrix.cols + col]);
+      return { title: `${answer.label(step.rows)(row)}, column ${col}`, entries: [[step.title, own, true]] };
     }
     const shown = this.steps.get('weights').figures.find((one) => one.head === head)?.figure.given.matrix;
     const weights = step.name === 'weights' ? figure.given.matrix : (shown ?? answer.matrix('weights', state.batch, head));
@@ -462,21 +465,21 @@ export class View {
     const masked = answer.mask(state.batch, head)?.[row * answer.keys + col] === 1;
     const rest = weights.data.subarray(row * weights.cols, (row + 1) * weights.cols);
     const rank = 1 + rest.reduce((count, other) => count + (other > weight), 0);
-    const lines = [
+    const entries = [
       ['query', answer.query(row)],
       ['key', answer.key(col)],
-      ['weight', masked ? 'masked' : show(weight), true],
+      ['weight', masked ? 'masked' : formatNumber(weight), true],
       ['score', value('scores')],
       ['scaled', value('scaled_scores')],
       ['masked', value('masked_scores')],
       ...(masked ? [] : [['rank in row', `${rank} of ${rest.length}`]]),
     ];
-    return { title: `${answer.query(row)} → ${answer.key(col)}`, lines };
+    return { title: `${answer.query(row)} → ${answer.key(col)}`, entries };
   }
 
   tell(step, pane, cell, event) {
-    const { title, lines } = this.facts(step, pane, cell);
-    showTooltip(title, lines, event);
+    const { title, entries } = this.facts(step, pane, cell);
+    showTooltip(title, entries, event);
   }
 
   setHover(hover) {
@@ -485,6 +488,7 @@ export class View {
     this.mark();
   }
 
+  // Marks the cell that the pointer is on, and the locked row, in all steps.
   mark() {
     const { hover, state, answer } = this;
     for (const { step, article, figures } of this.steps.values()) {
@@ -504,17 +508,17 @@ export class View {
       for (const { figure, pane } of figures) if (!pane.hidden) figure.mark(marks);
     }
     const row = state.row ?? hover?.query ?? null;
-    this.read(row !== null && row < answer.queries ? row : null);
+    this.explain(row !== null && row < answer.queries ? row : null);
   }
 
-  read(row) {
-    if (row === null) return drawReading(this.parts.reading, null);
+  explain(row) {
+    if (row === null) return drawExplanation(this.parts.explanation, null);
     const { answer, state } = this;
     const [pane] = this.steps.get('weights').figures;
     const { matrix, mask } = pane.figure.given;
     const part = (all) => all?.subarray(row * matrix.cols, (row + 1) * matrix.cols);
     const keyLabel = (col) => answer.key(col);
-    drawReading(this.parts.reading, {
+    drawExplanation(this.parts.explanation, {
       query: answer.query(row),
       row: part(matrix.data),
       mask: part(mask),
@@ -534,7 +538,7 @@ export class View {
     }
   }
 
-  key(step, pane, event) {
+  keydown(step, pane, event) {
     const { figure } = this.paneOf(step, pane);
     const { rows, cols } = figure.given.matrix;
     const at = this.hover?.step === step.name ? this.hover : { row: 0, col: 0, fresh: true };
@@ -546,11 +550,11 @@ export class View {
       this.setHover(this.meaning(step, cell));
       figure.reveal(cell);
       this.tell(step, pane, cell, figure.placeOf(cell));
-      const { title, lines } = this.facts(step, pane, cell);
+      const { title, entries } = this.facts(step, pane, cell);
       this.act.say(
-        `${title}: ${lines
+        `${title}: ${entries
           .slice(step.cols === 'key' ? 2 : 0)
-          .map((line) => line.slice(0, 2).join(' '))
+          .map((entry) => entry.slice(0, 2).join(' '))
           .join(', ')}`,
       );
     } else if (event.key === 'Enter' || event.key === ' ') {
@@ -559,7 +563,7 @@ export class View {
       const { row0, row1, col0, col1 } = figure.range;
       this.act.say(`rows ${row0} to ${row1 - 1} of ${rows}, columns ${col0} to ${col1 - 1} of ${cols}`);
     } else if (event.key === 'Escape') {
-      // The page handles Escape, too: it releases the row.
+      // The event goes on to keyboard.js, which releases the row.
       hideTooltip();
       return;
     } else {

@@ -1,16 +1,17 @@
-// The worker sends requests, reads answers of any length, and turns answers into matrices and matrices into pixels, so that the page
-// never waits. It keeps the matrices of the last answer to draw them again. It knows nothing of the page.
+// worker.js sends requests, reads answers of any length, and turns answers into matrices and matrices into pixels. It is a worker, so the
+// page need not wait for it. It keeps the matrices of the last answer to draw them again. It knows nothing of the page.
 import { raster } from './colour.js';
 import { members, parse, withMember } from './jsontext.js';
 import { matrices, split, vectors } from './matrices.js';
 import { askForQ, summarise, wanted } from './request.js';
 
-const PLAIN_ANSWER = 400_000; // characters; the page also gets a shorter answer as it is
-const MOST_WORDS = 200_000; // most numbers of embeddings that are fetched only to be shown
+const PLAIN_ANSWER = 400_000; // characters; the page gets an answer of at most so many also as it came
+const MOST_EMBEDDED = 200_000; // numbers; larger embeddings are not shown
 
-let kept = {};
-let running = null;
+let kept = {}; // the matrices of the last answer, by name
+let running = null; // the AbortController of the latest request
 
+// Reads the body of a response. progress(what) is told how much has come.
 async function read(response, progress) {
   const total = Number(response.headers.get('Content-Length')) || 0;
   const reader = response.body.getReader();
@@ -42,7 +43,7 @@ async function post(base, path, body, key, signal) {
 // Splits matrices whose columns hold all heads side by side into one matrix for each head, if the request has such matrices.
 const perHead = (whole, summary, heads) => (summary.packed && heads > 1 ? split(whole, heads) : whole);
 
-// What the request itself holds of X, Q, K and V: the answers of /attention do not repeat it.
+// Returns the matrices X, context, Q, K and V that the request itself has, because the answer does not repeat them.
 function given(body, summary) {
   const literal = (value) => Array.isArray(value) && Array.isArray(value[0]);
   const shown = {};
@@ -62,7 +63,8 @@ function given(body, summary) {
   return shown;
 }
 
-// The rows of X for words. A request of its own fetches them if they are the first numbers that are drawn.
+// Fetches the rows of X for words with a separate request to /embeddings. Resolves to null if the request draws other numbers before them,
+// because the separate request would then draw different numbers.
 async function embedded(message, body, signal) {
   const all = members(message.text);
   const table = all?.get('embedding') ?? all?.get('embedding_dim');
@@ -77,14 +79,14 @@ async function embedded(message, body, signal) {
   const response = await post(message.base, '/embeddings', JSON.stringify(request), message.key, signal);
   if (!response.ok) return null;
   const { ids, embedding } = await response.json();
-  if (ids.length * embedding[0].length > MOST_WORDS) return null;
+  if (ids.length * embedding[0].length > MOST_EMBEDDED) return null;
   return matrices(
     ids.map((id) => embedding[id]),
     false,
   );
 }
 
-// The numbers of a drawn Q, which the answer does not have.
+// Fetches the numbers of a drawn Q, because the answer does not have them.
 async function drawnQ(message, body, summary, signal) {
   const request = askForQ(body);
   if (!request) return null;
@@ -94,6 +96,7 @@ async function drawnQ(message, body, summary, signal) {
   return perHead(matrices(present_K, summary.batched), summary, body.heads);
 }
 
+// Returns all matrices of a request and its answer, by name.
 function understood(answer, summary, body) {
   const shown = given(body, summary);
   for (const [name, value] of Object.entries(answer)) {
@@ -112,6 +115,7 @@ function understood(answer, summary, body) {
   return shown;
 }
 
+// Sends a request, and posts its answer with the matrices.
 async function compute(message) {
   const { id, base, path, text, key, as } = message;
   const control = new AbortController();
@@ -144,7 +148,7 @@ async function compute(message) {
     sent: sent.length < 4_000_000 ? sent : null,
   };
   if (!response.ok) {
-    // The answer may be a proxy's, and not JSON.
+    // The answer may come from a proxy and may not be JSON.
     const problem = { title: `HTTP ${response.status}`, detail: response.statusText, ...Object(parse(received.text)) };
     self.postMessage({ ...reply, problem });
     return;
@@ -170,7 +174,7 @@ async function compute(message) {
   self.postMessage({ ...reply, ...extra, matrices: copies }, [...buffers]);
 }
 
-// Pixels of a kept matrix, as a picture.
+// Draws a part of a kept matrix and posts it as a picture. The picture is `gone` if a later answer does not have this matrix.
 function draw({ id, name, batch, head, mask, scale, part, side }) {
   const matrix = kept[name]?.[batch]?.[head];
   if (!matrix) return self.postMessage({ id, gone: true });

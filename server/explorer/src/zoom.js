@@ -1,14 +1,14 @@
-// The rectangle that is dragged over a heat map to zoom in: at once by mouse and pen, after a finger was held still; a finger that
-// moves scrolls the page. Ranges of cells are {row0, row1, col0, col1}, the last ones excluded.
+// zoom.js has the rectangle that the user drags over a heat map to zoom in. A mouse and a pen drag it at once. A finger drags it after it was
+// held still; a finger that moves at once scrolls the page. A range of cells is {row0, row1, col0, col1}, without row1 and col1.
 
-const CLICK = 5; // pixels that a pointer may move in a click
-const THIN = 10; // a side of fewer pixels means the whole axis
-const HOLD = 400; // milliseconds until a finger that is still draws
-const HAIR = 1e-6; // of a cell, for rounding
+const CLICK = 5; // pixels; a pointer that moves less has clicked
+const THIN = 10; // pixels; a rectangle with a shorter side takes the whole axis
+const HOLD = 400; // milliseconds that a finger must be held still
+const HAIR = 1e-6; // a part of a cell that is taken for an error of rounding
 
 const clamp = (x, least, most) => Math.min(Math.max(x, least), most);
 
-// The part of `range`, at most `rows` x `cols`, that is nearest to it.
+// Moves and cuts a range so that it is within a matrix. It keeps the size of the range where the matrix is large enough.
 export function within({ row0, row1, col0, col1 }, { rows, cols }) {
   const fit = (from, to, count) => {
     const size = Math.min(to - from, count);
@@ -20,7 +20,8 @@ export function within({ row0, row1, col0, col1 }, { rows, cols }) {
   return { row0: top, row1: bottom, col0: left, col1: right };
 }
 
-// Half of a range in each direction, or twice as much, around a cell; of an oblong one the longer side is halved first.
+// Returns half of a range in each direction (closer), or twice the range, around a cell. If one side is at least twice as long as the
+// other, only this side is halved.
 export function scaled({ row0, row1, col0, col1 }, { row, col }, closer, matrix) {
   const [rows, cols] = [row1 - row0, col1 - col0];
   const size = (own, other) => (closer ? (own * 2 > other ? Math.max(Math.ceil(own / 2), Math.min(own, 4)) : own) : own * 2);
@@ -29,16 +30,16 @@ export function scaled({ row0, row1, col0, col1 }, { row, col }, closer, matrix)
   return within({ row0: top, row1: top + high, col0: left, col1: left + wide }, matrix);
 }
 
-// The range moved as little as needed to hold a cell.
+// Moves a range as little as needed so that it has a cell in it.
 export function holding({ row0, row1, col0, col1 }, { row, col }) {
   const down = Math.max(row + 1 - row1, 0) + Math.min(row - row0, 0);
   const right = Math.max(col + 1 - col1, 0) + Math.min(col - col0, 0);
   return { row0: row0 + down, row1: row1 + down, col0: col0 + right, col1: col1 + right };
 }
 
-// Listens on a figure's root. plot() gives the rectangle of the cells on the screen and their range, or null if they cannot be zoomed.
-// on: {click(event), begin(), drag(range), reset()}.
-export function listen(root, plot, on) {
+// Listens to the pointer on the root of a figure. plot() returns {bounds, range}, the rectangle of the cells on the screen and their range,
+// or null if the figure cannot be zoomed. on: {click(event), begin(), drag(range), reset()}.
+export function listenToDrag(root, plot, on) {
   const band = document.createElement('i');
   band.className = 'zoom-band';
   band.hidden = true;
@@ -108,11 +109,11 @@ export function listen(root, plot, on) {
   });
   root.addEventListener('pointermove', (event) => {
     if (event.pointerId !== down?.pointerId) return;
-    if (!event.buttons) return end(); // it was let go elsewhere
+    if (!event.buttons) return end(); // the button was released outside of the figure
     if (!far(event)) return;
     clearTimeout(timer);
     if (!draws) return;
-    event.stopImmediatePropagation(); // no cell is pointed at meanwhile
+    event.stopImmediatePropagation(); // the figure must not show which cell the pointer is on
     root.setPointerCapture(event.pointerId);
     draw(event);
   });
@@ -124,7 +125,7 @@ export function listen(root, plot, on) {
   });
   root.addEventListener('pointercancel', end);
   root.addEventListener('dblclick', () => plot() && on.reset());
-  root.addEventListener('touchmove', (event) => draws && event.preventDefault(), { passive: false }); // it would scroll
+  root.addEventListener('touchmove', (event) => draws && event.preventDefault(), { passive: false }); // otherwise the page would scroll
   root.addEventListener('keydown', (event) => {
     if (event.key !== 'Escape' || band.hidden) return;
     event.stopImmediatePropagation();

@@ -1,9 +1,9 @@
 /*
- * echo.c THREADS FILE - the least that libmicrohttpd can do with a request of the daemon's kind:
- * reads the body, answers with the bytes of FILE. Its mode and threads are those of
- * server/http/server.c; it has none of the daemon's checks, headers and deadlines, so what the
- * daemon takes beyond this is its own. The first line of output ends with the URL, like the
- * daemon's; a signal ends it.
+ * echo.c THREADS FILE does the least that libmicrohttpd can do with a request like those of the
+ * daemon: it reads the body and answers with the bytes of FILE. It uses libmicrohttpd in the same
+ * mode and with as many threads as server/http/server.c, but without the checks, headers and
+ * deadlines of the daemon. So the time that the daemon takes beyond this is the daemon's own. The
+ * first line of its output ends with the URL, as that of the daemon does. A signal ends it.
  */
 #include <arpa/inet.h>
 #include <microhttpd.h>
@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 enum {
-    MAX_ANSWER = 1 << 24
+    MAX_ANSWER = 1 << 24 /* bytes */
 };
 
 struct answer {
@@ -28,7 +28,7 @@ static enum MHD_Result on_request(void *answer_, struct MHD_Connection *connecti
     const struct answer *answer = answer_;
     (void)url, (void)method, (void)version, (void)bytes;
     if (*closure == NULL || *size > 0) {
-        *closure = &begun; /* a response to the first call would end the connection */
+        *closure = &begun; /* a response in the first step would end the connection */
         *size = 0;
         return MHD_YES;
     }

@@ -1,5 +1,5 @@
--- post.lua, for wrk: every request posts the file that $BODY names; the result is one line of
--- requests, microseconds, errors.
+-- post.lua is a script for wrk. Every request posts the file that $BODY names. The result is one line with the number
+-- of requests, the microseconds and the number of errors.
 wrk.method = "POST"
 wrk.headers["Content-Type"] = "application/json"
 local file = assert(io.open(os.getenv("BODY"), "rb"))

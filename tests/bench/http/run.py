@@ -1,4 +1,4 @@
-"""run.py: measures attentiond over HTTP beside a bare libmicrohttpd, FastAPI and Node.js.
+"""run.py measures attentiond over HTTP beside a bare libmicrohttpd, FastAPI and Node.js.
 
 wrk measures the requests per second. Each server has its turn alone for some seconds, then the next
 server, for some rounds. A ratio is the median of the rounds' ratios. An open loop (build/.../load)
@@ -83,13 +83,13 @@ class Server:
             yield folder
 
     def memory(self, field):
-        """Memory in bytes: VmRSS is the present one, VmHWM the most so far."""
+        """Returns the memory in bytes: VmRSS is the present one, VmHWM the peak so far."""
         found = (re.search(rf"{field}:\s+(\d+) kB", (folder / "status").read_text())
                  for folder in self.processes())  # fmt: skip
         return sum(int(match[1]) * 1024 for match in found)
 
     def cpu(self):
-        """Seconds of CPU so far."""
+        """Returns the seconds of CPU that the server has used so far."""
         stats = ((folder / "stat").read_text().rsplit(")", 1)[1] for folder in self.processes())
         ticks = sum(sum(map(int, stat.split()[11:13])) for stat in stats)
         return ticks / os.sysconf("SC_CLK_TCK")
@@ -211,7 +211,7 @@ def make_bodies():
 
 
 def huge_body():
-    """A request with X (8,8192,64) for Q, K and V. Its numbers are short; it has some 20 MB."""
+    """Makes a request with X (8,8192,64) for Q, K and V. Its numbers are short; it has some 20 MB."""
     row = json.dumps([(j * 37 % 17 - 8) / 8 for j in range(COLUMNS)])
     other = json.dumps([(j * 29 % 19 - 9) / 8 for j in range(COLUMNS)])
     head = "[" + ", ".join(row if i % 3 else other for i in range(HUGE_ROWS)) + "]"
@@ -362,7 +362,7 @@ def beside_huge(options, server):
 
 
 class Table:
-    """The report. A row has what was measured, our figure, theirs, the ratio, and the target."""
+    """The report. A row has the name of a figure, our figure, theirs, the ratio, and the target."""
 
     def __init__(self):
         self.rows = []
@@ -482,7 +482,7 @@ def share_cores():
 
 
 def clean_environment():
-    """The environment without what a shell may have preset for one of the servers."""
+    """Returns the environment without presets for one of the servers."""
     environment = {
         name: value
         for name, value in os.environ.items()

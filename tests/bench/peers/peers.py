@@ -1,8 +1,8 @@
-"""peers.py: measures the grid of bench_attention beside PyTorch, onnxruntime, OpenVINO and NumPy.
+"""peers.py measures the grid of bench_attention beside PyTorch, onnxruntime, OpenVINO and NumPy.
 
 Every library has a process of its own (serve.py), and all have the same number of threads. They take
 turns: one sample of each, then the next round. A library may have several variants to compute a call.
-Its time is the median of its best variant. Prints a table and writes OUT.json, OUT.svg and OUT.png.
+Its time is the median of its best variant. The script prints a table and writes OUT.json, OUT.svg and OUT.png.
 """
 
 import argparse
@@ -23,7 +23,7 @@ LIBRARIES = ("pytorch", "onnxruntime", "openvino", "numpy")
 SLOW = 0.2  # seconds; a call that takes longer has fewer rounds
 SLOW_ROUNDS = 3
 LOOKS = 3  # samples by which the variants are chosen
-DROPPED = 2.0  # a variant that takes so many times as long as its library's best has no turns
+DROPPED = 2.0  # a variant that takes this many times as long as its library's best has no turns
 
 
 class Child:
@@ -61,7 +61,7 @@ class Child:
 
 
 def clean_environment(threads):
-    """The environment without what a shell may have preset for a library's threads or kernels."""
+    """Returns the environment without presets for the threads or kernels of a library."""
     environment = {
         name: value
         for name, value in os.environ.items()

@@ -1,4 +1,4 @@
-"""serve.py LIBRARY THREADS: a peer in a process of its own, like bench_attention --serve for ours.
+"""serve.py LIBRARY THREADS runs one library in a process of its own, as bench_attention --serve runs ours.
 
 First it prints {"versions": ..., "variants": [...]}. The variants are the ways in which the library
 can compute a call. Then it reads lines "VARIANT CALL". It answers each with the seconds of one sample,
@@ -28,7 +28,7 @@ FIELDS = ("heads", "kv_heads", "n", "m", "d", "d_model", "float64", "weights", "
 
 
 class Cannot(Exception):
-    """The variant cannot compute the call. The text says why."""
+    """A variant that cannot compute the call. The text says why."""
 
 
 class Call:
@@ -73,11 +73,11 @@ class Call:
 
     @staticmethod
     def joined(t):
-        """(heads,rows,d) as (1,rows,heads·d)."""
+        """Converts (heads,rows,d) to (1,rows,heads·d)."""
         return np.ascontiguousarray(t.swapaxes(0, 1)).reshape(1, t.shape[1], -1)
 
     def bias(self):
-        """The mask as numbers to add to the scores, (n,m)."""
+        """Returns the mask as numbers (n,m) to add to the scores."""
         return np.where(self.allowed, 0, -np.inf).astype(self.type)
 
     @functools.cached_property
@@ -86,7 +86,7 @@ class Call:
 
     @functools.cached_property
     def expected(self):
-        """Output and weights of `rows`, computed by the formula."""
+        """Computes output and weights of `rows` by the formula."""
         if self.d_model:
             q, k, v = (
                 (self.x.astype(float) @ w).reshape(self.n, -1, self.d).swapaxes(0, 1)
@@ -137,7 +137,7 @@ def keeps_scores(call):
 
 
 # ------------------------------------------------------------------------------------------- NumPy
-# A variant takes a call and returns two functions: the first computes it, the second returns output
+# A variant is a function of a call that returns two functions: the first computes the call, the second returns output
 # and weights.
 
 

@@ -3,11 +3,11 @@ import assert from 'node:assert/strict';
 import { readdirSync, readFileSync } from 'node:fs';
 import { test } from 'node:test';
 import { makeScale, position, raster } from '../../../server/explorer/src/colour.js';
-import { EXAMPLES, find, OWN, textOf } from '../../../server/explorer/src/examples.js';
+import { EXAMPLES, find, OWN, requestText } from '../../../server/explorer/src/examples.js';
 import { indexOfByte, locate, members, parse, withMember } from '../../../server/explorer/src/jsontext.js';
 import { matrices, split, vectors } from '../../../server/explorer/src/matrices.js';
 import { askForQ, inapplicable, isSoftmax, pathAfter, pathFor, PATHS, summarise, wanted } from '../../../server/explorer/src/request.js';
-import { fromHash, toHash } from '../../../server/explorer/src/state.js';
+import { fromHash, toHash } from '../../../server/explorer/src/address.js';
 
 const text = '{\n  "X": [[1, 2], [3, 4]], "a~/b": {"c": [7, "}]"]},\n  "causal": true\n}\n';
 
@@ -182,7 +182,7 @@ test('every example is found by its name, and its text is its body', () => {
     assert.equal(find(example.id).example, example);
     for (const variant of example.variants) {
       assert.equal(find(variant.id).variant, variant);
-      assert.deepEqual(JSON.parse(textOf(variant)), variant.body);
+      assert.deepEqual(JSON.parse(requestText(variant)), variant.body);
       assert.equal(pathFor(variant.body), variant.path);
     }
   }

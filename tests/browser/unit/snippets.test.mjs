@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { promisify } from 'node:util';
-import { bodyText, format, inFile, snippet } from '../../../server/explorer/src/snippets.js';
+import { bodyText, formatJSON, inFile, snippet } from '../../../server/explorer/src/snippets.js';
 
 const run = promisify(execFile);
 const BODIES = {
@@ -89,10 +89,10 @@ test('an address with a path before it', () => {
 });
 
 test('matrices are written a row on a line, and mean what they meant', () => {
-  assert.equal(format({ X: [[1, 2], [3, 4]], causal: true }).includes('[1, 2],\n'), true);
+  assert.equal(formatJSON({ X: [[1, 2], [3, 4]], causal: true }).includes('[1, 2],\n'), true);
   for (const body of Object.values(BODIES)) {
     if (typeof body !== 'string') {
-      assert.deepEqual(JSON.parse(format(body)), body);
+      assert.deepEqual(JSON.parse(formatJSON(body)), body);
     }
   }
 });

@@ -1,4 +1,5 @@
-// main asks the first notebook, the same with drawn matrices, and a bad request. It prints what run.sh checks.
+// main sends the call of the first notebook, the same call with drawn matrices, and a bad request. It prints what
+// check.py checks.
 package main
 
 import (

@@ -1,4 +1,5 @@
-// Ask asks the first notebook, the same with drawn matrices, and a bad request. It prints what run.sh checks.
+// Ask sends the call of the first notebook, the same call with drawn matrices, and a bad request. It prints what
+// check.py checks.
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;

@@ -1,4 +1,5 @@
-"""ask.py URL asks the first notebook, the same with drawn matrices, and a bad request. Prints what run.sh checks."""
+"""ask.py URL sends the call of the first notebook, the same call with drawn matrices, and a bad request. It prints what
+check.py checks."""
 
 import json
 import sys

@@ -1,4 +1,5 @@
-// ask.ts URL - asks the first notebook, the same with drawn matrices, and a bad request. Prints what run.sh checks.
+// ask.ts URL sends the call of the first notebook, the same call with drawn matrices, and a bad request. It prints what
+// check.py checks.
 import createClient from 'openapi-fetch';
 import type { components, paths } from './attentiond.js';
 

@@ -25,7 +25,7 @@ def options(request):
     return {name: request[name] for name in OPTIONS if name in request}
 
 
-# The results of reference.attention() that have an axis of heads.
+# These results of reference.attention() have an axis of heads.
 WITH_HEADS = {"output", "weights", "scores", "scaled_scores", "masked_scores", "lse", "entropy", "top_k",
               "present_K", "present_V", "Q", "K", "V"}
 

@@ -20,14 +20,14 @@ import reference
 import seeded
 
 FOLDER = pathlib.Path(__file__).resolve().parents[2] / "notebooks"
-HALF_UNIT = 0.5e-8  # of the eight decimals NumPy prints
+HALF_UNIT = 0.5e-8  # half a unit of the last of the eight decimals that NumPy prints
 
 FLOAT32 = 2e-6
 FLOAT64 = 1e-13
 
 
 def case(name, title, request, expect, path="/attention", note=None, **allowance):
-    """allowance: decimals, absolute, tolerance. Each is one number, or a dict with a number for members of `expect`."""
+    """Writes one case. The allowance has decimals, absolute and tolerance. Each is one number, or a dict with a number for members of `expect`."""
     assert allowance, name
     body = {"path": path, "title": title, "notebook": name[:3]}
     if note:
@@ -43,12 +43,12 @@ def case(name, title, request, expect, path="/attention", note=None, **allowance
 
 
 def one(x):
-    """(n,d) -> (1,1,n,d)."""
+    """Converts (n,d) to (1,1,n,d)."""
     return np.asarray(x, dtype=np.float64)[None, None]
 
 
 def attend(q, k, v, **options):
-    """The reference for rank-2 Q, K, V, checked against PyTorch where PyTorch has the options."""
+    """Computes the reference for Q, K, V of rank 2, and checks it against PyTorch if PyTorch has the options."""
     stages = reference.attention(one(q), one(k), one(v), **options)
     stages = {name: (s[0, 0] if isinstance(s, np.ndarray) else s) for name, s in stages.items()}
     if set(options) <= {"causal", "scale"}:
@@ -64,7 +64,7 @@ def pick(stages, names):
 
 
 def grown(base, stages, names):
-    """The tolerance `base`, or a larger one for the results of the exponential: these carry the rounding error of the
+    """Returns the tolerance `base`, or a larger one for the results of the exponential: these carry the rounding error of the
     scores, which grows with the scores."""
     growth = max(1.0, float(np.abs(stages["scaled_scores"]).max()) / 32)
     after = casefile.two_digits_up(base * growth)
@@ -75,12 +75,12 @@ def grown(base, stages, names):
 
 
 def as_written(x):
-    """The float64 that the shortest digits of a float32 mean."""
+    """Returns the float64 that the shortest digits of a float32 mean."""
     return np.array([float(str(value)) for value in x.ravel()]).reshape(x.shape)
 
 
 def drawn(kind, *shape, **more):
-    """A matrix that the daemon draws."""
+    """Returns the request for a matrix that the daemon draws."""
     return {"random": kind, **more, "shape": list(shape)}
 
 
@@ -191,7 +191,7 @@ def notebook_001():
     x = embedded.numpy()
     x64 = x.astype(np.float64)
 
-    # As in the notebook, W are the scores and Y the outputs.
+    # The notebook calls the scores W and the outputs Y.
     w = embedded @ embedded.T
     y = w @ embedded
     vanilla = attend(x, x, x, normalization="none", scale=1.0)
@@ -267,7 +267,7 @@ def notebook_001():
 
 
 def notebook_001_seeded(shown, x, one, four, vanilla, softened, single, many):
-    """Each step of the notebook as one request, from the sentence and the seed alone."""
+    """Writes each step of the notebook as one request that has only the sentence and the seed."""
     tokens = ast.literal_eval(shown["listofwords"])
     start = {"random": {"generator": "torch", "seed": 123}, "text": shown["sentence"].strip().strip('"'),
              "embedding_dim": 64}
@@ -347,7 +347,7 @@ def notebook_002():
 
 
 def notebook_002_seeded(matrices, heads, one, many):
-    """The same numbers drawn from our seed. The weights of the three heads come after those of the single head."""
+    """Writes a request that draws the same numbers from our seed. The weights of the three heads come after those of the single head."""
     start = {"random": {"generator": "numpy", "seed": 2}, "X": drawn("randint", 5, 7, high=2)}
     weights = {name: drawn("randint", 7, 3, high=2) for name in ("W_Q", "W_K", "W_V")}
     parts = [{name: drawn("randint", *matrix.shape, high=2) for name, matrix in head.items()} for head in heads]
@@ -447,7 +447,7 @@ def notebook_004():
     w_q, w_k, w_v = (np.random.randn(4, 3) for _ in range(3))
 
     def steps(w_q, w_k, w_v):
-        """The arithmetic of the notebook's self_attention(), step by step."""
+        """Computes the notebook's self_attention() step by step."""
         q, k, v = np.dot(embeddings, w_q), np.dot(embeddings, w_k), np.dot(embeddings, w_v)
         scores = np.dot(q, k.T)
         scaled_scores = scores / np.sqrt(3)
@@ -474,7 +474,7 @@ def notebook_004():
 
 
 def list_cases():
-    """The part of README.md below its last heading."""
+    """Returns the part of README.md below its last heading."""
     rows = ["| case | path | what it shows |", "|---|---|---|"]
     for file in sorted(FOLDER.glob("*.expected.json")):
         body = json.loads(file.read_text(encoding="utf-8"))

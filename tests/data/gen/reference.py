@@ -11,7 +11,7 @@ import numpy as np
 
 
 def alibi_slopes(heads):
-    """The slopes of Press et al. 2021. For a power of two they are a geometric sequence. For other
+    """Returns the slopes of Press et al. 2021. For a power of two they are a geometric sequence. For other
     counts they are those of the next lower power, and then every other one of the next higher power."""
     power = 2 ** int(math.floor(math.log2(heads)))
     slopes = [2.0 ** (-8.0 * (i + 1) / power) for i in range(power)]
@@ -21,7 +21,7 @@ def alibi_slopes(heads):
 
 
 def allowed(batch, heads, n, m, past=0, mask=None, causal=False, window=None, lengths=None):
-    """Returns (batch, heads, n, m): may this query attend to this key?"""
+    """Returns an array (batch, heads, n, m) of booleans, true if this query may attend to this key."""
     shift = m - n if causal == "bottom_right" else past
     left, right = window if window is not None else (-1, -1)
     yes = np.ones((batch, heads, n, m), dtype=bool)
@@ -62,7 +62,7 @@ def softmax_rows(x, sink=None):
 def attention(q, k, v, mask=None, bias=None, causal=False, window=None, scale=None, softcap=0.0,
               alibi=None, sink=None, lengths=None, past_k=None, past_v=None,
               normalization="softmax", top_k=5):
-    """q (B,H,n,d), k (B,H_kv,m,d), v (B,H_kv,m,d_v). Returns every stage by its name."""
+    """Computes attention of q (B,H,n,d), k (B,H_kv,m,d) and v (B,H_kv,m,d_v). Returns every stage by its name."""
     q, k, v = (np.asarray(x, dtype=np.float64) for x in (q, k, v))
     statistics_k = k
     past = 0
@@ -123,12 +123,12 @@ def attention(q, k, v, mask=None, bias=None, causal=False, window=None, scale=No
 
 
 def split_heads(x, heads):
-    """(B,n,H*d) -> (B,H,n,d)."""
+    """Converts (B,n,H*d) to (B,H,n,d)."""
     batch, n, width = x.shape
     return x.reshape(batch, n, heads, width // heads).transpose(0, 2, 1, 3)
 
 
 def join_heads(x):
-    """(B,H,n,d) -> (B,n,H*d)."""
+    """Converts (B,H,n,d) to (B,n,H*d)."""
     batch, heads, n, d = x.shape
     return x.transpose(0, 2, 1, 3).reshape(batch, n, heads * d)

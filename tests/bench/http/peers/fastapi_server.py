@@ -1,4 +1,4 @@
-"""fastapi_server.py: POST /attention as a typical Python service: FastAPI, orjson, NumPy.
+"""fastapi_server.py serves POST /attention as a typical Python service does: with FastAPI, orjson and NumPy.
 
 `declared` declares the request as a model, as FastAPI's documentation does. `raw` gives the raw body to
 orjson, so FastAPI does the routing only. uvicorn[standard] (uvloop, httptools) starts each with one

@@ -1,4 +1,4 @@
-"""make_model.py FILE: writes softmax(Q Kᵀ / √d) V as an ONNX model, for node_server.js."""
+"""make_model.py FILE writes softmax(Q Kᵀ / √d) V as an ONNX model, for node_server.js."""
 
 import sys
 

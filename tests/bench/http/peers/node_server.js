@@ -1,5 +1,5 @@
-// node_server.js PORT PROCESSES MODEL: POST /attention as a Node.js service would have it:
-// node:cluster, JSON.parse, onnxruntime-node with the model of make_model.py, JSON.stringify.
+// node_server.js PORT PROCESSES MODEL serves POST /attention as a typical Node.js service does: with node:cluster,
+// JSON.parse, JSON.stringify, and onnxruntime-node with the model of make_model.py.
 "use strict";
 
 const cluster = require("node:cluster");
@@ -29,7 +29,7 @@ async function attention(session, body) {
 }
 
 async function serve() {
-  // One thread each: the processes share the cores.
+  // Each process has one thread, because the processes share the cores.
   const session = await ort.InferenceSession.create(model, {
     intraOpNumThreads: 1,
     interOpNumThreads: 1,

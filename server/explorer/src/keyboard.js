@@ -1,7 +1,7 @@
-// Keys of the whole page. They do nothing while somebody types in a field.
+// keyboard.js has the keyboard shortcuts of the page. They do nothing while the user types in a field, except for Escape.
 
-// does: name of a key -> what it does.
-export function listen(does) {
+// Calls does[name]() when the key with this name is pressed.
+export function listenToKeyboard(does) {
   document.addEventListener('keydown', (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented || document.querySelector('dialog[open]')) return;
     const typing = event.target.closest?.('textarea, select, input:not([type=checkbox]):not([type=range])');

@@ -1,4 +1,4 @@
-// Files of a step: its figure as PNG and SVG, its numbers as CSV and JSON.
+// savemenu.js has the menu that saves a step: its figure as PNG or SVG, its numbers as CSV or JSON.
 import { downloadPNG, save, toCSV } from './download.js';
 
 function asJSON(name, { rows, cols, data }, given) {
@@ -9,7 +9,7 @@ function asJSON(name, { rows, cols, data }, given) {
   return `${JSON.stringify({ name, rows: labels(rows, given.rowLabels), columns: labels(cols, given.colLabels), values })}\n`;
 }
 
-// lines: {text, width, height} of an SVG file, where lines are shown instead of the figure.
+// Functions that save a step in a format. lines: the {text, width, height} of an SVG file if lines are shown instead of the figure.
 const FORMATS = {
   png: async ({ figure, lines, name }) => downloadPNG(lines ?? (await figure.toCanvas()), `${name}.png`),
   svg: async ({ figure, lines, name }) => save(`${name}.svg`, 'image/svg+xml', lines?.text ?? (await figure.toSVG())),
@@ -22,9 +22,9 @@ const FORMATS = {
   json: ({ figure, name }) => save(`${name}.json`, 'application/json', asJSON(name, figure.given.matrix, figure.given)),
 };
 
-// A menu of what a figure can be saved as; of() gives {figure, lines or null, name} when one is chosen. tell(title, detail) says why
-// nothing was saved.
-export function createMenu(parent, of, tell) {
+// Makes the menu. chosen() returns {figure, lines, name} when the user has chosen a format; lines may be null. tell(title, detail) tells the
+// user why nothing was saved. The returned name(title) sets what the menu saves, for screen readers.
+export function createSaveMenu(parent, chosen, tell) {
   const menu = document.createElement('details');
   menu.className = 'menu';
   const summary = document.createElement('summary');
@@ -37,7 +37,7 @@ export function createMenu(parent, of, tell) {
       menu.open = false;
       summary.focus();
       try {
-        await FORMATS[format](of());
+        await FORMATS[format](chosen());
       } catch (error) {
         tell('The file was not saved', error.message);
       }

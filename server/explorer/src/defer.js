@@ -1,5 +1,5 @@
-// Work that may wait, such as painting: it is done soon, in the order in which it came, in slices that keep the page quick.
-const SLICE = 8; // milliseconds, after which the page has its turn
+// defer.js does work that may wait, such as painting. It does the work in slices, so that the page can answer the user between them.
+const SLICE = 8; // milliseconds of work in a slice
 
 const queue = new Map();
 let running = null;
@@ -17,12 +17,13 @@ async function run() {
   running = null;
 }
 
-// Has does() done soon. It takes the place of what was to be done under the same key.
-export function soon(key, does) {
+// Calls does() in one of the next slices. It replaces the function that waits under the same key. Functions are called in the order in
+// which they were given.
+export function defer(key, does) {
   queue.delete(key);
   queue.set(key, does);
   running ??= run();
 }
 
-// Resolves when all of it is done.
+// Resolves when no work waits.
 export const allDone = async () => running;

@@ -1,8 +1,8 @@
-// One row of weights in words and bars: the row that is pointed at or kept.
-import { show } from './numbers.js';
+// explanation.js explains one row of weights in words and bars: the row that the pointer is on, or that the user has locked.
+import { formatNumber } from './numbers.js';
 
-const MOST = 8;
-const NAMED = 3;
+const MOST = 8; // bars
+const NAMED = 3; // keys in the sentence
 
 function make(tag, parent, text) {
   const made = document.createElement(tag);
@@ -11,7 +11,7 @@ function make(tag, parent, text) {
   return made;
 }
 
-// The keys with the largest weights in a sentence. It gives the sum of the others.
+// Writes a sentence with the keys of the largest weights and the sum of the other weights.
 function sentence(lead, query, keys, keyLabel) {
   make('strong', lead, query);
   if (!keys.length) {
@@ -22,13 +22,13 @@ function sentence(lead, query, keys, keyLabel) {
   const rest = keys.slice(said.length);
   said.forEach(({ key, weight }, at) => {
     const before = at === 0 ? ' gives ' : at === said.length - 1 && !rest.length ? ' and ' : ', ';
-    lead.append(`${before}${show(weight, 3)} to `);
+    lead.append(`${before}${formatNumber(weight, 3)} to `);
     make('strong', lead, keyLabel(key));
   });
   if (rest.length) {
     const sum = rest.reduce((total, { weight }) => total + weight, 0);
     const others = rest.length === 1 ? 'the other key' : `the other ${rest.length.toLocaleString('en')} keys`;
-    const much = Math.abs(sum) < 0.0005 ? 'nearly nothing' : show(sum, 3);
+    const much = Math.abs(sum) < 0.0005 ? 'nearly nothing' : formatNumber(sum, 3);
     lead.append(`${said.length > 1 ? ',' : ''} and ${much} to ${others}`);
   }
   lead.append('.');
@@ -43,20 +43,22 @@ function bars(container, keys, keyLabel) {
     const track = make('span', item);
     track.className = 'track';
     make('i', track).style.width = `${Math.max(1, (Math.abs(weight) / most) * 100)}%`;
-    make('b', item, show(weight, 3));
+    make('b', item, formatNumber(weight, 3));
   }
 }
 
-// An entropy in words. With a sink the entropy may be small although no key has a large weight.
+// Says an entropy in words. With a sink, the entropy may be small although no key has a large weight.
 function spread(entropy, largest) {
   const equal = Math.exp(entropy);
   if (equal < 1.05 && largest > 0.9) return 'nearly all weight on 1 key';
-  const over = show(equal, 2);
+  const over = formatNumber(equal, 2);
   return `as much as ${over} equal ${over === '1' ? 'weight' : 'weights'}`;
 }
 
-// given: {query, row (numbers), mask (bits of the row) or null, keyLabel(j), entropy or undefined, locked} or null.
-export function drawReading(container, given) {
+// Writes the explanation of a row. given: {query, row, mask, keyLabel(col), entropy, locked}, or null for a hint how to choose a row.
+// query: the label of the row. row: its weights. mask: 1 for each masked key, or null. entropy: may be undefined. locked: whether the user
+// has locked the row.
+export function drawExplanation(container, given) {
   container.replaceChildren();
   const lead = make('p', container);
   lead.className = 'lead';
@@ -74,7 +76,7 @@ export function drawReading(container, given) {
   bars(container, keys, keyLabel);
   const notes = [];
   if (keys.length > MOST) notes.push(`and ${(keys.length - MOST).toLocaleString('en')} more`);
-  if (entropy >= 0) notes.push(`entropy ${show(entropy, 3)}: ${spread(entropy, keys[0].weight)}`);
+  if (entropy >= 0) notes.push(`entropy ${formatNumber(entropy, 3)}: ${spread(entropy, keys[0].weight)}`);
   if (locked) notes.push('Esc releases the row');
   for (const note of notes) make('p', container, note).className = 'note';
 }

@@ -1,0 +1,79 @@
+// address.js keeps the state of the page in the hash of its address, so that a link shows the page as its sender saw it. The hash holds
+// the name of an example and how the answer is shown. If the request differs from that of the example, the hash holds the request, too:
+// JSON of {path, text, labels}, deflated without a header, in base64url.
+
+import { RANGES } from './colour.js';
+import { PATHS } from './request.js';
+
+const LONGEST = 60_000; // the most characters of a packed request in an address
+const PLACES = ['head', 'compare', 'batch', 'row'];
+const NUMBERS = [...PLACES, 'threshold'];
+const FLAGS = ['log', 'numbers', 'lines', 'mean', 'mass', 'every'];
+
+async function through(stream, bytes) {
+  return new Uint8Array(await new Response(new Blob([bytes]).stream().pipeThrough(stream)).arrayBuffer());
+}
+
+async function pack(text) {
+  const bytes = await through(new CompressionStream('deflate-raw'), new TextEncoder().encode(text));
+  let binary = '';
+  for (const byte of bytes) binary += String.fromCharCode(byte);
+  return btoa(binary).replaceAll('+', '-').replaceAll('/', '_').replaceAll('=', '');
+}
+
+async function unpack(packed) {
+  if (packed.length > LONGEST) throw new RangeError('longer than any that the page writes');
+  const binary = atob(packed.replaceAll('-', '+').replaceAll('_', '/'));
+  const bytes = Uint8Array.from(binary, (character) => character.charCodeAt(0));
+  return new TextDecoder().decode(await through(new DecompressionStream('deflate-raw'), bytes));
+}
+
+// Anybody may have made a link, so its request is taken only if the page could have written it.
+function checked({ path, text, labels }) {
+  if (!PATHS.includes(path) || typeof text !== 'string') throw new TypeError('no request');
+  return { path, text, labels: Array.isArray(labels) ? labels.map(String) : [] };
+}
+
+// Returns the hash of a state. edited: whether the request differs from that of the example.
+export async function toHash(state, edited) {
+  const hash = new URLSearchParams();
+  if (state.example) hash.set('example', state.example);
+  if (edited) {
+    const packed = await pack(JSON.stringify({ path: state.path, text: state.text, labels: state.labels }));
+    if (packed.length <= LONGEST) hash.set('request', packed);
+  }
+  for (const name of NUMBERS) {
+    if (state[name]) hash.set(name, state[name]);
+  }
+  if (state.row === 0) hash.set('row', 0);
+  if (state.compare === 0) hash.set('compare', 0);
+  for (const name of FLAGS) {
+    if (state[name]) hash.set(name, '');
+  }
+  if (state.palette !== 'viridis') hash.set('palette', state.palette);
+  if (state.range) hash.set('range', state.range);
+  return `#${hash}`.replace(/=(?=&|$)/g, '');
+}
+
+// Returns the state that a hash holds. Its member `broken` is true if the request in the hash cannot be read.
+export async function fromHash(text) {
+  const hash = new URLSearchParams(text.replace(/^#/, ''));
+  const state = {};
+  if (hash.has('example')) state.example = hash.get('example');
+  for (const name of NUMBERS) {
+    const value = Number(hash.get(name));
+    const sound = PLACES.includes(name) ? Number.isInteger(value) : value <= 1;
+    if (hash.has(name) && value >= 0 && sound) state[name] = value;
+  }
+  for (const name of FLAGS) state[name] = hash.has(name);
+  if (hash.has('palette')) state.palette = hash.get('palette');
+  if (RANGES.includes(hash.get('range'))) state.range = hash.get('range');
+  if (hash.has('request')) {
+    try {
+      Object.assign(state, checked(JSON.parse(await unpack(hash.get('request')))));
+    } catch {
+      state.broken = true;
+    }
+  }
+  return state;
+}

@@ -1,0 +1,55 @@
+// controls.js sets the controls beside the steps to the state of the page. main.js binds what they do.
+import { rangeOf } from './colour.js';
+import { inFile, snippet } from './snippets.js';
+import { state } from './state.js';
+
+const $ = (id) => document.getElementById(id);
+
+// Gives a list its options, pairs [value, label], and chooses one of them.
+export function setSelect(select, values, chosen) {
+  select.replaceChildren(...values.map(([value, label]) => new Option(label, value)));
+  select.value = chosen;
+}
+
+export function setControls() {
+  const heads = state.answer ? state.answer.matrices.weights[0].length : 1;
+  $('path').value = state.path;
+  $('log').checked = state.log;
+  $('numbers').checked = state.numbers;
+  $('palette').value = state.palette;
+  $('range').value = rangeOf(state.range, state.answer?.keys ?? 0);
+  $('range').disabled = state.summary?.options.normalization === 'none';
+  $('batch-box').hidden = !state.answer || state.answer.batch < 2;
+  if (state.answer)
+    setSelect(
+      $('batch'),
+      Array.from({ length: state.answer.batch }, (_, at) => [at, at]),
+      state.batch,
+    );
+  $('compare-box').hidden = heads < 2 || state.mean;
+  const others = Array.from({ length: heads }, (_, at) => [at, `head ${at}`]).filter(([at]) => at !== state.head);
+  setSelect($('compare'), [['', 'nothing'], ...others], state.compare ?? '');
+  $('as-map').setAttribute('aria-pressed', String(!state.lines));
+  $('as-lines').setAttribute('aria-pressed', String(state.lines));
+  $('line-tools').hidden = !state.lines;
+  $('every-box').hidden = heads < 2;
+  $('every').checked = state.every;
+  $('threshold').value = state.threshold;
+  $('line-mode').value = state.mass ? 'mass' : 'weight';
+  $('threshold-value').textContent = state.mass ? `${Math.round(state.threshold * 100)} %` : state.threshold.toFixed(2);
+  $('mask-edit').setAttribute('aria-pressed', String(state.editMask));
+  $('mask-clear').hidden = !state.summary?.shapes.mask;
+  document.body.classList.toggle('editing-mask', state.editMask);
+  $('sentence-box').hidden = !state.summary?.words;
+  const text = state.summary?.options.text ?? state.summary?.options.tokens?.join(' ');
+  if (state.summary?.words && document.activeElement !== $('sentence')) $('sentence').value = text;
+  if (document.activeElement !== $('labels')) $('labels').value = (state.labels ?? []).join(', ');
+  setCode();
+}
+
+// Writes the code that sends the request.
+export function setCode() {
+  const request = { base: state.base, path: state.path, body: state.sent ?? state.text, key: state.needsKey };
+  $('code').textContent = snippet(state.language, request);
+  $('save-body').hidden = !inFile(request.body);
+}

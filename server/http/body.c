@@ -1,0 +1,118 @@
+/*
+ * body.c hands the body of a request to the app, piece by piece: it inflates a compressed body,
+ * refuses a body that is too large, and gives the other connections their turn.
+ */
+#include "http/internal.h"
+
+enum {
+    MAX_PIECES = 65536,          /* a body that comes in more pieces is refused ... */
+    MIN_PIECE = 64,              /* ... unless these have so many bytes on average */
+    END_PIECES = 4 * MAX_PIECES, /* pieces that are read only so that the refusal can be sent */
+    INFLATED = 32 * 1024,        /* bytes inflated until other connections have their turn */
+    SLICE = 4 * 1024             /* bytes of a plain body after which the clock is read */
+};
+
+/* The milliseconds that the app may take for the body of one connection until the others have their
+ * turn. Otherwise a hundred bodies of thousands of tiny arrays would keep them waiting. A turn has
+ * its price, because libmicrohttpd suspends the connection for it; bodies of numbers need none. */
+static const double TURN_MS = 0.2;
+
+static void drop_reader(struct http_call *call) {
+    coding_reader_free(call->reader);
+    call->reader = NULL;
+    http_call_hold(call, 0);
+}
+
+/* Refuses a compressed body that has a fault. Returns whether it has one. */
+static bool refuse_fault(struct http_call *call) {
+    char text[192];
+    const int status = coding_fault(call->reader, text, sizeof text);
+    if (status != 0) {
+        http_call_refuse(call, status, "%s", text);
+        call->response.refused = status == 503   ? "without memory"
+                                 : status == 413 ? "over a fixed limit"
+                                                 : NULL;
+    }
+    return status != 0;
+}
+
+/* Inflates a piece of a compressed body and gives the app the result, at most INFLATED bytes: few
+ * bytes can become many, and this thread has other connections. Returns how many bytes of the piece
+ * are left for the next turn. The decoder may keep inflated bytes back as well, but not at the end
+ * of the body: it takes the last byte only when all bytes are written. */
+static size_t take_compressed(struct http_call *call, const char *bytes, size_t size) {
+    const struct http_server *server = call->server;
+    char out[INFLATED];
+    const int64_t start = clock_ns();
+    const size_t part = coding_read(call->reader, bytes, &size, out, sizeof out);
+    call->inflate_ms += clock_ms_since(start);
+    call->inflated += part;
+    if (refuse_fault(call)) {
+        return 0;
+    }
+    if (call->inflated > server->max_body) {
+        http_call_refuse_size(call, "more bytes than allowed once it is decompressed");
+        return 0;
+    }
+    call->wants_body = http_call_hold(call, coding_memory(call->reader)) &&
+                       (part == 0 || server->app->body(call->exchange, out, part));
+    if (!call->wants_body) {
+        drop_reader(call);
+        return 0;
+    }
+    return size;
+}
+
+/* Gives the app a piece of a plain body. Returns how many bytes are left for the next turn. */
+static size_t take_plain(struct http_call *call, const char *bytes, size_t size) {
+    const int64_t start = clock_ns();
+    while (size > 0 && call->wants_body) {
+        const size_t part = size < SLICE ? size : SLICE;
+        call->wants_body = call->server->app->body(call->exchange, bytes, part);
+        bytes += part;
+        size -= part;
+        if (clock_ms_since(start) > TURN_MS) {
+            break;
+        }
+    }
+    return call->wants_body ? size : 0;
+}
+
+bool body_take(struct http_call *call, const void *bytes, size_t size, size_t *left) {
+    const struct http_server *server = call->server;
+    *left = 0;
+    call->received += size;
+    call->pieces++;
+    watch_until(&call->connection->watched, call->begun_ns / 1000000 + server->body_ms +
+                                                (int64_t)(call->received / WATCH_SLOWEST));
+    bool crumbs = call->pieces > MAX_PIECES && call->received < call->pieces * MIN_PIECE;
+    if (call->received / 2 > server->max_body || (crumbs && call->pieces > END_PIECES)) {
+        return false;
+    }
+    if (call->answered) {
+        return true;
+    }
+    if (call->received > server->max_body) {
+        http_call_refuse_size(call, "%llu bytes or more", (unsigned long long)call->received);
+    } else if (crumbs) {
+        http_call_refuse(call, 400,
+                         "the body comes in more than %d pieces of less than %d bytes on average",
+                         MAX_PIECES, MIN_PIECE);
+    } else if (call->reader != NULL || call->wants_body) {
+        *left = call->reader != NULL ? take_compressed(call, bytes, size)
+                                     : take_plain(call, bytes, size);
+        call->received -= *left;
+        call->pieces -= *left > 0; /* the rest of a piece is not counted as another piece */
+    }
+    return true;
+}
+
+void body_end(struct http_call *call) {
+    if (call->reader == NULL) {
+        return;
+    }
+    coding_end(call->reader);
+    if (!refuse_fault(call)) {
+        drop_reader(call);
+    }
+}

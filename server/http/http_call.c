@@ -1,0 +1,145 @@
+/*
+ * http_call.c creates and frees a call, refuses it, tells the app how much memory its codings take,
+ * and suspends and resumes its connection. It does not know at which step of a request this
+ * happens.
+ */
+#include "http/cors.h"
+#include "http/internal.h"
+#include "http/keys.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+static void release_exchange(struct http_call *call) {
+    coding_reader_free(call->reader);
+    call->reader = NULL;
+    if (call->exchange != NULL) {
+        call->server->app->release(call->exchange);
+    }
+    call->exchange = NULL;
+}
+
+static void release_response(struct http_response *response) {
+    if (response->release != NULL) {
+        response->release((void *)response->body);
+    }
+    *response = (struct http_response){0};
+}
+
+void http_call_refuse(struct http_call *call, int status, const char *format, ...) {
+    char detail[256];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(detail, sizeof detail, format, arguments);
+    va_end(arguments);
+    release_exchange(call);
+    release_response(&call->response);
+    http_problem(&call->response, &call->request, status, detail, NULL, NULL);
+    call->answered = true;
+}
+
+void http_call_refuse_size(struct http_call *call, const char *format, ...) {
+    char what[96];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(what, sizeof what, format, arguments);
+    va_end(arguments);
+    http_call_refuse(
+        call, 413,
+        "the body has %s; this server takes at most %zu, a limit that its operator sets with "
+        "--max-body",
+        what, call->server->max_body);
+    call->response.refused = "over --max-body";
+}
+
+/* The path of a target in absolute form (RFC 9112 section 3.2.2), else the target itself. */
+static const char *path_of(const char *url) {
+    size_t scheme = strncasecmp(url, "http://", 7) == 0    ? 7
+                    : strncasecmp(url, "https://", 8) == 0 ? 8
+                                                           : 0;
+    if (scheme == 0) {
+        return url;
+    }
+    const char *path = strchr(url + scheme, '/');
+    return path != NULL ? path : "/";
+}
+
+struct http_call *http_call_create(struct http_server *server, struct http_connection *connection,
+                                   const char *url, const char *method,
+                                   const struct framing_result *framing) {
+    const char *path = path_of(url);
+    size_t path_size = strlen(path) + 1;
+    struct http_call *call = calloc(1, sizeof *call + path_size);
+    if (call == NULL) {
+        return NULL;
+    }
+    call->server = server;
+    call->connection = connection;
+    call->begun_ns = clock_ns();
+    call->request.server = server;
+    call->request.draining = atomic_load(&server->stage) != HTTP_SERVING;
+    memcpy(call->path, path, path_size);
+    call->request.head = strcmp(method, "HEAD") == 0;
+    strncpy(call->method, call->request.head ? "GET" : method, sizeof call->method - 1);
+    framing_media_type(framing->content_type, call->media_type, sizeof call->media_type);
+    call->request.authorized =
+        server->keys == NULL ||
+        (framing->authorization != NULL && keys_match(server->keys, framing->authorization->value,
+                                                      framing->authorization->value_size));
+    call->request.no_bearer =
+        framing->authorization != NULL &&
+        !keys_is_bearer(framing->authorization->value, framing->authorization->value_size);
+    if (framing->origin != NULL && framing->origin->value_size < sizeof call->origin &&
+        cors_allows(server->cors_origins, framing->origin->value, framing->origin->value_size)) {
+        memcpy(call->origin, framing->origin->value, framing->origin->value_size);
+    }
+    if (framing_is_id(framing->request_id)) {
+        memcpy(call->id, framing->request_id->value, framing->request_id->value_size);
+    } else {
+        request_ids_next(&server->ids, call->id);
+    }
+    call->request.method = call->method;
+    call->request.path = call->path;
+    call->request.media_type = call->media_type;
+    call->request.id = call->id;
+    atomic_fetch_add(&server->requests, 1);
+    atomic_fetch_add_explicit(&server->begun, 1, memory_order_relaxed);
+    return call;
+}
+
+void http_call_free(struct http_call *call) {
+    release_exchange(call);
+    release_response(&call->response);
+    atomic_fetch_sub(&call->server->requests, 1);
+    free(call);
+}
+
+bool http_call_hold(struct http_call *call, size_t bytes) {
+    const struct http_app *app = call->server->app;
+    const bool same = bytes == call->held || app->hold == NULL;
+    call->held = bytes;
+    return same || app->hold(call->exchange, bytes);
+}
+
+void http_call_suspend(struct http_call *call, struct MHD_Connection *connection) {
+    call->suspended = connection;
+    call->connection->call = call;
+    atomic_fetch_add(&call->server->pending, 1);
+    MHD_suspend_connection(connection);
+}
+
+void http_resume(struct http_pending *pending) {
+    struct http_call *call = (struct http_call *)pending;
+    struct http_server *server = call->server;
+    if (call->stream == NULL) {
+        watch_awake(server->watch, &call->connection->watched);
+        call->answered = true;
+    } else {
+        watch_go_on(&call->connection->watched);
+    }
+    MHD_resume_connection(call->suspended);
+    atomic_fetch_sub(&server->pending, 1); /* the call may have been freed by now */
+}
