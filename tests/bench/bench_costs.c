@@ -572,7 +572,7 @@ static void print_report(struct call *calls, size_t count) {
     }
 }
 
-static void make_numbers(void) {
+static void make_inputs(void) {
     struct rng rng = {1};
     for (int large = 0; large < 2; large++) {
         narrow[large] = malloc(NUMBERS * sizeof(float));
@@ -596,7 +596,7 @@ int main(int argc, char *argv[]) {
     blas_prepare(argv);
     const size_t count = argc > 1 ? strtoul(argv[1], NULL, 10) : 3000;
     const uint64_t seed = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
-    make_numbers();
+    make_inputs();
     attn_blas_set_threads(1);
     if (argc > 3) {
         struct call c;

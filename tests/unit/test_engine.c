@@ -62,7 +62,7 @@ struct data {
     double *sink;
 };
 
-static double *draw_numbers(struct rng *rng, size_t count, attn_dtype dtype) {
+static double *draw_in_dtype(struct rng *rng, size_t count, attn_dtype dtype) {
     double *x = calloc(count, sizeof *x);
     cr_assert_not_null(x);
     for (size_t i = 0; i < count; i++) {
@@ -74,8 +74,8 @@ static double *draw_numbers(struct rng *rng, size_t count, attn_dtype dtype) {
 
 /* Returns rows [from, to) of each head of x, which is (heads, rows, columns). The caller frees the
  * data of the tensor. */
-static attn_tensor rows_of_heads(const double *x, attn_dtype dtype, size_t heads, size_t rows,
-                                 size_t from, size_t to, size_t columns) {
+static attn_tensor tensor_of_rows(const double *x, attn_dtype dtype, size_t heads, size_t rows,
+                                  size_t from, size_t to, size_t columns) {
     attn_tensor t = {.dtype = dtype, .rank = 3, .shape = {heads, to - from, columns}};
     const size_t count = heads * (to - from) * columns;
     void *data = malloc(count * attn_dtype_size(dtype));
@@ -180,16 +180,16 @@ static attn_status run_backwards(attn_plan *plan) {
 /* Computes a case twice, with tasks in either order, and compares it with the reference. */
 static void check_shape(const struct shape *s, attn_dtype dtype, bool with_weights, size_t index) {
     struct rng rng = {index * 77 + 5};
-    struct data x = {draw_numbers(&rng, s->heads * s->n * s->d, dtype),
-                     draw_numbers(&rng, s->kv_heads * s->m * s->d, dtype),
-                     draw_numbers(&rng, s->kv_heads * s->m * s->d_v, dtype), NULL,
-                     draw_numbers(&rng, s->heads, dtype)};
-    attn_tensor q = rows_of_heads(x.q, dtype, s->heads, s->n, 0, s->n, s->d);
-    attn_tensor k = rows_of_heads(x.k, dtype, s->kv_heads, s->m, s->past, s->m, s->d);
-    attn_tensor v = rows_of_heads(x.v, dtype, s->kv_heads, s->m, s->past, s->m, s->d_v);
-    attn_tensor past_k = rows_of_heads(x.k, dtype, s->kv_heads, s->m, 0, s->past, s->d);
-    attn_tensor past_v = rows_of_heads(x.v, dtype, s->kv_heads, s->m, 0, s->past, s->d_v);
-    attn_tensor sinks = rows_of_heads(x.sink, dtype, 1, s->heads, 0, s->heads, 1);
+    struct data x = {draw_in_dtype(&rng, s->heads * s->n * s->d, dtype),
+                     draw_in_dtype(&rng, s->kv_heads * s->m * s->d, dtype),
+                     draw_in_dtype(&rng, s->kv_heads * s->m * s->d_v, dtype), NULL,
+                     draw_in_dtype(&rng, s->heads, dtype)};
+    attn_tensor q = tensor_of_rows(x.q, dtype, s->heads, s->n, 0, s->n, s->d);
+    attn_tensor k = tensor_of_rows(x.k, dtype, s->kv_heads, s->m, s->past, s->m, s->d);
+    attn_tensor v = tensor_of_rows(x.v, dtype, s->kv_heads, s->m, s->past, s->m, s->d_v);
+    attn_tensor past_k = tensor_of_rows(x.k, dtype, s->kv_heads, s->m, 0, s->past, s->d);
+    attn_tensor past_v = tensor_of_rows(x.v, dtype, s->kv_heads, s->m, 0, s->past, s->d_v);
+    attn_tensor sinks = tensor_of_rows(x.sink, dtype, 1, s->heads, 0, s->heads, 1);
     attn_tensor mask = {.dtype = ATTN_BOOL, .rank = 2, .shape = {s->n, s->m}};
     sinks.rank = 1;
     sinks.shape[0] = s->heads;
@@ -314,7 +314,7 @@ Test(engine, memory_of_a_long_call_is_a_copy_of_its_keys) {
 /* -------------------------------------------------------------------------------- projections */
 
 static attn_tensor matrix(const double *x, attn_dtype dtype, size_t rows, size_t columns) {
-    attn_tensor t = rows_of_heads(x, dtype, 1, rows, 0, rows, columns);
+    attn_tensor t = tensor_of_rows(x, dtype, 1, rows, 0, rows, columns);
     t.rank = 2;
     t.shape[0] = rows;
     t.shape[1] = columns;
@@ -327,8 +327,9 @@ static void check_projection(size_t rows, size_t inner, size_t columns, attn_dty
                              attn_layout layout, bool biased) {
     struct rng rng = {rows + inner};
     const bool out_in = layout == ATTN_OUT_IN;
-    double *m[] = {draw_numbers(&rng, rows * inner, dtype),
-                   draw_numbers(&rng, inner * columns, dtype), draw_numbers(&rng, columns, dtype)};
+    double *m[] = {draw_in_dtype(&rng, rows * inner, dtype),
+                   draw_in_dtype(&rng, inner * columns, dtype),
+                   draw_in_dtype(&rng, columns, dtype)};
     const attn_tensor x = matrix(m[0], dtype, rows, inner);
     const attn_tensor w = matrix(m[1], dtype, out_in ? columns : inner, out_in ? inner : columns);
     attn_tensor b = matrix(m[2], dtype, 1, columns);
