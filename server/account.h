@@ -70,10 +70,10 @@ void *account_realloc(struct account *account, void *block, size_t old_size, siz
 void account_free(struct account *account, void *block, size_t size);
 
 /* Makes room for `needed` elements of `size` bytes in a growing array. *capacity is the number of
- * elements that there is room for; an array that is NULL has 0. The array doubles while it is small
- * and grows by a quarter once it is large, or by more if `needed` is more. Returns the array, which
- * may have moved; free it as a block of *capacity * size bytes. NULL: account_realloc() failed or
- * the size overflows, and the old array and *capacity stay as they are. */
+ * elements that there is room for; an array that is NULL has 0. The array doubles below 1 MiB and
+ * grows by a quarter above, or to `needed` elements if these are more. Returns the array, which may
+ * have moved; free it as a block of *capacity * size bytes. NULL: account_realloc() failed or the
+ * size overflows, and the old array and *capacity stay as they are. */
 void *account_grow(struct account *account, void *array, size_t *capacity, size_t needed,
                    size_t size);
 

@@ -121,7 +121,7 @@ static void tell_systemd(const char *state) {
 }
 
 /* Serves until a signal asks to stop. Returns the exit status. */
-static int listen_and_wait(const struct server_options *options, struct api_service *service,
+static int listen_and_wait(const struct server_options *options, struct api_state *service,
                            const sigset_t *signals) {
     const struct http_options http = {
         .log = {.json = options->log_json == 1,
@@ -185,7 +185,7 @@ static int listen_and_wait(const struct server_options *options, struct api_serv
 }
 
 static int serve(const struct server_options *options) {
-    struct api_service service = {
+    struct api_state service = {
         .budget = {.max_request = options->max_memory, .max_total = options->total_memory},
         .max_work = options->max_work,
         .timeout = options->compute_timeout,

@@ -12,9 +12,11 @@
 attn_status check_matrix(const attn_tensor *tensor, const char *name, int min_rank, int max_rank,
                          attn_error *error);
 
-/* These check that a tensor has the dtype of the call, and that it has exactly this shape. */
+/* Checks that a tensor has the dtype of the call. */
 attn_status check_dtype(const attn_tensor *tensor, const char *name, attn_dtype dtype,
                         attn_error *error);
+
+/* Checks that a tensor has exactly this shape. */
 attn_status check_shape(const attn_tensor *tensor, const char *name, int rank, const size_t *shape,
                         attn_error *error);
 

@@ -12,7 +12,7 @@
 #include "tensor.h"
 
 enum {
-    /* This bounds the memory of a plan, because a caller can refuse a plan only when it is made. */
+    /* Each head takes memory, and a caller can refuse a plan only after it is made. */
     MAX_HEADS = 65536
 };
 

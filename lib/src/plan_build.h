@@ -56,10 +56,13 @@ attn_status plan_results(attn_plan *plan, attn_error *error);
 
 /* ------------------------------------------------------------------------------ in schedule.c */
 
+/* Cuts the work into phases of tasks, lays out the memory of a run, and estimates its cost. */
 attn_status plan_schedule(attn_plan *plan, attn_error *error);
 
-/* The costs of the parts of a run; see cost.c. Each function reads only those fields of the
- * schedule that are known when it is called. */
+/* ---------------------------------------------------------------------------------- in cost.c */
+
+/* The costs of the parts of a run. Each function reads only those fields of the schedule that are
+ * known when it is called. */
 double cost_mean_columns(const attn_plan *plan); /* d + d_v of an average head */
 double cost_of_row(const attn_plan *plan, const struct schedule *s); /* one query of one head */
 double cost_of_attending(const attn_plan *plan, const struct schedule *s); /* PHASE_ATTEND */

@@ -1,80 +1,93 @@
 /*
- * api.h - the application behind the HTTP server: which routes there are and what each answers.
- * Handlers turn a decoded request into a response; they know the codec and attention.h, never
- * libmicrohttpd or cJSON, so each can be called without a socket.
+ * api.h - the types that the files of this folder share: the state of the service, a request as its
+ * handler sees it, the work that a handler leaves, and the table of routes.
+ *
+ * A handler turns a request whose body is read and checked into a response or into work. It knows
+ * the codec, attention.h and http.h, but neither libmicrohttpd nor cJSON, so a test can call it
+ * without a socket.
  */
 #ifndef API_H
 #define API_H
 
 #include "account.h"
-#include "api/derived.h"
 #include "api/metrics.h"
 #include "codec/codec.h"
 #include "http/http.h"
 #include "jobs/jobs.h"
 
-/* The settings and counters that all requests share. The owner fills the first part. */
-struct api_service {
+struct derived;
+struct fields;
+
+/* The settings and the counters that all requests share. */
+struct api_state {
+    /* The owner sets these members before api_app(), and leaves the rest zero. */
     struct budget budget; /* the memory of all requests */
     double max_work;      /* multiply-adds that one request may take */
-    double timeout;       /* seconds that a computation may take, its waiting included */
-    unsigned threads;     /* that compute */
-    struct jobs *jobs;    /* borrowed. NULL: everything is computed at once, by the I/O threads */
+    double timeout;       /* seconds that a computation may take, with the time that it waits */
+    unsigned threads;     /* the number of threads that compute */
+    struct jobs *jobs;    /* borrowed; NULL: the I/O threads compute everything themselves */
 
+    struct codec_options codec; /* how bodies are read; api_app() sets it */
     struct metrics metrics;
 };
 
-/* The application for http_start. Borrows `service`. */
-struct http_app api_app(struct api_service *service);
+/* Returns the application for http_start(). It borrows `state`, which must outlive the server. */
+struct http_app api_app(struct api_state *state);
 
+/* A request as its handler sees it. Everything is borrowed and lives until the request ends. */
 struct api_request {
     const struct http_request *http;
-    struct api_service *service;
-    const char *name; /* the last segment of the path: what stands for {name} in the route */
-    /* NULL for a route that takes no body. */
-    struct account *account; /* of the memory that the request holds */
+    struct api_state *state;
+    const char *name; /* the last segment of the path, which matches {name} in a route */
+
+    /* These members are NULL for a route that takes no body. */
+    struct account *account; /* counts the memory that the request holds */
     struct codec_document *body;
-    struct prepare *prepare; /* what the handler leaves to be made of the body */
+    const struct fields *fields;   /* the members of the body; each is a key of this route */
+    const struct derived *derived; /* the matrices that are drawn or embedded before the work */
 };
 
-/* A computation that a handler leaves to be run: a job, and what becomes of it. */
+/* A computation that a handler leaves: a job, and the functions that answer and free it. */
 struct api_work {
-    struct job job; /* `done` and `owner` are not the handler's */
-    double seconds; /* that the request allows for it; 0 = it does not say */
-    size_t memory;  /* bytes that api_claim() took; they are given back after `release` */
-    /* The job is done, or a task of it has failed: fills the response. */
+    struct job job; /* app.c sets `done`, `owner` and `deadline` */
+    double seconds; /* the "timeout" of the request; 0 = the request has none */
+    int digits;     /* the "digits" of the request; 0 = each number has its shortest form */
+    size_t memory;  /* bytes that api_claim() took; app.c gives them back after `release` */
+    /* Fills the response after the job is done or one of its tasks has failed. */
     void (*answer)(struct api_work *work, const struct api_request *request,
                    struct http_response *response);
-    void (*release)(struct api_work *work);
+    void (*release)(struct api_work *work); /* frees the work */
 };
 
-/* Fills `response` and returns NULL, or returns what is to be computed first. What that refers to
- * in the request lives as long as it. */
+/* Fills `response` and returns NULL, or returns the work that must be computed first. The work may
+ * borrow from the request. */
 typedef struct api_work *api_handler(const struct api_request *request,
                                      struct http_response *response);
 
-/* One row of the one route table, in the order of openapi.yaml: a path and its one method. A path
- * that ends in "{name}" stands for all those with one segment in its place. */
+/* One row of the table of routes: a path and its one method. A path that ends in "{name}" matches
+ * every path with one segment in that place. The rows are in the order of openapi.yaml. */
 struct api_route {
     const char *method, *path;
+    unsigned keys; /* a bit FIELDS_AT_*: the keys of the body; 0 = the route takes no body */
     api_handler *handler;
-    bool open; /* needs no key: it tells nothing that is secret, and computes nothing */
+    bool open; /* needs no API key, because it tells no secret and computes nothing */
 };
 
 extern const struct api_route api_routes[];
 extern const size_t api_route_count;
 
-/* Holds work against the limits of one request: its multiply-adds, those of the draws included, and
- * `bytes` that it is about to allocate, which become work->memory. False after filling
- * `response`. */
-bool api_claim(const struct api_request *request, struct api_work *work, double bytes,
-               struct http_response *response);
-
-/* The index of the row for this path; api_route_count if there is none. */
+/* Returns the index of the row for this path, or api_route_count if there is none. */
 size_t api_route_of(const char *path);
+
+/* Holds work against the limits of one request: its multiply-adds, those of the draws included, and
+ * `bytes` that the caller is about to allocate. Takes the bytes from the request's account and
+ * notes them in work->memory. Returns false after filling `response` with a 413 or a 503. */
+bool api_claim(const struct api_request *request, struct api_work *work, size_t bytes,
+               struct http_response *response);
 
 api_handler api_attention, api_multihead, api_softmax, api_embeddings;
 api_handler api_explorer, api_docs, api_asset, api_openapi; /* assets.c */
-api_handler api_live, api_ready, api_metrics, api_version;
+api_handler api_live, api_ready, api_version;               /* health.c */
+api_handler api_metrics;                                    /* metrics_text.c */
 
 #endif

@@ -1,13 +1,16 @@
 /*
- * app.c - one request from its headers to its answer: finds the route, refuses what no handler
- * should see, feeds the body to the codec as it arrives, calls the handler, and has the work that
- * this leaves computed. What is small is done at once, on the thread that received the request. All
- * else is a job for the workers, if these are not too busy: computations, before them the parsing
- * of long bodies and the planning for many heads, after them the encoding of long answers. The
- * memory that a request holds is counted in its account, from the first
- * byte of its body until the last byte of its answer is sent.
+ * app.c - takes a request from its headers to its answer: finds the route, feeds the body to the
+ * codec as it arrives, checks its keys and makes its derived matrices, calls the handler, and has
+ * the work computed that the handler leaves.
+ *
+ * The thread that received a small request answers it at once. Everything else is a job for the
+ * workers: parsing long bodies, planning for many heads, computing, and encoding long answers. A
+ * request is refused if the workers have too much to do. The memory that a request holds counts in
+ * its account, from the first byte of its body to the last byte of its answer.
  */
 #include "api/api.h"
+#include "api/derived.h"
+#include "api/fields.h"
 #include "api/reply.h"
 #include "clock.h"
 
@@ -18,52 +21,57 @@
 #include <string.h>
 
 enum {
-    /* Multiply-adds, about 70 us: several times the cost of handing a job to a worker. */
+    /* Multiply-adds. They take about 70 us, several times as long as handing a job to a worker. */
     SMALL_COST = 5000000,
-    SMALL_BODY = 8192, /* bytes that are read even if the workers take no more: it may be small */
+    /* Bytes. A shorter body is read even if the workers take no more, because its computation may
+     * be small. */
+    SMALL_BODY = 8192,
     /* An I/O thread opens no request that exceeds one of these limits. Each is worth 0.25 ms. */
     SMALL_SKELETON = 16 * 1024, /* bytes outside of matrices */
-    SMALL_VALUES = 1024,        /* outside of matrices */
-    SMALL_PARTS = 2048,         /* heads of batch items */
-    /* Multiply-adds that take as long as parsing a value, parsing a byte, planning for a part, and
-     * encoding a piece of an answer; and a nanosecond. */
+    SMALL_VALUES = 1024,        /* values outside of matrices */
+    SMALL_PARTS = 2048,         /* heads of all batch items */
+    /* Multiply-adds that take as long as parsing a value, parsing a byte, planning for a part,
+     * encoding a piece of an answer, and one nanosecond. */
     COST_OF_VALUE = 20000,
     COST_OF_BYTE = 800,
     COST_OF_PART = 3000,
     COST_OF_PIECE = 10000000,
     COST_OF_NS = 70,
-    /* Bytes that a request holds in any case: the buffer of its connection, which has 32 KiB, and
-     * the structs of the server and of this file. */
+    /* Bytes that every request holds: the 32 KiB buffer of its connection, and the structs of the
+     * server and of this folder. */
     BASE = 40 * 1024
 };
 
+/* A request with a body, from its headers to the end of its answer. */
 struct exchange {
     const struct api_route *route;
-    struct api_service *service;
+    struct api_state *state; /* borrowed */
     struct account account;
-    struct api_request request; /* for the handler */
+    struct api_request request; /* what the handler gets */
     struct http_response *response;
-    struct codec_reader *reader;
-    struct codec_document *document;
-    struct codec_error error; /* what is wrong with the body; status 0 = nothing */
-    struct prepare prepare;
-    struct api_work *work;
-    size_t held; /* bytes that the server holds for a coding */
-    size_t received;
-    bool unwanted; /* the workers took no more while the body came */
+    struct codec_reader *reader;     /* owned; NULL before the first piece and after the last */
+    struct codec_document *document; /* owned; the body, once it is parsed */
+    struct codec_error error;        /* what is wrong with the body; status 0 = nothing */
+    struct fields fields;            /* the members of the body */
+    struct derived derived;
+    struct api_work *work; /* owned; what the handler left, or NULL */
+    size_t held;           /* bytes that the server holds for compressed bodies and answers */
+    size_t received;       /* bytes of the body so far */
+    bool unwanted;         /* the workers took no more while the body came */
     double decode_ms;
-    int64_t submitted; /* clock_ns() */
-    /* While workers are at it. */
+    int64_t submitted; /* clock_ns() when the body was complete */
+
+    /* The rest is used only if workers take part. */
     struct http_pending *pending;
     struct job opening;    /* parses the body and calls the handler */
     struct job encoding;   /* encodes a piece of the answer */
-    pthread_mutex_t mutex; /* of the next two */
-    struct job *job;       /* to be cancelled; NULL if there is none any more */
+    pthread_mutex_t mutex; /* guards the next two members */
+    struct job *job;       /* the job that app_cancel() cancels, or NULL */
     bool cancelled;
 };
 
-/* "GET, HEAD" or "POST": the Allow header of a path with this method. */
-static const char *allowed(const char *method) {
+/* Returns the Allow header of a path with this method. */
+static const char *allow_header(const char *method) {
     return strcmp(method, "GET") == 0 ? "GET, HEAD" : method;
 }
 
@@ -93,33 +101,35 @@ static const struct api_route *find_route(const struct http_request *request,
         return route;
     }
     snprintf(detail, sizeof detail, "%.20s is not a method of %s; use %s", request->method,
-             route->path, allowed(route->method));
+             route->path, allow_header(route->method));
     http_problem(response, request, 405, detail, NULL, NULL);
-    response->allow = allowed(route->method);
+    response->allow = allow_header(route->method);
     return NULL;
 }
 
-/* The last segment of the path of a request that has a route. */
-static const char *name_of(const struct http_request *request) {
+/* Returns the last segment of the path of a request that has a route. */
+static const char *last_segment(const struct http_request *request) {
     return strrchr(request->path, '/') + 1;
 }
 
-/* JSON, or no type at all, or the type that `curl -d` sends unless told otherwise. */
+/* Returns whether a body of this type is read: JSON, no type at all, or the type that `curl -d`
+ * sends by default. */
 static bool is_json(const char *media_type) {
     return media_type[0] == '\0' || strcmp(media_type, "application/json") == 0 ||
            strcmp(media_type, "application/x-www-form-urlencoded") == 0;
 }
 
-static void *begin(void *context, const struct http_request *request,
-                   struct http_response *response) {
-    struct api_service *service = context;
+static void *app_begin(void *context, const struct http_request *request,
+                       struct http_response *response) {
+    struct api_state *state = context;
     const struct api_route *route = find_route(request, response);
     if (route == NULL) {
         return NULL;
     }
-    const struct api_request call = {.http = request, .service = service, .name = name_of(request)};
+    const struct api_request bodiless = {
+        .http = request, .state = state, .name = last_segment(request)};
     if (strcmp(route->method, "GET") == 0) {
-        route->handler(&call, response);
+        route->handler(&bodiless, response);
         return NULL;
     }
     if (!is_json(request->media_type)) {
@@ -131,13 +141,14 @@ static void *begin(void *context, const struct http_request *request,
     }
     struct exchange *exchange = malloc(sizeof *exchange);
     if (exchange == NULL) {
-        reply_no_memory(&call, response);
+        reply_no_memory(&bodiless, response);
         return NULL;
     }
-    *exchange = (struct exchange){.route = route, .service = service, .request = call};
-    account_open(&exchange->account, &service->budget, BASE);
+    *exchange = (struct exchange){.route = route, .state = state, .request = bodiless};
+    account_open(&exchange->account, &state->budget, BASE);
     exchange->request.account = &exchange->account;
-    exchange->request.prepare = &exchange->prepare;
+    exchange->request.fields = &exchange->fields;
+    exchange->request.derived = &exchange->derived;
     pthread_mutex_init(&exchange->mutex, NULL);
     return exchange;
 }
@@ -149,7 +160,7 @@ static void drop_body(struct exchange *exchange) {
     exchange->reader = NULL;
 }
 
-static bool hold(void *arg, size_t bytes) {
+static bool app_hold(void *arg, size_t bytes) {
     struct exchange *exchange = arg;
     if (bytes > exchange->held && !account_take(&exchange->account, bytes - exchange->held)) {
         if (exchange->response == NULL) { /* the body cannot be read any further */
@@ -165,11 +176,12 @@ static bool hold(void *arg, size_t bytes) {
     return true;
 }
 
-/* Feeds the reader, which is there from the first piece on. An error is kept, the rest is freed. */
+/* Feeds the reader, which the first piece creates. Returns false if the body is wrong: the error is
+ * kept, and the reader is freed. */
 static bool read_piece(struct exchange *exchange, const void *bytes, size_t size) {
-    const struct codec_options options = {
-        .dtype_key = "dtype", .infinity_key = "bias", .account = &exchange->account};
     if (exchange->reader == NULL) {
+        struct codec_options options = exchange->state->codec;
+        options.account = &exchange->account;
         exchange->reader = codec_reader_create(&options);
     }
     if (exchange->reader == NULL) {
@@ -182,16 +194,17 @@ static bool read_piece(struct exchange *exchange, const void *bytes, size_t size
     return exchange->error.status == CODEC_OK;
 }
 
-/* Reading numbers costs many times what it costs to drop them: a server with more to do than it can
- * would be busy with reading what it then refuses. */
-static bool body(void *arg, const void *bytes, size_t size) {
+/* Reading numbers costs many times as much as dropping them. So no long body is read while the
+ * workers take no more: a busy server would spend its time on reading what it then refuses. */
+static bool app_body(void *arg, const void *bytes, size_t size) {
     struct exchange *exchange = arg;
     const int64_t start = clock_ns();
     bool more = false;
     exchange->received += size;
-    exchange->unwanted = exchange->received > SMALL_BODY && exchange->service->jobs != NULL &&
-                         jobs_full(exchange->service->jobs);
-    /* Only a body that is complete may use the reserve: others could keep it for long. */
+    exchange->unwanted = exchange->received > SMALL_BODY && exchange->state->jobs != NULL &&
+                         jobs_full(exchange->state->jobs);
+    /* Only a complete body may use the reserve, because a client could let an incomplete body wait
+     * for long. */
     exchange->account.small =
         exchange->received <= SMALL_BODY && exchange->received == exchange->request.http->length;
     if (exchange->unwanted) {
@@ -205,7 +218,7 @@ static bool body(void *arg, const void *bytes, size_t size) {
 
 /* ------------------------------------------------------------------------------ the computation */
 
-/* Server-Timing, but for what encoding took. */
+/* Fills the timings of the response, except the time of encoding. */
 static void tell_times(struct exchange *exchange, double queue_ms, double compute_ms) {
     struct http_response *response = exchange->response;
     response->timed = true;
@@ -215,7 +228,7 @@ static void tell_times(struct exchange *exchange, double queue_ms, double comput
 }
 
 static bool refuse_work(struct exchange *exchange) {
-    metrics_count(&exchange->service->metrics.refused_queue);
+    metrics_count(&exchange->state->metrics.refused_queue);
     http_problem(exchange->response, exchange->request.http, 503,
                  "the queue of this server is full: try again in a second; its operator sets the "
                  "limit with --max-queue",
@@ -224,20 +237,21 @@ static bool refuse_work(struct exchange *exchange) {
     return true;
 }
 
+/* Returns the seconds that the request may take. */
 static double seconds_of(const struct exchange *exchange) {
     const double wanted = exchange->work != NULL ? exchange->work->seconds : 0;
-    const double most = exchange->service->timeout;
+    const double most = exchange->state->timeout;
     return wanted > 0 && wanted < most ? wanted : most;
 }
 
-/* A job has come to its end, and with it the request: fills the response. */
+/* Fills the response of a request whose last job has ended. */
 static void conclude(struct exchange *exchange, const struct job *job, enum job_outcome outcome) {
     const struct http_request *request = exchange->request.http;
     struct http_response *response = exchange->response;
     const int64_t now = clock_ns(), begun = job->begun != 0 ? job->begun : now;
-    const bool own = seconds_of(exchange) < exchange->service->timeout;
+    const bool own = seconds_of(exchange) < exchange->state->timeout;
     char detail[160];
-    metrics_computed(&exchange->service->metrics, outcome == JOB_DONE ? job->cost : 0, job->spent,
+    metrics_computed(&exchange->state->metrics, outcome == JOB_DONE ? job->cost : 0, job->spent,
                      job->longest);
     switch (outcome) {
     case JOB_DONE:
@@ -248,7 +262,7 @@ static void conclude(struct exchange *exchange, const struct job *job, enum job_
         reply_no_memory(&exchange->request, response);
         break;
     case JOB_LATE:
-        metrics_count(&exchange->service->metrics.late);
+        metrics_count(&exchange->state->metrics.late);
         snprintf(detail, sizeof detail, "the answer was not computed within %g s, %s",
                  seconds_of(exchange),
                  own ? "the \"timeout\" of the request"
@@ -257,7 +271,7 @@ static void conclude(struct exchange *exchange, const struct job *job, enum job_
         response->refused = own ? NULL : "over --compute-timeout";
         break;
     case JOB_CANCELLED:
-        metrics_count(&exchange->service->metrics.cancelled);
+        metrics_count(&exchange->state->metrics.cancelled);
         http_problem(
             response, request, 503,
             "the computation was given up: the client left, or the server is about to stop", NULL,
@@ -268,8 +282,8 @@ static void conclude(struct exchange *exchange, const struct job *job, enum job_
                (double)(now - begun) * 1e-6);
 }
 
-/* Frees everything but the response: the matrices need not wait until a slow client has its answer.
- * An answer that is made while it is sent needs them until its end. */
+/* Frees everything but the response, so that the matrices do not wait until a slow client has its
+ * answer. An answer that is made while it is sent needs them until its end. */
 static void drop_work(struct exchange *exchange) {
     pthread_mutex_lock(&exchange->mutex);
     exchange->job = NULL;
@@ -280,13 +294,14 @@ static void drop_work(struct exchange *exchange) {
         exchange->work = NULL;
         account_give(&exchange->account, memory);
     }
-    prepare_free(&exchange->prepare);
+    derived_free(&exchange->derived);
     codec_document_free(exchange->document);
     exchange->document = NULL;
     drop_body(exchange);
 }
 
-/* The response is complete. */
+/* Frees what a filled response does not need. Returns true, the result of app_end() for a response
+ * that is filled. */
 static bool respond(struct exchange *exchange) {
     if (exchange->response->read == NULL) {
         drop_work(exchange);
@@ -299,20 +314,20 @@ static void resume(struct exchange *exchange) {
     http_resume(exchange->pending);
 }
 
-static void computed(struct job *job, enum job_outcome outcome) {
+static void app_computed(struct job *job, enum job_outcome outcome) {
     struct exchange *exchange = job->owner;
     conclude(exchange, job, outcome);
     resume(exchange);
 }
 
-/* Makes this the job that the workers do next for the request. False if there is an answer already:
- * they do not take it, or the request was cancelled meanwhile. */
+/* Asks the workers to take a job, which then is the job of the request. Returns false after filling
+ * the response if they have too much to do. A request that was cancelled has its job cancelled. */
 static bool admit(struct exchange *exchange, struct job *job,
                   void (*done)(struct job *, enum job_outcome)) {
     job->owner = exchange;
     job->done = done;
     job->deadline = exchange->submitted + (int64_t)(seconds_of(exchange) * 1e9);
-    if (!jobs_admit(exchange->service->jobs, job)) {
+    if (!jobs_admit(exchange->state->jobs, job)) {
         refuse_work(exchange);
         return false;
     }
@@ -325,18 +340,18 @@ static bool admit(struct exchange *exchange, struct job *job,
     return true;
 }
 
-/* The handler has left work. Returns the job to run, or NULL if there is an answer already: what is
- * small is computed here. */
+/* Begins the work that the handler left: computes it here if it is small. Returns the job that the
+ * workers must run, or NULL if the response is filled. */
 static struct job *begin_work(struct exchange *exchange) {
-    struct job *job = prepare_job(&exchange->prepare, &exchange->work->job);
-    if (exchange->service->jobs == NULL || job->cost <= SMALL_COST) {
+    struct job *job = derived_job(&exchange->derived, &exchange->work->job);
+    if (exchange->state->jobs == NULL || job->cost <= SMALL_COST) {
         conclude(exchange, job, jobs_run_here(job));
         return NULL;
     }
-    return admit(exchange, job, computed) ? job : NULL;
+    return admit(exchange, job, app_computed) ? job : NULL;
 }
 
-/* The body has been read: parses it. False if there is an answer already. */
+/* Parses the body, which has been read. Returns false after filling the response if it is wrong. */
 static bool parse(struct exchange *exchange) {
     const int64_t start = clock_ns();
     const enum codec_status status = codec_reader_finish(exchange->reader, &exchange->document);
@@ -349,13 +364,23 @@ static bool parse(struct exchange *exchange) {
     if (status != CODEC_OK) {
         reply_codec_error(&exchange->request, exchange->response, &exchange->error);
         tell_times(exchange, 0, 0);
+        return false;
     }
-    return status == CODEC_OK;
+    fields_find(&exchange->fields, codec_root(exchange->document), exchange->route->keys);
+    return true;
 }
 
-/* Calls the handler. False if there is an answer already. */
+/* Checks the keys, makes the derived matrices and calls the handler. Returns false if the response
+ * is filled, and true if the handler has left work. */
 static bool handle(struct exchange *exchange) {
-    exchange->work = exchange->route->handler(&exchange->request, exchange->response);
+    if (fields_check(&exchange->fields, exchange->document, codec_root(exchange->document),
+                     &exchange->error) &&
+        derived_make(&exchange->derived, &exchange->fields, exchange->document, &exchange->account,
+                     &exchange->error)) {
+        exchange->work = exchange->route->handler(&exchange->request, exchange->response);
+    } else {
+        reply_codec_error(&exchange->request, exchange->response, &exchange->error);
+    }
     if (exchange->work == NULL) {
         tell_times(exchange, 0, 0);
     }
@@ -364,13 +389,13 @@ static bool handle(struct exchange *exchange) {
 
 /* ------------------------------------------------------- opening requests that are not short */
 
-static size_t no_tasks(const struct job *job, size_t phase) {
+static size_t app_no_tasks(const struct job *job, size_t phase) {
     (void)job;
     (void)phase;
     return 0;
 }
 
-static bool open_on_worker(struct job *job) {
+static bool app_open_on_worker(struct job *job) {
     struct exchange *exchange = job->owner;
     if (exchange->document != NULL || parse(exchange)) {
         handle(exchange);
@@ -378,44 +403,46 @@ static bool open_on_worker(struct job *job) {
     return true;
 }
 
-static void opened(struct job *job, enum job_outcome outcome) {
+static void app_opened(struct job *job, enum job_outcome outcome) {
     struct exchange *exchange = job->owner;
     if (outcome != JOB_DONE) {
-        /* A job that is called off while it runs may have left an answer: that one is sent. */
+        /* A job that was cancelled while it ran may have filled the response, which is then
+         * sent. */
         if (exchange->response->status == 0) {
             conclude(exchange, job, outcome);
         }
         resume(exchange);
         return;
     }
-    metrics_computed(&exchange->service->metrics, job->cost, job->spent, job->longest);
+    metrics_computed(&exchange->state->metrics, job->cost, job->spent, job->longest);
     if (exchange->work != NULL) {
         struct job *next = begin_work(exchange);
         if (next != NULL) {
-            jobs_run(exchange->service->jobs, next);
+            jobs_run(exchange->state->jobs, next);
             return;
         }
     }
     resume(exchange);
 }
 
-/* Leaves the opening to the workers. True if these do not take it: that is the answer. */
+/* Leaves the opening to the workers. Returns true after filling the response if they refuse it. */
 static bool open_later(struct exchange *exchange, double cost) {
     exchange->opening.cost = cost;
-    exchange->opening.tasks = no_tasks;
-    exchange->opening.begin = open_on_worker;
-    return !admit(exchange, &exchange->opening, opened) && respond(exchange);
+    exchange->opening.tasks = app_no_tasks;
+    exchange->opening.begin = app_open_on_worker;
+    return !admit(exchange, &exchange->opening, app_opened) && respond(exchange);
 }
 
 /* ------------------------------------------------------------------------------------- the end */
 
+/* Returns whether parsing the body takes so little time that an I/O thread does it. */
 static bool is_short(const struct exchange *exchange) {
-    return exchange->service->jobs == NULL ||
+    return exchange->state->jobs == NULL ||
            (codec_reader_values(exchange->reader) <= SMALL_VALUES &&
             codec_reader_skeleton(exchange->reader) <= SMALL_SKELETON);
 }
 
-static bool end(void *arg, const struct http_request *request, struct http_response *response) {
+static bool app_end(void *arg, const struct http_request *request, struct http_response *response) {
     struct exchange *exchange = arg;
     exchange->request.http = request;
     exchange->response = response;
@@ -424,7 +451,8 @@ static bool end(void *arg, const struct http_request *request, struct http_respo
         return refuse_work(exchange);
     }
     if (exchange->reader == NULL && exchange->error.status == CODEC_OK) {
-        read_piece(exchange, "", 0); /* the body is empty, which the reader refuses at its end */
+        /* The body is empty. The reader refuses it when it is finished. */
+        read_piece(exchange, "", 0);
     }
     if (exchange->error.status != CODEC_OK) {
         reply_codec_error(&exchange->request, response, &exchange->error);
@@ -439,42 +467,43 @@ static bool end(void *arg, const struct http_request *request, struct http_respo
     if (!parse(exchange)) {
         return respond(exchange);
     }
-    const double parts = prepare_parts(exchange->document);
-    if (parts > SMALL_PARTS && exchange->service->jobs != NULL) {
+    const double parts = derived_parts(&exchange->fields, exchange->document);
+    if (parts > SMALL_PARTS && exchange->state->jobs != NULL) {
         return open_later(exchange, parts * COST_OF_PART);
     }
     return (!handle(exchange) || begin_work(exchange) == NULL) && respond(exchange);
 }
 
-static void start(void *arg, struct http_pending *pending) {
+static void app_start(void *arg, struct http_pending *pending) {
     struct exchange *exchange = arg;
     exchange->pending = pending;
-    jobs_run(exchange->service->jobs, exchange->job);
+    jobs_run(exchange->state->jobs, exchange->job);
 }
 
-static bool make_on_worker(struct job *job) {
+static bool app_make_on_worker(struct job *job) {
     http_make(((struct exchange *)job->owner)->pending);
     return true;
 }
 
-static void made(struct job *job, enum job_outcome outcome) {
-    (void)outcome; /* nothing calls it off: it is short */
+static void app_made(struct job *job, enum job_outcome outcome) {
+    (void)outcome; /* nothing cancels this job, because it is short */
     http_resume(((struct exchange *)job->owner)->pending);
 }
 
-static void make(void *arg, struct http_pending *pending) {
+static void app_make(void *arg, struct http_pending *pending) {
     struct exchange *exchange = arg;
     exchange->pending = pending;
-    /* The next piece costs what the last one did: more than COST_OF_PIECE if it is compressed. */
+    /* The next piece will cost what the last one did, which is more than COST_OF_PIECE if the
+     * answer is compressed. */
     exchange->encoding.cost = fmax(COST_OF_PIECE, COST_OF_NS * (double)exchange->encoding.spent);
-    exchange->encoding.tasks = no_tasks;
-    exchange->encoding.begin = make_on_worker;
-    exchange->encoding.done = made;
+    exchange->encoding.tasks = app_no_tasks;
+    exchange->encoding.begin = app_make_on_worker;
+    exchange->encoding.done = app_made;
     exchange->encoding.owner = exchange;
-    jobs_go_on(exchange->service->jobs, &exchange->encoding);
+    jobs_go_on(exchange->state->jobs, &exchange->encoding);
 }
 
-static void cancel(void *arg) {
+static void app_cancel(void *arg) {
     struct exchange *exchange = arg;
     pthread_mutex_lock(&exchange->mutex);
     exchange->cancelled = true;
@@ -484,33 +513,40 @@ static void cancel(void *arg) {
     pthread_mutex_unlock(&exchange->mutex);
 }
 
-static void release(void *arg) {
+static void app_release(void *arg) {
     struct exchange *exchange = arg;
     drop_work(exchange);
     if (exchange->account.peak > 0) {
-        metrics_held(&exchange->service->metrics, exchange->account.peak);
+        metrics_held(&exchange->state->metrics, exchange->account.peak);
     }
     account_close(&exchange->account);
     pthread_mutex_destroy(&exchange->mutex);
     free(exchange);
 }
 
-static void completed(void *context, const struct http_request *request,
-                      const struct http_record *record) {
-    metrics_completed(&((struct api_service *)context)->metrics, request, record);
+static void app_completed(void *context, const struct http_request *request,
+                          const struct http_record *record) {
+    struct api_state *state = context;
+    metrics_completed(&state->metrics, api_route_of(request->path), record);
 }
 
-struct http_app api_app(struct api_service *service) {
+struct http_app api_app(struct api_state *state) {
+    state->codec = (struct codec_options){.dtype_key = fields_dtype_key(),
+                                          .infinity_key = fields_infinity_key()};
+    state->metrics.route_count = api_route_count;
+    for (size_t i = 0; i < api_route_count; i++) {
+        state->metrics.routes[i] = api_routes[i].path;
+    }
     return (struct http_app){
-        .context = service,
-        .begin = begin,
-        .hold = hold,
-        .body = body,
-        .end = end,
-        .start = start,
-        .cancel = cancel,
-        .make = service->jobs != NULL ? make : NULL,
-        .release = release,
-        .completed = completed,
+        .context = state,
+        .begin = app_begin,
+        .hold = app_hold,
+        .body = app_body,
+        .end = app_end,
+        .start = app_start,
+        .cancel = app_cancel,
+        .make = state->jobs != NULL ? app_make : NULL,
+        .release = app_release,
+        .completed = app_completed,
     };
 }

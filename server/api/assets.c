@@ -1,7 +1,8 @@
 /*
- * assets.c - what browsers load: the explorer at /, the reference at /docs, their files at
- * /assets/{name}, and openapi.yaml. All of it is in the daemon (embed.S), made by server/explorer.
- * It holds no secret, so it needs no key; what the pages then ask does.
+ * assets.c - the files that browsers load: the explorer at /, the reference at /docs, their files
+ * at /assets/{name}, and openapi.yaml. server/explorer makes them, and embed.S puts them into the
+ * daemon. They hold no secret, so nobody needs a key for them; the requests that the pages then
+ * send need one.
  */
 #include "api/api.h"
 
@@ -9,8 +10,9 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The pages run their own scripts and styles and ask this server, nothing else. Images may be data
- * or, for what a page saves of itself, blobs. A worker obeys the policy of its own response. */
+/* The pages run only their own scripts and styles, and send requests only to this server. Images
+ * may be data, or blobs, which the page uses to save pictures. A worker obeys the policy of its own
+ * response, so all files have this policy. */
 #define POLICY                                                                                     \
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "        \
     "connect-src 'self'; worker-src 'self'; base-uri 'none'; form-action 'none'; "                 \
@@ -36,7 +38,7 @@ static const struct {
 #include <assets.inc>
 };
 
-static const struct http_asset *find(const char *folder, const char *name) {
+static const struct http_asset *find_asset(const char *folder, const char *name) {
     const size_t size = strlen(folder);
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         if (strncmp(table[i].place, folder, size) == 0 &&
@@ -47,7 +49,8 @@ static const struct http_asset *find(const char *folder, const char *name) {
     return NULL;
 }
 
-static struct api_work *reply(struct http_response *response, const struct http_asset *asset) {
+static struct api_work *asset_reply(struct http_response *response,
+                                    const struct http_asset *asset) {
     assert(asset != NULL);
     response->status = 200;
     response->media_type = asset->media_type;
@@ -59,26 +62,26 @@ static struct api_work *reply(struct http_response *response, const struct http_
 
 struct api_work *api_explorer(const struct api_request *request, struct http_response *response) {
     (void)request;
-    return reply(response, find("", "index.html"));
+    return asset_reply(response, find_asset("", "index.html"));
 }
 
 struct api_work *api_docs(const struct api_request *request, struct http_response *response) {
     (void)request;
-    return reply(response, find("", "docs.html"));
+    return asset_reply(response, find_asset("", "docs.html"));
 }
 
 struct api_work *api_openapi(const struct api_request *request, struct http_response *response) {
     (void)request;
-    return reply(response, find("", "openapi.yaml"));
+    return asset_reply(response, find_asset("", "openapi.yaml"));
 }
 
 struct api_work *api_asset(const struct api_request *request, struct http_response *response) {
-    const struct http_asset *asset = find("assets/", request->name);
+    const struct http_asset *asset = find_asset("assets/", request->name);
     if (asset == NULL) {
         char detail[160];
         snprintf(detail, sizeof detail, "there is no file /assets/%.100s", request->name);
         http_problem(response, request->http, 404, detail, NULL, NULL);
         return NULL;
     }
-    return reply(response, asset);
+    return asset_reply(response, asset);
 }

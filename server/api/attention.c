@@ -1,54 +1,34 @@
-/* attention.c - POST /attention: attention over given Q, K, V, or X or words for all three. */
-#include "api/answer.h"
+/* attention.c - POST /attention: attention over given Q, K, V, or over X or words for all three. */
 #include "api/call.h"
+#include "api/fields.h"
 #include "api/reply.h"
 
-static const char *const keys[] = {"Q", "K", "V", "X", CALL_KEYS, CALL_WORD_KEYS};
-
-struct inputs {
-    attn_tensor q, k, v;
-    const attn_tensor *Q, *K, *V; /* X: all three point to q */
-};
-
-static bool read_inputs(struct inputs *in, struct call *call, const struct api_request *request,
-                        struct codec_error *error) {
-    const struct codec_document *document = request->body;
-    const struct codec_value *root = codec_root(document), *x;
+/* Checks that the request gives Q, K and V, or X alone. */
+static bool attention_check(const struct api_request *request, struct codec_error *error) {
     static const char *const names[] = {"Q", "K", "V"};
-    if (!call_x(request, &x, error)) {
-        return false;
-    }
-    if (x != NULL) {
-        for (int i = 0; i < 3; i++) {
-            if (codec_get(root, names[i]) != NULL) {
-                return codec_fail(document, x, error,
-                                  "X stands for Q, K and V, but %s is given too", names[i]);
-            }
-        }
-        in->Q = in->K = in->V = &in->q;
-        if (!codec_as_reals(document, x, 2, 4, &in->q, error)) {
-            return false;
-        }
-        call_batch(call, &in->q);
-        return true;
-    }
+    const struct codec_value *x = fields_get(request->fields, "X");
     for (int i = 0; i < 3; i++) {
-        if (codec_get(root, names[i]) == NULL) {
-            return codec_fail(document, NULL, error,
+        const bool given = fields_get(request->fields, names[i]) != NULL;
+        if (x != NULL && given) {
+            return codec_fail(request->body, x, error,
+                              "X stands for Q, K and V, but %s is given too", names[i]);
+        }
+        if (x == NULL && !given) {
+            return codec_fail(request->body, NULL, error,
                               "%s is missing: give Q, K and V, or X alone, or text", names[i]);
         }
     }
-    if (!call_matrix(document, root, "Q", 2, 4, &in->q, &in->Q, error) ||
-        !call_matrix(document, root, "K", 2, 4, &in->k, &in->K, error) ||
-        !call_matrix(document, root, "V", 2, 4, &in->v, &in->V, error)) {
-        return false;
-    }
-    call_batch(call, &in->q);
     return true;
 }
 
+static attn_status attention_plan(struct call *call, attn_error *error) {
+    const attn_tensor *x = call->multihead.x;
+    return x != NULL
+               ? attn_plan_attention(&call->plan, x, x, x, &call->options, error)
+               : attn_plan_attention(&call->plan, call->q, call->k, call->v, &call->options, error);
+}
+
 struct api_work *api_attention(const struct api_request *request, struct http_response *response) {
-    struct inputs in = {0};
     struct codec_error codec_error = {0};
     attn_error error = {0};
     struct api_work *work = NULL;
@@ -56,16 +36,12 @@ struct api_work *api_attention(const struct api_request *request, struct http_re
     if (call == NULL) {
         return NULL;
     }
-    if (!call_check_keys(request->body, codec_root(request->body), CALL_AT_ATTENTION, keys,
-                         sizeof keys / sizeof *keys, &codec_error) ||
-        !prepare_matrices(request, &codec_error) ||
-        !read_inputs(&in, call, request, &codec_error) ||
-        !call_read(call, request->body, false, &codec_error) ||
-        !call_count(request->body, "heads", &call->options.heads, &codec_error)) {
+    if (!attention_check(request, &codec_error) ||
+        !fields_read_inputs(request, call, &codec_error) ||
+        !fields_read_options(request, call, &codec_error)) {
         reply_codec_error(request, response, &codec_error);
-    } else if (attn_plan_attention(&call->plan, in.Q, in.K, in.V, &call->options, &error) !=
-               ATTN_OK) {
-        call_refuse(request, response, &error);
+    } else if (attention_plan(call, &error) != ATTN_OK) {
+        fields_refuse(request, response, &error);
     } else {
         work = call_work(call, request, response);
     }

@@ -1,8 +1,10 @@
 /*
- * derived.c - see derived.h. Drawing is serial, and a body of 60 bytes may ask for seconds of it.
- * So it is the first phases of the request's own job, one task in each, a piece of a matrix or a
- * few small matrices at a time: it waits its turn, ends with its client or its deadline, and is
- * counted in what the workers take on. How a draw is written, draw.c knows.
+ * derived.c - makes the tensors of derived matrices, and the job that fills them.
+ *
+ * Drawing is serial, and a body of 60 bytes may ask for seconds of it. So the draws are the first
+ * phases of the request's own job, each with one task, which draws a piece of a matrix or a few
+ * small matrices. Such a job waits its turn, ends with its client or its deadline, and counts in
+ * the cost of all jobs. draw.c knows how a request describes a draw.
  */
 #include "api/derived.h"
 
@@ -10,166 +12,153 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/api.h"
+#include "api/fields.h"
 
 enum {
-    /* What takes as long as so many multiply-adds. */
+    /* Multiply-adds that take as long as beginning a draw, drawing one number, and copying one. */
     COST_OF_DRAW = 1000,
     COST_OF_UNIFORM = 300,
     COST_OF_NORMAL = 1600,
     COST_OF_COPY = 16,
-    ROWS_BYTES = 1 << 20, /* of the embedded words that one task copies */
+    ROWS_BYTES = 1 << 20, /* bytes of embedded words that one task copies */
     MOST_PARTS = 1 << 20
 };
 
-/* Numbers that one request draws: minutes of one core, and 2^18 phases of its job. */
+/* The numbers that one request may draw. They take minutes of one core and 2^18 phases of a job. */
 #define MAX_ELEMENTS ((size_t)1 << 32)
 
-struct prepare_draw {
+struct derived_draw {
     attn_draw draw;
-    void *data; /* borrowed from the body; NULL: thrown away */
-    bool mask;  /* the data become bytes */
+    void *data; /* borrowed from the body; NULL: the numbers are thrown away */
+    bool mask;  /* the numbers become bytes */
 };
 
-void prepare_free(struct prepare *p) {
-    attn_random_free(p->generator.random);
-    codec_words_free(p->words);
-    account_free(p->account, p->draws, p->draw_capacity * sizeof *p->draws);
-    *p = (struct prepare){0};
+void derived_free(struct derived *d) {
+    attn_random_free(d->generator.random);
+    codec_words_free(d->words);
+    account_free(d->account, d->draws, d->draw_capacity * sizeof *d->draws);
+    *d = (struct derived){0};
 }
 
 /* -------------------------------------------------------------------------------------- draws */
 
-/* Room for one more. A body has room for thousands that are thrown away, each of thirty bytes there
- * and twice as many here. */
-static bool reserve_draw(struct prepare *p, struct codec_error *error) {
-    struct prepare_draw *draws =
-        account_grow(p->account, p->draws, &p->draw_capacity, p->draw_count + 1, sizeof *draws);
+/* Makes room for one more draw. A body may name thousands of draws that are thrown away, each with
+ * thirty bytes, and each takes twice as many bytes here. */
+static bool reserve_draw(struct derived *d, struct codec_error *error) {
+    struct derived_draw *draws =
+        account_grow(d->account, d->draws, &d->draw_capacity, d->draw_count + 1, sizeof *draws);
     if (draws == NULL) {
         return codec_no_memory(error);
     }
-    p->draws = draws;
+    d->draws = draws;
     return true;
 }
 
-static bool add_draw(struct prepare *p, const struct api_request *request,
-                     const struct codec_value *value, const struct prepare_draw *next,
+static bool add_draw(struct derived *d, struct codec_document *document,
+                     const struct codec_value *value, const struct derived_draw *next,
                      struct codec_error *error) {
     const attn_draw *draw = &next->draw;
-    if (draw->count > MAX_ELEMENTS - p->elements) {
-        codec_fail(request->body, value, error,
+    if (draw->count > MAX_ELEMENTS - d->elements) {
+        codec_fail(document, value, error,
                    "the request draws more than %lld numbers, which is a fixed limit",
                    (long long)MAX_ELEMENTS);
         error->status = CODEC_TOO_LARGE;
         return false;
     }
-    if (!reserve_draw(p, error)) {
+    if (!reserve_draw(d, error)) {
         return false;
     }
     const bool normal = draw->distribution == ATTN_NORMAL;
-    p->draws[p->draw_count++] = *next;
-    p->elements += draw->count;
-    p->cost += COST_OF_DRAW + (double)draw->count * (normal ? COST_OF_NORMAL : COST_OF_UNIFORM);
+    d->draws[d->draw_count++] = *next;
+    d->elements += draw->count;
+    d->cost += COST_OF_DRAW + (double)draw->count * (normal ? COST_OF_NORMAL : COST_OF_UNIFORM);
     return true;
 }
 
-/* The value becomes a tensor that is drawn. A mask becomes one of bytes, which is drawn as numbers
- * and has room for these. */
-static bool make_drawn(struct prepare *p, const struct api_request *request,
+/* Makes the value a tensor that is drawn. The tensor of a mask holds bytes, but has room for the
+ * numbers from which they are made. */
+static bool make_drawn(struct derived *d, struct codec_document *document,
                        const struct codec_value *value, const struct draw *draw, bool mask,
                        struct codec_error *error) {
-    const size_t width = attn_dtype_size(p->dtype), count = draw->draw.count;
+    const size_t width = attn_dtype_size(d->dtype), count = draw->draw.count;
     const size_t room = !mask ? count : count > SIZE_MAX / width ? SIZE_MAX : count * width;
     void *data = NULL;
-    return codec_make_tensor(request->body, value, mask ? ATTN_BOOL : p->dtype, draw->rank,
-                             draw->shape, room, &data, error) &&
-           add_draw(p, request, value, &(struct prepare_draw){draw->draw, data, mask}, error);
+    return codec_make_tensor(document, value, mask ? ATTN_BOOL : d->dtype, draw->rank, draw->shape,
+                             room, &data, error) &&
+           add_draw(d, document, value, &(struct derived_draw){draw->draw, data, mask}, error);
 }
 
-/* Draws that come before one and are thrown away. */
-static bool discard(struct prepare *p, const struct api_request *request,
+/* Adds the draws of a list "discard", whose numbers are thrown away. */
+static bool discard(struct derived *d, struct codec_document *document,
                     const struct codec_value *list, struct codec_error *error) {
     struct draw draw;
     if (list == NULL) {
         return true;
     }
     if (codec_kind_of(list) != CODEC_ARRAY) {
-        return codec_refuse(request->body, list,
+        return codec_refuse(document, list,
                             "an array of draws such as {\"random\": \"randn\", \"shape\": [4, 3]}",
                             error);
     }
     for (const struct codec_value *item = codec_at(list, 0); item != NULL;
          item = codec_next(item)) {
-        if (!draw_read(request->body, item, &p->generator, false, &draw, error) ||
-            !add_draw(p, request, item, &(struct prepare_draw){.draw = draw.draw}, error)) {
+        if (!draw_read(document, item, &d->generator, false, &draw, error) ||
+            !add_draw(d, document, item, &(struct derived_draw){.draw = draw.draw}, error)) {
             return false;
         }
     }
     return true;
 }
 
-/* Are these surely numbers of a mask? */
+/* Returns whether only 0 and 1 can be drawn. */
 static bool is_mask(const attn_draw *draw) {
     return draw->distribution == ATTN_RANDINT && draw->a >= 0 && draw->b <= 2;
 }
 
-static bool draw_matrix(struct prepare *p, const struct api_request *request,
-                        const struct codec_value *value, struct codec_error *error) {
-    const bool mask = strcmp(codec_name(value), "mask") == 0;
+static bool draw_matrix(struct derived *d, struct codec_document *document,
+                        const struct codec_value *value, bool mask, struct codec_error *error) {
     struct draw draw;
-    if (!draw_read(request->body, value, &p->generator, true, &draw, error)) {
+    if (!draw_read(document, value, &d->generator, true, &draw, error)) {
         return false;
     }
     if (mask && !is_mask(&draw.draw)) {
-        return codec_fail(request->body, value, error,
+        return codec_fail(document, value, error,
                           "mask holds 0 and 1: draw it with randint, low 0 and high 2");
     }
-    return discard(p, request, draw.discard, error) &&
-           make_drawn(p, request, value, &draw, mask, error);
+    return discard(d, document, draw.discard, error) &&
+           make_drawn(d, document, value, &draw, mask, error);
 }
 
-/* torch.nn.Embedding(words, dim): normal numbers in float32. */
-static bool draw_embedding(struct prepare *p, const struct api_request *request,
+/* Draws the weights of torch.nn.Embedding(words, dim), which are normal numbers in float32. */
+static bool draw_embedding(struct derived *d, struct codec_document *document,
                            const struct codec_value *value, struct codec_error *error) {
     struct draw draw = {.draw = {ATTN_NORMAL, ATTN_FLOAT32, 0, 1, 0}, .rank = 2};
     int64_t dim;
-    if (!codec_as_integer(request->body, value, 1, MAX_ELEMENTS, &dim, error)) {
+    if (!codec_as_integer(document, value, 1, MAX_ELEMENTS, &dim, error)) {
         return false;
     }
-    if (p->words == NULL) {
-        return codec_fail(request->body, value, error,
-                          "embedding_dim is given without text or tokens");
+    if (d->words == NULL) {
+        return codec_fail(document, value, error, "embedding_dim is given without text or tokens");
     }
-    if (!draw_generator_check(request->body, value, &p->generator, error)) {
+    if (!draw_generator_check(document, value, &d->generator, error)) {
         return false;
     }
-    if (p->generator.kind != ATTN_TORCH) {
+    if (d->generator.kind != ATTN_TORCH) {
         return codec_fail(
-            request->body, value, error,
+            document, value, error,
             "embedding_dim draws like torch.nn.Embedding and needs the generator torch; "
             "for numpy, give \"embedding\": {\"random\": \"randn\", \"shape\": [%zu, %lld]}",
-            p->words->count, (long long)dim);
+            d->words->count, (long long)dim);
     }
-    draw.shape[0] = p->words->count; /* <= CODEC_MAX_WORDS: the product fits */
+    draw.shape[0] = d->words->count; /* at most CODEC_MAX_WORDS, so the product fits */
     draw.shape[1] = (size_t)dim;
     draw.draw.count = draw.shape[0] * draw.shape[1];
-    return make_drawn(p, request, value, &draw, false, error);
+    return make_drawn(d, document, value, &draw, false, error);
 }
 
-/* Where a matrix may stand. */
-static bool is_matrix(const char *name) {
-    static const char *const matrices[] = {
-        "X",   "Q",   "K",   "V",    "context", "W_Q",  "W_K",   "W_V",    "W_O",    "b_Q",
-        "b_K", "b_V", "b_O", "mask", "bias",    "sink", "alibi", "past_K", "past_V", "embedding"};
-    size_t i = 0;
-    while (i < sizeof matrices / sizeof *matrices && strcmp(name, matrices[i]) != 0) {
-        i++;
-    }
-    return i < sizeof matrices / sizeof *matrices;
-}
-
-/* The product of all axes of a matrix but the last two; 1 if it has no shape. */
-static double batch_of(const struct codec_document *document, const struct codec_value *matrix) {
+/* Returns the product of all axes of a matrix but the last two; 1 if the value has no shape. */
+static double matrix_batch(const struct codec_document *document,
+                           const struct codec_value *matrix) {
     const struct codec_value *list = codec_get(matrix, "shape");
     size_t shape[ATTN_MAX_RANK], rank = codec_shape(document, matrix, shape), count;
     int64_t sizes[ATTN_MAX_RANK];
@@ -187,43 +176,42 @@ static double batch_of(const struct codec_document *document, const struct codec
     return batch;
 }
 
-double prepare_parts(const struct codec_document *document) {
+double derived_parts(const struct fields *fields, const struct codec_document *document) {
+    const struct codec_value *value = fields_get(fields, "heads");
     double batch = 1;
     int64_t heads = 1;
-    const struct codec_value *member = codec_at(codec_root(document), 0);
-    for (; member != NULL; member = codec_next(member)) {
-        const char *name = codec_name(member);
-        struct codec_error unused;
-        if (name == NULL) {
-            break; /* the body is no object */
-        }
-        if (is_matrix(name)) {
-            batch = fmax(batch, batch_of(document, member));
-        } else if (strcmp(name, "heads") == 0 && codec_kind_of(member) == CODEC_NUMBER &&
-                   !codec_as_integer(document, member, 1, MOST_PARTS, &heads, &unused)) {
-            heads = 1;
-        }
+    struct codec_error unused;
+    if (value != NULL && codec_kind_of(value) == CODEC_NUMBER &&
+        !codec_as_integer(document, value, 1, MOST_PARTS, &heads, &unused)) {
+        heads = 1;
+    }
+    for (uint64_t rows = fields->matrices; rows != 0; rows &= rows - 1) {
+        batch = fmax(batch, matrix_batch(document, fields->values[__builtin_ctzll(rows)]));
     }
     return fmin((double)heads * batch, MOST_PARTS);
 }
 
-/* Those members of the request, or of one of its heads, that are to be drawn, in their order. */
-static bool draw_members(struct prepare *p, const struct api_request *request,
+/* Adds the draws of an object, which is the body or one of its heads, in the order of its members,
+ * because the generator draws them in this order. */
+static bool draw_members(struct derived *d, struct codec_document *document,
                          const struct codec_value *object, struct codec_error *error) {
-    const bool root = object == codec_root(request->body);
+    const bool root = object == codec_root(document);
     bool good = true;
     for (const struct codec_value *member = codec_at(object, 0); good && member != NULL;
          member = codec_next(member)) {
         const enum codec_kind kind = codec_kind_of(member);
-        if (kind == CODEC_OBJECT && is_matrix(codec_name(member))) {
-            good = draw_matrix(p, request, member, error);
+        const enum fields_draw draw =
+            kind == CODEC_OBJECT ? fields_draw_of(codec_name(member)) : FIELDS_NOT_DRAWN;
+        if (draw != FIELDS_NOT_DRAWN) {
+            good = draw_matrix(d, document, member, draw == FIELDS_MASK, error);
         } else if (root && kind == CODEC_ARRAY && strcmp(codec_name(member), "heads") == 0) {
             const struct codec_value *head = codec_at(member, 0);
             for (; good && head != NULL; head = codec_next(head)) {
-                good = codec_kind_of(head) != CODEC_OBJECT || draw_members(p, request, head, error);
+                good =
+                    codec_kind_of(head) != CODEC_OBJECT || draw_members(d, document, head, error);
             }
         } else if (root && strcmp(codec_name(member), "embedding_dim") == 0) {
-            good = draw_embedding(p, request, member, error);
+            good = draw_embedding(d, document, member, error);
         }
     }
     return good;
@@ -231,13 +219,13 @@ static bool draw_members(struct prepare *p, const struct api_request *request,
 
 /* -------------------------------------------------------------------------------------- words */
 
-/* *value: what the words were read from, NULL if there are none. */
-static bool read_words(struct prepare *p, const struct api_request *request,
-                       const struct codec_value **value, struct codec_error *error) {
+/* Reads the words of a request. Sets *value to the value that they come from, or to NULL. */
+static bool read_words(struct derived *d, const struct fields *fields,
+                       const struct codec_document *document, const struct codec_value **value,
+                       struct codec_error *error) {
     static const char *const others[] = {"X", "Q", "K", "V"};
-    const struct codec_document *document = request->body;
-    const struct codec_value *root = codec_root(document);
-    const struct codec_value *text = codec_get(root, "text"), *tokens = codec_get(root, "tokens");
+    const struct codec_value *text = fields_get(fields, "text");
+    const struct codec_value *tokens = fields_get(fields, "tokens");
     *value = text != NULL ? text : tokens;
     if (*value == NULL) {
         return true;
@@ -246,18 +234,19 @@ static bool read_words(struct prepare *p, const struct api_request *request,
         return codec_fail(document, tokens, error, "give text or tokens, not both");
     }
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
-        if (codec_get(root, others[i]) != NULL) {
+        if (fields_get(fields, others[i]) != NULL) {
             return codec_fail(document, *value, error,
                               "%s stands in place of X, but %s is given too", codec_name(*value),
                               others[i]);
         }
     }
-    p->words = text != NULL ? codec_words_of_text(document, text, error)
+    d->words = text != NULL ? codec_words_of_text(document, text, error)
                             : codec_words_of_tokens(document, tokens, error);
-    return p->words != NULL;
+    return d->words != NULL;
 }
 
-/* A word without a row. No more of it is told than what ends with a whole character. */
+/* Refuses an embedding without a row for word `i`. The message has at most 64 bytes of the word,
+ * cut where a character ends. */
 static bool refuse_word(const struct codec_document *document, const struct codec_value *embedding,
                         const struct codec_words *words, size_t i, size_t rows,
                         struct codec_error *error) {
@@ -271,20 +260,20 @@ static bool refuse_word(const struct codec_document *document, const struct code
                       (long long)words->ids[i], codec_name(embedding), rows, rows == 1 ? "" : "s");
 }
 
-/* The rows of the embedding that the words stand for: a tensor in place of the words. */
-static bool embed(struct prepare *p, const struct api_request *request,
+/* Makes a tensor of the words, which is to hold the rows of the embedding that they stand for. */
+static bool embed(struct derived *d, struct codec_document *document,
                   const struct codec_value *value, const struct codec_value *embedding,
                   struct codec_error *error) {
-    attn_tensor *rows = &p->rows;
-    const struct codec_words *words = p->words;
+    attn_tensor *rows = &d->rows;
+    const struct codec_words *words = d->words;
     void *data;
     size_t bytes;
-    if (!codec_as_reals(request->body, embedding, 2, 2, rows, error)) {
+    if (!codec_as_reals(document, embedding, 2, 2, rows, error)) {
         return false;
     }
     for (size_t i = 0; i < words->count; i++) {
         if ((size_t)words->ids[i] >= rows->shape[0]) {
-            return refuse_word(request->body, embedding, words, i, rows->shape[0], error);
+            return refuse_word(document, embedding, words, i, rows->shape[0], error);
         }
     }
     const size_t width = attn_dtype_size(rows->dtype);
@@ -292,35 +281,42 @@ static bool embed(struct prepare *p, const struct api_request *request,
     if (__builtin_mul_overflow(shape[1] * width, shape[0], &bytes)) {
         bytes = SIZE_MAX / width * width;
     }
-    if (!codec_make_tensor(request->body, value, rows->dtype, 2, shape, bytes / width, &data,
-                           error)) {
+    if (!codec_make_tensor(document, value, rows->dtype, 2, shape, bytes / width, &data, error)) {
         return false;
     }
-    p->x = value;
-    p->embedded = data;
-    p->cost += COST_OF_COPY * (double)bytes / (double)width;
+    d->x = value;
+    d->embedded = data;
+    d->cost += COST_OF_COPY * (double)bytes / (double)width;
     return true;
 }
 
-static bool embed_words(struct prepare *p, const struct api_request *request,
+static bool embed_words(struct derived *d, struct fields *fields, struct codec_document *document,
                         const struct codec_value *words, struct codec_error *error) {
-    const struct codec_value *root = codec_root(request->body);
-    const struct codec_value *embedding = codec_get(root, "embedding");
-    const struct codec_value *dim = codec_get(root, "embedding_dim");
+    const struct codec_value *embedding = fields_get(fields, "embedding");
+    const struct codec_value *dim = fields_get(fields, "embedding_dim");
     if (embedding != NULL && dim != NULL) {
-        return codec_fail(request->body, dim, error, "give embedding or embedding_dim, not both");
+        return codec_fail(document, dim, error, "give embedding or embedding_dim, not both");
     }
     if (embedding != NULL && words == NULL) {
-        return codec_fail(request->body, embedding, error,
-                          "embedding is given without text or tokens");
+        return codec_fail(document, embedding, error, "embedding is given without text or tokens");
     }
     embedding = embedding != NULL ? embedding : dim;
-    return embedding == NULL || embed(p, request, words, embedding, error);
+    if (embedding != NULL) {
+        if (!embed(d, document, words, embedding, error)) {
+            return false;
+        }
+        fields_put(fields, "X", d->x);
+    } else if (words != NULL && fields->at != FIELDS_AT_EMBEDDINGS) {
+        return codec_fail(document, words, error, "%s needs embedding or embedding_dim beside it",
+                          codec_name(words));
+    }
+    return true;
 }
 
 /* ---------------------------------------------------------------------------------- the phases */
 
-/* In place: byte i is written when number i has been read, and lies before number i + 1. */
+/* Makes numbers into bytes in place. Byte i is written after number i has been read, and it lies
+ * before number i + 1. */
 static void make_mask(void *data, attn_dtype dtype, size_t first, size_t count) {
     unsigned char *bytes = data;
     for (size_t i = first; i < first + count; i++) {
@@ -329,116 +325,117 @@ static void make_mask(void *data, attn_dtype dtype, size_t first, size_t count) 
     }
 }
 
-/* Draws the next piece and returns its size. */
-static size_t draw_piece(struct prepare *p) {
-    const struct prepare_draw *draw = &p->draws[p->next];
-    const size_t first = p->drawn, left = draw->draw.count - first;
+/* Draws the next piece and returns its number of elements. */
+static size_t draw_piece(struct derived *d) {
+    const struct derived_draw *draw = &d->draws[d->next];
+    const size_t first = d->drawn, left = draw->draw.count - first;
     const size_t count = left < ATTN_DRAW_PIECE ? left : ATTN_DRAW_PIECE;
-    attn_random_fill(p->generator.random, &draw->draw, first, count, p->dtype, draw->data);
+    attn_random_fill(d->generator.random, &draw->draw, first, count, d->dtype, draw->data);
     if (draw->mask) {
-        make_mask(draw->data, p->dtype, first, count);
+        make_mask(draw->data, d->dtype, first, count);
     }
-    p->drawn = count < left ? first + count : 0;
-    p->next += count == left;
+    d->drawn = count < left ? first + count : 0;
+    d->next += count == left;
     return count;
 }
 
-/* One task: small pieces go together. */
-static void draw_batch(struct prepare *p) {
-    for (size_t drawn = 0; drawn < ATTN_DRAW_PIECE && p->next < p->draw_count;) {
-        drawn += draw_piece(p);
+/* Draws the pieces of one task: one whole piece, or several small ones. */
+static void draw_batch(struct derived *d) {
+    for (size_t drawn = 0; drawn < ATTN_DRAW_PIECE && d->next < d->draw_count;) {
+        drawn += draw_piece(d);
     }
 }
 
-static size_t row_bytes(const struct prepare *p) {
-    return p->rows.shape[1] * attn_dtype_size(p->rows.dtype);
+static size_t row_bytes(const struct derived *d) {
+    return d->rows.shape[1] * attn_dtype_size(d->rows.dtype);
 }
 
-/* Rows that one task copies. */
-static size_t rows_at_once(const struct prepare *p) {
-    return 1 + ROWS_BYTES / row_bytes(p);
+/* Returns the number of rows that one task copies. */
+static size_t rows_at_once(const struct derived *d) {
+    return 1 + ROWS_BYTES / row_bytes(d);
 }
 
-static void copy_rows(const struct prepare *p, size_t task) {
-    const size_t size = row_bytes(p), rows = rows_at_once(p), count = p->words->count;
+static void copy_rows(const struct derived *d, size_t task) {
+    const size_t size = row_bytes(d), rows = rows_at_once(d), count = d->words->count;
     const size_t end = (task + 1) * rows < count ? (task + 1) * rows : count;
     for (size_t i = task * rows; i < end; i++) {
-        memcpy(p->embedded + i * size, (const char *)p->rows.data + (size_t)p->words->ids[i] * size,
+        memcpy(d->embedded + i * size, (const char *)d->rows.data + (size_t)d->words->ids[i] * size,
                size);
     }
 }
 
-static struct prepare *prepare_of(const struct job *job) {
-    return (struct prepare *)(uintptr_t)((const char *)job - offsetof(struct prepare, job));
+static struct derived *derived_of(const struct job *job) {
+    return (struct derived *)(uintptr_t)((const char *)job - offsetof(struct derived, job));
 }
 
-/* The phases: batches, one after the other; the rows; the begin of `then`; its phases. */
-static size_t phases_before(const struct prepare *p) {
-    return p->batches + (p->embedded != NULL) + 1;
+/* Returns the number of phases before those of `then`: one for each batch of draws, one for the
+ * rows of the words, and one for the begin of `then`. */
+static size_t phases_before(const struct derived *d) {
+    return d->batches + (d->embedded != NULL) + 1;
 }
 
-static size_t tasks_of(const struct job *job, size_t phase) {
-    const struct prepare *p = prepare_of(job);
-    const size_t before = phases_before(p);
+static size_t derived_tasks(const struct job *job, size_t phase) {
+    const struct derived *d = derived_of(job);
+    const size_t before = phases_before(d);
     if (phase >= before) {
-        return p->then->tasks(p->then, phase - before);
+        return d->then->tasks(d->then, phase - before);
     }
-    if (phase == p->batches && p->embedded != NULL) {
-        return (p->words->count - 1) / rows_at_once(p) + 1;
+    if (phase == d->batches && d->embedded != NULL) {
+        return (d->words->count - 1) / rows_at_once(d) + 1;
     }
     return 1;
 }
 
-static bool begin(struct job *job) {
+static bool derived_begin(struct job *job) {
     (void)job;
     return true;
 }
 
-static bool run_task(struct job *job, size_t phase, size_t task, void *scratch) {
-    struct prepare *p = prepare_of(job);
-    const size_t before = phases_before(p);
+static bool derived_task(struct job *job, size_t phase, size_t task, void *scratch) {
+    struct derived *d = derived_of(job);
+    const size_t before = phases_before(d);
     if (phase >= before) {
-        return p->then->task(p->then, phase - before, task, scratch);
+        return d->then->task(d->then, phase - before, task, scratch);
     }
     if (phase + 1 == before) {
-        return p->then->begin(p->then);
+        return d->then->begin(d->then);
     }
-    if (phase < p->batches) {
-        draw_batch(p);
+    if (phase < d->batches) {
+        draw_batch(d);
     } else {
-        copy_rows(p, task);
+        copy_rows(d, task);
     }
     return true;
 }
 
-struct job *prepare_job(struct prepare *p, struct job *then) {
-    if (p->batches == 0 && p->embedded == NULL) {
+struct job *derived_job(struct derived *d, struct job *then) {
+    if (d->batches == 0 && d->embedded == NULL) {
         return then;
     }
-    p->then = then;
-    p->job = (struct job){.cost = then->cost + p->cost,
+    d->then = then;
+    d->job = (struct job){.cost = then->cost + d->cost,
                           .scratch = then->scratch,
-                          .phases = phases_before(p) + then->phases,
-                          .tasks = tasks_of,
-                          .begin = begin,
-                          .task = run_task};
-    return &p->job;
+                          .phases = phases_before(d) + then->phases,
+                          .tasks = derived_tasks,
+                          .begin = derived_begin,
+                          .task = derived_task};
+    return &d->job;
 }
 
 /* -------------------------------------------------------------------------------- the request */
 
-bool prepare_matrices(const struct api_request *request, struct codec_error *error) {
-    struct prepare *p = request->prepare;
-    const struct codec_value *words;
-    p->account = request->account;
-    p->dtype = codec_document_dtype(request->body);
-    if (!draw_generator_read(request->body, &p->generator, error) ||
-        !read_words(p, request, &words, error) ||
-        !draw_members(p, request, codec_root(request->body), error) ||
-        !embed_words(p, request, words, error)) {
+bool derived_make(struct derived *d, struct fields *fields, struct codec_document *document,
+                  struct account *account, struct codec_error *error) {
+    const struct codec_value *random = fields_get(fields, "random"), *words;
+    d->account = account;
+    d->dtype = codec_document_dtype(document);
+    if ((random != NULL && !draw_generator_read(document, random, &d->generator, error)) ||
+        !read_words(d, fields, document, &words, error) ||
+        !draw_members(d, document, codec_root(document), error) ||
+        !embed_words(d, fields, document, words, error)) {
         return false;
     }
-    /* At most: each but the last draws as many numbers at least. */
-    p->batches = (p->elements + ATTN_DRAW_PIECE - 1) / ATTN_DRAW_PIECE;
+    /* This is a bound, because every task but the last draws at least ATTN_DRAW_PIECE numbers. */
+    d->batches = (d->elements + ATTN_DRAW_PIECE - 1) / ATTN_DRAW_PIECE;
     return true;
 }

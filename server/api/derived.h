@@ -1,9 +1,11 @@
 /*
- * derived.h - what a request leaves to be made before it is computed: the matrices that are to be
- * drawn, and the rows of an embedding that its words stand for. A handler calls prepare_matrices()
- * before it reads any matrix. From then on these are tensors of the body, of known shape and still
- * zero: the handler checks and plans as if they were there, and nothing is drawn for a request that
- * is refused. app.c then runs the job of prepare_job() instead of the work's own.
+ * derived.h - the matrices that a request does not contain but describes: matrices that are drawn,
+ * and the rows of an embedding that the words of the request stand for.
+ *
+ * app.c calls derived_make() before the handler. From then on these matrices are tensors of the
+ * body, whose shapes are known and whose numbers are still zero. The handler checks and plans with
+ * them, so nothing is drawn for a request that is refused. app.c then runs the job of
+ * derived_job(), which fills the tensors and goes on with the handler's own job.
  */
 #ifndef API_DERIVED_H
 #define API_DERIVED_H
@@ -12,45 +14,49 @@
 #include "codec/codec.h"
 #include "jobs/jobs.h"
 
-struct api_request;
-struct prepare_draw;
+struct fields;
+struct derived_draw;
 
-/* Zero-initialise; owned by the exchange. */
-struct prepare {
-    /* For the handler and its answer. */
-    struct codec_words *words;   /* of text or tokens; NULL if neither is given */
-    const struct codec_value *x; /* the embedded words, in place of X; NULL if there are none */
-    double cost;                 /* in multiply-adds */
+/* Zero-initialise. Owned by the exchange in app.c. */
+struct derived {
+    /* Handlers and answers read these members. */
+    struct codec_words *words;   /* owned; of "text" or "tokens", NULL if neither is given */
+    const struct codec_value *x; /* the embedded words, which stand in place of X, or NULL */
+    double cost;                 /* multiply-adds that take as long as filling the tensors */
 
-    /* Of derived.c alone. */
-    struct account *account; /* what counts the draws */
-    attn_dtype dtype;        /* of the body's matrices */
+    /* Only derived.c reads the rest. */
+    struct account *account; /* borrowed; counts `draws` */
+    attn_dtype dtype;        /* the dtype of the matrices of the body */
     struct draw_generator generator;
-    size_t elements;            /* of all draws */
-    struct prepare_draw *draws; /* in their order */
+    size_t elements;            /* numbers of all draws together */
+    struct derived_draw *draws; /* owned; in the order in which the request names them */
     size_t draw_count, draw_capacity;
-    size_t batches;     /* tasks of all draws */
-    size_t next, drawn; /* the next draw, and how many of its elements are drawn */
-    attn_tensor rows;   /* of the embedding */
-    char *embedded;     /* those of the words, NULL if there are none */
-    struct job job, *then;
+    size_t batches;   /* tasks of all draws together */
+    size_t next;      /* the draw that the next task goes on with */
+    size_t drawn;     /* elements of that draw that are drawn already */
+    attn_tensor rows; /* the embedding */
+    char *embedded;   /* the rows of the words, borrowed from the body; NULL without an embedding */
+    struct job job;   /* fills the tensors, then does what `then` does */
+    struct job *then; /* borrowed; the job of the handler's work */
 };
 
-/* Returns the number of parts that a handler has to plan for: the heads of all batch items. It is
- * read from the shapes of the body's matrices, whether they are given or to be drawn. The result is
- * at least 1 and at most 2^20, because a handler refuses more at once. A member that is wrong
- * counts as 1: the handler refuses it. */
-double prepare_parts(const struct codec_document *document);
+/* Returns the number of parts that a handler has to plan for: the heads of all batch items. It
+ * follows from "heads" and from the shapes of the matrices, given or to be drawn. The result is at
+ * least 1 and at most 2^20, because a handler refuses more at once. A member that is wrong counts
+ * as 1, because the handler refuses it. */
+double derived_parts(const struct fields *fields, const struct codec_document *document);
 
-/* Does all that needs no time: words, shapes, limits, memory. False with the error set. */
-bool prepare_matrices(const struct api_request *request, struct codec_error *error);
+/* Reads the words and the draws of a request, checks them, and makes a tensor of each, which takes
+ * its memory from the account. The embedded words become X in `fields`. The derived matrices borrow
+ * from the document. Returns false with the error set; derived_free() frees what was made. */
+bool derived_make(struct derived *derived, struct fields *fields, struct codec_document *document,
+                  struct account *account, struct codec_error *error);
 
-/* The job that makes what is to be made and then does what `then` does, which is borrowed and is
- * `then` itself if nothing is to be made. `done`, `owner` and the deadline are for the caller to
- * fill. */
-struct job *prepare_job(struct prepare *prepare, struct job *then);
+/* Returns a job that fills the tensors and then does what `then` does, or `then` itself if there is
+ * nothing to fill. Borrows `then`. The caller sets `done`, `owner` and `deadline`. */
+struct job *derived_job(struct derived *derived, struct job *then);
 
-/* Frees what it owns and leaves zeros, which may be freed again. */
-void prepare_free(struct prepare *prepare);
+/* Frees what `derived` owns and leaves zeros, which may be freed again. */
+void derived_free(struct derived *derived);
 
 #endif

@@ -1,22 +1,22 @@
-/* draw.c - see draw.h. The names are those of NumPy and PyTorch. */
+/*
+ * draw.c - reads the generator of a request and the matrices that are to be drawn. The names of
+ * distributions and parameters are the names of NumPy and PyTorch.
+ */
 #include "api/draw.h"
 
 #include <string.h>
 
-/* What is read as one of these stands in the body so; 2^53 may have been 2^53 + 1. */
+/* 2^53 - 1. A float64 that is a whole number up to this is exactly what the body says. 2^53 itself
+ * may stand for 2^53 + 1, which float64 rounds to it. */
 #define LARGEST INT64_C(9007199254740991)
 
-bool draw_generator_read(const struct codec_document *document, struct draw_generator *generator,
-                         struct codec_error *error) {
+bool draw_generator_read(const struct codec_document *document, const struct codec_value *value,
+                         struct draw_generator *generator, struct codec_error *error) {
     static const char *const keys[] = {"generator", "seed"};
     static const char *const kinds[] = {[ATTN_NUMPY] = "numpy", [ATTN_TORCH] = "torch"};
-    const struct codec_value *value = codec_get(codec_root(document), "random");
     attn_error refused = {0};
     size_t kind;
     int64_t seed;
-    if (value == NULL) {
-        return true;
-    }
     if (!codec_check_keys(document, value, &(struct codec_keys){.names = keys, .count = 2},
                           error)) {
         return false;
@@ -40,13 +40,13 @@ bool draw_generator_read(const struct codec_document *document, struct draw_gene
     }
     if (attn_random_create(&generator->random, generator->kind, (uint64_t)seed, &refused) !=
         ATTN_OK) {
-        return codec_no_memory(error); /* all else is checked */
+        return codec_no_memory(error); /* the seed and the generator are checked */
     }
     return true;
 }
 
-/* For messages. */
-static const char *name_of(const struct codec_value *value) {
+/* Returns the name of a matrix for a message. An element of a list has no name. */
+static const char *matrix_name(const struct codec_value *value) {
     return codec_name(value) != NULL ? codec_name(value) : "a matrix";
 }
 
@@ -56,18 +56,19 @@ bool draw_generator_check(const struct codec_document *document, const struct co
            codec_fail(document, value, error,
                       "%s is to be drawn, but the request has no \"random\": {\"generator\": "
                       "\"numpy\" or \"torch\", \"seed\": 42}",
-                      name_of(value));
+                      matrix_name(value));
 }
 
 /* ----------------------------------------------------------------------------------- one matrix */
 
-/* What "random" may be, and the parameters that go with it. */
+/* The parameters that a distribution has. */
 enum {
     NONE,
     RANGE,  /* low and high */
     MOMENTS /* mean and std */
 };
 
+/* The values of "random" in a matrix, and the distribution of each. */
 static const char *const names[] = {"randint", "rand",   "uniform",
                                     "randn",   "normal", "standard_normal"};
 static const struct kind {
@@ -115,7 +116,7 @@ static bool read_parameters(const struct codec_document *document, const struct 
     if (draw->distribution == ATTN_RANDINT && codec_get(object, "high") == NULL) {
         return codec_fail(document, object, error,
                           "%s has no high: randint draws whole numbers from low (0) to high - 1",
-                          name_of(object));
+                          matrix_name(object));
     }
     return true;
 }
@@ -138,7 +139,7 @@ static bool read_shape(const struct codec_document *document, const struct codec
     int64_t sizes[DRAW_MAX_RANK];
     size_t rank;
     if (value == NULL) {
-        return codec_fail(document, object, error, "%s has no shape", name_of(object));
+        return codec_fail(document, object, error, "%s has no shape", matrix_name(object));
     }
     if (!codec_as_integers(document, value, 1, LARGEST, sizes, DRAW_MAX_RANK, &rank, error)) {
         return false;
@@ -159,10 +160,10 @@ static bool read_shape(const struct codec_document *document, const struct codec
     return true;
 }
 
-/* The library's rules; it calls the parameters as they are called here. */
-static bool check(const struct codec_document *document, const struct codec_value *object,
-                  const struct draw_generator *generator, const attn_draw *draw,
-                  struct codec_error *error) {
+/* Applies the rules of the library. Its arguments have the names of the keys of the object. */
+static bool check_draw(const struct codec_document *document, const struct codec_value *object,
+                       const struct draw_generator *generator, const attn_draw *draw,
+                       struct codec_error *error) {
     attn_error refused = {0};
     if (attn_random_check(generator->random, draw, &refused) == ATTN_OK) {
         return true;
@@ -191,7 +192,7 @@ bool draw_read(const struct codec_document *document, const struct codec_value *
         return codec_fail(document, object, error,
                           "%s must be an array, or drawn as {\"random\": \"randn\", \"shape\": [4, "
                           "3]}; this object has no \"random\"",
-                          name_of(object));
+                          matrix_name(object));
     }
     if (!codec_as_choice(document, name, names, sizeof names / sizeof *names, &kind, error)) {
         return false;
@@ -202,5 +203,5 @@ bool draw_read(const struct codec_document *document, const struct codec_value *
            read_dtype(document, object, generator->kind, &out->draw, error) &&
            read_parameters(document, object, kind, &out->draw, error) &&
            read_shape(document, object, out, error) &&
-           check(document, object, generator, &out->draw, error);
+           check_draw(document, object, generator, &out->draw, error);
 }

@@ -1,7 +1,7 @@
 /*
  * embed.S - puts the web pages and openapi.yaml into the daemon, so that it needs no files. Each
- * row of build/assets/assets.inc is a file: as it is, then by gzip, then by brotli, from
- * asset_NUMBER on.
+ * row of build/assets/assets.inc is one file. At asset_NUMBER are the plain file, its gzip form and
+ * its brotli form, one after the other.
  */
     .section .rodata
 

@@ -1,46 +1,44 @@
-/* embeddings.c - POST /embeddings: a text as words, vocabulary and ids, and the rows of an
- * embedding that these are. */
-#include "api/call.h"
+/*
+ * embeddings.c - POST /embeddings: a text as words, vocabulary and ids, and the rows of an
+ * embedding that the words stand for. derived.c makes all of this before the work begins, so the
+ * work has no tasks of its own.
+ */
+#include "api/derived.h"
+#include "api/fields.h"
 #include "api/reply.h"
 
 #include <stdlib.h>
 
-static const char *const keys[] = {CALL_WORD_KEYS, "random", "dtype", "digits", "timeout"};
-
-/* All that there is to compute, derived.c does before. */
 struct embeddings {
     struct api_work work; /* first */
     const struct codec_words *words;
-    attn_tensor ids, embedding; /* no data if there is none */
-    int digits;
+    attn_tensor ids;
+    attn_tensor embedding; /* `data` is NULL if the request gives no embedding */
 };
 
-static bool read_request(const struct api_request *request, struct embeddings *e,
-                         struct codec_error *error) {
-    const struct codec_document *document = request->body;
-    if (!call_check_keys(document, codec_root(document), CALL_AT_EMBEDDINGS, keys,
-                         sizeof keys / sizeof *keys, error) ||
-        !prepare_matrices(request, error) ||
-        !call_read_common(document, &e->digits, &e->work.seconds, error)) {
+static bool embeddings_read(const struct api_request *request, struct embeddings *e,
+                            struct codec_error *error) {
+    const struct derived *derived = request->derived;
+    if (!fields_read_work(request, &e->work, error)) {
         return false;
     }
-    e->words = request->prepare->words;
+    e->words = derived->words;
     if (e->words == NULL) {
-        return codec_fail(document, NULL, error, "text is missing: give text, or tokens");
+        return codec_fail(request->body, NULL, error, "text is missing: give text, or tokens");
     }
     e->ids = (attn_tensor){
         .data = e->words->ids, .dtype = ATTN_INT64, .rank = 1, .shape = {e->words->count}};
-    return request->prepare->x == NULL ||
-           codec_as_reals(document, request->prepare->x, 2, 2, &e->embedding, error);
+    return derived->x == NULL ||
+           codec_as_reals(request->body, derived->x, 2, 2, &e->embedding, error);
 }
 
-static bool begin(struct job *job) {
+static bool embeddings_begin(struct job *job) {
     (void)job;
     return true;
 }
 
-static void answer(struct api_work *work, const struct api_request *request,
-                   struct http_response *response) {
+static void embeddings_answer(struct api_work *work, const struct api_request *request,
+                              struct http_response *response) {
     const struct embeddings *e = (struct embeddings *)work;
     const struct codec_words *words = e->words;
     struct reply_items list = {.count = 0};
@@ -59,18 +57,20 @@ static void answer(struct api_work *work, const struct api_request *request,
         reply_tensor(&list, "embedding", &e->embedding);
     }
     reply_close(&list);
-    reply_items(request, response, &list, e->digits);
+    reply_items(request, response, &list, work->digits);
 }
 
-static void release(struct api_work *work) {
+static void embeddings_release(struct api_work *work) {
     free(work);
 }
 
 struct api_work *api_embeddings(const struct api_request *request, struct http_response *response) {
-    struct embeddings e = {.work = {.job = {.begin = begin}, .answer = answer, .release = release}};
+    struct embeddings e = {.work = {.job = {.begin = embeddings_begin},
+                                    .answer = embeddings_answer,
+                                    .release = embeddings_release}};
     struct codec_error error = {0};
     struct embeddings *owned;
-    if (!read_request(request, &e, &error)) {
+    if (!embeddings_read(request, &e, &error)) {
         reply_codec_error(request, response, &error);
         return NULL;
     }

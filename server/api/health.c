@@ -1,8 +1,8 @@
-/* health.c - the endpoints around the computations: health, version. */
+/* health.c - the endpoints that tell whether the service runs, and which version of it. */
 #include "api/api.h"
 #include "api/reply.h"
 
-/* clang, too, defines __VERSION__; its text differs between systems. */
+/* The text of __VERSION__ differs between systems if the compiler is clang, so it is made here. */
 #define TEXT(number)               #number
 #define CLANG(major, minor, patch) "clang " TEXT(major) "." TEXT(minor) "." TEXT(patch)
 #ifdef __clang__
@@ -11,7 +11,7 @@
 #define COMPILER "GCC " __VERSION__
 #endif
 
-static void reply_static(struct http_response *response, const char *body, size_t size) {
+static void health_reply(struct http_response *response, const char *body, size_t size) {
     response->status = 200;
     response->body = body;
     response->size = size;
@@ -20,7 +20,7 @@ static void reply_static(struct http_response *response, const char *body, size_
 struct api_work *api_live(const struct api_request *request, struct http_response *response) {
     static const char body[] = "{\"status\":\"live\"}\n";
     (void)request;
-    reply_static(response, body, sizeof body - 1);
+    health_reply(response, body, sizeof body - 1);
     return NULL;
 }
 
@@ -29,7 +29,7 @@ struct api_work *api_ready(const struct api_request *request, struct http_respon
     if (request->http->draining) {
         http_problem(response, request->http, 503, "the server is about to stop", NULL, NULL);
     } else {
-        reply_static(response, body, sizeof body - 1);
+        health_reply(response, body, sizeof body - 1);
     }
     return NULL;
 }
@@ -44,7 +44,7 @@ struct api_work *api_version(const struct api_request *request, struct http_resp
     reply_text(&list, "blas", build.blas);
     reply_text(&list, "blas_core", build.blas_core);
     reply_text(&list, "kernels", build.kernels);
-    reply_number(&list, "threads", request->service->threads);
+    reply_number(&list, "threads", request->state->threads);
     reply_close(&list);
     reply_items(request, response, &list, 0);
     return NULL;

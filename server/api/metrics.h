@@ -1,6 +1,6 @@
 /*
- * metrics.h - what is counted, for GET /metrics: the text format of Prometheus. Counting takes a
- * few atomic additions; from any thread.
+ * metrics.h - the counters that GET /metrics shows. Every function takes a few atomic additions and
+ * may be called on any thread.
  */
 #ifndef API_METRICS_H
 #define API_METRICS_H
@@ -11,42 +11,59 @@
 #include "http/http.h"
 
 enum {
-    METRICS_ROUTES = 24, /* more than there are, and one for what is no route */
+    METRICS_ROUTES = 24, /* more than there are routes; the index after the last means no route */
     METRICS_CODES = HTTP_STATUS_COUNT,
     METRICS_BUCKETS = 14
 };
 
-/* Buckets that are not cumulative, and the sum: of nanoseconds, or of bytes. */
+/* The scale of a histogram. */
+struct metrics_scale {
+    double unit;                    /* units of the sum in one unit of the bounds */
+    double bounds[METRICS_BUCKETS]; /* the upper bound of each bucket, which belongs to it */
+};
+
+/* Seconds, summed in nanoseconds; and bytes. */
+extern const struct metrics_scale metrics_seconds, metrics_bytes;
+
+/* The statuses that are counted. Any other status counts as the last one. */
+extern const int metrics_codes[METRICS_CODES];
+
+/* The buckets are not cumulative; the last one holds the values above all bounds. */
 struct metrics_histogram {
     _Atomic uint64_t buckets[METRICS_BUCKETS + 1];
-    _Atomic uint64_t sum;
+    _Atomic uint64_t sum; /* nanoseconds or bytes */
 };
 
 /* Zero-initialise. */
 struct metrics {
+    /* The paths of the routes, borrowed. api_app() sets them; the counters do not use them. */
+    const char *routes[METRICS_ROUTES];
+    size_t route_count;
+
     _Atomic uint64_t requests[METRICS_ROUTES][METRICS_CODES];
     _Atomic uint64_t aborted;        /* requests whose client left before there was a response */
     _Atomic uint64_t received, sent; /* bytes of bodies */
-    struct metrics_histogram total;
+    struct metrics_histogram total;  /* seconds of each request */
     struct metrics_histogram stages[HTTP_TIMING_COUNT];
-    struct metrics_histogram memory;       /* the most that each request has held */
-    struct metrics_histogram longest_task; /* of each computation */
+    struct metrics_histogram memory;       /* the most bytes that each request has held */
+    struct metrics_histogram longest_task; /* the longest task of each computation */
     _Atomic uint64_t task_max;             /* nanoseconds of the longest of all tasks */
-    _Atomic uint64_t work, work_time;      /* multiply-adds, nanoseconds that they took */
+    _Atomic uint64_t work, work_time;      /* multiply-adds, and the nanoseconds that they took */
     _Atomic uint64_t refused_queue, refused_memory, late, cancelled;
 };
 
+/* Adds one to a counter. */
 void metrics_count(_Atomic uint64_t *counter);
 
-/* A computation has ended. `spent` and `longest` are nanoseconds of all tasks and of the longest;
- * `cost` is the estimate in multiply-adds, 0 if the computation was broken off. */
+/* Counts a computation that has ended. `spent` and `longest` are the nanoseconds of all its tasks
+ * and of its longest task. `cost` is its estimate in multiply-adds, or 0 if it did not complete. */
 void metrics_computed(struct metrics *metrics, double cost, int64_t spent, int64_t longest);
 
-/* A request has ended that held `size` bytes at most. */
+/* Counts a request that has ended and that held at most `size` bytes. */
 void metrics_held(struct metrics *metrics, size_t size);
 
-/* A request has ended; see struct http_app. */
-void metrics_completed(struct metrics *metrics, const struct http_request *request,
-                       const struct http_record *record);
+/* Counts a request that has ended. `route` is the index of its route; metrics->route_count if it
+ * has none. */
+void metrics_completed(struct metrics *metrics, size_t route, const struct http_record *record);
 
 #endif

@@ -1,4 +1,4 @@
-/* reply.c - see reply.h. */
+/* reply.c - makes problem documents of errors, and answers of items. */
 #include "api/reply.h"
 
 #include "clock.h"
@@ -9,14 +9,14 @@
 #include <string.h>
 
 enum {
-    LONG_TEXT = 64 * 1024,            /* bytes of an answer from which on it is not held whole */
-    STREAM = HTTP_STREAM + 16 * 1024, /* bytes that it takes to make an answer while it is sent */
+    LONG_TEXT = 64 * 1024,            /* bytes; a longer answer is made while it is sent */
+    STREAM = HTTP_STREAM + 16 * 1024, /* bytes of memory that making an answer so takes */
     BEYOND = 8 * 1024 /* bytes that codec_write() reserves beyond the longest text */
 };
 
 /* ------------------------------------------------------------------------------------ problems */
 
-/* "512 MiB": bytes for a message. */
+/* Writes a number of bytes for a message, such as "512 MiB". */
 static void put_size(char out[static 32], size_t bytes) {
     static const char *const units[] = {"KiB", "MiB", "GiB", "TiB"};
     double size = (double)bytes / 1024;
@@ -44,7 +44,7 @@ static void refuse_memory(const struct api_request *request, struct http_respons
         response->refused = "over --max-memory";
         return;
     case ACCOUNT_OVER_TOTAL:
-        metrics_count(&request->service->metrics.refused_memory);
+        metrics_count(&request->state->metrics.refused_memory);
         http_problem(response, request->http, 503,
                      "other requests use the memory of this server: try again in a second; its "
                      "operator sets the limit with --total-memory",
@@ -90,15 +90,10 @@ void reply_attn_error(const struct api_request *request, struct http_response *r
         reply_no_memory(request, response);
         return;
     }
-    /* The arguments of the library whose keys have other names in a request. */
-    static const char *const keys[][2] = {{"results", "return"}, {"layout", "weight_layout"}};
-    const char *key = error->argument;
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
-        key = strcmp(error->argument, keys[i][0]) == 0 ? keys[i][1] : key;
-    }
     char pointer[sizeof error->argument + 1];
-    snprintf(pointer, sizeof pointer, "/%s", key);
-    /* A stage that overflows is no member of the request: the message says where it is. */
+    snprintf(pointer, sizeof pointer, "/%s", error->argument);
+    /* The argument of ATTN_NOT_FINITE is a stage and no member of the request. The message names
+     * it. */
     const bool member = error->status != ATTN_NOT_FINITE && error->argument[0] != '\0';
     http_problem(response, request->http, 422, error->message, member ? pointer : NULL, NULL);
 }
@@ -130,24 +125,24 @@ void reply_number(struct reply_items *list, const char *key, double number) {
     reply_item(list, (struct codec_item){.op = CODEC_OP_NUMBER, .key = key, .number = number});
 }
 
-/* An answer that is encoded while it is sent. It is freed after the exchange, so its memory is
- * counted until the account is closed, not given back by itself. */
+/* An answer that is encoded while it is sent. It is freed after the exchange, so its memory counts
+ * until the account is closed. */
 struct stream {
     struct codec_writer *writer;
     struct reply_items list;
 };
 
-static bool read_stream(void *stream, char *out, size_t room, size_t *size) {
+static bool reply_read(void *stream, char *out, size_t room, size_t *size) {
     return codec_writer_read(((struct stream *)stream)->writer, out, room, size);
 }
 
-static void free_stream(void *stream_) {
+static void reply_release(void *stream_) {
     struct stream *stream = stream_;
     codec_writer_free(stream->writer);
     free(stream);
 }
 
-/* False if there is no memory. */
+/* Answers with a stream. Returns false if there is no memory. */
 static bool stream_items(const struct api_request *request, struct http_response *response,
                          const struct reply_items *list, int digits) {
     if (!account_take(request->account, STREAM + account_block(sizeof(struct stream)))) {
@@ -165,12 +160,13 @@ static bool stream_items(const struct api_request *request, struct http_response
     }
     response->status = 200;
     response->body = stream;
-    response->read = read_stream;
-    response->release = free_stream;
+    response->read = reply_read;
+    response->release = reply_release;
     return true;
 }
 
-/* `bytes` is the most that the text has. False if there is no memory. */
+/* Answers with a whole text, which has at most `bytes` bytes. Returns false if there is no
+ * memory. */
 static bool write_items(const struct api_request *request, struct http_response *response,
                         const struct reply_items *list, int digits, size_t bytes) {
     struct codec_buffer buffer = {0};

@@ -1,6 +1,6 @@
 /*
- * reply.h - responses that several handlers give: problems from the codec's and the library's
- * errors, and answers from a list of items.
+ * reply.h - the responses that several handlers give: problem documents for the errors of the codec
+ * and of the library, and answers that are made of a list of items.
  */
 #ifndef API_REPLY_H
 #define API_REPLY_H
@@ -8,34 +8,40 @@
 #include "api/api.h"
 
 enum {
-    REPLY_ITEMS = 40 /* more than any answer has */
+    REPLY_ITEMS = 40 /* no answer has more items */
 };
 
-/* There is no memory for the request: its account says whether it may not have so much, whether
- * other requests have it, or whether the system has none. */
+/* Answers that there is no memory for the request: with a 413 if the request may not hold so much,
+ * and with a 503 if other requests hold the memory or the system has none. The account of the
+ * request says which. */
 void reply_no_memory(const struct api_request *request, struct http_response *response);
+
+/* Answers with the problem of an error: 400, 413, 422 or 503. */
 void reply_codec_error(const struct api_request *request, struct http_response *response,
                        const struct codec_error *error);
+
+/* Answers with a 422, or with a 503 if the library has no memory. error->argument becomes the
+ * pointer of the problem. */
 void reply_attn_error(const struct api_request *request, struct http_response *response,
                       const attn_error *error);
 
-/* A list of codec items. Initialise `count` with 0. */
+/* The items of an answer. Initialise `count` with 0. Keys, texts and data are borrowed. */
 struct reply_items {
     size_t count;
     struct codec_item items[REPLY_ITEMS];
 };
 
+/* Each of these adds one item. `key` is NULL inside an array. */
 void reply_open(struct reply_items *list, enum codec_op op, const char *key);
 void reply_close(struct reply_items *list);
 void reply_tensor(struct reply_items *list, const char *key, const attn_tensor *tensor);
 void reply_text(struct reply_items *list, const char *key, const char *text);
 void reply_number(struct reply_items *list, const char *key, double number);
-
-/* Any other item. */
 void reply_item(struct reply_items *list, struct codec_item item);
 
-/* Encodes the items as a 200 answer. `digits` as in codec_write. A long text is made while it is
- * sent: what the items point to must live as long as the exchange. */
+/* Answers with a 200 whose body is the items as JSON. `digits` is as in codec_write(). A long text
+ * is made while it is sent, so what the items point to must live as long as the exchange. Answers
+ * with reply_no_memory() if there is no memory for the text. */
 void reply_items(const struct api_request *request, struct http_response *response,
                  const struct reply_items *list, int digits);
 

@@ -1,45 +1,32 @@
-/* softmax.c - POST /softmax: softmax of any array along one axis. */
-#include "api/answer.h"
+/* softmax.c - POST /softmax: softmax of an array of any rank along one axis. */
 #include "api/call.h"
+#include "api/fields.h"
 #include "api/reply.h"
 
-static const char *const keys[] = {"X", "random", "axis", "dtype", "digits", "timeout"};
-
-static bool read_request(struct call *call, const struct api_request *request, attn_tensor *x,
-                         int64_t *axis, struct codec_error *error) {
-    const struct codec_document *document = request->body;
-    const struct codec_value *root = codec_root(document);
-    if (!call_check_keys(document, root, CALL_AT_SOFTMAX, keys, sizeof keys / sizeof *keys,
-                         error) ||
-        !prepare_matrices(request, error)) {
-        return false;
+static bool softmax_read(struct call *call, const struct api_request *request,
+                         struct codec_error *error) {
+    if (fields_get(request->fields, "X") == NULL) {
+        return codec_fail(request->body, NULL, error, "X is missing");
     }
-    const struct codec_value *value = codec_get(root, "X"), *along = codec_get(root, "axis");
-    if (value == NULL) {
-        return codec_fail(document, NULL, error, "X is missing");
-    }
-    return codec_as_reals_or_null(document, value, 1, ATTN_MAX_RANK, x, error) &&
-           (along == NULL ||
-            codec_as_integer(document, along, -ATTN_MAX_RANK, ATTN_MAX_RANK, axis, error)) &&
-           call_read_common(document, &call->digits, &call->work.seconds, error);
+    return fields_read_inputs(request, call, error) &&
+           fields_read_work(request, &call->work, error);
 }
 
 struct api_work *api_softmax(const struct api_request *request, struct http_response *response) {
     struct codec_error codec_error = {0};
     attn_error error = {0};
-    attn_tensor x = {0};
-    int64_t axis = -1;
     struct api_work *work = NULL;
     struct call *call = call_new(request, response);
     if (call == NULL) {
         return NULL;
     }
-    if (!read_request(call, request, &x, &axis, &codec_error)) {
+    call->return_count = 1; /* the output */
+    call->axis = -1;
+    if (!softmax_read(call, request, &codec_error)) {
         reply_codec_error(request, response, &codec_error);
-    } else if (attn_plan_softmax(&call->plan, &x, (int)axis, &error) != ATTN_OK) {
-        reply_attn_error(request, response, &error);
+    } else if (attn_plan_softmax(&call->plan, call->multihead.x, call->axis, &error) != ATTN_OK) {
+        fields_refuse(request, response, &error);
     } else {
-        call->returned[call->return_count++] = CALL_RESULT_OUTPUT;
         work = call_work(call, request, response);
     }
     if (work == NULL) {

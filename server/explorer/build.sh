@@ -1,10 +1,10 @@
 #!/bin/sh
-# build.sh FOLDER makes FOLDER, which holds what the daemon serves to browsers:
+# build.sh FOLDER makes FOLDER, which has the files that the daemon serves to browsers:
 #   index.html, docs.html and openapi.yaml;
-#   assets/, the scripts and styles that the pages name. A hash of the content is part of each file's name;
+#   assets/, the scripts and styles that the pages name. A hash of the content is part of the name of each file;
 #   NAME.gz and NAME.br beside each file NAME. They are empty if they are not shorter than NAME;
 #   assets.inc, a list of all files for server/api/embed.S and server/api/assets.c.
-# It needs esbuild, gzip and brotli. The same sources and the same programs give the same bytes.
+# The script needs esbuild, gzip and brotli. The same sources and the same programs give the same bytes.
 set -eu
 export LC_ALL=C
 
@@ -17,11 +17,11 @@ mkdir -p "$new/assets"
 cp "$src/../../../openapi.yaml" "$new"
 cd "$new"
 
-hash() { # FILE: 64 bits of its SHA-256
+hash() { # FILE: prints 64 bits of the SHA-256 of FILE
     sha256sum "$1" | cut -c 1-16
 }
 
-size() { # FILE
+size() { # FILE: prints how many bytes FILE has
     wc -c <"$1"
 }
 
@@ -34,7 +34,7 @@ bundle() { # NAME: makes assets/STEM-HASH.SUFFIX of src/STEM.SUFFIX and prints t
     echo "$name"
 }
 
-# "main.js" in a page becomes "assets/main-HASH.js". The worker's script is named by main.js alone.
+# The pages get the new names: "main.js" becomes "assets/main-HASH.js". Only main.js names the script of the worker.
 worker=$(bundle worker.js)
 for name in $(grep -Eoh '"[a-z]+\.(js|css)"' "$src"/*.html | tr -d '"' | sort -u); do
     bundled=$(bundle "$name")

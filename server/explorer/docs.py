@@ -4,9 +4,10 @@
     docs.py            writes the page
     docs.py --check    writes nothing and ends with status 1 if the page is not what openapi.yaml says
 
-The page needs no JavaScript. Whatever several paths take or return is shown once and linked from each path.
-The type of a key is that of its schema, or its x-type. Its default is the last sentence of its description, "Default: ...".
-The program understands what openapi.yaml uses, and ends with a message at anything else.
+The page needs no JavaScript. A key that several paths take or return is shown once, and each of the paths links to it.
+The type of a key is its x-type, or else the type of its schema. The default of a key is the last sentence of its
+description, "Default: ...".
+The program understands only what openapi.yaml uses. It ends with a message at anything else.
 """
 
 import argparse
@@ -28,8 +29,8 @@ PAGE = HERE / "src" / "docs.html"
 SERVER = "http://127.0.0.1:8080"  # the default address of the daemon
 # The explorer shows these paths; tests/browser/docs.test.mjs compares the list with src/request.js.
 EXPLORED = ["/attention", "/self-attention", "/multi-head-attention"]
-SHORT = 40  # characters of a default that stands in a column of its own
-WIDE = 88  # characters of JSON on a line of an example
+SHORT = 40  # characters; a longer default stays in the description
+WIDE = 88  # characters of a line of JSON in an example
 METHODS = ["get", "post", "put", "delete"]
 JSON = "application/json"
 REQUEST, ANSWER = "option", "result"  # the two kinds of keys, as anchors name them
@@ -52,12 +53,12 @@ def code(value):
 
 
 def slug(name):
-    """A name as part of an anchor: "/self-attention" is self-attention, "Drawn matrices." is Drawn-matrices."""
+    """A name as part of an anchor: self-attention for "/self-attention", Drawn-matrices for "Drawn matrices."."""
     return "-".join(re.findall(r"[A-Za-z0-9_.]*[A-Za-z0-9_]", name))
 
 
 SPAN = re.compile(r"`([^`]+)`|\*\*([^*]+)\*\*|\[([^\]]+)\]\(([^)\s]+)\)")
-# This script does not understand these forms of Markdown.
+# These are forms of Markdown that this script does not understand.
 NOT_A_SPAN = re.compile(r"[*`\\]|(?<!\w)_\w|\w_(?!\w)|<[A-Za-z/!]|&#?\w+;|!\[|\]\(|~~")
 NOT_A_BLOCK = re.compile(r"#|>|\||[+*] |\d+[.)] |```|---|===")
 
@@ -128,13 +129,13 @@ def prose(source, where, anchors=""):
 
 
 def short(source, where):
-    """Markdown in a cell of a table: one paragraph stands without its tags."""
+    """Markdown as HTML for a cell of a table. A single paragraph gets no tags."""
     made = prose(source, where)
     return made[3:-4] if made.startswith("<p>") and made.count("<p>") == 1 and made.endswith("</p>") else made
 
 
 def pretty(value, width, indent=""):
-    """JSON for people: a row of numbers stands on one line, and so does whatever has no more than width characters."""
+    """JSON for people: a row of numbers is on one line, and so is every value that has at most width characters."""
     flat = json.dumps(value, ensure_ascii=False)
     rows = isinstance(value, list) and not any(isinstance(item, (list, dict)) for item in value)
     room = width - (len(indent) or len(f"curl {SERVER}"))
@@ -158,7 +159,7 @@ def explorer_link(path, body):
 
 
 def unpacked(page):
-    """The page with the requests of its links written out: two builds of zlib may compress them differently."""
+    """The page with the requests of its links inflated, because two builds of zlib may compress them differently."""
 
     def inflate(found):
         packed = found[1] + "=" * (-len(found[1]) % 4)
@@ -177,23 +178,24 @@ class Document:
         self.components = self.root["components"]
         types = [self.types(operation) for _, operation in self.all()]
         whole = [schema for each in types for schema, _ in each.values()]
-        # Types that are a part of what a path takes or returns, or of an error; and those of them that an answer has.
+        # The types of objects within requests, answers and errors.
         self.objects = {
             name: schema
             for name, schema in self.components["schemas"].items()
             if "properties" in schema and schema not in whole
         }
-        self.answers = {"Problem"}
+        self.answers = {"Problem"}  # the names of the types that an answer may have
         self.find_answers([each[ANSWER][0] for each in types if ANSWER in each])
 
     def find_answers(self, schema):
+        """Adds the types that a schema uses to self.answers."""
         for name in re.findall(r'schemas/(\w+)"', json.dumps(schema)):
             if name not in self.answers:
                 self.answers.add(name)
                 self.find_answers(self.components["schemas"][name])
 
     def all(self):
-        """Every operation, with its path and method."""
+        """Every operation, as ((path, method), operation)."""
         for path, item in self.paths.items():
             for method, operation in item.items():
                 if method not in METHODS:
@@ -201,10 +203,11 @@ class Document:
                 yield (path, method), operation
 
     def success(self, operation):
+        """The response 200 of an operation."""
         return self.resolve(operation["responses"]["200"])[0]
 
     def types(self, operation):
-        """What an operation takes and returns as JSON: {kind: (schema, name)}."""
+        """The types of the JSON that an operation takes and returns: {kind: (schema, name)}."""
         found = {}
         for kind, side in ((REQUEST, operation.get("requestBody", {})), (ANSWER, self.success(operation))):
             media = side.get("content", {}).get(JSON)
@@ -215,12 +218,12 @@ class Document:
         return found
 
     def linked(self, made):
-        """HTML in which the name of a type is a link to it, but for names in code and in links."""
+        """HTML in which the name of a type is a link to the type, except in code and in links."""
         names = "|".join(self.objects)
         return re.sub(rf"\b({names})\b(?![^<]*</(?:code|pre|a)>|[^<>]*>)", r'<a href="#\1">\1</a>', made)
 
     def resolve(self, node):
-        """The node that a $ref leads to, and its name."""
+        """The node that a $ref leads to, and its name. A node without $ref is returned as it is."""
         name = None
         while "$ref" in node:
             place = node["$ref"].split("/")
@@ -244,7 +247,7 @@ def bounds(schema):
 
 
 def typed(document, schema, where):
-    """The type of a value, in words. x-type has it where a schema does not."""
+    """The type of a value, in words. x-type is used if the schema has it."""
     if "x-type" in schema:
         return document.linked(spans(schema["x-type"], where))
     if "$ref" in schema:
@@ -272,7 +275,10 @@ def typed(document, schema, where):
 
 
 def default_of(description):
-    """A description without its last sentence, "Default: VALUE.", and VALUE. A long one stays where it is."""
+    """A description without its last sentence, "Default: VALUE.", and VALUE.
+
+    If VALUE is long, the sentence stays in the description, and the second result is the part of VALUE before a comma.
+    """
     found = re.search(r"(?:^|\s)Default:\s+([^.]+)\.$", description)
     if not found:
         return description, ""
@@ -308,7 +314,7 @@ def keys(document, schema, where):
 
 
 def table(label, anchors, heads, rows):
-    """A table. What stands in the first column has an anchor; rows that say the same are one row."""
+    """A table. Each name in the first column has an anchor. Rows with the same cells become one row with all names."""
     merged = {}
     for name, *cells in rows:
         anchor = f"{anchors}-{slug(name)}"
@@ -319,7 +325,7 @@ def table(label, anchors, heads, rows):
 
 
 def table_of_keys(label, anchors, rows, answer=False):
-    """Answers have no defaults."""
+    """A table of keys. The keys of answers have no defaults."""
     if answer:
         return table(label, anchors, ["Key", "Type", "Meaning"], [(row.name, row.type, row.meaning) for row in rows])
     return table(label, anchors, ["Key", "Type", "Default", "Meaning"], rows)
@@ -335,8 +341,8 @@ class Page:
     def __init__(self, document):
         self.document = document
         self.contents = []  # (title, anchor, [(name, anchor)])
-        self.shown = {}  # the types of requests and answers that have been shown: where
-        self.shared = {REQUEST: {}, ANSWER: {}}  # {paths: [Key]} of what several types have
+        self.shown = {}  # {name of a type: (path, anchor)} of the types that the page has so far
+        self.shared = {REQUEST: {}, ANSWER: {}}  # {paths: [Key]} of the keys that several types have
         self.find_shared()
 
     def add(self, title, anchor, anchors, names):
@@ -358,7 +364,7 @@ class Page:
                 self.shared[kind].setdefault(tuple(sum(paths, [])), []).append(key)
 
     def keys_of(self, path, anchor, kind, schema, name):
-        """What a path takes or returns, and its own keys as (name, anchor)."""
+        """The keys that a path takes or returns as HTML, and those that only this path has as [(name, anchor)]."""
         if name in self.shown:
             before, place = self.shown[name]
             return [f'<p>These are the keys of <a href="#{place}">{before}</a>.</p>'], []
@@ -443,7 +449,7 @@ class Page:
     def objects(self):
         lines = ['<h2 id="types">Types</h2>']
         for name, schema in self.document.objects.items():
-            if name != "Problem":  # which stands with the errors
+            if name != "Problem":  # the section about errors has this type
                 rows = list(keys(self.document, schema, name))
                 self.add(name, name, name, [row.name for row in rows])
                 lines += self.object(name, schema, rows)
@@ -457,7 +463,7 @@ class Page:
         ]
 
     def errors(self):
-        """What is not answered with 200: each status once."""
+        """The section about errors, with each status once."""
         other = {self.document.resolve(operation["responses"]["default"])[1] for _, operation in self.document.all()}
         rows = []
         for name, response in self.document.components["responses"].items():
@@ -483,7 +489,7 @@ class Page:
         ]
 
     def headers(self):
-        """The headers of requests, with the paths that read them, and of answers."""
+        """The section about headers: those of requests, with the paths that read them, and those of answers."""
         asked, told, scheme = {}, {}, self.document.components["securitySchemes"]["key"]
         if (scheme["type"], scheme["scheme"]) != ("http", "bearer"):
             raise Unknown(f"a way to authenticate: {scheme}")
@@ -595,7 +601,7 @@ TEMPLATE = """<!doctype html>
 
 
 def check_anchors(page):
-    """Every anchor is there once, and every link within the page leads to one."""
+    """Fails if an anchor is there twice, or if a link within the page leads to no anchor."""
     anchors = collections.Counter(re.findall(r' id="([^"]*)"', page))
     for anchor, count in anchors.items():
         if count > 1:

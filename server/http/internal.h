@@ -2,7 +2,7 @@
  * internal.h - the types that the files around libmicrohttpd share: a server, a connection, and a
  * call, which is one request with its response. server.c has the server and its connections,
  * handler.c takes a request from its head to its end, body.c has its body and respond.c its
- * response. call.c has what these three need of a call.
+ * response. http_call.c has what these three need of a call.
  */
 #ifndef HTTP_INTERNAL_H
 #define HTTP_INTERNAL_H
@@ -125,7 +125,7 @@ void body_end(struct http_call *call);
  */
 enum MHD_Result respond_send(struct http_call *call, struct MHD_Connection *connection);
 
-/* ------------------------------------------------------------------------------------- call.c */
+/* -------------------------------------------------------------------------------- http_call.c */
 
 /* Creates the call of a request. `method` is one that the filter let through, unless the request is
  * refused. Returns NULL if memory runs out. */

@@ -1,5 +1,5 @@
-// all.mjs [NAME...] runs the tests of the files unit/*.test.mjs and *.test.mjs, or of the named ones, one after the other in one
-// process: one daemon and one browser serve them all, and one sum ends the output.
+// all.mjs [NAME...] runs the tests in unit/*.test.mjs and *.test.mjs, or only those in the named files. It runs them one after the other
+// in one process, so that all of them use one daemon and one browser, and the output ends with one sum.
 import { readdirSync } from 'node:fs';
 import { basename } from 'node:path';
 

@@ -1,5 +1,5 @@
-// The reference at /docs: without a script it shows every path, key and example of openapi.yaml, in at most 24 kB on the wire. Its
-// examples are asked with curl and opened in the explorer.
+// docs.test.mjs tests the reference at /docs. Without a script, the page shows every path, key and example of openapi.yaml, and it has at
+// most 24 kB as it is sent. The tests run its examples with curl and open them in the explorer.
 import assert from 'node:assert/strict';
 import { execFile, execFileSync } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
@@ -9,8 +9,8 @@ import { PATHS } from '../../server/explorer/src/request.js';
 import { done } from './explorer.mjs';
 import { base, findings, onPage, picture } from './harness.mjs';
 
-const ON_THE_WIRE = 24_000; // bytes, of the page and its style, as browsers take them
-const ADDRESS = 'http://127.0.0.1:8080'; // what the examples ask
+const ON_THE_WIRE = 24_000; // bytes of the page and its style as they are sent to browsers
+const ADDRESS = 'http://127.0.0.1:8080'; // the address in the examples
 
 const read = 'import json, sys, yaml; json.dump(yaml.safe_load(open(sys.argv[1], encoding="utf-8")), sys.stdout)';
 const file = fileURLToPath(new URL('../../openapi.yaml', import.meta.url));
@@ -25,7 +25,7 @@ function resolve(node) {
 }
 const json = (part) => resolve(part ?? {}).content?.['application/json'];
 
-// Numbers of float32 may differ in their last digit from machine to machine.
+// Compares two answers. Numbers of float32 may differ in their last digit from machine to machine.
 function near(got, wanted) {
   if (typeof wanted === 'number') return typeof got === 'number' && Math.abs(got - wanted) <= 1e-6 * Math.abs(wanted) + 1e-7;
   if (wanted === null || typeof wanted !== 'object') return got === wanted;
@@ -33,7 +33,7 @@ function near(got, wanted) {
   return String(Object.keys(got ?? {})) === String(names) && names.every((name) => near(got[name], wanted[name]));
 }
 
-// The links within the page that stand below the heading of a path, as [text, hash].
+// Returns the links within the page that are below the heading of a path, as [text, hash].
 const links = (page, path) =>
   page.evaluate((path) => {
     const [heading] = [...document.querySelectorAll('main h3')].filter((each) => each.textContent.split(' ').at(-1) === path);
@@ -52,7 +52,7 @@ test('docs: every path, and every key of what it takes and returns, without a sc
     assert.ok(operations.length > 10);
     for (const { path, operation } of operations) {
       const linked = await links(page, path);
-      // Where the keys of another path are the same, that path has them.
+      // If another path has the same keys, the page lists them there and links to it.
       for (const [other] of linked.filter(([text]) => PATHS.includes(text))) {
         linked.push(...(await links(page, other)));
       }

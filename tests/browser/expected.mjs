@@ -1,5 +1,4 @@
-// expected.mjs - what tests/notebooks says an answer must be, for numbers that the page shows. The rule is that of
-// tests/notebooks/README.md.
+// expected.mjs compares the numbers that the page shows with those that tests/notebooks expects. tests/notebooks/README.md has the rule.
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 
@@ -9,16 +8,17 @@ export function readCase(name) {
 
 const part = (rule, member) => (typeof rule === 'object' && rule !== null ? (rule[member] ?? null) : (rule ?? null));
 
-// How far a number of this row may be from what is expected.
+// Returns how far a number of a row may be from the expected number.
 function allowed({ decimals, absolute, tolerance }, member, row) {
   const places = part(decimals, member);
-  // Half a unit of the last printed digit, and a hair for reading that digit as binary, as in test_notebooks.c.
+  // The number may be half a unit of the last printed digit away, and a little more because decimal digits are not exact in binary.
+  // test_notebooks.c uses the same factor.
   const rounding = places === null ? 0 : 0.5000001 * 10 ** -places;
   const largest = Math.max(...row.map((value) => Math.abs(value ?? 0)));
   return rounding + (part(absolute, member) ?? 0) + (part(tolerance, member) ?? 0) * largest;
 }
 
-// Holds `shown`, rows of numbers with -Infinity where an answer has null, to the matrix that a case expects of `member`.
+// Asserts that `shown` is the matrix that a notebook expects for `member`. shown: rows of numbers, with -Infinity for null.
 export function assertShown(notebook, member, expected, shown) {
   const where = `${notebook.title}: ${member}`;
   assert.equal(shown.length, expected.length, `${where}: rows`);

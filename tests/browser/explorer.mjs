@@ -1,12 +1,12 @@
-// explorer.mjs - the explorer as the tests use it: opens it in a state, waits until it is done, reads what it shows.
+// explorer.mjs has what the tests do with the explorer: open it in a state, wait until it is done, and read what it shows.
 
-// Opens the page with this hash, and waits for its answer.
+// Opens the page at this address and waits for its answer.
 export async function open(page, address = '/') {
   await page.goto(address);
   await done(page);
 }
 
-// Waits until the page shows what came of its last question: an answer ('done') or an 'error'.
+// Waits until the page shows the answer to its last request ('done') or an 'error'. Throws if it is not the expected one of the two.
 export async function done(page, state = 'done') {
   const told = await page.waitForSelector('#status:is([data-state="done"], [data-state="error"])', { state: 'attached' });
   if ((await told.getAttribute('data-state')) !== state) {
@@ -14,14 +14,14 @@ export async function done(page, state = 'done') {
   }
 }
 
-// Does something that asks the server anew, and waits for what comes of it.
+// Calls does(), which must make the page send a request, and waits for the answer or the error.
 export async function answered(page, does, state = 'done') {
   await page.evaluate(() => (document.getElementById('status').dataset.state = 'of the test'));
   await does();
   await done(page, state);
 }
 
-// A pane of a step: the weights have two when heads stand side by side.
+// Returns a pane of a step. The weights have two panes when two heads stand side by side.
 export const pane = (page, step, place = 0) => page.locator(`[data-step="${step}"] .pane`).nth(place);
 
 // Scrolls to a step and waits until its figure is painted.
@@ -30,7 +30,7 @@ export async function painted(page, step) {
   await figure.scrollIntoViewIfNeeded();
 }
 
-// The matrix that the table of numbers shows for a step, masked scores as -Infinity. Needs the numbers to be shown.
+// Returns the matrix in the table of numbers of a step, with -Infinity for masked scores. The page must show the numbers.
 export async function numbers(page, step, place = 0) {
   const table = pane(page, step, place).locator('table');
   await table.waitFor();
@@ -39,7 +39,7 @@ export async function numbers(page, step, place = 0) {
   );
 }
 
-// The numbers of a step as the page has them: rows of numbers.
+// Returns the numbers of a step that the page holds, as rows.
 export async function matrix(page, step, head = 0, batch = 0) {
   return page.evaluate(
     ([step, head, batch]) => {
@@ -50,7 +50,7 @@ export async function matrix(page, step, head = 0, batch = 0) {
   );
 }
 
-// The middle of a cell of a step's figure on the screen, which it scrolls to.
+// Scrolls to the figure of a step, and returns the middle of one of its cells on the screen.
 export async function cell(page, step, row, col, place = 0) {
   const figure = pane(page, step, place).locator('.figure');
   await figure.scrollIntoViewIfNeeded();

@@ -1,4 +1,4 @@
-// The explorer at /: what a user does with it, and what it must show then.
+// explorer.test.mjs tests the explorer at /: it does what users do, and checks what the page shows then.
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -12,14 +12,14 @@ import { answered, cell, done, matrix, numbers, open, pane, painted } from './ex
 import { base, onPage, picture, serious, startDaemon } from './harness.mjs';
 
 const run = promisify(execFile);
-// Chromium says on the console that a request was refused; these tests have it refused.
+// Chromium writes each refused request to the console. Some tests make the server refuse requests on purpose.
 const refused = /status of (401|422|400|503)/;
 const close = (a, b, most = 1e-6) => assert.ok(Math.abs(a - b) <= most, `${a} is not ${b}`);
 const result = (page) => page.evaluate(() => window.explorer.result);
 const state = (page) => page.evaluate(() => window.explorer.state);
 const shown = (number) => Number(number.replace('−∞', '-Infinity').replace('−', '-'));
 
-// Puts a request into the editor, whatever has the focus.
+// Puts a request into the editor and leaves the focus where it is.
 const setBody = (page, text) =>
   page.evaluate((text) => {
     const area = document.getElementById('request');
@@ -27,7 +27,7 @@ const setBody = (page, text) =>
     area.dispatchEvent(new InputEvent('input', { inputType: 'insertText' }));
   }, text);
 
-// What the tooltip says, by the names of its lines.
+// Returns the texts of the tooltip by the names of its entries.
 const tooltip = (page) =>
   page.locator('#tooltip dl').evaluate((list) => {
     const texts = (tag) => Array.from(list.querySelectorAll(tag), ({ textContent }) => textContent);
@@ -35,19 +35,24 @@ const tooltip = (page) =>
     return Object.fromEntries(texts('dt').map((name, i) => [name, values[i]]));
   });
 
-// Whether a cell of a figure's canvas has more than one colour, the numbers in the middle left out.
+// Returns whether the upper part of a cell, above its number, has more than one colour on the canvas.
 const isHatched = (page, step, row, col) =>
-  pane(page, step).locator('.figure[data-drawn="true"]').evaluate((figure, [row, col, step]) => {
-    const canvas = figure.querySelector('.figure-canvas');
-    const over = figure.querySelector('.figure-over');
-    const { rows, cols } = window.explorer.matrix(step);
-    const ratio = canvas.width / canvas.clientWidth;
-    const [width, height] = [over.clientWidth / cols, over.clientHeight / rows];
-    const x = (over.offsetLeft + col * width + 2) * ratio;
-    const y = (over.offsetTop + row * height + 2) * ratio;
-    const { data } = canvas.getContext('2d').getImageData(x, y, (width - 5) * ratio, Math.max(4, height / 5) * ratio);
-    return new Set(new Uint32Array(data.buffer)).size > 1;
-  }, [row, col, step]);
+  pane(page, step)
+    .locator('.figure[data-drawn="true"]')
+    .evaluate(
+      (figure, [row, col, step]) => {
+        const canvas = figure.querySelector('.figure-canvas');
+        const over = figure.querySelector('.figure-over');
+        const { rows, cols } = window.explorer.matrix(step);
+        const ratio = canvas.width / canvas.clientWidth;
+        const [width, height] = [over.clientWidth / cols, over.clientHeight / rows];
+        const x = (over.offsetLeft + col * width + 2) * ratio;
+        const y = (over.offsetTop + row * height + 2) * ratio;
+        const { data } = canvas.getContext('2d').getImageData(x, y, (width - 5) * ratio, Math.max(4, height / 5) * ratio);
+        return new Set(new Uint32Array(data.buffer)).size > 1;
+      },
+      [row, col, step],
+    );
 
 test('opens with notebook 000 computed, under a strict policy', () =>
   onPage({}, async (page) => {
@@ -179,27 +184,38 @@ test('heads: chosen, as a mean, two side by side', () =>
     same(await numbers(page, 'weights'), mean);
   }));
 
-// The colour of the middle of a cell's upper edge, where no number stands.
+// Returns the colour of a cell at the middle of its upper edge, where it has no number.
 const colourOf = (page, step, row, col, place = 0) =>
-  pane(page, step, place).locator('.figure[data-drawn="true"]').evaluate((figure, [row, col, step]) => {
-    const canvas = figure.querySelector('.figure-canvas');
-    const over = figure.querySelector('.figure-over');
-    const { rows, cols } = window.explorer.matrix(step);
-    const ratio = canvas.width / canvas.clientWidth;
-    const x = (over.offsetLeft + ((col + 0.5) * over.clientWidth) / cols) * ratio;
-    const y = (over.offsetTop + (row * over.clientHeight) / rows + 2) * ratio;
-    return [...canvas.getContext('2d').getImageData(x, y, 1, 1).data].join();
-  }, [row, col, step]);
+  pane(page, step, place)
+    .locator('.figure[data-drawn="true"]')
+    .evaluate(
+      (figure, [row, col, step]) => {
+        const canvas = figure.querySelector('.figure-canvas');
+        const over = figure.querySelector('.figure-over');
+        const { rows, cols } = window.explorer.matrix(step);
+        const ratio = canvas.width / canvas.clientWidth;
+        const x = (over.offsetLeft + ((col + 0.5) * over.clientWidth) / cols) * ratio;
+        const y = (over.offsetTop + (row * over.clientHeight) / rows + 2) * ratio;
+        return [...canvas.getContext('2d').getImageData(x, y, 1, 1).data].join();
+      },
+      [row, col, step],
+    );
 
-// The labels of a figure's rows and columns that are in sight, as a saved SVG has them, and its number of cells.
+// Saves a figure as SVG, and returns the labels of the rows and columns in it and its number of cells.
 const inSight = async (page, step) => {
   await page.locator(`[data-step="${step}"] .menu summary`).click();
-  const [download] = await Promise.all([page.waitForEvent('download'), page.locator(`[data-step="${step}"] [data-download="svg"]`).click()]);
-  return page.evaluate((text) => {
-    const found = new DOMParser().parseFromString(text, 'image/svg+xml');
-    const texts = (anchor) => Array.from(found.querySelectorAll(`text[text-anchor="${anchor}"]`), ({ textContent }) => textContent);
-    return { rows: texts('end'), cells: found.querySelectorAll('g g > rect').length, picture: found.querySelectorAll('image').length };
-  }, readFileSync(await download.path(), 'utf8'));
+  const [download] = await Promise.all([
+    page.waitForEvent('download'),
+    page.locator(`[data-step="${step}"] [data-download="svg"]`).click(),
+  ]);
+  return page.evaluate(
+    (text) => {
+      const found = new DOMParser().parseFromString(text, 'image/svg+xml');
+      const texts = (anchor) => Array.from(found.querySelectorAll(`text[text-anchor="${anchor}"]`), ({ textContent }) => textContent);
+      return { rows: texts('end'), cells: found.querySelectorAll('g g > rect').length, picture: found.querySelectorAll('image').length };
+    },
+    readFileSync(await download.path(), 'utf8'),
+  );
 };
 
 const rowsOf = (first, count) => Array.from({ length: count }, (_, i) => `x${first + i}`);
@@ -225,7 +241,7 @@ test('a rectangle that is dragged zooms in, to whole cells; a double click or th
     await drag([9, 12], [4, 2]);
     assert.deepEqual(await inSight(page, 'X'), { rows: rowsOf(4, 6), cells: 6 * 11, picture: 0 });
     assert.equal((await state(page)).row, null, 'a drag is no click');
-    // Half of what is in sight: a thin rectangle takes all rows.
+    // The rectangle covers half of the columns in sight. Because it is thin, it takes all rows.
     const over = await pane(page, 'X').locator('.figure-over').boundingBox();
     await page.mouse.move(over.x + 1, over.y + over.height / 2);
     await page.mouse.down();
@@ -332,15 +348,40 @@ test('two heads beside each other: each with its own legend and file, bars and c
 
 test('equal weights keep their colour while a mask is edited, unless colours go to the largest', () =>
   onPage({}, async (page) => {
-    const Q = [[1, 0], [0, 1]];
-    const ask = (mask) => answered(page, () => page.fill('#request', JSON.stringify({ scale: 1, Q, K: [[0, 0], [0, 0], [3, 3]], V: [[1], [1], [1]], mask })));
+    const Q = [
+      [1, 0],
+      [0, 1],
+    ];
+    const ask = (mask) =>
+      answered(page, () =>
+        page.fill(
+          '#request',
+          JSON.stringify({
+            scale: 1,
+            Q,
+            K: [
+              [0, 0],
+              [0, 0],
+              [3, 3],
+            ],
+            V: [[1], [1], [1]],
+            mask,
+          }),
+        ),
+      );
     await open(page, '/#example=own');
     const seen = [];
     for (const range of ['one', 'largest']) {
-      await ask([[1, 1, 0], [1, 1, 0]]);
+      await ask([
+        [1, 1, 0],
+        [1, 1, 0],
+      ]);
       await page.selectOption('#range', range);
       seen.push(await colourOf(page, 'weights', 0, 0));
-      await ask([[1, 1, 0], [1, 1, 1]]);
+      await ask([
+        [1, 1, 0],
+        [1, 1, 1],
+      ]);
       close((await matrix(page, 'weights'))[0][0], 0.5);
       seen.push(await colourOf(page, 'weights', 0, 0));
     }
@@ -376,14 +417,17 @@ test('the mask is edited by clicking cells; a query that may attend to nothing i
       await answered(page, () => page.mouse.click(x, y));
       const [, row] = await numbers(page, 'weights');
       assert.equal(row[place], 0);
-      close(row.reduce((sum, value) => sum + value, 0), col === 3 ? 0 : 1);
+      close(
+        row.reduce((sum, value) => sum + value, 0),
+        col === 3 ? 0 : 1,
+      );
     }
     assert.match(await page.locator('[data-step="weights"] table tbody th').nth(1).textContent(), /∅/);
     await answered(page, () => page.click('#mask-clear'));
     close((await numbers(page, 'weights'))[1][0], readCase('000-self-attention').expect.weights[1][0]);
   }));
 
-// Sets an option's control as a user does.
+// Sets the control of an option as a user does.
 async function setOption(page, key, value) {
   const control = page.locator(`[data-option="${key}"]`).first();
   await page.evaluate(() => (document.querySelector('.more').open = true));
@@ -439,7 +483,13 @@ test('an option that cannot be read says its rule, and the request keeps the val
     await open(page, '/#example=own');
     const field = (key) => page.locator(`[data-option="${key}"]`).first();
     const now = async (key) => JSON.parse(await page.inputValue('#request'))[key];
-    const cases = { scale: ['0.5', '0,5', 'abc', '1/', '1/0'], softcap: ['2', 'x'], lengths: ['3', '[3]'], timeout: ['5', 'x'], window: ['1', 'x'] };
+    const cases = {
+      scale: ['0.5', '0,5', 'abc', '1/', '1/0'],
+      softcap: ['2', 'x'],
+      lengths: ['3', '[3]'],
+      timeout: ['5', 'x'],
+      window: ['1', 'x'],
+    };
     for (const [key, [good, ...bad]] of Object.entries(cases)) {
       await page.locator('aside details').evaluateAll((all) => all.forEach((one) => (one.open = true)));
       await answered(page, () => field(key).fill(good));
@@ -458,7 +508,11 @@ test('an option that cannot be read says its rule, and the request keeps the val
       assert.equal(await page.textContent(`#error-${key}`), '');
       assert.notEqual(await border(), red, key);
     }
-    for (const [text, value] of [['1/8', 0.125], ['1/sqrt(8)', 1 / Math.sqrt(8)], ['1/√8', 1 / Math.sqrt(8)]]) {
+    for (const [text, value] of [
+      ['1/8', 0.125],
+      ['1/sqrt(8)', 1 / Math.sqrt(8)],
+      ['1/√8', 1 / Math.sqrt(8)],
+    ]) {
       await field('scale').fill(text);
       assert.equal(await now('scale'), value, text);
     }
@@ -487,7 +541,10 @@ test('what is pasted goes to the path that it fits; a body for /softmax is not s
       await page.keyboard.press('Control+A');
       await page.keyboard.press('Control+V');
     };
-    const X = [[1, 0], [0, 1]];
+    const X = [
+      [1, 0],
+      [0, 1],
+    ];
     const projected = { X, W_Q: X, W_K: X, W_V: X };
     const cases = [
       [projected, '/self-attention'],
@@ -639,7 +696,13 @@ test('a body of one’s own: from a file, with labels; infinity as Python writes
 
 test('a link that says nonsense shows a page all the same', () =>
   onPage({}, async (page) => {
-    const links = ['#example=003&head=0.5&row=1.5&batch=1e9&threshold=7', '#example=__proto__&palette=constructor', '#request=AAAA&example=003', '#%', '#result'];
+    const links = [
+      '#example=003&head=0.5&row=1.5&batch=1e9&threshold=7',
+      '#example=__proto__&palette=constructor',
+      '#request=AAAA&example=003',
+      '#%',
+      '#result',
+    ];
     for (const [i, link] of links.entries()) {
       await open(page, `/?${i}${link}`).catch((error) => assert.match(String(error), /damaged/));
       assert.equal((await matrix(page, 'weights')).length, 4, link);
@@ -791,7 +854,10 @@ test('a request that is too long for a link is offered as a file', () =>
   }));
 
 test('an error is in sight wherever the page is scrolled to, and leaves the focus where it was', async () => {
-  for (const viewport of [{ width: 1440, height: 900 }, { width: 390, height: 844 }]) {
+  for (const viewport of [
+    { width: 1440, height: 900 },
+    { width: 390, height: 844 },
+  ]) {
     await onPage({ viewport, expected: refused }, async (page) => {
       await open(page);
       await page.evaluate(() => document.querySelectorAll('details').forEach((one) => (one.open = true)));
@@ -821,13 +887,16 @@ test('a drawn Q is shown, as K and V are, also at 1024 × 1024', () =>
       const options = { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify(body) };
       return (await fetch(`${await base()}/attention`, options)).json();
     };
-    for (const [n, m, d] of [[3, 4, 2], [1024, 1024, 8]]) {
+    for (const [n, m, d] of [
+      [3, 4, 2],
+      [1024, 1024, 8],
+    ]) {
       const body = { random, V: drawn(m, d), Q: drawn(n, d), K: drawn(m, d) };
       await answered(page, () => setBody(page, JSON.stringify(body)));
       for (const name of ['Q', 'K', 'V']) {
         assert.equal(await page.locator(`[data-step="${name}"]`).isVisible(), true, `${name} of ${n} rows`);
       }
-      // Q is the right one: with it and the page's K the service gives the scores that the page shows.
+      // If the Q on the page is right, the service makes the shown scores of this Q and of the K on the page.
       const [Q, K] = [await matrix(page, 'Q'), await matrix(page, 'K')];
       const { scores } = await ask({ Q: Q.slice(0, 3), K, V: K, return: ['scores'] });
       const shown = await page.evaluate(() => {
@@ -852,13 +921,25 @@ test('a step is saved as CSV, JSON, SVG and PNG', () =>
       return readFileSync(await download.path());
     };
     const scores = await matrix(page, 'masked_scores');
-    const lines = String(await saved('csv', 'masked_scores')).trimEnd().split('\r\n').map((line) => line.split(','));
+    const lines = String(await saved('csv', 'masked_scores'))
+      .trimEnd()
+      .split('\r\n')
+      .map((line) => line.split(','));
     assert.deepEqual(lines[0], ['', 'My', 'name', 'is', 'Grant']);
-    assert.deepEqual(lines.slice(1).map(([label]) => label), ['My', 'name', 'is', 'Grant']);
-    assert.deepEqual(lines.slice(1).map(([, ...row]) => row.map((x) => (x === '-inf' ? -Infinity : Number(x)))), scores);
+    assert.deepEqual(
+      lines.slice(1).map(([label]) => label),
+      ['My', 'name', 'is', 'Grant'],
+    );
+    assert.deepEqual(
+      lines.slice(1).map(([, ...row]) => row.map((x) => (x === '-inf' ? -Infinity : Number(x)))),
+      scores,
+    );
     const { rows, values } = JSON.parse(String(await saved('json', 'masked_scores')));
     assert.deepEqual(rows, ['My', 'name', 'is', 'Grant']);
-    assert.deepEqual(values.map((row) => row.map((x) => x ?? -Infinity)), scores);
+    assert.deepEqual(
+      values.map((row) => row.map((x) => x ?? -Infinity)),
+      scores,
+    );
     const svg = String(await saved('svg', 'weights'));
     const parsed = await page.evaluate((text) => {
       const found = new DOMParser().parseFromString(text, 'image/svg+xml');
@@ -894,7 +975,11 @@ test('light and dark, in every view: nothing that axe-core finds', async () => {
         await page.evaluate(() => document.querySelectorAll('details').forEach((one) => (one.open = true)));
         assert.deepEqual(await serious(page), [], `${name}, ${colorScheme}`);
         const ground = await page.evaluate(() => getComputedStyle(document.body).backgroundColor);
-        const light = ground.match(/\d+/g).slice(0, 3).reduce((sum, value) => sum + Number(value), 0) / 3;
+        const light =
+          ground
+            .match(/\d+/g)
+            .slice(0, 3)
+            .reduce((sum, value) => sum + Number(value), 0) / 3;
         assert.equal(light > 128, colorScheme === 'light', `the ground is ${ground}`);
         await picture(page, `explorer-${name}-${colorScheme}`, { fullPage: true });
       });

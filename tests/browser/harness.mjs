@@ -1,5 +1,5 @@
-// harness.mjs - what the browser tests share: the daemon under test, one Chromium, and pages that are watched: a request to
-// any other origin, an error on the console, an uncaught exception or a breach of the Content-Security-Policy fails the test.
+// harness.mjs has what the browser tests share: the daemon under test, one Chromium, and pages that are watched. A request to another
+// origin, an error on the console, an uncaught exception or a breach of the Content-Security-Policy fails the test.
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -26,7 +26,7 @@ const FLAGS = [
 let daemon;
 let browser;
 
-// Starts a daemon on a free port; resolves to {base, stop}.
+// Starts a daemon on a free port. Resolves to {base, stop}.
 export async function startDaemon(...flags) {
   const child = spawn(process.env.ATTENTIOND_BIN, ['--port', '0', ...flags], { stdio: ['ignore', 'pipe', 'inherit'] });
   const lines = createInterface(child.stdout);
@@ -45,7 +45,7 @@ export async function startDaemon(...flags) {
   return { base, stop };
 }
 
-// The address of the daemon that the tests share.
+// Resolves to the address of the daemon that the tests share.
 export async function base() {
   daemon ??= startDaemon();
   return (await daemon).base;
@@ -56,13 +56,15 @@ after(async () => {
   await (await daemon)?.stop();
 });
 
-// A page in a context of its own: {page, problems, requests, close}. options are those of Playwright's contexts, and
-// `expected`: a pattern for console errors that the test is about.
+// Opens a watched page in a new context. Resolves to {page, context, problems, requests, close}. close() closes the page and fails if there
+// were problems. options: those of Playwright's contexts. expected: a pattern of console errors that are no problem.
 export async function newPage({ expected, ...options } = {}) {
   browser ??= chromium.launch({ executablePath: process.env.BROWSER, args: FLAGS });
   const address = await base();
   const own = new URL(options.origin ?? address).origin;
-  const context = await (await browser).newContext({
+  const context = await (
+    await browser
+  ).newContext({
     viewport: { width: 1440, height: 900 },
     acceptDownloads: true,
     permissions: ['clipboard-read', 'clipboard-write'],
@@ -98,7 +100,7 @@ export async function newPage({ expected, ...options } = {}) {
   return { page, context, problems, requests, close };
 }
 
-// Runs `does(page, more)` on a watched page and closes it, whatever happens.
+// Calls does(page, more) with a watched page, and closes the page also if does() fails.
 export async function onPage(options, does) {
   const { page, close, ...more } = await newPage(options);
   let failed = true;
@@ -114,12 +116,12 @@ export async function onPage(options, does) {
   }
 }
 
-// A picture of the page, or of a part of it, to build/browser/NAME.png.
+// Writes a picture of the page, or of a part of it, to build/browser/NAME.png.
 export async function picture(what, name, options = {}) {
   await what.screenshot({ path: join(process.env.BROWSER_PICTURES, `${name}.png`), ...options });
 }
 
-// What axe-core finds, as lines of text.
+// Returns the findings of axe-core as lines of text.
 export async function findings(page, impacts = ['minor', 'moderate', 'serious', 'critical']) {
   await page.evaluate(await readFile(axeSource, 'utf8'));
   const { violations } = await page.evaluate(() => window.axe.run(document, { resultTypes: ['violations'] }));
@@ -128,5 +130,5 @@ export async function findings(page, impacts = ['minor', 'moderate', 'serious', 
     .flatMap(({ id, nodes }) => nodes.map(({ target, failureSummary }) => `${id}: ${target.join(' ')}: ${failureSummary}`));
 }
 
-// What it finds serious or critical.
+// Returns the serious and the critical findings of axe-core.
 export const serious = (page) => findings(page, ['serious', 'critical']);

@@ -1,4 +1,4 @@
-// 1024 × 1024 weights: the page stays responsive. The longest task is told; STRICT=yes asserts it.
+// large.test.mjs tests that the page stays quick with 1024 × 1024 weights. It prints the longest task; with STRICT=yes it asserts its time.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { answered, cell, matrix, open, pane, painted } from './explorer.mjs';
@@ -7,7 +7,7 @@ import { onPage, picture, strict } from './harness.mjs';
 const N = 1024;
 const MOST_MS = 100;
 
-// A body with rows of 16 columns, numbers by a generator of our own, causal.
+// Returns a causal request with rows of 16 columns. A simple generator makes the numbers, so that they are always the same.
 function body() {
   let seed = 5;
   const random = () => (seed = (seed * 16807) % 2147483647) / 2147483647;

@@ -1,11 +1,12 @@
-// Every notebook in the explorer: each number of each step is the one that tests/notebooks expects.
+// notebooks.test.mjs opens every notebook in the explorer. Each number of each step must be the one that tests/notebooks expects.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { assertShown, readCase } from './expected.mjs';
 import { matrix, numbers, open } from './explorer.mjs';
 import { onPage, picture } from './harness.mjs';
 
-// The example, and the cases that are the same call; 001's requests are drawn by the server from the notebook's seed.
+// The names of the examples, and the cases in tests/notebooks that make the same call. The server draws the matrices of 001 from the seed
+// of the notebook.
 const EXAMPLES = {
   '000': ['000-self-attention', '000-attention', '000-summary'],
   '001-heads': ['001-multi-head'],
@@ -17,10 +18,10 @@ const EXAMPLES = {
   '003': ['003-masked-head', '003-masked-head-computed', '003-masked-head-mask'],
   '004': ['004-step-by-step'],
 };
-const WIDEST_TABLE = 64; // columns; wider matrices have no table of numbers
+const WIDEST_TABLE = 64; // columns; a wider matrix has no table of numbers
 const STEPS = ['Q', 'K', 'V', 'scores', 'scaled_scores', 'masked_scores', 'weights', 'output'];
 
-// Expected matrices of one member: one for each head, or one alone.
+// Returns the expected matrices of a member as a list with one for each head.
 const matrices = (value) => (Array.isArray(value[0][0]) ? value : [value]);
 
 for (const [example, cases] of Object.entries(EXAMPLES)) {

@@ -1,7 +1,8 @@
 #!/bin/bash
-# run.sh FOLDER [NAME...] tries the explorer of $ATTENTIOND_BIN (FOLDER/attentiond if it is not set) in a browser. With NAMEs,
-# only the files NAME.test.mjs run. $BROWSER names a Chromium other than Debian's. The first run installs packages from npm in
-# FOLDER/node-browser. Screenshots go to build/browser. With STRICT=yes, results that depend on the machine's speed can fail.
+# run.sh FOLDER [NAME...] tests the explorer of $ATTENTIOND_BIN, or of FOLDER/attentiond, in a browser. With NAMEs, it
+# runs only the files NAME.test.mjs. $BROWSER names a Chromium other than Debian's. The first run installs packages from
+# npm in FOLDER/node-browser. Screenshots go to build/browser. With STRICT=yes, the tests also assert times, which depend
+# on the machine.
 set -euo pipefail
 
 here=$(dirname "$(realpath "$0")")
@@ -13,7 +14,7 @@ export BROWSER=${BROWSER:-/usr/bin/chromium}
 export BROWSER_PACKAGES=$node BROWSER_PICTURES=$here/../../build/browser
 mkdir -p "$BROWSER_PICTURES"
 
-# The copy of the lock is written last, so a broken installation is made again.
+# The copy of the lock file is written last. So an installation that was interrupted is repeated.
 if ! cmp -s "$here/package-lock.json" "$node/installed.json"; then
     rm -rf "$node"
     mkdir -p "$node"

@@ -1,5 +1,6 @@
-// What the page costs: the bytes of its first view and the layout shift are asserted. The blocking time (what each task takes over
-// 50 ms, in sum) depends on the machine: it is printed, for a processor slowed by four, also as a multiple of a fixed piece of work.
+// smooth.test.mjs measures what the page costs. It asserts the bytes of the first view and the layout shift. It prints the blocking time,
+// which is the sum of the time that each task takes beyond 50 ms, on a processor that is slowed down by a factor of four. Because this time
+// depends on the machine, it is also printed as a multiple of a fixed piece of work.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { answered, done, painted } from './explorer.mjs';
@@ -17,8 +18,9 @@ const SIZES = {
 const matrix = { random: 'randn', shape: [1024, 16] };
 const LARGE = JSON.stringify({ random: { generator: 'numpy', seed: 5 }, Q: matrix, K: matrix, V: matrix, causal: true });
 
-// Watches a page from before it is opened: read() gives the blocking time, the longest task and the layout shift since the last call,
-// with what moved. A shift within half a second after an input is not counted: it is what the user asked for.
+// Watches a page; it must be called before the page is opened. The returned function gives the blocking time, the longest task and the
+// layout shift since its last call, and what moved. A shift within half a second after an input is not counted, because the user has caused
+// it.
 async function watch(page) {
   await page.addInitScript(() => {
     const name = (node) => (node?.nodeType === 1 ? `${node.localName}#${node.id}.${node.className}` : `"${node?.textContent}"`);
@@ -49,9 +51,12 @@ const wait = (milliseconds) => new Promise((resolve) => setTimeout(resolve, mill
 for (const [size, options] of Object.entries(SIZES)) {
   test(`what is on the page stays in its place while scripts and answers come in, ${size}`, () =>
     onPage(options, async (page, { context }) => {
-      // As from a slow network: the page is painted before its script and before each answer.
+      // The script and the answers come late, as from a slow network. So the page is painted before each of them.
       await context.route(/\/assets\/main-.*\.js$/, (route) => wait(300).then(() => route.continue()));
-      await context.route((url) => /attention$/.test(url.pathname), (route) => wait(700).then(() => route.continue()));
+      await context.route(
+        (url) => /attention$/.test(url.pathname),
+        (route) => wait(700).then(() => route.continue()),
+      );
       const read = await watch(page);
       await page.goto('/');
       await done(page);
@@ -69,7 +74,7 @@ for (const [size, options] of Object.entries(SIZES)) {
     }));
 }
 
-// Milliseconds of a fixed piece of work of the kind that pages do: text, objects and numbers.
+// Returns the milliseconds that a fixed piece of work takes. It works with text, objects and numbers, as pages do.
 function work() {
   const begin = performance.now();
   let sum = 0;
@@ -80,7 +85,7 @@ function work() {
   return sum > 0 ? performance.now() - begin : NaN;
 }
 
-// Opens the page on a slowed processor, gives it a body, and returns what that cost: for the first view, and for the body.
+// Opens the page on a slowed processor and gives it a large request. Returns the costs of the first view and of this request.
 async function cost(options) {
   const { page, context, requests, close } = await newPage(options);
   const session = await context.newCDPSession(page);
@@ -111,7 +116,10 @@ for (const [size, options] of Object.entries(SIZES)) {
     for (let i = 0; i < RUNS; i++) runs.push(await cost(options));
     const { bytes } = runs[0].first;
     console.log(`${size}, processor slowed by ${SLOWED}, medians of ${RUNS}: ${bytes} bytes of the first view`);
-    for (const [name, key] of [['first view', 'first'], ['1024 × 1024', 'large']]) {
+    for (const [name, key] of [
+      ['first view', 'first'],
+      ['1024 × 1024', 'large'],
+    ]) {
       const of = (does) => median(runs.map((run) => does(run[key], run.unit)));
       const [blocking, longest, ratio] = [of((one) => one.blocking), of((one) => one.longest), of((one, unit) => one.blocking / unit)];
       console.log(`${name}: blocking ${blocking.toFixed(0)} ms (${ratio.toFixed(1)} times a fixed work), longest task ${longest} ms`);

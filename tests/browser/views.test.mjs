@@ -1,4 +1,5 @@
-// The lines, the softmax curve and the downloads on a page of their own, under the Content-Security-Policy of the explorer.
+// views.test.mjs tests the lines, the softmax curve and the downloads on a page that has nothing else (views/), under the
+// Content-Security-Policy of the explorer.
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { createServer } from 'node:http';
@@ -16,7 +17,7 @@ const notebook = JSON.parse(readFileSync(new URL('../notebooks/001-softmax-curve
 let server;
 let origin;
 
-// Serves views/ and the explorer's sources, and hands what is posted to the daemon.
+// Serves views/ and the sources of the explorer, and passes POST requests on to the daemon.
 async function serve(request, response) {
   if (request.method === 'POST') {
     const parts = await request.toArray();
@@ -32,7 +33,7 @@ async function serve(request, response) {
       response.writeHead(200, { 'Content-Type': TYPES[extname(name)], 'Content-Security-Policy': POLICY }).end(file);
       return;
     } catch {
-      // It may be in the other folder.
+      // The file may be in the other folder.
     }
   }
   response.writeHead(404).end();
@@ -50,7 +51,7 @@ after(() => {
   server.close();
 });
 
-// Shows a matrix of weights: rows of a softmax of made-up numbers, causal if asked.
+// Shows weights as lines. Each row of the weights is the softmax of invented numbers. causal: whether the upper triangle is masked.
 function show(page, { rows, cols, heads = 1, causal = false, labels = [], ...options }) {
   return page.evaluate(
     ({ rows, cols, heads, causal, labels, options }) => {
@@ -151,7 +152,7 @@ test('lines: heads in colours of their own', () =>
     await open(page);
     await show(page, { rows: 9, cols: 9, heads: 4, labels: WORDS, threshold: 0.1 });
     await settled(page);
-    // In one step: lines that are drawn anew between finding and asking have no colour.
+    // The lines are found and read in one step. A line that is removed in between would have no colour.
     const colours = await page.evaluate(() => [
       ...new Set(Array.from(document.querySelectorAll('.lines-line'), (line) => getComputedStyle(line).stroke)),
     ]);
@@ -196,7 +197,7 @@ test('lines: 1024 words of 4 heads scroll, with no long task', () =>
     });
     await show(page, { rows: 1024, cols: 1024, heads: 4, threshold: 0.9, mode: 'mass' });
     await settled(page);
-    // Making the numbers is the test's own work.
+    // Making the numbers is work of the test, so the tasks until now are not counted.
     await page.waitForTimeout(200);
     await page.evaluate(() => (window.long.length = 0));
     await page.evaluate(() => window.views.lines.update({ ...window.data, threshold: 0.8 }));
@@ -270,7 +271,7 @@ test('curve: saved as SVG and PNG, it looks as on the page', () =>
     assert.equal(png.readUInt32BE(16), 2 * Math.round(width));
     const svg = String(await saved('SVG'));
     assert.ok(!svg.includes('var('));
-    // The colours of its pixels are those of the page, though no style sheet is there.
+    // The file has the colours of the page although it has no style sheet.
     const colours = await page.evaluate(async (text) => {
       const image = new Image();
       image.src = URL.createObjectURL(new Blob([text], { type: 'image/svg+xml' }));

@@ -20,7 +20,7 @@ enum {
     OTHER = 3 << 6   /* both bits: the request is others[bits 0 to 3] and computes nothing */
 };
 
-static struct api_service services[] = {
+static struct api_state services[] = {
     {.budget = {4 << 20, 8 << 20, 0, 0}, .max_work = 1e7, .timeout = 60, .threads = 2},
     {.budget = {1 << 15, 1 << 17, 0, 0}, .max_work = 1e5, .timeout = 60, .threads = 2},
 };
@@ -240,7 +240,7 @@ static void feed(const struct http_app *app, void *exchange, const uint8_t *data
     }
 }
 
-static void ask(struct api_service *service, const struct http_request *asked, const uint8_t *data,
+static void ask(struct api_state *service, const struct http_request *asked, const uint8_t *data,
                 size_t size, size_t step, bool leaves) {
     const struct http_app app = api_app(service);
     struct http_request with_key = *asked;

@@ -26,7 +26,7 @@ static const char *wanted; /* a part of the names of the questions to try; NULL 
 
 /* ------------------------------------------------------------------------------ one request */
 
-static bool is_same(const struct question *q, const struct outcome *a, const struct outcome *b) {
+static bool is_same(const struct question *q, const struct answer *a, const struct answer *b) {
     if (a->status != b->status || q->varies) {
         return a->status == b->status;
     }
@@ -40,7 +40,7 @@ static bool is_same(const struct question *q, const struct outcome *a, const str
 }
 
 /* Returns whether an answer is a problem document with status 503 and Retry-After. */
-static bool is_problem(const struct outcome *out) {
+static bool is_problem(const struct answer *out) {
     struct cJSON *problem = json_parse(out->body, out->size);
     double status = 0;
     json_number(json_get(problem, "status"), &status);
@@ -67,8 +67,8 @@ static void expect_settled(void) {
 
 /* Asks once while the allocation number `trial.first` fails, and once again with memory enough.
  * Returns how many allocations failed. */
-static size_t try_at(const struct way *way, const struct question *q, const struct outcome *usual) {
-    struct outcome got = {0}, after = {0};
+static size_t try_at(const struct way *way, const struct question *q, const struct answer *usual) {
+    struct answer got = {0}, after = {0};
     way->prepare();
     scarce_arm(trial.first, trial.forever);
     way->ask(q, &got);
@@ -100,7 +100,7 @@ static void try_all(const struct way *way, const struct question *q) {
     if (wanted != NULL && strstr(q->name, wanted) == NULL) {
         return;
     }
-    struct outcome usual = {0};
+    struct answer usual = {0};
     size_t needed[2] = {0};
     trial.way = way->name;
     trial.question = q->name;
@@ -134,7 +134,7 @@ static void try_all(const struct way *way, const struct question *q) {
  * allocations failed. */
 static size_t try_start(const struct question *q) {
     char error[256] = "";
-    struct outcome got = {0};
+    struct answer got = {0};
     scarce_exempt(false);
     scarce_arm(trial.first, trial.forever);
     tested_service.jobs = ways_start_workers();
@@ -183,7 +183,7 @@ static void try_starts(const struct question *q) {
 static size_t try_reload(void) {
     static const struct question version = {
         .name = "version", .method = "GET", .path = "/version", .status = 200, .body = ""};
-    struct outcome got = {0};
+    struct answer got = {0};
     scarce_exempt(false);
     scarce_arm(trial.first, trial.forever);
     http_reload(tested_server);

@@ -19,7 +19,7 @@ enum {
     ANSWER_SECONDS = 10 /* the server must answer or close the connection within this time */
 };
 
-struct api_service tested_service = {
+struct api_state tested_service = {
     .budget = {64 << 20, 64 << 20, 0, 0}, .max_work = 1e12, .timeout = 60, .threads = 2};
 static const struct jobs_options workers = {.threads = 2, .max_jobs = 8, .max_cost = 1e12};
 static char key_file[] = "/tmp/attentiond-no-memory-XXXXXX";
@@ -62,7 +62,7 @@ bool ways_start_server(char *error, size_t size) {
 /* ----------------------------------------------------------------------------- without a socket */
 
 /* Appends bytes to the body of the answer. This memory belongs to the test and never runs out. */
-static void append(struct outcome *out, const void *bytes, size_t size) {
+static void append(struct answer *out, const void *bytes, size_t size) {
     scarce_exempt(true);
     char *body = realloc(out->body, out->size + size + 1);
     scarce_exempt(false);
@@ -77,7 +77,7 @@ static void append(struct outcome *out, const void *bytes, size_t size) {
     out->body[out->size] = '\0';
 }
 
-static void ask_app(const struct question *q, struct outcome *out) {
+static void ask_app(const struct question *q, struct answer *out) {
     const struct http_request request = {.method = q->method,
                                          .path = q->path,
                                          .media_type = "application/json",
@@ -99,7 +99,7 @@ static void ask_app(const struct question *q, struct outcome *out) {
         tested_app.end(exchange, &request, &response);
     }
     out->status = response.status;
-    out->retry = true; /* the server adds Retry-After, which is not asked here */
+    out->retry = true; /* the server would add Retry-After */
     append(out, response.body, response.size);
     while (response.read != NULL && size > 0) {
         if (!response.read((void *)(uintptr_t)response.body, piece, sizeof piece, &size)) {
@@ -137,7 +137,7 @@ void ways_hang_up(void) {
 }
 
 /* Decompresses the body of an answer. */
-static void decode(const char *coding, struct outcome *out) {
+static void decode(const char *coding, struct answer *out) {
     char *body = unpack(coding, out->body, out->size, &out->size);
     if (body == NULL) {
         trial_fault("an answer cannot be decompressed as %s", coding);
@@ -147,7 +147,7 @@ static void decode(const char *coding, struct outcome *out) {
     out->body = body;
 }
 
-static void ask_server(const struct question *q, struct outcome *out) {
+static void ask_server(const struct question *q, struct answer *out) {
     struct client_response response;
     char head[512], value[64];
     const double start = trial_now();

@@ -11,7 +11,7 @@
 #include "api/api.h"
 #include "memory/questions.h"
 
-struct outcome {
+struct answer {
     int status; /* 0 = the connection ended without an answer */
     bool retry; /* the answer has Retry-After */
     char *body; /* owned; NULL without an answer */
@@ -22,14 +22,14 @@ struct outcome {
 struct way {
     const char *name;
     void (*prepare)(void);
-    void (*ask)(const struct question *question, struct outcome *out);
+    void (*ask)(const struct question *question, struct answer *out);
     void (*finish)(void);
 };
 
 extern const struct way way_app, way_server;
 
 /* The service. `server` is NULL until it is started. */
-extern struct api_service tested_service;
+extern struct api_state tested_service;
 extern struct http_app tested_app;
 extern struct http_server *tested_server;
 

@@ -179,7 +179,7 @@ static void *client(void *seed) {
 }
 
 int main(void) {
-    struct api_service service = {.budget = {.max_request = 64 << 20, .max_total = 16 << 20},
+    struct api_state service = {.budget = {.max_request = 64 << 20, .max_total = 16 << 20},
                                   .max_work = 1e12,
                                   .timeout = 60,
                                   .threads = 3};

@@ -54,7 +54,7 @@ resolve() { # WHERE RULE FOLDER...: every #include "FILE" at WHERE finds FILE in
 confine 'cblas.*\.h|openblas_config\.h|f77blas\.h|lapack.*\.h' 'lib/src/blas\.c:|tests/bench/' 'CBLAS is only in lib/src/blas.c'
 confine 'gnutls/.*' 'server/http/tls\.c:|tests/support/tls\.c:' 'GnuTLS is only in server/http/tls.c and tests/support/tls.c'
 confine 'microhttpd\.h' 'server/http/internal\.h:|tests/bench/http/echo\.c:' 'libmicrohttpd is only in server/http/internal.h, and bare in echo.c'
-forbid '' '# *include *"http/internal\.h"' 'internal.h is only for server.c, handler.c, body.c, call.c and respond.c' 'server/http/(server|handler|body|call|respond)\.c:'
+forbid '' '# *include *"http/internal\.h"' 'internal.h is only for server.c, handler.c, body.c, http_call.c and respond.c' 'server/http/(server|handler|body|http_call|respond)\.c:'
 confine '(cjson/)?cJSON.*\.h' 'server/codec/|tests/support/json\.c:|tests/bench/' 'cJSON is only in server/codec/'
 confine 'uni(case|str|type)\.h' 'server/codec/vocabulary\.c:' 'libunistring is only in server/codec/vocabulary.c'
 confine '(zlib|zconf|zstd|zstd_errors)\.h' 'server/http/coding\.c:|tests/support/pack\.c:' 'zlib and libzstd are only in server/http/coding.c'

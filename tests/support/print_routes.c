@@ -1,4 +1,4 @@
-/* print_routes.c - prints the route table, "METHOD /path" a line, for check_openapi.py. */
+/* print_routes.c - prints each route as a line "METHOD /path", for check_openapi.py. */
 #include <stdio.h>
 
 #include "api/api.h"

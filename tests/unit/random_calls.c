@@ -13,7 +13,7 @@ void *keep_block(struct random_call *c, size_t bytes) {
     return block;
 }
 
-static double *draw_numbers(struct random_call *c, size_t count, double scale) {
+static double *draw_normals(struct random_call *c, size_t count, double scale) {
     double *x = keep_block(c, count * sizeof *x);
     for (size_t i = 0; i < count; i++) {
         x[i] = scale * rng_normal(&c->rng);
@@ -102,15 +102,16 @@ static void draw_sizes(struct random_call *c) {
 }
 
 double *matrix_product(struct random_call *c, const double *x, size_t rows, size_t inner,
-                       const double *w, size_t rs, size_t cs, size_t cols, const double *bias) {
-    double *y = keep_block(c, rows * cols * sizeof *y);
+                       const double *w, size_t row_stride, size_t column_stride, size_t columns,
+                       const double *bias) {
+    double *y = keep_block(c, rows * columns * sizeof *y);
     for (size_t i = 0; i < rows; i++) {
-        for (size_t j = 0; j < cols; j++) {
+        for (size_t j = 0; j < columns; j++) {
             double sum = bias != NULL ? bias[j] : 0;
             for (size_t e = 0; e < inner; e++) {
-                sum += x[i * inner + e] * w[e * rs + j * cs];
+                sum += x[i * inner + e] * w[e * row_stride + j * column_stride];
             }
-            y[i * cols + j] = sum;
+            y[i * columns + j] = sum;
         }
     }
     return y;
@@ -128,8 +129,8 @@ static void project(struct random_call *c, const double *x, size_t rows, size_t 
     for (size_t h = 0; h < heads; h++) {
         total += d[h];
     }
-    double *w = draw_numbers(c, inner * total, 1.0 / sqrt((double)inner));
-    double *bias = biased ? draw_numbers(c, total, 0.5) : NULL;
+    double *w = draw_normals(c, inner * total, 1.0 / sqrt((double)inner));
+    double *bias = biased ? draw_normals(c, total, 0.5) : NULL;
     for (size_t h = 0; h < heads; h++) {
         const bool apart = own || three;
         const double *wh = apart ? w + inner * column : out_in ? w + column * inner : w + column;
@@ -188,8 +189,8 @@ static void draw_projected(struct random_call *c) {
     const size_t inner = d_models[rng_between(&c->rng, 0, 4)];
     const size_t context_inner = cross ? d_models[rng_between(&c->rng, 0, 4)] : inner;
     const size_t keys = c->m - c->p;
-    double *x = draw_numbers(c, c->B * c->n * inner, 1);
-    double *context = cross ? draw_numbers(c, c->B * keys * context_inner, 1) : x;
+    double *x = draw_normals(c, c->B * c->n * inner, 1);
+    double *context = cross ? draw_normals(c, c->B * keys * context_inner, 1) : x;
     const int rank = c->batched ? 3 : 2;
     c->multihead.x = tensor_of(c, x, rank, (size_t[]){c->B, c->n, inner} + (c->batched ? 0 : 1));
     if (cross) {
@@ -198,9 +199,9 @@ static void draw_projected(struct random_call *c) {
     }
     for (size_t b = 0; b < c->B; b++) {
         for (size_t h = 0; h < c->H; h++) {
-            c->Q[b][h] = draw_numbers(c, c->n * c->d[h], 1);
-            c->K[b][h] = draw_numbers(c, c->m * c->d[h], 1); /* of these, the past rows remain */
-            c->V[b][h] = draw_numbers(c, c->m * c->d_v[h], 1);
+            c->Q[b][h] = draw_normals(c, c->n * c->d[h], 1);
+            c->K[b][h] = draw_normals(c, c->m * c->d[h], 1); /* of these, the past rows remain */
+            c->V[b][h] = draw_normals(c, c->m * c->d_v[h], 1);
         }
     }
     const size_t stride = sizeof(attn_projection) / sizeof(attn_tensor *);
@@ -223,7 +224,7 @@ static void draw_projected(struct random_call *c) {
             total += c->d_v[c->multihead.per_head ? h : 0];
         }
         c->d_out = rng_between(&c->rng, 1, 20);
-        double *w = draw_numbers(c, total * c->d_out, 1.0 / sqrt((double)total));
+        double *w = draw_normals(c, total * c->d_out, 1.0 / sqrt((double)total));
         c->w_o = keep_block(c, total * c->d_out * sizeof *w);
         for (size_t i = 0; i < total; i++) {
             for (size_t j = 0; j < c->d_out; j++) {
@@ -233,7 +234,7 @@ static void draw_projected(struct random_call *c) {
         c->multihead.w_o =
             tensor_of(c, w, 2, (size_t[]){out_in ? c->d_out : total, out_in ? total : c->d_out});
         if (rng_chance(&c->rng, 2)) {
-            c->b_o = draw_numbers(c, c->d_out, 1);
+            c->b_o = draw_normals(c, c->d_out, 1);
             c->multihead.b_o = tensor_of(c, c->b_o, 1, &c->d_out);
         }
     }
@@ -268,7 +269,7 @@ static attn_tensor *draw_broadcast(struct random_call *c, bool boolean, double *
     }
     const size_t one_in =
         rng_chance(&c->rng, 4) ? 1 : rng_between(&c->rng, 2, 8); /* 1: every key */
-    double *x = draw_numbers(c, count, 1);
+    double *x = draw_normals(c, count, 1);
     for (size_t i = 0; i < count; i++) {
         bool forbid = rng_chance(&c->rng, one_in);
         x[i] = boolean ? !forbid : forbid ? -INFINITY : x[i];
@@ -319,12 +320,12 @@ static void draw_options(struct random_call *c) {
     o->softcap = rng_chance(&c->rng, 4) ? 0.5 + 5 * rng_uniform(&c->rng) : 0;
     o->normalization = rng_chance(&c->rng, 6) ? ATTN_UNNORMALIZED : ATTN_SOFTMAX;
     if (rng_chance(&c->rng, 4)) {
-        double *s = draw_numbers(c, c->H, 0.3);
+        double *s = draw_normals(c, c->H, 0.3);
         memcpy(c->slopes, s, c->H * sizeof *s);
         o->alibi_slopes = tensor_of(c, s, 1, &c->H);
     }
     if (rng_chance(&c->rng, 4) && o->normalization == ATTN_SOFTMAX) {
-        double *s = draw_numbers(c, c->H, 1);
+        double *s = draw_normals(c, c->H, 1);
         memcpy(c->sinks, s, c->H * sizeof *s);
         c->has_sinks = true;
         o->sink = tensor_of(c, s, 1, &c->H);
@@ -371,9 +372,9 @@ attn_plan *draw_random_call(struct random_call *c, uint64_t seed) {
     } else {
         for (size_t b = 0; b < c->B; b++) {
             for (size_t h = 0; h < c->H; h++) {
-                c->Q[b][h] = draw_numbers(c, c->n * c->d[0], 1);
-                c->K[b][h] = draw_numbers(c, c->m * c->d[0], 1);
-                c->V[b][h] = draw_numbers(c, c->m * c->d_v[0], 1);
+                c->Q[b][h] = draw_normals(c, c->n * c->d[0], 1);
+                c->K[b][h] = draw_normals(c, c->m * c->d[0], 1);
+                c->V[b][h] = draw_normals(c, c->m * c->d_v[0], 1);
             }
         }
         if (c->form == PACKED_2D || c->form == PACKED_3D) {

@@ -1,6 +1,6 @@
 /*
- * test_api.c - handlers without a socket: a body through the codec, the handler called as a
- * function, the response looked at. What goes over the wire is in tests/api.
+ * test_api.c - requests without a socket: the application gets a body, and the test looks at the
+ * response. tests/api has the tests over a socket.
  */
 #include <criterion/criterion.h>
 #include <string.h>
@@ -8,22 +8,22 @@
 #include "api/api.h"
 #include "api/reply.h"
 
-static struct api_service service = {.budget = {.max_request = 4 << 20, .max_total = 8 << 20},
-                                     .max_work = 1e6,
-                                     .timeout = 60,
-                                     .threads = 2};
+static struct api_state state = {.budget = {.max_request = 4 << 20, .max_total = 8 << 20},
+                                 .max_work = 1e6,
+                                 .timeout = 60,
+                                 .threads = 2};
 static const struct http_request post = {.method = "POST",
                                          .path = "/attention",
                                          .media_type = "application/json",
                                          .id = "unit",
                                          .authorized = true};
 
-/* Answers `body` by the app itself, fed in pieces of `step` bytes; the answer's text goes to
- * `text`. */
-static char text[1 << 16];
+static char text[1 << 16]; /* the body of the last response */
 
+/* Gives the application a body in pieces of `step` bytes. Returns the response, whose body is in
+ * `text`. */
 static struct http_response ask(const struct http_request *request, const char *body, size_t step) {
-    const struct http_app app = api_app(&service);
+    const struct http_app app = api_app(&state);
     struct http_response response = {0};
     const size_t size = strlen(body);
     void *exchange = app.begin(app.context, request, &response);
@@ -45,7 +45,7 @@ static struct http_response ask(const struct http_request *request, const char *
     return response;
 }
 
-static void expect(const char *body, int status, const char *contains) {
+static void expect_answer(const char *body, int status, const char *contains) {
     for (size_t step = 1; step <= 1000; step += 333) {
         cr_expect_eq(ask(&post, body, step).status, status, "%s", text);
         cr_expect_not_null(strstr(text, contains), "no %s in %s", contains, text);
@@ -53,15 +53,15 @@ static void expect(const char *body, int status, const char *contains) {
 }
 
 Test(api, answers_in_the_order_of_return) {
-    expect("{\"X\":[[0],[0]],\"return\":[\"weights\",\"output\"]}", 200,
-           "{\"weights\":[[0.5,0.5],[0.5,0.5]],\"output\":[[0],[0]]}\n");
+    expect_answer("{\"X\":[[0],[0]],\"return\":[\"weights\",\"output\"]}", 200,
+                  "{\"weights\":[[0.5,0.5],[0.5,0.5]],\"output\":[[0],[0]]}\n");
 }
 
 Test(api, options_may_come_before_or_after_the_matrices) {
-    expect("{\"dtype\":\"float64\",\"X\":[[0.1]],\"return\":[\"scores\"]}", 200,
-           "{\"scores\":[[0.010000000000000002]]}");
-    expect("{\"X\":[[0.1]],\"return\":[\"scores\"],\"dtype\":\"float64\"}", 200,
-           "{\"scores\":[[0.010000000000000002]]}");
+    expect_answer("{\"dtype\":\"float64\",\"X\":[[0.1]],\"return\":[\"scores\"]}", 200,
+                  "{\"scores\":[[0.010000000000000002]]}");
+    expect_answer("{\"X\":[[0.1]],\"return\":[\"scores\"],\"dtype\":\"float64\"}", 200,
+                  "{\"scores\":[[0.010000000000000002]]}");
 }
 
 Test(api, refuses_what_does_not_fit_in_its_limits) {
@@ -70,13 +70,13 @@ Test(api, refuses_what_does_not_fit_in_its_limits) {
         strcat(body, ",[1]");
     }
     strcat(body, "]}");
-    expect(body, 413, "--max-memory");
+    expect_answer(body, 413, "--max-memory");
     strcpy(strrchr(body, '}'), ",\"return\":[\"output\"]}");
-    expect(body, 413, "multiply-adds; this server allows 1000000");
+    expect_answer(body, 413, "multiply-adds; this server allows 1000000");
 }
 
 Test(api, overflow_is_no_place_in_the_request) {
-    expect("{\"X\":[[1e30],[1]]}", 422, "\"detail\":\"scores is not a finite float32");
+    expect_answer("{\"X\":[[1e30],[1]]}", 422, "\"detail\":\"scores is not a finite float32");
     cr_expect_null(strstr(text, "\"pointer\""));
 }
 
@@ -98,7 +98,7 @@ Test(api, routes_by_method_and_path) {
     cr_expect_eq(response.status, 415);
 }
 
-/* A body of which X has so many rows of one number. */
+/* Writes a body whose X has `count` rows of one number, and returns it. `rest` follows X. */
 static char *rows(char *body, int count, const char *rest) {
     char *end = stpcpy(body, "{\"X\":[[1]");
     for (int i = 1; i < count; i++) {
@@ -108,33 +108,33 @@ static char *rows(char *body, int count, const char *rest) {
     return body;
 }
 
-/* The memory of all requests together is bounded: while a body comes, and when results are added.
- * */
+/* The memory of all requests together is bounded while a body is read, and when the results are
+ * allocated. */
 Test(api, refuses_when_the_memory_of_all_is_in_use) {
     char body[16384];
     rows(body, 500, ",\"return\":[\"weights\"]}"); /* 1 MB of weights */
-    service.max_work = 1e9;
+    state.max_work = 1e9;
     for (size_t in_use = 0; in_use <= 1; in_use++) {
-        const size_t others = service.budget.max_total - (in_use == 0 ? 10000 : 1 << 20);
-        atomic_store(&service.budget.used, others);
-        expect(body, 503, "its operator sets the limit with --total-memory");
-        cr_expect_eq(service.budget.used, others);
-        atomic_store(&service.budget.used, 0);
+        const size_t others = state.budget.max_total - (in_use == 0 ? 10000 : 1 << 20);
+        atomic_store(&state.budget.used, others);
+        expect_answer(body, 503, "its operator sets the limit with --total-memory");
+        cr_expect_eq(state.budget.used, others);
+        atomic_store(&state.budget.used, 0);
         cr_expect_eq(ask(&post, body, 1000).status, 200);
-        cr_expect_eq(service.budget.used, 0);
+        cr_expect_eq(state.budget.used, 0);
     }
-    cr_expect_eq(service.metrics.refused_memory, 8);
+    cr_expect_eq(state.metrics.refused_memory, 8);
 }
 
-/* A long answer is encoded while it is sent: what the server holds of it at a time counts. */
+/* A long answer is encoded while it is sent. The memory that the server holds for this counts. */
 Test(api, counts_a_long_answer_while_it_is_sent) {
     static const float zeros[40000];
     const attn_tensor tensor = {.data = zeros, .dtype = ATTN_FLOAT32, .rank = 1, .shape = {40000}};
     struct account account;
     struct http_response response = {0};
     struct reply_items list = {.count = 0};
-    account_open(&account, &service.budget, 0);
-    const struct api_request request = {.http = &post, .service = &service, .account = &account};
+    account_open(&account, &state.budget, 0);
+    const struct api_request request = {.http = &post, .state = &state, .account = &account};
     reply_tensor(&list, NULL, &tensor);
     reply_items(&request, &response, &list, 0);
     cr_assert_not_null(response.read);
@@ -143,35 +143,35 @@ Test(api, counts_a_long_answer_while_it_is_sent) {
     account_close(&account);
 }
 
-/* The last part of the memory is open to small requests only, and among these to complete ones: a
- * client could let an incomplete one wait for long. */
+/* Only small requests whose body is complete may use the last part of the memory, because a client
+ * could let an incomplete one wait for long. */
 Test(api, keeps_a_reserve_for_small_requests) {
     char large[8192];
     const char *small = "{\"X\":[[0],[0]],\"return\":[\"output\"]}";
     struct http_request request = post;
     rows(large, 400, ",\"return\":[\"weights\"]}");
-    service.max_work = 1e9;
-    atomic_store(&service.budget.used, service.budget.max_total / 16 * 15);
+    state.max_work = 1e9;
+    atomic_store(&state.budget.used, state.budget.max_total / 16 * 15);
     request.length = strlen(small);
     cr_expect_eq(ask(&request, small, SIZE_MAX / 2).status, 200, "%s", text);
     cr_expect_eq(ask(&request, small, request.length - 1).status, 503, "%s", text);
-    request.length = 0; /* in chunks */
+    request.length = 0; /* the length of a body in chunks is not known */
     cr_expect_eq(ask(&request, small, SIZE_MAX / 2).status, 503, "%s", text);
-    request.length = strlen(large); /* small as text, but not with its result */
+    request.length = strlen(large); /* the text is small, but the result is not */
     cr_expect_eq(ask(&request, large, SIZE_MAX / 2).status, 503, "%s", text);
-    atomic_store(&service.budget.used, 0);
+    atomic_store(&state.budget.used, 0);
     cr_expect_eq(ask(&request, large, SIZE_MAX / 2).status, 200, "%s", text);
 }
 
-/* The most bytes that this request holds. */
+/* Returns the most bytes that this request holds. */
 static size_t needed(const char *body) {
-    atomic_store(&service.budget.peak, 0);
+    atomic_store(&state.budget.peak, 0);
     cr_expect_eq(ask(&post, body, SIZE_MAX / 2).status, 200, "%s", text);
-    cr_expect_eq(service.budget.used, 0);
-    return service.budget.peak;
+    cr_expect_eq(state.budget.used, 0);
+    return state.budget.peak;
 }
 
-/* What is to be drawn counts like what was read, and nothing of it stays. */
+/* A matrix that is drawn counts as a matrix in the body does, and its memory is given back. */
 Test(api, draws_are_memory_and_work) {
     static const char drawn[] =
         "{\"random\":{\"generator\":\"numpy\",\"seed\":1},\"X\":{\"random\":"
@@ -184,45 +184,46 @@ Test(api, draws_are_memory_and_work) {
                           : i + 1 < 50 * 200 ? "],"
                                              : "]],\"return\":[\"lse\"]}");
     }
-    service.max_work = 1e9;
+    state.max_work = 1e9;
     const size_t of_drawn = needed(drawn), of_given = needed(given), bytes = 50 * 200 * 4;
     cr_expect(of_drawn >= bytes && of_given >= bytes && of_drawn < of_given + bytes, "%zu and %zu",
               of_drawn, of_given);
-    service.budget.max_request = 40000; /* enough to read it, but not to draw it */
-    expect(drawn, 413, "sets with --max-memory\",\"pointer\":\"/X\"");
-    service.max_work = 1e6;
-    service.budget.max_request = 4 << 20;
-    expect(drawn, 413, "multiply-adds; this server allows 1000000");
-    expect("{\"text\":\"a b\",\"embedding\":[[1,2],[3,4]],\"return\":[\"output\"]}", 200,
-           "{\"tokens\":[\"a\",\"b\"],\"output\":[[");
-    cr_expect_eq(service.budget.used, 0);
+    state.budget.max_request = 40000; /* enough to read the request, but not to draw X */
+    expect_answer(drawn, 413, "sets with --max-memory\",\"pointer\":\"/X\"");
+    state.max_work = 1e6;
+    state.budget.max_request = 4 << 20;
+    expect_answer(drawn, 413, "multiply-adds; this server allows 1000000");
+    expect_answer("{\"text\":\"a b\",\"embedding\":[[1,2],[3,4]],\"return\":[\"output\"]}", 200,
+                  "{\"tokens\":[\"a\",\"b\"],\"output\":[[");
+    cr_expect_eq(state.budget.used, 0);
 }
 
-/* A long body is not read when the workers take no more: not even its mistakes are seen. A short
- * one is, and what is small is computed. */
+/* A long body is not read when the workers take no more, so even its mistakes are not seen. A short
+ * body is read, and a small computation is done. */
 Test(api, reads_no_long_body_when_the_workers_take_no_more) {
     const struct jobs_options no_job = {.threads = 1, .max_jobs = 0, .max_cost = 1e12};
     char body[16384] = "{\"X\":[[1]";
-    service.jobs = jobs_start(&no_job);
-    cr_assert_not_null(service.jobs);
+    state.jobs = jobs_start(&no_job);
+    cr_assert_not_null(state.jobs);
     for (size_t size = strlen(body); size < 8192; size += 4) {
         strcpy(body + size, ",[1]");
     }
     strcat(body, "nonsense");
-    expect(body, 503, "its operator sets the limit with --max-queue");
-    cr_expect_eq(service.budget.used, 0);
-    cr_expect_eq(service.metrics.refused_queue, 4);
-    expect("{\"X\":[[0],[0]],\"return\":[\"output\"]}", 200, "{\"output\":[[0],[0]]}\n");
-    jobs_stop(service.jobs);
-    service.jobs = NULL;
+    expect_answer(body, 503, "its operator sets the limit with --max-queue");
+    cr_expect_eq(state.budget.used, 0);
+    cr_expect_eq(state.metrics.refused_queue, 4);
+    expect_answer("{\"X\":[[0],[0]],\"return\":[\"output\"]}", 200, "{\"output\":[[0],[0]]}\n");
+    jobs_stop(state.jobs);
+    state.jobs = NULL;
 }
 
 #define DRAWN(shape, more)                                                                         \
     "{\"random\":{\"generator\":\"numpy\",\"seed\":1},\"return\":[\"lse\"]," more                  \
     "\"X\":{\"random\":\"rand\",\"shape\":" shape "}}"
 
-/* The workers take nothing, so what is left to them is refused. A request of many heads or batch
- * items is left to them however short it is; what is wrong in a request is told at once. */
+/* The workers take no job here, so a request that needs them is refused. A request with many heads
+ * or batch items needs them, however short its body is. The answer to a request with a mistake does
+ * not need them. */
 Test(api, leaves_the_planning_for_many_parts_to_the_workers) {
     static const char busy[] = "its operator sets the limit with --max-queue";
     static const struct {
@@ -247,13 +248,13 @@ Test(api, leaves_the_planning_for_many_parts_to_the_workers) {
         {"[[1,2],[3,4]]", 422, "object"},
     };
     const struct jobs_options no_job = {.threads = 1, .max_jobs = 0, .max_cost = 1e12};
-    service.max_work = 1e9;
-    service.jobs = jobs_start(&no_job);
-    cr_assert_not_null(service.jobs);
+    state.max_work = 1e9;
+    state.jobs = jobs_start(&no_job);
+    cr_assert_not_null(state.jobs);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        expect(cases[i].body, cases[i].status, cases[i].contains);
+        expect_answer(cases[i].body, cases[i].status, cases[i].contains);
     }
-    cr_expect_eq(service.budget.used, 0);
-    jobs_stop(service.jobs);
-    service.jobs = NULL;
+    cr_expect_eq(state.budget.used, 0);
+    jobs_stop(state.jobs);
+    state.jobs = NULL;
 }

@@ -125,7 +125,7 @@ Test(costs, of_a_task_and_its_scratch_are_bounded) {
     }
 }
 
-/* The bytes that a plan holds, without its results and its workspace. */
+/* Returns the bytes that a plan itself holds, without its results and its workspace. */
 static size_t own_bytes(const attn_plan *plan) {
     size_t all, results;
     cr_assert(attn_plan_bytes(plan, 0, &all) && attn_plan_results_bytes(plan, &results));

@@ -1,8 +1,8 @@
 /*
- * document.c - the skeleton as a cJSON tree: its life, the way through it, the place of a value,
- * and tensors that are put into it. This is the only file that includes cJSON.h. A codec_value is a
- * cJSON node under another name. A lifted array has left an array with its index behind; only this
- * file knows that.
+ * document.c - the skeleton as a cJSON tree: its life, navigation, the pointers of values, and
+ * tensors that are put into it. This is the only file that includes cJSON.h. A codec_value is a
+ * cJSON node under another name. In place of a lifted array the tree has an array with its index;
+ * only this file knows that.
  *
  * cJSON parses a small text that reader.c has already checked. The names of members are compared
  * here, because cJSON's own lookups ignore case. Its global error position is never read.
@@ -135,11 +135,11 @@ const char *codec_name(const struct codec_value *value) {
     return node_of(value)->string;
 }
 
-const struct codec_value *codec_at(const struct codec_value *array, size_t index) {
-    if (!is_parent(array)) {
+const struct codec_value *codec_at(const struct codec_value *parent, size_t index) {
+    if (!is_parent(parent)) {
         return NULL;
     }
-    const cJSON *child = node_of(array)->child;
+    const cJSON *child = node_of(parent)->child;
     for (; child != NULL && index > 0; index--) {
         child = child->next;
     }

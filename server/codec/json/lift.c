@@ -21,9 +21,9 @@ enum {
     LAST_BYTES = 16 * 1024, /* bytes by which a buffer grows if more is refused */
 };
 
-/* An exact array must become float32 when it has LIFT_EXACT elements. lifted_room() sees to that,
- * and is called only when the buffer is full. So LIFT_EXACT elements must be a size that the buffer
- * has while it doubles: LIFT_FIRST bytes times a power of two. */
+/* An exact array becomes float32 in lifted_room() when it has LIFT_EXACT elements. The hot loop
+ * does not look at this number, but it stops when the buffer is full. So the buffer must be full at
+ * LIFT_EXACT elements while it doubles: they take LIFT_FIRST bytes times a power of two. */
 static_assert(LIFT_EXACT * sizeof(double) / LIFT_FIRST == 32 && MAP_FROM / LIFT_FIRST > 32,
               "a buffer is full at LIFT_EXACT elements");
 

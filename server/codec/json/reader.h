@@ -1,7 +1,7 @@
 /*
  * reader.h - the state of the reader, and the functions that its files call of each other. It is
- * private to reader.c, string.c, scalar.c, matrix.c and state.c. reader.c calls all others,
- * scalar.c calls matrix.c and state.c, and string.c and matrix.c call only state.c.
+ * private to reader.c, string.c, scan_scalar.c, matrix.c and state.c. reader.c calls all others,
+ * scan_scalar.c calls matrix.c and state.c, and string.c and matrix.c call only state.c.
  */
 #ifndef CODEC_READER_H
 #define CODEC_READER_H
@@ -181,7 +181,7 @@ const char *reader_scan_string(struct codec_reader *reader, const char *p, const
 /* Is the string value that has just ended equal to `text`, which has at most 10 characters? */
 bool reader_string_is(const struct codec_reader *reader, const char *text);
 
-/* ------------------------------------------------------------------------------------ scalar.c */
+/* ------------------------------------------------------------------------------------ scan_scalar.c */
 
 /* Reads a scalar from its first byte, or from where the last chunk has cut it. Returns where it
  * stopped, NULL on error. The scalar is complete, and is in the matrix or in the skeleton, if the

@@ -18,8 +18,8 @@ bool document_refuse(const struct codec_document *document, const struct codec_v
                      size_t element, struct codec_error *error, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
 
-/* Refuses a number of a tensor, which must be `rule`. The message has the number as the client
- * wrote it if it was too large for the tensor's type. Returns false. */
+/* Refuses a number of a tensor, which must be `rule`. If it is the first number out of range of the
+ * tensor's type, the message quotes the client's text. Returns false. */
 bool document_refuse_element(const struct codec_document *document, const struct codec_value *value,
                              const struct lifted *tensor, size_t element, const char *rule,
                              struct codec_error *error);

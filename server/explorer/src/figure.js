@@ -18,7 +18,8 @@ function element(name, className, parent) {
 }
 
 export class Figure {
-  // on: the functions that the owner gives: {point(cell|null, event), click(cell, event), keydown(event), leave(), zoom(zoomed)}; cell is {row, col}.
+  // on: the functions that the owner gives: {point(cell|null, event), click(cell, event), keydown(event), leave(), zoom(zoomed)}; cell is
+  // {row, col}.
   constructor(parent, on) {
     this.on = on;
     this.root = element('div', 'figure', parent);
@@ -47,7 +48,8 @@ export class Figure {
     root.addEventListener('blur', () => on.leave());
   }
 
-  // Shows a matrix. given: {matrix, mask, rowLabels, colLabels, scale, width, most, label, colours: {ink, paper, hatch}, picture(scale, part, side)}
+  // Shows a matrix. given: {matrix, mask, rowLabels, colLabels, scale, width, most, label, colours: {ink, paper, hatch}, picture(scale,
+  // part, side)}
   update(given) {
     const { matrix } = given;
     const before = this.given?.matrix;
@@ -184,7 +186,7 @@ export class Figure {
     return canvas;
   }
 
-  // The text of an SVG file. Many cells stand in it as one picture.
+  // Returns the figure as the text of an SVG file. Many cells are one picture in it.
   async toSVG() {
     await this.drawn;
     const { box, given } = this;

@@ -113,8 +113,8 @@ export function members(text) {
   }
 }
 
-// Returns the place {start, end} that a pointer of RFC 6901 names. If it names nothing, the place is that of the deepest part of the pointer
-// that names something. Returns null if the text is not JSON.
+// Returns the place {start, end} that a pointer of RFC 6901 names. If it names nothing, the place is that of the deepest part of the
+// pointer that names something. Returns null if the text is not JSON.
 export function locate(text, pointer) {
   const scanner = new Scanner(text);
   try {
@@ -138,8 +138,8 @@ export function locate(text, pointer) {
   }
 }
 
-// Returns the text with a top-level member set to a value (JSON text), or without the member if the value is undefined. A new member goes to
-// the end, or to the beginning if `first` is true. The server needs dtype at the beginning, before it reads matrices.
+// Returns the text with a top-level member set to a value (JSON text), or without the member if the value is undefined. A new member goes
+// to the end, or to the beginning if `first` is true. The server needs dtype at the beginning, before it reads matrices.
 export function withMember(text, key, value, first = false) {
   const all = members(text);
   if (!all) return text;

@@ -1,27 +1,19 @@
-// lines.js shows attention as lines between two columns of words, with the queries on the left and the keys on the right. A line is stronger
-// if its weight is larger. When the pointer is on a word, only the lines of this word are shown, with their weights as numbers and bars. A
-// click locks the word.
+// lines.js shows attention as lines between two columns of words, with the queries on the left and the keys on the right. A line is
+// stronger if its weight is larger. When the pointer is on a word, only the lines of this word are shown, with their weights as numbers and
+// bars. A click locks the word.
 //
 // Words and lines are made only for the rows that are in view, so that 1024 words cost as much as 30. Up to SVG_LINES lines are SVG;
 // more are painted on a canvas in slices. colours.css has the colours of the heads. pairs.js chooses the pairs.
-import { choosePairs, makeHead, weightText } from './pairs.js';
 import { toSVG } from './download.js';
+import { choosePairs, makeHead } from './pairs.js';
+import { Column, element, HEAD_COLOURS, ROW } from './wordcolumn.js';
 
-const ROW = 26; // pixels; the height of a word
 const MAX_VIEW = 26 * ROW; // pixels; the view scrolls if it would be higher
 const SVG_LINES = 1500;
 const MAX_LINES = 4000; // the strongest are shown if there are more
 const CLEAR_LINES = 400; // more lines are drawn weaker, so that they do not cover each other
 const FRAME_MS = 20; // milliseconds; if a frame takes longer, the slices become smaller
 const SVG = 'http://www.w3.org/2000/svg';
-export const HEAD_COLOURS = 8;
-
-function element(name, className, parent) {
-  const made = document.createElement(name);
-  made.className = className;
-  parent?.append(made);
-  return made;
-}
 
 function pathData(line) {
   const middle = (line.x0 + line.x1) / 2;
@@ -53,76 +45,6 @@ function stroke(context, line, colours) {
   context.moveTo(line.x0, line.y0);
   context.bezierCurveTo(middle, line.y0, middle, line.y1, line.x1, line.y1);
   context.stroke();
-}
-
-// One column of words. It makes the buttons that are in view and removes the others.
-class Column {
-  constructor(side, label, parent) {
-    this.side = side;
-    this.root = element('div', `lines-column lines-${side === 'query' ? 'queries' : 'keys'}`, parent);
-    this.root.setAttribute('role', 'group');
-    this.root.setAttribute('aria-label', label);
-    this.words = new Map();
-    this.current = 0;
-  }
-
-  make(index) {
-    const word = element('button', 'lines-word', this.root);
-    word.type = 'button';
-    word.dataset[this.side] = index;
-    const label = element('span', 'lines-label', word);
-    const value = element('span', 'lines-value', word);
-    const bars = element('span', 'lines-bars', word);
-    const made = { word, label, value, bars };
-    this.words.set(index, made);
-    return made;
-  }
-
-  // Shows the words from `first` to before `last` with their labels, moved up by `scrolled` pixels.
-  show(first, last, labels, scrolled) {
-    const focused = this.root.contains(document.activeElement) ? Number(document.activeElement.dataset[this.side]) : -1;
-    for (const [index, { word }] of this.words) {
-      if (index >= labels.length || ((index < first || index >= last) && index !== focused)) {
-        word.remove();
-        this.words.delete(index);
-      }
-    }
-    if (this.current < first || this.current >= last) {
-      this.current = focused >= 0 && focused < labels.length ? focused : first;
-    }
-    for (let index = first; index < last; index++) {
-      const { label } = this.words.get(index) ?? this.make(index);
-      if (label.textContent !== labels[index]) {
-        label.textContent = labels[index];
-        label.parentElement.title = `${this.side} ${index}: ${labels[index]}`;
-      }
-    }
-    for (const [index, { word }] of this.words) {
-      word.style.transform = `translateY(${index * ROW - scrolled}px)`;
-      word.tabIndex = index === this.current ? 0 : -1;
-    }
-  }
-
-  // Marks the word that is shown alone, and writes the weights beside each word. weightsOf(index) returns {head, weight, part, masked} for each
-  // head; without weightsOf, nothing is written.
-  annotate(active, locked, weightsOf) {
-    for (const [index, { word, value, bars }] of this.words) {
-      word.classList.toggle('lines-active', index === active);
-      word.setAttribute('aria-pressed', String(index === locked));
-      const weights = weightsOf?.(index) ?? [];
-      const open = weights.filter(({ masked }) => !masked);
-      const mean = open.reduce((sum, { weight }) => sum + weight, 0) / open.length;
-      value.textContent = weights.length === 0 ? '' : open.length === 0 ? 'masked' : weightText(mean);
-      value.classList.toggle('lines-masked', weights.length > 0 && open.length === 0);
-      bars.replaceChildren(
-        ...open.map(({ head, part }) => {
-          const bar = element('span', `lines-bar lines-head-${head % HEAD_COLOURS}`);
-          bar.style.width = `${Math.round(part * 100)}%`;
-          return bar;
-        }),
-      );
-    }
-  }
 }
 
 class Lines {

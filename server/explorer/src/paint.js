@@ -1,5 +1,5 @@
-// paint.js is the one painter of heat maps: cells, hatching, numbers and labels. It paints on a surface: a canvas (for the page, for a small
-// picture, or for a PNG file) or the text of an SVG file. All lengths are CSS pixels.
+// paint.js is the one painter of heat maps: cells, hatching, numbers and labels. It paints on a surface: a canvas (for the page, for a
+// small picture, or for a PNG file) or the text of an SVG file. All lengths are CSS pixels.
 import { css, position, textOn } from './colour.js';
 import { axes, FONT, widthOf } from './geometry.js';
 import { formatNumber } from './numbers.js';
@@ -188,8 +188,8 @@ function paintLabels(on, { box, range, size, rowLabels, colLabels, colours }) {
   }
 }
 
-// Paints a figure. shown: {box, range, size, matrix, mask, scale, rowLabels, colLabels, colours, pixels}. If there is a picture (pixels), it
-// is painted instead of the cells.
+// Paints a figure. shown: {box, range, size, matrix, mask, scale, rowLabels, colLabels, colours, pixels}. If there is a picture (pixels),
+// it is painted instead of the cells.
 export function paintFigure(on, shown) {
   paintLabels(on, shown);
   on.move(shown.box.left, shown.box.top);

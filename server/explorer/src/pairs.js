@@ -18,8 +18,8 @@ export function makeHead(weights, masked = null) {
   return { weights, masked, max, cuts: new Map() };
 }
 
-// Finds the fewest keys, but at least one, whose weights sum to the part `mass` of a row. Returns {least, ties}: the smallest magnitude among
-// them, and how many of them have just this magnitude. sizes: the magnitudes of the row; the function sorts them in place.
+// Finds the fewest keys, but at least one, whose weights sum to the part `mass` of a row. Returns {least, ties}: the smallest magnitude
+// among them, and how many of them have just this magnitude. sizes: the magnitudes of the row; the function sorts them in place.
 export function massCut(sizes, mass) {
   sizes.sort();
   let total = 0;
@@ -73,7 +73,8 @@ function keep(kept, head, query, { cols, key, ...rule }) {
 
 // Chooses the lines of the queries from `first` to before `last`. Returns {lines, count}. A line is {head, query, key, weight, strength};
 // strength is its magnitude divided by the largest magnitude of all heads. count: how many lines the rule keeps. lines: the `limit`
-// strongest of them, weakest first; where they end within a bucket, its first weights are taken. rule: {cols, threshold, mode, key}, where mode is 'weight' or 'mass', and key is null for all keys.
+// strongest of them, weakest first; where they end within a bucket, its first weights are taken. rule: {cols, threshold, mode, key}, where
+// mode is 'weight' or 'mass', and key is null for all keys.
 export function choosePairs(heads, first, last, rule, limit) {
   const max = Math.max(...heads.map((head) => head.max));
   const bucket = (weight) => Math.min(BUCKETS - 1, Math.floor((Math.abs(weight) / max) * BUCKETS));

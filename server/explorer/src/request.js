@@ -1,5 +1,5 @@
-// request.js says what a request means: its shapes, heads and batch, which results to ask for, and which options apply. It needs no page. It
-// checks nothing; the server does.
+// request.js says what a request means: its shapes, heads and batch, which results to ask for, and which options apply. It needs no page.
+// It checks nothing; the server does.
 
 const MATRICES = ['X', 'Q', 'K', 'V', 'context', 'past_K', 'past_V', 'mask', 'bias', 'embedding'];
 const PROJECTIONS = ['W_Q', 'W_K', 'W_V', 'W_O', 'b_Q', 'b_K', 'b_V', 'b_O'];
@@ -36,8 +36,8 @@ export function isSoftmax(body) {
 }
 
 // Returns what the page needs to know of a body: its options, and the shapes of its matrices. projected: the path projects X to Q, K and V.
-// packed: the columns of a matrix hold all heads side by side. batched: the first axis of a matrix is that of the batch. words: the body has
-// a text or tokens. drawn: the server draws K and V, so the body does not have their numbers.
+// packed: the columns of a matrix hold all heads side by side. batched: the first axis of a matrix is that of the batch. words: the body
+// has a text or tokens. drawn: the server draws K and V, so the body does not have their numbers.
 export function summarise(path, body) {
   const options = {};
   const shapes = {};
@@ -72,8 +72,8 @@ export function wanted(summary) {
 const DRAWN = ['random', 'shape', 'low', 'high', 'mean', 'std', 'dtype'];
 
 // Returns the body of a call to /attention whose answer has the numbers of a drawn Q, or null if Q is not drawn. /attention does not return
-// Q, but it returns K as present_K. So this call draws as K what the request draws as Q. Everything that the request draws before Q is drawn
-// before this K, too, and discarded.
+// Q, but it returns K as present_K. So this call draws as K what the request draws as Q. Everything that the request draws before Q is
+// drawn before this K, too, and discarded.
 export function askForQ(body) {
   if (typeof body.Q?.random !== 'string') return null;
   const draws = [];

@@ -22,8 +22,8 @@ const FORMATS = {
   json: ({ figure, name }) => save(`${name}.json`, 'application/json', asJSON(name, figure.given.matrix, figure.given)),
 };
 
-// Makes the menu. chosen() returns {figure, lines, name} when the user has chosen a format; lines may be null. tell(title, detail) tells the
-// user why nothing was saved. The returned name(title) sets what the menu saves, for screen readers.
+// Makes the menu. chosen() returns {figure, lines, name} when the user has chosen a format; lines may be null. tell(title, detail) tells
+// the user why nothing was saved. The returned name(title) sets what the menu saves, for screen readers.
 export function createSaveMenu(parent, chosen, tell) {
   const menu = document.createElement('details');
   menu.className = 'menu';

@@ -1,7 +1,7 @@
 // snippets.js writes a request as code: for curl, Python (with its standard library only) or JavaScript.
 //
-// The code has the body byte for byte. The body is a raw string of the language if a raw string can hold it, and otherwise an escaped string.
-// The code of a long body reads the file body.json, and its first line says so.
+// The code has the body byte for byte. The body is a raw string of the language if a raw string can hold it, and otherwise an escaped
+// string. The code of a long body reads the file body.json, and its first line says so.
 
 const LONG = 4000; // characters; a longer body is read from body.json
 

@@ -1,5 +1,5 @@
-// theme.js chooses the light or the dark theme: that of the system, or the one that the user has chosen. The browser keeps the user's choice
-// for the next visit if the page may store it.
+// theme.js chooses the light or the dark theme: that of the system, or the one that the user has chosen. The browser keeps the user's
+// choice for the next visit if the page may store it.
 
 const NAMES = ['auto', 'light', 'dark'];
 

@@ -1,5 +1,5 @@
-// view.js shows the steps on the page. It makes their articles once, fills them with an answer, and marks the cell that the pointer is on in
-// all of them. main.js tells it what to show (an Answer and the state), and it tells main.js what the user does. It sends no request.
+// view.js shows the steps on the page. It makes their articles once, fills them with an answer, and marks the cell that the pointer is on
+// in all of them. main.js tells it what to show (an Answer and the state), and it tells main.js what the user does. It sends no request.
 import { drawBars, barsWidth } from './bars.js';
 import { css, makeScale, position, rangeOf } from './colour.js';
 import { createSaveMenu } from './savemenu.js';
@@ -35,8 +35,8 @@ function colours() {
 
 export class View {
   // elements: the places of the steps (root), of the small pictures of steps (film) and of heads (strip), of the lines, and of the text.
-  // act: the functions that view.js calls: {lock(row|null), head(h), compare(h), mean(), toggleMask(row, col), tell(title, detail), say(text),
-  // picture({name, batch, head, mask, scale, part, side})}
+  // act: the functions that view.js calls: {lock(row|null), head(h), compare(h), mean(), toggleMask(row, col), tell(title, detail),
+  // say(text), picture({name, batch, head, mask, scale, part, side})}
   constructor({ root, film, strip, lines, explanation }, act) {
     Object.assign(this, { root, film, strip, act });
     this.parts = { lines, explanation };
@@ -196,6 +196,7 @@ export class View {
     const colLabels = answer.label(step.cols);
     const place = name === 'mean' ? { batch, head: 0 } : answer.place(name, batch, head);
     const maskName = step.name === 'weights' && hatched && name === 'weights' ? 'masked_scores' : null;
+    const range = `${formatNumber(shown.lo)} to ${formatNumber(shown.hi)}`;
     pane.head = head;
     pane.figure.update({
       matrix: shown,
@@ -207,7 +208,7 @@ export class View {
       width,
       most,
       colours: this.colours,
-      label: `${step.title}: ${shown.rows} × ${shown.cols}, ${formatNumber(shown.lo)} to ${formatNumber(shown.hi)}. Arrow keys move, Enter keeps a row.`,
+      label: `${step.title}: ${shown.rows} × ${shown.cols}, ${range}. Arrow keys move, Enter keeps a row.`,
       picture: (picked, part, side) => this.act.picture({ name, ...place, mask: maskName, scale: picked, part, side }),
     });
     this.describe(parts, pane, shown, scale);

@@ -1,5 +1,5 @@
-// zoom.js has the rectangle that the user drags over a heat map to zoom in. A mouse and a pen drag it at once. A finger drags it after it was
-// held still; a finger that moves at once scrolls the page. A range of cells is {row0, row1, col0, col1}, without row1 and col1.
+// zoom.js has the rectangle that the user drags over a heat map to zoom in. A mouse and a pen drag it at once. A finger drags it after it
+// was held still; a finger that moves at once scrolls the page. A range of cells is {row0, row1, col0, col1}, without row1 and col1.
 
 const CLICK = 5; // pixels; a pointer that moves less has clicked
 const THIN = 10; // pixels; a rectangle with a shorter side takes the whole axis

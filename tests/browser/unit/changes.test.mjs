@@ -1,4 +1,4 @@
-// What the page says of an example that was edited.
+// changes.test.mjs tests the note about an example that the user has edited.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { changes } from '../../../server/explorer/src/changes.js';

@@ -1,4 +1,4 @@
-// The values of the softmax curve are the notebook's, to the last bit.
+// curve.test.mjs tests that the values of the softmax curve are those of the notebook to the last bit, and how its axes are divided.
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';

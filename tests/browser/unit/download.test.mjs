@@ -1,4 +1,4 @@
-// CSV as files hold it.
+// download.test.mjs tests the CSV that is saved.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { toCSV } from '../../../server/explorer/src/download.js';
@@ -11,7 +11,7 @@ test('labels are first line and column, numbers stay what they are', () => {
 
 test('quotes, commas and ends of lines are quoted; no label is a formula', () => {
   const csv = toCSV([1, 2], 1, 2, ['say "a, b"'], ['=1+1', 'two\nlines']);
-  assert.equal(csv, ",'=1+1,\"two\nlines\"\r\n\"say \"\"a, b\"\"\",1,2\r\n");
+  assert.equal(csv, ',\'=1+1,"two\nlines"\r\n"say ""a, b""",1,2\r\n');
 });
 
 test('−∞ is -inf, nothing is an empty field', () => {

@@ -1,4 +1,4 @@
-// Which pairs lines.js draws.
+// pairs.test.mjs tests which pairs of a query and a key get a line.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { choosePairs, makeHead, massCut, weightText } from '../../../server/explorer/src/pairs.js';
@@ -10,7 +10,13 @@ test('every weight but 0 is a line, the strongest last', () => {
   const head = makeHead(Float32Array.of(0.5, 0.25, 0.25, 0, 0.1, 0.9));
   const { lines, count } = choosePairs([head], 0, 2, all, 100);
   assert.equal(count, 5);
-  assert.deepEqual(places(lines), [[0, 0], [0, 1], [0, 2], [1, 1], [1, 2]]);
+  assert.deepEqual(places(lines), [
+    [0, 0],
+    [0, 1],
+    [0, 2],
+    [1, 1],
+    [1, 2],
+  ]);
   assert.equal(lines.at(-1).strength, 1);
   assert.deepEqual([lines.at(-1).query, lines.at(-1).key], [1, 2]);
 });
@@ -18,15 +24,27 @@ test('every weight but 0 is a line, the strongest last', () => {
 test('a threshold hides what is below it and keeps what equals it', () => {
   const head = makeHead(Float32Array.of(0.5, 0.25, 0.25, 0.0625, 0.4375, 0.5));
   const { lines } = choosePairs([head], 0, 2, { ...all, threshold: 0.25 }, 100);
-  assert.deepEqual(places(lines), [[0, 0], [0, 1], [0, 2], [1, 1], [1, 2]]);
+  assert.deepEqual(places(lines), [
+    [0, 0],
+    [0, 1],
+    [0, 2],
+    [1, 1],
+    [1, 2],
+  ]);
 });
 
 test('a masked pair is never drawn, nor does its weight count', () => {
   const head = makeHead(Float32Array.of(0.2, 9, 0.8), Uint8Array.of(0, 1, 0));
   assert.ok(Math.abs(head.max - 0.8) < 1e-6);
-  assert.deepEqual(places(choosePairs([head], 0, 1, all, 100).lines), [[0, 0], [0, 2]]);
+  assert.deepEqual(places(choosePairs([head], 0, 1, all, 100).lines), [
+    [0, 0],
+    [0, 2],
+  ]);
   const mass = { ...all, mode: 'mass', threshold: 0.9 };
-  assert.deepEqual(places(choosePairs([head], 0, 1, mass, 100).lines), [[0, 0], [0, 2]]);
+  assert.deepEqual(places(choosePairs([head], 0, 1, mass, 100).lines), [
+    [0, 0],
+    [0, 2],
+  ]);
 });
 
 test('by mass, the fewest keys that hold the part of the row', () => {
@@ -34,14 +52,24 @@ test('by mass, the fewest keys that hold the part of the row', () => {
   const kept = (threshold) => places(choosePairs([makeHead(head.weights)], 0, 1, { ...all, mode: 'mass', threshold }, 100).lines);
   assert.deepEqual(kept(0), [[0, 1]]);
   assert.deepEqual(kept(0.6), [[0, 1]]);
-  assert.deepEqual(kept(0.61), [[0, 1], [0, 2]]);
-  assert.deepEqual(kept(1), [[0, 0], [0, 1], [0, 2]]);
+  assert.deepEqual(kept(0.61), [
+    [0, 1],
+    [0, 2],
+  ]);
+  assert.deepEqual(kept(1), [
+    [0, 0],
+    [0, 1],
+    [0, 2],
+  ]);
 });
 
 test('by mass, no more keys than needed among equals', () => {
   const rule = { cols: 4, threshold: 0.5, mode: 'mass', key: null };
   const head = makeHead(Float32Array.of(0.25, 0.25, 0.25, 0.25));
-  assert.deepEqual(places(choosePairs([head], 0, 1, rule, 100).lines), [[0, 0], [0, 1]]);
+  assert.deepEqual(places(choosePairs([head], 0, 1, rule, 100).lines), [
+    [0, 0],
+    [0, 1],
+  ]);
   assert.deepEqual(massCut(Float64Array.of(0, 0, 0), 0.5), { least: Infinity, ties: 0 });
 });
 
@@ -51,15 +79,24 @@ test('by mass, against trying every number of keys', () => {
   for (let round = 0; round < 500; round++) {
     const sizes = Array.from({ length: 1 + Math.floor(random() * 9) }, () => Math.round(random() * 8) / 8);
     const mass = random();
-    const { lines } = choosePairs([makeHead(Float64Array.from(sizes))], 0, 1,
-      { cols: sizes.length, threshold: mass, mode: 'mass', key: null }, 100);
+    const { lines } = choosePairs(
+      [makeHead(Float64Array.from(sizes))],
+      0,
+      1,
+      { cols: sizes.length, threshold: mass, mode: 'mass', key: null },
+      100,
+    );
     const sorted = sizes.filter((size) => size > 0).sort((a, b) => b - a);
     const total = sorted.reduce((sum, size) => sum + size, 0);
     let need = sorted.length === 0 ? 0 : 1;
     while (sorted.slice(0, need).reduce((sum, size) => sum + size, 0) < mass * total) {
       need++;
     }
-    assert.deepEqual(lines.map(({ weight }) => weight).sort((a, b) => b - a), sorted.slice(0, need), `${sizes} ${mass}`);
+    assert.deepEqual(
+      lines.map(({ weight }) => weight).sort((a, b) => b - a),
+      sorted.slice(0, need),
+      `${sizes} ${mass}`,
+    );
   }
 });
 

@@ -1,4 +1,5 @@
-// A request as text and as what it means, an answer as matrices, numbers as colours: the explorer's modules that need no page.
+// request.test.mjs tests modules of the explorer that need no page: a request as text and its meaning, an answer as matrices, numbers as
+// colours, and the state in the address.
 import assert from 'node:assert/strict';
 import { readdirSync, readFileSync } from 'node:fs';
 import { test } from 'node:test';
@@ -76,7 +77,12 @@ test('a member is set, added and taken away, and the rest stays as it was', () =
 });
 
 test("-Infinity as Python writes it is taken, in strings it is left alone; bytes are counted as the server's", () => {
-  assert.deepEqual(parse('{"bias": [[0, -Infinity], [-Infinity,0]]}'), { bias: [[0, null], [null, 0]] });
+  assert.deepEqual(parse('{"bias": [[0, -Infinity], [-Infinity,0]]}'), {
+    bias: [
+      [0, null],
+      [null, 0],
+    ],
+  });
   assert.equal(parse('{"X": ['), undefined);
   assert.equal(parse('{"text": "x-Infinity", "b": [-Infinity]}').text, 'x-Infinity');
   assert.equal(indexOfByte('{"é": 1,]', 9), 8);
@@ -121,20 +127,53 @@ test('answers become a matrix for each batch item and head', () => {
   assert.deepEqual([...one.data], [1, -Infinity, -3]);
   assert.deepEqual([one.rows, one.cols, one.lo, one.hi, one.masked, [...one.bits], [...one.largest]], [1, 3, -3, 1, 1, [0, 1, 0], [1]]);
   const ragged = matrices([[[1, 2]], [[3]]], false);
-  assert.deepEqual(ragged[0].map(({ cols }) => cols), [2, 1]);
-  assert.deepEqual(matrices([[[1]], [[2]]], true).map(([{ data }]) => data[0]), [1, 2]);
+  assert.deepEqual(
+    ragged[0].map(({ cols }) => cols),
+    [2, 1],
+  );
+  assert.deepEqual(
+    matrices([[[1]], [[2]]], true).map(([{ data }]) => data[0]),
+    [1, 2],
+  );
   assert.equal(matrices([[[1]]], false)[0][0].bits, null);
-  assert.deepEqual(vectors([[[1, 2]], [[3, null]]], true).map(([row]) => [...row]), [[1, 2], [3, -Infinity]]);
-  const [heads] = split(matrices([[1, 2, 3, 4], [5, 6, 7, 8]], false), 2);
-  assert.deepEqual(heads.map(({ data }) => [...data]), [[1, 2, 5, 6], [3, 4, 7, 8]]);
+  assert.deepEqual(
+    vectors([[[1, 2]], [[3, null]]], true).map(([row]) => [...row]),
+    [
+      [1, 2],
+      [3, -Infinity],
+    ],
+  );
+  const [heads] = split(
+    matrices(
+      [
+        [1, 2, 3, 4],
+        [5, 6, 7, 8],
+      ],
+      false,
+    ),
+    2,
+  );
+  assert.deepEqual(
+    heads.map(({ data }) => [...data]),
+    [
+      [1, 2, 5, 6],
+      [3, 4, 7, 8],
+    ],
+  );
 });
 
 test('colours: 0 is the middle of signed numbers, the largest stands for those under a pixel, masked ones are transparent', () => {
   const signed = makeScale({ lo: -1, hi: 4, signed: true, log: false, dark: false });
-  assert.deepEqual([-4, 0, 4].map((x) => position(signed, x)), [0, 0.5, 1]);
+  assert.deepEqual(
+    [-4, 0, 4].map((x) => position(signed, x)),
+    [0, 0.5, 1],
+  );
   assert.equal(position({ ...signed, log: true }, 0), 0.5);
   const weights = makeScale({ lo: 0, hi: 0.5, signed: false, log: true, palette: 'viridis' });
-  assert.deepEqual([0, 0.5, 1e-9].map((x) => position(weights, x)), [0, 1, 0]);
+  assert.deepEqual(
+    [0, 0.5, 1e-9].map((x) => position(weights, x)),
+    [0, 1, 0],
+  );
   const linear = { ...weights, log: false };
   const data = Float64Array.of(0, 0.5, -Infinity, -Infinity, 0, 0, -Infinity, -Infinity);
   const { width, height, pixels } = raster({ data, cols: 4 }, linear, { row0: 0, row1: 2, col0: 0, col1: 4 }, 2);
@@ -166,7 +205,18 @@ test('a drawn Q is asked for as keys, after the same draws', () => {
 });
 
 test('the state goes into the address and comes back', { skip: !packs() && 'Node.js 18 has no deflate-raw; browsers have' }, async () => {
-  const state = { example: '003', path: '/attention', text, labels: ['a', 'b'], head: 2, compare: 0, row: 0, batch: 0, log: true, palette: 'cividis' };
+  const state = {
+    example: '003',
+    path: '/attention',
+    text,
+    labels: ['a', 'b'],
+    head: 2,
+    compare: 0,
+    row: 0,
+    batch: 0,
+    log: true,
+    palette: 'cividis',
+  };
   const { example, path, text: back, labels, head, compare, row, log, numbers, palette } = await fromHash(await toHash(state, true));
   assert.deepEqual({ example, path, text: back, labels, head, compare, row, batch: 0, log, palette }, state);
   assert.equal(numbers, false);

@@ -1,4 +1,5 @@
-// The code is run for real against a server that tells what it was sent: the very body, whatever stands in it.
+// snippets.test.mjs runs the code that the page writes against a server that returns what it was sent. It must be the body, byte for byte,
+// whatever characters the body has.
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
@@ -11,9 +12,20 @@ import { bodyText, formatJSON, inFile, snippet } from '../../../server/explorer/
 
 const run = promisify(execFile);
 const BODIES = {
-  'an object': { Q: [[2, 0, 2], [2, 0, 0]], causal: true, window: [1, -1], bias: [[0, null], [null, 0]] },
+  'an object': {
+    Q: [
+      [2, 0, 2],
+      [2, 0, 0],
+    ],
+    causal: true,
+    window: [1, -1],
+    bias: [
+      [0, null],
+      [null, 0],
+    ],
+  },
   'the shell’s and the languages’ quotes': { tokens: ["it's", "'''", '"', '`${x}`', '$(id)', '\\', '!', '%s', '{}'] },
-  'a quote at the end': 'not JSON: \'',
+  'a quote at the end': "not JSON: '",
   'three of them': "a ''' b",
   'a backslash at the end': 'not JSON: \\',
   'ends of lines': '{"a":\r\n 1,\n\t"b": 2}',
@@ -89,7 +101,16 @@ test('an address with a path before it', () => {
 });
 
 test('matrices are written a row on a line, and mean what they meant', () => {
-  assert.equal(formatJSON({ X: [[1, 2], [3, 4]], causal: true }).includes('[1, 2],\n'), true);
+  assert.equal(
+    formatJSON({
+      X: [
+        [1, 2],
+        [3, 4],
+      ],
+      causal: true,
+    }).includes('[1, 2],\n'),
+    true,
+  );
   for (const body of Object.values(BODIES)) {
     if (typeof body !== 'string') {
       assert.deepEqual(JSON.parse(formatJSON(body)), body);

@@ -1,4 +1,4 @@
-// Ranges of cells: what a zoom shows.
+// zoom.test.mjs tests the ranges of cells that a zoom shows.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { holding, scaled, within } from '../../../server/explorer/src/zoom.js';

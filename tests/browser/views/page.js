@@ -1,4 +1,4 @@
-// The page of views.test.mjs: makes the views and leaves them to the test, with what they told.
+// page.js is the script of the page of views.test.mjs. It makes the lines and the curve, and records what they report for the test.
 import { createCurve } from './curve.js';
 import { createLines } from './lines.js';
 

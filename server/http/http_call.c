@@ -1,6 +1,7 @@
 /*
- * call.c creates and frees a call, refuses it, tells the app how much memory its codings take, and
- * suspends and resumes its connection. It does not know at which step of a request this happens.
+ * http_call.c creates and frees a call, refuses it, tells the app how much memory its codings take,
+ * and suspends and resumes its connection. It does not know at which step of a request this
+ * happens.
  */
 #include "http/cors.h"
 #include "http/internal.h"

@@ -1,5 +1,5 @@
 /*
- * scalar.c - scalars: numbers and literals, but not strings. A scalar is gathered until it ends,
+ * scan_scalar.c - scalars: numbers and literals, but not strings. A scalar is gathered until it ends,
  * checked against the grammar, and added to the matrix around it (matrix.c) or to the skeleton. The
  * first scalar inside of arrays makes these arrays a matrix.
  */

@@ -1,0 +1,28 @@
+/* claim.c - holds the work of a request against the limits of one request. */
+#include "api/derived.h"
+#include "api/reply.h"
+
+#include <stdio.h>
+
+bool api_claim(const struct api_request *request, struct api_work *work, size_t bytes,
+               struct http_response *response) {
+    const double cost = work->job.cost + request->derived->cost;
+    const double most = request->state->max_work;
+    char detail[256];
+    if (!account_take(request->account, bytes)) {
+        reply_no_memory(request, response);
+        return false;
+    }
+    if (cost > most) {
+        account_give(request->account, bytes);
+        snprintf(detail, sizeof detail,
+                 "the request needs %.3g multiply-adds; this server allows %.15g, a limit that its "
+                 "operator sets with --max-work",
+                 cost, most);
+        http_problem(response, request->http, 413, detail, NULL, NULL);
+        response->refused = "over --max-work";
+        return false;
+    }
+    work->memory = bytes;
+    return true;
+}

@@ -1,0 +1,58 @@
+/*
+ * field.h - one row of the table of request fields. Only fields.c, which has the table, and
+ * field_readers.c include this header.
+ */
+#ifndef API_FIELD_H
+#define API_FIELD_H
+
+#include "api/call.h"
+#include "api/fields.h"
+
+/* How a value is read, and what the target of the row is. */
+enum field_kind {
+    FIELD_APART,   /* derived.c or the handler reads it */
+    FIELD_MATRIX,  /* finite numbers, of rank least..most */
+    FIELD_LOGITS,  /* as FIELD_MATRIX, and null means minus infinity */
+    FIELD_BIAS,    /* as FIELD_LOGITS, and -Infinity means minus infinity */
+    FIELD_MASK,    /* true and false, or 1 and 0, of rank least..most */
+    FIELD_DTYPE,   /* one of the choices; the codec has followed it while it read the body */
+    FIELD_CHOICE,  /* one of the choices; its index goes to an enum */
+    FIELD_INTEGER, /* a whole number in least..most; goes to an int */
+    FIELD_COUNT,   /* a whole number >= 1; goes to a size_t */
+    FIELD_NUMBER,  /* a finite number; goes to a double */
+    FIELD_SECONDS, /* a number > 0; goes to a double */
+    FIELD_READER   /* `read` of the row reads it */
+};
+
+struct field;
+
+/* Reads the value of a field into the call. Returns false with the error set. */
+typedef bool field_reader(struct call *call, struct codec_document *document,
+                          const struct field *field, const struct codec_value *value,
+                          struct codec_error *error);
+
+struct field {
+    const char *name;
+    unsigned at; /* bits FIELDS_AT_*: the objects that have the key */
+    enum fields_group group;
+    enum field_kind kind;
+    int least, most; /* the rank of a matrix, or the value of an integer */
+    enum fields_draw draw;
+    /* Offsets in the target of the group: struct api_work, struct call or struct call_weights. The
+     * pointer to the matrix of a weight is in attn_projection. */
+    size_t value, pointer;
+    const char *const *choices;
+    size_t choice_count;
+    unsigned flag; /* ATTN_FLAG_* that says that the option is given */
+    field_reader *read;
+    const char *argument; /* the library's name of the argument; NULL = the name of the key */
+    /* What is said of the key in the objects of these bits, which do not have it. */
+    unsigned hint_at;
+    const char *hint;
+};
+
+/* The readers of fields whose values have a form of their own; see field_readers.c. */
+field_reader field_return, field_mean_over_heads, field_top_k, field_causal, field_window,
+    field_alibi, field_sink, field_lengths;
+
+#endif

@@ -1,0 +1,176 @@
+/*
+ * field_readers.c - reads counts, and the options of a call whose values have a form of their own
+ * or depend on another option.
+ */
+#include "api/field.h"
+
+#include <string.h>
+
+enum {
+    /* Numbers. A longer list of lengths is refused before it is read, if no call can have so many
+     * batch items. */
+    LONG_LIST = 4096
+};
+
+bool field_count(const struct codec_document *document, const struct codec_value *value,
+                 size_t *count, struct codec_error *error) {
+    int64_t number;
+    if (!codec_as_integer(document, value, 1, INT64_C(1) << 53, &number, error)) {
+        return false;
+    }
+    *count = (size_t)number;
+    return true;
+}
+
+bool field_return(struct call *call, struct codec_document *document, const struct field *field,
+                  const struct codec_value *value, struct codec_error *error) {
+    if (codec_kind_of(value) != CODEC_ARRAY || codec_size(value) == 0) {
+        return codec_refuse(document, value, "an array of names such as [\"output\", \"weights\"]",
+                            error);
+    }
+    call->return_count = 0;
+    call->options.results = 0;
+    for (const struct codec_value *item = codec_at(value, 0); item != NULL;
+         item = codec_next(item)) {
+        size_t which;
+        if (!codec_as_choice(document, item, field->choices, field->choice_count, &which, error)) {
+            return false;
+        }
+        for (size_t i = 0; i < call->return_count; i++) {
+            if (call->returned[i] == (enum answer_name)which) {
+                return codec_fail(document, item, error, "return names \"%s\" twice",
+                                  answer_names[which]);
+            }
+        }
+        call->returned[call->return_count++] = (enum answer_name)which;
+        call->options.results |= answer_bits[which];
+    }
+    return true;
+}
+
+bool field_mean_over_heads(struct call *call, struct codec_document *document,
+                           const struct field *field, const struct codec_value *value,
+                           struct codec_error *error) {
+    bool mean = false;
+    (void)field;
+    if (!codec_as_bool(document, value, &mean, error)) {
+        return false;
+    }
+    if (mean && (call->options.results & ATTN_WANT(WEIGHTS)) == 0) {
+        return codec_fail(document, value, error,
+                          "mean_over_heads is true but return does not name \"weights\"");
+    }
+    call->options.flags |= mean ? ATTN_FLAG_MEAN_OVER_HEADS : 0u;
+    return true;
+}
+
+bool field_top_k(struct call *call, struct codec_document *document, const struct field *field,
+                 const struct codec_value *value, struct codec_error *error) {
+    (void)field;
+    if ((call->options.results & ATTN_WANT(TOP_K_INDICES)) == 0) {
+        return codec_fail(document, value, error,
+                          "top_k is given but return does not name \"top_k\"");
+    }
+    return field_count(document, value, &call->options.top_k, error);
+}
+
+bool field_causal(struct call *call, struct codec_document *document, const struct field *field,
+                  const struct codec_value *value, struct codec_error *error) {
+    bool causal = false;
+    const char *text = "";
+    (void)field;
+    if (codec_kind_of(value) == CODEC_TEXT && codec_as_text(document, value, &text, error) &&
+        strcmp(text, "bottom_right") == 0) {
+        call->options.causal = ATTN_CAUSAL_BOTTOM_RIGHT;
+        return true;
+    }
+    if (codec_kind_of(value) != CODEC_BOOL) {
+        return codec_refuse(document, value, "true, false or \"bottom_right\"", error);
+    }
+    codec_as_bool(document, value, &causal, error);
+    call->options.causal = causal ? ATTN_CAUSAL_TOP_LEFT : ATTN_CAUSAL_NONE;
+    return true;
+}
+
+bool field_window(struct call *call, struct codec_document *document, const struct field *field,
+                  const struct codec_value *value, struct codec_error *error) {
+    int64_t sides[2];
+    size_t count;
+    (void)field;
+    if (!codec_as_integers(document, value, -1, INT32_MAX, sides, 2, &count, error)) {
+        return false;
+    }
+    if (count != 2) {
+        return codec_fail(document, value, error,
+                          "window must be two numbers, [left, right], not %zu", count);
+    }
+    call->options.flags |= ATTN_FLAG_WINDOW;
+    call->options.window[0] = sides[0];
+    call->options.window[1] = sides[1];
+    return true;
+}
+
+/* "alibi": true stands for the slopes of the ALiBi paper. */
+bool field_alibi(struct call *call, struct codec_document *document, const struct field *field,
+                 const struct codec_value *value, struct codec_error *error) {
+    bool on = false;
+    if (codec_kind_of(value) == CODEC_BOOL) {
+        codec_as_bool(document, value, &on, error);
+        call->options.flags |= on ? ATTN_FLAG_ALIBI : 0u;
+        return true;
+    }
+    if (codec_kind_of(value) != CODEC_TENSOR) {
+        return codec_refuse(document, value, "true, false or an array with one slope for each head",
+                            error);
+    }
+    call->options.alibi_slopes = &call->tensors.alibi_slopes;
+    return codec_as_reals(document, value, field->least, field->most, &call->tensors.alibi_slopes,
+                          error);
+}
+
+/* A sink is one logit for each head. A plain number is the sink of one head. */
+bool field_sink(struct call *call, struct codec_document *document, const struct field *field,
+                const struct codec_value *value, struct codec_error *error) {
+    attn_tensor *sink = &call->tensors.sink;
+    call->options.sink = sink;
+    if (codec_kind_of(value) != CODEC_NUMBER) {
+        return codec_as_reals(document, value, field->least, field->most, sink, error);
+    }
+    if (!codec_as_number(document, value, &call->scalar, error)) {
+        return false;
+    }
+    *sink = (attn_tensor){
+        .data = &call->scalar, .dtype = codec_document_dtype(document), .rank = 1, .shape = {1}};
+    if (sink->dtype == ATTN_FLOAT32) {
+        codec_narrow(&call->scalar, 1);
+    }
+    return true;
+}
+
+/* Returns the most batch items that the call can have, by the shape of its X or Q. */
+static size_t most_items(const struct call *call) {
+    const attn_tensor *first = call->multihead.x != NULL ? call->multihead.x : call->q;
+    return first->rank > 2 ? first->shape[0] : 1;
+}
+
+bool field_lengths(struct call *call, struct codec_document *document, const struct field *field,
+                   const struct codec_value *value, struct codec_error *error) {
+    size_t count;
+    int64_t length;
+    (void)field;
+    if (!codec_as_integers(document, value, 0, INT32_MAX, &length, 1, &count, error)) {
+        return false;
+    }
+    if (count > LONG_LIST && count > most_items(call)) { /* the library refuses shorter lists */
+        return codec_fail(document, value, error,
+                          "lengths has %zu numbers; it must have one for each batch item", count);
+    }
+    call->lengths = account_alloc(call->account, count * sizeof *call->lengths);
+    call->options.lengths_count = count;
+    if (call->lengths == NULL) {
+        return codec_no_memory(error);
+    }
+    call->options.lengths = call->lengths;
+    return codec_as_integers(document, value, 0, INT32_MAX, (int64_t *)call->lengths, count, &count,
+                             error);
+}

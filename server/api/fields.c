@@ -1,0 +1,403 @@
+/*
+ * fields.c - the table of request fields. One row says everything about a key: which endpoints have
+ * it, how its value is read and where the value goes, whether it may be drawn, and what the library
+ * calls it. The fields of a group are read in the order of their rows, so a request with several
+ * faults is told the fault of the first row.
+ */
+#include "api/field.h"
+#include "api/reply.h"
+
+#include <assert.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char *const dtypes[] = {"float32", "float64"};
+static const char *const layouts[] = {[ATTN_IN_OUT] = "in_out", [ATTN_OUT_IN] = "out_in"};
+static const char *const normalizations[] = {
+    [ATTN_SOFTMAX] = "softmax", [ATTN_UNNORMALIZED] = "none"};
+static const char of_projections[] =
+    "it is a key of /self-attention, which projects X by W_Q, W_K and W_V";
+
+#define ATTENTION      FIELDS_AT_ATTENTION
+#define PROJECTIONS    FIELDS_AT_PROJECTIONS
+#define HEAD           FIELDS_AT_HEAD
+#define SOFTMAX        FIELDS_AT_SOFTMAX
+#define EMBEDDINGS     FIELDS_AT_EMBEDDINGS
+#define ATTENTIONS     (ATTENTION | PROJECTIONS)
+#define WORDS          (ATTENTIONS | EMBEDDINGS)
+#define ALL            (WORDS | SOFTMAX)
+
+#define CALL(member)   .value = offsetof(struct call, member)
+#define WORK(member)   .value = offsetof(struct api_work, member)
+#define CHOICES(texts) .choices = (texts), .choice_count = sizeof(texts) / sizeof *(texts)
+/* TENSOR: the tensor of a matrix and the pointer to it, in struct call. WEIGHT: the same of a
+ * projection, in struct call_weights and attn_projection. */
+#define TENSOR(tensor, to)                                                                         \
+    .value = offsetof(struct call, tensors.tensor), .pointer = offsetof(struct call, to)
+#define WEIGHT(member)                                                                             \
+    .value = offsetof(struct call_weights, member), .pointer = offsetof(attn_projection, member)
+
+#define NUMBERS FIELDS_NUMBERS
+#define PROJECTED                                                                                  \
+    .hint_at = PROJECTIONS,                                                                        \
+    .hint = "Q, K and V are keys of /attention; here \"return\" names them as results"
+#define BESIDE_HEADS .hint_at = HEAD, .hint = "it belongs beside \"heads\", once for all heads"
+
+static const struct field table[] = {
+    /* The matrices that a call is about, and its projections. */
+    {"Q", ATTENTION, FIELDS_INPUTS, FIELD_MATRIX, 2, 4, NUMBERS, TENSOR(q, q), PROJECTED},
+    {"K", ATTENTION, FIELDS_INPUTS, FIELD_MATRIX, 2, 4, NUMBERS, TENSOR(k, k), PROJECTED},
+    {"V", ATTENTION, FIELDS_INPUTS, FIELD_MATRIX, 2, 4, NUMBERS, TENSOR(v, v), PROJECTED},
+    {"X", ATTENTION, FIELDS_INPUTS, FIELD_MATRIX, 2, 4, NUMBERS, TENSOR(x, multihead.x)},
+    {"X", PROJECTIONS, FIELDS_INPUTS, FIELD_MATRIX, 2, 3, NUMBERS, TENSOR(x, multihead.x)},
+    {"X", SOFTMAX, FIELDS_INPUTS, FIELD_LOGITS, 1, ATTN_MAX_RANK, NUMBERS, TENSOR(x, multihead.x)},
+    {"axis", SOFTMAX, FIELDS_INPUTS, FIELD_INTEGER, -ATTN_MAX_RANK, ATTN_MAX_RANK, CALL(axis)},
+    {"context", PROJECTIONS, FIELDS_INPUTS, FIELD_MATRIX, 2, 3, NUMBERS,
+     TENSOR(context, multihead.context)},
+    {"W_Q", PROJECTIONS, FIELDS_WEIGHTS, FIELD_MATRIX, 2, 3, NUMBERS, WEIGHT(w_q)},
+    {"W_K", PROJECTIONS, FIELDS_WEIGHTS, FIELD_MATRIX, 2, 3, NUMBERS, WEIGHT(w_k)},
+    {"W_V", PROJECTIONS, FIELDS_WEIGHTS, FIELD_MATRIX, 2, 3, NUMBERS, WEIGHT(w_v)},
+    {"W_Q", HEAD, FIELDS_WEIGHTS, FIELD_MATRIX, 2, 2, NUMBERS, WEIGHT(w_q)},
+    {"W_K", HEAD, FIELDS_WEIGHTS, FIELD_MATRIX, 2, 2, NUMBERS, WEIGHT(w_k)},
+    {"W_V", HEAD, FIELDS_WEIGHTS, FIELD_MATRIX, 2, 2, NUMBERS, WEIGHT(w_v)},
+    {"W_O", PROJECTIONS, FIELDS_INPUTS, FIELD_MATRIX, 2, 2, NUMBERS, TENSOR(w_o, multihead.w_o),
+     BESIDE_HEADS},
+    {"b_Q", PROJECTIONS | HEAD, FIELDS_WEIGHTS, FIELD_MATRIX, 1, 2, NUMBERS, WEIGHT(b_q)},
+    {"b_K", PROJECTIONS | HEAD, FIELDS_WEIGHTS, FIELD_MATRIX, 1, 2, NUMBERS, WEIGHT(b_k)},
+    {"b_V", PROJECTIONS | HEAD, FIELDS_WEIGHTS, FIELD_MATRIX, 1, 2, NUMBERS, WEIGHT(b_v)},
+    {"b_O", PROJECTIONS, FIELDS_INPUTS, FIELD_MATRIX, 1, 1, NUMBERS, TENSOR(b_o, multihead.b_o),
+     BESIDE_HEADS},
+    {"weight_layout", PROJECTIONS, FIELDS_INPUTS, FIELD_CHOICE, CALL(multihead.layout),
+     CHOICES(layouts), .argument = "layout"},
+
+    /* The keys of every endpoint. */
+    {"dtype", ALL, FIELDS_WORK, .kind = FIELD_DTYPE, CHOICES(dtypes)},
+    {"digits", ALL, FIELDS_WORK, FIELD_INTEGER, 1, 17, WORK(digits)},
+    {"timeout", ALL, FIELDS_WORK, FIELD_SECONDS, WORK(seconds)},
+
+    /* The options of a call of attention. "mean_over_heads" and "top_k" depend on "return", so they
+     * come after it. */
+    {"return", ATTENTION, FIELDS_OPTIONS, FIELD_READER, .read = field_return,
+     .choices = answer_names, .choice_count = ANSWER_PROJECTED, .argument = "results"},
+    {"return", PROJECTIONS, FIELDS_OPTIONS, FIELD_READER, .read = field_return,
+     .choices = answer_names, .choice_count = ANSWER_COUNT, .argument = "results"},
+    {"scale", ATTENTIONS, FIELDS_OPTIONS, FIELD_NUMBER, CALL(options.scale),
+     .flag = ATTN_FLAG_SCALE},
+    {"softcap", ATTENTIONS, FIELDS_OPTIONS, FIELD_NUMBER, CALL(options.softcap)},
+    {"normalization", ATTENTIONS, FIELDS_OPTIONS, FIELD_CHOICE, CALL(options.normalization),
+     CHOICES(normalizations)},
+    {"mean_over_heads", ATTENTIONS, FIELDS_OPTIONS, FIELD_READER, .read = field_mean_over_heads},
+    {"top_k", ATTENTIONS, FIELDS_OPTIONS, FIELD_READER, .read = field_top_k},
+    {"kv_heads", ATTENTIONS, FIELDS_OPTIONS, FIELD_COUNT, CALL(options.kv_heads)},
+    {"causal", ATTENTIONS, FIELDS_OPTIONS, FIELD_READER, .read = field_causal},
+    {"window", ATTENTIONS, FIELDS_OPTIONS, FIELD_READER, .read = field_window},
+    {"alibi", ATTENTIONS, FIELDS_OPTIONS, FIELD_READER, 1, 1, NUMBERS,
+     TENSOR(alibi_slopes, options.alibi_slopes), .read = field_alibi},
+    {"sink", ATTENTIONS, FIELDS_OPTIONS, FIELD_READER, 1, 1, NUMBERS, TENSOR(sink, options.sink),
+     .read = field_sink},
+    {"lengths", ATTENTIONS, FIELDS_OPTIONS, FIELD_READER, .read = field_lengths},
+    {"mask", ATTENTIONS, FIELDS_OPTIONS, FIELD_MASK, 2, 4, FIELDS_MASK, TENSOR(mask, options.mask)},
+    {"bias", ATTENTIONS, FIELDS_OPTIONS, FIELD_BIAS, 2, 4, NUMBERS, TENSOR(bias, options.bias)},
+    {"past_K", ATTENTIONS, FIELDS_OPTIONS, FIELD_MATRIX, 2, 4, NUMBERS,
+     TENSOR(past_k, options.past_k)},
+    {"past_V", ATTENTIONS, FIELDS_OPTIONS, FIELD_MATRIX, 2, 4, NUMBERS,
+     TENSOR(past_v, options.past_v)},
+    {"heads", ATTENTION, FIELDS_OPTIONS, FIELD_COUNT, CALL(options.heads)},
+    {"heads", PROJECTIONS, FIELDS_APART, .kind = FIELD_APART}, /* multihead.c reads it */
+
+    /* derived.c reads these fields. */
+    {"random", ALL, FIELDS_APART, .kind = FIELD_APART},
+    {"text", WORDS, FIELDS_APART, .kind = FIELD_APART},
+    {"tokens", WORDS, FIELDS_APART, .kind = FIELD_APART},
+    {"embedding", WORDS, FIELDS_APART, .kind = FIELD_APART, .draw = NUMBERS},
+    {"embedding_dim", WORDS, FIELDS_APART, .kind = FIELD_APART},
+};
+
+enum {
+    ROWS = sizeof table / sizeof *table
+};
+static_assert((int)ROWS <= (int)FIELDS_MOST, "a bit of struct fields stands for each row");
+static_assert(sizeof(attn_layout) == sizeof(int) && sizeof(attn_normalization) == sizeof(int),
+              "a choice is written as an int");
+
+/* ------------------------------------------------------------------------------------ the keys */
+
+/* Returns the row of a key in these objects, or ROWS if there is none. */
+static size_t row_of(const char *name, unsigned at) {
+    size_t row = 0;
+    while (row < ROWS && ((table[row].at & at) == 0 || table[row].name[0] != name[0] ||
+                          strcmp(table[row].name, name) != 0)) {
+        row++;
+    }
+    return row;
+}
+
+void fields_find(struct fields *fields, const struct codec_value *object, unsigned at) {
+    fields->at = at;
+    fields->given = fields->matrices = 0;
+    fields->unknown = codec_kind_of(object) != CODEC_OBJECT;
+    if (fields->unknown) {
+        return;
+    }
+    for (const struct codec_value *member = codec_at(object, 0); member != NULL;
+         member = codec_next(member)) {
+        const size_t row = row_of(codec_name(member), at);
+        if (row == ROWS) {
+            fields->unknown = true;
+            continue;
+        }
+        fields->values[row] = member;
+        fields->given |= UINT64_C(1) << row;
+        fields->matrices |= (uint64_t)(table[row].draw != FIELDS_NOT_DRAWN) << row;
+    }
+}
+
+/* Returns what is said of a key that another object has and this one does not, or NULL. */
+static const char *hint_of(const char *name, unsigned at) {
+    for (size_t row = 0; row < ROWS; row++) {
+        if (strcmp(table[row].name, name) != 0) {
+            continue;
+        }
+        if ((table[row].hint_at & at) != 0) {
+            return table[row].hint;
+        }
+        if (at == FIELDS_AT_ATTENTION && (table[row].at & FIELDS_AT_PROJECTIONS) != 0) {
+            return of_projections;
+        }
+    }
+    return NULL;
+}
+
+/* Refuses the first member that is no key, or a value that is no object. */
+static bool refuse_key(const struct codec_document *document, const struct codec_value *object,
+                       unsigned at, struct codec_error *error) {
+    const char *names[ROWS];
+    struct codec_keys keys = {.names = names,
+                              .foreign = fields_foreign,
+                              .foreign_count = fields_foreign_count,
+                              .here = at};
+    struct codec_foreign own = {.where = at};
+    const struct codec_value *member = codec_at(object, 0);
+    for (size_t row = 0; row < ROWS; row++) {
+        if ((table[row].at & at) == 0) {
+            continue;
+        }
+        names[keys.count++] = table[row].name;
+        if (table[row].read == field_return) {
+            keys.place = table[row].name;
+            keys.elsewhere = table[row].choices;
+            keys.elsewhere_count = table[row].choice_count;
+        }
+    }
+    while (member != NULL && codec_name(member) != NULL && row_of(codec_name(member), at) < ROWS) {
+        member = codec_next(member);
+    }
+    own.name = member != NULL ? codec_name(member) : NULL;
+    own.hint = own.name != NULL ? hint_of(own.name, at) : NULL;
+    if (own.hint != NULL) {
+        keys.foreign = &own;
+        keys.foreign_count = 1;
+    }
+    return codec_check_keys(document, object, &keys, error);
+}
+
+bool fields_check(const struct fields *fields, const struct codec_document *document,
+                  const struct codec_value *object, struct codec_error *error) {
+    return !fields->unknown || refuse_key(document, object, fields->at, error);
+}
+
+/* Returns the first row of `rows` and takes it out of them. */
+static size_t next_row(uint64_t *rows) {
+    const size_t row = (size_t)__builtin_ctzll(*rows);
+    *rows &= *rows - 1;
+    return row;
+}
+
+const struct codec_value *fields_get(const struct fields *fields, const char *name) {
+    for (uint64_t rows = fields->given; rows != 0;) {
+        const size_t row = next_row(&rows);
+        if (strcmp(table[row].name, name) == 0) {
+            return fields->values[row];
+        }
+    }
+    return NULL;
+}
+
+const struct codec_value *fields_first(const struct fields *fields, enum fields_group group) {
+    for (uint64_t rows = fields->given; rows != 0;) {
+        const size_t row = next_row(&rows);
+        if (table[row].group == group) {
+            return fields->values[row];
+        }
+    }
+    return NULL;
+}
+
+void fields_put(struct fields *fields, const char *name, const struct codec_value *value) {
+    const size_t row = row_of(name, fields->at);
+    if (row < ROWS) {
+        fields->values[row] = value;
+        fields->given |= UINT64_C(1) << row;
+    }
+}
+
+enum fields_draw fields_draw_of(const char *name) {
+    const size_t row = row_of(name, ~0u);
+    return row < ROWS ? table[row].draw : FIELDS_NOT_DRAWN;
+}
+
+static const char *key_of(enum field_kind kind) {
+    size_t row = 0;
+    while (table[row].kind != kind) {
+        row++;
+    }
+    return table[row].name;
+}
+
+const char *fields_dtype_key(void) {
+    return key_of(FIELD_DTYPE);
+}
+
+const char *fields_infinity_key(void) {
+    return key_of(FIELD_BIAS);
+}
+
+/* ---------------------------------------------------------------------------------- the readers */
+
+/* Reads a matrix of numbers to `tensor`, and points `*pointer` to it. */
+static bool read_matrix(struct codec_document *document, const struct field *field,
+                        const struct codec_value *value, attn_tensor *tensor,
+                        const attn_tensor **pointer, struct codec_error *error) {
+    *pointer = tensor;
+    switch (field->kind) {
+    case FIELD_MASK:
+        return codec_as_mask(document, value, field->least, field->most, tensor, error);
+    case FIELD_LOGITS:
+    case FIELD_BIAS:
+        return codec_as_reals_or_null(document, value, field->least, field->most, tensor, error);
+    default:
+        return codec_as_reals(document, value, field->least, field->most, tensor, error);
+    }
+}
+
+static bool read_choice(const struct codec_document *document, const struct field *field,
+                        const struct codec_value *value, size_t *choice,
+                        struct codec_error *error) {
+    return codec_as_choice(document, value, field->choices, field->choice_count, choice, error);
+}
+
+static bool read_seconds(const struct codec_document *document, const struct codec_value *value,
+                         double *seconds, struct codec_error *error) {
+    if (!codec_as_number(document, value, seconds, error)) {
+        return false;
+    }
+    return *seconds > 0 || codec_fail(document, value, error,
+                                      "%s must be a number of seconds greater than 0, not %g",
+                                      codec_name(value), *seconds);
+}
+
+/* Reads one value. `values` and `pointers` are the structs that the offsets of the row are in. */
+static bool read_field(struct codec_document *document, const struct field *field,
+                       const struct codec_value *value, void *values, void *pointers,
+                       struct codec_error *error) {
+    void *out = (char *)values + field->value, *pointer = (char *)pointers + field->pointer;
+    size_t choice = 0;
+    int64_t integer = 0;
+    bool good = true;
+    switch (field->kind) {
+    case FIELD_APART:
+        break;
+    case FIELD_MATRIX:
+    case FIELD_LOGITS:
+    case FIELD_BIAS:
+    case FIELD_MASK:
+        good = read_matrix(document, field, value, out, pointer, error);
+        break;
+    case FIELD_DTYPE:
+        good = read_choice(document, field, value, &choice, error);
+        break;
+    case FIELD_CHOICE:
+        good = read_choice(document, field, value, &choice, error);
+        *(int *)out = (int)choice;
+        break;
+    case FIELD_INTEGER:
+        good = codec_as_integer(document, value, field->least, field->most, &integer, error);
+        *(int *)out = (int)integer;
+        break;
+    case FIELD_COUNT:
+        good = field_count(document, value, out, error);
+        break;
+    case FIELD_NUMBER:
+        good = codec_as_number(document, value, out, error);
+        break;
+    case FIELD_SECONDS:
+        good = read_seconds(document, value, out, error);
+        break;
+    case FIELD_READER:
+        good = field->read(values, document, field, value, error);
+        break;
+    }
+    if (field->flag != 0) { /* only options have flags, and they go into a call */
+        ((struct call *)values)->options.flags |= field->flag;
+    }
+    return good;
+}
+
+static bool read_group(const struct fields *fields, enum fields_group group,
+                       struct codec_document *document, void *values, void *pointers,
+                       struct codec_error *error) {
+    for (uint64_t rows = fields->given; rows != 0;) {
+        const size_t row = next_row(&rows);
+        if (table[row].group == group &&
+            !read_field(document, &table[row], fields->values[row], values, pointers, error)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool fields_read_work(const struct api_request *request, struct api_work *work,
+                      struct codec_error *error) {
+    return read_group(request->fields, FIELDS_WORK, request->body, work, work, error);
+}
+
+bool fields_read_inputs(const struct api_request *request, struct call *call,
+                        struct codec_error *error) {
+    return read_group(request->fields, FIELDS_INPUTS, request->body, call, call, error);
+}
+
+bool fields_read_weights(const struct fields *fields, struct codec_document *document,
+                         struct call_weights *weights, attn_projection *projection,
+                         struct codec_error *error) {
+    return read_group(fields, FIELDS_WEIGHTS, document, weights, projection, error);
+}
+
+bool fields_read_options(const struct api_request *request, struct call *call,
+                         struct codec_error *error) {
+    return fields_read_work(request, &call->work, error) &&
+           read_group(request->fields, FIELDS_OPTIONS, request->body, call, call, error);
+}
+
+/* -------------------------------------------------------------------------------------- errors */
+
+/* Returns the key under which an argument of the library stands in the body. The key of X is "text"
+ * if the words of a text stand in place of X. */
+static const char *key_of_argument(const struct fields *fields, const char *argument) {
+    for (size_t row = 0; row < ROWS; row++) {
+        const char *name = table[row].argument != NULL ? table[row].argument : table[row].name;
+        if ((table[row].at & fields->at) != 0 && strcmp(name, argument) == 0) {
+            const bool given = (fields->given >> row & 1) != 0;
+            return given ? codec_name(fields->values[row]) : table[row].name;
+        }
+    }
+    return argument;
+}
+
+void fields_refuse(const struct api_request *request, struct http_response *response,
+                   const attn_error *error) {
+    attn_error named = *error;
+    snprintf(named.argument, sizeof named.argument, "%s",
+             key_of_argument(request->fields, error->argument));
+    reply_attn_error(request, response, &named);
+}

@@ -1,0 +1,105 @@
+/*
+ * fields.h - the fields of requests: which keys the JSON object of each endpoint may have, and how
+ * the value of each is read. All of this comes from one table in fields.c. A new option of a call
+ * is a row there, a member of attn_options, the arithmetic in the library, and tests.
+ */
+#ifndef API_FIELDS_H
+#define API_FIELDS_H
+
+#include "api/api.h"
+
+struct call;
+struct call_weights;
+
+/* The objects whose keys the table knows, as bits. */
+enum {
+    FIELDS_AT_ATTENTION = 1,
+    FIELDS_AT_PROJECTIONS = 2, /* /self-attention and /multi-head-attention */
+    FIELDS_AT_HEAD = 4,        /* one head of the list "heads" */
+    FIELDS_AT_SOFTMAX = 8,
+    FIELDS_AT_EMBEDDINGS = 16,
+    FIELDS_MOST = 64 /* no table has more rows, because a bit stands for each row */
+};
+
+/* The fields that are read together, in the order of the table. */
+enum fields_group {
+    FIELDS_APART,   /* read by derived.c, or by the handler itself */
+    FIELDS_WORK,    /* keys of every endpoint, which go into struct api_work */
+    FIELDS_INPUTS,  /* the matrices that a call is about, which go into struct call */
+    FIELDS_WEIGHTS, /* projections of a request or of one head, which go into struct call_weights */
+    FIELDS_OPTIONS  /* the options of a call of attention, which go into struct call */
+};
+
+/* How {"random": ...} in place of a value is drawn. */
+enum fields_draw {
+    FIELDS_NOT_DRAWN, /* an object cannot stand there */
+    FIELDS_NUMBERS,
+    FIELDS_MASK /* drawn as numbers 0 and 1, which become bytes */
+};
+
+/* The members of one object of a body, by the rows of the table. */
+struct fields {
+    unsigned at;       /* the bit FIELDS_AT_* of the object */
+    bool unknown;      /* the value is no object, or it has a member that is no key */
+    uint64_t given;    /* bit i: the object has the key of row i */
+    uint64_t matrices; /* bit i of `given`, if a matrix may stand there */
+    /* values[i] holds if bit i of `given` is set. Borrowed from the document. */
+    const struct codec_value *values[FIELDS_MOST];
+};
+
+/* Finds the members of an object in the table. It never fails; fields_check() refuses what is wrong
+ * with the object. */
+void fields_find(struct fields *fields, const struct codec_value *object, unsigned at);
+
+/* Refuses a value that is no object, and a member that is no key. The message has a hint if the
+ * name is that of another program, a key of another endpoint, the name of a result, or nearly a
+ * key. `object` is what fields_find() got. Returns false with the error set. */
+bool fields_check(const struct fields *fields, const struct codec_document *document,
+                  const struct codec_value *object, struct codec_error *error);
+
+/* Returns the value of a key, or NULL if the object does not have it. Borrowed. */
+const struct codec_value *fields_get(const struct fields *fields, const char *name);
+
+/* Returns the first value of a group in the order of the table, or NULL. Borrowed. */
+const struct codec_value *fields_first(const struct fields *fields, enum fields_group group);
+
+/* Makes `value` the value of a key, although it stands under another name in the body. Does nothing
+ * if the object has no such key. */
+void fields_put(struct fields *fields, const char *name, const struct codec_value *value);
+
+/* Says how a value under this name can be drawn, whatever the object is. */
+enum fields_draw fields_draw_of(const char *name);
+
+/* The key whose value decides the dtype of all matrices, and the key whose matrix may hold
+ * -Infinity, for codec_reader_create(). */
+const char *fields_dtype_key(void);
+const char *fields_infinity_key(void);
+
+/* Each of these reads the given fields of one group, in the order of the table, and leaves the
+ * targets of the other fields as they are. Matrices borrow their numbers from the body. Each
+ * returns false with the error set. */
+bool fields_read_work(const struct api_request *request, struct api_work *work,
+                      struct codec_error *error);
+bool fields_read_inputs(const struct api_request *request, struct call *call,
+                        struct codec_error *error);
+bool fields_read_weights(const struct fields *fields, struct codec_document *document,
+                         struct call_weights *weights, attn_projection *projection,
+                         struct codec_error *error);
+/* Reads the group FIELDS_WORK first. */
+bool fields_read_options(const struct api_request *request, struct call *call,
+                         struct codec_error *error);
+
+/* Reads a whole number of at least 1. */
+bool field_count(const struct codec_document *document, const struct codec_value *value,
+                 size_t *count, struct codec_error *error);
+
+/* Answers that the library refuses a call. The pointer of the problem is the key under which the
+ * argument stands in the body. */
+void fields_refuse(const struct api_request *request, struct http_response *response,
+                   const attn_error *error);
+
+/* The names that other programs have for keys, see fields_foreign.c. */
+extern const struct codec_foreign fields_foreign[];
+extern const size_t fields_foreign_count;
+
+#endif

@@ -1,0 +1,111 @@
+/*
+ * fields_foreign.c - the names that other programs have for the keys of requests, and what the
+ * message of an unknown key says about each.
+ */
+#include "api/fields.h"
+
+#define ATTENTION   FIELDS_AT_ATTENTION
+#define PROJECTIONS FIELDS_AT_PROJECTIONS
+#define SOFTMAX     FIELDS_AT_SOFTMAX
+#define ATTENTIONS  (ATTENTION | PROJECTIONS)
+
+#define HEADS       "it is \"heads\" here"
+#define KV_HEADS    "it is \"kv_heads\" here, the number of heads of K and V"
+#define NO_DROPOUT  "there is no dropout here: leave it out"
+#define BY_SHAPES   "it follows from the shapes of the matrices: leave it out"
+#define WINDOW      "it is \"window\" here: [left, right]"
+#define LENGTHS     "it is \"lengths\" here, the number of valid keys of each batch item"
+#define RETURNED    "\"return\" names the results here, such as [\"output\", \"weights\"]"
+#define RETURN_LSE  "\"return\" names the results here, such as [\"output\", \"lse\"]"
+#define SCALE       "it is \"scale\" here"
+#define SOFTCAP     "it is \"softcap\" here"
+#define SINK        "it is \"sink\" here, one number for each head"
+#define PAST_K      "it is \"past_K\" here"
+#define PAST_V      "it is \"past_V\" here"
+#define PACKED      "it is W_Q, W_K and W_V" OUT_IN
+#define OUT_IN      " of /self-attention, with \"weight_layout\": \"out_in\""
+
+/* These are the names of PyTorch, ONNX, flash-attention, JAX and Transformers. If a name means
+ * different things in several of them, its hint is right for all of them. */
+const struct codec_foreign fields_foreign[] = {
+    {"attn_mask", ATTENTIONS,
+     "it is \"mask\" here, where true attends (as in scaled_dot_product_attention and ONNX; in "
+     "torch.nn.MultiheadAttention true forbids), or \"bias\" for numbers that are added"},
+    {"attention_mask", ATTENTIONS,
+     "it is \"mask\" here, where true or 1 attends, or \"lengths\" for the number of valid keys"},
+    {"key_padding_mask", ATTENTIONS,
+     "it is \"lengths\" here, the number of valid keys of each batch item, if the padding is at "
+     "the end; or \"mask\" of the shape (batch, 1, 1, keys), where true attends, the opposite of "
+     "key_padding_mask"},
+    {"block_mask", ATTENTIONS, "it is \"mask\" here, where true attends"},
+    {"attn_bias", ATTENTIONS, "it is \"bias\" here"},
+    {"is_causal", ATTENTIONS, "it is \"causal\" here"},
+    {"num_heads", ATTENTIONS, HEADS},
+    {"q_num_heads", ATTENTIONS, HEADS},
+    {"nhead", ATTENTIONS, HEADS},
+    {"n_heads", ATTENTIONS, HEADS},
+    {"num_attention_heads", ATTENTIONS, HEADS},
+    {"kv_num_heads", ATTENTIONS, KV_HEADS},
+    {"num_kv_heads", ATTENTIONS, KV_HEADS},
+    {"num_key_value_heads", ATTENTIONS, KV_HEADS},
+    {"enable_gqa", ATTENTIONS,
+     "grouped heads need no switch here: give K and V fewer heads than Q, or \"kv_heads\""},
+    {"need_weights", ATTENTIONS, RETURNED},
+    {"output_attentions", ATTENTIONS, RETURNED},
+    {"return_attn_probs", ATTENTIONS, RETURNED},
+    {"return_lse", ATTENTIONS, RETURN_LSE},
+    {"return_softmax_lse", ATTENTIONS, RETURN_LSE},
+    {"qk_matmul_output_mode", ATTENTIONS,
+     "\"return\" names the steps here, such as \"scaled_scores\", \"masked_scores\" and "
+     "\"weights\""},
+    {"average_attn_weights", ATTENTIONS,
+     "it is \"mean_over_heads\" here, and its default is false"},
+    {"dropout", ATTENTIONS, NO_DROPOUT},
+    {"dropout_p", ATTENTIONS, NO_DROPOUT},
+    {"embed_dim", ATTENTIONS, BY_SHAPES},
+    {"head_dim", ATTENTIONS, BY_SHAPES},
+    {"kdim", ATTENTIONS, BY_SHAPES},
+    {"vdim", ATTENTIONS, BY_SHAPES},
+    {"batch_first", ATTENTIONS,
+     "the batch is always the first axis here, as with batch_first=True: leave it out"},
+    {"softmax_precision", ATTENTIONS, "it is \"dtype\" here: \"float32\" or \"float64\""},
+    {"softmax_scale", ATTENTIONS, SCALE},
+    {"sm_scale", ATTENTIONS, SCALE},
+    {"temperature", ATTENTIONS,
+     "there is no temperature here: divide \"scale\" by it; the default of \"scale\" is "
+     "1 / sqrt(columns of a head of Q)"},
+    {"temperature", SOFTMAX, "there is no temperature here: divide X by it first"},
+    {"logits_soft_cap", ATTENTIONS, SOFTCAP},
+    {"window_size", ATTENTIONS, WINDOW},
+    {"sliding_window", ATTENTIONS, WINDOW},
+    {"local_window_size", ATTENTIONS, WINDOW},
+    {"left_window_size", ATTENTIONS, WINDOW},
+    {"right_window_size", ATTENTIONS, WINDOW},
+    {"alibi_slopes", ATTENTIONS, "it is \"alibi\" here"},
+    {"sinks", ATTENTIONS, SINK},
+    {"learnable_sink", ATTENTIONS, SINK},
+    {"nonpad_kv_seqlen", ATTENTIONS, LENGTHS},
+    {"key_value_seq_lengths", ATTENTIONS, LENGTHS},
+    {"past_key", ATTENTIONS, PAST_K},
+    {"past_value", ATTENTIONS, PAST_V},
+    {"query", ATTENTION, "it is \"Q\" here"},
+    {"key", ATTENTION, "it is \"K\" here"},
+    {"value", ATTENTION, "it is \"V\" here"},
+    {"query", PROJECTIONS, "it is \"X\" here"},
+    {"hidden_states", PROJECTIONS, "it is \"X\" here"},
+    {"key", PROJECTIONS, "it is \"context\" here, from which K and V are projected"},
+    {"value", PROJECTIONS, "it is \"context\" here, from which K and V are projected"},
+    {"encoder_hidden_states", PROJECTIONS, "it is \"context\" here"},
+    {"in_proj_weight", ATTENTIONS, PACKED},
+    {"in_proj_bias", ATTENTIONS, "it is b_Q, b_K and b_V of /self-attention"},
+    {"q_proj_weight", ATTENTIONS, "it is W_Q" OUT_IN},
+    {"k_proj_weight", ATTENTIONS, "it is W_K" OUT_IN},
+    {"v_proj_weight", ATTENTIONS, "it is W_V" OUT_IN},
+    {"out_proj", ATTENTIONS, "it is W_O and b_O" OUT_IN},
+    {"out_proj.weight", ATTENTIONS, "it is W_O" OUT_IN},
+    {"out_proj.bias", ATTENTIONS, "it is b_O of /self-attention"},
+    {"dim", SOFTMAX, "it is \"axis\" here"},
+    {"input", SOFTMAX, "it is \"X\" here"},
+};
+
+const size_t fields_foreign_count = sizeof fields_foreign / sizeof *fields_foreign;
