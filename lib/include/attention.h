@@ -91,8 +91,8 @@ typedef enum attn_dtype {
 
 enum {
     ATTN_MAX_RANK = 8,
-    /* Bytes. A scratch and the buffer of attn_plan_bind_all() begin at a multiple of this number.
-     * Inputs and results that do so, too, are faster. */
+    /* An alignment in bytes. A scratch and the buffer of attn_plan_bind_all() begin at a multiple
+     * of it. Calls whose inputs and results do so, too, are faster. */
     ATTN_ALIGNMENT = 64
 };
 
@@ -108,8 +108,8 @@ typedef struct attn_tensor {
 /* Returns the bytes of one element, or 0 if the value is not a dtype. */
 ATTN_API size_t attn_dtype_size(attn_dtype dtype);
 
-/* The number of elements of a tensor, and its bytes. Both return false, and write nothing, if the
- * number does not fit a size_t. */
+/* Computes the number of elements of a tensor, or its bytes. Both functions return false, and write
+ * nothing, if the number does not fit a size_t. */
 ATTN_API bool attn_tensor_count(const attn_tensor *tensor, size_t *count);
 ATTN_API bool attn_tensor_bytes(const attn_tensor *tensor, size_t *bytes);
 
@@ -300,8 +300,8 @@ ATTN_API const attn_result_tensor *attn_plan_tensor(const attn_plan *plan, attn_
  * Errors: ATTN_INVALID_ARGUMENT if there is no such part or `data` is NULL. */
 ATTN_API attn_status attn_plan_bind(attn_plan *plan, attn_result result, size_t part, void *data);
 
-/* The bytes of one buffer for all wanted results, a multiple of ATTN_ALIGNMENT. Returns false, and
- * writes nothing, if the number does not fit a size_t. */
+/* Computes the bytes of one buffer for all wanted results, a multiple of ATTN_ALIGNMENT. Returns
+ * false, and writes nothing, if the number does not fit a size_t. */
 ATTN_API bool attn_plan_results_bytes(const attn_plan *plan, size_t *bytes);
 
 /* Binds all parts of all wanted results to one buffer of the caller, who keeps it until the plan is
@@ -318,7 +318,7 @@ ATTN_API attn_status attn_plan_bind_all(attn_plan *plan, void *buffer);
  * reading masks, and a constant for each head, row and task. */
 ATTN_API double attn_plan_cost(const attn_plan *plan);
 
-/* All bytes that the plan takes, so that a caller can refuse it before it allocates anything more:
+/* Computes all bytes that the plan takes, so that a caller can refuse it before more is allocated:
  * the plan itself, which is allocated already; its workspace, which the first begin allocates; one
  * buffer for all results (attn_plan_results_bytes); and the scratches (attn_plan_scratch) that
  * `threads` threads use at the same time. attn_plan_run() uses one scratch. Inputs are not counted.
@@ -386,7 +386,7 @@ ATTN_API attn_status attn_softmax(const attn_tensor *x, int axis, void *out, att
  */
 typedef enum attn_generator {
     ATTN_NUMPY = 0, /* np.random.seed(seed); the seed is at most 2^32 - 1 */
-    ATTN_TORCH = 1  /* torch.manual_seed(seed); a negative seed is given as seed + 2^64 */
+    ATTN_TORCH = 1  /* torch.manual_seed(seed), on the CPU; a negative seed is seed + 2^64 */
 } attn_generator;
 
 typedef enum attn_distribution {
@@ -408,8 +408,12 @@ typedef struct attn_draw {
     /* The dtype in which the numbers are drawn: ATTN_FLOAT64 with ATTN_NUMPY, either float dtype
      * with ATTN_TORCH. ATTN_RANDINT does not use it. */
     attn_dtype dtype;
-    double a, b;  /* within -1e37 .. 1e37, except with ATTN_RANDINT */
-    size_t count; /* elements of the whole matrix; PyTorch's normals depend on it */
+    /* Except with ATTN_RANDINT, a and b are within -1e37 .. 1e37, so that no number overflows
+     * float32. */
+    double a, b;
+    /* The elements of the whole matrix. It matters for the values, too: PyTorch draws fewer than 16
+     * normals in another way than more. */
+    size_t count;
 } attn_draw;
 
 typedef struct attn_random attn_random;
@@ -455,9 +459,9 @@ typedef struct attn_build_info {
  * this CPU cannot run, the library uses the fastest ones and sets kernels_refused. */
 ATTN_API attn_build_info attn_build(void);
 
-/* The number of threads that OpenBLAS itself may use in the whole process. A caller that runs plans
- * on threads of its own sets it to 1 before the first plan. The results then do not depend on the
- * number of threads. */
+/* Sets or returns the number of threads that OpenBLAS itself may use in the whole process. A caller
+ * that runs plans on threads of its own sets it to 1 before the first plan. The results then do not
+ * depend on the number of threads. */
 ATTN_API void attn_blas_set_threads(int threads);
 ATTN_API int attn_blas_threads(void);
 

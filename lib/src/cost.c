@@ -14,27 +14,25 @@
 
 /* The cost of one score or of one number. */
 enum {
-    PLAIN = 40,    /* softmax of a plain call, in vectors */
-    GENERAL = 100, /* softmax in double, for bias, ALiBi and softcap */
-    LONG = 160,    /* softmax of a long row, in double */
-    /* One of these is added for the products of a score, which are made without BLAS or with it.
-     * The second one is divided by the number of queries. */
-    ROW_PRODUCT = 200,
-    BLAS_PRODUCT = 400,
-    MASK = 20,         /* reading a byte of a mask */
-    SOFTCAP = 120,     /* tanh */
-    ENTROPY = 350,     /* a logarithm of libm */
-    LONG_ENTROPY = 80, /* the moment of a long row, of which entropy is made */
-    STAGE = 60,        /* storing a number of a stage */
-    KEPT = 30,         /* storing a weight */
-    MOMENT = 60,       /* adding a number to a variance */
-    SELECT = 150,      /* comparing a number for top_k */
-    SORT = 600,        /* one level of the heap, for each of the k numbers of top_k */
-    COPY = 20,         /* copying a number */
-    PACK = 40,         /* copying a number transposed */
-    MERGE = 60,        /* merging a number */
-    READ = 4,          /* reading a byte of the inputs from memory */
-    FRESH = 20,        /* a byte of results and workspace, which the system has to clear first */
+    PLAIN = 40,         /* softmax of a plain call, in vectors */
+    GENERAL = 100,      /* softmax in double, for bias, ALiBi and softcap */
+    LONG = 160,         /* softmax of a long row, in double */
+    ROW_PRODUCT = 200,  /* added if the products are made row by row */
+    BLAS_PRODUCT = 400, /* added if BLAS makes them, divided by the number of queries */
+    MASK = 20,          /* reading a byte of a mask */
+    SOFTCAP = 120,      /* tanh */
+    ENTROPY = 350,      /* a logarithm of libm */
+    LONG_ENTROPY = 80,  /* the moment of a long row, of which entropy is made */
+    STAGE = 60,         /* storing a number of a stage */
+    KEPT = 30,          /* storing a weight */
+    MOMENT = 60,        /* adding a number to a variance */
+    SELECT = 150,       /* comparing a number for top_k */
+    SORT = 600,         /* one level of the heap, for each of the k numbers of top_k */
+    COPY = 20,          /* copying a number */
+    PACK = 40,          /* copying a number transposed */
+    MERGE = 60,         /* merging a number */
+    READ = 4,           /* reading a byte of the inputs from memory */
+    FRESH = 20,         /* a byte of results and workspace, which the system has to clear first */
 };
 
 /* The cost of a call and of its larger parts. */
@@ -94,7 +92,8 @@ static double cost_of_score(const attn_plan *plan, const struct schedule *s) {
     return cost;
 }
 
-/* Do the keys and values of one head stay in a cache from one block of queries to the next? */
+/* Returns whether the keys and values of one head stay in a cache from one block of queries to the
+ * next. */
 static bool stay_in_cache(const attn_plan *plan) {
     const double numbers = (double)plan->m * read_columns(plan);
     return numbers * (double)attn_dtype_size(plan->dtype) <= 1 << 21;
@@ -224,9 +223,9 @@ double cost_of_ranking(const attn_plan *plan, const struct schedule *s) {
 double cost_of_projecting(const struct projection *p, size_t rows, size_t columns) {
     enum {
         WEIGHT = 24, /* reading a number of the weights from memory */
-        WIDTH = 16,  /* columns that fill a vector; each costs 1 if there are so many */
-        NARROW = 50, /* one of fewer columns */
-        MOST = 320   /* the most that fewer columns cost together */
+        WIDTH = 16,  /* columns that fill a vector; with fewer columns the next two costs count */
+        NARROW = 50, /* a number of one column; with WIDTH columns it costs 1 */
+        MOST = 320   /* the most that the numbers of one row cost together */
     };
     const double wide = (double)columns, each = columns >= WIDTH       ? wide
                                                 : wide * NARROW < MOST ? wide * NARROW

@@ -68,6 +68,7 @@ struct projection {
 };
 
 /* --------------------------------------------------------------------------------- the schedule */
+
 /* The phases of a run. All tasks of one phase may run at once and in any order. */
 enum phase {
     PHASE_PROJECT, /* Q, K and V are computed from X */
@@ -228,7 +229,7 @@ struct attn_plan {
     (ATTN_WANT(SCORES) | ATTN_WANT(SCALED_SCORES) | ATTN_WANT(MASKED_SCORES) |                     \
      ATTN_WANT(STATISTICS))
 
-/* Is any of these results wanted? */
+/* Returns whether any of these results is wanted. */
 static inline bool plan_wants(const attn_plan *plan, unsigned bits) {
     return (plan->wanted & bits) != 0;
 }

@@ -369,7 +369,8 @@ void attn_random_fill(attn_random *random, const attn_draw *draw, size_t first, 
 
 /* -------------------------------------------------------------------------------------- checks */
 
-/* No normal exceeds 13, because 53 bits allow no larger one. So no draw overflows float32. */
+/* The largest size of a and b. No normal exceeds 13, because 53 bits allow no larger one, so no
+ * draw overflows float32. */
 #define FURTHEST 1e37
 
 static attn_status check_number(const char *name, double x, bool whole, attn_error *error) {

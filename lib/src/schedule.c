@@ -27,13 +27,15 @@ enum {
 
     /* Rows of more numbers than this are not kept in a scratch. */
     WIDE = 4096,
-    /* Long rows: the queries of one task; the fewest keys of one part, if they cost little; the
-     * number of parts of a very long row; the most keys of one part; the most that one task
-     * costs, about 3 ms. */
+    /* The most queries of one task of long rows. */
     LONG_QUERIES = 16,
+    /* The fewest keys of one part of a long row, unless they cost more than LONG_WORK. */
     LONG_KEYS = 8192,
+    /* A very long row is cut into this many parts, as long as they have at most LONG_MOST keys. */
     LONG_PARTS = 256,
+    /* The most keys of one part of a long row. */
     LONG_MOST = 65536,
+    /* The most multiply-adds of one task of long rows: about 3 ms. */
     LONG_WORK = 1 << 28,
 
     /* The most bytes of packed keys, those of one tile, in a scratch. */

@@ -5,10 +5,8 @@
 #include "engine/run.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "status.h"
-#include "tensor.h"
 
 static void *allocate(size_t bytes) {
     const size_t rounded = (bytes + ATTN_ALIGNMENT - 1) / ATTN_ALIGNMENT * ATTN_ALIGNMENT;
@@ -28,7 +26,7 @@ attn_status attn_plan_begin(attn_plan *plan, attn_error *error) {
     if (plan->workspace == NULL && plan->schedule.workspace.bytes != 0) {
         plan->workspace = allocate(plan->schedule.workspace.bytes);
         if (plan->workspace == NULL) {
-            return attn_fail(error, ATTN_NO_MEMORY, "", "out of memory");
+            return attn_no_memory(error);
         }
     }
     return plan_read_numbers(plan, error);
@@ -57,7 +55,7 @@ attn_status attn_plan_run(attn_plan *plan, attn_error *error) {
     ATTN_TRY(attn_plan_begin(plan, error));
     void *scratch = allocate(plan->schedule.scratch.bytes);
     if (scratch == NULL) {
-        return attn_fail(error, ATTN_NO_MEMORY, "", "out of memory");
+        return attn_no_memory(error);
     }
     attn_status status = ATTN_OK;
     for (size_t phase = 0; phase < PHASE_COUNT; phase++) {

@@ -18,7 +18,7 @@
 
 struct attn_kernels {
     const char *name;
-    /* Returns the largest of x, -INFINITY if n is 0, and any number if x has a NaN. */
+    /* Returns the largest of x, or -INFINITY if n is 0. If x has a NaN, the result is undefined. */
     double (*max)(const double *x, size_t n);
     /* Sets x to -INFINITY where mask is 0. Returns whether all other numbers are finite. */
     bool (*mask_f32)(float *x, const unsigned char *mask, size_t n);
@@ -74,7 +74,7 @@ struct attn_kernels {
                      size_t d);
     void (*dots_f64)(double *x, const double *q, const double *keys, size_t ld, size_t count,
                      size_t d);
-    /* As dots, but q is double, and the products are summed in double. */
+    /* Does the same as dots, but q is double, and the products are summed in double. */
     void (*wide_dots_f32)(double *x, const double *q, const float *keys, size_t ld, size_t count,
                           size_t d);
     void (*wide_dots_f64)(double *x, const double *q, const double *keys, size_t ld, size_t count,
@@ -85,7 +85,7 @@ struct attn_kernels {
                         size_t columns);
     void (*combine_f64)(double *out, const double *w, const double *v, size_t ld, size_t count,
                         size_t columns);
-    /* As combine, but w is double, and the sum is double. Rows of weight 0 are not read. */
+    /* Does the same as combine, but w and the sum are double. Rows of weight 0 are not read. */
     void (*mix_f32)(double *sum, const double *w, const float *v, size_t ld, size_t count,
                     size_t columns);
     void (*mix_f64)(double *sum, const double *w, const double *v, size_t ld, size_t count,
