@@ -62,8 +62,8 @@ enum form {
 static const char *const form_names[] = {"float32", "float64", "integers"};
 
 static double value_of(enum form form) {
-    double x = (uniform() + uniform() + uniform() + uniform() - 2) *
-               1.7; /* nearly a normal distribution */
+    const double sum = uniform() + uniform() + uniform() + uniform();
+    const double x = (sum - 2) * 1.7; /* nearly a normal distribution */
     return form == FORM_INTEGER   ? (double)(int)(x * 5)
            : form == FORM_FLOAT32 ? (double)(float)x
                                   : x;

@@ -433,7 +433,8 @@ static const char *const phases[] = {"project", "pack", "attend", "merge",
 static void run_plan(struct call *c, bool verbose) {
     attn_error error = {0};
     attn_status status;
-    void *scratch = aligned_alloc(64, attn_plan_scratch(c->plan) / 64 * 64 + 64);
+    const size_t units = attn_plan_scratch(c->plan) / ATTN_ALIGNMENT + 1;
+    void *scratch = aligned_alloc(ATTN_ALIGNMENT, units * ATTN_ALIGNMENT);
     short_call = c->cost < 1e7;
     const double cpu = cpu_now();
     double before = task_now(), after;

@@ -76,7 +76,7 @@ static void output_of_query(const struct reference_head *c, const struct referen
     }
 }
 
-void attn_reference_head(const struct reference_head *call, const struct reference_results *out) {
+void reference_compute(const struct reference_head *call, const struct reference_results *out) {
     for (size_t i = 0; i < call->n; i++) {
         scores_of_query(call, out, i);
         weights_of_query(call, out, i);

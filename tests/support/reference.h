@@ -3,8 +3,8 @@
  * formulas of attention.h. The tests compare the library with it, so it shares no code with the
  * library, and it is easy to read rather than fast.
  */
-#ifndef ATTN_REFERENCE_H
-#define ATTN_REFERENCE_H
+#ifndef SUPPORT_REFERENCE_H
+#define SUPPORT_REFERENCE_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -36,6 +36,6 @@ struct reference_results {
 };
 
 /* Computes all results of one head. */
-void attn_reference_head(const struct reference_head *call, const struct reference_results *out);
+void reference_compute(const struct reference_head *call, const struct reference_results *out);
 
 #endif

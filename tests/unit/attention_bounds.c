@@ -102,7 +102,7 @@ struct reference_results reference_of(const struct call *c, size_t b, size_t h) 
     r.entropy = r.lse + n;
     r.score_scale = r.entropy + n;
     r.output_scale = r.score_scale + n;
-    attn_reference_head(&call, &r);
+    reference_compute(&call, &r);
     return r;
 }
 

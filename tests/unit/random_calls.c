@@ -267,8 +267,8 @@ static attn_tensor *draw_broadcast(struct random_call *c, bool boolean, double *
         stride[4 - back] = size == 1 ? 0 : count;
         count *= size;
     }
-    const size_t one_in =
-        rng_chance(&c->rng, 4) ? 1 : rng_between(&c->rng, 2, 8); /* 1: every key */
+    /* One key of `one_in` is forbidden: all keys, if it is 1. */
+    const size_t one_in = rng_chance(&c->rng, 4) ? 1 : rng_between(&c->rng, 2, 8);
     double *x = draw_normals(c, count, 1);
     for (size_t i = 0; i < count; i++) {
         bool forbid = rng_chance(&c->rng, one_in);

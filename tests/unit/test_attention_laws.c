@@ -305,8 +305,8 @@ static void check_row(struct worst *worst, const struct call *c, const struct re
     const double *w = r->of[ATTN_RESULT_WEIGHTS] + row * c->m;
     const double largest = largest_of(x, c->m);
     const double sink = c->sinks == NULL ? -INFINITY : c->sinks[row / c->n % c->heads];
-    const double sums =
-        2 * (double)c->m * 0x1p-53; /* of two sums over m numbers in different orders */
+    /* The rounding of two sums over m numbers in different orders. */
+    const double sums = 2 * (double)c->m * 0x1p-53;
     double sum = exp(sink - fmax(lse, -1e300)), entropy = 0;
     for (size_t j = 0; j < c->m; j++) {
         const double want = x[j] == -INFINITY ? 0 : exp(x[j] - lse);

@@ -144,7 +144,7 @@ static void check_head(struct worst *worst, struct random_call *c, const attn_pl
     r.entropy = r.lse + n;
     r.score_scale = r.entropy + n;
     r.output_scale = r.score_scale + n;
-    attn_reference_head(&call, &r);
+    reference_compute(&call, &r);
 
     for (size_t i = 0; i < n; i++) {
         const size_t row = row0 + i;

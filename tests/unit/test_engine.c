@@ -133,7 +133,7 @@ static double head_error(const struct shape *s, const struct data *x, size_t h, 
     r.entropy = r.lse + s->n;
     r.score_scale = r.entropy + s->n;
     r.output_scale = r.score_scale + s->n;
-    attn_reference_head(&call, &r);
+    reference_compute(&call, &r);
     for (size_t i = 0; i < s->n; i++) {
         double largest = 0;
         for (size_t j = 0; j < s->m; j++) {
