@@ -5,7 +5,6 @@
  */
 #include <assert.h>
 #include <float.h>
-#include <math.h>
 #include <string.h>
 
 #include "blas.h"

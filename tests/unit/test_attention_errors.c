@@ -3,7 +3,6 @@
  * the values. An overflow names its stage.
  */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "test_by_hand.h"

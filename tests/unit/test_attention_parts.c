@@ -7,7 +7,6 @@
 #include <criterion/theories.h>
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "attention_laws.h"
 

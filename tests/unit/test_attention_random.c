@@ -9,13 +9,15 @@
 #include <string.h>
 
 #include "attention.h"
+#include "attention_bounds.h"
 #include "random_calls.h"
 #include "support/reference.h"
 #include "support/scale.h"
 
 /* ----------------------------------------------------------------------------------- comparing */
 
-struct worst {
+/* The worst error of each dtype so far, relative to the scale of its number. */
+struct worst_errors {
     double error[2]; /* by dtype */
     const char *what[2];
     uint64_t seed[2], at;
@@ -33,8 +35,8 @@ static double got(const attn_plan *plan, attn_result result, size_t part, size_t
     }
 }
 
-static void compare(struct worst *worst, const struct random_call *c, const char *what, double is,
-                    double want, double scale) {
+static void compare(struct worst_errors *worst, const struct random_call *c, const char *what,
+                    double is, double want, double scale) {
     double error = is == want ? 0 : fabs(is - want) / fmax(scale, 1e-30);
     if (!(error <= worst->error[c->dtype])) { /* true for NaN, too */
         worst->error[c->dtype] = isnan(error) ? INFINITY : error;
@@ -43,17 +45,9 @@ static void compare(struct worst *worst, const struct random_call *c, const char
     }
 }
 
-static double largest(const double *x, size_t count) {
-    double max = 0;
-    for (size_t i = 0; i < count; i++) {
-        max = isfinite(x[i]) ? fmax(max, fabs(x[i])) : max;
-    }
-    return max;
-}
-
-static void compare_rows(struct worst *worst, const struct random_call *c, const attn_plan *plan,
-                         attn_result result, size_t part, size_t at, const double *want,
-                         size_t count, double scale) {
+static void compare_rows(struct worst_errors *worst, const struct random_call *c,
+                         const attn_plan *plan, attn_result result, size_t part, size_t at,
+                         const double *want, size_t count, double scale) {
     if (attn_plan_parts(plan, result) == 0) {
         return;
     }
@@ -99,8 +93,9 @@ static void check_top_k_of_row(const struct random_call *c, const attn_plan *pla
     free(seen);
 }
 
-static void check_head(struct worst *worst, struct random_call *c, const attn_plan *plan, size_t b,
-                       size_t h, double *mean, double *concat, size_t concat_ld, size_t concat_at) {
+static void check_head(struct worst_errors *worst, struct random_call *c, const attn_plan *plan,
+                       size_t b, size_t h, double *mean, double *concat, size_t concat_ld,
+                       size_t concat_at) {
     const size_t kv = h / (c->H / c->KV), n = c->n, m = c->m;
     const size_t dh = c->multihead.per_head ? h : 0, d = c->d[dh], d_v = c->d_v[dh];
     const attn_options *o = &c->options;
@@ -149,13 +144,13 @@ static void check_head(struct worst *worst, struct random_call *c, const attn_pl
     for (size_t i = 0; i < n; i++) {
         const size_t row = row0 + i;
         const double s = score_scale(c, &call, &r, i), scaled = fmax(fabs(call.scale) * s, 1e-3);
-        const double masked = fmax(scaled, largest(r.masked_scores + i * m, m));
+        const double masked = fmax(scaled, largest_of(r.masked_scores + i * m, m));
         compare_rows(worst, c, plan, ATTN_RESULT_SCORES, 0, row * m, r.scores + i * m, m, s);
         compare_rows(worst, c, plan, ATTN_RESULT_SCALED_SCORES, 0, row * m, r.scaled_scores + i * m,
                      m, scaled);
         compare_rows(worst, c, plan, ATTN_RESULT_MASKED_SCORES, 0, row * m, r.masked_scores + i * m,
                      m, masked);
-        const double w = fmax(largest(r.weights + i * m, m), call.unnormalized ? masked : 0);
+        const double w = fmax(largest_of(r.weights + i * m, m), call.unnormalized ? masked : 0);
         if (!(o->flags & ATTN_FLAG_MEAN_OVER_HEADS)) {
             compare_rows(worst, c, plan, ATTN_RESULT_WEIGHTS, 0, row * m, r.weights + i * m, m, w);
         }
@@ -170,7 +165,7 @@ static void check_head(struct worst *worst, struct random_call *c, const attn_pl
             mean[(b * n + i) * m + j] += r.weights[i * m + j] / (double)c->H;
         }
         if (call.unnormalized) { /* the weights have the rounding errors of scores */
-            r.output_scale[i] = fmax(r.output_scale[i], masked * largest(call.v, m * d_v));
+            r.output_scale[i] = fmax(r.output_scale[i], masked * largest_of(call.v, m * d_v));
         }
         double *joined = concat + (b * n + i) * (concat_ld + 1);
         memcpy(joined + concat_at, r.output + i * d_v, d_v * sizeof *joined);
@@ -183,7 +178,7 @@ static void check_head(struct worst *worst, struct random_call *c, const attn_pl
 }
 
 /* Compares Q, K, V, present_K and present_V of head h. */
-static void check_matrices(struct worst *worst, struct random_call *c, const attn_plan *plan,
+static void check_matrices(struct worst_errors *worst, struct random_call *c, const attn_plan *plan,
                            size_t b, size_t h) {
     const bool own = c->multihead.per_head, packed = c->form == PACKED_2D || c->form == PACKED_3D;
     const size_t d = c->d[own ? h : 0], d_v = c->d_v[own ? h : 0], part = own ? h : 0;
@@ -205,7 +200,7 @@ static void check_matrices(struct worst *worst, struct random_call *c, const att
     }
 }
 
-static void check_call(struct worst *worst, struct random_call *c, attn_plan *plan) {
+static void check_call(struct worst_errors *worst, struct random_call *c, attn_plan *plan) {
     attn_error error = {0};
     for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
         for (size_t part = 0; part < attn_plan_parts(plan, (attn_result)r); part++) {
@@ -239,7 +234,7 @@ static void check_call(struct worst *worst, struct random_call *c, attn_plan *pl
         if (c->options.flags & ATTN_FLAG_MEAN_OVER_HEADS) {
             const double *w = mean + row * c->m;
             compare_rows(worst, c, plan, ATTN_RESULT_WEIGHTS, 0, row * c->m, w, c->m,
-                         fmax(largest(w, c->m), c->options.normalization ? 10 : 0));
+                         fmax(largest_of(w, c->m), c->options.normalization ? 10 : 0));
         }
         if (c->form < PACKED_2D) {
             continue;
@@ -258,7 +253,7 @@ Test(attention, random_calls_agree_with_the_reference, .timeout = 300) {
     enum {
         CALLS = 4000
     };
-    struct worst worst = {0};
+    struct worst_errors worst = {0};
     size_t calls[2] = {0};
     const size_t all = test_scale(CALLS);
     for (uint64_t seed = 1; seed <= all; seed++) {

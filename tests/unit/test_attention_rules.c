@@ -243,7 +243,8 @@ Test(rules, alibi_has_the_slopes_of_the_paper) {
 Test(rules, alibi_interpolates_for_other_numbers_of_heads) {
     enum {
         HEADS = 3
-    }; /* the slopes of two heads, 2^-4 and 2^-8, and the first slope of four heads, 2^-2 */
+    };
+    /* The slopes are those of two heads, 2^-4 and 2^-8, and the first one of four heads, 2^-2. */
     double q[HEADS * 2] = {0}, masked[HEADS * 4];
     attn_tensor t = {.data = q, .dtype = ATTN_FLOAT64, .rank = 3, .shape = {HEADS, 2, 1}};
     attn_options o = {.flags = ATTN_FLAG_ALIBI, .results = ATTN_WANT(MASKED_SCORES)};

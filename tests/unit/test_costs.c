@@ -4,7 +4,6 @@
  * tests/bench/bench_costs.c measures how well they fit the time that calls take.
  */
 #include <criterion/criterion.h>
-#include <math.h>
 
 #include "attention.h"
 #include "plan.h"
