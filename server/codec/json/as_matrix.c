@@ -1,6 +1,4 @@
-/*
- * as_matrix.c - matrices and masks of a document.
- */
+/* as_matrix.c - reads matrices, vectors and masks out of a document. */
 #include "codec/codec.h"
 
 #include <math.h>
@@ -67,12 +65,15 @@ bool codec_as_real(const struct codec_document *document, const struct codec_val
     }
     *out = (attn_tensor){.data = element, .dtype = dtype, .rank = 1, .shape = {1}};
     if (dtype == ATTN_FLOAT32) {
-        if (!isfinite((float)*element)) {
+        const double number = *element;
+        float narrow;
+        lifted_narrow_numbers(element, 1);
+        memcpy(&narrow, element, sizeof narrow);
+        if (!isfinite(narrow)) {
             return document_refuse(document, value, DOCUMENT_WHOLE, error,
                                    "is %s, which is out of the range of float32",
-                                   document_number_text(*element, false, text));
+                                   document_number_text(number, false, text));
         }
-        lifted_narrow_numbers(element, 1);
     }
     return true;
 }

@@ -228,10 +228,10 @@ void lifted_list_free(struct lifted_list *list, struct account *account) {
 
 /* ----------------------------------------------------------------------------- single elements */
 
-/* Reads a double that lifted_narrow_numbers() rounds to the same float as the text. Usually it is the double
- * nearest to the text. That double may lie halfway between two floats while the text does not; the
- * double beside it, in the direction of the text's float, is taken then. False if the number is out
- * of the range of float. */
+/* Reads a double that lifted_narrow_numbers() rounds to the same float as the text. Usually it is
+ * the double nearest to the text. That double may lie halfway between two floats while the text
+ * does not; the double beside it, in the direction of the text's float, is taken then. False if the
+ * number is out of the range of float. */
 static bool read_exact(const char *text, size_t size, double *out) {
     float narrow;
     const bool fits = number_read_float(text, size, &narrow);
