@@ -41,6 +41,7 @@ static void add_statistics(struct reply_items *list, const attn_plan *plan) {
 
 static void add_result(struct reply_items *list, const struct call *call, enum answer_name which) {
     const char *key = answer_names[which];
+    /* ATTN_WANT() is the bit whose number is the result. */
     const attn_result result = (attn_result)__builtin_ctz(answer_bits[which]);
     if (which == ANSWER_STATISTICS) {
         add_statistics(list, call->plan);

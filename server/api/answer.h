@@ -9,8 +9,7 @@
 
 struct call;
 
-/* One row for each name: X(NAME, text, the bits of its results in attn_options.results). The
- * results after "present_V" are results of projections only. */
+/* One row for each name: X(NAME, text, the bits of its results in attn_options.results). */
 #define ANSWER_MAP(X)                                                                              \
     X(OUTPUT, "output", ATTN_WANT(OUTPUT))                                                         \
     X(WEIGHTS, "weights", ATTN_WANT(WEIGHTS))                                                      \

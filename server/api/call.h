@@ -17,9 +17,9 @@ struct call_weights {
 struct call {
     struct api_work work; /* first */
 
-    /* fields.c fills these members from the body and borrows all numbers from it. `options`,
-     * `multihead`, `q`, `k` and `v` point to `tensors`, or are NULL if the request leaves a matrix
-     * out. */
+    /* fields.c fills these members from the body, from which the tensors borrow their numbers. The
+     * matrices of `options` and `multihead`, and `q`, `k` and `v`, point to `tensors`. They are
+     * NULL if the request leaves them out. */
     attn_options options;
     attn_multihead multihead; /* of a call without projections, only `x` is used */
     const attn_tensor *q, *k, *v;
@@ -29,7 +29,7 @@ struct call {
     } tensors;
     size_t *lengths; /* owned; options.lengths_count numbers */
     double scalar;   /* the number, in the dtype of the body, if `sink` is a number */
-    int axis;        /* of /softmax */
+    int axis;        /* the axis of /softmax */
     enum answer_name returned[ANSWER_COUNT]; /* in the order of "return" */
     size_t return_count;
 

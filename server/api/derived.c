@@ -9,7 +9,6 @@
 #include "api/derived.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "api/fields.h"

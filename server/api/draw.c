@@ -4,8 +4,6 @@
  */
 #include "api/draw.h"
 
-#include <string.h>
-
 /* 2^53 - 1. A float64 that is a whole number up to this is exactly what the body says. 2^53 itself
  * may stand for 2^53 + 1, which float64 rounds to it. */
 #define LARGEST INT64_C(9007199254740991)

@@ -1,6 +1,6 @@
 /*
- * field.h - one row of the table of request fields. Only fields.c, which has the table, and
- * field_readers.c include this header.
+ * field.h - one row of the table of request fields, and the names that are no keys. Private to
+ * fields.c, which has the table, field_readers.c and fields_foreign.c.
  */
 #ifndef API_FIELD_H
 #define API_FIELD_H
@@ -54,5 +54,9 @@ struct field {
 /* The readers of fields whose values have a form of their own; see field_readers.c. */
 field_reader field_return, field_mean_over_heads, field_top_k, field_causal, field_window,
     field_alibi, field_sink, field_lengths;
+
+/* The names that other programs have for keys; see fields_foreign.c. */
+extern const struct codec_foreign fields_foreign[];
+extern const size_t fields_foreign_count;
 
 #endif

@@ -136,15 +136,7 @@ bool field_sink(struct call *call, struct codec_document *document, const struct
     if (codec_kind_of(value) != CODEC_NUMBER) {
         return codec_as_reals(document, value, field->least, field->most, sink, error);
     }
-    if (!codec_as_number(document, value, &call->scalar, error)) {
-        return false;
-    }
-    *sink = (attn_tensor){
-        .data = &call->scalar, .dtype = codec_document_dtype(document), .rank = 1, .shape = {1}};
-    if (sink->dtype == ATTN_FLOAT32) {
-        codec_narrow(&call->scalar, 1);
-    }
-    return true;
+    return codec_as_real(document, value, &call->scalar, sink, error);
 }
 
 /* Returns the most batch items that the call can have, by the shape of its X or Q. */

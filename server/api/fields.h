@@ -18,7 +18,7 @@ enum {
     FIELDS_AT_HEAD = 4,        /* one head of the list "heads" */
     FIELDS_AT_SOFTMAX = 8,
     FIELDS_AT_EMBEDDINGS = 16,
-    FIELDS_MOST = 64 /* no table has more rows, because a bit stands for each row */
+    FIELDS_MOST = 64 /* most rows of the table, because each is a bit of an uint64_t */
 };
 
 /* The fields that are read together, in the order of the table. */
@@ -97,9 +97,5 @@ bool field_count(const struct codec_document *document, const struct codec_value
  * argument stands in the body. */
 void fields_refuse(const struct api_request *request, struct http_response *response,
                    const attn_error *error);
-
-/* The names that other programs have for keys, see fields_foreign.c. */
-extern const struct codec_foreign fields_foreign[];
-extern const size_t fields_foreign_count;
 
 #endif

@@ -2,7 +2,7 @@
  * fields_foreign.c - the names that other programs have for the keys of requests, and what the
  * message of an unknown key says about each.
  */
-#include "api/fields.h"
+#include "api/field.h"
 
 #define ATTENTION   FIELDS_AT_ATTENTION
 #define PROJECTIONS FIELDS_AT_PROJECTIONS

@@ -2,7 +2,7 @@
 #include "api/api.h"
 #include "api/reply.h"
 
-/* The text of __VERSION__ differs between systems if the compiler is clang, so it is made here. */
+/* The text of __VERSION__ in clang differs between systems, so its numbers are used instead. */
 #define TEXT(number)               #number
 #define CLANG(major, minor, patch) "clang " TEXT(major) "." TEXT(minor) "." TEXT(patch)
 #ifdef __clang__

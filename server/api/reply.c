@@ -6,11 +6,10 @@
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum {
     LONG_TEXT = 64 * 1024,            /* bytes; a longer answer is made while it is sent */
-    STREAM = HTTP_STREAM + 16 * 1024, /* bytes of memory that making an answer so takes */
+    STREAM = HTTP_STREAM + 16 * 1024, /* bytes of memory that this takes */
     BEYOND = 8 * 1024 /* bytes that codec_write() reserves beyond the longest text */
 };
 

@@ -189,6 +189,11 @@ bool codec_as_choice(const struct codec_document *, const struct codec_value *,
 bool codec_as_reals(const struct codec_document *, const struct codec_value *, int min_rank,
                     int max_rank, attn_tensor *out, struct codec_error *);
 
+/* Reads a finite number as a vector of one element in the type of the document. A number out of
+ * range of the type is refused. *element holds the number, and the data of *out point there. */
+bool codec_as_real(const struct codec_document *, const struct codec_value *, double *element,
+                   attn_tensor *out, struct codec_error *);
+
 /* Reads what codec_as_reals() reads, and null and -Infinity as minus infinity. The reader accepts
  * -Infinity only in the value of the infinity_key. */
 bool codec_as_reals_or_null(const struct codec_document *, const struct codec_value *, int min_rank,
@@ -209,10 +214,6 @@ size_t codec_shape(const struct codec_document *, const struct codec_value *,
 bool codec_make_tensor(struct codec_document *, const struct codec_value *, attn_dtype dtype,
                        int rank, const size_t *shape, size_t capacity, void **data,
                        struct codec_error *);
-
-/* Rounds `count` float64 numbers to float32 in place, to nearest with ties to even. Float32 i is
- * written after number i was read, into bytes that no later number uses. */
-void codec_narrow(void *numbers, size_t count);
 
 /* ---------------------------------------------------------------------------- refusing a value */
 

@@ -20,7 +20,7 @@ enum {
     OTHER = 3 << 6   /* both bits: the request is others[bits 0 to 3] and computes nothing */
 };
 
-static struct api_state services[] = {
+static struct api_state states[] = {
     {.budget = {4 << 20, 8 << 20, 0, 0}, .max_work = 1e7, .timeout = 60, .threads = 2},
     {.budget = {1 << 15, 1 << 17, 0, 0}, .max_work = 1e5, .timeout = 60, .threads = 2},
 };
@@ -240,9 +240,9 @@ static void feed(const struct http_app *app, void *exchange, const uint8_t *data
     }
 }
 
-static void ask(struct api_state *service, const struct http_request *asked, const uint8_t *data,
+static void ask(struct api_state *state, const struct http_request *asked, const uint8_t *data,
                 size_t size, size_t step, bool leaves) {
-    const struct http_app app = api_app(service);
+    const struct http_app app = api_app(state);
     struct http_request with_key = *asked;
     const struct http_request *request = &with_key;
     struct http_response response = {0};
@@ -268,7 +268,7 @@ static void ask(struct api_state *service, const struct http_request *asked, con
                                        .received = size,
                                        .timing = response.timed ? response.timing : NULL};
     app.completed(app.context, request, &record);
-    fuzz_require(service->budget.used == 0, "%zu bytes remain", (size_t)service->budget.used);
+    fuzz_require(state->budget.used == 0, "%zu bytes remain", (size_t)state->budget.used);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
@@ -277,7 +277,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     }
     const unsigned choice = data[0];
     if ((choice & OTHER) == OTHER) {
-        ask(&services[0], &others[choice & 15], data + 1, size - 1, SIZE_MAX, false);
+        ask(&states[0], &others[choice & 15], data + 1, size - 1, SIZE_MAX, false);
         return 0;
     }
     const struct http_request request = {.method = "POST",
@@ -285,7 +285,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
                                                                        : paths[choice & PATH],
                                          .media_type = JSON,
                                          .id = "fuzz"};
-    ask(&services[(choice & TIGHT) != 0], &request, data + 1, size - 1, steps[(choice & STEP) >> 2],
+    ask(&states[(choice & TIGHT) != 0], &request, data + 1, size - 1, steps[(choice & STEP) >> 2],
         (choice & LEAVES) != 0);
     return 0;
 }

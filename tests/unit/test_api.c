@@ -98,6 +98,15 @@ Test(api, routes_by_method_and_path) {
     cr_expect_eq(response.status, 415);
 }
 
+/* A sink may be a number or an array. Both are refused with the same rule. */
+Test(api, a_sink_out_of_range_is_named) {
+    expect_answer("{\"X\":[[1]],\"sink\":1e300}", 422,
+                  "\"sink is 1e300, which is out of the range of float32\",\"pointer\":\"/sink\"");
+    expect_answer(
+        "{\"X\":[[1]],\"sink\":[1e300]}", 422,
+        "\"sink/0 is 1e300, which is out of the range of float32\",\"pointer\":\"/sink/0\"");
+}
+
 /* Writes a body whose X has `count` rows of one number, and returns it. `rest` follows X. */
 static char *rows(char *body, int count, const char *rest) {
     char *end = stpcpy(body, "{\"X\":[[1]");

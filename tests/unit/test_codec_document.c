@@ -1,5 +1,6 @@
 /* test_codec_document.c - the values that are read out of a document, and what each refusal
  * says. */
+#include <float.h>
 #include <math.h>
 
 #include "codec/nearest.h"
@@ -271,6 +272,35 @@ Test(codec_document, reals) {
     cr_expect_eq(tensor.dtype, ATTN_FLOAT64);
     REFUSED(codec_as_reals(AT("L"), 1, 1, &tensor, &error), "/L/1",
             "L/1 is 2e999, which is out of the range of float64");
+    codec_document_free(document);
+}
+
+/* A number out of the range of float32 is refused, and is not made infinite. */
+Test(codec_document, one_real) {
+    struct codec_document *document =
+        read_good("{\"a\":0.1,\"b\":-1e300,\"c\":3.4028235677973366e38,\"d\":3.4028235677973362e38,"
+                  "\"e\":1e999,\"f\":[1]}");
+    struct codec_error error;
+    attn_tensor tensor;
+    double element;
+    cr_assert(codec_as_real(AT("a"), &element, &tensor, &error));
+    cr_expect(tensor.rank == 1 && tensor.shape[0] == 1 && tensor.dtype == ATTN_FLOAT32);
+    cr_expect_eq(*(const float *)tensor.data, 0.1f);
+    REFUSED(codec_as_real(AT("b"), &element, &tensor, &error), "/b",
+            "b is -1e300, which is out of the range of float32");
+    REFUSED(codec_as_real(AT("c"), &element, &tensor, &error), "/c",
+            "c is 3.4028235677973366e38, which is out of the range of float32");
+    cr_assert(codec_as_real(AT("d"), &element, &tensor, &error));
+    cr_expect_eq(*(const float *)tensor.data, FLT_MAX);
+    REFUSED(codec_as_real(AT("e"), &element, &tensor, &error), "/e",
+            "e must be a finite number within float64");
+    REFUSED(codec_as_real(AT("f"), &element, &tensor, &error), "/f",
+            "f must be a number, not an array of numbers");
+    codec_document_free(document);
+
+    document = read_good("{\"a\":1e300,\"dtype\":\"float64\"}");
+    cr_assert(codec_as_real(AT("a"), &element, &tensor, &error));
+    cr_expect(tensor.dtype == ATTN_FLOAT64 && *(const double *)tensor.data == 1e300);
     codec_document_free(document);
 }
 

@@ -1,8 +1,7 @@
-/*
- * as_matrix.c - matrices and masks of a document.
- */
+/* as_matrix.c - reads matrices, vectors and masks out of a document. */
 #include "codec/codec.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "codec/json/refuse.h"
@@ -55,6 +54,28 @@ static bool as_numbers(const struct codec_document *document, const struct codec
 bool codec_as_reals(const struct codec_document *document, const struct codec_value *value,
                     int min_rank, int max_rank, attn_tensor *out, struct codec_error *error) {
     return as_numbers(document, value, min_rank, max_rank, false, out, error);
+}
+
+bool codec_as_real(const struct codec_document *document, const struct codec_value *value,
+                   double *element, attn_tensor *out, struct codec_error *error) {
+    const attn_dtype dtype = codec_document_dtype(document);
+    char text[NUMBER_SIZE + 1];
+    if (!codec_as_number(document, value, element, error)) {
+        return false;
+    }
+    *out = (attn_tensor){.data = element, .dtype = dtype, .rank = 1, .shape = {1}};
+    if (dtype == ATTN_FLOAT32) {
+        const double number = *element;
+        float narrow;
+        lifted_narrow_numbers(element, 1);
+        memcpy(&narrow, element, sizeof narrow);
+        if (!isfinite(narrow)) {
+            return document_refuse(document, value, DOCUMENT_WHOLE, error,
+                                   "is %s, which is out of the range of float32",
+                                   document_number_text(number, false, text));
+        }
+    }
+    return true;
 }
 
 bool codec_as_reals_or_null(const struct codec_document *document, const struct codec_value *value,

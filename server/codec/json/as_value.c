@@ -1,7 +1,5 @@
-/*
- * as_value.c - booleans, numbers, whole numbers alone or in a list, texts and choices of a
- * document.
- */
+/* as_value.c - reads booleans, numbers, lists of whole numbers, texts and choices out of a
+ * document. */
 #include "codec/codec.h"
 
 #include <math.h>

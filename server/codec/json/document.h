@@ -1,6 +1,6 @@
 /*
  * document.h - what the reader hands over to the document, and what the accessors (as_value.c,
- * as_matrix.c, refuse.c) ask of it. Private to the codec.
+ * as_matrix.c, members.c, refuse.c) ask of it. Private to the codec.
  */
 #ifndef CODEC_DOCUMENT_H
 #define CODEC_DOCUMENT_H

@@ -178,7 +178,7 @@ void lifted_free(struct lifted *lifted, struct account *account) {
     lifted->bytes = 0;
 }
 
-void codec_narrow(void *numbers, size_t count) {
+void lifted_narrow_numbers(void *numbers, size_t count) {
     for (size_t i = 0; i < count; i++) {
         const float narrow = (float)((const double *)numbers)[i];
         memcpy((char *)numbers + i * sizeof narrow, &narrow, sizeof narrow);
@@ -189,7 +189,7 @@ void lifted_narrow(struct lifted *lifted) {
     if (!lifted->exact) {
         return;
     }
-    codec_narrow(lifted->data, lifted->count);
+    lifted_narrow_numbers(lifted->data, lifted->count);
     lifted->exact = false;
     lifted->dtype = ATTN_FLOAT32;
     lifted->capacity *= 2;
@@ -228,10 +228,10 @@ void lifted_list_free(struct lifted_list *list, struct account *account) {
 
 /* ----------------------------------------------------------------------------- single elements */
 
-/* Reads a double that codec_narrow() rounds to the same float as the text. Usually it is the double
- * nearest to the text. That double may lie halfway between two floats while the text does not; the
- * double beside it, in the direction of the text's float, is taken then. False if the number is out
- * of the range of float. */
+/* Reads a double that lifted_narrow_numbers() rounds to the same float as the text. Usually it is
+ * the double nearest to the text. That double may lie halfway between two floats while the text
+ * does not; the double beside it, in the direction of the text's float, is taken then. False if the
+ * number is out of the range of float. */
 static bool read_exact(const char *text, size_t size, double *out) {
     float narrow;
     const bool fits = number_read_float(text, size, &narrow);
@@ -240,7 +240,7 @@ static bool read_exact(const char *text, size_t size, double *out) {
         double number;
         float narrow;
     } rounded = {.number = *out};
-    codec_narrow(&rounded, 1);
+    lifted_narrow_numbers(&rounded, 1);
     if (rounded.narrow != narrow) {
         *out = nextafter(*out, (double)narrow);
     }

@@ -57,6 +57,10 @@ bool lifted_zeros(struct lifted *lifted, struct account *account, attn_dtype dty
  * every other array as it is. */
 void lifted_narrow(struct lifted *lifted);
 
+/* Rounds `count` float64 numbers to float32 in place, to nearest with ties to even. Float32 i is
+ * written after number i was read, into bytes that no later number uses. */
+void lifted_narrow_numbers(void *numbers, size_t count);
+
 /* Makes room for one more element. False if out of memory. */
 bool lifted_room(struct lifted *lifted, struct account *account);
 

@@ -1,6 +1,4 @@
-/*
- * members.c - the members that an object may have, and hints about all others.
- */
+/* members.c - checks the members of an object, and says what an unknown key may stand for. */
 #include "codec/codec.h"
 
 #include <string.h>

@@ -165,8 +165,8 @@ static inline size_t write_digits(char *out, const struct number_digits *number)
         WIDTH = 24,
         BLOCK = 17
     };
-    char text[WIDTH +
-              BLOCK]; /* the digits with zeros before them, and bytes for the copies beyond */
+    /* The digits with zeros before them, and bytes for the copies beyond. */
+    char text[WIDTH + BLOCK];
     uint64_t last = spread_digits((uint32_t)(number->digits % 100000000));
     uint64_t rest = number->digits / 100000000;
     uint64_t middle = spread_digits((uint32_t)(rest % 100000000));
@@ -183,7 +183,7 @@ static inline size_t write_digits(char *out, const struct number_digits *number)
                              : 16;
     const char *digits = text + lead;
     int count = length - trail, power = number->power + trail;
-    int exponent = power + count - 1; /* of the first digit */
+    int exponent = power + count - 1; /* the exponent of the first digit */
 
     if (exponent < -4 || power > 6) {
         out[0] = digits[0];
@@ -217,8 +217,8 @@ static inline size_t write_few_digits(char *out, uint64_t number, int power) {
     const uint64_t tail = spread_digits((uint32_t)(nine % 100000000));
     const char first = (char)('0' + nine / 100000000);
     const int trail = tail > 0 ? __builtin_clzll(tail) / 8 : 8, count = 9 - trail;
-    const int exponent = power + length - 1; /* of the first digit */
-    power = exponent - count + 1;            /* of the last digit that is not 0 */
+    const int exponent = power + length - 1; /* the exponent of the first digit */
+    power = exponent - count + 1;            /* the exponent of the last digit that is not 0 */
 
     if (exponent < -4 || power > 6) {
         out[0] = first;

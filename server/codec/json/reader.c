@@ -2,7 +2,7 @@
  * reader.c - the scanner of bodies, strictly by RFC 8259. It takes a body in chunks that may be cut
  * anywhere. Arrays of numbers or booleans go to typed buffers (matrix.c). Everything else goes to
  * the skeleton, a small JSON text for document.c. This file has the structure of a body, the
- * meaning of the dtype_key and the life of a reader. string.c scans strings, and scan_scalar.c scans
+ * meaning of the dtype_key and the life of a reader. string.c scans strings. scan_scalar.c scans
  * scalars, which are numbers and literals.
  *
  * The end of a chunk may cut a string, which is checked byte by byte, or a scalar, which is
@@ -11,7 +11,6 @@
  */
 #include "codec/json/reader.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "codec/error.h"

@@ -181,7 +181,7 @@ const char *reader_scan_string(struct codec_reader *reader, const char *p, const
 /* Is the string value that has just ended equal to `text`, which has at most 10 characters? */
 bool reader_string_is(const struct codec_reader *reader, const char *text);
 
-/* ------------------------------------------------------------------------------------ scan_scalar.c */
+/* ------------------------------------------------------------------------------- scan_scalar.c */
 
 /* Reads a scalar from its first byte, or from where the last chunk has cut it. Returns where it
  * stopped, NULL on error. The scalar is complete, and is in the matrix or in the skeleton, if the

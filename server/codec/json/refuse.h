@@ -1,6 +1,6 @@
 /*
  * refuse.h - how the accessors refuse a value. Each function fills the error with CODEC_CONTENT,
- * the pointer of the value and a message. Private to as_value.c, as_matrix.c and members.c.
+ * the pointer of the value and a message. Private to as_value.c and as_matrix.c.
  */
 #ifndef CODEC_REFUSE_H
 #define CODEC_REFUSE_H

@@ -1,7 +1,7 @@
 /*
- * scan_scalar.c - scalars: numbers and literals, but not strings. A scalar is gathered until it ends,
- * checked against the grammar, and added to the matrix around it (matrix.c) or to the skeleton. The
- * first scalar inside of arrays makes these arrays a matrix.
+ * scan_scalar.c - scalars: numbers and literals, but not strings. A scalar is gathered until it
+ * ends, checked against the grammar, and added to the matrix around it (matrix.c) or to the
+ * skeleton. The first scalar inside of arrays makes these arrays a matrix.
  */
 #include "codec/json/reader.h"
 

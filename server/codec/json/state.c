@@ -5,7 +5,6 @@
 #include "codec/json/reader.h"
 
 #include <stdarg.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "codec/error.h"

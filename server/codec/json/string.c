@@ -6,7 +6,6 @@
  */
 #include "codec/json/reader.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "codec/error.h"

@@ -206,7 +206,7 @@ struct codec_writer {
     bool ended, failed;
     bool first;               /* the next item is the first in its array or object */
     size_t open;              /* open arrays and objects */
-    bool is_object[MAX_OPEN]; /* for each of them */
+    bool is_object[MAX_OPEN]; /* the kind of each of them */
 
     /* The tensor that is being written, NULL if none is. index[] counts over all axes but the last,
      * like an odometer; when an axis begins or ends, a bracket is written. */
