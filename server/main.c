@@ -78,7 +78,7 @@ static void *await_second(void *stop_) {
 
 /* Waits for the next signal and returns it. Once in a second the log gets a summary of what was
  * refused. malloc then gives its free memory back to the kernel if no request is left, or if there
- * is much of it. Without this it can be as much as was ever in use at the same time. */
+ * is much free memory, because this may be the most that was ever in use. */
 static int await_signal(const sigset_t *signals, const struct http_server *server) {
     const struct timespec rest = {.tv_sec = REST_SECONDS};
     unsigned seen = 0;
@@ -97,9 +97,9 @@ static int await_signal(const sigset_t *signals, const struct http_server *serve
     }
 }
 
-/* Tells systemd the state of a service with Type=notify, as sd_notify(3) does. It does nothing if
- * systemd has not asked for that. */
-static void tell_systemd(const char *state) {
+/* Sends systemd a message about a service with Type=notify, as sd_notify(3) does. It does nothing
+ * if systemd has not asked for that. */
+static void tell_systemd(const char *message) {
     const char *path = getenv("NOTIFY_SOCKET");
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     const size_t length = path != NULL ? strlen(path) : 0;
@@ -114,14 +114,14 @@ static void tell_systemd(const char *state) {
     if (fd >= 0) {
         const struct timeval patience = {.tv_sec = 1};
         setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
-        sendto(fd, state, strlen(state), MSG_NOSIGNAL, (const struct sockaddr *)&address,
+        sendto(fd, message, strlen(message), MSG_NOSIGNAL, (const struct sockaddr *)&address,
                (socklen_t)(offsetof(struct sockaddr_un, sun_path) + length));
         close(fd);
     }
 }
 
 /* Serves until a signal asks to stop. Returns the exit status. */
-static int listen_and_wait(const struct server_options *options, struct api_state *service,
+static int listen_and_wait(const struct server_options *options, struct api_state *state,
                            const sigset_t *signals) {
     const struct http_options http = {
         .log = {.json = options->log_json == 1,
@@ -149,7 +149,7 @@ static int listen_and_wait(const struct server_options *options, struct api_stat
     pthread_t second;
     int signal_number;
     stop = *signals;
-    const struct http_app app = api_app(service);
+    const struct http_app app = api_app(state);
     struct http_server *server = http_start(&http, &app, error, sizeof error);
     if (server == NULL) {
         fprintf(stderr, "attentiond: %s\n", error);
@@ -158,7 +158,8 @@ static int listen_and_wait(const struct server_options *options, struct api_stat
     bool ipv6 = strchr(options->address, ':') != NULL;
     snprintf(url, sizeof url, "http%s://%s%s%s:%u", options->tls_certificate != NULL ? "s" : "",
              ipv6 ? "[" : "", options->address, ipv6 ? "]" : "", http_port(server));
-    printf("attentiond %s listening on %s\n", ATTN_VERSION, url); /* scripts read it */
+    /* Scripts read this line, so it does not go to the log. */
+    printf("attentiond %s listening on %s\n", ATTN_VERSION, url);
     fflush(stdout);
     http_log("info", "started at %s: version %s, %u worker%s, %u I/O thread%s", url, ATTN_VERSION,
              options->workers, options->workers == 1 ? "" : "s", options->io_threads,
@@ -185,7 +186,7 @@ static int listen_and_wait(const struct server_options *options, struct api_stat
 }
 
 static int serve(const struct server_options *options) {
-    struct api_state service = {
+    struct api_state state = {
         .budget = {.max_request = options->max_memory, .max_total = options->total_memory},
         .max_work = options->max_work,
         .timeout = options->compute_timeout,
@@ -200,13 +201,13 @@ static int serve(const struct server_options *options) {
     prepare_signals(&signals);
     prepare_malloc();
     attn_blas_set_threads(1); /* tasks run side by side on the workers */
-    service.jobs = jobs_start(&jobs);
-    if (service.jobs == NULL) {
+    state.jobs = jobs_start(&jobs);
+    if (state.jobs == NULL) {
         fprintf(stderr, "attentiond: %u worker threads cannot be started\n", options->workers);
         return 1;
     }
-    const int status = listen_and_wait(options, &service, &signals);
-    jobs_stop(service.jobs);
+    const int status = listen_and_wait(options, &state, &signals);
+    jobs_stop(state.jobs);
     return status;
 }
 

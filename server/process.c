@@ -35,8 +35,8 @@ static double start_time(void) {
     const size_t size = fread(text, 1, sizeof text - 1, stat);
     fclose(stat);
     text[size] = '\0';
-    const char *at =
-        strrchr(text, ')'); /* the program's name before it may hold spaces and parentheses */
+    /* The name of the program ends here; it may hold spaces and parentheses. */
+    const char *at = strrchr(text, ')');
     for (int field = 2; at != NULL && field < 22; field++) {
         at = strchr(at + 1, ' ');
     }

@@ -149,7 +149,7 @@ check-asan: ## Run all tests under AddressSanitizer and UndefinedBehaviorSanitiz
 ifneq ($(STRESSES),)
 .PHONY: check-tsan run-stresses
 check-tsan: ## Run the stress programs under ThreadSanitizer
-	@docker/packages.sh build
+	@docker/packages.sh build test
 	$(again) BUILD=tsan run-stresses
 run-stresses: stress-programs
 	@for stress in $(STRESSES); do \
@@ -184,7 +184,7 @@ FUZZ_SECONDS ?= 60
 TARGET       ?= $(FUZZ_TARGETS)
 .PHONY: fuzz run-fuzz
 fuzz: ## Search for inputs that break the code: make fuzz FUZZ_SECONDS=600 TARGET=reader
-	@docker/packages.sh build fuzz
+	@docker/packages.sh build test fuzz
 	$(again) BUILD=fuzz CC=clang CXX=clang++ run-fuzz
 run-fuzz: $(addprefix $(O)/fuzz_,$(TARGET))
 	@tests/fuzz/run.sh $(O) $(FUZZ_SECONDS) $(TARGET)

@@ -221,8 +221,8 @@ struct http_server *http_start(const struct http_options *options, const struct 
                                char *error, size_t size);
 
 struct http_load {
-    unsigned connections; /* open ones */
-    unsigned requests;    /* whose head was read and whose response has not ended */
+    unsigned connections; /* open connections */
+    unsigned requests;    /* requests that were begun and whose response has not ended */
     unsigned begun;       /* requests since the start; wraps around */
 };
 

@@ -24,7 +24,7 @@ enum {
 struct limit {
     const unsigned most;
     const int64_t seconds;
-    int64_t start; /* clock_ms() */
+    int64_t start; /* whole seconds of the clock */
     unsigned lines;
     unsigned long dropped;
 };
@@ -120,8 +120,8 @@ static void write_message(const char *level, const char *message) {
 /* Returns whether the limit allows one more line. If a new period begins after lines were dropped,
  * their number is written first. */
 static bool admit(struct limit *limit) {
-    const int64_t now = clock_ms();
-    if (limit->lines == 0 || now - limit->start >= 1000 * limit->seconds) {
+    const int64_t now = clock_ms() / 1000;
+    if (limit->lines == 0 || now - limit->start >= limit->seconds) {
         if (limit->dropped > 0) {
             char text[64];
             snprintf(text, sizeof text, "%lu lines were left out here", limit->dropped);

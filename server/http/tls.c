@@ -210,8 +210,8 @@ struct tls_pair *tls_begin(struct tls *tls, void *session) {
         tls_end(pair);
         return NULL;
     }
-    gnutls_session_ticket_enable_server(session,
-                                        &pair->ticket_key); /* a session may lack tickets */
+    /* The result is ignored, because a session works without tickets. */
+    gnutls_session_ticket_enable_server(session, &pair->ticket_key);
     return pair;
 }
 

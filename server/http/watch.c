@@ -20,12 +20,14 @@
 
 enum {
     TICK_MS = 100,
-    GONE_TICKS = 10,     /* the server can read in these what a client sent before its end */
-    POLLED = 256,        /* connections that one poll() looks at */
-    ASK_MS = 1000,       /* the time between two questions how much a client has taken */
-    STEP = 32 * 1024,    /* bytes: a client that takes less than this has stopped */
-    PAUSE_MS = 32000,    /* the slowest client takes 2 MiB in this time: see patience_with */
-    UNTOLD = 128 * 1024, /* bytes that a client may have read before its kernel tells so */
+    GONE_TICKS = 10,  /* time for the server to read what a client sent before its end */
+    POLLED = 256,     /* connections that one poll() looks at */
+    ASK_MS = 1000,    /* the time between two questions how much a client has taken */
+    STEP = 32 * 1024, /* bytes: a client that takes less than this has stopped */
+    PAUSE_MS = 32000, /* the slowest client takes 2 MiB in this time: see patience_with */
+    /* Bytes of earlier responses that a client may have read although its kernel has not said so
+     * yet. */
+    UNTOLD = 128 * 1024,
     LINGER_MS = 2000,
     LINGER_TICK_MS = 10,
     LINGER_PIECES = 64 /* the most pieces of 16 KiB that are read from a connection in a turn */

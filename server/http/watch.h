@@ -25,16 +25,16 @@ struct watched {
      * much of the response the client has taken; 0 = none. */
     _Atomic int64_t deadline;
     void (*leave)(struct watched *); /* called once when the client leaves; NULL = never */
-    _Atomic bool sending;            /* a response: a client that only reads is still there */
-    _Atomic int64_t begun;           /* clock_ms() when the response began */
-    _Atomic int64_t patience;        /* milliseconds that the client has for the response */
-    _Atomic uint64_t queued;         /* bytes of it, and of earlier ones that were not taken */
-    _Atomic uint64_t taken;          /* bytes of `queued` that the client had taken at `took` */
-    _Atomic int64_t took;            /* clock_ms() when the watching thread saw `taken` grow */
-    int64_t halted;                  /* clock_ms() at watch_halt */
-    int64_t rest;                    /* the deadline at watch_halt */
-    _Atomic bool busy;               /* a request is being read or answered */
-    unsigned gone;                   /* looks in a row that saw nothing but the client's end */
+    _Atomic bool sending;  /* a response is being sent: a client that only reads is still there */
+    _Atomic int64_t begun; /* clock_ms() when the response began */
+    _Atomic int64_t patience; /* milliseconds that the client has for the response */
+    _Atomic uint64_t queued;  /* bytes of the response, and of earlier ones that were not taken */
+    _Atomic uint64_t taken;   /* bytes of `queued` that the client had taken at `took` */
+    _Atomic int64_t took;     /* clock_ms() when the watching thread saw `taken` grow */
+    int64_t halted;           /* clock_ms() at watch_halt */
+    int64_t rest;             /* the deadline at watch_halt */
+    _Atomic bool busy;        /* a request is being read or answered */
+    unsigned gone;            /* looks in a row that saw nothing but the client's end */
     void (*ended)(struct watched *); /* called when a connection that lingers has ended */
     bool owed;                       /* lingers longer: the client still takes the answer */
     struct watched *next, *previous;

@@ -36,8 +36,9 @@ struct job {
     size_t scratch;   /* bytes of memory, aligned to JOBS_ALIGNMENT, that each task has to itself */
     size_t phases;    /* with 0 phases only `begin` is called */
     size_t (*tasks)(const struct job *job, size_t phase); /* returns the number of tasks */
-    bool (*begin)(struct job *job);                       /* returns false if it failed */
-    bool (*task)(struct job *job, size_t phase, size_t task, void *scratch); /* the same */
+    /* These return false if they failed. */
+    bool (*begin)(struct job *job);
+    bool (*task)(struct job *job, size_t phase, size_t task, void *scratch);
     void (*done)(struct job *job, enum job_outcome outcome);
     void *owner; /* the functions above may use it; jobs.c does not */
 

@@ -51,7 +51,7 @@ static bool is_problem(const struct answer *out) {
 /* Waits until other threads have freed everything, and reports what is left. */
 static void expect_settled(void) {
     const double start = trial_now();
-    while ((scarce_left() > 0 || atomic_load(&tested_service.budget.used) != 0) &&
+    while ((scarce_left() > 0 || atomic_load(&tested_state.budget.used) != 0) &&
            trial_now() - start < trial_patience()) {
         trial_tick();
     }
@@ -59,9 +59,9 @@ static void expect_settled(void) {
         trial_fault("%zu blocks are left", scarce_left());
         scarce_tell_left();
     }
-    if (atomic_load(&tested_service.budget.used) != 0) {
-        trial_fault("%zu bytes of the budget are left", atomic_load(&tested_service.budget.used));
-        atomic_store(&tested_service.budget.used, 0);
+    if (atomic_load(&tested_state.budget.used) != 0) {
+        trial_fault("%zu bytes of the budget are left", atomic_load(&tested_state.budget.used));
+        atomic_store(&tested_state.budget.used, 0);
     }
 }
 
@@ -137,9 +137,9 @@ static size_t try_start(const struct question *q) {
     struct answer got = {0};
     scarce_exempt(false);
     scarce_arm(trial.first, trial.forever);
-    tested_service.jobs = ways_start_workers();
+    tested_state.jobs = ways_start_workers();
     tested_server = NULL;
-    if (tested_service.jobs != NULL) {
+    if (tested_state.jobs != NULL) {
         ways_start_server(error, sizeof error);
     }
     const size_t failed = scarce_disarm();
@@ -154,10 +154,10 @@ static size_t try_start(const struct question *q) {
         if (!http_stop(tested_server)) {
             trial_fault("the server does not stop");
         }
-    } else if (failed == 0 || (tested_service.jobs != NULL && error[0] == '\0')) {
+    } else if (failed == 0 || (tested_state.jobs != NULL && error[0] == '\0')) {
         trial_fault("the server does not start, and says \"%s\"", error);
     }
-    jobs_stop(tested_service.jobs);
+    jobs_stop(tested_state.jobs);
     expect_settled();
     return failed;
 }

@@ -19,7 +19,7 @@ enum {
     ANSWER_SECONDS = 10 /* the server must answer or close the connection within this time */
 };
 
-struct api_state tested_service = {
+struct api_state tested_state = {
     .budget = {64 << 20, 64 << 20, 0, 0}, .max_work = 1e12, .timeout = 60, .threads = 2};
 static const struct jobs_options workers = {.threads = 2, .max_jobs = 8, .max_cost = 1e12};
 static char key_file[] = "/tmp/attentiond-no-memory-XXXXXX";
@@ -47,7 +47,7 @@ void ways_begin(void) {
         exit(1);
     }
     trial_file = key_file;
-    tested_app = api_app(&tested_service);
+    tested_app = api_app(&tested_state);
 }
 
 struct jobs *ways_start_workers(void) {
@@ -118,7 +118,7 @@ static void ask_app(const struct question *q, struct answer *out) {
 }
 
 static void prepare_app(void) {
-    tested_service.jobs = NULL;
+    tested_state.jobs = NULL;
 }
 
 static void finish_app(void) {
@@ -187,8 +187,8 @@ static void ask_server(const struct question *q, struct answer *out) {
 
 /* Each trial has new workers, because a worker keeps its scratch memory. */
 static void prepare_server(void) {
-    tested_service.jobs = ways_start_workers();
-    if (tested_service.jobs == NULL) {
+    tested_state.jobs = ways_start_workers();
+    if (tested_state.jobs == NULL) {
         trial_fault("the workers do not start");
     }
 }
@@ -199,11 +199,11 @@ static void finish_server(void) {
     while (http_load(tested_server).connections > 0 && trial_now() - start < trial_patience()) {
         trial_tick();
     }
-    if (jobs_load(tested_service.jobs).jobs != 0) {
+    if (jobs_load(tested_state.jobs).jobs != 0) {
         trial_fault("a job is left");
     }
-    jobs_stop(tested_service.jobs);
-    tested_service.jobs = NULL;
+    jobs_stop(tested_state.jobs);
+    tested_state.jobs = NULL;
 }
 
 const struct way way_server = {"the server", prepare_server, ask_server, finish_server};

@@ -28,8 +28,8 @@ struct way {
 
 extern const struct way way_app, way_server;
 
-/* The service. `server` is NULL until it is started. */
-extern struct api_state tested_service;
+/* The state of the service, its app, and its server, which is NULL until it is started. */
+extern struct api_state tested_state;
 extern struct http_app tested_app;
 extern struct http_server *tested_server;
 

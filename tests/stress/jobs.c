@@ -22,7 +22,7 @@ enum {
 };
 
 struct task_job {
-    struct job job;        /* is the first member, so that a struct job points to this struct */
+    struct job job;        /* the first member, so that a pointer to it is one to this struct */
     size_t counts[PHASES]; /* tasks of each phase */
     size_t fails;          /* the task of the last phase that fails */
     /* These are not atomic, because the order that the workers keep must be enough. */

@@ -179,10 +179,10 @@ static void *client(void *seed) {
 }
 
 int main(void) {
-    struct api_state service = {.budget = {.max_request = 64 << 20, .max_total = 16 << 20},
-                                  .max_work = 1e12,
-                                  .timeout = 60,
-                                  .threads = 3};
+    struct api_state state = {.budget = {.max_request = 64 << 20, .max_total = 16 << 20},
+                              .max_work = 1e12,
+                              .timeout = 60,
+                              .threads = 3};
     const struct jobs_options workers = {.threads = 3, .max_jobs = 6, .max_cost = 1e9};
     const struct http_options options = {.address = "127.0.0.1",
                                          .threads = 2,
@@ -199,10 +199,10 @@ int main(void) {
     pthread_t clients[CLIENTS];
     signal(SIGPIPE, SIG_IGN);
     prepare();
-    service.jobs = jobs_start(&workers);
-    const struct http_app app = api_app(&service);
+    state.jobs = jobs_start(&workers);
+    const struct http_app app = api_app(&state);
     struct http_server *server = http_start(&options, &app, error, sizeof error);
-    if (service.jobs == NULL || server == NULL) {
+    if (state.jobs == NULL || server == NULL) {
         fprintf(stderr, "the server does not start\n");
         return 1;
     }
@@ -223,10 +223,10 @@ int main(void) {
     for (size_t i = 0; i < CLIENTS; i++) {
         pthread_join(clients[i], NULL);
     }
-    if (jobs_load(service.jobs).jobs != 0 || atomic_load(&service.budget.used) != 0) {
+    if (jobs_load(state.jobs).jobs != 0 || atomic_load(&state.budget.used) != 0) {
         fault("jobs or memory are left", 0, "");
     }
-    jobs_stop(service.jobs);
+    jobs_stop(state.jobs);
     for (size_t i = 0; i < QUESTIONS; i++) {
         if (questions[i].answer == NULL && questions[i].status != 503) {
             fault("a question without any answer", (int)i, "");

@@ -213,8 +213,8 @@ Test(http_coding, streamed_bodies) {
     static const size_t sizes[] = {0, 1, 32767, 32768, 32769, 300000, 3000000};
     static const size_t rooms[] = {1, 2, 3, 7, 100, 4096, 32768, 1 << 20};
     static char zeros[3000000];
-    const size_t count =
-        COUNT(sizes) - (test_scale(100) < 100 ? 2 : 0); /* slow runs take the small sizes */
+    /* Slow runs take only the small sizes. */
+    const size_t count = COUNT(sizes) - (test_scale(100) < 100 ? 2 : 0);
     memset(zeros, '0', sizeof zeros);
     for (size_t i = 0; i < COUNT(codings); i++) {
         for (size_t k = 0; k < count; k++) {

@@ -52,8 +52,7 @@ Test(http_pending, slow_readers_of_streams_are_cut_off) {
         (struct http_options){.header_timeout = 60, .body_timeout = 60, .write_timeout = 1});
     struct client_connection connection;
     char taken[256];
-    const int small =
-        4096; /* each byte that the client's kernel takes gives the client more time */
+    const int small = 4096; /* bytes that the client's kernel takes give the client time */
     cr_assert(client_open(&connection, http_port(fixture_server)));
     setsockopt(connection.fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
     fixture_send(&connection, "GET /stream HTTP/1.1\r\nHost: a\r\n\r\n");

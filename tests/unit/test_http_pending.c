@@ -55,7 +55,7 @@ Test(http_pending, others_are_served_meanwhile) {
     later_stop();
 }
 
-/* The clients are more than the watch asks at a time. */
+/* There are more clients than the watch asks at a time. */
 Test(http_pending, client_that_leaves_is_cancelled) {
     enum {
         CLIENTS = 270
@@ -165,8 +165,8 @@ Test(http_pending, the_app_makes_the_rest_of_long_bodies) {
     fixture_wait_until(&later_made, 1);
     client_close(&connection); /* the client leaves while a piece is made */
     cr_assert(client_open(&connection, http_port(fixture_server)));
-    expect_counting(&connection, GET("/stream-short"),
-                    LATER_SHORT); /* others are served meanwhile */
+    /* Others are served meanwhile. */
+    expect_counting(&connection, GET("/stream-short"), LATER_SHORT);
     atomic_store(&later_held, false);
     fixture_wait_until(&later_streams_freed, 5);
     client_close(&connection);

@@ -63,8 +63,8 @@ Test(http_server_own, stop_gives_up_on_work_without_end) {
     }
     cr_expect_not(http_stop(fixture_server));
     unsigned before = echo_begun;
-    client_send(&idle, GET("/a"),
-                strlen(GET("/a"))); /* its thread may be the one that is at work */
+    /* The thread of this connection may be the one that is at work. */
+    client_send(&idle, GET("/a"), strlen(GET("/a")));
     atomic_store(&echo_let_go, true);
     cr_expect(client_at_end(&idle), "no request is answered any more");
     cr_expect_eq(echo_begun, before);

@@ -21,7 +21,7 @@ enum {
 };
 
 struct counted {
-    struct job job;        /* is the first member, so that a struct job points to this struct */
+    struct job job;        /* the first member, so that a pointer to it is one to this struct */
     size_t counts[PHASES]; /* tasks of each phase */
     atomic_uint runs[PHASES][MANY];
     atomic_uint begins, out_of_order, dones;
@@ -205,8 +205,8 @@ Test(jobs, a_worker_is_left_for_short_turns) {
         lengthy[i]->gate = &gate;
         run_job(lengthy[i]);
     }
-    nanosleep(&(struct timespec){.tv_nsec = 20000000},
-              NULL); /* the workers take all tasks that they may */
+    /* The workers take all tasks that they may. */
+    nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
     run_job(brief);
     cr_expect_eq(wait_for(brief), JOB_DONE);
     atomic_store(&gate, true);
