@@ -29,7 +29,7 @@ struct question {
     struct client_response first; /* the first answer, which all others must equal */
 };
 
-/* One question is from a notebook, one is computed by the workers, one has a long answer, and one is
+/* One question is from a notebook, one is computed by the workers, one has a long answer, one is
  * in float64. */
 static struct question questions[4];
 static const size_t question_count = sizeof questions / sizeof *questions;
