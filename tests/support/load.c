@@ -28,7 +28,7 @@ enum {
     TICK_US = 50000 /* between checks of timeouts, and the pause after a refused connection */
 };
 
-/* How a request ended. */
+/* The ways in which a request ends. */
 enum end {
     WHOLE,     /* the answer is complete */
     CUT,       /* the connection ended within the answer */
@@ -57,7 +57,7 @@ struct connection {
     bool writing;                       /* epoll waits until the socket takes more bytes */
     const struct load_message *message; /* the request in progress; NULL: idle */
     size_t sent;
-    /* When the message was due, begun and sent whole; whole_sent is 0 until then. */
+    /* The times at which the message was due, begun and sent whole; whole_sent is 0 until then. */
     int64_t due, begun, whole_sent;
     struct load_answer answer;
     struct connection *next, *previous; /* neighbours in the ring: idle, busy or unused */
