@@ -16,13 +16,13 @@
 #include "tensor.h"
 
 enum {
-    /* Up to so many queries, dot products are as fast as BLAS, because memory limits both. */
+    /* With at most this many queries, dot products are as fast as BLAS: memory limits both. */
     ROW_QUERIES = 4,
-    /* Up to so many multiply-adds of one head, the calls of BLAS cost more than they save. */
+    /* With at most this many multiply-adds of one head, calls of BLAS cost more than they save. */
     ROW_WORK = 8192,
-    /* If at least so many queries use one key head, packing its keys saves time. */
+    /* If at least this many queries use one key head, packing its keys saves time. */
     PACK_QUERIES = 16,
-    /* Up to so many queries, the keys of long rows are split over tasks. */
+    /* With at most this many queries, the keys of long rows are split over tasks. */
     SPLIT_QUERIES = 16,
 
     /* Rows of more numbers than this are not kept in a scratch. */
@@ -47,11 +47,11 @@ enum {
     PROJECT_WORK = 1 << 29,
     /* The bytes of keys and values of one part: half of a common L2 cache. */
     SPLIT_BYTES = 1 << 20,
-    /* An exact call, such as one for teaching, has at most so many scores, so many multiply-adds,
-     * and so many multiply-adds of projections. */
+    /* An exact call, such as one for teaching, has at most EXACT_SCORES scores. Its attention costs
+     * at most EXACT_WORK multiply-adds, and its projections cost at most as many. */
     EXACT_SCORES = 128,
     EXACT_WORK = 6144,
-    /* So many numbers may be summed in `real` without the loss of a digit that is promised. */
+    /* A sum of this many numbers in `real` loses no digit that is promised. */
     PART_KEYS = 4096,
     /* The bytes of whole rows of scores of one block: half of a common L2 cache. */
     WHOLE_BYTES = 1 << 20,
@@ -62,7 +62,7 @@ enum {
     /* The most multiply-adds of one task: about 13 ms, because other calls want their turn and a
      * call may be cancelled. */
     TASK_MOST = 1 << 30,
-    /* So many rows pass over a tile of keys or weights, and a tile of so many bytes stays in an L1
+    /* TILE_ROWS rows pass over a tile of keys or weights. A tile of TILE_BYTES stays in an L1
      * cache. */
     TILE_ROWS = 96,
     TILE_BYTES = 1 << 15,
@@ -299,7 +299,7 @@ static void keep_whole_rows(const attn_plan *plan, struct schedule *s) {
     s->rows = s->rows < fit ? s->rows : fit < 8 ? 8 : fit / 8 * 8;
 }
 
-/* Cuts queries into blocks and keys into tiles and parts. d is that of the widest row of any head. */
+/* Cuts queries into blocks and keys into tiles and parts. The widest row has d numbers. */
 static void choose_blocks(attn_plan *plan, struct schedule *s, size_t d, double head_cost) {
     const size_t size = attn_dtype_size(plan->dtype);
     const double calls = (double)plan->batch * (double)plan->heads;

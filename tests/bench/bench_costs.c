@@ -150,7 +150,7 @@ static bool fits(size_t a, size_t b, size_t c, size_t d) {
     return (double)a * (double)b * (double)c * (double)d <= NUMBERS;
 }
 
-/* What the options point to. */
+/* The tensors and lengths that the options point to. */
 struct extras {
     attn_tensor mask, bias, slopes, sink, past_k, past_v;
     size_t *lengths; /* owned */
@@ -351,7 +351,6 @@ static bool draw_multihead(struct rng *rng, struct call *c) {
     return status == ATTN_OK;
 }
 
-#ifndef OLD_LIBRARY
 static bool draw_softmax(struct rng *rng, struct call *c) {
     attn_tensor x = {.dtype = rng_chance(rng, 3) ? ATTN_FLOAT64 : ATTN_FLOAT32};
     double left = 1 << 24;
@@ -373,7 +372,6 @@ static bool draw_softmax(struct rng *rng, struct call *c) {
     c->plan_seconds = task_now() - start;
     return status == ATTN_OK;
 }
-#endif
 
 static bool draw_draw(struct rng *rng, struct call *c) {
     c->draw.distribution = (attn_distribution)rng_between(rng, 0, 2);
@@ -398,9 +396,7 @@ static bool draw_call(struct call *c, uint64_t seed) {
     case 2:
         return draw_multihead(&rng, c);
     case 3:
-#ifndef OLD_LIBRARY
         return draw_softmax(&rng, c);
-#endif
     case 4:
         return rng_chance(&rng, 4) ? draw_draw(&rng, c) : draw_attention(&rng, c);
     default:

@@ -85,8 +85,8 @@ Test(costs, count_everything) {
     }
 }
 
-/* For few and many rows, long rows and wide rows, and for every result, the scratch has a bound,
- * and no task costs more than about 20 ms. */
+/* The scratch has a bound, and no task costs more than about 20 ms: this is tested for few rows and
+ * many, for long rows and wide ones, and for every result. */
 Test(costs, of_a_task_and_its_scratch_are_bounded) {
     static const size_t shapes[][5] = {
         /* The sizes are heads, n, m, d of Q and K, and d of V. */
