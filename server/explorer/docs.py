@@ -151,7 +151,7 @@ def pretty(value, width, indent=""):
 
 
 def explorer_link(path, body):
-    """The address of the explorer with this request in it, as src/state.js writes it."""
+    """The address of the explorer with this request in it, as src/address.js writes it."""
     state = json.dumps({"path": path, "text": pretty(body, 32), "labels": []}, ensure_ascii=False)
     packer = zlib.compressobj(9, zlib.DEFLATED, -15)
     packed = packer.compress(state.encode()) + packer.flush()

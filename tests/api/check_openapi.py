@@ -126,7 +126,7 @@ class Document:
         return node
 
     def validator(self, schema, exact):
-        """Checks the value. A schema refers to "#/components/...", so the components are put beside it."""
+        """Returns the validator of a schema. The schema refers to "#/components/...", so the components are put beside it."""
         if (id(schema), exact) not in self.validators:
             self.validators[id(schema), exact] = jsonschema.Draft202012Validator(
                 {**schema, "components": self.components(exact)}

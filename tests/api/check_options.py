@@ -5,8 +5,8 @@
 
 - The table of options in server/README.md has the rows of --help: each flag, its variable and its default, in the
   same order.
-- Every flag and every variable that README.md, server/README.md, openapi.yaml or a file of docker/ names exists. The
-  daemon accepts the options in the commands of the documents, and the variables that the image sets.
+- The daemon has every flag and every variable that is named in README.md, server/README.md, openapi.yaml or a file of
+  docker/. It accepts the options in the commands of the documents, and the variables that the image sets.
 """
 
 import argparse

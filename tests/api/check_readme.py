@@ -53,7 +53,8 @@ class ForwardingServer(http.server.BaseHTTPRequestHandler):
             said = b"<html>busy</html>" if html else json.dumps(BUSY).encode()
             self.answer(503, "text/html" if html else "application/problem+json", said, {"Retry-After": "0"})
             return
-        request = urllib.request.Request(ForwardingServer.daemon + self.path, body, {"Content-Type": self.headers["Content-Type"]})
+        headers = {"Content-Type": self.headers["Content-Type"]}
+        request = urllib.request.Request(ForwardingServer.daemon + self.path, body, headers)
         try:
             with urllib.request.urlopen(request, timeout=10) as response:
                 self.answer(response.status, response.headers["Content-Type"], response.read())

@@ -139,7 +139,8 @@ static const char *next_file(const char *at, bool page, char path[static 128]) {
     return NULL;
 }
 
-/* Checks a file and all files that it names. Returns the number of the latter. */
+/* Checks a file, the files that it names, and the files that these name. Returns how many files
+ * were named. */
 static int expect_files(const char *path, bool page) {
     char next[128];
     int files = 0;

@@ -194,8 +194,8 @@ Test(coding, other_codings) {
     struct client_response response =
         ask_and_keep("POST", "/softmax", "Content-Type: text/plain\r\n", "{}", 2);
     cr_expect_eq(response.status, 415);
-    expect_header(&response, "text/plain", "Accept-Encoding",
-                  NULL); /* the media type is refused, not the coding */
+    /* The media type is refused, not the coding. */
+    expect_header(&response, "text/plain", "Accept-Encoding", NULL);
     client_response_free(&response);
 }
 
@@ -281,8 +281,8 @@ Test(no_coding, a_window_counts) {
     for (int i = 0; i < 3; i++) { /* the memory is given back each time */
         struct client_response response =
             ask_and_keep("POST", "/softmax", "Content-Encoding: zstd\r\n", packed, size);
-        cr_expect_eq(response.status, 413, "%s",
-                     response.body); /* the window is larger than all memory */
+        /* A 413 and not a 503, because the window is larger than all memory. */
+        cr_expect_eq(response.status, 413, "%s", response.body);
         client_response_free(&response);
         char *small = pack_window(8 << 3, text, sizeof text - 1, &size);
         response = ask_and_keep("POST", "/softmax", "Content-Encoding: zstd\r\n", small, size);

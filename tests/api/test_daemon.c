@@ -3,7 +3,6 @@
  * drains, and --health-check. The tests know the service by its socket only.
  */
 #include <criterion/criterion.h>
-#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -171,16 +170,13 @@ Test(daemon, second_signal_ends_it_at_once) {
     static const char ask[] = "GET /health/ready HTTP/1.1\r\nHost: a\r\n\r\n";
     struct client_connection open, probe;
     struct client_response response = {.status = 200};
-    char *page;
     int status = -1;
     daemon_start((const char *const[]){"--drain-timeout", "3600", NULL});
     cr_assert(client_open(&open, the_daemon.port));
     cr_assert(client_send(&open, head, sizeof head - 1));
     cr_assert(client_open(&probe, the_daemon.port));
-    for (double there = 0; there != 2; free(page)) { /* the open request and the one for /metrics */
-        page = daemon_metrics();
-        there = daemon_metric_on(page, "attentiond_requests_in_flight");
-    }
+    /* The two are the open request and the one for /metrics. */
+    daemon_await_metric("attentiond_requests_in_flight", 2);
     for (int i = 0; i < 10; i++) {
         kill(the_daemon.pid, i % 2 ? SIGINT : SIGTERM);
     }
@@ -264,7 +260,7 @@ Test(daemon, long_computation_does_not_outlive_it) {
     static const char tail[] = "[0]],\"return\":[\"lse\"]}";
     struct client_connection connection;
     struct client_response response;
-    char head[256], words[sizeof go_on] = "", *page;
+    char head[256], words[sizeof go_on] = "";
     char *body = malloc(ROWS * 4 + 64);
     cr_assert_not_null(body);
     size_t size = (size_t)sprintf(body, "{\"X\":[");
@@ -285,11 +281,7 @@ Test(daemon, long_computation_does_not_outlive_it) {
     cr_assert_eq(recv(connection.fd, words, sizeof go_on - 1, MSG_WAITALL), sizeof go_on - 1);
     cr_assert_str_eq(words, go_on);
     cr_assert(client_send(&connection, body, size));
-    for (double jobs = 0; jobs != 1; free(page)) { /* until the computation runs */
-        page = daemon_metrics();
-        jobs = daemon_metric_on(page, "attentiond_jobs");
-        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-    }
+    daemon_await_metric("attentiond_jobs", 1); /* the computation runs */
     kill(the_daemon.pid, SIGTERM);
     cr_assert(client_receive(&connection, false, &response));
     cr_expect_eq(response.status, 503, "%s", response.body);

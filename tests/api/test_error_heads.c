@@ -4,7 +4,6 @@
  * its socket only.
  */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <criterion/criterion.h>

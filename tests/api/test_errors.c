@@ -5,7 +5,6 @@
  * socket only.
  */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <criterion/criterion.h>

@@ -42,11 +42,10 @@ static char *long_question(const char *path, size_t rows, size_t columns) {
     return text;
 }
 
-static void expect_too_large(unsigned port, const char *path, const char *headers, const char *body,
-                             const char *said) {
+static void expect_too_large(const char *path, const char *body, const char *said) {
     struct client_response response;
     struct cJSON *problem;
-    cr_assert(client_request(port, "POST", path, headers, body, strlen(body), &response),
+    cr_assert(client_request(the_daemon.port, "POST", path, NULL, body, strlen(body), &response),
               "%s: no answer", path);
     expect_problem(&response, 413, path, &problem);
     expect_text(json_text(json_get(problem, "detail")), said, "detail", path);
@@ -54,9 +53,9 @@ static void expect_too_large(unsigned port, const char *path, const char *header
     client_response_free(&response);
 }
 
-static void expect_answered(unsigned port, const char *path, const char *body) {
+static void expect_answered(const char *path, const char *body) {
     struct client_response response;
-    cr_assert(client_request(port, "POST", path, NULL, body, strlen(body), &response));
+    cr_assert(client_request(the_daemon.port, "POST", path, NULL, body, strlen(body), &response));
     cr_expect(response.status == 200, "%s: %d %s", path, response.status, response.body);
     client_response_free(&response);
 }
@@ -68,9 +67,9 @@ Test(errors, body_over_its_limit) {
         char *small = long_question(computing[i], 10, 10),
              *large = long_question(computing[i], 25, 25);
         cr_assert(strlen(small) < 1024 && strlen(large) > 1024);
-        expect_answered(the_daemon.port, computing[i], small);
-        expect_too_large(the_daemon.port, computing[i], NULL, large, "1024");
-        expect_answered(the_daemon.port, computing[i], small);
+        expect_answered(computing[i], small);
+        expect_too_large(computing[i], large, "1024");
+        expect_answered(computing[i], small);
         free(small);
         free(large);
     }
@@ -114,8 +113,8 @@ Test(errors, work_over_its_limit) {
     for (size_t i = 0; i + 1 < COUNT(computing); i++) { /* the work of a softmax is too small */
         char *small = long_question(computing[i], 4, 4),
              *large = long_question(computing[i], 300, 300);
-        expect_answered(the_daemon.port, computing[i], small);
-        expect_too_large(the_daemon.port, computing[i], NULL, large, "1000000");
+        expect_answered(computing[i], small);
+        expect_too_large(computing[i], large, "1000000");
         free(small);
         free(large);
     }

@@ -220,8 +220,8 @@ Test(log, lines_left_out_are_counted) {
     free(text);
 }
 
-/* A computation takes some tenths of a second on a server that is otherwise idle. So it has hardly
- * waited, and its body was hardly anything to read. The header of the answer has the same times. */
+/* A computation takes some tenths of a second on a server that is otherwise idle. It hardly waits,
+ * and reading its short body takes hardly any time. The header of the answer has the same times. */
 Test(log, stages_have_their_own_names) {
     static const char body[] =
         "{\"random\":{\"generator\":\"numpy\",\"seed\":1},\"return\":[\"entropy\"],"

@@ -106,12 +106,7 @@ Test(daemon, busy_servers_say_so) {
     cr_assert(client_open(&working, the_daemon.port));
     cr_assert(client_send(&working, head, strlen(head)));
     cr_assert(client_send(&working, body, size));
-    do { /* until the computation runs */
-        page = daemon_metrics();
-        value[0] = daemon_metric_on(page, "attentiond_jobs") == 1 ? '1' : '\0';
-        free(page);
-        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-    } while (value[0] != '1');
+    daemon_await_metric("attentiond_jobs", 1); /* the computation runs */
     cr_assert(client_request(the_daemon.port, "POST", "/attention", NULL, body, size, &response));
     cr_expect_eq(response.status, 503, "%s", response.body);
     cr_expect(client_header(&response, "Retry-After", value, sizeof value));
@@ -140,9 +135,7 @@ Test(daemon, busy_servers_say_so) {
         value[0] = strstr(response.body, "within 1e-06 s, the ") != NULL ? '1' : '\0';
         client_response_free(&response);
     } while (value[0] != '1');
-    page = daemon_metrics();
-    cr_expect_eq(daemon_metric_on(page, "attentiond_rejected_total{reason=\"timeout\"}"), 1);
-    free(page);
+    cr_expect_eq(daemon_metric("attentiond_rejected_total{reason=\"timeout\"}"), 1);
     daemon_end();
     free(body);
 }

@@ -15,7 +15,6 @@
 
 #include "support/client.h"
 #include "support/daemon.h"
-#include "support/json.h"
 #include "support/notebooks.h"
 #include "support/rng.h"
 

@@ -29,8 +29,9 @@ struct question {
     struct client_response first; /* the first answer, which all others must equal */
 };
 
-static struct question questions
-    [4]; /* one of a notebook, one that workers compute, one with a long answer, one in float64 */
+/* One question is from a notebook, one is computed by the workers, one has a long answer, one is
+ * in float64. */
+static struct question questions[4];
 static const size_t question_count = sizeof questions / sizeof *questions;
 static atomic_uint answered, faults;
 static atomic_bool ending;

@@ -222,8 +222,8 @@ Test(seeded, long_answers_are_the_same_each_time) {
     struct client_connection own, beside;
     struct client_response first, next;
     daemon_start(much_work);
-    cr_assert(
-        client_open(&own, the_daemon.port)); /* client_request() would record the long answers */
+    /* client_request() would record the long answers. */
+    cr_assert(client_open(&own, the_daemon.port));
     cr_assert(client_post(&own, "/attention", body, strlen(body), &first));
     cr_expect_eq(first.status, 200);
     cr_expect_gt(first.size, 4 << 20);

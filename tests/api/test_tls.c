@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -131,15 +130,15 @@ Test(tls, refuses_what_is_old_or_plain) {
                                       ONLY_1_2 ":-CIPHER-ALL:+AES-128-CBC:+AES-256-CBC",
                                       ONLY_1_3 ":-GROUP-ALL:+GROUP-FFDHE2048"};
     struct client_connection connection;
-    cr_assert(tls_make_pair("first", true, YEAR, certificate,
-                            key)); /* most of these ciphers need an RSA key */
+    /* Most of these ciphers need an RSA key. */
+    cr_assert(tls_make_pair("first", true, YEAR, certificate, key));
     start_tls(NULL, NULL);
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         cr_expect(!tls_open(&connection, the_daemon.port, bad[i]), "%s", bad[i]);
     }
     cr_assert(client_open(&connection, the_daemon.port));
-    client_send_post(&connection, "/attention", "{\"X\":[[1]]}",
-                     11); /* the connection may have ended before the body */
+    /* The connection may end before the body is sent. */
+    client_send_post(&connection, "/attention", "{\"X\":[[1]]}", 11);
     cr_expect(!client_receive(&connection, false, &(struct client_response){0}));
     client_close(&connection);
     answers_the_first_notebook(NULL);
@@ -383,8 +382,8 @@ Test(tls, slow_readers_are_cut) {
     size_t size;
     char *body = rows_body("\"return\":[\"weights\"]", 1000, &size);
     start_tls("--write-timeout", "1");
-    cr_assert(tls_open(&slow, the_daemon.port,
-                       ONLY_1_2)); /* with TLS 1.2 only answers come after the handshake */
+    /* With TLS 1.2 only answers come after the handshake. */
+    cr_assert(tls_open(&slow, the_daemon.port, ONLY_1_2));
     cr_assert(client_send_post(&slow, "/attention", body, size));
     cr_assert_eq(poll(&(struct pollfd){.fd = slow.fd, .events = POLLIN}, 1, 60000), 1);
     await_metric_over_tls("attentiond_requests_in_flight", 1); /* only the request for /metrics */
@@ -490,8 +489,8 @@ Test(tls, drain_loses_nothing) {
     cr_assert(client_send(&handshake, "\x16\x03\x01", 3));
     cr_assert(tls_open(&reading, the_daemon.port, NULL));
     cr_assert(client_send_post(&reading, "/attention", long_body, long_size));
-    await_metric_over_tls("attentiond_requests_in_flight",
-                          2); /* the request whose answer is not read, and the one for /metrics */
+    /* The two are the request whose answer is not read, and the one for /metrics. */
+    await_metric_over_tls("attentiond_requests_in_flight", 2);
     cr_assert(tls_open(&computing, the_daemon.port, NULL));
     cr_assert(client_send_post(&computing, "/attention", body, size));
     kill(the_daemon.pid, SIGTERM);

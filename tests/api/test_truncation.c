@@ -201,8 +201,8 @@ Test(truncation, promise_14_the_client_ends_its_half, .init = start_hasty) {
         }
         const int whole = open_from(0); /* the whole message is good */
         send_all(whole, m->bytes, m->size);
-        if (strstr(m->name, "seeded") ==
-            NULL) { /* a half-closed connection would cancel the work of the workers */
+        /* A half-closed connection would cancel the work of the workers. */
+        if (strstr(m->name, "seeded") == NULL) {
             shutdown(whole, SHUT_WR);
         }
         expect_answer(whole, m->name);

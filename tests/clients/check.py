@@ -15,7 +15,8 @@ def expected(name):
 
 
 def check_matrix(what, got, notebook, key):
-    """Compares a matrix with the tolerance of the notebook: half a unit of the last decimal, and a part of the largest number of the row."""
+    """Compares a matrix with the tolerance of the notebook: half a unit of the last decimal, and a part of the largest number of
+    the row."""
     rows, half = notebook["expect"][key], 0.5 * 10.0 ** -notebook["decimals"][key]
     assert [len(row) for row in got] == [len(row) for row in rows], f"{what} has another shape: {got}"
     for row, row_expected in zip(got, rows):

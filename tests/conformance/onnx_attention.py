@@ -76,7 +76,7 @@ class Daemon:
             raise Failure(f"the answer is not JSON: {error}") from error
 
     def stop(self):
-        """Runs the cases. Returns the exit status."""
+        """Stops the daemon. Returns its exit status."""
         self.process.terminate()
         try:
             return self.process.wait(timeout=30)

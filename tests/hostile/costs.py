@@ -257,7 +257,7 @@ def skeletons():
         return Case("trees", name, Group(request("/attention", filled(start, piece, end, MIB - 64)), 4))
     yield skeleton("1 MiB of nested empty arrays", b'{"return":[""', b"," + b"[" * 14 + b"]" * 14, b"]}")
     yield skeleton("... nested objects", b'{"return":[""', b"," + b'{"":' * 13 + b"0" + b"}" * 13, b"]}")
-    values = b",".join([b"[[[]]]"] * 21000)  # nearly the most connections that are allowed
+    values = b",".join([b"[[[]]]"] * 21000)  # nearly as many values as are allowed
     yield Case("trees", "65536 values, nested and empty", Group(request("/attention", b'{"return":[' + values + b"]}"), 4))
     one = b'{"random":"rand","shape":9}'
     yield skeleton("1 MiB of discarded draws", b'{"random":{"generator":"numpy","seed":1},"X":{"random":"rand","shape":[2,2],"discard":['

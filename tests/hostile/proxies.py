@@ -115,7 +115,7 @@ class Connection:
         return self.take(found.end(), timeout)
 
     def answer(self, timeout):
-        """Receives an answer. Returns None at the end of the connection. Raises TimeoutError if neither an answer nor the end comes."""
+        """Receives an answer. Returns None at the end of the connection. Raises TimeoutError if neither of them comes."""
         try:
             head = self.take_to(HEAD_END, timeout)
             fields = fields_of(head)
@@ -356,8 +356,9 @@ def check_answers(name, attacks, neighbours, kept):
 
 
 def check_logs(name, proxy, log):
-    """Returns whether the request was refused on the way: the daemon's log has no line for it, and its answer has no id.
-    libmicrohttpd itself refused it, or the proxy gave up a bad chunk before the daemon had begun with the request."""
+    """Compares the log of the proxy with that of the daemon. A request was refused on the way if the daemon's log has no line
+    for it and its answer has no id. Then libmicrohttpd itself refused it, or the proxy gave up a bad chunk before the daemon
+    had begun with the request."""
     with open(log, encoding="ascii") as lines:
         records = [json.loads(line) for line in lines]
     handled = collections.Counter(r["request_id"] for r in records if r.get("path", "/metrics") != "/metrics")

@@ -5,8 +5,8 @@ exact types and answers are checked against them.
 
 Schemathesis makes requests that fit their schema. No schema can demand that all rows of a matrix have the same length, or
 that K has as many columns as Q. So fit() changes a valid body before it is sent. Matrices get sizes that suit each other,
-numbers get magnitudes with which the call stays within float32, and draws get a generator and parameters for which both
-holds. Nothing else changes: which keys there are, how many axes a matrix has, and the options.
+numbers get magnitudes with which the call stays within float32, and draws get a generator, sizes and parameters of the same
+kind. Nothing else changes: which keys there are, how many axes a matrix has, and the options.
 
 fit() does not change a body that fits already and whose numbers are at most 1000. Bodies that are meant to be refused are
 left alone. A schema cannot say either which files there are under /assets, so a valid request gets the name of a file.

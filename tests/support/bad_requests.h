@@ -13,10 +13,10 @@ struct bad_request {
     size_t size;           /* bytes of the body */
     int status;            /* 400 or 422 */
     const char *detail[3]; /* texts that the detail must contain */
-    /* For a 422, the pointer that the problem must have, or the start of it that ends before a
-     * '/'. "" is the whole body. */
+    /* The pointer of a 422, or the start of the pointer that ends before a '/'. "" is the whole
+     * body. */
     const char *pointer;
-    size_t offset; /* for a 400, the byte at which the body stops being JSON */
+    size_t offset; /* the offset of a 400: the byte at which the body stops being JSON */
 };
 
 /* Stands for any pointer, or none. */

@@ -70,7 +70,7 @@ bool client_post(struct client_connection *connection, const char *path, const v
  * nothing is left to read. */
 bool client_at_end(struct client_connection *connection);
 
-/* Takes a closed connection, too, but not NULL. */
+/* Closes the connection. It may be closed already, but it may not be NULL. */
 void client_close(struct client_connection *connection);
 
 #endif

@@ -49,7 +49,7 @@ extern struct client_connection the_connection;
 /* Opens the shared connection. */
 void daemon_connect(void);
 
-/* daemon_start_plain() and daemon_connect(). */
+/* Calls daemon_start_plain() and daemon_connect(). */
 void daemon_start_connected(void);
 
 /* A request without a body, on a connection of its own. `headers` is as in client_request(). The

@@ -54,8 +54,8 @@ void json_free(struct cJSON *value) {
 }
 
 char *json_print(const struct cJSON *value) {
-    return cJSON_PrintUnformatted(
-        value); /* comes from malloc(), because no test installs hooks of cJSON */
+    /* The text comes from malloc(), because no test installs hooks of cJSON. */
+    return cJSON_PrintUnformatted(value);
 }
 
 bool json_is_array(const struct cJSON *value) {

@@ -35,7 +35,7 @@ size_t json_size(const struct cJSON *container);
 bool json_number(const struct cJSON *value, double *number); /* false if it is no number */
 const char *json_text(const struct cJSON *value);            /* NULL if it is no text */
 
-/* Where two values differ most, and how much was compared. */
+/* The place where two values differ most, and how many numbers were compared. */
 struct json_difference {
     char pointer[128]; /* RFC 6901, relative to the compared value */
     char message[192]; /* what is wrong there */

@@ -28,12 +28,12 @@ enum {
     TICK_US = 50000 /* between checks of timeouts, and the pause after a refused connection */
 };
 
-/* How a request ended. */
+/* The ways in which a request ends. */
 enum end {
     WHOLE,     /* the answer is complete */
     CUT,       /* the connection ended within the answer */
-    LOST_USED, /* it ended before the answer, after earlier answers: it was surely accepted */
-    LOST_NEW,  /* it ended before the first answer: perhaps it was never accepted */
+    LOST_USED, /* it ended before the answer, after earlier answers: the server had accepted it */
+    LOST_NEW,  /* it ended before the first answer: the server may never have accepted it */
     TIMEOUT,
     REFUSED, /* the server refused the connection */
     LEFT,    /* this client left on purpose */
@@ -57,7 +57,7 @@ struct connection {
     bool writing;                       /* epoll waits until the socket takes more bytes */
     const struct load_message *message; /* the request in progress; NULL: idle */
     size_t sent;
-    /* When the message was due, begun and sent whole; whole_sent is 0 until then. */
+    /* The times at which the message was due, begun and sent whole; whole_sent is 0 until then. */
     int64_t due, begun, whole_sent;
     struct load_answer answer;
     struct connection *next, *previous; /* neighbours in the ring: idle, busy or unused */
@@ -329,8 +329,8 @@ static struct timespec patience(const struct load *load) {
 
 static void serve_event(struct load *load, const struct epoll_event *event) {
     struct connection *c = event->data.ptr;
-    if (c->message ==
-        NULL) { /* an idle connection has ended, or has received bytes that nobody asked for */
+    if (c->message == NULL) {
+        /* The idle connection has ended, or has received bytes that nobody asked for. */
         if (c->fd >= 0) {
             char byte;
             load->ends[NONSENSE] += recv(c->fd, &byte, 1, 0) > 0;

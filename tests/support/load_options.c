@@ -24,7 +24,7 @@ static const char usage[] =
     "  --timeout S           how long to wait for an answer (30)\n"
     "  --warm yes            first ask once on every connection, so that all are open\n"
     "  --until-gone yes      end at the first refused connection\n"
-    "  --seed N              seed of what is drawn (1)\n"
+    "  --seed N              seed of what is drawn (a fixed number)\n"
     "  --log FILE            write a line for each request: the times when it was due, begun, "
     "sent\n"
     "                        (0: not wholly) and ended, in microseconds of CLOCK_MONOTONIC; its\n"

@@ -92,8 +92,8 @@ char *unpack(const char *coding, const void *bytes, size_t size, size_t *unpacke
     return NULL;
 }
 
-/* A header, and a block as often as wanted. A block is complete and does not need the block before
- * it. */
+/* Makes a header and `blocks` copies of one block. A copy can be decompressed without the block
+ * before it. */
 static char *gzip_repeated(char byte, size_t blocks, size_t *packed) {
     static unsigned char bytes[BLOCK], block[8192];
     z_stream z = {0};

@@ -4,8 +4,8 @@ function make(tag, textContent, more = {}) {
   return Object.assign(document.createElement(tag), { textContent, ...more });
 }
 
-// elements: {box, result, panel}. `result` is marked as stale while the problem is one of the request; `panel` has the editor.
-// on: {editor, compute(), askKey()}.
+// Makes the box. `result` is marked as stale while the problem is one of the request; `panel` has the editor. The buttons of the box call
+// editor.reveal(), compute() and askKey().
 export function createProblemBox({ box, result, panel }, { editor, compute, askKey }) {
   // Shows a problem, {title, detail, pointer, offset, status, again}, or removes the last one (null). ofRequest: whether the problem is one
   // of the request. The editor marks it in the text then. again: whether asking again may help.

@@ -1,4 +1,4 @@
-// wordcolumn.js has one of the two columns of words in lines.js. It makes the buttons of the words that are in view, and removes the others.
+// wordcolumn.js has the columns of words of lines.js. A column makes the buttons of the words that are in view, and removes the others.
 import { weightText } from './pairs.js';
 
 export const ROW = 26; // pixels; the height of a word

@@ -27,7 +27,8 @@ FLOAT64 = 1e-13
 
 
 def case(name, title, request, expect, path="/attention", note=None, **allowance):
-    """Writes one case. The allowance has decimals, absolute and tolerance. Each is one number, or a dict with a number for members of `expect`."""
+    """Writes one case. The allowance has decimals, absolute and tolerance. Each is one number, or a dict with a number for
+    members of `expect`."""
     assert allowance, name
     body = {"path": path, "title": title, "notebook": name[:3]}
     if note:
@@ -347,7 +348,8 @@ def notebook_002():
 
 
 def notebook_002_seeded(matrices, heads, one, many):
-    """Writes a request that draws the same numbers from our seed. The weights of the three heads come after those of the single head."""
+    """Writes a request that draws the same numbers from our seed. The weights of the three heads come after those of the single
+    head."""
     start = {"random": {"generator": "numpy", "seed": 2}, "X": drawn("randint", 5, 7, high=2)}
     weights = {name: drawn("randint", 7, 3, high=2) for name in ("W_Q", "W_K", "W_V")}
     parts = [{name: drawn("randint", *matrix.shape, high=2) for name, matrix in head.items()} for head in heads]

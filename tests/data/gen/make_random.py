@@ -91,8 +91,8 @@ def ranges():
     yield from [(-5, 5), (-(2**31), 2**31), (-(2**53), 2**53), (-(2**53), -(2**53) + 1), (2**53 - 1, 2**53)]
 
 
-# For some of these ranges a sum in float64 lies halfway between two floats unless the tiny end of the range is taken into account.
-# Other ranges have ends to which values are rounded, or are tiny or huge.
+# For some of these ranges a sum in float64 lies halfway between two floats unless the tiny end of the range is taken into
+# account. Other ranges have ends to which values are rounded, or are tiny or huge.
 UNIFORMS = [(-1, 1), (-0.3, 1.7), (0.1, 0.3), (-1e-20, 1.5), (1e-20, 1.5), (16777216, 16777218),
             (9007199254740992, 9007199254740994), (2.5, 2.5), (0, 1e-38), (1e-45, 1e-40), (-1e37, 1e37)]  # fmt: skip
 NORMALS = [(5, 0), (-2.5, 0.125), (1000, 0.001), (0.3, 1.7), (1e-20, 1.5), (0, 1e-38), (1e37, 1e37)]
