@@ -68,7 +68,7 @@ typedef struct api_work *api_handler(const struct api_request *request,
  * every path with one segment in that place. The rows are in the order of openapi.yaml. */
 struct api_route {
     const char *method, *path;
-    unsigned keys; /* a bit FIELDS_AT_*: the keys of the body; 0 = the route takes no body */
+    unsigned fields; /* a bit FIELDS_AT_*: the fields of the body; 0 = the route takes no body */
     api_handler *handler;
     bool open; /* needs no API key, because it tells no secret and computes nothing */
 };

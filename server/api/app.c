@@ -218,7 +218,7 @@ static bool app_body(void *arg, const void *bytes, size_t size) {
 
 /* ------------------------------------------------------------------------------ the computation */
 
-/* Fills the timings of the response, except the time of encoding. */
+/* Fills the times of the header Server-Timing, except the time of encoding. */
 static void tell_times(struct exchange *exchange, double queue_ms, double compute_ms) {
     struct http_response *response = exchange->response;
     response->timed = true;
@@ -366,7 +366,7 @@ static bool parse(struct exchange *exchange) {
         tell_times(exchange, 0, 0);
         return false;
     }
-    fields_find(&exchange->fields, codec_root(exchange->document), exchange->route->keys);
+    fields_find(&exchange->fields, codec_root(exchange->document), exchange->route->fields);
     return true;
 }
 

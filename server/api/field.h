@@ -46,7 +46,7 @@ struct field {
     unsigned flag; /* ATTN_FLAG_* that says that the option is given */
     field_reader *read;
     const char *argument; /* the library's name of the argument; NULL = the name of the key */
-    /* What is said of the key in the objects of these bits, which do not have it. */
+    /* `hint` is for the objects of the bits `hint_at`, which do not have the key. */
     unsigned hint_at;
     const char *hint;
 };

@@ -43,7 +43,7 @@ struct fields {
     bool unknown;      /* the value is no object, or it has a member that is no key */
     uint64_t given;    /* bit i: the object has the key of row i */
     uint64_t matrices; /* bit i of `given`, if a matrix may stand there */
-    /* values[i] holds if bit i of `given` is set. Borrowed from the document. */
+    /* The value of row i, if bit i of `given` is set. Borrowed from the document. */
     const struct codec_value *values[FIELDS_MOST];
 };
 
