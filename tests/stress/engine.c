@@ -34,7 +34,8 @@ struct team {
 
 static void *work(void *arg) {
     struct team *team = arg;
-    void *scratch = aligned_alloc(64, (attn_plan_scratch(team->plan) + 63) / 64 * 64);
+    const size_t blocks = (attn_plan_scratch(team->plan) + ATTN_ALIGNMENT - 1) / ATTN_ALIGNMENT;
+    void *scratch = aligned_alloc(ATTN_ALIGNMENT, blocks * ATTN_ALIGNMENT);
     size_t task;
     while ((task = atomic_fetch_add(&team->next, 1)) < attn_plan_tasks(team->plan, team->phase)) {
         attn_plan_task(team->plan, team->phase, task, scratch, NULL);
