@@ -292,7 +292,7 @@ static void try_question(const struct question *q) {
         try_all(&way_app, q);
     }
     try_all(&way_server, q);
-    if (question_is_packed(q)) {
+    if (question_has_codings(q)) {
         try_codings(q);
     }
 }

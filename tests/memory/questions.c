@@ -177,7 +177,7 @@ struct question question_of_notebook(void) {
     return q;
 }
 
-bool question_is_packed(const struct question *question) {
+bool question_has_codings(const struct question *question) {
     static const char *const names[] = {"notebook", "openapi.yaml", "bad JSON",
                                         "a large body and a long answer"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {

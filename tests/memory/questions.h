@@ -26,7 +26,7 @@ void questions_visit(void (*visit)(const struct question *question));
  * notebook. */
 struct question question_of_notebook(void);
 
-/* Returns whether compression makes a difference for this question. */
-bool question_is_packed(const struct question *question);
+/* Returns whether the question is also asked with a compressed body. */
+bool question_has_codings(const struct question *question);
 
 #endif

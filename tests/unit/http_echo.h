@@ -13,7 +13,6 @@
 #define HTTP_ECHO_H
 
 #include <stdatomic.h>
-#include <stdbool.h>
 
 #include "http/http.h"
 

@@ -14,7 +14,6 @@
 #define HTTP_LATER_H
 
 #include <stdatomic.h>
-#include <stdbool.h>
 
 #include "http/http.h"
 

@@ -3,7 +3,6 @@
  * pieces of every size, and compressed bodies with every byte wrong or missing.
  */
 #include <criterion/criterion.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -5,7 +5,6 @@
 #include <criterion/criterion.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 
 #include "http/http.h"

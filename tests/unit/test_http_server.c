@@ -4,7 +4,6 @@
  */
 #include <criterion/criterion.h>
 #include <dirent.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

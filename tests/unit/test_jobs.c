@@ -5,7 +5,6 @@
 #define _GNU_SOURCE /* sched_getaffinity */
 #include <criterion/criterion.h>
 #include <criterion/theories.h>
-#include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
