@@ -17,8 +17,11 @@ enum {
     FIELDS_AT_PROJECTIONS = 2, /* /self-attention and /multi-head-attention */
     FIELDS_AT_HEAD = 4,        /* one head of the list "heads" */
     FIELDS_AT_SOFTMAX = 8,
-    FIELDS_AT_EMBEDDINGS = 16,
-    FIELDS_MOST = 64 /* most rows of the table, because each is a bit of an uint64_t */
+    FIELDS_AT_EMBEDDINGS = 16
+};
+
+enum {
+    FIELDS_MOST = 64 /* most rows of the table, because each row is a bit of an uint64_t */
 };
 
 /* The fields that are read together, in the order of the table. */

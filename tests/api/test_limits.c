@@ -31,7 +31,8 @@ static char *long_question(const char *path, size_t rows, size_t columns) {
         at += sprintf(at, "]");
     }
     at += sprintf(at, "]");
-    bool projected = strcmp(path, "/attention") != 0 && strcmp(path, "/softmax") != 0;
+    bool projected =
+        strcmp(path, "/self-attention") == 0 || strcmp(path, "/multi-head-attention") == 0;
     for (size_t w = 0; projected && w < 3; w++) {
         at += sprintf(at, ",\"W_%c\":[", "QKV"[w]);
         for (size_t j = 0; j < columns; j++)
@@ -110,7 +111,10 @@ Test(errors, chunked_body_over_its_limit) {
 Test(errors, work_over_its_limit) {
     static const char *const arguments[] = {"--max-work", "1000000", NULL};
     daemon_start(arguments);
-    for (size_t i = 0; i + 1 < COUNT(computing); i++) { /* the work of a softmax is too small */
+    for (size_t i = 0; i < COUNT(computing); i++) {
+        if (strcmp(computing[i], "/softmax") == 0) {
+            continue; /* the work of a softmax is too small */
+        }
         char *small = long_question(computing[i], 4, 4),
              *large = long_question(computing[i], 300, 300);
         expect_answered(computing[i], small);

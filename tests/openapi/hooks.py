@@ -60,8 +60,10 @@ def fit(path, body):
     fit_draws(body)
     if "text" in body or "tokens" in body:
         add_x_of_words(body)
-    if path != "/embeddings":
-        {"/softmax": fit_softmax, "/attention": fit_attention}.get(path, fit_projected)(body)
+    fits = {"/softmax": fit_softmax, "/attention": fit_attention, "/self-attention": fit_projected,
+            "/multi-head-attention": fit_projected}
+    if path in fits:
+        fits[path](body)
     if "text" in body or "tokens" in body:
         remove_x_of_words(body)
     return body

@@ -585,7 +585,7 @@ static const struct bad_request to_softmax[] = {
     CONTENT("digits 0", "{\"X\":[[1]],\"digits\":0}", "/digits", "17"),
 };
 
-const struct bad_request_list bad_request_lists[BAD_REQUEST_LISTS] = {
+const struct bad_request_list bad_request_lists[] = {
     {"/attention", to_attention, COUNT(to_attention)},
     {"/self-attention", to_self_attention, COUNT(to_self_attention)},
     {"/multi-head-attention", to_self_attention, COUNT(to_self_attention)},
@@ -594,3 +594,5 @@ const struct bad_request_list bad_request_lists[BAD_REQUEST_LISTS] = {
     {"/multi-head-attention", to_drawn_heads, COUNT(to_drawn_heads)},
     {"/embeddings", to_embeddings, COUNT(to_embeddings)},
 };
+
+const size_t bad_request_list_count = COUNT(bad_request_lists);

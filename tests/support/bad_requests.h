@@ -28,10 +28,8 @@ struct bad_request_list {
     size_t count;
 };
 
-enum {
-    BAD_REQUEST_LISTS = 7
-};
-
-extern const struct bad_request_list bad_request_lists[BAD_REQUEST_LISTS];
+/* `bad_request_list_count` lists. */
+extern const struct bad_request_list bad_request_lists[];
+extern const size_t bad_request_list_count;
 
 #endif
