@@ -5,8 +5,10 @@
 #include "http/internal.h"
 
 enum {
-    MAX_PIECES = 65536,          /* a body that comes in more pieces is refused ... */
-    MIN_PIECE = 64,              /* ... unless these have so many bytes on average */
+    /* A body in more than MAX_PIECES pieces is refused if they have less than MIN_PIECE bytes on
+     * average. */
+    MAX_PIECES = 65536,
+    MIN_PIECE = 64,
     END_PIECES = 4 * MAX_PIECES, /* pieces that are read only so that the refusal can be sent */
     INFLATED = 32 * 1024,        /* bytes inflated until other connections have their turn */
     SLICE = 4 * 1024             /* bytes of a plain body after which the clock is read */
