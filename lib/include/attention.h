@@ -308,8 +308,8 @@ ATTN_API bool attn_plan_results_bytes(const attn_plan *plan, size_t *bytes);
  * freed. The parts lie one after the other, in the order of ATTN_RESULT_MAP, and each begins at a
  * multiple of ATTN_ALIGNMENT bytes from the start of the buffer. The buffer holds
  * attn_plan_results_bytes(), is aligned to ATTN_ALIGNMENT, and overlaps no input.
- * Errors: ATTN_INVALID_ARGUMENT if the buffer is NULL or not aligned, ATTN_TOO_LARGE if no buffer
- * can hold all results; nothing is bound then. */
+ * Errors: ATTN_INVALID_ARGUMENT if the buffer is NULL, even if all results have 0 bytes, or if it
+ * is not aligned; ATTN_TOO_LARGE if no buffer can hold all results. Nothing is bound then. */
 ATTN_API attn_status attn_plan_bind_all(attn_plan *plan, void *buffer);
 
 /* Returns the cost of making and running the plan. The unit is the time of one multiply-add in
