@@ -9,7 +9,8 @@
 
 struct call;
 
-/* One row for each name: X(NAME, text, the bits of its results in attn_options.results). */
+/* One row for each name: X(NAME, text, the bits of its results in attn_options.results). From
+ * PRESENT_K on, a result has one part for each head if the heads have projections of their own. */
 #define ANSWER_MAP(X)                                                                              \
     X(OUTPUT, "output", ATTN_WANT(OUTPUT))                                                         \
     X(WEIGHTS, "weights", ATTN_WANT(WEIGHTS))                                                      \

@@ -8,7 +8,7 @@
 /* The places of the numbers. With c, the largest logit of the part, and e = exp(logit - c) of each
  * key, entropy follows from PARTIAL_MOMENT without a logarithm for each key. */
 enum {
-    PARTIAL_MAX,    /* c */
+    PARTIAL_MAX,    /* c; -inf without softmax */
     PARTIAL_SUM,    /* the sum of e */
     PARTIAL_MOMENT, /* the sum of e (logit - c) */
     PARTIAL_HEAD    /* here begins the part's output, if it is wanted: the sum of e v */
