@@ -36,7 +36,7 @@ struct job {
     size_t scratch;   /* bytes of memory, aligned to JOBS_ALIGNMENT, that each task has to itself */
     size_t phases;    /* with 0 phases only `begin` is called */
     size_t (*tasks)(const struct job *job, size_t phase); /* returns the number of tasks */
-    /* These return false if they failed. */
+    /* `begin` and `task` return false if they failed. */
     bool (*begin)(struct job *job);
     bool (*task)(struct job *job, size_t phase, size_t task, void *scratch);
     void (*done)(struct job *job, enum job_outcome outcome);

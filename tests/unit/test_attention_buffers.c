@@ -138,11 +138,12 @@ Test(buffers, of_results_that_cannot_be_addressed_are_refused) {
         cr_expect_eq(bytes, i < 3 ? (i + 1) << 62 : 7);
         cr_expect_eq(attn_plan_bytes(plan, 1, &all), i < 3);
         cr_expect(i < 3 ? all > bytes : all == 7);
-        char *buffer = aligned_alloc(ATTN_ALIGNMENT, ATTN_ALIGNMENT);
-        cr_expect_eq(attn_plan_bind_all(plan, buffer), i < 3 ? ATTN_OK : ATTN_TOO_LARGE);
-        cr_expect_eq(attn_plan_tensor(plan, ATTN_RESULT_SCORES, 0)->data == NULL, i == 3);
+        if (i == 3) { /* no buffer could hold the results of the others, either */
+            _Alignas(ATTN_ALIGNMENT) char buffer[ATTN_ALIGNMENT];
+            cr_expect_eq(attn_plan_bind_all(plan, buffer), ATTN_TOO_LARGE);
+            cr_expect_null(attn_plan_tensor(plan, ATTN_RESULT_SCORES, 0)->data);
+        }
         attn_plan_free(plan);
-        free(buffer);
     }
 }
 
