@@ -201,7 +201,7 @@ struct lifted *lifted_next(struct lifted_list *list, struct account *account) {
     const size_t size = LIFT_BLOCK * sizeof(struct lifted);
     if (list->count == list->block_count * LIFT_BLOCK) {
         struct lifted **blocks = account_grow(account, list->blocks, &list->block_capacity,
-                                              list->block_count + 1, sizeof *blocks);
+                                              list->block_count + 1, sizeof(struct lifted *));
         if (blocks == NULL) {
             return NULL;
         }
