@@ -110,7 +110,7 @@ attn_status plan_results(attn_plan *plan, attn_error *error) {
                              "%s is a result of calls with projections only",
                              attn_result_name((attn_result)r));
         }
-        /* In the map, the results with one part for each head are the last ones. */
+        /* The results with one part for each head are the last ones of the map. */
         const bool parted = plan->per_head && r >= ATTN_RESULT_PRESENT_K;
         plan->results[r].room = parted ? plan->heads : 1;
         plan->results[r].parts = calloc(plan->results[r].room, sizeof(attn_result_tensor));

@@ -15,13 +15,13 @@
 #include "tensor.h"
 
 enum {
-    /* With at most this many queries, dot products are as fast as BLAS: memory limits both. */
+    /* Dot products of up to this many queries are as fast as BLAS, because memory limits both. */
     ROW_QUERIES = 4,
-    /* With at most this many multiply-adds of one head, calls of BLAS cost more than they save. */
+    /* Calls of BLAS cost more than they save for a head of up to this many multiply-adds. */
     ROW_WORK = 8192,
     /* If at least this many queries use one key head, packing its keys saves time. */
     PACK_QUERIES = 16,
-    /* With at most this many queries, the keys of long rows are split over tasks. */
+    /* The keys of long rows are split over tasks for up to this many queries. */
     SPLIT_QUERIES = 16,
 
     /* Rows of more numbers than this are not kept in a scratch. */

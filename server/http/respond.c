@@ -50,7 +50,7 @@ static char *put_timing(char *out, const char *name, double milliseconds) {
 static void compress_response(struct http_call *call) {
     struct http_response *response = &call->response;
     const int64_t start = clock_ns();
-    /* For a moment there are two copies of a whole body. Then only the compressed one is left. */
+    /* A whole body exists twice for a moment; then only the compressed one is left. */
     const size_t memory = coding_stream_memory(call->accepts) + 2 * response->size;
     if (call->exchange != NULL && !http_call_hold(call, memory)) {
         return; /* it is sent uncompressed */

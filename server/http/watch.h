@@ -68,7 +68,7 @@ void watch_halt(struct watched *watched);
 void watch_go_on(struct watched *watched);
 void watch_sent(struct watched *watched);
 
-/* From watch_wait on there is no deadline, and leave(watched) is called, on the watching thread,
+/* After watch_wait there is no deadline, and leave(watched) is called, on the watching thread,
  * when the client closes its end. When watch_awake returns, `leave` is not running and will not be
  * called. */
 void watch_wait(struct watch *watch, struct watched *watched, void (*leave)(struct watched *));

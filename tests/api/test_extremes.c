@@ -163,7 +163,7 @@ static void expect_finite(const char *body, bool float64, const struct client_re
                           size_t *finite) {
     struct cJSON *answer = json_parse(response->body, response->size);
     const char *detail = json_text(json_get(answer, "detail"));
-    /* With few digits, rounding may make the largest number larger. */
+    /* Rounding to few digits may make the largest number larger. */
     const double largest = float64 ? DBL_MAX : 10.0 * FLT_MAX;
     *finite += response->status == 200;
     cr_expect(response->status == 200

@@ -382,7 +382,7 @@ Test(tls, slow_readers_are_cut) {
     size_t size;
     char *body = rows_body("\"return\":[\"weights\"]", 1000, &size);
     start_tls("--write-timeout", "1");
-    /* With TLS 1.2 only answers come after the handshake. */
+    /* TLS 1.2 sends nothing but answers after the handshake. */
     cr_assert(tls_open(&slow, the_daemon.port, ONLY_1_2));
     cr_assert(client_send_post(&slow, "/attention", body, size));
     cr_assert_eq(poll(&(struct pollfd){.fd = slow.fd, .events = POLLIN}, 1, 60000), 1);
