@@ -117,6 +117,10 @@ struct schedule {
     /* Whole rows are too long to be kept: the keys are cut, and long.inc computes the parts. */
     bool long_rows;
 
+    /* Products have a right operand in panels of this many columns, see kernels.h. 0: OpenBLAS
+     * computes the products. */
+    size_t panel;
+
     /* PHASE_ATTEND: a block is `rows` queries of one head, a tile of keys is `keys` keys. */
     size_t rows, keys;
     size_t ld;              /* from one row of a block of scores to the next, in numbers */

@@ -10,6 +10,7 @@
 #include "blas.h"
 #include "engine/moments.h"
 #include "engine/partial.h"
+#include "kernels/kernels.h"
 #include "plan_build.h"
 #include "status.h"
 #include "tensor.h"
@@ -67,6 +68,8 @@ enum {
      * cache. */
     TILE_ROWS = 96,
     TILE_BYTES = 1 << 15,
+    /* A tile of weights in panels has NARROW columns and so many bytes. */
+    PANELS_BYTES = 1 << 16,
 };
 
 static size_t ceil_div(size_t a, size_t b) {
@@ -123,7 +126,7 @@ static double all_projections(const attn_plan *plan) {
  * gets some. Measured on a Zen 5 with OpenBLAS's cores SkylakeX and Haswell, d_model 768 and 4096,
  * 16 to 2048 rows.
  */
-static size_t choose_projection(struct projection *p, size_t size) {
+static size_t choose_projection(struct projection *p, const struct schedule *s, size_t size) {
     enum {
         SPARSE = 32,
         TALL = 512,
@@ -134,7 +137,7 @@ static size_t choose_projection(struct projection *p, size_t size) {
     if (p->count == 0 || p->rows == 0) {
         return 0;
     }
-    const bool small = blas_has_small();
+    const bool panels = s->panel > 0, small = panels || blas_has_small();
     const size_t task_rows = small ? TALL : SQUARE;
     p->task_rows = p->rows < task_rows ? p->rows : task_rows;
     p->task_columns = small ? NARROW : SQUARE;
@@ -159,6 +162,11 @@ static size_t choose_projection(struct projection *p, size_t size) {
         p->tile_inner =
             (p->copies_tiles ? TILE_BYTES / size : BLAS_SMALL_PRODUCT / p->task_rows) / NARROW;
     }
+    if (panels) {
+        p->copies_tiles = p->out_in || p->rows > SPARSE;
+        p->tile_rows = p->task_rows;
+        p->tile_inner = PANELS_BYTES / size / NARROW;
+    }
     p->across = ceil_div(p->ld, p->task_columns);
     return ceil_div(p->rows, p->task_rows) * p->across;
 }
@@ -180,6 +188,10 @@ static void choose_paths(attn_plan *plan, struct schedule *s, double head_cost) 
         s->plain = s->plain && scale > 0 &&
                    (plan->dtype == ATTN_FLOAT64 || (scale >= FLT_MIN && scale <= FLT_MAX));
     }
+    const struct attn_kernels *kernels = attn_kernels();
+    s->panel = plan->dtype == ATTN_FLOAT32 ? kernels->panel_f32
+               : blas_has_small()          ? 0
+                                           : kernels->panel_f64;
     s->without_blas = plan->n <= ROW_QUERIES || (plan->n < PACK_QUERIES && head_cost <= ROW_WORK);
     s->packs = !s->without_blas && plan->n * (plan->heads / plan->kv_heads) >= PACK_QUERIES;
 }
@@ -334,8 +346,9 @@ static void choose_blocks(attn_plan *plan, struct schedule *s, size_t d, double 
     s->rows = s->rows < plan->n ? s->rows : plan->n;
     s->blocks = ceil_div(plan->n, s->rows);
     s->packs = s->packs && !s->exact;
-    s->packs_late = s->packs && s->blocks <= 2 && plan->heads == plan->kv_heads && !s->long_rows &&
-                    s->keys * d * size <= LATE_BYTES;
+    const bool few = s->packs ? s->blocks <= 2 && plan->heads == plan->kv_heads
+                              : s->panel > 0 && !s->without_blas && !s->exact;
+    s->packs_late = few && !s->long_rows && s->keys * d * size <= LATE_BYTES;
     s->packs = s->packs && !s->packs_late;
     s->heads_in_turn = s->splits > 1 ? 1 : choose_heads_in_turn(plan, d);
     choose_tasks(plan, s);
@@ -419,6 +432,11 @@ static void choose_after_cuts(const attn_plan *plan, struct schedule *s, size_t 
     }
 }
 
+/* The columns that a tile of packed keys has memory for. */
+static size_t packed_columns(const struct schedule *s) {
+    return s->panel == 0 ? s->keys : ceil_div(s->keys, s->panel) * s->panel;
+}
+
 /* Lays out the workspace, in the order of its map. Returns false if it cannot be addressed. */
 static bool lay_out_workspace(attn_plan *plan, struct schedule *s) {
     const size_t size = attn_dtype_size(plan->dtype), rows = plan->batch * plan->heads * plan->n;
@@ -438,11 +456,12 @@ static bool lay_out_workspace(attn_plan *plan, struct schedule *s) {
                 continue;
             }
             plan->head[h].pack = s->pack_batch;
-            fits = fits &&
-                   size_add(s->pack_batch, s->tiles * s->keys * plan->head[h].d, &s->pack_batch);
+            fits = fits && size_add(s->pack_batch, s->tiles * packed_columns(s) * plan->head[h].d,
+                                    &s->pack_batch);
         }
         size_t all;
         fits = fits && size_mul(plan->batch, s->pack_batch, &all) &&
+               size_add(all, plan->window[0] < 0 ? 0 : s->panel, &all) && /* see key_tile */
                reserve(end, all, size, &map->packed_keys);
     }
     if (plan->has_out_projection && plan_wants(plan, ATTN_WANT(OUTPUT))) {
@@ -477,12 +496,20 @@ static bool lay_out_workspace(attn_plan *plan, struct schedule *s) {
 
 /* The size, in numbers, of the largest tile that a task copies or packs into its scratch. */
 static size_t copied_tile(const attn_plan *plan, const struct schedule *s, size_t d) {
-    size_t tile = 0;
-    if (plan->project_q.copies_tiles || plan->project_k.copies_tiles ||
-        plan->project_v.copies_tiles || plan->project_out.copies_tiles) {
-        tile = TILE_BYTES / attn_dtype_size(plan->dtype);
+    const struct projection *all[] = {&plan->project_q, &plan->project_k, &plan->project_v,
+                                      &plan->project_out};
+    const size_t keys = s->packs_late ? packed_columns(s) * d : 0;
+    const size_t values = s->exact || s->without_blas ? 0 : s->keys * s->panel;
+    size_t weights = 0;
+    for (int i = 0; i < 4 && !s->exact; i++) {
+        if (s->panel > 0 && all[i]->count > 0) {
+            weights = PANELS_BYTES / attn_dtype_size(plan->dtype);
+        } else if (all[i]->copies_tiles) {
+            weights = TILE_BYTES / attn_dtype_size(plan->dtype);
+        }
     }
-    return s->packs_late && s->keys * d > tile ? s->keys * d : tile;
+    const size_t tile = keys > values ? keys : values;
+    return tile > weights ? tile : weights;
 }
 
 /* The numbers of the longest row that an exact call converts to double. */
@@ -542,11 +569,11 @@ attn_status plan_schedule(attn_plan *plan, attn_error *error) {
     choose_blocks(plan, s, d > d_v ? d : d_v, head_cost);
     choose_pack(plan, s, d);
     choose_after_cuts(plan, s, d_v);
-    s->tasks[PHASE_PROJECT] = choose_projection(&plan->project_q, size) +
-                              choose_projection(&plan->project_k, size) +
-                              choose_projection(&plan->project_v, size);
+    s->tasks[PHASE_PROJECT] = choose_projection(&plan->project_q, s, size) +
+                              choose_projection(&plan->project_k, s, size) +
+                              choose_projection(&plan->project_v, s, size);
     s->tasks[PHASE_OUT] =
-        plan_wants(plan, ATTN_WANT(OUTPUT)) ? choose_projection(&plan->project_out, size) : 0;
+        plan_wants(plan, ATTN_WANT(OUTPUT)) ? choose_projection(&plan->project_out, s, size) : 0;
     if (s->exact) { /* one task computes all projections of a phase */
         s->tasks[PHASE_PROJECT] = s->tasks[PHASE_PROJECT] > 0;
         s->tasks[PHASE_OUT] = s->tasks[PHASE_OUT] > 0;

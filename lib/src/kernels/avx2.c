@@ -72,6 +72,38 @@ FOLD_F32(fold_max_f32, _mm256_max_ps)
 FOLD_F64(fold_add_f64, _mm256_add_pd)
 FOLD_F64(fold_max_f64, _mm256_max_pd)
 
+/* The columns of a matrix replace its rows: 8 (4) vectors. */
+static inline void transpose_f32(__m256 v[8]) {
+    __m256 a[8], b[8];
+    for (int i = 0; i < 8; i += 2) {
+        a[i] = _mm256_unpacklo_ps(v[i], v[i + 1]);
+        a[i + 1] = _mm256_unpackhi_ps(v[i], v[i + 1]);
+    }
+    for (int i = 0; i < 8; i += 4) {
+        b[i] = _mm256_shuffle_ps(a[i], a[i + 2], 0x44);
+        b[i + 1] = _mm256_shuffle_ps(a[i], a[i + 2], 0xee);
+        b[i + 2] = _mm256_shuffle_ps(a[i + 1], a[i + 3], 0x44);
+        b[i + 3] = _mm256_shuffle_ps(a[i + 1], a[i + 3], 0xee);
+    }
+    for (int i = 0; i < 4; i++) {
+        v[i] = _mm256_permute2f128_ps(b[i], b[i + 4], 0x20);
+        v[i + 4] = _mm256_permute2f128_ps(b[i], b[i + 4], 0x31);
+    }
+}
+
+static inline void transpose_f64(__m256d v[4]) {
+    const __m256d a = _mm256_unpacklo_pd(v[0], v[1]), b = _mm256_unpackhi_pd(v[0], v[1]);
+    const __m256d c = _mm256_unpacklo_pd(v[2], v[3]), d = _mm256_unpackhi_pd(v[2], v[3]);
+    v[0] = _mm256_permute2f128_pd(a, c, 0x20);
+    v[1] = _mm256_permute2f128_pd(b, d, 0x20);
+    v[2] = _mm256_permute2f128_pd(a, c, 0x31);
+    v[3] = _mm256_permute2f128_pd(b, d, 0x31);
+}
+
+/* Six rows and two vectors: 12 sums in 16 registers. */
+#define STRIP_ROWS    6
+#define PANEL_VECTORS 2
+
 #define real          float
 #define REAL_IS_FLOAT 1
 #define ROW(name)     name##_f32
@@ -91,6 +123,7 @@ FOLD_F64(fold_max_f64, _mm256_max_pd)
 #define REDUCE_MAX(v) max_lanes_f32(v)
 #define FOLD_ADD(v)   fold_add_f32(v)
 #define FOLD_MAX(v)   fold_max_f32(v)
+#define TRANSPOSE(v)  transpose_f32(v)
 #define CLAMP(x)      MAX(SET(EXP_MIN), x)
 #define EXP2(p, n, x) _mm256_andnot_ps(_mm256_cmp_ps(x, SET(EXP_MIN), _CMP_LT_OQ), exp2_f32(p, n))
 #include "vector.inc"
@@ -116,6 +149,7 @@ FOLD_F64(fold_max_f64, _mm256_max_pd)
 #define REDUCE_MAX(v)           max_lanes_f64(v)
 #define FOLD_ADD(v)             fold_add_f64(v)
 #define FOLD_MAX(v)             fold_max_f64(v)
+#define TRANSPOSE(v)            transpose_f64(v)
 #define CLAMP(x)                MAX(SET(EXP_MIN), x)
 #define EXP2(p, n, x)           _mm256_andnot_pd(_mm256_cmp_pd(x, SET(EXP_MIN), _CMP_LT_OQ), exp2_f64(p, n))
 #include "vector.inc"

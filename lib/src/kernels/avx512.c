@@ -48,6 +48,53 @@ FOLD_F32(fold_max_f32, _mm512_max_ps)
 FOLD_F64(fold_add_f64, _mm512_add_pd)
 FOLD_F64(fold_max_f64, _mm512_max_pd)
 
+/* The columns of a matrix of 4 x 4 blocks of 128 bits replace its rows. */
+static inline void transpose_blocks(__m512d *v0, __m512d *v1, __m512d *v2, __m512d *v3) {
+    const __m512d a = _mm512_shuffle_f64x2(*v0, *v1, 0x88),
+                  b = _mm512_shuffle_f64x2(*v0, *v1, 0xdd);
+    const __m512d c = _mm512_shuffle_f64x2(*v2, *v3, 0x88),
+                  d = _mm512_shuffle_f64x2(*v2, *v3, 0xdd);
+    *v0 = _mm512_shuffle_f64x2(a, c, 0x88);
+    *v1 = _mm512_shuffle_f64x2(b, d, 0x88);
+    *v2 = _mm512_shuffle_f64x2(a, c, 0xdd);
+    *v3 = _mm512_shuffle_f64x2(b, d, 0xdd);
+}
+
+/* The columns of a matrix replace its rows: 16 (8) vectors. */
+static inline void transpose_f32(__m512 v[16]) {
+    __m512d b[16];
+    for (int i = 0; i < 16; i += 4) {
+        const __m512d a0 = _mm512_castps_pd(_mm512_unpacklo_ps(v[i], v[i + 1]));
+        const __m512d a1 = _mm512_castps_pd(_mm512_unpackhi_ps(v[i], v[i + 1]));
+        const __m512d a2 = _mm512_castps_pd(_mm512_unpacklo_ps(v[i + 2], v[i + 3]));
+        const __m512d a3 = _mm512_castps_pd(_mm512_unpackhi_ps(v[i + 2], v[i + 3]));
+        b[i] = _mm512_unpacklo_pd(a0, a2);
+        b[i + 1] = _mm512_unpackhi_pd(a0, a2);
+        b[i + 2] = _mm512_unpacklo_pd(a1, a3);
+        b[i + 3] = _mm512_unpackhi_pd(a1, a3);
+    }
+    for (int i = 0; i < 4; i++) {
+        transpose_blocks(&b[i], &b[i + 4], &b[i + 8], &b[i + 12]);
+    }
+    for (int i = 0; i < 16; i++) {
+        v[i] = _mm512_castpd_ps(b[i]);
+    }
+}
+
+static inline void transpose_f64(__m512d v[8]) {
+    for (int i = 0; i < 8; i += 2) {
+        const __m512d a = v[i];
+        v[i] = _mm512_unpacklo_pd(a, v[i + 1]);
+        v[i + 1] = _mm512_unpackhi_pd(a, v[i + 1]);
+    }
+    transpose_blocks(&v[0], &v[2], &v[4], &v[6]);
+    transpose_blocks(&v[1], &v[3], &v[5], &v[7]);
+}
+
+/* Twelve rows and two vectors: 24 sums in 32 registers. */
+#define STRIP_ROWS            12
+#define PANEL_VECTORS         2
+
 #define real                  float
 #define REAL_IS_FLOAT         1
 #define ROW(name)             name##_f32
@@ -67,6 +114,7 @@ FOLD_F64(fold_max_f64, _mm512_max_pd)
 #define REDUCE_MAX(v)         _mm512_reduce_max_ps(v)
 #define FOLD_ADD(v)           fold_add_f32(v)
 #define FOLD_MAX(v)           fold_max_f32(v)
+#define TRANSPOSE(v)          transpose_f32(v)
 #define CLAMP(x)              (x)
 #define EXP2(p, n, x)         _mm512_maskz_scalef_ps(_mm512_cmp_ps_mask(x, SET(EXP_MIN), _CMP_NLT_UQ), p, n)
 #define LOAD_PART(p, n, fill) _mm512_mask_loadu_ps(SET(fill), (__mmask16)((1u << (n)) - 1), p)
@@ -94,6 +142,7 @@ FOLD_F64(fold_max_f64, _mm512_max_pd)
 #define REDUCE_MAX(v)           _mm512_reduce_max_pd(v)
 #define FOLD_ADD(v)             fold_add_f64(v)
 #define FOLD_MAX(v)             fold_max_f64(v)
+#define TRANSPOSE(v)            transpose_f64(v)
 #define CLAMP(x)                (x)
 #define EXP2(p, n, x)           _mm512_maskz_scalef_pd(_mm512_cmp_pd_mask(x, SET(EXP_MIN), _CMP_NLT_UQ), p, n)
 #define LOAD_PART(p, n, fill)   _mm512_mask_loadu_pd(SET(fill), (__mmask8)((1u << (n)) - 1), p)

@@ -90,6 +90,32 @@ struct attn_kernels {
                     size_t columns);
     void (*mix_f64)(double *sum, const double *w, const double *v, size_t ld, size_t count,
                     size_t columns);
+
+    /* Matrix products whose right operand is cut into panels of `panel` columns. The table of plain
+     * loops has no such products: `panel` is 0 there, and the functions are NULL. */
+    size_t panel_f32, panel_f64;
+    /* Packs b (inner, columns), whose rows begin ldb numbers apart. A packed panel has its `inner`
+     * rows one after another, `panel` numbers each, and the next panel follows. Columns that are
+     * missing in the last panel are 0. */
+    void (*pack_f32)(float *packed, const float *b, size_t ldb, size_t inner, size_t columns);
+    void (*pack_f64)(double *packed, const double *b, size_t ldb, size_t inner, size_t columns);
+    /* Does the same, but b is (columns, inner). */
+    void (*pack_transposed_f32)(float *packed, const float *b, size_t ldb, size_t inner,
+                                size_t columns);
+    void (*pack_transposed_f64)(double *packed, const double *b, size_t ldb, size_t inner,
+                                size_t columns);
+    /* Computes c (rows, columns) = a b, or c += a b with `add`. Rows of c begin ldc numbers apart,
+     * and those of a (rows, inner) lda. The rows of a panel of b begin ldb numbers apart, and its
+     * panels `distance` numbers: `panel` and inner * `panel` if b is packed, or the distance of its
+     * rows and `panel` if b lies as it is. All `panel` numbers of each row of a panel must be
+     * readable. A number of c depends on its row of a and its column of b alone, and not on the
+     * rows and columns that are computed with it. */
+    void (*multiply_f32)(float *c, size_t ldc, size_t rows, size_t columns, const float *a,
+                         size_t lda, size_t inner, const float *b, size_t ldb, size_t distance,
+                         bool add);
+    void (*multiply_f64)(double *c, size_t ldc, size_t rows, size_t columns, const double *a,
+                         size_t lda, size_t inner, const double *b, size_t ldb, size_t distance,
+                         bool add);
 };
 
 extern const struct attn_kernels attn_kernels_scalar, attn_kernels_avx2, attn_kernels_avx512,

@@ -7,6 +7,28 @@
 #include <math.h>
 #include <stdint.h>
 
+/* The columns of a matrix replace its rows: 4 (2) vectors. */
+static inline void transpose_f32(float32x4_t v[4]) {
+    const float64x2_t a = vreinterpretq_f64_f32(vtrn1q_f32(v[0], v[1]));
+    const float64x2_t b = vreinterpretq_f64_f32(vtrn2q_f32(v[0], v[1]));
+    const float64x2_t c = vreinterpretq_f64_f32(vtrn1q_f32(v[2], v[3]));
+    const float64x2_t d = vreinterpretq_f64_f32(vtrn2q_f32(v[2], v[3]));
+    v[0] = vreinterpretq_f32_f64(vtrn1q_f64(a, c));
+    v[1] = vreinterpretq_f32_f64(vtrn1q_f64(b, d));
+    v[2] = vreinterpretq_f32_f64(vtrn2q_f64(a, c));
+    v[3] = vreinterpretq_f32_f64(vtrn2q_f64(b, d));
+}
+
+static inline void transpose_f64(float64x2_t v[2]) {
+    const float64x2_t a = v[0];
+    v[0] = vtrn1q_f64(a, v[1]);
+    v[1] = vtrn2q_f64(a, v[1]);
+}
+
+/* Six rows and four vectors: 24 sums in 32 registers. */
+#define STRIP_ROWS    6
+#define PANEL_VECTORS 4
+
 #define real          float
 #define REAL_IS_FLOAT 1
 #define ROW(name)     name##_f32
@@ -25,6 +47,7 @@
 #define REDUCE_MAX(v) vmaxvq_f32(v)
 #define FOLD_ADD(v)   vpaddq_f32(vpaddq_f32((v)[0], (v)[1]), vpaddq_f32((v)[2], (v)[3]))
 #define FOLD_MAX(v)   vpmaxq_f32(vpmaxq_f32((v)[0], (v)[1]), vpmaxq_f32((v)[2], (v)[3]))
+#define TRANSPOSE(v)  transpose_f32(v)
 #define CLAMP(x)      vbslq_f32(vcltq_f32(x, SET(EXP_MIN)), SET(EXP_MIN), x)
 #define EXP2(p, n, x)                                                                              \
     vbslq_f32(vcltq_f32(x, SET(EXP_MIN)), SET(0),                                                  \
@@ -52,6 +75,7 @@
 #define REDUCE_MAX(v)           vmaxvq_f64(v)
 #define FOLD_ADD(v)             vpaddq_f64((v)[0], (v)[1])
 #define FOLD_MAX(v)             vpmaxq_f64((v)[0], (v)[1])
+#define TRANSPOSE(v)            transpose_f64(v)
 #define CLAMP(x)                vbslq_f64(vcltq_f64(x, SET(EXP_MIN)), SET(EXP_MIN), x)
 #define EXP2(p, n, x)                                                                              \
     vbslq_f64(vcltq_f64(x, SET(EXP_MIN)), SET(0),                                                  \
