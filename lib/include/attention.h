@@ -255,6 +255,7 @@ ATTN_API attn_status attn_plan_attention(attn_plan **plan, const attn_tensor *q,
 typedef enum attn_layout {
     ATTN_IN_OUT = 0, /* X W: weights (d_model,H*d) or, in 3-D, (H,d_model,d) */
     ATTN_OUT_IN = 1, /* X W^T as torch.nn.Linear: weights (H*d,d_model) or, in 3-D, (H,d,d_model) */
+    ATTN_PREPACKED = 2, /* X W: weights (d_model,H*d) of attn_prepack(); not with per_head */
 } attn_layout;
 
 /* The projections of one head, or of all heads together. A bias is (H*d), or (H,d) beside 3-D
@@ -284,6 +285,21 @@ typedef struct attn_multihead {
  * Ownership and errors are those of attn_plan_attention(). */
 ATTN_API attn_status attn_plan_multihead(attn_plan **plan, const attn_multihead *call,
                                          const attn_options *options, attn_error *error);
+
+/*
+ * These functions pack weights once, in the form in which the products of this library on this CPU
+ * read them, so that plans need not pack them again.
+ *   attn_prepack_bytes  computes the bytes of the buffer for weights (d_model,columns), or
+ *                       (columns,d_model) with ATTN_OUT_IN
+ *   attn_prepack        packs them into a buffer of the caller, which is aligned to ATTN_ALIGNMENT
+ *                       and overlaps the weights nowhere; *prepacked borrows it
+ * *prepacked is a tensor for attn_plan_multihead() with ATTN_PREPACKED. It is valid only in this
+ * process. Errors: ATTN_INVALID_ARGUMENT ("weights", "layout"), ATTN_TOO_LARGE.
+ */
+ATTN_API attn_status attn_prepack_bytes(const attn_tensor *weights, attn_layout layout,
+                                        size_t *bytes, attn_error *error);
+ATTN_API attn_status attn_prepack(const attn_tensor *weights, attn_layout layout, void *buffer,
+                                  attn_tensor *prepacked, attn_error *error);
 
 /* Returns the number of parts of a result: 0 if it is not wanted; the number of heads for Q, K, V,
  * present_K and present_V of a per_head plan; 1 otherwise. */

@@ -55,6 +55,7 @@ struct projection {
     const void *x;
     size_t rows, inner, ld;
     bool out_in;          /* W is (cols, inner); otherwise it is (inner, cols) */
+    bool prepacked;       /* W is in panels of all its rows */
     struct piece *pieces; /* owned, in the order of their columns */
     size_t count;         /* pieces that there are */
     size_t room;          /* pieces that there is memory for */

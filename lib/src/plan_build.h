@@ -56,6 +56,10 @@ attn_status plan_results(attn_plan *plan, attn_error *error);
 
 /* ------------------------------------------------------------------------------ in schedule.c */
 
+/* Returns the columns of a panel of the right operands of this dtype, see kernels.h; 0 if OpenBLAS
+ * computes the products. */
+size_t plan_panel(attn_dtype dtype);
+
 /* Cuts the work into phases of tasks, lays out the memory of a run, and estimates its cost. */
 attn_status plan_schedule(attn_plan *plan, attn_error *error);
 

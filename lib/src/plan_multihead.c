@@ -33,18 +33,18 @@ static attn_status read_weight(const attn_tensor *t, const char *name, attn_layo
         .name = name,
         .stacked = t->rank == 3,
         .heads = t->rank == 3 ? end[-3] : 1,
-        .inner = layout == ATTN_IN_OUT ? end[-2] : end[-1],
-        .columns = layout == ATTN_IN_OUT ? end[-1] : end[-2],
+        .inner = layout == ATTN_OUT_IN ? end[-1] : end[-2],
+        .columns = layout == ATTN_OUT_IN ? end[-2] : end[-1],
     };
     return ATTN_OK;
 }
 
 /* Returns the name of the axis of a weight that has `inner` elements. */
 static const char *inner_name(attn_layout layout, size_t inner) {
-    if (layout == ATTN_IN_OUT) {
-        return inner == 1 ? "row" : "rows";
+    if (layout == ATTN_OUT_IN) {
+        return inner == 1 ? "column (out_in)" : "columns (out_in)";
     }
-    return inner == 1 ? "column (out_in)" : "columns (out_in)";
+    return inner == 1 ? "row" : "rows";
 }
 
 /* Checks that X W is possible: a weight has as many rows as X has columns. */
@@ -92,6 +92,7 @@ static void add_pieces(struct projection *p, const struct weight *w, const attn_
 static attn_status start_projection(struct projection *p, const char *name, const attn_tensor *x,
                                     attn_layout layout, size_t pieces, attn_error *error) {
     *p = (struct projection){.name = name, .x = x->data, .out_in = layout == ATTN_OUT_IN};
+    p->prepacked = layout == ATTN_PREPACKED && plan_panel(x->dtype) > 0;
     p->inner = x->shape[x->rank - 1];
     p->rows = x->shape[x->rank - 2] * (x->rank == 3 ? x->shape[0] : 1); /* fits: x was checked */
     p->pieces = calloc(pieces, sizeof *p->pieces);
@@ -123,6 +124,7 @@ static attn_status read_projection(const attn_multihead *call, size_t index, att
     const attn_projection *p = &call->projections[index];
     const attn_tensor *w[3] = {p->w_q, p->w_k, p->w_v};
     const attn_tensor *c = call->context != NULL ? call->context : call->x;
+    const int max_rank = call->per_head || call->layout == ATTN_PREPACKED ? 2 : 3;
     out->b[0] = p->b_q, out->b[1] = p->b_k, out->b[2] = p->b_v;
     char name[40] = "W_"; /* has room for any index */
     size_t length = 2;
@@ -134,8 +136,8 @@ static attn_status read_projection(const attn_multihead *call, size_t index, att
         memcpy(out->w_name[i], name, sizeof name);
         memcpy(out->b_name[i], name, sizeof name);
         out->b_name[i][length - 2] = 'b';
-        ATTN_TRY(read_weight(w[i], out->w_name[i], call->layout, call->per_head ? 2 : 3, dtype,
-                             &out->w[i], error));
+        ATTN_TRY(
+            read_weight(w[i], out->w_name[i], call->layout, max_rank, dtype, &out->w[i], error));
         const attn_tensor *x = i == WEIGHT_Q ? call->x : c;
         ATTN_TRY(check_inner(&out->w[i], x == call->x ? "X" : "context", x->shape[x->rank - 1],
                              call->layout, error));
@@ -290,9 +292,13 @@ static attn_status check_inputs(const attn_multihead *call, attn_error *error) {
     if (call->projections == NULL || call->count == 0 || (!call->per_head && call->count != 1)) {
         return attn_fail(error, ATTN_INVALID_ARGUMENT, "heads", "there are no weights");
     }
-    if ((unsigned)call->layout > ATTN_OUT_IN) {
-        return attn_fail(error, ATTN_INVALID_ARGUMENT, "layout", "layout is %d; it must be 0 or 1",
-                         (int)call->layout);
+    if ((unsigned)call->layout > ATTN_PREPACKED) {
+        return attn_fail(error, ATTN_INVALID_ARGUMENT, "layout",
+                         "layout is %d; it must be 0, 1 or 2", (int)call->layout);
+    }
+    if (call->layout == ATTN_PREPACKED && call->per_head) {
+        return attn_fail(error, ATTN_INVALID_ARGUMENT, "layout",
+                         "heads with weights of their own cannot have prepacked weights");
     }
     return ATTN_OK;
 }

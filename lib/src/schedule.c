@@ -68,8 +68,10 @@ enum {
      * cache. */
     TILE_ROWS = 96,
     TILE_BYTES = 1 << 15,
-    /* A tile of weights in panels has NARROW columns and so many bytes. */
-    PANELS_BYTES = 1 << 16,
+    /* A tile of weights in panels has so many rows and NARROW columns. A table of kernels adds up a
+     * number in parts of so many rows, or of a half or a quarter of them. */
+    PANELS_ROWS = 256,
+    NARROW = 64,
 };
 
 static size_t ceil_div(size_t a, size_t b) {
@@ -130,7 +132,6 @@ static size_t choose_projection(struct projection *p, const struct schedule *s, 
     enum {
         SPARSE = 32,
         TALL = 512,
-        NARROW = 64,
         SQUARE = 256,
         SHARES = 6
     };
@@ -145,7 +146,7 @@ static size_t choose_projection(struct projection *p, const struct schedule *s, 
            cost_of_projecting(p, p->task_rows, p->task_columns) > PROJECT_WORK) {
         p->task_rows = (p->task_rows + 1) / 2;
     }
-    while (p->task_columns > 1 &&
+    while (p->task_columns > (p->prepacked ? s->panel : 1) &&
            cost_of_projecting(p, p->task_rows, p->task_columns) > PROJECT_WORK) {
         p->task_columns /= 2;
     }
@@ -163,12 +164,18 @@ static size_t choose_projection(struct projection *p, const struct schedule *s, 
             (p->copies_tiles ? TILE_BYTES / size : BLAS_SMALL_PRODUCT / p->task_rows) / NARROW;
     }
     if (panels) {
-        p->copies_tiles = p->out_in || p->rows > SPARSE;
+        p->copies_tiles = !p->prepacked && (p->out_in || p->rows > SPARSE);
         p->tile_rows = p->task_rows;
-        p->tile_inner = PANELS_BYTES / size / NARROW;
+        p->tile_inner = p->prepacked ? p->inner : PANELS_ROWS;
     }
     p->across = ceil_div(p->ld, p->task_columns);
     return ceil_div(p->rows, p->task_rows) * p->across;
+}
+
+/* OpenBLAS's kernels for small products are as fast as panels in float64, too. */
+size_t plan_panel(attn_dtype dtype) {
+    const struct attn_kernels *kernels = attn_kernels();
+    return dtype == ATTN_FLOAT32 ? kernels->panel_f32 : blas_has_small() ? 0 : kernels->panel_f64;
 }
 
 static void choose_paths(attn_plan *plan, struct schedule *s, double head_cost) {
@@ -176,8 +183,10 @@ static void choose_paths(attn_plan *plan, struct schedule *s, double head_cost) 
                              ATTN_WANT(TOP_K_WEIGHTS);
     s->staged = plan_wants(plan, STAGES_OF_ALL_KEYS) || plan->normalization == ATTN_UNNORMALIZED;
     s->keeps_tiles = plan->normalization == ATTN_SOFTMAX && plan_wants(plan, weights);
+    /* Each row must begin with a cache line, because a line that is stored in two parts is slow. */
     s->streams_weights = s->keeps_tiles && plan_wants(plan, ATTN_WANT(WEIGHTS)) &&
                          !plan->mean_over_heads &&
+                         plan->m * attn_dtype_size(plan->dtype) % ATTN_ALIGNMENT == 0 &&
                          (double)plan->batch * (double)plan->heads * (double)plan->n *
                                  (double)plan->m * (double)attn_dtype_size(plan->dtype) >
                              STREAM_BYTES;
@@ -188,10 +197,7 @@ static void choose_paths(attn_plan *plan, struct schedule *s, double head_cost) 
         s->plain = s->plain && scale > 0 &&
                    (plan->dtype == ATTN_FLOAT64 || (scale >= FLT_MIN && scale <= FLT_MAX));
     }
-    const struct attn_kernels *kernels = attn_kernels();
-    s->panel = plan->dtype == ATTN_FLOAT32 ? kernels->panel_f32
-               : blas_has_small()          ? 0
-                                           : kernels->panel_f64;
+    s->panel = plan_panel(plan->dtype);
     s->without_blas = plan->n <= ROW_QUERIES || (plan->n < PACK_QUERIES && head_cost <= ROW_WORK);
     s->packs = !s->without_blas && plan->n * (plan->heads / plan->kv_heads) >= PACK_QUERIES;
 }
@@ -320,7 +326,8 @@ static void choose_blocks(attn_plan *plan, struct schedule *s, size_t d, double 
     s->keys = s->keys < plan->m ? s->keys : plan->m;
     s->tiles = ceil_div(plan->m, s->keys);
     s->exact = calls * (double)plan->n * (double)plan->m <= EXACT_SCORES &&
-               calls * head_cost <= EXACT_WORK && all_projections(plan) <= EXACT_WORK;
+               calls * head_cost <= EXACT_WORK && all_projections(plan) <= EXACT_WORK &&
+               !plan->project_q.prepacked;
     s->ld = s->keys;
     s->packs = s->packs && d <= WIDE;
     s->long_rows = rows_are_long(plan, s, d);
@@ -503,7 +510,7 @@ static size_t copied_tile(const attn_plan *plan, const struct schedule *s, size_
     size_t weights = 0;
     for (int i = 0; i < 4 && !s->exact; i++) {
         if (s->panel > 0 && all[i]->count > 0) {
-            weights = PANELS_BYTES / attn_dtype_size(plan->dtype);
+            weights = (size_t)PANELS_ROWS * NARROW;
         } else if (all[i]->copies_tiles) {
             weights = TILE_BYTES / attn_dtype_size(plan->dtype);
         }

@@ -348,10 +348,21 @@ Test(errors, multihead_names_the_weights) {
                        "%s", error.message);
     const attn_tensor many = {
         .data = data, .dtype = ATTN_FLOAT64, .rank = 3, .shape = {(size_t)1 << 60, 7, 3}};
-    call.layout = (attn_layout)2;
+    call.layout = (attn_layout)3;
     cr_assert_eq(attn_plan_multihead(&plan, &call, NULL, &error), ATTN_INVALID_ARGUMENT);
     cr_expect_str_eq(error.argument, "layout");
+    cr_expect_str_eq(error.message, "layout is 3; it must be 0, 1 or 2");
+    call.layout = ATTN_PREPACKED;
+    call.per_head = true;
+    cr_assert_eq(attn_plan_multihead(&plan, &call, NULL, &error), ATTN_INVALID_ARGUMENT);
+    cr_expect_str_eq(error.message,
+                     "heads with weights of their own cannot have prepacked weights");
+    size_t bytes;
+    cr_expect_eq(attn_prepack_bytes(&five, ATTN_PREPACKED, &bytes, &error), ATTN_INVALID_ARGUMENT);
     cr_expect_str_eq(error.message, "layout is 2; it must be 0 or 1");
+    cr_expect_eq(attn_prepack_bytes(&many, ATTN_IN_OUT, &bytes, &error), ATTN_INVALID_ARGUMENT);
+    cr_expect_str_eq(error.argument, "weights");
+    call.per_head = false;
     call.layout = ATTN_IN_OUT;
     heads[0].w_v = &many;
     cr_assert_eq(attn_plan_multihead(&plan, &call, NULL, &error), ATTN_TOO_LARGE);

@@ -1,0 +1,62 @@
+/*
+ * prepack.c packs weights of projections once, in the form that the products read, so that many
+ * plans can use them.
+ */
+#include <string.h>
+
+#include "blas.h"
+#include "check.h"
+#include "kernels/kernels.h"
+#include "plan_build.h"
+#include "status.h"
+#include "tensor.h"
+
+/* Finds the sizes of weights X W: W is (inner, columns), or (columns, inner) if it is out_in. */
+static attn_status read_sizes(const attn_tensor *weights, attn_layout layout, size_t *inner,
+                              size_t *columns, attn_error *error) {
+    ATTN_TRY(check_matrix(weights, "weights", 2, 2, error));
+    if (layout != ATTN_IN_OUT && layout != ATTN_OUT_IN) {
+        return attn_fail(error, ATTN_INVALID_ARGUMENT, "layout", "layout is %d; it must be 0 or 1",
+                         (int)layout);
+    }
+    *inner = weights->shape[layout == ATTN_OUT_IN];
+    *columns = weights->shape[layout == ATTN_IN_OUT];
+    return ATTN_OK;
+}
+
+attn_status attn_prepack_bytes(const attn_tensor *weights, attn_layout layout, size_t *bytes,
+                               attn_error *error) {
+    size_t inner = 0, columns = 0, count;
+    ATTN_TRY(read_sizes(weights, layout, &inner, &columns, error));
+    const size_t panel = plan_panel(weights->dtype);
+    if (panel > 0) {
+        columns = (columns + panel - 1) / panel * panel; /* a size that BLAS can address */
+    }
+    return size_mul(inner, columns, &count) &&
+                   size_mul(count, attn_dtype_size(weights->dtype), bytes)
+               ? ATTN_OK
+               : attn_too_large(error);
+}
+
+attn_status attn_prepack(const attn_tensor *weights, attn_layout layout, void *buffer,
+                         attn_tensor *prepacked, attn_error *error) {
+    size_t inner = 0, columns = 0;
+    ATTN_TRY(read_sizes(weights, layout, &inner, &columns, error));
+    const bool out_in = layout == ATTN_OUT_IN, panels = plan_panel(weights->dtype) > 0;
+    const struct attn_kernels *k = attn_kernels();
+    const size_t ld = weights->shape[1];
+    if (weights->dtype == ATTN_FLOAT32 && panels) {
+        (out_in ? k->pack_transposed_f32 : k->pack_f32)(buffer, weights->data, ld, inner, columns);
+    } else if (panels) {
+        (out_in ? k->pack_transposed_f64 : k->pack_f64)(buffer, weights->data, ld, inner, columns);
+    } else if (!out_in) {
+        memcpy(buffer, weights->data, inner * columns * attn_dtype_size(weights->dtype));
+    } else if (weights->dtype == ATTN_FLOAT32) {
+        blas_transpose_f32(columns, inner, weights->data, ld, buffer, columns);
+    } else {
+        blas_transpose_f64(columns, inner, weights->data, ld, buffer, columns);
+    }
+    *prepacked = (attn_tensor){
+        .data = buffer, .dtype = weights->dtype, .rank = 2, .shape = {inner, columns}};
+    return ATTN_OK;
+}
