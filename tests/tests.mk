@@ -65,6 +65,7 @@ $(O)/no-memory: $(MEMORY_OBJECTS) $(O)/libsupport.a $(O)/libserver.a $(LIB_OBJEC
 	@echo "  LINK  $@"
 	$(Q)$(LINK) $(filter %.o %.a,$^) $(BROTLI_LIBS) $(SERVER_LIBS)
 
+$(O)/bench_attention: $(O)/tests/bench/shape.o
 $(O)/bench_%: $(O)/tests/bench/bench_%.o $(O)/tests/bench/crew.o $(O)/libsupport.a $(O)/libserver.a $(LIB_OBJECTS)
 	@echo "  LINK  $@"
 	$(Q)$(LINK) $^ $(SERVER_LIBS)
@@ -120,19 +121,19 @@ test: ## Install what is missing, build, run the tests
 	$(again) test-programs
 	@tests/support/run-tests.sh $(O)
 
-bench: ## Run every benchmark
+bench: ## Run every benchmark; with ARGS only the library beside sgemm: ARGS="--seed 7 --only 'd=80'"
 	@docker/packages.sh build test
 	$(again) bench-programs
-	@for bench in $(BENCHES); do \
+	@for bench in $(if $(ARGS),$(O)/bench_attention,$(BENCHES)); do \
 	    echo "== $${bench##*/}"; ATTENTIOND_BIN="$(CURDIR)/$(DAEMON)" \
-	        BENCH_JSON="$(CURDIR)/build/$${bench##*/}.json" $$bench || exit 1; done
+	        BENCH_JSON="$(CURDIR)/build/$${bench##*/}.json" $$bench $(ARGS) || exit 1; done
 
 bench-http: ## Measure over HTTP beside FastAPI, Node.js (500 MB from PyPI and npm): ARGS="--quick"
 	@docker/packages.sh build test python bench $(NPM)
 	$(again) all $(O)/echo $(O)/load
 	@tests/bench/http/run.sh $(O) $(ARGS)
 
-bench-peers: ## Measure beside PyTorch, onnxruntime, OpenVINO, NumPy (6 GB from PyPI): ARGS="--quick"
+bench-peers: ## Measure beside PyTorch, onnxruntime, OpenVINO, NumPy (6 GB from PyPI): ARGS="--quick --seed 7"
 	@docker/packages.sh build test python
 	$(again) $(O)/bench_attention
 	@tests/bench/peers/run.sh $(O) $(ARGS)

@@ -1,18 +1,25 @@
 /*
  * bench_attention.c measures how close attention comes to the best speed of the machine: it prints
- * the GFLOP/s of each call of a grid, and their ratio to those of cblas_sgemm (or cblas_dgemm) on
- * as many threads, on square matrices of the size that is fastest. Call and product are measured in
- * turns, and the ratio is the median of the turns. The same results are written as JSON to the file
- * $BENCH_JSON. Pairs of query and key that causal or a window forbid count as work.
+ * the GFLOP/s of the matrix products of each call (shape_flops), and their ratio to those of
+ * cblas_sgemm (or cblas_dgemm) on as many threads, on square matrices of the size that is fastest.
+ * Call and product are measured in turns, and the ratio is the median of the turns. At the end come
+ * the mean and the worst ratio of each group of calls. The same results are written as JSON to the
+ * file $BENCH_JSON.
  *
- *   bench_attention          measures the whole grid
- *   bench_attention LINE...  measures these calls, which are written as --list does
- *   bench_attention --list   lists the calls of the grid, a line for each
- *   bench_attention --serve  reads such lines and answers each with the seconds of one sample
+ *   bench_attention             measures a grid, calls of common models and calls that are drawn
+ *   bench_attention --seed N    draws from this seed, and leaves the grid out
+ *   bench_attention --shapes N  draws so many calls, and leaves the grid out
+ *   bench_attention --only RE   measures only calls whose line matches the regular expression
+ *   bench_attention LINE...     measures these calls, which are written as --list does
+ *   bench_attention --list      lists the calls; it takes the options above. A line "# GROUP" comes
+ *                               before the calls of each group
+ *   bench_attention --serve     reads lines of calls and answers each with the seconds of one sample
  *
  * $BENCH_THREADS threads (default: as many as there are cores) run the tasks of a plan.
  */
 #include <cblas.h>
+#include <errno.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,75 +30,14 @@
 #include "attention.h"
 #include "blas_setup.h"
 #include "crew.h"
+#include "shape.h"
 
 enum {
     RUNS = 9,
-    SLOW_RUNS = 5 /* for calls that take long */
+    SLOW_RUNS = 5, /* for calls that take long */
+    SEED = 1,      /* of the calls that are drawn if no option names another */
+    DRAWN = 32
 };
-
-/* A call of the grid. A line names the members that are not zero: "n=64 d=3 heads=1 ...". */
-struct shape {
-    size_t heads, kv_heads, n, m, d;
-    size_t d_model; /* if not 0, Q, K and V are projected from X (n,d_model) */
-    size_t float64, weights, mask, causal, window;
-    size_t packed; /* if not 0, given Q, K, V and the output are (n,heads*d) */
-};
-
-static const struct field {
-    const char *name;
-    size_t offset;
-} fields[] = {
-    {"heads", offsetof(struct shape, heads)},
-    {"kv_heads", offsetof(struct shape, kv_heads)},
-    {"n", offsetof(struct shape, n)},
-    {"m", offsetof(struct shape, m)},
-    {"d", offsetof(struct shape, d)},
-    {"d_model", offsetof(struct shape, d_model)},
-    {"float64", offsetof(struct shape, float64)},
-    {"weights", offsetof(struct shape, weights)},
-    {"mask", offsetof(struct shape, mask)},
-    {"causal", offsetof(struct shape, causal)},
-    {"window", offsetof(struct shape, window)},
-    {"packed", offsetof(struct shape, packed)},
-};
-
-enum {
-    FIELDS = sizeof fields / sizeof *fields
-};
-
-static size_t *field_of(struct shape *s, size_t field) {
-    return (size_t *)(void *)((char *)s + fields[field].offset);
-}
-
-static void write_shape(struct shape s, char *line, size_t size) {
-    size_t used = 0;
-    for (size_t i = 0; i < FIELDS; i++) {
-        if (*field_of(&s, i) != 0) {
-            used += (size_t)snprintf(line + used, size - used, "%s%s=%zu", used == 0 ? "" : " ",
-                                     fields[i].name, *field_of(&s, i));
-        }
-    }
-}
-
-static bool read_shape(struct shape *s, const char *line) {
-    memset(s, 0, sizeof *s);
-    while (*line != '\0' && *line != '\n') {
-        const size_t length = strcspn(line, "=");
-        size_t field = 0;
-        while (field < FIELDS && (strlen(fields[field].name) != length ||
-                                  strncmp(fields[field].name, line, length) != 0)) {
-            field++;
-        }
-        if (field == FIELDS || line[length] != '=') {
-            return false;
-        }
-        char *end;
-        *field_of(s, field) = strtoul(line + length + 1, &end, 10);
-        line = end + strspn(end, " ");
-    }
-    return s->heads > 0 && s->kv_heads > 0 && s->n > 0 && s->m > 0 && s->d > 0 &&
-           !(s->packed > 0 && s->d_model > 0);
-}
 
 /* ------------------------------------------------------------------------------------ measuring */
 
@@ -202,6 +148,13 @@ static size_t best_size(bool wide) {
     return sizes[best];
 }
 
+/* Returns best_size, which is measured at the first use. */
+static size_t gemm_size(bool wide) {
+    static size_t size[2];
+    size[wide] = size[wide] > 0 ? size[wide] : best_size(wide);
+    return size[wide];
+}
+
 /* ---------------------------------------------------------------------------------------- calls */
 
 struct call {
@@ -232,28 +185,29 @@ static attn_status plan_projections(struct call *c, attn_dtype dtype, const attn
     const struct shape *s = &c->shape;
     const attn_tensor x = tensor(c, dtype, 1, 2, (size_t[]){s->n, s->d_model});
     attn_tensor w[4];
+    const double scale = 1 / sqrt((double)s->d_model);
+    const size_t columns[] = {s->heads * s->d, s->kv_heads * s->d, s->kv_heads * shape_d_v(s)};
     for (int i = 0; i < 3; i++) {
-        w[i] = tensor(c, dtype, 1 / sqrt((double)s->d_model), 2,
-                      (size_t[]){s->d_model, (i == 0 ? s->heads : s->kv_heads) * s->d});
+        w[i] = tensor(c, dtype, scale, 2, (size_t[]){s->d_model, columns[i]});
     }
-    w[3] =
-        tensor(c, dtype, 1 / sqrt((double)s->d_model), 2, (size_t[]){s->heads * s->d, s->d_model});
+    w[3] = tensor(c, dtype, scale, 2, (size_t[]){s->heads * shape_d_v(s), s->d_model});
     const attn_projection projection = {.w_q = &w[0], .w_k = &w[1], .w_v = &w[2]};
     const attn_multihead call = {.x = &x, .projections = &projection, .count = 1, .w_o = &w[3]};
-    c->flops +=
-        4.0 * (double)s->n * (double)s->d_model * (double)(s->heads + s->kv_heads) * (double)s->d;
     return attn_plan_multihead(&c->plan, &call, options, error);
+}
+
+static attn_tensor heads_of(struct call *c, attn_dtype dtype, size_t heads, size_t rows,
+                            size_t columns) {
+    const size_t apart[] = {heads, rows, columns}, packed[] = {rows, heads * columns};
+    return c->shape.packed ? tensor(c, dtype, 1, 2, packed) : tensor(c, dtype, 1, 3, apart);
 }
 
 static attn_status plan_attention(struct call *c, attn_dtype dtype, const attn_options *options,
                                   attn_error *error) {
     const struct shape *s = &c->shape;
-    const size_t q_shape[] = {s->heads, s->n, s->d}, kv_shape[] = {s->kv_heads, s->m, s->d};
-    const size_t q_packed[] = {s->n, s->heads * s->d}, kv_packed[] = {s->m, s->kv_heads * s->d};
-    const int rank = s->packed ? 2 : 3;
-    const attn_tensor q = tensor(c, dtype, 1, rank, s->packed ? q_packed : q_shape);
-    const attn_tensor k = tensor(c, dtype, 1, rank, s->packed ? kv_packed : kv_shape);
-    const attn_tensor v = tensor(c, dtype, 1, rank, s->packed ? kv_packed : kv_shape);
+    const attn_tensor q = heads_of(c, dtype, s->heads, s->n, s->d);
+    const attn_tensor k = heads_of(c, dtype, s->kv_heads, s->m, s->d);
+    const attn_tensor v = heads_of(c, dtype, s->kv_heads, s->m, shape_d_v(s));
     return attn_plan_attention(&c->plan, &q, &k, &v, options, error);
 }
 
@@ -266,8 +220,7 @@ static void open_call(struct call *c, const struct shape *s) {
                       .heads = split ? s->heads : 0,
                       .kv_heads = split ? s->kv_heads : 0};
     attn_error error;
-    *c = (struct call){.shape = *s};
-    c->flops = 4.0 * (double)s->heads * (double)s->n * (double)s->m * (double)s->d;
+    *c = (struct call){.shape = *s, .flops = shape_flops(s)};
     if (s->window > 0) {
         o.flags = ATTN_FLAG_WINDOW;
         o.window[0] = (int64_t)s->window;
@@ -327,93 +280,110 @@ static double sample(const struct call *c) {
     return seconds / (double)repeats;
 }
 
-/* ------------------------------------------------------------------------------------- the grid */
+/* -------------------------------------------------------------------------------------- results */
 
 static FILE *json;
-static size_t gemm_size[2];
+
+/* The ratio of a call that has been measured. */
+struct result {
+    const char *group;
+    struct shape shape;
+    double ratio;
+};
+static struct result *results;
+static size_t result_count;
+
+static void keep_result(const char *group, const struct shape *s, double ratio) {
+    results = realloc(results, (result_count + 1) * sizeof *results);
+    if (results == NULL) {
+        fprintf(stderr, "out of memory\n");
+        exit(1);
+    }
+    results[result_count++] = (struct result){.group = group, .shape = *s, .ratio = ratio};
+}
+
+static bool in_grid(const struct result *r) {
+    return strcmp(r->group, "grid") == 0;
+}
+
+static bool in_models(const struct result *r) {
+    return strcmp(r->group, "models") == 0;
+}
+
+static bool is_drawn(const struct result *r) {
+    return strcmp(r->group, "drawn") == 0;
+}
+
+static bool is_drawn_large(const struct result *r) {
+    return is_drawn(r) && r->shape.n >= 128 && r->shape.d >= 32;
+}
+
+static bool is_small(const struct result *r) {
+    return r->shape.n > 1 && r->shape.n <= 64;
+}
+
+/* Prints the geometric mean and the worst of the ratios for which has(result) holds. */
+static void print_summary(const char *name, bool (*has)(const struct result *)) {
+    const struct result *worst = NULL;
+    double logarithms = 0;
+    size_t count = 0;
+    for (const struct result *r = results; r < results + result_count; r++) {
+        if (has(r)) {
+            logarithms += log(r->ratio);
+            count++;
+            worst = worst == NULL || r->ratio < worst->ratio ? r : worst;
+        }
+    }
+    if (worst != NULL) {
+        char line[SHAPE_LINE];
+        shape_write(&worst->shape, line);
+        printf("%-26s %3zu calls, geometric mean %.2f, worst %.2f: %s\n", name, count,
+               exp(logarithms / (double)count), worst->ratio, line);
+    }
+}
+
+/* Prints a heading before the first call of a group. */
+static void print_group(const char *group) {
+    static const char *last = "";
+    if (strcmp(group, last) != 0) {
+        printf("# %s\n", group);
+        last = group;
+    }
+}
 
 /* Measures a call and prints the result. */
-static void measure_shape(const struct shape *s) {
+static void measure_shape(const char *group, const struct shape *s) {
     struct call c;
-    char line[512];
+    char line[SHAPE_LINE];
     double seconds[RUNS], ratio[RUNS];
     open_call(&c, s);
     const int runs = sample(&c) > 0.2 ? SLOW_RUNS : RUNS;
     for (int i = 0; i < runs; i++) {
-        const double peak = gemm_rate(s->float64 != 0, gemm_size[s->float64 != 0]);
+        const double peak = gemm_rate(s->float64 != 0, gemm_size(s->float64 != 0));
         seconds[i] = sample(&c);
         ratio[i] = c.flops / seconds[i] / peak;
     }
     const double time = median_of(seconds, runs), share = median_of(ratio, runs);
-    write_shape(*s, line, sizeof line);
+    shape_write(s, line);
+    print_group(group);
     printf("%-62s %11.2f us %8.1f %5.2f %9.2f MB\n", line, time * 1e6, c.flops / time * 1e-9, share,
            c.bytes * 1e-6);
     fflush(stdout);
     if (json != NULL) {
         fprintf(json,
-                ",\n{\"call\":\"%s\",\"seconds\":%.9g,\"gflops\":%.4g,\"ratio\":%.4g,"
-                "\"bytes\":%.0f}",
-                line, time, c.flops / time * 1e-9, share, c.bytes);
+                ",\n{\"group\":\"%s\",\"call\":\"%s\",\"seconds\":%.9g,\"gflops\":%.4g,"
+                "\"ratio\":%.4g,\"bytes\":%.0f}",
+                group, line, time, c.flops / time * 1e-9, share, c.bytes);
     }
+    keep_result(group, s, share);
     close_call(&c);
 }
 
-static void list_shape(const struct shape *s) {
-    char line[512];
-    write_shape(*s, line, sizeof line);
+static void list_shape(const char *group, const struct shape *s) {
+    char line[SHAPE_LINE];
+    shape_write(s, line);
+    print_group(group);
     puts(line);
-}
-
-/* Calls `each` for all calls of the grid. */
-static void each_of_grid(void (*each)(const struct shape *)) {
-    static const size_t sizes[] = {4, 16, 64, 128, 512, 1024, 2048, 4096},
-                        dims[] = {3, 32, 64, 128};
-    static const size_t heads[][2] = {{1, 1}, {8, 8}, {12, 12}, {32, 8}};
-    for (size_t h = 0; h < sizeof heads / sizeof *heads; h++) {
-        for (size_t j = 0; j < sizeof dims / sizeof *dims; j++) {
-            for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-                const size_t n = sizes[i];
-                each(&(struct shape){
-                    .heads = heads[h][0], .kv_heads = heads[h][1], .n = n, .m = n, .d = dims[j]});
-            }
-        }
-    }
-    for (size_t j = 2; j < sizeof dims / sizeof *dims; j++) {
-        for (size_t i = 2; i < sizeof sizes / sizeof *sizes; i++) {
-            const size_t n = sizes[i], d = dims[j];
-            struct shape s = {.heads = 8, .kv_heads = 8, .n = n, .m = n, .d = d, .causal = 1};
-            each(&s);
-            s.window = 256;
-            each(&s);
-            s.causal = s.window = 0;
-            s.mask = 1;
-            each(&s);
-            s.mask = 0;
-            s.weights = 1;
-            each(&s);
-            s.weights = 0;
-            s.float64 = 1;
-            each(&s);
-        }
-    }
-    static const size_t decode[] = {1024, 16384, 100000};
-    for (size_t i = 0; i < sizeof decode / sizeof *decode; i++) {
-        each(&(struct shape){.heads = 8, .kv_heads = 8, .n = 1, .m = decode[i], .d = 64});
-        each(&(struct shape){.heads = 32, .kv_heads = 8, .n = 1, .m = decode[i], .d = 128});
-    }
-    static const size_t rows[] = {16, 128, 512, 2048};
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        struct shape s = {.heads = 12, .kv_heads = 12, .n = rows[i], .m = rows[i], .d = 64};
-        if (s.n > 16) {
-            s.packed = 1;
-            each(&s);
-            s.packed = 0;
-        }
-        s.d_model = 768;
-        each(&s);
-        s.weights = 1;
-        each(&s);
-    }
 }
 
 /* Finds the first "model name" of /proc/cpuinfo. */
@@ -433,37 +403,42 @@ static void cpu_name(char *name, size_t size) {
     }
 }
 
-/* Measures the calls that `lines` name, or the whole grid if there are no lines. */
-static void run_bench(int count, char *lines[]) {
+/* Measures the calls that `lines` name, or those of the choice if there are no lines. */
+static void run_bench(const struct shape_choice *choice, int count, char *lines[]) {
     const attn_build_info build = attn_build();
     const char *path = getenv("BENCH_JSON");
     char cpu[200];
     cpu_name(cpu, sizeof cpu);
-    gemm_size[0] = best_size(false);
-    gemm_size[1] = best_size(true);
-    const double peak = gemm_rate(false, gemm_size[0]) * 1e-9;
-    printf("%s, %d threads, OpenBLAS core %s, row kernels %s\n", cpu, threads, build.blas_core,
-           build.kernels);
-    printf("cblas_sgemm %zu^3 on each thread: about %.0f GFLOP/s together\n", gemm_size[0], peak);
+    const size_t size = gemm_size(false);
+    const double peak = gemm_rate(false, size) * 1e-9;
+    printf("%s, %d threads, OpenBLAS core %s, row kernels %s, seed %" PRIu64 "\n", cpu, threads,
+           build.blas_core, build.kernels, choice->seed);
+    printf("cblas_sgemm %zu^3 on each thread: about %.0f GFLOP/s together\n", size, peak);
     printf("%-62s %14s %8s %5s %12s\n", "call", "time", "GFLOP/s", "ratio", "moved");
     json = path != NULL ? fopen(path, "w") : NULL;
     if (json != NULL) {
         fprintf(json,
                 "[{\"cpu\":\"%s\",\"threads\":%d,\"blas\":\"%s\",\"blas_core\":\"%s\","
-                "\"kernels\":\"%s\",\"gemm\":%zu,\"gemm_gflops\":%.4g}",
-                cpu, threads, build.blas, build.blas_core, build.kernels, gemm_size[0], peak);
+                "\"kernels\":\"%s\",\"gemm\":%zu,\"gemm_gflops\":%.4g,\"seed\":%" PRIu64 "}",
+                cpu, threads, build.blas, build.blas_core, build.kernels, size, peak, choice->seed);
     }
     struct shape s;
     for (int i = 0; i < count; i++) {
-        if (!read_shape(&s, lines[i])) {
+        if (!shape_read(&s, lines[i])) {
             fprintf(stderr, "no such call: %s\n", lines[i]);
             exit(1);
         }
-        measure_shape(&s);
+        measure_shape("given", &s);
     }
     if (count == 0) {
-        each_of_grid(measure_shape);
+        shape_each(choice, measure_shape);
     }
+    print_summary("n = 2 ... 64", is_small);
+    print_summary("grid", in_grid);
+    print_summary("models", in_models);
+    print_summary("drawn", is_drawn);
+    print_summary("drawn, n >= 128, d >= 32", is_drawn_large);
+    free(results);
     if (json != NULL) {
         fprintf(json, "]\n");
         fclose(json);
@@ -472,12 +447,12 @@ static void run_bench(int count, char *lines[]) {
 
 /* Answers each line of standard input with the seconds of one sample. */
 static int serve(void) {
-    char line[256], last[256] = "";
+    char line[SHAPE_LINE], last[SHAPE_LINE] = "";
     struct call c = {0};
     struct shape s;
     while (fgets(line, sizeof line, stdin) != NULL) {
         if (strcmp(line, last) != 0) {
-            if (!read_shape(&s, line)) {
+            if (!shape_read(&s, line)) {
                 fprintf(stderr, "no such call: %s", line);
                 return 1;
             }
@@ -492,10 +467,49 @@ static int serve(void) {
     return 0;
 }
 
+static uint64_t read_number(const char *option, const char *text) {
+    char *end;
+    errno = 0;
+    const uint64_t number = strtoull(text, &end, 10);
+    if (errno != 0 || *text < '0' || *text > '9' || *end != '\0') {
+        fprintf(stderr, "%s takes a whole number, not %s\n", option, text);
+        exit(1);
+    }
+    return number;
+}
+
+/* Reads the options that choose calls and returns how many arguments they are. */
+static int read_choice(struct shape_choice *choice, int count, char *args[]) {
+    int i = 0;
+    for (; i + 1 < count && strncmp(args[i], "--", 2) == 0; i += 2) {
+        if (strcmp(args[i], "--only") == 0) {
+            choice->only = args[i + 1];
+        } else if (strcmp(args[i], "--seed") == 0) {
+            choice->seed = read_number(args[i], args[i + 1]);
+            choice->without_grid = true;
+        } else if (strcmp(args[i], "--shapes") == 0) {
+            choice->drawn = read_number(args[i], args[i + 1]);
+            choice->without_grid = true;
+        } else {
+            break;
+        }
+    }
+    return i;
+}
+
 int main(int argc, char *argv[]) {
     const char *mode = argc > 1 ? argv[1] : "", *wanted = getenv("BENCH_THREADS");
-    if (strcmp(mode, "--list") == 0) {
-        each_of_grid(list_shape);
+    const bool list = strcmp(mode, "--list") == 0, serves = strcmp(mode, "--serve") == 0;
+    struct shape_choice choice = {.seed = SEED, .drawn = DRAWN};
+    const int skip = 1 + list + serves,
+              first = skip + read_choice(&choice, argc - skip, argv + skip);
+    if (list && first < argc) {
+        fprintf(stderr, "--list cannot read %s\n", argv[first]);
+        return 1;
+    }
+    if (list) {
+        printf("# seed %" PRIu64 "\n", choice.seed);
+        shape_each(&choice, list_shape);
         return 0;
     }
     if (getenv("OPENBLAS_CORETYPE") != NULL && getenv("BENCH_CORETYPE_SET") == NULL) {
@@ -508,10 +522,10 @@ int main(int argc, char *argv[]) {
     threads = threads < 1 ? 1 : threads > 64 ? 64 : threads;
     crew_start(threads);
     int status = 0;
-    if (strcmp(mode, "--serve") == 0) {
+    if (serves) {
         status = serve();
     } else {
-        run_bench(argc - 1, argv + 1);
+        run_bench(&choice, argc - first, argv + first);
     }
     crew_end();
     return status;

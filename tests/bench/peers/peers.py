@@ -1,4 +1,4 @@
-"""peers.py measures the grid of bench_attention beside PyTorch, onnxruntime, OpenVINO and NumPy.
+"""peers.py measures the calls of bench_attention beside PyTorch, onnxruntime, OpenVINO and NumPy.
 
 Every library has a process of its own (serve.py), and all have the same number of threads. They take
 turns: one sample of each, then the next round. A library may have several variants to compute a call.
@@ -128,7 +128,12 @@ def measure(line, ours, peers, rounds, factor):
     return times, results
 
 
-def entry_of(line, times, results):
+def fields_of(entry):
+    """Returns the numbers in the line of a call, by their names."""
+    return {name: int(value) for name, value in (f.split("=") for f in entry["call"].split())}
+
+
+def entry_of(group, line, times, results):
     """Returns what the JSON has of a call. The ratio is the median of the turns, as in bench_attention."""
     best = min(
         ((statistics.median(samples), library, variant)
@@ -136,7 +141,8 @@ def entry_of(line, times, results):
          for variant, samples in variants.items() if not isinstance(samples, str)),
         default=None,
     )  # fmt: skip
-    entry = {"call": line, "ours": statistics.median(times), "fastest": None, "ratio": None}
+    entry = {"group": group, "call": line, "ours": statistics.median(times)}
+    entry |= {"fastest": None, "ratio": None}
     if best:
         _, library, variant = best
         turns = zip(results[library][variant], times, strict=False)
@@ -160,35 +166,49 @@ def report(entry):
 
 
 def summarise(entries):
-    ratios = sorted(e["ratio"] for e in entries if e["ratio"])
-    if ratios:
-        mean = math.exp(statistics.mean(map(math.log, ratios)))
-        print(f"{len(ratios)} calls: {mean:.2f} times the speed of the fastest peer (geometric "
-              f"mean), {sum(r >= 1.15 for r in ratios)} at 1.15 or more, "
-              f"{sum(r < 1 for r in ratios)} below 1")  # fmt: skip
+    """Prints the mean and the worst ratio of each group of calls. A call may be in several groups."""
+    entries = [entry for entry in entries if entry["ratio"]]
+    groups = {"all": entries, "n = 2 ... 64": [e for e in entries if 1 < fields_of(e)["n"] <= 64]}
+    for entry in entries:
+        groups.setdefault(entry["group"], []).append(entry)
+    print("speed of libattention divided by that of the fastest peer:")
+    for group, members in groups.items():
+        if members:
+            ratios = [entry["ratio"] for entry in members]
+            mean = math.exp(statistics.mean(map(math.log, ratios)))
+            worst = min(members, key=lambda entry: entry["ratio"])
+            print(f"{group:<12} {len(ratios):3} calls, geometric mean {mean:.2f}, "
+                  f"{sum(r >= 1.15 for r in ratios)} at 1.15 or more, "
+                  f"{sum(r < 0.97 for r in ratios)} below 0.97, "
+                  f"worst {worst['ratio']:.2f}: {worst['call']} ({worst['fastest']})")  # fmt: skip
 
 
 # ------------------------------------------------------------------------------------------- chart
 
 # Okabe and Ito's colours, which colour-blind readers can distinguish. Each line has a marker, too.
-STYLES = [("#0072B2", "o"), ("#D55E00", "s"), ("#009E73", "^"), ("#CC79A7", "D"), ("#000000", "v")]
+STYLES = [("#0072B2", "o"), ("#D55E00", "s"), ("#009E73", "^"), ("#CC79A7", "D"), ("#000000", "v"),
+          ("#E69F00", "P")]  # fmt: skip
+SCATTERED = ("models", "drawn")  # groups whose calls are single points in the chart
 
 
-def panel_and_line(call):
+def panel_and_line(entry):
     """Returns the place of a call in the chart: (panel, line, x)."""
-    f = dict(part.split("=") for part in call.split())
-    heads = f["heads"] + (f" / {f['kv_heads']} key" if f["kv_heads"] != f["heads"] else "")
+    f = fields_of(entry)
+    if entry["group"] in SCATTERED:
+        kind = "projections" if "d_model" in f else "causal" if "causal" in f else "plain"
+        return entry["group"], kind + (", weights" if "weights" in f else ""), f["n"]
+    heads = str(f["heads"]) + (f" / {f['kv_heads']} key" if f["kv_heads"] != f["heads"] else "")
     heads += " head" if heads == "1" else " heads"
     if "d_model" in f:
         line = "with weights" if "weights" in f else "output only"
-        return f"projections, {heads}, d_model {f['d_model']}", line, int(f["n"])
-    if f["n"] == "1" and f["m"] != "1":
-        return "one query, by keys", f"{heads}, d {f['d']}", int(f["m"])
+        return f"projections, {heads}, d_model {f['d_model']}", line, f["n"]
+    if f["n"] == 1 and f["m"] != 1:
+        return "one query, by keys", f"{heads}, d {f['d']}", f["m"]
     for names in (("causal", "window"), ("causal",), ("mask",), ("weights",), ("float64",),
                   ("packed",)):  # fmt: skip
         if all(name in f for name in names):
-            return f"{heads}, d {f['d']}, with", " + ".join(names), int(f["n"])
-    return heads, f"d {f['d']}", int(f["n"])
+            return f"{heads}, d {f['d']}, with", " + ".join(names), f["n"]
+    return heads, f"d {f['d']}", f["n"]
 
 
 def draw(data, out):
@@ -202,7 +222,7 @@ def draw(data, out):
     panels = {}
     for entry in data["calls"]:
         if entry["ratio"]:
-            panel, line, x = panel_and_line(entry["call"])
+            panel, line, x = panel_and_line(entry)
             panels.setdefault(panel, {}).setdefault(line, []).append((x, entry["ratio"]))
     if not panels:
         return
@@ -223,8 +243,11 @@ def draw(data, out):
         for i, (line, points) in enumerate(lines.items()):
             colour, marker = STYLES[i % len(STYLES)]
             axis.plot(*zip(*sorted(points), strict=True), color=colour, marker=marker,
-                      markersize=4, linewidth=1.4, label=line)  # fmt: skip
+                      markersize=4, linewidth=0 if panel in SCATTERED else 1.4,
+                      label=line)  # fmt: skip
         ticks = sorted({x for points in lines.values() for x, _ in points})
+        if panel in SCATTERED:
+            ticks = [16, 64, 256, 1024, 3000]
         axis.set_xticks(ticks, [str(x) for x in ticks], rotation=45, fontsize=8)
         axis.xaxis.set_minor_formatter(NullFormatter())
         axis.minorticks_off()
@@ -249,7 +272,9 @@ def arguments():
     parser.add_argument("--bench", default=ROOT / "build/release/bench_attention",
                         help="the program bench_attention")  # fmt: skip
     parser.add_argument("--out", default=ROOT / "build/bench-peers", help="results, without .json")
-    parser.add_argument("--only", default="", help="measure only calls that match this regular expression")
+    parser.add_argument("--only", help="only calls that match this extended regular expression")
+    parser.add_argument("--seed", type=int, help="draw from this seed, and leave the grid out")
+    parser.add_argument("--shapes", type=int, help="draw so many calls, and leave the grid out")
     parser.add_argument("--rounds", type=int, default=7, help="samples of each variant")
     parser.add_argument("--quick", action="store_true", help="3 rounds, fewer variants")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
@@ -257,18 +282,37 @@ def arguments():
     return parser.parse_args()
 
 
+def list_calls(bench, options, environment):
+    """Returns the seed and [(group, line)] of the chosen calls. bench_attention chooses them."""
+    command = [bench, "--list"]
+    for name in ("seed", "shapes", "only"):
+        if (value := getattr(options, name)) is not None:
+            command += [f"--{name}", str(value)]
+    answer = subprocess.run(command, check=False, text=True, stdout=subprocess.PIPE,
+                            env=environment)  # fmt: skip
+    if answer.returncode != 0:
+        sys.exit(1)  # bench_attention has said why
+    first, *lines = answer.stdout.splitlines()
+    calls, group = [], None
+    for line in lines:
+        if line.startswith("# "):
+            group = line[2:]
+        else:
+            calls.append((group, line))
+    if not calls:
+        sys.exit(f"no call has {options.only!r}")
+    return int(first.removeprefix("# seed ")), calls
+
+
 def run(options):
     environment = clean_environment(options.threads)
     bench = str(options.bench)
-    grid = subprocess.run([bench, "--list"], text=True, stdout=subprocess.PIPE, check=True,
-                          env=environment)  # fmt: skip
-    lines = [line for line in grid.stdout.splitlines() if re.search(options.only, line)]
-    if not lines:
-        sys.exit(f"no call of the grid has {options.only!r}")
+    seed, calls = list_calls(bench, options, environment)
     header = (ROOT / "lib/include/attention.h").read_text()
     data = {
         "cpu": cpu_name(),
         "threads": options.threads,
+        "seed": seed,
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "versions": {"libattention": re.search(r'ATTN_VERSION\s+"(.*?)"', header)[1]},
         "calls": [],
@@ -281,11 +325,16 @@ def run(options):
         greeting = json.loads(child.greeting)
         data["versions"] |= greeting["versions"]
         peers[library] = child, greeting["variants"]
-    print(f"{data['cpu']}, {options.threads} threads; microseconds, ratio = fastest peer / ours")
+    print(f"{data['cpu']}, {options.threads} threads, seed {seed}; microseconds, "
+          "ratio = fastest peer / ours")  # fmt: skip
     print(f"{'call':<62} {'ours':>12} {' '.join(f'{p:>12}' for p in peers)} {'ratio':>6}  fastest")
     rounds, factor = (3, 1.25) if options.quick else (options.rounds, DROPPED)
-    for line in lines:
-        entry = entry_of(line, *measure(line, ours, peers, rounds, factor))
+    last = None
+    for group, line in calls:
+        if group != last:
+            print(f"# {group}")
+        last = group
+        entry = entry_of(group, line, *measure(line, ours, peers, rounds, factor))
         data["calls"].append(entry)
         report(entry)
         # The file is written after each call, so an interrupted run leaves its results.

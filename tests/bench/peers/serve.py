@@ -23,8 +23,8 @@ LARGEST_SCORES = 1 << 30  # bytes; no user would keep more scores than this only
 
 FOR_LIFE = []  # objects that must last as long as the process
 
-FIELDS = ("heads", "kv_heads", "n", "m", "d", "d_model", "float64", "weights", "mask", "causal",
-          "window", "packed")  # fmt: skip
+FIELDS = ("heads", "kv_heads", "n", "m", "d", "d_v", "d_model", "float64", "weights", "mask",
+          "causal", "window", "packed")  # fmt: skip
 
 
 class Cannot(Exception):
@@ -42,7 +42,8 @@ class Call:
             raise ValueError(f"no such call: {line}")
         if self.window >= self.n - 1:  # such a window forbids no key that causal allows
             self.window = 0
-        heads, kv_heads, n, m, d = self.heads, self.kv_heads, self.n, self.m, self.d
+        self.d_v = self.d_v or self.d
+        heads, kv_heads, n, m, d, d_v = self.heads, self.kv_heads, self.n, self.m, self.d, self.d_v
         self.type = np.float64 if self.float64 else np.float32
         self.scale = 1 / np.sqrt(d)
         self.group = heads // kv_heads
@@ -52,18 +53,19 @@ class Call:
         def draw(*shape):  # the variance is about 1
             return (random.random(shape, dtype=self.type) - self.type(0.5)) * self.type(3.4)
 
-        def draw_heads(count, rows):  # (count,rows,d); a packed one is (rows,count,d) in memory
-            return draw(rows, count, d).swapaxes(0, 1) if self.packed else draw(count, rows, d)
+        def draw_heads(*shape):  # (count,rows,d); a packed one is (rows,count,d) in memory
+            count, rows, columns = shape
+            return draw(rows, count, columns).swapaxes(0, 1) if self.packed else draw(*shape)
 
         if self.d_model:
             self.x = draw(n, self.d_model)
             # With this scale the variance of projections is about 1, too.
-            self.w = [draw(self.d_model, h * d) / self.type(np.sqrt(self.d_model))
-                      for h in (heads, kv_heads, kv_heads)]  # fmt: skip
-            self.w_o = draw(heads * d, self.d_model) / self.type(np.sqrt(heads * d))
+            self.w = [draw(self.d_model, columns) / self.type(np.sqrt(self.d_model))
+                      for columns in (heads * d, kv_heads * d, kv_heads * d_v)]  # fmt: skip
+            self.w_o = draw(heads * d_v, self.d_model) / self.type(np.sqrt(heads * d_v))
         else:
-            self.q = draw_heads(heads, n)
-            self.k, self.v = draw_heads(kv_heads, m), draw_heads(kv_heads, m)
+            self.q, self.k = draw_heads(heads, n, d), draw_heads(kv_heads, m, d)
+            self.v = draw_heads(kv_heads, m, d_v)
         i, j = np.arange(n)[:, None], np.arange(m)
         self.allowed = None  # or bool (n,m)
         if self.causal:
@@ -89,8 +91,8 @@ class Call:
         """Computes output and weights of `rows` by the formula."""
         if self.d_model:
             q, k, v = (
-                (self.x.astype(float) @ w).reshape(self.n, -1, self.d).swapaxes(0, 1)
-                for w in self.w
+                (self.x.astype(float) @ w).reshape(self.n, heads, -1).swapaxes(0, 1)
+                for w, heads in zip(self.w, (self.heads, self.kv_heads, self.kv_heads), strict=True)
             )
         else:
             q, k, v = self.q, self.k, self.v
@@ -114,9 +116,9 @@ class Call:
         if self.d_model:
             output = output.reshape(self.n, self.d_model)
         elif self.packed:
-            output = output.reshape(self.n, self.heads, self.d).swapaxes(0, 1)
+            output = output.reshape(self.n, self.heads, self.d_v).swapaxes(0, 1)
         else:
-            output = output.reshape(self.heads, self.n, self.d)
+            output = output.reshape(self.heads, self.n, self.d_v)
         pairs = [(output[..., self.rows, :], wanted[0])]
         if self.weights:
             weights = weights.reshape(self.heads, self.n, self.m)
@@ -148,10 +150,10 @@ def numpy_peer(_threads):
         q = call.q.reshape(call.kv_heads, call.group * call.n, call.d)
         bias = None if call.allowed is None else np.tile(call.bias(), (call.group, 1))
         if call.packed:
-            result = np.empty((call.n, call.heads, call.d), call.type)
+            result = np.empty((call.n, call.heads, call.d_v), call.type)
             output = result.swapaxes(0, 1)
         else:
-            result = output = np.empty(q.shape, call.type)
+            result = output = np.empty((*q.shape[:2], call.d_v), call.type)
         # Scores of one head at a time stay in the cache. Small scores are computed all at once.
         at_once = call.weights or call.score_bytes <= 1 << 18
         step = call.kv_heads if at_once else 1
@@ -192,7 +194,7 @@ def pytorch_peer(threads):
         results = []
 
         def join(output):
-            return output.transpose(1, 2).reshape(call.n, call.heads * call.d)
+            return output.transpose(1, 2).reshape(call.n, call.heads * call.d_v)
 
         if not call.d_model:
             q, k, v = (tensor(t)[None] for t in (call.q, call.k, call.v))
@@ -207,10 +209,11 @@ def pytorch_peer(threads):
             x = tensor(call.x)
             w_in = tensor(np.ascontiguousarray(np.hstack(call.w).T))
             w_out = tensor(np.ascontiguousarray(call.w_o.T))
-            shape = (1, call.n, 3, call.heads, call.d)
+            widths = [call.heads * d for d in (call.d, call.d, call.d_v)]
 
             def run():
-                q, k, v = linear(x, w_in).view(shape).permute(2, 0, 3, 1, 4).unbind()
+                parts = linear(x, w_in).split(widths, 1)
+                q, k, v = (t.view(1, call.n, call.heads, -1).transpose(1, 2) for t in parts)
                 output, weights = core(q, k, v)
                 results[:] = linear(join(output), w_out), weights
 
@@ -232,26 +235,27 @@ def pytorch_peer(threads):
 
     def matmul(call):
         keeps_scores(call)
-        kv, n, m, d = call.kv_heads, call.group * call.n, call.m, call.d
+        kv, n, m, d, d_v = call.kv_heads, call.group * call.n, call.m, call.d, call.d_v
         dtype = tensor(np.empty(0, call.type)).dtype
         scores, weights = torch.empty(kv, n, m, dtype=dtype), torch.empty(kv, n, m, dtype=dtype)
-        output = torch.empty(kv, n, d, dtype=dtype)
+        output = torch.empty(kv, n, d_v, dtype=dtype)
         bias, beta = scores, 0
         if call.allowed is not None:
             bias, beta = tensor(np.tile(call.bias(), (call.group, 1))), 1
 
         def core(q, k, v):
-            q, k, v = q.reshape(kv, n, d), k.reshape(kv, m, d), v.reshape(kv, m, d)
+            q, k, v = q.reshape(kv, n, d), k.reshape(kv, m, d), v.reshape(kv, m, d_v)
             torch.baddbmm(bias, q, k.mT, beta=beta, alpha=call.scale, out=scores)
             torch.softmax(scores, -1, out=weights)
             torch.bmm(weights, v, out=output)
-            return output.view(1, call.heads, call.n, d), weights
+            return output.view(1, call.heads, call.n, d_v), weights
 
         return around(call, core)
 
     def multihead(call, fast):
         only(call.d_model, "projections only")
-        only(call.group == 1 and call.heads * call.d == call.d_model, "square projections only")
+        square = call.group == 1 and call.d_v == call.d and call.heads * call.d == call.d_model
+        only(square, "square projections only")
         # PyTorch takes the fast path only with biases.
         module = torch.nn.MultiheadAttention(
             call.d_model, call.heads, bias=fast, batch_first=True, dtype=tensor(call.x).dtype
@@ -353,7 +357,8 @@ def onnxruntime_peer(threads):
             only(joined or not call.packed, "heads apart only")
             for name, t in (("Q", call.q), ("K", call.k), ("V", call.v)):
                 graph.inputs[name] = call.joined(t) if joined else np.ascontiguousarray(t[None])
-            graph.outputs["Y"] = graph.inputs["Q"].shape
+            shape = (1, call.heads, call.n, call.d_v)
+            graph.outputs["Y"] = (1, call.n, call.heads * call.d_v) if joined else shape
         if call.weights:
             graph.outputs["W"] = (1, call.heads, call.n, call.m)
         return graph
@@ -370,7 +375,7 @@ def onnxruntime_peer(threads):
 
         def apart():
             output, weights = read()
-            return output.reshape(call.n, call.heads, call.d).swapaxes(0, 1), weights
+            return output.reshape(call.n, call.heads, call.d_v).swapaxes(0, 1), weights
 
         return run, apart
 
@@ -420,8 +425,12 @@ def onnxruntime_peer(threads):
         graph.inputs["X"] = call.x[None]
         graph.constants["W_QKV"] = np.ascontiguousarray(np.hstack(call.w))
         graph.constants["W_O"] = call.w_o
-        graph.constants["B"] = np.zeros(3 * call.heads * call.d, call.type)  # without it onnxruntime crashes
-        graph.node("Attention", ["X", "W_QKV", "B"], ["Y"], "com.microsoft", num_heads=call.heads)
+        widths = [w.shape[1] for w in call.w]
+        graph.constants["B"] = np.zeros(sum(widths), call.type)  # without it onnxruntime crashes
+        attributes = {"num_heads": call.heads}
+        if call.d_v != call.d:
+            attributes["qkv_hidden_sizes"] = widths
+        graph.node("Attention", ["X", "W_QKV", "B"], ["Y"], "com.microsoft", **attributes)
         graph.outputs["Z"] = (1, call.n, call.d_model)
         return finish(graph)
 
@@ -430,6 +439,7 @@ def onnxruntime_peer(threads):
         only(not call.weights and not call.d_model and not call.mask, "attention alone")
         only(not call.float64, "float32 only")
         only(call.d % 8 == 0, "heads of 8, 16, 24 ... columns only")
+        only(call.d_v == call.d, "values as wide as keys only")
         graph = start(call, True)
         counts = {"num_heads": call.heads, "kv_num_heads": call.kv_heads, "scale": call.scale}
         if call.window:
@@ -463,7 +473,7 @@ def onnxruntime_peer(threads):
         group = (call.kv_heads, call.group * call.n, call.d)
         graph.inputs["Q"] = call.q.reshape(group)
         graph.inputs["K"], graph.inputs["V"] = call.k, call.v
-        graph.outputs["Y"] = group
+        graph.outputs["Y"] = (*group[:2], call.d_v)
         if call.weights:
             graph.outputs["W"] = (call.kv_heads, call.group * call.n, call.m)
         # An attribute is a float32, so a float64 scale is an input (a constant would be fused).
@@ -536,14 +546,16 @@ def openvino_peer(threads):
         if not call.d_model and not call.packed:
             results = core_of(*parameters[:3], *masks)
         else:
-            heads = op.constant(np.array([1, -1, call.heads, call.d]))
+            apart = [op.constant(np.array([1, -1, call.heads, d]))
+                     for d in (call.d, call.d, call.d_v)]  # fmt: skip
             turn = op.constant(np.array([0, 2, 1, 3]))
             qkv = parameters[:3]
             if call.d_model:
                 qkv = [op.matmul(parameters[0], op.constant(w), False, False) for w in call.w]
-            qkv = [op.transpose(op.reshape(t, heads, False), turn) for t in qkv]
+            qkv = [op.transpose(op.reshape(t, heads, False), turn)
+                   for t, heads in zip(qkv, apart, strict=True)]  # fmt: skip
             output, *weights = core_of(*qkv, *masks)
-            joined = op.constant(np.array([call.n, call.heads * call.d]))
+            joined = op.constant(np.array([call.n, call.heads * call.d_v]))
             output = op.reshape(op.transpose(output, turn), joined, False)
             if call.d_model:
                 output = op.matmul(output, op.constant(call.w_o), False, False)
