@@ -180,6 +180,19 @@ static attn_tensor tensor(struct call *c, attn_dtype dtype, double scale, int ra
     return t;
 }
 
+/* Replaces weights by packed ones if the call wants that. */
+static void prepack(struct call *c, attn_tensor *w) {
+    size_t bytes;
+    if (attn_prepack_bytes(w, ATTN_IN_OUT, &bytes, NULL) != ATTN_OK) {
+        abort();
+    }
+    void *packed = aligned_alloc(ATTN_ALIGNMENT, (bytes / ATTN_ALIGNMENT + 1) * ATTN_ALIGNMENT);
+    if (packed == NULL || attn_prepack(w, ATTN_IN_OUT, packed, w, NULL) != ATTN_OK) {
+        abort();
+    }
+    c->memory[c->used++] = packed;
+}
+
 static attn_status plan_projections(struct call *c, attn_dtype dtype, const attn_options *options,
                                     attn_error *error) {
     const struct shape *s = &c->shape;
@@ -191,8 +204,15 @@ static attn_status plan_projections(struct call *c, attn_dtype dtype, const attn
         w[i] = tensor(c, dtype, scale, 2, (size_t[]){s->d_model, columns[i]});
     }
     w[3] = tensor(c, dtype, scale, 2, (size_t[]){s->heads * shape_d_v(s), s->d_model});
+    for (int i = 0; i < 4 && s->prepacked > 0; i++) {
+        prepack(c, &w[i]);
+    }
     const attn_projection projection = {.w_q = &w[0], .w_k = &w[1], .w_v = &w[2]};
-    const attn_multihead call = {.x = &x, .projections = &projection, .count = 1, .w_o = &w[3]};
+    const attn_multihead call = {.x = &x,
+                                 .projections = &projection,
+                                 .count = 1,
+                                 .layout = s->prepacked > 0 ? ATTN_PREPACKED : ATTN_IN_OUT,
+                                 .w_o = &w[3]};
     return attn_plan_multihead(&c->plan, &call, options, error);
 }
 

@@ -29,6 +29,7 @@ static const struct field {
     {"causal", offsetof(struct shape, causal)},
     {"window", offsetof(struct shape, window)},
     {"packed", offsetof(struct shape, packed)},
+    {"prepacked", offsetof(struct shape, prepacked)},
 };
 
 enum {
@@ -66,7 +67,7 @@ bool shape_read(struct shape *s, const char *line) {
     }
     return s->heads > 0 && s->kv_heads > 0 && s->n > 0 && s->m > 0 && s->d > 0 &&
            (s->d_model == 0 || (s->packed == 0 && s->m == s->n)) &&
-           (s->window == 0 || s->causal > 0);
+           (s->window == 0 || s->causal > 0) && (s->prepacked == 0 || s->d_model > 0);
 }
 
 size_t shape_d_v(const struct shape *s) {
@@ -170,11 +171,12 @@ static void pass_grid(const struct way *way) {
 /* Passes calls of transformers for images and text, at which matrix products are hard to make fast. */
 static void pass_models(const struct way *way) {
     static const struct {
-        size_t heads, n, d, d_model, weights;
+        size_t heads, n, d, d_model, weights, prepacked;
     } models[] = {
-        {6, 50, 64, 384, 0},   {6, 77, 64, 384, 0}, {12, 128, 64, 768, 0},
-        {12, 512, 64, 768, 0}, {12, 197, 64, 0, 0}, {12, 197, 64, 0, 1},
-        {12, 577, 64, 0, 0},   {12, 577, 64, 0, 1}, {8, 512, 80, 0, 0},
+        {6, 50, 64, 384, 0, 0},   {6, 50, 64, 384, 0, 1},   {6, 77, 64, 384, 0, 0},
+        {12, 128, 64, 768, 0, 0}, {12, 128, 64, 768, 0, 1}, {12, 512, 64, 768, 0, 0},
+        {12, 197, 64, 0, 0, 0},   {12, 197, 64, 0, 1, 0},   {12, 577, 64, 0, 0, 0},
+        {12, 577, 64, 0, 1, 0},   {8, 512, 80, 0, 0, 0},
     };
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
         pass(way, &(struct shape){.heads = models[i].heads,
@@ -183,7 +185,8 @@ static void pass_models(const struct way *way) {
                                   .m = models[i].n,
                                   .d = models[i].d,
                                   .d_model = models[i].d_model,
-                                  .weights = models[i].weights});
+                                  .weights = models[i].weights,
+                                  .prepacked = models[i].prepacked});
     }
 }
 

@@ -18,8 +18,9 @@ struct shape {
     size_t d_v;     /* the columns of a head's values; 0 = d */
     size_t d_model; /* if not 0, Q, K and V are projected from X (n,d_model), and m is n */
     size_t float64, weights, mask, causal;
-    size_t window; /* with causal: a query sees so many keys before its own */
-    size_t packed; /* if not 0, given Q, K, V and the output are (n,heads*d) */
+    size_t window;    /* with causal: a query sees so many keys before its own */
+    size_t prepacked; /* the weights of the projections are packed before the measurement */
+    size_t packed;    /* if not 0, given Q, K, V and the output are (n,heads*d) */
 };
 
 /* Writes the line of a call without a newline into line[SHAPE_LINE]. */

@@ -360,7 +360,7 @@ Test(errors, multihead_names_the_weights) {
     size_t bytes;
     cr_expect_eq(attn_prepack_bytes(&five, ATTN_PREPACKED, &bytes, &error), ATTN_INVALID_ARGUMENT);
     cr_expect_str_eq(error.message, "layout is 2; it must be 0 or 1");
-    cr_expect_eq(attn_prepack_bytes(&many, ATTN_IN_OUT, &bytes, &error), ATTN_INVALID_ARGUMENT);
+    cr_expect_eq(attn_prepack_bytes(&many, ATTN_IN_OUT, &bytes, &error), ATTN_SHAPE_MISMATCH);
     cr_expect_str_eq(error.argument, "weights");
     call.per_head = false;
     call.layout = ATTN_IN_OUT;

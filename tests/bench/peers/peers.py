@@ -196,7 +196,8 @@ def panel_and_line(entry):
     f = fields_of(entry)
     if entry["group"] in SCATTERED:
         kind = "projections" if "d_model" in f else "causal" if "causal" in f else "plain"
-        return entry["group"], kind + (", weights" if "weights" in f else ""), f["n"]
+        kind += ", prepacked" if "prepacked" in f else ", weights" if "weights" in f else ""
+        return entry["group"], kind, f["n"]
     heads = str(f["heads"]) + (f" / {f['kv_heads']} key" if f["kv_heads"] != f["heads"] else "")
     heads += " head" if heads == "1" else " heads"
     if "d_model" in f:

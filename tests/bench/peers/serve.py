@@ -24,7 +24,7 @@ LARGEST_SCORES = 1 << 30  # bytes; no user would keep more scores than this only
 FOR_LIFE = []  # objects that must last as long as the process
 
 FIELDS = ("heads", "kv_heads", "n", "m", "d", "d_v", "d_model", "float64", "weights", "mask",
-          "causal", "window", "packed")  # fmt: skip
+          "causal", "window", "packed", "prepacked")  # fmt: skip
 
 
 class Cannot(Exception):
