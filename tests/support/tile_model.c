@@ -178,8 +178,10 @@ static inline struct lanes lanes_fma(struct lanes a, struct lanes b, struct lane
     return a;
 }
 
+/* Returns p 2^n. Where n is far outside of the range of a float, so is the result. */
 static inline struct lanes lanes_exp2(struct lanes p, struct lanes n, struct lanes x, float least) {
-    EACH p.f[i] = x.f[i] < least ? 0 : n.f[i] == n.f[i] ? ldexpf(p.f[i], (int)n.f[i]) : n.f[i];
+    EACH n.f[i] = n.f[i] > 300 ? 300 : n.f[i] < -300 ? -300 : n.f[i];
+    EACH p.f[i] = x.f[i] < least ? 0 : isnan(n.f[i]) ? n.f[i] : ldexpf(p.f[i], (int)n.f[i]);
     return p;
 }
 
@@ -221,13 +223,17 @@ static inline void parts_store(uint16_t *to, struct parts w) {
     memcpy(to, &w, sizeof w);
 }
 
+/* The third part needs no rounding: it is the upper half of what is left. */
 static void parts_split(struct lanes lo, struct lanes hi, struct parts parts[3]) {
     for (size_t i = 0; i < 32; i++) {
-        float x = i < 16 ? lo.f[i] : hi.f[i - 16];
-        for (size_t t = 0; t < 3; t++) {
+        float x = i % 2 == 0 ? lo.f[i / 2] : hi.f[i / 2];
+        uint32_t rest;
+        for (size_t t = 0; t < 2; t++) {
             parts[t].p[i] = tile_model_round(x);
             x -= widened_part((const uint8_t *)&parts[t].p[i]);
         }
+        memcpy(&rest, &x, sizeof rest);
+        parts[2].p[i] = (uint16_t)(rest >> 16);
     }
 }
 
@@ -235,6 +241,14 @@ static struct parts parts_interleave(struct parts w) {
     struct parts y;
     for (size_t i = 0; i < 32; i++) {
         y.p[i] = w.p[i / 2 + i % 2 * 16];
+    }
+    return y;
+}
+
+static struct parts parts_separate(struct parts w) {
+    struct parts y;
+    for (size_t i = 0; i < 32; i++) {
+        y.p[i] = w.p[i % 16 * 2 + i / 16];
     }
     return y;
 }
@@ -268,6 +282,7 @@ static void configure_model(const void *config) {
 #define STORE_PARTS(p, w)        parts_store(p, w)
 #define SPLIT(lo, hi, parts)     parts_split(lo, hi, parts)
 #define INTERLEAVE(w)            parts_interleave(w)
+#define SEPARATE(w)              parts_separate(w)
 #define TRANSPOSE(w)             parts_transpose(w)
 
 #define real                     float

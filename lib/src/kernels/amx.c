@@ -13,32 +13,28 @@
 
 #include "kernels/tiles.h"
 
-/* Makes floats of the lower and of the upper 16 of 32 parts. */
-static inline __m512 lower_parts(__m512i parts) {
-    const __m256i half = _mm512_castsi512_si256(parts);
-    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
-}
+static const uint16_t interleaved[32]
+    __attribute__((aligned(64))) = {0, 16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
+                                    8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
+static const uint16_t separated[32]
+    __attribute__((aligned(64))) = {0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30,
+                                    1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31};
 
-static inline __m512 upper_parts(__m512i parts) {
-    const __m256i half = _mm512_extracti64x4_epi64(parts, 1);
-    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
-}
-
-static inline void split_vectors(__m512 lo, __m512 hi, __m512i parts[3]) {
-    parts[0] = (__m512i)_mm512_cvtne2ps_pbh(hi, lo);
-    lo = _mm512_sub_ps(lo, lower_parts(parts[0]));
-    hi = _mm512_sub_ps(hi, upper_parts(parts[0]));
-    parts[1] = (__m512i)_mm512_cvtne2ps_pbh(hi, lo);
-    lo = _mm512_sub_ps(lo, lower_parts(parts[1]));
-    hi = _mm512_sub_ps(hi, upper_parts(parts[1]));
-    parts[2] = (__m512i)_mm512_cvtne2ps_pbh(hi, lo);
-}
-
-static inline __m512i interleave_halves(__m512i w) {
-    static const uint16_t order[32] __attribute__((aligned(64))) = {
-        0, 16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
-        8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
+static inline __m512i permute_parts(const uint16_t order[32], __m512i w) {
     return _mm512_permutexvar_epi16(_mm512_load_si512(order), w);
+}
+
+/* A part is the upper half of a float. In this order each half of a lane is one, so that a shift
+ * and a mask make floats of the parts again. The third part needs no rounding. */
+static inline void split_vectors(__m512 lo, __m512 hi, __m512i parts[3]) {
+    const __m512i upper = _mm512_set1_epi32((int)0xffff0000);
+    for (int t = 0; t < 2; t++) {
+        parts[t] = permute_parts(interleaved, (__m512i)_mm512_cvtne2ps_pbh(hi, lo));
+        lo = _mm512_sub_ps(lo, _mm512_castsi512_ps(_mm512_slli_epi32(parts[t], 16)));
+        hi = _mm512_sub_ps(hi, _mm512_castsi512_ps(_mm512_and_si512(parts[t], upper)));
+    }
+    parts[2] = _mm512_mask_blend_epi16(0x55555555, _mm512_castps_si512(hi),
+                                       _mm512_srli_epi32(_mm512_castps_si512(lo), 16));
 }
 
 /* Each of the four steps exchanges blocks of pairs between two vectors; the blocks have 1, 2, 4 and
@@ -81,7 +77,8 @@ static inline void transpose_pairs(__m512i w[16]) {
 #define LOAD_PARTS(p)            _mm512_loadu_si512(p)
 #define STORE_PARTS(p, w)        _mm512_storeu_si512(p, w)
 #define SPLIT(lo, hi, parts)     split_vectors(lo, hi, parts)
-#define INTERLEAVE(w)            interleave_halves(w)
+#define INTERLEAVE(w)            permute_parts(interleaved, w)
+#define SEPARATE(w)              permute_parts(separated, w)
 #define TRANSPOSE(w)             transpose_pairs(w)
 
 #define TILES                    attn_tiles_amx

@@ -9,7 +9,8 @@
  *
  * The operands of a product are packed before. The left operand lies in panels of 16 rows, the
  * right one in panels of 16 columns. Along k a panel is a sequence of tiles of 16 x 32 parts, of
- * 1 KiB each. Every 32 numbers of k make a chunk: three tiles, one for each part. If at most 26
+ * 1 KiB each. Every 32 numbers of k make a chunk: three tiles, one for each part. They lie in the
+ * order 0, 16, 1, 17, 2, 18 ... there, which suits the vectors that split them. If at most 26
  * numbers are left at the end, they make the tail: the parts that the six products need follow one
  * another there, so that few tiles take the place of six products. The rest of a last tile is 0.
  * The order of all sums of a number of C depends on k alone. So it is the same for any blocks of
