@@ -201,6 +201,17 @@ static struct trial start_trial(struct rng *rng, size_t most_rows, size_t most_k
     return p;
 }
 
+/* Draws the right operand of a trial again. */
+static void draw_b(const struct trial *p, float (*draw)(struct rng *), struct rng *rng) {
+    const size_t rows = p->transposed ? p->n : p->k, columns = p->transposed ? p->k : p->n;
+    for (size_t i = 0; i < numbers_of(p->past, p->ldb, columns); i++) {
+        p->b[0][i] = draw(rng);
+    }
+    for (size_t i = 0; i < numbers_of(rows - p->past, p->ldb, columns); i++) {
+        p->b[1][i] = draw(rng);
+    }
+}
+
 static void end_trial(struct trial *p) {
     free(p->a);
     free(p->b[0]);
@@ -343,12 +354,13 @@ const char *check_tiles_products_do_not_depend_on_blocks(const struct attn_tiles
     struct rng rng = {18};
     for (size_t c = 0; c < test_scale(100); c++) {
         struct trial p = start_trial(&rng, 80, 150, 120, draw_normal);
+        assert(p.rows > 0);
         float *again = allocate_exactly(size_of_c(&p), sizeof *again);
         memcpy(again, p.was, size_of_c(&p) * sizeof *again);
         pack_trial(t, &p);
         multiply_trial(t, &p, false);
         multiply_in_blocks(t, &p, again, &rng);
-        const char *wrong = check_row_alone(t, &p, rng_between(&rng, 0, p.rows - 1));
+        const char *wrong = check_row_alone(t, &p, (size_t)rng_bits(&rng) % p.rows);
         if (memcmp(again, p.c, size_of_c(&p) * sizeof *again) != 0) {
             wrong = wrong_tiles("%zu x %zu x %zu in blocks has other bytes", p.rows, p.k, p.n);
         }
@@ -379,6 +391,12 @@ static float draw_mixed(struct rng *rng) {
 /* Numbers like weights: exp of something between -87 and 0. */
 static float draw_weight(struct rng *rng) {
     return rng_chance(rng, 9) ? 0 : (float)exp(-87.3 * rng_uniform(rng));
+}
+
+/* Values of any exponent from subnormal ones up to 2^40. */
+static float draw_value(struct rng *rng) {
+    const int exponent = -149 + (int)rng_between(rng, 0, 187);
+    return (float)ldexp(rng_normal(rng), exponent);
 }
 
 /* Makes a number near the largest so that attn_tiles_hold() just accepts, or refuses, the trial. */
@@ -424,9 +442,7 @@ const char *check_tiles_products_hold_at_the_borders(const struct attn_tiles *t)
         p.factor_a = kinds[c % 3].factor_a;
         p.factor_b = kinds[c % 3].factor_b;
         if (c % 3 == 2) { /* tiny weights meet values of any size */
-            for (size_t i = 0; i < numbers_of(p.past, p.ldb, p.transposed ? p.k : p.n); i++) {
-                p.b[0][i] = draw_small(&rng);
-            }
+            draw_b(&p, draw_value, &rng);
         }
         pack_trial(t, &p);
         if (attn_tiles_hold(p.most_a, p.most_b, p.k)) {
