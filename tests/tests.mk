@@ -36,7 +36,7 @@ $(O)/tests/bench/%.o:  FOLDER_FLAGS = $(BENCH_FLAGS)
 $(O)/tests/stress/%.o: FOLDER_FLAGS = $(UNIT_FLAGS)
 $(O)/tests/fuzz/%.o:   FOLDER_FLAGS = $(UNIT_FLAGS)
 $(O)/tests/memory/%.o: FOLDER_FLAGS = $(UNIT_FLAGS)
-$(addprefix $(O)/tests/support/,print_routes.o check_kernels.o run_kernels.o): FOLDER_FLAGS = $(UNIT_FLAGS)
+$(addprefix $(O)/tests/support/,print_routes.o check_kernels.o check_tiles.o run_kernels.o tile_model.o): FOLDER_FLAGS = $(UNIT_FLAGS)
 
 # The tests have stamps of their own. Their flags change when their packages are installed. What `make run` has compiled
 # need not be compiled again then.
@@ -99,7 +99,7 @@ $(O)/routes.txt: $(O)/print_routes
 	$(Q)$< > $@
 
 # run_kernels has only the row kernels and their checks. It is static and needs no BLAS, so that an emulator can run it.
-$(O)/run_kernels: $(addprefix $(O)/tests/support/,run_kernels.o check_kernels.o) \
+$(O)/run_kernels: $(addprefix $(O)/tests/support/,run_kernels.o check_kernels.o check_tiles.o tile_model.o) \
                   $(filter $(O)/lib/src/kernels/%,$(LIB_OBJECTS))
 	@echo "  LINK  $@"
 	$(Q)$(CC) -static $(OWN_LDFLAGS) $(LDFLAGS) -o $@ $^ -lm

@@ -471,8 +471,9 @@ typedef struct attn_build_info {
 
 /* Returns what this build is, and what it found on this CPU. The texts are static. The row kernels
  * are chosen once, when they are first needed: the kernels that the environment variable
- * ATTENTION_ISA names, or the fastest usable ones if it is unset or empty. If it names kernels that
- * this CPU cannot run, the library uses the fastest ones and sets kernels_refused. */
+ * ATTENTION_ISA names, or the fastest usable ones but "amx" if it is unset or empty. If it names
+ * kernels that this CPU cannot run, or for which the operating system refuses the tile registers,
+ * the library uses the fastest ones and sets kernels_refused. */
 ATTN_API attn_build_info attn_build(void);
 
 /* Sets or returns the number of threads that OpenBLAS itself may use in the whole process. A caller

@@ -1,4 +1,4 @@
-/* avx512.c has the row kernels for AVX-512 F and DQ. */
+/* avx512.c has the row kernels for AVX-512 F and DQ. amx.c includes it and defines TABLE and NAME. */
 #include "kernels/kernels.h"
 
 #if defined(__AVX512F__) && defined(__AVX512DQ__)
@@ -153,8 +153,10 @@ static void fence(void) {
     _mm_sfence();
 }
 
+#ifndef TABLE
 #define TABLE attn_kernels_avx512
 #define NAME  "avx512"
+#endif
 #include "table.inc"
 
 #endif
