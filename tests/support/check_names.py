@@ -26,10 +26,10 @@ WORD = re.compile(r"(?<![.\w])(?<!->)[A-Za-z_]\w*")
 
 
 def read_code(path):
-    """Returns the text of a file without comments and literals. A function of a template has one name: the macro REAL
-    and the endings for float and double are left out."""
+    """Returns the text of a file without comments and literals. A function of a template has one name: the macros
+    REAL and T and the endings for float and double are left out."""
     code = ATTRIBUTE.sub("", COMMENT_OR_TEXT.sub('""', path.read_text(encoding="utf-8")))
-    return re.sub(r"_f(32|64)\b", "", re.sub(r"\bREAL\((\w+)\)", r"\1", code))
+    return re.sub(r"_f(32|64)\b", "", re.sub(r"\b(?:REAL|T)\((\w+)\)", r"\1", code))
 
 
 def repeated_statics(sources):
