@@ -466,9 +466,10 @@ static bool lay_out_workspace(attn_plan *plan, struct schedule *s) {
             fits = fits && size_add(s->pack_batch, s->tiles * packed_columns(s) * plan->head[h].d,
                                     &s->pack_batch);
         }
+        /* A product that begins inside of a panel reads beyond its last panel. */
+        const size_t beyond = plan->window[0] >= 0 || s->long_rows ? s->panel : 0;
         size_t all;
-        fits = fits && size_mul(plan->batch, s->pack_batch, &all) &&
-               size_add(all, plan->window[0] < 0 ? 0 : s->panel, &all) && /* see key_tile */
+        fits = fits && size_mul(plan->batch, s->pack_batch, &all) && size_add(all, beyond, &all) &&
                reserve(end, all, size, &map->packed_keys);
     }
     if (plan->has_out_projection && plan_wants(plan, ATTN_WANT(OUTPUT))) {
