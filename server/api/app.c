@@ -37,9 +37,11 @@ enum {
     COST_OF_PART = 3000,
     COST_OF_PIECE = 10000000,
     COST_OF_NS = 70,
-    /* Bytes that every request holds: the 32 KiB buffer of its connection, and the structs of the
-     * server and of this folder. */
-    BASE = 40 * 1024
+    /* Bytes of the arena of a request. The body of a notebook, its call and its answer fit. */
+    ARENA = 24 * 1024,
+    /* Bytes that every request holds: the 32 KiB buffer of its connection, the structs of the
+     * server and of this folder, and the arena. */
+    BASE = 40 * 1024 + ARENA
 };
 
 /* A request with a body, from its headers to the end of its answer. */
@@ -68,6 +70,8 @@ struct exchange {
     pthread_mutex_t mutex; /* guards the next two members */
     struct job *job;       /* the job that app_cancel() cancels, or NULL */
     bool cancelled;
+
+    _Alignas(ACCOUNT_ALIGNMENT) char arena[]; /* ARENA bytes, from which the account lends */
 };
 
 /* Returns the Allow header of a path with this method. */
@@ -139,13 +143,14 @@ static void *app_begin(void *context, const struct http_request *request,
         http_problem(response, request, 415, detail, NULL, NULL);
         return NULL;
     }
-    struct exchange *exchange = malloc(sizeof *exchange);
+    struct exchange *exchange = malloc(sizeof *exchange + ARENA);
     if (exchange == NULL) {
         reply_no_memory(&bodiless, response);
         return NULL;
     }
     *exchange = (struct exchange){.route = route, .state = state, .request = bodiless};
     account_open(&exchange->account, &state->budget, BASE);
+    account_lend(&exchange->account, exchange->arena, ARENA);
     exchange->request.account = &exchange->account;
     exchange->request.fields = &exchange->fields;
     exchange->request.derived = &exchange->derived;

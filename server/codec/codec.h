@@ -299,10 +299,12 @@ struct codec_item {
     const int64_t *ids;
 };
 
-/* A growing byte buffer. All zeros is an empty one. The caller frees `data` with free(). */
+/* A growing byte buffer. All zeros is an empty one. The caller frees `data` with free(), unless it
+ * is `borrowed`: the caller gave its own bytes, and they were enough. */
 struct codec_buffer {
     char *data;
     size_t size, capacity;
+    bool borrowed;
 };
 
 /* Appends the items as one compact JSON text and a newline. A number has the fewest digits that

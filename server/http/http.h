@@ -87,7 +87,8 @@ struct http_response {
     bool close;       /* end the connection after this response */
     const void *body; /* `size` bytes */
     size_t size;
-    /* Called once when the body was sent or dropped; NULL = the body is static. */
+    /* Called once when the body was sent or dropped; NULL = the body is static, or it lives as long
+     * as the exchange. */
     void (*release)(void *body);
     /* Static; NULL = the body is no asset. The server replaces the body by the form of the asset
      * that the request asks for, or the response by a 304. It does so with and without

@@ -16,7 +16,7 @@
 
 enum {
     READER_MAX_SCALAR = 4096, /* most characters of a scalar: a number or a literal */
-    READER_KEEP_BLOCKS = 16   /* blocks of the body that are kept for a late dtype_key */
+    READER_KEEP_BLOCKS = 17   /* blocks of the body that are kept for a late dtype_key */
 };
 
 /* The tokens that the grammar allows next. */
@@ -118,7 +118,6 @@ struct codec_reader {
     struct lifted_list tensors;
     bool lifting;
     size_t base;
-    _Alignas(double) char first[LIFT_FIRST]; /* the block in which each array begins */
 
     attn_dtype dtype;
     bool dtype_known;   /* the dtype_key was read, or there is none: no bytes are kept */
@@ -126,9 +125,13 @@ struct codec_reader {
     bool again;         /* the kept bytes must be read again, as float64 */
     char *kept[READER_KEEP_BLOCKS]; /* the beginning of the body, for a late dtype_key */
 
-    struct reader_frame frames[CODEC_MAX_DEPTH];
     size_t scalar_offset, scalar_size;
-    char scalar[READER_MAX_SCALAR]; /* the current scalar, if a chunk has cut it */
+    size_t deepest; /* the frames that were used so far */
+
+    /* A new reader sets nothing below, because most bodies need little of it. */
+    struct reader_frame frames[CODEC_MAX_DEPTH];
+    _Alignas(double) char first[LIFT_FIRST]; /* the block in which each array begins */
+    char scalar[READER_MAX_SCALAR];          /* the current scalar, if a chunk has cut it */
 };
 
 /* Returns the place in the body of the byte at p, which is in the current chunk. */
