@@ -70,8 +70,8 @@ enum framing_uri framing_check_uri(const char *raw) {
 
 /* The characters of a token (RFC 9110 section 5.6.2). */
 static bool is_tchar(char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-           (c != '\0' && strchr("!#$%&'*+-.^_`|~", c) != NULL);
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
+           (c != '\0' && strchr("!#$%&'*+.^_`|~", c) != NULL);
 }
 
 static bool is_token(const char *bytes, size_t size) {
@@ -94,11 +94,12 @@ static bool is_field_value(const char *bytes, size_t size) {
 }
 
 static bool is_equal(const char *bytes, size_t size, const char *text) {
-    return size == strlen(text) && strncasecmp(bytes, text, size) == 0;
+    return size == strlen(text) && (size == 0 || (bytes[0] | 0x20) == (text[0] | 0x20)) &&
+           strncasecmp(bytes, text, size) == 0;
 }
 
-__attribute__((format(printf, 3, 4))) static void set_refusal(struct framing_result *result,
-                                                              int status, const char *format, ...) {
+__attribute__((cold, format(printf, 3, 4))) static void
+set_refusal(struct framing_result *result, int status, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(result->detail, sizeof result->detail, format, arguments);

@@ -1,7 +1,7 @@
 /*
  * document.c - the skeleton as a cJSON tree: its life, navigation, the pointers of values, and
  * tensors that are put into it. This is the only file that includes cJSON.h. A codec_value is a
- * cJSON node under another name. In place of a lifted array the tree has an array with its index;
+ * cJSON node under another name. In place of a lifted array the tree has a string with its index;
  * only this file knows that.
  *
  * cJSON parses a small text that reader.c has already checked. While it parses, it takes its memory
@@ -34,6 +34,7 @@ struct codec_document {
 /* ------------------------------------------------------------------------------ cJSON's memory */
 
 enum {
+    FIRST_DIGIT = 0xF5, /* this byte stands for 0, and 0xFE for 9 */
     UNIT = 8 /* cJSON's nodes and strings begin at multiples of so many bytes */
 };
 
@@ -68,11 +69,11 @@ static void set_hooks(void) {
     cJSON_InitHooks(&(cJSON_Hooks){.malloc_fn = tree_malloc, .free_fn = tree_free});
 }
 
-/* An upper bound of what cJSON allocates for this skeleton: a node for each value and for the index
- * of each lifted array, a string for each key and text, and a copy of one number. With its NUL, a
- * string is not longer than in the skeleton, where it has quotes. */
+/* An upper bound of what cJSON allocates for this skeleton: a node for each value, a string
+ * for each key, text and index, and a copy of one number. With its NUL, a string is not longer than
+ * in the skeleton, where it has quotes. */
 static size_t tree_bytes(const struct document_source *source) {
-    return (source->values + source->tensors.count) * sizeof(cJSON) + source->strings * UNIT +
+    return source->values * sizeof(cJSON) + (source->strings + source->tensors.count) * UNIT +
            source->size + NUMBER_SIZE + UNIT;
 }
 
@@ -131,12 +132,31 @@ static const struct codec_value *value_of(const cJSON *node) {
     return (const struct codec_value *)(const void *)node;
 }
 
-/* The reader leaves an array of one number in place of a lifted array. A tensor that is made later
- * becomes a node of a type that no text has. Both numbers are the index of the array. */
-static bool is_tensor(const cJSON *node) {
-    return node->type == cJSON_Raw ||
-           (cJSON_IsArray(node) && node->child != NULL && node->child->next == NULL &&
-            cJSON_IsNumber(node->child));
+size_t document_write_index(char out[DOCUMENT_INDEX_SIZE], size_t index) {
+    char digits[DOCUMENT_INDEX_SIZE];
+    size_t count = 0, size = 0;
+    do {
+        digits[count++] = (char)(FIRST_DIGIT + index % 10);
+        index /= 10;
+    } while (index > 0);
+    out[size++] = '"';
+    while (count > 0) {
+        out[size++] = digits[--count];
+    }
+    out[size++] = '"';
+    return size;
+}
+
+static bool is_index(const char *text) {
+    return (unsigned char)text[0] >= FIRST_DIGIT;
+}
+
+static size_t read_index(const char *text) {
+    size_t index = 0;
+    for (; *text != '\0'; text++) {
+        index = 10 * index + (size_t)((unsigned char)*text - FIRST_DIGIT);
+    }
+    return index;
 }
 
 const struct codec_value *codec_root(const struct codec_document *document) {
@@ -152,12 +172,13 @@ enum codec_kind codec_kind_of(const struct codec_value *value) {
     case cJSON_Number:
         return CODEC_NUMBER;
     case cJSON_String:
-        return CODEC_TEXT;
+        return is_index(node->valuestring) ? CODEC_TENSOR : CODEC_TEXT;
+    case cJSON_Raw: /* no text has it: a tensor that was made later, with its index as its number */
+        return CODEC_TENSOR;
     case cJSON_Object:
         return CODEC_OBJECT;
-    case cJSON_Raw:
     case cJSON_Array:
-        return is_tensor(node) ? CODEC_TENSOR : CODEC_ARRAY;
+        return CODEC_ARRAY;
     default:
         return CODEC_NULL;
     }
@@ -225,8 +246,9 @@ const char *document_text(const struct codec_value *value) {
 
 struct lifted *document_tensor(const struct codec_document *document,
                                const struct codec_value *value) {
-    const cJSON *node = node_of(value), *index = node->type == cJSON_Raw ? node : node->child;
-    return lifted_at(&document->tensors, (size_t)index->valuedouble);
+    const cJSON *node = node_of(value);
+    return lifted_at(&document->tensors, node->type == cJSON_Raw ? (size_t)node->valuedouble
+                                                                 : read_index(node->valuestring));
 }
 
 bool codec_make_tensor(struct codec_document *document, const struct codec_value *value,

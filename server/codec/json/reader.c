@@ -216,25 +216,24 @@ static const char *scan_scalar(struct codec_reader *reader, const char *p, const
 static bool scan(struct codec_reader *reader, const char *bytes, size_t size) {
     const char *p = bytes, *end = bytes + size;
     reader->chunk = bytes;
+    /* Only the first token of a chunk was cut by the end of the last chunk. */
+    if (reader->inside != READER_INSIDE_NOTHING && size > 0) {
+        p = reader->inside == READER_INSIDE_STRING ? scan_string(reader, p, end)
+                                                   : scan_scalar(reader, p, end);
+    }
     while (p != NULL && p < end && !reader->again) {
-        if (reader->inside == READER_INSIDE_STRING) {
-            p = scan_string(reader, p, end);
-            continue;
-        }
-        if (reader->inside == READER_INSIDE_SCALAR) {
-            p = scan_scalar(reader, p, end);
-            continue;
-        }
         bool good = true;
         switch (*p) {
         case '\n': /* the only place for line feeds: strings, scalars and runs have none */
             reader->line.number++;
             reader->line.margin = reader_offset(reader, p) + 1;
-            break;
+            p++;
+            continue;
         case ' ':
         case '\t':
         case '\r':
-            break;
+            p++;
+            continue;
         case '[':
         case '{':
             good = open_frame(reader, reader_offset(reader, p), *p == '{');
@@ -250,8 +249,10 @@ static bool scan(struct codec_reader *reader, const char *bytes, size_t size) {
             good = colon(reader, reader_offset(reader, p));
             break;
         case '"':
-            good = reader_begin_string(reader, reader_offset(reader, p));
-            break;
+            p = reader_begin_string(reader, reader_offset(reader, p))
+                    ? scan_string(reader, p + 1, end)
+                    : NULL;
+            continue;
         default: {
             const char *start = p;
             if (reader->lifting && reader_wants_value(reader)) {

@@ -147,13 +147,14 @@ static inline bool reader_wants_value(const struct codec_reader *reader) {
 
 /* Each sets the error and returns false, so that a caller can write `return reader_syntax(...)`. */
 bool reader_syntax(struct codec_reader *reader, size_t offset, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
+    __attribute__((cold, format(printf, 3, 4)));
 /* Sets CODEC_CONTENT with the pointer that reader_point() makes of `levels`. */
 bool reader_content(struct codec_reader *reader, size_t levels, size_t offset, const char *format,
-                    ...) __attribute__((format(printf, 4, 5)));
+                    ...) __attribute__((cold, format(printf, 4, 5)));
 /* Refuses a byte that is not allowed here. The message says what is allowed, which `expect`
  * tells. */
-bool reader_unexpected(struct codec_reader *reader, size_t offset, unsigned char byte);
+__attribute__((cold)) bool reader_unexpected(struct codec_reader *reader, size_t offset,
+                                             unsigned char byte);
 
 /* Adds the pointer of the current element or member to the error, as far as it lies in the `levels`
  * outermost open arrays and objects. */
@@ -207,7 +208,8 @@ bool reader_add_element(struct codec_reader *reader, enum reader_scalar kind, co
  * row ends the matrix. */
 bool reader_end_row(struct codec_reader *reader);
 /* Refuses something that does not fit into the open matrix: `what` is its name. Returns false. */
-bool reader_misfit(struct codec_reader *reader, size_t offset, const char *what);
+__attribute__((cold)) bool reader_misfit(struct codec_reader *reader, size_t offset,
+                                         const char *what);
 
 /* Reads a run of plain numbers and their commas in the innermost level of a matrix. Returns where
  * it stopped; this is p if there is no such run. */
