@@ -76,7 +76,7 @@ static bool take_shared(struct budget *budget, size_t bytes, size_t most) {
 /* -------------------------------------------------------------------------------- the accounts */
 
 void account_open(struct account *account, struct budget *budget, size_t base) {
-    *account = (struct account){.budget = budget, .base = base};
+    *account = (struct account){.budget = budget, .base = base, .most = budget_most(budget)};
 }
 
 void account_lend(struct account *account, void *arena, size_t size) {
@@ -124,8 +124,7 @@ bool account_take(struct account *account, size_t bytes) {
     if (account == NULL) {
         return true;
     }
-    const size_t most = budget_most(account->budget);
-    if (bytes > most || account->held > most - bytes) {
+    if (bytes > account->most || account->held > account->most - bytes) {
         account->refusal = ACCOUNT_OVER_REQUEST;
         account->wanted = bytes > SIZE_MAX - account->held ? SIZE_MAX : account->held + bytes;
         return false;

@@ -44,6 +44,7 @@ struct account {
     size_t base;                  /* bytes that count in the budget, but not in max_request */
     size_t held;                  /* bytes that were taken and not given back, without `base` */
     size_t peak;                  /* the most that `held` has been */
+    size_t most;                  /* the most that it may be: budget_most() */
     size_t reserved;              /* bytes taken from the budget: at least base + held */
     bool small;                   /* the request may use the reserve while it holds little */
     enum account_refusal refusal; /* the reason of the last refusal */

@@ -226,6 +226,7 @@ struct attn_plan {
     attn_result_tensor *parts; /* those of all results; owned, unless it is `few_parts` */
     size_t part_room;          /* parts that there is memory for */
     attn_result_tensor few_parts[PLAN_FEW_PARTS];
+    size_t results_bytes; /* of a buffer for all results; SIZE_MAX if it does not fit a size_t */
 
     struct schedule schedule;
     void *workspace; /* owned; shared by all tasks, from the first run on */

@@ -192,8 +192,16 @@ static bool lay_out_results(const attn_plan *plan, char *buffer, size_t *bytes) 
     return true;
 }
 
+void plan_measure_results(attn_plan *plan) {
+    if (!lay_out_results(plan, NULL, &plan->results_bytes)) {
+        plan->results_bytes = SIZE_MAX;
+    }
+}
+
 bool attn_plan_results_bytes(const attn_plan *plan, size_t *bytes) {
-    return lay_out_results(plan, NULL, bytes);
+    const bool fits = plan->results_bytes != SIZE_MAX;
+    *bytes = fits ? plan->results_bytes : *bytes;
+    return fits;
 }
 
 attn_status attn_plan_bind_all(attn_plan *plan, void *buffer) {
@@ -201,7 +209,7 @@ attn_status attn_plan_bind_all(attn_plan *plan, void *buffer) {
     if (buffer == NULL || (uintptr_t)buffer % ATTN_ALIGNMENT != 0) {
         return ATTN_INVALID_ARGUMENT;
     }
-    if (!lay_out_results(plan, NULL, &bytes)) {
+    if (plan->results_bytes == SIZE_MAX) {
         return ATTN_TOO_LARGE;
     }
     lay_out_results(plan, buffer, &bytes);

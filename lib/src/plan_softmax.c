@@ -65,6 +65,7 @@ attn_status attn_plan_softmax(attn_plan **plan, const attn_tensor *x, int axis, 
     output->parts[0] = (attn_result_tensor){.dtype = x->dtype, .rank = x->rank};
     memcpy(output->parts[0].shape, x->shape, sizeof x->shape);
     output->count = 1;
+    plan_measure_results(p);
     p->dtype = x->dtype;
     p->softmax = true;
     p->slices = (struct slices){.x = x->data, .outer = 1, .inner = 1};

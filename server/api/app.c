@@ -290,9 +290,11 @@ static void conclude(struct exchange *exchange, const struct job *job, enum job_
 /* Frees everything but the response, so that the matrices do not wait until a slow client has its
  * answer. An answer that is made while it is sent needs them until its end. */
 static void drop_work(struct exchange *exchange) {
-    pthread_mutex_lock(&exchange->mutex);
-    exchange->job = NULL;
-    pthread_mutex_unlock(&exchange->mutex);
+    if (exchange->job != NULL) { /* only this thread sets it */
+        pthread_mutex_lock(&exchange->mutex);
+        exchange->job = NULL;
+        pthread_mutex_unlock(&exchange->mutex);
+    }
     if (exchange->work != NULL) {
         const size_t memory = exchange->work->memory;
         exchange->work->release(exchange->work);
@@ -356,9 +358,8 @@ static struct job *begin_work(struct exchange *exchange) {
     return admit(exchange, job, app_computed) ? job : NULL;
 }
 
-/* Parses the body, which has been read. Returns false after filling the response if it is wrong. */
-static bool parse(struct exchange *exchange) {
-    const int64_t start = clock_ns();
+/* Parses the body, which has been read, from clock_ns() = `start` on. Returns false after filling the response if it is wrong. */
+static bool parse(struct exchange *exchange, int64_t start) {
     const enum codec_status status = codec_reader_finish(exchange->reader, &exchange->document);
     if (status != CODEC_OK) {
         exchange->error = *codec_reader_error(exchange->reader);
@@ -402,7 +403,7 @@ static size_t app_no_tasks(const struct job *job, size_t phase) {
 
 static bool app_open_on_worker(struct job *job) {
     struct exchange *exchange = job->owner;
-    if (exchange->document != NULL || parse(exchange)) {
+    if (exchange->document != NULL || parse(exchange, clock_ns())) {
         handle(exchange);
     }
     return true;
@@ -469,7 +470,7 @@ static bool app_end(void *arg, const struct http_request *request, struct http_r
                           (double)codec_reader_values(exchange->reader) * COST_OF_VALUE +
                               (double)codec_reader_skeleton(exchange->reader) * COST_OF_BYTE);
     }
-    if (!parse(exchange)) {
+    if (!parse(exchange, exchange->submitted)) {
         return respond(exchange);
     }
     const double parts = derived_parts(&exchange->fields, exchange->document);

@@ -152,7 +152,7 @@ static size_t kept_size(size_t block) {
 }
 
 static void drop_kept(struct codec_reader *reader) {
-    for (size_t i = 0; i < READER_KEEP_BLOCKS; i++) {
+    for (size_t i = 0; i < READER_KEEP_BLOCKS && reader->kept[i] != NULL; i++) {
         account_free(reader->options.account, reader->kept[i], kept_size(i));
         reader->kept[i] = NULL;
     }

@@ -126,7 +126,11 @@ bool reader_append(struct codec_reader *reader, struct reader_text *text, const 
         }
         text->data = data;
     }
-    memcpy(text->data + text->size, bytes, size);
+    if (size == 1) { /* brackets, commas and colons come alone */
+        text->data[text->size] = *bytes;
+    } else {
+        memcpy(text->data + text->size, bytes, size);
+    }
     text->size += size;
     return true;
 }
