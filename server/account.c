@@ -200,8 +200,8 @@ static void arena_free(struct account *account, char *block, size_t size) {
 static bool arena_fit(struct account *account, char *block, size_t old_size, size_t size) {
     const size_t at = (size_t)(block - account->arena);
     const bool last = is_last(account, block, old_size);
-    if (size > old_size && (!last || size > account->arena_size ||
-                            at + rounded(size) > account->arena_size)) {
+    if (size > old_size &&
+        (!last || size > account->arena_size || at + rounded(size) > account->arena_size)) {
         return false;
     }
     if (last) {
@@ -238,10 +238,11 @@ void *account_realloc(struct account *account, void *block, size_t old_size, siz
     if (!account_take(account, account_block(size))) {
         return NULL;
     }
-    void *grown = block == NULL                              ? new_block(account, size)
-                  : !is_inside(account, block)           ? realloc(block, size)
-                  : arena_fit(account, block, old_size, size) ? block
-                                                 : move_block(account, block, old_size, size);
+    void *grown = block == NULL                ? new_block(account, size)
+                  : !is_inside(account, block) ? realloc(block, size)
+                  : arena_fit(account, block, old_size, size)
+                      ? block
+                      : move_block(account, block, old_size, size);
     if (grown == NULL) {
         account_give(account, account_block(size));
     } else if (block != NULL) {

@@ -102,18 +102,17 @@ static void shape_result(attn_plan *plan, attn_result which) {
 /* Returns how many parts a result has at most. The results with one part for each head are the last
  * ones of the map. */
 static size_t most_parts(const attn_plan *plan, attn_result which) {
-    return !plan_wants(plan, 1u << which)                          ? 0
+    return !plan_wants(plan, 1u << which)                     ? 0
            : plan->per_head && which >= ATTN_RESULT_PRESENT_K ? plan->heads
-                                                                   : 1;
+                                                              : 1;
 }
 
 static attn_status new_parts(attn_plan *plan, attn_error *error) {
     for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
         plan->part_room += most_parts(plan, (attn_result)r);
     }
-    plan->parts = plan->part_room <= PLAN_FEW_PARTS
-                      ? plan->few_parts
-                      : calloc(plan->part_room, sizeof *plan->parts);
+    plan->parts = plan->part_room <= PLAN_FEW_PARTS ? plan->few_parts
+                                                    : calloc(plan->part_room, sizeof *plan->parts);
     attn_result_tensor *next = plan->parts;
     for (int r = 0; r < ATTN_RESULT_COUNT && next != NULL; r++) {
         plan->results[r].parts = next;

@@ -14,7 +14,8 @@ enum {
 /* Answers that there is no memory for the request: with a 413 if the request may not hold so much,
  * and with a 503 if other requests hold the memory or the system has none. The account of the
  * request says which. */
-__attribute__((cold)) void reply_no_memory(const struct api_request *request, struct http_response *response);
+__attribute__((cold)) void reply_no_memory(const struct api_request *request,
+                                           struct http_response *response);
 
 /* Answers with the problem of an error: 400, 413, 422 or 503. */
 __attribute__((cold)) void reply_codec_error(const struct api_request *request,

@@ -195,7 +195,7 @@ bool framing_is(const struct framing_header *header, const char *name) {
 /* Counts the headers of this name. *first becomes the first one, or NULL. */
 static inline __attribute__((always_inline)) size_t
 find_headers(const struct framing_head *head, const char *name,
-                           const struct framing_header **first) {
+             const struct framing_header **first) {
     size_t count = 0;
     *first = NULL;
     for (size_t i = 0; i < head->count; i++) {

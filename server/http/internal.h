@@ -143,8 +143,8 @@ __attribute__((cold, format(printf, 3, 4))) void
 http_call_refuse(struct http_call *call, int status, const char *format, ...);
 
 /* Refuses a body that is over --max-body. The format says how large the body is. */
-__attribute__((cold, format(printf, 2, 3))) void
-http_call_refuse_size(struct http_call *call, const char *format, ...);
+__attribute__((cold, format(printf, 2, 3))) void http_call_refuse_size(struct http_call *call,
+                                                                       const char *format, ...);
 
 /* Tells the app how many bytes of memory a coding takes, if the number has changed. Returns false
  * if these are too many. */

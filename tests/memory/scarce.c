@@ -322,7 +322,8 @@ typedef int create_thread(pthread_t *thread, const pthread_attr_t *attributes, v
 REPLACES int pthread_create(pthread_t *thread, const pthread_attr_t *attributes,
                             void *(*run)(void *), void *argument) {
     const bool was_exempted = exempted;
-    struct thread_start *start = is_counted(CALLER) && fails(CALLER) ? NULL : real_malloc(sizeof *start);
+    struct thread_start *start =
+        is_counted(CALLER) && fails(CALLER) ? NULL : real_malloc(sizeof *start);
     if (start == NULL) {
         return EAGAIN;
     }

@@ -27,7 +27,7 @@ struct codec_document {
     struct lifted_list tensors;
     attn_dtype dtype;
     struct account *account;
-    size_t tree_bytes;             /* bytes of `tree` */
+    size_t tree_bytes;                 /* bytes of `tree` */
     _Alignas(max_align_t) char tree[]; /* the nodes and strings of cJSON */
 };
 
@@ -35,7 +35,7 @@ struct codec_document {
 
 enum {
     FIRST_DIGIT = 0xF5, /* this byte stands for 0, and 0xFE for 9 */
-    UNIT = 8 /* cJSON's nodes and strings begin at multiples of so many bytes */
+    UNIT = 8            /* cJSON's nodes and strings begin at multiples of so many bytes */
 };
 
 /* The free part of a tree and its last block, while this thread parses. Otherwise they are NULL, and
