@@ -183,14 +183,12 @@ void *account_borrow(struct account *account, size_t alignment, size_t size) {
         return NULL;
     }
     account->arena_used = at + rounded(size);
-    account->inside += size;
     ALLOW(account->arena + at, size);
     return account->arena + at;
 }
 
 static void arena_free(struct account *account, char *block, size_t size) {
     FORBID(block, size);
-    account->inside -= size;
     if (is_last(account, block, size)) {
         account->arena_used = (size_t)(block - account->arena);
     }
@@ -217,7 +215,11 @@ static bool arena_fit(struct account *account, char *block, size_t old_size, siz
 
 static void *new_block(struct account *account, size_t size) {
     void *block = account_borrow(account, ACCOUNT_ALIGNMENT, size);
-    return block != NULL ? block : malloc(size);
+    if (block == NULL) {
+        return malloc(size);
+    }
+    account->inside += size;
+    return block;
 }
 
 /* Moves a block out of its place in the arena. */
@@ -226,6 +228,7 @@ static void *move_block(struct account *account, void *block, size_t old_size, s
     if (moved != NULL) {
         memcpy(moved, block, old_size < size ? old_size : size);
         arena_free(account, block, old_size);
+        account->inside -= old_size;
     }
     return moved;
 }
@@ -288,6 +291,9 @@ void *account_grow(struct account *account, void *array, size_t *capacity, size_
 
 void account_free(struct account *account, void *block, size_t size) {
     if (block != NULL) {
+        if (is_inside(account, block)) {
+            account->inside -= size;
+        }
         account_free_taken(account, block, size);
         account_give(account, account_block(size));
     }

@@ -53,7 +53,7 @@ struct account {
     char *arena; /* borrowed; NULL: all blocks come from malloc */
     size_t arena_size;
     size_t arena_used; /* the first bytes of the arena, which are or were blocks */
-    size_t inside;     /* bytes of `held` that lie in the arena, which `base` counts already */
+    size_t inside;     /* bytes of `held` that `base` counts already, as part of the arena */
 };
 
 /* Returns the most bytes that one account of this budget can hold. */
