@@ -8,7 +8,7 @@
  * answered even if large requests hold the rest.
  *
  * An account may have an arena. Its blocks then come from the arena as long as they fit, and from
- * malloc otherwise. So a small request needs one allocation, which is that of the arena.
+ * malloc otherwise. So a small request needs no allocation but that of the arena.
  */
 #ifndef ACCOUNT_H
 #define ACCOUNT_H

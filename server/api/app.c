@@ -49,6 +49,7 @@ struct exchange {
     const struct api_route *route;
     struct api_state *state; /* borrowed */
     struct account account;
+    char *arena; /* owned; ARENA bytes, which the account lends; NULL before the first piece */
     struct api_request request; /* what the handler gets */
     struct http_response *response;
     struct codec_reader *reader;     /* owned; NULL before the first piece and after the last */
@@ -70,8 +71,6 @@ struct exchange {
     pthread_mutex_t mutex; /* guards the next two members */
     struct job *job;       /* the job that app_cancel() cancels, or NULL */
     bool cancelled;
-
-    _Alignas(ACCOUNT_ALIGNMENT) char arena[]; /* ARENA bytes, from which the account lends */
 };
 
 /* Returns the Allow header of a path with this method. */
@@ -143,14 +142,13 @@ static void *app_begin(void *context, const struct http_request *request,
         http_problem(response, request, 415, detail, NULL, NULL);
         return NULL;
     }
-    struct exchange *exchange = malloc(sizeof *exchange + ARENA);
+    struct exchange *exchange = malloc(sizeof *exchange);
     if (exchange == NULL) {
         reply_no_memory(&bodiless, response);
         return NULL;
     }
     *exchange = (struct exchange){.route = route, .state = state, .request = bodiless};
     account_open(&exchange->account, &state->budget, BASE);
-    account_lend(&exchange->account, exchange->arena, ARENA);
     exchange->request.account = &exchange->account;
     exchange->request.fields = &exchange->fields;
     exchange->request.derived = &exchange->derived;
@@ -181,13 +179,28 @@ static bool app_hold(void *arg, size_t bytes) {
     return true;
 }
 
+/* Makes the arena after it is counted. A request whose body has not begun needs none. Without memory
+ * for it, the account takes all blocks from malloc. Returns false if the account refuses it. */
+static bool make_arena(struct exchange *exchange) {
+    if (!account_take(&exchange->account, 0)) {
+        return false;
+    }
+    exchange->arena = malloc(ARENA);
+    if (exchange->arena != NULL) {
+        account_lend(&exchange->account, exchange->arena, ARENA);
+    }
+    return true;
+}
+
 /* Feeds the reader, which the first piece creates. Returns false if the body is wrong: the error is
  * kept, and the reader is freed. */
 static bool read_piece(struct exchange *exchange, const void *bytes, size_t size) {
     if (exchange->reader == NULL) {
         struct codec_options options = exchange->state->codec;
         options.account = &exchange->account;
-        exchange->reader = codec_reader_create(&options);
+        if (exchange->arena != NULL || make_arena(exchange)) {
+            exchange->reader = codec_reader_create(&options);
+        }
     }
     if (exchange->reader == NULL) {
         return codec_no_memory(&exchange->error);
@@ -527,6 +540,7 @@ static void app_release(void *arg) {
     }
     account_close(&exchange->account);
     pthread_mutex_destroy(&exchange->mutex);
+    free(exchange->arena);
     free(exchange);
 }
 

@@ -21,8 +21,8 @@
 
 enum {
     MOST_ALLOCATIONS = 2000, /* a request with more allocations is taken for a loop without end */
-    /* A small request on a used connection allocates its exchange, with the arena, and its plan. */
-    SMALL_ALLOCATIONS = 2
+    /* A small request on a used connection allocates its exchange, its arena and its plan. */
+    SMALL_ALLOCATIONS = 3
 };
 
 static const char *wanted; /* a part of the names of the questions to try; NULL = all are tried */
