@@ -179,8 +179,9 @@ static bool app_hold(void *arg, size_t bytes) {
     return true;
 }
 
-/* Makes the arena after it is counted. A request whose body has not begun needs none. Without memory
- * for it, the account takes all blocks from malloc. Returns false if the account refuses it. */
+/* Makes the arena after it is counted. A request whose body has not begun needs none. If there is
+ * no memory for it, the account takes all blocks from malloc. Returns false if the account refuses
+ * it. */
 static bool make_arena(struct exchange *exchange) {
     if (!account_take(&exchange->account, 0)) {
         return false;
@@ -371,7 +372,8 @@ static struct job *begin_work(struct exchange *exchange) {
     return admit(exchange, job, app_computed) ? job : NULL;
 }
 
-/* Parses the body, which has been read, from clock_ns() = `start` on. Returns false after filling the response if it is wrong. */
+/* Parses the body, which has been read. `start` is the present clock_ns(). Returns false after
+ * filling the response if the body is wrong. */
 static bool parse(struct exchange *exchange, int64_t start) {
     const enum codec_status status = codec_reader_finish(exchange->reader, &exchange->document);
     if (status != CODEC_OK) {

@@ -38,8 +38,8 @@ enum {
     UNIT = 8            /* cJSON's nodes and strings begin at multiples of so many bytes */
 };
 
-/* The free part of a tree and its last block, while this thread parses. Otherwise they are NULL, and
- * cJSON, which tests use too, has the memory of malloc. */
+/* The free part of a tree and its last block, while this thread parses. Otherwise they are NULL.
+ * cJSON, which tests use too, then has the memory of malloc. */
 static _Thread_local char *tree_next, *tree_end, *tree_last;
 
 static void *tree_malloc(size_t size) {
@@ -55,8 +55,8 @@ static void *tree_malloc(size_t size) {
     return tree_last;
 }
 
-/* A tree is freed as a whole. Only the copy of a number that cJSON makes (1.7.15 of Debian) and frees
- * at once makes room for the next block. */
+/* A tree is freed as a whole. Only the copy of a number, which cJSON (1.7.15 of Debian) makes and
+ * frees at once, makes room for the next block. */
 static void tree_free(void *block) {
     if (tree_next == NULL) {
         free(block);
