@@ -1,10 +1,31 @@
-/* account.c - the budget, the accounts, and the blocks and growing arrays that are counted in
- * them. */
+/*
+ * account.c - the budget, the accounts, and the blocks and growing arrays that are counted in them.
+ *
+ * The arena hands out its bytes from the first to the last. A block that is freed leaves a hole,
+ * unless it is the last block. With AddressSanitizer all bytes outside of blocks are forbidden.
+ */
 #include "account.h"
 
 #include <assert.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
+
+#if defined __has_feature
+#if __has_feature(address_sanitizer)
+#define CHECKED_ARENA
+#endif
+#elif defined __SANITIZE_ADDRESS__
+#define CHECKED_ARENA
+#endif
+#ifdef CHECKED_ARENA
+#include <sanitizer/asan_interface.h>
+#define FORBID(from, size) ASAN_POISON_MEMORY_REGION(from, size)
+#define ALLOW(from, size)  ASAN_UNPOISON_MEMORY_REGION(from, size)
+#else
+#define FORBID(from, size) ((void)0)
+#define ALLOW(from, size)  ((void)0)
+#endif
 
 enum {
     STEP = 16 * 1024,        /* bytes that an account takes from the budget at a time */
@@ -55,21 +76,37 @@ static bool take_shared(struct budget *budget, size_t bytes, size_t most) {
 /* -------------------------------------------------------------------------------- the accounts */
 
 void account_open(struct account *account, struct budget *budget, size_t base) {
-    *account = (struct account){.budget = budget, .base = base};
+    *account = (struct account){.budget = budget, .base = base, .most = budget_most(budget)};
+}
+
+void account_lend(struct account *account, void *arena, size_t size) {
+    assert((uintptr_t)arena % ACCOUNT_ALIGNMENT == 0);
+    account->arena = arena;
+    account->arena_size = size;
+    FORBID(arena, size);
 }
 
 void account_close(struct account *account) {
     if (account->budget != NULL) {
         atomic_fetch_sub(&account->budget->used, account->reserved);
     }
+    if (account->arena != NULL) {
+        ALLOW(account->arena, account->arena_size);
+    }
     *account = (struct account){0};
 }
 
-/* Makes the account's part of the budget at least `bytes`, in whole steps if there is room for
- * them. False if the budget has no room. */
-static bool reserve(struct account *account, size_t bytes) {
+/* Returns the bytes of the budget that the account needs while it holds `held` bytes. */
+static size_t needed_for(const struct account *account, size_t held) {
+    return account->base + held - account->inside;
+}
+
+/* Makes the account's part of the budget enough for `held` bytes, in whole steps if there is room
+ * for them. False if the budget has no room. */
+static bool reserve(struct account *account, size_t held) {
     struct budget *budget = account->budget;
-    const bool small = account->small && bytes - account->base <= ACCOUNT_SMALL;
+    const size_t bytes = needed_for(account, held);
+    const bool small = account->small && held <= ACCOUNT_SMALL;
     const size_t most = small ? budget->max_total : without_reserve(budget);
     const size_t exact = bytes - account->reserved, steps = (exact + STEP - 1) / STEP * STEP;
     if (take_shared(budget, steps, most)) {
@@ -87,20 +124,19 @@ bool account_take(struct account *account, size_t bytes) {
     if (account == NULL) {
         return true;
     }
-    const size_t most = budget_most(account->budget);
-    if (bytes > most || account->held > most - bytes) {
+    if (bytes > account->most || account->held > account->most - bytes) {
         account->refusal = ACCOUNT_OVER_REQUEST;
         account->wanted = bytes > SIZE_MAX - account->held ? SIZE_MAX : account->held + bytes;
         return false;
     }
-    const size_t needed = account->base + account->held + bytes;
-    if (needed > account->reserved && !reserve(account, needed)) {
+    const size_t held = account->held + bytes;
+    if (needed_for(account, held) > account->reserved && !reserve(account, held)) {
         account->refusal = ACCOUNT_OVER_TOTAL;
-        account->wanted = account->held + bytes;
+        account->wanted = held;
         return false;
     }
     account->refusal = ACCOUNT_NOT_REFUSED; /* an allocation that fails now was not refused here */
-    account->held += bytes;
+    account->held = held;
     account->peak = account->held > account->peak ? account->held : account->peak;
     return true;
 }
@@ -111,7 +147,7 @@ void account_give(struct account *account, size_t bytes) {
     }
     assert(bytes <= account->held);
     account->held -= bytes;
-    const size_t needed = account->base + account->held;
+    const size_t needed = needed_for(account, account->held);
     assert(account->reserved >= needed);
     if (account->reserved - needed >= (size_t)2 * STEP) {
         const size_t kept = (needed + STEP - 1) / STEP * STEP;
@@ -120,7 +156,82 @@ void account_give(struct account *account, size_t bytes) {
     }
 }
 
+/* ----------------------------------------------------------------------------------- the arena */
+
+static bool is_inside(const struct account *account, const void *block) {
+    return account != NULL && account->arena != NULL &&
+           (uintptr_t)block - (uintptr_t)account->arena < account->arena_size;
+}
+
+/* Returns the bytes of the arena that a block takes: at least one more than `size`, so that a
+ * forbidden byte follows every block, and so that a block of size 0 lies in the arena. */
+static size_t rounded(size_t size) {
+    return (size / ACCOUNT_ALIGNMENT + 1) * ACCOUNT_ALIGNMENT;
+}
+
+static bool is_last(const struct account *account, const char *block, size_t size) {
+    return block + rounded(size) == account->arena + account->arena_used;
+}
+
+void *account_borrow(struct account *account, size_t alignment, size_t size) {
+    if (account == NULL || account->arena == NULL || size >= account->arena_size) {
+        return NULL;
+    }
+    const uintptr_t start = (uintptr_t)account->arena;
+    const size_t at = ((start + account->arena_used + alignment - 1) & ~(alignment - 1)) - start;
+    if (at + rounded(size) > account->arena_size) {
+        return NULL;
+    }
+    account->arena_used = at + rounded(size);
+    ALLOW(account->arena + at, size);
+    return account->arena + at;
+}
+
+static void arena_free(struct account *account, char *block, size_t size) {
+    FORBID(block, size);
+    if (is_last(account, block, size)) {
+        account->arena_used = (size_t)(block - account->arena);
+    }
+}
+
+/* Changes the size of a block of the arena where it is. Returns false if it must move. */
+static bool arena_fit(struct account *account, char *block, size_t old_size, size_t size) {
+    const size_t at = (size_t)(block - account->arena);
+    const bool last = is_last(account, block, old_size);
+    if (size > old_size &&
+        (!last || size > account->arena_size || at + rounded(size) > account->arena_size)) {
+        return false;
+    }
+    if (last) {
+        account->arena_used = at + rounded(size);
+    }
+    account->inside = account->inside - old_size + size;
+    FORBID(block, old_size);
+    ALLOW(block, size);
+    return true;
+}
+
 /* ---------------------------------------------------------------------------------- allocation */
+
+static void *new_block(struct account *account, size_t size) {
+    void *block = account_borrow(account, ACCOUNT_ALIGNMENT, size);
+    if (block == NULL) {
+        return malloc(size);
+    }
+    account->inside += size;
+    return block;
+}
+
+/* Moves a block out of its place in the arena. */
+static void *move_block(struct account *account, void *block, size_t old_size, size_t size) {
+    void *moved = new_block(account, size);
+    if (moved != NULL) {
+        memcpy(moved, block, old_size < size ? old_size : size);
+        arena_free(account, block, old_size);
+        account->inside -= old_size;
+    }
+    return moved;
+}
 
 void *account_alloc(struct account *account, size_t size) {
     return account_realloc(account, NULL, 0, size);
@@ -130,13 +241,31 @@ void *account_realloc(struct account *account, void *block, size_t old_size, siz
     if (!account_take(account, account_block(size))) {
         return NULL;
     }
-    void *grown = realloc(block, size);
+    void *grown = block == NULL                ? new_block(account, size)
+                  : !is_inside(account, block) ? realloc(block, size)
+                  : arena_fit(account, block, old_size, size)
+                      ? block
+                      : move_block(account, block, old_size, size);
     if (grown == NULL) {
         account_give(account, account_block(size));
     } else if (block != NULL) {
         account_give(account, account_block(old_size));
     }
     return grown;
+}
+
+void *account_alloc_taken(struct account *account, size_t alignment, size_t size) {
+    void *block = account_borrow(account, alignment, size);
+    const size_t whole = (size + alignment - 1) & ~(alignment - 1);
+    return block != NULL || whole < size ? block : aligned_alloc(alignment, whole);
+}
+
+void account_free_taken(struct account *account, void *block, size_t size) {
+    if (is_inside(account, block)) {
+        arena_free(account, block, size);
+    } else {
+        free(block);
+    }
 }
 
 void *account_grow(struct account *account, void *array, size_t *capacity, size_t needed,
@@ -162,7 +291,10 @@ void *account_grow(struct account *account, void *array, size_t *capacity, size_
 
 void account_free(struct account *account, void *block, size_t size) {
     if (block != NULL) {
-        free(block);
+        if (is_inside(account, block)) {
+            account->inside -= size;
+        }
+        account_free_taken(account, block, size);
         account_give(account, account_block(size));
     }
 }

@@ -6,6 +6,9 @@
  *
  * One sixteenth of the budget is a reserve for small requests. So a request of a few kilobytes is
  * answered even if large requests hold the rest.
+ *
+ * An account may have an arena. Its blocks then come from the arena as long as they fit, and from
+ * malloc otherwise. So a small request needs no allocation but that of the arena.
  */
 #ifndef ACCOUNT_H
 #define ACCOUNT_H
@@ -17,6 +20,7 @@
 enum {
     ACCOUNT_RESERVE = 16,       /* the reserve is the budget divided by this number */
     ACCOUNT_SMALL = 256 * 1024, /* bytes that a small request holds at most */
+    ACCOUNT_ALIGNMENT = 16,     /* of all blocks */
 };
 
 /* The memory budget that all requests share. The owner sets the first two members. */
@@ -40,10 +44,16 @@ struct account {
     size_t base;                  /* bytes that count in the budget, but not in max_request */
     size_t held;                  /* bytes that were taken and not given back, without `base` */
     size_t peak;                  /* the most that `held` has been */
+    size_t most;                  /* the most that it may be: budget_most() */
     size_t reserved;              /* bytes taken from the budget: at least base + held */
     bool small;                   /* the request may use the reserve while it holds little */
     enum account_refusal refusal; /* the reason of the last refusal */
     size_t wanted;                /* bytes that it would have held without the last refusal */
+
+    char *arena; /* borrowed; NULL: all blocks come from malloc */
+    size_t arena_size;
+    size_t arena_used; /* the first bytes of the arena, which are or were blocks */
+    size_t inside;     /* bytes of `held` that `base` counts already, as part of the arena */
 };
 
 /* Returns the most bytes that one account of this budget can hold. */
@@ -52,6 +62,10 @@ size_t budget_most(const struct budget *budget);
 /* Opens an account. `base` is the memory that the request holds in any case, such as the buffer of
  * its connection. It is taken from the budget together with the first bytes. */
 void account_open(struct account *account, struct budget *budget, size_t base);
+
+/* Gives an open account an arena of `size` bytes, which begins at a multiple of ACCOUNT_ALIGNMENT.
+ * Borrows it until account_close(). `base` counts the arena. */
+void account_lend(struct account *account, void *arena, size_t size);
 
 /* Gives everything back. Does nothing to an account that was never opened and is all zeros. */
 void account_close(struct account *account);
@@ -68,6 +82,15 @@ void account_give(struct account *account, size_t bytes);
 void *account_alloc(struct account *account, size_t size);
 void *account_realloc(struct account *account, void *block, size_t old_size, size_t size);
 void account_free(struct account *account, void *block, size_t size);
+
+/* These are aligned_alloc and free for bytes that the caller has taken before and gives back after.
+ * `alignment` is a power of two, at least ACCOUNT_ALIGNMENT. */
+void *account_alloc_taken(struct account *account, size_t alignment, size_t size);
+void account_free_taken(struct account *account, void *block, size_t size);
+
+/* Returns a block of the arena for bytes that the caller has taken before, or NULL if it does not
+ * fit. The block lives until account_close(), and account_free_taken() may free it earlier. */
+void *account_borrow(struct account *account, size_t alignment, size_t size);
 
 /* Makes room for `needed` elements of `size` bytes in a growing array. *capacity is the number of
  * elements that there is room for; an array that is NULL has 0. The array doubles below 1 MiB and

@@ -25,14 +25,16 @@ void attn_plan_free(attn_plan *plan) {
     if (plan == NULL) {
         return;
     }
-    for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
-        free(plan->results[r].parts);
+    if (plan->parts != plan->few_parts) {
+        free(plan->parts);
+    }
+    if (plan->head != &plan->one_head) {
+        free(plan->head);
     }
     free(plan->project_q.pieces);
     free(plan->project_k.pieces);
     free(plan->project_v.pieces);
     free(plan->project_out.pieces);
-    free(plan->head);
     free(plan->slopes);
     free(plan->sinks);
     free(plan->lengths);
@@ -44,11 +46,9 @@ void attn_plan_free(attn_plan *plan) {
 static size_t plan_memory(const attn_plan *plan) {
     const size_t pieces =
         plan->project_q.room + plan->project_k.room + plan->project_v.room + plan->project_out.room;
-    size_t bytes =
-        sizeof *plan + pieces * sizeof(struct piece) + plan->head_room * sizeof *plan->head;
-    for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
-        bytes += plan->results[r].room * sizeof *plan->results[r].parts;
-    }
+    size_t bytes = sizeof *plan + pieces * sizeof(struct piece);
+    bytes += plan->head != &plan->one_head ? plan->head_room * sizeof *plan->head : 0;
+    bytes += plan->parts != plan->few_parts ? plan->part_room * sizeof *plan->parts : 0;
     bytes += plan->slopes != NULL ? plan->head_room * sizeof *plan->slopes : 0;
     bytes += plan->sinks != NULL ? plan->head_room * sizeof *plan->sinks : 0;
     return bytes + (plan->lengths != NULL ? plan->batch * sizeof *plan->lengths : 0);
@@ -106,6 +106,7 @@ attn_status plan_finish(attn_plan *plan, const attn_options *o, attn_error *erro
     }
     ATTN_TRY(plan_options(plan, o, error));
     ATTN_TRY(plan_results(plan, error));
+    plan_measure_results(plan);
     merge_groups(plan);
     return plan_schedule(plan, error);
 }
@@ -119,7 +120,7 @@ attn_status plan_check_heads(const attn_plan *plan, size_t heads, attn_error *er
 
 attn_status plan_new_heads(attn_plan *plan, attn_error *error) {
     ATTN_TRY(plan_check_heads(plan, plan->heads, error));
-    plan->head = calloc(plan->heads, sizeof *plan->head);
+    plan->head = plan->heads == 1 ? &plan->one_head : calloc(plan->heads, sizeof *plan->head);
     plan->head_room = plan->heads;
     return plan->head == NULL ? attn_no_memory(error) : ATTN_OK;
 }

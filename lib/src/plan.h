@@ -36,9 +36,8 @@ struct broadcast {
 
 /* A result that the caller asked for. */
 struct result {
-    attn_result_tensor *parts; /* owned; `data` is the bound buffer */
+    attn_result_tensor *parts; /* some of plan->parts; `data` is the bound buffer */
     size_t count;              /* parts that there are */
-    size_t room;               /* parts that there is memory for */
 };
 
 /* ---------------------------------------------------------------------------------- projections */
@@ -186,6 +185,10 @@ struct slices {
 
 /* ------------------------------------------------------------------------------------- the plan */
 
+enum {
+    PLAN_FEW_PARTS = 2 /* a call of one head with so few results needs no memory but its plan */
+};
+
 struct attn_plan {
     attn_dtype dtype;
     bool softmax; /* a plan of attn_plan_softmax: it has only slices, results and a schedule */
@@ -201,8 +204,9 @@ struct attn_plan {
     bool projected;    /* Q, K and V are computed from X */
     bool per_head;     /* each head has projections with sizes of its own */
     bool merged;       /* the n queries are heads of the caller, see merge_groups */
-    struct head *head; /* owned, one for each query head */
+    struct head *head; /* one for each query head; owned, unless it is &one_head */
     size_t head_room;  /* heads that there is memory for */
+    struct head one_head;
     struct operand q, k, v, past_k, past_v;
     size_t out_ld, out_batch; /* distances of rows and batch items of the heads' outputs */
 
@@ -224,6 +228,10 @@ struct attn_plan {
 
     unsigned wanted; /* ATTN_WANT bits */
     struct result results[ATTN_RESULT_COUNT];
+    attn_result_tensor *parts; /* those of all results; owned, unless it is `few_parts` */
+    size_t part_room;          /* parts that there is memory for */
+    attn_result_tensor few_parts[PLAN_FEW_PARTS];
+    size_t results_bytes; /* of a buffer for all results; SIZE_MAX if it does not fit a size_t */
 
     struct schedule schedule;
     void *workspace; /* owned; shared by all tasks, from the first run on */

@@ -54,6 +54,9 @@ attn_status plan_options(attn_plan *plan, const attn_options *o, attn_error *err
 /* Allocates the parts of all wanted results, and gives each its shape and dtype. */
 attn_status plan_results(attn_plan *plan, attn_error *error);
 
+/* Finds the size of a buffer for all results, whose shapes are known. */
+void plan_measure_results(attn_plan *plan);
+
 /* ------------------------------------------------------------------------------ in schedule.c */
 
 /* Returns the columns of a panel of the right operands of this dtype, see kernels.h; 0 if OpenBLAS

@@ -99,7 +99,30 @@ static void shape_result(attn_plan *plan, attn_result which) {
     }
 }
 
+/* Returns how many parts a result has at most. The results with one part for each head are the last
+ * ones of the map. */
+static size_t most_parts(const attn_plan *plan, attn_result which) {
+    return !plan_wants(plan, 1u << which)                     ? 0
+           : plan->per_head && which >= ATTN_RESULT_PRESENT_K ? plan->heads
+                                                              : 1;
+}
+
+static attn_status new_parts(attn_plan *plan, attn_error *error) {
+    for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
+        plan->part_room += most_parts(plan, (attn_result)r);
+    }
+    plan->parts = plan->part_room <= PLAN_FEW_PARTS ? plan->few_parts
+                                                    : calloc(plan->part_room, sizeof *plan->parts);
+    attn_result_tensor *next = plan->parts;
+    for (int r = 0; r < ATTN_RESULT_COUNT && next != NULL; r++) {
+        plan->results[r].parts = next;
+        next += most_parts(plan, (attn_result)r);
+    }
+    return plan->parts == NULL ? attn_no_memory(error) : ATTN_OK;
+}
+
 attn_status plan_results(attn_plan *plan, attn_error *error) {
+    ATTN_TRY(new_parts(plan, error));
     for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
         if (!plan_wants(plan, 1u << r)) {
             continue;
@@ -109,13 +132,6 @@ attn_status plan_results(attn_plan *plan, attn_error *error) {
             return attn_fail(error, ATTN_INVALID_ARGUMENT, "results",
                              "%s is a result of calls with projections only",
                              attn_result_name((attn_result)r));
-        }
-        /* The results with one part for each head are the last ones of the map. */
-        const bool parted = plan->per_head && r >= ATTN_RESULT_PRESENT_K;
-        plan->results[r].room = parted ? plan->heads : 1;
-        plan->results[r].parts = calloc(plan->results[r].room, sizeof(attn_result_tensor));
-        if (plan->results[r].parts == NULL) {
-            return attn_no_memory(error);
         }
         shape_result(plan, (attn_result)r);
         for (size_t p = 0; p < plan->results[r].count; p++) {
@@ -175,8 +191,16 @@ static bool lay_out_results(const attn_plan *plan, char *buffer, size_t *bytes) 
     return true;
 }
 
+void plan_measure_results(attn_plan *plan) {
+    if (!lay_out_results(plan, NULL, &plan->results_bytes)) {
+        plan->results_bytes = SIZE_MAX;
+    }
+}
+
 bool attn_plan_results_bytes(const attn_plan *plan, size_t *bytes) {
-    return lay_out_results(plan, NULL, bytes);
+    const bool fits = plan->results_bytes != SIZE_MAX;
+    *bytes = fits ? plan->results_bytes : *bytes;
+    return fits;
 }
 
 attn_status attn_plan_bind_all(attn_plan *plan, void *buffer) {
@@ -184,7 +208,7 @@ attn_status attn_plan_bind_all(attn_plan *plan, void *buffer) {
     if (buffer == NULL || (uintptr_t)buffer % ATTN_ALIGNMENT != 0) {
         return ATTN_INVALID_ARGUMENT;
     }
-    if (!lay_out_results(plan, NULL, &bytes)) {
+    if (plan->results_bytes == SIZE_MAX) {
         return ATTN_TOO_LARGE;
     }
     lay_out_results(plan, buffer, &bytes);

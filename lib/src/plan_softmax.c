@@ -61,15 +61,11 @@ attn_status attn_plan_softmax(attn_plan **plan, const attn_tensor *x, int axis, 
     ATTN_TRY(plan_new(plan, error));
     attn_plan *p = *plan;
     struct result *output = &p->results[ATTN_RESULT_OUTPUT];
-    output->parts = malloc(sizeof *output->parts);
-    if (output->parts == NULL) {
-        attn_plan_free(p);
-        *plan = NULL;
-        return attn_no_memory(error);
-    }
+    output->parts = p->parts = p->few_parts;
     output->parts[0] = (attn_result_tensor){.dtype = x->dtype, .rank = x->rank};
     memcpy(output->parts[0].shape, x->shape, sizeof x->shape);
-    output->count = output->room = 1;
+    output->count = 1;
+    plan_measure_results(p);
     p->dtype = x->dtype;
     p->softmax = true;
     p->slices = (struct slices){.x = x->data, .outer = 1, .inner = 1};

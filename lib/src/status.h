@@ -7,14 +7,16 @@
 
 #include "attention.h"
 
-/* Fills `error` (may be NULL) and returns `status`. `argument` is "" if no argument is at fault. */
+/* Fills `error` (may be NULL) and returns `status`. `argument` is "" if no argument is at fault.
+ * The compiler places calls of a function that is `cold` apart from the code that usually runs, so
+ * that a small call needs less of the instruction cache. */
 attn_status attn_fail(attn_error *error, attn_status status, const char *argument,
-                      const char *format, ...) __attribute__((format(printf, 4, 5)));
+                      const char *format, ...) __attribute__((cold, format(printf, 4, 5)));
 
 /* The two errors that are no argument's fault: an allocation failed; a size of the call as a whole
  * does not fit. Both fill `error` (may be NULL) and return the status. */
-attn_status attn_no_memory(attn_error *error);
-attn_status attn_too_large(attn_error *error);
+__attribute__((cold)) attn_status attn_no_memory(attn_error *error);
+__attribute__((cold)) attn_status attn_too_large(attn_error *error);
 
 /* Returns from the calling function if `expression` is not ATTN_OK. A function may use it only
  * while it holds nothing that it would have to free. */

@@ -37,9 +37,11 @@ enum {
     COST_OF_PART = 3000,
     COST_OF_PIECE = 10000000,
     COST_OF_NS = 70,
-    /* Bytes that every request holds: the 32 KiB buffer of its connection, and the structs of the
-     * server and of this folder. */
-    BASE = 40 * 1024
+    /* Bytes of the arena of a request. The body of a notebook, its call and its answer fit. */
+    ARENA = 24 * 1024,
+    /* Bytes that every request holds: the 32 KiB buffer of its connection, the structs of the
+     * server and of this folder, and the arena. */
+    BASE = 40 * 1024 + ARENA
 };
 
 /* A request with a body, from its headers to the end of its answer. */
@@ -47,6 +49,7 @@ struct exchange {
     const struct api_route *route;
     struct api_state *state; /* borrowed */
     struct account account;
+    char *arena; /* owned; ARENA bytes, which the account lends; NULL before the first piece */
     struct api_request request; /* what the handler gets */
     struct http_response *response;
     struct codec_reader *reader;     /* owned; NULL before the first piece and after the last */
@@ -176,13 +179,29 @@ static bool app_hold(void *arg, size_t bytes) {
     return true;
 }
 
+/* Makes the arena after it is counted. A request whose body has not begun needs none. If there is
+ * no memory for it, the account takes all blocks from malloc. Returns false if the account refuses
+ * it. */
+static bool make_arena(struct exchange *exchange) {
+    if (!account_take(&exchange->account, 0)) {
+        return false;
+    }
+    exchange->arena = malloc(ARENA);
+    if (exchange->arena != NULL) {
+        account_lend(&exchange->account, exchange->arena, ARENA);
+    }
+    return true;
+}
+
 /* Feeds the reader, which the first piece creates. Returns false if the body is wrong: the error is
  * kept, and the reader is freed. */
 static bool read_piece(struct exchange *exchange, const void *bytes, size_t size) {
     if (exchange->reader == NULL) {
         struct codec_options options = exchange->state->codec;
         options.account = &exchange->account;
-        exchange->reader = codec_reader_create(&options);
+        if (exchange->arena != NULL || make_arena(exchange)) {
+            exchange->reader = codec_reader_create(&options);
+        }
     }
     if (exchange->reader == NULL) {
         return codec_no_memory(&exchange->error);
@@ -285,9 +304,11 @@ static void conclude(struct exchange *exchange, const struct job *job, enum job_
 /* Frees everything but the response, so that the matrices do not wait until a slow client has its
  * answer. An answer that is made while it is sent needs them until its end. */
 static void drop_work(struct exchange *exchange) {
-    pthread_mutex_lock(&exchange->mutex);
-    exchange->job = NULL;
-    pthread_mutex_unlock(&exchange->mutex);
+    if (exchange->job != NULL) { /* only this thread sets it */
+        pthread_mutex_lock(&exchange->mutex);
+        exchange->job = NULL;
+        pthread_mutex_unlock(&exchange->mutex);
+    }
     if (exchange->work != NULL) {
         const size_t memory = exchange->work->memory;
         exchange->work->release(exchange->work);
@@ -351,9 +372,9 @@ static struct job *begin_work(struct exchange *exchange) {
     return admit(exchange, job, app_computed) ? job : NULL;
 }
 
-/* Parses the body, which has been read. Returns false after filling the response if it is wrong. */
-static bool parse(struct exchange *exchange) {
-    const int64_t start = clock_ns();
+/* Parses the body, which has been read. `start` is the present clock_ns(). Returns false after
+ * filling the response if the body is wrong. */
+static bool parse(struct exchange *exchange, int64_t start) {
     const enum codec_status status = codec_reader_finish(exchange->reader, &exchange->document);
     if (status != CODEC_OK) {
         exchange->error = *codec_reader_error(exchange->reader);
@@ -397,7 +418,7 @@ static size_t app_no_tasks(const struct job *job, size_t phase) {
 
 static bool app_open_on_worker(struct job *job) {
     struct exchange *exchange = job->owner;
-    if (exchange->document != NULL || parse(exchange)) {
+    if (exchange->document != NULL || parse(exchange, clock_ns())) {
         handle(exchange);
     }
     return true;
@@ -464,7 +485,7 @@ static bool app_end(void *arg, const struct http_request *request, struct http_r
                           (double)codec_reader_values(exchange->reader) * COST_OF_VALUE +
                               (double)codec_reader_skeleton(exchange->reader) * COST_OF_BYTE);
     }
-    if (!parse(exchange)) {
+    if (!parse(exchange, exchange->submitted)) {
         return respond(exchange);
     }
     const double parts = derived_parts(&exchange->fields, exchange->document);
@@ -521,6 +542,7 @@ static void app_release(void *arg) {
     }
     account_close(&exchange->account);
     pthread_mutex_destroy(&exchange->mutex);
+    free(exchange->arena);
     free(exchange);
 }
 

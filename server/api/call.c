@@ -8,16 +8,18 @@
 #include "api/reply.h"
 
 #include <assert.h>
-#include <stdlib.h>
+#include <string.h>
 
 static_assert((int)JOBS_ALIGNMENT == (int)ATTN_ALIGNMENT, "the jobs' scratches suit the library");
 
 struct call *call_new(const struct api_request *request, struct http_response *response) {
-    struct call *call = calloc(1, sizeof *call);
+    /* Every request has counted its call. */
+    struct call *call = account_alloc_taken(request->account, ACCOUNT_ALIGNMENT, sizeof *call);
     if (call == NULL) {
         reply_no_memory(request, response);
         return NULL;
     }
+    memset(call, 0, sizeof *call);
     call->account = request->account;
     call->returned[0] = ANSWER_OUTPUT;
     call->returned[1] = ANSWER_WEIGHTS;
@@ -30,9 +32,9 @@ struct call *call_new(const struct api_request *request, struct http_response *r
 void call_free(struct call *call) {
     attn_plan_free(call->plan);
     pthread_mutex_destroy(&call->mutex);
-    free(call->block);
+    account_free_taken(call->account, call->block, call->block_bytes);
     account_free(call->account, call->lengths, call->options.lengths_count * sizeof *call->lengths);
-    free(call);
+    account_free_taken(call->account, call, sizeof *call);
 }
 
 /* -------------------------------------------------------------------------------------- the job */
@@ -84,7 +86,8 @@ struct api_work *call_work(struct call *call, const struct api_request *request,
     if (!api_claim(request, &call->work, total, response)) {
         return NULL;
     }
-    call->block = aligned_alloc(ATTN_ALIGNMENT, bytes);
+    call->block = account_alloc_taken(request->account, ATTN_ALIGNMENT, bytes);
+    call->block_bytes = bytes;
     if (call->block == NULL) {
         account_give(request->account, call->work.memory);
         reply_no_memory(request, response);

@@ -33,9 +33,10 @@ struct call {
     enum answer_name returned[ANSWER_COUNT]; /* in the order of "return" */
     size_t return_count;
 
-    struct account *account;         /* borrowed; counts `lengths` */
-    attn_plan *plan;                 /* owned */
-    char *block;                     /* owned; holds all results */
+    struct account *account; /* borrowed; all memory of the call but that of the plan */
+    attn_plan *plan;         /* owned */
+    char *block;             /* owned; holds all results */
+    size_t block_bytes;
     const struct codec_words *words; /* borrowed; NULL unless words stand in place of X */
     pthread_mutex_t mutex;           /* guards the next two members while tasks run */
     size_t failed;                   /* the task that `error` is about */

@@ -10,7 +10,8 @@
 enum {
     LONG_TEXT = 64 * 1024,            /* bytes; a longer answer is made while it is sent */
     STREAM = HTTP_STREAM + 16 * 1024, /* bytes of memory that this takes */
-    BEYOND = 8 * 1024 /* bytes that codec_write() reserves beyond the longest text */
+    BEYOND = 8 * 1024, /* bytes that codec_write() reserves beyond the longest text */
+    FEW_BEYOND = 1024  /* the same if no row has more than 24 numbers */
 };
 
 /* ------------------------------------------------------------------------------------ problems */
@@ -168,21 +169,27 @@ static bool stream_items(const struct api_request *request, struct http_response
  * memory. */
 static bool write_items(const struct api_request *request, struct http_response *response,
                         const struct reply_items *list, int digits, size_t bytes) {
+    struct account *account = request->account;
     struct codec_buffer buffer = {0};
     const size_t most = account_block(2 * bytes + BEYOND); /* a buffer doubles */
-    if (!account_take(request->account, most)) {
+    if (!account_take(account, most)) {
         return false;
     }
+    buffer.data = account_borrow(account, ACCOUNT_ALIGNMENT, bytes + FEW_BEYOND);
+    buffer.borrowed = buffer.data != NULL;
+    buffer.capacity = buffer.borrowed ? bytes + FEW_BEYOND : 0;
     if (!codec_write(&buffer, list->items, list->count, digits)) {
-        account_give(request->account, most);
-        free(buffer.data);
+        if (!buffer.borrowed) {
+            free(buffer.data);
+        }
+        account_give(account, most);
         return false;
     }
-    account_give(request->account, most - account_block(buffer.capacity));
+    account_give(account, most - account_block(buffer.capacity));
     response->status = 200;
     response->body = buffer.data;
     response->size = buffer.size;
-    response->release = free;
+    response->release = buffer.borrowed ? NULL : free; /* the exchange frees its arena */
     return true;
 }
 

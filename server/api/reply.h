@@ -14,16 +14,19 @@ enum {
 /* Answers that there is no memory for the request: with a 413 if the request may not hold so much,
  * and with a 503 if other requests hold the memory or the system has none. The account of the
  * request says which. */
-void reply_no_memory(const struct api_request *request, struct http_response *response);
+__attribute__((cold)) void reply_no_memory(const struct api_request *request,
+                                           struct http_response *response);
 
 /* Answers with the problem of an error: 400, 413, 422 or 503. */
-void reply_codec_error(const struct api_request *request, struct http_response *response,
-                       const struct codec_error *error);
+__attribute__((cold)) void reply_codec_error(const struct api_request *request,
+                                             struct http_response *response,
+                                             const struct codec_error *error);
 
 /* Answers with a 422, or with a 503 if the library has no memory. error->argument becomes the
  * pointer of the problem. */
-void reply_attn_error(const struct api_request *request, struct http_response *response,
-                      const attn_error *error);
+__attribute__((cold)) void reply_attn_error(const struct api_request *request,
+                                            struct http_response *response,
+                                            const attn_error *error);
 
 /* The items of an answer. Initialise `count` with 0. Keys, texts and data are borrowed. */
 struct reply_items {

@@ -35,6 +35,9 @@ static_assert(sizeof api_routes / sizeof *api_routes < METRICS_ROUTES,
 const size_t api_route_count = sizeof api_routes / sizeof *api_routes;
 
 static bool matches(const struct api_route *route, const char *path) {
+    if (path[0] != '/' || path[1] != route->path[1]) { /* no {name} is the first segment */
+        return false;
+    }
     const size_t fixed = strcspn(route->path, "{");
     return strncmp(route->path, path, fixed) == 0 &&
            (route->path[fixed] == '\0' ? path[fixed] == '\0'

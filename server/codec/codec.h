@@ -222,15 +222,16 @@ bool codec_make_tensor(struct codec_document *, const struct codec_value *, attn
 /* Sets CODEC_CONTENT, the pointer of `value` (NULL: of the root) and a message. */
 bool codec_fail(const struct codec_document *document, const struct codec_value *value,
                 struct codec_error *error, const char *format, ...)
-    __attribute__((format(printf, 4, 5)));
+    __attribute__((cold, format(printf, 4, 5)));
 
 /* Sets CODEC_CONTENT, the pointer of `value` and a message that says what it must be and what it
  * is: "causal must be true or false, not a number". A text is quoted. */
-bool codec_refuse(const struct codec_document *document, const struct codec_value *value,
-                  const char *wanted, struct codec_error *error);
+__attribute__((cold)) bool codec_refuse(const struct codec_document *document,
+                                        const struct codec_value *value, const char *wanted,
+                                        struct codec_error *error);
 
 /* Sets CODEC_NO_MEMORY and a message. */
-bool codec_no_memory(struct codec_error *error);
+__attribute__((cold)) bool codec_no_memory(struct codec_error *error);
 
 /* --------------------------------------------------------------------------------------- words */
 
@@ -299,10 +300,12 @@ struct codec_item {
     const int64_t *ids;
 };
 
-/* A growing byte buffer. All zeros is an empty one. The caller frees `data` with free(). */
+/* A growing byte buffer. All zeros is an empty one. The caller frees `data` with free(), unless it
+ * is `borrowed`: the caller gave its own bytes, and they were enough. */
 struct codec_buffer {
     char *data;
     size_t size, capacity;
+    bool borrowed;
 };
 
 /* Appends the items as one compact JSON text and a newline. A number has the fewest digits that

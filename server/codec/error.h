@@ -14,9 +14,11 @@ enum {
     CODEC_QUOTE_SIZE = 112, /* room for these bytes with their control characters escaped */
 };
 
-/* Sets the status and the message, and clears everything else. */
+/* Sets the status and the message, and clears everything else. The compiler places calls of a
+ * function that is `cold` apart from the code that usually runs, so that a small request needs less
+ * of the instruction cache. */
 void codec_error_set(struct codec_error *error, enum codec_status status, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
+    __attribute__((cold, format(printf, 3, 4)));
 
 /* Sets the message alone. */
 void codec_error_message(struct codec_error *error, const char *format, va_list args)

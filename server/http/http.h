@@ -87,7 +87,8 @@ struct http_response {
     bool close;       /* end the connection after this response */
     const void *body; /* `size` bytes */
     size_t size;
-    /* Called once when the body was sent or dropped; NULL = the body is static. */
+    /* Called once when the body was sent or dropped; NULL = the body is static, or it lives as long
+     * as the exchange. */
     void (*release)(void *body);
     /* Static; NULL = the body is no asset. The server replaces the body by the form of the asset
      * that the request asks for, or the response by a 304. It does so with and without
@@ -114,8 +115,10 @@ struct http_place {
  * "column":..,"request_id":..}.
  * A `pointer` or `place` of NULL leaves its members out. `detail` is cut to valid UTF-8, and its
  * control characters are escaped. If memory runs out, the body is a static 503 problem. */
-void http_problem(struct http_response *response, const struct http_request *request, int status,
-                  const char *detail, const char *pointer, const struct http_place *place);
+__attribute__((cold)) void http_problem(struct http_response *response,
+                                        const struct http_request *request, int status,
+                                        const char *detail, const char *pointer,
+                                        const struct http_place *place);
 
 /* The record of a request that has ended, for the log and the metrics. */
 struct http_record {

@@ -13,6 +13,10 @@
 #include <string.h>
 #include <strings.h>
 
+enum {
+    USUAL_PATH = 256 /* bytes; the memory of a call with a longer path is not kept */
+};
+
 static void release_exchange(struct http_call *call) {
     coding_reader_free(call->reader);
     call->reader = NULL;
@@ -67,12 +71,29 @@ static const char *path_of(const char *url) {
     return path != NULL ? path : "/";
 }
 
+/* Returns a call that is all zeros and has room for a path. The requests of a connection follow one
+ * another, so each takes the memory of the one before it. */
+static struct http_call *new_call(struct http_connection *connection, size_t path_size) {
+    struct http_call *call = connection->idle;
+    const size_t room = path_size > USUAL_PATH ? path_size : USUAL_PATH;
+    if (call == NULL || path_size > USUAL_PATH) {
+        call = malloc(sizeof *call + room);
+    } else {
+        connection->idle = NULL;
+    }
+    if (call != NULL) {
+        memset(call, 0, sizeof *call);
+        call->path_room = room;
+    }
+    return call;
+}
+
 struct http_call *http_call_create(struct http_server *server, struct http_connection *connection,
                                    const char *url, const char *method,
                                    const struct framing_result *framing) {
     const char *path = path_of(url);
     size_t path_size = strlen(path) + 1;
-    struct http_call *call = calloc(1, sizeof *call + path_size);
+    struct http_call *call = new_call(connection, path_size);
     if (call == NULL) {
         return NULL;
     }
@@ -114,7 +135,11 @@ void http_call_free(struct http_call *call) {
     release_exchange(call);
     release_response(&call->response);
     atomic_fetch_sub(&call->server->requests, 1);
-    free(call);
+    if (call->connection->idle == NULL && call->path_room == USUAL_PATH) {
+        call->connection->idle = call;
+    } else {
+        free(call);
+    }
 }
 
 bool http_call_hold(struct http_call *call, size_t bytes) {

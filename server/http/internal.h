@@ -59,6 +59,7 @@ struct http_connection {
     struct http_server *server;
     struct tls_pair *pair;  /* the certificate and key of the TLS session, or NULL */
     struct http_call *call; /* the call that was pending last */
+    struct http_call *idle; /* owned; memory for the next call, or NULL */
     bool untimed;           /* libmicrohttpd's idle timeout is off */
     bool ends;              /* the last response that was queued says that the server closes it */
     const char *target; /* raw, of the last request, in libmicrohttpd's buffer; NULL: none yet */
@@ -95,6 +96,7 @@ struct http_call {
     char id[FRAMING_MAX_ID + 1];
     char media_type[128];
     char origin[256]; /* the origin of a web page that may see the response; "" = none */
+    size_t path_room; /* bytes of `path` */
     char path[];
 };
 
@@ -133,15 +135,16 @@ struct http_call *http_call_create(struct http_server *server, struct http_conne
                                    const char *url, const char *method,
                                    const struct framing_result *framing);
 
+/* Ends the call. Its connection may keep the memory for the next call. */
 void http_call_free(struct http_call *call);
 
 /* Answers with a problem document instead of the app, whose exchange is released. */
-__attribute__((format(printf, 3, 4))) void http_call_refuse(struct http_call *call, int status,
-                                                            const char *format, ...);
+__attribute__((cold, format(printf, 3, 4))) void
+http_call_refuse(struct http_call *call, int status, const char *format, ...);
 
 /* Refuses a body that is over --max-body. The format says how large the body is. */
-__attribute__((format(printf, 2, 3))) void http_call_refuse_size(struct http_call *call,
-                                                                 const char *format, ...);
+__attribute__((cold, format(printf, 2, 3))) void http_call_refuse_size(struct http_call *call,
+                                                                       const char *format, ...);
 
 /* Tells the app how many bytes of memory a coding takes, if the number has changed. Returns false
  * if these are too many. */

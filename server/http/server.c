@@ -47,6 +47,9 @@ static void open_connection(struct http_server *server, struct MHD_Connection *c
 }
 
 static void forget_connection(struct http_server *server, struct http_connection *own) {
+    if (own != NULL) {
+        free(own->idle);
+    }
     free(own);
     atomic_fetch_sub_explicit(&server->connections, 1, memory_order_relaxed);
 }

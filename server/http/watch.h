@@ -31,10 +31,11 @@ struct watched {
     _Atomic uint64_t queued;  /* bytes of the response, and of earlier ones that were not taken */
     _Atomic uint64_t taken;   /* bytes of `queued` that the client had taken at `took` */
     _Atomic int64_t took;     /* clock_ms() when the watching thread saw `taken` grow */
-    int64_t halted;           /* clock_ms() at watch_halt */
-    int64_t rest;             /* the deadline at watch_halt */
-    _Atomic bool busy;        /* a request is being read or answered */
-    unsigned gone;            /* looks in a row that saw nothing but the client's end */
+    uint64_t recent;   /* bytes of the responses since the kernel was asked what is not taken */
+    int64_t halted;    /* clock_ms() at watch_halt */
+    int64_t rest;      /* the deadline at watch_halt */
+    _Atomic bool busy; /* a request is being read or answered */
+    unsigned gone;     /* looks in a row that saw nothing but the client's end */
     void (*ended)(struct watched *); /* called when a connection that lingers has ended */
     bool owed;                       /* lingers longer: the client still takes the answer */
     struct watched *next, *previous;

@@ -30,6 +30,7 @@ enum {
     PATIENCE_NS = 20000,    /* a worker without work looks for work this long before it sleeps */
     KEEP_SCRATCH = 8 << 20, /* bytes of scratch memory that all workers keep between tasks */
     KEEP_EACH = 1 << 20,    /* bytes of it that one worker keeps at most */
+    SMALL_SCRATCH = 4096,   /* bytes; jobs_run_here() has so much scratch memory on its stack */
     RESERVE = 16,           /* one part in RESERVE of the bounds is kept for small jobs */
     SMALL = 1000            /* a small job costs at most one part in SMALL of max_cost */
 };
@@ -183,14 +184,20 @@ static enum job_outcome outcome_of(const struct job *job) {
 }
 
 enum job_outcome jobs_run_here(struct job *job) {
+    _Alignas(JOBS_ALIGNMENT) char small[SMALL_SCRATCH];
     struct scratch scratch = {0};
+    if (job->scratch <= sizeof small) {
+        scratch = (struct scratch){.memory = small, .size = sizeof small, .keep = sizeof small};
+    }
     const int64_t start = clock_ns(); /* thread_time() would cost a system call */
     atomic_store(&job->outcome, 0);
     reset_job(job);
     do {
         take_turn(&(struct turn){.job = job, .count = job->stage_tasks}, &scratch);
     } while (next_stage(job));
-    free(scratch.memory);
+    if (scratch.memory != small) {
+        free(scratch.memory);
+    }
     count_time(job, clock_ns() - start, job->total > 0 ? job->total : 1);
     return outcome_of(job);
 }

@@ -3,7 +3,8 @@
  * request needs no more allocations, first the Nth alone, then with all that follow it. Each time
  * the answer must be the usual one (if what failed was not needed), a 503 or, over a socket, the
  * end of the connection. Nothing may be left in memory, and the same request must be answered right
- * after (promise 26). Starts, reloads and the library alone are tried in the same way.
+ * after (promise 26). Starts, reloads and the library alone are tried in the same way. Before all
+ * that, the allocations of a small request are counted.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -19,7 +20,9 @@
 #include "support/pack.h"
 
 enum {
-    MOST_ALLOCATIONS = 2000 /* a request with more allocations is taken for a loop without end */
+    MOST_ALLOCATIONS = 2000, /* a request with more allocations is taken for a loop without end */
+    /* A small request on a used connection allocates its exchange, its arena and its plan. */
+    SMALL_ALLOCATIONS = 3
 };
 
 static const char *wanted; /* a part of the names of the questions to try; NULL = all are tried */
@@ -126,6 +129,32 @@ static void try_all(const struct way *way, const struct question *q) {
     printf("%s, %s: %zu allocations failed, %zu and all after them\n", way->name, q->name,
            needed[0], needed[1]);
     free(usual.body);
+}
+
+/* Counts the allocations of the third request on a connection. Those of libmicrohttpd are one for
+ * the response and three for each header. */
+static void count_allocations(const struct question *q) {
+    struct answer answers[3] = {{0}};
+    trial.way = way_server.name;
+    trial.question = q->name;
+    trial.first = 0;
+    way_server.prepare();
+    for (int i = 0; i < 3; i++) {
+        scarce_arm(0, false);
+        way_server.ask(q, &answers[i]);
+        scarce_disarm();
+    }
+    const size_t http = scarce_count_http(), own = scarce_count() - http;
+    way_server.finish();
+    if (own > SMALL_ALLOCATIONS || http == 0 || answers[2].status != 200) {
+        trial_fault("a request with status %d makes %zu allocations of its own, and %zu in "
+                    "libmicrohttpd",
+                    answers[2].status, own, http);
+    }
+    printf("a small request makes %zu allocations, and %zu in libmicrohttpd\n", own, http);
+    for (int i = 0; i < 3; i++) {
+        free(answers[i].body);
+    }
 }
 
 /* ------------------------------------------------------------------------------ start and stop */
@@ -309,6 +338,7 @@ int main(int argc, char *argv[]) {
         fprintf(stderr, "the server does not start, or there is no notebook\n");
         return 1;
     }
+    count_allocations(&notebook);
     try_question(&notebook);
     questions_visit(try_question);
     try_reloads();

@@ -21,7 +21,7 @@
 
 enum {
     MAX_BLOCKS = 1 << 14, /* blocks that are allocated and not freed at the same time */
-    MAX_RANGES = 16       /* segments of OpenBLAS and of the dynamic linker */
+    MAX_RANGES = 16       /* segments of libraries that are told apart */
 };
 
 #define REPLACES __attribute__((visibility("default"), noinline))
@@ -46,7 +46,7 @@ static _Thread_local bool exempted = true; /* set by scarce_exempt() and begin_t
 static atomic_bool armed;
 static bool endless;   /* all allocations after `failing` fail, too */
 static size_t failing; /* the number of the allocation that fails; 0 = none */
-static atomic_size_t counted, failed;
+static atomic_size_t counted, counted_http, failed;
 
 /* A block in a hash table with linear probing. The bits of its address are inverted, because a leak
  * checker that found the address here would believe that the block is still in use. */
@@ -124,23 +124,42 @@ static struct block forget(const void *block) {
 
 /* ----------------------------------------------------------------------------- who is exempt */
 
-static struct { uintptr_t begin, end; } ranges[MAX_RANGES];
-static size_t range_count;
+/* The segments of some libraries. */
+struct ranges {
+    size_t count;
+    struct {
+        uintptr_t begin, end;
+    } at[MAX_RANGES];
+};
+static struct ranges exempt_libraries, http_library;
 
 static int add_ranges(struct dl_phdr_info *info, size_t size, void *unused) {
     (void)size;
     (void)unused;
-    if (strstr(info->dlpi_name, "openblas") == NULL && strstr(info->dlpi_name, "/ld-") == NULL) {
+    const bool http = strstr(info->dlpi_name, "microhttpd") != NULL;
+    struct ranges *ranges = http ? &http_library : &exempt_libraries;
+    if (!http && strstr(info->dlpi_name, "openblas") == NULL &&
+        strstr(info->dlpi_name, "/ld-") == NULL) {
         return 0;
     }
-    for (size_t i = 0; i < info->dlpi_phnum && range_count < MAX_RANGES; i++) {
+    for (size_t i = 0; i < info->dlpi_phnum && ranges->count < MAX_RANGES; i++) {
         if (info->dlpi_phdr[i].p_type == PT_LOAD) {
-            ranges[range_count].begin = info->dlpi_addr + info->dlpi_phdr[i].p_vaddr;
-            ranges[range_count].end = ranges[range_count].begin + info->dlpi_phdr[i].p_memsz;
-            range_count++;
+            const uintptr_t begin = info->dlpi_addr + info->dlpi_phdr[i].p_vaddr;
+            ranges->at[ranges->count].begin = begin;
+            ranges->at[ranges->count].end = begin + info->dlpi_phdr[i].p_memsz;
+            ranges->count++;
         }
     }
     return 0;
+}
+
+static bool is_in(const struct ranges *ranges, const void *caller) {
+    for (size_t i = 0; i < ranges->count; i++) {
+        if ((uintptr_t)caller >= ranges->at[i].begin && (uintptr_t)caller < ranges->at[i].end) {
+            return true;
+        }
+    }
+    return false;
 }
 
 __attribute__((constructor)) static void find_ranges(void) {
@@ -148,20 +167,15 @@ __attribute__((constructor)) static void find_ranges(void) {
 }
 
 static bool is_counted(const void *caller) {
-    if (!atomic_load(&armed) || exempted) {
-        return false;
-    }
-    for (size_t i = 0; i < range_count; i++) {
-        if ((uintptr_t)caller >= ranges[i].begin && (uintptr_t)caller < ranges[i].end) {
-            return false;
-        }
-    }
-    return true;
+    return atomic_load(&armed) && !exempted && !is_in(&exempt_libraries, caller);
 }
 
-/* Counts one allocation. Returns whether it must fail. */
-static bool fails(void) {
+/* Counts one allocation by `caller`. Returns whether it must fail. */
+static bool fails(const void *caller) {
     const size_t number = atomic_fetch_add(&counted, 1) + 1;
+    if (is_in(&http_library, caller)) {
+        atomic_fetch_add(&counted_http, 1);
+    }
     const bool fail = failing != 0 && (number == failing || (endless && number > failing));
     if (fail) {
         atomic_fetch_add(&failed, 1);
@@ -180,7 +194,7 @@ static void *allocate(size_t size, const void *caller) {
     if (!is_counted(caller)) {
         return real_malloc(size);
     }
-    if (fails()) {
+    if (fails(caller)) {
         return NULL;
     }
     void *block = real_malloc(size);
@@ -194,7 +208,7 @@ REPLACES void *malloc(size_t size) {
 
 REPLACES void *calloc(size_t count, size_t size) {
     const bool counts = is_counted(CALLER);
-    if (counts && fails()) {
+    if (counts && fails(CALLER)) {
         return NULL;
     }
     void *block = __interceptor_calloc != NULL ? __interceptor_calloc(count, size)
@@ -207,7 +221,7 @@ REPLACES void *calloc(size_t count, size_t size) {
 
 REPLACES void *aligned_alloc(size_t align, size_t size) {
     const bool counts = is_counted(CALLER);
-    if (counts && fails()) {
+    if (counts && fails(CALLER)) {
         return NULL;
     }
     void *block = __interceptor_aligned_alloc != NULL ? __interceptor_aligned_alloc(align, size)
@@ -230,7 +244,7 @@ REPLACES void free(void *block) {
 /* If the caller does not count, a block that counted keeps its first caller. */
 REPLACES void *realloc(void *old, size_t size) {
     const bool counts = is_counted(CALLER);
-    if (counts && fails()) {
+    if (counts && fails(CALLER)) {
         return NULL;
     }
     const struct block was = forget(old);
@@ -260,7 +274,7 @@ REPLACES char *strdup(const char *text) {
 
 REPLACES void *mmap(void *address, size_t size, int access, int flags, int file, off_t offset) {
     const bool counts = is_counted(CALLER);
-    if (counts && fails()) {
+    if (counts && fails(CALLER)) {
         return MAP_FAILED;
     }
     void *block = (void *)syscall(SYS_mmap, address, size, access, flags, file, offset);
@@ -272,7 +286,7 @@ REPLACES void *mmap(void *address, size_t size, int access, int flags, int file,
 
 REPLACES void *mremap(void *old, size_t old_size, size_t size, int flags, ...) {
     const bool counts = is_counted(CALLER);
-    if (counts && fails()) {
+    if (counts && fails(CALLER)) {
         return MAP_FAILED;
     }
     const struct block was = forget(old);
@@ -308,7 +322,8 @@ typedef int create_thread(pthread_t *thread, const pthread_attr_t *attributes, v
 REPLACES int pthread_create(pthread_t *thread, const pthread_attr_t *attributes,
                             void *(*run)(void *), void *argument) {
     const bool was_exempted = exempted;
-    struct thread_start *start = is_counted(CALLER) && fails() ? NULL : real_malloc(sizeof *start);
+    struct thread_start *start =
+        is_counted(CALLER) && fails(CALLER) ? NULL : real_malloc(sizeof *start);
     if (start == NULL) {
         return EAGAIN;
     }
@@ -337,6 +352,7 @@ void scarce_arm(size_t first, bool forever) {
     block_count = 0;
     unlock();
     atomic_store(&counted, 0);
+    atomic_store(&counted_http, 0);
     atomic_store(&failed, 0);
     failing = first;
     endless = forever;
@@ -350,6 +366,10 @@ size_t scarce_disarm(void) {
 
 size_t scarce_count(void) {
     return atomic_load(&counted);
+}
+
+size_t scarce_count_http(void) {
+    return atomic_load(&counted_http);
 }
 
 size_t scarce_left(void) {

@@ -26,6 +26,9 @@ size_t scarce_disarm(void);
 /* Returns the number of allocations since scarce_arm(). */
 size_t scarce_count(void);
 
+/* Returns how many of these libmicrohttpd made. */
+size_t scarce_count_http(void);
+
 /* Returns the number of blocks that were allocated while armed and are not freed. */
 size_t scarce_left(void);
 

@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "account.h"
 
@@ -142,6 +143,110 @@ Test(account, grows_arrays) {
     cr_expect_eq(account_grow(NULL, bytes, &large, 1000, 1), bytes);
     cr_expect_eq(large, 1000);
     account_free(NULL, bytes, large);
+    account_close(&account);
+}
+
+enum {
+    ARENA = 1024
+};
+
+/* Opens an account whose base counts an arena of ARENA bytes. */
+static void open_with_arena(struct account *account, struct budget *budget, char *arena) {
+    account_open(account, budget, 2 * KIB);
+    account_lend(account, arena, ARENA);
+}
+
+static bool is_inside(const char *arena, const void *block, size_t size) {
+    const uintptr_t at = (uintptr_t)block - (uintptr_t)arena;
+    return at < ARENA && size <= ARENA - at;
+}
+
+Test(account, lends_blocks_of_its_arena) {
+    static _Alignas(64) char arena[ARENA];
+    struct budget budget = make_budget(MIB, 16 * MIB);
+    struct account account;
+    open_with_arena(&account, &budget, arena);
+    char *one = account_alloc(&account, 100), *two = account_alloc(&account, 0);
+    cr_assert(is_inside(arena, one, 100) && is_inside(arena, two, 0) && one != two);
+    cr_expect_eq(account.held, account_block(100) + account_block(0));
+    memset(one, 1, 100);
+    account_free(&account, two, 0);
+    two = account_alloc(&account, 20);
+    memset(two, 2, 20);
+    cr_expect_eq(account_realloc(&account, two, 20, 300), two); /* the last block grows in place */
+    memset(two, 2, 300);
+    char *moved = account_realloc(&account, one, 100, 200); /* another block must move */
+    cr_assert(is_inside(arena, moved, 200) && moved >= two + 300);
+    for (int i = 0; i < 100; i++) {
+        cr_assert_eq(moved[i], 1);
+    }
+    cr_expect_eq(two[299], 2);
+    char *large = account_alloc(&account, 600); /* it does not fit any more */
+    cr_assert(large != NULL && !is_inside(arena, large, 0));
+    account_free(&account, large, 600);
+    moved = account_realloc(&account, moved, 200, 5000); /* it leaves the arena */
+    cr_assert(moved != NULL && !is_inside(arena, moved, 0) && moved[99] == 1);
+    account_free(&account, moved, 5000);
+    account_free(&account, two, 300);
+    cr_expect_eq(account.held, 0);
+    cr_expect_eq(account.inside, 0);
+    account_close(&account);
+    cr_expect_eq(budget.used, 0);
+}
+
+/* What the arena holds is counted by the base, and what malloc gives is counted beyond it. */
+Test(account, counts_the_arena_once) {
+    static _Alignas(64) char arena[ARENA];
+    struct budget budget = make_budget(MIB, 2 * KIB + 300);
+    struct account account;
+    open_with_arena(&account, &budget, arena);
+    account.small = true; /* the reserve counts, too */
+    for (int i = 0; i < 8; i++) {
+        cr_expect_not_null(account_alloc(&account, 48));
+    }
+    cr_expect(budget.used <= 2 * KIB + 300);        /* without the arena, 512 bytes are needed */
+    cr_expect_null(account_alloc(&account, ARENA)); /* this would be a block of malloc */
+    cr_expect_eq(account.refusal, ACCOUNT_OVER_TOTAL);
+    account_close(&account);
+    cr_expect_eq(budget.used, 0);
+}
+
+/* The limit of one request holds for the arena as well. */
+Test(account, refuses_blocks_of_the_arena) {
+    static _Alignas(64) char arena[ARENA];
+    struct budget budget = make_budget(200, 16 * MIB);
+    struct account account;
+    open_with_arena(&account, &budget, arena);
+    char *block = account_alloc(&account, 100);
+    cr_expect_not_null(block);
+    cr_expect_null(account_alloc(&account, 100));
+    cr_expect_eq(account.refusal, ACCOUNT_OVER_REQUEST);
+    cr_expect_null(account_realloc(&account, block, 100, 150));
+    account_free(&account, block, 100);
+    account_close(&account);
+}
+
+Test(account, allocates_bytes_that_are_taken) {
+    static _Alignas(64) char arena[ARENA];
+    struct budget budget = make_budget(MIB, 16 * MIB);
+    struct account account;
+    open_with_arena(&account, &budget, arena);
+    cr_assert(account_take(&account, 10 * KIB));
+    char *odd = account_alloc(&account, 1);
+    char *small = account_alloc_taken(&account, 64, 100);
+    char *large = account_alloc_taken(&account, 64, 5000), *lent = account_borrow(&account, 16, 10);
+    cr_assert(is_inside(arena, small, 100) && (uintptr_t)small % 64 == 0);
+    cr_assert(large != NULL && !is_inside(arena, large, 0) && (uintptr_t)large % 64 == 0);
+    cr_assert(is_inside(arena, lent, 10));
+    cr_expect_null(account_borrow(&account, 16, ARENA));
+    cr_expect_null(account_borrow(&account, 16, SIZE_MAX));
+    cr_expect_null(account_borrow(NULL, 16, 1));
+    cr_expect_null(account_alloc_taken(&account, 64, SIZE_MAX));
+    account_free_taken(&account, large, 5000);
+    account_free_taken(&account, small, 100);
+    account_free_taken(&account, NULL, 100);
+    account_free(&account, odd, 1);
+    cr_expect_eq(account.held, 10 * KIB);
     account_close(&account);
 }
 

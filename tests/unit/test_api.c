@@ -34,13 +34,15 @@ static struct http_response ask(const struct http_request *request, const char *
     }
     if (exchange != NULL) {
         app.end(exchange, request, &response);
-        app.release(exchange);
     }
     cr_assert_lt(response.size, sizeof text);
     memcpy(text, response.body, response.size);
     text[response.size] = '\0';
     if (response.release != NULL) {
         response.release((void *)(uintptr_t)response.body);
+    }
+    if (exchange != NULL) { /* the body may lie in the exchange */
+        app.release(exchange);
     }
     return response;
 }

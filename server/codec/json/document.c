@@ -1,51 +1,98 @@
 /*
  * document.c - the skeleton as a cJSON tree: its life, navigation, the pointers of values, and
  * tensors that are put into it. This is the only file that includes cJSON.h. A codec_value is a
- * cJSON node under another name. In place of a lifted array the tree has an array with its index;
+ * cJSON node under another name. In place of a lifted array the tree has a string with its index;
  * only this file knows that.
  *
- * cJSON parses a small text that reader.c has already checked. The names of members are compared
- * here, because cJSON's own lookups ignore case. Its global error position is never read.
+ * cJSON parses a small text that reader.c has already checked. While it parses, it takes its memory
+ * from the block of the document. The names of members are compared here, because cJSON's own
+ * lookups ignore case. Its global error position is never read.
  */
 #include "codec/json/document.h"
 
+#include <assert.h>
 #include <cjson/cJSON.h>
+#include <pthread.h>
+#include <stdalign.h>
+#include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "codec/error.h"
+#include "codec/json/number.h"
 
 struct codec_document {
     cJSON *root;
     struct lifted_list tensors;
     attn_dtype dtype;
     struct account *account;
-    size_t tree_bytes; /* bytes that are counted for the tree */
+    size_t tree_bytes;                 /* bytes of `tree` */
+    _Alignas(max_align_t) char tree[]; /* the nodes and strings of cJSON */
 };
 
-/* An upper bound of what cJSON allocates for this skeleton: a node for each value and for the index
- * of each lifted array, and a string for each key and text, which is not longer than in the
- * skeleton. */
-static size_t tree_bytes(const struct document_source *source) {
-    return (source->values + source->tensors.count) * account_block(sizeof(cJSON)) +
-           source->strings * account_block(0) + source->size;
+/* ------------------------------------------------------------------------------ cJSON's memory */
+
+enum {
+    FIRST_DIGIT = 0xF5, /* this byte stands for 0, and 0xFE for 9 */
+    UNIT = 8            /* cJSON's nodes and strings begin at multiples of so many bytes */
+};
+
+/* The free part of a tree and its last block, while this thread parses. Otherwise they are NULL.
+ * cJSON, which tests use too, then has the memory of malloc. */
+static _Thread_local char *tree_next, *tree_end, *tree_last;
+
+static void *tree_malloc(size_t size) {
+    if (tree_next == NULL) {
+        return malloc(size);
+    }
+    const size_t whole = (size + UNIT - 1) / UNIT * UNIT;
+    if (whole > (size_t)(tree_end - tree_next)) {
+        return NULL;
+    }
+    tree_last = tree_next;
+    tree_next += whole;
+    return tree_last;
 }
 
+/* A tree is freed as a whole. Only the copy of a number, which cJSON (1.7.15 of Debian) makes and
+ * frees at once, makes room for the next block. */
+static void tree_free(void *block) {
+    if (tree_next == NULL) {
+        free(block);
+    } else if (block != NULL && block == tree_last) {
+        tree_next = tree_last;
+    }
+}
+
+static void set_hooks(void) {
+    cJSON_InitHooks(&(cJSON_Hooks){.malloc_fn = tree_malloc, .free_fn = tree_free});
+}
+
+/* An upper bound of what cJSON allocates for this skeleton: a node for each value, a string
+ * for each key, text and index, and a copy of one number. With its NUL, a string is not longer than
+ * in the skeleton, where it has quotes. */
+static size_t tree_bytes(const struct document_source *source) {
+    return source->values * sizeof(cJSON) + (source->strings + source->tensors.count) * UNIT +
+           source->size + NUMBER_SIZE + UNIT;
+}
+
+static_assert(sizeof(cJSON) % UNIT == 0 && alignof(cJSON) <= UNIT, "nodes lie side by side");
+
 struct codec_document *document_create(const struct document_source *source) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
     const size_t bytes = tree_bytes(source);
-    struct codec_document *document = account_alloc(source->account, sizeof *document);
+    struct codec_document *document = account_alloc(source->account, sizeof *document + bytes);
     if (document == NULL) {
         return NULL;
     }
-    cJSON *root = NULL;
-    if (account_take(source->account, bytes)) {
-        root = cJSON_ParseWithLength(source->text, source->size);
-        if (root == NULL) { /* the text is valid JSON, so there is no memory */
-            account_give(source->account, bytes);
-        }
-    }
-    if (root == NULL) {
-        account_free(source->account, document, sizeof *document);
+    pthread_once(&once, set_hooks);
+    tree_next = document->tree;
+    tree_end = document->tree + bytes;
+    cJSON *root = cJSON_ParseWithLength(source->text, source->size);
+    tree_next = tree_last = NULL;
+    if (root == NULL) { /* this cannot happen: the text is valid JSON, and there is room for it */
+        account_free(source->account, document, sizeof *document + bytes);
         return NULL;
     }
     *document = (struct codec_document){
@@ -63,10 +110,8 @@ void codec_document_free(struct codec_document *document) {
         return;
     }
     struct account *account = document->account;
-    cJSON_Delete(document->root);
-    account_give(account, document->tree_bytes);
     lifted_list_free(&document->tensors, account);
-    account_free(account, document, sizeof *document);
+    account_free(account, document, sizeof *document + document->tree_bytes);
 }
 
 attn_dtype codec_document_dtype(const struct codec_document *document) {
@@ -87,9 +132,31 @@ static const struct codec_value *value_of(const cJSON *node) {
     return (const struct codec_value *)(const void *)node;
 }
 
-static bool is_tensor(const cJSON *node) {
-    return cJSON_IsArray(node) && node->child != NULL && node->child->next == NULL &&
-           cJSON_IsNumber(node->child);
+size_t document_write_index(char out[DOCUMENT_INDEX_SIZE], size_t index) {
+    char digits[DOCUMENT_INDEX_SIZE];
+    size_t count = 0, size = 0;
+    do {
+        digits[count++] = (char)(FIRST_DIGIT + index % 10);
+        index /= 10;
+    } while (index > 0);
+    out[size++] = '"';
+    while (count > 0) {
+        out[size++] = digits[--count];
+    }
+    out[size++] = '"';
+    return size;
+}
+
+static bool is_index(const char *text) {
+    return (unsigned char)text[0] >= FIRST_DIGIT;
+}
+
+static size_t read_index(const char *text) {
+    size_t index = 0;
+    for (; *text != '\0'; text++) {
+        index = 10 * index + (size_t)((unsigned char)*text - FIRST_DIGIT);
+    }
+    return index;
 }
 
 const struct codec_value *codec_root(const struct codec_document *document) {
@@ -105,11 +172,13 @@ enum codec_kind codec_kind_of(const struct codec_value *value) {
     case cJSON_Number:
         return CODEC_NUMBER;
     case cJSON_String:
-        return CODEC_TEXT;
+        return is_index(node->valuestring) ? CODEC_TENSOR : CODEC_TEXT;
+    case cJSON_Raw: /* no text has it: a tensor that was made later, with its index as its number */
+        return CODEC_TENSOR;
     case cJSON_Object:
         return CODEC_OBJECT;
     case cJSON_Array:
-        return is_tensor(node) ? CODEC_TENSOR : CODEC_ARRAY;
+        return CODEC_ARRAY;
     default:
         return CODEC_NULL;
     }
@@ -177,33 +246,31 @@ const char *document_text(const struct codec_value *value) {
 
 struct lifted *document_tensor(const struct codec_document *document,
                                const struct codec_value *value) {
-    return lifted_at(&document->tensors, (size_t)node_of(value)->child->valuedouble);
+    const cJSON *node = node_of(value);
+    return lifted_at(&document->tensors, node->type == cJSON_Raw ? (size_t)node->valuedouble
+                                                                 : read_index(node->valuestring));
 }
 
 bool codec_make_tensor(struct codec_document *document, const struct codec_value *value,
                        attn_dtype dtype, int rank, const size_t *shape, size_t capacity,
                        void **data, struct codec_error *error) {
     cJSON *node = (cJSON *)(uintptr_t)value; /* the caller may change the document */
-    cJSON *index = cJSON_CreateNumber((double)document->tensors.count);
     struct lifted *tensor = lifted_next(&document->tensors, document->account);
     size_t count = 1;
     for (int axis = 0; axis < rank; axis++) {
         count *= shape[axis];
     }
-    if (index == NULL || tensor == NULL ||
+    if (tensor == NULL ||
         !lifted_zeros(tensor, document->account, dtype, rank, shape, count, capacity)) {
-        cJSON_Delete(index);
         document_point(document, value, error);
         error->status = CODEC_NO_MEMORY;
         return false;
     }
     *data = tensor->data;
-    document->tensors.count++;
-    cJSON_Delete(node->child);
-    cJSON_free(node->valuestring);
+    node->type = cJSON_Raw;
+    node->valuedouble = (double)document->tensors.count++;
     node->valuestring = NULL;
-    node->child = index;
-    node->type = cJSON_Array;
+    node->child = NULL;
     return true;
 }
 

@@ -15,9 +15,18 @@ enum {
     CODEC_MAX_DEPTH = 64
 };
 
+enum {
+    DOCUMENT_INDEX_SIZE = 24 /* room for an index in the skeleton */
+};
+
+/* Writes what stands in the skeleton in place of lifted array number `index`, and returns its size:
+ * a string of the index in bytes that no text has, because they are not UTF-8. cJSON takes them as
+ * they are. */
+size_t document_write_index(char out[DOCUMENT_INDEX_SIZE], size_t index);
+
 /* The result of a reader. */
 struct document_source {
-    const char *text; /* the skeleton: a lifted array is an array of one number, its index */
+    const char *text; /* the skeleton, with an index in place of each lifted array */
     size_t size;      /* bytes of the skeleton */
     size_t values;    /* values in the skeleton */
     size_t strings;   /* keys and texts in the skeleton */
@@ -27,8 +36,7 @@ struct document_source {
 };
 
 /* Makes a document of the skeleton, which no longer needs the text. Takes the tensors. Returns NULL
- * if out of memory; the tensors then stay with the caller. An array of a single number always means
- * a lifted array, because the reader lifts every such array of the body. */
+ * if out of memory; the tensors then stay with the caller. */
 struct codec_document *document_create(const struct document_source *source);
 
 /* Each returns the content of a value, which must be of this kind. The text and the tensor are

@@ -99,10 +99,8 @@ static bool end_matrix(struct codec_reader *reader) {
         return codec_no_memory(&reader->error);
     }
 
-    char place[NUMBER_SIZE + 2] = "[";
-    const size_t size = number_write_int64(place + 1, (int64_t)reader->tensors.count - 1);
-    place[1 + size] = ']';
-    return reader_emit(reader, place, size + 2);
+    char place[DOCUMENT_INDEX_SIZE];
+    return reader_emit(reader, place, document_write_index(place, reader->tensors.count - 1));
 }
 
 bool reader_end_row(struct codec_reader *reader) {

@@ -21,7 +21,8 @@ enum {
     /* The most values outside of matrices. Each costs cJSON one or two tenths of a microsecond. */
     MAX_VALUES = 65536,
     KEEP_BLOCK = 16 * 1024,
-    KEEP_BYTES = KEEP_BLOCK * READER_KEEP_BLOCKS, /* bytes kept for a late dtype_key */
+    KEEP_FIRST = 1024, /* bytes of the first block, which is enough for a small body */
+    KEEP_BYTES = KEEP_BLOCK * (READER_KEEP_BLOCKS - 1), /* bytes kept for a late dtype_key */
 };
 
 /* ----------------------------------------------------------------------------------- structure */
@@ -71,6 +72,7 @@ static bool open_frame(struct codec_reader *reader, size_t offset, bool is_objec
                                                             .offset = offset,
                                                             .line = reader->line,
                                                             .first_key = reader->key_count};
+    reader->deepest = reader->depth > reader->deepest ? reader->depth : reader->deepest;
     reader->expect = is_object ? READER_EXPECT_KEY_OR_END : READER_EXPECT_VALUE_OR_END;
     return true;
 }
@@ -144,9 +146,14 @@ static bool set_dtype(struct codec_reader *reader, size_t offset) {
         reader->options.dtype_key, KEEP_BYTES / 1024);
 }
 
+/* Returns the bytes of a block that is kept. */
+static size_t kept_size(size_t block) {
+    return block == 0 ? KEEP_FIRST : KEEP_BLOCK;
+}
+
 static void drop_kept(struct codec_reader *reader) {
-    for (size_t i = 0; i < READER_KEEP_BLOCKS; i++) {
-        account_free(reader->options.account, reader->kept[i], KEEP_BLOCK);
+    for (size_t i = 0; i < READER_KEEP_BLOCKS && reader->kept[i] != NULL; i++) {
+        account_free(reader->options.account, reader->kept[i], kept_size(i));
         reader->kept[i] = NULL;
     }
 }
@@ -159,14 +166,17 @@ static bool keep(struct codec_reader *reader, size_t offset, const char *bytes, 
         return true;
     }
     while (size > 0) {
-        char **block = &reader->kept[offset / KEEP_BLOCK];
-        size_t at = offset % KEEP_BLOCK;
-        size_t part = size < KEEP_BLOCK - at ? size : KEEP_BLOCK - at;
-        if (*block == NULL &&
-            (*block = account_alloc(reader->options.account, KEEP_BLOCK)) == NULL) {
+        const bool first = offset < KEEP_FIRST;
+        const size_t i = first ? 0 : 1 + (offset - KEEP_FIRST) / KEEP_BLOCK;
+        const size_t at = first ? offset : (offset - KEEP_FIRST) % KEEP_BLOCK;
+        const size_t room = kept_size(i) - at, part = size < room ? size : room;
+        if (reader->kept[i] == NULL) {
+            reader->kept[i] = account_alloc(reader->options.account, kept_size(i));
+        }
+        if (reader->kept[i] == NULL) {
             return codec_no_memory(&reader->error);
         }
-        memcpy(*block + at, bytes, part);
+        memcpy(reader->kept[i] + at, bytes, part);
         offset += part;
         bytes += part;
         size -= part;
@@ -206,25 +216,24 @@ static const char *scan_scalar(struct codec_reader *reader, const char *p, const
 static bool scan(struct codec_reader *reader, const char *bytes, size_t size) {
     const char *p = bytes, *end = bytes + size;
     reader->chunk = bytes;
+    /* Only the first token of a chunk was cut by the end of the last chunk. */
+    if (reader->inside != READER_INSIDE_NOTHING && size > 0) {
+        p = reader->inside == READER_INSIDE_STRING ? scan_string(reader, p, end)
+                                                   : scan_scalar(reader, p, end);
+    }
     while (p != NULL && p < end && !reader->again) {
-        if (reader->inside == READER_INSIDE_STRING) {
-            p = scan_string(reader, p, end);
-            continue;
-        }
-        if (reader->inside == READER_INSIDE_SCALAR) {
-            p = scan_scalar(reader, p, end);
-            continue;
-        }
         bool good = true;
         switch (*p) {
         case '\n': /* the only place for line feeds: strings, scalars and runs have none */
             reader->line.number++;
             reader->line.margin = reader_offset(reader, p) + 1;
-            break;
+            p++;
+            continue;
         case ' ':
         case '\t':
         case '\r':
-            break;
+            p++;
+            continue;
         case '[':
         case '{':
             good = open_frame(reader, reader_offset(reader, p), *p == '{');
@@ -240,8 +249,10 @@ static bool scan(struct codec_reader *reader, const char *bytes, size_t size) {
             good = colon(reader, reader_offset(reader, p));
             break;
         case '"':
-            good = reader_begin_string(reader, reader_offset(reader, p));
-            break;
+            p = reader_begin_string(reader, reader_offset(reader, p))
+                    ? scan_string(reader, p + 1, end)
+                    : NULL;
+            continue;
         default: {
             const char *start = p;
             if (reader->lifting && reader_wants_value(reader)) {
@@ -277,11 +288,12 @@ static bool read_again(struct codec_reader *reader, const char *bytes, size_t si
     reader->skeleton.size = reader->names.size = 0;
     reader->expect = READER_EXPECT_VALUE;
     reader->inside = READER_INSIDE_NOTHING;
-    for (size_t i = 0; i * KEEP_BLOCK < kept; i++) {
-        size_t rest = kept - i * KEEP_BLOCK;
-        if (!scan(reader, reader->kept[i], rest < KEEP_BLOCK ? rest : KEEP_BLOCK)) {
+    for (size_t i = 0; kept > 0; i++) {
+        const size_t part = kept < kept_size(i) ? kept : kept_size(i);
+        if (!scan(reader, reader->kept[i], part)) {
             return false;
         }
+        kept -= part;
     }
     drop_kept(reader);
     return scan(reader, bytes, size);
@@ -348,7 +360,7 @@ struct codec_reader *codec_reader_create(const struct codec_options *options) {
     if (reader == NULL) {
         return NULL;
     }
-    memset(reader, 0, sizeof *reader);
+    memset(reader, 0, offsetof(struct codec_reader, frames));
     reader->line.number = 1;
     if (options != NULL) {
         reader->options = *options;

@@ -16,7 +16,7 @@
 
 enum {
     READER_MAX_SCALAR = 4096, /* most characters of a scalar: a number or a literal */
-    READER_KEEP_BLOCKS = 16   /* blocks of the body that are kept for a late dtype_key */
+    READER_KEEP_BLOCKS = 17   /* blocks of the body that are kept for a late dtype_key */
 };
 
 /* The tokens that the grammar allows next. */
@@ -118,7 +118,6 @@ struct codec_reader {
     struct lifted_list tensors;
     bool lifting;
     size_t base;
-    _Alignas(double) char first[LIFT_FIRST]; /* the block in which each array begins */
 
     attn_dtype dtype;
     bool dtype_known;   /* the dtype_key was read, or there is none: no bytes are kept */
@@ -126,9 +125,13 @@ struct codec_reader {
     bool again;         /* the kept bytes must be read again, as float64 */
     char *kept[READER_KEEP_BLOCKS]; /* the beginning of the body, for a late dtype_key */
 
-    struct reader_frame frames[CODEC_MAX_DEPTH];
     size_t scalar_offset, scalar_size;
-    char scalar[READER_MAX_SCALAR]; /* the current scalar, if a chunk has cut it */
+    size_t deepest; /* the frames that were used so far */
+
+    /* A new reader sets nothing below, because most bodies need little of it. */
+    struct reader_frame frames[CODEC_MAX_DEPTH];
+    _Alignas(double) char first[LIFT_FIRST]; /* the block in which each array begins */
+    char scalar[READER_MAX_SCALAR];          /* the current scalar, if a chunk has cut it */
 };
 
 /* Returns the place in the body of the byte at p, which is in the current chunk. */
@@ -144,13 +147,14 @@ static inline bool reader_wants_value(const struct codec_reader *reader) {
 
 /* Each sets the error and returns false, so that a caller can write `return reader_syntax(...)`. */
 bool reader_syntax(struct codec_reader *reader, size_t offset, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
+    __attribute__((cold, format(printf, 3, 4)));
 /* Sets CODEC_CONTENT with the pointer that reader_point() makes of `levels`. */
 bool reader_content(struct codec_reader *reader, size_t levels, size_t offset, const char *format,
-                    ...) __attribute__((format(printf, 4, 5)));
+                    ...) __attribute__((cold, format(printf, 4, 5)));
 /* Refuses a byte that is not allowed here. The message says what is allowed, which `expect`
  * tells. */
-bool reader_unexpected(struct codec_reader *reader, size_t offset, unsigned char byte);
+__attribute__((cold)) bool reader_unexpected(struct codec_reader *reader, size_t offset,
+                                             unsigned char byte);
 
 /* Adds the pointer of the current element or member to the error, as far as it lies in the `levels`
  * outermost open arrays and objects. */
@@ -204,7 +208,8 @@ bool reader_add_element(struct codec_reader *reader, enum reader_scalar kind, co
  * row ends the matrix. */
 bool reader_end_row(struct codec_reader *reader);
 /* Refuses something that does not fit into the open matrix: `what` is its name. Returns false. */
-bool reader_misfit(struct codec_reader *reader, size_t offset, const char *what);
+__attribute__((cold)) bool reader_misfit(struct codec_reader *reader, size_t offset,
+                                         const char *what);
 
 /* Reads a run of plain numbers and their commas in the innermost level of a matrix. Returns where
  * it stopped; this is p if there is no such run. */

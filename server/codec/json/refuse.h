@@ -20,9 +20,10 @@ bool document_refuse(const struct codec_document *document, const struct codec_v
 
 /* Refuses a number of a tensor, which must be `rule`. If it is the first number out of range of the
  * tensor's type, the message quotes the client's text. Returns false. */
-bool document_refuse_element(const struct codec_document *document, const struct codec_value *value,
-                             const struct lifted *tensor, size_t element, const char *rule,
-                             struct codec_error *error);
+__attribute__((cold)) bool document_refuse_element(const struct codec_document *document,
+                                                   const struct codec_value *value,
+                                                   const struct lifted *tensor, size_t element,
+                                                   const char *rule, struct codec_error *error);
 
 /* Returns the tensor of a value if its rank is min_rank to max_rank. Otherwise refuses the value,
  * which must be `wanted`, and returns NULL. In an array that was not lifted, the first element at

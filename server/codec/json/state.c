@@ -15,8 +15,8 @@
  * the current string, an open frame or the frame that was closed last began. */
 static void set_error(struct codec_reader *reader, enum codec_status status, size_t offset) {
     struct reader_line line = reader->line;
-    for (size_t i = 0; i <= reader->depth && i < CODEC_MAX_DEPTH; i++) {
-        if (reader->frames[i].offset == offset && reader->frames[i].line.number > 0) {
+    for (size_t i = 0; i <= reader->depth && i < reader->deepest; i++) {
+        if (reader->frames[i].offset == offset) {
             line = reader->frames[i].line;
             break;
         }
@@ -126,7 +126,11 @@ bool reader_append(struct codec_reader *reader, struct reader_text *text, const 
         }
         text->data = data;
     }
-    memcpy(text->data + text->size, bytes, size);
+    if (size == 1) { /* brackets, commas and colons come alone */
+        text->data[text->size] = *bytes;
+    } else {
+        memcpy(text->data + text->size, bytes, size);
+    }
     text->size += size;
     return true;
 }

@@ -26,11 +26,15 @@ static bool reserve(struct codec_buffer *buffer, size_t more) {
         return false;
     }
     const size_t size = buffer->size + more, needed = size > FIRST_BYTES ? size : FIRST_BYTES;
-    char *data = account_grow(NULL, buffer->data, &buffer->capacity, needed, 1);
+    size_t capacity = buffer->borrowed ? 0 : buffer->capacity;
+    char *data = account_grow(NULL, buffer->borrowed ? NULL : buffer->data, &capacity, needed, 1);
     if (data == NULL) {
         return false;
     }
-    buffer->data = data;
+    if (buffer->borrowed && buffer->size > 0) {
+        memcpy(data, buffer->data, buffer->size);
+    }
+    *buffer = (struct codec_buffer){.data = data, .size = buffer->size, .capacity = capacity};
     return true;
 }
 
