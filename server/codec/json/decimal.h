@@ -26,8 +26,8 @@ enum {
     DECIMAL_MARGIN = 80
 };
 
-/* A number with at most so many characters has at most 15 digits and a point, so that the digits and
- * their power of ten are doubles. */
+/* A number with at most so many characters has at most 15 digits and a point, so that the digits
+ * and their power of ten are doubles. */
 enum {
     DECIMAL_FEW = 16
 };

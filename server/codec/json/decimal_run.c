@@ -1,9 +1,9 @@
 /*
- * decimal_run.c - the hot loop that reads runs of decimal numbers into the buffer of a lifted array,
- * on CPUs without the vectors of decimal_vector.c. It reads eight digits at a time and rounds
- * w * 10^e with one multiplication of 64 x 64 bits. A number whose last bit this does not decide is
- * left to std::from_chars (number.h). The loop knows no JSON structure but the comma between two
- * numbers.
+ * decimal_run.c - the hot loop that reads runs of decimal numbers into the buffer of a lifted
+ * array, on CPUs without the vectors of decimal_vector.c. It reads eight digits at a time and
+ * rounds w * 10^e with one multiplication of 64 x 64 bits. A number whose last bit this does not
+ * decide is left to std::from_chars (number.h). The loop knows no JSON structure but the comma
+ * between two numbers.
  */
 #include "codec/json/decimal.h"
 
@@ -85,8 +85,8 @@ static inline __attribute__((always_inline)) const char *read_plain(const char *
     return lifted_ends_scalar[(unsigned char)*text] ? text : NULL;
 }
 
-/* Adds the numbers of a run to the buffer. `kind` is a constant in every call, so the compiler makes
- * three loops. */
+/* Adds the numbers of a run to the buffer. `kind` is a constant in every call, so the compiler
+ * makes three loops. */
 static inline __attribute__((always_inline)) const char *add_run(struct lifted *lifted,
                                                                  enum decimal_kind kind,
                                                                  const char *text, const char *end,

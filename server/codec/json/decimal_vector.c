@@ -114,8 +114,8 @@ static inline const char *store_any(const char *text, enum decimal_kind kind, vo
     return end != NULL && decimal_store(&number, kind, out) ? end : NULL;
 }
 
-/* Adds the numbers of a run to the buffer. `kind` is a constant in every call, so the compiler makes
- * three loops. */
+/* Adds the numbers of a run to the buffer. `kind` is a constant in every call, so the compiler
+ * makes three loops. */
 static inline __attribute__((always_inline)) const char *add_numbers(struct lifted *lifted,
                                                                      enum decimal_kind kind,
                                                                      const char *text,

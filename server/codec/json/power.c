@@ -1,6 +1,6 @@
 /*
- * power.c - the table of powers of ten, where entry e is floor(10^e / 2^(codec_power_log2(e) - 63)),
- * and the table of units of floats, whose entries are entries of the first one, shifted.
+ * power.c - the table of powers of ten, and the table of units of floats. Entry e of the first is
+ * floor(10^e / 2^(codec_power_log2(e) - 63)). The entries of the second are these, shifted.
  */
 #include "codec/json/power.h"
 

@@ -19,8 +19,7 @@ extern const uint64_t codec_powers[POWER_MAX - POWER_MIN + 1];
 
 /* The unit of the digits of a normal float with the exponent bits e. 10^k is the largest power of
  * ten that is not above 2^(e - 150), and `unit` is floor(2^(e - 150) / 10^k * 2^60). It is 0 where
- * codec_powers ends and for floats that are not normal. Entry 0 has the k that makes 0 of the digits
- * of 0. */
+ * codec_powers ends and for floats that are not normal. The k of entry 0 gives 0 its one digit. */
 struct codec_float_unit {
     uint64_t unit;
     int64_t k;
