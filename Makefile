@@ -101,11 +101,12 @@ $(O)/server/%.o: FOLDER_FLAGS = $(SERVER_FLAGS)
 ifeq ($(BUILD),release)
 $(O)/lib/%.o: LEVEL = -O3
 endif
-# Each kernel file has the flags of its own instruction set, so that these cannot leak into the rest.
+# Each file of kernels or vectors has the flags of its own instruction set, so that these cannot leak into the rest.
 ifneq ($(filter x86_64-%,$(MACHINE)),)
 $(O)/lib/src/kernels/avx2.o:   ISA = -mavx2 -mfma
 $(O)/lib/src/kernels/avx512.o: ISA = -mavx512f -mavx512vl -mavx512dq -mavx512bw -mfma
 $(O)/lib/src/kernels/amx.o:    ISA = -mavx512f -mavx512vl -mavx512dq -mavx512bw -mavx512bf16 -mfma -mamx-tile -mamx-bf16
+$(O)/server/codec/json/%_vector.o: ISA = -mavx2 -mfma -mbmi -mbmi2
 endif
 
 # ------------------------------------------------------------------------------------------ build

@@ -60,7 +60,7 @@ confine 'uni(case|str|type)\.h' 'server/codec/vocabulary\.c:' 'libunistring is o
 confine '(zlib|zconf|zstd|zstd_errors)\.h' 'server/http/coding\.c:|tests/support/pack\.c:' 'zlib and libzstd are only in server/http/coding.c'
 confine 'brotli/.*' 'tests/support/pack\.c:' 'brotli is only in tests/support/pack.c'
 confine 'criterion/.*' 'tests/' 'Criterion is only in tests/'
-confine '[a-z0-9]*intrin\.h|arm_neon\.h|arm_sve\.h' 'lib/src/kernels/' 'intrinsics are only in lib/src/kernels/'
+confine '[a-z0-9]*intrin\.h|arm_neon\.h|arm_sve\.h' 'lib/src/kernels/|server/codec/json/vectors\.h:' 'intrinsics are only in lib/src/kernels/ and vectors.h'
 confine 'charconv' 'server/codec/json/number\.cc:' '<charconv> is only in server/codec/json/number.cc'
 offence 'the one C++ file is server/codec/json/number.cc' < <(find lib server tests -regextype posix-extended \
     -regex '.*\.(cc|cpp|cxx|hpp|hh)' ! -path server/codec/json/number.cc)

@@ -3,6 +3,7 @@
 #include <float.h>
 #include <math.h>
 
+#include "codec/json/decimal.h"
 #include "codec/json/number.h"
 #include "codec/json/power.h"
 #include "support/scale.h"
@@ -137,6 +138,169 @@ Test(codec_number, random_texts_equal_strtof_and_strtod) {
             make_number_text(texts[i], round % KINDS);
         compare_batch(texts, BATCH, false);
         compare_batch(texts, BATCH, true);
+    }
+}
+
+/* The loops that read runs: without vectors, and with vectors if this CPU has them. */
+typedef const char *(*run_reader)(struct lifted *, const char *, const char *, size_t *, bool *);
+
+static size_t list_readers(run_reader readers[2]) {
+    size_t count = 0;
+    readers[count++] = decimal_add_run;
+#ifdef DECIMAL_VECTOR
+    if (vector_has_digits())
+        readers[count++] = decimal_add_run_vector;
+#endif
+    return count;
+}
+
+/* Reads the texts with one loop and compares what it stores with the C library. A number at which
+ * the loop stops is left out. Returns how many it stored. */
+static size_t compare_run(run_reader reader, char texts[BATCH][TEXT], const char *gap,
+                          attn_dtype dtype, bool exact) {
+    static char list[BATCH * (TEXT + 2) + 100];
+    static double numbers[BATCH];
+    char *out = list;
+    for (size_t i = 0; i < BATCH; i++)
+        out += sprintf(out, "%s%s", texts[i], i + 1 < BATCH ? gap : "]");
+    memset(out, ' ', 100);
+
+    const char *text = list;
+    size_t stored = 0;
+    for (size_t next = 0; next < BATCH; next++) {
+        struct lifted lifted = {
+            .data = numbers, .dtype = dtype, .exact = exact, .capacity = BATCH - next};
+        size_t added;
+        bool after;
+        const char *stop = reader(&lifted, text, out + 100, &added, &after);
+        for (size_t i = 0; i < added; i++, next++) {
+            const float expected = strtof(texts[next], NULL);
+            if (dtype == ATTN_FLOAT32) {
+                const float actual = ((float *)numbers)[i];
+                cr_assert(memcmp(&actual, &expected, sizeof actual) == 0, "%s: %a, not %a",
+                          texts[next], (double)actual, (double)expected);
+            } else {
+                const double wide = strtod(texts[next], NULL);
+                cr_assert(memcmp(&numbers[i], &wide, sizeof wide) == 0, "%s: %a, not %a",
+                          texts[next], numbers[i], wide);
+                cr_assert(!exact || (float)wide == expected, "%s", texts[next]);
+            }
+            text += strlen(texts[next]) + strlen(gap);
+        }
+        stored += added;
+        if (added > 0 && next == BATCH) {
+            cr_assert(after && *stop == ']');
+        } else if (!after) {
+            cr_assert_eq(stop, text, "it stopped at %.20s, not at %.20s", stop, text);
+        }
+        if (next < BATCH)
+            text += strlen(texts[next]) + strlen(gap);
+    }
+    return stored;
+}
+
+/* Every loop stores what the C library reads, whatever the kind of the texts. It stores nearly all
+ * numbers of the usual kinds. */
+Test(codec_number, loops_equal_strtof_and_strtod) {
+    static char texts[BATCH][TEXT];
+    run_reader readers[2];
+    const size_t count = list_readers(readers);
+    for (size_t round = 0; round < test_scale(110); round++) {
+        for (size_t i = 0; i < BATCH; i++)
+            make_number_text(texts[i], round % KINDS);
+        for (size_t r = 0; r < count; r++) {
+            const char *gap = round / KINDS % 2 == 0 ? "," : ", ";
+            const size_t floats = compare_run(readers[r], texts, gap, ATTN_FLOAT32, false);
+            const size_t doubles = compare_run(readers[r], texts, gap, ATTN_FLOAT64, false);
+            compare_run(readers[r], texts, gap, ATTN_FLOAT64, true);
+            if (round % KINDS == 1) {
+                cr_assert_gt(floats, BATCH * 9 / 10);
+                cr_assert_gt(doubles, BATCH * 9 / 10);
+            }
+        }
+    }
+}
+
+/* Texts of every length around the widths of the vectors, with the point at every place. */
+Test(codec_number, loops_read_every_length) {
+    static char texts[BATCH][TEXT];
+    run_reader readers[2];
+    const size_t count = list_readers(readers);
+    for (size_t before = 1; before <= 20; before++) {
+        for (size_t after = 0; after <= 26; after++) {
+            for (size_t i = 0; i < BATCH; i++) {
+                char *out = texts[i];
+                out += sprintf(out, "%s", i % 2 == 0 ? "-" : "");
+                for (size_t d = 0; d < before; d++)
+                    *out++ =
+                        (char)(before == 1 ? '0' + random_bits() % 10 : '1' + random_bits() % 9);
+                *out = '.';
+                out += after > 0;
+                const size_t zeros = after > 0 ? random_bits() % after : 0;
+                for (size_t d = 0; d < after; d++)
+                    *out++ = (char)(d < zeros ? '0' : '0' + random_bits() % 10);
+                *out = '\0';
+            }
+            for (size_t r = 0; r < count; r++) {
+                const size_t floats = compare_run(readers[r], texts, ", ", ATTN_FLOAT32, false);
+                compare_run(readers[r], texts, ",", ATTN_FLOAT64, false);
+                if (before <= 4 && after <= 13)
+                    cr_assert_gt(floats, BATCH * 9 / 10, "%zu digits, %zu after the point", before,
+                                 after);
+            }
+        }
+    }
+}
+
+/* A loop stops at the beginning of what is no number. */
+Test(codec_number, loops_stop_at_wrong_numbers) {
+    static const char *const wrong[] = {
+        "01",   "-01",   "00.5",  "-00",     "1.",          "-1.",       "-",     "-.5",
+        ".5",   "+1",    "1.e5",  "1e",      "1e+",         "--1",       "1.5.5", "1..5",
+        "0x10", "1-2",   "1.2-3", "1.5e3.2", "1f",          "1.25f",     "1e5e5", "null",
+        "NaN",  "\"1\"", "[1",    "1.5-",    "1.5\xFF\xFF", "-Infinity",
+    };
+    run_reader readers[2];
+    const size_t count = list_readers(readers);
+    for (size_t w = 0; w < sizeof wrong / sizeof wrong[0]; w++) {
+        for (size_t before = 0; before < 9; before++) { /* each place in the 64 characters */
+            char text[400];
+            char *out = text;
+            for (size_t i = 0; i < before; i++)
+                out += sprintf(out, "%s", i % 3 == 0 ? "-0.12345678, " : "7.5, ");
+            const size_t place = (size_t)(out - text);
+            sprintf(out, "%s, 1.5, 2.5 %0120d", wrong[w], 0);
+            for (size_t r = 0; r < count; r++) {
+                double numbers[20];
+                struct lifted lifted = {.data = numbers, .dtype = ATTN_FLOAT32, .capacity = 20};
+                size_t added;
+                bool after;
+                const char *stop = readers[r](&lifted, text, text + strlen(text), &added, &after);
+                cr_assert_eq(added, before, "%s", text);
+                cr_assert_eq(stop, text + place, "%s", text);
+                cr_assert_not(after);
+            }
+        }
+    }
+}
+
+/* A loop stores no more numbers than there is room for. */
+Test(codec_number, loops_stop_when_the_buffer_is_full) {
+    char text[400];
+    run_reader readers[2];
+    const size_t count = list_readers(readers);
+    sprintf(text, "1, 2.5, -3, 4.25,5,6 , %0120d", 0);
+    for (size_t r = 0; r < count; r++) {
+        for (size_t room = 0; room <= 6; room++) {
+            float numbers[7] = {0};
+            struct lifted lifted = {.data = numbers, .dtype = ATTN_FLOAT32, .capacity = room};
+            size_t added;
+            bool after;
+            readers[r](&lifted, text, text + strlen(text), &added, &after);
+            cr_assert_eq(added, room);
+            cr_assert_eq(after, room == 6);
+            cr_assert_eq(numbers[room], 0);
+        }
     }
 }
 
@@ -281,6 +445,52 @@ Test(codec_number, shortest_floats_round_trip) {
         while (sprintf(shorter, "%.*e", digits - 1, (double)value), strtof(shorter, NULL) != value)
             digits++;
         expect_digits(text, shorter);
+    }
+}
+
+/* Writes floats as an array, in the vectors of every CPU and in wide ones if this CPU has them, and
+ * one by one. */
+static void check_array(const float *values, size_t count) {
+    static char expected[BATCH * (NUMBER_SIZE + 1)], actual[BATCH * (NUMBER_SIZE + 1)];
+    char *end = expected;
+    for (size_t i = 0; i < count; i++) {
+        end += isfinite(values[i]) ? (int)number_write_float(end, values[i]) : sprintf(end, "null");
+        *end++ = ',';
+    }
+    const size_t size = (size_t)(end - expected);
+    cr_assert_eq(number_write_floats(actual, values, count) - actual, (ptrdiff_t)size);
+    cr_assert_eq(memcmp(actual, expected, size), 0, "%.*s", (int)size, expected);
+    cr_assert_eq(number_write_floats_plain(actual, values, count) - actual, (ptrdiff_t)size);
+    cr_assert_eq(memcmp(actual, expected, size), 0, "%.*s", (int)size, expected);
+#ifdef NUMBER_WIDE
+    if (vector_has_digits()) {
+        cr_assert_eq(number_write_floats_wide(actual, values, count) - actual, (ptrdiff_t)size);
+        cr_assert_eq(memcmp(actual, expected, size), 0, "%.*s", (int)size, expected);
+    }
+#endif
+}
+
+Test(codec_number, arrays_have_the_text_of_their_numbers) {
+    static const float ends[] = {
+        0,        -0.0f, 1,       -1,           0.5f,       10,       9999999,  10000000,
+        16777216, 1e10f, FLT_MAX, -FLT_MAX,     FLT_MIN,    1e-45f,   INFINITY, -INFINITY,
+        0.1f,     1e-5f, 0.0001f, 123456.7f,    8388608.5f, 33554436, 1e7f,     1.5e7f,
+        -1.5e-7f, 3e33f, 1e-38f,  9.999999e-5f, 999999.94f, NAN};
+    float values[BATCH];
+    check_array(ends, sizeof ends / sizeof ends[0]);
+    for (int exponent = -149; exponent < 128; exponent++) { /* powers of two and their neighbours */
+        values[0] = ldexpf(1, exponent);
+        values[1] = nextafterf(values[0], 0);
+        values[2] = nextafterf(values[0], INFINITY);
+        check_array(values, 3);
+    }
+    for (size_t round = 0; round < test_scale(2000); round++) {
+        const size_t count = round % BATCH;
+        for (size_t i = 0; i < count; i++)
+            values[i] = round % 3 == 0   ? random_float()
+                        : round % 3 == 1 ? (float)((uniform() - 0.5) * (double)(1 << i % 20))
+                                         : (float)(int)(random_bits() % 2000) - 1000;
+        check_array(values, count);
     }
 }
 
@@ -468,6 +678,22 @@ Test(codec_number, table_of_powers) {
     for (int e = POWER_MAX + 1; e < 350; e++) { /* the logarithm holds beyond the table */
         cr_expect_eq(codec_power_log2(e), (int)floor(e * log2(10)), "10^%d", e);
         cr_expect_eq(codec_power_log2(-e), (int)floor(-e * log2(10)), "10^%d", -e);
+    }
+}
+
+/* Every unit of floats is the power of ten of its entry, shifted. */
+Test(codec_number, table_of_units) {
+    for (int e = 0; e < 256; e++) {
+        const struct codec_float_unit *entry = &codec_float_units[e];
+        const int q = e - 150, k = (int)floor(q * log10(2));
+        if (e == 0 || e == 255 || -k > POWER_MAX || -k < POWER_MIN) {
+            cr_expect_eq(entry->unit, 0, "%d", e);
+            continue;
+        }
+        const int shift = 3 - q - codec_power_log2(-k);
+        cr_expect_eq(entry->k, k, "%d", e);
+        cr_expect(shift >= 0 && shift <= 3);
+        cr_expect_eq(entry->unit, codec_powers[-k - POWER_MIN] >> shift, "%d", e);
     }
 }
 

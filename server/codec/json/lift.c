@@ -1,6 +1,6 @@
 /*
- * lift.c - the buffers of lifted arrays, the list of these arrays, and single elements. decimal.c
- * fills the buffers with runs of numbers.
+ * lift.c - the buffers of lifted arrays, the list of these arrays, and single elements.
+ * decimal_run.c and decimal_vector.c fill the buffers with runs of numbers.
  */
 #define _GNU_SOURCE /* mremap */
 #include "codec/json/lift.h"
@@ -19,6 +19,8 @@
 enum {
     MAP_FROM = 256 * 1024,  /* bytes from which a buffer has pages of its own */
     LAST_BYTES = 16 * 1024, /* bytes by which a buffer grows if more is refused */
+    POPULATE = 128 * 1024,  /* most bytes whose pages are provided before they are written */
+    PAGE = 4096,
 };
 
 /* An exact array becomes float32 in lifted_room() when it has LIFT_EXACT elements. The hot loop
@@ -68,8 +70,8 @@ static bool map(struct lifted *lifted, struct account *account, size_t bytes) {
 /*
  * Changes the size of a buffer that has pages of its own. A large buffer must not be copied while
  * it grows, because then the old and the new one exist at the same time. realloc() may copy;
- * mremap() moves page tables only. The room in reserve costs no physical memory, because the kernel
- * provides a page when it is first written.
+ * mremap() moves page tables only. The room in reserve costs little physical memory, because the
+ * kernel provides a page when it is first written, or populate() asks for it.
  */
 static bool remap(struct lifted *lifted, struct account *account, size_t bytes) {
     const size_t more = bytes > lifted->bytes ? bytes - lifted->bytes : 0;
@@ -131,6 +133,20 @@ bool lifted_zeros(struct lifted *lifted, struct account *account, attn_dtype dty
     return true;
 }
 
+/* Asks the kernel for the pages of the room that has been added, all at once: that takes half the
+ * time of one page after another. More room than POPULATE is left to the first writing, so that
+ * physical memory stays close to what the elements take. */
+static void populate(struct lifted *lifted) {
+#ifdef MADV_POPULATE_WRITE
+    const size_t used = (lifted->count * attn_dtype_size(lifted->dtype) + PAGE - 1) / PAGE * PAGE;
+    if (lifted->mapped && lifted->bytes > used && lifted->bytes - used <= POPULATE) {
+        madvise((char *)lifted->data + used, lifted->bytes - used, MADV_POPULATE_WRITE);
+    }
+#else
+    (void)lifted;
+#endif
+}
+
 /* Small buffers double, and buffers with pages of their own grow by an eighth. account_grow() does
  * not fit here, because it knows only blocks of malloc. */
 bool lifted_room(struct lifted *lifted, struct account *account) {
@@ -150,6 +166,7 @@ bool lifted_room(struct lifted *lifted, struct account *account) {
         }
     }
     lifted->capacity += step / width;
+    populate(lifted);
     return true;
 }
 

@@ -1,14 +1,15 @@
 /*
- * number.c - writes numbers. The shortest digits come from one multiplication of 64 x 64 bits. This
- * is R. Giulietti's Schubfach ("The Schubfach way to render doubles", 2020) with half its
- * precision. What it cannot decide, about one double in a hundred, is left to std::to_chars
- * (number.cc).
+ * number.c - writes single numbers; number_floats.inc writes arrays of floats. The shortest digits
+ * come from one multiplication of 64 x 64 bits. This is R. Giulietti's Schubfach ("The Schubfach
+ * way to render doubles", 2020) with half its precision. What it cannot decide, about one double in
+ * a hundred, is left to std::to_chars (number.cc).
  */
 #include "codec/json/number.h"
 
 #include <float.h>
 #include <string.h>
 
+#include "codec/json/layout.h"
 #include "codec/json/power.h"
 
 /* -------------------------------------------------------------------------------------- digits */
@@ -133,31 +134,6 @@ static inline uint64_t spread_digits(uint32_t x) {
     return high | (v - high * 10) << 8;
 }
 
-static inline void store_digits(char *out, uint64_t digits) {
-    digits |= 0x3030303030303030;
-#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
-    digits = __builtin_bswap64(digits);
-#endif
-    memcpy(out, &digits, sizeof digits);
-}
-
-static size_t write_exponent(char *out, int exponent) {
-    size_t size = 0;
-    out[size++] = 'e';
-    if (exponent < 0) {
-        out[size++] = '-';
-    }
-    unsigned rest = (unsigned)(exponent < 0 ? -exponent : exponent);
-    if (rest >= 100) {
-        out[size++] = (char)('0' + rest / 100);
-    }
-    if (rest >= 10) {
-        out[size++] = (char)('0' + rest / 10 % 10);
-    }
-    out[size++] = (char)('0' + rest % 10);
-    return size;
-}
-
 /* Writes digits * 10^power, which has at most 17 digits. Copies blocks of constant size, including
  * what comes after the digits, so that no copy depends on the number of digits. */
 static inline size_t write_digits(char *out, const struct number_digits *number) {
@@ -207,53 +183,19 @@ static inline size_t write_digits(char *out, const struct number_digits *number)
     return (size_t)(count + 1);
 }
 
-/* Writes number * 10^power with at most nine digits, which every float has. The digits stay in
- * registers: to store them in pieces and load them as a whole would take longer than the rest of
- * this function. */
-static inline size_t write_few_digits(char *out, uint64_t number, int power) {
+/* Writes number * 10^power with at most nine digits, which every float has. */
+static size_t write_few_digits(char *out, uint64_t number, int power) {
     int length = ((64 - __builtin_clzll(number)) * 1233) >> 12;
     length += number >= TENS[length];
     const uint64_t nine = number * TENS[9 - length]; /* nine digits, with zeros at the end */
-    const uint64_t tail = spread_digits((uint32_t)(nine % 100000000));
-    const char first = (char)('0' + nine / 100000000);
-    const int trail = tail > 0 ? __builtin_clzll(tail) / 8 : 8, count = 9 - trail;
-    const int exponent = power + length - 1; /* the exponent of the first digit */
-    power = exponent - count + 1;            /* the exponent of the last digit that is not 0 */
-
-    if (exponent < -4 || power > 6) {
-        out[0] = first;
-        out[1] = '.';
-        store_digits(out + 2, tail);
-        const size_t size = count > 1 ? (size_t)count + 1 : 1;
-        return size + write_exponent(out + size, exponent);
-    }
-    if (power >= 0) {
-        out[0] = first;
-        store_digits(out + 1, tail);
-        memset(out + count, '0', 6);
-        return (size_t)(count + power);
-    }
-    /* The number has zeros before its digits, or the point among them. There is no branch, because
-     * the processor could not predict it. */
-    const bool below = exponent < 0;
-    const int lead = below ? 1 - exponent : 0, before = below ? 0 : exponent;
-    memcpy(out, "0.000", 5);
-    out[lead] = first;
-    store_digits(out + lead + 1, tail);
-    out[before + 1] = '.';
-    store_digits(out + lead + before + (below ? 1 : 2), tail >> (8 * before));
-    return (size_t)(lead + count + !below);
+    return number_lay_out(out, (unsigned)(nine / 100000000),
+                          spread_digits((uint32_t)(nine % 100000000)), power + length - 1);
 }
 
 static inline size_t write_sign(char *out, bool negative) {
     *out = '-';
     return negative;
 }
-
-/* Whole numbers below this one have at most seven digits and are written by write_small(). */
-enum {
-    SMALL = 10000000
-};
 
 static inline size_t write_small(char *out, uint32_t value) {
     uint64_t digits = spread_digits(value);

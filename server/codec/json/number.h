@@ -1,8 +1,9 @@
 /*
  * number.h - decimal text to binary numbers and back, exactly and whatever the locale is. Before
  * they read, the callers check the grammar of JSON; before they write, they check that the number
- * is finite. number.c has the quick way to write a number, and decimal.c the quick way to read one.
- * number.cc, the only C++ of the project, does the rest with libstdc++'s <charconv>.
+ * is finite. number.c has the quick way to write a number, number_floats.inc that to write an array,
+ * and decimal.h that to read one. number.cc, the only C++ of the project, does the rest with
+ * libstdc++'s <charconv>.
  */
 #ifndef CODEC_NUMBER_H
 #define CODEC_NUMBER_H
@@ -35,6 +36,16 @@ size_t number_write_float(char *out, float value);
 size_t number_write_double(char *out, double value);
 size_t number_write_rounded(char *out, double value, int digits);
 size_t number_write_int64(char *out, int64_t value);
+
+/* Writes floats as number_write_float() does, or null for one that is not finite, each with a comma
+ * after it. Needs NUMBER_SIZE + 1 bytes for each and returns the end. The other two are this
+ * function in vectors of 16 bytes and, on x86 with AVX2, of 32 bytes. */
+char *number_write_floats(char *out, const float *values, size_t count);
+char *number_write_floats_plain(char *out, const float *values, size_t count);
+#if defined(__x86_64__)
+#define NUMBER_WIDE
+char *number_write_floats_wide(char *out, const float *values, size_t count);
+#endif
 
 /* The functions of number.cc for number.c. Each gives the digits of a positive value as a whole
  * number and its power of ten: the shortest that read back, or `digits` of them. */

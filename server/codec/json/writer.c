@@ -111,6 +111,9 @@ static char *put_elements(char *out, const attn_tensor *tensor, size_t first, si
     size_t end = first + count;
     switch (tensor->dtype) {
     case ATTN_FLOAT32:
+        if (digits == 0) {
+            return number_write_floats(out, (const float *)tensor->data + first, count);
+        }
         for (size_t i = first; i < end; i++, *out++ = ',') {
             out = put_float(out, ((const float *)tensor->data)[i], digits);
         }
