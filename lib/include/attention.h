@@ -294,7 +294,8 @@ ATTN_API attn_status attn_plan_multihead(attn_plan **plan, const attn_multihead 
  *   attn_prepack        packs them into a buffer of the caller, which is aligned to ATTN_ALIGNMENT
  *                       and overlaps the weights nowhere; *prepacked borrows it
  * *prepacked is a tensor for attn_plan_multihead() with ATTN_PREPACKED. It is valid only in this
- * process. Errors: ATTN_INVALID_ARGUMENT ("weights", "layout"), ATTN_SHAPE_MISMATCH, ATTN_TOO_LARGE.
+ * process. Errors: ATTN_INVALID_ARGUMENT ("weights", "layout"), ATTN_SHAPE_MISMATCH,
+ * ATTN_TOO_LARGE.
  */
 ATTN_API attn_status attn_prepack_bytes(const attn_tensor *weights, attn_layout layout,
                                         size_t *bytes, attn_error *error);

@@ -13,7 +13,7 @@
  *   bench_attention LINE...     measures these calls, which are written as --list does
  *   bench_attention --list      lists the calls; it takes the options above. A line "# GROUP" comes
  *                               before the calls of each group
- *   bench_attention --serve     reads lines of calls and answers each with the seconds of one sample
+ *   bench_attention --serve     reads lines of calls and answers each with a sample in seconds
  *
  * $BENCH_THREADS threads (default: as many as there are cores) run the tasks of a plan.
  */

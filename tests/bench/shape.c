@@ -1,6 +1,6 @@
 /*
- * shape.c lists the calls to measure: a grid, those of common models, and calls of any size that are
- * drawn from a seed.
+ * shape.c lists the calls to measure: a grid, those of common models, and calls of any size that
+ * are drawn from a seed.
  */
 #include "shape.h"
 
@@ -168,7 +168,7 @@ static void pass_grid(const struct way *way) {
     }
 }
 
-/* Passes calls of transformers for images and text, at which matrix products are hard to make fast. */
+/* Passes calls of transformers for images and text, whose products are hard to make fast. */
 static void pass_models(const struct way *way) {
     static const struct {
         size_t heads, n, d, d_model, weights, prepacked;
@@ -206,8 +206,8 @@ static size_t draw_below(uint64_t *state, size_t count) {
     return (size_t)(draw_bits(state) % count);
 }
 
-/* Draws a number of rows between 17 and 3000. Its logarithm is uniform, and it is no multiple of 3 or
- * 4, so it is no multiple of the rows or columns of a kernel's tile. */
+/* Draws a number of rows between 17 and 3000. Its logarithm is uniform, and it is no multiple of 3
+ * or 4, so it is no multiple of the rows or columns of a kernel's tile. */
 static size_t draw_rows(uint64_t *state) {
     for (;;) {
         const double share = (double)(draw_bits(state) >> 11) * 0x1p-53;
@@ -229,8 +229,8 @@ static size_t draw_columns(uint64_t *state) {
     return i < 3 * HARD ? hard[i % HARD] : easy[i - 3 * HARD];
 }
 
-/* Draws a call. Its kind depends on its index. It has fewer heads than were drawn if its work or its
- * weights would be too large for a sample of some 50 ms on two cores. */
+/* Draws a call. Its kind depends on its index. It has fewer heads than were drawn if its work or
+ * its weights would be too large for a sample of some 50 ms on two cores. */
 static struct shape draw_shape(uint64_t *state, size_t index) {
     static const struct {
         bool projections, weights, causal;

@@ -32,9 +32,9 @@ bool shape_read(struct shape *s, const char *line);
 /* Returns the columns of a head's values. */
 size_t shape_d_v(const struct shape *s);
 
-/* Returns the floating-point operations of a call's matrix products: two for each multiply-add of the
- * two products of attention and of the projections. Pairs of query and key that causal or a window
- * forbids do not count. Pairs that a mask forbids count, because masks are arbitrary. */
+/* Returns the floating-point operations of a call's matrix products: two for each multiply-add of
+ * the two products of attention and of the projections. Pairs of query and key that causal or a
+ * window forbids do not count. Pairs that a mask forbids count, because masks are arbitrary. */
 double shape_flops(const struct shape *s);
 
 /* Which calls are measured. */
@@ -47,7 +47,8 @@ struct shape_choice {
 
 /* Calls each(group, s) for each call of the choice. The groups follow one another: the grid, the
  * calls of common models, and the calls that are drawn from the seed. The first calls that a seed
- * draws do not depend on how many are drawn. Exits the program if `only` is no regular expression. */
+ * draws do not depend on how many are drawn. Exits the program if `only` is no regular
+ * expression. */
 void shape_each(const struct shape_choice *choice,
                 void (*each)(const char *group, const struct shape *s));
 

@@ -46,8 +46,8 @@ KERNEL_CHECKS(KERNEL_CHECK)
 /* Each test is a process of its own, in which the table is not chosen yet. */
 TestSuite(isa, .timeout = 60);
 
-/* Expects that attn_build() names the table with this index (-1: the fastest one without tiles), and
- * that it says whether the value of ATTENTION_ISA was refused. On a CPU with tiles the last usable
+/* Expects that attn_build() names the table with this index (-1: the fastest one without tiles),
+ * and that it says whether the value of ATTENTION_ISA was refused. On a CPU with tiles the last usable
  * table is "amx". */
 static void expect_choice(const char *value, bool refused, int index) {
     const struct attn_kernels *all[ATTN_KERNELS_MAX];

@@ -1,8 +1,8 @@
 /*
  * number.h - decimal text to binary numbers and back, exactly and whatever the locale is. Before
  * they read, the callers check the grammar of JSON; before they write, they check that the number
- * is finite. number.c has the quick way to write a number, number_floats.inc that to write an array,
- * and decimal.h that to read one. number.cc, the only C++ of the project, does the rest with
+ * is finite. number.c has the quick way to write a number, number_floats.inc that to write an
+ * array, and decimal.h that to read one. number.cc, the only C++ of the project, does the rest with
  * libstdc++'s <charconv>.
  */
 #ifndef CODEC_NUMBER_H
