@@ -47,8 +47,8 @@ KERNEL_CHECKS(KERNEL_CHECK)
 TestSuite(isa, .timeout = 60);
 
 /* Expects that attn_build() names the table with this index (-1: the fastest one without tiles),
- * and that it says whether the value of ATTENTION_ISA was refused. On a CPU with tiles the last usable
- * table is "amx". */
+ * and that it says whether the value of ATTENTION_ISA was refused. On a CPU with tiles the last
+ * usable table is "amx". */
 static void expect_choice(const char *value, bool refused, int index) {
     const struct attn_kernels *all[ATTN_KERNELS_MAX];
     const size_t count = tables(all);
