@@ -17,7 +17,9 @@ static size_t tables(const struct attn_kernels *all[ATTN_KERNELS_MAX]) {
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
         all[count++] = &attn_kernels_avx2;
     }
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq")) {
+    if (__builtin_cpu_supports("fma") && __builtin_cpu_supports("avx512f") &&
+        __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+        __builtin_cpu_supports("avx512vl")) {
         all[count++] = &attn_kernels_avx512;
     }
 #elif defined(__aarch64__)

@@ -1,6 +1,6 @@
 /*
- * amx.c has the row kernels of avx512.c and those of tiles.inc, for AMX-BF16 and AVX-512 F, BW, DQ
- * and BF16.
+ * amx.c has the row kernels of avx512.c and those of tiles.inc, for AMX-BF16 and AVX-512 F, BW, DQ,
+ * VL and BF16.
  */
 #include "kernels/kernels.h"
 

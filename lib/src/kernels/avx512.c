@@ -1,4 +1,7 @@
-/* avx512.c has the row kernels for AVX-512 F and DQ. amx.c includes it and defines TABLE and NAME. */
+/*
+ * avx512.c has the row kernels for AVX-512 F, BW, DQ and VL. amx.c includes it and defines TABLE and
+ * NAME.
+ */
 #include "kernels/kernels.h"
 
 #if defined(__AVX512F__) && defined(__AVX512DQ__)

@@ -20,6 +20,16 @@ enum {
     TILES_UNASKED = 0
 };
 
+#if defined(__x86_64__)
+/* Does the CPU have all instructions that the compiler may use in avx512.c? The Makefile names them
+ * for that file. A virtual machine can lack some of them. */
+static bool has_avx512(void) {
+    return __builtin_cpu_supports("fma") && __builtin_cpu_supports("avx512f") &&
+           __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+           __builtin_cpu_supports("avx512vl");
+}
+#endif
+
 /* ---------------------------------------------------------------------------------------- tiles */
 
 #if defined(__x86_64__) && defined(__linux__)
@@ -44,10 +54,8 @@ static long arch_prctl(long code, long argument) {
 static bool has_tiles(void) {
     unsigned a, b, c, d, low, high;
     uint64_t supported = 0;
-    if (!__builtin_cpu_supports("avx512bw") || !__builtin_cpu_supports("avx512dq") ||
-        !__builtin_cpu_supports("avx512vl") || !__get_cpuid_count(7, 0, &a, &b, &c, &d) ||
-        (d >> 22 & 1) == 0 || (d >> 24 & 1) == 0 || !__get_cpuid_count(7, 1, &a, &b, &c, &d) ||
-        (a >> 5 & 1) == 0) {
+    if (!has_avx512() || !__get_cpuid_count(7, 0, &a, &b, &c, &d) || (d >> 22 & 1) == 0 ||
+        (d >> 24 & 1) == 0 || !__get_cpuid_count(7, 1, &a, &b, &c, &d) || (a >> 5 & 1) == 0) {
         return false;
     }
     __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
@@ -88,7 +96,7 @@ size_t attn_kernels_usable(const struct attn_kernels *tables[ATTN_KERNELS_MAX]) 
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
         tables[count++] = &attn_kernels_avx2;
     }
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq")) {
+    if (has_avx512()) {
         tables[count++] = &attn_kernels_avx512;
     }
 #if defined(__linux__)
