@@ -130,12 +130,12 @@ Test(engine_tiles, numbers_of_any_size_agree_with_the_reference) {
         double q, k, v, scale;
         bool unit;
     } cases[] = {
-        {1, 1, 1e-30, 1, true},      {1, 1, 1e-38, 1, true},         {1, 1, 1e12, 1, true},
-        {1, 1, 1e20, 1, false},      {1, 1, 1e37, 1, false},         {1e12, 1e-12, 1, 1, true},
-        {1e30, 1e-30, 1, 1, false},  {1e-38, 1e37, 1, 1, false},     {1e-25, 1e-25, 1, 1, true},
-        {1e-38, 1e-38, 1, 1, true},  {1e-12, 1e-12, 1, 1e24, false}, {1e-18, 1e-18, 1, 1e36, false},
-        {300, 300, 1, 1, true},      {1e5, 1e5, 1, 1e-9, true},      {1e4, 1e4, 1, 1, true},
-        {1e12, 1e12, 1, 1e-24, true}};
+        {1, 1, 1e-30, 1, true},     {1, 1, 1e-38, 1, true},         {1, 1, 1e12, 1, true},
+        {1, 1, 1e20, 1, false},     {1, 1, 1e37, 1, false},         {1e12, 1e-12, 1, 1, true},
+        {1e30, 1e-30, 1, 1, false}, {1e-38, 1e37, 1, 1, false},     {1e-25, 1e-25, 1, 1, true},
+        {1e-38, 1e-38, 1, 1, true}, {1e-12, 1e-12, 1, 1e24, false}, {1e-18, 1e-18, 1, 1e36, false},
+        {300, 300, 1, 1, true},     {1e5, 1e5, 1, 1e-9, true},      {1e4, 1e4, 1e12, 1, true},
+        {3e3, 3e3, 1e12, 1, true},  {1e12, 1e12, 1, 1e-24, true}};
     static const unsigned kinds[] = {PLAIN, BIAS | CAUSAL};
     for (size_t i = 0; i < 2 * sizeof cases / sizeof *cases; i++) {
         struct call c = draw_float_call(kinds[i % 2], 1, 33, 70, 24, 20);
