@@ -107,6 +107,16 @@ Test(engine_tiles, kinds_and_edges_agree_with_the_reference) {
     }
 }
 
+/* The keys of long rows are added up in parts. */
+Test(engine_tiles, long_rows_agree_with_the_reference) {
+    struct call c = draw_float_call(BOTTOM_RIGHT, 1, 33, 8230, 3, 3);
+    if (!too_slow(1, c.n, c.m, c.d)) {
+        check_ways(&c, ways, 2);
+        expect_unit(true);
+    }
+    free_call(&c);
+}
+
 /* Fewer queries or keys take the other path. */
 Test(engine_tiles, small_calls_do_without) {
     static const size_t sizes[][2] = {{17, 100}, {31, 64}, {64, 63}, {4, 200}};
