@@ -474,7 +474,9 @@ typedef struct attn_build_info {
  * are chosen once, when they are first needed: the kernels that the environment variable
  * ATTENTION_ISA names, or the fastest usable ones but "amx" if it is unset or empty. If it names
  * kernels that this CPU cannot run, or for which the operating system refuses the tile registers,
- * the library uses the fastest ones and sets kernels_refused. */
+ * the library uses the fastest ones and sets kernels_refused. "amx" keeps the bounds of the error
+ * for every finite input: the vector kernels compute what has numbers that are too large for the
+ * tiles, and small numbers are scaled. */
 ATTN_API attn_build_info attn_build(void);
 
 /* Sets or returns the number of threads that OpenBLAS itself may use in the whole process. A caller

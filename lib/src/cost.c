@@ -166,8 +166,11 @@ static double cost_of_visible(const attn_plan *plan, const struct schedule *s, d
 }
 
 double cost_of_packing(const attn_plan *plan, const struct schedule *s) {
-    const double numbers = (double)s->tiles * (double)s->keys * cost_mean_columns(plan) / 2;
-    return s->packs ? (double)plan->batch * (double)plan->kv_heads * (numbers * PACK + BLOCK) : 0;
+    const double columns = cost_mean_columns(plan) / (s->unit ? 1 : 2); /* keys, and values */
+    const double numbers = (double)s->tiles * (double)s->keys * columns;
+    return s->packs || s->unit
+               ? (double)plan->batch * (double)plan->kv_heads * (numbers * PACK + BLOCK)
+               : 0;
 }
 
 double cost_of_copying(double numbers, double rows) {

@@ -3,7 +3,8 @@
  * inputs and results. schedule.c fills the maps, and engine/worker.inc makes pointers of them.
  *
  * An area begins at a multiple of ATTN_ALIGNMENT bytes. A call that does not need an area gives it
- * no bytes. `real` is the dtype of the plan, B its batch items, H its heads, n its queries, m its
+ * no bytes. `real` is the dtype of the plan, B its batch items, H its heads, KV its key
+ * heads, n its queries, m its
  * keys. The other sizes are members of struct schedule.
  *
  * The workspace is shared by all tasks. The plan owns it.
@@ -13,6 +14,9 @@
  *     | k             | real (rows, ld) of project_k     |                                       |
  *     | v             | real (rows, ld) of project_v     |                                       |
  *     | packed_keys   | real (B, pack_batch)             | transposed tiles of keys, if `packs`  |
+ *     | unit_tiles    | uint16_t (B, pack_batch)         | keys and values that are packed for   |
+ *     |               |                                  | the matrix unit, if `unit`            |
+ *     | unit_sizes    | float (B, KV, tiles, 2)          | their largest magnitudes              |
  *     | heads_out     | real (B, out_batch)              | outputs of heads, if W_O takes them   |
  *     | exact_q       | double, in the shape of q        | Q, K and V of an exact call           |
  *     | exact_k       | double, in the shape of k        |                                       |
@@ -54,6 +58,9 @@
  *     | part          | real (rows, d_v)                 | output of a part of the keys          |
  *     | tile          | real                             | a tile of weights of a projection, or |
  *     |               |                                  | of packed keys, if `packs_late`       |
+ *     | unit_queries  | uint16_t                         | the queries of a block, packed for the|
+ *     |               |                                  | matrix unit                           |
+ *     | unit_weights  | uint16_t                         | the weights of a tile, packed for it  |
  *     | order         | 8 bytes each                     | top_k's heap; of long rows: entries   |
  *     |               |                                  | in each run, or the heap of runs      |
  *     +---------------+----------------------------------+---------------------------------------+
@@ -67,6 +74,7 @@
 struct workspace_map {
     size_t q, k, v;
     size_t packed_keys;
+    size_t unit_tiles, unit_sizes;
     size_t heads_out;
     size_t exact_q, exact_k, exact_v, exact_out;
     size_t moments, input_moments;
@@ -88,6 +96,7 @@ struct scratch_map {
     size_t top;
     size_t part;
     size_t tile;
+    size_t unit_queries, unit_weights;
     size_t order;
     size_t bytes; /* size of a scratch */
 };

@@ -23,7 +23,7 @@ struct operand {
 struct head {
     size_t d, d_v;
     size_t q, k, v, past_k, past_v, out;
-    size_t pack; /* place of its key head in the packed keys */
+    size_t pack; /* place of its key head in the packed keys, or in those for the matrix unit */
     double scale;
 };
 
@@ -110,8 +110,11 @@ struct schedule {
     bool exact;
     /* PHASE_PACK packs the keys for all blocks: tile by tile, transposed. */
     bool packs;
-    /* There are at most two blocks, and each packs a tile of keys when it comes to it. */
+    /* There are at most two blocks, or a matrix unit computes most of them, and each packs a tile of keys when it comes to it. */
     bool packs_late;
+    /* A matrix unit computes the products, see unit.inc. PHASE_PACK packs keys and values for it.
+     * Blocks whose numbers it cannot hold pack their keys late. */
+    bool unit;
     /* The keys are cut into parts, and PHASE_MERGE merges their partial results. */
     bool cut;
     /* Whole rows are too long to be kept: the keys are cut, and long.inc computes the parts. */
@@ -138,7 +141,7 @@ struct schedule {
 
     /* PHASE_PACK: first the tasks that pack. A part of the keys of a head is pack_tiles tiles. */
     size_t pack_tasks, pack_tiles, pack_parts, pack_per_task;
-    size_t pack_batch; /* numbers of packed keys of one batch item */
+    size_t pack_batch; /* numbers of packed keys of one batch item, or parts for the matrix unit */
     /* PHASE_PACK: then, for each matrix, the tasks that copy. A part of the matrix of a head is
      * copy_numbers numbers, and a task copies copy_per_task parts. */
     size_t copy_tasks[COPY_COUNT], copy_numbers[COPY_COUNT], copy_parts[COPY_COUNT],

@@ -5,11 +5,13 @@
  */
 #include <assert.h>
 #include <float.h>
+#include <math.h>
 #include <string.h>
 
 #include "blas.h"
 #include "engine/moments.h"
 #include "engine/partial.h"
+#include "engine/unit.h"
 #include "kernels/kernels.h"
 #include "plan_build.h"
 #include "status.h"
@@ -72,7 +74,17 @@ enum {
      * number in parts of so many rows, or of a half or a quarter of them. */
     PANELS_ROWS = 256,
     NARROW = 64,
+    /* The fewest queries and keys for which packing for the matrix unit saves time. This is a
+     * guess, because it was not measured yet. */
+    UNIT_QUERIES = 32,
+    UNIT_KEYS = 64,
+    /* Blocks of a matrix unit have a multiple of so many queries, which are two of its tiles. */
+    UNIT_ROWS = 32,
 };
+
+/* A number below 2^-126 may count as 0 in a product on the unit. With a scale up to this one and up
+ * to WIDE columns, that changes a logit by less than 2^-44. */
+#define UNIT_SCALE 0x1p20
 
 static size_t ceil_div(size_t a, size_t b) {
     assert(b > 0);
@@ -200,6 +212,11 @@ static void choose_paths(attn_plan *plan, struct schedule *s, double head_cost) 
     s->panel = plan_panel(plan->dtype);
     s->without_blas = plan->n <= ROW_QUERIES || (plan->n < PACK_QUERIES && head_cost <= ROW_WORK);
     s->packs = !s->without_blas && plan->n * (plan->heads / plan->kv_heads) >= PACK_QUERIES;
+    s->unit = attn_kernels()->tiles != NULL && plan->dtype == ATTN_FLOAT32 && !s->staged &&
+              !s->without_blas && plan->n >= UNIT_QUERIES && plan->m >= UNIT_KEYS;
+    for (size_t h = 0; h < plan->heads; h++) {
+        s->unit = s->unit && fabs(plan->head[h].scale) <= UNIT_SCALE;
+    }
 }
 
 /* Cuts the keys of long rows into parts. With few queries each part is a task, so that there is
@@ -325,12 +342,15 @@ static void choose_blocks(attn_plan *plan, struct schedule *s, size_t d, double 
     choose_tile(s, d, size);
     s->keys = s->keys < plan->m ? s->keys : plan->m;
     s->tiles = ceil_div(plan->m, s->keys);
+    s->unit = s->unit && s->keys * d * size <= LATE_BYTES;
+    s->rows = s->unit ? TILE_ROWS : s->rows;
     s->exact = calls * (double)plan->n * (double)plan->m <= EXACT_SCORES &&
                calls * head_cost <= EXACT_WORK && all_projections(plan) <= EXACT_WORK &&
                !plan->project_q.prepacked;
     s->ld = s->keys;
     s->packs = s->packs && d <= WIDE;
     s->long_rows = rows_are_long(plan, s, d);
+    s->unit = s->unit && !s->long_rows && !s->exact;
     if (s->long_rows) {
         cut_long_rows(plan, s);
     } else if (s->staged || s->keeps_tiles || s->exact) {
@@ -346,16 +366,17 @@ static void choose_blocks(attn_plan *plan, struct schedule *s, size_t d, double 
         }
         choose_splits(plan, s, d);
     }
-    /* All blocks get the same number of rows, a multiple of eight. */
+    /* All blocks get the same number of rows, a multiple of `step`. */
+    const size_t step = s->unit ? UNIT_ROWS : 8;
     s->blocks = ceil_div(plan->n, s->rows);
-    const size_t even = ceil_div(ceil_div(plan->n, s->blocks), 8) * 8;
+    const size_t even = ceil_div(ceil_div(plan->n, s->blocks), step) * step;
     s->rows = even < s->rows ? even : s->rows;
     s->rows = s->rows < plan->n ? s->rows : plan->n;
     s->blocks = ceil_div(plan->n, s->rows);
     s->packs = s->packs && !s->exact;
     const bool few = s->packs ? s->blocks <= 2 && plan->heads == plan->kv_heads
                               : s->panel > 0 && !s->without_blas && !s->exact;
-    s->packs_late = few && !s->long_rows && s->keys * d * size <= LATE_BYTES;
+    s->packs_late = (few || s->unit) && !s->long_rows && s->keys * d * size <= LATE_BYTES;
     s->packs = s->packs && !s->packs_late;
     s->heads_in_turn = s->splits > 1 ? 1 : choose_heads_in_turn(plan, d);
     choose_tasks(plan, s);
@@ -366,7 +387,7 @@ static void choose_pack(const attn_plan *plan, struct schedule *s, size_t d) {
     static const unsigned results[COPY_COUNT] = {ATTN_WANT(Q), ATTN_WANT(K), ATTN_WANT(V),
                                                  ATTN_WANT(PRESENT_K), ATTN_WANT(PRESENT_V)};
     const size_t size_of_tile = s->keys * d;
-    if (s->packs) {
+    if (s->packs || s->unit) {
         const size_t some = PACK_NUMBERS / size_of_tile;
         s->pack_tiles = some < 1 ? 1 : some > s->tiles ? s->tiles : some;
         s->pack_parts = ceil_div(s->tiles, s->pack_tiles);
@@ -456,16 +477,29 @@ static bool lay_out_workspace(attn_plan *plan, struct schedule *s) {
                reserve(end, k->rows * k->ld, size, &map->k) &&
                reserve(end, v->rows * v->ld, size, &map->v);
     }
-    if (s->packs) {
+    if (s->packs || s->unit) {
         for (size_t h = 0; h < plan->heads; h++) {
             if (h % (plan->heads / plan->kv_heads) != 0) {
                 plan->head[h].pack = plan->head[h - 1].pack;
                 continue;
             }
             plan->head[h].pack = s->pack_batch;
-            fits = fits && size_add(s->pack_batch, s->tiles * packed_columns(s) * plan->head[h].d,
-                                    &s->pack_batch);
+            const size_t tile = s->unit
+                                    ? unit_tile_parts(s->keys, plan->head[h].d, plan->head[h].d_v)
+                                    : packed_columns(s) * plan->head[h].d;
+            size_t tiles;
+            fits = fits && size_mul(s->tiles, tile, &tiles) &&
+                   size_add(s->pack_batch, tiles, &s->pack_batch);
         }
+    }
+    if (s->unit) {
+        const size_t tiles = plan->batch * plan->kv_heads * s->tiles;
+        size_t all;
+        fits = fits && size_mul(plan->batch, s->pack_batch, &all) &&
+               reserve(end, all, sizeof(uint16_t), &map->unit_tiles) &&
+               reserve(end, 2 * tiles, sizeof(float), &map->unit_sizes);
+    }
+    if (s->packs) {
         /* A product that begins inside of a panel reads beyond its last panel. */
         const size_t beyond = plan->window[0] >= 0 || s->long_rows ? s->panel : 0;
         size_t all;
@@ -560,6 +594,10 @@ static bool lay_out_scratch(const attn_plan *plan, struct schedule *s, size_t d,
            reserve(end, s->keeps_tiles && !is_long ? rows * s->tiles : 0, size, &map->top) &&
            reserve(end, adds || (s->cut && !is_long) ? rows * d_v : 0, size, &map->part) &&
            reserve(end, copied_tile(plan, s, d), size, &map->tile) &&
+           reserve(end, s->unit ? attn_tiles_parts(rows, d) : 0, sizeof(uint16_t),
+                   &map->unit_queries) &&
+           reserve(end, s->unit ? unit_weight_parts(rows, s->keys) : 0, sizeof(uint16_t),
+                   &map->unit_weights) &&
            reserve(end, order, sizeof(uint64_t), &map->order);
 }
 

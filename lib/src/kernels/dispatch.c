@@ -140,6 +140,10 @@ const struct attn_kernels *attn_kernels(void) {
     return found;
 }
 
+void attn_kernels_use(const struct attn_kernels *table) {
+    atomic_store_explicit(&chosen, table, memory_order_release);
+}
+
 bool attn_kernels_refused(void) {
     attn_kernels();
     return atomic_load_explicit(&refused, memory_order_relaxed);

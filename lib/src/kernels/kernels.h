@@ -138,6 +138,9 @@ size_t attn_kernels_usable(const struct attn_kernels *tables[ATTN_KERNELS_MAX]);
  * table. */
 const struct attn_kernels *attn_kernels(void);
 
+/* Makes attn_kernels() return this table from now on. Only tests call this, between plans. */
+void attn_kernels_use(const struct attn_kernels *table);
+
 /* Returns whether ATTENTION_ISA is set but names no usable table, so that it has no effect. */
 bool attn_kernels_refused(void);
 
