@@ -110,7 +110,8 @@ struct schedule {
     bool exact;
     /* PHASE_PACK packs the keys for all blocks: tile by tile, transposed. */
     bool packs;
-    /* There are at most two blocks, or a matrix unit computes most of them, and each packs a tile of keys when it comes to it. */
+    /* There are at most two blocks, or a matrix unit computes most of them. Each packs a tile of
+     * keys when it comes to it. */
     bool packs_late;
     /* A matrix unit computes the products, see unit.inc. PHASE_PACK packs keys and values for it.
      * Blocks whose numbers it cannot hold pack their keys late. */
@@ -137,6 +138,7 @@ struct schedule {
     size_t blocks_per_task; /* blocks of one task; a block counts once for each split */
     size_t heads_in_turn;   /* key heads whose blocks alternate, so that each thread keeps to one */
     size_t total_numbers;   /* numbers of the sum of parts of one row */
+    size_t weight_numbers;  /* numbers of the largest tile of weights that a task copies */
     size_t wide_numbers;    /* numbers of the longest row that an exact call converts to double */
 
     /* PHASE_PACK: first the tasks that pack. A part of the keys of a head is pack_tiles tiles. */

@@ -66,6 +66,14 @@ size_t plan_panel(attn_dtype dtype);
 /* Cuts the work into phases of tasks, lays out the memory of a run, and estimates its cost. */
 attn_status plan_schedule(attn_plan *plan, attn_error *error);
 
+/* ---------------------------------------------------------------------------- in memory_map.c */
+
+/* These functions lay out the workspace, and a scratch for heads whose widest d and d_v are given.
+ * The size of a scratch has a bound for all calls, because rows that would be too large are long
+ * rows. Both return false if the memory cannot be addressed. */
+bool memory_map_workspace(attn_plan *plan);
+bool memory_map_scratch(attn_plan *plan, size_t d, size_t d_v);
+
 /* ---------------------------------------------------------------------------------- in cost.c */
 
 /* The costs of the parts of a run. Each function reads only those fields of the schedule that are

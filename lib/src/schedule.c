@@ -1,7 +1,7 @@
 /*
  * schedule.c - cuts a call into phases of independent tasks. It is the only place that decides tile
- * sizes, thresholds and the layout of workspace and scratch. Its decisions depend on the call alone
- * and never on the number of threads, so a call gives the same bytes on any number of threads.
+ * sizes and thresholds. Its decisions depend on the call and the kernels alone and never on the
+ * number of threads, so a call gives the same bytes on any number of threads.
  */
 #include <assert.h>
 #include <float.h>
@@ -106,15 +106,6 @@ static void choose_tile(struct schedule *s, size_t d, size_t size) {
     s->rows = s->rows > TILE_ROWS ? TILE_ROWS : s->rows < 8 ? 8 : s->rows / 8 * 8;
 }
 
-/* Reserves an area of `count` elements of `size` bytes at the end of a memory, whose size grows.
- * Returns false if the memory could not be addressed. */
-static bool reserve(size_t *memory, size_t count, size_t size, size_t *at) {
-    size_t bytes;
-    *at = *memory;
-    return size_mul(count, size, &bytes) && size_add(bytes, ATTN_ALIGNMENT - 1, &bytes) &&
-           size_add(*memory, bytes / ATTN_ALIGNMENT * ATTN_ALIGNMENT, memory);
-}
-
 /* The multiply-adds of all projections. */
 static double all_projections(const attn_plan *plan) {
     const struct projection *all[] = {&plan->project_q, &plan->project_k, &plan->project_v,
@@ -140,7 +131,7 @@ static double all_projections(const attn_plan *plan) {
  * gets some. Measured on a Zen 5 with OpenBLAS's cores SkylakeX and Haswell, d_model 768 and 4096,
  * 16 to 2048 rows.
  */
-static size_t choose_projection(struct projection *p, const struct schedule *s, size_t size) {
+static size_t choose_projection(struct projection *p, struct schedule *s, size_t size) {
     enum {
         SPARSE = 32,
         TALL = 512,
@@ -179,6 +170,9 @@ static size_t choose_projection(struct projection *p, const struct schedule *s, 
         p->copies_tiles = !p->prepacked && (p->out_in || p->rows > SPARSE);
         p->tile_rows = p->task_rows;
         p->tile_inner = p->prepacked ? p->inner : PANELS_ROWS;
+    }
+    if (panels || p->copies_tiles) {
+        s->weight_numbers = panels ? (size_t)PANELS_ROWS * NARROW : TILE_BYTES / size;
     }
     p->across = ceil_div(p->ld, p->task_columns);
     return ceil_div(p->rows, p->task_rows) * p->across;
@@ -460,147 +454,6 @@ static void choose_after_cuts(const attn_plan *plan, struct schedule *s, size_t 
     }
 }
 
-/* The columns that a tile of packed keys has memory for. */
-static size_t packed_columns(const struct schedule *s) {
-    return s->panel == 0 ? s->keys : ceil_div(s->keys, s->panel) * s->panel;
-}
-
-/* Lays out the workspace, in the order of its map. Returns false if it cannot be addressed. */
-static bool lay_out_workspace(attn_plan *plan, struct schedule *s) {
-    const size_t size = attn_dtype_size(plan->dtype), rows = plan->batch * plan->heads * plan->n;
-    const struct projection *q = &plan->project_q, *k = &plan->project_k, *v = &plan->project_v;
-    struct workspace_map *map = &s->workspace;
-    size_t *end = &map->bytes;
-    bool fits = true;
-    if (plan->projected) {
-        fits = reserve(end, q->rows * q->ld, size, &map->q) &&
-               reserve(end, k->rows * k->ld, size, &map->k) &&
-               reserve(end, v->rows * v->ld, size, &map->v);
-    }
-    if (s->packs || s->unit) {
-        for (size_t h = 0; h < plan->heads; h++) {
-            if (h % (plan->heads / plan->kv_heads) != 0) {
-                plan->head[h].pack = plan->head[h - 1].pack;
-                continue;
-            }
-            plan->head[h].pack = s->pack_batch;
-            const size_t tile = s->unit
-                                    ? unit_tile_parts(s->keys, plan->head[h].d, plan->head[h].d_v)
-                                    : packed_columns(s) * plan->head[h].d;
-            size_t tiles;
-            fits = fits && size_mul(s->tiles, tile, &tiles) &&
-                   size_add(s->pack_batch, tiles, &s->pack_batch);
-        }
-    }
-    if (s->unit) {
-        const size_t tiles = plan->batch * plan->kv_heads * s->tiles;
-        size_t all;
-        fits = fits && size_mul(plan->batch, s->pack_batch, &all) &&
-               reserve(end, all, sizeof(uint16_t), &map->unit_tiles) &&
-               reserve(end, 2 * tiles, sizeof(float), &map->unit_sizes);
-    }
-    if (s->packs) {
-        /* A product that begins inside of a panel reads beyond its last panel. */
-        const size_t beyond = plan->window[0] >= 0 || s->long_rows ? s->panel : 0;
-        size_t all;
-        fits = fits && size_mul(plan->batch, s->pack_batch, &all) && size_add(all, beyond, &all) &&
-               reserve(end, all, size, &map->packed_keys);
-    }
-    if (plan->has_out_projection && plan_wants(plan, ATTN_WANT(OUTPUT))) {
-        fits = fits && reserve(end, plan->batch * plan->out_batch, size, &map->heads_out);
-    }
-    if (s->exact && plan->projected) {
-        fits = fits && reserve(end, q->rows * q->ld, sizeof(double), &map->exact_q) &&
-               reserve(end, k->rows * k->ld, sizeof(double), &map->exact_k) &&
-               reserve(end, v->rows * v->ld, sizeof(double), &map->exact_v);
-    }
-    if (s->exact && plan->has_out_projection) {
-        fits = fits && reserve(end, plan->batch * plan->out_batch, sizeof(double), &map->exact_out);
-    }
-    if (plan_wants(plan, ATTN_WANT(STATISTICS))) {
-        const size_t inputs = s->moment_tasks[0] + s->moment_tasks[1] + s->moment_tasks[2];
-        fits = fits &&
-               reserve(end, s->tasks[PHASE_ATTEND] * 2, sizeof(struct moments), &map->moments) &&
-               reserve(end, inputs, sizeof(struct moments), &map->input_moments);
-    }
-    if (s->cut) {
-        const bool again = s->tasks[PHASE_WEIGH] > 0;
-        const size_t entry = 2 * size; /* bytes of a struct entry */
-        size_t parts, count;
-        fits = fits && size_mul(rows, s->splits, &parts) &&
-               size_mul(parts, s->partial_numbers, &count) &&
-               reserve(end, count, sizeof(double), &map->partials) &&
-               reserve(end, again ? 2 * rows : 0, sizeof(double), &map->totals) &&
-               size_mul(parts, s->run_length, &count) && reserve(end, count, entry, &map->runs);
-    }
-    return fits;
-}
-
-/* The size, in numbers, of the largest tile that a task copies or packs into its scratch. */
-static size_t copied_tile(const attn_plan *plan, const struct schedule *s, size_t d) {
-    const struct projection *all[] = {&plan->project_q, &plan->project_k, &plan->project_v,
-                                      &plan->project_out};
-    const size_t keys = s->packs_late ? packed_columns(s) * d : 0;
-    const size_t values = s->exact || s->without_blas ? 0 : s->keys * s->panel;
-    size_t weights = 0;
-    for (int i = 0; i < 4 && !s->exact; i++) {
-        if (s->panel > 0 && all[i]->count > 0) {
-            weights = (size_t)PANELS_ROWS * NARROW;
-        } else if (all[i]->copies_tiles) {
-            weights = TILE_BYTES / attn_dtype_size(plan->dtype);
-        }
-    }
-    const size_t tile = keys > values ? keys : values;
-    return tile > weights ? tile : weights;
-}
-
-/* The numbers of the longest row that an exact call converts to double. */
-static size_t widest_exact_row(const attn_plan *plan, size_t d) {
-    const struct projection *all[] = {&plan->project_q, &plan->project_k, &plan->project_v};
-    size_t numbers = d;
-    for (int i = 0; i < 3; i++) {
-        numbers = all[i]->inner > numbers ? all[i]->inner : numbers;
-    }
-    return numbers;
-}
-
-/* Lays out a scratch, in the order of its map. d and d_v are those of the widest heads. The size of
- * a scratch has a bound for all calls, because rows that would be too large are long rows. Returns
- * false if the scratch cannot be addressed. */
-static bool lay_out_scratch(const attn_plan *plan, struct schedule *s, size_t d, size_t d_v) {
-    const size_t size = attn_dtype_size(plan->dtype), rows = s->scratch_rows;
-    const bool top_k = plan_wants_top_k(plan), adds = s->adds_parts, is_long = s->long_rows;
-    const bool whole = (s->staged && !is_long) || s->exact;
-    const bool mean = s->exact && plan->mean_over_heads;
-    struct scratch_map *map = &s->scratch;
-    size_t *end = &map->bytes, order = top_k ? 2 * plan->top_k : 0, wide = 0;
-    if (s->exact) {
-        s->wide_numbers = widest_exact_row(plan, d);
-        wide = s->wide_numbers + plan->project_out.ld;
-    }
-    s->total_numbers = d_v + 2;
-    if (is_long) {
-        order = top_k && s->splits > rows ? s->splits : rows;
-    }
-    return reserve(end, rows * s->ld, size, &map->scores) &&
-           reserve(end, whole ? plan->m : s->keys, sizeof(double), &map->row) &&
-           reserve(end, adds ? rows * s->total_numbers : 0, sizeof(double), &map->total) &&
-           reserve(end, wide, sizeof(double), &map->wide) &&
-           reserve(end, mean ? rows * plan->m : 0, sizeof(double), &map->mean) &&
-           reserve(end, is_long ? s->keys : 0, sizeof(double), &map->logits) &&
-           reserve(end, rows + (is_long ? 0 : rows * d_v), sizeof(double), &map->sum) &&
-           reserve(end, is_long ? 0 : 2 * rows, sizeof(double), &map->slow) &&
-           reserve(end, 2 * rows, size, &map->max) &&
-           reserve(end, s->keeps_tiles && !is_long ? rows * s->tiles : 0, size, &map->top) &&
-           reserve(end, adds || (s->cut && !is_long) ? rows * d_v : 0, size, &map->part) &&
-           reserve(end, copied_tile(plan, s, d), size, &map->tile) &&
-           reserve(end, s->unit ? attn_tiles_parts(rows, d) : 0, sizeof(uint16_t),
-                   &map->unit_queries) &&
-           reserve(end, s->unit ? unit_weight_parts(rows, s->keys) : 0, sizeof(uint16_t),
-                   &map->unit_weights) &&
-           reserve(end, order, sizeof(uint64_t), &map->order);
-}
-
 attn_status plan_schedule(attn_plan *plan, attn_error *error) {
     struct schedule *s = &plan->schedule;
     const size_t size = attn_dtype_size(plan->dtype);
@@ -624,7 +477,7 @@ attn_status plan_schedule(attn_plan *plan, attn_error *error) {
         s->tasks[PHASE_PROJECT] = s->tasks[PHASE_PROJECT] > 0;
         s->tasks[PHASE_OUT] = s->tasks[PHASE_OUT] > 0;
     }
-    if (!lay_out_workspace(plan, s) || !lay_out_scratch(plan, s, d, d_v)) {
+    if (!memory_map_workspace(plan) || !memory_map_scratch(plan, d, d_v)) {
         return attn_too_large(error);
     }
     s->cost = cost_of_plan(plan, s);

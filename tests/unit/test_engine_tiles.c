@@ -255,7 +255,7 @@ Test(engine_tiles, visible_nan_fails) {
     cr_expect_eq(uses, 0);
 }
 
-/* -------------------------------------------------------------------------------- the same bytes */
+/* ------------------------------------------------------------------------------ the same bytes */
 
 /* Returns the call of the last n queries. */
 static struct call last_queries(const struct call *c, size_t n) {
