@@ -3,8 +3,8 @@
  * inputs and results. memory_map.c fills the maps, and engine/worker.inc makes pointers of them.
  *
  * An area begins at a multiple of ATTN_ALIGNMENT bytes. A call that does not need an area gives it
- * no bytes. `real` is the dtype of the plan, B its batch items, H its heads, KV its key heads, n its
- * queries, m its keys. The other sizes are members of struct schedule.
+ * no bytes. `real` is the dtype of the plan, B its batch items, H its heads, KV its key heads, n
+ * its queries, m its keys. The other sizes are members of struct schedule.
  *
  * The workspace is shared by all tasks. The plan owns it.
  *
