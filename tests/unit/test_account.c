@@ -194,7 +194,7 @@ Test(account, lends_blocks_of_its_arena) {
     cr_expect_eq(budget.used, 0);
 }
 
-/* What the arena holds is counted by the base, and what malloc gives is counted beyond it. */
+/* The base counts the blocks of the arena. Blocks of malloc are counted beyond it. */
 Test(account, counts_the_arena_once) {
     static _Alignas(64) char arena[ARENA];
     struct budget budget = make_budget(MIB, 2 * KIB + 300);

@@ -88,19 +88,19 @@ const char *document_number_text(double number, bool narrow, char text[NUMBER_SI
 }
 
 bool document_refuse_element(const struct codec_document *document, const struct codec_value *value,
-                             const struct lifted *tensor, size_t i, const char *rule,
+                             const struct lifted *tensor, size_t element, const char *rule,
                              struct codec_error *error) {
     char text[NUMBER_SIZE + 1];
-    double number = lifted_number(tensor, i);
-    if (i == tensor->first_range) {
-        return document_refuse(document, value, i, error, "must be %s, not %s", rule,
+    double number = lifted_number(tensor, element);
+    if (element == tensor->first_range) {
+        return document_refuse(document, value, element, error, "must be %s, not %s", rule,
                                tensor->range_text);
     }
     if (!isfinite(number)) {
-        return document_refuse(document, value, i, error, "must be %s, not %s", rule,
-                               i == tensor->first_null ? "null" : "infinite");
+        return document_refuse(document, value, element, error, "must be %s, not %s", rule,
+                               element == tensor->first_null ? "null" : "infinite");
     }
-    return document_refuse(document, value, i, error, "must be %s, not %s", rule,
+    return document_refuse(document, value, element, error, "must be %s, not %s", rule,
                            document_number_text(number, tensor->dtype == ATTN_FLOAT32, text));
 }
 
