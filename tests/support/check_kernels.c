@@ -12,7 +12,7 @@
 #include "support/rng.h"
 #include "support/scale.h"
 
-__attribute__((format(printf, 1, 2))) static const char *failure(const char *format, ...) {
+const char *check_failure(const char *format, ...) {
     static char text[256];
     va_list arguments;
     va_start(arguments, format);
@@ -24,7 +24,7 @@ __attribute__((format(printf, 1, 2))) static const char *failure(const char *for
 #define REQUIRE(condition, ...)                                                                    \
     do {                                                                                           \
         if (!(condition)) {                                                                        \
-            return failure(__VA_ARGS__);                                                           \
+            return check_failure(__VA_ARGS__);                                                     \
         }                                                                                          \
     } while (0)
 

@@ -29,6 +29,9 @@
     X(online_f32_sees_what_is_too_large)                                                           \
     X(online_f64_sees_what_is_too_large)
 
+/* Returns the text of a failure, which is static. The next call overwrites it. */
+__attribute__((format(printf, 1, 2))) const char *check_failure(const char *format, ...);
+
 /* Each function returns NULL, or a text that says what is wrong. The next call overwrites it. */
 #define KERNEL_CHECK(name) const char *check_##name(const struct attn_kernels *k);
 KERNEL_CHECKS(KERNEL_CHECK)

@@ -8,26 +8,16 @@
 #include <assert.h>
 #include <float.h>
 #include <math.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "kernels/kernels.h"
+#include "support/check_kernels.h"
 #include "support/rng.h"
 #include "support/scale.h"
 #include "support/tile_model.h"
 
 double check_tiles_worst;
-
-__attribute__((format(printf, 1, 2))) static const char *wrong_tiles(const char *format, ...) {
-    static char text[256];
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
-    va_end(arguments);
-    return text;
-}
 
 static void *allocate_exactly(size_t count, size_t size) {
     /* The size is a multiple of the alignment only for packed operands. */
@@ -67,12 +57,12 @@ static const char *check_parts(const struct attn_tiles *t, const float *x, size_
             int exponent;
             frexp(rest, &exponent);
             if (fabs(rest) >= 0x1p-126 && !(fabs(rest - parts[k]) <= ldexp(1, exponent - 9))) {
-                wrong = wrong_tiles("part %d of %a is %a of %a", k, want, parts[k], rest);
+                wrong = check_failure("part %d of %a is %a of %a", k, want, parts[k], rest);
             }
             rest -= parts[k];
         }
         if (fabs(want) >= 0x1p-103 ? rest != 0 : !(fabs(rest) < 0x1p-126)) {
-            wrong = wrong_tiles("%a is not %a + %a + %a", want, parts[0], parts[1], parts[2]);
+            wrong = check_failure("%a is not %a + %a + %a", want, parts[0], parts[1], parts[2]);
         }
     }
     free(packed);
@@ -136,8 +126,8 @@ const char *check_tiles_largest_magnitude_is_found(const struct attn_tiles *t) {
         free(packed);
         free(x);
         if (left != want || plain != want || transposed != want) {
-            return wrong_tiles("the largest of %zu x %zu is %g, not %g, %g or %g", rows, k,
-                               (double)want, (double)left, (double)plain, (double)transposed);
+            return check_failure("the largest of %zu x %zu is %g, not %g, %g or %g", rows, k,
+                                 (double)want, (double)left, (double)plain, (double)transposed);
         }
     }
     return NULL;
@@ -261,7 +251,7 @@ static const char *check_trial(const struct trial *p, bool add) {
         const size_t at = i - GUARD_FLOATS;
         if ((i < GUARD_FLOATS || at / p->ldc >= p->rows || at % p->ldc >= p->n) &&
             memcmp(&p->c[i], &p->was[i], sizeof *p->c) != 0) {
-            return wrong_tiles("product %zu x %zu x %zu wrote outside of C", p->rows, p->k, p->n);
+            return check_failure("product %zu x %zu x %zu wrote outside of C", p->rows, p->k, p->n);
         }
     }
     for (size_t i = 0; i < p->rows * p->n; i++) {
@@ -274,10 +264,10 @@ static const char *check_trial(const struct trial *p, bool add) {
         }
         const double error = fabs((double)p->c[at] * scale - want);
         if (!(error <= BOUND * terms + 0x1p-149)) {
-            return wrong_tiles("product %zu x %zu x %zu%s%s at %zu, %zu: %a, not %a, off by %g",
-                               p->rows, p->k, p->n, p->transposed ? " transposed" : "",
-                               add ? " added" : "", r, j, (double)p->c[at] * scale, want,
-                               error / terms);
+            return check_failure("product %zu x %zu x %zu%s%s at %zu, %zu: %a, not %a, off by %g",
+                                 p->rows, p->k, p->n, p->transposed ? " transposed" : "",
+                                 add ? " added" : "", r, j, (double)p->c[at] * scale, want,
+                                 error / terms);
         }
         check_tiles_worst = fmax(check_tiles_worst, (error - 0x1p-149) / fmax(terms, 0x1p-149));
     }
@@ -347,7 +337,7 @@ static const char *check_row_alone(const struct attn_tiles *t, const struct tria
     const bool same = memcmp(c, p->c + GUARD_FLOATS + r * p->ldc, p->n * sizeof *c) == 0;
     free(packed);
     free(c);
-    return same ? NULL : wrong_tiles("row %zu of %zu alone has other bytes", r, p->rows);
+    return same ? NULL : check_failure("row %zu of %zu alone has other bytes", r, p->rows);
 }
 
 const char *check_tiles_products_do_not_depend_on_blocks(const struct attn_tiles *t) {
@@ -362,7 +352,7 @@ const char *check_tiles_products_do_not_depend_on_blocks(const struct attn_tiles
         multiply_in_blocks(t, &p, again, &rng);
         const char *wrong = check_row_alone(t, &p, (size_t)rng_bits(&rng) % p.rows);
         if (memcmp(again, p.c, size_of_c(&p) * sizeof *again) != 0) {
-            wrong = wrong_tiles("%zu x %zu x %zu in blocks has other bytes", p.rows, p.k, p.n);
+            wrong = check_failure("%zu x %zu x %zu in blocks has other bytes", p.rows, p.k, p.n);
         }
         free(again);
         end_trial(&p);
@@ -419,7 +409,7 @@ static const char *check_at_limit(const struct attn_tiles *t, struct rng *rng) {
     if (!attn_tiles_hold(p.most_a, nextafterf(p.most_b, 0), p.k) ||
         attn_tiles_hold(p.most_a, p.most_b * 1.01f, p.k) || attn_tiles_hold(1, INFINITY, 1) ||
         attn_tiles_hold(INFINITY, 0, 1)) {
-        wrong = wrong_tiles("attn_tiles_hold has another limit for %zu", p.k);
+        wrong = check_failure("attn_tiles_hold has another limit for %zu", p.k);
     }
     multiply_trial(t, &p, false);
     wrong = wrong != NULL ? wrong : check_trial(&p, false);
@@ -456,7 +446,8 @@ const char *check_tiles_products_hold_at_the_borders(const struct attn_tiles *t)
             return wrong;
         }
     }
-    return held < test_scale(300) * 9 / 10 ? wrong_tiles("only %zu trials were valid", held) : NULL;
+    return held < test_scale(300) * 9 / 10 ? check_failure("only %zu trials were valid", held)
+                                           : NULL;
 }
 
 /* -------------------------------------------------------------------------------------- softmax */
@@ -555,15 +546,15 @@ static const char *compare_rows(const struct block_of_rows *got, const struct bl
         if (!close_to(got->sum[r], want->sum[r], 40) ||
             (!odd && (got->max[r] != want->max[r] ||
                       !close_to((double)got->factor[r], (double)want->factor[r], 2)))) {
-            return wrong_tiles("row %zu of %zu, %zu wide: sum %g, not %g; max %g, not %g", r,
-                               got->rows, got->n, got->sum[r], want->sum[r], (double)got->max[r],
-                               (double)want->max[r]);
+            return check_failure("row %zu of %zu, %zu wide: sum %g, not %g; max %g, not %g", r,
+                                 got->rows, got->n, got->sum[r], want->sum[r], (double)got->max[r],
+                                 (double)want->max[r]);
         }
         for (size_t j = 0; j < got->width; j++) {
             const float *a = got->x + r * got->ld, *b = want->x + r * want->ld;
             if (!odd && !close_to((double)a[j], (double)b[j], j < got->n ? 2 : 0)) {
-                return wrong_tiles("weight %zu, %zu of %zu is %a, not %a", r, j, got->n,
-                                   (double)a[j], (double)b[j]);
+                return check_failure("weight %zu, %zu of %zu is %a, not %a", r, j, got->n,
+                                     (double)a[j], (double)b[j]);
             }
         }
     }
@@ -586,8 +577,8 @@ const char *check_tiles_softmax_agrees_with_online(const struct attn_tiles *t) {
         }
         t->pack_left(want.packed, b.x, b.ld, b.rows, b.width, ATTN_TILE_WEIGHT);
         if (wrong == NULL && !same_packed(b.packed, want.packed, b.rows, b.width)) {
-            wrong =
-                wrong_tiles("packed weights of %zu rows, %zu of %zu, differ", b.rows, b.n, b.width);
+            wrong = check_failure("packed weights of %zu rows, %zu of %zu, differ", b.rows, b.n,
+                                  b.width);
         }
         end_rows(&b);
         end_rows(&want);
@@ -627,7 +618,7 @@ const char *check_tiles_softmax_computes_products_beside(const struct attn_tiles
         end_rows(&b);
         end_rows(&alone);
         if (!same) {
-            return wrong_tiles("softmax with products beside it has other bytes");
+            return check_failure("softmax with products beside it has other bytes");
         }
     }
     return NULL;
@@ -663,7 +654,7 @@ const char *check_tiles_everything_has_the_bytes_of_the_model(const struct attn_
     struct rng rng = {22};
     for (size_t c = 0; c < test_scale(100); c++) {
         if (!same_with_model(t, &rng)) {
-            return wrong_tiles("trial %zu has other bytes than the model", c);
+            return check_failure("trial %zu has other bytes than the model", c);
         }
         struct block_of_rows b = start_rows(&rng), model = copy_rows(&b);
         soften_rows(t, &b, NULL, 0);
@@ -679,7 +670,7 @@ const char *check_tiles_everything_has_the_bytes_of_the_model(const struct attn_
         end_rows(&b);
         end_rows(&model);
         if (!same) {
-            return wrong_tiles("softmax %zu has other bytes than the model", c);
+            return check_failure("softmax %zu has other bytes than the model", c);
         }
     }
     return NULL;
