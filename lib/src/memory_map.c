@@ -17,9 +17,9 @@ static bool reserve(size_t *memory, size_t count, size_t size, size_t *at) {
            size_add(*memory, bytes / ATTN_ALIGNMENT * ATTN_ALIGNMENT, memory);
 }
 
-/* The columns that a tile of packed keys has memory for. */
-static size_t packed_columns(const struct schedule *s) {
-    return s->panel == 0 ? s->keys : (s->keys + s->panel - 1) / s->panel * s->panel;
+/* The number of columns after `columns` of them were packed. */
+static size_t packed_columns(const struct schedule *s, size_t columns) {
+    return s->panel == 0 ? columns : (columns + s->panel - 1) / s->panel * s->panel;
 }
 
 bool memory_map_workspace(attn_plan *plan) {
@@ -43,7 +43,7 @@ bool memory_map_workspace(attn_plan *plan) {
             plan->head[h].pack = s->pack_batch;
             const size_t tile = s->unit
                                     ? unit_tile_parts(s->keys, plan->head[h].d, plan->head[h].d_v)
-                                    : packed_columns(s) * plan->head[h].d;
+                                    : packed_columns(s, s->keys) * plan->head[h].d;
             size_t tiles;
             fits = fits && size_mul(s->tiles, tile, &tiles) &&
                    size_add(s->pack_batch, tiles, &s->pack_batch);
@@ -95,8 +95,9 @@ bool memory_map_workspace(attn_plan *plan) {
 
 /* The size, in numbers, of the largest tile that a task copies or packs into its scratch. */
 static size_t copied_tile(const struct schedule *s, size_t d) {
-    const size_t keys = s->packs_late ? packed_columns(s) * d : 0;
-    const size_t values = s->exact || s->without_blas ? 0 : s->keys * s->panel;
+    const size_t keys = s->packs_late ? packed_columns(s, s->keys) * d : 0;
+    const bool packs_values = s->panel > 0 && !s->exact && !s->without_blas && !s->long_rows;
+    const size_t values = packs_values ? s->keys * packed_columns(s, s->value_columns) : 0;
     const size_t weights = s->exact ? 0 : s->weight_numbers, tile = keys > values ? keys : values;
     return tile > weights ? tile : weights;
 }

@@ -138,6 +138,7 @@ struct schedule {
     size_t blocks_per_task; /* blocks of one task; a block counts once for each split */
     size_t heads_in_turn;   /* key heads whose blocks alternate, so that each thread keeps to one */
     size_t total_numbers;   /* numbers of the sum of parts of one row */
+    size_t value_columns;   /* columns of the values that are multiplied at once */
     size_t weight_numbers;  /* numbers of the largest tile of weights that a task copies */
     size_t wide_numbers;    /* numbers of the longest row that an exact call converts to double */
 

@@ -70,6 +70,11 @@ enum {
      * cache. */
     TILE_ROWS = 96,
     TILE_BYTES = 1 << 15,
+    /* The most bytes of packed keys, and of packed values, of one tile: a quarter of an L2 cache of
+     * 512 KiB. */
+    PANELS_BYTES = 1 << 17,
+    /* The most columns of the values that are packed at once. */
+    VALUE_COLUMNS = 512,
     /* A tile of weights in panels has so many rows and NARROW columns. A table of kernels adds up a
      * number in parts of so many rows, or of a half or a quarter of them. */
     PANELS_ROWS = 256,
@@ -93,16 +98,22 @@ static size_t ceil_div(size_t a, size_t b) {
 
 /*
  * Chooses the size of tiles for rows of d (or d_v) numbers of `size` bytes. Both products of a tile
- * have the sizes rows, keys and d. For small products OpenBLAS has kernels that do not pack; with
- * them it reaches the peak of the machine. They are fastest if the number of keys is a multiple of
- * 64. Measured on a Zen 5 with OpenBLAS's cores SkylakeX (AVX-512, with such kernels) and Haswell
- * (AVX2, without them): with half of the rows a call is up to 4 % slower, with half of the bytes
- * 3 %, with twice the bytes 5 %, and 8 % in float64 with SkylakeX.
+ * have the sizes rows, keys and d.
+ *
+ * With panels, the packed keys or values of a tile and its scores share an L2 cache. Measured on a
+ * Zen 3 (AVX2): with half of the keys a call is 3 to 10 % slower, with 50 % more rows 1 % faster.
+ *
+ * For small products OpenBLAS has kernels that do not pack; with them it reaches the peak of the
+ * machine. They are fastest if the number of keys is a multiple of 64. Measured on a Zen 5 with
+ * OpenBLAS's cores SkylakeX (AVX-512, with such kernels) and Haswell (AVX2, without them): with half
+ * of the rows a call is up to 4 % slower, with half of the bytes 3 %, with twice the bytes 5 %, and
+ * 8 % in float64 with SkylakeX.
  */
 static void choose_tile(struct schedule *s, size_t d, size_t size) {
-    s->keys = TILE_BYTES / (d * size) / 64 * 64;
+    const size_t bytes = s->panel > 0 ? PANELS_BYTES : TILE_BYTES;
+    s->keys = bytes / (d * size) / 64 * 64;
     s->keys = s->keys > 256 ? 256 : s->keys < 64 ? 64 : s->keys;
-    s->rows = BLAS_SMALL_PRODUCT / (s->keys * d);
+    s->rows = s->panel > 0 ? TILE_ROWS : BLAS_SMALL_PRODUCT / (s->keys * d);
     s->rows = s->rows > TILE_ROWS ? TILE_ROWS : s->rows < 8 ? 8 : s->rows / 8 * 8;
 }
 
@@ -337,7 +348,6 @@ static void choose_blocks(attn_plan *plan, struct schedule *s, size_t d, double 
     s->keys = s->keys < plan->m ? s->keys : plan->m;
     s->tiles = ceil_div(plan->m, s->keys);
     s->unit = s->unit && s->keys * d * size <= LATE_BYTES;
-    s->rows = s->unit ? TILE_ROWS : s->rows;
     s->exact = calls * (double)plan->n * (double)plan->m <= EXACT_SCORES &&
                calls * head_cost <= EXACT_WORK && all_projections(plan) <= EXACT_WORK &&
                !plan->project_q.prepacked;
@@ -464,6 +474,7 @@ attn_status plan_schedule(attn_plan *plan, attn_error *error) {
         d_v = plan->head[h].d_v > d_v ? plan->head[h].d_v : d_v;
     }
     const double head_cost = (double)plan->n * (double)plan->m * cost_mean_columns(plan);
+    s->value_columns = d_v < VALUE_COLUMNS ? d_v : VALUE_COLUMNS;
     choose_paths(plan, s, head_cost);
     choose_blocks(plan, s, d > d_v ? d : d_v, head_cost);
     choose_pack(plan, s, d);

@@ -6,9 +6,17 @@
 #include <criterion/criterion.h>
 
 #include "attention.h"
+#include "kernels/kernels.h"
 #include "plan.h"
 
 static const float data[1];
+
+/* The sizes of tiles depend on the kernels, and the plain loops are the same on every machine. */
+static void use_plain_loops(void) {
+    attn_kernels_use(&attn_kernels_scalar);
+}
+
+TestSuite(costs, .init = use_plain_loops);
 
 static attn_plan *plan_of(size_t batch, size_t heads, size_t n, size_t m, size_t d,
                           const attn_options *o) {

@@ -100,32 +100,58 @@ static inline void transpose_f64(__m256d v[4]) {
     v[3] = _mm256_permute2f128_pd(b, d, 0x31);
 }
 
-/* Six rows and two vectors: 12 sums in 16 registers. */
-#define STRIP_ROWS    6
-#define PANEL_VECTORS 2
+/* A mask of the first n lanes. */
+static inline __m256i first_f32(size_t n) {
+    const __m256i lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32((int)n), lanes);
+}
 
-#define real          float
-#define REAL_IS_FLOAT 1
-#define ROW(name)     name##_f32
-#define V             __m256
-#define LANES         8
-#define SET(c)        _mm256_set1_ps(c)
-#define LOAD(p)       _mm256_loadu_ps(p)
-#define STORE(p, v)   _mm256_storeu_ps(p, v)
-#define STREAM(p, v)  _mm256_stream_ps(p, v)
-#define ADD(a, b)     _mm256_add_ps(a, b)
-#define SUB(a, b)     _mm256_sub_ps(a, b)
-#define MUL(a, b)     _mm256_mul_ps(a, b)
-#define MAX(a, b)     _mm256_max_ps(a, b)
-#define FMA(a, b, c)  _mm256_fmadd_ps(a, b, c)
-#define FNMA(a, b, c) _mm256_fnmadd_ps(a, b, c)
-#define REDUCE_ADD(v) add_f32(v)
-#define REDUCE_MAX(v) max_lanes_f32(v)
-#define FOLD_ADD(v)   fold_add_f32(v)
-#define FOLD_MAX(v)   fold_max_f32(v)
-#define TRANSPOSE(v)  transpose_f32(v)
-#define CLAMP(x)      MAX(SET(EXP_MIN), x)
-#define EXP2(p, n, x) _mm256_andnot_ps(_mm256_cmp_ps(x, SET(EXP_MIN), _CMP_LT_OQ), exp2_f32(p, n))
+static inline __m256i first_f64(size_t n) {
+    const __m256i lanes = _mm256_setr_epi64x(0, 1, 2, 3);
+    return _mm256_cmpgt_epi64(_mm256_set1_epi64x((long long)n), lanes);
+}
+
+/* Returns the first n numbers of p; the other lanes are `fill`. */
+static inline __m256 load_first_f32(const float *p, size_t n, float fill) {
+    const __m256i first = first_f32(n);
+    return _mm256_blendv_ps(_mm256_set1_ps(fill), _mm256_maskload_ps(p, first),
+                            _mm256_castsi256_ps(first));
+}
+
+static inline __m256d load_first_f64(const double *p, size_t n, double fill) {
+    const __m256i first = first_f64(n);
+    return _mm256_blendv_pd(_mm256_set1_pd(fill), _mm256_maskload_pd(p, first),
+                            _mm256_castsi256_pd(first));
+}
+
+/* Six rows and two vectors: 12 sums in 16 registers. */
+#define STRIP_ROWS          6
+#define PANEL_VECTORS       2
+
+#define real                float
+#define REAL_IS_FLOAT       1
+#define ROW(name)           name##_f32
+#define V                   __m256
+#define LANES               8
+#define SET(c)              _mm256_set1_ps(c)
+#define LOAD(p)             _mm256_loadu_ps(p)
+#define STORE(p, v)         _mm256_storeu_ps(p, v)
+#define STREAM(p, v)        _mm256_stream_ps(p, v)
+#define ADD(a, b)           _mm256_add_ps(a, b)
+#define SUB(a, b)           _mm256_sub_ps(a, b)
+#define MUL(a, b)           _mm256_mul_ps(a, b)
+#define MAX(a, b)           _mm256_max_ps(a, b)
+#define FMA(a, b, c)        _mm256_fmadd_ps(a, b, c)
+#define FNMA(a, b, c)       _mm256_fnmadd_ps(a, b, c)
+#define REDUCE_ADD(v)       add_f32(v)
+#define REDUCE_MAX(v)       max_lanes_f32(v)
+#define FOLD_ADD(v)         fold_add_f32(v)
+#define FOLD_MAX(v)         fold_max_f32(v)
+#define TRANSPOSE(v)        transpose_f32(v)
+#define CLAMP(x)            MAX(SET(EXP_MIN), x)
+#define LOAD_PART           load_first_f32
+#define STORE_PART(p, v, n) _mm256_maskstore_ps(p, first_f32(n), v)
+#define EXP2(p, n, x)       _mm256_andnot_ps(_mm256_cmp_ps(x, SET(EXP_MIN), _CMP_LT_OQ), exp2_f32(p, n))
 #include "vector.inc"
 
 #define real                    double
@@ -151,6 +177,8 @@ static inline void transpose_f64(__m256d v[4]) {
 #define FOLD_MAX(v)             fold_max_f64(v)
 #define TRANSPOSE(v)            transpose_f64(v)
 #define CLAMP(x)                MAX(SET(EXP_MIN), x)
+#define LOAD_PART               load_first_f64
+#define STORE_PART(p, v, n)     _mm256_maskstore_pd(p, first_f64(n), v)
 #define EXP2(p, n, x)           _mm256_andnot_pd(_mm256_cmp_pd(x, SET(EXP_MIN), _CMP_LT_OQ), exp2_f64(p, n))
 #include "vector.inc"
 
