@@ -263,7 +263,7 @@ static bool check_kernels(char *error, size_t size) {
     char names[64];
     if (build.kernels_refused) {
         list_kernels(&build, names, sizeof names);
-        snprintf(error, size, "ATTENTION_ISA is \"%s\", but this CPU runs %s",
+        snprintf(error, size, "ATTENTION_ISA is \"%s\", but this machine runs %s",
                  value != NULL ? value : "", names);
     }
     return !build.kernels_refused;
@@ -402,7 +402,7 @@ void options_print_help(FILE *out) {
     list_kernels(&build, names, sizeof names);
     fprintf(
         out,
-        "\nThe environment variable ATTENTION_ISA chooses the vector instructions. This CPU runs\n"
-        "%s; the default is the last one.\n",
-        names);
+        "\nThe environment variable ATTENTION_ISA chooses the vector instructions. This machine\n"
+        "runs %s. %s is in use.\n",
+        names, build.kernels);
 }

@@ -274,8 +274,10 @@ typedef struct attn_multihead {
     const attn_projection *projections;
     size_t count; /* projections; 1 without per_head */
     bool per_head;
-    attn_layout layout;           /* the layout of all weights, W_O included */
-    const attn_tensor *w_o, *b_o; /* (H*d_v,d_out), (d_out); NULL = heads are concatenated only */
+    attn_layout layout; /* the layout of all weights, W_O included */
+    /* (H*d_v,d_out), or (d_out,H*d_v) with ATTN_OUT_IN, and (d_out); NULL = heads are concatenated
+     * only */
+    const attn_tensor *w_o, *b_o;
 } attn_multihead;
 
 /* Makes a plan of attention with its projections: Q = X W_Q + b_Q, K = C W_K + b_K and
@@ -287,15 +289,18 @@ ATTN_API attn_status attn_plan_multihead(attn_plan **plan, const attn_multihead 
                                          const attn_options *options, attn_error *error);
 
 /*
- * These functions pack weights once, in the form in which the products of this library on this CPU
- * read them, so that plans need not pack them again.
- *   attn_prepack_bytes  computes the bytes of the buffer for weights (d_model,columns), or
- *                       (columns,d_model) with ATTN_OUT_IN
- *   attn_prepack        packs them into a buffer of the caller, which is aligned to ATTN_ALIGNMENT
- *                       and overlaps the weights nowhere; *prepacked borrows it
- * *prepacked is a tensor for attn_plan_multihead() with ATTN_PREPACKED. It is valid only in this
- * process. Errors: ATTN_INVALID_ARGUMENT ("weights", "layout"), ATTN_SHAPE_MISMATCH,
- * ATTN_TOO_LARGE.
+ * These functions pack the weights of a projection once, in the form in which the products of this
+ * library on this CPU read them, so that plans need not pack them again. `weights` has the shape
+ * (d_model,columns), or (columns,d_model) if `layout` is ATTN_OUT_IN.
+ *   attn_prepack_bytes  computes the bytes of the buffer, a multiple of ATTN_ALIGNMENT
+ *   attn_prepack        packs the weights into `buffer`, which is aligned to ATTN_ALIGNMENT and
+ *                       does not overlap them; afterwards they may be freed
+ * *prepacked becomes a tensor of shape (d_model,columns) and of the same dtype, for
+ * attn_plan_multihead() with ATTN_PREPACKED. It borrows the buffer, which must not change before
+ * the last plan that uses it is freed. It is valid only in this process. All weights of a call are
+ * packed, W_O included: the library cannot see whether a tensor was packed, and weights that were
+ * not packed give wrong numbers. Errors: ATTN_INVALID_ARGUMENT ("weights", "layout", "buffer"),
+ * ATTN_SHAPE_MISMATCH, ATTN_TOO_LARGE.
  */
 ATTN_API attn_status attn_prepack_bytes(const attn_tensor *weights, attn_layout layout,
                                         size_t *bytes, attn_error *error);
@@ -465,18 +470,19 @@ typedef struct attn_build_info {
     const char *version;   /* ATTN_VERSION of the library */
     const char *blas;      /* OpenBLAS's own description of its build */
     const char *blas_core; /* the kernels that OpenBLAS chose for this CPU, e.g. "SkylakeX" */
-    const char *kernels;   /* the row kernels in use, e.g. "scalar" */
+    const char *kernels;   /* the library's vector instructions: "scalar", "avx2", "avx512",
+                              "amx" (avx512 and the tile unit AMX-BF16) or "neon" */
     const char *usable_kernels[5]; /* all that this CPU can run, the slowest first, then NULL */
     bool kernels_refused;          /* ATTENTION_ISA names no usable kernels, and has no effect */
 } attn_build_info;
 
-/* Returns what this build is, and what it found on this CPU. The texts are static. The row kernels
- * are chosen once, when they are first needed: the kernels that the environment variable
- * ATTENTION_ISA names, or the fastest usable ones but "amx" if it is unset or empty. If it names
- * kernels that this CPU cannot run, or for which the operating system refuses the tile registers,
- * the library uses the fastest ones and sets kernels_refused. "amx" keeps the bounds of the error
- * for every finite input: the vector kernels compute what has numbers that are too large for the
- * tiles, and small numbers are scaled. */
+/* Returns what this build is, and what it found on this CPU. The texts are static. The kernels are
+ * chosen once, when they are first needed. They are those that the environment variable
+ * ATTENTION_ISA names. If it is unset or empty, they are the fastest usable ones, but not "amx". If
+ * it names kernels that this CPU cannot run, or if the operating system refuses the registers of
+ * the tile unit, the library uses the fastest ones, and kernels_refused is true. "amx" keeps the bounds
+ * of the error for every finite input: numbers that are too large for the unit are left to the
+ * vector instructions, and small numbers are scaled. */
 ATTN_API attn_build_info attn_build(void);
 
 /* Sets or returns the number of threads that OpenBLAS itself may use in the whole process. A caller

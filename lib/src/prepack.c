@@ -2,6 +2,7 @@
  * prepack.c packs weights of projections once, in the form that the products read, so that many
  * plans can use them.
  */
+#include <stdint.h>
 #include <string.h>
 
 #include "blas.h"
@@ -32,16 +33,23 @@ attn_status attn_prepack_bytes(const attn_tensor *weights, attn_layout layout, s
     if (panel > 0) {
         columns = (columns + panel - 1) / panel * panel; /* a size that BLAS can address */
     }
-    return size_mul(inner, columns, &count) &&
-                   size_mul(count, attn_dtype_size(weights->dtype), bytes)
-               ? ATTN_OK
-               : attn_too_large(error);
+    if (!size_mul(inner, columns, &count) ||
+        !size_mul(count, attn_dtype_size(weights->dtype), &count) ||
+        !size_add(count, ATTN_ALIGNMENT - 1, &count)) {
+        return attn_too_large(error);
+    }
+    *bytes = count / ATTN_ALIGNMENT * ATTN_ALIGNMENT;
+    return ATTN_OK;
 }
 
 attn_status attn_prepack(const attn_tensor *weights, attn_layout layout, void *buffer,
                          attn_tensor *prepacked, attn_error *error) {
     size_t inner = 0, columns = 0;
     ATTN_TRY(read_sizes(weights, layout, &inner, &columns, error));
+    if (buffer == NULL || (uintptr_t)buffer % ATTN_ALIGNMENT != 0) {
+        return attn_fail(error, ATTN_INVALID_ARGUMENT, "buffer",
+                         "buffer is not aligned to %d bytes, or it is NULL", ATTN_ALIGNMENT);
+    }
     const bool out_in = layout == ATTN_OUT_IN, panels = plan_panel(weights->dtype) > 0;
     const struct attn_kernels *k = attn_kernels();
     const size_t ld = weights->shape[1];

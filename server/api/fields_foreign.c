@@ -97,6 +97,7 @@ const struct codec_foreign fields_foreign[] = {
     {"value", PROJECTIONS, "it is \"context\" here, from which K and V are projected"},
     {"encoder_hidden_states", PROJECTIONS, "it is \"context\" here"},
     {"in_proj_weight", ATTENTIONS, PACKED},
+    {"biases", PROJECTIONS, "they are b_Q, b_K, b_V and b_O here"},
     {"in_proj_bias", ATTENTIONS, "it is b_Q, b_K and b_V of /self-attention"},
     {"q_proj_weight", ATTENTIONS, "it is W_Q" OUT_IN},
     {"k_proj_weight", ATTENTIONS, "it is W_K" OUT_IN},

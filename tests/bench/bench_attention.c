@@ -186,7 +186,7 @@ static void prepack(struct call *c, attn_tensor *w) {
     if (attn_prepack_bytes(w, ATTN_IN_OUT, &bytes, NULL) != ATTN_OK) {
         abort();
     }
-    void *packed = aligned_alloc(ATTN_ALIGNMENT, (bytes / ATTN_ALIGNMENT + 1) * ATTN_ALIGNMENT);
+    void *packed = aligned_alloc(ATTN_ALIGNMENT, bytes);
     if (packed == NULL || attn_prepack(w, ATTN_IN_OUT, packed, w, NULL) != ATTN_OK) {
         abort();
     }

@@ -362,6 +362,13 @@ Test(errors, multihead_names_the_weights) {
     cr_expect_str_eq(error.message, "layout is 2; it must be 0 or 1");
     cr_expect_eq(attn_prepack_bytes(&many, ATTN_IN_OUT, &bytes, &error), ATTN_SHAPE_MISMATCH);
     cr_expect_str_eq(error.argument, "weights");
+    _Alignas(ATTN_ALIGNMENT) char buffer[ATTN_ALIGNMENT + 4];
+    attn_tensor packed;
+    cr_expect_eq(attn_prepack(&five, ATTN_IN_OUT, NULL, &packed, &error), ATTN_INVALID_ARGUMENT);
+    cr_expect_eq(attn_prepack(&five, ATTN_IN_OUT, buffer + 4, &packed, &error),
+                 ATTN_INVALID_ARGUMENT);
+    cr_expect_str_eq(error.argument, "buffer");
+    cr_expect_str_eq(error.message, "buffer is not aligned to 64 bytes, or it is NULL");
     call.per_head = false;
     call.layout = ATTN_IN_OUT;
     heads[0].w_v = &many;

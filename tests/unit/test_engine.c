@@ -327,7 +327,7 @@ static attn_tensor matrix(const double *x, attn_dtype dtype, size_t rows, size_t
 static void *prepack(attn_tensor *w, attn_layout layout) {
     size_t bytes;
     cr_assert_eq(attn_prepack_bytes(w, layout, &bytes, NULL), ATTN_OK);
-    void *buffer = aligned_alloc(ATTN_ALIGNMENT, (bytes / ATTN_ALIGNMENT + 1) * ATTN_ALIGNMENT);
+    void *buffer = aligned_alloc(ATTN_ALIGNMENT, bytes);
     cr_assert_not_null(buffer);
     cr_assert_eq(attn_prepack(w, layout, buffer, w, NULL), ATTN_OK);
     return buffer;
