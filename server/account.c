@@ -257,7 +257,10 @@ void *account_realloc(struct account *account, void *block, size_t old_size, siz
 void *account_alloc_taken(struct account *account, size_t alignment, size_t size) {
     void *block = account_borrow(account, alignment, size);
     const size_t whole = (size + alignment - 1) & ~(alignment - 1);
-    return block != NULL || whole < size ? block : aligned_alloc(alignment, whole);
+    if (block != NULL || whole < size) {
+        return block;
+    }
+    return aligned_alloc(alignment, whole);
 }
 
 void account_free_taken(struct account *account, void *block, size_t size) {

@@ -351,7 +351,8 @@ ATTN_API bool attn_plan_bytes(const attn_plan *plan, size_t threads, size_t *byt
  * attend to no key gets rows of zeros. The numbers of a forbidden key or value, NaN included,
  * change no weights and no output of the queries that may not attend to it. Projections, and
  * outputs without softmax, are summed in their dtype: a sum that overflows on the way is an error,
- * even if the whole sum would be finite.
+ * even if the whole sum would be finite. The same holds for outputs in float64 of few queries or
+ * long rows whose values are near the largest float64, because they are divided at the end.
  * Errors: ATTN_INVALID_ARGUMENT (a part is not bound, or a slope or sink is not finite),
  * ATTN_NOT_FINITE (a stage overflowed; the message says where), ATTN_NO_MEMORY. */
 ATTN_API attn_status attn_plan_run(attn_plan *plan, attn_error *error);
@@ -471,7 +472,7 @@ typedef struct attn_build_info {
     const char *blas;      /* OpenBLAS's own description of its build */
     const char *blas_core; /* the kernels that OpenBLAS chose for this CPU, e.g. "SkylakeX" */
     const char *kernels;   /* the library's vector instructions: "scalar", "avx2", "avx512",
-                              "amx" (avx512 and the tile unit AMX-BF16) or "neon" */
+                              "amx" (avx512 and the matrix unit AMX-BF16) or "neon" */
     const char *usable_kernels[5]; /* all that this CPU can run, the slowest first, then NULL */
     bool kernels_refused;          /* ATTENTION_ISA names no usable kernels, and has no effect */
 } attn_build_info;
@@ -480,9 +481,9 @@ typedef struct attn_build_info {
  * chosen once, when they are first needed. They are those that the environment variable
  * ATTENTION_ISA names. If it is unset or empty, they are the fastest usable ones, but not "amx". If
  * it names kernels that this CPU cannot run, or if the operating system refuses the registers of
- * the tile unit, the library uses the fastest ones, and kernels_refused is true. "amx" keeps the bounds
- * of the error for every finite input: numbers that are too large for the unit are left to the
- * vector instructions, and small numbers are scaled. */
+ * the matrix unit, the library uses the fastest ones, and kernels_refused is true. "amx" keeps the
+ * bounds of the error for every finite input: numbers that are too large for the unit are left to
+ * the vector instructions, and small numbers are scaled. */
 ATTN_API attn_build_info attn_build(void);
 
 /* Sets or returns the number of threads that OpenBLAS itself may use in the whole process. A caller

@@ -75,8 +75,9 @@ enum {
     PANELS_BYTES = 1 << 17,
     /* The most columns of the values that are packed at once. */
     VALUE_COLUMNS = 512,
-    /* A tile of weights in panels has so many rows and NARROW columns. A table of kernels adds up a
-     * number in parts of so many rows, or of a half or a quarter of them. */
+    /* With panels, a tile of weights has PANELS_ROWS rows and NARROW columns. PANELS_ROWS is a
+     * multiple of PANEL_DEEP of every table, so prepacked weights give the same sums. NARROW is a
+     * multiple of every panel. */
     PANELS_ROWS = 256,
     NARROW = 64,
     /* The fewest queries and keys for which packing for the matrix unit saves time. This is a
@@ -105,9 +106,9 @@ static size_t ceil_div(size_t a, size_t b) {
  *
  * For small products OpenBLAS has kernels that do not pack; with them it reaches the peak of the
  * machine. They are fastest if the number of keys is a multiple of 64. Measured on a Zen 5 with
- * OpenBLAS's cores SkylakeX (AVX-512, with such kernels) and Haswell (AVX2, without them): with half
- * of the rows a call is up to 4 % slower, with half of the bytes 3 %, with twice the bytes 5 %, and
- * 8 % in float64 with SkylakeX.
+ * OpenBLAS's cores SkylakeX (AVX-512, with such kernels) and Haswell (AVX2, without them): with
+ * half of the rows a call is up to 4 % slower, with half of the bytes 3 %, with twice the bytes
+ * 5 %, and 8 % in float64 with SkylakeX.
  */
 static void choose_tile(struct schedule *s, size_t d, size_t size) {
     const size_t bytes = s->panel > 0 ? PANELS_BYTES : TILE_BYTES;
@@ -130,6 +131,9 @@ static double all_projections(const attn_plan *plan) {
 
 /*
  * Cuts a projection of numbers of `size` bytes into tasks. Returns the number of tasks.
+ *
+ * With panels, a tile of the weights is packed and stays in an L2 cache while up to TALL rows pass
+ * over it. For up to SPARSE rows that costs more than it saves, unless the weights are out_in.
  *
  * With OpenBLAS's kernels for small products, a tile of NARROW columns of the weights stays in an
  * L1 cache while up to TALL rows pass over it, TILE_ROWS at a time. The tile is copied first,
@@ -170,20 +174,19 @@ static size_t choose_projection(struct projection *p, struct schedule *s, size_t
         p->task_columns = p->task_columns > most ? most : p->task_columns;
     }
     p->tile_columns = p->task_columns;
-    p->copies_tiles = small && p->rows > (p->out_in ? BLAS_SMALL_TRANSPOSED / NARROW : SPARSE);
-    p->tile_rows = p->copies_tiles ? TILE_ROWS : p->task_rows;
+    p->tile_rows = p->task_rows;
     p->tile_inner = p->inner;
-    if (small) {
+    if (panels && !p->prepacked) {
+        assert(NARROW % s->panel == 0);
+        p->copies_tiles = p->out_in || p->rows > SPARSE;
+        p->tile_inner = PANELS_ROWS;
+        s->weight_numbers = (size_t)PANELS_ROWS * NARROW;
+    } else if (small && !panels) {
+        p->copies_tiles = p->rows > (p->out_in ? BLAS_SMALL_TRANSPOSED / NARROW : SPARSE);
+        p->tile_rows = p->copies_tiles ? TILE_ROWS : p->task_rows;
         p->tile_inner =
             (p->copies_tiles ? TILE_BYTES / size : BLAS_SMALL_PRODUCT / p->task_rows) / NARROW;
-    }
-    if (panels) {
-        p->copies_tiles = !p->prepacked && (p->out_in || p->rows > SPARSE);
-        p->tile_rows = p->task_rows;
-        p->tile_inner = p->prepacked ? p->inner : PANELS_ROWS;
-    }
-    if (panels || p->copies_tiles) {
-        s->weight_numbers = panels ? (size_t)PANELS_ROWS * NARROW : TILE_BYTES / size;
+        s->weight_numbers = p->copies_tiles ? TILE_BYTES / size : s->weight_numbers;
     }
     p->across = ceil_div(p->ld, p->task_columns);
     return ceil_div(p->rows, p->task_rows) * p->across;

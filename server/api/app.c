@@ -179,9 +179,9 @@ static bool app_hold(void *arg, size_t bytes) {
     return true;
 }
 
-/* Makes the arena after it is counted. A request whose body has not begun needs none. If there is
- * no memory for it, the account takes all blocks from malloc. Returns false if the account refuses
- * it. */
+/* Takes BASE, which counts the arena, from the budget, and then makes the arena. A request whose
+ * body has not begun needs none. If there is no memory for it, the account takes all blocks from
+ * malloc. Returns false if the account refuses BASE. */
 static bool make_arena(struct exchange *exchange) {
     if (!account_take(&exchange->account, 0)) {
         return false;

@@ -13,7 +13,7 @@
 static_assert((int)JOBS_ALIGNMENT == (int)ATTN_ALIGNMENT, "the jobs' scratches suit the library");
 
 struct call *call_new(const struct api_request *request, struct http_response *response) {
-    /* Every request has counted its call. */
+    /* BASE in app.c counts this struct. */
     struct call *call = account_alloc_taken(request->account, ACCOUNT_ALIGNMENT, sizeof *call);
     if (call == NULL) {
         reply_no_memory(request, response);

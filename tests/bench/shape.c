@@ -218,7 +218,8 @@ static size_t draw_rows(uint64_t *state) {
     }
 }
 
-/* Draws the columns of a head. Those that are hard for a kernel come three times as often. */
+/* Draws the columns of a head. Columns that are hard for a kernel are drawn three times as often as
+ * the others. */
 static size_t draw_columns(uint64_t *state) {
     static const size_t hard[] = {24, 40, 72, 80, 96, 104, 112, 160}, easy[] = {32, 64, 128};
     enum {

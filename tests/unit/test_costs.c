@@ -16,8 +16,6 @@ static void use_plain_loops(void) {
     attn_kernels_use(&attn_kernels_scalar);
 }
 
-TestSuite(costs, .init = use_plain_loops);
-
 static attn_plan *plan_of(size_t batch, size_t heads, size_t n, size_t m, size_t d,
                           const attn_options *o) {
     attn_tensor q = {.data = data, .rank = 4, .shape = {batch, heads, n, d}}, k = q;
@@ -37,7 +35,7 @@ static double cost_of(size_t batch, size_t heads, size_t n, size_t m, size_t d,
 }
 
 /* The cost of 2 x 8 heads of 1024 queries and 2048 keys of 64 columns is computed term by term. */
-Test(costs, of_a_plain_call_are_exact) {
+Test(costs, of_a_plain_call_are_exact, .init = use_plain_loops) {
     const double pairs = 2.0 * 8 * 1024 * 2048, heads = 2 * 8;
     const double products = pairs * (0.8 * 128 + 40 + 400.0 / 1024);
     const double rows = heads * 1024 * (16 * 1000 + 2000); /* a row has 16 tiles of 128 keys */
@@ -59,7 +57,7 @@ Test(costs, of_a_plain_call_are_exact) {
 
 /* Twice as many batch items, queries, keys or heads cost twice as much, except for the constant
  * cost of a call. */
-Test(costs, double_with_each_size) {
+Test(costs, double_with_each_size, .init = use_plain_loops) {
     const size_t n = 1536, m = 1536,
                  sizes[][4] = {{4, 8, n, m}, {2, 16, n, m}, {2, 8, 2 * n, m}, {2, 8, n, 2 * m}};
     const double one = cost_of(2, 8, n, m, 64, NULL);

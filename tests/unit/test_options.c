@@ -185,7 +185,7 @@ static const struct member {
      IS_SIZE, MEMBER(max_memory)},
     {"--max-work", "ATTENTIOND_MAX_WORK", "1", "0.9", "1e18", "1.1e18", 1e18, IS_REAL,
      MEMBER(max_work)},
-    {"--total-memory", "ATTENTIOND_TOTAL_MEMORY", "64KiB", "65535", "1024GiB", "1025GiB", 0x1p40,
+    {"--total-memory", "ATTENTIOND_TOTAL_MEMORY", "1MiB", "1048575", "1024GiB", "1025GiB", 0x1p40,
      IS_SIZE, MEMBER(total_memory)},
     {"--max-queue", "ATTENTIOND_MAX_QUEUE", "1", "0.9", "1e18", "1.1e18", 1e18, IS_REAL,
      MEMBER(max_queue)},

@@ -72,7 +72,7 @@ FOLD_F32(fold_max_f32, _mm256_max_ps)
 FOLD_F64(fold_add_f64, _mm256_add_pd)
 FOLD_F64(fold_max_f64, _mm256_max_pd)
 
-/* The columns of a matrix replace its rows: 8 (4) vectors. */
+/* Transposes the square matrix whose rows are these 8 vectors of float, or 4 of double. */
 static inline void transpose_f32(__m256 v[8]) {
     __m256 a[8], b[8];
     for (int i = 0; i < 8; i += 2) {

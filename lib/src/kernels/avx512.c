@@ -1,6 +1,6 @@
 /*
- * avx512.c has the row kernels for AVX-512 F, BW, DQ and VL. amx.c includes it and defines TABLE and
- * NAME.
+ * avx512.c has the row kernels for AVX-512 F, BW, DQ and VL. amx.c includes it and defines TABLE
+ * and NAME.
  */
 #include "kernels/kernels.h"
 
@@ -63,7 +63,7 @@ static inline void transpose_blocks(__m512d *v0, __m512d *v1, __m512d *v2, __m51
     *v3 = _mm512_shuffle_f64x2(b, d, 0xdd);
 }
 
-/* The columns of a matrix replace its rows: 16 (8) vectors. */
+/* Transposes the square matrix whose rows are these 16 vectors of float, or 8 of double. */
 static inline void transpose_f32(__m512 v[16]) {
     __m512d b[16];
     for (int i = 0; i < 16; i += 4) {

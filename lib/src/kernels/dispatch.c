@@ -14,12 +14,6 @@
 #include <cpuid.h>
 #endif
 
-enum {
-    /* The products of tiles.h were checked with a model of their instructions, but their speed was
-     * not measured yet. So a user has to ask for them. */
-    TILES_UNASKED = 0
-};
-
 #if defined(__x86_64__)
 /* Does the CPU have all instructions that the compiler may use in avx512.c? The Makefile names them
  * for that file. A virtual machine can lack some of them. */
@@ -126,8 +120,9 @@ const struct attn_kernels *attn_kernels(void) {
     bool followed = !asked;
     for (size_t i = 0; i < count; i++) {
         const bool named = asked && strcmp(tables[i]->name, forced) == 0;
-        const bool wanted = named || (!asked && TILES_UNASKED != 0);
-        if (tables[i]->tiles == NULL || (wanted && attn_tiles_permitted())) {
+        /* The products of tiles.h were checked with a model of their instructions, but their speed
+         * was not measured yet. Therefore a user has to ask for them. */
+        if (tables[i]->tiles == NULL || (named && attn_tiles_permitted())) {
             found = tables[i];
             followed = followed || named;
         }

@@ -7,7 +7,7 @@
 #include <math.h>
 #include <stdint.h>
 
-/* The columns of a matrix replace its rows: 4 (2) vectors. */
+/* Transposes the square matrix whose rows are these 4 vectors of float, or 2 of double. */
 static inline void transpose_f32(float32x4_t v[4]) {
     const float64x2_t a = vreinterpretq_f64_f32(vtrn1q_f32(v[0], v[1]));
     const float64x2_t b = vreinterpretq_f64_f32(vtrn2q_f32(v[0], v[1]));

@@ -13,7 +13,7 @@
  * order 0, 16, 1, 17, 2, 18 ... there, which suits the vectors that split them. If at most 26
  * numbers are left at the end, they make the tail: the parts that the six products need follow one
  * another there, so that few tiles take the place of six products. The rest of a last tile is 0.
- * The order of all sums of a number of C depends on k alone. So it is the same for any blocks of
+ * The order in which a number of C is summed depends on k alone. It is the same for any blocks of
  * rows and columns, and also if k is cut at multiples of 32.
  *
  * The unit takes numbers below 2^-126 for 0 and makes 0 of such results, and bfloat16 rounds the
@@ -25,13 +25,13 @@
  *   bit, and that of any larger float, is at least 2^-126. So all parts are 0 or at least 2^-126,
  *   and their sum is exact. With ATTN_TILE_WEIGHT, which is 2^24, the same holds for weights,
  *   which are 0 or at least 2^-126.
- * - A result that becomes 0 loses less than 2^-126. There are at most 18 of them for each number of
- *   k. Relative to operands without a factor this is 18 k 2^-196 or less, and C has no bits there.
+ * - A result that becomes 0 loses less than 2^-126. Each number of k makes at most 18 of them.
+ *   Relative to operands without a factor this is 18 k 2^-196 or less, and C has no bits there.
  * - Without factors, a number loses less than 2^-126 when it is split. So C loses less than
  *   2^-126 k (|a| + |b| + 18) for the largest |a| and |b|. This is far below any digit of a logit,
  *   if both magnitudes are below ATTN_TILE_PLAIN.
- * So the error of C has the bound of a float32 product: a small multiple of 2^-24 of the sum of
- * |a b|. If attn_tiles_hold() refuses, which it does for infinity and NaN, too, the caller takes
+ * Therefore the error of C has the bound of a float32 product: a small multiple of 2^-24 of the sum
+ * of |a b|. If attn_tiles_hold() refuses, which it does for infinity and NaN, too, the caller takes
  * another path. This depends only on the numbers, never on threads.
  */
 #ifndef ATTN_TILES_H
@@ -127,7 +127,8 @@ struct attn_tiles {
     /* Does what online_f32 of the row kernels does, and writes the weights with the factor
      * ATTN_TILE_WEIGHT to `packed`, the left operand of a product with k = `width` >= n. Weights
      * of keys [n, width) are 0 there; x is not changed there. x has the weights in place, too.
-     * Meanwhile it computes `count` products, which neither read `packed` nor x, nor write it. */
+     * Meanwhile it computes `count` products, which neither read `packed` nor x, nor write it. The
+     * engine does not use this yet, because it was not measured yet. */
     void (*softmax)(struct attn_tile_unit *unit, struct attn_tile_product *beside, size_t count,
                     float *x, size_t ld, size_t rows, size_t n, size_t width, float scale,
                     bool check, float *max, double *sum, float *factor, uint16_t *packed);

@@ -55,8 +55,6 @@ const char *decimal_end(const char *text, struct decimal *number) {
     return lifted_ends_scalar[(unsigned char)*text] ? text : NULL;
 }
 
-/* Reads any number whose digits fit in 64 bits, and returns its end. NULL if it is none of these:
- * then std::from_chars reads it. Looks at less than RUN_MARGIN bytes. */
 const char *decimal_read(const char *text, struct decimal *number) {
     *number = (struct decimal){.negative = *text == '-'};
     text += number->negative;

@@ -47,8 +47,8 @@ const char *decimal_read(const char *text, struct decimal *number);
  * ends there. Looks at less than 16 bytes. */
 const char *decimal_end(const char *text, struct decimal *number);
 
-/* These are lifted_add_run() without and with vectors. The second exists if DECIMAL_VECTOR is
- * defined, and may be called if vector_has_digits(). */
+/* decimal_add_run() is lifted_add_run() without vectors, and decimal_add_run_vector() with them.
+ * DECIMAL_VECTOR says that the latter exists. It may be called only if vector_has_digits(). */
 const char *decimal_add_run(struct lifted *lifted, const char *text, const char *end, size_t *added,
                             bool *after);
 #if defined(__x86_64__) || (defined(__aarch64__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__)

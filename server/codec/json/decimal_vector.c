@@ -107,7 +107,7 @@ store_many(const char *text, const struct shape *shape, enum decimal_kind kind, 
     return end != NULL && decimal_store(&number, kind, out) ? end : NULL;
 }
 
-/* The same for a number of any shape. */
+/* Reads and stores a number of any shape. Returns its end, or NULL. */
 static inline const char *store_any(const char *text, enum decimal_kind kind, void *out) {
     struct decimal number;
     const char *end = decimal_read(text, &number);

@@ -12,8 +12,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Sixteen numbers of `places` from number `end` on are the places of 16 characters that end there,
- * and sixteen of `steps` from number `after` on are -1 but for the last `after` ones. */
+/* places[end] ... places[end + 15] are the places of 16 characters, the last of which is character
+ * end - 1. steps[after] ... steps[after + 15] are 0 for the last `after` characters, and -1 for the
+ * others. */
 struct vector_tables {
     int8_t places[32], steps[32];
     char zeros[16];
@@ -62,7 +63,7 @@ static inline uint64_t vector_whole(vector_eights eights) {
     return (both & 0xFFFFFFFF) * 100000000 + (both >> 32);
 }
 
-/* The same as a double, which is exact below 2^53. */
+/* Returns the same number as a double. It is exact below 2^53. */
 static inline double vector_double(vector_eights eights) {
     const __m128d both = _mm_cvtepi32_pd(eights);
     return _mm_cvtsd_f64(_mm_fmadd_sd(both, _mm_set_sd(1e8), _mm_unpackhi_pd(both, both)));
