@@ -6,6 +6,8 @@ SUITE ?= trixie
 SUPPORT_MAINS   := tests/support/print_routes.c tests/support/run_kernels.c tests/support/load.c
 SUPPORT_OBJECTS := $(patsubst %.c,$(O)/%.o,$(filter-out $(SUPPORT_MAINS),$(wildcard tests/support/*.c)))
 LEAKS           := $(O)/tests/support/leaks.o
+CHECK_OBJECTS   := $(addprefix $(O)/tests/support/,check_kernels.o check_tiles.o check_tile_softmax.o tile_trial.o \
+                                                   tile_model.o)
 UNIT_OBJECTS    := $(patsubst %.c,$(O)/%.o,$(wildcard tests/unit/*.c)) $(LEAKS)
 API_OBJECTS     := $(patsubst %.c,$(O)/%.o,$(wildcard tests/api/*.c tests/notebooks/*.c)) $(LEAKS)
 BENCHES         := $(patsubst tests/bench/%.c,$(O)/%,$(wildcard tests/bench/bench_*.c))
@@ -36,7 +38,7 @@ $(O)/tests/bench/%.o:  FOLDER_FLAGS = $(BENCH_FLAGS)
 $(O)/tests/stress/%.o: FOLDER_FLAGS = $(UNIT_FLAGS)
 $(O)/tests/fuzz/%.o:   FOLDER_FLAGS = $(UNIT_FLAGS)
 $(O)/tests/memory/%.o: FOLDER_FLAGS = $(UNIT_FLAGS)
-$(addprefix $(O)/tests/support/,print_routes.o check_kernels.o check_tiles.o run_kernels.o tile_model.o): FOLDER_FLAGS = $(UNIT_FLAGS)
+$(addprefix $(O)/tests/support/,print_routes.o run_kernels.o) $(CHECK_OBJECTS): FOLDER_FLAGS = $(UNIT_FLAGS)
 
 # The tests have stamps of their own. Their flags change when their packages are installed. What `make run` has compiled
 # need not be compiled again then.
@@ -99,8 +101,7 @@ $(O)/routes.txt: $(O)/print_routes
 	$(Q)$< > $@
 
 # run_kernels has only the row kernels and their checks. It is static and needs no BLAS, so that an emulator can run it.
-$(O)/run_kernels: $(addprefix $(O)/tests/support/,run_kernels.o check_kernels.o check_tiles.o tile_model.o) \
-                  $(filter $(O)/lib/src/kernels/%,$(LIB_OBJECTS))
+$(O)/run_kernels: $(O)/tests/support/run_kernels.o $(CHECK_OBJECTS) $(filter $(O)/lib/src/kernels/%,$(LIB_OBJECTS))
 	@echo "  LINK  $@"
 	$(Q)$(CC) -static $(OWN_LDFLAGS) $(LDFLAGS) -o $@ $^ -lm
 

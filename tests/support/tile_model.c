@@ -83,19 +83,19 @@ static float without_denormal(float x) {
     return fabsf(x) < FLT_MIN ? copysignf(0, x) : x;
 }
 
-/* Returns a b + c rounded once, to nearest even. A result that is tiny after rounding, as if the
- * exponent had no limit, becomes zero (FTZ). */
-static float flushed_fma(float a, float b, float c) {
-    a = without_denormal(a);
-    b = without_denormal(b);
-    c = without_denormal(c);
+/* Returns a b + c rounded once, to nearest even, where none of the three is denormal. A result that
+ * is tiny after rounding, as if the exponent had no limit, becomes zero (FTZ). */
+static inline float flushed_fma(float a, float b, float c) {
     const float sum = fmaf(a, b, c);
+    if (!(fabsf(sum) <= FLT_MIN)) {
+        return sum;
+    }
     if (fabsf(sum) == FLT_MIN) {
         /* fmaf may have rounded up what is tiny with 24 bits. */
         const double exact = fma((double)a, (double)b, (double)c);
         return fabs(exact) < 0x1p-126 - 0x1p-151 ? copysignf(0, sum) : sum;
     }
-    return without_denormal(sum);
+    return copysignf(0, sum);
 }
 
 static float widened_part(const uint8_t *bytes) {
@@ -107,22 +107,34 @@ static float widened_part(const uint8_t *bytes) {
     return x;
 }
 
+/* Widens all parts of a tile at once, because each of them is multiplied up to 16 times. What lies
+ * outside of its shape is 0. */
+static void widen_tile(const struct tile *tile, float to[MOST_ROWS][MOST_BYTES / 2]) {
+    for (size_t r = 0; r < MOST_ROWS; r++) {
+        for (size_t i = 0; i < MOST_BYTES / 2; i++) {
+            to[r][i] = without_denormal(widened_part(&tile->data[r][2 * i]));
+        }
+    }
+}
+
 void tile_model_dot(int c, int a, int b) {
     struct tile *sum = used_tile(c);
     const struct tile *left = used_tile(a), *right = used_tile(b);
+    float x[MOST_ROWS][MOST_BYTES / 2], y[MOST_ROWS][MOST_BYTES / 2];
     assert(c != a && c != b && a != b && sum->bytes % 4 == 0 && left->bytes % 4 == 0);
     assert(right->bytes % 4 == 0 && sum->rows == left->rows && sum->bytes == right->bytes);
     assert(left->bytes / 4 == right->rows);
+    widen_tile(left, x);
+    widen_tile(right, y);
     for (size_t m = 0; m < sum->rows; m++) {
         for (size_t n = 0; n < sum->bytes / 4; n++) {
             float even = 0, odd = 0, total;
             for (size_t k = 0; k < left->bytes / 4; k++) {
-                const uint8_t *x = &left->data[m][4 * k], *y = &right->data[k][4 * n];
-                even = flushed_fma(widened_part(x), widened_part(y), even);
-                odd = flushed_fma(widened_part(x + 2), widened_part(y + 2), odd);
+                even = flushed_fma(x[m][2 * k], y[k][2 * n], even);
+                odd = flushed_fma(x[m][2 * k + 1], y[k][2 * n + 1], odd);
             }
             memcpy(&total, &sum->data[m][4 * n], sizeof total);
-            total = flushed_fma(1, flushed_fma(1, even, odd), total);
+            total = flushed_fma(1, flushed_fma(1, even, odd), without_denormal(total));
             memcpy(&sum->data[m][4 * n], &total, sizeof total);
         }
     }

@@ -1,6 +1,6 @@
 /*
  * test_tiles.c tests the products of kernels/tiles.h: the model of the tile instructions against a
- * second description of them, and then the checks of support/check_tiles.c for the model and, where
+ * second description of them, and then the checks of support/check_tiles.h for the model and, where
  * CPU and operating system allow it, for the instructions themselves.
  */
 #include <criterion/criterion.h>
