@@ -97,7 +97,8 @@ static bool same_packed(const uint16_t *a, const uint16_t *b, size_t rows, size_
 
 static bool close_to(double is, double want, double units) {
     return is == want || (isnan(is) && isnan(want)) ||
-           fabs(is - want) <= units * 0x1p-23 * fabs(want) || fabs(want) < 0x1p-125;
+           fabs(is - want) <= units * 0x1p-23 * fabs(want) ||
+           (fabs(want) < 0x1p-125 && fabs(is) < 0x1p-125);
 }
 
 /* Compares `got` with what the row kernels of plain C make of the same rows. */

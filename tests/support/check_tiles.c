@@ -14,8 +14,6 @@
 #include "support/scale.h"
 #include "support/tile_trial.h"
 
-double check_tiles_worst;
-
 /* ------------------------------------------------------------------------------------ splitting */
 
 static double part_of(uint16_t part) {
@@ -157,7 +155,6 @@ static const char *check_trial(const struct trial *p, bool add) {
                                  add ? " added" : "", r, j, (double)p->c[at] * scale, want,
                                  error / terms);
         }
-        check_tiles_worst = fmax(check_tiles_worst, (error - 0x1p-149) / fmax(terms, 0x1p-149));
     }
     return NULL;
 }

@@ -23,7 +23,4 @@
 TILE_CHECKS(TILE_CHECK)
 #undef TILE_CHECK
 
-/* The largest error of a product that was seen so far, relative to the sum of |a b|. */
-extern double check_tiles_worst;
-
 #endif

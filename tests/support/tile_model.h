@@ -14,8 +14,8 @@
 
 #include "kernels/tiles.h"
 
-/* The vectors of the model have 16 lanes and do what those of AVX-512 do, so that all results, those
- * of softmax included, have the same bits as attn_tiles_amx. */
+/* The vectors of the model have 16 lanes and do what those of AVX-512 do, so that all results have
+ * the same bits as attn_tiles_amx, those of softmax included. */
 extern const struct attn_tiles tile_model;
 
 /* LDTILECFG with 64 bytes: byte 0 is the palette; word 8 + t has the bytes of a row of register t,
