@@ -83,8 +83,8 @@ void *account_alloc(struct account *account, size_t size);
 void *account_realloc(struct account *account, void *block, size_t old_size, size_t size);
 void account_free(struct account *account, void *block, size_t size);
 
-/* These allocate and free a block whose bytes the caller takes before and gives back after.
- * `alignment` is a power of two, at least ACCOUNT_ALIGNMENT. */
+/* The next two functions allocate and free a block whose bytes the caller takes before and gives
+ * back after. `alignment` is a power of two, at least ACCOUNT_ALIGNMENT. */
 void *account_alloc_taken(struct account *account, size_t alignment, size_t size);
 void account_free_taken(struct account *account, void *block, size_t size);
 
