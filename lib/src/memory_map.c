@@ -17,7 +17,7 @@ static bool reserve(size_t *memory, size_t count, size_t size, size_t *at) {
            size_add(*memory, bytes / ATTN_ALIGNMENT * ATTN_ALIGNMENT, memory);
 }
 
-/* The number of columns after `columns` of them were packed. */
+/* Returns how many columns `columns` columns take when they are packed. */
 static size_t packed_columns(const struct schedule *s, size_t columns) {
     return s->panel == 0 ? columns : (columns + s->panel - 1) / s->panel * s->panel;
 }

@@ -75,9 +75,9 @@ enum {
     PANELS_BYTES = 1 << 17,
     /* The most columns of the values that are packed at once. */
     VALUE_COLUMNS = 512,
-    /* With panels, a tile of weights has PANELS_ROWS rows and NARROW columns. PANELS_ROWS is a
-     * multiple of PANEL_DEEP of every table, so prepacked weights give the same sums. NARROW is a
-     * multiple of every panel. */
+    /* A packed tile of weights has PANELS_ROWS rows and NARROW columns. PANELS_ROWS is a multiple
+     * of PANEL_DEEP of every table, so prepacked weights give the same sums. NARROW is a multiple
+     * of every panel. */
     PANELS_ROWS = 256,
     NARROW = 64,
     /* The fewest queries and keys for which packing for the matrix unit saves time. This is a
@@ -101,8 +101,8 @@ static size_t ceil_div(size_t a, size_t b) {
  * Chooses the size of tiles for rows of d (or d_v) numbers of `size` bytes. Both products of a tile
  * have the sizes rows, keys and d.
  *
- * With panels, the packed keys or values of a tile and its scores share an L2 cache. Measured on a
- * Zen 3 (AVX2): with half of the keys a call is 3 to 10 % slower, with 50 % more rows 1 % faster.
+ * The packed keys or values of a tile share an L2 cache with its scores. Measured on a Zen 3 (AVX2)
+ * with panels: with half of the keys a call is 3 to 10 % slower, with 50 % more rows 1 % faster.
  *
  * For small products OpenBLAS has kernels that do not pack; with them it reaches the peak of the
  * machine. They are fastest if the number of keys is a multiple of 64. Measured on a Zen 5 with
@@ -130,25 +130,28 @@ static double all_projections(const attn_plan *plan) {
 }
 
 enum {
-    SPARSE = 32 /* rows of X that are too few for a copy of the weights */
+    SPARSE = 32,             /* rows of X that are too few for a copy of the weights */
+    SPARSE_BYTES = 48 << 10, /* the same limit, in rows of X times bytes of a row of the weights */
+    PAGE_BYTES = 4096
 };
 
-/* Should weights of numbers of `size` bytes be packed in panels? For few rows the copy costs more
- * than it saves. But if rows of the weights lie far apart, each row of a panel is on a page of its
- * own. Measured on a Zen 3 with d_model from 384 to 2048: for 6 to 24 rows a call is 1.3 to 2.4
- * times as fast with the copy if rows are at least a page apart, and 0.8 to 0.9 times if they are
- * nearer. */
+/* Should weights of numbers of `size` bytes be packed in panels? The copy costs more than it saves
+ * if X has few rows. The farther the rows of the weights lie apart, the fewer rows are enough,
+ * because each row of a panel that is not packed may be on a page of its own. Measured on a Zen 3
+ * with d_model from 384 to 2048 and 6 to 24 rows: with the copy a call is 1.3 to 2.4 times as fast
+ * if the rows of the weights are a page apart or more. If they are nearer, and below both limits,
+ * it is 0.8 to 0.95 times as fast. */
 static bool packs_weights(const struct projection *p, size_t size) {
     const size_t apart = p->pieces[0].cols * size;
-    return p->out_in || p->rows > SPARSE || (p->rows > 1 && apart >= 4096) ||
-           (double)p->rows * (double)apart > 49152;
+    return p->out_in || p->rows > SPARSE || (p->rows > 1 && apart >= PAGE_BYTES) ||
+           (double)p->rows * (double)apart > SPARSE_BYTES;
 }
 
 /*
  * Cuts a projection of numbers of `size` bytes into tasks. Returns the number of tasks.
  *
- * With panels, a tile of the weights is packed and stays in an L2 cache while up to TALL rows pass
- * over it.
+ * A tile of weights that is packed in panels stays in an L2 cache while up to TALL rows pass over
+ * it.
  *
  * With OpenBLAS's kernels for small products, a tile of NARROW columns of the weights stays in an
  * L1 cache while up to TALL rows pass over it, TILE_ROWS at a time. The tile is copied first,

@@ -27,7 +27,8 @@ struct trial {
     float most_a, most_b;
 };
 
-/* Both return memory that is not cleared, owned: free(). The second holds a packed operand. */
+/* trial_allocate() returns memory that is not cleared, and trial_allocate_parts() returns such
+ * memory for a packed operand. The caller owns it and calls free(). */
 void *trial_allocate(size_t count, size_t size);
 uint16_t *trial_allocate_parts(size_t across, size_t k);
 
@@ -46,12 +47,13 @@ void trial_end(struct trial *p);
 /* Packs both operands with their factors. */
 void trial_pack(const struct attn_tiles *t, struct trial *p);
 
-/* The product of the packed operands as a whole: as a struct, and computed. */
+/* trial_product() describes the product of the whole packed operands, and trial_multiply() computes
+ * it. */
 struct attn_tile_product trial_product(const struct trial *p, bool add);
 void trial_multiply(const struct attn_tiles *t, const struct trial *p, bool add);
 
 float trial_draw_normal(struct rng *rng);
-/* Numbers of any exponent from subnormal ones up to 2^12, and zeros. */
+/* Draws a zero, or a number of any exponent from subnormal ones up to 2^12. */
 float trial_draw_small(struct rng *rng);
 
 #endif

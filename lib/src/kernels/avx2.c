@@ -100,7 +100,7 @@ static inline void transpose_f64(__m256d v[4]) {
     v[3] = _mm256_permute2f128_pd(b, d, 0x31);
 }
 
-/* A mask of the first n lanes. */
+/* Returns a mask that selects the first n lanes. */
 static inline __m256i first_f32(size_t n) {
     const __m256i lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
     return _mm256_cmpgt_epi32(_mm256_set1_epi32((int)n), lanes);
