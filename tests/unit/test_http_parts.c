@@ -275,7 +275,7 @@ Test(http_parts, arrive_at_old_clients) {
 }
 
 Test(http_parts, are_compressed_as_one_body) {
-    static const char *const codings[] = {"gzip", "zstd"};
+    static const char *const codings[] = {"gzip", "zstd", "deflate"};
     fixture_start(&usual, &app);
     struct client_connection connection;
     cr_assert(client_open(&connection, http_port(fixture_server)));
@@ -348,7 +348,7 @@ Test(http_parts, long_heads_do_no_harm) {
     stop();
 }
 
-/* ------------------------------------------------------------------------- slow clients, records */
+/* ------------------------------------------------------------------------ slow clients, records */
 
 /* The client takes the body at 2 MB in a second, which is fast enough; the whole takes longer than
  * the deadline of a short body. */
