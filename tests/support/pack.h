@@ -1,7 +1,7 @@
 /*
  * pack.h - gzip, zstd and deflate in both directions, and decompression of brotli, for tests. It
- * uses the libraries themselves and none of the server's code. Results are owned: free(). NULL means
- * that it failed.
+ * uses the libraries themselves and none of the server's code. Results are owned: free(). NULL
+ * means that it failed.
  */
 #ifndef SUPPORT_PACK_H
 #define SUPPORT_PACK_H

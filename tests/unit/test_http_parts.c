@@ -4,6 +4,7 @@
  */
 #define _GNU_SOURCE /* memmem */
 #include <criterion/criterion.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,7 +27,7 @@ enum {
 
 /* ---------------------------------------------------------------------------------------- app */
 
-static atomic_uint bodies_made, bodies_freed, exchanges_freed;
+static atomic_uint pieces_asked, bodies_made, bodies_freed, exchanges_freed;
 static _Atomic uint64_t last_sent;
 static char bytes[LARGE]; /* the bytes of each body are the first ones of these */
 
@@ -121,6 +122,21 @@ static bool end(void *exchange, const struct http_request *request,
     return true;
 }
 
+/* Makes the next piece of a body of a known size, on a thread of its own. */
+static void *make_piece(void *pending) {
+    http_make(pending);
+    http_resume(pending);
+    return NULL;
+}
+
+static void make(void *exchange, struct http_pending *pending) {
+    pthread_t thread;
+    (void)exchange;
+    atomic_fetch_add(&pieces_asked, 1);
+    cr_assert_eq(pthread_create(&thread, NULL, make_piece, pending), 0);
+    pthread_detach(thread);
+}
+
 static void release(void *exchange) {
     free(exchange);
     atomic_fetch_add(&exchanges_freed, 1);
@@ -137,6 +153,7 @@ static const struct http_app app = {.bare_errors = "/v2",
                                     .begin = begin,
                                     .body = body,
                                     .end = end,
+                                    .make = make,
                                     .release = release,
                                     .completed = completed};
 
@@ -212,19 +229,23 @@ static void ask(struct client_connection *connection, const char *method, const 
     fixture_send(connection, request);
 }
 
-/* The same connection gets all bodies, so each of them ends where its length says. */
+/* The same connection gets all bodies, so each of them ends where its length says. The app is asked
+ * to make pieces of bodies that are made while they are sent, but never to copy parts. */
 static void try_bodies(struct client_connection *connection) {
     struct client_response response;
     for (size_t i = 0; i < COUNT(bodies); i++) {
+        const unsigned before = atomic_load(&pieces_asked);
         ask(connection, "GET", bodies[i].path, "");
         cr_assert(client_receive(connection, false, &response), "%s", bodies[i].path);
         expect_bytes(&response, bodies[i].size, bodies[i].path);
+        cr_expect(strncmp(bodies[i].path, "/parts", 6) != 0 || pieces_asked == before);
         client_response_free(&response);
         ask(connection, "HEAD", bodies[i].path, "");
         cr_assert(client_receive(connection, true, &response), "%s", bodies[i].path);
         cr_expect_eq(number_of(&response, "Content-Length"), bodies[i].size, "%s", bodies[i].path);
         client_response_free(&response);
     }
+    cr_expect_gt(pieces_asked, 0);
 }
 
 Test(http_parts, arrive_as_one_body) {
