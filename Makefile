@@ -100,6 +100,8 @@ $(O)/lib/%.o:    FOLDER_FLAGS = $(LIB_FLAGS)
 $(O)/server/%.o: FOLDER_FLAGS = $(SERVER_FLAGS)
 ifeq ($(BUILD),release)
 $(O)/lib/%.o: LEVEL = -O3
+# Their loops over elements become vectors at this level only.
+$(O)/server/codec/binary.o $(O)/server/codec/results.o: LEVEL = -O3
 endif
 # Each file of kernels or vectors has the flags of its own instruction set, so that these cannot leak into the rest.
 ifneq ($(filter x86_64-%,$(MACHINE)),)

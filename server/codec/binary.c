@@ -295,8 +295,10 @@ static bool take(struct codec_arrivals *arrivals, const struct codec_arrival *ar
                  struct lifted *tensor, const unsigned char *bytes, size_t size,
                  struct codec_error *error) {
     const size_t width = sizes[arrival->type];
-    if (!lifted_room_for(tensor, codec_document_account(arrivals->document),
-                         tensor->count + size / width + 1, arrival->elements)) {
+    size_t needed = tensor->count + size / width + 1;
+    needed = needed < arrival->elements ? needed : arrival->elements;
+    if (!lifted_room_for(tensor, codec_document_account(arrivals->document), needed,
+                         arrival->elements)) {
         document_point(arrivals->document, arrival->value, error);
         error->status = CODEC_NO_MEMORY;
         return false;

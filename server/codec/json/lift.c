@@ -21,6 +21,7 @@ enum {
     LAST_BYTES = 16 * 1024, /* bytes by which a buffer grows if more is refused */
     POPULATE = 128 * 1024,  /* most bytes whose pages are provided before they are written */
     PAGE = 4096,
+    HUGE_PAGE = 2 * 1024 * 1024, /* of x86-64 and ARM64; elsewhere it is a size like any other */
 };
 
 /* An exact array becomes float32 in lifted_room() when it has LIFT_EXACT elements. The hot loop
@@ -63,7 +64,7 @@ static bool map(struct lifted *lifted, struct account *account, size_t bytes) {
     lifted->data = data;
     lifted->borrowed = false;
     lifted->mapped = true;
-    lifted->bytes = bytes;
+    lifted->bytes = lifted->pages = bytes;
     return true;
 }
 
@@ -78,14 +79,14 @@ static bool remap(struct lifted *lifted, struct account *account, size_t bytes) 
     if (!account_take(account, more)) {
         return false;
     }
-    void *data = mremap(lifted->data, lifted->bytes, bytes, MREMAP_MAYMOVE);
+    void *data = mremap(lifted->data, lifted->pages, bytes, MREMAP_MAYMOVE);
     if (data == MAP_FAILED) {
         account_give(account, more);
         return false;
     }
     account_give(account, lifted->bytes + more - bytes);
     lifted->data = data;
-    lifted->bytes = bytes;
+    lifted->bytes = lifted->pages = bytes;
     return true;
 }
 
@@ -170,22 +171,57 @@ bool lifted_room(struct lifted *lifted, struct account *account) {
     return true;
 }
 
+/* Reserves addresses for a long array whose size is known. Its pages are provided, and counted,
+ * while its elements arrive. It begins at a huge page if it has as many bytes, because a huge page
+ * takes a fifth of the time of its small ones. False if out of memory. */
+static bool reserve(struct lifted *lifted, struct account *account, size_t bytes) {
+    const size_t size = (bytes + PAGE - 1) / PAGE * PAGE;
+    const size_t slack = bytes >= HUGE_PAGE ? HUGE_PAGE : 0;
+    if (account != NULL && bytes > budget_most(account->budget)) {
+        return account_take(account, bytes); /* is refused */
+    }
+    char *data = mmap(NULL, size + slack, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (data == MAP_FAILED) {
+        return false;
+    }
+    if (slack > 0) {
+        const size_t before = (slack - (uintptr_t)data % slack) % slack;
+        if (before > 0) {
+            munmap(data, before);
+        }
+        data += before;
+        if (slack > before) {
+            munmap(data + size, slack - before);
+        }
+        madvise(data, size, MADV_HUGEPAGE);
+    }
+    lifted->data = data;
+    lifted->borrowed = false;
+    lifted->mapped = true;
+    lifted->pages = size;
+    return true;
+}
+
 bool lifted_room_for(struct lifted *lifted, struct account *account, size_t needed, size_t total) {
     const size_t width = attn_dtype_size(lifted->dtype), whole = total * width;
-    size_t bytes = needed < total ? needed * width : whole;
-    if (bytes <= lifted->bytes) {
+    const size_t step = whole >= HUGE_PAGE ? HUGE_PAGE : POPULATE;
+    if (needed <= lifted->capacity) {
         return true;
     }
     if (whole < MAP_FROM) {
-        bytes = whole;
-    } else {
-        const size_t step = bytes / 8 > POPULATE ? bytes / 8 : POPULATE;
-        bytes = whole - bytes > step ? bytes + step : whole;
-        bytes = bytes > MAP_FROM ? bytes : MAP_FROM;
+        lifted->capacity = total;
+        return resize(lifted, account, whole);
     }
-    if (!resize(lifted, account, bytes)) {
+    if (!lifted->mapped && !reserve(lifted, account, whole)) {
         return false;
     }
+    const size_t steps = (needed * width + step - 1) / step * step;
+    const size_t bytes = steps < whole ? steps : whole;
+    if (!account_take(account, bytes - lifted->bytes)) {
+        return false;
+    }
+    lifted->bytes = bytes;
     lifted->capacity = bytes / width;
     populate(lifted);
     return true;
@@ -206,7 +242,7 @@ bool lifted_trim(struct lifted *lifted, struct account *account) {
 
 void lifted_free(struct lifted *lifted, struct account *account) {
     if (lifted->mapped) {
-        munmap(lifted->data, lifted->bytes);
+        munmap(lifted->data, lifted->pages);
         account_give(account, lifted->bytes);
     } else if (!lifted->borrowed) {
         account_free(account, lifted->data, lifted->bytes);

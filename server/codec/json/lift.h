@@ -26,6 +26,7 @@ enum {
 struct lifted {
     void *data;    /* the buffer: floats, doubles, or bytes 0 and 1; see `mapped` and `borrowed` */
     size_t bytes;  /* bytes of the buffer that are counted in the account */
+    size_t pages;  /* bytes of the pages of its own, which may not all be provided yet */
     bool mapped;   /* the buffer has pages of its own; otherwise it is a block of malloc */
     bool borrowed; /* the buffer is lifted_init()'s `first` or `few`, and is not freed */
     attn_dtype dtype; /* ATTN_FLOAT32, ATTN_FLOAT64 or ATTN_BOOL */
@@ -65,8 +66,8 @@ void lifted_narrow_numbers(void *numbers, size_t count);
 /* Makes room for one more element. False if out of memory. */
 bool lifted_room(struct lifted *lifted, struct account *account);
 
-/* Makes room for `needed` elements of an array that will have `total`, or for all of them if the
- * array is short. A long array grows while its elements arrive, so that it holds little memory for
+/* Makes room for `needed` elements of an array that will have `total`, which is not less, or for all
+ * of them if the array is short. A long array grows while its elements arrive, so that it holds little memory for
  * elements that never come. False if out of memory. */
 bool lifted_room_for(struct lifted *lifted, struct account *account, size_t needed, size_t total);
 
