@@ -94,7 +94,7 @@ run_go() {
     quietly go vet .
     quietly go build -o ask .
     check go oapi-codegen ./ask "$url"
-    quietly gofmt -d "$here/plain/attention.go"
+    quietly test -z "$(gofmt -l "$here/plain/attention.go")"
     quietly go vet "$here/plain/attention.go"
     plain go go run "$here/plain/attention.go"
 }
