@@ -4,18 +4,14 @@
 #include "api/answer.h"
 
 #include "api/call.h"
-#include "api/reply.h"
+#include "api/form.h"
 
-#define ANSWER_TEXT(name, text, bits) text,
-#define ANSWER_BITS(name, text, bits) bits,
+#define ANSWER_TEXT(name, text, rank, bits) text,
+#define ANSWER_BITS(name, text, rank, bits) bits,
+#define ANSWER_RANK(name, text, rank, bits) rank,
 const char *const answer_names[ANSWER_COUNT] = {ANSWER_MAP(ANSWER_TEXT)};
 const unsigned answer_bits[ANSWER_COUNT] = {ANSWER_MAP(ANSWER_BITS)};
-
-static void add_whole(struct reply_items *list, const char *key, const attn_plan *plan,
-                      attn_result result) {
-    const attn_tensor tensor = attn_as_tensor(attn_plan_tensor(plan, result, 0));
-    reply_tensor(list, key, &tensor);
-}
+static const int ranks[ANSWER_COUNT] = {ANSWER_MAP(ANSWER_RANK)};
 
 /* Adds the matrices of heads that have weights, and so sizes, of their own:
  * [head][row][column], or [batch][head][row][column]. */
@@ -27,10 +23,10 @@ static void add_parts(struct reply_items *list, const char *key, const attn_plan
                                          .parts = attn_plan_tensor(plan, result, 0)});
 }
 
-static void add_statistics(struct reply_items *list, const attn_plan *plan) {
+/* `variance` has four numbers. */
+static void add_statistics(struct reply_items *list, const double *variance) {
     static const char *const names[] = {"Q", "K", "scores", "scaled_scores"};
-    const double *variance = attn_plan_tensor(plan, ATTN_RESULT_STATISTICS, 0)->data;
-    reply_open(list, CODEC_OP_OBJECT, "statistics");
+    reply_open(list, CODEC_OP_OBJECT, answer_names[ANSWER_STATISTICS]);
     reply_open(list, CODEC_OP_OBJECT, "variance");
     for (int i = 0; i < 4; i++) {
         reply_number(list, names[i], variance[i]);
@@ -39,22 +35,51 @@ static void add_statistics(struct reply_items *list, const attn_plan *plan) {
     reply_close(list);
 }
 
+static void add_top_k(struct reply_items *list, const attn_tensor *indices,
+                      const attn_tensor *weights) {
+    reply_open(list, CODEC_OP_OBJECT, answer_names[ANSWER_TOP_K]);
+    reply_tensor(list, "indices", indices);
+    reply_tensor(list, "weights", weights);
+    reply_close(list);
+}
+
+/* Returns a result as a whole. */
+static attn_tensor whole(const attn_plan *plan, attn_result result) {
+    return attn_as_tensor(attn_plan_tensor(plan, result, 0));
+}
+
 static void add_result(struct reply_items *list, const struct call *call, enum answer_name which) {
     const char *key = answer_names[which];
     /* ATTN_WANT() is the bit whose number is the result. */
     const attn_result result = (attn_result)__builtin_ctz(answer_bits[which]);
+    const attn_tensor tensor = whole(call->plan, result);
     if (which == ANSWER_STATISTICS) {
-        add_statistics(list, call->plan);
+        add_statistics(list, tensor.data);
     } else if (which == ANSWER_TOP_K) {
-        reply_open(list, CODEC_OP_OBJECT, key);
-        add_whole(list, "indices", call->plan, ATTN_RESULT_TOP_K_INDICES);
-        add_whole(list, "weights", call->plan, ATTN_RESULT_TOP_K_WEIGHTS);
-        reply_close(list);
+        const attn_tensor weights = whole(call->plan, ATTN_RESULT_TOP_K_WEIGHTS);
+        add_top_k(list, &tensor, &weights);
     } else if (call->multihead.per_head && which >= ANSWER_PRESENT_K) {
         add_parts(list, key, call->plan, result);
     } else {
-        add_whole(list, key, call->plan, result);
+        reply_tensor(list, key, &tensor);
     }
+}
+
+void answer_describe(struct reply_items *list, size_t count) {
+    static const double no_numbers[4];
+    reply_open(list, CODEC_OP_OBJECT, NULL);
+    for (size_t which = 0; which < count; which++) {
+        const attn_tensor tensor = {.dtype = ATTN_FLOAT32, .rank = ranks[which]};
+        const attn_tensor indices = {.dtype = ATTN_INT64, .rank = ranks[which]};
+        if (which == ANSWER_STATISTICS) {
+            add_statistics(list, no_numbers);
+        } else if (which == ANSWER_TOP_K) {
+            add_top_k(list, &indices, &tensor);
+        } else {
+            reply_tensor(list, answer_names[which], &tensor);
+        }
+    }
+    reply_close(list);
 }
 
 void answer_call(struct call *call, const struct api_request *request,
@@ -75,5 +100,5 @@ void answer_call(struct call *call, const struct api_request *request,
         add_result(&list, call, call->returned[i]);
     }
     reply_close(&list);
-    reply_items(request, response, &list, call->work.digits);
+    form_reply(request, response, &list, call->work.digits);
 }

@@ -5,30 +5,30 @@
 #ifndef API_ANSWER_H
 #define API_ANSWER_H
 
-#include "api/api.h"
+#include "api/reply.h"
 
 struct call;
 
-/* One row for each name: X(NAME, text, the bits of its results in attn_options.results). From
- * PRESENT_K on, a result has one part for each head if the heads have projections of their own. */
+/* One row for each name: X(NAME, text, the greatest rank of its results, the bits of its results in
+ * attn_options.results). From PRESENT_K on, a result has one part for each head if the heads have projections of their own. */
 #define ANSWER_MAP(X)                                                                              \
-    X(OUTPUT, "output", ATTN_WANT(OUTPUT))                                                         \
-    X(WEIGHTS, "weights", ATTN_WANT(WEIGHTS))                                                      \
-    X(SCORES, "scores", ATTN_WANT(SCORES))                                                         \
-    X(SCALED_SCORES, "scaled_scores", ATTN_WANT(SCALED_SCORES))                                    \
-    X(MASKED_SCORES, "masked_scores", ATTN_WANT(MASKED_SCORES))                                    \
-    X(LSE, "lse", ATTN_WANT(LSE))                                                                  \
-    X(STATISTICS, "statistics", ATTN_WANT(STATISTICS))                                             \
-    X(ENTROPY, "entropy", ATTN_WANT(ENTROPY))                                                      \
-    X(TOP_K, "top_k", ATTN_WANT(TOP_K_INDICES) | ATTN_WANT(TOP_K_WEIGHTS))                         \
-    X(PRESENT_K, "present_K", ATTN_WANT(PRESENT_K))                                                \
-    X(PRESENT_V, "present_V", ATTN_WANT(PRESENT_V))                                                \
-    X(Q, "Q", ATTN_WANT(Q))                                                                        \
-    X(K, "K", ATTN_WANT(K))                                                                        \
-    X(V, "V", ATTN_WANT(V))
+    X(OUTPUT, "output", 4, ATTN_WANT(OUTPUT))                                                      \
+    X(WEIGHTS, "weights", 4, ATTN_WANT(WEIGHTS))                                                   \
+    X(SCORES, "scores", 4, ATTN_WANT(SCORES))                                                      \
+    X(SCALED_SCORES, "scaled_scores", 4, ATTN_WANT(SCALED_SCORES))                                 \
+    X(MASKED_SCORES, "masked_scores", 4, ATTN_WANT(MASKED_SCORES))                                 \
+    X(LSE, "lse", 3, ATTN_WANT(LSE))                                                               \
+    X(STATISTICS, "statistics", 0, ATTN_WANT(STATISTICS))                                          \
+    X(ENTROPY, "entropy", 3, ATTN_WANT(ENTROPY))                                                   \
+    X(TOP_K, "top_k", 4, ATTN_WANT(TOP_K_INDICES) | ATTN_WANT(TOP_K_WEIGHTS))                      \
+    X(PRESENT_K, "present_K", 4, ATTN_WANT(PRESENT_K))                                             \
+    X(PRESENT_V, "present_V", 4, ATTN_WANT(PRESENT_V))                                             \
+    X(Q, "Q", 4, ATTN_WANT(Q))                                                                     \
+    X(K, "K", 4, ATTN_WANT(K))                                                                     \
+    X(V, "V", 4, ATTN_WANT(V))
 
 enum answer_name {
-#define ANSWER_ENUM(name, text, bits) ANSWER_##name,
+#define ANSWER_ENUM(name, text, rank, bits) ANSWER_##name,
     ANSWER_MAP(ANSWER_ENUM)
 #undef ANSWER_ENUM
     ANSWER_COUNT,
@@ -37,6 +37,10 @@ enum answer_name {
 
 extern const char *const answer_names[ANSWER_COUNT];
 extern const unsigned answer_bits[ANSWER_COUNT];
+
+/* Lists the results that "return" can name, with `count` of its names, in the form of an answer:
+ * each tensor has the type of its result, its greatest rank, and no numbers. */
+void answer_describe(struct reply_items *list, size_t count);
 
 /* Fills the response of a call whose job has ended: its results in the order of "return", or the
  * error of the task that failed. The response borrows from the call. */

@@ -11,12 +11,14 @@
 
 #include "account.h"
 #include "api/metrics.h"
-#include "codec/codec.h"
+#include "codec/binary.h"
 #include "http/http.h"
 #include "jobs/jobs.h"
 
 struct derived;
 struct fields;
+struct question;
+struct tensors_answer;
 
 /* The settings and the counters that all requests share. */
 struct api_state {
@@ -38,13 +40,16 @@ struct http_app api_app(struct api_state *state);
 struct api_request {
     const struct http_request *http;
     struct api_state *state;
-    const char *name; /* the last segment of the path, which matches {name} in a route */
+    const char *name; /* the last segment of the path, or the name of the model in the path */
 
     /* These members are NULL for a route that takes no body. */
     struct account *account; /* counts the memory that the request holds */
     struct codec_document *body;
-    const struct fields *fields;   /* the members of the body; each is a key of this route */
-    const struct derived *derived; /* the matrices that are drawn or embedded before the work */
+    const struct fields *fields;     /* the members of the body; each is a key of this route */
+    const struct derived *derived;   /* the matrices that are drawn or embedded before the work */
+    const struct question *question; /* the body as it was sent */
+    bool safetensors;                /* the answer is to be in safetensors */
+    struct tensors_answer *tensors;  /* where an answer with binary tensors is made */
 };
 
 /* A computation that a handler leaves: a job, and the functions that answer and free it. */
@@ -64,14 +69,20 @@ struct api_work {
 typedef struct api_work *api_handler(const struct api_request *request,
                                      struct http_response *response);
 
-/* One row of the table of routes: a path and its one method. A path that ends in "{name}" matches
- * every path with one segment in that place. The rows are in the order of openapi.yaml. */
+/* One row of the table of routes: a path and its one method. "{name}" in a path matches any one
+ * segment. The rows are in the order of openapi.yaml. */
 struct api_route {
     const char *method, *path;
-    unsigned fields; /* a bit FIELDS_AT_*: the fields of the body; 0 = the route takes no body */
+    /* A bit FIELDS_AT_*: the fields of the body. 0: the body, if there is one, is not read.
+     * API_MODEL: the route takes a question in the Open Inference Protocol for the model that is
+     * named in the path; the handler is that of the model. */
+    unsigned fields;
     api_handler *handler;
     bool open; /* needs no API key, because it tells no secret and computes nothing */
 };
+
+#define API_MODEL   (~0u)
+#define API_VERSION "1" /* the one version of each model */
 
 extern const struct api_route api_routes[];
 extern const size_t api_route_count;
@@ -88,6 +99,9 @@ bool api_claim(const struct api_request *request, struct api_work *work, size_t 
 api_handler api_attention, api_multihead, api_softmax, api_embeddings;
 api_handler api_explorer, api_docs, api_asset, api_openapi; /* assets.c */
 api_handler api_live, api_ready, api_version;               /* health.c */
-api_handler api_metrics;                                    /* metrics_text.c */
+api_handler api_server, api_server_live, api_server_ready;  /* models.c */
+api_handler api_models, api_model, api_model_ready, api_model_config, api_model_stats;
+api_handler api_repository, api_load;
+api_handler api_metrics; /* metrics_text.c */
 
 #endif

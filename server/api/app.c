@@ -11,7 +11,10 @@
 #include "api/api.h"
 #include "api/derived.h"
 #include "api/fields.h"
-#include "api/reply.h"
+#include "api/form.h"
+#include "api/inference.h"
+#include "api/question.h"
+#include "api/tensors.h"
 #include "clock.h"
 
 #include <math.h>
@@ -46,13 +49,15 @@ enum {
 
 /* A request with a body, from its headers to the end of its answer. */
 struct exchange {
-    const struct api_route *route;
-    struct api_state *state; /* borrowed */
+    const struct api_route *target; /* the endpoint, or the model of the path; has the handler */
+    struct api_state *state;        /* borrowed */
     struct account account;
     char *arena; /* owned; ARENA bytes, which the account lends; NULL before the first piece */
     struct api_request request; /* what the handler gets */
     struct http_response *response;
-    struct codec_reader *reader;     /* owned; NULL before the first piece and after the last */
+    struct question question;        /* the body while it comes */
+    bool opened;                     /* the first piece of the body has come */
+    struct tensors_answer tensors;   /* used if the answer has binary tensors */
     struct codec_document *document; /* owned; the body, once it is parsed */
     struct codec_error error;        /* what is wrong with the body; status 0 = nothing */
     struct fields fields;            /* the members of the body */
@@ -115,31 +120,26 @@ static const char *last_segment(const struct http_request *request) {
     return strrchr(request->path, '/') + 1;
 }
 
-/* Returns whether a body of this type is read: JSON, no type at all, or the type that `curl -d`
- * sends by default. */
-static bool is_json(const char *media_type) {
-    return media_type[0] == '\0' || strcmp(media_type, "application/json") == 0 ||
-           strcmp(media_type, "application/x-www-form-urlencoded") == 0;
-}
+static void app_release(void *arg);
 
 static void *app_begin(void *context, const struct http_request *request,
                        struct http_response *response) {
     struct api_state *state = context;
-    const struct api_route *route = find_route(request, response);
+    const struct api_route *route = find_route(request, response), *target = route;
     if (route == NULL) {
         return NULL;
     }
     const struct api_request bodiless = {
         .http = request, .state = state, .name = last_segment(request)};
-    if (strcmp(route->method, "GET") == 0) {
+    if (route->fields == 0) {
         route->handler(&bodiless, response);
         return NULL;
     }
-    if (!is_json(request->media_type)) {
-        char detail[256];
-        snprintf(detail, sizeof detail, "the Content-Type is %.100s; it must be application/json",
-                 request->media_type);
-        http_problem(response, request, 415, detail, NULL, NULL);
+    if (route->fields == API_MODEL) {
+        target = inference_model(request->path);
+    }
+    if (target == NULL) {
+        inference_refuse_model(request, response);
         return NULL;
     }
     struct exchange *exchange = malloc(sizeof *exchange);
@@ -147,28 +147,31 @@ static void *app_begin(void *context, const struct http_request *request,
         reply_no_memory(&bodiless, response);
         return NULL;
     }
-    *exchange = (struct exchange){.route = route, .state = state, .request = bodiless};
+    *exchange = (struct exchange){.target = target, .state = state, .request = bodiless};
     account_open(&exchange->account, &state->budget, BASE);
+    exchange->request.name = target->path + 1;
     exchange->request.account = &exchange->account;
     exchange->request.fields = &exchange->fields;
     exchange->request.derived = &exchange->derived;
+    exchange->request.tensors = &exchange->tensors;
+    exchange->request.question = &exchange->question;
+    exchange->request.safetensors = route == target && form_is_safetensors(request);
     pthread_mutex_init(&exchange->mutex, NULL);
+    if (!question_begin(&exchange->question, request, route != target, target->fields, response)) {
+        app_release(exchange);
+        return NULL;
+    }
     return exchange;
 }
 
 /* ------------------------------------------------------------------------------------- the body */
-
-static void drop_body(struct exchange *exchange) {
-    codec_reader_free(exchange->reader);
-    exchange->reader = NULL;
-}
 
 static bool app_hold(void *arg, size_t bytes) {
     struct exchange *exchange = arg;
     if (bytes > exchange->held && !account_take(&exchange->account, bytes - exchange->held)) {
         if (exchange->response == NULL) { /* the body cannot be read any further */
             codec_no_memory(&exchange->error);
-            drop_body(exchange);
+            question_drop(&exchange->question);
         }
         return false;
     }
@@ -193,24 +196,22 @@ static bool make_arena(struct exchange *exchange) {
     return true;
 }
 
-/* Feeds the reader, which the first piece creates. Returns false if the body is wrong: the error is
- * kept, and the reader is freed. */
+/* Reads a piece of the body; the first piece opens it. Returns false if the body is wrong: the
+ * error is kept, and what reads the body is freed. */
 static bool read_piece(struct exchange *exchange, const void *bytes, size_t size) {
-    if (exchange->reader == NULL) {
+    struct codec_error *error = &exchange->error;
+    if (!exchange->opened) {
         struct codec_options options = exchange->state->codec;
         options.account = &exchange->account;
-        if (exchange->arena != NULL || make_arena(exchange)) {
-            exchange->reader = codec_reader_create(&options);
+        if (!make_arena(exchange) || !question_open(&exchange->question, &options)) {
+            return codec_no_memory(error);
         }
+        exchange->opened = true;
     }
-    if (exchange->reader == NULL) {
-        return codec_no_memory(&exchange->error);
+    if (!question_feed(&exchange->question, bytes, size, error)) {
+        question_drop(&exchange->question);
     }
-    if (codec_reader_feed(exchange->reader, bytes, size) != CODEC_OK) {
-        exchange->error = *codec_reader_error(exchange->reader);
-        drop_body(exchange);
-    }
-    return exchange->error.status == CODEC_OK;
+    return error->status == CODEC_OK;
 }
 
 /* Reading numbers costs many times as much as dropping them. So no long body is read while the
@@ -227,7 +228,7 @@ static bool app_body(void *arg, const void *bytes, size_t size) {
     exchange->account.small =
         exchange->received <= SMALL_BODY && exchange->received == exchange->request.http->length;
     if (exchange->unwanted) {
-        drop_body(exchange);
+        question_drop(&exchange->question);
     } else {
         more = read_piece(exchange, bytes, size);
     }
@@ -318,13 +319,13 @@ static void drop_work(struct exchange *exchange) {
     derived_free(&exchange->derived);
     codec_document_free(exchange->document);
     exchange->document = NULL;
-    drop_body(exchange);
+    question_drop(&exchange->question);
 }
 
 /* Frees what a filled response does not need. Returns true, the result of app_end() for a response
  * that is filled. */
 static bool respond(struct exchange *exchange) {
-    if (exchange->response->read == NULL) {
+    if (exchange->response->read == NULL && exchange->response->parts == NULL) {
         drop_work(exchange);
     }
     return true;
@@ -375,19 +376,16 @@ static struct job *begin_work(struct exchange *exchange) {
 /* Parses the body, which has been read. `start` is the present clock_ns(). Returns false after
  * filling the response if the body is wrong. */
 static bool parse(struct exchange *exchange, int64_t start) {
-    const enum codec_status status = codec_reader_finish(exchange->reader, &exchange->document);
-    if (status != CODEC_OK) {
-        exchange->error = *codec_reader_error(exchange->reader);
-    }
-    drop_body(exchange);
+    exchange->document = question_finish(&exchange->question, &exchange->error);
+    question_drop(&exchange->question);
     exchange->decode_ms += clock_ms_since(start);
     exchange->request.body = exchange->document;
-    if (status != CODEC_OK) {
+    if (exchange->document == NULL) {
         reply_codec_error(&exchange->request, exchange->response, &exchange->error);
         tell_times(exchange, 0, 0);
         return false;
     }
-    fields_find(&exchange->fields, codec_root(exchange->document), exchange->route->fields);
+    fields_find(&exchange->fields, codec_root(exchange->document), exchange->target->fields);
     return true;
 }
 
@@ -398,7 +396,7 @@ static bool handle(struct exchange *exchange) {
                      &exchange->error) &&
         derived_make(&exchange->derived, &exchange->fields, exchange->document, &exchange->account,
                      &exchange->error)) {
-        exchange->work = exchange->route->handler(&exchange->request, exchange->response);
+        exchange->work = exchange->target->handler(&exchange->request, exchange->response);
     } else {
         reply_codec_error(&exchange->request, exchange->response, &exchange->error);
     }
@@ -457,10 +455,9 @@ static bool open_later(struct exchange *exchange, double cost) {
 /* ------------------------------------------------------------------------------------- the end */
 
 /* Returns whether parsing the body takes so little time that an I/O thread does it. */
-static bool is_short(const struct exchange *exchange) {
-    return exchange->state->jobs == NULL ||
-           (codec_reader_values(exchange->reader) <= SMALL_VALUES &&
-            codec_reader_skeleton(exchange->reader) <= SMALL_SKELETON);
+static bool is_short(const struct codec_reader *reader) {
+    return reader == NULL || (codec_reader_values(reader) <= SMALL_VALUES &&
+                              codec_reader_skeleton(reader) <= SMALL_SKELETON);
 }
 
 static bool app_end(void *arg, const struct http_request *request, struct http_response *response) {
@@ -471,7 +468,7 @@ static bool app_end(void *arg, const struct http_request *request, struct http_r
     if (exchange->unwanted) {
         return refuse_work(exchange);
     }
-    if (exchange->reader == NULL && exchange->error.status == CODEC_OK) {
+    if (!exchange->opened && exchange->error.status == CODEC_OK) {
         /* The body is empty. The reader refuses it when it is finished. */
         read_piece(exchange, "", 0);
     }
@@ -480,10 +477,10 @@ static bool app_end(void *arg, const struct http_request *request, struct http_r
         tell_times(exchange, 0, 0);
         return respond(exchange);
     }
-    if (!is_short(exchange)) {
-        return open_later(exchange,
-                          (double)codec_reader_values(exchange->reader) * COST_OF_VALUE +
-                              (double)codec_reader_skeleton(exchange->reader) * COST_OF_BYTE);
+    const struct codec_reader *reader = question_reader(&exchange->question);
+    if (!is_short(reader) && exchange->state->jobs != NULL) {
+        return open_later(exchange, (double)codec_reader_values(reader) * COST_OF_VALUE +
+                                        (double)codec_reader_skeleton(reader) * COST_OF_BYTE);
     }
     if (!parse(exchange, exchange->submitted)) {
         return respond(exchange);
@@ -537,6 +534,8 @@ static void app_cancel(void *arg) {
 static void app_release(void *arg) {
     struct exchange *exchange = arg;
     drop_work(exchange);
+    tensors_free(&exchange->tensors);
+    question_free(&exchange->question);
     if (exchange->account.peak > 0) {
         metrics_held(&exchange->state->metrics, exchange->account.peak);
     }
@@ -549,7 +548,14 @@ static void app_release(void *arg) {
 static void app_completed(void *context, const struct http_request *request,
                           const struct http_record *record) {
     struct api_state *state = context;
-    metrics_completed(&state->metrics, api_route_of(request->path), record);
+    const size_t index = api_route_of(request->path);
+    metrics_completed(&state->metrics, index, record);
+    if (index < api_route_count && api_routes[index].fields == API_MODEL) {
+        const struct api_route *model = inference_model(request->path);
+        if (model != NULL) {
+            metrics_inferred(&state->metrics, (size_t)(model - api_routes), record);
+        }
+    }
 }
 
 struct http_app api_app(struct api_state *state) {
@@ -561,6 +567,7 @@ struct http_app api_app(struct api_state *state) {
     }
     return (struct http_app){
         .context = state,
+        .bare_errors = INFERENCE_PATH,
         .begin = app_begin,
         .hold = app_hold,
         .body = app_body,

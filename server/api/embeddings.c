@@ -5,7 +5,7 @@
  */
 #include "api/derived.h"
 #include "api/fields.h"
-#include "api/reply.h"
+#include "api/form.h"
 
 #include <stdlib.h>
 
@@ -57,7 +57,7 @@ static void embeddings_answer(struct api_work *work, const struct api_request *r
         reply_tensor(&list, "embedding", &e->embedding);
     }
     reply_close(&list);
-    reply_items(request, response, &list, work->digits);
+    form_reply(request, response, &list, work->digits);
 }
 
 static void embeddings_release(struct api_work *work) {

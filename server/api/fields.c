@@ -243,6 +243,22 @@ void fields_put(struct fields *fields, const char *name, const struct codec_valu
     }
 }
 
+size_t fields_matrices(unsigned at, struct fields_matrix matrices[static FIELDS_MOST]) {
+    size_t count = 0;
+    for (size_t row = 0; row < ROWS; row++) {
+        if ((table[row].at & at) != 0 && table[row].most > 0 &&
+            table[row].draw != FIELDS_NOT_DRAWN) {
+            matrices[count++] = (struct fields_matrix){table[row].name, table[row].most,
+                                                       table[row].kind == FIELD_MASK};
+        }
+    }
+    return count;
+}
+
+bool fields_has(const char *name, unsigned at) {
+    return row_of(name, at) < ROWS;
+}
+
 enum fields_draw fields_draw_of(const char *name) {
     const size_t row = row_of(name, ~0u);
     return row < ROWS ? table[row].draw : FIELDS_NOT_DRAWN;

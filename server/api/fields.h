@@ -70,6 +70,20 @@ const struct codec_value *fields_first(const struct fields *fields, enum fields_
  * if the object has no such key. */
 void fields_put(struct fields *fields, const char *name, const struct codec_value *value);
 
+/* A key whose value is a matrix, a mask, or a list of numbers. */
+struct fields_matrix {
+    const char *name;
+    int rank; /* the greatest */
+    bool mask;
+};
+
+/* Lists the matrices that these objects can have, in the order of the table, and returns their
+ * number. */
+size_t fields_matrices(unsigned at, struct fields_matrix matrices[static FIELDS_MOST]);
+
+/* Returns whether these objects have the key. */
+bool fields_has(const char *name, unsigned at);
+
 /* Says how a value under this name can be drawn, whatever the object is. */
 enum fields_draw fields_draw_of(const char *name);
 

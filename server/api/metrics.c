@@ -1,6 +1,8 @@
 /* metrics.c - counts requests, their times and their costs. */
 #include "api/metrics.h"
 
+#include <time.h>
+
 const struct metrics_scale metrics_seconds = {
     1e9, {0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.25, 1, 2.5, 10, 60}};
 const struct metrics_scale metrics_bytes = {1,
@@ -60,5 +62,35 @@ void metrics_completed(struct metrics *metrics, size_t route, const struct http_
     observe(&metrics->total, &metrics_seconds, record->seconds);
     for (int i = 0; record->timing != NULL && i < HTTP_TIMING_COUNT; i++) {
         observe(&metrics->stages[i], &metrics_seconds, record->timing[i] * 1e-3);
+    }
+}
+
+static void add_duration(struct metrics_model *model, enum metrics_duration_name name, double ns) {
+    metrics_count(&model->durations[name].count);
+    add(&model->durations[name].ns, (uint64_t)ns);
+}
+
+void metrics_inferred(struct metrics *metrics, size_t index, const struct http_record *record) {
+    static const enum metrics_duration_name names[HTTP_TIMING_COUNT] = {
+        [HTTP_TIMING_DECODE] = METRICS_COMPUTE_INPUT,
+        [HTTP_TIMING_QUEUE] = METRICS_QUEUE,
+        [HTTP_TIMING_COMPUTE] = METRICS_COMPUTE_INFER,
+        [HTTP_TIMING_ENCODE] = METRICS_COMPUTE_OUTPUT,
+    };
+    struct metrics_model *model = &metrics->models[index];
+    const bool good = record->status == 200;
+    if (record->status == 0) {
+        return;
+    }
+    add_duration(model, good ? METRICS_SUCCESS : METRICS_FAIL, record->seconds * 1e9);
+    for (int i = 0; good && record->timing != NULL && i < HTTP_TIMING_COUNT; i++) {
+        add_duration(model, names[i], record->timing[i] * 1e6);
+    }
+    if (good) {
+        struct timespec now;
+        clock_gettime(CLOCK_REALTIME, &now);
+        atomic_store_explicit(&model->last_ms,
+                              (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000,
+                              memory_order_relaxed);
     }
 }

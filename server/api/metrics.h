@@ -11,7 +11,7 @@
 #include "http/http.h"
 
 enum {
-    METRICS_ROUTES = 24, /* more than there are routes; the index after the last means no route */
+    METRICS_ROUTES = 48, /* more than there are routes; the index after the last means no route */
     METRICS_CODES = HTTP_STATUS_COUNT,
     METRICS_BUCKETS = 14
 };
@@ -34,12 +34,36 @@ struct metrics_histogram {
     _Atomic uint64_t sum; /* nanoseconds or bytes */
 };
 
+/* The durations that the statistics of the Open Inference Protocol have, and their names there. */
+enum metrics_duration_name {
+    METRICS_SUCCESS, /* whole requests that were answered with a 200 */
+    METRICS_FAIL,    /* all other requests */
+    METRICS_QUEUE,   /* these four are of the requests that were answered with a 200 */
+    METRICS_COMPUTE_INPUT,
+    METRICS_COMPUTE_INFER,
+    METRICS_COMPUTE_OUTPUT,
+    METRICS_DURATIONS
+};
+#define METRICS_DURATION_NAMES                                                                     \
+    "success", "fail", "queue", "compute_input", "compute_infer", "compute_output"
+
+struct metrics_duration {
+    _Atomic uint64_t count, ns;
+};
+
+/* What the Open Inference Protocol tells of one model. */
+struct metrics_model {
+    struct metrics_duration durations[METRICS_DURATIONS];
+    _Atomic uint64_t last_ms; /* milliseconds since 1970 of the last answer */
+};
+
 /* Zero-initialise. */
 struct metrics {
     /* The paths of the routes, borrowed. api_app() sets them; the counters do not use them. */
     const char *routes[METRICS_ROUTES];
     size_t route_count;
 
+    struct metrics_model models[METRICS_ROUTES]; /* by the routes whose names the models have */
     _Atomic uint64_t requests[METRICS_ROUTES][METRICS_CODES];
     _Atomic uint64_t aborted;        /* requests whose client left before there was a response */
     _Atomic uint64_t received, sent; /* bytes of bodies */
@@ -65,5 +89,8 @@ void metrics_held(struct metrics *metrics, size_t size);
 /* Counts a request that has ended. `route` is the index of its route; metrics->route_count if it
  * has none. */
 void metrics_completed(struct metrics *metrics, size_t route, const struct http_record *record);
+
+/* Counts a request to a model that has ended. `model` is the index of the route of the model. */
+void metrics_inferred(struct metrics *metrics, size_t model, const struct http_record *record);
 
 #endif

@@ -6,6 +6,7 @@
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum {
     LONG_TEXT = 64 * 1024,            /* bytes; a longer answer is made while it is sent */
@@ -129,7 +130,7 @@ void reply_number(struct reply_items *list, const char *key, double number) {
  * until the account is closed. */
 struct stream {
     struct codec_writer *writer;
-    struct reply_items list;
+    struct codec_item items[];
 };
 
 static bool reply_read(void *stream, char *out, size_t room, size_t *size) {
@@ -144,16 +145,17 @@ static void reply_release(void *stream_) {
 
 /* Answers with a stream. Returns false if there is no memory. */
 static bool stream_items(const struct api_request *request, struct http_response *response,
-                         const struct reply_items *list, int digits) {
-    if (!account_take(request->account, STREAM + account_block(sizeof(struct stream)))) {
+                         const struct codec_item *items, size_t count, int digits) {
+    const size_t bytes = sizeof(struct stream) + count * sizeof *items;
+    if (!account_take(request->account, STREAM + account_block(bytes))) {
         return false;
     }
-    struct stream *stream = malloc(sizeof *stream);
+    struct stream *stream = malloc(bytes);
     if (stream == NULL) {
         return false;
     }
-    stream->list = *list;
-    stream->writer = codec_writer_create(stream->list.items, list->count, digits);
+    memcpy(stream->items, items, count * sizeof *items);
+    stream->writer = codec_writer_create(stream->items, count, digits);
     if (stream->writer == NULL) {
         free(stream);
         return false;
@@ -165,27 +167,36 @@ static bool stream_items(const struct api_request *request, struct http_response
     return true;
 }
 
-/* Answers with a whole text, which has at most `bytes` bytes. Returns false if there is no
- * memory. */
-static bool write_items(const struct api_request *request, struct http_response *response,
-                        const struct reply_items *list, int digits, size_t bytes) {
+bool reply_write(const struct api_request *request, const struct codec_item *items, size_t count,
+                 int digits, size_t bytes, struct codec_buffer *buffer) {
     struct account *account = request->account;
-    struct codec_buffer buffer = {0};
     const size_t most = account_block(2 * bytes + BEYOND); /* a buffer doubles */
-    if (!account_take(account, most)) {
+    if (bytes > SIZE_MAX / 4 || !account_take(account, most)) {
         return false;
     }
-    buffer.data = account_borrow(account, ACCOUNT_ALIGNMENT, bytes + FEW_BEYOND);
-    buffer.borrowed = buffer.data != NULL;
-    buffer.capacity = buffer.borrowed ? bytes + FEW_BEYOND : 0;
-    if (!codec_write(&buffer, list->items, list->count, digits)) {
-        if (!buffer.borrowed) {
-            free(buffer.data);
+    buffer->data = account_borrow(account, ACCOUNT_ALIGNMENT, bytes + FEW_BEYOND);
+    buffer->borrowed = buffer->data != NULL;
+    buffer->capacity = buffer->borrowed ? bytes + FEW_BEYOND : 0;
+    if (!codec_write(buffer, items, count, digits)) {
+        if (!buffer->borrowed) {
+            free(buffer->data);
         }
+        *buffer = (struct codec_buffer){0};
         account_give(account, most);
         return false;
     }
-    account_give(account, most - account_block(buffer.capacity));
+    account_give(account, most - account_block(buffer->capacity));
+    return true;
+}
+
+/* Answers with a whole text, which has at most `bytes` bytes. Returns false if there is no
+ * memory. */
+static bool write_items(const struct api_request *request, struct http_response *response,
+                        const struct codec_item *items, size_t count, int digits, size_t bytes) {
+    struct codec_buffer buffer = {0};
+    if (!reply_write(request, items, count, digits, bytes, &buffer)) {
+        return false;
+    }
     response->status = 200;
     response->body = buffer.data;
     response->size = buffer.size;
@@ -193,14 +204,20 @@ static bool write_items(const struct api_request *request, struct http_response 
     return true;
 }
 
-void reply_items(const struct api_request *request, struct http_response *response,
-                 const struct reply_items *list, int digits) {
+void reply_json(const struct api_request *request, struct http_response *response,
+                const struct codec_item *items, size_t count, int digits) {
     const int64_t start = clock_ns();
-    const size_t bytes = codec_items_bytes(list->items, list->count, digits, LONG_TEXT);
-    const bool done = bytes > LONG_TEXT ? stream_items(request, response, list, digits)
-                                        : write_items(request, response, list, digits, bytes);
+    const size_t bytes = codec_items_bytes(items, count, digits, LONG_TEXT);
+    const bool done = bytes > LONG_TEXT
+                          ? stream_items(request, response, items, count, digits)
+                          : write_items(request, response, items, count, digits, bytes);
     if (!done) {
         reply_no_memory(request, response);
     }
     response->timing[HTTP_TIMING_ENCODE] = clock_ms_since(start);
+}
+
+void reply_items(const struct api_request *request, struct http_response *response,
+                 const struct reply_items *list, int digits) {
+    reply_json(request, response, list->items, list->count, digits);
 }

@@ -42,9 +42,19 @@ void reply_text(struct reply_items *list, const char *key, const char *text);
 void reply_number(struct reply_items *list, const char *key, double number);
 void reply_item(struct reply_items *list, struct codec_item item);
 
-/* Answers with a 200 whose body is the items as JSON. `digits` is as in codec_write(). A long text
- * is made while it is sent, so what the items point to must live as long as the exchange. Answers
- * with reply_no_memory() if there is no memory for the text. */
+/* Writes items as JSON into a buffer. `bytes` is codec_items_bytes() of them, in full. The buffer
+ * counts in the account; unless it is borrowed, the caller frees it. Returns false if there is no
+ * memory. */
+bool reply_write(const struct api_request *request, const struct codec_item *items, size_t count,
+                 int digits, size_t bytes, struct codec_buffer *buffer);
+
+/* Answers with a 200 whose body is `count` items as JSON. `digits` is as in codec_write(). A long
+ * text is made while it is sent, so what the items point to must live as long as the exchange; the
+ * items themselves are copied. Answers with reply_no_memory() if there is no memory. */
+void reply_json(const struct api_request *request, struct http_response *response,
+                const struct codec_item *items, size_t count, int digits);
+
+/* Does what reply_json() does with a list of items. */
 void reply_items(const struct api_request *request, struct http_response *response,
                  const struct reply_items *list, int digits);
 

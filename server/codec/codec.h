@@ -41,11 +41,16 @@ struct codec_error {
 
 /* ------------------------------------------------------------------------------ reading a body */
 
-/* How a body is read. Both keys are members of the outermost object, and are borrowed. */
+/* How a body is read. The texts are borrowed. */
 struct codec_options {
-    size_t max_depth;         /* levels of arrays and objects, at most 64; 0 = 16 */
-    size_t max_skeleton;      /* bytes of the body that are not in lifted arrays; 0 = 1 MiB */
-    const char *dtype_key;    /* the value "float64" makes all matrices float64; NULL = no key */
+    size_t max_depth;    /* levels of arrays and objects, at most 64; 0 = 16 */
+    size_t max_skeleton; /* bytes of the body that are not in lifted arrays; 0 = 1 MiB */
+    size_t max_values;   /* values that are not in lifted arrays; 0 = 65536 */
+    /* The level of the objects whose members the two keys are: 1 is the outermost object, and 3 is
+     * an object in an array in it; 0 = 1. */
+    size_t key_level;
+    const char *dtype_key;    /* a value makes all matrices float64; NULL = no key */
+    const char *dtype_value;  /* that value; NULL = "float64" */
     const char *infinity_key; /* the value may hold -Infinity, which is not JSON; NULL = no key */
     struct account *account; /* counts all that is allocated; borrowed; NULL = nothing is counted */
 };
@@ -71,6 +76,9 @@ enum codec_status codec_reader_finish(struct codec_reader *reader,
 /* The error is borrowed from the reader. */
 const struct codec_error *codec_reader_error(const struct codec_reader *reader);
 
+/* Returns whether a text is one JSON value. Takes its memory from the account. */
+bool codec_is_json(const char *text, struct account *account);
+
 /* Counts the values outside of lifted arrays so far: the most that codec_reader_finish() parses. */
 size_t codec_reader_values(const struct codec_reader *reader);
 
@@ -93,8 +101,8 @@ enum codec_kind {
 
 void codec_document_free(struct codec_document *document); /* accepts NULL */
 
-/* Returns the float type of the lifted numbers: ATTN_FLOAT64 if the value of the dtype_key is
- * "float64", otherwise ATTN_FLOAT32. The key may stand anywhere in a body of up to 256 KiB. In a
+/* Returns the float type of the lifted numbers: ATTN_FLOAT64 if a dtype_key has the dtype_value,
+ * otherwise ATTN_FLOAT32. The key may stand anywhere in a body of up to 256 KiB. In a
  * larger body it must stand before the first matrix; otherwise the reader fails with
  * CODEC_CONTENT. */
 attn_dtype codec_document_dtype(const struct codec_document *document);
@@ -281,6 +289,7 @@ enum codec_op {
     CODEC_OP_IDS,    /* an object in which each of `texts` has its number of `ids` */
     CODEC_OP_NUMBER,
     CODEC_OP_TEXT,
+    CODEC_OP_JSON, /* a text that is JSON, as it is */
     CODEC_OP_BOOL,
     CODEC_OP_NULL,
 };
@@ -291,7 +300,7 @@ struct codec_item {
     const char *key;    /* the name of a member of an object; NULL inside an array */
     attn_tensor tensor; /* CODEC_OP_TENSOR */
     double number;      /* CODEC_OP_NUMBER; CODEC_OP_BOOL: 0 is false */
-    const char *text;   /* CODEC_OP_TEXT */
+    const char *text;   /* CODEC_OP_TEXT, CODEC_OP_JSON */
     /* A list is not part of its item, so an item has one size however long its list is. */
     size_t count; /* number of `parts` in each batch item, or of `texts` */
     /* All parts have rank 2, or all have rank 3 with the batch as their first axis. */
@@ -314,6 +323,9 @@ struct codec_buffer {
  * 64 deep. */
 bool codec_write(struct codec_buffer *buffer, const struct codec_item *items, size_t count,
                  int digits);
+
+/* Appends bytes as they are. False if out of memory. */
+bool codec_append(struct codec_buffer *buffer, const void *bytes, size_t size);
 
 /* Writes the same text piece by piece, for answers that are too long to be held as text. The items
  * and what they point to are borrowed. A writer takes ten kilobytes, however long the text is. NULL

@@ -272,7 +272,10 @@ static void free_packed(void *stream_) {
     free(stream);
 }
 
-static bool compress_stream(struct http_response *response, enum coding coding) {
+static bool compress_stream(struct http_response *response, enum coding coding, bool must) {
+    if (response->size > 0 && response->size < SMALL && !must) {
+        return false;
+    }
     struct packed_stream *stream = malloc(sizeof *stream);
     if (stream == NULL || !packer_open(&stream->packer, coding, 0)) {
         free(stream);
@@ -284,6 +287,7 @@ static bool compress_stream(struct http_response *response, enum coding coding) 
     stream->at = stream->size = 0;
     stream->last = stream->done = false;
     response->body = stream;
+    response->size = 0; /* nobody knows it yet */
     response->read = read_packed;
     response->release = free_packed;
     return true;
@@ -294,7 +298,7 @@ size_t coding_stream_memory(enum coding coding) {
 }
 
 bool coding_compress(struct http_response *response, enum coding coding, bool must) {
-    return response->read != NULL ? compress_stream(response, coding)
+    return response->read != NULL ? compress_stream(response, coding, must)
                                   : compress_whole(response, coding, must);
 }
 

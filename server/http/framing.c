@@ -256,12 +256,19 @@ static void check_body_length(const struct framing_head *head, struct framing_re
     }
 }
 
+static const char inference_header[] = "Inference-Header-Content-Length";
+
 static void check_names(const struct framing_head *head, struct framing_result *result) {
     const struct framing_header *header;
     size_t hosts = find_headers(head, "Host", &header);
     if (hosts > 1 || (hosts == 0 && strcmp(head->version, "HTTP/1.1") == 0)) {
         set_refusal(result, 400, "an HTTP/1.1 request has one Host header; this one has %zu",
                     hosts);
+        return;
+    }
+    const size_t parts = find_headers(head, inference_header, &header);
+    if (parts > 1) {
+        set_refusal(result, 400, "a request has one %s; this one has %zu", inference_header, parts);
         return;
     }
     if (find_headers(head, "Expect", &header) > 0) {
@@ -324,6 +331,8 @@ void framing_check(const struct framing_head *head, struct framing_result *resul
     find_headers(head, "X-Request-Id", &result->request_id);
     find_headers(head, "Authorization", &result->authorization);
     find_headers(head, "Origin", &result->origin);
+    find_headers(head, "Accept", &result->accept);
+    find_headers(head, inference_header, &result->inference_header);
     const struct framing_header *asked;
     result->is_preflight = strcmp(head->method, "OPTIONS") == 0 &&
                            find_headers(head, "Access-Control-Request-Method", &asked) > 0;

@@ -70,6 +70,8 @@ struct framing_result {
     const struct framing_header *request_id;
     const struct framing_header *authorization;
     const struct framing_header *origin;
+    const struct framing_header *accept;
+    const struct framing_header *inference_header; /* Inference-Header-Content-Length */
     bool is_preflight; /* OPTIONS with an Access-Control-Request-Method */
 };
 

@@ -45,12 +45,16 @@ struct http_request {
     const char *path;       /* percent-decoded, without the query */
     const char *media_type; /* the body's, lower case, without parameters; "" = not given */
     uint64_t length;        /* bytes of the body; 0 if it is chunked or compressed */
+    const char *accept;     /* the first Accept header; "" = not given */
+    /* The Inference-Header-Content-Length header, as it was sent; NULL = not given. */
+    const char *inference_header;
     /* X-Request-Id: the client's if it has 1..128 visible ASCII characters; else made here. */
     const char *id;
     bool head;
-    bool draining;   /* the server is about to stop */
-    bool authorized; /* the request has a valid key, or no key is needed */
-    bool no_bearer;  /* the request has an Authorization header that is not "Bearer KEY" */
+    bool draining;    /* the server is about to stop */
+    bool authorized;  /* the request has a valid key, or no key is needed */
+    bool no_bearer;   /* the request has an Authorization header that is not "Bearer KEY" */
+    bool bare_errors; /* problems of this path are {"error": "detail"}; see struct http_app */
     const struct http_server *server;
 };
 
@@ -75,6 +79,12 @@ struct http_asset {
     } plain, gzip, brotli;
 };
 
+/* A part of a body. */
+struct http_part {
+    const void *bytes;
+    size_t size;
+};
+
 /* The app gets a response that is all zero. Its strings are static. */
 struct http_response {
     int status;             /* e.g. 200; a 503 is sent with "Retry-After: 1" */
@@ -87,18 +97,26 @@ struct http_response {
     bool close;       /* end the connection after this response */
     const void *body; /* `size` bytes */
     size_t size;
+    /* If there are parts, the body is these parts one after another, and `size` is their sum. Then
+     * `body` is only what `release` gets. The parts and their bytes live as long as the body does.
+     * A part may be empty. The server holds HTTP_STREAM bytes for such a body. */
+    const struct http_part *parts;
+    size_t part_count; /* 0 = the body has no parts */
     /* Called once when the body was sent or dropped; NULL = the body is static, or it lives as long
      * as the exchange. */
     void (*release)(void *body);
+    size_t inference_header; /* the Inference-Header-Content-Length header; 0 = none */
     /* Static; NULL = the body is no asset. The server replaces the body by the form of the asset
      * that the request asks for, or the response by a 304. It does so with and without
      * http_options.compression. */
     const struct http_asset *asset;
-    /* Writes the next bytes of a body that is made while it is sent, in chunks; NULL = the body is
-     * whole. `body` is then what makes the bytes, and the `size` above is 0. Writes at most `room`
-     * bytes, and none at the end of the body. Returns false if it cannot go on: the connection is
-     * then cut off. It is called on an I/O thread or by http_make, never twice at the same time.
-     * The exchange is released after the last call. The server holds HTTP_STREAM bytes for it. */
+    /* Writes the next bytes of a body that is made while it is sent; NULL = the body is whole or
+     * has parts. `body` is then what makes the bytes, and the `size` above is the number of bytes
+     * that it will make, or 0 if that is not known: then the body is sent in chunks. Writes at most
+     * `room` bytes, and none at the end of the body. Returns false if it cannot go on: the
+     * connection is then cut off, as it is if the body ends before its `size`. It is called on an
+     * I/O thread or by http_make, never twice at the same time. The exchange is released after the
+     * last call. The server holds HTTP_STREAM bytes for it. */
     bool (*read)(void *body, char *out, size_t room, size_t *size);
     bool timed;                       /* Server-Timing is sent */
     double timing[HTTP_TIMING_COUNT]; /* milliseconds */
@@ -114,7 +132,8 @@ struct http_place {
  * {"type":"about:blank","title":..,"status":..,"detail":..,"pointer":..,"offset":..,"line":..,
  * "column":..,"request_id":..}.
  * A `pointer` or `place` of NULL leaves its members out. `detail` is cut to valid UTF-8, and its
- * control characters are escaped. If memory runs out, the body is a static 503 problem. */
+ * control characters are escaped. If memory runs out, the body is a static 503 problem. If the
+ * request has bare errors, the body is {"error":detail} instead, as application/json. */
 __attribute__((cold)) void http_problem(struct http_response *response,
                                         const struct http_request *request, int status,
                                         const char *detail, const char *pointer,
@@ -131,7 +150,7 @@ struct http_record {
 };
 
 enum {
-    /* The bytes that the server holds for a body that is made while it is sent. */
+    /* The bytes that the server holds for a body that is made while it is sent or has parts. */
     HTTP_STREAM = 72 * 1024
 };
 
@@ -169,6 +188,9 @@ struct http_pending;
  */
 struct http_app {
     void *context;
+    /* A path such as "/v2": problems of it and of all paths below it are {"error": "detail"} as
+     * application/json. NULL = none. */
+    const char *bare_errors;
     void *(*begin)(void *context, const struct http_request *request,
                    struct http_response *response);
     bool (*hold)(void *exchange, size_t bytes);

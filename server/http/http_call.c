@@ -71,6 +71,12 @@ static const char *path_of(const char *url) {
     return path != NULL ? path : "/";
 }
 
+/* Returns whether the path is `top` or below it. `top` may be NULL. */
+static bool is_below(const char *path, const char *top) {
+    const size_t size = top != NULL ? strlen(top) : 0;
+    return size > 0 && strncmp(path, top, size) == 0 && (path[size] == '\0' || path[size] == '/');
+}
+
 /* Returns a call that is all zeros and has room for a path. The requests of a connection follow one
  * another, so each takes the memory of the one before it. */
 static struct http_call *new_call(struct http_connection *connection, size_t path_size) {
@@ -106,6 +112,11 @@ struct http_call *http_call_create(struct http_server *server, struct http_conne
     call->request.head = strcmp(method, "HEAD") == 0;
     strncpy(call->method, call->request.head ? "GET" : method, sizeof call->method - 1);
     framing_media_type(framing->content_type, call->media_type, sizeof call->media_type);
+    /* libmicrohttpd ends values with a NUL and keeps them until the end of the request. */
+    call->request.accept = framing->accept != NULL ? framing->accept->value : "";
+    call->request.inference_header =
+        framing->inference_header != NULL ? framing->inference_header->value : NULL;
+    call->request.bare_errors = is_below(call->path, server->app->bare_errors);
     call->request.authorized =
         server->keys == NULL ||
         (framing->authorization != NULL && keys_match(server->keys, framing->authorization->value,

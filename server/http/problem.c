@@ -97,28 +97,22 @@ static char *put_member(char *out, const char *name, const char *value) {
     return put_string(out, value);
 }
 
-static void no_memory(struct http_response *response) {
+static void no_memory(struct http_response *response, bool bare) {
     static const char body[] =
         "{\"type\":\"about:blank\",\"title\":\"Service Unavailable\",\"status\":503,"
         "\"detail\":\"out of memory\"}\n";
+    static const char bare_body[] = "{\"error\":\"out of memory\"}\n";
     response->status = 503;
-    response->body = body;
-    response->size = sizeof body - 1;
+    response->body = bare ? bare_body : body;
+    response->size = (bare ? sizeof bare_body : sizeof body) - 1;
     response->release = NULL;
 }
 
-void http_problem(struct http_response *response, const struct http_request *request, int status,
-                  const char *detail, const char *pointer, const struct http_place *place) {
-    response->status = status;
-    response->media_type = "application/problem+json";
-    size_t text = strnlen(detail, MAX_TEXT) + (pointer != NULL ? strnlen(pointer, MAX_TEXT) : 0) +
-                  strnlen(request->id, MAX_TEXT);
-    char *body = malloc(6 * text + 320); /* 320 bytes: names, title, numbers */
-    if (body == NULL) {
-        no_memory(response);
-        return;
-    }
-    char *out = put_text(body, "{\"type\":\"about:blank\"");
+/* Writes the whole document. The result has at most 320 bytes for names, title and numbers, and 6
+ * for each byte of the other texts. */
+static char *put_problem(char *out, const struct http_request *request, int status,
+                         const char *detail, const char *pointer, const struct http_place *place) {
+    out = put_text(out, "{\"type\":\"about:blank\"");
     out = put_member(out, "title", title_of(status));
     out += sprintf(out, ",\"status\":%d", status);
     out = put_member(out, "detail", detail);
@@ -130,7 +124,26 @@ void http_problem(struct http_response *response, const struct http_request *req
                        place->offset, place->line, place->column);
     }
     out = put_member(out, "request_id", request->id);
-    out = put_text(out, "}\n");
+    return put_text(out, "}\n");
+}
+
+void http_problem(struct http_response *response, const struct http_request *request, int status,
+                  const char *detail, const char *pointer, const struct http_place *place) {
+    response->status = status;
+    response->media_type = request->bare_errors ? "application/json" : "application/problem+json";
+    size_t text = strnlen(detail, MAX_TEXT) + (pointer != NULL ? strnlen(pointer, MAX_TEXT) : 0) +
+                  strnlen(request->id, MAX_TEXT);
+    char *body = malloc(6 * text + 320); /* 320 bytes: names, title, numbers */
+    if (body == NULL) {
+        no_memory(response, request->bare_errors);
+        return;
+    }
+    char *out = body;
+    if (request->bare_errors) {
+        out = put_text(put_string(put_text(out, "{\"error\":"), detail), "}\n");
+    } else {
+        out = put_problem(out, request, status, detail, pointer, place);
+    }
     response->body = body;
     response->size = (size_t)(out - body);
     response->release = free;

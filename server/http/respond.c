@@ -1,6 +1,6 @@
 /*
- * respond.c sends the response of a call: its headers, and its body, which is whole or is made
- * while it is sent. It compresses the body if the client asks for that.
+ * respond.c sends the response of a call: its headers, and its body, which is whole, has parts, or
+ * is made while it is sent. It compresses the body if the client asks for that.
  */
 #include "http/internal.h"
 
@@ -8,7 +8,7 @@
 #include <string.h>
 
 enum {
-    BLOCK = 4 * 1024,  /* bytes of libmicrohttpd's buffer for a streamed body; HTTP/1.0 uses it */
+    BLOCK = 4 * 1024,  /* bytes of libmicrohttpd's buffer for chunks; HTTP/1.0 uses it */
     PIECE = 64 * 1024, /* bytes of a streamed body that are made at a time, at most */
     SLICE = 8 * 1024,  /* bytes of a piece after which the clock is read */
     LITTLE = 32 * 1024 /* bytes that may be sent under libmicrohttpd's own idle timeout */
@@ -23,26 +23,29 @@ static bool add_header(struct MHD_Response *out, const char *name, const char *v
     return MHD_add_response_header(out, name, value) == MHD_YES;
 }
 
-/* Appends the name and milliseconds with three decimals. It does not use printf, because OpenBLAS
- * loads libquadmath, which registers formats of its own, and then all formats take the slow path of
- * glibc: the four timings took as long as the computation of a small request. */
-static char *put_timing(char *out, const char *name, double milliseconds) {
+/* Appends a whole number, or thousandths with their three decimals. It does not use printf, because
+ * OpenBLAS loads libquadmath, which registers formats of its own, and then all formats take the
+ * slow path of glibc: the four timings took as long as the computation of a small request. */
+static char *put_number(char *out, uint64_t number, bool thousandths) {
     char digits[24];
-    uint64_t microseconds = milliseconds > 0 ? (uint64_t)(milliseconds * 1e3 + 0.5) : 0;
     size_t count = 0;
     do {
-        digits[count++] = (char)('0' + microseconds % 10);
-        microseconds /= 10;
-    } while (microseconds > 0 || count < 4);
-    out = stpcpy(stpcpy(out, name), ";dur=");
+        digits[count++] = (char)('0' + number % 10);
+        number /= 10;
+    } while (number > 0 || (thousandths && count < 4));
     while (count > 0) {
         *out++ = digits[--count];
-        if (count == 3) {
+        if (thousandths && count == 3) {
             *out++ = '.';
         }
     }
     *out = '\0';
     return out;
+}
+
+static char *put_timing(char *out, const char *name, double milliseconds) {
+    const uint64_t microseconds = milliseconds > 0 ? (uint64_t)(milliseconds * 1e3 + 0.5) : 0;
+    return put_number(stpcpy(stpcpy(out, name), ";dur="), microseconds, true);
 }
 
 /* Compresses the body with the coding that the client asks for, if that makes it shorter and there
@@ -51,7 +54,8 @@ static void compress_response(struct http_call *call) {
     struct http_response *response = &call->response;
     const int64_t start = clock_ns();
     /* A whole body exists twice for a moment; then only the compressed one is left. */
-    const size_t memory = coding_stream_memory(call->accepts) + 2 * response->size;
+    const size_t whole = response->read == NULL ? response->size : 0;
+    const size_t memory = coding_stream_memory(call->accepts) + 2 * whole;
     if (call->exchange != NULL && !http_call_hold(call, memory)) {
         return; /* it is sent uncompressed */
     }
@@ -78,13 +82,16 @@ static bool add_cors(const struct http_call *call, struct MHD_Response *out) {
     return (call->origin[0] == '\0' ||
             (add_header(out, "Access-Control-Allow-Origin", call->origin) &&
              add_header(out, "Access-Control-Expose-Headers",
-                        "X-Request-Id, Server-Timing, Retry-After"))) &&
+                        "X-Request-Id, Server-Timing, Retry-After, "
+                        "Inference-Header-Content-Length"))) &&
            (!call->preflight ||
             (add_header(out, "Access-Control-Allow-Methods", "GET, HEAD, POST") &&
              add_header(out, "Access-Control-Allow-Headers",
                         call->server->compression
-                            ? "Authorization, Content-Encoding, Content-Type, X-Request-Id"
-                            : "Authorization, Content-Type, X-Request-Id") &&
+                            ? "Authorization, Content-Encoding, Content-Type, X-Request-Id, "
+                              "Inference-Header-Content-Length"
+                            : "Authorization, Content-Type, X-Request-Id, "
+                              "Inference-Header-Content-Length") &&
              add_header(out, "Access-Control-Max-Age", "600")));
 }
 
@@ -111,6 +118,12 @@ static bool add_keeping(const struct http_asset *asset, struct MHD_Response *out
            add_header(out, "Referrer-Policy", "no-referrer");
 }
 
+static bool add_inference_header(size_t size, struct MHD_Response *out) {
+    char text[24];
+    put_number(text, size, false);
+    return add_header(out, "Inference-Header-Content-Length", text);
+}
+
 static bool add_headers(const struct http_call *call, struct MHD_Response *out) {
     const struct http_response *response = &call->response;
     const char *type = response->media_type != NULL ? response->media_type : "application/json";
@@ -121,12 +134,83 @@ static bool add_headers(const struct http_call *call, struct MHD_Response *out) 
            (response->codings == NULL || add_header(out, "Accept-Encoding", response->codings)) &&
            (response->status != 401 || add_header(out, "WWW-Authenticate", "Bearer")) &&
            (empty || add_header(out, "Content-Type", type)) &&
+           (response->inference_header == 0 ||
+            add_inference_header(response->inference_header, out)) &&
            add_header(out, "X-Request-Id", call->id) && add_keeping(response->asset, out) &&
            add_header(out, "X-Content-Type-Options", "nosniff") &&
            (response->allow == NULL || add_header(out, "Allow", response->allow)) &&
            (response->status != 503 || add_header(out, "Retry-After", "1")) &&
            (!response->timed || add_timing(out, response->timing)) &&
            (!call->connection->ends || add_header(out, "Connection", "close"));
+}
+
+/* A body in parts that is read like one that is made while it is sent. */
+struct parts {
+    const struct http_part *next, *end;
+    size_t at; /* bytes of `next` that were read */
+    void *body;
+    void (*release)(void *body);
+};
+
+static bool read_parts(void *parts_, char *out, size_t room, size_t *size) {
+    struct parts *parts = parts_;
+    *size = 0;
+    while (*size < room && parts->next < parts->end) {
+        const struct http_part *part = parts->next;
+        const size_t left = part->size - parts->at, free = room - *size;
+        const size_t count = left < free ? left : free;
+        if (count > 0) {
+            memcpy(out + *size, (const char *)part->bytes + parts->at, count);
+        }
+        *size += count;
+        parts->at += count;
+        if (parts->at == part->size) {
+            parts->next++;
+            parts->at = 0;
+        }
+    }
+    return true;
+}
+
+static void free_parts(void *parts_) {
+    struct parts *parts = parts_;
+    if (parts->release != NULL) {
+        parts->release(parts->body);
+    }
+    free(parts);
+}
+
+/* Makes a little body in parts a whole one, and any other a streamed one of a known size. Returns
+ * false if there is no memory. MHD_create_response_from_iovec would send the parts without copying
+ * them. But it takes memory of the connection, and if a long head or further requests have left too
+ * little, libmicrohttpd unlocks a mutex that it has not locked, and then it ends the process
+ * (0.9.75 and 1.0.1). */
+static bool take_parts(struct http_response *response) {
+    const bool whole = response->size <= LITTLE;
+    struct parts parts = {.next = response->parts,
+                          .end = response->parts + response->part_count,
+                          .body = (void *)response->body,
+                          .release = response->release};
+    void *body = malloc(whole ? response->size + 1 : sizeof parts);
+    if (body == NULL) {
+        return false;
+    }
+    if (whole) {
+        size_t size;
+        read_parts(&parts, body, response->size, &size);
+        if (parts.release != NULL) {
+            parts.release(parts.body);
+        }
+        response->release = free;
+    } else {
+        memcpy(body, &parts, sizeof parts);
+        response->read = read_parts;
+        response->release = free_parts;
+    }
+    response->body = body;
+    response->parts = NULL;
+    response->part_count = 0;
+    return true;
 }
 
 /* A body that is made while it is sent. libmicrohttpd owns it, together with the response. */
@@ -137,7 +221,9 @@ struct http_stream {
     bool (*read)(void *body, char *out, size_t room, size_t *size);
     void (*release)(void *body);
     double spent; /* milliseconds for which the I/O thread has made pieces */
+    bool sized;   /* the response has a Content-Length */
     bool ended, failed;
+    size_t room;        /* bytes of `piece`; 0: the body is copied where it is to be sent from */
     size_t size, taken; /* piece[taken..size) is to be sent */
     char piece[];
 };
@@ -152,8 +238,8 @@ static double make_piece(struct http_stream *stream) {
     double spent = 0;
     stream->size = stream->taken = 0;
     stream->failed |= atomic_load(&stream->call->server->stage) == HTTP_ENDED;
-    while (!stream->ended && !stream->failed && stream->size < PIECE && spent < TURN_MS) {
-        const size_t left = PIECE - stream->size, room = left < SLICE ? left : SLICE;
+    while (!stream->ended && !stream->failed && stream->size < stream->room && spent < TURN_MS) {
+        const size_t left = stream->room - stream->size, room = left < SLICE ? left : SLICE;
         size_t size = 0;
         stream->failed = !stream->read(stream->body, stream->piece + stream->size, room, &size);
         stream->ended = size == 0;
@@ -185,9 +271,25 @@ static bool make_elsewhere(struct http_stream *stream) {
     return goes_on;
 }
 
+/* Notes that libmicrohttpd gets the next `size` bytes of the body. If there are none, the body is
+ * at its end, or it is shorter than its Content-Length. */
+static ssize_t give(struct http_stream *stream, size_t size) {
+    if (size == 0) {
+        return stream->sized ? MHD_CONTENT_READER_END_WITH_ERROR : MHD_CONTENT_READER_END_OF_STREAM;
+    }
+    stream->call->sent += size;
+    watch_queue(&stream->call->connection->watched, size);
+    return (ssize_t)size;
+}
+
 static ssize_t read_stream(void *stream_, uint64_t position, char *out, size_t room) {
     struct http_stream *stream = stream_;
     (void)position;
+    if (stream->room == 0) {
+        size_t size = 0;
+        stream->read(stream->body, out, room, &size);
+        return give(stream, size);
+    }
     if (stream->taken == stream->size && !stream->ended) {
         if (make_elsewhere(stream)) {
             return 0;
@@ -198,14 +300,9 @@ static ssize_t read_stream(void *stream_, uint64_t position, char *out, size_t r
         return MHD_CONTENT_READER_END_WITH_ERROR;
     }
     const size_t left = stream->size - stream->taken, size = left < room ? left : room;
-    if (size == 0) {
-        return MHD_CONTENT_READER_END_OF_STREAM;
-    }
     memcpy(out, stream->piece + stream->taken, size);
     stream->taken += size;
-    stream->call->sent += size;
-    watch_queue(&stream->call->connection->watched, size);
-    return (ssize_t)size;
+    return give(stream, size);
 }
 
 static void free_stream(void *stream_) {
@@ -219,7 +316,12 @@ static void free_stream(void *stream_) {
 static struct MHD_Response *create_stream(struct http_call *call,
                                           struct MHD_Connection *connection) {
     struct http_response *response = &call->response;
-    struct http_stream *stream = malloc(sizeof *stream + PIECE);
+    const bool sized = response->size > 0;
+    /* Chunks are written into libmicrohttpd's buffer for heads, and bodies of a known size into its
+     * block. */
+    const size_t block = !sized ? BLOCK : response->read == read_parts ? PIECE : PIECE / 2;
+    const size_t room = !sized ? PIECE : PIECE - block;
+    struct http_stream *stream = malloc(sizeof *stream + room);
     if (stream == NULL) {
         return NULL;
     }
@@ -227,9 +329,11 @@ static struct MHD_Response *create_stream(struct http_call *call,
                                    .connection = connection,
                                    .body = (void *)response->body,
                                    .read = response->read,
-                                   .release = response->release};
-    struct MHD_Response *out = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK,
-                                                                 read_stream, stream, free_stream);
+                                   .release = response->release,
+                                   .sized = sized,
+                                   .room = room};
+    struct MHD_Response *out = MHD_create_response_from_callback(
+        sized ? response->size : MHD_SIZE_UNKNOWN, block, read_stream, stream, free_stream);
     if (out == NULL) {
         free(stream);
     } else {
@@ -258,9 +362,9 @@ static struct MHD_Response *create_whole(struct http_response *response) {
  * only the watch ends the connection. */
 static void begin_sending(struct http_call *call, struct MHD_Connection *connection) {
     struct watched *watched = &call->connection->watched;
-    watch_send(watched, call->server->write_ms, call->response.size);
-    if (call->response.read != NULL ||
-        atomic_load_explicit(&watched->queued, memory_order_relaxed) > LITTLE) {
+    const bool streams = call->response.read != NULL;
+    watch_send(watched, call->server->write_ms, streams ? 0 : call->response.size);
+    if (streams || atomic_load_explicit(&watched->queued, memory_order_relaxed) > LITTLE) {
         call->connection->untimed = true;
         MHD_set_connection_option(connection, MHD_CONNECTION_OPTION_TIMEOUT, 0u);
     }
@@ -269,6 +373,9 @@ static void begin_sending(struct http_call *call, struct MHD_Connection *connect
 enum MHD_Result respond_send(struct http_call *call, struct MHD_Connection *connection) {
     struct http_response *response = &call->response;
     response->timing[HTTP_TIMING_DECODE] += call->inflate_ms;
+    if (response->part_count > 0 && !take_parts(response)) {
+        return MHD_NO;
+    }
     if (call->accepts != CODING_NONE) {
         compress_response(call);
     }
@@ -285,6 +392,6 @@ enum MHD_Result respond_send(struct http_call *call, struct MHD_Connection *conn
     }
     MHD_destroy_response(out);
     call->status = result == MHD_YES && !call->client_left ? response->status : 0;
-    call->sent = call->request.head || response->status == 304 ? 0 : response->size;
+    call->sent = streams || call->request.head || response->status == 304 ? 0 : response->size;
     return result;
 }

@@ -10,7 +10,7 @@
 #include "support/expect.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
-#define EXPOSED      "X-Request-Id, Server-Timing, Retry-After"
+#define EXPOSED      "X-Request-Id, Server-Timing, Retry-After, Inference-Header-Content-Length"
 
 TestSuite(cors, .timeout = 60);
 
@@ -36,13 +36,15 @@ Test(cors, pages_of_listed_origins_send_and_read_what_they_need) {
     static const struct header preflight[] = {
         {"Access-Control-Allow-Origin", "https://a.example"},
         {"Access-Control-Allow-Methods", "GET, HEAD, POST"},
-        {"Access-Control-Allow-Headers", "Authorization, Content-Type, X-Request-Id"},
+        {"Access-Control-Allow-Headers",
+         "Authorization, Content-Type, X-Request-Id, Inference-Header-Content-Length"},
         {"Access-Control-Max-Age", "600"},
         {"Vary", "Origin"},
     };
     static const struct header compressed[] = {
         {"Access-Control-Allow-Headers",
-         "Authorization, Content-Encoding, Content-Type, X-Request-Id"},
+         "Authorization, Content-Encoding, Content-Type, X-Request-Id, "
+         "Inference-Header-Content-Length"},
         {"Vary", "Origin, Accept-Encoding"},
     };
     static const struct header answer[] = {

@@ -165,6 +165,8 @@ static void require_sound(const struct head *head, const struct framing_result *
     require_sound_length(head, result);
     const size_t hosts = headers_named(head, "Host", &last);
     fuzz_require(hosts == 1 || (hosts == 0 && head->version[7] == '0'), "%zu hosts", hosts);
+    fuzz_require(headers_named(head, "Inference-Header-Content-Length", &last) <= 1,
+                 "two lengths of a header of an inference");
     const size_t expectations = headers_named(head, "Expect", &last);
     fuzz_require(result->expects_continue == (expectations > 0), "%zu expectations", expectations);
     fuzz_require(expectations != 1 || is(last->value, last->value_size, "100-continue"),
@@ -291,6 +293,8 @@ static void check_named(const struct head *head, const struct framing_result *re
     char type[32];
     check_first(head, "Content-Type", result->content_type);
     check_first(head, "X-Request-Id", result->request_id);
+    check_first(head, "Accept", result->accept);
+    check_first(head, "Inference-Header-Content-Length", result->inference_header);
     framing_media_type(result->content_type, type, sizeof type);
     const size_t size = strnlen(type, sizeof type);
     fuzz_require(size < sizeof type && strcspn(type, "; \tABCDEFGHIJKLMNOPQRSTUVWXYZ") == size,

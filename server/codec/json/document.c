@@ -251,26 +251,45 @@ struct lifted *document_tensor(const struct codec_document *document,
                                                                  : read_index(node->valuestring));
 }
 
+struct lifted *document_tensor_at(struct codec_document *document, size_t number) {
+    return lifted_at(&document->tensors, number);
+}
+
+size_t document_put_tensor(struct codec_document *document, const struct codec_value *value,
+                           const struct lifted *tensor, struct codec_error *error) {
+    cJSON *node = (cJSON *)(uintptr_t)value; /* the caller may change the document */
+    struct lifted *own = lifted_next(&document->tensors, document->account);
+    if (own == NULL) {
+        document_point(document, value, error);
+        error->status = CODEC_NO_MEMORY;
+        return DOCUMENT_NO_TENSOR;
+    }
+    *own = *tensor;
+    node->type = cJSON_Raw;
+    node->valuedouble = (double)document->tensors.count;
+    node->valuestring = NULL;
+    node->child = NULL;
+    return document->tensors.count++;
+}
+
 bool codec_make_tensor(struct codec_document *document, const struct codec_value *value,
                        attn_dtype dtype, int rank, const size_t *shape, size_t capacity,
                        void **data, struct codec_error *error) {
-    cJSON *node = (cJSON *)(uintptr_t)value; /* the caller may change the document */
-    struct lifted *tensor = lifted_next(&document->tensors, document->account);
+    struct lifted tensor;
     size_t count = 1;
     for (int axis = 0; axis < rank; axis++) {
         count *= shape[axis];
     }
-    if (tensor == NULL ||
-        !lifted_zeros(tensor, document->account, dtype, rank, shape, count, capacity)) {
+    if (!lifted_zeros(&tensor, document->account, dtype, rank, shape, count, capacity)) {
         document_point(document, value, error);
         error->status = CODEC_NO_MEMORY;
         return false;
     }
-    *data = tensor->data;
-    node->type = cJSON_Raw;
-    node->valuedouble = (double)document->tensors.count++;
-    node->valuestring = NULL;
-    node->child = NULL;
+    *data = tensor.data;
+    if (document_put_tensor(document, value, &tensor, error) == DOCUMENT_NO_TENSOR) {
+        lifted_free(&tensor, document->account);
+        return false;
+    }
     return true;
 }
 

@@ -47,6 +47,16 @@ const char *document_text(const struct codec_value *value);
 struct lifted *document_tensor(const struct codec_document *document,
                                const struct codec_value *value);
 
+/* Replaces a value by a tensor, which the document takes and numbers. Returns the number, or
+ * DOCUMENT_NO_TENSOR with the error set if there is no memory; the tensor then stays with the
+ * caller. */
+#define DOCUMENT_NO_TENSOR ((size_t)-1)
+size_t document_put_tensor(struct codec_document *document, const struct codec_value *value,
+                           const struct lifted *tensor, struct codec_error *error);
+
+/* Returns the tensor of this number. Borrowed. */
+struct lifted *document_tensor_at(struct codec_document *document, size_t number);
+
 /* Are two names the same? A handler looks for each of its keys among all members, and the check of
  * keys does the reverse. Most pairs differ in the first letter, so it is compared without a
  * call. */

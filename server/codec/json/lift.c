@@ -170,6 +170,27 @@ bool lifted_room(struct lifted *lifted, struct account *account) {
     return true;
 }
 
+bool lifted_room_for(struct lifted *lifted, struct account *account, size_t needed, size_t total) {
+    const size_t width = attn_dtype_size(lifted->dtype), whole = total * width;
+    size_t bytes = needed < total ? needed * width : whole;
+    if (bytes <= lifted->bytes) {
+        return true;
+    }
+    if (whole < MAP_FROM) {
+        bytes = whole;
+    } else {
+        const size_t step = bytes / 8 > POPULATE ? bytes / 8 : POPULATE;
+        bytes = whole - bytes > step ? bytes + step : whole;
+        bytes = bytes > MAP_FROM ? bytes : MAP_FROM;
+    }
+    if (!resize(lifted, account, bytes)) {
+        return false;
+    }
+    lifted->capacity = bytes / width;
+    populate(lifted);
+    return true;
+}
+
 bool lifted_trim(struct lifted *lifted, struct account *account) {
     const size_t bytes = lifted->count * attn_dtype_size(lifted->dtype);
     if (lifted->borrowed && bytes <= sizeof lifted->few) {

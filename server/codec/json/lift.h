@@ -30,6 +30,7 @@ struct lifted {
     bool borrowed; /* the buffer is lifted_init()'s `first` or `few`, and is not freed */
     attn_dtype dtype; /* ATTN_FLOAT32, ATTN_FLOAT64 or ATTN_BOOL */
     bool exact;       /* the float64 numbers become float32 in lifted_narrow() */
+    bool binary;      /* the elements arrive as bytes, and not as text */
     int rank;
     size_t shape[ATTN_MAX_RANK]; /* an axis whose length is not known yet has 0 */
     size_t count;                /* elements so far */
@@ -63,6 +64,11 @@ void lifted_narrow_numbers(void *numbers, size_t count);
 
 /* Makes room for one more element. False if out of memory. */
 bool lifted_room(struct lifted *lifted, struct account *account);
+
+/* Makes room for `needed` elements of an array that will have `total`, or for all of them if the
+ * array is short. A long array grows while its elements arrive, so that it holds little memory for
+ * elements that never come. False if out of memory. */
+bool lifted_room_for(struct lifted *lifted, struct account *account, size_t needed, size_t total);
 
 /* Each stores one element; there must be room. `text` is a number by the grammar of JSON. */
 void lifted_add_number(struct lifted *lifted, const char *text, size_t size);

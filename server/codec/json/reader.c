@@ -18,8 +18,7 @@
 enum {
     DEFAULT_DEPTH = 16,
     DEFAULT_SKELETON = 1024 * 1024,
-    /* The most values outside of matrices. Each costs cJSON one or two tenths of a microsecond. */
-    MAX_VALUES = 65536,
+    DEFAULT_VALUES = 65536, /* each costs cJSON one or two tenths of a microsecond */
     KEEP_BLOCK = 16 * 1024,
     KEEP_FIRST = 1024, /* bytes of the first block, which is enough for a small body */
     KEEP_BYTES = KEEP_BLOCK * (READER_KEEP_BLOCKS - 1), /* bytes kept for a late dtype_key */
@@ -29,11 +28,11 @@ enum {
 
 /* Counts a value that is complete. False if there are too many outside of matrices. */
 static bool value_done(struct codec_reader *reader) {
-    if (!reader->lifting && reader->values++ == MAX_VALUES) {
+    if (!reader->lifting && reader->values++ == reader->options.max_values) {
         codec_error_set(&reader->error, CODEC_TOO_LARGE,
-                        "the body has more than %d values outside of matrices, which is a fixed "
+                        "the body has more than %zu values outside of matrices, which is a fixed "
                         "limit",
-                        MAX_VALUES);
+                        reader->options.max_values);
         return false;
     }
     if (reader->depth == 0) {
@@ -126,8 +125,9 @@ static bool colon(struct codec_reader *reader, size_t offset) {
 /* Takes the value of the dtype_key, which decides how all matrices are read, even those before it.
  * `offset` is the place of its closing quote. */
 static bool set_dtype(struct codec_reader *reader, size_t offset) {
-    if (!reader_string_is(reader, "float64") || reader->dtype == ATTN_FLOAT64) {
-        reader->dtype_known = true;
+    const bool wide = reader_string_is(reader, reader->options.dtype_value);
+    if (!wide || reader->dtype == ATTN_FLOAT64) {
+        reader->dtype_known |= wide || reader->options.key_level == 1; /* other keys may follow */
         return true;
     }
     if (!reader->lifted_floats) {
@@ -198,7 +198,8 @@ static const char *scan_string(struct codec_reader *reader, const char *p, const
         reader->expect = READER_EXPECT_COLON;
         return p;
     }
-    if (reader->depth == 1 && reader_is_under(reader, reader->options.dtype_key) &&
+    if (reader->depth == reader->options.key_level &&
+        reader_is_under(reader, reader->options.dtype_key) &&
         !set_dtype(reader, reader_offset(reader, p - 1))) {
         return NULL;
     }
@@ -375,6 +376,15 @@ struct codec_reader *codec_reader_create(const struct codec_options *options) {
     if (reader->options.max_skeleton == 0) {
         reader->options.max_skeleton = DEFAULT_SKELETON;
     }
+    if (reader->options.max_values == 0) {
+        reader->options.max_values = DEFAULT_VALUES;
+    }
+    if (reader->options.key_level == 0) {
+        reader->options.key_level = 1;
+    }
+    if (reader->options.dtype_value == NULL) {
+        reader->options.dtype_value = "float64";
+    }
     return reader;
 }
 
@@ -401,4 +411,15 @@ void codec_reader_free(struct codec_reader *reader) {
     account_free(account, reader->keys, reader->key_capacity * sizeof *reader->keys);
     account_free(account, reader->names.data, reader->names.capacity);
     account_free(account, reader, sizeof *reader);
+}
+
+bool codec_is_json(const char *text, struct account *account) {
+    const struct codec_options options = {.account = account};
+    struct codec_reader *reader = codec_reader_create(&options);
+    struct codec_document *document = NULL;
+    const bool good = reader != NULL && codec_reader_feed(reader, text, strlen(text)) == CODEC_OK &&
+                      codec_reader_finish(reader, &document) == CODEC_OK;
+    codec_document_free(document);
+    codec_reader_free(reader);
+    return good;
 }

@@ -98,7 +98,9 @@ bool document_refuse_element(const struct codec_document *document, const struct
     }
     if (!isfinite(number)) {
         return document_refuse(document, value, element, error, "must be %s, not %s", rule,
-                               element == tensor->first_null ? "null" : "infinite");
+                               element != tensor->first_null ? "infinite"
+                               : tensor->binary              ? "-Infinity"
+                                                             : "null");
     }
     return document_refuse(document, value, element, error, "must be %s, not %s", rule,
                            document_number_text(number, tensor->dtype == ATTN_FLOAT32, text));

@@ -105,10 +105,11 @@ bool reader_unexpected(struct codec_reader *reader, size_t offset, unsigned char
 }
 
 bool reader_is_under(const struct codec_reader *reader, const char *name) {
-    if (name == NULL || reader->depth == 0 || !reader->frames[0].is_object) {
+    const size_t level = reader->options.key_level;
+    if (name == NULL || reader->depth < level || !reader->frames[level - 1].is_object) {
         return false;
     }
-    const struct reader_key *key = &reader->keys[reader->frames[0].key];
+    const struct reader_key *key = &reader->keys[reader->frames[level - 1].key];
     return key->size == strlen(name) &&
            memcmp(reader->names.data + key->start, name, key->size) == 0;
 }

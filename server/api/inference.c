@@ -1,0 +1,306 @@
+/* inference.c - questions in the Open Inference Protocol. */
+#include "api/inference.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/fields.h"
+
+/* ---------------------------------------------------------------------------------- the request */
+
+bool inference_length(const char *text, size_t *length) {
+    size_t number = 0;
+    *length = SIZE_MAX;
+    if (text == NULL) {
+        return true;
+    }
+    for (const char *digit = text; *digit != '\0'; digit++) {
+        if (*digit < '0' || *digit > '9' || number > SIZE_MAX / 16) {
+            return false;
+        }
+        number = 10 * number + (size_t)(*digit - '0');
+    }
+    *length = number;
+    return number > 0;
+}
+
+/* Returns a member of an object; NULL if it is not there or null. */
+static const struct codec_value *member_of(const struct codec_value *object, const char *name) {
+    const struct codec_value *value = codec_get(object, name);
+    return value != NULL && codec_kind_of(value) != CODEC_NULL ? value : NULL;
+}
+
+/* --------------------------------------------------------------------------------------- inputs */
+
+/* Reads the size of the bytes of an input. Returns false with the error set; *given says whether
+ * the input has such a size. */
+static bool read_size(const struct codec_document *document, const struct codec_value *input,
+                      const char *name, const struct codec_tensor_form *form, bool *given,
+                      struct codec_error *error) {
+    const struct codec_value *parameters = member_of(input, "parameters");
+    int64_t size;
+    *given = false;
+    if (parameters == NULL) {
+        return true;
+    }
+    if (codec_kind_of(parameters) != CODEC_OBJECT) {
+        return codec_refuse(document, parameters, "an object", error);
+    }
+    if (member_of(parameters, "shared_memory_region") != NULL) {
+        return codec_fail(document, parameters, error,
+                          "the input \"%.64s\" is in shared memory, which this server does not use",
+                          name);
+    }
+    const struct codec_value *value = member_of(parameters, "binary_data_size");
+    if (value == NULL) {
+        return true;
+    }
+    *given = true;
+    if (!codec_as_integer(document, value, 0, INT64_MAX, &size, error)) {
+        return false;
+    }
+    if ((size_t)size != form->bytes) {
+        return codec_fail(
+            document, value, error,
+            "the input \"%.64s\" has a binary_data_size of %lld, but its datatype and "
+            "shape have %zu bytes",
+            name, (long long)size, form->bytes);
+    }
+    return true;
+}
+
+/* Checks that an input has its elements in one of two places: its data, or the bytes after the
+ * JSON. */
+static bool check_place(const struct question *question, const struct codec_value *input,
+                        const struct plain_tensor *tensor, bool binary, struct codec_error *error) {
+    const struct codec_document *document = question->head;
+    const struct codec_value *data = member_of(input, "data");
+    if (binary && data != NULL) {
+        return codec_fail(document, data, error,
+                          "the input \"%.64s\" has data and a binary_data_size; give one of them",
+                          tensor->name);
+    }
+    if (binary && question->header == SIZE_MAX) {
+        return codec_fail(document, input, error,
+                          "the input \"%.64s\" has a binary_data_size, but the request has no "
+                          "header Inference-Header-Content-Length",
+                          tensor->name);
+    }
+    if (binary) {
+        return true;
+    }
+    if (data == NULL) {
+        return codec_fail(document, input, error,
+                          "the input \"%.64s\" has neither data nor a binary_data_size",
+                          tensor->name);
+    }
+    if (codec_kind_of(data) != CODEC_TENSOR) {
+        return codec_fail(document, data, error,
+                          "the data of the input \"%.64s\" must be an array of numbers or booleans",
+                          tensor->name);
+    }
+    if (tensor->form.type == CODEC_TYPE_FP16 || tensor->form.type == CODEC_TYPE_BF16) {
+        return codec_fail(document, data, error,
+                          "the input \"%.64s\" has the datatype %s, which must be binary",
+                          tensor->name, codec_inference_types[tensor->form.type]);
+    }
+    return true;
+}
+
+static bool read_input(struct question *question, struct plain *plain,
+                       const struct codec_value *input, struct codec_error *error) {
+    static const char *const keys[] = {"name", "shape", "datatype", "parameters", "data"};
+    static const struct codec_keys known = {.names = keys, .count = sizeof keys / sizeof *keys};
+    const struct codec_document *document = question->head;
+    struct plain_tensor *tensor = &plain->tensors[plain->tensor_count];
+    const struct codec_value *name;
+    bool binary = false;
+    if (plain->tensor_count == CODEC_MAX_ARRIVALS) {
+        return codec_fail(document, input, error,
+                          "the request has more than %d inputs, which is a fixed limit",
+                          CODEC_MAX_ARRIVALS);
+    }
+    if (!codec_check_keys(document, input, &known, error)) {
+        return false;
+    }
+    name = member_of(input, "name");
+    if (name == NULL) {
+        return codec_fail(document, input, error, "an input has no name");
+    }
+    if (!codec_as_text(document, name, &tensor->name, error) ||
+        !codec_as_form(document, member_of(input, "datatype"), member_of(input, "shape"),
+                       tensor->name, codec_inference_types, &tensor->form, error) ||
+        !read_size(document, input, tensor->name, &tensor->form, &binary, error) ||
+        !check_place(question, input, tensor, binary, error)) {
+        return false;
+    }
+    tensor->data = binary ? NULL : member_of(input, "data");
+    plain->tensor_count++;
+    return true;
+}
+
+/* -------------------------------------------------------------------------------------- outputs */
+
+static bool read_binary(const struct codec_document *document, const struct codec_value *parameters,
+                        const char *name, bool *binary, struct codec_error *error) {
+    if (parameters == NULL) {
+        return true;
+    }
+    if (codec_kind_of(parameters) != CODEC_OBJECT) {
+        return codec_refuse(document, parameters, "an object", error);
+    }
+    if (member_of(parameters, "classification") != NULL) {
+        return codec_fail(document, parameters, error,
+                          "\"classification\" is not known here: results are tensors");
+    }
+    const struct codec_value *value = member_of(parameters, name);
+    return value == NULL || codec_as_bool(document, value, binary, error);
+}
+
+/* Adds the first part of the name of an output to the names that "return" gets: "top_k" of
+ * "top_k.indices". */
+static void add_return(struct plain *plain, size_t *count, const char *name) {
+    const size_t size = strcspn(name, "."), most = sizeof *plain->names - 1;
+    char *part = plain->names[*count];
+    memcpy(part, name, size < most ? size : most);
+    part[size < most ? size : most] = '\0';
+    for (size_t i = 0; i < *count; i++) {
+        if (strcmp(plain->names[i], part) == 0) {
+            return;
+        }
+    }
+    ++*count;
+}
+
+/* Makes an option "return" of the names. */
+static bool put_return(const struct question *question, struct plain *plain, size_t count,
+                       const struct codec_value *outputs, struct codec_error *error) {
+    struct codec_item *items = plain->items + plain->item_count;
+    if (plain_has(plain, "return")) {
+        return codec_fail(question->head, outputs, error,
+                          "give outputs or the parameter \"return\", not both");
+    }
+    *items++ = (struct codec_item){.op = CODEC_OP_ARRAY, .key = "return"};
+    for (size_t i = 0; i < count; i++) {
+        *items++ = (struct codec_item){.op = CODEC_OP_TEXT, .text = plain->names[i]};
+    }
+    *items++ = (struct codec_item){.op = CODEC_OP_END};
+    plain->item_count = (size_t)(items - plain->items);
+    return true;
+}
+
+static bool read_outputs(struct question *question, struct plain *plain,
+                         const struct codec_value *outputs, struct codec_error *error) {
+    static const char *const keys[] = {"name", "parameters"};
+    static const struct codec_keys known = {.names = keys, .count = sizeof keys / sizeof *keys};
+    const struct codec_document *document = question->head;
+    const bool returns = fields_has("return", question->fields);
+    size_t names = 0;
+    if (outputs == NULL) {
+        return true;
+    }
+    if (codec_kind_of(outputs) != CODEC_ARRAY) {
+        return codec_refuse(document, outputs, "an array of objects", error);
+    }
+    for (const struct codec_value *output = codec_at(outputs, 0); output != NULL;
+         output = codec_next(output)) {
+        if (question->output_count == PLAIN_NAMES) {
+            return codec_fail(document, output, error,
+                              "the request has more than %d outputs, which is a fixed limit",
+                              PLAIN_NAMES);
+        }
+        struct question_output *wanted = &question->outputs[question->output_count];
+        const struct codec_value *name;
+        if (!codec_check_keys(document, output, &known, error)) {
+            return false;
+        }
+        name = member_of(output, "name");
+        wanted->binary = question->binary;
+        if (name == NULL) {
+            return codec_fail(document, output, error, "an output has no name");
+        }
+        if (!codec_as_text(document, name, &wanted->name, error) ||
+            !read_binary(document, member_of(output, "parameters"), "binary_data", &wanted->binary,
+                         error)) {
+            return false;
+        }
+        if (!returns && strcmp(wanted->name, "output") != 0) {
+            return codec_fail(document, name, error,
+                              "the output \"%.64s\" is unknown; this model has \"output\" alone",
+                              wanted->name);
+        }
+        question->output_count++;
+        add_return(plain, &names, wanted->name);
+    }
+    return names == 0 || !returns || put_return(question, plain, names, outputs, error);
+}
+
+/* ----------------------------------------------------------------------------------- parameters */
+
+/* Reads a parameter that the protocol itself gives a meaning. *known says whether it is one. */
+static bool read_reserved(struct question *question, struct plain *plain, const char *name,
+                          const struct codec_value *value, bool *known, struct codec_error *error) {
+    int64_t microseconds = 0;
+    *known = true;
+    if (strcmp(name, "binary_data_output") == 0 || strcmp(name, "priority") == 0 ||
+        strcmp(name, "headers") == 0 || strncmp(name, "triton_", 7) == 0) {
+        return true;
+    }
+    if (strcmp(name, "timeout") != 0) {
+        *known = false;
+        return true;
+    }
+    if (!codec_as_integer(question->head, value, 0, INT64_MAX, &microseconds, error)) {
+        return false;
+    }
+    if (microseconds > 0) {
+        plain->items[plain->item_count++] = (struct codec_item){
+            .op = CODEC_OP_NUMBER, .key = "timeout", .number = (double)microseconds * 1e-6};
+    }
+    return true;
+}
+
+static bool read_options(struct question *question, struct plain *plain,
+                         const struct codec_value *parameters, struct codec_error *error) {
+    if (!read_binary(question->head, parameters, "binary_data_output", &question->binary, error)) {
+        return false;
+    }
+    const struct codec_value *value = parameters != NULL ? codec_at(parameters, 0) : NULL;
+    for (; value != NULL; value = codec_next(value)) {
+        bool known = false;
+        if (!read_reserved(question, plain, codec_name(value), value, &known, error) ||
+            (!known && !plain_option(plain, codec_name(value), value, error))) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool inference_read(struct question *question, struct plain *plain, struct codec_error *error) {
+    static const char *const keys[] = {"id",      "parameters", "inputs",
+                                       "outputs", "model_name", "model_version"};
+    static const struct codec_keys known = {.names = keys, .count = sizeof keys / sizeof *keys};
+    const struct codec_document *document = question->head;
+    const struct codec_value *root = codec_root(document);
+    if (!codec_check_keys(document, root, &known, error)) {
+        return false;
+    }
+    const struct codec_value *id = member_of(root, "id"), *inputs = member_of(root, "inputs");
+    if (id != NULL && !codec_as_text(document, id, &question->id, error)) {
+        return false;
+    }
+    if (inputs == NULL) {
+        return codec_fail(document, root, error, "inputs is missing");
+    }
+    if (codec_kind_of(inputs) != CODEC_ARRAY) {
+        return codec_refuse(document, inputs, "an array of objects", error);
+    }
+    for (const struct codec_value *input = codec_at(inputs, 0); input != NULL;
+         input = codec_next(input)) {
+        if (!read_input(question, plain, input, error)) {
+            return false;
+        }
+    }
+    return read_options(question, plain, member_of(root, "parameters"), error) &&
+           read_outputs(question, plain, member_of(root, "outputs"), error);
+}

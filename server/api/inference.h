@@ -1,0 +1,34 @@
+/*
+ * inference.h - the Open Inference Protocol v2: what the JSON of a question says, and the answer.
+ * The protocol is described at https://github.com/kserve/open-inference-protocol, and its binary
+ * tensors at https://github.com/triton-inference-server/server (docs/protocol). models.c has the
+ * endpoints that describe the models.
+ */
+#ifndef API_INFERENCE_H
+#define API_INFERENCE_H
+
+#include "api/question.h"
+#include "api/reply.h"
+
+#define INFERENCE_PATH "/v2" /* all paths of the protocol are this one or below it */
+
+/* Returns the route of the model {model} in a path of the protocol, such as /attention for the path
+ * /v2/models/attention/infer, or NULL if there is no such model. */
+const struct api_route *inference_model(const char *path);
+
+/* Answers with a 404 that names the models. */
+void inference_refuse_model(const struct http_request *request, struct http_response *response);
+
+/* Reads the length of the JSON from the header Inference-Header-Content-Length; NULL: it is not
+ * given, and the whole body is JSON. Returns false if it is no number of at least 1. */
+bool inference_length(const char *text, size_t *length);
+
+/* Reads the question of `question` into a plain document. Errors: CODEC_CONTENT; the message names
+ * the tensor. */
+bool inference_read(struct question *question, struct plain *plain, struct codec_error *error);
+
+/* Answers with the results of a list of items. Errors: as reply_items(). */
+void inference_reply(const struct api_request *request, struct http_response *response,
+                     const struct codec_item *items, size_t count, int digits);
+
+#endif

@@ -1,0 +1,51 @@
+/*
+ * plain.h - the plain document of a question whose tensors are bytes: what the JSON body of the
+ * endpoint would be. So the handlers and the table of fields know nothing of other formats. A
+ * reader of a format lists tensors and options in a struct plain, and plain_make() makes the
+ * document.
+ */
+#ifndef API_PLAIN_H
+#define API_PLAIN_H
+
+#include "codec/binary.h"
+
+enum {
+    PLAIN_OPTIONS = 64, /* most options of one question */
+    PLAIN_NAMES = 64    /* most names in "return" */
+};
+
+/* A tensor that the question describes. Everything is borrowed from the question. */
+struct plain_tensor {
+    const char *name;
+    struct codec_tensor_form form;
+    const struct codec_value *data; /* the array of its elements; NULL: its bytes follow */
+};
+
+/* The plain document before it is made. */
+struct plain {
+    struct account *account;         /* borrowed; counts all memory */
+    struct codec_document *question; /* borrowed; the JSON that the client sent */
+    struct plain_tensor tensors[CODEC_MAX_ARRIVALS];
+    size_t tensor_count;
+    /* The members that are no tensors: the options, the names in "return", and "dtype". */
+    struct codec_item items[PLAIN_OPTIONS + PLAIN_NAMES + 4];
+    size_t item_count;
+    char names[PLAIN_NAMES][48]; /* names that the items borrow */
+};
+
+/* Returns whether the question has an option of this name so far. */
+bool plain_has(const struct plain *plain, const char *name);
+
+/* Adds an option: a number, a boolean, or a text, which is read as JSON if it is JSON. Borrows
+ * both. Returns false with the error set. */
+bool plain_option(struct plain *plain, const char *name, const struct codec_value *value,
+                  struct codec_error *error);
+
+/* Makes the plain document. Arrays of the question move into it, and `arrivals` gets the tensors
+ * whose bytes follow. *floats becomes the type of float results: that of the tensors of floats, if
+ * all have the same type and the question has no option "dtype". Returns owned, or NULL with the
+ * error set. */
+struct codec_document *plain_make(struct plain *plain, struct codec_arrivals *arrivals,
+                                  enum codec_type *floats, struct codec_error *error);
+
+#endif

@@ -1,0 +1,250 @@
+/* question.c - reads the body of a question. inference.c knows the JSON of the Open Inference
+ * Protocol, and codec/safetensors.c that of safetensors. */
+#include "api/question.h"
+
+#include "api/inference.h"
+#include "api/tensors.h"
+#include "codec/safetensors.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    /* The most bytes and values of JSON before tensors, because an I/O thread parses it while the
+     * body arrives. */
+    MOST_HEAD = 64 * 1024,
+    MOST_VALUES = 4096
+};
+
+/* ---------------------------------------------------------------------------------- the headers */
+
+/* Returns whether a body of this type is read as JSON: JSON, no type at all, or the type that `curl
+ * -d` sends by default. */
+static bool is_json(const char *media_type) {
+    return media_type[0] == '\0' || strcmp(media_type, "application/json") == 0 ||
+           strcmp(media_type, "application/x-www-form-urlencoded") == 0;
+}
+
+bool question_begin(struct question *question, const struct http_request *request, bool inference,
+                    unsigned fields, struct http_response *response) {
+    const char *bytes = inference ? "application/octet-stream" : TENSORS_SAFETENSORS;
+    const bool is_bytes = strcmp(request->media_type, bytes) == 0;
+    char detail[256];
+    if (!is_json(request->media_type) && !is_bytes) {
+        snprintf(detail, sizeof detail,
+                 "the Content-Type is %.100s; it must be application/json or %s",
+                 request->media_type, bytes);
+        http_problem(response, request, 415, detail, NULL, NULL);
+        return false;
+    }
+    question->kind = inference  ? QUESTION_INFERENCE
+                     : is_bytes ? QUESTION_SAFETENSORS
+                                : QUESTION_JSON;
+    question->fields = fields;
+    question->header = SIZE_MAX;
+    question->floats = CODEC_TYPE_FP32;
+    question->stage =
+        question->kind == QUESTION_SAFETENSORS ? QUESTION_IN_PREFIX : QUESTION_IN_HEAD;
+    if (inference && !inference_length(request->inference_header, &question->header)) {
+        snprintf(detail, sizeof detail,
+                 "Inference-Header-Content-Length is \"%.40s\"; it must be the number of bytes of "
+                 "the JSON before the tensors, which is at least 1",
+                 request->inference_header);
+        http_problem(response, request, 400, detail, NULL, NULL);
+        return false;
+    }
+    return true;
+}
+
+bool question_open(struct question *question, const struct codec_options *json) {
+    struct codec_options options = *json;
+    if (question->kind != QUESTION_JSON) {
+        options = (struct codec_options){.account = json->account};
+    }
+    if (question->kind == QUESTION_SAFETENSORS || question->header != SIZE_MAX) {
+        options.max_skeleton = MOST_HEAD;
+        options.max_values = MOST_VALUES;
+    }
+    if (question->kind == QUESTION_INFERENCE) {
+        options.key_level = 3;
+        options.dtype_key = "datatype";
+        options.dtype_value = codec_inference_types[CODEC_TYPE_FP64];
+        options.infinity_key = "data";
+    }
+    question->account = json->account;
+    question->reader = codec_reader_create(&options);
+    return question->reader != NULL;
+}
+
+const struct codec_reader *question_reader(const struct question *question) {
+    return question->reader;
+}
+
+void question_drop(struct question *question) {
+    codec_reader_free(question->reader);
+    question->reader = NULL;
+    codec_document_free(question->plain);
+    question->plain = NULL;
+}
+
+void question_free(struct question *question) {
+    question_drop(question);
+    codec_document_free(question->head);
+    question->head = NULL;
+}
+
+static bool refuse(struct codec_error *error, enum codec_status status, const char *format, ...)
+    __attribute__((cold, format(printf, 3, 4)));
+static bool refuse(struct codec_error *error, enum codec_status status, const char *format, ...) {
+    va_list arguments;
+    *error = (struct codec_error){.status = status};
+    va_start(arguments, format);
+    vsnprintf(error->message, sizeof error->message, format, arguments);
+    va_end(arguments);
+    return false;
+}
+
+/* Keeps the error of the reader. The place of a byte counts from the beginning of the body. */
+static bool refuse_json(const struct question *question, struct codec_error *error) {
+    *error = *codec_reader_error(question->reader);
+    if (question->kind == QUESTION_SAFETENSORS) {
+        error->offset += SAFETENSORS_PREFIX;
+        error->column += error->line == 1 ? SAFETENSORS_PREFIX : 0;
+    }
+    return false;
+}
+
+/* ---------------------------------------------------------------------- the JSON before tensors */
+
+/* Lists what a header of safetensors has. "format" names the library that wrote the file. */
+static bool read_safetensors(struct plain *plain, struct codec_error *error) {
+    struct safetensors header;
+    if (!safetensors_read(plain->question, &header, error)) {
+        return false;
+    }
+    for (size_t i = 0; i < header.count; i++) {
+        plain->tensors[plain->tensor_count++] = (struct plain_tensor){
+            .name = codec_name(header.list[i].value), .form = header.list[i].form};
+    }
+    const struct codec_value *option =
+        header.metadata != NULL ? codec_at(header.metadata, 0) : NULL;
+    for (; option != NULL; option = codec_next(option)) {
+        if (strcmp(codec_name(option), "format") != 0 &&
+            !plain_option(plain, codec_name(option), option, error)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Parses the JSON, which is complete, and makes the plain document of it. */
+static bool open_head(struct question *question, struct codec_error *error) {
+    if (codec_reader_finish(question->reader, &question->head) != CODEC_OK) {
+        return refuse_json(question, error);
+    }
+    codec_reader_free(question->reader);
+    question->reader = NULL;
+    question->stage = QUESTION_IN_TENSORS;
+    struct plain *plain = account_alloc(question->account, sizeof *plain);
+    if (plain == NULL) {
+        return codec_no_memory(error);
+    }
+    plain->account = question->account;
+    plain->question = question->head;
+    plain->tensor_count = plain->item_count = 0;
+    if (question->kind == QUESTION_INFERENCE ? inference_read(question, plain, error)
+                                             : read_safetensors(plain, error)) {
+        question->plain = plain_make(plain, &question->arrivals, &question->floats, error);
+    }
+    account_free(question->account, plain, sizeof *plain);
+    return question->plain != NULL;
+}
+
+/* ------------------------------------------------------------------------------------- the body */
+
+/* Takes bytes of the length of a header, which begins a body in safetensors. */
+static bool take_prefix(struct question *question, const unsigned char **bytes, size_t *size,
+                        struct codec_error *error) {
+    while (*size > 0 && question->seen < SAFETENSORS_PREFIX) {
+        question->prefix[question->seen++] = *(*bytes)++;
+        --*size;
+    }
+    if (question->seen < SAFETENSORS_PREFIX) {
+        return true;
+    }
+    const uint64_t length = safetensors_length(question->prefix);
+    if (length > MOST_HEAD) {
+        return refuse(error, CODEC_TOO_LARGE,
+                      "the header of the safetensors has %llu bytes; it may have at most %d, which "
+                      "is a fixed limit",
+                      (unsigned long long)length, MOST_HEAD);
+    }
+    if (length < 2) {
+        return refuse(error, CODEC_SYNTAX,
+                      "the header of the safetensors has %llu bytes; the shortest one is {}",
+                      (unsigned long long)length);
+    }
+    question->header = (size_t)length;
+    question->seen = 0;
+    question->stage = QUESTION_IN_HEAD;
+    return true;
+}
+
+/* Takes bytes of the JSON. */
+static bool take_json(struct question *question, const unsigned char **bytes, size_t *size,
+                      struct codec_error *error) {
+    const size_t left = question->header - question->seen, part = *size < left ? *size : left;
+    if (question->kind == QUESTION_SAFETENSORS && question->seen == 0 && **bytes != '{') {
+        return refuse(error, CODEC_SYNTAX, "the header of the safetensors does not begin with {");
+    }
+    if (codec_reader_feed(question->reader, *bytes, part) != CODEC_OK) {
+        return refuse_json(question, error);
+    }
+    question->seen += part;
+    *bytes += part;
+    *size -= part;
+    return question->seen < question->header || open_head(question, error);
+}
+
+bool question_feed(struct question *question, const void *bytes_, size_t size,
+                   struct codec_error *error) {
+    const unsigned char *bytes = bytes_;
+    bool good = true;
+    if (size > 0 && question->stage == QUESTION_IN_PREFIX) {
+        good = take_prefix(question, &bytes, &size, error);
+    }
+    if (good && size > 0 && question->stage == QUESTION_IN_HEAD) {
+        good = take_json(question, &bytes, &size, error);
+    }
+    if (good && size > 0) {
+        good = codec_arrive(&question->arrivals, bytes, size, error);
+    }
+    return good;
+}
+
+struct codec_document *question_finish(struct question *question, struct codec_error *error) {
+    struct codec_document *document = NULL;
+    if (question->kind == QUESTION_JSON) {
+        if (codec_reader_finish(question->reader, &document) != CODEC_OK) {
+            refuse_json(question, error);
+        }
+        return document;
+    }
+    if (question->header == SIZE_MAX && question->stage == QUESTION_IN_HEAD &&
+        !open_head(question, error)) {
+        return NULL;
+    }
+    if (question->stage != QUESTION_IN_TENSORS) {
+        const bool prefix = question->stage == QUESTION_IN_PREFIX;
+        refuse(error, CODEC_SYNTAX,
+               "the body ends inside its header: %zu of its %zu bytes are there", question->seen,
+               prefix ? (size_t)SAFETENSORS_PREFIX : question->header);
+        return NULL;
+    }
+    if (codec_arrived(&question->arrivals, error)) {
+        document = question->plain;
+        question->plain = NULL;
+    }
+    return document;
+}

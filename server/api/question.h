@@ -1,0 +1,78 @@
+/*
+ * question.h - the body of a request with matrices, from its first byte to the document that the
+ * handler gets. A question is JSON, or its tensors are bytes: in safetensors, or in the Open
+ * Inference Protocol, where JSON describes the tensors and their bytes follow it. The bytes then go
+ * straight into the matrices of the document.
+ */
+#ifndef API_QUESTION_H
+#define API_QUESTION_H
+
+#include "api/plain.h"
+#include "http/http.h"
+
+enum question_kind {
+    QUESTION_JSON,
+    QUESTION_SAFETENSORS,
+    QUESTION_INFERENCE
+};
+
+/* A result that a question in the Open Inference Protocol asks for. */
+struct question_output {
+    const char *name; /* borrowed from the question */
+    bool binary;
+};
+
+struct question {
+    enum question_kind kind;
+    unsigned fields;         /* the bit FIELDS_AT_* of the endpoint */
+    size_t header;           /* bytes of the JSON before the tensors; SIZE_MAX: all is JSON */
+    struct account *account; /* borrowed; counts all memory; NULL before question_open() */
+
+    /* What the answer needs of a question whose tensors are bytes. */
+    enum codec_type floats;      /* the type of float results */
+    struct codec_document *head; /* owned; the JSON as it was sent, or NULL */
+    const char *id;              /* borrowed from the head, or NULL */
+    bool binary;                 /* results are binary unless their output says otherwise */
+    struct question_output outputs[PLAIN_NAMES];
+    size_t output_count; /* 0: all results */
+
+    /* Only question.c uses the rest. */
+    enum question_stage {
+        QUESTION_IN_PREFIX, /* the eight bytes with the length of a header */
+        QUESTION_IN_HEAD,   /* the JSON */
+        QUESTION_IN_TENSORS
+    } stage;
+    size_t seen; /* bytes of the prefix or of the JSON so far */
+    unsigned char prefix[8];
+    struct codec_reader *reader;  /* owned; reads the JSON, or NULL */
+    struct codec_document *plain; /* owned until question_finish() hands it over */
+    struct codec_arrivals arrivals;
+};
+
+/* Finds by the headers of a request what its body is. `inference`: the path is one of the Open
+ * Inference Protocol. `question` is all zeros before. Returns false after filling `response` if the
+ * headers are wrong. */
+bool question_begin(struct question *question, const struct http_request *request, bool inference,
+                    unsigned fields, struct http_response *response);
+
+/* Prepares for the first byte. `json` says how a question in JSON is read. Returns false if there
+ * is no memory. */
+bool question_open(struct question *question, const struct codec_options *json);
+
+/* Takes the next bytes of the body, which may be cut anywhere. Returns false with the error set. */
+bool question_feed(struct question *question, const void *bytes, size_t size,
+                   struct codec_error *error);
+
+/* Returns the reader of JSON that question_finish() parses, or NULL. */
+const struct codec_reader *question_reader(const struct question *question);
+
+/* Ends the body. Returns the document for the handler, owned, or NULL with the error set. */
+struct codec_document *question_finish(struct question *question, struct codec_error *error);
+
+/* Frees what only reads the body. The members for the answer stay. */
+void question_drop(struct question *question);
+
+/* Frees everything. */
+void question_free(struct question *question);
+
+#endif

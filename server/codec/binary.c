@@ -1,0 +1,467 @@
+/* binary.c - the types of binary tensors, and tensors whose bytes arrive with a body. results.c has
+ * the other direction. */
+#include "codec/binary.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "codec/error.h"
+#include "codec/json/document.h"
+#include "codec/json/number.h"
+#include "codec/json/refuse.h"
+
+static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "binary tensors are little-endian");
+
+/* --------------------------------------------------------------------------------------- types */
+
+#define INFERENCE(name, inference, safetensors, size)   inference,
+#define SAFETENSORS(name, inference, safetensors, size) safetensors,
+#define SIZE(name, inference, safetensors, size)        size,
+const char *const codec_inference_types[CODEC_TYPE_COUNT] = {CODEC_TYPES(INFERENCE)};
+const char *const codec_safetensors_types[CODEC_TYPE_COUNT] = {CODEC_TYPES(SAFETENSORS)};
+static const unsigned char sizes[CODEC_TYPE_COUNT] = {CODEC_TYPES(SIZE)};
+
+size_t codec_type_size(enum codec_type type) {
+    return sizes[type];
+}
+
+/* Refuses a tensor. The message is a rule after the name of the tensor. */
+static bool refuse(const struct codec_document *document, const struct codec_value *value,
+                   const char *name, struct codec_error *error, const char *format, ...)
+    __attribute__((cold, format(printf, 5, 6)));
+static bool refuse(const struct codec_document *document, const struct codec_value *value,
+                   const char *name, struct codec_error *error, const char *format, ...) {
+    char quoted[CODEC_QUOTE_SIZE], rule[192];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(rule, sizeof rule, format, arguments);
+    va_end(arguments);
+    codec_quote(quoted, name, strlen(name));
+    return codec_fail(document, value, error, "the tensor \"%s\" %s", quoted, rule);
+}
+
+static bool read_type(const struct codec_document *document, const struct codec_value *value,
+                      const char *name, const char *const names[static CODEC_TYPE_COUNT],
+                      enum codec_type *type, struct codec_error *error) {
+    const char *text;
+    char quoted[CODEC_QUOTE_SIZE];
+    if (value == NULL || codec_kind_of(value) != CODEC_TEXT) {
+        return refuse(document, value, name, error, "has no type: give a text such as \"%s\"",
+                      names[CODEC_TYPE_FP32]);
+    }
+    if (!codec_as_text(document, value, &text, error)) {
+        return false;
+    }
+    for (size_t i = 0; i < CODEC_TYPE_COUNT; i++) {
+        if (strcmp(text, names[i]) == 0) {
+            *type = (enum codec_type)i;
+            return true;
+        }
+    }
+    codec_quote(quoted, text, strlen(text));
+    return refuse(
+        document, value, name, error,
+        "has the type \"%s\"; the types are %s, %s, %s, %s, %s, and %s to %s and %s to %s", quoted,
+        names[CODEC_TYPE_FP32], names[CODEC_TYPE_FP64], names[CODEC_TYPE_FP16],
+        names[CODEC_TYPE_BF16], names[CODEC_TYPE_BOOL], names[CODEC_TYPE_INT8],
+        names[CODEC_TYPE_INT64], names[CODEC_TYPE_UINT8], names[CODEC_TYPE_UINT64]);
+}
+
+bool codec_as_form(const struct codec_document *document, const struct codec_value *type,
+                   const struct codec_value *shape, const char *name,
+                   const char *const names[static CODEC_TYPE_COUNT], struct codec_tensor_form *form,
+                   struct codec_error *error) {
+    int64_t axes[ATTN_MAX_RANK];
+    size_t count = 0;
+    struct codec_error fault;
+    if (!read_type(document, type, name, names, &form->type, error)) {
+        return false;
+    }
+    if (shape == NULL) {
+        return refuse(document, shape, name, error, "has no shape");
+    }
+    if (codec_kind_of(shape) != CODEC_ARRAY || codec_size(shape) > 0) {
+        if (codec_kind_of(shape) == CODEC_NUMBER) {
+            return refuse(document, shape, name, error, "has a shape that is no array");
+        }
+        if (!codec_as_integers(document, shape, 1, INT64_MAX, axes, ATTN_MAX_RANK, &count,
+                               &fault)) {
+            return refuse(document, shape, name, error, "has a wrong shape: %s", fault.message);
+        }
+    }
+    if (count == 0 || count > ATTN_MAX_RANK) {
+        return refuse(document, shape, name, error, "has %zu axes; it must have 1 to %d", count,
+                      (int)ATTN_MAX_RANK);
+    }
+    form->rank = (int)count;
+    form->bytes = sizes[form->type];
+    for (size_t axis = 0; axis < count; axis++) {
+        form->shape[axis] = (size_t)axes[axis];
+        if (__builtin_mul_overflow(form->bytes, form->shape[axis], &form->bytes)) {
+            return refuse(document, shape, name, error,
+                          "has a shape of more bytes than a file can have");
+        }
+    }
+    return true;
+}
+
+/* --------------------------------------------------------------------------------- conversions */
+
+/* The bits of a half are those of a float with a smaller exponent. The product with 2^112 corrects
+ * the exponent, also of subnormal numbers; infinity and NaN get the largest exponent. */
+static inline float widen_half(uint16_t half) {
+    const uint32_t magnitude = (uint32_t)(half & 0x7FFF) << 13;
+    union {
+        uint32_t bits;
+        float number;
+    } wide = {.bits = magnitude};
+    wide.number *= 0x1p112F;
+    wide.bits |= (magnitude >= 0x0F800000 ? 0x7F800000u : 0) | (uint32_t)(half & 0x8000) << 16;
+    return wide.number;
+}
+
+static inline float widen_bfloat(uint16_t bfloat) {
+    const union {
+        uint32_t bits;
+        float number;
+    } wide = {.bits = (uint32_t)bfloat << 16};
+    return wide.number;
+}
+
+/* The loops of one type, to float and to double. The bytes need not be aligned. */
+#define LOOP(name, from, to, convert)                                                              \
+    static void name(void *restrict out_, const unsigned char *restrict bytes, size_t count) {     \
+        to *restrict out = out_;                                                                   \
+        for (size_t i = 0; i < count; i++) {                                                       \
+            from element;                                                                          \
+            memcpy(&element, bytes + i * sizeof element, sizeof element);                          \
+            out[i] = (to)convert(element);                                                         \
+        }                                                                                          \
+    }
+#define LOOPS(name, from, convert)                                                                 \
+    LOOP(name##_to_float, from, float, convert)                                                    \
+    LOOP(name##_to_double, from, double, convert)
+
+LOOPS(uint8, uint8_t, )
+LOOPS(uint16, uint16_t, )
+LOOPS(uint32, uint32_t, )
+LOOPS(uint64, uint64_t, )
+LOOPS(int8, int8_t, )
+LOOPS(int16, int16_t, )
+LOOPS(int32, int32_t, )
+LOOPS(int64, int64_t, )
+LOOPS(half, uint16_t, widen_half)
+LOOPS(bfloat, uint16_t, widen_bfloat)
+LOOPS(single, float, )
+LOOPS(twofold, double, )
+
+typedef void converter(void *restrict out, const unsigned char *restrict bytes, size_t count);
+
+#define PAIR(name)                                                                                 \
+    { name##_to_float, name##_to_double }
+static converter *const converters[CODEC_TYPE_COUNT][2] = {
+    [CODEC_TYPE_UINT8] = PAIR(uint8),   [CODEC_TYPE_UINT16] = PAIR(uint16),
+    [CODEC_TYPE_UINT32] = PAIR(uint32), [CODEC_TYPE_UINT64] = PAIR(uint64),
+    [CODEC_TYPE_INT8] = PAIR(int8),     [CODEC_TYPE_INT16] = PAIR(int16),
+    [CODEC_TYPE_INT32] = PAIR(int32),   [CODEC_TYPE_INT64] = PAIR(int64),
+    [CODEC_TYPE_FP16] = PAIR(half),     [CODEC_TYPE_BF16] = PAIR(bfloat),
+    [CODEC_TYPE_FP32] = PAIR(single),   [CODEC_TYPE_FP64] = PAIR(twofold),
+};
+
+/* Each returns whether all numbers are finite. The loop has no exit, so the compiler makes vectors
+ * of it. */
+static bool floats_are_finite(const float *numbers, size_t count) {
+    uint32_t bad = 0;
+    for (size_t i = 0; i < count; i++) {
+        uint32_t bits;
+        memcpy(&bits, &numbers[i], sizeof bits);
+        bad |= (bits & 0x7F800000) == 0x7F800000;
+    }
+    return bad == 0;
+}
+
+static bool doubles_are_finite(const double *numbers, size_t count) {
+    uint64_t bad = 0;
+    for (size_t i = 0; i < count; i++) {
+        uint64_t bits;
+        memcpy(&bits, &numbers[i], sizeof bits);
+        bad |= (bits & 0x7FF0000000000000) == 0x7FF0000000000000;
+    }
+    return bad == 0;
+}
+
+/* ------------------------------------------------------------------------------------ arrivals */
+
+bool codec_expect(struct codec_arrivals *arrivals, const struct codec_value *value,
+                  const struct codec_tensor_form *form, struct codec_error *error) {
+    struct codec_document *document = arrivals->document;
+    const attn_dtype dtype =
+        form->type == CODEC_TYPE_BOOL ? ATTN_BOOL : codec_document_dtype(document);
+    const size_t elements = form->bytes / sizes[form->type];
+    struct lifted tensor;
+    assert(arrivals->count < CODEC_MAX_ARRIVALS);
+    lifted_init(&tensor, dtype, form->rank, NULL);
+    if (codec_type_is_float(form->type) || elements > LIFT_EXACT) {
+        tensor.dtype = dtype;
+        tensor.exact = false;
+    }
+    tensor.binary = true;
+    tensor.capacity = 0;
+    memcpy(tensor.shape, form->shape, sizeof tensor.shape);
+    const size_t number = document_put_tensor(document, value, &tensor, error);
+    if (number == DOCUMENT_NO_TENSOR) {
+        return false;
+    }
+    arrivals->list[arrivals->count++] = (struct codec_arrival){value, number, form->type, elements};
+    return true;
+}
+
+/* Notes the first number that is not finite, from element `first` on. `bytes` are the elements as
+ * they arrived. */
+static void note_special(struct lifted *tensor, enum codec_type type, const unsigned char *bytes,
+                         size_t first, size_t count) {
+    for (size_t i = first; i < first + count; i++) {
+        const double number = lifted_number(tensor, i);
+        if (isfinite(number)) {
+            continue;
+        }
+        double wide = number;
+        if (type == CODEC_TYPE_FP64) { /* a double may be out of the range of float32 */
+            memcpy(&wide, bytes + (i - first) * sizeof wide, sizeof wide);
+        }
+        if (isinf(wide) && wide < 0) {
+            tensor->first_null = tensor->first_null == LIFT_NONE ? i : tensor->first_null;
+        } else if (tensor->first_range == LIFT_NONE) {
+            tensor->first_range = i;
+            if (isfinite(wide)) {
+                char text[NUMBER_SIZE + 1];
+                strcpy(tensor->range_text, document_number_text(wide, false, text));
+            } else {
+                strcpy(tensor->range_text, isnan(wide) ? "NaN" : "Infinity");
+            }
+        }
+    }
+}
+
+/* Refuses an element of a BOOL that is neither 0 nor 1. */
+static bool refuse_bool(const struct codec_arrivals *arrivals, const struct codec_arrival *arrival,
+                        struct lifted *tensor, size_t element, struct codec_error *error) {
+    const unsigned byte = ((const unsigned char *)tensor->data)[element];
+    tensor->count = arrival->elements;
+    return document_refuse(arrivals->document, arrival->value, element, error,
+                           "is the byte %u; a BOOL is 0 or 1", byte);
+}
+
+/* Stores whole elements, for which there must be room. */
+static bool store(const struct codec_arrivals *arrivals, const struct codec_arrival *arrival,
+                  struct lifted *tensor, const unsigned char *bytes, size_t count,
+                  struct codec_error *error) {
+    const size_t first = tensor->count;
+    const bool wide = tensor->dtype == ATTN_FLOAT64;
+    void *out = (char *)tensor->data + first * attn_dtype_size(tensor->dtype);
+    bool fine;
+    if (tensor->dtype == ATTN_BOOL) {
+        unsigned char all = 0;
+        memcpy(out, bytes, count);
+        for (size_t i = 0; i < count; i++) {
+            all |= bytes[i];
+        }
+        for (size_t i = 0; all > 1 && i < count; i++) {
+            if (bytes[i] > 1) {
+                return refuse_bool(arrivals, arrival, tensor, first + i, error);
+            }
+        }
+        tensor->count += count;
+        return true;
+    }
+    if (arrival->type == (wide ? CODEC_TYPE_FP64 : CODEC_TYPE_FP32)) {
+        memcpy(out, bytes, count * sizes[arrival->type]);
+    } else {
+        converters[arrival->type][wide](out, bytes, count);
+    }
+    tensor->count += count;
+    fine = wide ? doubles_are_finite(out, count) : floats_are_finite(out, count);
+    if (!fine) {
+        note_special(tensor, arrival->type, bytes, first, count);
+    }
+    return true;
+}
+
+/* Takes bytes of the current tensor, at most all that it lacks. */
+static bool take(struct codec_arrivals *arrivals, const struct codec_arrival *arrival,
+                 struct lifted *tensor, const unsigned char *bytes, size_t size,
+                 struct codec_error *error) {
+    const size_t width = sizes[arrival->type];
+    if (!lifted_room_for(tensor, codec_document_account(arrivals->document),
+                         tensor->count + size / width + 1, arrival->elements)) {
+        document_point(arrivals->document, arrival->value, error);
+        error->status = CODEC_NO_MEMORY;
+        return false;
+    }
+    if (arrivals->cut_size > 0) {
+        const size_t lacks = width - arrivals->cut_size, part = size < lacks ? size : lacks;
+        memcpy(arrivals->cut + arrivals->cut_size, bytes, part);
+        arrivals->cut_size += part;
+        bytes += part;
+        size -= part;
+        if (arrivals->cut_size < width) {
+            return true;
+        }
+        arrivals->cut_size = 0;
+        if (!store(arrivals, arrival, tensor, arrivals->cut, 1, error)) {
+            return false;
+        }
+    }
+    arrivals->cut_size = size % width;
+    memcpy(arrivals->cut, bytes + size - arrivals->cut_size, arrivals->cut_size);
+    return store(arrivals, arrival, tensor, bytes, size / width, error);
+}
+
+bool codec_arrive(struct codec_arrivals *arrivals, const void *bytes_, size_t size,
+                  struct codec_error *error) {
+    const unsigned char *bytes = bytes_;
+    while (size > 0) {
+        if (arrivals->next == arrivals->count) {
+            codec_error_set(error, CODEC_SYNTAX,
+                            "the body has more bytes than its tensors: at least %zu follow the "
+                            "last of them",
+                            size);
+            return false;
+        }
+        const struct codec_arrival *arrival = &arrivals->list[arrivals->next];
+        struct lifted *tensor = document_tensor_at(arrivals->document, arrival->tensor);
+        const size_t lacks =
+            (arrival->elements - tensor->count) * sizes[arrival->type] - arrivals->cut_size;
+        const size_t part = size < lacks ? size : lacks;
+        if (!take(arrivals, arrival, tensor, bytes, part, error)) {
+            return false;
+        }
+        arrivals->next += part == lacks;
+        bytes += part;
+        size -= part;
+    }
+    return true;
+}
+
+bool codec_arrived(const struct codec_arrivals *arrivals, struct codec_error *error) {
+    if (arrivals->next == arrivals->count) {
+        return true;
+    }
+    const struct codec_arrival *arrival = &arrivals->list[arrivals->next];
+    const struct lifted *tensor = document_tensor_at(arrivals->document, arrival->tensor);
+    const size_t width = sizes[arrival->type], whole = arrival->elements * width;
+    char quoted[CODEC_QUOTE_SIZE];
+    const char *name = codec_name(arrival->value);
+    codec_quote(quoted, name, strlen(name));
+    codec_error_set(error, CODEC_SYNTAX,
+                    "the body ends inside the tensor \"%s\": %zu of its %zu bytes are there",
+                    quoted, tensor->count * width + arrivals->cut_size, whole);
+    return false;
+}
+
+/* --------------------------------------------------------------------------- arrays in the JSON */
+
+/* Makes a tensor of numbers of another float type. Returns false if there is no memory. */
+static bool convert(struct lifted *out, struct account *account, const struct lifted *source,
+                    attn_dtype dtype) {
+    const bool wide = dtype == ATTN_FLOAT64;
+    const enum codec_type type = wide ? CODEC_TYPE_FP32 : CODEC_TYPE_FP64;
+    if (!lifted_zeros(out, account, dtype, source->rank, source->shape, source->count,
+                      source->count)) {
+        return false;
+    }
+    out->first_null = source->first_null;
+    out->first_range = source->first_range;
+    memcpy(out->range_text, source->range_text, sizeof out->range_text);
+    converters[type][wide](out->data, source->data, source->count);
+    if (out->first_range == LIFT_NONE) {
+        note_special(out, type, source->data, 0, source->count);
+    }
+    return true;
+}
+
+/* Returns the first element that this type does not have, or SIZE_MAX. */
+static size_t find_misfit(const struct lifted *tensor, enum codec_type type) {
+    const int bits = 8 * sizes[type];
+    const bool is_signed = type >= CODEC_TYPE_INT8;
+    const double least = type == CODEC_TYPE_BOOL || !is_signed ? 0 : -ldexp(1, bits - 1);
+    const double beyond = type == CODEC_TYPE_BOOL ? 2 : ldexp(1, is_signed ? bits - 1 : bits);
+    if (codec_type_is_float(type) || tensor->dtype == ATTN_BOOL) {
+        return SIZE_MAX;
+    }
+    for (size_t i = 0; i < tensor->count; i++) {
+        const double number = lifted_number(tensor, i);
+        if (!(number >= least && number < beyond && floor(number) == number)) {
+            return i;
+        }
+    }
+    return SIZE_MAX;
+}
+
+/* Checks that an array has the elements that `form` says. */
+static bool check_array(const struct codec_document *document, const struct codec_value *value,
+                        const char *name, const struct codec_tensor_form *form,
+                        struct codec_error *error) {
+    const struct lifted *tensor = document_tensor(document, value);
+    const size_t elements = form->bytes / sizes[form->type];
+    if (tensor->count != elements) {
+        return refuse(document, value, name, error,
+                      "has %zu elements in its data, but %zu in its shape", tensor->count,
+                      elements);
+    }
+    if (tensor->rank != 1 &&
+        (tensor->rank != form->rank ||
+         memcmp(tensor->shape, form->shape, (size_t)form->rank * sizeof *form->shape) != 0)) {
+        return refuse(document, value, name, error,
+                      "has data that are nested in another way than its shape says");
+    }
+    if (tensor->dtype == ATTN_BOOL && form->type != CODEC_TYPE_BOOL) {
+        return refuse(document, value, name, error, "has booleans, but its type is no BOOL");
+    }
+    const size_t misfit = find_misfit(tensor, form->type);
+    if (misfit != SIZE_MAX) {
+        return refuse(document, value, name, error,
+                      "has an element that its type does not have: element %zu of its data",
+                      misfit);
+    }
+    return true;
+}
+
+bool codec_move_tensor(struct codec_document *to, const struct codec_value *at,
+                       struct codec_document *from, const struct codec_value *value,
+                       const struct codec_tensor_form *form, struct codec_error *error) {
+    struct account *account = codec_document_account(to);
+    const attn_dtype dtype = codec_document_dtype(to);
+    if (!check_array(from, value, codec_name(at), form, error)) {
+        return false;
+    }
+    struct lifted *source = document_tensor(from, value), tensor = *source;
+    const bool same = tensor.dtype == dtype || tensor.dtype == ATTN_BOOL || tensor.exact;
+    if (!same && !convert(&tensor, account, source, dtype)) {
+        return codec_no_memory(error);
+    }
+    tensor.exact &= dtype == ATTN_FLOAT32;
+    tensor.rank = form->rank;
+    memcpy(tensor.shape, form->shape, sizeof tensor.shape);
+    const size_t number = document_put_tensor(to, at, &tensor, error);
+    if (number == DOCUMENT_NO_TENSOR) {
+        if (!same) {
+            lifted_free(&tensor, account);
+        }
+        return false;
+    }
+    if (!same) {
+        lifted_free(source, account);
+    } else if (source->data == source->few) {
+        struct lifted *own = document_tensor_at(to, number);
+        own->data = own->few;
+    }
+    source->data = NULL; /* nothing is left to be freed */
+    source->borrowed = true;
+    source->mapped = false;
+    source->bytes = 0;
+    return true;
+}

@@ -1,0 +1,159 @@
+/*
+ * binary.h - tensors as bytes: their types, tensors whose bytes arrive with a body, and results as
+ * the bytes of an answer. The bytes are little-endian, packed and in row-major order, as in the
+ * binary tensor extension of the Open Inference Protocol and in safetensors. This file knows
+ * neither of these formats.
+ */
+#ifndef CODEC_BINARY_H
+#define CODEC_BINARY_H
+
+#include "codec/codec.h"
+
+/* X(NAME, name in the Open Inference Protocol, name in safetensors, bytes of an element) */
+#define CODEC_TYPES(X)                                                                             \
+    X(BOOL, "BOOL", "BOOL", 1)                                                                     \
+    X(UINT8, "UINT8", "U8", 1)                                                                     \
+    X(UINT16, "UINT16", "U16", 2)                                                                  \
+    X(UINT32, "UINT32", "U32", 4)                                                                  \
+    X(UINT64, "UINT64", "U64", 8)                                                                  \
+    X(INT8, "INT8", "I8", 1)                                                                       \
+    X(INT16, "INT16", "I16", 2)                                                                    \
+    X(INT32, "INT32", "I32", 4)                                                                    \
+    X(INT64, "INT64", "I64", 8)                                                                    \
+    X(FP16, "FP16", "F16", 2)                                                                      \
+    X(BF16, "BF16", "BF16", 2)                                                                     \
+    X(FP32, "FP32", "F32", 4)                                                                      \
+    X(FP64, "FP64", "F64", 8)
+
+enum codec_type {
+#define CODEC_TYPE_ENUM(name, inference, safetensors, size) CODEC_TYPE_##name,
+    CODEC_TYPES(CODEC_TYPE_ENUM)
+#undef CODEC_TYPE_ENUM
+    CODEC_TYPE_COUNT
+};
+
+/* The names of the types, by their numbers. */
+extern const char *const codec_inference_types[CODEC_TYPE_COUNT];
+extern const char *const codec_safetensors_types[CODEC_TYPE_COUNT];
+
+/* Returns the bytes of one element. */
+size_t codec_type_size(enum codec_type type);
+
+/* Returns whether the type is one of FP16, BF16, FP32 and FP64. */
+static inline bool codec_type_is_float(enum codec_type type) {
+    return type >= CODEC_TYPE_FP16;
+}
+
+/* A tensor as a header describes it. */
+struct codec_tensor_form {
+    enum codec_type type;
+    int rank; /* 1 to ATTN_MAX_RANK */
+    size_t shape[ATTN_MAX_RANK];
+    size_t bytes;
+};
+
+/* Reads the type and the shape of the tensor `name`. `names` has the names of the types. Every axis
+ * is at least 1, and the bytes of the tensor fit in a size_t. Errors: CODEC_CONTENT; the message
+ * names the tensor. */
+bool codec_as_form(const struct codec_document *document, const struct codec_value *type,
+                   const struct codec_value *shape, const char *name,
+                   const char *const names[static CODEC_TYPE_COUNT], struct codec_tensor_form *form,
+                   struct codec_error *error);
+
+/* ------------------------------------------------------------------------- tensors of a request */
+
+enum {
+    CODEC_MAX_ARRIVALS = 64 /* most tensors of one body */
+};
+
+/* The tensors of a body whose bytes follow one another. Zero-initialise. Borrows the document,
+ * which owns the tensors. */
+struct codec_arrivals {
+    struct codec_document *document;
+    size_t count; /* tensors that are expected */
+    size_t next;  /* the tensor that the next byte belongs to */
+    struct codec_arrival {
+        const struct codec_value *value; /* the place of the tensor in the document */
+        size_t tensor;                   /* its number in the document */
+        enum codec_type type;
+        size_t elements;
+    } list[CODEC_MAX_ARRIVALS];
+    /* The element that the end of the last piece has cut. */
+    unsigned char cut[8];
+    size_t cut_size;
+};
+
+/* Replaces a value of the document by a tensor, and expects its bytes after those of the tensors
+ * before it. There are fewer than CODEC_MAX_ARRIVALS tensors so far. The tensor has the float type of the document, or
+ * ATTN_BOOL if its type is BOOL. Whole numbers in a short vector stay exact, as in JSON. Memory is
+ * taken while the bytes arrive. Errors: CODEC_NO_MEMORY. */
+bool codec_expect(struct codec_arrivals *arrivals, const struct codec_value *value,
+                  const struct codec_tensor_form *form, struct codec_error *error);
+
+/* Takes the next bytes, which may be cut anywhere. NaN and infinity are noted, and refused by the
+ * accessors as in JSON. Errors: CODEC_SYNTAX for a byte after the last tensor, CODEC_CONTENT for a
+ * BOOL that is neither 0 nor 1, CODEC_NO_MEMORY. */
+bool codec_arrive(struct codec_arrivals *arrivals, const void *bytes, size_t size,
+                  struct codec_error *error);
+
+/* Checks that all bytes have arrived. Errors: CODEC_SYNTAX; the message names the tensor. */
+bool codec_arrived(const struct codec_arrivals *arrivals, struct codec_error *error);
+
+/* Moves a lifted array from one document to another, where it replaces the value `at`. Both
+ * documents have one account. The array is flat, or it has the shape of `form`; it gets this shape,
+ * and the float type of `to`. Errors: CODEC_NO_MEMORY; CODEC_CONTENT if the array does not have as
+ * many elements as the shape, or has an element that the type does not have. The message names the
+ * tensor by codec_name(at). */
+bool codec_move_tensor(struct codec_document *to, const struct codec_value *at,
+                       struct codec_document *from, const struct codec_value *value,
+                       const struct codec_tensor_form *form, struct codec_error *error);
+
+/* ------------------------------------------------------------------------ tensors of an answer */
+
+/* A result as a named tensor. */
+struct codec_result {
+    char name[48];
+    attn_tensor tensor; /* borrows its numbers; `data` is NULL if the result is one number */
+    enum codec_type type;
+    size_t bytes;  /* bytes of the tensor in this type */
+    double number; /* the one number */
+};
+
+/* The results of an answer. Zero-initialise. */
+struct codec_results {
+    struct codec_result *list; /* owned */
+    size_t count, capacity;
+    struct account *account; /* borrowed; counts the list */
+};
+
+/* Makes a list of all tensors and numbers of an answer, and leaves its texts out. A result inside
+ * of an object has the name of the object and a dot before its own ("top_k.indices"). A part of a
+ * list has its number after a dot ("Q.0"). A float32 tensor gets the type `narrow` if that is FP16
+ * or BF16. Borrows the data of the items. Returns false if there is no memory; the caller frees the
+ * list in any case. */
+bool codec_results_make(struct codec_results *results, const struct codec_item *items, size_t count,
+                        enum codec_type narrow, struct account *account);
+void codec_results_free(struct codec_results *results);
+
+/* Returns the bytes of a result if they are sent as they are, and NULL if they must be converted by
+ * codec_result_read(). Borrowed from the result. */
+const void *codec_result_bytes(const struct codec_result *result);
+
+/* Returns an item that is the shape of a tensor, which it borrows. */
+static inline struct codec_item codec_shape_item(const char *key, const attn_tensor *tensor) {
+    return (struct codec_item){.op = CODEC_OP_TENSOR,
+                               .key = key,
+                               .tensor = {.data = tensor->shape,
+                                          .dtype = ATTN_INT64, /* a size_t has as many bytes */
+                                          .rank = 1,
+                                          .shape = {(size_t)tensor->rank}}};
+}
+
+/* Finds a number of a result that its type cannot hold, such as 70000 in FP16. Returns its index,
+ * or SIZE_MAX if there is none. */
+size_t codec_result_beyond(const struct codec_result *result);
+
+/* Writes `size` bytes of a result, from byte `first` on. */
+void codec_result_read(const struct codec_result *result, size_t first, void *out, size_t size);
+
+#endif
