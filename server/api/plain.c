@@ -149,18 +149,18 @@ struct codec_document *plain_make(struct plain *plain, struct codec_arrivals *ar
     const size_t count = plain->tensor_count + plain->item_count + 2;
     struct codec_item *items = account_alloc(plain->account, count * sizeof *items);
     size_t bytes = 0;
-    codec_no_memory(error); /* unless a step below says something else */
     if (items != NULL) {
         list_plain(plain, items);
         bytes = 2 * codec_items_bytes(items, count, 0, SIZE_MAX) + BEYOND;
     }
-    if (items != NULL && account_take(plain->account, bytes)) {
-        if (codec_write(&text, items, count, 0)) {
-            document = parse_plain(plain, &text, error);
-        }
-        free(text.data);
-        account_give(plain->account, bytes);
+    const bool counted = items != NULL && account_take(plain->account, bytes);
+    if (counted && codec_write(&text, items, count, 0)) {
+        document = parse_plain(plain, &text, error);
+    } else {
+        codec_no_memory(error);
     }
+    free(text.data);
+    account_give(plain->account, counted ? bytes : 0);
     account_free(plain->account, items, count * sizeof *items);
     if (document != NULL && !place_tensors(plain, document, arrivals, error)) {
         codec_document_free(document);
