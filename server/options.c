@@ -64,7 +64,7 @@ static const struct option table[] = {
     {"--max-body", "ATTENTIOND_MAX_BODY", KIND_BYTES, AT(max_body), 1 * KIB, 64 * GIB,
      "1KiB..64GiB", "bytes that the body of a request may have"},
     {"--compression", "ATTENTIOND_COMPRESSION", KIND_CHOICE, AT(compression), 0, 0, "no|yes",
-     "yes: requests and answers may be compressed with gzip or zstd"},
+     "yes: requests and answers may be compressed with gzip, zstd or deflate"},
     {"--max-connections", "ATTENTIOND_MAX_CONNECTIONS", KIND_UNSIGNED, AT(max_connections), 1, 1e6,
      "1..1000000", "connections that may be open; further ones are closed at once"},
     {"--idle-timeout", "ATTENTIOND_IDLE_TIMEOUT", KIND_SECONDS, AT(idle_timeout), 1, 86400,

@@ -12,24 +12,24 @@
 
 enum {
     GZIP = 16,               /* added to the logarithm of a window, this tells zlib to use gzip */
-    GZIP_READ_LOG = 15,      /* 32 KiB, the largest window that gzip has */
-    GZIP_MEMORY = 48 * 1024, /* bytes for inflating with such a window, and a little more */
+    ZLIB_READ_LOG = 15,      /* 32 KiB, the largest window that gzip and deflate have */
+    ZLIB_MEMORY = 48 * 1024, /* bytes for inflating with such a window, and a little more */
     ZSTD_READ_LOG = 23,      /* 8 MiB, the largest window that RFC 9659 allows a content coding */
     ZSTD_HEADER = 18,        /* bytes of the longest header of a frame */
     ZSTD_WRITE_LOG = 17,     /* 128 KiB: in numbers, a larger window finds hardly more */
-    /* The level of both codings. Level 6 of gzip and level 3 of zstd make bodies a tenth shorter at
+    /* The level of all codings. Level 6 of gzip and level 3 of zstd make bodies a tenth shorter at
      * best, and take twice the time. */
     LEVEL = 1,
     SMALL = 1024,             /* bytes: a shorter body fits in a packet anyway */
     PIECE = 32 * 1024,        /* bytes of a streamed body that are compressed at a time */
-    GZIP_STREAM = 320 * 1024, /* memory for compressing a streamed body, PIECE included */
+    ZLIB_STREAM = 320 * 1024, /* memory for compressing a streamed body, PIECE included */
     ZSTD_STREAM = 1 << 20,    /* the same memory for zstd */
     /* The pieces that one read takes, so that a body that shrinks to nothing keeps no thread. */
     MOST_PIECES = 2
 };
 
 const char *coding_name(enum coding coding) {
-    static const char *const names[] = {"identity", "gzip", "zstd", "br"};
+    static const char *const names[] = {"identity", "deflate", "gzip", "zstd", "br"};
     assert(coding < CODING_UNKNOWN);
     return names[coding];
 }
@@ -99,7 +99,7 @@ static void read_weights(struct weights *weights, const struct framing_header *h
 
 enum coding coding_choose(const struct framing_header *headers, size_t count, unsigned codings,
                           bool *must) {
-    struct weights weights = {{-1, -1, -1, -1, -1}};
+    struct weights weights = {{-1, -1, -1, -1, -1, -1}};
     for (size_t i = 0; i < count; i++) {
         if (framing_is(&headers[i], "Accept-Encoding")) {
             read_weights(&weights, &headers[i]);
@@ -108,7 +108,7 @@ enum coding coding_choose(const struct framing_header *headers, size_t count, un
     const int any = weights.of[CODING_UNKNOWN];
     enum coding best = CODING_NONE;
     int most = 0;
-    for (enum coding coding = CODING_GZIP; coding < CODING_UNKNOWN; coding++) {
+    for (enum coding coding = CODING_NONE + 1; coding < CODING_UNKNOWN; coding++) {
         const int weight = weights.of[coding] >= 0 ? weights.of[coding] : any;
         if ((codings >> coding & 1) != 0 && weight > 0 && weight >= most) {
             best = coding;
@@ -131,19 +131,25 @@ enum packing {
 
 struct packer {
     enum coding coding;
-    z_stream gzip;
+    z_stream zlib;
     ZSTD_CCtx *zstd;
 };
+
+/* Returns whether the coding is one of zlib. */
+static bool is_zlib(enum coding coding) {
+    return coding == CODING_GZIP || coding == CODING_DEFLATE;
+}
 
 /* Opens a packer for a body of `size` bytes. A size of 0 stands for a streamed body, for which all
  * memory is taken now. */
 static bool packer_open(struct packer *packer, enum coding coding, size_t size) {
     *packer = (struct packer){.coding = coding};
-    if (coding == CODING_GZIP) {
+    if (is_zlib(coding)) {
         /* A window of 8 KiB costs a small body a fifth of the time, which is mostly spent on
          * memory. */
         const int window = size > 0 && size <= 1 << 13 ? 13 : 15;
-        return deflateInit2(&packer->gzip, LEVEL, Z_DEFLATED, window + GZIP, window - 7,
+        return deflateInit2(&packer->zlib, LEVEL, Z_DEFLATED,
+                            coding == CODING_GZIP ? window + GZIP : window, window - 7,
                             Z_DEFAULT_STRATEGY) == Z_OK;
     }
     ZSTD_inBuffer in = {"", 0, 0};
@@ -161,8 +167,8 @@ static bool packer_open(struct packer *packer, enum coding coding, size_t size) 
 }
 
 static void packer_close(struct packer *packer) {
-    if (packer->coding == CODING_GZIP) {
-        deflateEnd(&packer->gzip);
+    if (is_zlib(packer->coding)) {
+        deflateEnd(&packer->zlib);
     } else {
         ZSTD_freeCCtx(packer->zstd);
     }
@@ -173,16 +179,16 @@ static void packer_close(struct packer *packer) {
  * all is written. Returns false if it fails. */
 static bool pack(struct packer *packer, const void *bytes, size_t *size, void *out, size_t room,
                  size_t *written, enum packing how, bool *done) {
-    if (packer->coding == CODING_GZIP) {
+    if (is_zlib(packer->coding)) {
         static const int flush[] = {Z_NO_FLUSH, Z_SYNC_FLUSH, Z_FINISH};
-        z_stream *gzip = &packer->gzip;
-        gzip->next_in = (Bytef *)(uintptr_t)bytes;
-        gzip->avail_in = (uInt)*size;
-        gzip->next_out = out;
-        gzip->avail_out = (uInt)room;
-        const int status = deflate(gzip, flush[how]);
-        *size = gzip->avail_in;
-        *written = room - gzip->avail_out;
+        z_stream *zlib = &packer->zlib;
+        zlib->next_in = (Bytef *)(uintptr_t)bytes;
+        zlib->avail_in = (uInt)*size;
+        zlib->next_out = out;
+        zlib->avail_out = (uInt)room;
+        const int status = deflate(zlib, flush[how]);
+        *size = zlib->avail_in;
+        *written = room - zlib->avail_out;
         *done = status == Z_STREAM_END;
         return status == Z_OK || status == Z_BUF_ERROR || *done;
     }
@@ -294,7 +300,7 @@ static bool compress_stream(struct http_response *response, enum coding coding, 
 }
 
 size_t coding_stream_memory(enum coding coding) {
-    return coding == CODING_GZIP ? (size_t)GZIP_STREAM : (size_t)ZSTD_STREAM;
+    return is_zlib(coding) ? (size_t)ZLIB_STREAM : (size_t)ZSTD_STREAM;
 }
 
 bool coding_compress(struct http_response *response, enum coding coding, bool must) {
@@ -315,9 +321,10 @@ enum fault {
 
 struct coding_reader {
     enum coding coding;
-    z_stream gzip;
+    z_stream zlib;
     ZSTD_DStream *zstd;
     unsigned header; /* bytes that were given to zstd one by one */
+    bool begun;      /* zlib has got the first byte */
     bool ended;
     enum fault fault;
     const char *reason; /* static; why the fault is FAULT_CORRUPT */
@@ -329,8 +336,9 @@ struct coding_reader *coding_reader_create(enum coding coding) {
         return NULL;
     }
     reader->coding = coding;
-    if (coding == CODING_GZIP) {
-        if (inflateInit2(&reader->gzip, GZIP_READ_LOG + GZIP) == Z_OK) {
+    if (is_zlib(coding)) {
+        const int window = coding == CODING_GZIP ? ZLIB_READ_LOG + GZIP : ZLIB_READ_LOG;
+        if (inflateInit2(&reader->zlib, window) == Z_OK) {
             return reader;
         }
     } else {
@@ -349,32 +357,44 @@ void coding_reader_free(struct coding_reader *reader) {
     if (reader == NULL) {
         return;
     }
-    if (reader->coding == CODING_GZIP) {
-        inflateEnd(&reader->gzip);
+    if (is_zlib(reader->coding)) {
+        inflateEnd(&reader->zlib);
     } else {
         ZSTD_freeDStream(reader->zstd);
     }
     free(reader);
 }
 
-static size_t read_gzip(struct coding_reader *reader, const void *bytes, size_t *size, void *out,
+/* Returns whether a body of deflate that begins with this byte has the header of zlib. The four
+ * bits that name its method are 8. A bare deflate stream could have them only if it began with a
+ * block that is not compressed, and only if bits there that mean nothing were not 0. */
+static bool is_zlib_header(unsigned char first) {
+    return (first & 15) == Z_DEFLATED;
+}
+
+static size_t read_zlib(struct coding_reader *reader, const void *bytes, size_t *size, void *out,
                         size_t room) {
-    z_stream *gzip = &reader->gzip;
+    z_stream *zlib = &reader->zlib;
     assert(*size <= UINT_MAX && room <= UINT_MAX);
-    gzip->next_in = (Bytef *)(uintptr_t)bytes;
-    gzip->avail_in = (uInt)*size;
-    gzip->next_out = out;
-    gzip->avail_out = (uInt)room;
-    const int status = inflate(gzip, Z_NO_FLUSH);
+    if (reader->coding == CODING_DEFLATE && !reader->begun && *size > 0 &&
+        !is_zlib_header(*(const unsigned char *)bytes)) {
+        inflateReset2(zlib, -ZLIB_READ_LOG); /* a negative window stands for bare deflate */
+    }
+    reader->begun |= *size > 0;
+    zlib->next_in = (Bytef *)(uintptr_t)bytes;
+    zlib->avail_in = (uInt)*size;
+    zlib->next_out = out;
+    zlib->avail_out = (uInt)room;
+    const int status = inflate(zlib, Z_NO_FLUSH);
     reader->ended = status == Z_STREAM_END;
     if (status == Z_MEM_ERROR) {
         reader->fault = FAULT_NO_MEMORY;
     } else if (!reader->ended && status != Z_OK && status != Z_BUF_ERROR) {
         reader->fault = FAULT_CORRUPT;
-        reader->reason = gzip->msg != NULL ? gzip->msg : "it needs a dictionary";
+        reader->reason = zlib->msg != NULL ? zlib->msg : "it needs a dictionary";
     }
-    *size = gzip->avail_in;
-    return room - gzip->avail_out;
+    *size = zlib->avail_in;
+    return room - zlib->avail_out;
 }
 
 static void note_zstd_fault(struct coding_reader *reader, size_t hint) {
@@ -421,8 +441,8 @@ size_t coding_read(struct coding_reader *reader, const void *bytes, size_t *size
                    size_t room) {
     size_t written = 0;
     if (!reader->ended && reader->fault == FAULT_NONE) {
-        written = reader->coding == CODING_GZIP ? read_gzip(reader, bytes, size, out, room)
-                                                : read_zstd(reader, bytes, size, out, room);
+        written = is_zlib(reader->coding) ? read_zlib(reader, bytes, size, out, room)
+                                          : read_zstd(reader, bytes, size, out, room);
     }
     if (reader->ended && *size > 0) {
         reader->fault = FAULT_MORE;
@@ -466,6 +486,6 @@ int coding_fault(const struct coding_reader *reader, char *text, size_t size) {
 }
 
 size_t coding_memory(const struct coding_reader *reader) {
-    return sizeof *reader + (reader->coding == CODING_GZIP ? (size_t)GZIP_MEMORY
-                                                           : ZSTD_sizeof_DStream(reader->zstd));
+    return sizeof *reader +
+           (is_zlib(reader->coding) ? (size_t)ZLIB_MEMORY : ZSTD_sizeof_DStream(reader->zstd));
 }

@@ -1,9 +1,9 @@
 /*
  * coding.h - content codings (RFC 9110 section 8.4): which coding an answer gets, and the coding
- * and decoding of bodies. gzip is by zlib and zstd by libzstd; coding.c is the only file that
- * includes their headers. Memory is bounded: for the body of a request by the window of its coding
- * (32 KiB of gzip, 8 MiB of zstd), for an answer by less than 1 MiB. This file does not know
- * connections or limits on bodies.
+ * and decoding of bodies. gzip and deflate are by zlib and zstd by libzstd; coding.c is the only
+ * file that includes their headers. Memory is bounded: for the body of a request by the window of
+ * its coding (32 KiB of gzip and deflate, 8 MiB of zstd), for an answer by less than 1 MiB. This
+ * file does not know connections or limits on bodies.
  */
 #ifndef HTTP_CODING_H
 #define HTTP_CODING_H
@@ -15,11 +15,12 @@
 #include "http/http.h"
 
 /* The codings that a request may have: the Accept-Encoding header of a 415. */
-#define CODING_NAMES "gzip, zstd"
+#define CODING_NAMES "gzip, zstd, deflate"
 
 /* Sets of codings that an answer may have: a coding c is in the set if bit 1 << c is set. */
 enum {
-    CODINGS_MADE = 1 << CODING_GZIP | 1 << CODING_ZSTD,    /* coding_compress makes these */
+    /* coding_compress makes these. */
+    CODINGS_MADE = 1 << CODING_DEFLATE | 1 << CODING_GZIP | 1 << CODING_ZSTD,
     CODINGS_STORED = 1 << CODING_GZIP | 1 << CODING_BROTLI /* assets have these */
 };
 
@@ -39,15 +40,16 @@ bool coding_compress(struct http_response *response, enum coding coding, bool mu
 /* Returns the most bytes of memory that a streamed body of this coding takes until its end. */
 size_t coding_stream_memory(enum coding coding);
 
-/* Returns "identity" (for CODING_NONE), "gzip", "zstd" or "br". */
+/* Returns "identity" (for CODING_NONE), "deflate", "gzip", "zstd" or "br". */
 const char *coding_name(enum coding coding);
 
 /* ------------------------------------------------------------------------- bodies of requests */
 
 struct coding_reader;
 
-/* Creates a reader for a body of this coding, which is gzip or zstd. Returns owned; NULL if memory
- * runs out. */
+/* Creates a reader for a body of this coding, which is gzip, zstd or deflate. Some clients leave
+ * out the header and the checksum of deflate, so such a body is read, too. Returns owned; NULL if
+ * memory runs out. */
 struct coding_reader *coding_reader_create(enum coding coding);
 
 /* NULL is fine. */

@@ -281,9 +281,9 @@ static void check_names(const struct framing_head *head, struct framing_result *
 }
 
 enum coding framing_coding(const char *name, size_t size) {
-    static const char *const names[] = {"identity", "gzip", "x-gzip", "zstd", "br"};
-    static const enum coding codings[] = {CODING_NONE, CODING_GZIP, CODING_GZIP, CODING_ZSTD,
-                                          CODING_BROTLI};
+    static const char *const names[] = {"identity", "gzip", "x-gzip", "zstd", "br", "deflate"};
+    static const enum coding codings[] = {CODING_NONE, CODING_GZIP,   CODING_GZIP,
+                                          CODING_ZSTD, CODING_BROTLI, CODING_DEFLATE};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         if (is_equal(name, size, names[i])) {
             return codings[i];
@@ -304,14 +304,14 @@ static void check_coding(const struct framing_head *head, struct framing_result 
             continue;
         }
         if (!head->codings || coding >= CODING_BROTLI || result->coding != CODING_NONE) {
-            set_refusal(
-                result, 415,
-                head->codings
-                    ? "the Content-Encoding must be gzip, zstd or identity, and only one of "
-                      "them; this one is \"%.*s\""
-                    : "the Content-Encoding must be identity, not \"%.*s\": the operator "
-                      "of this server allows others with --compression yes",
-                header->value_size < 48 ? (int)header->value_size : 48, header->value);
+            set_refusal(result, 415,
+                        head->codings
+                            ? "the Content-Encoding must be gzip, zstd, deflate or identity, and "
+                              "only one of "
+                              "them; this one is \"%.*s\""
+                            : "the Content-Encoding must be identity, not \"%.*s\": the operator "
+                              "of this server allows others with --compression yes",
+                        header->value_size < 48 ? (int)header->value_size : 48, header->value);
             result->close = false;
             return;
         }

@@ -34,10 +34,12 @@ struct framing_header {
     size_t value_size;
 };
 
-/* The codings of bodies; coding.h says which are understood and which are made. */
+/* The codings of bodies; coding.h says which are understood and which are made. Of two codings that
+ * are equally welcome the later one is made. */
 enum coding {
-    CODING_NONE, /* "identity" */
-    CODING_GZIP, /* "gzip" or "x-gzip" */
+    CODING_NONE,    /* "identity" */
+    CODING_DEFLATE, /* "deflate", which is the format of zlib */
+    CODING_GZIP,    /* "gzip" or "x-gzip" */
     CODING_ZSTD,
     CODING_BROTLI, /* "br", which only assets have */
     CODING_UNKNOWN
@@ -63,7 +65,7 @@ struct framing_result {
     bool close; /* afterwards, nobody can know where the next request on the connection begins */
     char detail[192];        /* the rule and the value that broke it */
     uint64_t content_length; /* 0 = no such header; UINT64_MAX if larger than that */
-    enum coding coding;      /* the body has CODING_NONE, _GZIP or _ZSTD */
+    enum coding coding;      /* the body has CODING_NONE, _DEFLATE, _GZIP or _ZSTD */
     bool expects_continue;
     /* The first header of each name, or NULL. */
     const struct framing_header *content_type;

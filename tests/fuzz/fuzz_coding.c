@@ -52,7 +52,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (size == 0) {
         return 0;
     }
-    const enum coding coding = (data[0] & 1) != 0 ? CODING_ZSTD : CODING_GZIP;
+    const enum coding coding = (data[0] & 1) != 0      ? CODING_ZSTD
+                               : (data[0] & 0x80) != 0 ? CODING_DEFLATE
+                                                       : CODING_GZIP;
     inflate_all(coding, data + 1, size - 1, SIZE_MAX, 4096, &whole);
     inflate_all(coding, data + 1, size - 1, 1 + (data[0] >> 1), 61, &pieces);
     const bool cut = whole.size >= MOST || pieces.size >= MOST;

@@ -195,7 +195,8 @@ static void check_codings(struct framing_head *seen) {
                      (coded == (result.coding != CODING_NONE) && result.coding != CODING_UNKNOWN),
                  "%zu codings", coded);
     const enum coding wanted = coding_choose(seen->headers, seen->count, CODINGS_MADE, &must);
-    fuzz_require(wanted == CODING_GZIP || wanted == CODING_ZSTD || (wanted == CODING_NONE && !must),
+    fuzz_require(wanted == CODING_GZIP || wanted == CODING_ZSTD || wanted == CODING_DEFLATE ||
+                     (wanted == CODING_NONE && !must),
                  "%d", (int)wanted);
     const struct http_asset asset = {
         .tag = "W/\"tag\"", .plain = {"plain", 5}, .brotli = {"br", 2}};

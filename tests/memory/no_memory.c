@@ -300,7 +300,7 @@ static void try_libraries(void) {
 
 /* Asks the server with a compressed body, for a compressed answer. */
 static void try_codings(const struct question *q) {
-    static const char *const codings[] = {"gzip", "zstd"};
+    static const char *const codings[] = {"gzip", "zstd", "deflate"};
     for (size_t i = 0; i < sizeof codings / sizeof *codings; i++) {
         char name[64], headers[256];
         struct question packed = *q;

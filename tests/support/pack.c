@@ -10,23 +10,28 @@
 
 enum {
     BLOCK = 100000, /* no multiple of the sizes at which the server makes a pause */
-    GZIP = 15 + 16
+    LARGEST_WINDOW = 15
 };
 
-static bool is_gzip(const char *coding) {
-    return strcmp(coding, "gzip") == 0;
+/* Returns what tells zlib the format of this coding; 0 if the coding is not one of zlib. */
+static int zlib_format(const char *coding) {
+    return strcmp(coding, "gzip") == 0           ? LARGEST_WINDOW + 16
+           : strcmp(coding, "deflate") == 0      ? LARGEST_WINDOW
+           : strcmp(coding, "bare deflate") == 0 ? -LARGEST_WINDOW
+                                                 : 0;
 }
 
 char *pack(const char *coding, const void *bytes, size_t size, size_t *packed) {
     const size_t room = ZSTD_compressBound(size) + size / 100 + 100;
     char *out = malloc(room);
     bool good = out != NULL;
-    if (good && is_gzip(coding)) {
+    if (good && zlib_format(coding) != 0) {
         z_stream z = {.next_in = (Bytef *)bytes, .avail_in = (uInt)size};
         z.next_out = (Bytef *)out;
         z.avail_out = (uInt)room;
-        good = deflateInit2(&z, 6, Z_DEFLATED, GZIP, 8, Z_DEFAULT_STRATEGY) == Z_OK &&
-               deflate(&z, Z_FINISH) == Z_STREAM_END;
+        good =
+            deflateInit2(&z, 6, Z_DEFLATED, zlib_format(coding), 8, Z_DEFAULT_STRATEGY) == Z_OK &&
+            deflate(&z, Z_FINISH) == Z_STREAM_END;
         *packed = z.total_out;
         deflateEnd(&z);
     } else if (good) {
@@ -57,7 +62,7 @@ static bool unpack_into(const char *coding, const void *bytes, size_t size, char
         BrotliDecoderDestroyInstance(brotli);
         return whole && size == 0;
     }
-    if (!is_gzip(coding)) {
+    if (zlib_format(coding) == 0) {
         ZSTD_DCtx *z = ZSTD_createDCtx();
         ZSTD_inBuffer from = {bytes, size, 0};
         ZSTD_outBuffer to = {out, room, 0};
@@ -69,8 +74,8 @@ static bool unpack_into(const char *coding, const void *bytes, size_t size, char
     z_stream z = {.next_in = (Bytef *)bytes, .avail_in = (uInt)size};
     z.next_out = (Bytef *)out;
     z.avail_out = (uInt)room;
-    const bool good =
-        inflateInit2(&z, GZIP) == Z_OK && inflate(&z, Z_FINISH) == Z_STREAM_END && z.avail_in == 0;
+    const bool good = inflateInit2(&z, zlib_format(coding)) == Z_OK &&
+                      inflate(&z, Z_FINISH) == Z_STREAM_END && z.avail_in == 0;
     *unpacked = z.total_out;
     inflateEnd(&z);
     return good;
@@ -94,10 +99,10 @@ char *unpack(const char *coding, const void *bytes, size_t size, size_t *unpacke
 
 /* Makes a header and `blocks` copies of one block. A copy can be decompressed without the block
  * before it. */
-static char *gzip_repeated(char byte, size_t blocks, size_t *packed) {
+static char *zlib_repeated(int format, char byte, size_t blocks, size_t *packed) {
     static unsigned char bytes[BLOCK], block[8192];
     z_stream z = {0};
-    deflateInit2(&z, 6, Z_DEFLATED, GZIP, 8, Z_DEFAULT_STRATEGY);
+    deflateInit2(&z, 6, Z_DEFLATED, format, 8, Z_DEFAULT_STRATEGY);
     z.next_out = block;
     z.avail_out = sizeof block;
     deflate(&z, Z_FULL_FLUSH); /* the header */
@@ -137,8 +142,8 @@ static char *put_zstd_block(char *out, bool last, unsigned kind, size_t size) {
 }
 
 char *pack_repeated(const char *coding, char byte, size_t blocks, size_t *packed) {
-    if (is_gzip(coding)) {
-        return gzip_repeated(byte, blocks, packed);
+    if (zlib_format(coding) != 0) {
+        return zlib_repeated(zlib_format(coding), byte, blocks, packed);
     }
     char *out = malloc(6 + 4 * blocks);
     if (out == NULL) {

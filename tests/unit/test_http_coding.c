@@ -16,7 +16,7 @@
 
 TestSuite(http_coding, .timeout = 120);
 
-static const enum coding codings[] = {CODING_GZIP, CODING_ZSTD};
+static const enum coding codings[] = {CODING_GZIP, CODING_ZSTD, CODING_DEFLATE};
 
 /* ----------------------------------------------------------------------------- Accept-Encoding */
 
@@ -35,7 +35,14 @@ static const struct {
     {{"zstd"}, CODING_ZSTD, false},
     {{"identity"}, CODING_NONE, false},
     {{"br"}, CODING_NONE, false},
-    {{"deflate, br"}, CODING_NONE, false},
+    {{"deflate, br"}, CODING_DEFLATE, false},
+    {{"Deflate"}, CODING_DEFLATE, false},
+    {{"gzip, deflate"}, CODING_GZIP, false},
+    {{"deflate, gzip"}, CODING_GZIP, false},
+    {{"gzip;q=0.9, deflate"}, CODING_DEFLATE, false},
+    {{"zstd;q=0.1", "deflate;q=0.2"}, CODING_DEFLATE, false},
+    {{"deflate;q=0"}, CODING_NONE, false},
+    {{"x-deflate, zlib"}, CODING_NONE, false},
     {{"gzip, deflate, br, zstd"}, CODING_ZSTD, false},
     {{"gzip", "zstd"}, CODING_ZSTD, false},
     {{"br", "gzip"}, CODING_GZIP, false},
@@ -53,7 +60,9 @@ static const struct {
     {{"zstd;q=0, *"}, CODING_GZIP, false},
     {{"gzip;q=0.5, *;q=0.1"}, CODING_GZIP, false},
     {{"gzip, *;q=0"}, CODING_GZIP, true},
-    {{"gzip;q=0, zstd;q=0, *"}, CODING_NONE, false},
+    {{"gzip;q=0, zstd;q=0, *"}, CODING_DEFLATE, false},
+    {{"gzip;q=0, zstd;q=0, deflate;q=0, *"}, CODING_NONE, false},
+    {{"deflate, *;q=0"}, CODING_DEFLATE, true},
     /* No coding is a choice if it is named; otherwise it is the last choice. */
     {{"identity, gzip;q=0.5"}, CODING_NONE, false},
     {{"identity;q=0.5, gzip;q=0.5"}, CODING_GZIP, false},
@@ -307,7 +316,7 @@ Test(http_coding, pieces_of_every_size) {
     free(text);
 }
 
-/* A wrong byte does not matter, or it gives a 400 or a 413, because both codings have a
+/* A wrong byte does not matter, or it gives a 400 or a 413, because all codings have a
  * checksum. */
 Test(http_coding, every_byte_wrong_or_missing) {
     enum {
@@ -373,6 +382,61 @@ Test(http_coding, a_window_has_8_mib_at_most) {
         cr_expect_eq(result.status, windows[i].status, "%02x: %d", windows[i].window,
                      result.status);
         free(result.bytes);
+        free(packed);
+    }
+}
+
+/* Some clients send deflate without the header and the checksum of zlib. */
+Test(http_coding, deflate_may_be_bare) {
+    enum {
+        SIZE = 600
+    };
+    size_t size, zeros_size;
+    char *text = make_digits(SIZE), *packed = pack("bare deflate", text, SIZE, &size);
+    char *zeros = pack_repeated("bare deflate", 0, 100000, &zeros_size);
+    for (size_t step = 1; step <= size; step++) {
+        for (size_t room = 1; room <= SIZE + 1; room += room < 8 ? 1 : 37) {
+            struct result result = inflate_all(CODING_DEFLATE, packed, size, step, room, SIZE);
+            cr_expect(is_text(&result, text, SIZE), "%zu, %zu: %d", step, room, result.status);
+            free(result.bytes);
+        }
+        struct result result = inflate_all(CODING_DEFLATE, packed, size - step, 7, 64, SIZE);
+        cr_expect_eq(result.status, 400, "%zu bytes are missing", step);
+        free(result.bytes);
+    }
+    packed = realloc(packed, size + 1);
+    packed[size] = '\0';
+    struct result more = inflate_all(CODING_DEFLATE, packed, size + 1, 7, 64, SIZE);
+    cr_expect_eq(more.status, 400, "a byte more");
+    struct result bomb = inflate_all(CODING_DEFLATE, zeros, zeros_size, 32768, 32768, 1 << 20);
+    cr_expect(bomb.status == 0 && bomb.size > 1 << 20 && bomb.size <= (1 << 20) + 32768);
+    free(more.bytes);
+    free(bomb.bytes);
+    free(zeros);
+    free(packed);
+    free(text);
+}
+
+/* A body that begins as zlib does is not bare: all of its header must be right. */
+Test(http_coding, deflate_with_a_wrong_header) {
+    static const struct {
+        const char *what;
+        unsigned char bytes[2];
+    } headers[] = {
+        {"no multiple of 31", {0x78, 0x9d}},
+        {"a dictionary", {0x78, 0xbb}},
+        {"a window of 64 KiB", {0x88, 0x1c}},
+        {"gzip", {0x1f, 0x8b}},
+    };
+    for (size_t i = 0; i < COUNT(headers); i++) {
+        size_t size;
+        char *packed = pack("deflate", "[1,2]", 5, &size);
+        memcpy(packed, headers[i].bytes, 2);
+        for (size_t step = 1; step <= size; step++) {
+            struct result result = inflate_all(CODING_DEFLATE, packed, size, step, 64, 64);
+            cr_expect_eq(result.status, 400, "%s: %d", headers[i].what, result.status);
+            free(result.bytes);
+        }
         free(packed);
     }
 }

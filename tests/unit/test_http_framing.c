@@ -187,7 +187,9 @@ Test(http_framing, codings) {
         {"gzip", "gzip", 415, CODING_NONE},
         {"gzip", "zstd", 415, CODING_NONE},
         {"gzip, zstd", "identity", 415, CODING_NONE},
-        {"deflate", "identity", 415, CODING_NONE},
+        {"Deflate", "identity", 0, CODING_DEFLATE},
+        {"deflate", "gzip", 415, CODING_NONE},
+        {"x-deflate", "identity", 415, CODING_NONE},
         {"gzip", "br", 415, CODING_NONE},
         {"", "identity", 415, CODING_NONE},
     };

@@ -97,6 +97,25 @@ Test(http_problem, longest_text) {
     free(body);
 }
 
+Test(http_problem, bare_errors_have_the_detail_alone) {
+    static const struct http_request bare = {
+        .method = "GET", .path = "/v2", .media_type = "", .id = "id-1", .bare_errors = true};
+    char text[10000];
+    struct http_response response = {0};
+    http_problem(&response, &bare, 422, "a \"b\"\n\xff", "/K", &(struct http_place){1, 2, 3});
+    static const char wanted[] = "{\"error\":\"a \\\"b\\\"\\u000a\xef\xbf\xbd\"}\n";
+    cr_expect_eq(response.status, 422);
+    cr_expect_str_eq(response.media_type, "application/json");
+    cr_expect_eq(response.size, sizeof wanted - 1);
+    cr_expect_eq(memcmp(response.body, wanted, response.size), 0, "%s", (char *)response.body);
+    response.release((void *)response.body);
+    memset(text, 1, sizeof text); /* each byte becomes six */
+    text[sizeof text - 1] = '\0';
+    http_problem(&response, &bare, 400, text, NULL, NULL);
+    cr_expect_eq(response.size, (size_t)2048 * 6 + strlen("{\"error\":\"\"}\n"));
+    response.release((void *)response.body);
+}
+
 Test(http_problem, made_ids) {
     enum {
         IDS = 1000

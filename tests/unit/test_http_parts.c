@@ -1,0 +1,577 @@
+/*
+ * test_http_parts.c tests bodies in parts and bodies of a known size: whole and compressed, over
+ * TLS, for HEAD and for slow clients. It also tests the headers of binary tensors and bare errors.
+ */
+#define _GNU_SOURCE /* memmem */
+#include <criterion/criterion.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "http/http.h"
+#include "http_fixture.h"
+#include "support/client.h"
+#include "support/pack.h"
+#include "support/tls.h"
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+enum {
+    LARGE = 8 << 20,
+    MOST_PARTS = 1100 /* more than the kernel takes in one call */
+};
+
+/* ---------------------------------------------------------------------------------------- app */
+
+static atomic_uint pieces_asked, bodies_made, bodies_freed, exchanges_freed;
+static _Atomic uint64_t last_sent;
+static char bytes[LARGE]; /* the bytes of each body are the first ones of these */
+
+/* A body in parts, or one of a known size that ends at `end`. */
+struct body {
+    struct http_part parts[MOST_PARTS];
+    size_t at, end;
+};
+
+static void free_body(void *body) {
+    free(body);
+    atomic_fetch_add(&bodies_freed, 1);
+}
+
+static bool read_body(void *body_, char *out, size_t room, size_t *size) {
+    struct body *body = body_;
+    *size = body->end - body->at < room ? body->end - body->at : room;
+    memcpy(out, bytes + body->at, *size);
+    body->at += *size;
+    return true;
+}
+
+/* Answers to these paths:
+ *   /parts/COUNT/SIZE  parts of growing size, every third of which is empty, with SIZE bytes
+ *   /sized/END/SIZE    a body that is made while it is sent: END bytes, of which SIZE are announced
+ *   any other          a text with the headers that the app was told */
+static void answer(const struct http_request *request, struct http_response *response) {
+    static const char *const names[] = {"/parts/", "/sized/"};
+    const int kind = strncmp(request->path, names[0], 7) == 0   ? 0
+                     : strncmp(request->path, names[1], 7) == 0 ? 1
+                                                                : 2;
+    response->status = 200;
+    response->media_type = "text/plain";
+    if (kind == 2) {
+        char *text = malloc(1024);
+        snprintf(text, 1024, "%s|%s", request->accept,
+                 request->inference_header != NULL ? request->inference_header : "none");
+        response->body = text;
+        response->size = strlen(text);
+        response->release = free;
+        return;
+    }
+    struct body *body = calloc(1, sizeof *body);
+    size_t first = 0;
+    cr_assert_eq(sscanf(request->path + 7, "%zu/%zu", &first, &response->size), 2);
+    response->body = body;
+    response->release = free_body;
+    response->inference_header = 1234567;
+    atomic_fetch_add(&bodies_made, 1);
+    if (kind == 1) {
+        response->read = read_body;
+        body->end = first;
+        return;
+    }
+    size_t at = 0;
+    for (size_t i = 0; i < first; i++) {
+        const size_t left = response->size - at, share = (i + 1) * response->size / first / first;
+        const size_t size = i + 1 == first ? left : i % 3 == 1 ? 0 : share < left ? share : left;
+        body->parts[i] = (struct http_part){size > 0 ? bytes + at : NULL, size};
+        at += size;
+    }
+    response->parts = body->parts;
+    response->part_count = first;
+}
+
+static void *begin(void *context, const struct http_request *request,
+                   struct http_response *response) {
+    (void)context;
+    if (!request->authorized) {
+        http_problem(response, request, 401, "a \"key\" is needed", NULL, NULL);
+        return NULL;
+    }
+    if (strstr(request->path, "/none") != NULL) {
+        http_problem(response, request, 404, "nothing is here", "/pointer",
+                     &(struct http_place){1, 2, 3});
+        return NULL;
+    }
+    return calloc(1, 1);
+}
+
+static bool body(void *exchange, const void *data, size_t size) {
+    (void)exchange;
+    (void)data;
+    (void)size;
+    return true;
+}
+
+static bool end(void *exchange, const struct http_request *request,
+                struct http_response *response) {
+    (void)exchange;
+    answer(request, response);
+    return true;
+}
+
+/* Makes the next piece of a body of a known size, on a thread of its own. */
+static void *make_piece(void *pending) {
+    http_make(pending);
+    http_resume(pending);
+    return NULL;
+}
+
+static void make(void *exchange, struct http_pending *pending) {
+    pthread_t thread;
+    (void)exchange;
+    atomic_fetch_add(&pieces_asked, 1);
+    cr_assert_eq(pthread_create(&thread, NULL, make_piece, pending), 0);
+    pthread_detach(thread);
+}
+
+static void release(void *exchange) {
+    free(exchange);
+    atomic_fetch_add(&exchanges_freed, 1);
+}
+
+static void completed(void *context, const struct http_request *request,
+                      const struct http_record *record) {
+    (void)context;
+    (void)request;
+    atomic_store(&last_sent, record->sent);
+}
+
+static const struct http_app app = {.bare_errors = "/v2",
+                                    .begin = begin,
+                                    .body = body,
+                                    .end = end,
+                                    .make = make,
+                                    .release = release,
+                                    .completed = completed};
+
+static const struct http_options usual = {.threads = 2,
+                                          .max_body = 4096,
+                                          .max_connections = 100,
+                                          .idle_timeout = 30,
+                                          .header_timeout = 60,
+                                          .body_timeout = 60,
+                                          .write_timeout = 60,
+                                          .compression = true,
+                                          .cors_origins = "*"};
+
+static void fill(void) {
+    for (size_t i = 0; i < LARGE; i++) {
+        bytes[i] = (char)('0' + (i * i / 7 + i) % 11);
+    }
+}
+
+/* Stops the server and expects that each body was released once. */
+static void stop(void) {
+    fixture_stop();
+    cr_expect_eq(bodies_made, bodies_freed, "%u made, %u freed", bodies_made, bodies_freed);
+}
+
+TestSuite(http_parts, .init = fill, .timeout = 60);
+
+/* --------------------------------------------------------------------------------- the bodies */
+
+static size_t number_of(const struct client_response *response, const char *name) {
+    char value[64];
+    return client_header(response, name, value, sizeof value) ? strtoul(value, NULL, 10) : SIZE_MAX;
+}
+
+/* Expects a whole body of the first `size` bytes, with its length. */
+static void expect_bytes(const struct client_response *response, size_t size, const char *path) {
+    cr_expect_eq(response->status, 200, "%s: %d", path, response->status);
+    cr_expect(response->size == size && memcmp(response->body, bytes, size) == 0, "%s: %zu bytes",
+              path, response->size);
+    cr_expect_eq(number_of(response, "Content-Length"), size, "%s", path);
+    cr_expect_eq(number_of(response, "Inference-Header-Content-Length"), 1234567, "%s", path);
+}
+
+static const struct {
+    const char *path;
+    size_t size;
+} bodies[] = {
+    {"/parts/1/0", 0},
+    {"/parts/5/0", 0},
+    {"/parts/1/1", 1},
+    {"/parts/3/1000", 1000},
+    {"/parts/300/5000", 5000},
+    {"/parts/2/32768", 32768},
+    {"/parts/2/32769", 32769},
+    {"/parts/1/65536", 65536},
+    {"/parts/7/65537", 65537},
+    {"/parts/300/100000", 100000},
+    {"/parts/1100/500000", 500000},
+    {"/parts/1/8388608", LARGE},
+    {"/parts/300/8388608", LARGE},
+    {"/parts/1100/8388608", LARGE},
+    {"/sized/1/1", 1},
+    {"/sized/32768/32768", 32768},
+    {"/sized/100001/100001", 100001},
+    {"/sized/8388608/8388608", LARGE},
+    {"/sized/8388608/5000000", 5000000}, /* what is beyond the announced size is not sent */
+};
+
+static void ask(struct client_connection *connection, const char *method, const char *path,
+                const char *headers) {
+    char request[1024];
+    snprintf(request, sizeof request, "%s %s HTTP/1.1\r\nHost: a\r\n%s\r\n", method, path, headers);
+    fixture_send(connection, request);
+}
+
+/* The same connection gets all bodies, so each of them ends where its length says. The app is asked
+ * to make pieces of bodies that are made while they are sent, but never to copy parts. */
+static void try_bodies(struct client_connection *connection) {
+    struct client_response response;
+    for (size_t i = 0; i < COUNT(bodies); i++) {
+        const unsigned before = atomic_load(&pieces_asked);
+        ask(connection, "GET", bodies[i].path, "");
+        cr_assert(client_receive(connection, false, &response), "%s", bodies[i].path);
+        expect_bytes(&response, bodies[i].size, bodies[i].path);
+        cr_expect(strncmp(bodies[i].path, "/parts", 6) != 0 || pieces_asked == before);
+        client_response_free(&response);
+        ask(connection, "HEAD", bodies[i].path, "");
+        cr_assert(client_receive(connection, true, &response), "%s", bodies[i].path);
+        cr_expect_eq(number_of(&response, "Content-Length"), bodies[i].size, "%s", bodies[i].path);
+        client_response_free(&response);
+    }
+    cr_expect_gt(pieces_asked, 0);
+}
+
+Test(http_parts, arrive_as_one_body) {
+    fixture_start(&usual, &app);
+    struct client_connection connection;
+    cr_assert(client_open(&connection, http_port(fixture_server)));
+    try_bodies(&connection);
+    client_close(&connection);
+    stop();
+}
+
+Test(http_parts, arrive_over_tls) {
+    char folder[] = "/tmp/attentiond-parts-XXXXXX", certificate[64], key[64];
+    cr_assert_not_null(mkdtemp(folder));
+    snprintf(certificate, sizeof certificate, "%s/certificate.pem", folder);
+    snprintf(key, sizeof key, "%s/key.pem", folder);
+    cr_assert(tls_make_pair("parts", false, 3600, certificate, key));
+    struct http_options options = usual;
+    options.tls_certificate = certificate;
+    options.tls_key = key;
+    fixture_start(&options, &app);
+    struct client_connection connection;
+    cr_assert(tls_open(&connection, http_port(fixture_server), NULL));
+    try_bodies(&connection);
+    client_close(&connection);
+    stop();
+    unlink(certificate);
+    unlink(key);
+    rmdir(folder);
+}
+
+/* A client of HTTP/1.0 knows no chunks, but it knows lengths. */
+Test(http_parts, arrive_at_old_clients) {
+    fixture_start(&usual, &app);
+    for (size_t i = 0; i < COUNT(bodies); i++) {
+        struct client_connection connection;
+        struct client_response response;
+        char request[256];
+        snprintf(request, sizeof request, "GET %s HTTP/1.0\r\nAccept-Encoding: gzip;q=0\r\n\r\n",
+                 bodies[i].path);
+        fixture_open(&connection, request);
+        cr_assert(client_receive(&connection, false, &response));
+        expect_bytes(&response, bodies[i].size, bodies[i].path);
+        client_response_free(&response);
+        client_close(&connection);
+    }
+    stop();
+}
+
+Test(http_parts, are_compressed_as_one_body) {
+    static const char *const codings[] = {"gzip", "zstd", "deflate"};
+    fixture_start(&usual, &app);
+    struct client_connection connection;
+    cr_assert(client_open(&connection, http_port(fixture_server)));
+    for (size_t i = 0; i < COUNT(bodies) - 1; i++) {
+        for (size_t k = 0; k < COUNT(codings); k++) {
+            struct client_response response;
+            char headers[64], value[64] = "";
+            snprintf(headers, sizeof headers, "Accept-Encoding: %s\r\n", codings[k]);
+            ask(&connection, "GET", bodies[i].path, headers);
+            cr_assert(client_receive(&connection, false, &response), "%s", bodies[i].path);
+            cr_expect_eq(number_of(&response, "Inference-Header-Content-Length"), 1234567);
+            if (bodies[i].size < 1024) {
+                expect_bytes(&response, bodies[i].size, bodies[i].path);
+            } else {
+                size_t size = 0;
+                cr_expect(client_header(&response, "Content-Encoding", value, sizeof value));
+                cr_expect_str_eq(value, codings[k]);
+                cr_expect_lt(response.size, bodies[i].size);
+                char *text = unpack(codings[k], response.body, response.size, &size);
+                cr_expect(text != NULL && size == bodies[i].size && memcmp(text, bytes, size) == 0,
+                          "%s, %s: %zu bytes", bodies[i].path, codings[k], size);
+                free(text);
+            }
+            client_response_free(&response);
+        }
+    }
+    client_close(&connection);
+    stop();
+}
+
+Test(http_parts, a_body_that_is_shorter_than_its_length_is_cut_off) {
+    static const char *const short_ones[] = {"/sized/0/10", "/sized/99/100", "/sized/99999/100000"};
+    fixture_start(&usual, &app);
+    for (size_t i = 0; i < COUNT(short_ones); i++) {
+        struct client_connection connection;
+        struct client_response response;
+        cr_assert(client_open(&connection, http_port(fixture_server)));
+        ask(&connection, "GET", short_ones[i], "");
+        cr_expect_not(client_receive(&connection, false, &response), "%s", short_ones[i]);
+        client_close(&connection);
+    }
+    stop();
+}
+
+/* A client whose head fills the memory of its connection gets its answer, or loses its connection.
+ * The server goes on. */
+Test(http_parts, long_heads_do_no_harm) {
+    enum {
+        LONGEST = 32768
+    };
+    char *request = malloc(LONGEST + 256);
+    unsigned answered = 0;
+    fixture_start(&usual, &app);
+    for (size_t size = 1000; size < LONGEST; size += 97) {
+        struct client_connection connection;
+        struct client_response response;
+        int at = sprintf(request, "GET /parts/300/100000 HTTP/1.1\r\nHost: a\r\nX: ");
+        memset(request + at, 'x', size);
+        strcpy(request + at + size, "\r\n\r\n");
+        fixture_open(&connection, request);
+        if (client_receive(&connection, false, &response)) {
+            answered += response.status == 200;
+            cr_expect(response.status != 200 || response.size == 100000);
+            client_response_free(&response);
+        }
+        client_close(&connection);
+    }
+    cr_expect_gt(answered, 200);
+    free(request);
+    stop();
+}
+
+/* ------------------------------------------------------------------------ slow clients, records */
+
+/* The client takes the body at 2 MB in a second, which is fast enough; the whole takes longer than
+ * the deadline of a short body. */
+Test(http_parts, a_steady_client_gets_all) {
+    struct http_options options = usual;
+    options.write_timeout = options.idle_timeout = 1;
+    fixture_start(&options, &app);
+    struct client_connection connection;
+    const int small = 65536;
+    char taken[1024], *rest = malloc(LARGE);
+    cr_assert(client_open(&connection, http_port(fixture_server)));
+    setsockopt(connection.fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
+    ask(&connection, "GET", "/parts/300/8388608", "");
+    ssize_t got = recv(connection.fd, taken, sizeof taken, MSG_PEEK | MSG_WAITALL);
+    const char *body_begin = got > 0 ? memmem(taken, (size_t)got, "\r\n\r\n", 4) : NULL;
+    cr_assert_not_null(body_begin);
+    const size_t head = (size_t)(body_begin + 4 - taken);
+    cr_assert_eq(recv(connection.fd, taken, head, MSG_WAITALL), (ssize_t)head);
+    const double start = fixture_now_ms();
+    size_t done = 0;
+    while (done < LARGE && got > 0) {
+        const double due = (fixture_now_ms() - start) * 2048 - (double)done;
+        const size_t left = LARGE - done, most = due < 0 ? 0 : due < 65536 ? (size_t)due : 65536;
+        if (most > 0) {
+            got = recv(connection.fd, rest + done, most < left ? most : left, 0);
+            done += got > 0 ? (size_t)got : 0;
+        }
+        fixture_sleep_ms(1);
+    }
+    cr_expect(done == LARGE && memcmp(rest, bytes, LARGE) == 0, "%zu bytes", done);
+    client_close(&connection);
+    free(rest);
+    stop();
+}
+
+Test(http_parts, a_client_that_takes_nothing_is_cut_off) {
+    struct http_options options = usual;
+    options.write_timeout = 1;
+    fixture_start(&options, &app);
+    struct client_connection connection;
+    const int small = 4096;
+    cr_assert(client_open(&connection, http_port(fixture_server)));
+    setsockopt(connection.fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
+    ask(&connection, "GET", "/parts/300/8388608", "");
+    fixture_wait_until(&bodies_made, 1);
+    fixture_wait_until(&bodies_freed, 1);
+    fixture_wait_until(&exchanges_freed, 1);
+    cr_expect_lt(atomic_load(&last_sent), (uint64_t)LARGE, "not all of it was given away");
+    client_close(&connection);
+    stop();
+}
+
+Test(http_parts, records_count_the_bytes) {
+    static const struct {
+        const char *method, *path;
+        uint64_t sent;
+    } cases[] = {
+        {"GET", "/parts/3/1000", 1000},      {"GET", "/parts/300/100000", 100000},
+        {"HEAD", "/parts/300/100000", 0},    {"GET", "/sized/100000/100000", 100000},
+        {"HEAD", "/sized/100000/100000", 0}, {"GET", "/parts/1100/8388608", LARGE},
+    };
+    fixture_start(&usual, &app);
+    struct client_connection connection;
+    struct client_response response;
+    cr_assert(client_open(&connection, http_port(fixture_server)));
+    for (unsigned i = 0; i < COUNT(cases); i++) {
+        atomic_store(&last_sent, UINT64_MAX);
+        ask(&connection, cases[i].method, cases[i].path, "");
+        cr_assert(client_receive(&connection, cases[i].method[0] == 'H', &response));
+        client_response_free(&response);
+        for (int k = 0; k < 5000 && atomic_load(&last_sent) == UINT64_MAX; k++) {
+            fixture_sleep_ms(1);
+        }
+        cr_expect_eq(atomic_load(&last_sent), cases[i].sent, "%s: %llu", cases[i].path,
+                     (unsigned long long)last_sent);
+    }
+    client_close(&connection);
+    stop();
+}
+
+/* -------------------------------------------------------------------------- headers and errors */
+
+Test(http_parts, the_app_is_told_headers) {
+    static const struct {
+        const char *headers, *told;
+    } cases[] = {
+        {"", "|none"},
+        {"Accept:\r\n", "|none"},
+        {"accept: application/vnd.safetensors, */*;q=0.1\r\nAccept: text/html\r\n",
+         "application/vnd.safetensors, */*;q=0.1|none"},
+        {"inference-header-content-length: 17\r\n", "|17"},
+        {"Accept: a/b\r\nInference-Header-Content-Length: -1 x\r\nX: y\r\n", "a/b|-1 x"},
+    };
+    fixture_start(&usual, &app);
+    struct client_connection connection;
+    struct client_response response;
+    cr_assert(client_open(&connection, http_port(fixture_server)));
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        char headers[512];
+        /* Bytes of further requests follow, and they overwrite nothing. */
+        ask(&connection, "GET", "/told", cases[i].headers);
+        snprintf(headers, sizeof headers, "%sContent-Length: 4096\r\n", cases[i].headers);
+        char filler[4096];
+        memset(filler, 'z', sizeof filler);
+        ask(&connection, "POST", "/told", headers);
+        cr_assert(client_send(&connection, filler, sizeof filler));
+        for (int k = 0; k < 2; k++) {
+            cr_assert(client_receive(&connection, false, &response));
+            cr_expect_str_eq(response.body, cases[i].told);
+            cr_expect_eq(number_of(&response, "Inference-Header-Content-Length"), SIZE_MAX);
+            client_response_free(&response);
+        }
+    }
+    client_close(&connection);
+    stop();
+}
+
+#define DETAIL_404 "nothing is here"
+
+/* Each refusal has both forms: the bare one below /v2, and a problem document elsewhere. */
+Test(http_parts, errors_are_bare_below_the_path) {
+    static const struct {
+        const char *before, *path, *after;
+        int status;
+        const char *detail;
+    } cases[] = {
+        {"GET ", "/none", " HTTP/1.1\r\nHost: a\r\n\r\n", 404, DETAIL_404},
+        {"POST ", "/none", " HTTP/1.1\r\nHost: a\r\nContent-Length: 9000\r\n\r\n", 413,
+         "the body has 9000 bytes"},
+        {"POST ", "/none", " HTTP/1.1\r\nHost: a\r\n\r\n", 411, "the request has no"},
+        {"POST ", "/x",
+         " HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n"
+         "Content-Encoding: \"br\"\r\n\r\n[]",
+         415, "the Content-Encoding must be"},
+        {"POST ", "/x",
+         " HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n"
+         "Inference-Header-Content-Length: 2\r\n"
+         "Inference-Header-Content-Length: 2\r\n\r\n[]",
+         400, "a request has one Inference-Header-Content-Length; this one has 2"},
+        {"get ", "/x", " HTTP/1.1\r\nHost: a\r\n\r\n", 501, "the method \\\"get\\\""},
+        {"GET ", "/x%", " HTTP/1.1\r\nHost: a\r\n\r\n", 400, "a request target"},
+    };
+    static const struct {
+        const char *path;
+        bool bare;
+    } places[] = {{"/v2", true},   {"/v2/models", true}, {"/%762", true}, {"http://a/v2", true},
+                  {"/v2x", false}, {"/v", false},        {"", false},     {"/x/v2", false}};
+    fixture_start(&usual, &app);
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        for (size_t k = 0; k < COUNT(places); k++) {
+            struct client_connection connection;
+            struct client_response response;
+            char request[512], begin[256], type[64] = "";
+            snprintf(request, sizeof request, "%s%s%s%s", cases[i].before, places[k].path,
+                     cases[i].path, cases[i].after);
+            fixture_open(&connection, request);
+            cr_assert(client_receive(&connection, false, &response), "%s", request);
+            cr_expect_eq(response.status, cases[i].status, "%s: %d", request, response.status);
+            cr_expect(client_header(&response, "Content-Type", type, sizeof type));
+            cr_expect_str_eq(type, places[k].bare ? "application/json" : "application/problem+json",
+                             "%s", request);
+            snprintf(begin, sizeof begin, "%s%s",
+                     places[k].bare ? "{\"error\":\"" : "{\"type\":\"about:blank\",\"title\":\"",
+                     places[k].bare ? cases[i].detail : "");
+            cr_expect_eq(strncmp(response.body, begin, strlen(begin)), 0, "%s", response.body);
+            cr_expect_not_null(strstr(response.body, cases[i].detail), "%s", response.body);
+            cr_expect(!places[k].bare || strcmp(response.body + response.size - 3, "\"}\n") == 0);
+            cr_expect(!places[k].bare || strstr(response.body, "pointer") == NULL);
+            client_response_free(&response);
+            client_close(&connection);
+        }
+    }
+    stop();
+}
+
+/* A refusal of too many headers, and one of the app. */
+Test(http_parts, errors_of_heads_and_keys_are_bare) {
+    char file[] = "/tmp/attentiond-keys-XXXXXX", request[2048] = "GET /v2 HTTP/1.1\r\nHost: a\r\n";
+    const int fd = mkstemp(file);
+    cr_assert_eq(write(fd, "0123456789abcdef\n", 17), 17);
+    close(fd);
+    struct http_options options = usual;
+    options.api_key_file = file;
+    fixture_start(&options, &app);
+    struct client_connection connection;
+    struct client_response response;
+    fixture_open(&connection, GET("/v2"));
+    cr_assert(client_receive(&connection, false, &response));
+    cr_expect_eq(response.status, 401);
+    cr_expect_str_eq(response.body, "{\"error\":\"a \\\"key\\\" is needed\"}\n");
+    client_response_free(&response);
+    client_close(&connection);
+    for (int i = 0; i < 64; i++) {
+        strcat(request, "X: y\r\n");
+    }
+    strcat(request, "\r\n");
+    fixture_open(&connection, request);
+    cr_assert(client_receive(&connection, false, &response));
+    cr_expect_eq(response.status, 431);
+    cr_expect_str_eq(response.body, "{\"error\":\"a request has at most 64 header fields\"}\n");
+    client_response_free(&response);
+    client_close(&connection);
+    stop();
+    unlink(file);
+}
