@@ -29,7 +29,8 @@ public class Attention {
     private static HttpResponse<byte[]> send(HttpRequest.Builder request) throws IOException, InterruptedException {
         HttpResponse<byte[]> response = CLIENT.send(request.build(), BodyHandlers.ofByteArray());
         if (response.statusCode() != 200) {
-            throw new IOException(response.statusCode() + " " + new String(response.body(), StandardCharsets.UTF_8));
+            String text = new String(response.body(), StandardCharsets.UTF_8);
+            throw new IOException(response.statusCode() + " " + text.strip());
         }
         return response;
     }

@@ -60,7 +60,10 @@ fn post(url: &str, headers: &str, body: &[u8]) -> Result<(String, Vec<u8>)> {
     }
     match head.split(' ').nth(1) {
         Some("200") => Ok((head, body)),
-        status => Err(format!("{} {}", status.unwrap_or("?"), String::from_utf8(body)?).into()),
+        status => {
+            let text = String::from_utf8(body)?;
+            Err(format!("{} {}", status.unwrap_or("?"), text.trim_end()).into())
+        }
     }
 }
 

@@ -333,7 +333,7 @@ class Errors(unittest.TestCase):
         self.refuse(inputs, "K", "12", "16")
 
     def test_outputs(self):
-        self.refuse(tensors(self.given), "outputs", "wieghts", outputs=wanted("wieghts"))
+        self.refuse(tensors(self.given), "wieghts", "weights", outputs=wanted("wieghts"))
 
     def test_models(self):
         self.refuse(tensors(self.given), "bert", model="bert", statuses=("404",))
