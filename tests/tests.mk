@@ -207,9 +207,10 @@ test-openapi: ## Check the daemon against openapi.yaml (Schemathesis, from PyPI)
 	$(again) all
 	@tests/openapi/run.sh $(O) $(ARGS)
 
-test-clients: ## Generate clients of openapi.yaml, compile and try them (600 MB from npm, PyPI, Go, Maven): ARGS=go
+test-clients: ## Try clients: generated, stock, by hand (1.4 GB from npm, PyPI, Go, Maven, Debian): ARGS=go ARGS=stock
 	@docker/packages.sh build python $(NPM) $$(command -v go >/dev/null || echo go) \
-	    $$({ command -v javac && command -v mvn; } >/dev/null || echo java)
+	    $$({ command -v javac && command -v mvn; } >/dev/null || echo java) \
+	    $$(command -v rustc >/dev/null || echo rust) $$(test -n "$$TORCH_PYTHON" || echo torch)
 	$(again) all
 	@tests/clients/run.sh $(O) $(ARGS)
 

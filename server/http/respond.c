@@ -370,13 +370,21 @@ static void begin_sending(struct http_call *call, struct MHD_Connection *connect
     }
 }
 
+/* Below `bare_errors` only results are compressed: tritonclient's asyncio client accepts gzip for
+ * every answer, but it inflates only results. */
+static bool may_compress(const struct http_call *call) {
+    const bool result = call->response.timed && call->response.status == 200;
+    return call->accepts != CODING_NONE &&
+           (result || call->must_code || !call->request.bare_errors);
+}
+
 enum MHD_Result respond_send(struct http_call *call, struct MHD_Connection *connection) {
     struct http_response *response = &call->response;
     response->timing[HTTP_TIMING_DECODE] += call->inflate_ms;
     if (response->part_count > 0 && !take_parts(response)) {
         return MHD_NO;
     }
-    if (call->accepts != CODING_NONE) {
+    if (may_compress(call)) {
         compress_response(call);
     }
     const bool streams = response->read != NULL;

@@ -10,7 +10,8 @@ A client is a block of Python or JavaScript, and a block of text follows it. A s
 the daemon, and the client gets its address. This server answers the first request with a 503 with Retry-After as HTML,
 and the second with the same status and header and a problem document. It forwards the others. In one more run it
 answers all requests with 503, and the client must give up and print the detail. Without Node.js the client in
-JavaScript is left out; `make test-browser` runs it, too.
+JavaScript is left out; `make test-browser` runs it, too. The section "Python first" is left out, because it needs packages from
+PyPI; `make test-clients ARGS=readme` runs it.
 
 A program is a block of C. The next block of text is what it prints. It is compiled without warnings and linked with the
 static library.
@@ -121,6 +122,7 @@ def check_command(command, promised, daemon):
 
 def check_clients(text, daemon):
     """Returns the number of commands and clients, and what is wrong with them."""
+    text = re.sub(r"^## Python first$.*?(?=^## )", "", text, flags=re.M | re.S)
     commands = re.findall(r"^```sh\n(curl .*?)^```\n\n```json\n(.*?)^```$", text, re.M | re.S)
     clients = re.findall(r"^```(python|js)\n(.*?)^```\n\n```text\n(.*?)^```$", text, re.M | re.S)
     missing = set(RUN) - {language for language, _, _ in clients}

@@ -352,6 +352,30 @@ Test(coding, small_answers_stay_plain) {
     client_response_free(&response);
 }
 
+/* tritonclient's asyncio client asks so for everything, but it inflates only results. */
+Test(coding, descriptions_of_models_stay_plain) {
+    static const char accepts[] = "Accept-Encoding: gzip, deflate, br\r\n";
+    static const char *const paths[] = {"/v2", "/v2/models/attention", "/v2/models/stats"};
+    for (size_t i = 0; i < COUNT(paths); i++) {
+        struct client_response response = ask_and_keep("GET", paths[i], accepts, "", 0);
+        cr_expect_eq(response.status, 200, "%s", paths[i]);
+        expect_header(&response, paths[i], "Content-Encoding", NULL);
+        client_response_free(&response);
+    }
+    char question[4096] =
+        "{\"inputs\":[{\"name\":\"X\",\"datatype\":\"FP32\",\"shape\":[400],\"data\":[3";
+    size_t size = strlen(question);
+    for (size_t i = 1; i < 400; i++) {
+        size += (size_t)sprintf(question + size, ",3");
+    }
+    size += (size_t)sprintf(question + size, "]}]}");
+    struct client_response response =
+        ask_and_keep("POST", "/v2/models/softmax/infer", accepts, question, size);
+    cr_expect_eq(response.status, 200, "%s", response.body);
+    expect_header(&response, "infer", "Content-Encoding", "gzip");
+    client_response_free(&response);
+}
+
 static double bytes_counted(void) {
     struct client_response response = ask_and_keep("GET", "/metrics", "", "", 0);
     const double number = daemon_metric_on(response.body, "attentiond_request_bytes_total");

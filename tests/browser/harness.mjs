@@ -57,8 +57,9 @@ after(async () => {
 });
 
 // Opens a watched page in a new context. Resolves to {page, context, problems, requests, close}. close() closes the page and fails if there
-// were problems. options: those of Playwright's contexts. expected: a pattern of console errors that are no problem.
-export async function newPage({ expected, ...options } = {}) {
+// were problems. options: those of Playwright's contexts. expected: a pattern of console errors that are no problem. also: another origin
+// that the page may ask.
+export async function newPage({ expected, also, ...options } = {}) {
   browser ??= chromium.launch({ executablePath: process.env.BROWSER, args: FLAGS });
   const address = await base();
   const own = new URL(options.origin ?? address).origin;
@@ -74,7 +75,7 @@ export async function newPage({ expected, ...options } = {}) {
   const problems = [];
   const requests = [];
   await context.route(
-    (url) => url.origin !== own && /^(https?|wss?):$/.test(url.protocol),
+    (url) => url.origin !== own && url.origin !== also && /^(https?|wss?):$/.test(url.protocol),
     (route) => {
       problems.push(`a request to ${route.request().url()}`);
       return route.abort();

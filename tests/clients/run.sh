@@ -1,8 +1,14 @@
 #!/bin/bash
-# run.sh FOLDER [NAME...] generates clients from openapi.yaml, compiles them, and has each ask $ATTENTIOND_BIN
-# (FOLDER/attentiond if it is not set) the first notebook, the same with drawn matrices, and a bad request. It also runs two
-# linters. NAME is lint, typescript, python, go or java; without a NAME, all of them run. The first run downloads packages from
-# npm, PyPI, Go's proxy and Maven Central. Packages and generated files go to build/clients.
+# run.sh FOLDER [NAME...] lets clients ask $ATTENTIOND_BIN (FOLDER/attentiond if it is not set).
+# - lint: two linters read openapi.yaml.
+# - typescript, python, go, java: a client is generated from openapi.yaml and compiled. It asks the first notebook, the same
+#   with drawn matrices, and a bad request. Then the client in plain/ runs that needs only the standard library of Go or Java.
+# - javascript, rust: the clients in plain/.
+# - stock: tritonclient, and safetensors with requests. kserve: KServe's client.
+# - readme, torch: the section "Python first" of README.md, with NumPy and with PyTorch. $TORCH_PYTHON is a Python that has
+#   PyTorch; by default it is Debian's.
+# Without a NAME, all of them run. The first run downloads packages from npm, PyPI, Go's proxy and Maven Central. Packages
+# and generated files go to build/clients.
 set -euo pipefail
 
 here=$(dirname "$(realpath "$0")")
@@ -10,7 +16,7 @@ root=$(realpath "$here/../..")
 document=$root/openapi.yaml
 folder=$(realpath "${1:?usage: run.sh FOLDER [NAME...]}")
 shift
-[ $# != 0 ] || set -- lint typescript python go java
+[ $# != 0 ] || set -- lint typescript python go java javascript rust stock kserve readme torch
 work=$root/build/clients
 mkdir -p "$work"
 log=$work/log.txt
@@ -22,6 +28,19 @@ quietly() { # COMMAND...: runs a command, and shows its output only if it fails
 check() { # NAME GENERATOR COMMAND...: runs a client, and lets check.py read what it prints
     "${@:3}" >"$work/$1.json" || { echo "$1 failed: ${*:3}" >&2; exit 1; }
     /usr/bin/python3 "$here/check.py" "$1 by $2" "$work/$1.json"
+}
+
+plain() { # NAME COMMAND...: runs a client of plain/, and lets its check read what it prints
+    "${@:2}" "$url" >"$work/plain.txt" || { echo "$1 failed: ${*:2}" >&2; exit 1; }
+    /usr/bin/python3 "$here/plain/check.py" "$1 by hand" <"$work/plain.txt"
+}
+
+start_daemon() { # OPTION...: starts a daemon; its address is then in $url, and its process in ${daemons[-1]}
+    local line
+    exec {said}< <(exec "${ATTENTIOND_BIN:-$folder/attentiond}" --port 0 "$@" 2>>"$work/daemon.txt")
+    daemons+=($!)
+    read -r line <&"$said" || { cat "$work/daemon.txt" >&2; exit 1; }
+    url=${line##* }
 }
 
 install_node_modules() {
@@ -75,6 +94,9 @@ run_go() {
     quietly go vet .
     quietly go build -o ask .
     check go oapi-codegen ./ask "$url"
+    quietly test -z "$(gofmt -l "$here/plain/attention.go")"
+    quietly go vet "$here/plain/attention.go"
+    plain go go run "$here/plain/attention.go"
 }
 
 run_java() {
@@ -91,15 +113,64 @@ run_java() {
     cd java
     quietly "${maven[@]}" compile $plugin:build-classpath -Dmdep.outputFile=libraries.txt
     check java openapi-generator java -cp "target/classes:$(cat libraries.txt)" Ask "$url"
+    quietly javac -Xlint:all -Werror -d "$work/plain-java" "$here/plain/Attention.java"
+    plain java java "$here/plain/Attention.java"
 }
 
-coproc DAEMON { exec "${ATTENTIOND_BIN:-$folder/attentiond}" --port 0 2>"$work/daemon.txt"; }
-daemon=$DAEMON_PID
-trap 'kill "$daemon" 2>/dev/null || true' EXIT
-read -r line <&"${DAEMON[0]}"
-url=${line##* }
+run_javascript() {
+    plain javascript env NODE_NO_WARNINGS=1 node "$here/plain/attention.mjs"
+}
+
+run_rust() {
+    quietly rustc --edition 2021 -D warnings -o "$work/attention" "$here/plain/attention.rs"
+    plain rust "$work/attention"
+}
+
+stock_tests() { # PYTHON FILE...: runs tests of stock clients; a test that was not found is a failure, too
+    for file in "${@:2}"; do
+        quietly "$1" -B "$here/stock/$file"
+        echo "$file: $(tail -n 3 "$log" | head -n 1)"
+    done
+}
+
+run_stock() {
+    "$here/../support/venv.sh" "$work/venv-stock" "$here/stock/requirements.txt"
+    stock_tests "$work/venv-stock/bin/python" test_triton.py test_safetensors.py
+}
+
+run_kserve() {
+    "$here/../support/venv.sh" "$work/venv-kserve" "$here/stock/requirements-kserve.txt"
+    stock_tests "$work/venv-kserve/bin/python" test_kserve.py
+}
+
+run_readme() {
+    "$here/../support/venv.sh" "$work/venv-stock" "$here/stock/requirements.txt"
+    "$work/venv-stock/bin/python" -B "$here/stock/readme.py" numpy "$url"
+}
+
+run_torch() {
+    "$here/../support/venv.sh" "$work/venv-stock" "$here/stock/requirements.txt"
+    # This Python gets the package safetensors alone, and keeps its own NumPy.
+    mkdir -p "$work/torch"
+    ln -sfn "$work"/venv-stock/lib/python3*/site-packages/safetensors "$work/torch/"
+    PYTHONPATH=$work/torch "${TORCH_PYTHON:-/usr/bin/python3}" -B "$here/stock/readme.py" torch "$url"
+}
+
+# OpenBLAS of NumPy and of the daemon would take the kernels that this names.
+unset OPENBLAS_CORETYPE
+daemons=()
+trap 'kill "${daemons[@]}" 2>/dev/null || true' EXIT
+: >"$work/daemon.txt"
+start_daemon --compression yes
+export ATTENTIOND_COMPRESSING_URL=$url
+start_daemon
+export ATTENTIOND_URL=$url
 for name in "$@"; do
     declare -F "run_$name" >/dev/null || { echo "run.sh: there is no client $name" >&2; exit 2; }
     mkdir -p "$work/typescript"
     (run_"$name")
+done
+for daemon in "${daemons[@]}"; do
+    kill "$daemon"
+    wait "$daemon" || { cat "$work/daemon.txt" >&2; exit 1; } # it has crashed, or a sanitizer has found something
 done
