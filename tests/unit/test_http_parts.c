@@ -183,7 +183,7 @@ TestSuite(http_parts, .init = fill, .timeout = 60);
 
 /* --------------------------------------------------------------------------------- the bodies */
 
-static size_t number_of(const struct client_response *response, const char *name) {
+static size_t header_number(const struct client_response *response, const char *name) {
     char value[64];
     return client_header(response, name, value, sizeof value) ? strtoul(value, NULL, 10) : SIZE_MAX;
 }
@@ -193,8 +193,8 @@ static void expect_bytes(const struct client_response *response, size_t size, co
     cr_expect_eq(response->status, 200, "%s: %d", path, response->status);
     cr_expect(response->size == size && memcmp(response->body, bytes, size) == 0, "%s: %zu bytes",
               path, response->size);
-    cr_expect_eq(number_of(response, "Content-Length"), size, "%s", path);
-    cr_expect_eq(number_of(response, "Inference-Header-Content-Length"), 1234567, "%s", path);
+    cr_expect_eq(header_number(response, "Content-Length"), size, "%s", path);
+    cr_expect_eq(header_number(response, "Inference-Header-Content-Length"), 1234567, "%s", path);
 }
 
 static const struct {
@@ -242,7 +242,8 @@ static void try_bodies(struct client_connection *connection) {
         client_response_free(&response);
         ask(connection, "HEAD", bodies[i].path, "");
         cr_assert(client_receive(connection, true, &response), "%s", bodies[i].path);
-        cr_expect_eq(number_of(&response, "Content-Length"), bodies[i].size, "%s", bodies[i].path);
+        cr_expect_eq(header_number(&response, "Content-Length"), bodies[i].size, "%s",
+                     bodies[i].path);
         client_response_free(&response);
     }
     cr_expect_gt(pieces_asked, 0);
@@ -307,7 +308,7 @@ Test(http_parts, are_compressed_as_one_body) {
             snprintf(headers, sizeof headers, "Accept-Encoding: %s\r\n", codings[k]);
             ask(&connection, "GET", bodies[i].path, headers);
             cr_assert(client_receive(&connection, false, &response), "%s", bodies[i].path);
-            cr_expect_eq(number_of(&response, "Inference-Header-Content-Length"), 1234567);
+            cr_expect_eq(header_number(&response, "Inference-Header-Content-Length"), 1234567);
             if (bodies[i].size < 1024) {
                 expect_bytes(&response, bodies[i].size, bodies[i].path);
             } else {
@@ -479,7 +480,7 @@ Test(http_parts, the_app_is_told_headers) {
         for (int k = 0; k < 2; k++) {
             cr_assert(client_receive(&connection, false, &response));
             cr_expect_str_eq(response.body, cases[i].told);
-            cr_expect_eq(number_of(&response, "Inference-Header-Content-Length"), SIZE_MAX);
+            cr_expect_eq(header_number(&response, "Inference-Header-Content-Length"), SIZE_MAX);
             client_response_free(&response);
         }
     }
