@@ -51,7 +51,7 @@ struct metrics_duration {
     _Atomic uint64_t count, ns;
 };
 
-/* What the Open Inference Protocol tells of one model. */
+/* The statistics of one model for the Open Inference Protocol. */
 struct metrics_model {
     struct metrics_duration durations[METRICS_DURATIONS];
     _Atomic uint64_t last_ms; /* milliseconds since 1970 of the last answer */

@@ -28,7 +28,7 @@ struct question {
     size_t header;           /* bytes of the JSON before the tensors; SIZE_MAX: all is JSON */
     struct account *account; /* borrowed; counts all memory; NULL before question_open() */
 
-    /* What the answer needs of a question whose tensors are bytes. */
+    /* The answer needs these members of a question whose tensors are bytes. */
     enum codec_type floats;      /* the type of float results */
     struct codec_document *head; /* owned; the JSON as it was sent, or NULL */
     const char *id;              /* borrowed from the head, or NULL */

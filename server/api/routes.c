@@ -47,7 +47,7 @@ static_assert(sizeof api_routes / sizeof *api_routes < METRICS_ROUTES,
 
 const size_t api_route_count = sizeof api_routes / sizeof *api_routes;
 
-/* Returns whether a path has the segments of a route, where "{name}" stands for any one segment, and
+/* Returns whether a path has the segments of a route. "{name}" stands for any one segment, and
  * "{model}" also for a segment with the one version of a model after it. */
 static bool matches(const char *route, const char *path) {
     static const char model[] = "{model}", version[] = "/versions/" API_VERSION;

@@ -84,9 +84,9 @@ struct codec_arrivals {
 };
 
 /* Replaces a value of the document by a tensor, and expects its bytes after those of the tensors
- * before it. There are fewer than CODEC_MAX_ARRIVALS tensors so far. The tensor has the float type of the document, or
- * ATTN_BOOL if its type is BOOL. Whole numbers in a short vector stay exact, as in JSON. Memory is
- * taken while the bytes arrive. Errors: CODEC_NO_MEMORY. */
+ * before it. There are fewer than CODEC_MAX_ARRIVALS tensors so far. The tensor has the float type
+ * of the document, or ATTN_BOOL if its type is BOOL. Whole numbers in a short vector stay exact, as
+ * in JSON. Memory is taken while the bytes arrive. Errors: CODEC_NO_MEMORY. */
 bool codec_expect(struct codec_arrivals *arrivals, const struct codec_value *value,
                   const struct codec_tensor_form *form, struct codec_error *error);
 

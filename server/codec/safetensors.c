@@ -125,8 +125,8 @@ static int by_width(const void *a, const void *b) {
     return wide != narrow ? (wide < narrow) - (wide > narrow) : strcmp(left->name, right->name);
 }
 
-/* Writes the texts of an answer as JSON into `texts`, one after another, each with a NUL. Returns false if there is
- * no memory. */
+/* Writes the texts of an answer as JSON into `texts`, one after another, each with a NUL. Returns
+ * false if there is no memory. */
 static bool write_texts(struct codec_buffer *texts, const struct codec_item *items, size_t count) {
     for (size_t i = 0; i < count; i++) {
         struct codec_item item = items[i];

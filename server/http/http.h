@@ -189,7 +189,8 @@ struct http_pending;
 struct http_app {
     void *context;
     /* A path such as "/v2": problems of it and of all paths below it are {"error": "detail"} as
-     * application/json, and of their answers only a 200 that is `timed` is compressed. NULL = none. */
+     * application/json, and of their answers only a 200 that is `timed` is compressed. NULL =
+     * none. */
     const char *bare_errors;
     void *(*begin)(void *context, const struct http_request *request,
                    struct http_response *response);

@@ -174,7 +174,7 @@ bool lifted_room(struct lifted *lifted, struct account *account) {
 /* Reserves addresses for a long array whose size is known. Its pages are provided, and counted,
  * while its elements arrive. It begins at a huge page if it has as many bytes, because a huge page
  * takes a fifth of the time of its small ones. False if out of memory. */
-static bool reserve(struct lifted *lifted, struct account *account, size_t bytes) {
+static bool reserve_pages(struct lifted *lifted, struct account *account, size_t bytes) {
     const size_t size = (bytes + PAGE - 1) / PAGE * PAGE;
     const size_t slack = bytes >= HUGE_PAGE ? HUGE_PAGE : 0;
     if (account != NULL && bytes > budget_most(account->budget)) {
@@ -213,7 +213,7 @@ bool lifted_room_for(struct lifted *lifted, struct account *account, size_t need
         lifted->capacity = total;
         return resize(lifted, account, whole);
     }
-    if (!lifted->mapped && !reserve(lifted, account, whole)) {
+    if (!lifted->mapped && !reserve_pages(lifted, account, whole)) {
         return false;
     }
     const size_t steps = (needed * width + step - 1) / step * step;

@@ -66,9 +66,9 @@ void lifted_narrow_numbers(void *numbers, size_t count);
 /* Makes room for one more element. False if out of memory. */
 bool lifted_room(struct lifted *lifted, struct account *account);
 
-/* Makes room for `needed` elements of an array that will have `total`, which is not less, or for all
- * of them if the array is short. A long array grows while its elements arrive, so that it holds little memory for
- * elements that never come. False if out of memory. */
+/* Makes room for `needed` of the `total` elements that an array will have, or for all of them if the
+ * array is short. Memory is counted while the elements arrive, so elements that never come take
+ * none. False if out of memory. */
 bool lifted_room_for(struct lifted *lifted, struct account *account, size_t needed, size_t total);
 
 /* Each stores one element; there must be room. `text` is a number by the grammar of JSON. */
