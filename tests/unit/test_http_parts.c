@@ -37,12 +37,12 @@ struct body {
     size_t at, end;
 };
 
-static void free_body(void *body) {
+static void free_counted(void *body) {
     free(body);
     atomic_fetch_add(&bodies_freed, 1);
 }
 
-static bool read_body(void *body_, char *out, size_t room, size_t *size) {
+static bool read_announced(void *body_, char *out, size_t room, size_t *size) {
     struct body *body = body_;
     *size = body->end - body->at < room ? body->end - body->at : room;
     memcpy(out, bytes + body->at, *size);
@@ -74,11 +74,11 @@ static void answer(const struct http_request *request, struct http_response *res
     size_t first = 0;
     cr_assert_eq(sscanf(request->path + 7, "%zu/%zu", &first, &response->size), 2);
     response->body = body;
-    response->release = free_body;
+    response->release = free_counted;
     response->inference_header = 1234567;
     atomic_fetch_add(&bodies_made, 1);
     if (kind == 1) {
-        response->read = read_body;
+        response->read = read_announced;
         body->end = first;
         return;
     }
@@ -123,7 +123,7 @@ static bool end(void *exchange, const struct http_request *request,
 }
 
 /* Makes the next piece of a body of a known size, on a thread of its own. */
-static void *make_piece(void *pending) {
+static void *make_on_a_thread(void *pending) {
     http_make(pending);
     http_resume(pending);
     return NULL;
@@ -133,7 +133,7 @@ static void make(void *exchange, struct http_pending *pending) {
     pthread_t thread;
     (void)exchange;
     atomic_fetch_add(&pieces_asked, 1);
-    cr_assert_eq(pthread_create(&thread, NULL, make_piece, pending), 0);
+    cr_assert_eq(pthread_create(&thread, NULL, make_on_a_thread, pending), 0);
     pthread_detach(thread);
 }
 
@@ -183,7 +183,7 @@ TestSuite(http_parts, .init = fill, .timeout = 60);
 
 /* --------------------------------------------------------------------------------- the bodies */
 
-static size_t number_of(const struct client_response *response, const char *name) {
+static size_t header_number(const struct client_response *response, const char *name) {
     char value[64];
     return client_header(response, name, value, sizeof value) ? strtoul(value, NULL, 10) : SIZE_MAX;
 }
@@ -193,8 +193,8 @@ static void expect_bytes(const struct client_response *response, size_t size, co
     cr_expect_eq(response->status, 200, "%s: %d", path, response->status);
     cr_expect(response->size == size && memcmp(response->body, bytes, size) == 0, "%s: %zu bytes",
               path, response->size);
-    cr_expect_eq(number_of(response, "Content-Length"), size, "%s", path);
-    cr_expect_eq(number_of(response, "Inference-Header-Content-Length"), 1234567, "%s", path);
+    cr_expect_eq(header_number(response, "Content-Length"), size, "%s", path);
+    cr_expect_eq(header_number(response, "Inference-Header-Content-Length"), 1234567, "%s", path);
 }
 
 static const struct {
@@ -222,8 +222,8 @@ static const struct {
     {"/sized/8388608/5000000", 5000000}, /* what is beyond the announced size is not sent */
 };
 
-static void ask(struct client_connection *connection, const char *method, const char *path,
-                const char *headers) {
+static void ask_for(struct client_connection *connection, const char *method, const char *path,
+                    const char *headers) {
     char request[1024];
     snprintf(request, sizeof request, "%s %s HTTP/1.1\r\nHost: a\r\n%s\r\n", method, path, headers);
     fixture_send(connection, request);
@@ -235,14 +235,15 @@ static void try_bodies(struct client_connection *connection) {
     struct client_response response;
     for (size_t i = 0; i < COUNT(bodies); i++) {
         const unsigned before = atomic_load(&pieces_asked);
-        ask(connection, "GET", bodies[i].path, "");
+        ask_for(connection, "GET", bodies[i].path, "");
         cr_assert(client_receive(connection, false, &response), "%s", bodies[i].path);
         expect_bytes(&response, bodies[i].size, bodies[i].path);
         cr_expect(strncmp(bodies[i].path, "/parts", 6) != 0 || pieces_asked == before);
         client_response_free(&response);
-        ask(connection, "HEAD", bodies[i].path, "");
+        ask_for(connection, "HEAD", bodies[i].path, "");
         cr_assert(client_receive(connection, true, &response), "%s", bodies[i].path);
-        cr_expect_eq(number_of(&response, "Content-Length"), bodies[i].size, "%s", bodies[i].path);
+        cr_expect_eq(header_number(&response, "Content-Length"), bodies[i].size, "%s",
+                     bodies[i].path);
         client_response_free(&response);
     }
     cr_expect_gt(pieces_asked, 0);
@@ -305,9 +306,9 @@ Test(http_parts, are_compressed_as_one_body) {
             struct client_response response;
             char headers[64], value[64] = "";
             snprintf(headers, sizeof headers, "Accept-Encoding: %s\r\n", codings[k]);
-            ask(&connection, "GET", bodies[i].path, headers);
+            ask_for(&connection, "GET", bodies[i].path, headers);
             cr_assert(client_receive(&connection, false, &response), "%s", bodies[i].path);
-            cr_expect_eq(number_of(&response, "Inference-Header-Content-Length"), 1234567);
+            cr_expect_eq(header_number(&response, "Inference-Header-Content-Length"), 1234567);
             if (bodies[i].size < 1024) {
                 expect_bytes(&response, bodies[i].size, bodies[i].path);
             } else {
@@ -334,7 +335,7 @@ Test(http_parts, a_body_that_is_shorter_than_its_length_is_cut_off) {
         struct client_connection connection;
         struct client_response response;
         cr_assert(client_open(&connection, http_port(fixture_server)));
-        ask(&connection, "GET", short_ones[i], "");
+        ask_for(&connection, "GET", short_ones[i], "");
         cr_expect_not(client_receive(&connection, false, &response), "%s", short_ones[i]);
         client_close(&connection);
     }
@@ -382,7 +383,7 @@ Test(http_parts, a_steady_client_gets_all) {
     char taken[1024], *rest = malloc(LARGE);
     cr_assert(client_open(&connection, http_port(fixture_server)));
     setsockopt(connection.fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
-    ask(&connection, "GET", "/parts/300/8388608", "");
+    ask_for(&connection, "GET", "/parts/300/8388608", "");
     ssize_t got = recv(connection.fd, taken, sizeof taken, MSG_PEEK | MSG_WAITALL);
     const char *body_begin = got > 0 ? memmem(taken, (size_t)got, "\r\n\r\n", 4) : NULL;
     cr_assert_not_null(body_begin);
@@ -413,7 +414,7 @@ Test(http_parts, a_client_that_takes_nothing_is_cut_off) {
     const int small = 4096;
     cr_assert(client_open(&connection, http_port(fixture_server)));
     setsockopt(connection.fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
-    ask(&connection, "GET", "/parts/300/8388608", "");
+    ask_for(&connection, "GET", "/parts/300/8388608", "");
     fixture_wait_until(&bodies_made, 1);
     fixture_wait_until(&bodies_freed, 1);
     fixture_wait_until(&exchanges_freed, 1);
@@ -437,7 +438,7 @@ Test(http_parts, records_count_the_bytes) {
     cr_assert(client_open(&connection, http_port(fixture_server)));
     for (unsigned i = 0; i < COUNT(cases); i++) {
         atomic_store(&last_sent, UINT64_MAX);
-        ask(&connection, cases[i].method, cases[i].path, "");
+        ask_for(&connection, cases[i].method, cases[i].path, "");
         cr_assert(client_receive(&connection, cases[i].method[0] == 'H', &response));
         client_response_free(&response);
         for (int k = 0; k < 5000 && atomic_load(&last_sent) == UINT64_MAX; k++) {
@@ -470,16 +471,16 @@ Test(http_parts, the_app_is_told_headers) {
     for (size_t i = 0; i < COUNT(cases); i++) {
         char headers[512];
         /* Bytes of further requests follow, and they overwrite nothing. */
-        ask(&connection, "GET", "/told", cases[i].headers);
+        ask_for(&connection, "GET", "/told", cases[i].headers);
         snprintf(headers, sizeof headers, "%sContent-Length: 4096\r\n", cases[i].headers);
         char filler[4096];
         memset(filler, 'z', sizeof filler);
-        ask(&connection, "POST", "/told", headers);
+        ask_for(&connection, "POST", "/told", headers);
         cr_assert(client_send(&connection, filler, sizeof filler));
         for (int k = 0; k < 2; k++) {
             cr_assert(client_receive(&connection, false, &response));
             cr_expect_str_eq(response.body, cases[i].told);
-            cr_expect_eq(number_of(&response, "Inference-Header-Content-Length"), SIZE_MAX);
+            cr_expect_eq(header_number(&response, "Inference-Header-Content-Length"), SIZE_MAX);
             client_response_free(&response);
         }
     }
