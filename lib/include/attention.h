@@ -6,8 +6,8 @@
  *
  *     scores        = Q K^T
  *     scaled_scores = scale * scores, then softcap * tanh(x / softcap) if softcap > 0
- *     masked_scores = scaled_scores + bias + ALiBi, then -inf where mask, causal, window or lengths
- *                     forbid the key
+ *     masked_scores = scaled_scores + bias + ALiBi, then -inf where mask, causal, window, lengths
+ *                     or key_padding forbid the key
  *     weights       = softmax of masked_scores over the keys
  *     output        = weights V
  *
@@ -225,11 +225,17 @@ typedef struct attn_options {
     size_t heads, kv_heads;
     size_t top_k;            /* for top_k_*: k is the smaller of top_k and m; 0 = 5 */
     const attn_tensor *mask; /* ATTN_BOOL, rank 2..4, broadcast to (B,H,n,m); true = may attend */
-    const attn_tensor *bias; /* same, in Q's dtype; added to scaled_scores, and -inf forbids */
+    /* The same in Q's dtype; added to scaled_scores, and -inf forbids. The caller makes sure that
+     * no number is NaN or +inf: the library does not look for them. They make the call fail with
+     * ATTN_NOT_FINITE only if some query may attend to their key by all other rules. */
+    const attn_tensor *bias;
     const attn_tensor *alibi_slopes; /* (H), in Q's dtype: adds -slope * |i + s - j| */
     const attn_tensor *sink; /* (H), in Q's dtype: logits that are added to the denominator only */
     const size_t *lengths;   /* (B): the valid keys of each batch item, past ones included */
     size_t lengths_count;    /* numbers in `lengths`; 0 = all keys are valid */
+    /* ATTN_BOOL, (B,m), or (m) if B is 1; never broadcast: true = the key exists, past ones
+     * included. What is false is forbidden to every query, as by a mask. */
+    const attn_tensor *key_padding;
     const attn_tensor *past_k, *past_v; /* rows before those of K and V, in their form; or NULL */
 } attn_options;
 
@@ -238,11 +244,15 @@ typedef struct attn_options {
 typedef struct attn_plan attn_plan;
 
 /*
- * Makes a plan of attention over given Q, K and V. They have one dtype and one rank:
+ * Makes a plan of attention over given Q, K and V. They have one dtype:
  *   Q (n,d), (H,n,d) or (B,H,n,d); K the same with H_kv heads, m rows and d columns; V the same
  *   with H_kv heads, m rows and d_v columns. H is a multiple of H_kv.
  * With options->heads they are packed:
  *   Q (n,H*d) or (B,n,H*d); K (m,H_kv*d) or (B,m,H_kv*d); V (m,H_kv*d_v) or (B,m,H_kv*d_v).
+ * K and V have one rank, which may be lower than that of Q. The axes that they lack are the first
+ * ones, and all batch items and heads along them share K and V: K (m,d) is that of all heads of all
+ * batch items, and K (H_kv,m,d), or K (m,H_kv*d) if it is packed, is that of all batch items. Past
+ * keys and values have the rank of K and V, and so have present_K and present_V.
  * The plan is returned owned and borrows the tensors' data. `options` may be NULL for the defaults,
  * and `error` may be NULL.
  * Errors: ATTN_INVALID_ARGUMENT, ATTN_SHAPE_MISMATCH, ATTN_TOO_LARGE, ATTN_NO_MEMORY; *plan is then

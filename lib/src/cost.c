@@ -75,6 +75,7 @@ static double cost_of_score(const attn_plan *plan, const struct schedule *s) {
     double cost = s->long_rows ? LONG : s->plain && !s->staged ? PLAIN : GENERAL;
     cost += s->without_blas ? ROW_PRODUCT : BLAS_PRODUCT / (double)plan->n;
     cost += plan->mask.data != NULL ? MASK : 0;
+    cost += plan->padding != NULL ? MASK : 0;
     cost += plan->bias.data != NULL ? MASK : 0;
     cost += plan->softcap > 0 ? SOFTCAP : 0;
     if (plan_wants(plan, ATTN_WANT(ENTROPY))) {
@@ -169,7 +170,7 @@ double cost_of_packing(const attn_plan *plan, const struct schedule *s) {
     const double columns = cost_mean_columns(plan) / (s->unit ? 1 : 2); /* keys, and values */
     const double numbers = (double)s->tiles * (double)s->keys * columns;
     return s->packs || s->unit
-               ? (double)plan->batch * (double)plan->kv_heads * (numbers * PACK + BLOCK)
+               ? (double)s->pack_items * (double)plan->kv_heads * (numbers * PACK + BLOCK)
                : 0;
 }
 
@@ -179,8 +180,9 @@ double cost_of_copying(double numbers, double rows) {
 
 /* The cost of all results that are copies of matrices. */
 static double cost_of_copies(const attn_plan *plan) {
-    const double batch = (double)plan->batch, half = cost_mean_columns(plan) / 2;
-    const double q = batch * (double)plan->heads, k = batch * (double)plan->kv_heads;
+    const double half = cost_mean_columns(plan) / 2;
+    const double q = (double)plan->batch * (double)plan->heads;
+    const double k = (double)kv_items(plan) * (double)plan->kv_heads;
     const double fresh = (double)(plan->m - plan->past);
     const struct {
         unsigned wanted;
@@ -202,9 +204,9 @@ static double cost_of_copies(const attn_plan *plan) {
 
 /* The cost of the moments of Q and K. */
 static double cost_of_moments(const attn_plan *plan) {
-    const double numbers = (double)plan->q.batch + (double)plan->k.batch +
-                           (plan->past == 0 ? 0 : (double)plan->past_k.batch);
-    return plan_wants(plan, ATTN_WANT(STATISTICS)) ? (double)plan->batch * numbers * MOMENT : 0;
+    const double numbers =
+        (double)plan->q.numbers + (double)plan->k.numbers + (double)plan->past_k.numbers;
+    return plan_wants(plan, ATTN_WANT(STATISTICS)) ? numbers * MOMENT : 0;
 }
 
 double cost_of_merging(const attn_plan *plan, const struct schedule *s) {
@@ -262,15 +264,14 @@ static double bytes_of_results(const attn_plan *plan) {
 /* The cost of memory: inputs are read from it once, and results and workspace are written to fresh
  * memory. */
 static double cost_of_memory(const attn_plan *plan, const struct schedule *s) {
-    const double batch = (double)plan->batch, size = (double)attn_dtype_size(plan->dtype);
+    const double size = (double)attn_dtype_size(plan->dtype);
     const bool once = stay_in_cache(plan); /* otherwise cost_of_product counts keys and values */
-    const double inputs =
-        plan->projected
-            ? 0
-            : (double)plan->q.batch + (once ? (double)plan->k.batch + (double)plan->v.batch : 0);
-    const double past =
-        plan->past == 0 ? 0 : (double)plan->past_k.batch + (double)plan->past_v.batch;
-    return batch * (inputs + past) * size * READ +
+    const double inputs = plan->projected
+                              ? 0
+                              : (double)plan->q.numbers +
+                                    (once ? (double)plan->k.numbers + (double)plan->v.numbers : 0);
+    const double past = (double)plan->past_k.numbers + (double)plan->past_v.numbers;
+    return (inputs + past) * size * READ +
            (bytes_of_results(plan) + (double)s->workspace.bytes) * FRESH;
 }
 

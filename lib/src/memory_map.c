@@ -50,9 +50,9 @@ bool memory_map_workspace(attn_plan *plan) {
         }
     }
     if (s->unit) {
-        const size_t tiles = plan->batch * plan->kv_heads * s->tiles;
+        const size_t tiles = s->pack_items * plan->kv_heads * s->tiles;
         size_t all;
-        fits = fits && size_mul(plan->batch, s->pack_batch, &all) &&
+        fits = fits && size_mul(s->pack_items, s->pack_batch, &all) &&
                reserve(end, all, sizeof(uint16_t), &map->unit_tiles) &&
                reserve(end, 2 * tiles, sizeof(float), &map->unit_sizes);
     }
@@ -60,8 +60,8 @@ bool memory_map_workspace(attn_plan *plan) {
         /* A product that begins inside of a panel reads beyond its last panel. */
         const size_t beyond = plan->window[0] >= 0 || s->long_rows ? s->panel : 0;
         size_t all;
-        fits = fits && size_mul(plan->batch, s->pack_batch, &all) && size_add(all, beyond, &all) &&
-               reserve(end, all, size, &map->packed_keys);
+        fits = fits && size_mul(s->pack_items, s->pack_batch, &all) &&
+               size_add(all, beyond, &all) && reserve(end, all, size, &map->packed_keys);
     }
     if (plan->has_out_projection && plan_wants(plan, ATTN_WANT(OUTPUT))) {
         fits = fits && reserve(end, plan->batch * plan->out_batch, size, &map->heads_out);

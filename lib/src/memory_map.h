@@ -12,8 +12,8 @@
  *     | q             | real (rows, ld) of project_q     | Q, K and V, if they are projected     |
  *     | k             | real (rows, ld) of project_k     |                                       |
  *     | v             | real (rows, ld) of project_v     |                                       |
- *     | packed_keys   | real (B, pack_batch)             | transposed tiles of keys, if `packs`  |
- *     | unit_tiles    | uint16_t (B, pack_batch)         | keys and values that are packed for   |
+ *     | packed_keys   | real (pack_items, pack_batch)    | transposed tiles of keys, if `packs`  |
+ *     | unit_tiles    | uint16_t (pack_items, pack_batch)| keys and values that are packed for   |
  *     |               |                                  | the matrix unit, if `unit`            |
  *     | unit_sizes    | float (B, KV, tiles, 2)          | their largest magnitudes              |
  *     | heads_out     | real (B, out_batch)              | outputs of heads, if W_O takes them   |

@@ -15,7 +15,8 @@
 struct operand {
     const void *data; /* NULL: there is none, or the run computes it */
     size_t ld;        /* from one row to the next */
-    size_t batch;     /* from one batch item to the next */
+    size_t batch;     /* from one batch item to the next; 0 if there is one, or all share it */
+    size_t numbers;   /* of all batch items together */
 };
 
 /* One query head. The places are offsets, in elements, from the start of a batch item of the
@@ -145,6 +146,7 @@ struct schedule {
     /* PHASE_PACK: first the tasks that pack. A part of the keys of a head is pack_tiles tiles. */
     size_t pack_tasks, pack_tiles, pack_parts, pack_per_task;
     size_t pack_batch; /* numbers of packed keys of one batch item, or parts for the matrix unit */
+    size_t pack_items; /* batch items whose keys are packed; 1 if all share them */
     /* PHASE_PACK: then, for each matrix, the tasks that copy. A part of the matrix of a head is
      * copy_numbers numbers, and a task copies copy_per_task parts. */
     size_t copy_tasks[COPY_COUNT], copy_numbers[COPY_COUNT], copy_parts[COPY_COUNT],
@@ -206,6 +208,8 @@ struct attn_plan {
     size_t m;    /* keys, the past ones included */
     size_t past; /* past keys */
     bool has_batch_axis, has_head_axis;
+    /* The axes of K and V. If Q has an axis that these do not have, all share their rows. */
+    bool has_kv_batch_axis, has_kv_head_axis;
     bool packed;       /* K and V, and so present_K and present_V, are (B,m,H*d) */
     bool projected;    /* Q, K and V are computed from X */
     bool per_head;     /* each head has projections with sizes of its own */
@@ -225,7 +229,10 @@ struct attn_plan {
     attn_tensor alibi, sink; /* borrowed; without data if there are none */
     double *slopes, *sinks;  /* owned: their numbers, one for each head; NULL if there are none */
     size_t *lengths;         /* owned, one for each batch item; NULL if there are none */
-    struct broadcast mask, bias;
+    struct broadcast mask, bias; /* without a mask, key_padding is the mask */
+    /* (B,m), borrowed: the keys that exist. NULL if there is no key_padding, or no mask beside it.
+     */
+    const unsigned char *padding;
     bool mean_over_heads;
     size_t top_k;
 
@@ -260,6 +267,16 @@ static inline bool plan_wants_top_k(const attn_plan *plan) {
 /* Reads the numbers of alibi and sink, which the caller may have changed since the last run. Fails
  * with ATTN_INVALID_ARGUMENT if one is not finite. */
 attn_status plan_read_numbers(attn_plan *plan, attn_error *error);
+
+/* The batch items that K and V have. */
+static inline size_t kv_items(const attn_plan *plan) {
+    return plan->has_kv_batch_axis ? plan->batch : 1;
+}
+
+/* The place of batch item b among the packed keys. */
+static inline size_t packed_item(const attn_plan *plan, size_t b) {
+    return b < plan->schedule.pack_items ? b : 0;
+}
 
 /* The key and value head that query head h uses. */
 static inline size_t kv_head(const attn_plan *plan, size_t h) {

@@ -1,6 +1,6 @@
 /*
  * plan_attention.c - plans attention over given Q, K and V in any of their forms: (n,d), (H,n,d),
- * (B,H,n,d), or packed as (n,H*d) or (B,n,H*d).
+ * (B,H,n,d), or packed as (n,H*d) or (B,n,H*d). K and V may lack the first axes of Q.
  */
 #include "plan_build.h"
 
@@ -25,9 +25,11 @@ static struct dims dims_of(const attn_tensor *t, size_t packed_heads) {
 }
 
 static struct operand operand_of(const attn_tensor *t, struct dims d, bool packed) {
-    struct operand o = {.data = t->data, .ld = packed ? d.heads * d.columns : d.columns};
-    o.batch = d.heads * d.rows * d.columns;
-    return o;
+    const size_t item = d.heads * d.rows * d.columns; /* fits, because tensors were checked */
+    return (struct operand){.data = t->data,
+                            .ld = packed ? d.heads * d.columns : d.columns,
+                            .batch = d.batch > 1 ? item : 0,
+                            .numbers = d.batch * item};
 }
 
 /* Returns the offset of a head from the start of a batch item. */
@@ -40,15 +42,16 @@ struct qkv {
     const char *q_name, *k_name, *v_name;
 };
 
-static attn_status check_one(const attn_tensor *t, const char *name, const attn_tensor *q,
-                             const char *q_name, int max_rank, size_t packed_heads,
+/* Checks a matrix whose rank is that of `other` or, with `lower`, at most that. */
+static attn_status check_one(const attn_tensor *t, const char *name, const attn_tensor *other,
+                             const char *other_name, bool lower, size_t packed_heads,
                              const char *heads_name, attn_error *error) {
-    assert(q != NULL); /* plan_qkv() has checked it */
-    ATTN_TRY(check_matrix(t, name, 2, max_rank, error));
-    ATTN_TRY(check_dtype(t, name, q->dtype, error));
-    if (t->rank != q->rank) {
+    assert(other != NULL); /* plan_qkv() has checked it */
+    ATTN_TRY(check_matrix(t, name, 2, packed_heads != 0 ? 3 : 4, error));
+    ATTN_TRY(check_dtype(t, name, other->dtype, error));
+    if (t->rank != other->rank && (t->rank > other->rank || !lower)) {
         return attn_fail(error, ATTN_SHAPE_MISMATCH, name, "%s has rank %d but %s has rank %d",
-                         name, t->rank, q_name, q->rank);
+                         name, t->rank, other_name, other->rank);
     }
     if (packed_heads != 0) {
         return check_columns(name, t->shape[t->rank - 1], packed_heads, heads_name, error);
@@ -56,12 +59,15 @@ static attn_status check_one(const attn_tensor *t, const char *name, const attn_
     return ATTN_OK;
 }
 
-/* Checks the sizes of K and V against Q and against each other. */
+/* Checks the sizes of K and V against Q and against each other. If they have no batch axis, all
+ * batch items share them. */
 static attn_status check_kv(struct dims q, const char *q_name, struct dims k, const char *k_name,
-                            struct dims v, const char *v_name, attn_error *error) {
+                            struct dims v, const char *v_name, bool shared, attn_error *error) {
     ATTN_TRY(check_equal(k_name, k.columns, "column", q_name, q.columns, error));
-    ATTN_TRY(check_equal(k_name, k.batch, "batch item", q_name, q.batch, error));
-    ATTN_TRY(check_equal(v_name, v.batch, "batch item", q_name, q.batch, error));
+    if (!shared) {
+        ATTN_TRY(check_equal(k_name, k.batch, "batch item", q_name, q.batch, error));
+        ATTN_TRY(check_equal(v_name, v.batch, "batch item", q_name, q.batch, error));
+    }
     ATTN_TRY(check_equal(v_name, v.rows, "row", k_name, k.rows, error));
     return check_equal(v_name, v.heads, "head", k_name, k.heads, error);
 }
@@ -102,7 +108,7 @@ attn_status plan_past(attn_plan *plan, const attn_options *o, struct dims k, str
 static attn_status plan_qkv(attn_plan *plan, const struct qkv *t, const attn_options *o,
                             attn_error *error) {
     const bool packed = o->heads != 0;
-    const int max_rank = packed ? 3 : 4;
+    const int batched_rank = packed ? 3 : 4; /* of a matrix with a batch axis */
     size_t kv_heads = 0;
     if (packed) {
         ATTN_TRY(plan_kv_heads(o, o->heads, &kv_heads, error));
@@ -116,15 +122,19 @@ static attn_status plan_qkv(attn_plan *plan, const struct qkv *t, const attn_opt
                          o->heads);
     }
     const char *kv_name = o->kv_heads != 0 ? "kv_heads" : "heads";
-    ATTN_TRY(check_matrix(t->q, t->q_name, 2, max_rank, error));
-    ATTN_TRY(check_one(t->q, t->q_name, t->q, t->q_name, max_rank, o->heads, "heads", error));
-    ATTN_TRY(check_one(t->k, t->k_name, t->q, t->q_name, max_rank, kv_heads, kv_name, error));
-    ATTN_TRY(check_one(t->v, t->v_name, t->q, t->q_name, max_rank, kv_heads, kv_name, error));
+    ATTN_TRY(check_matrix(t->q, t->q_name, 2, batched_rank, error));
+    ATTN_TRY(check_one(t->q, t->q_name, t->q, t->q_name, false, o->heads, "heads", error));
+    ATTN_TRY(check_one(t->k, t->k_name, t->q, t->q_name, true, kv_heads, kv_name, error));
+    ATTN_TRY(check_one(t->v, t->v_name, t->k, t->k_name, false, kv_heads, kv_name, error));
     ATTN_TRY(plan_check_past(o, error));
     struct dims q = dims_of(t->q, o->heads);
     struct dims k = dims_of(t->k, kv_heads);
     struct dims v = dims_of(t->v, kv_heads);
-    ATTN_TRY(check_kv(q, t->q_name, k, t->k_name, v, t->v_name, error));
+    plan->has_batch_axis = t->q->rank == batched_rank;
+    plan->has_head_axis = packed || t->q->rank >= 3;
+    plan->has_kv_batch_axis = t->k->rank == batched_rank;
+    plan->has_kv_head_axis = packed || t->k->rank >= 3;
+    ATTN_TRY(check_kv(q, t->q_name, k, t->k_name, v, t->v_name, !plan->has_kv_batch_axis, error));
     if (q.heads % k.heads != 0) {
         return attn_fail(error, ATTN_SHAPE_MISMATCH, t->k_name,
                          "%s has %zu head%s, which is not a multiple of the %zu heads of %s",
@@ -132,17 +142,13 @@ static attn_status plan_qkv(attn_plan *plan, const struct qkv *t, const attn_opt
     }
     plan->dtype = t->q->dtype;
     plan->packed = packed;
-    plan->has_batch_axis = t->q->rank == (packed ? 3 : 4);
-    plan->has_head_axis = packed || t->q->rank >= 3;
     plan->batch = q.batch;
     plan->heads = q.heads;
     plan->kv_heads = k.heads;
     ATTN_TRY(plan_new_heads(plan, error));
     if (o->past_k != NULL) {
-        ATTN_TRY(
-            check_one(o->past_k, "past_K", t->q, t->q_name, max_rank, kv_heads, kv_name, error));
-        ATTN_TRY(
-            check_one(o->past_v, "past_V", t->q, t->q_name, max_rank, kv_heads, kv_name, error));
+        ATTN_TRY(check_one(o->past_k, "past_K", t->k, t->k_name, false, kv_heads, kv_name, error));
+        ATTN_TRY(check_one(o->past_v, "past_V", t->k, t->k_name, false, kv_heads, kv_name, error));
         ATTN_TRY(plan_past(plan, o, k, v, packed, error));
     }
     plan->n = q.rows;

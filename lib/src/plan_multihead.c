@@ -309,6 +309,13 @@ static size_t piece_count(const attn_multihead *call, const attn_tensor *w) {
     return call->per_head ? call->count : (w != NULL && w->rank == 3 ? w->shape[0] : 1);
 }
 
+/* Returns the operand that a projection makes, of which a batch item has `rows` rows. */
+static struct operand projected_operand(const attn_plan *plan, const struct projection *p,
+                                        size_t rows) {
+    const size_t item = rows * p->ld; /* fits, because BLAS can address both sizes */
+    return (struct operand){.ld = p->ld, .batch = item, .numbers = plan->batch * item};
+}
+
 static attn_status plan_projections(attn_plan *plan, const attn_multihead *call,
                                     const attn_options *o, attn_error *error) {
     const attn_tensor *x = call->x, *c = call->context != NULL ? call->context : call->x;
@@ -347,9 +354,11 @@ static attn_status plan_projections(attn_plan *plan, const attn_multihead *call,
         ATTN_TRY(plan_past(plan, o, k, v, false, error));
     }
     plan->m = plan->past + new_keys;
-    plan->q = (struct operand){.ld = plan->project_q.ld, .batch = plan->n * plan->project_q.ld};
-    plan->k = (struct operand){.ld = plan->project_k.ld, .batch = new_keys * plan->project_k.ld};
-    plan->v = (struct operand){.ld = plan->project_v.ld, .batch = new_keys * plan->project_v.ld};
+    plan->has_kv_batch_axis = plan->has_batch_axis;
+    plan->has_kv_head_axis = plan->has_head_axis;
+    plan->q = projected_operand(plan, &plan->project_q, plan->n);
+    plan->k = projected_operand(plan, &plan->project_k, new_keys);
+    plan->v = projected_operand(plan, &plan->project_v, new_keys);
     if (!size_mul(plan->n, plan->out_ld, &plan->out_batch)) {
         return attn_too_large(error);
     }

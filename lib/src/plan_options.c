@@ -6,6 +6,7 @@
 
 #include "check.h"
 #include "status.h"
+#include "tensor.h"
 
 enum {
     DEFAULT_TOP_K = 5
@@ -117,6 +118,34 @@ static attn_status resolve_mask(attn_plan *plan, const attn_options *o, attn_err
     return check_broadcast(o->bias, "bias", plan, &plan->bias, error);
 }
 
+/* Makes key_padding the mask, or keeps it beside the mask. Its shape is (batch, keys), or (keys) if
+ * there is one batch item. */
+static attn_status resolve_padding(attn_plan *plan, const attn_options *o, attn_error *error) {
+    static const char name[] = "key_padding";
+    const attn_tensor *t = o->key_padding;
+    if (t == NULL) {
+        return ATTN_OK;
+    }
+    if (t->data == NULL || t->dtype != ATTN_BOOL) {
+        return attn_fail(error, ATTN_INVALID_ARGUMENT, name, "%s must hold booleans", name);
+    }
+    const bool flat = t->rank == 1 && plan->batch == 1 && t->shape[0] == plan->m;
+    if (!flat && (t->rank != 2 || t->shape[0] != plan->batch || t->shape[1] != plan->m)) {
+        char got[SHAPE_TEXT];
+        return attn_fail(error, ATTN_SHAPE_MISMATCH, name,
+                         "%s has the shape %s; it must have one element for each key of each batch "
+                         "item, (batch %zu, keys %zu)%s; what each query may see is a mask",
+                         name, shape_text(t, got), plan->batch, plan->m,
+                         plan->past > 0 ? ", with the past keys" : "");
+    }
+    if (plan->mask.data != NULL) {
+        plan->padding = t->data;
+    } else {
+        plan->mask = (struct broadcast){.data = t->data, .stride = {plan->m, 0, 0, 1}};
+    }
+    return ATTN_OK;
+}
+
 attn_status plan_options(attn_plan *plan, const attn_options *o, attn_error *error) {
     plan->causal = o->causal;
     plan->normalization = o->normalization;
@@ -140,7 +169,8 @@ attn_status plan_options(attn_plan *plan, const attn_options *o, attn_error *err
     ATTN_TRY(resolve_alibi(plan, o, error));
     ATTN_TRY(per_head_numbers(o->sink, "sink", plan, &plan->sink, &plan->sinks, error));
     ATTN_TRY(resolve_lengths(plan, o, error));
-    return resolve_mask(plan, o, error);
+    ATTN_TRY(resolve_mask(plan, o, error));
+    return resolve_padding(plan, o, error);
 }
 
 attn_status plan_kv_heads(const attn_options *o, size_t heads, size_t *kv_heads,

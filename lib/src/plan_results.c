@@ -6,17 +6,18 @@
 #include "status.h"
 #include "tensor.h"
 
-/* Adds a part to a result. Its axes are the batch and the heads, if the call has these axes, and
- * then `sizes`. `head_axis` is the number of heads or key heads, or 0 for no such axis. */
+/* Adds a part to a result. Its axes are the batch and the heads, if the call has these axes (K and
+ * V, if it is a result of their form), and then `sizes`. `head_axis` is the number of heads or key heads, or 0 for no such axis. */
 static void add_part(attn_plan *plan, attn_result which, attn_dtype dtype, size_t head_axis,
                      int rank, const size_t *sizes) {
     struct result *result = &plan->results[which];
     attn_result_tensor *tensor = &result->parts[result->count++];
+    const bool kv = which >= ATTN_RESULT_PRESENT_K && which != ATTN_RESULT_Q;
     tensor->dtype = dtype;
-    if (plan->has_batch_axis) {
+    if (kv ? plan->has_kv_batch_axis : plan->has_batch_axis) {
         tensor->shape[tensor->rank++] = plan->batch;
     }
-    if (head_axis != 0 && plan->has_head_axis) {
+    if (head_axis != 0 && (kv ? plan->has_kv_head_axis : plan->has_head_axis)) {
         tensor->shape[tensor->rank++] = head_axis;
     }
     for (int axis = 0; axis < rank; axis++) {

@@ -402,6 +402,8 @@ static void choose_blocks(attn_plan *plan, struct schedule *s, size_t d, double 
                               : s->panel > 0 && !s->without_blas && !s->exact;
     s->packs_late = (few || s->unit) && !s->long_rows && s->keys * d * size <= LATE_BYTES;
     s->packs = s->packs && !s->packs_late;
+    /* The unit packs the keys of each batch item up to its length. */
+    s->pack_items = s->unit && plan->lengths != NULL ? plan->batch : kv_items(plan);
     s->heads_in_turn = s->splits > 1 ? 1 : choose_heads_in_turn(plan, d);
     choose_tasks(plan, s);
 }
@@ -415,7 +417,7 @@ static void choose_pack(const attn_plan *plan, struct schedule *s, size_t d) {
         const size_t some = PACK_NUMBERS / size_of_tile;
         s->pack_tiles = some < 1 ? 1 : some > s->tiles ? s->tiles : some;
         s->pack_parts = ceil_div(s->tiles, s->pack_tiles);
-        const size_t parts = plan->batch * plan->kv_heads * s->pack_parts;
+        const size_t parts = s->pack_items * plan->kv_heads * s->pack_parts;
         s->pack_per_task =
             some_per_task(cost_of_packing(plan, s) / (double)parts, (double)parts, TASK_WORK);
         s->pack_tasks = ceil_div(parts, s->pack_per_task);
@@ -437,7 +439,8 @@ static void choose_pack(const attn_plan *plan, struct schedule *s, size_t d) {
         }
         s->copy_numbers[which] = COPY_NUMBERS;
         s->copy_parts[which] = ceil_div(rows * widest, COPY_NUMBERS);
-        const size_t parts = plan->batch * heads * s->copy_parts[which];
+        const size_t items = which == COPY_Q ? plan->batch : kv_items(plan);
+        const size_t parts = items * heads * s->copy_parts[which];
         s->copy_per_task[which] =
             some_per_task(cost_of_copying((double)rows * (double)widest, (double)rows) /
                               (double)s->copy_parts[which],
@@ -446,8 +449,7 @@ static void choose_pack(const attn_plan *plan, struct schedule *s, size_t d) {
         s->tasks[PHASE_PACK] += s->copy_tasks[which];
     }
     if (plan_wants(plan, ATTN_WANT(STATISTICS))) {
-        const size_t counts[] = {plan->batch * plan->q.batch, plan->batch * plan->k.batch,
-                                 plan->past == 0 ? 0 : plan->batch * plan->past_k.batch};
+        const size_t counts[] = {plan->q.numbers, plan->k.numbers, plan->past_k.numbers};
         for (int i = 0; i < 3; i++) {
             s->moment_tasks[i] = ceil_div(counts[i], MOMENT_NUMBERS);
             s->tasks[PHASE_PACK] += s->moment_tasks[i];

@@ -4,12 +4,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/fields.h"
+
 enum {
     BEYOND = 8 * 1024 /* bytes that codec_write() reserves beyond the text */
 };
 
 bool plain_option(struct plain *plain, const char *name, const struct codec_value *value,
                   struct codec_error *error) {
+    const struct codec_options options = {.account = plain->account,
+                                          .max_values = plain->max_values};
     struct codec_item item = {.key = name};
     bool on = false;
     if (plain->item_count >= PLAIN_OPTIONS) {
@@ -33,7 +37,7 @@ bool plain_option(struct plain *plain, const char *name, const struct codec_valu
         if (!codec_as_text(plain->question, value, &item.text, error)) {
             return false;
         }
-        item.op = codec_is_json(item.text, plain->account) ? CODEC_OP_JSON : CODEC_OP_TEXT;
+        item.op = codec_is_json(item.text, &options) ? CODEC_OP_JSON : CODEC_OP_TEXT;
         break;
     default:
         return codec_refuse(plain->question, value,
@@ -59,7 +63,7 @@ bool plain_has(const struct plain *plain, const char *name) {
  * in which they are computed, unless the request has it as an option. */
 static void choose_type(struct plain *plain, enum codec_type *floats) {
     unsigned types = 0;
-    if (plain_has(plain, "dtype")) {
+    if (plain_has(plain, fields_dtype_key())) {
         return;
     }
     for (size_t i = 0; i < plain->tensor_count; i++) {
@@ -68,7 +72,7 @@ static void choose_type(struct plain *plain, enum codec_type *floats) {
     }
     if ((types & 1u << CODEC_TYPE_FP64) != 0) {
         plain->items[plain->item_count++] =
-            (struct codec_item){.op = CODEC_OP_TEXT, .key = "dtype", .text = "float64"};
+            (struct codec_item){.op = CODEC_OP_TEXT, .key = fields_dtype_key(), .text = "float64"};
     } else if (types == 1u << CODEC_TYPE_FP16 || types == 1u << CODEC_TYPE_BF16) {
         *floats = types == 1u << CODEC_TYPE_FP16 ? CODEC_TYPE_FP16 : CODEC_TYPE_BF16;
     }
@@ -87,8 +91,10 @@ static void list_plain(const struct plain *plain, struct codec_item *items) {
 /* Parses the JSON of the plain document. */
 static struct codec_document *
 parse_plain(const struct plain *plain, const struct codec_buffer *text, struct codec_error *error) {
-    const struct codec_options options = {
-        .account = plain->account, .dtype_key = "dtype", .infinity_key = "bias"};
+    const struct codec_options options = {.account = plain->account,
+                                          .max_values = plain->max_values,
+                                          .dtype_key = fields_dtype_key(),
+                                          .infinity_key = fields_infinity_key()};
     struct codec_reader *reader = codec_reader_create(&options);
     struct codec_document *document = NULL;
     if (reader == NULL) {

@@ -24,6 +24,7 @@ struct plain_tensor {
 /* The plain document before it is made. */
 struct plain {
     struct account *account;         /* borrowed; counts all memory */
+    size_t max_values;               /* values of the document outside of arrays of numbers */
     struct codec_document *question; /* borrowed; the JSON that the client sent */
     struct plain_tensor tensors[CODEC_MAX_ARRIVALS];
     size_t tensor_count;

@@ -13,7 +13,7 @@
 enum {
     /* The most bytes and values of JSON before tensors, because an I/O thread parses it while the
      * body arrives. */
-    MOST_HEAD = 64 * 1024,
+    MOST_HEAD = 32 * 1024,
     MOST_VALUES = 4096
 };
 
@@ -152,6 +152,7 @@ static bool open_head(struct question *question, struct codec_error *error) {
     }
     plain->account = question->account;
     plain->question = question->head;
+    plain->max_values = question->header != SIZE_MAX ? MOST_VALUES : 0;
     plain->tensor_count = plain->item_count = 0;
     if (question->kind == QUESTION_INFERENCE ? inference_read(question, plain, error)
                                              : read_safetensors(plain, error)) {

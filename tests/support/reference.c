@@ -9,6 +9,7 @@ static bool may_attend(const struct reference_head *c, size_t i, size_t j) {
            !(c->left >= 0 && key < position - c->left) &&
            !(c->right >= 0 && key > position + c->right) &&
            !(c->mask != NULL && c->mask[i * c->m + j] == 0) &&
+           !(c->exists != NULL && c->exists[j] == 0) &&
            !(c->bias != NULL && c->bias[i * c->m + j] == -INFINITY);
 }
 

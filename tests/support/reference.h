@@ -12,11 +12,12 @@
 
 struct reference_head {
     size_t n, m, d, d_v;
-    const double *q, *k, *v;   /* (n,d), (m,d), (m,d_v); past keys and values come first */
-    double scale, softcap;     /* softcap 0 = none */
-    const double *bias;        /* (n,m), NULL = none; -INFINITY forbids */
-    const unsigned char *mask; /* (n,m), NULL = none; 0 forbids */
-    double slope;              /* the slope of ALiBi, 0 = none */
+    const double *q, *k, *v;     /* (n,d), (m,d), (m,d_v); past keys and values come first */
+    double scale, softcap;       /* softcap 0 = none */
+    const double *bias;          /* (n,m), NULL = none; -INFINITY forbids */
+    const unsigned char *mask;   /* (n,m), NULL = none; 0 forbids */
+    const unsigned char *exists; /* (m), NULL = all keys exist; 0 = the key does not */
+    double slope;                /* the slope of ALiBi, 0 = none */
     bool causal;
     int64_t shift;       /* the position of query i is i + shift */
     int64_t left, right; /* the window; -1 = no limit on that side */

@@ -89,6 +89,7 @@ struct reference_results reference_of(const struct call *c, size_t b, size_t h) 
         .left = c->left,
         .right = c->right,
         .length = c->lengths == NULL ? m : c->lengths[b],
+        .exists = c->exists == NULL ? NULL : c->exists + b * m,
         .has_sink = c->sinks != NULL,
         .sink = c->sinks == NULL ? 0 : c->sinks[h],
     };

@@ -53,7 +53,8 @@ struct call draw_call(unsigned kind, attn_dtype dtype, size_t heads, size_t n, s
     struct rng rng = {((uint64_t)kind << 40) + n * 1000003 + m * 1009 + d * 31 + d_v + 1};
     struct call c = {.dtype = dtype, .heads = heads, .n = n, .m = m, .d = d, .d_v = d_v};
     rng_bits(&rng);
-    c.batch = kind & LENGTHS ? 2 : 1;
+    c.batch = kind & (LENGTHS | SHARED) ? 2 : 1;
+    c.shared = (kind & SHARED) != 0;
     c.kv_heads = kind & GROUPED ? heads / 2 : heads;
     c.past = kind & PAST ? m / 3 : 0;
     c.scale = (kind & NEGATIVE ? -1 : 1) / sqrt((double)d);
@@ -66,6 +67,10 @@ struct call draw_call(unsigned kind, attn_dtype dtype, size_t heads, size_t n, s
     c.q = numbers(&rng, c.batch * heads * n * d, dtype);
     c.k = numbers(&rng, c.batch * c.kv_heads * m * d, dtype);
     c.v = numbers(&rng, c.batch * c.kv_heads * m * d_v, dtype);
+    if (c.shared) {
+        memcpy(c.k + c.kv_heads * m * d, c.k, c.kv_heads * m * d * sizeof *c.k);
+        memcpy(c.v + c.kv_heads * m * d_v, c.v, c.kv_heads * m * d_v * sizeof *c.v);
+    }
     const size_t pairs = c.batch * heads * n * m;
     if (kind & MASK) {
         c.mask = allocate(pairs, 1);
@@ -89,6 +94,12 @@ struct call draw_call(unsigned kind, attn_dtype dtype, size_t heads, size_t n, s
         c.lengths[0] = m - m / 5;
         c.lengths[1] = m / 2;
     }
+    if (kind & PADDING) {
+        c.exists = allocate(c.batch * m, 1);
+        for (size_t i = 0; i < c.batch * m; i++) {
+            c.exists[i] = (i % m < m / 4 || i % m >= m / 2) && !rng_chance(&rng, 8);
+        }
+    }
     return c;
 }
 
@@ -97,6 +108,7 @@ void free_call(struct call *c) {
     free(c->k);
     free(c->v);
     free(c->mask);
+    free(c->exists);
     free(c->bias);
     free(c->slopes);
     free(c->sinks);
@@ -124,6 +136,7 @@ bool may_attend(const struct call *c, size_t b, size_t h, size_t i, size_t j) {
     const size_t at = row_of(c, b, h, i) * c->m + j;
     return (c->causal == ATTN_CAUSAL_NONE || away <= 0) && (c->left < 0 || -away <= c->left) &&
            (c->right < 0 || away <= c->right) && (c->lengths == NULL || j < c->lengths[b]) &&
+           (c->exists == NULL || c->exists[b * c->m + j] != 0) &&
            (c->mask == NULL || c->mask[at] != 0) && (c->bias == NULL || c->bias[at] != -INFINITY);
 }
 
@@ -140,6 +153,7 @@ struct call copy_call(const struct call *c) {
     to.k = copy_of(c->k, c->batch * c->kv_heads * c->m * c->d, sizeof *c->k);
     to.v = copy_of(c->v, c->batch * c->kv_heads * c->m * c->d_v, sizeof *c->v);
     to.mask = copy_of(c->mask, pairs, 1);
+    to.exists = copy_of(c->exists, c->batch * c->m, 1);
     to.bias = copy_of(c->bias, pairs, sizeof *c->bias);
     to.slopes = copy_of(c->slopes, c->heads, sizeof *c->slopes);
     to.sinks = copy_of(c->sinks, c->heads, sizeof *c->sinks);
@@ -155,6 +169,7 @@ struct call only_head(const struct call *c, size_t b, size_t h) {
     to.k = copy_of(c->k + key * c->d, c->m * c->d, sizeof *c->k);
     to.v = copy_of(c->v + key * c->d_v, c->m * c->d_v, sizeof *c->v);
     to.mask = c->mask == NULL ? NULL : copy_of(c->mask + row * c->m, pairs, 1);
+    to.exists = c->exists == NULL ? NULL : copy_of(c->exists + b * c->m, c->m, 1);
     to.bias = c->bias == NULL ? NULL : copy_of(c->bias + row * c->m, pairs, sizeof *c->bias);
     to.slopes = c->slopes == NULL ? NULL : copy_of(c->slopes + h, 1, sizeof *c->slopes);
     to.sinks = c->sinks == NULL ? NULL : copy_of(c->sinks + h, 1, sizeof *c->sinks);
@@ -166,7 +181,7 @@ struct call only_keys(const struct call *c, const size_t *keys, size_t count) {
     struct call to = *c;
     const size_t pairs = c->batch * c->heads * c->n * count;
     const bool restricted = c->causal != ATTN_CAUSAL_NONE || c->left >= 0 || c->right >= 0 ||
-                            c->mask != NULL || c->lengths != NULL;
+                            c->mask != NULL || c->exists != NULL || c->lengths != NULL;
     to.m = count;
     to.past = 0;
     to.causal = ATTN_CAUSAL_NONE;
@@ -175,6 +190,7 @@ struct call only_keys(const struct call *c, const size_t *keys, size_t count) {
     to.sinks = copy_of(c->sinks, c->heads, sizeof *c->sinks);
     to.slopes = NULL;
     to.lengths = NULL;
+    to.exists = NULL;
     to.k = allocate(c->batch * c->kv_heads * count * c->d, sizeof *c->k);
     to.v = allocate(c->batch * c->kv_heads * count * c->d_v, sizeof *c->v);
     to.mask = restricted ? allocate(pairs, 1) : NULL;
@@ -267,6 +283,8 @@ struct results try_call(const struct call *c, unsigned wanted) {
     const attn_tensor none = {0};
     const attn_tensor mask = {
         .data = c->mask, .dtype = ATTN_BOOL, .rank = 4, .shape = {c->batch, c->heads, c->n, c->m}};
+    const attn_tensor padding = {
+        .data = c->exists, .dtype = ATTN_BOOL, .rank = 2, .shape = {c->batch, c->m}};
     attn_tensor t[] = {
         rows_of_heads(c, c->q, c->heads, c->n, 0, c->n, c->d),
         rows_of_heads(c, c->k, c->kv_heads, c->m, c->past, c->m, c->d),
@@ -287,6 +305,7 @@ struct results try_call(const struct call *c, unsigned wanted) {
         .window = {c->left, c->right},
         .top_k = 3,
         .mask = c->mask == NULL ? NULL : &mask,
+        .key_padding = c->exists == NULL ? NULL : &padding,
         .past_k = c->past == 0 ? NULL : &t[3],
         .past_v = c->past == 0 ? NULL : &t[4],
         .bias = c->bias == NULL ? NULL : &t[5],
@@ -295,6 +314,10 @@ struct results try_call(const struct call *c, unsigned wanted) {
         .lengths = c->lengths,
         .lengths_count = c->lengths == NULL ? 0 : c->batch,
     };
+    for (size_t i = 1; i < 5 && c->shared; i++) { /* K, V, past_K and past_V */
+        t[i].rank = 3;
+        memmove(t[i].shape, t[i].shape + 1, 3 * sizeof *t[i].shape);
+    }
     struct results r = {0};
     attn_plan *plan;
     const attn_status status = attn_plan_attention(&plan, &t[0], &t[1], &t[2], &o, &r.error);

@@ -28,19 +28,23 @@ enum {
     LENGTHS = 1 << 9, /* a batch of two */
     PAST = 1 << 10,
     NEGATIVE = 1 << 11, /* scale < 0 */
-    ALL = WINDOW | MASK | BIAS | SOFTCAP | ALIBI | GROUPED | SINK | LENGTHS | PAST,
+    PADDING = 1 << 12,  /* a quarter of the keys in the middle, and some others, do not exist */
+    SHARED = 1 << 13,   /* a batch of two that shares K and V, which have rank 3 */
+    ALL = WINDOW | MASK | BIAS | SOFTCAP | ALIBI | GROUPED | SINK | LENGTHS | PAST | PADDING,
 };
 
 /* One call. B = batch, H = heads, KV = kv_heads. */
 struct call {
     attn_dtype dtype;
     size_t batch, heads, kv_heads, n, m, past, d, d_v;
-    double *q, *k, *v;   /* (B,H,n,d), (B,KV,m,d), (B,KV,m,d_v); past rows first */
-    unsigned char *mask; /* (B,H,n,m) or NULL */
-    double *bias;        /* (B,H,n,m) or NULL */
-    double *slopes;      /* (H) or NULL */
-    double *sinks;       /* (H) or NULL */
-    size_t *lengths;     /* (B) or NULL */
+    double *q, *k, *v;     /* (B,H,n,d), (B,KV,m,d), (B,KV,m,d_v); past rows first */
+    bool shared;           /* K and V are passed without their batch axis; the items are equal */
+    unsigned char *mask;   /* (B,H,n,m) or NULL */
+    unsigned char *exists; /* key_padding, (B,m), or NULL */
+    double *bias;          /* (B,H,n,m) or NULL */
+    double *slopes;        /* (H) or NULL */
+    double *sinks;         /* (H) or NULL */
+    size_t *lengths;       /* (B) or NULL */
     attn_causal causal;
     attn_normalization normalization;
     int64_t left, right; /* the window; -1 = no limit on that side */
@@ -77,7 +81,7 @@ void free_call(struct call *c);
 struct call only_head(const struct call *c, size_t b, size_t h);
 
 /* Returns the call with only these keys, in this order. Everything that depends on the place of a
- * key (causal, window, lengths, ALiBi, past) becomes a mask and a bias. */
+ * key (causal, window, lengths, key_padding, ALiBi, past) becomes a mask and a bias. */
 struct call only_keys(const struct call *c, const size_t *keys, size_t count);
 
 /* Returns the row of query i among all rows of all heads. */

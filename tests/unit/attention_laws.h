@@ -12,8 +12,8 @@
 #define DTYPES DataPoints(int, ATTN_FLOAT32, ATTN_FLOAT64)
 #define KINDS                                                                                      \
     DataPoints(unsigned, PLAIN, CAUSAL, BOTTOM_RIGHT | WINDOW, WINDOW | PAST, MASK, BIAS, SOFTCAP, \
-               ALIBI | CAUSAL, GROUPED, SINK, LENGTHS, PAST | CAUSAL | NEGATIVE, ALL,              \
-               ALL | BOTTOM_RIGHT)
+               ALIBI | CAUSAL, GROUPED, SINK, LENGTHS, PAST | CAUSAL | NEGATIVE, PADDING,          \
+               SHARED | PADDING, SHARED | PAST | GROUPED, ALL, ALL | BOTTOM_RIGHT)
 
 enum {
     TILED = ATTN_WANT(OUTPUT) | ATTN_WANT(WEIGHTS) | ATTN_WANT(LSE),

@@ -8,7 +8,7 @@
 
 void *keep_block(struct random_call *c, size_t bytes) {
     void *block = calloc(1, bytes == 0 ? 1 : bytes);
-    cr_assert(block != NULL && c->block_count < 512);
+    cr_assert(block != NULL && c->block_count < 1024);
     c->blocks[c->block_count++] = block;
     return block;
 }
@@ -75,6 +75,24 @@ static attn_tensor *in_form(struct random_call *c, double *x[MAX_BATCH][MAX_HEAD
 
 /* ------------------------------------------------------------------------------ drawing a call */
 
+/* Draws whether K and V have a lower rank than Q, and are shared. */
+static void draw_kv_form(struct random_call *c) {
+    c->kv_form = c->form;
+    if (!rng_chance(&c->rng, 3)) {
+        return;
+    }
+    if (c->form == PLAIN_3D || c->form == PLAIN_4D) {
+        c->kv_form = c->form == PLAIN_4D && rng_chance(&c->rng, 2) ? PLAIN_3D : PLAIN_2D;
+        c->shared = true;
+        if (c->kv_form == PLAIN_2D) {
+            c->KV = 1;
+        }
+    } else if (c->form == PACKED_3D) {
+        c->kv_form = PACKED_2D;
+        c->shared = true;
+    }
+}
+
 static void draw_sizes(struct random_call *c) {
     static const size_t sizes[] = {1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33, 48, 64, 65, 100};
     c->dtype = rng_chance(&c->rng, 2) ? ATTN_FLOAT32 : ATTN_FLOAT64;
@@ -92,6 +110,7 @@ static void draw_sizes(struct random_call *c) {
     if (c->form == PLAIN_3D || c->form == PACKED_2D) {
         c->B = 1;
     }
+    draw_kv_form(c);
     c->batched = c->form == PLAIN_4D || c->form == PACKED_3D;
     c->has_heads = c->form != PLAIN_2D;
     const size_t d = sizes[rng_between(&c->rng, 0, 15)], d_v = sizes[rng_between(&c->rng, 0, 15)];
@@ -298,6 +317,22 @@ static attn_tensor *draw_broadcast(struct random_call *c, bool boolean, double *
     return t;
 }
 
+/* Draws which keys exist: in one of four calls none of a batch item does. */
+static void draw_padding(struct random_call *c) {
+    const size_t none = rng_chance(&c->rng, 4) ? rng_between(&c->rng, 0, c->B - 1) : c->B;
+    const int rank = c->B == 1 && rng_chance(&c->rng, 2) ? 1 : 2;
+    attn_tensor *t = &c->tensors[c->tensor_count++];
+    c->exists = keep_block(c, c->B * c->m);
+    for (size_t i = 0; i < c->B * c->m; i++) {
+        const unsigned any = (unsigned)rng_between(&c->rng, 1, 255); /* every byte but 0 is true */
+        c->exists[i] = i / c->m == none || rng_chance(&c->rng, 3) ? 0 : (unsigned char)any;
+    }
+    *t = (attn_tensor){.data = c->exists, .dtype = ATTN_BOOL, .rank = rank};
+    t->shape[0] = rank == 1 ? c->m : c->B;
+    t->shape[1] = rank == 1 ? 0 : c->m;
+    c->options.key_padding = t;
+}
+
 static void draw_options(struct random_call *c) {
     attn_options *o = &c->options;
     if (rng_chance(&c->rng, 3)) {
@@ -340,6 +375,9 @@ static void draw_options(struct random_call *c) {
         o->lengths = c->lengths;
         o->lengths_count = c->B;
     }
+    if (rng_chance(&c->rng, 3)) {
+        draw_padding(c);
+    }
     o->top_k = rng_chance(&c->rng, 2) ? rng_between(&c->rng, 1, 12) : 0;
     o->results = (unsigned)rng_bits(&c->rng) & ((1u << ATTN_RESULT_COUNT) - 1);
     o->results |=
@@ -375,6 +413,10 @@ attn_plan *draw_random_call(struct random_call *c, uint64_t seed) {
                 c->Q[b][h] = draw_normals(c, c->n * c->d[0], 1);
                 c->K[b][h] = draw_normals(c, c->m * c->d[0], 1);
                 c->V[b][h] = draw_normals(c, c->m * c->d_v[0], 1);
+                if (c->shared) {
+                    c->K[b][h] = c->K[0][h];
+                    c->V[b][h] = c->V[0][h];
+                }
             }
         }
         if (c->form == PACKED_2D || c->form == PACKED_3D) {
@@ -382,11 +424,11 @@ attn_plan *draw_random_call(struct random_call *c, uint64_t seed) {
             c->options.kv_heads = c->KV;
         }
         attn_tensor *q = in_form(c, c->Q, c->H, 0, c->n, c->d[0], c->form);
-        attn_tensor *k = in_form(c, c->K, c->KV, c->p, c->m, c->d[0], c->form);
-        attn_tensor *v = in_form(c, c->V, c->KV, c->p, c->m, c->d_v[0], c->form);
+        attn_tensor *k = in_form(c, c->K, c->KV, c->p, c->m, c->d[0], c->kv_form);
+        attn_tensor *v = in_form(c, c->V, c->KV, c->p, c->m, c->d_v[0], c->kv_form);
         if (c->p != 0) {
-            c->options.past_k = in_form(c, c->K, c->KV, 0, c->p, c->d[0], c->form);
-            c->options.past_v = in_form(c, c->V, c->KV, 0, c->p, c->d_v[0], c->form);
+            c->options.past_k = in_form(c, c->K, c->KV, 0, c->p, c->d[0], c->kv_form);
+            c->options.past_v = in_form(c, c->V, c->KV, 0, c->p, c->d_v[0], c->kv_form);
         }
         draw_options(c);
         attn_plan_attention(&plan, q, k, v, &c->options, &error);

@@ -34,6 +34,8 @@ struct random_call {
     attn_dtype dtype;
     enum form form;
     bool batched, has_heads; /* which axes the results have */
+    enum form kv_form;       /* the form of K and V, whose rank may be lower than that of Q */
+    bool shared;             /* all batch items have the same K and V */
     size_t B, H, KV, n, m, p;
     size_t d[MAX_HEADS], d_v[MAX_HEADS]; /* of each key head */
     /* The matrices of each batch item and head; K and V begin with the past rows. */
@@ -42,14 +44,15 @@ struct random_call {
     double slopes[MAX_HEADS], sinks[MAX_HEADS];
     bool has_sinks;
     size_t lengths[MAX_BATCH];
-    double *w_o, *b_o; /* (sum d_v, d_out), (d_out) */
+    unsigned char *exists; /* key_padding, (B,m), or NULL */
+    double *w_o, *b_o;     /* (sum d_v, d_out), (d_out) */
     size_t d_out;
     attn_options options;
     attn_multihead multihead;
     attn_projection projections[MAX_HEADS];
     attn_tensor tensors[64];
     size_t tensor_count;
-    void *blocks[512];
+    void *blocks[1024];
     size_t block_count;
 };
 

@@ -40,6 +40,9 @@ static const unsigned kinds[] = {
     SINK,
     LENGTHS,
     PAST | CAUSAL | NEGATIVE,
+    PADDING,
+    SHARED | PADDING | MASK,
+    SHARED | PAST,
     ALL,
     ALL | BOTTOM_RIGHT,
 };

@@ -130,6 +130,25 @@ Test(costs, of_a_task_and_its_scratch_are_bounded) {
     }
 }
 
+/* Keys that all batch items and heads share are packed once. */
+Test(costs, shared_keys_are_packed_once, .init = use_plain_loops) {
+    const attn_tensor q = {.data = data, .rank = 4, .shape = {64, 8, 256, 64}},
+                      k = {.data = data, .rank = 2, .shape = {4096, 64}},
+                      own = {.data = data, .rank = 4, .shape = {64, 1, 4096, 64}};
+    attn_plan *shared, *apart;
+    cr_assert_eq(attn_plan_attention(&shared, &q, &k, &k, NULL, NULL), ATTN_OK);
+    cr_assert_eq(attn_plan_attention(&apart, &q, &own, &own, NULL, NULL), ATTN_OK);
+    cr_expect_leq(shared->schedule.workspace.bytes, 4096 * 64 * sizeof(float));
+    cr_expect_geq(apart->schedule.workspace.bytes, 64 * 4096 * 64 * sizeof(float));
+    cr_expect_lt(attn_plan_tasks(shared, PHASE_PACK), attn_plan_tasks(apart, PHASE_PACK));
+    /* The difference is 63 copies of K: each is packed, is written to fresh memory, and is read. */
+    const double copies = 63 * (4096.0 * 64 * (40 + 4 * 20 + 2 * 4 * 4) + 15000);
+    const double less = attn_plan_cost(apart) - attn_plan_cost(shared);
+    cr_expect(less > 0.9 * copies && less < 1.1 * copies, "%g, not %g", less, copies);
+    attn_plan_free(shared);
+    attn_plan_free(apart);
+}
+
 /* Returns the bytes that a plan itself holds, without its results and its workspace. */
 static size_t own_bytes(const attn_plan *plan) {
     size_t all, results;

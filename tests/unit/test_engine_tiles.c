@@ -89,12 +89,16 @@ Test(engine_tiles, kinds_and_edges_agree_with_the_reference) {
                                      LENGTHS,
                                      PAST | CAUSAL | NEGATIVE,
                                      MASK | CAUSAL | LENGTHS,
+                                     PADDING,
+                                     SHARED | PADDING | MASK,
+                                     SHARED | LENGTHS,
+                                     SHARED | PAST | CAUSAL,
                                      ALL,
                                      ALL | BOTTOM_RIGHT};
     static const size_t queries[] = {32, 33, 63, 64, 65, 100, 129, 197};
     static const size_t keys[] = {64, 65, 100, 127, 129, 197, 250};
     static const size_t widths[] = {3, 16, 24, 26, 27, 31, 33, 58, 64, 80, 96, 100, 160};
-    const size_t kind_count = sizeof kinds / sizeof *kinds, rounds = test_scale(30);
+    const size_t kind_count = sizeof kinds / sizeof *kinds, rounds = test_scale(38);
     for (size_t i = 0; i < rounds; i++) {
         const unsigned kind = kinds[i % kind_count];
         struct call c =
@@ -207,8 +211,9 @@ static size_t spoil(const struct call *c) {
 }
 
 Test(engine_tiles, forbidden_keys_may_be_nan) {
-    static const unsigned kinds[] = {CAUSAL, LENGTHS, WINDOW | CAUSAL, MASK, LENGTHS | BIAS, ALL};
-    for (size_t i = 0; i < 6; i++) {
+    static const unsigned kinds[] = {CAUSAL,         LENGTHS, WINDOW | CAUSAL, MASK, PADDING,
+                                     LENGTHS | BIAS, ALL};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         const bool grouped = (kinds[i] & GROUPED) != 0;
         struct call c = draw_float_call(kinds[i], grouped ? 2 : 1, 40, 150, 24, 17);
         for (size_t r = 0; kinds[i] & MASK && r < c.batch * c.heads * c.n; r++) {

@@ -413,9 +413,8 @@ void codec_reader_free(struct codec_reader *reader) {
     account_free(account, reader, sizeof *reader);
 }
 
-bool codec_is_json(const char *text, struct account *account) {
-    const struct codec_options options = {.account = account};
-    struct codec_reader *reader = codec_reader_create(&options);
+bool codec_is_json(const char *text, const struct codec_options *options) {
+    struct codec_reader *reader = codec_reader_create(options);
     struct codec_document *document = NULL;
     const bool good = reader != NULL && codec_reader_feed(reader, text, strlen(text)) == CODEC_OK &&
                       codec_reader_finish(reader, &document) == CODEC_OK;

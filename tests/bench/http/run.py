@@ -24,6 +24,8 @@ import threading
 import time
 from pathlib import Path
 
+import binary
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
 MIB = 1 << 20
@@ -31,7 +33,7 @@ TOLERANCE = 1e-5
 ROWS, COLUMNS = 512, 64
 HUGE_HEADS, HUGE_ROWS = 8, 8192
 END = b"0\r\n\r\n"  # the last bytes of an answer in chunks
-CONNECTIONS = {"notebook": 32, "matrices": 8}
+CONNECTIONS = {"notebook": 32, "matrices": 8, "binary": 8}
 SHARES = (0.5, 0.8)  # shares of a server's rate at which its latencies are measured
 SMALL_RATE = 500  # small requests per second beside the huge one
 PEERS = {"declared": "FastAPI, declared model, orjson, NumPy", "raw": "FastAPI, raw body, orjson, NumPy",
@@ -126,6 +128,8 @@ def start_servers(options, stack, environment):
             "--port", port, "--workers", count, "--loop", "uvloop", "--http", "httptools",
             "--no-access-log", "--log-level", "warning",
         ], port)  # fmt: skip
+    port = free_port()
+    start("kserve", [options.kserve, HERE / "peers/kserve_server.py", port, count], port)
     port = free_port()
     start("node", ["node", HERE / "peers/node_server.js", port, count,
                    options.node / "attention.onnx"], port)  # fmt: skip
@@ -243,10 +247,12 @@ def compare_answers(servers, bodies):
 
 def closed_loop(options, server, kind, seconds):
     """Sends as many requests as it can. Returns requests per second, and seconds of CPU for each."""
-    environment = os.environ | {"BODY": str(options.bodies[kind])}
+    head = options.heads.get(kind, "")  # bytes of JSON before binary tensors
+    environment = os.environ | {"BODY": str(options.bodies[kind]), "HEAD": str(head)}
+    path = binary.PATH if head else "/attention"
     command = [*pin(options.load_cores), "wrk", "-t2", "--timeout=60s", f"-c{CONNECTIONS[kind]}",
                f"-d{seconds}s", "-s", str(HERE / "post.lua"),
-               f"http://127.0.0.1:{server.port}/attention"]  # fmt: skip
+               f"http://127.0.0.1:{server.port}{path}"]  # fmt: skip
     before = server.cpu()
     said = subprocess.run(command, env=environment, text=True, stdout=subprocess.PIPE, check=True)
     used = server.cpu() - before
@@ -257,12 +263,13 @@ def closed_loop(options, server, kind, seconds):
     return requests / microseconds * 1e6, used / requests
 
 
-def take_turns(options, servers, kind, names):
-    """Returns {name: [figure of each round]} for requests per second, and for seconds of CPU for a
-    request. One round before the first is not counted."""
-    rates, costs = {name: [] for name in names}, {name: [] for name in names}
+def take_turns(options, servers, kinds):
+    """Sends requests of the kind kinds[name] to each server. Returns {name: [figure of each round]}
+    for requests per second, and for seconds of CPU for a request. One round before the first is not
+    counted."""
+    rates, costs = {name: [] for name in kinds}, {name: [] for name in kinds}
     for turn in range(options.rounds + 1):
-        for name in names:
+        for name, kind in kinds.items():
             rate, cost = closed_loop(options, servers[name], kind, options.seconds if turn else 1)
             if turn:
                 rates[name].append(rate)
@@ -405,18 +412,26 @@ def run(options, stack, environment):
         options.bodies[kind].write_bytes(body)
     compare_answers(servers, bodies)
     (scratch / "answer").write_bytes(ask(servers["attentiond"], bodies["notebook"]))
-    command = [options.folder / "echo", options.threads, scratch / "answer"]
-    servers["echo"] = Server(command, environment, options.cores)
-    stack.callback(servers["echo"].end)
 
+    def start_echo(answer):
+        command = [options.folder / "echo", options.threads, answer]
+        server = Server(command, environment, options.cores)
+        stack.callback(server.end)
+        return server
+
+    servers["echo"] = start_echo(scratch / "answer")
     table = Table()
+    options.heads = {}
+    tensors = binary.report(options, table, servers, scratch, start_echo, take_turns, ratio, TOLERANCE)
+    if options.binary:
+        return {"binary": tensors, "table": table.rows}
     rates, costs = {}, {}
     rates["matrices"], costs["matrices"] = take_turns(
-        options, servers, "matrices", ["attentiond", *PEERS]
+        options, servers, dict.fromkeys(["attentiond", *PEERS], "matrices")
     )
     peak = {name: servers[name].memory("VmHWM") for name in idle}
     rates["notebook"], costs["notebook"] = take_turns(
-        options, servers, "notebook", ["attentiond", "echo", *PEERS]
+        options, servers, dict.fromkeys(["attentiond", "echo", *PEERS], "notebook")
     )
     reaches = {"notebook": {"echo": 0.85, "declared": None, "raw": None, "node": 1.6},
                "matrices": {"declared": 10, "raw": None, "node": 4}}  # fmt: skip
@@ -436,7 +451,7 @@ def run(options, stack, environment):
     table.add("start to ready, ms", f"{ready * 1e3:.0f}", "", ready * 1e3, 100, at_most=True,
               is_ratio=False)  # fmt: skip
     report_memory(table, idle, peak)
-    return {"rates": rates, "core_seconds": costs, "latencies": latencies, "huge": huge,
+    return {"binary": tensors, "rates": rates, "core_seconds": costs, "latencies": latencies, "huge": huge,
             "idle_bytes": idle, "peak_bytes": peak, "table": table.rows}  # fmt: skip
 
 
@@ -517,6 +532,8 @@ def arguments():
     parser.add_argument("--folder", type=Path, default=ROOT / "build/release",
                         help="where attentiond, echo and load are")  # fmt: skip
     parser.add_argument("--python", default=sys.executable, help="Python with the packages of the peers")
+    parser.add_argument("--kserve", default=sys.executable, help="Python with KServe")
+    parser.add_argument("--binary", action="store_true", help="measure binary tensors only")
     parser.add_argument("--node", type=Path, help="folder of node_modules and attention.onnx")
     parser.add_argument("--out", type=Path, default=ROOT / "build/bench-http.json")
     parser.add_argument("--rounds", type=int, default=7)

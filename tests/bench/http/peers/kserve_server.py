@@ -26,10 +26,10 @@ class Attention(kserve.Model):
         result = attend(inputs["Q"], inputs["K"], inputs["V"])
         output = kserve.InferOutput("output", list(result.shape), "FP32")
         output.set_data_from_numpy(result, binary_data=True)
-        return kserve.InferResponse(payload.id, self.name, [output])
+        return kserve.InferResponse(payload.id, self.name, [output], use_binary_outputs=True)
 
 
 if __name__ == "__main__":
-    # The server reads its own arguments when it is imported; these are given to it directly.
     port, workers = map(int, sys.argv[1:3])
-    kserve.ModelServer(http_port=port, workers=workers, enable_grpc=False, access_log_format=None).start([Attention()])
+    server = kserve.ModelServer(http_port=port, workers=workers, enable_grpc=False, enable_latency_logging=False)
+    server.start([Attention()])
