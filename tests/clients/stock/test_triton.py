@@ -162,6 +162,32 @@ class Infer(unittest.TestCase):
         got = self.infer("attention", given, {"causal": "bottom_right", "alibi": True})
         stock.check(got["weights"], stock.attention(given, causal="bottom_right", alibi=True)["weights"])
 
+    def test_timeout(self):
+        """tritonclient gives microseconds."""
+        given = stock.matrices(batch=1, heads=8, queries=1024, keys=1024, columns=64)
+        self.infer("attention", given, timeout=30_000_000, outputs=wanted("output"))
+        with self.assertRaisesRegex(InferenceServerException, r"\[503\].*timeout"):
+            self.infer("attention", given, timeout=10, outputs=wanted("output"))
+
+    def test_other_arguments(self):
+        given = stock.matrices()
+        expected = stock.attention(given)["output"]
+        got = self.infer("attention", given, priority=1, headers={"X-Request-Id": "42"}, query_params={"a": 1})
+        stock.check(got["output"], expected)
+        got = self.infer("attention", given, {"return": '["lse", "output"]'})
+        self.assertEqual(set(got), {"lse", "output"})
+        stock.check(got["output"], expected)
+
+    def test_draws(self):
+        """A matrix may be drawn by the service. Its description is JSON in a text."""
+        drawn = '{"random": "standard_normal", "shape": [4, 4]}'
+        options = {"random": '{"generator": "numpy", "seed": 42}', "W_Q": drawn, "W_K": drawn, "W_V": drawn, "dtype": "float64"}
+        x = stock.draw(5, 4)
+        np.random.seed(42)
+        weights = {name: np.random.standard_normal((4, 4)) for name in "QKV"}
+        expected = stock.attention({name: (x.astype(np.float64) @ weights[name])[None, None] for name in "QKV"})
+        stock.check(self.infer("self-attention", {"X": x}, options)["output"], expected["output"][0, 0], np.float64, 1e-13)
+
     def test_requested_outputs(self):
         given = stock.matrices()
         expected = stock.attention(given, causal=True, top_k=2)
@@ -334,6 +360,22 @@ class Errors(unittest.TestCase):
 
     def test_outputs(self):
         self.refuse(tensors(self.given), "wieghts", "weights", outputs=wanted("wieghts"))
+
+    def test_nan(self):
+        given = {**self.given, "K": np.full((4, 3), np.nan, np.float32)}
+        self.refuse(tensors(given), "K", "NaN")
+        self.refuse(tensors(given, binary=False), "NaN")
+
+    def test_what_is_not_here(self):
+        """Other servers have these. The exception says that this one does not."""
+        shared = triton.InferInput("Q", [2, 3], "FP32")
+        shared.set_shared_memory("region", 24)
+        self.refuse([shared, *tensors(self.given)[1:]], "Q", "shared memory")
+        self.refuse(tensors(self.given), "classification", outputs=[triton.InferRequestedOutput("output", class_count=3)])
+        self.refuse(tensors(self.given), "sequence_id", sequence_id=7)
+        for ask in (self.client.get_trace_settings, self.client.get_log_settings, self.client.get_system_shared_memory_status):
+            with self.assertRaisesRegex(InferenceServerException, "/v2/"):
+                ask()
 
     def test_models(self):
         self.refuse(tensors(self.given), "bert", model="bert", statuses=("404",))
