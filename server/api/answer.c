@@ -4,6 +4,7 @@
 #include "api/answer.h"
 
 #include "api/call.h"
+#include "api/fields.h"
 #include "api/form.h"
 
 #define ANSWER_TEXT(name, text, rank, bits) text,
@@ -63,6 +64,13 @@ static void add_result(struct reply_items *list, const struct call *call, enum a
     } else {
         reply_tensor(list, key, &tensor);
     }
+}
+
+size_t answer_count(unsigned fields) {
+    if (!fields_has("return", fields)) {
+        return 1;
+    }
+    return fields == FIELDS_AT_ATTENTION ? ANSWER_PROJECTED : ANSWER_COUNT;
 }
 
 void answer_describe(struct reply_items *list, size_t count) {

@@ -39,6 +39,10 @@ enum answer_name {
 extern const char *const answer_names[ANSWER_COUNT];
 extern const unsigned answer_bits[ANSWER_COUNT];
 
+/* Returns how many of the names, from the first on, objects with these fields can return. Objects
+ * without the key "return" have an output alone. */
+size_t answer_count(unsigned fields);
+
 /* Lists the results that "return" can name, with `count` of its names, in the form of an answer:
  * each tensor has the type of its result, its greatest rank, and no numbers. */
 void answer_describe(struct reply_items *list, size_t count);

@@ -1,9 +1,10 @@
 /* inference.c - questions in the Open Inference Protocol. */
 #include "api/inference.h"
 
-#include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 
+#include "api/answer.h"
 #include "api/fields.h"
 
 /* ---------------------------------------------------------------------------------- the request */
@@ -153,8 +154,51 @@ static bool read_binary(const struct codec_document *document, const struct code
         return codec_fail(document, parameters, error,
                           "\"classification\" is not known here: results are tensors");
     }
+    if (member_of(parameters, "shared_memory_region") != NULL) {
+        return codec_fail(document, parameters, error,
+                          "an output is to go to shared memory, which this server does not use");
+    }
     const struct codec_value *value = member_of(parameters, name);
     return value == NULL || codec_as_bool(document, value, binary, error);
+}
+
+bool inference_is_part(const char *asked, const char *name) {
+    const size_t size = strlen(asked);
+    return strncmp(asked, name, size) == 0 && (name[size] == '\0' || name[size] == '.');
+}
+
+/* Returns whether a model with these fields has an output of this name. */
+static bool is_output(const char *name, unsigned fields) {
+    const size_t count = answer_count(fields);
+    struct reply_items list = {.count = 0};
+    struct codec_results results = {0};
+    bool found = false;
+    for (size_t i = 0; i < count; i++) {
+        if (strcmp(name, answer_names[i]) == 0) {
+            return true;
+        }
+    }
+    answer_describe(&list, count); /* a part of a result has a name of its own */
+    if (codec_results_make(&results, list.items, list.count, CODEC_TYPE_FP32, NULL)) {
+        for (size_t i = 0; i < results.count; i++) {
+            found |= inference_is_part(name, results.list[i].name);
+        }
+    }
+    codec_results_free(&results);
+    return found;
+}
+
+/* Refuses an output that the model does not have. The message lists those that it has. */
+static bool refuse_output(const struct question *question, const struct codec_value *name,
+                          const char *text, struct codec_error *error) {
+    char names[256];
+    size_t size = 0;
+    for (size_t i = 0; i < answer_count(question->fields) && size < sizeof names; i++) {
+        size += (size_t)snprintf(names + size, sizeof names - size, "%s%s", i > 0 ? ", " : "",
+                                 answer_names[i]);
+    }
+    return codec_fail(question->head, name, error,
+                      "the output \"%.64s\" is unknown; this model has %s", text, names);
 }
 
 /* Adds the first part of the name of an output to the names that "return" gets: "top_k" of
@@ -224,10 +268,8 @@ static bool read_outputs(struct question *question, struct plain *plain,
                          error)) {
             return false;
         }
-        if (!returns && strcmp(wanted->name, "output") != 0) {
-            return codec_fail(document, name, error,
-                              "the output \"%.64s\" is unknown; this model has \"output\" alone",
-                              wanted->name);
+        if (!is_output(wanted->name, question->fields)) {
+            return refuse_output(question, name, wanted->name, error);
         }
         question->output_count++;
         add_return(plain, &names, wanted->name);

@@ -27,6 +27,10 @@ bool inference_length(const char *text, size_t *length);
  * the tensor. */
 bool inference_read(struct question *question, struct plain *plain, struct codec_error *error);
 
+/* Returns whether `name` is the result that is asked for, or a part of it: "top_k.indices" is a part
+ * of "top_k". */
+bool inference_is_part(const char *asked, const char *name);
+
 /* Answers with the results of a list of items. Errors: as reply_items(). */
 void inference_reply(const struct api_request *request, struct http_response *response,
                      const struct codec_item *items, size_t count, int digits);

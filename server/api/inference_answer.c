@@ -11,17 +11,11 @@ enum {
     ITEMS_OF_RESULT = 8, /* most items of one result */
 };
 
-/* Returns whether `name` is the result that is asked for, or a part of it. */
-static bool is_asked(const char *asked, const char *name) {
-    const size_t size = strlen(asked);
-    return strncmp(asked, name, size) == 0 && (name[size] == '\0' || name[size] == '.');
-}
-
 /* Finds whether a result is asked for, and whether it is to be binary. */
 static bool find_output(const struct question *question, const char *name, bool *binary) {
     *binary = question->binary;
     for (size_t i = 0; i < question->output_count; i++) {
-        if (is_asked(question->outputs[i].name, name)) {
+        if (inference_is_part(question->outputs[i].name, name)) {
             *binary = question->outputs[i].binary;
             return true;
         }

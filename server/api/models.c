@@ -192,9 +192,6 @@ static void describe_tensor(struct description *d, const char *name, enum codec_
  * there is no memory. */
 static bool describe_tensors(struct description *d, unsigned fields, bool config) {
     const size_t inputs = fields_matrices(fields, d->inputs);
-    const size_t results = fields_has("return", fields)
-                               ? fields == FIELDS_AT_ATTENTION ? ANSWER_PROJECTED : ANSWER_COUNT
-                               : 1;
     next_item(d, CODEC_OP_ARRAY, config ? "input" : "inputs");
     for (size_t i = 0; i < inputs; i++) {
         const struct fields_matrix *input = &d->inputs[i];
@@ -202,7 +199,7 @@ static bool describe_tensors(struct description *d, unsigned fields, bool config
                         input->rank, config, config);
     }
     next_item(d, CODEC_OP_END, NULL);
-    answer_describe(&d->results, results);
+    answer_describe(&d->results, answer_count(fields));
     if (!codec_results_make(&d->outputs, d->results.items, d->results.count, CODEC_TYPE_FP32,
                             NULL)) {
         return false;
