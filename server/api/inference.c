@@ -162,11 +162,6 @@ static bool read_binary(const struct codec_document *document, const struct code
     return value == NULL || codec_as_bool(document, value, binary, error);
 }
 
-bool inference_is_part(const char *asked, const char *name) {
-    const size_t size = strlen(asked);
-    return strncmp(asked, name, size) == 0 && (name[size] == '\0' || name[size] == '.');
-}
-
 /* Returns whether a model with these fields has an output of this name. */
 static bool is_output(const char *name, unsigned fields) {
     const size_t count = answer_count(fields);

@@ -7,6 +7,8 @@
 #ifndef API_INFERENCE_H
 #define API_INFERENCE_H
 
+#include <string.h>
+
 #include "api/question.h"
 #include "api/reply.h"
 
@@ -29,7 +31,10 @@ bool inference_read(struct question *question, struct plain *plain, struct codec
 
 /* Returns whether `name` is the result that is asked for, or a part of it: "top_k.indices" is a part
  * of "top_k". */
-bool inference_is_part(const char *asked, const char *name);
+static inline bool inference_is_part(const char *asked, const char *name) {
+    const size_t size = strlen(asked);
+    return strncmp(asked, name, size) == 0 && (name[size] == '\0' || name[size] == '.');
+}
 
 /* Answers with the results of a list of items. Errors: as reply_items(). */
 void inference_reply(const struct api_request *request, struct http_response *response,
