@@ -35,6 +35,7 @@ METHODS = ["get", "post", "put", "delete"]
 JSON = "application/json"
 REQUEST, ANSWER = "option", "result"  # the two kinds of keys, as anchors name them
 PROBLEM = "application/problem+json"
+ERRORS = {"Problem", "InferenceError"}  # the types of errors
 
 
 class Unknown(Exception):
@@ -184,8 +185,8 @@ class Document:
             for name, schema in self.components["schemas"].items()
             if "properties" in schema and schema not in whole
         }
-        self.answers = {"Problem"}  # the names of the types that an answer may have
-        self.find_answers([each[ANSWER][0] for each in types if ANSWER in each])
+        self.answers = set(ERRORS)  # the names of the types that an answer may have
+        self.find_answers([self.success(operation) for _, operation in self.all()])
 
     def find_answers(self, schema):
         """Adds the types that a schema uses to self.answers."""
@@ -203,8 +204,8 @@ class Document:
                 yield (path, method), operation
 
     def success(self, operation):
-        """The response 200 of an operation."""
-        return self.resolve(operation["responses"]["200"])[0]
+        """The response 200 of an operation; empty if it only answers with errors."""
+        return self.resolve(operation["responses"].get("200", {}))[0]
 
     def types(self, operation):
         """The types of the JSON that an operation takes and returns: {kind: (schema, name)}."""
@@ -212,8 +213,11 @@ class Document:
         for kind, side in ((REQUEST, operation.get("requestBody", {})), (ANSWER, self.success(operation))):
             media = side.get("content", {}).get(JSON)
             if media:
-                found[kind] = self.resolve(media["schema"])
-                if "properties" not in found[kind][0]:
+                schema, name = self.resolve(media["schema"])
+                if schema.get("type") == "array" and kind == ANSWER:
+                    continue  # the description of the operation says what its elements are
+                found[kind] = schema, name
+                if "properties" not in schema:
                     raise Unknown(f"{operation['operationId']}: its {kind}s are no type with properties")
         return found
 
@@ -234,7 +238,7 @@ class Document:
         return node, name
 
 
-MANY = {"number": "numbers", "integer": "integers", "string": "strings", "boolean": "booleans"}
+MANY = {"number": "numbers", "integer": "integers", "string": "strings", "boolean": "booleans", "object": "objects"}
 
 
 def bounds(schema):
@@ -349,9 +353,12 @@ class Page:
         self.contents.append((title, anchor, [(name, f"{anchors}-{slug(name)}") for name in names]))
 
     def find_shared(self):
-        """A key is shared if several types have it with the same type, default and meaning."""
+        """A key is shared if several types of the first tag have it with the same type, default and meaning."""
         types, owners = {}, collections.defaultdict(list)
+        first = self.document.root["tags"][0]["name"]
         for (path, _), operation in self.document.all():
+            if operation["tags"] != [first]:
+                continue
             for kind, (schema, name) in self.document.types(operation).items():
                 types.setdefault((kind, name), (schema, []))[1].append(path)
         for (kind, name), (schema, paths) in types.items():
@@ -380,13 +387,17 @@ class Page:
             made.append(f'<p class="keys">{links}</p>')
         return made, [(row.name, f"{anchors}-{slug(row.name)}") for row in own]
 
-    def examples(self, path, operation):
-        answers = self.document.success(operation)["content"]
+    def examples(self, path, method, operation):
+        answers = self.document.success(operation).get("content", {})
+        address = SERVER + path
+        for each in (self.document.resolve(parameter)[0] for parameter in operation["parameters"]):
+            address = address.replace(f"{{{each['name']}}}", each.get("example", ""))
         if "requestBody" not in operation:
+            curl = "curl" if method == "get" else f"curl -X {method.upper()}"
             examples = [media["example"] for media in answers.values() if "example" in media]
             for answer in examples:
                 shown = answer.rstrip() if isinstance(answer, str) else pretty(answer, WIDE)
-                yield f'<h4>Example</h4>\n<pre tabindex="0">curl {SERVER}{path}</pre>'
+                yield f'<h4>Example</h4>\n<pre tabindex="0">{curl} {address}</pre>'
                 yield f'<pre tabindex="0" class="answer">{text(shown)}</pre>'
             return
         questions, answers = operation["requestBody"]["content"][JSON]["examples"], answers[JSON]["examples"]
@@ -402,7 +413,7 @@ class Page:
                 link = f'<a href="{explorer_link(path, question["value"])}">Open in the explorer</a>'
             title = f'<h5 id="{anchor}"><a href="#{anchor}">{spans(question["summary"], anchor)}</a></h5>'
             yield f'<div class="title">{title}{link}</div>'
-            yield f'<pre tabindex="0">curl {SERVER}{path} -d \'{body}\'</pre>'
+            yield f'<pre tabindex="0">curl {address} -d \'{body}\'</pre>'
             yield f'<pre tabindex="0" class="answer">{text(pretty(answer["value"], WIDE))}</pre>'
 
     def operation(self, path, method, operation):
@@ -428,13 +439,13 @@ class Page:
                 lines += [f"<h4>{head}</h4>", *made]
                 entries += own
         success = self.document.success(operation)
-        if ANSWER not in types:
+        if ANSWER not in types and success:
             media = ", ".join(map(code, success["content"]))
             lines += ["<h4>Returns</h4>", f"<p>{short(success['description'], where)} {media}</p>"]
         errors = [status.replace("default", "other") for status in operation["responses"] if status[0] not in "23"]
         links = " ".join(f'<a href="#error-{status}">{status}</a>' for status in errors)
         lines += ["<h4>Errors</h4>", f"<p>{links}</p>"]
-        lines += self.examples(path, operation)
+        lines += self.examples(path, method, operation)
         self.contents.append((label, anchor, entries if REQUEST in types else []))
         return lines
 
@@ -477,6 +488,7 @@ class Page:
                 rows.append((status, f"<p>{title}{short(response['description'], name)}</p>{details}"))
                 if status == "422":
                     problem = pretty(examples[-1], WIDE)
+        rows += self.only_of_inference({row[0] for row in rows})
         schema = self.document.objects["Problem"]
         keys_of_problem = list(keys(self.document, schema, "Problem"))
         self.add("Errors", "errors", "error", sorted(row[0] for row in rows))
@@ -487,6 +499,18 @@ class Page:
             *self.object("Problem", schema, keys_of_problem),
             f'<pre tabindex="0">{text(problem)}</pre>',
         ]
+
+    def only_of_inference(self, known):
+        """The rows of statuses that no response with a problem document has."""
+        rows = {}
+        for _, operation in self.document.all():
+            for status, response in operation["responses"].items():
+                if status[0] in "45" and status not in known:
+                    response, name = self.document.resolve(response)
+                    error = response["content"][JSON]["example"]["error"]
+                    meaning = f"<p>{short(response['description'], name)}</p><p><q>{text(error)}</q></p>"
+                    rows[status] = (status, meaning)
+        return list(rows.values())
 
     def headers(self):
         """The section about headers: those of requests, with the paths that read them, and those of answers."""

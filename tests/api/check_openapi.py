@@ -46,7 +46,9 @@ SPEC_VALIDATOR = "0.9.0"
 
 METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
 EXACT = pathlib.Path(__file__).parent.parent / "openapi/exact.yaml"
-PROBLEM = "application/problem+json"
+JSON, PROBLEM = "application/json", "application/problem+json"
+INFERENCE = "/v2"  # the root of the Open Inference Protocol, whose errors are no problem documents
+VERSION = "/versions/1"  # it may follow the name of a model
 # Generators of clients make no good type of these keywords, so a plain schema does not use them.
 NOT_PLAIN = {"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "const", "contains", "prefixItems", "dependentRequired",
              "dependentSchemas", "patternProperties", "uniqueItems", "nullable", "default", "title"}
@@ -55,7 +57,7 @@ NOT_THE_SAME = {"X", "heads", "return", "tokens", "output"}
 # A request that is not correct HTTP gets one of these statuses, whatever its path is.
 ANSWERED_ANYWHERE = {400, 411, 413, 414, 415, 417, 431, 501, 505}
 # If a POST endpoint documents one of these statuses, a test provokes it. (A 503 needs a busy or stopping service.)
-PROVOKED = {"200", "400", "413", "415", "422"}
+PROVOKED = {"200", "400", "404", "413", "415", "422", "501"}
 # The requests to which the examples of errors are the answers: (response, name of the example) -> method, path, headers, body.
 FITTING = '{"Q": [[1]], "K": [[1]], "V": [[1]]'
 TO_PROVOKE = {
@@ -68,8 +70,13 @@ TO_PROVOKE = {
     ("Unprocessable", "misspelt"): ("POST", "/attention", {}, FITTING + ', "casual": true}'),
     ("Unauthorized", ""): ("GET", "/version", {}, None),
     ("NotHttp", ""): ("get", "/version", {}, None),
+    ("InferenceRefused", ""): ("POST", "/v2/models/attention/infer", {}, json.dumps({"inputs": [
+        {"name": name, "shape": [1, size], "datatype": "FP32", "data": [0] * size} for name, size in (("Q", 2), ("K", 3), ("V", 1))]})),
+    ("InferenceUnauthorized", ""): ("GET", "/v2/models/stats", {}, None),
+    ("InferenceNotImplemented", ""): ("POST", "/v2/repository/models/softmax/load", {}, ""),
 }
-NOT_PROVOKED = {("Unavailable", "")}
+NEED_KEYS = {("Unauthorized", ""), ("InferenceUnauthorized", "")}
+NOT_PROVOKED = {("Unavailable", ""), ("InferenceUnavailable", "")}
 LONG_ROW = 8  # numbers; some schemas limit longer lists, but no test makes those too long
 
 
@@ -207,14 +214,21 @@ def exact_properties(schema):
     return {**cases, **schema.get("properties", {})}
 
 
+def without_null(exact):
+    """Returns an exact schema without its alternative null, which plain types leave out."""
+    choices = [choice for choice in exact.get("anyOf", []) if choice != {"type": "null"}]
+    return choices[0] if len(choices) == 1 and len(exact["anyOf"]) == 2 and len(exact) == 1 else exact
+
+
 def check_agreement(document, plain, exact, place):
     """Checks that the type, the words, the bounds and the properties that both schemas have are the same."""
+    exact = without_null(exact)
     if plain.get("$ref", exact.get("$ref")) != exact.get("$ref"):
         document.fail(f"{place}: it is {plain['$ref']} here and another type in exact.yaml")
     if "$ref" in plain:
         return
     while set(exact) == {"$ref"}:
-        exact = document.exact[exact["$ref"].rpartition("/")[2]]
+        exact = without_null(document.resolve(exact, exact=True))
     for keyword in ("type", "enum", "required", "minItems", "maxItems", "minimum", "maximum", "exclusiveMinimum",
                     "additionalProperties"):
         if keyword in plain and keyword in exact and plain[keyword] != exact[keyword]:
@@ -304,10 +318,18 @@ def check_routes(document, path):
 
 
 def path_item(document, path):
-    """Returns the item of this path, or of the path with {name} that stands for it."""
-    folder, _, name = path.rpartition("/")
+    """Returns the item of this path, or of the first path whose {name} stands for a part of it."""
     paths = document.root["paths"]
-    return paths.get(path) or (paths.get(f"{folder}/{{name}}") if name else None)
+    for template in [path, *paths]:
+        parts = (re.escape(part) for part in re.split(r"{\w+}", template))
+        name = f"[^/]+(?:{VERSION})?" if "{model}" in template else "[^/]+"
+        if template in paths and re.fullmatch(name.join(parts), path):
+            return paths[template]
+    return None
+
+
+def is_inference(path):
+    return path == INFERENCE or path.startswith(f"{INFERENCE}/")
 
 
 def documented_response(document, method, path, status):
@@ -319,10 +341,12 @@ def documented_response(document, method, path, status):
         if key not in operation["responses"] and status in ANSWERED_ANYWHERE:
             key = "default"
         return operation["operationId"], document.resolve(operation["responses"].get(key))
-    if status == 401:
-        return "without a key", document.root["components"]["responses"]["Unauthorized"]
-    name, expected = ("unknown path", 404) if item is None else ("unknown method", 405)
     responses = document.root["components"]["responses"]
+    name, expected = ("unknown path", 404) if item is None else ("unknown method", 405)
+    if is_inference(path) and status in ANSWERED_ANYWHERE | {401, expected}:
+        return name, responses["InferenceRefused"]
+    if status == 401:
+        return "without a key", responses["Unauthorized"]
     if status == expected:
         return name, responses["NotFound" if item is None else "MethodNotAllowed"]
     return name, responses["BadRequest"] if status in ANSWERED_ANYWHERE else None
@@ -354,9 +378,9 @@ def check_exchange(document, name, exchange):
         if media_type == PROBLEM and (exchange["body"] or {}).get("status") != status:
             document.fail(f"{where}: the problem's own status differs")
     if status == 200 and method == "POST" and "request" in exchange:
-        body = document.root["paths"][path]["post"]["requestBody"]
-        document.fits(exchange["request"], body["content"]["application/json"]["schema"],
-                      f"{where}: answered, but the request")
+        body = path_item(document, path)["post"].get("requestBody")
+        if body is not None:
+            document.fits(exchange["request"], body["content"][JSON]["schema"], f"{where}: answered, but the request")
     return operation, str(status)
 
 
@@ -393,9 +417,18 @@ def near(got, expected):
     return got == expected
 
 
-def ask(url, question):
-    request = urllib.request.Request(url, json.dumps(question).encode(),
-                                     {"Content-Type": "application/json"})
+def example_path(document, path, operation):
+    """Returns the path with the examples of its parameters."""
+    for parameter in map(document.resolve, operation.get("parameters", [])):
+        if parameter["in"] == "path" and "example" in parameter:
+            path = path.replace(f"{{{parameter['name']}}}", parameter["example"])
+    return path
+
+
+def ask(method, url, question):
+    """Returns the answer to a request, whose body is empty if `question` is None."""
+    body = b"" if question is None else json.dumps(question).encode()
+    request = urllib.request.Request(url, body if method == "POST" else None, {"Content-Type": JSON}, method=method)
     try:
         with urllib.request.urlopen(request, timeout=60) as answer:
             return json.load(answer)
@@ -417,17 +450,25 @@ def running(program, *options):
 
 
 def check_answers(document, port):
-    """Sends the examples of requests. Returns their number."""
+    """Sends the examples of requests, and the requests of the Open Inference Protocol that have no body. Returns their
+    number."""
     count = 0
     for method, path, operation in document.operations():
-        if method != "POST":
+        url = f"http://127.0.0.1:{port}{example_path(document, path, operation)}"
+        if "requestBody" not in operation:
+            answer = operation["responses"].get("200", {}).get("content", {}).get(JSON, {})
+            if is_inference(path) and "example" in answer:
+                got = ask(method, url, None)
+                if got != answer["example"]:
+                    document.fail(f"{path}: the answer is {json.dumps(got)}")
+                count += 1
             continue
-        answers = operation["responses"]["200"]["content"]["application/json"]["examples"]
-        questions = operation["requestBody"]["content"]["application/json"]["examples"]
+        answers = operation["responses"]["200"]["content"][JSON]["examples"]
+        questions = operation["requestBody"]["content"][JSON]["examples"]
         if set(answers) != set(questions):
             document.fail(f"{path}: the examples of questions and answers differ in names")
         for name in set(answers) & set(questions):
-            got = ask(f"http://127.0.0.1:{port}{path}", document.resolve(questions[name])["value"])
+            got = ask(method, url, document.resolve(questions[name])["value"])
             if not near(got, document.resolve(answers[name])["value"]):
                 document.fail(f"{path}: example {name}: the answer is {json.dumps(got)}")
             count += 1
@@ -438,7 +479,8 @@ def check_problems(document, port, port_with_keys):
     """Provokes the examples of errors. Returns their number."""
     examples = {}
     for response, node in document.root["components"]["responses"].items():
-        media = node.get("content", {}).get(PROBLEM, {})
+        content = node.get("content", {})
+        media = content.get(PROBLEM, content.get(JSON, {}))
         found = {name: example["value"] for name, example in media.get("examples", {}).items()}
         found |= {"": media["example"]} if "example" in media else {}
         examples |= {(response, name): example for name, example in found.items()}
@@ -447,9 +489,9 @@ def check_problems(document, port, port_with_keys):
     for place in sorted(set(examples) & set(TO_PROVOKE)):
         method, path, headers, body = TO_PROVOKE[place]
         example = examples[place]
-        asked = port_with_keys if example["status"] == 401 else port
+        asked = port_with_keys if place in NEED_KEYS else port
         connection = http.client.HTTPConnection("127.0.0.1", asked, timeout=60)
-        connection.request(method, path, body, {"X-Request-Id": example["request_id"], **headers})
+        connection.request(method, path, body, {"X-Request-Id": example.get("request_id", "-"), **headers})
         got = json.load(connection.getresponse())
         connection.close()
         if got != example:

@@ -77,6 +77,23 @@ Test(errors, body_over_its_limit) {
     daemon_end();
 }
 
+Test(errors, inference_over_its_limit) {
+    static const char *const arguments[] = {"--max-body", "1024", NULL};
+    static const char path[] = "/v2/models/softmax/infer", start[] = "{\"inputs\":[]}";
+    struct client_response response;
+    struct cJSON *error;
+    char body[2048];
+    memset(body, ' ', sizeof body);
+    memcpy(body, start, sizeof start - 1);
+    daemon_start(arguments);
+    cr_assert(client_request(the_daemon.port, "POST", path, NULL, body, sizeof body, &response));
+    expect_bare_error(&response, 413, path, &error);
+    expect_text(json_text(json_get(error, "error")), "1024", "error", path);
+    json_free(error);
+    client_response_free(&response);
+    daemon_end();
+}
+
 /* The head of a chunked body does not say its length, so the body is refused while it arrives. */
 Test(errors, chunked_body_over_its_limit) {
     static const char *const arguments[] = {"--max-body", "1024", NULL};

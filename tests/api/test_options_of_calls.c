@@ -448,6 +448,30 @@ Test(options_of_calls, openapi_is_the_file) {
     client_response_free(&response);
 }
 
+static void expect_post(const char *path, const char *body, const char *answer) {
+    struct client_response response;
+    cr_assert(client_request(the_daemon.port, "POST", path, NULL, body, strlen(body), &response));
+    cr_expect(response.status == 200 && strcmp(response.body, answer) == 0, "%s: %d %s", path,
+              response.status, response.body);
+    client_response_free(&response);
+}
+
+Test(options_of_calls, of_models_with_and_without_the_version) {
+    static const char body[] = "{\"inputs\":[{\"name\":\"X\",\"datatype\":\"FP32\",\"shape\":[2,2],"
+                               "\"data\":[0,0,1,1]}],\"parameters\":{\"axis\":1,\"digits\":1}}";
+    static const char answer[] =
+        "{\"model_name\":\"softmax\",\"model_version\":\"1\",\"outputs\":[{\"name\":\"output\","
+        "\"datatype\":\"FP32\",\"shape\":[2,2],\"data\":[0.5,0.5,0.5,0.5]}]}\n";
+    static const char models[] =
+        "[{\"name\":\"attention\",\"version\":\"1\",\"state\":\"READY\",\"reason\":\"\"},"
+        "{\"name\":\"self-attention\",\"version\":\"1\",\"state\":\"READY\",\"reason\":\"\"},"
+        "{\"name\":\"multi-head-attention\",\"version\":\"1\",\"state\":\"READY\",\"reason\":\"\"},"
+        "{\"name\":\"softmax\",\"version\":\"1\",\"state\":\"READY\",\"reason\":\"\"}]\n";
+    expect_post("/v2/models/softmax/infer", body, answer);
+    expect_post("/v2/models/softmax/versions/1/infer", body, answer);
+    expect_post("/v2/repository/index", "{\"ready\":true}", models);
+}
+
 Test(options_of_calls, the_name_of_a_request_comes_back) {
     struct client_response response =
         daemon_ask("GET", "/health/live", "X-Request-Id: lesson-4/step-2\r\n");

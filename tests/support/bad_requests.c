@@ -585,6 +585,86 @@ static const struct bad_request to_softmax[] = {
     CONTENT("digits 0", "{\"X\":[[1]],\"digits\":0}", "/digits", "17"),
 };
 
+/* An input of the Open Inference Protocol with the name, the shape and the data. */
+#define INPUT(name, shape, data)                                                                   \
+    "{\"name\":\"" name "\",\"shape\":" shape ",\"datatype\":\"FP32\",\"data\":" data "}"
+#define INPUTS(inputs) "{\"inputs\":[" inputs "]}"
+#define TENSORS                                                                                    \
+    INPUT("Q", "[1,2]", "[1,2]") "," INPUT("K", "[1,2]", "[3,4]") "," INPUT("V", "[1,1]", "[5]")
+#define INFER(more) "{\"inputs\":[" TENSORS "]," more "}"
+#define SIZED(name, size)                                                                          \
+    "{\"name\":\"" name                                                                            \
+    "\",\"shape\":[1,2],\"datatype\":\"FP32\",\"parameters\":{\"binary_data_size\":" size "}}"
+
+static const struct bad_request to_inference[] = {
+    SYNTAX("not JSON", "{\"inputs\":[}", 11),
+    SAID("a missing comma", "{\"inputs\":[{\"name\":\"Q\" \"shape\":[1]}]}", 0,
+         "expected ',' or '}'"),
+    CONTENT("no object", "[1]", "", "object"),
+    CONTENT("no inputs", "{}", "", "inputs is missing"),
+    CONTENT("inputs null", "{\"inputs\":null}", "", "inputs is missing"),
+    CONTENT("inputs a text", "{\"inputs\":\"Q\"}", "", "inputs must be an array of objects"),
+    CONTENT("an input a number", "{\"inputs\":[1]}", "", "object"),
+    CONTENT("no matrix", "{\"inputs\":[]}", "", "Q is missing"),
+    CONTENT("the body of /attention", "{" QKV "}", "", "unknown key \"Q\""),
+    CONTENT("an unknown key", INFER("\"option\":1"), "", "unknown key \"option\""),
+    CONTENT("an id that is a number", INFER("\"id\":7"), "", "id must be a string"),
+    CONTENT("parameters that are an array", INFER("\"parameters\":[1]"), "", "object"),
+    CONTENT("an input of no name", INPUTS("{\"shape\":[1],\"datatype\":\"FP32\",\"data\":[1]}"), "",
+            "an input has no name"),
+    CONTENT("an input of an unknown name", INPUTS(TENSORS "," INPUT("Z", "[1]", "[1]")), "",
+            "unknown key \"Z\""),
+    CONTENT("an input twice", INPUTS(TENSORS "," INPUT("Q", "[1,2]", "[1,2]")), "",
+            "the tensor \"Q\" is given twice"),
+    CONTENT("an input and an option", INFER("\"parameters\":{\"Q\":\"[[1]]\"}"), "",
+            "\"Q\" is given as a tensor and as an option"),
+    CONTENT("no shape", INPUTS("{\"name\":\"X\",\"datatype\":\"FP32\",\"data\":[1]}"), "",
+            "has no shape"),
+    CONTENT("no axes", INPUTS(INPUT("X", "[]", "[1]")), "", "has 0 axes"),
+    CONTENT("nine axes", INPUTS(INPUT("X", "[1,1,1,1,1,1,1,1,1]", "[1]")), "", "axes", "8"),
+    CONTENT("an axis of 0", INPUTS(INPUT("X", "[0,1]", "[1]")), "", "has a wrong shape"),
+    CONTENT("too little data", INPUTS(INPUT("X", "[2,2]", "[1,2,3]")), "", "3"),
+    CONTENT("no data", INPUTS("{\"name\":\"X\",\"shape\":[1],\"datatype\":\"FP32\"}"), "",
+            "neither data nor a binary_data_size"),
+    CONTENT("data a number", INPUTS(INPUT("X", "[1]", "1")), "", "must be an array"),
+    CONTENT("no datatype", INPUTS("{\"name\":\"X\",\"shape\":[1],\"data\":[1]}"), "",
+            "has no type"),
+    CONTENT("a datatype of safetensors",
+            INPUTS("{\"name\":\"X\",\"shape\":[1],\"datatype\":\"F32\",\"data\":[1]}"), "", "F32"),
+    CONTENT("halves as JSON",
+            INPUTS("{\"name\":\"X\",\"shape\":[1,1],\"datatype\":\"FP16\",\"data\":[1]}"), "",
+            "FP16, which must be binary"),
+    CONTENT("bytes without the header", INPUTS(SIZED("X", "8")), "",
+            "no header Inference-Header-Content-Length"),
+    CONTENT("bytes of another size", INPUTS(SIZED("X", "7")), "", "binary_data_size of 7",
+            "8 bytes"),
+    CONTENT(
+        "shared memory",
+        INPUTS(
+            "{\"name\":\"X\",\"shape\":[1],\"datatype\":\"FP32\",\"parameters\":{\"shared_memory_"
+            "region\":\"a\"}}"),
+        "", "shared memory"),
+    CONTENT("an output of no name", INFER("\"outputs\":[{}]"), "", "an output has no name"),
+    CONTENT("an unknown output", INFER("\"outputs\":[{\"name\":\"outputs\"}]"), "", "outputs"),
+    CONTENT("outputs and return",
+            INFER("\"outputs\":[{\"name\":\"lse\"}],\"parameters\":{\"return\":\"[\\\"lse\\\"]\"}"),
+            "", "give outputs or the parameter \"return\""),
+    CONTENT("classes",
+            INFER("\"outputs\":[{\"name\":\"output\",\"parameters\":{\"classification\":1}}]"), "",
+            "classification"),
+    CONTENT("an option that is an array", INFER("\"parameters\":{\"window\":[1,0]}"), "",
+            "a list is written as JSON in a string"),
+    CONTENT("an option that is no JSON", INFER("\"parameters\":{\"window\":\"1, 0\"}"), "",
+            "window"),
+    CONTENT("an unknown option", INFER("\"parameters\":{\"casual\":true}"), "",
+            "did you mean \"causal\"?"),
+    CONTENT("a negative timeout", INFER("\"parameters\":{\"timeout\":-1}"), "", "timeout"),
+    CONTENT("shapes that do not fit",
+            INPUTS(INPUT("Q", "[1,2]", "[1,2]") "," INPUT("K", "[1,3]", "[1,2,3]") "," INPUT(
+                "V", "[1,1]", "[1]")),
+            "", "K has 3 columns but Q has 2"),
+};
+
 const struct bad_request_list bad_request_lists[] = {
     {"/attention", to_attention, COUNT(to_attention)},
     {"/self-attention", to_self_attention, COUNT(to_self_attention)},
@@ -593,6 +673,8 @@ const struct bad_request_list bad_request_lists[] = {
     {"/attention", to_draws, COUNT(to_draws)},
     {"/multi-head-attention", to_drawn_heads, COUNT(to_drawn_heads)},
     {"/embeddings", to_embeddings, COUNT(to_embeddings)},
+    {"/v2/models/attention/infer", to_inference, COUNT(to_inference)},
+    {"/v2/models/attention/versions/1/infer", to_inference, COUNT(to_inference)},
 };
 
 const size_t bad_request_list_count = COUNT(bad_request_lists);

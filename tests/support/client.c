@@ -309,8 +309,19 @@ static bool is_json(const char *media_type) {
            (size > 5 && strncasecmp(media_type + size - 5, "+json", 5) == 0);
 }
 
+/* Returns whether a request with these headers has a body that is JSON alone. */
+static bool sends_json(const char *headers) {
+    static const char form[] = "application/x-www-form-urlencoded";
+    const struct client_response request = {.headers = (char *)headers};
+    char value[256];
+    return !client_header(&request, "Inference-Header-Content-Length", value, sizeof value) &&
+           (!client_header(&request, "Content-Type", value, sizeof value) || is_json(value) ||
+            strcmp(value, form) == 0);
+}
+
 /* Writes one JSON file {"method","path","status","media_type","body"[,"request"]} for
- * check_openapi.py. `request` is the body of a POST that was answered with 200, so it is JSON. */
+ * check_openapi.py. `request` is the body of a POST that was answered with 200; NULL if it is not
+ * JSON. */
 static void record(const char *method, const char *path, const void *request, size_t size,
                    const struct client_response *response) {
     static atomic_uint counter;
@@ -338,7 +349,7 @@ static void record(const char *method, const char *path, const void *request, si
     } else {
         fputs("null", file);
     }
-    if (response->status == 200 && strcmp(method, "POST") == 0 && size > 0) {
+    if (response->status == 200 && strcmp(method, "POST") == 0 && size > 0 && request != NULL) {
         fputs(",\"request\":", file);
         fwrite(request, 1, size, file);
     }
@@ -369,7 +380,7 @@ bool client_request(unsigned port, const char *method, const char *path, const c
     }
     received = client_receive(&connection, strcmp(method, "HEAD") == 0, out);
     if (received) {
-        record(method, path, body, size, out);
+        record(method, path, sends_json(headers) ? body : NULL, size, out);
     }
 done:
     client_close(&connection);

@@ -17,6 +17,17 @@ void expect_text(const char *got, const char *expected, const char *what, const 
               about, what, got != NULL ? got : "(none)", expected);
 }
 
+void expect_bare_error(const struct client_response *response, int status, const char *about,
+                       struct cJSON **error) {
+    *error = json_parse(response->body, response->size);
+    cr_expect(response->status == status, "%s: status %d, not %d: %s", about, response->status,
+              status, response->body);
+    expect_header(response, about, "Content-Type", "application/json");
+    cr_expect(strncmp(response->body, "{\"error\":\"", 10) == 0 && json_size(*error) == 1 &&
+                  json_text(json_get(*error, "error")) != NULL,
+              "%s: no error: %s", about, response->body);
+}
+
 void expect_problem(const struct client_response *response, int status, const char *about,
                     struct cJSON **problem) {
     char media_type[64] = "", id[160] = "";

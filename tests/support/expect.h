@@ -21,4 +21,9 @@ void expect_text(const char *got, const char *expected, const char *what, const 
 void expect_problem(const struct client_response *response, int status, const char *about,
                     struct cJSON **problem);
 
+/* The response is an error of the Open Inference Protocol of this status: {"error": "..."}. It is
+ * parsed into *error, which is owned: json_free(). */
+void expect_bare_error(const struct client_response *response, int status, const char *about,
+                       struct cJSON **error);
+
 #endif
