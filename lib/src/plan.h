@@ -229,10 +229,8 @@ struct attn_plan {
     attn_tensor alibi, sink; /* borrowed; without data if there are none */
     double *slopes, *sinks;  /* owned: their numbers, one for each head; NULL if there are none */
     size_t *lengths;         /* owned, one for each batch item; NULL if there are none */
-    struct broadcast mask, bias; /* without a mask, key_padding is the mask */
-    /* (B,m), borrowed: the keys that exist. NULL if there is no key_padding, or no mask beside it.
-     */
-    const unsigned char *padding;
+    struct broadcast mask, bias;  /* without a mask, key_padding is the mask */
+    const unsigned char *padding; /* key_padding (B,m) beside a mask, borrowed; otherwise NULL */
     bool mean_over_heads;
     size_t top_k;
 

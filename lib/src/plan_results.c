@@ -6,8 +6,8 @@
 #include "status.h"
 #include "tensor.h"
 
-/* Adds a part to a result. Its axes are the batch and the heads, if the call has these axes (K and
- * V, if it is a result of their form), and then `sizes`. `head_axis` is the number of heads or key
+/* Adds a part to a result. Its axes are the batch and the heads, if the call has these axes (or K
+ * and V, if the result has their form), and then `sizes`. `head_axis` is the number of heads or key
  * heads, or 0 for no such axis. */
 static void add_part(attn_plan *plan, attn_result which, attn_dtype dtype, size_t head_axis,
                      int rank, const size_t *sizes) {

@@ -25,7 +25,7 @@ struct call {
     const attn_tensor *q, *k, *v;
     struct {
         attn_tensor q, k, v, x, context, w_o, b_o;
-        attn_tensor mask, bias, alibi_slopes, sink, past_k, past_v;
+        attn_tensor mask, key_padding, bias, alibi_slopes, sink, past_k, past_v;
     } tensors;
     size_t *lengths; /* owned; options.lengths_count numbers */
     double scalar;   /* the number, in the dtype of the body, if `sink` is a number */

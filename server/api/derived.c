@@ -122,7 +122,8 @@ static bool draw_matrix(struct derived *d, struct codec_document *document,
     }
     if (mask && !is_mask(&draw.draw)) {
         return codec_fail(document, value, error,
-                          "mask holds 0 and 1: draw it with randint, low 0 and high 2");
+                          "%s holds 0 and 1: draw it with randint, low 0 and high 2",
+                          codec_name(value));
     }
     return discard(d, document, draw.discard, error) &&
            make_drawn(d, document, value, &draw, mask, error);
@@ -209,7 +210,7 @@ static bool draw_members(struct derived *d, struct codec_document *document,
                 good =
                     codec_kind_of(head) != CODEC_OBJECT || draw_members(d, document, head, error);
             }
-        } else if (root && strcmp(codec_name(member), "embedding_dim") == 0) {
+        } else if (root && kind != CODEC_NULL && strcmp(codec_name(member), "embedding_dim") == 0) {
             good = draw_embedding(d, document, member, error);
         }
     }

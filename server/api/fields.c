@@ -98,6 +98,8 @@ static const struct field table[] = {
      .read = field_sink},
     {"lengths", ATTENTIONS, FIELDS_OPTIONS, FIELD_READER, .read = field_lengths},
     {"mask", ATTENTIONS, FIELDS_OPTIONS, FIELD_MASK, 2, 4, FIELDS_MASK, TENSOR(mask, options.mask)},
+    {"key_padding", ATTENTIONS, FIELDS_OPTIONS, FIELD_MASK, 1, 2, FIELDS_MASK,
+     TENSOR(key_padding, options.key_padding)},
     {"bias", ATTENTIONS, FIELDS_OPTIONS, FIELD_BIAS, 2, 4, NUMBERS, TENSOR(bias, options.bias)},
     {"past_K", ATTENTIONS, FIELDS_OPTIONS, FIELD_MATRIX, 2, 4, NUMBERS,
      TENSOR(past_k, options.past_k)},
@@ -145,6 +147,9 @@ void fields_find(struct fields *fields, const struct codec_value *object, unsign
         const size_t row = row_of(codec_name(member), at);
         if (row == ROWS) {
             fields->unknown = true;
+            continue;
+        }
+        if (codec_kind_of(member) == CODEC_NULL) { /* many clients write null for "not given" */
             continue;
         }
         fields->values[row] = member;

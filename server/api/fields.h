@@ -50,8 +50,9 @@ struct fields {
     const struct codec_value *values[FIELDS_MOST];
 };
 
-/* Finds the members of an object in the table. It never fails; fields_check() refuses what is wrong
- * with the object. */
+/* Finds the members of an object in the table. A key whose value is null counts as absent, even if
+ * it is required. It never fails; fields_check() refuses what is wrong with the object, and a null
+ * under a name that is no key, too. */
 void fields_find(struct fields *fields, const struct codec_value *object, unsigned at);
 
 /* Refuses a value that is no object, and a member that is no key. The message has a hint if the

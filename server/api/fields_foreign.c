@@ -32,11 +32,11 @@ const struct codec_foreign fields_foreign[] = {
      "it is \"mask\" here, where true attends (as in scaled_dot_product_attention and ONNX; in "
      "torch.nn.MultiheadAttention true forbids), or \"bias\" for numbers that are added"},
     {"attention_mask", ATTENTIONS,
-     "it is \"mask\" here, where true or 1 attends, or \"lengths\" for the number of valid keys"},
+     "it is \"key_padding\" here if its shape is (batch, keys), and \"mask\" if it says for each "
+     "query which keys it attends to; in both, true or 1 attends"},
     {"key_padding_mask", ATTENTIONS,
-     "it is \"lengths\" here, the number of valid keys of each batch item, if the padding is at "
-     "the end; or \"mask\" of the shape (batch, 1, 1, keys), where true attends, the opposite of "
-     "key_padding_mask"},
+     "it is \"key_padding\" here, where true or 1 says that the key exists (in "
+     "torch.nn.MultiheadAttention true says the opposite)"},
     {"block_mask", ATTENTIONS, "it is \"mask\" here, where true attends"},
     {"attn_bias", ATTENTIONS, "it is \"bias\" here"},
     {"is_causal", ATTENTIONS, "it is \"causal\" here"},

@@ -49,9 +49,9 @@ static struct answer post_body(const char *path, const char *body, size_t size) 
 /* ----------------------------------------------------------------------------------------- keys */
 
 #define CALL_KEYS                                                                                  \
-    "mask", "bias", "causal", "window", "scale", "softcap", "alibi", "sink", "lengths", "past_K",  \
-        "past_V", "normalization", "heads", "kv_heads", "dtype", "return", "top_k",                \
-        "mean_over_heads", "digits", "timeout", "random", WORD_KEYS
+    "mask", "key_padding", "bias", "causal", "window", "scale", "softcap", "alibi", "sink",        \
+        "lengths", "past_K", "past_V", "normalization", "heads", "kv_heads", "dtype", "return",    \
+        "top_k", "mean_over_heads", "digits", "timeout", "random", WORD_KEYS
 #define WORD_KEYS "text", "tokens", "embedding", "embedding_dim"
 #define PROJECTION_KEYS                                                                            \
     "X", "context", "W_Q", "W_K", "W_V", "W_O", "b_Q", "b_K", "b_V", "b_O", "weight_layout"
@@ -141,6 +141,64 @@ Test(bodies, promise_17_keys_of_another_case_and_keys_twice) {
         expect_key("/multi-head-attention", "{\"X\":[[1]],\"heads\":[{", head_keys[i], "}]}",
                    "/heads/0");
     }
+}
+
+/* Adds a key with null to the object between `before` and `after`, which are a body that is right.
+ * That changes nothing, unless the object has the key already. */
+static void expect_null_is_absent(const char *path, const char *before, const char *after,
+                                  const char *key) {
+    char body[512], member[64];
+    snprintf(member, sizeof member, "\"%s\":", key);
+    int size = snprintf(body, sizeof body, "%s%s", before, after);
+    const struct answer want = post_body(path, body, (size_t)size);
+    cr_assert_eq(want.status, 200, "%s %s: %s", path, body, want.text);
+    size = snprintf(body, sizeof body, "%s,%snull%s", before, member, after);
+    const struct answer answer = post_body(path, body, (size_t)size);
+    cr_expect(strstr(before, member) != NULL ? answer.status == 400
+                                             : strcmp(answer.text, want.text) == 0,
+              "%s %s: %s", path, body, answer.text);
+}
+
+/* Without the key, null for it is as if nothing were there. */
+static void expect_null_is_missing(const char *path, const char *body, const char *without) {
+    const struct answer null = post_body(path, body, strlen(body));
+    const struct answer want = post_body(path, without, strlen(without));
+    cr_expect(want.status == 422 && null.status == 422 && null.offset == want.offset &&
+                  strcmp(null.detail, want.detail) == 0 &&
+                  strcmp(null.pointer, want.pointer) == 0 && strstr(null.detail, "missing") != NULL,
+              "%s %s: %s", path, body, null.text);
+}
+
+Test(bodies, null_means_that_the_key_is_absent) {
+    static const struct {
+        const char *path, *before, *after;
+        const char *const *keys;
+    } objects[] = {
+        {"/attention", "{\"Q\":[[1,2]],\"K\":[[3,4],[5,6]],\"V\":[[7],[8]]", "}", attention_keys},
+        {"/attention", "{\"X\":[[1,2],[3,4]]", "}", attention_keys},
+        {"/self-attention", "{\"X\":[[1]],\"W_Q\":[[1]],\"W_K\":[[1]],\"W_V\":[[2]]", "}",
+         projection_keys},
+        {"/multi-head-attention",
+         "{\"X\":[[1]],\"heads\":[{\"W_Q\":[[1]],\"W_K\":[[1]],\"W_V\":[[1]]", "}]}", head_keys},
+        {"/softmax", "{\"X\":[1,2]", "}", softmax_keys},
+        {"/embeddings", "{\"text\":\"a b\"", "}", embeddings_keys},
+    };
+    for (size_t i = 0; i < COUNT(objects); i++) {
+        for (size_t j = 0; objects[i].keys[j] != NULL; j++) {
+            expect_null_is_absent(objects[i].path, objects[i].before, objects[i].after,
+                                  objects[i].keys[j]);
+        }
+    }
+    expect_null_is_missing("/attention", "{\"Q\":null,\"K\":[[1]],\"V\":[[1]]}",
+                           "{\"K\":[[1]],\"V\":[[1]]}");
+    expect_null_is_missing("/attention", "{\"Q\":[[1]],\"K\":[[1]],\"V\":null,\"X\":null}",
+                           "{\"Q\":[[1]],\"K\":[[1]]}");
+    expect_null_is_missing("/self-attention", "{\"X\":null}", "{}");
+    expect_null_is_missing("/self-attention",
+                           "{\"X\":[[1]],\"heads\":[{\"W_Q\":[[1]],\"W_K\":null}]}",
+                           "{\"X\":[[1]],\"heads\":[{\"W_Q\":[[1]]}]}");
+    expect_null_is_missing("/softmax", "{\"X\":null}", "{}");
+    expect_null_is_missing("/embeddings", "{\"text\":null,\"tokens\":null}", "{}");
 }
 
 /* -------------------------------------------------------------------------------------- numbers */
@@ -328,6 +386,7 @@ static const struct matrix of_attention[] = {
     {"Q", 3, {4, 3, 7}, "111"},      {"K", 3, {4, 5, 7}, "111"},      {"V", 3, {4, 5, 6}, "111"},
     {"past_K", 3, {4, 2, 7}, "111"}, {"past_V", 3, {4, 2, 6}, "111"}, {"mask", 3, {4, 3, 7}, "111"},
     {"bias", 2, {3, 7}, "11"},       {"alibi", 1, {4}, "1"},          {"sink", 1, {4}, "1"},
+    {"key_padding", 1, {7}, "1"},
 };
 /* The batch has three items, because a mask of one item would be right for every item. */
 static const struct matrix of_a_batch[] = {
@@ -335,16 +394,17 @@ static const struct matrix of_a_batch[] = {
     {"V", 4, {3, 4, 5, 6}, "1111"},      {"past_K", 4, {3, 4, 2, 7}, "1111"},
     {"past_V", 4, {3, 4, 2, 6}, "1111"}, {"mask", 4, {3, 4, 3, 7}, "1111"},
     {"bias", 4, {3, 4, 3, 7}, "1111"},   {"lengths", 1, {3}, "1"},
+    {"key_padding", 2, {3, 7}, "11"},
 };
 static const struct matrix of_packed_heads[] = {
     {"Q", 3, {3, 4, 24}, "11/"}, {"K", 3, {3, 5, 12}, "11/"},   {"V", 3, {3, 5, 8}, "11/"},
-    {"mask", 2, {4, 5}, "11"},   {"bias", 3, {4, 4, 5}, "111"},
+    {"mask", 2, {4, 5}, "11"},   {"bias", 3, {4, 4, 5}, "111"}, {"key_padding", 2, {3, 5}, "11"},
 };
 static const struct matrix of_one_head[] = {
     {"X", 2, {5, 6}, "11"},   {"context", 2, {4, 8}, "11"}, {"W_Q", 2, {6, 3}, "11"},
     {"W_K", 2, {8, 3}, "11"}, {"W_V", 2, {8, 9}, "11"},     {"W_O", 2, {9, 7}, "11"},
     {"b_Q", 1, {3}, "1"},     {"b_K", 1, {3}, "1"},         {"b_V", 1, {9}, "1"},
-    {"b_O", 1, {7}, "1"},     {"mask", 2, {5, 4}, "11"},
+    {"b_O", 1, {7}, "1"},     {"mask", 2, {5, 4}, "11"},    {"key_padding", 1, {4}, "1"},
 };
 static const struct matrix of_many_heads[] = {
     {"X", 3, {3, 5, 6}, "001"},   {"W_Q", 3, {4, 6, 3}, "111"}, {"W_K", 3, {4, 6, 3}, "111"},
@@ -366,9 +426,9 @@ static void put(FILE *to, const char *name, const size_t *shape, size_t rank, bo
         if (rank > 1) {
             put(to, name, shape + 1, rank - 1, short_row && last);
         } else if (!(short_row && last)) {
-            fputs(strcmp(name, "mask") == 0      ? "true"
-                  : strcmp(name, "lengths") == 0 ? "1"
-                                                 : "0.5",
+            fputs(strcmp(name, "mask") == 0 || strcmp(name, "key_padding") == 0 ? "true"
+                  : strcmp(name, "lengths") == 0                                ? "1"
+                                                                                : "0.5",
                   to);
         }
         fputs(last || (rank == 1 && short_row && i + 2 == shape[0]) ? "" : ",", to);
@@ -444,8 +504,8 @@ static void expect_neighbours(const struct shapes *call, const struct matrix *m)
 }
 
 static void expect_shapes(const struct shapes *call, const struct matrix *m) {
-    static const char *const no_matrices[] = {"[]",   "[[]]",    "[[],[]]", "\"text\"", "{}",
-                                              "null", "[\"1\"]", "[{}]",    "[[null]]", "[[{}]]"};
+    static const char *const no_matrices[] = {"[]",      "[[]]", "[[],[]]",  "\"text\"", "{}",
+                                              "[\"1\"]", "[{}]", "[[null]]", "[[{}]]"};
     expect_neighbours(call, m);
     struct answer answer = ask_changed(call, m, NULL, true, m->shape);
     cr_expect(answer.status == 422 && points_into(answer.pointer, m->name), "%s %s, ragged: %s",

@@ -44,6 +44,11 @@ static const struct seed options[] = {
          "\"alibi\":[0.5,0.25],\"sink\":[0,1],\"past_K\":[[[7,8]]],\"past_V\":[[[9]]],"
          "\"return\":[\"output\",\"weights\",\"lse\",\"entropy\",\"top_k\",\"statistics\","
          "\"present_K\",\"present_V\"],\"top_k\":2,\"digits\":4}"),
+    SEED(
+        "/attention",
+        "{\"Q\":[[[[0.1,-2],[3,4]]],[[[1,1],[0,2]]]],\"K\":[[1,2],[3,4]],\"V\":[[1],[2]],"
+        "\"past_K\":[[7,8]],\"past_V\":[[9]],\"key_padding\":[[true,false,true],[false,true,true]],"
+        "\"mask\":null,\"bias\":[[0,1,2]],\"dtype\":null,\"return\":[\"output\",\"present_K\"]}"),
     SEED("/attention",
          "{\"X\":[[1,2,3,4],[5e-1,6,7,8]],\"heads\":2,\"kv_heads\":2,\"causal\":\"bottom_right\","
          "\"lengths\":[1],\"alibi\":true,\"mean_over_heads\":true,\"dtype\":\"float64\","

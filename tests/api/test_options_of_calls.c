@@ -107,6 +107,29 @@ static const struct call attention[] = {
      "{\"weights\":[[0,1],[0,1]]}"},
     {"mask of rank 4", "{" MEAN2 ",\"mask\":[[[[1],[0]]]],\"return\":[\"weights\"]}",
      "{\"weights\":[[0.5,0.5],[0,0]]}"},
+    {"key_padding of one batch item", "{" MEAN2 ",\"key_padding\":[true,false]}",
+     "{\"output\":[[5,6],[5,6]],\"weights\":[[1,0],[1,0]]}"},
+    {"key_padding of numbers, with a mask",
+     "{" MEAN2 ",\"key_padding\":[[0,1]],\"mask\":[[1,0],[1,1]],\"return\":[\"weights\"]}",
+     "{\"weights\":[[0,0],[0,1]]}"},
+    {"key_padding of a batch, which is no mask",
+     "{\"Q\":[[[[1],[1]]],[[[1],[1]]]],\"K\":[[1],[1]],\"V\":[[3],[4]],\"key_padding\":[[1,0],[0,1]"
+     "]}",
+     "{\"output\":[[[[3],[3]]],[[[4],[4]]]],\"weights\":[[[[1,0],[1,0]]],[[[0,1],[0,1]]]]}"},
+    {"key_padding with past keys",
+     "{" MEAN ",\"past_K\":[[0,0]],\"past_V\":[[1,2]],\"key_padding\":[1,0,1],\"return\":["
+     "\"weights\"]}",
+     "{\"weights\":[[0.5,0,0.5]]}"},
+    {"K and V of all heads", "{\"Q\":[[[1]],[[1]]],\"K\":[[1],[1]],\"V\":[[1],[3]]}",
+     "{\"output\":[[[2]],[[2]]],\"weights\":[[[0.5,0.5]],[[0.5,0.5]]]}"},
+    {"K and V of all batch items",
+     "{\"Q\":[[[[1]],[[1]]],[[[1]],[[1]]]],\"K\":[[[1]],[[1]]],\"V\":[[[3]],[[4]]],"
+     "\"past_K\":[[[1]],[[1]]],\"past_V\":[[[5]],[[6]]],\"return\":[\"output\",\"present_V\"]}",
+     "{\"output\":[[[[4]],[[5]]],[[[4]],[[5]]]],\"present_V\":[[[5],[3]],[[6],[4]]]}"},
+    {"packed K and V of all batch items",
+     "{\"Q\":[[[1,1]],[[1,1]]],\"K\":[[0]],\"V\":[[7]],\"heads\":2,\"kv_heads\":1,\"return\":["
+     "\"output\"]}",
+     "{\"output\":[[[7,7]],[[7,7]]]}"},
     {"nothing to attend to",
      "{" MEAN ",\"mask\":[[0,0]],\"return\":[\"output\",\"weights\",\"masked_scores\",\"lse\","
      "\"entropy\"]}",
@@ -242,6 +265,9 @@ static const struct call projections[] = {
      "{\"X\":[[1,2]]," UNITS ",\"return\":[\"Q\",\"K\",\"V\",\"scores\",\"output\",\"weights\"]}",
      "{\"Q\":[[1,2]],\"K\":[[1,2]],\"V\":[[1,2]],\"scores\":[[5]],\"output\":[[1,2]],\"weights\":[["
      "1]]}"},
+    {"key_padding",
+     "{\"X\":[[1,2],[3,4]]," SUMS ",\"context\":[[1,1],[3,3]],\"key_padding\":[0,1]}",
+     "{\"output\":[[6],[6]],\"weights\":[[0,1],[0,1]]}"},
     {"by default", "{\"X\":[[1,2],[3,4]]," SUMS ",\"scale\":0}",
      "{\"output\":[[5],[5]],\"weights\":[[0.5,0.5],[0.5,0.5]]}"},
     {"biases",

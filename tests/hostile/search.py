@@ -127,6 +127,8 @@ class Draw:
             call["sink"] = self.matrix(s["heads"])
         if self.chance(0.1) and s["batch"] < 9000:
             call["lengths"] = [self.rng.choice((0, m, self.size(m)))] * s["batch"]
+        if self.chance(0.08):
+            call["key_padding"] = self.matrix(s["batch"], m, mask=True)
         if self.chance(0.12):
             call["normalization"] = self.rng.choice(("softmax", "none"))
         if "top_k" in call["return"] and self.chance(0.8):

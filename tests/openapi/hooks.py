@@ -41,7 +41,10 @@ def before_load_schema(context, raw_schema):
 def before_call(context, case, kwargs):
     if case.operation.path == "/assets/{name}" and is_meant_to_be_valid(case, ParameterLocation.PATH):
         case.path_parameters["name"] = os.environ["ATTENTIOND_ASSET"]
-    if not is_meant_to_be_valid(case, ParameterLocation.BODY) or case.body is NOT_SET:
+    if case.body is NOT_SET:
+        return
+    if not is_meant_to_be_valid(case, ParameterLocation.BODY):
+        spoil_nulls(case.body)
         return
     fitted = fit(case.operation.path, case.body)
     if fitted != case.body:
@@ -51,6 +54,15 @@ def before_call(context, case, kwargs):
 def is_meant_to_be_valid(case, location):
     component = case.meta.components.get(location) if case.meta else None
     return component is not None and not component.mode.is_negative
+
+
+def spoil_nulls(body):
+    """null for a key means that it is absent, which may be right. A body that is meant to be refused gets an empty object in
+    place of null, which is right for no key."""
+    heads = body.get("heads") if isinstance(body, dict) else None
+    for part in [body, *(heads if isinstance(heads, list) else [])]:
+        if isinstance(part, dict):
+            part.update({key: {} for key, value in part.items() if value is None})
 
 
 def fit(path, body):
@@ -193,9 +205,13 @@ def fit_options(body, batch, heads, queries, keys):
             shape = sizes(body[name])
             wanted = [1 if size == 1 else full[back] for back, size in zip(range(-len(shape), 0), shape)]
             body[name] = reshape(body[name], wanted)
-    if isinstance(body.get("mask"), list):  # elements must be all booleans or all numbers
-        first = leaves(body["mask"])[0]
-        body["mask"] = build(sizes(body["mask"]), map(type(first), leaves(body["mask"])))
+    if "key_padding" in body:
+        flat = batch == 1 and len(sizes(body["key_padding"])) == 1
+        body["key_padding"] = reshape(body["key_padding"], [keys] if flat else [batch, keys])
+    for name in ("mask", "key_padding"):
+        if isinstance(body.get(name), list):  # elements must be all booleans or all numbers
+            first = leaves(body[name])[0]
+            body[name] = build(sizes(body[name]), map(type(first), leaves(body[name])))
     for name in ("alibi", "sink"):
         listed = isinstance(body.get(name), list) or is_drawn(body.get(name))
         if listed or (name in body and name == "sink" and heads > 1):
@@ -219,11 +235,13 @@ def fit_softmax(body):
 
 
 def fit_attention(body):
-    """Makes the sizes fit. Q decides the rank, the batch and the heads, K the keys and their heads."""
+    """Makes the sizes fit. Q decides the rank, the batch and the heads, K the keys and their heads. The rank of K, V and
+    their past rows is that of K or, if that is lower, of Q."""
     alone = "X" in body
     q, k, v = (body["X"],) * 3 if alone else (body["Q"], body["K"], body["V"])
     packed = "heads" in body
     rank = min(len(sizes(q)), 3 if packed else 4)
+    kv_rank = min(len(sizes(k)), rank)
     batch = axis(q, 3) if packed and rank == 3 else axis(q, 4) if rank == 4 else 1
     if packed:
         heads = body["heads"] = min(int(body["heads"]), MAX_HEADS)
@@ -231,25 +249,25 @@ def fit_attention(body):
         if "kv_heads" in body:
             body["kv_heads"] = kv_heads
         d, d_v = max(1, axis(q, 1) // heads), max(1, axis(v, 1) // kv_heads)
-        lead = lambda count: [batch][: rank - 2]
+        lead = lambda count, axes: [batch][: axes - 2]
         columns = lambda count, each: count * each
     else:
         heads = axis(q, 3) if rank >= 3 else 1
-        kv_heads = heads if alone else divisor(heads, axis(k, 3) if rank >= 3 else 1)
+        kv_heads = heads if alone else divisor(heads, axis(k, 3) if kv_rank >= 3 else 1)
         d, d_v = axis(q, 1), axis(v, 1)
-        lead = lambda count: [batch, count][4 - rank :]
+        lead = lambda count, axes: [batch, count][4 - axes :]
         columns = lambda count, each: each
     if alone:
         d_v = d
-        body["X"] = reshape(q, [*lead(heads), axis(q, 2), columns(heads, d)])
+        body["X"] = reshape(q, [*lead(heads, rank), axis(q, 2), columns(heads, d)])
     else:
-        body["Q"] = reshape(q, [*lead(heads), axis(q, 2), columns(heads, d)])
-        body["K"] = reshape(k, [*lead(kv_heads), axis(k, 2), columns(kv_heads, d)])
-        body["V"] = reshape(v, [*lead(kv_heads), axis(k, 2), columns(kv_heads, d_v)])
+        body["Q"] = reshape(q, [*lead(heads, rank), axis(q, 2), columns(heads, d)])
+        body["K"] = reshape(k, [*lead(kv_heads, kv_rank), axis(k, 2), columns(kv_heads, d)])
+        body["V"] = reshape(v, [*lead(kv_heads, kv_rank), axis(k, 2), columns(kv_heads, d_v)])
     past = axis(body["past_K"], 2) if "past_K" in body else 0
     for name, each in (("past_K", d), ("past_V", d_v)):
         if name in body:
-            body[name] = reshape(body[name], [*lead(kv_heads), past, columns(kv_heads, each)])
+            body[name] = reshape(body[name], [*lead(kv_heads, kv_rank), past, columns(kv_heads, each)])
     fit_options(body, batch, heads, axis(q, 2), axis(k, 2) + past)
 
 

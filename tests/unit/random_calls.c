@@ -317,9 +317,9 @@ static attn_tensor *draw_broadcast(struct random_call *c, bool boolean, double *
     return t;
 }
 
-/* Draws which keys exist: in one of four calls none of a batch item does. */
+/* Draws which keys exist. In some calls none of a batch item does. */
 static void draw_padding(struct random_call *c) {
-    const size_t none = rng_chance(&c->rng, 4) ? rng_between(&c->rng, 0, c->B - 1) : c->B;
+    const size_t none = rng_between(&c->rng, 0, 3 * MAX_BATCH); /* often no item */
     const int rank = c->B == 1 && rng_chance(&c->rng, 2) ? 1 : 2;
     attn_tensor *t = &c->tensors[c->tensor_count++];
     c->exists = keep_block(c, c->B * c->m);
