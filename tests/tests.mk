@@ -81,11 +81,11 @@ $(O)/stress_%: $(O)/tests/stress/%.o $(O)/libsupport.a $(O)/libserver.a $(LIB_OB
 	$(Q)$(LINK) $^ $(SERVER_LIBS)
 
 # A fuzz target is linked twice. replay_* reads files and needs no special compiler; libFuzzer calls fuzz_*.
-$(O)/replay_%: $(O)/tests/fuzz/fuzz_%.o $(O)/tests/fuzz/replay.o $(O)/libsupport.a $(O)/libserver.a $(LIB_OBJECTS)
+$(O)/replay_%: $(O)/tests/fuzz/fuzz_%.o $(O)/tests/fuzz/replay.o $(O)/tests/fuzz/ask.o $(O)/libsupport.a $(O)/libserver.a $(LIB_OBJECTS)
 	@echo "  LINK  $@"
 	$(Q)$(LINK) $^ $(SERVER_LIBS)
 
-$(O)/fuzz_%: $(O)/tests/fuzz/fuzz_%.o $(O)/libsupport.a $(O)/libserver.a $(LIB_OBJECTS)
+$(O)/fuzz_%: $(O)/tests/fuzz/fuzz_%.o $(O)/tests/fuzz/ask.o $(O)/libsupport.a $(O)/libserver.a $(LIB_OBJECTS)
 	@echo "  LINK  $@"
 	$(Q)$(LINK) -fsanitize=fuzzer $^ $(SERVER_LIBS)
 

@@ -98,9 +98,11 @@ bool codec_as_form(const struct codec_document *document, const struct codec_val
     }
     form->rank = (int)count;
     form->bytes = sizes[form->type];
+    size_t most = sizeof(double); /* an element takes up to so much in a document */
     for (size_t axis = 0; axis < count; axis++) {
         form->shape[axis] = (size_t)axes[axis];
-        if (__builtin_mul_overflow(form->bytes, form->shape[axis], &form->bytes)) {
+        form->bytes *= form->shape[axis]; /* wraps around only if `most` does */
+        if (__builtin_mul_overflow(most, form->shape[axis], &most)) {
             return refuse(document, shape, name, error,
                           "has a shape of more bytes than a file can have");
         }
@@ -328,9 +330,7 @@ bool codec_arrive(struct codec_arrivals *arrivals, const void *bytes_, size_t si
     while (size > 0) {
         if (arrivals->next == arrivals->count) {
             codec_error_set(error, CODEC_SYNTAX,
-                            "the body has more bytes than its tensors: at least %zu follow the "
-                            "last of them",
-                            size);
+                            "the body has bytes after the last of its tensors");
             return false;
         }
         const struct codec_arrival *arrival = &arrivals->list[arrivals->next];
@@ -385,6 +385,20 @@ static bool convert(struct lifted *out, struct account *account, const struct li
     return true;
 }
 
+/* Rounds numbers of the type FP32 that were read as float64, so that they are the numbers that
+ * binary FP32 would be. Returns the first one that is out of range, or SIZE_MAX. */
+static size_t round_to_floats(struct lifted *tensor) {
+    double *numbers = tensor->data;
+    for (size_t i = 0; i < tensor->count; i++) {
+        const float narrow = (float)numbers[i];
+        if (isinf(narrow) && isfinite(numbers[i])) {
+            return i;
+        }
+        numbers[i] = (double)narrow;
+    }
+    return SIZE_MAX;
+}
+
 /* Returns the first element that this type does not have, or SIZE_MAX. */
 static size_t find_misfit(const struct lifted *tensor, enum codec_type type) {
     const int bits = 8 * sizes[type];
@@ -403,11 +417,12 @@ static size_t find_misfit(const struct lifted *tensor, enum codec_type type) {
     return SIZE_MAX;
 }
 
-/* Checks that an array has the elements that `form` says. */
+/* Checks that an array has the elements that `form` says. `dtype` is the float type of the document
+ * that gets it. */
 static bool check_array(const struct codec_document *document, const struct codec_value *value,
-                        const char *name, const struct codec_tensor_form *form,
+                        const char *name, const struct codec_tensor_form *form, attn_dtype dtype,
                         struct codec_error *error) {
-    const struct lifted *tensor = document_tensor(document, value);
+    struct lifted *tensor = document_tensor(document, value);
     const size_t elements = form->bytes / sizes[form->type];
     if (tensor->count != elements) {
         return refuse(document, value, name, error,
@@ -423,7 +438,9 @@ static bool check_array(const struct codec_document *document, const struct code
     if (tensor->dtype == ATTN_BOOL && form->type != CODEC_TYPE_BOOL) {
         return refuse(document, value, name, error, "has booleans, but its type is no BOOL");
     }
-    const size_t misfit = find_misfit(tensor, form->type);
+    const bool rounds =
+        form->type == CODEC_TYPE_FP32 && dtype == ATTN_FLOAT64 && tensor->dtype == ATTN_FLOAT64;
+    const size_t misfit = rounds ? round_to_floats(tensor) : find_misfit(tensor, form->type);
     if (misfit != SIZE_MAX) {
         return refuse(document, value, name, error,
                       "has an element that its type does not have: element %zu of its data",
@@ -437,7 +454,7 @@ bool codec_move_tensor(struct codec_document *to, const struct codec_value *at,
                        const struct codec_tensor_form *form, struct codec_error *error) {
     struct account *account = codec_document_account(to);
     const attn_dtype dtype = codec_document_dtype(to);
-    if (!check_array(from, value, codec_name(at), form, error)) {
+    if (!check_array(from, value, codec_name(at), form, dtype, error)) {
         return false;
     }
     struct lifted *source = document_tensor(from, value), tensor = *source;

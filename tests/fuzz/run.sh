@@ -11,7 +11,10 @@ for target in "${@:3}"; do
     echo "== fuzz_$target, $seconds s"
     found=$folder/found/$target dict=json
     mkdir -p "$found"
-    [ "$target" != framing ] || dict=http
+    case $target in
+    framing) dict=http ;;
+    inference | safetensors) dict=tensors ;;
+    esac
     "$folder/fuzz_$target" -max_total_time="$seconds" -dict="tests/fuzz/$dict.dict" -max_len=4096 \
         -timeout=20 -rss_limit_mb=1024 -print_final_stats=1 \
         -artifact_prefix="$folder/failed-$target-" "$found" "tests/fuzz/corpus/$target"

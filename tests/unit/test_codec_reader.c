@@ -347,6 +347,61 @@ Test(codec_reader, keys_are_given) {
                        "-Infinity is not JSON: only \"low\" takes it");
 }
 
+/* The keys may be members of objects at another level, and the value that means float64 may be
+ * another one. In {"a":[{"k":1}]} the inner object has the level 3. */
+Test(codec_reader, keys_of_another_level) {
+    static const struct {
+        size_t level;
+        const char *body;
+        attn_dtype dtype;
+        long offset; /* where -Infinity is refused; -1: the body is accepted */
+    } rows[] = {
+        {0, "{\"type\":\"D\",\"low\":[-Infinity]}", ATTN_FLOAT64, -1},
+        {1, "{\"type\":\"D\",\"low\":[-Infinity]}", ATTN_FLOAT64, -1},
+        {1, "{\"type\":\"float64\",\"low\":[1]}", ATTN_FLOAT32, -1},
+        {1, "{\"a\":[{\"type\":\"D\"}],\"low\":[1]}", ATTN_FLOAT32, -1},
+        {1, "{\"a\":[{\"low\":[-Infinity]}]}", ATTN_FLOAT32, 14},
+        {2, "{\"a\":{\"type\":\"D\",\"low\":[-Infinity]}}", ATTN_FLOAT64, -1},
+        {2, "{\"a\":[{\"type\":\"D\"}]}", ATTN_FLOAT32, -1},
+        {3, "{\"a\":[{\"type\":\"D\",\"low\":[-Infinity]}]}", ATTN_FLOAT64, -1},
+        {3, "{\"a\":[{\"x\":1},{\"low\":[-Infinity,0]},{\"type\":\"D\"}]}", ATTN_FLOAT64, -1},
+        {3, "{\"a\":[{\"x\":1},{\"low\":[-Infinity,0]},{\"type\":\"F\"}]}", ATTN_FLOAT32, -1},
+        {3, "{\"a\":{\"b\":{\"type\":\"D\"}}}", ATTN_FLOAT64, -1},
+        {3, "{\"type\":\"D\",\"low\":[1]}", ATTN_FLOAT32, -1},
+        {3, "{\"type\":\"D\",\"low\":[-Infinity]}", ATTN_FLOAT32, 19},
+        {3, "{\"a\":{\"type\":\"D\",\"low\":[1]}}", ATTN_FLOAT32, -1},
+        {3, "{\"a\":[{\"c\":{\"low\":[-Infinity]}}]}", ATTN_FLOAT32, 19},
+        {3, "{\"a\":[{\"c\":{\"type\":\"D\"}}]}", ATTN_FLOAT32, -1},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const struct codec_options options = {.key_level = rows[i].level,
+                                              .dtype_key = "type",
+                                              .dtype_value = "D",
+                                              .infinity_key = "low"};
+        if (rows[i].offset >= 0) {
+            expect_error_sized(rows[i].body, strlen(rows[i].body), &options, CODEC_SYNTAX, NULL,
+                               rows[i].offset, "-Infinity is not JSON");
+            continue;
+        }
+        struct outcome outcome = read_sized(rows[i].body, strlen(rows[i].body), &options);
+        cr_assert_not_null(outcome.document, "%s: %s", rows[i].body, outcome.error.message);
+        cr_expect_eq(codec_document_dtype(outcome.document), rows[i].dtype, "%zu %s", rows[i].level,
+                     rows[i].body);
+        codec_document_free(outcome.document);
+    }
+}
+
+/* The number of values outside of matrices can be limited further. */
+Test(codec_reader, a_limit_of_values) {
+    const struct codec_options options = {.max_values = 5}; /* the object is one of them */
+    const char *good = "{\"a\":1,\"b\":[1,2,3,4,5,6,7],\"c\":\"\",\"d\":{}}";
+    const char *more = "{\"a\":1,\"b\":[1,2,3,4,5,6,7],\"c\":\"\",\"d\":{},\"e\":null}";
+    struct outcome outcome = read_sized(good, strlen(good), &options);
+    cr_expect_eq(outcome.error.status, CODEC_OK, "%s", outcome.error.message);
+    codec_document_free(outcome.document);
+    expect_error_sized(more, strlen(more), &options, CODEC_TOO_LARGE, NULL, -1, "5 values");
+}
+
 /* --------------------------------------------------------------------------------------- dtype */
 
 static attn_dtype dtype_of(const char *text) {

@@ -1,0 +1,55 @@
+/*
+ * ask.h - what the fuzz targets share that ask the app: a request from its body to its answer in
+ * one process, without a socket and without workers, and what must hold for every answer.
+ */
+#ifndef FUZZ_ASK_H
+#define FUZZ_ASK_H
+
+#include "api/api.h"
+#include "codec/binary.h"
+
+/* An answer. Owned: fuzz_answer_free(). */
+struct fuzz_answer {
+    int status;             /* 0: the client has left */
+    const char *media_type; /* static; NULL: application/json */
+    size_t header;          /* the Inference-Header-Content-Length header; 0: none */
+    char *body;             /* a NUL follows the last byte */
+    size_t size;
+};
+void fuzz_answer_free(struct fuzz_answer *answer);
+
+/* Asks the app. The body comes in pieces of `step` bytes. `leaves`: the client leaves in the middle
+ * of the body. Requires that the status is one of the API, that an error is what its path promises,
+ * that an answer in JSON is JSON, and that all memory is given back. */
+void fuzz_ask(struct api_state *state, const struct http_request *request, const uint8_t *data,
+              size_t size, size_t step, bool leaves, struct fuzz_answer *answer);
+
+/* Asks twice, with a whole body and with one in pieces. Requires that both answers are the same. */
+void fuzz_ask_in_cuts(struct api_state *state, const struct http_request *request,
+                      const uint8_t *data, size_t size, size_t step, struct fuzz_answer *answer);
+
+/* Requires that a text is valid JSON and a newline. A NUL follows the text. */
+void fuzz_require_json(const char *text, size_t size);
+
+/* Returns the bytes of the object or array that begins a body, by its brackets; 0 if it has no
+ * end. */
+size_t fuzz_json_size(const uint8_t *bytes, size_t size);
+
+/* Parses JSON, which must be valid. Returns owned: codec_document_free(). */
+struct codec_document *fuzz_parse(const char *text, size_t size);
+
+/* Returns the text under a key of an object, which must be there. Borrowed. */
+const char *fuzz_text(const struct codec_document *document, const struct codec_value *object,
+                      const char *key);
+
+/* Returns the type of this name, which must be one of `names`. */
+enum codec_type fuzz_type(const char *name, const char *const names[static CODEC_TYPE_COUNT]);
+
+/* Returns the product of a shape in an answer: 1 for a shape without axes. */
+size_t fuzz_elements(const struct codec_document *document, const struct codec_value *shape);
+
+/* Requires that the numbers of a result are finite. Only masked_scores and lse may have minus
+ * infinity. */
+void fuzz_require_numbers(const char *name, enum codec_type type, const char *bytes, size_t size);
+
+#endif

@@ -1,0 +1,642 @@
+/* test_codec_binary.c - tensors that arrive as bytes: every type, every cut, numbers that are not
+ * finite, forms that are refused, and memory that is refused. */
+#include <math.h>
+
+#include "codec/binary.h"
+#include "codec/json/document.h"
+#include "test_codec.h"
+#include "test_halves.h"
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+/* A tensor and its bytes. */
+struct sent {
+    enum codec_type type;
+    int rank;
+    size_t shape[4];
+    const void *bytes;
+};
+
+static struct codec_tensor_form form_of(const struct sent *sent) {
+    struct codec_tensor_form form = {
+        .type = sent->type, .rank = sent->rank, .bytes = codec_type_size(sent->type)};
+    for (int axis = 0; axis < sent->rank; axis++) {
+        form.shape[axis] = sent->shape[axis];
+        form.bytes *= sent->shape[axis];
+    }
+    return form;
+}
+
+/* Makes a document {"T0":0,"T1":0,...} of this float type. */
+static struct codec_document *empty_document(size_t count, bool wide, struct account *account) {
+    const struct codec_options options = {.dtype_key = "dtype", .account = account};
+    char text[512];
+    int size = sprintf(text, "{\"dtype\":\"%s\"", wide ? "float64" : "float32");
+    for (size_t i = 0; i < count; i++) {
+        size += sprintf(text + size, ",\"T%zu\":0", i);
+    }
+    size += sprintf(text + size, "}");
+    return read_cuts(text, (size_t)size, &options, 0, false).document;
+}
+
+/* Gives the bytes to the arrivals, with a cut after the first `cut` bytes and then after each
+ * `piece`. Each piece is a block of its own, so a sanitizer sees every read beyond it. */
+static bool arrive(struct codec_arrivals *arrivals, const char *bytes, size_t size, size_t cut,
+                   size_t piece, struct codec_error *error) {
+    for (size_t at = 0, part; at < size; at += part) {
+        part = at == 0 && cut > 0 ? cut : piece;
+        part = part < size - at ? part : size - at;
+        char *copy = malloc(part);
+        memcpy(copy, bytes + at, part);
+        const bool good = codec_arrive(arrivals, copy, part, error);
+        free(copy);
+        if (!good) {
+            return false;
+        }
+    }
+    return codec_arrived(arrivals, error);
+}
+
+/* Receives tensors whose bytes are `bytes`. The document is NULL if they are refused. */
+static struct outcome receive(const struct sent *list, size_t count, const char *bytes, size_t size,
+                              size_t cut, size_t piece, bool wide, struct account *account) {
+    struct outcome outcome = {.document = empty_document(count, wide, account)};
+    struct codec_arrivals arrivals = {.document = outcome.document};
+    bool good = outcome.document != NULL;
+    for (size_t i = 0; good && i < count; i++) {
+        char name[24];
+        const struct codec_tensor_form form = form_of(&list[i]);
+        sprintf(name, "T%zu", i);
+        good = codec_expect(&arrivals, member(outcome.document, name), &form, &outcome.error);
+    }
+    if (!good || !arrive(&arrivals, bytes, size, cut, piece, &outcome.error)) {
+        codec_document_free(outcome.document);
+        outcome.document = NULL;
+    }
+    return outcome;
+}
+
+/* Receives one whole tensor, which must be accepted. */
+static struct outcome receive_one(const struct sent *sent, bool wide) {
+    struct outcome outcome =
+        receive(sent, 1, sent->bytes, form_of(sent).bytes, 0, SIZE_MAX, wide, test_account());
+    cr_assert_not_null(outcome.document, "%s", outcome.error.message);
+    return outcome;
+}
+
+/* --------------------------------------------------------------------------------- every type */
+
+/* Converts one element in plain arithmetic. */
+static void convert_plainly(enum codec_type type, const void *bytes, double *wide, float *narrow) {
+#define PLAINLY(name, from)                                                                        \
+    case CODEC_TYPE_##name: {                                                                      \
+        from element;                                                                              \
+        memcpy(&element, bytes, sizeof element);                                                   \
+        *wide = (double)element;                                                                   \
+        *narrow = (float)element;                                                                  \
+        break;                                                                                     \
+    }
+    uint16_t half;
+    switch (type) {
+        PLAINLY(UINT8, uint8_t)
+        PLAINLY(UINT16, uint16_t)
+        PLAINLY(UINT32, uint32_t)
+        PLAINLY(UINT64, uint64_t)
+        PLAINLY(INT8, int8_t)
+        PLAINLY(INT16, int16_t)
+        PLAINLY(INT32, int32_t)
+        PLAINLY(INT64, int64_t)
+        PLAINLY(FP32, float)
+        PLAINLY(FP64, double)
+    case CODEC_TYPE_FP16:
+    case CODEC_TYPE_BF16:
+        memcpy(&half, bytes, sizeof half);
+        *wide = type == CODEC_TYPE_FP16 ? half_value(half) : bfloat_value(half);
+        *narrow = (float)*wide;
+        break;
+    default:
+        *wide = *narrow = 0;
+        cr_assert_fail("type %d", (int)type);
+    }
+#undef PLAINLY
+}
+
+/* Expects that the tensor has exactly these numbers; the bits of a NaN do not matter. */
+static void expect_converted(const struct sent *sent, bool wide) {
+    struct outcome outcome = receive_one(sent, wide);
+    const struct lifted *got = document_tensor(outcome.document, member(outcome.document, "T0"));
+    const size_t size = codec_type_size(sent->type);
+    cr_assert_eq(got->dtype, wide ? ATTN_FLOAT64 : ATTN_FLOAT32);
+    cr_assert_eq(got->count, form_of(sent).bytes / size);
+    for (size_t i = 0; i < got->count; i++) {
+        double large;
+        float small;
+        convert_plainly(sent->type, (const char *)sent->bytes + i * size, &large, &small);
+        const double expected = wide ? large : (double)small, number = lifted_number(got, i);
+        cr_assert(isnan(expected) ? isnan(number)
+                                  : number == expected && signbit(number) == signbit(expected),
+                  "%s to %s, element %zu: %a, not %a", codec_inference_types[sent->type],
+                  wide ? "double" : "float", i, number, expected);
+    }
+    codec_document_free(outcome.document);
+}
+
+Test(codec_binary, every_type) {
+    enum {
+        BYTES = 24000
+    };
+    unsigned char *bytes = malloc(BYTES + 1), *odd = bytes + 1; /* the bytes need no alignment */
+    for (size_t i = 0; i < BYTES; i++) { /* many of them are the least and the largest numbers */
+        odd[i] = i % 480 < 40   ? (unsigned char)(i / 480 % 2 == 0 ? 0xFF : 0)
+                 : i % 480 < 48 ? (unsigned char)(i % 8 == 7 ? 0x80 : 0)
+                                : (unsigned char)random_bits();
+    }
+    for (enum codec_type type = CODEC_TYPE_UINT8; type < CODEC_TYPE_COUNT; type++) {
+        const size_t size = codec_type_size(type);
+        const struct sent sent = {type, 2, {BYTES / size / 4, 4}, odd};
+        expect_converted(&sent, false);
+        expect_converted(&sent, true);
+    }
+    free(bytes);
+}
+
+Test(codec_binary, every_half_and_bfloat) {
+    static uint16_t all[65536];
+    for (size_t i = 0; i < COUNT(all); i++) {
+        all[i] = (uint16_t)i;
+    }
+    for (enum codec_type type = CODEC_TYPE_FP16; type <= CODEC_TYPE_BF16; type++) {
+        const struct sent sent = {type, 2, {256, 256}, all};
+        expect_converted(&sent, false);
+        expect_converted(&sent, true);
+    }
+}
+
+/* Whole numbers in a short vector stay exact, so that they can be indices or lengths. */
+Test(codec_binary, whole_numbers_in_vectors) {
+    const int64_t numbers[] = {16777217, 9007199254740992, 1, 33554435};
+    const struct sent sent = {CODEC_TYPE_INT64, 1, {COUNT(numbers)}, numbers};
+    struct outcome outcome = receive_one(&sent, false);
+    int64_t out[COUNT(numbers)];
+    size_t count = 0;
+    cr_assert(codec_as_integers(outcome.document, member(outcome.document, "T0"), 0, INT64_MAX, out,
+                                COUNT(out), &count, &outcome.error),
+              "%s", outcome.error.message);
+    cr_expect_eq(count, COUNT(numbers));
+    cr_expect_arr_eq(out, numbers, sizeof numbers);
+    attn_tensor tensor; /* as a matrix of floats it is rounded like any other */
+    cr_assert(codec_as_reals(outcome.document, member(outcome.document, "T0"), 1, 1, &tensor,
+                             &outcome.error));
+    cr_expect_eq(tensor.dtype, ATTN_FLOAT32);
+    cr_expect_eq(*(const float *)tensor.data, 16777216.0F);
+    codec_document_free(outcome.document);
+}
+
+/* --------------------------------------------------------------------------------- every cut */
+
+static const float six[] = {1, -2, 0.1F, 4, 5.5F, -0.0F};
+static const int64_t two[] = {-1, INT64_C(1) << 40};
+static const struct sent small[] = {{CODEC_TYPE_FP32, 2, {2, 3}, six},
+                                    {CODEC_TYPE_BOOL, 1, {3}, "\1\0\1"},
+                                    {CODEC_TYPE_INT64, 1, {2}, two},
+                                    {CODEC_TYPE_FP16, 3, {1, 3, 1}, "\0\x3C\1\0\xFF\x7B"},
+                                    {CODEC_TYPE_UINT8, 1, {1}, "\xFF"}};
+
+/* Joins the bytes of the small tensors, and returns how many they are. */
+static size_t join_small(char bytes[64]) {
+    size_t size = 0;
+    for (size_t i = 0; i < COUNT(small); i++) {
+        const size_t part = form_of(&small[i]).bytes;
+        memcpy(bytes + size, small[i].bytes, part);
+        size += part;
+    }
+    return size;
+}
+
+Test(codec_binary, every_cut) {
+    char bytes[64];
+    const size_t size = join_small(bytes), held = test_account()->held;
+    for (int wide = 0; wide < 2; wide++) {
+        struct outcome whole =
+            receive(small, COUNT(small), bytes, size, 0, SIZE_MAX, wide != 0, test_account());
+        cr_assert_not_null(whole.document, "%s", whole.error.message);
+        char *expected = dump(whole.document);
+        codec_document_free(whole.document);
+        for (size_t cut = 1; cut < size; cut++) {
+            for (size_t piece = 1; piece <= size; piece += piece < 12 ? 1 : size) {
+                struct outcome other = receive(small, COUNT(small), bytes, size, cut, piece,
+                                               wide != 0, test_account());
+                cr_assert_not_null(other.document, "%s", other.error.message);
+                char *actual = dump(other.document);
+                cr_expect_str_eq(actual, expected, "cut after %zu and each %zu", cut, piece);
+                free(actual);
+                codec_document_free(other.document);
+            }
+        }
+        free(expected);
+    }
+    cr_expect_eq(test_account()->held, held);
+}
+
+/* A body that is too short names the tensor in which it ends. */
+Test(codec_binary, too_short_and_too_long) {
+    char bytes[65] = "";
+    const size_t size = join_small(bytes), held = test_account()->held;
+    for (size_t piece = 1; piece < 70; piece += 17) {
+        size_t end = 0, tensor = 0;
+        for (size_t short_of = 0; short_of < size; short_of++) {
+            char expected[128];
+            while (short_of >= end + form_of(&small[tensor]).bytes) {
+                end += form_of(&small[tensor++]).bytes;
+            }
+            sprintf(expected,
+                    "the body ends inside the tensor \"T%zu\": %zu of its %zu bytes are "
+                    "there",
+                    tensor, short_of - end, form_of(&small[tensor]).bytes);
+            struct outcome outcome =
+                receive(small, COUNT(small), bytes, short_of, 0, piece, false, test_account());
+            cr_assert_null(outcome.document);
+            cr_expect_eq(outcome.error.status, CODEC_SYNTAX);
+            cr_expect_str_eq(outcome.error.message, expected);
+        }
+        struct outcome outcome =
+            receive(small, COUNT(small), bytes, size + 1, 0, piece, false, test_account());
+        cr_expect_null(outcome.document);
+        cr_expect_eq(outcome.error.status, CODEC_SYNTAX);
+        cr_expect_str_eq(outcome.error.message, "the body has bytes after the last of its tensors");
+    }
+    cr_expect_eq(test_account()->held, held);
+}
+
+/* ------------------------------------------------------------------- numbers that are refused */
+
+/* Expects that both accessors of matrices say this of T0; NULL: they accept it. */
+static void expect_said(struct codec_document *document, const char *reals, const char *or_null) {
+    struct codec_error error;
+    attn_tensor tensor;
+    const struct codec_value *value = member(document, "T0");
+    const bool good = codec_as_reals(document, value, 1, 8, &tensor, &error);
+    cr_expect_eq(good, reals == NULL, "%s", reals);
+    if (reals != NULL) {
+        cr_expect_eq(error.status, CODEC_CONTENT);
+        cr_expect_str_eq(error.message, reals);
+    }
+    const bool also = codec_as_reals_or_null(document, value, 1, 8, &tensor, &error);
+    cr_expect_eq(also, or_null == NULL, "%s", or_null);
+    if (or_null != NULL) {
+        cr_expect_str_eq(error.message, or_null);
+    }
+}
+
+Test(codec_binary, numbers_that_are_not_finite) {
+#define HUGE_TEXT "T0/0/1 is 1e300, which is out of the range of float32"
+    static const struct {
+        enum codec_type type;
+        double number; /* in FP16 and BF16 the bits */
+        const char *narrow, *narrow_or_null, *wide, *wide_or_null;
+    } rows[] = {
+        {CODEC_TYPE_FP64, 1e300, HUGE_TEXT, HUGE_TEXT, NULL, NULL},
+        {CODEC_TYPE_FP64, -1e39, "T0/0/1 is -1e39, which is out of the range of float32",
+         "T0/0/1 is -1e39, which is out of the range of float32", NULL, NULL},
+        {CODEC_TYPE_FP64, 1e-320, NULL, NULL, NULL, NULL},
+        {CODEC_TYPE_FP64, (double)NAN, "T0/0/1 must be a finite number, not NaN",
+         "T0/0/1 must be a finite number, not NaN", "T0/0/1 must be a finite number, not NaN",
+         "T0/0/1 must be a finite number, not NaN"},
+        {CODEC_TYPE_FP32, (double)INFINITY, "T0/0/1 must be a finite number, not Infinity",
+         "T0/0/1 must be a finite number, not Infinity",
+         "T0/0/1 must be a finite number, not Infinity",
+         "T0/0/1 must be a finite number, not Infinity"},
+        {CODEC_TYPE_FP32, -(double)INFINITY, "T0/0/1 must be a finite number, not -Infinity", NULL,
+         "T0/0/1 must be a finite number, not -Infinity", NULL},
+        {CODEC_TYPE_FP64, -(double)INFINITY, "T0/0/1 must be a finite number, not -Infinity", NULL,
+         "T0/0/1 must be a finite number, not -Infinity", NULL},
+        {CODEC_TYPE_FP16, 0xFC00, "T0/0/1 must be a finite number, not -Infinity", NULL,
+         "T0/0/1 must be a finite number, not -Infinity", NULL},
+        {CODEC_TYPE_FP16, 0x7C01, "T0/0/1 must be a finite number, not NaN",
+         "T0/0/1 must be a finite number, not NaN", "T0/0/1 must be a finite number, not NaN",
+         "T0/0/1 must be a finite number, not NaN"},
+        {CODEC_TYPE_BF16, 0x7F80, "T0/0/1 must be a finite number, not Infinity",
+         "T0/0/1 must be a finite number, not Infinity",
+         "T0/0/1 must be a finite number, not Infinity",
+         "T0/0/1 must be a finite number, not Infinity"},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        char bytes[4 * 8] = "";
+        const size_t size = codec_type_size(rows[i].type);
+        const float narrow = (float)rows[i].number;
+        const uint16_t bits = (uint16_t)(size == 2 ? rows[i].number : 0);
+        memcpy(bytes + size,
+               size == 8   ? (const void *)&rows[i].number
+               : size == 4 ? (const void *)&narrow
+                           : (const void *)&bits,
+               size);
+        const struct sent sent = {rows[i].type, 2, {2, 2}, bytes};
+        struct outcome outcome = receive_one(&sent, false);
+        expect_said(outcome.document, rows[i].narrow, rows[i].narrow_or_null);
+        codec_document_free(outcome.document);
+        outcome = receive_one(&sent, true);
+        expect_said(outcome.document, rows[i].wide, rows[i].wide_or_null);
+        codec_document_free(outcome.document);
+    }
+}
+
+/* The first fault is named, whatever the cuts are. */
+Test(codec_binary, the_first_number_at_fault) {
+    const float rows[] = {0, -INFINITY, 1, NAN, INFINITY, -INFINITY};
+    const struct sent sent = {CODEC_TYPE_FP32, 2, {3, 2}, rows};
+    for (size_t piece = 1; piece < 30; piece++) {
+        struct outcome outcome =
+            receive(&sent, 1, sent.bytes, sizeof rows, 0, piece, false, test_account());
+        expect_said(outcome.document, "T0/0/1 must be a finite number, not -Infinity",
+                    "T0/1/1 must be a finite number, not NaN");
+        codec_document_free(outcome.document);
+    }
+}
+
+Test(codec_binary, booleans) {
+    for (unsigned byte = 0; byte < 256; byte++) {
+        for (size_t at = 0; at < 6; at++) {
+            char bytes[6] = {1, 0, 1, 1, 0, 0}, expected[64];
+            const struct sent sent = {CODEC_TYPE_BOOL, 2, {2, 3}, bytes};
+            bytes[at] = (char)byte;
+            struct outcome outcome =
+                receive(&sent, 1, bytes, sizeof bytes, at, 2, false, test_account());
+            cr_expect_eq(outcome.document != NULL, byte <= 1);
+            if (outcome.document != NULL) {
+                attn_tensor mask;
+                cr_assert(codec_as_mask(outcome.document, member(outcome.document, "T0"), 2, 2,
+                                        &mask, &outcome.error));
+                cr_expect(mask.dtype == ATTN_BOOL && memcmp(mask.data, bytes, sizeof bytes) == 0);
+                cr_expect_not(codec_as_reals(outcome.document, member(outcome.document, "T0"), 2, 2,
+                                             &mask, &outcome.error));
+            } else {
+                sprintf(expected, "T0/%zu/%zu is the byte %u; a BOOL is 0 or 1", at / 3, at % 3,
+                        byte);
+                cr_expect_eq(outcome.error.status, CODEC_CONTENT);
+                cr_expect_str_eq(outcome.error.message, expected);
+            }
+            codec_document_free(outcome.document);
+        }
+    }
+}
+
+/* ------------------------------------------------------------------------------------- memory */
+
+/* A tensor of 1 to 2 MB grows from a block of malloc to pages of its own, in pieces of any size. */
+Test(codec_binary, long_tensors_grow) {
+    enum {
+        ELEMENTS = 250000
+    };
+    char *bytes = malloc(ELEMENTS * 8);
+    for (size_t i = 0; i < ELEMENTS; i++) {
+        const double number = (double)(int64_t)random_bits() * 0x1p-60;
+        memcpy(bytes + i * 8, &number, sizeof number);
+    }
+    for (int wide = 0; wide < 2; wide++) {
+        const struct sent sent = {CODEC_TYPE_FP64, 2, {ELEMENTS / 10, 10}, bytes};
+        const size_t pieces[] = {1021, 40001, SIZE_MAX};
+        for (size_t k = 0; k < COUNT(pieces); k++) {
+            struct outcome outcome =
+                receive(&sent, 1, bytes, ELEMENTS * 8, 3, pieces[k], wide != 0, test_account());
+            cr_assert_not_null(outcome.document, "%s", outcome.error.message);
+            const attn_tensor *tensor = NULL;
+            attn_tensor out;
+            cr_assert(codec_as_reals(outcome.document, member(outcome.document, "T0"), 2, 2, &out,
+                                     &outcome.error));
+            tensor = &out;
+            for (size_t i = 0; i < ELEMENTS; i++) {
+                double number;
+                memcpy(&number, bytes + i * 8, sizeof number);
+                cr_assert(wide != 0 ? ((const double *)tensor->data)[i] == number
+                                    : ((const float *)tensor->data)[i] == (float)number);
+            }
+            codec_document_free(outcome.document);
+        }
+    }
+    free(bytes);
+}
+
+/* A client may declare 400 MB and send 1 KB: only what arrives takes memory. */
+Test(codec_binary, sizes_that_are_only_declared) {
+    static const char kilobyte[1024];
+    struct budget budget = {.max_request = 1 << 20, .max_total = 4 << 20};
+    struct account account;
+    account_open(&account, &budget, 0);
+    const struct sent sent = {CODEC_TYPE_FP32, 2, {1000, 100000}, NULL};
+    const struct codec_tensor_form form = form_of(&sent);
+    struct codec_document *document = empty_document(1, true, &account);
+    struct codec_arrivals arrivals = {.document = document};
+    struct codec_error error;
+    cr_assert(codec_expect(&arrivals, member(document, "T0"), &form, &error));
+    cr_assert(codec_arrive(&arrivals, kilobyte, sizeof kilobyte, &error), "%s", error.message);
+    cr_expect_lt(account.held, (size_t)400 * 1024);
+    cr_expect_not(codec_arrived(&arrivals, &error));
+    codec_document_free(document);
+    cr_expect_eq(account.held, 0);
+    account_close(&account);
+    cr_expect_eq(budget.used, 0);
+}
+
+/* Receives the tensors with an account that may hold `most` bytes. All of them must be given
+ * back. Returns whether they were accepted. */
+static bool receive_within(const struct sent *list, size_t count, const char *bytes, size_t size,
+                           size_t piece, size_t most) {
+    struct budget budget = {.max_request = most, .max_total = 2 * most + 2};
+    struct account account;
+    account_open(&account, &budget, 0);
+    const struct codec_options options = {.account = &account};
+    struct codec_reader *reader = codec_reader_create(&options);
+    struct outcome outcome = {0};
+    codec_reader_free(reader);
+    if (reader != NULL) { /* read_cuts() needs a reader */
+        outcome = receive(list, count, bytes, size, 0, piece, false, &account);
+    }
+    if (outcome.document == NULL) {
+        cr_expect_neq(account.refusal, ACCOUNT_NOT_REFUSED);
+    }
+    const bool good = outcome.document != NULL;
+    codec_document_free(outcome.document);
+    cr_expect_eq(account.held, 0, "%zu bytes remain of at most %zu", account.held, most);
+    account_close(&account);
+    cr_expect_eq(budget.used, 0);
+    return good;
+}
+
+Test(codec_binary, memory_refused_at_every_step) {
+    enum {
+        LONG = 200000
+    };
+    char bytes[64], *zeros = calloc(LONG, 4);
+    const size_t size = join_small(bytes);
+    const struct sent sent = {CODEC_TYPE_FP16, 2, {LONG / 10, 10}, zeros};
+    size_t refused = 0;
+    for (size_t most = 0; !receive_within(small, COUNT(small), bytes, size, 5, most); most += 16) {
+        refused++;
+    }
+    cr_expect_gt(refused, 50);
+    for (size_t most = 0; !receive_within(&sent, 1, zeros, (size_t)LONG * 2, 3001, most);
+         most += 4096) {
+        refused++;
+    }
+    cr_expect_gt(refused, 200);
+    free(zeros);
+}
+
+/* -------------------------------------------------------------------------------------- forms */
+
+#define FORM(type, shape) "{\"t\":" type ",\"s\":" shape "}"
+
+Test(codec_binary, forms) {
+    static const struct {
+        const char *json;
+        const char *message; /* NULL: the form is accepted */
+        size_t bytes;
+    } rows[] = {
+        {FORM("\"F32\"", "[2,3]"), NULL, 24},
+        {FORM("\"U8\"", "[1]"), NULL, 1},
+        {FORM("\"BF16\"", "[1,2,1,2,1,2,1,2]"), NULL, 32},
+        {FORM("\"U8\"", "[9007199254740992,8]"), NULL, (size_t)1 << 56},
+        {"{\"s\":[1]}", "has no type: give a text such as \"F32\"", 0},
+        {FORM("1", "[1]"), "has no type", 0},
+        {FORM("\"f32\"", "[1]"), "has the type \"f32\"; the types are F32, F64, F16, BF16", 0},
+        {FORM("\"F8_E4M3\"", "[1]"), "has the type \"F8_E4M3\"", 0},
+        {FORM("\"\\u0001\"", "[1]"), "has the type \"\\u0001\"", 0},
+        {"{\"t\":\"F32\"}", "has no shape", 0},
+        {FORM("\"F32\"", "[]"), "has 0 axes; it must have 1 to 8", 0},
+        {FORM("\"F32\"", "[1,1,1,1,1,1,1,1,1]"), "has 9 axes; it must have 1 to 8", 0},
+        {FORM("\"F32\"", "3"), "has a shape that is no array", 0},
+        {FORM("\"F32\"", "\"3\""), "has a wrong shape", 0},
+        {FORM("\"F32\"", "[\"3\"]"), "has a wrong shape", 0},
+        {FORM("\"F32\"", "[[1,2]]"), "has a wrong shape", 0},
+        {FORM("\"F32\"", "{}"), "has a wrong shape", 0},
+        {FORM("\"F32\"", "null"), "has a wrong shape", 0},
+        {FORM("\"F32\"", "[true]"), "has a wrong shape", 0},
+        {FORM("\"F32\"", "[2,0]"), "s/1 must be at least 1, not 0", 0},
+        {FORM("\"F32\"", "[-1]"), "s/0 must be at least 1, not -1", 0},
+        {FORM("\"F32\"", "[1.5]"), "s/0 must be a whole number, not 1.5", 0},
+        {FORM("\"F32\"", "[null]"), "has a wrong shape", 0},
+        {FORM("\"F32\"", "[9223372036854775808]"), "has a wrong shape", 0},
+        {FORM("\"F32\"", "[9007199254740994]"), "not exact in float64", 0},
+        {FORM("\"F64\"", "[4294967296,4294967296]"), "more bytes than a file can have", 0},
+        {FORM("\"F32\"", "[4294967296,1073741824]"), "more bytes than a file can have", 0},
+        {FORM("\"U8\"", "[9007199254740992,1024]"), "more bytes than a file can have", 0},
+        {FORM("\"BOOL\"", "[9007199254740992,256]"), "more bytes than a file can have", 0},
+        {FORM("\"U8\"", "[4294967296,4294967296,4294967296,4294967296]"),
+         "more bytes than a file can have", 0},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        struct codec_document *document = read_good(rows[i].json);
+        struct codec_tensor_form form;
+        struct codec_error error = {.status = CODEC_OK};
+        const bool good = codec_as_form(document, member(document, "t"), member(document, "s"),
+                                        "W\"Q", codec_safetensors_types, &form, &error);
+        cr_expect_eq(good, rows[i].message == NULL, "%s: %s", rows[i].json, error.message);
+        if (good) {
+            cr_expect_eq(form.bytes, rows[i].bytes, "%s", rows[i].json);
+        } else {
+            cr_expect_eq(error.status, CODEC_CONTENT);
+            cr_expect(strncmp(error.message, "the tensor \"W\"Q\" ", 17) == 0 &&
+                          strstr(error.message, rows[i].message) != NULL,
+                      "%s: %s", rows[i].json, error.message);
+        }
+        codec_document_free(document);
+    }
+}
+
+/* --------------------------------------------------------------------------- arrays in the JSON */
+
+/* Moves the array "d" of a document into a document of this float type. */
+static struct outcome move(const char *json, const struct sent *sent, bool wide) {
+    struct outcome outcome = {.document = empty_document(1, wide, test_account())};
+    struct codec_document *from = read_good(json);
+    const struct codec_tensor_form form = form_of(sent);
+    if (!codec_move_tensor(outcome.document, member(outcome.document, "T0"), from,
+                           member(from, "d"), &form, &outcome.error)) {
+        codec_document_free(outcome.document);
+        outcome.document = NULL;
+    }
+    codec_document_free(from);
+    return outcome;
+}
+
+#define ROUNDED 0.1F, 0.2F, 0.3F, 0.7F
+
+/* An array of FP32 has the numbers that its bytes would have, whatever the float type of the
+ * document is and however the array is nested. */
+Test(codec_binary, arrays_are_rounded_to_their_type) {
+    static const char *const texts[] = {"{\"d\":[0.1,0.2,0.3,0.7]}",
+                                        "{\"d\":[[0.1,0.2],[0.3,0.7]]}",
+                                        "{\"d\":[0.1,0.2,0.3,0.7],\"dtype\":\"float64\"}",
+                                        "{\"d\":[[0.1,0.2],[0.3,0.7]],\"dtype\":\"float64\"}"};
+    static const float floats[] = {ROUNDED};
+    static const double doubles[] = {ROUNDED}, exact[] = {0.1, 0.2, 0.3, 0.7};
+    const size_t held = test_account()->held;
+    for (size_t i = 0; i < COUNT(texts); i++) {
+        for (int wide = 0; wide < 2; wide++) {
+            struct sent sent = {CODEC_TYPE_FP32, 2, {2, 2}, NULL};
+            struct outcome outcome = move(texts[i], &sent, wide != 0);
+            attn_tensor tensor;
+            cr_assert_not_null(outcome.document, "%s", outcome.error.message);
+            cr_assert(codec_as_reals(outcome.document, member(outcome.document, "T0"), 2, 2,
+                                     &tensor, &outcome.error));
+            cr_expect_eq(memcmp(tensor.data, wide != 0 ? (const void *)doubles : floats,
+                                wide != 0 ? sizeof doubles : sizeof floats),
+                         0, "%s %d", texts[i], wide);
+            codec_document_free(outcome.document);
+            if (wide == 0 || i < 2) {
+                continue;
+            }
+            sent.type = CODEC_TYPE_FP64; /* this type is not rounded */
+            outcome = move(texts[i], &sent, true);
+            cr_assert_not_null(outcome.document, "%s", outcome.error.message);
+            cr_assert(codec_as_reals(outcome.document, member(outcome.document, "T0"), 2, 2,
+                                     &tensor, &outcome.error));
+            cr_expect_eq(memcmp(tensor.data, exact, sizeof exact), 0, "%s", texts[i]);
+            codec_document_free(outcome.document);
+        }
+    }
+    cr_expect_eq(test_account()->held, held);
+}
+
+Test(codec_binary, arrays_that_do_not_fit) {
+    static const struct {
+        const char *json;
+        enum codec_type type;
+        size_t shape[2];
+        const char *message; /* NULL: the array is accepted */
+    } rows[] = {
+        {"{\"d\":[1,2,3,4]}", CODEC_TYPE_INT8, {2, 2}, NULL},
+        {"{\"d\":[[1,2],[3,4]]}", CODEC_TYPE_UINT64, {2, 2}, NULL},
+        {"{\"d\":[true,false]}", CODEC_TYPE_BOOL, {1, 2}, NULL},
+        {"{\"d\":[1,0]}", CODEC_TYPE_BOOL, {1, 2}, NULL},
+        {"{\"d\":[null,0]}", CODEC_TYPE_FP32, {1, 2}, NULL},
+        {"{\"d\":[1,2,3]}", CODEC_TYPE_FP32, {2, 2}, "has 3 elements in its data, but 4 in its"},
+        {"{\"d\":[[1,2],[3,4]]}", CODEC_TYPE_FP32, {4, 1}, "nested in another way"},
+        {"{\"d\":[[[1,2]]]}", CODEC_TYPE_FP32, {1, 2}, "nested in another way"},
+        {"{\"d\":[true,false]}", CODEC_TYPE_UINT8, {1, 2}, "has booleans, but its type is no BOOL"},
+        {"{\"d\":[0,2]}", CODEC_TYPE_BOOL, {1, 2}, "element 1 of its data"},
+        {"{\"d\":[127,128]}", CODEC_TYPE_INT8, {1, 2}, "element 1 of its data"},
+        {"{\"d\":[-128,-129]}", CODEC_TYPE_INT8, {1, 2}, "element 1 of its data"},
+        {"{\"d\":[255,256]}", CODEC_TYPE_UINT8, {1, 2}, "element 1 of its data"},
+        {"{\"d\":[0,-1]}", CODEC_TYPE_UINT64, {1, 2}, "element 1 of its data"},
+        {"{\"d\":[0,1.5]}", CODEC_TYPE_INT32, {1, 2}, "element 1 of its data"},
+        {"{\"d\":[0,null]}", CODEC_TYPE_INT32, {1, 2}, "element 1 of its data"},
+        {"{\"d\":[0,18446744073709551616]}", CODEC_TYPE_UINT64, {1, 2}, "element 1 of its data"},
+        {"{\"d\":[0,1e39],\"dtype\":\"float64\"}", CODEC_TYPE_FP32, {1, 2}, "element 1 of its"},
+    };
+    const size_t held = test_account()->held;
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        const struct sent sent = {rows[i].type, 2, {rows[i].shape[0], rows[i].shape[1]}, NULL};
+        struct outcome outcome = move(rows[i].json, &sent, strstr(rows[i].json, "dtype") != NULL);
+        cr_expect_eq(outcome.document != NULL, rows[i].message == NULL, "%s: %s", rows[i].json,
+                     outcome.error.message);
+        if (outcome.document == NULL && rows[i].message != NULL) {
+            cr_expect_eq(outcome.error.status, CODEC_CONTENT);
+            cr_expect(strstr(outcome.error.message, "the tensor \"T0\"") != NULL &&
+                          strstr(outcome.error.message, rows[i].message) != NULL,
+                      "%s: %s", rows[i].json, outcome.error.message);
+        }
+        codec_document_free(outcome.document);
+    }
+    cr_expect_eq(test_account()->held, held);
+}

@@ -1,0 +1,29 @@
+/* test_halves.h - the values of numbers of 16 bits in plain arithmetic. */
+#ifndef TEST_HALVES_H
+#define TEST_HALVES_H
+
+#include <math.h>
+#include <stdint.h>
+
+/* Returns the value of a number with a sign, `exponent` bits of exponent and the rest of fraction
+ * (IEEE 754-2008, 3.4). */
+static inline double value_of_bits(uint16_t bits, int exponent) {
+    const int fraction = 15 - exponent, bias = (1 << (exponent - 1)) - 1;
+    const int e = bits >> fraction & ((1 << exponent) - 1), f = bits & ((1 << fraction) - 1);
+    const double sign = (bits & 0x8000) != 0 ? -1 : 1;
+    if (e == (1 << exponent) - 1) {
+        return f != 0 ? (double)NAN : sign * (double)INFINITY;
+    }
+    return sign * (e == 0 ? ldexp(f, 1 - bias - fraction)
+                          : ldexp((1 << fraction) + f, e - bias - fraction));
+}
+
+static inline double half_value(uint16_t bits) {
+    return value_of_bits(bits, 5);
+}
+
+static inline double bfloat_value(uint16_t bits) {
+    return value_of_bits(bits, 8);
+}
+
+#endif
