@@ -1,7 +1,6 @@
 /* inference_answer.c - answers in the Open Inference Protocol. */
 #include "api/inference.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "api/tensors.h"
@@ -22,27 +21,6 @@ static bool find_output(const struct question *question, const char *name, bool 
         }
     }
     return question->output_count == 0;
-}
-
-/* Refuses an output that names no result, such as "top_k.index". Returns false then. */
-static bool check_outputs(const struct api_request *request, struct http_response *response) {
-    const struct question *question = request->question;
-    const struct codec_results *results = &request->tensors->results;
-    for (size_t i = 0; i < question->output_count; i++) {
-        char detail[192];
-        size_t found = 0;
-        while (found < results->count &&
-               !is_asked(question->outputs[i].name, results->list[found].name)) {
-            found++;
-        }
-        if (found == results->count) {
-            snprintf(detail, sizeof detail, "the output \"%.64s\" is no result of this request",
-                     question->outputs[i].name);
-            http_problem(response, request->http, 422, detail, NULL, NULL);
-            return false;
-        }
-    }
-    return true;
 }
 
 static struct codec_item *add_text(struct codec_item *out, const char *key, const char *text) {
@@ -156,7 +134,7 @@ void inference_reply(const struct api_request *request, struct http_response *re
                      const struct codec_item *items, size_t count, int digits) {
     struct tensors_answer *answer = request->tensors;
     const int64_t start = clock_ns();
-    if (!tensors_list(request, response, items, count) || !check_outputs(request, response)) {
+    if (!tensors_list(request, response, items, count)) {
         return;
     }
     const size_t room = ITEMS_AROUND + (count + answer->results.count) * ITEMS_OF_RESULT;
