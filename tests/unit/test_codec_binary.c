@@ -419,7 +419,7 @@ Test(codec_binary, long_tensors_grow) {
 /* A client may declare 400 MB and send 1 KB: only what arrives takes memory. */
 Test(codec_binary, sizes_that_are_only_declared) {
     static const char kilobyte[1024];
-    struct budget budget = {.max_request = 1 << 20, .max_total = 4 << 20};
+    struct budget budget = {.max_request = (size_t)1 << 30, .max_total = (size_t)1 << 31};
     struct account account;
     account_open(&account, &budget, 0);
     const struct sent sent = {CODEC_TYPE_FP32, 2, {1000, 100000}, NULL};
@@ -429,12 +429,30 @@ Test(codec_binary, sizes_that_are_only_declared) {
     struct codec_error error;
     cr_assert(codec_expect(&arrivals, member(document, "T0"), &form, &error));
     cr_assert(codec_arrive(&arrivals, kilobyte, sizeof kilobyte, &error), "%s", error.message);
-    cr_expect_lt(account.held, (size_t)400 * 1024);
+    cr_expect_lt(account.held, (size_t)3 << 20); /* one huge page, and the documents */
     cr_expect_not(codec_arrived(&arrivals, &error));
     codec_document_free(document);
     cr_expect_eq(account.held, 0);
     account_close(&account);
     cr_expect_eq(budget.used, 0);
+}
+
+/* A tensor that no request may hold is refused with its first byte. */
+Test(codec_binary, sizes_that_are_never_allowed) {
+    struct budget budget = {.max_request = 1 << 20, .max_total = 4 << 20};
+    struct account account;
+    account_open(&account, &budget, 0);
+    const struct sent sent = {CODEC_TYPE_FP32, 2, {1000, 100000}, NULL};
+    const struct codec_tensor_form form = form_of(&sent);
+    struct codec_document *document = empty_document(1, true, &account);
+    struct codec_arrivals arrivals = {.document = document};
+    struct codec_error error;
+    cr_assert(codec_expect(&arrivals, member(document, "T0"), &form, &error));
+    cr_assert_not(codec_arrive(&arrivals, "x", 1, &error));
+    cr_expect_eq(error.status, CODEC_NO_MEMORY);
+    cr_expect_eq(account.refusal, ACCOUNT_OVER_REQUEST);
+    codec_document_free(document);
+    account_close(&account);
 }
 
 /* Receives the tensors with an account that may hold `most` bytes. All of them must be given
