@@ -325,7 +325,7 @@ static void drop_work(struct exchange *exchange) {
 /* Frees what a filled response does not need. Returns true, the result of app_end() for a response
  * that is filled. */
 static bool respond(struct exchange *exchange) {
-    if (exchange->response->read == NULL && exchange->response->parts == NULL) {
+    if (exchange->response->read == NULL) {
         drop_work(exchange);
     }
     return true;

@@ -1,5 +1,5 @@
-/* tensors.c - sends binary tensors: short answers as one block, long ones in parts that are not
- * copied, and tensors that must be rounded to 16 bits piece by piece. */
+/* tensors.c - sends binary tensors. A short answer is one block. The bytes of a long one are copied
+ * from the results into the buffer from which they are sent, or rounded to 16 bits on the way. */
 #include "api/tensors.h"
 
 #include "api/question.h"
@@ -13,8 +13,7 @@
 #include <string.h>
 
 enum {
-    SHORT = 16 * 1024, /* bytes; a shorter answer is copied into one block */
-    MANY = 64          /* tensors; more of them are sent piece by piece */
+    SHORT = 16 * 1024 /* bytes; a shorter answer is copied into one block */
 };
 
 void tensors_free(struct tensors_answer *answer) {
@@ -23,7 +22,6 @@ void tensors_free(struct tensors_answer *answer) {
         free(answer->header.data);
     }
     account_give(answer->account, answer->header_counted);
-    account_free(answer->account, answer->parts, answer->part_capacity * sizeof *answer->parts);
     *answer = (struct tensors_answer){0};
 }
 
@@ -84,27 +82,6 @@ static bool copy_all(struct tensors_answer *answer, struct http_response *respon
     return true;
 }
 
-/* Lists the header and the tensors as parts. Returns false if there is no memory. */
-static bool list_parts(struct tensors_answer *answer, struct http_response *response) {
-    const size_t count = answer->results.count + 1;
-    if (!account_take(answer->account, HTTP_STREAM)) {
-        return false;
-    }
-    answer->parts =
-        account_grow(answer->account, NULL, &answer->part_capacity, count, sizeof *answer->parts);
-    if (answer->parts == NULL) {
-        return false;
-    }
-    answer->parts[0] = (struct http_part){answer->header.data, answer->header.size};
-    for (size_t i = 1; i < count; i++) {
-        const struct codec_result *result = &answer->results.list[i - 1];
-        answer->parts[i] = (struct http_part){codec_result_bytes(result), result->bytes};
-    }
-    response->parts = answer->parts;
-    response->part_count = count;
-    return true;
-}
-
 /* Writes the next bytes of the answer. */
 static bool tensors_read(void *answer_, char *out, size_t room, size_t *size) {
     struct tensors_answer *answer = answer_;
@@ -130,32 +107,28 @@ static bool tensors_read(void *answer_, char *out, size_t room, size_t *size) {
     return true;
 }
 
+/* Has the answer made while it is sent. Returns false if there is no memory. */
 static bool stream_all(const struct api_request *request, struct http_response *response) {
+    const struct codec_results *results = &request->tensors->results;
     if (!account_take(request->account, HTTP_STREAM)) {
         return false;
     }
     response->body = request->tensors;
     response->read = tensors_read;
+    response->copies = true;
+    for (size_t i = 0; i < results->count; i++) {
+        response->copies &= codec_result_bytes(&results->list[i]) != NULL;
+    }
     return true;
 }
 
 void tensors_send(const struct api_request *request, struct http_response *response) {
     struct tensors_answer *answer = request->tensors;
-    const struct codec_results *results = &answer->results;
     size_t total = answer->header.size;
-    bool converted = results->count > MANY, done;
-    for (size_t i = 0; i < results->count; i++) {
-        total += results->list[i].bytes;
-        converted |= codec_result_bytes(&results->list[i]) == NULL;
+    for (size_t i = 0; i < answer->results.count; i++) {
+        total += answer->results.list[i].bytes;
     }
-    if (total <= SHORT) {
-        done = copy_all(answer, response, total);
-    } else if (!converted) {
-        done = list_parts(answer, response);
-    } else {
-        done = stream_all(request, response);
-    }
-    if (!done) {
+    if (!(total <= SHORT ? copy_all(answer, response, total) : stream_all(request, response))) {
         reply_no_memory(request, response);
         return;
     }

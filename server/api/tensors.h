@@ -17,8 +17,6 @@ struct tensors_answer {
     struct codec_buffer header;   /* what stands before them */
     struct account *account;      /* borrowed; counts both */
     size_t header_counted;        /* bytes of the header that are taken from the account */
-    struct http_part *parts;      /* owned; the header and the tensors, or NULL */
-    size_t part_capacity;
     size_t next, done; /* the tensor that the next bytes are of, and its bytes so far; the header is
                           number 0 */
 };

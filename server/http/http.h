@@ -79,12 +79,6 @@ struct http_asset {
     } plain, gzip, brotli;
 };
 
-/* A part of a body. */
-struct http_part {
-    const void *bytes;
-    size_t size;
-};
-
 /* The app gets a response that is all zero. Its strings are static. */
 struct http_response {
     int status;             /* e.g. 200; a 503 is sent with "Retry-After: 1" */
@@ -97,11 +91,6 @@ struct http_response {
     bool close;       /* end the connection after this response */
     const void *body; /* `size` bytes */
     size_t size;
-    /* If there are parts, the body is these parts one after another, and `size` is their sum. Then
-     * `body` is only what `release` gets. The parts and their bytes live as long as the body does.
-     * A part may be empty. The server holds HTTP_STREAM bytes for such a body. */
-    const struct http_part *parts;
-    size_t part_count; /* 0 = the body has no parts */
     /* Called once when the body was sent or dropped; NULL = the body is static, or it lives as long
      * as the exchange. */
     void (*release)(void *body);
@@ -110,14 +99,17 @@ struct http_response {
      * that the request asks for, or the response by a 304. It does so with and without
      * http_options.compression. */
     const struct http_asset *asset;
-    /* Writes the next bytes of a body that is made while it is sent; NULL = the body is whole or
-     * has parts. `body` is then what makes the bytes, and the `size` above is the number of bytes
-     * that it will make, or 0 if that is not known: then the body is sent in chunks. Writes at most
+    /* Writes the next bytes of a body that is made while it is sent; NULL = the body is whole.
+     * `body` is then what makes the bytes, and the `size` above is the number of bytes that it will
+     * make, or 0 if that is not known: then the body is sent in chunks. Writes at most
      * `room` bytes, and none at the end of the body. Returns false if it cannot go on: the
      * connection is then cut off, as it is if the body ends before its `size`. It is called on an
      * I/O thread or by http_make, never twice at the same time. The exchange is released after the
      * last call. The server holds HTTP_STREAM bytes for it. */
     bool (*read)(void *body, char *out, size_t room, size_t *size);
+    /* `read` only copies bytes, and `size` is known. Its bytes then go straight into the buffer from
+     * which they are sent, and no other thread is asked to make them. */
+    bool copies;
     bool timed;                       /* Server-Timing is sent */
     double timing[HTTP_TIMING_COUNT]; /* milliseconds */
 };
@@ -150,7 +142,7 @@ struct http_record {
 };
 
 enum {
-    /* The bytes that the server holds for a body that is made while it is sent or has parts. */
+    /* The bytes that the server holds for a body that is made while it is sent. */
     HTTP_STREAM = 72 * 1024
 };
 

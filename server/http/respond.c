@@ -1,6 +1,6 @@
 /*
- * respond.c sends the response of a call: its headers, and its body, which is whole, has parts, or
- * is made while it is sent. It compresses the body if the client asks for that.
+ * respond.c sends the response of a call: its headers, and its body, which is whole or is made
+ * while it is sent. It compresses the body if the client asks for that.
  */
 #include "http/internal.h"
 
@@ -144,75 +144,6 @@ static bool add_headers(const struct http_call *call, struct MHD_Response *out) 
            (!call->connection->ends || add_header(out, "Connection", "close"));
 }
 
-/* A body in parts that is read like one that is made while it is sent. */
-struct parts {
-    const struct http_part *next, *end;
-    size_t at; /* bytes of `next` that were read */
-    void *body;
-    void (*release)(void *body);
-};
-
-static bool read_parts(void *parts_, char *out, size_t room, size_t *size) {
-    struct parts *parts = parts_;
-    *size = 0;
-    while (*size < room && parts->next < parts->end) {
-        const struct http_part *part = parts->next;
-        const size_t left = part->size - parts->at, free = room - *size;
-        const size_t count = left < free ? left : free;
-        if (count > 0) {
-            memcpy(out + *size, (const char *)part->bytes + parts->at, count);
-        }
-        *size += count;
-        parts->at += count;
-        if (parts->at == part->size) {
-            parts->next++;
-            parts->at = 0;
-        }
-    }
-    return true;
-}
-
-static void free_parts(void *parts_) {
-    struct parts *parts = parts_;
-    if (parts->release != NULL) {
-        parts->release(parts->body);
-    }
-    free(parts);
-}
-
-/* Makes a little body in parts a whole one, and any other a streamed one of a known size. Returns
- * false if there is no memory. MHD_create_response_from_iovec would send the parts without copying
- * them. But it takes memory of the connection, and if a long head or further requests have left too
- * little, libmicrohttpd unlocks a mutex that it has not locked, and then it ends the process
- * (0.9.75 and 1.0.1). */
-static bool take_parts(struct http_response *response) {
-    const bool whole = response->size <= LITTLE;
-    struct parts parts = {.next = response->parts,
-                          .end = response->parts + response->part_count,
-                          .body = (void *)response->body,
-                          .release = response->release};
-    void *body = malloc(whole ? response->size + 1 : sizeof parts);
-    if (body == NULL) {
-        return false;
-    }
-    if (whole) {
-        size_t size;
-        read_parts(&parts, body, response->size, &size);
-        if (parts.release != NULL) {
-            parts.release(parts.body);
-        }
-        response->release = free;
-    } else {
-        memcpy(body, &parts, sizeof parts);
-        response->read = read_parts;
-        response->release = free_parts;
-    }
-    response->body = body;
-    response->parts = NULL;
-    response->part_count = 0;
-    return true;
-}
-
 /* A body that is made while it is sent. libmicrohttpd owns it, together with the response. */
 struct http_stream {
     struct http_call *call; /* valid as long as read_stream is called */
@@ -319,7 +250,7 @@ static struct MHD_Response *create_stream(struct http_call *call,
     const bool sized = response->size > 0;
     /* Chunks are written into libmicrohttpd's buffer for heads, and bodies of a known size into its
      * block. */
-    const size_t block = !sized ? BLOCK : response->read == read_parts ? PIECE : PIECE / 2;
+    const size_t block = !sized ? BLOCK : response->copies ? PIECE : PIECE / 2;
     const size_t room = !sized ? PIECE : PIECE - block;
     struct http_stream *stream = malloc(sizeof *stream + room);
     if (stream == NULL) {
@@ -381,9 +312,6 @@ static bool may_compress(const struct http_call *call) {
 enum MHD_Result respond_send(struct http_call *call, struct MHD_Connection *connection) {
     struct http_response *response = &call->response;
     response->timing[HTTP_TIMING_DECODE] += call->inflate_ms;
-    if (response->part_count > 0 && !take_parts(response)) {
-        return MHD_NO;
-    }
     if (may_compress(call)) {
         compress_response(call);
     }

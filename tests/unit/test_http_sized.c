@@ -1,6 +1,7 @@
 /*
- * test_http_parts.c tests bodies in parts and bodies of a known size: whole and compressed, over
- * TLS, for HEAD and for slow clients. It also tests the headers of binary tensors and bare errors.
+ * test_http_sized.c tests bodies of a known size that are made while they are sent: plain and
+ * compressed, over TLS, for HEAD and for slow clients. It also tests the headers of binary tensors
+ * and bare errors.
  */
 #define _GNU_SOURCE /* memmem */
 #include <criterion/criterion.h>
@@ -21,8 +22,7 @@
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
 enum {
-    LARGE = 8 << 20,
-    MOST_PARTS = 1100 /* more than the kernel takes in one call */
+    LARGE = 8 << 20
 };
 
 /* ---------------------------------------------------------------------------------------- app */
@@ -31,9 +31,8 @@ static atomic_uint pieces_asked, bodies_made, bodies_freed, exchanges_freed;
 static _Atomic uint64_t last_sent;
 static char bytes[LARGE]; /* the bytes of each body are the first ones of these */
 
-/* A body in parts, or one of a known size that ends at `end`. */
+/* A body of a known size that ends at `end`. */
 struct body {
-    struct http_part parts[MOST_PARTS];
     size_t at, end;
 };
 
@@ -51,17 +50,15 @@ static bool read_announced(void *body_, char *out, size_t room, size_t *size) {
 }
 
 /* Answers to these paths:
- *   /parts/COUNT/SIZE  parts of growing size, every third of which is empty, with SIZE bytes
- *   /sized/END/SIZE    a body that is made while it is sent: END bytes, of which SIZE are announced
- *   any other          a text with the headers that the app was told */
+ *   /copied/END/SIZE  a body of END bytes, of which SIZE are announced, that is only copied
+ *   /sized/END/SIZE   a body of END bytes, of which SIZE are announced, that takes time to make
+ *   any other         a text with the headers that the app was told */
 static void answer(const struct http_request *request, struct http_response *response) {
-    static const char *const names[] = {"/parts/", "/sized/"};
-    const int kind = strncmp(request->path, names[0], 7) == 0   ? 0
-                     : strncmp(request->path, names[1], 7) == 0 ? 1
-                                                                : 2;
+    const bool copied = strncmp(request->path, "/copied/", 8) == 0;
+    const bool sized = strncmp(request->path, "/sized/", 7) == 0;
     response->status = 200;
     response->media_type = "text/plain";
-    if (kind == 2) {
+    if (!copied && !sized) {
         char *text = malloc(1024);
         snprintf(text, 1024, "%s|%s", request->accept,
                  request->inference_header != NULL ? request->inference_header : "none");
@@ -71,26 +68,14 @@ static void answer(const struct http_request *request, struct http_response *res
         return;
     }
     struct body *body = calloc(1, sizeof *body);
-    size_t first = 0;
-    cr_assert_eq(sscanf(request->path + 7, "%zu/%zu", &first, &response->size), 2);
+    cr_assert_eq(sscanf(request->path + (copied ? 8 : 7), "%zu/%zu", &body->end, &response->size),
+                 2);
     response->body = body;
+    response->read = read_announced;
+    response->copies = copied;
     response->release = free_counted;
     response->inference_header = 1234567;
     atomic_fetch_add(&bodies_made, 1);
-    if (kind == 1) {
-        response->read = read_announced;
-        body->end = first;
-        return;
-    }
-    size_t at = 0;
-    for (size_t i = 0; i < first; i++) {
-        const size_t left = response->size - at, share = (i + 1) * response->size / first / first;
-        const size_t size = i + 1 == first ? left : i % 3 == 1 ? 0 : share < left ? share : left;
-        body->parts[i] = (struct http_part){size > 0 ? bytes + at : NULL, size};
-        at += size;
-    }
-    response->parts = body->parts;
-    response->part_count = first;
 }
 
 static void *begin(void *context, const struct http_request *request,
@@ -179,7 +164,7 @@ static void stop(void) {
     cr_expect_eq(bodies_made, bodies_freed, "%u made, %u freed", bodies_made, bodies_freed);
 }
 
-TestSuite(http_parts, .init = fill, .timeout = 60);
+TestSuite(http_sized, .init = fill, .timeout = 60);
 
 /* --------------------------------------------------------------------------------- the bodies */
 
@@ -201,20 +186,16 @@ static const struct {
     const char *path;
     size_t size;
 } bodies[] = {
-    {"/parts/1/0", 0},
-    {"/parts/5/0", 0},
-    {"/parts/1/1", 1},
-    {"/parts/3/1000", 1000},
-    {"/parts/300/5000", 5000},
-    {"/parts/2/32768", 32768},
-    {"/parts/2/32769", 32769},
-    {"/parts/1/65536", 65536},
-    {"/parts/7/65537", 65537},
-    {"/parts/300/100000", 100000},
-    {"/parts/1100/500000", 500000},
-    {"/parts/1/8388608", LARGE},
-    {"/parts/300/8388608", LARGE},
-    {"/parts/1100/8388608", LARGE},
+    {"/copied/1/1", 1},
+    {"/copied/1000/1000", 1000},
+    {"/copied/5000/5000", 5000},
+    {"/copied/32768/32768", 32768},
+    {"/copied/32769/32769", 32769},
+    {"/copied/65536/65536", 65536},
+    {"/copied/65537/65537", 65537},
+    {"/copied/100000/100000", 100000},
+    {"/copied/500000/500000", 500000},
+    {"/copied/8388608/8388608", LARGE},
     {"/sized/1/1", 1},
     {"/sized/32768/32768", 32768},
     {"/sized/100001/100001", 100001},
@@ -230,7 +211,7 @@ static void ask_for(struct client_connection *connection, const char *method, co
 }
 
 /* The same connection gets all bodies, so each of them ends where its length says. The app is asked
- * to make pieces of bodies that are made while they are sent, but never to copy parts. */
+ * to make pieces of bodies that are made while they are sent, but never to copy bytes. */
 static void try_bodies(struct client_connection *connection) {
     struct client_response response;
     for (size_t i = 0; i < COUNT(bodies); i++) {
@@ -238,7 +219,7 @@ static void try_bodies(struct client_connection *connection) {
         ask_for(connection, "GET", bodies[i].path, "");
         cr_assert(client_receive(connection, false, &response), "%s", bodies[i].path);
         expect_bytes(&response, bodies[i].size, bodies[i].path);
-        cr_expect(strncmp(bodies[i].path, "/parts", 6) != 0 || pieces_asked == before);
+        cr_expect(strncmp(bodies[i].path, "/copied", 7) != 0 || pieces_asked == before);
         client_response_free(&response);
         ask_for(connection, "HEAD", bodies[i].path, "");
         cr_assert(client_receive(connection, true, &response), "%s", bodies[i].path);
@@ -249,7 +230,7 @@ static void try_bodies(struct client_connection *connection) {
     cr_expect_gt(pieces_asked, 0);
 }
 
-Test(http_parts, arrive_as_one_body) {
+Test(http_sized, arrive_as_one_body) {
     fixture_start(&usual, &app);
     struct client_connection connection;
     cr_assert(client_open(&connection, http_port(fixture_server)));
@@ -258,12 +239,12 @@ Test(http_parts, arrive_as_one_body) {
     stop();
 }
 
-Test(http_parts, arrive_over_tls) {
-    char folder[] = "/tmp/attentiond-parts-XXXXXX", certificate[64], key[64];
+Test(http_sized, arrive_over_tls) {
+    char folder[] = "/tmp/attentiond-sized-XXXXXX", certificate[64], key[64];
     cr_assert_not_null(mkdtemp(folder));
     snprintf(certificate, sizeof certificate, "%s/certificate.pem", folder);
     snprintf(key, sizeof key, "%s/key.pem", folder);
-    cr_assert(tls_make_pair("parts", false, 3600, certificate, key));
+    cr_assert(tls_make_pair("sized", false, 3600, certificate, key));
     struct http_options options = usual;
     options.tls_certificate = certificate;
     options.tls_key = key;
@@ -279,7 +260,7 @@ Test(http_parts, arrive_over_tls) {
 }
 
 /* A client of HTTP/1.0 knows no chunks, but it knows lengths. */
-Test(http_parts, arrive_at_old_clients) {
+Test(http_sized, arrive_at_old_clients) {
     fixture_start(&usual, &app);
     for (size_t i = 0; i < COUNT(bodies); i++) {
         struct client_connection connection;
@@ -296,7 +277,7 @@ Test(http_parts, arrive_at_old_clients) {
     stop();
 }
 
-Test(http_parts, are_compressed_as_one_body) {
+Test(http_sized, are_compressed_as_one_body) {
     static const char *const codings[] = {"gzip", "zstd", "deflate"};
     fixture_start(&usual, &app);
     struct client_connection connection;
@@ -328,7 +309,7 @@ Test(http_parts, are_compressed_as_one_body) {
     stop();
 }
 
-Test(http_parts, a_body_that_is_shorter_than_its_length_is_cut_off) {
+Test(http_sized, a_body_that_is_shorter_than_its_length_is_cut_off) {
     static const char *const short_ones[] = {"/sized/0/10", "/sized/99/100", "/sized/99999/100000"};
     fixture_start(&usual, &app);
     for (size_t i = 0; i < COUNT(short_ones); i++) {
@@ -344,7 +325,7 @@ Test(http_parts, a_body_that_is_shorter_than_its_length_is_cut_off) {
 
 /* A client whose head fills the memory of its connection gets its answer, or loses its connection.
  * The server goes on. */
-Test(http_parts, long_heads_do_no_harm) {
+Test(http_sized, long_heads_do_no_harm) {
     enum {
         LONGEST = 32768
     };
@@ -354,7 +335,7 @@ Test(http_parts, long_heads_do_no_harm) {
     for (size_t size = 1000; size < LONGEST; size += 97) {
         struct client_connection connection;
         struct client_response response;
-        int at = sprintf(request, "GET /parts/300/100000 HTTP/1.1\r\nHost: a\r\nX: ");
+        int at = sprintf(request, "GET /copied/100000/100000 HTTP/1.1\r\nHost: a\r\nX: ");
         memset(request + at, 'x', size);
         strcpy(request + at + size, "\r\n\r\n");
         fixture_open(&connection, request);
@@ -374,7 +355,7 @@ Test(http_parts, long_heads_do_no_harm) {
 
 /* The client takes the body at 2 MB in a second, which is fast enough; the whole takes longer than
  * the deadline of a short body. */
-Test(http_parts, a_steady_client_gets_all) {
+Test(http_sized, a_steady_client_gets_all) {
     struct http_options options = usual;
     options.write_timeout = options.idle_timeout = 1;
     fixture_start(&options, &app);
@@ -383,7 +364,7 @@ Test(http_parts, a_steady_client_gets_all) {
     char taken[1024], *rest = malloc(LARGE);
     cr_assert(client_open(&connection, http_port(fixture_server)));
     setsockopt(connection.fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
-    ask_for(&connection, "GET", "/parts/300/8388608", "");
+    ask_for(&connection, "GET", "/copied/8388608/8388608", "");
     ssize_t got = recv(connection.fd, taken, sizeof taken, MSG_PEEK | MSG_WAITALL);
     const char *body_begin = got > 0 ? memmem(taken, (size_t)got, "\r\n\r\n", 4) : NULL;
     cr_assert_not_null(body_begin);
@@ -406,7 +387,7 @@ Test(http_parts, a_steady_client_gets_all) {
     stop();
 }
 
-Test(http_parts, a_client_that_takes_nothing_is_cut_off) {
+Test(http_sized, a_client_that_takes_nothing_is_cut_off) {
     struct http_options options = usual;
     options.write_timeout = 1;
     fixture_start(&options, &app);
@@ -414,7 +395,7 @@ Test(http_parts, a_client_that_takes_nothing_is_cut_off) {
     const int small = 4096;
     cr_assert(client_open(&connection, http_port(fixture_server)));
     setsockopt(connection.fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
-    ask_for(&connection, "GET", "/parts/300/8388608", "");
+    ask_for(&connection, "GET", "/copied/8388608/8388608", "");
     fixture_wait_until(&bodies_made, 1);
     fixture_wait_until(&bodies_freed, 1);
     fixture_wait_until(&exchanges_freed, 1);
@@ -423,14 +404,14 @@ Test(http_parts, a_client_that_takes_nothing_is_cut_off) {
     stop();
 }
 
-Test(http_parts, records_count_the_bytes) {
+Test(http_sized, records_count_the_bytes) {
     static const struct {
         const char *method, *path;
         uint64_t sent;
     } cases[] = {
-        {"GET", "/parts/3/1000", 1000},      {"GET", "/parts/300/100000", 100000},
-        {"HEAD", "/parts/300/100000", 0},    {"GET", "/sized/100000/100000", 100000},
-        {"HEAD", "/sized/100000/100000", 0}, {"GET", "/parts/1100/8388608", LARGE},
+        {"GET", "/copied/1000/1000", 1000},   {"GET", "/copied/100000/100000", 100000},
+        {"HEAD", "/copied/100000/100000", 0}, {"GET", "/sized/100000/100000", 100000},
+        {"HEAD", "/sized/100000/100000", 0},  {"GET", "/copied/8388608/8388608", LARGE},
     };
     fixture_start(&usual, &app);
     struct client_connection connection;
@@ -453,7 +434,7 @@ Test(http_parts, records_count_the_bytes) {
 
 /* -------------------------------------------------------------------------- headers and errors */
 
-Test(http_parts, the_app_is_told_headers) {
+Test(http_sized, the_app_is_told_headers) {
     static const struct {
         const char *headers, *told;
     } cases[] = {
@@ -491,7 +472,7 @@ Test(http_parts, the_app_is_told_headers) {
 #define DETAIL_404 "nothing is here"
 
 /* Each refusal has both forms: the bare one below /v2, and a problem document elsewhere. */
-Test(http_parts, errors_are_bare_below_the_path) {
+Test(http_sized, errors_are_bare_below_the_path) {
     static const struct {
         const char *before, *path, *after;
         int status;
@@ -547,7 +528,7 @@ Test(http_parts, errors_are_bare_below_the_path) {
 }
 
 /* A refusal of too many headers, and one of the app. */
-Test(http_parts, errors_of_heads_and_keys_are_bare) {
+Test(http_sized, errors_of_heads_and_keys_are_bare) {
     char file[] = "/tmp/attentiond-keys-XXXXXX", request[2048] = "GET /v2 HTTP/1.1\r\nHost: a\r\n";
     const int fd = mkstemp(file);
     cr_assert_eq(write(fd, "0123456789abcdef\n", 17), 17);
