@@ -1,7 +1,9 @@
 // editor.js holds the request as text. The user types it, pastes it, drops it or opens it from a file. An error is marked in it. A long
 // text would make the text box slow, so the box shows only its beginning; the request is still the whole text.
-import { indexOfByte, locate } from './jsontext.js';
+import { indexOfByte, locate, withMember } from './jsontext.js';
 
+/* global FILES_NAME */
+const OTHERS = /\.(npy|safetensors)$/i; // names of files that files.js reads; any other file is the text of a request
 const LONG = 150_000; // characters; a longer text is not shown as a whole
 
 function lineAndColumn(text, index) {
@@ -10,11 +12,13 @@ function lineAndColumn(text, index) {
   return `line ${line}, column ${index - before.lastIndexOf('\n')}`;
 }
 
-// Makes the editor. elements: {area, marks, note, file, drop}. onText(text, replaced) is called when the user has changed the text.
-// replaced: whether the whole text is a new one.
-export function createEditor({ area, marks, note, file, drop }, onText) {
+// Makes the editor. elements: {area, marks, note, file, drop}. base: the URL that the paths of the API follow. onText(text, replaced) is
+// called when the user has changed the text. replaced: whether the whole text is a new one. onRefused(title, detail) is called when a file
+// cannot be opened; the text stays then.
+export function createEditor({ area, marks, note, file, drop }, base, onText, onRefused) {
   let text = '';
   let place = null;
+  let opened = 0; // how many times the user has opened files
 
   const follow = () => {
     marks.scrollTop = area.scrollTop;
@@ -64,17 +68,32 @@ export function createEditor({ area, marks, note, file, drop }, onText) {
     area.scrollTop = Math.max(0, line * parseFloat(getComputedStyle(area).lineHeight) - area.clientHeight / 3);
   }
 
+  async function read(files) {
+    if (files.length === 1 && !OTHERS.test(files[0].name)) return { text: await files[0].text() };
+    const { readFiles } = await import(new URL(FILES_NAME, import.meta.url));
+    return readFiles(files, text, base);
+  }
+
   async function open(chosen) {
-    if (!chosen) return;
-    const value = await chosen.text();
-    set(value);
-    onText(value, true);
+    const files = [...chosen];
+    if (!files.length) return;
+    const mine = ++opened;
+    try {
+      const found = await read(files);
+      if (mine !== opened || !found) return;
+      set(found.text ?? withMember(text, found.key, found.value));
+      note.textContent = [found.note, note.textContent].filter(Boolean).join(' ');
+      onText(text, !found.key);
+    } catch (error) {
+      if (mine === opened) onRefused(`${files.map(({ name }) => name).join(', ')}: not opened`, error.message);
+    }
   }
 
   area.addEventListener('scroll', follow, { passive: true });
   area.addEventListener('input', ({ inputType }) => {
     text = area.value;
     place = null;
+    note.textContent = '';
     mark();
     onText(text, over && inputType === 'insertFromPaste');
     over = false;
@@ -82,6 +101,12 @@ export function createEditor({ area, marks, note, file, drop }, onText) {
   // A text that is pasted over the whole text is a new request. A long text is not pasted into the text box.
   let over = false;
   area.addEventListener('paste', (event) => {
+    const { files } = event.clipboardData;
+    if (OTHERS.test(files[0]?.name)) {
+      event.preventDefault();
+      open(files);
+      return;
+    }
     const pasted = event.clipboardData.getData('text');
     over = area.value.slice(area.selectionStart, area.selectionEnd).trim() === area.value.trim();
     if (pasted.length <= LONG) return;
@@ -91,7 +116,7 @@ export function createEditor({ area, marks, note, file, drop }, onText) {
     onText(pasted, true);
   });
   file.addEventListener('change', () => {
-    open(file.files[0]);
+    open(file.files);
     file.value = ''; // otherwise the browser reports no change when the user opens the same file again
   });
   // Only files are taken here. The browser itself inserts dragged text into the text box, at the pointer.
@@ -106,7 +131,7 @@ export function createEditor({ area, marks, note, file, drop }, onText) {
     if (!isFile(event)) return;
     event.preventDefault();
     drop.classList.remove('dropping');
-    open(event.dataTransfer.files[0]);
+    open(event.dataTransfer.files);
   });
   return { set, setProblem, reveal };
 }

@@ -351,7 +351,7 @@ export const EXAMPLES = [
 export const OWN = {
   id: 'own',
   title: 'Your own',
-  look: 'Paste or drop JSON. For a sentence, choose “a sentence” first. The page computes while you type.',
+  look: 'Paste or drop JSON, or drop a .safetensors file. For a sentence, choose “a sentence” first. The page computes while you type.',
   variants: [
     {
       id: 'own',

@@ -13,7 +13,7 @@ export function parse(text) {
   return undefined;
 }
 
-class Scanner {
+export class Scanner {
   constructor(text) {
     this.text = text;
     this.at = 0;

@@ -92,7 +92,9 @@ const view = new View(
 const options = createOptions($('options'), (key, value) => editRequest(withMember(state.text, key, value, key === 'dtype'), true));
 const editor = createEditor(
   { area: $('request'), marks: $('marks'), note: $('request-note'), file: $('file'), drop: document.body },
+  state.base,
   takeText,
+  (title, detail) => notice(title, detail),
 );
 const problem = createProblemBox({ box: $('problem'), result: $('result'), panel: $('panel-request') }, { editor, compute, askKey });
 const theme = createTheme($('theme'), (dark) => {

@@ -1,8 +1,8 @@
 // request.js says what a request means: its shapes, heads and batch, which results to ask for, and which options apply. It needs no page.
 // It checks nothing; the server does.
 
-const MATRICES = ['X', 'Q', 'K', 'V', 'context', 'past_K', 'past_V', 'mask', 'bias', 'embedding'];
-const PROJECTIONS = ['W_Q', 'W_K', 'W_V', 'W_O', 'b_Q', 'b_K', 'b_V', 'b_O'];
+export const MATRICES = ['X', 'Q', 'K', 'V', 'context', 'past_K', 'past_V', 'mask', 'bias', 'embedding'];
+export const PROJECTIONS = ['W_Q', 'W_K', 'W_V', 'W_O', 'b_Q', 'b_K', 'b_V', 'b_O'];
 
 export const PATHS = ['/attention', '/self-attention', '/multi-head-attention'];
 

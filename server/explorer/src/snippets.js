@@ -6,7 +6,7 @@
 const LONG = 4000; // characters; a longer body is read from body.json
 
 // Quotes a text for a POSIX shell. Inside single quotes, only the single quote is special.
-const shell = (text) => `'${text.replaceAll("'", `'\\''`)}'`;
+export const shell = (text) => `'${text.replaceAll("'", `'\\''`)}'`;
 
 const escaped = (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`;
 
