@@ -142,24 +142,21 @@ static bool write_texts(struct codec_buffer *texts, const struct codec_item *ite
     return true;
 }
 
-/* Adds the object of the metadata, if the answer has texts. Returns the end of the items. */
+/* Adds the object of the metadata, if the answer has texts: they are in `text`, each with a NUL.
+ * Returns the end of the items. */
 static struct codec_item *add_metadata(struct codec_item *out, const char *text,
                                        const struct codec_item *items, size_t count) {
-    bool any = false;
+    if (text == NULL) {
+        return out;
+    }
+    *out++ = (struct codec_item){.op = CODEC_OP_OBJECT, .key = "__metadata__"};
     for (size_t i = 0; i < count; i++) {
-        if (items[i].op != CODEC_OP_TEXTS && items[i].op != CODEC_OP_IDS) {
-            continue;
+        if (items[i].op == CODEC_OP_TEXTS || items[i].op == CODEC_OP_IDS) {
+            *out++ = (struct codec_item){.op = CODEC_OP_TEXT, .key = items[i].key, .text = text};
+            text += strlen(text) + 1;
         }
-        if (!any) {
-            *out++ = (struct codec_item){.op = CODEC_OP_OBJECT, .key = "__metadata__"};
-            any = true;
-        }
-        *out++ = (struct codec_item){.op = CODEC_OP_TEXT, .key = items[i].key, .text = text};
-        text += strlen(text) + 1;
     }
-    if (any) {
-        *out++ = (struct codec_item){.op = CODEC_OP_END};
-    }
+    *out++ = (struct codec_item){.op = CODEC_OP_END};
     return out;
 }
 
