@@ -432,7 +432,7 @@ class Page:
             if each["in"] == "path"
         ]
         if in_path:
-            lines += ["<h4>Takes</h4>", table_of_keys(f"Parts of {path}", anchor, in_path)]
+            lines += ["<h4>Takes in its path</h4>", table_of_keys(f"Parts of {path}", anchor, in_path)]
         for kind, head in ((REQUEST, "Takes"), (ANSWER, "Returns")):
             if kind in types:
                 made, own = self.keys_of(path, anchor, kind, *types[kind])

@@ -10,16 +10,22 @@ kind. Nothing else changes: which keys there are, how many axes a matrix has, an
 
 fit() does not change a body that fits already and whose numbers are at most 1000. Bodies that are meant to be refused are
 left alone. A schema cannot say either which files there are under /assets, so a valid request gets the name of a file.
+
+A schema says nothing of the tensors in the Open Inference Protocol and in safetensors. So a valid body of these is made
+anew: from its shapes and numbers, matrices are made for the JSON endpoint, fit() fits them, and they become tensors.
 """
 
 import copy
 import itertools
+import json
 import math
 import os
 import pathlib
+import struct
 
 import schemathesis
 import yaml
+from hypothesis import strategies
 from schemathesis.core import NOT_SET
 from schemathesis.core.parameters import ParameterLocation
 
@@ -29,6 +35,38 @@ LARGEST = 1000.0  # sums of some products of such numbers are finite in float32
 MAX_HEADS = 6
 MAX_DRAWN = 5  # the largest size of an axis before the matrix is made to fit
 SECONDS = 10.0  # enough time for any call of these sizes
+
+INFER = "/v2/models/{model}/infer"
+HEADER = "Inference-Header-Content-Length"
+SAFETENSORS, OCTETS = "application/vnd.safetensors", "application/octet-stream"
+# The matrices that each endpoint gets as tensors.
+MATRICES = {
+    "/attention": ["Q", "K", "V"],
+    "/self-attention": ["X", "W_Q", "W_K", "W_V"],
+    "/multi-head-attention": ["X", "W_Q", "W_K", "W_V"],
+    "/softmax": ["X"],
+    "/embeddings": ["embedding"],
+}
+# The options that tensors have beside them, and a value of each. A text stands for this value, too, in JSON.
+OPTIONS = {"causal": True, "scale": 0.5, "window": [1, 0], "digits": 3, "dtype": "float64"}
+OF_ALL = {"digits", "dtype"}  # the options of every endpoint
+ENDPOINTS_OF_ALL_OPTIONS = MATRICES.keys() - {"/softmax", "/embeddings"}
+# The names of types in safetensors and in the protocol, and the format of their elements.
+TYPES = {"F32": ("FP32", "<f"), "F64": ("FP64", "<d"), "F16": ("FP16", "<e")}
+
+# The tensors of a binary body as JSON, before write_tensors() makes its bytes.
+RECIPES = strategies.fixed_dictionaries({
+    "type": strategies.sampled_from(sorted(TYPES)),
+    "inputs": strategies.lists(min_size=1, max_size=4, elements=strategies.fixed_dictionaries({
+        "shape": strategies.lists(strategies.integers(1, 4), min_size=2, max_size=2),
+        "data": strategies.lists(strategies.floats(-8, 8, width=16), min_size=1, max_size=8),
+    })),
+    "parameters": strategies.fixed_dictionaries({}, optional={
+        name: strategies.just(json.dumps(value)) for name, value in OPTIONS.items()}),
+})
+NO_RECIPE = {"type": "F32", "inputs": [], "parameters": {}}
+for name in (SAFETENSORS, OCTETS):
+    schemathesis.openapi.media_type(name, RECIPES.map(lambda recipe: json.dumps(recipe).encode()))
 
 
 @schemathesis.hook
@@ -45,6 +83,10 @@ def before_call(context, case, kwargs):
         return
     if not is_meant_to_be_valid(case, ParameterLocation.BODY):
         spoil_nulls(case.body)
+        return
+    if case.operation.path == INFER:
+        fit_inference(case)
+    if case.operation.path == INFER or case.media_type == SAFETENSORS:
         return
     fitted = fit(case.operation.path, case.body)
     if fitted != case.body:
@@ -79,6 +121,112 @@ def fit(path, body):
     if "text" in body or "tokens" in body:
         remove_x_of_words(body)
     return body
+
+
+# ----------------------------------------------------------------------------------------------- tensors
+
+
+def endpoint_of(case):
+    """Returns the JSON endpoint of a case with tensors, or None if its path names no model."""
+    path = case.operation.path
+    if path == INFER:
+        path = f"/{case.path_parameters['model']}"
+    return path if path in MATRICES else None
+
+
+def fit_inference(case):
+    """Gives the case a valid body of the protocol as JSON, or the length of the JSON before the tensors."""
+    path = endpoint_of(case)
+    if is_meant_to_be_valid(case, ParameterLocation.HEADER) and case.headers:
+        case.headers.pop(HEADER, None)
+    if path and case.media_type == OCTETS and not case.meta.generation.mode.is_negative:
+        case.headers[HEADER] = str(binary_inference(path, recipe_of(case.body))[0])
+    elif path and case.media_type == "application/json":
+        case.body = inference(path, case.body)
+
+
+@schemathesis.serializer(SAFETENSORS, OCTETS)
+def write_tensors(context, body):
+    """Makes the bytes of a recipe. A body that is meant to be refused stays a recipe, which is no valid body."""
+    case, path = context.case, endpoint_of(context.case)
+    if path and not case.meta.generation.mode.is_negative:
+        recipe = recipe_of(body)
+        return safetensors(path, recipe) if case.media_type == SAFETENSORS else binary_inference(path, recipe)[1]
+    return body if isinstance(body, bytes) else b""
+
+
+def recipe_of(body):
+    """Returns the recipe that a body is, or one for a body that Schemathesis has made in another way."""
+    try:
+        return json.loads(body)
+    except (TypeError, ValueError):
+        return NO_RECIPE
+
+
+def parts(path, body):
+    """Returns matrices that fit each other, and options, for a body of the Open Inference Protocol."""
+    inputs = body["inputs"] or [{"shape": [2, 2], "data": [1, 2]}]
+    question = {}
+    for name, given in zip(MATRICES[path], itertools.cycle(inputs)):
+        numbers = [leaf for leaf in leaves(given.get("data")) if type(leaf) in (int, float)]
+        shape = [1 + (int(size) - 1) % MAX_DRAWN for size in [1, *given["shape"]][-2:]]
+        question[name] = reshape([math.fmod(number, 8) for number in numbers] or [1], shape)
+    for name, value in (body.get("parameters") or {}).items():
+        if name in (OPTIONS.keys() if path in ENDPOINTS_OF_ALL_OPTIONS else OF_ALL):
+            right = type(value) in (type(OPTIONS[name]), float) and not isinstance(value, str) and name != "digits"
+            question[name] = value if right else OPTIONS[name]
+    if path == "/embeddings":
+        question["text"] = "to be or not"
+    fitted = fit(path, question)
+    matrices = {name: fitted.pop(name) for name in MATRICES[path]}
+    return matrices, fitted
+
+
+def texts(options):
+    """Returns options as texts: those that are no text become JSON."""
+    return {name: value if isinstance(value, str) else json.dumps(value) for name, value in options.items()}
+
+
+def packed(kind, matrices):
+    return b"".join(struct.pack(TYPES[kind][1], leaf) for matrix in matrices.values() for leaf in leaves(matrix))
+
+
+def safetensors(path, recipe):
+    kind, (matrices, options) = recipe["type"], parts(path, recipe)
+    header, end = {"__metadata__": texts(options)}, 0
+    for name, matrix in matrices.items():
+        begin, end = end, end + math.prod(sizes(matrix)) * struct.calcsize(TYPES[kind][1])
+        header[name] = {"dtype": kind, "shape": sizes(matrix), "data_offsets": [begin, end]}
+    written = json.dumps(header).encode()
+    return struct.pack("<Q", len(written)) + written + packed(kind, matrices)
+
+
+def binary_inference(path, recipe):
+    """Returns the length of the JSON, and the body."""
+    (name, letter), (matrices, options) = TYPES[recipe["type"]], parts(path, recipe)
+    size = struct.calcsize(letter)
+    inputs = [{"name": key, "datatype": name, "shape": sizes(matrix),
+               "parameters": {"binary_data_size": math.prod(sizes(matrix)) * size}} for key, matrix in matrices.items()]
+    parameters = {**texts(options), "binary_data_output": len(matrices) != 1}
+    header = json.dumps({"inputs": inputs, "parameters": parameters}).encode()
+    return len(header), header + packed(recipe["type"], matrices)
+
+
+def inference(path, body):
+    """Returns a body of the protocol as JSON. It keeps what has nothing to do with the sizes of its tensors."""
+    matrices, options = parts(path, body)
+    made = {**body, "inputs": [{"name": name, "datatype": "FP32", "shape": sizes(matrix), "data": leaves(matrix)}
+                               for name, matrix in matrices.items()]}
+    if body.get("parameters"):
+        made["parameters"] = {
+            name: value for name, value in body["parameters"].items()
+            if name in ("binary_data_output", "priority", "headers") or name.startswith("triton_")
+        } | texts(options)
+    if body.get("outputs"):
+        made["outputs"] = [{**output, "name": "output"} for output in body["outputs"]]
+        for output in made["outputs"]:
+            (output.get("parameters") or {}).pop("classification", None)
+    return made
 
 
 # ------------------------------------------------------------------------------------------------ arrays

@@ -4,7 +4,8 @@ import createClient from 'openapi-fetch';
 import type { components, paths } from './attentiond.js';
 
 declare const process: { argv: string[] };
-const client = createClient<paths>({ baseUrl: process.argv[2] });
+// An answer may be JSON or bytes. This client reads JSON alone, so its answers have the types of the JSON.
+const client = createClient<paths, `application/${string}json`>({ baseUrl: process.argv[2] });
 
 const given = await client.POST('/attention', {
   body: {
