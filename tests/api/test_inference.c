@@ -9,12 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "support/binary.h"
 #include "support/client.h"
 #include "support/daemon.h"
 #include "support/expect.h"
 #include "support/json.h"
 #include "support/pack.h"
-#include "support/tensors.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 #define OCTETS       "Content-Type: application/octet-stream\r\n"
@@ -59,51 +59,51 @@ static size_t header_of(const struct client_response *response) {
     return strtoul(text, NULL, 10);
 }
 
-static void read_answer(const struct client_response *response, struct tensors_answer *answer) {
+static void read_answer(const struct client_response *response, struct binary_answer *answer) {
     char message[256] = "", type[64] = "";
     const size_t header = header_of(response);
     cr_assert_eq(response->status, 200, "%.*s", (int)response->size, response->body);
     client_header(response, "Content-Type", type, sizeof type);
     cr_expect_str_eq(type, header > 0 ? "application/octet-stream" : "application/json");
-    cr_assert(tensors_read_inference(answer, response->body, response->size, header, message), "%s",
+    cr_assert(binary_read_inference(answer, response->body, response->size, header, message), "%s",
               message);
 }
 
 /* -------------------------------------------------------------------- the same as the endpoints */
 
-static void path_of_model(const struct tensors_call *call, bool version, char path[128]) {
+static void path_of_model(const struct binary_call *call, bool version, char path[128]) {
     snprintf(path, 128, "/v2/models%s%s/infer", call->path, version ? "/versions/1" : "");
 }
 
 /* Asks in the protocol, and compares all results with those in JSON. */
-static void expect_same_answer(const struct tensors_call *call, const char *type, unsigned binary,
-                               bool binary_answer, const struct cJSON *json) {
-    struct tensors_answer answer;
+static void expect_same_answer(const struct binary_call *call, const char *type, unsigned binary,
+                               bool binary_results, const struct cJSON *json) {
+    struct binary_answer answer;
     char path[128], message[256], name[64];
     size_t header, size;
     const char *more =
-        binary_answer ? "\"outputs\":[],\"id\":\"a\\u00e9\"," : "\"model_name\":\"x\",";
-    struct tensors_call asked = *call;
+        binary_results ? "\"outputs\":[],\"id\":\"a\\u00e9\"," : "\"model_name\":\"x\",";
+    struct binary_call asked = *call;
     char options[512];
     snprintf(options, sizeof options, "%s%s\"binary_data_output\":%s", call->options,
-             call->options[0] != '\0' ? "," : "", binary_answer ? "true" : "false");
+             call->options[0] != '\0' ? "," : "", binary_results ? "true" : "false");
     asked.options = options;
-    char *body = tensors_inference(&asked, type, binary, more, &header, &size);
-    path_of_model(call, binary_answer, path);
+    char *body = binary_inference(&asked, type, binary, more, &header, &size);
+    path_of_model(call, binary_results, path);
     struct client_response response = ask_model(path, body, size, binary == 0 ? 0 : header, "");
     read_answer(&response, &answer);
-    cr_expect_eq(header_of(&response) > 0, binary_answer);
-    cr_expect(tensors_equal_json(&answer, json, message), "%s %s with %x: %s", path, type, binary,
+    cr_expect_eq(header_of(&response) > 0, binary_results);
+    cr_expect(binary_equal_json(&answer, json, message), "%s %s with %x: %s", path, type, binary,
               message);
     snprintf(name, sizeof name, "/%s", json_text(json_get(answer.head, "model_name")));
     cr_expect_str_eq(name, call->path);
     cr_expect_str_eq(json_text(json_get(answer.head, "model_version")), "1");
     const char *id = json_text(json_get(answer.head, "id"));
-    cr_expect(binary_answer ? id != NULL && strcmp(id, "a\xC3\xA9") == 0 : id == NULL);
+    cr_expect(binary_results ? id != NULL && strcmp(id, "a\xC3\xA9") == 0 : id == NULL);
     for (size_t i = 0; i < answer.count; i++) {
-        cr_expect_eq(answer.list[i].bytes != NULL, binary_answer);
+        cr_expect_eq(answer.list[i].bytes != NULL, binary_results);
     }
-    tensors_free(&answer);
+    binary_free(&answer);
     client_response_free(&response);
     free(body);
 }
@@ -112,18 +112,18 @@ Test(inference, answers_are_those_of_json) {
     static const struct {
         const char *type, *dtype;
     } types[] = {{"FP32", "float32"}, {"FP64", "float64"}};
-    for (size_t i = 0; i < tensors_call_count; i++) {
+    for (size_t i = 0; i < binary_call_count; i++) {
         for (size_t k = 0; k < COUNT(types); k++) {
             size_t size;
-            char *body = tensors_json(&tensors_calls[i], types[k].dtype, &size);
+            char *body = binary_json(&binary_calls[i], types[k].dtype, &size);
             struct client_response response =
-                ask_shared("POST", tensors_calls[i].path, "", body, size);
+                ask_shared("POST", binary_calls[i].path, "", body, size);
             cr_assert_eq(response.status, 200, "%s", response.body);
             struct cJSON *json = json_parse(response.body, response.size);
             for (unsigned binary = 0; binary < 4; binary++) { /* none, some, others, all */
                 const unsigned mask = binary == 3 ? ~0u : 0x55u * binary;
-                expect_same_answer(&tensors_calls[i], types[k].type, mask, false, json);
-                expect_same_answer(&tensors_calls[i], types[k].type, mask, true, json);
+                expect_same_answer(&binary_calls[i], types[k].type, mask, false, json);
+                expect_same_answer(&binary_calls[i], types[k].type, mask, true, json);
             }
             json_free(json);
             client_response_free(&response);
@@ -135,12 +135,12 @@ Test(inference, answers_are_those_of_json) {
 /* FP16 and BF16 hold the numbers of the calls exactly, so results of float32 are the same. */
 Test(inference, types_of_16_bits_are_computed_in_float32) {
     static const char *const types[] = {"FP16", "BF16"};
-    for (size_t i = 0; i < tensors_call_count; i++) {
+    for (size_t i = 0; i < binary_call_count; i++) {
         size_t size;
-        char *body = tensors_json(&tensors_calls[i], "float32", &size), options[256];
-        struct client_response response = ask_shared("POST", tensors_calls[i].path, "", body, size);
+        char *body = binary_json(&binary_calls[i], "float32", &size), options[256];
+        struct client_response response = ask_shared("POST", binary_calls[i].path, "", body, size);
         struct cJSON *json = json_parse(response.body, response.size);
-        struct tensors_call call = tensors_calls[i];
+        struct binary_call call = binary_calls[i];
         snprintf(options, sizeof options, "%s%s\"dtype\":\"float32\"", call.options,
                  call.options[0] != '\0' ? "," : "");
         call.options = options;
@@ -190,16 +190,16 @@ Test(inference, types_of_results) {
                         rows[i].options[0] != '\0' ? "," : "", rows[i].options);
         memcpy(body, head, (size_t)size);
         memset(body + size, 0, bytes);
-        struct tensors_answer answer;
+        struct binary_answer answer;
         struct client_response response =
             ask_model(INFER, body, (size_t)size + bytes, (size_t)size, "");
         read_answer(&response, &answer);
-        const struct tensors_result *output = tensors_find(&answer, "output");
+        const struct binary_result *output = binary_find(&answer, "output");
         snprintf(message, sizeof message, "row %zu", i);
         cr_assert_not_null(output);
         cr_expect_str_eq(output->type, rows[i].result, "%s: %s", message, output->type);
-        cr_expect_str_eq(tensors_find(&answer, "weights")->type, rows[i].result, "%s", message);
-        tensors_free(&answer);
+        cr_expect_str_eq(binary_find(&answer, "weights")->type, rows[i].result, "%s", message);
+        binary_free(&answer);
         client_response_free(&response);
     }
 }
@@ -242,7 +242,7 @@ Test(inference, outputs_and_parameters) {
          "output weights "},
     };
     for (size_t i = 0; i < COUNT(rows); i++) {
-        struct tensors_answer answer;
+        struct binary_answer answer;
         char names[256] = "";
         struct client_response response =
             ask_shared("POST", INFER, "", rows[i].body, strlen(rows[i].body));
@@ -251,7 +251,7 @@ Test(inference, outputs_and_parameters) {
             strcat(strcat(names, answer.list[k].name), answer.list[k].bytes != NULL ? "* " : " ");
         }
         cr_expect_str_eq(names, rows[i].names, "%s: %s", rows[i].body, names);
-        tensors_free(&answer);
+        binary_free(&answer);
         client_response_free(&response);
     }
 }
@@ -259,9 +259,9 @@ Test(inference, outputs_and_parameters) {
 /* The length of the JSON counts the bytes of the body before it was compressed. */
 Test(inference, codings) {
     static const char *const names[] = {"gzip", "zstd", "deflate"};
-    const struct tensors_call *call = &tensors_calls[tensors_call_count - 1];
+    const struct binary_call *call = &binary_calls[binary_call_count - 1];
     size_t header, size;
-    char *body = tensors_inference(call, "FP32", ~0u, "", &header, &size);
+    char *body = binary_inference(call, "FP32", ~0u, "", &header, &size);
     struct client_response plain = ask_model(INFER, body, size, header, "");
     cr_assert_eq(plain.status, 200, "%.300s", plain.body);
     for (size_t i = 0; i < COUNT(names); i++) {
@@ -315,7 +315,7 @@ static struct client_response ask_in_chunks(const char *path, const char *header
 Test(inference, chunks) {
     size_t header, size;
     char headers[128];
-    char *body = tensors_inference(&tensors_calls[1], "FP64", ~0u, "", &header, &size);
+    char *body = binary_inference(&binary_calls[1], "FP64", ~0u, "", &header, &size);
     struct client_response plain = ask_model(INFER, body, size, header, "");
     snprintf(headers, sizeof headers, "Inference-Header-Content-Length: %zu\r\n", header);
     for (size_t part = 1; part < 400; part = 3 * part + 1) {
@@ -813,10 +813,10 @@ Test(inference, headers_that_are_wrong) {
 /* A body that is cut at any byte is never answered with a 200. */
 Test(inference, cuts_at_every_byte) {
     static const char *const nothing[1] = {NULL};
-    static const struct tensors_call call = {
+    static const struct binary_call call = {
         "/attention", "", "[\"lse\"]", {{"X", {2, 3}, 0}, {"mask", {2, 2}, 1}}};
     size_t header, size;
-    char *body = tensors_inference(&call, "FP32", ~0u, "", &header, &size);
+    char *body = binary_inference(&call, "FP32", ~0u, "", &header, &size);
     for (size_t cut = 0; cut < size; cut++) {
         char about[64];
         sprintf(about, "%zu of %zu bytes", cut, size);
@@ -899,7 +899,7 @@ Test(inference_limits, declared_sizes_that_never_arrive) {
         declare(&clients[i]);
     }
     char *body =
-        tensors_inference(&tensors_calls[tensors_call_count - 1], "FP64", ~0u, "", &header, &size);
+        binary_inference(&binary_calls[binary_call_count - 1], "FP64", ~0u, "", &header, &size);
     daemon_await_metric("attentiond_requests_in_flight", CLIENTS + 1);
     for (size_t i = 0; i < 20; i++) {
         struct client_response response = ask_model(INFER, body, size, header, "");
@@ -928,9 +928,9 @@ Test(inference_limits, memory_body_work_and_time) {
                   {"--max-work", "1000000", 300, work}};
     for (size_t i = 0; i < COUNT(limits); i++) {
         start_limited((const char *const[]){limits[i].option, limits[i].value, NULL});
-        const struct tensors_call call = {"/attention", "", NULL, {{"X", {limits[i].rows, 8}, 0}}};
+        const struct binary_call call = {"/attention", "", NULL, {{"X", {limits[i].rows, 8}, 0}}};
         size_t header, size;
-        char *body = tensors_inference(&call, "FP32", ~0u, "", &header, &size);
+        char *body = binary_inference(&call, "FP32", ~0u, "", &header, &size);
         struct client_response response;
         if (i == 1) { /* the head says already that the body is too long */
             char head[64];
@@ -949,19 +949,19 @@ Test(inference_limits, memory_body_work_and_time) {
 
 Test(inference_limits, time) {
     static const char *const late[] = {"--compute-timeout"}, *const own[] = {"\"timeout\""};
-    const struct tensors_call call = {"/attention", "", NULL, {{"X", {1500, 64}, 0}}};
-    const struct tensors_call patient = {
+    const struct binary_call call = {"/attention", "", NULL, {{"X", {1500, 64}, 0}}};
+    const struct binary_call patient = {
         "/attention", "\"timeout\":1", NULL, {{"X", {1500, 64}, 0}}};
     size_t header, size;
     start_limited((const char *const[]){"--compute-timeout", "0.001", NULL});
-    char *body = tensors_inference(&call, "FP32", ~0u, "", &header, &size);
+    char *body = binary_inference(&call, "FP32", ~0u, "", &header, &size);
     struct client_response response = ask_model(INFER, body, size, header, "");
     expect_header(&response, "late", "Retry-After", "1");
     expect_bare_error(&response, 503, "late", late, 1);
     free(body);
     daemon_end();
     start_limited(NULL);
-    body = tensors_inference(&patient, "FP32", ~0u, "", &header, &size); /* one microsecond */
+    body = binary_inference(&patient, "FP32", ~0u, "", &header, &size); /* one microsecond */
     response = ask_model(INFER, body, size, header, "");
     expect_bare_error(&response, 503, "own", own, 1);
     free(body);

@@ -9,12 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "support/binary.h"
 #include "support/client.h"
 #include "support/daemon.h"
 #include "support/expect.h"
 #include "support/json.h"
 #include "support/pack.h"
-#include "support/tensors.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 #define MEDIA        "application/vnd.safetensors"
@@ -46,14 +46,14 @@ static struct client_response post_shared(const char *path, const char *headers,
 /* Expects an answer in safetensors that equals one in JSON. */
 static void expect_file(const struct client_response *response, const char *about,
                         const struct cJSON *json) {
-    struct tensors_answer answer;
+    struct binary_answer answer;
     char message[256] = "";
     cr_assert_eq(response->status, 200, "%s: %s", about, response->body);
     expect_header(response, about, "Content-Type", MEDIA);
-    cr_assert(tensors_read_safetensors(&answer, response->body, response->size, message), "%s: %s",
+    cr_assert(binary_read_safetensors(&answer, response->body, response->size, message), "%s: %s",
               about, message);
-    cr_expect(tensors_equal_json(&answer, json, message), "%s: %s", about, message);
-    tensors_free(&answer);
+    cr_expect(binary_equal_json(&answer, json, message), "%s: %s", about, message);
+    binary_free(&answer);
 }
 
 /* -------------------------------------------------------------------- the same as the endpoints */
@@ -62,12 +62,12 @@ Test(safetensors, answers_are_those_of_json) {
     static const struct {
         const char *type, *dtype;
     } types[] = {{"F32", "float32"}, {"F64", "float64"}};
-    for (size_t i = 0; i < tensors_call_count; i++) {
-        const struct tensors_call *call = &tensors_calls[i];
+    for (size_t i = 0; i < binary_call_count; i++) {
+        const struct binary_call *call = &binary_calls[i];
         for (size_t k = 0; k < COUNT(types); k++) {
             size_t size, file_size;
-            char *body = tensors_json(call, types[k].dtype, &size);
-            char *file = tensors_safetensors(call, types[k].type, &file_size);
+            char *body = binary_json(call, types[k].dtype, &size);
+            char *file = binary_safetensors(call, types[k].type, &file_size);
             struct client_response plain = post_shared(call->path, "", body, size);
             cr_assert_eq(plain.status, 200, "%s", plain.body);
             struct cJSON *json = json_parse(plain.body, plain.size);
@@ -100,18 +100,18 @@ Test(safetensors, heads_with_weights_of_their_own) {
         "{\"W_Q\":[[1,0],[0.5,0.125]],\"W_K\":[[1,1],[2,1]],\"W_V\":[[1,2,3],[2,3,4]]}],"
         "\"return\":[\"output\",\"weights\",\"scores\",\"lse\",\"Q\",\"K\",\"V\"]}";
     static const char *const names[] = {"Q.0", "Q.1", "K.1", "V.0", "V.1", "output"};
-    struct tensors_answer answer;
+    struct binary_answer answer;
     char message[256];
     struct client_response plain = post_shared("/multi-head-attention", "", body, sizeof body - 1);
     struct client_response response =
         post_shared("/multi-head-attention", ACCEPT, body, sizeof body - 1);
     struct cJSON *json = json_parse(plain.body, plain.size);
     expect_file(&response, "heads", json);
-    cr_assert(tensors_read_safetensors(&answer, response.body, response.size, message));
+    cr_assert(binary_read_safetensors(&answer, response.body, response.size, message));
     for (size_t i = 0; i < COUNT(names); i++) {
-        cr_expect_not_null(tensors_find(&answer, names[i]), "%s", names[i]);
+        cr_expect_not_null(binary_find(&answer, names[i]), "%s", names[i]);
     }
-    tensors_free(&answer);
+    binary_free(&answer);
     json_free(json);
     client_response_free(&plain);
     client_response_free(&response);
@@ -121,12 +121,12 @@ Test(safetensors, heads_with_weights_of_their_own) {
 Test(safetensors, words) {
     static const char body[] =
         "{\"text\":\"b a, \\u00e9 b\",\"embedding\":[[1,2],[3,4],[5,6],[7,8]]}";
-    struct tensors_answer answer;
+    struct binary_answer answer;
     char message[256];
     struct client_response plain = post_shared("/embeddings", "", body, sizeof body - 1);
     struct client_response response = post_shared("/embeddings", ACCEPT, body, sizeof body - 1);
     cr_assert_eq(response.status, 200, "%s", response.body);
-    cr_assert(tensors_read_safetensors(&answer, response.body, response.size, message), "%s",
+    cr_assert(binary_read_safetensors(&answer, response.body, response.size, message), "%s",
               message);
     struct cJSON *json = json_parse(plain.body, plain.size);
     const struct cJSON *metadata = json_get(answer.head, "__metadata__");
@@ -139,7 +139,7 @@ Test(safetensors, words) {
     cr_expect_not_null(json_get(metadata, "tokens"));
     cr_expect_eq(answer.count + json_size(metadata), json_size(json));
     json_free(json);
-    tensors_free(&answer);
+    binary_free(&answer);
     client_response_free(&plain);
     client_response_free(&response);
 }
@@ -162,12 +162,12 @@ Test(safetensors, accept) {
         {"Accept: application/vnd.safetensorsx\r\n", false, false},
         {"Accept: text/plain\r\n", true, true},
     };
-    const struct tensors_call call = {"/softmax", "", NULL, {{"X", {2, 3}, 0}}};
+    const struct binary_call call = {"/softmax", "", NULL, {{"X", {2, 3}, 0}}};
     for (size_t i = 0; i < COUNT(rows); i++) {
         size_t size;
         char headers[256];
-        char *body = rows[i].question ? tensors_safetensors(&call, "F32", &size)
-                                      : tensors_json(&call, "float32", &size);
+        char *body = rows[i].question ? binary_safetensors(&call, "F32", &size)
+                                      : binary_json(&call, "float32", &size);
         snprintf(headers, sizeof headers, "%s%s", rows[i].question ? TYPE : "", rows[i].headers);
         struct client_response response = post_shared("/softmax", headers, body, size);
         cr_expect_eq(response.status, 200, "%s", headers);
@@ -180,9 +180,9 @@ Test(safetensors, accept) {
 
 Test(safetensors, codings) {
     static const char *const names[] = {"gzip", "zstd", "deflate"};
-    const struct tensors_call *call = &tensors_calls[tensors_call_count - 1];
+    const struct binary_call *call = &binary_calls[binary_call_count - 1];
     size_t size;
-    char *body = tensors_safetensors(call, "F32", &size);
+    char *body = binary_safetensors(call, "F32", &size);
     struct client_response plain = post_shared(call->path, TYPE, body, size);
     for (size_t i = 0; i < COUNT(names); i++) {
         char headers[256];
@@ -213,7 +213,7 @@ Test(safetensors, results_of_16_bits) {
         "\"V\":{\"dtype\":\"F16\",\"shape\":[1,2],\"data_offsets\":[8,12]}}";
     size_t size;
     struct cJSON *problem;
-    char *body = tensors_file(header, numbers, sizeof numbers, &size), *scores;
+    char *body = binary_file(header, numbers, sizeof numbers, &size), *scores;
     struct client_response response = post_shared("/attention", TYPE, body, size);
     expect_problem(&response, 422, "scores", &problem);
     expect_text(json_text(json_get(problem, "detail")), "scores has the number 131008", "detail",
@@ -222,15 +222,15 @@ Test(safetensors, results_of_16_bits) {
     client_response_free(&response);
     scores = strstr(body + 8, ",\\\"scores\\\"");
     memset(scores, ' ', 11); /* the output alone fits */
-    struct tensors_answer answer;
+    struct binary_answer answer;
     char message[256];
     response = post_shared("/attention", TYPE, body, size);
     cr_assert_eq(response.status, 200, "%s", response.body);
-    cr_assert(tensors_read_safetensors(&answer, response.body, response.size, message));
+    cr_assert(binary_read_safetensors(&answer, response.body, response.size, message));
     cr_assert_eq(answer.count, 1);
     cr_expect_str_eq(answer.list[0].type, "F16");
     cr_expect_arr_eq(answer.list[0].bytes, numbers + 4, 4);
-    tensors_free(&answer);
+    binary_free(&answer);
     client_response_free(&response);
     free(body);
 }
@@ -377,8 +377,8 @@ Test(safetensors, bad_files_name_the_tensor_and_the_rule) {
     for (size_t i = 0; i < COUNT(rows); i++) {
         size_t size;
         char about[2048];
-        char *body = tensors_file(rows[i].header, rows[i].bytes != NULL ? rows[i].bytes : zeros,
-                                  rows[i].size, &size);
+        char *body = binary_file(rows[i].header, rows[i].bytes != NULL ? rows[i].bytes : zeros,
+                                 rows[i].size, &size);
         snprintf(about, sizeof about, "%s and %zu bytes", rows[i].header, rows[i].size);
         struct client_response response = post_shared("/attention", TYPE, body, size);
         expect_refused_file(&response, rows[i].status, about, rows[i].says, COUNT(rows[i].says));
@@ -417,10 +417,10 @@ Test(safetensors, lengths_that_are_wrong) {
 
 Test(safetensors, cuts_at_every_byte) {
     static const char *const nothing[1] = {NULL};
-    static const struct tensors_call call = {
+    static const struct binary_call call = {
         "/attention", "\"scale\":2", NULL, {{"X", {2, 3}, 0}, {"mask", {2, 2}, 1}}};
     size_t size;
-    char *body = tensors_safetensors(&call, "F16", &size);
+    char *body = binary_safetensors(&call, "F16", &size);
     for (size_t cut = 0; cut < size; cut++) {
         char about[64];
         sprintf(about, "%zu of %zu bytes", cut, size);
@@ -458,8 +458,8 @@ Test(safetensors_limits, declared_sizes_that_never_arrive) {
     daemon_start((const char *const[]){"--max-memory", "1GiB", "--total-memory", "16MiB",
                                        "--max-body", "1GiB", NULL});
     daemon_connect();
-    char *begin = tensors_file(header, kilobyte, sizeof kilobyte, &size);
-    char *file = tensors_safetensors(&tensors_calls[1], "F64", &file_size);
+    char *begin = binary_file(header, kilobyte, sizeof kilobyte, &size);
+    char *file = binary_safetensors(&binary_calls[1], "F64", &file_size);
     for (size_t i = 0; i < CLIENTS; i++) {
         char head[256];
         cr_assert(client_open(&clients[i], the_daemon.port));
@@ -487,9 +487,9 @@ Test(safetensors_limits, declared_sizes_that_never_arrive) {
 /* What does arrive is held against --max-memory. */
 Test(safetensors_limits, memory) {
     static const char *const says[] = {"--max-memory"};
-    static const struct tensors_call call = {"/softmax", "", NULL, {{"X", {300, 300}, 0}}};
+    static const struct binary_call call = {"/softmax", "", NULL, {{"X", {300, 300}, 0}}};
     size_t size;
-    char *body = tensors_safetensors(&call, "F64", &size);
+    char *body = binary_safetensors(&call, "F64", &size);
     daemon_start((const char *const[]){"--max-memory", "256KiB", NULL});
     daemon_connect();
     struct client_response response = post_shared("/softmax", TYPE, body, size);

@@ -1,7 +1,7 @@
-/* tensors.c - makes bodies with binary tensors, reads answers with them, and compares these with
+/* binary.c - makes bodies with binary tensors, reads answers with them, and compares these with
  * answers in JSON. */
 #define _GNU_SOURCE /* open_memstream */
-#include "support/tensors.h"
+#include "support/binary.h"
 
 #include <math.h>
 #include <stdint.h>
@@ -17,7 +17,7 @@
     "[\"output\",\"weights\",\"scores\",\"scaled_scores\",\"masked_scores\",\"lse\",\"entropy\","  \
     "\"statistics\",\"top_k\"]"
 
-const struct tensors_call tensors_calls[] = {
+const struct binary_call binary_calls[] = {
     {"/attention", "", NULL, {{"Q", {3, 4}, 0}, {"K", {5, 4}, 0}, {"V", {5, 2}, 0}}},
     {"/attention",
      "\"top_k\":2,\"window\":[3,1],\"softcap\":3.5",
@@ -58,11 +58,11 @@ const struct tensors_call tensors_calls[] = {
     /* The answer is longer than a block, and is sent in parts. */
     {"/attention", "", "[\"weights\",\"output\"]", {{"X", {150, 8}, 0}}},
 };
-const size_t tensors_call_count = sizeof tensors_calls / sizeof *tensors_calls;
+const size_t binary_call_count = sizeof binary_calls / sizeof *binary_calls;
 
 /* ----------------------------------------------------------------------------------- the numbers */
 
-static size_t rank_of(const struct tensors_input *input) {
+static size_t rank_of(const struct binary_input *input) {
     size_t rank = 0;
     while (rank < 4 && input->shape[rank] > 0) {
         rank++;
@@ -70,7 +70,7 @@ static size_t rank_of(const struct tensors_input *input) {
     return rank;
 }
 
-static size_t count_of(const struct tensors_input *input) {
+static size_t count_of(const struct binary_input *input) {
     size_t count = 1;
     for (size_t axis = 0; axis < rank_of(input); axis++) {
         count *= input->shape[axis];
@@ -79,7 +79,7 @@ static size_t count_of(const struct tensors_input *input) {
 }
 
 /* Returns an element of an input. */
-static double element_of(const struct tensors_input *input, size_t i) {
+static double element_of(const struct binary_input *input, size_t i) {
     uint32_t hash = 2166136261u; /* FNV-1a */
     for (const char *c = input->name; *c != '\0'; c++) {
         hash = (hash ^ (unsigned char)*c) * 16777619u;
@@ -123,14 +123,14 @@ static void put_number(FILE *to, double number, const char *type) {
     }
 }
 
-static void put_bytes(FILE *to, const struct tensors_input *input, const char *type) {
+static void put_bytes(FILE *to, const struct binary_input *input, const char *type) {
     for (size_t i = 0; i < count_of(input); i++) {
         put_number(to, element_of(input, i), input->mask ? "BOOL" : type);
     }
 }
 
 /* Writes the numbers as JSON, nested from this axis on. */
-static void put_nested(FILE *to, const struct tensors_input *input, size_t axis, size_t *next) {
+static void put_nested(FILE *to, const struct binary_input *input, size_t axis, size_t *next) {
     if (axis == rank_of(input)) {
         const double number = element_of(input, (*next)++);
         fprintf(to, input->mask ? number != 0 ? "true" : "false" : "%.17g", number);
@@ -143,7 +143,7 @@ static void put_nested(FILE *to, const struct tensors_input *input, size_t axis,
     fputc(']', to);
 }
 
-static void put_shape(FILE *to, const struct tensors_input *input) {
+static void put_shape(FILE *to, const struct binary_input *input) {
     for (size_t axis = 0; axis < rank_of(input); axis++) {
         fprintf(to, "%c%zu", axis > 0 ? ',' : '[', input->shape[axis]);
     }
@@ -162,7 +162,7 @@ static void put_string(FILE *to, const char *text) {
 /* Writes the options and the names of the results as members, each with a comma before it. Values
  * that are no texts become texts if `all` is set, and arrays and objects become texts in any
  * case. */
-static void put_options(FILE *to, const struct tensors_call *call, bool all) {
+static void put_options(FILE *to, const struct binary_call *call, bool all) {
     char *text = NULL;
     size_t size = 0;
     FILE *object = open_memstream(&text, &size);
@@ -189,11 +189,11 @@ static void put_options(FILE *to, const struct tensors_call *call, bool all) {
 
 /* --------------------------------------------------------------------------------------- bodies */
 
-char *tensors_json(const struct tensors_call *call, const char *dtype, size_t *size) {
+char *binary_json(const struct binary_call *call, const char *dtype, size_t *size) {
     char *body = NULL;
     FILE *to = open_memstream(&body, size);
     fprintf(to, "{\"dtype\":\"%s\"", dtype);
-    for (const struct tensors_input *input = call->inputs; input->name != NULL; input++) {
+    for (const struct binary_input *input = call->inputs; input->name != NULL; input++) {
         size_t next = 0;
         fprintf(to, ",\"%s\":", input->name);
         put_nested(to, input, 0, &next);
@@ -207,13 +207,13 @@ char *tensors_json(const struct tensors_call *call, const char *dtype, size_t *s
     return body;
 }
 
-char *tensors_inference(const struct tensors_call *call, const char *type, unsigned binary,
-                        const char *more, size_t *header, size_t *size) {
+char *binary_inference(const struct binary_call *call, const char *type, unsigned binary,
+                       const char *more, size_t *header, size_t *size) {
     char *body = NULL;
     FILE *to = open_memstream(&body, size);
     fprintf(to, "{%s\"inputs\":[", more);
     for (size_t i = 0; call->inputs[i].name != NULL; i++) {
-        const struct tensors_input *input = &call->inputs[i];
+        const struct binary_input *input = &call->inputs[i];
         const char *own = input->mask ? "BOOL" : type;
         size_t next = 0;
         fprintf(to, "%s{\"name\":\"%s\",\"datatype\":\"%s\",\"shape\":", i > 0 ? "," : "",
@@ -249,7 +249,7 @@ char *tensors_inference(const struct tensors_call *call, const char *type, unsig
     return body;
 }
 
-char *tensors_file(const char *header, const void *bytes, size_t count, size_t *size) {
+char *binary_file(const char *header, const void *bytes, size_t count, size_t *size) {
     const uint64_t length = strlen(header); /* the machine is little-endian */
     char *body = malloc(sizeof length + length + count + 1);
     memcpy(body, &length, sizeof length);
@@ -261,14 +261,14 @@ char *tensors_file(const char *header, const void *bytes, size_t count, size_t *
     return body;
 }
 
-char *tensors_safetensors(const struct tensors_call *call, const char *type, size_t *size) {
+char *binary_safetensors(const struct binary_call *call, const char *type, size_t *size) {
     char *header = NULL, *bytes = NULL;
     size_t header_size = 0, count = 0;
     FILE *to = open_memstream(&header, &header_size), *data = open_memstream(&bytes, &count);
     fputs("{\"__metadata__\":{", to);
     put_options(to, call, true);
     fputc('}', to);
-    for (const struct tensors_input *input = call->inputs; input->name != NULL; input++) {
+    for (const struct binary_input *input = call->inputs; input->name != NULL; input++) {
         fflush(data);
         const size_t begin = count;
         put_bytes(data, input, type);
@@ -281,7 +281,7 @@ char *tensors_safetensors(const struct tensors_call *call, const char *type, siz
     fputs("}   ", to); /* spaces may follow */
     fclose(to);
     fclose(data);
-    char *body = tensors_file(header, bytes, count, size);
+    char *body = binary_file(header, bytes, count, size);
     free(header);
     free(bytes);
     return body;
@@ -291,12 +291,12 @@ char *tensors_safetensors(const struct tensors_call *call, const char *type, siz
 
 #define REFUSE(...) return snprintf(message, 256, __VA_ARGS__), false
 
-void tensors_free(struct tensors_answer *answer) {
+void binary_free(struct binary_answer *answer) {
     json_free(answer->head);
     answer->head = NULL;
 }
 
-const struct tensors_result *tensors_find(const struct tensors_answer *answer, const char *name) {
+const struct binary_result *binary_find(const struct binary_answer *answer, const char *name) {
     for (size_t i = 0; i < answer->count; i++) {
         if (strcmp(answer->list[i].name, name) == 0) {
             return &answer->list[i];
@@ -307,7 +307,7 @@ const struct tensors_result *tensors_find(const struct tensors_answer *answer, c
 
 /* Reads the name, the type and the shape of a result. Returns its elements; 0 if something is
  * wrong. */
-static size_t read_form(struct tensors_result *result, const char *name, const struct cJSON *type,
+static size_t read_form(struct binary_result *result, const char *name, const struct cJSON *type,
                         const struct cJSON *shape) {
     size_t elements = 1;
     result->name = name;
@@ -324,15 +324,15 @@ static size_t read_form(struct tensors_result *result, const char *name, const s
     return elements;
 }
 
-static bool read_output(struct tensors_answer *answer, const struct cJSON *output,
-                        const char *bytes, size_t left, size_t *used, char message[256]) {
-    struct tensors_result *result = &answer->list[answer->count];
+static bool read_output(struct binary_answer *answer, const struct cJSON *output, const char *bytes,
+                        size_t left, size_t *used, char message[256]) {
+    struct binary_result *result = &answer->list[answer->count];
     double size = 0;
     const char *name = json_text(json_get(output, "name"));
     const size_t elements =
         read_form(result, name, json_get(output, "datatype"), json_get(output, "shape"));
     *used = 0;
-    if (elements == 0 || tensors_find(answer, name) != NULL) {
+    if (elements == 0 || binary_find(answer, name) != NULL) {
         REFUSE("the output %s has no form, or it is there twice", name);
     }
     answer->count++;
@@ -357,16 +357,16 @@ static bool read_output(struct tensors_answer *answer, const struct cJSON *outpu
     return true;
 }
 
-bool tensors_read_inference(struct tensors_answer *answer, const char *bytes, size_t size,
-                            size_t header, char message[256]) {
-    *answer = (struct tensors_answer){0};
+bool binary_read_inference(struct binary_answer *answer, const char *bytes, size_t size,
+                           size_t header, char message[256]) {
+    *answer = (struct binary_answer){0};
     if (header > size) {
         REFUSE("a header of %zu bytes in an answer of %zu", header, size);
     }
     size_t at = header > 0 ? header : size;
     answer->head = json_parse(bytes, at);
     const struct cJSON *outputs = json_get(answer->head, "outputs");
-    if (!json_is_array(outputs) || json_size(outputs) > TENSORS_MOST) {
+    if (!json_is_array(outputs) || json_size(outputs) > BINARY_MOST) {
         REFUSE("no outputs: %.200s", bytes);
     }
     for (const struct cJSON *output = json_first(outputs); output != NULL;
@@ -383,11 +383,11 @@ bool tensors_read_inference(struct tensors_answer *answer, const char *bytes, si
     return true;
 }
 
-bool tensors_read_safetensors(struct tensors_answer *answer, const char *bytes, size_t size,
-                              char message[256]) {
+bool binary_read_safetensors(struct binary_answer *answer, const char *bytes, size_t size,
+                             char message[256]) {
     uint64_t length = 0;
     size_t end = 0;
-    *answer = (struct tensors_answer){0};
+    *answer = (struct binary_answer){0};
     if (size >= sizeof length) {
         memcpy(&length, bytes, sizeof length);
     }
@@ -398,13 +398,13 @@ bool tensors_read_safetensors(struct tensors_answer *answer, const char *bytes, 
     answer->head = json_parse(bytes + sizeof length, (size_t)length);
     const struct cJSON *member = json_first(answer->head);
     for (; member != NULL; member = json_next(member)) {
-        struct tensors_result *result = &answer->list[answer->count];
+        struct binary_result *result = &answer->list[answer->count];
         const struct cJSON *offsets = json_get(member, "data_offsets");
         double begin = -1, stop = -1;
         if (strcmp(json_name(member), "__metadata__") == 0) {
             continue;
         }
-        if (answer->count == TENSORS_MOST) {
+        if (answer->count == BINARY_MOST) {
             REFUSE("too many tensors");
         }
         const size_t elements = read_form(result, json_name(member), json_get(member, "dtype"),
@@ -415,7 +415,7 @@ bool tensors_read_safetensors(struct tensors_answer *answer, const char *bytes, 
         result->bytes = bytes + before + end;
         if (elements == 0 || json_size(member) != 3 || json_size(offsets) != 2 ||
             (size_t)begin != end || (size_t)stop != end + result->size ||
-            (before + end) % width_of(result->type) != 0 || tensors_find(answer, result->name)) {
+            (before + end) % width_of(result->type) != 0 || binary_find(answer, result->name)) {
             REFUSE("%s has %zu elements and lies at %g to %g, after %zu", json_name(member),
                    elements, begin, stop, end);
         }
@@ -451,7 +451,7 @@ static const struct cJSON *part_of(const struct cJSON *json, const char *name) {
 }
 
 /* Compares element `i` of a result. */
-static bool is_element(const struct tensors_result *result, size_t i, const struct cJSON *json) {
+static bool is_element(const struct binary_result *result, size_t i, const struct cJSON *json) {
     double number = -(double)INFINITY, wide = 0;
     float narrow = 0;
     int64_t whole = 0;
@@ -479,7 +479,7 @@ static bool is_element(const struct tensors_result *result, size_t i, const stru
 }
 
 /* Compares a result from this axis on. *next is the next element. */
-static bool is_part(const struct tensors_result *result, size_t axis, size_t *next,
+static bool is_part(const struct binary_result *result, size_t axis, size_t *next,
                     const struct cJSON *json) {
     if (axis == result->rank) {
         return is_element(result, (*next)++, json);
@@ -508,11 +508,11 @@ static size_t numbers_in(const struct cJSON *json) {
     return count;
 }
 
-bool tensors_equal_json(const struct tensors_answer *answer, const struct cJSON *json,
-                        char message[256]) {
+bool binary_equal_json(const struct binary_answer *answer, const struct cJSON *json,
+                       char message[256]) {
     size_t all = 0;
     for (size_t i = 0; i < answer->count; i++) {
-        const struct tensors_result *result = &answer->list[i];
+        const struct binary_result *result = &answer->list[i];
         size_t next = 0;
         const struct cJSON *part = part_of(json, result->name);
         if (part == NULL || !is_part(result, 0, &next, part)) {
