@@ -153,6 +153,21 @@ Test(inference, types_of_16_bits_are_computed_in_float32) {
     }
 }
 
+/* The digits are for numbers in JSON. They round neither bytes nor the sizes of them. */
+Test(inference, digits_do_not_round_bytes) {
+    size_t size;
+    char *body = binary_json(&binary_calls[1], "float32", &size), options[256];
+    struct client_response response = ask_shared("POST", binary_calls[1].path, "", body, size);
+    struct cJSON *json = json_parse(response.body, response.size);
+    struct binary_call call = binary_calls[1];
+    snprintf(options, sizeof options, "%s,\"digits\":1", call.options);
+    call.options = options;
+    expect_same_answer(&call, "FP32", ~0u, true, json);
+    json_free(json);
+    client_response_free(&response);
+    free(body);
+}
+
 /* Without a dtype, results have the type of the inputs if all have the same, FP64 if one has it,
  * and FP32 otherwise. */
 Test(inference, types_of_results) {

@@ -122,7 +122,7 @@ static void append(struct fuzz_answer *answer, const void *bytes, size_t size) {
 }
 
 /* Reads a body that is made while it is sent. */
-static void read_pieces(const struct http_response *response, struct fuzz_answer *answer) {
+static void read_stream(const struct http_response *response, struct fuzz_answer *answer) {
     char *piece = malloc(ROOM); /* a sanitizer sees a write beyond it */
     size_t part;
     fuzz_require(piece != NULL, "out of memory");
@@ -145,7 +145,7 @@ static void read_answer(const struct http_response *response, struct fuzz_answer
     answer->header = response->inference_header;
     append(answer, "", 0);
     if (response->read != NULL) {
-        read_pieces(response, answer);
+        read_stream(response, answer);
         return;
     }
     for (size_t i = 0; i < response->part_count; i++) {

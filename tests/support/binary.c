@@ -431,7 +431,7 @@ bool binary_read_safetensors(struct binary_answer *answer, const char *bytes, si
 /* ----------------------------------------------------------------------------------- comparison */
 
 /* Returns the part of an answer under a dotted name: "top_k.indices" or "Q.0". */
-static const struct cJSON *part_of(const struct cJSON *json, const char *name) {
+static const struct cJSON *part_named(const struct cJSON *json, const char *name) {
     char key[64];
     while (json != NULL && *name != '\0') {
         const size_t size = strcspn(name, ".");
@@ -514,7 +514,7 @@ bool binary_equal_json(const struct binary_answer *answer, const struct cJSON *j
     for (size_t i = 0; i < answer->count; i++) {
         const struct binary_result *result = &answer->list[i];
         size_t next = 0;
-        const struct cJSON *part = part_of(json, result->name);
+        const struct cJSON *part = part_named(json, result->name);
         if (part == NULL || !is_part(result, 0, &next, part)) {
             REFUSE("%s is not that of the JSON answer, at element %zu", result->name, next);
         }
