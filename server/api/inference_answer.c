@@ -33,8 +33,11 @@ static struct codec_item *add_open(struct codec_item *out, enum codec_op op, con
     return out + 1;
 }
 
-static struct codec_item *add_number(struct codec_item *out, const char *key, double number) {
-    *out = (struct codec_item){.op = CODEC_OP_NUMBER, .key = key, .number = number};
+/* Adds a whole number, which it borrows. The "digits" of the request do not round it. */
+static struct codec_item *add_count(struct codec_item *out, const char *key, const size_t *count) {
+    *out = (struct codec_item){.op = CODEC_OP_TENSOR,
+                               .key = key,
+                               .tensor = {.data = count, .dtype = ATTN_INT64, .rank = 0}};
     return out + 1;
 }
 
@@ -54,7 +57,7 @@ static struct codec_item *add_output(struct codec_item *out, const struct codec_
     *out++ = codec_shape_item("shape", &result->tensor);
     if (binary) {
         out = add_open(out, CODEC_OP_OBJECT, "parameters");
-        out = add_number(out, "binary_data_size", (double)result->bytes);
+        out = add_count(out, "binary_data_size", &result->bytes);
         out = add_end(out);
     } else {
         const size_t count = result->bytes / codec_type_size(result->type);
@@ -73,7 +76,7 @@ static struct codec_item *add_words(struct codec_item *out, const struct codec_i
     out = add_text(out, "name", words->key);
     out = add_text(out, "datatype", "BYTES");
     out = add_open(out, CODEC_OP_ARRAY, "shape");
-    out = add_number(out, NULL, (double)words->count);
+    out = add_count(out, NULL, &words->count);
     out = add_end(out);
     *out = *words;
     out->key = "data";

@@ -37,7 +37,10 @@ bool plain_option(struct plain *plain, const char *name, const struct codec_valu
         if (!codec_as_text(plain->question, value, &item.text, error)) {
             return false;
         }
-        item.op = codec_is_json(item.text, &options) ? CODEC_OP_JSON : CODEC_OP_TEXT;
+        if (!codec_is_json(item.text, &options, &on)) {
+            return codec_no_memory(error);
+        }
+        item.op = on ? CODEC_OP_JSON : CODEC_OP_TEXT;
         break;
     default:
         return codec_refuse(plain->question, value,

@@ -105,12 +105,20 @@ static bool refuse(struct codec_error *error, enum codec_status status, const ch
     return false;
 }
 
-/* Keeps the error of the reader. The place of a byte counts from the beginning of the body. */
+/* Keeps the error of the reader. The place of a byte counts from the beginning of the body. An error
+ * of the Open Inference Protocol is only a text, so the place goes into it. */
 static bool refuse_json(const struct question *question, struct codec_error *error) {
     *error = *codec_reader_error(question->reader);
     if (question->kind == QUESTION_SAFETENSORS) {
         error->offset += SAFETENSORS_PREFIX;
         error->column += error->line == 1 ? SAFETENSORS_PREFIX : 0;
+    }
+    const struct codec_error *said = codec_reader_error(question->reader);
+    if (question->kind == QUESTION_INFERENCE && said->pointer[0] != '\0') {
+        return refuse(error, said->status, "%s: %s", said->pointer, said->message);
+    }
+    if (question->kind == QUESTION_INFERENCE && said->has_offset) {
+        return refuse(error, said->status, "%s (at byte %zu)", said->message, said->offset);
     }
     return false;
 }

@@ -76,8 +76,9 @@ enum codec_status codec_reader_finish(struct codec_reader *reader,
 /* The error is borrowed from the reader. */
 const struct codec_error *codec_reader_error(const struct codec_reader *reader);
 
-/* Returns whether a text is one JSON value that a reader with these options takes. */
-bool codec_is_json(const char *text, const struct codec_options *options);
+/* Finds whether a text is one JSON value that a reader with these options takes. Returns false if
+ * there is no memory. */
+bool codec_is_json(const char *text, const struct codec_options *options, bool *is_json);
 
 /* Counts the values outside of lifted arrays so far: the most that codec_reader_finish() parses. */
 size_t codec_reader_values(const struct codec_reader *reader);

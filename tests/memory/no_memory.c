@@ -42,13 +42,15 @@ static bool is_same(const struct question *q, const struct answer *a, const stru
                       : a->size == b->size && memcmp(a->body, b->body, a->size) == 0;
 }
 
-/* Returns whether an answer is a problem document with status 503 and Retry-After. */
-static bool is_problem(const struct answer *out) {
+/* Returns whether an answer with status 503 has Retry-After and is what the path promises: a
+ * problem document or {"error": "text"}. */
+static bool is_problem(const struct question *q, const struct answer *out) {
     struct cJSON *problem = json_parse(out->body, out->size);
     double status = 0;
     json_number(json_get(problem, "status"), &status);
+    const bool bare = json_text(json_get(problem, "error")) != NULL && json_size(problem) == 1;
     json_free(problem);
-    return (int)status == 503 && out->retry;
+    return (question_has_bare_errors(q) ? bare : (int)status == 503) && out->retry;
 }
 
 /* Waits until other threads have freed everything, and reports what is left. */
@@ -77,8 +79,8 @@ static size_t try_at(const struct way *way, const struct question *q, const stru
     way->ask(q, &got);
     const size_t failed = scarce_disarm();
     if (got.status == 503 && q->status != 503) {
-        if (!is_problem(&got)) {
-            trial_fault("a 503 is no problem document with Retry-After: %.200s", got.body);
+        if (!is_problem(q, &got)) {
+            trial_fault("a 503 is no error of this path with Retry-After: %.200s", got.body);
         }
     } else if (got.status != 0 && !is_same(q, &got, usual)) {
         trial_fault("the answer is not the usual one: %d %.300s", got.status, got.body);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "support/binary.h"
 #include "support/json.h"
 
 /* Writes one matrix of rows x columns, or an array of `parts` such matrices. */
@@ -116,6 +117,24 @@ static const struct question shorts[] = {
      .status = 200,
      .varies = true,
      .body = ""},
+    {.name = "a model", .method = "GET", .path = "/v2/models/attention", .status = 200, .body = ""},
+    {.name = "statistics of the models",
+     .method = "GET",
+     .path = "/v2/models/stats",
+     .status = 200,
+     .varies = true,
+     .body = ""},
+    {.name = "the index",
+     .method = "POST",
+     .path = "/v2/repository/index",
+     .status = 200,
+     .body = ""},
+    {.name = "no model",
+     .method = "POST",
+     .path = "/v2/models/none/infer",
+     .status = 404,
+     .body = "{}",
+     .size = 2},
     {.name = "no such method here", .method = "PUT", .path = "/softmax", .status = 405, .body = ""},
     {.name = "openapi.yaml", .method = "GET", .path = "/openapi.yaml", .status = 200, .body = ""},
     {.name = "no method",
@@ -156,6 +175,88 @@ static const struct question shorts[] = {
      .headers = QUESTION_KEY "Content-Encoding: br\r\n"},
 };
 
+#define SAFETENSORS "application/vnd.safetensors"
+
+/* Questions in JSON whose answers are safetensors. */
+static const struct {
+    const char *name, *path, *body;
+} accepts[] = {
+    {"heads in safetensors", "/multi-head-attention",
+     "{\"X\":#5x6,\"heads\":[{\"W_Q\":#6x2,\"W_K\":#6x2,\"W_V\":#6x3},"
+     "{\"W_Q\":#6x3,\"W_K\":#6x3,\"W_V\":#6x4}],\"return\":[\"output\",\"weights\",\"Q\"]}"},
+    {"words in safetensors", "/embeddings", "{\"text\":\"b a\",\"embedding\":#2x3}"},
+};
+
+static const struct binary_call softmax = {"/softmax", "\"axis\":0", NULL, {{"X", {3, 4}, 0}}};
+static const struct binary_call longer = {
+    "/attention", "\"binary_data_output\":true", NULL, {{"X", {130, 8}, 0}}};
+static const struct binary_call file = {
+    "/attention", "\"top_k\":2", "[\"weights\",\"top_k\",\"statistics\"]", {{"X", {130, 8}, 0}}};
+static const struct binary_call wrong = {"/attention", "\"casual\":true", NULL, {{"X", {3, 4}, 0}}};
+
+/* Questions with binary tensors. */
+static const struct {
+    const char *name;
+    const struct binary_call *call;
+    const char *type;
+    bool inference;  /* the Open Inference Protocol; else safetensors */
+    unsigned binary; /* the inputs that are binary */
+    int status;
+    size_t lacks; /* bytes that the body lacks */
+} tensors[] = {
+    {"inputs in JSON", &binary_calls[1], "FP64", true, 0, 200, 0},
+    {"some inputs are binary", &binary_calls[5], "FP32", true, 0x55, 200, 0},
+    {"all is binary", &longer, "FP64", true, ~0u, 200, 0},
+    {"all is binary and short", &softmax, "BF16", true, ~0u, 200, 0},
+    {"rounded while it is sent", &longer, "FP16", true, ~0u, 200, 0},
+    {"a body that lacks a byte", &softmax, "FP32", true, ~0u, 400, 1},
+    {"an unknown parameter", &wrong, "FP32", true, ~0u, 422, 0},
+    {"a file", &binary_calls[1], "F32", false, 0, 200, 0},
+    {"a file, and a long answer", &file, "F64", false, 0, 200, 0},
+    {"a file of F16, and a long answer", &file, "F16", false, 0, 200, 0},
+    {"a file that lacks a byte", &softmax, "F32", false, 0, 400, 1},
+    {"a file with an unknown option", &wrong, "F32", false, 0, 422, 0},
+};
+
+bool question_has_bare_errors(const struct question *question) {
+    return strncmp(question->path, "/v2", 3) == 0;
+}
+
+/* Visits the questions with binary tensors, in the questions or in the answers. */
+static void visit_tensors(void (*visit)(const struct question *question)) {
+    for (size_t i = 0; i < sizeof accepts / sizeof *accepts; i++) {
+        struct question q = {.name = accepts[i].name,
+                             .method = "POST",
+                             .path = accepts[i].path,
+                             .accept = SAFETENSORS,
+                             .status = 200};
+        write_body(&q, accepts[i].body);
+        visit(&q);
+        free(q.body);
+    }
+    for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++) {
+        const struct binary_call *call = tensors[i].call;
+        char path[64];
+        struct question q = {.name = tensors[i].name,
+                             .method = "POST",
+                             .path = call->path,
+                             .media_type = SAFETENSORS,
+                             .status = tensors[i].status};
+        if (tensors[i].inference) {
+            snprintf(path, sizeof path, "/v2/models%s/infer", call->path);
+            q.path = path;
+            q.media_type = "application/octet-stream";
+            q.body = binary_inference(call, tensors[i].type, tensors[i].binary, "\"id\":\"1\",",
+                                      &q.header, &q.size);
+        } else {
+            q.body = binary_safetensors(call, tensors[i].type, &q.size);
+        }
+        q.size -= tensors[i].lacks;
+        visit(&q);
+        free(q.body);
+    }
+}
+
 void questions_visit(void (*visit)(const struct question *question)) {
     for (size_t i = 0; i < sizeof shorts / sizeof *shorts; i++) {
         visit(&shorts[i]);
@@ -169,6 +270,7 @@ void questions_visit(void (*visit)(const struct question *question)) {
         visit(&q);
         free(q.body);
     }
+    visit_tensors(visit);
 }
 
 struct question question_of_notebook(void) {

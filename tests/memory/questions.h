@@ -17,7 +17,13 @@ struct question {
     char *body;
     size_t size;         /* bytes of the body */
     const char *headers; /* headers beside Host, Origin and Content-Length; NULL = QUESTION_KEY */
+    const char *media_type; /* the type of the body; NULL = application/json */
+    const char *accept;     /* the Accept header; NULL = none */
+    size_t header;          /* the Inference-Header-Content-Length header; 0 = none */
 };
+
+/* Returns whether errors of this question are {"error": "text"}. */
+bool question_has_bare_errors(const struct question *question);
 
 /* Calls `visit` with each question, whose body is freed after the call. */
 void questions_visit(void (*visit)(const struct question *question));

@@ -78,9 +78,15 @@ static void append(struct answer *out, const void *bytes, size_t size) {
 }
 
 static void ask_app(const struct question *q, struct answer *out) {
+    char length[32];
+    snprintf(length, sizeof length, "%zu", q->header);
     const struct http_request request = {.method = q->method,
                                          .path = q->path,
-                                         .media_type = "application/json",
+                                         .media_type = q->media_type != NULL ? q->media_type
+                                                                             : "application/json",
+                                         .accept = q->accept != NULL ? q->accept : "",
+                                         .inference_header = q->header > 0 ? length : NULL,
+                                         .bare_errors = question_has_bare_errors(q),
                                          .id = "here",
                                          .authorized = true,
                                          .server = tested_server};
@@ -100,7 +106,10 @@ static void ask_app(const struct question *q, struct answer *out) {
     }
     out->status = response.status;
     out->retry = true; /* the server would add Retry-After */
-    append(out, response.body, response.size);
+    append(out, "", 0);
+    if (response.read == NULL) {
+        append(out, response.body, response.size);
+    }
     while (response.read != NULL && size > 0) {
         if (!response.read((void *)(uintptr_t)response.body, piece, sizeof piece, &size)) {
             trial_fault("an answer ends before it is complete");
@@ -147,21 +156,35 @@ static void decode(const char *coding, struct answer *out) {
     out->body = body;
 }
 
+/* Writes the head of a request, and returns its size. */
+static size_t write_head(const struct question *q, char head[1024]) {
+    int size = sprintf(head,
+                       "%s %s HTTP/1.1\r\nHost: a\r\nOrigin: https://a.example\r\n"
+                       "Content-Length: %zu\r\n%s",
+                       q->method, q->path, q->size, q->headers != NULL ? q->headers : QUESTION_KEY);
+    if (q->media_type != NULL) {
+        size += sprintf(head + size, "Content-Type: %s\r\n", q->media_type);
+    }
+    if (q->accept != NULL) {
+        size += sprintf(head + size, "Accept: %s\r\n", q->accept);
+    }
+    if (q->header > 0) {
+        size += sprintf(head + size, "Inference-Header-Content-Length: %zu\r\n", q->header);
+    }
+    return (size_t)(size + sprintf(head + size, "\r\n"));
+}
+
 static void ask_server(const struct question *q, struct answer *out) {
     struct client_response response;
-    char head[512], value[64];
+    char head[1024], value[64];
     const double start = trial_now();
-    const int size =
-        snprintf(head, sizeof head,
-                 "%s %s HTTP/1.1\r\nHost: a\r\nOrigin: https://a.example\r\n"
-                 "Content-Length: %zu\r\n%s\r\n",
-                 q->method, q->path, q->size, q->headers != NULL ? q->headers : QUESTION_KEY);
+    const size_t size = write_head(q, head);
     if (!is_open && !client_open(&connection, http_port(tested_server))) {
         trial_fault("there is no connection: %s", strerror(errno));
         return;
     }
     is_open = true;
-    if (client_send(&connection, head, (size_t)size)) {
+    if (client_send(&connection, head, size)) {
         client_send(&connection, q->body, q->size); /* may fail: an early refusal is read below */
     }
     if (!client_receive(&connection, false, &response)) {

@@ -347,6 +347,33 @@ Test(codec_reader, keys_are_given) {
                        "-Infinity is not JSON: only \"low\" takes it");
 }
 
+/* A text that cannot be looked at for want of memory is not taken for a text that is no JSON. */
+Test(codec_reader, texts_that_are_json) {
+    static const struct {
+        const char *text;
+        bool is_json;
+    } rows[] = {{"1", true},      {"[2, 0]", true},      {" {\"a\":null} ", true}, {"\"a\"", true},
+                {"true", true},   {"", false},           {"[2, 0", false},         {"[2,]", false},
+                {"text", false},  {"'text'", false},     {"1 2", false},           {"NaN", false},
+                {"{a:1}", false}, {"[-Infinity]", false}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        bool is_json = !rows[i].is_json, read = false;
+        cr_expect(codec_is_json(rows[i].text, NULL, &is_json));
+        cr_expect_eq(is_json, rows[i].is_json, "%s", rows[i].text);
+        for (size_t most = 0; !read; most += 64) {
+            struct budget budget = {.max_request = most, .max_total = 2 * most + 2};
+            struct account account;
+            account_open(&account, &budget, 0);
+            read =
+                codec_is_json(rows[i].text, &(struct codec_options){.account = &account}, &is_json);
+            cr_expect_eq(is_json, read && rows[i].is_json, "%s", rows[i].text);
+            cr_expect(read || account.refusal != ACCOUNT_NOT_REFUSED);
+            cr_expect_eq(account.held, 0);
+            account_close(&account);
+        }
+    }
+}
+
 /* The keys may be members of objects at another level, and the value that means float64 may be
  * another one. In {"a":[{"k":1}]} the inner object has the level 3. */
 Test(codec_reader, keys_of_another_level) {

@@ -413,12 +413,16 @@ void codec_reader_free(struct codec_reader *reader) {
     account_free(account, reader, sizeof *reader);
 }
 
-bool codec_is_json(const char *text, const struct codec_options *options) {
+bool codec_is_json(const char *text, const struct codec_options *options, bool *is_json) {
     struct codec_reader *reader = codec_reader_create(options);
     struct codec_document *document = NULL;
-    const bool good = reader != NULL && codec_reader_feed(reader, text, strlen(text)) == CODEC_OK &&
-                      codec_reader_finish(reader, &document) == CODEC_OK;
+    enum codec_status status = CODEC_NO_MEMORY;
+    if (reader != NULL) {
+        codec_reader_feed(reader, text, strlen(text)); /* an error of it stays */
+        status = codec_reader_finish(reader, &document);
+    }
     codec_document_free(document);
     codec_reader_free(reader);
-    return good;
+    *is_json = status == CODEC_OK;
+    return status != CODEC_NO_MEMORY;
 }

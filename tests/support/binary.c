@@ -1,0 +1,527 @@
+/* binary.c - makes bodies with binary tensors, reads answers with them, and compares these with
+ * answers in JSON. */
+#define _GNU_SOURCE /* open_memstream */
+#include "support/binary.h"
+
+#include <math.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support/json.h"
+
+/* ------------------------------------------------------------------------------------- the calls */
+
+#define EVERY_RESULT                                                                               \
+    "[\"output\",\"weights\",\"scores\",\"scaled_scores\",\"masked_scores\",\"lse\",\"entropy\","  \
+    "\"statistics\",\"top_k\"]"
+
+const struct binary_call binary_calls[] = {
+    {"/attention", "", NULL, {{"Q", {3, 4}, 0}, {"K", {5, 4}, 0}, {"V", {5, 2}, 0}}},
+    {"/attention",
+     "\"top_k\":2,\"window\":[3,1],\"softcap\":3.5",
+     EVERY_RESULT,
+     {{"Q", {2, 3, 4}, 0},
+      {"K", {2, 5, 4}, 0},
+      {"V", {2, 5, 2}, 0},
+      {"mask", {3, 5}, 1},
+      {"bias", {3, 5}, 0}}},
+    {"/attention",
+     "\"causal\":true",
+     "[\"masked_scores\",\"lse\",\"output\"]",
+     {{"X", {70, 16}, 0}}},
+    {"/attention",
+     "\"causal\":\"bottom_right\",\"sink\":[0.5],\"normalization\":\"softmax\"",
+     "[\"output\",\"lse\",\"present_K\",\"present_V\"]",
+     {{"Q", {1, 3, 4}, 0},
+      {"K", {1, 3, 4}, 0},
+      {"V", {1, 3, 4}, 0},
+      {"past_K", {1, 2, 4}, 0},
+      {"past_V", {1, 2, 4}, 0}}},
+    {"/self-attention",
+     "\"scale\":0.25",
+     "[\"output\",\"weights\",\"Q\",\"K\",\"V\"]",
+     {{"X", {4, 6}, 0}, {"W_Q", {6, 3}, 0}, {"W_K", {6, 3}, 0}, {"W_V", {6, 5}, 0}}},
+    {"/multi-head-attention",
+     "\"heads\":4,\"kv_heads\":2,\"top_k\":1,\"weight_layout\":\"in_out\"",
+     EVERY_RESULT,
+     {{"X", {2, 5, 8}, 0},
+      {"W_Q", {8, 8}, 0},
+      {"W_K", {8, 4}, 0},
+      {"W_V", {8, 4}, 0},
+      {"W_O", {8, 8}, 0},
+      {"b_Q", {8}, 0},
+      {"mask", {5, 5}, 1}}},
+    {"/softmax", "", NULL, {{"X", {7}, 0}}},
+    {"/softmax", "\"axis\":0", NULL, {{"X", {3, 2, 4}, 0}}},
+    /* The answer is longer than a block, and is sent in parts. */
+    {"/attention", "", "[\"weights\",\"output\"]", {{"X", {150, 8}, 0}}},
+};
+const size_t binary_call_count = sizeof binary_calls / sizeof *binary_calls;
+
+/* ----------------------------------------------------------------------------------- the numbers */
+
+static size_t rank_of(const struct binary_input *input) {
+    size_t rank = 0;
+    while (rank < 4 && input->shape[rank] > 0) {
+        rank++;
+    }
+    return rank;
+}
+
+static size_t count_of(const struct binary_input *input) {
+    size_t count = 1;
+    for (size_t axis = 0; axis < rank_of(input); axis++) {
+        count *= input->shape[axis];
+    }
+    return count;
+}
+
+/* Returns an element of an input. */
+static double element_of(const struct binary_input *input, size_t i) {
+    uint32_t hash = 2166136261u; /* FNV-1a */
+    for (const char *c = input->name; *c != '\0'; c++) {
+        hash = (hash ^ (unsigned char)*c) * 16777619u;
+    }
+    hash = (hash ^ (uint32_t)i) * 2654435761u;
+    hash ^= hash >> 15;
+    if (input->mask) {
+        return i >= input->shape[rank_of(input) - 1] && hash % 4 != 0;
+    }
+    return ((double)(hash % 129) - 64) / 16;
+}
+
+static bool is_wide(const char *type) {
+    return strcmp(type, "FP64") == 0 || strcmp(type, "F64") == 0;
+}
+
+static size_t width_of(const char *type) {
+    const char *digits = type + strcspn(type, "0123456789");
+    return strcmp(type, "BOOL") == 0 ? 1 : strtoul(digits, NULL, 10) / 8;
+}
+
+/* Writes a number that the type holds exactly. */
+static void put_number(FILE *to, double number, const char *type) {
+    union {
+        float number;
+        uint32_t bits;
+    } narrow = {.number = (float)number};
+    uint16_t half = (uint16_t)(narrow.bits >> 16);
+    if (strcmp(type, "BOOL") == 0) {
+        fputc(number != 0, to);
+    } else if (is_wide(type)) {
+        fwrite(&number, sizeof number, 1, to);
+    } else if (width_of(type) == 4) {
+        fwrite(&narrow, sizeof narrow, 1, to);
+    } else {
+        if (type[0] == 'F') { /* the exponent gets a smaller bias; none of the numbers is tiny */
+            half = (uint16_t)((narrow.bits >> 16 & 0x8000) |
+                              (number == 0 ? 0 : ((narrow.bits & 0x7FFFFFFF) - 0x38000000) >> 13));
+        }
+        fwrite(&half, sizeof half, 1, to);
+    }
+}
+
+static void put_bytes(FILE *to, const struct binary_input *input, const char *type) {
+    for (size_t i = 0; i < count_of(input); i++) {
+        put_number(to, element_of(input, i), input->mask ? "BOOL" : type);
+    }
+}
+
+/* Writes the numbers as JSON, nested from this axis on. */
+static void put_nested(FILE *to, const struct binary_input *input, size_t axis, size_t *next) {
+    if (axis == rank_of(input)) {
+        const double number = element_of(input, (*next)++);
+        fprintf(to, input->mask ? number != 0 ? "true" : "false" : "%.17g", number);
+        return;
+    }
+    for (size_t i = 0; i < input->shape[axis]; i++) {
+        fputc(i > 0 ? ',' : '[', to);
+        put_nested(to, input, axis + 1, next);
+    }
+    fputc(']', to);
+}
+
+static void put_shape(FILE *to, const struct binary_input *input) {
+    for (size_t axis = 0; axis < rank_of(input); axis++) {
+        fprintf(to, "%c%zu", axis > 0 ? ',' : '[', input->shape[axis]);
+    }
+    fputc(']', to);
+}
+
+/* Writes a text as a string of JSON. */
+static void put_string(FILE *to, const char *text) {
+    fputc('"', to);
+    for (; *text != '\0'; text++) {
+        fprintf(to, *text == '"' || *text == '\\' ? "\\%c" : "%c", *text);
+    }
+    fputc('"', to);
+}
+
+/* Writes the options and the names of the results as members, each with a comma before it. Values
+ * that are no texts become texts if `all` is set, and arrays and objects become texts in any
+ * case. */
+static void put_options(FILE *to, const struct binary_call *call, bool all) {
+    char *text = NULL;
+    size_t size = 0;
+    FILE *object = open_memstream(&text, &size);
+    fprintf(object, "{%s%s%s%s}", call->options,
+            call->options[0] != '\0' && call->returned != NULL ? "," : "",
+            call->returned != NULL ? "\"return\":" : "",
+            call->returned != NULL ? call->returned : "");
+    fclose(object);
+    struct cJSON *options = json_parse(text, size);
+    const struct cJSON *option = json_first(options);
+    for (const char *comma = ""; option != NULL; option = json_next(option), comma = ",") {
+        char *value = json_print(option);
+        fprintf(to, "%s\"%s\":", comma, json_name(option));
+        if (value[0] != '"' && (all || value[0] == '[' || value[0] == '{')) {
+            put_string(to, value);
+        } else {
+            fputs(value, to);
+        }
+        free(value);
+    }
+    json_free(options);
+    free(text);
+}
+
+/* --------------------------------------------------------------------------------------- bodies */
+
+char *binary_json(const struct binary_call *call, const char *dtype, size_t *size) {
+    char *body = NULL;
+    FILE *to = open_memstream(&body, size);
+    fprintf(to, "{\"dtype\":\"%s\"", dtype);
+    for (const struct binary_input *input = call->inputs; input->name != NULL; input++) {
+        size_t next = 0;
+        fprintf(to, ",\"%s\":", input->name);
+        put_nested(to, input, 0, &next);
+    }
+    fprintf(to, "%s%s", call->options[0] != '\0' ? "," : "", call->options);
+    if (call->returned != NULL) {
+        fprintf(to, ",\"return\":%s", call->returned);
+    }
+    fputc('}', to);
+    fclose(to);
+    return body;
+}
+
+char *binary_inference(const struct binary_call *call, const char *type, unsigned binary,
+                       const char *more, size_t *header, size_t *size) {
+    char *body = NULL;
+    FILE *to = open_memstream(&body, size);
+    fprintf(to, "{%s\"inputs\":[", more);
+    for (size_t i = 0; call->inputs[i].name != NULL; i++) {
+        const struct binary_input *input = &call->inputs[i];
+        const char *own = input->mask ? "BOOL" : type;
+        size_t next = 0;
+        fprintf(to, "%s{\"name\":\"%s\",\"datatype\":\"%s\",\"shape\":", i > 0 ? "," : "",
+                input->name, own);
+        put_shape(to, input);
+        if ((binary >> i & 1) != 0) {
+            fprintf(to, ",\"parameters\":{\"binary_data_size\":%zu}}",
+                    count_of(input) * width_of(own));
+            continue;
+        }
+        fputs(",\"data\":", to);
+        if (i % 2 == 0) { /* nested and flat data are both allowed */
+            put_nested(to, input, 0, &next);
+        } else {
+            for (size_t k = 0; k < count_of(input); k++) {
+                fprintf(to, "%c%.17g", k > 0 ? ',' : '[', element_of(input, k));
+            }
+            fputc(']', to);
+        }
+        fputc('}', to);
+    }
+    fputs("],\"parameters\":{", to);
+    put_options(to, call, false);
+    fputs("}}", to);
+    fflush(to);
+    *header = *size;
+    for (size_t i = 0; call->inputs[i].name != NULL; i++) {
+        if ((binary >> i & 1) != 0) {
+            put_bytes(to, &call->inputs[i], type);
+        }
+    }
+    fclose(to);
+    return body;
+}
+
+char *binary_file(const char *header, const void *bytes, size_t count, size_t *size) {
+    const uint64_t length = strlen(header); /* the machine is little-endian */
+    char *body = malloc(sizeof length + length + count + 1);
+    memcpy(body, &length, sizeof length);
+    memcpy(body + sizeof length, header, length);
+    if (count > 0) {
+        memcpy(body + sizeof length + length, bytes, count);
+    }
+    *size = sizeof length + length + count;
+    return body;
+}
+
+char *binary_safetensors(const struct binary_call *call, const char *type, size_t *size) {
+    char *header = NULL, *bytes = NULL;
+    size_t header_size = 0, count = 0;
+    FILE *to = open_memstream(&header, &header_size), *data = open_memstream(&bytes, &count);
+    fputs("{\"__metadata__\":{", to);
+    put_options(to, call, true);
+    fputc('}', to);
+    for (const struct binary_input *input = call->inputs; input->name != NULL; input++) {
+        fflush(data);
+        const size_t begin = count;
+        put_bytes(data, input, type);
+        fflush(data);
+        fprintf(to, ",\"%s\":{\"dtype\":\"%s\",\"shape\":", input->name,
+                input->mask ? "BOOL" : type);
+        put_shape(to, input);
+        fprintf(to, ",\"data_offsets\":[%zu,%zu]}", begin, count);
+    }
+    fputs("}   ", to); /* spaces may follow */
+    fclose(to);
+    fclose(data);
+    char *body = binary_file(header, bytes, count, size);
+    free(header);
+    free(bytes);
+    return body;
+}
+
+/* -------------------------------------------------------------------------------------- answers */
+
+#define REFUSE(...) return snprintf(message, 256, __VA_ARGS__), false
+
+void binary_free(struct binary_answer *answer) {
+    json_free(answer->head);
+    answer->head = NULL;
+}
+
+const struct binary_result *binary_find(const struct binary_answer *answer, const char *name) {
+    for (size_t i = 0; i < answer->count; i++) {
+        if (strcmp(answer->list[i].name, name) == 0) {
+            return &answer->list[i];
+        }
+    }
+    return NULL;
+}
+
+/* Reads the name, the type and the shape of a result. Returns its elements; 0 if something is
+ * wrong. */
+static size_t read_form(struct binary_result *result, const char *name, const struct cJSON *type,
+                        const struct cJSON *shape) {
+    size_t elements = 1;
+    result->name = name;
+    result->type = json_text(type);
+    if (name == NULL || result->type == NULL || !json_is_array(shape) || json_size(shape) > 8) {
+        return 0;
+    }
+    for (const struct cJSON *axis = json_first(shape); axis != NULL; axis = json_next(axis)) {
+        double number = 0;
+        json_number(axis, &number);
+        elements *= (size_t)number;
+        result->shape[result->rank++] = (size_t)number;
+    }
+    return elements;
+}
+
+static bool read_output(struct binary_answer *answer, const struct cJSON *output, const char *bytes,
+                        size_t left, size_t *used, char message[256]) {
+    struct binary_result *result = &answer->list[answer->count];
+    double size = 0;
+    const char *name = json_text(json_get(output, "name"));
+    const size_t elements =
+        read_form(result, name, json_get(output, "datatype"), json_get(output, "shape"));
+    *used = 0;
+    if (elements == 0 || binary_find(answer, name) != NULL) {
+        REFUSE("the output %s has no form, or it is there twice", name);
+    }
+    answer->count++;
+    result->data = json_get(output, "data");
+    const struct cJSON *parameters = json_get(output, "parameters");
+    if ((result->data == NULL) == (parameters == NULL)) {
+        REFUSE("%s must have data or parameters", name);
+    }
+    if (result->data != NULL) {
+        if (!json_is_array(result->data) || json_size(result->data) != elements) {
+            REFUSE("%s has %zu elements instead of %zu", name, json_size(result->data), elements);
+        }
+        return true;
+    }
+    json_number(json_get(parameters, "binary_data_size"), &size);
+    result->bytes = bytes;
+    result->size = *used = (size_t)size;
+    if (*used > left || *used != elements * width_of(result->type)) {
+        REFUSE("%s has %zu bytes, %zu elements, and %zu bytes are left", name, *used, elements,
+               left);
+    }
+    return true;
+}
+
+bool binary_read_inference(struct binary_answer *answer, const char *bytes, size_t size,
+                           size_t header, char message[256]) {
+    *answer = (struct binary_answer){0};
+    if (header > size) {
+        REFUSE("a header of %zu bytes in an answer of %zu", header, size);
+    }
+    size_t at = header > 0 ? header : size;
+    answer->head = json_parse(bytes, at);
+    const struct cJSON *outputs = json_get(answer->head, "outputs");
+    if (!json_is_array(outputs) || json_size(outputs) > BINARY_MOST) {
+        REFUSE("no outputs: %.200s", bytes);
+    }
+    for (const struct cJSON *output = json_first(outputs); output != NULL;
+         output = json_next(output)) {
+        size_t used;
+        if (!read_output(answer, output, bytes + at, size - at, &used, message)) {
+            return false;
+        }
+        at += used;
+    }
+    if (at != size) {
+        REFUSE("%zu bytes, but %zu are described", size, at);
+    }
+    return true;
+}
+
+bool binary_read_safetensors(struct binary_answer *answer, const char *bytes, size_t size,
+                             char message[256]) {
+    uint64_t length = 0;
+    size_t end = 0;
+    *answer = (struct binary_answer){0};
+    if (size >= sizeof length) {
+        memcpy(&length, bytes, sizeof length);
+    }
+    const size_t before = sizeof length + (size_t)length;
+    if (length == 0 || length > size - sizeof length || before % 8 != 0 || bytes[8] != '{') {
+        REFUSE("%zu bytes with a header of %llu", size, (unsigned long long)length);
+    }
+    answer->head = json_parse(bytes + sizeof length, (size_t)length);
+    const struct cJSON *member = json_first(answer->head);
+    for (; member != NULL; member = json_next(member)) {
+        struct binary_result *result = &answer->list[answer->count];
+        const struct cJSON *offsets = json_get(member, "data_offsets");
+        double begin = -1, stop = -1;
+        if (strcmp(json_name(member), "__metadata__") == 0) {
+            continue;
+        }
+        if (answer->count == BINARY_MOST) {
+            REFUSE("too many tensors");
+        }
+        const size_t elements = read_form(result, json_name(member), json_get(member, "dtype"),
+                                          json_get(member, "shape"));
+        json_number(json_first(offsets), &begin);
+        json_number(json_next(json_first(offsets)), &stop);
+        result->size = elements * width_of(result->type);
+        result->bytes = bytes + before + end;
+        if (elements == 0 || json_size(member) != 3 || json_size(offsets) != 2 ||
+            (size_t)begin != end || (size_t)stop != end + result->size ||
+            (before + end) % width_of(result->type) != 0 || binary_find(answer, result->name)) {
+            REFUSE("%s has %zu elements and lies at %g to %g, after %zu", json_name(member),
+                   elements, begin, stop, end);
+        }
+        answer->count++;
+        end += result->size;
+    }
+    if (answer->count == 0 || before + end != size) {
+        REFUSE("%zu bytes, but %zu are described", size, before + end);
+    }
+    return true;
+}
+
+/* ----------------------------------------------------------------------------------- comparison */
+
+/* Returns the part of an answer under a dotted name: "top_k.indices" or "Q.0". */
+static const struct cJSON *part_named(const struct cJSON *json, const char *name) {
+    char key[64];
+    while (json != NULL && *name != '\0') {
+        const size_t size = strcspn(name, ".");
+        snprintf(key, sizeof key, "%.*s", (int)size, name);
+        if (json_is_array(json)) {
+            const struct cJSON *child = json_first(json);
+            for (size_t i = strtoul(key, NULL, 10); i > 0; i--) {
+                child = json_next(child);
+            }
+            json = child;
+        } else {
+            json = json_get(json, key);
+        }
+        name += size + (name[size] == '.');
+    }
+    return json;
+}
+
+/* Compares element `i` of a result. */
+static bool is_element(const struct binary_result *result, size_t i, const struct cJSON *json) {
+    double number = -(double)INFINITY, wide = 0;
+    float narrow = 0;
+    int64_t whole = 0;
+    const struct cJSON *data = json_first(result->data);
+    json_number(json, &number); /* null stays minus infinity */
+    if (result->data != NULL) {
+        for (; i > 0; i--) {
+            data = json_next(data);
+        }
+        wide = -(double)INFINITY;
+        json_number(data, &wide);
+        return data != NULL && wide == number && signbit(wide) == signbit(number);
+    }
+    if (strcmp(result->type, "INT64") == 0 || strcmp(result->type, "I64") == 0) {
+        memcpy(&whole, result->bytes + i * sizeof whole, sizeof whole);
+        return (double)whole == number;
+    }
+    if (is_wide(result->type)) {
+        memcpy(&wide, result->bytes + i * sizeof wide, sizeof wide);
+        return memcmp(&wide, &number, sizeof wide) == 0;
+    }
+    const float expected = (float)number;
+    memcpy(&narrow, result->bytes + i * sizeof narrow, sizeof narrow);
+    return width_of(result->type) == 4 && memcmp(&narrow, &expected, sizeof narrow) == 0;
+}
+
+/* Compares a result from this axis on. *next is the next element. */
+static bool is_part(const struct binary_result *result, size_t axis, size_t *next,
+                    const struct cJSON *json) {
+    if (axis == result->rank) {
+        return is_element(result, (*next)++, json);
+    }
+    if (!json_is_array(json) || json_size(json) != result->shape[axis]) {
+        return false;
+    }
+    for (const struct cJSON *child = json_first(json); child != NULL; child = json_next(child)) {
+        if (!is_part(result, axis + 1, next, child)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Counts the numbers and nulls in an answer. */
+static size_t numbers_in(const struct cJSON *json) {
+    double number;
+    size_t count = 0;
+    if (!json_is_array(json) && !json_is_object(json)) {
+        return json_number(json, &number) || json_text(json) == NULL;
+    }
+    for (const struct cJSON *child = json_first(json); child != NULL; child = json_next(child)) {
+        count += numbers_in(child);
+    }
+    return count;
+}
+
+bool binary_equal_json(const struct binary_answer *answer, const struct cJSON *json,
+                       char message[256]) {
+    size_t all = 0;
+    for (size_t i = 0; i < answer->count; i++) {
+        const struct binary_result *result = &answer->list[i];
+        size_t next = 0;
+        const struct cJSON *part = part_named(json, result->name);
+        if (part == NULL || !is_part(result, 0, &next, part)) {
+            REFUSE("%s is not that of the JSON answer, at element %zu", result->name, next);
+        }
+        all += next;
+    }
+    if (all != numbers_in(json)) {
+        REFUSE("the JSON answer has %zu numbers, not %zu", numbers_in(json), all);
+    }
+    return true;
+}

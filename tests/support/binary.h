@@ -1,0 +1,88 @@
+/*
+ * binary.h - binary tensors for tests: one call as JSON, in the Open Inference Protocol and in
+ * safetensors, and the tensors of answers in these forms. It shares no code with the server. It
+ * knows nothing of sockets or Criterion.
+ */
+#ifndef SUPPORT_BINARY_H
+#define SUPPORT_BINARY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct cJSON;
+
+/* -------------------------------------------------------------------------------------- a call */
+
+/* An input whose numbers are made of its name, and are the same in every form. Each is a small
+ * multiple of 1/16, which all float types hold. A mask has some zeros, and forbids all keys to its
+ * first query. */
+struct binary_input {
+    const char *name;
+    size_t shape[4]; /* ends with a 0 if there are fewer than four axes */
+    bool mask;
+};
+
+struct binary_call {
+    const char *path;     /* the endpoint; without its slash it is the name of the model */
+    const char *options;  /* members of the body, such as "\"causal\":true,\"window\":[1,0]" */
+    const char *returned; /* the names of the results as JSON; NULL: the default ones */
+    struct binary_input inputs[10]; /* ends with an input without a name */
+};
+
+/* Calls of every model, with every option that has a form of its own and every result. */
+extern const struct binary_call binary_calls[];
+extern const size_t binary_call_count;
+
+/* Each of these functions returns a body, owned: free(). */
+
+/* The body as JSON. `dtype` is "float32" or "float64". */
+char *binary_json(const struct binary_call *call, const char *dtype, size_t *size);
+
+/* The body in the Open Inference Protocol. `type` is the datatype of the inputs that are no mask:
+ * "FP32", "FP64", "FP16" or "BF16". Input i is binary if bit i of `binary` is set. `more` are
+ * members of the outermost object, such as "\"id\":\"7\",". *header is the length of the JSON. */
+char *binary_inference(const struct binary_call *call, const char *type, unsigned binary,
+                       const char *more, size_t *header, size_t *size);
+
+/* The body in safetensors. `type` is "F32", "F64", "F16" or "BF16". */
+char *binary_safetensors(const struct binary_call *call, const char *type, size_t *size);
+
+/* Returns a body of safetensors with this header and these bytes. */
+char *binary_file(const char *header, const void *bytes, size_t count, size_t *size);
+
+/* ------------------------------------------------------------------------------------ an answer */
+
+enum {
+    BINARY_MOST = 64
+};
+
+struct binary_answer {
+    struct binary_result {
+        const char *name, *type; /* borrowed from `head`; the type has the name of its form */
+        size_t rank, shape[8];
+        const char *bytes;        /* borrowed from the answer, or NULL */
+        size_t size;              /* bytes */
+        const struct cJSON *data; /* the flat array of an output that is not binary, or NULL */
+    } list[BINARY_MOST];
+    size_t count;
+    struct cJSON *head; /* owned; the JSON of the answer */
+};
+
+/* Each reads an answer, which the result borrows, and checks all that its format promises. Returns
+ * false with a message. The caller frees the answer in any case. */
+bool binary_read_inference(struct binary_answer *answer, const char *bytes, size_t size,
+                           size_t header, char message[256]);
+bool binary_read_safetensors(struct binary_answer *answer, const char *bytes, size_t size,
+                             char message[256]);
+void binary_free(struct binary_answer *answer);
+
+/* Returns the result of this name, or NULL. */
+const struct binary_result *binary_find(const struct binary_answer *answer, const char *name);
+
+/* Returns whether each result has the shape and, bit for bit, the numbers of the JSON answer, and
+ * whether there is no other number in the JSON answer. null is minus infinity. Otherwise fills the
+ * message. */
+bool binary_equal_json(const struct binary_answer *answer, const struct cJSON *json,
+                       char message[256]);
+
+#endif
