@@ -739,13 +739,13 @@ static const struct bad_question {
      0,
      NO_LENGTH,
      422,
-     {"\"output.x\"", "no result"}},
+     {"\"output.x\"", "is unknown"}},
     {"{" QKV ",\"outputs\":[{\"name\":\"top_k.index\"},{\"name\":\"output\"}]}",
      "",
      0,
      NO_LENGTH,
      422,
-     {"\"top_k.index\"", "no result"}},
+     {"\"top_k.index\"", "is unknown"}},
     {"{" QKV ",\"outputs\":[{}]}", "", 0, NO_LENGTH, 422, {"name"}},
     {"{" QKV ",\"outputs\":[7]}", "", 0, NO_LENGTH, 422, {"outputs"}},
     {"{" QKV ",\"outputs\":7}", "", 0, NO_LENGTH, 422, {"outputs", "array"}},
@@ -847,7 +847,7 @@ Test(inference, cuts_at_every_byte) {
 /* The JSON before tensors has limits of its own, because a thread that serves connections parses
  * it. */
 Test(inference, limits_of_the_json) {
-    static const char *const long_header[] = {"65536"}, *const many_values[] = {"4096 values"};
+    static const char *const long_header[] = {"32768"}, *const many_values[] = {"4096 values"};
     static const char *const inputs[] = {"64 inputs"}, *const outputs[] = {"64 outputs"};
     static const struct {
         const char *begin, *each, *end;
