@@ -105,8 +105,8 @@ static bool refuse(struct codec_error *error, enum codec_status status, const ch
     return false;
 }
 
-/* Keeps the error of the reader. The place of a byte counts from the beginning of the body. An error
- * of the Open Inference Protocol is only a text, so the place goes into it. */
+/* Keeps the error of the reader. The place of a byte counts from the beginning of the body. An
+ * error of the Open Inference Protocol is only a text, so the place goes into it. */
 static bool refuse_json(const struct question *question, struct codec_error *error) {
     *error = *codec_reader_error(question->reader);
     if (question->kind == QUESTION_SAFETENSORS) {

@@ -219,7 +219,7 @@ Test(inference, types_of_results) {
     }
 }
 
-/* ---------------------------------------------------------------------- what a question may have */
+/* --------------------------------------------------------------------- what a question may have */
 
 #define QKV                                                                                        \
     "\"inputs\":[{\"name\":\"Q\",\"datatype\":\"FP32\",\"shape\":[1,2],\"data\":[1,2]},"           \

@@ -10,7 +10,7 @@ enum {
     ROOM = 4099 /* bytes of a piece; it is odd, so that the ends of the pieces lie everywhere */
 };
 
-/* ------------------------------------------------------------------------------------------ JSON */
+/* ----------------------------------------------------------------------------------------- JSON */
 
 /* These functions follow the grammar of RFC 8259 without white space. Each returns the end of the
  * value that begins at `at`, or NULL if it is not valid. The reader cannot be used here, because it

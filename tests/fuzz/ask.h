@@ -21,7 +21,7 @@ void fuzz_answer_free(struct fuzz_answer *answer);
 /* Asks the app. The body comes in pieces of `step` bytes. `leaves`: the client leaves in the middle
  * of the body. Requires that the status is one of the API, that an error is what its path promises,
  * that an answer in JSON is JSON, and that all memory is given back. */
-void fuzz_ask(struct api_state *state, const struct http_request *request, const uint8_t *data,
+void fuzz_ask(struct api_state *state, const struct http_request *asked, const uint8_t *data,
               size_t size, size_t step, bool leaves, struct fuzz_answer *answer);
 
 /* Asks twice, with a whole body and with one in pieces. Requires that both answers are the same. */

@@ -1,6 +1,6 @@
 /*
- * fuzz_inference.c - fuzzes questions in the Open Inference Protocol from their bytes to the answer.
- * The first byte of an input chooses the model, how the body is cut, the limits and the header
+ * fuzz_inference.c - fuzzes questions in the Open Inference Protocol, from bytes to the answer. The
+ * first byte of an input chooses the model, how the body is cut, the limits and the header
  * Inference-Header-Content-Length. The rest is the body. Whatever the body is, the answer must not
  * depend on the cuts, an error must be {"error": "text"}, the tensors of a 200 must be as long as
  * its JSON says, and all numbers must be finite.

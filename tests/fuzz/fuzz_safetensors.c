@@ -52,7 +52,7 @@ static const struct {
 };
 
 /* Checks one tensor of an answer, which must begin where the last one ended. Returns the offset of
- * its end. `bytes` are the bytes of all tensors, and `before` is how many bytes stand before them. */
+ * its end. `bytes` are the bytes of all tensors, and `before` bytes stand before them. */
 static size_t check_tensor(const struct codec_document *document, const struct codec_value *tensor,
                            size_t begin, const char *bytes, size_t size, size_t before) {
     const char *name = codec_name(tensor);

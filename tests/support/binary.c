@@ -11,7 +11,7 @@
 
 #include "support/json.h"
 
-/* ------------------------------------------------------------------------------------- the calls */
+/* ------------------------------------------------------------------------------------ the calls */
 
 #define EVERY_RESULT                                                                               \
     "[\"output\",\"weights\",\"scores\",\"scaled_scores\",\"masked_scores\",\"lse\",\"entropy\","  \
@@ -60,7 +60,7 @@ const struct binary_call binary_calls[] = {
 };
 const size_t binary_call_count = sizeof binary_calls / sizeof *binary_calls;
 
-/* ----------------------------------------------------------------------------------- the numbers */
+/* ---------------------------------------------------------------------------------- the numbers */
 
 static size_t rank_of(const struct binary_input *input) {
     size_t rank = 0;

@@ -551,7 +551,7 @@ Test(codec_binary, forms) {
         cr_expect_eq(good, rows[i].message == NULL, "%s: %s", rows[i].json, error.message);
         if (good) {
             cr_expect_eq(form.bytes, rows[i].bytes, "%s", rows[i].json);
-        } else {
+        } else if (rows[i].message != NULL) {
             cr_expect_eq(error.status, CODEC_CONTENT);
             cr_expect(strncmp(error.message, "the tensor \"W\"Q\" ", 17) == 0 &&
                           strstr(error.message, rows[i].message) != NULL,
