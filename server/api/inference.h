@@ -29,8 +29,8 @@ bool inference_length(const char *text, size_t *length);
  * the tensor. */
 bool inference_read(struct question *question, struct plain *plain, struct codec_error *error);
 
-/* Returns whether `name` is the result that is asked for, or a part of it: "top_k.indices" is a part
- * of "top_k". */
+/* Returns whether `name` is the result that is asked for, or a part of it: "top_k.indices" is a
+ * part of "top_k". */
 static inline bool inference_is_part(const char *asked, const char *name) {
     const size_t size = strlen(asked);
     return strncmp(asked, name, size) == 0 && (name[size] == '\0' || name[size] == '.');

@@ -107,8 +107,8 @@ struct http_response {
      * I/O thread or by http_make, never twice at the same time. The exchange is released after the
      * last call. The server holds HTTP_STREAM bytes for it. */
     bool (*read)(void *body, char *out, size_t room, size_t *size);
-    /* `read` only copies bytes, and `size` is known. Its bytes then go straight into the buffer from
-     * which they are sent, and no other thread is asked to make them. */
+    /* `read` only copies bytes, and `size` is known. Its bytes then go straight into the buffer
+     * from which they are sent, and no other thread is asked to make them. */
     bool copies;
     bool timed;                       /* Server-Timing is sent */
     double timing[HTTP_TIMING_COUNT]; /* milliseconds */

@@ -66,8 +66,8 @@ void lifted_narrow_numbers(void *numbers, size_t count);
 /* Makes room for one more element. False if out of memory. */
 bool lifted_room(struct lifted *lifted, struct account *account);
 
-/* Makes room for `needed` of the `total` elements that an array will have, or for all of them if the
- * array is short. Memory is counted while the elements arrive, so elements that never come take
+/* Makes room for `needed` of the `total` elements that an array will have, or for all of them if
+ * the array is short. Memory is counted while the elements arrive, so elements that never come take
  * none. False if out of memory. */
 bool lifted_room_for(struct lifted *lifted, struct account *account, size_t needed, size_t total);
 
