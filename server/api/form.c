@@ -34,7 +34,7 @@ static double quality_of(const char *accept, const char *type) {
 bool form_is_safetensors(const struct http_request *request) {
     const double tensors = quality_of(request->accept, TENSORS_SAFETENSORS);
     const double json = quality_of(request->accept, "application/json");
-    if (tensors < 0 && json < 0) {
+    if (tensors < 0 && json <= 0) {
         return strcmp(request->media_type, TENSORS_SAFETENSORS) == 0;
     }
     return tensors > 0 && tensors >= json;

@@ -8,7 +8,7 @@
 #include "api/reply.h"
 
 /* Returns whether a request wants safetensors: if its Accept header prefers it to JSON, or if its
- * body is in safetensors and the header says nothing of both. */
+ * body is in safetensors and the header names neither. */
 bool form_is_safetensors(const struct http_request *request);
 
 /* Answers with a 200 in the form of the request. `digits` are for numbers in JSON. What the items

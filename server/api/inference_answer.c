@@ -3,12 +3,15 @@
 
 #include <string.h>
 
+#include "api/derived.h"
 #include "api/tensors.h"
 #include "clock.h"
 
 enum {
     ITEMS_AROUND = 16,   /* most items of an answer that are not of a result */
     ITEMS_OF_RESULT = 8, /* most items of one result */
+    /* Bytes of JSON before binary results. Its length is sent before it, so it is made at once. */
+    MOST_JSON = 1024 * 1024
 };
 
 /* Finds whether a result is asked for, and whether it is to be binary. */
@@ -71,12 +74,13 @@ static struct codec_item *add_output(struct codec_item *out, const struct codec_
 }
 
 /* Adds the words of a text. */
-static struct codec_item *add_words(struct codec_item *out, const struct codec_item *words) {
+static struct codec_item *add_words(struct codec_item *out, const struct codec_item *words,
+                                    const size_t *count) {
     out = add_open(out, CODEC_OP_OBJECT, NULL);
     out = add_text(out, "name", words->key);
     out = add_text(out, "datatype", "BYTES");
     out = add_open(out, CODEC_OP_ARRAY, "shape");
-    out = add_count(out, NULL, &words->count);
+    out = add_count(out, NULL, count);
     out = add_end(out);
     *out = *words;
     out->key = "data";
@@ -98,7 +102,8 @@ static struct codec_item *add_all(struct codec_item *out, const struct api_reque
     out = add_open(out, CODEC_OP_ARRAY, "outputs");
     for (size_t i = 0; i < count && question->output_count == 0; i++) {
         if (items[i].op == CODEC_OP_TEXTS) {
-            out = add_words(out, &items[i]);
+            /* A long answer is made after the items are gone, but before the words are. */
+            out = add_words(out, &items[i], &request->derived->words->count);
         }
     }
     for (size_t i = 0; i < results->count; i++) {
@@ -147,10 +152,15 @@ void inference_reply(const struct api_request *request, struct http_response *re
         return;
     }
     const size_t size = (size_t)(add_all(list, request, items, count) - list);
+    const size_t bytes = codec_items_bytes(list, size, digits, MOST_JSON);
     if (!any_binary(request->question, &answer->results)) {
         reply_json(request, response, list, size, digits);
-    } else if (!reply_write(request, list, size, digits,
-                            codec_items_bytes(list, size, digits, SIZE_MAX), &answer->header)) {
+    } else if (bytes > MOST_JSON) {
+        http_problem(response, request->http, 422,
+                     "the outputs in JSON are too long to stand before binary ones: ask for all of "
+                     "them in binary form, or for all in JSON",
+                     NULL, NULL);
+    } else if (!reply_write(request, list, size, digits, bytes, &answer->header)) {
         reply_no_memory(request, response);
     } else {
         answer->header_counted = account_block(answer->header.capacity);

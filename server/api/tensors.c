@@ -7,7 +7,6 @@
 #include "clock.h"
 #include "codec/safetensors.h"
 
-#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,14 +44,6 @@ bool tensors_list(const struct api_request *request, struct http_response *respo
                             request->account)) {
         reply_no_memory(request, response);
         return false;
-    }
-    for (size_t i = 0; i < answer->results.count; i++) {
-        const struct codec_result *result = &answer->results.list[i];
-        const size_t element = codec_result_beyond(result);
-        if (element != SIZE_MAX) {
-            refuse_range(request, response, result, element);
-            return false;
-        }
     }
     return true;
 }
@@ -126,7 +117,13 @@ void tensors_send(const struct api_request *request, struct http_response *respo
     struct tensors_answer *answer = request->tensors;
     size_t total = answer->header.size;
     for (size_t i = 0; i < answer->results.count; i++) {
-        total += answer->results.list[i].bytes;
+        const struct codec_result *result = &answer->results.list[i];
+        const size_t element = codec_result_beyond(result);
+        if (element != SIZE_MAX) {
+            refuse_range(request, response, result, element);
+            return;
+        }
+        total += result->bytes;
     }
     if (!(total <= SHORT ? copy_all(answer, response, total) : stream_all(request, response))) {
         reply_no_memory(request, response);

@@ -21,13 +21,13 @@ struct tensors_answer {
                           number 0 */
 };
 
-/* Lists the results of an answer in answer->results. Returns false after filling `response` if
- * there is no memory, or with a 422 if a number is out of the range of its type. */
+/* Lists the results of an answer in request->tensors. Returns false after filling `response` if
+ * there is no memory. */
 bool tensors_list(const struct api_request *request, struct http_response *response,
                   const struct codec_item *items, size_t count);
 
-/* Answers with the header and the results of request->tensors. Answers with a 503 or a 413 if there
- * is no memory. */
+/* Answers with the header and the results of request->tensors. Answers with a 422 if a number is
+ * out of the range of its type, and with a 503 or a 413 if there is no memory. */
 void tensors_send(const struct api_request *request, struct http_response *response);
 
 /* Answers with the results of the items as safetensors. */

@@ -1,7 +1,7 @@
 /*
  * test_error_heads.c - what the service answers to unknown paths, methods that a path does not have
- * and media types that it does not take, and which media types it takes. The tests know the service by
- * its socket only.
+ * and media types that it does not take, and which media types it takes. The tests know the service
+ * by its socket only.
  */
 #include <stdio.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /*
  * test_errors.c - what the service answers to the bodies of support/bad_requests.h: the status, the
  * words of `detail`, and where `pointer` and `offset` lead. Every answer is a sound problem
- * document or, below /v2, a sound error of the Open Inference Protocol. After it the connection takes the next request. The tests know the service by its
- * socket only.
+ * document or, below /v2, a sound error of the Open Inference Protocol. After it the connection
+ * takes the next request. The tests know the service by its socket only.
  */
 #include <stdio.h>
 #include <string.h>

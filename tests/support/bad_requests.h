@@ -13,8 +13,8 @@ struct bad_request {
     size_t size;           /* bytes of the body */
     int status;            /* 400 or 422 */
     const char *detail[3]; /* texts that the detail must contain */
-    /* The errors below /v2 have neither pointer nor offset. The pointer of a 422, or the start of the pointer that ends before a '/'. "" is the whole
-     * body. */
+    /* The pointer of a 422, or the start of the pointer that ends before a '/'. "" is the whole
+     * body. The errors below /v2 have neither pointer nor offset. */
     const char *pointer;
     size_t offset; /* the offset of a 400: the byte at which the body stops being JSON */
 };
