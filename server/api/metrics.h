@@ -90,7 +90,7 @@ void metrics_held(struct metrics *metrics, size_t size);
  * has none. */
 void metrics_completed(struct metrics *metrics, size_t route, const struct http_record *record);
 
-/* Counts a request to a model that has ended. `model` is the index of the route of the model. */
-void metrics_inferred(struct metrics *metrics, size_t model, const struct http_record *record);
+/* Counts a request to a model that has ended. `index` is that of the route of the model. */
+void metrics_inferred(struct metrics *metrics, size_t index, const struct http_record *record);
 
 #endif
