@@ -25,8 +25,8 @@ void inference_refuse_model(const struct http_request *request, struct http_resp
  * given, and the whole body is JSON. Returns false if it is no number of at least 1. */
 bool inference_length(const char *text, size_t *length);
 
-/* Reads the question of `question` into a plain document. Errors: CODEC_CONTENT; the message names
- * the tensor. */
+/* Lists in `plain` the tensors and options of question->head, which it borrows, and fills the
+ * members for the answer. Errors: CODEC_CONTENT; the message names the tensor. */
 bool inference_read(struct question *question, struct plain *plain, struct codec_error *error);
 
 /* Returns whether `name` is the result that is asked for, or a part of it: "top_k.indices" is a

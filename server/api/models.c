@@ -10,7 +10,7 @@
 
 static const char models_path[] = INFERENCE_PATH "/models/";
 
-/* Whether a route is a model. */
+/* Returns whether a route is a model. */
 static bool is_model(const struct api_route *route) {
     return route->fields != API_MODEL &&
            (route->fields & (FIELDS_AT_ATTENTION | FIELDS_AT_PROJECTIONS | FIELDS_AT_SOFTMAX)) != 0;

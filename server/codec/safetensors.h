@@ -36,7 +36,7 @@ bool safetensors_read(const struct codec_document *document, struct safetensors 
                       struct codec_error *error);
 
 /* Sorts the results of an answer so that each lies at a multiple of the bytes of its elements, and
- * appends the eight bytes and the header of them. The metadata are the texts of the items of the
+ * appends the length of their header and the header. The metadata are the texts of the items of the
  * answer, as JSON. Errors: false if there is no memory. */
 bool safetensors_write(struct codec_buffer *buffer, struct codec_results *results,
                        const struct codec_item *items, size_t count);

@@ -484,7 +484,7 @@ Test(safetensors_limits, declared_sizes_that_never_arrive) {
     free(file);
 }
 
-/* What does arrive is held against --max-memory. */
+/* The bytes that arrive are held against --max-memory. */
 Test(safetensors_limits, memory) {
     static const char *const says[] = {"--max-memory"};
     static const struct binary_call call = {"/softmax", "", NULL, {{"X", {300, 300}, 0}}};

@@ -114,7 +114,7 @@ Test(codec_results, numbers_out_of_range) {
         cr_expect_eq(codec_result_beyond(&half), rows[i].half ? 37 : SIZE_MAX, "%zu", i);
         cr_expect_eq(codec_result_beyond(&bfloat), rows[i].bfloat ? 37 : SIZE_MAX, "%zu", i);
         cr_expect_eq(codec_result_beyond(&single), SIZE_MAX);
-        /* What is not refused does not become infinite. */
+        /* A number that is not refused does not become infinite. */
         if (isfinite(rows[i].number)) {
             cr_expect_eq(isinf(half_value(narrow_one(rows[i].number, CODEC_TYPE_FP16))) != 0,
                          rows[i].half);
