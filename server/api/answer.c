@@ -5,7 +5,7 @@
 
 #include "api/call.h"
 #include "api/fields.h"
-#include "api/form.h"
+#include "api/format.h"
 
 #define ANSWER_TEXT(name, text, rank, bits) text,
 #define ANSWER_BITS(name, text, rank, bits) bits,
@@ -16,32 +16,32 @@ static const int ranks[ANSWER_COUNT] = {ANSWER_MAP(ANSWER_RANK)};
 
 /* Adds the matrices of heads that have weights, and so sizes, of their own:
  * [head][row][column], or [batch][head][row][column]. */
-static void add_parts(struct reply_items *list, const char *key, const attn_plan *plan,
+static void add_parts(struct codec_items *list, const char *key, const attn_plan *plan,
                       attn_result result) {
-    reply_item(list, (struct codec_item){.op = CODEC_OP_PARTS,
-                                         .key = key,
-                                         .count = attn_plan_parts(plan, result),
-                                         .parts = attn_plan_tensor(plan, result, 0)});
+    codec_add(list, (struct codec_item){.op = CODEC_OP_PARTS,
+                                        .key = key,
+                                        .count = attn_plan_parts(plan, result),
+                                        .parts = attn_plan_tensor(plan, result, 0)});
 }
 
 /* `variance` has four numbers. */
-static void add_statistics(struct reply_items *list, const double *variance) {
+static void add_statistics(struct codec_items *list, const double *variance) {
     static const char *const names[] = {"Q", "K", "scores", "scaled_scores"};
-    reply_open(list, CODEC_OP_OBJECT, answer_names[ANSWER_STATISTICS]);
-    reply_open(list, CODEC_OP_OBJECT, "variance");
+    codec_add_open(list, CODEC_OP_OBJECT, answer_names[ANSWER_STATISTICS]);
+    codec_add_open(list, CODEC_OP_OBJECT, "variance");
     for (int i = 0; i < 4; i++) {
-        reply_number(list, names[i], variance[i]);
+        codec_add_number(list, names[i], variance[i]);
     }
-    reply_close(list);
-    reply_close(list);
+    codec_add_close(list);
+    codec_add_close(list);
 }
 
-static void add_top_k(struct reply_items *list, const attn_tensor *indices,
+static void add_top_k(struct codec_items *list, const attn_tensor *indices,
                       const attn_tensor *weights) {
-    reply_open(list, CODEC_OP_OBJECT, answer_names[ANSWER_TOP_K]);
-    reply_tensor(list, "indices", indices);
-    reply_tensor(list, "weights", weights);
-    reply_close(list);
+    codec_add_open(list, CODEC_OP_OBJECT, answer_names[ANSWER_TOP_K]);
+    codec_add_tensor(list, "indices", indices);
+    codec_add_tensor(list, "weights", weights);
+    codec_add_close(list);
 }
 
 /* Returns a result as a whole. */
@@ -49,7 +49,7 @@ static attn_tensor whole(const attn_plan *plan, attn_result result) {
     return attn_as_tensor(attn_plan_tensor(plan, result, 0));
 }
 
-static void add_result(struct reply_items *list, const struct call *call, enum answer_name which) {
+static void add_result(struct codec_items *list, const struct call *call, enum answer_name which) {
     const char *key = answer_names[which];
     /* ATTN_WANT() is the bit whose number is the result. */
     const attn_result result = (attn_result)__builtin_ctz(answer_bits[which]);
@@ -62,7 +62,7 @@ static void add_result(struct reply_items *list, const struct call *call, enum a
     } else if (call->multihead.per_head && which >= ANSWER_PRESENT_K) {
         add_parts(list, key, call->plan, result);
     } else {
-        reply_tensor(list, key, &tensor);
+        codec_add_tensor(list, key, &tensor);
     }
 }
 
@@ -73,9 +73,9 @@ size_t answer_count(unsigned fields) {
     return fields == FIELDS_AT_ATTENTION ? ANSWER_PROJECTED : ANSWER_COUNT;
 }
 
-void answer_describe(struct reply_items *list, size_t count) {
+void answer_describe(struct codec_items *list, size_t count) {
     static const double no_numbers[4];
-    reply_open(list, CODEC_OP_OBJECT, NULL);
+    codec_add_open(list, CODEC_OP_OBJECT, NULL);
     for (size_t which = 0; which < count; which++) {
         const attn_tensor tensor = {.dtype = ATTN_FLOAT32, .rank = ranks[which]};
         const attn_tensor indices = {.dtype = ATTN_INT64, .rank = ranks[which]};
@@ -84,29 +84,27 @@ void answer_describe(struct reply_items *list, size_t count) {
         } else if (which == ANSWER_TOP_K) {
             add_top_k(list, &indices, &tensor);
         } else {
-            reply_tensor(list, answer_names[which], &tensor);
+            codec_add_tensor(list, answer_names[which], &tensor);
         }
     }
-    reply_close(list);
+    codec_add_close(list);
 }
 
 void answer_call(struct call *call, const struct api_request *request,
                  struct http_response *response) {
-    struct reply_items list = {.count = 0};
+    struct codec_items list;
     if (call->error.status != ATTN_OK || attn_plan_end(call->plan, &call->error) != ATTN_OK) {
         reply_attn_error(request, response, &call->error);
         return;
     }
-    reply_open(&list, CODEC_OP_OBJECT, NULL);
+    codec_items_begin(&list, request->account);
+    codec_add_open(&list, CODEC_OP_OBJECT, NULL);
     if (call->words != NULL) {
-        reply_item(&list, (struct codec_item){.op = CODEC_OP_TEXTS,
-                                              .key = "tokens",
-                                              .count = call->words->count,
-                                              .texts = call->words->words});
+        codec_add_texts(&list, "tokens", call->words->words, call->words->count);
     }
     for (size_t i = 0; i < call->return_count; i++) {
         add_result(&list, call, call->returned[i]);
     }
-    reply_close(&list);
-    form_reply(request, response, &list, call->work.digits);
+    codec_add_close(&list);
+    format_reply(request, response, &list, call->work.digits);
 }

@@ -45,7 +45,7 @@ size_t answer_count(unsigned fields);
 
 /* Lists the results that "return" can name, with `count` of its names, in the form of an answer:
  * each tensor has the type of its result, its greatest rank, and no numbers. */
-void answer_describe(struct reply_items *list, size_t count);
+void answer_describe(struct codec_items *list, size_t count);
 
 /* Fills the response of a call whose job has ended: its results in the order of "return", or the
  * error of the task that failed. The response borrows from the call. */

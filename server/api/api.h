@@ -36,6 +36,13 @@ struct api_state {
 /* Returns the application for http_start(). It borrows `state`, which must outlive the server. */
 struct http_app api_app(struct api_state *state);
 
+/* The format of a body or of an answer. */
+enum api_format {
+    API_JSON,
+    API_SAFETENSORS,
+    API_INFERENCE /* the Open Inference Protocol */
+};
+
 /* A request as its handler sees it. Everything is borrowed and lives until the request ends. */
 struct api_request {
     const struct http_request *http;
@@ -48,7 +55,7 @@ struct api_request {
     const struct fields *fields;     /* the members of the body; each is a key of this route */
     const struct derived *derived;   /* the matrices that are drawn or embedded before the work */
     const struct question *question; /* the body as it was sent */
-    bool safetensors;                /* the answer is to be in safetensors */
+    enum api_format format;          /* of the answer */
     struct tensors_answer *tensors;  /* where an answer with binary tensors is made */
 };
 
@@ -73,15 +80,14 @@ typedef struct api_work *api_handler(const struct api_request *request,
  * segment. The rows are in the order of openapi.yaml. */
 struct api_route {
     const char *method, *path;
-    /* A bit FIELDS_AT_*: the fields of the body. 0: the body, if there is one, is not read.
-     * API_MODEL: the route takes a question in the Open Inference Protocol for the model that is
-     * named in the path; the handler is that of the model. */
+    /* A bit FIELDS_AT_*: the fields of the body. 0: the body, if there is one, is not read. */
     unsigned fields;
+    /* NULL: the route takes a request in the Open Inference Protocol for the model in the path, and
+     * has the fields and the handler of this model. */
     api_handler *handler;
     bool open; /* needs no API key, because it tells no secret and computes nothing */
 };
 
-#define API_MODEL   (~0u)
 #define API_VERSION "1" /* the one version of each model */
 
 extern const struct api_route api_routes[];

@@ -11,7 +11,7 @@
 #include "api/api.h"
 #include "api/derived.h"
 #include "api/fields.h"
-#include "api/form.h"
+#include "api/format.h"
 #include "api/inference.h"
 #include "api/question.h"
 #include "api/tensors.h"
@@ -131,15 +131,14 @@ static void *app_begin(void *context, const struct http_request *request,
     }
     const struct api_request bodiless = {
         .http = request, .state = state, .name = last_segment(request)};
-    if (route->fields == 0) {
-        route->handler(&bodiless, response);
-        return NULL;
-    }
-    if (route->fields == API_MODEL) {
+    if (route->handler == NULL) {
         target = inference_model(request->path);
-    }
-    if (target == NULL) {
-        inference_refuse_model(request, response);
+        if (target == NULL) {
+            inference_refuse_model(request, response);
+            return NULL;
+        }
+    } else if (route->fields == 0) {
+        route->handler(&bodiless, response);
         return NULL;
     }
     struct exchange *exchange = malloc(sizeof *exchange);
@@ -155,9 +154,9 @@ static void *app_begin(void *context, const struct http_request *request,
     exchange->request.derived = &exchange->derived;
     exchange->request.tensors = &exchange->tensors;
     exchange->request.question = &exchange->question;
-    exchange->request.safetensors = route == target && form_is_safetensors(request);
+    exchange->request.format = route == target ? format_of_answer(request) : API_INFERENCE;
     pthread_mutex_init(&exchange->mutex, NULL);
-    if (!question_begin(&exchange->question, request, route != target, target->fields, response)) {
+    if (!question_begin(&exchange->question, &exchange->request, target->fields, response)) {
         app_release(exchange);
         return NULL;
     }
@@ -550,7 +549,7 @@ static void app_completed(void *context, const struct http_request *request,
     struct api_state *state = context;
     const size_t index = api_route_of(request->path);
     metrics_completed(&state->metrics, index, record);
-    if (index < api_route_count && api_routes[index].fields == API_MODEL) {
+    if (index < api_route_count && api_routes[index].handler == NULL) {
         const struct api_route *model = inference_model(request->path);
         if (model != NULL) {
             metrics_inferred(&state->metrics, (size_t)(model - api_routes), record);
@@ -567,7 +566,7 @@ struct http_app api_app(struct api_state *state) {
     }
     return (struct http_app){
         .context = state,
-        .bare_errors = INFERENCE_PATH,
+        .inference_path = INFERENCE_PATH,
         .begin = app_begin,
         .hold = app_hold,
         .body = app_body,

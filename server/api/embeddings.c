@@ -5,7 +5,7 @@
  */
 #include "api/derived.h"
 #include "api/fields.h"
-#include "api/form.h"
+#include "api/format.h"
 
 #include <stdlib.h>
 
@@ -41,23 +41,21 @@ static void embeddings_answer(struct api_work *work, const struct api_request *r
                               struct http_response *response) {
     const struct embeddings *e = (struct embeddings *)work;
     const struct codec_words *words = e->words;
-    struct reply_items list = {.count = 0};
-    reply_open(&list, CODEC_OP_OBJECT, NULL);
-    reply_item(&list, (struct codec_item){.op = CODEC_OP_TEXTS,
-                                          .key = "tokens",
-                                          .count = words->count,
-                                          .texts = words->words});
-    reply_item(&list, (struct codec_item){.op = CODEC_OP_IDS,
-                                          .key = "vocabulary",
-                                          .count = words->different,
-                                          .texts = words->sorted,
-                                          .ids = words->sorted_ids});
-    reply_tensor(&list, "ids", &e->ids);
+    struct codec_items list;
+    codec_items_begin(&list, request->account);
+    codec_add_open(&list, CODEC_OP_OBJECT, NULL);
+    codec_add_texts(&list, "tokens", words->words, words->count);
+    codec_add(&list, (struct codec_item){.op = CODEC_OP_IDS,
+                                         .key = "vocabulary",
+                                         .count = words->different,
+                                         .texts = words->sorted,
+                                         .ids = words->sorted_ids});
+    codec_add_tensor(&list, "ids", &e->ids);
     if (e->embedding.data != NULL) {
-        reply_tensor(&list, "embedding", &e->embedding);
+        codec_add_tensor(&list, "embedding", &e->embedding);
     }
-    reply_close(&list);
-    form_reply(request, response, &list, work->digits);
+    codec_add_close(&list);
+    format_reply(request, response, &list, work->digits);
 }
 
 static void embeddings_release(struct api_work *work) {

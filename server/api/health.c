@@ -36,16 +36,17 @@ struct api_work *api_ready(const struct api_request *request, struct http_respon
 
 struct api_work *api_version(const struct api_request *request, struct http_response *response) {
     const attn_build_info build = attn_build();
-    struct reply_items list = {.count = 0};
-    reply_open(&list, CODEC_OP_OBJECT, NULL);
-    reply_text(&list, "name", "attentiond");
-    reply_text(&list, "version", build.version);
-    reply_text(&list, "compiler", COMPILER);
-    reply_text(&list, "blas", build.blas);
-    reply_text(&list, "blas_core", build.blas_core);
-    reply_text(&list, "kernels", build.kernels);
-    reply_number(&list, "threads", request->state->threads);
-    reply_close(&list);
-    reply_items(request, response, &list, 0);
+    struct codec_items list;
+    codec_items_begin(&list, NULL);
+    codec_add_open(&list, CODEC_OP_OBJECT, NULL);
+    codec_add_text(&list, "name", "attentiond");
+    codec_add_text(&list, "version", build.version);
+    codec_add_text(&list, "compiler", COMPILER);
+    codec_add_text(&list, "blas", build.blas);
+    codec_add_text(&list, "blas_core", build.blas_core);
+    codec_add_text(&list, "kernels", build.kernels);
+    codec_add_number(&list, "threads", request->state->threads);
+    codec_add_close(&list);
+    reply_json(request, response, &list, 0);
     return NULL;
 }

@@ -1,6 +1,7 @@
 /* inference.c - questions in the Open Inference Protocol. */
 #include "api/inference.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -74,14 +75,14 @@ static bool read_size(const struct codec_document *document, const struct codec_
  * JSON. */
 static bool check_place(const struct question *question, const struct codec_value *input,
                         const struct plain_tensor *tensor, bool binary, struct codec_error *error) {
-    const struct codec_document *document = question->head;
+    const struct codec_document *document = question->json;
     const struct codec_value *data = member_of(input, "data");
     if (binary && data != NULL) {
         return codec_fail(document, data, error,
                           "the input \"%.64s\" has data and a binary_data_size; give one of them",
                           tensor->name);
     }
-    if (binary && question->header == SIZE_MAX) {
+    if (binary && question->json_size == SIZE_MAX) {
         return codec_fail(document, input, error,
                           "the input \"%.64s\" has a binary_data_size, but the request has no "
                           "header Inference-Header-Content-Length",
@@ -112,15 +113,10 @@ static bool read_input(struct question *question, struct plain *plain,
                        const struct codec_value *input, struct codec_error *error) {
     static const char *const keys[] = {"name", "shape", "datatype", "parameters", "data"};
     static const struct codec_keys known = {.names = keys, .count = sizeof keys / sizeof *keys};
-    const struct codec_document *document = question->head;
-    struct plain_tensor *tensor = &plain->tensors[plain->tensor_count];
+    const struct codec_document *document = question->json;
+    struct plain_tensor tensor = {0};
     const struct codec_value *name;
     bool binary = false;
-    if (plain->tensor_count == CODEC_MAX_ARRIVALS) {
-        return codec_fail(document, input, error,
-                          "the request has more than %d inputs, which is a fixed limit",
-                          CODEC_MAX_ARRIVALS);
-    }
     if (!codec_check_keys(document, input, &known, error)) {
         return false;
     }
@@ -128,16 +124,15 @@ static bool read_input(struct question *question, struct plain *plain,
     if (name == NULL) {
         return codec_fail(document, input, error, "an input has no name");
     }
-    if (!codec_as_text(document, name, &tensor->name, error) ||
+    if (!codec_as_text(document, name, &tensor.name, error) ||
         !codec_as_form(document, member_of(input, "datatype"), member_of(input, "shape"),
-                       tensor->name, codec_inference_types, &tensor->form, error) ||
-        !read_size(document, input, tensor->name, &tensor->form, &binary, error) ||
-        !check_place(question, input, tensor, binary, error)) {
+                       tensor.name, codec_inference_types, &tensor.form, error) ||
+        !read_size(document, input, tensor.name, &tensor.form, &binary, error) ||
+        !check_place(question, input, &tensor, binary, error)) {
         return false;
     }
-    tensor->data = binary ? NULL : member_of(input, "data");
-    plain->tensor_count++;
-    return true;
+    tensor.data = binary ? NULL : member_of(input, "data");
+    return plain_tensor(plain, &tensor, error);
 }
 
 /* -------------------------------------------------------------------------------------- outputs */
@@ -164,22 +159,23 @@ static bool read_binary(const struct codec_document *document, const struct code
 
 /* Returns whether a model with these fields has an output of this name. */
 static bool is_output(const char *name, unsigned fields) {
-    const size_t count = answer_count(fields);
-    struct reply_items list = {.count = 0};
     struct codec_results results = {0};
+    struct codec_items list;
     bool found = false;
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < answer_count(fields); i++) {
         if (strcmp(name, answer_names[i]) == 0) {
             return true;
         }
     }
-    answer_describe(&list, count); /* a part of a result has a name of its own */
-    if (codec_results_make(&results, list.items, list.count, CODEC_TYPE_FP32, NULL)) {
+    codec_items_begin(&list, NULL);
+    answer_describe(&list, answer_count(fields)); /* a part of a result has a name of its own */
+    if (codec_results_make(&results, list.list, list.count, CODEC_TYPE_FP32, NULL)) {
         for (size_t i = 0; i < results.count; i++) {
             found |= inference_is_part(name, results.list[i].name);
         }
     }
     codec_results_free(&results);
+    codec_items_free(&list);
     return found;
 }
 
@@ -192,7 +188,7 @@ static bool refuse_output(const struct question *question, const struct codec_va
         size += (size_t)snprintf(names + size, sizeof names - size, "%s%s", i > 0 ? ", " : "",
                                  answer_names[i]);
     }
-    return codec_fail(question->head, name, error,
+    return codec_fail(question->json, name, error,
                       "the output \"%.64s\" is unknown; this model has %s", text, names);
 }
 
@@ -214,62 +210,69 @@ static void add_return(struct plain *plain, size_t *count, const char *name) {
 /* Makes an option "return" of the names. */
 static bool put_return(const struct question *question, struct plain *plain, size_t count,
                        const struct codec_value *outputs, struct codec_error *error) {
-    struct codec_item *items = plain->items + plain->item_count;
     if (plain_has(plain, "return")) {
-        return codec_fail(question->head, outputs, error,
+        return codec_fail(question->json, outputs, error,
                           "give outputs or the parameter \"return\", not both");
     }
-    *items++ = (struct codec_item){.op = CODEC_OP_ARRAY, .key = "return"};
+    codec_add_open(&plain->items, CODEC_OP_ARRAY, "return");
     for (size_t i = 0; i < count; i++) {
-        *items++ = (struct codec_item){.op = CODEC_OP_TEXT, .text = plain->names[i]};
+        codec_add_text(&plain->items, NULL, plain->names[i]);
     }
-    *items++ = (struct codec_item){.op = CODEC_OP_END};
-    plain->item_count = (size_t)(items - plain->items);
+    codec_add_close(&plain->items);
+    return true;
+}
+
+/* Reads one output into question->outputs. */
+static bool read_output(struct question *question, const struct codec_value *output,
+                        struct codec_error *error) {
+    static const char *const keys[] = {"name", "parameters"};
+    static const struct codec_keys known = {.names = keys, .count = sizeof keys / sizeof *keys};
+    const struct codec_document *document = question->json;
+    struct question_output wanted = {.binary = question->binary};
+    if (!codec_check_keys(document, output, &known, error)) {
+        return false;
+    }
+    const struct codec_value *name = member_of(output, "name");
+    if (name == NULL) {
+        return codec_fail(document, output, error, "an output has no name");
+    }
+    if (!codec_as_text(document, name, &wanted.name, error) ||
+        !read_binary(document, member_of(output, "parameters"), "binary_data", &wanted.binary,
+                     error)) {
+        return false;
+    }
+    if (!is_output(wanted.name, question->fields)) {
+        return refuse_output(question, name, wanted.name, error);
+    }
+    for (size_t i = 0; i < question->output_count; i++) {
+        if (strcmp(question->outputs[i].name, wanted.name) == 0) {
+            return codec_fail(document, name, error, "the output \"%.64s\" is asked for twice",
+                              wanted.name);
+        }
+    }
+    assert(question->output_count < PLAIN_NAMES); /* no model has as many outputs */
+    question->outputs[question->output_count++] = wanted;
     return true;
 }
 
 static bool read_outputs(struct question *question, struct plain *plain,
                          const struct codec_value *outputs, struct codec_error *error) {
-    static const char *const keys[] = {"name", "parameters"};
-    static const struct codec_keys known = {.names = keys, .count = sizeof keys / sizeof *keys};
-    const struct codec_document *document = question->head;
-    const bool returns = fields_has("return", question->fields);
     size_t names = 0;
     if (outputs == NULL) {
         return true;
     }
     if (codec_kind_of(outputs) != CODEC_ARRAY) {
-        return codec_refuse(document, outputs, "an array of objects", error);
+        return codec_refuse(question->json, outputs, "an array of objects", error);
     }
     for (const struct codec_value *output = codec_at(outputs, 0); output != NULL;
          output = codec_next(output)) {
-        if (question->output_count == PLAIN_NAMES) {
-            return codec_fail(document, output, error,
-                              "the request has more than %d outputs, which is a fixed limit",
-                              PLAIN_NAMES);
-        }
-        struct question_output *wanted = &question->outputs[question->output_count];
-        const struct codec_value *name;
-        if (!codec_check_keys(document, output, &known, error)) {
+        if (!read_output(question, output, error)) {
             return false;
         }
-        name = member_of(output, "name");
-        wanted->binary = question->binary;
-        if (name == NULL) {
-            return codec_fail(document, output, error, "an output has no name");
-        }
-        if (!codec_as_text(document, name, &wanted->name, error) ||
-            !read_binary(document, member_of(output, "parameters"), "binary_data", &wanted->binary,
-                         error)) {
-            return false;
-        }
-        if (!is_output(wanted->name, question->fields)) {
-            return refuse_output(question, name, wanted->name, error);
-        }
-        question->output_count++;
-        add_return(plain, &names, wanted->name);
+        add_return(plain, &names, question->outputs[question->output_count - 1].name);
     }
-    return names == 0 || !returns || put_return(question, plain, names, outputs, error);
+    return names == 0 || !fields_has("return", question->fields) ||
+           put_return(question, plain, names, outputs, error);
 }
 
 /* ----------------------------------------------------------------------------------- parameters */
@@ -287,19 +290,18 @@ static bool read_reserved(struct question *question, struct plain *plain, const 
         *known = false;
         return true;
     }
-    if (!codec_as_integer(question->head, value, 0, INT64_MAX, &microseconds, error)) {
+    if (!codec_as_integer(question->json, value, 0, INT64_MAX, &microseconds, error)) {
         return false;
     }
     if (microseconds > 0) {
-        plain->items[plain->item_count++] = (struct codec_item){
-            .op = CODEC_OP_NUMBER, .key = "timeout", .number = (double)microseconds * 1e-6};
+        codec_add_number(&plain->items, "timeout", (double)microseconds * 1e-6);
     }
     return true;
 }
 
 static bool read_options(struct question *question, struct plain *plain,
                          const struct codec_value *parameters, struct codec_error *error) {
-    if (!read_binary(question->head, parameters, "binary_data_output", &question->binary, error)) {
+    if (!read_binary(question->json, parameters, "binary_data_output", &question->binary, error)) {
         return false;
     }
     const struct codec_value *value = parameters != NULL ? codec_at(parameters, 0) : NULL;
@@ -313,13 +315,31 @@ static bool read_options(struct question *question, struct plain *plain,
     return true;
 }
 
+/* Refuses a member that names another model, or another version, than the path does. */
+static bool check_model(const struct codec_document *document, const char *key, const char *own,
+                        struct codec_error *error) {
+    const struct codec_value *value = member_of(codec_root(document), key);
+    const char *text;
+    if (value == NULL) {
+        return true;
+    }
+    if (!codec_as_text(document, value, &text, error)) {
+        return false;
+    }
+    return strcmp(text, own) == 0 || text[0] == '\0' ||
+           codec_fail(document, value, error, "%s is \"%.64s\", but the path is that of \"%s\"",
+                      key, text, own);
+}
+
 bool inference_read(struct question *question, struct plain *plain, struct codec_error *error) {
     static const char *const keys[] = {"id",      "parameters", "inputs",
                                        "outputs", "model_name", "model_version"};
     static const struct codec_keys known = {.names = keys, .count = sizeof keys / sizeof *keys};
-    const struct codec_document *document = question->head;
+    const struct codec_document *document = question->json;
     const struct codec_value *root = codec_root(document);
-    if (!codec_check_keys(document, root, &known, error)) {
+    if (!codec_check_keys(document, root, &known, error) ||
+        !check_model(document, "model_name", question->model, error) ||
+        !check_model(document, "model_version", API_VERSION, error)) {
         return false;
     }
     const struct codec_value *id = member_of(root, "id"), *inputs = member_of(root, "inputs");

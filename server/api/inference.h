@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "api/question.h"
-#include "api/reply.h"
 
 #define INFERENCE_PATH "/v2" /* all paths of the protocol are this one or below it */
 
@@ -25,7 +24,7 @@ void inference_refuse_model(const struct http_request *request, struct http_resp
  * given, and the whole body is JSON. Returns false if it is no number of at least 1. */
 bool inference_length(const char *text, size_t *length);
 
-/* Lists in `plain` the tensors and options of question->head, which it borrows, and fills the
+/* Lists in `plain` the tensors and options of question->json, which it borrows, and fills the
  * members for the answer. Errors: CODEC_CONTENT; the message names the tensor. */
 bool inference_read(struct question *question, struct plain *plain, struct codec_error *error);
 
@@ -36,8 +35,8 @@ static inline bool inference_is_part(const char *asked, const char *name) {
     return strncmp(asked, name, size) == 0 && (name[size] == '\0' || name[size] == '.');
 }
 
-/* Answers with the results of a list of items. Errors: as reply_items(). */
+/* Answers with the results in a list of items, and frees the list. Errors: as reply_json(). */
 void inference_reply(const struct api_request *request, struct http_response *response,
-                     const struct codec_item *items, size_t count, int digits);
+                     struct codec_items *items, int digits);
 
 #endif

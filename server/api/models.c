@@ -1,19 +1,19 @@
 /* models.c - the endpoints of the Open Inference Protocol that describe the server and its models.
  * A model is an endpoint that computes from matrices, under the name of its path. */
+#include <assert.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "api/answer.h"
 #include "api/fields.h"
 #include "api/inference.h"
+#include "api/reply.h"
 
 static const char models_path[] = INFERENCE_PATH "/models/";
 
 /* Returns whether a route is a model. */
 static bool is_model(const struct api_route *route) {
-    return route->fields != API_MODEL &&
-           (route->fields & (FIELDS_AT_ATTENTION | FIELDS_AT_PROJECTIONS | FIELDS_AT_SOFTMAX)) != 0;
+    return (route->fields & (FIELDS_AT_ATTENTION | FIELDS_AT_PROJECTIONS | FIELDS_AT_SOFTMAX)) != 0;
 }
 
 /* Returns the model of this name, of which `size` bytes count, or NULL. */
@@ -53,14 +53,15 @@ void inference_refuse_model(const struct http_request *request, struct http_resp
 
 static void reply_flag(const struct api_request *request, struct http_response *response,
                        const char *model, const char *key, bool value) {
-    struct reply_items list = {.count = 0};
-    reply_open(&list, CODEC_OP_OBJECT, NULL);
+    struct codec_items list;
+    codec_items_begin(&list, NULL);
+    codec_add_open(&list, CODEC_OP_OBJECT, NULL);
     if (model != NULL) {
-        reply_text(&list, "name", model);
+        codec_add_text(&list, "name", model);
     }
-    reply_item(&list, (struct codec_item){.op = CODEC_OP_BOOL, .key = key, .number = value});
-    reply_close(&list);
-    reply_items(request, response, &list, 0);
+    codec_add_bool(&list, key, value);
+    codec_add_close(&list);
+    reply_json(request, response, &list, 0);
 }
 
 /* Answers with a 503 if the server is about to stop. */
@@ -74,16 +75,14 @@ static bool refuse_draining(const struct api_request *request, struct http_respo
 struct api_work *api_server(const struct api_request *request, struct http_response *response) {
     static const char *const extensions[] = {"binary_tensor_data", "parameters", "statistics",
                                              "model_configuration", "model_repository"};
-    struct reply_items list = {.count = 0};
-    reply_open(&list, CODEC_OP_OBJECT, NULL);
-    reply_text(&list, "name", "attentiond");
-    reply_text(&list, "version", attn_build().version);
-    reply_item(&list, (struct codec_item){.op = CODEC_OP_TEXTS,
-                                          .key = "extensions",
-                                          .count = sizeof extensions / sizeof *extensions,
-                                          .texts = extensions});
-    reply_close(&list);
-    reply_items(request, response, &list, 0);
+    struct codec_items list;
+    codec_items_begin(&list, NULL);
+    codec_add_open(&list, CODEC_OP_OBJECT, NULL);
+    codec_add_text(&list, "name", "attentiond");
+    codec_add_text(&list, "version", attn_build().version);
+    codec_add_texts(&list, "extensions", extensions, sizeof extensions / sizeof *extensions);
+    codec_add_close(&list);
+    reply_json(request, response, &list, 0);
     return NULL;
 }
 
@@ -102,41 +101,43 @@ struct api_work *api_server_ready(const struct api_request *request,
 }
 
 /* Adds an object for each model, as the index of the repository has it, or the names alone. */
-static void list_models(struct reply_items *list, bool names) {
+static void list_models(struct codec_items *list, bool names) {
     for (size_t i = 0; i < api_route_count; i++) {
         if (!is_model(&api_routes[i])) {
             continue;
         }
         if (names) {
-            reply_text(list, NULL, api_routes[i].path + 1);
+            codec_add_text(list, NULL, api_routes[i].path + 1);
             continue;
         }
-        reply_open(list, CODEC_OP_OBJECT, NULL);
-        reply_text(list, "name", api_routes[i].path + 1);
-        reply_text(list, "version", API_VERSION);
-        reply_text(list, "state", "READY");
-        reply_text(list, "reason", "");
-        reply_close(list);
+        codec_add_open(list, CODEC_OP_OBJECT, NULL);
+        codec_add_text(list, "name", api_routes[i].path + 1);
+        codec_add_text(list, "version", API_VERSION);
+        codec_add_text(list, "state", "READY");
+        codec_add_text(list, "reason", "");
+        codec_add_close(list);
     }
 }
 
 struct api_work *api_models(const struct api_request *request, struct http_response *response) {
-    struct reply_items list = {.count = 0};
-    reply_open(&list, CODEC_OP_OBJECT, NULL);
-    reply_open(&list, CODEC_OP_ARRAY, "models");
+    struct codec_items list;
+    codec_items_begin(&list, NULL);
+    codec_add_open(&list, CODEC_OP_OBJECT, NULL);
+    codec_add_open(&list, CODEC_OP_ARRAY, "models");
     list_models(&list, true);
-    reply_close(&list);
-    reply_close(&list);
-    reply_items(request, response, &list, 0);
+    codec_add_close(&list);
+    codec_add_close(&list);
+    reply_json(request, response, &list, 0);
     return NULL;
 }
 
 struct api_work *api_repository(const struct api_request *request, struct http_response *response) {
-    struct reply_items list = {.count = 0};
-    reply_open(&list, CODEC_OP_ARRAY, NULL);
+    struct codec_items list;
+    codec_items_begin(&list, NULL);
+    codec_add_open(&list, CODEC_OP_ARRAY, NULL);
     list_models(&list, false);
-    reply_close(&list);
-    reply_items(request, response, &list, 0);
+    codec_add_close(&list);
+    reply_json(request, response, &list, 0);
     return NULL;
 }
 
@@ -149,103 +150,89 @@ struct api_work *api_load(const struct api_request *request, struct http_respons
 
 /* ---------------------------------------------------------------------------------- the models */
 
-enum {
-    MOST_TENSORS = FIELDS_MOST, /* most inputs, and most outputs, of a model */
-    ITEMS_OF_TENSOR = 6
-};
-
-/* The items of a description, and what they borrow. */
-struct description {
-    struct codec_item items[16 + 2 * MOST_TENSORS * ITEMS_OF_TENSOR];
-    size_t count;
-    struct fields_matrix inputs[MOST_TENSORS];
-    struct reply_items results;
-    struct codec_results outputs;
-    char types[2 * MOST_TENSORS][16];
-    size_t type_count;
-};
-
-static struct codec_item *next_item(struct description *d, enum codec_op op, const char *key) {
-    struct codec_item *item = &d->items[d->count++];
-    *item = (struct codec_item){.op = op, .key = key};
-    return item;
-}
-
 /* Adds a tensor of any sizes. A configuration has other names for the same. */
-static void describe_tensor(struct description *d, const char *name, enum codec_type type, int rank,
-                            bool config, bool optional) {
+static void describe_tensor(struct codec_items *list, const char *name, enum codec_type type,
+                            int rank, bool config) {
     static const int64_t any[ATTN_MAX_RANK] = {-1, -1, -1, -1, -1, -1, -1, -1};
-    char *text = d->types[d->type_count++];
-    snprintf(text, sizeof *d->types, "%s%s", config ? "TYPE_" : "", codec_inference_types[type]);
-    next_item(d, CODEC_OP_OBJECT, NULL);
-    next_item(d, CODEC_OP_TEXT, "name")->text = name;
-    next_item(d, CODEC_OP_TEXT, config ? "data_type" : "datatype")->text = text;
-    next_item(d, CODEC_OP_TENSOR, config ? "dims" : "shape")->tensor =
-        (attn_tensor){.data = any, .dtype = ATTN_INT64, .rank = 1, .shape = {(size_t)rank}};
-    if (optional) {
-        next_item(d, CODEC_OP_BOOL, "optional")->number = true;
-    }
-    next_item(d, CODEC_OP_END, NULL);
+#define MODELS_TYPE(name, inference, safetensors, size) "TYPE_" inference,
+    static const char *const config_types[] = {CODEC_TYPES(MODELS_TYPE)};
+#undef MODELS_TYPE
+    codec_add_open(list, CODEC_OP_OBJECT, NULL);
+    codec_add_text(list, "name", name);
+    codec_add_text(list, config ? "data_type" : "datatype",
+                   config ? config_types[type] : codec_inference_types[type]);
+    codec_add_integers(list, config ? "dims" : "shape", any, (size_t)rank);
 }
 
-/* Describes the tensors of a model from the table of fields and that of results. Returns false if
- * there is no memory. */
-static bool describe_tensors(struct description *d, unsigned fields, bool config) {
-    const size_t inputs = fields_matrices(fields, d->inputs);
-    next_item(d, CODEC_OP_ARRAY, config ? "input" : "inputs");
-    for (size_t i = 0; i < inputs; i++) {
-        const struct fields_matrix *input = &d->inputs[i];
-        describe_tensor(d, input->name, input->mask ? CODEC_TYPE_BOOL : CODEC_TYPE_FP32,
-                        input->rank, config, config);
+/* Describes the inputs of a model from the table of fields. */
+static void describe_inputs(struct codec_items *list, unsigned fields, bool config) {
+    struct fields_matrix inputs[FIELDS_MOST];
+    const size_t count = fields_matrices(fields, inputs);
+    codec_add_open(list, CODEC_OP_ARRAY, config ? "input" : "inputs");
+    for (size_t i = 0; i < count; i++) {
+        describe_tensor(list, inputs[i].name, inputs[i].mask ? CODEC_TYPE_BOOL : CODEC_TYPE_FP32,
+                        inputs[i].rank, config);
+        if (config) {
+            codec_add_bool(list, "optional", true);
+        }
+        codec_add_close(list);
     }
-    next_item(d, CODEC_OP_END, NULL);
-    answer_describe(&d->results, answer_count(fields));
-    if (!codec_results_make(&d->outputs, d->results.items, d->results.count, CODEC_TYPE_FP32,
-                            NULL)) {
-        return false;
+    codec_add_close(list);
+}
+
+/* Makes a list of the outputs of a model from the table of results. Returns false if there is no
+ * memory. */
+static bool list_outputs(struct codec_results *outputs, unsigned fields) {
+    struct codec_items items;
+    codec_items_begin(&items, NULL);
+    answer_describe(&items, answer_count(fields));
+    const bool good = !items.failed &&
+                      codec_results_make(outputs, items.list, items.count, CODEC_TYPE_FP32, NULL);
+    codec_items_free(&items);
+    return good;
+}
+
+static void describe_outputs(struct codec_items *list, const struct codec_results *outputs,
+                             bool config) {
+    codec_add_open(list, CODEC_OP_ARRAY, config ? "output" : "outputs");
+    for (size_t i = 0; i < outputs->count; i++) {
+        const struct codec_result *output = &outputs->list[i];
+        describe_tensor(list, output->name, output->type, output->tensor.rank, config);
+        codec_add_close(list);
     }
-    next_item(d, CODEC_OP_ARRAY, config ? "output" : "outputs");
-    for (size_t i = 0; i < d->outputs.count; i++) {
-        const struct codec_result *output = &d->outputs.list[i];
-        describe_tensor(d, output->name, output->type, output->tensor.rank, config, false);
-    }
-    next_item(d, CODEC_OP_END, NULL);
-    return true;
+    codec_add_close(list);
 }
 
 static void describe(const struct api_request *request, struct http_response *response,
                      bool config) {
     static const char *const versions[] = {API_VERSION};
     const struct api_route *model = inference_model(request->http->path);
+    struct codec_results outputs = {0};
+    struct codec_items list;
     if (model == NULL) {
         inference_refuse_model(request->http, response);
         return;
     }
-    struct description *d = calloc(1, sizeof *d);
-    if (d == NULL) {
-        reply_no_memory(request, response);
-        return;
-    }
-    next_item(d, CODEC_OP_OBJECT, NULL);
-    next_item(d, CODEC_OP_TEXT, "name")->text = model->path + 1;
-    next_item(d, CODEC_OP_TEXT, "platform")->text = "attentiond";
+    codec_items_begin(&list, NULL);
+    codec_add_open(&list, CODEC_OP_OBJECT, NULL);
+    codec_add_text(&list, "name", model->path + 1);
+    codec_add_text(&list, "platform", "attentiond");
     if (config) {
-        next_item(d, CODEC_OP_TEXT, "backend")->text = "attentiond";
-        next_item(d, CODEC_OP_NUMBER, "max_batch_size")->number = 0;
+        codec_add_text(&list, "backend", "attentiond");
+        codec_add_number(&list, "max_batch_size", 0);
     } else {
-        struct codec_item *list = next_item(d, CODEC_OP_TEXTS, "versions");
-        list->texts = versions;
-        list->count = 1;
+        codec_add_texts(&list, "versions", versions, 1);
     }
-    const bool good = describe_tensors(d, model->fields, config);
-    next_item(d, CODEC_OP_END, NULL);
-    if (good) {
-        reply_json(request, response, d->items, d->count, 0);
+    describe_inputs(&list, model->fields, config);
+    if (list_outputs(&outputs, model->fields)) {
+        describe_outputs(&list, &outputs, config);
     } else {
-        reply_no_memory(request, response);
+        list.failed = true;
     }
-    codec_results_free(&d->outputs);
-    free(d);
+    codec_add_close(&list);
+    reply_json(request, response, &list, 0);
+    assert(response->read == NULL); /* the text is short, so it borrows nothing any more */
+    codec_results_free(&outputs);
 }
 
 struct api_work *api_model(const struct api_request *request, struct http_response *response) {
@@ -273,54 +260,49 @@ struct api_work *api_model_ready(const struct api_request *request,
 /* ------------------------------------------------------------------------------- the statistics */
 
 /* Adds the statistics of a model. */
-static void describe_stats(struct description *d, const char *name,
+static void describe_stats(struct codec_items *list, const char *name,
                            const struct metrics_model *stats) {
     static const char *const keys[METRICS_DURATIONS] = {METRICS_DURATION_NAMES};
     const double count = (double)atomic_load(&stats->durations[METRICS_SUCCESS].count);
-    next_item(d, CODEC_OP_OBJECT, NULL);
-    next_item(d, CODEC_OP_TEXT, "name")->text = name;
-    next_item(d, CODEC_OP_TEXT, "version")->text = API_VERSION;
-    next_item(d, CODEC_OP_NUMBER, "last_inference")->number = (double)atomic_load(&stats->last_ms);
-    next_item(d, CODEC_OP_NUMBER, "inference_count")->number = count;
-    next_item(d, CODEC_OP_NUMBER, "execution_count")->number = count;
-    next_item(d, CODEC_OP_OBJECT, "inference_stats");
+    codec_add_open(list, CODEC_OP_OBJECT, NULL);
+    codec_add_text(list, "name", name);
+    codec_add_text(list, "version", API_VERSION);
+    codec_add_number(list, "last_inference", (double)atomic_load(&stats->last_ms));
+    codec_add_number(list, "inference_count", count);
+    codec_add_number(list, "execution_count", count);
+    codec_add_open(list, CODEC_OP_OBJECT, "inference_stats");
     for (size_t i = 0; i < METRICS_DURATIONS; i++) {
         const struct metrics_duration *duration = &stats->durations[i];
-        next_item(d, CODEC_OP_OBJECT, keys[i]);
-        next_item(d, CODEC_OP_NUMBER, "count")->number = (double)atomic_load(&duration->count);
-        next_item(d, CODEC_OP_NUMBER, "ns")->number = (double)atomic_load(&duration->ns);
-        next_item(d, CODEC_OP_END, NULL);
+        codec_add_open(list, CODEC_OP_OBJECT, keys[i]);
+        codec_add_number(list, "count", (double)atomic_load(&duration->count));
+        codec_add_number(list, "ns", (double)atomic_load(&duration->ns));
+        codec_add_close(list);
     }
-    next_item(d, CODEC_OP_END, NULL);
-    next_item(d, CODEC_OP_ARRAY, "batch_stats");
-    next_item(d, CODEC_OP_END, NULL);
-    next_item(d, CODEC_OP_END, NULL);
+    codec_add_close(list);
+    codec_add_open(list, CODEC_OP_ARRAY, "batch_stats");
+    codec_add_close(list);
+    codec_add_close(list);
 }
 
 struct api_work *api_model_stats(const struct api_request *request,
                                  struct http_response *response) {
     const bool all = strcmp(request->http->path, INFERENCE_PATH "/models/stats") == 0;
     const struct api_route *wanted = all ? NULL : inference_model(request->http->path);
-    struct description *d = NULL;
+    struct codec_items list;
     if (!all && wanted == NULL) {
         inference_refuse_model(request->http, response);
         return NULL;
     }
-    d = calloc(1, sizeof *d);
-    if (d == NULL) {
-        reply_no_memory(request, response);
-        return NULL;
-    }
-    next_item(d, CODEC_OP_OBJECT, NULL);
-    next_item(d, CODEC_OP_ARRAY, "model_stats");
+    codec_items_begin(&list, NULL);
+    codec_add_open(&list, CODEC_OP_OBJECT, NULL);
+    codec_add_open(&list, CODEC_OP_ARRAY, "model_stats");
     for (size_t i = 0; i < api_route_count; i++) {
         if (is_model(&api_routes[i]) && (all || wanted == &api_routes[i])) {
-            describe_stats(d, api_routes[i].path + 1, &request->state->metrics.models[i]);
+            describe_stats(&list, api_routes[i].path + 1, &request->state->metrics.models[i]);
         }
     }
-    next_item(d, CODEC_OP_END, NULL);
-    next_item(d, CODEC_OP_END, NULL);
-    reply_json(request, response, d->items, d->count, 0);
-    free(d);
+    codec_add_close(&list);
+    codec_add_close(&list);
+    reply_json(request, response, &list, 0);
     return NULL;
 }

@@ -10,8 +10,7 @@
 #include "codec/binary.h"
 
 enum {
-    PLAIN_OPTIONS = 64, /* most options of one question */
-    PLAIN_NAMES = 64    /* most names in "return" */
+    PLAIN_NAMES = 64 /* most outputs that a question asks for; no model has as many */
 };
 
 /* A tensor that the question describes. Everything is borrowed from the question. */
@@ -28,17 +27,25 @@ struct plain {
     struct codec_document *question; /* borrowed; the JSON that the client sent */
     struct plain_tensor tensors[CODEC_MAX_ARRIVALS];
     size_t tensor_count;
-    /* The members that are no tensors: the options, the names in "return", and "dtype". */
-    struct codec_item items[PLAIN_OPTIONS + PLAIN_NAMES + 4];
-    size_t item_count;
+    /* The JSON of the document so far, with a 0 in place of each tensor. */
+    struct codec_items items;
     char names[PLAIN_NAMES][48]; /* names that the items borrow */
 };
 
-/* Returns whether the question has an option of this name so far. */
+/* Begins a document without members. The caller frees `items` in the end. */
+void plain_begin(struct plain *plain, struct codec_document *question, struct account *account,
+                 size_t max_values);
+
+/* Returns whether the document has a member of this name so far. */
 bool plain_has(const struct plain *plain, const char *name);
 
+/* Adds a tensor. All tensors are added before the options. Errors: CODEC_CONTENT for more than
+ * CODEC_MAX_ARRIVALS tensors, and for a name that is there. */
+bool plain_tensor(struct plain *plain, const struct plain_tensor *tensor,
+                  struct codec_error *error);
+
 /* Adds an option: a number, a boolean, or a text, which is read as JSON if it is JSON. Borrows
- * both. Returns false with the error set. */
+ * both. Errors: CODEC_CONTENT, also for a name that a tensor has; CODEC_NO_MEMORY. */
 bool plain_option(struct plain *plain, const char *name, const struct codec_value *value,
                   struct codec_error *error);
 

@@ -13,7 +13,7 @@
 enum {
     /* The most bytes and values of JSON before tensors, because an I/O thread parses it while the
      * body arrives. */
-    MOST_HEAD = 32 * 1024,
+    MOST_JSON = 32 * 1024,
     MOST_VALUES = 4096
 };
 
@@ -26,32 +26,32 @@ static bool is_json(const char *media_type) {
            strcmp(media_type, "application/x-www-form-urlencoded") == 0;
 }
 
-bool question_begin(struct question *question, const struct http_request *request, bool inference,
-                    unsigned fields, struct http_response *response) {
+bool question_begin(struct question *question, const struct api_request *request, unsigned fields,
+                    struct http_response *response) {
+    const struct http_request *http = request->http;
+    const bool inference = request->format == API_INFERENCE;
     const char *bytes = inference ? "application/octet-stream" : TENSORS_SAFETENSORS;
-    const bool is_bytes = strcmp(request->media_type, bytes) == 0;
+    const bool is_bytes = strcmp(http->media_type, bytes) == 0;
     char detail[256];
-    if (!is_json(request->media_type) && !is_bytes) {
+    if (!is_json(http->media_type) && !is_bytes) {
         snprintf(detail, sizeof detail,
-                 "the Content-Type is %.100s; it must be application/json or %s",
-                 request->media_type, bytes);
-        http_problem(response, request, 415, detail, NULL, NULL);
+                 "the Content-Type is %.100s; it must be application/json or %s", http->media_type,
+                 bytes);
+        http_problem(response, http, 415, detail, NULL, NULL);
         return false;
     }
-    question->kind = inference  ? QUESTION_INFERENCE
-                     : is_bytes ? QUESTION_SAFETENSORS
-                                : QUESTION_JSON;
+    question->format = inference ? API_INFERENCE : is_bytes ? API_SAFETENSORS : API_JSON;
     question->fields = fields;
-    question->header = SIZE_MAX;
+    question->model = request->name;
+    question->json_size = SIZE_MAX;
     question->floats = CODEC_TYPE_FP32;
-    question->stage =
-        question->kind == QUESTION_SAFETENSORS ? QUESTION_IN_PREFIX : QUESTION_IN_HEAD;
-    if (inference && !inference_length(request->inference_header, &question->header)) {
+    question->stage = question->format == API_SAFETENSORS ? QUESTION_IN_PREFIX : QUESTION_IN_JSON;
+    if (inference && !inference_length(http->inference_header, &question->json_size)) {
         snprintf(detail, sizeof detail,
                  "Inference-Header-Content-Length is \"%.40s\"; it must be the number of bytes of "
                  "the JSON before the tensors, which is at least 1",
-                 request->inference_header);
-        http_problem(response, request, 400, detail, NULL, NULL);
+                 http->inference_header);
+        http_problem(response, http, 400, detail, NULL, NULL);
         return false;
     }
     return true;
@@ -59,14 +59,14 @@ bool question_begin(struct question *question, const struct http_request *reques
 
 bool question_open(struct question *question, const struct codec_options *json) {
     struct codec_options options = *json;
-    if (question->kind != QUESTION_JSON) {
+    if (question->format != API_JSON) {
         options = (struct codec_options){.account = json->account};
     }
-    if (question->kind == QUESTION_SAFETENSORS || question->header != SIZE_MAX) {
-        options.max_skeleton = MOST_HEAD;
+    if (question->format == API_SAFETENSORS || question->json_size != SIZE_MAX) {
+        options.max_skeleton = MOST_JSON;
         options.max_values = MOST_VALUES;
     }
-    if (question->kind == QUESTION_INFERENCE) {
+    if (question->format == API_INFERENCE) {
         options.key_level = 3;
         options.dtype_key = "datatype";
         options.dtype_value = codec_inference_types[CODEC_TYPE_FP64];
@@ -90,8 +90,8 @@ void question_drop(struct question *question) {
 
 void question_free(struct question *question) {
     question_drop(question);
-    codec_document_free(question->head);
-    question->head = NULL;
+    codec_document_free(question->json);
+    question->json = NULL;
 }
 
 static bool refuse(struct codec_error *error, enum codec_status status, const char *format, ...)
@@ -109,15 +109,15 @@ static bool refuse(struct codec_error *error, enum codec_status status, const ch
  * error of the Open Inference Protocol is only a text, so the place goes into it. */
 static bool refuse_json(const struct question *question, struct codec_error *error) {
     *error = *codec_reader_error(question->reader);
-    if (question->kind == QUESTION_SAFETENSORS) {
+    if (question->format == API_SAFETENSORS) {
         error->offset += SAFETENSORS_PREFIX;
         error->column += error->line == 1 ? SAFETENSORS_PREFIX : 0;
     }
     const struct codec_error *said = codec_reader_error(question->reader);
-    if (question->kind == QUESTION_INFERENCE && said->pointer[0] != '\0') {
+    if (question->format == API_INFERENCE && said->pointer[0] != '\0') {
         return refuse(error, said->status, "%s: %s", said->pointer, said->message);
     }
-    if (question->kind == QUESTION_INFERENCE && said->has_offset) {
+    if (question->format == API_INFERENCE && said->has_offset) {
         return refuse(error, said->status, "%s (at byte %zu)", said->message, said->offset);
     }
     return false;
@@ -126,14 +126,17 @@ static bool refuse_json(const struct question *question, struct codec_error *err
 /* ---------------------------------------------------------------------- the JSON before tensors */
 
 /* Lists what a header of safetensors has. "format" names the library that wrote the file. */
-static bool read_safetensors(struct plain *plain, struct codec_error *error) {
+static bool list_safetensors(struct plain *plain, struct codec_error *error) {
     struct safetensors header;
     if (!safetensors_read(plain->question, &header, error)) {
         return false;
     }
     for (size_t i = 0; i < header.count; i++) {
-        plain->tensors[plain->tensor_count++] = (struct plain_tensor){
-            .name = codec_name(header.list[i].value), .form = header.list[i].form};
+        const struct plain_tensor tensor = {.name = codec_name(header.list[i].value),
+                                            .form = header.list[i].form};
+        if (!plain_tensor(plain, &tensor, error)) {
+            return false;
+        }
     }
     const struct codec_value *option =
         header.metadata != NULL ? codec_at(header.metadata, 0) : NULL;
@@ -147,8 +150,8 @@ static bool read_safetensors(struct plain *plain, struct codec_error *error) {
 }
 
 /* Parses the JSON, which is complete, and makes the plain document of it. */
-static bool open_head(struct question *question, struct codec_error *error) {
-    if (codec_reader_finish(question->reader, &question->head) != CODEC_OK) {
+static bool open_tensors(struct question *question, struct codec_error *error) {
+    if (codec_reader_finish(question->reader, &question->json) != CODEC_OK) {
         return refuse_json(question, error);
     }
     codec_reader_free(question->reader);
@@ -158,14 +161,13 @@ static bool open_head(struct question *question, struct codec_error *error) {
     if (plain == NULL) {
         return codec_no_memory(error);
     }
-    plain->account = question->account;
-    plain->question = question->head;
-    plain->max_values = question->header != SIZE_MAX ? MOST_VALUES : 0;
-    plain->tensor_count = plain->item_count = 0;
-    if (question->kind == QUESTION_INFERENCE ? inference_read(question, plain, error)
-                                             : read_safetensors(plain, error)) {
+    plain_begin(plain, question->json, question->account,
+                question->json_size != SIZE_MAX ? MOST_VALUES : 0);
+    if (question->format == API_INFERENCE ? inference_read(question, plain, error)
+                                          : list_safetensors(plain, error)) {
         question->plain = plain_make(plain, &question->arrivals, &question->floats, error);
     }
+    codec_items_free(&plain->items);
     account_free(question->account, plain, sizeof *plain);
     return question->plain != NULL;
 }
@@ -183,28 +185,28 @@ static bool take_prefix(struct question *question, const unsigned char **bytes, 
         return true;
     }
     const uint64_t length = safetensors_length(question->prefix);
-    if (length > MOST_HEAD) {
+    if (length > MOST_JSON) {
         return refuse(error, CODEC_TOO_LARGE,
                       "the header of the safetensors has %llu bytes; it may have at most %d, which "
                       "is a fixed limit",
-                      (unsigned long long)length, MOST_HEAD);
+                      (unsigned long long)length, MOST_JSON);
     }
     if (length < 2) {
         return refuse(error, CODEC_SYNTAX,
                       "the header of the safetensors has %llu bytes; the shortest one is {}",
                       (unsigned long long)length);
     }
-    question->header = (size_t)length;
+    question->json_size = (size_t)length;
     question->seen = 0;
-    question->stage = QUESTION_IN_HEAD;
+    question->stage = QUESTION_IN_JSON;
     return true;
 }
 
 /* Takes bytes of the JSON. */
 static bool take_json(struct question *question, const unsigned char **bytes, size_t *size,
                       struct codec_error *error) {
-    const size_t left = question->header - question->seen, part = *size < left ? *size : left;
-    if (question->kind == QUESTION_SAFETENSORS && question->seen == 0 && **bytes != '{') {
+    const size_t left = question->json_size - question->seen, part = *size < left ? *size : left;
+    if (question->format == API_SAFETENSORS && question->seen == 0 && **bytes != '{') {
         return refuse(error, CODEC_SYNTAX, "the header of the safetensors does not begin with {");
     }
     if (codec_reader_feed(question->reader, *bytes, part) != CODEC_OK) {
@@ -213,7 +215,7 @@ static bool take_json(struct question *question, const unsigned char **bytes, si
     question->seen += part;
     *bytes += part;
     *size -= part;
-    return question->seen < question->header || open_head(question, error);
+    return question->seen < question->json_size || open_tensors(question, error);
 }
 
 bool question_feed(struct question *question, const void *bytes_, size_t size,
@@ -223,7 +225,7 @@ bool question_feed(struct question *question, const void *bytes_, size_t size,
     if (size > 0 && question->stage == QUESTION_IN_PREFIX) {
         good = take_prefix(question, &bytes, &size, error);
     }
-    if (good && size > 0 && question->stage == QUESTION_IN_HEAD) {
+    if (good && size > 0 && question->stage == QUESTION_IN_JSON) {
         good = take_json(question, &bytes, &size, error);
     }
     if (good && size > 0) {
@@ -234,21 +236,21 @@ bool question_feed(struct question *question, const void *bytes_, size_t size,
 
 struct codec_document *question_finish(struct question *question, struct codec_error *error) {
     struct codec_document *document = NULL;
-    if (question->kind == QUESTION_JSON) {
+    if (question->format == API_JSON) {
         if (codec_reader_finish(question->reader, &document) != CODEC_OK) {
             refuse_json(question, error);
         }
         return document;
     }
-    if (question->header == SIZE_MAX && question->stage == QUESTION_IN_HEAD &&
-        !open_head(question, error)) {
+    if (question->json_size == SIZE_MAX && question->stage == QUESTION_IN_JSON &&
+        !open_tensors(question, error)) {
         return NULL;
     }
     if (question->stage != QUESTION_IN_TENSORS) {
         const bool prefix = question->stage == QUESTION_IN_PREFIX;
         refuse(error, CODEC_SYNTAX,
                "the body ends inside its header: %zu of its %zu bytes are there", question->seen,
-               prefix ? (size_t)SAFETENSORS_PREFIX : question->header);
+               prefix ? (size_t)SAFETENSORS_PREFIX : question->json_size);
         return NULL;
     }
     if (codec_arrived(&question->arrivals, error)) {

@@ -7,14 +7,8 @@
 #ifndef API_QUESTION_H
 #define API_QUESTION_H
 
+#include "api/api.h"
 #include "api/plain.h"
-#include "http/http.h"
-
-enum question_kind {
-    QUESTION_JSON,
-    QUESTION_SAFETENSORS,
-    QUESTION_INFERENCE
-};
 
 /* A result that a question in the Open Inference Protocol asks for. */
 struct question_output {
@@ -23,23 +17,24 @@ struct question_output {
 };
 
 struct question {
-    enum question_kind kind;
+    enum api_format format;
     unsigned fields;         /* the bit FIELDS_AT_* of the endpoint */
-    size_t header;           /* bytes of the JSON before the tensors; SIZE_MAX: all is JSON */
+    const char *model;       /* borrowed; the name of the endpoint */
+    size_t json_size;        /* bytes of the JSON before the tensors; SIZE_MAX: all is JSON */
     struct account *account; /* borrowed; counts all memory; NULL before question_open() */
 
     /* The answer needs these members of a question whose tensors are bytes. */
     enum codec_type floats;      /* the type of float results */
-    struct codec_document *head; /* owned; the JSON as it was sent, or NULL */
-    const char *id;              /* borrowed from the head, or NULL */
+    struct codec_document *json; /* owned; the JSON as it was sent, or NULL */
+    const char *id;              /* borrowed from the JSON, or NULL */
     bool binary;                 /* results are binary unless their output says otherwise */
     struct question_output outputs[PLAIN_NAMES];
     size_t output_count; /* 0: all results */
 
     /* Only question.c uses the rest. */
     enum question_stage {
-        QUESTION_IN_PREFIX, /* the eight bytes with the length of a header */
-        QUESTION_IN_HEAD,   /* the JSON */
+        QUESTION_IN_PREFIX, /* the eight bytes with the length of the JSON */
+        QUESTION_IN_JSON,
         QUESTION_IN_TENSORS
     } stage;
     size_t seen; /* bytes of the prefix or of the JSON so far */
@@ -49,11 +44,11 @@ struct question {
     struct codec_arrivals arrivals;
 };
 
-/* Finds by the headers of a request what its body is. `inference`: the path is one of the Open
- * Inference Protocol. `question` is all zeros before. Returns false after filling `response` if the
- * headers are wrong. */
-bool question_begin(struct question *question, const struct http_request *request, bool inference,
-                    unsigned fields, struct http_response *response);
+/* Finds by the headers of a request what its body is. The format of the request's answer says
+ * whether the path is one of the Open Inference Protocol. `question` is all zeros before. Returns
+ * false after filling `response` if the headers are wrong. */
+bool question_begin(struct question *question, const struct api_request *request, unsigned fields,
+                    struct http_response *response);
 
 /* Prepares for the first byte. `json` says how a question in JSON is read. Returns false if there
  * is no memory. */

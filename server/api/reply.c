@@ -9,10 +9,8 @@
 #include <string.h>
 
 enum {
-    LONG_TEXT = 64 * 1024,            /* bytes; a longer answer is made while it is sent */
-    STREAM = HTTP_STREAM + 16 * 1024, /* bytes of memory that this takes */
-    BEYOND = 8 * 1024, /* bytes that codec_write() reserves beyond the longest text */
-    FEW_BEYOND = 1024  /* the same if no row has more than 24 numbers */
+    LONG_TEXT = 64 * 1024,           /* bytes; a longer answer is made while it is sent */
+    STREAM = HTTP_STREAM + 16 * 1024 /* bytes of memory that this takes */
 };
 
 /* ------------------------------------------------------------------------------------ problems */
@@ -101,31 +99,6 @@ void reply_attn_error(const struct api_request *request, struct http_response *r
 
 /* ------------------------------------------------------------------------------------- answers */
 
-void reply_item(struct reply_items *list, struct codec_item item) {
-    assert(list->count < REPLY_ITEMS);
-    list->items[list->count++] = item;
-}
-
-void reply_open(struct reply_items *list, enum codec_op op, const char *key) {
-    reply_item(list, (struct codec_item){.op = op, .key = key});
-}
-
-void reply_close(struct reply_items *list) {
-    reply_item(list, (struct codec_item){.op = CODEC_OP_END});
-}
-
-void reply_tensor(struct reply_items *list, const char *key, const attn_tensor *tensor) {
-    reply_item(list, (struct codec_item){.op = CODEC_OP_TENSOR, .key = key, .tensor = *tensor});
-}
-
-void reply_text(struct reply_items *list, const char *key, const char *text) {
-    reply_item(list, (struct codec_item){.op = CODEC_OP_TEXT, .key = key, .text = text});
-}
-
-void reply_number(struct reply_items *list, const char *key, double number) {
-    reply_item(list, (struct codec_item){.op = CODEC_OP_NUMBER, .key = key, .number = number});
-}
-
 /* An answer that is encoded while it is sent. It is freed after the exchange, so its memory counts
  * until the account is closed. */
 struct stream {
@@ -145,8 +118,8 @@ static void reply_release(void *stream_) {
 
 /* Answers with a stream. Returns false if there is no memory. */
 static bool stream_items(const struct api_request *request, struct http_response *response,
-                         const struct codec_item *items, size_t count, int digits) {
-    const size_t bytes = sizeof(struct stream) + count * sizeof *items;
+                         const struct codec_items *items, int digits) {
+    const size_t bytes = sizeof(struct stream) + items->count * sizeof *items->list;
     if (!account_take(request->account, STREAM + account_block(bytes))) {
         return false;
     }
@@ -154,8 +127,8 @@ static bool stream_items(const struct api_request *request, struct http_response
     if (stream == NULL) {
         return false;
     }
-    memcpy(stream->items, items, count * sizeof *items);
-    stream->writer = codec_writer_create(stream->items, count, digits);
+    memcpy(stream->items, items->list, items->count * sizeof *items->list);
+    stream->writer = codec_writer_create(stream->items, items->count, digits);
     if (stream->writer == NULL) {
         free(stream);
         return false;
@@ -167,34 +140,12 @@ static bool stream_items(const struct api_request *request, struct http_response
     return true;
 }
 
-bool reply_write(const struct api_request *request, const struct codec_item *items, size_t count,
-                 int digits, size_t bytes, struct codec_buffer *buffer) {
-    struct account *account = request->account;
-    const size_t most = account_block(2 * bytes + BEYOND); /* a buffer doubles */
-    if (bytes > SIZE_MAX / 4 || !account_take(account, most)) {
-        return false;
-    }
-    buffer->data = account_borrow(account, ACCOUNT_ALIGNMENT, bytes + FEW_BEYOND);
-    buffer->borrowed = buffer->data != NULL;
-    buffer->capacity = buffer->borrowed ? bytes + FEW_BEYOND : 0;
-    if (!codec_write(buffer, items, count, digits)) {
-        if (!buffer->borrowed) {
-            free(buffer->data);
-        }
-        *buffer = (struct codec_buffer){0};
-        account_give(account, most);
-        return false;
-    }
-    account_give(account, most - account_block(buffer->capacity));
-    return true;
-}
-
 /* Answers with a whole text, which has at most `bytes` bytes. Returns false if there is no
  * memory. */
-static bool write_items(const struct api_request *request, struct http_response *response,
-                        const struct codec_item *items, size_t count, int digits, size_t bytes) {
+static bool write_items(struct http_response *response, const struct codec_items *items, int digits,
+                        size_t bytes) {
     struct codec_buffer buffer = {0};
-    if (!reply_write(request, items, count, digits, bytes, &buffer)) {
+    if (!codec_items_write(items, digits, 0, bytes, &buffer)) {
         return false;
     }
     response->status = 200;
@@ -205,19 +156,15 @@ static bool write_items(const struct api_request *request, struct http_response 
 }
 
 void reply_json(const struct api_request *request, struct http_response *response,
-                const struct codec_item *items, size_t count, int digits) {
+                struct codec_items *items, int digits) {
     const int64_t start = clock_ns();
-    const size_t bytes = codec_items_bytes(items, count, digits, LONG_TEXT);
-    const bool done = bytes > LONG_TEXT
-                          ? stream_items(request, response, items, count, digits)
-                          : write_items(request, response, items, count, digits, bytes);
+    const size_t bytes = codec_items_bytes(items->list, items->count, digits, LONG_TEXT);
+    const bool done =
+        !items->failed && (bytes > LONG_TEXT ? stream_items(request, response, items, digits)
+                                             : write_items(response, items, digits, bytes));
+    codec_items_free(items);
     if (!done) {
         reply_no_memory(request, response);
     }
     response->timing[HTTP_TIMING_ENCODE] = clock_ms_since(start);
-}
-
-void reply_items(const struct api_request *request, struct http_response *response,
-                 const struct reply_items *list, int digits) {
-    reply_json(request, response, list->items, list->count, digits);
 }

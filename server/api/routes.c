@@ -19,7 +19,7 @@ const struct api_route api_routes[] = {
     {"POST", "/multi-head-attention", FIELDS_AT_PROJECTIONS, api_multihead, KEYED},
     {"POST", "/softmax", FIELDS_AT_SOFTMAX, api_softmax, KEYED},
     {"POST", "/embeddings", FIELDS_AT_EMBEDDINGS, api_embeddings, KEYED},
-    {"POST", "/v2/models/{model}/infer", API_MODEL, NULL, KEYED},
+    {"POST", "/v2/models/{model}/infer", 0, NULL, KEYED},
     {"GET", "/v2", 0, api_server, OPEN},
     {"GET", "/v2/health/live", 0, api_server_live, OPEN},
     {"GET", "/v2/health/ready", 0, api_server_ready, OPEN},

@@ -17,10 +17,8 @@ enum {
 
 void tensors_free(struct tensors_answer *answer) {
     codec_results_free(&answer->results);
-    if (!answer->header.borrowed) {
-        free(answer->header.data);
-    }
-    account_give(answer->account, answer->header_counted);
+    codec_buffer_free(&answer->header, answer->account);
+    account_free(answer->account, answer->whole, answer->whole_size);
     *answer = (struct tensors_answer){0};
 }
 
@@ -37,11 +35,11 @@ static void refuse_range(const struct api_request *request, struct http_response
 }
 
 bool tensors_list(const struct api_request *request, struct http_response *response,
-                  const struct codec_item *items, size_t count) {
+                  const struct codec_items *items) {
     struct tensors_answer *answer = request->tensors;
     answer->account = request->account;
-    if (!codec_results_make(&answer->results, items, count, request->question->floats,
-                            request->account)) {
+    if (items->failed || !codec_results_make(&answer->results, items->list, items->count,
+                                             request->question->floats, request->account)) {
         reply_no_memory(request, response);
         return false;
     }
@@ -50,51 +48,44 @@ bool tensors_list(const struct api_request *request, struct http_response *respo
 
 /* -------------------------------------------------------------------------------------- sending */
 
-/* Appends all tensors to the header. Returns false if there is no memory. */
-static bool copy_all(struct tensors_answer *answer, struct http_response *response, size_t total) {
-    const size_t more = account_block(2 * total);
-    char piece[512];
-    if (!account_take(answer->account, more)) {
-        return false;
-    }
-    answer->header_counted += more;
-    for (size_t i = 0; i < answer->results.count; i++) {
-        const struct codec_result *result = &answer->results.list[i];
-        for (size_t done = 0; done < result->bytes; done += sizeof piece) {
-            const size_t left = result->bytes - done;
-            const size_t size = left < sizeof piece ? left : sizeof piece;
-            codec_result_read(result, done, piece, size);
-            if (!codec_append(&answer->header, piece, size)) {
-                return false;
-            }
-        }
-    }
-    response->body = answer->header.data;
-    return true;
-}
-
 /* Writes the next bytes of the answer. */
 static bool tensors_read(void *answer_, char *out, size_t room, size_t *size) {
     struct tensors_answer *answer = answer_;
     *size = 0;
-    while (answer->next <= answer->results.count) {
-        const struct codec_result *result =
-            answer->next > 0 ? &answer->results.list[answer->next - 1] : NULL;
-        const size_t left = (result != NULL ? result->bytes : answer->header.size) - answer->done;
+    while (!answer->in_results || answer->result < answer->results.count) {
+        const struct codec_result *result = &answer->results.list[answer->result];
+        const size_t all = answer->in_results ? result->bytes : answer->header.size;
+        const size_t left = all - answer->offset;
         const size_t part = left < room - *size ? left : room - *size;
-        if (result != NULL) {
-            codec_result_read(result, answer->done, out + *size, part);
+        if (answer->in_results) {
+            codec_result_read(result, answer->offset, out + *size, part);
         } else {
-            memcpy(out + *size, answer->header.data + answer->done, part);
+            memcpy(out + *size, answer->header.data + answer->offset, part);
         }
         *size += part;
-        answer->done += part;
+        answer->offset += part;
         if (part < left) {
             break;
         }
-        answer->next++;
-        answer->done = 0;
+        answer->result += answer->in_results;
+        answer->in_results = true;
+        answer->offset = 0;
     }
+    return true;
+}
+
+/* Makes the whole answer at once. Returns false if there is no memory. */
+static bool copy_all(const struct api_request *request, struct http_response *response,
+                     size_t total) {
+    struct tensors_answer *answer = request->tensors;
+    size_t size = 0;
+    answer->whole = account_alloc(answer->account, total);
+    if (answer->whole == NULL) {
+        return false;
+    }
+    answer->whole_size = total;
+    tensors_read(answer, answer->whole, total, &size);
+    response->body = answer->whole;
     return true;
 }
 
@@ -125,7 +116,7 @@ void tensors_send(const struct api_request *request, struct http_response *respo
         }
         total += result->bytes;
     }
-    if (!(total <= SHORT ? copy_all(answer, response, total) : stream_all(request, response))) {
+    if (!(total <= SHORT ? copy_all(request, response, total) : stream_all(request, response))) {
         reply_no_memory(request, response);
         return;
     }
@@ -136,31 +127,19 @@ void tensors_send(const struct api_request *request, struct http_response *respo
 /* ---------------------------------------------------------------------------------- safetensors */
 
 void tensors_reply(const struct api_request *request, struct http_response *response,
-                   const struct codec_item *items, size_t count) {
+                   struct codec_items *items) {
     struct tensors_answer *answer = request->tensors;
     const int64_t start = clock_ns();
-    size_t bytes = 0;
-    if (!tensors_list(request, response, items, count)) {
-        return;
-    }
-    for (size_t i = 0; i < count; i++) { /* the texts become JSON within JSON */
-        if (items[i].op != CODEC_OP_TENSOR && items[i].op != CODEC_OP_PARTS) {
-            bytes += 4 * codec_items_bytes(&items[i], 1, 0, SIZE_MAX);
+    if (tensors_list(request, response, items)) {
+        if (safetensors_write(&answer->header, &answer->results, items)) {
+            tensors_send(request, response);
+        } else {
+            reply_no_memory(request, response);
         }
     }
-    bytes += answer->results.count * 2 * (256 + ATTN_MAX_RANK * sizeof(struct codec_item));
-    if (!account_take(request->account, bytes)) {
-        reply_no_memory(request, response);
-        return;
-    }
-    answer->header_counted = bytes;
-    if (!safetensors_write(&answer->header, &answer->results, items, count)) {
-        reply_no_memory(request, response);
-        return;
-    }
-    tensors_send(request, response);
     if (response->status == 200) {
         response->media_type = TENSORS_SAFETENSORS;
     }
+    codec_items_free(items);
     response->timing[HTTP_TIMING_ENCODE] = clock_ms_since(start);
 }

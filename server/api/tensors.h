@@ -15,24 +15,27 @@
 struct tensors_answer {
     struct codec_results results; /* the tensors that are sent, in this order */
     struct codec_buffer header;   /* what stands before them */
-    struct account *account;      /* borrowed; counts both */
-    size_t header_counted;        /* bytes of the header that are taken from the account */
-    size_t next, done; /* the tensor that the next bytes are of, and its bytes so far; the header is
-                          number 0 */
+    char *whole;                  /* owned; a short answer, or NULL */
+    size_t whole_size;            /* its bytes */
+    struct account *account;      /* borrowed; counts all three */
+    /* Only tensors.c uses the rest: where the next byte is. */
+    bool in_results; /* it is behind the header */
+    size_t result;   /* the index of its result */
+    size_t offset;   /* its offset in the header or in the result */
 };
 
 /* Lists the results of an answer in request->tensors. Returns false after filling `response` if
  * there is no memory. */
 bool tensors_list(const struct api_request *request, struct http_response *response,
-                  const struct codec_item *items, size_t count);
+                  const struct codec_items *items);
 
 /* Answers with the header and the results of request->tensors. Answers with a 422 if a number is
  * out of the range of its type, and with a 503 or a 413 if there is no memory. */
 void tensors_send(const struct api_request *request, struct http_response *response);
 
-/* Answers with the results of the items as safetensors. */
+/* Answers with the results in a list of items as safetensors, and frees the list. */
 void tensors_reply(const struct api_request *request, struct http_response *response,
-                   const struct codec_item *items, size_t count);
+                   struct codec_items *items);
 
 void tensors_free(struct tensors_answer *answer);
 

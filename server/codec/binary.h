@@ -115,8 +115,10 @@ struct codec_result {
     char name[48];
     attn_tensor tensor; /* borrows its numbers; `data` is NULL if the result is one number */
     enum codec_type type;
-    size_t bytes;  /* bytes of the tensor in this type */
-    double number; /* the one number */
+    size_t bytes;      /* bytes of the tensor in this type */
+    double number;     /* the one number */
+    bool binary;       /* the results of codec_results_make() are; the caller may clear it */
+    size_t offsets[2]; /* safetensors_write() sets them: where its bytes begin and end */
 };
 
 /* The results of an answer. Zero-initialise. */
@@ -138,16 +140,6 @@ void codec_results_free(struct codec_results *results);
 /* Returns the bytes of a result if they are sent as they are, and NULL if they must be converted by
  * codec_result_read(). Borrowed from the result. */
 const void *codec_result_bytes(const struct codec_result *result);
-
-/* Returns an item that is the shape of a tensor, which it borrows. */
-static inline struct codec_item codec_shape_item(const char *key, const attn_tensor *tensor) {
-    return (struct codec_item){.op = CODEC_OP_TENSOR,
-                               .key = key,
-                               .tensor = {.data = tensor->shape,
-                                          .dtype = ATTN_INT64, /* a size_t has as many bytes */
-                                          .rank = 1,
-                                          .shape = {(size_t)tensor->rank}}};
-}
 
 /* Finds a number of a result that its type cannot hold, such as 70000 in FP16. Returns its index,
  * or SIZE_MAX if there is none. */

@@ -310,6 +310,40 @@ struct codec_item {
     const int64_t *ids;
 };
 
+enum {
+    CODEC_FEW_ITEMS = 40 /* items of a list that needs no memory of its own */
+};
+
+/* A growing list of items. It has a pointer into itself, so it is not copied. */
+struct codec_items {
+    struct codec_item *list;
+    size_t count, capacity;
+    struct account *account; /* borrowed; counts a long list; NULL: nothing counts it */
+    bool failed;             /* there was no memory for an item, which is missing */
+    struct codec_item few[CODEC_FEW_ITEMS];
+};
+
+void codec_items_begin(struct codec_items *items, struct account *account);
+
+/* Frees the items and leaves an empty list. */
+void codec_items_free(struct codec_items *items);
+
+/* Each of these adds one item. Keys, texts and numbers are borrowed until the items are written.
+ * `key` is NULL inside an array. An integer is an int64_t, or a size_t below 2^63; the "digits" of
+ * a request do not round it. If there is no memory, `failed` is set. */
+void codec_add(struct codec_items *items, struct codec_item item);
+void codec_add_open(struct codec_items *items, enum codec_op op, const char *key);
+void codec_add_close(struct codec_items *items);
+void codec_add_tensor(struct codec_items *items, const char *key, const attn_tensor *tensor);
+void codec_add_integers(struct codec_items *items, const char *key, const void *integers,
+                        size_t count);
+void codec_add_integer(struct codec_items *items, const char *key, const void *integer);
+void codec_add_number(struct codec_items *items, const char *key, double number);
+void codec_add_bool(struct codec_items *items, const char *key, bool on);
+void codec_add_text(struct codec_items *items, const char *key, const char *text);
+void codec_add_texts(struct codec_items *items, const char *key, const char *const *texts,
+                     size_t count);
+
 /* A growing byte buffer. All zeros is an empty one. The caller frees `data` with free(), unless it
  * is `borrowed`: the caller gave its own bytes, and they were enough. */
 struct codec_buffer {
@@ -324,6 +358,16 @@ struct codec_buffer {
  * 64 deep. */
 bool codec_write(struct codec_buffer *buffer, const struct codec_item *items, size_t count,
                  int digits);
+
+/* Writes a list into an empty buffer, which counts in the account of the list and lies in its arena
+ * if it fits there. `bytes` is codec_items_bytes() of the list, in full. `before` bytes at the
+ * beginning are left for the caller to set. Returns false if there is no memory, or was none for an
+ * item; the buffer is empty then. */
+bool codec_items_write(const struct codec_items *items, int digits, size_t before, size_t bytes,
+                       struct codec_buffer *buffer);
+
+/* Frees a buffer of codec_items_write() and gives its bytes back. Accepts an empty buffer. */
+void codec_buffer_free(struct codec_buffer *buffer, struct account *account);
 
 /* Appends bytes as they are. False if out of memory. */
 bool codec_append(struct codec_buffer *buffer, const void *bytes, size_t size);

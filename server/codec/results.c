@@ -44,7 +44,7 @@ static struct codec_result *add(struct codec_results *results, const struct path
     struct codec_result *result = &list[results->count++];
     const enum codec_type type = type_of(tensor->dtype, narrow);
     size_t size = 0;
-    *result = (struct codec_result){.tensor = *tensor, .type = type};
+    *result = (struct codec_result){.tensor = *tensor, .type = type, .binary = true};
     result->bytes = codec_type_size(type);
     for (int axis = 0; axis < tensor->rank; axis++) {
         result->bytes *= tensor->shape[axis]; /* the tensor exists, so its size fits */

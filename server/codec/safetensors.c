@@ -1,6 +1,7 @@
 /* safetensors.c - reads and writes the headers of safetensors. */
 #include "codec/safetensors.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -119,111 +120,102 @@ bool safetensors_read(const struct codec_document *document, struct safetensors 
 
 /* ---------------------------------------------------------------------------- writing a header */
 
+enum {
+    MOST_TEXTS = 2 /* most lists of texts in one answer */
+};
+
 static int by_width(const void *a, const void *b) {
     const struct codec_result *left = a, *right = b;
     const size_t wide = codec_type_size(left->type), narrow = codec_type_size(right->type);
     return wide != narrow ? (wide < narrow) - (wide > narrow) : strcmp(left->name, right->name);
 }
 
-/* Writes the texts of an answer as JSON into `texts`, one after another, each with a NUL. Returns
- * false if there is no memory. */
-static bool write_texts(struct codec_buffer *texts, const struct codec_item *items, size_t count) {
-    for (size_t i = 0; i < count; i++) {
-        struct codec_item item = items[i];
-        if (item.op != CODEC_OP_TEXTS && item.op != CODEC_OP_IDS) {
+/* Writes an item of an answer as JSON, with a NUL at its end. Returns false if there is no
+ * memory. */
+static bool write_text(struct codec_buffer *text, struct account *account,
+                       const struct codec_item *item) {
+    struct codec_items list;
+    codec_items_begin(&list, account);
+    codec_add(&list, *item);
+    list.list[0].key = NULL;
+    if (!codec_items_write(&list, 0, 0, codec_items_bytes(list.list, 1, 0, SIZE_MAX), text)) {
+        return false;
+    }
+    text->data[text->size - 1] = '\0'; /* in place of the line feed */
+    return true;
+}
+
+/* Lists the texts of an answer in the metadata. Each is written as JSON into one of `texts`.
+ * Returns false if there is no memory. */
+static bool add_metadata(struct codec_items *list, struct codec_buffer texts[static MOST_TEXTS],
+                         const struct codec_items *items) {
+    size_t count = 0;
+    for (size_t i = 0; i < items->count; i++) {
+        const struct codec_item *item = &items->list[i];
+        if (item->op != CODEC_OP_TEXTS && item->op != CODEC_OP_IDS) {
             continue;
         }
-        item.key = NULL;
-        if (!codec_write(texts, &item, 1, 0)) {
+        assert(count < MOST_TEXTS);
+        if (!write_text(&texts[count], list->account, item)) {
             return false;
         }
-        texts->data[texts->size - 1] = '\0'; /* in place of the line feed */
+        if (count == 0) {
+            codec_add_open(list, CODEC_OP_OBJECT, "__metadata__");
+        }
+        codec_add_text(list, item->key, texts[count++].data);
+    }
+    if (count > 0) {
+        codec_add_close(list);
     }
     return true;
 }
 
-/* Adds the object of the metadata, if the answer has texts: they are in `text`, each with a NUL.
- * Returns the end of the items. */
-static struct codec_item *add_metadata(struct codec_item *out, const char *text,
-                                       const struct codec_item *items, size_t count) {
-    if (text == NULL) {
-        return out;
+/* Lists the tensors of an answer, and sets their offsets. */
+static void add_tensors(struct codec_items *list, struct codec_results *results) {
+    size_t offset = 0;
+    for (size_t i = 0; i < results->count; i++) {
+        struct codec_result *result = &results->list[i];
+        result->offsets[0] = offset;
+        result->offsets[1] = offset += result->bytes;
+        codec_add_open(list, CODEC_OP_OBJECT, result->name);
+        codec_add_text(list, "dtype", codec_safetensors_types[result->type]);
+        codec_add_integers(list, "shape", result->tensor.shape, (size_t)result->tensor.rank);
+        codec_add_integers(list, "data_offsets", result->offsets, 2);
+        codec_add_close(list);
     }
-    *out++ = (struct codec_item){.op = CODEC_OP_OBJECT, .key = "__metadata__"};
-    for (size_t i = 0; i < count; i++) {
-        if (items[i].op == CODEC_OP_TEXTS || items[i].op == CODEC_OP_IDS) {
-            *out++ = (struct codec_item){.op = CODEC_OP_TEXT, .key = items[i].key, .text = text};
-            text += strlen(text) + 1;
-        }
-    }
-    *out++ = (struct codec_item){.op = CODEC_OP_END};
-    return out;
 }
 
-enum {
-    ITEMS_OF_TENSOR = 6
-};
-
-/* Adds the items of one tensor. `offsets` are two numbers that live as long as the items. */
-static struct codec_item *add_tensor(struct codec_item *out, const struct codec_result *result,
-                                     int64_t offsets[static 2], size_t begin) {
-    const attn_tensor *tensor = &result->tensor;
-    offsets[0] = (int64_t)begin;
-    offsets[1] = (int64_t)(begin + result->bytes);
-    *out++ = (struct codec_item){.op = CODEC_OP_OBJECT, .key = result->name};
-    *out++ = (struct codec_item){
-        .op = CODEC_OP_TEXT, .key = "dtype", .text = codec_safetensors_types[result->type]};
-    *out++ = codec_shape_item("shape", tensor);
-    *out++ = (struct codec_item){
-        .op = CODEC_OP_TENSOR,
-        .key = "data_offsets",
-        .tensor = {.data = offsets, .dtype = ATTN_INT64, .rank = 1, .shape = {2}}};
-    *out++ = (struct codec_item){.op = CODEC_OP_END};
-    return out;
-}
-
-/* Writes the header, with spaces at its end so that the tensors begin at a multiple of eight. */
-static bool write_header(struct codec_buffer *buffer, const struct codec_item *items,
-                         size_t count) {
-    const char prefix[SAFETENSORS_PREFIX] = {0};
-    const size_t start = buffer->size;
-    if (!codec_append(buffer, prefix, sizeof prefix) || !codec_write(buffer, items, count, 0)) {
+/* Writes a header, with spaces at its end so that the tensors begin at a multiple of eight. */
+static bool write_header(const struct codec_items *list, struct codec_buffer *buffer) {
+    const size_t bytes = codec_items_bytes(list->list, list->count, 0, SIZE_MAX);
+    if (!codec_items_write(list, 0, SAFETENSORS_PREFIX, bytes + SAFETENSORS_PREFIX, buffer)) {
         return false;
     }
     buffer->size--; /* the line feed */
-    while ((buffer->size - start) % SAFETENSORS_PREFIX != 0) {
-        if (!codec_append(buffer, " ", 1)) {
-            return false;
-        }
+    while (buffer->size % SAFETENSORS_PREFIX != 0) {
+        buffer->data[buffer->size++] = ' '; /* the room has SAFETENSORS_PREFIX bytes more */
     }
-    const uint64_t length = buffer->size - start - SAFETENSORS_PREFIX;
+    const uint64_t length = buffer->size - SAFETENSORS_PREFIX;
     for (int i = 0; i < SAFETENSORS_PREFIX; i++) {
-        buffer->data[start + (size_t)i] = (char)(length >> 8 * i);
+        buffer->data[i] = (char)(length >> 8 * i);
     }
     return true;
 }
 
 bool safetensors_write(struct codec_buffer *buffer, struct codec_results *results,
-                       const struct codec_item *items, size_t count) {
-    struct codec_buffer texts = {0};
-    const size_t room = count + 4 + results->count * ITEMS_OF_TENSOR;
-    struct codec_item *header = calloc(room, sizeof *header), *out = header;
-    int64_t(*offsets)[2] = calloc(results->count + 1, sizeof *offsets);
-    size_t begin = 0;
-    bool good = header != NULL && offsets != NULL && write_texts(&texts, items, count);
-    if (good) {
-        qsort(results->list, results->count, sizeof *results->list, by_width);
-        *out++ = (struct codec_item){.op = CODEC_OP_OBJECT};
-        out = add_metadata(out, texts.data, items, count);
-        for (size_t i = 0; i < results->count; i++) {
-            out = add_tensor(out, &results->list[i], offsets[i], begin);
-            begin += results->list[i].bytes;
-        }
-        *out++ = (struct codec_item){.op = CODEC_OP_END};
-        good = write_header(buffer, header, (size_t)(out - header));
+                       const struct codec_items *items) {
+    struct codec_buffer texts[MOST_TEXTS] = {0};
+    struct codec_items list;
+    codec_items_begin(&list, results->account);
+    qsort(results->list, results->count, sizeof *results->list, by_width);
+    codec_add_open(&list, CODEC_OP_OBJECT, NULL);
+    bool good = add_metadata(&list, texts, items);
+    add_tensors(&list, results);
+    codec_add_close(&list);
+    good = good && write_header(&list, buffer);
+    for (size_t i = 0; i < MOST_TEXTS; i++) {
+        codec_buffer_free(&texts[i], results->account);
     }
-    free(texts.data);
-    free(header);
-    free(offsets);
+    codec_items_free(&list);
     return good;
 }

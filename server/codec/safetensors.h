@@ -36,9 +36,10 @@ bool safetensors_read(const struct codec_document *document, struct safetensors 
                       struct codec_error *error);
 
 /* Sorts the results of an answer so that each lies at a multiple of the bytes of its elements, and
- * appends the length of their header and the header. The metadata are the texts of the items of the
- * answer, as JSON. Errors: false if there is no memory. */
+ * writes the length of their header and the header into an empty buffer, which counts in the
+ * account of the results. The metadata are the texts of the items of the answer, as JSON. Returns
+ * false if there is no memory. */
 bool safetensors_write(struct codec_buffer *buffer, struct codec_results *results,
-                       const struct codec_item *items, size_t count);
+                       const struct codec_items *items);
 
 #endif

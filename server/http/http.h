@@ -54,7 +54,7 @@ struct http_request {
     bool draining;    /* the server is about to stop */
     bool authorized;  /* the request has a valid key, or no key is needed */
     bool no_bearer;   /* the request has an Authorization header that is not "Bearer KEY" */
-    bool bare_errors; /* problems of this path are {"error": "detail"}; see struct http_app */
+    bool inference;   /* the path is of the Open Inference Protocol; see struct http_app */
     const struct http_server *server;
 };
 
@@ -94,7 +94,7 @@ struct http_response {
     /* Called once when the body was sent or dropped; NULL = the body is static, or it lives as long
      * as the exchange. */
     void (*release)(void *body);
-    size_t inference_header; /* the Inference-Header-Content-Length header; 0 = none */
+    size_t inference_length; /* the Inference-Header-Content-Length header; 0 = none */
     /* Static; NULL = the body is no asset. The server replaces the body by the form of the asset
      * that the request asks for, or the response by a 304. It does so with and without
      * http_options.compression. */
@@ -125,7 +125,7 @@ struct http_place {
  * "column":..,"request_id":..}.
  * A `pointer` or `place` of NULL leaves its members out. `detail` is cut to valid UTF-8, and its
  * control characters are escaped. If memory runs out, the body is a static 503 problem. If the
- * request has bare errors, the body is {"error":detail} instead, as application/json. */
+ * request is of the Open Inference Protocol, the body is {"error":detail} as application/json. */
 __attribute__((cold)) void http_problem(struct http_response *response,
                                         const struct http_request *request, int status,
                                         const char *detail, const char *pointer,
@@ -180,10 +180,10 @@ struct http_pending;
  */
 struct http_app {
     void *context;
-    /* A path such as "/v2": problems of it and of all paths below it are {"error": "detail"} as
-     * application/json, and of their answers only a 200 that is `timed` is compressed. NULL =
-     * none. */
-    const char *bare_errors;
+    /* The path of the Open Inference Protocol, such as "/v2"; NULL = none. For this path and all
+     * paths below it, problems are {"error": "detail"} as application/json, and only a 200 that is
+     * `timed` is compressed. */
+    const char *inference_path;
     void *(*begin)(void *context, const struct http_request *request,
                    struct http_response *response);
     bool (*hold)(void *exchange, size_t bytes);

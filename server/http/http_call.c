@@ -116,7 +116,7 @@ struct http_call *http_call_create(struct http_server *server, struct http_conne
     call->request.accept = framing->accept != NULL ? framing->accept->value : "";
     call->request.inference_header =
         framing->inference_header != NULL ? framing->inference_header->value : NULL;
-    call->request.bare_errors = is_below(call->path, server->app->bare_errors);
+    call->request.inference = is_below(call->path, server->app->inference_path);
     call->request.authorized =
         server->keys == NULL ||
         (framing->authorization != NULL && keys_match(server->keys, framing->authorization->value,

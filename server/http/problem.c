@@ -97,14 +97,14 @@ static char *put_member(char *out, const char *name, const char *value) {
     return put_string(out, value);
 }
 
-static void no_memory(struct http_response *response, bool bare) {
+static void no_memory(struct http_response *response, bool inference) {
     static const char body[] =
         "{\"type\":\"about:blank\",\"title\":\"Service Unavailable\",\"status\":503,"
         "\"detail\":\"out of memory\"}\n";
-    static const char bare_body[] = "{\"error\":\"out of memory\"}\n";
+    static const char error_body[] = "{\"error\":\"out of memory\"}\n";
     response->status = 503;
-    response->body = bare ? bare_body : body;
-    response->size = (bare ? sizeof bare_body : sizeof body) - 1;
+    response->body = inference ? error_body : body;
+    response->size = (inference ? sizeof error_body : sizeof body) - 1;
     response->release = NULL;
 }
 
@@ -130,16 +130,16 @@ static char *put_problem(char *out, const struct http_request *request, int stat
 void http_problem(struct http_response *response, const struct http_request *request, int status,
                   const char *detail, const char *pointer, const struct http_place *place) {
     response->status = status;
-    response->media_type = request->bare_errors ? "application/json" : "application/problem+json";
+    response->media_type = request->inference ? "application/json" : "application/problem+json";
     size_t text = strnlen(detail, MAX_TEXT) + (pointer != NULL ? strnlen(pointer, MAX_TEXT) : 0) +
                   strnlen(request->id, MAX_TEXT);
     char *body = malloc(6 * text + 320); /* 320 bytes: names, title, numbers */
     if (body == NULL) {
-        no_memory(response, request->bare_errors);
+        no_memory(response, request->inference);
         return;
     }
     char *out = body;
-    if (request->bare_errors) {
+    if (request->inference) {
         out = put_text(put_string(put_text(out, "{\"error\":"), detail), "}\n");
     } else {
         out = put_problem(out, request, status, detail, pointer, place);

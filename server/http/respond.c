@@ -118,7 +118,7 @@ static bool add_keeping(const struct http_asset *asset, struct MHD_Response *out
            add_header(out, "Referrer-Policy", "no-referrer");
 }
 
-static bool add_inference_header(size_t size, struct MHD_Response *out) {
+static bool add_inference_length(size_t size, struct MHD_Response *out) {
     char text[24];
     put_number(text, size, false);
     return add_header(out, "Inference-Header-Content-Length", text);
@@ -134,8 +134,8 @@ static bool add_headers(const struct http_call *call, struct MHD_Response *out) 
            (response->codings == NULL || add_header(out, "Accept-Encoding", response->codings)) &&
            (response->status != 401 || add_header(out, "WWW-Authenticate", "Bearer")) &&
            (empty || add_header(out, "Content-Type", type)) &&
-           (response->inference_header == 0 ||
-            add_inference_header(response->inference_header, out)) &&
+           (response->inference_length == 0 ||
+            add_inference_length(response->inference_length, out)) &&
            add_header(out, "X-Request-Id", call->id) && add_keeping(response->asset, out) &&
            add_header(out, "X-Content-Type-Options", "nosniff") &&
            (response->allow == NULL || add_header(out, "Allow", response->allow)) &&
@@ -301,12 +301,12 @@ static void begin_sending(struct http_call *call, struct MHD_Connection *connect
     }
 }
 
-/* Below `bare_errors` only results are compressed: tritonclient's asyncio client accepts gzip for
- * every answer, but it inflates only results. */
+/* Returns whether the response may be compressed. In the Open Inference Protocol, only results are:
+ * tritonclient's asyncio client accepts gzip for every answer, but it inflates only results. */
 static bool may_compress(const struct http_call *call) {
     const bool result = call->response.timed && call->response.status == 200;
     return call->accepts != CODING_NONE &&
-           (result || call->must_code || !call->request.bare_errors);
+           (result || call->must_code || !call->request.inference);
 }
 
 enum MHD_Result respond_send(struct http_call *call, struct MHD_Connection *connection) {

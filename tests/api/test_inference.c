@@ -81,8 +81,9 @@ static void expect_same_answer(const struct binary_call *call, const char *type,
     struct binary_answer answer;
     char path[128], message[256], name[64];
     size_t header, size;
-    const char *more =
-        binary_results ? "\"outputs\":[],\"id\":\"a\\u00e9\"," : "\"model_name\":\"x\",";
+    char model[128];
+    snprintf(model, sizeof model, "\"model_name\":\"%s\",\"model_version\":\"1\",", call->path + 1);
+    const char *more = binary_results ? "\"outputs\":[],\"id\":\"a\\u00e9\"," : model;
     struct binary_call asked = *call;
     char options[512];
     snprintf(options, sizeof options, "%s%s\"binary_data_output\":%s", call->options,
@@ -439,6 +440,19 @@ static const struct bad_question {
     int status;
     const char *says[3];
 } bad_questions[] = {
+    /* the model */
+    {"{\"model_name\":\"softmax\"," QKV "}",
+     NULL,
+     0,
+     NO_LENGTH,
+     422,
+     {"model_name", "\"softmax\"", "\"attention\""}},
+    {"{\"model_version\":\"2\"," QKV "}",
+     NULL,
+     0,
+     NO_LENGTH,
+     422,
+     {"model_version", "\"2\"", "\"1\""}},
     /* sizes */
     {INPUTS(INPUT("Q", "FP32", "[1,1]", BYTES("8")) "," REST),
      ZEROS,
@@ -848,19 +862,22 @@ Test(inference, cuts_at_every_byte) {
  * it. */
 Test(inference, limits_of_the_json) {
     static const char *const long_header[] = {"32768"}, *const many_values[] = {"4096 values"};
-    static const char *const inputs[] = {"64 inputs"}, *const outputs[] = {"64 outputs"};
+    static const char *const tensors[] = {"64 tensors"}, *const twice[] = {
+                                                             "\"lse\" is asked for twice"};
     static const struct {
-        const char *begin, *each, *end;
+        const char *begin, *each, *after, *end; /* a number stands before `after` */
         size_t times;
         bool length;
         int status;
         const char *const *says;
     } rows[] = {
-        {"{\"id\":\"", "0123456789", "\"}", 6600, true, 413, long_header},
-        {"{\"id\":[\"\"", ",\"\"", "]}", 4100, true, 413, many_values},
-        {"{\"inputs\":[" ONE("Q"), "," ONE("Q"), "]}", 64, false, 422, inputs},
-        {"{" QKV ",\"outputs\":[{\"name\":\"lse\"}", ",{\"name\":\"lse\"}", "]}", 64, false, 422,
-         outputs},
+        {"{\"id\":\"", "0123456789", "", "\"}", 6600, true, 413, long_header},
+        {"{\"id\":[\"\"", ",\"", "\"", "]}", 4100, true, 413, many_values},
+        {"{\"inputs\":[" ONE("Q"),
+         ",{\"datatype\":\"FP32\",\"shape\":[1,1],\"data\":[1],\"name\":\"", "\"}", "]}", 64, false,
+         422, tensors},
+        {"{" QKV ",\"outputs\":[{\"name\":\"lse\"}",
+         ",{\"name\":\"lse\",\"parameters\":{\"a\":", "}}", "]}", 1, false, 422, twice},
     };
     for (size_t i = 0; i < COUNT(rows); i++) {
         char *body = NULL;
@@ -868,7 +885,7 @@ Test(inference, limits_of_the_json) {
         FILE *to = open_memstream(&body, &size);
         fputs(rows[i].begin, to);
         for (size_t k = 0; k < rows[i].times; k++) {
-            fputs(rows[i].each, to);
+            fprintf(to, "%s%zu%s", rows[i].each, k, rows[i].after);
         }
         fputs(rows[i].end, to);
         fclose(to);

@@ -142,7 +142,7 @@ static void read_stream(const struct http_response *response, struct fuzz_answer
 static void read_answer(const struct http_response *response, struct fuzz_answer *answer) {
     answer->status = response->status;
     answer->media_type = response->media_type;
-    answer->header = response->inference_header;
+    answer->header = response->inference_length;
     append(answer, "", 0);
     if (response->read != NULL) {
         read_stream(response, answer);
@@ -221,8 +221,8 @@ static void check_answer(const struct http_request *request, const struct http_r
     fuzz_require((response->status == 405) == (response->allow != NULL), "%d", response->status);
     if (response->status != 200) {
         fuzz_require_json(answer->body, answer->size);
-        fuzz_require(response->inference_header == 0, "an error with binary tensors");
-        if (request->bare_errors) {
+        fuzz_require(response->inference_length == 0, "an error with binary tensors");
+        if (request->inference) {
             check_bare_error(response, answer->body, answer->size);
         } else {
             check_problem(response, answer->body, answer->size, body_size);

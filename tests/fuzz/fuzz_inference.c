@@ -148,7 +148,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
                                              choose_length(choice, &data, &size, text),
                                          .accept = "",
                                          .id = "fuzz",
-                                         .bare_errors = true};
+                                         .inference = true};
     if ((choice & (TIGHT | LEAVES)) != 0) {
         fuzz_ask(&states[(choice & TIGHT) != 0], &request, data, size, step, (choice & LEAVES) != 0,
                  &answer);

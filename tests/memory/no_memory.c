@@ -50,7 +50,7 @@ static bool is_problem(const struct question *q, const struct answer *out) {
     json_number(json_get(problem, "status"), &status);
     const bool bare = json_text(json_get(problem, "error")) != NULL && json_size(problem) == 1;
     json_free(problem);
-    return (question_has_bare_errors(q) ? bare : (int)status == 503) && out->retry;
+    return (question_is_inference(q) ? bare : (int)status == 503) && out->retry;
 }
 
 /* Waits until other threads have freed everything, and reports what is left. */

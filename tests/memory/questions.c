@@ -218,7 +218,7 @@ static const struct {
     {"a file with an unknown option", &wrong, "F32", false, 0, 422, 0},
 };
 
-bool question_has_bare_errors(const struct question *question) {
+bool question_is_inference(const struct question *question) {
     return strncmp(question->path, "/v2", 3) == 0;
 }
 

@@ -22,8 +22,9 @@ struct question {
     size_t header;          /* the Inference-Header-Content-Length header; 0 = none */
 };
 
-/* Returns whether errors of this question are {"error": "text"}. */
-bool question_has_bare_errors(const struct question *question);
+/* Returns whether this question is of the Open Inference Protocol, whose errors are {"error":
+ * "text"}. */
+bool question_is_inference(const struct question *question);
 
 /* Calls `visit` with each question, whose body is freed after the call. */
 void questions_visit(void (*visit)(const struct question *question));

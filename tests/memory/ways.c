@@ -86,7 +86,7 @@ static void ask_app(const struct question *q, struct answer *out) {
                                                                              : "application/json",
                                          .accept = q->accept != NULL ? q->accept : "",
                                          .inference_header = q->header > 0 ? length : NULL,
-                                         .bare_errors = question_has_bare_errors(q),
+                                         .inference = question_is_inference(q),
                                          .id = "here",
                                          .authorized = true,
                                          .server = tested_server};

@@ -143,11 +143,12 @@ Test(api, counts_a_long_answer_while_it_is_sent) {
     const attn_tensor tensor = {.data = zeros, .dtype = ATTN_FLOAT32, .rank = 1, .shape = {40000}};
     struct account account;
     struct http_response response = {0};
-    struct reply_items list = {.count = 0};
+    struct codec_items list;
     account_open(&account, &state.budget, 0);
+    codec_items_begin(&list, &account);
     const struct api_request request = {.http = &post, .state = &state, .account = &account};
-    reply_tensor(&list, NULL, &tensor);
-    reply_items(&request, &response, &list, 0);
+    codec_add_tensor(&list, NULL, &tensor);
+    reply_json(&request, &response, &list, 0);
     cr_assert_not_null(response.read);
     cr_expect_geq(account.held, HTTP_STREAM);
     response.release((void *)(uintptr_t)response.body);

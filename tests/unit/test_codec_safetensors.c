@@ -181,20 +181,30 @@ static const struct codec_item answer[] = {
      .tensor = {.data = floats, .dtype = ATTN_FLOAT32, .rank = 1, .shape = {1}}},
     {.op = CODEC_OP_END}};
 
-/* Writes the answer behind `before` bytes, and reads its header again. */
-static void write_and_read(size_t before, enum codec_type narrow, const char *order) {
+/* Writes the header of an answer. The caller frees the buffer and the results. */
+static void write(const struct codec_item *items, size_t count, enum codec_type narrow,
+                  struct codec_buffer *buffer, struct codec_results *results) {
+    struct codec_items list;
+    codec_items_begin(&list, test_account());
+    for (size_t i = 0; i < count; i++) {
+        codec_add(&list, items[i]);
+    }
+    cr_assert(codec_results_make(results, items, count, narrow, test_account()));
+    cr_assert(safetensors_write(buffer, results, &list));
+    codec_items_free(&list);
+}
+
+/* Writes the answer, and reads its header again. */
+static void write_and_read(enum codec_type narrow, const char *order) {
     static struct safetensors header;
-    static const char spaces[16] = "               ";
     struct codec_buffer buffer = {0};
     struct codec_results results = {0};
     struct codec_error error;
     const char *text;
-    cr_assert(before == 0 || codec_append(&buffer, spaces, before));
-    cr_assert(codec_results_make(&results, answer, COUNT(answer), narrow, test_account()));
-    cr_assert(safetensors_write(&buffer, &results, answer, COUNT(answer)));
-    const char *start = buffer.data + before;
+    write(answer, COUNT(answer), narrow, &buffer, &results);
+    const char *start = buffer.data;
     const size_t length = safetensors_length((const unsigned char *)start);
-    cr_assert_eq(length, buffer.size - before - SAFETENSORS_PREFIX);
+    cr_assert_eq(length, buffer.size - SAFETENSORS_PREFIX);
     cr_expect_eq(length % 8, 0);
     cr_expect_eq(start[SAFETENSORS_PREFIX], '{');
     struct outcome outcome = read_sized(start + SAFETENSORS_PREFIX, length, NULL);
@@ -218,22 +228,19 @@ static void write_and_read(size_t before, enum codec_type narrow, const char *or
     cr_expect_eq(codec_size(header.metadata), 2);
     codec_document_free(outcome.document);
     codec_results_free(&results);
-    free(buffer.data);
+    codec_buffer_free(&buffer, test_account());
 }
 
 /* Wide tensors come first, and those of one width by their names. */
 Test(codec_safetensors, a_header_that_was_written_is_read) {
-    for (size_t before = 0; before < 9; before++) {
-        write_and_read(before, CODEC_TYPE_FP32, "tlwm");
-        write_and_read(before, CODEC_TYPE_FP16, "tlwm");
-    }
+    write_and_read(CODEC_TYPE_FP32, "tlwm");
+    write_and_read(CODEC_TYPE_FP16, "tlwm");
 }
 
 Test(codec_safetensors, an_answer_without_texts_has_no_metadata) {
     struct codec_buffer buffer = {0};
     struct codec_results results = {0};
-    cr_assert(codec_results_make(&results, answer + 1, 2, CODEC_TYPE_FP32, test_account()));
-    cr_assert(safetensors_write(&buffer, &results, answer + 1, 2));
+    write(answer + 1, 2, CODEC_TYPE_FP32, &buffer, &results);
     static const char expected[] =
         "{\"weights\":{\"dtype\":\"F32\",\"shape\":[5],\"data_offsets\":[0,20]},"
         "\"mask\":{\"dtype\":\"BOOL\",\"shape\":[3],\"data_offsets\":[20,23]}}";
@@ -244,7 +251,7 @@ Test(codec_safetensors, an_answer_without_texts_has_no_metadata) {
         cr_expect_eq(buffer.data[i], ' ');
     }
     codec_results_free(&results);
-    free(buffer.data);
+    codec_buffer_free(&buffer, test_account());
 }
 
 /* The tensors begin at a multiple of eight, however long the header is. */
@@ -257,12 +264,11 @@ Test(codec_safetensors, headers_of_any_length) {
             .op = CODEC_OP_TENSOR,
             .key = name + sizeof name - 1 - size,
             .tensor = {.data = floats, .dtype = ATTN_FLOAT32, .rank = 1, .shape = {5}}};
-        cr_assert(codec_results_make(&results, &item, 1, CODEC_TYPE_FP32, test_account()));
-        cr_assert(safetensors_write(&buffer, &results, &item, 1));
+        write(&item, 1, CODEC_TYPE_FP32, &buffer, &results);
         cr_expect_eq(buffer.size % 8, 0, "%s", item.key);
         cr_expect_eq(safetensors_length((const unsigned char *)buffer.data),
                      buffer.size - SAFETENSORS_PREFIX);
         codec_results_free(&results);
-        free(buffer.data);
+        codec_buffer_free(&buffer, test_account());
     }
 }

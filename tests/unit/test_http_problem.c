@@ -97,9 +97,9 @@ Test(http_problem, longest_text) {
     free(body);
 }
 
-Test(http_problem, bare_errors_have_the_detail_alone) {
+Test(http_problem, inference_errors_have_the_detail_alone) {
     static const struct http_request bare = {
-        .method = "GET", .path = "/v2", .media_type = "", .id = "id-1", .bare_errors = true};
+        .method = "GET", .path = "/v2", .media_type = "", .id = "id-1", .inference = true};
     char text[10000];
     struct http_response response = {0};
     http_problem(&response, &bare, 422, "a \"b\"\n\xff", "/K", &(struct http_place){1, 2, 3});

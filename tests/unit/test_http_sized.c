@@ -74,7 +74,7 @@ static void answer(const struct http_request *request, struct http_response *res
     response->read = read_announced;
     response->copies = copied;
     response->release = free_counted;
-    response->inference_header = 1234567;
+    response->inference_length = 1234567;
     atomic_fetch_add(&bodies_made, 1);
 }
 
@@ -134,7 +134,7 @@ static void completed(void *context, const struct http_request *request,
     atomic_store(&last_sent, record->sent);
 }
 
-static const struct http_app app = {.bare_errors = "/v2",
+static const struct http_app app = {.inference_path = "/v2",
                                     .begin = begin,
                                     .body = body,
                                     .end = end,

@@ -1,5 +1,5 @@
-/* form.c - finds the form of an answer, and answers in it. */
-#include "api/form.h"
+/* format.c - finds the format of an answer, and answers in it. */
+#include "api/format.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -31,22 +31,25 @@ static double quality_of(const char *accept, const char *type) {
     return -1;
 }
 
-bool form_is_safetensors(const struct http_request *request) {
+enum api_format format_of_answer(const struct http_request *request) {
     const double tensors = quality_of(request->accept, TENSORS_SAFETENSORS);
     const double json = quality_of(request->accept, "application/json");
-    if (tensors < 0 && json <= 0) {
-        return strcmp(request->media_type, TENSORS_SAFETENSORS) == 0;
-    }
-    return tensors > 0 && tensors >= json;
+    const bool same = strcmp(request->media_type, TENSORS_SAFETENSORS) == 0;
+    const bool wanted = tensors < 0 && json <= 0 ? same : tensors > 0 && tensors >= json;
+    return wanted ? API_SAFETENSORS : API_JSON;
 }
 
-void form_reply(const struct api_request *request, struct http_response *response,
-                const struct reply_items *list, int digits) {
-    if (request->question != NULL && request->question->kind == QUESTION_INFERENCE) {
-        inference_reply(request, response, list->items, list->count, digits);
-    } else if (request->safetensors) {
-        tensors_reply(request, response, list->items, list->count);
-    } else {
-        reply_items(request, response, list, digits);
+void format_reply(const struct api_request *request, struct http_response *response,
+                  struct codec_items *items, int digits) {
+    switch (request->format) {
+    case API_JSON:
+        reply_json(request, response, items, digits);
+        break;
+    case API_SAFETENSORS:
+        tensors_reply(request, response, items);
+        break;
+    case API_INFERENCE:
+        inference_reply(request, response, items, digits);
+        break;
     }
 }

@@ -1,0 +1,123 @@
+/* items.c - the list of the items of an answer. */
+#include "codec/codec.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    BEYOND = 8 * 1024, /* bytes that codec_write() reserves beyond the longest text */
+    FEW_BEYOND = 1024  /* the same if no row has more than 24 numbers */
+};
+
+void codec_items_begin(struct codec_items *items, struct account *account) {
+    items->list = items->few;
+    items->count = 0;
+    items->capacity = 0;
+    items->account = account;
+    items->failed = false;
+}
+
+void codec_items_free(struct codec_items *items) {
+    if (items->list != items->few) {
+        account_free(items->account, items->list, items->capacity * sizeof *items->list);
+    }
+    codec_items_begin(items, items->account);
+}
+
+/* Makes room for one more item. Returns false if there is no memory. */
+static bool make_room(struct codec_items *items) {
+    struct codec_item *few = items->list == items->few ? items->few : NULL;
+    struct codec_item *list = account_grow(items->account, few != NULL ? NULL : items->list,
+                                           &items->capacity, items->count + 1, sizeof *list);
+    if (list == NULL) {
+        return false;
+    }
+    if (few != NULL) {
+        memcpy(list, few, items->count * sizeof *list);
+    }
+    items->list = list;
+    return true;
+}
+
+void codec_add(struct codec_items *items, struct codec_item item) {
+    const size_t room = items->list == items->few ? CODEC_FEW_ITEMS : items->capacity;
+    if (items->failed || (items->count == room && !make_room(items))) {
+        items->failed = true;
+        return;
+    }
+    items->list[items->count++] = item;
+}
+
+void codec_add_open(struct codec_items *items, enum codec_op op, const char *key) {
+    codec_add(items, (struct codec_item){.op = op, .key = key});
+}
+
+void codec_add_close(struct codec_items *items) {
+    codec_add(items, (struct codec_item){.op = CODEC_OP_END});
+}
+
+void codec_add_tensor(struct codec_items *items, const char *key, const attn_tensor *tensor) {
+    codec_add(items, (struct codec_item){.op = CODEC_OP_TENSOR, .key = key, .tensor = *tensor});
+}
+
+void codec_add_integers(struct codec_items *items, const char *key, const void *integers,
+                        size_t count) {
+    const attn_tensor tensor = {.data = integers, .dtype = ATTN_INT64, .rank = 1, .shape = {count}};
+    codec_add_tensor(items, key, &tensor);
+}
+
+void codec_add_integer(struct codec_items *items, const char *key, const void *integer) {
+    codec_add_tensor(items, key, &(attn_tensor){.data = integer, .dtype = ATTN_INT64});
+}
+
+void codec_add_number(struct codec_items *items, const char *key, double number) {
+    codec_add(items, (struct codec_item){.op = CODEC_OP_NUMBER, .key = key, .number = number});
+}
+
+void codec_add_bool(struct codec_items *items, const char *key, bool on) {
+    codec_add(items, (struct codec_item){.op = CODEC_OP_BOOL, .key = key, .number = on});
+}
+
+void codec_add_text(struct codec_items *items, const char *key, const char *text) {
+    codec_add(items, (struct codec_item){.op = CODEC_OP_TEXT, .key = key, .text = text});
+}
+
+void codec_add_texts(struct codec_items *items, const char *key, const char *const *texts,
+                     size_t count) {
+    codec_add(items, (struct codec_item){
+                         .op = CODEC_OP_TEXTS, .key = key, .texts = texts, .count = count});
+}
+
+bool codec_items_write(const struct codec_items *items, int digits, size_t before, size_t bytes,
+                       struct codec_buffer *buffer) {
+    struct account *account = items->account;
+    const size_t room = before + bytes, most = account_block(2 * room + BEYOND); /* it may double */
+    if (items->failed || room > SIZE_MAX / 4 || !account_take(account, most)) {
+        return false;
+    }
+    buffer->data = account_borrow(account, ACCOUNT_ALIGNMENT, room + FEW_BEYOND);
+    buffer->borrowed = buffer->data != NULL;
+    buffer->capacity = room + FEW_BEYOND;
+    if (!buffer->borrowed) {
+        buffer->capacity = room + BEYOND;
+        buffer->data = malloc(buffer->capacity);
+    }
+    buffer->size = before;
+    const bool good =
+        buffer->data != NULL && codec_write(buffer, items->list, items->count, digits);
+    account_give(account, most - account_block(buffer->capacity));
+    if (!good) {
+        codec_buffer_free(buffer, account);
+    }
+    return good;
+}
+
+void codec_buffer_free(struct codec_buffer *buffer, struct account *account) {
+    if (!buffer->borrowed) {
+        free(buffer->data);
+    }
+    if (buffer->capacity > 0) {
+        account_give(account, account_block(buffer->capacity));
+    }
+    *buffer = (struct codec_buffer){0};
+}
