@@ -399,18 +399,19 @@ static size_t round_to_floats(struct lifted *tensor) {
     return SIZE_MAX;
 }
 
-/* Returns the first element that this type does not have, or SIZE_MAX. */
+/* Returns the first element that this type does not have, or SIZE_MAX. The elements were rounded
+ * when they were read, and so is the largest number of the type: 2^63 stands for 2^63 - 1. */
 static size_t find_misfit(const struct lifted *tensor, enum codec_type type) {
-    const int bits = 8 * sizes[type];
     const bool is_signed = type >= CODEC_TYPE_INT8;
-    const double least = type == CODEC_TYPE_BOOL || !is_signed ? 0 : -ldexp(1, bits - 1);
-    const double beyond = type == CODEC_TYPE_BOOL ? 2 : ldexp(1, is_signed ? bits - 1 : bits);
+    const int bits = type == CODEC_TYPE_BOOL ? 1 : 8 * sizes[type] - is_signed;
+    const double least = is_signed ? -ldexp(1, bits) : 0, largest = ldexp(1, bits) - 1;
+    const double most = tensor->dtype == ATTN_FLOAT32 ? (double)(float)largest : largest;
     if (codec_type_is_float(type) || tensor->dtype == ATTN_BOOL) {
         return SIZE_MAX;
     }
     for (size_t i = 0; i < tensor->count; i++) {
         const double number = lifted_number(tensor, i);
-        if (!(number >= least && number < beyond && floor(number) == number)) {
+        if (!(number >= least && number <= most && floor(number) == number)) {
             return i;
         }
     }

@@ -639,7 +639,7 @@ Test(codec_binary, arrays_that_do_not_fit) {
         {"{\"d\":[0,-1]}", CODEC_TYPE_UINT64, {1, 2}, "element 1 of its data"},
         {"{\"d\":[0,1.5]}", CODEC_TYPE_INT32, {1, 2}, "element 1 of its data"},
         {"{\"d\":[0,null]}", CODEC_TYPE_INT32, {1, 2}, "element 1 of its data"},
-        {"{\"d\":[0,18446744073709551616]}", CODEC_TYPE_UINT64, {1, 2}, "element 1 of its data"},
+        {"{\"d\":[0,1e20]}", CODEC_TYPE_UINT64, {1, 2}, "element 1 of its data"},
         {"{\"d\":[0,1e39],\"dtype\":\"float64\"}", CODEC_TYPE_FP32, {1, 2}, "element 1 of its"},
     };
     const size_t held = test_account()->held;
@@ -657,4 +657,46 @@ Test(codec_binary, arrays_that_do_not_fit) {
         codec_document_free(outcome.document);
     }
     cr_expect_eq(test_account()->held, held);
+}
+
+/* The largest and the least number of each type are accepted, also if the float type in which they
+ * were read rounds them. The first number that such a float type tells from the largest one is
+ * refused. */
+Test(codec_binary, whole_numbers_at_the_ends_of_their_types) {
+    static const struct {
+        enum codec_type type;
+        const char *least, *largest;
+        const char *wide, *narrow; /* the numbers after the largest one in float64 and float32 */
+    } rows[] = {
+        {CODEC_TYPE_BOOL, "0", "1", "2", "2"},
+        {CODEC_TYPE_INT8, "-128", "127", "128", "128"},
+        {CODEC_TYPE_INT16, "-32768", "32767", "32768", "32768"},
+        {CODEC_TYPE_INT32, "-2147483648", "2147483647", "2147483648", "2147483904"},
+        {CODEC_TYPE_INT64, "-9223372036854775808", "9223372036854775807", "9223372036854777856",
+         "9223373136366403584"},
+        {CODEC_TYPE_UINT8, "0", "255", "256", "256"},
+        {CODEC_TYPE_UINT16, "0", "65535", "65536", "65536"},
+        {CODEC_TYPE_UINT32, "0", "4294967295", "4294967296", "4294967808"},
+        {CODEC_TYPE_UINT64, "0", "18446744073709551615", "18446744073709555712",
+         "18446746272732807168"},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        for (int way = 0; way < 4; way++) { /* the document is wide, or the array is nested */
+            const bool narrow = way == 2;   /* a short list of float32 is read as float64 */
+            const char *format = way >= 2 ? "{\"d\":[[%s,%s,%s]]%s}" : "{\"d\":[%s,%s,%s]%s}";
+            const char *dtype = way % 2 != 0 ? ",\"dtype\":\"float64\"" : "";
+            const struct sent sent = {rows[i].type, 2, {1, 3}, NULL};
+            char json[256];
+            sprintf(json, format, rows[i].least, rows[i].largest, "0", dtype);
+            struct outcome outcome = move(json, &sent, way % 2 != 0);
+            cr_expect_not_null(outcome.document, "%s: %s", json, outcome.error.message);
+            codec_document_free(outcome.document);
+            sprintf(json, format, "0", "0", narrow ? rows[i].narrow : rows[i].wide, dtype);
+            outcome = move(json, &sent, way % 2 != 0);
+            cr_expect_null(outcome.document, "%s", json);
+            cr_expect(strstr(outcome.error.message, "element 2 of its data") != NULL, "%s: %s",
+                      json, outcome.error.message);
+            codec_document_free(outcome.document);
+        }
+    }
 }
