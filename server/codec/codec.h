@@ -169,14 +169,14 @@ bool codec_as_bool(const struct codec_document *, const struct codec_value *, bo
 bool codec_as_number(const struct codec_document *, const struct codec_value *, double *out,
                      struct codec_error *);
 
-/* Reads a whole number in [min, max]. It was read as float64, so beyond 2^53 it is refused. */
+/* Reads a whole number in [min, max]. It was read as float64, so from 2^53 on it is refused. */
 bool codec_as_integer(const struct codec_document *, const struct codec_value *, int64_t min,
                       int64_t max, int64_t *out, struct codec_error *);
 
 /* Reads a list of *count whole numbers in [min, max]. The first `most` of them are checked and
  * written to `out`. A single number is a list of one. A list of at most 4096 numbers was read as
  * float64. A longer list, and a list that codec_as_reals() or codec_as_reals_or_null() has read
- * before, has the type of the document. Numbers beyond 2^53 in float64 or 2^24 in float32 are
+ * before, has the type of the document. Numbers from 2^53 on in float64 or 2^24 in float32 are
  * refused. */
 bool codec_as_integers(const struct codec_document *, const struct codec_value *, int64_t min,
                        int64_t max, int64_t *out, size_t most, size_t *count, struct codec_error *);
