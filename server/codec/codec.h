@@ -52,6 +52,7 @@ struct codec_options {
     const char *dtype_key;    /* a value makes all matrices float64; NULL = no key */
     const char *dtype_value;  /* that value; NULL = "float64" */
     const char *infinity_key; /* the value may hold -Infinity, which is not JSON; NULL = no key */
+    bool integers; /* numbers are integers, and are written so: 4 is taken, and 4.0 is refused */
     struct account *account; /* counts all that is allocated; borrowed; NULL = nothing is counted */
 };
 

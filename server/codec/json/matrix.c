@@ -78,7 +78,8 @@ bool reader_add_element(struct codec_reader *reader, enum reader_scalar kind, co
 
 const char *reader_scan_run(struct codec_reader *reader, const char *p, const char *end) {
     struct lifted *tensor = lifted_at(&reader->tensors, reader->tensors.count - 1);
-    if (tensor->dtype == ATTN_BOOL || reader->depth - reader->base != (size_t)tensor->rank) {
+    if (tensor->dtype == ATTN_BOOL || reader->depth - reader->base != (size_t)tensor->rank ||
+        reader->options.integers) { /* a run does not tell how its numbers are written */
         return p;
     }
     size_t added;
