@@ -44,9 +44,12 @@ void form_reply(const struct api_request *request, struct http_response *respons
                 const struct reply_items *list, int digits) {
     if (request->question != NULL && request->question->kind == QUESTION_INFERENCE) {
         inference_reply(request, response, list->items, list->count, digits);
-    } else if (request->safetensors) {
+        return;
+    }
+    if (request->safetensors) {
         tensors_reply(request, response, list->items, list->count);
     } else {
         reply_items(request, response, list, digits);
     }
+    response->by_accept = response->status == 200;
 }

@@ -173,8 +173,40 @@ Test(safetensors, accept) {
         cr_expect_eq(response.status, 200, "%s", headers);
         expect_header(&response, headers, "Content-Type",
                       rows[i].file ? MEDIA : "application/json");
+        expect_header(&response, headers, "Vary", "Accept, Accept-Encoding");
         client_response_free(&response);
         free(body);
+    }
+    struct client_response error = post_shared("/softmax", ACCEPT, "{}", 2);
+    cr_expect_eq(error.status, 422, "%s", error.body);
+    expect_header(&error, "an error", "Vary", "Accept-Encoding"); /* it is always JSON */
+    client_response_free(&error);
+}
+
+/* The header Vary names Accept where JSON and safetensors can be asked for, and only there. */
+Test(safetensors_limits, vary) {
+    static const char x[] = "{\"X\":[[1,2]]}",
+                      words[] = "{\"text\":\"a b\",\"embedding\":[[1],[2]]}",
+                      inference[] = "{\"inputs\":[{\"name\":\"X\",\"shape\":[1,2],\"datatype\":"
+                                    "\"FP32\",\"data\":[1,2]}]}";
+    static const struct {
+        const char *path, *body, *vary;
+    } rows[] = {
+        {"/attention", x, "Accept"},
+        {"/softmax", x, "Accept"},
+        {"/embeddings", words, "Accept"},
+        {"/v2/models/softmax/infer", inference, NULL},
+        {"/v2/models/softmax/infer", "{}", NULL},
+        {"/softmax", "{}", NULL},
+    };
+    daemon_start(NULL);
+    daemon_connect();
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        struct client_response response =
+            post_shared(rows[i].path, "", rows[i].body, strlen(rows[i].body));
+        cr_expect_eq(response.status, strlen(rows[i].body) > 2 ? 200 : 422, "%s", response.body);
+        expect_header(&response, rows[i].path, "Vary", rows[i].vary);
+        client_response_free(&response);
     }
 }
 
