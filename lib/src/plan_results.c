@@ -1,10 +1,20 @@
 /* plan_results.c - gives every wanted result its shape, and binds results to buffers. */
 #include "plan_build.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 #include "status.h"
 #include "tensor.h"
+
+/* add_part() and most_parts() take the results from present_K on for those with the form of Q, K or
+ * V. A result that is added after present_K must have such a form. */
+static_assert(ATTN_RESULT_PRESENT_V == ATTN_RESULT_PRESENT_K + 1 &&
+                  ATTN_RESULT_Q == ATTN_RESULT_PRESENT_K + 2 &&
+                  ATTN_RESULT_K == ATTN_RESULT_PRESENT_K + 3 &&
+                  ATTN_RESULT_V == ATTN_RESULT_PRESENT_K + 4 &&
+                  ATTN_RESULT_COUNT == ATTN_RESULT_PRESENT_K + 5,
+              "the last results are present_K, present_V, Q, K and V");
 
 /* Adds a part to a result. Its axes are the batch and the heads, if the call has these axes (or K
  * and V, if the result has their form), and then `sizes`. `head_axis` is the number of heads or key

@@ -15,7 +15,7 @@ enum {
 bool field_count(const struct codec_document *document, const struct codec_value *value,
                  size_t *count, struct codec_error *error) {
     int64_t number;
-    if (!codec_as_integer(document, value, 1, INT64_C(1) << 53, &number, error)) {
+    if (!codec_as_integer(document, value, 1, INT64_MAX, &number, error)) {
         return false;
     }
     *count = (size_t)number;

@@ -52,4 +52,5 @@ void format_reply(const struct api_request *request, struct http_response *respo
         inference_reply(request, response, items, digits);
         break;
     }
+    response->by_accept = response->status == 200 && request->format != API_INFERENCE;
 }

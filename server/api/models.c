@@ -164,8 +164,8 @@ static void describe_tensor(struct codec_items *list, const char *name, enum cod
     codec_add_integers(list, config ? "dims" : "shape", any, (size_t)rank);
 }
 
-/* Describes the inputs of a model from the table of fields. */
-static void describe_inputs(struct codec_items *list, unsigned fields, bool config) {
+/* Describes the inputs of a model from the table of fields. Returns the rank of the first. */
+static int describe_inputs(struct codec_items *list, unsigned fields, bool config) {
     struct fields_matrix inputs[FIELDS_MOST];
     const size_t count = fields_matrices(fields, inputs);
     codec_add_open(list, CODEC_OP_ARRAY, config ? "input" : "inputs");
@@ -178,6 +178,7 @@ static void describe_inputs(struct codec_items *list, unsigned fields, bool conf
         codec_add_close(list);
     }
     codec_add_close(list);
+    return inputs[0].rank;
 }
 
 /* Makes a list of the outputs of a model from the table of results. Returns false if there is no
@@ -192,12 +193,16 @@ static bool list_outputs(struct codec_results *outputs, unsigned fields) {
     return good;
 }
 
+/* Describes the outputs of a model. The output of a model without "return" has the rank of its
+ * input. */
 static void describe_outputs(struct codec_items *list, const struct codec_results *outputs,
-                             bool config) {
+                             unsigned fields, int input_rank, bool config) {
+    const bool returns = fields_has("return", fields);
     codec_add_open(list, CODEC_OP_ARRAY, config ? "output" : "outputs");
     for (size_t i = 0; i < outputs->count; i++) {
         const struct codec_result *output = &outputs->list[i];
-        describe_tensor(list, output->name, output->type, output->tensor.rank, config);
+        describe_tensor(list, output->name, output->type,
+                        returns ? output->tensor.rank : input_rank, config);
         codec_add_close(list);
     }
     codec_add_close(list);
@@ -223,9 +228,9 @@ static void describe(const struct api_request *request, struct http_response *re
     } else {
         codec_add_texts(&list, "versions", versions, 1);
     }
-    describe_inputs(&list, model->fields, config);
+    const int rank = describe_inputs(&list, model->fields, config);
     if (list_outputs(&outputs, model->fields)) {
-        describe_outputs(&list, &outputs, config);
+        describe_outputs(&list, &outputs, model->fields, rank, config);
     } else {
         list.failed = true;
     }

@@ -44,8 +44,10 @@ bool plain_tensor(struct plain *plain, const struct plain_tensor *tensor,
 /* Adds a text, as JSON if it is JSON. */
 static bool add_text_option(struct plain *plain, const char *name, const char *text,
                             struct codec_error *error) {
+    const bool infinity = strcmp(name, fields_infinity_key()) == 0;
     const struct codec_options options = {.account = plain->account,
-                                          .max_values = plain->max_values};
+                                          .max_values = plain->max_values,
+                                          .infinity_key = infinity ? "" : NULL};
     bool json;
     if (!codec_is_json(text, &options, &json)) {
         return codec_no_memory(error);

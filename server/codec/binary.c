@@ -210,7 +210,6 @@ bool codec_expect(struct codec_arrivals *arrivals, const struct codec_value *val
         tensor.dtype = dtype;
         tensor.exact = false;
     }
-    tensor.binary = true;
     tensor.capacity = 0;
     memcpy(tensor.shape, form->shape, sizeof tensor.shape);
     const size_t number = document_put_tensor(document, value, &tensor, error);
@@ -235,6 +234,7 @@ static void note_special(struct lifted *tensor, enum codec_type type, const unsi
             memcpy(&wide, bytes + (i - first) * sizeof wide, sizeof wide);
         }
         if (isinf(wide) && wide < 0) {
+            tensor->infinite |= tensor->first_null == LIFT_NONE;
             tensor->first_null = tensor->first_null == LIFT_NONE ? i : tensor->first_null;
         } else if (tensor->first_range == LIFT_NONE) {
             tensor->first_range = i;
@@ -376,6 +376,7 @@ static bool convert(struct lifted *out, struct account *account, const struct li
         return false;
     }
     out->first_null = source->first_null;
+    out->infinite = source->infinite;
     out->first_range = source->first_range;
     memcpy(out->range_text, source->range_text, sizeof out->range_text);
     converters[type][wide](out->data, source->data, source->count);
@@ -399,18 +400,19 @@ static size_t round_to_floats(struct lifted *tensor) {
     return SIZE_MAX;
 }
 
-/* Returns the first element that this type does not have, or SIZE_MAX. */
+/* Returns the first element that this type does not have, or SIZE_MAX. The elements were rounded
+ * when they were read, and so is the largest number of the type: 2^63 stands for 2^63 - 1. */
 static size_t find_misfit(const struct lifted *tensor, enum codec_type type) {
-    const int bits = 8 * sizes[type];
     const bool is_signed = type >= CODEC_TYPE_INT8;
-    const double least = type == CODEC_TYPE_BOOL || !is_signed ? 0 : -ldexp(1, bits - 1);
-    const double beyond = type == CODEC_TYPE_BOOL ? 2 : ldexp(1, is_signed ? bits - 1 : bits);
+    const int bits = type == CODEC_TYPE_BOOL ? 1 : 8 * sizes[type] - is_signed;
+    const double least = is_signed ? -ldexp(1, bits) : 0, largest = ldexp(1, bits) - 1;
+    const double most = tensor->dtype == ATTN_FLOAT32 ? (double)(float)largest : largest;
     if (codec_type_is_float(type) || tensor->dtype == ATTN_BOOL) {
         return SIZE_MAX;
     }
     for (size_t i = 0; i < tensor->count; i++) {
         const double number = lifted_number(tensor, i);
-        if (!(number >= least && number < beyond && floor(number) == number)) {
+        if (!(number >= least && number <= most && floor(number) == number)) {
             return i;
         }
     }

@@ -49,9 +49,11 @@ struct codec_options {
     /* The level of the objects whose members the two keys are: 1 is the outermost object, and 3 is
      * an object in an array in it; 0 = 1. */
     size_t key_level;
-    const char *dtype_key;    /* a value makes all matrices float64; NULL = no key */
-    const char *dtype_value;  /* that value; NULL = "float64" */
-    const char *infinity_key; /* the value may hold -Infinity, which is not JSON; NULL = no key */
+    const char *dtype_key;   /* a value makes all matrices float64; NULL = no key */
+    const char *dtype_value; /* that value; NULL = "float64" */
+    /* The value may hold -Infinity, which is not JSON; NULL = no key, "" = the whole body. */
+    const char *infinity_key;
+    bool integers; /* numbers are integers, and are written so: 4 is taken, and 4.0 is refused */
     struct account *account; /* counts all that is allocated; borrowed; NULL = nothing is counted */
 };
 
@@ -103,8 +105,8 @@ enum codec_kind {
 void codec_document_free(struct codec_document *document); /* accepts NULL */
 
 /* Returns the float type of the lifted numbers: ATTN_FLOAT64 if a dtype_key has the dtype_value,
- * otherwise ATTN_FLOAT32. The key may stand anywhere in a body of up to 256 KiB. In a
- * larger body it must stand before the first matrix; otherwise the reader fails with
+ * otherwise ATTN_FLOAT32. The key may stand anywhere in a body of up to 256 KiB. In a larger body
+ * it must stand before the data of the first matrix; otherwise the reader fails with
  * CODEC_CONTENT. */
 attn_dtype codec_document_dtype(const struct codec_document *document);
 
@@ -169,14 +171,14 @@ bool codec_as_bool(const struct codec_document *, const struct codec_value *, bo
 bool codec_as_number(const struct codec_document *, const struct codec_value *, double *out,
                      struct codec_error *);
 
-/* Reads a whole number in [min, max]. It was read as float64, so beyond 2^53 it is refused. */
+/* Reads a whole number in [min, max]. It was read as float64, so from 2^53 on it is refused. */
 bool codec_as_integer(const struct codec_document *, const struct codec_value *, int64_t min,
                       int64_t max, int64_t *out, struct codec_error *);
 
 /* Reads a list of *count whole numbers in [min, max]. The first `most` of them are checked and
  * written to `out`. A single number is a list of one. A list of at most 4096 numbers was read as
  * float64. A longer list, and a list that codec_as_reals() or codec_as_reals_or_null() has read
- * before, has the type of the document. Numbers beyond 2^53 in float64 or 2^24 in float32 are
+ * before, has the type of the document. Numbers from 2^53 on in float64 or 2^24 in float32 are
  * refused. */
 bool codec_as_integers(const struct codec_document *, const struct codec_value *, int64_t min,
                        int64_t max, int64_t *out, size_t most, size_t *count, struct codec_error *);

@@ -88,6 +88,7 @@ struct http_response {
     /* The reason of a refusal, such as "over --max-body", which the summaries in the log count;
      * NULL = this is not such a refusal. */
     const char *refused;
+    bool by_accept;   /* the Accept header has chosen the format; Vary says so */
     bool close;       /* end the connection after this response */
     const void *body; /* `size` bytes */
     size_t size;

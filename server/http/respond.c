@@ -97,12 +97,20 @@ static bool add_cors(const struct http_call *call, struct MHD_Response *out) {
 
 /* Names the headers of the request on which the response depends. */
 static bool add_vary(const struct http_call *call, struct MHD_Response *out) {
-    const bool origin = call->server->cors_origins != NULL;
+    static const char *const names[] = {
+        NULL,
+        "Origin",
+        "Accept",
+        "Origin, Accept",
+        "Accept-Encoding",
+        "Origin, Accept-Encoding",
+        "Accept, Accept-Encoding",
+        "Origin, Accept, Accept-Encoding",
+    };
     const bool coding = call->server->compression || call->response.asset != NULL;
-    return (!origin && !coding) || add_header(out, "Vary",
-                                              !coding  ? "Origin"
-                                              : origin ? "Origin, Accept-Encoding"
-                                                       : "Accept-Encoding");
+    const unsigned which = (call->server->cors_origins != NULL ? 1u : 0) |
+                           (call->response.by_accept ? 2u : 0) | (coding ? 4u : 0);
+    return names[which] == NULL || add_header(out, "Vary", names[which]);
 }
 
 /* Says what caches may do with the response and, for an asset, what the page in it may do. */

@@ -47,16 +47,17 @@ Test(cors, pages_of_listed_origins_send_and_read_what_they_need) {
          "Inference-Header-Content-Length"},
         {"Vary", "Origin, Accept-Encoding"},
     };
+    static const struct header all[] = {{"Vary", "Origin, Accept, Accept-Encoding"}};
     static const struct header answer[] = {
         {"Access-Control-Allow-Origin", "https://a.example"},
         {"Access-Control-Expose-Headers", EXPOSED},
         {"Access-Control-Max-Age", NULL},
-        {"Vary", "Origin"},
+        {"Vary", "Origin, Accept"},
     };
     static const struct header none[] = {
         {"Access-Control-Allow-Origin", NULL},
         {"Access-Control-Expose-Headers", NULL},
-        {"Vary", "Origin"},
+        {"Vary", "Origin, Accept"},
     };
     static const char *const options[] = {"--cors-origins", "https://a.example", NULL};
     static const char *const with_compression[] = {"--cors-origins", "https://a.example",
@@ -68,6 +69,7 @@ Test(cors, pages_of_listed_origins_send_and_read_what_they_need) {
     daemon_end();
     daemon_start(with_compression);
     expect_cors_headers("OPTIONS", asks, compressed, COUNT(compressed));
+    expect_cors_headers("POST", "Origin: https://a.example\r\n", all, COUNT(all));
     daemon_end();
 }
 

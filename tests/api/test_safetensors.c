@@ -173,8 +173,40 @@ Test(safetensors, accept) {
         cr_expect_eq(response.status, 200, "%s", headers);
         expect_header(&response, headers, "Content-Type",
                       rows[i].file ? MEDIA : "application/json");
+        expect_header(&response, headers, "Vary", "Accept, Accept-Encoding");
         client_response_free(&response);
         free(body);
+    }
+    struct client_response error = post_shared("/softmax", ACCEPT, "{}", 2);
+    cr_expect_eq(error.status, 422, "%s", error.body);
+    expect_header(&error, "an error", "Vary", "Accept-Encoding"); /* it is always JSON */
+    client_response_free(&error);
+}
+
+/* The header Vary names Accept where JSON and safetensors can be asked for, and only there. */
+Test(safetensors_limits, vary) {
+    static const char x[] = "{\"X\":[[1,2]]}",
+                      words[] = "{\"text\":\"a b\",\"embedding\":[[1],[2]]}",
+                      inference[] = "{\"inputs\":[{\"name\":\"X\",\"shape\":[1,2],\"datatype\":"
+                                    "\"FP32\",\"data\":[1,2]}]}";
+    static const struct {
+        const char *path, *body, *vary;
+    } rows[] = {
+        {"/attention", x, "Accept"},
+        {"/softmax", x, "Accept"},
+        {"/embeddings", words, "Accept"},
+        {"/v2/models/softmax/infer", inference, NULL},
+        {"/v2/models/softmax/infer", "{}", NULL},
+        {"/softmax", "{}", NULL},
+    };
+    daemon_start(NULL);
+    daemon_connect();
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        struct client_response response =
+            post_shared(rows[i].path, "", rows[i].body, strlen(rows[i].body));
+        cr_expect_eq(response.status, strlen(rows[i].body) > 2 ? 200 : 422, "%s", response.body);
+        expect_header(&response, rows[i].path, "Vary", rows[i].vary);
+        client_response_free(&response);
     }
 }
 
@@ -295,7 +327,15 @@ Test(safetensors, bad_files_name_the_tensor_and_the_rule) {
          {"begins at byte 0", "do not overlap"}},
         {"{" ONE("Q", "[4,8]") "}", NULL, 8, 422, {"\"Q\"", "begins at byte 4"}},
         {"{\"Q\":{\"dtype\":\"F32\",\"shape\":[1,1]}}", NULL, 4, 422, {"\"Q\"", "data_offsets"}},
+        {"{" ONE("Q", "[0.0,4.0]") "," KV "}", NULL, 12, 422, {"/Q/data_offsets/0", "as 0.0"}},
+        {"{" ONE("Q", "[0,4e0]") "," KV "}", NULL, 12, 422, {"/Q/data_offsets/1", "as 4e0"}},
+        {"{" ONE("Q", "[-0,4]") "," KV "}", NULL, 12, 422, {"/Q/data_offsets/0", "as -0"}},
         /* shapes */
+        {"{" TENSOR("Q", "F32", "[1,1.0]", "[0,4]") "," KV "}",
+         NULL,
+         12,
+         422,
+         {"/Q/shape/1", "an integer, not as 1.0"}},
         {"{" TENSOR("Q", "F32", "[0,1]", "[0,0]") "}", NULL, 0, 422, {"\"Q\"", "at least 1"}},
         {"{" TENSOR("Q", "F32", "[]", "[0,4]") "}", NULL, 4, 422, {"\"Q\"", "0 axes"}},
         {"{" TENSOR("Q", "F32", "[4294967296,4294967296]", "[0,4]") "}",
@@ -496,4 +536,114 @@ Test(safetensors_limits, memory) {
     expect_refused_file(&response, 413, "300 x 300", says, 1);
     daemon_await_metric("attentiond_memory_bytes", 0);
     free(body);
+}
+
+/* -------------------------------------------------------------- the Open Inference Protocol, too */
+
+#define INPUT(name, shape, data)                                                                   \
+    "{\"name\":\"" name "\",\"datatype\":\"FP32\",\"shape\":" shape ",\"data\":" data "}"
+
+/* An option in a text is read by the rules of the key: -Infinity may stand in a bias alone. */
+Test(safetensors, minus_infinity_in_an_option) {
+    static const struct {
+        const char *option;
+        int status;
+        const char *says;
+    } rows[] = {
+        {"\"bias\":\"[[-Infinity, 0]]\"", 200, "[3]"},
+        {"\"bias\":\"[[null, 0]]\"", 200, "[3]"},
+        {"\"bias\":\"[[NaN, 0]]\"", 422, "bias must be a matrix of numbers"},
+        {"\"scale\":\"-Infinity\"", 422, "scale must be a number"},
+        {"\"bias\":\"0,\\\"scale\\\":1\"", 422, "bias must be a matrix of numbers"},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        char text[512];
+        size_t size = (size_t)sprintf(
+            text,
+            "{\"inputs\":[" INPUT("Q", "[1,1]", "[1]") "," INPUT("K", "[2,1]", "[1,1]") "," INPUT(
+                "V", "[2,1]", "[2,3]") "],\"parameters\":{%s}}",
+            rows[i].option);
+        struct client_response response = post_shared("/v2/models/attention/infer", "", text, size);
+        cr_expect_eq(response.status, rows[i].status, "%s: %s", text, response.body);
+        expect_text(response.body, rows[i].says, "answer", text);
+        client_response_free(&response);
+
+        static const float numbers[] = {1, 1, 1, 2, 3};
+        sprintf(text,
+                "{" TENSOR("Q", "F32", "[1,1]", "[0,4]") "," TENSOR(
+                    "K", "F32", "[2,1]", "[4,12]") "," TENSOR("V", "F32", "[2,1]",
+                                                              "[12,20]") "," METADATA("%s") "}",
+                rows[i].option);
+        char *file = binary_file(text, (const char *)numbers, sizeof numbers, &size);
+        response = post_shared("/attention", TYPE "Accept: application/json\r\n", file, size);
+        cr_expect_eq(response.status, rows[i].status, "%s: %s", text, response.body);
+        expect_text(response.body, rows[i].says, "answer", text);
+        client_response_free(&response);
+        free(file);
+    }
+}
+
+/* Makes a question about the softmax of 100000 numbers, with this text before its data, and returns
+ * it owned. */
+static char *long_question(const char *before, const char *after) {
+    enum {
+        COUNT_OF_X = 100000
+    };
+    char *text = malloc(5 * COUNT_OF_X + 512), *out = text;
+    out += sprintf(out, "{\"inputs\":[%s,\"data\":[1", before);
+    for (size_t i = 1; i < COUNT_OF_X; i++) {
+        out += sprintf(out, ",0.5");
+    }
+    sprintf(out, "]%s}", after);
+    return text;
+}
+
+/* In a long body, FP64 comes before all data. The message says so in plain words. */
+Test(safetensors, late_fp64_in_a_long_body) {
+    static const char rule[] =
+        "\\\"datatype\\\": \\\"FP64\\\" must stand before the data of the first "
+        "matrix in a body over 256 KiB";
+    static const struct {
+        const char *before, *after, *says; /* NULL: the question is accepted */
+    } rows[] = {
+        {"{\"name\":\"X\",\"shape\":[100000],\"datatype\":\"FP64\"", "}]", NULL},
+        {"{\"name\":\"X\",\"shape\":[100000]", ",\"datatype\":\"FP64\"}]", "/inputs/0/datatype"},
+        {"{\"name\":\"X\",\"shape\":[100000]", ",\"datatype\":\"FP32\"}]", NULL},
+        {"{\"name\":\"W\",\"shape\":[100000],\"datatype\":\"FP32\"",
+         "}," INPUT("V", "[1,1]", "[1]") ",{\"name\":\"X\",\"datatype\":\"FP64\"}]",
+         "/inputs/2/datatype"},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        char *text = long_question(rows[i].before, rows[i].after);
+        struct client_response response =
+            post_shared("/v2/models/softmax/infer", "", text, strlen(text));
+        cr_expect_eq(response.status, rows[i].says == NULL ? 200 : 422, "%zu: %.200s", i,
+                     response.body);
+        if (rows[i].says != NULL) {
+            expect_text(response.body, rows[i].says, "answer", rows[i].before);
+            expect_text(response.body, rule, "answer", rows[i].before);
+        }
+        client_response_free(&response);
+        free(text);
+    }
+}
+
+/* The softmax has the rank of X, which may be up to 8. */
+Test(safetensors, softmax_is_described_with_the_rank_of_x) {
+    static const struct {
+        const char *path, *inputs, *outputs, *shape;
+    } rows[] = {{"/v2/models/softmax", "inputs", "outputs", "shape"},
+                {"/v2/models/softmax/config", "input", "output", "dims"}};
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        struct client_response response;
+        cr_assert(client_request(the_daemon.port, "GET", rows[i].path, NULL, "", 0, &response));
+        cr_assert_eq(response.status, 200, "%s", response.body);
+        struct cJSON *json = json_parse(response.body, response.size);
+        const struct cJSON *x = json_first(json_get(json, rows[i].inputs)),
+                           *output = json_first(json_get(json, rows[i].outputs));
+        cr_expect_eq(json_size(json_get(x, rows[i].shape)), 8, "%s", response.body);
+        cr_expect_eq(json_size(json_get(output, rows[i].shape)), 8, "%s", response.body);
+        json_free(json);
+        client_response_free(&response);
+    }
 }

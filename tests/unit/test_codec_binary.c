@@ -174,7 +174,7 @@ Test(codec_binary, every_half_and_bfloat) {
 
 /* Whole numbers in a short vector stay exact, so that they can be indices or lengths. */
 Test(codec_binary, whole_numbers_in_vectors) {
-    const int64_t numbers[] = {16777217, 9007199254740992, 1, 33554435};
+    const int64_t numbers[] = {16777217, 9007199254740991, 1, 33554435};
     const struct sent sent = {CODEC_TYPE_INT64, 1, {COUNT(numbers)}, numbers};
     struct outcome outcome = receive_one(&sent, false);
     int64_t out[COUNT(numbers)];
@@ -513,7 +513,7 @@ Test(codec_binary, forms) {
         {FORM("\"F32\"", "[2,3]"), NULL, 24},
         {FORM("\"U8\"", "[1]"), NULL, 1},
         {FORM("\"BF16\"", "[1,2,1,2,1,2,1,2]"), NULL, 32},
-        {FORM("\"U8\"", "[9007199254740992,8]"), NULL, (size_t)1 << 56},
+        {FORM("\"U8\"", "[4503599627370496,16]"), NULL, (size_t)1 << 56},
         {"{\"s\":[1]}", "has no type: give a text such as \"F32\"", 0},
         {FORM("1", "[1]"), "has no type", 0},
         {FORM("\"f32\"", "[1]"), "has the type \"f32\"; the types are F32, F64, F16, BF16", 0},
@@ -537,8 +537,8 @@ Test(codec_binary, forms) {
         {FORM("\"F32\"", "[9007199254740994]"), "not exact in float64", 0},
         {FORM("\"F64\"", "[4294967296,4294967296]"), "more bytes than a file can have", 0},
         {FORM("\"F32\"", "[4294967296,1073741824]"), "more bytes than a file can have", 0},
-        {FORM("\"U8\"", "[9007199254740992,1024]"), "more bytes than a file can have", 0},
-        {FORM("\"BOOL\"", "[9007199254740992,256]"), "more bytes than a file can have", 0},
+        {FORM("\"U8\"", "[4503599627370496,2048]"), "more bytes than a file can have", 0},
+        {FORM("\"BOOL\"", "[4503599627370496,512]"), "more bytes than a file can have", 0},
         {FORM("\"U8\"", "[4294967296,4294967296,4294967296,4294967296]"),
          "more bytes than a file can have", 0},
     };
@@ -563,13 +563,13 @@ Test(codec_binary, forms) {
 
 /* --------------------------------------------------------------------------- arrays in the JSON */
 
-/* Moves the array "d" of a document into a document of this float type. */
-static struct outcome move(const char *json, const struct sent *sent, bool wide) {
+/* Moves the array `key` of a document into a document of this float type. */
+static struct outcome move(const char *json, const char *key, const struct sent *sent, bool wide) {
     struct outcome outcome = {.document = empty_document(1, wide, test_account())};
     struct codec_document *from = read_good(json);
     const struct codec_tensor_form form = form_of(sent);
     if (!codec_move_tensor(outcome.document, member(outcome.document, "T0"), from,
-                           member(from, "d"), &form, &outcome.error)) {
+                           member(from, key), &form, &outcome.error)) {
         codec_document_free(outcome.document);
         outcome.document = NULL;
     }
@@ -592,7 +592,7 @@ Test(codec_binary, arrays_are_rounded_to_their_type) {
     for (size_t i = 0; i < COUNT(texts); i++) {
         for (int wide = 0; wide < 2; wide++) {
             struct sent sent = {CODEC_TYPE_FP32, 2, {2, 2}, NULL};
-            struct outcome outcome = move(texts[i], &sent, wide != 0);
+            struct outcome outcome = move(texts[i], "d", &sent, wide != 0);
             attn_tensor tensor;
             cr_assert_not_null(outcome.document, "%s", outcome.error.message);
             cr_assert(codec_as_reals(outcome.document, member(outcome.document, "T0"), 2, 2,
@@ -605,7 +605,7 @@ Test(codec_binary, arrays_are_rounded_to_their_type) {
                 continue;
             }
             sent.type = CODEC_TYPE_FP64; /* this type is not rounded */
-            outcome = move(texts[i], &sent, true);
+            outcome = move(texts[i], "d", &sent, true);
             cr_assert_not_null(outcome.document, "%s", outcome.error.message);
             cr_assert(codec_as_reals(outcome.document, member(outcome.document, "T0"), 2, 2,
                                      &tensor, &outcome.error));
@@ -639,13 +639,14 @@ Test(codec_binary, arrays_that_do_not_fit) {
         {"{\"d\":[0,-1]}", CODEC_TYPE_UINT64, {1, 2}, "element 1 of its data"},
         {"{\"d\":[0,1.5]}", CODEC_TYPE_INT32, {1, 2}, "element 1 of its data"},
         {"{\"d\":[0,null]}", CODEC_TYPE_INT32, {1, 2}, "element 1 of its data"},
-        {"{\"d\":[0,18446744073709551616]}", CODEC_TYPE_UINT64, {1, 2}, "element 1 of its data"},
+        {"{\"d\":[0,1e20]}", CODEC_TYPE_UINT64, {1, 2}, "element 1 of its data"},
         {"{\"d\":[0,1e39],\"dtype\":\"float64\"}", CODEC_TYPE_FP32, {1, 2}, "element 1 of its"},
     };
     const size_t held = test_account()->held;
     for (size_t i = 0; i < COUNT(rows); i++) {
         const struct sent sent = {rows[i].type, 2, {rows[i].shape[0], rows[i].shape[1]}, NULL};
-        struct outcome outcome = move(rows[i].json, &sent, strstr(rows[i].json, "dtype") != NULL);
+        struct outcome outcome =
+            move(rows[i].json, "d", &sent, strstr(rows[i].json, "dtype") != NULL);
         cr_expect_eq(outcome.document != NULL, rows[i].message == NULL, "%s: %s", rows[i].json,
                      outcome.error.message);
         if (outcome.document == NULL && rows[i].message != NULL) {
@@ -657,4 +658,64 @@ Test(codec_binary, arrays_that_do_not_fit) {
         codec_document_free(outcome.document);
     }
     cr_expect_eq(test_account()->held, held);
+}
+
+/* An array that moves, and changes its float type, still knows what was sent. */
+Test(codec_binary, moved_arrays_name_minus_infinity) {
+    static const char *const names[] = {"null", "-Infinity"};
+    for (int way = 0; way < 4; way++) { /* the array and the document are narrow or wide */
+        for (int which = 0; which < 2; which++) {
+            const struct sent sent = {CODEC_TYPE_FP64, 2, {1, 2}, NULL};
+            char json[96], message[96];
+            sprintf(json, "{\"dtype\":\"%s\",\"bias\":[[1,%s]]}",
+                    way % 2 != 0 ? "float64" : "float32", names[which]);
+            sprintf(message, "T0/0/1 must be a finite number, not %s", names[which]);
+            struct outcome outcome = move(json, "bias", &sent, way >= 2);
+            cr_assert_not_null(outcome.document, "%s: %s", json, outcome.error.message);
+            expect_said(outcome.document, message, NULL);
+            codec_document_free(outcome.document);
+        }
+    }
+}
+
+/* The largest and the least number of each type are accepted, also if the float type in which they
+ * were read rounds them. The first number that such a float type tells from the largest one is
+ * refused. */
+Test(codec_binary, whole_numbers_at_the_ends_of_their_types) {
+    static const struct {
+        enum codec_type type;
+        const char *least, *largest;
+        const char *wide, *narrow; /* the numbers after the largest one in float64 and float32 */
+    } rows[] = {
+        {CODEC_TYPE_BOOL, "0", "1", "2", "2"},
+        {CODEC_TYPE_INT8, "-128", "127", "128", "128"},
+        {CODEC_TYPE_INT16, "-32768", "32767", "32768", "32768"},
+        {CODEC_TYPE_INT32, "-2147483648", "2147483647", "2147483648", "2147483904"},
+        {CODEC_TYPE_INT64, "-9223372036854775808", "9223372036854775807", "9223372036854777856",
+         "9223373136366403584"},
+        {CODEC_TYPE_UINT8, "0", "255", "256", "256"},
+        {CODEC_TYPE_UINT16, "0", "65535", "65536", "65536"},
+        {CODEC_TYPE_UINT32, "0", "4294967295", "4294967296", "4294967808"},
+        {CODEC_TYPE_UINT64, "0", "18446744073709551615", "18446744073709555712",
+         "18446746272732807168"},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        for (int way = 0; way < 4; way++) { /* the document is wide, or the array is nested */
+            const bool narrow = way == 2;   /* a short list of float32 is read as float64 */
+            const char *format = way >= 2 ? "{\"d\":[[%s,%s,%s]]%s}" : "{\"d\":[%s,%s,%s]%s}";
+            const char *dtype = way % 2 != 0 ? ",\"dtype\":\"float64\"" : "";
+            const struct sent sent = {rows[i].type, 2, {1, 3}, NULL};
+            char json[256];
+            sprintf(json, format, rows[i].least, rows[i].largest, "0", dtype);
+            struct outcome outcome = move(json, "d", &sent, way % 2 != 0);
+            cr_expect_not_null(outcome.document, "%s: %s", json, outcome.error.message);
+            codec_document_free(outcome.document);
+            sprintf(json, format, "0", "0", narrow ? rows[i].narrow : rows[i].wide, dtype);
+            outcome = move(json, "d", &sent, way % 2 != 0);
+            cr_expect_null(outcome.document, "%s", json);
+            cr_expect(strstr(outcome.error.message, "element 2 of its data") != NULL, "%s: %s",
+                      json, outcome.error.message);
+            codec_document_free(outcome.document);
+        }
+    }
 }

@@ -345,6 +345,31 @@ Test(codec_reader, keys_are_given) {
                        "-Infinity is not JSON: numbers must be finite");
     expect_error_sized(body, strlen(body), &others, CODEC_SYNTAX, NULL, 9,
                        "-Infinity is not JSON: only \"low\" takes it");
+    body = "{\"low\":[1,NaN]}";
+    expect_error_sized(body, strlen(body), &others, CODEC_SYNTAX, NULL, 10,
+                       "NaN is not JSON: \"low\" takes finite numbers, null and -Infinity");
+    body = "{\"low\":-inf}";
+    expect_error_sized(body, strlen(body), &others, CODEC_SYNTAX, NULL, 7,
+                       "-inf is not JSON: \"low\" takes finite numbers, null and -Infinity");
+    body = "{\"low\":[1],\"X\":[NaN]}";
+    expect_error_sized(body, strlen(body), &others, CODEC_SYNTAX, NULL, 16,
+                       "NaN is not JSON: numbers must be finite");
+}
+
+/* -Infinity may stand everywhere if the key is empty, and NaN nowhere. */
+Test(codec_reader, infinity_in_the_whole_body) {
+    static const struct {
+        const char *text;
+        bool is_json;
+    } rows[] = {{"-Infinity", true}, {"[[-Infinity,0]]", true}, {"{\"a\":[-Infinity]}", true},
+                {"[NaN]", false},    {"[Infinity]", false},     {"[-Infinit]", false},
+                {"[-inf]", false},   {"[-Infinityx]", false}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        bool is_json = !rows[i].is_json;
+        cr_expect(
+            codec_is_json(rows[i].text, &(struct codec_options){.infinity_key = ""}, &is_json));
+        cr_expect_eq(is_json, rows[i].is_json, "%s", rows[i].text);
+    }
 }
 
 /* A text that cannot be looked at for want of memory is not taken for a text that is no JSON. */
@@ -414,6 +439,31 @@ Test(codec_reader, keys_of_another_level) {
         cr_assert_not_null(outcome.document, "%s: %s", rows[i].body, outcome.error.message);
         cr_expect_eq(codec_document_dtype(outcome.document), rows[i].dtype, "%zu %s", rows[i].level,
                      rows[i].body);
+        codec_document_free(outcome.document);
+    }
+}
+
+/* Numbers may have to be written as integers. In matrices and elsewhere, the first one that is not
+ * is refused, wherever it is cut. */
+Test(codec_reader, numbers_written_as_integers) {
+    static const char *const refused[] = {"0.0", "4.0", "-4.0", "4e0", "40E-1", "-0", "0e0", "1.5"};
+    static const char *const formats[] = {"{\"a\":[4,-4,0,%s]}", "{\"a\":[[1],[2],[3],[%s]]}",
+                                          "{\"a\":{\"b\":    %s}}", "{\"a\":[\"\",\"x\", %s]}"};
+    static const char *const places[] = {"/a/3", "/a/3/0", "/a/b", "/a/2"};
+    static const long offsets[] = {13, 19, 14, 14};
+    static const struct codec_options options = {.integers = true};
+    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
+        char body[64], message[96];
+        for (size_t k = 0; k < sizeof refused / sizeof *refused; k++) {
+            sprintf(body, formats[i], refused[k]);
+            sprintf(message, "%s must be written as an integer, not as %s", places[i], refused[k]);
+            expect_error_sized(body, strlen(body), &options, CODEC_CONTENT, places[i], offsets[i],
+                               message);
+            codec_document_free(read_good(body));
+        }
+        sprintf(body, formats[i], "-9007199254740993");
+        struct outcome outcome = read_sized(body, strlen(body), &options);
+        cr_expect_not_null(outcome.document, "%s: %s", body, outcome.error.message);
         codec_document_free(outcome.document);
     }
 }
@@ -496,7 +546,8 @@ Test(codec_reader, late_dtype_in_small_and_large_bodies) {
 
     body = late_body(256 * 1024 + 1, &total);
     expect_error_sized(body, total, NULL, CODEC_CONTENT, "/dtype", 256 * 1024 + 1 - 9,
-                       "before the first matrix");
+                       "\"dtype\": \"float64\" must stand before the data of the first matrix in "
+                       "a body over 256 KiB");
     free(body);
 }
 

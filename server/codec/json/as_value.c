@@ -9,13 +9,6 @@
 #include "codec/json/refuse.h"
 #include "codec/nearest.h"
 
-/* Every whole number up to here has a float of its own. Larger ones are refused, because two of
- * them may be read as the same float. One number slips through: the one after the bound, 2^24 + 1
- * or 2^53 + 1, is read as the bound, because it lies halfway between two floats and a tie goes to
- * the even one. */
-#define EXACT_FLOAT32 16777216.0
-#define EXACT_FLOAT64 9007199254740992.0
-
 bool codec_as_bool(const struct codec_document *document, const struct codec_value *value,
                    bool *out, struct codec_error *error) {
     if (codec_kind_of(value) != CODEC_BOOL) {
@@ -41,12 +34,27 @@ bool codec_as_number(const struct codec_document *document, const struct codec_v
     return true;
 }
 
+/* Refuses a number that may not be the one that was sent: it is beyond the whole numbers that are
+ * `exact`. So the message does not show it. */
+static bool refuse_inexact(const struct codec_document *document, const struct codec_value *value,
+                           size_t element, bool narrow, int64_t min, int64_t max,
+                           struct codec_error *error) {
+    const int64_t exact = narrow ? DOCUMENT_EXACT32 : DOCUMENT_EXACT64;
+    if (max < exact) {
+        return document_refuse(document, value, element, error, "must be %lld to %lld",
+                               (long long)min, (long long)max);
+    }
+    return document_refuse(document, value, element, error,
+                           "must be %lld to %lld: larger whole numbers are not exact in %s",
+                           (long long)(min < -exact ? -exact : min), (long long)exact,
+                           narrow ? "float32" : "float64");
+}
+
 /* Checks a number that must be whole and in [min, max]. `narrow`: it was read as float32. */
 static bool check_integer(const struct codec_document *document, const struct codec_value *value,
                           size_t element, double number, bool narrow, int64_t min, int64_t max,
                           int64_t *out, struct codec_error *error) {
     char text[NUMBER_SIZE + 1];
-    double exact = narrow ? EXACT_FLOAT32 : EXACT_FLOAT64;
     if (!isfinite(number)) {
         return document_refuse(document, value, element, error, "must be a whole number");
     }
@@ -54,10 +62,8 @@ static bool check_integer(const struct codec_document *document, const struct co
         return document_refuse(document, value, element, error, "must be a whole number, not %s",
                                document_number_text(number, narrow, text));
     }
-    if (fabs(number) > exact) {
-        return document_refuse(
-            document, value, element, error, "is %s: whole numbers beyond %.0f are not exact in %s",
-            document_number_text(number, narrow, text), exact, narrow ? "float32" : "float64");
+    if (!document_is_exact(number, narrow)) {
+        return refuse_inexact(document, value, element, narrow, min, max, error);
     }
     int64_t integer = (int64_t)number;
     if (integer < min && max == INT64_MAX) {

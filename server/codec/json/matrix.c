@@ -71,14 +71,15 @@ bool reader_add_element(struct codec_reader *reader, enum reader_scalar kind, co
     } else if (kind == READER_SCALAR_NUMBER) {
         lifted_add_number(tensor, text, size);
     } else {
-        lifted_add_null(tensor);
+        lifted_add_null(tensor, kind == READER_SCALAR_MINUS_INFINITY);
     }
     return true;
 }
 
 const char *reader_scan_run(struct codec_reader *reader, const char *p, const char *end) {
     struct lifted *tensor = lifted_at(&reader->tensors, reader->tensors.count - 1);
-    if (tensor->dtype == ATTN_BOOL || reader->depth - reader->base != (size_t)tensor->rank) {
+    if (tensor->dtype == ATTN_BOOL || reader->depth - reader->base != (size_t)tensor->rank ||
+        reader->options.integers) { /* a run does not tell how its numbers are written */
         return p;
     }
     size_t added;

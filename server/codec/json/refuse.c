@@ -99,11 +99,15 @@ bool document_refuse_element(const struct codec_document *document, const struct
     if (!isfinite(number)) {
         return document_refuse(document, value, element, error, "must be %s, not %s", rule,
                                element != tensor->first_null ? "infinite"
-                               : tensor->binary              ? "-Infinity"
+                               : tensor->infinite            ? "-Infinity"
                                                              : "null");
     }
+    const bool narrow = tensor->dtype == ATTN_FLOAT32;
+    if (!document_is_exact(number, narrow)) {
+        return document_refuse(document, value, element, error, "must be %s", rule);
+    }
     return document_refuse(document, value, element, error, "must be %s, not %s", rule,
-                           document_number_text(number, tensor->dtype == ATTN_FLOAT32, text));
+                           document_number_text(number, narrow, text));
 }
 
 struct lifted *document_find_tensor(const struct codec_document *document,

@@ -5,12 +5,25 @@
 #ifndef CODEC_REFUSE_H
 #define CODEC_REFUSE_H
 
+#include <math.h>
+
 #include "codec/codec.h"
 #include "codec/json/document.h"
 #include "codec/json/number.h"
 
 /* The `element` that stands for the value itself. */
-#define DOCUMENT_WHOLE ((size_t)-1)
+#define DOCUMENT_WHOLE   ((size_t)-1)
+
+/* The largest whole numbers of which float32 and float64 tell each from all others. The next number
+ * may have been another one in the body, because it is rounded when it is read. */
+#define DOCUMENT_EXACT32 INT64_C(16777215)
+#define DOCUMENT_EXACT64 INT64_C(9007199254740991)
+
+/* Returns whether a number is no whole number that may have been another one in the body. `narrow`:
+ * it was read as float32. */
+static inline bool document_is_exact(double number, bool narrow) {
+    return fabs(number) <= (double)(narrow ? DOCUMENT_EXACT32 : DOCUMENT_EXACT64);
+}
 
 /* Refuses an element of a tensor, by its index among all elements, or the DOCUMENT_WHOLE value. The
  * message begins with the name of the place: "K/3/1 " and the rest. Returns false. */
@@ -19,7 +32,8 @@ bool document_refuse(const struct codec_document *document, const struct codec_v
     __attribute__((format(printf, 5, 6)));
 
 /* Refuses a number of a tensor, which must be `rule`. If it is the first number out of range of the
- * tensor's type, the message quotes the client's text. Returns false. */
+ * tensor's type, the message quotes the client's text. It does not show a number that may have been
+ * another one there. Returns false. */
 __attribute__((cold)) bool document_refuse_element(const struct codec_document *document,
                                                    const struct codec_value *value,
                                                    const struct lifted *tensor, size_t element,

@@ -57,6 +57,31 @@ static size_t check_number(const char *text, size_t size, const char **rule) {
     return i;
 }
 
+/* Returns whether a number is written as an integer. -0 is none: only floats have it. */
+static bool is_integer(const char *text, size_t size) {
+    size_t i = text[0] == '-';
+    if (i == 1 && text[1] == '0') {
+        return false;
+    }
+    while (i < size && is_digit(text[i])) {
+        i++;
+    }
+    return i == size;
+}
+
+/* Refuses a number that is not written as an integer. */
+static bool refuse_fraction(struct codec_reader *reader, const char *text, size_t size,
+                            size_t offset) {
+    char quoted[CODEC_QUOTE_SIZE];
+    struct codec_error named;
+    reader_content(reader, reader->depth, offset, "%s", "");
+    codec_quote(quoted, reader->error.pointer, strlen(reader->error.pointer));
+    codec_error_set(&named, CODEC_CONTENT, "%s must be written as an integer, not as %.*s", quoted,
+                    (int)(size < LIFT_TEXT ? size : LIFT_TEXT), text);
+    memcpy(reader->error.message, named.message, sizeof named.message);
+    return false;
+}
+
 /* Refuses texts that other programs write, and a byte order mark, with messages of their own. True
  * if the text is none of them. */
 static bool not_json(struct codec_reader *reader, const char *text, size_t size, size_t offset) {
@@ -71,8 +96,15 @@ static bool not_json(struct codec_reader *reader, const char *text, size_t size,
     if (key != NULL && size == strlen("-Infinity") && memcmp(text, "-Infinity", size) == 0) {
         return reader_syntax(reader, offset, "-Infinity is not JSON: only \"%s\" takes it", key);
     }
+    const bool infinity = reader_is_under(reader, key);
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
         if (size == strlen(others[i].text) && memcmp(text, others[i].text, size) == 0) {
+            if (infinity && others[i].hint == finite) {
+                return reader_syntax(
+                    reader, offset,
+                    "%s is not JSON: \"%s\" takes finite numbers, null and -Infinity",
+                    others[i].text, key);
+            }
             return reader_syntax(reader, offset, "%s is not JSON: %s", others[i].text,
                                  others[i].hint);
         }
@@ -100,6 +132,9 @@ static bool classify(struct codec_reader *reader, const char *text, size_t size,
     if (text[0] == '-' || is_digit(text[0])) {
         *kind = READER_SCALAR_NUMBER;
         good = check_number(text, size, &rule);
+        if (rule == NULL && reader->options.integers && !is_integer(text, size)) {
+            return refuse_fraction(reader, text, size, offset);
+        }
         if (rule == NULL) {
             return true;
         }
