@@ -18,31 +18,14 @@
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
-static void start_connected(const char *const arguments[]) {
-    daemon_start(arguments);
-    daemon_connect();
-}
-
-static void start_compressing(void) {
-    start_connected((const char *const[]){"--compression", "yes", NULL});
-}
-
-TestSuite(coding, .init = start_compressing, .fini = daemon_end, .timeout = 60);
+TestSuite(coding, .init = daemon_start_compressing, .fini = daemon_end, .timeout = 60);
 TestSuite(no_coding, .fini = daemon_end, .timeout = 60);
 
 /* Asks on the shared connection, and expects that the daemon does not close it. */
 static struct client_response ask_and_keep(const char *method, const char *path,
                                            const char *headers, const void *body, size_t size) {
-    struct client_response response;
-    char head[512];
-    const int length =
-        snprintf(head, sizeof head, "%s %s HTTP/1.1\r\nHost: a\r\nContent-Length: %zu\r\n%s\r\n",
-                 method, path, size, headers);
-    cr_assert(client_send(&the_connection, head, (size_t)length));
-    cr_assert(client_send(&the_connection, body, size));
-    cr_assert(client_receive(&the_connection, strcmp(method, "HEAD") == 0, &response), "%s %s %s",
-              method, path, headers);
-    cr_expect_not(client_header(&response, "Connection", head, sizeof head), "%s", head);
+    struct client_response response = daemon_ask_shared(method, path, headers, body, size);
+    expect_header(&response, path, "Connection", NULL);
     return response;
 }
 
@@ -152,22 +135,11 @@ Test(coding, chunked_bodies) {
     static const char text[] = "{\"X\":[[1,2],[3,4]]}";
     static const char *const names[] = {"gzip", "zstd", "deflate"};
     for (size_t i = 0; i < COUNT(names); i++) {
-        char out[4096];
-        struct client_response response;
-        size_t size, length = (size_t)sprintf(out,
-                                              "POST /softmax HTTP/1.1\r\nHost: a\r\n"
-                                              "Transfer-Encoding: chunked\r\n"
-                                              "Content-Encoding: %s\r\n\r\n",
-                                              names[i]);
+        char header[64];
+        size_t size;
         char *packed = pack(names[i], text, sizeof text - 1, &size);
-        for (size_t at = 0; at < size; at++) {
-            length += (size_t)sprintf(out + length, "1\r\n");
-            out[length++] = packed[at];
-            length += (size_t)sprintf(out + length, "\r\n");
-        }
-        length += (size_t)sprintf(out + length, "0\r\n\r\n");
-        cr_assert(client_send(&the_connection, out, length));
-        cr_assert(client_receive(&the_connection, false, &response));
+        snprintf(header, sizeof header, "Content-Encoding: %s\r\n", names[i]);
+        struct client_response response = daemon_ask_in_chunks("/softmax", header, packed, size, 1);
         cr_expect_eq(response.status, 200, "%s", response.body);
         client_response_free(&response);
         free(packed);
@@ -284,7 +256,8 @@ Test(no_coding, a_window_counts) {
     static const char text[] = "{\"X\":[[1,2],[3,4]]}";
     size_t size;
     char *packed = pack_window(13 << 3, text, sizeof text - 1, &size);
-    start_connected((const char *const[]){"--compression", "yes", "--total-memory", "4MiB", NULL});
+    daemon_start_with(
+        (const char *const[]){"--compression", "yes", "--total-memory", "4MiB", NULL});
     for (int i = 0; i < 3; i++) { /* the memory is given back each time */
         struct client_response response =
             ask_and_keep("POST", "/softmax", "Content-Encoding: zstd\r\n", packed, size);
@@ -308,8 +281,8 @@ Test(no_coding, a_long_answer_without_memory_for_its_coding_is_plain) {
     size_t size;
     char *body = make_body(900, &size);
     for (int enough = 0; enough < 2; enough++) {
-        start_connected((const char *const[]){"--compression", "yes", "--total-memory",
-                                              enough ? "6MiB" : "5MiB", NULL});
+        daemon_start_with((const char *const[]){"--compression", "yes", "--total-memory",
+                                                enough ? "6MiB" : "5MiB", NULL});
         for (int i = 0; i < 3; i++) { /* the memory is given back each time */
             struct client_response response =
                 ask_and_keep("POST", "/attention", "Accept-Encoding: zstd\r\n", body, size);
@@ -403,7 +376,7 @@ Test(coding, metrics) {
 }
 
 Test(no_coding, vary_with_origins) {
-    start_connected((const char *const[]){"--compression", "yes", "--cors-origins", "*", NULL});
+    daemon_start_with((const char *const[]){"--compression", "yes", "--cors-origins", "*", NULL});
     struct client_response response = ask_and_keep("GET", "/health/live", "", "", 0);
     expect_header(&response, "GET /health/live", "Vary", "Origin, Accept-Encoding");
     client_response_free(&response);
@@ -412,7 +385,7 @@ Test(no_coding, vary_with_origins) {
 Test(no_coding, by_default) {
     static const char text[] = "{\"X\":[[1,2],[3,4]]}";
     static const char *const names[] = {"gzip", "zstd", "x-gzip", "br", "deflate"};
-    start_connected(NULL);
+    daemon_start_connected();
     for (size_t i = 0; i < COUNT(names); i++) {
         char header[64];
         snprintf(header, sizeof header, "Content-Encoding: %s\r\n", names[i]);

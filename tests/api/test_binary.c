@@ -1,0 +1,255 @@
+/*
+ * test_binary.c - what both formats of binary tensors have in common, over a socket: bodies that
+ * are compressed, chunked or cut, and the limits of memory, bodies, work and time.
+ * The tests know the service by its socket only.
+ */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+
+#include "support/binary.h"
+#include "support/client.h"
+#include "support/daemon.h"
+#include "support/expect.h"
+#include "support/json.h"
+#include "support/pack.h"
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+#define SAFETENSORS  "Content-Type: application/vnd.safetensors\r\n"
+#define LENGTH       "Inference-Header-Content-Length"
+
+TestSuite(binary, .init = daemon_start_compressing, .fini = daemon_end, .timeout = 120);
+TestSuite(binary_limits, .fini = daemon_end, .timeout = 120);
+
+enum format {
+    INFERENCE, /* the Open Inference Protocol */
+    SAFETENSORS_FILE,
+    FORMATS
+};
+
+/* A question whose matrices are all binary, and whose answer is to be binary. */
+struct question {
+    char path[64], headers[128], about[128]; /* `about` names it in messages */
+    char *body;                              /* owned */
+    size_t size;
+    bool safetensors;
+};
+
+/* Makes a question with floats of this many bits. */
+static struct question make(enum format format, const struct binary_call *call, int bits) {
+    struct question q = {.safetensors = format == SAFETENSORS_FILE};
+    char type[8], options[2048];
+    snprintf(type, sizeof type, q.safetensors ? "F%d" : "FP%d", bits);
+    if (q.safetensors) {
+        q.body = binary_safetensors(call, type, &q.size);
+        strcpy(q.path, call->path);
+        strcpy(q.headers, SAFETENSORS);
+    } else {
+        const struct binary_call binary = binary_with(call, "\"binary_data_output\":true", options);
+        size_t header;
+        q.body = binary_inference(&binary, type, ~0u, "", &header, &q.size);
+        snprintf(q.path, sizeof q.path, "/v2/models%s/infer", call->path);
+        snprintf(q.headers, sizeof q.headers, LENGTH ": %zu\r\n", header);
+    }
+    snprintf(q.about, sizeof q.about, "%s in %s", q.path, type);
+    return q;
+}
+
+static struct client_response ask(const struct question *q) {
+    return daemon_ask_shared("POST", q->path, q->headers, q->body, q->size);
+}
+
+/* Expects a refusal, and that the same connection then serves another request. */
+static void expect_refusal(const struct question *q, struct client_response *response, int status,
+                           const char *says, const char *about) {
+    expect_refused(response, q->path, status, says, about);
+    daemon_expect_next("/softmax", "{\"X\":[[1,2]]}", about);
+}
+
+static void expect_equal(const struct client_response *plain, const void *body, size_t size,
+                         const char *what, const char *about) {
+    cr_expect(body != NULL && size == plain->size && memcmp(body, plain->body, size) == 0,
+              "%s, %s: %zu bytes, not the %zu of the plain answer", about, what, size, plain->size);
+}
+
+/* ------------------------------------------------------------------- codings, chunks and cuts */
+
+/* Expects the same answer when the question comes in this coding, and when the answer comes in it,
+ * too. The length of the JSON counts the bytes before they are compressed. */
+static void expect_coded(const struct question *q, const struct client_response *plain,
+                         const char *coding) {
+    char headers[320], length[32] = "";
+    size_t packed_size, size = 0;
+    char *packed = pack(coding, q->body, q->size, &packed_size);
+    for (int both = 0; both < 2; both++) {
+        snprintf(headers, sizeof headers, "%sContent-Encoding: %s\r\nAccept-Encoding: %s\r\n",
+                 q->headers, coding, both ? coding : "identity");
+        struct client_response response =
+            daemon_ask_shared("POST", q->path, headers, packed, packed_size);
+        cr_expect_eq(response.status, 200, "%s, %s: %d", q->about, coding, response.status);
+        expect_header(&response, coding, "Content-Encoding", both ? coding : NULL);
+        const bool there = client_header(plain, LENGTH, length, sizeof length);
+        expect_header(&response, coding, LENGTH, there ? length : NULL);
+        cr_expect_neq(there, q->safetensors);
+        char *got = both ? unpack(coding, response.body, response.size, &size) : response.body;
+        expect_equal(plain, got, both ? size : response.size, coding, q->about);
+        if (both) {
+            free(got);
+        }
+        client_response_free(&response);
+    }
+    free(packed);
+}
+
+/* The answer to the first call is one block; that to the last call is sent in parts. */
+Test(binary, codings) {
+    static const char *const codings[] = {"gzip", "zstd", "deflate"};
+    const size_t calls[] = {1, binary_call_count - 1};
+    for (enum format format = 0; format < FORMATS; format++) {
+        for (size_t i = 0; i < COUNT(calls); i++) {
+            struct question q = make(format, &binary_calls[calls[i]], 32);
+            struct client_response plain = ask(&q);
+            cr_assert_eq(plain.status, 200, "%s: %s", q.about, plain.body);
+            for (size_t k = 0; k < COUNT(codings); k++) {
+                expect_coded(&q, &plain, codings[k]);
+            }
+            client_response_free(&plain);
+            free(q.body);
+        }
+    }
+}
+
+Test(binary, chunks) {
+    for (enum format format = 0; format < FORMATS; format++) {
+        struct question q = make(format, &binary_calls[1], 64);
+        struct client_response plain = ask(&q);
+        for (size_t part = 1; part < 400; part = 3 * part + 1) {
+            char what[64];
+            snprintf(what, sizeof what, "chunks of %zu bytes", part);
+            struct client_response response =
+                daemon_ask_in_chunks(q.path, q.headers, q.body, q.size, part);
+            cr_expect_eq(response.status, 200, "%s, %s: %d", q.about, what, response.status);
+            expect_equal(&plain, response.body, response.size, what, q.about);
+            client_response_free(&response);
+        }
+        client_response_free(&plain);
+        free(q.body);
+    }
+}
+
+/* A body that is cut at any byte is never answered with a 200. */
+Test(binary, cuts_at_every_byte) {
+    static const struct binary_call call = {
+        "/attention", "\"scale\":2", "[\"lse\"]", {{"X", {2, 3}, 0}, {"mask", {2, 2}, 1}}};
+    for (enum format format = 0; format < FORMATS; format++) {
+        struct question q = make(format, &call, 16);
+        for (size_t cut = 0; cut < q.size; cut++) {
+            char about[192];
+            sprintf(about, "%s, %zu of %zu bytes", q.about, cut, q.size);
+            struct client_response response =
+                daemon_ask_shared("POST", q.path, q.headers, q.body, cut);
+            expect_refusal(&q, &response, 400, "", about);
+        }
+        struct client_response response = ask(&q);
+        cr_expect_eq(response.status, 200, "%s: %s", q.about, response.body);
+        client_response_free(&response);
+        free(q.body);
+    }
+}
+
+/* --------------------------------------------------------------------------------------- limits */
+
+/* Opens a connection, and sends a head that declares a tensor of 400 MB, the JSON before it, and
+ * its first 1000 bytes. */
+static void declare(struct client_connection *connection, enum format format) {
+    static const char kilobyte[1000];
+    static const char json[] =
+        "{\"inputs\":[{\"name\":\"X\",\"datatype\":\"FP32\",\"shape\":[10000,10000],"
+        "\"parameters\":{\"binary_data_size\":400000000}}]}";
+    static const char header[] = "{\"X\":{\"dtype\":\"F32\",\"shape\":[10000,10000],"
+                                 "\"data_offsets\":[0,400000000]}}";
+    char head[512], headers[64] = SAFETENSORS;
+    size_t size;
+    char *file = binary_file(format == INFERENCE ? json : header, kilobyte, sizeof kilobyte, &size);
+    const size_t length = format == INFERENCE ? 8 : 0; /* only files begin with a length */
+    if (format == INFERENCE) {
+        sprintf(headers, LENGTH ": %zu\r\n", sizeof json - 1);
+    }
+    cr_assert(client_open(connection, the_daemon.port));
+    sprintf(head, "POST %s HTTP/1.1\r\nHost: a\r\nContent-Length: %zu\r\n%s\r\n",
+            format == INFERENCE ? "/v2/models/softmax/infer" : "/softmax",
+            size - length - sizeof kilobyte + 400000000, headers);
+    cr_assert(client_send(connection, head, strlen(head)));
+    cr_assert(client_send(connection, file + length, size - length));
+    free(file);
+}
+
+/* Twenty clients declare 8 GB together and send 20 KB. Other requests must be answered. */
+Test(binary_limits, declared_sizes_that_never_arrive) {
+    enum {
+        CLIENTS = 20
+    };
+    struct client_connection clients[CLIENTS];
+    daemon_start_with((const char *const[]){"--max-memory", "1GiB", "--total-memory", "16MiB",
+                                            "--max-body", "1GiB", NULL});
+    for (enum format format = 0; format < FORMATS; format++) {
+        struct question q = make(format, &binary_calls[binary_call_count - 1], 64);
+        for (size_t i = 0; i < CLIENTS; i++) {
+            declare(&clients[i], format);
+        }
+        daemon_await_metric("attentiond_requests_in_flight", CLIENTS + 1);
+        for (size_t i = 0; i < 20; i++) {
+            struct client_response response = ask(&q);
+            cr_expect_eq(response.status, 200, "%s: %.300s", q.about, response.body);
+            client_response_free(&response);
+        }
+        const double held = daemon_metric("attentiond_memory_bytes");
+        cr_expect(held > 0 && held < 10e6, "%s: %g bytes", q.about, held);
+        for (size_t i = 0; i < CLIENTS; i++) {
+            client_close(&clients[i]); /* the clients leave in the middle of a tensor */
+        }
+        daemon_await_metric("attentiond_memory_bytes", 0);
+        free(q.body);
+    }
+}
+
+/* Each limit refuses a question that goes over it, holds no memory afterwards, and leaves the
+ * connection to the next one. */
+Test(binary_limits, memory_body_work_and_time) {
+    static const struct {
+        const char *option, *value;
+        struct binary_call call;
+        int status;
+    } rows[] = {
+        {"--max-memory", "64KiB", {"/attention", "", NULL, {{"X", {200, 8}, 0}}}, 413},
+        {"--max-memory", "256KiB", {"/softmax", "", NULL, {{"X", {300, 300}, 0}}}, 413},
+        {"--max-body", "4096", {"/attention", "", NULL, {{"X", {200, 8}, 0}}}, 413},
+        {"--max-work", "1000000", {"/attention", "", NULL, {{"X", {300, 8}, 0}}}, 413},
+        {"--compute-timeout", "0.001", {"/attention", "", NULL, {{"X", {1500, 64}, 0}}}, 503},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        daemon_start_with((const char *const[]){rows[i].option, rows[i].value, NULL});
+        for (enum format format = 0; format < FORMATS; format++) {
+            struct question q = make(format, &rows[i].call, 32);
+            struct client_response response;
+            if (strcmp(rows[i].option, "--max-body") == 0) { /* the head alone is refused */
+                cr_assert(client_request(the_daemon.port, "POST", q.path, q.headers, q.body, q.size,
+                                         &response));
+            } else {
+                response = ask(&q);
+            }
+            if (rows[i].status == 503) {
+                expect_header(&response, rows[i].option, "Retry-After", "1");
+            }
+            expect_refusal(&q, &response, rows[i].status, rows[i].option, rows[i].option);
+            daemon_await_metric("attentiond_memory_bytes", 0);
+            free(q.body);
+        }
+        if (i + 1 < COUNT(rows)) {
+            daemon_end();
+        }
+    }
+}
