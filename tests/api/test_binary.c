@@ -1,6 +1,6 @@
 /*
  * test_binary.c - what both formats of binary tensors have in common, over a socket: bodies that
- * are compressed, chunked or cut, and the limits of memory, bodies, work and time.
+ * are compressed, chunked or cut, slow readers, and the limits of memory, bodies, work and time.
  * The tests know the service by its socket only.
  */
 #include <criterion/criterion.h>
@@ -69,10 +69,12 @@ static void expect_refusal(const struct question *q, struct client_response *res
     daemon_expect_next("/softmax", "{\"X\":[[1,2]]}", about);
 }
 
+/* Expects the bytes of the plain answer. `what` says how these bytes came. */
 static void expect_equal(const struct client_response *plain, const void *body, size_t size,
                          const char *what, const char *about) {
     cr_expect(body != NULL && size == plain->size && memcmp(body, plain->body, size) == 0,
-              "%s, %s: %zu bytes, not the %zu of the plain answer", about, what, size, plain->size);
+              "%s, %s: %zu bytes differ from the %zu of the plain answer", about, what, size,
+              plain->size);
 }
 
 /* ------------------------------------------------------------------- codings, chunks and cuts */
@@ -157,6 +159,113 @@ Test(binary, cuts_at_every_byte) {
         cr_expect_eq(response.status, 200, "%s: %s", q.about, response.body);
         client_response_free(&response);
         free(q.body);
+    }
+}
+
+/* --------------------------------------------------------------------------------- slow readers */
+
+struct slow_layer {
+    struct client_layer layer;
+    int fd;
+    size_t turn;
+};
+
+static ssize_t send_at_once(struct client_layer *layer, const void *bytes, size_t size) {
+    return send(((struct slow_layer *)layer)->fd, bytes, size, MSG_NOSIGNAL);
+}
+
+/* Receives 1 to 20011 bytes, and rests now and then so that the daemon has to wait. */
+static ssize_t receive_slowly(struct client_layer *layer, void *bytes, size_t size) {
+    struct slow_layer *slow = (struct slow_layer *)layer;
+    const size_t piece = 1 + slow->turn++ * 7919 % 20011;
+    if (slow->turn % 16 == 0) {
+        nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
+    }
+    return recv(slow->fd, bytes, piece < size ? piece : size, 0);
+}
+
+static void close_nothing(struct client_layer *layer) {
+    (void)layer;
+}
+
+/* Makes the shared connection a new one. */
+static void connect_again(void) {
+    client_close(&the_connection);
+    daemon_connect();
+}
+
+/* Makes the shared connection one that reads slowly, and has little room for what is not read. */
+static void connect_slowly(struct slow_layer *slow) {
+    const int room = 32768;
+    connect_again();
+    cr_assert_eq(setsockopt(the_connection.fd, SOL_SOCKET, SO_RCVBUF, &room, sizeof room), 0);
+    *slow = (struct slow_layer){.layer = {send_at_once, receive_slowly, close_nothing},
+                                .fd = the_connection.fd};
+    the_connection.layer = &slow->layer;
+}
+
+/* Expects the numbers of an answer in JSON. */
+static void expect_numbers(const struct question *q, const struct client_response *response,
+                           const struct cJSON *json) {
+    struct binary_answer answer;
+    char message[256];
+    (q->safetensors ? expect_file : expect_outputs)(response, q->about, &answer);
+    cr_expect(binary_equal_json(&answer, json, message), "%s: %s", q->about, message);
+    binary_free(&answer);
+}
+
+/* Reads an answer of several megabytes in small pieces, and finds every byte right. FP16 is rounded
+ * while it is sent. */
+Test(binary, slow_readers) {
+    static const struct binary_call call = {
+        "/attention", "", "[\"weights\",\"output\"]", {{"X", {1000, 8}, 0}}};
+    static const int bits[] = {16, 32, 64};
+    size_t size;
+    char *body = binary_json(&call, "float32", &size);
+    struct cJSON *json = daemon_ask_json(call.path, body, size);
+    for (enum format format = 0; format < FORMATS; format++) {
+        for (size_t i = 0; i < COUNT(bits); i++) {
+            struct slow_layer slow;
+            struct question q = make(format, &call, bits[i]);
+            struct client_response plain = ask(&q);
+            cr_assert_eq(plain.status, 200, "%s: %s", q.about, plain.body);
+            cr_expect_geq(plain.size, (size_t)1000 * 1008 * (size_t)bits[i] / 8);
+            if (bits[i] == 32) {
+                expect_numbers(&q, &plain, json);
+            }
+            connect_slowly(&slow);
+            struct client_response response = ask(&q);
+            expect_equal(&plain, response.body, response.size, "read slowly", q.about);
+            connect_again();
+            client_response_free(&response);
+            client_response_free(&plain);
+            free(q.body);
+        }
+    }
+    json_free(json);
+    free(body);
+}
+
+/* The same with JSON, which is made while it is sent. */
+Test(binary, slow_readers_of_json) {
+    static const struct binary_call call = {
+        "/attention", "", "[\"weights\",\"output\"]", {{"X", {600, 8}, 0}}};
+    static const char *const paths[] = {"/attention", "/v2/models/attention/infer"};
+    for (size_t i = 0; i < COUNT(paths); i++) {
+        struct slow_layer slow;
+        size_t header, size;
+        char *body = i == 0 ? binary_json(&call, "float32", &size)
+                            : binary_inference(&call, "FP32", 0, "", &header, &size);
+        struct client_response plain = daemon_ask_shared("POST", paths[i], "", body, size);
+        cr_assert_eq(plain.status, 200, "%s: %s", paths[i], plain.body);
+        cr_expect_gt(plain.size, 3000000);
+        connect_slowly(&slow);
+        struct client_response response = daemon_ask_shared("POST", paths[i], "", body, size);
+        expect_equal(&plain, response.body, response.size, "read slowly", paths[i]);
+        connect_again();
+        client_response_free(&response);
+        client_response_free(&plain);
+        free(body);
     }
 }
 

@@ -107,6 +107,40 @@ Test(inference, digits_do_not_round_bytes) {
     json_free(json);
 }
 
+/* Words are an output of the type BYTES. A long answer is made when the list of its results is
+ * gone, and must still have the number of its words. */
+Test(inference, words) {
+    static const char *const paths[] = {"/attention", "/self-attention", "/multi-head-attention"};
+    static const size_t counts[] = {3, 260};
+    for (size_t i = 0; i < COUNT(paths) * COUNT(counts); i++) {
+        const size_t count = counts[i % 2], path = i / 2;
+        struct binary_call call = {paths[path],
+                                   NULL,
+                                   "[\"weights\",\"output\"]",
+                                   {{"embedding", {count + 1, 4}, 0},
+                                    {path > 0 ? "W_Q" : NULL, {4, 4}, 0},
+                                    {"W_K", {4, 4}, 0},
+                                    {"W_V", {4, 4}, 0},
+                                    {"W_O", {4, 4}, 0}}};
+        char text[4096];
+        size_t size = (size_t)sprintf(text, "%s\"text\":\"\\u00e9", path > 1 ? "\"heads\":2," : "");
+        for (size_t k = 1; k < count; k++) {
+            size += (size_t)sprintf(text + size, " w%zu", k);
+        }
+        strcpy(text + size, "\"");
+        call.options = text;
+        if (path < 2) {
+            call.inputs[4].name = NULL;
+        }
+        struct cJSON *json = ask_in_json(&call, "float32");
+        cr_expect_eq(json_size(json_get(json, "tokens")), count, "%s", call.path);
+        for (unsigned binary = 0; binary < 4; binary++) {
+            expect_same_answer(&call, "FP32", binary % 2 - 1U, binary / 2 != 0, json);
+        }
+        json_free(json);
+    }
+}
+
 /* Without a dtype, results have the type of the inputs if all have the same, FP64 if one has it,
  * and FP32 otherwise. */
 Test(inference, types_of_results) {

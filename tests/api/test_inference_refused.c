@@ -256,6 +256,142 @@ Test(inference_refused, limits_of_the_json) {
 
 /* ------------------------------------------------------------------------------------- answers */
 
+/* Makes a question whose result "scores" are the keys, and says which of its results are binary. */
+static char *make_scores(const float *keys, size_t count, bool output, bool scores, size_t *header,
+                         size_t *size) {
+    const size_t bytes = count * sizeof *keys;
+    char *body = malloc(1024 + 2 * bytes);
+    *header = (size_t)sprintf(
+        body,
+        "{\"inputs\":[%s,{\"name\":\"K\",\"datatype\":\"FP32\",\"shape\":[%zu,1],"
+        "\"parameters\":{\"binary_data_size\":%zu}},{\"name\":\"V\",\"datatype\":\"FP32\","
+        "\"shape\":[%zu,1],\"parameters\":{\"binary_data_size\":%zu}}],\"outputs\":["
+        "{\"name\":\"output\",\"parameters\":{\"binary_data\":%s}},"
+        "{\"name\":\"scores\",\"parameters\":{\"binary_data\":%s}}]}",
+        ONE("Q"), count, bytes, count, bytes, output ? "true" : "false", scores ? "true" : "false");
+    memcpy(body + *header, keys, bytes);
+    memcpy(body + *header + bytes, keys, bytes);
+    *size = *header + 2 * bytes;
+    return body;
+}
+
+/* Makes numbers that have 15 characters in JSON, because they need nine digits. */
+static void fill_long(float *numbers, size_t count) {
+    char text[32];
+    float number = -1e-10F;
+    for (size_t i = 0; i < count; number = nextafterf(number, -1)) {
+        snprintf(text, sizeof text, "%.8g", (double)number);
+        if (strtof(text, NULL) != number) {
+            numbers[i++] = number;
+        }
+    }
+}
+
+/* Expects these numbers, bit for bit. */
+static void expect_floats(const struct binary_result *result, const float *numbers, size_t count,
+                          const char *about) {
+    cr_assert_not_null(result, "%s", about);
+    cr_expect(result->bytes == NULL || memcmp(result->bytes, numbers, count * sizeof *numbers) == 0,
+              "%s", about);
+    const struct cJSON *element = json_first(result->data);
+    for (size_t i = 0; i < count && result->bytes == NULL; i++, element = json_next(element)) {
+        double number = 0;
+        cr_assert(json_number(element, &number) && (float)number == numbers[i],
+                  "%s: element %zu is %g", about, i, number);
+    }
+}
+
+/* JSON stands before binary results, so it may have 1 MiB at most. The scores have 15 characters
+ * and a comma each. The server reckons with 17 bytes for each, and with some for the names. */
+Test(inference_refused, long_json_before_binary_results) {
+    enum {
+        MIB = 1048576,
+        FIT = MIB / 17 - 250,
+        BEYOND = MIB / 16 + 1000
+    };
+    static const struct {
+        size_t count;
+        bool output, scores; /* are binary */
+        int status;
+    } rows[] = {{FIT, true, false, 200},
+                {BEYOND, true, false, 422},
+                {BEYOND, true, true, 200},
+                {BEYOND, false, false, 200}};
+    static float keys[BEYOND];
+    fill_long(keys, BEYOND);
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        char about[64];
+        size_t header, size;
+        struct binary_answer answer;
+        char *body =
+            make_scores(keys, rows[i].count, rows[i].output, rows[i].scores, &header, &size);
+        struct client_response response = daemon_infer(INFER, "", body, size, header);
+        snprintf(about, sizeof about, "row %zu", i);
+        free(body);
+        if (rows[i].status != 200) {
+            expect_refusal(&response, rows[i].status,
+                           "ask for all of them in binary form|or for all in JSON", about);
+            continue;
+        }
+        expect_outputs(&response, about, &answer);
+        expect_floats(binary_find(&answer, "scores"), keys, rows[i].count, about);
+        const char *output = binary_find(&answer, "output")->bytes;
+        const size_t json = output != NULL ? (size_t)(output - response.body) : response.size;
+        cr_expect(rows[i].scores || (rows[i].count == BEYOND && json > MIB) ||
+                      (json > MIB * 9 / 10 && json <= MIB),
+                  "%s: %zu bytes of JSON", about, json);
+        binary_free(&answer);
+        client_response_free(&response);
+    }
+}
+
+/* Results of 16 bits are refused if a number does not fit. JSON is not rounded to 16 bits. */
+Test(inference_refused, results_beyond_16_bits) {
+#define HALVES(name) INPUT(name, "FP16", "[1,2]", BYTES("4"))
+    static const uint16_t numbers[] = {0x7BFF, 0x7BFF, 0x3C00, 0x3C00, 0x0001, 0xFBFF}; /* 65504 */
+    static const struct {
+        const char *outputs;
+        int status;
+        const char *type; /* of the scores, or what the error says */
+    } rows[] = {
+        {"{\"name\":\"scores\"}", 200, "FP32"},
+        {"{\"name\":\"scores\",\"parameters\":{\"binary_data\":false}}", 200, "FP32"},
+        {"{\"name\":\"output\",\"parameters\":{\"binary_data\":true}},{\"name\":\"scores\"}", 200,
+         "FP32"},
+        {"{\"name\":\"scores\",\"parameters\":{\"binary_data\":true}}", 422,
+         "scores has the number 131008|element 0|the range of FP16|\"float32\""},
+        {"{\"name\":\"output\"},{\"name\":\"scores\",\"parameters\":{\"binary_data\":true}}", 422,
+         "scores has the number 131008|FP16"},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        char body[1024];
+        const size_t header = (size_t)sprintf(
+            body, "{\"inputs\":[" HALVES("Q") "," HALVES("K") "," HALVES("V") "],\"outputs\":[%s]}",
+            rows[i].outputs);
+        memcpy(body + header, numbers, sizeof numbers);
+        struct client_response response =
+            daemon_infer(INFER, "", body, header + sizeof numbers, header);
+        if (rows[i].status != 200) {
+            expect_refusal(&response, rows[i].status, rows[i].type, rows[i].outputs);
+            continue;
+        }
+        struct binary_answer answer;
+        double number = 0;
+        expect_outputs(&response, rows[i].outputs, &answer);
+        const struct binary_result *scores = binary_find(&answer, "scores");
+        const struct binary_result *output = binary_find(&answer, "output");
+        cr_expect(json_number(json_first(scores->data), &number) && number == 131008, "%s: %g",
+                  rows[i].outputs, number);
+        cr_expect_str_eq(scores->type, rows[i].type, "%s", rows[i].outputs);
+        if (output != NULL) { /* it fits, and equals V, because there is one key */
+            cr_expect_str_eq(output->type, "FP16");
+            cr_expect_arr_eq(output->bytes, numbers + 4, 4);
+        }
+        binary_free(&answer);
+        client_response_free(&response);
+    }
+}
+
 /* The parameter "timeout" is in microseconds. */
 Test(inference_refused, no_time) {
     static const struct binary_call call = {

@@ -139,6 +139,18 @@ Test(safetensors, accept) {
         {"Accept: application/json, " MEDIA ";q=0.5\r\n", true, false},
         {"Accept: application/vnd.safetensorsx\r\n", false, false},
         {"Accept: text/plain\r\n", true, true},
+        {"Accept: application/json;q=0\r\n", true, true},
+        {"Accept: application/json;q=0\r\n", false, false}, /* nothing else is accepted */
+        {"Accept: application/json;q=0, " MEDIA "\r\n", false, true},
+        {"Accept: application/json;q=0, */*\r\n", true, true},
+        {"Accept: " MEDIA ";q=0.5, application/json\r\n", false, false},
+        {"Accept: " MEDIA ";q=0.5, application/json;q=0.4\r\n", false, true},
+        {"Accept: " MEDIA ";q=0.4, application/json;q=0.5\r\n", true, false},
+        {"Accept: " MEDIA ";q=0.5, application/json;q=0.5\r\n", false, true},
+        {"Accept: " MEDIA " ; Q=0.5 ,application/json ; q=0.9\r\n", true, false},
+        {"Accept: application/json;q=0.001, " MEDIA ";q=0.000\r\n", true, false},
+        {"Accept: " MEDIA ";q=0\r\n", false, false},
+        {"Accept: " MEDIA ";q=0, application/json;q=0\r\n", true, false},
     };
     const struct binary_call call = {"/softmax", "", NULL, {{"X", {2, 3}, 0}}};
     for (size_t i = 0; i < COUNT(rows); i++) {
@@ -168,6 +180,10 @@ Test(safetensors, results_of_16_bits) {
     char *body = binary_file(header, numbers, sizeof numbers, &size), *scores;
     struct client_response response = post_shared("/attention", TYPE, body, size);
     expect_refused(&response, "/attention", 422, "scores has the number 131008", "scores");
+    response = post_shared("/attention", TYPE "Accept: application/json\r\n", body, size);
+    cr_expect_eq(response.status, 200); /* JSON is not rounded to 16 bits */
+    expect_text(response.body, "\"scores\":[[131008]]", "answer", "scores in JSON");
+    client_response_free(&response);
     scores = strstr(body + 8, ",\\\"scores\\\"");
     memset(scores, ' ', 11); /* the output alone fits */
     struct binary_answer answer;

@@ -186,7 +186,7 @@ struct client_response daemon_infer(const char *path, const char *headers, const
 
 struct cJSON *daemon_ask_json(const char *path, const void *body, size_t size) {
     struct client_response response = daemon_ask_shared("POST", path, "", body, size);
-    cr_assert_eq(response.status, 200, "%s: %d %s", path, response.status, response.body);
+    cr_assert_eq(response.status, 200, "%s: %d %.600s", path, response.status, response.body);
     struct cJSON *json = json_parse(response.body, response.size);
     client_response_free(&response);
     return json;
@@ -194,7 +194,7 @@ struct cJSON *daemon_ask_json(const char *path, const void *body, size_t size) {
 
 void daemon_expect_next(const char *path, const char *body, const char *about) {
     struct client_response response = daemon_ask_shared("POST", path, "", body, strlen(body));
-    cr_expect_eq(response.status, 200, "%s: then %d %s", about, response.status, response.body);
+    cr_expect_eq(response.status, 200, "%s: then %d %.600s", about, response.status, response.body);
     client_response_free(&response);
 }
 

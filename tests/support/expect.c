@@ -33,13 +33,13 @@ void expect_texts(const char *got, const char *expected, const char *what, const
 void expect_bare_error(const struct client_response *response, int status, const char *about,
                        struct cJSON **error) {
     *error = json_parse(response->body, response->size);
-    cr_expect(response->status == status, "%s: status %d, not %d: %s", about, response->status,
+    cr_expect(response->status == status, "%s: status %d, not %d: %.600s", about, response->status,
               status, response->body);
     expect_header(response, about, "Content-Type", "application/json");
     expect_header(response, about, "Inference-Header-Content-Length", NULL);
     cr_expect(strncmp(response->body, "{\"error\":\"", 10) == 0 && json_size(*error) == 1 &&
                   json_text(json_get(*error, "error")) != NULL,
-              "%s: no error: %s", about, response->body);
+              "%s: no error: %.600s", about, response->body);
 }
 
 void expect_problem(const struct client_response *response, int status, const char *about,
@@ -47,13 +47,13 @@ void expect_problem(const struct client_response *response, int status, const ch
     char media_type[64] = "", id[160] = "";
     double number = 0;
     *problem = json_parse(response->body, response->size);
-    cr_expect(response->status == status, "%s: status %d, not %d: %s", about, response->status,
+    cr_expect(response->status == status, "%s: status %d, not %d: %.600s", about, response->status,
               status, response->body);
     client_header(response, "Content-Type", media_type, sizeof media_type);
     client_header(response, "X-Request-Id", id, sizeof id);
     cr_expect(strcmp(media_type, "application/problem+json") == 0, "%s: media type \"%s\"", about,
               media_type);
-    cr_expect(json_is_object(*problem), "%s: no problem document: %s", about, response->body);
+    cr_expect(json_is_object(*problem), "%s: no problem document: %.600s", about, response->body);
     expect_text(json_text(json_get(*problem, "type")), "about:blank", "type", about);
     cr_expect(json_number(json_get(*problem, "status"), &number) && (int)number == status,
               "%s: the member status is %g", about, number);
