@@ -1,6 +1,6 @@
 /*
  * test_binary.c - what both formats of binary tensors have in common, over a socket: bodies that
- * are compressed, chunked or cut, slow readers, and the limits of memory, bodies, work and time.
+ * are chunked or cut, slow readers, and the limits of memory, bodies, work and time.
  * The tests know the service by its socket only.
  */
 #include <criterion/criterion.h>
@@ -15,13 +15,12 @@
 #include "support/daemon.h"
 #include "support/expect.h"
 #include "support/json.h"
-#include "support/pack.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 #define SAFETENSORS  "Content-Type: application/vnd.safetensors\r\n"
 #define LENGTH       "Inference-Header-Content-Length"
 
-TestSuite(binary, .init = daemon_start_compressing, .fini = daemon_end, .timeout = 120);
+TestSuite(binary, .init = daemon_start_connected, .fini = daemon_end, .timeout = 120);
 TestSuite(binary_limits, .fini = daemon_end, .timeout = 120);
 
 enum format {
@@ -39,7 +38,7 @@ struct question {
 };
 
 /* Makes a question with floats of this many bits. */
-static struct question make(enum format format, const struct binary_call *call, int bits) {
+static struct question make_question(enum format format, const struct binary_call *call, int bits) {
     struct question q = {.safetensors = format == SAFETENSORS_FILE};
     char type[8], options[2048];
     snprintf(type, sizeof type, q.safetensors ? "F%d" : "FP%d", bits);
@@ -62,13 +61,6 @@ static struct client_response ask(const struct question *q) {
     return daemon_ask_shared("POST", q->path, q->headers, q->body, q->size);
 }
 
-/* Expects a refusal, and that the same connection then serves another request. */
-static void expect_refusal(const struct question *q, struct client_response *response, int status,
-                           const char *says, const char *about) {
-    expect_refused(response, q->path, status, says, about);
-    daemon_expect_next("/softmax", "{\"X\":[[1,2]]}", about);
-}
-
 /* Expects the bytes of the plain answer. `what` says how these bytes came. */
 static void expect_equal(const struct client_response *plain, const void *body, size_t size,
                          const char *what, const char *about) {
@@ -77,56 +69,11 @@ static void expect_equal(const struct client_response *plain, const void *body, 
               plain->size);
 }
 
-/* ------------------------------------------------------------------- codings, chunks and cuts */
-
-/* Expects the same answer when the question comes in this coding, and when the answer comes in it,
- * too. The length of the JSON counts the bytes before they are compressed. */
-static void expect_coded(const struct question *q, const struct client_response *plain,
-                         const char *coding) {
-    char headers[320], length[32] = "";
-    size_t packed_size, size = 0;
-    char *packed = pack(coding, q->body, q->size, &packed_size);
-    for (int both = 0; both < 2; both++) {
-        snprintf(headers, sizeof headers, "%sContent-Encoding: %s\r\nAccept-Encoding: %s\r\n",
-                 q->headers, coding, both ? coding : "identity");
-        struct client_response response =
-            daemon_ask_shared("POST", q->path, headers, packed, packed_size);
-        cr_expect_eq(response.status, 200, "%s, %s: %d", q->about, coding, response.status);
-        expect_header(&response, coding, "Content-Encoding", both ? coding : NULL);
-        const bool there = client_header(plain, LENGTH, length, sizeof length);
-        expect_header(&response, coding, LENGTH, there ? length : NULL);
-        cr_expect_neq(there, q->safetensors);
-        char *got = both ? unpack(coding, response.body, response.size, &size) : response.body;
-        expect_equal(plain, got, both ? size : response.size, coding, q->about);
-        if (both) {
-            free(got);
-        }
-        client_response_free(&response);
-    }
-    free(packed);
-}
-
-/* The answer to the first call is one block; that to the last call is sent in parts. */
-Test(binary, codings) {
-    static const char *const codings[] = {"gzip", "zstd", "deflate"};
-    const size_t calls[] = {1, binary_call_count - 1};
-    for (enum format format = 0; format < FORMATS; format++) {
-        for (size_t i = 0; i < COUNT(calls); i++) {
-            struct question q = make(format, &binary_calls[calls[i]], 32);
-            struct client_response plain = ask(&q);
-            cr_assert_eq(plain.status, 200, "%s: %s", q.about, plain.body);
-            for (size_t k = 0; k < COUNT(codings); k++) {
-                expect_coded(&q, &plain, codings[k]);
-            }
-            client_response_free(&plain);
-            free(q.body);
-        }
-    }
-}
+/* ----------------------------------------------------------------------------- chunks and cuts */
 
 Test(binary, chunks) {
     for (enum format format = 0; format < FORMATS; format++) {
-        struct question q = make(format, &binary_calls[1], 64);
+        struct question q = make_question(format, &binary_calls[1], 64);
         struct client_response plain = ask(&q);
         for (size_t part = 1; part < 400; part = 3 * part + 1) {
             char what[64];
@@ -147,13 +94,13 @@ Test(binary, cuts_at_every_byte) {
     static const struct binary_call call = {
         "/attention", "\"scale\":2", "[\"lse\"]", {{"X", {2, 3}, 0}, {"mask", {2, 2}, 1}}};
     for (enum format format = 0; format < FORMATS; format++) {
-        struct question q = make(format, &call, 16);
+        struct question q = make_question(format, &call, 16);
         for (size_t cut = 0; cut < q.size; cut++) {
             char about[192];
             sprintf(about, "%s, %zu of %zu bytes", q.about, cut, q.size);
             struct client_response response =
                 daemon_ask_shared("POST", q.path, q.headers, q.body, cut);
-            expect_refusal(&q, &response, 400, "", about);
+            expect_refused(&response, q.path, 400, "", about);
         }
         struct client_response response = ask(&q);
         cr_expect_eq(response.status, 200, "%s: %s", q.about, response.body);
@@ -226,7 +173,7 @@ Test(binary, slow_readers) {
     for (enum format format = 0; format < FORMATS; format++) {
         for (size_t i = 0; i < COUNT(bits); i++) {
             struct slow_layer slow;
-            struct question q = make(format, &call, bits[i]);
+            struct question q = make_question(format, &call, bits[i]);
             struct client_response plain = ask(&q);
             cr_assert_eq(plain.status, 200, "%s: %s", q.about, plain.body);
             cr_expect_geq(plain.size, (size_t)1000 * 1008 * (size_t)bits[i] / 8);
@@ -305,7 +252,7 @@ Test(binary_limits, declared_sizes_that_never_arrive) {
     daemon_start_with((const char *const[]){"--max-memory", "1GiB", "--total-memory", "16MiB",
                                             "--max-body", "1GiB", NULL});
     for (enum format format = 0; format < FORMATS; format++) {
-        struct question q = make(format, &binary_calls[binary_call_count - 1], 64);
+        struct question q = make_question(format, &binary_calls[binary_call_count - 1], 64);
         for (size_t i = 0; i < CLIENTS; i++) {
             declare(&clients[i], format);
         }
@@ -342,7 +289,7 @@ Test(binary_limits, memory_body_work_and_time) {
     for (size_t i = 0; i < COUNT(rows); i++) {
         daemon_start_with((const char *const[]){rows[i].option, rows[i].value, NULL});
         for (enum format format = 0; format < FORMATS; format++) {
-            struct question q = make(format, &rows[i].call, 32);
+            struct question q = make_question(format, &rows[i].call, 32);
             struct client_response response;
             if (strcmp(rows[i].option, "--max-body") == 0) { /* the head alone is refused */
                 cr_assert(client_request(the_daemon.port, "POST", q.path, q.headers, q.body, q.size,
@@ -353,7 +300,7 @@ Test(binary_limits, memory_body_work_and_time) {
             if (rows[i].status == 503) {
                 expect_header(&response, rows[i].option, "Retry-After", "1");
             }
-            expect_refusal(&q, &response, rows[i].status, rows[i].option, rows[i].option);
+            expect_refused(&response, q.path, rows[i].status, rows[i].option, rows[i].option);
             daemon_await_metric("attentiond_memory_bytes", 0);
             free(q.body);
         }

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "support/binary.h"
 #include "support/client.h"
 #include "support/daemon.h"
 #include "support/expect.h"
@@ -17,6 +18,7 @@
 #include "support/pack.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
+#define LENGTH       "Inference-Header-Content-Length"
 
 TestSuite(coding, .init = daemon_start_compressing, .fini = daemon_end, .timeout = 60);
 TestSuite(no_coding, .fini = daemon_end, .timeout = 60);
@@ -32,12 +34,14 @@ static struct client_response ask_and_keep(const char *method, const char *path,
 /* Asks for the answer in this coding, and checks that it inflates to the plain one. */
 static void expect_coded(const char *path, const char *headers, const void *body, size_t size,
                          const char *coding, const struct client_response *plain) {
-    char all[256];
+    char all[512], length[32] = "";
     size_t unpacked = 0;
     snprintf(all, sizeof all, "%sAccept-Encoding: %s\r\n", headers, coding);
     struct client_response response = ask_and_keep("POST", path, all, body, size);
     expect_header(&response, coding, "Content-Encoding", coding);
     expect_header(&response, coding, "Vary", "Accept-Encoding");
+    const bool binary = client_header(plain, LENGTH, length, sizeof length);
+    expect_header(&response, coding, LENGTH, binary ? length : NULL);
     cr_expect_eq(response.status, plain->status);
     cr_expect_lt(response.size, plain->size);
     char *got = unpack(coding, response.body, response.size, &unpacked);
@@ -47,31 +51,31 @@ static void expect_coded(const char *path, const char *headers, const void *body
     client_response_free(&response);
 }
 
-/* Sends the body plain and in each coding, and asks for the answer plain and in each coding. All
- * answers must be the same. */
-static void expect_same(const char *path, const char *body, size_t size) {
+/* Sends the body with these headers, plain and in each coding, and asks for the answer plain and in
+ * each coding. All answers must be the same. */
+static void expect_same(const char *path, const char *headers, const char *body, size_t size) {
     static const char *const names[] = {"gzip", "zstd", "deflate", "x-gzip"};
-    struct client_response plain = ask_and_keep("POST", path, "", body, size);
+    struct client_response plain = ask_and_keep("POST", path, headers, body, size);
     cr_expect_eq(plain.status, 200, "%s", plain.body);
     expect_header(&plain, path, "Content-Encoding", NULL);
     expect_header(&plain, path, "Vary", "Accept-Encoding");
     for (size_t i = 0; i < COUNT(names); i++) {
-        char header[64];
+        char all[320];
         size_t packed_size;
         char *packed = pack(names[i] + (i == 3 ? 2 : 0), body, size, &packed_size);
-        snprintf(header, sizeof header, "Content-Encoding: %s\r\n", names[i]);
-        struct client_response response = ask_and_keep("POST", path, header, packed, packed_size);
+        snprintf(all, sizeof all, "%sContent-Encoding: %s\r\n", headers, names[i]);
+        struct client_response response = ask_and_keep("POST", path, all, packed, packed_size);
         cr_expect(response.status == 200 && response.size == plain.size &&
                       memcmp(response.body, plain.body, plain.size) == 0,
                   "%s: %d %.200s", names[i], response.status, response.body);
         client_response_free(&response);
         for (size_t k = 0; k < 3; k++) {
-            expect_coded(path, header, packed, packed_size, names[k], &plain);
+            expect_coded(path, all, packed, packed_size, names[k], &plain);
         }
         free(packed);
     }
     for (size_t k = 0; k < 3; k++) {
-        expect_coded(path, "", body, size, names[k], &plain);
+        expect_coded(path, headers, body, size, names[k], &plain);
     }
     client_response_free(&plain);
 }
@@ -80,8 +84,27 @@ Test(coding, a_notebook) {
     size_t size;
     char *body = json_read_file(TESTS_DIR "/notebooks/000-attention-stages.request.json", &size);
     cr_assert_not_null(body);
-    expect_same("/attention", body, size);
+    expect_same("/attention", "", body, size);
     free(body);
+}
+
+/* Binary tensors in both directions. The first answer is one block, and the second is sent in
+ * parts. The length of the JSON before tensors counts the bytes before they are compressed. */
+Test(coding, binary_tensors) {
+    const size_t calls[] = {1, binary_call_count - 1};
+    for (size_t i = 0; i < COUNT(calls); i++) {
+        const struct binary_call *call = &binary_calls[calls[i]];
+        char options[2048], headers[128];
+        size_t header, size;
+        const struct binary_call binary = binary_with(call, "\"binary_data_output\":true", options);
+        char *body = binary_inference(&binary, "FP32", ~0u, "", &header, &size);
+        snprintf(headers, sizeof headers, LENGTH ": %zu\r\n", header);
+        expect_same("/v2/models/attention/infer", headers, body, size);
+        free(body);
+        body = binary_safetensors(call, "F32", &size);
+        expect_same("/attention", "Content-Type: application/vnd.safetensors\r\n", body, size);
+        free(body);
+    }
 }
 
 /* Makes {"return":["weights"],"X":[[1],[2],...]} with this many rows. Returns owned: free(). */
@@ -101,7 +124,7 @@ Test(coding, long_answers) {
     for (size_t rows = 150; rows <= 900; rows += 750) {
         size_t size;
         char *body = make_body(rows, &size);
-        expect_same("/attention", body, size);
+        expect_same("/attention", "", body, size);
         free(body);
     }
 }
@@ -127,7 +150,7 @@ Test(coding, a_body_of_zeros_is_none_to_be_refused) {
         body[size++] = ']';
     }
     size += (size_t)sprintf(body + size, "]}");
-    expect_same("/attention", body, size);
+    expect_same("/attention", "", body, size);
 }
 
 /* Each chunk has one byte. */

@@ -199,13 +199,6 @@ Test(safetensors, results_of_16_bits) {
 
 /* ------------------------------------------------------------------------------ what is refused */
 
-/* Expects a problem, and that the same connection then serves another request. */
-static void expect_refusal(struct client_response *response, const char *path, int status,
-                           const char *says, const char *about) {
-    expect_refused(response, path, status, says, about);
-    daemon_expect_next("/softmax", "{\"X\":[[1,2]]}", about);
-}
-
 #define TENSOR(name, type, shape, offsets)                                                         \
     "\"" name "\":{\"dtype\":\"" type "\",\"shape\":" shape ",\"data_offsets\":" offsets "}"
 #define ONE(name, offsets) TENSOR(name, "F32", "[1,1]", offsets) /* a tensor of four bytes */
@@ -289,7 +282,7 @@ Test(safetensors, bad_files_name_the_tensor_and_the_rule) {
         char *body = binary_file(rows[i].header, rows[i].bytes, rows[i].size, &size);
         snprintf(about, sizeof about, "%s and %zu bytes", rows[i].header, rows[i].size);
         struct client_response response = post_shared("/attention", TYPE, body, size);
-        expect_refusal(&response, "/attention", rows[i].status, rows[i].says, about);
+        expect_refused(&response, "/attention", rows[i].status, rows[i].says, about);
         free(body);
     }
 }
@@ -319,7 +312,7 @@ Test(safetensors, lengths_that_are_wrong) {
         memcpy(body, &rows[i].length, sizeof rows[i].length);
         snprintf(about, sizeof about, "length %llu", (unsigned long long)rows[i].length);
         struct client_response response = post_shared("/softmax", TYPE, body, rows[i].size);
-        expect_refusal(&response, "/softmax", rows[i].status, rows[i].says, about);
+        expect_refused(&response, "/softmax", rows[i].status, rows[i].says, about);
     }
 }
 
@@ -329,6 +322,6 @@ Test(safetensors, types_of_bodies) {
     for (size_t i = 0; i < COUNT(paths); i++) {
         struct client_response response =
             post_shared(paths[i], "Content-Type: application/octet-stream\r\n", "{}", 2);
-        expect_refusal(&response, paths[i], 415, "application/octet-stream|" MEDIA, paths[i]);
+        expect_refused(&response, paths[i], 415, "application/octet-stream|" MEDIA, paths[i]);
     }
 }

@@ -192,12 +192,6 @@ struct cJSON *daemon_ask_json(const char *path, const void *body, size_t size) {
     return json;
 }
 
-void daemon_expect_next(const char *path, const char *body, const char *about) {
-    struct client_response response = daemon_ask_shared("POST", path, "", body, strlen(body));
-    cr_expect_eq(response.status, 200, "%s: then %d %.600s", about, response.status, response.body);
-    client_response_free(&response);
-}
-
 struct client_response daemon_ask(const char *method, const char *path, const char *headers) {
     struct client_response response;
     cr_assert(client_request(the_daemon.port, method, path, headers, "", 0, &response),

@@ -74,10 +74,6 @@ struct client_response daemon_infer(const char *path, const char *headers, const
 /* Posts JSON, and parses the answer, which must be a 200. Returns owned: json_free(). */
 struct cJSON *daemon_ask_json(const char *path, const void *body, size_t size);
 
-/* Expects that the shared connection serves one more request: this POST gets a 200. `about` names
- * in the message what came before it. */
-void daemon_expect_next(const char *path, const char *body, const char *about);
-
 /* A request without a body, on a connection of its own. `headers` is as in client_request(). The
  * response is owned: client_response_free(). */
 struct client_response daemon_ask(const char *method, const char *path, const char *headers);

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "support/daemon.h"
+
 void expect_header(const struct client_response *response, const char *about, const char *name,
                    const char *value) {
     char got[512];
@@ -92,4 +94,9 @@ void expect_refused(struct client_response *response, const char *path, int stat
     expect_texts(json_text(json_get(json, bare ? "error" : "detail")), says, "text", about);
     json_free(json);
     client_response_free(response);
+    const char *good = bare ? "{" BINARY_QKV "}" : "{\"X\":[[1,2]]}";
+    struct client_response next = daemon_ask_shared(
+        "POST", bare ? "/v2/models/attention/infer" : "/softmax", "", good, strlen(good));
+    cr_expect_eq(next.status, 200, "%s: then %d %.600s", about, next.status, next.body);
+    client_response_free(&next);
 }

@@ -39,7 +39,7 @@ void expect_file(const struct client_response *response, const char *about,
 
 /* The response, which is freed, is a refusal of this status by the endpoint at `path`: a bare error
  * below /v2, and otherwise a problem document. Its text contains each of `says`, as in
- * expect_texts(). */
+ * expect_texts(). Then the shared connection must serve a good request of the same kind. */
 void expect_refused(struct client_response *response, const char *path, int status,
                     const char *says, const char *about);
 
