@@ -61,7 +61,7 @@ bool question_open(struct question *question, const struct codec_options *json) 
     struct codec_options options = *json;
     if (question->format != API_JSON) {
         options = (struct codec_options){.account = json->account};
-        options.integers = question->kind == QUESTION_SAFETENSORS; /* all are sizes or offsets */
+        options.integers = question->format == API_SAFETENSORS; /* all are sizes or offsets */
     }
     if (question->format == API_SAFETENSORS || question->json_size != SIZE_MAX) {
         options.max_skeleton = MOST_JSON;

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "support/binary.h"
 #include "support/client.h"
 #include "support/daemon.h"
 #include "support/expect.h"
@@ -17,44 +18,36 @@
 #include "support/pack.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
+#define LENGTH       "Inference-Header-Content-Length"
 
-static void start_connected(const char *const arguments[]) {
-    daemon_start(arguments);
-    daemon_connect();
-}
-
-static void start_compressing(void) {
-    start_connected((const char *const[]){"--compression", "yes", NULL});
-}
-
-TestSuite(coding, .init = start_compressing, .fini = daemon_end, .timeout = 60);
+TestSuite(coding, .init = daemon_start_compressing, .fini = daemon_end, .timeout = 60);
 TestSuite(no_coding, .fini = daemon_end, .timeout = 60);
 
 /* Asks on the shared connection, and expects that the daemon does not close it. */
 static struct client_response ask_and_keep(const char *method, const char *path,
                                            const char *headers, const void *body, size_t size) {
-    struct client_response response;
-    char head[512];
-    const int length =
-        snprintf(head, sizeof head, "%s %s HTTP/1.1\r\nHost: a\r\nContent-Length: %zu\r\n%s\r\n",
-                 method, path, size, headers);
-    cr_assert(client_send(&the_connection, head, (size_t)length));
-    cr_assert(client_send(&the_connection, body, size));
-    cr_assert(client_receive(&the_connection, strcmp(method, "HEAD") == 0, &response), "%s %s %s",
-              method, path, headers);
-    cr_expect_not(client_header(&response, "Connection", head, sizeof head), "%s", head);
+    struct client_response response = daemon_ask_shared(method, path, headers, body, size);
+    expect_header(&response, path, "Connection", NULL);
     return response;
+}
+
+/* Returns the Vary header of answers: an Accept header chooses the format of those outside of the
+ * Open Inference Protocol. */
+static const char *vary_of(const char *path) {
+    return strncmp(path, "/v2", 3) == 0 ? "Accept-Encoding" : "Accept, Accept-Encoding";
 }
 
 /* Asks for the answer in this coding, and checks that it inflates to the plain one. */
 static void expect_coded(const char *path, const char *headers, const void *body, size_t size,
                          const char *coding, const struct client_response *plain) {
-    char all[256];
+    char all[512], length[32] = "";
     size_t unpacked = 0;
     snprintf(all, sizeof all, "%sAccept-Encoding: %s\r\n", headers, coding);
     struct client_response response = ask_and_keep("POST", path, all, body, size);
     expect_header(&response, coding, "Content-Encoding", coding);
-    expect_header(&response, coding, "Vary", "Accept, Accept-Encoding");
+    expect_header(&response, coding, "Vary", vary_of(path));
+    const bool binary = client_header(plain, LENGTH, length, sizeof length);
+    expect_header(&response, coding, LENGTH, binary ? length : NULL);
     cr_expect_eq(response.status, plain->status);
     cr_expect_lt(response.size, plain->size);
     char *got = unpack(coding, response.body, response.size, &unpacked);
@@ -64,31 +57,31 @@ static void expect_coded(const char *path, const char *headers, const void *body
     client_response_free(&response);
 }
 
-/* Sends the body plain and in each coding, and asks for the answer plain and in each coding. All
- * answers must be the same. */
-static void expect_same(const char *path, const char *body, size_t size) {
+/* Sends the body with these headers, plain and in each coding, and asks for the answer plain and in
+ * each coding. All answers must be the same. */
+static void expect_same(const char *path, const char *headers, const char *body, size_t size) {
     static const char *const names[] = {"gzip", "zstd", "deflate", "x-gzip"};
-    struct client_response plain = ask_and_keep("POST", path, "", body, size);
+    struct client_response plain = ask_and_keep("POST", path, headers, body, size);
     cr_expect_eq(plain.status, 200, "%s", plain.body);
     expect_header(&plain, path, "Content-Encoding", NULL);
-    expect_header(&plain, path, "Vary", "Accept, Accept-Encoding");
+    expect_header(&plain, path, "Vary", vary_of(path));
     for (size_t i = 0; i < COUNT(names); i++) {
-        char header[64];
+        char all[320];
         size_t packed_size;
         char *packed = pack(names[i] + (i == 3 ? 2 : 0), body, size, &packed_size);
-        snprintf(header, sizeof header, "Content-Encoding: %s\r\n", names[i]);
-        struct client_response response = ask_and_keep("POST", path, header, packed, packed_size);
+        snprintf(all, sizeof all, "%sContent-Encoding: %s\r\n", headers, names[i]);
+        struct client_response response = ask_and_keep("POST", path, all, packed, packed_size);
         cr_expect(response.status == 200 && response.size == plain.size &&
                       memcmp(response.body, plain.body, plain.size) == 0,
                   "%s: %d %.200s", names[i], response.status, response.body);
         client_response_free(&response);
         for (size_t k = 0; k < 3; k++) {
-            expect_coded(path, header, packed, packed_size, names[k], &plain);
+            expect_coded(path, all, packed, packed_size, names[k], &plain);
         }
         free(packed);
     }
     for (size_t k = 0; k < 3; k++) {
-        expect_coded(path, "", body, size, names[k], &plain);
+        expect_coded(path, headers, body, size, names[k], &plain);
     }
     client_response_free(&plain);
 }
@@ -97,8 +90,27 @@ Test(coding, a_notebook) {
     size_t size;
     char *body = json_read_file(TESTS_DIR "/notebooks/000-attention-stages.request.json", &size);
     cr_assert_not_null(body);
-    expect_same("/attention", body, size);
+    expect_same("/attention", "", body, size);
     free(body);
+}
+
+/* Binary tensors in both directions. The first answer is one block, and the second is sent in
+ * parts. The length of the JSON before tensors counts the bytes before they are compressed. */
+Test(coding, binary_tensors) {
+    const size_t calls[] = {1, binary_call_count - 1};
+    for (size_t i = 0; i < COUNT(calls); i++) {
+        const struct binary_call *call = &binary_calls[calls[i]];
+        char options[2048], headers[128];
+        size_t header, size;
+        const struct binary_call binary = binary_with(call, "\"binary_data_output\":true", options);
+        char *body = binary_inference(&binary, "FP32", ~0u, "", &header, &size);
+        snprintf(headers, sizeof headers, LENGTH ": %zu\r\n", header);
+        expect_same("/v2/models/attention/infer", headers, body, size);
+        free(body);
+        body = binary_safetensors(call, "F32", &size);
+        expect_same("/attention", "Content-Type: application/vnd.safetensors\r\n", body, size);
+        free(body);
+    }
 }
 
 /* Makes {"return":["weights"],"X":[[1],[2],...]} with this many rows. Returns owned: free(). */
@@ -118,7 +130,7 @@ Test(coding, long_answers) {
     for (size_t rows = 150; rows <= 900; rows += 750) {
         size_t size;
         char *body = make_body(rows, &size);
-        expect_same("/attention", body, size);
+        expect_same("/attention", "", body, size);
         free(body);
     }
 }
@@ -144,7 +156,7 @@ Test(coding, a_body_of_zeros_is_none_to_be_refused) {
         body[size++] = ']';
     }
     size += (size_t)sprintf(body + size, "]}");
-    expect_same("/attention", body, size);
+    expect_same("/attention", "", body, size);
 }
 
 /* Each chunk has one byte. */
@@ -152,22 +164,11 @@ Test(coding, chunked_bodies) {
     static const char text[] = "{\"X\":[[1,2],[3,4]]}";
     static const char *const names[] = {"gzip", "zstd", "deflate"};
     for (size_t i = 0; i < COUNT(names); i++) {
-        char out[4096];
-        struct client_response response;
-        size_t size, length = (size_t)sprintf(out,
-                                              "POST /softmax HTTP/1.1\r\nHost: a\r\n"
-                                              "Transfer-Encoding: chunked\r\n"
-                                              "Content-Encoding: %s\r\n\r\n",
-                                              names[i]);
+        char header[64];
+        size_t size;
         char *packed = pack(names[i], text, sizeof text - 1, &size);
-        for (size_t at = 0; at < size; at++) {
-            length += (size_t)sprintf(out + length, "1\r\n");
-            out[length++] = packed[at];
-            length += (size_t)sprintf(out + length, "\r\n");
-        }
-        length += (size_t)sprintf(out + length, "0\r\n\r\n");
-        cr_assert(client_send(&the_connection, out, length));
-        cr_assert(client_receive(&the_connection, false, &response));
+        snprintf(header, sizeof header, "Content-Encoding: %s\r\n", names[i]);
+        struct client_response response = daemon_ask_in_chunks("/softmax", header, packed, size, 1);
         cr_expect_eq(response.status, 200, "%s", response.body);
         client_response_free(&response);
         free(packed);
@@ -284,7 +285,8 @@ Test(no_coding, a_window_counts) {
     static const char text[] = "{\"X\":[[1,2],[3,4]]}";
     size_t size;
     char *packed = pack_window(13 << 3, text, sizeof text - 1, &size);
-    start_connected((const char *const[]){"--compression", "yes", "--total-memory", "4MiB", NULL});
+    daemon_start_with(
+        (const char *const[]){"--compression", "yes", "--total-memory", "4MiB", NULL});
     for (int i = 0; i < 3; i++) { /* the memory is given back each time */
         struct client_response response =
             ask_and_keep("POST", "/softmax", "Content-Encoding: zstd\r\n", packed, size);
@@ -308,8 +310,8 @@ Test(no_coding, a_long_answer_without_memory_for_its_coding_is_plain) {
     size_t size;
     char *body = make_body(900, &size);
     for (int enough = 0; enough < 2; enough++) {
-        start_connected((const char *const[]){"--compression", "yes", "--total-memory",
-                                              enough ? "6MiB" : "5MiB", NULL});
+        daemon_start_with((const char *const[]){"--compression", "yes", "--total-memory",
+                                                enough ? "6MiB" : "5MiB", NULL});
         for (int i = 0; i < 3; i++) { /* the memory is given back each time */
             struct client_response response =
                 ask_and_keep("POST", "/attention", "Accept-Encoding: zstd\r\n", body, size);
@@ -403,7 +405,7 @@ Test(coding, metrics) {
 }
 
 Test(no_coding, vary_with_origins) {
-    start_connected((const char *const[]){"--compression", "yes", "--cors-origins", "*", NULL});
+    daemon_start_with((const char *const[]){"--compression", "yes", "--cors-origins", "*", NULL});
     struct client_response response = ask_and_keep("GET", "/health/live", "", "", 0);
     expect_header(&response, "GET /health/live", "Vary", "Origin, Accept-Encoding");
     client_response_free(&response);
@@ -412,7 +414,7 @@ Test(no_coding, vary_with_origins) {
 Test(no_coding, by_default) {
     static const char text[] = "{\"X\":[[1,2],[3,4]]}";
     static const char *const names[] = {"gzip", "zstd", "x-gzip", "br", "deflate"};
-    start_connected(NULL);
+    daemon_start_connected();
     for (size_t i = 0; i < COUNT(names); i++) {
         char header[64];
         snprintf(header, sizeof header, "Content-Encoding: %s\r\n", names[i]);

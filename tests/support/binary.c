@@ -189,6 +189,14 @@ static void put_options(FILE *to, const struct binary_call *call, bool all) {
 
 /* --------------------------------------------------------------------------------------- bodies */
 
+struct binary_call binary_with(const struct binary_call *call, const char *option,
+                               char options[2048]) {
+    struct binary_call with = *call;
+    snprintf(options, 2048, "%s%s%s", call->options, call->options[0] != '\0' ? "," : "", option);
+    with.options = options;
+    return with;
+}
+
 char *binary_json(const struct binary_call *call, const char *dtype, size_t *size) {
     char *body = NULL;
     FILE *to = open_memstream(&body, size);
@@ -450,16 +458,17 @@ static const struct cJSON *part_named(const struct cJSON *json, const char *name
     return json;
 }
 
-/* Compares element `i` of a result. */
-static bool is_element(const struct binary_result *result, size_t i, const struct cJSON *json) {
+/* Compares element `i` of a result. `data` is this element if the result is not binary. */
+static bool is_element(const struct binary_result *result, size_t i, const struct cJSON *data,
+                       const struct cJSON *json) {
     double number = -(double)INFINITY, wide = 0;
     float narrow = 0;
     int64_t whole = 0;
-    const struct cJSON *data = json_first(result->data);
     json_number(json, &number); /* null stays minus infinity */
     if (result->data != NULL) {
-        for (; i > 0; i--) {
-            data = json_next(data);
+        if (strcmp(result->type, "BYTES") == 0) {
+            const char *got = json_text(data), *word = json_text(json);
+            return got != NULL && word != NULL && strcmp(got, word) == 0;
         }
         wide = -(double)INFINITY;
         json_number(data, &wide);
@@ -478,32 +487,33 @@ static bool is_element(const struct binary_result *result, size_t i, const struc
     return width_of(result->type) == 4 && memcmp(&narrow, &expected, sizeof narrow) == 0;
 }
 
-/* Compares a result from this axis on. *next is the next element. */
+/* Compares a result from this axis on. *next is the next element, and *data as in is_element(). */
 static bool is_part(const struct binary_result *result, size_t axis, size_t *next,
-                    const struct cJSON *json) {
+                    const struct cJSON **data, const struct cJSON *json) {
     if (axis == result->rank) {
-        return is_element(result, (*next)++, json);
+        const struct cJSON *element = *data;
+        *data = element != NULL ? json_next(element) : NULL;
+        return is_element(result, (*next)++, element, json);
     }
     if (!json_is_array(json) || json_size(json) != result->shape[axis]) {
         return false;
     }
     for (const struct cJSON *child = json_first(json); child != NULL; child = json_next(child)) {
-        if (!is_part(result, axis + 1, next, child)) {
+        if (!is_part(result, axis + 1, next, data, child)) {
             return false;
         }
     }
     return true;
 }
 
-/* Counts the numbers and nulls in an answer. */
-static size_t numbers_in(const struct cJSON *json) {
-    double number;
+/* Counts the numbers, nulls and words in an answer. */
+static size_t leaves_in(const struct cJSON *json) {
     size_t count = 0;
     if (!json_is_array(json) && !json_is_object(json)) {
-        return json_number(json, &number) || json_text(json) == NULL;
+        return 1;
     }
     for (const struct cJSON *child = json_first(json); child != NULL; child = json_next(child)) {
-        count += numbers_in(child);
+        count += leaves_in(child);
     }
     return count;
 }
@@ -514,14 +524,14 @@ bool binary_equal_json(const struct binary_answer *answer, const struct cJSON *j
     for (size_t i = 0; i < answer->count; i++) {
         const struct binary_result *result = &answer->list[i];
         size_t next = 0;
-        const struct cJSON *part = part_named(json, result->name);
-        if (part == NULL || !is_part(result, 0, &next, part)) {
+        const struct cJSON *part = part_named(json, result->name), *data = json_first(result->data);
+        if (part == NULL || !is_part(result, 0, &next, &data, part)) {
             REFUSE("%s is not that of the JSON answer, at element %zu", result->name, next);
         }
         all += next;
     }
-    if (all != numbers_in(json)) {
-        REFUSE("the JSON answer has %zu numbers, not %zu", numbers_in(json), all);
+    if (all != leaves_in(json)) {
+        REFUSE("the JSON answer has %zu elements, not %zu", leaves_in(json), all);
     }
     return true;
 }

@@ -33,6 +33,16 @@ struct binary_call {
 extern const struct binary_call binary_calls[];
 extern const size_t binary_call_count;
 
+/* Joins an option to those of a call in `options`, which the result borrows. */
+struct binary_call binary_with(const struct binary_call *call, const char *option,
+                               char options[2048]);
+
+/* The inputs of a small question to /v2/models/attention/infer. All of them are JSON. */
+#define BINARY_QKV                                                                                 \
+    "\"inputs\":[{\"name\":\"Q\",\"datatype\":\"FP32\",\"shape\":[1,2],\"data\":[1,2]},"           \
+    "{\"name\":\"K\",\"datatype\":\"FP32\",\"shape\":[2,2],\"data\":[[1,0],[0,1]]},"               \
+    "{\"name\":\"V\",\"datatype\":\"FP32\",\"shape\":[2,1],\"data\":[3,4]}]"
+
 /* Each of these functions returns a body, owned: free(). */
 
 /* The body as JSON. `dtype` is "float32" or "float64". */
@@ -79,9 +89,9 @@ void binary_free(struct binary_answer *answer);
 /* Returns the result of this name, or NULL. */
 const struct binary_result *binary_find(const struct binary_answer *answer, const char *name);
 
-/* Returns whether each result has the shape and, bit for bit, the numbers of the JSON answer, and
- * whether there is no other number in the JSON answer. null is minus infinity. Otherwise fills the
- * message. */
+/* Returns whether each result has the shape and, bit for bit, the numbers of the JSON answer, or
+ * its words, and whether nothing else is in the JSON answer. null is minus infinity. Otherwise
+ * fills the message. */
 bool binary_equal_json(const struct binary_answer *answer, const struct cJSON *json,
                        char message[256]);
 

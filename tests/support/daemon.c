@@ -1,4 +1,5 @@
 /* daemon.c - starts and stops the daemon of a test, and reads its metrics and its log. */
+#define _GNU_SOURCE /* open_memstream */
 #include "support/daemon.h"
 
 #include <criterion/criterion.h>
@@ -123,9 +124,72 @@ void daemon_connect(void) {
     cr_assert(client_open(&the_connection, the_daemon.port));
 }
 
-void daemon_start_connected(void) {
-    daemon_start_plain();
+void daemon_start_with(const char *const options[]) {
+    daemon_start(options);
     daemon_connect();
+}
+
+void daemon_start_connected(void) {
+    daemon_start_with(NULL);
+}
+
+void daemon_start_compressing(void) {
+    daemon_start_with((const char *const[]){"--compression", "yes", NULL});
+}
+
+struct client_response daemon_ask_shared(const char *method, const char *path, const char *headers,
+                                         const void *body, size_t size) {
+    struct client_response response;
+    char head[1024];
+    const int length =
+        snprintf(head, sizeof head, "%s %s HTTP/1.1\r\nHost: a\r\nContent-Length: %zu\r\n%s\r\n",
+                 method, path, size, headers);
+    cr_assert_lt((size_t)length, sizeof head);
+    cr_assert(client_send(&the_connection, head, (size_t)length));
+    cr_assert(client_send(&the_connection, body, size));
+    cr_assert(client_receive(&the_connection, strcmp(method, "HEAD") == 0, &response), "%s %s %s",
+              method, path, headers);
+    return response;
+}
+
+struct client_response daemon_ask_in_chunks(const char *path, const char *headers, const void *body,
+                                            size_t size, size_t part) {
+    char *text = NULL;
+    size_t length = 0;
+    FILE *to = open_memstream(&text, &length);
+    struct client_response response;
+    fprintf(to, "POST %s HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n%s\r\n", path,
+            headers);
+    for (size_t at = 0; at < size; at += part) {
+        const size_t some = size - at < part ? size - at : part;
+        fprintf(to, "%zx\r\n", some);
+        fwrite((const char *)body + at, 1, some, to);
+        fputs("\r\n", to);
+    }
+    fputs("0\r\n\r\n", to);
+    fclose(to);
+    cr_assert(client_send(&the_connection, text, length));
+    cr_assert(client_receive(&the_connection, false, &response), "%s %s", path, headers);
+    free(text);
+    return response;
+}
+
+struct client_response daemon_infer(const char *path, const char *headers, const void *body,
+                                    size_t size, size_t header) {
+    char all[512];
+    snprintf(all, sizeof all,
+             "Content-Type: application/octet-stream\r\n"
+             "Inference-Header-Content-Length: %zu\r\n%s",
+             header, headers);
+    return daemon_ask_shared("POST", path, header > 0 ? all : headers, body, size);
+}
+
+struct cJSON *daemon_ask_json(const char *path, const void *body, size_t size) {
+    struct client_response response = daemon_ask_shared("POST", path, "", body, size);
+    cr_assert_eq(response.status, 200, "%s: %d %.600s", path, response.status, response.body);
+    struct cJSON *json = json_parse(response.body, response.size);
+    client_response_free(&response);
+    return json;
 }
 
 struct client_response daemon_ask(const char *method, const char *path, const char *headers) {

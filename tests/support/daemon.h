@@ -12,6 +12,8 @@
 
 #include "support/client.h"
 
+struct cJSON;
+
 struct daemon_process {
     pid_t pid;
     unsigned port;
@@ -49,8 +51,28 @@ extern struct client_connection the_connection;
 /* Opens the shared connection. */
 void daemon_connect(void);
 
-/* Calls daemon_start_plain() and daemon_connect(). */
+/* Calls daemon_start() and daemon_connect(). daemon_start_connected() has no options, and
+ * daemon_start_compressing() has --compression yes, so that both can be the .init of a suite. */
+void daemon_start_with(const char *const options[]);
 void daemon_start_connected(void);
+void daemon_start_compressing(void);
+
+/* Asks on the shared connection. `headers` is "A: b\r\n..."; Host and Content-Length are added. The
+ * response is owned: client_response_free(). */
+struct client_response daemon_ask_shared(const char *method, const char *path, const char *headers,
+                                         const void *body, size_t size);
+
+/* The same, and the body is sent in chunks of `part` bytes. */
+struct client_response daemon_ask_in_chunks(const char *path, const char *headers, const void *body,
+                                            size_t size, size_t part);
+
+/* Asks a model of the Open Inference Protocol. `header` is the length of the JSON before binary
+ * tensors. If it is 0, no header names it. */
+struct client_response daemon_infer(const char *path, const char *headers, const void *body,
+                                    size_t size, size_t header);
+
+/* Posts JSON, and parses the answer, which must be a 200. Returns owned: json_free(). */
+struct cJSON *daemon_ask_json(const char *path, const void *body, size_t size);
 
 /* A request without a body, on a connection of its own. `headers` is as in client_request(). The
  * response is owned: client_response_free(). */

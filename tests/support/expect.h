@@ -5,6 +5,7 @@
 #ifndef SUPPORT_EXPECT_H
 #define SUPPORT_EXPECT_H
 
+#include "support/binary.h"
 #include "support/client.h"
 #include "support/json.h"
 
@@ -16,6 +17,9 @@ void expect_header(const struct client_response *response, const char *about, co
 /* `got` contains `expected`. `what` names the text and `about` the request in the message. */
 void expect_text(const char *got, const char *expected, const char *what, const char *about);
 
+/* `got` contains each of these texts, which '|' separates, in any order. */
+void expect_texts(const char *got, const char *expected, const char *what, const char *about);
+
 /* The response is a problem document of this status, with the members that every problem has. The
  * document is parsed into *problem, which is owned: json_free(). */
 void expect_problem(const struct client_response *response, int status, const char *about,
@@ -25,5 +29,18 @@ void expect_problem(const struct client_response *response, int status, const ch
  * parsed into *error, which is owned: json_free(). */
 void expect_bare_error(const struct client_response *response, int status, const char *about,
                        struct cJSON **error);
+
+/* The response is a 200 with tensors in the Open Inference Protocol, or in safetensors. They are
+ * read into *answer, which is owned: binary_free(). If they cannot be read, the test ends. */
+void expect_outputs(const struct client_response *response, const char *about,
+                    struct binary_answer *answer);
+void expect_file(const struct client_response *response, const char *about,
+                 struct binary_answer *answer);
+
+/* The response, which is freed, is a refusal of this status by the endpoint at `path`: a bare error
+ * below /v2, and otherwise a problem document. Its text contains each of `says`, as in
+ * expect_texts(). Then the shared connection must serve a good request of the same kind. */
+void expect_refused(struct client_response *response, const char *path, int status,
+                    const char *says, const char *about);
 
 #endif

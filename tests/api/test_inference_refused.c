@@ -1,0 +1,449 @@
+/*
+ * test_inference_refused.c - everything that the Open Inference Protocol refuses over a socket.
+ * After each refusal the same connection serves the next request. The tests know the service by its
+ * socket only.
+ */
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support/binary.h"
+#include "support/client.h"
+#include "support/daemon.h"
+#include "support/expect.h"
+#include "support/json.h"
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+#define INFER        "/v2/models/attention/infer"
+
+TestSuite(inference_refused, .init = daemon_start_compressing, .fini = daemon_end, .timeout = 120);
+
+static const char good[] = "{" BINARY_QKV "}";
+
+/* ----------------------------------------------------------------------------------- questions */
+
+#define INPUT(name, type, shape, rest)                                                             \
+    "{\"name\":\"" name "\",\"datatype\":\"" type "\",\"shape\":" shape "," rest "}"
+#define BYTES(size)              "\"parameters\":{\"binary_data_size\":" size "}"
+#define DATA(numbers)            "\"data\":" numbers
+#define ONE(name)                INPUT(name, "FP32", "[1,1]", DATA("[1]"))
+#define INPUTS(list)             "{\"inputs\":[" list "]}"
+#define REST                     ONE("K") "," ONE("V")
+#define QUERY(type, shape, rest) INPUTS(INPUT("Q", type, shape, rest) "," REST)
+#define WITH(members)            "{" BINARY_QKV "," members "}"
+
+/* Sends the JSON of row `row` and the bytes after it. If `binary` is set, a header has the length
+ * of the JSON. */
+static void expect_bad(size_t row, const char *json, bool binary, const char *bytes, size_t size,
+                       int status, const char *says) {
+    const size_t header = strlen(json);
+    char body[2048], about[2200];
+    cr_assert_lt(header + size, sizeof body);
+    memcpy(body, json, header);
+    memcpy(body + header, bytes, size);
+    snprintf(about, sizeof about, "row %zu: %s and %zu bytes", row, json, size);
+    struct client_response response =
+        daemon_infer(INFER, "", body, header + size, binary ? header : 0);
+    expect_refused(&response, INFER, status, says, about);
+}
+
+Test(inference_refused, bad_bytes_name_the_tensor_and_the_rule) {
+    static const char zeros[16];
+    static const struct {
+        const char *json;
+        const char *bytes; /* the `size` bytes after it */
+        size_t size;
+        int status;
+        const char *says;
+    } rows[] = {
+        /* sizes */
+        {QUERY("FP32", "[1,1]", BYTES("8")), zeros, 8, 422, "\"Q\"|binary_data_size of 8|4 bytes"},
+        {QUERY("FP32", "[1,1]", BYTES("0")), zeros, 4, 422, "\"Q\"|binary_data_size of 0|4 bytes"},
+        {QUERY("FP64", "[1,1]", BYTES("4")), zeros, 4, 422, "\"Q\"|binary_data_size of 4|8 bytes"},
+        {QUERY("FP32", "[1,1]", BYTES("-4")), zeros, 4, 422, "binary_data_size|-4"},
+        {QUERY("FP32", "[1,1]", BYTES("4.5")), zeros, 4, 422, "binary_data_size|4.5"},
+        {QUERY("FP32", "[1,1]", BYTES("\"4\"")), zeros, 4, 422, "binary_data_size|string"},
+        {QUERY("FP32", "[1,1]", "\"parameters\":[]"), "", 0, 422, "parameters|an object"},
+        {QUERY("FP32", "[1,1]", BYTES("4")), zeros, 3, 400, "\"Q\"|3 of its 4 bytes"},
+        {QUERY("FP32", "[1,1]", BYTES("4")), "", 0, 400, "\"Q\"|0 of its 4 bytes"},
+        {QUERY("FP32", "[1,1]", BYTES("4")), zeros, 5, 400, "after the last of its tensors"},
+        {INPUTS(ONE("Q") "," REST), zeros, 1, 400, "after the last of its tensors"},
+        /* shapes */
+        {QUERY("FP32", "[2,2]", BYTES("12")), zeros, 12, 422,
+         "\"Q\"|binary_data_size of 12|16 bytes"},
+        {QUERY("FP32", "[9223372036854775808]", BYTES("4")), zeros, 4, 422, "\"Q\"|wrong shape"},
+        {QUERY("FP32", "[2147483648,4294967296]", BYTES("4")), zeros, 4, 422,
+         "\"Q\"|more bytes than a file can have"},
+        {QUERY("BOOL", "[2147483648,4294967296]", BYTES("9223372036854775808")), zeros, 4, 422,
+         "\"Q\"|more bytes than a file can have"},
+        {QUERY("FP32", "[65536,65536,65536,65536]", BYTES("0")), zeros, 4, 422,
+         "\"Q\"|more bytes than a file can have"},
+        {QUERY("FP32", "[1,3]", BYTES("12")), zeros, 12, 422, "Q|K|3"},
+        /* types */
+        {QUERY("FP8", "[1,1]", BYTES("1")), zeros, 1, 422, "\"Q\"|the type \"FP8\"|BF16"},
+        {QUERY("BOOL", "[1,1]", BYTES("1")), "\1", 1, 422, "Q|not of booleans"},
+        {INPUTS(ONE("Q") "," REST "," INPUT("mask", "BOOL", "[1,1]", BYTES("1"))), "\2", 1, 422,
+         "mask|the byte 2"},
+        {QUERY("FP32", "[1,1]", BYTES("4")), "\0\0\xC0\x7F", 4, 422, "Q|NaN"},
+        /* places of the elements */
+        {QUERY("FP32", "[1,1]", DATA("[1]") "," BYTES("4")), zeros, 4, 422,
+         "\"Q\"|give one of them"},
+        /* JSON that is none */
+        {WITH(""), "", 0, 400, ""},
+        {"{" BINARY_QKV "}}", "", 0, 400, ""},
+        {WITH("\"id\":\"\xFF\""), "", 0, 400, "UTF-8"},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        expect_bad(i, rows[i].json, true, rows[i].bytes, rows[i].size, rows[i].status,
+                   rows[i].says);
+    }
+}
+
+Test(inference_refused, bad_json_names_the_tensor_and_the_rule) {
+    static const struct {
+        const char *json;
+        int status;
+        const char *says;
+    } rows[] = {
+        /* the model */
+        {WITH("\"model_name\":\"softmax\""), 422, "model_name|\"softmax\"|\"attention\""},
+        {WITH("\"model_name\":1"), 422, "model_name|a string"},
+        {WITH("\"model_version\":\"2\""), 422, "model_version|\"2\"|\"1\""},
+        /* the outputs */
+        {WITH("\"outputs\":[{\"name\":\"lse\"},{\"name\":\"lse\"}]"), 422,
+         "\"lse\" is asked for twice"},
+        /* shapes */
+        {QUERY("FP32", "[2,1]", DATA("[1]")), 422, "\"Q\"|1 elements in its data, but 2"},
+        {QUERY("FP32", "[1,2]", DATA("[[1],[2]]")), 422, "\"Q\"|nested in another way"},
+        {QUERY("FP32", "[1,2]", DATA("[[1],[2,3]]")), 422, "/inputs/0/data|the row has 2 numbers"},
+        {QUERY("FP32", "[]", DATA("[1]")), 422, "\"Q\"|0 axes"},
+        {QUERY("FP32", "[1,0]", DATA("[]")), 422, "\"Q\"|at least 1, not 0"},
+        {QUERY("FP32", "[-1,1]", DATA("[1]")), 422, "\"Q\"|at least 1, not -1"},
+        {QUERY("FP32", "[1,1,1,1,1,1,1,1,1]", DATA("[1]")), 422, "\"Q\"|9 axes"},
+        /* types */
+        {QUERY("BYTES", "[1,1]", DATA("[\"a\"]")), 422, "\"Q\"|the type \"BYTES\""},
+        {QUERY("F32", "[1,1]", DATA("[1]")), 422, "\"Q\"|the type \"F32\""},
+        {QUERY("FP16", "[1,1]", DATA("[1]")), 422, "\"Q\"|FP16|must be binary"},
+        {QUERY("INT8", "[1,1]", DATA("[128]")), 422, "\"Q\"|its type does not have"},
+        {QUERY("FP32", "[1,1]", DATA("[true]")), 422, "\"Q\"|booleans"},
+        {QUERY("FP32", "[1,1]", DATA("\"AAAA\"")), 422, "\"Q\"|an array of numbers"},
+        {INPUTS(ONE("Q") "," REST "," INPUT("mask", "FP32", "[1,1]", DATA("[0.5]"))), 422,
+         "mask|0.5"},
+        {INPUTS(ONE("Q") "," REST "," ONE("causal")), 422, "causal"},
+        {QUERY("FP32", "[1,1]", DATA("[null]")), 422, "Q|null"},
+        /* places of the elements */
+        {INPUTS("{\"name\":\"Q\",\"datatype\":\"FP32\",\"shape\":[1,1]}," REST), 422,
+         "\"Q\"|neither data nor"},
+        {QUERY("FP32", "[1,1]", BYTES("4")), 422,
+         "\"Q\"|no header Inference-Header-Content-Length"},
+        {QUERY("FP32", "[1,1]", "\"parameters\":{\"shared_memory_region\":\"a\"}"), 422,
+         "\"Q\"|shared memory"},
+        /* names */
+        {INPUTS(ONE("Q") "," ONE("Q") "," REST), 422, "\"Q\"|twice"},
+        {INPUTS(ONE("Q") "," REST "," ONE("query")), 422, "query"},
+        {INPUTS(REST), 422, "Q is missing"},
+        {INPUTS(""), 422, "missing"},
+        {INPUTS("{\"datatype\":\"FP32\",\"shape\":[1,1],\"data\":[1]}"), 422, "name"},
+        {INPUTS("{\"name\":7,\"datatype\":\"FP32\",\"shape\":[1,1],\"data\":[1]}"), 422,
+         "name|string"},
+        {INPUTS(INPUT("Q", "FP32", "[1,1]", "\"dtype\":1," DATA("[1]"))), 422, "dtype"},
+        {INPUTS("1"), 422, "inputs"},
+        {"{\"inputs\":[" ONE("Q") "," REST "],\"parameters\":{\"Q\":1}}", 422,
+         "\"Q\"|as a tensor and as an option"},
+        {"{\"inputs\":{}}", 422, "inputs|array"},
+        {"{}", 422, "inputs is missing"},
+        {"[]", 422, "object"},
+        {"{\"input\":[]}", 422, "\"input\"|\"inputs\""},
+        /* options and outputs */
+        {WITH("\"parameters\":{\"casual\":true}"), 422, "casual|causal"},
+        {WITH("\"parameters\":{\"window\":[1,0]}"), 422, "window|JSON in a string"},
+        {WITH("\"parameters\":{\"scale\":null}"), 422, "scale|a number"},
+        {WITH("\"parameters\":{\"timeout\":-1}"), 422, "timeout|-1"},
+        {WITH("\"parameters\":{\"timeout\":\"x\"}"), 422, "timeout"},
+        {WITH("\"parameters\":7"), 422, "parameters|an object"},
+        {WITH("\"parameters\":{\"binary_data_output\":1}"), 422,
+         "binary_data_output|true or false"},
+        {WITH("\"id\":7"), 422, "id|string"},
+        {WITH("\"outputs\":[{\"name\":\"outputs\"}]"), 422, "outputs"},
+        {WITH("\"outputs\":[{\"name\":\"output.x\"}]"), 422, "\"output.x\"|is unknown"},
+        {WITH("\"outputs\":[{\"name\":\"top_k.index\"},{\"name\":\"output\"}]"), 422,
+         "\"top_k.index\"|is unknown"},
+        {WITH("\"outputs\":[{}]"), 422, "name"},
+        {WITH("\"outputs\":[7]"), 422, "outputs"},
+        {WITH("\"outputs\":7"), 422, "outputs|array"},
+        {WITH("\"outputs\":[{\"name\":\"lse\",\"parameters\":{\"binary_data\":1}}]"), 422,
+         "binary_data|true or false"},
+        {WITH("\"outputs\":[{\"name\":\"lse\",\"parameters\":{\"classification\":1}}]"), 422,
+         "classification"},
+        {WITH("\"outputs\":[{\"name\":\"lse\"}],\"parameters\":{\"return\":\"[\\\"lse\\\"]\"}"),
+         422, "outputs|return|not both"},
+        /* JSON that is none */
+        {"", 400, "empty"},
+        {"{\"inputs\":[", 400, "ends|at byte 11"},
+        {"{\"inputs\":[}", 400, "]|at byte 11"},
+        {"inputs", 400, ""},
+        {WITH("\"id\":\"a\",\"id\":\"b\""), 400, "id|twice"},
+        {INPUTS(INPUT("Q", "FP32", "[1,1]", DATA("[NaN]"))), 400, "NaN"},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        expect_bad(i, rows[i].json, false, "", 0, rows[i].status, rows[i].says);
+    }
+}
+
+Test(inference_refused, headers_that_are_wrong) {
+    static const struct {
+        const char *headers;
+        int status;
+        const char *says;
+    } rows[] = {
+        {"Inference-Header-Content-Length: -1\r\n", 400, "Inference-Header-Content-Length|-1"},
+        {"Inference-Header-Content-Length: 0\r\n", 400, "Inference-Header-Content-Length|0"},
+        {"Inference-Header-Content-Length: abc\r\n", 400, "\"abc\""},
+        {"Inference-Header-Content-Length: 1x\r\n", 400, "\"1x\""},
+        {"Inference-Header-Content-Length: +5\r\n", 400, "\"+5\""},
+        {"Inference-Header-Content-Length: 18446744073709551617\r\n", 400, "18446744073709551617"},
+        {"Inference-Header-Content-Length: 99999999999999999999999\r\n", 400, "9999999"},
+        {"Inference-Header-Content-Length: 100000\r\n", 400, "ends inside its header"},
+        {"Inference-Header-Content-Length: 9223372036854775808\r\n", 400, "ends inside its header"},
+        {"Inference-Header-Content-Length: 5\r\n", 400, "ends"},
+        {"Content-Type: text/plain\r\n", 415, "text/plain|application/octet-stream"},
+        {"Content-Type: application/vnd.safetensors\r\n", 415, "application/octet-stream"},
+        {"Content-Type: multipart/form-data; boundary=a\r\n", 415, "multipart/form-data"},
+        {"Content-Encoding: br\r\n", 415, "gzip, zstd, deflate"},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        struct client_response response =
+            daemon_ask_shared("POST", INFER, rows[i].headers, good, sizeof good - 1);
+        expect_refused(&response, INFER, rows[i].status, rows[i].says, rows[i].headers);
+    }
+}
+
+/* The JSON before tensors has limits of its own, because a thread that serves connections parses
+ * it. */
+Test(inference_refused, limits_of_the_json) {
+    static const struct {
+        const char *begin, *each, *after, *end; /* a number stands before `after` */
+        size_t times;
+        bool length;
+        int status;
+        const char *says;
+    } rows[] = {
+        {"{\"id\":\"", "0123456789", "", "\"}", 6600, true, 413, "32768"},
+        {"{\"id\":[\"\"", ",\"", "\"", "]}", 4100, true, 413, "4096 values"},
+        {"{\"inputs\":[" ONE("Q"),
+         ",{\"datatype\":\"FP32\",\"shape\":[1,1],\"data\":[1],\"name\":\"", "\"}", "]}", 64, false,
+         422, "64 tensors"},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        char *body = NULL;
+        size_t size;
+        FILE *to = open_memstream(&body, &size);
+        fputs(rows[i].begin, to);
+        for (size_t k = 0; k < rows[i].times; k++) {
+            fprintf(to, "%s%zu%s", rows[i].each, k, rows[i].after);
+        }
+        fputs(rows[i].end, to);
+        fclose(to);
+        struct client_response response =
+            daemon_infer(INFER, "", body, size, rows[i].length ? size : 0);
+        expect_refused(&response, INFER, rows[i].status, rows[i].says, rows[i].begin);
+        free(body);
+    }
+}
+
+/* Makes a question about the softmax of 100000 numbers, with this text before its data, and returns
+ * it owned. */
+static char *long_question(const char *before, const char *after) {
+    enum {
+        COUNT_OF_X = 100000
+    };
+    char *text = malloc(5 * COUNT_OF_X + 512), *out = text;
+    out += sprintf(out, "{\"inputs\":[%s,\"data\":[1", before);
+    for (size_t i = 1; i < COUNT_OF_X; i++) {
+        out += sprintf(out, ",0.5");
+    }
+    sprintf(out, "]%s}", after);
+    return text;
+}
+
+/* In a long body, FP64 comes before all data. The message says so in plain words. */
+Test(inference_refused, late_fp64_in_a_long_body) {
+    static const char rule[] =
+        "\\\"datatype\\\": \\\"FP64\\\" must stand before the data of the first "
+        "matrix in a body over 256 KiB";
+    static const struct {
+        const char *before, *after, *says; /* NULL: the question is accepted */
+    } rows[] = {
+        {"{\"name\":\"X\",\"shape\":[100000],\"datatype\":\"FP64\"", "}]", NULL},
+        {"{\"name\":\"X\",\"shape\":[100000]", ",\"datatype\":\"FP64\"}]", "/inputs/0/datatype"},
+        {"{\"name\":\"X\",\"shape\":[100000]", ",\"datatype\":\"FP32\"}]", NULL},
+        {"{\"name\":\"W\",\"shape\":[100000],\"datatype\":\"FP32\"",
+         "}," ONE("V") ",{\"name\":\"X\",\"datatype\":\"FP64\"}]", "/inputs/2/datatype"},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        char *text = long_question(rows[i].before, rows[i].after);
+        struct client_response response =
+            daemon_ask_shared("POST", "/v2/models/softmax/infer", "", text, strlen(text));
+        cr_expect_eq(response.status, rows[i].says == NULL ? 200 : 422, "%zu: %.200s", i,
+                     response.body);
+        if (rows[i].says != NULL) {
+            expect_text(response.body, rows[i].says, "answer", rows[i].before);
+            expect_text(response.body, rule, "answer", rows[i].before);
+        }
+        client_response_free(&response);
+        free(text);
+    }
+}
+
+/* ------------------------------------------------------------------------------------- answers */
+
+/* Makes a question whose result "scores" are the keys, and says which of its results are binary. */
+static char *make_scores(const float *keys, size_t count, bool output, bool scores, size_t *header,
+                         size_t *size) {
+    const size_t bytes = count * sizeof *keys;
+    char *body = malloc(1024 + 2 * bytes);
+    *header = (size_t)sprintf(
+        body,
+        "{\"inputs\":[%s,{\"name\":\"K\",\"datatype\":\"FP32\",\"shape\":[%zu,1],"
+        "\"parameters\":{\"binary_data_size\":%zu}},{\"name\":\"V\",\"datatype\":\"FP32\","
+        "\"shape\":[%zu,1],\"parameters\":{\"binary_data_size\":%zu}}],\"outputs\":["
+        "{\"name\":\"output\",\"parameters\":{\"binary_data\":%s}},"
+        "{\"name\":\"scores\",\"parameters\":{\"binary_data\":%s}}]}",
+        ONE("Q"), count, bytes, count, bytes, output ? "true" : "false", scores ? "true" : "false");
+    memcpy(body + *header, keys, bytes);
+    memcpy(body + *header + bytes, keys, bytes);
+    *size = *header + 2 * bytes;
+    return body;
+}
+
+/* Makes numbers that have 15 characters in JSON, because they need nine digits. */
+static void fill_long(float *numbers, size_t count) {
+    char text[32];
+    float number = -1e-10F;
+    for (size_t i = 0; i < count;) {
+        snprintf(text, sizeof text, "%.8g", (double)number);
+        if (strtof(text, NULL) != number) {
+            numbers[i++] = number;
+        }
+        number = nextafterf(number, -1);
+    }
+}
+
+/* Expects these numbers, bit for bit. */
+static void expect_floats(const struct binary_result *result, const float *numbers, size_t count,
+                          const char *about) {
+    cr_assert_not_null(result, "%s", about);
+    cr_expect(result->bytes == NULL || memcmp(result->bytes, numbers, count * sizeof *numbers) == 0,
+              "%s", about);
+    const struct cJSON *element = json_first(result->data);
+    for (size_t i = 0; i < count && result->bytes == NULL; i++, element = json_next(element)) {
+        double number = 0;
+        cr_assert(json_number(element, &number) && (float)number == numbers[i],
+                  "%s: element %zu is %g", about, i, number);
+    }
+}
+
+/* JSON stands before binary results, so it may have 1 MiB at most. The scores have 15 characters
+ * and a comma each. The server reckons with 17 bytes for each, and with some for the names. */
+Test(inference_refused, long_json_before_binary_results) {
+    enum {
+        MIB = 1048576,
+        FIT = MIB / 17 - 250,
+        BEYOND = MIB / 16 + 1000
+    };
+    static const struct {
+        size_t count;
+        bool output, scores; /* are binary */
+        int status;
+    } rows[] = {{FIT, true, false, 200},
+                {BEYOND, true, false, 422},
+                {BEYOND, true, true, 200},
+                {BEYOND, false, false, 200}};
+    static float keys[BEYOND];
+    fill_long(keys, BEYOND);
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        char about[64];
+        size_t header, size;
+        struct binary_answer answer;
+        char *body =
+            make_scores(keys, rows[i].count, rows[i].output, rows[i].scores, &header, &size);
+        struct client_response response = daemon_infer(INFER, "", body, size, header);
+        snprintf(about, sizeof about, "row %zu", i);
+        free(body);
+        if (rows[i].status != 200) {
+            expect_refused(&response, INFER, rows[i].status,
+                           "ask for all of them in binary form|or for all in JSON", about);
+            continue;
+        }
+        expect_outputs(&response, about, &answer);
+        expect_floats(binary_find(&answer, "scores"), keys, rows[i].count, about);
+        const char *output = binary_find(&answer, "output")->bytes;
+        const size_t json = output != NULL ? (size_t)(output - response.body) : response.size;
+        cr_expect(rows[i].scores || (rows[i].count == BEYOND && json > MIB) ||
+                      (json > MIB * 9 / 10 && json <= MIB),
+                  "%s: %zu bytes of JSON", about, json);
+        binary_free(&answer);
+        client_response_free(&response);
+    }
+}
+
+/* Results of 16 bits are refused if a number does not fit. JSON is not rounded to 16 bits. */
+Test(inference_refused, results_beyond_16_bits) {
+#define HALVES(name) INPUT(name, "FP16", "[1,2]", BYTES("4"))
+    static const uint16_t numbers[] = {0x7BFF, 0x7BFF, 0x3C00, 0x3C00, 0x0001, 0xFBFF}; /* 65504 */
+    static const struct {
+        const char *outputs;
+        int status;
+        const char *type; /* of the scores, or what the error says */
+    } rows[] = {
+        {"{\"name\":\"scores\"}", 200, "FP32"},
+        {"{\"name\":\"scores\",\"parameters\":{\"binary_data\":false}}", 200, "FP32"},
+        {"{\"name\":\"output\",\"parameters\":{\"binary_data\":true}},{\"name\":\"scores\"}", 200,
+         "FP32"},
+        {"{\"name\":\"scores\",\"parameters\":{\"binary_data\":true}}", 422,
+         "scores has the number 131008|element 0|the range of FP16|\"float32\""},
+        {"{\"name\":\"output\"},{\"name\":\"scores\",\"parameters\":{\"binary_data\":true}}", 422,
+         "scores has the number 131008|FP16"},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        char body[1024];
+        const size_t header = (size_t)sprintf(
+            body, "{\"inputs\":[" HALVES("Q") "," HALVES("K") "," HALVES("V") "],\"outputs\":[%s]}",
+            rows[i].outputs);
+        memcpy(body + header, numbers, sizeof numbers);
+        struct client_response response =
+            daemon_infer(INFER, "", body, header + sizeof numbers, header);
+        if (rows[i].status != 200) {
+            expect_refused(&response, INFER, rows[i].status, rows[i].type, rows[i].outputs);
+            continue;
+        }
+        struct binary_answer answer;
+        double number = 0;
+        expect_outputs(&response, rows[i].outputs, &answer);
+        const struct binary_result *scores = binary_find(&answer, "scores");
+        const struct binary_result *output = binary_find(&answer, "output");
+        cr_expect(json_number(json_first(scores->data), &number) && number == 131008, "%s: %g",
+                  rows[i].outputs, number);
+        cr_expect_str_eq(scores->type, rows[i].type, "%s", rows[i].outputs);
+        if (output != NULL) { /* it fits, and equals V, because there is one key */
+            cr_expect_str_eq(output->type, "FP16");
+            cr_expect_arr_eq(output->bytes, numbers + 4, 4);
+        }
+        binary_free(&answer);
+        client_response_free(&response);
+    }
+}
+
+/* The parameter "timeout" is in microseconds. */
+Test(inference_refused, no_time) {
+    static const struct binary_call call = {
+        "/attention", "\"timeout\":1", NULL, {{"X", {1500, 64}, 0}}};
+    size_t header, size;
+    char *body = binary_inference(&call, "FP32", ~0u, "", &header, &size);
+    struct client_response response = daemon_infer(INFER, "", body, size, header);
+    expect_refused(&response, INFER, 503, "\"timeout\"", "one microsecond");
+    free(body);
+}

@@ -1,0 +1,169 @@
+/* test_codec_moved.c - arrays of JSON that become tensors of a stated type and shape: how they are
+ * rounded, and which do not fit. */
+#include "codec/binary.h"
+#include "test_codec.h"
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+/* Moves the array `key` of a document into T0, a tensor of two axes in a document of this float
+ * type. */
+static struct outcome move(const char *json, const char *key, enum codec_type type,
+                           const size_t shape[2], bool wide) {
+    struct outcome outcome = {
+        .document = read_good(wide ? "{\"dtype\":\"float64\",\"T0\":0}" : "{\"T0\":0}")};
+    struct codec_document *from = read_good(json);
+    const struct codec_tensor_form form = {.type = type,
+                                           .rank = 2,
+                                           .shape = {shape[0], shape[1]},
+                                           .bytes = shape[0] * shape[1] * codec_type_size(type)};
+    if (!codec_move_tensor(outcome.document, member(outcome.document, "T0"), from,
+                           member(from, key), &form, &outcome.error)) {
+        codec_document_free(outcome.document);
+        outcome.document = NULL;
+    }
+    codec_document_free(from);
+    return outcome;
+}
+
+/* Expects that T0 has these bytes, and frees the document. */
+static void expect_moved(struct outcome outcome, const void *bytes, size_t size, const char *json) {
+    attn_tensor tensor;
+    cr_assert_not_null(outcome.document, "%s: %s", json, outcome.error.message);
+    cr_assert(codec_as_reals(outcome.document, member(outcome.document, "T0"), 2, 2, &tensor,
+                             &outcome.error));
+    cr_expect_eq(memcmp(tensor.data, bytes, size), 0, "%s as %zu bytes", json, size);
+    codec_document_free(outcome.document);
+}
+
+#define ROUNDED 0.1F, 0.2F, 0.3F, 0.7F
+
+/* An array of FP32 has the numbers that its bytes would have, whatever the float type of the
+ * document is and however the array is nested. */
+Test(codec_moved, arrays_are_rounded_to_their_type) {
+    static const char *const texts[] = {"{\"d\":[0.1,0.2,0.3,0.7]}",
+                                        "{\"d\":[[0.1,0.2],[0.3,0.7]]}",
+                                        "{\"d\":[0.1,0.2,0.3,0.7],\"dtype\":\"float64\"}",
+                                        "{\"d\":[[0.1,0.2],[0.3,0.7]],\"dtype\":\"float64\"}"};
+    static const float floats[] = {ROUNDED};
+    static const double doubles[] = {ROUNDED}, exact[] = {0.1, 0.2, 0.3, 0.7};
+    const size_t held = test_account()->held;
+    static const size_t shape[] = {2, 2};
+    for (size_t i = 0; i < COUNT(texts); i++) {
+        expect_moved(move(texts[i], "d", CODEC_TYPE_FP32, shape, false), floats, sizeof floats,
+                     texts[i]);
+        expect_moved(move(texts[i], "d", CODEC_TYPE_FP32, shape, true), doubles, sizeof doubles,
+                     texts[i]);
+        if (i >= 2) { /* FP64 is not rounded */
+            expect_moved(move(texts[i], "d", CODEC_TYPE_FP64, shape, true), exact, sizeof exact,
+                         texts[i]);
+        }
+    }
+    cr_expect_eq(test_account()->held, held);
+}
+
+Test(codec_moved, arrays_that_do_not_fit) {
+    static const struct {
+        const char *json;
+        enum codec_type type;
+        size_t shape[2];
+        const char *message; /* NULL: the array is accepted */
+    } rows[] = {
+        {"{\"d\":[1,2,3,4]}", CODEC_TYPE_INT8, {2, 2}, NULL},
+        {"{\"d\":[[1,2],[3,4]]}", CODEC_TYPE_UINT64, {2, 2}, NULL},
+        {"{\"d\":[true,false]}", CODEC_TYPE_BOOL, {1, 2}, NULL},
+        {"{\"d\":[1,0]}", CODEC_TYPE_BOOL, {1, 2}, NULL},
+        {"{\"d\":[null,0]}", CODEC_TYPE_FP32, {1, 2}, NULL},
+        {"{\"d\":[1,2,3]}", CODEC_TYPE_FP32, {2, 2}, "has 3 elements in its data, but 4 in its"},
+        {"{\"d\":[[1,2],[3,4]]}", CODEC_TYPE_FP32, {4, 1}, "nested in another way"},
+        {"{\"d\":[[[1,2]]]}", CODEC_TYPE_FP32, {1, 2}, "nested in another way"},
+        {"{\"d\":[true,false]}", CODEC_TYPE_UINT8, {1, 2}, "has booleans, but its type is no BOOL"},
+        {"{\"d\":[0,2]}", CODEC_TYPE_BOOL, {1, 2}, "element 1 of its data"},
+        {"{\"d\":[127,128]}", CODEC_TYPE_INT8, {1, 2}, "element 1 of its data"},
+        {"{\"d\":[-128,-129]}", CODEC_TYPE_INT8, {1, 2}, "element 1 of its data"},
+        {"{\"d\":[255,256]}", CODEC_TYPE_UINT8, {1, 2}, "element 1 of its data"},
+        {"{\"d\":[0,-1]}", CODEC_TYPE_UINT64, {1, 2}, "element 1 of its data"},
+        {"{\"d\":[0,1.5]}", CODEC_TYPE_INT32, {1, 2}, "element 1 of its data"},
+        {"{\"d\":[0,null]}", CODEC_TYPE_INT32, {1, 2}, "element 1 of its data"},
+        {"{\"d\":[0,1e20]}", CODEC_TYPE_UINT64, {1, 2}, "element 1 of its data"},
+        {"{\"d\":[0,1e39],\"dtype\":\"float64\"}", CODEC_TYPE_FP32, {1, 2}, "element 1 of its"},
+    };
+    const size_t held = test_account()->held;
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        struct outcome outcome = move(rows[i].json, "d", rows[i].type, rows[i].shape,
+                                      strstr(rows[i].json, "dtype") != NULL);
+        cr_expect_eq(outcome.document != NULL, rows[i].message == NULL, "%s: %s", rows[i].json,
+                     outcome.error.message);
+        if (outcome.document == NULL && rows[i].message != NULL) {
+            cr_expect_eq(outcome.error.status, CODEC_CONTENT);
+            cr_expect(strstr(outcome.error.message, "the tensor \"T0\"") != NULL &&
+                          strstr(outcome.error.message, rows[i].message) != NULL,
+                      "%s: %s", rows[i].json, outcome.error.message);
+        }
+        codec_document_free(outcome.document);
+    }
+    cr_expect_eq(test_account()->held, held);
+}
+
+/* An array that moves, and changes its float type, still knows what was sent. */
+Test(codec_moved, minus_infinity_is_named) {
+    static const char *const names[] = {"null", "-Infinity"};
+    static const size_t shape[] = {1, 2};
+    for (int way = 0; way < 4; way++) { /* the array and the document are narrow or wide */
+        for (int which = 0; which < 2; which++) {
+            char json[96], message[96];
+            sprintf(json, "{\"dtype\":\"%s\",\"bias\":[[1,%s]]}",
+                    way % 2 != 0 ? "float64" : "float32", names[which]);
+            sprintf(message, "T0/0/1 must be a finite number, not %s", names[which]);
+            struct outcome outcome = move(json, "bias", CODEC_TYPE_FP64, shape, way >= 2);
+            attn_tensor tensor;
+            cr_assert_not_null(outcome.document, "%s: %s", json, outcome.error.message);
+            cr_expect_not(codec_as_reals(outcome.document, member(outcome.document, "T0"), 2, 2,
+                                         &tensor, &outcome.error));
+            cr_expect(strstr(outcome.error.message, message) != NULL, "%s: %s", json,
+                      outcome.error.message);
+            codec_document_free(outcome.document);
+        }
+    }
+}
+
+/* The largest and the least number of each type are accepted, also if the float type in which they
+ * were read rounds them. The first number that such a float type tells from the largest one is
+ * refused. */
+Test(codec_moved, whole_numbers_at_the_ends_of_their_types) {
+    static const struct {
+        enum codec_type type;
+        const char *least, *largest;
+        const char *wide, *narrow; /* the numbers after the largest one in float64 and float32 */
+    } rows[] = {
+        {CODEC_TYPE_BOOL, "0", "1", "2", "2"},
+        {CODEC_TYPE_INT8, "-128", "127", "128", "128"},
+        {CODEC_TYPE_INT16, "-32768", "32767", "32768", "32768"},
+        {CODEC_TYPE_INT32, "-2147483648", "2147483647", "2147483648", "2147483904"},
+        {CODEC_TYPE_INT64, "-9223372036854775808", "9223372036854775807", "9223372036854777856",
+         "9223373136366403584"},
+        {CODEC_TYPE_UINT8, "0", "255", "256", "256"},
+        {CODEC_TYPE_UINT16, "0", "65535", "65536", "65536"},
+        {CODEC_TYPE_UINT32, "0", "4294967295", "4294967296", "4294967808"},
+        {CODEC_TYPE_UINT64, "0", "18446744073709551615", "18446744073709555712",
+         "18446746272732807168"},
+    };
+    static const size_t shape[] = {1, 3};
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        for (int way = 0; way < 4; way++) { /* the document is wide, or the array is nested */
+            const bool narrow = way == 2;   /* a short list of float32 is read as float64 */
+            const char *format = way >= 2 ? "{\"d\":[[%s,%s,%s]]%s}" : "{\"d\":[%s,%s,%s]%s}";
+            const char *dtype = way % 2 != 0 ? ",\"dtype\":\"float64\"" : "";
+            char json[256];
+            sprintf(json, format, rows[i].least, rows[i].largest, "0", dtype);
+            struct outcome outcome = move(json, "d", rows[i].type, shape, way % 2 != 0);
+            cr_expect_not_null(outcome.document, "%s: %s", json, outcome.error.message);
+            codec_document_free(outcome.document);
+            sprintf(json, format, "0", "0", narrow ? rows[i].narrow : rows[i].wide, dtype);
+            outcome = move(json, "d", rows[i].type, shape, way % 2 != 0);
+            cr_expect_null(outcome.document, "%s", json);
+            cr_expect(strstr(outcome.error.message, "element 2 of its data") != NULL, "%s: %s",
+                      json, outcome.error.message);
+            codec_document_free(outcome.document);
+        }
+    }
+}
