@@ -207,7 +207,9 @@ static bool describe_tensors(struct description *d, unsigned fields, bool config
     next_item(d, CODEC_OP_ARRAY, config ? "output" : "outputs");
     for (size_t i = 0; i < d->outputs.count; i++) {
         const struct codec_result *output = &d->outputs.list[i];
-        describe_tensor(d, output->name, output->type, output->tensor.rank, config, false);
+        /* A model without "return" gives a tensor of the form of its input. */
+        const int rank = fields_has("return", fields) ? output->tensor.rank : d->inputs[0].rank;
+        describe_tensor(d, output->name, output->type, rank, config, false);
     }
     next_item(d, CODEC_OP_END, NULL);
     return true;

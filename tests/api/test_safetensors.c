@@ -537,3 +537,25 @@ Test(safetensors_limits, memory) {
     daemon_await_metric("attentiond_memory_bytes", 0);
     free(body);
 }
+
+/* -------------------------------------------------------------- the Open Inference Protocol, too */
+
+/* The softmax has the rank of X, which may be up to 8. */
+Test(safetensors, softmax_is_described_with_the_rank_of_x) {
+    static const struct {
+        const char *path, *inputs, *outputs, *shape;
+    } rows[] = {{"/v2/models/softmax", "inputs", "outputs", "shape"},
+                {"/v2/models/softmax/config", "input", "output", "dims"}};
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        struct client_response response;
+        cr_assert(client_request(the_daemon.port, "GET", rows[i].path, NULL, "", 0, &response));
+        cr_assert_eq(response.status, 200, "%s", response.body);
+        struct cJSON *json = json_parse(response.body, response.size);
+        const struct cJSON *x = json_first(json_get(json, rows[i].inputs)),
+                           *output = json_first(json_get(json, rows[i].outputs));
+        cr_expect_eq(json_size(json_get(x, rows[i].shape)), 8, "%s", response.body);
+        cr_expect_eq(json_size(json_get(output, rows[i].shape)), 8, "%s", response.body);
+        json_free(json);
+        client_response_free(&response);
+    }
+}
