@@ -12,8 +12,10 @@ enum {
 
 bool plain_option(struct plain *plain, const char *name, const struct codec_value *value,
                   struct codec_error *error) {
+    const bool infinity = strcmp(name, fields_infinity_key()) == 0;
     const struct codec_options options = {.account = plain->account,
-                                          .max_values = plain->max_values};
+                                          .max_values = plain->max_values,
+                                          .infinity_key = infinity ? "" : NULL};
     struct codec_item item = {.key = name};
     bool on = false;
     if (plain->item_count >= PLAIN_OPTIONS) {

@@ -210,7 +210,6 @@ bool codec_expect(struct codec_arrivals *arrivals, const struct codec_value *val
         tensor.dtype = dtype;
         tensor.exact = false;
     }
-    tensor.binary = true;
     tensor.capacity = 0;
     memcpy(tensor.shape, form->shape, sizeof tensor.shape);
     const size_t number = document_put_tensor(document, value, &tensor, error);
@@ -235,6 +234,7 @@ static void note_special(struct lifted *tensor, enum codec_type type, const unsi
             memcpy(&wide, bytes + (i - first) * sizeof wide, sizeof wide);
         }
         if (isinf(wide) && wide < 0) {
+            tensor->infinite |= tensor->first_null == LIFT_NONE;
             tensor->first_null = tensor->first_null == LIFT_NONE ? i : tensor->first_null;
         } else if (tensor->first_range == LIFT_NONE) {
             tensor->first_range = i;
@@ -376,6 +376,7 @@ static bool convert(struct lifted *out, struct account *account, const struct li
         return false;
     }
     out->first_null = source->first_null;
+    out->infinite = source->infinite;
     out->first_range = source->first_range;
     memcpy(out->range_text, source->range_text, sizeof out->range_text);
     converters[type][wide](out->data, source->data, source->count);

@@ -49,9 +49,10 @@ struct codec_options {
     /* The level of the objects whose members the two keys are: 1 is the outermost object, and 3 is
      * an object in an array in it; 0 = 1. */
     size_t key_level;
-    const char *dtype_key;    /* a value makes all matrices float64; NULL = no key */
-    const char *dtype_value;  /* that value; NULL = "float64" */
-    const char *infinity_key; /* the value may hold -Infinity, which is not JSON; NULL = no key */
+    const char *dtype_key;   /* a value makes all matrices float64; NULL = no key */
+    const char *dtype_value; /* that value; NULL = "float64" */
+    /* The value may hold -Infinity, which is not JSON; NULL = no key, "" = the whole body. */
+    const char *infinity_key;
     bool integers; /* numbers are integers, and are written so: 4 is taken, and 4.0 is refused */
     struct account *account; /* counts all that is allocated; borrowed; NULL = nothing is counted */
 };

@@ -540,6 +540,49 @@ Test(safetensors_limits, memory) {
 
 /* -------------------------------------------------------------- the Open Inference Protocol, too */
 
+#define INPUT(name, shape, data)                                                                   \
+    "{\"name\":\"" name "\",\"datatype\":\"FP32\",\"shape\":" shape ",\"data\":" data "}"
+
+/* An option in a text is read by the rules of the key: -Infinity may stand in a bias alone. */
+Test(safetensors, minus_infinity_in_an_option) {
+    static const struct {
+        const char *option;
+        int status;
+        const char *says;
+    } rows[] = {
+        {"\"bias\":\"[[-Infinity, 0]]\"", 200, "[3]"},
+        {"\"bias\":\"[[null, 0]]\"", 200, "[3]"},
+        {"\"bias\":\"[[NaN, 0]]\"", 422, "bias must be a matrix of numbers"},
+        {"\"scale\":\"-Infinity\"", 422, "scale must be a number"},
+        {"\"bias\":\"0,\\\"scale\\\":1\"", 422, "bias must be a matrix of numbers"},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        char text[512];
+        size_t size = (size_t)sprintf(
+            text,
+            "{\"inputs\":[" INPUT("Q", "[1,1]", "[1]") "," INPUT("K", "[2,1]", "[1,1]") "," INPUT(
+                "V", "[2,1]", "[2,3]") "],\"parameters\":{%s}}",
+            rows[i].option);
+        struct client_response response = post_shared("/v2/models/attention/infer", "", text, size);
+        cr_expect_eq(response.status, rows[i].status, "%s: %s", text, response.body);
+        expect_text(response.body, rows[i].says, "answer", text);
+        client_response_free(&response);
+
+        static const float numbers[] = {1, 1, 1, 2, 3};
+        sprintf(text,
+                "{" TENSOR("Q", "F32", "[1,1]", "[0,4]") "," TENSOR(
+                    "K", "F32", "[2,1]", "[4,12]") "," TENSOR("V", "F32", "[2,1]",
+                                                              "[12,20]") "," METADATA("%s") "}",
+                rows[i].option);
+        char *file = binary_file(text, (const char *)numbers, sizeof numbers, &size);
+        response = post_shared("/attention", TYPE "Accept: application/json\r\n", file, size);
+        cr_expect_eq(response.status, rows[i].status, "%s: %s", text, response.body);
+        expect_text(response.body, rows[i].says, "answer", text);
+        client_response_free(&response);
+        free(file);
+    }
+}
+
 /* The softmax has the rank of X, which may be up to 8. */
 Test(safetensors, softmax_is_described_with_the_rank_of_x) {
     static const struct {

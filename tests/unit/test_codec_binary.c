@@ -563,13 +563,13 @@ Test(codec_binary, forms) {
 
 /* --------------------------------------------------------------------------- arrays in the JSON */
 
-/* Moves the array "d" of a document into a document of this float type. */
-static struct outcome move(const char *json, const struct sent *sent, bool wide) {
+/* Moves the array `key` of a document into a document of this float type. */
+static struct outcome move(const char *json, const char *key, const struct sent *sent, bool wide) {
     struct outcome outcome = {.document = empty_document(1, wide, test_account())};
     struct codec_document *from = read_good(json);
     const struct codec_tensor_form form = form_of(sent);
     if (!codec_move_tensor(outcome.document, member(outcome.document, "T0"), from,
-                           member(from, "d"), &form, &outcome.error)) {
+                           member(from, key), &form, &outcome.error)) {
         codec_document_free(outcome.document);
         outcome.document = NULL;
     }
@@ -592,7 +592,7 @@ Test(codec_binary, arrays_are_rounded_to_their_type) {
     for (size_t i = 0; i < COUNT(texts); i++) {
         for (int wide = 0; wide < 2; wide++) {
             struct sent sent = {CODEC_TYPE_FP32, 2, {2, 2}, NULL};
-            struct outcome outcome = move(texts[i], &sent, wide != 0);
+            struct outcome outcome = move(texts[i], "d", &sent, wide != 0);
             attn_tensor tensor;
             cr_assert_not_null(outcome.document, "%s", outcome.error.message);
             cr_assert(codec_as_reals(outcome.document, member(outcome.document, "T0"), 2, 2,
@@ -605,7 +605,7 @@ Test(codec_binary, arrays_are_rounded_to_their_type) {
                 continue;
             }
             sent.type = CODEC_TYPE_FP64; /* this type is not rounded */
-            outcome = move(texts[i], &sent, true);
+            outcome = move(texts[i], "d", &sent, true);
             cr_assert_not_null(outcome.document, "%s", outcome.error.message);
             cr_assert(codec_as_reals(outcome.document, member(outcome.document, "T0"), 2, 2,
                                      &tensor, &outcome.error));
@@ -645,7 +645,8 @@ Test(codec_binary, arrays_that_do_not_fit) {
     const size_t held = test_account()->held;
     for (size_t i = 0; i < COUNT(rows); i++) {
         const struct sent sent = {rows[i].type, 2, {rows[i].shape[0], rows[i].shape[1]}, NULL};
-        struct outcome outcome = move(rows[i].json, &sent, strstr(rows[i].json, "dtype") != NULL);
+        struct outcome outcome =
+            move(rows[i].json, "d", &sent, strstr(rows[i].json, "dtype") != NULL);
         cr_expect_eq(outcome.document != NULL, rows[i].message == NULL, "%s: %s", rows[i].json,
                      outcome.error.message);
         if (outcome.document == NULL && rows[i].message != NULL) {
@@ -657,6 +658,24 @@ Test(codec_binary, arrays_that_do_not_fit) {
         codec_document_free(outcome.document);
     }
     cr_expect_eq(test_account()->held, held);
+}
+
+/* An array that moves, and changes its float type, still knows what was sent. */
+Test(codec_binary, moved_arrays_name_minus_infinity) {
+    static const char *const names[] = {"null", "-Infinity"};
+    for (int way = 0; way < 4; way++) { /* the array and the document are narrow or wide */
+        for (int which = 0; which < 2; which++) {
+            const struct sent sent = {CODEC_TYPE_FP64, 2, {1, 2}, NULL};
+            char json[96], message[96];
+            sprintf(json, "{\"dtype\":\"%s\",\"bias\":[[1,%s]]}",
+                    way % 2 != 0 ? "float64" : "float32", names[which]);
+            sprintf(message, "T0/0/1 must be a finite number, not %s", names[which]);
+            struct outcome outcome = move(json, "bias", &sent, way >= 2);
+            cr_assert_not_null(outcome.document, "%s: %s", json, outcome.error.message);
+            expect_said(outcome.document, message, NULL);
+            codec_document_free(outcome.document);
+        }
+    }
 }
 
 /* The largest and the least number of each type are accepted, also if the float type in which they
@@ -688,11 +707,11 @@ Test(codec_binary, whole_numbers_at_the_ends_of_their_types) {
             const struct sent sent = {rows[i].type, 2, {1, 3}, NULL};
             char json[256];
             sprintf(json, format, rows[i].least, rows[i].largest, "0", dtype);
-            struct outcome outcome = move(json, &sent, way % 2 != 0);
+            struct outcome outcome = move(json, "d", &sent, way % 2 != 0);
             cr_expect_not_null(outcome.document, "%s: %s", json, outcome.error.message);
             codec_document_free(outcome.document);
             sprintf(json, format, "0", "0", narrow ? rows[i].narrow : rows[i].wide, dtype);
-            outcome = move(json, &sent, way % 2 != 0);
+            outcome = move(json, "d", &sent, way % 2 != 0);
             cr_expect_null(outcome.document, "%s", json);
             cr_expect(strstr(outcome.error.message, "element 2 of its data") != NULL, "%s: %s",
                       json, outcome.error.message);

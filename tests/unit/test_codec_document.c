@@ -404,6 +404,34 @@ Test(codec_document, integers_are_exact) {
     codec_document_free(document);
 }
 
+/* Messages name what was sent: null, or the -Infinity that "bias" may hold. */
+Test(codec_document, null_and_minus_infinity_are_named) {
+    static const struct {
+        const char *body, *at, *what;
+    } rows[] = {
+        {"{\"bias\":[1,null]}", "/bias/1", "null"},
+        {"{\"bias\":[1,-Infinity]}", "/bias/1", "-Infinity"},
+        {"{\"bias\":[1,-Infinity,null],\"dtype\":\"float64\"}", "/bias/1", "-Infinity"},
+        {"{\"bias\":[1,null,-Infinity]}", "/bias/1", "null"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct codec_document *document = read_good(rows[i].body);
+        struct codec_error error;
+        attn_tensor tensor;
+        int64_t list[2];
+        size_t count;
+        char message[96];
+        sprintf(message, "bias/1 must be a whole number, not %s", rows[i].what);
+        REFUSED(codec_as_integers(AT("bias"), 0, 9, list, 2, &count, &error), rows[i].at, message);
+        sprintf(message, "bias/1 must be true, false, 1 or 0, not %s", rows[i].what);
+        REFUSED(codec_as_mask(AT("bias"), 1, 1, &tensor, &error), rows[i].at, message);
+        sprintf(message, "bias/1 must be a finite number, not %s", rows[i].what);
+        REFUSED(codec_as_reals(AT("bias"), 1, 1, &tensor, &error), rows[i].at, message);
+        cr_expect(codec_as_reals_or_null(AT("bias"), 1, 1, &tensor, &error), "%s", error.message);
+        codec_document_free(document);
+    }
+}
+
 /* float64 rounds 2^53 + 1 to 2^53, and float32 rounds 2^24 + 1 to 2^24. So no message shows such a
  * number, and none is taken for the other. */
 Test(codec_document, integers_that_may_be_others) {

@@ -345,6 +345,31 @@ Test(codec_reader, keys_are_given) {
                        "-Infinity is not JSON: numbers must be finite");
     expect_error_sized(body, strlen(body), &others, CODEC_SYNTAX, NULL, 9,
                        "-Infinity is not JSON: only \"low\" takes it");
+    body = "{\"low\":[1,NaN]}";
+    expect_error_sized(body, strlen(body), &others, CODEC_SYNTAX, NULL, 10,
+                       "NaN is not JSON: \"low\" takes finite numbers, null and -Infinity");
+    body = "{\"low\":-inf}";
+    expect_error_sized(body, strlen(body), &others, CODEC_SYNTAX, NULL, 7,
+                       "-inf is not JSON: \"low\" takes finite numbers, null and -Infinity");
+    body = "{\"low\":[1],\"X\":[NaN]}";
+    expect_error_sized(body, strlen(body), &others, CODEC_SYNTAX, NULL, 16,
+                       "NaN is not JSON: numbers must be finite");
+}
+
+/* -Infinity may stand everywhere if the key is empty, and NaN nowhere. */
+Test(codec_reader, infinity_in_the_whole_body) {
+    static const struct {
+        const char *text;
+        bool is_json;
+    } rows[] = {{"-Infinity", true}, {"[[-Infinity,0]]", true}, {"{\"a\":[-Infinity]}", true},
+                {"[NaN]", false},    {"[Infinity]", false},     {"[-Infinit]", false},
+                {"[-inf]", false},   {"[-Infinityx]", false}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        bool is_json = !rows[i].is_json;
+        cr_expect(
+            codec_is_json(rows[i].text, &(struct codec_options){.infinity_key = ""}, &is_json));
+        cr_expect_eq(is_json, rows[i].is_json, "%s", rows[i].text);
+    }
 }
 
 /* A text that cannot be looked at for want of memory is not taken for a text that is no JSON. */

@@ -41,7 +41,7 @@ static bool as_numbers(const struct codec_document *document, const struct codec
     if (tensor->first_null < tensor->first_range && !take_null) {
         return document_refuse(document, value, tensor->first_null, error,
                                "must be a finite number, not %s",
-                               tensor->binary ? "-Infinity" : "null");
+                               tensor->infinite ? "-Infinity" : "null");
     }
     if (tensor->first_range != LIFT_NONE && tensor->range_text[0] > '9') { /* NaN or Infinity */
         return document_refuse(document, value, tensor->first_range, error,

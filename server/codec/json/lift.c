@@ -337,9 +337,10 @@ void lifted_add_number(struct lifted *lifted, const char *text, size_t size) {
     lifted->count++;
 }
 
-void lifted_add_null(struct lifted *lifted) {
+void lifted_add_null(struct lifted *lifted, bool infinite) {
     if (lifted->first_null == LIFT_NONE) {
         lifted->first_null = lifted->count;
+        lifted->infinite = infinite;
     }
     if (lifted->dtype == ATTN_FLOAT64) {
         ((double *)lifted->data)[lifted->count] = -(double)INFINITY;

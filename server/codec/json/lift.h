@@ -31,7 +31,7 @@ struct lifted {
     bool borrowed; /* the buffer is lifted_init()'s `first` or `few`, and is not freed */
     attn_dtype dtype; /* ATTN_FLOAT32, ATTN_FLOAT64 or ATTN_BOOL */
     bool exact;       /* the float64 numbers become float32 in lifted_narrow() */
-    bool binary;      /* the elements arrive as bytes, and not as text */
+    bool infinite;    /* the element `first_null` is -Infinity, and not null */
     int rank;
     size_t shape[ATTN_MAX_RANK]; /* an axis whose length is not known yet has 0 */
     size_t count;                /* elements so far */
@@ -73,7 +73,7 @@ bool lifted_room_for(struct lifted *lifted, struct account *account, size_t need
 
 /* Each stores one element; there must be room. `text` is a number by the grammar of JSON. */
 void lifted_add_number(struct lifted *lifted, const char *text, size_t size);
-void lifted_add_null(struct lifted *lifted);
+void lifted_add_null(struct lifted *lifted, bool infinite); /* -Infinity, or null */
 void lifted_add_bool(struct lifted *lifted, bool value);
 
 /* Returns element i of an array of numbers, whatever its type is. */

@@ -71,7 +71,7 @@ bool reader_add_element(struct codec_reader *reader, enum reader_scalar kind, co
     } else if (kind == READER_SCALAR_NUMBER) {
         lifted_add_number(tensor, text, size);
     } else {
-        lifted_add_null(tensor);
+        lifted_add_null(tensor, kind == READER_SCALAR_MINUS_INFINITY);
     }
     return true;
 }

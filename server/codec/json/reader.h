@@ -160,7 +160,8 @@ __attribute__((cold)) bool reader_unexpected(struct codec_reader *reader, size_t
  * outermost open arrays and objects. */
 void reader_point(struct codec_reader *reader, size_t levels);
 
-/* Is this inside the value of the key `name` of an object of the key_level? False if it is NULL. */
+/* Is this inside the value of the key `name` of an object of the key_level? False if it is NULL,
+ * and true if it is "". */
 bool reader_is_under(const struct codec_reader *reader, const char *name);
 
 /* Each appends to a text of the reader, or sets the error and returns false. */

@@ -99,7 +99,7 @@ bool document_refuse_element(const struct codec_document *document, const struct
     if (!isfinite(number)) {
         return document_refuse(document, value, element, error, "must be %s, not %s", rule,
                                element != tensor->first_null ? "infinite"
-                               : tensor->binary              ? "-Infinity"
+                               : tensor->infinite            ? "-Infinity"
                                                              : "null");
     }
     const bool narrow = tensor->dtype == ATTN_FLOAT32;

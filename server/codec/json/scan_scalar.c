@@ -96,8 +96,15 @@ static bool not_json(struct codec_reader *reader, const char *text, size_t size,
     if (key != NULL && size == strlen("-Infinity") && memcmp(text, "-Infinity", size) == 0) {
         return reader_syntax(reader, offset, "-Infinity is not JSON: only \"%s\" takes it", key);
     }
+    const bool infinity = reader_is_under(reader, key);
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
         if (size == strlen(others[i].text) && memcmp(text, others[i].text, size) == 0) {
+            if (infinity && others[i].hint == finite) {
+                return reader_syntax(
+                    reader, offset,
+                    "%s is not JSON: \"%s\" takes finite numbers, null and -Infinity",
+                    others[i].text, key);
+            }
             return reader_syntax(reader, offset, "%s is not JSON: %s", others[i].text,
                                  others[i].hint);
         }

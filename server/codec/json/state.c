@@ -106,6 +106,9 @@ bool reader_unexpected(struct codec_reader *reader, size_t offset, unsigned char
 
 bool reader_is_under(const struct codec_reader *reader, const char *name) {
     const size_t level = reader->options.key_level;
+    if (name != NULL && name[0] == '\0') {
+        return true;
+    }
     if (name == NULL || reader->depth < level || !reader->frames[level - 1].is_object) {
         return false;
     }
