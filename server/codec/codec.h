@@ -105,8 +105,8 @@ enum codec_kind {
 void codec_document_free(struct codec_document *document); /* accepts NULL */
 
 /* Returns the float type of the lifted numbers: ATTN_FLOAT64 if a dtype_key has the dtype_value,
- * otherwise ATTN_FLOAT32. The key may stand anywhere in a body of up to 256 KiB. In a
- * larger body it must stand before the first matrix; otherwise the reader fails with
+ * otherwise ATTN_FLOAT32. The key may stand anywhere in a body of up to 256 KiB. In a larger body
+ * it must stand before the data of the first matrix; otherwise the reader fails with
  * CODEC_CONTENT. */
 attn_dtype codec_document_dtype(const struct codec_document *document);
 

@@ -583,6 +583,51 @@ Test(safetensors, minus_infinity_in_an_option) {
     }
 }
 
+/* Makes a question about the softmax of 100000 numbers, with this text before its data, and returns
+ * it owned. */
+static char *long_softmax(const char *before, const char *after) {
+    enum {
+        COUNT_OF_X = 100000
+    };
+    char *text = malloc(5 * COUNT_OF_X + 512), *out = text;
+    out += sprintf(out, "{\"inputs\":[%s,\"data\":[1", before);
+    for (size_t i = 1; i < COUNT_OF_X; i++) {
+        out += sprintf(out, ",0.5");
+    }
+    sprintf(out, "]%s}", after);
+    return text;
+}
+
+/* In a long body, FP64 comes before all data. The message says so in plain words. */
+Test(safetensors, late_fp64_in_a_long_body) {
+    static const char rule[] =
+        "\\\"datatype\\\": \\\"FP64\\\" must stand before the data of the first "
+        "matrix in a body over 256 KiB";
+    static const struct {
+        const char *before, *after, *says; /* NULL: the question is accepted */
+    } rows[] = {
+        {"{\"name\":\"X\",\"shape\":[100000],\"datatype\":\"FP64\"", "}]", NULL},
+        {"{\"name\":\"X\",\"shape\":[100000]", ",\"datatype\":\"FP64\"}]", "/inputs/0/datatype"},
+        {"{\"name\":\"X\",\"shape\":[100000]", ",\"datatype\":\"FP32\"}]", NULL},
+        {"{\"name\":\"W\",\"shape\":[100000],\"datatype\":\"FP32\"",
+         "}," INPUT("V", "[1,1]", "[1]") ",{\"name\":\"X\",\"datatype\":\"FP64\"}]",
+         "/inputs/2/datatype"},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        char *text = long_softmax(rows[i].before, rows[i].after);
+        struct client_response response =
+            post_shared("/v2/models/softmax/infer", "", text, strlen(text));
+        cr_expect_eq(response.status, rows[i].says == NULL ? 200 : 422, "%zu: %.200s", i,
+                     response.body);
+        if (rows[i].says != NULL) {
+            expect_text(response.body, rows[i].says, "answer", rows[i].before);
+            expect_text(response.body, rule, "answer", rows[i].before);
+        }
+        client_response_free(&response);
+        free(text);
+    }
+}
+
 /* The softmax has the rank of X, which may be up to 8. */
 Test(safetensors, softmax_is_described_with_the_rank_of_x) {
     static const struct {

@@ -546,7 +546,8 @@ Test(codec_reader, late_dtype_in_small_and_large_bodies) {
 
     body = late_body(256 * 1024 + 1, &total);
     expect_error_sized(body, total, NULL, CODEC_CONTENT, "/dtype", 256 * 1024 + 1 - 9,
-                       "before the first matrix");
+                       "\"dtype\": \"float64\" must stand before the data of the first matrix in "
+                       "a body over 256 KiB");
     free(body);
 }
 

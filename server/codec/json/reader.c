@@ -139,11 +139,11 @@ static bool set_dtype(struct codec_reader *reader, size_t offset) {
         reader->again = true;
         return true;
     }
-    return reader_content(
-        reader, reader->depth, reader->string_offset,
-        "%s must stand before the first matrix in a body over %d KiB, because matrices are "
-        "read as they arrive",
-        reader->options.dtype_key, KEEP_BYTES / 1024);
+    return reader_content(reader, reader->depth, reader->string_offset,
+                          "\"%s\": \"%s\" must stand before the data of the first matrix in a body "
+                          "over %d KiB, because data are read as they arrive",
+                          reader->options.dtype_key, reader->options.dtype_value,
+                          KEEP_BYTES / 1024);
 }
 
 /* Returns the bytes of a block that is kept. */
