@@ -256,7 +256,7 @@ Test(inference_refused, limits_of_the_json) {
 
 /* Makes a question about the softmax of 100000 numbers, with this text before its data, and returns
  * it owned. */
-static char *long_question(const char *before, const char *after) {
+static char *long_softmax(const char *before, const char *after) {
     enum {
         COUNT_OF_X = 100000
     };
@@ -284,7 +284,7 @@ Test(inference_refused, late_fp64_in_a_long_body) {
          "}," ONE("V") ",{\"name\":\"X\",\"datatype\":\"FP64\"}]", "/inputs/2/datatype"},
     };
     for (size_t i = 0; i < COUNT(rows); i++) {
-        char *text = long_question(rows[i].before, rows[i].after);
+        char *text = long_softmax(rows[i].before, rows[i].after);
         struct client_response response =
             daemon_ask_shared("POST", "/v2/models/softmax/infer", "", text, strlen(text));
         cr_expect_eq(response.status, rows[i].says == NULL ? 200 : 422, "%zu: %.200s", i,
