@@ -73,11 +73,13 @@ size_t answer_count(unsigned fields) {
     return fields == FIELDS_AT_ATTENTION ? ANSWER_PROJECTED : ANSWER_COUNT;
 }
 
-void answer_describe(struct codec_items *list, size_t count) {
+void answer_describe(struct codec_items *list, unsigned fields) {
     static const double no_numbers[4];
+    const bool returns = fields_has("return", fields); /* otherwise the output is like the input */
     codec_add_open(list, CODEC_OP_OBJECT, NULL);
-    for (size_t which = 0; which < count; which++) {
-        const attn_tensor tensor = {.dtype = ATTN_FLOAT32, .rank = ranks[which]};
+    for (size_t which = 0; which < answer_count(fields); which++) {
+        const attn_tensor tensor = {.dtype = ATTN_FLOAT32,
+                                    .rank = returns ? ranks[which] : ATTN_MAX_RANK};
         const attn_tensor indices = {.dtype = ATTN_INT64, .rank = ranks[which]};
         if (which == ANSWER_STATISTICS) {
             add_statistics(list, no_numbers);

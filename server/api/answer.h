@@ -43,9 +43,9 @@ extern const unsigned answer_bits[ANSWER_COUNT];
  * without the key "return" have an output alone. */
 size_t answer_count(unsigned fields);
 
-/* Lists the results that "return" can name, with `count` of its names, in the form of an answer:
- * each tensor has the type of its result, its greatest rank, and no numbers. */
-void answer_describe(struct codec_items *list, size_t count);
+/* Lists all results of objects with these fields as items without numbers: each has its type and
+ * its greatest rank. */
+void answer_describe(struct codec_items *list, unsigned fields);
 
 /* Fills the response of a call whose job has ended: its results in the order of "return", or the
  * error of the task that failed. The response borrows from the call. */

@@ -88,7 +88,7 @@ struct api_route {
     bool open; /* needs no API key, because it tells no secret and computes nothing */
 };
 
-#define API_VERSION "1" /* the one version of each model */
+#define API_MODEL_VERSION "1" /* the one version of each model */
 
 extern const struct api_route api_routes[];
 extern const size_t api_route_count;

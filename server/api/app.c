@@ -29,7 +29,9 @@ enum {
     /* Bytes. A shorter body is read even if the workers take no more, because its computation may
      * be small. */
     SMALL_BODY = 8192,
-    /* An I/O thread opens no request that exceeds one of these limits. Each is worth 0.25 ms. */
+    /* An I/O thread opens no request that exceeds one of these limits. Each is worth 0.25 ms. JSON
+     * before binary tensors has limits of its own in question.c, because it is parsed while the body
+     * arrives. */
     SMALL_SKELETON = 16 * 1024, /* bytes outside of matrices */
     SMALL_VALUES = 1024,        /* values outside of matrices */
     SMALL_PARTS = 2048,         /* heads of all batch items */
@@ -454,9 +456,9 @@ static bool open_later(struct exchange *exchange, double cost) {
 /* ------------------------------------------------------------------------------------- the end */
 
 /* Returns whether parsing the body takes so little time that an I/O thread does it. */
-static bool is_short(const struct codec_reader *reader) {
-    return reader == NULL || (codec_reader_values(reader) <= SMALL_VALUES &&
-                              codec_reader_skeleton(reader) <= SMALL_SKELETON);
+static bool is_short(const struct question *question) {
+    return question_values(question) <= SMALL_VALUES &&
+           question_skeleton(question) <= SMALL_SKELETON;
 }
 
 static bool app_end(void *arg, const struct http_request *request, struct http_response *response) {
@@ -476,10 +478,10 @@ static bool app_end(void *arg, const struct http_request *request, struct http_r
         tell_times(exchange, 0, 0);
         return respond(exchange);
     }
-    const struct codec_reader *reader = question_reader(&exchange->question);
-    if (!is_short(reader) && exchange->state->jobs != NULL) {
-        return open_later(exchange, (double)codec_reader_values(reader) * COST_OF_VALUE +
-                                        (double)codec_reader_skeleton(reader) * COST_OF_BYTE);
+    const struct question *question = &exchange->question;
+    if (!is_short(question) && exchange->state->jobs != NULL) {
+        return open_later(exchange, (double)question_values(question) * COST_OF_VALUE +
+                                        (double)question_skeleton(question) * COST_OF_BYTE);
     }
     if (!parse(exchange, exchange->submitted)) {
         return respond(exchange);

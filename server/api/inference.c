@@ -34,8 +34,8 @@ static const struct codec_value *member_of(const struct codec_value *object, con
 
 /* --------------------------------------------------------------------------------------- inputs */
 
-/* Reads the size of the bytes of an input. Returns false with the error set; *given says whether
- * the input has such a size. */
+/* Reads the parameter binary_data_size of an input. Returns false with the error set; *given says
+ * whether the input has it. */
 static bool read_size(const struct codec_document *document, const struct codec_value *input,
                       const char *name, const struct codec_tensor_form *form, bool *given,
                       struct codec_error *error) {
@@ -102,9 +102,11 @@ static bool check_place(const struct question *question, const struct codec_valu
                           tensor->name);
     }
     if (tensor->form.type == CODEC_TYPE_FP16 || tensor->form.type == CODEC_TYPE_BF16) {
-        return codec_fail(document, data, error,
-                          "the input \"%.64s\" has the datatype %s, which must be binary",
-                          tensor->name, codec_inference_types[tensor->form.type]);
+        return codec_fail(
+            document, data, error,
+            "the input \"%.64s\" has the datatype %s, which has no form in JSON: send "
+            "its bytes",
+            tensor->name, codec_inference_types[tensor->form.type]);
     }
     return true;
 }
@@ -151,32 +153,28 @@ static bool read_binary(const struct codec_document *document, const struct code
     }
     if (member_of(parameters, "shared_memory_region") != NULL) {
         return codec_fail(document, parameters, error,
-                          "an output is to go to shared memory, which this server does not use");
+                          "an output asks for shared memory, which this server does not use");
     }
     const struct codec_value *value = member_of(parameters, name);
     return value == NULL || codec_as_bool(document, value, binary, error);
 }
 
-/* Returns whether a model with these fields has an output of this name. */
-static bool is_output(const char *name, unsigned fields) {
-    struct codec_results results = {0};
-    struct codec_items list;
+/* Finds the result that an output is, or is a part of: *which is its index in answer_names, or
+ * ANSWER_COUNT if the model does not have it. Returns false if there is no memory. */
+static bool find_output(const struct question *question, const char *name, size_t *which) {
+    struct codec_results outputs = {0};
     bool found = false;
-    for (size_t i = 0; i < answer_count(fields); i++) {
-        if (strcmp(name, answer_names[i]) == 0) {
-            return true;
+    const bool good = inference_outputs(&outputs, question->fields, question->account);
+    for (size_t i = 0; good && i < outputs.count && !found; i++) {
+        found = inference_is_part(name, outputs.list[i].name);
+    }
+    codec_results_free(&outputs);
+    for (*which = 0; *which < ANSWER_COUNT; ++*which) {
+        if (found && inference_is_part(answer_names[*which], name)) {
+            break;
         }
     }
-    codec_items_begin(&list, NULL);
-    answer_describe(&list, answer_count(fields)); /* a part of a result has a name of its own */
-    if (codec_results_make(&results, list.list, list.count, CODEC_TYPE_FP32, NULL)) {
-        for (size_t i = 0; i < results.count; i++) {
-            found |= inference_is_part(name, results.list[i].name);
-        }
-    }
-    codec_results_free(&results);
-    codec_items_free(&list);
-    return found;
+    return good;
 }
 
 /* Refuses an output that the model does not have. The message lists those that it has. */
@@ -192,38 +190,8 @@ static bool refuse_output(const struct question *question, const struct codec_va
                       "the output \"%.64s\" is unknown; this model has %s", text, names);
 }
 
-/* Adds the first part of the name of an output to the names that "return" gets: "top_k" of
- * "top_k.indices". */
-static void add_return(struct plain *plain, size_t *count, const char *name) {
-    const size_t size = strcspn(name, "."), most = sizeof *plain->names - 1;
-    char *part = plain->names[*count];
-    memcpy(part, name, size < most ? size : most);
-    part[size < most ? size : most] = '\0';
-    for (size_t i = 0; i < *count; i++) {
-        if (strcmp(plain->names[i], part) == 0) {
-            return;
-        }
-    }
-    ++*count;
-}
-
-/* Makes an option "return" of the names. */
-static bool put_return(const struct question *question, struct plain *plain, size_t count,
-                       const struct codec_value *outputs, struct codec_error *error) {
-    if (plain_has(plain, "return")) {
-        return codec_fail(question->json, outputs, error,
-                          "give outputs or the parameter \"return\", not both");
-    }
-    codec_add_open(&plain->items, CODEC_OP_ARRAY, "return");
-    for (size_t i = 0; i < count; i++) {
-        codec_add_text(&plain->items, NULL, plain->names[i]);
-    }
-    codec_add_close(&plain->items);
-    return true;
-}
-
-/* Reads one output into question->outputs. */
-static bool read_output(struct question *question, const struct codec_value *output,
+/* Reads one output into question->outputs. *which is the index of its result in answer_names. */
+static bool read_output(struct question *question, const struct codec_value *output, size_t *which,
                         struct codec_error *error) {
     static const char *const keys[] = {"name", "parameters"};
     static const struct codec_keys known = {.names = keys, .count = sizeof keys / sizeof *keys};
@@ -241,7 +209,10 @@ static bool read_output(struct question *question, const struct codec_value *out
                      error)) {
         return false;
     }
-    if (!is_output(wanted.name, question->fields)) {
+    if (!find_output(question, wanted.name, which)) {
+        return codec_no_memory(error);
+    }
+    if (*which == ANSWER_COUNT) {
         return refuse_output(question, name, wanted.name, error);
     }
     for (size_t i = 0; i < question->output_count; i++) {
@@ -250,34 +221,49 @@ static bool read_output(struct question *question, const struct codec_value *out
                               wanted.name);
         }
     }
-    assert(question->output_count < PLAIN_NAMES); /* no model has as many outputs */
+    assert(question->output_count < QUESTION_OUTPUTS);
     question->outputs[question->output_count++] = wanted;
     return true;
 }
 
+/* Reads the outputs, and makes an option "return" of them. */
 static bool read_outputs(struct question *question, struct plain *plain,
                          const struct codec_value *outputs, struct codec_error *error) {
-    size_t names = 0;
-    if (outputs == NULL) {
-        return true;
-    }
-    if (codec_kind_of(outputs) != CODEC_ARRAY) {
+    const struct codec_value *output = outputs != NULL ? codec_at(outputs, 0) : NULL;
+    unsigned returned = 0; /* bits of the results */
+    if (outputs != NULL && codec_kind_of(outputs) != CODEC_ARRAY) {
         return codec_refuse(question->json, outputs, "an array of objects", error);
     }
-    for (const struct codec_value *output = codec_at(outputs, 0); output != NULL;
-         output = codec_next(output)) {
-        if (!read_output(question, output, error)) {
+    if (output == NULL) {
+        return true;
+    }
+    const bool returns = fields_has("return", question->fields);
+    if (returns && plain_has(plain, "return")) {
+        return codec_fail(question->json, outputs, error,
+                          "give outputs or the parameter \"return\", not both");
+    }
+    if (returns) {
+        codec_add_open(&plain->items, CODEC_OP_ARRAY, "return");
+    }
+    for (; output != NULL; output = codec_next(output)) {
+        size_t which = ANSWER_COUNT;
+        if (!read_output(question, output, &which, error)) {
             return false;
         }
-        add_return(plain, &names, question->outputs[question->output_count - 1].name);
+        if (returns && (returned & 1u << which) == 0) {
+            codec_add_text(&plain->items, NULL, answer_names[which]);
+        }
+        returned |= 1u << which;
     }
-    return names == 0 || !fields_has("return", question->fields) ||
-           put_return(question, plain, names, outputs, error);
+    if (returns) {
+        codec_add_close(&plain->items);
+    }
+    return true;
 }
 
 /* ----------------------------------------------------------------------------------- parameters */
 
-/* Reads a parameter that the protocol itself gives a meaning. *known says whether it is one. */
+/* Reads a parameter that the protocol defines. *known says whether it is one. */
 static bool read_reserved(struct question *question, struct plain *plain, const char *name,
                           const struct codec_value *value, bool *known, struct codec_error *error) {
     int64_t microseconds = 0;
@@ -293,10 +279,7 @@ static bool read_reserved(struct question *question, struct plain *plain, const 
     if (!codec_as_integer(question->json, value, 0, INT64_MAX, &microseconds, error)) {
         return false;
     }
-    if (microseconds > 0) {
-        codec_add_number(&plain->items, "timeout", (double)microseconds * 1e-6);
-    }
-    return true;
+    return microseconds == 0 || plain_number(plain, name, (double)microseconds * 1e-6, error);
 }
 
 static bool read_options(struct question *question, struct plain *plain,
@@ -315,9 +298,9 @@ static bool read_options(struct question *question, struct plain *plain,
     return true;
 }
 
-/* Refuses a member that names another model, or another version, than the path does. */
-static bool check_model(const struct codec_document *document, const char *key, const char *own,
-                        struct codec_error *error) {
+/* Refuses a member whose text is not `own`. `what` says which one it must be. */
+static bool check_member(const struct codec_document *document, const char *key, const char *own,
+                         const char *what, struct codec_error *error) {
     const struct codec_value *value = member_of(codec_root(document), key);
     const char *text;
     if (value == NULL) {
@@ -327,8 +310,8 @@ static bool check_model(const struct codec_document *document, const char *key, 
         return false;
     }
     return strcmp(text, own) == 0 || text[0] == '\0' ||
-           codec_fail(document, value, error, "%s is \"%.64s\", but the path is that of \"%s\"",
-                      key, text, own);
+           codec_fail(document, value, error, "%s is \"%.64s\"; %s is \"%s\"", key, text, what,
+                      own);
 }
 
 bool inference_read(struct question *question, struct plain *plain, struct codec_error *error) {
@@ -338,8 +321,8 @@ bool inference_read(struct question *question, struct plain *plain, struct codec
     const struct codec_document *document = question->json;
     const struct codec_value *root = codec_root(document);
     if (!codec_check_keys(document, root, &known, error) ||
-        !check_model(document, "model_name", question->model, error) ||
-        !check_model(document, "model_version", API_VERSION, error)) {
+        !check_member(document, "model_name", question->model, "the model of the path", error) ||
+        !check_member(document, "model_version", API_MODEL_VERSION, "the only version", error)) {
         return false;
     }
     const struct codec_value *id = member_of(root, "id"), *inputs = member_of(root, "inputs");

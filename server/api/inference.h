@@ -20,6 +20,10 @@ const struct api_route *inference_model(const char *path);
 /* Answers with a 404 that names the models. */
 void inference_refuse_model(const struct http_request *request, struct http_response *response);
 
+/* Makes a list of the results that an endpoint with these fields can return. They have no numbers.
+ * Returns false if there is no memory; the caller frees the list in any case. */
+bool inference_outputs(struct codec_results *outputs, unsigned fields, struct account *account);
+
 /* Reads the length of the JSON from the header Inference-Header-Content-Length; NULL: it is not
  * given, and the whole body is JSON. Returns false if it is no number of at least 1. */
 bool inference_length(const char *text, size_t *length);

@@ -10,11 +10,11 @@
 
 enum {
     /* Bytes of JSON before binary results. Its length is sent before it, so it is made at once. */
-    MOST_JSON = 1024 * 1024
+    MOST_ANSWER_JSON = 1024 * 1024
 };
 
-/* Leaves the results that are asked for, and notes whether each is to be binary. Returns whether
- * any is. */
+/* Keeps only the results that the request asks for, and sets whether each is binary. Returns
+ * whether any is. */
 static bool choose(const struct question *question, struct codec_results *results) {
     size_t kept = 0;
     bool any = false;
@@ -35,7 +35,7 @@ static bool choose(const struct question *question, struct codec_results *result
     return any;
 }
 
-/* Leaves the binary results. */
+/* Removes the results that are not binary. */
 static void keep_binary(struct codec_results *results) {
     size_t kept = 0;
     for (size_t i = 0; i < results->count; i++) {
@@ -87,7 +87,7 @@ static void add_answer(struct codec_items *list, const struct api_request *reque
     const struct codec_results *results = &request->tensors->results;
     codec_add_open(list, CODEC_OP_OBJECT, NULL);
     codec_add_text(list, "model_name", request->name);
-    codec_add_text(list, "model_version", API_VERSION);
+    codec_add_text(list, "model_version", API_MODEL_VERSION);
     if (question->id != NULL) {
         codec_add_text(list, "id", question->id);
     }
@@ -109,8 +109,8 @@ static void add_answer(struct codec_items *list, const struct api_request *reque
 static void send_binary(const struct api_request *request, struct http_response *response,
                         const struct codec_items *list, int digits) {
     struct tensors_answer *answer = request->tensors;
-    const size_t bytes = codec_items_bytes(list->list, list->count, digits, MOST_JSON);
-    if (bytes > MOST_JSON) {
+    const size_t bytes = codec_items_bytes(list->list, list->count, digits, MOST_ANSWER_JSON);
+    if (bytes > MOST_ANSWER_JSON) {
         http_problem(response, request->http, 422,
                      "the outputs in JSON are too long to stand before binary ones: ask for all of "
                      "them in binary form, or for all in JSON",

@@ -16,7 +16,7 @@ static bool is_model(const struct api_route *route) {
     return (route->fields & (FIELDS_AT_ATTENTION | FIELDS_AT_PROJECTIONS | FIELDS_AT_SOFTMAX)) != 0;
 }
 
-/* Returns the model of this name, of which `size` bytes count, or NULL. */
+/* Returns the model whose name is the first `size` bytes of `name`, or NULL. */
 static const struct api_route *find_model(const char *name, size_t size) {
     for (size_t i = 0; i < api_route_count; i++) {
         const char *own = api_routes[i].path + 1;
@@ -37,8 +37,8 @@ const struct api_route *inference_model(const char *path) {
 
 void inference_refuse_model(const struct http_request *request, struct http_response *response) {
     char detail[384];
-    int size = snprintf(detail, sizeof detail,
-                        "there is no such model as in %.100s; the models are", request->path);
+    int size = snprintf(detail, sizeof detail, "there is no model at %.100s; the models are",
+                        request->path);
     for (size_t i = 0; i < api_route_count; i++) {
         if (is_model(&api_routes[i])) {
             size += snprintf(detail + size, sizeof detail - (size_t)size, " %s,",
@@ -100,7 +100,7 @@ struct api_work *api_server_ready(const struct api_request *request,
     return NULL;
 }
 
-/* Adds an object for each model, as the index of the repository has it, or the names alone. */
+/* Adds the names of all models, or an object for each as in the index of the repository. */
 static void list_models(struct codec_items *list, bool names) {
     for (size_t i = 0; i < api_route_count; i++) {
         if (!is_model(&api_routes[i])) {
@@ -112,7 +112,7 @@ static void list_models(struct codec_items *list, bool names) {
         }
         codec_add_open(list, CODEC_OP_OBJECT, NULL);
         codec_add_text(list, "name", api_routes[i].path + 1);
-        codec_add_text(list, "version", API_VERSION);
+        codec_add_text(list, "version", API_MODEL_VERSION);
         codec_add_text(list, "state", "READY");
         codec_add_text(list, "reason", "");
         codec_add_close(list);
@@ -150,7 +150,8 @@ struct api_work *api_load(const struct api_request *request, struct http_respons
 
 /* ---------------------------------------------------------------------------------- the models */
 
-/* Adds a tensor of any sizes. A configuration has other names for the same. */
+/* Begins the object of a tensor whose axes may have any size; the caller ends it. A configuration
+ * uses other keys. */
 static void describe_tensor(struct codec_items *list, const char *name, enum codec_type type,
                             int rank, bool config) {
     static const int64_t any[ATTN_MAX_RANK] = {-1, -1, -1, -1, -1, -1, -1, -1};
@@ -164,8 +165,8 @@ static void describe_tensor(struct codec_items *list, const char *name, enum cod
     codec_add_integers(list, config ? "dims" : "shape", any, (size_t)rank);
 }
 
-/* Describes the inputs of a model from the table of fields. Returns the rank of the first. */
-static int describe_inputs(struct codec_items *list, unsigned fields, bool config) {
+/* Describes the inputs of a model from the table of fields. */
+static void describe_inputs(struct codec_items *list, unsigned fields, bool config) {
     struct fields_matrix inputs[FIELDS_MOST];
     const size_t count = fields_matrices(fields, inputs);
     codec_add_open(list, CODEC_OP_ARRAY, config ? "input" : "inputs");
@@ -178,31 +179,24 @@ static int describe_inputs(struct codec_items *list, unsigned fields, bool confi
         codec_add_close(list);
     }
     codec_add_close(list);
-    return inputs[0].rank;
 }
 
-/* Makes a list of the outputs of a model from the table of results. Returns false if there is no
- * memory. */
-static bool list_outputs(struct codec_results *outputs, unsigned fields) {
+bool inference_outputs(struct codec_results *outputs, unsigned fields, struct account *account) {
     struct codec_items items;
-    codec_items_begin(&items, NULL);
-    answer_describe(&items, answer_count(fields));
-    const bool good = !items.failed &&
-                      codec_results_make(outputs, items.list, items.count, CODEC_TYPE_FP32, NULL);
+    codec_items_begin(&items, account);
+    answer_describe(&items, fields);
+    const bool good = !items.failed && codec_results_make(outputs, items.list, items.count,
+                                                          CODEC_TYPE_FP32, account);
     codec_items_free(&items);
     return good;
 }
 
-/* Describes the outputs of a model. The output of a model without "return" has the rank of its
- * input. */
 static void describe_outputs(struct codec_items *list, const struct codec_results *outputs,
-                             unsigned fields, int input_rank, bool config) {
-    const bool returns = fields_has("return", fields);
+                             bool config) {
     codec_add_open(list, CODEC_OP_ARRAY, config ? "output" : "outputs");
     for (size_t i = 0; i < outputs->count; i++) {
         const struct codec_result *output = &outputs->list[i];
-        describe_tensor(list, output->name, output->type,
-                        returns ? output->tensor.rank : input_rank, config);
+        describe_tensor(list, output->name, output->type, output->tensor.rank, config);
         codec_add_close(list);
     }
     codec_add_close(list);
@@ -210,7 +204,7 @@ static void describe_outputs(struct codec_items *list, const struct codec_result
 
 static void describe(const struct api_request *request, struct http_response *response,
                      bool config) {
-    static const char *const versions[] = {API_VERSION};
+    static const char *const versions[] = {API_MODEL_VERSION};
     const struct api_route *model = inference_model(request->http->path);
     struct codec_results outputs = {0};
     struct codec_items list;
@@ -228,9 +222,9 @@ static void describe(const struct api_request *request, struct http_response *re
     } else {
         codec_add_texts(&list, "versions", versions, 1);
     }
-    const int rank = describe_inputs(&list, model->fields, config);
-    if (list_outputs(&outputs, model->fields)) {
-        describe_outputs(&list, &outputs, model->fields, rank, config);
+    describe_inputs(&list, model->fields, config);
+    if (inference_outputs(&outputs, model->fields, NULL)) {
+        describe_outputs(&list, &outputs, config);
     } else {
         list.failed = true;
     }
@@ -271,7 +265,7 @@ static void describe_stats(struct codec_items *list, const char *name,
     const double count = (double)atomic_load(&stats->durations[METRICS_SUCCESS].count);
     codec_add_open(list, CODEC_OP_OBJECT, NULL);
     codec_add_text(list, "name", name);
-    codec_add_text(list, "version", API_VERSION);
+    codec_add_text(list, "version", API_MODEL_VERSION);
     codec_add_number(list, "last_inference", (double)atomic_load(&stats->last_ms));
     codec_add_number(list, "inference_count", count);
     codec_add_number(list, "execution_count", count);

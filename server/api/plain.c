@@ -5,11 +5,11 @@
 
 #include "api/fields.h"
 
-void plain_begin(struct plain *plain, struct codec_document *question, struct account *account,
+void plain_begin(struct plain *plain, struct codec_document *source, struct account *account,
                  size_t max_values) {
     plain->account = account;
     plain->max_values = max_values;
-    plain->question = question;
+    plain->source = source;
     plain->tensor_count = 0;
     codec_items_begin(&plain->items, account);
     codec_add_open(&plain->items, CODEC_OP_OBJECT, NULL);
@@ -28,16 +28,35 @@ bool plain_has(const struct plain *plain, const char *name) {
 bool plain_tensor(struct plain *plain, const struct plain_tensor *tensor,
                   struct codec_error *error) {
     if (plain->tensor_count == CODEC_MAX_ARRIVALS) {
-        return codec_fail(plain->question, NULL, error,
+        return codec_fail(plain->source, NULL, error,
                           "the request has more than %d tensors, which is a fixed limit",
                           CODEC_MAX_ARRIVALS);
     }
     if (plain_has(plain, tensor->name)) {
-        return codec_fail(plain->question, NULL, error, "the tensor \"%.64s\" is given twice",
+        return codec_fail(plain->source, NULL, error, "the tensor \"%.64s\" is given twice",
                           tensor->name);
     }
     codec_add_number(&plain->items, tensor->name, 0);
     plain->tensors[plain->tensor_count++] = *tensor;
+    return true;
+}
+
+/* Refuses an option with the name of a tensor. */
+static bool is_new_option(const struct plain *plain, const char *name, struct codec_error *error) {
+    for (size_t i = 0; i < plain->tensor_count; i++) {
+        if (strcmp(plain->tensors[i].name, name) == 0) {
+            return codec_fail(plain->source, NULL, error,
+                              "\"%.64s\" is given as a tensor and as an option", name);
+        }
+    }
+    return true;
+}
+
+bool plain_number(struct plain *plain, const char *name, double number, struct codec_error *error) {
+    if (!is_new_option(plain, name, error)) {
+        return false;
+    }
+    codec_add_number(&plain->items, name, number);
     return true;
 }
 
@@ -63,30 +82,27 @@ bool plain_option(struct plain *plain, const char *name, const struct codec_valu
     double number;
     bool on;
     const char *text;
-    for (size_t i = 0; i < plain->tensor_count; i++) {
-        if (strcmp(plain->tensors[i].name, name) == 0) {
-            return codec_fail(plain->question, NULL, error,
-                              "\"%.64s\" is given as a tensor and as an option", name);
-        }
+    if (!is_new_option(plain, name, error)) {
+        return false;
     }
     switch (codec_kind_of(value)) {
     case CODEC_NUMBER:
-        if (!codec_as_number(plain->question, value, &number, error)) {
+        if (!codec_as_number(plain->source, value, &number, error)) {
             return false;
         }
         codec_add_number(&plain->items, name, number);
         return true;
     case CODEC_BOOL:
-        if (!codec_as_bool(plain->question, value, &on, error)) {
+        if (!codec_as_bool(plain->source, value, &on, error)) {
             return false;
         }
         codec_add_bool(&plain->items, name, on);
         return true;
     case CODEC_TEXT:
-        return codec_as_text(plain->question, value, &text, error) &&
+        return codec_as_text(plain->source, value, &text, error) &&
                add_text_option(plain, name, text, error);
     default:
-        return codec_refuse(plain->question, value,
+        return codec_refuse(plain->source, value,
                             "a number, a boolean or a string; a list is written as JSON in a "
                             "string, such as \"[2, 0]\"",
                             error);
@@ -140,7 +156,7 @@ static bool place_tensors(const struct plain *plain, struct codec_document *docu
     for (size_t i = 0; i < plain->tensor_count; i++, member = codec_next(member)) {
         const struct plain_tensor *tensor = &plain->tensors[i];
         const bool good = tensor->data != NULL
-                              ? codec_move_tensor(document, member, plain->question, tensor->data,
+                              ? codec_move_tensor(document, member, plain->source, tensor->data,
                                                   &tensor->form, error)
                               : codec_expect(arrivals, member, &tensor->form, error);
         if (!good) {

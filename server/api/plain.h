@@ -1,6 +1,6 @@
 /*
  * plain.h - the plain document of a question whose tensors are bytes: what the JSON body of the
- * endpoint would be. So the handlers and the table of fields know nothing of other formats. A
+ * endpoint would be. The handlers and the table of fields therefore know only JSON. A
  * reader of a format lists tensors and options in a struct plain, and plain_make() makes the
  * document.
  */
@@ -8,10 +8,6 @@
 #define API_PLAIN_H
 
 #include "codec/binary.h"
-
-enum {
-    PLAIN_NAMES = 64 /* most outputs that a question asks for; no model has as many */
-};
 
 /* A tensor that the question describes. Everything is borrowed from the question. */
 struct plain_tensor {
@@ -22,18 +18,17 @@ struct plain_tensor {
 
 /* The plain document before it is made. */
 struct plain {
-    struct account *account;         /* borrowed; counts all memory */
-    size_t max_values;               /* values of the document outside of arrays of numbers */
-    struct codec_document *question; /* borrowed; the JSON that the client sent */
+    struct account *account;       /* borrowed; counts all memory */
+    size_t max_values;             /* values of the document outside of arrays of numbers */
+    struct codec_document *source; /* borrowed; the JSON that the client sent */
     struct plain_tensor tensors[CODEC_MAX_ARRIVALS];
     size_t tensor_count;
     /* The JSON of the document so far, with a 0 in place of each tensor. */
     struct codec_items items;
-    char names[PLAIN_NAMES][48]; /* names that the items borrow */
 };
 
 /* Begins a document without members. The caller frees `items` in the end. */
-void plain_begin(struct plain *plain, struct codec_document *question, struct account *account,
+void plain_begin(struct plain *plain, struct codec_document *source, struct account *account,
                  size_t max_values);
 
 /* Returns whether the document has a member of this name so far. */
@@ -43,6 +38,9 @@ bool plain_has(const struct plain *plain, const char *name);
  * CODEC_MAX_ARRIVALS tensors, and for a name that is there. */
 bool plain_tensor(struct plain *plain, const struct plain_tensor *tensor,
                   struct codec_error *error);
+
+/* Adds an option that is a number. Errors: CODEC_CONTENT for a name that a tensor has. */
+bool plain_number(struct plain *plain, const char *name, double number, struct codec_error *error);
 
 /* Adds an option: a number, a boolean, or a text, which is read as JSON if it is JSON. Borrows
  * both. Errors: CODEC_CONTENT, also for a name that a tensor has; CODEC_NO_MEMORY. */

@@ -13,7 +13,7 @@
 enum {
     /* The most bytes and values of JSON before tensors, because an I/O thread parses it while the
      * body arrives. */
-    MOST_JSON = 32 * 1024,
+    MOST_REQUEST_JSON = 32 * 1024,
     MOST_VALUES = 4096
 };
 
@@ -64,7 +64,7 @@ bool question_open(struct question *question, const struct codec_options *json) 
         options.integers = question->format == API_SAFETENSORS; /* all are sizes or offsets */
     }
     if (question->format == API_SAFETENSORS || question->json_size != SIZE_MAX) {
-        options.max_skeleton = MOST_JSON;
+        options.max_skeleton = MOST_REQUEST_JSON;
         options.max_values = MOST_VALUES;
     }
     if (question->format == API_INFERENCE) {
@@ -78,15 +78,23 @@ bool question_open(struct question *question, const struct codec_options *json) 
     return question->reader != NULL;
 }
 
-const struct codec_reader *question_reader(const struct question *question) {
-    return question->reader;
+size_t question_values(const struct question *question) {
+    return question->reader != NULL ? codec_reader_values(question->reader) : 0;
+}
+
+size_t question_skeleton(const struct question *question) {
+    if (question->reader == NULL) {
+        return 0;
+    }
+    return question->format == API_INFERENCE ? question->seen / 2
+                                             : codec_reader_skeleton(question->reader);
 }
 
 void question_drop(struct question *question) {
     codec_reader_free(question->reader);
     question->reader = NULL;
-    codec_document_free(question->plain);
-    question->plain = NULL;
+    codec_document_free(question->document);
+    question->document = NULL;
 }
 
 void question_free(struct question *question) {
@@ -128,8 +136,8 @@ static bool refuse_json(const struct question *question, struct codec_error *err
 
 /* Lists what a header of safetensors has. "format" names the library that wrote the file. */
 static bool list_safetensors(struct plain *plain, struct codec_error *error) {
-    struct safetensors header;
-    if (!safetensors_read(plain->question, &header, error)) {
+    struct codec_safetensors header;
+    if (!codec_safetensors_read(plain->source, &header, error)) {
         return false;
     }
     for (size_t i = 0; i < header.count; i++) {
@@ -166,11 +174,11 @@ static bool open_tensors(struct question *question, struct codec_error *error) {
                 question->json_size != SIZE_MAX ? MOST_VALUES : 0);
     if (question->format == API_INFERENCE ? inference_read(question, plain, error)
                                           : list_safetensors(plain, error)) {
-        question->plain = plain_make(plain, &question->arrivals, &question->floats, error);
+        question->document = plain_make(plain, &question->arrivals, &question->floats, error);
     }
     codec_items_free(&plain->items);
     account_free(question->account, plain, sizeof *plain);
-    return question->plain != NULL;
+    return question->document != NULL;
 }
 
 /* ------------------------------------------------------------------------------------- the body */
@@ -185,12 +193,12 @@ static bool take_prefix(struct question *question, const unsigned char **bytes, 
     if (question->seen < SAFETENSORS_PREFIX) {
         return true;
     }
-    const uint64_t length = safetensors_length(question->prefix);
-    if (length > MOST_JSON) {
+    const uint64_t length = codec_safetensors_length(question->prefix);
+    if (length > MOST_REQUEST_JSON) {
         return refuse(error, CODEC_TOO_LARGE,
                       "the header of the safetensors has %llu bytes; it may have at most %d, which "
                       "is a fixed limit",
-                      (unsigned long long)length, MOST_JSON);
+                      (unsigned long long)length, MOST_REQUEST_JSON);
     }
     if (length < 2) {
         return refuse(error, CODEC_SYNTAX,
@@ -255,8 +263,8 @@ struct codec_document *question_finish(struct question *question, struct codec_e
         return NULL;
     }
     if (codec_arrived(&question->arrivals, error)) {
-        document = question->plain;
-        question->plain = NULL;
+        document = question->document;
+        question->document = NULL;
     }
     return document;
 }

@@ -10,6 +10,10 @@
 #include "api/api.h"
 #include "api/plain.h"
 
+enum {
+    QUESTION_OUTPUTS = 64 /* most outputs that a question asks for; no model has as many */
+};
+
 /* A result that a question in the Open Inference Protocol asks for. */
 struct question_output {
     const char *name; /* borrowed from the question */
@@ -18,9 +22,9 @@ struct question_output {
 
 struct question {
     enum api_format format;
-    unsigned fields;         /* the bit FIELDS_AT_* of the endpoint */
-    const char *model;       /* borrowed; the name of the endpoint */
-    size_t json_size;        /* bytes of the JSON before the tensors; SIZE_MAX: all is JSON */
+    unsigned fields;   /* the bit FIELDS_AT_* of the endpoint */
+    const char *model; /* borrowed; the name of the endpoint */
+    size_t json_size;  /* bytes of the JSON before the tensors; SIZE_MAX: all is JSON, or unknown */
     struct account *account; /* borrowed; counts all memory; NULL before question_open() */
 
     /* The answer needs these members of a question whose tensors are bytes. */
@@ -28,7 +32,7 @@ struct question {
     struct codec_document *json; /* owned; the JSON as it was sent, or NULL */
     const char *id;              /* borrowed from the JSON, or NULL */
     bool binary;                 /* results are binary unless their output says otherwise */
-    struct question_output outputs[PLAIN_NAMES];
+    struct question_output outputs[QUESTION_OUTPUTS];
     size_t output_count; /* 0: all results */
 
     /* Only question.c uses the rest. */
@@ -39,12 +43,12 @@ struct question {
     } stage;
     size_t seen; /* bytes of the prefix or of the JSON so far */
     unsigned char prefix[8];
-    struct codec_reader *reader;  /* owned; reads the JSON, or NULL */
-    struct codec_document *plain; /* owned until question_finish() hands it over */
+    struct codec_reader *reader;     /* owned; reads the JSON, or NULL */
+    struct codec_document *document; /* owned until question_finish() hands it over */
     struct codec_arrivals arrivals;
 };
 
-/* Finds by the headers of a request what its body is. The format of the request's answer says
+/* Finds the format of the body from the headers of the request. The format of its answer says
  * whether the path is one of the Open Inference Protocol. `question` is all zeros before. Returns
  * false after filling `response` if the headers are wrong. */
 bool question_begin(struct question *question, const struct api_request *request, unsigned fields,
@@ -58,13 +62,16 @@ bool question_open(struct question *question, const struct codec_options *json);
 bool question_feed(struct question *question, const void *bytes, size_t size,
                    struct codec_error *error);
 
-/* Returns the reader of JSON that question_finish() parses, or NULL. */
-const struct codec_reader *question_reader(const struct question *question);
+/* Return how much JSON question_finish() will read: its values outside of matrices, and its bytes
+ * outside of matrices. The data of inputs in the Open Inference Protocol count as half as many
+ * bytes, because question_finish() checks and converts them. */
+size_t question_values(const struct question *question);
+size_t question_skeleton(const struct question *question);
 
 /* Ends the body. Returns the document for the handler, owned, or NULL with the error set. */
 struct codec_document *question_finish(struct question *question, struct codec_error *error);
 
-/* Frees what only reads the body. The members for the answer stay. */
+/* Frees the reader and the document. The members that the answer needs stay. */
 void question_drop(struct question *question);
 
 /* Frees everything. */

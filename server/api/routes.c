@@ -50,7 +50,7 @@ const size_t api_route_count = sizeof api_routes / sizeof *api_routes;
 /* Returns whether a path has the segments of a route. "{name}" stands for any one segment, and
  * "{model}" also for a segment with the one version of a model after it. */
 static bool matches(const char *route, const char *path) {
-    static const char model[] = "{model}", version[] = "/versions/" API_VERSION;
+    static const char model[] = "{model}", version[] = "/versions/" API_MODEL_VERSION;
     if (path[0] != '/' || path[1] != route[1]) { /* no {name} is the first segment */
         return false;
     }

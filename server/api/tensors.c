@@ -89,7 +89,8 @@ static bool copy_all(const struct api_request *request, struct http_response *re
     return true;
 }
 
-/* Has the answer made while it is sent. Returns false if there is no memory. */
+/* Prepares an answer whose bytes are made while they are sent. Returns false if there is no
+ * memory. */
 static bool stream_all(const struct api_request *request, struct http_response *response) {
     const struct codec_results *results = &request->tensors->results;
     if (!account_take(request->account, HTTP_STREAM)) {
@@ -109,7 +110,7 @@ void tensors_send(const struct api_request *request, struct http_response *respo
     size_t total = answer->header.size;
     for (size_t i = 0; i < answer->results.count; i++) {
         const struct codec_result *result = &answer->results.list[i];
-        const size_t element = codec_result_beyond(result);
+        const size_t element = codec_result_out_of_range(result);
         if (element != SIZE_MAX) {
             refuse_range(request, response, result, element);
             return;
@@ -131,7 +132,7 @@ void tensors_reply(const struct api_request *request, struct http_response *resp
     struct tensors_answer *answer = request->tensors;
     const int64_t start = clock_ns();
     if (tensors_list(request, response, items)) {
-        if (safetensors_write(&answer->header, &answer->results, items)) {
+        if (codec_safetensors_write(&answer->header, &answer->results, items)) {
             tensors_send(request, response);
         } else {
             reply_no_memory(request, response);

@@ -14,7 +14,7 @@
  * its last byte is sent. */
 struct tensors_answer {
     struct codec_results results; /* the tensors that are sent, in this order */
-    struct codec_buffer header;   /* what stands before them */
+    struct codec_buffer header;   /* the bytes before the tensors */
     char *whole;                  /* owned; a short answer, or NULL */
     size_t whole_size;            /* its bytes */
     struct account *account;      /* borrowed; counts all three */

@@ -49,8 +49,8 @@ static bool read_type(const struct codec_document *document, const struct codec_
     const char *text;
     char quoted[CODEC_QUOTE_SIZE];
     if (value == NULL || codec_kind_of(value) != CODEC_TEXT) {
-        return refuse(document, value, name, error, "has no type: give a text such as \"%s\"",
-                      names[CODEC_TYPE_FP32]);
+        return refuse(document, value, name, error,
+                      "must have a type, which is a string such as \"%s\"", names[CODEC_TYPE_FP32]);
     }
     if (!codec_as_text(document, value, &text, error)) {
         return false;
@@ -85,7 +85,7 @@ bool codec_as_form(const struct codec_document *document, const struct codec_val
     }
     if (codec_kind_of(shape) != CODEC_ARRAY || codec_size(shape) > 0) {
         if (codec_kind_of(shape) == CODEC_NUMBER) {
-            return refuse(document, shape, name, error, "has a shape that is no array");
+            return refuse(document, shape, name, error, "has a shape that is not an array");
         }
         if (!codec_as_integers(document, shape, 1, INT64_MAX, axes, ATTN_MAX_RANK, &count,
                                &fault)) {
@@ -98,7 +98,7 @@ bool codec_as_form(const struct codec_document *document, const struct codec_val
     }
     form->rank = (int)count;
     form->bytes = sizes[form->type];
-    size_t most = sizeof(double); /* an element takes up to so much in a document */
+    size_t most = sizeof(double); /* bytes that an element takes in a document, at most */
     for (size_t axis = 0; axis < count; axis++) {
         form->shape[axis] = (size_t)axes[axis];
         form->bytes *= form->shape[axis]; /* wraps around only if `most` does */
@@ -157,8 +157,8 @@ LOOPS(int32, int32_t, )
 LOOPS(int64, int64_t, )
 LOOPS(half, uint16_t, widen_half)
 LOOPS(bfloat, uint16_t, widen_bfloat)
-LOOPS(single, float, )
-LOOPS(twofold, double, )
+LOOPS(float32, float, )
+LOOPS(float64, double, )
 
 typedef void converter(void *restrict out, const unsigned char *restrict bytes, size_t count);
 
@@ -170,7 +170,7 @@ static converter *const converters[CODEC_TYPE_COUNT][2] = {
     [CODEC_TYPE_INT8] = PAIR(int8),     [CODEC_TYPE_INT16] = PAIR(int16),
     [CODEC_TYPE_INT32] = PAIR(int32),   [CODEC_TYPE_INT64] = PAIR(int64),
     [CODEC_TYPE_FP16] = PAIR(half),     [CODEC_TYPE_BF16] = PAIR(bfloat),
-    [CODEC_TYPE_FP32] = PAIR(single),   [CODEC_TYPE_FP64] = PAIR(twofold),
+    [CODEC_TYPE_FP32] = PAIR(float32),  [CODEC_TYPE_FP64] = PAIR(float64),
 };
 
 /* Each returns whether all numbers are finite. The loop has no exit, so the compiler makes vectors
@@ -292,7 +292,7 @@ static bool store(const struct codec_arrivals *arrivals, const struct codec_arri
     return true;
 }
 
-/* Takes bytes of the current tensor, at most all that it lacks. */
+/* Takes bytes of the current tensor, and none beyond its end. */
 static bool take(struct codec_arrivals *arrivals, const struct codec_arrival *arrival,
                  struct lifted *tensor, const unsigned char *bytes, size_t size,
                  struct codec_error *error) {
@@ -435,7 +435,7 @@ static bool check_array(const struct codec_document *document, const struct code
         (tensor->rank != form->rank ||
          memcmp(tensor->shape, form->shape, (size_t)form->rank * sizeof *form->shape) != 0)) {
         return refuse(document, value, name, error,
-                      "has data that are nested in another way than its shape says");
+                      "has data whose nesting does not match its shape");
     }
     if (tensor->dtype == ATTN_BOOL && form->type != CODEC_TYPE_BOOL) {
         return refuse(document, value, name, error, "has booleans, but its type is no BOOL");

@@ -2,7 +2,7 @@
  * binary.h - tensors as bytes: their types, tensors whose bytes arrive with a body, and results as
  * the bytes of an answer. The bytes are little-endian, packed and in row-major order, as in the
  * binary tensor extension of the Open Inference Protocol and in safetensors. This file knows
- * neither of these formats.
+ * the names of their types, and nothing else of them.
  */
 #ifndef CODEC_BINARY_H
 #define CODEC_BINARY_H
@@ -118,7 +118,7 @@ struct codec_result {
     size_t bytes;      /* bytes of the tensor in this type */
     double number;     /* the one number */
     bool binary;       /* the results of codec_results_make() are; the caller may clear it */
-    size_t offsets[2]; /* safetensors_write() sets them: where its bytes begin and end */
+    size_t offsets[2]; /* codec_safetensors_write() sets them: where its bytes begin and end */
 };
 
 /* The results of an answer. Zero-initialise. */
@@ -143,7 +143,7 @@ const void *codec_result_bytes(const struct codec_result *result);
 
 /* Finds a number of a result that its type cannot hold, such as 70000 in FP16. Returns its index,
  * or SIZE_MAX if there is none. */
-size_t codec_result_beyond(const struct codec_result *result);
+size_t codec_result_out_of_range(const struct codec_result *result);
 
 /* Writes `size` bytes of a result, from byte `first` on. */
 void codec_result_read(const struct codec_result *result, size_t first, void *out, size_t size);

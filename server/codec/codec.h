@@ -371,9 +371,6 @@ bool codec_items_write(const struct codec_items *items, int digits, size_t befor
 /* Frees a buffer of codec_items_write() and gives its bytes back. Accepts an empty buffer. */
 void codec_buffer_free(struct codec_buffer *buffer, struct account *account);
 
-/* Appends bytes as they are. False if out of memory. */
-bool codec_append(struct codec_buffer *buffer, const void *bytes, size_t size);
-
 /* Writes the same text piece by piece, for answers that are too long to be held as text. The items
  * and what they point to are borrowed. A writer takes ten kilobytes, however long the text is. NULL
  * if out of memory. */

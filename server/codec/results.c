@@ -2,6 +2,7 @@
  * bytes. */
 #include "codec/binary.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -50,10 +51,12 @@ static struct codec_result *add(struct codec_results *results, const struct path
         result->bytes *= tensor->shape[axis]; /* the tensor exists, so its size fits */
     }
     for (size_t i = 1; i < path->depth; i++) {
+        assert(size < sizeof result->name);
         size +=
             (size_t)snprintf(result->name + size, sizeof result->name - size, "%s.", path->keys[i]);
     }
-    snprintf(result->name + size, sizeof result->name - size, "%s", key);
+    size += (size_t)snprintf(result->name + size, sizeof result->name - size, "%s", key);
+    assert(size < sizeof result->name); /* the names of results are few and short */
     return result;
 }
 
@@ -88,12 +91,11 @@ bool codec_results_make(struct codec_results *results, const struct codec_item *
     for (size_t i = 0; good && i < count; i++) {
         switch (items[i].op) {
         case CODEC_OP_OBJECT:
-            good = path.depth < MAX_OPEN;
-            if (good) {
-                path.keys[path.depth++] = items[i].key;
-            }
+            assert(path.depth < MAX_OPEN);
+            path.keys[path.depth++] = items[i].key;
             break;
-        case CODEC_OP_END:
+        case CODEC_OP_END: /* no answer has arrays of items */
+            assert(path.depth > 0);
             path.depth--;
             break;
         case CODEC_OP_TENSOR:
@@ -177,7 +179,7 @@ void codec_result_read(const struct codec_result *result, size_t first, void *ou
     }
 }
 
-size_t codec_result_beyond(const struct codec_result *result) {
+size_t codec_result_out_of_range(const struct codec_result *result) {
     /* The least magnitudes that are rounded to infinity. */
     const float least = result->type == CODEC_TYPE_FP16   ? 65520.0F
                         : result->type == CODEC_TYPE_BF16 ? 0x1.FFp+127F

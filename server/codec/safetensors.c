@@ -9,7 +9,7 @@
 
 /* ---------------------------------------------------------------------------- reading a header */
 
-uint64_t safetensors_length(const unsigned char prefix[static SAFETENSORS_PREFIX]) {
+uint64_t codec_safetensors_length(const unsigned char prefix[static SAFETENSORS_PREFIX]) {
     uint64_t length = 0;
     for (int i = SAFETENSORS_PREFIX - 1; i >= 0; i--) {
         length = length << 8 | prefix[i];
@@ -18,7 +18,7 @@ uint64_t safetensors_length(const unsigned char prefix[static SAFETENSORS_PREFIX
 }
 
 static bool read_tensor(const struct codec_document *document, const struct codec_value *value,
-                        struct safetensors_tensor *tensor, struct codec_error *error) {
+                        struct codec_safetensors_tensor *tensor, struct codec_error *error) {
     static const char *const keys[] = {"dtype", "shape", "data_offsets"};
     const struct codec_keys known = {.names = keys, .count = sizeof keys / sizeof *keys};
     char quoted[CODEC_QUOTE_SIZE];
@@ -65,16 +65,16 @@ static bool read_metadata(const struct codec_document *document, const struct co
 }
 
 static int by_begin(const void *a, const void *b) {
-    const struct safetensors_tensor *left = a, *right = b;
+    const struct codec_safetensors_tensor *left = a, *right = b;
     return (left->begin > right->begin) - (left->begin < right->begin);
 }
 
 /* Checks that the bytes of the tensors follow one another. */
-static bool check_order(const struct codec_document *document, const struct safetensors *header,
-                        struct codec_error *error) {
+static bool check_order(const struct codec_document *document,
+                        const struct codec_safetensors *header, struct codec_error *error) {
     size_t end = 0;
     for (size_t i = 0; i < header->count; i++) {
-        const struct safetensors_tensor *tensor = &header->list[i];
+        const struct codec_safetensors_tensor *tensor = &header->list[i];
         char quoted[CODEC_QUOTE_SIZE];
         if (tensor->begin != end) {
             codec_quote(quoted, codec_name(tensor->value), strlen(codec_name(tensor->value)));
@@ -88,8 +88,8 @@ static bool check_order(const struct codec_document *document, const struct safe
     return true;
 }
 
-bool safetensors_read(const struct codec_document *document, struct safetensors *header,
-                      struct codec_error *error) {
+bool codec_safetensors_read(const struct codec_document *document, struct codec_safetensors *header,
+                            struct codec_error *error) {
     const struct codec_value *root = codec_root(document);
     header->count = 0;
     header->metadata = NULL;
@@ -202,8 +202,8 @@ static bool write_header(const struct codec_items *list, struct codec_buffer *bu
     return true;
 }
 
-bool safetensors_write(struct codec_buffer *buffer, struct codec_results *results,
-                       const struct codec_items *items) {
+bool codec_safetensors_write(struct codec_buffer *buffer, struct codec_results *results,
+                             const struct codec_items *items) {
     struct codec_buffer texts[MOST_TEXTS] = {0};
     struct codec_items list;
     codec_items_begin(&list, results->account);

@@ -13,33 +13,33 @@ enum {
 };
 
 /* One tensor of a header. */
-struct safetensors_tensor {
+struct codec_safetensors_tensor {
     const struct codec_value *value; /* borrowed; codec_name() is the name of the tensor */
     struct codec_tensor_form form;
     size_t begin; /* the offset of its bytes after the header */
 };
 
 /* The tensors of a header in the order of their bytes. */
-struct safetensors {
-    struct safetensors_tensor list[CODEC_MAX_ARRIVALS];
+struct codec_safetensors {
+    struct codec_safetensors_tensor list[CODEC_MAX_ARRIVALS];
     size_t count;
     const struct codec_value *metadata; /* an object of texts, borrowed, or NULL */
 };
 
 /* Returns the length of a header, from its eight bytes. */
-uint64_t safetensors_length(const unsigned char prefix[static SAFETENSORS_PREFIX]);
+uint64_t codec_safetensors_length(const unsigned char prefix[static SAFETENSORS_PREFIX]);
 
 /* Reads a header. The bytes of the tensors must follow one another without gaps or overlaps. At
  * most CODEC_MAX_ARRIVALS tensors are taken. Errors: CODEC_CONTENT; the message names the tensor
  * and the rule. */
-bool safetensors_read(const struct codec_document *document, struct safetensors *header,
-                      struct codec_error *error);
+bool codec_safetensors_read(const struct codec_document *document, struct codec_safetensors *header,
+                            struct codec_error *error);
 
 /* Sorts the results of an answer so that each lies at a multiple of the bytes of its elements, and
  * writes the length of their header and the header into an empty buffer, which counts in the
  * account of the results. The metadata are the texts of the items of the answer, as JSON. Returns
  * false if there is no memory. */
-bool safetensors_write(struct codec_buffer *buffer, struct codec_results *results,
-                       const struct codec_items *items);
+bool codec_safetensors_write(struct codec_buffer *buffer, struct codec_results *results,
+                             const struct codec_items *items);
 
 #endif

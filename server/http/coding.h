@@ -32,9 +32,9 @@ enum coding coding_choose(const struct framing_header *headers, size_t count, un
                           bool *must);
 
 /* Compresses the body of the response. A streamed body stays streamed, and its size is not known
- * any more; its `read` may then write less than there is room for, but 0 bytes
- * only at the end of the body. Returns false if the body stays as it is, because there is no memory
- * or the compressed body would not be shorter; `must` allows it to be longer. */
+ * any more; its `read` may then write less than there is room for, but 0 bytes only at the end of
+ * the body. Returns false if the body stays as it is, because there is no memory or the compressed
+ * body would not be shorter; `must` allows it to be longer. */
 bool coding_compress(struct http_response *response, enum coding coding, bool must);
 
 /* Returns the most bytes of memory that a streamed body of this coding takes until its end. */

@@ -307,8 +307,7 @@ static void check_coding(const struct framing_head *head, struct framing_result 
             set_refusal(result, 415,
                         head->codings
                             ? "the Content-Encoding must be gzip, zstd, deflate or identity, and "
-                              "only one of "
-                              "them; this one is \"%.*s\""
+                              "only one of them; this one is \"%.*s\""
                             : "the Content-Encoding must be identity, not \"%.*s\": the operator "
                               "of this server allows others with --compression yes",
                         header->value_size < 48 ? (int)header->value_size : 48, header->value);

@@ -51,10 +51,10 @@ struct http_request {
     /* X-Request-Id: the client's if it has 1..128 visible ASCII characters; else made here. */
     const char *id;
     bool head;
-    bool draining;    /* the server is about to stop */
-    bool authorized;  /* the request has a valid key, or no key is needed */
-    bool no_bearer;   /* the request has an Authorization header that is not "Bearer KEY" */
-    bool inference;   /* the path is of the Open Inference Protocol; see struct http_app */
+    bool draining;   /* the server is about to stop */
+    bool authorized; /* the request has a valid key, or no key is needed */
+    bool no_bearer;  /* the request has an Authorization header that is not "Bearer KEY" */
+    bool inference;  /* the path is of the Open Inference Protocol; see struct http_app */
     const struct http_server *server;
 };
 

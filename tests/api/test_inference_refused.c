@@ -117,7 +117,7 @@ Test(inference_refused, bad_json_names_the_tensor_and_the_rule) {
          "\"lse\" is asked for twice"},
         /* shapes */
         {QUERY("FP32", "[2,1]", DATA("[1]")), 422, "\"Q\"|1 elements in its data, but 2"},
-        {QUERY("FP32", "[1,2]", DATA("[[1],[2]]")), 422, "\"Q\"|nested in another way"},
+        {QUERY("FP32", "[1,2]", DATA("[[1],[2]]")), 422, "\"Q\"|whose nesting does not match"},
         {QUERY("FP32", "[1,2]", DATA("[[1],[2,3]]")), 422, "/inputs/0/data|the row has 2 numbers"},
         {QUERY("FP32", "[]", DATA("[1]")), 422, "\"Q\"|0 axes"},
         {QUERY("FP32", "[1,0]", DATA("[]")), 422, "\"Q\"|at least 1, not 0"},
@@ -126,7 +126,7 @@ Test(inference_refused, bad_json_names_the_tensor_and_the_rule) {
         /* types */
         {QUERY("BYTES", "[1,1]", DATA("[\"a\"]")), 422, "\"Q\"|the type \"BYTES\""},
         {QUERY("F32", "[1,1]", DATA("[1]")), 422, "\"Q\"|the type \"F32\""},
-        {QUERY("FP16", "[1,1]", DATA("[1]")), 422, "\"Q\"|FP16|must be binary"},
+        {QUERY("FP16", "[1,1]", DATA("[1]")), 422, "\"Q\"|FP16|no form in JSON"},
         {QUERY("INT8", "[1,1]", DATA("[128]")), 422, "\"Q\"|its type does not have"},
         {QUERY("FP32", "[1,1]", DATA("[true]")), 422, "\"Q\"|booleans"},
         {QUERY("FP32", "[1,1]", DATA("\"AAAA\"")), 422, "\"Q\"|an array of numbers"},

@@ -361,7 +361,7 @@ Test(safetensors, types_of_bodies) {
     }
 }
 
-/* -------------------------------------------------------------- the Open Inference Protocol, too */
+/* --------------------------------------------------------------------- options in both formats */
 
 #define INPUT(name, shape, data)                                                                   \
     "{\"name\":\"" name "\",\"datatype\":\"FP32\",\"shape\":" shape ",\"data\":" data "}"

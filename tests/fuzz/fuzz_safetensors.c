@@ -80,7 +80,7 @@ static size_t check_tensor(const struct codec_document *document, const struct c
 static void check_file(const struct fuzz_answer *answer) {
     size_t end = 0, count = 0;
     fuzz_require(answer->size >= SAFETENSORS_PREFIX, "%zu bytes", answer->size);
-    const size_t length = safetensors_length((const unsigned char *)answer->body);
+    const size_t length = codec_safetensors_length((const unsigned char *)answer->body);
     const size_t before = SAFETENSORS_PREFIX + length;
     fuzz_require(length <= answer->size - SAFETENSORS_PREFIX && length % 8 == 0 &&
                      answer->body[SAFETENSORS_PREFIX] == '{',

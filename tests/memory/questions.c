@@ -192,6 +192,7 @@ static const struct binary_call longer = {
     "/attention", "\"binary_data_output\":true", NULL, {{"X", {130, 8}, 0}}};
 static const struct binary_call file = {
     "/attention", "\"top_k\":2", "[\"weights\",\"top_k\",\"statistics\"]", {{"X", {130, 8}, 0}}};
+static const struct binary_call indices = {"/attention", "\"top_k\":2", NULL, {{"X", {3, 4}, 0}}};
 static const struct binary_call wrong = {"/attention", "\"casual\":true", NULL, {{"X", {3, 4}, 0}}};
 
 /* Questions with binary tensors. */
@@ -202,20 +203,24 @@ static const struct {
     bool inference;  /* the Open Inference Protocol; else safetensors */
     unsigned binary; /* the inputs that are binary */
     int status;
-    size_t lacks; /* bytes that the body lacks */
+    size_t lacks;        /* bytes that the body lacks */
+    const char *outputs; /* NULL: all results */
 } tensors[] = {
-    {"inputs in JSON", &binary_calls[1], "FP64", true, 0, 200, 0},
-    {"some inputs are binary", &binary_calls[5], "FP32", true, 0x55, 200, 0},
-    {"all is binary", &longer, "FP64", true, ~0u, 200, 0},
-    {"all is binary and short", &softmax, "BF16", true, ~0u, 200, 0},
-    {"rounded while it is sent", &longer, "FP16", true, ~0u, 200, 0},
-    {"a body that lacks a byte", &softmax, "FP32", true, ~0u, 400, 1},
-    {"an unknown parameter", &wrong, "FP32", true, ~0u, 422, 0},
-    {"a file", &binary_calls[1], "F32", false, 0, 200, 0},
-    {"a file, and a long answer", &file, "F64", false, 0, 200, 0},
-    {"a file of F16, and a long answer", &file, "F16", false, 0, 200, 0},
-    {"a file that lacks a byte", &softmax, "F32", false, 0, 400, 1},
-    {"a file with an unknown option", &wrong, "F32", false, 0, 422, 0},
+    {"inputs in JSON", &binary_calls[1], "FP64", true, 0, 200, 0, NULL},
+    {"some inputs are binary", &binary_calls[5], "FP32", true, 0x55, 200, 0, NULL},
+    {"all is binary", &longer, "FP64", true, ~0u, 200, 0, NULL},
+    {"all is binary and short", &softmax, "BF16", true, ~0u, 200, 0, NULL},
+    {"rounded while it is sent", &longer, "FP16", true, ~0u, 200, 0, NULL},
+    {"a body that lacks a byte", &softmax, "FP32", true, ~0u, 400, 1, NULL},
+    {"an unknown parameter", &wrong, "FP32", true, ~0u, 422, 0, NULL},
+    {"parts of a result", &indices, "FP32", true, 0, 200, 0,
+     "{\"name\":\"top_k.indices\"},{\"name\":\"lse\"}"},
+    {"an unknown output", &indices, "FP32", true, 0, 422, 0, "{\"name\":\"top\"}"},
+    {"a file", &binary_calls[1], "F32", false, 0, 200, 0, NULL},
+    {"a file, and a long answer", &file, "F64", false, 0, 200, 0, NULL},
+    {"a file of F16, and a long answer", &file, "F16", false, 0, 200, 0, NULL},
+    {"a file that lacks a byte", &softmax, "F32", false, 0, 400, 1, NULL},
+    {"a file with an unknown option", &wrong, "F32", false, 0, 422, 0, NULL},
 };
 
 bool question_is_inference(const struct question *question) {
@@ -246,8 +251,11 @@ static void visit_tensors(void (*visit)(const struct question *question)) {
             snprintf(path, sizeof path, "/v2/models%s/infer", call->path);
             q.path = path;
             q.media_type = "application/octet-stream";
-            q.body = binary_inference(call, tensors[i].type, tensors[i].binary, "\"id\":\"1\",",
-                                      &q.header, &q.size);
+            const char *outputs = tensors[i].outputs != NULL ? tensors[i].outputs : "";
+            char more[128];
+            snprintf(more, sizeof more, "\"id\":\"1\",\"outputs\":[%s],", outputs);
+            q.body = binary_inference(call, tensors[i].type, tensors[i].binary, more, &q.header,
+                                      &q.size);
         } else {
             q.body = binary_safetensors(call, tensors[i].type, &q.size);
         }

@@ -15,7 +15,7 @@ Test(codec_safetensors, lengths) {
                 {{0, 0, 0, 0, 0, 0, 0, 0x80}, UINT64_C(1) << 63},
                 {{255, 255, 255, 255, 255, 255, 255, 255}, UINT64_MAX}};
     for (size_t i = 0; i < COUNT(rows); i++) {
-        cr_expect_eq(safetensors_length(rows[i].prefix), rows[i].length);
+        cr_expect_eq(codec_safetensors_length(rows[i].prefix), rows[i].length);
     }
 }
 
@@ -32,13 +32,13 @@ Test(codec_safetensors, headers_that_are_refused) {
         {"[{}]", NULL, "the body must be an object"},
         {"{\"A\":1}", "A", "A must be an object, not a number"},
         {"{\"A\":null}", "A", "A must be an object, not null"},
-        {"{\"A\":{}}", "A", "has no type: give a text such as \"F32\""},
+        {"{\"A\":{}}", "A", "must have a type, which is a string such as \"F32\""},
         {"{\"A\":{\"dtype\":\"F32\"}}", "A", "has no shape"},
         {"{\"A\":{\"dtype\":\"F32\",\"shape\":[1]}}", "A", "must have data_offsets, two offsets"},
-        {"{\"A\":{\"shape\":[1],\"data_offsets\":[0,4]}}", "A", "has no type"},
+        {"{\"A\":{\"shape\":[1],\"data_offsets\":[0,4]}}", "A", "must have a type"},
         {"{\"A\":" TENSOR("\"FP32\"", "[1]", "[0,4]") "}", "A", "has the type \"FP32\""},
         {"{\"A\":" TENSOR("\"C64\"", "[1]", "[0,8]") "}", "A", "has the type \"C64\""},
-        {"{\"A\":" TENSOR("7", "[1]", "[0,4]") "}", "A", "has no type"},
+        {"{\"A\":" TENSOR("7", "[1]", "[0,4]") "}", "A", "must have a type"},
         {"{\"A\":" TENSOR("\"F32\"", "[-1]", "[0,4]") "}", "A", "must be at least 1, not -1"},
         {"{\"A\":" TENSOR("\"F32\"", "[0]", "[0,0]") "}", "A", "must be at least 1, not 0"},
         {"{\"A\":" TENSOR("\"F32\"", "[]", "[0,4]") "}", "A", "has 0 axes"},
@@ -78,11 +78,11 @@ Test(codec_safetensors, headers_that_are_refused) {
         {"{\"__metadata__\":{\"a\":[1]}}", "a", "a must be a string"},
         {"{\"__metadata__\":{\"a\":{}}}", "a", "a must be a string"},
     };
-    static struct safetensors header;
+    static struct codec_safetensors header;
     for (size_t i = 0; i < COUNT(rows); i++) {
         struct codec_document *document = read_good(rows[i].header);
         struct codec_error error = {.status = CODEC_OK};
-        cr_expect_not(safetensors_read(document, &header, &error), "%s", rows[i].header);
+        cr_expect_not(codec_safetensors_read(document, &header, &error), "%s", rows[i].header);
         cr_expect_eq(error.status, CODEC_CONTENT, "%s", rows[i].header);
         cr_expect_not_null(strstr(error.message, rows[i].rule), "%s: %s", rows[i].header,
                            error.message);
@@ -117,11 +117,11 @@ Test(codec_safetensors, headers_that_are_accepted) {
         {"{\"A\":" SINGLE("[8,12]") ",\"B\":" SINGLE("[0,4]") ",\"C\":" SINGLE("[4,8]") "}", "BCA"},
         {"{\"B\":" TENSOR("\"U8\"", "[3,1]", "[4,7]") ",\"A\":" SINGLE("[0,4]") "}", "AB"},
     };
-    static struct safetensors header;
+    static struct codec_safetensors header;
     for (size_t i = 0; i < COUNT(rows); i++) {
         struct codec_document *document = read_good(rows[i].text);
         struct codec_error error;
-        cr_assert(safetensors_read(document, &header, &error), "%s: %s", rows[i].text,
+        cr_assert(codec_safetensors_read(document, &header, &error), "%s: %s", rows[i].text,
                   error.message);
         cr_expect_eq(header.count, strlen(rows[i].order));
         cr_expect_eq(header.metadata != NULL, strstr(rows[i].text, "meta") != NULL);
@@ -133,7 +133,7 @@ Test(codec_safetensors, headers_that_are_accepted) {
 }
 
 Test(codec_safetensors, most_tensors) {
-    static struct safetensors header;
+    static struct codec_safetensors header;
     for (int count = CODEC_MAX_ARRIVALS; count <= CODEC_MAX_ARRIVALS + 1; count++) {
         char text[8192] = "{\"__metadata__\":{\"a\":\"b\"}";
         size_t size = strlen(text);
@@ -146,7 +146,8 @@ Test(codec_safetensors, most_tensors) {
         strcpy(text + size, "}");
         struct codec_document *document = read_good(text);
         struct codec_error error;
-        cr_expect_eq(safetensors_read(document, &header, &error), count == CODEC_MAX_ARRIVALS);
+        cr_expect_eq(codec_safetensors_read(document, &header, &error),
+                     count == CODEC_MAX_ARRIVALS);
         if (count > CODEC_MAX_ARRIVALS) {
             cr_expect_not_null(strstr(error.message, "more than 64 tensors"), "%s", error.message);
         }
@@ -190,29 +191,29 @@ static void write(const struct codec_item *items, size_t count, enum codec_type 
         codec_add(&list, items[i]);
     }
     cr_assert(codec_results_make(results, items, count, narrow, test_account()));
-    cr_assert(safetensors_write(buffer, results, &list));
+    cr_assert(codec_safetensors_write(buffer, results, &list));
     codec_items_free(&list);
 }
 
 /* Writes the answer, and reads its header again. */
 static void write_and_read(enum codec_type narrow, const char *order) {
-    static struct safetensors header;
+    static struct codec_safetensors header;
     struct codec_buffer buffer = {0};
     struct codec_results results = {0};
     struct codec_error error;
     const char *text;
     write(answer, COUNT(answer), narrow, &buffer, &results);
     const char *start = buffer.data;
-    const size_t length = safetensors_length((const unsigned char *)start);
+    const size_t length = codec_safetensors_length((const unsigned char *)start);
     cr_assert_eq(length, buffer.size - SAFETENSORS_PREFIX);
     cr_expect_eq(length % 8, 0);
     cr_expect_eq(start[SAFETENSORS_PREFIX], '{');
     struct outcome outcome = read_sized(start + SAFETENSORS_PREFIX, length, NULL);
     cr_assert_not_null(outcome.document, "%s", outcome.error.message);
-    cr_assert(safetensors_read(outcome.document, &header, &error), "%s", error.message);
+    cr_assert(codec_safetensors_read(outcome.document, &header, &error), "%s", error.message);
     cr_assert(header.count == results.count && results.list != NULL);
     for (size_t i = 0; i < header.count; i++) {
-        const struct safetensors_tensor *tensor = &header.list[i];
+        const struct codec_safetensors_tensor *tensor = &header.list[i];
         cr_expect_eq(tensor->begin % codec_type_size(tensor->form.type), 0);
         cr_expect_eq(*codec_name(tensor->value), order[i], "%s", codec_name(tensor->value));
         cr_expect_str_eq(codec_name(tensor->value), results.list[i].name);
@@ -266,7 +267,7 @@ Test(codec_safetensors, headers_of_any_length) {
             .tensor = {.data = floats, .dtype = ATTN_FLOAT32, .rank = 1, .shape = {5}}};
         write(&item, 1, CODEC_TYPE_FP32, &buffer, &results);
         cr_expect_eq(buffer.size % 8, 0, "%s", item.key);
-        cr_expect_eq(safetensors_length((const unsigned char *)buffer.data),
+        cr_expect_eq(codec_safetensors_length((const unsigned char *)buffer.data),
                      buffer.size - SAFETENSORS_PREFIX);
         codec_results_free(&results);
         codec_buffer_free(&buffer, test_account());

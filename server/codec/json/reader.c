@@ -414,6 +414,10 @@ void codec_reader_free(struct codec_reader *reader) {
 }
 
 bool codec_is_json(const char *text, const struct codec_options *options, bool *is_json) {
+    *is_json = false;
+    if (text[0] == '\0' || strchr(" \t\r\n{[\"-0123456789tfn", text[0]) == NULL) {
+        return true; /* no JSON begins like this */
+    }
     struct codec_reader *reader = codec_reader_create(options);
     struct codec_document *document = NULL;
     enum codec_status status = CODEC_NO_MEMORY;

@@ -19,8 +19,8 @@
 #define DOCUMENT_EXACT32 INT64_C(16777215)
 #define DOCUMENT_EXACT64 INT64_C(9007199254740991)
 
-/* Returns whether a number is no whole number that may have been another one in the body. `narrow`:
- * it was read as float32. */
+/* Returns false for a whole number so large that the body may have held a different one. `narrow`:
+ * the number was read as float32. */
 static inline bool document_is_exact(double number, bool narrow) {
     return fabs(number) <= (double)(narrow ? DOCUMENT_EXACT32 : DOCUMENT_EXACT64);
 }

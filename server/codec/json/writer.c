@@ -471,10 +471,6 @@ static bool put_piece(struct codec_writer *w, struct codec_buffer *buffer) {
     return !w->failed;
 }
 
-bool codec_append(struct codec_buffer *buffer, const void *bytes, size_t size) {
-    return put(buffer, bytes, size);
-}
-
 bool codec_write(struct codec_buffer *buffer, const struct codec_item *items, size_t count,
                  int digits) {
     struct codec_writer w = {.items = items, .count = count, .digits = digits, .first = true};
