@@ -30,8 +30,8 @@ enum {
      * be small. */
     SMALL_BODY = 8192,
     /* An I/O thread opens no request that exceeds one of these limits. Each is worth 0.25 ms. JSON
-     * before binary tensors has limits of its own in question.c, because it is parsed while the body
-     * arrives. */
+     * before binary tensors has limits of its own in question.c, because it is parsed while the
+     * body arrives. */
     SMALL_SKELETON = 16 * 1024, /* bytes outside of matrices */
     SMALL_VALUES = 1024,        /* values outside of matrices */
     SMALL_PARTS = 2048,         /* heads of all batch items */
