@@ -269,7 +269,7 @@ static char *long_softmax(const char *before, const char *after) {
     return text;
 }
 
-/* In a long body, FP64 comes before all data. The message says so in plain words. */
+/* FP64 comes before all data of a long body. The message says so in plain words. */
 Test(inference_refused, late_fp64_in_a_long_body) {
     static const char rule[] =
         "\\\"datatype\\\": \\\"FP64\\\" must stand before the data of the first "

@@ -66,15 +66,17 @@ public class Attention {
             .POST(BodyPublishers.ofByteArray(body)));
         int at = (int) response.headers().firstValueAsLong(LENGTH).orElseThrow();
         ByteBuffer answer = ByteBuffer.wrap(response.body()).order(ByteOrder.LITTLE_ENDIAN);
-        // The outputs come in the order in which they were asked for, so their sizes are all that must be read here.
-        Matcher sizes = Pattern.compile("\"binary_data_size\":\\s*(\\d+)")
+        // The JSON describes the outputs in the order of their bytes.
+        Matcher output = Pattern
+            .compile("\"name\":\"([^\"]+)\",\"datatype\":\"([^\"]+)\".*?\"binary_data_size\":(\\d+)")
             .matcher(new String(answer.array(), 0, at, StandardCharsets.UTF_8));
         Map<String, float[]> results = new LinkedHashMap<>();
-        for (String output : outputs) {
-            if (!sizes.find()) throw new IOException(output + " is not binary");
-            float[] result = new float[Integer.parseInt(sizes.group(1)) / 4];
+        while (output.find()) {
+            if (!output.group(2).equals("FP32"))
+                throw new IOException(output.group(1) + " is " + output.group(2) + "; this client reads FP32 only");
+            float[] result = new float[Integer.parseInt(output.group(3)) / 4];
             answer.position(at).asFloatBuffer().get(result);
-            results.put(output, result);
+            results.put(output.group(1), result);
             at += 4 * result.length;
         }
         return results;

@@ -99,6 +99,9 @@ func infer(url string, inputs map[string]Tensor, options map[string]any) (map[st
 	rest := bytes.NewReader(answer[length:])
 	results := map[string]Tensor{}
 	for _, output := range described.Outputs {
+		if output.Datatype != "FP32" {
+			return nil, fmt.Errorf("%s is %s; this client reads FP32 only", output.Name, output.Datatype)
+		}
 		result := Tensor{output.Shape, make([]float32, output.Parameters["binary_data_size"]/4)}
 		if err := binary.Read(rest, binary.LittleEndian, result.Data); err != nil {
 			return nil, err

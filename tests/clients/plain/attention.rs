@@ -3,10 +3,12 @@
 //!
 //!     rustc --edition 2021 attention.rs && ./attention [http://127.0.0.1:8080]
 
+use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
+type Results = HashMap<String, Vec<f32>>;
 
 /// A matrix, or a stack of matrices. Its numbers are in the order of the rows.
 #[derive(Clone, Copy)]
@@ -73,8 +75,8 @@ fn ask(url: &str, json: &str) -> Result<String> {
     Ok(String::from_utf8(body)?)
 }
 
-/// Sends tensors as bytes, and returns these outputs in the same order. No number becomes text.
-fn infer(url: &str, options: &str, inputs: &[Tensor], outputs: &[&str]) -> Result<Vec<Vec<f32>>> {
+/// Sends tensors as bytes, and returns these outputs by their names. No number becomes text.
+fn infer(url: &str, options: &str, inputs: &[Tensor], outputs: &[&str]) -> Result<Results> {
     let describe = |Tensor { name, shape, data }: &Tensor| {
         let size = format!(r#"{{"binary_data_size":{}}}"#, 4 * data.len());
         format!(r#"{{"name":"{name}","datatype":"FP32","shape":{shape:?},"parameters":{size}}}"#)
@@ -92,15 +94,20 @@ fn infer(url: &str, options: &str, inputs: &[Tensor], outputs: &[&str]) -> Resul
 
     let (head, mut answer) = post(url, &headers, &body)?;
     let mut numbers = answer.split_off(header(&head, "Inference-Header-Content-Length").parse()?);
-    // The outputs come in the order in which they were asked for, so only their sizes are read here.
+    // The JSON describes the outputs in the order of their bytes.
     let json = String::from_utf8(answer)?;
-    let mut results = Vec::new();
-    for text in json.split("\"binary_data_size\":").skip(1) {
-        let digits: String = text.trim_start().chars().take_while(char::is_ascii_digit).collect();
+    let mut results = HashMap::new();
+    for text in json.split("{\"name\":\"").skip(1) {
+        let name = text.split('"').next().unwrap();
+        if !text.contains("\"datatype\":\"FP32\"") {
+            return Err(format!("{name} is not FP32; this client reads nothing else").into());
+        }
+        let size = text.split("\"binary_data_size\":").nth(1).ok_or("an output is not binary")?;
+        let digits: String = size.chars().take_while(char::is_ascii_digit).collect();
         let rest = numbers.split_off(digits.parse()?);
         let floats =
             numbers.chunks_exact(4).map(|four| f32::from_le_bytes(four.try_into().unwrap()));
-        results.push(floats.collect());
+        results.insert(name.to_string(), floats.collect());
         numbers = rest;
     }
     Ok(results)
@@ -124,7 +131,7 @@ fn main() -> Result<()> {
     };
     let v = Tensor { name: "V", shape: &[4, 2], data: &[1., 2., 3., 4., 5., 6., 7., 8.] };
     let results = infer(&url, r#"{"causal": true}"#, &[q, k, v], &["output", "weights"])?;
-    println!("binary output: {:?}\nbinary weights: {:?}", results[0], results[1]);
+    println!("binary output: {:?}\nbinary weights: {:?}", results["output"], results["weights"]);
 
     let bad = Tensor { shape: &[6, 2], ..k };
     if let Err(error) = infer(&url, "{}", &[q, bad, v], &["output"]) {
