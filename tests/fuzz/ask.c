@@ -254,8 +254,14 @@ static void feed(const struct http_app *app, void *exchange, const uint8_t *data
     }
 }
 
-void fuzz_ask(struct api_state *state, const struct http_request *asked, const uint8_t *data,
-              size_t size, size_t step, bool leaves, struct fuzz_answer *answer) {
+void fuzz_ask(bool tight, const struct http_request *asked, const uint8_t *data, size_t size,
+              unsigned step, bool leaves, struct fuzz_answer *answer) {
+    static struct api_state states[] = {
+        {.budget = {4 << 20, 8 << 20, 0, 0}, .max_work = 1e7, .timeout = 60, .threads = 2},
+        {.budget = {1 << 15, 1 << 17, 0, 0}, .max_work = 1e5, .timeout = 60, .threads = 2},
+    };
+    static const size_t steps[] = {SIZE_MAX, 1, 7, 61};
+    struct api_state *state = &states[tight];
     const struct http_app app = api_app(state);
     struct http_request with_key = *asked;
     const struct http_request *request = &with_key;
@@ -265,7 +271,7 @@ void fuzz_ask(struct api_state *state, const struct http_request *asked, const u
     void *exchange = app.begin(app.context, request, &response);
     if (exchange != NULL) {
         fuzz_require(response.status == 0, "%d", response.status);
-        feed(&app, exchange, data, leaves ? size / 2 : size, step);
+        feed(&app, exchange, data, leaves ? size / 2 : size, steps[step]);
         fuzz_require(leaves || app.end(exchange, request, &response),
                      "the answer comes later, but there are no workers");
     }
@@ -287,15 +293,15 @@ void fuzz_ask(struct api_state *state, const struct http_request *asked, const u
     fuzz_require(state->budget.used == 0, "%zu bytes remain", (size_t)state->budget.used);
 }
 
-void fuzz_ask_in_cuts(struct api_state *state, const struct http_request *request,
-                      const uint8_t *data, size_t size, size_t step, struct fuzz_answer *answer) {
+void fuzz_ask_in_cuts(const struct http_request *request, const uint8_t *data, size_t size,
+                      unsigned step, struct fuzz_answer *answer) {
     struct fuzz_answer whole;
-    fuzz_ask(state, request, data, size, SIZE_MAX, false, &whole);
-    fuzz_ask(state, request, data, size, step, false, answer);
+    fuzz_ask(false, request, data, size, 0, false, &whole);
+    fuzz_ask(false, request, data, size, step, false, answer);
     fuzz_require(answer->status == whole.status && answer->header == whole.header &&
                      answer->size == whole.size &&
                      memcmp(answer->body, whole.body, whole.size) == 0,
-                 "in pieces of %zu bytes: %d %.1000s, but whole: %d %.1000s", step, answer->status,
+                 "with step %u: %d %.1000s, but whole: %d %.1000s", step, answer->status,
                  answer->body, whole.status, whole.body);
     fuzz_answer_free(&whole);
 }

@@ -18,15 +18,16 @@ struct fuzz_answer {
 };
 void fuzz_answer_free(struct fuzz_answer *answer);
 
-/* Asks the app. The body comes in pieces of `step` bytes. `leaves`: the client leaves in the middle
- * of the body. Requires that the status is one of the API, that an error is what its path promises,
+/* Asks the app. `tight`: its limits are too small for some questions. `step` chooses among four
+ * sizes of the pieces in which the body comes; with 0 it comes as a whole. `leaves`: the client
+ * leaves in the middle of the body. Requires that the status is one of the API, that an error is what its path promises,
  * that an answer in JSON is JSON, and that all memory is given back. */
-void fuzz_ask(struct api_state *state, const struct http_request *asked, const uint8_t *data,
-              size_t size, size_t step, bool leaves, struct fuzz_answer *answer);
+void fuzz_ask(bool tight, const struct http_request *asked, const uint8_t *data, size_t size,
+              unsigned step, bool leaves, struct fuzz_answer *answer);
 
 /* Asks twice, with a whole body and with one in pieces. Requires that both answers are the same. */
-void fuzz_ask_in_cuts(struct api_state *state, const struct http_request *request,
-                      const uint8_t *data, size_t size, size_t step, struct fuzz_answer *answer);
+void fuzz_ask_in_cuts(const struct http_request *request, const uint8_t *data, size_t size,
+                      unsigned step, struct fuzz_answer *answer);
 
 /* Requires that a text is valid JSON and a newline. A NUL follows the text. */
 void fuzz_require_json(const char *text, size_t size);

@@ -14,7 +14,7 @@
 /* The bits of the first byte. */
 enum {
     PATH = 3 << 0,   /* index in paths[] */
-    STEP = 3 << 2,   /* index in steps[] */
+    STEP = 3 << 2,   /* the step of fuzz_ask() */
     TIGHT = 1 << 4,  /* the limits are too small for some questions */
     LEAVES = 1 << 5, /* the client leaves in the middle of the body */
     LENGTH = 3 << 6  /* enum length */
@@ -32,14 +32,9 @@ enum {
     MOST_OUTPUTS = 64
 };
 
-static struct api_state states[] = {
-    {.budget = {4 << 20, 8 << 20, 0, 0}, .max_work = 1e7, .timeout = 60, .threads = 2},
-    {.budget = {1 << 15, 1 << 17, 0, 0}, .max_work = 1e5, .timeout = 60, .threads = 2},
-};
 static const char *const paths[] = {
     "/v2/models/attention/infer", "/v2/models/self-attention/versions/1/infer",
     "/v2/models/multi-head-attention/infer", "/v2/models/softmax/infer"};
-static const size_t steps[] = {SIZE_MAX, 1, 7, 61};
 
 /* ---------------------------------------------------------------------------------- the answer */
 
@@ -103,7 +98,7 @@ static void check_inference(const struct fuzz_answer *answer) {
 
 /* --------------------------------------------------------------------------------- the request */
 
-/* Writes the header Inference-Header-Content-Length, and moves the begin of the body. Returns the
+/* Writes the header Inference-Header-Content-Length, and moves the beginning of the body. Returns the
  * header or NULL. */
 static const char *choose_length(unsigned choice, const uint8_t **data, size_t *size,
                                  char text[64]) {
@@ -139,7 +134,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         return 0;
     }
     const unsigned choice = *data++;
-    const size_t step = steps[(choice & STEP) >> 2];
+    const unsigned step = (choice & STEP) >> 2;
     size--;
     const struct http_request request = {.method = "POST",
                                          .path = paths[choice & PATH],
@@ -150,10 +145,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
                                          .id = "fuzz",
                                          .inference = true};
     if ((choice & (TIGHT | LEAVES)) != 0) {
-        fuzz_ask(&states[(choice & TIGHT) != 0], &request, data, size, step, (choice & LEAVES) != 0,
+        fuzz_ask((choice & TIGHT) != 0, &request, data, size, step, (choice & LEAVES) != 0,
                  &answer);
     } else {
-        fuzz_ask_in_cuts(&states[0], &request, data, size, step, &answer);
+        fuzz_ask_in_cuts(&request, data, size, step, &answer);
     }
     if (answer.status == 200) {
         check_inference(&answer);

@@ -10,21 +10,15 @@
 /* The bits of the first byte. */
 enum {
     PATH = 3 << 0,   /* index in paths[] */
-    STEP = 3 << 2,   /* index in steps[] */
+    STEP = 3 << 2,   /* the step of fuzz_ask() */
     TIGHT = 1 << 4,  /* the limits are too small for the notebooks */
     LEAVES = 1 << 5, /* the client leaves in the middle of the body */
     WORDS = 1 << 6,  /* the path is /embeddings instead */
     OTHER = 3 << 6   /* both bits: the request is others[bits 0 to 3] and computes nothing */
 };
 
-static struct api_state states[] = {
-    {.budget = {4 << 20, 8 << 20, 0, 0}, .max_work = 1e7, .timeout = 60, .threads = 2},
-    {.budget = {1 << 15, 1 << 17, 0, 0}, .max_work = 1e5, .timeout = 60, .threads = 2},
-};
-
 static const char *const paths[] = {"/attention", "/self-attention", "/multi-head-attention",
                                     "/softmax"};
-static const size_t steps[] = {SIZE_MAX, 1, 7, 61};
 
 #define JSON "application/json"
 #define FORM "application/x-www-form-urlencoded"
@@ -55,7 +49,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     }
     const unsigned choice = data[0];
     if ((choice & OTHER) == OTHER) {
-        fuzz_ask(&states[0], &others[choice & 15], data + 1, size - 1, SIZE_MAX, false, &answer);
+        fuzz_ask(false, &others[choice & 15], data + 1, size - 1, 0, false, &answer);
         fuzz_answer_free(&answer);
         return 0;
     }
@@ -64,8 +58,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
                                                                        : paths[choice & PATH],
                                          .media_type = JSON,
                                          .id = "fuzz"};
-    fuzz_ask(&states[(choice & TIGHT) != 0], &request, data + 1, size - 1,
-             steps[(choice & STEP) >> 2], (choice & LEAVES) != 0, &answer);
+    fuzz_ask((choice & TIGHT) != 0, &request, data + 1, size - 1, (choice & STEP) >> 2,
+             (choice & LEAVES) != 0, &answer);
     fuzz_answer_free(&answer);
     return 0;
 }

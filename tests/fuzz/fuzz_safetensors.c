@@ -15,7 +15,7 @@
 /* The bits of the first byte. */
 enum {
     PATH = 7 << 0,  /* index in paths[] */
-    STEP = 3 << 3,  /* index in steps[] */
+    STEP = 3 << 3,  /* the step of fuzz_ask() */
     TIGHT = 1 << 5, /* the limits are too small for some questions */
     LEAVES = 1 << 6 /* the client leaves in the middle of the body */
 };
@@ -29,14 +29,9 @@ enum {
 
 #define SAFETENSORS "application/vnd.safetensors"
 
-static struct api_state states[] = {
-    {.budget = {4 << 20, 8 << 20, 0, 0}, .max_work = 1e7, .timeout = 60, .threads = 2},
-    {.budget = {1 << 15, 1 << 17, 0, 0}, .max_work = 1e5, .timeout = 60, .threads = 2},
-};
 static const char *const paths[] = {"/attention", "/self-attention", "/multi-head-attention",
                                     "/softmax",   "/embeddings",     "/attention",
                                     "/softmax",   "/embeddings"};
-static const size_t steps[] = {SIZE_MAX, 1, 7, 61};
 static const struct {
     const char *value;
     int safetensors; /* 1: the answer is safetensors, 0: JSON, -1: as the question */
@@ -107,13 +102,12 @@ static void check_file(const struct fuzz_answer *answer) {
 static void ask(const struct http_request *request, unsigned choice, int wanted,
                 const uint8_t *data, size_t size) {
     struct fuzz_answer answer;
-    const size_t step = steps[(choice & STEP) >> 3];
+    const unsigned step = (choice & STEP) >> 3;
     const bool question = strcmp(request->media_type, SAFETENSORS) == 0;
     if ((choice & (TIGHT | LEAVES)) != 0) {
-        fuzz_ask(&states[(choice & TIGHT) != 0], request, data, size, step, (choice & LEAVES) != 0,
-                 &answer);
+        fuzz_ask((choice & TIGHT) != 0, request, data, size, step, (choice & LEAVES) != 0, &answer);
     } else {
-        fuzz_ask_in_cuts(&states[0], request, data, size, step, &answer);
+        fuzz_ask_in_cuts(request, data, size, step, &answer);
     }
     if (answer.status == 200) {
         const bool file = answer.media_type != NULL;
