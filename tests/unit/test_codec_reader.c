@@ -443,31 +443,6 @@ Test(codec_reader, keys_of_another_level) {
     }
 }
 
-/* Numbers may have to be written as integers. In matrices and elsewhere, the first one that is not
- * is refused, wherever it is cut. */
-Test(codec_reader, numbers_written_as_integers) {
-    static const char *const refused[] = {"0.0", "4.0", "-4.0", "4e0", "40E-1", "-0", "0e0", "1.5"};
-    static const char *const formats[] = {"{\"a\":[4,-4,0,%s]}", "{\"a\":[[1],[2],[3],[%s]]}",
-                                          "{\"a\":{\"b\":    %s}}", "{\"a\":[\"\",\"x\", %s]}"};
-    static const char *const places[] = {"/a/3", "/a/3/0", "/a/b", "/a/2"};
-    static const long offsets[] = {13, 19, 14, 14};
-    static const struct codec_options options = {.integers = true};
-    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
-        char body[64], message[96];
-        for (size_t k = 0; k < sizeof refused / sizeof *refused; k++) {
-            sprintf(body, formats[i], refused[k]);
-            sprintf(message, "%s must be written as an integer, not as %s", places[i], refused[k]);
-            expect_error_sized(body, strlen(body), &options, CODEC_CONTENT, places[i], offsets[i],
-                               message);
-            codec_document_free(read_good(body));
-        }
-        sprintf(body, formats[i], "-9007199254740993");
-        struct outcome outcome = read_sized(body, strlen(body), &options);
-        cr_expect_not_null(outcome.document, "%s: %s", body, outcome.error.message);
-        codec_document_free(outcome.document);
-    }
-}
-
 /* The number of values outside of matrices can be limited further. */
 Test(codec_reader, a_limit_of_values) {
     const struct codec_options options = {.max_values = 5}; /* the object is one of them */
