@@ -222,8 +222,11 @@ def inference(path, body):
             name: value for name, value in body["parameters"].items()
             if name in ("binary_data_output", "priority", "headers") or name.startswith("triton_")
         } | texts(options)
+    for key, value in ("model_name", path[1:]), ("model_version", "1"):
+        if body.get(key) is not None:
+            made[key] = value
     if body.get("outputs"):
-        made["outputs"] = [{**output, "name": "output"} for output in body["outputs"]]
+        made["outputs"] = [{**body["outputs"][0], "name": "output"}]
         for output in made["outputs"]:
             (output.get("parameters") or {}).pop("classification", None)
     return made
