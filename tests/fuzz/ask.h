@@ -20,8 +20,8 @@ void fuzz_answer_free(struct fuzz_answer *answer);
 
 /* Asks the app. `tight`: its limits are too small for some questions. `step` chooses among four
  * sizes of the pieces in which the body comes; with 0 it comes as a whole. `leaves`: the client
- * leaves in the middle of the body. Requires that the status is one of the API, that an error is what its path promises,
- * that an answer in JSON is JSON, and that all memory is given back. */
+ * leaves in the middle of the body. Requires that the status is one of the API, that an error is
+ * what its path promises, that an answer in JSON is JSON, and that all memory is given back. */
 void fuzz_ask(bool tight, const struct http_request *asked, const uint8_t *data, size_t size,
               unsigned step, bool leaves, struct fuzz_answer *answer);
 

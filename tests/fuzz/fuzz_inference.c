@@ -98,8 +98,8 @@ static void check_inference(const struct fuzz_answer *answer) {
 
 /* --------------------------------------------------------------------------------- the request */
 
-/* Writes the header Inference-Header-Content-Length, and moves the beginning of the body. Returns the
- * header or NULL. */
+/* Writes the header Inference-Header-Content-Length, and moves the beginning of the body. Returns
+ * the header or NULL. */
 static const char *choose_length(unsigned choice, const uint8_t **data, size_t *size,
                                  char text[64]) {
     size_t used = 0;
