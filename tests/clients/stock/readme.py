@@ -14,7 +14,7 @@ ROOT = pathlib.Path(__file__).parents[3]
 sys.path.insert(0, str(ROOT / "tests" / "data" / "gen"))
 import reference  # noqa: E402 pylint: disable=wrong-import-position,import-error
 
-ADDRESS = "http://127.0.0.1:8080"
+ADDRESS = "127.0.0.1:8080"
 
 
 def array(value):
@@ -28,13 +28,13 @@ def run(code, promised):
     assert ADDRESS in code, f"the block does not ask {ADDRESS}"
     printed, names = io.StringIO(), {}
     with contextlib.redirect_stdout(printed):
-        exec(code.replace(ADDRESS, sys.argv[2]), names)  # pylint: disable=exec-used
+        exec(code.replace(ADDRESS, sys.argv[2].removeprefix("http://")), names)  # pylint: disable=exec-used
     assert printed.getvalue() == promised, f"the block printed {printed.getvalue()!r}, not {promised!r}"
     mask = array(names["mask"]).astype(bool) if "mask" in names else None
     expected = reference.attention(*(array(names[name]) for name in "QKV"), mask=mask, causal="causal" in code)
     for name, result in names["answer"].items():
         limit = 2.0 ** -8 if "bfloat16" in str(result.dtype) else 1e-6
-        np.testing.assert_allclose(array(result)[0], expected[name][0], rtol=limit, atol=1e-6)
+        np.testing.assert_allclose(array(result).reshape(expected[name].shape), expected[name], rtol=limit, atol=1e-6)
 
 
 def main():
