@@ -354,6 +354,14 @@ struct codec_buffer {
     bool borrowed;
 };
 
+/* The room that codec_write() makes beyond its text: some bytes, and more for each number of a row,
+ * up to CODEC_STRIDE numbers. */
+enum {
+    CODEC_STRIDE = 256,
+    CODEC_ROOM_EACH = 41,
+    CODEC_ROOM = 512
+};
+
 /* Appends the items as one compact JSON text and a newline. A number has the fewest digits that
  * read back as the same float32, float64 or int64, or it is rounded to `digits` significant digits
  * (1 to 17; 0 = the fewest). False if out of memory, or if arrays and objects are nested more than

@@ -1,13 +1,9 @@
 /* items.c - the list of the items of an answer. */
 #include "codec/codec.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum {
-    BEYOND = 8 * 1024, /* bytes that codec_write() reserves beyond the longest text */
-    FEW_BEYOND = 1024  /* the same if no row has more than 24 numbers */
-};
 
 void codec_items_begin(struct codec_items *items, struct account *account) {
     items->list = items->few;
@@ -88,24 +84,42 @@ void codec_add_texts(struct codec_items *items, const char *key, const char *con
                          .op = CODEC_OP_TEXTS, .key = key, .texts = texts, .count = count});
 }
 
+/* Returns the numbers of the longest row in a list. */
+static size_t longest_row(const struct codec_items *items) {
+    size_t longest = 1;
+    for (size_t i = 0; i < items->count; i++) {
+        const struct codec_item *item = &items->list[i];
+        for (size_t k = 0; item->op == CODEC_OP_PARTS && k < item->count; k++) {
+            const size_t row = item->parts[k].shape[item->parts[k].rank - 1];
+            longest = row > longest ? row : longest;
+        }
+        if (item->op == CODEC_OP_TENSOR && item->tensor.rank > 0) {
+            const size_t row = item->tensor.shape[item->tensor.rank - 1];
+            longest = row > longest ? row : longest;
+        }
+    }
+    return longest;
+}
+
 bool codec_items_write(const struct codec_items *items, int digits, size_t before, size_t bytes,
                        struct codec_buffer *buffer) {
     struct account *account = items->account;
-    const size_t room = before + bytes, most = account_block(2 * room + BEYOND); /* it may double */
-    if (items->failed || room > SIZE_MAX / 4 || !account_take(account, most)) {
+    const size_t row = longest_row(items);
+    const size_t beyond = CODEC_ROOM + (row < CODEC_STRIDE ? row : CODEC_STRIDE) * CODEC_ROOM_EACH;
+    const size_t room = before + bytes + beyond; /* it is never too little */
+    if (items->failed || bytes > SIZE_MAX / 4 || !account_take(account, account_block(room))) {
         return false;
     }
-    buffer->data = account_borrow(account, ACCOUNT_ALIGNMENT, room + FEW_BEYOND);
+    buffer->data = account_borrow(account, ACCOUNT_ALIGNMENT, room);
     buffer->borrowed = buffer->data != NULL;
-    buffer->capacity = room + FEW_BEYOND;
     if (!buffer->borrowed) {
-        buffer->capacity = room + BEYOND;
-        buffer->data = malloc(buffer->capacity);
+        buffer->data = malloc(room);
     }
+    buffer->capacity = room;
     buffer->size = before;
     const bool good =
         buffer->data != NULL && codec_write(buffer, items->list, items->count, digits);
-    account_give(account, most - account_block(buffer->capacity));
+    assert(buffer->capacity == room);
     if (!good) {
         codec_buffer_free(buffer, account);
     }

@@ -58,6 +58,31 @@ Test(codec_items, writes_behind_bytes_that_are_left) {
     }
 }
 
+/* A buffer never takes more than was asked of the account, however long the rows are. */
+Test(codec_items, room_for_rows) {
+    static const float numbers[700];
+    for (size_t count = 1; count <= sizeof numbers / sizeof *numbers; count++) {
+        const attn_tensor row = {
+            .data = numbers, .dtype = ATTN_FLOAT32, .rank = 1, .shape = {count}};
+        struct budget budget = {.max_total = SIZE_MAX / 2};
+        struct account account;
+        struct codec_buffer buffer = {0};
+        struct codec_items list;
+        codec_items_begin(&list, &account);
+        codec_add_tensor(&list, NULL, &row);
+        const size_t bytes = codec_items_bytes(list.list, list.count, 0, SIZE_MAX);
+        budget.max_request = account_block(bytes + CODEC_ROOM + CODEC_STRIDE * CODEC_ROOM_EACH);
+        account_open(&account, &budget, 0);
+        cr_assert(codec_items_write(&list, 0, 0, bytes, &buffer), "%zu numbers", count);
+        cr_expect_eq(account.held, account_block(buffer.capacity));
+        cr_expect_leq(account.held, budget.max_request, "%zu numbers", count);
+        cr_expect_eq(buffer.size, 2 * count + 2);
+        codec_buffer_free(&buffer, &account);
+        cr_expect_eq(account.held, 0);
+        account_close(&account);
+    }
+}
+
 /* Whatever is refused, the list says so, and everything is given back. */
 Test(codec_items, memory_refused) {
     bool written = false;

@@ -4,6 +4,7 @@
  */
 #include "codec/codec.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,11 +12,13 @@
 #include "codec/json/number.h"
 
 enum {
-    MAX_OPEN = 64,      /* most arrays and objects that are open at once */
-    STRIDE = 256,       /* numbers for which room is made at once */
-    TEXT_STRIDE = 1024, /* bytes of a text for which room is made at once */
-    FIRST_BYTES = 512,  /* the least size of a buffer, enough for most of a small answer */
+    MAX_OPEN = 64,         /* most arrays and objects that are open at once */
+    STRIDE = CODEC_STRIDE, /* numbers for which room is made at once */
+    TEXT_STRIDE = 1024,    /* bytes of a text for which room is made at once */
+    FIRST_BYTES = 512,     /* the least size of a buffer, enough for most of a small answer */
 };
+
+static_assert(NUMBER_SIZE + 1 == CODEC_ROOM_EACH, "the room for a number and a comma");
 
 /* Makes room for `more` bytes. False if out of memory. */
 static bool reserve(struct codec_buffer *buffer, size_t more) {
