@@ -313,8 +313,7 @@ static void begin_sending(struct http_call *call, struct MHD_Connection *connect
  * tritonclient's asyncio client accepts gzip for every answer, but it inflates only results. */
 static bool may_compress(const struct http_call *call) {
     const bool result = call->response.timed && call->response.status == 200;
-    return call->accepts != CODING_NONE &&
-           (result || call->must_code || !call->request.inference);
+    return call->accepts != CODING_NONE && (result || call->must_code || !call->request.inference);
 }
 
 enum MHD_Result respond_send(struct http_call *call, struct MHD_Connection *connection) {
