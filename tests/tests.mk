@@ -140,7 +140,7 @@ bench-peers: ## Measure beside PyTorch, onnxruntime, OpenVINO, NumPy (6 GB from 
 	@tests/bench/peers/run.sh $(O) $(ARGS)
 
 # ----------------------------------------------------------------------------------------- checks
-.PHONY: docs test-conformance test-openapi test-clients test-metrics check-asan check-valgrind check-neon check-hardening check-layers lint format coverage test-container
+.PHONY: docs test-conformance test-models test-openapi test-clients test-metrics check-asan check-valgrind check-neon check-hardening check-layers lint format coverage test-container
 docs: ## Make the page /docs from openapi.yaml
 	@docker/packages.sh test
 	@/usr/bin/python3 server/explorer/docs.py
@@ -197,10 +197,15 @@ check-neon: ## Run the row kernels of 64-bit ARM in an emulator
 	$(again) O=build/neon CC=aarch64-linux-gnu-gcc build/neon/run_kernels
 	@TEST_DIVISOR=20 timeout 300 qemu-aarch64 build/neon/run_kernels scalar neon
 
-test-conformance: ## Run ONNX's Attention cases over HTTP (fetches Python packages from PyPI)
+test-conformance: ## Run ONNX's cases of attention over HTTP (fetches Python packages from PyPI)
 	@docker/packages.sh build python
 	$(again) all
 	@tests/conformance/run.sh $(O)
+
+test-models: ## Compare stored layers with PyTorch and transformers (6 GB from PyPI): ARGS="Families.test_bert"
+	@docker/packages.sh build python
+	$(again) all
+	@tests/models/run.sh $(O) $(ARGS)
 
 test-openapi: ## Check the daemon against openapi.yaml (Schemathesis, from PyPI): ARGS="-n 1000"
 	@docker/packages.sh build python

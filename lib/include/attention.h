@@ -17,7 +17,8 @@
  * Sources: Vaswani et al. 2017 (arXiv 1706.03762, section 3.2) for the attention and the heads; the
  * ONNX operator Attention (opset 23 to 25) for the order of the stages, past keys and windows;
  * Press et al. 2021 (arXiv 2108.12409) for ALiBi; Ainslie et al. 2023 (arXiv 2305.13245) for
- * grouped heads.
+ * grouped heads; Su et al. 2021 (arXiv 2104.09864) and the ONNX operator RotaryEmbedding (opset 23)
+ * for rotary embedding.
  *
  * A call has three steps. attn_plan_attention(), attn_plan_multihead() or attn_plan_softmax()
  * checks the call and makes a plan, which has the shape of each result. attn_plan_bind() or
@@ -131,7 +132,8 @@ ATTN_API bool attn_tensor_bytes(const attn_tensor *tensor, size_t *bytes);
  *   statistics          (4) float64, the population variances of Q, K, scores and scaled_scores
  *   present_K, present_V   past and new rows together, in the form of K and V
  *   Q, K, V             the projected matrices, (B,H,n,d), (B,H_kv,m,d) and (B,H_kv,m,d_v), without
- *                       the past rows. If the heads have projections of their own, these results,
+ *                       the past rows; Q and K as they are multiplied: after norm_q, norm_k and
+ *                       rotary. If the heads have projections of their own, these results,
  *                       present_K and present_V have one part for each head (see attn_plan_parts)
  */
 #define ATTN_RESULT_MAP(X)                                                                         \
@@ -206,10 +208,57 @@ enum {
     ATTN_FLAG_MEAN_OVER_HEADS = 1u << 3, /* `weights` is the mean over the heads */
 };
 
+/* How the frequencies of rotary embedding are changed for more positions than a model was trained
+ * with. The names and formulas are those of Hugging Face transformers (`rope_scaling`). */
+typedef enum attn_rotary_scaling {
+    ATTN_ROTARY_UNSCALED = 0,
+    ATTN_ROTARY_LINEAR = 1,   /* all frequencies are divided by `factor` */
+    ATTN_ROTARY_DYNAMIC = 2,  /* the base grows with the number of positions (NTK) */
+    ATTN_ROTARY_YARN = 3,     /* Peng et al. 2023, arXiv 2309.00071 */
+    ATTN_ROTARY_LONGROPE = 4, /* Ding et al. 2024, arXiv 2402.13753 */
+    ATTN_ROTARY_LLAMA3 = 5    /* low frequencies are divided by `factor` */
+} attn_rotary_scaling;
+
+/*
+ * Rotary embedding turns pairs of columns of each row of Q and of each new row of K, in every head.
+ * Pair k of a row at position p becomes (a cos - b sin, b cos + a sin) of the angle p * f(k), where
+ * f(k) = base^(-2k / columns) before scaling. Rows of past_K are turned already, and so are all
+ * rows of present_K. Zero is the default of each field.
+ *
+ * Without `positions`, query i is at offset + i + s (see attn_options) and row j of K is at
+ * offset + p + j, where p is the number of past keys.
+ */
+typedef struct attn_rotary {
+    size_t columns;   /* the first columns of each head turn: an even number; 0 = all */
+    bool interleaved; /* a pair is columns 2k and 2k + 1; otherwise it is k and k + columns / 2 */
+    int64_t offset;   /* added to all positions that `positions` does not give; >= 0 */
+    double base;      /* > 0; 0 = 10000 */
+    /* (n) or (B,n), in Q's dtype: the position of query i and of row i of K, so K has n new rows.
+     * The numbers are finite. */
+    const attn_tensor *positions;
+    /* Tables that replace base and scaling: (P, columns / 2) or (B, P, columns / 2), in Q's dtype.
+     * Row p belongs to position p, so positions are whole numbers below P. Both or neither. */
+    const attn_tensor *cos, *sin;
+
+    attn_rotary_scaling scaling;
+    double factor;             /* all but LONGROPE need it: >= 1 */
+    double original_positions; /* all but LINEAR need it: the positions of the training */
+    /* cos and sin are multiplied by it; 0 = what YARN and LONGROPE compute, 1 for the others. */
+    double attention_factor;
+    double low_factor, high_factor; /* of LLAMA3: low_freq_factor and high_freq_factor */
+    double beta_fast, beta_slow;    /* of YARN; 0 = 32 and 1 */
+    double mscale, mscale_all;      /* of YARN, for attention_factor; 0 = not given */
+    bool untruncated;               /* YARN does not round the range of its ramp */
+    const double *short_factors;    /* of LONGROPE: columns / 2 divisors of the frequencies, for */
+    const double *long_factors;     /* up to, and for more than, original_positions */
+    size_t short_count, long_count; /* numbers in these lists */
+} attn_rotary;
+
 /*
  * The options of a call. Zero is the default of each field, so `attn_options o = {0}` is valid and
- * asks for the output only. Causal, window and ALiBi use the position of a query: query i is at
- * i + s, where s is m - n with ATTN_CAUSAL_BOTTOM_RIGHT, and the number of past keys otherwise.
+ * asks for the output only. Causal, window, ALiBi and rotary use the position of a query: query i
+ * is at i + s, where s is m - n with ATTN_CAUSAL_BOTTOM_RIGHT, and the number of past keys
+ * otherwise.
  */
 typedef struct attn_options {
     unsigned flags;   /* bits ATTN_FLAG_*; unknown bits are refused */
@@ -237,6 +286,12 @@ typedef struct attn_options {
      * included. What is false is forbidden to every query, as by a mask. */
     const attn_tensor *key_padding;
     const attn_tensor *past_k, *past_v; /* rows before those of K and V, in their form; or NULL */
+    /* (d), in Q's dtype, or NULL: each row of Q, or of new keys, becomes w * x / sqrt(mean(x^2) +
+     * norm_epsilon) in every head, before rotary (RMSNorm: Zhang and Sennrich 2019, arXiv
+     * 1910.07467). */
+    const attn_tensor *norm_q, *norm_k;
+    double norm_epsilon;       /* >= 0 and finite; 0 = 1e-6 */
+    const attn_rotary *rotary; /* borrowed while the plan is made; NULL = none */
 } attn_options;
 
 /* ------------------------------------------------------------------------------------ planning */
@@ -278,6 +333,8 @@ typedef struct attn_projection {
 typedef struct attn_multihead {
     const attn_tensor *x;       /* (n,d_model) or (B,n,d_model) */
     const attn_tensor *context; /* (m,d_context) or (B,m,d_context) for K and V; NULL = x */
+    /* (m,d_value) or (B,m,d_value) for V alone, with as many rows as the context; NULL = context */
+    const attn_tensor *value_context;
     /* Without per_head: one projection for all heads, with 3-D weights, or with 2-D weights that
      * options->heads splits. With per_head: one projection for each of `count` heads, with 2-D
      * weights that may have a different number of columns in each head. */
@@ -288,12 +345,21 @@ typedef struct attn_multihead {
     /* (H*d_v,d_out), or (d_out,H*d_v) with ATTN_OUT_IN, and (d_out); NULL = heads are concatenated
      * only */
     const attn_tensor *w_o, *b_o;
+    /* Extra keys after all others: first one whose rows in K and V are bias_k and bias_v, then one
+     * of zeros if zero_key is true. They are torch.nn.MultiheadAttention's bias_k, bias_v and
+     * add_zero_attn. bias_k has the form of a b_K of all heads, and bias_v that of a b_V. An extra
+     * key has no position: every query may attend to it, and mask, bias, lengths, key_padding,
+     * causal and window are about the other keys only. Weights and stages have a column for it; K,
+     * V, present_K and present_V have no row for it. It cannot be combined with ALiBi. */
+    const attn_tensor *bias_k, *bias_v;
+    bool zero_key;
 } attn_multihead;
 
 /* Makes a plan of attention with its projections: Q = X W_Q + b_Q, K = C W_K + b_K and
- * V = C W_V + b_V, where C is the context or X; then attention in each head; then the heads are
- * concatenated, multiplied by W_O, and b_O is added. past_k and past_v are projected already:
- * (p,d), (H_kv,p,d) or (B,H_kv,p,d), in the form of the result K; per_head does not allow them.
+ * V = C W_V + b_V, where C is the context or X, or the value_context for V; then attention in each
+ * head; then the heads are concatenated, multiplied by W_O, and b_O is added. past_k and past_v are
+ * projected already: (p,d), (H_kv,p,d) or (B,H_kv,p,d), in the form of the result K; per_head does
+ * not allow them.
  * Ownership and errors are those of attn_plan_attention(). */
 ATTN_API attn_status attn_plan_multihead(attn_plan **plan, const attn_multihead *call,
                                          const attn_options *options, attn_error *error);
@@ -316,6 +382,19 @@ ATTN_API attn_status attn_prepack_bytes(const attn_tensor *weights, attn_layout 
                                         size_t *bytes, attn_error *error);
 ATTN_API attn_status attn_prepack(const attn_tensor *weights, attn_layout layout, void *buffer,
                                   attn_tensor *prepacked, attn_error *error);
+
+/* The weights of this many columns are packed together. */
+enum {
+    ATTN_PREPACK_COLUMNS = 64
+};
+
+/* Packs a part of such weights: `weights` are columns [first, first + n) of weights that have
+ * `columns` columns in all, and `buffer` is that of all columns. Parts may be packed in any order,
+ * by several threads at the same time. `first` is a multiple of ATTN_PREPACK_COLUMNS, and so is n,
+ * except for the last part. Errors: those of attn_prepack(), and ATTN_INVALID_ARGUMENT ("first").
+ */
+ATTN_API attn_status attn_prepack_part(const attn_tensor *weights, attn_layout layout, size_t first,
+                                       size_t columns, void *buffer, attn_error *error);
 
 /* Returns the number of parts of a result: 0 if it is not wanted; the number of heads for Q, K, V,
  * present_K and present_V of a per_head plan; 1 otherwise. */

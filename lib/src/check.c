@@ -142,7 +142,7 @@ attn_status check_broadcast(const attn_tensor *tensor, const char *name, const a
         return ATTN_OK;
     }
     static const char *const axes[4] = {"batch", "heads", "queries", "keys"};
-    const size_t full[4] = {plan->batch, plan->heads, plan->n, plan->m};
+    const size_t full[4] = {plan->batch, plan->heads, plan->n, plan->rules.keys};
     char got[SHAPE_TEXT];
     if (tensor->data == NULL) {
         return attn_fail(error, ATTN_INVALID_ARGUMENT, name, "%s is missing", name);

@@ -30,6 +30,8 @@ enum {
     SORT = 600,         /* one level of the heap, for each of the k numbers of top_k */
     COPY = 20,          /* copying a number */
     PACK = 40,          /* copying a number transposed */
+    TURN = 80,          /* normalising and turning a number */
+    ANGLE = 2400,       /* cos and sin of an angle */
     MERGE = 60,         /* merging a number */
     READ = 4,           /* reading a byte of the inputs from memory */
     FRESH = 20,         /* a byte of results and workspace, which the system has to clear first */
@@ -74,9 +76,9 @@ static double cost_of_score(const attn_plan *plan, const struct schedule *s) {
                                ATTN_WANT(MASKED_SCORES)};
     double cost = s->long_rows ? LONG : s->plain && !s->staged ? PLAIN : GENERAL;
     cost += s->without_blas ? ROW_PRODUCT : BLAS_PRODUCT / (double)plan->n;
-    cost += plan->mask.data != NULL ? MASK : 0;
-    cost += plan->padding != NULL ? MASK : 0;
-    cost += plan->bias.data != NULL ? MASK : 0;
+    cost += plan->rules.mask.data != NULL ? MASK : 0;
+    cost += plan->rules.padding != NULL ? MASK : 0;
+    cost += plan->rules.bias.data != NULL ? MASK : 0;
     cost += plan->softcap > 0 ? SOFTCAP : 0;
     if (plan_wants(plan, ATTN_WANT(ENTROPY))) {
         cost += s->long_rows ? LONG_ENTROPY : ENTROPY;
@@ -144,9 +146,9 @@ static double visible_share(const attn_plan *plan, const struct schedule *s) {
     if (plan_wants(plan, STAGES_OF_ALL_KEYS) || (s->staged && !s->long_rows)) {
         return 1;
     }
-    const size_t most = plan->lengths != NULL && plan->batch > ITEMS ? FEW_ROWS : ROWS;
+    const size_t most = plan->rules.lengths != NULL && plan->batch > ITEMS ? FEW_ROWS : ROWS;
     const size_t rows = plan->n < most ? plan->n : most;
-    const size_t items = plan->lengths == NULL ? 1 : plan->batch;
+    const size_t items = plan->rules.lengths == NULL ? 1 : plan->batch;
     double seen = 0;
     for (size_t b = 0; b < items; b++) {
         for (size_t r = 0; r < rows; r++) {
@@ -166,6 +168,23 @@ static double cost_of_visible(const attn_plan *plan, const struct schedule *s, d
     return rows * (share * row > least ? share * row : least) + cost_of_blocks(plan, s);
 }
 
+double cost_of_preparing(const attn_plan *plan, enum prepare what) {
+    const double turned = (double)plan->rotary.columns / 2 * ANGLE;
+    const double head = (double)plan->head[0].d * TURN + ROW, keys = (double)plan->m;
+    switch (what) {
+    case PREPARE_QUERIES:
+        return turned + (double)plan->heads * head;
+    case PREPARE_KEYS:
+        return turned + (double)plan->kv_heads * head;
+    case PREPARE_EXTRA:
+        return ROW + 2 * COPY * (double)(plan->project_k.ld + plan->project_v.ld);
+    case PREPARE_MASK:
+        return ROW + keys * (COPY + MASK);
+    default:
+        return ROW + keys * COPY;
+    }
+}
+
 double cost_of_packing(const attn_plan *plan, const struct schedule *s) {
     const double columns = cost_mean_columns(plan) / (s->unit ? 1 : 2); /* keys, and values */
     const double numbers = (double)s->tiles * (double)s->keys * columns;
@@ -183,7 +202,7 @@ static double cost_of_copies(const attn_plan *plan) {
     const double half = cost_mean_columns(plan) / 2;
     const double q = (double)plan->batch * (double)plan->heads;
     const double k = (double)kv_items(plan) * (double)plan->kv_heads;
-    const double fresh = (double)(plan->m - plan->past);
+    const double fresh = (double)plan->new_keys;
     const struct {
         unsigned wanted;
         double rows;
@@ -286,8 +305,9 @@ double cost_of_plan(const attn_plan *plan, const struct schedule *s) {
            cost_of_memory(plan, s) + cost_of_projection(&plan->project_q) +
            cost_of_projection(&plan->project_k) + cost_of_projection(&plan->project_v) +
            (s->tasks[PHASE_OUT] > 0 ? cost_of_projection(&plan->project_out) : 0) +
-           cost_of_packing(plan, s) + cost_of_copies(plan) + cost_of_moments(plan) + attending +
-           cost_of_merging(plan, s) + again * cost_of_attending(plan, s) + cost_of_ranking(plan, s);
+           s->prepare_cost + cost_of_packing(plan, s) + cost_of_copies(plan) +
+           cost_of_moments(plan) + attending + cost_of_merging(plan, s) +
+           again * cost_of_attending(plan, s) + cost_of_ranking(plan, s);
 }
 
 double cost_of_softmax(const attn_plan *plan) {

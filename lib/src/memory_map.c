@@ -22,18 +22,23 @@ static size_t packed_columns(const struct schedule *s, size_t columns) {
     return s->panel == 0 ? columns : (columns + s->panel - 1) / s->panel * s->panel;
 }
 
+/* Returns the numbers of a mask or bias for all keys. They fit: the plan checked all its scores. */
+static size_t extended_numbers(const attn_plan *plan, const struct extended *rows) {
+    return rows->items * rows->heads * rows->rows * plan->m;
+}
+
 bool memory_map_workspace(attn_plan *plan) {
     struct schedule *s = &plan->schedule;
     const size_t size = attn_dtype_size(plan->dtype), rows = plan->batch * plan->heads * plan->n;
-    const struct projection *q = &plan->project_q, *k = &plan->project_k, *v = &plan->project_v;
     struct workspace_map *map = &s->workspace;
     size_t *end = &map->bytes;
-    bool fits = true;
-    if (plan->projected) {
-        fits = reserve(end, q->rows * q->ld, size, &map->q) &&
-               reserve(end, k->rows * k->ld, size, &map->k) &&
-               reserve(end, v->rows * v->ld, size, &map->v);
-    }
+    const size_t q = plan->projected || plan_turns_queries(plan) ? plan->q.numbers : 0;
+    const size_t k = plan->projected || plan_turns_keys(plan) ? plan->k.numbers : 0;
+    const size_t v = plan->projected ? plan->v.numbers : 0;
+    bool fits = reserve(end, q, size, &map->q) && reserve(end, k, size, &map->k) &&
+                reserve(end, v, size, &map->v) &&
+                reserve(end, extended_numbers(plan, &plan->mask_rows), 1, &map->mask) &&
+                reserve(end, extended_numbers(plan, &plan->bias_rows), size, &map->bias);
     if (s->packs || s->unit) {
         for (size_t h = 0; h < plan->heads; h++) {
             if (h % (plan->heads / plan->kv_heads) != 0) {
@@ -58,7 +63,7 @@ bool memory_map_workspace(attn_plan *plan) {
     }
     if (s->packs) {
         /* A product that begins inside of a panel reads beyond its last panel. */
-        const size_t beyond = plan->window[0] >= 0 || s->long_rows ? s->panel : 0;
+        const size_t beyond = plan->rules.window[0] >= 0 || s->long_rows ? s->panel : 0;
         size_t all;
         fits = fits && size_mul(s->pack_items, s->pack_batch, &all) &&
                size_add(all, beyond, &all) && reserve(end, all, size, &map->packed_keys);
@@ -66,10 +71,10 @@ bool memory_map_workspace(attn_plan *plan) {
     if (plan->has_out_projection && plan_wants(plan, ATTN_WANT(OUTPUT))) {
         fits = fits && reserve(end, plan->batch * plan->out_batch, size, &map->heads_out);
     }
-    if (s->exact && plan->projected) {
-        fits = fits && reserve(end, q->rows * q->ld, sizeof(double), &map->exact_q) &&
-               reserve(end, k->rows * k->ld, sizeof(double), &map->exact_k) &&
-               reserve(end, v->rows * v->ld, sizeof(double), &map->exact_v);
+    if (s->exact) {
+        fits = fits && reserve(end, q, sizeof(double), &map->exact_q) &&
+               reserve(end, k, sizeof(double), &map->exact_k) &&
+               reserve(end, v, sizeof(double), &map->exact_v);
     }
     if (s->exact && plan->has_out_projection) {
         fits = fits && reserve(end, plan->batch * plan->out_batch, sizeof(double), &map->exact_out);
@@ -118,6 +123,7 @@ bool memory_map_scratch(attn_plan *plan, size_t d, size_t d_v) {
     const bool top_k = plan_wants_top_k(plan), adds = s->adds_parts, is_long = s->long_rows;
     const bool whole = (s->staged && !is_long) || s->exact;
     const bool mean = s->exact && plan->mean_over_heads;
+    const bool turns = plan_turns_queries(plan) || plan_turns_keys(plan);
     struct scratch_map *map = &s->scratch;
     size_t *end = &map->bytes, order = top_k ? 2 * plan->top_k : 0, wide = 0;
     if (s->exact) {
@@ -144,5 +150,6 @@ bool memory_map_scratch(attn_plan *plan, size_t d, size_t d_v) {
                    &map->unit_queries) &&
            reserve(end, s->unit ? unit_weight_parts(rows, s->keys) : 0, sizeof(uint16_t),
                    &map->unit_weights) &&
-           reserve(end, order, sizeof(uint64_t), &map->order);
+           reserve(end, order, sizeof(uint64_t), &map->order) &&
+           reserve(end, turns ? 2 * d : 0, sizeof(double), &map->turn);
 }

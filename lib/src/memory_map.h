@@ -9,9 +9,11 @@
  * The workspace is shared by all tasks. The plan owns it.
  *
  *   0 +---------------+----------------------------------+---------------------------------------+
- *     | q             | real (rows, ld) of project_q     | Q, K and V, if they are projected     |
- *     | k             | real (rows, ld) of project_k     |                                       |
- *     | v             | real (rows, ld) of project_v     |                                       |
+ *     | q             | real, in the shape of q          | Q and K, if they are projected or     |
+ *     | k             | real, in the shape of k          | turned                                |
+ *     | v             | real, in the shape of v          | V, if it is projected                 |
+ *     | mask          | bytes (items, heads, rows, m)    | mask and bias of all keys, if there   |
+ *     | bias          | real (items, heads, rows, m)     | are extra keys, see struct extended   |
  *     | packed_keys   | real (pack_items, pack_batch)    | transposed tiles of keys, if `packs`  |
  *     | unit_tiles    | uint16_t (pack_items, pack_batch)| keys and values that are packed for   |
  *     |               |                                  | the matrix unit, if `unit`            |
@@ -62,6 +64,8 @@
  *     | unit_weights  | uint16_t                         | the weights of a tile, packed for it  |
  *     | order         | 8 bytes each                     | top_k's heap; of long rows: entries   |
  *     |               |                                  | in each run, or the heap of runs      |
+ *     | turn          | double (2 d)                     | cos and sin of a row, and the row of  |
+ *     |               |                                  | a head that is turned                 |
  *     +---------------+----------------------------------+---------------------------------------+
  */
 #ifndef ATTN_MEMORY_MAP_H
@@ -72,6 +76,7 @@
 /* Offsets in bytes. */
 struct workspace_map {
     size_t q, k, v;
+    size_t mask, bias;
     size_t packed_keys;
     size_t unit_tiles, unit_sizes;
     size_t heads_out;
@@ -97,6 +102,7 @@ struct scratch_map {
     size_t tile;
     size_t unit_queries, unit_weights;
     size_t order;
+    size_t turn;
     size_t bytes; /* size of a scratch */
 };
 

@@ -37,7 +37,9 @@ void attn_plan_free(attn_plan *plan) {
     free(plan->project_out.pieces);
     free(plan->slopes);
     free(plan->sinks);
-    free(plan->lengths);
+    free(plan->rules.lengths);
+    free(plan->given.lengths);
+    free(plan->rotary.numbers);
     free(plan->workspace);
     free(plan);
 }
@@ -50,8 +52,13 @@ static size_t plan_memory(const attn_plan *plan) {
     bytes += plan->head != &plan->one_head ? plan->head_room * sizeof *plan->head : 0;
     bytes += plan->parts != plan->few_parts ? plan->part_room * sizeof *plan->parts : 0;
     bytes += plan->slopes != NULL ? plan->head_room * sizeof *plan->slopes : 0;
+    bytes += plan->rotary.numbers != NULL
+                 ? (plan->rotary.given.short_factors != NULL ? 3 : 1) * plan->rotary.columns / 2 *
+                       sizeof *plan->rotary.numbers
+                 : 0;
     bytes += plan->sinks != NULL ? plan->head_room * sizeof *plan->sinks : 0;
-    return bytes + (plan->lengths != NULL ? plan->batch * sizeof *plan->lengths : 0);
+    const bool lengths = plan->rules.lengths != NULL || plan->given.lengths != NULL;
+    return bytes + (lengths ? plan->batch * sizeof(size_t) : 0);
 }
 
 /* Returns how many scratches `threads` threads use at most. The tasks of the largest phase are a
@@ -85,10 +92,10 @@ static void merge_groups(attn_plan *plan) {
     }
     plan->q.ld = plan->head[1].q - plan->head[0].q;
     plan->out_ld = plan->head[1].out - plan->head[0].out;
-    plan->mask.stride[2] = plan->mask.stride[1];
-    plan->mask.stride[1] *= group;
-    plan->bias.stride[2] = plan->bias.stride[1];
-    plan->bias.stride[1] *= group;
+    plan->rules.mask.stride[2] = plan->rules.mask.stride[1];
+    plan->rules.mask.stride[1] *= group;
+    plan->rules.bias.stride[2] = plan->rules.bias.stride[1];
+    plan->rules.bias.stride[1] *= group;
     for (size_t h = 0; h < plan->kv_heads; h++) {
         plan->head[h] = plan->head[h * group];
     }

@@ -35,10 +35,37 @@ struct broadcast {
     size_t stride[4];
 };
 
+/* The rules that say which keys a query may attend to, and what is added to its scores. */
+struct rules {
+    attn_causal causal;
+    int64_t window[2];            /* -1: open */
+    size_t *lengths;              /* owned, one for each batch item; NULL if there are none */
+    struct broadcast mask, bias;  /* without a mask, key_padding is the mask */
+    const unsigned char *padding; /* key_padding (B, keys) beside a mask, borrowed; or NULL */
+    size_t keys;                  /* the keys that the rules are about */
+};
+
+/* A mask or bias that is made for extra keys: it has a row for each of these items, heads and
+ * queries. */
+struct extended {
+    size_t items, heads, rows;
+};
+
 /* A result that the caller asked for. */
 struct result {
     attn_result_tensor *parts; /* some of plan->parts; `data` is the bound buffer */
     size_t count;              /* parts that there are */
+};
+
+/* Rotary embedding. `given` is what the caller gave, with the defaults filled in. */
+struct rotary {
+    attn_rotary given; /* its lists point into `numbers` */
+    size_t columns;    /* columns of each head that turn; 0: there is no rotary embedding */
+    double *numbers;   /* owned: the frequencies, one for each pair of columns; then the lists */
+    double factor;     /* of cos and sin */
+    const void *cos, *sin, *positions; /* borrowed; NULL if not given */
+    size_t table_rows, table_batch;    /* rows of a table; from one batch item to the next, or 0 */
+    size_t positions_batch;            /* from one batch item to the next, or 0 */
 };
 
 /* ---------------------------------------------------------------------------------- projections */
@@ -60,6 +87,8 @@ struct projection {
     size_t count;         /* pieces that there are */
     size_t room;          /* pieces that there is memory for */
     const char *name;     /* name of the result in messages */
+    /* A batch item has item_rows rows. In the result, `gap` rows for extra keys follow them. */
+    size_t item_rows, gap;
     /* One task computes task_rows rows and task_columns columns of the result. */
     size_t task_rows, task_columns;
     size_t across; /* tasks that share the same rows */
@@ -73,6 +102,7 @@ struct projection {
 /* The phases of a run. All tasks of one phase may run at once and in any order. */
 enum phase {
     PHASE_PROJECT, /* Q, K and V are computed from X */
+    PHASE_PREPARE, /* Q and K are normalised and turned by rotary embedding, and get extra keys */
     PHASE_PACK,    /* keys are packed, matrices are copied to results, Q and K give moments */
     PHASE_ATTEND,  /* a task takes blocks of queries, each with all keys or a part of them */
     PHASE_MERGE,   /* the parts of the keys of a row become one */
@@ -90,6 +120,16 @@ enum copy {
     COPY_PRESENT_K,
     COPY_PRESENT_V,
     COPY_COUNT
+};
+
+/* What PHASE_PREPARE does, in this order. */
+enum prepare {
+    PREPARE_QUERIES, /* rows of Q are normalised and turned */
+    PREPARE_KEYS,    /* the same for rows of K; a row is one of a batch item, with all heads */
+    PREPARE_EXTRA,   /* the rows of extra keys in K and V; a row is a batch item */
+    PREPARE_MASK,    /* rows of the mask for all keys */
+    PREPARE_BIAS,    /* rows of the bias for all keys */
+    PREPARE_COUNT
 };
 
 /* How a call is cut into tasks, and which code computes them. schedule.c decides. */
@@ -142,6 +182,10 @@ struct schedule {
     size_t value_columns;   /* columns of the values that are multiplied at once */
     size_t weight_numbers;  /* numbers of the largest tile of weights that a task copies */
     size_t wide_numbers;    /* numbers of the longest row that an exact call converts to double */
+
+    /* PHASE_PREPARE: the tasks of each kind, and the rows of one task. */
+    size_t prepare_tasks[PREPARE_COUNT], prepare_rows[PREPARE_COUNT];
+    double prepare_cost;
 
     /* PHASE_PACK: first the tasks that pack. A part of the keys of a head is pack_tiles tiles. */
     size_t pack_tasks, pack_tiles, pack_parts, pack_per_task;
@@ -204,9 +248,10 @@ struct attn_plan {
 
     /* Sizes and form. */
     size_t batch, heads, kv_heads;
-    size_t n;    /* queries */
-    size_t m;    /* keys, the past ones included */
-    size_t past; /* past keys */
+    size_t n; /* queries */
+    size_t m; /* keys: `past` ones, then `new_keys`, then `extra` ones */
+    size_t past, new_keys;
+    size_t extra; /* keys without a position: bias_K and zero_key */
     bool has_batch_axis, has_head_axis;
     /* The axes of K and V. If Q has an axis that these do not have, all share their rows. */
     bool has_kv_batch_axis, has_kv_head_axis;
@@ -221,18 +266,21 @@ struct attn_plan {
     size_t out_ld, out_batch; /* distances of rows and batch items of the heads' outputs */
 
     /* Options. */
-    attn_causal causal;
     attn_normalization normalization;
-    int64_t shift;     /* query i stands at position i + shift */
-    int64_t window[2]; /* -1: open */
+    int64_t shift; /* query i stands at position i + shift */
     double softcap;
     attn_tensor alibi, sink; /* borrowed; without data if there are none */
     double *slopes, *sinks;  /* owned: their numbers, one for each head; NULL if there are none */
-    size_t *lengths;         /* owned, one for each batch item; NULL if there are none */
-    struct broadcast mask, bias;  /* without a mask, key_padding is the mask */
-    const unsigned char *padding; /* key_padding (B,m) beside a mask, borrowed; otherwise NULL */
+    /* What the engine goes by; and, if there are extra keys, what the caller gave. The run then
+     * makes one mask, and one bias, for all keys. */
+    struct rules rules, given;
+    struct extended mask_rows, bias_rows;
+    const void *bias_k, *bias_v; /* the rows of the first extra key; NULL: there is none */
     bool mean_over_heads;
     size_t top_k;
+    const void *norm_q, *norm_k; /* borrowed; NULL if there are none */
+    double norm_epsilon;
+    struct rotary rotary;
 
     struct projection project_q, project_k, project_v, project_out;
     bool has_out_projection;
@@ -262,9 +310,29 @@ static inline bool plan_wants_top_k(const attn_plan *plan) {
     return plan_wants(plan, ATTN_WANT(TOP_K_INDICES) | ATTN_WANT(TOP_K_WEIGHTS));
 }
 
-/* Reads the numbers of alibi and sink, which the caller may have changed since the last run. Fails
- * with ATTN_INVALID_ARGUMENT if one is not finite. */
+/* Reads the numbers of alibi and sink, and the positions of rotary embedding, which the caller may
+ * have changed since the last run. Fails with ATTN_INVALID_ARGUMENT if a slope or sink is not
+ * finite. */
 attn_status plan_read_numbers(attn_plan *plan, attn_error *error);
+
+/* Do rows of Q, or of new keys, change before they are multiplied? */
+static inline bool plan_turns_queries(const attn_plan *plan) {
+    return plan->norm_q != NULL || plan->rotary.columns > 0;
+}
+
+static inline bool plan_turns_keys(const attn_plan *plan) {
+    return plan->norm_k != NULL || plan->rotary.columns > 0;
+}
+
+/* Returns the place of a row of X in the result of a projection. */
+static inline size_t projected_row(const struct projection *p, size_t row) {
+    return p->gap == 0 ? row : row + row / p->item_rows * p->gap;
+}
+
+/* The rows of present_K and present_V: all keys that have a position. */
+static inline size_t present_rows(const attn_plan *plan) {
+    return plan->past + plan->new_keys;
+}
 
 /* The batch items that K and V have. */
 static inline size_t kv_items(const attn_plan *plan) {

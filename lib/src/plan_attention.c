@@ -152,6 +152,7 @@ static attn_status plan_qkv(attn_plan *plan, const struct qkv *t, const attn_opt
         ATTN_TRY(plan_past(plan, o, k, v, packed, error));
     }
     plan->n = q.rows;
+    plan->new_keys = k.rows;
     plan->m = plan->past + k.rows;
     plan->q = operand_of(t->q, q, packed);
     plan->k = operand_of(t->k, k, packed);

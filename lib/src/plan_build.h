@@ -49,6 +49,14 @@ attn_status plan_kv_heads(const attn_options *o, size_t heads, size_t *kv_heads,
 /* Resolves all options against the sizes and the heads of the plan. */
 attn_status plan_options(attn_plan *plan, const attn_options *o, attn_error *error);
 
+/* --------------------------------------------------------------------------- in plan_rotary.c */
+
+/* Checks norm_q, norm_k and rotary. The heads, the sizes and the shift of the plan are known. */
+attn_status plan_turns(attn_plan *plan, const attn_options *o, attn_error *error);
+
+/* Computes the frequencies of rotary embedding for the positions of a run. */
+void plan_frequencies(attn_plan *plan);
+
 /* -------------------------------------------------------------------------- in plan_results.c */
 
 /* Allocates the parts of all wanted results, and gives each its shape and dtype. */
@@ -81,6 +89,7 @@ bool memory_map_scratch(attn_plan *plan, size_t d, size_t d_v);
 double cost_mean_columns(const attn_plan *plan); /* d + d_v of an average head */
 double cost_of_row(const attn_plan *plan, const struct schedule *s); /* one query of one head */
 double cost_of_attending(const attn_plan *plan, const struct schedule *s); /* PHASE_ATTEND */
+double cost_of_preparing(const attn_plan *plan, enum prepare what);        /* one row */
 double cost_of_packing(const attn_plan *plan, const struct schedule *s);
 double cost_of_copying(double numbers, double rows);
 double cost_of_merging(const attn_plan *plan, const struct schedule *s);

@@ -94,7 +94,8 @@ static attn_status start_projection(struct projection *p, const char *name, cons
     *p = (struct projection){.name = name, .x = x->data, .out_in = layout == ATTN_OUT_IN};
     p->prepacked = layout == ATTN_PREPACKED && plan_panel(x->dtype) > 0;
     p->inner = x->shape[x->rank - 1];
-    p->rows = x->shape[x->rank - 2] * (x->rank == 3 ? x->shape[0] : 1); /* fits: x was checked */
+    p->item_rows = x->shape[x->rank - 2];
+    p->rows = p->item_rows * (x->rank == 3 ? x->shape[0] : 1); /* fits: x was checked */
     p->pieces = calloc(pieces, sizeof *p->pieces);
     p->room = pieces;
     if (p->pieces == NULL) {
@@ -112,6 +113,17 @@ enum {
     WEIGHT_V
 };
 
+/* Returns the input of a projection, and its name. */
+static const attn_tensor *input_of(const attn_multihead *call, int weight, const char **name) {
+    const attn_tensor *const inputs[] = {call->x, call->context, call->value_context};
+    static const char *const names[] = {"X", "context", "value_context"};
+    while (weight > 0 && inputs[weight] == NULL) { /* V takes the input of K, and K that of Q */
+        weight--;
+    }
+    *name = names[weight];
+    return inputs[weight];
+}
+
 struct named_projection {
     struct weight w[3];
     const attn_tensor *b[3];
@@ -123,7 +135,6 @@ static attn_status read_projection(const attn_multihead *call, size_t index, att
                                    struct named_projection *out, attn_error *error) {
     const attn_projection *p = &call->projections[index];
     const attn_tensor *w[3] = {p->w_q, p->w_k, p->w_v};
-    const attn_tensor *c = call->context != NULL ? call->context : call->x;
     const int max_rank = call->per_head || call->layout == ATTN_PREPACKED ? 2 : 3;
     out->b[0] = p->b_q, out->b[1] = p->b_k, out->b[2] = p->b_v;
     char name[40] = "W_"; /* has room for any index */
@@ -138,9 +149,9 @@ static attn_status read_projection(const attn_multihead *call, size_t index, att
         out->b_name[i][length - 2] = 'b';
         ATTN_TRY(
             read_weight(w[i], out->w_name[i], call->layout, max_rank, dtype, &out->w[i], error));
-        const attn_tensor *x = i == WEIGHT_Q ? call->x : c;
-        ATTN_TRY(check_inner(&out->w[i], x == call->x ? "X" : "context", x->shape[x->rank - 1],
-                             call->layout, error));
+        const char *x_name;
+        const attn_tensor *x = input_of(call, i, &x_name);
+        ATTN_TRY(check_inner(&out->w[i], x_name, x->shape[x->rank - 1], call->layout, error));
         ATTN_TRY(check_bias(out->b[i], out->b_name[i], dtype, &out->w[i], error));
     }
     return ATTN_OK;
@@ -275,19 +286,31 @@ static attn_status plan_out_projection(attn_plan *plan, const attn_multihead *ca
     return ATTN_OK;
 }
 
+/* Checks a context, if it is given, against X. */
+static attn_status check_context(const attn_tensor *c, const char *name, const attn_tensor *x,
+                                 attn_error *error) {
+    if (c == NULL) {
+        return ATTN_OK;
+    }
+    ATTN_TRY(check_matrix(c, name, 2, 3, error));
+    ATTN_TRY(check_dtype(c, name, x->dtype, error));
+    if (c->rank != x->rank) {
+        return attn_fail(error, ATTN_SHAPE_MISMATCH, name, "%s has rank %d but X has rank %d", name,
+                         c->rank, x->rank);
+    }
+    return c->rank == 2 ? ATTN_OK
+                        : check_equal(name, c->shape[0], "batch item", "X", x->shape[0], error);
+}
+
 static attn_status check_inputs(const attn_multihead *call, attn_error *error) {
-    const attn_tensor *x = call->x, *c = call->context;
-    ATTN_TRY(check_matrix(x, "X", 2, 3, error));
-    if (c != NULL) {
-        ATTN_TRY(check_matrix(c, "context", 2, 3, error));
-        ATTN_TRY(check_dtype(c, "context", x->dtype, error));
-        if (c->rank != x->rank) {
-            return attn_fail(error, ATTN_SHAPE_MISMATCH, "context",
-                             "context has rank %d but X has rank %d", c->rank, x->rank);
-        }
-        if (c->rank == 3) {
-            ATTN_TRY(check_equal("context", c->shape[0], "batch item", "X", x->shape[0], error));
-        }
+    const char *context_name;
+    const attn_tensor *context = input_of(call, WEIGHT_K, &context_name);
+    ATTN_TRY(check_matrix(call->x, "X", 2, 3, error));
+    ATTN_TRY(check_context(call->context, "context", call->x, error));
+    ATTN_TRY(check_context(call->value_context, "value_context", call->x, error));
+    if (call->value_context != NULL) {
+        ATTN_TRY(check_equal("value_context", call->value_context->shape[context->rank - 2], "row",
+                             context_name, context->shape[context->rank - 2], error));
     }
     if (call->projections == NULL || call->count == 0 || (!call->per_head && call->count != 1)) {
         return attn_fail(error, ATTN_INVALID_ARGUMENT, "heads", "there are no weights");
@@ -309,16 +332,53 @@ static size_t piece_count(const attn_multihead *call, const attn_tensor *w) {
     return call->per_head ? call->count : (w != NULL && w->rank == 3 ? w->shape[0] : 1);
 }
 
-/* Returns the operand that a projection makes, of which a batch item has `rows` rows. */
-static struct operand projected_operand(const attn_plan *plan, const struct projection *p,
-                                        size_t rows) {
+/* Checks a row of an extra key, which has a number for each of the `columns` columns of K or V. */
+static attn_status check_extra(const attn_plan *plan, const attn_tensor *row, const char *name,
+                               size_t columns, const void **out, attn_error *error) {
+    ATTN_TRY(check_matrix(row, name, 1, 2, error));
+    ATTN_TRY(check_dtype(row, name, plan->dtype, error));
+    *out = row->data;
+    return row->rank == 1 || plan->per_head
+               ? check_shape(row, name, 1, &columns, error)
+               : check_shape(row, name, 2, (size_t[]){plan->kv_heads, columns / plan->kv_heads},
+                             error);
+}
+
+/* Plans the extra keys, whose rows follow those of each batch item in K and V. */
+static attn_status plan_extra(attn_plan *plan, const attn_multihead *call, const attn_options *o,
+                              attn_error *error) {
+    plan->extra = (size_t)(call->bias_k != NULL) + (call->zero_key ? 1 : 0);
+    if ((call->bias_k == NULL) != (call->bias_v == NULL)) {
+        return attn_fail(error, ATTN_INVALID_ARGUMENT, call->bias_k == NULL ? "bias_V" : "bias_K",
+                         "bias_K and bias_V must be given together");
+    }
+    if (call->bias_k != NULL) {
+        ATTN_TRY(
+            check_extra(plan, call->bias_k, "bias_K", plan->project_k.ld, &plan->bias_k, error));
+        ATTN_TRY(
+            check_extra(plan, call->bias_v, "bias_V", plan->project_v.ld, &plan->bias_v, error));
+    }
+    if (plan->extra > 0 && ((o->flags & ATTN_FLAG_ALIBI) != 0 || o->alibi_slopes != NULL)) {
+        return attn_fail(error, ATTN_INVALID_ARGUMENT, "alibi",
+                         "alibi needs the position of each key, but the key of %s has none",
+                         plan->bias_k != NULL ? "bias_K" : "zero_key");
+    }
+    plan->project_k.gap = plan->project_v.gap = plan->extra;
+    plan->m += plan->extra;
+    return ATTN_OK;
+}
+
+/* Returns the operand that a projection makes. */
+static struct operand projected_operand(const attn_plan *plan, const struct projection *p) {
+    const size_t rows = p->item_rows + p->gap;
     const size_t item = rows * p->ld; /* fits, because BLAS can address both sizes */
     return (struct operand){.ld = p->ld, .batch = item, .numbers = plan->batch * item};
 }
 
 static attn_status plan_projections(attn_plan *plan, const attn_multihead *call,
                                     const attn_options *o, attn_error *error) {
-    const attn_tensor *x = call->x, *c = call->context != NULL ? call->context : call->x;
+    const char *ignored;
+    const attn_tensor *x = call->x, *c = input_of(call, WEIGHT_K, &ignored);
     const attn_projection *first = &call->projections[0];
     const attn_tensor *w[3] = {first->w_q, first->w_k, first->w_v};
     size_t pieces[3];
@@ -329,7 +389,8 @@ static attn_status plan_projections(attn_plan *plan, const attn_multihead *call,
     }
     ATTN_TRY(start_projection(&plan->project_q, "Q", x, call->layout, pieces[0], error));
     ATTN_TRY(start_projection(&plan->project_k, "K", c, call->layout, pieces[1], error));
-    ATTN_TRY(start_projection(&plan->project_v, "V", c, call->layout, pieces[2], error));
+    ATTN_TRY(start_projection(&plan->project_v, "V", input_of(call, WEIGHT_V, &ignored),
+                              call->layout, pieces[2], error));
     plan->dtype = x->dtype;
     plan->projected = true;
     plan->has_batch_axis = x->rank == 3;
@@ -353,12 +414,14 @@ static attn_status plan_projections(attn_plan *plan, const attn_multihead *call,
         struct dims v = {plan->batch, plan->kv_heads, new_keys, plan->head[0].d_v};
         ATTN_TRY(plan_past(plan, o, k, v, false, error));
     }
+    plan->new_keys = new_keys;
     plan->m = plan->past + new_keys;
+    ATTN_TRY(plan_extra(plan, call, o, error));
     plan->has_kv_batch_axis = plan->has_batch_axis;
     plan->has_kv_head_axis = plan->has_head_axis;
-    plan->q = projected_operand(plan, &plan->project_q, plan->n);
-    plan->k = projected_operand(plan, &plan->project_k, new_keys);
-    plan->v = projected_operand(plan, &plan->project_v, new_keys);
+    plan->q = projected_operand(plan, &plan->project_q);
+    plan->k = projected_operand(plan, &plan->project_k);
+    plan->v = projected_operand(plan, &plan->project_v);
     if (!size_mul(plan->n, plan->out_ld, &plan->out_batch)) {
         return attn_too_large(error);
     }

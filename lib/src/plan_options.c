@@ -29,6 +29,7 @@ static attn_status read_numbers(const attn_tensor *tensor, const char *name, dou
 }
 
 attn_status plan_read_numbers(attn_plan *plan, attn_error *error) {
+    plan_frequencies(plan);
     ATTN_TRY(read_numbers(&plan->alibi, "alibi", plan->slopes, error));
     return read_numbers(&plan->sink, "sink", plan->sinks, error);
 }
@@ -92,17 +93,17 @@ static attn_status resolve_lengths(attn_plan *plan, const attn_options *o, attn_
             "lengths has %zu numbers; it must have one for each of the %zu batch items",
             o->lengths_count, plan->batch);
     }
-    plan->lengths = malloc(plan->batch * sizeof *plan->lengths);
-    if (plan->lengths == NULL) {
+    plan->rules.lengths = malloc(plan->batch * sizeof *plan->rules.lengths);
+    if (plan->rules.lengths == NULL) {
         return attn_no_memory(error);
     }
     for (size_t b = 0; b < plan->batch; b++) {
-        if (o->lengths[b] > plan->m) {
+        if (o->lengths[b] > plan->rules.keys) {
             return attn_fail(error, ATTN_INVALID_ARGUMENT, "lengths",
                              "lengths[%zu] is %zu, but the number of keys is %zu", b, o->lengths[b],
-                             plan->m);
+                             plan->rules.keys);
         }
-        plan->lengths[b] = o->lengths[b];
+        plan->rules.lengths[b] = o->lengths[b];
     }
     return ATTN_OK;
 }
@@ -111,11 +112,11 @@ static attn_status resolve_mask(attn_plan *plan, const attn_options *o, attn_err
     if (o->mask != NULL && o->mask->dtype != ATTN_BOOL) {
         return attn_fail(error, ATTN_INVALID_ARGUMENT, "mask", "mask must hold booleans");
     }
-    ATTN_TRY(check_broadcast(o->mask, "mask", plan, &plan->mask, error));
+    ATTN_TRY(check_broadcast(o->mask, "mask", plan, &plan->rules.mask, error));
     if (o->bias != NULL) {
         ATTN_TRY(check_dtype(o->bias, "bias", plan->dtype, error));
     }
-    return check_broadcast(o->bias, "bias", plan, &plan->bias, error);
+    return check_broadcast(o->bias, "bias", plan, &plan->rules.bias, error);
 }
 
 /* Makes key_padding the mask, or keeps it beside the mask. Its shape is (batch, keys), or (keys) if
@@ -129,32 +130,69 @@ static attn_status resolve_padding(attn_plan *plan, const attn_options *o, attn_
     if (t->data == NULL || t->dtype != ATTN_BOOL) {
         return attn_fail(error, ATTN_INVALID_ARGUMENT, name, "%s must hold booleans", name);
     }
-    const bool flat = t->rank == 1 && plan->batch == 1 && t->shape[0] == plan->m;
-    if (!flat && (t->rank != 2 || t->shape[0] != plan->batch || t->shape[1] != plan->m)) {
+    const bool flat = t->rank == 1 && plan->batch == 1 && t->shape[0] == plan->rules.keys;
+    if (!flat && (t->rank != 2 || t->shape[0] != plan->batch || t->shape[1] != plan->rules.keys)) {
         char got[SHAPE_TEXT];
         return attn_fail(error, ATTN_SHAPE_MISMATCH, name,
                          "%s has the shape %s; it must have one element for each key of each batch "
                          "item, (batch %zu, keys %zu)%s; what each query may see is a mask",
-                         name, shape_text(t, got), plan->batch, plan->m,
+                         name, shape_text(t, got), plan->batch, plan->rules.keys,
                          plan->past > 0 ? ", with the past keys" : "");
     }
-    if (plan->mask.data != NULL) {
-        plan->padding = t->data;
+    if (plan->rules.mask.data != NULL) {
+        plan->rules.padding = t->data;
     } else {
-        plan->mask = (struct broadcast){.data = t->data, .stride = {plan->m, 0, 0, 1}};
+        plan->rules.mask =
+            (struct broadcast){.data = t->data, .stride = {plan->rules.keys, 0, 0, 1}};
     }
     return ATTN_OK;
 }
 
+/* Returns a broadcast tensor with rows for all keys, which belong to as few items, heads and
+ * queries as possible, and writes their numbers to `rows`. Until the run sets its data, they are
+ * only not NULL. */
+static struct broadcast extended_rows(const attn_plan *plan, bool items, bool heads, bool queries,
+                                      struct extended *rows) {
+    *rows =
+        (struct extended){items ? plan->batch : 1, heads ? plan->heads : 1, queries ? plan->n : 1};
+    const size_t head = rows->rows * plan->m;
+    return (struct broadcast){
+        plan, {items ? rows->heads * head : 0, heads ? head : 0, queries ? plan->m : 0, 1}};
+}
+
+/* Replaces all rules by one mask and one bias, in which the extra keys are allowed and get no bias.
+ * The run makes them. */
+static void extend_rules(attn_plan *plan) {
+    const struct rules *g = &plan->given;
+    const size_t *mask = g->mask.stride, *bias = g->bias.stride;
+    if (plan->extra == 0) {
+        return;
+    }
+    plan->given = plan->rules;
+    plan->rules = (struct rules){.window = {-1, -1}, .keys = plan->m};
+    const bool placed = g->causal != ATTN_CAUSAL_NONE || g->window[0] >= 0 || g->window[1] >= 0;
+    if (placed || g->lengths != NULL || g->mask.data != NULL) {
+        const bool items = g->lengths != NULL || g->padding != NULL || mask[0] != 0;
+        plan->rules.mask =
+            extended_rows(plan, items, mask[1] != 0, placed || mask[2] != 0, &plan->mask_rows);
+    }
+    if (g->bias.data != NULL) {
+        plan->rules.bias =
+            extended_rows(plan, bias[0] != 0, bias[1] != 0, bias[2] != 0, &plan->bias_rows);
+    }
+}
+
 attn_status plan_options(attn_plan *plan, const attn_options *o, attn_error *error) {
-    plan->causal = o->causal;
+    plan->rules.causal = o->causal;
     plan->normalization = o->normalization;
     plan->softcap = o->softcap;
-    plan->shift = o->causal == ATTN_CAUSAL_BOTTOM_RIGHT ? (int64_t)plan->m - (int64_t)plan->n
-                                                        : (int64_t)plan->past;
+    plan->rules.keys = present_rows(plan);
+    plan->shift = o->causal == ATTN_CAUSAL_BOTTOM_RIGHT
+                      ? (int64_t)plan->rules.keys - (int64_t)plan->n
+                      : (int64_t)plan->past;
     bool windowed = (o->flags & ATTN_FLAG_WINDOW) != 0;
-    plan->window[0] = windowed ? o->window[0] : -1;
-    plan->window[1] = windowed ? o->window[1] : -1;
+    plan->rules.window[0] = windowed ? o->window[0] : -1;
+    plan->rules.window[1] = windowed ? o->window[1] : -1;
     plan->wanted = o->results != 0 ? o->results : ATTN_WANT(OUTPUT);
     plan->mean_over_heads =
         (o->flags & ATTN_FLAG_MEAN_OVER_HEADS) != 0 && plan_wants(plan, ATTN_WANT(WEIGHTS));
@@ -170,7 +208,9 @@ attn_status plan_options(attn_plan *plan, const attn_options *o, attn_error *err
     ATTN_TRY(per_head_numbers(o->sink, "sink", plan, &plan->sink, &plan->sinks, error));
     ATTN_TRY(resolve_lengths(plan, o, error));
     ATTN_TRY(resolve_mask(plan, o, error));
-    return resolve_padding(plan, o, error);
+    ATTN_TRY(resolve_padding(plan, o, error));
+    extend_rules(plan);
+    return plan_turns(plan, o, error);
 }
 
 attn_status plan_kv_heads(const attn_options *o, size_t heads, size_t *kv_heads,

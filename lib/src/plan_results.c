@@ -52,10 +52,11 @@ static void add_projected_parts(attn_plan *plan, attn_result which, size_t rows,
 static void add_present(attn_plan *plan, attn_result which, bool value) {
     if (plan->packed) {
         size_t d = value ? plan->head[0].d_v : plan->head[0].d;
-        add_part(plan, which, plan->dtype, 0, 2, (size_t[]){plan->m, plan->kv_heads * d});
+        add_part(plan, which, plan->dtype, 0, 2,
+                 (size_t[]){present_rows(plan), plan->kv_heads * d});
         return;
     }
-    add_projected_parts(plan, which, plan->m, plan->kv_heads, value);
+    add_projected_parts(plan, which, present_rows(plan), plan->kv_heads, value);
 }
 
 static void shape_result(attn_plan *plan, attn_result which) {
@@ -104,7 +105,7 @@ static void shape_result(attn_plan *plan, attn_result which) {
         break;
     case ATTN_RESULT_K:
     case ATTN_RESULT_V:
-        add_projected_parts(plan, which, m - plan->past, plan->kv_heads, which == ATTN_RESULT_V);
+        add_projected_parts(plan, which, plan->new_keys, plan->kv_heads, which == ATTN_RESULT_V);
         break;
     case ATTN_RESULT_COUNT:
         break;

@@ -2,6 +2,7 @@
  * prepack.c packs weights of projections once, in the form that the products read, so that many
  * plans can use them.
  */
+#include <assert.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -42,28 +43,56 @@ attn_status attn_prepack_bytes(const attn_tensor *weights, attn_layout layout, s
     return ATTN_OK;
 }
 
-attn_status attn_prepack(const attn_tensor *weights, attn_layout layout, void *buffer,
-                         attn_tensor *prepacked, attn_error *error) {
-    size_t inner = 0, columns = 0;
-    ATTN_TRY(read_sizes(weights, layout, &inner, &columns, error));
+/* Copies rows of `columns` numbers of `size` bytes. The rows of the copy have `ld` numbers. */
+static void copy_part(char *to, size_t ld, const char *from, size_t inner, size_t columns,
+                      size_t size) {
+    for (size_t row = 0; row < inner; row++) {
+        memcpy(to + row * ld * size, from + row * columns * size, columns * size);
+    }
+}
+
+attn_status attn_prepack_part(const attn_tensor *weights, attn_layout layout, size_t first,
+                              size_t columns, void *buffer, attn_error *error) {
+    size_t inner = 0, part = 0;
+    ATTN_TRY(read_sizes(weights, layout, &inner, &part, error));
     if (buffer == NULL || (uintptr_t)buffer % ATTN_ALIGNMENT != 0) {
         return attn_fail(error, ATTN_INVALID_ARGUMENT, "buffer",
                          "buffer is not aligned to %d bytes, or it is NULL", ATTN_ALIGNMENT);
     }
+    if (first % ATTN_PREPACK_COLUMNS != 0 || first > columns || part > columns - first ||
+        (part % ATTN_PREPACK_COLUMNS != 0 && first + part != columns)) {
+        return attn_fail(
+            error, ATTN_INVALID_ARGUMENT, "first",
+            "the columns %zu to %zu are no part of %zu columns that begins and ends at "
+            "a multiple of %d",
+            first, first + part, columns, ATTN_PREPACK_COLUMNS);
+    }
     const bool out_in = layout == ATTN_OUT_IN, panels = plan_panel(weights->dtype) > 0;
     const struct attn_kernels *k = attn_kernels();
-    const size_t ld = weights->shape[1];
+    const size_t ld = weights->shape[1], size = attn_dtype_size(weights->dtype);
+    assert(!panels || ATTN_PREPACK_COLUMNS % plan_panel(weights->dtype) == 0);
+    char *to = (char *)buffer + first * (panels ? inner : 1) * size;
     if (weights->dtype == ATTN_FLOAT32 && panels) {
-        (out_in ? k->pack_transposed_f32 : k->pack_f32)(buffer, weights->data, ld, inner, columns);
+        (out_in ? k->pack_transposed_f32 : k->pack_f32)((float *)to, weights->data, ld, inner,
+                                                        part);
     } else if (panels) {
-        (out_in ? k->pack_transposed_f64 : k->pack_f64)(buffer, weights->data, ld, inner, columns);
+        (out_in ? k->pack_transposed_f64 : k->pack_f64)((double *)to, weights->data, ld, inner,
+                                                        part);
     } else if (!out_in) {
-        memcpy(buffer, weights->data, inner * columns * attn_dtype_size(weights->dtype));
+        copy_part(to, columns, weights->data, inner, part, size);
     } else if (weights->dtype == ATTN_FLOAT32) {
-        blas_transpose_f32(columns, inner, weights->data, ld, buffer, columns);
+        blas_transpose_f32(part, inner, weights->data, ld, (float *)to, columns);
     } else {
-        blas_transpose_f64(columns, inner, weights->data, ld, buffer, columns);
+        blas_transpose_f64(part, inner, weights->data, ld, (double *)to, columns);
     }
+    return ATTN_OK;
+}
+
+attn_status attn_prepack(const attn_tensor *weights, attn_layout layout, void *buffer,
+                         attn_tensor *prepacked, attn_error *error) {
+    size_t inner = 0, columns = 0;
+    ATTN_TRY(read_sizes(weights, layout, &inner, &columns, error));
+    ATTN_TRY(attn_prepack_part(weights, layout, 0, columns, buffer, error));
     *prepacked = (attn_tensor){
         .data = buffer, .dtype = weights->dtype, .rank = 2, .shape = {inner, columns}};
     return ATTN_OK;

@@ -227,8 +227,9 @@ static void choose_paths(attn_plan *plan, struct schedule *s, double head_cost) 
                          (double)plan->batch * (double)plan->heads * (double)plan->n *
                                  (double)plan->m * (double)attn_dtype_size(plan->dtype) >
                              STREAM_BYTES;
-    s->plain = plan->mask.stride[3] == (plan->mask.data != NULL) && plan->bias.data == NULL &&
-               plan->slopes == NULL && plan->softcap == 0 && plan->normalization == ATTN_SOFTMAX;
+    s->plain = plan->rules.mask.stride[3] == (plan->rules.mask.data != NULL) &&
+               plan->rules.bias.data == NULL && plan->slopes == NULL && plan->softcap == 0 &&
+               plan->normalization == ATTN_SOFTMAX;
     for (size_t h = 0; h < plan->heads; h++) { /* a plain call rounds the scale to the dtype */
         const double scale = plan->head[h].scale;
         s->plain = s->plain && scale > 0 &&
@@ -403,9 +404,28 @@ static void choose_blocks(attn_plan *plan, struct schedule *s, size_t d, double 
     s->packs_late = (few || s->unit) && !s->long_rows && s->keys * d * size <= LATE_BYTES;
     s->packs = s->packs && !s->packs_late;
     /* The unit packs the keys of each batch item up to its length. */
-    s->pack_items = s->unit && plan->lengths != NULL ? plan->batch : kv_items(plan);
+    s->pack_items = s->unit && plan->rules.lengths != NULL ? plan->batch : kv_items(plan);
     s->heads_in_turn = s->splits > 1 ? 1 : choose_heads_in_turn(plan, d);
     choose_tasks(plan, s);
+}
+
+/* Counts the tasks of PHASE_PREPARE. */
+static void choose_preparation(const attn_plan *plan, struct schedule *s) {
+    const struct extended *mask = &plan->mask_rows, *bias = &plan->bias_rows;
+    const size_t rows[PREPARE_COUNT] = {
+        plan_turns_queries(plan) ? plan->batch * plan->n : 0,
+        plan_turns_keys(plan) ? kv_items(plan) * plan->new_keys : 0,
+        plan->extra > 0 ? plan->batch : 0,
+        mask->items * mask->heads * mask->rows,
+        bias->items * bias->heads * bias->rows,
+    };
+    for (int i = 0; i < PREPARE_COUNT; i++) {
+        const double cost = cost_of_preparing(plan, (enum prepare)i);
+        s->prepare_rows[i] = rows[i] == 0 ? 1 : some_per_task(cost, (double)rows[i], TASK_WORK);
+        s->prepare_tasks[i] = ceil_div(rows[i], s->prepare_rows[i]);
+        s->tasks[PHASE_PREPARE] += s->prepare_tasks[i];
+        s->prepare_cost += cost * (double)rows[i];
+    }
 }
 
 /* Counts the tasks of PHASE_PACK. d is that of the widest head. */
@@ -430,8 +450,8 @@ static void choose_pack(const attn_plan *plan, struct schedule *s, size_t d) {
         size_t widest = 0;
         const size_t heads = which == COPY_Q ? plan->heads : plan->kv_heads;
         const size_t rows = which == COPY_Q                      ? plan->n
-                            : which == COPY_K || which == COPY_V ? plan->m - plan->past
-                                                                 : plan->m;
+                            : which == COPY_K || which == COPY_V ? plan->new_keys
+                                                                 : present_rows(plan);
         for (size_t h = 0; h < heads; h++) {
             const struct head *head = &plan->head[which == COPY_Q ? h : h * (plan->heads / heads)];
             const size_t columns = which == COPY_V || which == COPY_PRESENT_V ? head->d_v : head->d;
@@ -499,6 +519,7 @@ attn_status plan_schedule(attn_plan *plan, attn_error *error) {
     s->value_columns = d_v < VALUE_COLUMNS ? d_v : VALUE_COLUMNS;
     choose_paths(plan, s, head_cost);
     choose_blocks(plan, s, d > d_v ? d : d_v, head_cost);
+    choose_preparation(plan, s);
     choose_pack(plan, s, d);
     choose_after_cuts(plan, s, d_v);
     s->tasks[PHASE_PROJECT] = choose_projection(&plan->project_q, s, size) +

@@ -52,6 +52,14 @@ enum call {
     PROJECTED /* X and weight matrices, so that all phases have tasks */
 };
 
+static size_t phases_with_tasks(const attn_plan *plan) {
+    size_t count = 0;
+    for (size_t phase = 0; phase < attn_plan_phases(plan); phase++) {
+        count += attn_plan_tasks(plan, phase) > 0;
+    }
+    return count;
+}
+
 static attn_plan *new_plan(enum call call, float *output, float *other) {
     static const size_t rows[] = {QUERIES, QUERIES, 1, QUERIES};
     const attn_tensor tq = {
@@ -76,8 +84,8 @@ static attn_plan *new_plan(enum call call, float *output, float *other) {
         printf("call %d is refused\n", (int)call);
         exit(1);
     }
-    if (call == TILES && attn_plan_tasks(plan, 1) == 0) {
-        printf("no keys are packed for many tasks\n");
+    if (call == TILES && phases_with_tasks(plan) < 2) {
+        printf("no keys are packed before the blocks are computed\n");
         exit(1);
     }
     attn_plan_bind(plan, ATTN_RESULT_OUTPUT, 0, output);

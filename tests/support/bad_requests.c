@@ -283,7 +283,7 @@ static const struct bad_request to_self_attention[] = {
     CONTENT("Q, K and V alone", "{\"Q\":[[1]],\"K\":[[1]],\"V\":[[1]]}", "/Q",
             "Q, K and V are keys of /attention"),
     CONTENT("query", "{\"query\":[[1]]}", "/query", "it is \"X\" here"),
-    CONTENT("value", PROJECTED("\"value\":[[1]]"), "/value", "it is \"context\" here"),
+    CONTENT("value", PROJECTED("\"value\":[[1]]"), "/value", "it is \"value_context\" here"),
     CONTENT("out_proj", PROJECTED("\"out_proj\":[[1]]"), "/out_proj",
             "it is W_O and b_O of /self-attention"),
     CONTENT("an unknown layout", PROJECTED("\"weight_layout\":\"out-in\""), "/weight_layout",

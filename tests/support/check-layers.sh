@@ -82,6 +82,7 @@ resolve 'server/' 'server includes only server/ and attention.h' lib/include ser
 forbid 'server/http/' '# *include *"(.*/)?((codec|api)/|attention\.h)' 'http knows neither codec, api nor attention.h'
 forbid 'server/codec/' '# *include *"(.*/)?(http|api|jobs)/' 'codec knows neither http, api nor jobs'
 forbid 'server/http/' '# *include *"(.*/)?jobs/' 'http does not know jobs'
+forbid 'server/layers/' '# *include *"(.*/)?(http|api|jobs)/' 'layers knows neither http, api nor jobs'
 forbid 'server/jobs/' '# *include *"(.*/)?((http|api|codec)/|attention\.h)' 'jobs knows nothing of what a task computes'
 forbid 'server/account\.' '# *include *"(.*/)?((http|codec|api|jobs)/|attention\.h)' 'account knows nothing of the rest of the server'
 forbid 'server/(http|codec|api|jobs)/' '"/proc/' '/proc is read by server/process.c'

@@ -5,6 +5,9 @@
 
 static bool may_attend(const struct reference_head *c, size_t i, size_t j) {
     const int64_t position = (int64_t)i + c->shift, key = (int64_t)j;
+    if (j >= c->m - c->extra) {
+        return true;
+    }
     return j < c->length && !(c->causal && key > position) &&
            !(c->left >= 0 && key < position - c->left) &&
            !(c->right >= 0 && key > position + c->right) &&

@@ -12,6 +12,7 @@
 
 struct reference_head {
     size_t n, m, d, d_v;
+    size_t extra;                /* the last keys, which no rule forbids and which get no bias */
     const double *q, *k, *v;     /* (n,d), (m,d), (m,d_v); past keys and values come first */
     double scale, softcap;       /* softcap 0 = none */
     const double *bias;          /* (n,m), NULL = none; -INFINITY forbids */

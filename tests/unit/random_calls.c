@@ -1,6 +1,8 @@
 /* random_calls.c - see random_calls.h. */
 #include "random_calls.h"
 
+#include "random_turns.h"
+
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdlib.h>
@@ -13,7 +15,7 @@ void *keep_block(struct random_call *c, size_t bytes) {
     return block;
 }
 
-static double *draw_normals(struct random_call *c, size_t count, double scale) {
+double *draw_normals(struct random_call *c, size_t count, double scale) {
     double *x = keep_block(c, count * sizeof *x);
     for (size_t i = 0; i < count; i++) {
         x[i] = scale * rng_normal(&c->rng);
@@ -22,9 +24,7 @@ static double *draw_normals(struct random_call *c, size_t count, double scale) {
     return x;
 }
 
-/* Returns a tensor of the call's dtype with these numbers. */
-static attn_tensor *tensor_of(struct random_call *c, const double *x, int rank,
-                              const size_t *shape) {
+attn_tensor *tensor_of(struct random_call *c, const double *x, int rank, const size_t *shape) {
     attn_tensor *t = &c->tensors[c->tensor_count++];
     cr_assert_lt(c->tensor_count, 64);
     *t = (attn_tensor){.dtype = c->dtype, .rank = rank};
@@ -181,6 +181,40 @@ static void project(struct random_call *c, const double *x, size_t rows, size_t 
     }
 }
 
+/* Draws extra keys, as many as c->extra says, and writes their rows to the end of K and V. */
+static void draw_extra(struct random_call *c) {
+    const bool own = c->multihead.per_head, biased = c->extra == 2 || rng_chance(&c->rng, 2);
+    size_t columns[2] = {0, 0};
+    for (size_t h = 0; h < c->KV; h++) {
+        columns[0] += c->d[own ? h : 0];
+        columns[1] += c->d_v[own ? h : 0];
+    }
+    double *rows[2] = {draw_normals(c, columns[0], 1), draw_normals(c, columns[1], 1)};
+    const attn_tensor *tensors[2];
+    for (int i = 0; i < 2; i++) {
+        const size_t shape[] = {c->KV, columns[i] / c->KV};
+        tensors[i] = own || rng_chance(&c->rng, 2) ? tensor_of(c, rows[i], 1, &columns[i])
+                                                   : tensor_of(c, rows[i], 2, shape);
+    }
+    c->multihead.bias_k = biased ? tensors[0] : NULL;
+    c->multihead.bias_v = biased ? tensors[1] : NULL;
+    c->multihead.zero_key = c->extra == 2 || !biased;
+    for (size_t b = 0; b < c->B; b++) {
+        const double *k = rows[0], *v = rows[1];
+        for (size_t h = 0; h < c->KV; h++) {
+            const size_t d = c->d[own ? h : 0], d_v = c->d_v[own ? h : 0], first = c->m - c->extra;
+            memset(c->K[b][h] + first * d, 0, c->extra * d * sizeof *k);
+            memset(c->V[b][h] + first * d_v, 0, c->extra * d_v * sizeof *v);
+            if (biased) {
+                memcpy(c->K[b][h] + first * d, k, d * sizeof *k);
+                memcpy(c->V[b][h] + first * d_v, v, d_v * sizeof *v);
+            }
+            k += d;
+            v += d_v;
+        }
+    }
+}
+
 static void draw_projected(struct random_call *c) {
     static const size_t d_models[] = {1, 3, 7, 16, 24};
     c->multihead.per_head = rng_chance(&c->rng, 3);
@@ -208,9 +242,18 @@ static void draw_projected(struct random_call *c) {
     const size_t inner = d_models[rng_between(&c->rng, 0, 4)];
     const size_t context_inner = cross ? d_models[rng_between(&c->rng, 0, 4)] : inner;
     const size_t keys = c->m - c->p;
+    const bool apart = rng_chance(&c->rng, 4);
+    const size_t value_inner = apart ? d_models[rng_between(&c->rng, 0, 4)] : context_inner;
     double *x = draw_normals(c, c->B * c->n * inner, 1);
     double *context = cross ? draw_normals(c, c->B * keys * context_inner, 1) : x;
+    double *values = apart ? draw_normals(c, c->B * keys * value_inner, 1) : context;
     const int rank = c->batched ? 3 : 2;
+    c->extra = rng_chance(&c->rng, 3) ? rng_between(&c->rng, 1, 2) : 0;
+    c->m += c->extra;
+    if (apart) {
+        c->multihead.value_context =
+            tensor_of(c, values, rank, (size_t[]){c->B, keys, value_inner} + (c->batched ? 0 : 1));
+    }
     c->multihead.x = tensor_of(c, x, rank, (size_t[]){c->B, c->n, inner} + (c->batched ? 0 : 1));
     if (cross) {
         c->multihead.context = tensor_of(
@@ -228,8 +271,11 @@ static void draw_projected(struct random_call *c) {
     project(c, x, c->n, inner, c->H, c->d, c->Q, 0, three, &all->w_q, &all->b_q, stride);
     project(c, context, keys, context_inner, c->KV, c->d, c->K, c->p, three, &all->w_k, &all->b_k,
             stride);
-    project(c, context, keys, context_inner, c->KV, c->d_v, c->V, c->p, three, &all->w_v, &all->b_v,
+    project(c, values, keys, value_inner, c->KV, c->d_v, c->V, c->p, three, &all->w_v, &all->b_v,
             stride);
+    if (c->extra > 0) {
+        draw_extra(c);
+    }
     c->multihead.projections = c->projections;
     c->multihead.count = c->multihead.per_head ? c->H : 1;
     if (!c->multihead.per_head && c->has_heads) {
@@ -277,7 +323,7 @@ static void draw_projected(struct random_call *c) {
 
 /* Draws a tensor that broadcasts to (B,H,n,m), and writes its full form to `full`. */
 static attn_tensor *draw_broadcast(struct random_call *c, bool boolean, double **full) {
-    const size_t want[4] = {c->B, c->H, c->n, c->m};
+    const size_t want[4] = {c->B, c->H, c->n, c->m - c->extra};
     const int rank = (int)rng_between(&c->rng, 2, 4);
     size_t shape[4], stride[4] = {0}, count = 1;
     for (int back = 1; back <= rank; back++) {
@@ -298,9 +344,11 @@ static attn_tensor *draw_broadcast(struct random_call *c, bool boolean, double *
     for (size_t b = 0; b < c->B; b++) {
         for (size_t h = 0; h < c->H; h++) {
             for (size_t i = 0; i < c->n; i++) {
-                for (size_t j = 0; j < c->m; j++) {
-                    (*full)[at++] =
-                        x[b * stride[0] + h * stride[1] + i * stride[2] + j * stride[3]];
+                for (size_t j = 0; j < c->m; j++, at++) {
+                    (*full)[at] =
+                        j < c->m - c->extra
+                            ? x[b * stride[0] + h * stride[1] + i * stride[2] + j * stride[3]]
+                            : 0;
                 }
             }
         }
@@ -322,14 +370,15 @@ static void draw_padding(struct random_call *c) {
     const size_t none = rng_between(&c->rng, 0, 3 * MAX_BATCH); /* often no item */
     const int rank = c->B == 1 && rng_chance(&c->rng, 2) ? 1 : 2;
     attn_tensor *t = &c->tensors[c->tensor_count++];
-    c->exists = keep_block(c, c->B * c->m);
-    for (size_t i = 0; i < c->B * c->m; i++) {
+    const size_t keys = c->m - c->extra;
+    c->exists = keep_block(c, c->B * keys);
+    for (size_t i = 0; i < c->B * keys; i++) {
         const unsigned any = (unsigned)rng_between(&c->rng, 1, 255); /* every byte but 0 is true */
-        c->exists[i] = i / c->m == none || rng_chance(&c->rng, 3) ? 0 : (unsigned char)any;
+        c->exists[i] = i / keys == none || rng_chance(&c->rng, 3) ? 0 : (unsigned char)any;
     }
     *t = (attn_tensor){.data = c->exists, .dtype = ATTN_BOOL, .rank = rank};
-    t->shape[0] = rank == 1 ? c->m : c->B;
-    t->shape[1] = rank == 1 ? 0 : c->m;
+    t->shape[0] = rank == 1 ? keys : c->B;
+    t->shape[1] = rank == 1 ? 0 : keys;
     c->options.key_padding = t;
 }
 
@@ -354,7 +403,7 @@ static void draw_options(struct random_call *c) {
     }
     o->softcap = rng_chance(&c->rng, 4) ? 0.5 + 5 * rng_uniform(&c->rng) : 0;
     o->normalization = rng_chance(&c->rng, 6) ? ATTN_UNNORMALIZED : ATTN_SOFTMAX;
-    if (rng_chance(&c->rng, 4)) {
+    if (rng_chance(&c->rng, 4) && c->extra == 0) {
         double *s = draw_normals(c, c->H, 0.3);
         memcpy(c->slopes, s, c->H * sizeof *s);
         o->alibi_slopes = tensor_of(c, s, 1, &c->H);
@@ -370,7 +419,7 @@ static void draw_options(struct random_call *c) {
     }
     if (rng_chance(&c->rng, 4)) {
         for (size_t b = 0; b < c->B; b++) {
-            c->lengths[b] = rng_between(&c->rng, 0, c->m);
+            c->lengths[b] = rng_between(&c->rng, 0, c->m - c->extra);
         }
         o->lengths = c->lengths;
         o->lengths_count = c->B;
@@ -406,6 +455,7 @@ attn_plan *draw_random_call(struct random_call *c, uint64_t seed) {
     if (c->form == PROJECTED) {
         draw_projected(c);
         draw_options(c);
+        draw_turns(c);
         attn_plan_multihead(&plan, &c->multihead, &c->options, &error);
     } else {
         for (size_t b = 0; b < c->B; b++) {
@@ -431,6 +481,7 @@ attn_plan *draw_random_call(struct random_call *c, uint64_t seed) {
             c->options.past_v = in_form(c, c->V, c->KV, 0, c->p, c->d_v[0], c->kv_form);
         }
         draw_options(c);
+        draw_turns(c);
         attn_plan_attention(&plan, q, k, v, &c->options, &error);
     }
     cr_assert(plan != NULL, "seed %llu: %s", (unsigned long long)seed, error.message);

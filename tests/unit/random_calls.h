@@ -36,7 +36,9 @@ struct random_call {
     bool batched, has_heads; /* which axes the results have */
     enum form kv_form;       /* the form of K and V, whose rank may be lower than that of Q */
     bool shared;             /* all batch items have the same K and V */
-    size_t B, H, KV, n, m, p;
+    size_t B, H, KV, n, p;
+    size_t m;                            /* keys, past and extra ones included */
+    size_t extra;                        /* the last of them, which are bias_K and zero_key */
     size_t d[MAX_HEADS], d_v[MAX_HEADS]; /* of each key head */
     /* The matrices of each batch item and head; K and V begin with the past rows. */
     double *Q[MAX_BATCH][MAX_HEADS], *K[MAX_BATCH][MAX_HEADS], *V[MAX_BATCH][MAX_HEADS];
@@ -48,6 +50,7 @@ struct random_call {
     double *w_o, *b_o;     /* (sum d_v, d_out), (d_out) */
     size_t d_out;
     attn_options options;
+    attn_rotary rotary;
     attn_multihead multihead;
     attn_projection projections[MAX_HEADS];
     attn_tensor tensors[64];
@@ -63,6 +66,13 @@ void free_random_call(struct random_call *c);
 
 /* Allocates zeros that are freed with the call. */
 void *keep_block(struct random_call *c, size_t bytes);
+
+/* Draws normal numbers of a standard deviation, which are exact in the dtype of the call. They are
+ * freed with the call. */
+double *draw_normals(struct random_call *c, size_t count, double scale);
+
+/* Returns a tensor of the call's dtype with these numbers. It is freed with the call. */
+attn_tensor *tensor_of(struct random_call *c, const double *x, int rank, const size_t *shape);
 
 /* Returns Y (rows, columns) = X (rows, inner) W + bias, where element (r, column) of W is
  * w[r * row_stride + column * column_stride]. It is freed with the call. `bias` may be NULL. */

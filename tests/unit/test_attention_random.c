@@ -129,6 +129,7 @@ static void check_head(struct worst_errors *worst, struct random_call *c, const 
         .m = m,
         .d = d,
         .d_v = d_v,
+        .extra = c->extra,
         .q = c->Q[b][h],
         .k = c->K[b][kv],
         .v = c->V[b][kv],
@@ -138,11 +139,12 @@ static void check_head(struct worst_errors *worst, struct random_call *c, const 
         .mask = mask,
         .slope = c->slopes[h],
         .causal = o->causal != ATTN_CAUSAL_NONE,
-        .shift = o->causal == ATTN_CAUSAL_BOTTOM_RIGHT ? (int64_t)m - (int64_t)n : (int64_t)c->p,
+        .shift = o->causal == ATTN_CAUSAL_BOTTOM_RIGHT ? (int64_t)(m - c->extra) - (int64_t)n
+                                                       : (int64_t)c->p,
         .left = (o->flags & ATTN_FLAG_WINDOW) ? o->window[0] : -1,
         .right = (o->flags & ATTN_FLAG_WINDOW) ? o->window[1] : -1,
         .length = c->lengths[b],
-        .exists = c->exists == NULL ? NULL : c->exists + b * m,
+        .exists = c->exists == NULL ? NULL : c->exists + b * (m - c->extra),
         .has_sink = c->has_sinks,
         .sink = c->sinks[h],
         .unnormalized = o->normalization == ATTN_UNNORMALIZED,
@@ -202,7 +204,7 @@ static void check_matrices(struct worst_errors *worst, struct random_call *c, co
     const bool own = c->multihead.per_head, packed = c->form == PACKED_2D || c->form == PACKED_3D;
     const size_t d = c->d[own ? h : 0], d_v = c->d_v[own ? h : 0], part = own ? h : 0;
     const size_t slot = own ? b : b * c->H + h, kv_slot = own ? b : b * c->KV + h;
-    const size_t keys = c->m - c->p;
+    const size_t keys = c->m - c->extra - c->p, present = c->p + keys;
     compare_rows(worst, c, plan, ATTN_RESULT_Q, part, slot * c->n * d, c->Q[b][h], c->n * d, 4);
     if (h >= c->KV || (c->shared && b > 0)) {
         return; /* the key head is compared already */
@@ -211,8 +213,8 @@ static void check_matrices(struct worst_errors *worst, struct random_call *c, co
                  keys * d, 4);
     compare_rows(worst, c, plan, ATTN_RESULT_V, part, kv_slot * keys * d_v, c->V[b][h] + c->p * d_v,
                  keys * d_v, 4);
-    for (size_t j = 0; j < c->m; j++) {
-        size_t at = packed ? (b * c->m + j) * c->KV + h : kv_slot * c->m + j;
+    for (size_t j = 0; j < present; j++) {
+        size_t at = packed ? (b * present + j) * c->KV + h : kv_slot * present + j;
         compare_rows(worst, c, plan, ATTN_RESULT_PRESENT_K, part, at * d, c->K[b][h] + j * d, d, 4);
         compare_rows(worst, c, plan, ATTN_RESULT_PRESENT_V, part, at * d_v, c->V[b][h] + j * d_v,
                      d_v, 4);

@@ -193,6 +193,9 @@ static const struct member {
      MEMBER(log_json)},
     {"--log-requests", "ATTENTIOND_LOG_REQUESTS", "no", "", "yes", "y", 1, IS_UNSIGNED,
      MEMBER(log_requests)},
+    {"--layers", "ATTENTIOND_LAYERS", "l", "", "layers", "", 0, IS_TEXT, MEMBER(layers)},
+    {"--layers-memory", "ATTENTIOND_LAYERS_MEMORY", "1MiB", "1048575", "1024GiB", "1025GiB", 0x1p40,
+     IS_SIZE, MEMBER(layers_memory)},
     {"--log-file", "ATTENTIOND_LOG_FILE", "f", "", "file", "", 0, IS_TEXT, MEMBER(log_file)},
 };
 
@@ -244,7 +247,8 @@ Test(options, each_has_its_bounds) {
     }
 }
 
-/* The table above has all options of --help that take a value, except the two for TLS. */
+/* The table above has all options of --help that take a value, except the two for TLS and
+ * --layers-writable, which need another one. */
 Test(options, none_is_left_out_here) {
     char *text = NULL;
     size_t size = 0, valued = 0;
@@ -254,7 +258,7 @@ Test(options, none_is_left_out_here) {
     for (const char *at = text; (at = strstr(at, ", default ")) != NULL; at++) {
         valued++;
     }
-    cr_expect_eq(valued, COUNT(members) + 2);
+    cr_expect_eq(valued, COUNT(members) + 3);
     free(text);
 }
 

@@ -13,6 +13,17 @@ static void *allocate(size_t bytes) {
     return aligned_alloc(ATTN_ALIGNMENT, bytes == 0 ? ATTN_ALIGNMENT : rounded);
 }
 
+/* The mask and the bias for all keys are in the workspace. */
+static void extend_into_workspace(attn_plan *plan) {
+    const char *memory = plan->workspace;
+    if (plan->rules.mask.data != NULL) {
+        plan->rules.mask.data = memory + plan->schedule.workspace.mask;
+    }
+    if (plan->rules.bias.data != NULL) {
+        plan->rules.bias.data = memory + plan->schedule.workspace.bias;
+    }
+}
+
 attn_status attn_plan_begin(attn_plan *plan, attn_error *error) {
     for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
         for (size_t part = 0; part < plan->results[r].count; part++) {
@@ -28,6 +39,9 @@ attn_status attn_plan_begin(attn_plan *plan, attn_error *error) {
         if (plan->workspace == NULL) {
             return attn_no_memory(error);
         }
+    }
+    if (plan->extra > 0) {
+        extend_into_workspace(plan);
     }
     return plan_read_numbers(plan, error);
 }

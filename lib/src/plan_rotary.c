@@ -1,0 +1,359 @@
+/*
+ * plan_rotary.c - checks norm_q, norm_k and rotary against the sizes of a plan, and computes the
+ * frequencies of rotary embedding. engine/turn.inc turns the rows.
+ */
+#include "plan_build.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "check.h"
+#include "status.h"
+#include "tensor.h"
+
+static const double pi = 3.14159265358979323846;
+
+/* ------------------------------------------------------------------------------ the frequencies */
+
+/* Returns the frequency of pair k for a base. */
+static double plain_frequency(double base, size_t k, size_t columns) {
+    return pow(base, -2.0 * (double)k / (double)columns);
+}
+
+/* Returns the number of positions that a call needs: the largest position and one more. `positions`
+ * has one number for each new key of each batch item. */
+static double positions_of_call(const attn_plan *plan) {
+    const struct rotary *r = &plan->rotary;
+    if (r->positions == NULL) {
+        const int64_t queries = plan->shift + (plan->merged ? 1 : (int64_t)plan->n);
+        const int64_t keys = (int64_t)(present_rows(plan));
+        return (double)r->given.offset + (double)(queries > keys ? queries : keys);
+    }
+    const size_t items = r->positions_batch == 0 ? 1 : plan->batch;
+    const size_t count = items * plan->new_keys;
+    double most = 0;
+    for (size_t i = 0; i < count; i++) {
+        most = fmax(most, plan->dtype == ATTN_FLOAT32 ? (double)((const float *)r->positions)[i]
+                                                      : ((const double *)r->positions)[i]);
+    }
+    return most + 1;
+}
+
+/* Returns the base with which the dynamic scaling replaces the given one. */
+static double dynamic_base(const attn_plan *plan) {
+    const attn_rotary *g = &plan->rotary.given;
+    const double columns = (double)plan->rotary.columns;
+    const double positions = fmax(positions_of_call(plan), g->original_positions);
+    const double grown = g->factor * positions / g->original_positions - (g->factor - 1);
+    return columns > 2 ? g->base * pow(grown, columns / (columns - 2)) : g->base;
+}
+
+/* Returns the pair, as a fraction, that turns so many times over the positions of the training. */
+static double yarn_pair(const attn_rotary *g, double columns, double turns) {
+    return columns * log(g->original_positions / (turns * 2 * pi)) / (2 * log(g->base));
+}
+
+/* The frequencies of pairs below *low stay, and those of pairs above *high are divided. */
+static void yarn_range(const attn_rotary *g, size_t columns, double *low, double *high) {
+    *low = yarn_pair(g, (double)columns, g->beta_fast);
+    *high = yarn_pair(g, (double)columns, g->beta_slow);
+    if (!g->untruncated) {
+        *low = floor(*low);
+        *high = ceil(*high);
+    }
+    *low = fmax(*low, 0);
+    *high = fmin(*high, (double)columns - 1);
+    *high += *high == *low ? 0.001 : 0;
+}
+
+static double llama3_frequency(const attn_rotary *g, double frequency) {
+    const double turns = g->original_positions * frequency / (2 * pi);
+    if (turns > g->high_factor) {
+        return frequency;
+    }
+    if (turns < g->low_factor) {
+        return frequency / g->factor;
+    }
+    const double share = (turns - g->low_factor) / (g->high_factor - g->low_factor);
+    return (1 - share) * frequency / g->factor + share * frequency;
+}
+
+static double yarn_magnitude(double factor, double mscale) {
+    return factor <= 1 ? 1 : 0.1 * mscale * log(factor) + 1;
+}
+
+/* Returns the factor of cos and sin if the caller does not give one. */
+static double default_factor(const attn_rotary *g) {
+    if (g->scaling == ATTN_ROTARY_YARN) {
+        return g->mscale != 0 && g->mscale_all != 0
+                   ? yarn_magnitude(g->factor, g->mscale) / yarn_magnitude(g->factor, g->mscale_all)
+                   : yarn_magnitude(g->factor, 1);
+    }
+    if (g->scaling == ATTN_ROTARY_LONGROPE && g->factor > 1) {
+        return sqrt(1 + log(g->factor) / log(g->original_positions));
+    }
+    return 1;
+}
+
+void plan_frequencies(attn_plan *plan) {
+    struct rotary *r = &plan->rotary;
+    const attn_rotary *g = &r->given;
+    if (r->numbers == NULL) {
+        return;
+    }
+    const double *divisors = NULL;
+    double base = g->base, low = 0, high = 1;
+    if (g->scaling == ATTN_ROTARY_DYNAMIC) {
+        base = dynamic_base(plan);
+    } else if (g->scaling == ATTN_ROTARY_LONGROPE) {
+        divisors =
+            positions_of_call(plan) > g->original_positions ? g->long_factors : g->short_factors;
+    } else if (g->scaling == ATTN_ROTARY_YARN) {
+        yarn_range(g, r->columns, &low, &high);
+    }
+    for (size_t k = 0; k < r->columns / 2; k++) {
+        double f = plain_frequency(base, k, r->columns);
+        if (divisors != NULL) {
+            f /= divisors[k];
+        } else if (g->scaling == ATTN_ROTARY_LINEAR) {
+            f /= g->factor;
+        } else if (g->scaling == ATTN_ROTARY_LLAMA3) {
+            f = llama3_frequency(g, f);
+        } else if (g->scaling == ATTN_ROTARY_YARN) {
+            const double ramp = fmin(fmax(((double)k - low) / (high - low), 0), 1);
+            f = f / g->factor * ramp + f * (1 - ramp);
+        }
+        r->numbers[k] = f;
+    }
+    r->factor = g->attention_factor != 0 ? g->attention_factor : default_factor(g);
+}
+
+/* ----------------------------------------------------------------------------------- the checks */
+
+static attn_status check_norm(const attn_plan *plan, const attn_tensor *norm, const char *name,
+                              const void **out, attn_error *error) {
+    if (norm == NULL) {
+        return ATTN_OK;
+    }
+    ATTN_TRY(check_matrix(norm, name, 1, 1, error));
+    ATTN_TRY(check_dtype(norm, name, plan->dtype, error));
+    *out = norm->data;
+    for (size_t h = 0; h < plan->heads; h++) {
+        ATTN_TRY(check_shape(norm, name, 1, &plan->head[h].d, error));
+    }
+    return ATTN_OK;
+}
+
+/* Fails unless a number that the scaling needs is finite and at least `least`. */
+static attn_status check_scaling_number(double number, double least, const char *name,
+                                        attn_error *error) {
+    return number >= least && isfinite(number)
+               ? ATTN_OK
+               : attn_fail(error, ATTN_INVALID_ARGUMENT, "rotary",
+                           "%s of rotary is %g; it must be a finite number of at least %g", name,
+                           number, least);
+}
+
+static attn_status check_list(const double *list, size_t count, const char *name, size_t pairs,
+                              attn_error *error) {
+    if (list == NULL || count != pairs) {
+        return attn_fail(error, ATTN_SHAPE_MISMATCH, "rotary",
+                         "%s of rotary has %zu numbers; it must have one for each of the %zu pairs "
+                         "of columns",
+                         name, list == NULL ? 0 : count, pairs);
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (!(list[i] > 0) || isinf(list[i])) {
+            return attn_fail(error, ATTN_INVALID_ARGUMENT, "rotary",
+                             "%s[%zu] of rotary is %g; it must be a positive number", name, i,
+                             list[i]);
+        }
+    }
+    return ATTN_OK;
+}
+
+/* Checks the numbers of the scaling, of which the defaults are filled in. */
+static attn_status check_scaling(const attn_rotary *g, size_t pairs, attn_error *error) {
+    if ((unsigned)g->scaling > ATTN_ROTARY_LLAMA3) {
+        return attn_fail(error, ATTN_INVALID_ARGUMENT, "rotary",
+                         "scaling of rotary is %d; it must be 0 to 5", (int)g->scaling);
+    }
+    if (!(g->base > 0) || isinf(g->base)) {
+        return attn_fail(error, ATTN_INVALID_ARGUMENT, "rotary",
+                         "base of rotary is %g; it must be a positive number", g->base);
+    }
+    if (g->scaling != ATTN_ROTARY_UNSCALED && g->scaling != ATTN_ROTARY_LONGROPE) {
+        ATTN_TRY(check_scaling_number(g->factor, 1, "factor", error));
+    }
+    if (g->scaling > ATTN_ROTARY_LINEAR) {
+        ATTN_TRY(check_scaling_number(g->original_positions, 1, "original_positions", error));
+    }
+    ATTN_TRY(check_scaling_number(g->attention_factor, 0, "attention_factor", error));
+    if (g->scaling == ATTN_ROTARY_LLAMA3) {
+        ATTN_TRY(check_scaling_number(g->low_factor, 0, "low_freq_factor", error));
+        ATTN_TRY(check_scaling_number(g->high_factor, 0, "high_freq_factor", error));
+        if (g->high_factor <= g->low_factor) {
+            return attn_fail(error, ATTN_INVALID_ARGUMENT, "rotary",
+                             "high_freq_factor of rotary is %g; it must be more than "
+                             "low_freq_factor, which is %g",
+                             g->high_factor, g->low_factor);
+        }
+    }
+    if (g->scaling == ATTN_ROTARY_YARN) {
+        if (g->base <= 1) {
+            return attn_fail(error, ATTN_INVALID_ARGUMENT, "rotary",
+                             "base of rotary is %g; with yarn it must be more than 1", g->base);
+        }
+        ATTN_TRY(check_scaling_number(g->beta_slow, 1e-6, "beta_slow", error));
+        ATTN_TRY(check_scaling_number(g->beta_fast, g->beta_slow, "beta_fast", error));
+        ATTN_TRY(check_scaling_number(g->mscale, 0, "mscale", error));
+        ATTN_TRY(check_scaling_number(g->mscale_all, 0, "mscale_all_dim", error));
+    }
+    if (g->scaling == ATTN_ROTARY_LONGROPE) {
+        if (g->factor != 0) {
+            ATTN_TRY(check_scaling_number(g->factor, 1, "factor", error));
+            ATTN_TRY(check_scaling_number(g->original_positions, 2, "original_positions", error));
+        }
+        ATTN_TRY(check_list(g->short_factors, g->short_count, "short_factor", pairs, error));
+        ATTN_TRY(check_list(g->long_factors, g->long_count, "long_factor", pairs, error));
+    }
+    return ATTN_OK;
+}
+
+/* Checks that a tensor is (rows, ...) or (B, rows, ...) with `last` axes after the batch axis, and
+ * sets the distance of its batch items. */
+static attn_status check_items(const attn_plan *plan, const attn_tensor *t, const char *name,
+                               int last, size_t *distance, attn_error *error) {
+    ATTN_TRY(check_matrix(t, name, last, last + 1, error));
+    ATTN_TRY(check_dtype(t, name, plan->dtype, error));
+    *distance = 0;
+    if (t->rank > last) {
+        if (plan->batch > 1 && !plan->has_kv_batch_axis) {
+            return attn_fail(error, ATTN_SHAPE_MISMATCH, name,
+                             "%s has a batch axis, but all batch items share one K", name);
+        }
+        ATTN_TRY(check_equal(name, t->shape[0], "batch item", "the call", plan->batch, error));
+        *distance = t->shape[1] * (last > 1 ? t->shape[2] : 1);
+    }
+    return ATTN_OK;
+}
+
+static attn_status check_positions(attn_plan *plan, const attn_tensor *t, attn_error *error) {
+    struct rotary *r = &plan->rotary;
+    static const char name[] = "positions";
+    ATTN_TRY(check_items(plan, t, name, 1, &r->positions_batch, error));
+    if (t->shape[t->rank - 1] != plan->n || plan->n != plan->new_keys) {
+        return attn_fail(error, ATTN_SHAPE_MISMATCH, name,
+                         "positions has %zu numbers for each batch item; it must have one for each "
+                         "of the %zu queries and of the %zu new keys",
+                         t->shape[t->rank - 1], plan->n, plan->new_keys);
+    }
+    r->positions = t->data;
+    return ATTN_OK;
+}
+
+static attn_status check_tables(attn_plan *plan, const attn_rotary *g, attn_error *error) {
+    struct rotary *r = &plan->rotary;
+    size_t distance;
+    if (g->cos == NULL || g->sin == NULL) {
+        const char *name = g->cos == NULL ? "rotary_cos" : "rotary_sin";
+        return attn_fail(error, ATTN_INVALID_ARGUMENT, name,
+                         "rotary_cos and rotary_sin must be given together");
+    }
+    ATTN_TRY(check_items(plan, g->cos, "rotary_cos", 2, &r->table_batch, error));
+    ATTN_TRY(check_items(plan, g->sin, "rotary_sin", 2, &distance, error));
+    ATTN_TRY(check_shape(g->sin, "rotary_sin", g->cos->rank, g->cos->shape, error));
+    ATTN_TRY(check_equal("rotary_cos", g->cos->shape[g->cos->rank - 1], "column",
+                         "half of the columns that turn", r->columns / 2, error));
+    r->table_rows = g->cos->shape[g->cos->rank - 2];
+    r->cos = g->cos->data;
+    r->sin = g->sin->data;
+    const int64_t first = g->offset + (plan->shift < 0 ? plan->shift : 0);
+    const double end = positions_of_call(plan);
+    if (r->positions == NULL && (first < 0 || end > (double)r->table_rows)) {
+        return attn_fail(error, ATTN_SHAPE_MISMATCH, "rotary_cos",
+                         "rotary_cos has rows for the positions 0 to %zu, but the call has the "
+                         "positions %lld to %.0f",
+                         r->table_rows - 1, (long long)first, end - 1);
+    }
+    return ATTN_OK;
+}
+
+/* Keeps the numbers of the call, and makes room for the frequencies. */
+static attn_status keep_numbers(attn_plan *plan, const attn_rotary *given, attn_error *error) {
+    struct rotary *r = &plan->rotary;
+    attn_rotary *g = &r->given;
+    const size_t pairs = r->columns / 2;
+    g->base = g->base == 0 ? 10000 : g->base;
+    g->beta_fast = g->beta_fast == 0 ? 32 : g->beta_fast;
+    g->beta_slow = g->beta_slow == 0 ? 1 : g->beta_slow;
+    ATTN_TRY(check_scaling(g, pairs, error));
+    const size_t lists = g->scaling == ATTN_ROTARY_LONGROPE ? 2 : 0;
+    r->numbers = malloc((1 + lists) * pairs * sizeof *r->numbers);
+    if (r->numbers == NULL) {
+        return attn_no_memory(error);
+    }
+    if (lists > 0) {
+        g->short_factors = memcpy(r->numbers + pairs, given->short_factors, pairs * sizeof(double));
+        g->long_factors =
+            memcpy(r->numbers + 2 * pairs, given->long_factors, pairs * sizeof(double));
+    }
+    return ATTN_OK;
+}
+
+static attn_status check_rotary(attn_plan *plan, const attn_rotary *given, attn_error *error) {
+    enum {
+        MOST_OFFSET = 1 << 30 /* positions stay exact in double, and sums of them fit an int64_t */
+    };
+    struct rotary *r = &plan->rotary;
+    const size_t d = plan->head[0].d;
+    for (size_t h = 0; h < plan->heads; h++) {
+        if (plan->head[h].d != d) {
+            return attn_fail(error, ATTN_SHAPE_MISMATCH, "rotary",
+                             "rotary needs heads of one size, but head 0 has %zu columns and head "
+                             "%zu has %zu",
+                             d, h, plan->head[h].d);
+        }
+    }
+    r->given = *given;
+    r->columns = given->columns == 0 ? d : given->columns;
+    if (r->columns % 2 != 0 || r->columns > d) {
+        return attn_fail(error, ATTN_INVALID_ARGUMENT, "rotary",
+                         "rotary turns %zu columns of each head; it must be an even number of at "
+                         "most %zu, the columns of a head",
+                         r->columns, d);
+    }
+    if (given->offset < 0 || given->offset > MOST_OFFSET) {
+        return attn_fail(error, ATTN_INVALID_ARGUMENT, "rotary",
+                         "offset of rotary is %lld; it must be 0 to %d", (long long)given->offset,
+                         MOST_OFFSET);
+    }
+    r->factor = 1;
+    if (given->positions != NULL) {
+        ATTN_TRY(check_positions(plan, given->positions, error));
+    }
+    return given->cos != NULL || given->sin != NULL ? check_tables(plan, given, error)
+                                                    : keep_numbers(plan, given, error);
+}
+
+attn_status plan_turns(attn_plan *plan, const attn_options *o, attn_error *error) {
+    enum {
+        MOST_COLUMNS = 1 << 16 /* so that a scratch has room for a row in double */
+    };
+    if (plan->head[0].d > MOST_COLUMNS &&
+        (o->norm_q != NULL || o->norm_k != NULL || o->rotary != NULL)) {
+        return attn_fail(error, ATTN_TOO_LARGE, o->rotary != NULL ? "rotary" : "norm_epsilon",
+                         "a head has %zu columns; with rotary or a norm it may have at most %d",
+                         plan->head[0].d, MOST_COLUMNS);
+    }
+    plan->norm_epsilon = o->norm_epsilon == 0 ? 1e-6 : o->norm_epsilon;
+    if (!(plan->norm_epsilon > 0) || isinf(plan->norm_epsilon)) {
+        return attn_fail(error, ATTN_INVALID_ARGUMENT, "norm_epsilon",
+                         "norm_epsilon is %g; it must be a finite number of at least 0",
+                         o->norm_epsilon);
+    }
+    ATTN_TRY(check_norm(plan, o->norm_q, "norm_Q", &plan->norm_q, error));
+    ATTN_TRY(check_norm(plan, o->norm_k, "norm_K", &plan->norm_k, error));
+    return o->rotary == NULL ? ATTN_OK : check_rotary(plan, o->rotary, error);
+}

@@ -1,0 +1,134 @@
+/* random_turns.c - see random_turns.h. The angles are computed here from the formulas of
+ * attention.h, for rotary embedding without scaling. */
+#include "random_turns.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Draws the weights of a norm for rows of d numbers. */
+static const attn_tensor *draw_norm(struct random_call *c, size_t d, double **weights) {
+    *weights = draw_normals(c, d, 0.5);
+    return tensor_of(c, *weights, 1, &d);
+}
+
+static void normalise(double *x, const double *weights, size_t d, double epsilon) {
+    double squares = 0;
+    for (size_t e = 0; e < d; e++) {
+        squares += x[e] * x[e];
+    }
+    for (size_t e = 0; e < d; e++) {
+        x[e] = weights[e] * x[e] / sqrt(squares / (double)d + epsilon);
+    }
+}
+
+/* The tables of a drawn rotary embedding, and its positions. */
+struct turns {
+    double *cos, *sin; /* (items, rows, pairs), or NULL */
+    double *positions; /* (items, n), or NULL */
+    size_t rows, pairs;
+    bool table_items, place_items; /* they have a batch axis */
+};
+
+static void turn(const struct random_call *c, const struct turns *t, double *x, size_t b, size_t i,
+                 int64_t counted) {
+    const attn_rotary *r = &c->rotary;
+    const double at =
+        t->positions == NULL ? (double)counted : t->positions[(t->place_items ? b * c->n : 0) + i];
+    for (size_t k = 0; k < t->pairs; k++) {
+        const double base = r->base == 0 ? 10000 : r->base;
+        const double angle = at / pow(base, (double)(2 * k) / (double)(2 * t->pairs));
+        double cosine = cos(angle), sine = sin(angle);
+        if (t->cos != NULL) {
+            const size_t row = (t->table_items ? b * t->rows : 0) + (size_t)at;
+            cosine = t->cos[row * t->pairs + k];
+            sine = t->sin[row * t->pairs + k];
+        }
+        double *const first = x + (r->interleaved ? 2 * k : k);
+        double *const second = x + (r->interleaved ? 2 * k + 1 : k + t->pairs);
+        const double a = *first, z = *second;
+        *first = a * cosine - z * sine;
+        *second = z * cosine + a * sine;
+    }
+}
+
+/* Draws a table (rows, columns), with a batch axis or without one. Its cos and sin have a sum of
+ * squares of about 1, as real ones have, so that turned rows are not longer. */
+static const attn_tensor *draw_table(struct random_call *c, double **x, bool items, size_t rows,
+                                     size_t columns) {
+    const size_t shape[] = {c->B, rows, columns};
+    *x = draw_normals(c, (items ? c->B : 1) * rows * columns, sqrt(0.5));
+    return tensor_of(c, *x, 2 + items, items ? shape : shape + 1);
+}
+
+static void draw_rotary(struct random_call *c, struct turns *t) {
+    attn_rotary *r = &c->rotary;
+    const int64_t shift = c->options.causal == ATTN_CAUSAL_BOTTOM_RIGHT
+                              ? (int64_t)(c->m - c->extra) - (int64_t)c->n
+                              : (int64_t)c->p;
+    const bool may_have_items = !c->shared || c->B == 1;
+    r->columns = rng_chance(&c->rng, 2) ? 2 * rng_between(&c->rng, 1, c->d[0] / 2) : 0;
+    r->columns = c->d[0] % 2 != 0 && r->columns == 0 ? c->d[0] - 1 : r->columns;
+    r->interleaved = rng_chance(&c->rng, 2);
+    r->offset = rng_chance(&c->rng, 2) ? 0 : (int64_t)rng_between(&c->rng, 1, 50);
+    r->offset += shift < 0 ? -shift : 0;
+    r->base = rng_chance(&c->rng, 2) ? 0 : 2 + 100 * rng_uniform(&c->rng);
+    t->pairs = (r->columns == 0 ? c->d[0] : r->columns) / 2;
+    t->rows = (size_t)r->offset + c->m + c->n;
+    if (c->n == c->m - c->extra - c->p && rng_chance(&c->rng, 2)) {
+        t->place_items = may_have_items && rng_chance(&c->rng, 2);
+        const size_t count = (t->place_items ? c->B : 1) * c->n;
+        t->positions = draw_normals(c, count, 1);
+        for (size_t i = 0; i < count; i++) {
+            t->positions[i] = (double)rng_between(&c->rng, 0, t->rows - 1);
+        }
+        r->positions = tensor_of(c, t->positions, 1 + t->place_items,
+                                 (size_t[]){c->B, c->n} + (t->place_items ? 0 : 1));
+    }
+    if (rng_chance(&c->rng, 3)) {
+        t->table_items = may_have_items && rng_chance(&c->rng, 2);
+        r->cos = draw_table(c, &t->cos, t->table_items, t->rows, t->pairs);
+        r->sin = draw_table(c, &t->sin, t->table_items, t->rows, t->pairs);
+    }
+    c->options.rotary = r;
+}
+
+void draw_turns(struct random_call *c) {
+    struct turns t = {0};
+    double *norm_q = NULL, *norm_k = NULL;
+    const double epsilon = 1e-3;
+    const size_t d = c->d[0];
+    for (size_t h = 0; h < c->H; h++) {
+        if (c->d[h] != d) {
+            return;
+        }
+    }
+    if (rng_chance(&c->rng, 4)) {
+        c->options.norm_q = draw_norm(c, d, &norm_q);
+        c->options.norm_k = rng_chance(&c->rng, 2) ? draw_norm(c, d, &norm_k) : NULL;
+        c->options.norm_epsilon = epsilon;
+    }
+    if (d > 1 && rng_chance(&c->rng, 3)) {
+        draw_rotary(c, &t);
+    }
+    const int64_t shift = c->options.causal == ATTN_CAUSAL_BOTTOM_RIGHT
+                              ? (int64_t)(c->m - c->extra) - (int64_t)c->n
+                              : (int64_t)c->p;
+    for (size_t b = 0; b < c->B; b++) {
+        for (size_t h = 0; h < c->H; h++) {
+            for (size_t i = 0; i < c->n; i++) {
+                if (norm_q != NULL) {
+                    normalise(c->Q[b][h] + i * d, norm_q, d, epsilon);
+                }
+                turn(c, &t, c->Q[b][h] + i * d, b, i, (int64_t)i + shift + c->rotary.offset);
+            }
+        }
+        for (size_t h = 0; h < c->KV && !(b > 0 && c->shared); h++) {
+            for (size_t j = c->p; j < c->m - c->extra; j++) {
+                if (norm_k != NULL) {
+                    normalise(c->K[b][h] + j * d, norm_k, d, epsilon);
+                }
+                turn(c, &t, c->K[b][h] + j * d, b, j - c->p, (int64_t)j + c->rotary.offset);
+            }
+        }
+    }
+}
