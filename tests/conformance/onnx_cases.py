@@ -1,10 +1,10 @@
-"""Sends the daemon every test case of the ONNX operator Attention, as JSON over HTTP.
+"""Sends the daemon every test case of the ONNX operators Attention and RotaryEmbedding, as JSON.
 
-    ATTENTIOND_BIN=build/attentiond onnx_attention.py [-v] [NAME...]
+    ATTENTIOND_BIN=build/attentiond onnx_cases.py [-v] [NAME...]
 
-The cases are those that the PyPI package onnx generates for the operator's own conformance tests
+The cases are those that the PyPI package onnx generates for the operators' own conformance tests
 (opsets 23 to 25). Each becomes one POST /attention, and passes if every output of the operator comes
-back. Half-precision inputs are widened to float32. The answer to these must also be what ONNX's
+back: Y of RotaryEmbedding is present_K of a call whose rows of K are turned. Half-precision inputs are widened to float32. The answer to these must also be what ONNX's
 reference implementation computes from the widened inputs, within the tolerance of float32.
 The status is 0 only if all cases pass and at least MINIMUM of them ran.
 """
@@ -23,7 +23,9 @@ import onnx
 from onnx.backend.test.case.node import collect_testcases
 from onnx.reference import ReferenceEvaluator
 
-MINIMUM = 60
+# The operators, and how the names of their cases begin.
+OPERATORS = {"Attention": "test_attention", "RotaryEmbedding": "test_rotary_embedding"}
+MINIMUM = 68
 
 # Maps the name of a case to the reason why the daemon cannot express it. A case in this table is an
 # error if it passes, or if the package does not have it.
@@ -34,8 +36,9 @@ SKIPPED = {}
 TOLERANCE = {"float32": 1e-5, "float16": 2e-3, "bfloat16": 1.6e-2}
 
 KNOWN_ATTRIBUTES = {
-    "is_causal", "kv_num_heads", "left_window_size", "q_num_heads", "qk_matmul_output_mode",
-    "right_window_size", "scale", "softcap", "softmax_precision",
+    "interleaved", "is_causal", "kv_num_heads", "left_window_size", "num_heads", "q_num_heads",
+    "qk_matmul_output_mode", "right_window_size", "rotary_embedding_dim", "scale", "softcap",
+    "softmax_precision",
 }  # fmt: skip
 
 
@@ -172,11 +175,25 @@ def stage(attributes):
     return ["scaled_scores", "scaled_scores", "masked_scores", "weights"][mode]
 
 
-def request_of(inputs, outputs, attributes):
-    """Returns the request, and the output of the operator for each result."""
-    unknown = set(attributes) - KNOWN_ATTRIBUTES
-    if unknown:
-        raise Failure(f"unknown attributes: {sorted(unknown)}")
+def rotary_request(inputs, attributes):
+    """Returns the request for RotaryEmbedding, and the output of the operator for its result."""
+    rotary = {"interleaved": attributes.get("interleaved", 0) != 0}
+    if attributes.get("rotary_embedding_dim", 0) > 0:
+        rotary["columns"] = attributes["rotary_embedding_dim"]
+    rows = inputs["input"]
+    request = {"X": as_lists(rows), "rotary": rotary, "return": ["present_K"]}
+    if rows.ndim == 3:
+        request["heads"] = attributes["num_heads"]
+    for name, key in [
+        ("cos_cache", "rotary_cos"), ("sin_cache", "rotary_sin"), ("position_ids", "positions"),
+    ]:  # fmt: skip
+        if name in inputs:
+            request[key] = as_lists(inputs[name])
+    return request, {"present_K": "output"}
+
+
+def attention_request(inputs, outputs, attributes):
+    """Returns the request for Attention, and the output of the operator for each result."""
     request = {name: as_lists(inputs[name]) for name in "QKV"}
     packed = inputs["Q"].ndim == 3
     for attribute, option in [("q_num_heads", "heads"), ("kv_num_heads", "kv_heads")]:
@@ -195,6 +212,16 @@ def request_of(inputs, outputs, attributes):
     wanted = {results[name]: name for name in outputs}
     request["return"] = list(wanted)
     return request, wanted
+
+
+def request_of(operator, inputs, outputs, attributes):
+    """Returns the request, and the output of the operator for each result."""
+    unknown = set(attributes) - KNOWN_ATTRIBUTES
+    if unknown:
+        raise Failure(f"unknown attributes: {sorted(unknown)}")
+    if operator == "RotaryEmbedding":
+        return rotary_request(inputs, attributes)
+    return attention_request(inputs, outputs, attributes)
 
 
 def as_array(result, lists):
@@ -238,7 +265,7 @@ def run(daemon, case):
         kind = values[0].dtype.name
         inputs = dict(zip(input_names, map(widen, values), strict=True))
         outputs = dict(zip(output_names, expected, strict=True))
-        request, wanted = request_of(inputs, outputs, attributes)
+        request, wanted = request_of(node.op_type, inputs, outputs, attributes)
         answer = daemon.ask(request)
         if list(answer) != list(wanted):
             raise Failure(f"the answer holds {list(answer)}, not {list(wanted)}")
@@ -259,21 +286,21 @@ def run(daemon, case):
 
 
 def collect():
-    """Returns the cases that are one node Attention. The package has each a second time, with the same
-    data and the node expanded into primitive operators; these are left out."""
+    """Returns the cases that are one node of an operator of OPERATORS. The package has each a second
+    time, with the same data and the node expanded into primitive operators; these are left out."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # other operators' cases overflow on purpose
-        found = collect_testcases("Attention")
-    cases = [c for c in found if [n.op_type for n in c.model.graph.node] == ["Attention"]]
+        found = [c for c in collect_testcases(None) if c.name.startswith(tuple(OPERATORS.values()))]
+    cases = [c for c in found if [n.op_type for n in c.model.graph.node][0] in OPERATORS]
     names = {c.name for c in cases}
     strays = [c.name for c in found if c.name.removesuffix("_expanded") not in names]
     if strays or len(names) != len(cases):
-        sys.exit(f"these cases are not one node Attention, or two have the same name: {strays}")
+        sys.exit(f"these cases are not one node, or two have the same name: {strays}")
     return cases
 
 
 def main():
-    parser = argparse.ArgumentParser(description="ONNX Attention's test cases, over HTTP.")
+    parser = argparse.ArgumentParser(description="Test cases of ONNX operators, over HTTP.")
     parser.add_argument("-v", "--verbose", action="store_true", help="also print the cases that pass")
     parser.add_argument("names", nargs="*", metavar="NAME", help="run these cases only")
     arguments = parser.parse_args()
