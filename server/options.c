@@ -90,6 +90,15 @@ static const struct option table[] = {
      "bytes that all requests together may hold; further requests get a 503"},
     {"--max-queue", "ATTENTIOND_MAX_QUEUE", KIND_REAL, AT(max_queue), 1, 1e18, "1..1e18",
      "multiply-adds of all requests that wait or are computed; further requests get a 503"},
+    {"--layers", "ATTENTIOND_LAYERS", KIND_TEXT, AT(layers), 0, 0, "a path",
+     "folder of safetensors files, whose attention weights are served under /layers"},
+    {"--layers-memory", "ATTENTIOND_LAYERS_MEMORY", KIND_BYTES, AT(layers_memory), 1024 * KIB,
+     1024 * GIB, "1MiB..1024GiB",
+     "bytes that the packed weights of layers may take; those unused for longest are freed"},
+    {"--layers-writable", "ATTENTIOND_LAYERS_WRITABLE", KIND_BYTES, AT(layers_writable), 0,
+     1024 * GIB, "0..1024GiB",
+     "bytes of a file that PUT /layers/NAME may store; needs keys; 0: no file is stored or "
+     "removed"},
     {"--log-format", "ATTENTIOND_LOG_FORMAT", KIND_CHOICE, AT(log_json), 0, 0, "text|json",
      "the form of the lines of the log"},
     {"--log-requests", "ATTENTIOND_LOG_REQUESTS", KIND_CHOICE, AT(log_requests), 0, 0, "no|yes",
@@ -127,6 +136,7 @@ static struct server_options defaults(void) {
         .max_memory = (size_t)512 << 20,
         .max_work = 1e12,
         .total_memory = (size_t)2 << 30,
+        .layers_memory = (size_t)1 << 30,
         .max_queue = 4e12,
     };
 }
@@ -345,6 +355,12 @@ enum options_result options_read(struct server_options *options, int argc, char 
         snprintf(error, size, "%s needs %s, too",
                  options->tls_key == NULL ? "--tls-certificate" : "--tls-key",
                  options->tls_key == NULL ? "--tls-key" : "--tls-certificate");
+        return OPTIONS_BAD;
+    }
+    if (options->layers_writable > 0 &&
+        (options->layers == NULL || options->api_key_file == NULL)) {
+        snprintf(error, size, "--layers-writable needs %s, too",
+                 options->layers == NULL ? "--layers" : "--api-key-file");
         return OPTIONS_BAD;
     }
     return OPTIONS_READY;

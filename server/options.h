@@ -11,11 +11,11 @@
 #include <stdio.h>
 
 struct server_options {
-    const char *address;                                /* a numeric IPv4 or IPv6 address */
-    unsigned port;                                      /* 0 = any free port */
-    const char *api_key_file, *cors_origins, *log_file; /* NULL = none */
-    const char *tls_certificate, *tls_key;              /* both or neither are NULL */
-    unsigned log_json, log_requests;                    /* 0 or 1 */
+    const char *address; /* a numeric IPv4 or IPv6 address */
+    unsigned port;       /* 0 = any free port */
+    const char *api_key_file, *cors_origins, *log_file, *layers; /* NULL = none */
+    const char *tls_certificate, *tls_key;                       /* both or neither are NULL */
+    unsigned log_json, log_requests;                             /* 0 or 1 */
     unsigned io_threads;
     unsigned workers;
     size_t max_body;      /* bytes */
@@ -25,11 +25,13 @@ struct server_options {
     unsigned idle_timeout, header_timeout, body_timeout, write_timeout;
     unsigned drain_delay, drain_timeout;
     double compute_timeout;
-    size_t max_memory;   /* bytes that a request may hold in matrices, results and answer */
-    double max_work;     /* multiply-adds that a request may take */
-    size_t total_memory; /* bytes that all requests together may hold */
-    double max_queue;    /* multiply-adds of all requests that wait or are computed */
-    bool health_check;   /* ask the server at address and port whether it is alive, serve nothing */
+    size_t max_memory;      /* bytes that a request may hold in matrices, results and answer */
+    double max_work;        /* multiply-adds that a request may take */
+    size_t total_memory;    /* bytes that all requests together may hold */
+    size_t layers_memory;   /* bytes of the packed weights of layers */
+    size_t layers_writable; /* bytes of a file that PUT may store; 0: none is stored or removed */
+    double max_queue;       /* multiply-adds of all requests that wait or are computed */
+    bool health_check; /* ask the server at address and port whether it is alive, serve nothing */
 };
 
 enum options_result {

@@ -92,20 +92,57 @@ void answer_describe(struct codec_items *list, unsigned fields) {
     codec_add_close(list);
 }
 
+/* Ends a call. Returns false after filling the response if it has failed. */
+static bool end_call(struct call *call, const struct api_request *request,
+                     struct http_response *response) {
+    if (call->stored.reason[0] != '\0') {
+        http_problem(response, request->http, 500, call->stored.reason, NULL, NULL);
+        return false;
+    }
+    if (call->error.status != ATTN_OK || attn_plan_end(call->plan, &call->error) != ATTN_OK) {
+        reply_attn_error(request, response, &call->error);
+        return false;
+    }
+    return true;
+}
+
+static void add_results(struct codec_items *list, const struct call *call) {
+    for (size_t i = 0; i < call->return_count; i++) {
+        add_result(list, call, call->returned[i]);
+    }
+}
+
+/* Adds an object for each layer of a model. */
+static void add_each_layer(struct codec_items *list, const struct call *call) {
+    codec_add_open(list, CODEC_OP_ARRAY, "layers");
+    for (; call != NULL; call = call->next) {
+        codec_add_open(list, CODEC_OP_OBJECT, NULL);
+        codec_add_text(list, "name", call->stored.use.layer->name);
+        add_results(list, call);
+        codec_add_close(list);
+    }
+    codec_add_close(list);
+}
+
 void answer_call(struct call *call, const struct api_request *request,
                  struct http_response *response) {
     struct codec_items list;
-    if (call->error.status != ATTN_OK || attn_plan_end(call->plan, &call->error) != ATTN_OK) {
-        reply_attn_error(request, response, &call->error);
-        return;
-    }
+    struct call *each = call;
+    do {
+        if (!end_call(each, request, response)) {
+            return;
+        }
+        each = each->next;
+    } while (each != NULL);
     codec_items_begin(&list, request->account);
     codec_add_open(&list, CODEC_OP_OBJECT, NULL);
     if (call->words != NULL) {
         codec_add_texts(&list, "tokens", call->words->words, call->words->count);
     }
-    for (size_t i = 0; i < call->return_count; i++) {
-        add_result(&list, call, call->returned[i]);
+    if (call->all_layers) {
+        add_each_layer(&list, call);
+    } else {
+        add_results(&list, call);
     }
     codec_add_close(&list);
     format_reply(request, response, &list, call->work.digits);

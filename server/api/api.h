@@ -16,18 +16,22 @@
 #include "jobs/jobs.h"
 
 struct derived;
+struct upload;
 struct fields;
+struct layers;
 struct question;
 struct tensors_answer;
 
 /* The settings and the counters that all requests share. */
 struct api_state {
     /* The owner sets these members before api_app(), and leaves the rest zero. */
-    struct budget budget; /* the memory of all requests */
-    double max_work;      /* multiply-adds that one request may take */
-    double timeout;       /* seconds that a computation may take, with the time that it waits */
-    unsigned threads;     /* the number of threads that compute */
-    struct jobs *jobs;    /* borrowed; NULL: the I/O threads compute everything themselves */
+    struct budget budget;  /* the memory of all requests */
+    double max_work;       /* multiply-adds that one request may take */
+    double timeout;        /* seconds that a computation may take, with the time that it waits */
+    unsigned threads;      /* the number of threads that compute */
+    struct jobs *jobs;     /* borrowed; NULL: the I/O threads compute everything themselves */
+    struct layers *layers; /* borrowed; NULL: there are no stored layers */
+    size_t max_file;       /* bytes of a file that PUT /layers/{name} takes; 0: there is no PUT */
 
     struct codec_options codec; /* how bodies are read; api_app() sets it */
     struct metrics metrics;
@@ -48,6 +52,8 @@ struct api_request {
     const struct http_request *http;
     struct api_state *state;
     const char *name; /* the last segment of the path, or the name of the model in the path */
+    /* The name of a layer, as the path has it; a slash and more may follow it. */
+    const char *layer;
 
     /* These members are NULL for a route that takes no body. */
     struct account *account; /* counts the memory that the request holds */
@@ -57,6 +63,7 @@ struct api_request {
     const struct question *question; /* the body as it was sent */
     enum api_format format;          /* of the answer */
     struct tensors_answer *tensors;  /* where an answer with binary tensors is made */
+    struct upload *upload;           /* the file that the body was written to, or NULL */
 };
 
 /* A computation that a handler leaves: a job, and the functions that answer and free it. */
@@ -76,16 +83,30 @@ struct api_work {
 typedef struct api_work *api_handler(const struct api_request *request,
                                      struct http_response *response);
 
-/* One row of the table of routes: a path and its one method. "{name}" in a path matches any one
- * segment. The rows are in the order of openapi.yaml. */
+/* Who may send the requests of a route. */
+enum api_access {
+    API_KEYED, /* a client with a key, if the server wants keys */
+    API_OPEN,  /* any client: the answer tells no secret, and nothing is computed */
+    API_WRITES /* a client with a key, and only if api_state.max_file is not 0 */
+};
+
+/* One row of the table of routes: a path and a method. The rows of a path follow one another.
+ * "{name}" in a path matches any one segment. The rows are in the order of openapi.yaml. */
 struct api_route {
     const char *method, *path;
-    /* A bit FIELDS_AT_*: the fields of the body. 0: the body, if there is one, is not read. */
+    /* A bit FIELDS_AT_*: the fields of the body; or API_NO_BODY or API_FILE. 0: the body, if there
+     * is one, is not read, and the handler leaves no work. */
     unsigned fields;
     /* NULL: the route takes a request in the Open Inference Protocol for the model in the path, and
      * has the fields and the handler of this model. */
     api_handler *handler;
-    bool open; /* needs no API key, because it tells no secret and computes nothing */
+    enum api_access access;
+};
+
+enum {
+    /* In place of a bit FIELDS_AT_*: */
+    API_NO_BODY = 1 << 29, /* the body is not read, but the handler may leave work */
+    API_FILE = 1 << 30     /* the body is a file, which is written while it comes */
 };
 
 #define API_MODEL_VERSION "1" /* the one version of each model */
@@ -93,7 +114,7 @@ struct api_route {
 extern const struct api_route api_routes[];
 extern const size_t api_route_count;
 
-/* Returns the index of the row for this path, or api_route_count if there is none. */
+/* Returns the index of the first row for this path, or api_route_count if there is none. */
 size_t api_route_of(const char *path);
 
 /* Holds work against the limits of one request: its multiply-adds, those of the draws included, and
@@ -104,10 +125,12 @@ bool api_claim(const struct api_request *request, struct api_work *work, size_t 
 
 api_handler api_attention, api_multihead, api_softmax, api_embeddings;
 api_handler api_explorer, api_docs, api_asset, api_openapi; /* assets.c */
+api_handler api_layers, api_layer, api_layer_attention;     /* layers.c */
+api_handler api_write;                                      /* write.c */
 api_handler api_live, api_ready, api_version;               /* health.c */
 api_handler api_server, api_server_live, api_server_ready;  /* models.c */
 api_handler api_models, api_model, api_model_ready, api_model_config, api_model_stats;
-api_handler api_repository, api_load;
-api_handler api_metrics; /* metrics_text.c */
+api_handler api_repository, api_load, api_unload; /* repository.c */
+api_handler api_metrics;                          /* metrics_text.c */
 
 #endif

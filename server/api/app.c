@@ -15,6 +15,7 @@
 #include "api/inference.h"
 #include "api/question.h"
 #include "api/tensors.h"
+#include "api/write.h"
 #include "clock.h"
 
 #include <math.h>
@@ -57,6 +58,7 @@ struct exchange {
     char *arena; /* owned; ARENA bytes, which the account lends; NULL before the first piece */
     struct api_request request; /* what the handler gets */
     struct http_response *response;
+    char layer[LAYERS_NAME + 1];     /* the layer that is the model of the path, or empty */
     struct question question;        /* the body while it comes */
     bool opened;                     /* the first piece of the body has come */
     struct tensors_answer tensors;   /* used if the answer has binary tensors */
@@ -80,16 +82,34 @@ struct exchange {
     bool cancelled;
 };
 
-/* Returns the Allow header of a path with this method. */
-static const char *allow_header(const char *method) {
-    return strcmp(method, "GET") == 0 ? "GET, HEAD" : method;
+/* Returns the row of a path with this method, or NULL. `first` is the first row of the path. */
+static const struct api_route *find_method(const struct api_state *state,
+                                           const struct api_route *first, const char *method) {
+    for (const struct api_route *row = first;
+         row < api_routes + api_route_count && strcmp(row->path, first->path) == 0; row++) {
+        if (strcmp(row->method, method) == 0 &&
+            (row->access != API_WRITES || state->max_file > 0)) {
+            return row;
+        }
+    }
+    return NULL;
 }
 
-static const struct api_route *find_route(const struct http_request *request,
+/* Returns the Allow header of a path with this first row. */
+static const char *allow_header(const struct api_state *state, const struct api_route *first) {
+    if (strcmp(first->method, "GET") != 0) {
+        return first->method;
+    }
+    return find_method(state, first, "PUT") != NULL ? "GET, HEAD, PUT, DELETE" : "GET, HEAD";
+}
+
+static const struct api_route *find_route(const struct api_state *state,
+                                          const struct http_request *request,
                                           struct http_response *response) {
     const size_t index = api_route_of(request->path);
     char detail[256];
-    if (!request->authorized && (index == api_route_count || !api_routes[index].open)) {
+    if (!request->authorized &&
+        (index == api_route_count || api_routes[index].access != API_OPEN)) {
         http_problem(response, request, 401,
                      request->no_bearer
                          ? "the Authorization header must be \"Bearer KEY\", with one of the keys "
@@ -106,15 +126,15 @@ static const struct api_route *find_route(const struct http_request *request,
         http_problem(response, request, 404, detail, NULL, NULL);
         return NULL;
     }
-    const struct api_route *route = &api_routes[index];
-    if (strcmp(route->method, request->method) == 0) {
-        return route;
+    const struct api_route *first = &api_routes[index];
+    const struct api_route *route = find_method(state, first, request->method);
+    if (route == NULL) {
+        response->allow = allow_header(state, first);
+        snprintf(detail, sizeof detail, "%.20s is not a method of %s; use %s", request->method,
+                 first->path, response->allow);
+        http_problem(response, request, 405, detail, NULL, NULL);
     }
-    snprintf(detail, sizeof detail, "%.20s is not a method of %s; use %s", request->method,
-             route->path, allow_header(route->method));
-    http_problem(response, request, 405, detail, NULL, NULL);
-    response->allow = allow_header(route->method);
-    return NULL;
+    return route;
 }
 
 /* Returns the last segment of the path of a request that has a route. */
@@ -122,21 +142,52 @@ static const char *last_segment(const struct http_request *request) {
     return strrchr(request->path, '/') + 1;
 }
 
+/* Returns the path from the name of a layer on; the path need not have one. */
+static const char *layer_of(const struct http_request *request) {
+    const char *second = strchr(request->path + 1, '/');
+    return second == NULL ? "" : second + 1;
+}
+
 static void app_release(void *arg);
+
+/* Prepares for the body. Returns false after filling the response if the request is refused. */
+static bool begin_body(struct exchange *exchange, struct http_response *response) {
+    const unsigned fields = exchange->target->fields;
+    if (fields == API_FILE) {
+        return write_begin(&exchange->request, &exchange->request.upload, response);
+    }
+    return fields == API_NO_BODY ||
+           question_begin(&exchange->question, &exchange->request, fields, response);
+}
+
+/* Returns the most bytes of the body of a request. *option names the option that says so. */
+static size_t app_most(void *context, const struct http_request *request, const char **option) {
+    const struct api_state *state = context;
+    const size_t index = api_route_of(request->path);
+    const struct api_route *route =
+        index == api_route_count ? NULL : find_method(state, &api_routes[index], request->method);
+    if (route == NULL || route->fields != API_FILE) {
+        return 0;
+    }
+    *option = "--layers-writable";
+    return state->max_file;
+}
 
 static void *app_begin(void *context, const struct http_request *request,
                        struct http_response *response) {
     struct api_state *state = context;
-    const struct api_route *route = find_route(request, response), *target = route;
+    const struct api_route *route = find_route(state, request, response), *target = route;
     if (route == NULL) {
         return NULL;
     }
     const struct api_request bodiless = {
-        .http = request, .state = state, .name = last_segment(request)};
+        .http = request, .state = state, .name = last_segment(request), .layer = layer_of(request)};
+    char layer[LAYERS_NAME + 1] = "";
     if (route->handler == NULL) {
         target = inference_model(request->path);
+        target = target != NULL ? target : inference_layer(state, request->path, layer);
         if (target == NULL) {
-            inference_refuse_model(request, response);
+            inference_refuse_model(&bodiless, response);
             return NULL;
         }
     } else if (route->fields == 0) {
@@ -151,6 +202,10 @@ static void *app_begin(void *context, const struct http_request *request,
     *exchange = (struct exchange){.target = target, .state = state, .request = bodiless};
     account_open(&exchange->account, &state->budget, BASE);
     exchange->request.name = target->path + 1;
+    if (layer[0] != '\0') {
+        memcpy(exchange->layer, layer, sizeof layer);
+        exchange->request.name = exchange->request.layer = exchange->layer;
+    }
     exchange->request.account = &exchange->account;
     exchange->request.fields = &exchange->fields;
     exchange->request.derived = &exchange->derived;
@@ -158,7 +213,7 @@ static void *app_begin(void *context, const struct http_request *request,
     exchange->request.question = &exchange->question;
     exchange->request.format = route == target ? format_of_answer(request) : API_INFERENCE;
     pthread_mutex_init(&exchange->mutex, NULL);
-    if (!question_begin(&exchange->question, &exchange->request, target->fields, response)) {
+    if (!begin_body(exchange, response)) {
         app_release(exchange);
         return NULL;
     }
@@ -221,6 +276,12 @@ static bool app_body(void *arg, const void *bytes, size_t size) {
     struct exchange *exchange = arg;
     const int64_t start = clock_ns();
     bool more = false;
+    if (exchange->target->fields == API_FILE) {
+        return upload_write(exchange->request.upload, bytes, size);
+    }
+    if (exchange->target->fields == API_NO_BODY) {
+        return false;
+    }
     exchange->received += size;
     exchange->unwanted = exchange->received > SMALL_BODY && exchange->state->jobs != NULL &&
                          jobs_full(exchange->state->jobs);
@@ -407,6 +468,16 @@ static bool handle(struct exchange *exchange) {
     return exchange->work != NULL;
 }
 
+/* Calls the handler of a route whose body is no question. Returns as handle() does. */
+static bool handle_alone(struct exchange *exchange) {
+    if (account_take(&exchange->account, 0)) { /* BASE */
+        exchange->work = exchange->target->handler(&exchange->request, exchange->response);
+    } else {
+        reply_no_memory(&exchange->request, exchange->response);
+    }
+    return exchange->work != NULL;
+}
+
 /* ------------------------------------------------------- opening requests that are not short */
 
 static size_t app_no_tasks(const struct job *job, size_t phase) {
@@ -468,6 +539,9 @@ static bool app_end(void *arg, const struct http_request *request, struct http_r
     exchange->submitted = clock_ns();
     if (exchange->unwanted) {
         return refuse_work(exchange);
+    }
+    if (exchange->target->fields == API_NO_BODY || exchange->target->fields == API_FILE) {
+        return (!handle_alone(exchange) || begin_work(exchange) == NULL) && respond(exchange);
     }
     if (!exchange->opened && exchange->error.status == CODEC_OK) {
         /* The body is empty. The reader refuses it when it is finished. */
@@ -536,6 +610,7 @@ static void app_release(void *arg) {
     struct exchange *exchange = arg;
     drop_work(exchange);
     tensors_free(&exchange->tensors);
+    upload_free(exchange->request.upload);
     question_free(&exchange->question);
     if (exchange->account.peak > 0) {
         metrics_held(&exchange->state->metrics, exchange->account.peak);
@@ -563,12 +638,14 @@ struct http_app api_app(struct api_state *state) {
     state->codec = (struct codec_options){.dtype_key = fields_dtype_key(),
                                           .infinity_key = fields_infinity_key()};
     state->metrics.route_count = api_route_count;
-    for (size_t i = 0; i < api_route_count; i++) {
-        state->metrics.routes[i] = api_routes[i].path;
+    for (size_t i = 0; i < api_route_count; i++) { /* a path with several methods counts once */
+        const bool again = i > 0 && strcmp(api_routes[i].path, api_routes[i - 1].path) == 0;
+        state->metrics.routes[i] = again ? NULL : api_routes[i].path;
     }
     return (struct http_app){
         .context = state,
         .inference_path = INFERENCE_PATH,
+        .most = app_most,
         .begin = app_begin,
         .hold = app_hold,
         .body = app_body,

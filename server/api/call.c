@@ -12,14 +12,20 @@
 
 static_assert((int)JOBS_ALIGNMENT == (int)ATTN_ALIGNMENT, "the jobs' scratches suit the library");
 
-struct call *call_new(const struct api_request *request, struct http_response *response) {
-    /* BASE in app.c counts this struct. */
-    struct call *call = account_alloc_taken(request->account, ACCOUNT_ALIGNMENT, sizeof *call);
+struct call *call_new(const struct api_request *request, struct http_response *response,
+                      struct call *before) {
+    /* BASE in app.c counts the first struct. */
+    struct call *call = before == NULL
+                            ? account_alloc_taken(request->account, ACCOUNT_ALIGNMENT, sizeof *call)
+                            : account_alloc(request->account, sizeof *call);
     if (call == NULL) {
         reply_no_memory(request, response);
         return NULL;
     }
     memset(call, 0, sizeof *call);
+    if (before != NULL) {
+        before->next = call;
+    }
     call->account = request->account;
     call->returned[0] = ANSWER_OUTPUT;
     call->returned[1] = ANSWER_WEIGHTS;
@@ -29,31 +35,70 @@ struct call *call_new(const struct api_request *request, struct http_response *r
     return call;
 }
 
-void call_free(struct call *call) {
+static void free_list(struct call *call, struct call_list *list) {
+    account_free(call->account, list->numbers, list->count * sizeof *list->numbers);
+}
+
+/* Frees what a call owns, but not the call. */
+static void clear(struct call *call) {
     attn_plan_free(call->plan);
+    stored_end(call);
     pthread_mutex_destroy(&call->mutex);
     account_free_taken(call->account, call->block, call->block_bytes);
     account_free(call->account, call->lengths, call->options.lengths_count * sizeof *call->lengths);
+    free_list(call, &call->short_factors);
+    free_list(call, &call->long_factors);
+}
+
+void call_free(struct call *call) {
+    while (call->next != NULL) {
+        struct call *next = call->next;
+        call->next = next->next;
+        clear(next);
+        account_free(call->account, next, sizeof *next);
+    }
+    clear(call);
     account_free_taken(call->account, call, sizeof *call);
 }
 
 /* -------------------------------------------------------------------------------------- the job */
 
+/* Returns how many phases a call has. */
+static size_t phases_of(const struct call *call) {
+    return stored_phases(call) + attn_plan_phases(call->plan);
+}
+
+/* Returns the call that a phase of the work belongs to. *phase becomes its phase in this call. */
+static struct call *call_of(const struct job *job, size_t *phase) {
+    struct call *call = (struct call *)(uintptr_t)job;
+    while (*phase >= phases_of(call)) {
+        *phase -= phases_of(call);
+        call = call->next;
+    }
+    return call;
+}
+
 static size_t call_tasks(const struct job *job, size_t phase) {
-    return attn_plan_tasks(((const struct call *)job)->plan, phase);
+    const struct call *call = call_of(job, &phase);
+    const size_t before = stored_phases(call);
+    return phase < before ? stored_tasks(call, phase) : attn_plan_tasks(call->plan, phase - before);
 }
 
 static bool call_begin(struct job *job) {
     struct call *call = (struct call *)job;
-    return attn_plan_begin(call->plan, &call->error) == ATTN_OK;
+    return stored_phases(call) > 0 || attn_plan_begin(call->plan, &call->error) == ATTN_OK;
 }
 
 /* If several tasks of a phase fail, the error of the first task is kept, so that the answer does
  * not depend on the order in which they ran. */
 static bool call_task(struct job *job, size_t phase, size_t task, void *scratch) {
-    struct call *call = (struct call *)job;
+    struct call *call = call_of(job, &phase);
+    const size_t before = stored_phases(call);
     attn_error error;
-    if (attn_plan_task(call->plan, phase, task, scratch, &error) == ATTN_OK) {
+    if (phase < before) {
+        return stored_task(call, phase, task, scratch);
+    }
+    if (attn_plan_task(call->plan, phase - before, task, scratch, &error) == ATTN_OK) {
         return true;
     }
     pthread_mutex_lock(&call->mutex);
@@ -74,31 +119,57 @@ static void call_release(struct api_work *work) {
     call_free((struct call *)work);
 }
 
+/* Adds the limits and the memory of one call to those of the job. Returns false if the bytes do not
+ * fit into a size_t. */
+static bool add_to_job(const struct call *call, unsigned threads, struct job *job, size_t *total) {
+    const attn_plan *plan = call->plan;
+    const size_t stored = stored_scratch(call), own = attn_plan_scratch(plan);
+    size_t bytes;
+    job->cost += attn_plan_cost(plan) + stored_cost(call);
+    job->phases += phases_of(call);
+    job->scratch = own > job->scratch ? own : job->scratch;
+    job->scratch = stored > job->scratch ? stored : job->scratch;
+    return attn_plan_bytes(plan, threads, &bytes) &&
+           !__builtin_add_overflow(*total, bytes, total) &&
+           !__builtin_add_overflow(*total, stored * threads, total);
+}
+
+/* Makes room for the results of a call. Returns false if there is no memory. */
+static bool make_block(struct call *call) {
+    size_t bytes;
+    if (!attn_plan_results_bytes(call->plan, &bytes)) {
+        return false;
+    }
+    call->block = account_alloc_taken(call->account, ATTN_ALIGNMENT, bytes);
+    call->block_bytes = bytes;
+    if (call->block != NULL) {
+        attn_plan_bind_all(call->plan, call->block);
+    }
+    return call->block != NULL;
+}
+
 struct api_work *call_work(struct call *call, const struct api_request *request,
                            struct http_response *response) {
-    const attn_plan *plan = call->plan;
-    size_t total, bytes;
-    if (!attn_plan_bytes(plan, request->state->threads, &total) ||
-        !attn_plan_results_bytes(plan, &bytes)) {
-        total = bytes = SIZE_MAX;
+    size_t total = 0;
+    call->words = request->derived->words;
+    for (const struct call *c = call; c != NULL; c = c->next) {
+        if (!add_to_job(c, request->state->threads, &call->work.job, &total)) {
+            total = SIZE_MAX; /* api_claim() refuses it */
+            break;
+        }
     }
-    call->work.job.cost = attn_plan_cost(plan);
     if (!api_claim(request, &call->work, total, response)) {
         return NULL;
     }
-    call->block = account_alloc_taken(request->account, ATTN_ALIGNMENT, bytes);
-    call->block_bytes = bytes;
-    if (call->block == NULL) {
-        account_give(request->account, call->work.memory);
-        reply_no_memory(request, response);
-        return NULL;
+    for (struct call *c = call; c != NULL; c = c->next) {
+        if (!make_block(c)) {
+            account_give(request->account, call->work.memory);
+            reply_no_memory(request, response);
+            return NULL;
+        }
     }
-    attn_plan_bind_all(call->plan, call->block);
-    call->words = request->derived->words;
     call->work.answer = call_answer;
     call->work.release = call_release;
-    call->work.job.scratch = attn_plan_scratch(plan);
-    call->work.job.phases = attn_plan_phases(plan);
     call->work.job.tasks = call_tasks;
     call->work.job.begin = call_begin;
     call->work.job.task = call_task;

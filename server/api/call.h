@@ -8,28 +8,41 @@
 
 #include "api/answer.h"
 #include "api/api.h"
+#include "api/stored.h"
 
 /* The tensors of the weights and biases of one attn_projection, which points to them. */
 struct call_weights {
     attn_tensor w_q, w_k, w_v, b_q, b_k, b_v;
 };
 
+/* A list of numbers of a call. */
+struct call_list {
+    double *numbers; /* owned by the call */
+    size_t count;
+};
+
 struct call {
     struct api_work work; /* first */
+    struct call *next;    /* owned; the call of the next layer of the same request, or NULL */
 
     /* fields.c fills these members from the body, from which the tensors borrow their numbers. The
      * matrices of `options` and `multihead`, and `q`, `k` and `v`, point to `tensors`. They are
      * NULL if the request leaves them out. */
     attn_options options;
     attn_multihead multihead; /* of a call without projections, only `x` is used */
+    attn_rotary rotary;       /* options.rotary points to it */
     const attn_tensor *q, *k, *v;
     struct {
-        attn_tensor q, k, v, x, context, w_o, b_o;
+        attn_tensor q, k, v, x, context, value_context, w_o, b_o, bias_k, bias_v;
         attn_tensor mask, key_padding, bias, alibi_slopes, sink, past_k, past_v;
+        attn_tensor norm_q, norm_k, rotary_cos, rotary_sin, positions;
     } tensors;
-    size_t *lengths; /* owned; options.lengths_count numbers */
-    double scalar;   /* the number, in the dtype of the body, if `sink` is a number */
-    int axis;        /* the axis of /softmax */
+    struct stored stored; /* the layer whose weights the call takes */
+    bool all_layers; /* the answer lists the results of this call and of those that follow it */
+    struct call_list short_factors, long_factors; /* of rotary */
+    size_t *lengths;                              /* owned; options.lengths_count numbers */
+    double scalar; /* the number, in the dtype of the body, if `sink` is a number */
+    int axis;      /* the axis of /softmax */
     enum answer_name returned[ANSWER_COUNT]; /* in the order of "return" */
     size_t return_count;
 
@@ -43,17 +56,20 @@ struct call {
     attn_error error;
 };
 
-/* Returns owned: a call whose options are the defaults, which returns output and weights. Returns
- * NULL after filling `response` if there is no memory. */
-struct call *call_new(const struct api_request *request, struct http_response *response);
+/* Returns a call whose options are the defaults, which returns output and weights. It is owned by
+ * the call `before`, which it follows, or by the caller if `before` is NULL. Returns NULL after
+ * filling `response` if there is no memory. */
+struct call *call_new(const struct api_request *request, struct http_response *response,
+                      struct call *before);
 
-/* Makes the call, which must have its plan, into work: claims its memory, gives every result its
- * place, and fills the job. The work is the call itself, so its release frees the call. Returns
- * NULL after filling `response` if the call is over a limit or there is no memory; the caller then
- * frees the call. */
+/* Makes the call and those that follow it, which must have their plans, into work: claims their
+ * memory, gives every result its place, and fills the job. The calls run one after the other. The
+ * work is the call itself, so its release frees the calls. Returns NULL after filling `response` if
+ * the work is over a limit or there is no memory; the caller then frees the call. */
 struct api_work *call_work(struct call *call, const struct api_request *request,
                            struct http_response *response);
 
+/* Frees the call and those that follow it. */
 void call_free(struct call *call);
 
 #endif

@@ -20,6 +20,7 @@ enum field_kind {
     FIELD_INTEGER, /* a whole number in least..most; goes to an int */
     FIELD_COUNT,   /* a whole number >= 1; goes to a size_t */
     FIELD_NUMBER,  /* a finite number; goes to a double */
+    FIELD_BOOL,    /* true or false; goes to a bool */
     FIELD_SECONDS, /* a number > 0; goes to a double */
     FIELD_READER   /* `read` of the row reads it */
 };
@@ -51,9 +52,10 @@ struct field {
     const char *hint;
 };
 
-/* The readers of fields whose values have a form of their own; see field_readers.c. */
+/* The readers of fields whose values have a form of their own; see field_readers.c and
+ * field_rotary.c. */
 field_reader field_return, field_mean_over_heads, field_top_k, field_causal, field_window,
-    field_alibi, field_sink, field_lengths;
+    field_alibi, field_sink, field_lengths, field_rotary;
 
 /* The names that other programs have for keys; see fields_foreign.c. */
 extern const struct codec_foreign fields_foreign[];

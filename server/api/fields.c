@@ -24,7 +24,9 @@ static const char of_projections[] =
 #define HEAD           FIELDS_AT_HEAD
 #define SOFTMAX        FIELDS_AT_SOFTMAX
 #define EMBEDDINGS     FIELDS_AT_EMBEDDINGS
-#define ATTENTIONS     (ATTENTION | PROJECTIONS)
+#define LAYER          FIELDS_AT_LAYER
+#define WITH_X         (PROJECTIONS | LAYER)
+#define ATTENTIONS     (ATTENTION | PROJECTIONS | LAYER)
 #define WORDS          (ATTENTIONS | EMBEDDINGS)
 #define ALL            (WORDS | SOFTMAX)
 
@@ -51,10 +53,13 @@ static const struct field table[] = {
     {"V", ATTENTION, FIELDS_INPUTS, FIELD_MATRIX, 2, 4, NUMBERS, TENSOR(v, v), PROJECTED},
     {"X", ATTENTION, FIELDS_INPUTS, FIELD_MATRIX, 2, 4, NUMBERS, TENSOR(x, multihead.x)},
     {"X", PROJECTIONS, FIELDS_INPUTS, FIELD_MATRIX, 2, 3, NUMBERS, TENSOR(x, multihead.x)},
+    {"X", LAYER, FIELDS_INPUTS, FIELD_MATRIX, 2, 4, NUMBERS, TENSOR(x, multihead.x)},
     {"X", SOFTMAX, FIELDS_INPUTS, FIELD_LOGITS, 1, ATTN_MAX_RANK, NUMBERS, TENSOR(x, multihead.x)},
     {"axis", SOFTMAX, FIELDS_INPUTS, FIELD_INTEGER, -ATTN_MAX_RANK, ATTN_MAX_RANK, CALL(axis)},
-    {"context", PROJECTIONS, FIELDS_INPUTS, FIELD_MATRIX, 2, 3, NUMBERS,
+    {"context", WITH_X, FIELDS_INPUTS, FIELD_MATRIX, 2, 3, NUMBERS,
      TENSOR(context, multihead.context)},
+    {"value_context", WITH_X, FIELDS_INPUTS, FIELD_MATRIX, 2, 3, NUMBERS,
+     TENSOR(value_context, multihead.value_context)},
     {"W_Q", PROJECTIONS, FIELDS_WEIGHTS, FIELD_MATRIX, 2, 3, NUMBERS, WEIGHT(w_q)},
     {"W_K", PROJECTIONS, FIELDS_WEIGHTS, FIELD_MATRIX, 2, 3, NUMBERS, WEIGHT(w_k)},
     {"W_V", PROJECTIONS, FIELDS_WEIGHTS, FIELD_MATRIX, 2, 3, NUMBERS, WEIGHT(w_v)},
@@ -68,6 +73,11 @@ static const struct field table[] = {
     {"b_V", PROJECTIONS | HEAD, FIELDS_WEIGHTS, FIELD_MATRIX, 1, 2, NUMBERS, WEIGHT(b_v)},
     {"b_O", PROJECTIONS, FIELDS_INPUTS, FIELD_MATRIX, 1, 1, NUMBERS, TENSOR(b_o, multihead.b_o),
      BESIDE_HEADS},
+    {"bias_K", PROJECTIONS, FIELDS_INPUTS, FIELD_MATRIX, 1, 2, NUMBERS,
+     TENSOR(bias_k, multihead.bias_k), BESIDE_HEADS},
+    {"bias_V", PROJECTIONS, FIELDS_INPUTS, FIELD_MATRIX, 1, 2, NUMBERS,
+     TENSOR(bias_v, multihead.bias_v), BESIDE_HEADS},
+    {"zero_key", PROJECTIONS, FIELDS_INPUTS, FIELD_BOOL, CALL(multihead.zero_key)},
     {"weight_layout", PROJECTIONS, FIELDS_INPUTS, FIELD_CHOICE, CALL(multihead.layout),
      CHOICES(layouts), .argument = "layout"},
 
@@ -80,8 +90,8 @@ static const struct field table[] = {
      * come after it. */
     {"return", ATTENTION, FIELDS_OPTIONS, FIELD_READER, .read = field_return,
      .choices = answer_names, .choice_count = ANSWER_PROJECTED, .argument = "results"},
-    {"return", PROJECTIONS, FIELDS_OPTIONS, FIELD_READER, .read = field_return,
-     .choices = answer_names, .choice_count = ANSWER_COUNT, .argument = "results"},
+    {"return", WITH_X, FIELDS_OPTIONS, FIELD_READER, .read = field_return, .choices = answer_names,
+     .choice_count = ANSWER_COUNT, .argument = "results"},
     {"scale", ATTENTIONS, FIELDS_OPTIONS, FIELD_NUMBER, CALL(options.scale),
      .flag = ATTN_FLAG_SCALE},
     {"softcap", ATTENTIONS, FIELDS_OPTIONS, FIELD_NUMBER, CALL(options.softcap)},
@@ -89,7 +99,7 @@ static const struct field table[] = {
      CHOICES(normalizations)},
     {"mean_over_heads", ATTENTIONS, FIELDS_OPTIONS, FIELD_READER, .read = field_mean_over_heads},
     {"top_k", ATTENTIONS, FIELDS_OPTIONS, FIELD_READER, .read = field_top_k},
-    {"kv_heads", ATTENTIONS, FIELDS_OPTIONS, FIELD_COUNT, CALL(options.kv_heads)},
+    {"kv_heads", ATTENTION | PROJECTIONS, FIELDS_OPTIONS, FIELD_COUNT, CALL(options.kv_heads)},
     {"causal", ATTENTIONS, FIELDS_OPTIONS, FIELD_READER, .read = field_causal},
     {"window", ATTENTIONS, FIELDS_OPTIONS, FIELD_READER, .read = field_window},
     {"alibi", ATTENTIONS, FIELDS_OPTIONS, FIELD_READER, 1, 1, NUMBERS,
@@ -105,6 +115,18 @@ static const struct field table[] = {
      TENSOR(past_k, options.past_k)},
     {"past_V", ATTENTIONS, FIELDS_OPTIONS, FIELD_MATRIX, 2, 4, NUMBERS,
      TENSOR(past_v, options.past_v)},
+    {"norm_Q", ATTENTIONS, FIELDS_OPTIONS, FIELD_MATRIX, 1, 1, NUMBERS,
+     TENSOR(norm_q, options.norm_q)},
+    {"norm_K", ATTENTIONS, FIELDS_OPTIONS, FIELD_MATRIX, 1, 1, NUMBERS,
+     TENSOR(norm_k, options.norm_k)},
+    {"norm_epsilon", ATTENTIONS, FIELDS_OPTIONS, FIELD_NUMBER, CALL(options.norm_epsilon)},
+    {"rotary", ATTENTIONS, FIELDS_OPTIONS, FIELD_READER, .read = field_rotary},
+    {"rotary_cos", ATTENTIONS, FIELDS_OPTIONS, FIELD_MATRIX, 2, 3, NUMBERS,
+     TENSOR(rotary_cos, rotary.cos)},
+    {"rotary_sin", ATTENTIONS, FIELDS_OPTIONS, FIELD_MATRIX, 2, 3, NUMBERS,
+     TENSOR(rotary_sin, rotary.sin)},
+    {"positions", ATTENTIONS, FIELDS_OPTIONS, FIELD_MATRIX, 1, 2, NUMBERS,
+     TENSOR(positions, rotary.positions)},
     {"heads", ATTENTION, FIELDS_OPTIONS, FIELD_COUNT, CALL(options.heads)},
     {"heads", PROJECTIONS, FIELDS_APART, .kind = FIELD_APART}, /* multihead.c reads it */
 
@@ -353,6 +375,9 @@ static bool read_field(struct codec_document *document, const struct field *fiel
     case FIELD_NUMBER:
         good = codec_as_number(document, value, out, error);
         break;
+    case FIELD_BOOL:
+        good = codec_as_bool(document, value, out, error);
+        break;
     case FIELD_SECONDS:
         good = read_seconds(document, value, out, error);
         break;
@@ -397,8 +422,17 @@ bool fields_read_weights(const struct fields *fields, struct codec_document *doc
 
 bool fields_read_options(const struct api_request *request, struct call *call,
                          struct codec_error *error) {
-    return fields_read_work(request, &call->work, error) &&
-           read_group(request->fields, FIELDS_OPTIONS, request->body, call, call, error);
+    const struct codec_value *positions = fields_get(request->fields, "positions");
+    if (!fields_read_work(request, &call->work, error) ||
+        !read_group(request->fields, FIELDS_OPTIONS, request->body, call, call, error)) {
+        return false;
+    }
+    if (call->rotary.cos != NULL || call->rotary.sin != NULL) {
+        call->options.rotary = &call->rotary;
+    }
+    return positions == NULL || call->options.rotary != NULL ||
+           codec_fail(request->body, positions, error,
+                      "positions is given without rotary or rotary_cos and rotary_sin");
 }
 
 /* -------------------------------------------------------------------------------------- errors */

@@ -17,7 +17,8 @@ enum {
     FIELDS_AT_PROJECTIONS = 2, /* /self-attention and /multi-head-attention */
     FIELDS_AT_HEAD = 4,        /* one head of the list "heads" */
     FIELDS_AT_SOFTMAX = 8,
-    FIELDS_AT_EMBEDDINGS = 16
+    FIELDS_AT_EMBEDDINGS = 16,
+    FIELDS_AT_LAYER = 32 /* /layers/{name}/attention */
 };
 
 enum {

@@ -7,7 +7,8 @@
 #define ATTENTION   FIELDS_AT_ATTENTION
 #define PROJECTIONS FIELDS_AT_PROJECTIONS
 #define SOFTMAX     FIELDS_AT_SOFTMAX
-#define ATTENTIONS  (ATTENTION | PROJECTIONS)
+#define LAYER       FIELDS_AT_LAYER
+#define ATTENTIONS  (ATTENTION | PROJECTIONS | LAYER)
 
 #define HEADS       "it is \"heads\" here"
 #define KV_HEADS    "it is \"kv_heads\" here, the number of heads of K and V"
@@ -94,7 +95,10 @@ const struct codec_foreign fields_foreign[] = {
     {"query", PROJECTIONS, "it is \"X\" here"},
     {"hidden_states", PROJECTIONS, "it is \"X\" here"},
     {"key", PROJECTIONS, "it is \"context\" here, from which K and V are projected"},
-    {"value", PROJECTIONS, "it is \"context\" here, from which K and V are projected"},
+    {"value", PROJECTIONS,
+     "it is \"value_context\" here, or \"context\" if K and V are projected from one matrix"},
+    {"add_zero_attn", PROJECTIONS, "it is \"zero_key\" here"},
+    {"add_bias_kv", PROJECTIONS, "give \"bias_K\" and \"bias_V\" here"},
     {"encoder_hidden_states", PROJECTIONS, "it is \"context\" here"},
     {"in_proj_weight", ATTENTIONS, PACKED},
     {"biases", PROJECTIONS, "they are b_Q, b_K, b_V and b_O here"},
@@ -105,6 +109,15 @@ const struct codec_foreign fields_foreign[] = {
     {"out_proj", ATTENTIONS, "it is W_O and b_O" OUT_IN},
     {"out_proj.weight", ATTENTIONS, "it is W_O" OUT_IN},
     {"out_proj.bias", ATTENTIONS, "it is b_O of /self-attention"},
+    {"position_ids", ATTENTIONS, "it is \"positions\" here"},
+    {"cos_cache", ATTENTIONS, "it is \"rotary_cos\" here"},
+    {"sin_cache", ATTENTIONS, "it is \"rotary_sin\" here"},
+    {"rope_theta", ATTENTIONS, "it is \"rotary\": {\"base\": ...} here"},
+    {"rope_scaling", ATTENTIONS, "it is \"rotary\": {\"scaling\": {...}} here"},
+    {"rope_parameters", ATTENTIONS,
+     "it is \"rotary\" here, with \"base\" for rope_theta and the rest in \"scaling\""},
+    {"q_norm", ATTENTIONS, "it is \"norm_Q\" here"},
+    {"k_norm", ATTENTIONS, "it is \"norm_K\" here"},
     {"dim", SOFTMAX, "it is \"axis\" here"},
     {"input", SOFTMAX, "it is \"X\" here"},
 };

@@ -10,15 +10,24 @@
 #include <string.h>
 
 #include "api/question.h"
+#include "layers/layers.h"
 
 #define INFERENCE_PATH "/v2" /* all paths of the protocol are this one or below it */
 
+/* Returns whether a route is a model: it computes from matrices. */
+bool inference_is_endpoint(const struct api_route *route);
+
 /* Returns the route of the model {model} in a path of the protocol, such as /attention for the path
- * /v2/models/attention/infer, or NULL if there is no such model. */
+ * /v2/models/attention/infer, or NULL if no endpoint has this name. */
 const struct api_route *inference_model(const char *path);
 
+/* Finds the stored layer {model} in such a path. Writes its name and returns its route, or returns
+ * NULL if no layer that is served has this name. */
+const struct api_route *inference_layer(const struct api_state *state, const char *path,
+                                        char name[static LAYERS_NAME + 1]);
+
 /* Answers with a 404 that names the models. */
-void inference_refuse_model(const struct http_request *request, struct http_response *response);
+void inference_refuse_model(const struct api_request *request, struct http_response *response);
 
 /* Makes a list of the results that an endpoint with these fields can return. They have no numbers.
  * Returns false if there is no memory; the caller frees the list in any case. */

@@ -4,6 +4,7 @@
  */
 #include "api/api.h"
 #include "api/reply.h"
+#include "layers/layers.h"
 #include "process.h"
 
 #include <inttypes.h>
@@ -78,6 +79,9 @@ static void put_histogram(struct page *page, const char *name, const char *label
 static void put_requests(struct page *page, const struct metrics *metrics) {
     head(page, "attentiond_requests_total", "counter", "Requests answered, by route and status.");
     for (size_t route = 0; route <= metrics->route_count; route++) {
+        if (route < metrics->route_count && metrics->routes[route] == NULL) {
+            continue; /* the row before has the same path */
+        }
         for (size_t code = 0; code < METRICS_CODES; code++) {
             const uint64_t count = get(&metrics->requests[route][code]);
             if (count > 0 || (code == 0 && route < metrics->route_count)) {
@@ -158,6 +162,18 @@ static void put_load(struct page *page, const struct api_request *request) {
                 "Bytes of the bodies of answers, as they were sent.", &metrics->sent);
 }
 
+/* Writes what the folder of stored layers holds. */
+static void put_layers(struct page *page, struct layers *layers) {
+    const struct layers_load load = layers_load(layers);
+    put_number(page, "attentiond_layers", "gauge", "Stored layers that are served.",
+               (double)load.layers);
+    put_number(page, "attentiond_layers_refused", "gauge",
+               "Stored layers, and models without layers, that are not served.",
+               (double)load.refused);
+    put_number(page, "attentiond_layers_packed_bytes", "gauge",
+               "Bytes of the packed weights of stored layers.", (double)load.packed);
+}
+
 static void put_process(struct page *page) {
     const struct process_usage usage = process_usage();
     put_number(page, "process_cpu_seconds_total", "counter", "CPU time, user and system.",
@@ -183,6 +199,9 @@ struct api_work *api_metrics(const struct api_request *request, struct http_resp
     put_times(&page, &request->state->metrics);
     put_costs(&page, &request->state->metrics);
     put_load(&page, request);
+    if (request->state->layers != NULL) {
+        put_layers(&page, request->state->layers);
+    }
     put_process(&page);
     if (page.failed) {
         free(page.data);

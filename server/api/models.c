@@ -1,6 +1,6 @@
 /* models.c - the endpoints of the Open Inference Protocol that describe the server and its models.
- * A model is an endpoint that computes from matrices, under the name of its path. */
-#include <assert.h>
+ * A model is a stored layer, or an endpoint that computes from matrices, under the name of its
+ * path. */
 #include <stdio.h>
 #include <string.h>
 
@@ -9,10 +9,7 @@
 #include "api/inference.h"
 #include "api/reply.h"
 
-static const char models_path[] = INFERENCE_PATH "/models/";
-
-/* Returns whether a route is a model. */
-static bool is_model(const struct api_route *route) {
+bool inference_is_endpoint(const struct api_route *route) {
     return (route->fields & (FIELDS_AT_ATTENTION | FIELDS_AT_PROJECTIONS | FIELDS_AT_SOFTMAX)) != 0;
 }
 
@@ -20,33 +17,60 @@ static bool is_model(const struct api_route *route) {
 static const struct api_route *find_model(const char *name, size_t size) {
     for (size_t i = 0; i < api_route_count; i++) {
         const char *own = api_routes[i].path + 1;
-        if (is_model(&api_routes[i]) && strncmp(own, name, size) == 0 && own[size] == '\0') {
+        if (inference_is_endpoint(&api_routes[i]) && strncmp(own, name, size) == 0 &&
+            own[size] == '\0') {
             return &api_routes[i];
         }
     }
     return NULL;
 }
 
+/* Returns the path from the name of the model on. */
+static const char *name_in(const char *path) {
+    static const char before[] = "/models/";
+    const char *found = strstr(path, before);
+    return found == NULL ? "" : found + sizeof before - 1;
+}
+
 const struct api_route *inference_model(const char *path) {
-    if (strncmp(path, models_path, sizeof models_path - 1) != 0) {
-        return NULL;
-    }
-    const char *name = path + sizeof models_path - 1;
+    const char *name = name_in(path);
     return find_model(name, strcspn(name, "/"));
 }
 
-void inference_refuse_model(const struct http_request *request, struct http_response *response) {
+const struct api_route *inference_layer(const struct api_state *state, const char *path,
+                                        char name[static LAYERS_NAME + 1]) {
+    const char *start = name_in(path);
+    const size_t size = strcspn(start, "/");
+    if (state->layers == NULL || size > LAYERS_NAME) {
+        return NULL;
+    }
+    memcpy(name, start, size);
+    name[size] = '\0';
+    const struct layers_catalogue *catalogue = layers_take(state->layers);
+    const struct layer *layer = layers_find(catalogue, name);
+    const bool served = layer != NULL && layer->reason[0] == '\0';
+    layers_give(state->layers, catalogue);
+    const struct api_route *route = api_routes;
+    while (route->fields != FIELDS_AT_LAYER) { /* the table has it */
+        route++;
+    }
+    return served ? route : NULL;
+}
+
+void inference_refuse_model(const struct api_request *request, struct http_response *response) {
     char detail[384];
     int size = snprintf(detail, sizeof detail, "there is no model at %.100s; the models are",
-                        request->path);
+                        request->http->path);
     for (size_t i = 0; i < api_route_count; i++) {
-        if (is_model(&api_routes[i])) {
+        if (inference_is_endpoint(&api_routes[i])) {
             size += snprintf(detail + size, sizeof detail - (size_t)size, " %s,",
                              api_routes[i].path + 1);
         }
     }
-    detail[size - 1] = '\0'; /* the last comma */
-    http_problem(response, request, 404, detail, NULL, NULL);
+    size--; /* the last comma */
+    snprintf(detail + size, sizeof detail - (size_t)size, "%s",
+             request->state->layers != NULL ? ", and the stored layers of GET /layers" : "");
+    http_problem(response, request->http, 404, detail, NULL, NULL);
 }
 
 /* ---------------------------------------------------------------------------------- the server */
@@ -100,51 +124,32 @@ struct api_work *api_server_ready(const struct api_request *request,
     return NULL;
 }
 
-/* Adds the names of all models, or an object for each as in the index of the repository. */
-static void list_models(struct codec_items *list, bool names) {
-    for (size_t i = 0; i < api_route_count; i++) {
-        if (!is_model(&api_routes[i])) {
-            continue;
-        }
-        if (names) {
-            codec_add_text(list, NULL, api_routes[i].path + 1);
-            continue;
-        }
-        codec_add_open(list, CODEC_OP_OBJECT, NULL);
-        codec_add_text(list, "name", api_routes[i].path + 1);
-        codec_add_text(list, "version", API_MODEL_VERSION);
-        codec_add_text(list, "state", "READY");
-        codec_add_text(list, "reason", "");
-        codec_add_close(list);
-    }
-}
-
 struct api_work *api_models(const struct api_request *request, struct http_response *response) {
+    const struct layers_catalogue *catalogue =
+        request->state->layers == NULL ? NULL : layers_take(request->state->layers);
     struct codec_items list;
     codec_items_begin(&list, NULL);
     codec_add_open(&list, CODEC_OP_OBJECT, NULL);
     codec_add_open(&list, CODEC_OP_ARRAY, "models");
-    list_models(&list, true);
+    for (size_t i = 0; i < api_route_count; i++) {
+        if (inference_is_endpoint(&api_routes[i])) {
+            codec_add_text(&list, NULL, api_routes[i].path + 1);
+        }
+    }
+    for (size_t i = 0; catalogue != NULL && i < catalogue->count; i++) {
+        const struct layer_model *model = catalogue->models[i];
+        for (size_t k = 0; k < model->count; k++) {
+            if (model->layers[k].reason[0] == '\0') {
+                codec_add_text(&list, NULL, model->layers[k].name);
+            }
+        }
+    }
     codec_add_close(&list);
     codec_add_close(&list);
-    reply_json(request, response, &list, 0);
-    return NULL;
-}
-
-struct api_work *api_repository(const struct api_request *request, struct http_response *response) {
-    struct codec_items list;
-    codec_items_begin(&list, NULL);
-    codec_add_open(&list, CODEC_OP_ARRAY, NULL);
-    list_models(&list, false);
-    codec_add_close(&list);
-    reply_json(request, response, &list, 0);
-    return NULL;
-}
-
-struct api_work *api_load(const struct api_request *request, struct http_response *response) {
-    http_problem(response, request->http, 501,
-                 "the models of this server are always loaded: they are not loaded or unloaded",
-                 NULL, NULL);
+    reply_json_whole(request, response, &list);
+    if (catalogue != NULL) {
+        layers_give(request->state->layers, catalogue);
+    }
     return NULL;
 }
 
@@ -202,19 +207,34 @@ static void describe_outputs(struct codec_items *list, const struct codec_result
     codec_add_close(list);
 }
 
+/* Finds the endpoint or the stored layer in the path, and writes its name. Returns NULL after
+ * filling the response if there is none. */
+static const struct api_route *find_any(const struct api_request *request,
+                                        struct http_response *response,
+                                        char name[static LAYERS_NAME + 1]) {
+    const char *path = request->http->path;
+    const struct api_route *model = inference_model(path);
+    if (model != NULL) {
+        snprintf(name, LAYERS_NAME + 1, "%s", model->path + 1);
+    } else if ((model = inference_layer(request->state, path, name)) == NULL) {
+        inference_refuse_model(request, response);
+    }
+    return model;
+}
+
 static void describe(const struct api_request *request, struct http_response *response,
                      bool config) {
     static const char *const versions[] = {API_MODEL_VERSION};
-    const struct api_route *model = inference_model(request->http->path);
+    char name[LAYERS_NAME + 1];
+    const struct api_route *model = find_any(request, response, name);
     struct codec_results outputs = {0};
     struct codec_items list;
     if (model == NULL) {
-        inference_refuse_model(request->http, response);
         return;
     }
     codec_items_begin(&list, NULL);
     codec_add_open(&list, CODEC_OP_OBJECT, NULL);
-    codec_add_text(&list, "name", model->path + 1);
+    codec_add_text(&list, "name", name);
     codec_add_text(&list, "platform", "attentiond");
     if (config) {
         codec_add_text(&list, "backend", "attentiond");
@@ -229,8 +249,7 @@ static void describe(const struct api_request *request, struct http_response *re
         list.failed = true;
     }
     codec_add_close(&list);
-    reply_json(request, response, &list, 0);
-    assert(response->read == NULL); /* the text is short, so it borrows nothing any more */
+    reply_json_whole(request, response, &list);
     codec_results_free(&outputs);
 }
 
@@ -247,11 +266,9 @@ struct api_work *api_model_config(const struct api_request *request,
 
 struct api_work *api_model_ready(const struct api_request *request,
                                  struct http_response *response) {
-    const struct api_route *model = inference_model(request->http->path);
-    if (model == NULL) {
-        inference_refuse_model(request->http, response);
-    } else if (!refuse_draining(request, response)) {
-        reply_flag(request, response, model->path + 1, "ready", true);
+    char name[LAYERS_NAME + 1];
+    if (find_any(request, response, name) != NULL && !refuse_draining(request, response)) {
+        reply_flag(request, response, name, "ready", true);
     }
     return NULL;
 }
@@ -288,15 +305,20 @@ struct api_work *api_model_stats(const struct api_request *request,
     const bool all = strcmp(request->http->path, INFERENCE_PATH "/models/stats") == 0;
     const struct api_route *wanted = all ? NULL : inference_model(request->http->path);
     struct codec_items list;
+    char name[LAYERS_NAME + 1];
     if (!all && wanted == NULL) {
-        inference_refuse_model(request->http, response);
+        if (find_any(request, response, name) != NULL) {
+            http_problem(response, request->http, 404,
+                         "a stored layer has no statistics of its own; /metrics counts all layers",
+                         NULL, NULL);
+        }
         return NULL;
     }
     codec_items_begin(&list, NULL);
     codec_add_open(&list, CODEC_OP_OBJECT, NULL);
     codec_add_open(&list, CODEC_OP_ARRAY, "model_stats");
     for (size_t i = 0; i < api_route_count; i++) {
-        if (is_model(&api_routes[i]) && (all || wanted == &api_routes[i])) {
+        if (inference_is_endpoint(&api_routes[i]) && (all || wanted == &api_routes[i])) {
             describe_stats(&list, api_routes[i].path + 1, &request->state->metrics.models[i]);
         }
     }

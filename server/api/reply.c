@@ -168,3 +168,13 @@ void reply_json(const struct api_request *request, struct http_response *respons
     }
     response->timing[HTTP_TIMING_ENCODE] = clock_ms_since(start);
 }
+
+void reply_json_whole(const struct api_request *request, struct http_response *response,
+                      struct codec_items *items) {
+    const size_t bytes = codec_items_bytes(items->list, items->count, 0, SIZE_MAX);
+    const bool done = !items->failed && write_items(response, items, 0, bytes);
+    codec_items_free(items);
+    if (!done) {
+        reply_no_memory(request, response);
+    }
+}

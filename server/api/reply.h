@@ -30,4 +30,9 @@ __attribute__((cold)) void reply_attn_error(const struct api_request *request,
 void reply_json(const struct api_request *request, struct http_response *response,
                 struct codec_items *items, int digits);
 
+/* The same for a list whose texts do not live as long as the exchange: the whole text is made at
+ * once. */
+void reply_json_whole(const struct api_request *request, struct http_response *response,
+                      struct codec_items *items);
+
 #endif

@@ -16,7 +16,7 @@ struct api_work *api_softmax(const struct api_request *request, struct http_resp
     struct codec_error codec_error = {0};
     attn_error error = {0};
     struct api_work *work = NULL;
-    struct call *call = call_new(request, response);
+    struct call *call = call_new(request, response, NULL);
     if (call == NULL) {
         return NULL;
     }

@@ -195,6 +195,14 @@ static bool doubles_are_finite(const double *numbers, size_t count) {
     return bad == 0;
 }
 
+bool codec_widen(enum codec_type type, const void *bytes, size_t count, attn_dtype dtype,
+                 void *out) {
+    const bool wide = dtype == ATTN_FLOAT64;
+    assert(codec_type_is_float(type));
+    converters[type][wide](out, bytes, count);
+    return wide ? doubles_are_finite(out, count) : floats_are_finite(out, count);
+}
+
 /* ------------------------------------------------------------------------------------ arrivals */
 
 bool codec_expect(struct codec_arrivals *arrivals, const struct codec_value *value,

@@ -60,6 +60,11 @@ bool codec_as_form(const struct codec_document *document, const struct codec_val
                    const char *const names[static CODEC_TYPE_COUNT], struct codec_tensor_form *form,
                    struct codec_error *error);
 
+/* Widens `count` elements of a float type, which need not be aligned, to numbers of a float dtype.
+ * Returns whether all numbers are finite. */
+bool codec_widen(enum codec_type type, const void *bytes, size_t count, attn_dtype dtype,
+                 void *out);
+
 /* ------------------------------------------------------------------------- tensors of a request */
 
 enum {

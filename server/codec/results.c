@@ -8,16 +8,33 @@
 #include <string.h>
 
 enum {
-    MAX_OPEN = 4 /* most objects of an answer that are open at once */
+    MAX_OPEN = 5 /* most objects and arrays of an answer that are open at once */
 };
 
 /* ------------------------------------------------------------------------------------ the list */
 
-/* The objects that are open, by their keys. The outermost object has none. */
+/* The objects and arrays that are open, by their keys. The outermost object has none. An object in
+ * an array has its number as its key. */
 struct path {
-    const char *keys[MAX_OPEN];
+    struct path_step {
+        const char *key;
+        char number[24];
+        bool array;
+        size_t count; /* of the array, so far */
+    } steps[MAX_OPEN];
     size_t depth;
 };
+
+static void open_step(struct path *path, const char *key, bool array) {
+    assert(path->depth < MAX_OPEN);
+    struct path_step *outer = path->depth > 0 ? &path->steps[path->depth - 1] : NULL;
+    struct path_step *step = &path->steps[path->depth++];
+    *step = (struct path_step){.key = key, .array = array};
+    if (outer != NULL && outer->array) {
+        snprintf(step->number, sizeof step->number, "%zu", outer->count++);
+        step->key = step->number;
+    }
+}
 
 static enum codec_type type_of(attn_dtype dtype, enum codec_type narrow) {
     switch (dtype) {
@@ -52,8 +69,8 @@ static struct codec_result *add(struct codec_results *results, const struct path
     }
     for (size_t i = 1; i < path->depth; i++) {
         assert(size < sizeof result->name);
-        size +=
-            (size_t)snprintf(result->name + size, sizeof result->name - size, "%s.", path->keys[i]);
+        size += (size_t)snprintf(result->name + size, sizeof result->name - size, "%s.",
+                                 path->steps[i].key);
     }
     size += (size_t)snprintf(result->name + size, sizeof result->name - size, "%s", key);
     assert(size < sizeof result->name); /* the names of results are few and short */
@@ -91,10 +108,10 @@ bool codec_results_make(struct codec_results *results, const struct codec_item *
     for (size_t i = 0; good && i < count; i++) {
         switch (items[i].op) {
         case CODEC_OP_OBJECT:
-            assert(path.depth < MAX_OPEN);
-            path.keys[path.depth++] = items[i].key;
+        case CODEC_OP_ARRAY:
+            open_step(&path, items[i].key, items[i].op == CODEC_OP_ARRAY);
             break;
-        case CODEC_OP_END: /* no answer has arrays of items */
+        case CODEC_OP_END:
             assert(path.depth > 0);
             path.depth--;
             break;

@@ -118,6 +118,151 @@ bool codec_safetensors_read(const struct codec_document *document, struct codec_
     return check_order(document, header, error);
 }
 
+/* --------------------------------------------------------------------------- reading a file's */
+
+/* Refuses a tensor of a file. The message is a rule after its name. */
+static bool refuse_stored(const struct codec_document *document, const struct codec_value *value,
+                          const char *rule, struct codec_error *error) {
+    char quoted[CODEC_QUOTE_SIZE];
+    codec_quote(quoted, codec_name(value), strlen(codec_name(value)));
+    return codec_fail(document, value, error, "the tensor \"%s\" %s", quoted, rule);
+}
+
+/* Reads the type and the shape of a tensor. */
+static bool read_stored_form(const struct codec_document *document, const struct codec_value *value,
+                             struct codec_stored *tensor, struct codec_error *error) {
+    const struct codec_value *type = codec_get(value, "dtype"), *shape = codec_get(value, "shape");
+    const char *text;
+    int64_t axes[ATTN_MAX_RANK];
+    size_t count = 0;
+    if (type == NULL || codec_kind_of(type) != CODEC_TEXT ||
+        !codec_as_text(document, type, &text, error)) {
+        return refuse_stored(document, value, "has no dtype, which is a string", error);
+    }
+    tensor->type = CODEC_TYPE_BOOL;
+    while (tensor->type < CODEC_TYPE_COUNT &&
+           strcmp(text, codec_safetensors_types[tensor->type]) != 0) {
+        tensor->type++;
+    }
+    const bool empty =
+        shape != NULL && codec_kind_of(shape) == CODEC_ARRAY && codec_size(shape) == 0;
+    if (!empty &&
+        (shape == NULL || codec_kind_of(shape) != CODEC_TENSOR ||
+         !codec_as_integers(document, shape, 0, INT64_MAX, axes, ATTN_MAX_RANK, &count, error))) {
+        return refuse_stored(document, value, "has no shape, which is a list of sizes", error);
+    }
+    tensor->rank = count > ATTN_MAX_RANK ? -1 : (int)count;
+    for (int axis = 0; axis < tensor->rank; axis++) {
+        tensor->shape[axis] = (size_t)axes[axis];
+    }
+    return true;
+}
+
+static bool read_stored(const struct codec_document *document, const struct codec_value *value,
+                        struct codec_stored *tensor, struct codec_error *error) {
+    const struct codec_value *range = codec_get(value, "data_offsets");
+    int64_t offsets[2];
+    size_t count;
+    tensor->name = codec_name(value);
+    if (codec_kind_of(value) != CODEC_OBJECT) {
+        return refuse_stored(document, value, "is no object", error);
+    }
+    if (!read_stored_form(document, value, tensor, error)) {
+        return false;
+    }
+    if (range == NULL || codec_kind_of(range) != CODEC_TENSOR ||
+        !codec_as_integers(document, range, 0, INT64_MAX, offsets, 2, &count, error) ||
+        count != 2 || offsets[1] < offsets[0]) {
+        return refuse_stored(document, value,
+                             "must have data_offsets, two offsets of which the second is not "
+                             "before the first",
+                             error);
+    }
+    tensor->begin = (size_t)offsets[0];
+    tensor->bytes = (size_t)(offsets[1] - offsets[0]);
+    if (tensor->type == CODEC_TYPE_COUNT || tensor->rank < 0) {
+        return true;
+    }
+    size_t bytes = codec_type_size(tensor->type);
+    bool fits = true;
+    for (int axis = 0; axis < tensor->rank; axis++) {
+        fits = fits && !__builtin_mul_overflow(bytes, tensor->shape[axis], &bytes);
+    }
+    return (fits && bytes == tensor->bytes) ||
+           refuse_stored(document, value,
+                         "has another number of bytes by its data_offsets than by its dtype and "
+                         "shape",
+                         error);
+}
+
+static int stored_by_begin(const void *a, const void *b) {
+    const struct codec_stored *left = a, *right = b;
+    return left->begin != right->begin
+               ? (left->begin > right->begin ? 1 : -1)
+               : (left->bytes > right->bytes) - (left->bytes < right->bytes);
+}
+
+static int stored_by_name(const void *a, const void *b) {
+    return strcmp(((const struct codec_stored *)a)->name, ((const struct codec_stored *)b)->name);
+}
+
+/* Checks that the tensors follow one another and end with the file, and sorts them by name. */
+static bool check_file(const struct codec_document *document, struct codec_stored *list,
+                       size_t count, size_t bytes, struct codec_error *error) {
+    char quoted[CODEC_QUOTE_SIZE];
+    size_t end = 0;
+    qsort(list, count, sizeof *list, stored_by_begin);
+    for (size_t i = 0; i < count; i++) {
+        if (list[i].begin != end) {
+            codec_quote(quoted, list[i].name, strlen(list[i].name));
+            return codec_fail(document, NULL, error,
+                              "the tensor \"%s\" begins at byte %zu, but the tensors before it end "
+                              "at byte %zu: tensors have no gaps and do not overlap",
+                              quoted, list[i].begin, end);
+        }
+        end += list[i].bytes; /* at most 2^53 + 2^53 */
+    }
+    if (end != bytes) {
+        return codec_fail(document, NULL, error,
+                          "the tensors have %zu bytes, but the file has %zu bytes after its header",
+                          end, bytes);
+    }
+    qsort(list, count, sizeof *list, stored_by_name);
+    return true;
+}
+
+struct codec_stored *codec_safetensors_list(const struct codec_document *document, size_t bytes,
+                                            size_t *count, const struct codec_value **metadata,
+                                            struct codec_error *error) {
+    const struct codec_value *root = codec_root(document);
+    *count = 0;
+    *metadata = NULL;
+    if (codec_kind_of(root) != CODEC_OBJECT) {
+        codec_refuse(document, root, "an object", error);
+        return NULL;
+    }
+    struct codec_stored *list = calloc(codec_size(root) + 1, sizeof *list);
+    if (list == NULL) {
+        codec_no_memory(error);
+        return NULL;
+    }
+    bool good = true;
+    const struct codec_value *member = codec_at(root, 0);
+    for (; good && member != NULL; member = codec_next(member)) {
+        if (strcmp(codec_name(member), "__metadata__") == 0) {
+            *metadata = member;
+            good = read_metadata(document, member, error);
+        } else {
+            good = read_stored(document, member, &list[(*count)++], error);
+        }
+    }
+    if (!good || !check_file(document, list, *count, bytes, error)) {
+        free(list);
+        return NULL;
+    }
+    return list;
+}
+
 /* ---------------------------------------------------------------------------- writing a header */
 
 enum {

@@ -35,6 +35,24 @@ uint64_t codec_safetensors_length(const unsigned char prefix[static SAFETENSORS_
 bool codec_safetensors_read(const struct codec_document *document, struct codec_safetensors *header,
                             struct codec_error *error);
 
+/* A tensor of a file, which may hold any tensors. */
+struct codec_stored {
+    const char *name;     /* borrowed from the document of the header */
+    enum codec_type type; /* CODEC_TYPE_COUNT: a type that this program does not read */
+    int rank;             /* 0 to ATTN_MAX_RANK; -1: it has more axes */
+    size_t shape[ATTN_MAX_RANK];
+    size_t begin, bytes; /* the offset of its bytes after the header, and their number */
+};
+
+/* Lists the tensors in the header of a file, sorted by name. The file has `bytes` bytes after the
+ * header. All rules of the format hold, but a tensor may have any number of axes, no elements, or a
+ * type that this program does not read. Returns the list owned, to be freed by free(), or NULL with
+ * the error set: CODEC_CONTENT, CODEC_NO_MEMORY. *metadata is borrowed from the document; NULL if
+ * there is none. */
+struct codec_stored *codec_safetensors_list(const struct codec_document *document, size_t bytes,
+                                            size_t *count, const struct codec_value **metadata,
+                                            struct codec_error *error);
+
 /* Sorts the results of an answer so that each lies at a multiple of the bytes of its elements, and
  * writes the length of their header and the header into an empty buffer, which counts in the
  * account of the results. The metadata are the texts of the items of the answer, as JSON. Returns

@@ -1,0 +1,151 @@
+/*
+ * field_rotary.c - reads "rotary": true, or an object that says how rows are turned. The keys of
+ * "scaling" are those of `rope_scaling` in a config.json of Hugging Face transformers.
+ */
+#include "api/field.h"
+
+#include <stddef.h>
+#include <string.h>
+
+#define COUNT(list) (sizeof(list) / sizeof *(list))
+
+static const char *const keys_of_rotary[] = {"base", "columns", "interleaved", "offset", "scaling"};
+
+static const char *const types[] = {
+    [ATTN_ROTARY_UNSCALED] = "default",  [ATTN_ROTARY_LINEAR] = "linear",
+    [ATTN_ROTARY_DYNAMIC] = "dynamic",   [ATTN_ROTARY_YARN] = "yarn",
+    [ATTN_ROTARY_LONGROPE] = "longrope", [ATTN_ROTARY_LLAMA3] = "llama3"};
+
+/* The numbers of "scaling", and then its other keys. */
+static const char *const keys_of_scaling[] = {"factor",
+                                              "original_max_position_embeddings",
+                                              "attention_factor",
+                                              "low_freq_factor",
+                                              "high_freq_factor",
+                                              "beta_fast",
+                                              "beta_slow",
+                                              "mscale",
+                                              "mscale_all_dim",
+                                              "rope_type",
+                                              "type",
+                                              "truncate",
+                                              "short_factor",
+                                              "long_factor"};
+static const size_t numbers_of_scaling[] = {
+    offsetof(attn_rotary, factor),           offsetof(attn_rotary, original_positions),
+    offsetof(attn_rotary, attention_factor), offsetof(attn_rotary, low_factor),
+    offsetof(attn_rotary, high_factor),      offsetof(attn_rotary, beta_fast),
+    offsetof(attn_rotary, beta_slow),        offsetof(attn_rotary, mscale),
+    offsetof(attn_rotary, mscale_all)};
+
+/* Returns a member of an object, or NULL if it is missing or null. */
+static const struct codec_value *given(const struct codec_value *object, const char *name) {
+    const struct codec_value *value = codec_get(object, name);
+    return value == NULL || codec_kind_of(value) == CODEC_NULL ? NULL : value;
+}
+
+/* Reads a list of numbers into memory of the call, which frees it. */
+static bool read_factors(struct call *call, struct codec_document *document,
+                         const struct codec_value *object, const char *name,
+                         struct call_list *factors, struct codec_error *error) {
+    const struct codec_value *value = given(object, name);
+    attn_tensor list;
+    if (value == NULL) {
+        return true;
+    }
+    if (!codec_as_reals(document, value, 1, 1, &list, error)) {
+        return false;
+    }
+    factors->numbers = account_alloc(call->account, list.shape[0] * sizeof *factors->numbers);
+    factors->count = list.shape[0];
+    if (factors->numbers == NULL) {
+        return codec_no_memory(error);
+    }
+    for (size_t i = 0; i < list.shape[0]; i++) {
+        factors->numbers[i] = list.dtype == ATTN_FLOAT32 ? (double)((const float *)list.data)[i]
+                                                         : ((const double *)list.data)[i];
+    }
+    return true;
+}
+
+static bool read_scaling(struct call *call, struct codec_document *document,
+                         const struct codec_value *object, struct codec_error *error) {
+    const struct codec_keys keys = {.names = keys_of_scaling, .count = COUNT(keys_of_scaling)};
+    attn_rotary *rotary = &call->rotary;
+    const struct codec_value *type, *truncate;
+    size_t choice;
+    bool on = true;
+    if (!codec_check_keys(document, object, &keys, error)) {
+        return false;
+    }
+    type = given(object, "rope_type") != NULL ? given(object, "rope_type") : given(object, "type");
+    if (type == NULL) {
+        return codec_fail(document, object, error, "scaling has no \"rope_type\"");
+    }
+    if (!codec_as_choice(document, type, types, COUNT(types), &choice, error)) {
+        return false;
+    }
+    rotary->scaling = (attn_rotary_scaling)choice;
+    for (size_t i = 0; i < COUNT(numbers_of_scaling); i++) {
+        const struct codec_value *value = given(object, keys_of_scaling[i]);
+        double *number = (double *)((char *)rotary + numbers_of_scaling[i]);
+        if (value != NULL && !codec_as_number(document, value, number, error)) {
+            return false;
+        }
+    }
+    truncate = given(object, "truncate");
+    if (truncate != NULL && !codec_as_bool(document, truncate, &on, error)) {
+        return false;
+    }
+    rotary->untruncated = !on;
+    if (!read_factors(call, document, object, "short_factor", &call->short_factors, error) ||
+        !read_factors(call, document, object, "long_factor", &call->long_factors, error)) {
+        return false;
+    }
+    rotary->short_factors = call->short_factors.numbers;
+    rotary->short_count = call->short_factors.count;
+    rotary->long_factors = call->long_factors.numbers;
+    rotary->long_count = call->long_factors.count;
+    return true;
+}
+
+static bool read_object(struct call *call, struct codec_document *document,
+                        const struct codec_value *object, struct codec_error *error) {
+    const struct codec_keys keys = {.names = keys_of_rotary, .count = COUNT(keys_of_rotary)};
+    attn_rotary *rotary = &call->rotary;
+    if (!codec_check_keys(document, object, &keys, error)) {
+        return false;
+    }
+    /* The object takes the place of a stored layer's embedding as a whole. */
+    *rotary = (attn_rotary){.cos = rotary->cos, .sin = rotary->sin, .positions = rotary->positions};
+    const struct codec_value *base = given(object, "base"), *columns = given(object, "columns"),
+                             *pairs = given(object, "interleaved"),
+                             *offset = given(object, "offset"), *scaling = given(object, "scaling");
+    if (base != NULL && codec_as_number(document, base, &rotary->base, error) &&
+        !(rotary->base > 0)) {
+        return codec_fail(document, base, error, "base must be a number greater than 0, not %g",
+                          rotary->base);
+    }
+    return (base == NULL || rotary->base > 0) &&
+           (columns == NULL || field_count(document, columns, &rotary->columns, error)) &&
+           (pairs == NULL || codec_as_bool(document, pairs, &rotary->interleaved, error)) &&
+           (offset == NULL ||
+            codec_as_integer(document, offset, 0, INT32_MAX, &rotary->offset, error)) &&
+           (scaling == NULL || read_scaling(call, document, scaling, error));
+}
+
+bool field_rotary(struct call *call, struct codec_document *document, const struct field *field,
+                  const struct codec_value *value, struct codec_error *error) {
+    bool on = true;
+    (void)field;
+    if (codec_kind_of(value) == CODEC_BOOL) {
+        codec_as_bool(document, value, &on, error);
+    } else if (codec_kind_of(value) != CODEC_OBJECT) {
+        return codec_refuse(document, value, "true, false or an object such as {\"base\": 10000}",
+                            error);
+    } else if (!read_object(call, document, value, error)) {
+        return false;
+    }
+    call->options.rotary = on ? &call->rotary : NULL;
+    return true;
+}

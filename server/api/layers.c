@@ -1,0 +1,235 @@
+/*
+ * layers.c - the endpoints of stored layers: GET /layers and /layers/{name} describe them, and POST
+ * /layers/{name}/attention computes with the weights of one.
+ */
+#include "api/call.h"
+#include "api/fields.h"
+#include "api/reply.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Returns the store, or NULL after filling `response` if the server has none. */
+static struct layers *store_of(const struct api_request *request, struct http_response *response) {
+    if (request->state->layers == NULL) {
+        http_problem(response, request->http, 404,
+                     "this server has no stored layers: its operator names their folder with "
+                     "--layers",
+                     NULL, NULL);
+    }
+    return request->state->layers;
+}
+
+/* Answers that there is no layer of this name. */
+static void refuse_name(const struct api_request *request, struct http_response *response,
+                        const char *name) {
+    char detail[256];
+    snprintf(detail, sizeof detail, "there is no layer %.100s; GET /layers lists the layers", name);
+    http_problem(response, request->http, 404, detail, NULL, NULL);
+}
+
+/* Adds the sizes and options of a layer that is served. */
+static void add_properties(struct codec_items *list, const struct layer *layer) {
+    const attn_options *o = &layer->options;
+    const struct {
+        const char *key;
+        size_t size;
+    } sizes[] = {{"heads", layer->heads},     {"kv_heads", layer->kv_heads},
+                 {"d_model", layer->d_model}, {"d_context", layer->d_context},
+                 {"d_value", layer->d_value}, {"d_k", layer->d},
+                 {"d_v", layer->d_v},         {"d_out", layer->d_out},
+                 {"bytes", layer->bytes}};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        codec_add_number(list, sizes[i].key, (double)sizes[i].size);
+    }
+    codec_add_text(list, "dtype", codec_safetensors_types[layer->tensors[LAYER_W_Q].type]);
+    codec_add_bool(list, "causal", o->causal != ATTN_CAUSAL_NONE);
+    codec_add_bool(list, "rotary", layer->turns);
+    codec_add_bool(list, "norm", layer->tensors[LAYER_NORM_Q].shard != NULL);
+    codec_add_bool(list, "relative_bias", layer->tensors[LAYER_DISTANCES].shard != NULL);
+    if ((o->flags & ATTN_FLAG_SCALE) != 0) {
+        codec_add_number(list, "scale", o->scale);
+    }
+    if ((o->flags & ATTN_FLAG_WINDOW) != 0) {
+        codec_add_integers(list, "window", o->window, 2);
+    }
+}
+
+static void add_layer(struct codec_items *list, const struct layer *layer) {
+    codec_add_open(list, CODEC_OP_OBJECT, NULL);
+    codec_add_text(list, "name", layer->name);
+    codec_add_text(list, "family", layer->family);
+    codec_add_text(list, "model", layer->model->name);
+    codec_add_text(list, "file", layer->model->file);
+    if (layer->reason[0] == '\0') {
+        add_properties(list, layer);
+    } else {
+        codec_add_text(list, "reason", layer->reason);
+    }
+    codec_add_close(list);
+}
+
+/* Adds a model of which no layer is served. */
+static void add_refused_model(struct codec_items *list, const struct layer_model *model) {
+    codec_add_open(list, CODEC_OP_OBJECT, NULL);
+    codec_add_text(list, "model", model->name);
+    codec_add_text(list, "file", model->file);
+    codec_add_text(list, "reason", model->reason);
+    codec_add_close(list);
+}
+
+/* Adds all layers that are served, or all layers and models that are not. */
+static void add_layers(struct codec_items *list, const struct layers_catalogue *catalogue,
+                       bool refused) {
+    for (size_t i = 0; i < catalogue->count; i++) {
+        const struct layer_model *model = catalogue->models[i];
+        if (refused && model->reason[0] != '\0') {
+            add_refused_model(list, model);
+        }
+        for (size_t k = 0; k < model->count; k++) {
+            if ((model->layers[k].reason[0] != '\0') == refused) {
+                add_layer(list, &model->layers[k]);
+            }
+        }
+    }
+}
+
+struct api_work *api_layers(const struct api_request *request, struct http_response *response) {
+    struct layers *layers = store_of(request, response);
+    struct codec_items list;
+    if (layers == NULL) {
+        return NULL;
+    }
+    const struct layers_catalogue *catalogue = layers_take(layers);
+    codec_items_begin(&list, NULL);
+    codec_add_open(&list, CODEC_OP_OBJECT, NULL);
+    codec_add_open(&list, CODEC_OP_ARRAY, "layers");
+    add_layers(&list, catalogue, false);
+    codec_add_close(&list);
+    codec_add_open(&list, CODEC_OP_ARRAY, "refused");
+    add_layers(&list, catalogue, true);
+    codec_add_close(&list);
+    codec_add_close(&list);
+    reply_json_whole(request, response, &list);
+    layers_give(layers, catalogue);
+    return NULL;
+}
+
+struct api_work *api_layer(const struct api_request *request, struct http_response *response) {
+    struct layers *layers = store_of(request, response);
+    struct codec_items list;
+    if (layers == NULL) {
+        return NULL;
+    }
+    const struct layers_catalogue *catalogue = layers_take(layers);
+    const struct layer *layer = layers_find(catalogue, request->name);
+    if (layer != NULL) {
+        codec_items_begin(&list, NULL);
+        add_layer(&list, layer);
+        reply_json_whole(request, response, &list);
+    } else {
+        refuse_name(request, response, request->name);
+    }
+    layers_give(layers, catalogue);
+    return NULL;
+}
+
+/* Reads the body into a call. X is the matrix `item` of `count` if it has one for each layer.
+ * Returns false with the error set. */
+static bool read_call(struct call *call, const struct api_request *request, size_t item,
+                      size_t count, struct codec_error *error) {
+    const struct codec_value *value = fields_get(request->fields, "X");
+    attn_tensor *x = &call->tensors.x;
+    if (value == NULL) {
+        return codec_fail(request->body, NULL, error, "X is missing");
+    }
+    if (!fields_read_inputs(request, call, error)) {
+        return false;
+    }
+    if (call->all_layers) {
+        if (x->rank < 3 || x->shape[0] != count) {
+            return codec_fail(request->body, value, error,
+                              "X must have one more axis, which comes first and counts the layers "
+                              "of this model: %zu",
+                              count);
+        }
+        size_t size = attn_dtype_size(x->dtype);
+        for (int axis = 1; axis < x->rank; axis++) {
+            x->shape[axis - 1] = x->shape[axis];
+            size *= x->shape[axis];
+        }
+        x->rank--;
+        x->data = (char *)x->data + item * size;
+    }
+    return fields_read_options(request, call, error);
+}
+
+/* Makes the plan of a call with a layer. Returns false after filling `response`. */
+static bool plan_call(struct call *call, const struct api_request *request,
+                      struct http_response *response, const struct layer *layer, size_t item,
+                      size_t count) {
+    struct codec_error codec_error = {0};
+    attn_error error = {0};
+    if (!stored_begin(call, request, response, layer)) {
+        return false;
+    }
+    if (!read_call(call, request, item, count, &codec_error)) {
+        reply_codec_error(request, response, &codec_error);
+        return false;
+    }
+    if (!stored_bias(call, request, response)) {
+        return false;
+    }
+    if (attn_plan_multihead(&call->plan, &call->multihead, &call->options, &error) != ATTN_OK) {
+        fields_refuse(request, response, &error);
+        return false;
+    }
+    return true;
+}
+
+/* Makes a call with one layer, or with all layers of a model in the order of their numbers. Returns
+ * owned, or NULL after filling `response`. */
+static struct call *make_calls(const struct api_request *request, struct http_response *response,
+                               const struct layer *first, size_t count, bool all_layers) {
+    struct call *head = NULL, *last = NULL;
+    for (size_t i = 0; i < count; i++) {
+        last = call_new(request, response, last);
+        head = head == NULL ? last : head;
+        if (last != NULL) {
+            last->all_layers = all_layers;
+        }
+        if (last == NULL || !plan_call(last, request, response, first + i, i, count)) {
+            if (head != NULL) {
+                call_free(head);
+            }
+            return NULL;
+        }
+    }
+    return head;
+}
+
+struct api_work *api_layer_attention(const struct api_request *request,
+                                     struct http_response *response) {
+    struct layers *layers = store_of(request, response);
+    struct call *call = NULL;
+    struct api_work *work = NULL;
+    char name[LAYERS_NAME + 2];
+    size_t count = 1;
+    if (layers == NULL) {
+        return NULL;
+    }
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(request->layer, "/"), request->layer);
+    const struct layers_catalogue *catalogue = layers_take(layers);
+    const struct layer *one = layers_find(catalogue, name);
+    const struct layer *first = one != NULL ? one : layers_under(catalogue, name, &count);
+    if (first == NULL) {
+        refuse_name(request, response, name);
+    } else if (stored_fit(request, response, first, count)) {
+        call = make_calls(request, response, first, count, one == NULL);
+    }
+    layers_give(layers, catalogue); /* the calls keep their layers */
+    if (call != NULL && (work = call_work(call, request, response)) == NULL) {
+        call_free(call);
+    }
+    return work;
+}

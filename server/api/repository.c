@@ -1,0 +1,186 @@
+/*
+ * repository.c - the model repository of the Open Inference Protocol: its index, and the loading of
+ * stored layers. A layer that is loaded has its weights packed, so its next request is as fast as
+ * any. Unloading frees the packed weights; the next request reads them again.
+ */
+#include <string.h>
+
+#include "api/inference.h"
+#include "api/reply.h"
+#include "api/stored.h"
+
+static void add_entry(struct codec_items *list, const char *name, const char *reason) {
+    codec_add_open(list, CODEC_OP_OBJECT, NULL);
+    codec_add_text(list, "name", name);
+    codec_add_text(list, "version", API_MODEL_VERSION);
+    codec_add_text(list, "state", reason[0] == '\0' ? "READY" : "UNAVAILABLE");
+    codec_add_text(list, "reason", reason);
+    codec_add_close(list);
+}
+
+struct api_work *api_repository(const struct api_request *request, struct http_response *response) {
+    struct layers *layers = request->state->layers;
+    const struct layers_catalogue *catalogue = layers == NULL ? NULL : layers_take(layers);
+    struct codec_items list;
+    codec_items_begin(&list, NULL);
+    codec_add_open(&list, CODEC_OP_ARRAY, NULL);
+    for (size_t i = 0; i < api_route_count; i++) {
+        const char *name = api_routes[i].path + 1;
+        if (inference_is_endpoint(&api_routes[i])) {
+            add_entry(&list, name, "");
+        }
+    }
+    for (size_t i = 0; catalogue != NULL && i < catalogue->count; i++) {
+        const struct layer_model *model = catalogue->models[i];
+        if (model->reason[0] != '\0') {
+            add_entry(&list, model->name, model->reason);
+        }
+        for (size_t k = 0; k < model->count; k++) {
+            add_entry(&list, model->layers[k].name, model->layers[k].reason);
+        }
+    }
+    codec_add_close(&list);
+    reply_json_whole(request, response, &list);
+    if (catalogue != NULL) {
+        layers_give(layers, catalogue);
+    }
+    return NULL;
+}
+
+/* ------------------------------------------------------------------------------------- loading */
+
+/* The phases of the job. */
+enum {
+    LOADING_PACK, /* the weights are read and packed */
+    LOADING_WAIT, /* the tasks of other requests that pack the same weights end */
+    LOADING_PHASES
+};
+
+/* The work that packs the weights of a layer. */
+struct loading {
+    struct api_work work; /* first */
+    struct layers *layers;
+    struct layer_use use;
+    struct account *account;
+    size_t tasks;
+    char reason[LAYERS_REASON];
+};
+
+static void reply_done(const struct api_request *request, struct http_response *response,
+                       const struct layer *layer, bool loaded) {
+    struct codec_items list;
+    codec_items_begin(&list, NULL);
+    codec_add_open(&list, CODEC_OP_OBJECT, NULL);
+    codec_add_text(&list, "name", layer->name);
+    codec_add_bool(&list, "loaded", loaded);
+    codec_add_close(&list);
+    reply_json_whole(request, response, &list);
+}
+
+static size_t loading_tasks(const struct job *job, size_t phase) {
+    return phase == LOADING_PACK ? ((const struct loading *)job)->tasks : 1;
+}
+
+static bool loading_begin(struct job *job) {
+    (void)job;
+    return true;
+}
+
+static bool loading_task(struct job *job, size_t phase, size_t task, void *scratch) {
+    struct loading *loading = (struct loading *)job;
+    char ignored[LAYERS_REASON]; /* LOADING_WAIT reads the reason that all requests share */
+    if (phase == LOADING_PACK) {
+        layer_task(&loading->use, task, scratch, ignored);
+        return true;
+    }
+    return layer_wait(&loading->use, loading->reason);
+}
+
+static void loading_answer(struct api_work *work, const struct api_request *request,
+                           struct http_response *response) {
+    const struct loading *loading = (const struct loading *)work;
+    if (loading->reason[0] != '\0') {
+        http_problem(response, request->http, 500, loading->reason, NULL, NULL);
+    } else {
+        reply_done(request, response, loading->use.layer, true);
+    }
+}
+
+static void loading_release(struct api_work *work) {
+    struct loading *loading = (struct loading *)work;
+    layer_end(loading->layers, &loading->use);
+    account_free(loading->account, loading, sizeof *loading);
+}
+
+/* Makes the work that packs the weights of a layer in float32. Returns owned, or NULL after filling
+ * `response`. */
+static struct api_work *load(const struct api_request *request, struct http_response *response,
+                             const struct layer *layer) {
+    struct loading *loading = account_alloc(request->account, sizeof *loading);
+    if (loading == NULL) {
+        reply_no_memory(request, response);
+        return NULL;
+    }
+    memset(loading, 0, sizeof *loading);
+    loading->account = request->account;
+    loading->layers = request->state->layers;
+    const enum layer_status status =
+        layer_begin(loading->layers, layer, ATTN_FLOAT32, &loading->use);
+    if (status != LAYER_OK) {
+        stored_refuse(request, response, status);
+        loading_release(&loading->work);
+        return NULL;
+    }
+    struct job *job = &loading->work.job;
+    loading->tasks = layer_tasks(&loading->use);
+    job->scratch = loading->tasks > 0 ? layer_scratch(&loading->use) : 0;
+    job->cost = loading->tasks > 0 ? layer_cost(&loading->use) : 0;
+    job->phases = LOADING_PHASES;
+    job->tasks = loading_tasks;
+    job->begin = loading_begin;
+    job->task = loading_task;
+    loading->work.answer = loading_answer;
+    loading->work.release = loading_release;
+    if (!api_claim(request, &loading->work, job->scratch * request->state->threads, response)) {
+        loading_release(&loading->work);
+        return NULL;
+    }
+    return &loading->work;
+}
+
+static struct api_work *change(const struct api_request *request, struct http_response *response,
+                               bool loads) {
+    struct layers *layers = request->state->layers;
+    struct api_work *work = NULL;
+    char name[LAYERS_NAME + 1];
+    if (inference_model(request->http->path) != NULL) {
+        http_problem(response, request->http, 501,
+                     "this model is always loaded; only stored layers are loaded and unloaded",
+                     NULL, NULL);
+        return NULL;
+    }
+    if (inference_layer(request->state, request->http->path, name) == NULL) {
+        inference_refuse_model(request, response);
+        return NULL;
+    }
+    const struct layers_catalogue *catalogue = layers_take(layers);
+    const struct layer *layer = layers_find(catalogue, name);
+    if (layer == NULL) { /* its file has gone just now */
+        inference_refuse_model(request, response);
+    } else if (!loads) {
+        layers_unload(layers, layer);
+        reply_done(request, response, layer, false);
+    } else if (stored_fit(request, response, layer, 1)) {
+        work = load(request, response, layer);
+    }
+    layers_give(layers, catalogue);
+    return work;
+}
+
+struct api_work *api_load(const struct api_request *request, struct http_response *response) {
+    return change(request, response, true);
+}
+
+struct api_work *api_unload(const struct api_request *request, struct http_response *response) {
+    return change(request, response, false);
+}

@@ -1,0 +1,253 @@
+/* stored.c - see stored.h. */
+#include "api/stored.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "api/call.h"
+#include "api/reply.h"
+
+/* The phases before those of the plan. */
+enum {
+    STORED_PACK,  /* the weights are read and packed */
+    STORED_WAIT,  /* the tasks of other requests that pack the same weights end */
+    STORED_BIAS,  /* rows of the relative bias */
+    STORED_BEGIN, /* the plan begins */
+    STORED_PHASES
+};
+
+enum {
+    BIAS_NUMBERS = 1 << 16, /* numbers of the bias that one task makes */
+    COST_OF_BIAS = 200      /* multiply-adds that take as long as making one of them */
+};
+
+/* ------------------------------------------------------------------------- beginning and ending */
+
+bool stored_fit(const struct api_request *request, struct http_response *response,
+                const struct layer *layers, size_t count) {
+    const attn_dtype dtype =
+        request->body == NULL ? ATTN_FLOAT32 : codec_document_dtype(request->body);
+    size_t bytes = 0;
+    char detail[512];
+    for (size_t i = 0; i < count; i++) {
+        if (layers[i].reason[0] != '\0') {
+            snprintf(detail, sizeof detail, "the layer %s is not served: %s", layers[i].name,
+                     layers[i].reason);
+            http_problem(response, request->http, 422, detail, NULL, NULL);
+            return false;
+        }
+        bytes += layer_packed_bytes(&layers[i], dtype);
+    }
+    if (bytes > layers_memory(request->state->layers)) {
+        snprintf(detail, sizeof detail,
+                 "the packed weights of %zu layer%s take %zu bytes; all layers together may take "
+                 "%zu, a limit that the operator of this server sets with --layers-memory",
+                 count, count == 1 ? "" : "s", bytes, layers_memory(request->state->layers));
+        http_problem(response, request->http, 413, detail, NULL, NULL);
+        response->refused = "over --layers-memory";
+        return false;
+    }
+    return true;
+}
+
+void stored_refuse(const struct api_request *request, struct http_response *response,
+                   enum layer_status status) {
+    http_problem(response, request->http, 503,
+                 status == LAYER_BUSY
+                     ? "the layers that other requests use take the memory for packed weights: try "
+                       "again in a second; the operator of this server sets the limit with "
+                       "--layers-memory"
+                     : "there is no memory for the weights of this layer: try again in a second",
+                 NULL, NULL);
+    response->refused = "over --layers-memory";
+}
+
+bool stored_begin(struct call *call, const struct api_request *request,
+                  struct http_response *response, const struct layer *layer) {
+    struct stored *s = &call->stored;
+    s->layers = request->state->layers;
+    const enum layer_status status =
+        layer_begin(s->layers, layer, codec_document_dtype(request->body), &s->use);
+    if (status != LAYER_OK) {
+        stored_refuse(request, response, status);
+        return false;
+    }
+    s->pack_tasks = layer_tasks(&s->use);
+    layer_fill(&s->use, &call->multihead, &call->options);
+    if (layer->turns) {
+        call->rotary = layer->rotary;
+        call->options.rotary = &call->rotary;
+    }
+    return true;
+}
+
+void stored_end(struct call *call) {
+    struct stored *s = &call->stored;
+    if (s->layers == NULL) {
+        return;
+    }
+    account_free(call->account, s->numbers, s->bytes);
+    layer_end(s->layers, &s->use);
+}
+
+/* ---------------------------------------------------------------------------- the relative bias */
+
+/* Returns the bucket of a distance, key position minus query position (Raffel et al. 2020, arXiv
+ * 1910.10683; transformers' T5Attention._relative_position_bucket). */
+static size_t bucket_of(const struct layer *layer, int64_t distance) {
+    size_t buckets = layer->tensors[LAYER_DISTANCES].rows, first = 0;
+    if (layer->both_ways) {
+        buckets /= 2;
+        first = distance > 0 ? buckets : 0;
+        distance = distance < 0 ? -distance : distance;
+    } else {
+        distance = distance < 0 ? -distance : 0;
+    }
+    const size_t exact = buckets / 2;
+    if (distance < (int64_t)exact) {
+        return first + (size_t)distance;
+    }
+    const double share =
+        log((double)distance / (double)exact) / log((double)layer->most_distance / (double)exact);
+    const double bucket = (double)exact + floor(share * (double)(buckets - exact));
+    return first + (bucket < (double)(buckets - 1) ? (size_t)bucket : buckets - 1);
+}
+
+bool stored_bias(struct call *call, const struct api_request *request,
+                 struct http_response *response) {
+    struct stored *s = &call->stored;
+    const attn_tensor *x = call->multihead.x, *given = call->options.bias;
+    const attn_tensor *c = call->multihead.context != NULL ? call->multihead.context : x;
+    const attn_tensor *past = call->options.past_k;
+    if (s->use.tensors[LAYER_DISTANCES].data == NULL || x->rank < 2 || c->rank < 2) {
+        return true;
+    }
+    const size_t heads = s->use.layer->heads, n = x->shape[x->rank - 2];
+    const size_t keys =
+        c->shape[c->rank - 2] + (past != NULL && past->rank > 1 ? past->shape[past->rank - 2] : 0);
+    size_t items = 1, bytes;
+    if (given != NULL) {
+        items = given->rank == 4 ? given->shape[0] : 1;
+        const size_t want[] = {items, heads, n, keys};
+        for (int back = 1; back <= given->rank; back++) { /* the library would refuse it */
+            const size_t size = given->shape[given->rank - back];
+            if (given->rank > 4 || (size != 1 && size != want[4 - back])) {
+                return true;
+            }
+        }
+    }
+    if (__builtin_mul_overflow(items * heads, n, &bytes) ||
+        __builtin_mul_overflow(bytes, keys, &bytes) ||
+        __builtin_mul_overflow(bytes, attn_dtype_size(x->dtype), &bytes) ||
+        (s->numbers = account_alloc(call->account, bytes)) == NULL) {
+        reply_no_memory(request, response);
+        return false;
+    }
+    s->bytes = bytes;
+    s->given = given;
+    s->bias = (attn_tensor){
+        .data = s->numbers, .dtype = x->dtype, .rank = 4, .shape = {items, heads, n, keys}};
+    memset(s->numbers, 0, bytes);
+    call->options.bias = &s->bias;
+    return true;
+}
+
+/* Returns a number of a tensor of a float dtype. */
+static double number_at(const attn_tensor *t, size_t index) {
+    return t->dtype == ATTN_FLOAT32 ? (double)((const float *)t->data)[index]
+                                    : ((const double *)t->data)[index];
+}
+
+/* Returns the place of an element of the request's bias, which is broadcast. */
+static size_t given_index(const attn_tensor *t, const size_t at[static 4]) {
+    size_t index = 0;
+    for (int axis = 0; axis < t->rank; axis++) {
+        const size_t i = at[4 - t->rank + axis];
+        index = index * t->shape[axis] + (t->shape[axis] == 1 ? 0 : i);
+    }
+    return index;
+}
+
+/* Makes row `row` of the bias. */
+static void make_bias_row(const struct call *call, size_t row) {
+    const struct stored *s = &call->stored;
+    const attn_tensor *bias = &s->bias, *table = &s->use.tensors[LAYER_DISTANCES];
+    const size_t heads = bias->shape[1], n = bias->shape[2], keys = bias->shape[3];
+    const size_t i = row % n, h = row / n % heads, b = row / n / heads;
+    const attn_tensor *past = call->options.past_k;
+    const size_t before = past == NULL ? 0 : past->shape[past->rank - 2];
+    for (size_t j = 0; j < keys; j++) {
+        const int64_t distance = (int64_t)j - (int64_t)(i + before);
+        const size_t bucket = bucket_of(s->use.layer, distance);
+        double number = number_at(table, bucket * heads + h);
+        if (s->given != NULL) {
+            number += number_at(s->given, given_index(s->given, (size_t[]){b, h, i, j}));
+        }
+        if (bias->dtype == ATTN_FLOAT32) {
+            ((float *)s->numbers)[row * keys + j] = (float)number;
+        } else {
+            ((double *)s->numbers)[row * keys + j] = number;
+        }
+    }
+}
+
+/* Returns how many rows of the bias one task makes. */
+static size_t rows_of_task(const struct stored *s) {
+    const size_t rows = BIAS_NUMBERS / s->bias.shape[3];
+    return rows == 0 ? 1 : rows;
+}
+
+static size_t bias_rows(const struct stored *s) {
+    return s->numbers == NULL ? 0 : s->bias.shape[0] * s->bias.shape[1] * s->bias.shape[2];
+}
+
+/* ----------------------------------------------------------------------------------- the phases */
+
+size_t stored_phases(const struct call *call) {
+    return call->stored.use.layer == NULL ? 0 : STORED_PHASES;
+}
+
+size_t stored_tasks(const struct call *call, size_t phase) {
+    const struct stored *s = &call->stored;
+    switch (phase) {
+    case STORED_PACK:
+        return s->pack_tasks;
+    case STORED_BIAS:
+        return bias_rows(s) == 0 ? 0 : (bias_rows(s) - 1) / rows_of_task(s) + 1;
+    default:
+        return 1;
+    }
+}
+
+size_t stored_scratch(const struct call *call) {
+    return call->stored.pack_tasks > 0 ? layer_scratch(&call->stored.use) : 0;
+}
+
+double stored_cost(const struct call *call) {
+    const struct stored *s = &call->stored;
+    const double bias =
+        s->numbers == NULL ? 0 : (double)s->bytes / (double)attn_dtype_size(s->bias.dtype);
+    return (s->pack_tasks > 0 ? layer_cost(&s->use) : 0) + bias * COST_OF_BIAS;
+}
+
+bool stored_task(struct call *call, size_t phase, size_t task, void *scratch) {
+    struct stored *s = &call->stored;
+    char ignored[LAYERS_REASON]; /* STORED_WAIT reads the reason that all requests share */
+    switch (phase) {
+    case STORED_PACK:
+        layer_task(&s->use, task, scratch, ignored);
+        return true;
+    case STORED_WAIT:
+        return layer_wait(&s->use, s->reason);
+    case STORED_BIAS: {
+        const size_t rows = rows_of_task(s), all = bias_rows(s), first = task * rows;
+        for (size_t row = first; row < first + rows && row < all; row++) {
+            make_bias_row(call, row);
+        }
+        return true;
+    }
+    default:
+        return attn_plan_begin(call->plan, &call->error) == ATTN_OK;
+    }
+}

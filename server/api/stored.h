@@ -1,0 +1,57 @@
+/*
+ * stored.h - the use of a stored layer by a call: its weights are packed, if no request has done so
+ * before, and its relative bias is made, before the plan of the call runs.
+ */
+#ifndef API_STORED_H
+#define API_STORED_H
+
+#include "layers/layers.h"
+
+struct api_request;
+struct http_response;
+struct call;
+
+/* The layer of a call. Zero-initialise; without a layer the functions below do nothing. */
+struct stored {
+    struct layers *layers; /* borrowed */
+    struct layer_use use;
+    size_t pack_tasks;        /* 0: the weights are packed already */
+    attn_tensor bias;         /* the relative bias, with the bias of the request, in `numbers` */
+    const attn_tensor *given; /* the bias of the request, or NULL */
+    void *numbers;            /* owned by the call */
+    size_t bytes;
+    char reason[LAYERS_REASON]; /* why the weights cannot be read */
+};
+
+/* Checks that these layers of a catalogue are served, and that their packed weights fit into memory
+ * together. Returns false after filling `response` with a 422 or a 413. */
+bool stored_fit(const struct api_request *request, struct http_response *response,
+                const struct layer *layers, size_t count);
+
+/* Answers with a 503 that says why a layer cannot be used now. */
+__attribute__((cold)) void stored_refuse(const struct api_request *request,
+                                         struct http_response *response, enum layer_status status);
+
+/* Begins to use a layer of a catalogue that the caller has taken, and fills the weights and the
+ * options of the call. Returns false after filling `response` with a 503. */
+bool stored_begin(struct call *call, const struct api_request *request,
+                  struct http_response *response, const struct layer *layer);
+
+/* Makes room for the relative bias of the layer, if it has one, when X and the options are read.
+ * Returns false after filling `response`. */
+bool stored_bias(struct call *call, const struct api_request *request,
+                 struct http_response *response);
+
+/* The phases before those of the plan, the tasks of each, and the bytes of one scratch. */
+size_t stored_phases(const struct call *call);
+size_t stored_tasks(const struct call *call, size_t phase);
+size_t stored_scratch(const struct call *call);
+double stored_cost(const struct call *call);
+
+/* Runs a task of one of these phases. The last one begins the plan. */
+bool stored_task(struct call *call, size_t phase, size_t task, void *scratch);
+
+/* Ends the use of the layer. */
+void stored_end(struct call *call);
+
+#endif

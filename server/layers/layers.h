@@ -1,0 +1,205 @@
+/*
+ * layers.h - stored layers: the attention weights of models, in safetensors files of one folder.
+ *
+ * layers_open() reads the headers of all files and starts a thread that looks for changes every
+ * second. A model is one file, or a folder with one model and its config.json. Each set of weights
+ * of an attention in it is a layer. A layer has the name of its model, a dot, and the names of its
+ * tensors as far as they are the same.
+ *
+ * The weights of a layer are read, widened and packed when a request first uses it. Packed weights
+ * count in a budget of their own, and those that were not used for the longest time are freed.
+ * Files are read and not mapped, because a mapped file that becomes shorter ends the process.
+ *
+ * This folder knows the formats of models. It knows nothing of HTTP and of requests.
+ */
+#ifndef LAYERS_H
+#define LAYERS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <time.h>
+
+#include "attention.h"
+#include "codec/binary.h"
+
+enum {
+    LAYERS_NAME = 128,  /* the most characters of a name */
+    LAYERS_REASON = 256 /* bytes of a text that says why something is not served */
+};
+
+/* -------------------------------------------------------------------------------------- a layer */
+
+/* One of the files of a model. */
+struct layer_shard {
+    int fd;
+    uint64_t data; /* where the bytes of the tensors begin */
+};
+
+/* A matrix or vector of a layer in a file: a tensor, or a part of one. The part is `count` rows, or
+ * columns if the tensor is in_out, from `first` on. */
+struct layer_tensor {
+    const struct layer_shard *shard; /* NULL: the layer has no such tensor */
+    enum codec_type type;
+    uint64_t offset;      /* of the tensor, in the file */
+    size_t rows, columns; /* of the whole tensor; a vector has one row */
+    bool out_in;          /* (outputs, inputs), as torch.nn.Linear has it */
+    size_t first, count;  /* outputs */
+};
+
+/* The tensors of a layer. */
+enum layer_part {
+    LAYER_W_Q,
+    LAYER_W_K,
+    LAYER_W_V,
+    LAYER_W_O, /* matrices */
+    LAYER_B_Q,
+    LAYER_B_K,
+    LAYER_B_V,
+    LAYER_B_O, /* vectors from here on */
+    LAYER_NORM_Q,
+    LAYER_NORM_K,
+    LAYER_BIAS_K,
+    LAYER_BIAS_V,
+    LAYER_DISTANCES, /* (buckets, heads): T5's relative_attention_bias */
+    LAYER_PARTS
+};
+
+struct layer_packed;
+
+/* A layer does not change after it was found, except for `packed`. */
+struct layer {
+    char name[LAYERS_NAME + 1];
+    const char *family; /* whose names the tensors have, such as "bert" */
+    struct layer_model *model;
+    char reason[LAYERS_REASON]; /* why the layer is not served; empty if it is */
+    struct layer_tensor tensors[LAYER_PARTS];
+    size_t d_model, d_context, d_value; /* columns of X, of the context and of the value_context */
+    size_t heads, kv_heads, d, d_v, d_out;
+    size_t bytes;         /* of its tensors in the file */
+    attn_options options; /* those of the model: causal, scale, window, softcap; no pointers */
+    bool turns;           /* with `rotary` */
+    attn_rotary rotary;   /* its lists are owned by the model */
+    bool zero_key;
+    bool both_ways;                 /* the distances of LAYER_DISTANCES have a sign */
+    size_t most_distance;           /* distances of LAYER_DISTANCES from this one on are the same */
+    struct layer_packed *packed[2]; /* by attn_dtype; the store's mutex guards them */
+};
+
+/* A model and its layers. */
+struct layer_model {
+    char name[LAYERS_NAME + 1];
+    char file[256];             /* the path of its first file inside the folder */
+    char reason[LAYERS_REASON]; /* why no layer of it is served; empty if there are layers */
+    struct layer *layers;       /* owned; sorted by search_compare() */
+    size_t count;
+    size_t bytes; /* of its files */
+    /* The rest is for this folder. */
+    struct layer_shard *shards;
+    size_t shard_count;
+    double *factors;  /* owned; the lists of `rotary` of all layers */
+    uint64_t version; /* a hash of what the file system says of its files */
+    size_t users;     /* catalogues and requests that use it; the store's mutex guards it */
+};
+
+/* ------------------------------------------------------------------------------------ the store */
+
+struct layers_options {
+    const char *folder;
+    size_t memory; /* bytes of packed weights */
+};
+
+struct layers;
+
+/* Opens a folder. Returns owned, or NULL with a text in `reason`. A file that cannot be served is
+ * no error: the catalogue has the reason. */
+struct layers *layers_open(const struct layers_options *options, char reason[static LAYERS_REASON]);
+
+/* Ends the thread and frees everything. Nothing may be in use. NULL is allowed. */
+void layers_close(struct layers *layers);
+
+/* Returns the descriptor of the folder, borrowed. */
+int layers_folder(const struct layers *layers);
+
+/* Looks for changes now. */
+void layers_refresh(struct layers *layers);
+
+/* All models at one moment, sorted by name. */
+struct layers_catalogue {
+    struct layer_model **models;
+    size_t count;
+    size_t users; /* the store's mutex guards it */
+};
+
+/* Returns the newest catalogue. It does not change, and lives until it is given back. */
+const struct layers_catalogue *layers_take(struct layers *layers);
+void layers_give(struct layers *layers, const struct layers_catalogue *catalogue);
+
+/* Finds a layer or a model by its name. Returns NULL if there is none. */
+const struct layer *layers_find(const struct layers_catalogue *catalogue, const char *name);
+const struct layer_model *layers_find_model(const struct layers_catalogue *catalogue,
+                                            const char *name);
+
+/* Returns the first layer of a model whose name begins with `name` and a dot, and how many there
+ * are; they follow it. `name` is that of the model, or has also the first parts of the names of its
+ * layers. Returns NULL if there is none. */
+const struct layer *layers_under(const struct layers_catalogue *catalogue, const char *name,
+                                 size_t *count);
+
+struct layers_load {
+    size_t models, layers, refused; /* in the newest catalogue */
+    size_t packed;                  /* bytes of packed weights */
+};
+
+struct layers_load layers_load(struct layers *layers);
+
+/* -------------------------------------------------------------------------------- using a layer */
+
+enum layer_status {
+    LAYER_OK,
+    LAYER_BUSY, /* layers in use take the memory, or the layer alone is larger than it */
+    LAYER_NO_MEMORY
+};
+
+/* The use of a layer by one request. Zero-initialise. */
+struct layer_use {
+    const struct layer *layer;
+    struct layer_packed *packed;
+    attn_projection projection; /* the weights that `multihead` points to */
+    attn_tensor tensors[LAYER_PARTS];
+};
+
+/* Begins to use a layer of a catalogue that the caller has taken. The layer stays as it is until
+ * layer_end(), whatever happens to its file. */
+enum layer_status layer_begin(struct layers *layers, const struct layer *layer, attn_dtype dtype,
+                              struct layer_use *use);
+void layer_end(struct layers *layers, struct layer_use *use);
+
+/* Frees the packed weights of a layer, those in use when their last use ends. */
+void layers_unload(struct layers *layers, const struct layer *layer);
+
+/* Returns the bytes that all packed weights together may take. */
+size_t layers_memory(const struct layers *layers);
+
+/* Returns the bytes of the packed weights of a layer. */
+size_t layer_packed_bytes(const struct layer *layer, attn_dtype dtype);
+
+/* Fills the weights and the extra keys of a call, and the options of the layer. They point into
+ * `use`. The weights have no numbers until they are packed. */
+void layer_fill(struct layer_use *use, attn_multihead *multihead, attn_options *options);
+
+/* Packing: the number of tasks that are left, 0 if the layer is packed; the bytes of scratch of one
+ * task; its cost in multiply-adds. */
+size_t layer_tasks(const struct layer_use *use);
+size_t layer_scratch(const struct layer_use *use);
+double layer_cost(const struct layer_use *use);
+
+/* Runs one of these tasks, of which many may run at the same time, also for other requests. Returns
+ * false with a text if the file cannot be read or has changed, or a weight is not finite. */
+bool layer_task(struct layer_use *use, size_t task, void *scratch,
+                char reason[static LAYERS_REASON]);
+
+/* Waits until all tasks that other threads have begun are done. Returns as layer_task() does. */
+bool layer_wait(struct layer_use *use, char reason[static LAYERS_REASON]);
+
+#endif

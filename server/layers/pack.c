@@ -1,0 +1,278 @@
+/*
+ * pack.c - reads the tensors of a layer from its files, widens them to the dtype of a call, and
+ * packs the matrices for the library. A task takes some columns of a matrix, or a whole vector.
+ * Several requests may share the tasks of one layer: each task is begun once, and the others wait
+ * for those that are running.
+ */
+#include "layers/pack.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    PART_NUMBERS = 1 << 18, /* numbers that one task reads, unless 64 columns have more */
+    COST_OF_NUMBER = 400,   /* multiply-adds that take as long as packing a number */
+};
+
+static const char *const part_names[LAYER_PARTS] = {"W_Q",
+                                                    "W_K",
+                                                    "W_V",
+                                                    "W_O",
+                                                    "b_Q",
+                                                    "b_K",
+                                                    "b_V",
+                                                    "b_O",
+                                                    "norm_Q",
+                                                    "norm_K",
+                                                    "bias_K",
+                                                    "bias_V",
+                                                    "relative_attention_bias"};
+
+static bool is_matrix(size_t part) {
+    return part <= LAYER_W_O;
+}
+
+static size_t inputs_of_tensor(const struct layer_tensor *t) {
+    return t->out_in ? t->columns : t->rows;
+}
+
+/* Returns the columns of a matrix that one task packs. */
+static size_t columns_of_task(const struct layer_tensor *t) {
+    const size_t fit = PART_NUMBERS / inputs_of_tensor(t) / ATTN_PREPACK_COLUMNS;
+    return (fit == 0 ? 1 : fit) * ATTN_PREPACK_COLUMNS;
+}
+
+/* Returns the bytes of a tensor in the block. */
+static size_t bytes_in_block(const struct layer_tensor *t, size_t part, attn_dtype dtype) {
+    const attn_tensor shape = {
+        .data = t, .dtype = dtype, .rank = 2, .shape = {inputs_of_tensor(t), t->count}};
+    size_t bytes = 0;
+    attn_error error;
+    if (t->shard == NULL) {
+        return 0;
+    }
+    if (is_matrix(part)) {
+        return attn_prepack_bytes(&shape, ATTN_IN_OUT, &bytes, &error) == ATTN_OK ? bytes
+                                                                                  : SIZE_MAX / 64;
+    }
+    bytes = t->rows * t->count * attn_dtype_size(dtype);
+    return (bytes + ATTN_ALIGNMENT - 1) / ATTN_ALIGNMENT * ATTN_ALIGNMENT;
+}
+
+size_t layer_packed_bytes(const struct layer *layer, attn_dtype dtype) {
+    size_t bytes = 0;
+    for (size_t part = 0; part < LAYER_PARTS; part++) {
+        bytes += bytes_in_block(&layer->tensors[part], part, dtype);
+    }
+    return bytes;
+}
+
+struct layer_packed *pack_new(const struct layer *layer, attn_dtype dtype) {
+    struct layer_packed *packed = calloc(1, sizeof *packed);
+    const size_t bytes = layer_packed_bytes(layer, dtype);
+    if (packed == NULL || (packed->block = aligned_alloc(ATTN_ALIGNMENT, bytes)) == NULL) {
+        free(packed);
+        return NULL;
+    }
+    packed->layer = layer;
+    packed->bytes = bytes;
+    pthread_mutex_init(&packed->mutex, NULL);
+    pthread_cond_init(&packed->changed, NULL);
+    size_t at = 0;
+    for (size_t part = 0; part < LAYER_PARTS; part++) {
+        const struct layer_tensor *t = &layer->tensors[part];
+        if (t->shard == NULL) {
+            continue;
+        }
+        const bool table = part == LAYER_DISTANCES;
+        attn_tensor *to = &packed->tensors[part];
+        *to = (attn_tensor){.data = packed->block + at, .dtype = dtype, .rank = 1};
+        to->shape[0] = t->count;
+        if (is_matrix(part) || table) {
+            to->rank = 2;
+            to->shape[0] = table ? t->rows : inputs_of_tensor(t);
+            to->shape[1] = t->count;
+        }
+        packed->parts[part] =
+            is_matrix(part) ? (t->count + columns_of_task(t) - 1) / columns_of_task(t) : 1;
+        packed->tasks += packed->parts[part];
+        at += bytes_in_block(t, part, dtype);
+    }
+    return packed;
+}
+
+void pack_free(struct layer_packed *packed) {
+    if (packed == NULL) {
+        return;
+    }
+    pthread_mutex_destroy(&packed->mutex);
+    pthread_cond_destroy(&packed->changed);
+    free(packed->block);
+    free(packed);
+}
+
+/* ------------------------------------------------------------------------------------ the tasks */
+
+size_t layer_tasks(const struct layer_use *use) {
+    struct layer_packed *packed = use->packed;
+    pthread_mutex_lock(&packed->mutex);
+    const size_t left = packed->done == packed->tasks ? 0 : packed->tasks;
+    pthread_mutex_unlock(&packed->mutex);
+    return left;
+}
+
+/* Returns the most numbers that one task reads. */
+static size_t numbers_of_task(const struct layer *layer) {
+    size_t most = 0;
+    for (size_t part = 0; part < LAYER_PARTS; part++) {
+        const struct layer_tensor *t = &layer->tensors[part];
+        const size_t numbers = t->shard == NULL  ? 0
+                               : is_matrix(part) ? inputs_of_tensor(t) * columns_of_task(t)
+                                                 : t->rows * t->columns;
+        most = numbers > most ? numbers : most;
+    }
+    return most;
+}
+
+/* A task needs room for the bytes of the file, and for the numbers before they are packed. */
+size_t layer_scratch(const struct layer_use *use) {
+    return numbers_of_task(use->layer) * 2 * sizeof(double);
+}
+
+double layer_cost(const struct layer_use *use) {
+    return (double)use->packed->bytes / 4 * COST_OF_NUMBER;
+}
+
+/* Reads bytes of a file, which may have become shorter. */
+static bool read_bytes(const struct layer_shard *shard, uint64_t offset, void *to, size_t size) {
+    char *bytes = to;
+    while (size > 0) {
+        const ssize_t got = pread(shard->fd, bytes, size, (off_t)offset);
+        if (got < 0 && errno == EINTR) {
+            continue;
+        }
+        if (got <= 0) {
+            return false;
+        }
+        bytes += got;
+        size -= (size_t)got;
+        offset += (uint64_t)got;
+    }
+    return true;
+}
+
+/* Reads outputs [first, first + count) of a tensor, in the layout that they have in the file, and
+ * widens them to `to`. Sets *finite. Returns false if the file cannot be read. */
+static bool read_part(const struct layer_tensor *t, size_t first, size_t count, attn_dtype dtype,
+                      char *bytes, void *to, bool *finite) {
+    const size_t width = codec_type_size(t->type), size = attn_dtype_size(dtype);
+    *finite = true;
+    if (t->out_in) {
+        const size_t numbers = count * t->columns;
+        if (!read_bytes(t->shard, t->offset + first * t->columns * width, bytes, numbers * width)) {
+            return false;
+        }
+        *finite = codec_widen(t->type, bytes, numbers, dtype, to);
+        return true;
+    }
+    for (size_t row = 0; row < t->rows; row++) {
+        if (!read_bytes(t->shard, t->offset + (row * t->columns + first) * width, bytes,
+                        count * width)) {
+            return false;
+        }
+        *finite &= codec_widen(t->type, bytes, count, dtype, (char *)to + row * count * size);
+    }
+    return true;
+}
+
+/* Packs one part of a tensor. Returns false with a reason. */
+static bool pack_part(const struct layer_packed *packed, size_t part, size_t index, char *scratch,
+                      char reason[static LAYERS_REASON]) {
+    const struct layer_tensor *t = &packed->layer->tensors[part];
+    const attn_tensor *to = &packed->tensors[part];
+    const bool matrix = is_matrix(part);
+    const size_t step = matrix ? columns_of_task(t) : t->count, from = index * step;
+    const size_t count = t->count - from < step ? t->count - from : step;
+    char *numbers = scratch + numbers_of_task(packed->layer) * sizeof(double);
+    void *target = matrix ? numbers : packed->block + ((const char *)to->data - packed->block);
+    bool finite;
+    if (!read_part(t, t->first + from, count, to->dtype, scratch, target, &finite)) {
+        snprintf(reason, LAYERS_REASON,
+                 "%s of the layer %.100s cannot be read: its file has changed "
+                 "or cannot be read",
+                 part_names[part], packed->layer->name);
+        return false;
+    }
+    if (!finite) {
+        snprintf(reason, LAYERS_REASON,
+                 "%s of the layer %.100s has a number that is not finite in the dtype of the "
+                 "request",
+                 part_names[part], packed->layer->name);
+        return false;
+    }
+    if (!matrix) {
+        return true;
+    }
+    attn_error error;
+    const size_t inputs = inputs_of_tensor(t);
+    const attn_tensor weights = {.data = numbers,
+                                 .dtype = to->dtype,
+                                 .rank = 2,
+                                 .shape = {t->out_in ? count : inputs, t->out_in ? inputs : count}};
+    char *buffer = packed->block + ((const char *)to->data - packed->block);
+    if (attn_prepack_part(&weights, t->out_in ? ATTN_OUT_IN : ATTN_IN_OUT, from, t->count, buffer,
+                          &error) != ATTN_OK) {
+        snprintf(reason, LAYERS_REASON, "%.200s", error.message);
+        return false;
+    }
+    return true;
+}
+
+/* Packs task number `task` of all. */
+static bool pack_task(const struct layer_packed *packed, size_t task, void *scratch,
+                      char reason[static LAYERS_REASON]) {
+    size_t part = 0;
+    while (task >= packed->parts[part]) {
+        task -= packed->parts[part++];
+    }
+    return pack_part(packed, part, task, scratch, reason);
+}
+
+bool layer_task(struct layer_use *use, size_t task, void *scratch,
+                char reason[static LAYERS_REASON]) {
+    struct layer_packed *packed = use->packed;
+    (void)task; /* the next task that nobody has begun is taken */
+    pthread_mutex_lock(&packed->mutex);
+    const size_t mine = packed->failed ? packed->tasks : packed->begun;
+    packed->begun += mine < packed->tasks;
+    pthread_mutex_unlock(&packed->mutex);
+    if (mine >= packed->tasks) {
+        return true; /* layer_wait() says whether it failed */
+    }
+    const bool good = pack_task(packed, mine, scratch, reason);
+    pthread_mutex_lock(&packed->mutex);
+    packed->done++;
+    if (!good && !packed->failed) {
+        packed->failed = true;
+        memcpy(packed->reason, reason, LAYERS_REASON);
+    }
+    pthread_cond_broadcast(&packed->changed);
+    pthread_mutex_unlock(&packed->mutex);
+    return good;
+}
+
+bool layer_wait(struct layer_use *use, char reason[static LAYERS_REASON]) {
+    struct layer_packed *packed = use->packed;
+    pthread_mutex_lock(&packed->mutex);
+    while (packed->done < packed->begun) {
+        pthread_cond_wait(&packed->changed, &packed->mutex);
+    }
+    const bool good = !packed->failed;
+    memcpy(reason, packed->reason, LAYERS_REASON);
+    pthread_mutex_unlock(&packed->mutex);
+    return good;
+}

@@ -1,0 +1,38 @@
+/*
+ * pack.h - the packed weights of a layer: one block of memory with all its tensors in one dtype.
+ */
+#ifndef LAYERS_PACK_H
+#define LAYERS_PACK_H
+
+#include <pthread.h>
+
+#include "layers/layers.h"
+
+/* The tensors of a layer in one dtype. Matrices are prepacked for the library. */
+struct layer_packed {
+    const struct layer *layer;
+    attn_tensor tensors[LAYER_PARTS]; /* `data` is NULL for a part that the layer does not have */
+    size_t parts[LAYER_PARTS];        /* tasks of each tensor */
+    size_t tasks;
+    char *block; /* owned */
+    size_t bytes;
+    /* The store's mutex guards these four. */
+    size_t users;
+    bool unwanted;                      /* its last use frees it */
+    struct layer_packed *newer, *older; /* in the order in which they were last used */
+    /* `mutex` guards the rest, and `changed` is signalled when one of these changes. */
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
+    size_t begun, done; /* tasks */
+    bool failed;
+    char reason[LAYERS_REASON];
+};
+
+/* Makes the block for a layer. The tensors have their shapes and places, but no numbers yet.
+ * Returns owned, or NULL if there is no memory. */
+struct layer_packed *pack_new(const struct layer *layer, attn_dtype dtype);
+
+/* Frees a block that nothing uses. NULL is allowed. */
+void pack_free(struct layer_packed *packed);
+
+#endif

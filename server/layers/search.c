@@ -1,0 +1,79 @@
+/* search.c - see search.h. */
+#include "layers/search.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int search_compare(const char *a, const char *b) {
+    static const char digits[] = "0123456789";
+    size_t i = 0;
+    while (a[i] == b[i] && a[i] != '\0') {
+        i++;
+    }
+    while (i > 0 && strchr(digits, a[i - 1]) != NULL) { /* the number in which they differ */
+        i--;
+    }
+    const size_t a_size = strspn(a + i, digits), b_size = strspn(b + i, digits);
+    if (a_size > 0 && b_size > 0 && a_size != b_size) {
+        return a_size < b_size ? -1 : 1;
+    }
+    return strcmp(a, b);
+}
+
+bool search_refuse(struct layer *layer, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    if (layer->reason[0] == '\0') {
+        vsnprintf(layer->reason, sizeof layer->reason, format, arguments);
+    }
+    va_end(arguments);
+    return false;
+}
+
+static int compare_name(const void *key, const void *tensor) {
+    return strcmp(key, ((const struct family_tensor *)tensor)->stored.name);
+}
+
+const struct family_tensor *search_tensor(const struct search *s, const char *prefix,
+                                          size_t prefix_size, const char *rest) {
+    char name[512];
+    if (rest == NULL || prefix_size + strlen(rest) >= sizeof name) {
+        return NULL;
+    }
+    memcpy(name, prefix, prefix_size);
+    strcpy(name + prefix_size, rest);
+    return bsearch(name, s->tensors, s->count, sizeof *s->tensors, compare_name);
+}
+
+bool search_read(const struct search *s, const struct family_tensor *from, bool matrix,
+                 struct layer_tensor *to) {
+    const struct codec_stored *t = &from->stored;
+    size_t rows = 1;
+    for (int axis = 0; axis + 1 < t->rank; axis++) {
+        rows *= t->shape[axis];
+    }
+    if (!(t->type < CODEC_TYPE_COUNT && codec_type_is_float(t->type))) {
+        return search_refuse(s->layer, "%.100s has a type that is not F16, BF16, F32 or F64",
+                             t->name);
+    }
+    if (matrix ? t->rank != 2 : t->rank < 1 || rows != 1) {
+        return search_refuse(s->layer, "%.100s is no %s: it has %d axes", t->name,
+                             matrix ? "matrix" : "vector", t->rank);
+    }
+    *to = (struct layer_tensor){
+        .shard = from->shard,
+        .type = t->type,
+        .offset = from->shard->data + t->begin,
+        .rows = rows,
+        .columns = t->shape[t->rank - 1],
+        .out_in = matrix && !s->family->in_out,
+    };
+    to->count = to->out_in ? to->rows : to->columns;
+    if (to->rows == 0 || to->columns == 0) {
+        return search_refuse(s->layer, "%.100s is empty", t->name);
+    }
+    s->layer->bytes += t->bytes;
+    return true;
+}

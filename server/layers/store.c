@@ -1,0 +1,444 @@
+/*
+ * store.c - the catalogue of all models, which a thread keeps up to date, and the memory of packed
+ * weights. A catalogue does not change; a new one takes the place of the old one, which lives until
+ * the last request has given it back.
+ */
+#include "layers/layers.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "layers/model.h"
+#include "layers/pack.h"
+#include "layers/search.h"
+
+enum {
+    PERIOD = 1 /* seconds between two looks at the folder */
+};
+
+struct layers {
+    int folder;
+    size_t memory; /* the most bytes of packed weights */
+    pthread_t thread;
+    pthread_mutex_t refresh; /* one refresh at a time */
+    pthread_mutex_t mutex;   /* guards the rest, and the members of models and packed weights that
+                                layers.h and pack.h name */
+    pthread_cond_t ended;
+    bool ending;
+    struct layers_catalogue *catalogue;
+    size_t packed;                        /* bytes */
+    struct layer_packed *newest, *oldest; /* all packed weights, by their last use */
+};
+
+/* ------------------------------------------------------------------------------- packed weights */
+
+static void unlink_packed(struct layers *layers, struct layer_packed *p) {
+    *(p->newer != NULL ? &p->newer->older : &layers->newest) = p->older;
+    *(p->older != NULL ? &p->older->newer : &layers->oldest) = p->newer;
+    p->newer = p->older = NULL;
+}
+
+static void link_newest(struct layers *layers, struct layer_packed *p) {
+    p->older = layers->newest;
+    *(p->older != NULL ? &p->older->newer : &layers->oldest) = p;
+    layers->newest = p;
+}
+
+/* Frees packed weights that nothing uses. */
+static void drop_packed(struct layers *layers, struct layer_packed *p) {
+    struct layer *layer = &p->layer->model->layers[p->layer - p->layer->model->layers];
+    unlink_packed(layers, p);
+    layers->packed -= p->bytes;
+    for (int dtype = 0; dtype < 2; dtype++) {
+        layer->packed[dtype] = layer->packed[dtype] == p ? NULL : layer->packed[dtype];
+    }
+    pack_free(p);
+}
+
+/* Frees what was not used for the longest time, until `bytes` more fit. */
+static bool make_room(struct layers *layers, size_t bytes) {
+    struct layer_packed *p = layers->oldest;
+    while (p != NULL && layers->packed > layers->memory - bytes) {
+        struct layer_packed *newer = p->newer;
+        if (p->users == 0) {
+            drop_packed(layers, p);
+        }
+        p = newer;
+    }
+    return layers->packed <= layers->memory - bytes;
+}
+
+/* ----------------------------------------------------------------------------------- catalogues */
+
+/* Gives up one use of a model. The last use frees it and its packed weights. */
+static void leave_model(struct layers *layers, struct layer_model *model) {
+    if (--model->users > 0) {
+        return;
+    }
+    for (size_t i = 0; i < model->count; i++) {
+        for (int dtype = 0; dtype < 2; dtype++) {
+            if (model->layers[i].packed[dtype] != NULL) {
+                drop_packed(layers, model->layers[i].packed[dtype]);
+            }
+        }
+    }
+    model_free(model);
+}
+
+static void leave_catalogue(struct layers *layers, struct layers_catalogue *catalogue) {
+    if (catalogue == NULL || --catalogue->users > 0) {
+        return;
+    }
+    for (size_t i = 0; i < catalogue->count; i++) {
+        leave_model(layers, catalogue->models[i]);
+    }
+    free(catalogue->models);
+    free(catalogue);
+}
+
+static int by_model_name(const void *key, const void *model) {
+    return strcmp(key, (*(struct layer_model *const *)model)->name);
+}
+
+/* Finds a model in a catalogue that may change. */
+static struct layer_model *find_model(const struct layers_catalogue *catalogue, const char *name) {
+    struct layer_model **found = catalogue->count == 0
+                                     ? NULL
+                                     : bsearch(name, catalogue->models, catalogue->count,
+                                               sizeof(struct layer_model *), by_model_name);
+    return found == NULL ? NULL : *found;
+}
+
+const struct layer_model *layers_find_model(const struct layers_catalogue *catalogue,
+                                            const char *name) {
+    return find_model(catalogue, name);
+}
+
+static int by_layer(const void *key, const void *layer) {
+    return search_compare(key, ((const struct layer *)layer)->name);
+}
+
+/* Returns the model whose name is the part of a name before a dot, or NULL. */
+static const struct layer_model *model_before(const struct layers_catalogue *catalogue,
+                                              const char *name, const char *dot) {
+    char part[LAYERS_NAME + 1];
+    if (dot - name > LAYERS_NAME) {
+        return NULL;
+    }
+    snprintf(part, sizeof part, "%.*s", (int)(dot - name), name);
+    return layers_find_model(catalogue, part);
+}
+
+/* The name of a model may have dots, so every part of the name before a dot may be a model. */
+const struct layer *layers_find(const struct layers_catalogue *catalogue, const char *name) {
+    for (const char *dot = strchr(name, '.'); dot != NULL; dot = strchr(dot + 1, '.')) {
+        const struct layer_model *model = model_before(catalogue, name, dot);
+        const struct layer *layer =
+            model == NULL || model->count == 0
+                ? NULL
+                : bsearch(name, model->layers, model->count, sizeof *model->layers, by_layer);
+        if (layer != NULL) {
+            return layer;
+        }
+    }
+    return NULL;
+}
+
+const struct layer *layers_under(const struct layers_catalogue *catalogue, const char *name,
+                                 size_t *count) {
+    const size_t size = strlen(name);
+    for (size_t end = 1; end <= size; end++) {
+        const struct layer_model *model = name[end] != '.' && name[end] != '\0'
+                                              ? NULL
+                                              : model_before(catalogue, name, name + end);
+        const struct layer *first = NULL;
+        *count = 0;
+        for (size_t i = 0; model != NULL && i < model->count; i++) {
+            const struct layer *layer = &model->layers[i];
+            if (strncmp(layer->name, name, size) == 0 && layer->name[size] == '.') {
+                first = first == NULL ? layer : first;
+                ++*count;
+            }
+        }
+        if (first != NULL) {
+            return first;
+        }
+    }
+    return NULL;
+}
+
+const struct layers_catalogue *layers_take(struct layers *layers) {
+    pthread_mutex_lock(&layers->mutex);
+    struct layers_catalogue *catalogue = layers->catalogue;
+    catalogue->users++;
+    pthread_mutex_unlock(&layers->mutex);
+    return catalogue;
+}
+
+void layers_give(struct layers *layers, const struct layers_catalogue *catalogue) {
+    pthread_mutex_lock(&layers->mutex);
+    leave_catalogue(layers, (struct layers_catalogue *)(uintptr_t)catalogue);
+    pthread_mutex_unlock(&layers->mutex);
+}
+
+/* ---------------------------------------------------------------------------------- the refresh */
+
+/* Returns a model of the old catalogue if its files have not changed, or reads it. */
+static struct layer_model *find_or_read(struct layers *layers, const struct layers_catalogue *old,
+                                        const struct model_source *source) {
+    struct layer_model *model = find_model(old, source->name);
+    const bool same_file = model != NULL && model->version == source->version &&
+                           strncmp(model->file, source->path, sizeof model->file - 1) == 0;
+    return same_file ? model : model_read(layers->folder, source);
+}
+
+/* Returns whether two catalogues have the same models. */
+static bool same(const struct layers_catalogue *a, const struct layers_catalogue *b) {
+    return a->count == b->count &&
+           (a->count == 0 ||
+            memcmp(a->models, b->models, a->count * sizeof(struct layer_model *)) == 0);
+}
+
+/* Makes a catalogue of the models that there are now. Returns NULL if there is no memory, or if the
+ * folder cannot be read. */
+static struct layers_catalogue *make_catalogue(struct layers *layers,
+                                               const struct layers_catalogue *old) {
+    size_t count = 0;
+    struct model_source *sources = model_scan(layers->folder, &count);
+    struct layers_catalogue *made = calloc(1, sizeof *made);
+    struct layer_model **models = calloc(count + 1, sizeof(struct layer_model *));
+    if (sources == NULL || made == NULL || models == NULL) {
+        free(sources);
+        free(made);
+        free(models);
+        return NULL;
+    }
+    made->models = models;
+    made->users = 1;
+    for (size_t i = 0; i < count; i++) {
+        struct layer_model *model = find_or_read(layers, old, &sources[i]);
+        if (model != NULL) {
+            models[made->count++] = model;
+        }
+    }
+    free(sources);
+    return made;
+}
+
+void layers_refresh(struct layers *layers) {
+    pthread_mutex_lock(&layers->refresh);
+    const struct layers_catalogue *old = layers_take(layers);
+    struct layers_catalogue *made = make_catalogue(layers, old);
+    pthread_mutex_lock(&layers->mutex);
+    for (size_t i = 0; made != NULL && i < made->count; i++) {
+        made->models[i]->users++;
+    }
+    if (made != NULL && !same(old, made)) {
+        leave_catalogue(layers, layers->catalogue);
+        layers->catalogue = made;
+    } else {
+        leave_catalogue(layers, made);
+    }
+    pthread_mutex_unlock(&layers->mutex);
+    layers_give(layers, old);
+    pthread_mutex_unlock(&layers->refresh);
+}
+
+/* Looks at the folder from time to time. */
+static void *watch(void *argument) {
+    struct layers *layers = argument;
+    pthread_mutex_lock(&layers->mutex);
+    while (!layers->ending) {
+        struct timespec until;
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_sec += PERIOD;
+        pthread_cond_timedwait(&layers->ended, &layers->mutex, &until);
+        if (!layers->ending) {
+            pthread_mutex_unlock(&layers->mutex);
+            layers_refresh(layers);
+            pthread_mutex_lock(&layers->mutex);
+        }
+    }
+    pthread_mutex_unlock(&layers->mutex);
+    return NULL;
+}
+
+struct layers *layers_open(const struct layers_options *options,
+                           char reason[static LAYERS_REASON]) {
+    struct layers *layers = calloc(1, sizeof *layers);
+    struct layers_catalogue *none = calloc(1, sizeof *none);
+    int folder = -1;
+    if (layers == NULL || none == NULL) {
+        snprintf(reason, LAYERS_REASON, "there is no memory");
+    } else if ((folder = open(options->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC)) < 0) {
+        snprintf(reason, LAYERS_REASON, "%.150s: %s", options->folder, strerror(errno));
+    }
+    if (folder < 0) {
+        free(layers);
+        free(none);
+        return NULL;
+    }
+    layers->folder = folder;
+    layers->memory = options->memory;
+    layers->catalogue = none;
+    none->users = 1;
+    pthread_mutex_init(&layers->refresh, NULL);
+    pthread_mutex_init(&layers->mutex, NULL);
+    pthread_cond_init(&layers->ended, NULL);
+    layers_refresh(layers);
+    const int error = pthread_create(&layers->thread, NULL, watch, layers);
+    if (error != 0) {
+        snprintf(reason, LAYERS_REASON, "a thread cannot be started: %s", strerror(error));
+        layers->ending = true;
+        layers_close(layers);
+        return NULL;
+    }
+    return layers;
+}
+
+void layers_close(struct layers *layers) {
+    if (layers == NULL) {
+        return;
+    }
+    pthread_mutex_lock(&layers->mutex);
+    const bool started = !layers->ending;
+    layers->ending = true;
+    pthread_cond_signal(&layers->ended);
+    pthread_mutex_unlock(&layers->mutex);
+    if (started) {
+        pthread_join(layers->thread, NULL);
+    }
+    leave_catalogue(layers, layers->catalogue);
+    pthread_mutex_destroy(&layers->refresh);
+    pthread_mutex_destroy(&layers->mutex);
+    pthread_cond_destroy(&layers->ended);
+    close(layers->folder);
+    free(layers);
+}
+
+void layers_unload(struct layers *layers, const struct layer *layer) {
+    pthread_mutex_lock(&layers->mutex);
+    for (int dtype = 0; dtype < 2; dtype++) {
+        struct layer_packed *packed = layer->packed[dtype];
+        if (packed != NULL && packed->users == 0) {
+            drop_packed(layers, packed);
+        } else if (packed != NULL) {
+            packed->unwanted = true;
+        }
+    }
+    pthread_mutex_unlock(&layers->mutex);
+}
+
+int layers_folder(const struct layers *layers) {
+    return layers->folder;
+}
+
+size_t layers_memory(const struct layers *layers) {
+    return layers->memory;
+}
+
+struct layers_load layers_load(struct layers *layers) {
+    const struct layers_catalogue *catalogue = layers_take(layers);
+    struct layers_load load = {.models = catalogue->count};
+    for (size_t i = 0; i < catalogue->count; i++) {
+        const struct layer_model *model = catalogue->models[i];
+        load.refused += model->reason[0] != '\0';
+        for (size_t k = 0; k < model->count; k++) {
+            const bool refused = model->layers[k].reason[0] != '\0';
+            load.refused += refused;
+            load.layers += !refused;
+        }
+    }
+    pthread_mutex_lock(&layers->mutex);
+    load.packed = layers->packed;
+    pthread_mutex_unlock(&layers->mutex);
+    layers_give(layers, catalogue);
+    return load;
+}
+
+/* -------------------------------------------------------------------------------- using a layer */
+
+enum layer_status layer_begin(struct layers *layers, const struct layer *layer, attn_dtype dtype,
+                              struct layer_use *use) {
+    struct layer *own = &layer->model->layers[layer - layer->model->layers];
+    const size_t bytes = layer_packed_bytes(layer, dtype);
+    enum layer_status status = LAYER_OK;
+    if (bytes > layers->memory) {
+        return LAYER_BUSY;
+    }
+    pthread_mutex_lock(&layers->mutex);
+    struct layer_packed *packed = own->packed[dtype];
+    if (packed != NULL) {
+        packed->unwanted = false;
+        unlink_packed(layers, packed);
+    } else if (!make_room(layers, bytes)) {
+        status = LAYER_BUSY;
+    } else if ((packed = pack_new(layer, dtype)) == NULL) {
+        status = LAYER_NO_MEMORY;
+    } else {
+        own->packed[dtype] = packed;
+        layers->packed += bytes;
+    }
+    if (packed != NULL) {
+        link_newest(layers, packed);
+        packed->users++;
+        own->model->users++;
+        *use = (struct layer_use){.layer = layer, .packed = packed};
+        memcpy(use->tensors, packed->tensors, sizeof use->tensors);
+    }
+    pthread_mutex_unlock(&layers->mutex);
+    return status;
+}
+
+void layer_end(struct layers *layers, struct layer_use *use) {
+    struct layer_packed *packed = use->packed;
+    if (packed == NULL) {
+        return;
+    }
+    struct layer_model *model = packed->layer->model;
+    pthread_mutex_lock(&layers->mutex);
+    packed->users--;
+    if (packed->users == 0 && (packed->failed || packed->unwanted)) { /* the next use reads anew */
+        drop_packed(layers, packed);
+    }
+    leave_model(layers, model);
+    pthread_mutex_unlock(&layers->mutex);
+    *use = (struct layer_use){0};
+}
+
+/* Returns a tensor, or NULL if the layer does not have it. */
+static const attn_tensor *tensor_or_null(const struct layer_use *use, enum layer_part part) {
+    return use->tensors[part].data == NULL ? NULL : &use->tensors[part];
+}
+
+void layer_fill(struct layer_use *use, attn_multihead *multihead, attn_options *options) {
+    const struct layer *layer = use->layer;
+    const unsigned results = options->results;
+    use->projection = (attn_projection){
+        .w_q = tensor_or_null(use, LAYER_W_Q),
+        .w_k = tensor_or_null(use, LAYER_W_K),
+        .w_v = tensor_or_null(use, LAYER_W_V),
+        .b_q = tensor_or_null(use, LAYER_B_Q),
+        .b_k = tensor_or_null(use, LAYER_B_K),
+        .b_v = tensor_or_null(use, LAYER_B_V),
+    };
+    multihead->projections = &use->projection;
+    multihead->count = 1;
+    multihead->layout = ATTN_PREPACKED;
+    multihead->w_o = tensor_or_null(use, LAYER_W_O);
+    multihead->b_o = tensor_or_null(use, LAYER_B_O);
+    multihead->bias_k = tensor_or_null(use, LAYER_BIAS_K);
+    multihead->bias_v = tensor_or_null(use, LAYER_BIAS_V);
+    multihead->zero_key = layer->zero_key;
+    *options = layer->options;
+    options->results = results;
+    options->heads = layer->heads;
+    options->kv_heads = layer->kv_heads;
+    options->norm_q = tensor_or_null(use, LAYER_NORM_Q);
+    options->norm_k = tensor_or_null(use, LAYER_NORM_K);
+}

@@ -1,0 +1,555 @@
+/*
+ * test_layers.c - stored layers over a socket: their answers, their list, what is refused, and
+ * files that change. The files have the tensors of a call of /multi-head-attention, so the answer
+ * of that endpoint is the expected one. tests/models has the layers of real models.
+ */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "support/binary.h"
+#include "support/client.h"
+#include "support/daemon.h"
+#include "support/expect.h"
+#include "support/json.h"
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+static char folder[64];
+
+static void make_layers_folder(void) {
+    strcpy(folder, "/tmp/layers-XXXXXX");
+    cr_assert_not_null(mkdtemp(folder));
+}
+
+static void start_layers(void) {
+    make_layers_folder();
+    const char *const options[] = {"--layers", folder, NULL};
+    daemon_start_with(options);
+}
+
+static void end_layers(void) {
+    char command[128];
+    daemon_end();
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    cr_assert_eq(system(command), 0);
+}
+
+TestSuite(layers, .init = start_layers, .fini = end_layers, .timeout = 60);
+
+/* Writes a file into the folder as a whole: under another name first. */
+static void put_file(const char *name, const void *bytes, size_t size) {
+    char path[256], hidden[256];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    snprintf(hidden, sizeof hidden, "%s/.new", folder);
+    FILE *file = fopen(hidden, "wb");
+    cr_assert_not_null(file);
+    cr_assert_eq(fwrite(bytes, 1, size, file), size);
+    cr_assert_eq(fclose(file), 0);
+    cr_assert_eq(rename(hidden, path), 0);
+}
+
+/* The weights of a call of /multi-head-attention, and the same call without them. */
+static const struct binary_call weights = {"/multi-head-attention",
+                                           "\"heads\":4,\"kv_heads\":2",
+                                           NULL,
+                                           {{"X", {2, 5, 8}, 0},
+                                            {"W_Q", {8, 8}, 0},
+                                            {"W_K", {8, 4}, 0},
+                                            {"W_V", {8, 4}, 0},
+                                            {"W_O", {8, 6}, 0},
+                                            {"b_Q", {8}, 0},
+                                            {"b_O", {6}, 0},
+                                            {"mask", {5, 5}, 1}}};
+static const struct binary_call question = {
+    "/layers/small.attention/attention", "", NULL, {{"X", {2, 5, 8}, 0}, {"mask", {5, 5}, 1}}};
+
+static void put_weights(const char *name, const struct binary_call *call, const char *type) {
+    size_t size;
+    char *file = binary_safetensors(call, type, &size);
+    put_file(name, file, size);
+    free(file);
+}
+
+static void wait_briefly(void) {
+    nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
+}
+
+/* Waits until GET has this status. */
+static void await_status(const char *path, int status) {
+    for (;;) {
+        struct client_response response = daemon_ask("GET", path, "");
+        const int got = response.status;
+        client_response_free(&response);
+        if (got == status) {
+            return;
+        }
+        wait_briefly();
+    }
+}
+
+static bool are_close(const struct cJSON *a, const struct cJSON *b, double tolerance) {
+    struct json_difference difference;
+    return json_near(a, b, tolerance, tolerance, &difference);
+}
+
+/* Posts JSON on a connection of its own, so that the exchange is recorded. Returns owned. */
+static struct cJSON *ask_body(const char *path, const char *body) {
+    struct client_response response;
+    cr_assert(client_request(the_daemon.port, "POST", path, NULL, body, strlen(body), &response));
+    cr_assert_eq(response.status, 200, "%s: %s", path, response.body);
+    struct cJSON *answer = json_parse(response.body, response.size);
+    client_response_free(&response);
+    return answer;
+}
+
+static struct cJSON *ask_call(const struct binary_call *call, const char *dtype) {
+    size_t size;
+    char *body = binary_json(call, dtype, &size);
+    struct cJSON *answer = ask_body(call->path, body);
+    free(body);
+    return answer;
+}
+
+Test(layers, give_the_answer_of_their_weights) {
+    static const struct {
+        const char *type, *dtype;
+        double tolerance;
+    } types[] = {{"F32", "float32", 1e-6},
+                 {"F32", "float64", 1e-13},
+                 {"F64", "float64", 1e-13},
+                 {"F16", "float32", 1e-6},
+                 {"BF16", "float64", 1e-13}};
+    for (size_t i = 0; i < COUNT(types); i++) {
+        char name[32], path[64];
+        snprintf(name, sizeof name, "w%zu.safetensors", i);
+        snprintf(path, sizeof path, "/layers/w%zu.attention/attention", i);
+        struct binary_call call = question;
+        call.path = path;
+        put_weights(name, &weights, types[i].type);
+        snprintf(name, sizeof name, "/layers/w%zu.attention", i);
+        await_status(name, 200);
+        struct cJSON *expected = ask_call(&weights, types[i].dtype);
+        for (int turn = 0; turn < 2; turn++) { /* the second time the weights are packed already */
+            struct cJSON *answer = ask_call(&call, types[i].dtype);
+            cr_expect(are_close(answer, expected, types[i].tolerance), "%s %s", types[i].type,
+                      types[i].dtype);
+            json_free(answer);
+        }
+        json_free(expected);
+    }
+}
+
+Test(layers, take_the_options_of_a_request) {
+    static const char *const options[] = {
+        "\"causal\":true", "\"window\":[1,0]", "\"return\":[\"Q\",\"K\",\"scores\",\"lse\"]",
+        "\"rotary\":{\"base\":10}", "\"scale\":0.5,\"softcap\":2"};
+    put_weights("small.safetensors", &weights, "F32");
+    await_status("/layers/small.attention", 200);
+    for (size_t i = 0; i < COUNT(options); i++) {
+        char a[2048], b[2048];
+        struct binary_call call = binary_with(&question, options[i], a);
+        struct binary_call same = binary_with(&weights, options[i], b);
+        struct cJSON *answer = ask_call(&call, "float64"), *expected = ask_call(&same, "float64");
+        cr_expect(are_close(answer, expected, 1e-13), "%s", options[i]);
+        json_free(answer);
+        json_free(expected);
+    }
+}
+
+/* The rotary embedding of a layer holds until the request has another one, which replaces all of
+ * it: the scaling does not stay. */
+Test(layers, let_a_request_replace_their_rotary_embedding) {
+    static const char header[] =
+        "{\"__metadata__\":{\"config\":\"{\\\"model_type\\\":\\\"llama\\\","
+        "\\\"num_attention_heads\\\":1,\\\"rope_theta\\\":100,"
+        "\\\"rope_scaling\\\":{\\\"rope_type\\\":\\\"linear\\\",\\\"factor\\\":4}}\"},"
+        "\"q_proj.weight\":{\"dtype\":\"F32\",\"shape\":[2,2],\"data_offsets\":[0,16]},"
+        "\"k_proj.weight\":{\"dtype\":\"F32\",\"shape\":[2,2],\"data_offsets\":[16,32]},"
+        "\"v_proj.weight\":{\"dtype\":\"F32\",\"shape\":[2,2],\"data_offsets\":[32,48]},"
+        "\"o_proj.weight\":{\"dtype\":\"F32\",\"shape\":[2,2],\"data_offsets\":[48,64]}}";
+    static const float numbers[16] = {1, 2, 3, 4, 2, 1, 0, 1, 1, 0, 0, 1, 1, 0, 0, 1};
+    static const char x[] = "\"X\":[[1,0],[0,1],[1,-1]]";
+    static const struct {
+        const char *given, *same; /* the option of the layer's request, and what it stands for */
+    } rows[] = {
+        {"", ",\"rotary\":{\"base\":100,\"scaling\":{\"rope_type\":\"linear\",\"factor\":4}}"},
+        {",\"rotary\":{\"base\":10}", ",\"rotary\":{\"base\":10}"},
+        {",\"rotary\":{}", ",\"rotary\":true"},
+        {",\"rotary\":false", ""},
+    };
+    size_t size;
+    char *file = binary_file(header, numbers, sizeof numbers, &size);
+    put_file("turned.safetensors", file, size);
+    free(file);
+    await_status("/layers/turned.attention", 200);
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        char body[512];
+        snprintf(body, sizeof body, "{%s%s}", x, rows[i].given);
+        struct cJSON *answer = ask_body("/layers/turned.attention/attention", body);
+        snprintf(
+            body, sizeof body,
+            "{%s,\"heads\":1,\"weight_layout\":\"out_in\",\"causal\":true,\"W_Q\":[[1,2],[3,4]],"
+            "\"W_K\":[[2,1],[0,1]],\"W_V\":[[1,0],[0,1]],\"W_O\":[[1,0],[0,1]]%s}",
+            x, rows[i].same);
+        struct cJSON *expected = ask_body("/multi-head-attention", body);
+        cr_expect(are_close(answer, expected, 1e-6), "row %zu", i);
+        json_free(answer);
+        json_free(expected);
+    }
+}
+
+Test(layers, answer_in_safetensors) {
+    size_t size;
+    struct binary_answer answer;
+    put_weights("small.safetensors", &weights, "F32");
+    await_status("/layers/small.attention", 200);
+    char *body = binary_safetensors(&question, "F32", &size);
+    struct client_response response = daemon_ask_shared(
+        "POST", question.path, "Content-Type: application/vnd.safetensors\r\n", body, size);
+    expect_file(&response, question.path, &answer);
+    cr_expect_eq(answer.count, 2);
+    binary_free(&answer);
+    client_response_free(&response);
+    free(body);
+}
+
+/* Asks without a body, and expects a status and a part of the answer. */
+static void expect_short_answer(const char *method, const char *path, int status,
+                                const char *part) {
+    struct client_response response;
+    cr_assert(client_request(the_daemon.port, method, path, NULL, "", 0, &response));
+    cr_expect_eq(response.status, status, "%s: %d %s", path, response.status, response.body);
+    cr_expect_not_null(strstr(response.body, part), "%s: %s", path, response.body);
+    client_response_free(&response);
+}
+
+Test(layers, are_models_of_the_inference_protocol) {
+    char message[256];
+    struct binary_call call = question, weights_of_other = weights;
+    call.path = "/small.attention";
+    weights_of_other.inputs[1].shape[1] = 6; /* no multiple of the heads */
+    put_weights("small.safetensors", &weights, "F32");
+    put_weights("wrong.safetensors", &weights_of_other, "F32");
+    await_status("/layers/wrong.attention", 200);
+    struct cJSON *expected = ask_call(&weights, "float32");
+    for (unsigned binary = 0; binary < 4; binary += 3) {
+        size_t header, size;
+        struct binary_answer answer;
+        char *body = binary_inference(&call, "FP32", binary, "\"model_name\":\"small.attention\",",
+                                      &header, &size);
+        struct client_response response = daemon_infer("/v2/models/small.attention/infer", "", body,
+                                                       size, binary == 0 ? 0 : header);
+        expect_outputs(&response, "small", &answer);
+        cr_expect(binary_equal_json(&answer, expected, message), "%s", message);
+        cr_expect_str_eq(json_text(json_get(answer.head, "model_name")), "small.attention");
+        binary_free(&answer);
+        client_response_free(&response);
+        free(body);
+    }
+    json_free(expected);
+    expect_short_answer("GET", "/v2/models", 200, "\"small.attention\"");
+    expect_short_answer("GET", "/v2/models/small.attention", 200, "{\"name\":\"small.attention\"");
+    expect_short_answer("GET", "/v2/models/small.attention/config", 200, "\"name\":\"X\"");
+    expect_short_answer("GET", "/v2/models/small.attention/versions/1/ready", 200,
+                        "\"ready\":true");
+    expect_short_answer("GET", "/v2/models/small.attention/stats", 404, "/metrics");
+    expect_short_answer("GET", "/v2/models/wrong.attention", 404, "GET /layers");
+    expect_short_answer("POST", "/v2/models/wrong.attention/infer", 404, "GET /layers");
+    expect_short_answer("POST", "/v2/repository/index", 200,
+                        "{\"name\":\"small.attention\",\"version\":\"1\",\"state\":\"READY\"");
+    expect_short_answer(
+        "POST", "/v2/repository/index", 200,
+        "{\"name\":\"wrong.attention\",\"version\":\"1\",\"state\":\"UNAVAILABLE\"");
+}
+
+static double packed_bytes(void) {
+    return daemon_metric("attentiond_layers_packed_bytes");
+}
+
+Test(layers, are_loaded_and_unloaded) {
+    put_weights("small.safetensors", &weights, "F32");
+    await_status("/layers/small.attention", 200);
+    cr_expect_eq(packed_bytes(), 0);
+    expect_short_answer("POST", "/v2/repository/models/small.attention/load", 200,
+                        "\"loaded\":true");
+    const double loaded = packed_bytes();
+    cr_expect_gt(loaded, 0);
+    expect_short_answer("POST", "/v2/repository/models/small.attention/load", 200,
+                        "\"loaded\":true");
+    json_free(ask_call(&question, "float32"));
+    cr_expect_eq(packed_bytes(), loaded);
+    json_free(ask_call(&question, "float64"));
+    cr_expect_gt(packed_bytes(), loaded);
+    expect_short_answer("POST", "/v2/repository/models/small.attention/unload", 200,
+                        "\"loaded\":false");
+    cr_expect_eq(packed_bytes(), 0);
+    struct cJSON *expected = ask_call(&weights, "float32"),
+                 *answer = ask_call(&question, "float32");
+    cr_expect(are_close(answer, expected, 1e-6));
+    json_free(expected);
+    json_free(answer);
+    expect_short_answer("POST", "/v2/repository/models/none.attention/load", 404, "GET /layers");
+    expect_short_answer("POST", "/v2/repository/models/none.attention/unload", 404, "GET /layers");
+    expect_short_answer("POST", "/v2/repository/models/attention/unload", 501, "always loaded");
+}
+
+/* Writes a model with `count` layers of one head, whose projections of 2 x 2 all differ. */
+static void put_model(const char *name, size_t count) {
+    static const char *const tensors[] = {"W_Q", "W_K", "W_V"};
+    char header[4096] = "{\"__metadata__\":{\"heads\":\"1\"}";
+    float numbers[256];
+    size_t size = strlen(header), used = 0, bytes;
+    for (size_t layer = 0; layer < count; layer++) {
+        for (size_t i = 0; i < COUNT(tensors); i++, used += 4) {
+            size += (size_t)snprintf(
+                header + size, sizeof header - size,
+                ",\"h.%zu.%s\":{\"dtype\":\"F32\",\"shape\":[2,2],\"data_offsets\":[%zu,%zu]}",
+                layer, tensors[i], used * 4, used * 4 + 16);
+            for (size_t k = 0; k < 4; k++) {
+                numbers[used + k] = (float)((used + k) * 37 % 64) / 16 - 2;
+            }
+        }
+    }
+    strcat(header, "}");
+    char *file = binary_file(header, numbers, used * sizeof *numbers, &bytes);
+    put_file(name, file, bytes);
+    free(file);
+}
+
+Test(layers, answer_for_all_layers_of_a_model) {
+    static const char x[] = "[[%zu,1],[0.5,-%zu],[2,0.25]]";
+
+    char body[2048] = "{\"return\":[\"weights\",\"lse\"],\"causal\":true,\"X\":[", path[64];
+    const size_t count = 12; /* more than ten: layer 10 comes after layer 9 */
+    put_model("many.safetensors", count);
+    await_status("/layers/many.h.11", 200);
+    for (size_t i = 0; i < count; i++) {
+        size_t size = strlen(body);
+        snprintf(body + size, sizeof body - size, i > 0 ? "," : "");
+        size = strlen(body);
+        snprintf(body + size, sizeof body - size, x, i, i);
+    }
+    strcat(body, "]}");
+    struct cJSON *answer = ask_body("/layers/many.h/attention", body),
+                 *whole = ask_body("/layers/many/attention", body);
+    const struct cJSON *layer = json_first(json_get(answer, "layers"));
+    cr_assert_eq(json_size(json_get(answer, "layers")), count);
+    cr_expect(are_close(whole, answer, 0));
+    for (size_t i = 0; i < count; i++) {
+        int size =
+            snprintf(body, sizeof body, "{\"return\":[\"weights\",\"lse\"],\"causal\":true,\"X\":");
+        size += snprintf(body + size, sizeof body - (size_t)size, x, i, i);
+        snprintf(body + size, sizeof body - (size_t)size, "}");
+        snprintf(path, sizeof path, "/layers/many.h.%zu/attention", i);
+        struct cJSON *one = ask_body(path, body);
+        cr_expect(are_close(json_get(layer, "weights"), json_get(one, "weights"), 0), "%zu", i);
+        cr_expect(are_close(json_get(layer, "lse"), json_get(one, "lse"), 0), "%zu", i);
+        snprintf(path, sizeof path, "many.h.%zu", i);
+        cr_expect_str_eq(json_text(json_get(layer, "name")), path);
+        json_free(one);
+        layer = json_next(layer);
+    }
+    json_free(answer);
+    json_free(whole);
+}
+
+static void expect_refusal(const char *path, const char *type, const char *body, int status,
+                           const char *text) {
+    struct cJSON *problem;
+    struct client_response response;
+    char header[96];
+    snprintf(header, sizeof header, "Content-Type: %s\r\n", type);
+    cr_assert(client_request(the_daemon.port, "POST", path, header, body, strlen(body), &response));
+    expect_problem(&response, status, body, &problem);
+    expect_text(json_text(json_get(problem, "detail")), text, "detail", body);
+    json_free(problem);
+    client_response_free(&response);
+}
+
+Test(layers, refuse_what_is_wrong) {
+    static const char json[] = "application/json";
+    put_weights("small.safetensors", &weights, "F32");
+    await_status("/layers/small.attention", 200);
+    expect_refusal("/layers/none.attention/attention", json, "{\"X\":[[1]]}", 404,
+                   "there is no layer none.attention");
+    expect_refusal(question.path, json, "{\"X\":[[1]]}", 422, "W_Q has 8 rows but X has 1 column");
+    expect_refusal(question.path, json, "{}", 422, "X is missing");
+    expect_refusal(question.path, json, "{\"X\":[[1]],\"W_Q\":[[1]]}", 422, "unknown key \"W_Q\"");
+    expect_refusal(question.path, json, "{\"X\":", 400, "ends");
+    expect_refusal("/layers/small/attention", json, "{\"X\":[[1]]}", 422,
+                   "counts the layers of this model: 1");
+    expect_refusal(question.path, "text/plain", "{\"X\":[[1]]}x", 415, "");
+    expect_refusal(question.path, json,
+                   "{\"X\":{\"random\":\"randn\",\"shape\":[900000,8]},"
+                   "\"random\":{\"generator\":\"numpy\",\"seed\":1}}",
+                   413, "");
+}
+
+/* Returns the reason under which GET /layers lists a file, in the answer `list`. */
+static const char *reason_of(const struct cJSON *list, const char *file) {
+    const struct cJSON *refused = json_get(list, "refused");
+    for (const struct cJSON *entry = json_first(refused); entry != NULL; entry = json_next(entry)) {
+        if (strcmp(json_text(json_get(entry, "file")), file) == 0) {
+            return json_text(json_get(entry, "reason"));
+        }
+    }
+    return "";
+}
+
+Test(layers, list_each_file_that_is_not_served_with_the_reason) {
+    static const struct {
+        const char *name, *header;
+        size_t count;
+        const char *reason;
+    } files[] = {
+        {"empty", NULL, 0, "has no header"},
+        {"json", "{\"a\":", 0, "is not JSON"},
+        {"array", "[1]", 0, "is not JSON"},
+        {"gap", "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}}", 8, "no gaps"},
+        {"short", "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}", 4, "8 bytes"},
+        {"long", "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", 8, "4 bytes"},
+        {"size", "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,4]}}", 4,
+         "another number of bytes"},
+        {"twice",
+         "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},\"a\":"
+         "{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}}",
+         8, "twice"},
+        {"other", "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", 4,
+         "an attention that is known"},
+        {"bad name", "{}", 0, "the name of a model"},
+        {"heads",
+         "{\"W_Q\":{\"dtype\":\"F32\",\"shape\":[1,1],\"data_offsets\":[0,4]},"
+         "\"W_K\":{\"dtype\":\"F32\",\"shape\":[1,1],\"data_offsets\":[4,8]},"
+         "\"W_V\":{\"dtype\":\"F32\",\"shape\":[1,1],\"data_offsets\":[8,12]}}",
+         12, "number of heads is not known"},
+        {"type",
+         "{\"__metadata__\":{\"heads\":\"1\"},"
+         "\"W_Q\":{\"dtype\":\"I32\",\"shape\":[1,1],\"data_offsets\":[0,4]},"
+         "\"W_K\":{\"dtype\":\"F32\",\"shape\":[1,1],\"data_offsets\":[4,8]},"
+         "\"W_V\":{\"dtype\":\"F32\",\"shape\":[1,1],\"data_offsets\":[8,12]}}",
+         12, "W_Q has a type"},
+        {"sizes",
+         "{\"__metadata__\":{\"heads\":\"1\"},"
+         "\"W_Q\":{\"dtype\":\"F32\",\"shape\":[1,1],\"data_offsets\":[0,4]},"
+         "\"W_K\":{\"dtype\":\"F32\",\"shape\":[1,2],\"data_offsets\":[4,12]},"
+         "\"W_V\":{\"dtype\":\"F32\",\"shape\":[1,1],\"data_offsets\":[12,16]}}",
+         16, "the keys have 2 columns"},
+    };
+    char name[128], path[256];
+    const char zeros[16] = {0};
+    for (size_t i = 0; i < COUNT(files); i++) {
+        size_t size = 0;
+        char *file = files[i].header == NULL
+                         ? calloc(1, 1)
+                         : binary_file(files[i].header, zeros, files[i].count, &size);
+        snprintf(name, sizeof name, "%s.safetensors", files[i].name);
+        put_file(name, file, size);
+        free(file);
+    }
+    snprintf(path, sizeof path, "%s/fifo.safetensors", folder);
+    cr_assert_eq(mkfifo(path, 0600), 0);
+    snprintf(path, sizeof path, "%s/link.safetensors", folder);
+    cr_assert_eq(symlink("/etc/passwd", path), 0);
+    snprintf(path, sizeof path, "%s/dir.safetensors", folder);
+    cr_assert_eq(mkdir(path, 0700), 0);
+    put_weights("zz.safetensors", &weights, "F32"); /* it is found with or after the others */
+    await_status("/layers/zz.attention", 200);
+    struct cJSON *list = json_parse("{}", 2);
+    do {
+        json_free(list);
+        struct client_response response = daemon_ask("GET", "/layers", "");
+        cr_assert_eq(response.status, 200);
+        list = json_parse(response.body, response.size);
+        client_response_free(&response);
+    } while (json_size(json_get(list, "refused")) < COUNT(files) + 3);
+    for (size_t i = 0; i < COUNT(files); i++) {
+        snprintf(name, sizeof name, "%s.safetensors", files[i].name);
+        expect_text(reason_of(list, name), files[i].reason, "reason", name);
+    }
+    expect_text(reason_of(list, "fifo.safetensors"), "no regular file", "reason", "fifo");
+    expect_text(reason_of(list, "link.safetensors"), "link out of the folder", "reason", "link");
+    expect_text(reason_of(list, "dir.safetensors"), "no regular file", "reason", "dir");
+    json_free(list);
+}
+
+Test(layers, follow_the_folder) {
+    put_weights("small.safetensors", &weights, "F32");
+    await_status("/layers/small.attention", 200);
+    struct cJSON *before = ask_call(&question, "float64");
+    struct binary_call call = weights;
+    call.inputs[4] = (struct binary_input){"W_O", {8, 3}, 0}; /* an output of other columns */
+    call.inputs[6] = (struct binary_input){"b_O", {3}, 0};
+    put_weights("small.safetensors", &call, "F32");
+    struct cJSON *expected = ask_call(&call, "float64"), *after;
+    for (;;) {
+        after = ask_call(&question, "float64");
+        if (!are_close(after, before, 1e-13)) { /* it is the old answer, or the new one */
+            break;
+        }
+        json_free(after);
+        wait_briefly();
+    }
+    cr_expect(are_close(after, expected, 1e-13));
+    char path[256];
+    snprintf(path, sizeof path, "%s/small.safetensors", folder);
+    cr_assert_eq(unlink(path), 0);
+    await_status("/layers/small.attention", 404);
+    json_free(before);
+    json_free(after);
+    json_free(expected);
+}
+
+Test(no_layers, are_served_without_the_option, .init = daemon_start_connected, .fini = daemon_end,
+     .timeout = 20) {
+    struct cJSON *problem;
+    struct client_response response = daemon_ask("GET", "/layers", "");
+    expect_problem(&response, 404, "/layers", &problem);
+    expect_text(json_text(json_get(problem, "detail")), "--layers", "detail", "/layers");
+    json_free(problem);
+    client_response_free(&response);
+    expect_refusal("/layers/a.b/attention", "application/json", "{\"X\":[[1]]}", 404, "--layers");
+}
+
+static void start_with_little_memory(void) {
+    make_layers_folder();
+    const char *const options[] = {"--layers", folder, "--layers-memory", "1MiB", NULL};
+    daemon_start_with(options);
+}
+
+Test(few_layers, fit_their_memory, .init = start_with_little_memory, .fini = end_layers,
+     .timeout = 60) {
+    /* The weights of each take 600 KiB in float32, and more than 1 MiB in float64. */
+    static const struct binary_call large = {"/multi-head-attention",
+                                             "\"heads\":4",
+                                             "[\"output\"]",
+                                             {{"X", {2, 100}, 0},
+                                              {"W_Q", {100, 500}, 0},
+                                              {"W_K", {100, 500}, 0},
+                                              {"W_V", {100, 500}, 0}}};
+    struct cJSON *expected, *answer;
+    char path[64];
+    for (int i = 0; i < 3; i++) {
+        snprintf(path, sizeof path, "l%d.safetensors", i);
+        put_weights(path, &large, "F32");
+    }
+    await_status("/layers/l2.attention", 200);
+    expected = ask_call(&large, "float32");
+    for (int i = 0; i < 9; i++) {
+        struct binary_call call = {path, "", "[\"output\"]", {{"X", {2, 100}, 0}}};
+        snprintf(path, sizeof path, "/layers/l%d.attention/attention", i % 3);
+        answer = ask_call(&call, "float32");
+        cr_expect(are_close(answer, expected, 1e-5), "turn %d", i);
+        json_free(answer);
+    }
+    json_free(expected);
+    struct binary_call wide = {path, "", "[\"output\"]", {{"X", {2, 100}, 0}}};
+    size_t size;
+    char *body = binary_json(&wide, "float64", &size);
+    expect_refusal(path, "application/json", body, 413, "--layers-memory");
+    free(body);
+}
