@@ -392,15 +392,16 @@ class Page:
         address = SERVER + path
         for each in (self.document.resolve(parameter)[0] for parameter in operation["parameters"]):
             address = address.replace(f"{{{each['name']}}}", each.get("example", ""))
-        if "requestBody" not in operation:
-            curl = "curl" if method == "get" else f"curl -X {method.upper()}"
+        contents = operation.get("requestBody", {"content": {}})["content"]
+        if JSON not in contents:
+            curl = "curl -T FILE" if contents else "curl" if method == "get" else f"curl -X {method.upper()}"
             examples = [media["example"] for media in answers.values() if "example" in media]
             for answer in examples:
                 shown = answer.rstrip() if isinstance(answer, str) else pretty(answer, WIDE)
                 yield f'<h4>Example</h4>\n<pre tabindex="0">{curl} {address}</pre>'
                 yield f'<pre tabindex="0" class="answer">{text(shown)}</pre>'
             return
-        questions, answers = operation["requestBody"]["content"][JSON]["examples"], answers[JSON]["examples"]
+        questions, answers = contents[JSON]["examples"], answers[JSON]["examples"]
         if list(questions) != list(answers):
             raise Unknown(f"{path}: the examples of requests and of answers have different names")
         yield "<h4>Examples</h4>"
@@ -418,6 +419,8 @@ class Page:
 
     def operation(self, path, method, operation):
         anchor, where = slug(path) or "explorer", operation["operationId"]
+        if method in ("put", "delete"):  # another method has the anchor of the path
+            anchor += f"-{method}"
         label = f"<small>{method.upper()}</small> {text(path)}"
         parameters = [self.document.resolve(parameter)[0] for parameter in operation.get("parameters", [])]
         lines = [

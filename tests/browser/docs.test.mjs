@@ -7,9 +7,9 @@ import { test } from 'node:test';
 import { promisify } from 'node:util';
 import { PATHS } from '../../server/explorer/src/request.js';
 import { done } from './explorer.mjs';
-import { base, findings, onPage, picture } from './harness.mjs';
+import { findings, onPage, picture, startDaemon } from './harness.mjs';
 
-const ON_THE_WIRE = 24_000; // bytes of the page and its style as they are sent to browsers
+const ON_THE_WIRE = 30_000; // bytes of the page and its style as they are sent to browsers
 const ADDRESS = 'http://127.0.0.1:8080'; // the address in the examples
 
 const read = 'import json, sys, yaml; json.dump(yaml.safe_load(open(sys.argv[1], encoding="utf-8")), sys.stdout)';
@@ -33,16 +33,16 @@ function near(got, wanted) {
   return String(Object.keys(got ?? {})) === String(names) && names.every((name) => near(got[name], wanted[name]));
 }
 
-// Returns the links within the page that are below the heading of a path, as [text, hash].
-const links = (page, path) =>
-  page.evaluate((path) => {
-    const [heading] = [...document.querySelectorAll('main h3')].filter((each) => each.textContent.split(' ').at(-1) === path);
+// Returns the links within the page that are below a heading, as [text, hash]. heading: "GET /layers", or the hash of the heading.
+const links = (page, heading) =>
+  page.evaluate((heading) => {
+    const own = [...document.querySelectorAll('main h3')].find(({ textContent, id }) => textContent === heading || `#${id}` === heading);
     const found = [];
-    for (let part = heading?.nextElementSibling; part && !/^H[23]$/.test(part.tagName); part = part.nextElementSibling) {
+    for (let part = own?.nextElementSibling; part && !/^H[23]$/.test(part.tagName); part = part.nextElementSibling) {
       for (const { textContent, hash } of part.querySelectorAll('a[href^="#"]')) found.push([textContent, hash]);
     }
     return found;
-  }, path);
+  }, heading);
 
 test('docs: every path, and every key of what it takes and returns, without a script', () =>
   onPage({ javaScriptEnabled: false }, async (page, { requests }) => {
@@ -50,10 +50,10 @@ test('docs: every path, and every key of what it takes and returns, without a sc
     assert.equal(requests.length, 2, 'the page and its style');
     assert.equal(await page.locator('script').count(), 0);
     assert.ok(operations.length > 10);
-    for (const { path, operation } of operations) {
-      const linked = await links(page, path);
+    for (const { path, method, operation } of operations) {
+      const linked = await links(page, `${method.toUpperCase()} ${path}`);
       // If another path has the same keys, the page lists them there and links to it.
-      for (const [other] of linked.filter(([text]) => text in document.paths)) {
+      for (const [, other] of linked.filter(([text]) => text in document.paths)) {
         linked.push(...(await links(page, other)));
       }
       const schemas = [json(operation.requestBody), json(operation.responses['200'])].filter(Boolean).map(({ schema }) => resolve(schema));
@@ -94,10 +94,11 @@ test('docs: every link within the page leads somewhere, and a key shows that it 
     assert.ok(top >= 0 && top < 200, `the key is ${top} px below the top`);
   }));
 
-test('docs: curl gets the answers that the page shows', () =>
-  onPage({}, async (page) => {
+test('docs: curl gets the answers that the page shows', async () => {
+  // The examples have a stored layer.
+  const daemon = await startDaemon('--layers', fileURLToPath(new URL('../data/layers', import.meta.url)));
+  await onPage({}, async (page) => {
     await page.goto('/docs');
-    const address = await base();
     const examples = operations.flatMap(({ operation }) => Object.keys(json(operation.requestBody)?.examples ?? {}));
     const shown = await page
       .locator('.title + pre')
@@ -105,10 +106,11 @@ test('docs: curl gets the answers that the page shows', () =>
     assert.equal(shown.length, examples.length);
     for (const [command, answer] of shown) {
       assert.ok(command.startsWith(`curl ${ADDRESS}/`), command);
-      const { stdout } = await promisify(execFile)('sh', ['-c', `${command.replace(ADDRESS, address)} -sS`]);
+      const { stdout } = await promisify(execFile)('sh', ['-c', `${command.replace(ADDRESS, daemon.base)} -sS`]);
       assert.ok(near(JSON.parse(stdout), JSON.parse(answer)), `${command}\n${stdout}`);
     }
-  }));
+  }).finally(daemon.stop);
+});
 
 test('docs: the explorer opens the examples and computes them', () =>
   onPage({}, async (page) => {

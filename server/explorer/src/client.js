@@ -52,6 +52,8 @@ export function createClient(base, on) {
     return sent.id === latest ? ask({ path, text }) : null;
   }
 
+  const authorized = () => (key ? { Authorization: `Bearer ${key}` } : {});
+
   return {
     ask,
     // Drops the latest request: its promise resolves to null.
@@ -61,13 +63,20 @@ export function createClient(base, on) {
     },
     // Sends a request that does not replace the latest one. The worker keeps the weights of its answer under the name `as`.
     aside: ({ path, text, results, as }) => send({ base, path, text, key, results, as }).reply,
+    // Asks for the weights of stored layers. body: a Blob in the format safetensors. batched: whether a layer has several batch items.
+    stored: (path, body, batched) => send({ base, path, key, stored: { body, batched } }).reply,
     picture: (what) => send(what).reply,
     setKey: (value) => void (key = value),
     hasKey: () => key !== null,
+    // Resolves to the parsed answer to a GET request, or to null if there is none.
+    async get(path) {
+      const response = await fetch(base + path.slice(1), { headers: authorized() }).catch(() => null);
+      const text = await response?.text(); // if nobody reads the body, the request does not end
+      return response?.ok ? JSON.parse(text) : null;
+    },
     // Sends a small request without the worker, and resolves to the parsed answer.
     async post(path, body) {
-      const headers = { 'Content-Type': 'application/json' };
-      if (key) headers.Authorization = `Bearer ${key}`;
+      const headers = { 'Content-Type': 'application/json', ...authorized() };
       const response = await fetch(base + path.slice(1), { method: 'POST', headers, body: JSON.stringify(body) });
       const answer = await response.json();
       if (!response.ok) throw Object.assign(new Error(answer.detail), { status: response.status });

@@ -14,8 +14,9 @@ function lineAndColumn(text, index) {
 
 // Makes the editor. elements: {area, marks, note, file, drop}. base: the URL that the paths of the API follow. onText(text, replaced) is
 // called when the user has changed the text. replaced: whether the whole text is a new one. onRefused(title, detail) is called when a file
-// cannot be opened; the text stays then.
-export function createEditor({ area, marks, note, file, drop }, base, onText, onRefused) {
+// cannot be opened; the text stays then. onHidden(files) is called with a file of hidden states, which is no request. forLayers(element)
+// says whether what is dropped on an element is such a file.
+export function createEditor({ area, marks, note, file, drop }, base, { onText, onRefused, onHidden, forLayers }) {
   let text = '';
   let place = null;
   let opened = 0; // how many times the user has opened files
@@ -81,6 +82,7 @@ export function createEditor({ area, marks, note, file, drop }, base, onText, on
     try {
       const found = await read(files);
       if (mine !== opened || !found) return;
+      if (found.hidden) return onHidden(files);
       set(found.text ?? withMember(text, found.key, found.value));
       note.textContent = [found.note, note.textContent].filter(Boolean).join(' ');
       onText(text, !found.key);
@@ -131,7 +133,8 @@ export function createEditor({ area, marks, note, file, drop }, base, onText, on
     if (!isFile(event)) return;
     event.preventDefault();
     drop.classList.remove('dropping');
-    open(event.dataTransfer.files);
+    if (forLayers(event.target)) onHidden([...event.dataTransfer.files]);
+    else open(event.dataTransfer.files);
   });
   return { set, setProblem, reveal };
 }

@@ -80,6 +80,7 @@ async function safetensorsRequest(file, base) {
   const found = await readSafetensors(file, ROOM);
   if (!found) tooLong(file.name, {}, base);
   const { metadata, tensors } = found;
+  if (metadata.some(([key]) => key === 'words' || key === 'model') && tensors.some(({ name }) => name === 'X')) return { hidden: true };
   for (const { name } of tensors) {
     if (metadata.some(([key]) => key === name)) fail(`${name} is the name of a tensor, and it stands in __metadata__, too.`);
   }
@@ -125,8 +126,8 @@ async function npyMember(file, present, base) {
 }
 
 // Reads files. present: the text of the request. base: the URL that the paths of the API follow. Resolves to {text, note}, a new request;
-// to {key, value, note}, a member of the present request with its JSON; or to null if the user does not say which key a file becomes.
-// Throws an Error with a sentence for the user.
+// to {key, value, note}, a member of the present request with its JSON; to {hidden: true} for hidden states (hiddenstates.js), which are no
+// request; or to null if the user does not say which key a file becomes. Throws an Error with a sentence for the user.
 export async function readFiles(files, present, base) {
   if (files.length === 1) return NPY.test(files[0].name) ? npyMember(files[0], present, base) : safetensorsRequest(files[0], base);
   if (!files.every(({ name }) => NPY.test(name))) fail('Open one file, or several .npy files. Several .npy files become a new request.');

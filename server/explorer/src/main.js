@@ -8,21 +8,26 @@ import { copyText } from './clipboard.js';
 import { SEQUENTIAL } from './colour.js';
 import { createCurve } from './curve.js';
 import { setControls, setCode, setSelect } from './controls.js';
-import { allDone } from './defer.js';
+import { allDone, defer } from './defer.js';
 import { save } from './download.js';
 import { createEditor } from './editor.js';
 import { EXAMPLES, find, OWN, requestText } from './examples.js';
+import { drawExplanation } from './explanation.js';
+import { Figure } from './figure.js';
 import { parse, withMember } from './jsontext.js';
 import { listenToKeyboard } from './keyboard.js';
-import { formatBytes, formatNumber } from './numbers.js';
+import { createTable, formatBytes, formatNumber } from './numbers.js';
 import { createOptions } from './options.js';
 import { createProblemBox } from './problem.js';
 import { isSoftmax, pathAfter, pathFor, PATHS } from './request.js';
+import { createSaveMenu } from './savemenu.js';
 import { bodyText } from './snippets.js';
 import { FRESH, shownState, state } from './state.js';
 import { createTheme } from './theme.js';
-import { View } from './view.js';
+import { hideTooltip, showTooltip } from './tooltip.js';
+import { colours, makeLegend, View } from './view.js';
 
+/* global LAYERS_NAME */
 const TYPING = 300; // milliseconds from the last key to the request
 const SMALL = 1_000_000; // characters; the page parses only requests that are shorter than this before it sends them
 const NO_OBJECT = '(the request is not a JSON object)';
@@ -44,6 +49,10 @@ const explorer = {
   },
   // The numbers of a step for a head and a batch item, as {rows, cols, data}.
   matrix: (name, head = 0, batch = 0) => structuredClone(state.answer?.matrix(name, batch, head) ?? null),
+  // What is shown of stored layers: {name, layers: [{name, weights}], rollouts, words}; weights are matrices as [batch][head].
+  get layers() {
+    return state.layers?.shown() ?? null;
+  },
   get state() {
     return shownState();
   },
@@ -93,13 +102,18 @@ const options = createOptions($('options'), (key, value) => editRequest(withMemb
 const editor = createEditor(
   { area: $('request'), marks: $('marks'), note: $('request-note'), file: $('file'), drop: document.body },
   state.base,
-  takeText,
-  (title, detail) => notice(title, detail),
+  {
+    onText: takeText,
+    onRefused: (title, detail) => notice(title, detail),
+    onHidden: openHidden,
+    forLayers: (element) => state.layers?.holds(element) ?? false,
+  },
 );
 const problem = createProblemBox({ box: $('problem'), result: $('result'), panel: $('panel-request') }, { editor, compute, askKey });
 const theme = createTheme($('theme'), (dark) => {
   state.dark = dark;
   if (state.answer) view.render(state);
+  state.layers?.render();
 });
 
 // ---------------------------------------------------------------- asking
@@ -198,6 +212,38 @@ async function askMean() {
   view.render(state);
 }
 
+// ---------------------------------------------------------------- stored layers
+
+// Shows the section of stored layers if the server has any. Without --layers it answers 404, and with an empty folder the
+// lists are empty.
+async function findLayers() {
+  if (state.layers || (state.needsKey && !client.hasKey())) return;
+  const listed = await client.get('/layers');
+  if (!listed || state.layers || listed.layers.length + listed.refused.length === 0) return;
+  const { createLayers } = await import(new URL(LAYERS_NAME, import.meta.url));
+  state.layers ??= createLayers($('layers'), listed, state, {
+    ...{ Figure, createSaveMenu, createTable, drawExplanation, makeLegend, colours, defer, allDone, showTooltip, hideTooltip },
+    stored: client.stored,
+    say: (text) => ($('say').textContent = text),
+    tell: (title, detail) => notice(title, detail),
+  });
+  $('to-layers').hidden = false;
+}
+
+function showLayers() {
+  $('layers').scrollIntoView();
+  $('layers').focus({ preventScroll: true });
+}
+
+// Takes files of hidden states, which are for stored layers.
+function openHidden(files) {
+  const detail =
+    'The file has hidden states for the layers of a model. The operator of the server names the folder of models with --layers.';
+  if (!state.layers) return notice('This server has no stored layers', detail);
+  showLayers();
+  state.layers.open(files);
+}
+
 // ---------------------------------------------------------------- changes of the state
 
 // Changes the request as a control says. Labels and head stay if they fit. push: whether the history of the browser gets a step.
@@ -272,6 +318,7 @@ function changeView(change, push = false) {
     setControls();
     view.render(state);
   }
+  state.layers?.render();
   writeAddress(push);
 }
 
@@ -409,12 +456,14 @@ function bind() {
     event.preventDefault();
     $('result').focus();
   });
+  on('to-layers', 'click', showLayers);
   on('shortcuts', 'click', () => $('help').showModal());
   on('key-dialog', 'close', (dialog) => {
     if (dialog.returnValue !== 'use' || !$('key').value) return;
     client.setKey($('key').value);
     $('key').value = '';
     compute();
+    findLayers();
     state.curve?.ask();
   });
   for (const button of $('languages').children) {
@@ -472,4 +521,4 @@ if (matchMedia('(max-width: 900px)').matches) {
 }
 window.addEventListener('popstate', readAddress);
 watchCurve();
-readAddress();
+readAddress().then(findLayers);

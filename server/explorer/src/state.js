@@ -30,6 +30,7 @@ export const state = {
   written: Promise.resolve(), // resolves when the address has the latest state
   language: 'curl', // the language of the code that is shown
   curve: null, // the softmax curve, once it has come into sight
+  layers: null, // the section of stored layers (layers.js), if the server has any
   drafts: new Map(), // for each edited variant of an example, what the user made of it: {path, text, labels}
   latest: new Map(), // for each example, the name of the variant that was shown last
 };

@@ -26,11 +26,22 @@ function make(tag, className, parent, text) {
   return made;
 }
 
-function colours() {
+// Returns the colours of the theme that figures take.
+export function colours() {
   const style = getComputedStyle(document.documentElement);
   const read = (name) => style.getPropertyValue(name).trim();
   const names = { ink: '--ink-soft', paper: '--paper', hatch: '--hatch', bar: '--bar', track: '--track' };
   return Object.fromEntries(Object.entries(names).map(([name, property]) => [name, read(property)]));
+}
+
+// Makes the legend of a matrix: its smallest and its largest number, and between them a bar with the colours.
+export function makeLegend({ lo, hi }, scale) {
+  const stops = Array.from({ length: 17 }, (_, i) => css(scale.table, position(scale, lo + ((hi - lo) * i) / 16)));
+  const legend = make('span', 'legend');
+  const bar = make('span', 'bar');
+  bar.style.background = `linear-gradient(90deg, ${stops})`;
+  legend.append(make('span', 'low', null, formatNumber(lo, 3)), bar, make('span', 'high', null, formatNumber(hi, 3)));
+  return legend;
 }
 
 export class View {
@@ -227,19 +238,9 @@ export class View {
     const variance = statistics?.variance[step.name];
     meta.replaceChildren(
       make('span', 'shape', null, `${matrix.rows} × ${matrix.cols}`),
-      this.legend(matrix, scale),
+      makeLegend(matrix, scale),
       ...(variance === undefined ? [] : [make('span', 'variance', null, `variance ${formatNumber(variance, 3)}`)]),
     );
-  }
-
-  // Makes the legend: the smallest and the largest number of a matrix, and between them a bar with the colours.
-  legend({ lo, hi }, scale) {
-    const stops = Array.from({ length: 17 }, (_, i) => css(scale.table, position(scale, lo + ((hi - lo) * i) / 16)));
-    const legend = make('span', 'legend');
-    const bar = make('span', 'bar');
-    bar.style.background = `linear-gradient(90deg, ${stops})`;
-    legend.append(make('span', 'low', null, formatNumber(lo, 3)), bar, make('span', 'high', null, formatNumber(hi, 3)));
-    return legend;
   }
 
   writeNumbers(parts, pane, { matrix, mask, rowLabels, colLabels }) {

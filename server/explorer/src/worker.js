@@ -4,6 +4,7 @@ import { raster } from './colour.js';
 import { members, parse, withMember } from './jsontext.js';
 import { matrices, split, vectors } from './matrices.js';
 import { askForQ, summarise, wanted } from './request.js';
+import { rollout } from './rollout.js';
 
 const PLAIN_ANSWER = 400_000; // characters; the page gets an answer of at most so many also as it came
 const MOST_EMBEDDED = 200_000; // numbers; larger embeddings are not shown
@@ -30,8 +31,8 @@ async function read(response, progress) {
   return { text: await new Blob(pieces).text(), received };
 }
 
-async function post(base, path, body, key, signal) {
-  const headers = { 'Content-Type': 'application/json' };
+async function post(base, path, body, key, signal, type = 'application/json') {
+  const headers = { 'Content-Type': type, Accept: 'application/json' };
   if (key) headers.Authorization = `Bearer ${key}`;
   try {
     return await fetch(base + path.slice(1), { method: 'POST', body, headers, signal, credentials: 'omit' });
@@ -115,6 +116,9 @@ function understood(answer, summary, body) {
   return shown;
 }
 
+// Returns what a problem document says. The answer may come from a proxy and may not be JSON.
+const problemOf = (response, text) => ({ title: `HTTP ${response.status}`, detail: response.statusText, ...Object(parse(text)) });
+
 // Sends a request, and posts its answer with the matrices.
 async function compute(message) {
   const { id, base, path, text, key, as } = message;
@@ -148,9 +152,7 @@ async function compute(message) {
     sent: sent.length < 4_000_000 ? sent : null,
   };
   if (!response.ok) {
-    // The answer may come from a proxy and may not be JSON.
-    const problem = { title: `HTTP ${response.status}`, detail: response.statusText, ...Object(parse(received.text)) };
-    self.postMessage({ ...reply, problem });
+    self.postMessage({ ...reply, problem: problemOf(response, received.text) });
     return;
   }
   progress({ phase: 'reading' });
@@ -174,6 +176,20 @@ async function compute(message) {
   self.postMessage({ ...reply, ...extra, matrices: copies }, [...buffers]);
 }
 
+// Asks for the weights of stored layers, and posts them with their rollout. stored: {body, batched}: the hidden states as a Blob in the
+// format safetensors, and whether each layer has several batch items. The weights are matrices as [batch][head].
+async function askLayers({ id, base, path, key, stored: { body, batched } }) {
+  const started = performance.now();
+  const response = await post(base, path, await body.arrayBuffer(), key, undefined, 'application/vnd.safetensors');
+  const { text, received } = await read(response, () => {});
+  const reply = { id, status: response.status, retryAfter: Number(response.headers.get('Retry-After')) || 0, bytes: received };
+  if (!response.ok) return self.postMessage({ ...reply, problem: problemOf(response, text) });
+  const answer = JSON.parse(text);
+  const layers = (answer.layers ?? [answer]).map(({ name, weights }) => ({ name, weights: matrices(weights, batched) }));
+  const rollouts = layers[0].weights.map((_, batch) => rollout(layers.map(({ weights }) => weights[batch])));
+  self.postMessage({ ...reply, layers, rollouts, milliseconds: performance.now() - started });
+}
+
 // Draws a part of a kept matrix and posts it as a picture. The picture is `gone` if a later answer does not have this matrix.
 function draw({ id, name, batch, head, mask, scale, part, side }) {
   const matrix = kept[name]?.[batch]?.[head];
@@ -189,6 +205,7 @@ function draw({ id, name, batch, head, mask, scale, part, side }) {
 self.onmessage = async ({ data: message }) => {
   try {
     if (message.part) draw(message);
+    else if (message.stored) await askLayers(message);
     else await compute(message);
   } catch (error) {
     const gone = error.name === 'AbortError';

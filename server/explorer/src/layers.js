@@ -1,0 +1,255 @@
+// layers.js shows stored layers: the list of them, and, for hidden states that the user gives, the weights of all heads of all layers as a
+// grid of small maps. The page loads it only if the server has stored layers. Parts of the page that exist once, such as the tooltip, are
+// given to it (`tools`).
+import { makeScale, rangeOf } from './colour.js';
+import { createGrid } from './grid.js';
+import { readHiddenStates, weightsRequest } from './hiddenstates.js';
+import { formatBytes } from './numbers.js';
+import { shapeText } from './tensortext.js';
+
+const MOST_WEIGHTS = 10_000_000; // numbers of an answer; more would take the memory of a small machine
+const LONGEST_WAIT = 30; // seconds
+
+function make(tag, parent, more = {}) {
+  const made = Object.assign(document.createElement(tag), more);
+  parent?.append(made);
+  return made;
+}
+
+const counted = (count, what) => `${count} ${what}${count === 1 ? '' : 's'}`;
+const span = (numbers) => [...new Set([Math.min(...numbers), Math.max(...numbers)])].join(' to ');
+
+// Groups the layers of a list by their models. Returns a map from the name of a model to its layers.
+function modelsOf(layers) {
+  const models = new Map();
+  for (const layer of layers) models.set(layer.model, [...(models.get(layer.model) ?? []), layer]);
+  return models;
+}
+
+// Returns the first parts of the names of layers, which end before a number, if they differ. A model with an encoder and a decoder has two.
+function stemsOf(layers) {
+  const stems = [...new Set(layers.map(({ name }) => name.replace(/\.\d+(\..*)?$/, '')))];
+  return stems.length > 1 ? stems.filter((stem) => layers.some(({ name }) => name.startsWith(`${stem}.`))) : [];
+}
+
+// Writes the layers of a model as a table.
+function drawModel(parent, model, layers) {
+  const details = make('details', parent, { className: 'model' });
+  details.dataset.model = model;
+  const summary = make('summary', details, { textContent: model });
+  const [{ family, file }] = layers;
+  const heads = span(layers.map((layer) => layer.heads));
+  const sizes = span(layers.map((layer) => layer.d_model));
+  make('small', summary, {
+    textContent: ` ${family}: ${counted(layers.length, 'layer')} of ${heads} heads, d_model ${sizes}, in ${file}`,
+  });
+  const region = make('div', details, { className: 'numbers', tabIndex: 0, role: 'region', ariaLabel: `Layers of ${model}` });
+  const table = make('table', region);
+  const head = table.createTHead().insertRow();
+  for (const title of ['layer', 'heads', 'd_model', 'd_k', 'type', 'size']) make('th', head, { textContent: title, scope: 'col' });
+  const body = table.createTBody();
+  for (const layer of layers) {
+    const row = body.insertRow();
+    make('th', row, { textContent: layer.name, scope: 'row' });
+    for (const text of [layer.heads, layer.d_model, layer.d_k, layer.dtype, formatBytes(layer.bytes)])
+      make('td', row, { textContent: text });
+  }
+}
+
+function drawRefused(parent, refused) {
+  if (!refused.length) return;
+  const details = make('details', parent, { className: 'model refused', open: refused.length < 4 });
+  make('summary', details, { textContent: `Not served: ${refused.length}` });
+  const list = make('ul', details);
+  for (const { name, model, reason } of refused) {
+    const item = make('li', list);
+    make('code', item, { textContent: name ?? model });
+    item.append(`: ${reason}`);
+  }
+}
+
+// Fills the choice of what the hidden states belong to: models, parts of models, and single layers.
+function drawTargets(select, models) {
+  for (const [model, layers] of models) {
+    const group = make('optgroup', select, { label: model });
+    make('option', group, { value: model, textContent: `${model}, ${counted(layers.length, 'layer')}` });
+    for (const stem of stemsOf(layers)) make('option', group, { value: stem, textContent: stem });
+    for (const { name } of layers) make('option', group, { value: name, textContent: name });
+  }
+}
+
+// Makes the section. section: its element, which is still empty. listed: the answer to GET /layers. state: how the page shows weights.
+// tools: {Figure, createSaveMenu, createTable, drawExplanation, makeLegend, colours, defer, allDone,
+// showTooltip, hideTooltip, stored(path, body, batched), say(text), tell(title, detail)}.
+export function createLayers(section, listed, state, tools) {
+  const models = modelsOf(listed.layers);
+  const names = new Set(listed.layers.map(({ name }) => name));
+  let asked = 0; // how many files the user has given
+  let file = null;
+  let shown = null; // {target, layers, rollouts, words, batched}
+  let drawn = ''; // how the grid was drawn
+
+  make('h2', section, { id: 'layers-title', textContent: 'Stored layers' });
+  const lead = make('p', section, { className: 'text' });
+  lead.append(
+    'This server has the attention weights of models. Give it the hidden states of a text, and the page shows which word looks at ',
+  );
+  lead.append('which other word in every head of every layer. ');
+  make('code', lead, { textContent: 'tests/models/hidden_states.py' });
+  lead.append(' writes such a file.');
+  const list = make('div', section, { className: 'models' });
+  for (const [model, layers] of models) drawModel(list, model, layers);
+  drawRefused(list, listed.refused);
+
+  const given = make('p', section, { className: 'given', hidden: !models.size });
+  make('label', given, { className: 'button', htmlFor: 'layers-file', textContent: 'Open hidden states' });
+  const input = make('input', given, { className: 'unseen', type: 'file', id: 'layers-file', accept: '.safetensors' });
+  const label = make('label', given, { textContent: 'for ' });
+  const target = make('select', label, { id: 'layers-target' });
+  drawTargets(target, models);
+  const batchBox = make('label', given, { textContent: 'Batch item ', hidden: true });
+  const batch = make('select', batchBox, { id: 'layers-batch' });
+  make('small', given, {
+    id: 'layers-note',
+    textContent: 'or drop it here: a .safetensors file with X (layers, n, d_model); a batch may follow the layers',
+  });
+  input.setAttribute('aria-describedby', 'layers-note');
+  const status = make('p', section, { className: 'note', id: 'layers-status', role: 'status' });
+  const problem = make('div', section, { className: 'problem', id: 'layers-problem', role: 'alert', hidden: true });
+  const grid = createGrid(make('div', section, { className: 'model-view', hidden: true }), tools);
+
+  function refuse(title, detail) {
+    status.textContent = '';
+    problem.hidden = false;
+    problem.replaceChildren(make('h3', null, { textContent: title }), make('p', null, { textContent: detail }));
+  }
+
+  // Chooses what the hidden states belong to, if the file says it.
+  function chooseTarget({ model }) {
+    if (model === null) return;
+    const known = [...target.options].some(({ value }) => value === model);
+    if (!known && !listed.layers.some(({ name }) => name.startsWith(`${model}.`))) {
+      throw new Error(`The file is for the model ${model}, and this server has no such model. It has ${[...models.keys()].join(', ')}.`);
+    }
+    if (!known) make('option', target, { value: model, textContent: model });
+    target.value = model;
+  }
+
+  // Returns the layers that the hidden states are for, as the list has them.
+  const aimed = () =>
+    listed.layers.filter(({ name, model }) => [name, model].includes(target.value) || name.startsWith(`${target.value}.`));
+
+  // Throws an Error if the hidden states do not fit to what they are for, or need too many weights.
+  function check({ X }) {
+    const layers = aimed();
+    if (X.shape.length === 2 && layers.length === 1) target.value = layers[0].name;
+    if (X.shape.length === 2 && !names.has(target.value)) {
+      throw new Error(`X (${shapeText(X.shape)}) is for one layer. Choose this layer.`);
+    }
+    const n = X.shape.at(-2);
+    const heads = layers.reduce((sum, layer) => sum + layer.heads, 0);
+    const items = X.shape.slice(names.has(target.value) ? 0 : 1, -2).reduce((a, b) => a * b, 1);
+    const weights = heads * items * n * n;
+    if (weights <= MOST_WEIGHTS) return;
+    const many = (count) => (count / 1e6).toPrecision(3);
+    throw new Error(
+      `${counted(heads, 'head')} of ${n} × ${n} weights${items > 1 ? ` for ${items} batch items` : ''} are ${many(weights)} million numbers. ` +
+        `The page takes at most ${MOST_WEIGHTS / 1e6} million. Use a shorter text.`,
+    );
+  }
+
+  // Sends a request, and repeats it while the server is busy. Resolves to null if the user has given another file.
+  async function ask(path, body, batched, mine) {
+    for (;;) {
+      const reply = await tools.stored(path, body, batched);
+      if (mine !== asked) return null;
+      if (reply.status !== 503) return reply;
+      const seconds = Math.min(Math.max(reply.retryAfter, 1), LONGEST_WAIT);
+      status.textContent = `The server is busy (${reply.problem.detail}). The page asks again in ${seconds} s`;
+      await new Promise((resolve) => setTimeout(resolve, seconds * 1000));
+      if (mine !== asked) return null;
+    }
+  }
+
+  // Asks for the weights of a file's hidden states and shows them. fresh: whether the file may choose what it is for.
+  async function compute(fresh) {
+    const mine = ++asked;
+    problem.hidden = true;
+    status.textContent = 'The page reads the file';
+    try {
+      const found = await readHiddenStates(file);
+      if (mine !== asked) return;
+      if (fresh) chooseTarget(found);
+      check(found);
+      status.textContent = 'The server computes';
+      const batched = found.X.shape.length - (names.has(target.value) ? 0 : 1) === 3;
+      const reply = await ask(`/layers/${encodeURIComponent(target.value)}/attention`, weightsRequest(found), batched, mine);
+      if (!reply) return;
+      if (reply.problem) return refuse(reply.problem.title, reply.problem.detail);
+      if (reply.failure) return refuse(reply.unreachable ? 'The server cannot be reached' : 'The answer cannot be read', reply.failure);
+      show(found, reply);
+    } catch (error) {
+      if (mine === asked) refuse(`${file.name}: not opened`, error.message);
+    }
+  }
+
+  function show(found, reply) {
+    const layers = reply.layers.map(({ name, weights }) => ({ name: name ?? target.value, weights }));
+    shown = { name: target.value, layers, rollouts: reply.rollouts, words: found.words };
+    const items = layers[0].weights.length;
+    batchBox.hidden = items === 1;
+    batch.replaceChildren(...Array.from({ length: items }, (_, at) => new Option(at)));
+    const heads = span(layers.map(({ weights }) => weights[0].length));
+    const { rows } = layers[0].weights[0][0];
+    status.textContent =
+      `${file.name} for ${target.value}: ${counted(layers.length, 'layer')} × ${heads} heads, ${counted(rows, 'word')}, ` +
+      `${Math.round(reply.milliseconds)} ms, ${formatBytes(reply.bytes)}.${found.note}`;
+    drawn = '';
+    grid.close();
+    render();
+  }
+
+  function open(files) {
+    if (files.length !== 1) return files.length && refuse('Not opened', 'Open one file.');
+    [file] = files;
+    return compute(true);
+  }
+
+  // Draws the grid as the state of the page says. It does nothing if this has not changed.
+  function render() {
+    if (!shown) return;
+    const { palette, log, range, dark, numbers } = state;
+    const item = Number(batch.value);
+    const look = JSON.stringify([palette, log, range, dark, numbers, item]);
+    if (look === drawn) return;
+    drawn = look;
+    const scaleOf = ({ hi, cols }) => makeScale({ lo: 0, hi: rangeOf(range, cols) === 'one' ? 1 : hi, signed: false, log, palette, dark });
+    const label = (at) => shown.words?.[at] ?? String(at);
+    grid.show({
+      name: shown.name,
+      layers: shown.layers.map(({ name, weights }) => ({ name, heads: weights[item] })),
+      rollout: shown.rollouts[item],
+      label,
+      scaleOf,
+      numbers,
+    });
+  }
+
+  input.addEventListener('change', () => {
+    open(input.files);
+    input.value = ''; // otherwise the browser reports no change when the user opens the same file again
+  });
+  target.addEventListener('change', () => {
+    if (file) compute(false);
+  });
+  batch.addEventListener('change', render);
+  section.hidden = false;
+  return {
+    open,
+    render,
+    // Whether a file that is dropped on this element is for the section.
+    holds: (element) => section.contains(element),
+    // A copy of what is shown.
+    shown: () => structuredClone(shown),
+  };
+}
