@@ -16,6 +16,6 @@ ldd "$program" | grep -o '/[^ ]*' | sort -u | while read -r library; do
     cp -L --parents "/usr/share/doc/$package/copyright" "$root"
 done
 
-mkdir -p "$root/etc"
+mkdir -p "$root/etc" "$root/mnt/models"
 echo 'attentiond:x:65532:65532:attentiond:/:/nonexistent' >"$root/etc/passwd"
 echo 'attentiond:x:65532:' >"$root/etc/group"

@@ -100,7 +100,8 @@ say "$suite: $size MB, $(grep -c '\.so' "$work/files") libraries, user 65532, no
 port=$(/usr/bin/python3 -c 'import socket; s = socket.socket(); s.bind(("", 0)); print(s.getsockname()[1])')
 url=http://127.0.0.2:$port
 engine run -d --name "$name" --network=host --read-only --cap-drop=ALL --security-opt=no-new-privileges \
-    --memory=512m --pids-limit=64 -e ATTENTIOND_PORT="$port" "${run_flags[@]}" "$image" >"$work/run.log" 2>&1 ||
+    --memory=512m --pids-limit=64 -v "$PWD/tests/data/layers:/mnt/models:ro" -e ATTENTIOND_PORT="$port" \
+    "${run_flags[@]}" "$image" >"$work/run.log" 2>&1 ||
     { cat "$work/run.log" >&2; fail "the container does not start"; }
 
 for try in {1..100}; do
@@ -112,6 +113,8 @@ done
 say "ready; $(curl -fs "$url/version")"
 { curl -fs -o "$work/page" "$url/" && grep -q '"assets/main-' "$work/page"; } || fail "there is no page at /"
 /usr/bin/python3 docker/try-notebooks.py "$url" || fail "wrong answers"
+curl -fs "$url/layers/small.attention/attention" -d '{"X": [[1, 0, 2, 0]]}' | grep -q '"weights"' ||
+    fail "/mnt/models has no layer"
 
 if [ "${engine[0]}" = docker ]; then
     for _ in {1..60}; do # Docker itself runs the check every 10 s

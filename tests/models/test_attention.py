@@ -1,0 +1,209 @@
+"""Tests of transformers_attention.py: models of Hugging Face transformers give the same numbers with the daemon's attention as with
+eager attention. The models are small, their weights are drawn from a seed, and nothing is downloaded."""
+
+import contextlib
+import itertools
+import os
+import subprocess
+import unittest
+from http.client import HTTPConnection
+from unittest import mock
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+import torch  # noqa: E402 pylint: disable=wrong-import-position
+import transformers  # noqa: E402 pylint: disable=wrong-import-position
+import transformers_attention  # noqa: E402 pylint: disable=wrong-import-position
+from transformers import AutoModel, AutoModelForCausalLM, AutoModelForSeq2SeqLM  # noqa: E402 pylint: disable=wrong-import-position
+
+# The service is $ATTENTIOND_URL, or a daemon that the test starts.
+DAEMON = None if "ATTENTIOND_URL" in os.environ else subprocess.Popen(  # pylint: disable=consider-using-with
+    [os.environ["ATTENTIOND_BIN"], "--port", "0"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+URL = os.environ.get("ATTENTIOND_URL") or DAEMON.stdout.readline().split()[-1]
+LENGTHS = (11, 7), (11, 11)
+TOLERANCES = {torch.float32: 1e-5, torch.float64: 1e-12}
+SIZES = {"vocab_size": 64, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4}
+# The drawn weights are so large that a query attends to some keys much more than to others.
+DRAWN = {"initializer_range": 0.15, "bos_token_id": 1, "eos_token_id": None, "pad_token_id": 0, "tie_word_embeddings": False}
+GROUPED = {"num_key_value_heads": 2, "head_dim": 8}
+DECODERS = {
+    "Llama": transformers.LlamaConfig(**SIZES, **DRAWN, **GROUPED),
+    "GPT-2": transformers.GPT2Config(vocab_size=64, n_embd=32, n_layer=2, n_head=4, scale_attn_by_inverse_layer_idx=True, **DRAWN),
+    "Mistral with a window": transformers.MistralConfig(**SIZES, **DRAWN, **GROUPED, sliding_window=4),
+    "Gemma 2 with softcap": transformers.Gemma2Config(**SIZES, **DRAWN, **GROUPED, sliding_window=6, attn_logit_softcapping=0.7),
+    "gpt-oss with sinks": transformers.GptOssConfig(**SIZES, **DRAWN, **GROUPED, sliding_window=6, num_local_experts=2,
+                                                    num_experts_per_tok=1, experts_implementation="eager"),
+}
+BERT = transformers.BertConfig(**SIZES, initializer_range=0.2)
+T5 = transformers.T5Config(vocab_size=64, d_model=32, d_kv=8, d_ff=48, num_layers=2, num_heads=4, decoder_start_token_id=0,
+                           initializer_factor=1.0, eos_token_id=None, pad_token_id=0)
+
+
+def make(kind, config, dtype=torch.float32):
+    torch.manual_seed(17)
+    return kind.from_config(config).eval().to(dtype)
+
+
+def tokens(lengths=LENGTHS[0]):
+    """Returns sentences of these lengths, padded on the left, and their mask."""
+    generator = torch.Generator().manual_seed(3)
+    ids = torch.randint(1, 64, (len(lengths), max(lengths)), generator=generator)
+    mask = torch.arange(max(lengths)) >= max(lengths) - torch.tensor(lengths)[:, None]
+    return {"input_ids": ids * mask, "attention_mask": mask.long()}
+
+
+@contextlib.contextmanager
+def implementation(model, name):
+    """Lets the model compute its attention in another way. The eager attention of many models rounds its weights to float32. Here it
+    keeps float64."""
+    softmax = torch.nn.functional.softmax
+
+    def exact(x, dim=None, dtype=None, **others):
+        return softmax(x, dim=dim, dtype=x.dtype if x.dtype == torch.float64 else dtype, **others)
+
+    model.set_attn_implementation(name)
+    assert model.config._attn_implementation == name  # pylint: disable=protected-access
+    with torch.no_grad(), mock.patch("torch.nn.functional.softmax", exact):
+        yield
+
+
+def both(model, function):
+    """Returns what the function returns with eager attention, and with the daemon's."""
+    results = []
+    for name in ("eager", "attentiond"):
+        with implementation(model, name):
+            results.append(function())
+    return results
+
+
+def generate(model, given, cache):
+    """Returns the tokens and the logits of 20 steps. They are taken from the last layer, because generate() gives them as float32."""
+    steps = []
+    hook = model.get_output_embeddings().register_forward_hook(lambda module, given, logits: steps.append(logits[:, -1]))
+    try:
+        return model.generate(**given, max_new_tokens=20, do_sample=False, cache_implementation=cache), torch.stack(steps)
+    finally:
+        hook.remove()
+
+
+class Models(unittest.TestCase):
+    def close(self, got, expected, tolerance):
+        self.assertEqual((got.shape, got.dtype), (expected.shape, expected.dtype))
+        self.assertTrue(got.isfinite().all())
+        self.assertGreater(expected.std(), 0.05, "the numbers differ too little to test anything")
+        self.assertLessEqual((got - expected).abs().max().item(), tolerance)
+
+    def test_logits(self):
+        """The rows of padding are left out, because eager attention gives them the mean of all values, and the daemon zeros."""
+        for name, config in DECODERS.items():
+            for dtype, tolerance in TOLERANCES.items():
+                for lengths in LENGTHS:
+                    with self.subTest(name, dtype=dtype, lengths=lengths):
+                        model, given = make(AutoModelForCausalLM, config, dtype), tokens(lengths)
+                        words = given["attention_mask"].bool()
+                        expected, got = both(model, lambda: model(**given, output_attentions=True))
+                        self.close(got.logits[words], expected.logits[words], tolerance)
+                        if name == "GPT-2":  # It does not tell its layers that weights are wanted.
+                            continue
+                        for mine, theirs in zip(got.attentions, expected.attentions, strict=True):
+                            self.close(mine.transpose(1, 2)[words], theirs.transpose(1, 2)[words], tolerance)
+
+    def test_generation(self):
+        """The cache grows by one key in each step. A static cache has room for later keys from the beginning."""
+        for name, config in DECODERS.items():
+            for dtype, tolerance in TOLERANCES.items():
+                for cache, lengths in itertools.product(("dynamic", "static"), LENGTHS):
+                    with self.subTest(name, dtype=dtype, cache=cache, lengths=lengths):
+                        model, given = make(AutoModelForCausalLM, config, dtype), tokens(lengths)
+                        (expected, expected_logits), (got, logits) = both(model, lambda: generate(model, given, cache))
+                        self.assertEqual(got.shape, (2, 11 + 20))
+                        self.assertTrue(got.equal(expected))
+                        self.assertGreater(got[:, 11:].unique().numel(), 4)
+                        self.close(logits, expected_logits, tolerance)
+
+    def test_encoders(self):
+        """BERT has no causal mask. T5 has no scale, and adds a bias for each head. Its decoder attends to an encoder."""
+        for (dtype, tolerance), lengths in itertools.product(TOLERANCES.items(), LENGTHS):
+            given = tokens(lengths)
+            with self.subTest("BERT", dtype=dtype, lengths=lengths):
+                model = make(AutoModel, BERT, dtype)
+                words = given["attention_mask"].bool()
+                expected, got = both(model, lambda: model(**given).last_hidden_state[words])
+                self.close(got, expected, tolerance)
+            with self.subTest("T5", dtype=dtype, lengths=lengths):
+                model = make(AutoModelForSeq2SeqLM, T5, dtype)
+                expected, got = both(model, lambda: model(**given, decoder_input_ids=given["input_ids"][:, -5:]).logits)
+                self.close(got, expected, tolerance)
+
+
+class Calls(unittest.TestCase):
+    def setUp(self):
+        self.model, self.given = make(AutoModelForCausalLM, DECODERS["Llama"]), tokens()
+
+    def call(self, name="attentiond", mask=None, dtype=torch.float32, keys=7, **options):
+        generator = torch.Generator().manual_seed(5)
+        shapes = (2, 4, 5, 8), (2, 2, keys, 8), (2, 2, 7, 8)
+        matrices = [torch.randn(shape, generator=generator).to(dtype) for shape in shapes]
+        module = self.model.model.layers[0].self_attn
+        return transformers.AttentionInterface()[name](module, *matrices, mask, **options)
+
+    def test_types(self):
+        """The result has the type of the query, and its numbers are those of PyTorch's own attention."""
+        mask = torch.rand(2, 1, 5, 7, generator=torch.Generator().manual_seed(1)) > 0.3
+        exact, _ = self.call("sdpa", mask, torch.float64)
+        for dtype, tolerance in ((torch.float16, 1e-2), (torch.bfloat16, 5e-2), *TOLERANCES.items()):
+            for given in (mask, torch.zeros(mask.shape, dtype=dtype).masked_fill(~mask, torch.finfo(dtype).min)):
+                with self.subTest(dtype=dtype, mask=given.dtype):
+                    got, weights = self.call("attentiond", given, dtype)
+                    self.assertEqual((got.dtype, got.shape, got.is_contiguous(), weights), (dtype, (2, 5, 4, 8), True, None))
+                    self.assertLessEqual((got.double() - exact).abs().max().item(), tolerance)
+
+        got, _ = self.call(mask=mask, dtype=torch.bfloat16, position_bias=torch.zeros(1, 4, 5, 7))
+        self.assertEqual(got.dtype, torch.bfloat16)
+
+    def test_one_connection(self):
+        transformers_attention.register(URL, "counted")
+        with implementation(self.model, "counted"), \
+                mock.patch.object(HTTPConnection, "connect", autospec=True, side_effect=HTTPConnection.connect) as connect:
+            self.model.generate(**self.given, max_new_tokens=5, do_sample=False)
+            self.assertEqual(connect.call_count, 1)
+
+    def test_lost_connection(self):
+        """The daemon closes idle connections. The next call opens another one."""
+        transformers_attention.register(URL, "lost")
+        expected, _ = self.call("lost")
+        connection = transformers.AttentionInterface()["lost"].args[0]
+        connection.sock.shutdown(2)
+        self.assertTrue(self.call("lost")[0].equal(expected))
+
+    def test_errors(self):
+        """What the daemon says becomes an exception, and the next call works."""
+        with self.assertRaisesRegex(RuntimeError, "422 .*V has 7 rows but K has 6"):
+            self.call(keys=6)
+        with self.assertRaisesRegex(RuntimeError, "422 .*mask"):
+            self.call(mask=torch.ones(2, 1, 5, 6, dtype=torch.bool))
+        with self.assertRaisesRegex(NotImplementedError, "dropout"):
+            self.call(dropout=0.1)
+        with self.assertRaisesRegex(NotImplementedError, "indices"):
+            self.call(indices=torch.zeros(1))
+        self.model.set_attn_implementation("attentiond")
+        with self.assertRaisesRegex(NotImplementedError, "gradients"):
+            self.model(**self.given)
+        self.assertEqual(self.call()[0].shape, (2, 5, 4, 8))
+
+    def test_no_daemon(self):
+        transformers_attention.register("http://127.0.0.1:1", "nobody")
+        with self.assertRaises(ConnectionRefusedError):
+            self.call("nobody")
+
+
+def tearDownModule():
+    if DAEMON is not None:
+        DAEMON.terminate()
+        assert DAEMON.wait(30) == 0
+        DAEMON.stdout.close()
+
+
+transformers_attention.register(URL)
+if __name__ == "__main__":
+    transformers.logging.set_verbosity_error()
+    unittest.main()
