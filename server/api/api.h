@@ -117,6 +117,16 @@ extern const size_t api_route_count;
 /* Returns the index of the first row for this path, or api_route_count if there is none. */
 size_t api_route_of(const char *path);
 
+/* Returns the row for the path and the method of a request, or NULL if there is none. */
+const struct api_route *api_route_for(const struct api_state *state,
+                                      const struct http_request *request);
+
+/* Returns the same row. Returns NULL after filling `response` with a 401, 404 or 405 if the client
+ * has no key, or if there is no row. */
+const struct api_route *api_find_route(const struct api_state *state,
+                                       const struct http_request *request,
+                                       struct http_response *response);
+
 /* Holds work against the limits of one request: its multiply-adds, those of the draws included, and
  * `bytes` that the caller is about to allocate. Takes the bytes from the request's account and
  * notes them in work->memory. Returns false after filling `response` with a 413 or a 503. */

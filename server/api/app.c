@@ -82,61 +82,6 @@ struct exchange {
     bool cancelled;
 };
 
-/* Returns the row of a path with this method, or NULL. `first` is the first row of the path. */
-static const struct api_route *find_method(const struct api_state *state,
-                                           const struct api_route *first, const char *method) {
-    for (const struct api_route *row = first;
-         row < api_routes + api_route_count && strcmp(row->path, first->path) == 0; row++) {
-        if (strcmp(row->method, method) == 0 &&
-            (row->access != API_WRITES || state->max_file > 0)) {
-            return row;
-        }
-    }
-    return NULL;
-}
-
-/* Returns the Allow header of a path with this first row. */
-static const char *allow_header(const struct api_state *state, const struct api_route *first) {
-    if (strcmp(first->method, "GET") != 0) {
-        return first->method;
-    }
-    return find_method(state, first, "PUT") != NULL ? "GET, HEAD, PUT, DELETE" : "GET, HEAD";
-}
-
-static const struct api_route *find_route(const struct api_state *state,
-                                          const struct http_request *request,
-                                          struct http_response *response) {
-    const size_t index = api_route_of(request->path);
-    char detail[256];
-    if (!request->authorized &&
-        (index == api_route_count || api_routes[index].access != API_OPEN)) {
-        http_problem(response, request, 401,
-                     request->no_bearer
-                         ? "the Authorization header must be \"Bearer KEY\", with one of the keys "
-                           "of this server"
-                         : "this server needs a key: send \"Authorization: Bearer KEY\" with one "
-                           "of its keys",
-                     NULL, NULL);
-        response->refused = "without a valid key";
-        return NULL;
-    }
-    if (index == api_route_count) {
-        snprintf(detail, sizeof detail, "there is nothing at %.100s; /docs shows every path",
-                 request->path);
-        http_problem(response, request, 404, detail, NULL, NULL);
-        return NULL;
-    }
-    const struct api_route *first = &api_routes[index];
-    const struct api_route *route = find_method(state, first, request->method);
-    if (route == NULL) {
-        response->allow = allow_header(state, first);
-        snprintf(detail, sizeof detail, "%.20s is not a method of %s; use %s", request->method,
-                 first->path, response->allow);
-        http_problem(response, request, 405, detail, NULL, NULL);
-    }
-    return route;
-}
-
 /* Returns the last segment of the path of a request that has a route. */
 static const char *last_segment(const struct http_request *request) {
     return strrchr(request->path, '/') + 1;
@@ -163,9 +108,7 @@ static bool begin_body(struct exchange *exchange, struct http_response *response
 /* Returns the most bytes of the body of a request. *option names the option that says so. */
 static size_t app_most(void *context, const struct http_request *request, const char **option) {
     const struct api_state *state = context;
-    const size_t index = api_route_of(request->path);
-    const struct api_route *route =
-        index == api_route_count ? NULL : find_method(state, &api_routes[index], request->method);
+    const struct api_route *route = api_route_for(state, request);
     if (route == NULL || route->fields != API_FILE) {
         return 0;
     }
@@ -176,7 +119,7 @@ static size_t app_most(void *context, const struct http_request *request, const 
 static void *app_begin(void *context, const struct http_request *request,
                        struct http_response *response) {
     struct api_state *state = context;
-    const struct api_route *route = find_route(state, request, response), *target = route;
+    const struct api_route *route = api_find_route(state, request, response), *target = route;
     if (route == NULL) {
         return NULL;
     }
