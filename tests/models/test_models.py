@@ -145,16 +145,19 @@ class Models(unittest.TestCase):
             error = np.abs(got - want).max() / max(1, np.abs(want).max())
             self.assertLessEqual(error, TOLERANCE[dtype], f"{name} of {layer}")
 
-    def check_model(self, model, inputs, named=lambda name: name, weights="attentions"):
-        """Compares all layers of a model for some inputs. `named` gives the name of an attention in the file."""
+    def check_model(self, model, inputs, named=lambda name: name, weights="attentions", dtypes=TOLERANCE,
+                    stored=torch.float32, **saving):
+        """Compares all layers of a model for some inputs. `named` gives the name of an attention in the file. The file
+        has the dtype `stored`, and `saving` are options of save_pretrained()."""
         model = model.eval()
         with torch.no_grad():
             for parameter in model.parameters():  # random weights of transformers are nearly 0, and their biases are 0
                 parameter.add_(0.2 * torch.randn_like(parameter))
-        model.save_pretrained(FOLDER / "model")
+        model = model.to(stored)
+        model.save_pretrained(FOLDER / "model", **saving)
         layers = self.serve()
         trace = Trace(model)
-        for dtype in TOLERANCE:
+        for dtype in dtypes:
             model = model.to(dtype)
             exact = in_float64(model) if dtype == torch.float64 else contextlib.nullcontext()
             for given in inputs:
@@ -209,6 +212,41 @@ class Families(Models):
         config = transformers.LlamaConfig(**SMALL, num_key_value_heads=1, attention_bias=True, head_dim=8,
                                           attn_implementation="eager")
         self.check_model(transformers.LlamaModel(config), sentences(13))
+
+    def test_llama_in_bfloat16_and_in_several_files(self):
+        config = transformers.LlamaConfig(**SMALL, num_key_value_heads=2, attn_implementation="eager")
+        self.check_model(transformers.LlamaModel(config), sentences(13), stored=torch.bfloat16, max_shard_size="8KB")
+        self.assertGreater(len(list(FOLDER.glob("model/*.safetensors"))), 1)
+
+    def check_scaling(self, lengths, **scaling):
+        """transformers computes scaled frequencies in float32, so the comparison is in float32, too."""
+        parameters = {"rope_theta": 10000.0, **scaling}
+        config = transformers.LlamaConfig(**SMALL, num_key_value_heads=2, head_dim=12, rope_parameters=parameters,
+                                          attn_implementation="eager")
+        self.check_model(transformers.LlamaModel(config), sentences(*lengths), dtypes=[torch.float32])
+
+    def test_linear_scaling(self):
+        self.check_scaling([13], rope_type="linear", factor=4.0)
+
+    def test_dynamic_scaling(self):
+        """The frequencies change if there are more positions than the model was trained for."""
+        self.check_scaling([13, 80], rope_type="dynamic", factor=2.0)
+
+    def test_yarn(self):
+        self.check_scaling([13, 60], rope_type="yarn", factor=4.0, original_max_position_embeddings=16)
+
+    def test_yarn_whose_range_is_not_truncated(self):
+        self.check_scaling([13], rope_type="yarn", factor=4.0, original_max_position_embeddings=16, truncate=False,
+                           beta_fast=8.0, beta_slow=2.0)
+
+    def test_llama3_scaling(self):
+        self.check_scaling([13, 60], rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+                           original_max_position_embeddings=16)
+
+    def test_longrope(self):
+        """The factors are those of long texts if there are more positions than the model was first trained for."""
+        self.check_scaling([13, 60], rope_type="longrope", factor=4.0, original_max_position_embeddings=16,
+                           short_factor=[1.0, 1.1, 1.2, 1.3, 1.4, 1.5], long_factor=[1.0, 1.5, 2.0, 3.0, 4.0, 6.0])
 
     def test_mistral(self):
         config = transformers.MistralConfig(**SMALL, num_key_value_heads=2, sliding_window=5, attn_implementation="eager")
