@@ -95,12 +95,10 @@ static void add_layers(struct codec_items *list, const struct layers_catalogue *
 }
 
 struct api_work *api_layers(const struct api_request *request, struct http_response *response) {
-    struct layers *layers = store_of(request, response);
+    static const struct layers_catalogue none; /* without a folder the lists are empty */
+    struct layers *layers = request->state->layers;
+    const struct layers_catalogue *catalogue = layers != NULL ? layers_take(layers) : &none;
     struct codec_items list;
-    if (layers == NULL) {
-        return NULL;
-    }
-    const struct layers_catalogue *catalogue = layers_take(layers);
     codec_items_begin(&list, NULL);
     codec_add_open(&list, CODEC_OP_OBJECT, NULL);
     codec_add_open(&list, CODEC_OP_ARRAY, "layers");
@@ -111,7 +109,9 @@ struct api_work *api_layers(const struct api_request *request, struct http_respo
     codec_add_close(&list);
     codec_add_close(&list);
     reply_json_whole(request, response, &list);
-    layers_give(layers, catalogue);
+    if (layers != NULL) {
+        layers_give(layers, catalogue);
+    }
     return NULL;
 }
 

@@ -56,9 +56,6 @@ after(async () => {
   await (await daemon)?.stop();
 });
 
-// The page asks which layers the server has. The answer of a daemon without --layers is a 404, which the browser writes on the console.
-const noLayers = (message) => /status of 404/.test(message.text()) && message.location().url.endsWith('/layers');
-
 // Opens a watched page in a new context. Resolves to {page, context, problems, requests, close}. close() closes the page and fails if there
 // were problems. options: those of Playwright's contexts. expected: a pattern of console errors that are no problem. also: another origin
 // that the page may ask.
@@ -93,7 +90,7 @@ export async function newPage({ expected, also, ...options } = {}) {
   page.on('request', (request) => requests.push(request));
   page.on('pageerror', (error) => problems.push(`an exception: ${error.stack ?? error}`));
   page.on('console', (message) => {
-    if (message.type() === 'error' && !expected?.test(message.text()) && !noLayers(message)) {
+    if (message.type() === 'error' && !expected?.test(message.text())) {
       problems.push(`on the console: ${message.text()} ${message.location().url}`);
     }
   });

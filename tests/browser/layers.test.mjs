@@ -145,7 +145,7 @@ test('without --layers nothing is shown, and the code of this view is not loaded
   onPage({}, async (page, { requests }) => {
     const answer = page.waitForResponse((response) => response.url().endsWith('/layers'));
     await open(page);
-    assert.equal((await answer).status(), 404);
+    assert.equal((await answer).status(), 200);
     await page.waitForTimeout(200);
     assert.deepEqual([await page.isHidden('#layers'), await page.isHidden('#to-layers')], [true, true]);
     assert.ok(!requests.some((request) => /\/assets\/layers-/.test(request.url())));

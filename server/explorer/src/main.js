@@ -214,8 +214,7 @@ async function askMean() {
 
 // ---------------------------------------------------------------- stored layers
 
-// Shows the section of stored layers if the server has any. Without --layers it answers 404, and with an empty folder the
-// lists are empty.
+// Shows the section of stored layers if the server has any.
 async function findLayers() {
   if (state.layers || (state.needsKey && !client.hasKey())) return;
   const listed = await client.get('/layers');
