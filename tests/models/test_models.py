@@ -8,6 +8,7 @@ The daemon gets the same inputs, and its outputs and weights must be the same: t
 """
 
 import contextlib
+import copy
 import http.client
 import importlib.util
 import json
@@ -153,8 +154,8 @@ class Models(unittest.TestCase):
         with torch.no_grad():
             for parameter in model.parameters():  # random weights of transformers are nearly 0, and their biases are 0
                 parameter.add_(0.2 * torch.randn_like(parameter))
-        model = model.to(stored)
-        model.save_pretrained(FOLDER / "model", **saving)
+                parameter.copy_(parameter.to(stored))
+        copy.deepcopy(model).to(stored).save_pretrained(FOLDER / "model", **saving)
         layers = self.serve()
         trace = Trace(model)
         for dtype in dtypes:
