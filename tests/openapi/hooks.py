@@ -6,10 +6,12 @@ exact types and answers are checked against them.
 Schemathesis makes requests that fit their schema. No schema can demand that all rows of a matrix have the same length, or
 that K has as many columns as Q. So fit() changes a valid body before it is sent. Matrices get sizes that suit each other,
 numbers get magnitudes with which the call stays within float32, and draws get a generator, sizes and parameters of the same
-kind. Nothing else changes: which keys there are, how many axes a matrix has, and the options.
+kind. Which keys there are, how many axes a matrix has, and the options do not change. Only tables and positions of rotary
+embedding are removed if they cannot suit the sizes, and so is alibi if a key has no position.
 
 fit() does not change a body that fits already and whose numbers are at most 1000. Bodies that are meant to be refused are
-left alone. A schema cannot say either which files there are under /assets, so a valid request gets the name of a file.
+left alone. A schema cannot say either which files there are under /assets and which layers are stored, so a valid request
+gets the name of a file or of a layer.
 
 A schema says nothing of the tensors in the Open Inference Protocol and in safetensors. So a valid body of these is made
 anew: from its shapes and numbers, matrices are made for the JSON endpoint, fit() fits them, and they become tensors.
@@ -37,6 +39,11 @@ MAX_DRAWN = 5  # the largest size of an axis before the matrix is made to fit
 SECONDS = 10.0  # enough time for any call of these sizes
 
 INFER = "/v2/models/{model}/infer"
+STORED, STORED_ATTENTION = "/layers/{name}", "/layers/{name}/attention"
+MODEL, LAYER = "small", "small.attention"  # run.sh stores this model, which has one layer
+WRITTEN = "written"  # the model that is replaced and removed
+FILE = pathlib.Path(__file__).parents[1] / "data/layers/small.safetensors"
+LAYER_HEADS, LAYER_COLUMNS = 2, 4
 HEADER = "Inference-Header-Content-Length"
 SAFETENSORS, OCTETS = "application/vnd.safetensors", "application/octet-stream"
 # The matrices that each endpoint gets as tensors.
@@ -46,6 +53,7 @@ MATRICES = {
     "/multi-head-attention": ["X", "W_Q", "W_K", "W_V"],
     "/softmax": ["X"],
     "/embeddings": ["embedding"],
+    STORED_ATTENTION: ["X"],
 }
 # The options that tensors have beside them, and a value of each. A text stands for this value, too, in JSON.
 OPTIONS = {"causal": True, "scale": 0.5, "window": [1, 0], "digits": 3, "dtype": "float64"}
@@ -79,7 +87,9 @@ def before_load_schema(context, raw_schema):
 def before_call(context, case, kwargs):
     if case.operation.path == "/assets/{name}" and is_meant_to_be_valid(case, ParameterLocation.PATH):
         case.path_parameters["name"] = os.environ["ATTENTIOND_ASSET"]
-    if case.body is NOT_SET:
+    if case.operation.path in (STORED, STORED_ATTENTION):
+        name_layer(case)
+    if case.body is NOT_SET or case.operation.path == STORED:
         return
     if not is_meant_to_be_valid(case, ParameterLocation.BODY):
         spoil_nulls(case.body)
@@ -91,6 +101,8 @@ def before_call(context, case, kwargs):
     fitted = fit(case.operation.path, case.body)
     if fitted != case.body:
         case.body = fitted
+    if case.operation.path == STORED_ATTENTION and len(sizes(fitted.get("X"))) == 4:
+        case.path_parameters["name"] = MODEL
 
 
 def is_meant_to_be_valid(case, location):
@@ -98,13 +110,24 @@ def is_meant_to_be_valid(case, location):
     return component is not None and not component.mode.is_negative
 
 
+def name_layer(case):
+    """Gives the case the name of a stored layer, or of a file that may be replaced. A link gives the name of what was written,
+    and does not say whether the name is valid."""
+    component = case.meta.components.get(ParameterLocation.PATH) if case.meta else None
+    if component is None or not component.mode.is_negative:
+        if case.operation.method in ("put", "delete"):
+            case.path_parameters["name"] = WRITTEN
+        elif case.operation.path == STORED_ATTENTION or not case.path_parameters["name"].startswith(WRITTEN):
+            case.path_parameters["name"] = LAYER
+
+
 def spoil_nulls(body):
-    """null for a key means that it is absent, which may be right. A body that is meant to be refused gets an empty object in
-    place of null, which is right for no key."""
+    """null for a key means that it is absent, which may be right. A body that is meant to be refused gets an object in place
+    of null that is right for no key."""
     heads = body.get("heads") if isinstance(body, dict) else None
     for part in [body, *(heads if isinstance(heads, list) else [])]:
         if isinstance(part, dict):
-            part.update({key: {} for key, value in part.items() if value is None})
+            part.update({key: {"wrong": 1} for key, value in part.items() if value is None})
 
 
 def fit(path, body):
@@ -115,7 +138,7 @@ def fit(path, body):
     if "text" in body or "tokens" in body:
         add_x_of_words(body)
     fits = {"/softmax": fit_softmax, "/attention": fit_attention, "/self-attention": fit_projected,
-            "/multi-head-attention": fit_projected}
+            "/multi-head-attention": fit_projected, STORED_ATTENTION: fit_stored}
     if path in fits:
         fits[path](body)
     if "text" in body or "tokens" in body:
@@ -130,7 +153,8 @@ def endpoint_of(case):
     """Returns the JSON endpoint of a case with tensors, or None if its path names no model."""
     path = case.operation.path
     if path == INFER:
-        path = f"/{case.path_parameters['model']}"
+        model = case.path_parameters["model"]
+        path = STORED_ATTENTION if model == LAYER else f"/{model}"
     return path if path in MATRICES else None
 
 
@@ -149,6 +173,8 @@ def fit_inference(case):
 def write_tensors(context, body):
     """Makes the bytes of a recipe. A body that is meant to be refused stays a recipe, which is no valid body."""
     case, path = context.case, endpoint_of(context.case)
+    if case.operation.path == STORED and not case.meta.generation.mode.is_negative:
+        return FILE.read_bytes()
     if path and not case.meta.generation.mode.is_negative:
         recipe = recipe_of(body)
         return safetensors(path, recipe) if case.media_type == SAFETENSORS else binary_inference(path, recipe)[1]
@@ -222,7 +248,7 @@ def inference(path, body):
             name: value for name, value in body["parameters"].items()
             if name in ("binary_data_output", "priority", "headers") or name.startswith("triton_")
         } | texts(options)
-    for key, value in ("model_name", path[1:]), ("model_version", "1"):
+    for key, value in ("model_name", LAYER if path == STORED_ATTENTION else path[1:]), ("model_version", "1"):
         if body.get(key) is not None:
             made[key] = value
     if body.get("outputs"):
@@ -346,6 +372,67 @@ def remove_x_of_words(body):
 # ----------------------------------------------------------------------------------------------- options
 
 
+SCALING = {"factor": 2, "original_max_position_embeddings": 8, "low_freq_factor": 1, "high_freq_factor": 4}
+
+
+def turns(body):
+    return bool(body.get("rotary")) or "rotary_cos" in body
+
+
+def head_columns(body, d):
+    """Returns how many columns a head has: an even number if rows turn."""
+    return d + d % 2 if turns(body) else d
+
+
+def fit_scaling(scaling, pairs):
+    kind = scaling.setdefault("rope_type", scaling.get("type", "linear"))
+    for name, value in scaling.items():
+        if type(value) in (int, float):
+            scaling[name] = tame(value)
+    for name, least in SCALING.items():
+        if name in scaling or kind not in ("default", "longrope"):
+            scaling[name] = max(scaling.get(name, least), least)
+    if "low_freq_factor" in scaling:
+        scaling["high_freq_factor"] = scaling["low_freq_factor"] + scaling.get("high_freq_factor", 1)
+    for name, least in (("beta_slow", 1), ("beta_fast", 10)):
+        if name in scaling:
+            scaling[name] = least + scaling[name] % 8
+    for name in ("short_factor", "long_factor"):
+        if name in scaling or kind == "longrope":
+            factors = itertools.cycle([0.5 + abs(tame(factor)) for factor in scaling.get(name, [1])])
+            scaling[name] = build([pairs], factors)
+
+
+def fit_turns(body, d, batch, queries, new_keys, past):
+    """Makes the norms and the rotary embedding fit. `batch` has the size of the batch axis of K, or is empty."""
+    for name in ("norm_Q", "norm_K"):
+        if name in body:
+            body[name] = reshape(body[name], [d])
+    rotary = body["rotary"] if isinstance(body.get("rotary"), dict) else {}
+    if "base" in rotary:
+        rotary["base"] = max(tame(rotary["base"]), 2)
+    if "columns" in rotary:
+        rotary["columns"] = max(2, min(rotary["columns"], d) // 2 * 2)
+    if "offset" in rotary:
+        rotary["offset"] = int(rotary["offset"]) % 10
+    pairs = rotary.get("columns", d) // 2
+    if rotary.get("scaling"):
+        fit_scaling(rotary["scaling"], pairs)
+    if not turns(body) or queries != new_keys:
+        body.pop("positions", None)
+    rows = rotary.get("offset", 0) + past + queries + new_keys
+    for name in ("rotary_cos", "rotary_sin"):
+        if body.get("causal") == "bottom_right" and queries > past + new_keys:  # there are positions below 0
+            body.pop(name, None)
+        elif name in body:
+            body[name] = reshape(body[name], [*batch, rows, pairs])
+    if "positions" in body:
+        numbers = range(rows) if "rotary_cos" in body else [tame(leaf) for leaf in leaves(body["positions"])]
+        drawn = is_drawn(body["positions"]) and "rotary_cos" not in body
+        shape = [*batch, queries] if len(sizes(body["positions"])) == 2 else [queries]
+        body["positions"] = reshape(body["positions"], shape) if drawn else build(shape, itertools.cycle(numbers))
+
+
 def fit_options(body, batch, heads, queries, keys):
     full = [batch, heads, queries, keys]
     for name in ("scale", "softcap"):
@@ -399,13 +486,13 @@ def fit_attention(body):
         kv_heads = heads if alone else divisor(heads, body.get("kv_heads", heads))
         if "kv_heads" in body:
             body["kv_heads"] = kv_heads
-        d, d_v = max(1, axis(q, 1) // heads), max(1, axis(v, 1) // kv_heads)
+        d, d_v = head_columns(body, max(1, axis(q, 1) // heads)), max(1, axis(v, 1) // kv_heads)
         lead = lambda count, axes: [batch][: axes - 2]
         columns = lambda count, each: count * each
     else:
         heads = axis(q, 3) if rank >= 3 else 1
         kv_heads = heads if alone else divisor(heads, axis(k, 3) if kv_rank >= 3 else 1)
-        d, d_v = axis(q, 1), axis(v, 1)
+        d, d_v = head_columns(body, axis(q, 1)), axis(v, 1)
         lead = lambda count, axes: [batch, count][4 - axes :]
         columns = lambda count, each: each
     if alone:
@@ -419,6 +506,8 @@ def fit_attention(body):
     for name, each in (("past_K", d), ("past_V", d_v)):
         if name in body:
             body[name] = reshape(body[name], [*lead(kv_heads, kv_rank), past, columns(kv_heads, each)])
+    kv_batch = lead(kv_heads, kv_rank)[: kv_rank - (2 if packed else 3)]
+    fit_turns(body, d, kv_batch, axis(q, 2), axis(k, 2), past)
     fit_options(body, batch, heads, axis(q, 2), axis(k, 2) + past)
 
 
@@ -433,32 +522,40 @@ def fit_bias(body, name, stack, columns):
         body[name] = reshape(body[name], [math.prod(stack) * columns] if flat else [*stack, columns])
 
 
-def fit_triple(body, stacks, d_model, d_context, d, d_v, out_in):
-    """Makes W_Q, W_K, W_V and their biases fit. `stacks` has the axes that come before the two of each weight."""
-    for letter, rows, columns, stack in zip("QKV", (d_model, d_context, d_context), (d, d, d_v), stacks):
+def fit_triple(body, stacks, inputs, d, d_v, out_in):
+    """Makes W_Q, W_K, W_V and their biases fit. `stacks` has the axes that come before the two of each weight, and `inputs`
+    the number of columns of the matrix that each weight projects."""
+    for letter, rows, columns, stack in zip("QKV", inputs, (d, d, d_v), stacks):
         fit_weight(body, f"W_{letter}", stack, rows, columns, out_in)
         fit_bias(body, f"b_{letter}", stack, columns)
 
 
 def fit_projected(body):
     x, context = body["X"], body.get("context", body["X"])
+    values = body.get("value_context", context)
     out_in = body.get("weight_layout") == "out_in"
     last = 2 if out_in else 1  # the axis of the columns of a weight, counted from the end
     batched = len(sizes(x)) == 3
     batch = [axis(x, 3)] if batched else []
-    d_model, d_context = axis(x, 1), axis(context, 1)
-    body["X"] = reshape(x, [*batch, axis(x, 2), d_model])
+    inputs = [axis(x, 1), axis(context, 1), axis(values, 1)]
+    body["X"] = reshape(x, [*batch, axis(x, 2), inputs[0]])
     if "context" in body:
-        body["context"] = reshape(context, [*batch, axis(context, 2), d_context])
+        body["context"] = reshape(context, [*batch, axis(context, 2), inputs[1]])
+    if "value_context" in body:
+        body["value_context"] = reshape(values, [*batch, axis(context, 2), inputs[2]])
 
     if isinstance(body.get("heads"), list):
         heads = kv_heads = len(body["heads"])
         head_axis = True
         width = 0
+        keys = 0
+        equal = turns(body) or "norm_Q" in body or "norm_K" in body  # these need heads of one size
         for head in body["heads"]:
-            d, d_v = axis(head["W_Q"], last), axis(head["W_V"], last)
-            fit_triple(head, ([], [], []), d_model, d_context, d, d_v, out_in)
-            width += d_v
+            first = body["heads"][0] if equal else head
+            d, d_v = head_columns(body, axis(first["W_Q"], last)), axis(head["W_V"], last)
+            fit_triple(head, ([], [], []), inputs, d, d_v, out_in)
+            keys, width = keys + d, width + d_v
+        extra = ([keys], [width])
     else:
         stacked = len(sizes(body["W_Q"])) == 3
         head_axis = stacked or "heads" in body
@@ -469,16 +566,21 @@ def fit_projected(body):
             body["heads"] = heads
         if "kv_heads" in body:
             body["kv_heads"] = kv_heads
-        d, d_v = axis(body["W_Q"], last), axis(body["W_V"], last)
+        d, d_v = head_columns(body, axis(body["W_Q"], last)), axis(body["W_V"], last)
         if stacked:
-            fit_triple(body, ([heads], [kv_heads], [kv_heads]), d_model, d_context, d, d_v, out_in)
+            fit_triple(body, ([heads], [kv_heads], [kv_heads]), inputs, d, d_v, out_in)
         else:
-            d, d_v = max(1, d // heads), max(1, d_v // kv_heads)
-            for letter, rows, columns in zip("QKV", (d_model, d_context, d_context),
-                                             (heads * d, kv_heads * d, kv_heads * d_v)):
+            d, d_v = head_columns(body, max(1, d // heads)), max(1, d_v // kv_heads)
+            for letter, rows, columns in zip("QKV", inputs, (heads * d, kv_heads * d, kv_heads * d_v)):
                 fit_weight(body, f"W_{letter}", [], rows, columns, out_in)
                 fit_bias(body, f"b_{letter}", [], columns)
         width = heads * d_v
+        extra = ([kv_heads, d], [kv_heads, d_v])
+    for name, shape in zip(("bias_K", "bias_V"), extra):
+        if name in body:
+            body[name] = reshape(body[name], shape if len(sizes(body[name])) == 2 else [math.prod(shape)])
+    if "bias_K" in body or body.get("zero_key"):  # these keys have no positions for alibi
+        body.pop("alibi", None)
 
     if "W_O" in body:
         d_out = axis(body["W_O"], last)
@@ -488,4 +590,21 @@ def fit_projected(body):
     for name, each in (("past_K", d), ("past_V", d_v)):
         if name in body:
             body[name] = reshape(body[name], [*batch, *([kv_heads] if head_axis else []), past, each])
+    fit_turns(body, d, batch, axis(x, 2), axis(context, 2), past)
     fit_options(body, math.prod(batch), heads, axis(x, 2), axis(context, 2) + past)
+
+
+def fit_stored(body):
+    """Makes the sizes fit the stored layer. If X has four axes, the first one counts the layers, of which there is one."""
+    x, context = body["X"], body.get("context", body["X"])
+    batch = [axis(x, 3)] if len(sizes(x)) > 2 else []
+    body["X"] = reshape(x, [*[1][: len(sizes(x)) - 3], *batch, axis(x, 2), LAYER_COLUMNS])
+    for name in ("context", "value_context"):
+        if name in body:
+            body[name] = reshape(body[name], [*batch, axis(context, 2), LAYER_COLUMNS])
+    past, d = axis(body["past_K"], 2) if "past_K" in body else 0, LAYER_COLUMNS // LAYER_HEADS
+    for name in ("past_K", "past_V"):
+        if name in body:
+            body[name] = reshape(body[name], [*batch, LAYER_HEADS, past, d])
+    fit_turns(body, d, batch, axis(x, 2), axis(context, 2), past)
+    fit_options(body, math.prod(batch), LAYER_HEADS, axis(x, 2), axis(context, 2) + past)

@@ -14,9 +14,12 @@ venv=$folder/venv-openapi
 export HYPOTHESIS_STORAGE_DIRECTORY=$venv/hypothesis
 export ATTENTIOND_KEY=a-key-for-schemathesis # schemathesis.toml reads it
 echo "$ATTENTIOND_KEY" >"$venv/keys"
-coproc DAEMON { exec "${ATTENTIOND_BIN:-$folder/attentiond}" --port 0 --api-key-file "$venv/keys"; }
+layers=$(mktemp -d)
+cp "$here/../data/layers/small.safetensors" "$layers"
+coproc DAEMON { exec "${ATTENTIOND_BIN:-$folder/attentiond}" --port 0 --api-key-file "$venv/keys" \
+    --layers "$layers" --layers-writable 1MiB; }
 daemon=$DAEMON_PID
-trap 'kill "$daemon" 2>/dev/null || true' EXIT
+trap 'kill "$daemon" 2>/dev/null || true; rm -rf "$layers"' EXIT
 read -r line <&"${DAEMON[0]}"
 # The pages have the names of the files under /assets. hooks.py asks for one of these files.
 ATTENTIOND_ASSET=$("$venv/bin/python" -c 'import re, sys, urllib.request
