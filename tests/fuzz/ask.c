@@ -254,12 +254,17 @@ static void feed(const struct http_app *app, void *exchange, const uint8_t *data
     }
 }
 
+static struct api_state states[] = {
+    {.budget = {4 << 20, 8 << 20, 0, 0}, .max_work = 1e7, .timeout = 60, .threads = 2},
+    {.budget = {1 << 15, 1 << 17, 0, 0}, .max_work = 1e5, .timeout = 60, .threads = 2},
+};
+
+void fuzz_serve_layers(struct layers *layers) {
+    states[0].layers = states[1].layers = layers;
+}
+
 void fuzz_ask(bool tight, const struct http_request *asked, const uint8_t *data, size_t size,
               unsigned step, bool leaves, struct fuzz_answer *answer) {
-    static struct api_state states[] = {
-        {.budget = {4 << 20, 8 << 20, 0, 0}, .max_work = 1e7, .timeout = 60, .threads = 2},
-        {.budget = {1 << 15, 1 << 17, 0, 0}, .max_work = 1e5, .timeout = 60, .threads = 2},
-    };
     static const size_t steps[] = {SIZE_MAX, 1, 7, 61};
     struct api_state *state = &states[tight];
     const struct http_app app = api_app(state);
