@@ -33,7 +33,7 @@ func main() {
 	high := 3.0
 	w := DrawnMatrix{Random: Randint, High: &high, Shape: []int{3, 3}}
 	drawn, err := client.ComputeSelfAttentionWithResponse(ctx, nil, ProjectedAttentionRequest{
-		Random: &Random{Generator: Numpy, Seed: 42},
+		Random: &Random{Generator: RandomGeneratorNumpy, Seed: 42},
 		X:      [][]float64{{1, 0, 0}, {0, 1, 0}, {1, 1, 0}, {0, 0, 1}},
 		WQ:     w, WK: w, WV: w,
 		Return: &[]ProjectedAttentionRequestReturn{ProjectedAttentionRequestReturnOutput},
