@@ -77,8 +77,7 @@ static void expect_row(const struct bad_request *row, const char *path,
 /* One test has all rows, because a daemon for each row would be slow. The messages name the row. */
 Test(errors, say_what_is_wrong_and_where, .init = daemon_start_plain, .fini = daemon_end) {
     for (size_t t = 0; t < bad_request_list_count; t++)
-        for (size_t i = 0; i < bad_request_lists[t].count; i++) {
-            const struct bad_request *row = &bad_request_lists[t].rows[i];
+        for (const struct bad_request *row = bad_request_lists[t].rows; row->name != NULL; row++) {
             struct client_response response;
             bool answered = client_request(the_daemon.port, "POST", bad_request_lists[t].path,
                                            "Content-Type: application/json\r\n", row->body,
@@ -95,8 +94,7 @@ Test(errors, leave_the_connection_usable, .init = daemon_start_plain, .fini = da
     struct client_response response;
     cr_assert(client_open(&connection, the_daemon.port));
     for (size_t t = 0; t < bad_request_list_count; t++)
-        for (size_t i = 0; i < bad_request_lists[t].count; i++) {
-            const struct bad_request *row = &bad_request_lists[t].rows[i];
+        for (const struct bad_request *row = bad_request_lists[t].rows; row->name != NULL; row++) {
             cr_assert(client_post(&connection, bad_request_lists[t].path, row->body, row->size,
                                   &response));
             cr_expect(response.status == row->status, "%s: %s: status %d",

@@ -75,7 +75,7 @@ static void write_model(const char *config_path, const char *path, const uint8_t
 }
 
 /* Asks for the attention of two rows. */
-static void ask(const struct layer *layer) {
+static void ask_layer(const struct layer *layer) {
     static const char key[] = "{\"dtype\":\"float64\",\"X\":";
     char path[sizeof "/layers//attention" + LAYERS_NAME];
     char body[sizeof key + 4 * MOST_COLUMNS + 8];
@@ -107,7 +107,7 @@ static void check_layer(const struct layer *layer) {
                      layer->d_v > 0 && layer->d_out > 0,
                  "%s has a size of 0", layer->name);
     if (layer->d_model <= MOST_COLUMNS) {
-        ask(layer);
+        ask_layer(layer);
     }
 }
 

@@ -1,31 +1,9 @@
-/* bad_requests.c - the lists of bad requests, one for each endpoint or subject. */
-#include "support/bad_requests.h"
+/* bad_requests.c - the lists of bad requests, and those of attention, softmax and tensors. */
+#include "support/bad_requests_rows.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
-#define SYNTAX_OF(name_, body_, size_, offset_)                                                    \
-    { .name = name_, .body = body_, .size = size_, .status = 400, .offset = offset_ }
-#define SYNTAX(name_, body_, offset_) SYNTAX_OF(name_, body_, sizeof(body_) - 1, offset_)
-#define SAID(name_, body_, offset_, ...)                                                           \
-    {                                                                                              \
-        .name = name_, .body = body_, .size = sizeof(body_) - 1, .status = 400, .offset = offset_, \
-        .detail = {                                                                                \
-            __VA_ARGS__                                                                            \
-        }                                                                                          \
-    }
-#define CONTENT(name_, body_, pointer_, ...)                                                       \
-    {                                                                                              \
-        .name = name_, .body = body_, .size = sizeof(body_) - 1, .status = 422,                    \
-        .pointer = pointer_, .detail = {                                                           \
-            __VA_ARGS__                                                                            \
-        }                                                                                          \
-    }
-
-/* A call that is correct except perhaps for its options: two queries, two keys, one head, two
- * columns. */
-#define QKV           "\"Q\":[[1,2],[3,4]],\"K\":[[1,0],[0,1]],\"V\":[[5,6],[7,8]]"
-#define CALL(options) "{" QKV "," options "}"
-#define DEEP          "[[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]" /* 18 arrays */
+#define DEEP         "[[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]" /* 18 arrays */
 
 static const struct bad_request to_attention[] = {
     /* --- not JSON, or more than the reader takes; the offset is the byte where it ends */
@@ -266,6 +244,7 @@ static const struct bad_request to_attention[] = {
     CONTENT("heads without end", CALL("\"heads\":1000000000000000000"), ANYWHERE, "heads"),
     CONTENT("heads beyond whole numbers", CALL("\"heads\":1e300"), "/heads", "heads"),
     CONTENT("heads with weights", CALL("\"heads\":[{}]"), "/heads", "heads"),
+    END_OF_ROWS,
 };
 
 #define X_W_Q              "\"X\":[[1,0],[0,1]],\"W_Q\":[[1,0],[0,1]]"
@@ -360,225 +339,7 @@ static const struct bad_request to_self_attention[] = {
             "/past_K", "past_K"),
     CONTENT("heads of their own and kv_heads",
             "{\"X\":[[1,0],[0,1]],\"heads\":[" ONE_HEAD "],\"kv_heads\":1}", "/kv_heads", "heads"),
-};
-
-/* A call in which X is drawn from the given members. */
-#define DRAWN(members)   "{\"random\":{\"generator\":\"numpy\",\"seed\":1},\"X\":{" members "}}"
-#define TORCHED(members) "{\"random\":{\"generator\":\"torch\",\"seed\":1},\"X\":{" members "}}"
-#define GENERATOR(value) "{\"X\":[[1]],\"random\":" value "}"
-#define SPOKEN(members)                                                                            \
-    "{\"random\":{\"generator\":\"torch\",\"seed\":1},\"text\":\"b a\"," members "}"
-
-/* Draws for /attention. The last ones have words in place of X. */
-static const struct bad_request to_draws[] = {
-    CONTENT("no generator", "{\"X\":{\"random\":\"randn\",\"shape\":[2,2]}}", "/X",
-            "X is to be drawn", "\"random\""),
-    CONTENT("random a number", GENERATOR("42"), "/random", "random must be an object"),
-    CONTENT("random a text", GENERATOR("\"numpy\""), "/random", "random must be an object"),
-    CONTENT("random a draw", GENERATOR("{\"random\":\"randn\",\"shape\":[2,2]}"), "/random/random",
-            "unknown key \"random\""),
-    CONTENT("no seed", GENERATOR("{\"generator\":\"numpy\"}"), "/random", "random has no seed"),
-    CONTENT("only a seed", GENERATOR("{\"seed\":1}"), "/random", "random has no generator"),
-    CONTENT("an unknown generator", GENERATOR("{\"generator\":\"nunpy\",\"seed\":1}"),
-            "/random/generator", "nunpy", "\"numpy\" or \"torch\""),
-    CONTENT("a generator of another kind", GENERATOR("{\"generator\":\"jax\",\"seed\":1}"),
-            "/random/generator", "\"numpy\" or \"torch\"", "jax"),
-    CONTENT("a misspelt seed", GENERATOR("{\"generator\":\"numpy\",\"sed\":1}"), "/random/sed",
-            "did you mean \"seed\"?"),
-    CONTENT("a seed in between", GENERATOR("{\"generator\":\"numpy\",\"seed\":1.5}"),
-            "/random/seed", "whole number", "1.5"),
-    CONTENT("a seed below 0", GENERATOR("{\"generator\":\"numpy\",\"seed\":-1}"), "/random/seed",
-            "0 to 4294967295", "-1"),
-    CONTENT("a seed of 33 bits", GENERATOR("{\"generator\":\"numpy\",\"seed\":4294967296}"),
-            "/random/seed", "4294967296"),
-    CONTENT("a seed beyond exact numbers",
-            GENERATOR("{\"generator\":\"torch\",\"seed\":9007199254740994}"), "/random/seed",
-            "not exact"),
-    CONTENT("a seed that may have been another",
-            GENERATOR("{\"generator\":\"torch\",\"seed\":9007199254740993}"), "/random/seed",
-            "9007199254740991"),
-    CONTENT("an empty object", DRAWN(""), "/X", "no \"random\"", "X must be an array"),
-    CONTENT("a misspelt random", DRAWN("\"randm\":\"randn\",\"shape\":[2,2]"), "/X/randm",
-            "did you mean \"random\"?"),
-    CONTENT("no distribution", DRAWN("\"shape\":[2,2]"), "/X", "no \"random\""),
-    CONTENT("an unknown distribution", DRAWN("\"random\":\"rand_n\",\"shape\":[2,2]"), "/X/random",
-            "rand_n", "did you mean \"randn\"?"),
-    CONTENT("a distribution of another kind", DRAWN("\"random\":\"poisson\",\"shape\":[2,2]"),
-            "/X/random", "\"randint\"", "poisson"),
-    CONTENT("a distribution that is a number", DRAWN("\"random\":1,\"shape\":[2,2]"), "/X/random",
-            "\"randint\"", "not a number"),
-    CONTENT("no shape", DRAWN("\"random\":\"randn\""), "/X", "X has no shape"),
-    CONTENT("size instead of shape", DRAWN("\"random\":\"randn\",\"size\":[2,2]"), "/X/size",
-            "unknown key \"size\"; it is \"shape\" here"),
-    CONTENT("an empty shape", DRAWN("\"random\":\"randn\",\"shape\":[]"), "/X/shape", "empty"),
-    CONTENT("a shape of 0", DRAWN("\"random\":\"randn\",\"shape\":[2,0]"), "/X/shape/1", "not 0"),
-    CONTENT("a shape below 0", DRAWN("\"random\":\"randn\",\"shape\":[-1,2]"), "/X/shape/0", "-1"),
-    CONTENT("a shape in between", DRAWN("\"random\":\"randn\",\"shape\":[2.5]"), "/X/shape/0",
-            "2.5"),
-    CONTENT("a shape of texts", DRAWN("\"random\":\"randn\",\"shape\":[\"2\"]"), "/X/shape", ""),
-    CONTENT("a shape of shapes", DRAWN("\"random\":\"randn\",\"shape\":[[2,2]]"), "/X/shape",
-            "rank"),
-    CONTENT("a shape that is null", DRAWN("\"random\":\"randn\",\"shape\":null"), "/X/shape", ""),
-    CONTENT("a shape of 5 axes", DRAWN("\"random\":\"randn\",\"shape\":[1,1,1,1,1]"), "/X/shape",
-            "5 axes", "4"),
-    CONTENT("more elements than can be counted",
-            DRAWN("\"random\":\"randn\",\"shape\":[4294967296,4294967296]"), "/X/shape",
-            "than can be counted"),
-    CONTENT("a shape of rank 1", DRAWN("\"random\":\"randn\",\"shape\":[3]"), "/X", "rank"),
-    CONTENT("randint without high", DRAWN("\"random\":\"randint\",\"shape\":[2,2]"), "/X",
-            "X has no high"),
-    CONTENT("randint of nothing", DRAWN("\"random\":\"randint\",\"high\":0,\"shape\":[2,2]"),
-            "/X/high", "high", "0"),
-    CONTENT("randint the wrong way round",
-            DRAWN("\"random\":\"randint\",\"low\":3,\"high\":2,\"shape\":[2,2]"), "/X/high", "3",
-            "2"),
-    CONTENT("randint in between", DRAWN("\"random\":\"randint\",\"high\":2.5,\"shape\":[2,2]"),
-            "/X/high", "2.5", "whole"),
-    CONTENT("randint beyond exact numbers",
-            DRAWN("\"random\":\"randint\",\"high\":1e17,\"shape\":[2,2]"), "/X/high", "not exact"),
-    CONTENT("randint of null", DRAWN("\"random\":\"randint\",\"high\":null,\"shape\":[2,2]"),
-            "/X/high", "number"),
-    CONTENT("uniform the wrong way round",
-            DRAWN("\"random\":\"uniform\",\"low\":2,\"high\":1,\"shape\":[2,2]"), "/X/high", "2",
-            "1"),
-    CONTENT("uniform, low above 1", TORCHED("\"random\":\"uniform\",\"low\":2,\"shape\":[2,2]"),
-            "/X", "high must not be less than low"),
-    CONTENT("uniform out of range",
-            DRAWN("\"random\":\"uniform\",\"low\":-1e38,\"high\":1e38,\"shape\":[2,2]"), "/X/low",
-            "1e37"),
-    CONTENT("a std below 0", DRAWN("\"random\":\"normal\",\"std\":-1,\"shape\":[2,2]"), "/X/std",
-            "std", "-1"),
-    CONTENT("a mean out of range", TORCHED("\"random\":\"normal\",\"mean\":1e99,\"shape\":[2,2]"),
-            "/X/mean", "1e37"),
-    CONTENT("rand with low", DRAWN("\"random\":\"rand\",\"low\":1,\"shape\":[2,2]"), "/X/low",
-            "rand has no low", "uniform"),
-    CONTENT("randn with std", DRAWN("\"random\":\"randn\",\"std\":2,\"shape\":[2,2]"), "/X/std",
-            "randn has no std", "normal"),
-    CONTENT("normal with high", DRAWN("\"random\":\"normal\",\"high\":2,\"shape\":[2,2]"),
-            "/X/high", "normal has no high"),
-    CONTENT("randint with mean",
-            DRAWN("\"random\":\"randint\",\"high\":2,\"mean\":2,\"shape\":[2,2]"), "/X/mean",
-            "randint has no mean"),
-    CONTENT("numpy in float32", DRAWN("\"random\":\"randn\",\"dtype\":\"float32\",\"shape\":[2,2]"),
-            "/X/dtype", "float64"),
-    CONTENT("torch in float16",
-            TORCHED("\"random\":\"randn\",\"dtype\":\"float16\",\"shape\":[2,2]"), "/X/dtype",
-            "float16"),
-    CONTENT(
-        "a discard that is no array",
-        DRAWN(
-            "\"random\":\"randn\",\"shape\":[2,2],\"discard\":{\"random\":\"randn\",\"shape\":2}"),
-        "/X/discard", "an array of draws"),
-    CONTENT("a discard of numbers", DRAWN("\"random\":\"randn\",\"shape\":[2,2],\"discard\":[3]"),
-            "/X/discard", "an array of draws"),
-    CONTENT(
-        "a bad draw to discard",
-        DRAWN("\"random\":\"randn\",\"shape\":[2,2],\"discard\":[{\"random\":\"rand\",\"shape\":2},"
-              "{\"random\":\"rand\"}]"),
-        "/X/discard/1", "no shape"),
-    CONTENT(
-        "a discard in a discard",
-        DRAWN("\"random\":\"randn\",\"shape\":[2,2],\"discard\":[{\"random\":\"rand\",\"shape\":2,"
-              "\"discard\":[]}]"),
-        "/X/discard/0/discard", "unknown key \"discard\""),
-    CONTENT("a mask of randn",
-            "{\"X\":[[1]],\"random\":{\"generator\":\"numpy\",\"seed\":1},\"mask\":{\"random\":"
-            "\"randn\","
-            "\"shape\":[1,1]}}",
-            "/mask", "randint"),
-    CONTENT("a mask of 0, 1 and 2",
-            "{\"X\":[[1]],\"random\":{\"generator\":\"numpy\",\"seed\":1},\"mask\":{\"random\":"
-            "\"randint\","
-            "\"high\":3,\"shape\":[1,1]}}",
-            "/mask", "0 and 1"),
-    CONTENT("drawn lengths", CALL("\"lengths\":{\"random\":\"randint\",\"high\":2,\"shape\":1}"),
-            "/lengths", "lengths"),
-    CONTENT("a drawn scale", CALL("\"scale\":{\"random\":\"rand\",\"shape\":1}"), "/scale",
-            "number"),
-    CONTENT("a drawn nothing", CALL("\"wings\":{\"random\":\"rand\",\"shape\":1}"), "/wings",
-            "unknown key"),
-    CONTENT("shapes that do not fit",
-            "{\"random\":{\"generator\":\"numpy\",\"seed\":1},\"Q\":[[1,2]],\"V\":[[1]],\"K\":{"
-            "\"random\":"
-            "\"randn\",\"shape\":[1,3]}}",
-            "/K", "K has 3 columns but Q has 2"),
-
-    /* --- words in place of X */
-    CONTENT("text alone", "{\"text\":\"a b\"}", "/text", "text needs embedding"),
-    CONTENT("tokens alone", "{\"tokens\":[\"a\"]}", "/tokens", "tokens needs embedding"),
-    CONTENT("text and tokens", SPOKEN("\"tokens\":[\"a\"],\"embedding_dim\":2"), "/tokens",
-            "text or tokens, not both"),
-    CONTENT("text and X", SPOKEN("\"X\":[[1]],\"embedding_dim\":2"), "/text", "place of X",
-            "X is given"),
-    CONTENT("text and K", SPOKEN("\"K\":[[1]],\"embedding_dim\":2"), "/text", "K is given"),
-    CONTENT("embedding and its dim", SPOKEN("\"embedding\":[[1],[2]],\"embedding_dim\":2"),
-            "/embedding_dim", "not both"),
-    CONTENT("an embedding of no words", CALL("\"embedding\":[[1]]"), "/embedding",
-            "without text or tokens"),
-    CONTENT("an embedding_dim of no words", CALL("\"embedding_dim\":1"), "/embedding_dim",
-            "without text or tokens"),
-    CONTENT("embedding_dim without random", "{\"text\":\"a\",\"embedding_dim\":2}",
-            "/embedding_dim", "embedding_dim is to be drawn"),
-    CONTENT("embedding_dim of numpy",
-            "{\"random\":{\"generator\":\"numpy\",\"seed\":1},\"text\":\"a\",\"embedding_dim\":2}",
-            "/embedding_dim", "torch.nn.Embedding", "numpy"),
-    CONTENT("embedding_dim 0", SPOKEN("\"embedding_dim\":0"), "/embedding_dim", "not 0"),
-    CONTENT("embedding_dim in between", SPOKEN("\"embedding_dim\":1.5"), "/embedding_dim", "1.5"),
-    CONTENT("words that heads do not divide", SPOKEN("\"embedding_dim\":3,\"heads\":2"), "/text",
-            "X has 3 columns", "heads = 2"),
-    CONTENT("tokens that heads do not divide",
-            "{\"tokens\":[\"a\"],\"embedding\":[[1,2,3]],\"heads\":2}", "/tokens",
-            "X has 3 columns", "heads = 2"),
-    CONTENT("an embedding of rank 1", SPOKEN("\"embedding\":[1,2]"), "/embedding", "rank"),
-    CONTENT("an embedding with null", SPOKEN("\"embedding\":[[1],[null]]"), "/embedding/1/0", ""),
-    CONTENT("too few rows", SPOKEN("\"embedding\":[[1]]"), "/embedding",
-            "the word \"b\" has the id 1", "1 row"),
-    CONTENT(
-        "a long word without a row",
-        "{\"tokens\":[\"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\u00e9\","
-        "\"a\"],\"embedding\":[[1]]}",
-        "/embedding",
-        "\"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\" has the id 1"),
-    CONTENT("no words", "{\"text\":\"\",\"embedding\":[[1]]}", "/text", "no words"),
-    CONTENT("marks only", "{\"text\":\" , ;. \",\"embedding\":[[1]]}", "/text", "no words"),
-    CONTENT("text a list", "{\"text\":[\"a\"],\"embedding\":[[1]]}", "/text", "string"),
-    CONTENT("tokens a text", "{\"tokens\":\"a\",\"embedding\":[[1]]}", "/tokens",
-            "an array of words"),
-    CONTENT("tokens of numbers", "{\"tokens\":[1,2],\"embedding\":[[1]]}", "/tokens",
-            "an array of words"),
-    CONTENT("no tokens", "{\"tokens\":[],\"embedding\":[[1]]}", "/tokens", "no words"),
-    CONTENT("a token that is none", "{\"tokens\":[\"a\",null],\"embedding\":[[1]]}", "/tokens/1",
-            "string"),
-    CONTENT("a misspelt embedding", "{\"text\":\"a\",\"embeding\":[[1]]}", "/embeding",
-            "embedding"),
-};
-
-static const struct bad_request to_drawn_heads[] = {
-    CONTENT(
-        "a draw in a head",
-        "{\"X\":[[1]],\"random\":{\"generator\":\"torch\",\"seed\":1},\"heads\":[{\"W_Q\":[[1]],"
-        "\"W_K\":{\"random\":\"rand\",\"shape\":[1,1],\"hight\":2},\"W_V\":[[1]]}]}",
-        "/heads/0/W_K/hight", "did you mean \"high\"?"),
-    CONTENT("a mask of another kind in a head",
-            "{\"X\":[[1]],\"random\":{\"generator\":\"torch\",\"seed\":1},\"heads\":[{\"W\":{"
-            "\"random\":"
-            "\"rand\",\"shape\":[1,1]}}]}",
-            "/heads/0/W", "unknown key"),
-    CONTENT("text and no weights", SPOKEN("\"embedding_dim\":2"), ANYWHERE, "W_Q is missing"),
-    CONTENT("words of another width",
-            SPOKEN("\"embedding_dim\":2,\"W_Q\":[[1]],\"W_K\":[[1]],\"W_V\":[[1]]"), "/W_Q",
-            "W_Q has 1 row but X has 2 columns"),
-};
-
-static const struct bad_request to_embeddings[] = {
-    SYNTAX("not JSON", "{\"text\":\"a", 10),
-    CONTENT("no words", "{}", ANYWHERE, "text is missing"),
-    CONTENT("an array", "[]", "", "object"),
-    CONTENT("X", "{\"text\":\"a\",\"X\":[[1]]}", "/X", "unknown key \"X\""),
-    CONTENT("an embedding alone", "{\"embedding\":[[1]]}", "/embedding", "without text or tokens"),
-    CONTENT("digits 0", "{\"text\":\"a\",\"digits\":0}", "/digits", "17"),
-    CONTENT("too few rows", "{\"tokens\":[\"a\",\"a\",\"b\"],\"embedding\":[[1],[2]]}",
-            "/embedding", "\"b\" has the id 2", "2 rows"),
+    END_OF_ROWS,
 };
 
 static const struct bad_request to_softmax[] = {
@@ -605,6 +366,7 @@ static const struct bad_request to_softmax[] = {
             "/X/shape", "4"),
     CONTENT("an option of attention", "{\"X\":[[1]],\"mask\":[[1]]}", "/mask", "mask"),
     CONTENT("digits 0", "{\"X\":[[1]],\"digits\":0}", "/digits", "17"),
+    END_OF_ROWS,
 };
 
 /* An input of the Open Inference Protocol with the name, the shape and the data. */
@@ -685,18 +447,21 @@ static const struct bad_request to_inference[] = {
             INPUTS(INPUT("Q", "[1,2]", "[1,2]") "," INPUT("K", "[1,3]", "[1,2,3]") "," INPUT(
                 "V", "[1,1]", "[1]")),
             "", "K has 3 columns but Q has 2"),
+    END_OF_ROWS,
 };
 
 const struct bad_request_list bad_request_lists[] = {
-    {"/attention", to_attention, COUNT(to_attention)},
-    {"/self-attention", to_self_attention, COUNT(to_self_attention)},
-    {"/multi-head-attention", to_self_attention, COUNT(to_self_attention)},
-    {"/softmax", to_softmax, COUNT(to_softmax)},
-    {"/attention", to_draws, COUNT(to_draws)},
-    {"/multi-head-attention", to_drawn_heads, COUNT(to_drawn_heads)},
-    {"/embeddings", to_embeddings, COUNT(to_embeddings)},
-    {"/v2/models/attention/infer", to_inference, COUNT(to_inference)},
-    {"/v2/models/attention/versions/1/infer", to_inference, COUNT(to_inference)},
+    {"/attention", to_attention},
+    {"/self-attention", to_self_attention},
+    {"/multi-head-attention", to_self_attention},
+    {"/softmax", to_softmax},
+    {"/attention", bad_draws},
+    {"/multi-head-attention", bad_drawn_heads},
+    {"/embeddings", bad_embeddings},
+    {"/attention", bad_turns},
+    {"/multi-head-attention", bad_extra_keys},
+    {"/v2/models/attention/infer", to_inference},
+    {"/v2/models/attention/versions/1/infer", to_inference},
 };
 
 const size_t bad_request_list_count = COUNT(bad_request_lists);

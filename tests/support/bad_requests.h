@@ -23,9 +23,8 @@ struct bad_request {
 #define ANYWHERE "*"
 
 struct bad_request_list {
-    const char *path; /* the endpoint */
-    const struct bad_request *rows;
-    size_t count;
+    const char *path;               /* the endpoint */
+    const struct bad_request *rows; /* the name after the last row is NULL */
 };
 
 /* `bad_request_list_count` lists. */
