@@ -461,6 +461,13 @@ Test(errors, multihead_names_the_weights) {
                  ATTN_INVALID_ARGUMENT);
     cr_expect_str_eq(error.argument, "buffer");
     cr_expect_str_eq(error.message, "buffer is not aligned to 64 bytes, or it is NULL");
+    static const size_t wrong[][2] = {{1, 100}, {64, 66}, {0, 100}, {128, 64}}; /* first, columns */
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        cr_expect_eq(
+            attn_prepack_part(&five, ATTN_IN_OUT, wrong[i][0], wrong[i][1], buffer, &error),
+            ATTN_INVALID_ARGUMENT, "row %zu", i);
+        cr_expect_str_eq(error.argument, "first");
+    }
     call.per_head = false;
     call.layout = ATTN_IN_OUT;
     heads[0].w_v = &many;

@@ -336,6 +336,55 @@ static void *prepack(attn_tensor *w, attn_layout layout) {
     return buffer;
 }
 
+/* Packs the parts of weights of 200 columns, the last one first, and compares them with weights
+ * that were packed as a whole. */
+static void check_parts(attn_dtype dtype, attn_layout layout) {
+    enum {
+        INNER = 7,
+        COLUMNS = 200
+    };
+    static const size_t firsts[] = {128, 64, 0}, ends[] = {COLUMNS, 128, 64};
+    struct rng rng = {5};
+    double *numbers = draw_in_dtype(&rng, INNER * COLUMNS, dtype), part[INNER * COLUMNS];
+    const bool out_in = layout == ATTN_OUT_IN;
+    attn_tensor whole =
+        out_in ? matrix(numbers, dtype, COLUMNS, INNER) : matrix(numbers, dtype, INNER, COLUMNS);
+    const void *rows = whole.data;
+    size_t bytes;
+    cr_assert_eq(attn_prepack_bytes(&whole, layout, &bytes, NULL), ATTN_OK);
+    char *expected = aligned_alloc(ATTN_ALIGNMENT, bytes);
+    char *buffer = aligned_alloc(ATTN_ALIGNMENT, bytes);
+    cr_assert(expected != NULL && buffer != NULL);
+    memset(expected, 1, bytes); /* bytes between the columns stay as they are */
+    memset(buffer, 1, bytes);
+    cr_assert_eq(attn_prepack(&whole, layout, expected, &whole, NULL), ATTN_OK);
+    for (size_t i = 0; i < sizeof firsts / sizeof *firsts; i++) {
+        const size_t first = firsts[i], count = ends[i] - first;
+        for (size_t k = 0; k < INNER * count; k++) {
+            part[k] = numbers[out_in ? first * INNER + k : k / count * COLUMNS + first + k % count];
+        }
+        attn_tensor columns =
+            out_in ? matrix(part, dtype, count, INNER) : matrix(part, dtype, INNER, count);
+        cr_assert_eq(attn_prepack_part(&columns, layout, first, COLUMNS, buffer, NULL), ATTN_OK);
+        free((void *)(uintptr_t)columns.data);
+    }
+    cr_expect_arr_eq(buffer, expected, bytes);
+    free((void *)(uintptr_t)rows);
+    free(expected);
+    free(buffer);
+    free(numbers);
+}
+
+Test(engine, parts_of_weights_are_packed_like_the_whole) {
+    const struct attn_kernels *tables[ATTN_KERNELS_MAX];
+    const size_t count = attn_kernels_usable(tables);
+    for (size_t i = 0; i < 4 * count; i++) {
+        attn_kernels_use(tables[i / 4]);
+        check_parts(i % 2 == 0 ? ATTN_FLOAT32 : ATTN_FLOAT64,
+                    i / 2 % 2 == 0 ? ATTN_IN_OUT : ATTN_OUT_IN);
+    }
+}
+
 /* Compares Q = X W + b with plain sums. The sizes are cut in every way: in steps of the inner size,
  * by columns, and by rows. */
 static void check_projection(size_t rows, size_t inner, size_t columns, attn_dtype dtype,
