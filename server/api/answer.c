@@ -96,7 +96,7 @@ void answer_describe(struct codec_items *list, unsigned fields) {
 static bool end_call(struct call *call, const struct api_request *request,
                      struct http_response *response) {
     if (call->stored.reason[0] != '\0') {
-        http_problem(response, request->http, 500, call->stored.reason, NULL, NULL);
+        stored_refuse_weights(request, response, &call->stored.use, call->stored.reason);
         return false;
     }
     if (call->error.status != ATTN_OK || attn_plan_end(call->plan, &call->error) != ATTN_OK) {

@@ -483,10 +483,9 @@ static bool app_end(void *arg, const struct http_request *request, struct http_r
     if (exchange->unwanted) {
         return refuse_work(exchange);
     }
-    if (exchange->target->fields == API_NO_BODY || exchange->target->fields == API_FILE) {
-        return (!handle_alone(exchange) || begin_work(exchange) == NULL) && respond(exchange);
-    }
-    if (!exchange->opened && exchange->error.status == CODEC_OK) {
+    const unsigned fields = exchange->target->fields;
+    const bool asks = fields != API_NO_BODY && fields != API_FILE;
+    if (asks && !exchange->opened && exchange->error.status == CODEC_OK) {
         /* The body is empty. The reader refuses it when it is finished. */
         read_piece(exchange, "", 0);
     }
@@ -494,6 +493,9 @@ static bool app_end(void *arg, const struct http_request *request, struct http_r
         reply_codec_error(&exchange->request, response, &exchange->error);
         tell_times(exchange, 0, 0);
         return respond(exchange);
+    }
+    if (!asks) {
+        return (!handle_alone(exchange) || begin_work(exchange) == NULL) && respond(exchange);
     }
     const struct question *question = &exchange->question;
     if (!is_short(question) && exchange->state->jobs != NULL) {

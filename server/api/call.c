@@ -123,15 +123,12 @@ static void call_release(struct api_work *work) {
  * fit into a size_t. */
 static bool add_to_job(const struct call *call, unsigned threads, struct job *job, size_t *total) {
     const attn_plan *plan = call->plan;
-    const size_t stored = stored_scratch(call), own = attn_plan_scratch(plan);
+    const size_t own = attn_plan_scratch(plan);
     size_t bytes;
     job->cost += attn_plan_cost(plan) + stored_cost(call);
     job->phases += phases_of(call);
     job->scratch = own > job->scratch ? own : job->scratch;
-    job->scratch = stored > job->scratch ? stored : job->scratch;
-    return attn_plan_bytes(plan, threads, &bytes) &&
-           !__builtin_add_overflow(*total, bytes, total) &&
-           !__builtin_add_overflow(*total, stored * threads, total);
+    return attn_plan_bytes(plan, threads, &bytes) && !__builtin_add_overflow(*total, bytes, total);
 }
 
 /* Makes room for the results of a call. Returns false if there is no memory. */
@@ -150,13 +147,18 @@ static bool make_block(struct call *call) {
 
 struct api_work *call_work(struct call *call, const struct api_request *request,
                            struct http_response *response) {
-    size_t total = 0;
+    size_t total = 0, stored = 0; /* the calls follow one another, so one scratch is enough */
+    struct job *job = &call->work.job;
     call->words = request->derived->words;
-    for (const struct call *c = call; c != NULL; c = c->next) {
-        if (!add_to_job(c, request->state->threads, &call->work.job, &total)) {
+    for (const struct call *c = call; c != NULL && total != SIZE_MAX; c = c->next) {
+        stored = stored_scratch(c) > stored ? stored_scratch(c) : stored;
+        if (!add_to_job(c, request->state->threads, job, &total)) {
             total = SIZE_MAX; /* api_claim() refuses it */
-            break;
         }
+    }
+    job->scratch = stored > job->scratch ? stored : job->scratch;
+    if (__builtin_add_overflow(total, stored * request->state->threads, &total)) {
+        total = SIZE_MAX;
     }
     if (!api_claim(request, &call->work, total, response)) {
         return NULL;

@@ -100,7 +100,7 @@ static void loading_answer(struct api_work *work, const struct api_request *requ
                            struct http_response *response) {
     const struct loading *loading = (const struct loading *)work;
     if (loading->reason[0] != '\0') {
-        http_problem(response, request->http, 500, loading->reason, NULL, NULL);
+        stored_refuse_weights(request, response, &loading->use, loading->reason);
     } else {
         reply_done(request, response, loading->use.layer, true);
     }

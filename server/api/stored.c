@@ -60,7 +60,12 @@ void stored_refuse(const struct api_request *request, struct http_response *resp
                        "--layers-memory"
                      : "there is no memory for the weights of this layer: try again in a second",
                  NULL, NULL);
-    response->refused = "over --layers-memory";
+    response->refused = status == LAYER_BUSY ? "over --layers-memory" : "without memory";
+}
+
+void stored_refuse_weights(const struct api_request *request, struct http_response *response,
+                           const struct layer_use *use, const char *reason) {
+    http_problem(response, request->http, use->unreadable ? 503 : 422, reason, NULL, NULL);
 }
 
 bool stored_begin(struct call *call, const struct api_request *request,
@@ -148,7 +153,6 @@ bool stored_bias(struct call *call, const struct api_request *request,
     s->given = given;
     s->bias = (attn_tensor){
         .data = s->numbers, .dtype = x->dtype, .rank = 4, .shape = {items, heads, n, keys}};
-    memset(s->numbers, 0, bytes);
     call->options.bias = &s->bias;
     return true;
 }
@@ -169,16 +173,20 @@ static size_t given_index(const attn_tensor *t, const size_t at[static 4]) {
     return index;
 }
 
-/* Makes row `row` of the bias. */
+/* Makes row `row` of the bias. The position of a query is the one that attn_options.causal gives it,
+ * or it follows the past keys. */
 static void make_bias_row(const struct call *call, size_t row) {
     const struct stored *s = &call->stored;
     const attn_tensor *bias = &s->bias, *table = &s->use.tensors[LAYER_DISTANCES];
     const size_t heads = bias->shape[1], n = bias->shape[2], keys = bias->shape[3];
     const size_t i = row % n, h = row / n % heads, b = row / n / heads;
     const attn_tensor *past = call->options.past_k;
-    const size_t before = past == NULL ? 0 : past->shape[past->rank - 2];
+    const bool from_end = call->options.causal == ATTN_CAUSAL_BOTTOM_RIGHT;
+    const int64_t before = from_end       ? (int64_t)keys - (int64_t)n
+                           : past == NULL ? 0
+                                          : (int64_t)past->shape[past->rank - 2];
     for (size_t j = 0; j < keys; j++) {
-        const int64_t distance = (int64_t)j - (int64_t)(i + before);
+        const int64_t distance = (int64_t)j - ((int64_t)i + before);
         const size_t bucket = bucket_of(s->use.layer, distance);
         double number = number_at(table, bucket * heads + h);
         if (s->given != NULL) {

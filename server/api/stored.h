@@ -20,13 +20,19 @@ struct stored {
     const attn_tensor *given; /* the bias of the request, or NULL */
     void *numbers;            /* owned by the call */
     size_t bytes;
-    char reason[LAYERS_REASON]; /* why the weights cannot be read */
+    char reason[LAYERS_REASON]; /* why the weights cannot be read; empty if they can */
 };
 
 /* Checks that these layers of a catalogue are served, and that their packed weights fit into memory
  * together. Returns false after filling `response` with a 422 or a 413. */
 bool stored_fit(const struct api_request *request, struct http_response *response,
                 const struct layer *layers, size_t count);
+
+/* Answers why weights could not be packed: with a 422 if a number is at fault, and with a 503 if the
+ * file is. */
+__attribute__((cold)) void stored_refuse_weights(const struct api_request *request,
+                                                 struct http_response *response,
+                                                 const struct layer_use *use, const char *reason);
 
 /* Answers with a 503 that says why a layer cannot be used now. */
 __attribute__((cold)) void stored_refuse(const struct api_request *request,

@@ -51,11 +51,12 @@ const struct codec_value *config_value(const struct config *config, const char *
             continue;
         }
         const struct codec_value *root = codec_root(*document);
-        const struct codec_value *text = codec_get(root, "text_config");
-        const struct codec_value *value = codec_get(root, name);
-        if (value == NULL && text != NULL && codec_kind_of(text) == CODEC_OBJECT) {
-            value = codec_get(text, name); /* the language model of a model of several kinds */
+        const struct codec_value *text = config->of_text ? codec_get(root, "text_config") : NULL;
+        const struct codec_value *value = NULL;
+        if (text != NULL && codec_kind_of(text) == CODEC_OBJECT) {
+            value = codec_get(text, name);
         }
+        value = value == NULL ? codec_get(root, name) : value;
         if (value != NULL && codec_kind_of(value) != CODEC_NULL) {
             return value;
         }
@@ -82,6 +83,11 @@ double config_number(const struct config *config, const char *const *names, doub
         }
     }
     return otherwise;
+}
+
+size_t config_count(const struct config *config, const char *const *names, size_t otherwise) {
+    const double number = config_number(config, names, (double)otherwise);
+    return number >= 1 && number <= 1 << 20 && number == floor(number) ? (size_t)number : 0;
 }
 
 bool config_flag(const struct config *config, const char *name, bool otherwise) {

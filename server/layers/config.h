@@ -13,6 +13,7 @@ struct config {
     const struct codec_value *metadata;  /* texts of the header */
     struct codec_document *own;          /* owned: the text "config" of the metadata, as JSON */
     struct codec_document *file;         /* owned: config.json */
+    bool of_text; /* "text_config", the config of a language model, is asked first */
 };
 
 /* Parses JSON of `size` bytes. Returns owned, or NULL with the error set. */
@@ -27,6 +28,9 @@ void config_close(struct config *config);
 /* Returns the number of the first of these names that has one, or `otherwise`. `names` ends with
  * NULL. A text of the metadata counts if it is a number. */
 double config_number(const struct config *config, const char *const *names, double otherwise);
+
+/* Returns such a number if it is a whole number from 1 to 2^20, and otherwise 0. */
+size_t config_count(const struct config *config, const char *const *names, size_t otherwise);
 
 /* Returns whether a setting is true. */
 bool config_flag(const struct config *config, const char *name, bool otherwise);

@@ -1,8 +1,8 @@
 /* family.c - see family.h. Each row of the table has the names that a family of models gives to the
  * tensors of an attention. */
+#include "layers/pack.h"
 #include "layers/search.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,48 +15,83 @@
     [LAYER_W_O] = "out_proj.weight", [LAYER_B_Q] = "in_proj_bias", [LAYER_B_O] = "out_proj.bias",  \
     [LAYER_BIAS_K] = "bias_k", [LAYER_BIAS_V] = "bias_v"
 
+/* The models of which the attention is known to be the one that is computed here. Other models may
+ * have the same names of tensors, but another attention. */
+static const char *const bert[] = {
+    "bert",          "roberta",  "xlm-roberta",          "camembert", "xmod", "electra", "ernie",
+    "data2vec-text", "splinter", "roberta-prelayernorm", NULL};
+static const char *const vit[] = {
+    "vit", "deit", "vit_mae", "vit_msn", "yolos", "dinov2", "audio-spectrogram-transformer", NULL};
+static const char *const distilbert[] = {"distilbert", NULL};
+static const char *const gpt2[] = {"gpt2", "openai-gpt", NULL};
+static const char *const llama[] = {"llama",     "mistral", "mixtral",   "qwen2",
+                                    "qwen2_moe", "qwen3",   "qwen3_moe", NULL};
+static const char *const bart[] = {"bart",
+                                   "mbart",
+                                   "plbart",
+                                   "marian",
+                                   "pegasus",
+                                   "blenderbot",
+                                   "blenderbot-small",
+                                   "m2m_100",
+                                   "opt",
+                                   "whisper",
+                                   "wav2vec2",
+                                   "hubert",
+                                   "clip_vision_model",
+                                   "siglip_vision_model",
+                                   NULL};
+static const char *const t5[] = {"t5", "mt5", "umt5", NULL};
+
 static const struct family families[] = {
     {.name = "torch",
      .tensors = {[LAYER_W_Q] = "in_proj_weight", TORCH},
-     .packed = true,
-     .packed_biases = true,
+     .fused_weights = true,
+     .fused_biases = true,
      .needs_output = true},
     {.name = "torch",
      .tensors = {[LAYER_W_Q] = "q_proj_weight",
                  [LAYER_W_K] = "k_proj_weight",
                  [LAYER_W_V] = "v_proj_weight",
                  TORCH},
-     .packed_biases = true,
+     .fused_biases = true,
      .needs_output = true},
     {.name = "bert",
+     .models = bert,
      .tensors = {LINEAR("self.query", "self.key", "self.value", "output.dense")},
      .needs_output = true},
     {.name = "vit",
+     .models = vit,
      .tensors = {LINEAR("attention.query", "attention.key", "attention.value", "output.dense")},
      .needs_output = true},
     {.name = "distilbert",
+     .models = distilbert,
      .tensors = {LINEAR("q_lin", "k_lin", "v_lin", "out_lin")},
      .needs_output = true},
     {.name = "gpt2",
+     .models = gpt2,
      .tensors = {[LAYER_W_Q] = "c_attn.weight",
                  [LAYER_B_Q] = "c_attn.bias",
                  [LAYER_W_O] = "c_proj.weight",
                  [LAYER_B_O] = "c_proj.bias"},
-     .packed = true,
-     .packed_biases = true,
+     .fused_weights = true,
+     .fused_biases = true,
      .in_out = true,
      .needs_output = true,
      .causal = true},
     {.name = "llama",
+     .models = llama,
      .tensors = {LINEAR("q_proj", "k_proj", "v_proj", "o_proj"), [LAYER_NORM_Q] = "q_norm.weight",
                  [LAYER_NORM_K] = "k_norm.weight"},
      .needs_output = true,
      .causal = true,
      .rotary = true},
     {.name = "bart",
+     .models = bart,
      .tensors = {LINEAR("q_proj", "k_proj", "v_proj", "out_proj")},
      .needs_output = true},
     {.name = "t5",
+     .models = t5,
      .tensors = {[LAYER_W_Q] = "q.weight",
                  [LAYER_W_K] = "k.weight",
                  [LAYER_W_V] = "v.weight",
@@ -87,7 +122,7 @@ enum {
 /* ---------------------------------------------------------------------------------- the tensors */
 
 /* Cuts the tensor of Q, which holds Q, K and V, into three equal parts. */
-static bool cut_packed(const struct search *s, enum layer_part first) {
+static bool split_fused(const struct search *s, enum layer_part first) {
     struct layer_tensor *parts = &s->layer->tensors[first];
     const size_t all = parts[0].count;
     if (parts[0].shard == NULL) {
@@ -114,8 +149,8 @@ static bool read_tensors(const struct search *s) {
             return false;
         }
     }
-    return (!s->family->packed || cut_packed(s, LAYER_W_Q)) &&
-           (!s->family->packed_biases || cut_packed(s, LAYER_B_Q));
+    return (!s->family->fused_weights || split_fused(s, LAYER_W_Q)) &&
+           (!s->family->fused_biases || split_fused(s, LAYER_B_Q));
 }
 
 /* ------------------------------------------------------------------------------------ the sizes */
@@ -129,12 +164,6 @@ static bool check_vector(struct layer *layer, enum layer_part part, const char *
     const struct layer_tensor *t = &layer->tensors[part];
     return t->shard == NULL || t->count == size ||
            search_refuse(layer, "the %s has %zu numbers, not %zu", name, t->count, size);
-}
-
-/* Returns a count of the config, or 0 if it is none. */
-static size_t config_count(const struct config *config, const char *const *names) {
-    const double number = config_number(config, names, 0);
-    return number >= 1 && number <= 1 << 20 && number == floor(number) ? (size_t)number : 0;
 }
 
 static bool find_heads(const struct search *s) {
@@ -151,14 +180,13 @@ static bool find_heads(const struct search *s) {
     static const char *const kv_names[] = {"kv_heads", "num_key_value_heads", NULL};
     struct layer *layer = s->layer;
     layer->heads =
-        config_count(s->config, strstr(s->prefix, "decoder") != NULL ? decoder : encoder);
+        config_count(s->config, strstr(s->prefix, "decoder") != NULL ? decoder : encoder, 0);
     if (layer->heads == 0) {
         return search_refuse(layer, "the number of heads is not known: neither __metadata__ has "
                                     "\"heads\" nor config.json has \"num_attention_heads\"");
     }
-    layer->kv_heads = config_count(s->config, kv_names);
-    layer->kv_heads = layer->kv_heads == 0 ? layer->heads : layer->kv_heads;
-    return layer->heads % layer->kv_heads == 0 ||
+    layer->kv_heads = config_count(s->config, kv_names, layer->heads);
+    return (layer->kv_heads > 0 && layer->heads % layer->kv_heads == 0) ||
            search_refuse(layer, "%zu heads are no multiple of %zu heads of keys", layer->heads,
                          layer->kv_heads);
 }
@@ -220,8 +248,9 @@ static const struct family *family_of(const struct search *s, const char *name, 
         if (*prefix < ending ||
             memcmp(name + *prefix - ending, f->ending == NULL ? "" : f->ending, ending) != 0 ||
             (f->needs_output && search_tensor(s, name, *prefix, f->tensors[LAYER_W_O]) == NULL) ||
-            (!f->packed && (search_tensor(s, name, *prefix, f->tensors[LAYER_W_K]) == NULL ||
-                            search_tensor(s, name, *prefix, f->tensors[LAYER_W_V]) == NULL))) {
+            (!f->fused_weights &&
+             (search_tensor(s, name, *prefix, f->tensors[LAYER_W_K]) == NULL ||
+              search_tensor(s, name, *prefix, f->tensors[LAYER_W_V]) == NULL))) {
             continue;
         }
         return f;
@@ -254,7 +283,7 @@ static int by_layer_name(const void *a, const void *b) {
 }
 
 bool family_find(struct layer_model *model, const struct family_tensor *tensors, size_t count,
-                 const struct config *config) {
+                 struct config *config) {
     struct search s = {.model = model, .tensors = tensors, .count = count, .config = config};
     size_t found = 0, prefix;
     for (size_t i = 0; i < count; i++) {
@@ -269,15 +298,23 @@ bool family_find(struct layer_model *model, const struct family_tensor *tensors,
         if (s.family == NULL) {
             continue;
         }
+        config->of_text = s.family->rotary;
         s.prefix = tensors[i].stored.name;
         s.layer = &model->layers[model->count++];
         s.layer->model = model;
         s.layer->family = s.family->name;
         name_layer(&s);
-        if (s.layer->reason[0] == '\0' && read_tensors(&s) && find_heads(&s) && check_sizes(&s)) {
-            search_options(&s);
+        attn_error error;
+        if (s.layer->reason[0] == '\0' && read_tensors(&s) && find_heads(&s) && check_sizes(&s) &&
+            search_options(&s) && !pack_check(s.layer, &error)) {
+            search_refuse(s.layer, "%s", error.message);
         }
     }
     qsort(model->layers, model->count, sizeof *model->layers, by_layer_name);
+    for (size_t i = 1; i < model->count; i++) {
+        if (strcmp(model->layers[i - 1].name, model->layers[i].name) == 0) {
+            search_refuse(&model->layers[i], "another layer of this model has the same name");
+        }
+    }
     return true;
 }

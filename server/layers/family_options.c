@@ -7,9 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The models of the family "llama" whose attention is known to be the one that is computed here. */
-static const char *const rotary_models[] = {"llama",     "mistral", "mixtral",  "qwen2",
-                                            "qwen2_moe", "qwen3",   "qwen3_moe"};
+static const char model_type[] = "model_type";
 
 /* Returns the number of the layer: the first number between two dots of its prefix. */
 static long index_of(const struct search *s) {
@@ -31,13 +29,13 @@ static double setting(const struct search *s, const char *name, double otherwise
 }
 
 /* Reads the sliding window of a layer: a query sees so many keys, its own included. */
-static void find_window(const struct search *s, const char *model_type) {
+static void find_window(const struct search *s, const char *model) {
     const struct codec_document *document;
     const struct codec_value *types = config_value(s->config, "layer_types", &document);
     const double window = setting(s, "sliding_window", 0);
     const char *type;
     struct codec_error unused;
-    bool slides = strncmp(model_type, "qwen", 4) != 0;
+    bool slides = strncmp(model, "qwen", 4) != 0;
     if (types != NULL && codec_kind_of(types) == CODEC_ARRAY) {
         const struct codec_value *own = codec_at(types, (size_t)index_of(s));
         slides = own != NULL && codec_kind_of(own) == CODEC_TEXT &&
@@ -54,17 +52,19 @@ static void find_window(const struct search *s, const char *model_type) {
     }
 }
 
-/* Reads a list of divisors of frequencies into memory of the model. */
+/* Reads a list of divisors of frequencies into memory of the model. All layers of a model have the
+ * same list, so all layers that are not refused have as many pairs of columns. */
 static bool read_factors(const struct search *s, const struct codec_document *document,
                          const struct codec_value *scaling, const char *name, const double **list,
                          size_t *count, size_t place) {
     const struct codec_value *value = codec_get(scaling, name);
     attn_tensor numbers;
     struct codec_error unused;
-    const size_t pairs = s->layer->d / 2;
+    const struct layer *layer = s->layer;
+    const size_t pairs = (layer->rotary.columns > 0 ? layer->rotary.columns : layer->d) / 2;
     if (value == NULL || !codec_as_reals(document, value, 1, 1, &numbers, &unused) ||
-        numbers.shape[0] > pairs) {
-        return search_refuse(s->layer, "config.json has no %s of at most %zu numbers", name, pairs);
+        numbers.shape[0] != pairs) {
+        return search_refuse(s->layer, "config.json has no %s of %zu numbers", name, pairs);
     }
     if (s->model->factors == NULL) {
         s->model->factors = calloc(2 * pairs, sizeof *s->model->factors);
@@ -147,23 +147,12 @@ static bool read_scaling(const struct search *s, const struct codec_document *do
 static bool find_rotary(const struct search *s) {
     static const char *const names[] = {"rope_parameters", "rope_scaling"};
     struct layer *layer = s->layer;
-    const char *type = config_text(s->config, "model_type");
-    bool known = false;
-    for (size_t i = 0; type != NULL && i < sizeof rotary_models / sizeof *rotary_models; i++) {
-        known = known || strcmp(type, rotary_models[i]) == 0;
-    }
-    if (!known) {
-        return search_refuse(layer,
-                             "model_type is %.40s; of the models with these names, llama, mistral, "
-                             "mixtral, qwen2 and qwen3 are known",
-                             type == NULL ? "not given" : type);
-    }
     const double share = setting(s, "partial_rotary_factor", 1);
     layer->turns = true;
     layer->rotary.base = setting(s, "rope_theta", 10000);
     layer->rotary.columns = share > 0 && share < 1 ? (size_t)((double)layer->d * share) : 0;
     layer->options.norm_epsilon = setting(s, "rms_norm_eps", 1e-6);
-    find_window(s, type);
+    find_window(s, config_text(s->config, model_type));
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         const struct codec_document *document;
         const struct codec_value *scaling = config_value(s->config, names[i], &document);
@@ -206,7 +195,10 @@ static bool find_buckets(const struct search *s) {
         return false;
     }
     layer->both_ways = !decoder;
-    layer->most_distance = (size_t)setting(s, "relative_attention_max_distance", 128);
+    table->out_in = false; /* (buckets, heads) stays as it is */
+    table->count = table->columns;
+    layer->most_distance = config_count(
+        s->config, (const char *const[]){"relative_attention_max_distance", NULL}, 128);
     if (table->columns != layer->heads || table->rows < (layer->both_ways ? 4 : 2) ||
         layer->most_distance <= table->rows) {
         return search_refuse(layer,
@@ -215,6 +207,28 @@ static bool find_buckets(const struct search *s) {
                              table->rows, table->columns, layer->heads, layer->most_distance);
     }
     return true;
+}
+
+/* Checks that the attention of the model is known. Without model_type a family with rotary embedding
+ * is refused, because its models differ too much. */
+static bool check_model(const struct search *s) {
+    const char *const *known = s->family->models;
+    const char *type = config_text(s->config, model_type);
+    char names[160] = "";
+    if (known == NULL || (type == NULL && !s->family->rotary)) {
+        return true;
+    }
+    for (size_t i = 0, size = 0; known[i] != NULL; i++) {
+        if (type != NULL && strcmp(type, known[i]) == 0) {
+            return true;
+        }
+        const int more =
+            snprintf(names + size, sizeof names - size, "%s%s", i == 0 ? "" : ", ", known[i]);
+        size += size + (size_t)more < sizeof names ? (size_t)more : 0;
+    }
+    return search_refuse(s->layer,
+                         "model_type is %.40s; the models with such tensors that are known are %s",
+                         type == NULL ? "not given" : type, names);
 }
 
 bool search_options(const struct search *s) {
@@ -231,6 +245,9 @@ bool search_options(const struct search *s) {
     o->causal = causal && !cross ? ATTN_CAUSAL_TOP_LEFT : ATTN_CAUSAL_NONE;
     layer->zero_key =
         config_flag(s->config, "zero_key", config_flag(s->config, "add_zero_attn", false));
+    if (!check_model(s)) {
+        return false;
+    }
     if (strcmp(s->family->name, "bert") == 0 && kind != NULL && strcmp(kind, "absolute") != 0) {
         return search_refuse(layer, "%s is %.40s, which is not known", position, kind);
     }

@@ -2,8 +2,8 @@
  * layers.h - stored layers: the attention weights of models, in safetensors files of one folder.
  *
  * layers_open() reads the headers of all files and starts a thread that looks for changes every
- * second. A model is one file, or a folder with one model and its config.json. Each set of weights
- * of an attention in it is a layer. A layer has the name of its model, a dot, and the names of its
+ * second. A model is a file of the folder, or an index of several files. It may also stand in a
+ * folder of its own, beside its config.json. Each set of weights of an attention in it is a layer. A layer has the name of its model, a dot, and the names of its
  * tensors as far as they are the same.
  *
  * The weights of a layer are read, widened and packed when a request first uses it. Packed weights
@@ -34,10 +34,12 @@ enum {
 struct layer_shard {
     int fd;
     uint64_t data; /* where the bytes of the tensors begin */
+    uint64_t size; /* bytes of the file when its header was read, and when it had last changed */
+    struct timespec changed;
 };
 
-/* A matrix or vector of a layer in a file: a tensor, or a part of one. The part is `count` rows, or
- * columns if the tensor is in_out, from `first` on. */
+/* A matrix or vector of a layer in a file: a tensor, or a part of one. A part is the outputs
+ * [first, first + count): rows if out_in, otherwise columns. */
 struct layer_tensor {
     const struct layer_shard *shard; /* NULL: the layer has no such tensor */
     enum codec_type type;
@@ -78,11 +80,11 @@ struct layer {
     size_t heads, kv_heads, d, d_v, d_out;
     size_t bytes;         /* of its tensors in the file */
     attn_options options; /* those of the model: causal, scale, window, softcap; no pointers */
-    bool turns;           /* with `rotary` */
+    bool turns;           /* Q and K are turned as `rotary` says */
     attn_rotary rotary;   /* its lists are owned by the model */
     bool zero_key;
-    bool both_ways;                 /* the distances of LAYER_DISTANCES have a sign */
-    size_t most_distance;           /* distances of LAYER_DISTANCES from this one on are the same */
+    bool both_ways;                 /* keys before and after the query have their own buckets */
+    size_t most_distance;           /* this distance and larger ones share the last bucket */
     struct layer_packed *packed[2]; /* by attn_dtype; the store's mutex guards them */
 };
 
@@ -93,7 +95,6 @@ struct layer_model {
     char reason[LAYERS_REASON]; /* why no layer of it is served; empty if there are layers */
     struct layer *layers;       /* owned; sorted by search_compare() */
     size_t count;
-    size_t bytes; /* of its files */
     /* The rest is for this folder. */
     struct layer_shard *shards;
     size_t shard_count;
@@ -147,8 +148,8 @@ const struct layer *layers_under(const struct layers_catalogue *catalogue, const
                                  size_t *count);
 
 struct layers_load {
-    size_t models, layers, refused; /* in the newest catalogue */
-    size_t packed;                  /* bytes of packed weights */
+    size_t layers, refused; /* in the newest catalogue */
+    size_t packed;          /* bytes of packed weights */
 };
 
 struct layers_load layers_load(struct layers *layers);
@@ -167,6 +168,7 @@ struct layer_use {
     struct layer_packed *packed;
     attn_projection projection; /* the weights that `multihead` points to */
     attn_tensor tensors[LAYER_PARTS];
+    bool unreadable; /* layer_wait() has failed because of the file, and not because of a number */
 };
 
 /* Begins to use a layer of a catalogue that the caller has taken. The layer stays as it is until

@@ -19,11 +19,11 @@
 #include "layers/family.h"
 
 enum {
-    MOST_HEADER = 100 * 1000 * 1000, /* bytes; the limit of the format */
-    MOST_VALUES = 1 << 21,           /* values of a header */
-    MOST_JSON = 16 << 20,            /* bytes of an index or a config.json */
-    MOST_SHARDS = 256,               /* files of one model */
-    MOST_ENTRIES = 4096              /* files of one folder */
+    MOST_HEADER = 16 << 20, /* bytes; a header is read as a whole */
+    MOST_VALUES = 1 << 21,  /* values of a header */
+    MOST_JSON = 16 << 20,   /* bytes of an index or a config.json */
+    MOST_SHARDS = 256,      /* files of one model */
+    MOST_ENTRIES = 4096     /* files of one folder */
 };
 
 static const char ending[] = ".safetensors", index_ending[] = ".safetensors.index.json";
@@ -40,9 +40,12 @@ static bool refuse_model(char reason[static LAYERS_REASON], const char *format, 
 
 /* --------------------------------------------------------------------------------------- files */
 
-int model_open(int folder, const char *path) {
-    const struct open_how how = {.flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY,
-                                 .resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS};
+/* Opens a file inside the folder for reading. No link leads out of the folder. Returns -1 with
+ * errno. */
+static int open_inside(int folder, const char *path, int flags) {
+    const struct open_how how = {
+        .flags = (unsigned)(O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | flags),
+        .resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS};
     const int fd = (int)syscall(SYS_openat2, folder, path, &how, sizeof how);
     if (fd >= 0 || (errno != ENOSYS && errno != EPERM)) {
         return fd;
@@ -67,7 +70,7 @@ int model_open(int folder, const char *path) {
 /* Opens a regular file. Returns -1 with a reason. */
 static int open_regular(int folder, const char *path, struct stat *status,
                         char reason[static LAYERS_REASON]) {
-    const int fd = model_open(folder, path);
+    const int fd = open_inside(folder, path, 0);
     if (fd < 0) {
         const char *why =
             errno == EXDEV || errno == ELOOP ? "it is a link out of the folder" : strerror(errno);
@@ -82,8 +85,7 @@ static int open_regular(int folder, const char *path, struct stat *status,
     return fd;
 }
 
-/* Reads `size` bytes at an offset. Returns false if the file ends before or cannot be read. */
-static bool read_at(int fd, void *to, size_t size, uint64_t offset) {
+bool model_read_at(int fd, void *to, size_t size, uint64_t offset) {
     char *bytes = to;
     while (size > 0) {
         const ssize_t got = pread(fd, bytes, size, (off_t)offset);
@@ -91,6 +93,7 @@ static bool read_at(int fd, void *to, size_t size, uint64_t offset) {
             continue;
         }
         if (got <= 0) {
+            errno = got == 0 ? 0 : errno;
             return false;
         }
         bytes += got;
@@ -98,6 +101,18 @@ static bool read_at(int fd, void *to, size_t size, uint64_t offset) {
         offset += (uint64_t)got;
     }
     return true;
+}
+
+bool model_is_unchanged(const struct layer_shard *shard) {
+    struct stat status;
+    return fstat(shard->fd, &status) == 0 && (uint64_t)status.st_size == shard->size &&
+           status.st_mtim.tv_sec == shard->changed.tv_sec &&
+           status.st_mtim.tv_nsec == shard->changed.tv_nsec;
+}
+
+/* Returns whether an error may pass although the file does not change. */
+static bool passes(int error) {
+    return error == EMFILE || error == ENFILE || error == ENOMEM || error == EIO;
 }
 
 /* Reads a small JSON file. Returns owned, or NULL with a reason. */
@@ -115,7 +130,7 @@ static struct codec_document *read_json(int folder, const char *path,
         refuse_model(reason, "%.100s has %lld bytes; at most %d are read", path,
                      (long long)status.st_size, MOST_JSON);
     } else if ((text = malloc((size_t)status.st_size + 1)) == NULL ||
-               !read_at(fd, text, (size_t)status.st_size, 0)) {
+               !model_read_at(fd, text, (size_t)status.st_size, 0)) {
         refuse_model(reason, "%.100s cannot be read", path);
     } else if ((document = config_parse(text, (size_t)status.st_size, &error)) == NULL) {
         refuse_model(reason, "%.80s is not JSON as it should be: %.120s", path, error.message);
@@ -160,7 +175,7 @@ static int by_text(const void *a, const void *b) {
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* Lists a folder without hidden files. Takes the descriptor. Returns false with errno. */
+/* Lists a folder without hidden files. Takes the descriptor. Returns false if it cannot be read. */
 static bool list_folder(int fd, struct names *names) {
     DIR *stream = fd < 0 ? NULL : fdopendir(fd);
     struct dirent *entry;
@@ -168,7 +183,7 @@ static bool list_folder(int fd, struct names *names) {
     if (stream == NULL && fd >= 0) {
         close(fd);
     }
-    while (good && (entry = readdir(stream)) != NULL) {
+    while (good && (errno = 0, entry = readdir(stream)) != NULL) {
         if (entry->d_name[0] == '.' || names->count == MOST_ENTRIES) {
             continue;
         }
@@ -183,9 +198,8 @@ static bool list_folder(int fd, struct names *names) {
         }
     }
     if (stream != NULL) {
-        const int error = errno;
+        good = good && errno == 0;
         closedir(stream);
-        errno = error;
     }
     if (names->count > 0) {
         qsort(names->list, names->count, sizeof *names->list, by_text);
@@ -199,21 +213,22 @@ static size_t stem_of(const char *name, const char *end) {
     return size > last && strcmp(name + size - last, end) == 0 ? size - last : 0;
 }
 
-/* Is the file one of those that an index in the same folder names? Their names begin with the stem
- * of the index and a dash. */
+static bool has_name(const struct names *names, const char *name) {
+    return names->count > 0 &&
+           bsearch(&name, names->list, names->count, sizeof *names->list, by_text) != NULL;
+}
+
+/* Returns whether an index in the same folder may name this file: its name begins with the stem of
+ * the index and a dash. */
 static bool is_shard(const struct names *names, const char *name) {
-    for (size_t i = 0; i < names->count; i++) {
-        const size_t stem = stem_of(names->list[i], index_ending);
-        if (stem > 0 && strncmp(names->list[i], name, stem) == 0 && name[stem] == '-') {
+    char index[MODEL_PATH];
+    for (const char *dash = strchr(name, '-'); dash != NULL; dash = strchr(dash + 1, '-')) {
+        snprintf(index, sizeof index, "%.*s%s", (int)(dash - name), name, index_ending);
+        if (has_name(names, index)) {
             return true;
         }
     }
     return false;
-}
-
-static bool has_name(const struct names *names, const char *name) {
-    return names->count > 0 &&
-           bsearch(&name, names->list, names->count, sizeof *names->list, by_text) != NULL;
 }
 
 /* The models that a scan has found. */
@@ -315,14 +330,13 @@ static bool scan_folder(struct scan *scan, int fd, const char *inside) {
             good = add_model(scan, &names, inside, name, index > 0 ? index : file, index > 0,
                              models == 1);
         } else if (inside[0] == '\0') {
-            struct stat status;
             char below[MODEL_PATH];
-            const int inner = model_open(scan->folder, name);
-            if (inner >= 0 && fstat(inner, &status) == 0 && S_ISDIR(status.st_mode)) {
+            const int inner = open_inside(scan->folder, name, O_DIRECTORY);
+            if (inner >= 0) {
                 snprintf(below, sizeof below, "%s/", name);
                 good = scan_folder(scan, inner, below);
-            } else if (inner >= 0) {
-                close(inner);
+            } else {
+                good = !passes(errno);
             }
         }
     }
@@ -331,7 +345,9 @@ static bool scan_folder(struct scan *scan, int fd, const char *inside) {
 }
 
 static int by_source_name(const void *a, const void *b) {
-    return strcmp(((const struct model_source *)a)->name, ((const struct model_source *)b)->name);
+    const struct model_source *first = a, *second = b;
+    const int names = strcmp(first->name, second->name);
+    return names != 0 ? names : strcmp(first->path, second->path);
 }
 
 struct model_source *model_scan(int folder, size_t *count) {
@@ -371,7 +387,7 @@ struct reading {
 static struct codec_document *read_header(int fd, uint64_t file, uint64_t *size, const char *path,
                                           char reason[static LAYERS_REASON]) {
     unsigned char prefix[SAFETENSORS_PREFIX];
-    if (!read_at(fd, prefix, sizeof prefix, 0)) {
+    if (!model_read_at(fd, prefix, sizeof prefix, 0)) {
         refuse_model(reason, "%.100s has no header: it has %llu bytes", path,
                      (unsigned long long)file);
         return NULL;
@@ -391,19 +407,24 @@ static struct codec_document *read_header(int fd, uint64_t file, uint64_t *size,
     struct codec_reader *reader = codec_reader_create(&options);
     struct codec_document *document = NULL;
     char piece[65536];
-    bool good = reader != NULL;
-    for (uint64_t at = 0; good && at < *size;) {
+    const char *wrong = reader == NULL ? "there is no memory" : NULL;
+    for (uint64_t at = 0; wrong == NULL && at < *size;) {
         const size_t left = (size_t)(*size - at), count = left < sizeof piece ? left : sizeof piece;
-        good = read_at(fd, piece, count, SAFETENSORS_PREFIX + at) && (at > 0 || piece[0] == '{') &&
-               codec_reader_feed(reader, piece, count) == CODEC_OK;
+        if (!model_read_at(fd, piece, count, SAFETENSORS_PREFIX + at)) {
+            wrong = "it cannot be read";
+        } else if (at == 0 && piece[0] != '{') {
+            wrong = "it does not begin with {";
+        } else if (codec_reader_feed(reader, piece, count) != CODEC_OK) {
+            wrong = codec_reader_error(reader)->message;
+        }
         at += count;
     }
-    good = good && codec_reader_finish(reader, &document) == CODEC_OK;
-    if (!good) {
-        const struct codec_error *error = reader == NULL ? NULL : codec_reader_error(reader);
+    if (wrong == NULL && codec_reader_finish(reader, &document) != CODEC_OK) {
+        wrong = codec_reader_error(reader)->message;
+    }
+    if (wrong != NULL) {
         refuse_model(reason, "the header of %.80s is not JSON as it should be: %.120s", path,
-                     error != NULL && error->message[0] != '\0' ? error->message
-                                                                : "it does not begin with {");
+                     wrong);
     }
     codec_reader_free(reader);
     return document;
@@ -423,7 +444,8 @@ static bool add_shard(struct reading *r, const char *path) {
         return false;
     }
     model->shard_count++;
-    model->bytes += (size_t)status.st_size;
+    shard->size = (uint64_t)status.st_size;
+    shard->changed = status.st_mtim;
     struct codec_document *header =
         read_header(shard->fd, (uint64_t)status.st_size, &size, path, model->reason);
     if (header == NULL) {
@@ -467,6 +489,7 @@ static bool add_indexed(struct reading *r, const char *path) {
     struct names names = {0};
     const char *slash = strrchr(path, '/'), *file;
     const int inside = slash == NULL ? 0 : (int)(slash + 1 - path);
+    const size_t stem = stem_of(path + inside, index_ending);
     struct codec_error error;
     bool good = index != NULL;
     const struct codec_value *map = good && codec_kind_of(codec_root(index)) == CODEC_OBJECT
@@ -479,9 +502,11 @@ static bool add_indexed(struct reading *r, const char *path) {
     for (const struct codec_value *member = good ? codec_at(map, 0) : NULL; good && member != NULL;
          member = codec_next(member)) {
         if (codec_kind_of(member) != CODEC_TEXT || !codec_as_text(index, member, &file, &error) ||
-            strchr(file, '/') != NULL || stem_of(file, ending) == 0) {
-            good = refuse_model(reason,
-                                "%.100s names a file that is no .safetensors file beside it", path);
+            strchr(file, '/') != NULL || stem_of(file, ending) == 0 ||
+            strncmp(file, path + inside, stem) != 0 || file[stem] != '-') {
+            good =
+                refuse_model(reason, "%.80s names a file that is not %.*s-*.safetensors beside it",
+                             path, (int)(stem < 80 ? stem : 80), path + inside);
         } else if (names.list != NULL && (names.list[names.count] = strdup(file)) != NULL) {
             names.count++;
         }
@@ -549,6 +574,14 @@ static bool read_model(struct reading *r, const struct model_source *source) {
                         r->count);
 }
 
+/* A text of an answer must be UTF-8, but the name of a file may have any bytes, and a reason may be
+ * cut. So other bytes than ASCII become question marks. */
+static void keep_ascii(char *text) {
+    for (; *text != '\0'; text++) {
+        *text = (unsigned char)*text < 0x80 ? *text : '?';
+    }
+}
+
 struct layer_model *model_read(int folder, const struct model_source *source) {
     struct layer_model *model = calloc(1, sizeof *model);
     struct reading r = {.folder = folder, .model = model};
@@ -559,9 +592,12 @@ struct layer_model *model_read(int folder, const struct model_source *source) {
     snprintf(model->file, sizeof model->file, "%.255s", source->path);
     snprintf(model->reason, sizeof model->reason, "%s", source->reason);
     model->version = source->version;
-    if (model->reason[0] == '\0') {
-        read_model(&r, source);
+    errno = 0;
+    if (model->reason[0] == '\0' && !read_model(&r, source) && passes(errno)) {
+        model->version = 0; /* it is read again at the next look */
     }
+    keep_ascii(model->file);
+    keep_ascii(model->reason);
     config_close(&r.config);
     for (size_t i = 0; i < model->shard_count; i++) {
         codec_document_free(r.headers[i]);

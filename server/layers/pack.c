@@ -6,12 +6,11 @@
  */
 #include "layers/pack.h"
 
-#include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
+
+#include "layers/model.h"
 
 enum {
     PART_NUMBERS = 1 << 18, /* numbers that one task reads, unless 64 columns have more */
@@ -71,6 +70,38 @@ size_t layer_packed_bytes(const struct layer *layer, attn_dtype dtype) {
     return bytes;
 }
 
+/* Returns the shape of a tensor in the block. It has no place yet. */
+static attn_tensor shape_of(const struct layer_tensor *t, size_t part, attn_dtype dtype) {
+    const bool table = part == LAYER_DISTANCES;
+    if (is_matrix(part) || table) {
+        return (attn_tensor){
+            .dtype = dtype, .rank = 2, .shape = {table ? t->rows : inputs_of_tensor(t), t->count}};
+    }
+    return (attn_tensor){.dtype = dtype, .rank = 1, .shape = {t->count}};
+}
+
+bool pack_check(const struct layer *layer, attn_error *error) {
+    static const _Alignas(ATTN_ALIGNMENT) float nothing; /* a plan that has not begun reads none */
+    struct layer_use use = {.layer = layer};
+    const attn_tensor x = {.data = &nothing, .rank = 2, .shape = {1, layer->d_model}};
+    const attn_tensor context = {.data = &nothing, .rank = 2, .shape = {1, layer->d_context}};
+    const attn_tensor values = {.data = &nothing, .rank = 2, .shape = {1, layer->d_value}};
+    attn_multihead multihead = {.x = &x, .context = &context, .value_context = &values};
+    attn_options options = {.results = ATTN_WANT(OUTPUT)};
+    attn_plan *plan = NULL;
+    for (size_t part = 0; part < LAYER_PARTS; part++) {
+        if (layer->tensors[part].shard != NULL) {
+            use.tensors[part] = shape_of(&layer->tensors[part], part, ATTN_FLOAT32);
+            use.tensors[part].data = &nothing;
+        }
+    }
+    layer_fill(&use, &multihead, &options);
+    options.rotary = layer->turns ? &layer->rotary : NULL;
+    const bool good = attn_plan_multihead(&plan, &multihead, &options, error) == ATTN_OK;
+    attn_plan_free(plan);
+    return good;
+}
+
 struct layer_packed *pack_new(const struct layer *layer, attn_dtype dtype) {
     struct layer_packed *packed = calloc(1, sizeof *packed);
     const size_t bytes = layer_packed_bytes(layer, dtype);
@@ -88,15 +119,8 @@ struct layer_packed *pack_new(const struct layer *layer, attn_dtype dtype) {
         if (t->shard == NULL) {
             continue;
         }
-        const bool table = part == LAYER_DISTANCES;
-        attn_tensor *to = &packed->tensors[part];
-        *to = (attn_tensor){.data = packed->block + at, .dtype = dtype, .rank = 1};
-        to->shape[0] = t->count;
-        if (is_matrix(part) || table) {
-            to->rank = 2;
-            to->shape[0] = table ? t->rows : inputs_of_tensor(t);
-            to->shape[1] = t->count;
-        }
+        packed->tensors[part] = shape_of(t, part, dtype);
+        packed->tensors[part].data = packed->block + at;
         packed->parts[part] =
             is_matrix(part) ? (t->count + columns_of_task(t) - 1) / columns_of_task(t) : 1;
         packed->tasks += packed->parts[part];
@@ -116,6 +140,13 @@ void pack_free(struct layer_packed *packed) {
 }
 
 /* ------------------------------------------------------------------------------------ the tasks */
+
+bool pack_has_failed(struct layer_packed *packed) {
+    pthread_mutex_lock(&packed->mutex);
+    const bool failed = packed->failed;
+    pthread_mutex_unlock(&packed->mutex);
+    return failed;
+}
 
 size_t layer_tasks(const struct layer_use *use) {
     struct layer_packed *packed = use->packed;
@@ -147,24 +178,6 @@ double layer_cost(const struct layer_use *use) {
     return (double)use->packed->bytes / 4 * COST_OF_NUMBER;
 }
 
-/* Reads bytes of a file, which may have become shorter. */
-static bool read_bytes(const struct layer_shard *shard, uint64_t offset, void *to, size_t size) {
-    char *bytes = to;
-    while (size > 0) {
-        const ssize_t got = pread(shard->fd, bytes, size, (off_t)offset);
-        if (got < 0 && errno == EINTR) {
-            continue;
-        }
-        if (got <= 0) {
-            return false;
-        }
-        bytes += got;
-        size -= (size_t)got;
-        offset += (uint64_t)got;
-    }
-    return true;
-}
-
 /* Reads outputs [first, first + count) of a tensor, in the layout that they have in the file, and
  * widens them to `to`. Sets *finite. Returns false if the file cannot be read. */
 static bool read_part(const struct layer_tensor *t, size_t first, size_t count, attn_dtype dtype,
@@ -173,15 +186,16 @@ static bool read_part(const struct layer_tensor *t, size_t first, size_t count, 
     *finite = true;
     if (t->out_in) {
         const size_t numbers = count * t->columns;
-        if (!read_bytes(t->shard, t->offset + first * t->columns * width, bytes, numbers * width)) {
+        if (!model_read_at(t->shard->fd, bytes, numbers * width,
+                           t->offset + first * t->columns * width)) {
             return false;
         }
         *finite = codec_widen(t->type, bytes, numbers, dtype, to);
         return true;
     }
     for (size_t row = 0; row < t->rows; row++) {
-        if (!read_bytes(t->shard, t->offset + (row * t->columns + first) * width, bytes,
-                        count * width)) {
+        if (!model_read_at(t->shard->fd, bytes, count * width,
+                           t->offset + (row * t->columns + first) * width)) {
             return false;
         }
         *finite &= codec_widen(t->type, bytes, count, dtype, (char *)to + row * count * size);
@@ -189,9 +203,9 @@ static bool read_part(const struct layer_tensor *t, size_t first, size_t count, 
     return true;
 }
 
-/* Packs one part of a tensor. Returns false with a reason. */
+/* Packs one part of a tensor. Returns false with a reason; *unreadable says that the file is it. */
 static bool pack_part(const struct layer_packed *packed, size_t part, size_t index, char *scratch,
-                      char reason[static LAYERS_REASON]) {
+                      bool *unreadable, char reason[static LAYERS_REASON]) {
     const struct layer_tensor *t = &packed->layer->tensors[part];
     const attn_tensor *to = &packed->tensors[part];
     const bool matrix = is_matrix(part);
@@ -200,7 +214,9 @@ static bool pack_part(const struct layer_packed *packed, size_t part, size_t ind
     char *numbers = scratch + numbers_of_task(packed->layer) * sizeof(double);
     void *target = matrix ? numbers : packed->block + ((const char *)to->data - packed->block);
     bool finite;
-    if (!read_part(t, t->first + from, count, to->dtype, scratch, target, &finite)) {
+    if (!read_part(t, t->first + from, count, to->dtype, scratch, target, &finite) ||
+        !model_is_unchanged(t->shard)) {
+        *unreadable = true;
         snprintf(reason, LAYERS_REASON,
                  "%s of the layer %.100s cannot be read: its file has changed "
                  "or cannot be read",
@@ -234,12 +250,12 @@ static bool pack_part(const struct layer_packed *packed, size_t part, size_t ind
 
 /* Packs task number `task` of all. */
 static bool pack_task(const struct layer_packed *packed, size_t task, void *scratch,
-                      char reason[static LAYERS_REASON]) {
+                      bool *unreadable, char reason[static LAYERS_REASON]) {
     size_t part = 0;
     while (task >= packed->parts[part]) {
         task -= packed->parts[part++];
     }
-    return pack_part(packed, part, task, scratch, reason);
+    return pack_part(packed, part, task, scratch, unreadable, reason);
 }
 
 bool layer_task(struct layer_use *use, size_t task, void *scratch,
@@ -253,11 +269,13 @@ bool layer_task(struct layer_use *use, size_t task, void *scratch,
     if (mine >= packed->tasks) {
         return true; /* layer_wait() says whether it failed */
     }
-    const bool good = pack_task(packed, mine, scratch, reason);
+    bool unreadable = false;
+    const bool good = pack_task(packed, mine, scratch, &unreadable, reason);
     pthread_mutex_lock(&packed->mutex);
     packed->done++;
     if (!good && !packed->failed) {
         packed->failed = true;
+        packed->unreadable = unreadable;
         memcpy(packed->reason, reason, LAYERS_REASON);
     }
     pthread_cond_broadcast(&packed->changed);
@@ -272,6 +290,7 @@ bool layer_wait(struct layer_use *use, char reason[static LAYERS_REASON]) {
         pthread_cond_wait(&packed->changed, &packed->mutex);
     }
     const bool good = !packed->failed;
+    use->unreadable = packed->unreadable;
     memcpy(reason, packed->reason, LAYERS_REASON);
     pthread_mutex_unlock(&packed->mutex);
     return good;

@@ -24,13 +24,19 @@ struct layer_packed {
     pthread_mutex_t mutex;
     pthread_cond_t changed;
     size_t begun, done; /* tasks */
-    bool failed;
+    bool failed, unreadable;
     char reason[LAYERS_REASON];
 };
 
 /* Makes the block for a layer. The tensors have their shapes and places, but no numbers yet.
  * Returns owned, or NULL if there is no memory. */
 struct layer_packed *pack_new(const struct layer *layer, attn_dtype dtype);
+
+/* Plans a call with the layer. Returns false with an error if the library refuses it. */
+bool pack_check(const struct layer *layer, attn_error *error);
+
+/* Returns whether one of its tasks has failed. */
+bool pack_has_failed(struct layer_packed *packed);
 
 /* Frees a block that nothing uses. NULL is allowed. */
 void pack_free(struct layer_packed *packed);

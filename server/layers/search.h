@@ -10,12 +10,13 @@
 /* The names that a family of models gives to the tensors of an attention, and its habits. */
 struct family {
     const char *name;
-    const char *tensors[LAYER_PARTS]; /* behind the prefix of a layer */
-    const char *ending;               /* of the prefix; NULL = any */
-    bool packed; /* the tensors of Q hold Q, K and V; otherwise `packed_biases` may */
-    bool packed_biases;
-    bool in_out;       /* matrices are (inputs, outputs) */
-    bool needs_output; /* without W_O it is another family */
+    const char *const *models;        /* the values of model_type, and NULL; NULL: any */
+    const char *tensors[LAYER_PARTS]; /* their names after the prefix of a layer */
+    const char *ending;               /* the prefix ends with this text; NULL: any prefix */
+    bool fused_weights;               /* one tensor holds the weights of Q, K and V */
+    bool fused_biases;                /* one tensor holds the biases of Q, K and V */
+    bool in_out;                      /* matrices are (inputs, outputs) */
+    bool needs_output;                /* a prefix without W_O is no layer of this family */
     bool causal;
     bool rotary;
     bool unscaled;

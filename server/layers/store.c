@@ -60,8 +60,16 @@ static void drop_packed(struct layers *layers, struct layer_packed *p) {
     pack_free(p);
 }
 
-/* Frees what was not used for the longest time, until `bytes` more fit. */
+/* Frees what was not used for the longest time, until `bytes` more fit. Frees nothing and returns
+ * false if they cannot fit because of what is in use. */
 static bool make_room(struct layers *layers, size_t bytes) {
+    size_t used = 0;
+    for (const struct layer_packed *p = layers->oldest; p != NULL; p = p->newer) {
+        used += p->users > 0 ? p->bytes : 0;
+    }
+    if (used > layers->memory - bytes) {
+        return false;
+    }
     struct layer_packed *p = layers->oldest;
     while (p != NULL && layers->packed > layers->memory - bytes) {
         struct layer_packed *newer = p->newer;
@@ -70,7 +78,7 @@ static bool make_room(struct layers *layers, size_t bytes) {
         }
         p = newer;
     }
-    return layers->packed <= layers->memory - bytes;
+    return true;
 }
 
 /* ----------------------------------------------------------------------------------- catalogues */
@@ -105,18 +113,23 @@ static int by_model_name(const void *key, const void *model) {
     return strcmp(key, (*(struct layer_model *const *)model)->name);
 }
 
-/* Finds a model in a catalogue that may change. */
-static struct layer_model *find_model(const struct layers_catalogue *catalogue, const char *name) {
+/* Returns the index of the first model of this name, or the number of models. */
+static size_t find_first(const struct layers_catalogue *catalogue, const char *name) {
     struct layer_model **found = catalogue->count == 0
                                      ? NULL
                                      : bsearch(name, catalogue->models, catalogue->count,
                                                sizeof(struct layer_model *), by_model_name);
-    return found == NULL ? NULL : *found;
+    while (found != NULL && found > catalogue->models && by_model_name(name, found - 1) == 0) {
+        found--;
+    }
+    return found == NULL ? catalogue->count : (size_t)(found - catalogue->models);
 }
 
+/* If several models have one name, all but the first are refused. */
 const struct layer_model *layers_find_model(const struct layers_catalogue *catalogue,
                                             const char *name) {
-    return find_model(catalogue, name);
+    const size_t index = find_first(catalogue, name);
+    return index == catalogue->count ? NULL : catalogue->models[index];
 }
 
 static int by_layer(const void *key, const void *layer) {
@@ -191,10 +204,13 @@ void layers_give(struct layers *layers, const struct layers_catalogue *catalogue
 /* Returns a model of the old catalogue if its files have not changed, or reads it. */
 static struct layer_model *find_or_read(struct layers *layers, const struct layers_catalogue *old,
                                         const struct model_source *source) {
-    struct layer_model *model = find_model(old, source->name);
-    const bool same_file = model != NULL && model->version == source->version &&
-                           strncmp(model->file, source->path, sizeof model->file - 1) == 0;
-    return same_file ? model : model_read(layers->folder, source);
+    for (size_t i = find_first(old, source->name);
+         i < old->count && by_model_name(source->name, &old->models[i]) == 0; i++) {
+        if (old->models[i]->version == source->version) {
+            return old->models[i];
+        }
+    }
+    return model_read(layers->folder, source);
 }
 
 /* Returns whether two catalogues have the same models. */
@@ -255,7 +271,7 @@ static void *watch(void *argument) {
     pthread_mutex_lock(&layers->mutex);
     while (!layers->ending) {
         struct timespec until;
-        clock_gettime(CLOCK_REALTIME, &until);
+        clock_gettime(CLOCK_MONOTONIC, &until);
         until.tv_sec += PERIOD;
         pthread_cond_timedwait(&layers->ended, &layers->mutex, &until);
         if (!layers->ending) {
@@ -289,7 +305,11 @@ struct layers *layers_open(const struct layers_options *options,
     none->users = 1;
     pthread_mutex_init(&layers->refresh, NULL);
     pthread_mutex_init(&layers->mutex, NULL);
-    pthread_cond_init(&layers->ended, NULL);
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&layers->ended, &attributes);
+    pthread_condattr_destroy(&attributes);
     layers_refresh(layers);
     const int error = pthread_create(&layers->thread, NULL, watch, layers);
     if (error != 0) {
@@ -344,7 +364,7 @@ size_t layers_memory(const struct layers *layers) {
 
 struct layers_load layers_load(struct layers *layers) {
     const struct layers_catalogue *catalogue = layers_take(layers);
-    struct layers_load load = {.models = catalogue->count};
+    struct layers_load load = {0};
     for (size_t i = 0; i < catalogue->count; i++) {
         const struct layer_model *model = catalogue->models[i];
         load.refused += model->reason[0] != '\0';
@@ -373,6 +393,9 @@ enum layer_status layer_begin(struct layers *layers, const struct layer *layer, 
     }
     pthread_mutex_lock(&layers->mutex);
     struct layer_packed *packed = own->packed[dtype];
+    if (packed != NULL && pack_has_failed(packed)) { /* its last user frees it */
+        own->packed[dtype] = packed = NULL;
+    }
     if (packed != NULL) {
         packed->unwanted = false;
         unlink_packed(layers, packed);

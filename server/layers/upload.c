@@ -1,14 +1,17 @@
 /* upload.c - see upload.h. */
+#define _GNU_SOURCE /* renameat2() */
 #include "layers/upload.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -18,7 +21,6 @@
 #define TEMPORARY ".attentiond-" /* the beginning of the names of temporary files */
 
 enum {
-    ABANDONED = 600,             /* seconds */
     FILE_NAME = LAYERS_NAME + 16 /* bytes of NAME.safetensors */
 };
 
@@ -28,8 +30,10 @@ struct upload {
     int file;              /* owned; -1 once it is closed */
     int error;             /* errno of the first write that failed, or 0 */
     char name[LAYERS_NAME + 1], final[FILE_NAME];
-    char temporary[64], old[64]; /* `old` is a second name of the file that is replaced */
+    char temporary[64];
 };
+
+static pthread_mutex_t renaming = PTHREAD_MUTEX_INITIALIZER; /* one file gets or loses its name */
 
 /* Writes why something failed. Returns the status. */
 static enum upload_status refuse_upload(char reason[static LAYERS_REASON],
@@ -64,14 +68,19 @@ static enum upload_status name_file(struct layers *layers, const char *name,
                              LAYERS_NAME);
     }
     snprintf(file, FILE_NAME, "%s.safetensors", name);
+    struct stat status;
+    const bool exists = fstatat(layers_folder(layers), file, &status, AT_SYMLINK_NOFOLLOW) == 0;
+    if (exists) {
+        layers_refresh(layers); /* the catalogue may not have the file yet */
+    }
     const struct layers_catalogue *catalogue = layers_take(layers);
     const struct layer_model *model = layers_find_model(catalogue, name);
-    const bool other = model != NULL && strcmp(model->file, file) != 0;
+    const bool other = model == NULL ? exists : strcmp(model->file, file) != 0;
     if (other) {
         refuse_upload(reason, UPLOAD_BAD,
-                      "the model %s has the file %.60s; only a model that is the one file "
+                      "%s is a part of another model; only a model that is the one file "
                       "NAME.safetensors is replaced and removed",
-                      name, model->file);
+                      model == NULL ? file : model->file);
     }
     layers_give(layers, catalogue);
     return other ? UPLOAD_BAD : UPLOAD_DONE;
@@ -95,13 +104,16 @@ enum upload_status upload_begin(struct layers *layers, const char *name, struct 
     snprintf(u->name, sizeof u->name, "%s", name);
     struct timespec now; /* other machines may share the folder */
     clock_gettime(CLOCK_REALTIME, &now);
-    char text[48];
-    snprintf(text, sizeof text, TEMPORARY "%llx-%lx-%x", (unsigned long long)now.tv_sec,
-             (unsigned long)now.tv_nsec + (unsigned long)getpid(), atomic_fetch_add(&counter, 1));
-    snprintf(u->temporary, sizeof u->temporary, "%s-new", text);
-    snprintf(u->old, sizeof u->old, "%s-old", text);
+    snprintf(u->temporary, sizeof u->temporary, TEMPORARY "%llx-%lx-%x",
+             (unsigned long long)now.tv_sec, (unsigned long)now.tv_nsec + (unsigned long)getpid(),
+             atomic_fetch_add(&counter, 1));
     u->file = openat(u->folder, u->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-    return u->file >= 0 ? UPLOAD_DONE : refuse_system(reason, "the file cannot be made", errno);
+    if (u->file < 0) {
+        u->temporary[0] = '\0';
+        return refuse_system(reason, "the file cannot be made", errno);
+    }
+    flock(u->file, LOCK_EX | LOCK_NB); /* upload_clean() leaves it alone */
+    return UPLOAD_DONE;
 }
 
 bool upload_write(struct upload *upload, const void *bytes_, size_t size) {
@@ -143,54 +155,59 @@ static enum upload_status check_file(const struct upload *u, char reason[static 
     return status;
 }
 
-/* Gives the file its name. The old file keeps a second name until the folder is on the disk. */
+/* Gives the file its name. The old file takes the temporary name until the folder is on the disk, so
+ * that it can come back. A file system that cannot exchange names just replaces it. */
 static enum upload_status rename_file(struct upload *u, bool *replaced,
                                       char reason[static LAYERS_REASON]) {
-    *replaced = linkat(u->folder, u->final, u->folder, u->old, 0) == 0;
-    if (!*replaced && errno != ENOENT) {
-        return refuse_system(reason, "the old file cannot be kept", errno);
+    struct stat status;
+    *replaced = fstatat(u->folder, u->final, &status, AT_SYMLINK_NOFOLLOW) == 0;
+    const bool exchanged =
+        *replaced && renameat2(u->folder, u->temporary, u->folder, u->final, RENAME_EXCHANGE) == 0;
+    if (!exchanged && ((*replaced && errno != EINVAL && errno != ENOSYS) ||
+                       renameat(u->folder, u->temporary, u->folder, u->final) != 0)) {
+        return refuse_system(reason, "the file cannot get its name", errno);
     }
-    enum upload_status status = UPLOAD_DONE;
-    if (renameat(u->folder, u->temporary, u->folder, u->final) != 0) {
-        status = refuse_system(reason, "the file cannot get its name", errno);
-    } else if (fsync(u->folder) != 0) {
-        status = refuse_system(reason, "the folder cannot be written to the disk", errno);
-        if (!*replaced) {
-            unlinkat(u->folder, u->final, 0);
-        } else {
-            renameat(u->folder, u->old, u->folder, u->final);
-        }
+    if (fsync(u->folder) == 0) {
+        return UPLOAD_DONE;
     }
-    if (*replaced) {
-        unlinkat(u->folder, u->old, 0);
+    const int error = errno;
+    if (!*replaced) {
+        unlinkat(u->folder, u->final, 0);
+    } else if (exchanged &&
+               renameat2(u->folder, u->temporary, u->folder, u->final, RENAME_EXCHANGE) != 0) {
+        u->temporary[0] = '\0'; /* it is the old file, which stays */
     }
-    return status;
+    return refuse_system(reason, "the folder cannot be written to the disk", error);
 }
 
-/* Writes the file to the disk, checks it and gives it its name. */
+/* Checks the file, writes it to the disk and gives it its name. */
 static enum upload_status end_file(struct upload *upload, bool *replaced,
                                    char reason[static LAYERS_REASON]) {
     if (upload->error != 0) {
         return refuse_system(reason, "the file cannot be written", upload->error);
     }
+    enum upload_status status = check_file(upload, reason);
+    if (status != UPLOAD_DONE) {
+        return status;
+    }
     if (fsync(upload->file) != 0) {
         return refuse_system(reason, "the file cannot be written to the disk", errno);
     }
-    const int error = close(upload->file) != 0 ? errno : 0;
-    upload->file = -1;
-    if (error != 0) {
-        return refuse_system(reason, "the file cannot be written to the disk", error);
-    }
-    const enum upload_status status = check_file(upload, reason);
-    return status == UPLOAD_DONE ? rename_file(upload, replaced, reason) : status;
+    pthread_mutex_lock(&renaming);
+    status = name_file(upload->layers, upload->name, upload->final, reason);
+    status = status == UPLOAD_DONE ? rename_file(upload, replaced, reason) : status;
+    pthread_mutex_unlock(&renaming);
+    return status;
 }
 
 enum upload_status upload_end(struct upload *upload, bool *replaced,
                               char reason[static LAYERS_REASON]) {
     *replaced = false;
     const enum upload_status status = end_file(upload, replaced, reason);
-    unlinkat(upload->folder, upload->temporary, 0); /* it is not there if it was renamed */
-    upload->temporary[0] = '\0';
+    if (upload->temporary[0] != '\0') {
+        unlinkat(upload->folder, upload->temporary, 0); /* it is not there if it was renamed */
+        upload->temporary[0] = '\0';
+    }
     layers_refresh(upload->layers);
     return status;
 }
@@ -216,13 +233,15 @@ enum upload_status upload_remove(struct layers *layers, const char *name,
     if (status != UPLOAD_DONE) {
         return status;
     }
+    pthread_mutex_lock(&renaming);
     if (unlinkat(folder, file, 0) != 0) {
-        return errno == ENOENT ? refuse_upload(reason, UPLOAD_MISSING, "there is no model %s", name)
-                               : refuse_system(reason, "the file cannot be removed", errno);
-    }
-    if (fsync(folder) != 0) {
+        status = errno == ENOENT
+                     ? refuse_upload(reason, UPLOAD_MISSING, "there is no model %s", name)
+                     : refuse_system(reason, "the file cannot be removed", errno);
+    } else if (fsync(folder) != 0) {
         status = refuse_system(reason, "the folder cannot be written to the disk", errno);
     }
+    pthread_mutex_unlock(&renaming);
     layers_refresh(layers);
     return status;
 }
@@ -238,11 +257,16 @@ void upload_clean(int folder) {
         return;
     }
     while ((entry = readdir(stream)) != NULL) {
-        struct stat status;
-        if (strncmp(entry->d_name, TEMPORARY, strlen(TEMPORARY)) == 0 &&
-            fstatat(folder, entry->d_name, &status, AT_SYMLINK_NOFOLLOW) == 0 &&
-            status.st_mtime < time(NULL) - ABANDONED) {
+        if (strncmp(entry->d_name, TEMPORARY, strlen(TEMPORARY)) != 0) {
+            continue;
+        }
+        const int file =
+            openat(folder, entry->d_name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+        if (file >= 0 && flock(file, LOCK_EX | LOCK_NB) == 0) {
             unlinkat(folder, entry->d_name, 0);
+        }
+        if (file >= 0) {
+            close(file);
         }
     }
     closedir(stream);

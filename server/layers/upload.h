@@ -38,8 +38,7 @@ void upload_free(struct upload *upload);
 enum upload_status upload_remove(struct layers *layers, const char *name,
                                  char reason[static LAYERS_REASON]);
 
-/* Removes temporary files that have not grown for ten minutes: a process that was killed has left
- * them behind. */
+/* Removes the temporary files that no process is writing: one that was killed has left them. */
 void upload_clean(int folder);
 
 #endif

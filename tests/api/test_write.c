@@ -240,14 +240,54 @@ Test(write, survives_a_disk_that_is_full_at_the_end) {
     keep_the_old_file(SYS_fsync, ENOSPC, 507, "cannot be written to the disk");
 }
 
+/* Starts a daemon in which files cannot change their names, or only a new file cannot get one. */
+static void start_with_broken_names(unsigned number, unsigned error) {
+    put_weights_file("/layers/small", 3, 201, "");
+    cr_assert_eq(daemon_stop(), 0);
+    break_call(number, error);
+    daemon_start((const char *const[]){"--layers", folder, "--layers-writable", "64KiB",
+                                       "--api-key-file", keys, NULL});
+}
+
+Test(write, survives_an_exchange_that_fails) {
+    start_with_broken_names(SYS_renameat2, EIO);
+    put_weights_file("/layers/small", 5, 500, "cannot get its name");
+    expect_folder(3, 2);
+}
+
+Test(write, replaces_files_where_names_cannot_be_exchanged) {
+    start_with_broken_names(SYS_renameat2, EINVAL);
+    put_weights_file("/layers/small", 5, 200, "");
+    expect_folder(5, 2);
+}
+
 #ifdef SYS_renameat
 Test(write, survives_a_renaming_that_fails) {
-    keep_the_old_file(SYS_renameat, EIO, 500, "cannot get its name");
+    start_with_broken_names(SYS_renameat, EIO);
+    put_weights_file("/layers/other", 5, 500, "cannot get its name");
+    expect_folder(3, 2);
 }
 #endif
 
-Test(write, survives_a_link_that_fails) {
-    keep_the_old_file(SYS_linkat, EIO, 500, "cannot be kept");
+/* The files that an index names belong to one model, also those that are no model alone. */
+Test(write, leaves_the_files_of_an_index_alone) {
+    static const char index[] = "big.safetensors.index.json", shard[] = "big-1-of-1.safetensors";
+    static const char map[] = "{\"weight_map\":{\"W_Q\":\"big-1-of-1.safetensors\"}}";
+    char path[256];
+    size_t size;
+    char *file = make_file(3, &size);
+    for (int i = 0; i < 2; i++) {
+        snprintf(path, sizeof path, "%s/%s", folder, i == 0 ? index : shard);
+        FILE *stream = fopen(path, "wb");
+        cr_assert_not_null(stream);
+        const size_t bytes = i == 0 ? sizeof map - 1 : size;
+        cr_assert_eq(fwrite(i == 0 ? map : file, 1, bytes, stream), bytes);
+        cr_assert_eq(fclose(stream), 0);
+    }
+    expect_status("DELETE", "/layers/big-1-of-1", KEY, "", 0, 422, "a part of another model");
+    expect_status("PUT", "/layers/big-1-of-1", KEY, file, size, 422, "a part of another model");
+    expect_status("GET", "/layers/big.attention", KEY, "", 0, 200, "\"d_out\":3");
+    free(file);
 }
 
 static void start_with_a_full_disk(void) {

@@ -278,6 +278,12 @@ class Families(Models):
             "encoder_attentions" if name.startswith("encoder") else
             "cross_attentions" if name.endswith("EncDecAttention") else "decoder_attentions"))
 
+    def test_t5_with_more_heads_than_buckets(self):
+        config = transformers.T5Config(d_model=24, num_heads=40, d_kv=2, d_ff=32, num_layers=1, vocab_size=90,
+                                       attn_implementation="eager")
+        model = transformers.T5EncoderModel(config)
+        self.check_model(model, sentences(13))
+
     def test_bart(self):
         config = transformers.BartConfig(d_model=24, encoder_layers=2, decoder_layers=2, encoder_attention_heads=4,
                                          decoder_attention_heads=2, encoder_ffn_dim=8, decoder_ffn_dim=8, vocab_size=90,
