@@ -161,9 +161,12 @@ static size_t numbers_of_task(const struct layer *layer) {
     size_t most = 0;
     for (size_t part = 0; part < LAYER_PARTS; part++) {
         const struct layer_tensor *t = &layer->tensors[part];
-        const size_t numbers = t->shard == NULL  ? 0
-                               : is_matrix(part) ? inputs_of_tensor(t) * columns_of_task(t)
-                                                 : t->rows * t->columns;
+        if (t->shard == NULL) {
+            continue;
+        }
+        const size_t step = is_matrix(part) ? columns_of_task(t) : t->columns;
+        const size_t columns = step < t->count ? step : t->count;
+        const size_t numbers = columns * (is_matrix(part) ? inputs_of_tensor(t) : t->rows);
         most = numbers > most ? numbers : most;
     }
     return most;
