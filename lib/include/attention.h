@@ -241,16 +241,18 @@ typedef struct attn_rotary {
     const attn_tensor *cos, *sin;
 
     attn_rotary_scaling scaling;
-    double factor;             /* all but LONGROPE need it: >= 1 */
-    double original_positions; /* all but LINEAR need it: the positions of the training */
+    double factor; /* >= 1; every scaling but LONGROPE needs it, and UNSCALED ignores it */
+    /* The positions of the training; every scaling but LINEAR needs it, and UNSCALED ignores it. */
+    double original_positions;
     /* cos and sin are multiplied by it; 0 = what YARN and LONGROPE compute, 1 for the others. */
     double attention_factor;
     double low_factor, high_factor; /* of LLAMA3: low_freq_factor and high_freq_factor */
     double beta_fast, beta_slow;    /* of YARN; 0 = 32 and 1 */
     double mscale, mscale_all;      /* of YARN, for attention_factor; 0 = not given */
     bool untruncated;               /* YARN does not round the range of its ramp */
-    const double *short_factors;    /* of LONGROPE: columns / 2 divisors of the frequencies, for */
-    const double *long_factors;     /* up to, and for more than, original_positions */
+    /* Divisors of the frequencies, one for each pair. LONGROPE takes the short ones up to
+     * original_positions, and the long ones beyond. */
+    const double *short_factors, *long_factors;
     size_t short_count, long_count; /* numbers in these lists */
 } attn_rotary;
 

@@ -53,8 +53,8 @@ static size_t plan_memory(const attn_plan *plan) {
     bytes += plan->parts != plan->few_parts ? plan->part_room * sizeof *plan->parts : 0;
     bytes += plan->slopes != NULL ? plan->head_room * sizeof *plan->slopes : 0;
     bytes += plan->rotary.numbers != NULL
-                 ? (plan->rotary.given.short_factors != NULL ? 3 : 1) * plan->rotary.columns / 2 *
-                       sizeof *plan->rotary.numbers
+                 ? (plan->rotary.given.scaling == ATTN_ROTARY_LONGROPE ? 3 : 1) *
+                       plan->rotary.columns / 2 * sizeof *plan->rotary.numbers
                  : 0;
     bytes += plan->sinks != NULL ? plan->head_room * sizeof *plan->sinks : 0;
     const bool lengths = plan->rules.lengths != NULL || plan->given.lengths != NULL;

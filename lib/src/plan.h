@@ -125,7 +125,7 @@ enum copy {
 /* What PHASE_PREPARE does, in this order. */
 enum prepare {
     PREPARE_QUERIES, /* rows of Q are normalised and turned */
-    PREPARE_KEYS,    /* the same for rows of K; a row is one of a batch item, with all heads */
+    PREPARE_KEYS,    /* the same for K; a row is a position of a batch item, with all heads */
     PREPARE_EXTRA,   /* the rows of extra keys in K and V; a row is a batch item */
     PREPARE_MASK,    /* rows of the mask for all keys */
     PREPARE_BIAS,    /* rows of the bias for all keys */
@@ -271,8 +271,8 @@ struct attn_plan {
     double softcap;
     attn_tensor alibi, sink; /* borrowed; without data if there are none */
     double *slopes, *sinks;  /* owned: their numbers, one for each head; NULL if there are none */
-    /* What the engine goes by; and, if there are extra keys, what the caller gave. The run then
-     * makes one mask, and one bias, for all keys. */
+    /* The engine follows `rules`. If there are extra keys, `given` has what the caller gave, and each
+     * run makes one mask and one bias for all keys from it. */
     struct rules rules, given;
     struct extended mask_rows, bias_rows;
     const void *bias_k, *bias_v; /* the rows of the first extra key; NULL: there is none */

@@ -148,9 +148,9 @@ static attn_status resolve_padding(attn_plan *plan, const attn_options *o, attn_
     return ATTN_OK;
 }
 
-/* Returns a broadcast tensor with rows for all keys, which belong to as few items, heads and
- * queries as possible, and writes their numbers to `rows`. Until the run sets its data, they are
- * only not NULL. */
+/* Returns a mask or a bias with a row for all keys. It has one row for each item, head and query
+ * only where the rules differ between them; *rows gets these counts. Its data is a placeholder
+ * until a run begins. */
 static struct broadcast extended_rows(const attn_plan *plan, bool items, bool heads, bool queries,
                                       struct extended *rows) {
     *rows =

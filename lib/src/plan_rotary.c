@@ -1,6 +1,6 @@
 /*
  * plan_rotary.c - checks norm_q, norm_k and rotary against the sizes of a plan, and computes the
- * frequencies of rotary embedding. engine/turn.inc turns the rows.
+ * frequencies of rotary embedding. engine/prepare.inc turns the rows.
  */
 #include "plan_build.h"
 
@@ -269,9 +269,12 @@ static attn_status check_tables(attn_plan *plan, const attn_rotary *g, attn_erro
     r->table_rows = g->cos->shape[g->cos->rank - 2];
     r->cos = g->cos->data;
     r->sin = g->sin->data;
+    if (r->positions != NULL) {
+        return ATTN_OK; /* their numbers are checked when they are read */
+    }
     const int64_t first = g->offset + (plan->shift < 0 ? plan->shift : 0);
     const double end = positions_of_call(plan);
-    if (r->positions == NULL && (first < 0 || end > (double)r->table_rows)) {
+    if (first < 0 || end > (double)r->table_rows) {
         return attn_fail(error, ATTN_SHAPE_MISMATCH, "rotary_cos",
                          "rotary_cos has rows for the positions 0 to %zu, but the call has the "
                          "positions %lld to %.0f",
@@ -343,7 +346,10 @@ attn_status plan_turns(attn_plan *plan, const attn_options *o, attn_error *error
     };
     if (plan->head[0].d > MOST_COLUMNS &&
         (o->norm_q != NULL || o->norm_k != NULL || o->rotary != NULL)) {
-        return attn_fail(error, ATTN_TOO_LARGE, o->rotary != NULL ? "rotary" : "norm_epsilon",
+        return attn_fail(error, ATTN_TOO_LARGE,
+                         o->rotary != NULL   ? "rotary"
+                         : o->norm_q != NULL ? "norm_Q"
+                                             : "norm_K",
                          "a head has %zu columns; with rotary or a norm it may have at most %d",
                          plan->head[0].d, MOST_COLUMNS);
     }

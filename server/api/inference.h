@@ -21,6 +21,10 @@ bool inference_is_endpoint(const struct api_route *route);
  * /v2/models/attention/infer, or NULL if no endpoint has this name. */
 const struct api_route *inference_model(const char *path);
 
+/* Returns whether a list of models has the stored layers: there are some, and the client has a key,
+ * if the server wants one. */
+bool inference_lists_layers(const struct api_request *request);
+
 /* Finds the stored layer {model} in such a path. Writes its name and returns its route, or returns
  * NULL if no layer that is served has this name. */
 const struct api_route *inference_layer(const struct api_state *state, const char *path,

@@ -37,6 +37,10 @@ const struct api_route *inference_model(const char *path) {
     return find_model(name, strcspn(name, "/"));
 }
 
+bool inference_lists_layers(const struct api_request *request) {
+    return request->state->layers != NULL && request->http->authorized;
+}
+
 const struct api_route *inference_layer(const struct api_state *state, const char *path,
                                         char name[static LAYERS_NAME + 1]) {
     const char *start = name_in(path);
@@ -126,7 +130,7 @@ struct api_work *api_server_ready(const struct api_request *request,
 
 struct api_work *api_models(const struct api_request *request, struct http_response *response) {
     const struct layers_catalogue *catalogue =
-        request->state->layers == NULL ? NULL : layers_take(request->state->layers);
+        inference_lists_layers(request) ? layers_take(request->state->layers) : NULL;
     struct codec_items list;
     codec_items_begin(&list, NULL);
     codec_add_open(&list, CODEC_OP_OBJECT, NULL);

@@ -20,7 +20,8 @@ static void add_entry(struct codec_items *list, const char *name, const char *re
 
 struct api_work *api_repository(const struct api_request *request, struct http_response *response) {
     struct layers *layers = request->state->layers;
-    const struct layers_catalogue *catalogue = layers == NULL ? NULL : layers_take(layers);
+    const struct layers_catalogue *catalogue =
+        inference_lists_layers(request) ? layers_take(layers) : NULL;
     struct codec_items list;
     codec_items_begin(&list, NULL);
     codec_add_open(&list, CODEC_OP_ARRAY, NULL);

@@ -25,19 +25,19 @@ enum {
 /* ------------------------------------------------------------------------- beginning and ending */
 
 bool stored_fit(const struct api_request *request, struct http_response *response,
-                const struct layer *layers, size_t count) {
+                const struct layer *first, size_t count) {
     const attn_dtype dtype =
         request->body == NULL ? ATTN_FLOAT32 : codec_document_dtype(request->body);
     size_t bytes = 0;
     char detail[512];
     for (size_t i = 0; i < count; i++) {
-        if (layers[i].reason[0] != '\0') {
-            snprintf(detail, sizeof detail, "the layer %s is not served: %s", layers[i].name,
-                     layers[i].reason);
+        if (first[i].reason[0] != '\0') {
+            snprintf(detail, sizeof detail, "the layer %s is not served: %s", first[i].name,
+                     first[i].reason);
             http_problem(response, request->http, 422, detail, NULL, NULL);
             return false;
         }
-        bytes += layer_packed_bytes(&layers[i], dtype);
+        bytes += layer_packed_bytes(&first[i], dtype);
     }
     if (bytes > layers_memory(request->state->layers)) {
         snprintf(detail, sizeof detail,
@@ -101,8 +101,8 @@ void stored_end(struct call *call) {
 /* Returns the bucket of a distance, key position minus query position (Raffel et al. 2020, arXiv
  * 1910.10683; transformers' T5Attention._relative_position_bucket). */
 static size_t bucket_of(const struct layer *layer, int64_t distance) {
-    size_t buckets = layer->tensors[LAYER_DISTANCES].rows, first = 0;
-    if (layer->both_ways) {
+    size_t buckets = layer->tensors[LAYER_RELATIVE_BIAS].rows, first = 0;
+    if (layer->bidirectional) {
         buckets /= 2;
         first = distance > 0 ? buckets : 0;
         distance = distance < 0 ? -distance : distance;
@@ -114,7 +114,7 @@ static size_t bucket_of(const struct layer *layer, int64_t distance) {
         return first + (size_t)distance;
     }
     const double share =
-        log((double)distance / (double)exact) / log((double)layer->most_distance / (double)exact);
+        log((double)distance / (double)exact) / log((double)layer->max_distance / (double)exact);
     const double bucket = (double)exact + floor(share * (double)(buckets - exact));
     return first + (bucket < (double)(buckets - 1) ? (size_t)bucket : buckets - 1);
 }
@@ -125,7 +125,7 @@ bool stored_bias(struct call *call, const struct api_request *request,
     const attn_tensor *x = call->multihead.x, *given = call->options.bias;
     const attn_tensor *c = call->multihead.context != NULL ? call->multihead.context : x;
     const attn_tensor *past = call->options.past_k;
-    if (s->use.tensors[LAYER_DISTANCES].data == NULL || x->rank < 2 || c->rank < 2) {
+    if (s->use.tensors[LAYER_RELATIVE_BIAS].data == NULL || x->rank < 2 || c->rank < 2) {
         return true;
     }
     const size_t heads = s->use.layer->heads, n = x->shape[x->rank - 2];
@@ -177,7 +177,7 @@ static size_t given_index(const attn_tensor *t, const size_t at[static 4]) {
  * or it follows the past keys. */
 static void make_bias_row(const struct call *call, size_t row) {
     const struct stored *s = &call->stored;
-    const attn_tensor *bias = &s->bias, *table = &s->use.tensors[LAYER_DISTANCES];
+    const attn_tensor *bias = &s->bias, *table = &s->use.tensors[LAYER_RELATIVE_BIAS];
     const size_t heads = bias->shape[1], n = bias->shape[2], keys = bias->shape[3];
     const size_t i = row % n, h = row / n % heads, b = row / n / heads;
     const attn_tensor *past = call->options.past_k;

@@ -26,7 +26,7 @@ struct stored {
 /* Checks that these layers of a catalogue are served, and that their packed weights fit into memory
  * together. Returns false after filling `response` with a 422 or a 413. */
 bool stored_fit(const struct api_request *request, struct http_response *response,
-                const struct layer *layers, size_t count);
+                const struct layer *first, size_t count);
 
 /* Answers why weights could not be packed: with a 422 if a number is at fault, and with a 503 if the
  * file is. */

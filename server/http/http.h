@@ -156,8 +156,9 @@ struct http_pending;
 /*
  * The application. The server calls it for each request whose framing is sound, on one I/O thread
  * unless said otherwise:
- *   most    Returns the most bytes of the body of this request, and names the option that sets the
- *           limit; 0: http_options.max_body is the limit. NULL: it is the limit for all requests.
+ *   most    Returns the most bytes that the body of this request may have, and sets *option to the
+ *           option that says so. Returns 0 if http_options.max_body is the limit, as it is without
+ *           this function.
  *   begin   The head is complete. Returns an exchange, which the server owns until release, to get
  *           the body. Or fills `response` and returns NULL: the body, if there is one, is then read
  *           and dropped before the response is sent.

@@ -130,8 +130,8 @@ unsigned listen_reserve_files(unsigned wanted) {
         return wanted;
     }
     rlim_t needed = (rlim_t)wanted + RESERVE_FILES;
-    if (limit.rlim_cur < needed) {
-        limit.rlim_cur = needed < limit.rlim_max ? needed : limit.rlim_max;
+    if (limit.rlim_cur < limit.rlim_max) { /* stored layers keep their files open, too */
+        limit.rlim_cur = limit.rlim_max;
         setrlimit(RLIMIT_NOFILE, &limit);
         if (getrlimit(RLIMIT_NOFILE, &limit) != 0) {
             return wanted;

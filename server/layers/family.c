@@ -141,7 +141,7 @@ static bool split_fused(const struct search *s, enum layer_part first) {
 }
 
 static bool read_tensors(const struct search *s) {
-    for (int part = 0; part < LAYER_DISTANCES; part++) {
+    for (int part = 0; part < LAYER_RELATIVE_BIAS; part++) {
         const struct family_tensor *tensor =
             search_tensor(s, s->prefix, s->prefix_size, s->family->tensors[part]);
         if (tensor != NULL &&
@@ -154,10 +154,6 @@ static bool read_tensors(const struct search *s) {
 }
 
 /* ------------------------------------------------------------------------------------ the sizes */
-
-static size_t inputs_of(const struct layer_tensor *t) {
-    return t->out_in ? t->columns : t->rows;
-}
 
 /* Checks that a vector has as many numbers as it should, if the layer has it. */
 static bool check_vector(struct layer *layer, enum layer_part part, const char *name, size_t size) {
@@ -195,9 +191,9 @@ static bool check_sizes(const struct search *s) {
     struct layer *layer = s->layer;
     const struct layer_tensor *t = layer->tensors;
     const size_t q = t[LAYER_W_Q].count, k = t[LAYER_W_K].count, v = t[LAYER_W_V].count;
-    layer->d_model = inputs_of(&t[LAYER_W_Q]);
-    layer->d_context = inputs_of(&t[LAYER_W_K]);
-    layer->d_value = inputs_of(&t[LAYER_W_V]);
+    layer->d_model = pack_inputs(&t[LAYER_W_Q]);
+    layer->d_context = pack_inputs(&t[LAYER_W_K]);
+    layer->d_value = pack_inputs(&t[LAYER_W_V]);
     if (q % layer->heads != 0) {
         return search_refuse(layer,
                              "the queries have %zu columns, which is no multiple of %zu heads", q,
@@ -215,11 +211,11 @@ static bool check_sizes(const struct search *s) {
     }
     layer->d_v = v / layer->kv_heads;
     layer->d_out = t[LAYER_W_O].shard == NULL ? layer->heads * layer->d_v : t[LAYER_W_O].count;
-    if (t[LAYER_W_O].shard != NULL && inputs_of(&t[LAYER_W_O]) != layer->heads * layer->d_v) {
+    if (t[LAYER_W_O].shard != NULL && pack_inputs(&t[LAYER_W_O]) != layer->heads * layer->d_v) {
         return search_refuse(layer,
                              "the output projection has %zu inputs, but the heads have %zu "
                              "columns together",
-                             inputs_of(&t[LAYER_W_O]), layer->heads * layer->d_v);
+                             pack_inputs(&t[LAYER_W_O]), layer->heads * layer->d_v);
     }
     return check_vector(layer, LAYER_B_Q, "bias of Q", q) &&
            check_vector(layer, LAYER_B_K, "bias of K", k) &&

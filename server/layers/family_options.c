@@ -93,8 +93,10 @@ static double number_of(const struct codec_document *document, const struct code
 /* Reads rope_scaling, which newer files call rope_parameters. */
 static bool read_scaling(const struct search *s, const struct codec_document *document,
                          const struct codec_value *scaling) {
-    static const char *const types[] = {"default", "linear",   "dynamic",
-                                        "yarn",    "longrope", "llama3"};
+    static const char *const types[] = {
+        [ATTN_ROTARY_UNSCALED] = "default",  [ATTN_ROTARY_LINEAR] = "linear",
+        [ATTN_ROTARY_DYNAMIC] = "dynamic",   [ATTN_ROTARY_YARN] = "yarn",
+        [ATTN_ROTARY_LONGROPE] = "longrope", [ATTN_ROTARY_LLAMA3] = "llama3"};
     attn_rotary *r = &s->layer->rotary;
     const struct codec_value *type = codec_get(scaling, "rope_type");
     const char *text = "default";
@@ -163,8 +165,8 @@ static bool find_rotary(const struct search *s) {
     return true;
 }
 
-/* Finds the table of T5's distances, which all layers of a stack share: the first block has it. */
-static const struct family_tensor *find_distances(const struct search *s) {
+/* Finds the table of T5's relative bias. All layers of a stack share the one of the first block. */
+static const struct family_tensor *find_bias_tensor(const struct search *s) {
     static const char block[] = "block.", rest[] = ".layer.0.SelfAttention.";
     char prefix[512];
     const char *found = strstr(s->prefix, block);
@@ -180,31 +182,31 @@ static const struct family_tensor *find_distances(const struct search *s) {
     return search_tensor(s, prefix, strlen(prefix), "relative_attention_bias.weight");
 }
 
-/* Finds T5's table of distances. */
-static bool find_buckets(const struct search *s) {
+/* Reads T5's relative bias. */
+static bool find_relative_bias(const struct search *s) {
     struct layer *layer = s->layer;
-    const struct family_tensor *tensor = find_distances(s);
+    const struct family_tensor *tensor = find_bias_tensor(s);
     const bool decoder = strstr(s->prefix, "decoder") != NULL;
     const bool itself = strstr(s->prefix, "SelfAttention") != NULL;
     layer->options.causal = decoder && itself ? ATTN_CAUSAL_TOP_LEFT : ATTN_CAUSAL_NONE;
     if (!itself || tensor == NULL) {
         return true;
     }
-    struct layer_tensor *table = &layer->tensors[LAYER_DISTANCES];
+    struct layer_tensor *table = &layer->tensors[LAYER_RELATIVE_BIAS];
     if (!search_read(s, tensor, true, table)) {
         return false;
     }
-    layer->both_ways = !decoder;
+    layer->bidirectional = !decoder;
     table->out_in = false; /* (buckets, heads) stays as it is */
     table->count = table->columns;
-    layer->most_distance = config_count(
+    layer->max_distance = config_count(
         s->config, (const char *const[]){"relative_attention_max_distance", NULL}, 128);
-    if (table->columns != layer->heads || table->rows < (layer->both_ways ? 4 : 2) ||
-        layer->most_distance <= table->rows) {
+    if (table->columns != layer->heads || table->rows < (layer->bidirectional ? 4 : 2) ||
+        layer->max_distance <= table->rows) {
         return search_refuse(layer,
                              "relative_attention_bias has %zu rows and %zu columns for %zu "
                              "heads and distances up to %zu",
-                             table->rows, table->columns, layer->heads, layer->most_distance);
+                             table->rows, table->columns, layer->heads, layer->max_distance);
     }
     return true;
 }
@@ -266,7 +268,7 @@ bool search_options(const struct search *s) {
         o->scale = 1 / divisor;
     }
     if (strcmp(s->family->name, "t5") == 0) {
-        return find_buckets(s);
+        return find_relative_bias(s);
     }
     return !s->family->rotary || find_rotary(s);
 }

@@ -63,7 +63,7 @@ enum layer_part {
     LAYER_NORM_K,
     LAYER_BIAS_K,
     LAYER_BIAS_V,
-    LAYER_DISTANCES, /* (buckets, heads): T5's relative_attention_bias */
+    LAYER_RELATIVE_BIAS, /* (buckets, heads): T5's relative_attention_bias */
     LAYER_PARTS
 };
 
@@ -83,8 +83,8 @@ struct layer {
     bool turns;           /* Q and K are turned as `rotary` says */
     attn_rotary rotary;   /* its lists are owned by the model */
     bool zero_key;
-    bool both_ways;                 /* keys before and after the query have their own buckets */
-    size_t most_distance;           /* this distance and larger ones share the last bucket */
+    bool bidirectional;             /* keys before and after the query have their own buckets */
+    size_t max_distance;            /* this distance and larger ones share the last bucket */
     struct layer_packed *packed[2]; /* by attn_dtype; the store's mutex guards them */
 };
 

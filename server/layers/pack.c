@@ -35,20 +35,20 @@ static bool is_matrix(size_t part) {
     return part <= LAYER_W_O;
 }
 
-static size_t inputs_of_tensor(const struct layer_tensor *t) {
+size_t pack_inputs(const struct layer_tensor *t) {
     return t->out_in ? t->columns : t->rows;
 }
 
 /* Returns the columns of a matrix that one task packs. */
 static size_t columns_of_task(const struct layer_tensor *t) {
-    const size_t fit = PART_NUMBERS / inputs_of_tensor(t) / ATTN_PREPACK_COLUMNS;
+    const size_t fit = PART_NUMBERS / pack_inputs(t) / ATTN_PREPACK_COLUMNS;
     return (fit == 0 ? 1 : fit) * ATTN_PREPACK_COLUMNS;
 }
 
 /* Returns the bytes of a tensor in the block. */
 static size_t bytes_in_block(const struct layer_tensor *t, size_t part, attn_dtype dtype) {
     const attn_tensor shape = {
-        .data = t, .dtype = dtype, .rank = 2, .shape = {inputs_of_tensor(t), t->count}};
+        .data = t, .dtype = dtype, .rank = 2, .shape = {pack_inputs(t), t->count}};
     size_t bytes = 0;
     attn_error error;
     if (t->shard == NULL) {
@@ -72,10 +72,10 @@ size_t layer_packed_bytes(const struct layer *layer, attn_dtype dtype) {
 
 /* Returns the shape of a tensor in the block. It has no place yet. */
 static attn_tensor shape_of(const struct layer_tensor *t, size_t part, attn_dtype dtype) {
-    const bool table = part == LAYER_DISTANCES;
+    const bool table = part == LAYER_RELATIVE_BIAS;
     if (is_matrix(part) || table) {
         return (attn_tensor){
-            .dtype = dtype, .rank = 2, .shape = {table ? t->rows : inputs_of_tensor(t), t->count}};
+            .dtype = dtype, .rank = 2, .shape = {table ? t->rows : pack_inputs(t), t->count}};
     }
     return (attn_tensor){.dtype = dtype, .rank = 1, .shape = {t->count}};
 }
@@ -166,7 +166,7 @@ static size_t numbers_of_task(const struct layer *layer) {
         }
         const size_t step = is_matrix(part) ? columns_of_task(t) : t->columns;
         const size_t columns = step < t->count ? step : t->count;
-        const size_t numbers = columns * (is_matrix(part) ? inputs_of_tensor(t) : t->rows);
+        const size_t numbers = columns * (is_matrix(part) ? pack_inputs(t) : t->rows);
         most = numbers > most ? numbers : most;
     }
     return most;
@@ -237,7 +237,7 @@ static bool pack_part(const struct layer_packed *packed, size_t part, size_t ind
         return true;
     }
     attn_error error;
-    const size_t inputs = inputs_of_tensor(t);
+    const size_t inputs = pack_inputs(t);
     const attn_tensor weights = {.data = numbers,
                                  .dtype = to->dtype,
                                  .rank = 2,

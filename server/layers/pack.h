@@ -28,6 +28,9 @@ struct layer_packed {
     char reason[LAYERS_REASON];
 };
 
+/* Returns the inputs of a matrix: the columns of the rows that it projects. */
+size_t pack_inputs(const struct layer_tensor *t);
+
 /* Makes the block for a layer. The tensors have their shapes and places, but no numbers yet.
  * Returns owned, or NULL if there is no memory. */
 struct layer_packed *pack_new(const struct layer *layer, attn_dtype dtype);

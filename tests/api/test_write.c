@@ -269,6 +269,23 @@ Test(write, survives_a_renaming_that_fails) {
 }
 #endif
 
+/* The lists of models are open to everyone, but the layers in them need a key. */
+Test(write, lists_show_layers_to_clients_with_a_key_only) {
+    static const struct {
+        const char *method, *path;
+    } lists[] = {{"GET", "/v2/models"}, {"POST", "/v2/repository/index"}};
+    put_weights_file("/layers/small", 3, 201, "");
+    for (size_t i = 0; i < COUNT(lists); i++) {
+        struct client_response response;
+        expect_status(lists[i].method, lists[i].path, KEY, "", 0, 200, "small.attention");
+        cr_assert(
+            client_request(the_daemon.port, lists[i].method, lists[i].path, "", "", 0, &response));
+        cr_expect_eq(response.status, 200);
+        cr_expect_null(strstr(response.body, "small"), "%s", response.body);
+        client_response_free(&response);
+    }
+}
+
 /* The files that an index names belong to one model, also those that are no model alone. */
 Test(write, leaves_the_files_of_an_index_alone) {
     static const char index[] = "big.safetensors.index.json", shard[] = "big-1-of-1.safetensors";
