@@ -17,6 +17,7 @@
 #include "codec/safetensors.h"
 #include "layers/config.h"
 #include "layers/family.h"
+#include "layers/shard.h"
 
 enum {
     MOST_HEADER = 16 << 20, /* bytes; a header is read as a whole */
@@ -85,31 +86,6 @@ static int open_regular(int folder, const char *path, struct stat *status,
     return fd;
 }
 
-bool model_read_at(int fd, void *to, size_t size, uint64_t offset) {
-    char *bytes = to;
-    while (size > 0) {
-        const ssize_t got = pread(fd, bytes, size, (off_t)offset);
-        if (got < 0 && errno == EINTR) {
-            continue;
-        }
-        if (got <= 0) {
-            errno = got == 0 ? 0 : errno;
-            return false;
-        }
-        bytes += got;
-        size -= (size_t)got;
-        offset += (uint64_t)got;
-    }
-    return true;
-}
-
-bool model_is_unchanged(const struct layer_shard *shard) {
-    struct stat status;
-    return fstat(shard->fd, &status) == 0 && (uint64_t)status.st_size == shard->size &&
-           status.st_mtim.tv_sec == shard->changed.tv_sec &&
-           status.st_mtim.tv_nsec == shard->changed.tv_nsec;
-}
-
 /* Returns whether an error may pass although the file does not change. */
 static bool passes(int error) {
     return error == EMFILE || error == ENFILE || error == ENOMEM || error == EIO;
@@ -130,7 +106,7 @@ static struct codec_document *read_json(int folder, const char *path,
         refuse_model(reason, "%.100s has %lld bytes; at most %d are read", path,
                      (long long)status.st_size, MOST_JSON);
     } else if ((text = malloc((size_t)status.st_size + 1)) == NULL ||
-               !model_read_at(fd, text, (size_t)status.st_size, 0)) {
+               !shard_read_at(fd, text, (size_t)status.st_size, 0)) {
         refuse_model(reason, "%.100s cannot be read", path);
     } else if ((document = config_parse(text, (size_t)status.st_size, &error)) == NULL) {
         refuse_model(reason, "%.80s is not JSON as it should be: %.120s", path, error.message);
@@ -387,7 +363,7 @@ struct reading {
 static struct codec_document *read_header(int fd, uint64_t file, uint64_t *size, const char *path,
                                           char reason[static LAYERS_REASON]) {
     unsigned char prefix[SAFETENSORS_PREFIX];
-    if (!model_read_at(fd, prefix, sizeof prefix, 0)) {
+    if (!shard_read_at(fd, prefix, sizeof prefix, 0)) {
         refuse_model(reason, "%.100s has no header: it has %llu bytes", path,
                      (unsigned long long)file);
         return NULL;
@@ -410,7 +386,7 @@ static struct codec_document *read_header(int fd, uint64_t file, uint64_t *size,
     const char *wrong = reader == NULL ? "there is no memory" : NULL;
     for (uint64_t at = 0; wrong == NULL && at < *size;) {
         const size_t left = (size_t)(*size - at), count = left < sizeof piece ? left : sizeof piece;
-        if (!model_read_at(fd, piece, count, SAFETENSORS_PREFIX + at)) {
+        if (!shard_read_at(fd, piece, count, SAFETENSORS_PREFIX + at)) {
             wrong = "it cannot be read";
         } else if (at == 0 && piece[0] != '{') {
             wrong = "it does not begin with {";

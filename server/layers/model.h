@@ -38,11 +38,4 @@ struct layer_model *model_read(int folder, const struct model_source *source);
 /* Frees a model, which nothing uses any more. NULL is allowed. */
 void model_free(struct layer_model *model);
 
-/* Reads `size` bytes at an offset. Returns false with errno if they cannot be read; errno is 0 if
- * the file ends before. */
-bool model_read_at(int fd, void *to, size_t size, uint64_t offset);
-
-/* Returns whether a file is as it was when its header was read, by its size and its time. */
-bool model_is_unchanged(const struct layer_shard *shard);
-
 #endif

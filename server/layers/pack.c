@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "layers/model.h"
+#include "layers/shard.h"
 
 enum {
     PART_NUMBERS = 1 << 18, /* numbers that one task reads, unless 64 columns have more */
@@ -78,6 +78,38 @@ static attn_tensor shape_of(const struct layer_tensor *t, size_t part, attn_dtyp
             .dtype = dtype, .rank = 2, .shape = {table ? t->rows : pack_inputs(t), t->count}};
     }
     return (attn_tensor){.dtype = dtype, .rank = 1, .shape = {t->count}};
+}
+
+/* Returns a tensor, or NULL if the layer does not have it. */
+static const attn_tensor *tensor_or_null(const struct layer_use *use, enum layer_part part) {
+    return use->tensors[part].data == NULL ? NULL : &use->tensors[part];
+}
+
+void layer_fill(struct layer_use *use, attn_multihead *multihead, attn_options *options) {
+    const struct layer *layer = use->layer;
+    const unsigned results = options->results;
+    use->projection = (attn_projection){
+        .w_q = tensor_or_null(use, LAYER_W_Q),
+        .w_k = tensor_or_null(use, LAYER_W_K),
+        .w_v = tensor_or_null(use, LAYER_W_V),
+        .b_q = tensor_or_null(use, LAYER_B_Q),
+        .b_k = tensor_or_null(use, LAYER_B_K),
+        .b_v = tensor_or_null(use, LAYER_B_V),
+    };
+    multihead->projections = &use->projection;
+    multihead->count = 1;
+    multihead->layout = ATTN_PREPACKED;
+    multihead->w_o = tensor_or_null(use, LAYER_W_O);
+    multihead->b_o = tensor_or_null(use, LAYER_B_O);
+    multihead->bias_k = tensor_or_null(use, LAYER_BIAS_K);
+    multihead->bias_v = tensor_or_null(use, LAYER_BIAS_V);
+    multihead->zero_key = layer->zero_key;
+    *options = layer->options;
+    options->results = results;
+    options->heads = layer->heads;
+    options->kv_heads = layer->kv_heads;
+    options->norm_q = tensor_or_null(use, LAYER_NORM_Q);
+    options->norm_k = tensor_or_null(use, LAYER_NORM_K);
 }
 
 bool pack_check(const struct layer *layer, attn_error *error) {
@@ -189,7 +221,7 @@ static bool read_part(const struct layer_tensor *t, size_t first, size_t count, 
     *finite = true;
     if (t->out_in) {
         const size_t numbers = count * t->columns;
-        if (!model_read_at(t->shard->fd, bytes, numbers * width,
+        if (!shard_read_at(t->shard->fd, bytes, numbers * width,
                            t->offset + first * t->columns * width)) {
             return false;
         }
@@ -197,7 +229,7 @@ static bool read_part(const struct layer_tensor *t, size_t first, size_t count, 
         return true;
     }
     for (size_t row = 0; row < t->rows; row++) {
-        if (!model_read_at(t->shard->fd, bytes, count * width,
+        if (!shard_read_at(t->shard->fd, bytes, count * width,
                            t->offset + (row * t->columns + first) * width)) {
             return false;
         }
@@ -218,7 +250,7 @@ static bool pack_part(const struct layer_packed *packed, size_t part, size_t ind
     void *target = matrix ? numbers : packed->block + ((const char *)to->data - packed->block);
     bool finite;
     if (!read_part(t, t->first + from, count, to->dtype, scratch, target, &finite) ||
-        !model_is_unchanged(t->shard)) {
+        !shard_is_unchanged(t->shard)) {
         *unreadable = true;
         snprintf(reason, LAYERS_REASON,
                  "%s of the layer %.100s cannot be read: its file has changed "

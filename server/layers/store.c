@@ -433,35 +433,3 @@ void layer_end(struct layers *layers, struct layer_use *use) {
     pthread_mutex_unlock(&layers->mutex);
     *use = (struct layer_use){0};
 }
-
-/* Returns a tensor, or NULL if the layer does not have it. */
-static const attn_tensor *tensor_or_null(const struct layer_use *use, enum layer_part part) {
-    return use->tensors[part].data == NULL ? NULL : &use->tensors[part];
-}
-
-void layer_fill(struct layer_use *use, attn_multihead *multihead, attn_options *options) {
-    const struct layer *layer = use->layer;
-    const unsigned results = options->results;
-    use->projection = (attn_projection){
-        .w_q = tensor_or_null(use, LAYER_W_Q),
-        .w_k = tensor_or_null(use, LAYER_W_K),
-        .w_v = tensor_or_null(use, LAYER_W_V),
-        .b_q = tensor_or_null(use, LAYER_B_Q),
-        .b_k = tensor_or_null(use, LAYER_B_K),
-        .b_v = tensor_or_null(use, LAYER_B_V),
-    };
-    multihead->projections = &use->projection;
-    multihead->count = 1;
-    multihead->layout = ATTN_PREPACKED;
-    multihead->w_o = tensor_or_null(use, LAYER_W_O);
-    multihead->b_o = tensor_or_null(use, LAYER_B_O);
-    multihead->bias_k = tensor_or_null(use, LAYER_BIAS_K);
-    multihead->bias_v = tensor_or_null(use, LAYER_BIAS_V);
-    multihead->zero_key = layer->zero_key;
-    *options = layer->options;
-    options->results = results;
-    options->heads = layer->heads;
-    options->kv_heads = layer->kv_heads;
-    options->norm_q = tensor_or_null(use, LAYER_NORM_Q);
-    options->norm_k = tensor_or_null(use, LAYER_NORM_K);
-}
