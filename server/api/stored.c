@@ -1,7 +1,6 @@
 /* stored.c - see stored.h. */
 #include "api/stored.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -98,27 +97,6 @@ void stored_end(struct call *call) {
 
 /* ---------------------------------------------------------------------------- the relative bias */
 
-/* Returns the bucket of a distance, key position minus query position (Raffel et al. 2020, arXiv
- * 1910.10683; transformers' T5Attention._relative_position_bucket). */
-static size_t bucket_of(const struct layer *layer, int64_t distance) {
-    size_t buckets = layer->tensors[LAYER_RELATIVE_BIAS].rows, first = 0;
-    if (layer->bidirectional) {
-        buckets /= 2;
-        first = distance > 0 ? buckets : 0;
-        distance = distance < 0 ? -distance : distance;
-    } else {
-        distance = distance < 0 ? -distance : 0;
-    }
-    const size_t exact = buckets / 2;
-    if (distance < (int64_t)exact) {
-        return first + (size_t)distance;
-    }
-    const double share =
-        log((double)distance / (double)exact) / log((double)layer->max_distance / (double)exact);
-    const double bucket = (double)exact + floor(share * (double)(buckets - exact));
-    return first + (bucket < (double)(buckets - 1) ? (size_t)bucket : buckets - 1);
-}
-
 bool stored_bias(struct call *call, const struct api_request *request,
                  struct http_response *response) {
     struct stored *s = &call->stored;
@@ -187,7 +165,7 @@ static void make_bias_row(const struct call *call, size_t row) {
                                           : (int64_t)past->shape[past->rank - 2];
     for (size_t j = 0; j < keys; j++) {
         const int64_t distance = (int64_t)j - ((int64_t)i + before);
-        const size_t bucket = bucket_of(s->use.layer, distance);
+        const size_t bucket = layer_bucket(s->use.layer, distance);
         double number = number_at(table, bucket * heads + h);
         if (s->given != NULL) {
             number += number_at(s->given, given_index(s->given, (size_t[]){b, h, i, j}));

@@ -6,6 +6,7 @@
  */
 #include "layers/pack.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -110,6 +111,25 @@ void layer_fill(struct layer_use *use, attn_multihead *multihead, attn_options *
     options->kv_heads = layer->kv_heads;
     options->norm_q = tensor_or_null(use, LAYER_NORM_Q);
     options->norm_k = tensor_or_null(use, LAYER_NORM_K);
+}
+
+size_t layer_bucket(const struct layer *layer, int64_t distance) {
+    size_t buckets = layer->tensors[LAYER_RELATIVE_BIAS].rows, first = 0;
+    if (layer->bidirectional) {
+        buckets /= 2;
+        first = distance > 0 ? buckets : 0;
+        distance = distance < 0 ? -distance : distance;
+    } else {
+        distance = distance < 0 ? -distance : 0;
+    }
+    const size_t exact = buckets / 2;
+    if (distance < (int64_t)exact) {
+        return first + (size_t)distance;
+    }
+    const double share =
+        log((double)distance / (double)exact) / log((double)layer->max_distance / (double)exact);
+    const double bucket = (double)exact + floor(share * (double)(buckets - exact));
+    return first + (bucket < (double)(buckets - 1) ? (size_t)bucket : buckets - 1);
 }
 
 bool pack_check(const struct layer *layer, attn_error *error) {
