@@ -161,9 +161,14 @@ static int listen_and_wait(const struct server_options *options, struct api_stat
     /* Scripts read this line, so it does not go to the log. */
     printf("attentiond %s listening on %s\n", ATTN_VERSION, url);
     fflush(stdout);
-    http_log("info", "started at %s: version %s, %u worker%s, %u I/O thread%s", url, ATTN_VERSION,
-             options->workers, options->workers == 1 ? "" : "s", options->io_threads,
-             options->io_threads == 1 ? "" : "s");
+    char memory[48] = "no limit of memory";
+    if (options->container.memory > 0) {
+        snprintf(memory, sizeof memory, "at most %.0f MiB", options->container.memory / (1 << 20));
+    }
+    http_log("info", "started at %s: version %s, %u worker%s, %u I/O thread%s; %.3g core%s, %s",
+             url, ATTN_VERSION, options->workers, options->workers == 1 ? "" : "s",
+             options->io_threads, options->io_threads == 1 ? "" : "s", options->container.cores,
+             options->container.cores > 1 ? "s" : "", memory);
     tell_systemd("READY=1");
     while ((signal_number = await_signal(signals, server)) == SIGHUP) {
         http_reload(server);
@@ -191,6 +196,8 @@ static int serve(const struct server_options *options) {
         .max_work = options->max_work,
         .timeout = options->compute_timeout,
         .threads = options->workers,
+        .cores = options->container.cores,
+        .memory_limit = options->container.memory,
     };
     const struct jobs_options jobs = {
         .threads = options->workers,

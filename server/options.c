@@ -11,10 +11,10 @@
 #include <arpa/inet.h>
 #include <ctype.h>
 #include <errno.h>
+#include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum kind {
     KIND_ADDRESS,
@@ -87,7 +87,7 @@ static const struct option table[] = {
      "multiply-adds that one request may take"},
     {"--total-memory", "ATTENTIOND_TOTAL_MEMORY", KIND_BYTES, AT(total_memory), 1024 * KIB,
      1024 * GIB, "1MiB..1024GiB",
-     "bytes that all requests together may hold; further requests get a 503"},
+     "bytes that all requests together may hold; in a container half of its memory"},
     {"--max-queue", "ATTENTIOND_MAX_QUEUE", KIND_REAL, AT(max_queue), 1, 1e18, "1..1e18",
      "multiply-adds of all requests that wait or are computed; further requests get a 503"},
     {"--layers", "ATTENTIOND_LAYERS", KIND_TEXT, AT(layers), 0, 0, "a path",
@@ -114,17 +114,18 @@ enum {
     OPTION_COUNT = sizeof table / sizeof *table
 };
 
-static unsigned cores_up_to(long most) {
-    const long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    return cores < 1 ? 1 : (unsigned)(cores > most ? most : cores);
+/* Returns a thread for each core, or for each that a part of is allowed. */
+static unsigned threads_for(double cores, unsigned most) {
+    return cores >= most ? most : (unsigned)ceil(cores);
 }
 
+/* Without limits of memory, requests may hold 2 GiB. The other budgets suit that. */
 static struct server_options defaults(void) {
     return (struct server_options){
         .address = "127.0.0.1",
         .port = 8080,
-        .io_threads = cores_up_to(4),
-        .workers = cores_up_to(64),
+        .io_threads = 1,
+        .workers = 1,
         .max_body = (size_t)64 << 20,
         .max_connections = 1000,
         .idle_timeout = 30,
@@ -139,6 +140,26 @@ static struct server_options defaults(void) {
         .layers_memory = (size_t)1 << 30,
         .max_queue = 4e12,
     };
+}
+
+void options_fit(struct server_options *options) {
+    const struct process_limits *limits = &options->container;
+    enum {
+        STEP = 1 << 20 /* budgets are whole MiB */
+    };
+    options->io_threads = threads_for(limits->cores, 4);
+    options->workers = threads_for(limits->cores, 64);
+    if (limits->memory == 0) {
+        return;
+    }
+    const size_t half = (size_t)(limits->memory / 2) / STEP * STEP;
+    options->total_memory = half < STEP ? STEP : half;
+    if (options->max_memory > options->total_memory / 4) {
+        options->max_memory = options->total_memory / 4;
+    }
+    if (options->layers_memory > options->total_memory / 2) {
+        options->layers_memory = options->total_memory / 2;
+    }
 }
 
 /* -------------------------------------------------------------------------------------- values */
@@ -319,6 +340,8 @@ static const struct option *find_option(const char *argument) {
 enum options_result options_read(struct server_options *options, int argc, char *const argv[],
                                  char *error, size_t size) {
     *options = defaults();
+    options->container = process_limits("");
+    options_fit(options);
     if (!read_environment(options, error, size) || !check_kernels(error, size)) {
         return OPTIONS_BAD;
     }
@@ -397,6 +420,8 @@ static void format_default(const struct server_options *options, const struct op
 
 void options_print_help(FILE *out) {
     struct server_options options = defaults();
+    options.container.cores = process_limits("").cores;
+    options_fit(&options);
     fprintf(out,
             "usage: attentiond [OPTION VALUE | OPTION=VALUE]...\n\n"
             "attentiond computes attention over HTTP. Each option has a flag and an environment "

@@ -10,6 +10,8 @@
 #include <stddef.h>
 #include <stdio.h>
 
+#include "process.h"
+
 struct server_options {
     const char *address; /* a numeric IPv4 or IPv6 address */
     unsigned port;       /* 0 = any free port */
@@ -31,6 +33,7 @@ struct server_options {
     size_t layers_memory;   /* bytes of the packed weights of layers */
     size_t layers_writable; /* bytes of a file that PUT may store; 0: none is stored or removed */
     double max_queue;       /* multiply-adds of all requests that wait or are computed */
+    struct process_limits container; /* what the process may use; no option sets it */
     bool health_check; /* ask the server at address and port whether it is alive, serve nothing */
 };
 
@@ -45,6 +48,9 @@ enum options_result {
  * message in error[0..size) states the rule and the value that broke it. */
 enum options_result options_read(struct server_options *options, int argc, char *const argv[],
                                  char *error, size_t size);
+
+/* Fits the default numbers of threads and the default budgets to `container`. */
+void options_fit(struct server_options *options);
 
 /* Prints the help, with the flag, variable, default, range and meaning of each option. */
 void options_print_help(FILE *out);

@@ -1,9 +1,14 @@
 /* process.c - reads the figures of process.h, most of them from /proc. */
+#define _GNU_SOURCE /* sched_getaffinity */
 #include "process.h"
 
 #include <dirent.h>
+#include <math.h>
 #include <pthread.h>
+#include <sched.h>
+#include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <time.h>
@@ -80,4 +85,113 @@ struct process_usage process_usage(void) {
         .max_files = (double)files.rlim_cur,
         .start_time = started,
     };
+}
+
+/* ------------------------------------------------------------------------------------- limits */
+
+/* Reads the numbers of a small file; "max" is INFINITY. Returns how many there are. */
+static size_t read_numbers(const char *path, double numbers[static 2]) {
+    char words[2][32];
+    FILE *file = fopen(path, "r");
+    if (file == NULL) {
+        return 0;
+    }
+    const int count = fscanf(file, "%31s %31s", words[0], words[1]);
+    fclose(file);
+    for (int i = 0; i < count; i++) {
+        numbers[i] = strcmp(words[i], "max") == 0 ? INFINITY : strtod(words[i], NULL);
+    }
+    return count < 0 ? 0 : (size_t)count;
+}
+
+/* Lowers a limit to that of one cgroup, if it has a smaller one. A quota is a time for each period. */
+static void lower_cores(double quota, double period, double *cores) {
+    if (quota > 0 && period > 0 && quota / period < *cores) {
+        *cores = quota / period;
+    }
+}
+
+static void read_cgroup(const char *folder, struct process_limits *limits) {
+    char path[1200];
+    double numbers[2], period[2];
+    snprintf(path, sizeof path, "%s/cpu.max", folder);
+    if (read_numbers(path, numbers) == 2) {
+        lower_cores(numbers[0], numbers[1], &limits->cores);
+    }
+    snprintf(path, sizeof path, "%s/cpu.cfs_quota_us", folder);
+    const bool quota = read_numbers(path, numbers) == 1;
+    snprintf(path, sizeof path, "%s/cpu.cfs_period_us", folder);
+    if (quota && read_numbers(path, period) == 1) {
+        lower_cores(numbers[0], period[0], &limits->cores);
+    }
+    static const char *const names[] = {"memory.max", "memory.limit_in_bytes"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        snprintf(path, sizeof path, "%s/%s", folder, names[i]);
+        if (read_numbers(path, numbers) == 1 && numbers[0] > 0 && numbers[0] < limits->memory) {
+            limits->memory = numbers[0];
+        }
+    }
+}
+
+/* Reads the limits of a cgroup and of those above it. A container sees its own cgroup as the root,
+ * so the path that /proc names need not exist. */
+static void read_cgroups(const char *mount, char *path, struct process_limits *limits) {
+    char folder[1100];
+    for (char *end = path + strlen(path); end != NULL; end = strrchr(path, '/')) {
+        *end = '\0';
+        snprintf(folder, sizeof folder, "%s%s", mount, path);
+        read_cgroup(folder, limits);
+    }
+}
+
+/* Returns whether a list with commas has a word. */
+static bool has_word(const char *list, const char *word) {
+    const size_t size = strlen(word);
+    while (*list != '\0') {
+        const size_t length = strcspn(list, ",");
+        if (length == size && memcmp(list, word, size) == 0) {
+            return true;
+        }
+        list += length + (list[length] == ',');
+    }
+    return false;
+}
+
+struct process_limits process_limits(const char *root) {
+    enum {
+        NO_LIMIT = 60 /* version 1 writes nearly 2^63 if there is no limit */
+    };
+    static const char *const controllers[] = {"memory", "cpu"};
+    cpu_set_t set;
+    const long online = sysconf(_SC_NPROCESSORS_ONLN);
+    struct process_limits limits = {.memory = ldexp(1, NO_LIMIT)};
+    limits.cores = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set)
+                   : online > 0                                ? (double)online
+                                                               : 1;
+    char line[600], mount[300];
+    snprintf(line, sizeof line, "%s/proc/self/cgroup", root);
+    FILE *file = fopen(line, "r");
+    while (file != NULL && fgets(line, sizeof line, file) != NULL) {
+        char *names = strchr(line, ':'), *path = names == NULL ? NULL : strchr(names + 1, ':');
+        if (path == NULL) {
+            continue;
+        }
+        *path++ = '\0';
+        path[strcspn(path, "\n")] = '\0';
+        if (names[1] == '\0') { /* version 2 */
+            snprintf(mount, sizeof mount, "%s/sys/fs/cgroup", root);
+            read_cgroups(mount, path, &limits);
+        }
+        for (size_t i = 0; i < 2; i++) {
+            if (has_word(names + 1, controllers[i])) {
+                snprintf(mount, sizeof mount, "%s/sys/fs/cgroup/%s", root, controllers[i]);
+                read_cgroups(mount, path, &limits);
+            }
+        }
+    }
+    if (file != NULL) {
+        fclose(file);
+    }
+    limits.memory = limits.memory < ldexp(1, NO_LIMIT) ? limits.memory : 0;
+    return limits;
 }

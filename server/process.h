@@ -16,4 +16,14 @@ struct process_usage {
 /* Returns the present figures. Any thread may call it. */
 struct process_usage process_usage(void);
 
+/* What the process may use: the limits of its cgroups, which a container engine sets. */
+struct process_limits {
+    double cores;  /* the cores of its affinity, or the CPU quota if that is less */
+    double memory; /* bytes; 0: there is no limit */
+};
+
+/* Finds the limits in cgroups of version 1 or 2. /proc and /sys are below `root`, which is "" except
+ * in tests. */
+struct process_limits process_limits(const char *root);
+
 #endif

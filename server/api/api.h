@@ -29,6 +29,8 @@ struct api_state {
     double max_work;       /* multiply-adds that one request may take */
     double timeout;        /* seconds that a computation may take, with the time that it waits */
     unsigned threads;      /* the number of threads that compute */
+    double cores;          /* that the process may use; see process.h */
+    double memory_limit;   /* bytes that the process may use; 0: there is no limit */
     struct jobs *jobs;     /* borrowed; NULL: the I/O threads compute everything themselves */
     struct layers *layers; /* borrowed; NULL: there are no stored layers */
     size_t max_file;       /* bytes of a file that PUT /layers/{name} takes; 0: there is no PUT */

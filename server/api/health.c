@@ -46,6 +46,10 @@ struct api_work *api_version(const struct api_request *request, struct http_resp
     codec_add_text(&list, "blas_core", build.blas_core);
     codec_add_text(&list, "kernels", build.kernels);
     codec_add_number(&list, "threads", request->state->threads);
+    codec_add_number(&list, "cores", request->state->cores);
+    if (request->state->memory_limit > 0) {
+        codec_add_number(&list, "memory_limit", request->state->memory_limit);
+    }
     codec_add_close(&list);
     reply_json(request, response, &list, 0);
     return NULL;
