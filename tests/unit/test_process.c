@@ -23,7 +23,7 @@ static void remove_root(void) {
 TestSuite(limits, .init = make_root, .fini = remove_root);
 
 /* Writes a file below the root, and makes its folders. */
-static void write_file(const char *path, const char *text) {
+static void write_below(const char *path, const char *text) {
     char whole[256];
     const int size = snprintf(whole, sizeof whole, "%s%s", root, path);
     for (int i = (int)sizeof "/tmp/" - 1; i < size; i++) {
@@ -51,52 +51,52 @@ Test(limits, are_those_of_the_machine_without_cgroups) {
     const double cores = process_limits(root).cores;
     cr_expect_geq(cores, 1);
     expect_limits(cores, 0);
-    write_file("/proc/self/cgroup", "0::/\n");
-    write_file("/sys/fs/cgroup/cpu.max", "max 100000\n");
-    write_file("/sys/fs/cgroup/memory.max", "max\n");
+    write_below("/proc/self/cgroup", "0::/\n");
+    write_below("/sys/fs/cgroup/cpu.max", "max 100000\n");
+    write_below("/sys/fs/cgroup/memory.max", "max\n");
     expect_limits(cores, 0);
 }
 
 Test(limits, of_version_2_are_those_of_the_own_cgroup) {
-    write_file("/proc/self/cgroup", "0::/\n");
-    write_file("/sys/fs/cgroup/cpu.max", "50000 100000\n");
-    write_file("/sys/fs/cgroup/memory.max", "536870912\n");
+    write_below("/proc/self/cgroup", "0::/\n");
+    write_below("/sys/fs/cgroup/cpu.max", "50000 100000\n");
+    write_below("/sys/fs/cgroup/memory.max", "536870912\n");
     expect_limits(0.5, 536870912);
 }
 
 Test(limits, of_cgroups_above_count_too) {
-    write_file("/proc/self/cgroup", "0::/pods.slice/one/two\n");
-    write_file("/sys/fs/cgroup/pods.slice/memory.max", "1000000\n");
-    write_file("/sys/fs/cgroup/pods.slice/one/cpu.max", "25000 100000\n");
-    write_file("/sys/fs/cgroup/pods.slice/one/two/cpu.max", "75000 100000\n");
-    write_file("/sys/fs/cgroup/pods.slice/one/two/memory.max", "2000000\n");
+    write_below("/proc/self/cgroup", "0::/pods.slice/one/two\n");
+    write_below("/sys/fs/cgroup/pods.slice/memory.max", "1000000\n");
+    write_below("/sys/fs/cgroup/pods.slice/one/cpu.max", "25000 100000\n");
+    write_below("/sys/fs/cgroup/pods.slice/one/two/cpu.max", "75000 100000\n");
+    write_below("/sys/fs/cgroup/pods.slice/one/two/memory.max", "2000000\n");
     expect_limits(0.25, 1000000);
 }
 
 Test(limits, of_version_1_lie_in_a_folder_of_each_controller) {
     const double cores = process_limits(root).cores;
-    write_file("/proc/self/cgroup", "9:cpuset:/x\n4:memory:/docker/a\n1:cpu,cpuacct:/docker/a\n");
-    write_file("/sys/fs/cgroup/memory/docker/a/memory.limit_in_bytes", "9223372036854771712\n");
-    write_file("/sys/fs/cgroup/cpu/docker/a/cpu.cfs_quota_us", "-1\n");
-    write_file("/sys/fs/cgroup/cpu/docker/a/cpu.cfs_period_us", "100000\n");
+    write_below("/proc/self/cgroup", "9:cpuset:/x\n4:memory:/docker/a\n1:cpu,cpuacct:/docker/a\n");
+    write_below("/sys/fs/cgroup/memory/docker/a/memory.limit_in_bytes", "9223372036854771712\n");
+    write_below("/sys/fs/cgroup/cpu/docker/a/cpu.cfs_quota_us", "-1\n");
+    write_below("/sys/fs/cgroup/cpu/docker/a/cpu.cfs_period_us", "100000\n");
     expect_limits(cores, 0);
-    write_file("/sys/fs/cgroup/cpu/docker/a/cpu.cfs_quota_us", "30000\n");
-    write_file("/sys/fs/cgroup/memory/docker/a/memory.limit_in_bytes", "268435456\n");
+    write_below("/sys/fs/cgroup/cpu/docker/a/cpu.cfs_quota_us", "30000\n");
+    write_below("/sys/fs/cgroup/memory/docker/a/memory.limit_in_bytes", "268435456\n");
     expect_limits(0.3, 268435456);
 }
 
 /* A container of version 1 sees its own cgroup at the mount, but /proc has the path outside. */
 Test(limits, are_found_if_the_path_is_not_there) {
-    write_file("/proc/self/cgroup", "4:memory:/docker/a\n");
-    write_file("/sys/fs/cgroup/memory/memory.limit_in_bytes", "268435456\n");
+    write_below("/proc/self/cgroup", "4:memory:/docker/a\n");
+    write_below("/sys/fs/cgroup/memory/memory.limit_in_bytes", "268435456\n");
     cr_expect(process_limits(root).memory > 0);
 }
 
 Test(limits, that_make_no_sense_do_not_count) {
     const double cores = process_limits(root).cores;
-    write_file("/proc/self/cgroup", "no colon\n0::/\n4:memory\n");
-    write_file("/sys/fs/cgroup/cpu.max", "0 0\n");
-    write_file("/sys/fs/cgroup/memory.max", "much\n");
+    write_below("/proc/self/cgroup", "no colon\n0::/\n4:memory\n");
+    write_below("/sys/fs/cgroup/cpu.max", "0 0\n");
+    write_below("/sys/fs/cgroup/memory.max", "much\n");
     expect_limits(cores, 0);
 }
 
