@@ -271,8 +271,8 @@ struct attn_plan {
     double softcap;
     attn_tensor alibi, sink; /* borrowed; without data if there are none */
     double *slopes, *sinks;  /* owned: their numbers, one for each head; NULL if there are none */
-    /* The engine follows `rules`. If there are extra keys, `given` has what the caller gave, and each
-     * run makes one mask and one bias for all keys from it. */
+    /* The engine follows `rules`. If there are extra keys, `given` has what the caller gave, and
+     * each run makes one mask and one bias for all keys from it. */
     struct rules rules, given;
     struct extended mask_rows, bias_rows;
     const void *bias_k, *bias_v; /* the rows of the first extra key; NULL: there is none */

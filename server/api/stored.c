@@ -151,8 +151,8 @@ static size_t given_index(const attn_tensor *t, const size_t at[static 4]) {
     return index;
 }
 
-/* Makes row `row` of the bias. The position of a query is the one that attn_options.causal gives it,
- * or it follows the past keys. */
+/* Makes row `row` of the bias. The position of a query is the one that attn_options.causal gives
+ * it, or it follows the past keys. */
 static void make_bias_row(const struct call *call, size_t row) {
     const struct stored *s = &call->stored;
     const attn_tensor *bias = &s->bias, *table = &s->use.tensors[LAYER_RELATIVE_BIAS];

@@ -28,8 +28,8 @@ struct stored {
 bool stored_fit(const struct api_request *request, struct http_response *response,
                 const struct layer *first, size_t count);
 
-/* Answers why weights could not be packed: with a 422 if a number is at fault, and with a 503 if the
- * file is. */
+/* Answers why weights could not be packed: with a 422 if a number is at fault, and with a 503 if
+ * the file is. */
 __attribute__((cold)) void stored_refuse_weights(const struct api_request *request,
                                                  struct http_response *response,
                                                  const struct layer_use *use, const char *reason);

@@ -118,7 +118,7 @@ bool codec_safetensors_read(const struct codec_document *document, struct codec_
     return check_order(document, header, error);
 }
 
-/* --------------------------------------------------------------------------- the header of a file */
+/* ------------------------------------------------------------------------- the header of a file */
 
 /* Refuses a tensor of a file. The message is a rule after its name. */
 static bool refuse_stored(const struct codec_document *document, const struct codec_value *value,

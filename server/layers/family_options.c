@@ -211,8 +211,8 @@ static bool find_relative_bias(const struct search *s) {
     return true;
 }
 
-/* Checks that the attention of the model is known. Without model_type a family with rotary embedding
- * is refused, because its models differ too much. */
+/* Checks that the attention of the model is known. Without model_type a family with rotary
+ * embedding is refused, because its models differ too much. */
 static bool check_model(const struct search *s) {
     const char *const *known = s->family->models;
     const char *type = config_text(s->config, model_type);

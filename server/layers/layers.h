@@ -3,8 +3,9 @@
  *
  * layers_open() reads the headers of all files and starts a thread that looks for changes every
  * second. A model is a file of the folder, or an index of several files. It may also stand in a
- * folder of its own, beside its config.json. Each set of weights of an attention in it is a layer. A layer has the name of its model, a dot, and the names of its
- * tensors as far as they are the same.
+ * folder of its own, beside its config.json. Each set of weights of an attention in it is a layer.
+ * A layer has the name of its model, a dot, and the names of its tensors as far as they are the
+ * same.
  *
  * The weights of a layer are read, widened and packed when a request first uses it. Packed weights
  * count in a budget of their own, and those that were not used for the longest time are freed.

@@ -155,8 +155,8 @@ static enum upload_status check_file(const struct upload *u, char reason[static 
     return status;
 }
 
-/* Gives the file its name. The old file takes the temporary name until the folder is on the disk, so
- * that it can come back. A file system that cannot exchange names just replaces it. */
+/* Gives the file its name. The old file takes the temporary name until the folder is on the disk,
+ * so that it can come back. A file system that cannot exchange names just replaces it. */
 static enum upload_status rename_file(struct upload *u, bool *replaced,
                                       char reason[static LAYERS_REASON]) {
     struct stat status;

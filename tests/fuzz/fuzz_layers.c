@@ -1,8 +1,8 @@
 /*
  * fuzz_layers.c - fuzzes the files of stored layers, from their bytes to an answer. An input is a
  * config.json, a zero byte, and the header of a safetensors file. The numbers of the tensors are
- * made here. Whatever the files are, each layer is either served with sizes that suit each other, or
- * refused with a reason.
+ * made here. Whatever the files are, each layer is either served with sizes that suit each other,
+ * or refused with a reason.
  */
 #include <stdbool.h>
 #include <string.h>

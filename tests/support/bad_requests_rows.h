@@ -1,4 +1,6 @@
-/* bad_requests_rows.h - how the rows of bad_requests*.c are written, and the lists of other files. */
+/*
+ * bad_requests_rows.h - how the rows of bad_requests*.c are written, and the lists of other files.
+ */
 #ifndef SUPPORT_BAD_REQUESTS_ROWS_H
 #define SUPPORT_BAD_REQUESTS_ROWS_H
 
