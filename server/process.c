@@ -104,7 +104,7 @@ static size_t read_numbers(const char *path, double numbers[static 2]) {
     return count < 0 ? 0 : (size_t)count;
 }
 
-/* Lowers a limit to that of one cgroup, if it has a smaller one. A quota is a time for each period. */
+/* Lowers a limit to that of one cgroup, if that is smaller. A quota is a time in each period. */
 static void lower_cores(double quota, double period, double *cores) {
     if (quota > 0 && period > 0 && quota / period < *cores) {
         *cores = quota / period;

@@ -22,8 +22,8 @@ struct process_limits {
     double memory; /* bytes; 0: there is no limit */
 };
 
-/* Finds the limits in cgroups of version 1 or 2. /proc and /sys are below `root`, which is "" except
- * in tests. */
+/* Finds the limits in cgroups of version 1 or 2. /proc and /sys are below `root`, which is ""
+ * except in tests. */
 struct process_limits process_limits(const char *root);
 
 #endif
