@@ -192,7 +192,7 @@ size_t layer_packed_bytes(const struct layer *layer, attn_dtype dtype);
 void layer_fill(struct layer_use *use, attn_multihead *multihead, attn_options *options);
 
 /* Returns the bucket of a distance, key position minus query position, in the table of relative
- * bias (Raffel et al. 2020, arXiv 1910.10683; transformers' T5Attention._relative_position_bucket). */
+ * bias (Raffel et al. 2020, arXiv 1910.10683; transformers' T5Attention). */
 size_t layer_bucket(const struct layer *layer, int64_t distance);
 
 /* Packing: the number of tasks that are left, 0 if the layer is packed; the bytes of scratch of one
