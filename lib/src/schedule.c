@@ -370,8 +370,7 @@ static void choose_blocks(attn_plan *plan, struct schedule *s, size_t d, double 
     s->tiles = ceil_div(plan->m, s->keys);
     s->unit = s->unit && s->keys * d * size <= LATE_BYTES;
     s->exact = calls * (double)plan->n * (double)plan->m <= EXACT_SCORES &&
-               calls * head_cost <= EXACT_WORK && all_projections(plan) <= EXACT_WORK &&
-               !plan->project_q.prepacked;
+               calls * head_cost <= EXACT_WORK && all_projections(plan) <= EXACT_WORK;
     s->ld = s->keys;
     s->packs = s->packs && d <= WIDE;
     s->long_rows = rows_are_long(plan, s, d);

@@ -147,11 +147,16 @@ static bool read_call(struct call *call, const struct api_request *request, size
         return false;
     }
     if (call->all_layers) {
-        if (x->rank < 3 || x->shape[0] != count) {
+        if (x->rank < 3) {
             return codec_fail(request->body, value, error,
                               "X must have one more axis, which comes first and counts the layers "
                               "of this model: %zu",
                               count);
+        }
+        if (x->shape[0] != count) {
+            return codec_fail(request->body, value, error,
+                              "the first axis of X has %zu layers, but this model has %zu",
+                              x->shape[0], count);
         }
         size_t size = attn_dtype_size(x->dtype);
         for (int axis = 1; axis < x->rank; axis++) {

@@ -244,9 +244,18 @@ void model_find_config(int folder, struct model_source *source, const char *name
     }
 }
 
+/* A text of an answer must be UTF-8, but the name of a file may have any bytes, and a reason may be
+ * cut. So other bytes than ASCII become question marks. */
+static void keep_ascii(char *text) {
+    for (; *text != '\0'; text++) {
+        *text = (unsigned char)*text < 0x80 ? *text : '?';
+    }
+}
+
 /* Gives a model its name, and refuses one that a path of the API cannot have. */
 static void name_source(struct model_source *source, const char *name) {
     snprintf(source->name, sizeof source->name, "%.*s", LAYERS_NAME, name);
+    keep_ascii(source->name);
     if (!model_is_name(name)) {
         refuse_model(source->reason,
                      "the name of a model has 1 to %d of the characters A-Z, a-z, 0-9, \".\", "
@@ -548,14 +557,6 @@ static bool read_model(struct reading *r, const struct model_source *source) {
                         "none of its %zu tensors has the name of a weight of an attention that is "
                         "known",
                         r->count);
-}
-
-/* A text of an answer must be UTF-8, but the name of a file may have any bytes, and a reason may be
- * cut. So other bytes than ASCII become question marks. */
-static void keep_ascii(char *text) {
-    for (; *text != '\0'; text++) {
-        *text = (unsigned char)*text < 0x80 ? *text : '?';
-    }
 }
 
 struct layer_model *model_read(int folder, const struct model_source *source) {

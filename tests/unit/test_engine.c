@@ -434,8 +434,9 @@ static void check_projection(size_t rows, size_t inner, size_t columns, attn_dty
 }
 
 Test(engine, projections_cut_in_any_way_are_right) {
-    static const size_t sizes[][3] = {{16, 768, 130}, {24, 500, 150}, {64, 400, 300},
-                                      {600, 140, 70}, {300, 70, 520}, {1100, 33, 520}};
+    static const size_t sizes[][3] = {{3, 5, 70},     {16, 768, 130}, {24, 500, 150},
+                                      {64, 400, 300}, {600, 140, 70}, {300, 70, 520},
+                                      {1100, 33, 520}};
     const bool slow = test_scale(100) < 100; /* a slow run tests two ways of four sizes */
     for (size_t i = 0; i < (slow ? 4 : sizeof sizes / sizeof sizes[0]); i++) {
         for (int way = slow ? 1 : 0; way < 16; way += slow ? 5 : 1) {
