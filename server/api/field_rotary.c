@@ -7,6 +7,10 @@
 #include <stddef.h>
 #include <string.h>
 
+enum {
+    MOST_OFFSET = 1 << 30 /* the library takes no larger one */
+};
+
 #define COUNT(list) (sizeof(list) / sizeof *(list))
 
 static const char *const keys_of_rotary[] = {"base", "columns", "interleaved", "offset", "scaling"};
@@ -130,7 +134,7 @@ static bool read_object(struct call *call, struct codec_document *document,
            (columns == NULL || field_count(document, columns, &rotary->columns, error)) &&
            (pairs == NULL || codec_as_bool(document, pairs, &rotary->interleaved, error)) &&
            (offset == NULL ||
-            codec_as_integer(document, offset, 0, INT32_MAX, &rotary->offset, error)) &&
+            codec_as_integer(document, offset, 0, MOST_OFFSET, &rotary->offset, error)) &&
            (scaling == NULL || read_scaling(call, document, scaling, error));
 }
 
