@@ -25,6 +25,7 @@ LIBDIR       ?= $(PREFIX)/lib
 INCLUDEDIR   ?= $(PREFIX)/include
 PKGCONFIGDIR ?= $(LIBDIR)/pkgconfig
 UNITDIR      ?= $(PREFIX)/lib/systemd/system
+MANDIR       ?= $(PREFIX)/share/man
 
 # ------------------------------------------------------------------------------------------ files
 LIB_OBJECTS     := $(patsubst %.c,$(O)/%.o,$(wildcard lib/src/*.c lib/src/*/*.c))
@@ -212,12 +213,17 @@ packages: ## Install the packages that building needs
 
 # ---------------------------------------------------------------------------------------- install
 INSTALL ?= install
-.PHONY: install uninstall clean help
-install: all ## Install (DESTDIR, PREFIX, BINDIR, LIBDIR, INCLUDEDIR, PKGCONFIGDIR, UNITDIR)
+MANUAL  := $(O)/attentiond.1
+
+$(MANUAL): $(DAEMON) server/man.sh
+	$(Q)server/man.sh $< > $@
+
+.PHONY: install uninstall deb clean help
+install: all $(MANUAL) ## Install (DESTDIR, PREFIX, BINDIR, LIBDIR, INCLUDEDIR, PKGCONFIGDIR, UNITDIR, MANDIR)
 	@case '$(PREFIX)$(BINDIR)$(LIBDIR)$(INCLUDEDIR)' in *[\&\|\\\ ]*) \
 	    echo "make install: the folders to install into may not contain a space, &, | or \\" >&2; exit 1 ;; esac
 	$(INSTALL) -d "$(DESTDIR)$(BINDIR)" "$(DESTDIR)$(LIBDIR)" "$(DESTDIR)$(INCLUDEDIR)" "$(DESTDIR)$(PKGCONFIGDIR)" \
-	    "$(DESTDIR)$(UNITDIR)"
+	    "$(DESTDIR)$(UNITDIR)" "$(DESTDIR)$(MANDIR)/man1"
 	$(INSTALL) -m 755 $(DAEMON) "$(DESTDIR)$(BINDIR)/attentiond"
 	$(INSTALL) -m 644 $(STATIC) $(SHARED) "$(DESTDIR)$(LIBDIR)/"
 	ln -sfn libattention.so.$(VERSION) "$(DESTDIR)$(LIBDIR)/libattention.so.$(ABI)"
@@ -228,12 +234,19 @@ install: all ## Install (DESTDIR, PREFIX, BINDIR, LIBDIR, INCLUDEDIR, PKGCONFIGD
 	    $(INSTALL) -m 644 /dev/stdin "$(DESTDIR)$(PKGCONFIGDIR)/attention.pc"
 	sed 's|@BINDIR@|$(BINDIR)|' server/attentiond.service.in | \
 	    $(INSTALL) -m 644 /dev/stdin "$(DESTDIR)$(UNITDIR)/attentiond.service"
+	$(INSTALL) -m 644 $(MANUAL) "$(DESTDIR)$(MANDIR)/man1/"
 
 uninstall: ## Remove what install put there
 	rm -f "$(DESTDIR)$(BINDIR)/attentiond" "$(DESTDIR)$(INCLUDEDIR)/attention.h" \
 	    "$(DESTDIR)$(PKGCONFIGDIR)/attention.pc" "$(DESTDIR)$(LIBDIR)/libattention.a" \
 	    "$(DESTDIR)$(LIBDIR)/libattention.so" "$(DESTDIR)$(LIBDIR)/libattention.so.$(ABI)" \
-	    "$(DESTDIR)$(LIBDIR)/libattention.so.$(VERSION)" "$(DESTDIR)$(UNITDIR)/attentiond.service"
+	    "$(DESTDIR)$(LIBDIR)/libattention.so.$(VERSION)" "$(DESTDIR)$(UNITDIR)/attentiond.service" \
+	    "$(DESTDIR)$(MANDIR)/man1/attentiond.1"
+
+DEB_VERSION ?= $(VERSION)
+deb: ## Make the Debian packages in build/deb/: make deb DEB_VERSION=0.1.0+1
+	@docker/packages.sh build deb
+	@docker/make-deb.sh "$(DEB_VERSION)"
 
 # If an ordinary user runs podman, it leaves files that belong to other user numbers.
 clean: ## Remove build/

@@ -443,7 +443,7 @@ void options_print_help(FILE *out) {
     list_kernels(&build, names, sizeof names);
     fprintf(
         out,
-        "\nThe environment variable ATTENTION_ISA chooses the vector instructions. This machine\n"
-        "runs %s. %s is in use.\n",
+        "\nThe environment variable ATTENTION_ISA chooses the vector instructions.\n"
+        "This machine runs %s. %s is in use.\n",
         names, build.kernels);
 }
