@@ -243,8 +243,8 @@ uninstall: ## Remove what install put there
 	    "$(DESTDIR)$(LIBDIR)/libattention.so.$(VERSION)" "$(DESTDIR)$(UNITDIR)/attentiond.service" \
 	    "$(DESTDIR)$(MANDIR)/man1/attentiond.1"
 
-DEB_VERSION ?= $(VERSION)
-deb: ## Make the Debian packages in build/deb/: make deb DEB_VERSION=0.1.0+1
+DEB_VERSION ?= $(VERSION)-1
+deb: ## Make the Debian packages in build/deb/: make deb DEB_VERSION=0.1.0-2
 	@docker/packages.sh build deb
 	@docker/make-deb.sh "$(DEB_VERSION)"
 
