@@ -140,7 +140,7 @@ bench-peers: ## Measure beside PyTorch, onnxruntime, OpenVINO, NumPy (6 GB from 
 	@tests/bench/peers/run.sh $(O) $(ARGS)
 
 # ----------------------------------------------------------------------------------------- checks
-.PHONY: docs test-conformance test-models test-openapi test-clients test-metrics check-asan check-valgrind check-neon check-hardening check-layers lint format coverage test-container
+.PHONY: docs test-conformance test-models test-openapi test-clients test-metrics check-asan check-valgrind check-neon check-hardening check-layers lint format coverage test-container test-deb
 docs: ## Make the page /docs from openapi.yaml
 	@docker/packages.sh test
 	@/usr/bin/python3 server/explorer/docs.py
@@ -278,3 +278,6 @@ coverage: ## Run all tests with coverage; report in build/coverage/report/
 
 test-container: ## Build the image, and test it with a read-only root and without capabilities: make test-container SUITE=bookworm
 	@docker/test-container.sh $(SUITE)
+
+test-deb: ## Make the Debian packages; install, start, upgrade and purge them in a bare root with systemd (needs root)
+	@docker/test-deb.sh "$(VERSION)"
