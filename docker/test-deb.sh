@@ -122,7 +122,7 @@ libraries=$(dirname "$(sed -n 's/^root:root //p' "$work/owners" | grep '/libatte
 cc -o "$work/packages/program" "$work/program.c" $(PKG_CONFIG_SYSROOT_DIR=$root \
     PKG_CONFIG_LIBDIR=$root$libraries/pkgconfig pkg-config --cflags --libs attention) ||
     fail "a program with libattention cannot be compiled"
-inside ldd /mnt/program | grep -q 'libattention\.so\.0 => /' || fail "the program does not load libattention.so.0"
+inside ldd /mnt/program | grep 'libattention\.so\.0 => /' >/dev/null || fail "the program does not load libattention.so.0"
 said=$(inside /mnt/program)
 grep -qxF "$said" lib/README.md || fail "the program prints: $said"
 say "user, files, manual page and library are right"
@@ -139,7 +139,7 @@ old=$pid
 apt install "/mnt/2/*.deb"
 alive 8081
 inside sha256sum --check --status <"$work/settings" || fail "the upgrade changes /etc/default/attentiond"
-inside dpkg-query -W attentiond | grep -qF "$version-2" || fail "the version is not $version-2"
+inside dpkg-query -W attentiond | grep -F "$version-2" >/dev/null || fail "the version is not $version-2"
 [ "$pid" != "$old" ] || fail "the upgrade does not start the new daemon"
 ask() { # [OPTION...]: prints the status of a request
     beside curl -s -o /dev/null -w '%{http_code}' http://127.0.0.1:8081/attention -d '{"X": [[1, 2], [3, 4]]}' "$@"
