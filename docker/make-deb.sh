@@ -23,6 +23,7 @@ attentiond ($version) unstable; urgency=medium
 
  -- attentiond contributors <maintainers@attentiond.example>  $(LC_ALL=C date -u -R -d "@$SOURCE_DATE_EPOCH")
 END
+find "$tree" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +
 
 (cd "$tree" && dpkg-buildpackage --build=binary --no-sign) >build/deb/log 2>&1 ||
     { cat build/deb/log; echo "make-deb.sh: the packages cannot be built" >&2; exit 1; }
