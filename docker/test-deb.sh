@@ -129,7 +129,8 @@ say "user, files, manual page and library are right"
 
 # ---- upgrade: what the operator has changed stays
 
-inside sh -c 'install -D -m 640 -g attentiond /dev/stdin /etc/attentiond/keys' <<<0123456789abcdef
+key=0123456789abcdef
+inside sh -c 'install -D -m 640 -g attentiond /dev/stdin /etc/attentiond/keys' <<<"$key"
 inside tee -a /etc/default/attentiond >/dev/null <<'END'
 ATTENTIOND_PORT=8081
 ATTENTIOND_API_KEY_FILE=/etc/attentiond/keys
@@ -145,8 +146,15 @@ ask() { # [OPTION...]: prints the status of a request
     beside curl -s -o /dev/null -w '%{http_code}' http://127.0.0.1:8081/attention -d '{"X": [[1, 2], [3, 4]]}' "$@"
 }
 [ "$(ask)" = 401 ] || fail "a request without a key gets $(ask)"
-[ "$(ask -H 'Authorization: Bearer 0123456789abcdef')" = 200 ] || fail "a request with a key gets no answer"
-say "upgraded; the settings have stayed, and a file of the group attentiond is read"
+[ "$(ask -H "Authorization: Bearer $key")" = 200 ] || fail "a request with a key gets no answer"
+inside tee /etc/attentiond/keys >/dev/null <<<"other-$key"
+inside systemctl reload attentiond
+for try in {1..100}; do
+    [ "$(ask -H "Authorization: Bearer other-$key")" != 200 ] || break
+    [ "$try" -lt 100 ] || fail "a reload does not read the keys"
+    sleep 0.1
+done
+say "upgraded; the settings have stayed, and a reload reads a file of the group attentiond"
 
 # ---- remove and purge
 
