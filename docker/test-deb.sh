@@ -130,7 +130,7 @@ say "user, files, manual page and library are right"
 # ---- upgrade: what the operator has changed stays
 
 key=0123456789abcdef
-inside sh -c 'install -D -m 640 -g attentiond /dev/stdin /etc/attentiond/keys' <<<"$key"
+inside install -D -m 640 -g attentiond /dev/stdin /etc/attentiond/keys <<<"$key"
 inside tee -a /etc/default/attentiond >/dev/null <<'END'
 ATTENTIOND_PORT=8081
 ATTENTIOND_API_KEY_FILE=/etc/attentiond/keys
