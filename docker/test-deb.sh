@@ -163,7 +163,9 @@ say "upgraded; the settings have stayed, and a reload reads a file of the group 
 apt remove attentiond
 ! inside test -e "/proc/$pid" || fail "the daemon runs after its removal"
 inside sha256sum --check --status <"$work/settings" || fail "the removal changes /etc/default/attentiond"
-apt purge --auto-remove attentiond libattention0 libattention-dev
+# apt would leave a library that another package suggests.
+apt purge --auto-remove -oAPT::AutoRemove::{Recommends,Suggests}Important=false \
+    attentiond libattention0 libattention-dev
 inside rm -r /etc/attentiond
 files >"$work/after"
 diff "$work/before" "$work/after" >&2 || fail "the purge leaves other files than there were"
