@@ -161,8 +161,8 @@ endif
 # These targets attack the release daemon. SECONDS_EACH, TIMES and MINUTES make the attack longer. Results that depend on
 # the speed of the machine are only printed; with STRICT=yes they can fail.
 HOSTILE ?= $(filter-out hostile crowd soak search,$(basename $(notdir $(wildcard tests/hostile/*.py))))
-export SECONDS_EACH TIMES MINUTES STRICT
-.PHONY: test-hostile soak search-costs
+export SECONDS_EACH TIMES MINUTES STRICT REQUESTS
+.PHONY: test-hostile soak search-costs test-fleet
 test-hostile: ## Attack the daemon, about six minutes: make test-hostile HOSTILE=drain TIMES=200
 	@docker/packages.sh build hostile
 	$(again) all $(O)/load
@@ -175,6 +175,11 @@ search-costs: ## Look for requests that cost more than is counted: make search-c
 	@docker/packages.sh build hostile
 	$(again) all
 	@HOSTILE_BUILD=$(O) PYTHONDONTWRITEBYTECODE=1 python3 tests/hostile/search.py $(ARGS)
+
+test-fleet: ## Let replicas behind HAProxy fail under load: no request is lost: make test-fleet REQUESTS=10000
+	@docker/packages.sh build fleet
+	$(again) all $(O)/load
+	@HOSTILE_BUILD=$(O) PYTHONDONTWRITEBYTECODE=1 timeout 900 python3 tests/fleet/faults.py
 
 check-valgrind: ## Run the unit tests under valgrind
 	@docker/packages.sh build test valgrind
