@@ -50,7 +50,7 @@ class Fleet:
                 ["haproxy", "-db", "-f", path], stdout=log, stderr=subprocess.STDOUT,
                 env={**environment(), "MALLOC_TOP_PAD_": "67108864"}, preexec_fn=lambda: os.sched_setaffinity(0, LOAD_CORES))
         running.append(self.proxy)
-        self.wait_until_up(len(ports))
+        self.wait_until_up()
 
     @staticmethod
     def certificate():
@@ -62,10 +62,11 @@ class Fleet:
     def start(self, port):
         return Daemon("--port", port, *self.options, cores=self.cores[port])
 
-    def replace(self, port):
-        """Starts a new daemon at the port of one that has ended, and waits until HAProxy sends requests to it."""
-        self.daemons[port] = self.start(port)
-        self.wait_until_up(len(self.daemons))
+    def replace(self, *ports):
+        """Starts new daemons at the ports of those that have ended, and waits until HAProxy sends requests to them."""
+        for port in ports:
+            self.daemons[port] = self.start(port)
+        self.wait_until_up()
 
     def count(self, metric):
         """Returns the sum of these metrics of HAProxy."""
@@ -78,7 +79,13 @@ class Fleet:
         """Returns how often HAProxy has sent a request again."""
         return self.count("haproxy_backend_retry_warnings_total{.*}") + self.count("haproxy_backend_redispatch_warnings_total{.*}")
 
-    def wait_until_up(self, count):
+    def failed(self):
+        """Returns the lines of HAProxy's log about requests that got no 200, or not the whole of it."""
+        with open(self.log_path, encoding="ascii") as log:
+            return [line.strip() for line in log if " clients " in line and not re.search(r" 200 \d+ - - -", line)]
+
+    def wait_until_up(self):
+        count = len(self.daemons)
         until = time.monotonic() + 20
         while time.monotonic() < until:
             with contextlib.suppress(OSError):
