@@ -162,7 +162,7 @@ endif
 # the speed of the machine are only printed; with STRICT=yes they can fail.
 HOSTILE ?= $(filter-out hostile crowd soak search,$(basename $(notdir $(wildcard tests/hostile/*.py))))
 export SECONDS_EACH TIMES MINUTES STRICT REQUESTS
-.PHONY: test-hostile soak search-costs test-fleet
+.PHONY: test-hostile soak search-costs test-fleet test-kubernetes
 test-hostile: ## Attack the daemon, about six minutes: make test-hostile HOSTILE=drain TIMES=200
 	@docker/packages.sh build hostile
 	$(again) all $(O)/load
@@ -180,6 +180,13 @@ test-fleet: ## Let replicas behind HAProxy fail under load: no request is lost: 
 	@docker/packages.sh build fleet
 	$(again) all $(O)/load
 	@HOSTILE_BUILD=$(O) PYTHONDONTWRITEBYTECODE=1 timeout 900 python3 tests/fleet/faults.py
+
+test-kubernetes: ## Check the manifests of docker/kubernetes against their schemas (from PyPI) and the daemon
+	@docker/packages.sh build python $$(command -v kubectl >/dev/null || echo kubernetes)
+	$(again) all
+	@tests/support/venv.sh build/kubernetes tests/fleet/kubernetes.txt
+	@build/kubernetes/bin/pip install --quiet --disable-pip-version-check --no-deps kserve==0.21.0
+	@build/kubernetes/bin/python tests/fleet/check_manifests.py $(O)/attentiond
 
 check-valgrind: ## Run the unit tests under valgrind
 	@docker/packages.sh build test valgrind
