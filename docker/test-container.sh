@@ -28,7 +28,8 @@ else
     state=$state/attentiond-test-$(cksum <<<"$cache" | cut -d' ' -f1)
     engine=(podman --root "$cache/storage" --runroot "$state/run" --tmpdir "$state/tmp"
         --runtime runc --cgroup-manager cgroupfs --events-backend file --log-level fatal)
-    build_flags=(--isolation=chroot --format=docker --pull=never)
+    # Podman 4.3 does not know the variable BUILDPLATFORM in a line FROM.
+    build_flags=(--isolation=chroot --format=docker --pull=never --build-arg "BUILDPLATFORM=linux/$native")
     run_flags=(--read-only-tmpfs=false --ulimit nofile=1024:1024 --ulimit nproc=4096:4096)
 fi
 # These words begin the daemon's command in the container.
@@ -106,7 +107,7 @@ commit=$(git describe --always --dirty --abbrev=40 --exclude='*' 2>/dev/null || 
 [ "$(label version)" = "$version" ] || fail "the label of the version is '$(label version)' and not $version"
 [ "$(label revision)" = "$commit" ] || fail "the label of the commit is '$(label revision)' and not $commit"
 mkdir "$work/root"
-engine create --name "$name" "$image" >/dev/null
+engine create --name "$name" --platform "linux/$arch" "$image" >/dev/null
 engine export "$name" | tar x -C "$work/root"
 engine rm -f "$name" >/dev/null
 if find "$work/root" | grep -E '/(sh|bash|dash|busybox|apt|apt-get|dpkg|perl|python3?)$' | grep -v "/lib/dpkg$"; then
@@ -123,7 +124,7 @@ say "$suite, $arch: $size MB, $(find "$work/root" -name '*.so*' | wc -l) librari
 # on 127.0.0.1 does not answer at 127.0.0.2.
 port=$(/usr/bin/python3 -c 'import socket; s = socket.socket(); s.bind(("", 0)); print(s.getsockname()[1])')
 url=http://127.0.0.2:$port
-engine run -d --name "$name" --network=host --read-only --cap-drop=ALL --security-opt=no-new-privileges \
+engine run -d --name "$name" --platform "linux/$arch" --network=host --read-only --cap-drop=ALL --security-opt=no-new-privileges \
     --memory=512m --pids-limit=64 -v "$PWD/tests/data/layers:/mnt/models:ro" -e ATTENTIOND_PORT="$port" \
     "${run_flags[@]}" "${emulator[@]}" "$image" "${command[@]:1}" >"$work/run.log" 2>&1 ||
     { cat "$work/run.log" >&2; fail "the container does not start"; }
