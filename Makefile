@@ -269,6 +269,6 @@ clean: ## Remove build/
 	@rm -rf build 2>/dev/null || podman unshare rm -rf build
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(filter-out %.d,$(MAKEFILE_LIST)) | sort
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(filter-out %.d,$(MAKEFILE_LIST)) | sort
 
 -include $(shell find $(O) -name '*.d' 2>/dev/null)

@@ -140,7 +140,8 @@ bench-peers: ## Measure beside PyTorch, onnxruntime, OpenVINO, NumPy (6 GB from 
 	@tests/bench/peers/run.sh $(O) $(ARGS)
 
 # ----------------------------------------------------------------------------------------- checks
-.PHONY: docs test-conformance test-models test-openapi test-clients test-metrics check-asan check-valgrind check-neon check-hardening check-layers lint format coverage test-container
+.PHONY: docs test-conformance test-models test-openapi test-clients test-metrics check-asan check-valgrind check-neon check-hardening check-layers lint format coverage test-container \
+        test-arm64 test-reproducible
 docs: ## Make the page /docs from openapi.yaml
 	@docker/packages.sh test
 	@/usr/bin/python3 server/explorer/docs.py
@@ -290,3 +291,10 @@ coverage: ## Run all tests with coverage; report in build/coverage/report/
 
 test-container: ## Build the image, and test it with a read-only root and without capabilities: make test-container SUITE=bookworm
 	@docker/test-container.sh $(SUITE)
+
+test-arm64: ## Cross-build the image for 64-bit ARM, and test it in an emulator: make test-arm64 SUITE=bookworm
+	@docker/test-container.sh $(SUITE) arm64
+
+test-reproducible: ## Make the files of the image twice and compare them
+	@docker/packages.sh build
+	@docker/test-reproducible.sh
