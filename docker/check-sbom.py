@@ -33,13 +33,17 @@ def faults(root, version, commit, architecture):
     own = packages.pop("attentiond")
     if (own.version, own.source_info) != (version, f"commit {commit}"):
         yield f"attentiond is version {own.version} of {own.source_info}, not {version} of commit {commit}"
-    kinds = {kind: {edge.related_spdx_element_id for edge in document.relationships
-                    if edge.relationship_type == kind and edge.spdx_element_id == own.spdx_id} for kind in RelationshipType}
-    linked = {name for name, package in packages.items() if package.spdx_id in kinds[RelationshipType.STATIC_LINK]}
+    def related(kind):
+        return {edge.related_spdx_element_id for edge in document.relationships
+                if edge.relationship_type == kind and edge.spdx_element_id == own.spdx_id}
+
+    linked = {name for name, package in packages.items()
+              if package.spdx_id in related(RelationshipType.STATIC_LINK)}
     if not any(name.startswith("libstdc++-") for name in linked):
         yield "libstdc++ is linked into the daemon, but it is not in the list"
+    contained = related(RelationshipType.CONTAINS)
     for file in document.files:
-        if ".so" in file.name and file.spdx_id in kinds[RelationshipType.CONTAINS]:
+        if ".so" in file.name and file.spdx_id in contained:
             yield f"{file.name} belongs to no Debian package"
 
     status = {path.name: email.message_from_bytes(path.read_bytes())
