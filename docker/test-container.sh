@@ -94,7 +94,7 @@ fi
 
 say "building from $base"
 make image ENGINE="${engine[*]}" IMAGE="$image" \
-    ARGS="-q ${build_flags[*]} --platform linux/$arch --build-arg BASE=$base" >"$work/build" 2>&1 ||
+    IMAGE_FLAGS="-q ${build_flags[*]} --platform linux/$arch --build-arg BASE=$base" >"$work/build" 2>&1 ||
     { cat "$work/build" >&2; fail "the build fails"; }
 
 size=$(($(field "$image" '{{.Size}}') / 1000000))
