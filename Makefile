@@ -236,8 +236,8 @@ COMMIT ?= $(or $(shell git describe --always --dirty --abbrev=40 --exclude='*' 2
 SOURCE_DATE_EPOCH ?= $(or $(shell git log -1 --format=%ct 2>/dev/null),0)
 .PHONY: image
 image: ## Build the container image with Docker or podman: make image IMAGE=NAME:TAG IMAGE_FLAGS="--platform linux/arm64"
-	$(ENGINE) build -f docker/Dockerfile -t $(IMAGE) --build-arg VERSION=$(VERSION) --build-arg COMMIT=$(COMMIT) \
-	    --build-arg SOURCE_DATE_EPOCH=$(SOURCE_DATE_EPOCH) $(IMAGE_FLAGS) .
+	DOCKER_BUILDKIT=1 $(ENGINE) build -f docker/Dockerfile -t $(IMAGE) --build-arg VERSION=$(VERSION) \
+	    --build-arg COMMIT=$(COMMIT) --build-arg SOURCE_DATE_EPOCH=$(SOURCE_DATE_EPOCH) $(IMAGE_FLAGS) .
 
 # ---------------------------------------------------------------------------------------- install
 INSTALL ?= install
