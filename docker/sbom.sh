@@ -56,7 +56,8 @@ licence_of() { # COPYRIGHT-FILE
                 for (j = 1; j <= m; j++) choice = choice (j > 1 ? " AND " : i > 1 ? " OR " : "") spdx(all[j])
             }
             print (n > 1 ? "(" choice ")" : choice)
-        }' "$1" | sort -u | awk '{ text = text (NR > 1 ? " AND " : "") $0 } END { print text == "" ? "NOASSERTION" : text }'
+        }' "$1" | sort -u |
+        awk '{ text = text (NR > 1 ? " AND " : "") $0 } END { print text == "" ? "NOASSERTION" : text }'
 }
 
 # Prints a package. The files that the image has of it are in the file "files".

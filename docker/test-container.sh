@@ -117,7 +117,8 @@ if find "$work/root" | grep -E '/(sh|bash|dash|busybox|apt|apt-get|dpkg|perl|pyt
 fi
 docker/packages.sh python
 tests/support/venv.sh build/sbom docker/requirements.txt || fail "spdx-tools cannot be installed"
-build/sbom/bin/python docker/check-sbom.py "$work/root" "$version" "$commit" "$arch" || fail "the list of parts is wrong"
+build/sbom/bin/python docker/check-sbom.py "$work/root" "$version" "$commit" "$arch" ||
+    fail "the list of parts is wrong"
 say "$suite, $arch: $size MB, $(find "$work/root" -name '*.so*' | wc -l) libraries, user 65532, no shell"
 
 # ---- the container
@@ -126,8 +127,9 @@ say "$suite, $arch: $size MB, $(find "$work/root" -name '*.so*' | wc -l) librari
 # on 127.0.0.1 does not answer at 127.0.0.2.
 port=$(/usr/bin/python3 -c 'import socket; s = socket.socket(); s.bind(("", 0)); print(s.getsockname()[1])')
 url=http://127.0.0.2:$port
-engine run -d --name "$name" --platform "linux/$arch" --network=host --read-only --cap-drop=ALL --security-opt=no-new-privileges \
-    --memory=512m --pids-limit=64 -v "$PWD/tests/data/layers:/mnt/models:ro" -e ATTENTIOND_PORT="$port" \
+engine run -d --name "$name" --platform "linux/$arch" --network=host --read-only \
+    --cap-drop=ALL --security-opt=no-new-privileges --memory=512m --pids-limit=64 \
+    -v "$PWD/tests/data/layers:/mnt/models:ro" -e ATTENTIOND_PORT="$port" \
     "${run_flags[@]}" "${emulator[@]}" "$image" "${command[@]:1}" >"$work/run.log" 2>&1 ||
     { cat "$work/run.log" >&2; fail "the container does not start"; }
 
