@@ -8,7 +8,7 @@ here=$(dirname "$(realpath "$0")")
 folder=$(realpath "${1:?usage: shards.sh FOLDER [KEYS]}")
 shift
 work=$(realpath "$here/../..")/build/shards
-export ATTENTIOND_BIN=${ATTENTIOND_BIN:-$folder/attentiond} PYTHONDONTWRITEBYTECODE=1
+export ATTENTIOND_BIN=${ATTENTIOND_BIN:-$folder/attentiond} PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$here
 # OpenBLAS of the daemon would take the kernels that this names.
 unset OPENBLAS_CORETYPE
 
@@ -17,5 +17,5 @@ unset OPENBLAS_CORETYPE
 [ "$(id -u)" = 0 ] && private=() || private=(--user --map-root-user)
 private+=(--net --mount --pid --fork --kill-child --mount-proc)
 unshare "${private[@]}" true || { echo "shards.sh: this system allows no namespaces; run it as root" >&2; exit 1; }
-trap 'rm -rf "$work/data"' EXIT
+trap 'rm -f "$work"/data/*.npy' EXIT
 unshare "${private[@]}" "$work/venv/bin/python" "$here/test_shards.py" "$work/data" "$@"
