@@ -1,9 +1,9 @@
-"""dask_shards.py computes one call of attention on many machines with Dask. Each worker holds shards of K and V.
+"""dask_shards.py computes one call of attention on many machines with Dask. Workers hold shards of K and V.
 
     python dask_shards.py tcp://SCHEDULER:8786 FOLDER SHARDS
 
-Q.npy, K.npy and V.npy in FOLDER hold one matrix each. The result is output.npy and lse.npy. Every worker can read FOLDER,
-and a daemon runs beside every worker. It is asked at ATTENTIOND_URL, or at http://127.0.0.1:8080."""
+Q.npy, K.npy and V.npy in FOLDER hold one matrix each. The results are output.npy and lse.npy. Every machine can read
+FOLDER. A daemon runs on every machine, at ATTENTIOND_URL or at http://127.0.0.1:8080."""
 
 import json
 import os
@@ -24,7 +24,7 @@ def load(folder, shard, shards):
 
 
 def ask(**tensors):
-    """Asks the daemon beside this process over /v2. It is asked again if it is busy, or if it has just died and starts again."""
+    """Asks the daemon beside this process over /v2. It is asked again if it is busy, or if it dies and starts again."""
     url = os.environ.get("ATTENTIOND_URL", "http://127.0.0.1:8080") + "/v2/models/attention/infer"
     inputs = [{"name": name, "shape": x.shape, "datatype": {"f": "FP32", "b": "BOOL"}[x.dtype.kind],
                "parameters": {"binary_data_size": x.nbytes}} for name, x in tensors.items()]
@@ -44,37 +44,36 @@ def merge(parts):
     """Makes one output and one lse of those over parts of the keys. A part counts by exp(its lse - the lse of all)."""
     outputs, lses = (np.array(x, np.float64) for x in zip(*parts))
     lse = np.logaddexp.reduce(lses)
-    shares = np.exp(lses - np.where(np.isneginf(lse), 0, lse))  # A query that sees no key has the lse -inf, and no share.
+    shares = np.exp(lses - np.where(np.isneginf(lse), 0, lse))  # A query without a key has the lse -inf
     return np.einsum("pn,pnd->nd", shares, outputs), lse
 
 
-def partial(Q, K, V):
-    """Computes the output and the lse of the queries over one shard. A request has at most 32 MiB of it."""
+def partial(Q, shard):
+    """Computes the output and the lse of the queries over one shard. Each request has at most 32 MiB of it."""
+    K, V = shard
     rows = (32 << 20) // (K[0].nbytes + V[0].nbytes)
     return merge([ask(Q=Q, K=K[i:i + rows], V=V[i:i + rows]) for i in range(0, len(K), rows)])
 
 
 def place(client, folder, shards):
-    """Lets the workers load the shards in turn. Dask loads a shard again, there or elsewhere, if its worker dies."""
+    """Lets the workers load the shards in turn. If a worker dies, Dask loads its shards again on workers that live."""
     workers = list(client.scheduler_info(n_workers=-1)["workers"])
-    placed = [client.submit(load, folder, shard, shards, workers=workers[shard % len(workers)], allow_other_workers=True)
-              for shard in range(shards)]
+    homes = [workers[shard % len(workers)] for shard in range(shards)]
+    placed = [client.submit(load, folder, shard, shards, workers=home, allow_other_workers=True)
+              for shard, home in enumerate(homes)]
     wait(placed)
     return placed
 
 
 def attention(client, placed, Q):
-    """Sends the queries to the shards. Dask computes a task where the shard is."""
-    return merge(client.gather([client.submit(partial_of, shard, Q) for shard in placed]))
-
-
-def partial_of(shard, Q):
-    return partial(Q, *shard)
+    """Sends the queries to the shards. Dask computes each partial output on the worker that has the shard."""
+    return merge(client.gather([client.submit(partial, Q, shard) for shard in placed]))
 
 
 def main(address, folder, shards):
+    Q = np.load(f"{folder}/Q.npy").astype(np.float32)
     with Client(address) as client:
-        output, lse = attention(client, place(client, folder, int(shards)), np.load(f"{folder}/Q.npy").astype(np.float32))
+        output, lse = attention(client, place(client, folder, int(shards)), Q)
     np.save(f"{folder}/output.npy", output)
     np.save(f"{folder}/lse.npy", lse)
 

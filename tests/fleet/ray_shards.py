@@ -1,9 +1,9 @@
-"""ray_shards.py computes one call of attention on many machines with Ray. Each actor holds one shard of K and V.
+"""ray_shards.py computes one call of attention on many machines with Ray. Actors hold shards of K and V.
 
     python ray_shards.py HEAD:6379 FOLDER SHARDS
 
-Q.npy, K.npy and V.npy in FOLDER hold one matrix each. The result is output.npy and lse.npy. Every machine can read FOLDER,
-and a daemon runs on every machine. It is asked at ATTENTIOND_URL, or at http://127.0.0.1:8080."""
+Q.npy, K.npy and V.npy in FOLDER hold one matrix each. The results are output.npy and lse.npy. Every machine can read
+FOLDER. A daemon runs on every machine, at ATTENTIOND_URL or at http://127.0.0.1:8080."""
 
 import json
 import os
@@ -24,7 +24,7 @@ def load(folder, shard, shards):
 
 
 def ask(**tensors):
-    """Asks the daemon beside this process over /v2. It is asked again if it is busy, or if it has just died and starts again."""
+    """Asks the daemon beside this process over /v2. It is asked again if it is busy, or if it dies and starts again."""
     url = os.environ.get("ATTENTIOND_URL", "http://127.0.0.1:8080") + "/v2/models/attention/infer"
     inputs = [{"name": name, "shape": x.shape, "datatype": {"f": "FP32", "b": "BOOL"}[x.dtype.kind],
                "parameters": {"binary_data_size": x.nbytes}} for name, x in tensors.items()]
@@ -44,39 +44,44 @@ def merge(parts):
     """Makes one output and one lse of those over parts of the keys. A part counts by exp(its lse - the lse of all)."""
     outputs, lses = (np.array(x, np.float64) for x in zip(*parts))
     lse = np.logaddexp.reduce(lses)
-    shares = np.exp(lses - np.where(np.isneginf(lse), 0, lse))  # A query that sees no key has the lse -inf, and no share.
+    shares = np.exp(lses - np.where(np.isneginf(lse), 0, lse))  # A query without a key has the lse -inf
     return np.einsum("pn,pnd->nd", shares, outputs), lse
 
 
-def partial(Q, K, V):
-    """Computes the output and the lse of the queries over one shard. A request has at most 32 MiB of it."""
+def partial(Q, shard):
+    """Computes the output and the lse of the queries over one shard. Each request has at most 32 MiB of it."""
+    K, V = shard
     rows = (32 << 20) // (K[0].nbytes + V[0].nbytes)
     return merge([ask(Q=Q, K=K[i:i + rows], V=V[i:i + rows]) for i in range(0, len(K), rows)])
 
 
 @ray.remote(num_cpus=1, scheduling_strategy="SPREAD", max_restarts=-1, max_task_retries=-1)
 class Shard:
-    """Holds a shard. If its process dies, Ray starts another one, which loads the shard again, and repeats its calls."""
+    """Holds a shard. If its process dies, Ray starts another one, which loads the shard again and repeats the call."""
 
     def __init__(self, folder, shard, shards):
-        self.K, self.V = load(folder, shard, shards)
+        self.shard = load(folder, shard, shards)
 
-    def partial(self, Q):
-        return partial(Q, self.K, self.V)
+    def attend(self, Q):
+        return partial(Q, self.shard)
 
 
 def place(folder, shards):
-    return [Shard.remote(folder, shard, shards) for shard in range(shards)]
+    """Lets actors load the shards. Ray spreads the actors over the machines."""
+    placed = [Shard.remote(folder, shard, shards) for shard in range(shards)]
+    ray.get([shard.__ray_ready__.remote() for shard in placed])
+    return placed
 
 
 def attention(placed, Q):
-    """Sends the queries to the shards."""
-    return merge(ray.get([shard.partial.remote(Q) for shard in placed]))
+    """Sends the queries to the shards, and merges their partial outputs."""
+    return merge(ray.get([shard.attend.remote(Q) for shard in placed]))
 
 
 def main(address, folder, shards):
+    Q = np.load(f"{folder}/Q.npy").astype(np.float32)
     ray.init(address)
-    output, lse = attention(place(folder, int(shards)), np.load(f"{folder}/Q.npy").astype(np.float32))
+    output, lse = attention(place(folder, int(shards)), Q)
     np.save(f"{folder}/output.npy", output)
     np.save(f"{folder}/lse.npy", lse)
 
