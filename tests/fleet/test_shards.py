@@ -1,7 +1,7 @@
 """test_shards.py FOLDER [KEYS] tests dask_shards.py and ray_shards.py on four machines. Each machine is a network
 namespace. It has a loopback interface with a daemon at 127.0.0.1:8080, and the interface eth0, which leads to the other
-machines. The kernel counts the bytes of both. shards.sh starts this test in a namespace of processes, which all end with
-the test."""
+machines. The kernel counts the bytes of both. shards.sh starts this test in a namespace of processes, which all end
+with the test."""
 
 import concurrent.futures
 import inspect
@@ -185,7 +185,7 @@ def measure(engine, machines, shards, Q, single):
     print(f"{engine.script:15} {shards:6} {seconds:8.1f} {network:14,} {loopback:15,} {error:10.1e}", flush=True)
     partials = 8 * (Q.size + len(Q))
     if network > 2 * shards * (Q.nbytes + partials) + (2 << 20):
-        raise AssertionError(f"{network} bytes travelled, for {shards} times {Q.nbytes} of queries and {partials} of outputs")
+        raise AssertionError(f"{network} bytes travelled, not {shards} times {Q.nbytes} of Q and {partials} of outputs")
     if loopback < KEYS * COLUMNS * 8:
         raise AssertionError(f"only {loopback} bytes of K and V came to the daemons")
     return placed
