@@ -236,6 +236,12 @@ test-clients: ## Try clients: generated, stock, by hand (1.4 GB from npm, PyPI, 
 	$(again) all
 	@tests/clients/run.sh $(O) $(ARGS)
 
+.PHONY: test-shards
+test-shards: ## Divide one call among workers of Dask and Ray (400 MB from PyPI, 7 GB of memory): ARGS=262144
+	@docker/packages.sh build python shards
+	$(again) all
+	@tests/fleet/shards.sh $(O) $(ARGS)
+
 test-metrics: ## Let a Prometheus scrape the daemon and evaluate the expressions of the dashboard
 	@docker/packages.sh build metrics
 	$(again) all
