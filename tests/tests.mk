@@ -162,8 +162,8 @@ endif
 # These targets attack the release daemon. SECONDS_EACH, TIMES and MINUTES make the attack longer. Results that depend on
 # the speed of the machine are only printed; with STRICT=yes they can fail.
 HOSTILE ?= $(filter-out hostile crowd soak search,$(basename $(notdir $(wildcard tests/hostile/*.py))))
-export SECONDS_EACH TIMES MINUTES STRICT REQUESTS
-.PHONY: test-hostile soak search-costs test-fleet test-kubernetes
+export SECONDS_EACH TIMES MINUTES STRICT REQUESTS ROUNDS
+.PHONY: test-hostile soak search-costs test-fleet bench-fleet test-kubernetes
 test-hostile: ## Attack the daemon, about six minutes: make test-hostile HOSTILE=drain TIMES=200
 	@docker/packages.sh build hostile
 	$(again) all $(O)/load
@@ -181,6 +181,12 @@ test-fleet: ## Let replicas behind HAProxy fail under load: no request is lost: 
 	@docker/packages.sh build fleet
 	$(again) all $(O)/load
 	@HOSTILE_BUILD=$(O) PYTHONDONTWRITEBYTECODE=1 timeout 900 python3 tests/fleet/faults.py
+
+bench-fleet: ## Measure one, two and three replicas, and simulate a hundred: make bench-fleet ROUNDS=3
+	@docker/packages.sh build fleet
+	$(again) all $(O)/load
+	@HOSTILE_BUILD=$(O) PYTHONDONTWRITEBYTECODE=1 python3 tests/fleet/scale.py
+	@HOSTILE_BUILD=$(O) PYTHONDONTWRITEBYTECODE=1 python3 tests/fleet/simulate.py
 
 test-kubernetes: ## Check the manifests of docker/kubernetes against their schemas (from PyPI) and the daemon
 	@docker/packages.sh build python $$(command -v kubectl >/dev/null || echo kubernetes)
