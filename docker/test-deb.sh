@@ -1,7 +1,7 @@
 #!/bin/bash
-# test-deb.sh VERSION makes the Debian packages of this tree, and installs, starts, upgrades, removes and purges them in a
-# bare root of this release of Debian, in which systemd runs (systemd-nspawn). The test needs root. The bare root stays
-# in build/bare-root/ as a cache. Everything else is removed, except the packages in build/deb/.
+# test-deb.sh VERSION makes the Debian packages of this tree. It installs, starts, upgrades, removes and purges them in
+# a bare root of this release of Debian, in which systemd runs (systemd-nspawn). The test needs root. The bare root
+# stays in build/bare-root/ as a cache. Everything else is removed, except the packages in build/deb/.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -55,7 +55,8 @@ nspawn=(systemd-nspawn --quiet --directory="$root" --register=no --bind-ro="$wor
 # The machine of the test may itself have no systemd, and then there is nobody to make a unit for the new one.
 [ -d /run/systemd/system ] || nspawn+=(--keep-unit)
 "${nspawn[@]}" --pipe sh -c 'apt-get -q update && apt-get -q install -y --no-install-recommends --download-only \
-    /mnt/1/*.deb' >"$work/log" 2>&1 </dev/null || { cat "$work/log" >&2; fail "apt cannot fetch what attentiond needs"; }
+    /mnt/1/*.deb' >"$work/log" 2>&1 </dev/null ||
+    { cat "$work/log" >&2; fail "apt cannot fetch what attentiond needs"; }
 
 # ---- the machine, whose network is its own
 
@@ -103,7 +104,8 @@ alive 8080
 say "$suite: installed; $(beside curl -fs http://127.0.0.1:8080/version)"
 [ "$(inside systemctl is-enabled attentiond)" = enabled ] || fail "the service does not start with the machine"
 beside /usr/bin/python3 docker/try-notebooks.py http://127.0.0.1:8080 || fail "wrong answers"
-inside sh -c 'dpkg -L attentiond libattention0 libattention-dev | grep . | xargs -d "\n" stat -c "%U:%G %n"' >"$work/owners"
+inside sh -c 'dpkg -L attentiond libattention0 libattention-dev | grep . | xargs -d "\n" stat -c "%U:%G %n"' \
+    >"$work/owners"
 if grep -v '^root:root ' "$work/owners"; then
     fail "files of the packages do not belong to root"
 fi
@@ -124,7 +126,8 @@ libraries=$(dirname "$(sed -n 's/^root:root //p' "$work/owners" | grep '/libatte
 cc -o "$work/packages/program" "$work/program.c" $(PKG_CONFIG_SYSROOT_DIR=$root \
     PKG_CONFIG_LIBDIR=$root$libraries/pkgconfig pkg-config --cflags --libs attention) ||
     fail "a program with libattention cannot be compiled"
-inside ldd /mnt/program | grep 'libattention\.so\.0 => /' >/dev/null || fail "the program does not load libattention.so.0"
+inside ldd /mnt/program | grep 'libattention\.so\.0 => /' >/dev/null ||
+    fail "the program does not load libattention.so.0"
 said=$(inside /mnt/program)
 grep -qxF "$said" lib/README.md || fail "the program prints: $said"
 say "user, files, manual page and library are right"

@@ -376,7 +376,8 @@ def check_logs(name, proxy, log):
     tell(wrong)
 
 
-for name in ("haproxy", "lenient haproxy", "nginx", "lenient nginx"):
-    through(name, Proxy)
-through("careless", Careless)
-finish()
+if __name__ == "__main__":
+    for name in ("haproxy", "lenient haproxy", "nginx", "lenient nginx"):
+        through(name, Proxy)
+    through("careless", Careless)
+    finish()

@@ -58,7 +58,7 @@ void load_read_answer(struct load_answer *answer, const char *bytes, size_t size
 
 struct load_options {
     struct sockaddr_in address;
-    const char *host, *path;
+    const char *host, *path, *type;
     struct load_message messages[LOAD_MESSAGES]; /* the second half is the first, cut short */
     size_t message_count, bad_percent, leave_percent;
     double rate, seconds, timeout;

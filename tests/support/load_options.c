@@ -15,6 +15,7 @@ void load_die(const char *what) {
 static const char usage[] =
     "usage: load HOST PORT PATH [OPTION VALUE]...\n"
     "  --body FILE[=WEIGHT]  POST this body; one of several is drawn by weight. Without: GET\n"
+    "  --type TYPE           the Content-Type of all bodies (application/json)\n"
     "  --expect FILE         a 200 for the last --body must have these bytes\n"
     "  --bad PERCENT         cut this share of the bodies before the last byte; expect a 400\n"
     "  --leave PERCENT       close the connection once this share of the requests is sent\n"
@@ -76,6 +77,8 @@ static void expect(struct load_options *options, const char *path) {
 static void read_option(struct load_options *options, const char *name, char *value) {
     if (strcmp(name, "--body") == 0) {
         add_body(options, value);
+    } else if (strcmp(name, "--type") == 0) {
+        options->type = value;
     } else if (strcmp(name, "--expect") == 0) {
         expect(options, value);
     } else if (strcmp(name, "--bad") == 0) {
@@ -113,9 +116,9 @@ static void complete(const struct load_options *options, struct load_message *m,
     char head[1024];
     const int head_size =
         snprintf(head, sizeof head,
-                 "%s %s HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\n"
+                 "%s %s HTTP/1.1\r\nHost: %s\r\nContent-Type: %s\r\n"
                  "Content-Length: %zu\r\n\r\n",
-                 method, options->path, options->host, size);
+                 method, options->path, options->host, options->type, size);
     char *bytes = malloc((size_t)head_size + size + 1);
     if (bytes == NULL || (size_t)head_size >= sizeof head) {
         load_die("a request too long");
