@@ -11,6 +11,7 @@ bare=$PWD/build/bare-root/$suite.tar
 work=$(mktemp -d)
 root=$work/root
 machine=
+groups=()
 
 say() { echo "test-deb: $*"; }
 fail() {
@@ -20,6 +21,7 @@ fail() {
 }
 clean_up() {
     [ -z "$machine" ] || { kill "$machine" && wait "$machine"; } 2>/dev/null || true # the machine shuts down
+    [ ${#groups[@]} = 0 ] || find "${groups[@]}" -depth -type d -exec rmdir {} \; || true
     rm -rf "$work"
 }
 trap clean_up EXIT
@@ -51,16 +53,28 @@ if ! [ -s "$bare" ]; then
 fi
 mkdir "$root"
 tar -C "$root" --numeric-owner -xpf "$bare"
-nspawn=(systemd-nspawn --quiet --directory="$root" --register=no --bind-ro="$work/packages:/mnt")
-# The machine of the test may itself have no systemd, and then there is nobody to make a unit for the new one.
-[ -d /run/systemd/system ] || nspawn+=(--keep-unit)
-"${nspawn[@]}" --pipe sh -c 'apt-get -q update && apt-get -q install -y --no-install-recommends --download-only \
-    /mnt/1/*.deb' >"$work/log" 2>&1 </dev/null ||
+# systemd makes a cgroup for the machine. Without systemd this script makes it, in each hierarchy that is used.
+flags=(--quiet --directory="$root" --register=no --bind-ro="$work/packages:/mnt")
+if ! [ -d /run/systemd/system ]; then
+    flags+=(--keep-unit)
+    for folder in /sys/fs/cgroup /sys/fs/cgroup/systemd /sys/fs/cgroup/unified; do
+        [ ! -e "$folder/cgroup.procs" ] || groups+=("$folder/attentiond-test-$$")
+    done
+    mkdir "${groups[@]}" || fail "no cgroup can be made"
+fi
+nspawn() { # [OPTION...]: replaces the shell
+    for group in "${groups[@]}"; do
+        echo 0 >"$group/cgroup.procs" # 0 is the process that writes
+    done
+    exec systemd-nspawn "${flags[@]}" "$@"
+}
+(nspawn --pipe sh -c 'apt-get -q update &&
+    apt-get -q install -y --no-install-recommends --download-only /mnt/1/*.deb') >"$work/log" 2>&1 </dev/null ||
     { cat "$work/log" >&2; fail "apt cannot fetch what attentiond needs"; }
 
 # ---- the machine, whose network is its own
 
-"${nspawn[@]}" --boot --private-network --console=read-only </dev/null >"$work/console" 2>&1 &
+nspawn --boot --private-network --console=read-only </dev/null >"$work/console" 2>&1 &
 machine=$!
 inside() { # COMMAND...
     nsenter --target "$leader" --mount --uts --ipc --net --pid --root --wd -- \
