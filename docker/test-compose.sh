@@ -1,0 +1,180 @@
+#!/bin/bash
+# test-compose.sh runs all commands of docker/README.md in a copy of the tree, and checks what the page says. A fleet of
+# compose.yaml answers every notebook through TLS and HTTP/2. It loses no request while one replica is killed and while all
+# are replaced. Podman is used if Docker's daemon does not answer. Images that no registry gives are made of Debian
+# packages, except Grafana's, which is then left out.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+say() { echo "test-compose: $*"; }
+fail() {
+    say "$*" >&2
+    exit 1
+}
+
+# page HEADING prints the commands below this heading of the page.
+page() { awk -v h="## $1" '/^## / { on = $0 == h } /^```/ { code = on && $0 == "```sh"; next } code' docker/README.md; }
+
+# run_page HEADING runs them.
+run_page() {
+    [ -n "$(page "$1")" ] || fail "README.md has no commands below '$1'"
+    say "commands: $1"
+    (cd docker && bash -ec "$(page "$1")") >"$work/said" 2>&1 || { cat "$work/said" >&2; fail "the commands fail"; }
+}
+
+# ---------------------------------------------------------------------------------------- images
+
+from_debian() { # IMAGE LINE...: makes the image of Debian packages, unless the registry has it
+    engine image inspect "$1" >/dev/null 2>&1 && return
+    timeout 60 "${engine[@]}" pull -q "$1" >"$work/pull" 2>&1 && return
+    say "no registry: making $1 of Debian's package"
+    printf '%s\n' "FROM $base" 'ENV DEBIAN_FRONTEND=noninteractive' "${@:2}" |
+        engine build -q "${build_flags[@]}" -t "$1" - >"$work/build" 2>&1 || { cat "$work/build" >&2; fail "the build fails"; }
+}
+
+prepare() {
+    export work started COMPOSE_PROJECT_NAME=attentiond-test
+    started=$(date +%s%3N)
+    # shellcheck source=docker/engine.sh
+    . docker/engine.sh
+    trap remove_work EXIT
+    trap 'exit 130' INT TERM
+    mkdir "$work/tree" "$work/bin" "$work/networks"
+    cp -r --parents .dockerignore Makefile LICENSE openapi.yaml lib server docker tests/notebooks "$work/tree"
+    rm -rf "$work"/tree/docker/{secrets,.env,compose.override.yaml}
+
+    find_base trixie
+    install='apt-get update -q && apt-get install -qy --no-install-recommends'
+    from_debian docker.io/library/haproxy:3.2 "RUN $install haproxy" 'USER haproxy' 'STOPSIGNAL SIGUSR1' \
+        'CMD ["haproxy", "-W", "-db", "-f", "/usr/local/etc/haproxy/haproxy.cfg"]'
+    from_debian docker.io/prom/prometheus:v3.5.0 "RUN $install prometheus" \
+        'RUN mkdir /prometheus && chown nobody /prometheus' 'USER nobody' 'VOLUME /prometheus' 'CMD ["prometheus",
+        "--config.file=/etc/prometheus/prometheus.yml", "--storage.tsdb.path=/prometheus"]'
+
+    namespace=()
+    if [ "${engine[0]}" = podman ]; then
+        docker/packages.sh compose python
+        tests/support/venv.sh "$PWD/build/podman-compose" docker/requirements-compose.txt
+        ln -s "$PWD/build/podman-compose/bin/podman-compose" "$work/bin"
+        # The commands of the page call this program instead of podman.
+        cat >"$work/bin/podman" <<X
+#!/bin/bash
+[ "\$1" != build ] || set -- build ${build_flags[*]} --build-arg BASE=$base "\${@:2}"
+exec $(command -v podman) ${engine[*]:1} "\$@"
+X
+        chmod +x "$work/bin/podman"
+        cat >"$work/containers.conf" <<X
+[containers]
+default_ulimits = ["nofile=1024:$(ulimit -Hn)", "nproc=4096:4096"]
+[network]
+network_backend = "netavark"
+network_config_dir = "$work/networks"
+X
+        export CONTAINERS_CONF=$work/containers.conf PATH=$work/bin:$PATH DOCKER_IS=podman
+        # Root's podman would change the networks of the machine.
+        [ "$(id -u)" != 0 ] || namespace=(unshare -m -n -p --fork --kill-child --mount-proc --propagation private)
+    fi
+    cp docker/test-compose.sh "$work/tree/docker"
+    (cd "$work/tree" && use_engine && cd docker && docker compose build) >"$work/build" 2>&1 ||
+        { cat "$work/build" >&2; fail "the build fails"; }
+    "${namespace[@]}" "$work/tree/docker/test-compose.sh" fleet
+}
+
+use_engine() {
+    [ "${DOCKER_IS:-docker}" = docker ] || { eval "$(page 'Podman instead of Docker')" && export -f docker; }
+}
+
+# ----------------------------------------------------------------------------------------- fleet
+
+replicas() { docker ps -q -f label=com.docker.compose.service=attentiond; }
+
+wait_for() { # COUNT: waits until HAProxy sends requests to this number of replicas
+    local up=none
+    for _ in {1..150}; do
+        up=$(curl -s -m 5 http://127.0.0.1:8404/metrics | sed -n 's/^haproxy_backend_active_servers{proxy="replicas"} //p') || true
+        [ "$up" != "$1" ] || return 0
+        sleep 0.2
+    done
+    docker logs "$(docker ps -aq -f label=com.docker.compose.service=haproxy)" 2>&1 | tail -n 20 >&2
+    fail "HAProxy has ${up:-no} replicas after 30 s, not $1"
+}
+
+# Four clients send 25 requests a second each, and change the connection after 20 of them. Each line of $work/answers is
+# an answer and its status.
+start_load() {
+    touch "$work/load"
+    : >"$work/answers"
+    for client in 1 2 3 4; do
+        while [ -e "$work/load" ]; do
+            curl -s -m 30 --rate 25/s --cacert docker/secrets/certificate.pem -w ' %{http_code} HTTP/%{http_version}\n' \
+                -d '{"X": [[1, 2], [3, 4]], "digits": 3}' "https://localhost:8443/attention?[1-20]" || true
+        done >"$work/answers.$client" &
+    done
+}
+
+end_load() { # NAME
+    local lost
+    rm "$work/load"
+    wait
+    lost=$(cat "$work"/answers.? | grep -vcFx "$answer 200 HTTP/2") || true
+    say "$1: $(cat "$work"/answers.? | wc -l) requests, $lost lost or wrong"
+    [ "$lost" = 0 ] || { cat "$work"/answers.? | sort | uniq -c >&2; fail "requests are lost"; }
+}
+
+since_start() { echo $(($(date +%s%3N) - started)); }
+
+ready_after() { # CONTAINER: prints the milliseconds from the start of its process until the daemon was ready
+    local pid ready up
+    pid=$(docker inspect --format '{{.State.Pid}}' "$1")
+    ready=$(docker logs "$1" 2>&1 | sed -n 's/ attentiond: started at .*//p')
+    up=$(awk '{ print $1 }' /proc/uptime)
+    awk -v now="$(date +%s.%N)" -v up="$up" -v ready="$(date -d "$ready" +%s.%N)" -v hz="$(getconf CLK_TCK)" \
+        '{ sub(/.*\) /, ""); printf "%.0f ", (ready - now + up - $20 / hz) * 1000 }' "/proc/$pid/stat"
+}
+
+fleet() {
+    local victim old
+    [ -z "$(docker ps -aq -f label=com.docker.compose.service=attentiond)" ] || fail "there is a fleet already"
+    # shellcheck disable=SC2154  # work is in the environment
+    if (cd docker && docker compose up -d) >"$work/said" 2>&1 || ! grep -q 'certificate\.pem' "$work/said"; then
+        cat "$work/said" >&2
+        fail "no error says that the certificate is missing"
+    fi
+    (cd docker && docker compose down) >"$work/said" 2>&1
+
+    run_page 'A fleet of three'
+    wait_for 3
+    say "$(since_start) ms from the begin of this test to a fleet of three; until each of them was ready:" \
+        "$(for one in $(replicas); do ready_after "$one"; done) ms"
+    answer=$(tail -n 1 "$work/said")
+    python3 docker/try-notebooks.py https://localhost:8443 --http2 --cacert docker/secrets/certificate.pem
+    for one in $(seq 3); do
+        curl -s http://127.0.0.1:8404/metrics |
+            grep -q "^haproxy_server_http_responses_total{proxy=\"replicas\",server=\"replica$one\",code=\"2xx\"} [1-9]" ||
+            fail "replica $one has answered nothing"
+    done
+
+    start_load
+    sleep 1
+    victim=$(replicas | head -n 1)
+    docker kill "$victim" >"$work/said"
+    sleep 3
+    docker start "$victim" >"$work/said" 2>&1 || { cat "$work/said" >&2; fail "the killed replica does not start"; }
+    wait_for 3
+    end_load "one replica is killed"
+
+    old=$(replicas | sort)
+    start_load
+    run_page 'A new version without a lost request'
+    end_load "all replicas are replaced"
+    [ -z "$(comm -12 <(echo "$old") <(replicas | sort))" ] || fail "a replica was not replaced"
+}
+
+case ${1:-} in
+'') prepare ;;
+fleet)
+    use_engine
+    [ "${DOCKER_IS:-}" != podman ] || [ "$(id -u)" != 0 ] || ip link set lo up
+    fleet
+    ;;
+esac
