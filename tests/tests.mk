@@ -283,3 +283,7 @@ coverage: ## Run all tests with coverage; report in build/coverage/report/
 
 test-container: ## Build the image, and test it with a read-only root and without capabilities: make test-container SUITE=bookworm
 	@docker/test-container.sh $(SUITE)
+
+.PHONY: test-compose
+test-compose: ## Run all commands of docker/README.md: a fleet loses no request while its replicas are replaced
+	@docker/test-compose.sh
