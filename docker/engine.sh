@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# engine.sh is sourced by the tests of the image. `engine` is Docker if Docker's daemon answers, and otherwise podman, which
-# is installed. Podman's images stay in build/container/ as a cache. remove_work removes everything else.
+# engine.sh is sourced by the tests of the image. `engine` is Docker if Docker's daemon answers, and otherwise podman,
+# which is installed. Podman's images stay in build/container/ as a cache. remove_work removes everything else.
 # shellcheck disable=SC2034  # the tests use build_flags and run_flags
 
 cache=$PWD/build/container
@@ -43,7 +43,7 @@ make_base() { # SUITE NAME
     engine import --change 'CMD ["bash"]' "$work/base.tar" "$2" >/dev/null 2>&1
 }
 
-find_base() { # SUITE: sets base to an image of Debian, from the registry or else from the package sources of this machine
+find_base() { # SUITE: sets base to an image of Debian, from the registry or else from Debian packages
     local made=localhost/debian:$1
     base=docker.io/library/debian:$1-slim
     if engine image inspect "$made" >/dev/null 2>&1; then

@@ -159,8 +159,8 @@ prometheus() { curl -sG -m 5 http://127.0.0.1:9090/api/v1/query --data-urlencode
 sees() { # COUNT: waits until Prometheus reaches this number of replicas, no others, and HAProxy
     local seen=
     for _ in {1..60}; do
-        seen=$(prometheus 'count(up{job="attentiond"} == 1) == count(up{job="attentiond"}) and on() up{job="haproxy"} == 1'
-        ) || true
+        seen=$(prometheus 'count(up{job="attentiond"}==1) == count(up{job="attentiond"}) and on() up{job="haproxy"}==1') ||
+            true
         [[ $seen != *",\"$1\"]"* ]] || return 0
         sleep 1
     done
@@ -168,10 +168,34 @@ sees() { # COUNT: waits until Prometheus reaches this number of replicas, no oth
     fail "Prometheus does not see $1 replicas and HAProxy after 60 s"
 }
 
+check_grafana() { # Its files must fit together, also if Grafana itself is left out.
+    /usr/bin/python3 - <<'X'
+import json, sys, urllib.parse, yaml
+
+def load(name):
+    with open("docker/" + name, encoding="utf-8") as file:
+        return yaml.safe_load(file)
+
+services = load("compose.yaml")["services"]
+mounts = dict(volume.split(":")[1::-1] for volume in services["grafana"]["volumes"])
+provider, = load("grafana/dashboards/attentiond.yaml")["providers"]
+source, = load("grafana/datasources/prometheus.yaml")["datasources"]
+address = urllib.parse.urlsplit(source["url"])
+dashboard = mounts.get(provider["options"]["path"] + "/attentiond.json", "")
+if mounts.get("/etc/grafana/provisioning") != "./grafana":
+    sys.exit("compose.yaml does not mount the files of Grafana")
+if not json.load(open("docker/" + dashboard, encoding="utf-8"))["uid"] == "attentiond":
+    sys.exit("the dashboard is not in the folder of its provider")
+if source["type"] != address.hostname or f"127.0.0.1:{address.port}:{address.port}" not in services["prometheus"]["ports"]:
+    sys.exit("the data source is not Prometheus")
+X
+}
+
 start_metrics() {
     # Without Grafana's image only Prometheus is started.
     run_page Metrics 0 "$([ -n "$grafana" ] || echo prometheus)"
     sees 3
+    check_grafana || fail "the files of Grafana are wrong"
     [ -z "$grafana" ] ||
         curl -fs --retry 9 --retry-all-errors -o "$work/said" http://127.0.0.1:3000/api/dashboards/uid/attentiond ||
         fail "Grafana has no dashboard"
@@ -203,8 +227,8 @@ fleet() {
     run_page 'A fleet of three'
     answer=$(tail -n 1 "$work/said")
     wait_for 3
-    say "$(($(date +%s%3N) - started)) ms from the start of this test to a fleet of three; ms from the start of each" \
-        "replica's process until it was ready: $(for one in $(replicas); do ready_after "$one"; done)"
+    say "$(($(date +%s%3N) - started)) ms from the start of this test to a fleet of three; ms from the engine's" \
+        "making each replica's process until it was ready: $(for one in $(replicas); do ready_after "$one"; done)"
     python3 docker/try-notebooks.py $edge --http2 --cacert docker/secrets/certificate.pem || fail "wrong answers"
     [ "$(curl -s -o /dev/null -w '%{http_version}' --cacert docker/secrets/certificate.pem $edge/version)" = 2 ] ||
         fail "a client with HTTP/2 gets another version"

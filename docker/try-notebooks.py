@@ -29,8 +29,8 @@ def main(url, *options):
     failed = 0
     for request in requests:
         case = json.loads(pathlib.Path(str(request).replace(".request.", ".expected.")).read_bytes())
-        call = subprocess.run(["curl", "-sS", "-m", "30", *options, url + case["path"], "-H", "Content-Type: application/json",
-                               "--data-binary", f"@{request}"], stdout=subprocess.PIPE)
+        call = subprocess.run(["curl", "-sS", "-m", "30", "-H", "Content-Type: application/json", "--data-binary",
+                               f"@{request}", *options, url + case["path"]], stdout=subprocess.PIPE)
         try:
             answer = json.loads(call.stdout)
         except ValueError:
