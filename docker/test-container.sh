@@ -13,25 +13,10 @@ native=$(dpkg --print-architecture 2>/dev/null || echo amd64)
 arch=${2:-$native}
 image=localhost/attentiond:test-$suite-$arch
 name=attentiond-test-$$
-cache=$PWD/build/container
-work=$(mktemp -d)
+say() { echo "test-container: $*"; }
+# shellcheck source=docker/engine.sh
+. docker/engine.sh
 
-if docker info >/dev/null 2>&1; then
-    engine=(docker)
-    build_flags=() run_flags=()
-else
-    docker/packages.sh container
-    # The script may itself run as root in a container, without systemd and without the right to raise
-    # limits. Podman's database remembers the folder of its state, so its name is the same each time.
-    state=/run
-    [ -w "$state" ] || state=${XDG_RUNTIME_DIR:-/tmp}
-    state=$state/attentiond-test-$(cksum <<<"$cache" | cut -d' ' -f1)
-    engine=(podman --root "$cache/storage" --runroot "$state/run" --tmpdir "$state/tmp"
-        --runtime runc --cgroup-manager cgroupfs --events-backend file --log-level fatal)
-    # Podman 4.3 does not know the variable BUILDPLATFORM in a line FROM.
-    build_flags=(--isolation=chroot --format=docker --pull=never --build-arg "BUILDPLATFORM=linux/$native")
-    run_flags=(--read-only-tmpfs=false --ulimit nofile=1024:1024 --ulimit nproc=4096:4096)
-fi
 # These words begin the daemon's command in the container.
 command=(/attentiond) emulator=()
 if [ "$arch" != "$native" ]; then
@@ -41,9 +26,6 @@ if [ "$arch" != "$native" ]; then
     command=(/emulator /attentiond)
     emulator=(--entrypoint /emulator -v "/usr/bin/qemu-$machine-static:/emulator:ro")
 fi
-engine() { "${engine[@]}" "$@"; }
-field() { engine inspect --format "$2" "$1"; }
-say() { echo "test-container: $*"; }
 
 fail() {
     say "$*" >&2
@@ -54,44 +36,14 @@ fail() {
 clean_up() {
     engine rm -f "$name" >/dev/null 2>&1 || true
     engine rmi -f "$image" >/dev/null 2>&1 || true
-    rm -rf "$work" "${state:-$work}"
+    remove_work
 }
 trap clean_up EXIT
 trap 'exit 130' INT TERM
 
-# ---- the base image, from the registry or else from the package sources of this machine
-
-make_base() {
-    local host sources=/etc/apt/sources.list.d/debian.sources
-    [ -s "$sources" ] || sources=/etc/apt/sources.list
-    docker/packages.sh base-image
-    host=$(sed -n 's/^VERSION_CODENAME=//p' /etc/os-release)
-    sed "s/\b$host\b/$suite/g" "$sources" >"$work/${sources##*/}"
-    # Debian's own image has no package cache in its layers, either.
-    printf 'Dir::Cache::pkgcache "";\nDir::Cache::srcpkgcache "";\n' >"$work/docker-clean"
-    # shellcheck disable=SC2016  # mmdebstrap sets $1
-    mmdebstrap --quiet --variant=minbase --aptopt='Acquire::Languages "none"' \
-        --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-include=/usr/share/doc/*/copyright' \
-        --customize-hook="copy-in $work/docker-clean /etc/apt/apt.conf.d" \
-        --customize-hook='rm -f "$1"/etc/hostname "$1"/etc/resolv.conf' \
-        "$suite" "$work/base.tar" "$work/${sources##*/}"
-    engine import --change 'CMD ["bash"]' "$work/base.tar" "$1" >/dev/null 2>&1
-}
-
-mkdir -p "$cache"
-base=docker.io/library/debian:$suite-slim
-made=localhost/debian:$suite
-if engine image inspect "$made" >/dev/null 2>&1; then
-    base=$made
-elif ! engine image inspect "$base" >/dev/null 2>&1 &&
-    ! timeout 60 "${engine[@]}" pull -q "$base" >"$work/pull" 2>&1; then
-    say "no registry: making a Debian $suite base"
-    base=$made
-    make_base "$base"
-fi
-
 # ---- the image
 
+find_base "$suite"
 say "building from $base"
 make image ENGINE="${engine[*]}" IMAGE="$image" \
     IMAGE_FLAGS="-q ${build_flags[*]} --platform linux/$arch --build-arg BASE=$base" >"$work/build" 2>&1 ||

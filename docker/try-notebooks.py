@@ -1,4 +1,6 @@
-"""try-notebooks.py URL posts every tests/notebooks/*.request.json and compares the answers.
+"""try-notebooks.py URL [OPTION...] posts every tests/notebooks/*.request.json and compares the answers.
+
+curl sends the requests, and gets the options.
 
 Every number must be within 1e-4, which shows that the image computes. tests/notebooks/test_notebooks.c compares
 exactly, with the tolerance of each case.
@@ -6,8 +8,8 @@ exactly, with the tolerance of each case.
 
 import json
 import pathlib
+import subprocess
 import sys
-import urllib.request
 
 FOLDER = pathlib.Path(__file__).resolve().parents[1] / "tests" / "notebooks"
 
@@ -22,17 +24,17 @@ def close(got, want):
     return got == want
 
 
-def main(url):
+def main(url, *options):
     requests = sorted(FOLDER.glob("*.request.json"))
     failed = 0
     for request in requests:
         case = json.loads(pathlib.Path(str(request).replace(".request.", ".expected.")).read_bytes())
-        call = urllib.request.Request(url + case["path"], request.read_bytes(), {"Content-Type": "application/json"})
+        call = subprocess.run(["curl", "-sS", "-m", "30", "-H", "Content-Type: application/json", "--data-binary",
+                               f"@{request}", *options, url + case["path"]], stdout=subprocess.PIPE)
         try:
-            with urllib.request.urlopen(call, timeout=30) as response:
-                answer = json.load(response)
-        except OSError as error:
-            print(f"{request.name}: {error}")
+            answer = json.loads(call.stdout)
+        except ValueError:
+            print(f"{request.name}: the answer is not JSON")
             failed += 1
             continue
         if not close(answer, case["expect"]):
@@ -43,4 +45,4 @@ def main(url):
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(*sys.argv[1:]))

@@ -1,0 +1,287 @@
+#!/bin/bash
+# test-compose.sh runs all commands of docker/README.md in a copy of the tree, and checks what the page says. The fleet
+# of compose.yaml answers every notebook through TLS and HTTP/2. It loses no request while one replica is killed and
+# while all are replaced. Podman is used if Docker's daemon does not answer. Images that no registry gives are made of
+# Debian packages, except Grafana's, which is then left out.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+say() { echo "test-compose: $*"; }
+fail() {
+    say "$*" >&2
+    exit 1
+}
+
+# page HEADING [N] prints the commands below this heading of the page, or only those of the block N.
+page() {
+    awk -v heading="## $1" -v wanted="${2:-0}" '
+        /^## / { here = $0 == heading; n = 0 }
+        /^```/ { code = here && $0 == "```sh"; n += code; next }
+        code && (wanted == 0 || wanted == n)' docker/README.md
+}
+
+# run_page HEADING [N] runs them. Arguments of the last command may follow.
+run_page() {
+    local commands
+    commands=$(page "$1" "${2:-0}")
+    [ -n "$commands" ] || fail "README.md has no commands below '$1'"
+    say "commands: $1"
+    (cd docker && bash -ec "$commands ${*:3}") >"$work/said" 2>&1 || { cat "$work/said" >&2; fail "the commands fail"; }
+}
+
+# ---------------------------------------------------------------------------------------- images
+
+from_debian() { # IMAGE LINE...: makes the image of Debian packages, unless the registry has it
+    engine image inspect "$1" >/dev/null 2>&1 && return
+    timeout 60 "${engine[@]}" pull -q "$1" >"$work/pull" 2>&1 && return
+    say "no registry: making $1 of Debian's package"
+    printf '%s\n' "FROM $base" 'ENV DEBIAN_FRONTEND=noninteractive' "${@:2}" |
+        engine build -q "${build_flags[@]}" -t "$1" - >"$work/build" 2>&1 ||
+        { cat "$work/build" >&2; fail "the build of $1 fails"; }
+}
+
+prepare() {
+    export work started COMPOSE_PROJECT_NAME=attentiond-test
+    started=$(date +%s%3N)
+    # shellcheck source=docker/engine.sh
+    . docker/engine.sh
+    trap remove_work EXIT
+    trap 'exit 130' INT TERM
+    mkdir "$work/tree" "$work/bin" "$work/networks"
+    cp -r --parents .dockerignore Makefile LICENSE openapi.yaml lib server docker tests/notebooks "$work/tree"
+    rm -rf "$work"/tree/docker/{secrets,.env,compose.override.yaml}
+
+    find_base trixie
+    install='apt-get update -q && apt-get install -qy --no-install-recommends'
+    from_debian docker.io/library/haproxy:3.2 "RUN $install haproxy" 'USER haproxy' 'STOPSIGNAL SIGUSR1' \
+        'CMD ["haproxy", "-W", "-db", "-f", "/usr/local/etc/haproxy/haproxy.cfg"]'
+    from_debian docker.io/prom/prometheus:v3.5.0 "RUN $install prometheus" \
+        'RUN mkdir /prometheus && chown nobody /prometheus' 'USER nobody' 'VOLUME /prometheus' \
+        'CMD prometheus --config.file=/etc/prometheus/prometheus.yml --storage.tsdb.path=/prometheus'
+
+    export grafana=docker.io/grafana/grafana:12.1.1
+    engine image inspect $grafana >/dev/null 2>&1 || timeout 60 "${engine[@]}" pull -q $grafana >"$work/pull" 2>&1 ||
+        { grafana= && say "no registry: Grafana is left out"; }
+
+    namespace=()
+    if [ "${engine[0]}" = podman ]; then
+        docker/packages.sh compose python
+        tests/support/venv.sh "$PWD/build/podman-compose" docker/requirements-compose.txt
+        ln -s "$PWD/build/podman-compose/bin/podman-compose" "$work/bin"
+        # The commands of the page call this program instead of podman.
+        cat >"$work/bin/podman" <<X
+#!/bin/bash
+[ "\$1" != build ] || set -- build ${build_flags[*]} --build-arg BASE=$base "\${@:2}"
+exec $(command -v podman) ${engine[*]:1} --log-level error "\$@"
+X
+        chmod +x "$work/bin/podman"
+        cat >"$work/containers.conf" <<X
+[containers]
+default_ulimits = ["nofile=1024:$(ulimit -Hn)", "nproc=4096:4096"]
+[network]
+network_backend = "netavark"
+network_config_dir = "$work/networks"
+X
+        export CONTAINERS_CONF=$work/containers.conf PATH=$work/bin:$PATH DOCKER_IS=podman
+        # Root's podman would change the networks of the machine.
+        [ "$(id -u)" != 0 ] || namespace=(unshare -m -n -p --fork --kill-child --mount-proc --propagation private)
+    fi
+    cp docker/test-compose.sh "$work/tree/docker"
+    (cd "$work/tree" && use_engine && cd docker && docker compose build) >"$work/build" 2>&1 ||
+        { cat "$work/build" >&2; fail "the build fails"; }
+    "${namespace[@]}" "$work/tree/docker/test-compose.sh" fleet
+}
+
+use_engine() {
+    [ "${DOCKER_IS:-docker}" = docker ] || { eval "$(page 'Podman instead of Docker')" && export -f docker; }
+}
+
+# ----------------------------------------------------------------------------------------- fleet
+
+replicas() { docker ps -q -f label=com.docker.compose.service=attentiond; }
+
+wait_for() { # COUNT: waits until HAProxy sends requests to this number of replicas
+    local up=none
+    for _ in {1..150}; do
+        up=$(curl -s -m 5 http://127.0.0.1:8404/metrics |
+            sed -n 's/^haproxy_backend_active_servers{proxy="replicas"} //p') || true
+        [ "$up" != "$1" ] || return 0
+        sleep 0.2
+    done
+    { cat "$work/said" && docker compose -f docker/compose.yaml logs haproxy 2>&1 | tail -n 20; } >&2 || true
+    fail "HAProxy has ${up:-no} replicas after 30 s, not $1"
+}
+
+# start_load [OPTION...]: four clients send 25 requests a second each, and change their connection after 20 of them. A
+# line with the status follows each answer. curl gets the options.
+start_load() {
+    local client
+    touch "$work/load"
+    for client in 1 2 3 4; do
+        while [ -e "$work/load" ]; do
+            curl -s -m 30 --rate 25/s --cacert docker/secrets/certificate.pem -w 'status %{http_code}\n' "$@" \
+                -d '{"X": [[1, 2], [3, 4]], "digits": 3}' "$edge/attention?[1-20]" || true
+        done >"$work/answers.$client" &
+    done
+}
+
+end_load() { # NAME
+    local sent right
+    rm "$work/load"
+    wait
+    sent=$(cat "$work"/answers.? | grep -c 'status [0-9]*$')
+    right=$(cat "$work"/answers.? | grep -cFx "$answer") || true
+    say "$1: $sent requests, $((sent - right)) lost or wrong"
+    [ "$sent" = "$right" ] || { cat "$work"/answers.? | sort | uniq -c >&2; fail "a request got no right answer"; }
+}
+
+replace_all() { # NAME [OPTION...]
+    local old
+    old=$(replicas | sort)
+    start_load "${@:2}"
+    run_page 'A new version without a lost request'
+    end_load "$1"
+    [ -z "$(comm -12 <(echo "$old") <(replicas | sort))" ] || fail "a replica was not replaced"
+}
+
+ready_after() { # CONTAINER: prints the milliseconds from the start of its process until the daemon was ready
+    local pid ready
+    pid=$(docker inspect --format '{{.State.Pid}}' "$1")
+    ready=$(docker logs "$1" 2>&1 | sed -n 's/ attentiond: started at .*//p')
+    # Field 20 behind the name is the time of the start in ticks since the machine has started.
+    awk -v now="$(date +%s.%N)" -v up="$(cut -d' ' -f1 /proc/uptime)" -v ready="$(date -d "$ready" +%s.%N)" \
+        -v hz="$(getconf CLK_TCK)" '{ sub(/.*\) /, ""); printf "%.0f ", (ready - now + up - $20 / hz) * 1000 }' \
+        "/proc/$pid/stat"
+}
+
+prometheus() { curl -sG -m 5 http://127.0.0.1:9090/api/v1/query --data-urlencode "query=$1"; }
+
+sees() { # COUNT: waits until Prometheus reaches this number of replicas, no others, and HAProxy
+    local seen=
+    for _ in {1..60}; do
+        seen=$(prometheus 'count(up{job="attentiond"}==1) == count(up{job="attentiond"}) and on() up{job="haproxy"}==1') ||
+            true
+        [[ $seen != *",\"$1\"]"* ]] || return 0
+        sleep 1
+    done
+    prometheus up >&2 || true
+    fail "Prometheus does not see $1 replicas and HAProxy after 60 s"
+}
+
+check_grafana() { # Its files must fit together, also if Grafana itself is left out.
+    /usr/bin/python3 - <<'X'
+import json, sys, urllib.parse, yaml
+
+def load(name):
+    with open("docker/" + name, encoding="utf-8") as file:
+        return yaml.safe_load(file)
+
+services = load("compose.yaml")["services"]
+mounts = dict(volume.split(":")[1::-1] for volume in services["grafana"]["volumes"])
+provider, = load("grafana/dashboards/attentiond.yaml")["providers"]
+source, = load("grafana/datasources/prometheus.yaml")["datasources"]
+address = urllib.parse.urlsplit(source["url"])
+dashboard = mounts.get(provider["options"]["path"] + "/attentiond.json", "")
+if mounts.get("/etc/grafana/provisioning") != "./grafana":
+    sys.exit("compose.yaml does not mount the files of Grafana")
+if not json.load(open("docker/" + dashboard, encoding="utf-8"))["uid"] == "attentiond":
+    sys.exit("the dashboard is not in the folder of its provider")
+if source["type"] != address.hostname or f"127.0.0.1:{address.port}:{address.port}" not in services["prometheus"]["ports"]:
+    sys.exit("the data source is not Prometheus")
+X
+}
+
+start_metrics() {
+    # Without Grafana's image only Prometheus is started.
+    run_page Metrics 0 "$([ -n "$grafana" ] || echo prometheus)"
+    sees 3
+    check_grafana || fail "the files of Grafana are wrong"
+    [ -z "$grafana" ] ||
+        curl -fs --retry 9 --retry-all-errors -o "$work/said" http://127.0.0.1:3000/api/dashboards/uid/attentiond ||
+        fail "Grafana has no dashboard"
+}
+
+status() { curl -s -o /dev/null -w '%{http_code}' --cacert docker/secrets/certificate.pem "$@" "$edge/version"; }
+
+remove_fleet() { # also that of a test that was killed
+    rm -f "$work/load"
+    docker compose -f docker/compose.yaml --profile metrics down -v >/dev/null 2>&1 || true
+    # shellcheck disable=SC2046  # each container is a word
+    docker rm -f $(docker ps -aq -f label=com.docker.compose.project=attentiond-test) >/dev/null 2>&1 || true
+}
+
+fleet() {
+    local victim one key
+    edge=https://localhost:8443
+    trap remove_fleet EXIT
+    trap 'say "line $LINENO: a command fails" >&2' ERR
+    remove_fleet
+    [ -z "$(docker ps -aq -f label=com.docker.compose.service=attentiond)" ] || fail "there is a fleet already"
+    # shellcheck disable=SC2154  # work, started and grafana are in the environment
+    if (cd docker && docker compose up -d) >"$work/said" 2>&1 || ! grep -q 'certificate\.pem' "$work/said"; then
+        cat "$work/said" >&2
+        fail "no error says that the certificate is missing"
+    fi
+    remove_fleet
+
+    run_page 'A fleet of three'
+    answer=$(tail -n 1 "$work/said")
+    wait_for 3
+    say "$(($(date +%s%3N) - started)) ms from the start of this test to a fleet of three; ms from the engine's" \
+        "making each replica's process until it was ready: $(for one in $(replicas); do ready_after "$one"; done)"
+    python3 docker/try-notebooks.py $edge --http2 --cacert docker/secrets/certificate.pem || fail "wrong answers"
+    [ "$(curl -s -o /dev/null -w '%{http_version}' --cacert docker/secrets/certificate.pem $edge/version)" = 2 ] ||
+        fail "a client with HTTP/2 gets another version"
+    curl -s http://127.0.0.1:8404/metrics >"$work/metrics"
+    one=$(grep -c '^haproxy_server_http_responses_total{proxy="replicas",.*code="2xx"} [1-9]' "$work/metrics")
+    [ "$one" = 3 ] || fail "$one replicas have answered, not 3"
+
+    start_load
+    sleep 1
+    victim=$(replicas | head -n 1)
+    # The engine starts a replica again that has ended by itself. Only root can end it like this.
+    kill -KILL "$(docker inspect --format '{{.State.Pid}}' "$victim")" ||
+        { docker kill "$victim" && sleep 3 && docker start "$victim"; } >"$work/said"
+    sleep 3
+    wait_for 3
+    end_load "one replica is killed"
+    replace_all "all replicas are replaced"
+
+    start_metrics
+    run_page 'API keys' 1
+    key=$(cat docker/secrets/keys.txt)
+    replace_all "all replicas get keys" -H "Authorization: Bearer $key"
+    [ "$(status)" = 401 ] || fail "a request without a key gets $(status)"
+    start_metrics
+    run_page 'API keys' 2
+    sleep 1
+    key=$(tail -n 1 docker/secrets/keys.txt)
+    for one in 1 2 3 4 5 6; do
+        [ "$(status -H "Authorization: Bearer $key")" = 200 ] || fail "a replica does not know the new key"
+    done
+
+    run_page 'Ten replicas'
+    wait_for 10
+    sees 10
+    (cd docker && docker compose stop attentiond) >"$work/said" 2>&1
+    for one in $(docker ps -aq -f label=com.docker.compose.service=attentiond); do
+        docker inspect --format '{{.State.ExitCode}}' "$one"
+    done | sort | uniq -c >"$work/statuses"
+    [ "$(xargs <"$work/statuses")" = "10 0" ] ||
+        { cat "$work/statuses" >&2; fail "the exit statuses are not ten times 0"; }
+    run_page Stop
+    run_page 'One container'
+    say "all ten replicas ended with status 0; all well"
+}
+
+case ${1:-} in
+'') prepare ;;
+fleet)
+    use_engine
+    if [ "${DOCKER_IS:-}" = podman ] && [ "$(id -u)" = 0 ]; then
+        ip link set lo up
+        mount -t tmpfs tmpfs /run # Podman's networks and their names are here.
+    fi
+    fleet
+    ;;
+esac
