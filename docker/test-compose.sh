@@ -157,10 +157,9 @@ ready_after() { # CONTAINER: prints the milliseconds from the start of its proce
 prometheus() { curl -sG -m 5 http://127.0.0.1:9090/api/v1/query --data-urlencode "query=$1"; }
 
 sees() { # COUNT: waits until Prometheus reaches this number of replicas, no others, and HAProxy
-    local seen=
+    local seen= all='count(up{job="attentiond"} == 1) == count(up{job="attentiond"}) and on() up{job="haproxy"} == 1'
     for _ in {1..60}; do
-        seen=$(prometheus 'count(up{job="attentiond"}==1) == count(up{job="attentiond"}) and on() up{job="haproxy"}==1') ||
-            true
+        seen=$(prometheus "$all") || true
         [[ $seen != *",\"$1\"]"* ]] || return 0
         sleep 1
     done
@@ -186,7 +185,7 @@ if mounts.get("/etc/grafana/provisioning") != "./grafana":
     sys.exit("compose.yaml does not mount the files of Grafana")
 if not json.load(open("docker/" + dashboard, encoding="utf-8"))["uid"] == "attentiond":
     sys.exit("the dashboard is not in the folder of its provider")
-if source["type"] != address.hostname or f"127.0.0.1:{address.port}:{address.port}" not in services["prometheus"]["ports"]:
+if source["type"] != address.hostname or not services["prometheus"]["ports"][0].endswith(f":{address.port}"):
     sys.exit("the data source is not Prometheus")
 X
 }
