@@ -25,6 +25,7 @@ LIBDIR       ?= $(PREFIX)/lib
 INCLUDEDIR   ?= $(PREFIX)/include
 PKGCONFIGDIR ?= $(LIBDIR)/pkgconfig
 UNITDIR      ?= $(PREFIX)/lib/systemd/system
+MANDIR       ?= $(PREFIX)/share/man
 
 # ------------------------------------------------------------------------------------------ files
 LIB_OBJECTS     := $(patsubst %.c,$(O)/%.o,$(wildcard lib/src/*.c lib/src/*/*.c))
@@ -41,9 +42,27 @@ SHARED := $(O)/libattention.so.$(VERSION)
 DAEMON := $(O)/attentiond
 
 # ------------------------------------------------------------------------------------------ flags
+# TARGETARCH=arm64 or TARGETARCH=amd64 builds for this architecture with the compilers and libraries that
+# `TARGETARCH=... docker/packages.sh build` installs on Debian. Docker sets the variable, too.
+OBJCOPY    ?= objcopy
+PKG_CONFIG ?= pkg-config
+ifneq ($(TARGETARCH),)
+CROSS.amd64 := x86_64-linux-gnu
+CROSS.arm64 := aarch64-linux-gnu
+ifndef CROSS.$(TARGETARCH)
+$(error unknown TARGETARCH=$(TARGETARCH): it is amd64 or arm64)
+endif
+CC      := $(CROSS.$(TARGETARCH))-gcc
+CXX     := $(CROSS.$(TARGETARCH))-g++
+AR      := $(CROSS.$(TARGETARCH))-ar
+LD      := $(CROSS.$(TARGETARCH))-ld
+OBJCOPY := $(CROSS.$(TARGETARCH))-objcopy
+PKG_CONFIG := PKG_CONFIG_LIBDIR=/usr/lib/$(CROSS.$(TARGETARCH))/pkgconfig pkg-config
+endif
+
 # pkg-config prints nothing about a package that is not installed yet. So `make run` installs the packages first, and then
 # starts a second make.
-pkg     = $(shell pkg-config --$(1) $(2) 2>/dev/null)
+pkg     = $(shell $(PKG_CONFIG) --$(1) $(2) 2>/dev/null)
 MACHINE := $(shell $(CC) -dumpmachine 2>/dev/null)
 HTTP_CFLAGS      := $(call pkg,cflags,libmicrohttpd)
 TLS_CFLAGS       := $(call pkg,cflags,gnutls)
@@ -137,7 +156,7 @@ tools:
 	@missing=$$(for tool in $(firstword $(CC)) $(firstword $(CXX)) pkg-config esbuild brotli gzip; do \
 	        command -v $$tool >/dev/null || echo $$tool; done; \
 	    for module in libmicrohttpd gnutls zlib libzstd libcjson openblas; do \
-	        pkg-config --exists $$module 2>/dev/null || echo $$module; done); \
+	        $(PKG_CONFIG) --exists $$module 2>/dev/null || echo $$module; done); \
 	[ -z "$$missing" ] || { echo "Missing:" $$missing". On Debian and Ubuntu, 'make packages' installs what building" \
 	    "needs. CONTRIBUTING.md names the packages of other systems." >&2; exit 1; }
 
@@ -167,7 +186,7 @@ $(ASSETS): $(EXPLORER) openapi.yaml | tools
 # the shared library.
 $(O)/libattention.o: $(LIB_OBJECTS) $(O)/.files
 	$(Q)$(LD) -r -o $@ $(LIB_OBJECTS)
-	$(Q)objcopy --localize-hidden $@
+	$(Q)$(OBJCOPY) --localize-hidden $@
 
 $(STATIC): $(O)/libattention.o
 	@echo "  AR    $@"
@@ -210,14 +229,30 @@ packages: ## Install the packages that building needs
 
 -include tests/tests.mk
 
+# ------------------------------------------------------------------------------------------ image
+# The labels and the list of parts name the commit, and its time is that of all files.
+ENGINE ?= $(shell docker info >/dev/null 2>&1 && echo docker || echo podman)
+IMAGE  ?= attentiond
+COMMIT ?= $(or $(shell git describe --always --dirty --abbrev=40 --exclude='*' 2>/dev/null),unknown)
+SOURCE_DATE_EPOCH ?= $(or $(shell git log -1 --format=%ct 2>/dev/null),0)
+.PHONY: image
+image: ## Build the container image with Docker or podman: make image IMAGE=NAME:TAG IMAGE_FLAGS="--platform linux/arm64"
+	DOCKER_BUILDKIT=1 $(ENGINE) build -f docker/Dockerfile -t $(IMAGE) --build-arg VERSION=$(VERSION) \
+	    --build-arg COMMIT=$(COMMIT) --build-arg SOURCE_DATE_EPOCH=$(SOURCE_DATE_EPOCH) $(IMAGE_FLAGS) .
+
 # ---------------------------------------------------------------------------------------- install
 INSTALL ?= install
-.PHONY: install uninstall clean help
-install: all ## Install (DESTDIR, PREFIX, BINDIR, LIBDIR, INCLUDEDIR, PKGCONFIGDIR, UNITDIR)
+MANUAL  := $(O)/attentiond.1
+
+$(MANUAL): $(DAEMON) server/man.sh
+	$(Q)server/man.sh $< > $@
+
+.PHONY: install uninstall deb clean help
+install: all $(MANUAL) ## Install (DESTDIR, PREFIX, BINDIR, LIBDIR, INCLUDEDIR, PKGCONFIGDIR, UNITDIR, MANDIR)
 	@case '$(PREFIX)$(BINDIR)$(LIBDIR)$(INCLUDEDIR)' in *[\&\|\\\ ]*) \
 	    echo "make install: the folders to install into may not contain a space, &, | or \\" >&2; exit 1 ;; esac
 	$(INSTALL) -d "$(DESTDIR)$(BINDIR)" "$(DESTDIR)$(LIBDIR)" "$(DESTDIR)$(INCLUDEDIR)" "$(DESTDIR)$(PKGCONFIGDIR)" \
-	    "$(DESTDIR)$(UNITDIR)"
+	    "$(DESTDIR)$(UNITDIR)" "$(DESTDIR)$(MANDIR)/man1"
 	$(INSTALL) -m 755 $(DAEMON) "$(DESTDIR)$(BINDIR)/attentiond"
 	$(INSTALL) -m 644 $(STATIC) $(SHARED) "$(DESTDIR)$(LIBDIR)/"
 	ln -sfn libattention.so.$(VERSION) "$(DESTDIR)$(LIBDIR)/libattention.so.$(ABI)"
@@ -228,18 +263,25 @@ install: all ## Install (DESTDIR, PREFIX, BINDIR, LIBDIR, INCLUDEDIR, PKGCONFIGD
 	    $(INSTALL) -m 644 /dev/stdin "$(DESTDIR)$(PKGCONFIGDIR)/attention.pc"
 	sed 's|@BINDIR@|$(BINDIR)|' server/attentiond.service.in | \
 	    $(INSTALL) -m 644 /dev/stdin "$(DESTDIR)$(UNITDIR)/attentiond.service"
+	$(INSTALL) -m 644 $(MANUAL) "$(DESTDIR)$(MANDIR)/man1/"
 
 uninstall: ## Remove what install put there
 	rm -f "$(DESTDIR)$(BINDIR)/attentiond" "$(DESTDIR)$(INCLUDEDIR)/attention.h" \
 	    "$(DESTDIR)$(PKGCONFIGDIR)/attention.pc" "$(DESTDIR)$(LIBDIR)/libattention.a" \
 	    "$(DESTDIR)$(LIBDIR)/libattention.so" "$(DESTDIR)$(LIBDIR)/libattention.so.$(ABI)" \
-	    "$(DESTDIR)$(LIBDIR)/libattention.so.$(VERSION)" "$(DESTDIR)$(UNITDIR)/attentiond.service"
+	    "$(DESTDIR)$(LIBDIR)/libattention.so.$(VERSION)" "$(DESTDIR)$(UNITDIR)/attentiond.service" \
+	    "$(DESTDIR)$(MANDIR)/man1/attentiond.1"
+
+DEB_VERSION ?= $(VERSION)-1
+deb: ## Make the Debian packages in build/deb/: make deb DEB_VERSION=0.1.0-2
+	@docker/packages.sh build deb
+	@docker/make-deb.sh "$(DEB_VERSION)"
 
 # If an ordinary user runs podman, it leaves files that belong to other user numbers.
 clean: ## Remove build/
 	@rm -rf build 2>/dev/null || podman unshare rm -rf build
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(filter-out %.d,$(MAKEFILE_LIST)) | sort
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(filter-out %.d,$(MAKEFILE_LIST)) | sort
 
 -include $(shell find $(O) -name '*.d' 2>/dev/null)

@@ -19,7 +19,9 @@ else
     state=$state/attentiond-test-$(cksum <<<"$cache" | cut -d' ' -f1)
     engine=(podman --root "$cache/storage" --runroot "$state/run" --tmpdir "$state/tmp"
         --runtime runc --cgroup-manager cgroupfs --events-backend file --log-level fatal)
-    build_flags=(--isolation=chroot --format=docker --pull=never)
+    # Podman 4.3 does not know the variable BUILDPLATFORM in a line FROM.
+    build_flags=(--isolation=chroot --format=docker --pull=never
+        --build-arg "BUILDPLATFORM=linux/$(dpkg --print-architecture)")
     run_flags=(--read-only-tmpfs=false --ulimit nofile=1024:1024 --ulimit nproc=4096:4096)
 fi
 engine() { "${engine[@]}" "$@"; }

@@ -1,6 +1,7 @@
 #!/bin/sh
 # packages.sh GROUP... installs the packages of these groups (packages.txt) that are missing.
-# If nothing is missing, it runs nothing, needs no network and prints nothing.
+# If nothing is missing, it runs nothing, needs no network and prints nothing. If TARGETARCH (arm64 or amd64) is set and
+# the machine is another one, it installs the libraries of TARGETARCH and a compiler that makes programs for it.
 set -eu
 
 list=$(dirname "$0")/packages.txt
@@ -21,6 +22,16 @@ To build it without a container, install what Debian calls$names.
 "Packages on other systems" in CONTRIBUTING.md has the names on Fedora, Alpine, Arch and Homebrew.
 END
     exit 0
+fi
+
+native=$(dpkg --print-architecture)
+if [ "${TARGETARCH:-$native}" != "$native" ]; then
+    case $TARGETARCH in
+    amd64) machine=x86-64-linux-gnu ;;
+    arm64) machine=aarch64-linux-gnu ;;
+    *) echo "packages.sh: unknown TARGETARCH=$TARGETARCH: it is amd64 or arm64" >&2 && exit 2 ;;
+    esac
+    names=$(echo "$names" | sed -E "s/ g\+\+/& g++-$machine/; s/-dev( |$)/-dev:$TARGETARCH\1/g")
 fi
 
 missing=
@@ -54,6 +65,8 @@ apt() {
 }
 
 echo "Installing:$missing"
+# shellcheck disable=SC2086  # $as_root is empty for root
+[ -z "${TARGETARCH:-}" ] || $as_root dpkg --add-architecture "$TARGETARCH"
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 # A package source that does not answer is given up soon, because another source may have the packages.

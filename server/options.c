@@ -441,9 +441,8 @@ void options_print_help(FILE *out) {
     const attn_build_info build = attn_build();
     char names[64];
     list_kernels(&build, names, sizeof names);
-    fprintf(
-        out,
-        "\nThe environment variable ATTENTION_ISA chooses the vector instructions. This machine\n"
-        "runs %s. %s is in use.\n",
-        names, build.kernels);
+    fprintf(out,
+            "\nThe environment variable ATTENTION_ISA chooses the vector instructions.\n"
+            "This machine runs %s. %s is in use.\n",
+            names, build.kernels);
 }

@@ -19,7 +19,7 @@ REPLAYS         := $(addprefix $(O)/replay_,$(FUZZ_TARGETS))
 C_FILES := $(wildcard lib/src/*.c lib/src/*/*.c server/*.c server/*/*.c server/*/*/*.c tests/*/*.c tests/bench/*/*.c)
 FORMATTED := $(C_FILES) $(wildcard lib/include/*.h lib/src/*.h lib/src/*.inc lib/src/*/*.h lib/src/*/*.inc \
              server/*.h server/*/*.h server/*/*/*.h server/*/*/*.cc tests/*/*.h tests/*/*.inc)
-SCRIPTS := $(wildcard docker/*.sh server/*/*.sh tests/*/*.sh tests/*/*/*.sh) .ci/run
+SCRIPTS := $(wildcard docker/*.sh server/*.sh server/*/*.sh tests/*/*.sh tests/*/*/*.sh) .ci/run
 
 # ------------------------------------------------------------------------------------------ flags
 CRITERION_CFLAGS := $(call pkg,cflags,criterion)
@@ -140,7 +140,8 @@ bench-peers: ## Measure beside PyTorch, onnxruntime, OpenVINO, NumPy (6 GB from 
 	@tests/bench/peers/run.sh $(O) $(ARGS)
 
 # ----------------------------------------------------------------------------------------- checks
-.PHONY: docs test-conformance test-models test-openapi test-clients test-metrics check-asan check-valgrind check-neon check-hardening check-layers lint format coverage test-container
+.PHONY: docs test-conformance test-models test-openapi test-clients test-metrics check-asan check-valgrind check-neon check-hardening check-layers lint format coverage test-container \
+        test-arm64 test-reproducible test-deb
 docs: ## Make the page /docs from openapi.yaml
 	@docker/packages.sh test
 	@/usr/bin/python3 server/explorer/docs.py
@@ -161,8 +162,8 @@ endif
 # These targets attack the release daemon. SECONDS_EACH, TIMES and MINUTES make the attack longer. Results that depend on
 # the speed of the machine are only printed; with STRICT=yes they can fail.
 HOSTILE ?= $(filter-out hostile crowd soak search,$(basename $(notdir $(wildcard tests/hostile/*.py))))
-export SECONDS_EACH TIMES MINUTES STRICT REQUESTS
-.PHONY: test-hostile soak search-costs test-fleet
+export SECONDS_EACH TIMES MINUTES STRICT REQUESTS ROUNDS
+.PHONY: test-hostile soak search-costs test-fleet bench-fleet test-kubernetes
 test-hostile: ## Attack the daemon, about six minutes: make test-hostile HOSTILE=drain TIMES=200
 	@docker/packages.sh build hostile
 	$(again) all $(O)/load
@@ -180,6 +181,19 @@ test-fleet: ## Let replicas behind HAProxy fail under load: no request is lost: 
 	@docker/packages.sh build fleet
 	$(again) all $(O)/load
 	@HOSTILE_BUILD=$(O) PYTHONDONTWRITEBYTECODE=1 timeout 900 python3 tests/fleet/faults.py
+
+bench-fleet: ## Measure one, two and three replicas, and simulate a hundred: make bench-fleet ROUNDS=3
+	@docker/packages.sh build fleet
+	$(again) all $(O)/load
+	@HOSTILE_BUILD=$(O) PYTHONDONTWRITEBYTECODE=1 python3 tests/fleet/scale.py
+	@HOSTILE_BUILD=$(O) PYTHONDONTWRITEBYTECODE=1 python3 tests/fleet/simulate.py
+
+test-kubernetes: ## Check the manifests of docker/kubernetes against their schemas (from PyPI) and the daemon
+	@docker/packages.sh build python $$(command -v kubectl >/dev/null || echo kubernetes)
+	$(again) all
+	@tests/support/venv.sh build/kubernetes tests/fleet/kubernetes.txt
+	@build/kubernetes/bin/pip install --quiet --disable-pip-version-check --no-deps kserve==0.21.0
+	@build/kubernetes/bin/python tests/fleet/check_manifests.py $(O)/attentiond
 
 check-valgrind: ## Run the unit tests under valgrind
 	@docker/packages.sh build test valgrind
@@ -227,6 +241,12 @@ test-clients: ## Try clients: generated, stock, by hand (1.4 GB from npm, PyPI, 
 	    $(if $(call asked,torch),$$(test -n "$$TORCH_PYTHON" || echo torch))
 	$(again) all
 	@tests/clients/run.sh $(O) $(ARGS)
+
+.PHONY: test-shards
+test-shards: ## Divide one call among workers of Dask and Ray (400 MB from PyPI, 7 GB of memory): ARGS=262144
+	@docker/packages.sh build python shards
+	$(again) all
+	@tests/fleet/shards.sh $(O) $(ARGS)
 
 test-metrics: ## Let a Prometheus scrape the daemon and evaluate the expressions of the dashboard
 	@docker/packages.sh build metrics
@@ -283,6 +303,16 @@ coverage: ## Run all tests with coverage; report in build/coverage/report/
 
 test-container: ## Build the image, and test it with a read-only root and without capabilities: make test-container SUITE=bookworm
 	@docker/test-container.sh $(SUITE)
+
+test-arm64: ## Cross-build the image for 64-bit ARM, and test it in an emulator: make test-arm64 SUITE=bookworm
+	@docker/test-container.sh $(SUITE) arm64
+
+test-reproducible: ## Make the files of the image twice and compare them
+	@docker/packages.sh build
+	@docker/test-reproducible.sh
+
+test-deb: ## Make the Debian packages; install, start, upgrade and purge them in a bare root with systemd (needs root)
+	@docker/test-deb.sh "$(VERSION)"
 
 .PHONY: test-compose
 test-compose: ## Run all commands of docker/README.md: a fleet loses no request while its replicas are replaced

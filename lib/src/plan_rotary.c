@@ -34,8 +34,13 @@ static double positions_of_call(const attn_plan *plan) {
     const size_t count = items * plan->new_keys;
     double most = 0;
     for (size_t i = 0; i < count; i++) {
-        most = fmax(most, plan->dtype == ATTN_FLOAT32 ? (double)((const float *)r->positions)[i]
-                                                      : ((const double *)r->positions)[i]);
+        const double position = plan->dtype == ATTN_FLOAT32
+                                    ? (double)((const float *)r->positions)[i]
+                                    : ((const double *)r->positions)[i];
+        /* GCC 12 for 64-bit ARM breaks off at fmax() in this loop. */
+        if (position > most) {
+            most = position;
+        }
     }
     return most + 1;
 }

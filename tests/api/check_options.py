@@ -19,7 +19,7 @@ import sys
 README = pathlib.Path("README.md")
 MANUAL = pathlib.Path("server/README.md")
 OPENAPI = pathlib.Path("openapi.yaml")
-DOCKER = sorted(path for path in pathlib.Path("docker").iterdir() if path.suffix != ".json")
+DOCKER = sorted(path for path in pathlib.Path("docker").rglob("*") if path.is_file() and path.suffix != ".json")
 
 # The manual gives these defaults in words, because they depend on the machine or are not values.
 CORES = os.sysconf("SC_NPROCESSORS_ONLN")

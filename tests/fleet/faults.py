@@ -68,16 +68,11 @@ def faults(fleet):
     def none(_):
         time.sleep(1)
 
-    def kill(*ports):
-        for port in ports:
-            fleet.daemons[port].signal(signal.SIGKILL)
-        for port in ports:
-            fleet.daemons[port].wait()
+    def kill(port):
+        fleet.daemons[port].signal(signal.SIGKILL)
+        fleet.daemons[port].wait()
         time.sleep(0.5)
-        fleet.replace(*ports)
-
-    def kill_others(port):
-        kill(*(other for other in PORTS if other != port))
+        fleet.replace(port)
 
     def replace(port):
         fleet.daemons[port].signal(signal.SIGTERM)
@@ -115,7 +110,7 @@ def faults(fleet):
             subprocess.run(["iptables", "-D", *rule], check=True)
         fleet.wait_until_up()
 
-    return {"no fault": none, "SIGKILL": kill, "SIGKILL of two at once": kill_others, "replaced one after the other": replace,
+    return {"no fault": none, "SIGKILL": kill, "replaced one after the other": replace,
             "SIGSTOP for 4 s": stop, "SIGSTOP, then SIGKILL": stop_and_kill, "a quarter of the speed": slow,
             "2 % of the packets lost": lose_packets}
 

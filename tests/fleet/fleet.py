@@ -62,10 +62,9 @@ class Fleet:
     def start(self, port):
         return Daemon("--port", port, *self.options, cores=self.cores[port])
 
-    def replace(self, *ports):
-        """Starts new daemons at the ports of those that have ended, and waits until HAProxy sends requests to them."""
-        for port in ports:
-            self.daemons[port] = self.start(port)
+    def replace(self, port):
+        """Starts a new daemon at the port of one that has ended, and waits until HAProxy sends requests to it."""
+        self.daemons[port] = self.start(port)
         self.wait_until_up()
 
     def count(self, metric):

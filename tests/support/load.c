@@ -452,10 +452,11 @@ static void set_up_connections(struct load *load) {
 }
 
 int main(int argc, char *argv[]) {
-    static struct load load = {
-        .options = {
-            .connection_count = 64, .type = "application/json", .seconds = 5, .timeout = 30,
-            .seed = 88172645463325253U}};
+    static struct load load = {.options = {.connection_count = 64,
+                                           .type = "application/json",
+                                           .seconds = 5,
+                                           .timeout = 30,
+                                           .seed = 88172645463325253U}};
     load_read_options(&load.options, argc, argv);
     load.rng.state = load.options.seed;
     set_up_connections(&load);

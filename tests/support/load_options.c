@@ -114,11 +114,10 @@ static void read_option(struct load_options *options, const char *name, char *va
 static void complete(const struct load_options *options, struct load_message *m, const char *method,
                      size_t size) {
     char head[1024];
-    const int head_size =
-        snprintf(head, sizeof head,
-                 "%s %s HTTP/1.1\r\nHost: %s\r\nContent-Type: %s\r\n"
-                 "Content-Length: %zu\r\n\r\n",
-                 method, options->path, options->host, options->type, size);
+    const int head_size = snprintf(head, sizeof head,
+                                   "%s %s HTTP/1.1\r\nHost: %s\r\nContent-Type: %s\r\n"
+                                   "Content-Length: %zu\r\n\r\n",
+                                   method, options->path, options->host, options->type, size);
     char *bytes = malloc((size_t)head_size + size + 1);
     if (bytes == NULL || (size_t)head_size >= sizeof head) {
         load_die("a request too long");

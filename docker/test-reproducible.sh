@@ -1,0 +1,39 @@
+#!/bin/bash
+# test-reproducible.sh makes the files of the image and the libraries twice, in folders, time zones, locales and with
+# masks and numbers of jobs that differ. It compares every file: bytes, mode, owner and time. Both builds use the
+# Debian packages of this machine.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+work=$PWD/build/reproducible
+COMMIT=$(git rev-parse HEAD 2>/dev/null || echo unknown)
+SOURCE_DATE_EPOCH=$(git log -1 --format=%ct 2>/dev/null || echo 0)
+export COMMIT SOURCE_DATE_EPOCH
+rm -rf "$work"
+mkdir -p "$work"
+
+build() { # NAME FOLDER JOBS: builds a copy of the sources, and lists its files in NAME.txt
+    echo "test-reproducible: $1 build in $2"
+    mkdir -p "$work/$2"
+    cp -r Makefile LICENSE openapi.yaml lib server docker "$work/$2"
+    (
+        cd "$work/$2"
+        make -j"$3" BUILD=release all
+        docker/rootfs.sh build/release/attentiond root
+    ) >"$work/$1.log" 2>&1 || { cat "$work/$1.log" >&2 && echo "test-reproducible: the $1 build fails" >&2 && exit 1; }
+    (
+        cd "$work/$2"
+        find root -printf '%p: %y, mode %m, owner %U:%G, time %T@\n' | sort
+        find root build/release/attentiond build/release/libattention.* -type f -exec sha256sum {} + | sort -k 2
+    ) >"$work/$1.txt"
+}
+
+(umask 022; TZ=UTC LC_ALL=C build first a 2)
+(umask 077; TZ=Asia/Kathmandu LC_ALL=C.UTF-8 HOME=/ build second another/and-longer/folder 1)
+
+if ! diff "$work/first.txt" "$work/second.txt"; then
+    echo "test-reproducible: the files above differ between $work/a and $work/another/and-longer/folder" >&2
+    exit 1
+fi
+echo "test-reproducible: $(grep -c '^[0-9a-f]\{64\} ' "$work/first.txt") files are the same in both builds"
+rm -rf "$work"
