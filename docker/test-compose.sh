@@ -237,7 +237,7 @@ fleet() {
 
     start_load
     sleep 1
-    victim=$(replicas | head -n 1)
+    victim=$(replicas | tail -n 1)
     # The engine starts a replica again that has ended by itself. Only root can end it like this.
     kill -KILL "$(docker inspect --format '{{.State.Pid}}' "$victim")" ||
         { docker kill "$victim" && sleep 3 && docker start "$victim"; } >"$work/said"
