@@ -154,17 +154,15 @@ ready_after() { # CONTAINER: prints the milliseconds from the start of its proce
         "/proc/$pid/stat"
 }
 
-prometheus() { curl -sG -m 5 http://127.0.0.1:9090/api/v1/query --data-urlencode "query=$1"; }
-
-sees() { # COUNT: waits until Prometheus reaches this number of replicas, no others, and HAProxy
-    local seen= all='count(up{job="attentiond"} == 1) == count(up{job="attentiond"}) and on() up{job="haproxy"} == 1'
+sees() { # COUNT: waits until Prometheus scrapes this number of replicas and HAProxy, and nothing else
+    local seen
     for _ in {1..60}; do
-        seen=$(prometheus "$all") || true
-        [[ $seen != *",\"$1\"]"* ]] || return 0
+        seen=$(curl -s -m 5 'http://127.0.0.1:9090/api/v1/targets?state=active' | grep -o '"health":"[a-z]*"' |
+            sort | uniq -c | xargs) || true
+        [ "$seen" != "$(($1 + 1)) health:up" ] || return 0
         sleep 1
     done
-    prometheus up >&2 || true
-    fail "Prometheus does not see $1 replicas and HAProxy after 60 s"
+    fail "after 60 s, Prometheus sees ${seen:-nothing}, not $1 replicas and HAProxy"
 }
 
 check_grafana() { # Its files must fit together, also if Grafana itself is left out.
