@@ -154,18 +154,15 @@ ready_after() { # CONTAINER: prints the milliseconds from the start of its proce
         "/proc/$pid/stat"
 }
 
-prometheus() { curl -sG -m 5 http://127.0.0.1:9090/api/v1/query --data-urlencode "query=$1"; }
-
-sees() { # COUNT: waits until Prometheus reaches this number of replicas, no others, and HAProxy
-    local seen=
+sees() { # COUNT: waits until Prometheus scrapes this number of replicas and HAProxy, and nothing else
+    local seen
     for _ in {1..60}; do
-        seen=$(prometheus 'count(up{job="attentiond"}==1) == count(up{job="attentiond"}) and on() up{job="haproxy"}==1') ||
-            true
-        [[ $seen != *",\"$1\"]"* ]] || return 0
+        seen=$(curl -s -m 5 'http://127.0.0.1:9090/api/v1/targets?state=active' | grep -o '"health":"[a-z]*"' |
+            sort | uniq -c | xargs) || true
+        [ "$seen" != "$(($1 + 1)) health:up" ] || return 0
         sleep 1
     done
-    prometheus up >&2 || true
-    fail "Prometheus does not see $1 replicas and HAProxy after 60 s"
+    fail "after 60 s, Prometheus sees ${seen:-nothing}, not $1 replicas and HAProxy"
 }
 
 check_grafana() { # Its files must fit together, also if Grafana itself is left out.
@@ -186,7 +183,7 @@ if mounts.get("/etc/grafana/provisioning") != "./grafana":
     sys.exit("compose.yaml does not mount the files of Grafana")
 if not json.load(open("docker/" + dashboard, encoding="utf-8"))["uid"] == "attentiond":
     sys.exit("the dashboard is not in the folder of its provider")
-if source["type"] != address.hostname or f"127.0.0.1:{address.port}:{address.port}" not in services["prometheus"]["ports"]:
+if source["type"] != address.hostname or not services["prometheus"]["ports"][0].endswith(f":{address.port}"):
     sys.exit("the data source is not Prometheus")
 X
 }
@@ -238,7 +235,7 @@ fleet() {
 
     start_load
     sleep 1
-    victim=$(replicas | head -n 1)
+    victim=$(replicas | tail -n 1)
     # The engine starts a replica again that has ended by itself. Only root can end it like this.
     kill -KILL "$(docker inspect --format '{{.State.Pid}}' "$victim")" ||
         { docker kill "$victim" && sleep 3 && docker start "$victim"; } >"$work/said"
