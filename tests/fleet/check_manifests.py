@@ -57,6 +57,8 @@ def check_kubernetes(thing, where):
         kubernetes_validate.validate(thing, kubernetes_validate.latest_version(), strict=True)
     except kubernetes_validate.ValidationError as error:
         expect(False, f"{where}.{'.'.join(map(str, error.path))}: {error.message}")
+    except kubernetes_validate.SchemaNotFoundError as error:
+        expect(False, f"{where}: {error}")
 
 
 class Models:
@@ -165,19 +167,17 @@ def of_dockerfile(pattern):
 
 def check_probes(container, port, daemon, where):
     """While the daemon drains, it must be alive and not ready."""
-    paths = {}
     for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
-        for get in [container[probe]["httpGet"]] if probe in container else []:
-            paths[probe] = get["path"]
-            expect(daemon.get(get["path"])[0] == 200, f"{where}: {probe}: GET {get['path']} is no 200")
-            expect(get["port"] in (port["name"], port["containerPort"]), f"{where}: {probe}: no port is {get['port']}")
-    ready = paths["readinessProbe"]
+        get = container[probe]["httpGet"]
+        expect(daemon.get(get["path"])[0] == 200, f"{where}: {probe}: GET {get['path']} is no 200")
+        expect(get["port"] in (port["name"], port["containerPort"]), f"{where}: {probe}: no port is {get['port']}")
+    ready, alive = (container[probe]["httpGet"]["path"] for probe in ("readinessProbe", "livenessProbe"))
     daemon.process.send_signal(signal.SIGTERM)
     while (status := daemon.get(ready)[0]) == 200:  # this ends at the latest when the daemon ends
         time.sleep(0.01)
     expect(status == 503, f"{where}: GET {ready} is {status} and not 503 after SIGTERM")
-    status = daemon.get(paths["livenessProbe"])[0]
-    expect(status == 200, f"{where}: GET {paths['livenessProbe']} is {status} and not 200 after SIGTERM")
+    status = daemon.get(alive)[0]
+    expect(status == 200, f"{where}: GET {alive} is {status} and not 200 after SIGTERM")
 
 
 def check_container(container, pod, program, where):
@@ -202,6 +202,9 @@ def check_container(container, pod, program, where):
     seconds += container.get("lifecycle", {}).get("preStop", {}).get("sleep", {}).get("seconds", 0)
     grace = pod["terminationGracePeriodSeconds"]
     expect(0 < seconds < grace, f"{where}: the pod has {grace} s to end, and needs more than {seconds} s")
+    resources = container["resources"]
+    expect(resources["limits"].keys() == {"cpu", "memory"} and resources["limits"] == resources["requests"],
+           f"{where}: limits and requests are not the same cpu and memory: {resources}")
     for name in ("enableServiceLinks", "automountServiceAccountToken"):
         expect(pod.get(name) is False, f"{where}: {name} is not false")
     user, group = of_dockerfile(r"^USER (\d+:\d+)").split(":")
@@ -243,7 +246,8 @@ def check_base(things, part, program):
         expect(re.search(rf"^# TYPE {metric} gauge$", metrics, re.M), f"{part}: the daemon has no gauge {metric}")
 
 
-def check_gateway(route, service, program):
+def check_gateway(route, base, program):
+    (service,) = (thing for thing in base if thing["kind"] == "Service")
     limit = int(re.search(r"ATTENTIOND_COMPUTE_TIMEOUT, default (\d+)", run(program, "--help"))[1])
     backend = {"name": service["metadata"]["name"], "port": service["spec"]["ports"][0]["port"]}
     for rule in route["spec"]["rules"]:
@@ -260,6 +264,7 @@ def check_kserve(runtime, service, program, models):
     mounted = {item["name"]: item["value"] for item in container["env"]}.get("ATTENTIOND_LAYERS")
     expect(mounted == models.mount, f"kserve: the layers are at {mounted}, and KServe mounts them at {models.mount}")
     model = predictor["model"]
+    expect(model["storageUri"].startswith("pvc://"), f"kserve: {model['storageUri']} is no claim of a volume")
     expect(model["runtime"] == name, f"kserve: {model['runtime']} is not the runtime {name}")
     formats = [known["name"] for known in runtime["spec"]["supportedModelFormats"]]
     expect(model["modelFormat"]["name"] in formats, f"kserve: the runtime knows only the formats {formats}")
@@ -271,15 +276,21 @@ def main(program):
     models = Models()
     parts = {path.parent.name: render(path.parent.name) for path in sorted(FOLDER.glob("*/kustomization.yaml"))}
     for part, things in parts.items():
-        for thing in things:
-            check_schema(thing, f"{part}: {thing['kind']}", models)
+        try:
+            for thing in things:
+                check_schema(thing, f"{part}: {thing['kind']}", models)
+            kinds = {thing["kind"]: thing for thing in things}
+            if faults:  # some field is not where it should be
+                break
+            if part == "gateway":
+                check_gateway(kinds["HTTPRoute"], parts["base"], program)
+            elif part == "kserve":
+                check_kserve(kinds["ServingRuntime"], kinds["InferenceService"], program, models)
+            else:
+                check_base(kinds, part, program)
+        except KeyError as name:
+            expect(False, f"{part}: there is no {name}")
         print(f"docker/kubernetes/{part}: {len(things)} objects")
-    if not faults:  # every field is where it should be
-        kinds = {part: {thing["kind"]: thing for thing in things} for part, things in parts.items()}
-        for part in ("base", "queue"):
-            check_base(kinds[part], part, program)
-        check_gateway(kinds["gateway"]["HTTPRoute"], kinds["base"]["Service"], program)
-        check_kserve(kinds["kserve"]["ServingRuntime"], kinds["kserve"]["InferenceService"], program, models)
     for fault in faults:
         print("FAULT:", fault)
     sys.exit(bool(faults))
