@@ -194,7 +194,7 @@ test-kubernetes: ## Check docker/kubernetes against the daemon and the schemas o
 	@tests/support/venv.sh build/kubernetes tests/fleet/kubernetes.txt
 	@build/kubernetes/bin/pip install --quiet --disable-pip-version-check --no-deps kserve==0.21.0
 	@test -e build/kubernetes/kubernetes-models-gateway-api-0.5.1.tgz || \
-	    npm pack --silent --pack-destination build/kubernetes @kubernetes-models/gateway-api@0.5.1
+	    npm pack --loglevel=error --pack-destination build/kubernetes @kubernetes-models/gateway-api@0.5.1 >/dev/null
 	@build/kubernetes/bin/python tests/fleet/check_manifests.py $(O)/attentiond
 
 check-valgrind: ## Run the unit tests under valgrind
