@@ -188,11 +188,13 @@ bench-fleet: ## Measure one, two and three replicas, and simulate a hundred: mak
 	@HOSTILE_BUILD=$(O) PYTHONDONTWRITEBYTECODE=1 python3 tests/fleet/scale.py
 	@HOSTILE_BUILD=$(O) PYTHONDONTWRITEBYTECODE=1 python3 tests/fleet/simulate.py
 
-test-kubernetes: ## Check the manifests of docker/kubernetes against their schemas (from PyPI) and the daemon
-	@docker/packages.sh build python $$(command -v kubectl >/dev/null || echo kubernetes)
+test-kubernetes: ## Check docker/kubernetes against the daemon and the schemas of its objects (from PyPI and npm)
+	@docker/packages.sh build python $(NPM) $$(command -v kubectl >/dev/null || echo kubernetes)
 	$(again) all
 	@tests/support/venv.sh build/kubernetes tests/fleet/kubernetes.txt
 	@build/kubernetes/bin/pip install --quiet --disable-pip-version-check --no-deps kserve==0.21.0
+	@test -e build/kubernetes/kubernetes-models-gateway-api-0.5.1.tgz || \
+	    npm pack --loglevel=error --pack-destination build/kubernetes @kubernetes-models/gateway-api@0.5.1 >/dev/null
 	@build/kubernetes/bin/python tests/fleet/check_manifests.py $(O)/attentiond
 
 check-valgrind: ## Run the unit tests under valgrind
