@@ -43,7 +43,8 @@ DAEMON := $(O)/attentiond
 
 # ------------------------------------------------------------------------------------------ flags
 # TARGETARCH=arm64 or TARGETARCH=amd64 builds for this architecture with the compilers and libraries that
-# `TARGETARCH=... docker/packages.sh build` installs on Debian. Docker sets the variable, too.
+# `TARGETARCH=... docker/packages.sh build` installs on Debian. Docker sets the variable, too. `make install` must run the
+# daemon for its manual page, so it works on the machine of that architecture only.
 OBJCOPY    ?= objcopy
 PKG_CONFIG ?= pkg-config
 ifneq ($(TARGETARCH),)

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# engine.sh is sourced by the tests of the image. `engine` is Docker if Docker's daemon answers, and otherwise podman,
-# which is installed. Podman's images stay in build/container/ as a cache. remove_work removes everything else.
+# engine.sh is sourced by the tests of the image. `engine` is Docker if its daemon answers. Otherwise it is podman, which
+# this script installs if it is missing. Podman's images stay in build/container/ as a cache. remove_work removes everything else.
 # shellcheck disable=SC2034  # the tests use build_flags and run_flags
 
 cache=$PWD/build/container

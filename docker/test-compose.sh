@@ -26,7 +26,7 @@ run_page() {
     commands=$(page "$1" "${2:-0}")
     [ -n "$commands" ] || fail "README.md has no commands below '$1'"
     say "commands: $1"
-    (cd docker && bash -ec "$commands ${*:3}") >"$work/said" 2>&1 || { cat "$work/said" >&2; fail "the commands fail"; }
+    (cd docker && timeout 600 bash -ec "$commands ${*:3}") >"$work/said" 2>&1 || { cat "$work/said" >&2; fail "the commands fail"; }
 }
 
 # ---------------------------------------------------------------------------------------- images
@@ -64,8 +64,8 @@ prepare() {
         { grafana= && say "no registry: Grafana is left out"; }
 
     namespace=()
+    docker/packages.sh compose python
     if [ "${engine[0]}" = podman ]; then
-        docker/packages.sh compose python
         tests/support/venv.sh "$PWD/build/podman-compose" docker/requirements-compose.txt
         ln -s "$PWD/build/podman-compose/bin/podman-compose" "$work/bin"
         # The commands of the page call this program instead of podman.
@@ -98,7 +98,7 @@ use_engine() {
 
 # ----------------------------------------------------------------------------------------- fleet
 
-replicas() { docker ps -q -f label=com.docker.compose.service=attentiond; }
+replicas() { docker ps -q -f label=attentiond=replica; }
 
 wait_for() { # COUNT: waits until HAProxy sends requests to this number of replicas
     local up=none
@@ -208,12 +208,12 @@ remove_fleet() { # also that of a test that was killed
 }
 
 fleet() {
-    local victim one key
+    local victim pid one key
     edge=https://localhost:8443
     trap remove_fleet EXIT
     trap 'say "line $LINENO: a command fails" >&2' ERR
     remove_fleet
-    [ -z "$(docker ps -aq -f label=com.docker.compose.service=attentiond)" ] || fail "there is a fleet already"
+    [ -z "$(docker ps -aq -f label=attentiond=replica)" ] || fail "there is a fleet already"
     # shellcheck disable=SC2154  # work, started and grafana are in the environment
     if (cd docker && docker compose up -d) >"$work/said" 2>&1 || ! grep -q 'certificate\.pem' "$work/said"; then
         cat "$work/said" >&2
@@ -236,8 +236,9 @@ fleet() {
     start_load
     sleep 1
     victim=$(replicas | tail -n 1)
-    # The engine starts a replica again that has ended by itself. Only root can end it like this.
-    kill -KILL "$(docker inspect --format '{{.State.Pid}}' "$victim")" ||
+    # The engine restarts a replica whose process dies, but not after `docker kill`. Only root may kill the process itself.
+    pid=$(docker inspect --format '{{.State.Pid}}' "$victim")
+    { [ "$(cat "/proc/$pid/comm")" = attentiond ] && kill -KILL "$pid"; } 2>"$work/said" ||
         { docker kill "$victim" && sleep 3 && docker start "$victim"; } >"$work/said"
     sleep 3
     wait_for 3
@@ -261,7 +262,7 @@ fleet() {
     wait_for 10
     sees 10
     (cd docker && docker compose stop attentiond) >"$work/said" 2>&1
-    for one in $(docker ps -aq -f label=com.docker.compose.service=attentiond); do
+    for one in $(docker ps -aq -f label=attentiond=replica); do
         docker inspect --format '{{.State.ExitCode}}' "$one"
     done | sort | uniq -c >"$work/statuses"
     [ "$(xargs <"$work/statuses")" = "10 0" ] ||

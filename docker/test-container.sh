@@ -68,7 +68,7 @@ if find "$work/root" | grep -E '/(sh|bash|dash|busybox|apt|apt-get|dpkg|perl|pyt
     fail "the image holds programs beside the daemon"
 fi
 docker/packages.sh python
-tests/support/venv.sh build/sbom docker/requirements.txt || fail "spdx-tools cannot be installed"
+tests/support/venv.sh build/sbom docker/requirements-sbom.txt || fail "spdx-tools cannot be installed"
 build/sbom/bin/python docker/check-sbom.py "$work/root" "$version" "$commit" "$arch" ||
     fail "the list of parts is wrong"
 say "$suite, $arch: $size MB, $(find "$work/root" -name '*.so*' | wc -l) libraries, user 65532, no shell"

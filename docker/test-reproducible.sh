@@ -18,8 +18,8 @@ build() { # NAME FOLDER JOBS: builds a copy of the sources, and lists its files 
     cp -r Makefile LICENSE openapi.yaml lib server docker "$work/$2"
     (
         cd "$work/$2"
-        make -j"$3" BUILD=release all
-        docker/rootfs.sh build/release/attentiond root
+        make -j"$3" BUILD=release all &&
+            docker/rootfs.sh build/release/attentiond root
     ) >"$work/$1.log" 2>&1 || { cat "$work/$1.log" >&2 && echo "test-reproducible: the $1 build fails" >&2 && exit 1; }
     (
         cd "$work/$2"

@@ -7,18 +7,18 @@ import os
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "hostile"))
+from hostile import *  # noqa: E402  # its folder is in the path now
 
 
 def enter_namespace():
     """Starts this program again in a new network namespace, and turns its loopback interface on."""
     if os.environ.get("FLEET_NAMESPACE") != "yes":
         os.environ["FLEET_NAMESPACE"] = "yes"
+        os.rmdir(FOLDER)  # the program makes another one
         rights = "-n" if os.getuid() == 0 else "-rn"
         os.execvp("unshare", ["unshare", rights, sys.executable, *sys.argv])
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
 
-
-from hostile import *  # noqa: E402  # its folder is in the path now
 
 CONFIGURATION = os.path.join(os.path.dirname(TESTS), "docker", "haproxy.cfg")
 PORTS = (9001, 9002, 9003)
@@ -83,8 +83,7 @@ class Fleet:
         with open(self.log_path, encoding="ascii") as log:
             return [line.strip() for line in log if " clients " in line and not re.search(r" 200 \d+ - - -", line)]
 
-    def wait_until_up(self):
-        count = len(self.daemons)
+    def wait_until_up(self, count=len(PORTS)):
         until = time.monotonic() + 20
         while time.monotonic() < until:
             with contextlib.suppress(OSError):

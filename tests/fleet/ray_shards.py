@@ -41,7 +41,7 @@ def ask(**tensors):
 
 
 def merge(parts):
-    """Makes one output and one lse of those over parts of the keys. A part counts by exp(its lse - the lse of all)."""
+    """Merges the outputs and lses over parts of the keys. The weight of a part is exp(lse of the part - lse of all)."""
     outputs, lses = (np.array(x, np.float64) for x in zip(*parts))
     lse = np.logaddexp.reduce(lses)
     shares = np.exp(lses - np.where(np.isneginf(lse), 0, lse))  # A query without a key has the lse -inf

@@ -3,16 +3,12 @@
 Each replica has one worker, one I/O thread and a core of its own, as long as there are cores. The load generators may use
 all cores. A generator sends to one replica, so the first table is about replicas and the machine alone. In the second
 table all requests go through HAProxy. Rounds with different numbers of replicas follow each other in turn, and a figure
-is the median of the rounds. The time of a core per request does not depend on what else the machine does.
+is the median of the rounds. The time of a core per request depends little on what else the machine does.
 """
-from fleet import enter_namespace
-
-enter_namespace()
-
-import random  # noqa: E402
-import struct  # noqa: E402
-from statistics import median  # noqa: E402
-from fleet import *  # noqa: E402
+import random
+import struct
+from statistics import median
+from fleet import *
 
 ROUNDS = int(os.environ.get("ROUNDS") or "7")
 ROWS = (8, 128, 1024)
@@ -73,6 +69,7 @@ def table(fleet):
               f"{spent / answered * 1000:22.3f} {median(proxy):19.0f} {of_proxy * 1000:23.3f}", flush=True)
 
 
+enter_namespace()
 cores = [[CORES[i % len(CORES)]] for i in range(len(PORTS))]
 print(f"{len(CORES)} cores; the replicas have the cores {', '.join(str(core[0]) for core in cores)}")
 fleet = Fleet(cores=cores)

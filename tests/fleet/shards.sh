@@ -21,5 +21,5 @@ private=(unshare --net --mount --pid --fork --kill-child --mount-proc)
 rm -rf "$work/run"
 mkdir "$work/run"
 trap 'rm -f "$work"/run/*.npy' EXIT
-"${private[@]}" "$work/venv/bin/python" "$here/test_shards.py" "$work/run" "$@" ||
+timeout 1800 "${private[@]}" "$work/venv/bin/python" "$here/test_shards.py" "$work/run" "$@" ||
     { echo "shards.sh: the test failed; the logs of the daemons and of the engines are in $work/run" >&2; exit 1; }

@@ -5,11 +5,11 @@ says. A replica computes one request at a time. After a second some replicas fai
 
     kill   they refuse connections. Their open requests begin again elsewhere at once. A new request may meet one of them
            and begins again; after RETRIES times it is lost. After ERRORS refused connections a replica gets no requests.
-    stop   they say nothing. Their open requests begin again elsewhere when the checks notice it, after 2.5 seconds.
+    stop   they say nothing, and the checks notice it after 4.7 seconds. Their open requests wait until somebody kills them.
     slow   they take four times as long, and nobody notices.
 
 The p99 is of the time from arrival to answer, over the requests that arrive within a second of the failure. The goodput
-is the share of them that is answered within 50 ms, and those that are lost are counted.
+is the share of them that is answered within 50 ms, and those that are lost or wait are counted.
 """
 import heapq
 import itertools
@@ -17,8 +17,8 @@ import random
 from fleet import *
 
 BUSY = float(os.environ.get("BUSY") or "0.6")
-BEGIN, LAST, NOTICED = 1, 1, 2.5
-RETRIES, ERRORS = 5, 3
+BEGIN, LAST, NOTICED = 1, 1, 4.7
+RETRIES, ERRORS = 3, 3
 
 
 def service_times():
@@ -37,7 +37,7 @@ class Replica:
 
 
 def simulate(times, count, kind, failing):
-    """Returns the latencies of the requests that arrive after the failure, and how many are lost."""
+    """Returns the latencies of the requests that arrive after the failure, how many are lost, and how many wait."""
     chance, replicas = random.Random(1), [Replica() for _ in range(count)]
     arrivals = BUSY * count / (sum(times) / len(times))
     events, order, latencies, lost = [], itertools.count(), [], []
@@ -81,8 +81,9 @@ def simulate(times, count, kind, failing):
 
     def remove(now, _):
         for replica in replicas[:failing]:
-            replica.listed = kind == "kill"
-        for replica in replicas[:failing]:
+            if kind == "stop":
+                replica.listed = False
+                continue
             open_, replica.requests = replica.requests, []
             for request in open_:
                 send(request, now)
@@ -92,19 +93,20 @@ def simulate(times, count, kind, failing):
     while events:
         now, _, what, replica = heapq.heappop(events)
         what(now, replica)
-    return latencies, len(lost)
+    return latencies, len(lost), sum(len(replica.requests) for replica in replicas)
 
 
 def main():
     times = service_times()
     print(f"{len(times)} measured service times: mean {sum(times) / len(times) * 1000:.2f} ms, p99 "
           f"{percentile(times, 0.99) * 1000:.2f} ms. Each replica is busy {BUSY:.0%} of the time.")
-    print("replicas  failing        requests  p50 ms  p99 ms  p99.9 ms  longest ms  goodput  lost")
+    print("replicas  failing        requests  p50 ms  p99 ms  p99.9 ms  longest ms  goodput  lost  wait")
     for count, kind, failing in [(100, None, 0), *((100, kind, k) for kind in ("kill", "stop", "slow") for k in (1, 10, 30))]:
-        latencies, lost = simulate(times, count, kind, failing)
+        latencies, lost, wait = simulate(times, count, kind, failing)
         shares = (percentile(latencies, share) * 1000 for share in (0.5, 0.99, 0.999, 1))
         print(f"{count:8}  {failing:4} {kind or '':8} {len(latencies):9} {next(shares):7.2f} {next(shares):7.2f} {next(shares):9.2f} "
-              f"{next(shares):11.2f}  {sum(x <= 0.05 for x in latencies) / (len(latencies) + lost):.5f} {lost:5}", flush=True)
+              f"{next(shares):11.2f}  {sum(x <= 0.05 for x in latencies) / (len(latencies) + lost + wait):.5f} {lost:5} {wait:5}",
+              flush=True)
 
 
 main()
