@@ -37,7 +37,7 @@ static double positions_of_call(const attn_plan *plan) {
         const double position = plan->dtype == ATTN_FLOAT32
                                     ? (double)((const float *)r->positions)[i]
                                     : ((const double *)r->positions)[i];
-        /* With fmax() in this loop, GCC 12 for 64-bit ARM stops with an internal error. */
+        /* GCC 12 for 64-bit ARM stops with an internal error if this is a call of fmax(). */
         if (position > most) {
             most = position;
         }

@@ -22,20 +22,19 @@ def enter_namespace():
 
 CONFIGURATION = os.path.join(os.path.dirname(TESTS), "docker", "haproxy.cfg")
 PORTS = (9001, 9002, 9003)
-EDGE = "127.0.0.1:8080"
 
 
 class Fleet:
     """`cores` has the cores of each daemon. With `patience`, HAProxy waits only this many seconds for the rest of a request."""
 
-    def __init__(self, *options, ports=PORTS, cores=None, patience=None):
+    def __init__(self, *options, cores=None, patience=None):
         self.options = ["--drain-delay", 1, *options]
-        self.cores = dict(zip(ports, cores or [None] * len(ports)))
-        self.daemons = {port: self.start(port) for port in ports}
-        self.port = int(EDGE.partition(":")[2])
+        self.cores = dict(zip(PORTS, cores or [None] * len(PORTS)))
+        self.daemons = {port: self.start(port) for port in PORTS}
+        self.port = 8080
         with open(CONFIGURATION, encoding="ascii") as file:
             text = file.read()
-        servers = "".join(f"    server replica{port} 127.0.0.1:{port}\n" for port in ports)
+        servers = "".join(f"    server replica{port} 127.0.0.1:{port}\n" for port in PORTS)
         text, count = re.subn(r" *server-template .*\n", servers, text)
         text, resolvers = re.subn(r"resolvers docker\n(    .*\n)*", "", text)
         text, certificates = re.subn("/etc/haproxy/certificate.pem", self.certificate(), text)

@@ -29,18 +29,10 @@ def questions():
         yield f"{rows}×{COLUMNS}, binary", write(f"{rows}.safetensors", data), BINARY
 
 
-def seconds_of(pid):
-    with open(f"/proc/{pid}/stat", encoding="ascii") as stat:
-        fields = stat.read().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def rate(ports, options, seconds=SECONDS):
-    """Sends to these ports at the same time. Returns the requests per second of all."""
-    command = [os.path.join(OUT, "load"), "127.0.0.1"]
-    processes = [subprocess.Popen([*command, str(port), "/attention", *options, "--connections", "16", "--seconds", str(seconds)],
-                                  stdout=subprocess.PIPE) for port in ports]
-    running.extend(processes)
+def rate(targets, options):
+    """Sends to these daemons, or to the fleet, at the same time. Returns the requests per second of all."""
+    processes = [start_load(target, "/attention", *options, "--connections", 16, "--seconds", SECONDS, cores=CORES)
+                 for target in targets]
     results = [end_load(process) for process in processes]
     if any(result["wrong"] or result["ends"]["whole"] != result["sent"] for result in results):
         sys.exit(f"an answer is wrong or missing: {results}")
@@ -48,22 +40,22 @@ def rate(ports, options, seconds=SECONDS):
 
 
 def table(fleet):
-    pids = [daemon.pid for daemon in fleet.daemons.values()]
+    daemons = list(fleet.daemons.values())
     print("request               1 replica/s   2 replicas/s   3 replicas/s   2 : 1   daemon, ms of a core"
           "   through HAProxy/s   HAProxy, ms of a core")
     for name, path, type_ in questions():
         options = ["--body", path, "--type", type_]
         rates = {1: [], 2: [], 3: []}
-        spent, answered = -sum(map(seconds_of, pids)), 0
+        spent, answered = -sum(daemon.cpu() for daemon in daemons), 0
         for _ in range(ROUNDS):
             for count, of_count in rates.items():
-                of_count.append(rate(PORTS[:count], options))
+                of_count.append(rate(daemons[:count], options))
                 answered += of_count[-1] * SECONDS
-        spent += sum(map(seconds_of, pids))
-        proxy, begun = [], seconds_of(fleet.proxy.pid)
+        spent += sum(daemon.cpu() for daemon in daemons)
+        proxy, begun = [], cpu_of(fleet.proxy.pid)
         for _ in range(ROUNDS):
-            proxy.append(rate([fleet.port], options))
-        of_proxy = (seconds_of(fleet.proxy.pid) - begun) / sum(proxy) / SECONDS
+            proxy.append(rate([fleet], options))
+        of_proxy = (cpu_of(fleet.proxy.pid) - begun) / sum(proxy) / SECONDS
         ratio = median(two / one for one, two in zip(rates[1], rates[2]))
         print(f"{name:20}", *(f"{median(rates[count]):14.0f}" for count in rates), f"{ratio:7.2f}",
               f"{spent / answered * 1000:22.3f} {median(proxy):19.0f} {of_proxy * 1000:23.3f}", flush=True)

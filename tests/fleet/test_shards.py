@@ -198,7 +198,7 @@ def measure(engine, machines, shards, Q, single):
 
 def check_death(engine, machine, placed, Q, single, with_worker):
     """Kills a daemon while it is asked, and perhaps the worker that asks it. The daemon is started again."""
-    machine.daemon.send_signal(signal.SIGSTOP)  # So the call cannot end before the death.
+    machine.daemon.send_signal(signal.SIGSTOP)  # The call cannot end before the death.
     with concurrent.futures.ThreadPoolExecutor() as thread:
         call = thread.submit(engine.attention, placed, Q)
         worker = wait_for(machine.asking, f"process that asks the daemon of {machine.name}")

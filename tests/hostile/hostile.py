@@ -112,10 +112,7 @@ class Daemon:
         return len(os.listdir(f"/proc/{self.pid}/fd"))
 
     def cpu(self):
-        """Returns the seconds of CPU that the daemon has used so far."""
-        with open(f"/proc/{self.pid}/stat", encoding="ascii") as stat:
-            fields = stat.read().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return cpu_of(self.pid)
 
     def signal(self, number):
         self.process.send_signal(number)
@@ -141,6 +138,13 @@ class Daemon:
     def __exit__(self, *_):
         if self.process.poll() is None:
             self.stop()
+
+
+def cpu_of(pid):
+    """Returns the seconds of CPU that a process has used so far."""
+    with open(f"/proc/{pid}/stat", encoding="ascii") as stat:
+        fields = stat.read().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def join_chunks(text):
