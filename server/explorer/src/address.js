@@ -4,6 +4,7 @@
 
 import { RANGES } from './colour.js';
 import { PATHS } from './request.js';
+import { STEPS } from './steps.js';
 
 const LONGEST = 60_000; // the most characters of a packed request in an address
 const PLACES = ['head', 'compare', 'batch', 'row'];
@@ -50,6 +51,7 @@ export async function toHash(state, edited) {
   for (const name of FLAGS) {
     if (state[name]) hash.set(name, '');
   }
+  if (state.step !== 'weights') hash.set('step', state.step);
   if (state.palette !== 'viridis') hash.set('palette', state.palette);
   if (state.range) hash.set('range', state.range);
   return `#${hash}`.replace(/=(?=&|$)/g, '');
@@ -66,6 +68,7 @@ export async function fromHash(text) {
     if (hash.has(name) && value >= 0 && sound) state[name] = value;
   }
   for (const name of FLAGS) state[name] = hash.has(name);
+  if (STEPS.some(({ name }) => name === hash.get('step')) || hash.get('step') === 'all') state.step = hash.get('step');
   if (hash.has('palette')) state.palette = hash.get('palette');
   if (RANGES.includes(hash.get('range'))) state.range = hash.get('range');
   if (hash.has('request')) {

@@ -69,6 +69,12 @@ export class Answer {
     return Boolean(mask) && !mask.subarray(row * this.keys, (row + 1) * this.keys).includes(0);
   }
 
+  // Returns whether the queries and the keys are the same words.
+  isSelf() {
+    const { shapes, words } = this.summary;
+    return this.queries === this.keys && (this.key(0) === this.query(0) || (('X' in shapes || words) && !shapes.context));
+  }
+
   query(row) {
     return this.labels[row] ?? `q${row}`;
   }

@@ -19,13 +19,6 @@ export function setControls() {
   $('palette').value = state.palette;
   $('range').value = rangeOf(state.range, state.answer?.keys ?? 0);
   $('range').disabled = state.summary?.options.normalization === 'none';
-  $('batch-box').hidden = !state.answer || state.answer.batch < 2;
-  if (state.answer)
-    setSelect(
-      $('batch'),
-      Array.from({ length: state.answer.batch }, (_, at) => [at, at]),
-      state.batch,
-    );
   $('compare-box').hidden = heads < 2 || state.mean;
   const others = Array.from({ length: heads }, (_, at) => [at, `head ${at}`]).filter(([at]) => at !== state.head);
   setSelect($('compare'), [['', 'nothing'], ...others], state.compare ?? '');

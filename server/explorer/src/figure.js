@@ -1,14 +1,16 @@
 // figure.js has the heat map of one matrix: a canvas, and over it the marks of cells. It can be zoomed. It tells its owner which cell the
 // pointer is on and which keys are pressed; the owner decides what follows.
 import { layOut, wholeRange } from './geometry.js';
-import { CanvasSurface, cellSize, paintFigure, SVGSurface } from './paint.js';
+import { BAR_HEIGHT, barWidth, CanvasSurface, cellSize, paintBar, paintFigure, SVGSurface } from './paint.js';
 import { defer } from './defer.js';
 import { holding, listenToDrag, scaled, within } from './zoom.js';
 
 const MOST_CELLS = 6400; // the worker draws a picture of a larger matrix
 const MOST_PIXELS = 512; // pixels of the longer side of this picture
 const FEW_CELLS = 400; // a matrix of at most so many cells needs no zoom
-const EDGE = 8; // pixels of paper around a saved figure
+const EDGE = 8; // pixels of paper around a saved figure, and above its bar of colours
+// The colours of a figure for a paper.
+const PRINTED = { ink: '#000000', paper: '#ffffff', hatch: '#8d8a84' };
 
 function element(name, className, parent) {
   const made = document.createElement(name);
@@ -48,8 +50,8 @@ export class Figure {
     root.addEventListener('blur', () => on.leave());
   }
 
-  // Shows a matrix. given: {matrix, mask, rowLabels, colLabels, scale, width, most, label, colours: {ink, paper, hatch}, picture(scale,
-  // part, side)}
+  // Shows a matrix. given: {matrix, mask, rowLabels, colLabels, names, measure, scale, width, most, tallest, label, colours: {ink, paper,
+  // hatch}, picture(scale, part, side)}. names: the names of the axes. measure: what a number is, for the bar of colours.
   update(given) {
     const { matrix } = given;
     const before = this.given?.matrix;
@@ -155,7 +157,8 @@ export class Figure {
     return { clientX: bounds.left + (col + 1 - col0) * width, clientY: bounds.top + (row + 1 - row0) * height };
   }
 
-  // Outlines rows, columns and one cell: {rows: [], cols: [], cell: {row, col} | null, locked: row | null}.
+  // Outlines rows, columns and cells: {rows: [], cols: [], cell: {row, col} | null, subject: {row, col} | null, locked: row | null}. cell: the
+  // one that the pointer is on. subject: the one whose arithmetic is shown.
   mark(marks) {
     this.marks = marks;
     if (!this.box) return;
@@ -170,29 +173,52 @@ export class Figure {
     for (const row of marks.rows) if (row >= row0 && row < row1) add('mark-band', row, col0, 1, col1 - col0);
     for (const col of marks.cols) if (col >= col0 && col < col1) add('mark-band', row0, col, row1 - row0, 1);
     if (marks.locked !== null && marks.locked >= row0 && marks.locked < row1) add('mark-locked', marks.locked, col0, 1, col1 - col0);
-    const { cell } = marks;
-    if (cell && cell.row >= row0 && cell.row < row1 && cell.col >= col0 && cell.col < col1) add('mark-cell', cell.row, cell.col, 1, 1);
+    const outline = (className, cell) => {
+      if (cell && cell.row >= row0 && cell.row < row1 && cell.col >= col0 && cell.col < col1) add(className, cell.row, cell.col, 1, 1);
+    };
+    if (!marks.cell) outline('mark-subject', marks.subject);
+    outline('mark-cell', marks.cell);
   }
 
-  // Returns the figure on a new canvas for a file: with a ground, labels and hatching.
+  // Returns the size of a file with the figure and its bar of colours.
+  fileSize() {
+    const { box } = this;
+    return { width: Math.max(box.width, box.left + barWidth(box.plotWidth)) + 2 * EDGE, height: box.height + 3 * EDGE + BAR_HEIGHT };
+  }
+
+  // Paints the figure and its bar of colours on the surface of a file.
+  paintFile(surface, { width, height }, shown) {
+    const { box, measure, colours, scale } = shown;
+    surface.ground(width, height, colours.paper);
+    surface.move(EDGE, EDGE);
+    surface.move(box.left, box.height + EDGE);
+    paintBar(surface, { scale, title: measure, width: barWidth(box.plotWidth), colours });
+    surface.move(-box.left, -box.height - EDGE);
+    paintFigure(surface, shown);
+  }
+
+  // Returns the figure on a new canvas for a file.
   async toCanvas(ratio = 2) {
     await this.drawn;
     const canvas = document.createElement('canvas');
-    const [width, height] = [this.box.width + 2 * EDGE, this.box.height + 2 * EDGE];
-    const surface = new CanvasSurface(canvas, { width, height }, ratio, this.given.colours.hatch);
-    surface.ground(width, height, this.given.colours.paper);
-    surface.move(EDGE, EDGE);
-    paintFigure(surface, this.shown());
+    const size = this.fileSize();
+    this.paintFile(new CanvasSurface(canvas, size, ratio, this.given.colours.hatch), size, this.shown());
     return canvas;
   }
 
-  // Returns the figure as the text of an SVG file. Many cells are one picture in it.
-  async toSVG() {
+  // Returns the figure as the text of an SVG file. Many cells are one picture in it. printed: whether the figure is for a paper: black on
+  // white in the light colours, whatever the theme of the page is.
+  async toSVG(printed = false) {
     await this.drawn;
-    const { box, given } = this;
-    const surface = new SVGSurface(box, given.colours.hatch);
-    surface.ground(box.width, box.height, given.colours.paper);
-    paintFigure(surface, this.shown());
+    const size = this.fileSize();
+    const shown = this.shown();
+    if (printed) {
+      const scale = { ...shown.scale, table: shown.scale.signed ? 'light' : shown.scale.table };
+      const pixels = shown.pixels && { ...(await shown.picture(scale, shown.pixels.part, MOST_PIXELS)), part: shown.pixels.part };
+      Object.assign(shown, { scale, pixels, colours: PRINTED });
+    }
+    const surface = new SVGSurface(size, shown.colours.hatch);
+    this.paintFile(surface, size, shown);
     return surface.toString();
   }
 }

@@ -35,40 +35,42 @@ function labelStep(count, size, least) {
 // Returns the least width of all columns together at which the figure is of use.
 const useful = (cols) => Math.min(Math.max(cols * 6, 120), 180);
 
-// Returns the width for each of these matrices, so that as many as possible stand in a row of this width, `gap` apart, and none stands
-// alone in the last row.
+// Returns the width for each of these matrices and how many stand side by side (across), so that as many as possible stand in a row of this
+// width, `gap` apart, and none stands alone in the last row.
 export function share(matrices, width, gap) {
   for (let across = matrices.length; across > 1; across--) {
     const each = Math.floor((width - (across - 1) * gap) / across) - 1;
-    const fits = matrices.every(({ rows, cols, rowLabels }) => leftMargin(rows, rowLabels, each) + useful(cols) <= each);
-    if (fits && matrices.length % across !== 1) return each;
+    const fits = matrices.every(({ rows, cols, rowLabels, names }) => leftMargin(rows, rowLabels, each, names.rows) + useful(cols) <= each);
+    if (fits && matrices.length % across !== 1) return { width: each, across };
   }
-  return width;
+  return { width, across: 1 };
 }
 
-// Returns the width of the labels of the rows, which is at most a third of the width of the figure.
-function leftMargin(rows, labels, width) {
-  let most = 0;
+// Returns the width of the labels of the rows, which is at most a third of the width of the figure. name: the name of the axis of rows.
+function leftMargin(rows, labels, width, name) {
+  let most = widthOf(name);
   const every = Math.max(1, Math.floor(rows / 64));
   for (let row = 0; row < rows; row += every) most = Math.max(most, widthOf(labels(row)));
   return Math.ceil(Math.min(most, LONGEST_LABEL, width / 3)) + 8;
 }
 
-// Returns the sizes of a figure. rowLabels(row) and colLabels(col) are functions. most: the longest side of a cell. tallest: the largest
-// height of all rows together. In the result, `across` says whether the labels of the columns are turned.
-export function layOut({ rows, cols, rowLabels, colLabels, width, most = 56, tallest = 620 }) {
-  const left = leftMargin(rows, rowLabels, width);
+// Returns the sizes of a figure. rowLabels(row) and colLabels(col) are functions. names: the names of both axes, {rows, cols}, which stand
+// above and beside the labels. most: the longest side of a cell. tallest: the largest height of all rows together. In the result, `across`
+// says whether the labels of the columns are turned.
+export function layOut({ rows, cols, rowLabels, colLabels, names, width, most = 56, tallest = 620 }) {
+  const left = leftMargin(rows, rowLabels, width, names.rows);
   const room = Math.max(40, width - left - 2);
   const cellWidth = Math.min(most, room / cols);
-  let cellHeight = Math.min(Math.max(cellWidth, rows <= 48 ? 13 : 1), most, tallest / rows);
+  let cellHeight = Math.min(Math.max(cellWidth, rows <= 48 ? 13 : 1), most, Math.max(tallest / rows, rows <= 48 ? CLOSE + 0.5 : 0));
   if (rows === cols && cellWidth < 13) cellHeight = Math.min(cellWidth, tallest / rows);
   const plotWidth = Math.round(cellWidth * cols);
   const plotHeight = Math.max(8, Math.round(cellHeight * rows));
   let widest = 0;
   for (let col = 0; col < Math.min(cols, 64); col++) widest = Math.max(widest, widthOf(colLabels(col)));
   const across = widest + 6 > plotWidth / cols && widest > 22;
-  const top = across ? Math.ceil(Math.min(widest, LONGEST_LABEL)) + 8 : 18;
-  return { left, top, plotWidth, plotHeight, across, width: left + plotWidth + 2, height: top + plotHeight + 2 };
+  const top = LINE + 3 + (across ? Math.ceil(Math.min(widest, LONGEST_LABEL)) + 8 : 18);
+  const wide = Math.max(plotWidth, Math.ceil(widthOf(names.cols)));
+  return { left, top, plotWidth, plotHeight, across, width: left + wide + 2, height: top + plotHeight + 2 };
 }
 
 // Returns the labels of an axis from `first` to before `last`, as many as there is room for: [{at, text}].
@@ -89,6 +91,16 @@ export function axes(box, range, rowLabels, colLabels) {
     rows: axisLabels(rowLabels, range.row0, range.row1, height, box.left - 7, LINE),
     cols: axisLabels(colLabels, range.col0, range.col1, width, LONGEST_LABEL, least),
   };
+}
+
+// Returns round numbers from lo to hi, at most seven.
+export function ticks(lo, hi) {
+  const least = (hi - lo) / 5;
+  const decade = 10 ** Math.floor(Math.log10(least));
+  const step = [1, 2, 5, 10].find((factor) => factor * decade >= least * 0.999) * decade;
+  const found = [];
+  for (let at = Math.ceil(lo / step - 1e-9); at * step <= hi + step * 1e-9; at++) found.push(Number((at * step).toPrecision(12)));
+  return found;
 }
 
 // Returns the range of all cells of a matrix.

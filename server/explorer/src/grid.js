@@ -153,6 +153,7 @@ export function createGrid(root, tools) {
   });
   const reset = make('button', pane, { type: 'button', className: 'quiet reset', textContent: 'Show the whole matrix', hidden: true });
   const foot = make('footer', make('div', pane, { className: 'step' }));
+  const bar = make('canvas', foot, { className: 'colours' });
   const meta = make('p', foot, { className: 'meta' });
   const menu = tools.createSaveMenu(foot, () => ({ figure, lines: null, name: fileName() }), tools.tell);
   const numbers = make('div', pane, { className: 'numbers-place' });
@@ -174,6 +175,8 @@ export function createGrid(root, tools) {
       mask: null,
       rowLabels: label,
       colLabels: label,
+      names: { rows: 'query ↓', cols: 'key →' },
+      measure: 'weight',
       scale,
       width: Math.min(room, LARGE),
       most: 64,
@@ -186,8 +189,9 @@ export function createGrid(root, tools) {
     });
     meta.replaceChildren(
       make('span', null, { className: 'shape', textContent: `${matrix.rows} × ${matrix.cols}` }),
-      tools.makeLegend(matrix, scale),
+      tools.makeRange(matrix),
     );
+    tools.drawBar(bar, { scale, measure: 'weight', plotWidth: figure.box.plotWidth, colours: tools.colours() });
     menu.name(opened.title);
     numbers.replaceChildren(
       ...(given.numbers ? [tools.createTable({ title: opened.title, matrix, mask: null, rowLabels: label, colLabels: label })] : []),

@@ -79,7 +79,7 @@ function drawTargets(select, models) {
 }
 
 // Makes the section. section: its element, which is still empty. listed: the answer to GET /layers. state: how the page shows weights.
-// tools: {Figure, createSaveMenu, createTable, drawExplanation, makeLegend, colours, defer, allDone,
+// tools: {Figure, createSaveMenu, createTable, drawExplanation, drawBar, makeRange, colours, defer, allDone,
 // showTooltip, hideTooltip, stored(path, body, batched), say(text), tell(title, detail)}.
 export function createLayers(section, listed, state, tools) {
   const models = modelsOf(listed.layers);

@@ -16,6 +16,7 @@ import { drawExplanation } from './explanation.js';
 import { Figure } from './figure.js';
 import { parse, withMember } from './jsontext.js';
 import { listenToKeyboard } from './keyboard.js';
+import { drawBar, makeRange } from './legend.js';
 import { createTable, formatBytes, formatNumber } from './numbers.js';
 import { createOptions } from './options.js';
 import { createProblemBox } from './problem.js';
@@ -23,9 +24,10 @@ import { isSoftmax, pathAfter, pathFor, PATHS } from './request.js';
 import { createSaveMenu } from './savemenu.js';
 import { bodyText } from './snippets.js';
 import { FRESH, shownState, state } from './state.js';
+import { STEPS } from './steps.js';
 import { createTheme } from './theme.js';
 import { hideTooltip, showTooltip } from './tooltip.js';
-import { colours, makeLegend, View } from './view.js';
+import { colours, View } from './view.js';
 
 /* global LAYERS_NAME */
 const TYPING = 300; // milliseconds from the last key to the request
@@ -86,11 +88,15 @@ const client = createClient(state.base, {
 });
 
 const view = new View(
-  { root: $('steps'), film: $('film'), strip: $('heads'), lines: $('lines'), explanation: $('explanation') },
+  {
+    ...{ root: $('steps'), words: $('words'), film: $('film'), heads: $('heads'), lines: $('lines') },
+    ...{ explanation: $('explanation'), arithmetic: $('arithmetic') },
+  },
   {
     lock: (row) => changeView({ row }),
-    head: (head) => changeView({ head, mean: false, compare: head === state.compare ? null : state.compare }, true),
-    compare: (head) => changeView({ compare: head === state.head ? null : head, mean: false }, true),
+    open: openStep,
+    head: (head, batch) => changeView({ head, batch, mean: false, compare: head === state.compare ? null : state.compare }, true),
+    compare: (head, batch) => changeView({ compare: head === state.head ? null : head, batch, mean: false }, true),
     mean: () => toggleMean(),
     toggleMask,
     picture: (what) => client.picture(what),
@@ -221,7 +227,7 @@ async function findLayers() {
   if (!listed || state.layers || listed.layers.length + listed.refused.length === 0) return;
   const { createLayers } = await import(new URL(LAYERS_NAME, import.meta.url));
   state.layers ??= createLayers($('layers'), listed, state, {
-    ...{ Figure, createSaveMenu, createTable, drawExplanation, makeLegend, colours, defer, allDone, showTooltip, hideTooltip },
+    ...{ Figure, createSaveMenu, createTable, drawExplanation, drawBar, makeRange, colours, defer, allDone, showTooltip, hideTooltip },
     stored: client.stored,
     say: (text) => ($('say').textContent = text),
     tell: (title, detail) => notice(title, detail),
@@ -319,6 +325,18 @@ function changeView(change, push = false) {
   }
   state.layers?.render();
   writeAddress(push);
+}
+
+// Opens a step in the place of the one that was open. name: a step, or `all`.
+function openStep(name) {
+  changeView({ step: name }, true);
+}
+
+// Opens the step that is so many places after the open one.
+function openNext(places) {
+  if (!state.answer) return;
+  const names = [...STEPS.map(({ name }) => name).filter((name) => state.answer.matrix(name, state.batch, state.head)), 'all'];
+  openStep(names[(names.indexOf(view.opened()) + places + names.length) % names.length]);
 }
 
 function toggleMean() {
@@ -421,7 +439,6 @@ function bind() {
   on('numbers', 'change', ({ checked }) => changeView({ numbers: checked }));
   on('palette', 'change', ({ value }) => changeView({ palette: value }));
   on('range', 'change', ({ value }) => changeView({ range: value }));
-  on('batch', 'change', ({ value }) => changeView({ batch: Number(value) }));
   on('compare', 'change', ({ value }) => changeView({ compare: value === '' ? null : Number(value) }, true));
   on('as-map', 'click', () => changeView({ lines: false }));
   on('as-lines', 'click', () => changeView({ lines: true }));
@@ -503,6 +520,9 @@ listenToKeyboard({
   '[': () => state.answer && changeView({ head: Math.max(0, state.head - 1), mean: false }, true),
   ']': () => state.answer && changeView({ head: state.head + 1, mean: false }, true),
   m: () => state.answer?.matrices.weights[0].length > 1 && toggleMean(),
+  ',': () => openNext(-1),
+  '.': () => openNext(1),
+  a: () => openStep('all'),
   l: () => changeView({ lines: !state.lines }),
   n: () => changeView({ numbers: !state.numbers }),
   g: () => changeView({ log: !state.log }),

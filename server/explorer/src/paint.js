@@ -1,11 +1,13 @@
 // paint.js is the one painter of heat maps: cells, hatching, numbers and labels. It paints on a surface: a canvas (for the page, for a
 // small picture, or for a PNG file) or the text of an SVG file. All lengths are CSS pixels.
 import { css, position, textOn } from './colour.js';
-import { axes, FONT, widthOf } from './geometry.js';
+import { axes, FONT, ticks, widthOf } from './geometry.js';
 import { formatNumber } from './numbers.js';
 
 const READABLE = { width: 38, height: 22 }; // a cell of this size has room for its number
 const HATCHING = 5; // the distance of the lines of the hatching
+const BAR = { width: 200, thick: 8, title: 13, below: 16 }; // the bar of colours, with room for its title and for its numbers
+export const BAR_HEIGHT = BAR.title + BAR.thick + BAR.below;
 
 // Returns the size of the cells in `range` when they fill the box, and the gap between them.
 export function cellSize({ plotWidth, plotHeight }, { row0, row1, col0, col1 }) {
@@ -43,6 +45,12 @@ export class CanvasSurface {
     const [left, top] = [snap(x), snap(y)];
     this.context.fillStyle = colour;
     this.context.fillRect(left, top, snap(x + width) - left, snap(y + height) - top);
+  }
+
+  outline(x, y, width, height, colour) {
+    this.context.strokeStyle = colour;
+    this.context.lineWidth = 2;
+    this.context.strokeRect(x, y, width, height);
   }
 
   hatch(x, y, width, height) {
@@ -142,9 +150,10 @@ export class SVGSurface {
 }
 
 // Paints the cells in `range`; the first is at the origin. numbers: whether numbers are written into cells that have room for them.
-export function paintCells(on, { matrix, mask, scale, range, size, numbers }) {
+// readable: the least size of such a cell.
+export function paintCells(on, { matrix, mask, scale, range, size, numbers, readable = READABLE }) {
   const { width, height, gap } = size;
-  const write = numbers && width >= READABLE.width && height >= READABLE.height;
+  const write = numbers && width >= readable.width && height >= readable.height;
   for (let row = range.row0; row < range.row1; row++) {
     for (let col = range.col0; col < range.col1; col++) {
       const at = row * matrix.cols + col;
@@ -174,9 +183,11 @@ function paintPicture(on, { pixels, range, size, box }) {
   on.picture(pixels, [...place, (part.col1 - part.col0) * width, (part.row1 - part.row0) * height], inside);
 }
 
-function paintLabels(on, { box, range, size, rowLabels, colLabels, colours }) {
+function paintLabels(on, { box, range, size, rowLabels, colLabels, names, colours }) {
   const { rows, cols } = axes(box, range, rowLabels, colLabels);
   const colour = colours.ink;
+  on.text(names.rows, box.left - 4, box.top - 9, { colour, align: 'right' });
+  on.text(names.cols, box.left, 7, { colour, align: 'left' });
   for (const { at, text } of rows) {
     on.text(text, box.left - 4, box.top + (at - range.row0 + 0.5) * size.height, { colour, align: 'right' });
   }
@@ -188,11 +199,44 @@ function paintLabels(on, { box, range, size, rowLabels, colLabels, colours }) {
   }
 }
 
-// Paints a figure. shown: {box, range, size, matrix, mask, scale, rowLabels, colLabels, colours, pixels}. If there is a picture (pixels),
+// Paints a figure. shown: {box, range, size, matrix, mask, scale, rowLabels, colLabels, names, colours, pixels}. If there is a picture (pixels),
 // it is painted instead of the cells.
 export function paintFigure(on, shown) {
   paintLabels(on, shown);
   on.move(shown.box.left, shown.box.top);
   if (shown.pixels) paintPicture(on, shown);
   else paintCells(on, { ...shown, numbers: true });
+}
+
+// Returns the numbers that a bar of colours names, and whether its scale is logarithmic, as {at, value}, where at is 0 to 1.
+function marksOf(scale) {
+  const { lo, hi, log, signed } = scale;
+  const decades = signed ? [-1, -0.1, 0, 0.1, 1] : [1e-6, 1e-4, 1e-2, 1];
+  const values = log ? decades.map((part) => part * hi) : ticks(lo, hi);
+  return values.map((value) => ({ value, at: Math.min(Math.max(position(scale, value), 0), 1) }));
+}
+
+// Returns the width of the bar of colours below a figure whose cells are so wide.
+export const barWidth = (plotWidth) => Math.min(Math.max(plotWidth, 120), BAR.width);
+
+// Paints the bar of a scale's colours with its title and its numbers, BAR_HEIGHT high, with the upper left corner at the origin.
+export function paintBar(on, { scale, title, width, colours }) {
+  const written = { colour: colours.ink, align: 'left' };
+  on.text(title, 0, BAR.title / 2 - 1, written);
+  const steps = 64;
+  for (let i = 0; i < steps; i++) {
+    const value = i / (steps - 1);
+    const overlap = i < steps - 1 ? 0.6 : 0; // otherwise some programs show seams
+    on.cell((i * width) / steps, BAR.title, width / steps + overlap, BAR.thick, css(scale.table, value));
+  }
+  let free = -Infinity; // a number is left out if it would touch the one before it
+  for (const { at, value } of marksOf(scale)) {
+    const text = formatNumber(value, 3);
+    const half = widthOf(text) / 2;
+    const x = Math.min(Math.max(at * width, half), width - half);
+    if (x - half < free) continue;
+    free = x + half + 6;
+    on.cell(Math.min(at * width, width - 1), BAR.title + BAR.thick, 1, 3, colours.ink);
+    on.text(text, x, BAR.title + BAR.thick + 9, { ...written, align: 'center' });
+  }
 }

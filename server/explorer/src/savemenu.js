@@ -1,4 +1,4 @@
-// savemenu.js has the menu that saves a step: its figure as PNG or SVG, its numbers as CSV or JSON.
+// savemenu.js has the menu that saves a step: its figure as PNG or SVG, or as SVG for a paper (black on white); its numbers as CSV or JSON.
 import { downloadPNG, save, toCSV } from './download.js';
 
 function asJSON(name, { rows, cols, data }, given) {
@@ -13,6 +13,7 @@ function asJSON(name, { rows, cols, data }, given) {
 const FORMATS = {
   png: async ({ figure, lines, name }) => downloadPNG(lines ?? (await figure.toCanvas()), `${name}.png`),
   svg: async ({ figure, lines, name }) => save(`${name}.svg`, 'image/svg+xml', lines?.text ?? (await figure.toSVG())),
+  paper: async ({ figure, name }) => save(`${name}-paper.svg`, 'image/svg+xml', await figure.toSVG(true)),
   csv({ figure, name }) {
     const { matrix, rowLabels, colLabels } = figure.given;
     const labels = (count, label) => Array.from({ length: count }, (_, at) => label(at));
@@ -31,7 +32,8 @@ export function createSaveMenu(parent, chosen, tell) {
   summary.textContent = 'Save';
   const list = document.createElement('div');
   for (const format of Object.keys(FORMATS)) {
-    const button = Object.assign(document.createElement('button'), { type: 'button', textContent: format.toUpperCase() });
+    const title = format === 'paper' ? 'For a paper' : format.toUpperCase();
+    const button = Object.assign(document.createElement('button'), { type: 'button', textContent: title });
     button.dataset.download = format;
     button.addEventListener('click', async () => {
       menu.open = false;

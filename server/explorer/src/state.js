@@ -1,7 +1,18 @@
 // state.js has the state of the explorer in one object. main.js changes it; other modules read it.
 
 // How an answer is shown before the user has changed anything.
-export const FRESH = { head: 0, compare: null, mean: false, batch: 0, row: null, threshold: 0, mass: false, lines: false, every: false };
+export const FRESH = {
+  step: 'weights',
+  head: 0,
+  compare: null,
+  mean: false,
+  batch: 0,
+  row: null,
+  threshold: 0,
+  mass: false,
+  lines: false,
+  every: false,
+};
 
 // The request and how its answer is shown: the address of the page has most of it, and window.explorer.state has a copy of it.
 const shown = {

@@ -9,11 +9,22 @@ const projection = (name) => math(mi(name), mo('='), mi('X'), sub('W', name));
 const root = '<mfrac><mn>1</mn><msqrt><mi>d</mi></msqrt></mfrac>';
 
 // The steps. rows and cols say what a row and a column stand for: a query, a key, both (a word is a query and a key), or a dimension.
+// measure: what a number of the step is.
 export const STEPS = [
-  { name: 'X', group: 'project', title: 'Words', formula: math(mi('X')), rows: 'both', cols: 'dimension', text: 'one row for each word' },
+  {
+    name: 'X',
+    group: 'project',
+    measure: 'entry of X',
+    title: 'Words',
+    formula: math(mi('X')),
+    rows: 'both',
+    cols: 'dimension',
+    text: 'one row for each word',
+  },
   {
     name: 'context',
     group: 'project',
+    measure: 'entry of C',
     title: 'Context',
     formula: math(mi('C')),
     rows: 'key',
@@ -23,16 +34,27 @@ export const STEPS = [
   {
     name: 'Q',
     group: 'project',
+    measure: 'entry of Q',
     title: 'Queries',
     formula: projection('Q'),
     rows: 'query',
     cols: 'dimension',
     text: 'what each word looks for',
   },
-  { name: 'K', group: 'project', title: 'Keys', formula: projection('K'), rows: 'key', cols: 'dimension', text: 'what each word offers' },
+  {
+    name: 'K',
+    group: 'project',
+    measure: 'entry of K',
+    title: 'Keys',
+    formula: projection('K'),
+    rows: 'key',
+    cols: 'dimension',
+    text: 'what each word offers',
+  },
   {
     name: 'V',
     group: 'project',
+    measure: 'entry of V',
     title: 'Values',
     formula: projection('V'),
     rows: 'key',
@@ -42,6 +64,7 @@ export const STEPS = [
   {
     name: 'scores',
     group: 'score',
+    measure: 'score',
     title: 'Scores',
     formula: math(mi('S'), mo('='), mi('Q'), transposed('K')),
     rows: 'query',
@@ -51,6 +74,7 @@ export const STEPS = [
   {
     name: 'scaled_scores',
     group: 'score',
+    measure: 'scaled score',
     title: 'Scaled',
     formula: math(sub('S', 'scaled'), mo('='), root, mi('S')),
     rows: 'query',
@@ -60,6 +84,7 @@ export const STEPS = [
   {
     name: 'masked_scores',
     group: 'score',
+    measure: 'masked score',
     title: 'Masked',
     formula: math(sub('S', 'masked'), mo('='), sub('S', 'scaled'), mo('+'), mi('M')),
     rows: 'query',
@@ -69,6 +94,7 @@ export const STEPS = [
   {
     name: 'weights',
     group: 'weigh',
+    measure: 'weight',
     title: 'Weights',
     formula: math(mi('A'), mo('='), mi('softmax'), mo('('), sub('S', 'masked'), mo(')')),
     rows: 'query',
@@ -78,6 +104,7 @@ export const STEPS = [
   {
     name: 'output',
     group: 'mix',
+    measure: 'entry of Y',
     title: 'Output',
     formula: math(mi('Y'), mo('='), mi('A'), mi('V')),
     rows: 'query',
@@ -85,6 +112,11 @@ export const STEPS = [
     text: 'each word is a mix of the values',
   },
 ];
+
+// The names of the axes of figures.
+const ROWS = { query: 'query ↓', key: 'key ↓', both: 'word ↓' };
+const COLUMNS = { key: 'key →', dimension: 'column →' };
+export const axisNames = ({ rows, cols }) => ({ rows: ROWS[rows], cols: COLUMNS[cols] });
 
 export const GROUPS = {
   project: 'Words become queries, keys and values',

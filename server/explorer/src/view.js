@@ -1,21 +1,28 @@
 // view.js shows the steps on the page. It makes their articles once, fills them with an answer, and marks the cell that the pointer is on
 // in all of them. main.js tells it what to show (an Answer and the state), and it tells main.js what the user does. It sends no request.
+import { arithmetic } from './arithmetic.js';
+import { ArithmeticPanel } from './arithmeticpanel.js';
 import { drawBars, barsWidth } from './bars.js';
-import { css, makeScale, position, rangeOf } from './colour.js';
+import { makeScale, rangeOf } from './colour.js';
 import { createSaveMenu } from './savemenu.js';
 import { Figure } from './figure.js';
+import { Film } from './film.js';
 import { share } from './geometry.js';
+import { Heads } from './heads.js';
+import { drawBar, makeRange } from './legend.js';
 import { createLines } from './lines.js';
 import { createTable, formatNumber } from './numbers.js';
 import { drawExplanation } from './explanation.js';
 import { defer } from './defer.js';
-import { formulaOf, GROUPS, STEPS, textOf, titleOf } from './steps.js';
-import { drawThumb, thumbSize } from './thumbs.js';
+import { axisNames, formulaOf, GROUPS, STEPS, textOf, titleOf } from './steps.js';
+import { drawThumb } from './thumbs.js';
 import { hideTooltip, showTooltip } from './tooltip.js';
+import { Words } from './words.js';
 
 const GAP = 36; // pixels between the figures of a row, as in steps.css
-const EXPLANATION = 264; // pixels; the width of the text beside the weights, as in explanation.css
-const THUMB = 46; // pixels; the longer side of a small picture
+const EXPLANATION = 264; // pixels; the width of the text beside a step, as in explanation.css
+const AROUND = 150; // pixels; the height of the title, the labels and the bar of colours of a figure
+const TALLEST = { least: 200, most: 620 }; // pixels; the height of the cells of a figure
 const ENTROPY = 'entropy, nats';
 
 function make(tag, className, parent, text) {
@@ -34,32 +41,33 @@ export function colours() {
   return Object.fromEntries(Object.entries(names).map(([name, property]) => [name, read(property)]));
 }
 
-// Makes the legend of a matrix: its smallest and its largest number, and between them a bar with the colours.
-export function makeLegend({ lo, hi }, scale) {
-  const stops = Array.from({ length: 17 }, (_, i) => css(scale.table, position(scale, lo + ((hi - lo) * i) / 16)));
-  const legend = make('span', 'legend');
-  const bar = make('span', 'bar');
-  bar.style.background = `linear-gradient(90deg, ${stops})`;
-  legend.append(make('span', 'low', null, formatNumber(lo, 3)), bar, make('span', 'high', null, formatNumber(hi, 3)));
-  return legend;
-}
+const largestOf = (row) => row.reduce((most, weight) => Math.max(most, Math.abs(weight)), 0) || 1;
 
 export class View {
-  // elements: the places of the steps (root), of the small pictures of steps (film) and of heads (strip), of the lines, and of the text.
-  // act: the functions that view.js calls: {lock(row|null), head(h), compare(h), mean(), toggleMask(row, col), tell(title, detail),
-  // say(text), picture({name, batch, head, mask, scale, part, side})}
-  constructor({ root, film, strip, lines, explanation }, act) {
-    Object.assign(this, { root, film, strip, act });
+  // elements: the places of the words, of the small pictures of steps (film), of the heads, of the steps (root), of the lines, of the
+  // explanation and of the arithmetic.
+  // act: the functions that view.js calls: {lock(row|null), open(step), head(h, batch), compare(h, batch), mean(), toggleMask(row, col),
+  // tell(title, detail), say(text), picture({name, batch, head, mask, scale, part, side})}
+  constructor({ root, words, film, heads, lines, explanation, arithmetic }, act) {
+    Object.assign(this, { root, act });
     this.parts = { lines, explanation };
     this.steps = new Map();
     this.hover = null;
+    this.subject = { query: 0, key: 0 }; // the cell whose arithmetic is shown
     this.lines = null;
+    this.words = new Words(words, {
+      point: (row) => this.setHover(row === null ? null : { query: row }),
+      lock: (row) => act.lock(this.state.row === row ? null : row),
+    });
+    this.film = new Film(film, { open: (name) => act.open(name), paint: (canvas, name) => this.thumb(canvas, name, this.state.head) });
+    this.heads = new Heads(heads, {
+      ...{ choose: (head, batch) => act.head(head, batch), compare: (head, batch) => act.compare(head, batch), mean: () => act.mean() },
+      paint: (canvas, batch, head) => this.thumb(canvas, 'weights', head, batch),
+    });
+    this.panel = new ArithmeticPanel(arithmetic, act.say);
     this.headings = Object.keys(GROUPS).map((group) => [group, this.makeGroup(group)]);
     const weights = this.steps.get('weights');
-    weights.panes.before(...document.querySelectorAll('[data-place="weights"]'));
-    const both = make('div', 'weigh');
-    weights.panes.before(both);
-    both.append(lines, weights.panes, explanation);
+    weights.panes.before(lines);
     new ResizeObserver(() => this.resized()).observe(root);
   }
 
@@ -91,11 +99,12 @@ export class View {
     this.steps.set(step.name, parts);
   }
 
-  // Makes the line below figures: their shape and colours, and a menu that saves chosen().
+  // Makes what stands below figures: the bar of colours, their shape, and a menu that saves chosen().
   makeFoot(parent, chosen) {
     const foot = make('footer', '', parent);
+    const bar = make('canvas', 'colours', foot);
     const meta = make('p', 'meta', foot);
-    return { foot, meta, menu: createSaveMenu(foot, chosen, this.act.tell) };
+    return { foot, bar, meta, menu: createSaveMenu(foot, chosen, this.act.tell) };
   }
 
   // Returns the line below a pane. If two heads stand side by side, each pane has its own line.
@@ -142,8 +151,11 @@ export class View {
   }
 
   show(answer, state) {
+    const words = [answer.queries, answer.keys, answer.labels].join();
     this.answer = answer;
     this.hover = null;
+    if (words !== this.said) this.words.show(answer);
+    this.said = words;
     this.render(state);
   }
 
@@ -154,22 +166,45 @@ export class View {
     this.frame = requestAnimationFrame(() => this.render(this.state));
   }
 
-  // Draws all steps for the present answer.
+  // Returns the name of the step that is open, or `all`. A step that the answer does not have cannot be open.
+  opened() {
+    const { answer, state } = this;
+    return state.step === 'all' || answer.matrix(state.step, state.batch, state.head) ? state.step : 'weights';
+  }
+
+  // Draws the open steps for the present answer.
   render(state) {
     this.state = state;
     this.width = this.root.clientWidth;
     this.colours = colours();
     const { answer } = this;
-    for (const { step, article } of this.steps.values()) article.hidden = !answer.matrix(step.name, state.batch, state.head);
-    for (const parts of this.steps.values()) {
-      if (!parts.article.hidden && parts.step.name !== 'weights') this.fill(parts, parts.figures[0], state.head);
+    const opened = this.opened();
+    const all = opened === 'all';
+    this.renderSmall(opened);
+    this.choose();
+    this.root.classList.toggle('single', !all);
+    this.parts.explanation.hidden = all;
+    for (const { step, article } of this.steps.values()) {
+      article.hidden = !(all || step.name === opened) || !answer.matrix(step.name, state.batch, state.head);
     }
     for (const section of this.root.querySelectorAll('.group')) section.hidden = !section.querySelector('.step:not([hidden])');
+    for (const parts of this.steps.values()) {
+      if (!parts.article.hidden && parts.step.name !== 'weights') this.fill(parts, parts.figures[0], state.head, this.room(parts.step));
+    }
     for (const [group, heading] of this.headings) heading.textContent = titleOf(group, answer.summary);
-    this.renderWeights();
-    this.renderStrip();
-    this.renderFilm();
+    if (!this.steps.get('weights').article.hidden) this.renderWeights();
     this.mark();
+  }
+
+  // Shows the small pictures of steps and heads.
+  renderSmall(opened) {
+    const { answer, state } = this;
+    const { palette, log, dark, range, batch, head } = state;
+    const steps = STEPS.filter(({ name }) => answer.matrix(name, batch, head));
+    const look = [palette, log, dark, range].join();
+    const entries = steps.map(({ name, group, title }) => ({ name, group, title, matrix: answer.matrix(name, batch, head) }));
+    this.film.show(entries, opened, look);
+    this.heads.show(answer, state, look);
   }
 
   // Returns the scale of colours of a matrix. Two heads side by side share a scale.
@@ -185,16 +220,30 @@ export class View {
     return makeScale({ lo, hi, signed, log, palette, dark });
   }
 
-  // Returns the width for a figure of a step, so that the figures of its group share the width of the page.
-  share(step) {
+  // Returns the room for a figure: {width, tallest, most}. If all steps are shown, the figures of a group share the width of the page.
+  room(step) {
     const { answer, state } = this;
+    if (this.opened() !== 'all') return { width: Math.min(this.width, 760), tallest: this.tallest(), most: 64 };
     const row = STEPS.filter(({ name, group }) => group === step.group && !this.steps.get(name).article.hidden);
-    const wide = ({ name, rows }) => ({ ...answer.matrix(name, state.batch, state.head), rowLabels: answer.label(rows) });
-    return share(row.map(wide), this.width, GAP);
+    const wide = (one) => ({
+      ...answer.matrix(one.name, state.batch, state.head),
+      rowLabels: answer.label(one.rows),
+      names: axisNames(one),
+    });
+    const { width, across } = share(row.map(wide), this.width, GAP);
+    this.steps.get(step.name).article.parentElement.style.setProperty('--across', across);
+    return { width };
+  }
+
+  // Returns the greatest height of the cells of a step that is open alone, so that the words above it and the arithmetic below it are in
+  // sight, too.
+  tallest() {
+    const room = window.innerHeight - this.root.offsetTop - this.panel.root.offsetHeight - AROUND;
+    return Math.min(Math.max(room, TALLEST.least), TALLEST.most);
   }
 
   // Fills a pane of a step. matrix, mask and name are those of the mean over heads; otherwise they are those of the head.
-  fill(parts, pane, head, { width = this.share(parts.step), matrix, mask, most, name = parts.step.name } = {}) {
+  fill(parts, pane, head, { width, tallest, most, matrix, mask, name = parts.step.name }) {
     const { answer, state } = this;
     const { step } = parts;
     const { batch } = state;
@@ -215,8 +264,11 @@ export class View {
       masked: hatched ? answer.matrix('masked_scores', batch, head).masked : shown.masked,
       rowLabels,
       colLabels,
+      names: axisNames(step),
+      measure: step.measure,
       scale,
       width,
+      tallest,
       most,
       colours: this.colours,
       label: `${step.title}: ${shown.rows} × ${shown.cols}, ${range}. Arrow keys move, Enter keeps a row.`,
@@ -230,15 +282,18 @@ export class View {
   describe(parts, pane, matrix, scale) {
     const { step, formula, text } = parts;
     if (this.state.lines && pane !== parts.figures[0]) return;
-    const { meta, menu } = step.name === 'weights' ? this.footOf(parts, pane) : parts.foot;
+    const { bar, meta, menu } = step.name === 'weights' ? this.footOf(parts, pane) : parts.foot;
     const { statistics, summary } = this.answer;
     formula.innerHTML = formulaOf(step, summary);
     text.textContent = textOf(step, summary);
     menu.name(step.name === 'weights' && this.beside() ? `${step.title}, head ${pane.head}` : step.title);
     const variance = statistics?.variance[step.name];
+    const { plotWidth, left } = pane.figure.box;
+    bar.style.marginLeft = `${left}px`;
+    defer(bar, () => drawBar(bar, { scale, measure: step.measure, plotWidth, colours: this.colours }));
     meta.replaceChildren(
       make('span', 'shape', null, `${matrix.rows} × ${matrix.cols}`),
-      makeLegend(matrix, scale),
+      makeRange(matrix),
       ...(variance === undefined ? [] : [make('span', 'variance', null, `variance ${formatNumber(variance, 3)}`)]),
     );
   }
@@ -268,9 +323,9 @@ export class View {
     const [first, second] = parts.figures;
     const two = this.beside();
     const mean = state.mean && answer.mean?.[state.batch];
-    const wide = this.width >= 760 && !two;
     const panes = two ? 2 : 1;
-    const room = this.width - (wide ? EXPLANATION + GAP : 0) - (panes - 1) * GAP;
+    const room = this.width - (panes - 1) * GAP;
+    const tallest = this.opened() === 'all' ? undefined : this.tallest();
     const narrow = this.width < 520;
     const matrixOf = (head) => mean || answer.matrix('weights', state.batch, head);
     second.pane.hidden = !two;
@@ -285,9 +340,9 @@ export class View {
       const bars = narrow ? [] : this.barColumns(pane, matrixOf(head), largest);
       const fits = room / panes - barsWidth(bars) >= 200;
       const width = Math.min((fits ? room / panes : this.width) - barsWidth(bars), 640);
-      pane.title.textContent = two ? `head ${head}` : mean ? `mean of ${answer.heads} heads` : answer.heads > 1 ? `head ${head}` : '';
+      pane.title.textContent = two ? `head ${head}` : mean ? `mean of ${answer.heads} heads` : '';
       const more = mean ? { matrix: mean, mask: answer.commonMask(state.batch) ?? undefined, name: 'mean' } : {};
-      this.fill(parts, pane, head, { width, most: 64, ...more });
+      this.fill(parts, pane, head, { width, tallest, most: 64, ...more });
       this.drawBars(pane, bars);
     }
     this.renderLines(shown, mean);
@@ -349,78 +404,15 @@ export class View {
     });
   }
 
-  // Draws the choice of heads as small pictures.
-  renderStrip() {
-    const { state, answer, strip } = this;
-    const heads = answer.matrices.weights[0].length;
-    strip.hidden = heads < 2;
-    if (heads < 2) return strip.replaceChildren();
-    const most = 24;
-    const list = [];
-    for (let head = 0; head < Math.min(heads, most); head++) list.push(this.headButton(head));
-    const mean = Object.assign(make('button', 'head', null), { type: 'button' });
-    mean.dataset.head = 'mean';
-    make('span', 'mean-sign', mean, 'x̄');
-    make('span', '', mean, 'mean');
-    mean.setAttribute('aria-pressed', String(Boolean(state.mean)));
-    mean.addEventListener('click', () => this.act.mean());
-    list.push(mean);
-    const focus = strip.contains(document.activeElement) ? document.activeElement.dataset.head : null;
-    strip.replaceChildren(...list);
-    if (focus !== null) strip.querySelector(`[data-head="${focus}"]`)?.focus();
-  }
-
-  headButton(head) {
-    const { state, answer } = this;
-    const title = 'Shift and a click show this head beside the other';
-    const button = Object.assign(make('button', 'head', null), { type: 'button', title });
-    button.dataset.head = head;
-    const matrix = answer.matrix('weights', state.batch, head);
-    const canvas = make('canvas', 'thumb', button);
-    const { width, height } = thumbSize(matrix, THUMB);
-    Object.assign(canvas.style, { width: `${width}px`, height: `${height}px` });
-    canvas.setAttribute('aria-hidden', 'true');
-    this.thumb(canvas, 'weights', head);
-    make('span', '', button, `head ${head}`);
-    const pressed = !state.mean && (head === state.head || head === state.compare);
-    button.setAttribute('aria-pressed', String(pressed));
-    button.addEventListener('click', (event) => (event.shiftKey ? this.act.compare(head) : this.act.head(head)));
-    return button;
-  }
-
-  thumb(canvas, name, head) {
-    const { state, answer } = this;
-    const matrix = answer.matrix(name, state.batch, head);
-    const mask = name === 'weights' ? answer.maskOfWeights(state.batch, head) : null;
+  thumb(canvas, name, head, batch = this.state.batch) {
+    const { answer } = this;
+    const matrix = answer.matrix(name, batch, head);
+    const mask = name === 'weights' ? answer.maskOfWeights(batch, head) : null;
     const scale = this.scaleOf(name, matrix);
-    const place = answer.place(name, state.batch, head);
+    const place = answer.place(name, batch, head);
     const maskName = mask ? 'masked_scores' : null;
     const picture = (part, side) => this.act.picture({ name, ...place, mask: maskName, scale, part, side });
     defer(canvas, () => drawThumb(canvas, matrix, mask, scale, picture));
-  }
-
-  // Draws all steps as small pictures. Each of them leads to its step.
-  renderFilm() {
-    const { state, film } = this;
-    film.replaceChildren();
-    let last = null;
-    for (const { step, article } of this.steps.values()) {
-      if (article.hidden) continue;
-      if (last) make('span', last === step.group ? 'with' : 'then', film).setAttribute('aria-hidden', 'true');
-      last = step.group;
-      const button = Object.assign(make('button', 'frame', film), { type: 'button' });
-      button.dataset.frame = step.name;
-      const canvas = make('canvas', 'thumb', button);
-      const { width, height } = thumbSize(this.answer.matrix(step.name, state.batch, state.head), THUMB);
-      Object.assign(canvas.style, { width: `${width}px`, height: `${height}px` });
-      canvas.setAttribute('aria-hidden', 'true');
-      this.thumb(canvas, step.name, state.head);
-      make('span', '', button, step.name === 'X' ? 'X' : 'QKV'.includes(step.name) ? step.name : step.title);
-      button.addEventListener('click', () => {
-        article.scrollIntoView({ block: 'start' });
-        article.querySelector('.figure').focus({ preventScroll: true });
-      });
-    }
   }
 
   // Returns the indices of the query and the key that a cell of a step belongs to, as far as it has them: {step, row, col, query, key}.
@@ -461,8 +453,7 @@ export class View {
       const own = formatNumber(matrix.data[row * matrix.cols + col]);
       return { title: `${answer.label(step.rows)(row)}, column ${col}`, entries: [[step.title, own, true]] };
     }
-    const shown = this.steps.get('weights').figures.find((one) => one.head === head)?.figure.given.matrix;
-    const weights = step.name === 'weights' ? figure.given.matrix : (shown ?? answer.matrix('weights', state.batch, head));
+    const weights = step.name === 'weights' ? figure.given.matrix : this.weights().matrix;
     const weight = weights.data[row * weights.cols + col];
     const masked = answer.mask(state.batch, head)?.[row * answer.keys + col] === 1;
     const rest = weights.data.subarray(row * weights.cols, (row + 1) * weights.cols);
@@ -492,7 +483,9 @@ export class View {
 
   // Marks the cell that the pointer is on, and the locked row, in all steps.
   mark() {
-    const { hover, state, answer } = this;
+    const { hover, state } = this;
+    if (hover) this.choose();
+    const { query: row, key: col } = this.subject;
     for (const { step, article, figures } of this.steps.values()) {
       if (article.hidden) continue;
       const marks = { rows: [], cols: [], cell: null, locked: step.rows === 'query' || step.rows === 'both' ? state.row : null };
@@ -507,17 +500,50 @@ export class View {
           marks.cell = { row: hover.row, col: hover.col };
         }
       }
+      if (step.cols === 'key') marks.subject = { row, col };
       for (const { figure, pane } of figures) if (!pane.hidden) figure.mark(marks);
     }
-    const row = state.row ?? hover?.query ?? null;
-    this.explain(row !== null && row < answer.queries ? row : null);
+    this.explain();
   }
 
-  explain(row) {
-    if (row === null) return drawExplanation(this.parts.explanation, null);
+  // Returns the weights that are shown: those of the head, or the mean over heads.
+  weights() {
     const { answer, state } = this;
-    const [pane] = this.steps.get('weights').figures;
-    const { matrix, mask } = pane.figure.given;
+    const mean = state.mean && answer.mean?.[state.batch];
+    return {
+      matrix: mean || answer.matrix('weights', state.batch, state.head),
+      mask: mean ? answer.commonMask(state.batch) : answer.maskOfWeights(state.batch, state.head),
+    };
+  }
+
+  // Chooses the cell whose arithmetic is shown: the one that the pointer is on, or that was the last one. If only the query is known, the
+  // key is that of its largest weight.
+  choose() {
+    const { hover, state, answer, subject } = this;
+    const { matrix } = this.weights();
+    const query = Math.min(hover?.query ?? state.row ?? subject.query, answer.queries - 1);
+    const row = matrix.data.subarray(query * matrix.cols, (query + 1) * matrix.cols);
+    const largest = () => row.reduce((best, weight, key) => (Math.abs(weight) > Math.abs(row[best]) ? key : best), 0);
+    const moved = query !== subject.query || subject.answer !== answer;
+    const key = hover?.key ?? (moved || subject.key >= answer.keys ? largest() : subject.key);
+    this.subject = { query, key, answer };
+    const place = { batch: state.batch, head: state.head, row: query, col: key };
+    this.panel.show({
+      found: arithmetic(answer, place),
+      query: answer.query(query),
+      key: answer.key(key),
+      head: answer.heads > 1 ? `head ${state.head}` : '',
+      dark: state.dark,
+    });
+    const strongest = rangeOf(state.range, answer.keys) === 'one' && answer.summary.options.normalization !== 'none' ? 1 : largestOf(row);
+    this.words.tint({ row: query, weights: row, most: strongest, locked: state.row === query });
+  }
+
+  // Explains the row of the query in words.
+  explain() {
+    const { answer, state } = this;
+    const row = this.subject.query;
+    const { matrix, mask } = this.weights();
     const part = (all) => all?.subarray(row * matrix.cols, (row + 1) * matrix.cols);
     const keyLabel = (col) => answer.key(col);
     drawExplanation(this.parts.explanation, {
@@ -525,7 +551,7 @@ export class View {
       row: part(matrix.data),
       mask: part(mask),
       keyLabel,
-      entropy: this.entropyOf(pane)?.[row],
+      entropy: this.entropyOf({ head: state.head })?.[row],
       locked: state.row === row,
     });
   }

@@ -1,0 +1,93 @@
+// arithmetic.js computes how one weight and its part of the output come about, from the matrices of an answer: the products of q and k,
+// their sum, the factor, what is added, e to the power of it, and the part of the value. It needs no page.
+//
+// The numbers of the server are shown as they are. The products, the powers of e and their sum are computed here in double precision.
+
+const LARGE = 40; // if a masked score of a row is larger than this, the largest one is subtracted, because e to its power is too long to read
+const NEAR = 1e-3; // relative error; if the sum of the products differs more from the score, the scores do not come from these rows
+
+const rowOf = (matrix, row) => matrix.data.subarray(row * matrix.cols, (row + 1) * matrix.cols);
+
+// Returns the sink of a head, or null. The option is a number, or one number for each head.
+function sinkOf({ sink }, head) {
+  const value = Array.isArray(sink) ? (sink[head] ?? sink[0]) : sink;
+  return typeof value === 'number' ? value : null;
+}
+
+// Returns the exponents, their powers and the sum of a row of masked scores: {shift, power, sum, sinkPower}.
+function softmaxOf(row, col, sink) {
+  const open = row.filter((score) => score > -Infinity);
+  const largest = open.reduce((most, score) => Math.max(most, score), sink ?? -Infinity);
+  const shift = Math.abs(largest) > LARGE ? largest : 0;
+  const sinkPower = sink === null ? null : Math.exp(sink - shift);
+  const sum = open.reduce((total, score) => total + Math.exp(score - shift), sinkPower ?? 0);
+  return { shift, power: Math.exp(row[col] - shift), sum, sinkPower };
+}
+
+// Returns the weights of a head whose answer has only the mean over heads.
+const weightsOf = (masked, softmax) =>
+  masked.map((score) => {
+    if (!softmax) return score === -Infinity ? 0 : score;
+    return softmax.sum ? Math.exp(score - softmax.shift) / softmax.sum : 0;
+  });
+
+// Returns the part of the output that belongs to a head, {values, mixed}. The outputs of heads stand side by side, unless W_O has mixed
+// them; then the part is the sum over the keys, computed here.
+function outputOf(answer, { batch, head, row }, weights, V) {
+  const { summary } = answer;
+  const output = answer.matrix('output', batch, head);
+  const cols = (at) => answer.matrix('V', batch, at).cols;
+  const before = Array.from({ length: head }, (_, at) => cols(at)).reduce((sum, count) => sum + count, 0);
+  const all = Array.from({ length: answer.heads }, (_, at) => cols(at)).reduce((sum, count) => sum + count, 0);
+  if (!summary.shapes.W_O && output.cols === V.cols) return { values: rowOf(output, row), mixed: false };
+  if (!summary.shapes.W_O && output.cols === all) return { values: rowOf(output, row).subarray(before, before + V.cols), mixed: false };
+  const values = new Float64Array(V.cols);
+  for (let key = 0; key < V.rows; key++) {
+    const value = rowOf(V, key);
+    for (let col = 0; col < V.cols; col++) values[col] += weights[key] * value[col];
+  }
+  return { values, mixed: true };
+}
+
+// Returns the arithmetic of a cell {batch, head, row, col} of an answer:
+//   q, k, products: arrays, or null if the scores do not come from them; sum: the sum of the products
+//   d: the columns of q; score, scaled, masked: the numbers of the server; factor: the scale, or null for 1/√d
+//   softcap: or null; added: what bias and ALiBi add; forbidden: whether the key is masked
+//   shift, power, total, sinkPower: weight = power / total, where power = e^(masked − shift) and total has the power of the sink, too;
+//     they are null without softmax
+//   weight: that of the head; mean: the mean over heads if the answer has only this, or null
+//   v, part: the row of the value, and weight · v; output: {values, mixed}, the row of the head's output, and whether W_O mixes it
+export function arithmetic(answer, { batch, head, row, col }) {
+  const { options } = answer.summary;
+  const at = (name) => {
+    const matrix = answer.matrix(name, batch, head);
+    return matrix.data[row * matrix.cols + col];
+  };
+  const [Q, K, V] = ['Q', 'K', 'V'].map((name) => answer.matrix(name, batch, head));
+  const [score, scaled, masked] = [at('scores'), at('scaled_scores'), at('masked_scores')];
+  const q = Q && rowOf(Q, row);
+  const k = K && rowOf(K, col);
+  const products = q && k && q.length === k.length ? q.map((value, column) => value * k[column]) : null;
+  const sum = products?.reduce((total, value) => total + value, 0);
+  const size = products?.reduce((total, value) => total + Math.abs(value), 0);
+  const fits = products !== null && Math.abs(sum - score) <= NEAR * size + 1e-12;
+  const maskedRow = rowOf(answer.matrix('masked_scores', batch, head), row);
+  const softmax = options.normalization === 'none' ? null : softmaxOf(maskedRow, col, sinkOf(options, head));
+  const averaged = answer.matrices.weights[0].length < answer.heads;
+  const weights = averaged ? weightsOf(maskedRow, softmax) : rowOf(answer.matrix('weights', batch, head), row);
+  const weight = weights[col];
+  const forbidden = masked === -Infinity;
+  return {
+    ...(fits ? { q, k, products, sum } : { q: null, k: null, products: null, sum: null }),
+    ...{ d: Q?.cols ?? null, score, scaled, masked, weight, forbidden, mean: averaged ? at('weights') : null },
+    factor: typeof options.scale === 'number' ? options.scale : null,
+    softcap: options.softcap > 0 ? options.softcap : null,
+    added: forbidden ? 0 : masked - scaled,
+    ...{ shift: softmax?.shift ?? null, power: softmax?.power ?? null, total: softmax?.sum ?? null, sinkPower: softmax?.sinkPower ?? null },
+    ...(V ? { v: rowOf(V, col), part: rowOf(V, col).map((value) => weight * value) } : { v: null, part: null }),
+    ...(V ? { output: outputOf(answer, { batch, head, row }, weights, V) } : { output: null }),
+  };
+}
+
+// Returns the column of the product with the largest magnitude.
+export const largestOf = (products) => products.reduce((best, value, at) => (Math.abs(value) > Math.abs(products[best]) ? at : best), 0);

@@ -1,0 +1,188 @@
+// heads.js shows all heads as a grid of small maps, from which the user chooses one. Batch items are the rows. The maps can be sorted, and
+// a head can be found by its number. Maps are painted when they come into sight.
+import { formatNumber } from './numbers.js';
+import { thumbSize } from './thumbs.js';
+
+const THUMB = 36; // pixels; the longer side of a small map
+const FEW = 12; // heads; more of them can be searched and sorted
+const MOST = 4096; // maps; if there are more, only the heads of the chosen batch item are here
+
+function make(tag, className, parent, text) {
+  const made = document.createElement(tag);
+  if (className) made.className = className;
+  if (text !== undefined) made.textContent = text;
+  parent?.append(made);
+  return made;
+}
+
+const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
+
+// Returns how far a head looks: the mean over queries of the distance to the keys, weighted.
+function distanceOf({ rows, cols, data }) {
+  let sum = 0;
+  for (let row = 0; row < rows; row++) {
+    for (let col = 0; col < cols; col++) sum += Math.abs(data[row * cols + col] * (row - col));
+  }
+  return sum / rows;
+}
+
+// What heads are sorted by: a function of an answer, a batch item and a head. The smallest number comes first.
+const ORDERS = {
+  index: (answer, batch, head) => head,
+  entropy: (answer, batch, head) => mean(answer.entropy(batch, head).filter(Number.isFinite)),
+  distance: (answer, batch, head) => distanceOf(answer.matrix('weights', batch, head)),
+};
+
+export class Heads {
+  // on: {choose(head, batch), compare(head, batch), mean(), paint(canvas, batch, head), say(text)}
+  constructor(root, on) {
+    this.on = on;
+    this.root = root;
+    this.tools = make('p', 'heads-tools', root);
+    const sort = make('label', '', this.tools, 'Sort by ');
+    this.order = make('select', '', sort);
+    this.order.id = 'heads-order';
+    const find = make('label', '', this.tools, 'Find head ');
+    this.search = Object.assign(make('input', '', find), { type: 'text', inputMode: 'numeric', id: 'heads-search', autocomplete: 'off' });
+    this.note = make('small', '', this.tools);
+    this.note.setAttribute('role', 'status');
+    this.grid = make('div', 'heads-grid', root);
+    this.grid.setAttribute('role', 'group');
+    this.grid.setAttribute('aria-label', 'Heads');
+    this.order.addEventListener('change', () => this.build());
+    this.search.addEventListener('input', () => this.find());
+    this.search.addEventListener('keydown', (event) => {
+      const found = this.grid.querySelector('.head:not([hidden], [data-head="mean"])');
+      if (event.key === 'Enter' && found) found.click();
+    });
+    this.watcher = new IntersectionObserver((entries) => this.seen(entries), { root: this.grid, rootMargin: '100px' });
+    this.grid.addEventListener('keydown', (event) => this.move(event));
+  }
+
+  // Shows the heads of an answer. look: what the colours depend on, as a text.
+  show(answer, state, look) {
+    const heads = answer.matrices.weights[0].length;
+    this.root.hidden = heads < 2 && answer.batch < 2;
+    this.state = state;
+    if (this.root.hidden) return;
+    const all = heads * answer.batch <= MOST;
+    const shown = [heads, answer.batch, all ? '' : state.batch].join();
+    const other = this.answer !== answer;
+    this.answer = answer;
+    this.look = look;
+    if (this.shown !== shown || (other && this.order.value !== 'index')) {
+      const orders = Object.keys(ORDERS).filter((name) => name !== 'entropy' || answer.entropy(0, heads - 1));
+      const chosen = orders.includes(this.order.value) ? this.order.value : 'index';
+      this.order.replaceChildren(...orders.map((name) => new Option(name)));
+      this.order.value = chosen;
+      this.tools.hidden = heads <= FEW && answer.batch < 2;
+      this.items = all ? Array.from({ length: answer.batch }, (_, at) => at) : [state.batch];
+      this.build();
+    }
+    this.shown = shown;
+    this.press();
+    this.paintSeen();
+  }
+
+  // Makes the buttons in their order.
+  build() {
+    const { answer, grid } = this;
+    const heads = answer.matrices.weights[0].length;
+    const number = ORDERS[this.order.value];
+    const keys = Array.from({ length: heads }, (_, head) => mean(this.items.map((batch) => number(answer, batch, head))));
+    const order = keys.map((_, head) => head).sort((a, b) => keys[a] - keys[b] || a - b);
+    this.watcher.disconnect();
+    this.buttons = [];
+    grid.replaceChildren();
+    for (const batch of this.items) {
+      const row = make('div', 'heads-row', grid);
+      if (answer.batch > 1) make('span', 'heads-item', row, `item ${batch}`);
+      for (const head of order) this.makeButton(row, head, batch, this.order.value === 'index' ? null : keys[head]);
+    }
+    if (heads > 1) this.makeMean();
+    this.byButton = new Map(this.buttons.map((one) => [one.button, one]));
+    for (const { button } of this.buttons) this.watcher.observe(button);
+    this.find();
+    this.press();
+  }
+
+  makeButton(row, head, batch, key) {
+    const title = 'Shift and a click show this head beside the other';
+    const button = Object.assign(make('button', 'head', row), { type: 'button', title });
+    Object.assign(button.dataset, { head, batch });
+    const canvas = make('canvas', 'thumb', button);
+    canvas.setAttribute('aria-hidden', 'true');
+    make('span', '', button, `head ${head}`);
+    if (key !== null) make('small', '', button, formatNumber(key, 3));
+    button.addEventListener('click', ({ shiftKey }) => (shiftKey ? this.on.compare(head, batch) : this.on.choose(head, batch)));
+    this.buttons.push({ button, canvas, head, batch, seen: false, matrix: null });
+  }
+
+  makeMean() {
+    const button = Object.assign(make('button', 'head', this.grid.lastChild), { type: 'button' });
+    button.dataset.head = 'mean';
+    make('span', 'mean-sign', button, 'x̄');
+    make('span', '', button, 'mean');
+    button.addEventListener('click', () => this.on.mean());
+    this.meanButton = button;
+  }
+
+  // Marks the chosen heads.
+  press() {
+    const { state, buttons } = this;
+    const chosen = ({ head, batch }) => !state.mean && batch === state.batch && (head === state.head || head === state.compare);
+    const current = buttons.find(({ head, batch }) => batch === state.batch && head === state.head);
+    for (const one of buttons) {
+      one.button.setAttribute('aria-pressed', String(chosen(one)));
+      one.button.tabIndex = one === current ? 0 : -1;
+    }
+    this.meanButton?.setAttribute('aria-pressed', String(Boolean(state.mean)));
+  }
+
+  seen(entries) {
+    for (const { target, isIntersecting } of entries) {
+      const found = this.byButton.get(target);
+      if (found) found.seen = isIntersecting;
+    }
+    this.paintSeen();
+  }
+
+  // Paints the maps in sight whose matrix or colours have changed.
+  paintSeen() {
+    const { answer, look } = this;
+    for (const one of this.buttons.filter(({ seen }) => seen)) {
+      const matrix = answer.matrix('weights', one.batch, one.head);
+      if (one.matrix === matrix && one.look === look) continue;
+      Object.assign(one, { matrix, look });
+      const { width, height } = thumbSize(matrix, THUMB);
+      Object.assign(one.canvas.style, { width: `${width}px`, height: `${height}px` });
+      this.on.paint(one.canvas, one.batch, one.head);
+    }
+    this.describe();
+  }
+
+  describe() {
+    const drawn = this.buttons.filter(({ matrix }) => matrix).length;
+    const heads = this.answer.matrices.weights[0].length;
+    const items = this.answer.batch > 1 ? ` of ${this.answer.batch} batch items` : '';
+    const left = this.items.length < this.answer.batch ? ` Here is item ${this.items[0]}.` : '';
+    const text = `${heads} ${heads === 1 ? 'head' : 'heads'}${items}: ${this.buttons.length} maps, ${drawn} of them drawn.${left}`;
+    if (this.note.textContent !== text) this.note.textContent = text;
+  }
+
+  // Shows only the heads whose number begins with what is typed.
+  find() {
+    const wanted = this.search.value.trim();
+    for (const { button, head } of this.buttons) button.hidden = !String(head).startsWith(wanted);
+  }
+
+  move(event) {
+    const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+    const shown = [...this.grid.querySelectorAll('.head:not([hidden])')];
+    const at = shown.indexOf(event.target);
+    if (!step || at < 0) return;
+    shown[Math.min(Math.max(at + step, 0), shown.length - 1)].focus();
+    event.preventDefault();
+    event.stopPropagation();
+  }
+}

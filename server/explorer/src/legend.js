@@ -1,0 +1,27 @@
+// legend.js makes what stands below a heat map: its smallest and its largest number, and the bar of its colours.
+import { formatNumber } from './numbers.js';
+import { BAR_HEIGHT, barWidth, CanvasSurface, paintBar } from './paint.js';
+
+function make(tag, className, parent, text) {
+  const made = document.createElement(tag);
+  made.className = className;
+  if (text !== undefined) made.textContent = text;
+  parent?.append(made);
+  return made;
+}
+
+// Returns the range of a matrix as text: "0.1 to 0.9".
+export function makeRange({ lo, hi }) {
+  const range = make('span', 'range');
+  range.append(make('span', 'low', null, formatNumber(lo, 3)), ' to ', make('span', 'high', null, formatNumber(hi, 3)));
+  return range;
+}
+
+// Paints the bar of a scale's colours on a canvas. measure: what its numbers are. plotWidth: the width of the cells of the figure.
+export function drawBar(canvas, { scale, measure, plotWidth, colours }) {
+  const width = barWidth(plotWidth);
+  Object.assign(canvas.style, { width: `${width}px`, height: `${BAR_HEIGHT}px` });
+  canvas.setAttribute('role', 'img');
+  canvas.setAttribute('aria-label', `Colours: ${measure} from ${formatNumber(scale.lo, 3)} to ${formatNumber(scale.hi, 3)}`);
+  paintBar(new CanvasSurface(canvas, { width, height: BAR_HEIGHT }, window.devicePixelRatio), { scale, title: measure, width, colours });
+}

@@ -1,0 +1,75 @@
+// words.js writes the words of an answer as a sentence. The words are tinted by the weights of one word, the query. The pointer or the
+// focus on a word makes it the query; a click keeps it.
+
+const MOST = 256; // words
+
+export class Words {
+  // on: {point(row|null), lock(row)}
+  constructor(root, on) {
+    this.root = root;
+    this.on = on;
+    this.lines = [];
+    root.addEventListener('pointerover', (event) => event.pointerType !== 'touch' && this.point(event.target));
+    root.addEventListener('pointerleave', () => on.point(null));
+    root.addEventListener('focusin', (event) => this.point(event.target));
+    root.addEventListener('click', (event) => this.rowOf(event.target) !== null && on.lock(this.rowOf(event.target)));
+    root.addEventListener('keydown', (event) => this.move(event));
+  }
+
+  rowOf(target) {
+    const row = target.closest?.('[data-word]')?.dataset.word;
+    return row === undefined ? null : Number(row);
+  }
+
+  point(target) {
+    const row = this.rowOf(target);
+    if (row !== null) this.on.point(row);
+  }
+
+  // Moves the focus from word to word. Tab reaches only one of them.
+  move(event) {
+    const row = this.rowOf(event.target);
+    const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+    if (row === null || !step) return;
+    const to = this.queries[Math.min(Math.max(row + step, 0), this.queries.length - 1)];
+    for (const word of this.queries) word.tabIndex = word === to ? 0 : -1;
+    to.focus({ preventScroll: true });
+    event.preventDefault();
+    event.stopPropagation();
+  }
+
+  // Writes the words of an answer. If the keys are not the queries, they are a second line.
+  show(answer) {
+    const own = answer.isSelf();
+    const count = Math.max(answer.queries, answer.keys);
+    this.root.replaceChildren();
+    this.queries = [];
+    this.keys = [];
+    if (count > MOST) {
+      this.root.textContent = `${answer.queries} queries and ${answer.keys} keys are too many to write here.`;
+      return;
+    }
+    const line = (name, length, label, tag) => {
+      const made = Object.assign(document.createElement('p'), { className: 'words-line' });
+      if (name) made.append(Object.assign(document.createElement('span'), { className: 'words-name', textContent: name }));
+      const words = Array.from({ length }, (_, at) =>
+        Object.assign(document.createElement(tag), { className: 'word', textContent: label(at) }),
+      );
+      for (const word of words) made.append(word, ' ');
+      this.root.append(made);
+      return words;
+    };
+    this.queries = line(own ? '' : 'queries', answer.queries, (at) => (own ? answer.word(at) : answer.query(at)), 'button');
+    this.queries.forEach((word, at) => Object.assign(word, { type: 'button', tabIndex: at ? -1 : 0 }).setAttribute('data-word', at));
+    this.keys = own ? this.queries : line('keys', answer.keys, (at) => answer.key(at), 'span');
+  }
+
+  // Tints the keys. row: the query. weights: its weights. most: the weight of the strongest tint. locked: whether the query is kept.
+  tint({ row, weights, most, locked }) {
+    this.keys.forEach((word, key) => word.style.setProperty('--weight', Math.min(Math.abs(weights[key]) / most, 1).toFixed(3)));
+    this.queries.forEach((word, at) => {
+      word.classList.toggle('asks', at === row);
+      word.setAttribute('aria-pressed', String(at === row && locked));
+    });
+  }
+}
