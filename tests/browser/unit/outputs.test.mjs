@@ -1,0 +1,214 @@
+// outputs.test.mjs tests how the explorer reads the arrays that a user's own kernel has written. GOLDEN was made once by NumPy 2.4.6: the .npy
+// files by numpy.lib.format.write_array, the texts by numpy.savetxt and by json.dumps of Python 3.11.
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { toCSV } from '../../../server/explorer/src/download.js';
+import { readOutputs } from '../../../server/explorer/src/outputs.js';
+import { entry, npyBytes, safetensorsBytes } from '../tensorfiles.mjs';
+
+const GOLDEN = {
+  f2: 'k05VTVBZAQB2AHsnZGVzY3InOiAnPGYyJywgJ2ZvcnRyYW5fb3JkZXInOiBGYWxzZSwgJ3NoYXBlJzogKDIsIDMpLCB9ICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgIAoAOADBAEIAfgD8AHw=',
+  '>f4 F':
+    'k05VTVBZAQB2AHsnZGVzY3InOiAnPmY0JywgJ2ZvcnRyYW5fb3JkZXInOiBUcnVlLCAnc2hhcGUnOiAoMiwgMyksIH0gICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgIAo/AAAAf8AAAMAgAAD/gAAAQEAAAH+AAAA=',
+  f8: 'k05VTVBZAQB2AHsnZGVzY3InOiAnPGY4JywgJ2ZvcnRyYW5fb3JkZXInOiBGYWxzZSwgJ3NoYXBlJzogKDIsIDMpLCB9ICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgIAoAAAAAAADgPwAAAAAAAATAAAAAAAAACEAAAAAAAAD4fwAAAAAAAPD/AAAAAAAA8H8=',
+  'i8 F':
+    'k05VTVBZAQB2AHsnZGVzY3InOiAnPGk4JywgJ2ZvcnRyYW5fb3JkZXInOiBUcnVlLCAnc2hhcGUnOiAoMiwgMywgNCksIH0gICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgIAoAAAAAAAAgAAwAAAAAACAABAAAAAAAIAAQAAAAAAAgAAgAAAAAACAAFAAAAAAAIAABAAAAAAAgAA0AAAAAACAABQAAAAAAIAARAAAAAAAgAAkAAAAAACAAFQAAAAAAIAACAAAAAAAgAA4AAAAAACAABgAAAAAAIAASAAAAAAAgAAoAAAAAACAAFgAAAAAAIAADAAAAAAAgAA8AAAAAACAABwAAAAAAIAATAAAAAAAgAAsAAAAAACAAFwAAAAAAIAA=',
+  bool: 'k05VTVBZAQB2AHsnZGVzY3InOiAnfGIxJywgJ2ZvcnRyYW5fb3JkZXInOiBGYWxzZSwgJ3NoYXBlJzogKDIsIDMpLCB9ICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgIAoBAAEAAAE=',
+  savetxt: '5.000000000000000000e-01 -2.500000000000000000e+00 3.000000000000000000e+00\nnan -inf inf\n',
+  'savetxt with commas': '# a kernel\n0.5,-2.5,3\nnan,-inf,inf\n',
+  json: '{\n "output": [\n  [\n   0.5,\n   -2.5,\n   3.0\n  ],\n  [\n   NaN,\n   -Infinity,\n   Infinity\n  ]\n ],\n "weights": [\n  [\n   [\n    1.0,\n    -0.0\n   ]\n  ]\n ],\n "note": "a \\"NaN\\" ] [1, NaN",\n "scale": NaN\n}',
+};
+const VALUES = [0.5, -2.5, 3, NaN, -Infinity, Infinity]; // of the golden files, as (2, 3)
+
+const read = (name, ...parts) => readOutputs(new File(parts, name));
+const golden = (key) => Buffer.from(GOLDEN[key], 'base64');
+const array = (name, shape, values) => ({ name, shape, data: Float64Array.from(values) });
+
+// Checks that each file is refused with a message. wrong: [content, message].
+async function refused(name, wrong) {
+  for (const [content, message] of wrong) {
+    await assert.rejects(() => read(name, content), { name: 'Error', message }, String(content).slice(0, 60));
+  }
+}
+
+test('files of NumPy become numbers in row-major order, NaN and infinities, too', async () => {
+  for (const key of ['f2', '>f4 F', 'f8']) assert.deepEqual(await read('mine.npy', golden(key)), [array(null, [2, 3], VALUES)], key);
+  assert.deepEqual(await read('mine.npy', golden('bool')), [array(null, [2, 3], [1, 0, 1, 0, 0, 1])]);
+  const big = Array.from({ length: 24 }, (_, i) => Number(2n ** 53n + BigInt(i)));
+  assert.deepEqual(await read('mine.npy', golden('i8 F')), [array(null, [2, 3, 4], big)]);
+});
+
+test('Fortran order of every rank is turned round', async () => {
+  for (const shape of [[5], [1, 1], [4, 3], [1, 4, 1, 3], [2, 3, 4], [2, 1, 3, 2]]) {
+    const steps = shape.map((_, axis) => shape.slice(0, axis).reduce((a, b) => a * b, 1));
+    const nested = (axis, at) =>
+      axis === shape.length ? [at] : Array.from({ length: shape[axis] }, (_, i) => nested(axis + 1, at + i * steps[axis])).flat();
+    const bytes = Uint8Array.from({ length: shape.reduce((a, b) => a * b) }, (_, i) => i);
+    assert.deepEqual(
+      await read('a.npy', npyBytes('|u1', shape, bytes, { fortran: true })),
+      [array(null, shape, nested(0, 0))],
+      String(shape),
+    );
+  }
+});
+
+test('an array has the name of its file if this is a result', async () => {
+  const names = async (...files) => Promise.all(files.map(async (file) => (await read(file, npyBytes('|u1', [1], [7])))[0].name));
+  assert.deepEqual(await names('output.npy', 'masked_scores.npy', 'q.NPY', 'Weights.npy'), ['output', 'masked_scores', 'Q', 'weights']);
+  assert.deepEqual(await names('out.npy', 'output (1).npy', '.npy', 'mask.npy'), [null, null, null, null]);
+  assert.equal((await read('scores.csv', '1'))[0].name, 'scores');
+  assert.equal((await read('V.json', '[1]'))[0].name, 'V');
+});
+
+test('all tensors of a .safetensors file are read, bfloat16, too', async () => {
+  const header = {
+    __metadata__: { format: 'pt' },
+    output: entry('BF16', [2, 2], 0, 8),
+    weights: entry('F32', [1, 1, 2], 8, 16),
+    seen: entry('U64', [1], 16, 24),
+  };
+  const data = Buffer.alloc(24);
+  [0x3f80, 0xc0a0, 0x7fc0, 0xff80].forEach((bits, i) => data.writeUInt16LE(bits, 2 * i));
+  data.writeFloatLE(0.1, 8);
+  data.writeFloatLE(-1e38, 12);
+  data.writeBigUInt64LE(2n ** 64n - 1n, 16);
+  assert.deepEqual(await read('all.safetensors', safetensorsBytes(header, data)), [
+    array('output', [2, 2], [1, -5, NaN, -Infinity]),
+    array('weights', [1, 1, 2], [Math.fround(0.1), Math.fround(-1e38)]),
+    array('seen', [1], [2 ** 64]),
+  ]);
+});
+
+test('what Python writes as JSON is read, and text is left alone', async () => {
+  assert.deepEqual(await read('all.json', GOLDEN.json), [array('output', [2, 3], VALUES), array('weights', [1, 1, 2], [1, -0])]);
+  assert.deepEqual(await read('mine.json', ' [[1, null],\n [-nan, -2.5e-3]] '), [array(null, [2, 2], [1, -Infinity, NaN, -0.0025])]);
+  const members = '{"tokens": ["a", "]"], "Q": [1, 2], "s": {"lse": [[1]]}, "n": 3, "d": [{"x": [1]}], "K": [[true], [false]]}';
+  assert.deepEqual(await read('a.json', members), [array('Q', [2], [1, 2]), array('K', [2, 1], [1, 0])]);
+});
+
+test('outputs of the Open Inference Protocol are read, flat or nested', async () => {
+  const flat = '{"name": "output", "shape": [1, 2, 2], "datatype": "FP32", "data": [1, 2, NaN, 4]}';
+  const nested = '{"data": [[5, 6]], "datatype": "FP32", "shape": [1, 2], "name": "weights"}';
+  const text = '{"name": "tokens", "shape": [1], "datatype": "BYTES", "data": ["a"]}';
+  assert.deepEqual(await read('a.json', `{"model_name": "attention", "outputs": [${flat}, ${nested}, ${text}]}`), [
+    array('output', [1, 2, 2], [1, 2, NaN, 4]),
+    array('weights', [1, 2], [5, 6]),
+  ]);
+  await refused('a.json', [
+    [`{"outputs": [${flat.replace(', 4', '')}]}`, 'output has 3 numbers, but its shape 1 × 2 × 2 needs 4.'],
+    ['{"outputs": [{"name": "output", "data": [1]}]}', /^outputs\[0\] needs a name, a shape/],
+    [`{"outputs": [${flat}, 3]}`, /^outputs\[1\] needs a name/],
+  ]);
+});
+
+test('wrong JSON is refused with the rule and the place', async () => {
+  await refused('a.json', [
+    ['[[1, 2], [3]]', 'array[1] has the length 1, but array[0] has the length 2. All arrays of an axis have the same length.'],
+    ['{"output": [[[1], [2]], [[3]]]}', /^output\[1\] has the length 1, but output\[0\] has the length 2\./],
+    ['{"output": [[[1, 2], [2]]]}', /^output\[0\]\[1\] has the length 1, but output\[0\]\[0\] has the length 2\./],
+    ['[1, [2]]', /^array\[1\] is an array, but/],
+    ['[[1], 2]', /^array\[1\] is a number, but/],
+    ['[[1, "2"]]', 'array[0][1] is "\\"2\\"", which is no number.'],
+    ['[[0x10]]', 'array[0][0] is "0x10", which is no number.'],
+    [`[${'1'.repeat(1e6)}x]`, /^array\[0\] is "1{40}…", which is no number\.$/],
+    ['[[1], []]', 'array[1] is an empty array.'],
+    ['{"output": []}', 'output is an empty array.'],
+    [`${'['.repeat(9)}1${']'.repeat(9)}`, /at most 8 axes/],
+    ['[[1,\n 2,],\n [3, 4]]', 'It is not JSON: line 2, character 4 has "]" in a wrong place.'],
+    ['[1,, 2]', /line 1, character 4 has ","/],
+    ['[1 2]', /line 1, character 4 has "2"/],
+    ['[[1] [2]]', /line 1, character 6 has "\["/],
+    ['[1] x', /line 1, character 5 has "x"/],
+    ['{"a": [1]} {}', /line 1, character 12 has "{"/],
+    ['{"a" 1}', /line 1, character 6 has "1"/],
+    ['[[1, 2], [3', /it ends too early, at line 1, character 12\./],
+    ['{"a": "b', /it ends too early/],
+    ['nan', /line 1, character 1 has "n"/],
+    ['{"a": 1}', 'The file has no array of numbers.'],
+  ]);
+});
+
+test('rows of numbers are read, whatever separates them', async () => {
+  const two = [array(null, [2, 2], [1, -2.5, 0.003, 4])];
+  for (const [name, text] of [
+    ['a.csv', '1,-2.5\n3e-3,4\n'],
+    ['a.csv', '1, -2.5\r\n\r\n+3E-3,4.'],
+    ['a.txt', '  1   -2.5\n .003\t4\n\n'],
+    ['a.tsv', '1\t-2.5\n0.003\t4'],
+    ['a.csv', '"1";"-2.5"\n0.003;4'],
+    ['a.csv', 'x,y\n1,-2.5\n3e-3,4\n'],
+    ['a.txt', 'q0 1 -2.5\nq1 3e-3 4\n'],
+    ['a.txt', '   k0 k1\nq0 1 -2.5\nq1 3e-3 4\n'],
+    ['a.csv', ',0,1\n0,1,-2.5\n1,3e-3,4\n'],
+  ]) {
+    assert.deepEqual(await read(name, text), two, text);
+  }
+  for (const key of ['savetxt', 'savetxt with commas']) assert.deepEqual(await read('a.txt', GOLDEN[key]), [array(null, [2, 3], VALUES)]);
+  const words = await read('a.csv', 'NaN,nan,-nan(ind)\ninf,INF,+Infinity\n-inf,-Infinity,null\n');
+  assert.deepEqual(words, [array(null, [3, 3], [NaN, NaN, NaN, Infinity, Infinity, Infinity, -Infinity, -Infinity, -Infinity])]);
+});
+
+test('what the page saves as CSV comes back', async () => {
+  const values = [0.1, -Infinity, NaN, 1 / 3, 1e-8, -0.98522025];
+  const labels = [
+    [undefined, undefined],
+    [
+      ['q0', 'q1'],
+      ['k0', 'k1', 'k2'],
+    ],
+    [
+      ['=1+1', 'two\nlines'],
+      ['say "a, b"', 'c', 'd'],
+    ],
+    [
+      ['3', '5'],
+      ['0', '1', '2'],
+    ],
+    [['q0', 'q1'], undefined],
+    [undefined, ['a', 'b', '7']],
+  ];
+  for (const [rows, cols] of labels) {
+    assert.deepEqual(await read('a.csv', toCSV(values, 2, 3, rows, cols)), [array(null, [2, 3], values)], String([rows, cols]));
+  }
+  assert.deepEqual(await read('a.csv', toCSV([NaN, 1, NaN, 2], 2, 2)), [array(null, [2, 2], [NaN, 1, NaN, 2])]);
+});
+
+test('wrong rows are refused with the line', async () => {
+  await refused('a.csv', [
+    ['1,2,3\n4,5,6\n\n7,8\n', 'Line 4 has the length 2, but line 1 has the length 3. All rows have the same length.'],
+    [',a,b\nq0,1,2\nq1,3\n', /^Line 3 has the length 1, but line 2 has the length 2\./],
+    ['1,2\n3,4x\n', 'Line 2, column 2 has "4x", which is no number.'],
+    [',"a\nb",c\nq0,1,2\nq1,3,?\n', 'Line 4, column 3 has "?", which is no number.'],
+    ['1,2\nx,4\n', 'Line 2, column 1 has "x", which is no number.'],
+    ['0,5;0,25\n', 'Line 1, column 2 has "5;0", which is no number.'],
+    ['1,2\n3,"4\n5,6\n', 'Line 2 has a quotation mark that nothing closes.'],
+    ['hello world\n', 'The file has no numbers: its only row is "hello world".'],
+    ['\r\n \n', 'The file has no numbers: all its lines are empty.'],
+    ['', 'The file is empty: it has 0 bytes.'],
+    ['PK\x03\x04\0\0', /^It is no text, because it has a byte of 0\./],
+  ]);
+});
+
+test('a file of any other name is what its content is', async () => {
+  const one = [array(null, [1, 2], [1, 2])];
+  for (const content of [npyBytes('|u1', [1, 2], [1, 2]), '[[1, 2]]', '\n [[1, 2]]', '\ufeff[[1, 2]]', '1 2', '1,2']) {
+    assert.deepEqual(await read('result', content), one);
+    assert.deepEqual(await read('result.v2', content), one);
+  }
+  assert.deepEqual(await read('result.out', ' {"a": [[1, 2]]}'), [array('a', [1, 2], [1, 2])]);
+  await refused('a.npy', [['[1]', /no \.npy file/]]);
+  await refused('a.safetensors', [['[1]', /no \.safetensors file/]]);
+  const bool = npyBytes('|b1', [2], [1, 2]);
+  await refused('a.npy', [[bool, 'Element 1 of the array is no boolean, because its byte is neither 0 nor 1.']]);
+});
+
+test('a file with more than 50 million numbers is refused', async () => {
+  const limit = /^The file has more than 50 million numbers/;
+  const half = 25_000_000;
+  const bytes = new Uint8Array(2 * half + 1);
+  await refused('a.npy', [[npyBytes('|u1', [2 * half + 1], bytes), limit]]);
+  const two = { a: entry('U8', [half], 0, half), b: entry('U8', [half + 1], half, 2 * half + 1) };
+  await refused('a.safetensors', [[safetensorsBytes(two, bytes), limit]]);
+  const list = Buffer.alloc(2 * half - 1, '1,'); // 25 million numbers
+  await assert.rejects(() => read('a.json', '{"a":[', list, '],"b":[', list, ',1]}'), { message: limit });
+});
