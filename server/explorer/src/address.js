@@ -1,9 +1,11 @@
 // address.js keeps the state of the page in the hash of its address, so that a link shows the page as its sender saw it. The hash holds
 // the name of an example and how the answer is shown. If the request differs from that of the example, the hash holds the request, too:
 // JSON of {path, text, labels}, deflated without a header, in base64url.
+// Programs may write the request in plain text instead: body=JSON, perhaps with path=/attention and labels=the,cat,sat.
 
 import { RANGES } from './colour.js';
-import { PATHS } from './request.js';
+import { pathFor, PATHS } from './request.js';
+import { formatJSON } from './snippets.js';
 import { STEPS } from './steps.js';
 
 const LONGEST = 60_000; // the most characters of a packed request in an address
@@ -33,6 +35,13 @@ async function unpack(packed) {
 function checked({ path, text, labels }) {
   if (!PATHS.includes(path) || typeof text !== 'string') throw new TypeError('no request');
   return { path, text, labels: Array.isArray(labels) ? labels.map(String) : [] };
+}
+
+// Returns the request that a hash has in plain text.
+function plain(hash) {
+  const body = JSON.parse(hash.get('body'));
+  const labels = hash.get('labels')?.split(',').map((label) => label.trim()); // prettier-ignore
+  return { path: hash.get('path') ?? pathFor(body), text: formatJSON(body), labels };
 }
 
 // Returns the hash of a state. edited: whether the request differs from that of the example.
@@ -71,9 +80,10 @@ export async function fromHash(text) {
   if (STEPS.some(({ name }) => name === hash.get('step')) || hash.get('step') === 'all') state.step = hash.get('step');
   if (hash.has('palette')) state.palette = hash.get('palette');
   if (RANGES.includes(hash.get('range'))) state.range = hash.get('range');
-  if (hash.has('request')) {
+  if (hash.has('request') || hash.has('body')) {
     try {
-      Object.assign(state, checked(JSON.parse(await unpack(hash.get('request')))));
+      if (hash.has('body')) Object.assign(state, checked(plain(hash)));
+      else Object.assign(state, checked(JSON.parse(await unpack(hash.get('request')))));
     } catch {
       state.broken = true;
     }

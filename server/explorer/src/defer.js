@@ -3,6 +3,12 @@ const SLICE = 8; // milliseconds of work in a slice
 
 const queue = new Map();
 let running = null;
+let atOnce = false;
+
+// Says whether work is done at once from now on: for printing, because a browser prints without waiting.
+export function setAtOnce(value) {
+  atOnce = value;
+}
 
 async function run() {
   while (queue.size) {
@@ -21,6 +27,7 @@ async function run() {
 // which they were given.
 export function defer(key, does) {
   queue.delete(key);
+  if (atOnce) return does();
   queue.set(key, does);
   running ??= run();
 }

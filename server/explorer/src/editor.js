@@ -14,9 +14,9 @@ function lineAndColumn(text, index) {
 
 // Makes the editor. elements: {area, marks, note, file, drop}. base: the URL that the paths of the API follow. onText(text, replaced) is
 // called when the user has changed the text. replaced: whether the whole text is a new one. onRefused(title, detail) is called when a file
-// cannot be opened; the text stays then. onHidden(files) is called with a file of hidden states, which is no request. forLayers(element)
-// says whether what is dropped on an element is such a file.
-export function createEditor({ area, marks, note, file, drop }, base, { onText, onRefused, onHidden, forLayers }) {
+// cannot be opened; the text stays then. onHidden(files) is called with a file of hidden states, and onOutputs(files) with the output of a
+// kernel; they are no requests. isFor(element) says what is dropped on an element: `request`, `layers` or `comparison`.
+export function createEditor({ area, marks, note, file, drop }, base, { onText, onRefused, onHidden, onOutputs, isFor }) {
   let text = '';
   let place = null;
   let opened = 0; // how many times the user has opened files
@@ -133,8 +133,8 @@ export function createEditor({ area, marks, note, file, drop }, base, { onText, 
     if (!isFile(event)) return;
     event.preventDefault();
     drop.classList.remove('dropping');
-    if (forLayers(event.target)) onHidden([...event.dataTransfer.files]);
-    else open(event.dataTransfer.files);
+    const files = [...event.dataTransfer.files];
+    ({ layers: onHidden, comparison: onOutputs, request: open })[isFor(event.target)](files);
   });
   return { set, setProblem, reveal };
 }

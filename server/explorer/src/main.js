@@ -8,7 +8,7 @@ import { copyText } from './clipboard.js';
 import { SEQUENTIAL } from './colour.js';
 import { createCurve } from './curve.js';
 import { setControls, setCode, setSelect } from './controls.js';
-import { allDone, defer } from './defer.js';
+import { allDone, defer, setAtOnce } from './defer.js';
 import { save } from './download.js';
 import { createEditor } from './editor.js';
 import { EXAMPLES, find, OWN, requestText } from './examples.js';
@@ -26,15 +26,21 @@ import { bodyText } from './snippets.js';
 import { FRESH, shownState, state } from './state.js';
 import { STEPS } from './steps.js';
 import { createTheme } from './theme.js';
+import { createTour } from './tour.js';
 import { hideTooltip, showTooltip } from './tooltip.js';
 import { colours, View } from './view.js';
 
-/* global LAYERS_NAME */
+/* global LAYERS_NAME, COMPARE_NAME */
 const TYPING = 300; // milliseconds from the last key to the request
 const SMALL = 1_000_000; // characters; the page parses only requests that are shorter than this before it sends them
 const NO_OBJECT = '(the request is not a JSON object)';
 const $ = (id) => document.getElementById(id);
 state.base = new URL('.', location.href.split('#')[0]).href;
+
+// With ?embed=STEP, the page shows this one figure alone, for a frame in another page.
+const embed = new URLSearchParams(location.search).get('embed');
+const framed = STEPS.some(({ name }) => name === embed);
+if (framed) document.body.dataset.embed = embed;
 
 const explorer = {
   // A copy of the last request and of its answer.
@@ -54,6 +60,14 @@ const explorer = {
   // What is shown of stored layers: {name, layers: [{name, weights}], rollouts, words}; weights are matrices as [batch][head].
   get layers() {
     return state.layers?.shown() ?? null;
+  },
+  // What is compared: {name, worst, difference}, or null.
+  get comparison() {
+    return state.compared?.shown() ?? null;
+  },
+  // The arithmetic of the cell that is shown below the steps.
+  get arithmetic() {
+    return structuredClone(view.panel.given?.found ?? null);
   },
   get state() {
     return shownState();
@@ -104,7 +118,11 @@ const view = new View(
     say: (text) => ($('say').textContent = text),
   },
 );
-const options = createOptions($('options'), (key, value) => editRequest(withMember(state.text, key, value, key === 'dtype'), true));
+const options = createOptions($('options'), (key, value, live) => {
+  const text = withMember(state.text, key, value, key === 'dtype');
+  if (live) editLive(text);
+  else editRequest(text, true);
+});
 const editor = createEditor(
   { area: $('request'), marks: $('marks'), note: $('request-note'), file: $('file'), drop: document.body },
   state.base,
@@ -112,7 +130,8 @@ const editor = createEditor(
     onText: takeText,
     onRefused: (title, detail) => notice(title, detail),
     onHidden: openHidden,
-    forLayers: (element) => state.layers?.holds(element) ?? false,
+    onOutputs: openOutputs,
+    isFor: (element) => (state.layers?.holds(element) ? 'layers' : state.compared?.holds(element) ? 'comparison' : 'request'),
   },
 );
 const problem = createProblemBox({ box: $('problem'), result: $('result'), panel: $('panel-request') }, { editor, compute, askKey });
@@ -143,13 +162,17 @@ async function compute() {
   state.answer.text = text;
   clampToAnswer();
   $('options-note').textContent = '';
-  options.update(state.summary, state.answer.heads);
+  options.update(state.summary, state.answer.heads, sizes());
   setControls();
   view.show(state.answer, state);
+  state.compared?.render(state.answer, state);
   await allDone();
   if (mine === state.asked) showStatus('done', doneText(reply));
   if (state.mean) askMean();
 }
+
+// Returns how many keys, and columns of Q, the last answer has.
+const sizes = () => ({ keys: state.answer?.keys ?? 1, d: state.answer?.matrix('Q', 0, 0)?.cols ?? 1 });
 
 function doneText({ timing, milliseconds, bytes: received }) {
   const stage = /(?:^|[\s,])compute;dur=([\d.]+)/.exec(timing ?? '');
@@ -160,7 +183,7 @@ function doneText({ timing, milliseconds, bytes: received }) {
 
 function failed(reply) {
   $('options-note').textContent = reply.problem && !state.summary ? NO_OBJECT : '';
-  options.update(state.summary, state.answer?.heads ?? 1);
+  options.update(state.summary, state.answer?.heads ?? 1, sizes());
   state.needsKey ||= reply.status === 401;
   setControls();
   if (reply.status === 401) askKey();
@@ -187,7 +210,7 @@ function refuseText() {
   $('progress').hidden = true;
   state.summary = state.sent = null;
   $('options-note').textContent = NO_OBJECT;
-  options.update(null, 1);
+  options.update(null, 1, sizes());
   setControls();
   problem.show({ title: 'This is not JSON: a request begins with {', detail: 'For a sentence, choose “Your own” and then “a sentence”.' });
   showStatus('error', 'This is not JSON');
@@ -216,6 +239,47 @@ async function askMean() {
   }
   state.answer.mean = reply.matrices.weights.map(([matrix]) => matrix);
   view.render(state);
+}
+
+// ---------------------------------------------------------------- comparing
+
+// Returns the comparison. The first call loads it.
+async function comparison() {
+  if (!state.compared) {
+    const { createCompare } = await import(new URL(COMPARE_NAME, import.meta.url));
+    state.compared ??= createCompare($('comparison'), {
+      ...{ Figure, createSaveMenu, drawBar, makeRange, colours, defer, showTooltip, hideTooltip },
+      point: (cell) => view.setHover(cell),
+      show: (change) => changeView(change),
+      say: (text) => ($('say').textContent = text),
+      tell: (title, detail) => notice(title, detail),
+      opened: (files) => openOutputs(files),
+      keep: keepAnswer,
+      closed: () => {
+        $('result').classList.remove('comparing');
+        view.render(state);
+      },
+    });
+  }
+  return state.compared;
+}
+
+// Keeps the present answer as A, so that later answers are compared with it.
+async function keepAnswer() {
+  if (!state.answer) return;
+  const { example, variant } = find(state.example);
+  const names = [example === OWN ? 'your request' : `notebook ${example.id}`, ...(example.variants.length > 1 ? [variant.title] : [])];
+  (await comparison()).keep(state.answer, [...names, ...(edited() ? ['edited'] : [])].join(', '));
+  $('result').classList.add('comparing');
+  changeView({});
+}
+
+// Compares the present answer with the output of the user's own kernel.
+async function openOutputs(files) {
+  if (!state.answer) return;
+  $('result').classList.add('comparing');
+  await (await comparison()).open(files, state.answer, state);
+  if ($('comparison').hidden) $('result').classList.remove('comparing');
 }
 
 // ---------------------------------------------------------------- stored layers
@@ -249,16 +313,48 @@ function openHidden(files) {
   state.layers.open(files);
 }
 
+const tour = createTour($('tour'), $('tour-open'), {
+  async begin() {
+    state.compared?.close();
+    if (state.example !== EXAMPLES[0].id || edited()) {
+      state.drafts.delete(EXAMPLES[0].id);
+      await choose(EXAMPLES[0].id);
+    }
+    return state.answer !== null && $('status').dataset.state !== 'error';
+  },
+  show(step, cell) {
+    changeView({ step, row: null, mean: false, lines: false });
+    view.setHover(cell);
+  },
+  answer: () => state.answer,
+});
+
 // ---------------------------------------------------------------- changes of the state
 
 // Changes the request as a control says. Labels and head stay if they fit. push: whether the history of the browser gets a step.
 function editRequest(text, push) {
-  if (text === state.text) return;
+  if (text === state.text && !push) return;
   state.text = text;
   editor.set(text);
   writeAddress(push);
+  if (state.live) return;
   clearTimeout(state.timer);
   state.timer = setTimeout(compute, push ? 60 : TYPING);
+}
+
+// Changes the request while the user moves a slider. The next request is sent when the last one has been answered, so that there is always
+// a result to see.
+async function editLive(text) {
+  if (text === state.text) return;
+  state.text = text;
+  editor.set(text);
+  if (state.live) return;
+  state.live = true;
+  for (let sent = null; sent !== state.text;) {
+    sent = state.text;
+    await compute();
+  }
+  state.live = false;
 }
 
 // Takes the text that the user gives. replaced: the user has dropped it, opened it or pasted it over the whole text. Otherwise the user
@@ -283,6 +379,7 @@ function takeText(text, replaced) {
 function choose(id, kept = {}, push = true) {
   const { example, variant } = find(id);
   const made = { path: variant.path, text: requestText(variant), labels: example.labels ?? [] };
+  if (push) tour.leave();
   Object.assign(state, FRESH, made, push && state.drafts.get(variant.id), kept, { example: variant.id });
   editor.set(state.text);
   options.forget();
@@ -322,6 +419,7 @@ function changeView(change, push = false) {
     clampToAnswer();
     setControls();
     view.render(state);
+    state.compared?.render(state.answer, state);
   }
   state.layers?.render();
   writeAddress(push);
@@ -373,7 +471,7 @@ async function readAddress() {
   const { broken, example, ...kept } = await fromHash(location.hash);
   const { palette, range = null, log, numbers } = kept;
   Object.assign(state, { palette: SEQUENTIAL.includes(palette) ? palette : 'viridis', range, log, numbers });
-  await choose(example ?? EXAMPLES[0].id, { ...kept, palette: state.palette }, false);
+  await choose(example ?? EXAMPLES[0].id, { ...kept, palette: state.palette, ...(framed && { step: embed }) }, false);
   const detail = 'The page cannot read the request in the link. It shows the example that the request came from.';
   if (broken) notice('This link is damaged', detail);
 }
@@ -449,6 +547,7 @@ function bind() {
     state.drafts.delete(state.example);
     choose(state.example);
   });
+  on('compare-open', 'click', keepAnswer);
   on('mask-edit', 'click', () => changeView({ editMask: !state.editMask }));
   on('mask-clear', 'click', () => editRequest(withMember(state.text, 'mask', undefined), true));
   on('sentence', 'input', ({ value }) =>
@@ -539,5 +638,21 @@ if (matchMedia('(max-width: 900px)').matches) {
   for (const id of ['panel-options', 'panel-request']) $(id).open = false;
 }
 window.addEventListener('popstate', readAddress);
+for (const [event, printing] of [
+  ['beforeprint', true],
+  ['afterprint', false],
+]) {
+  // prettier-ignore
+  window.addEventListener(event, () => {
+    setAtOnce(printing);
+    view.printing = printing;
+    theme.print(printing);
+  });
+}
 watchCurve();
-readAddress().then(findLayers);
+readAddress().then(() => {
+  if (!framed) findLayers();
+  const steps = STEPS.map(({ name }) => name).join(', ');
+  if (embed !== null && !framed) notice(`There is no step ${embed} to embed`, `The address has ?embed=${embed}. The steps are ${steps}.`);
+});
+if (!framed) tour.offer();

@@ -117,7 +117,63 @@ const KINDS = {
   },
 };
 
-// Makes the controls. onChange(key, value) is called when the user has changed a control; value is JSON text, or undefined.
+// The sliders beside fields. range(sizes) returns {min, max, step}; sizes: {keys, d} of the answer. toText(place, sizes) returns the text of
+// the field, which is empty for the default. toPlace(value, sizes) returns the place of a number, and of undefined.
+const digits = (value) => String(Number(value.toPrecision(3)));
+const SLIDERS = {
+  // From 1/32 to 32 times 1/√d, which is in the middle.
+  scale: {
+    range: () => ({ min: -50, max: 50, step: 1 }),
+    toText: (place, { d }) => (place === 0 ? '' : digits(2 ** (place / 10) / Math.sqrt(d))),
+    toPlace: (value, { d }) => (value > 0 ? 10 * Math.log2(value * Math.sqrt(d)) : 0),
+  },
+  // From 0.1 to 100; the right end is off.
+  softcap: {
+    range: () => ({ min: -20, max: 41, step: 1 }),
+    toText: (place) => (place > 40 ? '' : digits(10 ** (place / 20))),
+    toPlace: (value) => (value > 0 ? 20 * Math.log10(value) : 41),
+  },
+  // From −10 to 10; the left end is none.
+  sink: {
+    range: () => ({ min: -10.1, max: 10, step: 0.1 }),
+    toText: (place) => (place < -10 ? '' : digits(place)),
+    toPlace: (value) => (typeof value === 'number' ? value : -10.1),
+  },
+  // Up to the number of keys, which is the right end and means all.
+  window: {
+    range: ({ keys }) => ({ min: 0, max: keys, step: 1 }),
+    toText: (place, { keys }) => (place >= keys ? '' : String(place)),
+    toPlace: (value, { keys }) => (value >= 0 ? value : keys),
+  },
+};
+
+// Makes the slider of a field. write(text) puts a text into the field as the user would. The returned set(value, sizes) moves the slider.
+function createSlider(key, label, write) {
+  const slider = Object.assign(document.createElement('input'), { type: 'range', className: 'slider' });
+  const { range, toText, toPlace } = SLIDERS[key];
+  let sizes = { keys: 1, d: 1 };
+  slider.dataset.slider = key;
+  slider.setAttribute('aria-label', `${label}, slider`);
+  const tell = () => slider.setAttribute('aria-valuetext', toText(Number(slider.value), sizes) || 'default');
+  slider.addEventListener('input', () => {
+    tell();
+    write(toText(Number(slider.value), sizes), true);
+  });
+  slider.addEventListener('change', () => write(toText(Number(slider.value), sizes), false));
+  return {
+    slider,
+    set(value, now, disabled) {
+      sizes = now;
+      slider.disabled = disabled;
+      Object.assign(slider, range(sizes));
+      if (document.activeElement !== slider) slider.value = toPlace(value, sizes);
+      tell();
+    },
+  };
+}
+
+// Makes the controls. onChange(key, value, live) is called when the user has changed a control; value is JSON text, or undefined. live: the
+// user still moves a slider.
 export function createOptions(container, onChange) {
   const rows = OPTIONS.map((option) => {
     const control = KINDS[option.kind ?? 'field'](option);
@@ -140,14 +196,27 @@ export function createOptions(container, onChange) {
     for (const field of fields) field.setAttribute('aria-describedby', `${reason.id} ${error.id}`);
     row.append(name, control.element, error);
     container.append(row);
-    const one = { option, control, row, reason, error, fields };
-    const change = () => {
+    const one = { option, control, row, reason, error, fields, sliders: [] };
+    const change = (live = false) => {
       const value = control.read();
       complain(one, value === null);
-      if (value !== null) onChange(option.key, value);
+      if (value !== null) onChange(option.key, value, live);
     };
+    if (option.key in SLIDERS) {
+      row.classList.add('with-slider');
+      const place = Object.assign(document.createElement('span'), { className: 'sliders' });
+      one.sliders = fields.map((field) => {
+        const made = createSlider(option.key, field.getAttribute('aria-label') ?? option.label, (text, live) => {
+          field.value = text;
+          change(live);
+        });
+        place.append(made.slider);
+        return made;
+      });
+      row.insertBefore(place, error);
+    }
     const event = option.kind === 'choice' || option.kind === 'switch' ? 'change' : 'input';
-    control.element.addEventListener(event, change);
+    control.element.addEventListener(event, () => change());
     return one;
   });
 
@@ -164,8 +233,9 @@ export function createOptions(container, onChange) {
     for (const field of fields) field.setAttribute('aria-invalid', String(wrong && option.takes.read(field.value) === null));
   }
 
-  // Sets the controls to the options of a request; null disables every option. heads: how many heads the answer has.
-  function update(summary, heads) {
+  // Sets the controls to the options of a request; null disables every option. heads: how many heads the answer has. sizes: {keys, d} of the
+  // answer: how many keys, and columns of Q.
+  function update(summary, heads, sizes) {
     const reasons = summary ? inapplicable(summary, heads) : {};
     for (const one of rows) {
       const { option, control, row, reason, fields } = one;
@@ -178,6 +248,8 @@ export function createOptions(container, onChange) {
       if (summary && !row.classList.contains('invalid') && !fields.includes(document.activeElement)) {
         control.write(summary.options[option.key]);
       }
+      const value = summary?.options[option.key];
+      one.sliders.forEach((slider, i) => slider.set(option.kind === 'pair' ? value?.[i] : [value].flat()[0], sizes, fields[0].disabled));
     }
     const set = summary ? seldom.filter(({ option }) => option.key in summary.options).length : 0;
     title.textContent = set ? `More (${set} changed)` : 'More';

@@ -37,10 +37,12 @@ export const state = {
   sent: null, // the text of the last request as the worker sent it, or null if it was too long to keep
   needsKey: false, // the server has asked for a key
   asked: 0, // how many times compute() has been called
+  live: false, // the user moves a slider, and the request that it makes is on its way
   timer: 0, // the timer that calls compute() after a change
   written: Promise.resolve(), // resolves when the address has the latest state
   language: 'curl', // the language of the code that is shown
   curve: null, // the softmax curve, once it has come into sight
+  compared: null, // the comparison (compare.js), once it has been used
   layers: null, // the section of stored layers (layers.js), if the server has any
   drafts: new Map(), // for each edited variant of an example, what the user made of it: {path, text, labels}
   latest: new Map(), // for each example, the name of the variant that was shown last

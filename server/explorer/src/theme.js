@@ -33,8 +33,15 @@ export function createTheme(button, onChange) {
     apply();
   }
 
+  // Takes the light theme for a page of paper (true), or the theme as before (false).
+  function print(printing) {
+    if (!printing) return apply();
+    document.documentElement.dataset.theme = 'light';
+    onChange(false);
+  }
+
   button.addEventListener('click', next);
   system.addEventListener('change', apply);
   apply();
-  return { next };
+  return { next, print };
 }

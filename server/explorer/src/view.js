@@ -3,7 +3,7 @@
 import { arithmetic } from './arithmetic.js';
 import { ArithmeticPanel } from './arithmeticpanel.js';
 import { drawBars, barsWidth } from './bars.js';
-import { makeScale, rangeOf } from './colour.js';
+import { makeScale, rangeOf, raster } from './colour.js';
 import { createSaveMenu } from './savemenu.js';
 import { Figure } from './figure.js';
 import { Film } from './film.js';
@@ -23,6 +23,7 @@ const GAP = 36; // pixels between the figures of a row, as in steps.css
 const EXPLANATION = 264; // pixels; the width of the text beside a step, as in explanation.css
 const AROUND = 150; // pixels; the height of the title, the labels and the bar of colours of a figure
 const TALLEST = { least: 200, most: 620 }; // pixels; the height of the cells of a figure
+const PAPER = 660; // pixels; the width of A4 without its margins
 const ENTROPY = 'entropy, nats';
 
 function make(tag, className, parent, text) {
@@ -31,6 +32,14 @@ function make(tag, className, parent, text) {
   if (text !== undefined) made.textContent = text;
   parent?.append(made);
   return made;
+}
+
+// Draws a picture of a matrix in the page itself, because a browser that prints does not wait for the worker.
+async function drawnNow(matrix, scale, part, side) {
+  const { width, height, pixels } = raster(matrix, scale, part, side);
+  const bitmap = Object.assign(document.createElement('canvas'), { width, height });
+  bitmap.getContext('2d').putImageData(new ImageData(pixels, width, height), 0, 0);
+  return { bitmap, width, height };
 }
 
 // Returns the colours of the theme that figures take.
@@ -55,6 +64,7 @@ export class View {
     this.hover = null;
     this.subject = { query: 0, key: 0 }; // the cell whose arithmetic is shown
     this.lines = null;
+    this.printing = false; // whether all steps are drawn for a page of paper
     this.words = new Words(words, {
       point: (row) => this.setHover(row === null ? null : { query: row }),
       lock: (row) => act.lock(this.state.row === row ? null : row),
@@ -161,7 +171,7 @@ export class View {
 
   resized() {
     const width = this.root.clientWidth;
-    if (!this.answer || width === this.width) return;
+    if (!this.answer || !width || width === this.width) return;
     cancelAnimationFrame(this.frame);
     this.frame = requestAnimationFrame(() => this.render(this.state));
   }
@@ -169,13 +179,14 @@ export class View {
   // Returns the name of the step that is open, or `all`. A step that the answer does not have cannot be open.
   opened() {
     const { answer, state } = this;
+    if (this.printing) return 'all';
     return state.step === 'all' || answer.matrix(state.step, state.batch, state.head) ? state.step : 'weights';
   }
 
   // Draws the open steps for the present answer.
   render(state) {
     this.state = state;
-    this.width = this.root.clientWidth;
+    this.width = this.printing ? PAPER : this.root.clientWidth || this.width;
     this.colours = colours();
     const { answer } = this;
     const opened = this.opened();
@@ -238,7 +249,7 @@ export class View {
   // Returns the greatest height of the cells of a step that is open alone, so that the words above it and the arithmetic below it are in
   // sight, too.
   tallest() {
-    const room = window.innerHeight - this.root.offsetTop - this.panel.root.offsetHeight - AROUND;
+    const room = window.innerHeight - this.root.offsetTop - this.panel.root.parentElement.offsetHeight - AROUND;
     return Math.min(Math.max(room, TALLEST.least), TALLEST.most);
   }
 
@@ -272,7 +283,10 @@ export class View {
       most,
       colours: this.colours,
       label: `${step.title}: ${shown.rows} × ${shown.cols}, ${range}. Arrow keys move, Enter keeps a row.`,
-      picture: (picked, part, side) => this.act.picture({ name, ...place, mask: maskName, scale: picked, part, side }),
+      picture: (picked, part, side) =>
+        this.printing
+          ? drawnNow({ ...shown, mask: hatched }, picked, part, side)
+          : this.act.picture({ name, ...place, mask: maskName, scale: picked, part, side }),
     });
     this.describe(parts, pane, shown, scale);
     this.writeNumbers(parts, pane, { matrix: shown, mask: hatched, rowLabels, colLabels });
