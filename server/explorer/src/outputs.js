@@ -146,7 +146,8 @@ function readNested(text, start, name, before) {
   let rank = 0; // 0 before the first number
   let last = COMMA; // what is before `at`: OPEN, COMMA, or CLOSE for a value
   const where = () => (name ?? 'array') + sizes.map((size) => `[${size}]`).join('');
-  for (let at = start; ;) {
+  let at = start;
+  for (;;) {
     const code = text.charCodeAt(at);
     if (isSpace(code)) {
       at++;
@@ -290,7 +291,9 @@ function fieldsOf(line, separator) {
 // beginning that begin with # are comments, as NumPy's savetxt writes them.
 function* linesOf(text) {
   let separator;
-  for (let at = 0, line = 1; at < text.length;) {
+  let at = 0;
+  let line = 1;
+  while (at < text.length) {
     const first = line;
     let content = '';
     let inside = false;
