@@ -36,7 +36,8 @@ export function partsOf({ data }, { batch, heads, rows, cols }) {
 }
 
 // Returns b − a as measured() of matrices.js has it, and {broken, brokenCount}: the indices of the first broken cells, and how many there
-// are. A masked cell is −∞, and a broken one is NaN. `masked` counts masked cells; `bits` has broken cells, too, because neither has a colour.
+// are. A masked cell is −∞, and a broken one is NaN. `masked` counts masked cells; `bits` has broken cells, too, because neither has
+// a colour.
 export function difference(a, b) {
   const { rows, cols } = a;
   const data = new Float64Array(rows * cols);

@@ -1,4 +1,5 @@
-// outputs.js reads the arrays of a file that a user's own kernel has written: .npy, .safetensors, JSON or rows of numbers. It needs no page.
+// outputs.js reads the arrays of a file that a user's own kernel has written: .npy, .safetensors, JSON or rows of numbers. It needs no
+// page.
 //
 // The file may be wrong in any way that a kernel can be wrong, so NaN and the infinities are numbers here. An array is {name, shape, data}.
 // data: a Float64Array in row-major order. name: a string, or null if the file does not say one.
@@ -136,7 +137,8 @@ function endOfWord(text, at) {
   return end;
 }
 
-// Reads the nested array of numbers that begins at a place of a text. Returns {array, end}. before: how many numbers the file had before it.
+// Reads the nested array of numbers that begins at a place of a text. Returns {array, end}. before: how many numbers the file
+// has before it.
 function readNested(text, start, name, before) {
   const numbers = new Numbers(before);
   const shape = []; // the size of each axis, as the first array that ended had it
@@ -144,7 +146,8 @@ function readNested(text, start, name, before) {
   let rank = 0; // 0 before the first number
   let last = COMMA; // what is before `at`: OPEN, COMMA, or CLOSE for a value
   const where = () => (name ?? 'array') + sizes.map((size) => `[${size}]`).join('');
-  for (let at = start; ;) {
+  let at = start;
+  for (;;) {
     const code = text.charCodeAt(at);
     if (isSpace(code)) {
       at++;
@@ -284,11 +287,13 @@ function fieldsOf(line, separator) {
   return separator ? fields.map((field) => field.trim()) : fields.filter(Boolean);
 }
 
-// Steps over the lines that have fields, as {fields, line}. An end of line within quotation marks is part of a field. Lines at the beginning
-// that begin with # are comments, as NumPy's savetxt writes them.
+// Steps over the lines that have fields, as {fields, line}. An end of line within quotation marks is part of a field. Lines at the
+// beginning that begin with # are comments, as NumPy's savetxt writes them.
 function* linesOf(text) {
   let separator;
-  for (let at = 0, line = 1; at < text.length;) {
+  let at = 0;
+  let line = 1;
+  while (at < text.length) {
     const first = line;
     let content = '';
     let inside = false;
@@ -362,8 +367,8 @@ async function formatOf(file) {
   return /^(\xef\xbb\xbf)?\s*[[{]/.test(begins) ? 'json' : 'csv';
 }
 
-// Reads a file, a File. Resolves to its arrays. An array without a name of its own has the name of the file if this is the name of a result,
-// such as output.npy. Throws an Error with a sentence.
+// Reads a file, a File. Resolves to its arrays. An array without a name of its own has the name of the file if this is the name of a
+// result, such as output.npy. Throws an Error with a sentence.
 export async function readOutputs(file) {
   if (!file.size) fail('The file is empty: it has 0 bytes.');
   const stem = file.name.replace(/\.[^.]*$/, '').toLowerCase();

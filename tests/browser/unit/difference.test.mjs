@@ -100,6 +100,8 @@ test('the largest error has its place and both numbers', () => {
     brokenCount: 0,
     firstBroken: null,
   });
+  const wide = largestError([[matrix(2, 3, [1, 1, 1, 1, 1, 1])]], [[matrix(2, 3, [1, 1, 1, 1, 1, 2])]]);
+  assert.deepEqual([wide.row, wide.col], [1, 2]);
   const { error, relative, col } = largestError(one(1, 0), one(1, -2));
   assert.deepEqual([error, relative, col], [2, Infinity, 1]);
 });

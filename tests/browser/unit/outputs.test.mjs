@@ -1,5 +1,5 @@
-// outputs.test.mjs tests how the explorer reads the arrays that a user's own kernel has written. GOLDEN was made once by NumPy 2.4.6: the .npy
-// files by numpy.lib.format.write_array, the texts by numpy.savetxt and by json.dumps of Python 3.11.
+// outputs.test.mjs tests how the explorer reads the arrays that a user's own kernel has written. GOLDEN was made once by NumPy 2.4.6: the
+// .npy files by numpy.lib.format.write_array, the texts by numpy.savetxt and by json.dumps of Python 3.11.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { toCSV } from '../../../server/explorer/src/download.js';
@@ -34,6 +34,8 @@ async function refused(name, wrong) {
 test('files of NumPy become numbers in row-major order, NaN and infinities, too', async () => {
   for (const key of ['f2', '>f4 F', 'f8']) assert.deepEqual(await read('mine.npy', golden(key)), [array(null, [2, 3], VALUES)], key);
   assert.deepEqual(await read('mine.npy', golden('bool')), [array(null, [2, 3], [1, 0, 1, 0, 0, 1])]);
+  const swapped = Uint8Array.of(0x38, 0x00, 0xc1, 0x00);
+  assert.deepEqual(await read('mine.npy', npyBytes('>f2', [2], swapped)), [array(null, [2], [0.5, -2.5])]);
   const big = Array.from({ length: 24 }, (_, i) => Number(2n ** 53n + BigInt(i)));
   assert.deepEqual(await read('mine.npy', golden('i8 F')), [array(null, [2, 3, 4], big)]);
 });
@@ -140,6 +142,8 @@ test('rows of numbers are read, whatever separates them', async () => {
     ['a.txt', 'q0 1 -2.5\nq1 3e-3 4\n'],
     ['a.txt', '   k0 k1\nq0 1 -2.5\nq1 3e-3 4\n'],
     ['a.csv', ',0,1\n0,1,-2.5\n1,3e-3,4\n'],
+    ['a.txt', '# made by\n# a kernel\n1 -2.5\n3e-3 4\n'],
+    ['a.csv', ',a,b\n#,1,-2.5\n##,3e-3,4\n'],
   ]) {
     assert.deepEqual(await read(name, text), two, text);
   }
@@ -170,7 +174,11 @@ test('what the page saves as CSV comes back', async () => {
   for (const [rows, cols] of labels) {
     assert.deepEqual(await read('a.csv', toCSV(values, 2, 3, rows, cols)), [array(null, [2, 3], values)], String([rows, cols]));
   }
-  assert.deepEqual(await read('a.csv', toCSV([NaN, 1, NaN, 2], 2, 2)), [array(null, [2, 2], [NaN, 1, NaN, 2])]);
+  for (const some of [
+    [NaN, 1, NaN, 2],
+    [NaN, NaN, 1, 2],
+  ])
+    assert.deepEqual(await read('a.csv', toCSV(some, 2, 2)), [array(null, [2, 2], some)]);
 });
 
 test('wrong rows are refused with the line', async () => {
@@ -180,6 +188,7 @@ test('wrong rows are refused with the line', async () => {
     ['1,2\n3,4x\n', 'Line 2, column 2 has "4x", which is no number.'],
     [',"a\nb",c\nq0,1,2\nq1,3,?\n', 'Line 4, column 3 has "?", which is no number.'],
     ['1,2\nx,4\n', 'Line 2, column 1 has "x", which is no number.'],
+    ['x\ny\n', 'Line 2, column 1 has "y", which is no number.'],
     ['0,5;0,25\n', 'Line 1, column 2 has "5;0", which is no number.'],
     ['1,2\n3,"4\n5,6\n', 'Line 2 has a quotation mark that nothing closes.'],
     ['hello world\n', 'The file has no numbers: its only row is "hello world".'],
