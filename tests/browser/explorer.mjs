@@ -24,14 +24,20 @@ export async function answered(page, does, state = 'done') {
 // Returns a pane of a step. The weights have two panes when two heads stand side by side.
 export const pane = (page, step, place = 0) => page.locator(`[data-step="${step}"] .pane`).nth(place);
 
-// Scrolls to a step and waits until its figure is painted.
+// Opens a step if it is not open.
+export async function openStep(page, step) {
+  if (!(await page.locator(`[data-step="${step}"]`).isVisible())) await page.click(`[data-frame="${step}"]`);
+}
+
+// Opens a step, and waits until its figure is painted.
 export async function painted(page, step) {
-  const figure = pane(page, step).locator('.figure[data-drawn="true"]');
-  await figure.scrollIntoViewIfNeeded();
+  await openStep(page, step);
+  await pane(page, step).locator('.figure[data-drawn="true"]').scrollIntoViewIfNeeded();
 }
 
 // Returns the matrix in the table of numbers of a step, with -Infinity for masked scores. The page must show the numbers.
 export async function numbers(page, step, place = 0) {
+  await openStep(page, step);
   const table = pane(page, step, place).locator('table');
   await table.waitFor();
   return table.evaluate((shown) =>
@@ -50,11 +56,17 @@ export async function matrix(page, step, head = 0, batch = 0) {
   );
 }
 
-// Scrolls to the figure of a step, and returns the middle of one of its cells on the screen.
+// Opens a step, and returns the middle of one of its cells on the screen. The cell is scrolled to the middle of the window, because the
+// edges of the window are covered.
 export async function cell(page, step, row, col, place = 0) {
+  await openStep(page, step);
   const figure = pane(page, step, place).locator('.figure');
-  await figure.scrollIntoViewIfNeeded();
   const { rows, cols } = await page.evaluate((step) => window.explorer.matrix(step), step);
-  const box = await figure.locator('.figure-over').boundingBox();
+  const over = figure.locator('.figure-over');
+  await over.evaluate((element, part) => {
+    const { top, height } = element.getBoundingClientRect();
+    window.scrollBy({ top: top + part * height - innerHeight / 2, behavior: 'instant' });
+  }, (row + 0.5) / rows);
+  const box = await over.boundingBox();
   return { x: box.x + ((col + 0.5) * box.width) / cols, y: box.y + ((row + 0.5) * box.height) / rows };
 }

@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { promisify } from 'node:util';
 import { readCase } from './expected.mjs';
-import { answered, cell, done, matrix, numbers, open, pane, painted } from './explorer.mjs';
+import { answered, cell, done, matrix, numbers, open, openStep, pane, painted } from './explorer.mjs';
 import { base, onPage, picture, serious, startDaemon } from './harness.mjs';
 
 const run = promisify(execFile);
@@ -70,7 +70,7 @@ test('opens with notebook 000 computed, under a strict policy', () =>
 
 test('pointing at a cell tells query, key, weight and score, and marks it in the other steps', () =>
   onPage({}, async (page) => {
-    await open(page);
+    await open(page, '/#step=all');
     for (const step of ['weights', 'scores']) {
       const { x, y } = await cell(page, step, 1, 2);
       await page.mouse.move(x, y);
@@ -136,6 +136,7 @@ test('who goes by keyboard sees the numbers, too, and keeps the page where it is
     assert.equal(await page.evaluate(() => document.activeElement.id), 'result');
     assert.equal((await state(page)).example, '003');
     await page.press('[data-frame="weights"]', 'Enter');
+    await pane(page, 'weights').locator('.figure').focus();
     for (const key of ['ArrowRight', 'ArrowDown', 'ArrowRight']) {
       await page.keyboard.press(key);
     }
@@ -152,7 +153,7 @@ test('the steps of a row stand side by side, none alone in the next', async () =
   for (const width of [820, 1440, 1920]) {
     await onPage({ viewport: { width, height: 900 } }, async (page) => {
       for (const [i, example] of ['000', '001', '002'].entries()) {
-        await open(page, `/?${i}#example=${example}`);
+        await open(page, `/?${i}#example=${example}&step=all`);
         const tops = await page
           .locator('.group-score .step:not([hidden]) .figure')
           .evaluateAll((all) => all.map((figure) => Math.round(figure.getBoundingClientRect().top)));
@@ -203,6 +204,7 @@ const colourOf = (page, step, row, col, place = 0) =>
 
 // Saves a figure as SVG, and returns the labels of the rows and columns in it and its number of cells.
 const inSight = async (page, step) => {
+  await openStep(page, step);
   await page.locator(`[data-step="${step}"] .menu summary`).click();
   const [download] = await Promise.all([
     page.waitForEvent('download'),
@@ -212,7 +214,7 @@ const inSight = async (page, step) => {
     (text) => {
       const found = new DOMParser().parseFromString(text, 'image/svg+xml');
       const texts = (anchor) => Array.from(found.querySelectorAll(`text[text-anchor="${anchor}"]`), ({ textContent }) => textContent);
-      return { rows: texts('end'), cells: found.querySelectorAll('g g > rect').length, picture: found.querySelectorAll('image').length };
+      return { rows: texts('end').slice(1), cells: found.querySelectorAll('g g g g g > rect').length, picture: found.querySelectorAll('image').length };
     },
     readFileSync(await download.path(), 'utf8'),
   );
@@ -263,6 +265,7 @@ test('+ and − zoom by keyboard, arrows move what is in sight; a small matrix i
     await open(page, '/#example=own');
     const X = Array.from({ length: 30 }, (_, i) => Array.from({ length: 20 }, (_, j) => Math.sin(i * 20 + j)));
     await answered(page, () => setBody(page, JSON.stringify({ X })));
+    await openStep(page, 'X');
     await pane(page, 'X').locator('.figure').focus();
     const press = async (...keys) => {
       for (const key of keys) await page.keyboard.press(key);
@@ -280,6 +283,7 @@ test('+ and − zoom by keyboard, arrows move what is in sight; a small matrix i
     assert.equal(await pane(page, 'X').locator('.reset').isVisible(), false);
 
     await answered(page, () => page.click('[data-example="000"]'));
+    await openStep(page, 'weights');
     await pane(page, 'weights').locator('.figure').focus();
     await press('ArrowDown', '+');
     assert.equal(await pane(page, 'weights').locator('.reset').isVisible(), false);
@@ -394,7 +398,7 @@ test('equal weights keep their colour while a mask is edited, unless colours go 
 
 test('what is masked is hatched, not coloured as zero', () =>
   onPage({}, async (page) => {
-    await open(page, '/#example=003');
+    await open(page, '/#example=003&step=all');
     await painted(page, 'weights');
     for (const step of ['masked_scores', 'weights']) {
       assert.equal(await pane(page, step).locator('.figure').getAttribute('data-masked'), '6');
@@ -571,7 +575,7 @@ test('notes and headings are about the request at hand; an edited one says what 
   onPage({}, async (page) => {
     const note = () => page.textContent('#look');
     const text = (step) => page.textContent(`[data-step="${step}"] .text`);
-    await open(page, '/#example=003');
+    await open(page, '/#example=003&step=all');
     const own = await note();
     assert.match(own, /No word sees what comes after/);
     await answered(page, () => setOption(page, 'causal', ''));
@@ -861,7 +865,7 @@ test('an error is in sight wherever the page is scrolled to, and leaves the focu
     await onPage({ viewport, expected: refused }, async (page) => {
       await open(page);
       await page.evaluate(() => document.querySelectorAll('details').forEach((one) => (one.open = true)));
-      for (const place of ['[data-step="output"] .figure', '[data-option="scale"]']) {
+      for (const place of ['[data-step="weights"] .figure', '[data-option="scale"]']) {
         await page.locator(place).scrollIntoViewIfNeeded();
         await page.focus(place);
         const before = await page.locator(place).boundingBox();
@@ -880,7 +884,7 @@ test('an error is in sight wherever the page is scrolled to, and leaves the focu
 
 test('a drawn Q is shown, as K and V are, also at 1024 × 1024', () =>
   onPage({}, async (page) => {
-    await open(page, '/#example=own');
+    await open(page, '/#example=own&step=all');
     const random = { generator: 'numpy', seed: 5 };
     const drawn = (n, d) => ({ random: 'randn', shape: [n, d] });
     const ask = async (body) => {
@@ -912,6 +916,7 @@ test('a step is saved as CSV, JSON, SVG and PNG', () =>
     await open(page, '/#example=003');
     await painted(page, 'masked_scores');
     const saved = async (format, step) => {
+      await openStep(page, step);
       await page.locator(`[data-step="${step}"] .menu summary`).click();
       const [download] = await Promise.all([
         page.waitForEvent('download'),
@@ -943,7 +948,7 @@ test('a step is saved as CSV, JSON, SVG and PNG', () =>
     const svg = String(await saved('svg', 'weights'));
     const parsed = await page.evaluate((text) => {
       const found = new DOMParser().parseFromString(text, 'image/svg+xml');
-      const fills = Array.from(found.querySelectorAll('g rect'), (rect) => rect.getAttribute('fill'));
+      const fills = Array.from(found.querySelectorAll('g g g g g > rect'), (rect) => rect.getAttribute('fill'));
       const hatched = fills.filter((fill) => /hatch/.test(fill)).length;
       return { error: Boolean(found.querySelector('parsererror')), cells: fills.length, hatched };
     }, svg);

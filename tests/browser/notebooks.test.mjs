@@ -27,7 +27,7 @@ const matrices = (value) => (Array.isArray(value[0][0]) ? value : [value]);
 for (const [example, cases] of Object.entries(EXAMPLES)) {
   test(`notebook ${example}: ${cases.join(', ')}`, () =>
     onPage({}, async (page) => {
-      await open(page, `/#example=${example}&numbers`);
+      await open(page, `/#example=${example}&numbers&step=all`);
       let compared = 0;
       for (const notebook of cases.map(readCase)) {
         for (const [member, value] of Object.entries(notebook.expect).filter(([key]) => STEPS.includes(key))) {

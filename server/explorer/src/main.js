@@ -325,6 +325,7 @@ const tour = createTour($('tour'), $('tour-open'), {
   show(step, cell) {
     changeView({ step, row: null, mean: false, lines: false });
     view.setHover(cell);
+    $('words').scrollIntoView();
   },
   answer: () => state.answer,
 });

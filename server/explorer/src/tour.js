@@ -115,13 +115,14 @@ export function createTour(root, opener, page) {
     at = stop;
     const { title, step, text } = STOPS[stop];
     const cell = { query: 0, key: 2 };
-    page.show(step, cell);
     const buttons = [
       ...(stop ? [['Back', () => go(stop - 1)]] : []),
       ...(stop < STOPS.length - 1 ? [['Next', () => go(stop + 1)]] : []),
       ['End the tour', close, stop < STOPS.length - 1],
     ];
-    card(`${stop + 1} of ${STOPS.length}: ${title}`, text(numbersOf(page.answer(), cell)), buttons).focus({ preventScroll: true });
+    const heading = card(`${stop + 1} of ${STOPS.length}: ${title}`, text(numbersOf(page.answer(), cell)), buttons);
+    page.show(step, cell);
+    heading.focus({ preventScroll: true });
   }
 
   async function start() {
