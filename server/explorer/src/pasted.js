@@ -189,7 +189,7 @@ function readTable(text, separator) {
   const labelled = (head && corner) || values.slice(head).every(([first]) => isText(first)) ? 1 : 0;
   const cells = values.slice(head).flatMap((row) => row.slice(labelled));
   const usable = cells.filter((value) => !isText(value)).length;
-  if (!usable || usable * 2 <= cells.length) return null;
+  if (!usable || (!corner && usable * 2 <= cells.length)) return null;
   const rows = values.slice(head).map((row, at) => {
     const line = lines[at + head];
     const { length } = lines[0];
