@@ -79,7 +79,7 @@ function readArray(text, start) {
       const [, comma, item] = ITEM.exec(text);
       at = ITEM.lastIndex;
       const index = at - item.length;
-      if (comma && !parts.length) refuseWord(text, index, ',');
+      if (comma && !parts.length) refuseWord(text, text.indexOf(',', open), ',');
       if (item === ']') break;
       if (item === '') refuse(text, open, 'Every [ needs a ]', 'a [ without one');
       if (item === ')') refuse(text, index, 'Every [ needs a ]', 'a ) where a ] is missing');
