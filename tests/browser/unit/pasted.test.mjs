@@ -289,7 +289,7 @@ test('a matrix that cannot be used is refused with the rule, the line and the pl
   refused('[[[[[[[[[1, 2]]]]]]]]]', 'A matrix has at most 8 axes, but line 1 has one [ more.', '[1');
   refused('1,2\n3,x\n5,6', 'A matrix has numbers only, but line 2 has x.', 'x');
   refused('1,2,x\n3,4,5', 'A matrix has numbers only, but line 1 has x.', 'x');
-  refused('q0,1,x\nq1,3,4', 'A matrix has numbers only, but line 1 has q0.', 'q0');
+  refused('q0,1,x\nq1,3,4', 'A matrix has numbers only, but line 1 has x.', 'x');
   refused('1,2\nx,3\n4,5', 'A matrix has numbers only, but line 2 has x.', 'x');
   refused('1,2,\n3,4,', 'A matrix has numbers only, but line 1 has an empty field.', '\n');
 });
