@@ -192,6 +192,7 @@ test('CSV is a matrix, with or without labels', () => {
     ['a,b\n1,2\n3,4', square],
     ['"a ""b"", c";"d"\n1;2\n3;4', square],
     ['the,1,2\ncat,3,4', square, ['the', 'cat']],
+    ['\ufeffthe,1,2\ncat,3,4', square, ['the', 'cat']],
     ['token,a,b\nthe,1,2\ncat,3,4', square, ['the', 'cat']],
     ['\ta\tb\nthe\t1\t2\ncat\t3\t4', square, ['the', 'cat']],
     [',0,1\n0,1,2\n1,3,4', square, ['0', '1']], // as to_csv of pandas writes it
@@ -247,6 +248,7 @@ test('a sentence is words', () => {
   words('torch.zeros([2, 3])');
   words('Q = K');
   words('"quoted, 1');
+  assert.deepEqual(readPasted('Hello, 3\nworld, 4 cats'), { words: 'Hello, 3 world, 4 cats' });
   assert.deepEqual(readPasted('Yes, I have 3.\nNo, you have 4,\nand we wait.'), { words: 'Yes, I have 3. No, you have 4, and we wait.' });
 });
 
@@ -288,6 +290,7 @@ test('a matrix that cannot be used is refused with the rule, the line and the pl
   refused('tensor([], size=(0, 3))', 'A matrix has at least one row and one column, but line 1 has a [] without numbers.', '[');
   refused('[[[[[[[[[1, 2]]]]]]]]]', 'A matrix has at most 8 axes, but line 1 has one [ more.', '[1');
   refused('1,2\n3,x\n5,6', 'A matrix has numbers only, but line 2 has x.', 'x');
+  refused('1,5;2,5\n3,5;x', 'A matrix has numbers only, but line 2 has x.', 'x');
   refused('1,2,x\n3,4,5', 'A matrix has numbers only, but line 1 has x.', 'x');
   refused('q0,1,x\nq1,3,4', 'A matrix has numbers only, but line 1 has x.', 'x');
   refused('1,2\nx,3\n4,5', 'A matrix has numbers only, but line 2 has x.', 'x');
