@@ -31,7 +31,13 @@ after(async () => {
 async function compute({ ask, infer }, base) {
   const url = `${base}/v2/models/attention/infer`;
   const numbers = Float32Array.from({ length: 64 * 8 }, (_, i) => Math.sin(i));
-  const json = await ask(`${base}/attention`, { X: [[1, 2], [3, 4]], causal: true });
+  const json = await ask(`${base}/attention`, {
+    X: [
+      [1, 2],
+      [3, 4],
+    ],
+    causal: true,
+  });
   const X = { shape: [64, 8], data: numbers };
   const { output, weights } = await infer(url, { Q: X, K: X, V: X }, { causal: true });
   const error = await infer(url, { Q: X, K: { shape: [128, 4], data: numbers }, V: X }).catch(({ message }) => message);
@@ -42,9 +48,11 @@ test('the client in JavaScript runs in a page of another origin', async () => {
   const options = { origin, baseURL: origin, also: daemon.base, expected: /422/ };
   await onPage(options, async (page) => {
     await page.goto('/');
-    const said = await page.evaluate(
-      `import('/attention.mjs').then((client) => (${compute})(client, ${JSON.stringify(daemon.base)}))`);
-    assert.deepEqual(said.shapes, [[64, 8], [64, 64]]);
+    const said = await page.evaluate(`import('/attention.mjs').then((client) => (${compute})(client, ${JSON.stringify(daemon.base)}))`);
+    assert.deepEqual(said.shapes, [
+      [64, 8],
+      [64, 64],
+    ]);
     assert.match(said.error, /^422 K has 4 columns but Q has 8/);
     assert.deepEqual(said.json.weights[0], [1, 0]);
     assert.deepEqual(said, await compute({ ask, infer }, daemon.base));

@@ -63,10 +63,13 @@ export async function cell(page, step, row, col, place = 0) {
   const figure = pane(page, step, place).locator('.figure');
   const { rows, cols } = await page.evaluate((step) => window.explorer.matrix(step), step);
   const over = figure.locator('.figure-over');
-  await over.evaluate((element, part) => {
-    const { top, height } = element.getBoundingClientRect();
-    window.scrollBy({ top: top + part * height - innerHeight / 2, behavior: 'instant' });
-  }, (row + 0.5) / rows);
+  await over.evaluate(
+    (element, part) => {
+      const { top, height } = element.getBoundingClientRect();
+      window.scrollBy({ top: top + part * height - innerHeight / 2, behavior: 'instant' });
+    },
+    (row + 0.5) / rows,
+  );
   const box = await over.boundingBox();
   return { x: box.x + ((col + 0.5) * box.width) / cols, y: box.y + ((row + 0.5) * box.height) / rows };
 }

@@ -214,7 +214,11 @@ const inSight = async (page, step) => {
     (text) => {
       const found = new DOMParser().parseFromString(text, 'image/svg+xml');
       const texts = (anchor) => Array.from(found.querySelectorAll(`text[text-anchor="${anchor}"]`), ({ textContent }) => textContent);
-      return { rows: texts('end').slice(1), cells: found.querySelectorAll('g g g g g > rect').length, picture: found.querySelectorAll('image').length };
+      return {
+        rows: texts('end').slice(1),
+        cells: found.querySelectorAll('g g g g g > rect').length,
+        picture: found.querySelectorAll('image').length,
+      };
     },
     readFileSync(await download.path(), 'utf8'),
   );

@@ -28,7 +28,6 @@ class Strips {
     this.canvas.setAttribute('role', 'img');
     this.line = make('p', 'strip-line', this.root);
     this.say = say;
-    this.mark = getComputedStyle(document.documentElement).getPropertyValue('--mark');
     this.column = null;
     this.canvas.addEventListener('pointermove', (event) => this.point(Math.floor((event.offsetX / this.canvas.clientWidth) * this.cols)));
     this.canvas.addEventListener('pointerleave', () => this.point(null));
@@ -79,7 +78,7 @@ class Strips {
         -(rows.length - 1) * CELL.height,
         size.width - size.gap,
         rows.length * CELL.height - 1,
-        this.mark,
+        getComputedStyle(canvas).getPropertyValue('--mark'),
       );
     this.line.textContent = `${this.tell(column)}${count > cols ? ` The first ${cols} of ${count} columns are here.` : ''}`;
   }
@@ -104,13 +103,20 @@ export class ArithmeticPanel {
     this.opened = opened;
     this.title.setAttribute('aria-expanded', String(opened));
     this.body.classList.toggle('closed', !opened);
-    if (opened && this.given) this.show(this.given);
+    if (!opened || !this.given) return;
+    this.measure();
+    this.show(this.given);
   }
 
   link(what, value, strong) {
     const item = make('li', strong ? 'strong' : '', this.chain);
     make('span', 'what', item, what);
     if (value !== null) make('b', '', item, formatNumber(value, 4));
+  }
+
+  // Reads the width of the panel. It must be called before the page changes, because reading it later would compute the layout once more.
+  measure() {
+    this.room = this.body.clientWidth;
   }
 
   // given: {found, query, key, head, dark, mean}. found: what arithmetic() returns. query, key: their labels. head: a text, or empty.
@@ -122,7 +128,7 @@ export class ArithmeticPanel {
     this.title.replaceChildren(make('b', '', null, `${query} → ${key}`), ` ${head ? `${head}, ` : ''}weight ${weight}`);
     this.showChain(found);
     if (!this.opened) return;
-    const room = this.body.clientWidth;
+    const room = this.room;
     const compact = Math.max(found.q?.length ?? 0, found.v?.length ?? 0) <= 8;
     const half = room < 700 ? room - 64 : compact ? room / 4 : room / 2 - 80;
     this.body.classList.toggle('compact', compact);

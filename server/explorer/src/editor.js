@@ -13,10 +13,15 @@ function lineAndColumn(text, index) {
 }
 
 // Makes the editor. elements: {area, marks, note, file, drop}. base: the URL that the paths of the API follow. onText(text, replaced) is
-// called when the user has changed the text. replaced: whether the whole text is a new one. onRefused(title, detail) is called when a file
+// called when the user has changed the text. replaced: whether the whole text is a new one; labels may come with it. onUnreadable(message,
+// index) is called when a text is no request. sentence(words) returns the request for words. onRefused(title, detail) is called when a file
 // cannot be opened; the text stays then. onHidden(files) is called with a file of hidden states, and onOutputs(files) with the output of a
 // kernel; they are no requests. isFor(element) says what is dropped on an element: `request`, `layers` or `comparison`.
-export function createEditor({ area, marks, note, file, drop }, base, { onText, onRefused, onHidden, onOutputs, isFor }) {
+export function createEditor(
+  { area, marks, note, file, drop },
+  base,
+  { onText, onUnreadable, onRefused, onHidden, onOutputs, isFor, sentence },
+) {
   let text = '';
   let place = null;
   let opened = 0; // how many times the user has opened files
@@ -52,6 +57,9 @@ export function createEditor({ area, marks, note, file, drop }, base, { onText, 
   function setProblem(problem) {
     place = null;
     if (problem?.pointer) place = locate(text, problem.pointer);
+    if (!place && problem?.index !== undefined) {
+      place = { start: problem.index, end: problem.index + 1 };
+    }
     if (!place && problem?.offset !== undefined) {
       const start = Math.min(indexOfByte(text, problem.offset), text.length);
       place = { start, end: Math.min(text.length, start + 1) };
@@ -69,10 +77,53 @@ export function createEditor({ area, marks, note, file, drop }, base, { onText, 
     area.scrollTop = Math.max(0, line * parseFloat(getComputedStyle(area).lineHeight) - area.clientHeight / 3);
   }
 
+  const load = () => import(new URL(FILES_NAME, import.meta.url));
+
   async function read(files) {
-    if (files.length === 1 && !OTHERS.test(files[0].name)) return { text: await files[0].text() };
-    const { readFiles } = await import(new URL(FILES_NAME, import.meta.url));
+    if (files.length === 1 && !OTHERS.test(files[0].name)) return asRequest(await files[0].text());
+    const { readFiles } = await load();
     return readFiles(files, text, base);
+  }
+
+  // Makes a request of a text. Text that begins like JSON stays as it is.
+  async function asRequest(given) {
+    if (/^\s*(\{|$)/.test(given)) return { text: given };
+    const { requestOfText } = await load();
+    return requestOfText(given, sentence) ?? { text: given };
+  }
+
+  // Makes a request of a text that the user has pasted over the whole text, or of the present text. If this is not possible, the text is
+  // shown with a mark at the place of the error.
+  async function convert(given) {
+    const mine = ++opened;
+    try {
+      const found = await asRequest(given);
+      if (mine !== opened) return;
+      set(found.text);
+      note.textContent = [found.note, note.textContent].filter(Boolean).join(' ');
+      onText(text, true, found.labels);
+    } catch ({ message, index = 0 }) {
+      if (mine !== opened) return;
+      set(given);
+      onText(given, true);
+      onUnreadable(message, index);
+    }
+  }
+
+  // Puts a pasted text in the place of the selection, as JSON if it is a matrix.
+  async function insert(given) {
+    const { requestOfText } = await load();
+    let value = given;
+    try {
+      value = requestOfText(given, sentence, true)?.value ?? given;
+    } catch {
+      // The text goes in as it is, and the server says what is wrong.
+    }
+    area.setRangeText(value, area.selectionStart, area.selectionEnd, 'end');
+    text = area.value;
+    place = null;
+    mark();
+    onText(text, false);
   }
 
   async function open(chosen) {
@@ -85,7 +136,7 @@ export function createEditor({ area, marks, note, file, drop }, base, { onText, 
       if (found.hidden) return onHidden(files);
       set(found.text ?? withMember(text, found.key, found.value));
       note.textContent = [found.note, note.textContent].filter(Boolean).join(' ');
-      onText(text, !found.key);
+      onText(text, !found.key, found.labels);
     } catch (error) {
       if (mine === opened) onRefused(`${files.map(({ name }) => name).join(', ')}: not opened`, error.message);
     }
@@ -111,11 +162,12 @@ export function createEditor({ area, marks, note, file, drop }, base, { onText, 
     }
     const pasted = event.clipboardData.getData('text');
     over = area.value.slice(area.selectionStart, area.selectionEnd).trim() === area.value.trim();
-    if (pasted.length <= LONG) return;
+    const json = /^\s*\{/.test(pasted);
+    if (pasted.length <= LONG && (json || (!over && !/\d\s*[.,\]]/.test(pasted)))) return;
     event.preventDefault();
+    if (over || pasted.length > LONG) convert(pasted);
+    else insert(pasted);
     over = false;
-    set(pasted);
-    onText(pasted, true);
   });
   file.addEventListener('change', () => {
     open(file.files);
@@ -136,5 +188,5 @@ export function createEditor({ area, marks, note, file, drop }, base, { onText, 
     const files = [...event.dataTransfer.files];
     ({ layers: onHidden, comparison: onOutputs, request: open })[isFor(event.target)](files);
   });
-  return { set, setProblem, reveal };
+  return { set, setProblem, reveal, convert: () => convert(text) };
 }

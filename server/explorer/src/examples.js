@@ -351,10 +351,27 @@ export const EXAMPLES = [
 export const OWN = {
   id: 'own',
   title: 'Your own',
-  look: 'Paste or drop JSON, or drop a .safetensors file. For a sentence, choose “a sentence” first. The page computes while you type.',
+  look: 'Paste a text, matrices as Python prints them, CSV or JSON, or drop a file. The page computes while you type.',
   variants: [
     {
       id: 'own',
+      title: 'a sentence',
+      look:
+        'Paste a text, matrices as Python prints them, CSV or JSON. The embedding and the projections are random here, not trained, ' +
+        'so the weights say nothing about the language.',
+      path: '/multi-head-attention',
+      body: {
+        random: { generator: 'torch', seed: 1 },
+        text: 'The animal did not cross the street because it was too tired.',
+        embedding_dim: 32,
+        heads: 4,
+        W_Q: { random: 'normal', shape: [32, 32], std: 0.25 },
+        W_K: { random: 'normal', shape: [32, 32], std: 0.25 },
+        W_V: { random: 'normal', shape: [32, 32], std: 0.25 },
+      },
+    },
+    {
+      id: 'own-matrices',
       title: 'matrices',
       path: '/attention',
       body: {
@@ -375,21 +392,6 @@ export const OWN = {
           [1, 1],
           [0.5, -1],
         ],
-      },
-    },
-    {
-      id: 'own-sentence',
-      title: 'a sentence',
-      look: 'The embedding and the projections are random here, not trained. So the weights say nothing about the language.',
-      path: '/multi-head-attention',
-      body: {
-        random: { generator: 'torch', seed: 1 },
-        text: 'The animal did not cross the street because it was too tired.',
-        embedding_dim: 32,
-        heads: 4,
-        W_Q: { random: 'normal', shape: [32, 32], std: 0.25 },
-        W_K: { random: 'normal', shape: [32, 32], std: 0.25 },
-        W_V: { random: 'normal', shape: [32, 32], std: 0.25 },
       },
     },
     {

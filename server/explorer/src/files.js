@@ -1,6 +1,8 @@
-// files.js reads the files that the user gives besides JSON: NumPy's .npy and .safetensors. The page loads it with the first such file.
+// files.js reads what the user gives besides JSON: NumPy's .npy, .safetensors, and text such as Python prints. The page loads it with the
+// first of these.
 import { members, parse } from './jsontext.js';
 import { readNpy } from './npy.js';
+import { readPasted } from './pasted.js';
 import { MATRICES, pathFor, PROJECTIONS } from './request.js';
 import { readSafetensors } from './safetensors.js';
 import { shell } from './snippets.js';
@@ -135,4 +137,24 @@ export async function readFiles(files, present, base) {
   if (!found) return null;
   const text = await requestOf('.npy', [], found, base);
   return { text, note: `${found.map(([key, tensor]) => described(key, tensor)).join(', ')} are the request now.` };
+}
+
+// The keys of matrices that have no names, by their number.
+const UNNAMED = [[], ['X'], ['Q', 'K'], ['Q', 'K', 'V']];
+
+// Makes a request of a text that is no JSON object: matrices as Python prints them, CSV, or words. sentence(words) returns the request for
+// words. Returns {text, labels, note}, or null if the text is meant to be JSON. one: the text goes into a request that is there, so the
+// result for one matrix without a name is {value}, its JSON. Throws an Error with a sentence and `index`, the place in the text.
+export function requestOfText(text, sentence, one = false) {
+  const found = readPasted(text);
+  if (!found) return null;
+  if (found.words !== undefined) return one ? null : { text: sentence(found.words), labels: [], note: 'The words are the sentence now.' };
+  const { matrices, labels } = found;
+  if (one) return matrices.length === 1 && matrices[0][0] === null ? { value: matrices[0][1] } : null;
+  const names = matrices.every(([name]) => name === null) ? UNNAMED[matrices.length] : matrices.map(([name]) => name);
+  if (!names || names.includes(null)) {
+    fail(`The text has ${matrices.length} matrices, and some have no name. Write the name of its key before each, as in Q = [[1, 2]].`);
+  }
+  const all = matrices.map(([, json], at) => `  ${JSON.stringify(names[at])}: ${json}`);
+  return { text: `{\n${all.join(',\n')}\n}\n`, labels: labels ?? [], note: `The text is ${names.join(', ')} now.` };
 }

@@ -43,7 +43,7 @@ export class Film {
       Object.assign(frame.canvas.style, { width: `${width}px`, height: `${height}px` });
       this.on.paint(frame.canvas, name);
     }
-    if (current !== this.current) this.reveal(current);
+    if (current !== this.current) requestAnimationFrame(() => this.reveal(current));
     this.current = current;
     for (const [name, { button }] of this.frames) {
       if (name === current) button.setAttribute('aria-current', 'step');

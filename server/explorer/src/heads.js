@@ -66,7 +66,8 @@ export class Heads {
     this.state = state;
     if (this.root.hidden) return;
     const all = heads * answer.batch <= MOST;
-    const shown = [heads, answer.batch, all ? '' : state.batch].join();
+    const { rows, cols } = answer.matrix('weights', 0, 0);
+    const shown = [heads, answer.batch, rows, cols, all ? '' : state.batch].join();
     const other = this.answer !== answer;
     this.answer = answer;
     this.look = look;
@@ -111,6 +112,8 @@ export class Heads {
     const button = Object.assign(make('button', 'head', row), { type: 'button', title });
     Object.assign(button.dataset, { head, batch });
     const canvas = make('canvas', 'thumb', button);
+    const { width, height } = thumbSize(this.answer.matrix('weights', batch, head), THUMB);
+    Object.assign(canvas.style, { width: `${width}px`, height: `${height}px` });
     canvas.setAttribute('aria-hidden', 'true');
     make('span', '', button, `head ${head}`);
     if (key !== null) make('small', '', button, formatNumber(key, 3));
@@ -154,8 +157,6 @@ export class Heads {
       const matrix = answer.matrix('weights', one.batch, one.head);
       if (one.matrix === matrix && one.look === look) continue;
       Object.assign(one, { matrix, look });
-      const { width, height } = thumbSize(matrix, THUMB);
-      Object.assign(one.canvas.style, { width: `${width}px`, height: `${height}px` });
       this.on.paint(one.canvas, one.batch, one.head);
     }
     this.describe();

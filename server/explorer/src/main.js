@@ -22,7 +22,7 @@ import { createOptions } from './options.js';
 import { createProblemBox } from './problem.js';
 import { isSoftmax, pathAfter, pathFor, PATHS } from './request.js';
 import { createSaveMenu } from './savemenu.js';
-import { bodyText } from './snippets.js';
+import { bodyText, formatJSON } from './snippets.js';
 import { FRESH, shownState, state } from './state.js';
 import { STEPS } from './steps.js';
 import { createTheme } from './theme.js';
@@ -32,6 +32,7 @@ import { colours, View } from './view.js';
 
 /* global LAYERS_NAME, COMPARE_NAME */
 const TYPING = 300; // milliseconds from the last key to the request
+const LATE = 250; // milliseconds; if the answer to another example takes longer, the old one is hidden
 const SMALL = 1_000_000; // characters; the page parses only requests that are shorter than this before it sends them
 const NO_OBJECT = '(the request is not a JSON object)';
 const $ = (id) => document.getElementById(id);
@@ -128,6 +129,8 @@ const editor = createEditor(
   state.base,
   {
     onText: takeText,
+    onUnreadable: (message, index) => refuseText(message, index),
+    sentence: (words) => formatJSON({ ...OWN.variants[0].body, text: words }),
     onRefused: (title, detail) => notice(title, detail),
     onHidden: openHidden,
     onOutputs: openOutputs,
@@ -154,6 +157,7 @@ async function compute() {
   const reply = await client.ask({ path, text });
   if (!reply) return;
   $('progress').hidden = true;
+  showNew();
   state.summary = reply.summary ?? null;
   state.sent = reply.sent ?? null;
   if (reply.failure || reply.status !== 200) return failed(reply);
@@ -196,6 +200,7 @@ function failed(reply) {
 
 // The page does not send a body for /softmax. If an answer is still on its way, it belongs to an older request, and the page drops it.
 function refuseSoftmax() {
+  showNew();
   client.forget();
   $('progress').hidden = true;
   $('options-note').textContent = '';
@@ -204,15 +209,18 @@ function refuseSoftmax() {
   showStatus('error', 'This body is for /softmax');
 }
 
-// The page does not send a text that begins like no request.
-function refuseText() {
+// The page does not send a text that begins like no request. message, index: what is wrong, and where, if it is known.
+function refuseText(message, index) {
+  clearTimeout(state.timer);
+  showNew();
   client.forget();
   $('progress').hidden = true;
   state.summary = state.sent = null;
   $('options-note').textContent = NO_OBJECT;
   options.update(null, 1, sizes());
   setControls();
-  problem.show({ title: 'This is not JSON: a request begins with {', detail: 'For a sentence, choose “Your own” and then “a sentence”.' });
+  const detail = message ?? 'The page can make a request of words, of CSV, and of matrices as Python prints them.';
+  problem.show({ title: 'This is not JSON: a request begins with {', detail, index, unread: !message });
   showStatus('error', 'This is not JSON');
 }
 
@@ -360,10 +368,10 @@ async function editLive(text) {
 
 // Takes the text that the user gives. replaced: the user has dropped it, opened it or pasted it over the whole text. Otherwise the user
 // has typed in the text.
-function takeText(text, replaced) {
+function takeText(text, replaced, labels = []) {
   state.text = text;
   if (replaced) {
-    Object.assign(state, FRESH, { example: OWN.id, labels: [] });
+    Object.assign(state, FRESH, { example: OWN.id, labels });
     options.forget();
     drawExamples();
   }
@@ -383,11 +391,29 @@ function choose(id, kept = {}, push = true) {
   if (push) tour.leave();
   Object.assign(state, FRESH, made, push && state.drafts.get(variant.id), kept, { example: variant.id });
   editor.set(state.text);
+  $('sentence-box').hidden = !('text' in variant.body);
   options.forget();
   drawExamples();
   if (push) writeAddress(true);
   else describeExample(true);
+  if (state.answer) hideOld();
   return compute();
+}
+
+// Hides the answer to the last example if the next one takes long, because its numbers are not those of the example that is named now.
+function hideOld() {
+  clearTimeout(state.hiding);
+  state.hiding = setTimeout(() => {
+    state.focus = document.activeElement;
+    $('result').classList.add('waiting');
+  }, LATE);
+}
+
+function showNew() {
+  clearTimeout(state.hiding);
+  if (!$('result').classList.contains('waiting')) return;
+  $('result').classList.remove('waiting');
+  state.focus.focus({ preventScroll: true });
 }
 
 const resume = (id) => choose(state.latest.get(id) ?? id);
@@ -601,14 +627,11 @@ async function copyWith(text, button) {
 
 // Makes the curve when it comes into sight, because the curve sends a request of its own.
 function watchCurve() {
-  const watcher = new IntersectionObserver(
-    ([entry]) => {
-      if (!entry.isIntersecting) return;
-      watcher.disconnect();
-      state.curve = createCurve($('curve'), { post: client.post });
-    },
-    { rootMargin: '300px' },
-  );
+  const watcher = new IntersectionObserver(([entry]) => {
+    if (!entry.isIntersecting) return;
+    watcher.disconnect();
+    state.curve = createCurve($('curve'), { post: client.post });
+  });
   watcher.observe($('curve'));
 }
 

@@ -26,9 +26,8 @@ export class CanvasSurface {
     canvas.height = Math.round(height * ratio);
     this.context = canvas.getContext('2d');
     this.context.scale(ratio, ratio);
-    this.context.font = FONT;
-    this.context.textBaseline = 'middle';
     this.context.imageSmoothingEnabled = false;
+    this.written = false;
   }
 
   ground(width, height, colour) {
@@ -84,6 +83,9 @@ export class CanvasSurface {
   // Writes a text. align: 'left', 'center' or 'right'. turned: whether the text runs upwards.
   text(text, x, y, { colour, align, most, turned }) {
     const { context } = this;
+    // A font takes long to find, and most canvases have no text.
+    if (!this.written) Object.assign(context, { font: FONT, textBaseline: 'middle' });
+    this.written = true;
     context.save();
     context.translate(x, y);
     if (turned) context.rotate(-Math.PI / 2);

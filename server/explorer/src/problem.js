@@ -7,8 +7,8 @@ function make(tag, textContent, more = {}) {
 // Makes the box. `result` is marked as stale while the problem is one of the request; `panel` has the editor. The buttons of the box call
 // editor.reveal(), compute() and askKey().
 export function createProblemBox({ box, result, panel }, { editor, compute, askKey }) {
-  // Shows a problem, {title, detail, pointer, offset, status, again}, or removes the last one (null). ofRequest: whether the problem is one
-  // of the request. The editor marks it in the text then. again: whether asking again may help.
+  // Shows a problem, {title, detail, pointer, offset, index, status, again, unread}, or removes the last one (null). ofRequest: whether the problem is one
+  // of the request. The editor marks it in the text then. again: whether asking again may help. unread: whether the text may become a request.
   function show(found, ofRequest = true) {
     const where = editor.setProblem(ofRequest ? found : null);
     box.hidden = !found;
@@ -25,6 +25,7 @@ export function createProblemBox({ box, result, panel }, { editor, compute, askK
     if (where) {
       act(`Show ${where}`, () => ((panel.open = true), editor.reveal()), { id: 'problem-show' });
     }
+    if (found.unread) act('Make a request of it', editor.convert);
     if (found.again) act('Try again', compute);
     if (found.status === 401) act('Enter a key', askKey);
     if (!ofRequest) act('Close', () => show(null));

@@ -38,6 +38,7 @@ export const state = {
   needsKey: false, // the server has asked for a key
   asked: 0, // how many times compute() has been called
   live: false, // the user moves a slider, and the request that it makes is on its way
+  hiding: 0, // the timer that hides the last answer
   timer: 0, // the timer that calls compute() after a change
   written: Promise.resolve(), // resolves when the address has the latest state
   language: 'curl', // the language of the code that is shown

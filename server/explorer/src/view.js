@@ -187,6 +187,9 @@ export class View {
   render(state) {
     this.state = state;
     this.width = this.printing ? PAPER : this.root.clientWidth || this.width;
+    // The layout is read before anything changes, because reading it later would compute it once more.
+    this.taken = this.root.offsetTop + this.panel.root.parentElement.offsetHeight;
+    this.panel.measure();
     this.colours = colours();
     const { answer } = this;
     const opened = this.opened();
@@ -249,7 +252,7 @@ export class View {
   // Returns the greatest height of the cells of a step that is open alone, so that the words above it and the arithmetic below it are in
   // sight, too.
   tallest() {
-    const room = window.innerHeight - this.root.offsetTop - this.panel.root.parentElement.offsetHeight - AROUND;
+    const room = window.innerHeight - this.taken - AROUND;
     return Math.min(Math.max(room, TALLEST.least), TALLEST.most);
   }
 
