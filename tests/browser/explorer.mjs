@@ -56,19 +56,22 @@ export async function matrix(page, step, head = 0, batch = 0) {
   );
 }
 
-// Opens a step, and returns the middle of one of its cells on the screen. The cell is scrolled to the middle of the window, because the
-// edges of the window are covered.
+// Opens a step, and returns the middle of one of its cells on the screen. The cell is scrolled to the middle of the window if
+// it is out of sight or covered.
 export async function cell(page, step, row, col, place = 0) {
   await openStep(page, step);
   const figure = pane(page, step, place).locator('.figure');
   const { rows, cols } = await page.evaluate((step) => window.explorer.matrix(step), step);
   const over = figure.locator('.figure-over');
+  await over.scrollIntoViewIfNeeded(); // this waits until the page does not move
   await over.evaluate(
     (element, part) => {
-      const { top, height } = element.getBoundingClientRect();
-      window.scrollBy({ top: top + part * height - innerHeight / 2, behavior: 'instant' });
+      const { left, top, width, height } = element.getBoundingClientRect();
+      const y = top + part.down * height;
+      const there = document.elementFromPoint(left + part.right * width, y);
+      if (!element.parentElement.contains(there)) window.scrollBy({ top: y - innerHeight / 2, behavior: 'instant' });
     },
-    (row + 0.5) / rows,
+    { down: (row + 0.5) / rows, right: (col + 0.5) / cols },
   );
   const box = await over.boundingBox();
   return { x: box.x + ((col + 0.5) * box.width) / cols, y: box.y + ((row + 0.5) * box.height) / rows };

@@ -660,7 +660,7 @@ test('what is wrong with a request is told, and marked where it is', () =>
 test('words in place of JSON are not sent; one line says so, and the options wait', () =>
   onPage({}, async (page) => {
     await open(page, '/#example=own');
-    assert.match(await page.textContent('#look'), /For a sentence, choose “a sentence” first/);
+    assert.match(await page.textContent('#look'), /^Paste a text, matrices as Python prints them, CSV or JSON/);
     const note = () => page.textContent('#options-note');
     await answered(page, () => page.fill('#request', 'the cat sat'), 'error');
     assert.match(await page.textContent('#problem'), /^This is not JSON: a request begins with {/);
@@ -670,7 +670,8 @@ test('words in place of JSON are not sent; one line says so, and the options wai
     await answered(page, () => page.fill('#request', '{"X": [[1, 2], [3, 4]]}'));
     assert.equal(await note(), '');
     assert.equal(await page.isDisabled('#option-causal'), false);
-    await answered(page, () => page.click('[data-variant="own-sentence"]'));
+    await answered(page, () => page.click('[data-variant="own-matrices"]'));
+    await answered(page, () => page.click('[data-variant="own"]'));
     assert.match(await page.textContent('#look'), /random here, not trained/);
   }));
 
@@ -869,7 +870,7 @@ test('an error is in sight wherever the page is scrolled to, and leaves the focu
     await onPage({ viewport, expected: refused }, async (page) => {
       await open(page);
       await page.evaluate(() => document.querySelectorAll('details').forEach((one) => (one.open = true)));
-      for (const place of ['[data-step="weights"] .figure', '[data-option="scale"]']) {
+      for (const place of ['[data-step="weights"] .pane:first-child .figure', '[data-option="scale"]']) {
         await page.locator(place).scrollIntoViewIfNeeded();
         await page.focus(place);
         const before = await page.locator(place).boundingBox();

@@ -38,7 +38,7 @@ const told = async (page, pattern) => {
 
 test('a dropped .npy file is a matrix of the request, and the rest stays; the parsers are loaded with it', () =>
   onPage({}, async (page, { requests }) => {
-    await open(page, '/#example=own');
+    await open(page, '/#example=own-matrices');
     assert.equal(loaded(requests), 0);
     const before = JSON.parse((await state(page)).text);
     const bytes = npyBytes('<f4', [2, 3], new Float32Array([1, 0.1, 0, 0, 1, 2]));
@@ -157,7 +157,7 @@ test('a .safetensors file that is opened by keyboard is the request', () =>
 
 test('a .npy file that is pasted is a matrix; the names of a file may be unknown to the server', () =>
   onPage({ expected: refused }, async (page) => {
-    await open(page, '/#example=own');
+    await open(page, '/#example=own-matrices');
     await answered(page, () => give(page, 'paste', '#request', ['V.npy', npyBytes('<i2', [4, 1], new Int16Array([1, 2, 3, -4]))]));
     assert.deepEqual(await matrix(page, 'V'), [[1], [2], [3], [-4]]);
     const foreign = safetensorsBytes({ query: entry('U8', [1, 1], 0, 1) }, [1]);

@@ -214,15 +214,23 @@ test('the state goes into the address and comes back', { skip: !packs() && 'Node
     compare: 0,
     row: 0,
     batch: 0,
+    step: 'scores',
     log: true,
     palette: 'cividis',
   };
-  const { example, path, text: back, labels, head, compare, row, log, numbers, palette } = await fromHash(await toHash(state, true));
-  assert.deepEqual({ example, path, text: back, labels, head, compare, row, batch: 0, log, palette }, state);
+  const { example, path, text: back, labels, head, compare, row, step, log, numbers, palette } = await fromHash(await toHash(state, true));
+  assert.deepEqual({ example, path, text: back, labels, head, compare, row, batch: 0, step, log, palette }, state);
   assert.equal(numbers, false);
-  assert.equal(await toHash({ example: '000', head: 0, compare: null, row: null, palette: 'viridis' }, false), '#example=000');
+  assert.equal(
+    await toHash({ example: '000', step: 'weights', head: 0, compare: null, row: null, palette: 'viridis' }, false),
+    '#example=000',
+  );
   assert.equal((await fromHash('#example=000&request=%21')).broken, true);
   assert.equal((await fromHash('#head=-1')).head, undefined);
+  assert.equal((await fromHash('#step=constructor')).step, undefined);
+  const plain = await fromHash(`#body=${encodeURIComponent('{"X": [[1]], "W_Q": [[1]]}')}&labels=a, b`);
+  assert.deepEqual([plain.path, JSON.parse(plain.text), plain.labels], ['/self-attention', { X: [[1]], W_Q: [[1]] }, ['a', 'b']]);
+  assert.equal((await fromHash('#body={')).broken, true);
   const foreign = await fromHash(await toHash({ ...state, path: '/metrics' }, true));
   assert.deepEqual([foreign.broken, foreign.path], [true, undefined]);
 });
