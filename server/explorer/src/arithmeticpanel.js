@@ -70,7 +70,15 @@ class Strips {
     rows.forEach(({ values, scale }, at) => {
       if (at) surface.move(0, CELL.height);
       const matrix = { rows: 1, cols, data: values };
-      paintCells(surface, { matrix, scale, range: wholeRange(matrix), size, numbers: true, readable: { width: 30, height: 0 } });
+      paintCells(surface, {
+        matrix,
+        scale,
+        range: wholeRange(matrix),
+        size,
+        numbers: true,
+        readable: { width: 32, height: 0 },
+        digits: size.width < 44 ? 2 : 3,
+      });
     });
     if (column !== null)
       surface.outline(
@@ -130,7 +138,7 @@ export class ArithmeticPanel {
     if (!this.opened) return;
     const room = this.room;
     const compact = Math.max(found.q?.length ?? 0, found.v?.length ?? 0) <= 8;
-    const half = room < 700 ? room - 64 : compact ? room / 4 : room / 2 - 80;
+    const half = room < 700 ? room - 64 : compact ? room / 3.4 : room / 2 - 80;
     this.body.classList.toggle('compact', compact);
     this.showKeys(given, half);
     this.showValues(given, half);

@@ -84,8 +84,8 @@ export function createCompare(section, tools) {
     const pane = make('div', row, { className: 'pane' });
     make('p', pane, { className: 'pane-title', textContent: name });
     const figure = new tools.Figure(pane, {
-      point: (cell, event) => event.pointerType !== 'touch' && point(cell, event),
-      click: (cell, event) => point(cell, event),
+      point: (cell, event) => event.pointerType !== 'touch' && point(cell, event, figure),
+      click: (cell, event) => point(cell, event, figure),
       keydown: (event) => keydown(figure, event),
       leave: () => point(null),
       zoom: () => {},
@@ -108,7 +108,7 @@ export function createCompare(section, tools) {
   const numbersAt = (cell) => found.parts.map(({ data, cols }) => data[cell.row * cols + cell.col]);
 
   let pointed = null;
-  function point(cell, event) {
+  function point(cell, event, figure) {
     if (!found) return;
     pointed = cell;
     const names = { query: cell?.row, key: step().cols === 'key' ? cell?.col : undefined };
@@ -117,7 +117,7 @@ export function createCompare(section, tools) {
     else {
       const [a, b, c] = numbersAt(cell).map((x) => formatNumber(x, 6));
       const label = step().cols === 'key' ? now.answer.key(cell.col) : `column ${cell.col}`;
-      tools.showTooltip(`${now.answer.label(step().rows)(cell.row)}, ${label}`, [['A', a], ['B', b], ['B − A', c, true]], event); // prettier-ignore
+      tools.showTooltip(`${now.answer.label(step().rows)(cell.row)}, ${label}`, [['A', a], ['B', b], ['B − A', c, true]], event, figure.rectOf(cell)); // prettier-ignore
     }
     mark();
   }
@@ -130,7 +130,7 @@ export function createCompare(section, tools) {
     const within = (x, count) => Math.min(Math.max(x, 0), count - 1);
     const cell = { row: within((pointed?.row ?? 0) + down, rows), col: within((pointed?.col ?? 0) + right, cols) };
     figure.reveal(cell);
-    point(cell, figure.placeOf(cell));
+    point(cell, {}, figure);
     const [a, b, c] = numbersAt(cell).map((x) => formatNumber(x, 6));
     tools.say(`${now.answer.label(step().rows)(cell.row)}, ${now.answer.label(step().cols)(cell.col)}: A ${a}, B ${b}, B − A ${c}`);
     event.preventDefault();
@@ -297,8 +297,8 @@ export function createCompare(section, tools) {
     tools.show({ step: found.name, batch, head: heads === 1 ? now.state.head : Math.floor((index * now.answer.heads) / heads) });
     const { figure } = panes[2];
     figure.reveal({ row: r, col: c });
-    point({ row: r, col: c }, figure.placeOf({ row: r, col: c }));
-    figure.root.focus({ preventScroll: true });
+    figure.root.focus();
+    point({ row: r, col: c }, {}, figure);
   });
 
   return {

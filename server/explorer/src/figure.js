@@ -149,12 +149,13 @@ export class Figure {
     return inside ? { row, col } : null;
   }
 
-  // Returns the lower right corner of a cell on the screen, with the members of a pointer event.
-  placeOf({ row, col }) {
+  // Returns the rectangle of a cell on the screen.
+  rectOf({ row, col }) {
     const bounds = this.over.getBoundingClientRect();
     const { width, height } = this.size();
     const { row0, col0 } = this.range;
-    return { clientX: bounds.left + (col + 1 - col0) * width, clientY: bounds.top + (row + 1 - row0) * height };
+    const [left, top] = [bounds.left + (col - col0) * width, bounds.top + (row - row0) * height];
+    return { left, top, right: left + width, bottom: top + height };
   }
 
   // Outlines rows, columns and cells: {rows: [], cols: [], cell: {row, col} | null, subject: {row, col} | null, locked: row | null}. cell: the

@@ -224,7 +224,7 @@ export function createGrid(root, tools) {
   function point(cell, event) {
     if (!opened) return;
     if (!cell) tools.hideTooltip();
-    else tools.showTooltip(factsOf(cell).title, factsOf(cell).entries, event);
+    else tools.showTooltip(factsOf(cell).title, factsOf(cell).entries, event, figure.rectOf(cell));
     if (cell?.row === pointed?.row && cell?.col === pointed?.col) return;
     pointed = cell;
     mark();
@@ -246,7 +246,7 @@ export function createGrid(root, tools) {
       const within = (x, count) => Math.min(Math.max(x, 0), count - 1);
       const cell = { row: within(from.row + down, rows), col: within(from.col + right, cols) };
       figure.reveal(cell);
-      point(cell, figure.placeOf(cell));
+      point(cell, {});
       const facts = factsOf(cell);
       tools.say(`${facts.title}: ${facts.entries.map((entry) => entry.slice(0, 2).join(' ')).join(', ')}`);
     } else if (event.key === 'Enter' || event.key === ' ') {

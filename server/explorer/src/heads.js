@@ -175,6 +175,7 @@ export class Heads {
   find() {
     const wanted = this.search.value.trim();
     for (const { button, head } of this.buttons) button.hidden = !String(head).startsWith(wanted);
+    if (this.meanButton) this.meanButton.hidden = wanted !== '';
   }
 
   move(event) {

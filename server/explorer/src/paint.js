@@ -152,8 +152,8 @@ export class SVGSurface {
 }
 
 // Paints the cells in `range`; the first is at the origin. numbers: whether numbers are written into cells that have room for them.
-// readable: the least size of such a cell.
-export function paintCells(on, { matrix, mask, scale, range, size, numbers, readable = READABLE }) {
+// readable: the least size of such a cell. digits: the significant digits of a number.
+export function paintCells(on, { matrix, mask, scale, range, size, numbers, readable = READABLE, digits = 3 }) {
   const { width, height, gap } = size;
   const write = numbers && width >= readable.width && height >= readable.height;
   for (let row = range.row0; row < range.row1; row++) {
@@ -169,7 +169,7 @@ export function paintCells(on, { matrix, mask, scale, range, size, numbers, read
       on.cell(...place, css(scale.table, t));
       if (!write) continue;
       const [x, y] = [place[0] + place[2] / 2, place[1] + place[3] / 2];
-      on.text(formatNumber(value, 3), x, y, { colour: textOn(scale.table, t), align: 'center', most: width - gap - 4 });
+      on.text(formatNumber(value, digits), x, y, { colour: textOn(scale.table, t), align: 'center', most: width - gap - 4 });
     }
   }
 }

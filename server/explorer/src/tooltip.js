@@ -6,12 +6,21 @@ box.hidden = true;
 box.setAttribute('role', 'tooltip');
 document.body.append(box);
 
+const EDGE = 10; // pixels between the box and its cell
+
 // After a tap, scrolling hides the box, because the page does not know then where the finger is.
 let tapped = false;
 window.addEventListener('scroll', () => tapped && hideTooltip(), { passive: true, capture: true });
 
-// Shows the box beside a pointer event. entries: [[name, value, strong]], where strong entries are set in bold.
-export function showTooltip(title, entries, { clientX, clientY, pointerType }) {
+// Returns where a box of a length begins that stands beyond [from, to], within [least, most]: after it if there is room, or else before it.
+function beyond(length, from, to, least, most) {
+  if (to + EDGE + length <= most) return to + EDGE;
+  return Math.max(least, Math.min(from - EDGE - length, most - length));
+}
+
+// Shows the box for a cell, beside its row and its column, so that it covers neither. entries: [[name, value, strong]], where strong entries
+// are set in bold. cell: its rectangle on the screen, or null for the place of the pointer. The box does not cover the arithmetic either.
+export function showTooltip(title, entries, { clientX, clientY, pointerType }, cell = null) {
   tapped = pointerType === 'touch';
   const list = document.createElement('dl');
   for (const [name, value, strong] of entries) {
@@ -27,11 +36,11 @@ export function showTooltip(title, entries, { clientX, clientY, pointerType }) {
   box.replaceChildren(head, list);
   box.hidden = false;
   const { width, height } = box.getBoundingClientRect();
-  const edge = 14;
-  const left = clientX + edge + width > window.innerWidth ? clientX - edge - width : clientX + edge;
-  const top = clientY + edge + height > window.innerHeight ? clientY - edge - height : clientY + edge;
-  box.style.left = `${Math.max(4, left)}px`;
-  box.style.top = `${Math.max(4, top)}px`;
+  const { left, right, top, bottom } = cell ?? { left: clientX, right: clientX, top: clientY, bottom: clientY };
+  const dock = document.getElementById('dock')?.getBoundingClientRect().top ?? Infinity;
+  const floor = dock > bottom ? Math.min(dock, window.innerHeight) : window.innerHeight;
+  box.style.left = `${beyond(width, left, right, 4, window.innerWidth)}px`;
+  box.style.top = `${beyond(height, top, bottom, 4, floor)}px`;
 }
 
 export function hideTooltip() {

@@ -151,8 +151,7 @@ export function createTour(root, opener, page) {
     // Offers the tour to somebody who has not closed it before.
     offer() {
       if (isDone()) return;
-      const text = 'Is attention new to you? A tour of five stops explains it with the numbers of this page.';
-      card('', text, [['Start the tour', start], ['No, thanks', close, true]]); // prettier-ignore
+      card('', 'New to attention?', [['Start the tour', start], ['No, thanks', close, true]]); // prettier-ignore
     },
     // Closes the tour, because the page shows another example now.
     leave() {

@@ -489,7 +489,7 @@ export class View {
 
   tell(step, pane, cell, event) {
     const { title, entries } = this.facts(step, pane, cell);
-    showTooltip(title, entries, event);
+    showTooltip(title, entries, event, this.paneOf(step, pane).figure.rectOf(cell));
   }
 
   setHover(hover) {
@@ -594,7 +594,7 @@ export class View {
       const cell = { row: within(at.row + down, rows), col: within(at.col + right, cols) };
       this.setHover(this.meaning(step, cell));
       figure.reveal(cell);
-      this.tell(step, pane, cell, figure.placeOf(cell));
+      this.tell(step, pane, cell, {});
       const { title, entries } = this.facts(step, pane, cell);
       this.act.say(
         `${title}: ${entries

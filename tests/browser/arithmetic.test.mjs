@@ -1,0 +1,338 @@
+// arithmetic.test.mjs tests what the first screen teaches: the arithmetic of a cell, the tinted words, the steps that open in place, the heads
+// and the sliders. The numbers are those that tests/notebooks expects.
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { test } from 'node:test';
+import { readCase } from './expected.mjs';
+import { answered, cell, matrix, open, openStep, pane, painted } from './explorer.mjs';
+import { onPage, picture } from './harness.mjs';
+
+const PHONE = { viewport: { width: 390, height: 844 }, isMobile: true, hasTouch: true };
+const close = (a, b, most = 1e-6) => assert.ok(Math.abs(a - b) <= most * Math.max(1, Math.abs(b)), `${a} is not ${b}`);
+const found = (page) => page.evaluate(() => window.explorer.arithmetic);
+const state = (page) => page.evaluate(() => window.explorer.state);
+const numbers = (values) => Object.values(values); // a Float64Array comes out of the page as an object
+const sum = (values) => values.reduce((total, value) => total + value, 0);
+const dot = (a, b) => sum(a.map((value, at) => value * b[at]));
+
+const point = async (page, step, row, col) => {
+  const { x, y } = await cell(page, step, row, col);
+  await page.mouse.move(x, y);
+};
+
+// Gives the page a request as text.
+const setBody = (page, body) =>
+  answered(page, () =>
+    page.evaluate((text) => {
+      const area = document.getElementById('request');
+      area.value = text;
+      area.dispatchEvent(new InputEvent('input', { inputType: 'insertText' }));
+    }, JSON.stringify(body)),
+  );
+
+const CASES = [
+  ['000', '000-self-attention', 0, [1, 2]],
+  ['001-heads', '001-multi-head', 2, [3, 7]],
+  ['002-heads', '002-heads-of-any-size', 1, [4, 1]],
+  ['003', '003-masked-head', 0, [3, 1]],
+  ['004', '004-step-by-step', 0, [0, 2]],
+];
+
+for (const [example, name, head, [row, col]] of CASES) {
+  test(`the arithmetic of a cell has the numbers of notebook ${example}`, () =>
+    onPage({}, async (page) => {
+      const { expect } = readCase(name);
+      await open(page, `/#example=${example}&head=${head}`);
+      await point(page, 'weights', row, col);
+      const { q, k, products, sum: total, score, scaled, masked, power, total: all, weight, v, part, output } = await found(page);
+      const [Q, K, V] = await Promise.all(['Q', 'K', 'V'].map((step) => matrix(page, step, head)));
+      assert.deepEqual([numbers(q), numbers(k), numbers(v)], [Q[row], K[col], V[col]]);
+      assert.deepEqual(numbers(products), Q[row].map((value, at) => value * K[col][at])); // prettier-ignore
+      close(total, dot(Q[row], K[col]), 1e-12);
+      close(score, total, 1e-4);
+      close(scaled, score / Math.sqrt(Q[0].length), 1e-5);
+      const weights = Array.isArray(expect.weights[0][0]) ? expect.weights[head] : expect.weights;
+      close(weight, weights[row][col], 1e-4);
+      close(power / all, weights[row][col], 1e-4);
+      close(masked, scaled, 1e-6);
+      assert.deepEqual(numbers(part), V[col].map((value) => value * weight)); // prettier-ignore
+      const mixed = V[0].map((_, at) => dot(weights[row], V.map((value) => value[at]))); // prettier-ignore
+      numbers(output.values).forEach((value, at) => close(value, mixed[at], 1e-3));
+      const said = await page.textContent('.chain');
+      const written = (value, digits) => String(Number(value.toPrecision(digits))).replace('-', '−');
+      assert.ok(said.includes(written(score, 4)) && said.includes(written(scaled, 4)), said);
+      assert.ok(weight < 1e-4 || said.includes(written(weight, 4)), said);
+      assert.match(await page.textContent('.strips-keys .strip-line'), /^largest product: column \d+: \S+ × \S+ = \S+/);
+    }));
+}
+
+test('the arithmetic holds with every option, and says what it cannot show', () =>
+  onPage({}, async (page) => {
+    const { Q, K, V } = JSON.parse(readFileSync(new URL('../notebooks/000-attention.request.json', import.meta.url)));
+    await open(page, '/#example=own-matrices');
+    const cases = [
+      [{ softcap: 2 }, /capped at 2 =/],
+      [{ sink: [1.5] }, /with the sink’s 4\.48/],
+      [{ bias: Q.map(() => [0.5, 0, 1, -0.25]) }, /\+ bias −0\.25 =/],
+      [{ alibi: true }, /\+ bias/],
+      [{ scale: 0.25 }, /× 0\.25 =/],
+      [{ scale: 30 }, /e\^\(/],
+      [{ normalization: 'none' }, /no softmax: weight/],
+      [{ rotary: true, Q: [[1, 0, 2, 0], [0, 1, 0, 1]], K: [[1, 1, 0, 2], [2, 0, 1, 1]], V: [[1], [2]] }, /^score/], // prettier-ignore
+    ];
+    for (const [option, said] of cases) {
+      await setBody(page, { Q, K, V, ...option });
+      await point(page, 'weights', 1, option.rotary ? 0 : 3);
+      const text = await page.textContent('.chain');
+      assert.match(text, said, JSON.stringify(option));
+      const { power, total, weight, masked, scaled, added, q } = await found(page);
+      if (total === null) close(weight, masked);
+      else close(power / total, weight, 1e-5);
+      close(added, masked - scaled, 1e-6);
+      assert.equal(q === null, option.rotary === true, 'rotary turns q and k, so their products are not the score');
+    }
+    await setBody(page, { Q, K, V, mask: Q.map(() => [1, 0, 1, 1]) });
+    await point(page, 'weights', 1, 1);
+    assert.equal((await found(page)).forbidden, true);
+    assert.match(await page.textContent('.arithmetic-title'), /weight masked$/);
+    assert.match(await page.textContent('.chain'), /\+ mask =−∞/);
+    await setBody(page, { Q, K, V, mask: Q.map(() => [0, 0, 0, 0]) });
+    assert.match(await page.textContent('.chain'), /all keys of the row are masked: weight0/);
+  }));
+
+test('heads: the output of a head is its part, also if W_O mixes the heads or the server gives their mean', () =>
+  onPage({}, async (page) => {
+    const random = { generator: 'numpy', seed: 4 };
+    const drawn = (...shape) => ({ random: 'randn', shape });
+    const body = { random, X: drawn(5, 8), heads: 2, W_Q: drawn(8, 8), W_K: drawn(8, 8), W_V: drawn(8, 8) };
+    await open(page, '/#example=own&head=1');
+    for (const more of [{}, { W_O: drawn(8, 3) }, { mean_over_heads: true }]) {
+      await page.evaluate(() => (document.getElementById('path').value = '/multi-head-attention'));
+      await setBody(page, { ...body, ...more });
+      await page.click('#heads [data-head="1"]').catch(() => {});
+      await point(page, 'scores', 2, 3);
+      const { weight, power, total, output, mean } = await found(page);
+      const head = (await state(page)).head;
+      const [V, masked] = [await matrix(page, 'V', head), await matrix(page, 'masked_scores', head)];
+      const powers = masked[2].map((score) => Math.exp(score));
+      const weights = powers.map((value) => value / sum(powers));
+      close(weight, weights[3], 1e-5);
+      close(power / total, weights[3], 1e-5);
+      numbers(output.values).forEach((value, at) => close(value, dot(weights, V.map((row) => row[at])), 1e-4)); // prettier-ignore
+      assert.equal(output.mixed, 'W_O' in more);
+      assert.equal(mean !== null, 'mean_over_heads' in more);
+    }
+  }));
+
+test('the strips of 64 columns can be read, and each column tells its numbers', () =>
+  onPage({}, async (page) => {
+    await open(page, '/#example=001-vanilla');
+    const strip = page.locator('.strips-keys canvas');
+    const box = await strip.boundingBox();
+    assert.ok(box.width / 64 >= 6, `${box.width / 64} pixels for a column`);
+    await page.mouse.move(box.x + (40.5 * box.width) / 64, box.y + 5);
+    const { q, k } = await found(page);
+    const said = await page.textContent('.strips-keys .strip-line');
+    const short = (value) => String(Number(value.toPrecision(4))).replace('-', '−');
+    assert.equal(said, `column 40: ${short(q[40])} × ${short(k[40])} = ${short(q[40] * k[40])}`);
+    await strip.focus();
+    await page.keyboard.press('ArrowRight');
+    assert.match(await page.textContent('#say'), /^column 41: /);
+  }));
+
+for (const [size, options] of Object.entries({ desktop: { viewport: { width: 1440, height: 900 } }, phone: PHONE })) {
+  test(`the first screen shows the words, the weights, the steps and the arithmetic, ${size}`, () =>
+    onPage(options, async (page) => {
+      const { height } = options.viewport;
+      for (const [i, example] of ['000', '003', '004'].entries()) {
+        await open(page, `/?${i}#example=${example}`);
+        for (const part of ['#words', '#film', '[data-step="weights"] .figure-over', '.arithmetic']) {
+          const box = await page.locator(part).first().boundingBox();
+          const hidden = part.includes('figure') ? await page.locator('#dock').boundingBox() : { y: height };
+          assert.ok(box.y >= 0 && box.y + Math.min(box.height, 150) <= hidden.y + 1, `${example}: ${part} at ${JSON.stringify(box)}`);
+        }
+      }
+      await page.evaluate(() => window.scrollTo({ top: 700, behavior: 'instant' }));
+      await openStep(page, 'all');
+      await page.evaluate(() => window.scrollTo({ top: 700, behavior: 'instant' }));
+      await page.waitForTimeout(100);
+      assert.ok((await page.locator('#film').boundingBox()).y < 10, 'the steps stay at the upper edge');
+      const dock = await page.locator('.arithmetic').boundingBox();
+      assert.ok(dock.y < height && dock.y + dock.height <= height + 1, 'the arithmetic stays at the lower edge');
+      await picture(page, `arithmetic-${size}`);
+    }));
+}
+
+test('a step opens in the place of the one before, by click, key and link', () =>
+  onPage({}, async (page) => {
+    await open(page);
+    const place = async (step) => (await page.locator(`[data-step="${step}"] h3`).boundingBox()).y;
+    const before = await place('weights');
+    await page.click('[data-frame="scores"]');
+    assert.equal(await place('scores'), before);
+    assert.equal(await page.locator('[data-step="weights"]').isVisible(), false);
+    assert.equal(await page.getAttribute('[data-frame="scores"]', 'aria-current'), 'step');
+    await page.waitForFunction(() => /step=scores/.test(location.hash));
+    await page.keyboard.press('.');
+    assert.equal((await state(page)).step, 'scaled_scores');
+    await page.keyboard.press(',');
+    await page.keyboard.press('a');
+    assert.equal(await page.locator('.step:visible').count(), 9);
+    await page.keyboard.press('.');
+    assert.equal((await state(page)).step, 'X');
+    await page.goBack();
+    await page.waitForFunction(() => window.explorer.state.step === 'all');
+  }));
+
+test('axes have names, and colours a bar with numbers and a title; a figure for a paper is black on white', () =>
+  onPage({ colorScheme: 'dark' }, async (page) => {
+    await open(page, '/#example=003');
+    await painted(page, 'weights');
+    const saved = async (format, step) => {
+      await openStep(page, step);
+      await page.locator(`[data-step="${step}"] .menu summary`).click();
+      const [download] = await Promise.all([
+        page.waitForEvent('download'),
+        page.click(`[data-step="${step}"] [data-download="${format}"]`),
+      ]);
+      return page.evaluate(
+        (text) => {
+          const svg = new DOMParser().parseFromString(text, 'image/svg+xml');
+          const all = (name, attribute) => [...svg.querySelectorAll(name)].map((one) => one.getAttribute(attribute));
+          return {
+            texts: [...svg.querySelectorAll('text')].map(({ textContent }) => textContent),
+            inks: [...new Set(all('text', 'fill'))],
+            ground: all('rect', 'fill')[0],
+            images: all('image', 'href').length,
+          };
+        },
+        readFileSync(await download.path(), 'utf8'),
+      );
+    };
+    for (const format of ['svg', 'paper']) {
+      const { texts } = await saved(format, 'weights');
+      for (const text of ['query ↓', 'key →', 'weight', '0', '0.2', '1', 'Grant']) assert.ok(texts.includes(text), `${text} in ${texts}`);
+      assert.ok((await saved(format, 'output')).texts.includes('column →'));
+    }
+    const paper = await saved('paper', 'scores');
+    assert.equal(paper.ground, '#ffffff');
+    assert.deepEqual(paper.inks.filter((ink) => ink !== '#ffffff' && ink !== '#101014'), ['#000000']); // prettier-ignore
+    assert.equal(paper.images, 0, 'it has vectors only');
+    assert.notEqual((await saved('svg', 'scores')).ground, '#ffffff');
+    const label = await page.getAttribute('[data-step="scores"] .colours', 'aria-label');
+    assert.match(label, /^Colours: score from −[\d.]+ to [\d.]+$/);
+  }));
+
+test('the words are tinted by the weights of the word that one points at', () =>
+  onPage({}, async (page) => {
+    await open(page, '/#example=001-vanilla');
+    const tints = () =>
+      page.locator('#words .word').evaluateAll((all) => all.map((word) => Number(word.style.getPropertyValue('--weight'))));
+    const weights = await matrix(page, 'weights');
+    await page.hover('#words [data-word="4"]');
+    (await tints()).forEach((tint, key) => close(tint, weights[4][key], 1e-3));
+    assert.match(await page.textContent('#explanation'), /^self-contradictory gives/);
+    await page.click('#words [data-word="9"]');
+    assert.equal((await state(page)).row, 9);
+    await page.keyboard.press('ArrowRight');
+    assert.equal(await page.evaluate(() => document.activeElement.textContent), 'is');
+    // With other words as keys, the keys are a line of their own.
+    await setBody(page, { Q: [[1, 0], [0, 1]], K: [[1, 0], [0, 1], [1, 1]], V: [[1], [2], [3]] }); // prettier-ignore
+    assert.equal(await page.locator('#words .words-line').count(), 2);
+    assert.equal((await tints()).length, 5);
+  }));
+
+test('64 heads of two batch items: all are there, sorted, found by number, chosen with their item', () =>
+  onPage({}, async (page) => {
+    await open(page, '/#example=own-matrices');
+    const drawn = (d) => ({ random: 'randn', shape: [2, 64, 6, d] });
+    await setBody(page, { random: { generator: 'numpy', seed: 9 }, Q: drawn(4), K: drawn(4), V: drawn(3) });
+    assert.equal(await page.locator('#heads .head:not([data-head="mean"])').count(), 128);
+    assert.match(await page.textContent('#heads small'), /^64 heads of 2 batch items: 128 maps, \d+ of them drawn\.$/);
+    await page.fill('#heads-search', '37');
+    assert.equal(await page.locator('#heads .head:visible').count(), 2);
+    await page.press('#heads-search', 'Enter');
+    assert.deepEqual([(await state(page)).head, (await state(page)).batch], [37, 0]);
+    await page.click('#heads [data-head="37"][data-batch="1"]');
+    assert.equal((await state(page)).batch, 1);
+    await page.fill('#heads-search', '');
+    const orders = {
+      entropy: (weights) => sum(weights.map((row) => -sum(row.map((weight) => weight * Math.log(weight))))),
+      distance: (weights) => sum(weights.map((row, i) => sum(row.map((weight, j) => weight * Math.abs(i - j))))),
+    };
+    const all = [];
+    for (let batch = 0; batch < 2; batch++) {
+      for (let head = 0; head < 64; head++) (all[head] ??= []).push(await matrix(page, 'weights', head, batch));
+    }
+    for (const [name, number] of Object.entries(orders)) {
+      await page.selectOption('#heads-order', name);
+      const shown = await page
+        .locator('#heads .head[data-batch="0"]')
+        .evaluateAll((list) => list.map(({ dataset }) => Number(dataset.head)));
+      const keys = all.map((items) => sum(items.map(number)));
+      const order = keys.map((_, head) => head).sort((a, b) => keys[a] - keys[b]);
+      assert.deepEqual(shown, order, name);
+    }
+    for (let top = 0; top < 2000; top += 100) {
+      await page.locator('.heads-grid').evaluate((grid, to) => (grid.scrollTop = to), top);
+      await page.waitForTimeout(30);
+    }
+    await page.waitForFunction(() => /128 of them drawn/.test(document.querySelector('#heads small').textContent));
+    await picture(page, 'arithmetic-heads');
+  }));
+
+test('a slider changes the request and the result while it moves; one step back undoes it', () =>
+  onPage({}, async (page) => {
+    await open(page, '/#example=000');
+    const request = async () => JSON.parse((await state(page)).text);
+    const press = async (key, times, slider) => {
+      await page.focus(`[data-slider="${slider}"]`);
+      for (let i = 0; i < times; i++) await page.keyboard.press(key);
+    };
+    const first = (await matrix(page, 'weights'))[0][2];
+    await press('ArrowLeft', 10, 'scale');
+    close((await request()).scale, 0.5 / Math.sqrt(3), 1e-2);
+    await page.waitForFunction((before) => window.explorer.matrix('weights').data[2] < before - 0.05, first);
+    const { scale } = await request();
+    const Q = await matrix(page, 'Q');
+    const K = await matrix(page, 'K');
+    const powers = K.map((key) => Math.exp(scale * dot(Q[0], key)));
+    await page.waitForFunction((want) => Math.abs(window.explorer.matrix('weights').data[2] - want) < 1e-5, powers[2] / sum(powers));
+    await press('ArrowRight', 10, 'scale');
+    assert.equal('scale' in (await request()), false, 'the middle is the default');
+    await press('ArrowLeft', 1, 'softcap');
+    assert.equal((await request()).softcap, 100);
+    await press('Home', 1, 'window');
+    assert.deepEqual((await request()).window, [0, -1]);
+    await press('End', 1, 'sink');
+    assert.equal((await request()).sink, 10);
+    await press('Home', 1, 'sink');
+    assert.equal('sink' in (await request()), false);
+    await page.waitForFunction(() => window.explorer.result.request.includes('"window"'));
+    await page.locator('[data-slider="scale"]').fill('-20');
+    await page.waitForFunction(() => /"scale"/.test(window.explorer.result.request));
+    await answered(page, () => page.goBack());
+    assert.equal('scale' in (await request()), false);
+  }));
+
+test('the box beside the pointer covers neither its cell, nor its row and column, nor the arithmetic', () =>
+  onPage({}, async (page) => {
+    await open(page, '/#example=000');
+    await page.click('text=No, thanks');
+    for (const [row, col] of [
+      [0, 0],
+      [1, 3],
+      [3, 0],
+      [3, 3],
+    ]) {
+      // prettier-ignore
+      await point(page, 'weights', row, col);
+      const box = await page.locator('#tooltip').boundingBox();
+      const over = await pane(page, 'weights').locator('.figure-over').boundingBox();
+      const [left, top] = [over.x + (col * over.width) / 4, over.y + (row * over.height) / 4];
+      const apart = (a, b, from, to) => a >= to || b <= from;
+      assert.ok(apart(box.x, box.x + box.width, left, left + over.width / 4), `column ${col}`);
+      assert.ok(apart(box.y, box.y + box.height, top, top + over.height / 4), `row ${row}`);
+      assert.ok(box.y + box.height <= (await page.locator('#dock').boundingBox()).y);
+    }
+  }));
