@@ -139,6 +139,7 @@ static int listen_and_wait(const struct server_options *options, struct api_stat
         .write_timeout = options->write_timeout,
         .api_key_file = options->api_key_file,
         .cors_origins = options->cors_origins,
+        .frame_ancestors = options->frame_ancestors,
         .tls_certificate = options->tls_certificate,
         .tls_key = options->tls_key,
         .drain_delay = options->drain_delay,

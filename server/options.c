@@ -18,8 +18,9 @@
 
 enum kind {
     KIND_ADDRESS,
-    KIND_TEXT,   /* a text that is not empty */
-    KIND_CHOICE, /* one of the words in `range`; the value is its index */
+    KIND_TEXT,    /* a text that is not empty */
+    KIND_ORIGINS, /* origins with commas between them */
+    KIND_CHOICE,  /* one of the words in `range`; the value is its index */
     KIND_UNSIGNED,
     KIND_SECONDS, /* whole seconds */
     KIND_BYTES,
@@ -57,6 +58,9 @@ static const struct option table[] = {
     {"--cors-origins", "ATTENTIOND_CORS_ORIGINS", KIND_TEXT, AT(cors_origins), 0, 0,
      "* or origins with commas between",
      "origins whose web pages may send requests; * is every origin"},
+    {"--frame-ancestors", "ATTENTIOND_FRAME_ANCESTORS", KIND_ORIGINS, AT(frame_ancestors), 0, 0,
+     "origins with commas between, as in http://localhost:8888",
+     "origins whose web pages may show the pages of this server in a frame"},
     {"--io-threads", "ATTENTIOND_IO_THREADS", KIND_UNSIGNED, AT(io_threads), 1, 64, "1..64",
      "threads that serve connections; the default is one for each core, at most 4"},
     {"--workers", "ATTENTIOND_WORKERS", KIND_UNSIGNED, AT(workers), 1, 64, "1..64",
@@ -236,6 +240,29 @@ static bool set_choice(struct server_options *options, const struct option *opti
     return false;
 }
 
+/* Returns whether a text is a list of origins of the web: a scheme, a host, and perhaps a port. Their
+ * characters have no meaning in the header Content-Security-Policy. */
+static bool are_origins(const char *text) {
+    static const char *const schemes[] = {"http://", "https://"};
+    static const char host[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                               "0123456789.-:[]";
+    for (;;) {
+        const bool secure = strncmp(text, schemes[1], strlen(schemes[1])) == 0;
+        if (!secure && strncmp(text, schemes[0], strlen(schemes[0])) != 0) {
+            return false;
+        }
+        text += strlen(schemes[secure]);
+        const size_t length = strcspn(text, ",");
+        if (length == 0 || strspn(text, host) != length) {
+            return false;
+        }
+        if (text[length] == '\0') {
+            return true;
+        }
+        text += length + 1;
+    }
+}
+
 /* Describes the allowed values of an option, for a message. */
 static void describe_rule(const struct option *option, char *out, size_t size) {
     const char *const kind = option->kind == KIND_UNSIGNED  ? "a whole number in "
@@ -256,8 +283,10 @@ static bool set_value(struct server_options *options, const struct option *optio
                       const char *source, const char *text, char *error, size_t size) {
     bool valid;
     char rule[128];
-    if (option->kind == KIND_ADDRESS || option->kind == KIND_TEXT) {
-        valid = option->kind == KIND_TEXT ? text[0] != '\0' : is_address(text);
+    if (option->kind <= KIND_ORIGINS) {
+        valid = option->kind == KIND_TEXT      ? text[0] != '\0'
+                : option->kind == KIND_ORIGINS ? are_origins(text)
+                                               : is_address(text);
         if (valid) {
             *(const char **)((char *)options + option->offset) = text;
         }
@@ -404,7 +433,7 @@ static void format_bytes(size_t bytes, char *out, size_t size) {
 static void format_default(const struct server_options *options, const struct option *option,
                            char *out, size_t size) {
     const void *place = (const char *)options + option->offset;
-    if (option->kind <= KIND_TEXT) {
+    if (option->kind <= KIND_ORIGINS) {
         const char *text = *(const char *const *)place;
         snprintf(out, size, "%s", text != NULL ? text : "none");
     } else if (option->kind == KIND_CHOICE) { /* the default is the first word */

@@ -15,8 +15,7 @@
  * response, so all files have this policy. */
 #define POLICY                                                                                     \
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "        \
-    "connect-src 'self'; worker-src 'self'; base-uri 'none'; form-action 'none'; "                 \
-    "frame-ancestors 'none'"
+    "connect-src 'self'; worker-src 'self'; base-uri 'none'; form-action 'none'"
 
 #define ASSET(number, ...) extern const char asset_##number[];
 #include <assets.inc>

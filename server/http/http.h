@@ -74,7 +74,7 @@ enum {
 struct http_asset {
     const char *media_type;
     const char *tag;    /* the ETag header: one weak tag for all codings */
-    const char *policy; /* the Content-Security-Policy header */
+    const char *policy; /* the Content-Security-Policy header without frame-ancestors */
     bool immutable;     /* another content has another name, so caches need never ask again */
     struct http_form {
         const char *bytes;
@@ -237,6 +237,8 @@ struct http_options {
     const char *tls_certificate, *tls_key; /* see tls.h; both NULL = plain HTTP */
     const char *api_key_file;              /* see keys.h; NULL = every request is authorized */
     const char *cors_origins;              /* see cors.h; NULL = no origin */
+    /* The origins, with commas between them, whose pages may show assets in a frame; NULL = none. */
+    const char *frame_ancestors;
     unsigned drain_delay;   /* seconds for which http_stop goes on accepting connections */
     unsigned drain_timeout; /* seconds that the requests in work have after that */
 };

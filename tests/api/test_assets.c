@@ -210,3 +210,20 @@ Test(assets, kept_connection_and_metrics) {
         strstr(metrics.body, "attentiond_requests_total{route=\"/\",code=\"304\"} 1\n"));
     client_response_free(&metrics);
 }
+
+/* Nobody may show a page in a frame, except for the origins that the operator names. */
+Test(assets, frames_of_listed_origins, .init = NULL) {
+    static const char *const pages[] = {"/", "/docs"};
+    char policy[512] = "";
+    daemon_start(
+        (const char *const[]){"--frame-ancestors", "http://a.example:88,https://b.example", NULL});
+    for (size_t i = 0; i < COUNT(pages); i++) {
+        struct client_response page = daemon_ask("GET", pages[i], "");
+        cr_assert(client_header(&page, "Content-Security-Policy", policy, sizeof policy));
+        const char *rule = strstr(policy, "; frame-ancestors ");
+        cr_assert_not_null(rule, "%s: %s", pages[i], policy);
+        cr_expect_str_eq(rule, "; frame-ancestors http://a.example:88 https://b.example");
+        expect_header(&page, pages[i], "X-Frame-Options", NULL);
+        client_response_free(&page);
+    }
+}
