@@ -1,0 +1,190 @@
+// compare.test.mjs tests the comparison of two answers, and of an answer with the output of a user's own kernel, and what can be pasted in
+// place of a request.
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { readCase } from './expected.mjs';
+import { answered, matrix, open } from './explorer.mjs';
+import { onPage, picture, serious } from './harness.mjs';
+import { entry, npyBytes, safetensorsBytes } from './tensorfiles.mjs';
+
+const close = (a, b, most = 1e-6) => assert.ok(Math.abs(a - b) <= most, `${a} is not ${b}`);
+const compared = (page) => page.evaluate(() => window.explorer.comparison);
+const told = (page) => page.textContent('#compare-told');
+const state = (page) => page.evaluate(() => window.explorer.state);
+const bytesOf = (numbers) => Buffer.from(Float64Array.from(numbers).buffer);
+
+// Begins a comparison and waits for it.
+async function begin(page) {
+  await page.click('#compare-open');
+  await page.waitForFunction(() => window.explorer.comparison !== null);
+}
+
+// Gives the comparison a file, and waits until the page shows it, or says why not.
+async function give(page, name, buffer) {
+  await page.evaluate(() => (document.getElementById('compare-told').textContent = ''));
+  await page.setInputFiles('#compare-file', { name, mimeType: 'application/octet-stream', buffer: Buffer.from(buffer) });
+  await page.waitForFunction(() => document.getElementById('compare-told').textContent || document.getElementById('problem').textContent);
+}
+
+test('an answer is kept as A; B and B − A follow every change', () =>
+  onPage({}, async (page) => {
+    await open(page);
+    const a = await matrix(page, 'weights');
+    await begin(page);
+    assert.match(await told(page), /^A and B have the same weights/);
+    await answered(page, () => page.selectOption('#option-causal', 'true'));
+    const b = await matrix(page, 'weights');
+    const { difference, worst, name } = await compared(page);
+    assert.equal(name, 'weights');
+    let most = 0;
+    b.forEach((row, i) =>
+      row.forEach((weight, j) => {
+        close(difference.data[i * 4 + j], weight - a[i][j], 1e-12);
+        most = Math.max(most, Math.abs(weight - a[i][j]));
+      }),
+    );
+    close(worst.error, most, 1e-12);
+    assert.match(await told(page), /^The largest difference is 0\.\d+, in weights at row \d \(word \d\), column \d \(word \d\): A has/);
+    assert.equal(await page.locator('.compare-panes .figure').count(), 3);
+    assert.deepEqual(await serious(page), []);
+    await picture(page, 'compare-answers', { fullPage: true });
+    // Another step is compared when it is opened. Masked scores have −∞ in B only, so there is no finite difference.
+    await page.click('[data-frame="masked_scores"]');
+    assert.equal((await compared(page)).worst.brokenCount, 6);
+    assert.match(await told(page), /^6 numbers have no finite difference; the first is masked_scores at row 0/);
+    // A request of another shape cannot be compared, and this is said.
+    await answered(page, () => page.click('[data-example="004"]'));
+    assert.match(await told(page), /^A has 1 × 1 × 4 × 4 \w+ and B has 1 × 1 × 3 × 3/);
+    await page.click('text=Stop comparing');
+    assert.equal(await page.locator('#steps').isVisible(), true);
+    assert.equal(await compared(page), null);
+  }));
+
+test('the wrong element of a kernel’s output is found in every format, with its place', () =>
+  onPage({}, async (page) => {
+    await open(page, '/#example=003');
+    const output = await matrix(page, 'output');
+    readCase('003-masked-head').expect.output?.forEach((row, i) => row.forEach((value, j) => close(output[i][j], value, 1e-6)));
+    const wrong = output.map((row) => [...row]);
+    wrong[2][5] += 0.125;
+    const flat = wrong.flat();
+    const files = [
+      ['mine.npy', npyBytes('<f8', [4, 8], Float64Array.from(flat))],
+      ['mine.safetensors', safetensorsBytes({ output: entry('F64', [1, 4, 8], 0, 256) }, bytesOf(flat))],
+      ['mine.json', JSON.stringify({ output: wrong })],
+      ['mine.csv', wrong.map((row) => row.join(',')).join('\n')],
+    ];
+    await begin(page);
+    for (const [name, buffer] of files) {
+      await give(page, name, buffer);
+      const { worst } = await compared(page);
+      assert.deepEqual([worst.row, worst.col, worst.over], [2, 5, 1], name);
+      close(worst.error, 0.125, 1e-9);
+      assert.match(
+        await told(page),
+        /^The largest error is 0\.125, in output at row 2 \(is\), column 5: the service has .* the file has .*1 of 32/,
+      );
+      assert.equal((await state(page)).step, 'output');
+    }
+    await page.click('text=Show this place');
+    assert.equal(await page.locator('.compare-panes .mark-cell').count(), 3);
+    assert.match(await page.textContent('#tooltip'), /B − A0\.125$/);
+    await picture(page, 'compare-kernel', { fullPage: true });
+    // The file is compared again when the request changes.
+    await answered(page, () => page.selectOption('#option-causal', ''));
+    assert.ok((await compared(page)).worst.over > 10);
+  }));
+
+test('heads and batch items of a kernel’s output; NaN; what does not fit is refused in words', () =>
+  onPage({}, async (page) => {
+    await open(page, '/#example=own-matrices');
+    const drawn = (d) => ({ random: 'randn', shape: [2, 3, 4, d] });
+    const body = JSON.stringify({ random: { generator: 'numpy', seed: 2 }, Q: drawn(4), K: drawn(4), V: drawn(5) });
+    await answered(page, () => page.fill('#request', body));
+    const all = [];
+    for (let batch = 0; batch < 2; batch++)
+      for (let head = 0; head < 3; head++) all.push(...(await matrix(page, 'output', head, batch)).flat());
+    all[(1 * 3 + 2) * 20 + 3 * 5 + 1] = NaN;
+    all[7] += 1e-3;
+    await begin(page);
+    await give(page, 'kernel.npy', npyBytes('<f8', [2, 3, 4, 5], Float64Array.from(all)));
+    assert.match(
+      await told(page),
+      /^One number has no finite difference; the first is output at batch item 1, head 2, row 3 .*the file has NaN/,
+    );
+    assert.match(await told(page), /The largest error is 0\.001, in output at batch item 0, head 0, row 1/);
+    await page.click('text=Show this place');
+    assert.deepEqual([(await state(page)).batch, (await state(page)).head], [1, 2]);
+    const refused = [
+      ['kernel.npy', npyBytes('<f8', [3, 4], new Float64Array(12)), /not compared.*The file has 3 × 4, and no result has this shape/],
+      ['a.json', '{"output": [[1, 2], [3]]}', /not compared.*\[1\]|not compared.*row/i],
+      ['a.json', '{"nothing": 1}', /not compared/],
+    ];
+    for (const [name, bytes, rule] of refused) {
+      await give(page, name, bytes);
+      await page.waitForFunction((source) => new RegExp(source, 'is').test(document.getElementById('problem').textContent), rule.source);
+      await page.click('#problem button:has-text("Close")');
+    }
+  }));
+
+// Pastes a text over the whole request.
+const paste = (page, text, wanted) =>
+  answered(
+    page,
+    async () => {
+      await page.evaluate((given) => navigator.clipboard.writeText(given), text);
+      await page.focus('#request');
+      await page.keyboard.press('Control+A');
+      await page.keyboard.press('Control+V');
+    },
+    wanted,
+  );
+const request = async (page) => JSON.parse((await state(page)).text);
+
+test('words, tensors, arrays and CSV become requests when they are pasted', () =>
+  onPage({}, async (page) => {
+    await open(page, '/#example=own');
+    assert.equal(await page.getAttribute('[data-variant="own"]', 'aria-pressed'), 'true', '“Your own” begins with a sentence');
+    await paste(page, 'The cat sat on the mat.');
+    assert.equal((await request(page)).text, 'The cat sat on the mat.');
+    assert.deepEqual(await page.locator('#words .word').allTextContents(), ['the', 'cat', 'sat', 'on', 'the', 'mat']);
+    const cases = [
+      ['tensor([[ 1.0000, -2.5000],\n        [ 0.1000,  3.0000]], dtype=torch.float64)', { X: [[1, -2.5], [0.1, 3]] }], // prettier-ignore
+      ['[[1. 0.]\n [0. 1.]]', { X: [[1, 0], [0, 1]] }], // prettier-ignore
+      ['Q = array([[1, 2]])\nK = array([[3, 4], [5, 6]])\nV = array([[1.], [2.]])', { Q: [[1, 2]], K: [[3, 4], [5, 6]], V: [[1], [2]] }], // prettier-ignore
+      ['1,2\n3,4\n5,6', { X: [[1, 2], [3, 4], [5, 6]] }], // prettier-ignore
+    ];
+    for (const [text, body] of cases) {
+      await paste(page, text);
+      assert.deepEqual(await request(page), body);
+    }
+    await paste(page, ',a,b\nthe,1,0\ncat,0,1');
+    assert.deepEqual((await state(page)).labels, ['the', 'cat']);
+    // A matrix that is pasted into a request becomes JSON there.
+    await answered(page, () => page.fill('#request', '{"X": [[1, 2], [3, 4]], "mask": 0}'), 'error').catch(() => {});
+    await page.evaluate(() => navigator.clipboard.writeText('tensor([[1, 0],\n        [1, 1]])'));
+    await page.evaluate(() => {
+      const area = document.getElementById('request');
+      const at = area.value.indexOf('0}');
+      area.focus();
+      area.setSelectionRange(at, at + 1);
+    });
+    await answered(page, () => page.keyboard.press('Control+V'));
+    assert.deepEqual((await request(page)).mask, [[1, 0], [1, 1]]); // prettier-ignore
+  }));
+
+test('what is wrong with a pasted text is said and marked; typed words wait for a click', () =>
+  onPage({ expected: /status of 422|400/ }, async (page) => {
+    await open(page, '/#example=own');
+    await paste(page, '[[1. 2. 3.]\n [4. 5.]]', 'error');
+    assert.match(await page.textContent('#problem'), /Row 2 \(line 2\) has 2 numbers, and row 1 has 3\./);
+    assert.equal(await page.locator('#marks mark').count(), 1);
+    assert.match(await page.textContent('#problem-show'), /line 2/);
+    await paste(page, 'tensor([[0.1, ..., 0.2]])', 'error');
+    assert.match(await page.textContent('#problem'), /set_printoptions/);
+    await paste(page, '{"X": [[1, 2],\n [3, x]]}', 'error');
+    assert.equal(await page.textContent('#marks mark'), 'x');
+    await answered(page, () => page.fill('#request', 'the dog ran'), 'error');
+    await answered(page, () => page.click('text=Make a request of it'));
+    assert.equal((await request(page)).text, 'the dog ran');
+  }));
