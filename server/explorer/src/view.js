@@ -102,7 +102,7 @@ export class View {
     const text = make('p', 'text', article);
     const panes = make('div', 'panes', article);
     const parts = { step, article, title, formula, text, panes, figures: [] };
-    const lines = () => (step.name === 'weights' && this.state.lines ? this.lines.picture() : null);
+    const lines = () => (step.name === 'weights' && this.lined() ? this.lines.picture() : null);
     parts.foot = this.makeFoot(article, () => ({ ...this.saved(step, parts.figures[0]), lines: lines() }));
     parts.figures.push(this.makePane(step, panes));
     if (step.name === 'weights') parts.figures.push(this.makePane(step, panes));
@@ -119,9 +119,14 @@ export class View {
 
   // Returns the line below a pane. If two heads stand side by side, each pane has its own line.
   footOf(parts, pane) {
-    if (!this.beside() || this.state.lines) return parts.foot;
+    if (!this.beside() || this.lined()) return parts.foot;
     pane.foot ??= this.makeFoot(pane.pane, () => this.saved(parts.step, pane));
     return pane.foot;
+  }
+
+  // Returns whether the weights are shown as lines. On paper they are a heat map.
+  lined() {
+    return this.state.lines && !this.printing;
   }
 
   // Returns whether two heads stand side by side.
@@ -298,7 +303,7 @@ export class View {
   // Writes the formula and the text of a step, and the line below its figure.
   describe(parts, pane, matrix, scale) {
     const { step, formula, text } = parts;
-    if (this.state.lines && pane !== parts.figures[0]) return;
+    if (this.lined() && pane !== parts.figures[0]) return;
     const { bar, meta, menu } = step.name === 'weights' ? this.footOf(parts, pane) : parts.foot;
     const { statistics, summary } = this.answer;
     formula.innerHTML = formulaOf(step, summary);
@@ -346,10 +351,10 @@ export class View {
     const narrow = this.width < 520;
     const matrixOf = (head) => mean || answer.matrix('weights', state.batch, head);
     second.pane.hidden = !two;
-    parts.article.classList.toggle('as-lines', state.lines);
+    parts.article.classList.toggle('as-lines', this.lined());
     parts.article.classList.toggle('beside', two);
-    parts.foot.foot.hidden = two && !state.lines;
-    for (const { foot } of parts.figures) if (foot) foot.foot.hidden = !two || state.lines;
+    parts.foot.foot.hidden = two && !this.lined();
+    for (const { foot } of parts.figures) if (foot) foot.foot.hidden = !two || this.lined();
     const shown = [[first, state.head], ...(two ? [[second, state.compare]] : [])];
     const largest = Math.max(...shown.map(([, head]) => matrixOf(head).hi));
     for (const [pane, head] of shown) {
@@ -394,8 +399,8 @@ export class View {
 
   renderLines(shown, mean) {
     const { state, answer } = this;
-    this.parts.lines.hidden = !state.lines;
-    if (!state.lines) return;
+    this.parts.lines.hidden = !this.lined();
+    if (!this.lined()) return;
     this.lines ??= createLines(this.parts.lines, {
       onHover: (word) => this.setHover(word && { query: word.query ?? undefined, key: word.key ?? undefined }),
       onLock: (row) => this.act.lock(row),
