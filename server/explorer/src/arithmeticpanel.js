@@ -2,6 +2,7 @@
 // their products, the way from the score to the weight, and the part of the output.
 import { largestOf } from './arithmetic.js';
 import { makeScale } from './colour.js';
+import { make } from './dom.js';
 import { wholeRange } from './geometry.js';
 import { formatNumber } from './numbers.js';
 import { CanvasSurface, paintCells } from './paint.js';
@@ -9,14 +10,6 @@ import { CanvasSurface, paintCells } from './paint.js';
 const CELL = { height: 19, most: 52 }; // pixels; the height of a cell, and its greatest width
 const MOST = 256; // columns of a strip
 const SPOKEN = 16; // numbers of a strip that a screen reader is told
-
-function make(tag, className, parent, text) {
-  const made = document.createElement(tag);
-  if (className) made.className = className;
-  if (text !== undefined) made.textContent = text;
-  parent?.append(made);
-  return made;
-}
 
 // A block of strips that have the same columns, with a line below them about the column that the pointer is on.
 class Strips {

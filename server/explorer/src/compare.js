@@ -3,6 +3,7 @@
 // page that exist once are given to it (`tools`).
 import { makeScale, raster, rangeOf } from './colour.js';
 import { ATOL, difference, fitTo, largestError, partsOf, RTOL } from './difference.js';
+import { movedCell } from './keyboard.js';
 import { measured, split } from './matrices.js';
 import { formatNumber } from './numbers.js';
 import { readOutputs } from './outputs.js';
@@ -123,12 +124,8 @@ export function createCompare(section, tools) {
   }
 
   function keydown(figure, event) {
-    const moves = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
-    if (!(event.key in moves) || event.ctrlKey || event.metaKey || event.altKey) return;
-    const { rows, cols } = found.parts[0];
-    const [down, right] = pointed ? moves[event.key] : [0, 0];
-    const within = (x, count) => Math.min(Math.max(x, 0), count - 1);
-    const cell = { row: within((pointed?.row ?? 0) + down, rows), col: within((pointed?.col ?? 0) + right, cols) };
+    const cell = movedCell(pointed, event, found.parts[0]);
+    if (!cell) return;
     figure.reveal(cell);
     point(cell, {}, figure);
     const [a, b, c] = numbersAt(cell).map((x) => formatNumber(x, 6));

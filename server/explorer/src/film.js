@@ -1,15 +1,8 @@
 // film.js shows all steps as small pictures in a row, which stays in sight. Each of them opens its step; the last one opens all steps.
+import { make } from './dom.js';
 import { thumbSize } from './thumbs.js';
 
 const THUMB = 34; // pixels; the longer side of a small picture
-
-function make(tag, className, parent, text) {
-  const made = document.createElement(tag);
-  if (className) made.className = className;
-  if (text !== undefined) made.textContent = text;
-  parent?.append(made);
-  return made;
-}
 
 export class Film {
   // on: {open(name), paint(canvas, name)}. The name of all steps together is `all`.

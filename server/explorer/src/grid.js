@@ -2,6 +2,7 @@
 // Enter opens one map large; Escape goes back. The rollout is one more map, in a row of its own.
 import { raster } from './colour.js';
 import { wholeRange } from './geometry.js';
+import { movedCell } from './keyboard.js';
 import { formatNumber } from './numbers.js';
 
 const SIDE = 64; // most pixels of a side of a small map; a pixel of a larger matrix shows the largest of several weights
@@ -238,13 +239,9 @@ export function createGrid(root, tools) {
 
   function keydown(event) {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
-    const moves = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
     const from = pointed ?? { row: 0, col: 0 };
-    if (event.key in moves) {
-      const { rows, cols } = opened.matrix;
-      const [down, right] = pointed ? moves[event.key] : [0, 0];
-      const within = (x, count) => Math.min(Math.max(x, 0), count - 1);
-      const cell = { row: within(from.row + down, rows), col: within(from.col + right, cols) };
+    const cell = movedCell(pointed, event, opened.matrix);
+    if (cell) {
       figure.reveal(cell);
       point(cell, {});
       const facts = factsOf(cell);

@@ -1,19 +1,12 @@
 // heads.js shows all heads as a grid of small maps, from which the user chooses one. Batch items are the rows. The maps can be sorted, and
 // a head can be found by its number. Maps are painted when they come into sight.
+import { make } from './dom.js';
 import { formatNumber } from './numbers.js';
 import { thumbSize } from './thumbs.js';
 
 const THUMB = 36; // pixels; the longer side of a small map
 const FEW = 12; // heads; more of them can be searched and sorted
 const MOST = 4096; // maps; if there are more, only the heads of the chosen batch item are here
-
-function make(tag, className, parent, text) {
-  const made = document.createElement(tag);
-  if (className) made.className = className;
-  if (text !== undefined) made.textContent = text;
-  parent?.append(made);
-  return made;
-}
 
 const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
 

@@ -1,4 +1,5 @@
-// keyboard.js has the keyboard shortcuts of the page. They do nothing while the user types in a field, except for Escape.
+// keyboard.js has the keyboard shortcuts of the page, which do nothing while the user types in a field, except for Escape, and the arrow
+// keys in heat maps.
 
 // Calls does[name]() when the key with this name is pressed.
 export function listenToKeyboard(does) {
@@ -11,4 +12,15 @@ export function listenToKeyboard(does) {
     does[event.key]();
     event.preventDefault();
   });
+}
+
+const MOVES = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
+
+// Returns the cell of a matrix that an arrow key leads to, or null for another key. cell: where the focus was, or null for the first cell.
+export function movedCell(cell, event, { rows, cols }) {
+  if (!(event.key in MOVES) || event.ctrlKey || event.metaKey || event.altKey) return null;
+  if (!cell) return { row: 0, col: 0 };
+  const [down, right] = MOVES[event.key];
+  const within = (x, count) => Math.min(Math.max(x, 0), count - 1);
+  return { row: within(cell.row + down, rows), col: within(cell.col + right, cols) };
 }

@@ -1,14 +1,7 @@
 // legend.js makes what stands below a heat map: its smallest and its largest number, and the bar of its colours.
+import { make } from './dom.js';
 import { formatNumber } from './numbers.js';
 import { BAR_HEIGHT, barWidth, CanvasSurface, paintBar } from './paint.js';
-
-function make(tag, className, parent, text) {
-  const made = document.createElement(tag);
-  made.className = className;
-  if (text !== undefined) made.textContent = text;
-  parent?.append(made);
-  return made;
-}
 
 // Returns the range of a matrix as text: "0.1 to 0.9".
 export function makeRange({ lo, hi }) {

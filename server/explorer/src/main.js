@@ -25,10 +25,10 @@ import { createSaveMenu } from './savemenu.js';
 import { bodyText, formatJSON } from './snippets.js';
 import { FRESH, shownState, state } from './state.js';
 import { STEPS } from './steps.js';
-import { createTheme } from './theme.js';
+import { colours, createTheme } from './theme.js';
 import { createTour } from './tour.js';
 import { hideTooltip, showTooltip } from './tooltip.js';
-import { colours, View } from './view.js';
+import { View } from './view.js';
 
 /* global LAYERS_NAME, COMPARE_NAME */
 const TYPING = 300; // milliseconds from the last key to the request

@@ -45,3 +45,11 @@ export function createTheme(button, onChange) {
   apply();
   return { next, print };
 }
+
+// Returns the colours of the theme that figures take.
+export function colours() {
+  const style = getComputedStyle(document.documentElement);
+  const read = (name) => style.getPropertyValue(name).trim();
+  const names = { ink: '--ink-soft', paper: '--paper', hatch: '--hatch', bar: '--bar', track: '--track' };
+  return Object.fromEntries(Object.entries(names).map(([name, property]) => [name, read(property)]));
+}

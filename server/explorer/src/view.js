@@ -4,17 +4,21 @@ import { arithmetic } from './arithmetic.js';
 import { ArithmeticPanel } from './arithmeticpanel.js';
 import { drawBars, barsWidth } from './bars.js';
 import { makeScale, rangeOf, raster } from './colour.js';
+import { make } from './dom.js';
 import { createSaveMenu } from './savemenu.js';
+import { factsOf, meaningOf } from './facts.js';
 import { Figure } from './figure.js';
 import { Film } from './film.js';
 import { share } from './geometry.js';
 import { Heads } from './heads.js';
 import { drawBar, makeRange } from './legend.js';
+import { movedCell } from './keyboard.js';
 import { createLines } from './lines.js';
 import { createTable, formatNumber } from './numbers.js';
 import { drawExplanation } from './explanation.js';
 import { defer } from './defer.js';
 import { axisNames, formulaOf, GROUPS, STEPS, textOf, titleOf } from './steps.js';
+import { colours } from './theme.js';
 import { drawThumb } from './thumbs.js';
 import { hideTooltip, showTooltip } from './tooltip.js';
 import { Words } from './words.js';
@@ -26,28 +30,12 @@ const TALLEST = { least: 200, most: 620 }; // pixels; the height of the cells of
 const PAPER = 660; // pixels; the width of A4 without its margins
 const ENTROPY = 'entropy, nats';
 
-function make(tag, className, parent, text) {
-  const made = document.createElement(tag);
-  if (className) made.className = className;
-  if (text !== undefined) made.textContent = text;
-  parent?.append(made);
-  return made;
-}
-
 // Draws a picture of a matrix in the page itself, because a browser that prints does not wait for the worker.
 async function drawnNow(matrix, scale, part, side) {
   const { width, height, pixels } = raster(matrix, scale, part, side);
   const bitmap = Object.assign(document.createElement('canvas'), { width, height });
   bitmap.getContext('2d').putImageData(new ImageData(pixels, width, height), 0, 0);
   return { bitmap, width, height };
-}
-
-// Returns the colours of the theme that figures take.
-export function colours() {
-  const style = getComputedStyle(document.documentElement);
-  const read = (name) => style.getPropertyValue(name).trim();
-  const names = { ink: '--ink-soft', paper: '--paper', hatch: '--hatch', bar: '--bar', track: '--track' };
-  return Object.fromEntries(Object.entries(names).map(([name, property]) => [name, read(property)]));
 }
 
 const largestOf = (row) => row.reduce((most, weight) => Math.max(most, Math.abs(weight)), 0) || 1;
@@ -437,15 +425,6 @@ export class View {
     defer(canvas, () => drawThumb(canvas, matrix, mask, scale, picture));
   }
 
-  // Returns the indices of the query and the key that a cell of a step belongs to, as far as it has them: {step, row, col, query, key}.
-  meaning(step, { row, col }) {
-    const found = { step: step.name, row, col };
-    if (step.rows === 'query' || step.rows === 'both') found.query = row;
-    if (step.rows === 'key' || step.rows === 'both') found.key = row;
-    if (step.cols === 'key') found.key = col;
-    return found;
-  }
-
   point(step, pane, cell, event) {
     if (event.pointerType === 'touch') return;
     if (!cell) {
@@ -454,7 +433,7 @@ export class View {
       return;
     }
     const same = this.hover?.step === step.name && this.hover.row === cell.row && this.hover.col === cell.col;
-    if (!same) this.setHover(this.meaning(step, cell));
+    if (!same) this.setHover(meaningOf(step, cell));
     this.tell(step, pane, cell, event);
   }
 
@@ -462,34 +441,12 @@ export class View {
     return this.steps.get(step.name).figures.find((one) => one.pane === pane);
   }
 
-  // Returns the numbers of a cell, as {title, entries}; each entry is [name, value, strong].
-  facts(step, pane, { row, col }) {
-    const { answer, state } = this;
+  // Returns the numbers of a cell.
+  facts(step, pane, cell) {
     const { head, figure } = this.paneOf(step, pane);
-    const value = (name) => {
-      const matrix = answer.matrix(name, state.batch, head);
-      return matrix ? formatNumber(matrix.data[row * matrix.cols + col]) : '–';
-    };
-    if (step.cols !== 'key') {
-      const { matrix } = figure.given;
-      const own = formatNumber(matrix.data[row * matrix.cols + col]);
-      return { title: `${answer.label(step.rows)(row)}, column ${col}`, entries: [[step.title, own, true]] };
-    }
-    const weights = step.name === 'weights' ? figure.given.matrix : this.weights().matrix;
-    const weight = weights.data[row * weights.cols + col];
-    const masked = answer.mask(state.batch, head)?.[row * answer.keys + col] === 1;
-    const rest = weights.data.subarray(row * weights.cols, (row + 1) * weights.cols);
-    const rank = 1 + rest.reduce((count, other) => count + (other > weight), 0);
-    const entries = [
-      ['query', answer.query(row)],
-      ['key', answer.key(col)],
-      ['weight', masked ? 'masked' : formatNumber(weight), true],
-      ['score', value('scores')],
-      ['scaled', value('scaled_scores')],
-      ['masked', value('masked_scores')],
-      ...(masked ? [] : [['rank in row', `${rank} of ${rest.length}`]]),
-    ];
-    return { title: `${answer.query(row)} → ${answer.key(col)}`, entries };
+    const { matrix } = figure.given;
+    const weights = step.name === 'weights' ? matrix : this.weights().matrix;
+    return factsOf(step, cell, { answer: this.answer, batch: this.state.batch, head, matrix, weights });
   }
 
   tell(step, pane, cell, event) {
@@ -580,10 +537,10 @@ export class View {
 
   click(step, pane, cell, event) {
     if (this.state.editMask && step.cols === 'key') return this.act.toggleMask(cell.row, cell.col);
-    const { query } = this.meaning(step, cell);
+    const { query } = meaningOf(step, cell);
     if (query !== undefined) this.act.lock(this.state.row === query ? null : query);
     if (event?.pointerType === 'touch') {
-      this.setHover(this.meaning(step, cell));
+      this.setHover(meaningOf(step, cell));
       this.tell(step, pane, cell, event);
     }
   }
@@ -592,12 +549,9 @@ export class View {
     const { figure } = this.paneOf(step, pane);
     const { rows, cols } = figure.given.matrix;
     const at = this.hover?.step === step.name ? this.hover : { row: 0, col: 0, fresh: true };
-    const moves = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
-    if (event.key in moves && !event.altKey && !event.ctrlKey && !event.metaKey) {
-      const [down, right] = at.fresh ? [0, 0] : moves[event.key];
-      const within = (x, count) => Math.min(Math.max(x, 0), count - 1);
-      const cell = { row: within(at.row + down, rows), col: within(at.col + right, cols) };
-      this.setHover(this.meaning(step, cell));
+    const cell = movedCell(at.fresh ? null : at, event, figure.given.matrix);
+    if (cell) {
+      this.setHover(meaningOf(step, cell));
       figure.reveal(cell);
       this.tell(step, pane, cell, {});
       const { title, entries } = this.facts(step, pane, cell);

@@ -1,0 +1,38 @@
+// facts.js says what a cell of a step stands for, and its numbers in words. It needs no page.
+import { formatNumber } from './numbers.js';
+
+// Returns the indices of the query and the key that a cell of a step belongs to, as far as it has them: {step, row, col, query, key}.
+export function meaningOf(step, { row, col }) {
+  const found = { step: step.name, row, col };
+  if (step.rows === 'query' || step.rows === 'both') found.query = row;
+  if (step.rows === 'key' || step.rows === 'both') found.key = row;
+  if (step.cols === 'key') found.key = col;
+  return found;
+}
+
+// Returns the numbers of a cell, as {title, entries}; each entry is [name, value, strong]. matrix: the numbers that are shown. weights: the
+// weights of the head, or their mean over heads.
+export function factsOf(step, { row, col }, { answer, batch, head, matrix, weights }) {
+  if (step.cols !== 'key') {
+    const own = formatNumber(matrix.data[row * matrix.cols + col]);
+    return { title: `${answer.label(step.rows)(row)}, column ${col}`, entries: [[step.title, own, true]] };
+  }
+  const value = (name) => {
+    const found = answer.matrix(name, batch, head);
+    return found ? formatNumber(found.data[row * found.cols + col]) : '–';
+  };
+  const weight = weights.data[row * weights.cols + col];
+  const masked = answer.mask(batch, head)?.[row * answer.keys + col] === 1;
+  const rest = weights.data.subarray(row * weights.cols, (row + 1) * weights.cols);
+  const rank = 1 + rest.reduce((count, other) => count + (other > weight), 0);
+  const entries = [
+    ['query', answer.query(row)],
+    ['key', answer.key(col)],
+    ['weight', masked ? 'masked' : formatNumber(weight), true],
+    ['score', value('scores')],
+    ['scaled', value('scaled_scores')],
+    ['masked', value('masked_scores')],
+    ...(masked ? [] : [['rank in row', `${rank} of ${rest.length}`]]),
+  ];
+  return { title: `${answer.query(row)} → ${answer.key(col)}`, entries };
+}
