@@ -124,7 +124,7 @@ def check_clients(text, daemon):
     """Returns the number of commands and clients, and what is wrong with them."""
     text = re.sub(r"^## Python first$.*?(?=^## )", "", text, flags=re.M | re.S)
     commands = re.findall(r"^```sh\n(curl (?:(?!^```).)*)^```\n\n```json\n(.*?)^```$", text, re.M | re.S)
-    clients = re.findall(r"^```(python|js)\n(.*?)^```\n\n```text\n(.*?)^```$", text, re.M | re.S)
+    clients = re.findall(r"^```(python|js)\n((?:(?!^```).)*)^```\n\n```text\n(.*?)^```$", text, re.M | re.S)
     missing = set(RUN) - {language for language, _, _ in clients}
     failures = [f"there is no client in {language}" for language in sorted(missing)]
     failures += [] if commands else ["there is no curl command with an answer"]
