@@ -3,6 +3,8 @@
 export const FONT = '11px system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif';
 const LINE = 13; // pixels; the height of a label
 const CLOSE = 10.5; // pixels; if rows are at least as high as this, all of them have labels
+const FEW_ROWS = 48;
+const COMFORTABLE = 14; // pixels; few rows are at least as high as this, also if the figure is then higher than it should be
 const LONGEST_LABEL = 110; // pixels
 const ELLIPSIS = '…';
 
@@ -60,9 +62,10 @@ function leftMargin(rows, labels, width, name) {
 export function layOut({ rows, cols, rowLabels, colLabels, names, width, most = 56, tallest = 620 }) {
   const left = leftMargin(rows, rowLabels, width, names.rows);
   const room = Math.max(40, width - left - 2);
-  const cellWidth = Math.min(most, room / cols);
-  let cellHeight = Math.min(Math.max(cellWidth, rows <= 48 ? 13 : 1), most, Math.max(tallest / rows, rows <= 48 ? CLOSE + 0.5 : 0));
-  if (rows === cols && cellWidth < 13) cellHeight = Math.min(cellWidth, tallest / rows);
+  const highest = Math.min(most, Math.max(tallest / rows, rows <= FEW_ROWS ? COMFORTABLE : 0));
+  const square = rows === cols;
+  const cellWidth = Math.min(most, room / cols, square ? highest : most);
+  const cellHeight = square ? cellWidth : Math.min(Math.max(cellWidth, rows <= FEW_ROWS ? 13 : 1), highest);
   const plotWidth = Math.round(cellWidth * cols);
   const plotHeight = Math.max(8, Math.round(cellHeight * rows));
   let widest = 0;

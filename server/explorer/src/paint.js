@@ -188,7 +188,7 @@ function paintPicture(on, { pixels, range, size, box }) {
 function paintLabels(on, { box, range, size, rowLabels, colLabels, names, colours }) {
   const { rows, cols } = axes(box, range, rowLabels, colLabels);
   const colour = colours.ink;
-  on.text(names.rows, box.left - 4, box.top - 9, { colour, align: 'right' });
+  on.text(names.rows, box.left - 4, box.across ? box.top - 9 : 7, { colour, align: 'right' });
   on.text(names.cols, box.left, 7, { colour, align: 'left' });
   for (const { at, text } of rows) {
     on.text(text, box.left - 4, box.top + (at - range.row0 + 0.5) * size.height, { colour, align: 'right' });
