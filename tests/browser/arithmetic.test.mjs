@@ -309,8 +309,11 @@ test('a slider changes the request and the result while it moves; one step back 
     await press('Home', 1, 'sink');
     assert.equal('sink' in (await request()), false);
     await page.waitForFunction(() => window.explorer.result.request.includes('"window"'));
+    await page.waitForTimeout(600); // the sliders are at rest
+    const steps = await page.evaluate(() => history.length);
     await page.locator('[data-slider="scale"]').fill('-20');
     await page.waitForFunction(() => /"scale"/.test(window.explorer.result.request));
+    await page.waitForFunction((before) => history.length === before + 1, steps);
     await answered(page, () => page.goBack());
     assert.equal('scale' in (await request()), false);
   }));

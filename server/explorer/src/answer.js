@@ -76,15 +76,15 @@ export class Answer {
   }
 
   query(row) {
-    return this.labels[row] ?? `q${row}`;
+    return this.labels[row] || `q${row}`;
   }
 
   key(col) {
-    return this.keys === this.labels.length && !this.summary.shapes.context ? this.labels[col] : `k${col}`;
+    return this.keys === this.labels.length && !this.summary.shapes.context ? this.labels[col] || `k${col}` : `k${col}`;
   }
 
   word(row) {
-    return this.labels[row] ?? `x${row}`;
+    return this.labels[row] || `x${row}`;
   }
 
   // Returns a function from an index to its label. kind: query, key, both or dimension.

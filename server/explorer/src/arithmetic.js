@@ -18,7 +18,7 @@ function sinkOf({ sink }, head) {
 function softmaxOf(row, col, sink) {
   const open = row.filter((score) => score > -Infinity);
   const largest = open.reduce((most, score) => Math.max(most, score), sink ?? -Infinity);
-  const shift = Math.abs(largest) > LARGE ? largest : 0;
+  const shift = open.length && Math.abs(largest) > LARGE ? largest : 0;
   const sinkPower = sink === null ? null : Math.exp(sink - shift);
   const sum = open.reduce((total, score) => total + Math.exp(score - shift), sinkPower ?? 0);
   return { shift, power: Math.exp(row[col] - shift), sum, sinkPower };

@@ -119,11 +119,12 @@ const view = new View(
     say: (text) => ($('say').textContent = text),
   },
 );
-const options = createOptions($('options'), (key, value, live) => {
+const changeOption = (key, value, live) => {
   const text = withMember(state.text, key, value, key === 'dtype');
   if (live) editLive(text);
   else editRequest(text, true);
-});
+};
+const options = createOptions($('options'), changeOption, () => writeAddress(true));
 const editor = createEditor(
   { area: $('request'), marks: $('marks'), note: $('request-note'), file: $('file'), drop: document.body },
   state.base,
@@ -342,11 +343,10 @@ const tour = createTour($('tour'), $('tour-open'), {
 
 // Changes the request as a control says. Labels and head stay if they fit. push: whether the history of the browser gets a step.
 function editRequest(text, push) {
-  if (text === state.text && !push) return;
+  if (text === state.text) return;
   state.text = text;
   editor.set(text);
   writeAddress(push);
-  if (state.live) return;
   clearTimeout(state.timer);
   state.timer = setTimeout(compute, push ? 60 : TYPING);
 }
@@ -359,11 +359,14 @@ async function editLive(text) {
   editor.set(text);
   if (state.live) return;
   state.live = true;
-  for (let sent = null; sent !== state.text;) {
-    sent = state.text;
-    await compute();
+  try {
+    for (let sent = null; sent !== state.text;) {
+      sent = state.text;
+      await compute();
+    }
+  } finally {
+    state.live = false;
   }
-  state.live = false;
 }
 
 // Takes the text that the user gives. replaced: the user has dropped it, opened it or pasted it over the whole text. Otherwise the user

@@ -119,6 +119,7 @@ const KINDS = {
 
 // The sliders beside fields. range(sizes) returns {min, max, step}; sizes: {keys, d} of the answer. toText(place, sizes) returns the text of
 // the field, which is empty for the default. toPlace(value, sizes) returns the place of a number, and of undefined.
+const REST = 400; // milliseconds after which a slider is at rest
 const digits = (value) => String(Number(value.toPrecision(3)));
 const SLIDERS = {
   // From 1/32 to 32 times 1/√d, which is in the middle.
@@ -147,19 +148,24 @@ const SLIDERS = {
   },
 };
 
-// Makes the slider of a field. write(text) puts a text into the field as the user would. The returned set(value, sizes) moves the slider.
-function createSlider(key, label, write) {
+// Makes the slider of a field. write(text) puts a text into the field as the user would. rest() is called when the slider is at rest. The returned set(value, sizes) moves the slider.
+function createSlider(key, label, write, rest) {
   const slider = Object.assign(document.createElement('input'), { type: 'range', className: 'slider' });
   const { range, toText, toPlace } = SLIDERS[key];
   let sizes = { keys: 1, d: 1 };
+  let timer = 0;
   slider.dataset.slider = key;
   slider.setAttribute('aria-label', `${label}, slider`);
   const tell = () => slider.setAttribute('aria-valuetext', toText(Number(slider.value), sizes) || 'default');
   slider.addEventListener('input', () => {
     tell();
-    write(toText(Number(slider.value), sizes), true);
+    write(toText(Number(slider.value), sizes));
   });
-  slider.addEventListener('change', () => write(toText(Number(slider.value), sizes), false));
+  // A key that is held makes many changes. The history of the browser gets one step for all of them.
+  slider.addEventListener('change', () => {
+    clearTimeout(timer);
+    timer = setTimeout(rest, REST);
+  });
   return {
     slider,
     set(value, now, disabled) {
@@ -173,8 +179,8 @@ function createSlider(key, label, write) {
 }
 
 // Makes the controls. onChange(key, value, live) is called when the user has changed a control; value is JSON text, or undefined. live: the
-// user still moves a slider.
-export function createOptions(container, onChange) {
+// user moves a slider. onRest() is called when the slider is at rest.
+export function createOptions(container, onChange, onRest) {
   const rows = OPTIONS.map((option) => {
     const control = KINDS[option.kind ?? 'field'](option);
     const row = document.createElement('div');
@@ -206,10 +212,11 @@ export function createOptions(container, onChange) {
       row.classList.add('with-slider');
       const place = Object.assign(document.createElement('span'), { className: 'sliders' });
       one.sliders = fields.map((field) => {
-        const made = createSlider(option.key, field.getAttribute('aria-label') ?? option.label, (text, live) => {
+        const slide = (text) => {
           field.value = text;
-          change(live);
-        });
+          change(true);
+        };
+        const made = createSlider(option.key, field.getAttribute('aria-label') ?? option.label, slide, onRest);
         place.append(made.slider);
         return made;
       });
