@@ -254,7 +254,8 @@ test('a rectangle that is dragged zooms in, to whole cells; a double click or th
     await page.mouse.move(over.x + over.width * 0.45, over.y + over.height / 2 + 2, { steps: 3 });
     await page.mouse.up();
     assert.deepEqual(await inSight(page, 'X'), { rows: rowsOf(4, 6), cells: 6 * 5, picture: 0 });
-    await page.mouse.dblclick(over.x + 5, over.y + 5);
+    const corner = await cell(page, 'X', 0, 0);
+    await page.mouse.dblclick(corner.x, corner.y);
     assert.equal((await inSight(page, 'X')).cells, 600);
     assert.equal(await reset.isVisible(), false);
     await drag([4, 2], [9, 12], () => page.keyboard.press('Escape'));

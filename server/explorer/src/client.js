@@ -13,6 +13,7 @@ export function createClient(base, on) {
   let counter = 0;
   let latest = 0;
   let retry = 0;
+  let giveUp = () => {}; // ends the wait of a request that a later one replaces
 
   worker.onmessage = ({ data }) => {
     const entry = waiting.get(data.id);
@@ -36,17 +37,23 @@ export function createClient(base, on) {
     };
   }
 
+  function stopWaiting() {
+    clearTimeout(retry);
+    giveUp();
+  }
+
   // Sends a request. Resolves to the worker's reply, or to null if a later request has replaced this one.
   async function ask({ path, text }) {
-    clearTimeout(retry);
     const sent = send({ base, path, text, key });
     latest = sent.id;
+    stopWaiting();
     const reply = await sent.reply;
     if (sent.id !== latest) return null;
     if (reply.status !== 503) return reply;
     const seconds = Math.min(Math.max(reply.retryAfter, 1), LONGEST_WAIT);
     on.wait(seconds, reply.problem);
     await new Promise((resolve) => {
+      giveUp = resolve;
       retry = setTimeout(resolve, seconds * 1000);
     });
     return sent.id === latest ? ask({ path, text }) : null;
@@ -58,8 +65,8 @@ export function createClient(base, on) {
     ask,
     // Drops the latest request: its promise resolves to null.
     forget() {
-      clearTimeout(retry);
       latest = 0;
+      stopWaiting();
     },
     // Sends a request that does not replace the latest one. The worker keeps the weights of its answer under the name `as`.
     aside: ({ path, text, results, as }) => send({ base, path, text, key, results, as }).reply,

@@ -51,6 +51,12 @@ function pairOf(answer, { name, shape, data }) {
   throw new Error(`The file has ${shapeText(shape)}, and no result has this shape: ${shapes.join(', ')}.`);
 }
 
+// Returns a mask of the cells that have no colour: −∞, ∞ and NaN, or null if there is none.
+function unpaintable({ data }) {
+  const bits = Uint8Array.from(data, (value) => (Number.isFinite(value) ? 0 : 1));
+  return bits.includes(1) ? bits : null;
+}
+
 // Makes the comparison in an empty section. tools: {Figure, drawBar, makeRange, createSaveMenu, colours, defer, showTooltip, hideTooltip,
 // point({query, key}|null), show({step, batch, head, row}), tell(title, detail), closed()}.
 export function createCompare(section, tools) {
@@ -182,8 +188,8 @@ export function createCompare(section, tools) {
         `${cells} no finite difference; the first is ${name} at ${place(worst.firstBroken)}: ${mine} has ${formatNumber(ours, 6)}, ${yours} has ${Number.isNaN(theirs) ? 'NaN' : formatNumber(theirs, 6)}.`,
       );
     }
-    if (worst.error === 0) said.push(`A and B have the same ${name}.`);
-    else if (worst.error !== null) {
+    if (worst.error === 0 && !worst.brokenCount) said.push(`A and B have the same ${name}.`);
+    else if (worst.error > 0) {
       said.push(
         `The largest ${file ? 'error' : 'difference'} is ${formatNumber(worst.error, 4)}, in ${name} at ${place(worst)}: ${mine} has ${formatNumber(worst.ours, 6)}, ${yours} has ${formatNumber(worst.theirs, 6)}.`,
       );
@@ -192,7 +198,7 @@ export function createCompare(section, tools) {
       said.push(`${worst.over.toLocaleString('en')} of ${worst.count.toLocaleString('en')} numbers differ by more than ${TOLERANCE}.`);
     } else if (worst.error > 0) said.push(`No number differs by more than ${TOLERANCE}.`);
     told.textContent = said.join(' ');
-    go.hidden = worst.error === null || (worst.error === 0 && !worst.brokenCount);
+    go.hidden = !worst.error && !worst.brokenCount;
   }
 
   function draw() {
@@ -213,7 +219,7 @@ export function createCompare(section, tools) {
     const width = Math.min((section.clientWidth - (across - 1) * GAP) / across, 480);
     panes.forEach(({ figure, bar, meta }, at) => {
       const matrix = found.parts[at];
-      const mask = matrix.bits ?? null;
+      const mask = at === 2 ? (matrix.bits ?? null) : unpaintable(matrix);
       figure.update({
         ...{ matrix, mask, masked: matrix.masked, scale: scales[at], width, most: 56, tallest: 420, colours: tools.colours() },
         rowLabels: answer.label(step().rows),
@@ -241,7 +247,10 @@ export function createCompare(section, tools) {
     title.textContent = file ? `A: the service. B: ${file.name}.` : `A: ${kept.described}. B: the request now.`;
     keep.hidden = Boolean(file);
     try {
-      if (file && other) file.pairs = arrays.map((one) => pairOf(answer, one));
+      if (file && (other || !file.pairs)) {
+        file.pairs = null; // pairs of another answer must not stay if the file does not fit to this one
+        file.pairs = arrays.map((one) => pairOf(answer, one));
+      }
       const next = pair();
       if (other || found?.ours !== next.ours || found?.theirs !== next.theirs) {
         found = { ...next, worst: largestError(next.ours, next.theirs), parts: [] };

@@ -34,7 +34,7 @@ export function setControls() {
   $('mask-clear').hidden = !state.summary?.shapes.mask;
   document.body.classList.toggle('editing-mask', state.editMask);
   $('sentence-box').hidden = !state.summary?.words;
-  const text = state.summary?.options.text ?? state.summary?.options.tokens?.join(' ');
+  const text = state.summary?.options.text ?? [state.summary?.options.tokens ?? []].flat().join(' ');
   if (state.summary?.words && document.activeElement !== $('sentence')) $('sentence').value = text;
   if (document.activeElement !== $('labels')) $('labels').value = (state.labels ?? []).join(', ');
   setCode();

@@ -60,12 +60,13 @@ export class Heads {
     if (this.root.hidden) return;
     const all = heads * answer.batch <= MOST;
     const { rows, cols } = answer.matrix('weights', 0, 0);
-    const shown = [heads, answer.batch, rows, cols, all ? '' : state.batch].join();
+    const spread = Boolean(answer.entropy(0, heads - 1));
+    const shown = [heads, answer.batch, rows, cols, spread, all ? '' : state.batch].join();
     const other = this.answer !== answer;
     this.answer = answer;
     this.look = look;
     if (this.shown !== shown || (other && this.order.value !== 'index')) {
-      const orders = Object.keys(ORDERS).filter((name) => name !== 'entropy' || answer.entropy(0, heads - 1));
+      const orders = Object.keys(ORDERS).filter((name) => name !== 'entropy' || spread);
       const chosen = orders.includes(this.order.value) ? this.order.value : 'index';
       this.order.replaceChildren(...orders.map((name) => new Option(name)));
       this.order.value = chosen;

@@ -177,7 +177,11 @@ async function compute() {
 }
 
 // Returns how many keys, and columns of Q, the last answer has.
-const sizes = () => ({ keys: state.answer?.keys ?? 1, d: state.answer?.matrix('Q', 0, 0)?.cols ?? 1 });
+const sizes = () => ({
+  keys: state.answer?.keys ?? 1,
+  d: state.answer?.matrix('Q', 0, 0)?.cols ?? 1,
+  heads: state.answer?.heads ?? 1,
+});
 
 function doneText({ timing, milliseconds, bytes: received }) {
   const stage = /(?:^|[\s,])compute;dur=([\d.]+)/.exec(timing ?? '');

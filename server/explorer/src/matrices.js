@@ -27,7 +27,7 @@ export function measured(matrix) {
         continue;
       }
       if (value < lo) lo = value;
-      if (value > hi) hi = value;
+      if (value > hi && value < Infinity) hi = value;
       if (value > largest[row]) largest[row] = value;
     }
   }

@@ -117,7 +117,7 @@ const KINDS = {
   },
 };
 
-// The sliders beside fields. range(sizes) returns {min, max, step}; sizes: {keys, d} of the answer. toText(place, sizes) returns the text of
+// The sliders beside fields. range(sizes) returns {min, max, step}; sizes: {keys, d, heads} of the answer. toText(place, sizes) returns the text of
 // the field, which is empty for the default. toPlace(value, sizes) returns the place of a number, and of undefined.
 const REST = 400; // milliseconds after which a slider is at rest
 const digits = (value) => String(Number(value.toPrecision(3)));
@@ -137,7 +137,7 @@ const SLIDERS = {
   // From −10 to 10; the left end is none.
   sink: {
     range: () => ({ min: -10.1, max: 10, step: 0.1 }),
-    toText: (place) => (place < -10 ? '' : digits(place)),
+    toText: (place, { heads }) => (place < -10 ? '' : new Array(heads).fill(digits(place)).join(', ')),
     toPlace: (value) => (typeof value === 'number' ? value : -10.1),
   },
   // Up to the number of keys, which is the right end and means all.
@@ -152,7 +152,7 @@ const SLIDERS = {
 function createSlider(key, label, write, rest) {
   const slider = Object.assign(document.createElement('input'), { type: 'range', className: 'slider' });
   const { range, toText, toPlace } = SLIDERS[key];
-  let sizes = { keys: 1, d: 1 };
+  let sizes = { keys: 1, d: 1, heads: 1 };
   let timer = 0;
   slider.dataset.slider = key;
   slider.setAttribute('aria-label', `${label}, slider`);
@@ -240,8 +240,8 @@ export function createOptions(container, onChange, onRest) {
     for (const field of fields) field.setAttribute('aria-invalid', String(wrong && option.takes.read(field.value) === null));
   }
 
-  // Sets the controls to the options of a request; null disables every option. heads: how many heads the answer has. sizes: {keys, d} of the
-  // answer: how many keys, and columns of Q.
+  // Sets the controls to the options of a request; null disables every option. heads: how many heads the answer has. sizes: {keys, d, heads} of
+  // the answer: how many keys, columns of Q and heads.
   function update(summary, heads, sizes) {
     const reasons = summary ? inapplicable(summary, heads) : {};
     for (const one of rows) {

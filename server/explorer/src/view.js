@@ -154,7 +154,7 @@ export class View {
   }
 
   show(answer, state) {
-    const words = [answer.queries, answer.keys, answer.labels].join();
+    const words = JSON.stringify([answer.queries, answer.keys, answer.labels, answer.isSelf()]);
     this.answer = answer;
     this.hover = null;
     if (words !== this.said) this.words.show(answer);
@@ -504,7 +504,8 @@ export class View {
     const row = matrix.data.subarray(query * matrix.cols, (query + 1) * matrix.cols);
     const largest = () => row.reduce((best, weight, key) => (Math.abs(weight) > Math.abs(row[best]) ? key : best), 0);
     const moved = query !== subject.query || subject.answer !== answer;
-    const key = hover?.key ?? (moved || subject.key >= answer.keys ? largest() : subject.key);
+    const pointed = hover?.step === 'X' && !answer.isSelf() ? undefined : hover?.key;
+    const key = pointed < answer.keys ? pointed : moved || subject.key >= answer.keys ? largest() : subject.key;
     this.subject = { query, key, answer };
     const place = { batch: state.batch, head: state.head, row: query, col: key };
     this.panel.show({
