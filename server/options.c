@@ -12,14 +12,16 @@
 #include <ctype.h>
 #include <errno.h>
 #include <math.h>
+#include <regex.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum kind {
     KIND_ADDRESS,
-    KIND_TEXT,   /* a text that is not empty */
-    KIND_CHOICE, /* one of the words in `range`; the value is its index */
+    KIND_ORIGINS, /* a list with commas; "*" is allowed if `range` begins with it */
+    KIND_TEXT,    /* a text that is not empty */
+    KIND_CHOICE,  /* one of the words in `range`; the value is its index */
     KIND_UNSIGNED,
     KIND_SECONDS, /* whole seconds */
     KIND_BYTES,
@@ -54,9 +56,12 @@ static const struct option table[] = {
      "a path", "file of the certificate and its chain (PEM); the port then speaks TLS only"},
     {"--tls-key", "ATTENTIOND_TLS_KEY", KIND_TEXT, AT(tls_key), 0, 0, "a path",
      "file of the certificate's key (PEM), without a password"},
-    {"--cors-origins", "ATTENTIOND_CORS_ORIGINS", KIND_TEXT, AT(cors_origins), 0, 0,
-     "* or origins with commas between",
+    {"--cors-origins", "ATTENTIOND_CORS_ORIGINS", KIND_ORIGINS, AT(cors_origins), 0,
+     OPTIONS_ORIGINS, "* or origins with commas between, at most 4096 bytes",
      "origins whose web pages may send requests; * is every origin"},
+    {"--frame-ancestors", "ATTENTIOND_FRAME_ANCESTORS", KIND_ORIGINS, AT(frame_ancestors), 0,
+     OPTIONS_ORIGINS, "origins with commas between, none with * or [, at most 4096 bytes",
+     "origins whose web pages may show the pages of the daemon in a frame"},
     {"--io-threads", "ATTENTIOND_IO_THREADS", KIND_UNSIGNED, AT(io_threads), 1, 64, "1..64",
      "threads that serve connections; the default is one for each core, at most 4"},
     {"--workers", "ATTENTIOND_WORKERS", KIND_UNSIGNED, AT(workers), 1, 64, "1..64",
@@ -169,6 +174,23 @@ static bool is_address(const char *text) {
     return inet_pton(AF_INET, text, &unused) == 1 || inet_pton(AF_INET6, text, &unused) == 1;
 }
 
+/* Returns whether a text is a list of origins in the form that browsers send. An option that does
+ * not take "*" puts its list into a Content-Security-Policy, where no IPv6 address can stand. */
+static bool are_origins(const struct option *option, const char *text) {
+#define ORIGIN "[a-z][a-z0-9+.-]*://([a-z0-9-]+(\\.[a-z0-9-]+)*|\\[[0-9a-f:.]+])(:[0-9]{1,5})?"
+    regex_t list;
+    if (strlen(text) > option->maximum || (option->range[0] != '*' && strpbrk(text, "*["))) {
+        return false;
+    }
+    if (regcomp(&list, "^(\\*|" ORIGIN "(," ORIGIN ")*)$", REG_EXTENDED | REG_NOSUB) != 0) {
+        return false; /* no memory */
+    }
+    const bool valid = regexec(&list, text, 0, NULL, 0) == 0;
+    regfree(&list);
+    return valid;
+#undef ORIGIN
+}
+
 /* Reads a number that has no sign and no space before it. `*rest` is the text after it. */
 static bool read_number(const char *text, bool whole, double *number, const char **rest) {
     char *end;
@@ -245,9 +267,13 @@ static void describe_rule(const struct option *option, char *out, size_t size) {
                                                             : ""; /* the range says all */
     const int first = (int)strcspn(option->range, "|");
     const bool choice = option->kind == KIND_CHOICE; /* every choice has two words */
-    const bool address = option->kind == KIND_ADDRESS;
+    const char *const example =
+        option->kind == KIND_ADDRESS ? ", as in 127.0.0.1"
+        : option->kind == KIND_ORIGINS
+            ? ", in lower case and without a path, as in https://a.example,http://b:8888"
+            : "";
     snprintf(out, size, "%s%.*s%s%s%s", kind, first, option->range, choice ? " or " : "",
-             choice ? option->range + first + 1 : "", address ? ", as in 127.0.0.1" : "");
+             choice ? option->range + first + 1 : "", example);
 }
 
 /* Sets an option. `source` is the flag or the variable that the value came from. Returns false with
@@ -255,9 +281,11 @@ static void describe_rule(const struct option *option, char *out, size_t size) {
 static bool set_value(struct server_options *options, const struct option *option,
                       const char *source, const char *text, char *error, size_t size) {
     bool valid;
-    char rule[128];
-    if (option->kind == KIND_ADDRESS || option->kind == KIND_TEXT) {
-        valid = option->kind == KIND_TEXT ? text[0] != '\0' : is_address(text);
+    char rule[192];
+    if (option->kind <= KIND_TEXT) {
+        valid = option->kind == KIND_ADDRESS   ? is_address(text)
+                : option->kind == KIND_ORIGINS ? are_origins(option, text)
+                                               : text[0] != '\0';
         if (valid) {
             *(const char **)((char *)options + option->offset) = text;
         }
@@ -364,7 +392,7 @@ enum options_result options_read(struct server_options *options, int argc, char 
             continue;
         }
         if (value == NULL && i + 1 == argc) {
-            char rule[128];
+            char rule[192];
             describe_rule(option, rule, sizeof rule);
             snprintf(error, size, "%s needs a value: %s", option->flag, rule);
             return OPTIONS_BAD;

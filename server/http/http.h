@@ -73,9 +73,8 @@ enum {
  * form of size 0 does not exist. Caches may keep the body as long as it has the same tag. */
 struct http_asset {
     const char *media_type;
-    const char *tag;    /* the ETag header: one weak tag for all codings */
-    const char *policy; /* the Content-Security-Policy header */
-    bool immutable;     /* another content has another name, so caches need never ask again */
+    const char *tag; /* the ETag header: one weak tag for all codings */
+    bool immutable;  /* another content has another name, so caches need never ask again */
     struct http_form {
         const char *bytes;
         size_t size;
@@ -103,6 +102,7 @@ struct http_response {
      * that the request asks for, or the response by a 304. It does so with and without
      * http_options.compression. */
     const struct http_asset *asset;
+    const char *policy; /* the Content-Security-Policy header of an asset; it outlives the server */
     /* Writes the next bytes of a body that is made while it is sent; NULL = the body is whole.
      * `body` is then what makes the bytes, and the `size` above is the number of bytes that it will
      * make, or 0 if that is not known: then the body is sent in chunks. Writes at most

@@ -114,14 +114,15 @@ static bool add_vary(const struct http_call *call, struct MHD_Response *out) {
 }
 
 /* Says what caches may do with the response and, for an asset, what the page in it may do. */
-static bool add_keeping(const struct http_asset *asset, struct MHD_Response *out) {
+static bool add_keeping(const struct http_response *response, struct MHD_Response *out) {
+    const struct http_asset *asset = response->asset;
     if (asset == NULL) {
         return add_header(out, "Cache-Control", "no-store");
     }
     return add_header(out, "Cache-Control",
                       asset->immutable ? "public, max-age=31536000, immutable" : "no-cache") &&
            add_header(out, "ETag", asset->tag) &&
-           add_header(out, "Content-Security-Policy", asset->policy) &&
+           add_header(out, "Content-Security-Policy", response->policy) &&
            add_header(out, "Cross-Origin-Opener-Policy", "same-origin") &&
            add_header(out, "Referrer-Policy", "no-referrer");
 }
@@ -144,7 +145,7 @@ static bool add_headers(const struct http_call *call, struct MHD_Response *out) 
            (empty || add_header(out, "Content-Type", type)) &&
            (response->inference_length == 0 ||
             add_inference_length(response->inference_length, out)) &&
-           add_header(out, "X-Request-Id", call->id) && add_keeping(response->asset, out) &&
+           add_header(out, "X-Request-Id", call->id) && add_keeping(response, out) &&
            add_header(out, "X-Content-Type-Options", "nosniff") &&
            (response->allow == NULL || add_header(out, "Allow", response->allow)) &&
            (response->status != 503 || add_header(out, "Retry-After", "1")) &&
