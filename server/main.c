@@ -139,7 +139,6 @@ static int listen_and_wait(const struct server_options *options, struct api_stat
         .write_timeout = options->write_timeout,
         .api_key_file = options->api_key_file,
         .cors_origins = options->cors_origins,
-        .frame_ancestors = options->frame_ancestors,
         .tls_certificate = options->tls_certificate,
         .tls_key = options->tls_key,
         .drain_delay = options->drain_delay,
@@ -191,6 +190,8 @@ static int listen_and_wait(const struct server_options *options, struct api_stat
     return 0;
 }
 
+_Static_assert((int)OPTIONS_ORIGINS <= (int)API_ANCESTORS, "a list of origins fits the policy");
+
 static int serve(const struct server_options *options) {
     struct api_state state = {
         .budget = {.max_request = options->max_memory, .max_total = options->total_memory},
@@ -199,6 +200,7 @@ static int serve(const struct server_options *options) {
         .threads = options->workers,
         .cores = options->container.cores,
         .memory_limit = options->container.memory,
+        .frame_ancestors = options->frame_ancestors,
     };
     const struct jobs_options jobs = {
         .threads = options->workers,
@@ -236,7 +238,7 @@ static int serve(const struct server_options *options) {
 
 int main(int argc, char *argv[]) {
     struct server_options options;
-    char error[256];
+    char error[512];
     switch (options_read(&options, argc, argv, error, sizeof error)) {
     case OPTIONS_HELP:
         options_print_help(stdout);

@@ -12,14 +12,15 @@
 #include <ctype.h>
 #include <errno.h>
 #include <math.h>
+#include <regex.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum kind {
     KIND_ADDRESS,
+    KIND_ORIGINS, /* a list with commas; "*" is allowed if `range` begins with it */
     KIND_TEXT,    /* a text that is not empty */
-    KIND_ORIGINS, /* origins with commas between them */
     KIND_CHOICE,  /* one of the words in `range`; the value is its index */
     KIND_UNSIGNED,
     KIND_SECONDS, /* whole seconds */
@@ -55,12 +56,12 @@ static const struct option table[] = {
      "a path", "file of the certificate and its chain (PEM); the port then speaks TLS only"},
     {"--tls-key", "ATTENTIOND_TLS_KEY", KIND_TEXT, AT(tls_key), 0, 0, "a path",
      "file of the certificate's key (PEM), without a password"},
-    {"--cors-origins", "ATTENTIOND_CORS_ORIGINS", KIND_TEXT, AT(cors_origins), 0, 0,
-     "* or origins with commas between",
+    {"--cors-origins", "ATTENTIOND_CORS_ORIGINS", KIND_ORIGINS, AT(cors_origins), 0,
+     OPTIONS_ORIGINS, "* or origins with commas between, at most 4096 bytes",
      "origins whose web pages may send requests; * is every origin"},
-    {"--frame-ancestors", "ATTENTIOND_FRAME_ANCESTORS", KIND_ORIGINS, AT(frame_ancestors), 0, 0,
-     "origins with commas between, as in http://localhost:8888",
-     "origins whose web pages may show the pages of this server in a frame"},
+    {"--frame-ancestors", "ATTENTIOND_FRAME_ANCESTORS", KIND_ORIGINS, AT(frame_ancestors), 0,
+     OPTIONS_ORIGINS, "origins with commas between, none with * or [, at most 4096 bytes",
+     "origins whose web pages may show the pages of the daemon in a frame"},
     {"--io-threads", "ATTENTIOND_IO_THREADS", KIND_UNSIGNED, AT(io_threads), 1, 64, "1..64",
      "threads that serve connections; the default is one for each core, at most 4"},
     {"--workers", "ATTENTIOND_WORKERS", KIND_UNSIGNED, AT(workers), 1, 64, "1..64",
@@ -173,6 +174,23 @@ static bool is_address(const char *text) {
     return inet_pton(AF_INET, text, &unused) == 1 || inet_pton(AF_INET6, text, &unused) == 1;
 }
 
+/* Returns whether a text is a list of origins in the form that browsers send. An option that does
+ * not take "*" puts its list into a Content-Security-Policy, where no IPv6 address can stand. */
+static bool are_origins(const struct option *option, const char *text) {
+#define ORIGIN "[a-z][a-z0-9+.-]*://([a-z0-9-]+(\\.[a-z0-9-]+)*|\\[[0-9a-f:.]+])(:[0-9]{1,5})?"
+    regex_t list;
+    if (strlen(text) > option->maximum || (option->range[0] != '*' && strpbrk(text, "*["))) {
+        return false;
+    }
+    if (regcomp(&list, "^(\\*|" ORIGIN "(," ORIGIN ")*)$", REG_EXTENDED | REG_NOSUB) != 0) {
+        return false; /* no memory */
+    }
+    const bool valid = regexec(&list, text, 0, NULL, 0) == 0;
+    regfree(&list);
+    return valid;
+#undef ORIGIN
+}
+
 /* Reads a number that has no sign and no space before it. `*rest` is the text after it. */
 static bool read_number(const char *text, bool whole, double *number, const char **rest) {
     char *end;
@@ -240,29 +258,6 @@ static bool set_choice(struct server_options *options, const struct option *opti
     return false;
 }
 
-/* Returns whether a text is a list of origins of the web: a scheme, a host, and perhaps a port. Their
- * characters have no meaning in the header Content-Security-Policy. */
-static bool are_origins(const char *text) {
-    static const char *const schemes[] = {"http://", "https://"};
-    static const char host[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                               "0123456789.-:[]";
-    for (;;) {
-        const bool secure = strncmp(text, schemes[1], strlen(schemes[1])) == 0;
-        if (!secure && strncmp(text, schemes[0], strlen(schemes[0])) != 0) {
-            return false;
-        }
-        text += strlen(schemes[secure]);
-        const size_t length = strcspn(text, ",");
-        if (length == 0 || strspn(text, host) != length) {
-            return false;
-        }
-        if (text[length] == '\0') {
-            return true;
-        }
-        text += length + 1;
-    }
-}
-
 /* Describes the allowed values of an option, for a message. */
 static void describe_rule(const struct option *option, char *out, size_t size) {
     const char *const kind = option->kind == KIND_UNSIGNED  ? "a whole number in "
@@ -272,9 +267,13 @@ static void describe_rule(const struct option *option, char *out, size_t size) {
                                                             : ""; /* the range says all */
     const int first = (int)strcspn(option->range, "|");
     const bool choice = option->kind == KIND_CHOICE; /* every choice has two words */
-    const bool address = option->kind == KIND_ADDRESS;
+    const char *const example =
+        option->kind == KIND_ADDRESS ? ", as in 127.0.0.1"
+        : option->kind == KIND_ORIGINS
+            ? ", in lower case and without a path, as in https://a.example,http://b:8888"
+            : "";
     snprintf(out, size, "%s%.*s%s%s%s", kind, first, option->range, choice ? " or " : "",
-             choice ? option->range + first + 1 : "", address ? ", as in 127.0.0.1" : "");
+             choice ? option->range + first + 1 : "", example);
 }
 
 /* Sets an option. `source` is the flag or the variable that the value came from. Returns false with
@@ -282,11 +281,11 @@ static void describe_rule(const struct option *option, char *out, size_t size) {
 static bool set_value(struct server_options *options, const struct option *option,
                       const char *source, const char *text, char *error, size_t size) {
     bool valid;
-    char rule[128];
-    if (option->kind <= KIND_ORIGINS) {
-        valid = option->kind == KIND_TEXT      ? text[0] != '\0'
-                : option->kind == KIND_ORIGINS ? are_origins(text)
-                                               : is_address(text);
+    char rule[192];
+    if (option->kind <= KIND_TEXT) {
+        valid = option->kind == KIND_ADDRESS   ? is_address(text)
+                : option->kind == KIND_ORIGINS ? are_origins(option, text)
+                                               : text[0] != '\0';
         if (valid) {
             *(const char **)((char *)options + option->offset) = text;
         }
@@ -393,7 +392,7 @@ enum options_result options_read(struct server_options *options, int argc, char 
             continue;
         }
         if (value == NULL && i + 1 == argc) {
-            char rule[128];
+            char rule[192];
             describe_rule(option, rule, sizeof rule);
             snprintf(error, size, "%s needs a value: %s", option->flag, rule);
             return OPTIONS_BAD;
@@ -433,7 +432,7 @@ static void format_bytes(size_t bytes, char *out, size_t size) {
 static void format_default(const struct server_options *options, const struct option *option,
                            char *out, size_t size) {
     const void *place = (const char *)options + option->offset;
-    if (option->kind <= KIND_ORIGINS) {
+    if (option->kind <= KIND_TEXT) {
         const char *text = *(const char *const *)place;
         snprintf(out, size, "%s", text != NULL ? text : "none");
     } else if (option->kind == KIND_CHOICE) { /* the default is the first word */

@@ -12,13 +12,17 @@
 
 #include "process.h"
 
+enum {
+    OPTIONS_ORIGINS = 4096 /* bytes of a list of origins, at most */
+};
+
 struct server_options {
-    const char *address; /* a numeric IPv4 or IPv6 address */
-    unsigned port;       /* 0 = any free port */
-    /* NULL = none */
-    const char *api_key_file, *cors_origins, *frame_ancestors, *log_file, *layers;
-    const char *tls_certificate, *tls_key; /* both or neither are NULL */
-    unsigned log_json, log_requests;       /* 0 or 1 */
+    const char *address;                          /* a numeric IPv4 or IPv6 address */
+    unsigned port;                                /* 0 = any free port */
+    const char *api_key_file, *log_file, *layers; /* NULL = none */
+    const char *cors_origins, *frame_ancestors;   /* lists with commas; NULL = none */
+    const char *tls_certificate, *tls_key;        /* both or neither are NULL */
+    unsigned log_json, log_requests;              /* 0 or 1 */
     unsigned io_threads;
     unsigned workers;
     size_t max_body;      /* bytes */

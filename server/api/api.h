@@ -22,6 +22,10 @@ struct layers;
 struct question;
 struct tensors_answer;
 
+enum {
+    API_ANCESTORS = 4096 /* bytes of a list of frame_ancestors, at most */
+};
+
 /* The settings and the counters that all requests share. */
 struct api_state {
     /* The owner sets these members before api_app(), and leaves the rest zero. */
@@ -34,8 +38,12 @@ struct api_state {
     struct jobs *jobs;     /* borrowed; NULL: the I/O threads compute everything themselves */
     struct layers *layers; /* borrowed; NULL: there are no stored layers */
     size_t max_file;       /* bytes of a file that PUT /layers/{name} takes; 0: there is no PUT */
+    /* The origins whose pages may show ours in a frame, with commas between; borrowed; NULL: none.
+     * The owner has checked that nothing else is in this list. */
+    const char *frame_ancestors;
 
-    struct codec_options codec; /* how bodies are read; api_app() sets it */
+    struct codec_options codec;       /* how bodies are read; api_app() sets it */
+    char policy[API_ANCESTORS + 256]; /* of the files for browsers; api_app() sets it */
     struct metrics metrics;
 };
 
@@ -128,6 +136,9 @@ const struct api_route *api_route_for(const struct api_state *state,
 const struct api_route *api_find_route(const struct api_state *state,
                                        const struct http_request *request,
                                        struct http_response *response);
+
+/* Writes the Content-Security-Policy of the files for browsers to state->policy. */
+void assets_set_policy(struct api_state *state);
 
 /* Holds work against the limits of one request: its multiply-adds, those of the draws included, and
  * `bytes` that the caller is about to allocate. Takes the bytes from the request's account and

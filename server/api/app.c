@@ -582,6 +582,7 @@ static void app_completed(void *context, const struct http_request *request,
 struct http_app api_app(struct api_state *state) {
     state->codec = (struct codec_options){.dtype_key = fields_dtype_key(),
                                           .infinity_key = fields_infinity_key()};
+    assets_set_policy(state);
     state->metrics.route_count = api_route_count;
     for (size_t i = 0; i < api_route_count; i++) { /* a path with several methods counts once */
         const bool again = i > 0 && strcmp(api_routes[i].path, api_routes[i - 1].path) == 0;

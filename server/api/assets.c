@@ -12,10 +12,11 @@
 
 /* The pages run only their own scripts and styles, and send requests only to this server. Images
  * may be data, or blobs, which the page uses to save pictures. A worker obeys the policy of its own
- * response, so all files have this policy. */
+ * response, so all files have this policy. The origins that may show a page in a frame follow. */
 #define POLICY                                                                                     \
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "        \
-    "connect-src 'self'; worker-src 'self'; base-uri 'none'; form-action 'none'"
+    "connect-src 'self'; worker-src 'self'; base-uri 'none'; form-action 'none'; "                 \
+    "frame-ancestors "
 
 #define ASSET(number, ...) extern const char asset_##number[];
 #include <assets.inc>
@@ -29,7 +30,6 @@ static const struct {
     {path,                                                                                         \
      {.media_type = type,                                                                          \
       .tag = entity_tag,                                                                           \
-      .policy = POLICY,                                                                            \
       .immutable = never_changes,                                                                  \
       .plain = {asset_##number, size},                                                             \
       .gzip = {asset_##number + (size), gz_size},                                                  \
@@ -48,7 +48,18 @@ static const struct http_asset *find_asset(const char *folder, const char *name)
     return NULL;
 }
 
-static struct api_work *asset_reply(struct http_response *response,
+void assets_set_policy(struct api_state *state) {
+    const char *ancestors = state->frame_ancestors != NULL ? state->frame_ancestors : "'none'";
+    assert(sizeof POLICY + strlen(ancestors) <= sizeof state->policy);
+    char *at = stpcpy(state->policy, POLICY);
+    strcpy(at, ancestors);
+    while ((at = strchr(at, ',')) != NULL) {
+        *at = ' ';
+    }
+}
+
+static struct api_work *asset_reply(const struct api_request *request,
+                                    struct http_response *response,
                                     const struct http_asset *asset) {
     assert(asset != NULL);
     response->status = 200;
@@ -56,22 +67,20 @@ static struct api_work *asset_reply(struct http_response *response,
     response->body = asset->plain.bytes;
     response->size = asset->plain.size;
     response->asset = asset;
+    response->policy = request->state->policy;
     return NULL;
 }
 
 struct api_work *api_explorer(const struct api_request *request, struct http_response *response) {
-    (void)request;
-    return asset_reply(response, find_asset("", "index.html"));
+    return asset_reply(request, response, find_asset("", "index.html"));
 }
 
 struct api_work *api_docs(const struct api_request *request, struct http_response *response) {
-    (void)request;
-    return asset_reply(response, find_asset("", "docs.html"));
+    return asset_reply(request, response, find_asset("", "docs.html"));
 }
 
 struct api_work *api_openapi(const struct api_request *request, struct http_response *response) {
-    (void)request;
-    return asset_reply(response, find_asset("", "openapi.yaml"));
+    return asset_reply(request, response, find_asset("", "openapi.yaml"));
 }
 
 struct api_work *api_asset(const struct api_request *request, struct http_response *response) {
@@ -82,5 +91,5 @@ struct api_work *api_asset(const struct api_request *request, struct http_respon
         http_problem(response, request->http, 404, detail, NULL, NULL);
         return NULL;
     }
-    return asset_reply(response, asset);
+    return asset_reply(request, response, asset);
 }

@@ -73,9 +73,8 @@ enum {
  * form of size 0 does not exist. Caches may keep the body as long as it has the same tag. */
 struct http_asset {
     const char *media_type;
-    const char *tag;    /* the ETag header: one weak tag for all codings */
-    const char *policy; /* the Content-Security-Policy header without frame-ancestors */
-    bool immutable;     /* another content has another name, so caches need never ask again */
+    const char *tag; /* the ETag header: one weak tag for all codings */
+    bool immutable;  /* another content has another name, so caches need never ask again */
     struct http_form {
         const char *bytes;
         size_t size;
@@ -103,6 +102,7 @@ struct http_response {
      * that the request asks for, or the response by a 304. It does so with and without
      * http_options.compression. */
     const struct http_asset *asset;
+    const char *policy; /* the Content-Security-Policy header of an asset; it outlives the server */
     /* Writes the next bytes of a body that is made while it is sent; NULL = the body is whole.
      * `body` is then what makes the bytes, and the `size` above is the number of bytes that it will
      * make, or 0 if that is not known: then the body is sent in chunks. Writes at most
@@ -237,8 +237,6 @@ struct http_options {
     const char *tls_certificate, *tls_key; /* see tls.h; both NULL = plain HTTP */
     const char *api_key_file;              /* see keys.h; NULL = every request is authorized */
     const char *cors_origins;              /* see cors.h; NULL = no origin */
-    /* The origins, with commas between them, whose pages may show assets in a frame; NULL = none. */
-    const char *frame_ancestors;
     unsigned drain_delay;   /* seconds for which http_stop goes on accepting connections */
     unsigned drain_timeout; /* seconds that the requests in work have after that */
 };

@@ -42,7 +42,6 @@ struct http_server {
     struct keys *keys; /* NULL: every request is authorized */
     struct tls *tls;   /* NULL: plain HTTP */
     const char *cors_origins;
-    const char *frame_ancestors; /* see struct http_options */
     atomic_uint connections;
     atomic_uint requests; /* requests that were begun and whose response has not ended */
     atomic_uint begun;    /* requests since the start; wraps around */

@@ -4,7 +4,6 @@
  */
 #include "http/internal.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -114,34 +113,16 @@ static bool add_vary(const struct http_call *call, struct MHD_Response *out) {
     return names[which] == NULL || add_header(out, "Vary", names[which]);
 }
 
-/* Says what a page may do, and who may show it in a frame. */
-static bool add_policy(const struct http_call *call, struct MHD_Response *out) {
-    const char *fixed = call->response.asset->policy;
-    const char *ancestors =
-        call->server->frame_ancestors != NULL ? call->server->frame_ancestors : "'none'";
-    const size_t size = strlen(fixed) + strlen(ancestors) + sizeof "; frame-ancestors ";
-    char *policy = malloc(size);
-    if (policy == NULL) {
-        return false;
-    }
-    snprintf(policy, size, "%s; frame-ancestors %s", fixed, ancestors);
-    for (char *comma = policy; (comma = strchr(comma, ',')) != NULL;) {
-        *comma = ' ';
-    }
-    const bool added = add_header(out, "Content-Security-Policy", policy);
-    free(policy);
-    return added;
-}
-
 /* Says what caches may do with the response and, for an asset, what the page in it may do. */
-static bool add_keeping(const struct http_call *call, struct MHD_Response *out) {
-    const struct http_asset *asset = call->response.asset;
+static bool add_keeping(const struct http_response *response, struct MHD_Response *out) {
+    const struct http_asset *asset = response->asset;
     if (asset == NULL) {
         return add_header(out, "Cache-Control", "no-store");
     }
     return add_header(out, "Cache-Control",
                       asset->immutable ? "public, max-age=31536000, immutable" : "no-cache") &&
-           add_header(out, "ETag", asset->tag) && add_policy(call, out) &&
+           add_header(out, "ETag", asset->tag) &&
+           add_header(out, "Content-Security-Policy", response->policy) &&
            add_header(out, "Cross-Origin-Opener-Policy", "same-origin") &&
            add_header(out, "Referrer-Policy", "no-referrer");
 }
@@ -164,7 +145,7 @@ static bool add_headers(const struct http_call *call, struct MHD_Response *out) 
            (empty || add_header(out, "Content-Type", type)) &&
            (response->inference_length == 0 ||
             add_inference_length(response->inference_length, out)) &&
-           add_header(out, "X-Request-Id", call->id) && add_keeping(call, out) &&
+           add_header(out, "X-Request-Id", call->id) && add_keeping(response, out) &&
            add_header(out, "X-Content-Type-Options", "nosniff") &&
            (response->allow == NULL || add_header(out, "Allow", response->allow)) &&
            (response->status != 503 || add_header(out, "Retry-After", "1")) &&

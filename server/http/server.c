@@ -204,7 +204,6 @@ struct http_server *http_start(const struct http_options *options, const struct 
         goto failed;
     }
     server->cors_origins = options->cors_origins;
-    server->frame_ancestors = options->frame_ancestors;
     if (options->api_key_file != NULL) {
         char reason[192];
         server->keys = keys_load(options->api_key_file, reason, sizeof reason);

@@ -11,7 +11,7 @@
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
-static char error[256];
+static char error[512];
 
 /* Reads the options from up to three arguments; NULL = no argument. */
 static enum options_result read_flags(struct server_options *options, const char *a, const char *b,
@@ -121,6 +121,10 @@ Test(options, bad_values) {
         {"--address", "localhost", "must be an IPv4 or IPv6 address, as in 127.0.0.1, not"},
         {"--address", "127.0.0.256", "IPv4 or IPv6"},
         {"--address", "", "IPv4 or IPv6"},
+        {"--frame-ancestors", "*",
+         "must be origins with commas between, none with * or [, at most"},
+        {"--frame-ancestors", "https://*.example", "none with * or ["},
+        {"--frame-ancestors", "http://[::1]:8888", "none with * or ["},
     };
     for (size_t i = 0; i < COUNT(bad); i++) {
         struct server_options o;
@@ -129,6 +133,42 @@ Test(options, bad_values) {
         cr_expect(strstr(error, bad[i].flag) && strstr(error, bad[i].value) &&
                       strstr(error, bad[i].words),
                   "%s %s: \"%s\"", bad[i].flag, bad[i].value, error);
+    }
+}
+
+/* Both options that take origins have one check. What it lets through goes into headers. */
+Test(options, lists_of_origins) {
+    static const char *const good[] = {"http://localhost:8888", "https://notebooks.example.org",
+                                       "https://a,http://127.0.0.1:1,https://b-c.d:65535",
+                                       "vscode-webview://0a1b-2c3d"};
+    static const char *const bad[] = {
+        "",           ",",           "https://a,",           ",https://a",  "https://a,,https://b",
+        "a.example",  "https://",    "//a.example",          "https:",      "https://a, https://b",
+        "https://a/", "https://a/b", "https://a;script-src", "HTTPS://a",   "https://A",
+        "'self'",     "'none'",      "https://a?b",          "https://a#",  "https://b@a",
+        "https://a:", "https://a:*", "https://a:123456",     "https://.a",  "https://a..b",
+        "https://a ", " https://a",  "https://a\r\nb: c",    "https://a\n", "https://a\thttp://b",
+        "null",       "*,https://a", "https://a,*",          "**",          "https://\x7f",
+        "https://é",  "https://a'",  "https://a\"",          "https://[",   "https://a https://b"};
+    static const char *const flags[] = {"--cors-origins", "--frame-ancestors"};
+    for (size_t i = 0; i < COUNT(flags); i++) {
+        struct server_options o;
+        for (size_t j = 0; j < COUNT(good); j++) {
+            cr_expect_eq(read_flags(&o, flags[i], good[j], NULL), OPTIONS_READY, "%s", error);
+        }
+        for (size_t j = 0; j < COUNT(bad); j++) {
+            cr_expect_eq(read_flags(&o, flags[i], bad[j], NULL), OPTIONS_BAD, "%s \"%s\"", flags[i],
+                         bad[j]);
+            cr_expect(strstr(error, flags[i]) && strstr(error, bad[j]) &&
+                          strstr(error, "origins with commas between") &&
+                          strstr(error, "at most 4096 bytes, in lower case and without a path"),
+                      "%s", error);
+        }
+        char list[4096 + 2] = "https://";
+        memset(list + strlen(list), 'a', 4096 - strlen(list));
+        cr_expect_eq(read_flags(&o, flags[i], list, NULL), OPTIONS_READY, "%s", error);
+        list[4096] = 'a';
+        cr_expect_eq(read_flags(&o, flags[i], list, NULL), OPTIONS_BAD, "%s", flags[i]);
     }
 }
 
@@ -158,9 +198,8 @@ static const struct member {
      MEMBER(api_key_file)},
     {"--cors-origins", "ATTENTIOND_CORS_ORIGINS", "*", "", "http://a,http://b", "", 0, IS_TEXT,
      MEMBER(cors_origins)},
-    {"--frame-ancestors", "ATTENTIOND_FRAME_ANCESTORS", "http://a", "",
-     "https://a.example:8443,http://[::1]:80", "http://a;script-src *", 0, IS_TEXT,
-     MEMBER(frame_ancestors)},
+    {"--frame-ancestors", "ATTENTIOND_FRAME_ANCESTORS", "http://a", "a", "http://a,http://b", "*",
+     0, IS_TEXT, MEMBER(frame_ancestors)},
     {"--io-threads", "ATTENTIOND_IO_THREADS", "1", "0", "64", "65", 64, IS_UNSIGNED,
      MEMBER(io_threads)},
     {"--workers", "ATTENTIOND_WORKERS", "1", "0", "64", "65", 64, IS_UNSIGNED, MEMBER(workers)},
