@@ -9,16 +9,15 @@ import { formatJSON } from './snippets.js';
 import { STEPS } from './steps.js';
 
 const LONGEST = 60_000; // the most characters of a packed request in an address
+const MOST = 4_000_000; // the most characters of a request before it is packed
+const MOST_LABELS = 10_000;
 const PLACES = ['head', 'compare', 'batch', 'row'];
 const NUMBERS = [...PLACES, 'threshold'];
 const FLAGS = ['log', 'numbers', 'lines', 'mean', 'mass', 'every'];
 
-async function through(stream, bytes) {
-  return new Uint8Array(await new Response(new Blob([bytes]).stream().pipeThrough(stream)).arrayBuffer());
-}
-
 async function pack(text) {
-  const bytes = await through(new CompressionStream('deflate-raw'), new TextEncoder().encode(text));
+  const stream = new Blob([text]).stream().pipeThrough(new CompressionStream('deflate-raw'));
+  const bytes = new Uint8Array(await new Response(stream).arrayBuffer());
   let binary = '';
   for (const byte of bytes) binary += String.fromCharCode(byte);
   return btoa(binary).replaceAll('+', '-').replaceAll('/', '_').replaceAll('=', '');
@@ -28,12 +27,24 @@ async function unpack(packed) {
   if (packed.length > LONGEST) throw new RangeError('longer than any that the page writes');
   const binary = atob(packed.replaceAll('-', '+').replaceAll('_', '/'));
   const bytes = Uint8Array.from(binary, (character) => character.charCodeAt(0));
-  return new TextDecoder().decode(await through(new DecompressionStream('deflate-raw'), bytes));
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream('deflate-raw')).pipeThrough(new TextDecoderStream());
+  const reader = stream.getReader();
+  let text = '';
+  // A few characters may hold very many, so the text is measured while it is unpacked.
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return text;
+    text += value;
+    if (text.length <= MOST) continue;
+    await reader.cancel();
+    throw new RangeError('longer than any that the page writes');
+  }
 }
 
 // Anybody may have made a link, so its request is taken only if the page could have written it.
 function checked({ path, text, labels }) {
   if (!PATHS.includes(path) || typeof text !== 'string') throw new TypeError('no request');
+  if (labels?.length > MOST_LABELS) throw new RangeError('more labels than the page writes');
   return { path, text, labels: Array.isArray(labels) ? labels.map(String) : [] };
 }
 
@@ -49,8 +60,9 @@ export async function toHash(state, edited) {
   const hash = new URLSearchParams();
   if (state.example) hash.set('example', state.example);
   if (edited) {
-    const packed = await pack(JSON.stringify({ path: state.path, text: state.text, labels: state.labels }));
-    if (packed.length <= LONGEST) hash.set('request', packed);
+    const text = JSON.stringify({ path: state.path, text: state.text, labels: state.labels });
+    const packed = text.length <= MOST && state.labels.length <= MOST_LABELS ? await pack(text) : null;
+    if (packed?.length <= LONGEST) hash.set('request', packed);
   }
   for (const name of NUMBERS) {
     if (state[name]) hash.set(name, state[name]);

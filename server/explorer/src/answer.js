@@ -23,6 +23,7 @@ export class Answer {
     this.keys = scores.cols;
     this.heads = this.matrices.scores[0].length;
     this.batch = this.matrices.scores.length;
+    this.past = this.summary.shapes.past_K?.at(-2) ?? 0; // how many keys stand before those of the words
   }
 
   // Sets the names of the rows: the words of the answer, or else the labels of the user.
@@ -69,10 +70,26 @@ export class Answer {
     return Boolean(mask) && !mask.subarray(row * this.keys, (row + 1) * this.keys).includes(0);
   }
 
+  // Returns whether each word is a query and a key.
+  isShared() {
+    const { shapes, words } = this.summary;
+    return (('X' in shapes || words) && !shapes.context) || (this.queries === this.keys && this.key(0) === this.query(0));
+  }
+
   // Returns whether the queries and the keys are the same words.
   isSelf() {
-    const { shapes, words } = this.summary;
-    return this.queries === this.keys && (this.key(0) === this.query(0) || (('X' in shapes || words) && !shapes.context));
+    return this.queries === this.keys && this.isShared();
+  }
+
+  // Returns the key that a word is, or undefined if the keys are others. The keys of past_K stand before those of the words.
+  keyOf(word) {
+    return this.isShared() ? word + this.past : undefined;
+  }
+
+  // Returns the word that a key is, or undefined if it is none.
+  wordOf(key) {
+    const word = key - this.past;
+    return this.isShared() && word >= 0 && word < this.queries ? word : undefined;
   }
 
   query(row) {

@@ -4,35 +4,40 @@
 // The numbers of the server are shown as they are. The products, the powers of e and their sum are computed here in double precision.
 
 const LARGE = 40; // if a masked score of a row is larger than this, the largest one is subtracted, because e to its power is too long to read
+const FEW = 5; // digits
 const NEAR = 1e-3; // relative error; if the sum of the products differs more from the score, the scores do not come from these rows
 
 const rowOf = (matrix, row) => matrix.data.subarray(row * matrix.cols, (row + 1) * matrix.cols);
 
-// Returns the sink of a head, or null. The option is a number, or one number for each head.
-function sinkOf({ sink }, head) {
+// Returns the sink of a head, null if there is none, or undefined if the server has drawn it, because the answer does not have it then.
+// The option is a number, or one number for each head.
+function sinkOf({ sink = null }, head) {
   const value = Array.isArray(sink) ? (sink[head] ?? sink[0]) : sink;
-  return typeof value === 'number' ? value : null;
+  return typeof value === 'number' || value === null ? value : undefined;
 }
 
-// Returns the exponents, their powers and the sum of a row of masked scores: {shift, power, sum, sinkPower}.
-function softmaxOf(row, col, sink) {
+// Returns the exponents, their powers and the sum of a row of masked scores: {shift, power, sum, sinkPower}. weights: the weights of the
+// row, or null. A drawn sink has what the weights leave of 1.
+function softmaxOf(row, col, sink, weights) {
   const open = row.filter((score) => score > -Infinity);
   const largest = open.reduce((most, score) => Math.max(most, score), sink ?? -Infinity);
   const shift = open.length && Math.abs(largest) > LARGE ? largest : 0;
-  const sinkPower = sink === null ? null : Math.exp(sink - shift);
-  const sum = open.reduce((total, score) => total + Math.exp(score - shift), sinkPower ?? 0);
-  return { shift, power: Math.exp(row[col] - shift), sum, sinkPower };
+  const keys = open.reduce((total, score) => total + Math.exp(score - shift), 0);
+  const rest = () => (weights ? keys / weights.reduce((total, weight) => total + weight, 0) - keys : NaN);
+  const sinkPower = sink === null ? null : sink === undefined ? rest() : Math.exp(sink - shift);
+  return { shift, power: Math.exp(row[col] - shift), sum: keys + (sinkPower ?? 0), sinkPower };
 }
 
 // Returns the weights of a head whose answer has only the mean over heads.
 const weightsOf = (masked, softmax) =>
   masked.map((score) => {
     if (!softmax) return score === -Infinity ? 0 : score;
-    return softmax.sum ? Math.exp(score - softmax.shift) / softmax.sum : 0;
+    return softmax.sum === 0 ? 0 : Math.exp(score - softmax.shift) / softmax.sum;
   });
 
 // Returns the part of the output that belongs to a head, {values, mixed}. The outputs of heads stand side by side, unless W_O has mixed
-// them; then the part is the sum over the keys, computed here.
+// them; then the part is the sum over the keys, computed here. Returns null if this is not possible, because the request adds a key whose
+// value the answer does not have.
 function outputOf(answer, { batch, head, row }, weights, V) {
   const { summary } = answer;
   const output = answer.matrix('output', batch, head);
@@ -41,6 +46,7 @@ function outputOf(answer, { batch, head, row }, weights, V) {
   const all = Array.from({ length: answer.heads }, (_, at) => cols(at)).reduce((sum, count) => sum + count, 0);
   if (!summary.shapes.W_O && output.cols === V.cols) return { values: rowOf(output, row), mixed: false };
   if (!summary.shapes.W_O && output.cols === all) return { values: rowOf(output, row).subarray(before, before + V.cols), mixed: false };
+  if (V.rows < weights.length) return null;
   const values = new Float64Array(V.cols);
   for (let key = 0; key < V.rows; key++) {
     const value = rowOf(V, key);
@@ -52,11 +58,14 @@ function outputOf(answer, { batch, head, row }, weights, V) {
 // Returns the arithmetic of a cell {batch, head, row, col} of an answer:
 //   q, k, products: arrays, or null if the scores do not come from them; sum: the sum of the products
 //   d: the columns of q; score, scaled, masked: the numbers of the server; factor: the scale, or null for 1/√d
+//   digits: to how many digits the server rounds, if it is so few that the steps do not fit together, or null
 //   softcap: or null; added: what bias and ALiBi add; forbidden: whether the key is masked
 //   shift, power, total, sinkPower: weight = power / total, where power = e^(masked − shift) and total has the power of the sink, too;
 //     they are null without softmax
-//   weight: that of the head; mean: the mean over heads if the answer has only this, or null
-//   v, part: the row of the value, and weight · v; output: {values, mixed}, the row of the head's output, and whether W_O mixes it
+//   weight: that of the head, or NaN if it is not known; mean: the mean over heads if the answer has only this, or null
+//   extra: whether the key is one that bias_K or zero_key adds, which has no row of K and V
+//   v, part: the row of the value, and weight · v, or null; output: {values, mixed}, the row of the head's output, and whether W_O mixes it,
+//     or null
 export function arithmetic(answer, { batch, head, row, col }) {
   const { options } = answer.summary;
   const at = (name) => {
@@ -72,20 +81,24 @@ export function arithmetic(answer, { batch, head, row, col }) {
   const size = products?.reduce((total, value) => total + Math.abs(value), 0);
   const fits = products !== null && Math.abs(sum - score) <= NEAR * size + 1e-12;
   const maskedRow = rowOf(answer.matrix('masked_scores', batch, head), row);
-  const softmax = options.normalization === 'none' ? null : softmaxOf(maskedRow, col, sinkOf(options, head));
   const averaged = answer.matrices.weights[0].length < answer.heads;
-  const weights = averaged ? weightsOf(maskedRow, softmax) : rowOf(answer.matrix('weights', batch, head), row);
+  const own = averaged ? null : rowOf(answer.matrix('weights', batch, head), row);
+  const softmax = options.normalization === 'none' ? null : softmaxOf(maskedRow, col, sinkOf(options, head), own);
+  const weights = own ?? weightsOf(maskedRow, softmax);
   const weight = weights[col];
   const forbidden = masked === -Infinity;
+  const extra = Boolean(K) && col >= K.rows;
+  const v = V && !extra && !Number.isNaN(weight) ? rowOf(V, col) : null;
   return {
     ...(fits ? { q, k, products, sum } : { q: null, k: null, products: null, sum: null }),
     ...{ d: Q?.cols ?? null, score, scaled, masked, weight, forbidden, mean: averaged ? at('weights') : null },
+    digits: options.digits < FEW ? options.digits : null,
     factor: typeof options.scale === 'number' ? options.scale : null,
     softcap: options.softcap > 0 ? options.softcap : null,
     added: forbidden ? 0 : masked - scaled,
     ...{ shift: softmax?.shift ?? null, power: softmax?.power ?? null, total: softmax?.sum ?? null, sinkPower: softmax?.sinkPower ?? null },
-    ...(V ? { v: rowOf(V, col), part: rowOf(V, col).map((value) => weight * value) } : { v: null, part: null }),
-    ...(V ? { output: outputOf(answer, { batch, head, row }, weights, V) } : { output: null }),
+    ...{ extra, v, part: v?.map((value) => weight * value) ?? null },
+    output: v && outputOf(answer, { batch, head, row }, weights, V),
   };
 }
 

@@ -165,31 +165,34 @@ export class ArithmeticPanel {
     if (added !== 0) this.link(`+ bias ${formatNumber(added, 3)} =`, masked);
     if (forbidden) this.link('+ mask =', masked);
     if (power !== null) {
-      const exponent = `e^${shift === 0 ? '' : '('}${formatNumber(masked, 4)}${shift === 0 ? '' : ` − ${formatNumber(shift, 4)})`}`;
+      const shifted = `(${formatNumber(masked, 4)} ${shift < 0 ? '+' : '−'} ${formatNumber(Math.abs(shift), 4)})`;
+      const exponent = `e^${shift === 0 ? formatNumber(masked, 4) : shifted}`;
       this.link(`${exponent} =`, power);
       const sink = sinkPower === null ? '' : `, with the sink’s ${formatNumber(sinkPower, 3)}`;
-      if (total > 0) this.link(`÷ ${formatNumber(total, 4)}, the row’s sum${sink} =`, weight, true);
+      if (total !== 0) this.link(`÷ ${formatNumber(total, 4)}, the row’s sum${sink} =`, weight, true);
       else this.link('all keys of the row are masked: weight', weight, true);
     } else {
       this.link('no softmax: weight', weight, true);
     }
     if (mean !== null) this.link('mean over heads:', mean);
-    if (found.v && this.opened) this.link('× v is its part of the output', null);
+    if (found.digits !== null) this.link(`the server rounds its numbers to ${found.digits} digits`, null);
+    if (found.extra) this.link('bias_K or zero_key adds this key, and the answer has no row for it', null);
+    else if (found.v && this.opened) this.link('× v is its part of the output', null);
   }
 
   showValues({ found, dark }, most) {
     const { v, part, output, weight } = found;
     this.values.root.hidden = !v;
     if (!v) return;
-    const reach = largest(v, output.values);
+    const reach = largest(v, output?.values ?? []);
     const scale = makeScale({ lo: -reach, hi: reach, signed: true, log: false, palette: '', dark });
-    const name = output.mixed ? 'before W_O' : 'output';
+    const outputs = output ? [[output.mixed ? 'before W_O' : 'output', output.values]] : [];
     const tell = (column) => {
       const at = column ?? largestOf(part);
-      const [a, b, c, y] = [weight, v[at], part[at], output.values[at]].map((value) => formatNumber(value, 4));
-      return `column ${at}: ${a} × ${b} = ${c}, all keys ${y}`;
+      const [a, b, c] = [weight, v[at], part[at]].map((value) => formatNumber(value, 4));
+      return `column ${at}: ${a} × ${b} = ${c}${output ? `, all keys ${formatNumber(output.values[at], 4)}` : ''}`;
     };
-    const rows = [['v', v], ['weight × v', part], [name, output.values]].map(([title, values]) => ({ name: title, values, scale })); // prettier-ignore
+    const rows = [['v', v], ['weight × v', part], ...outputs].map(([title, values]) => ({ name: title, values, scale }));
     this.values.show({ rows, tell, most });
   }
 }

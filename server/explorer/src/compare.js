@@ -6,10 +6,10 @@ import { ATOL, difference, fitTo, largestError, partsOf, RTOL } from './differen
 import { movedCell } from './keyboard.js';
 import { measured, split } from './matrices.js';
 import { formatNumber } from './numbers.js';
-import { readOutputs } from './outputs.js';
 import { axisNames, STEPS } from './steps.js';
 import { shapeText } from './tensortext.js';
 
+/* global OUTPUTS_NAME */
 const GAP = 28; // pixels between the figures
 const TOLERANCE = `${formatNumber(ATOL, 3)} + ${formatNumber(RTOL, 3)} · |A|`;
 const PANES = ['A', 'B', 'B − A'];
@@ -20,6 +20,16 @@ function make(tag, parent, more = {}) {
   const made = Object.assign(document.createElement(tag), more);
   parent?.append(made);
   return made;
+}
+
+// Resolves to the arrays of a file (outputs.js).
+function readOutputs(file) {
+  const worker = new Worker(new URL(OUTPUTS_NAME, import.meta.url), { type: 'module' });
+  return new Promise((resolve, reject) => {
+    worker.onmessage = ({ data: { arrays, message } }) => (arrays ? resolve(arrays) : reject(new Error(message)));
+    worker.onerror = () => reject(new Error('The browser cannot read the file. It may be too long for the memory.'));
+    worker.postMessage(file);
+  }).finally(() => worker.terminate());
 }
 
 const sizesOf = (groups) => ({ batch: groups.length, heads: groups[0].length, rows: groups[0][0].rows, cols: groups[0][0].cols });
@@ -58,13 +68,14 @@ function unpaintable({ data }) {
 }
 
 // Makes the comparison in an empty section. tools: {Figure, drawBar, makeRange, createSaveMenu, colours, defer, showTooltip, hideTooltip,
-// point({query, key}|null), show({step, batch, head, row}), tell(title, detail), closed()}.
+// point({query, key}|null), show({step, batch, head, row}), tell(title, detail), close(), closed()}. close() removes what was told.
 export function createCompare(section, tools) {
   let kept = null; // the answer A, if the user has kept one
   let file = null; // {name, pairs}: what the file of the user's kernel has, as pairs with results of the answer
   let arrays = null; // the arrays of this file
   let own = null; // whether the difference has colours of its own; null: only that of a file has
   let now = null; // {answer, state}
+  let opened = 0; // how many times the user has chosen what is compared; a file that is still being read belongs to the choice before
   let found = null; // what is shown: {name, ours, theirs, parts, worst}
 
   const head = make('p', section, { className: 'compare-head' });
@@ -266,6 +277,7 @@ export function createCompare(section, tools) {
   }
 
   function close() {
+    opened++;
     kept = file = arrays = found = null;
     section.hidden = true;
     tools.closed();
@@ -274,16 +286,19 @@ export function createCompare(section, tools) {
   // Compares the present answer with the first file.
   async function open(files, answer, state) {
     if (!files.length) return;
+    const mine = ++opened;
     try {
       if (files.length > 1) throw new Error('Open one file. A .safetensors or JSON file can have several results.');
       const read = await readOutputs(files[0]);
+      if (mine !== opened) return;
       const pairs = read.map((one) => pairOf(answer, one));
       [arrays, file, kept, own] = [read, { name: files[0].name, pairs }, null, null];
       section.hidden = false;
       now = null;
+      tools.close();
       tools.show({ step: (pairs.find(({ name }) => name === state.step) ?? pairs[0]).name });
     } catch (error) {
-      tools.tell(`${files[0].name}: not compared`, error.message);
+      if (mine === opened) tools.tell(`${files[0].name}: not compared`, error.message);
     }
   }
 
@@ -311,12 +326,11 @@ export function createCompare(section, tools) {
     render,
     close,
     open,
-    // Keeps an answer as A. described: what it is, in words.
-    keep(answer, described) {
-      kept = Object.assign(Object.create(answer), { described });
-      file = arrays = null;
-      own = null;
-      now = null;
+    // Keeps an answer as A.
+    keep(answer) {
+      kept = answer;
+      file = arrays = own = now = null;
+      opened++;
       section.hidden = false;
     },
     holds: (element) => !section.hidden && section.contains(element),

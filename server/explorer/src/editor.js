@@ -24,7 +24,7 @@ export function createEditor(
 ) {
   let text = '';
   let place = null;
-  let opened = 0; // how many times the user has opened files
+  let opened = 0; // how many times the text has been replaced, or its replacement has begun
 
   const follow = () => {
     marks.scrollTop = area.scrollTop;
@@ -45,6 +45,7 @@ export function createEditor(
   function set(value) {
     if (value === text) return;
     text = value;
+    opened++; // a file or a text that is still being read belongs to the text before
     place = null;
     const long = value.length > LONG;
     area.readOnly = long;
@@ -112,7 +113,9 @@ export function createEditor(
 
   // Puts a pasted text in the place of the selection, as JSON if it is a matrix.
   async function insert(given) {
+    const mine = ++opened;
     const { requestOfText } = await load();
+    if (mine !== opened) return;
     let value = given;
     try {
       value = requestOfText(given, sentence, true)?.value ?? given;

@@ -2,10 +2,11 @@
 import { formatNumber } from './numbers.js';
 
 // Returns the indices of the query and the key that a cell of a step belongs to, as far as it has them: {step, row, col, query, key}.
-export function meaningOf(step, { row, col }) {
+export function meaningOf(step, { row, col }, answer) {
   const found = { step: step.name, row, col };
   if (step.rows === 'query' || step.rows === 'both') found.query = row;
-  if (step.rows === 'key' || step.rows === 'both') found.key = row;
+  if (step.rows === 'key') found.key = row;
+  if (step.rows === 'both') found.key = answer.keyOf(row);
   if (step.cols === 'key') found.key = col;
   return found;
 }

@@ -4,8 +4,12 @@ import { formatNumber } from './numbers.js';
 import { BAR_HEIGHT, barWidth, CanvasSurface, paintBar } from './paint.js';
 
 // Returns the range of a matrix as text: "0.1 to 0.9".
-export function makeRange({ lo, hi }) {
+export function makeRange({ lo, hi, data }) {
   const range = make('span', 'range');
+  if (lo === 0 && hi === 0 && !data.some(Number.isFinite)) {
+    range.textContent = 'no finite number';
+    return range;
+  }
   range.append(make('span', 'low', null, formatNumber(lo, 3)), ' to ', make('span', 'high', null, formatNumber(hi, 3)));
   return range;
 }

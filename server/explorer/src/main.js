@@ -151,6 +151,7 @@ async function compute() {
   const mine = ++state.asked;
   clearTimeout(state.timer);
   const { path, text } = state;
+  const described = describe();
   const body = text.length < SMALL && parse(text);
   if (body && typeof body === 'object' && isSoftmax(body)) return refuseSoftmax();
   if (body === undefined && !/^\s*\{/.test(text)) return refuseText();
@@ -159,12 +160,12 @@ async function compute() {
   if (!reply) return;
   $('progress').hidden = true;
   showNew();
+  if (reply.failure) return failed(reply);
   state.summary = reply.summary ?? null;
   state.sent = reply.sent ?? null;
-  if (reply.failure || reply.status !== 200) return failed(reply);
+  if (reply.status !== 200) return failed(reply);
   problem.show(null);
-  state.answer = new Answer(reply, state.labels);
-  state.answer.text = text;
+  state.answer = Object.assign(new Answer(reply, state.labels), { text, described });
   clampToAnswer();
   $('options-note').textContent = '';
   options.update(state.summary, state.answer.heads, sizes());
@@ -191,8 +192,10 @@ function doneText({ timing, milliseconds, bytes: received }) {
 }
 
 function failed(reply) {
-  $('options-note').textContent = reply.problem && !state.summary ? NO_OBJECT : '';
-  options.update(state.summary, state.answer?.heads ?? 1, sizes());
+  if (reply.problem) {
+    $('options-note').textContent = state.summary ? '' : NO_OBJECT;
+    options.update(state.summary, state.answer?.heads ?? 1, sizes());
+  }
   state.needsKey ||= reply.status === 401;
   setControls();
   if (reply.status === 401) askKey();
@@ -229,7 +232,7 @@ function refuseText(message, index) {
   showStatus('error', 'This is not JSON');
 }
 
-const notice = (title, detail) => problem.show({ title, detail }, false);
+const notice = (title, detail) => problem.notice({ title, detail });
 
 function askKey() {
   const dialog = $('key-dialog');
@@ -266,6 +269,7 @@ async function comparison() {
       show: (change) => changeView(change),
       say: (text) => ($('say').textContent = text),
       tell: (title, detail) => notice(title, detail),
+      close: () => problem.close(),
       opened: (files) => openOutputs(files),
       keep: keepAnswer,
       closed: () => {
@@ -280,9 +284,7 @@ async function comparison() {
 // Keeps the present answer as A, so that later answers are compared with it.
 async function keepAnswer() {
   if (!state.answer) return;
-  const { example, variant } = find(state.example);
-  const names = [example === OWN ? 'your request' : `notebook ${example.id}`, ...(example.variants.length > 1 ? [variant.title] : [])];
-  (await comparison()).keep(state.answer, [...names, ...(edited() ? ['edited'] : [])].join(', '));
+  (await comparison()).keep(state.answer);
   $('result').classList.add('comparing');
   changeView({});
 }
@@ -328,12 +330,14 @@ function openHidden(files) {
 
 const tour = createTour($('tour'), $('tour-open'), {
   async begin() {
-    state.compared?.close();
-    if (state.example !== EXAMPLES[0].id || edited()) {
-      state.drafts.delete(EXAMPLES[0].id);
-      await choose(EXAMPLES[0].id);
+    const { id } = EXAMPLES[0];
+    const ready = () => state.example === id && !edited() && state.answer?.text === state.text;
+    if (!ready()) {
+      state.compared?.close();
+      state.drafts.delete(id);
+      await choose(id);
     }
-    return state.answer !== null && $('status').dataset.state !== 'error';
+    return ready();
   },
   show(step, cell) {
     changeView({ step, row: null, mean: false, lines: false });
@@ -348,6 +352,7 @@ const tour = createTour($('tour'), $('tour-open'), {
 // Changes the request as a control says. Labels and head stay if they fit. push: whether the history of the browser gets a step.
 function editRequest(text, push) {
   if (text === state.text) return;
+  tour.follow();
   state.text = text;
   editor.set(text);
   writeAddress(push);
@@ -359,6 +364,7 @@ function editRequest(text, push) {
 // a result to see.
 async function editLive(text) {
   if (text === state.text) return;
+  tour.follow();
   state.text = text;
   editor.set(text);
   if (state.live) return;
@@ -376,6 +382,8 @@ async function editLive(text) {
 // Takes the text that the user gives. replaced: the user has dropped it, opened it or pasted it over the whole text. Otherwise the user
 // has typed in the text.
 function takeText(text, replaced, labels = []) {
+  if (replaced) tour.leave();
+  else tour.follow();
   state.text = text;
   if (replaced) {
     Object.assign(state, FRESH, { example: OWN.id, labels });
@@ -428,6 +436,13 @@ const resume = (id) => choose(state.latest.get(id) ?? id);
 function edited() {
   const { example, variant } = find(state.example);
   return state.text !== requestText(variant) || state.path !== variant.path || String(state.labels) !== String(example.labels ?? []);
+}
+
+// Returns a short name of the request.
+function describe() {
+  const { example, variant } = find(state.example);
+  const names = [example === OWN ? 'your request' : `notebook ${example.id}`, ...(example.variants.length > 1 ? [variant.title] : [])];
+  return [...names, ...(edited() ? ['edited'] : [])].join(', ');
 }
 
 // Writes the note of the example. If the user has edited the request, the note says what was edited, and a button undoes it.
@@ -502,7 +517,10 @@ function writeAddress(push) {
 }
 
 async function readAddress() {
+  const mine = ++state.read;
   const { broken, example, ...kept } = await fromHash(location.hash);
+  if (mine !== state.read) return;
+  tour.leave();
   const { palette, range = null, log, numbers } = kept;
   Object.assign(state, { palette: SEQUENTIAL.includes(palette) ? palette : 'viridis', range, log, numbers });
   await choose(example ?? EXAMPLES[0].id, { ...kept, palette: state.palette, ...(framed && { step: embed }) }, false);
@@ -645,7 +663,7 @@ function watchCurve() {
 const CAUSAL = [undefined, 'true', '"bottom_right"'];
 
 bind();
-listenToKeyboard({
+const shortcuts = {
   '?': () => $('help').showModal(),
   '[': () => state.answer && changeView({ head: Math.max(0, state.head - 1), mean: false }, true),
   ']': () => state.answer && changeView({ head: state.head + 1, mean: false }, true),
@@ -664,7 +682,8 @@ listenToKeyboard({
   },
   Escape: () => changeView({ row: null, editMask: false }),
   ...Object.fromEntries(EXAMPLES.map(({ id }, at) => [String(at), () => resume(id)])),
-});
+};
+listenToKeyboard(framed ? { Escape: shortcuts.Escape } : shortcuts);
 if (matchMedia('(max-width: 900px)').matches) {
   for (const id of ['panel-options', 'panel-request']) $(id).open = false;
 }
@@ -684,6 +703,7 @@ watchCurve();
 readAddress().then(() => {
   if (!framed) findLayers();
   const steps = STEPS.map(({ name }) => name).join(', ');
+  if (framed && state.answer && view.opened() !== embed) notice(`The answer has no ${embed} to show`, 'The figure shows the weights.');
   if (embed !== null && !framed) notice(`There is no step ${embed} to embed`, `The address has ?embed=${embed}. The steps are ${steps}.`);
 });
 if (!framed) tour.offer();

@@ -36,7 +36,8 @@ export function measured(matrix) {
   return { ...matrix, lo: lo === Infinity ? 0 : lo, hi: hi === -Infinity ? 0 : hi, masked, bits, largest };
 }
 
-function rank(value) {
+// Returns how many axes nested arrays have.
+export function rank(value) {
   let count = 0;
   for (; Array.isArray(value); value = value[0]) count++;
   return count;

@@ -148,7 +148,8 @@ const SLIDERS = {
   },
 };
 
-// Makes the slider of a field. write(text) puts a text into the field as the user would. rest() is called when the slider is at rest. The returned set(value, sizes) moves the slider.
+// Makes the slider of a field. write(text) puts a text into the field as the user would. rest() is called when the slider is at rest.
+// The returned set(value, sizes, disabled, kept) moves the slider; kept: it stays where the user has put it.
 function createSlider(key, label, write, rest) {
   const slider = Object.assign(document.createElement('input'), { type: 'range', className: 'slider' });
   const { range, toText, toPlace } = SLIDERS[key];
@@ -168,11 +169,11 @@ function createSlider(key, label, write, rest) {
   });
   return {
     slider,
-    set(value, now, disabled) {
+    set(value, now, disabled, kept) {
       sizes = now;
       slider.disabled = disabled;
       Object.assign(slider, range(sizes));
-      if (document.activeElement !== slider) slider.value = toPlace(value, sizes);
+      if (!kept || document.activeElement !== slider) slider.value = toPlace(value, sizes);
       tell();
     },
   };
@@ -227,6 +228,7 @@ export function createOptions(container, onChange, onRest) {
     return one;
   });
 
+  let kept = true; // whether the field and the slider that the user is at keep what the user has given
   const more = document.createElement('details');
   const title = document.createElement('summary');
   const seldom = rows.slice(OPTIONS.findIndex(({ key }) => key === SELDOM));
@@ -252,18 +254,22 @@ export function createOptions(container, onChange, onRest) {
       for (const field of fields) field.disabled = off && (!set || summary.options[option.key]?.own !== undefined);
       row.classList.toggle('off', off);
       reason.textContent = why;
-      if (summary && !row.classList.contains('invalid') && !fields.includes(document.activeElement)) {
+      if (summary && !row.classList.contains('invalid') && !(kept && fields.includes(document.activeElement))) {
         control.write(summary.options[option.key]);
       }
       const value = summary?.options[option.key];
-      one.sliders.forEach((slider, i) => slider.set(option.kind === 'pair' ? value?.[i] : [value].flat()[0], sizes, fields[0].disabled));
+      one.sliders.forEach((slider, i) =>
+        slider.set(option.kind === 'pair' ? value?.[i] : [value].flat()[0], sizes, fields[0].disabled, kept),
+      );
     }
+    kept ||= Boolean(summary);
     const set = summary ? seldom.filter(({ option }) => option.key in summary.options).length : 0;
     title.textContent = set ? `More (${set} changed)` : 'More';
   }
 
-  // Empties the fields that could not be read. It is called when another request is shown.
+  // Empties the fields that could not be read. It is called when another request is shown, whose options stand in all fields then.
   function forget() {
+    kept = false;
     for (const one of rows.filter(({ row }) => row.classList.contains('invalid'))) {
       for (const field of one.fields) field.value = '';
       complain(one, false);

@@ -10,6 +10,7 @@ import { countOf, fail, shapeText, TYPES } from './tensortext.js';
 
 const MOST = 50_000_000; // numbers in a file
 const MOST_TEXT = 500_000_000; // bytes; browsers have no longer strings
+const MOST_LINE = 20_000_000; // characters in a line of numbers
 const MOST_AXES = 8;
 const ROOM = 1_000_000; // bytes of a header
 
@@ -300,6 +301,11 @@ function* linesOf(text) {
     do {
       const found = text.indexOf('\n', at);
       const part = text.slice(at, found < 0 ? text.length : found);
+      if (content.length + part.length > MOST_LINE) {
+        fail(
+          `Line ${first} has more than ${MOST_LINE / 1e6} million characters, and the page reads at most so many. Save the array as .npy.`,
+        );
+      }
       if (part.includes('"') && part.split('"').length % 2 === 0) inside = !inside;
       content += `${content && ' '}${part}`;
       at += part.length + 1;

@@ -7,12 +7,23 @@ function make(tag, textContent, more = {}) {
 // Makes the box. `result` is marked as stale while the problem is one of the request; `panel` has the editor. The buttons of the box call
 // editor.reveal(), compute() and askKey().
 export function createProblemBox({ box, result, panel }, { editor, compute, askKey }) {
-  // Shows a problem, {title, detail, pointer, offset, index, status, again, unread}, or removes the last one (null). ofRequest: whether the problem is one
-  // of the request. The editor marks it in the text then. again: whether asking again may help. unread: whether the text may become a request.
-  function show(found, ofRequest = true) {
-    const where = editor.setProblem(ofRequest ? found : null);
+  let unsolved = null; // the problem of the request, which a notice may cover
+
+  // Shows a problem of the request, {title, detail, pointer, offset, index, status, again, unread}, or removes the last one (null). The
+  // editor marks it in the text. again: whether asking again may help. unread: whether the text may become a request.
+  function show(found) {
+    unsolved = found;
+    result.classList.toggle('stale', found !== null);
+    write(found, editor.setProblem(found));
+  }
+
+  // Shows a problem that is not one of the request, {title, detail}. The next answer removes it, and so does its button.
+  function notice(found) {
+    write(found, null);
+  }
+
+  function write(found, where) {
     box.hidden = !found;
-    result.classList.toggle('stale', Boolean(found) && ofRequest);
     box.replaceChildren();
     if (!found) return;
     const place = document.createElement('p');
@@ -28,8 +39,8 @@ export function createProblemBox({ box, result, panel }, { editor, compute, askK
     if (found.unread) act('Make a request of it', editor.convert);
     if (found.again) act('Try again', compute);
     if (found.status === 401) act('Enter a key', askKey);
-    if (!ofRequest) act('Close', () => show(null));
+    if (found !== unsolved) act('Close', () => show(unsolved));
     box.append(make('h2', found.title), make('p', found.detail), ...(place.childNodes.length ? [place] : []));
   }
-  return { show };
+  return { show, notice, close: () => show(unsolved) };
 }

@@ -37,6 +37,7 @@ export const state = {
   sent: null, // the text of the last request as the worker sent it, or null if it was too long to keep
   needsKey: false, // the server has asked for a key
   asked: 0, // how many times compute() has been called
+  read: 0, // how many times the page has read its address
   live: false, // the user moves a slider, and the request that it makes is on its way
   hiding: 0, // the timer that hides the last answer
   timer: 0, // the timer that calls compute() after a change

@@ -93,9 +93,10 @@ function setDone() {
 }
 
 // Makes the tour in an empty, hidden section. opener: the button that starts it. page: {begin(), show(step, cell), answer()}. begin() shows the
-// first notebook and resolves when its answer is there. show() opens a step and shows the arithmetic of a cell {query, key}.
+// first notebook, and resolves to whether the answer to it is there. show() opens a step and shows the arithmetic of a cell {query, key}.
 export function createTour(root, opener, page) {
   let at = -1; // the stop that is shown, or −1
+  let asked = 0; // how many times the user has asked for a stop, or closed the tour
 
   function card(title, text, buttons) {
     root.replaceChildren();
@@ -110,8 +111,10 @@ export function createTour(root, opener, page) {
     return heading;
   }
 
-  // Shows a stop.
-  function go(stop) {
+  // Shows a stop as soon as the page has the numbers of the first notebook.
+  async function go(stop) {
+    const mine = ++asked;
+    if (!(await page.begin()) || mine !== asked) return;
     at = stop;
     const { title, step, text } = STOPS[stop];
     const cell = { query: 0, key: 2 };
@@ -125,16 +128,15 @@ export function createTour(root, opener, page) {
     heading.focus({ preventScroll: true });
   }
 
-  async function start() {
-    if (await page.begin()) go(0);
-  }
+  const start = () => go(0);
 
   function close() {
+    asked++;
     at = -1;
+    if (root.contains(document.activeElement)) opener.focus({ preventScroll: true });
     root.hidden = true;
     root.replaceChildren();
     setDone();
-    opener.focus({ preventScroll: true });
   }
 
   root.addEventListener('keydown', (event) => {
@@ -156,6 +158,10 @@ export function createTour(root, opener, page) {
     // Closes the tour, because the page shows another example now.
     leave() {
       if (at >= 0) close();
+    },
+    // Closes the tour if its text has numbers, because the user changes the request. The last stop asks the user to do so.
+    follow() {
+      if (at >= 0 && at < STOPS.length - 1) close();
     },
   };
 }

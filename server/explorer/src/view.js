@@ -433,7 +433,7 @@ export class View {
       return;
     }
     const same = this.hover?.step === step.name && this.hover.row === cell.row && this.hover.col === cell.col;
-    if (!same) this.setHover(meaningOf(step, cell));
+    if (!same) this.setHover(meaningOf(step, cell, this.answer));
     this.tell(step, pane, cell, event);
   }
 
@@ -470,7 +470,7 @@ export class View {
       const marks = { rows: [], cols: [], cell: null, locked: step.rows === 'query' || step.rows === 'both' ? state.row : null };
       if (hover) {
         const { query, key } = hover;
-        const rows = { query: [query], key: [key], both: [query, key] }[step.rows];
+        const rows = { query: [query], key: [key], both: [query, this.answer.wordOf(key)] }[step.rows];
         marks.rows = [...new Set(rows.filter((row) => row !== undefined))];
         if (step.cols === 'key') {
           if (query !== undefined && key !== undefined && hover.step !== 'X') marks.cell = { row: query, col: key };
@@ -504,8 +504,7 @@ export class View {
     const row = matrix.data.subarray(query * matrix.cols, (query + 1) * matrix.cols);
     const largest = () => row.reduce((best, weight, key) => (Math.abs(weight) > Math.abs(row[best]) ? key : best), 0);
     const moved = query !== subject.query || subject.answer !== answer;
-    const pointed = hover?.step === 'X' && !answer.isSelf() ? undefined : hover?.key;
-    const key = pointed < answer.keys ? pointed : moved || subject.key >= answer.keys ? largest() : subject.key;
+    const key = hover?.key < answer.keys ? hover.key : moved || subject.key >= answer.keys ? largest() : subject.key;
     this.subject = { query, key, answer };
     const place = { batch: state.batch, head: state.head, row: query, col: key };
     this.panel.show({
@@ -538,10 +537,10 @@ export class View {
 
   click(step, pane, cell, event) {
     if (this.state.editMask && step.cols === 'key') return this.act.toggleMask(cell.row, cell.col);
-    const { query } = meaningOf(step, cell);
+    const { query } = meaningOf(step, cell, this.answer);
     if (query !== undefined) this.act.lock(this.state.row === query ? null : query);
     if (event?.pointerType === 'touch') {
-      this.setHover(meaningOf(step, cell));
+      this.setHover(meaningOf(step, cell, this.answer));
       this.tell(step, pane, cell, event);
     }
   }
@@ -552,7 +551,7 @@ export class View {
     const at = this.hover?.step === step.name ? this.hover : { row: 0, col: 0, fresh: true };
     const cell = movedCell(at.fresh ? null : at, event, figure.given.matrix);
     if (cell) {
-      this.setHover(meaningOf(step, cell));
+      this.setHover(meaningOf(step, cell, this.answer));
       figure.reveal(cell);
       this.tell(step, pane, cell, {});
       const { title, entries } = this.facts(step, pane, cell);

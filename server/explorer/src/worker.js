@@ -2,7 +2,7 @@
 // page need not wait for it. It keeps the matrices of the last answer to draw them again. It knows nothing of the page.
 import { raster } from './colour.js';
 import { members, parse, withMember } from './jsontext.js';
-import { matrices, split, vectors } from './matrices.js';
+import { matrices, rank, split, vectors } from './matrices.js';
 import { askForQ, summarise, wanted } from './request.js';
 import { rollout } from './rollout.js';
 
@@ -44,6 +44,11 @@ async function post(base, path, body, key, signal, type = 'application/json') {
 // Splits matrices whose columns hold all heads side by side into one matrix for each head, if the request has such matrices.
 const perHead = (whole, summary, heads) => (summary.packed && heads > 1 ? split(whole, heads) : whole);
 
+// Returns the matrices of Q, K or V. K and V may have no axis of the batch, because all items share them then.
+function shared(value, { batched, packed }) {
+  return matrices(value, batched && rank(value) === (packed ? 3 : 4));
+}
+
 // Returns the matrices X, context, Q, K and V that the request itself has, because the answer does not repeat them.
 function given(body, summary) {
   const literal = (value) => Array.isArray(value) && Array.isArray(value[0]);
@@ -59,7 +64,7 @@ function given(body, summary) {
   for (const name of ['Q', 'K', 'V']) {
     const value = body[name] ?? body.X;
     const heads = name === 'Q' ? body.heads : (body.kv_heads ?? body.heads);
-    if (literal(value)) shown[name] = perHead(matrices(value, summary.batched), summary, heads);
+    if (literal(value)) shown[name] = perHead(shared(value, summary), summary, heads);
   }
   return shown;
 }
@@ -94,7 +99,7 @@ async function drawnQ(message, body, summary, signal) {
   const response = await post(message.base, '/attention', JSON.stringify(request), message.key, signal);
   if (!response.ok) return null;
   const { present_K } = await response.json();
-  return perHead(matrices(present_K, summary.batched), summary, body.heads);
+  return perHead(shared(present_K, summary), summary, body.heads);
 }
 
 // Returns all matrices of a request and its answer, by name.
@@ -104,7 +109,7 @@ function understood(answer, summary, body) {
     if (name === 'entropy' || name === 'lse') {
       shown[name] = vectors(value, summary.batched);
     } else if (name === 'present_K' || name === 'present_V') {
-      shown[name.at(-1)] = perHead(matrices(value, summary.batched), summary, body.kv_heads ?? body.heads);
+      shown[name.at(-1)] = perHead(shared(value, summary), summary, body.kv_heads ?? body.heads);
     } else if (Array.isArray(value) && name !== 'tokens') {
       if (!(name in shown) || summary.projected) shown[name] ??= matrices(value, summary.batched);
     }
