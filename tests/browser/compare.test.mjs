@@ -127,6 +127,23 @@ test('heads and batch items of a kernel’s output; NaN; what does not fit is re
     }
   }));
 
+test('a worker reads the file; a later file replaces an earlier one that takes longer; one line of 21 MB is refused', () =>
+  onPage({}, async (page) => {
+    await open(page);
+    await begin(page);
+    await give(page, 'line.csv', '1,'.repeat(10.5e6));
+    assert.match(await page.textContent('#problem'), /Line 1 has more than 20 million characters/);
+    const output = await matrix(page, 'output');
+    const slow = { name: 'slow.json', mimeType: 'application/json', buffer: Buffer.from(`[[${'1,'.repeat(3e6)}1]]`) };
+    await page.setInputFiles('#compare-file', slow);
+    await give(page, 'output.json', JSON.stringify(output));
+    await page.waitForFunction(() => /^A and B have the same output/.test(document.getElementById('compare-told').textContent));
+    assert.equal(await page.locator('#problem').isVisible(), false, 'the good file removes what was said of the bad one');
+    await page.waitForTimeout(2000);
+    assert.match(await page.textContent('.compare-head'), /B: output\.json/);
+    assert.equal(await page.locator('#problem').isVisible(), false, 'nothing is said of the earlier file');
+  }));
+
 // Pastes a text over the whole request.
 const paste = (page, text, wanted) =>
   answered(

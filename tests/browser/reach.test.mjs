@@ -7,6 +7,7 @@ import { createServer } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import { deflateRawSync } from 'node:zlib';
 import { promisify } from 'node:util';
 import { answered, done, matrix, open, painted } from './explorer.mjs';
 import { base, onPage, picture, serious, startDaemon } from './harness.mjs';
@@ -121,6 +122,43 @@ test('the tour: five stops with the page’s own numbers, by keyboard; it is gon
     await page.waitForSelector('#tour h2');
     await answered(page, () => page.click('[data-example="004"]'));
     assert.equal(await page.locator('#tour').isVisible(), false, 'another example ends it');
+  }));
+
+test('the tour ends when the request changes, except at its last stop, which asks for that', () =>
+  onPage({}, async (page) => {
+    await open(page);
+    const go = (name) => page.click(`#tour button:has-text("${name}")`);
+    await go('Start the tour');
+    await go('Next');
+    await answered(page, () => page.selectOption('#option-causal', 'true'));
+    assert.equal(await page.locator('#tour').isVisible(), false);
+    await answered(page, () => page.click('#tour-open'));
+    assert.equal(await page.inputValue('#option-causal'), '', 'the tour has the numbers of the notebook itself');
+    for (let at = 0; at < 4; at++) await go('Next');
+    await answered(page, () => page.selectOption('#option-causal', 'true'));
+    assert.match(await page.textContent('#tour'), /^5 of 5/);
+    await answered(page, () => go('Back'));
+    assert.equal(await page.inputValue('#option-causal'), '');
+    await page.waitForFunction(() => document.getElementById('tour').textContent.startsWith('4 of 5'));
+  }));
+
+test('a link that unpacks to 40 MB is refused, and a notice does not hide what is wrong with the request', () =>
+  onPage({ expected: /status of 422|400/ }, async (page) => {
+    const packed = (request) => deflateRawSync(JSON.stringify({ path: '/attention', labels: [], ...request })).toString('base64url');
+    for (const request of [{ text: ' '.repeat(40e6) }, { text: '{}', labels: new Array(1e6).fill(1) }]) {
+      await open(page, `/#example=003&request=${packed(request)}`);
+      assert.match(await page.textContent('#problem'), /^This link is damaged/);
+      await page.goto('about:blank');
+    }
+    await open(page, '/#example=003');
+    await answered(page, () => page.fill('#request', '{"X": [[1, 2], [3]]}'), 'error');
+    const wrong = await page.textContent('#problem');
+    await page.setInputFiles('#file', { name: 'X.npy', mimeType: 'application/octet-stream', buffer: Buffer.from('no array') });
+    await page.waitForFunction(() => document.getElementById('problem').textContent.startsWith('X.npy: not opened'));
+    assert.equal(await page.locator('#result.stale').count(), 1);
+    await page.click('#problem button:has-text("Close")');
+    assert.equal(await page.textContent('#problem'), wrong);
+    assert.equal(await page.locator('#marks mark').count(), 1);
   }));
 
 // The size of A4 without margins of 15 mm, in pixels of CSS.

@@ -114,6 +114,7 @@ export function createTour(root, opener, page) {
   // Shows a stop as soon as the page has the numbers of the first notebook.
   async function go(stop) {
     const mine = ++asked;
+    at = -1; // begin() shows an example, which must not close the tour
     if (!(await page.begin()) || mine !== asked) return;
     at = stop;
     const { title, step, text } = STOPS[stop];
