@@ -131,7 +131,7 @@ export class ArithmeticPanel {
     if (!this.opened) return;
     const room = this.room;
     const compact = Math.max(found.q?.length ?? 0, found.v?.length ?? 0) <= 8;
-    const half = room < 700 ? room - 64 : compact ? room / 3.4 : room / 2 - 80;
+    const half = room < 700 ? room - 64 : compact ? room / 3.4 : room / 2 - 90;
     this.body.classList.toggle('compact', compact);
     this.showKeys(given, half);
     this.showValues(given, half);

@@ -206,7 +206,7 @@ export function createCompare(section, tools) {
       );
     }
     if (worst.over) {
-      said.push(`${worst.over.toLocaleString('en')} of ${worst.count.toLocaleString('en')} numbers differ by more than ${TOLERANCE}.`);
+      said.push(`In total, ${worst.over.toLocaleString('en')} of ${worst.count.toLocaleString('en')} numbers differ by more than ${TOLERANCE}.`);
     } else if (worst.error > 0) said.push(`No number differs by more than ${TOLERANCE}.`);
     told.textContent = said.join(' ');
     go.hidden = !worst.error && !worst.brokenCount;

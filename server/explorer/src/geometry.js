@@ -17,7 +17,7 @@ export function widthOf(text) {
 }
 
 // Cuts a text so that it fits into a width.
-export function elide(text, width) {
+function elide(text, width) {
   if (widthOf(text) <= width) return text;
   let end = text.length - 1;
   while (end > 1 && widthOf(text.slice(0, end) + ELLIPSIS) > width) end--;

@@ -7,7 +7,7 @@ export const PROJECTIONS = ['W_Q', 'W_K', 'W_V', 'W_O', 'b_Q', 'b_K', 'b_V', 'b_
 export const PATHS = ['/attention', '/self-attention', '/multi-head-attention'];
 
 // Returns the shape of nested arrays by their first elements, or the shape of a draw {"random": ..., "shape": ...}.
-export function shapeOf(value) {
+function shapeOf(value) {
   if (value && typeof value === 'object' && !Array.isArray(value)) return Array.isArray(value.shape) ? value.shape : [];
   const shape = [];
   for (; Array.isArray(value); value = value[0]) shape.push(value.length);
