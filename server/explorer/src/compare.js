@@ -3,6 +3,7 @@
 // page that exist once are given to it (`tools`).
 import { makeScale, raster, rangeOf } from './colour.js';
 import { ATOL, difference, fitTo, largestError, partsOf, RTOL } from './difference.js';
+import { makeWith } from './dom.js';
 import { movedCell } from './keyboard.js';
 import { measured, split } from './matrices.js';
 import { formatNumber } from './numbers.js';
@@ -15,12 +16,6 @@ const TOLERANCE = `${formatNumber(ATOL, 3)} + ${formatNumber(RTOL, 3)} · |A|`;
 const PANES = ['A', 'B', 'B − A'];
 // The results that an array without a name is compared with: the first of them that has its shape.
 const USUAL = ['output', 'weights', 'scores', 'scaled_scores', 'masked_scores', 'Q', 'K', 'V'];
-
-function make(tag, parent, more = {}) {
-  const made = Object.assign(document.createElement(tag), more);
-  parent?.append(made);
-  return made;
-}
 
 // Resolves to the arrays of a file (outputs.js).
 function readOutputs(file) {
@@ -78,29 +73,29 @@ export function createCompare(section, tools) {
   let opened = 0; // how many times the user has chosen what is compared; a file that is still being read belongs to the choice before
   let found = null; // what is shown: {name, ours, theirs, parts, worst}
 
-  const head = make('p', section, { className: 'compare-head' });
-  const title = make('strong', head);
-  const keep = make('button', head, { type: 'button', textContent: 'Keep B as A' });
-  make('label', head, { className: 'button', htmlFor: 'compare-file', textContent: 'Open a kernel’s output' });
-  const input = make('input', head, {
+  const head = makeWith('p', section, { className: 'compare-head' });
+  const title = makeWith('strong', head);
+  const keep = makeWith('button', head, { type: 'button', textContent: 'Keep B as A' });
+  makeWith('label', head, { className: 'button', htmlFor: 'compare-file', textContent: 'Open a kernel’s output' });
+  const input = makeWith('input', head, {
     type: 'file',
     id: 'compare-file',
     className: 'unseen',
     accept: '.npy,.safetensors,.json,.csv,.tsv,.txt',
   });
-  const ownLabel = make('label', head);
-  const ownBox = make('input', ownLabel, { type: 'checkbox' });
+  const ownLabel = makeWith('label', head);
+  const ownBox = makeWith('input', ownLabel, { type: 'checkbox' });
   ownLabel.append(' B − A in colours of its own');
-  const stop = make('button', head, { type: 'button', className: 'quiet', textContent: 'Stop comparing' });
-  const line = make('div', section, { className: 'compare-told' });
-  const told = make('p', line, { id: 'compare-told', role: 'status' });
-  const go = make('button', line, { type: 'button', textContent: 'Show this place', hidden: true });
-  const row = make('div', section, { className: 'compare-panes' });
+  const stop = makeWith('button', head, { type: 'button', className: 'quiet', textContent: 'Stop comparing' });
+  const line = makeWith('div', section, { className: 'compare-told' });
+  const told = makeWith('p', line, { id: 'compare-told', role: 'status' });
+  const go = makeWith('button', line, { type: 'button', textContent: 'Show this place', hidden: true });
+  const row = makeWith('div', section, { className: 'compare-panes' });
   const panes = PANES.map((name) => makePane(name));
 
   function makePane(name) {
-    const pane = make('div', row, { className: 'pane' });
-    make('p', pane, { className: 'pane-title', textContent: name });
+    const pane = makeWith('div', row, { className: 'pane' });
+    makeWith('p', pane, { className: 'pane-title', textContent: name });
     const figure = new tools.Figure(pane, {
       point: (cell, event) => event.pointerType !== 'touch' && point(cell, event, figure),
       click: (cell, event) => point(cell, event, figure),
@@ -108,9 +103,9 @@ export function createCompare(section, tools) {
       leave: () => point(null),
       zoom: () => {},
     });
-    const foot = make('footer', pane);
-    const bar = make('canvas', foot, { className: 'colours' });
-    const meta = make('p', foot, { className: 'meta' });
+    const foot = makeWith('footer', pane);
+    const bar = makeWith('canvas', foot, { className: 'colours' });
+    const meta = makeWith('p', foot, { className: 'meta' });
     const menu = tools.createSaveMenu(
       foot,
       () => ({ figure, lines: null, name: `attention-${found.name}-${name.replace(' − ', '-minus-')}` }),
@@ -206,7 +201,9 @@ export function createCompare(section, tools) {
       );
     }
     if (worst.over) {
-      said.push(`In total, ${worst.over.toLocaleString('en')} of ${worst.count.toLocaleString('en')} numbers differ by more than ${TOLERANCE}.`);
+      said.push(
+        `In total, ${worst.over.toLocaleString('en')} of ${worst.count.toLocaleString('en')} numbers differ by more than ${TOLERANCE}.`,
+      );
     } else if (worst.error > 0) said.push(`No number differs by more than ${TOLERANCE}.`);
     told.textContent = said.join(' ');
     go.hidden = !worst.error && !worst.brokenCount;

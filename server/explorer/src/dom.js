@@ -8,3 +8,10 @@ export function make(tag, className, parent, text) {
   parent?.append(made);
   return made;
 }
+
+// Makes an element with these properties, and appends it to its parent if there is one.
+export function makeWith(tag, parent, properties = {}) {
+  const made = Object.assign(document.createElement(tag), properties);
+  parent?.append(made);
+  return made;
+}

@@ -1,19 +1,13 @@
 // explanation.js explains one row of weights in words and bars: the row that the pointer is on, or that the user has locked.
+import { make } from './dom.js';
 import { formatNumber } from './numbers.js';
 
 const MOST = 8; // bars
 const NAMED = 3; // keys in the sentence
 
-function make(tag, parent, text) {
-  const made = document.createElement(tag);
-  if (text !== undefined) made.textContent = text;
-  parent.append(made);
-  return made;
-}
-
 // Writes a sentence with the keys of the largest weights and the sum of the other weights.
 function sentence(lead, query, keys, keyLabel) {
-  make('strong', lead, query);
+  make('strong', '', lead, query);
   if (!keys.length) {
     lead.append(' may attend to no key. Its weights and its output are 0.');
     return;
@@ -23,7 +17,7 @@ function sentence(lead, query, keys, keyLabel) {
   said.forEach(({ key, weight }, at) => {
     const before = at === 0 ? ' gives ' : at === said.length - 1 && !rest.length ? ' and ' : ', ';
     lead.append(`${before}${formatNumber(weight, 3)} to `);
-    make('strong', lead, keyLabel(key));
+    make('strong', '', lead, keyLabel(key));
   });
   if (rest.length) {
     const sum = rest.reduce((total, { weight }) => total + weight, 0);
@@ -36,14 +30,13 @@ function sentence(lead, query, keys, keyLabel) {
 
 function bars(container, keys, keyLabel) {
   const most = Math.abs(keys[0].weight) || 1;
-  const list = make('ol', container);
+  const list = make('ol', '', container);
   for (const { weight, key } of keys.slice(0, MOST)) {
-    const item = make('li', list);
-    make('span', item, keyLabel(key));
-    const track = make('span', item);
-    track.className = 'track';
-    make('i', track).style.width = `${Math.max(1, (Math.abs(weight) / most) * 100)}%`;
-    make('b', item, formatNumber(weight, 3));
+    const item = make('li', '', list);
+    make('span', '', item, keyLabel(key));
+    const track = make('span', 'track', item);
+    make('i', '', track).style.width = `${Math.max(1, (Math.abs(weight) / most) * 100)}%`;
+    make('b', '', item, formatNumber(weight, 3));
   }
 }
 
@@ -60,8 +53,7 @@ function spread(entropy, largest) {
 // has locked the row.
 export function drawExplanation(container, given) {
   container.replaceChildren();
-  const lead = make('p', container);
-  lead.className = 'lead';
+  const lead = make('p', 'lead', container);
   if (!given) {
     lead.textContent = matchMedia('(hover: hover)').matches
       ? 'Point at a row to see it explained in words. Click to keep it.'
@@ -78,5 +70,5 @@ export function drawExplanation(container, given) {
   if (keys.length > MOST) notes.push(`and ${(keys.length - MOST).toLocaleString('en')} more`);
   if (entropy >= 0) notes.push(`entropy ${formatNumber(entropy, 3)}: ${spread(entropy, keys[0].weight)}`);
   if (locked) notes.push('Esc releases the row');
-  for (const note of notes) make('p', container, note).className = 'note';
+  for (const note of notes) make('p', 'note', container, note);
 }

@@ -3,6 +3,7 @@
 import { layOut, wholeRange } from './geometry.js';
 import { BAR_HEIGHT, barWidth, CanvasSurface, cellSize, paintBar, paintFigure, SVGSurface } from './paint.js';
 import { defer } from './defer.js';
+import { make } from './dom.js';
 import { holding, listenToDrag, scaled, within } from './zoom.js';
 
 const MOST_CELLS = 6400; // the worker draws a picture of a larger matrix
@@ -12,25 +13,18 @@ const EDGE = 8; // pixels of paper around a saved figure, and above its bar of c
 // The colours of a figure for a paper.
 const PRINTED = { ink: '#000000', paper: '#ffffff', hatch: '#8d8a84' };
 
-function element(name, className, parent) {
-  const made = document.createElement(name);
-  made.className = className;
-  parent.append(made);
-  return made;
-}
-
 export class Figure {
   // on: the functions that the owner gives: {point(cell|null, event), click(cell, event), keydown(event), leave(), zoom(zoomed)}; cell is
   // {row, col}.
   constructor(parent, on) {
     this.on = on;
-    this.root = element('div', 'figure', parent);
+    this.root = make('div', 'figure', parent);
     this.root.tabIndex = 0;
     this.root.setAttribute('role', 'application');
     this.root.setAttribute('aria-roledescription', 'heat map');
-    this.canvas = element('canvas', 'figure-canvas', this.root);
+    this.canvas = make('canvas', 'figure-canvas', this.root);
     this.canvas.setAttribute('aria-hidden', 'true');
-    this.over = element('div', 'figure-over', this.root);
+    this.over = make('div', 'figure-over', this.root);
     this.marks = { rows: [], cols: [], cell: null };
     this.serial = 0;
     this.listen();
@@ -167,7 +161,7 @@ export class Figure {
     const { row0, row1, col0, col1 } = this.range;
     this.over.replaceChildren();
     const add = (className, row, col, rows, cols) => {
-      const mark = element('i', className, this.over);
+      const mark = make('i', className, this.over);
       Object.assign(mark.style, { left: `${(col - col0) * width}px`, top: `${(row - row0) * height}px` });
       Object.assign(mark.style, { width: `${cols * width - gap}px`, height: `${rows * height - gap}px` });
     };

@@ -1,6 +1,7 @@
 // grid.js shows the weights of all heads of all layers as a grid of small maps: a row for each layer, a column for each head. A click or
 // Enter opens one map large; Escape goes back. The rollout is one more map, in a row of its own.
 import { raster } from './colour.js';
+import { makeWith } from './dom.js';
 import { wholeRange } from './geometry.js';
 import { movedCell } from './keyboard.js';
 import { formatNumber } from './numbers.js';
@@ -14,12 +15,6 @@ const NARROW = 200; // pixels; the least width of a large map beside the row in 
 const MIXED = 'all layers: the mean over heads, plus the identity'; // the rollout, in the place of the name of a layer
 const BESIDE = 300; // pixels of the row in words, with the gap before it
 
-function make(tag, parent, more = {}) {
-  const made = Object.assign(document.createElement(tag), more);
-  parent?.append(made);
-  return made;
-}
-
 // Returns the place of the largest weight of a matrix.
 function largestOf({ data, cols }) {
   let best = 0;
@@ -29,9 +24,9 @@ function largestOf({ data, cols }) {
 
 // Makes the grid. root: its element, still empty and hidden. tools: as in layers.js.
 export function createGrid(root, tools) {
-  const note = make('p', root, { className: 'text' });
-  const table = make('div', root, { className: 'maps', role: 'grid' });
-  const large = make('div', root, { className: 'large-map', hidden: true });
+  const note = makeWith('p', root, { className: 'text' });
+  const table = makeWith('div', root, { className: 'maps', role: 'grid' });
+  const large = makeWith('div', root, { className: 'large-map', hidden: true });
   let given = null; // what show() got
   let cells = []; // the maps, by row: {button, canvas, matrix, title, name, where}
   let at = { row: 0, col: 0 }; // the map that Tab reaches
@@ -40,9 +35,13 @@ export function createGrid(root, tools) {
   // ---------------------------------------------------------------- the small maps
 
   function makeCell(parent, matrix, title, name, where) {
-    const holder = make('div', parent, { role: 'gridcell' });
-    const button = make('button', holder, { type: 'button', className: 'map', tabIndex: -1 });
-    const canvas = make('canvas', button, { className: 'thumb', width: Math.min(matrix.cols, SIDE), height: Math.min(matrix.rows, SIDE) });
+    const holder = makeWith('div', parent, { role: 'gridcell' });
+    const button = makeWith('button', holder, { type: 'button', className: 'map', tabIndex: -1 });
+    const canvas = makeWith('canvas', button, {
+      className: 'thumb',
+      width: Math.min(matrix.cols, SIDE),
+      height: Math.min(matrix.rows, SIDE),
+    });
     canvas.setAttribute('aria-hidden', 'true');
     const { row, col, weight } = largestOf(matrix);
     const largest = formatNumber(weight, 3);
@@ -59,8 +58,8 @@ export function createGrid(root, tools) {
   }
 
   function makeRow(title, name, heads, titleOf) {
-    const row = make('div', table, { role: 'row' });
-    make('div', row, { role: 'rowheader', textContent: title, title: name });
+    const row = makeWith('div', table, { role: 'row' });
+    makeWith('div', row, { role: 'rowheader', textContent: title, title: name });
     const number = cells.length;
     cells.push(heads.map((matrix, col) => makeCell(row, matrix, titleOf(col), name, { row: number, col })));
   }
@@ -70,9 +69,9 @@ export function createGrid(root, tools) {
     cells = [];
     table.style.setProperty('--heads', heads);
     table.dataset.many = layers.length * heads > MANY;
-    const top = make('div', table, { role: 'row' });
-    make('div', top, { role: 'columnheader', textContent: 'head' });
-    for (let head = 0; head < heads; head++) make('div', top, { role: 'columnheader', textContent: head });
+    const top = makeWith('div', table, { role: 'row' });
+    makeWith('div', top, { role: 'columnheader', textContent: 'head' });
+    for (let head = 0; head < heads; head++) makeWith('div', top, { role: 'columnheader', textContent: head });
     layers.forEach(({ name, heads: all }, layer) =>
       makeRow(`layer ${layer}`, name, all.slice(0, heads), (head) => `layer ${layer}, head ${head}`),
     );
@@ -139,12 +138,12 @@ export function createGrid(root, tools) {
 
   // ---------------------------------------------------------------- one large map
 
-  const head = make('p', large, { className: 'large-head' });
-  const back = make('button', head, { type: 'button', textContent: 'Back to all heads' });
-  const title = make('h3', head);
-  const source = make('small', head);
-  const both = make('div', large, { className: 'weigh' });
-  const pane = make('div', make('div', both, { className: 'panes' }), { className: 'pane' });
+  const head = makeWith('p', large, { className: 'large-head' });
+  const back = makeWith('button', head, { type: 'button', textContent: 'Back to all heads' });
+  const title = makeWith('h3', head);
+  const source = makeWith('small', head);
+  const both = makeWith('div', large, { className: 'weigh' });
+  const pane = makeWith('div', makeWith('div', both, { className: 'panes' }), { className: 'pane' });
   const figure = new tools.Figure(pane, {
     point: (cell, event) => event.pointerType !== 'touch' && point(cell, event),
     click: (cell, event) => click(cell, event),
@@ -152,13 +151,13 @@ export function createGrid(root, tools) {
     leave: () => point(null),
     zoom: (zoomed) => (reset.hidden = !zoomed),
   });
-  const reset = make('button', pane, { type: 'button', className: 'quiet reset', textContent: 'Show the whole matrix', hidden: true });
-  const foot = make('footer', make('div', pane, { className: 'step' }));
-  const bar = make('canvas', foot, { className: 'colours' });
-  const meta = make('p', foot, { className: 'meta' });
+  const reset = makeWith('button', pane, { type: 'button', className: 'quiet reset', textContent: 'Show the whole matrix', hidden: true });
+  const foot = makeWith('footer', makeWith('div', pane, { className: 'step' }));
+  const bar = makeWith('canvas', foot, { className: 'colours' });
+  const meta = makeWith('p', foot, { className: 'meta' });
   const menu = tools.createSaveMenu(foot, () => ({ figure, lines: null, name: fileName() }), tools.tell);
-  const numbers = make('div', pane, { className: 'numbers-place' });
-  const explanation = make('aside', both, { className: 'explanation', ariaLabel: 'The row in words' });
+  const numbers = makeWith('div', pane, { className: 'numbers-place' });
+  const explanation = makeWith('aside', both, { className: 'explanation', ariaLabel: 'The row in words' });
   let pointed = null;
   let locked = null;
 
@@ -189,7 +188,7 @@ export function createGrid(root, tools) {
       },
     });
     meta.replaceChildren(
-      make('span', null, { className: 'shape', textContent: `${matrix.rows} × ${matrix.cols}` }),
+      makeWith('span', null, { className: 'shape', textContent: `${matrix.rows} × ${matrix.cols}` }),
       tools.makeRange(matrix),
     );
     tools.drawBar(bar, { scale, measure: 'weight', plotWidth: figure.box.plotWidth, colours: tools.colours() });

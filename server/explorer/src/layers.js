@@ -2,6 +2,7 @@
 // grid of small maps. The page loads it only if the server has stored layers. Parts of the page that exist once, such as the tooltip, are
 // given to it (`tools`).
 import { makeScale, rangeOf } from './colour.js';
+import { makeWith } from './dom.js';
 import { createGrid } from './grid.js';
 import { readHiddenStates, weightsRequest } from './hiddenstates.js';
 import { formatBytes } from './numbers.js';
@@ -9,12 +10,6 @@ import { shapeText } from './tensortext.js';
 
 const MOST_WEIGHTS = 10_000_000; // numbers of an answer; more would take the memory of a small machine
 const LONGEST_WAIT = 30; // seconds
-
-function make(tag, parent, more = {}) {
-  const made = Object.assign(document.createElement(tag), more);
-  parent?.append(made);
-  return made;
-}
 
 const counted = (count, what) => `${count} ${what}${count === 1 ? '' : 's'}`;
 const span = (numbers) => [...new Set([Math.min(...numbers), Math.max(...numbers)])].join(' to ');
@@ -34,36 +29,36 @@ function stemsOf(layers) {
 
 // Writes the layers of a model as a table.
 function drawModel(parent, model, layers) {
-  const details = make('details', parent, { className: 'model' });
+  const details = makeWith('details', parent, { className: 'model' });
   details.dataset.model = model;
-  const summary = make('summary', details, { textContent: model });
+  const summary = makeWith('summary', details, { textContent: model });
   const [{ family, file }] = layers;
   const heads = span(layers.map((layer) => layer.heads));
   const sizes = span(layers.map((layer) => layer.d_model));
-  make('small', summary, {
+  makeWith('small', summary, {
     textContent: ` ${family}: ${counted(layers.length, 'layer')} of ${heads} heads, d_model ${sizes}, in ${file}`,
   });
-  const region = make('div', details, { className: 'numbers', tabIndex: 0, role: 'region', ariaLabel: `Layers of ${model}` });
-  const table = make('table', region);
+  const region = makeWith('div', details, { className: 'numbers', tabIndex: 0, role: 'region', ariaLabel: `Layers of ${model}` });
+  const table = makeWith('table', region);
   const head = table.createTHead().insertRow();
-  for (const title of ['layer', 'heads', 'd_model', 'd_k', 'type', 'size']) make('th', head, { textContent: title, scope: 'col' });
+  for (const title of ['layer', 'heads', 'd_model', 'd_k', 'type', 'size']) makeWith('th', head, { textContent: title, scope: 'col' });
   const body = table.createTBody();
   for (const layer of layers) {
     const row = body.insertRow();
-    make('th', row, { textContent: layer.name, scope: 'row' });
+    makeWith('th', row, { textContent: layer.name, scope: 'row' });
     for (const text of [layer.heads, layer.d_model, layer.d_k, layer.dtype, formatBytes(layer.bytes)])
-      make('td', row, { textContent: text });
+      makeWith('td', row, { textContent: text });
   }
 }
 
 function drawRefused(parent, refused) {
   if (!refused.length) return;
-  const details = make('details', parent, { className: 'model refused', open: refused.length < 4 });
-  make('summary', details, { textContent: `Not served: ${refused.length}` });
-  const list = make('ul', details);
+  const details = makeWith('details', parent, { className: 'model refused', open: refused.length < 4 });
+  makeWith('summary', details, { textContent: `Not served: ${refused.length}` });
+  const list = makeWith('ul', details);
   for (const { name, model, reason } of refused) {
-    const item = make('li', list);
-    make('code', item, { textContent: name ?? model });
+    const item = makeWith('li', list);
+    makeWith('code', item, { textContent: name ?? model });
     item.append(`: ${reason}`);
   }
 }
@@ -71,10 +66,10 @@ function drawRefused(parent, refused) {
 // Fills the choice of what the hidden states belong to: models, parts of models, and single layers.
 function drawTargets(select, models) {
   for (const [model, layers] of models) {
-    const group = make('optgroup', select, { label: model });
-    make('option', group, { value: model, textContent: `${model}, ${counted(layers.length, 'layer')}` });
-    for (const stem of stemsOf(layers)) make('option', group, { value: stem, textContent: stem });
-    for (const { name } of layers) make('option', group, { value: name, textContent: name });
+    const group = makeWith('optgroup', select, { label: model });
+    makeWith('option', group, { value: model, textContent: `${model}, ${counted(layers.length, 'layer')}` });
+    for (const stem of stemsOf(layers)) makeWith('option', group, { value: stem, textContent: stem });
+    for (const { name } of layers) makeWith('option', group, { value: name, textContent: name });
   }
 }
 
@@ -89,39 +84,39 @@ export function createLayers(section, listed, state, tools) {
   let shown = null; // {target, layers, rollouts, words, batched}
   let drawn = ''; // how the grid was drawn
 
-  make('h2', section, { id: 'layers-title', textContent: 'Stored layers' });
-  const lead = make('p', section, { className: 'text' });
+  makeWith('h2', section, { id: 'layers-title', textContent: 'Stored layers' });
+  const lead = makeWith('p', section, { className: 'text' });
   lead.append(
     'This server has the attention weights of models. Give it the hidden states of a text, and the page shows which word looks at ',
   );
   lead.append('which other word in every head of every layer. ');
-  make('code', lead, { textContent: 'tests/models/hidden_states.py' });
+  makeWith('code', lead, { textContent: 'tests/models/hidden_states.py' });
   lead.append(' writes such a file.');
-  const list = make('div', section, { className: 'models' });
+  const list = makeWith('div', section, { className: 'models' });
   for (const [model, layers] of models) drawModel(list, model, layers);
   drawRefused(list, listed.refused);
 
-  const given = make('p', section, { className: 'given', hidden: !models.size });
-  make('label', given, { className: 'button', htmlFor: 'layers-file', textContent: 'Open hidden states' });
-  const input = make('input', given, { className: 'unseen', type: 'file', id: 'layers-file', accept: '.safetensors' });
-  const label = make('label', given, { textContent: 'for ' });
-  const target = make('select', label, { id: 'layers-target' });
+  const given = makeWith('p', section, { className: 'given', hidden: !models.size });
+  makeWith('label', given, { className: 'button', htmlFor: 'layers-file', textContent: 'Open hidden states' });
+  const input = makeWith('input', given, { className: 'unseen', type: 'file', id: 'layers-file', accept: '.safetensors' });
+  const label = makeWith('label', given, { textContent: 'for ' });
+  const target = makeWith('select', label, { id: 'layers-target' });
   drawTargets(target, models);
-  const batchBox = make('label', given, { textContent: 'Batch item ', hidden: true });
-  const batch = make('select', batchBox, { id: 'layers-batch' });
-  make('small', given, {
+  const batchBox = makeWith('label', given, { textContent: 'Batch item ', hidden: true });
+  const batch = makeWith('select', batchBox, { id: 'layers-batch' });
+  makeWith('small', given, {
     id: 'layers-note',
     textContent: 'or drop it here: a .safetensors file with X (layers, n, d_model); a batch may follow the layers',
   });
   input.setAttribute('aria-describedby', 'layers-note');
-  const status = make('p', section, { className: 'note', id: 'layers-status', role: 'status' });
-  const problem = make('div', section, { className: 'problem', id: 'layers-problem', role: 'alert', hidden: true });
-  const grid = createGrid(make('div', section, { className: 'model-view', hidden: true }), tools);
+  const status = makeWith('p', section, { className: 'note', id: 'layers-status', role: 'status' });
+  const problem = makeWith('div', section, { className: 'problem', id: 'layers-problem', role: 'alert', hidden: true });
+  const grid = createGrid(makeWith('div', section, { className: 'model-view', hidden: true }), tools);
 
   function refuse(title, detail) {
     status.textContent = '';
     problem.hidden = false;
-    problem.replaceChildren(make('h3', null, { textContent: title }), make('p', null, { textContent: detail }));
+    problem.replaceChildren(makeWith('h3', null, { textContent: title }), makeWith('p', null, { textContent: detail }));
   }
 
   // Chooses what the hidden states belong to, if the file says it.
@@ -131,7 +126,7 @@ export function createLayers(section, listed, state, tools) {
     if (!known && !listed.layers.some(({ name }) => name.startsWith(`${model}.`))) {
       throw new Error(`The file is for the model ${model}, and this server has no such model. It has ${[...models.keys()].join(', ')}.`);
     }
-    if (!known) make('option', target, { value: model, textContent: model });
+    if (!known) makeWith('option', target, { value: model, textContent: model });
     target.value = model;
   }
 

@@ -1,5 +1,6 @@
 // tour.js leads through the first notebook in five stops. It explains the words query, key, weight and output with the numbers of the answer.
 // The card of a stop stands above the arithmetic, so it covers nothing.
+import { makeWith } from './dom.js';
 import { formatNumber } from './numbers.js';
 
 const DONE = 'tour'; // the key in the storage of the browser
@@ -70,12 +71,6 @@ function numbersOf(answer, { query, key }) {
   };
 }
 
-function make(tag, parent, more = {}) {
-  const made = Object.assign(document.createElement(tag), more);
-  parent.append(made);
-  return made;
-}
-
 function isDone() {
   try {
     return localStorage.getItem(DONE) !== null;
@@ -100,12 +95,12 @@ export function createTour(root, opener, page) {
 
   function card(title, text, buttons) {
     root.replaceChildren();
-    const words = make('div', root, { className: 'tour-words' });
-    const heading = title ? make('h2', words, { textContent: title, tabIndex: -1 }) : null;
-    make('p', words, { textContent: text });
-    const line = make('p', root, { className: 'tour-buttons' });
+    const words = makeWith('div', root, { className: 'tour-words' });
+    const heading = title ? makeWith('h2', words, { textContent: title, tabIndex: -1 }) : null;
+    makeWith('p', words, { textContent: text });
+    const line = makeWith('p', root, { className: 'tour-buttons' });
     for (const [name, does, quiet] of buttons) {
-      make('button', line, { type: 'button', textContent: name, className: quiet ? 'quiet' : '' }).addEventListener('click', does);
+      makeWith('button', line, { type: 'button', textContent: name, className: quiet ? 'quiet' : '' }).addEventListener('click', does);
     }
     root.hidden = false;
     return heading;
