@@ -700,7 +700,9 @@ for (const [event, printing] of [
   });
 }
 watchCurve();
-readAddress().then(() => {
+// The script and the first request are two tasks, so that the browser can draw between them.
+setTimeout(async () => {
+  await readAddress();
   if (!framed) findLayers();
   const steps = STEPS.map(({ name }) => name).join(', ');
   if (framed && state.answer && view.opened() !== embed) notice(`The answer has no ${embed} to show`, 'The figure shows the weights.');
