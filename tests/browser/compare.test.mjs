@@ -11,6 +11,8 @@ const close = (a, b, most = 1e-6) => assert.ok(Math.abs(a - b) <= most, `${a} is
 const compared = (page) => page.evaluate(() => window.explorer.comparison);
 const told = (page) => page.textContent('#compare-told');
 const state = (page) => page.evaluate(() => window.explorer.state);
+// Returns the bits of the nearest bfloat16 number.
+const rounded = (value) => (new Uint32Array(Float32Array.of(value).buffer)[0] + 0x8000) >>> 16;
 const bytesOf = (numbers) => Buffer.from(Float64Array.from(numbers).buffer);
 
 // Begins a comparison and waits for it.
@@ -86,6 +88,12 @@ test('the wrong element of a kernel’s output is found in every format, with it
       );
       assert.equal((await state(page)).step, 'output');
     }
+    // A kernel that computes in half precision is held to the tolerance of its type.
+    const half = safetensorsBytes({ output: entry('BF16', [4, 8], 0, 64) }, Buffer.from(Uint16Array.from(output.flat(), rounded).buffer));
+    await give(page, 'half.safetensors', half);
+    assert.equal((await compared(page)).worst.over, 0);
+    assert.match(await told(page), /No number differs by more than .* the tolerance of PyTorch for bfloat16\.$/);
+    await give(page, files[0][0], files[0][1]);
     await page.click('text=Show this place');
     assert.equal(await page.locator('.compare-panes .mark-cell').count(), 3);
     assert.match(await page.textContent('#tooltip'), /B − A0\.125$/);

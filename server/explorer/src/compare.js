@@ -12,7 +12,7 @@ import { shapeText } from './tensortext.js';
 
 /* global OUTPUTS_NAME */
 const GAP = 28; // pixels between the figures
-const TOLERANCE = `${formatNumber(ATOL, 3)} + ${formatNumber(RTOL, 3)} · |A|`;
+const TYPES = { F16: 'float16', BF16: 'bfloat16', F32: 'float32' };
 const PANES = ['A', 'B', 'B − A'];
 // The results that an array without a name is compared with: the first of them that has its shape.
 const USUAL = ['output', 'weights', 'scores', 'scaled_scores', 'masked_scores', 'Q', 'K', 'V'];
@@ -42,12 +42,12 @@ function formOf(answer, name, shape) {
   return fitTo(shape, sizesOf(perHead), name) ? null : perHead;
 }
 
-// Finds the result of an answer that an array of a file is compared with. Throws an Error with a sentence if there is none.
-function pairOf(answer, { name, shape, data }) {
+// Finds the result of an answer that an array of a file is compared with, as {name, type, ours, theirs}. Throws an Error with a sentence if there is none.
+function pairOf(answer, { name, shape, data, type = 'F32' }) {
   const names = name === null ? USUAL : [name];
   for (const one of names) {
     const groups = formOf(answer, one, shape);
-    if (groups) return { name: one, ours: groups, theirs: measuredAll(partsOf({ data }, sizesOf(groups))) };
+    if (groups) return { name: one, type, ours: groups, theirs: measuredAll(partsOf({ data }, sizesOf(groups))) };
   }
   const known = names.filter((one) => answer.matrices[one]?.[0]?.[0]?.data);
   if (name !== null && !known.length) throw new Error(`The file has ${name}, and the answer has no such result.`);
@@ -71,7 +71,7 @@ export function createCompare(section, tools) {
   let own = null; // whether the difference has colours of its own; null: only that of a file has
   let now = null; // {answer, state}
   let opened = 0; // how many times the user has chosen what is compared; a file that is still being read belongs to the choice before
-  let found = null; // what is shown: {name, ours, theirs, parts, worst}
+  let found = null; // what is shown: {name, type, ours, theirs, parts, worst}
 
   const head = makeWith('p', section, { className: 'compare-head' });
   const title = makeWith('strong', head);
@@ -162,7 +162,7 @@ export function createCompare(section, tools) {
     return { batch, head: count === 1 ? 0 : Math.min(Math.floor((state.head * count) / now.answer.heads), count - 1) };
   }
 
-  // Finds what is compared: {name, ours, theirs}, or throws an Error with a sentence.
+  // Finds what is compared: {name, type, ours, theirs}, or throws an Error with a sentence.
   function pair() {
     const { answer, state } = now;
     if (file) return file.pairs.find(({ name }) => name === state.step) ?? file.pairs[0];
@@ -172,11 +172,11 @@ export function createCompare(section, tools) {
     if (!ours) throw new Error(`A has no ${name}.`);
     if (said(ours) !== said(theirs))
       throw new Error(`A has ${said(ours)} ${name} and B has ${said(theirs)}, so there is no difference to show.`);
-    return { name, ours, theirs };
+    return { name, type: 'F32', ours, theirs };
   }
 
   // Says the largest difference and its place.
-  function tell({ worst, name }) {
+  function tell({ worst, name, type }) {
     const { answer } = now;
     const place = ({ batch, head: index, row: r, col: c }) =>
       [
@@ -200,11 +200,12 @@ export function createCompare(section, tools) {
         `The largest ${file ? 'error' : 'difference'} is ${formatNumber(worst.error, 4)}, in ${name} at ${place(worst)}: ${mine} has ${formatNumber(worst.ours, 6)}, ${yours} has ${formatNumber(worst.theirs, 6)}.`,
       );
     }
+    const tolerance = `${formatNumber(ATOL, 3)} + ${formatNumber(RTOL[type], 3)} · |A|, the tolerance of PyTorch for ${TYPES[type]}`;
     if (worst.over) {
       said.push(
-        `In total, ${worst.over.toLocaleString('en')} of ${worst.count.toLocaleString('en')} numbers differ by more than ${TOLERANCE}.`,
+        `In total, ${worst.over.toLocaleString('en')} of ${worst.count.toLocaleString('en')} numbers differ by more than ${tolerance}.`,
       );
-    } else if (worst.error > 0) said.push(`No number differs by more than ${TOLERANCE}.`);
+    } else if (worst.error > 0) said.push(`No number differs by more than ${tolerance}.`);
     told.textContent = said.join(' ');
     go.hidden = !worst.error && !worst.brokenCount;
   }
@@ -261,7 +262,7 @@ export function createCompare(section, tools) {
       }
       const next = pair();
       if (other || found?.ours !== next.ours || found?.theirs !== next.theirs) {
-        found = { ...next, worst: largestError(next.ours, next.theirs), parts: [] };
+        found = { ...next, worst: largestError(next.ours, next.theirs, next.type), parts: [] };
         tell(found);
       }
       row.hidden = false;

@@ -5,9 +5,10 @@
 import { measured } from './matrices.js';
 import { shapeText } from './tensortext.js';
 
-// Numbers differ if |theirs − ours| > ATOL + RTOL · |ours|. These are the tolerances of torch.testing.assert_close for float32.
+// Numbers differ if |theirs − ours| > ATOL + RTOL · |ours|. These are the tolerances of torch.testing.assert_close. RTOL depends on the
+// type of the user's numbers. Numbers of 64 bits have that of float32, because the service computes in float32 by default.
 export const ATOL = 1e-5;
-export const RTOL = 1.3e-6;
+export const RTOL = { F16: 1e-3, BF16: 1.6e-2, F32: 1.3e-6 };
 
 const MOST_BROKEN = 1000; // places that are listed; the others are counted
 
@@ -70,8 +71,8 @@ function placeOf(ours, theirs, { batch, head, at }) {
 // divided by |ours|, its first place and the two numbers there. If no cell has a finite difference, error and these are null.
 // A broken cell is worse than any error, so the caller looks at brokenCount first. brokenCount, firstBroken: how many cells are broken, and
 // the first as {batch, head, row, col, ours, theirs} or null. count: the cells that are not masked. over: the cells of these that are
-// broken or whose numbers differ by more than the tolerances.
-export function largestError(ours, theirs) {
+// broken or whose numbers differ by more than the tolerances. type: a key of RTOL.
+export function largestError(ours, theirs, type = 'F32') {
   let error = -1;
   let [count, over, brokenCount] = [0, 0, 0];
   const worst = { batch: 0, head: 0, at: 0 };
@@ -84,7 +85,7 @@ export function largestError(ours, theirs) {
         const size = Math.abs(b[at] - a[at]);
         if (size < Infinity) {
           count++;
-          if (size > ATOL + RTOL * Math.abs(a[at])) over++;
+          if (size > ATOL + RTOL[type] * Math.abs(a[at])) over++;
           if (size > error) {
             error = size;
             Object.assign(worst, { batch, head, at });

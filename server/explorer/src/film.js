@@ -51,7 +51,7 @@ export class Film {
     for (const { name, group, title } of steps) {
       if (last) make('span', last === group ? 'with' : 'then', this.root).setAttribute('aria-hidden', 'true');
       last = group;
-      this.frame(name, title.length > 1 && 'QKV'.includes(name) ? name : title);
+      this.frame(name, 'QKV'.includes(name) ? name : title);
     }
     this.frame('all', 'All steps');
     this.current = null;

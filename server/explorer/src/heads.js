@@ -19,7 +19,7 @@ function distanceOf({ rows, cols, data }) {
   return sum / rows;
 }
 
-// What heads are sorted by: a function of an answer, a batch item and a head. The smallest number comes first.
+// The orders of heads. Each is a function of an answer, a batch item and a head; the head with the smallest number comes first.
 const ORDERS = {
   index: (answer, batch, head) => head,
   entropy: (answer, batch, head) => mean(answer.entropy(batch, head).filter(Number.isFinite)),
@@ -27,7 +27,7 @@ const ORDERS = {
 };
 
 export class Heads {
-  // on: {choose(head, batch), compare(head, batch), mean(), paint(canvas, batch, head), say(text)}
+  // on: {choose(head, batch), compare(head, batch), mean(), paint(canvas, batch, head)}
   constructor(root, on) {
     this.on = on;
     this.root = root;

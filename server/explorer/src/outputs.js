@@ -2,7 +2,8 @@
 // page.
 //
 // The file may be wrong in any way that a kernel can be wrong, so NaN and the infinities are numbers here. An array is {name, shape, data}.
-// data: a Float64Array in row-major order. name: a string, or null if the file does not say one.
+// data: a Float64Array in row-major order. name: a string, or null if the file does not say one. An array of numbers with 16 bits also has
+// their type, F16 or BF16.
 import { parse, Scanner } from './jsontext.js';
 import { readNpy } from './npy.js';
 import { readSafetensors } from './safetensors.js';
@@ -96,7 +97,7 @@ async function arrayOf(tensor, name) {
     index[axis]++;
     to += steps[axis];
   }
-  return { name, shape, data };
+  return { name, shape, data, ...(tensor.type.endsWith('F16') && { type: tensor.type }) };
 }
 
 async function readTensors(file) {

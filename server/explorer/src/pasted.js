@@ -13,11 +13,11 @@ const COMMA = /^([-+−]?\d+),(?=\d)/;
 const FORMULA = /^'(?=[=+\-@\t\r])/; // what toCSV in download.js puts before a label
 const BLANKS = '[^\\S\\r\\n]+';
 
-// What stands before an array: a name, and the calls around the array, as in Q = torch.tensor([[...]]).
+// This expression matches a name and the calls before an array, as in Q = torch.tensor([[...]]).
 const HEAD =
   /[\s,;]*(?:(["']?)(?<name>[a-z_][\w.]*)\1\s*[=:]\s*)?(?:Parameter containing:\s*)?(?:<tf\.Tensor:[^<>[\]]*numpy=\s*)?(?<calls>(?:(?:[a-z_]\w*\.)*(?:tensor|array|asarray|constant|matrix|Parameter)\(\s*)*)(?=\[)/iy;
 const ITEM = /\s*(,?)\s*([^\s,[\](){}]+|\S|$)/y; // an element or a bracket, with the comma before it
-// The options after the array of a call, and the bracket that closes the call.
+// This expression matches the options after the array of a call, and the bracket that closes the call.
 const TAIL = /(?:\s*,\s*(?:\w+\s*=\s*)?(?:<[^<>]*>|\([^()]*\)|'[^']*'|"[^"]*"|[\w.]+(?:\([^()]*\))?))*\s*(?:,\s*)?\)/y;
 const AFTER = /[\s,;>]*/y;
 

@@ -111,10 +111,12 @@ test('equal results have no error', () => {
   assert.deepEqual([error, relative, batch, head, at, col, ours, theirs + 0, over, count], [0, 0, 0, 0, 0, 0, 0, 0, 0, 2]);
 });
 
-test('the tolerances are those of torch.testing.assert_close for float32', () => {
-  assert.deepEqual([ATOL, RTOL], [1e-5, 1.3e-6]);
+test('the tolerances are those of torch.testing.assert_close for the type of the numbers', () => {
+  assert.deepEqual([ATOL, RTOL], [1e-5, { F16: 1e-3, BF16: 1.6e-2, F32: 1.3e-6 }]);
   const over = (ours, theirs) => largestError(one(ours), one(theirs)).over;
   assert.deepEqual([over(0, 0.9e-5), over(0, 1.1e-5), over(0, -1.1e-5)], [0, 1, 1]);
+  const ofHalf = (type) => [1.0009, 1.0011, 1.015, 1.017].map((theirs) => largestError(one(1), one(theirs), type).over);
+  assert.deepEqual([ofHalf('F16'), ofHalf('BF16')], [[0, 1, 1, 1], [0, 0, 0, 1]]); // prettier-ignore
   assert.deepEqual([over(100, 100 + 1.3e-4), over(-100, -100 - 1.3e-4), over(-100, -100 + 1.5e-4)], [0, 0, 1]);
 });
 

@@ -22,7 +22,7 @@ const VALUES = [0.5, -2.5, 3, NaN, -Infinity, Infinity]; // of the golden files,
 
 const read = (name, ...parts) => readOutputs(new File(parts, name));
 const golden = (key) => Buffer.from(GOLDEN[key], 'base64');
-const array = (name, shape, values) => ({ name, shape, data: Float64Array.from(values) });
+const array = (name, shape, values, type) => ({ name, shape, data: Float64Array.from(values), ...(type && { type }) });
 
 // Checks that each file is refused with a message. wrong: [content, message].
 async function refused(name, wrong) {
@@ -32,10 +32,12 @@ async function refused(name, wrong) {
 }
 
 test('files of NumPy become numbers in row-major order, NaN and infinities, too', async () => {
-  for (const key of ['f2', '>f4 F', 'f8']) assert.deepEqual(await read('mine.npy', golden(key)), [array(null, [2, 3], VALUES)], key);
+  for (const [key, type] of [['f2', 'F16'], ['>f4 F'], ['f8']])
+    // prettier-ignore
+    assert.deepEqual(await read('mine.npy', golden(key)), [array(null, [2, 3], VALUES, type)], key);
   assert.deepEqual(await read('mine.npy', golden('bool')), [array(null, [2, 3], [1, 0, 1, 0, 0, 1])]);
   const swapped = Uint8Array.of(0x38, 0x00, 0xc1, 0x00);
-  assert.deepEqual(await read('mine.npy', npyBytes('>f2', [2], swapped)), [array(null, [2], [0.5, -2.5])]);
+  assert.deepEqual(await read('mine.npy', npyBytes('>f2', [2], swapped)), [array(null, [2], [0.5, -2.5], 'F16')]);
   const big = Array.from({ length: 24 }, (_, i) => Number(2n ** 53n + BigInt(i)));
   assert.deepEqual(await read('mine.npy', golden('i8 F')), [array(null, [2, 3, 4], big)]);
 });
@@ -75,7 +77,7 @@ test('all tensors of a .safetensors file are read, bfloat16, too', async () => {
   data.writeFloatLE(-1e38, 12);
   data.writeBigUInt64LE(2n ** 64n - 1n, 16);
   assert.deepEqual(await read('all.safetensors', safetensorsBytes(header, data)), [
-    array('output', [2, 2], [1, -5, NaN, -Infinity]),
+    array('output', [2, 2], [1, -5, NaN, -Infinity], 'BF16'),
     array('weights', [1, 1, 2], [Math.fround(0.1), Math.fround(-1e38)]),
     array('seen', [1], [2 ** 64]),
   ]);
