@@ -354,6 +354,25 @@ test('a slider changes the request and the result while it moves; one step back 
     assert.equal('scale' in (await request()), false);
   }));
 
+test('pointing at the old answer is harmless while the page waits for an answer with more heads', () =>
+  onPage({}, async (page) => {
+    await open(page, '/#example=001&head=3');
+    await answered(page, () => page.click('[data-example="003"]'));
+    await page.route('**/*attention', async (route) => {
+      await new Promise((resolve) => setTimeout(resolve, 600));
+      await route.continue();
+    });
+    await answered(page, async () => {
+      await page.goBack();
+      await page.waitForFunction(() => window.explorer.state.head === 3);
+      await page.evaluate(() => {
+        for (const word of document.querySelectorAll('#words .word'))
+          word.dispatchEvent(new PointerEvent('pointerover', { bubbles: true }));
+      });
+    });
+    assert.equal((await state(page)).head, 3);
+  }));
+
 test('a slider and its field show the request of the page that one goes back to', () =>
   onPage({}, async (page) => {
     await open(page, '/#example=000');

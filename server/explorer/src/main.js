@@ -141,7 +141,7 @@ const editor = createEditor(
 const problem = createProblemBox({ box: $('problem'), result: $('result'), panel: $('panel-request') }, { editor, compute, askKey });
 const theme = createTheme($('theme'), (dark) => {
   state.dark = dark;
-  if (state.answer) view.render(state);
+  if (state.answer) redraw();
   state.layers?.render();
 });
 
@@ -254,7 +254,7 @@ async function askMean() {
     return notice('The server has not computed the mean over heads', reply.problem?.detail ?? reply.failure);
   }
   state.answer.mean = reply.matrices.weights.map(([matrix]) => matrix);
-  view.render(state);
+  redraw();
 }
 
 // ---------------------------------------------------------------- comparing
@@ -274,7 +274,7 @@ async function comparison() {
       keep: keepAnswer,
       closed: () => {
         $('result').classList.remove('comparing');
-        view.render(state);
+        redraw();
       },
     });
   }
@@ -465,9 +465,8 @@ function describeExample(arrived = false) {
 function changeView(change, push = false) {
   Object.assign(state, change);
   if (state.answer) {
-    clampToAnswer();
+    redraw();
     setControls();
-    view.render(state);
     state.compared?.render(state.answer, state);
   }
   state.layers?.render();
@@ -489,6 +488,12 @@ function openNext(places) {
 function toggleMean() {
   changeView({ mean: !state.mean, compare: null }, true);
   if (state.mean && !state.answer.mean) askMean();
+}
+
+// Draws the present answer again. While the page waits, the state may be that of the next one.
+function redraw() {
+  clampToAnswer();
+  view.render(state);
 }
 
 // Keeps the chosen batch item, heads and row within the answer.

@@ -178,7 +178,7 @@ export class View {
 
   // Draws the open steps for the present answer.
   render(state) {
-    this.state = state;
+    this.state = { ...state }; // the state may already be that of another answer when the pointer moves
     this.width = this.printing ? PAPER : this.root.clientWidth || this.width;
     // The layout is read before anything changes, because reading it later would compute it once more.
     this.taken = this.root.offsetTop + this.panel.root.parentElement.offsetHeight;
