@@ -179,7 +179,8 @@ static bool is_address(const char *text) {
 static bool are_origins(const struct option *option, const char *text) {
 #define ORIGIN "[a-z][a-z0-9+.-]*://([a-z0-9-]+(\\.[a-z0-9-]+)*|\\[[0-9a-f:.]+])(:[0-9]{1,5})?"
     regex_t list;
-    if ((double)strlen(text) > option->maximum || (option->range[0] != '*' && strpbrk(text, "*["))) {
+    if ((double)strlen(text) > option->maximum ||
+        (option->range[0] != '*' && strpbrk(text, "*["))) {
         return false;
     }
     if (regcomp(&list, "^(\\*|" ORIGIN "(," ORIGIN ")*)$", REG_EXTENDED | REG_NOSUB) != 0) {
