@@ -3,7 +3,8 @@
 //
 // The numbers of the server are shown as they are. The products, the powers of e and their sum are computed here in double precision.
 
-const LARGE = 40; // if a masked score of a row is larger than this, the largest one is subtracted, because e to its power is too long to read
+// If a masked score of a row is larger than this, the largest one is subtracted, because e to its power is too long to read.
+const LARGE = 40;
 const FEW = 5; // digits
 const NEAR = 1e-3; // relative error; if the sum of the products differs more from the score, the scores do not come from these rows
 
@@ -64,8 +65,8 @@ function outputOf(answer, { batch, head, row }, weights, V) {
 //     they are null without softmax
 //   weight: that of the head, or NaN if it is not known; mean: the mean over heads if the answer has only this, or null
 //   extra: whether the key is one that bias_K or zero_key adds, which has no row of K and V
-//   v, part: the row of the value, and weight · v, or null; output: {values, mixed}, the row of the head's output, and whether W_O mixes it,
-//     or null
+//   v, part: the row of the value, and weight · v, or null
+//   output: {values, mixed}, the row of the head's output, and whether W_O mixes it, or null
 export function arithmetic(answer, { batch, head, row, col }) {
   const { options } = answer.summary;
   const at = (name) => {

@@ -42,7 +42,8 @@ function formOf(answer, name, shape) {
   return fitTo(shape, sizesOf(perHead), name) ? null : perHead;
 }
 
-// Finds the result of an answer that an array of a file is compared with, as {name, type, ours, theirs}. Throws an Error with a sentence if there is none.
+// Finds the result of an answer that an array of a file is compared with, as {name, type, ours, theirs}. Throws an Error with a sentence if
+// there is none.
 function pairOf(answer, { name, shape, data, type = 'F32' }) {
   const names = name === null ? USUAL : [name];
   for (const one of names) {

@@ -152,8 +152,8 @@ export class Figure {
     return { left, top, right: left + width, bottom: top + height };
   }
 
-  // Outlines rows, columns and cells: {rows: [], cols: [], cell: {row, col} | null, subject: {row, col} | null, locked: row | null}. cell: the
-  // one that the pointer is on. subject: the one whose arithmetic is shown.
+  // Outlines rows, columns and cells: {rows: [], cols: [], cell: {row, col} | null, subject: {row, col} | null, locked: row | null}. cell:
+  // the one that the pointer is on. subject: the one whose arithmetic is shown.
   mark(marks) {
     this.marks = marks;
     if (!this.box) return;

@@ -117,8 +117,8 @@ const KINDS = {
   },
 };
 
-// The sliders beside fields. range(sizes) returns {min, max, step}; sizes: {keys, d, heads} of the answer. toText(place, sizes) returns the text of
-// the field, which is empty for the default. toPlace(value, sizes) returns the place of a number, and of undefined.
+// The sliders beside fields. range(sizes) returns {min, max, step}; sizes: {keys, d, heads} of the answer. toText(place, sizes) returns the
+// text of the field, which is empty for the default. toPlace(value, sizes) returns the place of a number, and of undefined.
 const REST = 400; // milliseconds after which a slider is at rest
 const digits = (value) => String(Number(value.toPrecision(3)));
 const SLIDERS = {
@@ -242,8 +242,8 @@ export function createOptions(container, onChange, onRest) {
     for (const field of fields) field.setAttribute('aria-invalid', String(wrong && option.takes.read(field.value) === null));
   }
 
-  // Sets the controls to the options of a request; null disables every option. heads: how many heads the answer has. sizes: {keys, d, heads} of
-  // the answer: how many keys, columns of Q and heads.
+  // Sets the controls to the options of a request; null disables every option. heads: how many heads the answer has. sizes: {keys, d,
+  // heads} of the answer: how many keys, columns of Q and heads.
   function update(summary, heads, sizes) {
     const reasons = summary ? inapplicable(summary, heads) : {};
     for (const one of rows) {

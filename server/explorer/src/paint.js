@@ -201,8 +201,8 @@ function paintLabels(on, { box, range, size, rowLabels, colLabels, names, colour
   }
 }
 
-// Paints a figure. shown: {box, range, size, matrix, mask, scale, rowLabels, colLabels, names, colours, pixels}. If there is a picture (pixels),
-// it is painted instead of the cells.
+// Paints a figure. shown: {box, range, size, matrix, mask, scale, rowLabels, colLabels, names, colours, pixels}. If there is a picture
+// (pixels), it is painted instead of the cells.
 export function paintFigure(on, shown) {
   paintLabels(on, shown);
   on.move(shown.box.left, shown.box.top);

@@ -202,9 +202,9 @@ function readTable(text, separator) {
   return { json: written(rows, 1), labels };
 }
 
-// Reads a text that stands in place of a request. Returns null if it is JSON or meant to be; {matrices: [[name, JSON], ...], labels}, where a
-// name or the list of row labels may be null; or {words}, which are a sentence. Throws an Error with a sentence and the index of the place
-// in the text if the text is a matrix that cannot be used.
+// Reads a text that stands in place of a request. Returns null if it is JSON or meant to be; {matrices: [[name, JSON], ...], labels}, where
+// a name or the list of row labels may be null; or {words}, which are a sentence. Throws an Error with a sentence and the index of the
+// place in the text if the text is a matrix that cannot be used.
 export function readPasted(text) {
   if (text.trimStart().startsWith('{')) return null;
   const matrices = readArrays(text);

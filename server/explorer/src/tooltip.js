@@ -18,8 +18,9 @@ function beyond(length, from, to, least, most) {
   return Math.max(least, Math.min(from - EDGE - length, most - length));
 }
 
-// Shows the box for a cell, beside its row and its column, so that it covers neither. entries: [[name, value, strong]], where strong entries
-// are set in bold. cell: its rectangle on the screen, or null for the place of the pointer. The box does not cover the arithmetic either.
+// Shows the box for a cell, beside its row and its column, so that it covers neither. entries: [[name, value, strong]], where strong
+// entries are set in bold. cell: its rectangle on the screen, or null for the place of the pointer. The box does not cover the arithmetic
+// either.
 export function showTooltip(title, entries, { clientX, clientY, pointerType }, cell = null) {
   tapped = pointerType === 'touch';
   const list = document.createElement('dl');

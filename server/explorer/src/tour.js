@@ -1,5 +1,5 @@
-// tour.js leads through the first notebook in five stops. It explains the words query, key, weight and output with the numbers of the answer.
-// The card of a stop stands above the arithmetic, so it covers nothing.
+// tour.js leads through the first notebook in five stops. It explains the words query, key, weight and output with the numbers of the
+// answer. The card of a stop stands above the arithmetic, so it covers nothing.
 import { makeWith } from './dom.js';
 import { formatNumber } from './numbers.js';
 
@@ -87,8 +87,9 @@ function setDone() {
   }
 }
 
-// Makes the tour in an empty, hidden section. opener: the button that starts it. page: {begin(), show(step, cell), answer()}. begin() shows the
-// first notebook, and resolves to whether the answer to it is there. show() opens a step and shows the arithmetic of a cell {query, key}.
+// Makes the tour in an empty, hidden section. opener: the button that starts it. page: {begin(), show(step, cell), answer()}. begin() shows
+// the first notebook, and resolves to whether the answer to it is there. show() opens a step and shows the arithmetic of a cell {query,
+// key}.
 export function createTour(root, opener, page) {
   let at = -1; // the stop that is shown, or −1
   let asked = 0; // how many times the user has asked for a stop, or closed the tour
