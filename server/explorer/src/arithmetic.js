@@ -3,7 +3,8 @@
 //
 // The numbers of the server are shown as they are. The products, the powers of e and their sum are computed here in double precision.
 
-// If a masked score of a row is larger than this, the largest one is subtracted, because e to its power is too long to read.
+// If the magnitude of the largest masked score of a row is above this, it is subtracted from all of them, because its power of e is too
+// long to read.
 const LARGE = 40;
 const FEW = 5; // digits
 const NEAR = 1e-3; // relative error; if the sum of the products differs more from the score, the scores do not come from these rows

@@ -120,7 +120,7 @@ export class ArithmeticPanel {
     this.room = this.body.clientWidth;
   }
 
-  // given: {found, query, key, head, dark, mean}. found: what arithmetic() returns. query, key: their labels. head: a text, or empty.
+  // given: {found, query, key, head, dark}. found: what arithmetic() returns. query, key: their labels. head: a text, or empty.
   show(given) {
     this.given = given;
     const { found, query, key, head } = given;

@@ -28,13 +28,15 @@ function readOutputs(file) {
 }
 
 const sizesOf = (groups) => ({ batch: groups.length, heads: groups[0].length, rows: groups[0][0].rows, cols: groups[0][0].cols });
+// Returns whether all heads have the same number of columns.
+const areEqual = (groups) => groups.every((item) => item.every(({ cols }) => cols === groups[0][0].cols));
 const measuredAll = (groups) => groups.map((item) => item.map(measured));
 
 // Returns the result of an answer in a form that an array of this shape fits: as it is, or with its columns split into heads. Returns null
 // if none fits.
 function formOf(answer, name, shape) {
   const groups = answer.matrices[name];
-  if (!groups || !groups[0]?.[0]?.data) return null;
+  if (!groups || !groups[0]?.[0]?.data || !areEqual(groups)) return null;
   if (!fitTo(shape, sizesOf(groups), name)) return groups;
   const { heads, cols } = { ...sizesOf(groups), heads: answer.heads };
   if (groups[0].length > 1 || heads < 2 || cols % heads) return null;
@@ -171,7 +173,7 @@ export function createCompare(section, tools) {
     const [ours, theirs] = [kept.matrices[name], answer.matrices[name]];
     const said = (groups) => shapeText(Object.values(sizesOf(groups)));
     if (!ours) throw new Error(`A has no ${name}.`);
-    if (said(ours) !== said(theirs))
+    if (said(ours) !== said(theirs) || !ours[0].every(({ cols }, head) => cols === theirs[0][head].cols))
       throw new Error(`A has ${said(ours)} ${name} and B has ${said(theirs)}, so there is no difference to show.`);
     return { name, type: 'F32', ours, theirs };
   }
@@ -195,7 +197,7 @@ export function createCompare(section, tools) {
         `${cells} no finite difference; the first is ${name} at ${place(worst.firstBroken)}: ${mine} has ${formatNumber(ours, 6)}, ${yours} has ${Number.isNaN(theirs) ? 'NaN' : formatNumber(theirs, 6)}.`,
       );
     }
-    if (worst.error === 0 && !worst.brokenCount) said.push(`A and B have the same ${name}.`);
+    if (!worst.error && !worst.brokenCount) said.push(`A and B have the same ${name}.`);
     else if (worst.error > 0) {
       said.push(
         `The largest ${file ? 'error' : 'difference'} is ${formatNumber(worst.error, 4)}, in ${name} at ${place(worst)}: ${mine} has ${formatNumber(worst.ours, 6)}, ${yours} has ${formatNumber(worst.theirs, 6)}.`,

@@ -148,6 +148,7 @@ export function createEditor(
   area.addEventListener('scroll', follow, { passive: true });
   area.addEventListener('input', ({ inputType }) => {
     text = area.value;
+    opened++;
     place = null;
     note.textContent = '';
     mark();
@@ -169,7 +170,7 @@ export function createEditor(
     if (pasted.length <= LONG && (json || (!over && !/\d\s*[.,\]]/.test(pasted)))) return;
     event.preventDefault();
     if (over || pasted.length > LONG) convert(pasted);
-    else insert(pasted);
+    else if (!area.readOnly) insert(pasted);
     over = false;
   });
   file.addEventListener('change', () => {

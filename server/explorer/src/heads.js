@@ -10,11 +10,12 @@ const MOST = 4096; // maps; if there are more, only the heads of the chosen batc
 
 const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
 
-// Returns how far a head looks: the mean over queries of the distance to the keys, weighted.
-function distanceOf({ rows, cols, data }) {
+// Returns how far a head looks: the mean over queries of the distance to the keys, weighted. past: how many keys stand before those of the
+// queries.
+function distanceOf({ rows, cols, data }, past) {
   let sum = 0;
   for (let row = 0; row < rows; row++) {
-    for (let col = 0; col < cols; col++) sum += Math.abs(data[row * cols + col] * (row - col));
+    for (let col = 0; col < cols; col++) sum += Math.abs(data[row * cols + col] * (row + past - col));
   }
   return sum / rows;
 }
@@ -23,7 +24,7 @@ function distanceOf({ rows, cols, data }) {
 const ORDERS = {
   index: (answer, batch, head) => head,
   entropy: (answer, batch, head) => mean(answer.entropy(batch, head).filter(Number.isFinite)),
-  distance: (answer, batch, head) => distanceOf(answer.matrix('weights', batch, head)),
+  distance: (answer, batch, head) => distanceOf(answer.matrix('weights', batch, head), answer.past),
 };
 
 export class Heads {
@@ -102,7 +103,7 @@ export class Heads {
   }
 
   makeButton(row, head, batch, key) {
-    const title = 'Shift and a click show this head beside the other';
+    const title = 'Click to show this head. Hold Shift and click to show it beside the other one.';
     const button = Object.assign(make('button', 'head', row), { type: 'button', title });
     Object.assign(button.dataset, { head, batch });
     const canvas = make('canvas', 'thumb', button);

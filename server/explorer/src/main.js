@@ -141,7 +141,10 @@ const editor = createEditor(
 const problem = createProblemBox({ box: $('problem'), result: $('result'), panel: $('panel-request') }, { editor, compute, askKey });
 const theme = createTheme($('theme'), (dark) => {
   state.dark = dark;
-  if (state.answer) redraw();
+  if (state.answer) {
+    redraw();
+    state.compared?.render(state.answer, state);
+  }
   state.layers?.render();
 });
 
@@ -177,7 +180,7 @@ async function compute() {
   if (state.mean) askMean();
 }
 
-// Returns how many keys, and columns of Q, the last answer has.
+// Returns how many keys, columns of Q and heads the last answer has.
 const sizes = () => ({
   keys: state.answer?.keys ?? 1,
   d: state.answer?.matrix('Q', 0, 0)?.cols ?? 1,
@@ -259,10 +262,12 @@ async function askMean() {
 
 // ---------------------------------------------------------------- comparing
 
-// Returns the comparison. The first call loads it.
+// Resolves to the comparison, or to null if it cannot be loaded. The first call loads it.
 async function comparison() {
   if (!state.compared) {
-    const { createCompare } = await import(new URL(COMPARE_NAME, import.meta.url));
+    const loaded = await import(new URL(COMPARE_NAME, import.meta.url)).catch(({ message }) => notice('Compare cannot be loaded', message));
+    if (!loaded) return null;
+    const { createCompare } = loaded;
     state.compared ??= createCompare($('comparison'), {
       ...{ Figure, createSaveMenu, drawBar, makeRange, colours, defer, showTooltip, hideTooltip },
       point: (cell) => view.setHover(cell),
@@ -283,17 +288,19 @@ async function comparison() {
 
 // Keeps the present answer as A, so that later answers are compared with it.
 async function keepAnswer() {
-  if (!state.answer) return;
-  (await comparison()).keep(state.answer);
+  const compared = state.answer && (await comparison());
+  if (!compared) return;
+  compared.keep(state.answer);
   $('result').classList.add('comparing');
   changeView({});
 }
 
 // Compares the present answer with the output of the user's own kernel.
 async function openOutputs(files) {
-  if (!state.answer) return;
+  const compared = state.answer && (await comparison());
+  if (!compared) return;
   $('result').classList.add('comparing');
-  await (await comparison()).open(files, state.answer, state);
+  await compared.open(files, state.answer, state);
   if ($('comparison').hidden) $('result').classList.remove('comparing');
 }
 
@@ -332,8 +339,8 @@ const tour = createTour($('tour'), $('tour-open'), {
   async begin() {
     const { id } = EXAMPLES[0];
     const ready = () => state.example === id && !edited() && state.answer?.text === state.text;
+    if (!$('comparison').hidden) state.compared?.close();
     if (!ready()) {
-      state.compared?.close();
       state.drafts.delete(id);
       await choose(id);
     }
@@ -367,12 +374,15 @@ async function editLive(text) {
   tour.follow();
   state.text = text;
   editor.set(text);
+  describeExample();
   if (state.live) return;
   state.live = true;
   try {
     for (let sent = null; sent !== state.text;) {
       sent = state.text;
+      const mine = state.asked + 1;
       await compute();
+      if (mine !== state.asked) break; // another change has sent a later request
     }
   } finally {
     state.live = false;
@@ -428,7 +438,7 @@ function showNew() {
   clearTimeout(state.hiding);
   if (!$('result').classList.contains('waiting')) return;
   $('result').classList.remove('waiting');
-  state.focus.focus({ preventScroll: true });
+  if (document.activeElement === document.body) state.focus?.focus({ preventScroll: true });
 }
 
 const resume = (id) => choose(state.latest.get(id) ?? id);
@@ -458,7 +468,6 @@ function describeExample(arrived = false) {
   const body = other && !own ? parse(text) : null;
   $('look').textContent = body === undefined ? '' : (body && changes({ path, body }, variant)) || variant.look || example.look;
   $('back').hidden = !other;
-  $('back').textContent = 'Undo the changes';
 }
 
 // Changes how the answer is shown. The request stays.
@@ -617,7 +626,9 @@ function bind() {
       .filter(Boolean);
     writeAddress(false);
     state.answer?.relabel(state.labels);
-    if (state.answer) view.show(state.answer, state);
+    if (!state.answer) return;
+    view.show(state.answer, state);
+    state.compared?.render(state.answer, state);
   });
   on('copy', 'click', (button) => copyWith($('code').textContent, button));
   on('copy-link', 'click', (button) => copyWith(location.href, button));

@@ -39,6 +39,7 @@ export const state = {
   asked: 0, // how many times compute() has been called
   read: 0, // how many times the page has read its address
   live: false, // the user moves a slider, and the request that it makes is on its way
+  focus: null, // the element that had the focus when the last answer was hidden
   hiding: 0, // the timer that hides the last answer
   timer: 0, // the timer that calls compute() after a change
   written: Promise.resolve(), // resolves when the address has the latest state

@@ -24,10 +24,9 @@ import { hideTooltip, showTooltip } from './tooltip.js';
 import { Words } from './words.js';
 
 const GAP = 36; // pixels between the figures of a row, as in steps.css
-const EXPLANATION = 264; // pixels; the width of the text beside a step, as in explanation.css
 const AROUND = 150; // pixels; the height of the title, the labels and the bar of colours of a figure
 const TALLEST = { least: 200, most: 620 }; // pixels; the height of the cells of a figure
-const PAPER = 660; // pixels; the width of A4 without its margins
+const PAPER = 660; // pixels; a little less than the width of A4 without the margins of print.css
 const ENTROPY = 'entropy, nats';
 
 // Draws a picture of a matrix in the page itself, because a browser that prints does not wait for the worker.
@@ -214,11 +213,9 @@ export class View {
     this.heads.show(answer, state, look);
   }
 
-  // Returns the scale of colours of a matrix. Two heads side by side share a scale.
-  scaleOf(name, matrix) {
+  // Returns the scale of colours of matrices that share it.
+  scaleOf(name, both) {
     const { state, answer } = this;
-    const beside = name === 'weights' && this.beside();
-    const both = beside ? [state.head, state.compare].map((head) => answer.matrix(name, state.batch, head)) : [matrix];
     const signed = name !== 'weights' || answer.summary.options.normalization === 'none';
     const { palette, log, dark } = state;
     const lo = Math.min(...both.map((one) => one.lo));
@@ -256,7 +253,9 @@ export class View {
     const { batch } = state;
     const shown = matrix ?? answer.matrix(step.name, batch, head);
     const hatched = mask ?? (step.name === 'weights' ? answer.maskOfWeights(batch, head) : null);
-    const scale = this.scaleOf(step.name, shown);
+    const beside = step.name === 'weights' && this.beside();
+    const both = beside ? [state.head, state.compare].map((one) => answer.matrix('weights', batch, one)) : [shown];
+    const scale = this.scaleOf(step.name, both);
     const label = answer.label(step.rows);
     const empties = step.name === 'weights' || step.name === 'masked_scores' ? answer.mask(batch, head) : null;
     const rowLabels = (row) => (answer.isEmpty(empties, row) ? `${label(row)} ∅` : label(row));
@@ -340,7 +339,6 @@ export class View {
     const matrixOf = (head) => mean || answer.matrix('weights', state.batch, head);
     second.pane.hidden = !two;
     parts.article.classList.toggle('as-lines', this.lined());
-    parts.article.classList.toggle('beside', two);
     parts.foot.foot.hidden = two && !this.lined();
     for (const { foot } of parts.figures) if (foot) foot.foot.hidden = !two || this.lined();
     const shown = [[first, state.head], ...(two ? [[second, state.compare]] : [])];
@@ -418,7 +416,7 @@ export class View {
     const { answer } = this;
     const matrix = answer.matrix(name, batch, head);
     const mask = name === 'weights' ? answer.maskOfWeights(batch, head) : null;
-    const scale = this.scaleOf(name, matrix);
+    const scale = this.scaleOf(name, [matrix]);
     const place = answer.place(name, batch, head);
     const maskName = mask ? 'masked_scores' : null;
     const picture = (part, side) => this.act.picture({ name, ...place, mask: maskName, scale, part, side });
