@@ -38,7 +38,7 @@ function checkCount(count) {
   if (count > MOST) fail(`The file has more than ${MOST / 1e6} million numbers, and the page compares at most so many.`);
 }
 
-// Float64Array that grows. before: how many numbers of the file are in other arrays.
+// A Float64Array that grows. before: how many numbers of the file are in other arrays.
 class Numbers {
   constructor(before = 0) {
     this.before = before;
