@@ -102,7 +102,7 @@ struct http_response {
      * that the request asks for, or the response by a 304. It does so with and without
      * http_options.compression. */
     const struct http_asset *asset;
-    const char *policy; /* the Content-Security-Policy header of an asset; lives as long as the server */
+    const char *policy; /* of an asset: its Content-Security-Policy; kept as long as the server */
     /* Writes the next bytes of a body that is made while it is sent; NULL = the body is whole.
      * `body` is then what makes the bytes, and the `size` above is the number of bytes that it will
      * make, or 0 if that is not known: then the body is sent in chunks. Writes at most
