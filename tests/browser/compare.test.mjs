@@ -135,6 +135,40 @@ test('heads and batch items of a kernel’s output; NaN; what does not fit is re
     }
   }));
 
+// Pastes a text over the whole request.
+const paste = (page, text, wanted) =>
+  answered(
+    page,
+    async () => {
+      await page.evaluate((given) => navigator.clipboard.writeText(given), text);
+      await page.focus('#request');
+      await page.keyboard.press('Control+A');
+      await page.keyboard.press('Control+V');
+    },
+    wanted,
+  );
+
+test('heads of different sizes are not compared with one array; a paste into a shortened text changes nothing', () =>
+  onPage({}, async (page) => {
+    await open(page, '/#example=002-heads');
+    await begin(page);
+    const Q = Array.from({ length: 3 }, () => Array.from({ length: 5 }, () => [0, 0, 0]));
+    await give(page, 'Q.json', JSON.stringify(Q));
+    assert.match(await page.textContent('#problem'), /The heads of Q have different numbers of columns/);
+    const body = JSON.stringify({ X: Array.from({ length: 64 }, (_, i) => Array.from({ length: 512 }, (_, j) => ((i * j) % 97) / 96)) });
+    await paste(page, body);
+    assert.equal(await page.evaluate(() => document.getElementById('request').readOnly), true);
+    await page.evaluate(() => {
+      const clipboardData = new DataTransfer();
+      clipboardData.setData('text', '[[1, 2]]');
+      const area = document.getElementById('request');
+      area.setSelectionRange(5, 5);
+      area.dispatchEvent(new ClipboardEvent('paste', { clipboardData, bubbles: true, cancelable: true }));
+    });
+    await page.waitForTimeout(300);
+    assert.equal((await state(page)).text, body);
+  }));
+
 test('a worker reads the file; a later file replaces an earlier one that takes longer; one line of 21 MB is refused', () =>
   onPage({}, async (page) => {
     await open(page);
@@ -158,18 +192,6 @@ test('a worker reads the file; a later file replaces an earlier one that takes l
     assert.equal(await page.locator('#problem').isVisible(), false, 'nothing is said of the earlier file');
   }));
 
-// Pastes a text over the whole request.
-const paste = (page, text, wanted) =>
-  answered(
-    page,
-    async () => {
-      await page.evaluate((given) => navigator.clipboard.writeText(given), text);
-      await page.focus('#request');
-      await page.keyboard.press('Control+A');
-      await page.keyboard.press('Control+V');
-    },
-    wanted,
-  );
 const request = async (page) => JSON.parse((await state(page)).text);
 
 test('words, tensors, arrays and CSV become requests when they are pasted', () =>

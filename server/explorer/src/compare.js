@@ -54,7 +54,11 @@ function pairOf(answer, { name, shape, data, type = 'F32' }) {
   }
   const known = names.filter((one) => answer.matrices[one]?.[0]?.[0]?.data);
   if (name !== null && !known.length) throw new Error(`The file has ${name}, and the answer has no such result.`);
-  if (name !== null) throw new Error(fitTo(shape, sizesOf(answer.matrices[name]), name));
+  if (name !== null)
+    throw new Error(
+      fitTo(shape, sizesOf(answer.matrices[name]), name) ??
+        `The heads of ${name} have different numbers of columns, so no array holds them.`,
+    );
   const shapes = known.map((one) => `${one} ${shapeText(Object.values(sizesOf(answer.matrices[one])).slice(answer.batch > 1 ? 0 : 1))}`);
   throw new Error(`The file has ${shapeText(shape)}, and no result has this shape: ${shapes.join(', ')}.`);
 }
