@@ -33,14 +33,17 @@ enum {
     /* An I/O thread opens no request that exceeds one of these limits. Each is worth 0.25 ms. JSON
      * before binary tensors has limits of its own in question.c, because it is parsed while the
      * body arrives. */
-    SMALL_SKELETON = 16 * 1024, /* bytes outside of matrices */
-    SMALL_VALUES = 1024,        /* values outside of matrices */
-    SMALL_PARTS = 2048,         /* heads of all batch items */
+    SMALL_SKELETON = 16 * 1024,  /* bytes outside of matrices */
+    SMALL_VALUES = 1024,         /* values outside of matrices */
+    SMALL_PARTS = 2048,          /* heads of all batch items */
+    SMALL_NUMBERS = 64 * 1024,   /* numbers of masks and datatypes that are looked at one by one */
+    PIECE_NUMBERS = 1024 * 1024, /* so many of them are looked at in one task */
     /* Multiply-adds that take as long as parsing a value, parsing a byte, planning for a part,
-     * encoding a piece of an answer, and one nanosecond. */
+     * settling a number, encoding a piece of an answer, and one nanosecond. */
     COST_OF_VALUE = 20000,
     COST_OF_BYTE = 800,
     COST_OF_PART = 3000,
+    COST_OF_NUMBER = 150,
     COST_OF_PIECE = 10000000,
     COST_OF_NS = 70,
     /* Bytes of the arena of a request. The body of a notebook, its call and its answer fit. */
@@ -391,12 +394,27 @@ static bool parse(struct exchange *exchange, int64_t start) {
         return false;
     }
     fields_find(&exchange->fields, codec_root(exchange->document), exchange->target->fields);
+    fields_expect_masks(&exchange->fields, exchange->document);
     return true;
+}
+
+/* Looks at the next numbers of the matrices that need it. Returns false after filling the response
+ * if a number is wrong. */
+static bool settle(struct exchange *exchange, size_t most) {
+    if (codec_settle(exchange->document, most, &exchange->error)) {
+        return true;
+    }
+    reply_codec_error(&exchange->request, exchange->response, &exchange->error);
+    tell_times(exchange, 0, 0);
+    return false;
 }
 
 /* Checks the keys, makes the derived matrices and calls the handler. Returns false if the response
  * is filled, and true if the handler has left work. */
 static bool handle(struct exchange *exchange) {
+    if (!settle(exchange, SIZE_MAX)) {
+        return false;
+    }
     if (fields_check(&exchange->fields, exchange->document, codec_root(exchange->document),
                      &exchange->error) &&
         derived_make(&exchange->derived, &exchange->fields, exchange->document, &exchange->account,
@@ -429,9 +447,32 @@ static size_t app_no_tasks(const struct job *job, size_t phase) {
     return 0;
 }
 
-static bool app_open_on_worker(struct job *job) {
+/* The phases of an opening: one for each piece of numbers, and one for the handler. Each is one task.
+ * If the body is not parsed yet, there may be more phases than pieces. */
+static size_t app_opening_tasks(const struct job *job, size_t phase) {
+    (void)job;
+    (void)phase;
+    return 1;
+}
+
+static bool app_parse_on_worker(struct job *job) {
     struct exchange *exchange = job->owner;
-    if (exchange->document != NULL || parse(exchange, clock_ns())) {
+    if (exchange->document == NULL) {
+        parse(exchange, clock_ns());
+    }
+    return true;
+}
+
+static bool app_open_on_worker(struct job *job, size_t phase, size_t task, void *scratch) {
+    struct exchange *exchange = job->owner;
+    (void)task;
+    (void)scratch;
+    if (exchange->response->status != 0) {
+        return true; /* the request is refused */
+    }
+    if (phase + 1 < job->phases) {
+        settle(exchange, PIECE_NUMBERS);
+    } else {
         handle(exchange);
     }
     return true;
@@ -459,11 +500,14 @@ static void app_opened(struct job *job, enum job_outcome outcome) {
     resume(exchange);
 }
 
-/* Leaves the opening to the workers. Returns true after filling the response if they refuse it. */
-static bool open_later(struct exchange *exchange, double cost) {
+/* Leaves the opening to the workers. `numbers` is the most that are to be settled. Returns true after
+ * filling the response if they refuse it. */
+static bool open_later(struct exchange *exchange, double cost, size_t numbers) {
     exchange->opening.cost = cost;
-    exchange->opening.tasks = app_no_tasks;
-    exchange->opening.begin = app_open_on_worker;
+    exchange->opening.phases = numbers / PIECE_NUMBERS + 1; /* the last one settles the rest */
+    exchange->opening.tasks = app_opening_tasks;
+    exchange->opening.begin = app_parse_on_worker;
+    exchange->opening.task = app_open_on_worker;
     return !admit(exchange, &exchange->opening, app_opened) && respond(exchange);
 }
 
@@ -499,15 +543,20 @@ static bool app_end(void *arg, const struct http_request *request, struct http_r
     }
     const struct question *question = &exchange->question;
     if (!is_short(question) && exchange->state->jobs != NULL) {
-        return open_later(exchange, (double)question_values(question) * COST_OF_VALUE +
-                                        (double)question_skeleton(question) * COST_OF_BYTE);
+        /* A number takes two bytes at least, and it is settled twice at most. */
+        return open_later(exchange,
+                          (double)question_values(question) * COST_OF_VALUE +
+                              (double)question_skeleton(question) * COST_OF_BYTE,
+                          exchange->received);
     }
     if (!parse(exchange, exchange->submitted)) {
         return respond(exchange);
     }
     const double parts = derived_parts(&exchange->fields, exchange->document);
-    if (parts > SMALL_PARTS && exchange->state->jobs != NULL) {
-        return open_later(exchange, parts * COST_OF_PART);
+    const size_t numbers = codec_unsettled(exchange->document);
+    if ((parts > SMALL_PARTS || numbers > SMALL_NUMBERS) && exchange->state->jobs != NULL) {
+        return open_later(exchange, parts * COST_OF_PART + (double)numbers * COST_OF_NUMBER,
+                          numbers);
     }
     return (!handle(exchange) || begin_work(exchange) == NULL) && respond(exchange);
 }

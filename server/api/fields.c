@@ -341,6 +341,15 @@ static bool read_seconds(const struct codec_document *document, const struct cod
                                       codec_name(value), *seconds);
 }
 
+void fields_expect_masks(const struct fields *fields, struct codec_document *document) {
+    for (uint64_t rows = fields->given; rows != 0;) {
+        const size_t row = next_row(&rows);
+        if (table[row].kind == FIELD_MASK) {
+            codec_expect_mask(document, fields->values[row]);
+        }
+    }
+}
+
 /* Reads one value. `values` and `pointers` are the structs that the offsets of the row are in. */
 static bool read_field(struct codec_document *document, const struct field *field,
                        const struct codec_value *value, void *values, void *pointers,

@@ -72,6 +72,9 @@ const struct codec_value *fields_first(const struct fields *fields, enum fields_
  * if the object has no such key. */
 void fields_put(struct fields *fields, const char *name, const struct codec_value *value);
 
+/* Says to the document which of its values will be read as masks. */
+void fields_expect_masks(const struct fields *fields, struct codec_document *document);
+
 /* A key whose value is a matrix, a mask, or a list of numbers. */
 struct fields_matrix {
     const char *name;

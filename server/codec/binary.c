@@ -12,6 +12,7 @@
 #include "codec/json/document.h"
 #include "codec/json/number.h"
 #include "codec/json/refuse.h"
+#include "codec/settle.h"
 
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "binary tensors are little-endian");
 
@@ -374,65 +375,11 @@ bool codec_arrived(const struct codec_arrivals *arrivals, struct codec_error *er
 
 /* --------------------------------------------------------------------------- arrays in the JSON */
 
-/* Makes a tensor of numbers of another float type. Returns false if there is no memory. */
-static bool convert(struct lifted *out, struct account *account, const struct lifted *source,
-                    attn_dtype dtype) {
-    const bool wide = dtype == ATTN_FLOAT64;
-    const enum codec_type type = wide ? CODEC_TYPE_FP32 : CODEC_TYPE_FP64;
-    if (!lifted_zeros(out, account, dtype, source->rank, source->shape, source->count,
-                      source->count)) {
-        return false;
-    }
-    out->first_null = source->first_null;
-    out->infinite = source->infinite;
-    out->first_range = source->first_range;
-    memcpy(out->range_text, source->range_text, sizeof out->range_text);
-    converters[type][wide](out->data, source->data, source->count);
-    if (out->first_range == LIFT_NONE) {
-        note_special(out, type, source->data, 0, source->count);
-    }
-    return true;
-}
-
-/* Rounds numbers of the type FP32 that were read as float64, so that they are the numbers that
- * binary FP32 would be. Returns the first one that is out of range, or SIZE_MAX. */
-static size_t round_to_floats(struct lifted *tensor) {
-    double *numbers = tensor->data;
-    for (size_t i = 0; i < tensor->count; i++) {
-        const float narrow = (float)numbers[i];
-        if (isinf(narrow) && isfinite(numbers[i])) {
-            return i;
-        }
-        numbers[i] = (double)narrow;
-    }
-    return SIZE_MAX;
-}
-
-/* Returns the first element that this type does not have, or SIZE_MAX. The elements were rounded
- * when they were read, and so is the largest number of the type: 2^63 stands for 2^63 - 1. */
-static size_t find_misfit(const struct lifted *tensor, enum codec_type type) {
-    const bool is_signed = type >= CODEC_TYPE_INT8;
-    const int bits = type == CODEC_TYPE_BOOL ? 1 : 8 * sizes[type] - is_signed;
-    const double least = is_signed ? -ldexp(1, bits) : 0, largest = ldexp(1, bits) - 1;
-    const double most = tensor->dtype == ATTN_FLOAT32 ? (double)(float)largest : largest;
-    if (codec_type_is_float(type) || tensor->dtype == ATTN_BOOL) {
-        return SIZE_MAX;
-    }
-    for (size_t i = 0; i < tensor->count; i++) {
-        const double number = lifted_number(tensor, i);
-        if (!(number >= least && number <= most && floor(number) == number)) {
-            return i;
-        }
-    }
-    return SIZE_MAX;
-}
-
-/* Checks that an array has the elements that `form` says. `dtype` is the float type of the document
- * that gets it. */
+/* Checks that an array can be the tensor that `form` describes, whatever its numbers are. */
 static bool check_array(const struct codec_document *document, const struct codec_value *value,
-                        const char *name, const struct codec_tensor_form *form, attn_dtype dtype,
+                        const char *name, const struct codec_tensor_form *form,
                         struct codec_error *error) {
-    struct lifted *tensor = document_tensor(document, value);
+    const struct lifted *tensor = document_tensor(document, value);
     const size_t elements = form->bytes / sizes[form->type];
     if (tensor->count != elements) {
         return refuse(document, value, name, error,
@@ -448,14 +395,21 @@ static bool check_array(const struct codec_document *document, const struct code
     if (tensor->dtype == ATTN_BOOL && form->type != CODEC_TYPE_BOOL) {
         return refuse(document, value, name, error, "has booleans, but its type is no BOOL");
     }
-    const bool rounds =
-        form->type == CODEC_TYPE_FP32 && dtype == ATTN_FLOAT64 && tensor->dtype == ATTN_FLOAT64;
-    const size_t misfit = rounds ? round_to_floats(tensor) : find_misfit(tensor, form->type);
-    if (misfit != SIZE_MAX) {
-        return refuse(document, value, name, error,
-                      "has an element that its type does not have: element %zu of its data",
-                      misfit);
+    return true;
+}
+
+/* Makes room for the numbers of `source` in another float type. Returns false if there is no
+ * memory. */
+static bool make_room(struct lifted *out, struct account *account, const struct lifted *source,
+                      attn_dtype dtype) {
+    if (!lifted_zeros(out, account, dtype, source->rank, source->shape, source->count,
+                      source->count)) {
+        return false;
     }
+    out->first_null = source->first_null;
+    out->infinite = source->infinite;
+    out->first_range = source->first_range;
+    memcpy(out->range_text, source->range_text, sizeof out->range_text);
     return true;
 }
 
@@ -464,17 +418,18 @@ bool codec_move_tensor(struct codec_document *to, const struct codec_value *at,
                        const struct codec_tensor_form *form, struct codec_error *error) {
     struct account *account = codec_document_account(to);
     const attn_dtype dtype = codec_document_dtype(to);
-    if (!check_array(from, value, codec_name(at), form, dtype, error)) {
+    if (!check_array(from, value, codec_name(at), form, error)) {
         return false;
     }
     struct lifted *source = document_tensor(from, value), tensor = *source;
     const bool same = tensor.dtype == dtype || tensor.dtype == ATTN_BOOL || tensor.exact;
-    if (!same && !convert(&tensor, account, source, dtype)) {
+    if (!same && !make_room(&tensor, account, source, dtype)) {
         return codec_no_memory(error);
     }
     tensor.exact &= dtype == ATTN_FLOAT32;
     tensor.rank = form->rank;
     memcpy(tensor.shape, form->shape, sizeof tensor.shape);
+    settle_expect_type(&tensor, form->type, same ? NULL : source);
     const size_t number = document_put_tensor(to, at, &tensor, error);
     if (number == DOCUMENT_NO_TENSOR) {
         if (!same) {
@@ -483,8 +438,9 @@ bool codec_move_tensor(struct codec_document *to, const struct codec_value *at,
         return false;
     }
     if (!same) {
-        lifted_free(source, account);
-    } else if (source->data == source->few) {
+        return true;
+    }
+    if (source->data == source->few) {
         struct lifted *own = document_tensor_at(to, number);
         own->data = own->few;
     }

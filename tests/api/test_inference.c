@@ -294,3 +294,70 @@ Test(inference, descriptions) {
         client_response_free(&response);
     }
 }
+
+#define SIDE 1100 /* so that SIDE * SIDE numbers are more than one task settles */
+
+/* Writes a question with a mask of SIDE x SIDE numbers of a type, of which the last one is `last`.
+ * Returns its size; *header is the size of its JSON, or 0 if all of it is JSON. */
+static size_t write_mask(char *body, const char *type, size_t width, char last, size_t *header) {
+    size_t size = (size_t)sprintf(body, "{\"inputs\":[");
+    for (const char *name = "QKV"; *name != '\0'; name++) {
+        size += (size_t)sprintf(body + size, "{\"name\":\"%c\",\"datatype\":\"FP32\",", *name);
+        size += (size_t)sprintf(body + size, "\"shape\":[%d,1],\"data\":[", SIDE);
+        for (int k = 0; k < SIDE; k++) {
+            size += (size_t)sprintf(body + size, "%s%d", k > 0 ? "," : "", k * k % 7);
+        }
+        size += (size_t)sprintf(body + size, "]},");
+    }
+    size += (size_t)sprintf(body + size, "{\"name\":\"mask\",\"datatype\":\"%s\",", type);
+    size += (size_t)sprintf(body + size, "\"shape\":[%d,%d],", SIDE, SIDE);
+    if (width > 0) {
+        size += (size_t)sprintf(body + size, "\"parameters\":{\"binary_data_size\":%zu}",
+                                SIDE * SIDE * width);
+    } else {
+        body[size++] = '"';
+        size += (size_t)sprintf(body + size, "data\":[");
+    }
+    for (size_t k = 0; width == 0 && k < SIDE * SIDE; k++) {
+        body[size++] = (char)('0' + (k + 1 == SIDE * SIDE ? last : k * k % 5 < 3));
+        body[size++] = k + 1 == SIDE * SIDE ? ']' : ',';
+    }
+    size += (size_t)sprintf(body + size, "}],\"outputs\":[{\"name\":\"lse\",\"parameters\":"
+                                         "{\"binary_data\":true}}]}");
+    *header = width > 0 ? size : 0;
+    memset(body + size, 0, SIDE * SIDE * width);
+    for (size_t k = 0; width > 0 && k < SIDE * SIDE; k++) {
+        body[size + k * width] = (char)(k + 1 == SIDE * SIDE ? last : k * k % 5 < 3);
+    }
+    return size + SIDE * SIDE * width;
+}
+
+/* A long mask of numbers is settled in several tasks before the call. It means what the same mask of
+ * the type BOOL means, in bytes and in JSON, and its last wrong number is named. */
+Test(inference, long_masks_of_numbers) {
+    static const struct {
+        const char *type;
+        size_t width; /* 0: JSON */
+        char last;
+    } rows[] = {{"BOOL", 1, 1},  {"UINT8", 1, 1}, {"INT64", 8, 1}, {"FP32", 0, 1},
+                {"UINT8", 0, 1}, {"UINT8", 1, 2}, {"UINT8", 0, 2}};
+    char *body = malloc(SIDE * SIDE * 8 + 32 * 1024);
+    float first[SIDE];
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        size_t header, size = write_mask(body, rows[i].type, rows[i].width, rows[i].last, &header);
+        struct client_response response = daemon_infer(INFER, "", body, size, header);
+        if (rows[i].last > 1) {
+            expect_refused(&response, INFER, 422, "mask/1099/1099|2", rows[i].type);
+        } else {
+            cr_assert_eq(response.status, 200, "%s: %s", rows[i].type, response.body);
+            cr_assert_gt(response.size, sizeof first);
+            const char *lse = response.body + response.size - sizeof first;
+            if (i == 0) {
+                memcpy(first, lse, sizeof first);
+            }
+            cr_expect_eq(memcmp(first, lse, sizeof first), 0, "%s %zu", rows[i].type, i);
+        }
+        client_response_free(&response);
+    }
+    free(body);
+}

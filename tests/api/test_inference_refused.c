@@ -127,7 +127,7 @@ Test(inference_refused, bad_json_names_the_tensor_and_the_rule) {
         {QUERY("BYTES", "[1,1]", DATA("[\"a\"]")), 422, "\"Q\"|the type \"BYTES\""},
         {QUERY("F32", "[1,1]", DATA("[1]")), 422, "\"Q\"|the type \"F32\""},
         {QUERY("FP16", "[1,1]", DATA("[1]")), 422, "\"Q\"|FP16|no form in JSON"},
-        {QUERY("INT8", "[1,1]", DATA("[128]")), 422, "\"Q\"|its type does not have"},
+        {QUERY("INT8", "[1,1]", DATA("[128]")), 422, "Q/0/0|datatype INT8|128"},
         {QUERY("FP32", "[1,1]", DATA("[true]")), 422, "\"Q\"|booleans"},
         {QUERY("FP32", "[1,1]", DATA("\"AAAA\"")), 422, "\"Q\"|an array of numbers"},
         {INPUTS(ONE("Q") "," REST "," INPUT("mask", "FP32", "[1,1]", DATA("[0.5]"))), 422,

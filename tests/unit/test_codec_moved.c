@@ -1,12 +1,14 @@
 /* test_codec_moved.c - arrays of JSON that become tensors of a stated type and shape: how they are
  * rounded, and which do not fit. */
+#include <math.h>
+
 #include "codec/binary.h"
 #include "test_codec.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
 /* Moves the array `key` of a document into T0, a tensor of two axes in a document of this float
- * type. */
+ * type, and settles one number after the other. */
 static struct outcome move(const char *json, const char *key, enum codec_type type,
                            const size_t shape[2], bool wide) {
     struct outcome outcome = {
@@ -16,8 +18,13 @@ static struct outcome move(const char *json, const char *key, enum codec_type ty
                                            .rank = 2,
                                            .shape = {shape[0], shape[1]},
                                            .bytes = shape[0] * shape[1] * codec_type_size(type)};
-    if (!codec_move_tensor(outcome.document, member(outcome.document, "T0"), from,
-                           member(from, key), &form, &outcome.error)) {
+    bool good = codec_move_tensor(outcome.document, member(outcome.document, "T0"), from,
+                                  member(from, key), &form, &outcome.error);
+    for (size_t left; good && (left = codec_unsettled(outcome.document)) > 0;) {
+        good = codec_settle(outcome.document, 1, &outcome.error);
+        cr_expect_eq(codec_unsettled(outcome.document), good ? left - 1 : 0);
+    }
+    if (!good) {
         codec_document_free(outcome.document);
         outcome.document = NULL;
     }
@@ -77,15 +84,42 @@ Test(codec_moved, arrays_that_do_not_fit) {
         {"{\"d\":[[1,2],[3,4]]}", CODEC_TYPE_FP32, {4, 1}, "whose nesting does not match"},
         {"{\"d\":[[[1,2]]]}", CODEC_TYPE_FP32, {1, 2}, "whose nesting does not match"},
         {"{\"d\":[true,false]}", CODEC_TYPE_UINT8, {1, 2}, "has booleans, but its type is no BOOL"},
-        {"{\"d\":[0,2]}", CODEC_TYPE_BOOL, {1, 2}, "element 1 of its data"},
-        {"{\"d\":[127,128]}", CODEC_TYPE_INT8, {1, 2}, "element 1 of its data"},
-        {"{\"d\":[-128,-129]}", CODEC_TYPE_INT8, {1, 2}, "element 1 of its data"},
-        {"{\"d\":[255,256]}", CODEC_TYPE_UINT8, {1, 2}, "element 1 of its data"},
-        {"{\"d\":[0,-1]}", CODEC_TYPE_UINT64, {1, 2}, "element 1 of its data"},
-        {"{\"d\":[0,1.5]}", CODEC_TYPE_INT32, {1, 2}, "element 1 of its data"},
-        {"{\"d\":[0,null]}", CODEC_TYPE_INT32, {1, 2}, "element 1 of its data"},
-        {"{\"d\":[0,1e20]}", CODEC_TYPE_UINT64, {1, 2}, "element 1 of its data"},
-        {"{\"d\":[0,1e39],\"dtype\":\"float64\"}", CODEC_TYPE_FP32, {1, 2}, "element 1 of its"},
+        {"{\"d\":[0,2]}",
+         CODEC_TYPE_BOOL,
+         {1, 2},
+         "T0/0/1 must be a number of its datatype BOOL, not 2"},
+        {"{\"d\":[127,128]}",
+         CODEC_TYPE_INT8,
+         {1, 2},
+         "T0/0/1 must be a number of its datatype INT8, not 128"},
+        {"{\"d\":[-128,-129]}",
+         CODEC_TYPE_INT8,
+         {1, 2},
+         "T0/0/1 must be a number of its datatype INT8, not -129"},
+        {"{\"d\":[255,256]}",
+         CODEC_TYPE_UINT8,
+         {1, 2},
+         "T0/0/1 must be a number of its datatype UINT8, not 256"},
+        {"{\"d\":[0,-1]}",
+         CODEC_TYPE_UINT64,
+         {1, 2},
+         "T0/0/1 must be a number of its datatype UINT64, not -1"},
+        {"{\"d\":[0,1.5]}",
+         CODEC_TYPE_INT32,
+         {1, 2},
+         "T0/0/1 must be a number of its datatype INT32, not 1.5"},
+        {"{\"d\":[0,null]}",
+         CODEC_TYPE_INT32,
+         {1, 2},
+         "T0/0/1 must be a number of its datatype INT32, not null"},
+        {"{\"d\":[0,1e20]}",
+         CODEC_TYPE_UINT64,
+         {1, 2},
+         "T0/0/1 must be a number of its datatype UINT64"},
+        {"{\"d\":[0,1e39],\"dtype\":\"float64\"}",
+         CODEC_TYPE_FP32,
+         {1, 2},
+         "T0/0/1 must be a number of its datatype FP32"},
     };
     const size_t held = test_account()->held;
     for (size_t i = 0; i < COUNT(rows); i++) {
@@ -95,7 +129,7 @@ Test(codec_moved, arrays_that_do_not_fit) {
                      outcome.error.message);
         if (outcome.document == NULL && rows[i].message != NULL) {
             cr_expect_eq(outcome.error.status, CODEC_CONTENT);
-            cr_expect(strstr(outcome.error.message, "the tensor \"T0\"") != NULL &&
+            cr_expect(strstr(outcome.error.message, "T0") != NULL &&
                           strstr(outcome.error.message, rows[i].message) != NULL,
                       "%s: %s", rows[i].json, outcome.error.message);
         }
@@ -161,9 +195,112 @@ Test(codec_moved, whole_numbers_at_the_ends_of_their_types) {
             sprintf(json, format, "0", "0", narrow ? rows[i].narrow : rows[i].wide, dtype);
             outcome = move(json, "d", rows[i].type, shape, way % 2 != 0);
             cr_expect_null(outcome.document, "%s", json);
-            cr_expect(strstr(outcome.error.message, "element 2 of its data") != NULL, "%s: %s",
-                      json, outcome.error.message);
+            cr_expect(strstr(outcome.error.message, "T0/0/2 must be a number of its") != NULL,
+                      "%s: %s", json, outcome.error.message);
             codec_document_free(outcome.document);
         }
+    }
+}
+
+/* A number is rounded to the nearest half, and to the even one of two that are equally near. The
+ * first number that would become infinite is refused. */
+Test(codec_moved, numbers_are_rounded_to_halves) {
+    static const struct {
+        const char *text;
+        double half; /* 0: it is refused */
+    } rows[] = {
+        {"0.1", 0.0999755859375},
+        {"-0.1", -0.0999755859375},
+        {"1.00048828125", 1},                   /* halfway between 1 and its neighbour */
+        {"1.00048828126", 1.0009765625},        /* float32 would call it halfway */
+        {"1.0004882812500001", 1},              /* a double cannot tell it from halfway */
+        {"1.00146484375", 1.001953125},         /* halfway, and the larger one is even */
+        {"2.9802322387695312e-08", 0},          /* half of the least number is rounded to 0 */
+        {"2.98023223877e-08", 0x1p-24},         /* and a little more to that number */
+        {"6.1e-05", 0x1p-14 * (1023.0 / 1024)}, /* the largest subnormal half */
+        {"6.103515625e-05", 0x1p-14},
+        {"65504", 65504},
+        {"-65519.99", -65504},
+        {"65520", 0},
+        {"-65520", 0},
+        {"1e300", 0},
+    };
+    static const size_t shape[] = {1, 2};
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        for (int nested = 0; nested < 2; nested++) {
+            char json[96];
+            sprintf(json, "{\"dtype\":\"float64\",\"d\":%s1,%s%s}", nested ? "[[" : "[",
+                    rows[i].text, nested ? "]]" : "]");
+            const bool refused = rows[i].half == 0 && strncmp(rows[i].text, "2.9", 3) != 0;
+            struct outcome outcome = move(json, "d", CODEC_TYPE_FP16, shape, false);
+            if (refused) {
+                cr_expect_null(outcome.document, "%s", json);
+                cr_expect(strstr(outcome.error.message,
+                                 "T0/0/1 must be a number of its datatype "
+                                 "FP16, of which the largest is 65504") != NULL,
+                          "%s: %s", json, outcome.error.message);
+                continue;
+            }
+            const float halves[] = {1, (float)rows[i].half};
+            expect_moved(outcome, halves, sizeof halves, json);
+            const double doubles[] = {1, rows[i].half};
+            expect_moved(move(json, "d", CODEC_TYPE_FP16, shape, true), doubles, sizeof doubles,
+                         json);
+        }
+    }
+}
+
+/* Every half, and the number halfway to the next one, against the bits of halves. */
+Test(codec_moved, all_halves) {
+    static const size_t shape[] = {1, 4};
+    for (unsigned half = 0; half < 0x7BFF; half += 7) {
+        const unsigned place = half >> 10 > 0 ? half >> 10 : 1;
+        const double step = ldexp(1, (int)place - 25), least = (half >> 10 > 0 ? 1024 : 0);
+        const double number = (least + (half & 0x3FF)) * step, even = number + (half % 2) * step;
+        char json[160];
+        sprintf(json, "{\"dtype\":\"float64\",\"d\":[%.17g,%.17g,%.17g,%.17g]}", number,
+                number + 0.49 * step, number + 0.5 * step, -number - 0.51 * step);
+        const double wanted[] = {number, number, even, -number - step};
+        expect_moved(move(json, "d", CODEC_TYPE_FP16, shape, true), wanted, sizeof wanted, json);
+    }
+}
+
+/* A mask of numbers becomes bytes in pieces of any size. Its first wrong number is named, however
+ * many were settled before it. */
+Test(codec_moved, masks_are_settled_in_pieces) {
+    enum {
+        SIDE = 67
+    };
+    static const char *const dtypes[] = {"float32", "float64"};
+    char json[2 * SIDE * SIDE + 4 * SIDE + 64];
+    for (size_t i = 0; i < 24; i++) {
+        const size_t most = (size_t[]){1, 100, 4000, SIZE_MAX}[i % 4], wrong = i / 8;
+        const size_t at = wrong == 1 ? 0 : SIDE * SIDE - 1;
+        size_t size = (size_t)sprintf(json, "{\"dtype\":\"%s\",\"mask\":", dtypes[i / 4 % 2]);
+        for (size_t k = 0; k < SIDE * SIDE; k++) {
+            const char digit = wrong != 0 && k == at ? '2' : k * k % 3 != 0 ? '1' : '0';
+            size += (size_t)sprintf(json + size, "%s%c%s",
+                                    k == 0          ? "[["
+                                    : k % SIDE == 0 ? "],["
+                                                    : ",",
+                                    digit, k == SIDE * SIDE - 1 ? "]]}" : "");
+        }
+        struct codec_document *document = read_good(json);
+        const struct codec_value *value = member(document, "mask");
+        struct codec_error error;
+        attn_tensor mask;
+        codec_expect_mask(document, value);
+        cr_expect_eq(codec_unsettled(document), SIDE * SIDE);
+        while (codec_unsettled(document) > 0) {
+            cr_assert(codec_settle(document, most, &error));
+        }
+        const bool good = codec_as_mask(document, value, 2, 2, &mask, &error);
+        cr_expect_eq(good, wrong == 0, "%s", good ? "" : error.message);
+        for (size_t k = 0; good && k < SIDE * SIDE; k++) {
+            cr_assert_eq(((const unsigned char *)mask.data)[k], k * k % 3 != 0, "%zu", k);
+        }
+        cr_expect(good || strstr(error.message, wrong == 1 ? "mask/0/0 must" : "mask/66/66 must"),
+                  "%s", error.message);
+        codec_document_free(document);
     }
 }

@@ -1,10 +1,12 @@
 /* as_matrix.c - reads matrices, vectors and masks out of a document. */
 #include "codec/codec.h"
 
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
 #include "codec/json/refuse.h"
+#include "codec/settle.h"
 
 size_t codec_shape(const struct codec_document *document, const struct codec_value *value,
                    size_t shape[static ATTN_MAX_RANK]) {
@@ -34,6 +36,7 @@ static bool as_numbers(const struct codec_document *document, const struct codec
         return document_refuse(document, value, DOCUMENT_WHOLE, error,
                                "must be a matrix of numbers, not of booleans");
     }
+    assert((tensor->rest & LIFT_TYPE) == 0);
     if (tensor->exact) {
         lifted_narrow(tensor);
         lifted_trim(tensor, codec_document_account(document));
@@ -96,24 +99,10 @@ bool codec_as_mask(struct codec_document *document, const struct codec_value *va
     if (tensor == NULL) {
         return false;
     }
-    if (tensor->dtype != ATTN_BOOL) {
-        for (size_t i = 0; i < tensor->count; i++) {
-            double number = lifted_number(tensor, i);
-            if (number != 0 && number != 1) {
-                return document_refuse_element(document, value, tensor, i, "true, false, 1 or 0",
-                                               error);
-            }
-        }
-        /* The bytes replace the numbers in place: byte i is written after number i was read, and
-         * lies before number i + 1. */
-        unsigned char *bytes = tensor->data;
-        for (size_t i = 0; i < tensor->count; i++) {
-            unsigned char byte = lifted_number(tensor, i) != 0;
-            memcpy(bytes + i, &byte, 1);
-        }
-        tensor->dtype = ATTN_BOOL;
-        tensor->exact = false;
-        lifted_trim(tensor, codec_document_account(document));
+    settle_mask(document, tensor);
+    if (tensor->misfit != LIFT_NONE) {
+        return document_refuse_element(document, value, tensor, tensor->misfit,
+                                       "true, false, 1 or 0", error);
     }
     put_tensor(tensor, out);
     return true;

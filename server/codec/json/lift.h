@@ -23,6 +23,12 @@ enum {
 };
 #define LIFT_NONE ((size_t)-1)
 
+/* What is still to be done to each number of an array, as bits; settle.c does it. */
+enum {
+    LIFT_TYPE = 1, /* the number must be one of another type, and may have to be converted */
+    LIFT_MASK = 2  /* the number becomes a byte, 0 or 1 */
+};
+
 struct lifted {
     void *data;    /* the buffer: floats, doubles, or bytes 0 and 1; see `mapped` and `borrowed` */
     size_t bytes;  /* bytes of the buffer that are counted in the account */
@@ -40,6 +46,12 @@ struct lifted {
     size_t first_range; /* the first number out of range of the document's type, or LIFT_NONE */
     char range_text[LIFT_TEXT + 1]; /* the beginning of that number */
     double few[2]; /* the buffer of an array that is small enough after lifted_trim() */
+    /* Only settle.c and binary.c use the rest. */
+    unsigned rest;         /* LIFT_TYPE, LIFT_MASK */
+    int type;              /* LIFT_TYPE: the enum codec_type of the numbers */
+    struct lifted *source; /* LIFT_TYPE: the numbers before they are converted, borrowed; or NULL */
+    size_t settled;        /* numbers to which the lowest bit of `rest` is done */
+    size_t misfit; /* the first number that is none of its type or of a mask, or LIFT_NONE */
 };
 
 /* The functions that take an account count the buffer there, and fail if the account refuses it. */
