@@ -390,13 +390,15 @@ enum {
     ATTN_PREPACK_COLUMNS = 64
 };
 
-/* Packs a part of such weights: `weights` are columns [first, first + n) of weights that have
- * `columns` columns in all, and `buffer` is that of all columns. Parts may be packed in any order,
- * by several threads at the same time. `first` is a multiple of ATTN_PREPACK_COLUMNS, and so is n,
- * except for the last part. Errors: those of attn_prepack(), and ATTN_INVALID_ARGUMENT ("first").
+/* Packs a part of such weights: `weights` are the rows [row, row + m) and the columns [column,
+ * column + n) of weights (rows,columns), and `buffer` is that of the whole. Parts may be packed in
+ * any order, by several threads at the same time. `column` is a multiple of ATTN_PREPACK_COLUMNS,
+ * and so is n, except for the last columns. Errors: those of attn_prepack(), and
+ * ATTN_INVALID_ARGUMENT ("row", "column").
  */
-ATTN_API attn_status attn_prepack_part(const attn_tensor *weights, attn_layout layout, size_t first,
-                                       size_t columns, void *buffer, attn_error *error);
+ATTN_API attn_status attn_prepack_part(const attn_tensor *weights, attn_layout layout, size_t row,
+                                       size_t rows, size_t column, size_t columns, void *buffer,
+                                       attn_error *error);
 
 /* Returns the number of parts of a result: 0 if it is not wanted; the number of heads for Q, K, V,
  * present_K and present_V of a per_head plan; 1 otherwise. */

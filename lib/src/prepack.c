@@ -43,47 +43,74 @@ attn_status attn_prepack_bytes(const attn_tensor *weights, attn_layout layout, s
     return ATTN_OK;
 }
 
-/* Copies rows of `columns` numbers of `size` bytes. The rows of the copy have `ld` numbers. */
-static void copy_part(char *to, size_t ld, const char *from, size_t inner, size_t columns,
-                      size_t size) {
-    for (size_t row = 0; row < inner; row++) {
-        memcpy(to + row * ld * size, from + row * columns * size, columns * size);
+/* Checks the place of a part of `m` rows and `n` columns. */
+static attn_status check_part(size_t m, size_t row, size_t rows, size_t n, size_t column,
+                              size_t columns, attn_error *error) {
+    if (row > rows || m > rows - row) {
+        return attn_fail(error, ATTN_INVALID_ARGUMENT, "row",
+                         "the rows %zu to %zu are no part of %zu rows", row, row + m, rows);
+    }
+    if (column % ATTN_PREPACK_COLUMNS != 0 || column > columns || n > columns - column ||
+        (n % ATTN_PREPACK_COLUMNS != 0 && column + n != columns)) {
+        return attn_fail(
+            error, ATTN_INVALID_ARGUMENT, "column",
+            "the columns %zu to %zu are no part of %zu columns that begins and ends at "
+            "a multiple of %d",
+            column, column + n, columns, ATTN_PREPACK_COLUMNS);
+    }
+    return ATTN_OK;
+}
+
+/* Packs a part that lies in one panel. `to` is its first row there. */
+static void pack_panel(void *to, const attn_tensor *w, bool out_in, size_t from, size_t inner,
+                       size_t columns) {
+    const struct attn_kernels *k = attn_kernels();
+    const size_t ld = w->shape[1];
+    if (w->dtype == ATTN_FLOAT32) {
+        (out_in ? k->pack_transposed_f32 : k->pack_f32)(to, (const float *)w->data + from, ld,
+                                                        inner, columns);
+    } else {
+        (out_in ? k->pack_transposed_f64 : k->pack_f64)(to, (const double *)w->data + from, ld,
+                                                        inner, columns);
     }
 }
 
-attn_status attn_prepack_part(const attn_tensor *weights, attn_layout layout, size_t first,
-                              size_t columns, void *buffer, attn_error *error) {
+/* Copies a part of weights that have no panels. The rows of the copy have `ld` numbers. */
+static void copy_part(void *to, size_t ld, const attn_tensor *w, bool out_in) {
+    const size_t rows = w->shape[0], columns = w->shape[1], size = attn_dtype_size(w->dtype);
+    if (!out_in) {
+        for (size_t row = 0; row < rows; row++) {
+            memcpy((char *)to + row * ld * size, (const char *)w->data + row * columns * size,
+                   columns * size);
+        }
+    } else if (w->dtype == ATTN_FLOAT32) {
+        blas_transpose_f32(rows, columns, w->data, columns, to, ld);
+    } else {
+        blas_transpose_f64(rows, columns, w->data, columns, to, ld);
+    }
+}
+
+attn_status attn_prepack_part(const attn_tensor *weights, attn_layout layout, size_t row,
+                              size_t rows, size_t column, size_t columns, void *buffer,
+                              attn_error *error) {
     size_t inner = 0, part = 0;
     ATTN_TRY(read_sizes(weights, layout, &inner, &part, error));
     if (buffer == NULL || (uintptr_t)buffer % ATTN_ALIGNMENT != 0) {
         return attn_fail(error, ATTN_INVALID_ARGUMENT, "buffer",
                          "buffer is not aligned to %d bytes, or it is NULL", ATTN_ALIGNMENT);
     }
-    if (first % ATTN_PREPACK_COLUMNS != 0 || first > columns || part > columns - first ||
-        (part % ATTN_PREPACK_COLUMNS != 0 && first + part != columns)) {
-        return attn_fail(
-            error, ATTN_INVALID_ARGUMENT, "first",
-            "the columns %zu to %zu are no part of %zu columns that begins and ends at "
-            "a multiple of %d",
-            first, first + part, columns, ATTN_PREPACK_COLUMNS);
+    ATTN_TRY(check_part(inner, row, rows, part, column, columns, error));
+    const bool out_in = layout == ATTN_OUT_IN;
+    const size_t panel = plan_panel(weights->dtype), size = attn_dtype_size(weights->dtype);
+    if (panel == 0) {
+        copy_part((char *)buffer + (row * columns + column) * size, columns, weights, out_in);
+        return ATTN_OK;
     }
-    const bool out_in = layout == ATTN_OUT_IN, panels = plan_panel(weights->dtype) > 0;
-    const struct attn_kernels *k = attn_kernels();
-    const size_t ld = weights->shape[1], size = attn_dtype_size(weights->dtype);
-    assert(!panels || ATTN_PREPACK_COLUMNS % plan_panel(weights->dtype) == 0);
-    char *to = (char *)buffer + first * (panels ? inner : 1) * size;
-    if (weights->dtype == ATTN_FLOAT32 && panels) {
-        (out_in ? k->pack_transposed_f32 : k->pack_f32)((float *)to, weights->data, ld, inner,
-                                                        part);
-    } else if (panels) {
-        (out_in ? k->pack_transposed_f64 : k->pack_f64)((double *)to, weights->data, ld, inner,
-                                                        part);
-    } else if (!out_in) {
-        copy_part(to, columns, weights->data, inner, part, size);
-    } else if (weights->dtype == ATTN_FLOAT32) {
-        blas_transpose_f32(part, inner, weights->data, ld, (float *)to, columns);
-    } else {
-        blas_transpose_f64(part, inner, weights->data, ld, (double *)to, columns);
+    assert(ATTN_PREPACK_COLUMNS % panel == 0);
+    for (size_t j = 0; j < part; j += panel) {
+        char *to = (char *)buffer + ((column + j) * rows + row * panel) * size;
+        pack_panel(to, weights, out_in, out_in ? j * weights->shape[1] : j, inner,
+                   part - j < panel ? part - j : panel);
     }
     return ATTN_OK;
 }
@@ -92,7 +119,7 @@ attn_status attn_prepack(const attn_tensor *weights, attn_layout layout, void *b
                          attn_tensor *prepacked, attn_error *error) {
     size_t inner = 0, columns = 0;
     ATTN_TRY(read_sizes(weights, layout, &inner, &columns, error));
-    ATTN_TRY(attn_prepack_part(weights, layout, 0, columns, buffer, error));
+    ATTN_TRY(attn_prepack_part(weights, layout, 0, inner, 0, columns, buffer, error));
     *prepacked = (attn_tensor){
         .data = buffer, .dtype = weights->dtype, .rank = 2, .shape = {inner, columns}};
     return ATTN_OK;

@@ -46,6 +46,7 @@ struct codec_options {
     size_t max_depth;    /* levels of arrays and objects, at most 64; 0 = 16 */
     size_t max_skeleton; /* bytes of the body that are not in lifted arrays; 0 = 1 MiB */
     size_t max_values;   /* values that are not in lifted arrays; 0 = 65536 */
+    size_t max_keys;     /* keys of all open objects together, below 2^31; 0 = 1024 */
     /* The level of the objects whose members the two keys are: 1 is the outermost object, and 3 is
      * an object in an array in it; 0 = 1. */
     size_t key_level;

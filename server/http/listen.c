@@ -17,7 +17,8 @@
 
 enum {
     BACKLOG = 1024,    /* the kernel cuts it to net.core.somaxconn */
-    RESERVE_FILES = 64 /* standard streams, epoll, eventfd, listening sockets, and libraries */
+    RESERVE_FILES = 64 /* standard streams, epoll, eventfd, listening sockets, libraries, and the
+                          files of layers that are read at one time */
 };
 
 union socket_address {
@@ -130,7 +131,7 @@ unsigned listen_reserve_files(unsigned wanted) {
         return wanted;
     }
     rlim_t needed = (rlim_t)wanted + RESERVE_FILES;
-    if (limit.rlim_cur < limit.rlim_max) { /* stored layers keep their files open, too */
+    if (limit.rlim_cur < needed && limit.rlim_cur < limit.rlim_max) {
         limit.rlim_cur = limit.rlim_max;
         setrlimit(RLIMIT_NOFILE, &limit);
         if (getrlimit(RLIMIT_NOFILE, &limit) != 0) {

@@ -5,8 +5,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct codec_document *config_parse(const char *text, size_t size, struct codec_error *error) {
-    struct codec_reader *reader = codec_reader_create(NULL);
+struct codec_options config_limits(size_t size, struct account *account) {
+    const size_t keys = size / 4; /* a key has two quotes, a colon and a value */
+    return (struct codec_options){
+        .max_skeleton = size + 1,
+        .max_values = CONFIG_VALUES,
+        .max_keys = keys > CONFIG_KEYS ? CONFIG_KEYS : keys + 1,
+        .account = account,
+    };
+}
+
+struct codec_document *config_parse(const char *text, size_t size, struct account *account,
+                                    struct codec_error *error) {
+    const struct codec_options options = config_limits(size, account);
+    struct codec_reader *reader = codec_reader_create(&options);
     struct codec_document *document = NULL;
     if (reader == NULL) {
         codec_no_memory(error);
@@ -32,7 +44,7 @@ bool config_open(struct config *config, struct codec_error *error) {
     if (text == NULL) {
         return true;
     }
-    config->own = config_parse(text, strlen(text), error);
+    config->own = config_parse(text, strlen(text), config->account, error);
     return config->own != NULL;
 }
 

@@ -13,11 +13,23 @@ struct config {
     const struct codec_value *metadata;  /* texts of the header */
     struct codec_document *own;          /* owned: the text "config" of the metadata, as JSON */
     struct codec_document *file;         /* owned: config.json */
+    struct account *account;             /* counts the documents; borrowed */
     bool of_text; /* "text_config", the config of a language model, is asked first */
 };
 
-/* Parses JSON of `size` bytes. Returns owned, or NULL with the error set. */
-struct codec_document *config_parse(const char *text, size_t size, struct codec_error *error);
+enum {
+    CONFIG_VALUES = 1 << 21, /* values of a file */
+    CONFIG_KEYS = 1 << 18    /* keys of a file, and tensors of a model */
+};
+
+/* Returns the options for a JSON text of a file of `size` bytes. The files are those of the
+ * operator, and may hold more than the body of a request. */
+struct codec_options config_limits(size_t size, struct account *account);
+
+/* Parses JSON of `size` bytes. `account` counts the document. Returns owned, or NULL with the error
+ * set. */
+struct codec_document *config_parse(const char *text, size_t size, struct account *account,
+                                    struct codec_error *error);
 
 /* Parses the text "config" of the metadata, if there is one. */
 bool config_open(struct config *config, struct codec_error *error);

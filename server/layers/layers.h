@@ -31,12 +31,14 @@ enum {
 
 /* -------------------------------------------------------------------------------------- a layer */
 
-/* One of the files of a model. */
+/* One of the files of a model. It is open only while it is read. */
 struct layer_shard {
-    int fd;
+    int folder;    /* borrowed: the descriptor of the folder */
+    char *path;    /* owned; inside the folder */
     uint64_t data; /* where the bytes of the tensors begin */
-    uint64_t size; /* bytes of the file when its header was read, and when it had last changed */
-    struct timespec changed;
+    /* What the file system said of the file when its header was read. */
+    uint64_t device, inode, size;
+    struct timespec modified, changed;
 };
 
 /* A matrix or vector of a layer in a file: a tensor, or a part of one. A part is the outputs

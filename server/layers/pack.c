@@ -1,20 +1,23 @@
 /*
  * pack.c - reads the tensors of a layer from its files, widens them to the dtype of a call, and
- * packs the matrices for the library. A task takes some columns of a matrix, or a whole vector.
- * Several requests may share the tasks of one layer: each task is begun once, and the others wait
- * for those that are running.
+ * packs the matrices for the library. A task takes a block of a matrix, or a part of a vector, so
+ * the time of a task does not depend on the shape. It opens the file and closes it again. Several
+ * requests may share the tasks of one layer: each task is begun once, and the others wait for those
+ * that are running.
  */
 #include "layers/pack.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "layers/shard.h"
 
 enum {
-    PART_NUMBERS = 1 << 18, /* numbers that one task reads, unless 64 columns have more */
+    PART_NUMBERS = 1 << 18, /* the most numbers that one task reads */
     COST_OF_NUMBER = 400,   /* multiply-adds that take as long as packing a number */
 };
 
@@ -40,10 +43,45 @@ size_t pack_inputs(const struct layer_tensor *t) {
     return t->out_in ? t->columns : t->rows;
 }
 
-/* Returns the columns of a matrix that one task packs. */
-static size_t columns_of_task(const struct layer_tensor *t) {
-    const size_t fit = PART_NUMBERS / pack_inputs(t) / ATTN_PREPACK_COLUMNS;
-    return (fit == 0 ? 1 : fit) * ATTN_PREPACK_COLUMNS;
+/* Where a task finds its numbers in a tensor. A vector is one row of outputs, and so is a table. */
+struct block {
+    size_t input, inputs, output, outputs;
+};
+
+/* Returns the sizes of a tensor: all its inputs and outputs. */
+static struct block whole_of(const struct layer_tensor *t, size_t part) {
+    return is_matrix(part) ? (struct block){.inputs = pack_inputs(t), .outputs = t->count}
+                           : (struct block){.inputs = 1, .outputs = t->rows * t->count};
+}
+
+/* Returns the most inputs and outputs that one task packs. The outputs are a multiple of those that
+ * the library packs together. */
+static struct block step_of(const struct layer_tensor *t, size_t part) {
+    const struct block whole = whole_of(t, part);
+    const size_t deepest = PART_NUMBERS / ATTN_PREPACK_COLUMNS;
+    const size_t inputs = whole.inputs < deepest ? whole.inputs : deepest;
+    const size_t outputs =
+        PART_NUMBERS / inputs / ATTN_PREPACK_COLUMNS * (size_t)ATTN_PREPACK_COLUMNS;
+    return (struct block){.inputs = inputs,
+                          .outputs = outputs < whole.outputs ? outputs : whole.outputs};
+}
+
+/* Returns the number of tasks of a tensor. */
+static size_t tasks_of(const struct layer_tensor *t, size_t part) {
+    const struct block whole = whole_of(t, part), step = step_of(t, part);
+    return ((whole.inputs - 1) / step.inputs + 1) * ((whole.outputs - 1) / step.outputs + 1);
+}
+
+/* Returns what task number `task` of a tensor packs. */
+static struct block block_of(const struct layer_tensor *t, size_t part, size_t task) {
+    const struct block whole = whole_of(t, part), step = step_of(t, part);
+    const size_t deep = (whole.inputs - 1) / step.inputs + 1;
+    const size_t input = task % deep * step.inputs, output = task / deep * step.outputs;
+    return (struct block){
+        .input = input,
+        .inputs = whole.inputs - input < step.inputs ? whole.inputs - input : step.inputs,
+        .output = output,
+        .outputs = whole.outputs - output < step.outputs ? whole.outputs - output : step.outputs};
 }
 
 /* Returns the bytes of a tensor in the block. */
@@ -173,8 +211,7 @@ struct layer_packed *pack_new(const struct layer *layer, attn_dtype dtype) {
         }
         packed->tensors[part] = shape_of(t, part, dtype);
         packed->tensors[part].data = packed->block + at;
-        packed->parts[part] =
-            is_matrix(part) ? (t->count + columns_of_task(t) - 1) / columns_of_task(t) : 1;
+        packed->parts[part] = tasks_of(t, part);
         packed->tasks += packed->parts[part];
         at += bytes_in_block(t, part, dtype);
     }
@@ -213,13 +250,11 @@ static size_t numbers_of_task(const struct layer *layer) {
     size_t most = 0;
     for (size_t part = 0; part < LAYER_PARTS; part++) {
         const struct layer_tensor *t = &layer->tensors[part];
-        if (t->shard == NULL) {
-            continue;
+        if (t->shard != NULL) {
+            const struct block step = step_of(t, part);
+            const size_t numbers = step.inputs * step.outputs;
+            most = numbers > most ? numbers : most;
         }
-        const size_t step = is_matrix(part) ? columns_of_task(t) : t->columns;
-        const size_t columns = step < t->count ? step : t->count;
-        const size_t numbers = columns * (is_matrix(part) ? pack_inputs(t) : t->rows);
-        most = numbers > most ? numbers : most;
     }
     return most;
 }
@@ -233,49 +268,94 @@ double layer_cost(const struct layer_use *use) {
     return (double)use->packed->bytes / 4 * COST_OF_NUMBER;
 }
 
-/* Reads outputs [first, first + count) of a tensor, in the layout that they have in the file, and
- * widens them to `to`. Sets *finite. Returns false if the file cannot be read. */
-static bool read_part(const struct layer_tensor *t, size_t first, size_t count, attn_dtype dtype,
-                      char *bytes, void *to, bool *finite) {
+/* Reads `rows` rows of `count` numbers of a tensor and widens them to `to`. The numbers of a row
+ * begin at `at` in the tensor, and those of the next row `stride` numbers later. Rows that follow
+ * one another are read together. Sets *finite. Returns false with errno if the file cannot be
+ * read. */
+static bool read_rows(const struct layer_tensor *t, int fd, size_t at, size_t stride, size_t rows,
+                      size_t count, attn_dtype dtype, char *bytes, void *to, bool *finite) {
     const size_t width = codec_type_size(t->type), size = attn_dtype_size(dtype);
+    const size_t together = stride == count ? rows : 1;
     *finite = true;
-    if (t->out_in) {
-        const size_t numbers = count * t->columns;
-        if (!shard_read_at(t->shard->fd, bytes, numbers * width,
-                           t->offset + first * t->columns * width)) {
+    for (size_t row = 0; row < rows; row += together) {
+        if (!shard_read_at(fd, bytes, together * count * width,
+                           t->offset + (at + row * stride) * width)) {
             return false;
         }
-        *finite = codec_widen(t->type, bytes, numbers, dtype, to);
-        return true;
-    }
-    for (size_t row = 0; row < t->rows; row++) {
-        if (!shard_read_at(t->shard->fd, bytes, count * width,
-                           t->offset + (row * t->columns + first) * width)) {
-            return false;
-        }
-        *finite &= codec_widen(t->type, bytes, count, dtype, (char *)to + row * count * size);
+        *finite &=
+            codec_widen(t->type, bytes, together * count, dtype, (char *)to + row * count * size);
     }
     return true;
 }
 
-/* Packs one part of a tensor. Returns false with a reason; *unreadable says that the file is it. */
+/* Reads a block of a tensor, in the layout that it has in the file. */
+static bool read_block(const struct layer_tensor *t, int fd, size_t part, const struct block *b,
+                       attn_dtype dtype, char *bytes, void *to, bool *finite) {
+    if (!is_matrix(part)) {
+        return read_rows(t, fd, t->first + b->output, b->outputs, 1, b->outputs, dtype, bytes, to,
+                         finite);
+    }
+    if (t->out_in) {
+        return read_rows(t, fd, (t->first + b->output) * t->columns + b->input, t->columns,
+                         b->outputs, b->inputs, dtype, bytes, to, finite);
+    }
+    return read_rows(t, fd, b->input * t->columns + t->first + b->output, t->columns, b->inputs,
+                     b->outputs, dtype, bytes, to, finite);
+}
+
+/* Reads a block from the file of its shard. Returns 0, or the errno of the failure: ESTALE if the
+ * file is another one or has changed, also while it was read. */
+static int read_file(const struct layer_tensor *t, size_t part, const struct block *b,
+                     attn_dtype dtype, char *bytes, void *to, bool *finite) {
+    const int fd = shard_open(t->shard);
+    if (fd < 0) {
+        return errno;
+    }
+    int error = read_block(t, fd, part, b, dtype, bytes, to, finite) ? 0 : errno == 0 ? EIO : errno;
+    if (!shard_is_unchanged(t->shard, fd)) {
+        error = ESTALE;
+    }
+    close(fd);
+    return error;
+}
+
+/* Packs one block of a matrix. */
+static bool pack_block(const struct layer_packed *packed, size_t part, const struct block *b,
+                       const char *numbers, char *target, char reason[static LAYERS_REASON]) {
+    const struct layer_tensor *t = &packed->layer->tensors[part];
+    const attn_tensor weights = {
+        .data = numbers,
+        .dtype = packed->tensors[part].dtype,
+        .rank = 2,
+        .shape = {t->out_in ? b->outputs : b->inputs, t->out_in ? b->inputs : b->outputs}};
+    attn_error error;
+    if (attn_prepack_part(&weights, t->out_in ? ATTN_OUT_IN : ATTN_IN_OUT, b->input, pack_inputs(t),
+                          b->output, t->count, target, &error) != ATTN_OK) {
+        snprintf(reason, LAYERS_REASON, "%.200s", error.message);
+        return false;
+    }
+    return true;
+}
+
+/* Packs one block of a tensor. Returns false with a reason; *unreadable says that the file is
+ * it. */
 static bool pack_part(const struct layer_packed *packed, size_t part, size_t index, char *scratch,
                       bool *unreadable, char reason[static LAYERS_REASON]) {
     const struct layer_tensor *t = &packed->layer->tensors[part];
     const attn_tensor *to = &packed->tensors[part];
+    const struct block b = block_of(t, part, index);
     const bool matrix = is_matrix(part);
-    const size_t step = matrix ? columns_of_task(t) : t->count, from = index * step;
-    const size_t count = t->count - from < step ? t->count - from : step;
     char *numbers = scratch + numbers_of_task(packed->layer) * sizeof(double);
-    void *target = matrix ? numbers : packed->block + ((const char *)to->data - packed->block);
-    bool finite;
-    if (!read_part(t, t->first + from, count, to->dtype, scratch, target, &finite) ||
-        !shard_is_unchanged(t->shard)) {
+    char *target = packed->block + ((const char *)to->data - packed->block);
+    char *own = matrix ? numbers : target + b.output * attn_dtype_size(to->dtype);
+    bool finite = false;
+    const int error = read_file(t, part, &b, to->dtype, scratch, own, &finite);
+    if (error != 0) {
         *unreadable = true;
-        snprintf(reason, LAYERS_REASON,
-                 "%s of the layer %.100s cannot be read: its file has changed "
-                 "or cannot be read",
-                 part_names[part], packed->layer->name);
+        snprintf(reason, LAYERS_REASON, "%s of the layer %.90s cannot be read: %s",
+                 part_names[part], packed->layer->name,
+                 error == ESTALE || error == ENOENT ? "its file has changed, try again in a second"
+                                                    : strerror(error));
         return false;
     }
     if (!finite) {
@@ -285,22 +365,7 @@ static bool pack_part(const struct layer_packed *packed, size_t part, size_t ind
                  part_names[part], packed->layer->name);
         return false;
     }
-    if (!matrix) {
-        return true;
-    }
-    attn_error error;
-    const size_t inputs = pack_inputs(t);
-    const attn_tensor weights = {.data = numbers,
-                                 .dtype = to->dtype,
-                                 .rank = 2,
-                                 .shape = {t->out_in ? count : inputs, t->out_in ? inputs : count}};
-    char *buffer = packed->block + ((const char *)to->data - packed->block);
-    if (attn_prepack_part(&weights, t->out_in ? ATTN_OUT_IN : ATTN_IN_OUT, from, t->count, buffer,
-                          &error) != ATTN_OK) {
-        snprintf(reason, LAYERS_REASON, "%.200s", error.message);
-        return false;
-    }
-    return true;
+    return !matrix || pack_block(packed, part, &b, numbers, target, reason);
 }
 
 /* Packs task number `task` of all. */

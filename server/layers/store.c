@@ -25,8 +25,9 @@ struct layers {
     int folder;
     size_t memory; /* the most bytes of packed weights */
     pthread_t thread;
-    pthread_mutex_t refresh; /* one refresh at a time */
-    pthread_mutex_t mutex;   /* guards the rest, and the members of models and packed weights that
+    pthread_mutex_t refresh; /* one refresh at a time, which uses `seen` */
+    struct folder_seen seen;
+    pthread_mutex_t mutex; /* guards the rest, and the members of models and packed weights that
                                 layers.h and pack.h name */
     pthread_cond_t ended;
     bool ending;
@@ -225,7 +226,7 @@ static bool same(const struct layers_catalogue *a, const struct layers_catalogue
 static struct layers_catalogue *make_catalogue(struct layers *layers,
                                                const struct layers_catalogue *old) {
     size_t count = 0;
-    struct model_source *sources = model_scan(layers->folder, &count);
+    struct model_source *sources = folder_scan(layers->folder, &layers->seen, &count);
     struct layers_catalogue *made = calloc(1, sizeof *made);
     struct layer_model **models = calloc(count + 1, sizeof(struct layer_model *));
     if (sources == NULL || made == NULL || models == NULL) {
@@ -338,6 +339,7 @@ void layers_close(struct layers *layers) {
     pthread_mutex_destroy(&layers->mutex);
     pthread_cond_destroy(&layers->ended);
     close(layers->folder);
+    folder_forget(&layers->seen);
     free(layers);
 }
 

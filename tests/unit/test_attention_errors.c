@@ -461,12 +461,21 @@ Test(errors, multihead_names_the_weights) {
                  ATTN_INVALID_ARGUMENT);
     cr_expect_str_eq(error.argument, "buffer");
     cr_expect_str_eq(error.message, "buffer is not aligned to 64 bytes, or it is NULL");
-    static const size_t wrong[][2] = {{1, 100}, {64, 66}, {0, 100}, {128, 64}}; /* first, columns */
+    static const struct {
+        size_t row, rows, column, columns;
+        const char *argument, *message;
+    } wrong[] = {{0, 5, 1, 100, "column", "multiple of 64"},
+                 {0, 5, 64, 66, "column", "of 66 columns"},
+                 {0, 5, 0, 100, "column", "multiple of 64"},
+                 {0, 5, 128, 64, "column", "the columns 128 to"},
+                 {1, 5, 0, 3, "row", "the rows 1 to 6 are no part of 5 rows"},
+                 {7, 6, 0, 3, "row", "are no part of 6 rows"}};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        cr_expect_eq(
-            attn_prepack_part(&five, ATTN_IN_OUT, wrong[i][0], wrong[i][1], buffer, &error),
-            ATTN_INVALID_ARGUMENT, "row %zu", i);
-        cr_expect_str_eq(error.argument, "first");
+        cr_expect_eq(attn_prepack_part(&five, ATTN_IN_OUT, wrong[i].row, wrong[i].rows,
+                                       wrong[i].column, wrong[i].columns, buffer, &error),
+                     ATTN_INVALID_ARGUMENT, "row %zu", i);
+        cr_expect_str_eq(error.argument, wrong[i].argument);
+        cr_expect_not_null(strstr(error.message, wrong[i].message), "%s", error.message);
     }
     call.per_head = false;
     call.layout = ATTN_IN_OUT;

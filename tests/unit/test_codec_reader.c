@@ -193,6 +193,37 @@ Test(codec_reader, many_keys) {
     free(body);
 }
 
+/* Many keys are found by a table. It must forget the keys of an object that has ended, and no
+ * other. */
+Test(codec_reader, a_table_of_keys) {
+    enum {
+        KEYS = 3000
+    };
+    const struct codec_options options = {.max_keys = KEYS + 3};
+    char *body = malloc(40 * KEYS), *out = body;
+    out += sprintf(out, "{");
+    for (int i = 0; i < KEYS; i++) /* the names in the inner objects are also those of the outer */
+        out += sprintf(out, "%s\"k%d\":{\"k%d\":1,\"k1\":2}", i > 0 ? "," : "", i, i == 1 ? 0 : i);
+    *out = '}';
+    struct outcome outcome = read_pieces(body, (size_t)(out + 1 - body), &options, 0);
+    cr_expect_eq(outcome.error.status, CODEC_OK, "%s", outcome.error.message);
+    codec_document_free(outcome.document);
+    for (int i = 0; i < KEYS; i += 7) {
+        const int size = sprintf(out, ",\"k%d\":1}", i);
+        outcome = read_pieces(body, (size_t)(out + size - body), &options, 0);
+        cr_expect_not_null(strstr(outcome.error.message, "twice"), "k%d", i);
+        cr_expect_eq(outcome.error.offset, (size_t)(out + 1 - body));
+    }
+    int size = sprintf(out, ",\"a\":{\"k5\":1,\"b\":{\"k5\":1},\"k5\":2}}");
+    outcome = read_pieces(body, (size_t)(out + size - body), &options, 0);
+    cr_expect_str_eq(outcome.error.message,
+                     "more than 3003 keys in nested objects, which is a fixed limit");
+    size = sprintf(out, ",\"a\":{\"k5\":1,\"k5\":2}}");
+    outcome = read_pieces(body, (size_t)(out + size - body), &options, 0);
+    cr_expect_str_eq(outcome.error.pointer, "/a/k5", "%s", outcome.error.message);
+    free(body);
+}
+
 Test(codec_reader, limit_of_the_skeleton) {
     const struct codec_options options = {.max_skeleton = 20};
     const char *good = "{\"a\": [1,2,3,4,5,6,7,8,9,10,11], \"bc\": \"d\"}"; /* {"a":[0],"bc":"d"} */

@@ -337,13 +337,14 @@ static void *prepack(attn_tensor *w, attn_layout layout) {
 }
 
 /* Packs the parts of weights of 200 columns, the last one first, and compares them with weights
- * that were packed as a whole. */
+ * that were packed as a whole. A part has some of the rows. */
 static void check_parts(attn_dtype dtype, attn_layout layout) {
     enum {
         INNER = 7,
         COLUMNS = 200
     };
     static const size_t firsts[] = {128, 64, 0}, ends[] = {COLUMNS, 128, 64};
+    static const size_t rows_from[] = {4, 0, 3}, rows_to[] = {INNER, 3, 4};
     struct rng rng = {5};
     double *numbers = draw_in_dtype(&rng, INNER * COLUMNS, dtype), part[INNER * COLUMNS];
     const bool out_in = layout == ATTN_OUT_IN;
@@ -358,14 +359,18 @@ static void check_parts(attn_dtype dtype, attn_layout layout) {
     memset(expected, 1, bytes); /* bytes between the columns stay as they are */
     memset(buffer, 1, bytes);
     cr_assert_eq(attn_prepack(&whole, layout, expected, &whole, NULL), ATTN_OK);
-    for (size_t i = 0; i < sizeof firsts / sizeof *firsts; i++) {
-        const size_t first = firsts[i], count = ends[i] - first;
-        for (size_t k = 0; k < INNER * count; k++) {
-            part[k] = numbers[out_in ? first * INNER + k : k / count * COLUMNS + first + k % count];
+    for (size_t i = 0; i < 9; i++) {
+        const size_t first = firsts[i / 3], count = ends[i / 3] - first;
+        const size_t row = rows_from[i % 3], inner = rows_to[i % 3] - row;
+        for (size_t k = 0; k < inner * count; k++) {
+            const size_t in = row + (out_in ? k % inner : k / count);
+            const size_t out = first + (out_in ? k / inner : k % count);
+            part[k] = numbers[out_in ? out * INNER + in : in * COLUMNS + out];
         }
         attn_tensor columns =
-            out_in ? matrix(part, dtype, count, INNER) : matrix(part, dtype, INNER, count);
-        cr_assert_eq(attn_prepack_part(&columns, layout, first, COLUMNS, buffer, NULL), ATTN_OK);
+            out_in ? matrix(part, dtype, count, inner) : matrix(part, dtype, inner, count);
+        cr_assert_eq(attn_prepack_part(&columns, layout, row, INNER, first, COLUMNS, buffer, NULL),
+                     ATTN_OK);
         free((void *)(uintptr_t)columns.data);
     }
     cr_expect_arr_eq(buffer, expected, bytes);

@@ -19,6 +19,7 @@ enum {
     DEFAULT_DEPTH = 16,
     DEFAULT_SKELETON = 1024 * 1024,
     DEFAULT_VALUES = 65536, /* each costs cJSON one or two tenths of a microsecond */
+    DEFAULT_KEYS = 1024,    /* so few are compared one by one */
     KEEP_BLOCK = 16 * 1024,
     KEEP_FIRST = 1024, /* bytes of the first block, which is enough for a small body */
     KEEP_BYTES = KEEP_BLOCK * (READER_KEEP_BLOCKS - 1), /* bytes kept for a late dtype_key */
@@ -88,11 +89,7 @@ static bool close_frame(struct codec_reader *reader, size_t offset, bool is_obje
         return reader_end_row(reader) && value_done(reader);
     }
 
-    const struct reader_frame *frame = &reader->frames[reader->depth - 1];
-    if (is_object && frame->first_key < reader->key_count) {
-        reader->key_count = frame->first_key;
-        reader->names.size = reader->keys[frame->first_key].start;
-    }
+    reader_drop_keys(reader, reader->frames[reader->depth - 1].first_key);
     if (!reader_emit_held(reader) || !reader_emit(reader, is_object ? "}" : "]", 1)) {
         return false;
     }
@@ -283,7 +280,8 @@ static bool read_again(struct codec_reader *reader, const char *bytes, size_t si
     reader->dtype_known = true;
     reader->lifted_floats = false;
     reader->lifting = false;
-    reader->offset = reader->depth = reader->held = reader->key_count = 0;
+    reader_drop_keys(reader, 0);
+    reader->offset = reader->depth = reader->held = 0;
     reader->values = reader->strings = 0;
     reader->line = (struct reader_line){.number = 1};
     reader->skeleton.size = reader->names.size = 0;
@@ -355,6 +353,24 @@ enum codec_status codec_reader_finish(struct codec_reader *reader,
 
 /* ---------------------------------------------------------------------------------- life cycle */
 
+/* Makes the table in which keys are found by their hash, if many are allowed. False if there is no
+ * memory. */
+static bool make_slots(struct codec_reader *reader) {
+    if (reader->options.max_keys <= DEFAULT_KEYS) {
+        return true;
+    }
+    reader->slot_count = 2;
+    while (reader->slot_count < 2 * reader->options.max_keys) {
+        reader->slot_count *= 2;
+    }
+    const size_t bytes = reader->slot_count * sizeof *reader->slots;
+    reader->slots = account_alloc(reader->options.account, bytes);
+    if (reader->slots != NULL) {
+        memset(reader->slots, 0, bytes);
+    }
+    return reader->slots != NULL;
+}
+
 struct codec_reader *codec_reader_create(const struct codec_options *options) {
     struct account *account = options != NULL ? options->account : NULL;
     struct codec_reader *reader = account_alloc(account, sizeof *reader);
@@ -379,11 +395,18 @@ struct codec_reader *codec_reader_create(const struct codec_options *options) {
     if (reader->options.max_values == 0) {
         reader->options.max_values = DEFAULT_VALUES;
     }
+    if (reader->options.max_keys == 0) {
+        reader->options.max_keys = DEFAULT_KEYS;
+    }
     if (reader->options.key_level == 0) {
         reader->options.key_level = 1;
     }
     if (reader->options.dtype_value == NULL) {
         reader->options.dtype_value = "float64";
+    }
+    if (!make_slots(reader)) {
+        codec_reader_free(reader);
+        return NULL;
     }
     return reader;
 }
@@ -410,6 +433,7 @@ void codec_reader_free(struct codec_reader *reader) {
     account_free(account, reader->skeleton.data, reader->skeleton.capacity);
     account_free(account, reader->keys, reader->key_capacity * sizeof *reader->keys);
     account_free(account, reader->names.data, reader->names.capacity);
+    account_free(account, reader->slots, reader->slot_count * sizeof *reader->slots);
     account_free(account, reader, sizeof *reader);
 }
 

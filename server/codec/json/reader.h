@@ -112,6 +112,8 @@ struct codec_reader {
     struct reader_key *keys; /* the keys of all open objects */
     size_t key_count, key_capacity;
     struct reader_text names; /* their names */
+    uint32_t *slots; /* the indices of the keys by their hash, plus 1; NULL: few keys are allowed */
+    size_t slot_count; /* a power of two, at least twice max_keys */
 
     /* The lifted arrays. While `lifting`, the last of them is open, and frames[base] is its
      * outermost level. */
@@ -177,6 +179,9 @@ bool reader_emit_held(struct codec_reader *reader);
 
 /* Begins a string; `offset` is the place of its quote. False on error. */
 bool reader_begin_string(struct codec_reader *reader, size_t offset);
+
+/* Forgets all keys from index `first` on: their objects have ended. */
+void reader_drop_keys(struct codec_reader *reader, size_t first);
 
 /* Reads on to the end of the string or of the chunk. Returns where it stopped, NULL on error. The
  * string is complete if the reader is inside nothing then. A complete key has been added to the

@@ -10,10 +10,6 @@
 
 #include "codec/error.h"
 
-enum {
-    MAX_KEYS = 1024 /* most keys of all open objects together, which are compared one by one */
-};
-
 /* ---------------------------------------------------------------------------- escapes and keys */
 
 static bool is_hex(unsigned char c) {
@@ -82,12 +78,62 @@ bool reader_string_is(const struct codec_reader *reader, const char *text) {
     return size == strlen(text) && memcmp(plain, text, size) == 0;
 }
 
+/* Returns the slot of the key with this index, or the free slot where the search for it ends. */
+static uint32_t *slot_of(const struct codec_reader *reader, uint32_t hash, size_t index) {
+    size_t i = hash & (reader->slot_count - 1);
+    while (reader->slots[i] != 0 && reader->slots[i] != index + 1) {
+        i = (i + 1) & (reader->slot_count - 1);
+    }
+    return &reader->slots[i];
+}
+
+/* The keys leave the table in the reverse order of their arrival. So each leaves it as it was
+ * before, and no search ends too early. */
+void reader_drop_keys(struct codec_reader *reader, size_t first) {
+    reader->names.size = first < reader->key_count ? reader->keys[first].start : reader->names.size;
+    while (reader->key_count > first) {
+        reader->key_count--;
+        if (reader->slots != NULL) {
+            *slot_of(reader, reader->keys[reader->key_count].hash, reader->key_count) = 0;
+        }
+    }
+}
+
+static bool is_same_key(const struct codec_reader *reader, size_t index,
+                        const struct reader_key *key) {
+    const struct reader_key *other = &reader->keys[index];
+    return other->hash == key->hash && other->size == key->size &&
+           memcmp(reader->names.data + other->start, reader->names.data + key->start, key->size) ==
+               0;
+}
+
+/* Returns the index of the same key in the innermost object, or key_count. A few keys are compared
+ * one by one. */
+static size_t find_key(const struct codec_reader *reader, const struct reader_key *key) {
+    const size_t first = reader->frames[reader->depth - 1].first_key, mask = reader->slot_count - 1;
+    if (reader->slots == NULL) {
+        size_t i = first;
+        while (i < reader->key_count && !is_same_key(reader, i, key)) {
+            i++;
+        }
+        return i;
+    }
+    for (size_t i = key->hash & mask; reader->slots[i] != 0; i = (i + 1) & mask) {
+        const size_t index = reader->slots[i] - 1;
+        if (index >= first && is_same_key(reader, index, key)) {
+            return index;
+        }
+    }
+    return reader->key_count;
+}
+
 /* Adds the string that has just ended, without its escapes, to the keys of the innermost object. */
 static bool add_key(struct codec_reader *reader) {
     struct reader_frame *frame = &reader->frames[reader->depth - 1];
-    if (reader->key_count == MAX_KEYS) {
+    if (reader->key_count == reader->options.max_keys) {
         codec_error_set(&reader->error, CODEC_TOO_LARGE,
-                        "more than %d keys in nested objects, which is a fixed limit", MAX_KEYS);
+                        "more than %zu keys in nested objects, which is a fixed limit",
+                        reader->options.max_keys);
         return false;
     }
     struct reader_key *keys =
@@ -98,7 +144,9 @@ static bool add_key(struct codec_reader *reader) {
     }
     reader->keys = keys;
 
-    struct reader_key key = {.hash = 2166136261u, .start = reader->names.size};
+    /* A table begins with another hash in each run, so that no file can fill one of its slots. */
+    const uint32_t basis = 2166136261u ^ (uint32_t)((uintptr_t)reader->slots >> 12);
+    struct reader_key key = {.hash = basis, .start = reader->names.size};
     size_t size;
     const char *text = between_quotes(reader, &size);
     if (!reader_append(reader, &reader->names, text, size)) {
@@ -111,20 +159,17 @@ static bool add_key(struct codec_reader *reader) {
         key.hash = (key.hash ^ (unsigned char)name[i]) * 16777619u; /* FNV-1a */
     }
 
-    for (size_t i = frame->first_key; i < reader->key_count; i++) {
-        const struct reader_key *other = &reader->keys[i];
-        if (other->hash != key.hash || other->size != key.size ||
-            memcmp(reader->names.data + other->start, name, key.size) != 0) {
-            continue;
-        }
+    frame->key = find_key(reader, &key);
+    if (frame->key < reader->key_count) {
         char quoted[CODEC_QUOTE_SIZE];
         codec_quote(quoted, name, key.size);
         reader_syntax(reader, reader->string_offset, "the object has the key \"%s\" twice", quoted);
-        frame->key = i;
         reader_point(reader, reader->depth);
         return false;
     }
-    frame->key = reader->key_count;
+    if (reader->slots != NULL) {
+        *slot_of(reader, key.hash, reader->key_count) = (uint32_t)reader->key_count + 1;
+    }
     reader->keys[reader->key_count++] = key;
     return true;
 }

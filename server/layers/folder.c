@@ -1,0 +1,450 @@
+/*
+ * folder.c - see folder.h. A look lists the folder and the folders in it, sorts the names, and finds
+ * by two searches in them which files an index may name. So its time grows with the number of files
+ * and with the bytes of their names. The file system is asked once for each file.
+ */
+#define _DEFAULT_SOURCE /* d_type */
+#include "layers/folder.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "layers/shard.h"
+
+static const char config_name[] = "config.json";
+
+/* The kinds of names that a model may need. Other files are not looked at. */
+enum kind {
+    KIND_NONE,
+    KIND_INDEX,
+    KIND_CONFIG,
+    KIND_TENSORS,
+    KIND_FOLDER /* perhaps */
+};
+
+/* A name in the folder, or in a folder in it. */
+struct entry {
+    char *path;    /* owned; inside the folder */
+    size_t inside; /* bytes of the path before the name: a folder and a slash, or 0 */
+    enum kind kind;
+    bool seen;  /* by the last look, too */
+    bool shard; /* an index in the same folder may name it */
+    bool asked; /* `version` is known */
+    uint64_t version;
+};
+
+/* A look at the folder. */
+struct look {
+    int folder;
+    const struct folder_seen *seen;
+    struct entry *entries;
+    size_t count;
+    size_t left_out; /* entries that were not taken */
+    struct model_source *sources;
+    size_t source_count, source_capacity;
+};
+
+/* ---------------------------------------------------------------------------------- the listing */
+
+static enum kind kind_of(const struct dirent *entry, bool top) {
+    const char *name = entry->d_name;
+    if (name[0] == '.') { /* hidden files, too */
+        return KIND_NONE;
+    }
+    if (shard_stem(name, SHARD_INDEX) > 0) {
+        return KIND_INDEX;
+    }
+    if (strcmp(name, config_name) == 0 || shard_stem(name, ".config.json") > 0) {
+        return KIND_CONFIG;
+    }
+    if (shard_stem(name, SHARD_ENDING) > 0) {
+        return KIND_TENSORS;
+    }
+    return top && (entry->d_type == DT_DIR || entry->d_type == DT_LNK ||
+                   entry->d_type == DT_UNKNOWN)
+               ? KIND_FOLDER
+               : KIND_NONE;
+}
+
+static int by_text(const void *a, const void *b) {
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* What was taken by the last look stays. New settings come before new tensors, which would be read
+ * in another way without them. */
+static int by_rank(const void *a, const void *b) {
+    const struct entry *first = a, *second = b;
+    if (first->seen != second->seen) {
+        return first->seen ? -1 : 1;
+    }
+    const bool tensors = first->kind >= KIND_TENSORS;
+    if (tensors != (second->kind >= KIND_TENSORS)) {
+        return tensors ? 1 : -1;
+    }
+    return strcmp(first->path, second->path);
+}
+
+/* Sorts by folder and then by name. The folder of all models comes first. */
+static int by_place(const void *a, const void *b) {
+    const struct entry *first = a, *second = b;
+    const size_t inside = first->inside < second->inside ? first->inside : second->inside;
+    const int folders = memcmp(first->path, second->path, inside);
+    if (folders != 0 || first->inside != second->inside) {
+        return folders != 0 ? folders : first->inside < second->inside ? -1 : 1;
+    }
+    return strcmp(first->path + inside, second->path + inside);
+}
+
+/* Leaves out all entries but the first ones by rank. */
+static void cut(struct look *look) {
+    if (look->count > FOLDER_MOST) {
+        qsort(look->entries, look->count, sizeof *look->entries, by_rank);
+    }
+    while (look->count > FOLDER_MOST) {
+        free(look->entries[--look->count].path);
+        look->left_out++;
+    }
+}
+
+/* Lists a folder, whose path with a slash is `inside`. Takes the descriptor. Returns false if there
+ * is no memory or the folder cannot be read. */
+static bool list_folder(struct look *look, int fd, const char *inside) {
+    DIR *stream = fd < 0 ? NULL : fdopendir(fd);
+    struct dirent *found;
+    bool good = stream != NULL;
+    if (stream == NULL && fd >= 0) {
+        close(fd);
+    }
+    while (good && (errno = 0, found = readdir(stream)) != NULL) {
+        const enum kind kind = kind_of(found, inside[0] == '\0');
+        if (kind == KIND_NONE) {
+            continue;
+        }
+        if (look->count == 2 * (size_t)FOLDER_MOST) {
+            cut(look);
+        }
+        const size_t before = strlen(inside), size = strlen(found->d_name) + 1;
+        char *path = malloc(before + size);
+        good = path != NULL;
+        if (good) {
+            memcpy(path, inside, before);
+            memcpy(path + before, found->d_name, size);
+            look->entries[look->count++] =
+                (struct entry){.path = path,
+                               .inside = before,
+                               .kind = kind,
+                               .seen = look->seen->count > 0 &&
+                                       bsearch(&path, look->seen->paths, look->seen->count,
+                                               sizeof(char *), by_text) != NULL};
+        }
+    }
+    if (stream != NULL) {
+        good = good && errno == 0;
+        closedir(stream);
+    }
+    return good;
+}
+
+/* Lists the folder and the folders in it. */
+static bool list_all(struct look *look) {
+    bool good =
+        list_folder(look, openat(look->folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), "");
+    cut(look);
+    char **folders = calloc(look->count + 1, sizeof *folders);
+    size_t count = 0;
+    good = good && folders != NULL;
+    for (size_t i = 0; good && i < look->count; i++) {
+        if (look->entries[i].kind == KIND_FOLDER) {
+            good = (folders[count] = strdup(look->entries[i].path)) != NULL;
+            count += good;
+        }
+    }
+    for (size_t i = 0; i < count; i++) {
+        char inside[FOLDER_PATH];
+        const int fd = good ? shard_open_inside(look->folder, folders[i], O_DIRECTORY) : -1;
+        snprintf(inside, sizeof inside, "%s/", folders[i]);
+        good = good && (fd >= 0 ? list_folder(look, fd, inside) : !shard_may_pass(errno));
+        free(folders[i]);
+    }
+    free(folders);
+    cut(look);
+    if (good && look->count > 0) {
+        qsort(look->entries, look->count, sizeof *look->entries, by_place);
+    }
+    return good;
+}
+
+/* ----------------------------------------------------------------------------------- the models */
+
+static uint64_t mix(uint64_t hash, uint64_t number) {
+    return (hash ^ number) * UINT64_C(0x100000001b3);
+}
+
+/* Mixes what the file system says of a file into a hash. */
+static uint64_t mix_file(uint64_t hash, const struct look *look, struct entry *entry) {
+    struct stat s;
+    if (!entry->asked) {
+        uint64_t version = 1;
+        if (fstatat(look->folder, entry->path, &s, 0) == 0) {
+            version = mix(mix(mix(version, s.st_dev), s.st_ino), (uint64_t)s.st_size);
+            version = mix(mix(version, (uint64_t)s.st_mtim.tv_sec), (uint64_t)s.st_mtim.tv_nsec);
+            version = mix(mix(version, (uint64_t)s.st_ctim.tv_sec), (uint64_t)s.st_ctim.tv_nsec);
+        }
+        entry->version = version;
+        entry->asked = true;
+    }
+    return mix(hash, entry->version);
+}
+
+static struct model_source *add_source(struct look *look) {
+    if (look->source_count == look->source_capacity) {
+        const size_t capacity = look->source_capacity == 0 ? 16 : 2 * look->source_capacity;
+        struct model_source *list = realloc(look->sources, capacity * sizeof *list);
+        if (list == NULL) {
+            return NULL;
+        }
+        look->sources = list;
+        look->source_capacity = capacity;
+    }
+    struct model_source *source = &look->sources[look->source_count++];
+    *source = (struct model_source){.version = UINT64_C(0xcbf29ce484222325)};
+    return source;
+}
+
+bool model_is_name(const char *name) {
+    const size_t size = strlen(name);
+    return size > 0 && size <= LAYERS_NAME &&
+           strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-") ==
+               size;
+}
+
+void model_find_config(int folder, struct model_source *source, const char *name) {
+    struct stat status;
+    snprintf(source->config, sizeof source->config, "%.200s.config.json", name);
+    if (fstatat(folder, source->config, &status, 0) != 0) {
+        strcpy(source->config, "config.json");
+        source->config[fstatat(folder, source->config, &status, 0) == 0 ? 11 : 0] = '\0';
+    }
+}
+
+/* Gives a model its name, and refuses one that a path of the API cannot have. The text of such a
+ * name ends with a question mark, so that it is not the name of another model. */
+static void name_source(struct model_source *source, const char *name) {
+    snprintf(source->name, sizeof source->name, "%.*s", LAYERS_NAME, name);
+    if (model_is_name(name)) {
+        return;
+    }
+    for (char *c = source->name; *c != '\0'; c++) {
+        *c = (unsigned char)*c < 0x80 ? *c : '?';
+    }
+    const size_t size = strlen(source->name);
+    strcpy(source->name + (size < LAYERS_NAME ? size : LAYERS_NAME - 1), "?");
+    snprintf(source->reason, sizeof source->reason,
+             "the name of a model has 1 to %d of the characters A-Z, a-z, 0-9, \".\", \"_\" and "
+             "\"-\"",
+             LAYERS_NAME);
+}
+
+/* The entries of one folder: all have the same `inside`. */
+struct group {
+    struct entry *first;
+    size_t count;
+};
+
+/* Returns the index of the first name of a group that is not before `name`. */
+static size_t place_of(const struct group *g, const char *name) {
+    size_t low = 0, high = g->count;
+    while (low < high) {
+        const size_t middle = (low + high) / 2;
+        const struct entry *e = &g->first[middle];
+        if (strcmp(e->path + e->inside, name) < 0) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+/* Returns the entry with this name, or NULL. */
+static struct entry *entry_of(const struct group *g, const char *name) {
+    const size_t i = place_of(g, name);
+    struct entry *e = &g->first[i];
+    return i < g->count && strcmp(e->path + e->inside, name) == 0 ? e : NULL;
+}
+
+/* Finds the entries that an index may name: their names begin with its stem and a dash. */
+static struct group shards_of(const struct group *g, const struct entry *index) {
+    char name[256];
+    const char *own = index->path + index->inside;
+    const int stem = (int)shard_stem(own, SHARD_INDEX);
+    snprintf(name, sizeof name, "%.*s-", stem, own);
+    const size_t first = place_of(g, name);
+    snprintf(name, sizeof name, "%.*s.", stem, own); /* '.' is the character after '-' */
+    return (struct group){&g->first[first], place_of(g, name) - first};
+}
+
+static bool is_model(const struct entry *e) {
+    return e->kind == KIND_INDEX || (e->kind == KIND_TENSORS && !e->shard);
+}
+
+/* Adds the model of a file or of an index. `alone` says that its folder has no other model. */
+static bool add_model(struct look *look, const struct group *g, const struct entry *e, bool alone) {
+    char text[FOLDER_PATH + 32];
+    struct model_source *source = add_source(look);
+    if (source == NULL) {
+        return false;
+    }
+    const char *own = e->path + e->inside;
+    source->index = e->kind == KIND_INDEX;
+    const int stem = (int)shard_stem(own, source->index ? SHARD_INDEX : SHARD_ENDING);
+    const int folder = e->inside > 0 ? (int)e->inside - 1 : 0;
+    snprintf(text, sizeof text, "%.*s%s%.*s", folder, e->path, folder > 0 && !alone ? "." : "",
+             folder > 0 && alone ? 0 : stem, own);
+    name_source(source, text);
+    snprintf(source->path, sizeof source->path, "%s", e->path);
+    snprintf(text, sizeof text, "%.*s.%s", stem, own, config_name);
+    struct entry *config = entry_of(g, text);
+    config = config != NULL ? config : entry_of(g, config_name);
+    if (config != NULL) {
+        snprintf(source->config, sizeof source->config, "%s", config->path);
+        source->version = mix_file(source->version, look, config);
+    }
+    source->version = mix_file(source->version, look, &g->first[e - g->first]);
+    const struct group shards = source->index ? shards_of(g, e) : (struct group){0};
+    for (size_t i = 0; i < shards.count; i++) {
+        source->version = mix_file(source->version, look, &shards.first[i]);
+    }
+    return true;
+}
+
+/* Adds the models of a folder. */
+static bool add_models(struct look *look, const struct group *g) {
+    size_t models = 0;
+    for (size_t i = 0; i < g->count; i++) {
+        const struct group shards =
+            g->first[i].kind == KIND_INDEX ? shards_of(g, &g->first[i]) : (struct group){0};
+        for (size_t k = 0; k < shards.count; k++) {
+            shards.first[k].shard = true;
+        }
+    }
+    for (size_t i = 0; i < g->count; i++) {
+        models += is_model(&g->first[i]);
+    }
+    for (size_t i = 0; i < g->count; i++) {
+        if (is_model(&g->first[i]) && !add_model(look, g, &g->first[i], models == 1)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Adds a line about the entries that were not taken. No model has the name of a hidden file. */
+static bool add_line(struct look *look) {
+    struct model_source *source = look->left_out == 0 ? NULL : add_source(look);
+    if (source != NULL) {
+        strcpy(source->name, ".");
+        strcpy(source->path, ".");
+        snprintf(source->reason, sizeof source->reason,
+                 "%zu files and folders in this folder are left out: at most %d are taken, those "
+                 "that were there before and then by name; this limit is fixed",
+                 look->left_out, FOLDER_MOST);
+    }
+    return source != NULL || look->left_out == 0;
+}
+
+static int by_source_name(const void *a, const void *b) {
+    const struct model_source *first = a, *second = b;
+    const int names = strcmp(first->name, second->name);
+    return names != 0 ? names : strcmp(first->path, second->path);
+}
+
+/* Refuses all models that have one name. */
+static void refuse_same_names(struct look *look) {
+    struct model_source *list = look->sources;
+    for (size_t i = 1; i < look->source_count; i++) {
+        if (strcmp(list[i - 1].name, list[i].name) != 0) {
+            continue;
+        }
+        for (size_t k = 0; k < 2; k++) {
+            if (list[i - k].reason[0] == '\0') {
+                snprintf(list[i - k].reason, LAYERS_REASON, "%.100s would have the same name",
+                         list[i - 1 + k].path);
+            }
+        }
+    }
+}
+
+static bool add_all(struct look *look) {
+    bool good = add_line(look);
+    for (size_t i = 0, end; good && i < look->count; i = end) {
+        const struct entry *e = &look->entries[i];
+        for (end = i + 1; end < look->count && look->entries[end].inside == e->inside &&
+                          memcmp(look->entries[end].path, e->path, e->inside) == 0;
+             end++) {
+        }
+        good = add_models(look, &(struct group){&look->entries[i], end - i});
+    }
+    if (good && look->source_count > 0) {
+        qsort(look->sources, look->source_count, sizeof *look->sources, by_source_name);
+        refuse_same_names(look);
+    }
+    for (size_t i = 0; i < look->source_count;
+         i++) { /* a model that is refused may be read later */
+        struct model_source *source = &look->sources[i];
+        for (const char *c = source->reason; *c != '\0'; c++) {
+            source->version = mix(source->version, (unsigned char)*c);
+        }
+    }
+    return good;
+}
+
+/* Replaces what was seen by the paths of the entries. */
+static void remember(struct look *look, struct folder_seen *seen) {
+    char **paths = calloc(look->count + 1, sizeof *paths);
+    if (paths == NULL) {
+        return; /* what was seen before is still a good choice */
+    }
+    folder_forget(seen);
+    for (size_t i = 0; i < look->count; i++) {
+        paths[i] = look->entries[i].path;
+        look->entries[i].path = NULL;
+    }
+    qsort(paths, look->count, sizeof *paths, by_text);
+    *seen = (struct folder_seen){paths, look->count};
+}
+
+struct model_source *folder_scan(int folder, struct folder_seen *seen, size_t *count) {
+    struct look look = {.folder = folder, .seen = seen};
+    look.entries = malloc(2 * sizeof *look.entries * FOLDER_MOST);
+    bool good = look.entries != NULL && list_all(&look) && add_all(&look);
+    if (good && look.sources == NULL) {
+        good = (look.sources = calloc(1, sizeof *look.sources)) != NULL;
+    }
+    if (good) {
+        remember(&look, seen);
+    } else {
+        free(look.sources);
+        look.sources = NULL;
+    }
+    for (size_t i = 0; i < look.count; i++) {
+        free(look.entries[i].path);
+    }
+    free(look.entries);
+    *count = look.source_count;
+    return look.sources;
+}
+
+void folder_forget(struct folder_seen *seen) {
+    for (size_t i = 0; i < seen->count; i++) {
+        free(seen->paths[i]);
+    }
+    free(seen->paths);
+    *seen = (struct folder_seen){0};
+}
