@@ -193,7 +193,7 @@ static inline attn_tensor attn_as_tensor(const attn_result_tensor *part) {
 typedef enum attn_causal {
     ATTN_CAUSAL_NONE = 0,
     ATTN_CAUSAL_TOP_LEFT = 1, /* query i attends to keys j <= i + p; p is the number of past keys */
-    ATTN_CAUSAL_BOTTOM_RIGHT = 2, /* query i attends to keys j <= i + (m - n) */
+    ATTN_CAUSAL_BOTTOM_RIGHT = 2, /* keys j <= i + (L - n); L is the number of valid keys */
 } attn_causal;
 
 typedef enum attn_normalization {
@@ -206,6 +206,9 @@ enum {
     ATTN_FLAG_WINDOW = 1u << 1, /* `window` is used */
     ATTN_FLAG_ALIBI = 1u << 2,  /* ALiBi with the slopes of the paper for this number of heads */
     ATTN_FLAG_MEAN_OVER_HEADS = 1u << 3, /* `weights` is the mean over the heads */
+    /* The last query stands at the last valid key, as with ATTN_CAUSAL_BOTTOM_RIGHT. A call with
+     * ATTN_CAUSAL_TOP_LEFT is refused. */
+    ATTN_FLAG_BOTTOM_RIGHT = 1u << 4,
 };
 
 /* How the frequencies of rotary embedding are changed for more positions than a model was trained
@@ -226,7 +229,8 @@ typedef enum attn_rotary_scaling {
  * rows of present_K. Zero is the default of each field.
  *
  * Without `positions`, query i is at offset + i + s (see attn_options) and row j of K is at
- * offset + p + j, where p is the number of past keys.
+ * offset + p + j, where p is the number of past keys. So a query and a key that stand at the same
+ * place turn by the same angle.
  */
 typedef struct attn_rotary {
     size_t columns;   /* the first columns of each head turn: an even number; 0 = all */
@@ -259,8 +263,9 @@ typedef struct attn_rotary {
 /*
  * The options of a call. Zero is the default of each field, so `attn_options o = {0}` is valid and
  * asks for the output only. Causal, window, ALiBi and rotary use the position of a query: query i
- * is at i + s, where s is m - n with ATTN_CAUSAL_BOTTOM_RIGHT, and the number of past keys
- * otherwise.
+ * is at i + s, where s is the number of past keys. With ATTN_CAUSAL_BOTTOM_RIGHT or
+ * ATTN_FLAG_BOTTOM_RIGHT, s is L - n, where L is the number of valid keys of the batch item: its
+ * number in `lengths`, or m without them. Queries at positions below 0 are possible then.
  */
 typedef struct attn_options {
     unsigned flags;   /* bits ATTN_FLAG_*; unknown bits are refused */
@@ -426,6 +431,9 @@ ATTN_API bool attn_plan_results_bytes(const attn_plan *plan, size_t *bytes);
  * Errors: ATTN_INVALID_ARGUMENT if the buffer is NULL, even if all results have 0 bytes, or if it
  * is not aligned; ATTN_TOO_LARGE if no buffer can hold all results. Nothing is bound then. */
 ATTN_API attn_status attn_plan_bind_all(attn_plan *plan, void *buffer);
+
+/* Returns i + s, the position of a query of a batch item (see attn_options). */
+ATTN_API int64_t attn_plan_position(const attn_plan *plan, size_t item, size_t query);
 
 /* Returns the cost of making and running the plan. The unit is the time of one multiply-add in
  * attention of many queries; the machine where it was measured does about 80 of them in a

@@ -72,8 +72,8 @@ attn_status check_shape(const attn_tensor *tensor, const char *name, int rank, c
 }
 
 static attn_status check_enums(const attn_options *o, attn_error *error) {
-    const unsigned known =
-        ATTN_FLAG_SCALE | ATTN_FLAG_WINDOW | ATTN_FLAG_ALIBI | ATTN_FLAG_MEAN_OVER_HEADS;
+    const unsigned known = ATTN_FLAG_SCALE | ATTN_FLAG_WINDOW | ATTN_FLAG_ALIBI |
+                           ATTN_FLAG_MEAN_OVER_HEADS | ATTN_FLAG_BOTTOM_RIGHT;
     if ((o->flags & ~known) != 0) {
         return attn_fail(error, ATTN_INVALID_ARGUMENT, "flags", "unknown bits in flags: 0x%x",
                          o->flags & ~known);
@@ -85,6 +85,10 @@ static attn_status check_enums(const attn_options *o, attn_error *error) {
     if ((unsigned)o->causal > ATTN_CAUSAL_BOTTOM_RIGHT) {
         return attn_fail(error, ATTN_INVALID_ARGUMENT, "causal",
                          "causal is %d; it must be 0, 1 or 2", (int)o->causal);
+    }
+    if (o->causal == ATTN_CAUSAL_TOP_LEFT && (o->flags & ATTN_FLAG_BOTTOM_RIGHT) != 0) {
+        return attn_fail(error, ATTN_INVALID_ARGUMENT, "causal",
+                         "causal is 1, top left, but the flag says bottom right, which is 2");
     }
     if ((unsigned)o->normalization > ATTN_UNNORMALIZED) {
         return attn_fail(error, ATTN_INVALID_ARGUMENT, "normalization",

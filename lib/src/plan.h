@@ -267,7 +267,9 @@ struct attn_plan {
 
     /* Options. */
     attn_normalization normalization;
-    int64_t shift; /* query i stands at position i + shift */
+    /* The place of the queries, see plan_position(). */
+    int64_t shift;
+    const size_t *ends; /* the lengths, if the last query stands at the end of them; or NULL */
     double softcap;
     attn_tensor alibi, sink; /* borrowed; without data if there are none */
     double *slopes, *sinks;  /* owned: their numbers, one for each head; NULL if there are none */
@@ -327,6 +329,13 @@ static inline bool plan_turns_keys(const attn_plan *plan) {
 /* Returns the place of a row of X in the result of a projection. */
 static inline size_t projected_row(const struct projection *p, size_t row) {
     return p->gap == 0 ? row : row + row / p->item_rows * p->gap;
+}
+
+/* Returns the position of query i of batch item b. This is the only place that knows it: causal,
+ * window, ALiBi and rotary embedding count from here. */
+static inline int64_t plan_position(const attn_plan *plan, size_t b, size_t i) {
+    const int64_t end = plan->ends == NULL ? 0 : (int64_t)plan->ends[b];
+    return (plan->merged ? 0 : (int64_t)i) + plan->shift + end;
 }
 
 /* The rows of present_K and present_V: all keys that have a position. */

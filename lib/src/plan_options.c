@@ -108,6 +108,17 @@ static attn_status resolve_lengths(attn_plan *plan, const attn_options *o, attn_
     return ATTN_OK;
 }
 
+/* The last query stands at the last valid key of its batch item, or the queries follow the past
+ * keys. */
+static void place_queries(attn_plan *plan, const attn_options *o) {
+    const bool at_the_end =
+        o->causal == ATTN_CAUSAL_BOTTOM_RIGHT || (o->flags & ATTN_FLAG_BOTTOM_RIGHT) != 0;
+    plan->ends = at_the_end ? plan->rules.lengths : NULL;
+    plan->shift = !at_the_end          ? (int64_t)plan->past
+                  : plan->ends != NULL ? -(int64_t)plan->n
+                                       : (int64_t)plan->rules.keys - (int64_t)plan->n;
+}
+
 static attn_status resolve_mask(attn_plan *plan, const attn_options *o, attn_error *error) {
     if (o->mask != NULL && o->mask->dtype != ATTN_BOOL) {
         return attn_fail(error, ATTN_INVALID_ARGUMENT, "mask", "mask must hold booleans");
@@ -187,9 +198,6 @@ attn_status plan_options(attn_plan *plan, const attn_options *o, attn_error *err
     plan->normalization = o->normalization;
     plan->softcap = o->softcap;
     plan->rules.keys = present_rows(plan);
-    plan->shift = o->causal == ATTN_CAUSAL_BOTTOM_RIGHT
-                      ? (int64_t)plan->rules.keys - (int64_t)plan->n
-                      : (int64_t)plan->past;
     bool windowed = (o->flags & ATTN_FLAG_WINDOW) != 0;
     plan->rules.window[0] = windowed ? o->window[0] : -1;
     plan->rules.window[1] = windowed ? o->window[1] : -1;
@@ -207,10 +215,15 @@ attn_status plan_options(attn_plan *plan, const attn_options *o, attn_error *err
     ATTN_TRY(resolve_alibi(plan, o, error));
     ATTN_TRY(per_head_numbers(o->sink, "sink", plan, &plan->sink, &plan->sinks, error));
     ATTN_TRY(resolve_lengths(plan, o, error));
+    place_queries(plan, o);
     ATTN_TRY(resolve_mask(plan, o, error));
     ATTN_TRY(resolve_padding(plan, o, error));
     extend_rules(plan);
     return plan_turns(plan, o, error);
+}
+
+int64_t attn_plan_position(const attn_plan *plan, size_t item, size_t query) {
+    return plan_position(plan, item, query);
 }
 
 attn_status plan_kv_heads(const attn_options *o, size_t heads, size_t *kv_heads,

@@ -21,14 +21,26 @@ static double plain_frequency(double base, size_t k, size_t columns) {
     return pow(base, -2.0 * (double)k / (double)columns);
 }
 
+/* Finds the first and the last position of the queries of all batch items. */
+static void positions_of_queries(const attn_plan *plan, int64_t *first, int64_t *last) {
+    *first = plan_position(plan, 0, 0);
+    *last = plan_position(plan, 0, plan->n - 1);
+    for (size_t b = 1; b < plan->batch && plan->ends != NULL; b++) {
+        const int64_t begin = plan_position(plan, b, 0), end = plan_position(plan, b, plan->n - 1);
+        *first = begin < *first ? begin : *first;
+        *last = end > *last ? end : *last;
+    }
+}
+
 /* Returns the number of positions that a call needs: the largest position and one more. `positions`
  * has one number for each new key of each batch item. */
 static double positions_of_call(const attn_plan *plan) {
     const struct rotary *r = &plan->rotary;
     if (r->positions == NULL) {
-        const int64_t queries = plan->shift + (plan->merged ? 1 : (int64_t)plan->n);
+        int64_t first, last;
+        positions_of_queries(plan, &first, &last);
         const int64_t keys = (int64_t)(present_rows(plan));
-        return (double)r->given.offset + (double)(queries > keys ? queries : keys);
+        return (double)r->given.offset + (double)(last + 1 > keys ? last + 1 : keys);
     }
     const size_t items = r->positions_batch == 0 ? 1 : plan->batch;
     const size_t count = items * plan->new_keys;
@@ -277,7 +289,9 @@ static attn_status check_tables(attn_plan *plan, const attn_rotary *g, attn_erro
     if (r->positions != NULL) {
         return ATTN_OK; /* their numbers are checked when they are read */
     }
-    const int64_t first = g->offset + (plan->shift < 0 ? plan->shift : 0);
+    int64_t first, last;
+    positions_of_queries(plan, &first, &last);
+    first = g->offset + (first < 0 ? first : 0);
     const double end = positions_of_call(plan);
     if (first < 0 || end > (double)r->table_rows) {
         return attn_fail(error, ATTN_SHAPE_MISMATCH, "rotary_cos",

@@ -25,6 +25,12 @@ enum field_kind {
     FIELD_READER   /* `read` of the row reads it */
 };
 
+/* The choices of "alignment". */
+enum {
+    FIELD_TOP_LEFT,
+    FIELD_BOTTOM_RIGHT
+};
+
 struct field;
 
 /* Reads the value of a field into the call. Returns false with the error set. */
@@ -54,8 +60,8 @@ struct field {
 
 /* The readers of fields whose values have a form of their own; see field_readers.c and
  * field_rotary.c. */
-field_reader field_return, field_mean_over_heads, field_top_k, field_causal, field_window,
-    field_alibi, field_sink, field_lengths, field_rotary;
+field_reader field_return, field_mean_over_heads, field_top_k, field_causal, field_alignment,
+    field_window, field_alibi, field_sink, field_lengths, field_rotary;
 
 /* The names that other programs have for keys; see fields_foreign.c. */
 extern const struct codec_foreign fields_foreign[];

@@ -82,6 +82,7 @@ bool field_causal(struct call *call, struct codec_document *document, const stru
     if (codec_kind_of(value) == CODEC_TEXT && codec_as_text(document, value, &text, error) &&
         strcmp(text, "bottom_right") == 0) {
         call->options.causal = ATTN_CAUSAL_BOTTOM_RIGHT;
+        call->options.flags |= ATTN_FLAG_BOTTOM_RIGHT;
         return true;
     }
     if (codec_kind_of(value) != CODEC_BOOL) {
@@ -89,6 +90,24 @@ bool field_causal(struct call *call, struct codec_document *document, const stru
     }
     codec_as_bool(document, value, &causal, error);
     call->options.causal = causal ? ATTN_CAUSAL_TOP_LEFT : ATTN_CAUSAL_NONE;
+    return true;
+}
+
+/* "alignment" says where the queries stand, with causal or without it. */
+bool field_alignment(struct call *call, struct codec_document *document, const struct field *field,
+                     const struct codec_value *value, struct codec_error *error) {
+    attn_options *o = &call->options;
+    size_t which;
+    if (!codec_as_choice(document, value, field->choices, field->choice_count, &which, error)) {
+        return false;
+    }
+    if (which == FIELD_BOTTOM_RIGHT) {
+        o->flags |= ATTN_FLAG_BOTTOM_RIGHT;
+        o->causal = o->causal == ATTN_CAUSAL_NONE ? ATTN_CAUSAL_NONE : ATTN_CAUSAL_BOTTOM_RIGHT;
+    } else if (o->causal == ATTN_CAUSAL_BOTTOM_RIGHT) {
+        return codec_fail(document, value, error,
+                          "alignment is \"top_left\", but causal is \"bottom_right\"");
+    }
     return true;
 }
 

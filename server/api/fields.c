@@ -16,6 +16,8 @@ static const char *const dtypes[] = {"float32", "float64"};
 static const char *const layouts[] = {[ATTN_IN_OUT] = "in_out", [ATTN_OUT_IN] = "out_in"};
 static const char *const normalizations[] = {
     [ATTN_SOFTMAX] = "softmax", [ATTN_UNNORMALIZED] = "none"};
+static const char *const alignments[] = {
+    [FIELD_TOP_LEFT] = "top_left", [FIELD_BOTTOM_RIGHT] = "bottom_right"};
 static const char of_projections[] =
     "it is a key of /self-attention, which projects X by W_Q, W_K and W_V";
 
@@ -86,8 +88,8 @@ static const struct field table[] = {
     {"digits", ALL, FIELDS_WORK, FIELD_INTEGER, 1, 17, WORK(digits)},
     {"timeout", ALL, FIELDS_WORK, FIELD_SECONDS, WORK(seconds)},
 
-    /* The options of a call of attention. "mean_over_heads" and "top_k" depend on "return", so they
-     * come after it. */
+    /* The options of a call of attention. "mean_over_heads" and "top_k" depend on "return", and
+     * "alignment" depends on "causal", so they come after these. */
     {"return", ATTENTION, FIELDS_OPTIONS, FIELD_READER, .read = field_return,
      .choices = answer_names, .choice_count = ANSWER_PROJECTED, .argument = "results"},
     {"return", WITH_X, FIELDS_OPTIONS, FIELD_READER, .read = field_return, .choices = answer_names,
@@ -101,6 +103,8 @@ static const struct field table[] = {
     {"top_k", ATTENTIONS, FIELDS_OPTIONS, FIELD_READER, .read = field_top_k},
     {"kv_heads", ATTENTION | PROJECTIONS, FIELDS_OPTIONS, FIELD_COUNT, CALL(options.kv_heads)},
     {"causal", ATTENTIONS, FIELDS_OPTIONS, FIELD_READER, .read = field_causal},
+    {"alignment", ATTENTIONS, FIELDS_OPTIONS, FIELD_READER, .read = field_alignment,
+     CHOICES(alignments)},
     {"window", ATTENTIONS, FIELDS_OPTIONS, FIELD_READER, .read = field_window},
     {"alibi", ATTENTIONS, FIELDS_OPTIONS, FIELD_READER, 1, 1, NUMBERS,
      TENSOR(alibi_slopes, options.alibi_slopes), .read = field_alibi},

@@ -16,6 +16,7 @@
 #define BY_SHAPES   "it follows from the shapes of the matrices: leave it out"
 #define WINDOW      "it is \"window\" here: [left, right]"
 #define LENGTHS     "it is \"lengths\" here, the number of valid keys of each batch item"
+#define AT_THE_END  "; \"alignment\": \"bottom_right\" puts the last query at the last of them"
 #define RETURNED    "\"return\" names the results here, such as [\"output\", \"weights\"]"
 #define RETURN_LSE  "\"return\" names the results here, such as [\"output\", \"lse\"]"
 #define SCALE       "it is \"scale\" here"
@@ -77,7 +78,9 @@ const struct codec_foreign fields_foreign[] = {
      "1 / sqrt(columns of a head of Q)"},
     {"temperature", SOFTMAX, "there is no temperature here: divide X by it first"},
     {"logits_soft_cap", ATTENTIONS, SOFTCAP},
-    {"window_size", ATTENTIONS, WINDOW},
+    {"window_size", ATTENTIONS,
+     WINDOW "; it counts from the last key as in flash-attention with \"alignment\": "
+            "\"bottom_right\""},
     {"sliding_window", ATTENTIONS, WINDOW},
     {"local_window_size", ATTENTIONS, WINDOW},
     {"left_window_size", ATTENTIONS, WINDOW},
@@ -85,7 +88,8 @@ const struct codec_foreign fields_foreign[] = {
     {"alibi_slopes", ATTENTIONS, "it is \"alibi\" here"},
     {"sinks", ATTENTIONS, SINK},
     {"learnable_sink", ATTENTIONS, SINK},
-    {"nonpad_kv_seqlen", ATTENTIONS, LENGTHS},
+    {"nonpad_kv_seqlen", ATTENTIONS, LENGTHS AT_THE_END},
+    {"cache_seqlens", ATTENTIONS, LENGTHS ", new ones included" AT_THE_END},
     {"key_value_seq_lengths", ATTENTIONS, LENGTHS},
     {"past_key", ATTENTIONS, PAST_K},
     {"past_value", ATTENTIONS, PAST_V},

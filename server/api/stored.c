@@ -109,9 +109,12 @@ bool stored_bias(struct call *call, const struct api_request *request,
     const size_t heads = s->use.layer->heads, n = x->shape[x->rank - 2];
     const size_t keys =
         c->shape[c->rank - 2] + (past != NULL && past->rank > 1 ? past->shape[past->rank - 2] : 0);
-    size_t items = 1, bytes;
+    /* Each batch item has a bias of its own if its queries stand at the end of its own keys. */
+    const bool apart =
+        call->options.lengths_count > 0 && (call->options.flags & ATTN_FLAG_BOTTOM_RIGHT) != 0;
+    size_t items = apart && x->rank > 2 ? x->shape[0] : 1, bytes;
     if (given != NULL) {
-        items = given->rank == 4 ? given->shape[0] : 1;
+        items = !apart && given->rank == 4 ? given->shape[0] : items;
         const size_t want[] = {items, heads, n, keys};
         for (int back = 1; back <= given->rank; back++) { /* the library would refuse it */
             const size_t size = given->shape[given->rank - back];
@@ -151,21 +154,15 @@ static size_t given_index(const attn_tensor *t, const size_t at[static 4]) {
     return index;
 }
 
-/* Makes row `row` of the bias. The position of a query is the one that attn_options.causal gives
- * it, or it follows the past keys. */
+/* Makes row `row` of the bias. */
 static void make_bias_row(const struct call *call, size_t row) {
     const struct stored *s = &call->stored;
     const attn_tensor *bias = &s->bias, *table = &s->use.tensors[LAYER_RELATIVE_BIAS];
     const size_t heads = bias->shape[1], n = bias->shape[2], keys = bias->shape[3];
     const size_t i = row % n, h = row / n % heads, b = row / n / heads;
-    const attn_tensor *past = call->options.past_k;
-    const bool from_end = call->options.causal == ATTN_CAUSAL_BOTTOM_RIGHT;
-    const int64_t before = from_end       ? (int64_t)keys - (int64_t)n
-                           : past == NULL ? 0
-                                          : (int64_t)past->shape[past->rank - 2];
+    const int64_t position = attn_plan_position(call->plan, b, i);
     for (size_t j = 0; j < keys; j++) {
-        const int64_t distance = (int64_t)j - ((int64_t)i + before);
-        const size_t bucket = layer_bucket(s->use.layer, distance);
+        const size_t bucket = layer_bucket(s->use.layer, (int64_t)j - position);
         double number = number_at(table, bucket * heads + h);
         if (s->given != NULL) {
             number += number_at(s->given, given_index(s->given, (size_t[]){b, h, i, j}));

@@ -49,9 +49,9 @@ static struct answer post_body(const char *path, const char *body, size_t size) 
 /* ----------------------------------------------------------------------------------------- keys */
 
 #define CALL_KEYS                                                                                  \
-    "mask", "key_padding", "bias", "causal", "window", "scale", "softcap", "alibi", "sink",        \
-        "lengths", "past_K", "past_V", "normalization", "heads", "kv_heads", "dtype", "return",    \
-        "top_k", "mean_over_heads", "digits", "timeout", "random", WORD_KEYS
+    "mask", "key_padding", "bias", "causal", "alignment", "window", "scale", "softcap", "alibi",   \
+        "sink", "lengths", "past_K", "past_V", "normalization", "heads", "kv_heads", "dtype",      \
+        "return", "top_k", "mean_over_heads", "digits", "timeout", "random", WORD_KEYS
 #define WORD_KEYS "text", "tokens", "embedding", "embedding_dim"
 #define PROJECTION_KEYS                                                                            \
     "X", "context", "W_Q", "W_K", "W_V", "W_O", "b_Q", "b_K", "b_V", "b_O", "weight_layout"

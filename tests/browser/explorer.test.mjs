@@ -457,6 +457,7 @@ test('every option is computed anew by the service', () =>
     const cases = [
       ['causal', 'true', { causal: true }],
       ['causal', 'bottom_right', { causal: 'bottom_right' }],
+      ['alignment', 'bottom_right', { alignment: 'bottom_right' }],
       ['window', [1, 0], { window: [1, 0] }],
       ['scale', '0.25', { scale: 0.25 }],
       ['softcap', '2', { softcap: 2 }],

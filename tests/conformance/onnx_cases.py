@@ -121,46 +121,24 @@ def pad_mask(mask, keys):
     return mask[np.newaxis] if mask.ndim == 1 else mask
 
 
-def positions_mask(attributes, lengths, queries, keys):
-    """Returns causal and window as a mask (batch, 1, queries, keys). Here query i of an item has the
-    position i + (its length - queries), but the daemon counts positions from the end of past_K."""
-    position = np.arange(queries)[:, np.newaxis] + (lengths.reshape(-1, 1, 1, 1) - queries)
-    key = np.arange(keys)
-    allowed = np.ones(np.broadcast_shapes(position.shape, key.shape), dtype=bool)
-    left = attributes.get("left_window_size", -1)
-    right = attributes.get("right_window_size", -1)
-    if attributes.get("is_causal", 0):
-        allowed &= key <= position
-    if left >= 0:
-        allowed &= key >= position - left
-    if right >= 0:
-        allowed &= key <= position + right
-    return allowed
-
-
 def add_masks(request, inputs, attributes):
     """Adds mask, bias, causal, window and lengths to the request."""
     packed = inputs["Q"].ndim == 3
     axis = 1 if packed else 2
-    queries, keys = inputs["Q"].shape[axis], inputs["K"].shape[axis]
+    keys = inputs["K"].shape[axis]
     if "past_key" in inputs:
         keys += inputs["past_key"].shape[2]
     mask, bias = None, None
     if "attn_mask" in inputs:
         given = pad_mask(inputs["attn_mask"], keys)
         mask, bias = (given, None) if given.dtype == np.bool_ else (None, given)
-    window = [attributes.get(f"{side}_window_size", -1) for side in ("left", "right")]
-    if "nonpad_kv_seqlen" in inputs:
-        lengths = inputs["nonpad_kv_seqlen"]
-        request["lengths"] = lengths.tolist()
-        if attributes.get("is_causal", 0) or window != [-1, -1]:
-            positions = positions_mask(attributes, lengths, queries, keys)
-            mask = positions if mask is None else positions & mask
-    else:
-        if attributes.get("is_causal", 0):
-            request["causal"] = True
-        if {"left_window_size", "right_window_size"} & set(attributes):
-            request["window"] = window
+    if "nonpad_kv_seqlen" in inputs:  # the last query of an item then stands at its last valid key
+        request["lengths"] = inputs["nonpad_kv_seqlen"].tolist()
+        request["alignment"] = "bottom_right"
+    if attributes.get("is_causal", 0):
+        request["causal"] = True
+    if {"left_window_size", "right_window_size"} & set(attributes):
+        request["window"] = [attributes.get(f"{side}_window_size", -1) for side in ("left", "right")]
     if mask is not None:
         request["mask"] = as_lists(mask)
     if bias is not None:

@@ -115,6 +115,8 @@ class Draw:
         m, rows = s["m"], s["n"]
         if self.chance(0.2):
             call["causal"] = self.rng.choice((True, False, "bottom_right"))
+        if self.chance(0.1):
+            call["alignment"] = "bottom_right"
         if self.chance(0.15):
             call["window"] = [self.rng.choice((-1, 0, self.size(m))), self.rng.choice((-1, 0, self.size(m)))]
         if self.chance(0.15):

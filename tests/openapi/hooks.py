@@ -421,8 +421,9 @@ def fit_turns(body, d, batch, queries, new_keys, past):
     if not turns(body) or queries != new_keys:
         body.pop("positions", None)
     rows = rotary.get("offset", 0) + past + queries + new_keys
+    at_the_end = "bottom_right" in (body.get("causal"), body.get("alignment"))
     for name in ("rotary_cos", "rotary_sin"):
-        if body.get("causal") == "bottom_right" and queries > past + new_keys:  # there are positions below 0
+        if at_the_end and ("lengths" in body or queries > past + new_keys):  # there may be positions below 0
             body.pop(name, None)
         elif name in body:
             body[name] = reshape(body[name], [*batch, rows, pairs])

@@ -3,8 +3,12 @@
 
 #include <math.h>
 
+int64_t reference_position(bool at_the_end, size_t past, size_t length, size_t n, size_t i) {
+    return at_the_end ? (int64_t)(length + i) - (int64_t)n : (int64_t)(past + i);
+}
+
 static bool may_attend(const struct reference_head *c, size_t i, size_t j) {
-    const int64_t position = (int64_t)i + c->shift, key = (int64_t)j;
+    const int64_t position = c->first + (int64_t)i, key = (int64_t)j;
     if (j >= c->m - c->extra) {
         return true;
     }
@@ -35,7 +39,7 @@ static void scores_of_query(const struct reference_head *c, const struct referen
         double masked = -INFINITY;
         if (may_attend(c, i, j)) {
             masked = scaled + (c->bias != NULL ? c->bias[i * c->m + j] : 0) -
-                     c->slope * fabs((double)i + (double)c->shift - (double)j);
+                     c->slope * fabs((double)c->first + (double)i - (double)j);
         }
         out->masked_scores[i * c->m + j] = masked;
     }

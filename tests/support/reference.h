@@ -20,7 +20,7 @@ struct reference_head {
     const unsigned char *exists; /* (m), NULL = all keys exist; 0 = the key does not */
     double slope;                /* the slope of ALiBi, 0 = none */
     bool causal;
-    int64_t shift;       /* the position of query i is i + shift */
+    int64_t first;       /* the position of query 0, see reference_position() */
     int64_t left, right; /* the window; -1 = no limit on that side */
     size_t length;       /* keys j >= length are forbidden */
     bool has_sink;
@@ -36,6 +36,10 @@ struct reference_results {
     double *output;                                           /* (n,d_v) */
     double *lse, *entropy, *score_scale, *output_scale;       /* (n) */
 };
+
+/* Returns the position of query i. Query 0 follows the past keys, or the last query stands at the
+ * last of `length` valid keys. */
+int64_t reference_position(bool at_the_end, size_t past, size_t length, size_t n, size_t i);
 
 /* Computes all results of one head. */
 void reference_compute(const struct reference_head *call, const struct reference_results *out);

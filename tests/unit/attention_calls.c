@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "support/reference.h"
 #include "support/rng.h"
 #include "support/scale.h"
 
@@ -62,6 +63,7 @@ struct call draw_call(unsigned kind, attn_dtype dtype, size_t heads, size_t n, s
     c.causal = kind & BOTTOM_RIGHT ? ATTN_CAUSAL_BOTTOM_RIGHT
                : kind & CAUSAL     ? ATTN_CAUSAL_TOP_LEFT
                                    : ATTN_CAUSAL_NONE;
+    c.flags = kind & AT_THE_END ? ATTN_FLAG_BOTTOM_RIGHT : 0;
     c.left = kind & WINDOW ? (int64_t)(m / 4) : -1;
     c.right = kind & WINDOW ? (int64_t)(m / 8) : -1;
     c.q = numbers(&rng, c.batch * heads * n * d, dtype);
@@ -126,16 +128,21 @@ size_t key_row(const struct call *c, size_t b, size_t h) {
     return (b * c->kv_heads + h / (c->heads / c->kv_heads)) * c->m;
 }
 
-int64_t position_of(const struct call *c, size_t i) {
-    return (int64_t)i + (c->causal == ATTN_CAUSAL_BOTTOM_RIGHT ? (int64_t)c->m - (int64_t)c->n
-                                                               : (int64_t)c->past);
+int64_t position_of(const struct call *c, size_t b, size_t i) {
+    const bool at_the_end =
+        c->causal == ATTN_CAUSAL_BOTTOM_RIGHT || (c->flags & ATTN_FLAG_BOTTOM_RIGHT) != 0;
+    return reference_position(at_the_end, c->past, length_of(c, b), c->n, i);
+}
+
+size_t length_of(const struct call *c, size_t b) {
+    return c->lengths == NULL ? c->m : c->lengths[b];
 }
 
 bool may_attend(const struct call *c, size_t b, size_t h, size_t i, size_t j) {
-    const int64_t away = (int64_t)j - position_of(c, i);
+    const int64_t away = (int64_t)j - position_of(c, b, i);
     const size_t at = row_of(c, b, h, i) * c->m + j;
     return (c->causal == ATTN_CAUSAL_NONE || away <= 0) && (c->left < 0 || -away <= c->left) &&
-           (c->right < 0 || away <= c->right) && (c->lengths == NULL || j < c->lengths[b]) &&
+           (c->right < 0 || away <= c->right) && j < length_of(c, b) &&
            (c->exists == NULL || c->exists[b * c->m + j] != 0) &&
            (c->mask == NULL || c->mask[at] != 0) && (c->bias == NULL || c->bias[at] != -INFINITY);
 }
@@ -143,7 +150,7 @@ bool may_attend(const struct call *c, size_t b, size_t h, size_t i, size_t j) {
 static double bias_of(const struct call *c, size_t b, size_t h, size_t i, size_t j) {
     const double bias = c->bias == NULL ? 0 : c->bias[row_of(c, b, h, i) * c->m + j];
     const double slope = c->slopes == NULL ? 0 : c->slopes[h];
-    return bias - slope * fabs((double)position_of(c, i) - (double)j);
+    return bias - slope * fabs((double)position_of(c, b, i) - (double)j);
 }
 
 struct call copy_call(const struct call *c) {
@@ -186,6 +193,7 @@ struct call only_keys(const struct call *c, const size_t *keys, size_t count) {
     to.past = 0;
     to.causal = ATTN_CAUSAL_NONE;
     to.left = to.right = -1;
+    to.flags &= ~(unsigned)ATTN_FLAG_BOTTOM_RIGHT;
     to.q = copy_of(c->q, c->batch * c->heads * c->n * c->d, sizeof *c->q);
     to.sinks = copy_of(c->sinks, c->heads, sizeof *c->sinks);
     to.slopes = NULL;

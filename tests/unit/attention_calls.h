@@ -27,9 +27,10 @@ enum {
     SINK = 1 << 8,
     LENGTHS = 1 << 9, /* a batch of two */
     PAST = 1 << 10,
-    NEGATIVE = 1 << 11, /* scale < 0 */
-    PADDING = 1 << 12,  /* a quarter of the keys in the middle, and some others, do not exist */
-    SHARED = 1 << 13,   /* a batch of two that shares K and V, which have rank 3 */
+    NEGATIVE = 1 << 11,   /* scale < 0 */
+    PADDING = 1 << 12,    /* a quarter of the keys in the middle, and some others, do not exist */
+    SHARED = 1 << 13,     /* a batch of two that shares K and V, which have rank 3 */
+    AT_THE_END = 1 << 14, /* bottom right without causal */
     ALL = WINDOW | MASK | BIAS | SOFTCAP | ALIBI | GROUPED | SINK | LENGTHS | PAST | PADDING,
 };
 
@@ -90,7 +91,9 @@ size_t row_of(const struct call *c, size_t b, size_t h, size_t i);
 /* Returns the first row of the keys and values that query head h uses. */
 size_t key_row(const struct call *c, size_t b, size_t h);
 
-int64_t position_of(const struct call *c, size_t i);
+/* Returns the valid keys of a batch item, and the position of query i. */
+size_t length_of(const struct call *c, size_t b);
+int64_t position_of(const struct call *c, size_t b, size_t i);
 bool may_attend(const struct call *c, size_t b, size_t h, size_t i, size_t j);
 
 /* ---------------------------------------------------------------------------------------- runs */

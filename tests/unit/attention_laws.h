@@ -13,7 +13,8 @@
 #define KINDS                                                                                      \
     DataPoints(unsigned, PLAIN, CAUSAL, BOTTOM_RIGHT | WINDOW, WINDOW | PAST, MASK, BIAS, SOFTCAP, \
                ALIBI | CAUSAL, GROUPED, SINK, LENGTHS, PAST | CAUSAL | NEGATIVE, PADDING,          \
-               SHARED | PADDING, SHARED | PAST | GROUPED, ALL, ALL | BOTTOM_RIGHT)
+               SHARED | PADDING, SHARED | PAST | GROUPED, ALL, ALL | BOTTOM_RIGHT,                 \
+               AT_THE_END | WINDOW | ALIBI | LENGTHS)
 
 enum {
     TILED = ATTN_WANT(OUTPUT) | ATTN_WANT(WEIGHTS) | ATTN_WANT(LSE),

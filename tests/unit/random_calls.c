@@ -2,6 +2,7 @@
 #include "random_calls.h"
 
 #include "random_turns.h"
+#include "support/reference.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
@@ -13,6 +14,13 @@ void *keep_block(struct random_call *c, size_t bytes) {
     cr_assert(block != NULL && c->block_count < 1024);
     c->blocks[c->block_count++] = block;
     return block;
+}
+
+int64_t random_position(const struct random_call *c, size_t b, size_t i) {
+    const attn_options *o = &c->options;
+    const bool at_the_end =
+        o->causal == ATTN_CAUSAL_BOTTOM_RIGHT || (o->flags & ATTN_FLAG_BOTTOM_RIGHT) != 0;
+    return reference_position(at_the_end, c->p, c->lengths[b], c->n, i);
 }
 
 double *draw_normals(struct random_call *c, size_t count, double scale) {
@@ -391,6 +399,8 @@ static void draw_options(struct random_call *c) {
         o->bias = draw_broadcast(c, false, &c->bias_full);
     }
     o->causal = rng_chance(&c->rng, 2) ? ATTN_CAUSAL_NONE : (attn_causal)rng_between(&c->rng, 1, 2);
+    o->flags |=
+        o->causal == ATTN_CAUSAL_NONE && rng_chance(&c->rng, 3) ? ATTN_FLAG_BOTTOM_RIGHT : 0;
     if (rng_chance(&c->rng, 3)) {
         o->flags |= ATTN_FLAG_WINDOW;
         o->window[0] = (int64_t)rng_between(&c->rng, 0, 20) - 1;
@@ -415,7 +425,7 @@ static void draw_options(struct random_call *c) {
         o->sink = tensor_of(c, s, 1, &c->H);
     }
     for (size_t b = 0; b < c->B; b++) {
-        c->lengths[b] = c->m;
+        c->lengths[b] = c->m - c->extra;
     }
     if (rng_chance(&c->rng, 4)) {
         for (size_t b = 0; b < c->B; b++) {

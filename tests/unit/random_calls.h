@@ -64,6 +64,9 @@ struct random_call {
 attn_plan *draw_random_call(struct random_call *c, uint64_t seed);
 void free_random_call(struct random_call *c);
 
+/* Returns the position of query i of batch item b. */
+int64_t random_position(const struct random_call *c, size_t b, size_t i);
+
 /* Allocates zeros that are freed with the call. */
 void *keep_block(struct random_call *c, size_t bytes);
 

@@ -62,15 +62,16 @@ static const attn_tensor *draw_table(struct random_call *c, double **x, bool ite
 
 static void draw_rotary(struct random_call *c, struct turns *t) {
     attn_rotary *r = &c->rotary;
-    const int64_t shift = c->options.causal == ATTN_CAUSAL_BOTTOM_RIGHT
-                              ? (int64_t)(c->m - c->extra) - (int64_t)c->n
-                              : (int64_t)c->p;
+    int64_t first = 0; /* of all positions without the offset */
+    for (size_t b = 0; b < c->B; b++) {
+        first = random_position(c, b, 0) < first ? random_position(c, b, 0) : first;
+    }
     const bool may_have_items = !c->shared || c->B == 1;
     r->columns = rng_chance(&c->rng, 2) ? 2 * rng_between(&c->rng, 1, c->d[0] / 2) : 0;
     r->columns = c->d[0] % 2 != 0 && r->columns == 0 ? c->d[0] - 1 : r->columns;
     r->interleaved = rng_chance(&c->rng, 2);
     r->offset = rng_chance(&c->rng, 2) ? 0 : (int64_t)rng_between(&c->rng, 1, 50);
-    r->offset += shift < 0 ? -shift : 0;
+    r->offset -= first;
     r->base = rng_chance(&c->rng, 2) ? 0 : 2 + 100 * rng_uniform(&c->rng);
     t->pairs = (r->columns == 0 ? c->d[0] : r->columns) / 2;
     t->rows = (size_t)r->offset + c->m + c->n;
@@ -110,16 +111,13 @@ void draw_turns(struct random_call *c) {
     if (d > 1 && rng_chance(&c->rng, 3)) {
         draw_rotary(c, &t);
     }
-    const int64_t shift = c->options.causal == ATTN_CAUSAL_BOTTOM_RIGHT
-                              ? (int64_t)(c->m - c->extra) - (int64_t)c->n
-                              : (int64_t)c->p;
     for (size_t b = 0; b < c->B; b++) {
         for (size_t h = 0; h < c->H; h++) {
             for (size_t i = 0; i < c->n; i++) {
                 if (norm_q != NULL) {
                     normalise(c->Q[b][h] + i * d, norm_q, d, epsilon);
                 }
-                turn(c, &t, c->Q[b][h] + i * d, b, i, (int64_t)i + shift + c->rotary.offset);
+                turn(c, &t, c->Q[b][h] + i * d, b, i, random_position(c, b, i) + c->rotary.offset);
             }
         }
         for (size_t h = 0; h < c->KV && !(b > 0 && c->shared); h++) {

@@ -49,6 +49,13 @@ static const struct refusal refusals[] = {
      ATTN_INVALID_ARGUMENT,
      "results",
      "0x"},
+    {{2, 4, 8},
+     {2, 5, 8},
+     {2, 5, 8},
+     {.causal = ATTN_CAUSAL_TOP_LEFT, .flags = ATTN_FLAG_BOTTOM_RIGHT},
+     ATTN_INVALID_ARGUMENT,
+     "causal",
+     "bottom right, which is 2"},
     {{2, 4, 8}, {2, 5, 8}, {2, 5, 8}, {.softcap = -1}, ATTN_INVALID_ARGUMENT, "softcap", "-1"},
     {{2, 4, 8}, {2, 5, 8}, {2, 5, 8}, {.softcap = NAN}, ATTN_INVALID_ARGUMENT, "softcap", "nan"},
     {{2, 4, 8},
@@ -412,6 +419,38 @@ Test(errors, an_overflow_that_nobody_sees_is_none) {
     attn_options o = {.causal = ATTN_CAUSAL_TOP_LEFT};
     cr_assert_eq(plan_and_run(&tq, &tk, &tv, &o, (void *[ATTN_RESULT_COUNT]){out}, NULL), ATTN_OK);
     cr_assert_eq(out[0], 3);
+}
+
+/* Past keys and values have the dtype and the rank of a call with projections. */
+Test(errors, multihead_names_past_keys_and_values) {
+    static const double data[4];
+    const attn_tensor x = {.data = data, .dtype = ATTN_FLOAT64, .rank = 2, .shape = {2, 2}};
+    const attn_projection head = {.w_q = &x, .w_k = &x, .w_v = &x};
+    const attn_multihead call = {.x = &x, .projections = &head, .count = 1};
+    attn_tensor narrow = x, deep = x;
+    narrow.dtype = ATTN_FLOAT32;
+    deep.rank = 3;
+    deep.shape[2] = 1;
+    const struct {
+        const attn_tensor *k, *v;
+        attn_status status;
+        const char *argument, *message;
+    } cases[] = {
+        {&narrow, &x, ATTN_INVALID_ARGUMENT, "past_K",
+         "past_K must be float64 like the other matrices"},
+        {&x, &narrow, ATTN_INVALID_ARGUMENT, "past_V",
+         "past_V must be float64 like the other matrices"},
+        {&deep, &x, ATTN_SHAPE_MISMATCH, "past_K", "past_K must have rank 2, not 3"},
+        {&x, &deep, ATTN_SHAPE_MISMATCH, "past_V", "past_V must have rank 2, not 3"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const attn_options o = {.past_k = cases[i].k, .past_v = cases[i].v};
+        attn_error error = {0};
+        attn_plan *plan;
+        cr_expect_eq(attn_plan_multihead(&plan, &call, &o, &error), cases[i].status, "case %zu", i);
+        cr_expect_str_eq(error.argument, cases[i].argument);
+        cr_expect_str_eq(error.message, cases[i].message);
+    }
 }
 
 Test(errors, multihead_names_the_weights) {

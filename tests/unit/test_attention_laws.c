@@ -222,7 +222,7 @@ Theory((unsigned kind, size_t size, int dtype, size_t half), laws,
     }
     struct call c = draw_law_call(kind, size, dtype);
     const size_t last = (c.n - 1) * half / 2;
-    const int64_t next = position_of(&c, last) + 1;
+    const int64_t next = position_of(&c, 0, last) + 1; /* item 0 has the most valid keys */
     struct call other = copy_call(&c);
     refill(&other, next < 0 ? 0 : next > (int64_t)c.m ? c.m : (size_t)next, false, size + 1);
     const unsigned ways[] = {TILED, ATTN_WANT(OUTPUT) | ATTN_WANT(LSE), TILED | ATTN_WANT(ENTROPY)};

@@ -45,6 +45,8 @@ static const unsigned kinds[] = {
     SHARED | PAST,
     ALL,
     ALL | BOTTOM_RIGHT,
+    LENGTHS | BOTTOM_RIGHT,
+    LENGTHS | AT_THE_END | WINDOW | ALIBI,
 };
 
 enum {

@@ -139,8 +139,7 @@ static void check_head(struct worst_errors *worst, struct random_call *c, const 
         .mask = mask,
         .slope = c->slopes[h],
         .causal = o->causal != ATTN_CAUSAL_NONE,
-        .shift = o->causal == ATTN_CAUSAL_BOTTOM_RIGHT ? (int64_t)(m - c->extra) - (int64_t)n
-                                                       : (int64_t)c->p,
+        .first = random_position(c, b, 0),
         .left = (o->flags & ATTN_FLAG_WINDOW) ? o->window[0] : -1,
         .right = (o->flags & ATTN_FLAG_WINDOW) ? o->window[1] : -1,
         .length = c->lengths[b],

@@ -36,6 +36,8 @@ static const struct shape shapes[] = {
     {1, 1, 600, 1000, 400, 32, 32, ATTN_CAUSAL_TOP_LEFT, 100, 0, 0, false, false},
     {1, 1, 500, 500, 0, 16, 16, 0, 3, 5, 0, false, false},
     {1, 1, 64, 900, 0, 64, 64, 0, -1, -1, 333, false, true},
+    {1, 1, 300, 900, 0, 64, 64, ATTN_CAUSAL_BOTTOM_RIGHT, 130, -1, 500, false, false},
+    {1, 1, 3, 20000, 0, 16, 16, ATTN_CAUSAL_BOTTOM_RIGHT, -1, -1, 9001, false, false},
     {2, 2, 90, 800, 77, 40, 24, 0, -1, -1, 0, true, false},
     {1, 1, 40, 400, 0, 160, 200, 0, -1, -1, 0, false, false},
     {1, 1, 1, 9000, 0, 64, 64, 0, -1, -1, 0, false, false},
@@ -104,6 +106,7 @@ static double at(const void *data, attn_dtype dtype, size_t i) {
 static double head_error(const struct shape *s, const struct data *x, size_t h, attn_dtype dtype,
                          const void *output, const void *weights, const void *lse) {
     const size_t kv = h / (s->heads / s->kv_heads), pairs = s->n * s->m;
+    const size_t length = s->length == 0 ? s->m : s->length;
     double *buffer = calloc(4 * pairs + s->n * s->d_v + 4 * s->n, sizeof *buffer), worst = 0;
     cr_assert_not_null(buffer);
     struct reference_head call = {
@@ -117,11 +120,11 @@ static double head_error(const struct shape *s, const struct data *x, size_t h, 
         .scale = 1 / sqrt((double)s->d),
         .mask = x->mask,
         .causal = s->causal != ATTN_CAUSAL_NONE,
-        .shift = s->causal == ATTN_CAUSAL_BOTTOM_RIGHT ? (int64_t)s->m - (int64_t)s->n
-                                                       : (int64_t)s->past,
+        .first =
+            reference_position(s->causal == ATTN_CAUSAL_BOTTOM_RIGHT, s->past, length, s->n, 0),
         .left = s->left,
         .right = s->right,
-        .length = s->length == 0 ? s->m : s->length,
+        .length = length,
         .has_sink = s->sink,
         .sink = s->sink ? x->sink[h] : 0,
     };

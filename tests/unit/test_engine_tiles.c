@@ -94,11 +94,13 @@ Test(engine_tiles, kinds_and_edges_agree_with_the_reference) {
                                      SHARED | LENGTHS,
                                      SHARED | PAST | CAUSAL,
                                      ALL,
-                                     ALL | BOTTOM_RIGHT};
+                                     ALL | BOTTOM_RIGHT,
+                                     LENGTHS | BOTTOM_RIGHT,
+                                     LENGTHS | AT_THE_END | WINDOW | ALIBI};
     static const size_t queries[] = {32, 33, 63, 64, 65, 100, 129, 197};
     static const size_t keys[] = {64, 65, 100, 127, 129, 197, 250};
     static const size_t widths[] = {3, 16, 24, 26, 27, 31, 33, 58, 64, 80, 96, 100, 160};
-    const size_t kind_count = sizeof kinds / sizeof *kinds, rounds = test_scale(38);
+    const size_t kind_count = sizeof kinds / sizeof *kinds, rounds = test_scale(42);
     for (size_t i = 0; i < rounds; i++) {
         const unsigned kind = kinds[i % kind_count];
         struct call c =

@@ -29,7 +29,7 @@ static inline void visible_by(const struct rules *r, size_t b, int64_t at, size_
 
 /* The same for query i of a plan. */
 static inline void visible_keys(const attn_plan *p, size_t b, size_t i, size_t *from, size_t *to) {
-    visible_by(&p->rules, b, (p->merged ? 0 : (int64_t)i) + p->shift, from, to);
+    visible_by(&p->rules, b, plan_position(p, b, i), from, to);
 }
 
 #endif

@@ -5,7 +5,15 @@ const isList = (value) => Array.isArray(value) && value.length < 5 && value.ever
 const sayable = (value) => typeof value !== 'object' || isList(value);
 
 // The values that options have if a request does not name them.
-const DEFAULTS = { causal: false, alibi: false, mean_over_heads: false, normalization: 'softmax', dtype: 'float32', scale: '1/√d' };
+const DEFAULTS = {
+  causal: false,
+  alignment: 'top_left',
+  alibi: false,
+  mean_over_heads: false,
+  normalization: 'softmax',
+  dtype: 'float32',
+  scale: '1/√d',
+};
 
 function word(value) {
   if (value === true) return 'on';

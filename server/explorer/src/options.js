@@ -9,6 +9,10 @@ const CAUSAL = [
   ['true', 'on', 'true'],
   ['bottom_right', 'bottom right', '"bottom_right"'],
 ];
+const ALIGNMENT = [
+  ['', 'top left', undefined],
+  ['bottom_right', 'bottom right', '"bottom_right"'],
+];
 const NORMALIZATION = [
   ['', 'softmax', undefined],
   ['none', 'none', '"none"'],
@@ -32,6 +36,7 @@ const WHOLES = { read: (text) => readList(text, readWhole), rule: 'a whole numbe
 // The options. kind: choice, switch or pair; an option without kind is a field. takes: the kind of text.
 const OPTIONS = [
   { key: 'causal', label: 'Causal', kind: 'choice', values: CAUSAL, title: 'No query attends to keys that come after it' },
+  { key: 'alignment', label: 'Alignment', kind: 'choice', values: ALIGNMENT, title: 'Bottom right: the last query stands at the last key' },
   {
     key: 'window',
     label: 'Window',

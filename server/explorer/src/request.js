@@ -94,6 +94,7 @@ export function askForQ(body) {
 export function inapplicable(summary, heads) {
   const { options, shapes, projected } = summary;
   const reasons = {};
+  if (options.causal === 'bottom_right') reasons.alignment = 'set by Causal';
   if (options.normalization === 'none') reasons.sink = 'needs softmax';
   if (options.heads?.own) reasons.heads = reasons.kv_heads = 'each head has its own';
   else if (projected && shapes.W_Q?.length === 3) reasons.heads = reasons.kv_heads = 'set by W_Q';

@@ -9,8 +9,8 @@ import scipy.special
 
 import reference
 
-OPTIONS = ("mask", "bias", "causal", "window", "scale", "softcap", "alibi", "sink", "lengths",
-           "normalization", "top_k")
+OPTIONS = ("mask", "bias", "causal", "alignment", "window", "scale", "softcap", "alibi", "sink",
+           "lengths", "normalization", "top_k")
 
 
 def answer(path, request):

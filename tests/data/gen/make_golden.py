@@ -396,8 +396,21 @@ def formulas_projected():
                "lengths": [3, 2], "mean_over_heads": True, "return": ["weights", "output", "statistics"]})
 
 
+def formulas_at_the_end():
+    """The last query of each batch item stands at its last valid key. A length may be less than the queries."""
+    wanted = ["masked_scores", "weights", "output", "lse"]
+    add("causal bottom_right with lengths",
+        {**qkv(3, 2, n=3, m=5), "causal": "bottom_right", "lengths": [5, 4, 1], "return": wanted})
+    add("window at the end of the lengths, without causal",
+        {**qkv(2, 1, n=3, m=6), "alignment": "bottom_right", "window": [1, 1], "lengths": [6, 2], "return": wanted})
+    add("ALiBi at the end of the lengths, with past keys",
+        {**qkv(2, 2, n=2, m=3), "past_K": draw(2, 2, 2, 4), "past_V": draw(2, 2, 2, 4), "alignment": "bottom_right",
+         "alibi": True, "lengths": [4, 5], "return": wanted})
+
+
 def main():
-    for part in (pytorch_attention, pytorch_multihead, pytorch_softmax, only_formulas, formulas_projected):
+    for part in (pytorch_attention, pytorch_multihead, pytorch_softmax, only_formulas, formulas_projected,
+                 formulas_at_the_end):
         part()
     casefile.write(FILE, cases)
     sources = [c["source"] for c in cases]

@@ -20,15 +20,21 @@ def alibi_slopes(heads):
     return np.array(slopes[:heads])
 
 
-def allowed(batch, heads, n, m, past=0, mask=None, causal=False, window=None, lengths=None):
+def first_position(b, n, m, past, causal, alignment, lengths):
+    """Returns the position of query 0 of a batch item. The last query stands at the last valid key, or query 0 follows
+    the past keys."""
+    length = m if lengths is None else lengths[b]
+    return length - n if "bottom_right" in (causal, alignment) else past
+
+
+def allowed(batch, heads, n, m, past=0, mask=None, causal=False, alignment=None, window=None, lengths=None):
     """Returns an array (batch, heads, n, m) of booleans, true if this query may attend to this key."""
-    shift = m - n if causal == "bottom_right" else past
     left, right = window if window is not None else (-1, -1)
     yes = np.ones((batch, heads, n, m), dtype=bool)
     for b in range(batch):
         for i in range(n):
             for j in range(m):
-                position = i + shift
+                position = i + first_position(b, n, m, past, causal, alignment, lengths)
                 if causal and j > position:
                     yes[b, :, i, j] = False
                 if left >= 0 and j < position - left:
@@ -59,8 +65,8 @@ def softmax_rows(x, sink=None):
     return weights, lse
 
 
-def attention(q, k, v, mask=None, bias=None, causal=False, window=None, scale=None, softcap=0.0,
-              alibi=None, sink=None, lengths=None, past_k=None, past_v=None,
+def attention(q, k, v, mask=None, bias=None, causal=False, alignment=None, window=None, scale=None,
+              softcap=0.0, alibi=None, sink=None, lengths=None, past_k=None, past_v=None,
               normalization="softmax", top_k=5):
     """Computes attention of q (B,H,n,d), k (B,H_kv,m,d) and v (B,H_kv,m,d_v). Returns every stage by its name."""
     q, k, v = (np.asarray(x, dtype=np.float64) for x in (q, k, v))
@@ -88,11 +94,12 @@ def attention(q, k, v, mask=None, bias=None, causal=False, window=None, scale=No
         masked = masked + np.broadcast_to(np.asarray(bias, dtype=np.float64), masked.shape)
     if alibi is not None:
         slopes = alibi_slopes(heads) if alibi is True else np.asarray(alibi, dtype=np.float64)
-        shift = m - n if causal == "bottom_right" else past
-        for i in range(n):
-            for j in range(m):
-                masked[:, :, i, j] += -slopes * abs(i + shift - j)
-    masked[~allowed(batch, heads, n, m, past, mask, causal, window, lengths)] = -np.inf
+        for b in range(batch):
+            first = first_position(b, n, m, past, causal, alignment, lengths)
+            for i in range(n):
+                for j in range(m):
+                    masked[b, :, i, j] += -slopes * abs(first + i - j)
+    masked[~allowed(batch, heads, n, m, past, mask, causal, alignment, window, lengths)] = -np.inf
 
     if normalization == "softmax":
         weights, lse = softmax_rows(masked, sink)
