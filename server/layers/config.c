@@ -2,6 +2,8 @@
 #include "layers/config.h"
 
 #include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,8 +32,7 @@ struct codec_document *config_parse(const char *text, size_t size, struct accoun
     return document;
 }
 
-/* Returns a text of the metadata, or NULL. */
-static const char *metadata_text(const struct config *config, const char *name) {
+const char *config_metadata(const struct config *config, const char *name) {
     const struct codec_value *value =
         config->metadata == NULL ? NULL : codec_get(config->metadata, name);
     const char *text;
@@ -40,7 +41,7 @@ static const char *metadata_text(const struct config *config, const char *name) 
 }
 
 bool config_open(struct config *config, struct codec_error *error) {
-    const char *text = metadata_text(config, "config");
+    const char *text = config_metadata(config, "config");
     if (text == NULL) {
         return true;
     }
@@ -54,73 +55,105 @@ void config_close(struct config *config) {
     *config = (struct config){0};
 }
 
-const struct codec_value *config_value(const struct config *config, const char *name,
-                                       const struct codec_document **document) {
-    const struct codec_document *const documents[] = {config->own, config->file};
-    for (size_t i = 0; i < 2; i++) {
-        *document = documents[i];
-        if (*document == NULL || codec_kind_of(codec_root(*document)) != CODEC_OBJECT) {
-            continue;
-        }
-        const struct codec_value *root = codec_root(*document);
-        const struct codec_value *text = config->of_text ? codec_get(root, "text_config") : NULL;
-        const struct codec_value *value = NULL;
-        if (text != NULL && codec_kind_of(text) == CODEC_OBJECT) {
-            value = codec_get(text, name);
-        }
-        value = value == NULL ? codec_get(root, name) : value;
-        if (value != NULL && codec_kind_of(value) != CODEC_NULL) {
-            return value;
-        }
-    }
-    return NULL;
+struct config_object config_root(const struct config *config) {
+    const struct codec_document *document = config->own != NULL ? config->own : config->file;
+    return (struct config_object){document, document == NULL ? NULL : codec_root(document)};
 }
 
-double config_number(const struct config *config, const char *const *names, double otherwise) {
-    for (size_t i = 0; names[i] != NULL; i++) {
-        const char *text = metadata_text(config, names[i]);
-        const struct codec_document *document;
-        const struct codec_value *value = config_value(config, names[i], &document);
-        struct codec_error unused;
-        double number;
-        if (text != NULL) {
-            char *end;
-            number = strtod(text, &end);
-            if (end != text && *end == '\0' && isfinite(number)) {
-                return number;
-            }
-        }
-        if (value != NULL && codec_as_number(document, value, &number, &unused)) {
-            return number;
-        }
-    }
-    return otherwise;
+struct config_object config_inner(struct config_object object, const char *name) {
+    const struct codec_value *value = config_value(object, name);
+    const bool inner = value != NULL && codec_kind_of(value) == CODEC_OBJECT;
+    return (struct config_object){object.document, inner ? value : NULL};
 }
 
-size_t config_count(const struct config *config, const char *const *names, size_t otherwise) {
-    const double number = config_number(config, names, (double)otherwise);
-    return number >= 1 && number <= 1 << 20 && number == floor(number) ? (size_t)number : 0;
+const struct codec_value *config_value(struct config_object object, const char *name) {
+    const struct codec_value *value = object.value == NULL ? NULL : codec_get(object.value, name);
+    return value == NULL || codec_kind_of(value) == CODEC_NULL ? NULL : value;
 }
 
-bool config_flag(const struct config *config, const char *name, bool otherwise) {
-    const char *text = metadata_text(config, name);
-    const struct codec_document *document;
-    const struct codec_value *value = config_value(config, name, &document);
+double config_number(struct config_object object, const char *name, double otherwise) {
+    const struct codec_value *value = config_value(object, name);
+    struct codec_error unused;
+    double number;
+    return value != NULL && codec_as_number(object.document, value, &number, &unused) ? number
+                                                                                      : otherwise;
+}
+
+bool config_flag(struct config_object object, const char *name, bool otherwise) {
+    const struct codec_value *value = config_value(object, name);
     struct codec_error unused;
     bool flag;
-    if (text != NULL) {
-        return strcmp(text, "true") == 0;
-    }
-    return value != NULL && codec_as_bool(document, value, &flag, &unused) ? flag : otherwise;
+    return value != NULL && codec_as_bool(object.document, value, &flag, &unused) ? flag
+                                                                                  : otherwise;
 }
 
-const char *config_text(const struct config *config, const char *name) {
-    const char *text = metadata_text(config, name);
-    const struct codec_document *document;
-    const struct codec_value *value = config_value(config, name, &document);
+const char *config_text(struct config_object object, const char *name) {
+    const struct codec_value *value = config_value(object, name);
     struct codec_error unused;
-    if (text != NULL) {
-        return text;
+    const char *text;
+    return value != NULL && codec_as_text(object.document, value, &text, &unused) ? text : NULL;
+}
+
+/* ------------------------------------------------------------------------------------- messages */
+
+/* A text that grows up to its room. */
+struct print {
+    const struct codec_document *document;
+    char *text;
+    size_t size, room;
+};
+
+static void put(struct print *p, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void put(struct print *p, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    const int more = vsnprintf(p->text + p->size, p->room - p->size, format, arguments);
+    va_end(arguments);
+    p->size += more < 0 ? 0 : (size_t)more;
+    if (p->size >= p->room) { /* it is full, and stays so */
+        p->size = p->room - 1;
+        strcpy(p->text + p->size - 3, "...");
     }
-    return value != NULL && codec_as_text(document, value, &text, &unused) ? text : NULL;
+}
+
+/* Writes a value. A list of numbers is only named, because the codec keeps it in another form. */
+static void print_value(struct print *p, const struct codec_value *value, int depth) {
+    struct codec_error unused;
+    const enum codec_kind kind = codec_kind_of(value);
+    const char *text = "";
+    double number = 0;
+    bool flag = false;
+    if (kind == CODEC_TEXT) {
+        codec_as_text(p->document, value, &text, &unused);
+        put(p, "\"%.100s\"", text);
+    } else if (kind == CODEC_NUMBER) {
+        codec_as_number(p->document, value, &number, &unused);
+        put(p, "%.10g", number);
+    } else if (kind == CODEC_BOOL) {
+        codec_as_bool(p->document, value, &flag, &unused);
+        put(p, "%s", flag ? "true" : "false");
+    } else if (kind == CODEC_NULL) {
+        put(p, "null");
+    } else if (kind == CODEC_TENSOR) {
+        put(p, "[a list of numbers]");
+    } else {
+        put(p, "%s", kind == CODEC_OBJECT ? "{" : "[");
+        const struct codec_value *member = codec_at(value, 0);
+        for (bool first = true; member != NULL && depth > 0 && p->size + 1 < p->room;
+             member = codec_next(member), first = false) {
+            put(p, "%s", first ? "" : ", ");
+            if (kind == CODEC_OBJECT) {
+                put(p, "\"%.100s\": ", codec_name(member));
+            }
+            print_value(p, member, depth - 1);
+        }
+        put(p, "%s", kind == CODEC_OBJECT ? "}" : "]");
+    }
+}
+
+void config_print(struct config_object object, const struct codec_value *value, size_t room,
+                  char *text) {
+    struct print p = {.document = object.document, .text = text, .room = room};
+    text[0] = '\0';
+    print_value(&p, value, 4);
 }

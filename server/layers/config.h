@@ -1,20 +1,26 @@
 /*
  * config.h - the settings of a model: the `__metadata__` of its safetensors file, and its
- * config.json as Hugging Face transformers writes it.
+ * config.json as Hugging Face transformers writes it, or the text "config" of the metadata, which
+ * takes the place of that file.
  */
 #ifndef LAYERS_CONFIG_H
 #define LAYERS_CONFIG_H
 
 #include "codec/codec.h"
 
-/* The places where a setting may stand, in this order. NULL: there is no such place. */
+/* The settings of a model. */
 struct config {
     const struct codec_document *header; /* of the safetensors file; borrowed */
-    const struct codec_value *metadata;  /* texts of the header */
+    const struct codec_value *metadata;  /* texts of the header; NULL: there are none */
     struct codec_document *own;          /* owned: the text "config" of the metadata, as JSON */
     struct codec_document *file;         /* owned: config.json */
     struct account *account;             /* counts the documents; borrowed */
-    bool of_text; /* "text_config", the config of a language model, is asked first */
+};
+
+/* An object in which keys are looked up. It is borrowed from a config. */
+struct config_object {
+    const struct codec_document *document;
+    const struct codec_value *value; /* NULL: there is none, and so no key has a value */
 };
 
 enum {
@@ -37,21 +43,26 @@ bool config_open(struct config *config, struct codec_error *error);
 /* Frees what the config owns. */
 void config_close(struct config *config);
 
-/* Returns the number of the first of these names that has one, or `otherwise`. `names` ends with
- * NULL. A text of the metadata counts if it is a number. */
-double config_number(const struct config *config, const char *const *names, double otherwise);
+/* Returns a text of the metadata, or NULL. Borrowed. */
+const char *config_metadata(const struct config *config, const char *name);
 
-/* Returns such a number if it is a whole number from 1 to 2^20, and otherwise 0. */
-size_t config_count(const struct config *config, const char *const *names, size_t otherwise);
+/* Returns the outermost value of the config, which must be checked to be an object. */
+struct config_object config_root(const struct config *config);
 
-/* Returns whether a setting is true. */
-bool config_flag(const struct config *config, const char *name, bool otherwise);
+/* Returns an object in an object; its value is NULL if there is none. */
+struct config_object config_inner(struct config_object object, const char *name);
 
-/* Returns a text, or NULL. Borrowed. */
-const char *config_text(const struct config *config, const char *name);
+/* Returns the value of a key. NULL: there is none, or it is null. */
+const struct codec_value *config_value(struct config_object object, const char *name);
 
-/* Returns a value of config.json, and the document that it belongs to; NULL if there is none. */
-const struct codec_value *config_value(const struct config *config, const char *name,
-                                       const struct codec_document **document);
+/* Each returns the value of a key if it has one of this kind. family_keys.c refuses values of
+ * another kind before. A text is borrowed. */
+double config_number(struct config_object object, const char *name, double otherwise);
+bool config_flag(struct config_object object, const char *name, bool otherwise);
+const char *config_text(struct config_object object, const char *name);
+
+/* Writes a value as JSON, for a message. What is too long ends with "...". */
+void config_print(struct config_object object, const struct codec_value *value, size_t room,
+                  char *text);
 
 #endif

@@ -15,90 +15,67 @@
     [LAYER_W_O] = "out_proj.weight", [LAYER_B_Q] = "in_proj_bias", [LAYER_B_O] = "out_proj.bias",  \
     [LAYER_BIAS_K] = "bias_k", [LAYER_BIAS_V] = "bias_v"
 
-/* The models of which the attention is known to be the one that is computed here. Other models may
- * have the same names of tensors, but another attention. */
-static const char *const bert[] = {
-    "bert",          "roberta",  "xlm-roberta",          "camembert", "xmod", "electra", "ernie",
-    "data2vec-text", "splinter", "roberta-prelayernorm", NULL};
-static const char *const vit[] = {
-    "vit", "deit", "vit_mae", "vit_msn", "yolos", "dinov2", "audio-spectrogram-transformer", NULL};
-static const char *const distilbert[] = {"distilbert", NULL};
-static const char *const gpt2[] = {"gpt2", "openai-gpt", NULL};
-static const char *const llama[] = {"llama",     "mistral", "mixtral",   "qwen2",
-                                    "qwen2_moe", "qwen3",   "qwen3_moe", NULL};
-static const char *const bart[] = {"bart",
-                                   "mbart",
-                                   "plbart",
-                                   "marian",
-                                   "pegasus",
-                                   "blenderbot",
-                                   "blenderbot-small",
-                                   "m2m_100",
-                                   "opt",
-                                   "whisper",
-                                   "wav2vec2",
-                                   "hubert",
-                                   "clip_vision_model",
-                                   "siglip_vision_model",
-                                   NULL};
-static const char *const t5[] = {"t5", "mt5", "umt5", NULL};
-
 static const struct family families[] = {
     {.name = "torch",
      .tensors = {[LAYER_W_Q] = "in_proj_weight", TORCH},
-     .fused_weights = true,
-     .fused_biases = true,
+     .weights = FAMILY_THIRDS,
+     .biases = FAMILY_THIRDS,
      .needs_output = true},
     {.name = "torch",
      .tensors = {[LAYER_W_Q] = "q_proj_weight",
                  [LAYER_W_K] = "k_proj_weight",
                  [LAYER_W_V] = "v_proj_weight",
                  TORCH},
-     .fused_biases = true,
+     .biases = FAMILY_THIRDS,
      .needs_output = true},
     {.name = "bert",
-     .models = bert,
      .tensors = {LINEAR("self.query", "self.key", "self.value", "output.dense")},
      .needs_output = true},
     {.name = "vit",
-     .models = vit,
      .tensors = {LINEAR("attention.query", "attention.key", "attention.value", "output.dense")},
      .needs_output = true},
     {.name = "distilbert",
-     .models = distilbert,
      .tensors = {LINEAR("q_lin", "k_lin", "v_lin", "out_lin")},
      .needs_output = true},
     {.name = "gpt2",
-     .models = gpt2,
      .tensors = {[LAYER_W_Q] = "c_attn.weight",
                  [LAYER_B_Q] = "c_attn.bias",
                  [LAYER_W_O] = "c_proj.weight",
                  [LAYER_B_O] = "c_proj.bias"},
-     .fused_weights = true,
-     .fused_biases = true,
+     .weights = FAMILY_THIRDS,
+     .biases = FAMILY_THIRDS,
      .in_out = true,
-     .needs_output = true,
-     .causal = true},
+     .needs_output = true},
     {.name = "llama",
-     .models = llama,
      .tensors = {LINEAR("q_proj", "k_proj", "v_proj", "o_proj"), [LAYER_NORM_Q] = "q_norm.weight",
-                 [LAYER_NORM_K] = "k_norm.weight"},
-     .needs_output = true,
-     .causal = true,
-     .rotary = true},
+                 [LAYER_NORM_K] = "k_norm.weight", [LAYER_SINK] = "sinks"},
+     .needs_output = true},
+    {.name = "phi3",
+     .tensors = {[LAYER_W_Q] = "qkv_proj.weight",
+                 [LAYER_B_Q] = "qkv_proj.bias",
+                 [LAYER_W_O] = "o_proj.weight",
+                 [LAYER_B_O] = "o_proj.bias"},
+     .weights = FAMILY_GROUPS,
+     .biases = FAMILY_GROUPS,
+     .needs_output = true},
+    {.name = "gpt-neox",
+     .tensors = {[LAYER_W_Q] = "query_key_value.weight",
+                 [LAYER_B_Q] = "query_key_value.bias",
+                 [LAYER_W_O] = "dense.weight",
+                 [LAYER_B_O] = "dense.bias"},
+     .weights = FAMILY_HEADS,
+     .biases = FAMILY_HEADS,
+     .needs_output = true},
     {.name = "bart",
-     .models = bart,
      .tensors = {LINEAR("q_proj", "k_proj", "v_proj", "out_proj")},
      .needs_output = true},
     {.name = "t5",
-     .models = t5,
      .tensors = {[LAYER_W_Q] = "q.weight",
                  [LAYER_W_K] = "k.weight",
                  [LAYER_W_V] = "v.weight",
                  [LAYER_W_O] = "o.weight"},
      .ending = "Attention.",
-     .needs_output = true,
-     .unscaled = true},
+     .needs_output = true},
     {.name = "plain",
      .tensors = {[LAYER_W_Q] = "W_Q",
                  [LAYER_W_K] = "W_K",
@@ -121,25 +98,6 @@ enum {
 
 /* ---------------------------------------------------------------------------------- the tensors */
 
-/* Cuts the tensor of Q, which holds Q, K and V, into three equal parts. */
-static bool split_fused(const struct search *s, enum layer_part first) {
-    struct layer_tensor *parts = &s->layer->tensors[first];
-    const size_t all = parts[0].count;
-    if (parts[0].shard == NULL) {
-        return true;
-    }
-    if (all % 3 != 0) {
-        return search_refuse(s->layer, "%s has %zu outputs, which is no multiple of 3",
-                             s->family->tensors[first], all);
-    }
-    for (size_t i = 3; i-- > 0;) {
-        parts[i] = parts[0];
-        parts[i].first = i * (all / 3);
-        parts[i].count = all / 3;
-    }
-    return true;
-}
-
 static bool read_tensors(const struct search *s) {
     for (int part = 0; part < LAYER_RELATIVE_BIAS; part++) {
         const struct family_tensor *tensor =
@@ -149,8 +107,74 @@ static bool read_tensors(const struct search *s) {
             return false;
         }
     }
-    return (!s->family->fused_weights || split_fused(s, LAYER_W_Q)) &&
-           (!s->family->fused_biases || split_fused(s, LAYER_B_Q));
+    return true;
+}
+
+/* Cuts the tensor of Q, which holds Q, K and V. */
+static bool split_fused(const struct search *s, enum layer_part first, enum family_fusion fusion) {
+    struct layer_tensor *parts = &s->layer->tensors[first];
+    const size_t all = parts[0].count, heads = s->layer->heads;
+    const size_t groups = fusion == FAMILY_GROUPS ? s->layer->kv_heads : heads;
+    if (parts[0].shard == NULL || fusion == FAMILY_APART) {
+        return true;
+    }
+    if (all % (heads + 2 * groups) != 0) {
+        return search_refuse(s->layer,
+                             "%s has %zu outputs, which is no multiple of %zu heads of Q, K "
+                             "and V together",
+                             s->family->tensors[first], all, heads + 2 * groups);
+    }
+    const size_t d = all / (heads + 2 * groups);
+    for (size_t i = 3; i-- > 0;) {
+        parts[i] = parts[0];
+        parts[i].count = (i == 0 ? heads : groups) * d;
+        parts[i].first = i == 0 ? 0 : (heads + (i - 1) * groups) * d;
+        if (fusion == FAMILY_HEADS) {
+            parts[i].first = i * d;
+            parts[i].block = d;
+            parts[i].stride = 3 * d;
+        }
+    }
+    return true;
+}
+
+/* Checks that a tensor is there if the model has it, and is not there otherwise. */
+static bool check_presence(const struct search *s, enum layer_part part, bool wanted) {
+    const bool there = s->layer->tensors[part].shard != NULL;
+    return there == wanted ||
+           search_refuse(s->layer,
+                         there ? "it has the tensor %s, which the attention of %s with these "
+                                 "settings has not"
+                               : "it has no tensor %s, which the attention of %s with these "
+                                 "settings has",
+                         s->family->tensors[part], s->type->name);
+}
+
+/* Checks that the layer has the vectors that its model type has. */
+static bool check_vectors(const struct search *s) {
+    const struct model_type *type = s->type;
+    unsigned biases = type->biases;
+    if (type->name == NULL) {
+        return true;
+    }
+    if (type->bias_key != NULL && config_flag(s->object, type->bias_key, type->bias_default)) {
+        biases |= type->biases_of_key;
+    }
+    for (int i = 0; i < 4; i++) {
+        const enum layer_part part = LAYER_B_Q + i;
+        if (s->family->tensors[part] != NULL && !check_presence(s, part, biases >> i & 1)) {
+            return false;
+        }
+    }
+    for (int part = LAYER_NORM_Q; part <= LAYER_NORM_K; part++) {
+        if (s->family->tensors[part] != NULL &&
+            !check_presence(s, part, (type->flags & MODEL_NORMS) != 0)) {
+            return false;
+        }
+        s->layer->tensors[part].from_one = (type->flags & MODEL_FROM_ONE) != 0;
+    }
+    return s->family->tensors[LAYER_SINK] == NULL ||
+           check_presence(s, LAYER_SINK, (type->flags & MODEL_SINKS) != 0);
 }
 
 /* ------------------------------------------------------------------------------------ the sizes */
@@ -162,29 +186,59 @@ static bool check_vector(struct layer *layer, enum layer_part part, const char *
            search_refuse(layer, "the %s has %zu numbers, not %zu", name, t->count, size);
 }
 
+/* Returns the number that one of these names has; names that have one must agree. Returns 0 with a
+ * reason if they do not. `names` ends with NULL. */
+static size_t count_of(const struct search *s, const char *const *names, size_t otherwise) {
+    size_t count = 0;
+    for (; *names != NULL; names++) {
+        const size_t own = keys_count(s, *names, 0);
+        if (own != 0 && count != 0 && own != count) {
+            search_refuse(s->layer, "%s is %zu, but another name of the same setting is %zu",
+                          *names, own, count);
+            return 0;
+        }
+        count = own != 0 ? own : count;
+    }
+    return count == 0 ? otherwise : count;
+}
+
 static bool find_heads(const struct search *s) {
-    static const char *const encoder[] = {"heads",  "num_heads", "num_attention_heads",
-                                          "n_head", "n_heads",   "encoder_attention_heads",
-                                          NULL};
-    static const char *const decoder[] = {"decoder_attention_heads",
-                                          "heads",
-                                          "num_heads",
-                                          "num_attention_heads",
-                                          "n_head",
-                                          "n_heads",
-                                          NULL};
+    static const char *const names[] = {"heads",  "num_heads", "num_attention_heads",
+                                        "n_head", "n_heads",   NULL};
     static const char *const kv_names[] = {"kv_heads", "num_key_value_heads", NULL};
     struct layer *layer = s->layer;
-    layer->heads =
-        config_count(s->config, strstr(s->prefix, "decoder") != NULL ? decoder : encoder, 0);
+    const bool named = s->type->name != NULL;
+    layer->heads = named ? keys_count(s, s->stack->heads, 0) : count_of(s, names, 0);
     if (layer->heads == 0) {
-        return search_refuse(layer, "the number of heads is not known: neither __metadata__ has "
-                                    "\"heads\" nor config.json has \"num_attention_heads\"");
+        return search_refuse(layer,
+                             "the number of heads is not known: __metadata__ has no \"heads\"");
     }
-    layer->kv_heads = config_count(s->config, kv_names, layer->heads);
+    layer->kv_heads = !named ? count_of(s, kv_names, layer->heads)
+                      : models_uses(s, "num_key_value_heads")
+                          ? keys_count(s, "num_key_value_heads", layer->heads)
+                          : layer->heads;
     return (layer->kv_heads > 0 && layer->heads % layer->kv_heads == 0) ||
            search_refuse(layer, "%zu heads are no multiple of %zu heads of keys", layer->heads,
                          layer->kv_heads);
+}
+
+/* Checks that the sizes of the tensors are those of the settings. Heads that were removed from a
+ * model are found here, too. */
+static bool check_settings(const struct search *s) {
+    const struct layer *layer = s->layer;
+    if (s->type->name == NULL) {
+        return true;
+    }
+    const size_t columns = keys_count(s, s->stack->size, 0);
+    const size_t whole = columns / layer->heads;
+    const size_t d = s->type->head_size == NULL ? whole : keys_count(s, s->type->head_size, whole);
+    if (layer->d_model != columns) {
+        return search_refuse(s->layer, "W_Q has %zu inputs, but %s is %zu", layer->d_model,
+                             s->stack->size, columns);
+    }
+    return layer->d == d ||
+           search_refuse(s->layer, "the heads have %zu columns, but they have %zu by config.json",
+                         layer->d, d);
 }
 
 static bool check_sizes(const struct search *s) {
@@ -224,7 +278,8 @@ static bool check_sizes(const struct search *s) {
            check_vector(layer, LAYER_NORM_Q, "norm of Q", layer->d) &&
            check_vector(layer, LAYER_NORM_K, "norm of K", layer->d) &&
            check_vector(layer, LAYER_BIAS_K, "bias_k", k) &&
-           check_vector(layer, LAYER_BIAS_V, "bias_v", v);
+           check_vector(layer, LAYER_BIAS_V, "bias_v", v) &&
+           check_vector(layer, LAYER_SINK, "sinks", layer->heads) && check_settings(s);
 }
 
 /* ----------------------------------------------------------------------------------- the layers */
@@ -244,7 +299,7 @@ static const struct family *family_of(const struct search *s, const char *name, 
         if (*prefix < ending ||
             memcmp(name + *prefix - ending, f->ending == NULL ? "" : f->ending, ending) != 0 ||
             (f->needs_output && search_tensor(s, name, *prefix, f->tensors[LAYER_W_O]) == NULL) ||
-            (!f->fused_weights &&
+            (f->weights == FAMILY_APART &&
              (search_tensor(s, name, *prefix, f->tensors[LAYER_W_K]) == NULL ||
               search_tensor(s, name, *prefix, f->tensors[LAYER_W_V]) == NULL))) {
             continue;
@@ -278,8 +333,18 @@ static int by_layer_name(const void *a, const void *b) {
     return search_compare(((const struct layer *)a)->name, ((const struct layer *)b)->name);
 }
 
+/* Finds the model type of a layer, its sizes and its options. */
+static bool find_layer(struct search *s) {
+    attn_error error;
+    name_layer(s);
+    return s->layer->reason[0] == '\0' && keys_find_model(s) && read_tensors(s) && find_heads(s) &&
+           check_vectors(s) && split_fused(s, LAYER_W_Q, s->family->weights) &&
+           split_fused(s, LAYER_B_Q, s->family->biases) && check_sizes(s) && search_options(s) &&
+           (pack_check(s->layer, &error) || search_refuse(s->layer, "%s", error.message));
+}
+
 bool family_find(struct layer_model *model, const struct family_tensor *tensors, size_t count,
-                 struct config *config) {
+                 const struct config *config) {
     struct search s = {.model = model, .tensors = tensors, .count = count, .config = config};
     size_t found = 0, prefix;
     for (size_t i = 0; i < count; i++) {
@@ -294,17 +359,11 @@ bool family_find(struct layer_model *model, const struct family_tensor *tensors,
         if (s.family == NULL) {
             continue;
         }
-        config->of_text = s.family->rotary;
         s.prefix = tensors[i].stored.name;
         s.layer = &model->layers[model->count++];
         s.layer->model = model;
         s.layer->family = s.family->name;
-        name_layer(&s);
-        attn_error error;
-        if (s.layer->reason[0] == '\0' && read_tensors(&s) && find_heads(&s) && check_sizes(&s) &&
-            search_options(&s) && !pack_check(s.layer, &error)) {
-            search_refuse(s.layer, "%s", error.message);
-        }
+        find_layer(&s);
     }
     qsort(model->layers, model->count, sizeof *model->layers, by_layer_name);
     for (size_t i = 1; i < model->count; i++) {

@@ -18,6 +18,6 @@ struct family_tensor {
  * set of weights that looks like a layer, but cannot be served, becomes a layer with a reason.
  * Returns false if there is no memory. */
 bool family_find(struct layer_model *model, const struct family_tensor *tensors, size_t count,
-                 struct config *config);
+                 const struct config *config);
 
 #endif

@@ -1,5 +1,5 @@
-/* family_options.c - reads the options of a layer: the habits of its family, and what config.json
- * says of its window, its rotary embedding and its relative bias. */
+/* family_options.c - reads the options of a layer: what its model type and config.json say of order,
+ * scale, softcap, sliding windows and T5's relative bias. */
 #include "layers/search.h"
 
 #include <math.h>
@@ -7,268 +7,252 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char model_type[] = "model_type";
+/* ---------------------------------------------------------------------------------- the windows */
 
-/* Returns the number of the layer: the first number between two dots of its prefix. */
-static long index_of(const struct search *s) {
-    for (size_t i = 0; i < s->prefix_size; i++) {
-        if ((i == 0 || s->prefix[i - 1] == '.') && s->prefix[i] >= '0' && s->prefix[i] <= '9') {
-            char *end;
-            const long index = strtol(s->prefix + i, &end, 10);
-            if (*end == '.') {
-                return index;
-            }
-        }
-    }
-    return 0;
+/* Returns the text of an element of a list; NULL if there is none. */
+static const char *text_at(const struct search *s, const struct codec_value *list, long index) {
+    const struct codec_value *own = index < 0 ? NULL : codec_at(list, (size_t)index);
+    const char *text;
+    struct codec_error unused;
+    return own != NULL && codec_kind_of(own) == CODEC_TEXT &&
+                   codec_as_text(s->object.document, own, &text, &unused)
+               ? text
+               : NULL;
 }
 
-/* Returns a number of the config under one name. */
-static double setting(const struct search *s, const char *name, double otherwise) {
-    return config_number(s->config, (const char *const[]){name, NULL}, otherwise);
+/* Reads the type of the layer from a list of two types. */
+static bool type_of_layer(const struct search *s, const char *key, const struct codec_value *list,
+                          const char *sliding, const char *full, bool *slides) {
+    const long index = search_index(s);
+    const char *type = text_at(s, list, index);
+    *slides = type != NULL && strcmp(type, sliding) == 0;
+    return *slides || (type != NULL && strcmp(type, full) == 0) ||
+           search_refuse(s->layer, "%s of layer %ld is %.40s; it must be %s or %s", key, index,
+                         type == NULL ? "not given" : type, full, sliding);
+}
+
+/* Finds whether a layer of GPT-Neo is local. attention_types is a list of pairs: a list of types, and
+ * how often they are repeated. attention_layers is the same at full length, and comes first. */
+static bool find_local(const struct search *s, bool *local) {
+    const struct codec_value *layers = config_value(s->object, "attention_layers");
+    const struct codec_value *pairs = config_value(s->object, "attention_types");
+    size_t index = search_index(s) < 0 ? 0 : (size_t)search_index(s);
+    if (layers != NULL) {
+        return type_of_layer(s, "attention_layers", layers, "local", "global", local);
+    }
+    for (const struct codec_value *pair = pairs == NULL ? NULL : codec_at(pairs, 0); pair != NULL;
+         pair = codec_next(pair)) {
+        const struct codec_value *types = codec_at(pair, 0), *times = codec_at(pair, 1);
+        struct codec_error unused;
+        int64_t repeats;
+        if (types == NULL || codec_size(types) == 0 || times == NULL ||
+            codec_kind_of(times) != CODEC_NUMBER ||
+            !codec_as_integer(s->object.document, times, 0, 1 << 20, &repeats, &unused)) {
+            break;
+        }
+        if (index < codec_size(types) * (size_t)repeats) {
+            const char *type = text_at(s, types, (long)(index % codec_size(types)));
+            *local = type != NULL && strcmp(type, "local") == 0;
+            if (*local || (type != NULL && strcmp(type, "global") == 0)) {
+                return true;
+            }
+            break;
+        }
+        index -= codec_size(types) * (size_t)repeats;
+    }
+    return search_refuse(s->layer,
+                         "attention_types in config.json does not say whether layer %ld is "
+                         "global or local",
+                         search_index(s));
+}
+
+/* Finds whether the layer has a sliding window. */
+static bool find_sliding(const struct search *s, bool *slides) {
+    const struct codec_value *types =
+        models_uses(s, "layer_types") ? config_value(s->object, "layer_types") : NULL;
+    const bool given =
+        models_uses(s, "sliding_window") && config_value(s->object, "sliding_window") != NULL;
+    const bool used = config_flag(s->object, "use_sliding_window", false);
+    const long index = search_index(s);
+    if (types != NULL) {
+        return type_of_layer(s, "layer_types", types, "sliding_attention", "full_attention",
+                             slides);
+    }
+    switch (s->type->slides) {
+    case MODEL_SLIDES:
+        *slides = given;
+        return true;
+    case MODEL_SLIDES_BY_FLAG:
+        *slides = used;
+        return true;
+    case MODEL_SLIDES_FROM_LAYER:
+        *slides = used && (double)index >= config_number(s->object, "max_window_layers", 28);
+        return true;
+    case MODEL_SLIDES_BY_TYPE:
+        *slides = false;
+        return !used ||
+               search_refuse(s->layer, "use_sliding_window in config.json is true, but there "
+                                       "are no layer_types that say which layers slide");
+    case MODEL_SLIDES_IN_TURNS:
+        *slides = index % 2 == 0;
+        return true;
+    case MODEL_SLIDES_BY_PATTERN:
+        *slides = (index + 1) % (long)keys_count(s, "sliding_window_pattern", 6) != 0;
+        return true;
+    case MODEL_SLIDES_LOCALLY:
+        return find_local(s, slides);
+    default:
+        *slides = false;
+        return true;
+    }
 }
 
 /* Reads the sliding window of a layer: a query sees so many keys, its own included. */
-static void find_window(const struct search *s, const char *model) {
-    const struct codec_document *document;
-    const struct codec_value *types = config_value(s->config, "layer_types", &document);
-    const double window = setting(s, "sliding_window", 0);
-    const char *type;
-    struct codec_error unused;
-    bool slides = strncmp(model, "qwen", 4) != 0;
-    if (types != NULL && codec_kind_of(types) == CODEC_ARRAY) {
-        const struct codec_value *own = codec_at(types, (size_t)index_of(s));
-        slides = own != NULL && codec_kind_of(own) == CODEC_TEXT &&
-                 codec_as_text(document, own, &type, &unused) &&
-                 strcmp(type, "sliding_attention") == 0;
-    } else if (!slides) {
-        slides = config_flag(s->config, "use_sliding_window", false) &&
-                 (double)index_of(s) >= setting(s, "max_window_layers", 28);
-    }
-    if (slides && window >= 1 && window <= INT32_MAX) {
-        s->layer->options.flags |= ATTN_FLAG_WINDOW;
-        s->layer->options.window[0] = (int64_t)window - 1;
-        s->layer->options.window[1] = -1;
-    }
-}
-
-/* Reads a list of divisors of frequencies into memory of the model. All layers of a model have the
- * same list, so all layers that are not refused have as many pairs of columns. */
-static bool read_factors(const struct search *s, const struct codec_document *document,
-                         const struct codec_value *scaling, const char *name, const double **list,
-                         size_t *count, size_t place) {
-    const struct codec_value *value = codec_get(scaling, name);
-    attn_tensor numbers;
-    struct codec_error unused;
-    const struct layer *layer = s->layer;
-    const size_t pairs = (layer->rotary.columns > 0 ? layer->rotary.columns : layer->d) / 2;
-    if (value == NULL || !codec_as_reals(document, value, 1, 1, &numbers, &unused) ||
-        numbers.shape[0] != pairs) {
-        return search_refuse(s->layer, "config.json has no %s of %zu numbers", name, pairs);
-    }
-    if (s->model->factors == NULL) {
-        s->model->factors = calloc(2 * pairs, sizeof *s->model->factors);
-    }
-    if (s->model->factors == NULL) {
-        return search_refuse(s->layer, "there is no memory");
-    }
-    double *to = s->model->factors + place * pairs;
-    for (size_t i = 0; i < numbers.shape[0]; i++) {
-        to[i] = numbers.dtype == ATTN_FLOAT32 ? (double)((const float *)numbers.data)[i]
-                                              : ((const double *)numbers.data)[i];
-    }
-    *list = to;
-    *count = numbers.shape[0];
-    return true;
-}
-
-static double number_of(const struct codec_document *document, const struct codec_value *object,
-                        const char *name, double otherwise) {
-    const struct codec_value *value = codec_get(object, name);
-    double number;
-    struct codec_error unused;
-    return value != NULL && codec_as_number(document, value, &number, &unused) ? number : otherwise;
-}
-
-/* Reads rope_scaling, which newer files call rope_parameters. */
-static bool read_scaling(const struct search *s, const struct codec_document *document,
-                         const struct codec_value *scaling) {
-    static const char *const types[] = {
-        [ATTN_ROTARY_UNSCALED] = "default",  [ATTN_ROTARY_LINEAR] = "linear",
-        [ATTN_ROTARY_DYNAMIC] = "dynamic",   [ATTN_ROTARY_YARN] = "yarn",
-        [ATTN_ROTARY_LONGROPE] = "longrope", [ATTN_ROTARY_LLAMA3] = "llama3"};
-    attn_rotary *r = &s->layer->rotary;
-    const struct codec_value *type = codec_get(scaling, "rope_type");
-    const char *text = "default";
-    struct codec_error unused;
-    type = type == NULL ? codec_get(scaling, "type") : type;
-    if (type != NULL && !codec_as_text(document, type, &text, &unused)) {
-        return search_refuse(s->layer, "rope_type in config.json is no text");
-    }
-    size_t kind = 0;
-    while (kind < sizeof types / sizeof *types && strcmp(types[kind], text) != 0) {
-        kind++;
-    }
-    if (kind == sizeof types / sizeof *types) {
-        return search_refuse(s->layer, "rope_type in config.json is %.40s, which is not known",
-                             text);
-    }
-    const double most = setting(s, "max_position_embeddings", 0);
-    r->scaling = (attn_rotary_scaling)kind;
-    r->base = number_of(document, scaling, "rope_theta", r->base);
-    r->factor = number_of(document, scaling, "factor", 0);
-    r->original_positions = number_of(document, scaling, "original_max_position_embeddings",
-                                      setting(s, "original_max_position_embeddings", most));
-    if (r->scaling == ATTN_ROTARY_DYNAMIC) {
-        r->original_positions = most;
-    }
-    r->attention_factor = number_of(document, scaling, "attention_factor", 0);
-    r->low_factor = number_of(document, scaling, "low_freq_factor", 0);
-    r->high_factor = number_of(document, scaling, "high_freq_factor", 0);
-    r->beta_fast = number_of(document, scaling, "beta_fast", 0);
-    r->beta_slow = number_of(document, scaling, "beta_slow", 0);
-    r->mscale = number_of(document, scaling, "mscale", 0);
-    r->mscale_all = number_of(document, scaling, "mscale_all_dim", 0);
-    const struct codec_value *truncate = codec_get(scaling, "truncate");
-    bool truncated = true;
-    if (truncate != NULL && codec_kind_of(truncate) == CODEC_BOOL) {
-        codec_as_bool(document, truncate, &truncated, &unused);
-    }
-    r->untruncated = !truncated;
-    if (r->scaling != ATTN_ROTARY_LONGROPE) {
+static bool find_window(const struct search *s, bool slides) {
+    const char *key = s->type->slides == MODEL_SLIDES_LOCALLY ? "window_size" : "sliding_window";
+    const size_t window = slides ? keys_count(s, key, 0) : 0;
+    if (!slides) {
         return true;
     }
-    if (r->original_positions > 0 && r->original_positions != most) {
-        r->factor = most / r->original_positions;
+    if (window == 0 || (models_uses(s, "use_sliding_window") &&
+                        !config_flag(s->object, "use_sliding_window", false))) {
+        return search_refuse(s->layer,
+                             "the layer has a sliding window, but config.json has no %s or "
+                             "does not use it",
+                             key);
     }
-    return read_factors(s, document, scaling, "short_factor", &r->short_factors, &r->short_count,
-                        0) &&
-           read_factors(s, document, scaling, "long_factor", &r->long_factors, &r->long_count, 1);
-}
-
-static bool find_rotary(const struct search *s) {
-    static const char *const names[] = {"rope_parameters", "rope_scaling"};
-    struct layer *layer = s->layer;
-    const double share = setting(s, "partial_rotary_factor", 1);
-    layer->turns = true;
-    layer->rotary.base = setting(s, "rope_theta", 10000);
-    layer->rotary.columns = share > 0 && share < 1 ? (size_t)((double)layer->d * share) : 0;
-    layer->options.norm_epsilon = setting(s, "rms_norm_eps", 1e-6);
-    find_window(s, config_text(s->config, model_type));
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        const struct codec_document *document;
-        const struct codec_value *scaling = config_value(s->config, names[i], &document);
-        if (scaling != NULL && codec_kind_of(scaling) == CODEC_OBJECT) {
-            return read_scaling(s, document, scaling);
-        }
-    }
+    s->layer->options.flags |= ATTN_FLAG_WINDOW;
+    s->layer->options.window[0] = (int64_t)window - 1;
+    s->layer->options.window[1] = -1;
     return true;
 }
 
-/* Finds the table of T5's relative bias. All layers of a stack share the one of the first block. */
+/* ---------------------------------------------------------------------------- the relative bias */
+
+/* Finds the table of T5's relative bias. In most models all layers of a stack share the one of the
+ * first block. */
 static const struct family_tensor *find_bias_tensor(const struct search *s) {
-    static const char block[] = "block.", rest[] = ".layer.0.SelfAttention.";
+    static const char table[] = "relative_attention_bias.weight", block[] = "block.",
+                      rest[] = ".layer.0.SelfAttention.";
     char prefix[512];
     const char *found = strstr(s->prefix, block);
     const char *own = found == NULL ? NULL : strstr(found, rest);
-    const struct family_tensor *tensor =
-        search_tensor(s, s->prefix, s->prefix_size, "relative_attention_bias.weight");
-    if (tensor != NULL || own == NULL ||
-        (size_t)(own - s->prefix) + sizeof rest - 1 != s->prefix_size) {
-        return tensor;
+    if ((s->type->flags & MODEL_OWN_RELATIVE) != 0) {
+        return search_tensor(s, s->prefix, s->prefix_size, table);
+    }
+    if (own == NULL || (size_t)(own - s->prefix) + sizeof rest - 1 != s->prefix_size) {
+        return NULL;
     }
     snprintf(prefix, sizeof prefix, "%.*s0%s", (int)(found - s->prefix + (int)sizeof block - 1),
              s->prefix, rest);
-    return search_tensor(s, prefix, strlen(prefix), "relative_attention_bias.weight");
+    return search_tensor(s, prefix, strlen(prefix), table);
 }
 
 /* Reads T5's relative bias. */
 static bool find_relative_bias(const struct search *s) {
     struct layer *layer = s->layer;
     const struct family_tensor *tensor = find_bias_tensor(s);
-    const bool decoder = strstr(s->prefix, "decoder") != NULL;
-    const bool itself = strstr(s->prefix, "SelfAttention") != NULL;
-    layer->options.causal = decoder && itself ? ATTN_CAUSAL_TOP_LEFT : ATTN_CAUSAL_NONE;
-    if (!itself || tensor == NULL) {
+    const size_t buckets = keys_count(s, "relative_attention_num_buckets", 0);
+    if (s->stack->cross) {
         return true;
     }
     struct layer_tensor *table = &layer->tensors[LAYER_RELATIVE_BIAS];
+    if (tensor == NULL) {
+        return search_refuse(layer, "there is no relative_attention_bias for this layer");
+    }
     if (!search_read(s, tensor, true, table)) {
         return false;
     }
-    layer->bidirectional = !decoder;
+    layer->bidirectional = !s->stack->causal;
     table->out_in = false; /* (buckets, heads) stays as it is */
     table->count = table->columns;
-    layer->max_distance = config_count(
-        s->config, (const char *const[]){"relative_attention_max_distance", NULL}, 128);
-    if (table->columns != layer->heads || table->rows < (layer->bidirectional ? 4 : 2) ||
-        layer->max_distance <= table->rows) {
-        return search_refuse(layer,
-                             "relative_attention_bias has %zu rows and %zu columns for %zu "
-                             "heads and distances up to %zu",
-                             table->rows, table->columns, layer->heads, layer->max_distance);
+    layer->max_distance = keys_count(s, "relative_attention_max_distance", 128);
+    if (table->columns != layer->heads || table->rows != buckets ||
+        table->rows < (layer->bidirectional ? 4 : 2) || layer->max_distance <= table->rows) {
+        return search_refuse(
+            layer,
+            "relative_attention_bias has %zu rows and %zu columns for %zu buckets, "
+            "%zu heads and distances up to %zu",
+            table->rows, table->columns, buckets, layer->heads, layer->max_distance);
     }
     return true;
 }
 
-/* Checks that the attention of the model is known. Without model_type a family with rotary
- * embedding is refused, because its models differ too much. */
-static bool check_model(const struct search *s) {
-    const char *const *known = s->family->models;
-    const char *type = config_text(s->config, model_type);
-    char names[160] = "";
-    if (known == NULL || (type == NULL && !s->family->rotary)) {
-        return true;
-    }
-    for (size_t i = 0, size = 0; known[i] != NULL; i++) {
-        if (type != NULL && strcmp(type, known[i]) == 0) {
-            return true;
+/* --------------------------------------------------------------------------------- the options */
+
+/* Reads the scale, if it is not 1 divided by the square root of the columns of a head. */
+static bool find_scale(const struct search *s) {
+    struct layer *layer = s->layer;
+    double divisor = sqrt((double)layer->d), scale = NAN;
+    if ((s->type->flags & MODEL_UNSCALED) != 0) {
+        scale = 1;
+    } else if (models_uses(s, "attention_multiplier")) {
+        scale = config_number(s->object, "attention_multiplier", NAN);
+    } else if (models_uses(s, "query_pre_attn_scalar")) {
+        scale = 1 / sqrt(config_number(s->object, "query_pre_attn_scalar", NAN));
+    } else if (models_uses(s, "scale_attn_weights")) {
+        divisor = config_flag(s->object, "scale_attn_weights", true) ? divisor : 1;
+        if (config_flag(s->object, "scale_attn_by_inverse_layer_idx", false)) {
+            if (search_index(s) < 0) {
+                return search_refuse(layer,
+                                     "scale_attn_by_inverse_layer_idx is true, but the layer "
+                                     "has no number");
+            }
+            divisor *= (double)search_index(s) + 1;
         }
-        const int more =
-            snprintf(names + size, sizeof names - size, "%s%s", i == 0 ? "" : ", ", known[i]);
-        size += size + (size_t)more < sizeof names ? (size_t)more : 0;
+        scale = 1 / divisor;
     }
-    return search_refuse(s->layer,
-                         "model_type is %.40s; the models with such tensors that are known are %s",
-                         type == NULL ? "not given" : type, names);
+    if (!isnan(scale)) {
+        layer->options.flags |= ATTN_FLAG_SCALE;
+        layer->options.scale = scale;
+    }
+    return true;
+}
+
+/* Returns a flag of a layer without a model_type. */
+static bool own_flag(const struct search *s, const char *name) {
+    const char *text = config_metadata(s->config, name);
+    return text != NULL ? strcmp(text, "true") == 0 : config_flag(s->object, name, false);
+}
+
+/* Returns a number of a layer without a model_type. */
+static double own_number(const struct search *s, const char *name, double otherwise) {
+    const char *text = config_metadata(s->config, name);
+    return text != NULL ? strtod(text, NULL) : config_number(s->object, name, otherwise);
+}
+
+/* Reads the options of a layer without a model_type. */
+static bool find_own_options(const struct search *s) {
+    attn_options *o = &s->layer->options;
+    const double scale = own_number(s, "scale", NAN);
+    o->causal = own_flag(s, "causal") ? ATTN_CAUSAL_TOP_LEFT : ATTN_CAUSAL_NONE;
+    o->norm_epsilon = own_number(s, "norm_epsilon", 0);
+    s->layer->zero_key = own_flag(s, "zero_key") || own_flag(s, "add_zero_attn");
+    if (!isnan(scale)) {
+        o->flags |= ATTN_FLAG_SCALE;
+        o->scale = scale;
+    }
+    return true;
 }
 
 bool search_options(const struct search *s) {
-    static const char position[] = "position_embedding_type";
-    struct layer *layer = s->layer;
-    attn_options *o = &layer->options;
-    const char *kind = config_text(s->config, position);
-    const bool cross =
-        strstr(s->prefix, "cross") != NULL || strstr(s->prefix, "encoder_attn") != NULL;
-    const bool decoder =
-        config_flag(s->config, "is_decoder", false) ||
-        (strcmp(s->family->name, "bart") == 0 && strstr(s->prefix, "decoder") != NULL);
-    const bool causal = config_flag(s->config, "causal", s->family->causal || decoder);
-    o->causal = causal && !cross ? ATTN_CAUSAL_TOP_LEFT : ATTN_CAUSAL_NONE;
-    layer->zero_key =
-        config_flag(s->config, "zero_key", config_flag(s->config, "add_zero_attn", false));
-    if (!check_model(s)) {
-        return false;
+    attn_options *o = &s->layer->options;
+    const unsigned flags = s->type->flags;
+    bool slides = false;
+    if (s->type->name == NULL) {
+        return find_own_options(s);
     }
-    if (strcmp(s->family->name, "bert") == 0 && kind != NULL && strcmp(kind, "absolute") != 0) {
-        return search_refuse(layer, "%s is %.40s, which is not known", position, kind);
+    const bool decodes =
+        models_uses(s, "is_decoder") && config_flag(s->object, "is_decoder", false);
+    o->causal =
+        !s->stack->cross && (s->stack->causal || decodes) ? ATTN_CAUSAL_TOP_LEFT : ATTN_CAUSAL_NONE;
+    if (models_uses(s, "attn_logit_softcapping")) {
+        o->softcap = config_number(s->object, "attn_logit_softcapping", 0);
     }
-    const double scale = setting(s, "scale", NAN);
-    if (!isnan(scale) || s->family->unscaled) {
-        o->flags |= ATTN_FLAG_SCALE;
-        o->scale = isnan(scale) ? 1 : scale;
+    if ((flags & MODEL_NORMS) != 0) {
+        o->norm_epsilon = config_number(s->object, "rms_norm_eps", 1e-6);
     }
-    if (strcmp(s->family->name, "gpt2") == 0) {
-        double divisor =
-            config_flag(s->config, "scale_attn_weights", true) ? sqrt((double)layer->d) : 1;
-        divisor *= config_flag(s->config, "scale_attn_by_inverse_layer_idx", false)
-                       ? (double)index_of(s) + 1
-                       : 1;
-        o->flags |= ATTN_FLAG_SCALE;
-        o->scale = 1 / divisor;
-    }
-    if (strcmp(s->family->name, "t5") == 0) {
-        return find_relative_bias(s);
-    }
-    return !s->family->rotary || find_rotary(s);
+    return find_scale(s) && find_sliding(s, &slides) && find_window(s, slides) &&
+           ((flags & (MODEL_RELATIVE | MODEL_OWN_RELATIVE)) == 0 || find_relative_bias(s)) &&
+           ((flags & MODEL_ROTARY) == 0 || rotary_find(s, slides));
 }

@@ -41,8 +41,9 @@ struct layer_shard {
     struct timespec modified, changed;
 };
 
-/* A matrix or vector of a layer in a file: a tensor, or a part of one. A part is the outputs
- * [first, first + count): rows if out_in, otherwise columns. */
+/* A matrix or vector of a layer in a file: a tensor, or a part of one. A part is `count` outputs from
+ * `first` on: rows if out_in, otherwise columns. They lie in blocks of `block`, and each block begins
+ * `stride` outputs after the one before it; with 0 they lie together. */
 struct layer_tensor {
     const struct layer_shard *shard; /* NULL: the layer has no such tensor */
     enum codec_type type;
@@ -50,6 +51,8 @@ struct layer_tensor {
     size_t rows, columns; /* of the whole tensor; a vector has one row */
     bool out_in;          /* (outputs, inputs), as torch.nn.Linear has it */
     size_t first, count;  /* outputs */
+    size_t block, stride;
+    bool from_one; /* the numbers of the file are differences from 1 */
 };
 
 /* The tensors of a layer. */
@@ -66,6 +69,7 @@ enum layer_part {
     LAYER_NORM_K,
     LAYER_BIAS_K,
     LAYER_BIAS_V,
+    LAYER_SINK,          /* (heads) */
     LAYER_RELATIVE_BIAS, /* (buckets, heads): T5's relative_attention_bias */
     LAYER_PARTS
 };

@@ -21,19 +21,9 @@ enum {
     COST_OF_NUMBER = 400,   /* multiply-adds that take as long as packing a number */
 };
 
-static const char *const part_names[LAYER_PARTS] = {"W_Q",
-                                                    "W_K",
-                                                    "W_V",
-                                                    "W_O",
-                                                    "b_Q",
-                                                    "b_K",
-                                                    "b_V",
-                                                    "b_O",
-                                                    "norm_Q",
-                                                    "norm_K",
-                                                    "bias_K",
-                                                    "bias_V",
-                                                    "relative_attention_bias"};
+static const char *const part_names[LAYER_PARTS] = {
+    "W_Q", "W_K",    "W_V",    "W_O",    "b_Q",    "b_K",  "b_V",
+    "b_O", "norm_Q", "norm_K", "bias_K", "bias_V", "sink", "relative_attention_bias"};
 
 static bool is_matrix(size_t part) {
     return part <= LAYER_W_O;
@@ -149,6 +139,7 @@ void layer_fill(struct layer_use *use, attn_multihead *multihead, attn_options *
     options->kv_heads = layer->kv_heads;
     options->norm_q = tensor_or_null(use, LAYER_NORM_Q);
     options->norm_k = tensor_or_null(use, LAYER_NORM_K);
+    options->sink = tensor_or_null(use, LAYER_SINK);
 }
 
 size_t layer_bucket(const struct layer *layer, int64_t distance) {
@@ -288,25 +279,57 @@ static bool read_rows(const struct layer_tensor *t, int fd, size_t at, size_t st
     return true;
 }
 
-/* Reads a block of a tensor, in the layout that it has in the file. */
+/* Returns where output `at` of a part lies in its tensor, and how many outputs, at most `count`, lie
+ * together from there on. */
+static size_t place_of(const struct layer_tensor *t, size_t at, size_t count, size_t *together) {
+    if (t->block == 0) {
+        *together = count;
+        return t->first + at;
+    }
+    const size_t left = t->block - at % t->block;
+    *together = left < count ? left : count;
+    return t->first + at / t->block * t->stride + at % t->block;
+}
+
+/* Reads a block of a tensor, in the layout that it has in the file. Only outputs that are rows, and
+ * vectors, may lie apart. */
 static bool read_block(const struct layer_tensor *t, int fd, size_t part, const struct block *b,
-                       attn_dtype dtype, char *bytes, void *to, bool *finite) {
-    if (!is_matrix(part)) {
-        return read_rows(t, fd, t->first + b->output, b->outputs, 1, b->outputs, dtype, bytes, to,
-                         finite);
+                       attn_dtype dtype, char *bytes, char *to, bool *finite) {
+    const size_t size = attn_dtype_size(dtype), inputs = is_matrix(part) ? b->inputs : 1;
+    size_t together;
+    if (is_matrix(part) && !t->out_in) {
+        return read_rows(t, fd, b->input * t->columns + t->first + b->output, t->columns, b->inputs,
+                         b->outputs, dtype, bytes, to, finite);
     }
-    if (t->out_in) {
-        return read_rows(t, fd, (t->first + b->output) * t->columns + b->input, t->columns,
-                         b->outputs, b->inputs, dtype, bytes, to, finite);
+    *finite = true;
+    for (size_t at = 0; at < b->outputs; at += together) {
+        const size_t place = place_of(t, b->output + at, b->outputs - at, &together);
+        const size_t first = is_matrix(part) ? place * t->columns + b->input : place;
+        bool own;
+        if (!read_rows(t, fd, first, is_matrix(part) ? t->columns : 1, together, inputs, dtype,
+                       bytes, to + at * inputs * size, &own)) {
+            return false;
+        }
+        *finite &= own;
     }
-    return read_rows(t, fd, b->input * t->columns + t->first + b->output, t->columns, b->inputs,
-                     b->outputs, dtype, bytes, to, finite);
+    return true;
+}
+
+/* Adds 1 to numbers that are stored as differences from 1. */
+static void add_one(attn_dtype dtype, char *numbers, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        if (dtype == ATTN_FLOAT32) {
+            ((float *)numbers)[i] += 1;
+        } else {
+            ((double *)numbers)[i] += 1;
+        }
+    }
 }
 
 /* Reads a block from the file of its shard. Returns 0, or the errno of the failure: ESTALE if the
  * file is another one or has changed, also while it was read. */
 static int read_file(const struct layer_tensor *t, size_t part, const struct block *b,
-                     attn_dtype dtype, char *bytes, void *to, bool *finite) {
+                     attn_dtype dtype, char *bytes, char *to, bool *finite) {
     const int fd = shard_open(t->shard);
     if (fd < 0) {
         return errno;
@@ -364,6 +387,9 @@ static bool pack_part(const struct layer_packed *packed, size_t part, size_t ind
                  "request",
                  part_names[part], packed->layer->name);
         return false;
+    }
+    if (t->from_one) {
+        add_one(to->dtype, own, b.outputs);
     }
     return !matrix || pack_block(packed, part, &b, numbers, target, reason);
 }

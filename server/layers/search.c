@@ -27,9 +27,36 @@ bool search_refuse(struct layer *layer, const char *format, ...) {
     va_start(arguments, format);
     if (layer->reason[0] == '\0') {
         vsnprintf(layer->reason, sizeof layer->reason, format, arguments);
+        for (char *c = layer->reason; *c != '\0'; c++) { /* it may be cut inside of a character */
+            *c = (unsigned char)*c < 0x80 ? *c : '?';
+        }
     }
     va_end(arguments);
     return false;
+}
+
+bool search_has_part(const struct search *s, const char *part) {
+    const size_t size = strlen(part);
+    for (size_t i = 0; i + size < s->prefix_size; i++) { /* the prefix ends with a dot */
+        if ((i == 0 || s->prefix[i - 1] == '.') && s->prefix[i + size] == '.' &&
+            memcmp(s->prefix + i, part, size) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+long search_index(const struct search *s) {
+    for (size_t i = 0; i < s->prefix_size; i++) {
+        if ((i == 0 || s->prefix[i - 1] == '.') && s->prefix[i] >= '0' && s->prefix[i] <= '9') {
+            char *end;
+            const long index = strtol(s->prefix + i, &end, 10);
+            if (*end == '.') {
+                return index;
+            }
+        }
+    }
+    return -1;
 }
 
 static int compare_name(const void *key, const void *tensor) {

@@ -1,25 +1,115 @@
 /*
- * search.h - what is known while the layers of a model are found: search.c reads their tensors,
- * family.c finds their sizes, and family_options.c their options.
+ * search.h - what is known while the layers of a model are found. search.c reads their tensors,
+ * family_models.c has the table of model types, family_keys.c checks the keys of a config.json,
+ * family.c finds the sizes of layers, family_options.c their options, and family_rotary.c their
+ * rotary embedding.
  */
 #ifndef LAYERS_SEARCH_H
 #define LAYERS_SEARCH_H
 
 #include "layers/family.h"
 
-/* The names that a family of models gives to the tensors of an attention, and its habits. */
+/* How one tensor holds Q, K and V. */
+enum family_fusion {
+    FAMILY_APART,  /* there are three tensors */
+    FAMILY_THIRDS, /* all heads of Q, then all of K, then all of V: as many of each */
+    FAMILY_GROUPS, /* the same, but K and V may have fewer heads */
+    FAMILY_HEADS   /* Q, K and V of the first head, then those of the next one */
+};
+
+/* The names that a family of models gives to the tensors of an attention. */
 struct family {
     const char *name;
-    const char *const *models;        /* the values of model_type, and NULL; NULL: any */
     const char *tensors[LAYER_PARTS]; /* their names after the prefix of a layer */
     const char *ending;               /* the prefix ends with this text; NULL: any prefix */
-    bool fused_weights;               /* one tensor holds the weights of Q, K and V */
-    bool fused_biases;                /* one tensor holds the biases of Q, K and V */
-    bool in_out;                      /* matrices are (inputs, outputs) */
-    bool needs_output;                /* a prefix without W_O is no layer of this family */
-    bool causal;
-    bool rotary;
-    bool unscaled;
+    enum family_fusion weights, biases;
+    bool in_out;       /* matrices are (inputs, outputs) */
+    bool needs_output; /* a prefix without W_O is no layer of this family */
+};
+
+/* What a key of config.json must be. */
+enum key_kind {
+    KEY_COUNT,    /* a whole number from 1 to 2^20 */
+    KEY_INDEX,    /* a whole number from 0 to 2^20 */
+    KEY_POSITIVE, /* a number above 0 */
+    KEY_NUMBER,
+    KEY_FLAG,
+    KEY_TEXT,
+    KEY_TEXTS,  /* a list of texts */
+    KEY_LIST,   /* a list, which its reader checks */
+    KEY_OBJECT, /* an object, which its reader checks */
+    KEY_ANY
+};
+
+struct key {
+    const char *name;
+    enum key_kind kind;
+};
+
+/* The layers of a model that have the same settings. The first stack that fits is taken. */
+struct stack {
+    const char *part;         /* a part of the prefix, from dot to dot; NULL: any prefix */
+    const char *family;       /* the name of the family of its tensors */
+    const char *heads, *size; /* keys: the number of heads, and the columns of X */
+    bool causal, cross;       /* a cross-attention has a context and no order */
+};
+
+enum model_slides {
+    MODEL_NEVER_SLIDES,
+    MODEL_SLIDES,            /* all layers, if there is a sliding_window */
+    MODEL_SLIDES_BY_FLAG,    /* all layers, if use_sliding_window is true */
+    MODEL_SLIDES_FROM_LAYER, /* by layer_types, otherwise from max_window_layers on */
+    MODEL_SLIDES_BY_TYPE,    /* by layer_types only */
+    MODEL_SLIDES_IN_TURNS,   /* by layer_types, otherwise every second layer */
+    MODEL_SLIDES_BY_PATTERN, /* by layer_types, otherwise all layers but every n-th */
+    MODEL_SLIDES_LOCALLY     /* GPT-Neo's attention_types */
+};
+
+enum {
+    MODEL_UNSCALED = 1 << 0,     /* the scale is 1 */
+    MODEL_ROTARY = 1 << 1,       /* Q and K are turned */
+    MODEL_PARTLY = 1 << 2,       /* partial_rotary_factor may be less than 1 */
+    MODEL_NEEDS_ROPE = 1 << 3,   /* rope_parameters or rope_scaling must be given */
+    MODEL_ROPE_BY_TYPE = 1 << 4, /* rope_parameters has an object for each type of layer */
+    MODEL_NORMS = 1 << 5,        /* Q and K are normalised in each head */
+    MODEL_FROM_ONE = 1 << 6,     /* norms are stored as differences from 1 */
+    MODEL_SINKS = 1 << 7,        /* each head has a sink */
+    MODEL_RELATIVE = 1 << 8,     /* T5's relative bias, the one of the first block */
+    MODEL_OWN_RELATIVE = 1 << 9  /* the same, one for each layer */
+};
+
+/* A model type inside another one, such as the text model of one that sees, too. */
+struct inner_model {
+    const char *part, *key; /* of the prefix, and of config.json; NULL ends a list */
+};
+
+/* A model type of transformers: which keys of its config.json decide its attention, and which do
+ * not change it. A key that is in none of these lists is refused. Lists end with NULL. */
+struct model_type {
+    const char *name; /* NULL: there is no model_type */
+    const struct stack *stacks;
+    const struct inner_model *inner; /* instead of stacks */
+    const char *const *needs;        /* keys that must have a value, beyond those of the stacks */
+    const char *const *shows;        /* keys that must be there, but may be null */
+    const char *const *takes;        /* keys with a default */
+    const char *const *ignores;      /* keys that do not change its attention */
+    unsigned biases;                 /* bits BIAS_*: the biases that it always has */
+    const char *bias_key;            /* a flag that decides about more of them */
+    unsigned biases_of_key;
+    bool bias_default;
+    const char *head_size; /* a key: the columns of Q in a head; NULL: columns of X / heads */
+    enum model_slides slides;
+    unsigned flags; /* bits MODEL_* */
+    double base;    /* of rotary embedding, if config.json has none; 0: 10000 */
+};
+
+enum {
+    BIAS_Q = 1 << 0,
+    BIAS_K = 1 << 1,
+    BIAS_V = 1 << 2,
+    BIAS_O = 1 << 3,
+    BIAS_QKV = BIAS_Q | BIAS_K | BIAS_V,
+    BIAS_ALL = BIAS_QKV | BIAS_O
 };
 
 /* The layer that is looked at. Everything is borrowed. */
@@ -31,7 +121,16 @@ struct search {
     const struct family *family;
     const char *prefix; /* of the tensors of the layer, with its last dot */
     size_t prefix_size;
+    const struct model_type *type;
+    const struct stack *stack;
+    struct config_object object; /* the settings of this model type */
     struct layer *layer;
+    /* The settings whose keys were checked last, and what was wrong with them: most layers of a model
+     * have the same ones. */
+    const struct model_type *checked_type;
+    const struct stack *checked_stack;
+    const struct codec_value *checked_object;
+    char checked_reason[LAYERS_REASON];
 };
 
 /* Compares the names of two layers as strcmp() does, but numbers in them by their size: layer.2 is
@@ -42,6 +141,13 @@ int search_compare(const char *a, const char *b);
 bool search_refuse(struct layer *layer, const char *format, ...)
     __attribute__((cold, format(printf, 2, 3)));
 
+/* Returns whether the prefix of the layer has this part, from dot to dot. */
+bool search_has_part(const struct search *s, const char *part);
+
+/* Returns the number of the layer: the first number between two dots of its prefix; -1 if it has
+ * none. */
+long search_index(const struct search *s);
+
 /* Finds a tensor by its prefix and the rest of its name, which may be NULL. Returns NULL if there
  * is none. */
 const struct family_tensor *search_tensor(const struct search *s, const char *prefix,
@@ -51,6 +157,38 @@ const struct family_tensor *search_tensor(const struct search *s, const char *pr
  * with the reason in the layer. */
 bool search_read(const struct search *s, const struct family_tensor *from, bool matrix,
                  struct layer_tensor *to);
+
+/* Finds a model type. NULL stands for a model without a model_type. Returns NULL if the type is not
+ * known. */
+const struct model_type *models_find(const char *name);
+
+/* Writes the names of the model types that have layers of a family. */
+void models_list(const char *family, size_t room, char *text);
+
+/* Returns whether a list that ends with NULL, or is NULL, has a name. */
+bool models_has(const char *const *list, const char *name);
+
+/* Returns whether a key decides the attention of the model type of the layer. */
+bool models_uses(const struct search *s, const char *key);
+
+/* Returns whether a key does not change the attention of a model type. */
+bool models_ignore(const struct model_type *type, const char *key);
+
+/* Finds the model type, the stack and the settings of the layer, and checks all keys of the
+ * settings. Returns false with the reason in the layer. */
+bool keys_find_model(struct search *s);
+
+/* Checks that every key of an object is one of `count` keys and has its kind. `where` names the
+ * object in the reason. */
+bool keys_check(const struct search *s, struct config_object object, const char *where,
+                const struct key *keys, size_t count);
+
+/* Reads a number from 1 to 2^20 that the model type needs, or whose default is `otherwise`. */
+size_t keys_count(const struct search *s, const char *name, size_t otherwise);
+
+/* Reads the rotary embedding of a layer. `slides` says whether it has a sliding window. Returns
+ * false with the reason in the layer. */
+bool rotary_find(const struct search *s, bool slides);
 
 /* Reads the options of a layer whose tensors and sizes are known. Returns false with the reason in
  * the layer. */

@@ -166,7 +166,7 @@ Test(layers, take_the_options_of_a_request) {
 Test(layers, let_a_request_replace_their_rotary_embedding) {
     static const char header[] =
         "{\"__metadata__\":{\"config\":\"{\\\"model_type\\\":\\\"llama\\\","
-        "\\\"num_attention_heads\\\":1,\\\"rope_theta\\\":100,"
+        "\\\"num_attention_heads\\\":1,\\\"hidden_size\\\":2,\\\"rope_theta\\\":100,"
         "\\\"rope_scaling\\\":{\\\"rope_type\\\":\\\"linear\\\",\\\"factor\\\":4}}\"},"
         "\"q_proj.weight\":{\"dtype\":\"F32\",\"shape\":[2,2],\"data_offsets\":[0,16]},"
         "\"k_proj.weight\":{\"dtype\":\"F32\",\"shape\":[2,2],\"data_offsets\":[16,32]},"

@@ -150,7 +150,8 @@ static const struct call attention[] = {
      "{\"output\":[[5,6]],\"weights\":[[1,0]]}"},
     {"causal to the bottom right", "{" MEAN ",\"causal\":\"bottom_right\"}",
      "{\"output\":[[6,7]],\"weights\":[[0.5,0.5]]}"},
-    {"causal aligned to the bottom right", "{" MEAN ",\"causal\":true,\"alignment\":\"bottom_right\"}",
+    {"causal aligned to the bottom right",
+     "{" MEAN ",\"causal\":true,\"alignment\":\"bottom_right\"}",
      "{\"output\":[[6,7]],\"weights\":[[0.5,0.5]]}"},
     {"the alignment that causal has anyway",
      "{" MEAN ",\"alignment\":\"bottom_right\",\"causal\":\"bottom_right\"}",
@@ -164,7 +165,8 @@ static const struct call attention[] = {
      "{" FOUR ",\"alignment\":\"bottom_right\",\"window\":[0,0],\"lengths\":3}",
      "{\"output\":[[3]],\"weights\":[[0,0,1,0]]}"},
     {"causal at the end of the valid keys of each batch item",
-     "{\"Q\":[[[[0],[0]]],[[[0],[0]]]],\"K\":[[[[0],[0]]],[[[0],[0]]]],\"V\":[[[[5],[7]]],[[[5],[7]]]],"
+     "{\"Q\":[[[[0],[0]]],[[[0],[0]]]],\"K\":[[[[0],[0]]],[[[0],[0]]]],\"V\":[[[[5],[7]]],[[[5],[7]"
+     "]]],"
      "\"lengths\":[2,1],\"causal\":\"bottom_right\"}",
      "{\"output\":[[[[5],[6]]],[[[0],[5]]]],\"weights\":[[[[1,0],[0.5,0.5]]],[[[0,0],[1,0]]]]}"},
     {"window of the own position", "{" MEAN2 ",\"window\":[0,0],\"return\":[\"weights\"]}",

@@ -1,0 +1,353 @@
+/*
+ * family_keys.c - checks the keys of a config.json: every key is known for the model type, and has
+ * a value of its kind. The first key that is wrong refuses the layers, so that the readers of
+ * settings find only what they expect.
+ */
+#include "layers/search.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+/* The kinds of the keys that decide the attention of a model type. */
+static const struct key kinds[] = {
+    {"add_zero_attn", KEY_FLAG},
+    {"attention_bias", KEY_FLAG},
+    {"attention_layers", KEY_TEXTS},
+    {"attention_multiplier", KEY_NUMBER},
+    {"attention_types", KEY_LIST},
+    {"attn_logit_softcapping", KEY_POSITIVE},
+    {"causal", KEY_FLAG},
+    {"enable_bias", KEY_FLAG},
+    {"is_decoder", KEY_FLAG},
+    {"layer_types", KEY_TEXTS},
+    {"max_position_embeddings", KEY_POSITIVE},
+    {"max_window_layers", KEY_INDEX},
+    {"norm_epsilon", KEY_POSITIVE},
+    {"original_max_position_embeddings", KEY_POSITIVE},
+    {"partial_rotary_factor", KEY_POSITIVE},
+    {"qkv_bias", KEY_FLAG},
+    {"query_pre_attn_scalar", KEY_POSITIVE},
+    {"rms_norm_eps", KEY_POSITIVE},
+    {"rope_local_base_freq", KEY_POSITIVE},
+    {"rope_parameters", KEY_OBJECT},
+    {"rope_scaling", KEY_OBJECT},
+    {"rope_theta", KEY_POSITIVE},
+    {"rotary_emb_base", KEY_POSITIVE},
+    {"rotary_pct", KEY_POSITIVE},
+    {"scale", KEY_NUMBER},
+    {"scale_attn_by_inverse_layer_idx", KEY_FLAG},
+    {"scale_attn_weights", KEY_FLAG},
+    {"use_sliding_window", KEY_FLAG},
+    {"zero_key", KEY_FLAG},
+}; /* all others are counts */
+
+/* Keys that change nothing with one value, and are not understood with another one. */
+static const struct {
+    const char *name, *value;
+} fixed[] = {
+    {"alibi", "false"},
+    {"is_decoder", "false"},
+    {"partial_rotary_factor", "1"},
+    {"position_embedding_type", "\"absolute\""},
+    {"pruned_heads", "{}"},
+    {"use_bidirectional_attention", "false"},
+    {"use_sliding_window", "false"},
+};
+
+/* ----------------------------------------------------------------------------------- the checks */
+
+static bool is_whole(double number, double least) {
+    return number >= least && number <= 1 << 20 && number == floor(number);
+}
+
+/* Returns what a value should be, or NULL if it is of its kind. */
+static const char *what_it_must_be(struct config_object object, const struct codec_value *value,
+                                   enum key_kind kind) {
+    const enum codec_kind is = codec_kind_of(value);
+    struct codec_error unused;
+    double number = NAN;
+    if (is == CODEC_NUMBER) {
+        codec_as_number(object.document, value, &number, &unused);
+    }
+    switch (kind) {
+    case KEY_COUNT:
+        return is_whole(number, 1) ? NULL : "a whole number from 1 to 1048576";
+    case KEY_INDEX:
+        return is_whole(number, 0) ? NULL : "a whole number from 0 to 1048576";
+    case KEY_POSITIVE:
+        return number > 0 ? NULL : "a number above 0";
+    case KEY_NUMBER:
+        return isfinite(number) ? NULL : "a number";
+    case KEY_FLAG:
+        return is == CODEC_BOOL ? NULL : "true or false";
+    case KEY_TEXT:
+        return is == CODEC_TEXT ? NULL : "a text";
+    case KEY_TEXTS:
+        for (const struct codec_value *v = codec_at(value, 0); v != NULL; v = codec_next(v)) {
+            if (codec_kind_of(v) != CODEC_TEXT) {
+                return "a list of texts";
+            }
+        }
+        return is == CODEC_ARRAY ? NULL : "a list of texts";
+    case KEY_LIST:
+        return is == CODEC_ARRAY || is == CODEC_TENSOR ? NULL : "a list";
+    case KEY_OBJECT:
+        return is == CODEC_OBJECT ? NULL : "an object";
+    default:
+        return NULL;
+    }
+}
+
+/* Refuses a value that is not of its kind. */
+static bool check_value(const struct search *s, struct config_object object, const char *where,
+                        const struct codec_value *value, enum key_kind kind) {
+    char text[80];
+    const char *must = what_it_must_be(object, value, kind);
+    if (must == NULL) {
+        return true;
+    }
+    config_print(object, value, sizeof text, text);
+    return search_refuse(s->layer, "%.40s in %.40s is %s; it must be %s", codec_name(value), where,
+                         text, must);
+}
+
+bool keys_check(const struct search *s, struct config_object object, const char *where,
+                const struct key *keys, size_t count) {
+    char text[80];
+    for (const struct codec_value *v = codec_at(object.value, 0); v != NULL; v = codec_next(v)) {
+        size_t i = 0;
+        if (codec_kind_of(v) == CODEC_NULL) {
+            continue;
+        }
+        while (i < count && strcmp(keys[i].name, codec_name(v)) != 0) {
+            i++;
+        }
+        if (i == count) {
+            config_print(object, v, sizeof text, text);
+            return search_refuse(s->layer, "%.40s in %.40s is %s, and this key is not known",
+                                 codec_name(v), where, text);
+        }
+        if (!check_value(s, object, where, v, keys[i].kind)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static enum key_kind kind_of(const char *name) {
+    for (size_t i = 0; i < COUNT(kinds); i++) {
+        if (strcmp(kinds[i].name, name) == 0) {
+            return kinds[i].kind;
+        }
+    }
+    return KEY_COUNT;
+}
+
+/* Checks a key that is not used. */
+static bool check_unused(const struct search *s, struct config_object object,
+                         const struct codec_value *value) {
+    const char *name = codec_name(value);
+    char text[80];
+    config_print(object, value, sizeof text, text);
+    for (size_t i = 0; i < COUNT(fixed); i++) {
+        if (strcmp(fixed[i].name, name) == 0) {
+            return strcmp(fixed[i].value, text) == 0 ||
+                   search_refuse(s->layer,
+                                 "%s in config.json is %s; only %s is known for this model_type",
+                                 name, text, fixed[i].value);
+        }
+    }
+    return models_ignore(s->type, name) ||
+           search_refuse(s->layer,
+                         "%.40s in config.json is %s, and this key is not known for model_type "
+                         "%.40s",
+                         name, text, s->type->name == NULL ? "null" : s->type->name);
+}
+
+/* Checks that the keys that must be there are there. */
+static bool check_needs(const struct search *s, struct config_object object) {
+    const struct stack *stack = s->stack;
+    const char *const own[] = {stack->heads, stack->size, NULL};
+    const char *missing = NULL;
+    for (size_t i = 0; i < 2; i++) {
+        missing = own[i] != NULL && config_value(object, own[i]) == NULL ? own[i] : missing;
+    }
+    for (const char *const *k = s->type->needs; k != NULL && *k != NULL; k++) {
+        missing = config_value(object, *k) == NULL ? *k : missing;
+    }
+    for (const char *const *k = s->type->shows; k != NULL && *k != NULL; k++) {
+        missing = codec_get(object.value, *k) == NULL ? *k : missing;
+    }
+    return missing == NULL ||
+           search_refuse(s->layer, "config.json has no %s, which decides the attention of %s",
+                         missing, s->type->name);
+}
+
+/* Checks all keys of the settings of the layer. */
+static bool check_object(const struct search *s) {
+    const struct config_object object = s->object;
+    if (object.value == NULL) {
+        return true; /* without a config.json */
+    }
+    for (const struct codec_value *v = codec_at(object.value, 0); v != NULL; v = codec_next(v)) {
+        if (codec_kind_of(v) == CODEC_NULL) {
+            continue;
+        }
+        if (!(models_uses(s, codec_name(v))
+                  ? check_value(s, object, "config.json", v, kind_of(codec_name(v)))
+                  : check_unused(s, object, v))) {
+            return false;
+        }
+    }
+    return check_needs(s, object);
+}
+
+/* Checks the settings of the metadata that are used without a model_type. */
+static bool check_metadata(const struct search *s) {
+    for (const char *const *k = s->type->takes; k != NULL && *k != NULL; k++) {
+        const char *text = config_metadata(s->config, *k);
+        const enum key_kind kind = kind_of(*k);
+        char *end = NULL;
+        const double number = text == NULL ? 0 : strtod(text, &end);
+        const bool is_number = text != NULL && end != text && *end == '\0' && isfinite(number);
+        const bool good = kind == KEY_FLAG    ? text != NULL && (strcmp(text, "true") == 0 ||
+                                                              strcmp(text, "false") == 0)
+                          : kind == KEY_COUNT ? is_number && is_whole(number, 1)
+                                              : is_number && (kind != KEY_POSITIVE || number > 0);
+        if (text != NULL && !good) {
+            return search_refuse(s->layer, "%s in __metadata__ is \"%.40s\"; it must be %s", *k,
+                                 text,
+                                 kind == KEY_FLAG    ? "true or false"
+                                 : kind == KEY_COUNT ? "a whole number from 1 to 1048576"
+                                                     : "a number, above 0 if it is norm_epsilon");
+        }
+    }
+    return true;
+}
+
+/* --------------------------------------------------------------------------------- the model type */
+
+/* Reads model_type. Returns false if it is no text. */
+static bool read_type(const struct search *s, struct config_object object, const char **name) {
+    const struct codec_value *value =
+        object.value == NULL ? NULL : config_value(object, "model_type");
+    *name = config_text(object, "model_type");
+    return value == NULL || check_value(s, object, "config.json", value, KEY_TEXT);
+}
+
+/* Finds the model type of an object. Without model_type a layer needs names of tensors that stand
+ * for one attention only. */
+static bool find_type(struct search *s, struct config_object object) {
+    const char *name;
+    char names[160];
+    if (!read_type(s, object, &name)) {
+        return false;
+    }
+    s->object = object;
+    s->type = models_find(name);
+    if (s->type == NULL) {
+        models_list(s->family->name, sizeof names, names);
+        return search_refuse(
+            s->layer, "model_type is %.40s; the models with such tensors that are known are %s",
+            name, names[0] == '\0' ? "none" : names);
+    }
+    return true;
+}
+
+/* Goes to the model inside of the model, for example to its text_config. */
+static bool enter(struct search *s) {
+    for (const struct inner_model *i = s->type->inner; i->part != NULL; i++) {
+        if (!search_has_part(s, i->part)) {
+            continue;
+        }
+        const struct codec_value *value = config_value(s->object, i->key);
+        if (value == NULL || codec_kind_of(value) != CODEC_OBJECT) {
+            return search_refuse(s->layer,
+                                 "config.json has no object %s, which decides the attention "
+                                 "of %s",
+                                 i->key, s->type->name);
+        }
+        if (!find_type(s, (struct config_object){s->object.document, value})) {
+            return false;
+        }
+        if (s->type->name == NULL || s->type->inner != NULL) {
+            return search_refuse(s->layer, "%s in config.json has no model_type of one model",
+                                 i->key);
+        }
+        return true;
+    }
+    return search_refuse(
+        s->layer, "a model of type %s has no attention in this place that is known", s->type->name);
+}
+
+/* Finds the stack of the layer. */
+static bool find_stack(struct search *s) {
+    char names[160];
+    for (s->stack = s->type->stacks; s->stack->family != NULL; s->stack++) {
+        if (strcmp(s->stack->family, s->family->name) == 0 &&
+            (s->stack->part == NULL || search_has_part(s, s->stack->part))) {
+            return true;
+        }
+    }
+    if (s->type->name == NULL) {
+        models_list(s->family->name, sizeof names, names);
+        return search_refuse(
+            s->layer,
+            "config.json gives no model_type; the models with such tensors that are "
+            "known are %s",
+            names);
+    }
+    return search_refuse(
+        s->layer,
+        "a model of type %s has no attention with tensors named like those of %s in "
+        "this place",
+        s->type->name, s->family->name);
+}
+
+/* Checks the keys beside an inner model. */
+static bool check_outside(const struct search *s) {
+    for (const struct codec_value *v = codec_at(s->object.value, 0); v != NULL; v = codec_next(v)) {
+        const char *name = codec_name(v);
+        bool inner = codec_kind_of(v) == CODEC_NULL;
+        for (const struct inner_model *i = s->type->inner; i->part != NULL; i++) {
+            inner = inner || strcmp(i->key, name) == 0;
+        }
+        if (!inner && !check_unused(s, s->object, v)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Checks the keys of the settings, unless they were those of the layer before. */
+static bool check_once(struct search *s) {
+    if (s->checked_type != s->type || s->checked_stack != s->stack ||
+        s->checked_object != s->object.value) {
+        const bool good = (s->type->name != NULL || check_metadata(s)) && check_object(s);
+        s->checked_type = s->type;
+        s->checked_stack = s->stack;
+        s->checked_object = s->object.value;
+        memcpy(s->checked_reason, s->layer->reason, LAYERS_REASON);
+        return good;
+    }
+    memcpy(s->layer->reason, s->checked_reason, LAYERS_REASON);
+    return s->layer->reason[0] == '\0';
+}
+
+bool keys_find_model(struct search *s) {
+    const struct config_object root = config_root(s->config);
+    if (root.value != NULL && codec_kind_of(root.value) != CODEC_OBJECT) {
+        return search_refuse(s->layer, "config.json is no object");
+    }
+    return find_type(s, root) && (s->type->inner == NULL || (check_outside(s) && enter(s))) &&
+           find_stack(s) && check_once(s);
+}
+
+size_t keys_count(const struct search *s, const char *name, size_t otherwise) {
+    const char *text = s->type->name == NULL ? config_metadata(s->config, name) : NULL;
+    return text != NULL ? (size_t)strtod(text, NULL)
+                        : (size_t)config_number(s->object, name, (double)otherwise);
+}

@@ -1,0 +1,377 @@
+/*
+ * family_models.c - the model types of Hugging Face transformers whose attention is known. A row
+ * says which keys of config.json decide the attention of a model type, and which keys do not change
+ * it. Its source is the eager attention of transformers 5 (models/NAME/modeling_NAME.py), and what
+ * version 4 wrote into config.json. Keys that are not listed are refused, so a new key is never
+ * ignored.
+ */
+#include "layers/search.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define LIST(...)                   ((const char *const[]){__VA_ARGS__, NULL})
+
+/* ------------------------------------------------------------------------------------ the stacks */
+
+#define STACKS(...)                 ((const struct stack[]){__VA_ARGS__, {0}})
+#define STACK(place, names)         .part = (place), .family = (names)
+#define COUNTS(heads_key, size_key) .heads = (heads_key), .size = (size_key)
+#define HEADS                       COUNTS("num_attention_heads", "hidden_size")
+/* A model whose layers are all alike. */
+#define ALIKE(names)                STACKS({STACK(NULL, names), HEADS})
+#define CAUSAL(names)               STACKS({STACK(NULL, names), HEADS, .causal = true})
+
+static const struct stack own[] = {{.family = "torch"}, {.family = "plain"}, {0}};
+static const struct stack bert[] = {{STACK("crossattention", "bert"), HEADS, .cross = true},
+                                    {STACK("attention", "bert"), HEADS},
+                                    {0}};
+static const struct stack vit_mae[] = {
+    {STACK("decoder", "vit"), COUNTS("decoder_num_attention_heads", "decoder_hidden_size")},
+    {STACK("encoder", "vit"), HEADS},
+    {0}};
+static const struct stack bart[] = {
+    {STACK("encoder_attn", "bart"), COUNTS("decoder_attention_heads", "d_model"), .cross = true},
+    {STACK("decoder", "bart"), COUNTS("decoder_attention_heads", "d_model"), .causal = true},
+    {STACK("encoder", "bart"), COUNTS("encoder_attention_heads", "d_model")},
+    {0}};
+static const struct stack t5[] = {
+    {STACK("EncDecAttention", "t5"), COUNTS("num_heads", "d_model"), .cross = true},
+    {STACK("decoder", "t5"), COUNTS("num_heads", "d_model"), .causal = true},
+    {STACK("encoder", "t5"), COUNTS("num_heads", "d_model")},
+    {0}};
+static const struct stack siglip_vision[] = {
+    {STACK("head", "torch"), HEADS, .cross = true}, {STACK(NULL, "bart"), HEADS}, {0}};
+
+/* -------------------------------------------------------------------------------- the model types */
+
+#define ROPE     "rope_parameters", "rope_scaling", "rope_theta", "max_position_embeddings"
+#define ROPE_TOO "original_max_position_embeddings"
+
+/* BERT and its relatives. */
+#define BERT(type)                                                                                 \
+    { .name = type, .stacks = bert, .takes = LIST("is_decoder"), .biases = BIAS_ALL }
+/* Models whose heads may have a bias or not: qkv_bias. */
+#define VIT(type, with)                                                                            \
+    {                                                                                              \
+        .name = type, .stacks = with, .biases = BIAS_O, .bias_key = "qkv_bias",                    \
+        .biases_of_key = BIAS_QKV, .bias_default = true                                            \
+    }
+/* An encoder and a decoder. */
+#define BART(type)                                                                                 \
+    { .name = type, .stacks = bart, .ignores = LIST("is_decoder"), .biases = BIAS_ALL }
+/* Layers that are all alike, with the names of BART's tensors. */
+#define TOWER(type, with)                                                                          \
+    { .name = type, .stacks = with, .biases = BIAS_ALL }
+#define T5(type, kind)                                                                             \
+    {                                                                                              \
+        .name = type, .stacks = t5, .takes = LIST("relative_attention_max_distance"),              \
+        .needs = LIST("d_kv", "relative_attention_num_buckets"), .ignores = LIST("is_decoder"),    \
+        .head_size = "d_kv", .flags = MODEL_UNSCALED | (kind)                                      \
+    }
+#define GPT2                                                                                       \
+    .stacks = STACKS({STACK("attn", "gpt2"), COUNTS("n_head", "n_embd"), .causal = true}),         \
+    .biases = BIAS_ALL
+/* Decoders with rotary embedding. */
+#define LLAMA .stacks = CAUSAL("llama"), .flags = MODEL_ROTARY
+#define LLAMA_BIAS(by_default)                                                                     \
+    .bias_key = "attention_bias", .biases_of_key = BIAS_ALL, .bias_default = (by_default)
+
+static const struct model_type types[] = {
+    {.stacks = own,
+     .takes = LIST("heads", "num_heads", "num_attention_heads", "n_head", "n_heads", "kv_heads",
+                   "num_key_value_heads", "causal", "scale", "zero_key", "add_zero_attn",
+                   "norm_epsilon")},
+    BERT("bert"),
+    BERT("bert-generation"),
+    BERT("camembert"),
+    BERT("data2vec-text"),
+    BERT("dpr"),
+    BERT("electra"),
+    BERT("ernie"),
+    {.name = "layoutlm", .stacks = bert, .biases = BIAS_ALL},
+    BERT("megatron-bert"),
+    BERT("roberta"),
+    BERT("roberta-prelayernorm"),
+    {.name = "splinter", .stacks = bert, .biases = BIAS_ALL},
+    BERT("xlm-roberta"),
+    BERT("xlm-roberta-xl"),
+    BERT("xmod"),
+    VIT("audio-spectrogram-transformer", ALIKE("vit")),
+    VIT("deit", ALIKE("vit")),
+    VIT("dinov2", ALIKE("vit")),
+    VIT("vit", ALIKE("vit")),
+    VIT("vit_mae", vit_mae),
+    VIT("vit_msn", ALIKE("vit")),
+    VIT("yolos", ALIKE("vit")),
+    {.name = "distilbert",
+     .stacks = STACKS({STACK(NULL, "distilbert"), COUNTS("n_heads", "dim")}),
+     .biases = BIAS_ALL},
+    {GPT2, .name = "gpt2", .takes = LIST("scale_attn_weights", "scale_attn_by_inverse_layer_idx")},
+    {GPT2, .name = "openai-gpt"},
+    BART("bart"),
+    BART("blenderbot"),
+    BART("blenderbot-small"),
+    BART("m2m_100"),
+    BART("marian"),
+    BART("mbart"),
+    BART("pegasus"),
+    BART("plbart"),
+    {.name = "whisper",
+     .stacks = bart,
+     .ignores = LIST("is_decoder"),
+     .biases = BIAS_Q | BIAS_V | BIAS_O},
+    TOWER("biogpt", CAUSAL("bart")),
+    TOWER("clip_text_model", CAUSAL("bart")),
+    TOWER("clip_vision_model", ALIKE("bart")),
+    TOWER("hubert", ALIKE("bart")),
+    {.name = "opt",
+     .stacks = CAUSAL("bart"),
+     .bias_key = "enable_bias",
+     .biases_of_key = BIAS_ALL,
+     .bias_default = true},
+    TOWER("siglip_text_model", ALIKE("bart")),
+    {.name = "siglip_vision_model", .stacks = siglip_vision, .biases = BIAS_ALL},
+    TOWER("wav2vec2", ALIKE("bart")),
+    T5("mt5", MODEL_RELATIVE),
+    T5("t5", MODEL_RELATIVE),
+    T5("umt5", MODEL_OWN_RELATIVE),
+    {LLAMA, .name = "gemma", .needs = LIST("num_key_value_heads", "head_dim"),
+     .takes = LIST(ROPE, ROPE_TOO), .head_size = "head_dim", LLAMA_BIAS(false)},
+    {LLAMA, .name = "gemma2",
+     .needs = LIST("num_key_value_heads", "head_dim", "query_pre_attn_scalar", "sliding_window"),
+     .shows = LIST("attn_logit_softcapping"), .takes = LIST(ROPE, ROPE_TOO, "layer_types"),
+     .head_size = "head_dim", .slides = MODEL_SLIDES_IN_TURNS, LLAMA_BIAS(false)},
+    {.name = "gemma3_text",
+     .stacks = CAUSAL("llama"),
+     .needs = LIST("num_key_value_heads", "head_dim", "query_pre_attn_scalar", "sliding_window"),
+     .takes = LIST(ROPE, "rope_local_base_freq", "layer_types", "sliding_window_pattern",
+                   "rms_norm_eps"),
+     .ignores = LIST("_sliding_window_pattern"),
+     .head_size = "head_dim",
+     .slides = MODEL_SLIDES_BY_PATTERN,
+     LLAMA_BIAS(false),
+     .flags = MODEL_ROTARY | MODEL_ROPE_BY_TYPE | MODEL_NORMS | MODEL_FROM_ONE,
+     .base = 1e6},
+    {.name = "gpt_neo",
+     .stacks = STACKS({STACK(NULL, "bart"), COUNTS("num_heads", "hidden_size"), .causal = true}),
+     .needs = LIST("window_size"),
+     .takes = LIST("attention_types", "attention_layers"),
+     .biases = BIAS_O,
+     .slides = MODEL_SLIDES_LOCALLY,
+     .flags = MODEL_UNSCALED},
+    {.name = "gpt_neox",
+     .stacks = CAUSAL("gpt-neox"),
+     .takes = LIST("rope_parameters", "rope_scaling", "rotary_emb_base", "rotary_pct",
+                   "max_position_embeddings", ROPE_TOO),
+     .ignores = LIST("is_decoder"),
+     .flags = MODEL_ROTARY | MODEL_PARTLY,
+     LLAMA_BIAS(true)},
+    {.name = "gpt_oss",
+     .stacks = CAUSAL("llama"),
+     .needs = LIST("num_key_value_heads", "head_dim", "sliding_window"),
+     .takes = LIST(ROPE, ROPE_TOO, "layer_types"),
+     .head_size = "head_dim",
+     .slides = MODEL_SLIDES_IN_TURNS,
+     .flags = MODEL_ROTARY | MODEL_NEEDS_ROPE | MODEL_SINKS,
+     .base = 150000,
+     LLAMA_BIAS(true)},
+    {LLAMA, .name = "granite", .needs = LIST("attention_multiplier"),
+     .takes = LIST(ROPE, ROPE_TOO, "num_key_value_heads", "head_dim"), .head_size = "head_dim",
+     LLAMA_BIAS(false)},
+    {LLAMA, .name = "llama", .takes = LIST(ROPE, ROPE_TOO, "num_key_value_heads", "head_dim"),
+     .head_size = "head_dim", LLAMA_BIAS(false)},
+    {LLAMA, .name = "mistral", .needs = LIST("num_key_value_heads"),
+     .shows = LIST("sliding_window"), .takes = LIST(ROPE, ROPE_TOO, "head_dim"),
+     .head_size = "head_dim", .slides = MODEL_SLIDES},
+    {LLAMA, .name = "mixtral", .needs = LIST("num_key_value_heads"),
+     .takes = LIST(ROPE, ROPE_TOO, "head_dim", "sliding_window"), .head_size = "head_dim",
+     .slides = MODEL_SLIDES, .base = 1e6},
+    {LLAMA, .name = "olmo", .takes = LIST(ROPE, ROPE_TOO, "num_key_value_heads", "head_dim"),
+     .head_size = "head_dim", LLAMA_BIAS(false)},
+    {.name = "phi3",
+     .stacks = CAUSAL("phi3"),
+     .takes = LIST(ROPE, ROPE_TOO, "num_key_value_heads", "head_dim", "partial_rotary_factor",
+                   "sliding_window"),
+     .ignores = LIST("auto_map"), /* code that is not needed any more */
+     .head_size = "head_dim",
+     .slides = MODEL_SLIDES,
+     .flags = MODEL_ROTARY | MODEL_PARTLY},
+    {LLAMA, .name = "qwen2", .needs = LIST("num_key_value_heads"),
+     .takes = LIST(ROPE, ROPE_TOO, "head_dim", "sliding_window", "use_sliding_window",
+                   "max_window_layers", "layer_types"),
+     .biases = BIAS_QKV, .head_size = "head_dim", .slides = MODEL_SLIDES_FROM_LAYER},
+    {LLAMA, .name = "qwen2_moe", .needs = LIST("num_key_value_heads"),
+     .takes =
+         LIST(ROPE, ROPE_TOO, "head_dim", "sliding_window", "use_sliding_window", "layer_types"),
+     .ignores = LIST("max_window_layers"), .bias_key = "qkv_bias", .biases_of_key = BIAS_QKV,
+     .bias_default = true, .head_size = "head_dim", .slides = MODEL_SLIDES_BY_TYPE},
+    {.name = "qwen3",
+     .stacks = CAUSAL("llama"),
+     .needs = LIST("num_key_value_heads", "head_dim"),
+     .takes = LIST(ROPE, ROPE_TOO, "rms_norm_eps", "sliding_window", "use_sliding_window",
+                   "max_window_layers", "layer_types"),
+     .head_size = "head_dim",
+     .slides = MODEL_SLIDES_FROM_LAYER,
+     .flags = MODEL_ROTARY | MODEL_NORMS,
+     LLAMA_BIAS(false)},
+    {.name = "qwen3_moe",
+     .stacks = CAUSAL("llama"),
+     .needs = LIST("num_key_value_heads"),
+     .takes =
+         LIST(ROPE, ROPE_TOO, "head_dim", "rms_norm_eps", "sliding_window", "use_sliding_window"),
+     .ignores = LIST("max_window_layers"),
+     .head_size = "head_dim",
+     .slides = MODEL_SLIDES_BY_FLAG,
+     .flags = MODEL_ROTARY | MODEL_NORMS,
+     LLAMA_BIAS(false)},
+    {.name = "clip",
+     .inner = (const struct inner_model[]){{"text_model", "text_config"},
+                                           {"vision_model", "vision_config"},
+                                           {0}}},
+    {.name = "gemma3",
+     .inner = (const struct inner_model[]){{"language_model", "text_config"},
+                                           {"vision_tower", "vision_config"},
+                                           {0}}},
+    {.name = "llava",
+     .inner = (const struct inner_model[]){{"language_model", "text_config"},
+                                           {"vision_tower", "vision_config"},
+                                           {0}}},
+    {.name = "siglip",
+     .inner = (const struct inner_model[]){{"text_model", "text_config"},
+                                           {"vision_model", "vision_config"},
+                                           {0}}},
+};
+
+enum {
+    TYPES = sizeof types / sizeof *types
+};
+
+/* Keys that change the attention of no model type of the table. A space is before and after each. */
+static const char *const ignored_by_all[] = {
+    " _attn_implementation_autoset _name_or_path _num_labels _remove_final_layer_norm ",
+    " activation activation_dropout activation_function adapter_attn_dim adapter_kernel_size ",
+    " adapter_layer_norm adapter_reduction_factor adapter_reuse_layer_norm adapter_stride ",
+    " add_adapter add_bias_logits add_cross_attention add_final_layer_norm afn ",
+    " apply_layernorm apply_spec_augment architectures attention_dropout ",
+    " attention_probs_dropout_prob attn_implementation attn_pdrop auxiliary_loss ",
+    " bad_words_ids bbox_cost bbox_loss_coefficient begin_suppress_tokens boi_token_id ",
+    " boi_token_index bos_token_id chunk_size_feed_forward class_cost classif_dropout ",
+    " classifier_dropout classifier_proj_size cls_token_id codevector_dim ",
+    " contrastive_logits_temperature conv_bias conv_dim conv_kernel conv_pos_batch_norm ",
+    " conv_stride ctc_loss_reduction ctc_zero_infinity d_ff decoder_ffn_dim ",
+    " decoder_intermediate_size decoder_layerdrop decoder_layers decoder_num_hidden_layers ",
+    " decoder_sparse_step decoder_start_token_id decoder_vocab_size default_language ",
+    " dense_act_fn directionality diversity_loss_weight diversity_penalty ",
+    " do_layer_norm_before do_sample do_stable_layer_norm drop_path_rate dropout ",
+    " dropout_rate dtype early_stopping embd_pdrop embed_dropout embedding_multiplier ",
+    " embedding_size encoder_ffn_dim encoder_layerdrop encoder_layers ",
+    " encoder_no_repeat_ngram_size encoder_stride eoi_token_id eoi_token_index ",
+    " eos_coefficient eos_token_id experts_implementation exponential_decay_length_penalty ",
+    " extra_pos_embeddings feat_extract_activation feat_extract_norm feat_proj_dropout ",
+    " feat_proj_layer_norm feat_quantizer_dropout feed_forward_proj ffn_dim final_dropout ",
+    " final_logit_softcapping finetuning_task force_bos_token_to_be_generated ",
+    " forced_bos_token_id forced_eos_token_id frequency_stride giou_cost ",
+    " giou_loss_coefficient gradient_checkpointing hidden_act hidden_activation hidden_dim ",
+    " hidden_dropout hidden_dropout_prob id2label image_seq_length image_size image_token_id ",
+    " image_token_index init_std initial_context_length initializer_factor initializer_range ",
+    " intermediate_size is_encoder_decoder is_gated_act label2id languages ",
+    " layer_norm_elementwise_affine layer_norm_eps layer_norm_epsilon layerdrop ",
+    " layerscale_value length_penalty ln_before_adapter logit_scale_init_value ",
+    " logits_scaling mask_feature_length mask_feature_min_masks mask_feature_prob mask_ratio ",
+    " mask_time_length mask_time_min_masks mask_time_prob mask_token_id ",
+    " max_2d_position_embeddings max_length max_position_embeddings max_source_positions ",
+    " max_target_positions median_filter_width min_length mlp_bias mlp_only_layers mlp_ratio ",
+    " mm_tokens_per_image model_max_length model_type moe_intermediate_size ",
+    " multimodal_projector_bias n_ctx n_inner n_layer n_layers n_positions ",
+    " no_repeat_ngram_size norm_pix_loss norm_topk_prob normalize_before normalize_embedding ",
+    " num_adapter_layers num_beam_groups num_beams num_channels num_codevector_groups ",
+    " num_codevectors_per_group num_conv_pos_embedding_groups num_conv_pos_embeddings ",
+    " num_decoder_layers num_detection_tokens num_experts num_experts_per_tok ",
+    " num_feat_extract_layers num_hidden_layers num_labels num_layers num_local_experts ",
+    " num_mel_bins num_negatives num_return_sequences out_features out_indices ",
+    " output_attentions output_hidden_size output_hidden_states output_past ",
+    " output_router_logits output_scores pad_token_id patch_size pooler_act pooler_fc_size ",
+    " pooler_num_attention_heads pooler_num_fc_layers pooler_output_size ",
+    " pooler_size_per_head pooler_type pre_norm prefix pretraining_tp problem_type ",
+    " proj_codevector_dim projection_dim projection_size projector_hidden_act qa_dropout ",
+    " question_token_id remove_invalid_values reorder_and_upcast_attn repetition_penalty ",
+    " reshape_hidden_states resid_dropout resid_pdrop residual_multiplier return_dict ",
+    " return_dict_in_generate rms_norm_eps router_aux_loss_coef router_jitter_noise ",
+    " scale_decoder_outputs scale_embedding sep_token_id seq_classif_dropout ",
+    " share_encoder_decoder_embeddings shared_expert_intermediate_size sinusoidal_pos_embds ",
+    " stage_names static_position_embeddings summary_activation summary_first_dropout ",
+    " summary_last_dropout summary_proj_to_labels summary_type summary_use_proj ",
+    " suppress_tokens swiglu_alpha swiglu_limit task_specific_params task_type_vocab_size ",
+    " tdnn_dilation tdnn_dim tdnn_kernel temperature tf_legacy_loss tie_encoder_decoder ",
+    " tie_word_embeddings time_stride tokenizer_class top_k top_p torch_dtype torchscript ",
+    " transformers_version type_vocab_size typical_p unk_token_id use_bfloat16 use_cache ",
+    " use_mask_token use_mid_position_embeddings use_parallel_residual use_swiglu_ffn ",
+    " use_task_id use_weighted_layer_sum vision_feature_layer vision_feature_select_strategy ",
+    " vision_use_head vocab_size word_embed_proj_dim xvector_output_dim ",
+};
+
+/* ----------------------------------------------------------------------------------- looking up */
+
+const struct model_type *models_find(const char *name) {
+    for (size_t i = 0; i < TYPES; i++) {
+        if (name == NULL ? types[i].name == NULL
+                         : types[i].name != NULL && strcmp(types[i].name, name) == 0) {
+            return &types[i];
+        }
+    }
+    return NULL;
+}
+
+void models_list(const char *family, size_t room, char *text) {
+    size_t size = 0;
+    text[0] = '\0';
+    for (size_t i = 0; i < TYPES; i++) {
+        const struct stack *stack = types[i].name == NULL ? NULL : types[i].stacks;
+        while (stack != NULL && stack->family != NULL && strcmp(stack->family, family) != 0) {
+            stack++;
+        }
+        if (stack != NULL && stack->family != NULL && size + strlen(types[i].name) + 2 < room) {
+            size += (size_t)snprintf(text + size, room - size, "%s%s", size == 0 ? "" : ", ",
+                                     types[i].name);
+        }
+    }
+}
+
+bool models_has(const char *const *list, const char *name) {
+    for (; list != NULL && *list != NULL; list++) {
+        if (strcmp(*list, name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool models_uses(const struct search *s, const char *key) {
+    const struct model_type *type = s->type;
+    bool used = models_has(type->needs, key) || models_has(type->shows, key) ||
+                models_has(type->takes, key) ||
+                (type->bias_key != NULL && strcmp(type->bias_key, key) == 0);
+    for (const struct stack *k = type->stacks; k != NULL && k->family != NULL; k++) {
+        used = used || (k->heads != NULL && strcmp(k->heads, key) == 0) ||
+               (k->size != NULL && strcmp(k->size, key) == 0);
+    }
+    return used;
+}
+
+bool models_ignore(const struct model_type *type, const char *key) {
+    char word[64];
+    if (models_has(type->ignores, key)) {
+        return true;
+    }
+    const int size = snprintf(word, sizeof word, " %s ", key);
+    if (size >= (int)sizeof word || strchr(key, ' ') != NULL) {
+        return false;
+    }
+    for (size_t i = 0; i < sizeof ignored_by_all / sizeof *ignored_by_all; i++) {
+        if (strstr(ignored_by_all[i], word) != NULL) {
+            return true;
+        }
+    }
+    return false;
+}

@@ -1,0 +1,224 @@
+/*
+ * family_rotary.c - reads the rotary embedding of a layer: rope_parameters of config.json, which
+ * older files call rope_scaling, and the keys beside it. The formulas are those of modeling_rope_
+ * utils.py of transformers 5.
+ */
+#include "layers/search.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+/* The keys of rope_parameters. */
+static const struct key keys[] = {
+    {"rope_type", KEY_TEXT},
+    {"type", KEY_TEXT},
+    {"rope_theta", KEY_POSITIVE},
+    {"partial_rotary_factor", KEY_POSITIVE},
+    {"factor", KEY_POSITIVE},
+    {"original_max_position_embeddings", KEY_POSITIVE},
+    {"attention_factor", KEY_POSITIVE},
+    {"beta_fast", KEY_POSITIVE},
+    {"beta_slow", KEY_POSITIVE},
+    {"low_freq_factor", KEY_POSITIVE},
+    {"high_freq_factor", KEY_POSITIVE},
+    {"mscale", KEY_NUMBER},
+    {"mscale_all_dim", KEY_NUMBER},
+    {"truncate", KEY_FLAG},
+    {"short_factor", KEY_LIST},
+    {"long_factor", KEY_LIST},
+};
+
+/* Reads a list of divisors of frequencies into memory of the model. All layers of a model have the
+ * same list, so all layers that are not refused have as many pairs of columns. */
+static bool read_factors(const struct search *s, struct config_object scaling, const char *name,
+                         const double **list, size_t *count, size_t place) {
+    const struct codec_value *value = config_value(scaling, name);
+    attn_tensor numbers;
+    struct codec_error unused;
+    const struct layer *layer = s->layer;
+    const size_t pairs = (layer->rotary.columns > 0 ? layer->rotary.columns : layer->d) / 2;
+    if (value == NULL || !codec_as_reals(scaling.document, value, 1, 1, &numbers, &unused) ||
+        numbers.shape[0] != pairs) {
+        return search_refuse(s->layer, "config.json has no %s of %zu numbers", name, pairs);
+    }
+    if (s->model->factors == NULL) {
+        s->model->factors = calloc(2 * pairs, sizeof *s->model->factors);
+    }
+    if (s->model->factors == NULL) {
+        return search_refuse(s->layer, "there is no memory");
+    }
+    double *to = s->model->factors + place * pairs;
+    for (size_t i = 0; i < numbers.shape[0]; i++) {
+        to[i] = numbers.dtype == ATTN_FLOAT32 ? (double)((const float *)numbers.data)[i]
+                                              : ((const double *)numbers.data)[i];
+    }
+    *list = to;
+    *count = numbers.shape[0];
+    return true;
+}
+
+/* Reads rope_type, which older files call type. */
+static bool read_type(const struct search *s, struct config_object scaling,
+                      attn_rotary_scaling *type) {
+    static const char *const types[] = {
+        [ATTN_ROTARY_UNSCALED] = "default",  [ATTN_ROTARY_LINEAR] = "linear",
+        [ATTN_ROTARY_DYNAMIC] = "dynamic",   [ATTN_ROTARY_YARN] = "yarn",
+        [ATTN_ROTARY_LONGROPE] = "longrope", [ATTN_ROTARY_LLAMA3] = "llama3"};
+    const char *text = config_text(scaling, "rope_type");
+    text = text == NULL ? config_text(scaling, "type") : text;
+    text = text == NULL ? "default" : text;
+    for (size_t i = 0; i < COUNT(types); i++) {
+        if (strcmp(types[i], text) == 0) {
+            *type = (attn_rotary_scaling)i;
+            return true;
+        }
+    }
+    return search_refuse(s->layer, "rope_type in config.json is %.40s, which is not known", text);
+}
+
+/* Reads the positions of the training. The key beside rope_parameters comes first, so that the two
+ * must agree; it does not count for types of layers. */
+static bool read_original(const struct search *s, struct config_object scaling, bool by_type) {
+    static const char name[] = "original_max_position_embeddings";
+    const double inside = config_number(scaling, name, 0);
+    const double beside = by_type ? 0 : config_number(s->object, name, 0);
+    attn_rotary *r = &s->layer->rotary;
+    if (inside != 0 && beside != 0 && inside != beside) {
+        return search_refuse(s->layer, "%s in config.json is %g, but %g inside of rope_parameters",
+                             name, beside, inside);
+    }
+    const double most = config_number(s->object, "max_position_embeddings", 0);
+    r->original_positions = inside != 0 ? inside : beside != 0 ? beside : most;
+    if (r->scaling == ATTN_ROTARY_DYNAMIC) {
+        r->original_positions = most;
+    }
+    if (r->original_positions == 0) {
+        return search_refuse(s->layer,
+                             "config.json has no max_position_embeddings, which decides the "
+                             "rotary embedding");
+    }
+    return true;
+}
+
+/* Reads what the scaling of the frequencies needs. */
+static bool read_scaling(const struct search *s, struct config_object scaling, bool by_type) {
+    attn_rotary *r = &s->layer->rotary;
+    r->factor = config_number(scaling, "factor", 0);
+    if (r->scaling == ATTN_ROTARY_UNSCALED || r->scaling == ATTN_ROTARY_LINEAR) {
+        return true;
+    }
+    if (!read_original(s, scaling, by_type)) {
+        return false;
+    }
+    r->low_factor = config_number(scaling, "low_freq_factor", 0);
+    r->high_factor = config_number(scaling, "high_freq_factor", 0);
+    if (r->scaling != ATTN_ROTARY_YARN && r->scaling != ATTN_ROTARY_LONGROPE) {
+        return true;
+    }
+    if (r->factor == 0) {
+        r->factor = config_number(s->object, "max_position_embeddings", 0) / r->original_positions;
+    }
+    r->attention_factor = config_number(scaling, "attention_factor", 0);
+    if (r->scaling == ATTN_ROTARY_YARN) {
+        r->beta_fast = config_number(scaling, "beta_fast", 0);
+        r->beta_slow = config_number(scaling, "beta_slow", 0);
+        r->mscale = config_number(scaling, "mscale", 0);
+        r->mscale_all = config_number(scaling, "mscale_all_dim", 0);
+        r->untruncated = !config_flag(scaling, "truncate", true);
+        return !(by_type && r->untruncated) ||
+               search_refuse(s->layer,
+                             "truncate in rope_parameters of one type of layers is not known");
+    }
+    if (by_type) {
+        return search_refuse(s->layer, "longrope for one type of layers is not known");
+    }
+    return read_factors(s, scaling, "short_factor", &r->short_factors, &r->short_count, 0) &&
+           read_factors(s, scaling, "long_factor", &r->long_factors, &r->long_count, 1);
+}
+
+/* Reads the part of the columns that are turned. */
+static bool read_part(const struct search *s, struct config_object scaling) {
+    struct layer *layer = s->layer;
+    const bool partly = (s->type->flags & MODEL_PARTLY) != 0;
+    double share = config_number(s->object, "partial_rotary_factor", 1);
+    if (models_uses(s, "rotary_pct")) {
+        share = config_number(s->object, "rotary_pct", 0.25);
+    }
+    share = config_number(scaling, "partial_rotary_factor", share);
+    if (share > 1 || (share < 1 && !partly)) {
+        return search_refuse(layer, "partial_rotary_factor in config.json is %g; %s", share,
+                             partly ? "it must be at most 1"
+                                    : "only 1 is known for this model_type");
+    }
+    const size_t columns = (size_t)((double)layer->d * share);
+    if (columns == 0 || columns % 2 != 0) {
+        return search_refuse(layer,
+                             "%zu columns of each head would be turned; they must be an even "
+                             "number of at least 2",
+                             columns);
+    }
+    layer->rotary.columns = columns == layer->d ? 0 : columns;
+    return true;
+}
+
+/* Finds the object that has the parameters; its value is NULL if there is none. */
+static bool find_object(const struct search *s, struct config_object *scaling) {
+    static const char *const names[] = {"rope_parameters", "rope_scaling"};
+    struct config_object found[2];
+    for (size_t i = 0; i < 2; i++) {
+        found[i] = config_inner(s->object, names[i]);
+        if (found[i].value != NULL && codec_size(found[i].value) == 0) {
+            found[i].value = NULL;
+        }
+    }
+    *scaling = found[0].value != NULL ? found[0] : found[1];
+    return found[0].value == NULL || found[1].value == NULL ||
+           search_refuse(s->layer, "config.json has both rope_parameters and rope_scaling");
+}
+
+/* Goes to the parameters for the type of the layer. Older files have those of layers without a
+ * window in rope_scaling, and otherwise rope_local_base_freq. */
+static bool find_by_type(const struct search *s, bool slides, struct config_object *scaling,
+                         double *base) {
+    static const struct key kinds[] = {{"full_attention", KEY_OBJECT},
+                                       {"sliding_attention", KEY_OBJECT}};
+    struct config_object all = config_inner(s->object, "rope_parameters");
+    *base = config_number(s->object, "rope_theta", s->type->base);
+    if (slides) {
+        *base = config_number(s->object, "rope_local_base_freq", 10000);
+    }
+    if (all.value == NULL) {
+        scaling->value = slides ? NULL : scaling->value;
+        return true;
+    }
+    *scaling = config_inner(all, slides ? "sliding_attention" : "full_attention");
+    return keys_check(s, all, "rope_parameters", kinds, COUNT(kinds));
+}
+
+bool rotary_find(const struct search *s, bool slides) {
+    attn_rotary *r = &s->layer->rotary;
+    const bool by_type = (s->type->flags & MODEL_ROPE_BY_TYPE) != 0;
+    struct config_object scaling;
+    double base = config_number(s->object, "rope_theta", s->type->base);
+    if (models_uses(s, "rotary_emb_base")) {
+        base = config_number(s->object, "rotary_emb_base", 0);
+    }
+    if (!find_object(s, &scaling) || (by_type && !find_by_type(s, slides, &scaling, &base))) {
+        return false;
+    }
+    if (scaling.value == NULL && (s->type->flags & MODEL_NEEDS_ROPE) != 0) {
+        return search_refuse(s->layer,
+                             "config.json has no rope_parameters, which decide the attention "
+                             "of %s",
+                             s->type->name);
+    }
+    if (scaling.value != NULL && !keys_check(s, scaling, "rope_parameters", keys, COUNT(keys))) {
+        return false;
+    }
+    s->layer->turns = true;
+    r->base = config_number(scaling, "rope_theta", base);
+    return read_type(s, scaling, &r->scaling) && read_part(s, scaling) &&
+           read_scaling(s, scaling, by_type);
+}
