@@ -140,7 +140,7 @@ bench-peers: ## Measure beside PyTorch, onnxruntime, OpenVINO, NumPy (6 GB from 
 	@tests/bench/peers/run.sh $(O) $(ARGS)
 
 # ----------------------------------------------------------------------------------------- checks
-.PHONY: docs test-conformance test-models test-openapi test-clients test-metrics check-asan check-valgrind check-neon check-hardening check-layers lint format coverage test-container \
+.PHONY: docs test-conformance test-models search-models test-openapi test-clients test-metrics check-asan check-valgrind check-neon check-hardening check-layers lint format coverage test-container \
         test-arm64 test-reproducible test-deb
 docs: ## Make the page /docs from openapi.yaml
 	@docker/packages.sh test
@@ -226,7 +226,12 @@ test-conformance: ## Run ONNX's cases of attention over HTTP (fetches Python pac
 test-models: ## Compare stored layers with PyTorch and transformers (6 GB from PyPI): ARGS="Families.test_bert"
 	@docker/packages.sh build python
 	$(again) all
-	@tests/models/run.sh $(O) $(ARGS)
+	@tests/models/run.sh $(O) $(if $(ARGS),test_models.py $(ARGS))
+
+search-models: ## Search for wrong layers among drawn models of transformers: ARGS="--calls 3000 --seed 7"
+	@docker/packages.sh build python
+	$(again) all
+	@tests/models/run.sh $(O) search_models.py $(or $(ARGS),--calls 3000)
 
 test-openapi: ## Check the daemon against openapi.yaml (Schemathesis, from PyPI): ARGS="-n 1000"
 	@docker/packages.sh build python

