@@ -217,6 +217,13 @@ again = +@$(MAKE) --no-print-directory $(if $(findstring -j,$(MAKEFLAGS)),,-j$(s
 
 .PHONY: run packages
 # If the tree is built and read-only, `make run` installs and builds nothing. It only starts the daemon.
+# The options of the daemon stand in ARGS, because make takes all other words for its own.
+DAEMON_WORDS = $(foreach v,PORT HOST ADDRESS WORKERS port host address workers,$(if \
+    $(findstring command,$(origin $v)),$v=$($v))) $(filter --% -p,$(MAKECMDGOALS))
+ifneq ($(and $(filter run,$(MAKECMDGOALS)),$(strip $(DAEMON_WORDS))),)
+$(error options of the daemon go into ARGS, not $(strip $(DAEMON_WORDS)): make run ARGS="--port 9000")
+endif
+
 run: $(shell test -x $(DAEMON) -a ! -w $(O) || echo ready-to-run) ## Install what is missing, build, start the daemon: make run ARGS="--port 9000"
 	@exec $(DAEMON) $(ARGS)
 

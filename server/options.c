@@ -7,6 +7,7 @@
 #include "options.h"
 
 #include "attention.h"
+#include "codec/nearest.h"
 
 #include <arpa/inet.h>
 #include <ctype.h>
@@ -366,6 +367,51 @@ static const struct option *find_option(const char *argument) {
     return NULL;
 }
 
+/* Returns the option that an unknown argument probably stands for, or NULL: the one that other
+ * programs have under this name, or the one with the nearest name. */
+static const char *find_meant(const char *argument) {
+    static const struct {
+        const char *foreign, *flag;
+    } names[] = {{"--host", "--address"},
+                 {"--bind", "--address"},
+                 {"--listen", "--address"},
+                 {"--threads", "--workers"},
+                 {"--cert", "--tls-certificate"},
+                 {"-p", "--port"},
+                 {"-v", "--version"},
+                 {"-V", "--version"}};
+    const char *flags[OPTION_COUNT];
+    const size_t size = strcspn(argument, "=");
+    char name[40];
+    size_t edits;
+    snprintf(name, sizeof name, "%.*s", (int)(size < sizeof name ? size : 0), argument);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (strcmp(name, names[i].foreign) == 0) {
+            return names[i].flag;
+        }
+    }
+    for (size_t i = 0; i < OPTION_COUNT; i++) {
+        flags[i] = table[i].flag;
+    }
+    return codec_nearest(name, flags, OPTION_COUNT, &edits);
+}
+
+/* Says that there is no such option, and which one is meant. */
+static void refuse_option(const char *argument, char *error, size_t size) {
+    const char *meant = find_meant(argument);
+    if (argument[0] != '-') {
+        snprintf(
+            error, size,
+            "\"%s\" is no option: each one begins with --, as in --port 9000; --help lists all",
+            argument);
+    } else if (meant != NULL) {
+        snprintf(error, size, "there is no option \"%s\"; did you mean %s? --help lists all",
+                 argument, meant);
+    } else {
+        snprintf(error, size, "there is no option \"%s\"; --help lists all", argument);
+    }
+}
+
 enum options_result options_read(struct server_options *options, int argc, char *const argv[],
                                  char *error, size_t size) {
     *options = defaults();
@@ -378,7 +424,7 @@ enum options_result options_read(struct server_options *options, int argc, char 
         const struct option *option = find_option(argv[i]);
         const char *value = strchr(argv[i], '=');
         if (option == NULL) {
-            snprintf(error, size, "there is no option \"%s\"; --help lists all", argv[i]);
+            refuse_option(argv[i], error, size);
             return OPTIONS_BAD;
         }
         if (option->kind >= KIND_SWITCH) {

@@ -47,15 +47,19 @@ static const char *inner_name(attn_layout layout, size_t inner) {
     return inner == 1 ? "row" : "rows";
 }
 
-/* Checks that X W is possible: a weight has as many rows as X has columns. */
-static attn_status check_inner(const struct weight *w, const char *x_name, size_t columns,
-                               attn_layout layout, attn_error *error) {
-    if (w->inner != columns) {
-        return attn_fail(error, ATTN_SHAPE_MISMATCH, w->name,
-                         "%s has %zu %s but %s has %zu column%s", w->name, w->inner,
-                         inner_name(layout, w->inner), x_name, columns, plural_end(columns));
+/* Checks that X W is possible: a weight has as many rows as X has columns. `has` is the verb of
+ * `x_name`. */
+static attn_status check_inner(const struct weight *w, const char *x_name, const char *has,
+                               size_t columns, attn_layout layout, attn_error *error) {
+    if (w->inner == columns) {
+        return ATTN_OK;
     }
-    return ATTN_OK;
+    attn_fail(error, ATTN_SHAPE_MISMATCH, w->name, "%s has %zu %s but %s %s %zu column%s", w->name,
+              w->inner, inner_name(layout, w->inner), x_name, has, columns, plural_end(columns));
+    if (error != NULL) {
+        error->transposed = w->columns == columns && layout != ATTN_PREPACKED;
+    }
+    return ATTN_SHAPE_MISMATCH;
 }
 
 /* Checks a bias of heads * columns numbers: flat, or (heads, columns) beside 3-D weights. */
@@ -151,7 +155,8 @@ static attn_status read_projection(const attn_multihead *call, size_t index, att
             read_weight(w[i], out->w_name[i], call->layout, max_rank, dtype, &out->w[i], error));
         const char *x_name;
         const attn_tensor *x = input_of(call, i, &x_name);
-        ATTN_TRY(check_inner(&out->w[i], x_name, x->shape[x->rank - 1], call->layout, error));
+        ATTN_TRY(
+            check_inner(&out->w[i], x_name, "has", x->shape[x->rank - 1], call->layout, error));
         ATTN_TRY(check_bias(out->b[i], out->b_name[i], dtype, &out->w[i], error));
     }
     return ATTN_OK;
@@ -270,11 +275,7 @@ static attn_status plan_out_projection(attn_plan *plan, const attn_multihead *ca
     }
     struct weight w;
     ATTN_TRY(read_weight(call->w_o, "W_O", call->layout, 2, plan->dtype, &w, error));
-    if (w.inner != plan->out_ld) {
-        return attn_fail(error, ATTN_SHAPE_MISMATCH, "W_O",
-                         "W_O has %zu %s but the heads together have %zu column%s", w.inner,
-                         inner_name(call->layout, w.inner), plan->out_ld, plural_end(plan->out_ld));
-    }
+    ATTN_TRY(check_inner(&w, "the heads together", "have", plan->out_ld, call->layout, error));
     ATTN_TRY(check_bias(call->b_o, "b_O", plan->dtype, &w, error));
     struct projection *p = &plan->project_out;
     ATTN_TRY(start_projection(p, "output", call->x, call->layout, 1, error));

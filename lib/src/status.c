@@ -28,6 +28,7 @@ attn_status attn_fail(attn_error *error, attn_status status, const char *argumen
                       const char *format, ...) {
     if (error != NULL) {
         error->status = status;
+        error->transposed = false;
         snprintf(error->argument, sizeof error->argument, "%s", argument);
         va_list args;
         va_start(args, format);

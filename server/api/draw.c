@@ -175,11 +175,17 @@ bool draw_read(const struct codec_document *document, const struct codec_value *
                struct codec_error *error) {
     static const char *const keys[] = {"random", "shape", "low",   "high",
                                        "mean",   "std",   "dtype", "discard"};
-    static const struct codec_foreign foreign = {"size", 1, "it is \"shape\" here"};
+#define IN_BODY                                                                                    \
+    "it stands once, in \"random\": {\"generator\": \"numpy\", \"seed\": 42} of the body"
+    static const struct codec_foreign foreign[] = {
+        {"size", 1, "it is \"shape\" here"},
+        {"seed", 1, IN_BODY},
+        {"generator", 1, IN_BODY},
+        {"data", 1, "a matrix is a list of rows here, such as [[1, 2], [3, 4]]"}};
     const struct codec_keys known = {.names = keys,
                                      .count = sizeof keys / sizeof *keys - !may_discard,
-                                     .foreign = &foreign,
-                                     .foreign_count = 1,
+                                     .foreign = foreign,
+                                     .foreign_count = sizeof foreign / sizeof *foreign,
                                      .here = 1};
     const struct codec_value *name = codec_get(object, "random");
     size_t kind;

@@ -290,6 +290,13 @@ bool fields_has(const char *name, unsigned at) {
     return row_of(name, at) < ROWS;
 }
 
+const char *fields_example(unsigned at) {
+    return at == ATTENTION     ? "{\"Q\": [[1, 2]], \"K\": [[1, 2]], \"V\": [[1, 2]]}"
+           : at == PROJECTIONS ? "{\"X\": [[1]], \"W_Q\": [[1]], \"W_K\": [[1]], \"W_V\": [[1]]}"
+           : at == EMBEDDINGS  ? "{\"text\": \"a b\", \"embedding\": [[1, 2], [3, 4]]}"
+                               : "{\"X\": [[1, 2]]}";
+}
+
 enum fields_draw fields_draw_of(const char *name) {
     const size_t row = row_of(name, ~0u);
     return row < ROWS ? table[row].draw : FIELDS_NOT_DRAWN;
@@ -463,10 +470,26 @@ static const char *key_of_argument(const struct fields *fields, const char *argu
     return argument;
 }
 
+/* Returns whether the request says that its weights are out_in. */
+static bool is_out_in(const struct api_request *request) {
+    const struct codec_value *value = fields_get(request->fields, "weight_layout");
+    struct codec_error unused;
+    size_t layout;
+    return value != NULL && codec_as_choice(request->body, value, layouts, 2, &layout, &unused) &&
+           layout == ATTN_OUT_IN;
+}
+
 void fields_refuse(const struct api_request *request, struct http_response *response,
                    const attn_error *error) {
     attn_error named = *error;
+    const size_t used = strlen(named.message);
     snprintf(named.argument, sizeof named.argument, "%s",
              key_of_argument(request->fields, error->argument));
+    if (error->transposed) {
+        snprintf(named.message + used, sizeof named.message - used, "; transposed it would fit: %s",
+                 is_out_in(request) ? "is \"weight_layout\" \"in_out\", the default?"
+                                    : "the weights of torch.nn.Linear need \"weight_layout\": "
+                                      "\"out_in\"");
+    }
     reply_attn_error(request, response, &named);
 }

@@ -89,6 +89,10 @@ size_t fields_matrices(unsigned at, struct fields_matrix matrices[static FIELDS_
 /* Returns whether these objects have the key. */
 bool fields_has(const char *name, unsigned at);
 
+/* Returns the shortest body, in JSON, that the endpoint of one bit takes. A stored layer may want
+ * an X with more columns. */
+const char *fields_example(unsigned at);
+
 /* Says how a value under this name can be drawn, whatever the object is. */
 enum fields_draw fields_draw_of(const char *name);
 

@@ -9,6 +9,7 @@
 #define SOFTMAX     FIELDS_AT_SOFTMAX
 #define LAYER       FIELDS_AT_LAYER
 #define ATTENTIONS  (ATTENTION | PROJECTIONS | LAYER)
+#define ALL         (ATTENTIONS | SOFTMAX | FIELDS_AT_EMBEDDINGS)
 
 #define HEADS       "it is \"heads\" here"
 #define KV_HEADS    "it is \"kv_heads\" here, the number of heads of K and V"
@@ -25,6 +26,7 @@
 #define PAST_K      "it is \"past_K\" here"
 #define PAST_V      "it is \"past_V\" here"
 #define PACKED      "it is W_Q, W_K and W_V" OUT_IN
+#define TOP         "the keys of the request stand at the top of the body, not in an object under this name"
 #define OUT_IN      " of /self-attention, with \"weight_layout\": \"out_in\""
 
 /* These are the names of PyTorch, ONNX, flash-attention, JAX and Transformers. If a name means
@@ -122,6 +124,17 @@ const struct codec_foreign fields_foreign[] = {
      "it is \"rotary\" here, with \"base\" for rope_theta and the rest in \"scaling\""},
     {"q_norm", ATTENTIONS, "it is \"norm_Q\" here"},
     {"k_norm", ATTENTIONS, "it is \"norm_K\" here"},
+    {"return_weights", ATTENTIONS, RETURNED},
+    {"seed", ALL,
+     "it stands in \"random\": {\"generator\": \"numpy\", \"seed\": 42} here, for "
+     "matrices that are drawn"},
+    {"generator", ALL, "it stands in \"random\": {\"generator\": \"numpy\", \"seed\": 42} here"},
+    {"inputs", ALL, TOP},
+    {"data", ALL, TOP},
+    {"options", ALL, TOP},
+    {"parameters", ALL, TOP},
+    {"attention", ALL, TOP},
+    {"logits", SOFTMAX, "it is \"X\" here"},
     {"dim", SOFTMAX, "it is \"axis\" here"},
     {"input", SOFTMAX, "it is \"X\" here"},
 };

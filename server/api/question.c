@@ -2,6 +2,7 @@
  * Protocol, and codec/safetensors.c that of safetensors. */
 #include "api/question.h"
 
+#include "api/fields.h"
 #include "api/inference.h"
 #include "api/tensors.h"
 #include "codec/safetensors.h"
@@ -9,6 +10,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+
+#define FORM "application/x-www-form-urlencoded"
 
 enum {
     /* The most bytes and values of JSON before tensors, because an I/O thread parses it while the
@@ -23,7 +26,14 @@ enum {
  * -d` sends by default. */
 static bool is_json(const char *media_type) {
     return media_type[0] == '\0' || strcmp(media_type, "application/json") == 0 ||
-           strcmp(media_type, "application/x-www-form-urlencoded") == 0;
+           strcmp(media_type, FORM) == 0;
+}
+
+/* Returns a short body in JSON that the endpoint takes. */
+static const char *example_of(enum api_format format, unsigned fields) {
+    return format == API_INFERENCE ? "{\"inputs\": [{\"name\": \"X\", \"datatype\": \"FP32\", "
+                                     "\"shape\": [1, 2], \"data\": [1, 2]}]}"
+                                   : fields_example(fields);
 }
 
 bool question_begin(struct question *question, const struct api_request *request, unsigned fields,
@@ -32,17 +42,19 @@ bool question_begin(struct question *question, const struct api_request *request
     const bool inference = request->format == API_INFERENCE;
     const char *bytes = inference ? "application/octet-stream" : TENSORS_SAFETENSORS;
     const bool is_bytes = strcmp(http->media_type, bytes) == 0;
-    char detail[256];
+    char detail[384];
     if (!is_json(http->media_type) && !is_bytes) {
-        snprintf(detail, sizeof detail,
-                 "the Content-Type is %.100s; it must be application/json or %s", http->media_type,
-                 bytes);
+        snprintf(
+            detail, sizeof detail,
+            "the Content-Type is %.100s; it must be application/json or %s. JSON is such as %s",
+            http->media_type, bytes, example_of(request->format, fields));
         http_problem(response, http, 415, detail, NULL, NULL);
         return false;
     }
     question->format = inference ? API_INFERENCE : is_bytes ? API_SAFETENSORS : API_JSON;
     question->fields = fields;
     question->model = request->name;
+    question->form = strcmp(http->media_type, FORM) == 0;
     question->json_size = SIZE_MAX;
     question->floats = CODEC_TYPE_FP32;
     question->stage = question->format == API_SAFETENSORS ? QUESTION_IN_PREFIX : QUESTION_IN_JSON;
@@ -117,18 +129,23 @@ static bool refuse(struct codec_error *error, enum codec_status status, const ch
 /* Keeps the error of the reader. The place of a byte counts from the beginning of the body. An
  * error of the Open Inference Protocol is only a text, so the place goes into it. */
 static bool refuse_json(const struct question *question, struct codec_error *error) {
-    *error = *codec_reader_error(question->reader);
+    struct codec_error said = *codec_reader_error(question->reader);
+    const size_t used = strlen(said.message);
     if (question->format == API_SAFETENSORS) {
-        error->offset += SAFETENSORS_PREFIX;
-        error->column += error->line == 1 ? SAFETENSORS_PREFIX : 0;
+        said.offset += SAFETENSORS_PREFIX;
+        said.column += said.line == 1 ? SAFETENSORS_PREFIX : 0;
+    } else if (said.no_json) {
+        snprintf(said.message + used, sizeof said.message - used,
+                 "; the body must be JSON%s, such as %s", question->form ? " and not a form" : "",
+                 example_of(question->format, question->fields));
     }
-    const struct codec_error *said = codec_reader_error(question->reader);
-    if (question->format == API_INFERENCE && said->pointer[0] != '\0') {
-        return refuse(error, said->status, "%s: %s", said->pointer, said->message);
+    if (question->format == API_INFERENCE && said.pointer[0] != '\0') {
+        return refuse(error, said.status, "%s: %s", said.pointer, said.message);
     }
-    if (question->format == API_INFERENCE && said->has_offset) {
-        return refuse(error, said->status, "%s (at byte %zu)", said->message, said->offset);
+    if (question->format == API_INFERENCE && said.has_offset) {
+        return refuse(error, said.status, "%s (at byte %zu)", said.message, said.offset);
     }
+    *error = said;
     return false;
 }
 

@@ -4,6 +4,7 @@
  */
 #include "api/api.h"
 #include "api/fields.h"
+#include "codec/nearest.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -83,6 +84,105 @@ size_t api_route_of(const char *path) {
     return route;
 }
 
+/* ---------------------------------------------------------------------------- paths without a row */
+
+enum {
+    SEGMENT = 40,  /* bytes of a segment that is compared */
+    SEGMENTS = 8,  /* segments of a path that is compared */
+    ONE_MORE = 3,  /* edits that a segment costs which only one of two paths has */
+    MOST_EDITS = 6 /* edits between a path and the row that it may stand for */
+};
+
+struct segments {
+    char list[SEGMENTS][SEGMENT];
+    size_t count;
+};
+
+/* Cuts a path at its slashes, of which several are like one. Returns false if it is too long. */
+static bool cut(const char *path, struct segments *out) {
+    out->count = 0;
+    for (path += strspn(path, "/"); *path != '\0'; path += strspn(path, "/")) {
+        const size_t size = strcspn(path, "/");
+        if (out->count == SEGMENTS || size >= SEGMENT) {
+            return false;
+        }
+        memcpy(out->list[out->count], path, size);
+        out->list[out->count++][size] = '\0';
+        path += size;
+    }
+    return true;
+}
+
+/* Returns the edits that make a segment of a path the one of a row, or more than MOST_EDITS. *same
+ * becomes true if the row says what stands there. */
+static size_t segment_edits(const char *segment, const char *row, bool *same) {
+    const size_t size = strlen(segment);
+    size_t edits;
+    *same = row[0] != '{';
+    if (!*same) {
+        return 0;
+    }
+    if (codec_nearest(segment, &row, 1, &edits) != NULL) {
+        return edits;
+    }
+    return size > 3 && strncmp(segment, row, size) == 0 ? 2 : MOST_EDITS + 1;
+}
+
+/* Returns the edits between a path and a row, by the edit distance of their segments. If they have
+ * no segment in common, these are more than MOST_EDITS. */
+static size_t path_edits(const struct segments *path, const struct segments *row) {
+    struct {
+        size_t edits;
+        bool same; /* there is a common segment */
+    } table[SEGMENTS + 1][SEGMENTS + 1];
+    for (size_t i = 0; i <= path->count; i++) {
+        for (size_t k = 0; k <= row->count; k++) {
+            table[i][k].edits = ONE_MORE * (i + k);
+            table[i][k].same = false;
+            if (i > 0 && k > 0) {
+                bool same;
+                const size_t edits = segment_edits(path->list[i - 1], row->list[k - 1], &same) +
+                                     table[i - 1][k - 1].edits;
+                const bool left = table[i - 1][k].edits < table[i][k - 1].edits;
+                const size_t more = ONE_MORE + table[i - left][k - !left].edits;
+                table[i][k].edits = edits <= more ? edits : more;
+                table[i][k].same = edits <= more ? same || table[i - 1][k - 1].same
+                                                 : table[i - left][k - !left].same;
+            }
+        }
+    }
+    return table[path->count][row->count].same ? table[path->count][row->count].edits
+                                               : MOST_EDITS + 1;
+}
+
+/* Returns the path of the row that an unknown path probably stands for, or NULL. */
+static const char *nearest_path(const char *path) {
+    struct segments own, row;
+    size_t least = MOST_EDITS + 1;
+    const char *nearest = NULL;
+    const bool comparable = cut(path, &own);
+    for (size_t i = 0; comparable && i < api_route_count; i++) {
+        const size_t edits = cut(api_routes[i].path, &row) ? path_edits(&own, &row) : least;
+        if (edits < least) {
+            least = edits;
+            nearest = api_routes[i].path;
+        }
+    }
+    return nearest;
+}
+
+/* Answers that there is nothing at the path of a request. */
+static void refuse_path(const struct http_request *request, struct http_response *response) {
+    const char *nearest = nearest_path(request->path);
+    char detail[256];
+    snprintf(detail, sizeof detail, "there is nothing at %.100s; %s%s%s/docs shows every path",
+             request->path, nearest != NULL ? "did you mean " : "", nearest != NULL ? nearest : "",
+             nearest != NULL ? "? " : "");
+    http_problem(response, request, 404, detail, NULL, NULL);
+}
+
+/* ---------------------------------------------------------------------------------- the methods */
+
 /* Returns the row of a path with this method, or NULL. `first` is the first row of the path. */
 static const struct api_route *find_method(const struct api_state *state,
                                            const struct api_route *first, const char *method) {
@@ -129,9 +229,7 @@ const struct api_route *api_find_route(const struct api_state *state,
         return NULL;
     }
     if (index == api_route_count) {
-        snprintf(detail, sizeof detail, "there is nothing at %.100s; /docs shows every path",
-                 request->path);
-        http_problem(response, request, 404, detail, NULL, NULL);
+        refuse_path(request, response);
         return NULL;
     }
     const struct api_route *first = &api_routes[index];

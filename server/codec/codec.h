@@ -32,6 +32,7 @@ struct codec_error {
     enum codec_status status;
     bool has_pointer;  /* `pointer` is set; "" is the whole body */
     bool has_offset;   /* `offset`, `line` and `column` are set */
+    bool no_json;      /* the body does not begin as JSON does, or it is empty */
     size_t offset;     /* byte of the body, from 0 */
     size_t line;       /* line of that byte, from 1; a line ends with LF */
     size_t column;     /* column of that byte in characters, from 1 */

@@ -52,9 +52,12 @@ const char *codec_nearest(const char *name, const char *const *names, size_t cou
         if (other > NAME_MAX_SIZE) {
             continue;
         }
-        const size_t away = distance(name, size, names[i], other);
         const size_t shorter = least(size, other), longer = size + other - shorter;
         const size_t allowed = shorter <= 3 ? 1 : 2;
+        if (longer - shorter > allowed) { /* each letter too many is an edit */
+            continue;
+        }
+        const size_t away = distance(name, size, names[i], other);
         if (away > allowed || (away > 0 && away == longer)) {
             continue; /* they are too far apart, or have nothing in common like "Z" and "Q" */
         }

@@ -1,5 +1,6 @@
 /*
- * nearest.h - the known name that an unknown name probably stands for. Private to the codec.
+ * nearest.h - the known name that an unknown name probably stands for: a key, a name of a value, a
+ * segment of a path, or an option of the daemon.
  */
 #ifndef CODEC_NEAREST_H
 #define CODEC_NEAREST_H

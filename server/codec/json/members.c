@@ -7,15 +7,22 @@
 #include "codec/json/document.h"
 #include "codec/nearest.h"
 
-/* Returns the hint about a foreign name in this object, or NULL. */
-static const char *hint_of(const char *name, const struct codec_keys *keys) {
+/* Returns the foreign name in this object that is `name`, or nearly so, or NULL. *edits is as in
+ * codec_nearest(). */
+static const struct codec_foreign *nearest_foreign(const char *name, const struct codec_keys *keys,
+                                                   size_t *edits) {
+    const struct codec_foreign *nearest = NULL;
+    *edits = SIZE_MAX;
     for (size_t i = 0; i < keys->foreign_count; i++) {
         const struct codec_foreign *foreign = &keys->foreign[i];
-        if ((foreign->where & keys->here) != 0 && document_is_name(foreign->name, name)) {
-            return foreign->hint;
+        size_t away;
+        if ((foreign->where & keys->here) != 0 &&
+            codec_nearest(name, &foreign->name, 1, &away) != NULL && away < *edits) {
+            nearest = foreign;
+            *edits = away;
         }
     }
-    return NULL;
+    return nearest;
 }
 
 /* Refuses a member that is none of the keys. The message says which key the client may have
@@ -24,13 +31,18 @@ static bool refuse_key(const struct codec_document *document, const struct codec
                        const struct codec_keys *keys, struct codec_error *error) {
     const char *name = codec_name(member);
     char quoted[CODEC_QUOTE_SIZE];
-    size_t edits_here, edits_there;
+    size_t edits_here, edits_there, edits_foreign;
     const char *here = codec_nearest(name, keys->names, keys->count, &edits_here);
     const char *there = codec_nearest(name, keys->elsewhere, keys->elsewhere_count, &edits_there);
-    const char *hint = hint_of(name, keys);
+    const struct codec_foreign *foreign = nearest_foreign(name, keys, &edits_foreign);
     codec_quote(quoted, name, strlen(name));
-    if (hint != NULL) {
-        return codec_fail(document, member, error, "unknown key \"%s\"; %s", quoted, hint);
+    if (foreign != NULL && edits_foreign == 0) {
+        return codec_fail(document, member, error, "unknown key \"%s\"; %s", quoted, foreign->hint);
+    }
+    if (foreign != NULL && edits_foreign < edits_here && edits_foreign < edits_there) {
+        return codec_fail(document, member, error,
+                          "unknown key \"%s\"; did you mean \"%s\"? Then %s", quoted, foreign->name,
+                          foreign->hint);
     }
     if (edits_there < edits_here) {
         return codec_fail(document, member, error, "unknown key \"%s\"; \"%s\" goes into \"%s\"",

@@ -110,8 +110,9 @@ static bool not_json(struct codec_reader *reader, const char *text, size_t size,
         }
     }
     if (offset == 0 && size >= 3 && memcmp(text, "\xEF\xBB\xBF", 3) == 0) {
-        return reader_syntax(reader, 0,
-                             "the body starts with a byte order mark, which is not JSON");
+        reader_syntax(reader, 0, "the body starts with a byte order mark, which is not JSON");
+        reader->error.no_json = false; /* JSON may follow */
+        return false;
     }
     return true;
 }

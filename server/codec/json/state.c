@@ -24,11 +24,13 @@ static void set_error(struct codec_reader *reader, enum codec_status status, siz
     if (reader->string_line.number > 0 && reader->string_offset == offset) {
         line = reader->string_line;
     }
-    reader->error = (struct codec_error){.status = status,
-                                         .has_offset = true,
-                                         .offset = offset,
-                                         .line = line.number,
-                                         .column = offset - line.margin + 1};
+    reader->error =
+        (struct codec_error){.status = status,
+                             .has_offset = true,
+                             .no_json = reader->depth == 0 && reader->expect == READER_EXPECT_VALUE,
+                             .offset = offset,
+                             .line = line.number,
+                             .column = offset - line.margin + 1};
 }
 
 bool reader_syntax(struct codec_reader *reader, size_t offset, const char *format, ...) {
@@ -62,6 +64,17 @@ bool reader_content(struct codec_reader *reader, size_t levels, size_t offset, c
     va_end(args);
     reader_point(reader, levels);
     return false;
+}
+
+/* Returns what a byte outside of ASCII probably says about the body, or an empty text. `first`: it
+ * is the first byte of the body. */
+static const char *byte_hint(unsigned char byte, bool first) {
+    return byte == 0                ? ": is the body UTF-16? JSON is UTF-8"
+           : byte >= 0xFE           ? ", which begins UTF-16: JSON is UTF-8"
+           : first && byte == 0x1F  ? ": is the body compressed? Its Content-Encoding must say so"
+           : byte == 0xE2 && !first ? ": is it a curly quote? JSON has straight ones"
+           : first                  ? ": is the body binary? Its Content-Type must say so"
+                                    : "";
 }
 
 bool reader_unexpected(struct codec_reader *reader, size_t offset, unsigned char byte) {
@@ -101,7 +114,8 @@ bool reader_unexpected(struct codec_reader *reader, size_t offset, unsigned char
     if (byte > 0x20 && byte < 0x7F) {
         return reader_syntax(reader, offset, "%s, not '%c'", wanted, byte);
     }
-    return reader_syntax(reader, offset, "%s, not the byte 0x%02X", wanted, byte);
+    return reader_syntax(reader, offset, "%s, not the byte 0x%02X%s", wanted, byte,
+                         byte_hint(byte, offset == 0));
 }
 
 bool reader_is_under(const struct codec_reader *reader, const char *name) {
