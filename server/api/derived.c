@@ -109,9 +109,9 @@ static bool discard(struct derived *d, struct codec_document *document,
     return true;
 }
 
-/* Returns whether only 0 and 1 can be drawn. */
+/* Returns whether 0 and 1 can be drawn, or 1 alone, and nothing else. */
 static bool is_mask(const attn_draw *draw) {
-    return draw->distribution == ATTN_RANDINT && draw->a >= 0 && draw->b <= 2;
+    return draw->distribution == ATTN_RANDINT && draw->a >= 0 && draw->b == 2;
 }
 
 static bool draw_matrix(struct derived *d, struct codec_document *document,

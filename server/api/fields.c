@@ -111,9 +111,12 @@ static const struct field table[] = {
     {"sink", ATTENTIONS, FIELDS_OPTIONS, FIELD_READER, 1, 1, NUMBERS, TENSOR(sink, options.sink),
      .read = field_sink},
     {"lengths", ATTENTIONS, FIELDS_OPTIONS, FIELD_READER, .read = field_lengths},
-    {"mask", ATTENTIONS, FIELDS_OPTIONS, FIELD_MASK, 2, 4, FIELDS_MASK, TENSOR(mask, options.mask)},
+    {"mask", ATTENTIONS, FIELDS_OPTIONS, FIELD_MASK, 2, 4, FIELDS_MASK, TENSOR(mask, options.mask),
+     .not_a_mask = "numbers that are added to scores belong into \"bias\"",
+     .flat = "one element for each key is a \"key_padding\""},
     {"key_padding", ATTENTIONS, FIELDS_OPTIONS, FIELD_MASK, 1, 2, FIELDS_MASK,
-     TENSOR(key_padding, options.key_padding)},
+     TENSOR(key_padding, options.key_padding),
+     .not_a_mask = "here 1 or true says that the key exists"},
     {"bias", ATTENTIONS, FIELDS_OPTIONS, FIELD_BIAS, 2, 4, NUMBERS, TENSOR(bias, options.bias)},
     {"past_K", ATTENTIONS, FIELDS_OPTIONS, FIELD_MATRIX, 2, 4, NUMBERS,
      TENSOR(past_k, options.past_k)},
@@ -210,6 +213,7 @@ static bool refuse_key(const struct codec_document *document, const struct codec
                               .here = at};
     struct codec_foreign own = {.where = at};
     const struct codec_value *member = codec_at(object, 0);
+    const char *text;
     for (size_t row = 0; row < ROWS; row++) {
         if ((table[row].at & at) == 0) {
             continue;
@@ -223,6 +227,11 @@ static bool refuse_key(const struct codec_document *document, const struct codec
     }
     while (member != NULL && codec_name(member) != NULL && row_of(codec_name(member), at) < ROWS) {
         member = codec_next(member);
+    }
+    if (codec_kind_of(object) == CODEC_TEXT && codec_as_text(document, object, &text, error) &&
+        text[0] == '{') {
+        return codec_fail(document, object, error,
+                          "the body is a string with JSON in it: send the object itself");
     }
     own.name = member != NULL ? codec_name(member) : NULL;
     own.hint = own.name != NULL ? hint_of(own.name, at) : NULL;
@@ -320,6 +329,38 @@ const char *fields_infinity_key(void) {
 
 /* ---------------------------------------------------------------------------------- the readers */
 
+/* Adds a hint to the message of an error. Returns false. */
+static bool add_hint(struct codec_error *error, const char *hint) {
+    const size_t used = strlen(error->message);
+    if (hint != NULL) {
+        snprintf(error->message + used, sizeof error->message - used, "; %s", hint);
+    }
+    return false;
+}
+
+/* Reads a mask. Numbers that are all 0 are refused: whoever adds masks to scores, as most programs
+ * do, means that every key is seen, and whoever means that none is seen can say false. */
+static bool read_mask(struct codec_document *document, const struct field *field,
+                      const struct codec_value *value, attn_tensor *tensor,
+                      struct codec_error *error) {
+    size_t shape[ATTN_MAX_RANK];
+    if (!codec_as_mask(document, value, field->least, field->most, tensor, error)) {
+        const size_t rank = codec_shape(document, value, shape);
+        return add_hint(error, rank == 0                     ? NULL
+                               : rank < (size_t)field->least ? field->flat
+                               : rank <= (size_t)field->most ? field->not_a_mask
+                                                             : NULL);
+    }
+    if (codec_mask_is_zeros(document, value)) {
+        codec_fail(document, value, error,
+                   "%s is 0 everywhere, which would hide every key (if that "
+                   "is meant, write false in place of 0)",
+                   codec_name(value));
+        return add_hint(error, field->not_a_mask);
+    }
+    return true;
+}
+
 /* Reads a matrix of numbers to `tensor`, and points `*pointer` to it. */
 static bool read_matrix(struct codec_document *document, const struct field *field,
                         const struct codec_value *value, attn_tensor *tensor,
@@ -327,7 +368,7 @@ static bool read_matrix(struct codec_document *document, const struct field *fie
     *pointer = tensor;
     switch (field->kind) {
     case FIELD_MASK:
-        return codec_as_mask(document, value, field->least, field->most, tensor, error);
+        return read_mask(document, field, value, tensor, error);
     case FIELD_LOGITS:
     case FIELD_BIAS:
         return codec_as_reals_or_null(document, value, field->least, field->most, tensor, error);

@@ -113,13 +113,11 @@ static bool cut(const char *path, struct segments *out) {
     return true;
 }
 
-/* Returns the edits that make a segment of a path the one of a row, or more than MOST_EDITS. *same
- * becomes true if the row says what stands there. */
-static size_t segment_edits(const char *segment, const char *row, bool *same) {
+/* Returns the edits that make a segment of a path the one of a row, or more than MOST_EDITS. */
+static size_t segment_edits(const char *segment, const char *row) {
     const size_t size = strlen(segment);
     size_t edits;
-    *same = row[0] != '{';
-    if (!*same) {
+    if (row[0] == '{') {
         return 0;
     }
     if (codec_nearest(segment, &row, 1, &edits) != NULL) {
@@ -128,43 +126,49 @@ static size_t segment_edits(const char *segment, const char *row, bool *same) {
     return size > 3 && strncmp(segment, row, size) == 0 ? 2 : MOST_EDITS + 1;
 }
 
-/* Returns the edits between a path and a row, by the edit distance of their segments. If they have
- * no segment in common, these are more than MOST_EDITS. */
-static size_t path_edits(const struct segments *path, const struct segments *row) {
-    struct {
-        size_t edits;
-        bool same; /* there is a common segment */
-    } table[SEGMENTS + 1][SEGMENTS + 1];
+/* The way from a path to a row, or from the first segments of one to those of the other. */
+struct way {
+    size_t edits;
+    size_t common; /* segments that both have, other than names */
+};
+
+static bool is_shorter(struct way a, struct way b) {
+    return a.edits < b.edits || (a.edits == b.edits && a.common > b.common);
+}
+
+/* Finds the shortest way, by the edit distance of lists of segments. */
+static struct way find_way(const struct segments *path, const struct segments *row) {
+    struct way ways[SEGMENTS + 1][SEGMENTS + 1];
     for (size_t i = 0; i <= path->count; i++) {
         for (size_t k = 0; k <= row->count; k++) {
-            table[i][k].edits = ONE_MORE * (i + k);
-            table[i][k].same = false;
-            if (i > 0 && k > 0) {
-                bool same;
-                const size_t edits = segment_edits(path->list[i - 1], row->list[k - 1], &same) +
-                                     table[i - 1][k - 1].edits;
-                const bool left = table[i - 1][k].edits < table[i][k - 1].edits;
-                const size_t more = ONE_MORE + table[i - left][k - !left].edits;
-                table[i][k].edits = edits <= more ? edits : more;
-                table[i][k].same = edits <= more ? same || table[i - 1][k - 1].same
-                                                 : table[i - left][k - !left].same;
+            ways[i][k] = (struct way){.edits = ONE_MORE * (i + k)};
+            if (i == 0 || k == 0) {
+                continue;
             }
+            const struct way *before = &ways[i - 1][k - 1];
+            const struct way *less =
+                is_shorter(ways[i - 1][k], ways[i][k - 1]) ? &ways[i - 1][k] : &ways[i][k - 1];
+            const struct way one_more = {less->edits + ONE_MORE, less->common};
+            ways[i][k] =
+                (struct way){before->edits + segment_edits(path->list[i - 1], row->list[k - 1]),
+                             before->common + (row->list[k - 1][0] != '{')};
+            ways[i][k] = is_shorter(one_more, ways[i][k]) ? one_more : ways[i][k];
         }
     }
-    return table[path->count][row->count].same ? table[path->count][row->count].edits
-                                               : MOST_EDITS + 1;
+    return ways[path->count][row->count];
 }
 
 /* Returns the path of the row that an unknown path probably stands for, or NULL. */
 static const char *nearest_path(const char *path) {
     struct segments own, row;
-    size_t least = MOST_EDITS + 1;
+    struct way shortest = {.edits = MOST_EDITS + 1};
     const char *nearest = NULL;
     const bool comparable = cut(path, &own);
     for (size_t i = 0; comparable && i < api_route_count; i++) {
-        const size_t edits = cut(api_routes[i].path, &row) ? path_edits(&own, &row) : least;
-        if (edits < least) {
-            least = edits;
+        cut(api_routes[i].path, &row); /* a row is short */
+        const struct way way = find_way(&own, &row);
+        if (way.common > 0 && way.edits <= MOST_EDITS && is_shorter(way, shortest)) {
+            shortest = way;
             nearest = api_routes[i].path;
         }
     }

@@ -18,15 +18,18 @@ enum {
 
 /* ---------------------------------------------------------------------------------------- masks */
 
-/* Makes bytes of `count` numbers. Returns whether each is 0 or 1. The loops have no exit, so the
- * compiler makes vectors of them. */
+/* Makes bytes of `count` numbers. Returns whether each is 0 or 1. *ones becomes 1 if one of them is
+ * not 0. The loops have no exit, so the compiler makes vectors of them. */
 #define BYTES_OF(name, real)                                                                       \
-    static bool name(const real *restrict numbers, size_t count, unsigned char *restrict bytes) {  \
-        unsigned bad = 0;                                                                          \
+    static bool name(const real *restrict numbers, size_t count, unsigned char *restrict bytes,    \
+                     unsigned *ones) {                                                             \
+        unsigned bad = 0, any = *ones;                                                             \
         for (size_t i = 0; i < count; i++) {                                                       \
             bytes[i] = numbers[i] != 0;                                                            \
+            any |= numbers[i] != 0;                                                                \
             bad |= (numbers[i] != 0) & (numbers[i] != 1);                                          \
         }                                                                                          \
+        *ones = any;                                                                               \
         return bad == 0;                                                                           \
     }
 BYTES_OF(bytes_of_floats, float)
@@ -36,16 +39,19 @@ BYTES_OF(bytes_of_doubles, double)
  * is written after number i was read, and lies before number i + 1. */
 static void settle_bytes(struct lifted *array, size_t first, size_t count) {
     unsigned char block[BLOCK];
+    unsigned ones = array->ones;
     for (size_t done = 0, part; done < count; done += part) {
         const size_t at = first + done;
         part = count - done < BLOCK ? count - done : BLOCK;
-        const bool good = array->dtype == ATTN_FLOAT64
-                              ? bytes_of_doubles((const double *)array->data + at, part, block)
-                              : bytes_of_floats((const float *)array->data + at, part, block);
+        const bool good =
+            array->dtype == ATTN_FLOAT64
+                ? bytes_of_doubles((const double *)array->data + at, part, block, &ones)
+                : bytes_of_floats((const float *)array->data + at, part, block, &ones);
         for (size_t i = at; !good && array->misfit == LIFT_NONE; i++) {
             const double number = lifted_number(array, i);
             array->misfit = number != 0 && number != 1 ? i : LIFT_NONE;
         }
+        array->ones = ones != 0;
         if (!good) {
             return;
         }
@@ -164,6 +170,7 @@ void settle_expect_type(struct lifted *array, enum codec_type type, struct lifte
     const bool checks = !codec_type_is_float(type) && array->dtype != ATTN_BOOL;
     array->type = (int)type;
     array->source = source;
+    array->boolean = type == CODEC_TYPE_BOOL;
     array->rest |= rounds || checks || source != NULL ? LIFT_TYPE : 0;
 }
 
@@ -173,6 +180,7 @@ static void end_step(struct lifted *array, struct account *account) {
     array->rest -= step;
     array->settled = 0;
     if (step == LIFT_MASK) {
+        array->zeros = !array->ones && !array->boolean;
         array->dtype = ATTN_BOOL;
         array->exact = false;
         lifted_trim(array, account);

@@ -135,9 +135,9 @@ Test(coding, long_answers) {
     }
 }
 
-/* A mask of zeros, which a correct client may send, is compressed so well that the daemon takes
+/* A mask of ones, which a correct client may send, is compressed so well that the daemon takes
  * many turns to inflate it. It must not be refused as an attack. */
-Test(coding, a_body_of_zeros_is_none_to_be_refused) {
+Test(coding, a_body_of_ones_is_none_to_be_refused) {
     enum {
         ROWS = 1400
     };
@@ -151,7 +151,7 @@ Test(coding, a_body_of_zeros_is_none_to_be_refused) {
         body[size++] = i > 0 ? ',' : ' ';
         for (size_t k = 0; k < ROWS; k++) {
             body[size++] = k > 0 ? ',' : '[';
-            body[size++] = '0';
+            body[size++] = '1';
         }
         body[size++] = ']';
     }

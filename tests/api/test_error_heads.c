@@ -4,6 +4,7 @@
  * by its socket only.
  */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <criterion/criterion.h>
@@ -24,11 +25,22 @@ struct bad_head {
 
 static const struct bad_head heads[] = {
     {"GET", "/nowhere", NULL, 404, "/nowhere", NULL},
-    {"POST", "/atention", NULL, 404, "/atention", NULL},
-    {"POST", "/Attention", NULL, 404, "/Attention", NULL},
-    {"POST", "/attention/", NULL, 404, "/attention/", NULL},
-    {"GET", "/attention/1", NULL, 404, "/attention/1", NULL},
-    {"GET", "/health", NULL, 404, "/health", NULL},
+    {"POST", "/atention", NULL, 404, "at /atention; did you mean /attention? /docs", NULL},
+    {"POST", "/Attention", NULL, 404, "did you mean /attention?", NULL},
+    {"POST", "/attention/", NULL, 404, "did you mean /attention?", NULL},
+    {"POST", "//attention", NULL, 404, "did you mean /attention?", NULL},
+    {"GET", "/attention/1", NULL, 404, "did you mean /attention?", NULL},
+    {"POST", "/v1/attention", NULL, 404, "did you mean /attention?", NULL},
+    {"POST", "/self_attention", NULL, 404, "did you mean /self-attention?", NULL},
+    {"POST", "/multihead_attention", NULL, 404, "did you mean /multi-head-attention?", NULL},
+    {"POST", "/layers/a/atention", NULL, 404, "did you mean /layers/{name}/attention?", NULL},
+    {"POST", "/v2/model/softmax/infer", NULL, 404, "did you mean /v2/models/{model}/infer?", NULL},
+    {"GET", "/health", NULL, 404, "did you mean /health/live?", NULL},
+    {"GET", "/healthz", NULL, 404, "did you mean /health/live?", NULL},
+    {"GET", "/v2/health", NULL, 404, "did you mean /v2/health/live?", NULL},
+    {"GET", "/openapi", NULL, 404, "did you mean /openapi.yaml?", NULL},
+    {"GET", "/a/b/c/d/e/f/g/h/i/health", NULL, 404, "i/health; /docs shows every path", NULL},
+    {"GET", "/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", NULL, 404, "a; /docs shows", NULL},
     {"GET", "/attention", NULL, 405, "GET", "POST"},
     {"PUT", "/self-attention", NULL, 405, "PUT", "POST"},
     {"DELETE", "/multi-head-attention", NULL, 405, "DELETE", "POST"},
@@ -54,7 +66,7 @@ static const struct bad_head heads[] = {
     {"POST", "/attention", "Content-Type: json\r\n", 415, "application/json", NULL},
     {"POST", "/self-attention", "Content-Type: application/xml\r\n", 415, "application/xml", NULL},
     {"POST", "/multi-head-attention", "Content-Type: multipart/form-data; boundary=x\r\n", 415,
-     "multipart/form-data", NULL},
+     "JSON is such as {\"X\": [[1]], \"W_Q\": [[1]], \"W_K\": [[1]], \"W_V\": [[1]]}", NULL},
     {"POST", "/softmax", "Content-Type: application/x-yaml\r\n", 415, "application/x-yaml", NULL},
     {"POST", "/embeddings", "Content-Type: text/html\r\n", 415, "text/html", NULL},
     {"POST", "/softmax", "Content-Type: application/json\r\nContent-Encoding: gzip\r\n", 415,
@@ -105,6 +117,60 @@ Test(errors, unknown_paths_methods_and_media_types, .init = daemon_start_plain,
             cr_expect(strcmp(allow, row->allow) == 0, "%s: Allow: %s", name, allow);
         json_free(problem);
         client_response_free(&response);
+    }
+}
+
+/* The body of a form has the type that curl -d sends, so only its content tells the two apart. */
+Test(errors, a_form_is_named, .init = daemon_start_plain, .fini = daemon_end) {
+    static const char *const paths[] = {"/attention", "/v2/models/softmax/infer"};
+    for (size_t i = 0; i < COUNT(paths); i++) {
+        struct client_response response;
+        cr_assert(client_request(the_daemon.port, "POST", paths[i],
+                                 "Content-Type: application/x-www-form-urlencoded\r\n", "Q=1", 3,
+                                 &response));
+        cr_expect_eq(response.status, 400);
+        cr_expect_not_null(strstr(response.body, "the body must be JSON and not a form, such as {"),
+                           "%s", response.body);
+        client_response_free(&response);
+    }
+}
+
+/* Returns the first object in a text, without its escapes; owned. */
+static char *example_in(const char *text) {
+    char *json = calloc(strlen(text) + 1, 1), *end = json;
+    size_t depth = 0;
+    for (text = strstr(text, "such as {") + strlen("such as "); *text != '\0'; text++) {
+        if (*text != '\\') {
+            *end++ = *text;
+        }
+        depth += *text == '{';
+        depth -= *text == '}';
+        if (depth == 0) {
+            break;
+        }
+    }
+    return json;
+}
+
+/* Whoever sends the example of a message gets an answer. */
+Test(errors, the_examples_of_messages_are_right, .init = daemon_start_plain, .fini = daemon_end) {
+    static const char *const paths[] = {"/attention",
+                                        "/self-attention",
+                                        "/multi-head-attention",
+                                        "/softmax",
+                                        "/embeddings",
+                                        "/v2/models/attention/infer",
+                                        "/v2/models/softmax/infer"};
+    for (size_t i = 0; i < COUNT(paths); i++) {
+        struct client_response response;
+        cr_assert(client_request(the_daemon.port, "POST", paths[i], NULL, "", 0, &response));
+        char *example = example_in(response.body);
+        client_response_free(&response);
+        cr_assert(client_request(the_daemon.port, "POST", paths[i], NULL, example, strlen(example),
+                                 &response));
+        cr_expect_eq(response.status, 200, "%s: %s: %s", paths[i], example, response.body);
+        client_response_free(&response);
+        free(example);
     }
 }
 

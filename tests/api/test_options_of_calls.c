@@ -131,7 +131,8 @@ static const struct call attention[] = {
      "\"output\"]}",
      "{\"output\":[[[7,7]],[[7,7]]]}"},
     {"nothing to attend to",
-     "{" MEAN ",\"mask\":[[0,0]],\"return\":[\"output\",\"weights\",\"masked_scores\",\"lse\","
+     "{" MEAN
+     ",\"mask\":[[false,false]],\"return\":[\"output\",\"weights\",\"masked_scores\",\"lse\","
      "\"entropy\"]}",
      "{\"output\":[[0,0]],\"weights\":[[0,0]],\"masked_scores\":[[null,null]],\"lse\":[null],"
      "\"entropy\":[0]}"},

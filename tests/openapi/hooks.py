@@ -449,8 +449,11 @@ def fit_options(body, batch, heads, queries, keys):
         body["key_padding"] = reshape(body["key_padding"], [keys] if flat else [batch, keys])
     for name in ("mask", "key_padding"):
         if isinstance(body.get(name), list):  # elements must be all booleans or all numbers
-            first = leaves(body[name])[0]
-            body[name] = build(sizes(body[name]), map(type(first), leaves(body[name])))
+            first, *_ = elements = leaves(body[name])
+            elements = [type(first)(element) for element in elements]
+            if not isinstance(first, bool) and not any(elements):  # numbers that are all 0 are refused
+                elements[0] = 1
+            body[name] = build(sizes(body[name]), elements)
     for name in ("alibi", "sink"):
         listed = isinstance(body.get(name), list) or is_drawn(body.get(name))
         if listed or (name in body and name == "sink" and heads > 1):

@@ -467,6 +467,10 @@ const struct bad_request_list bad_request_lists[] = {
     {"/embeddings", bad_embeddings},
     {"/attention", bad_turns},
     {"/multi-head-attention", bad_extra_keys},
+    {"/attention", bad_calls},
+    {"/self-attention", bad_weights},
+    {"/multi-head-attention", bad_weights},
+    {"/softmax", bad_logits},
     {"/v2/models/attention/infer", to_inference},
     {"/v2/models/attention/versions/1/infer", to_inference},
 };

@@ -36,5 +36,6 @@
 
 extern const struct bad_request bad_draws[], bad_drawn_heads[], bad_embeddings[]; /* _draws.c */
 extern const struct bad_request bad_turns[], bad_extra_keys[];                    /* _turns.c */
+extern const struct bad_request bad_calls[], bad_weights[], bad_logits[];         /* _beginners.c */
 
 #endif

@@ -352,6 +352,34 @@ Test(options, unknown_and_misused_flags) {
     }
 }
 
+Test(options, what_is_meant_is_named) {
+    static const struct {
+        const char *argument, *said;
+    } rows[] = {
+        {"--prot", "there is no option \"--prot\"; did you mean --port? --help lists all"},
+        {"--host", "there is no option \"--host\"; did you mean --address?"},
+        {"--host=0.0.0.0", "did you mean --address?"},
+        {"--bind", "did you mean --address?"},
+        {"--thread", "there is no option \"--thread\"; --help lists all"},
+        {"--threads", "did you mean --workers?"},
+        {"--max-memroy=1GiB", "did you mean --max-memory?"},
+        {"--tls-cert", "there is no option \"--tls-cert\"; --help lists all"},
+        {"--cert", "did you mean --tls-certificate?"},
+        {"-p", "did you mean --port?"},
+        {"-v", "did you mean --version?"},
+        {"-port", "did you mean --port?"},
+        {"9000",
+         "\"9000\" is no option: each one begins with --, as in --port 9000; --help lists all"},
+        {"PORT=9000", "\"PORT=9000\" is no option: each one begins with --"},
+        {"--a-name-that-is-longer-than-every-option=1", "; --help lists all"},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        struct server_options o;
+        cr_expect_eq(read_flags(&o, rows[i].argument, NULL, NULL), OPTIONS_BAD);
+        cr_expect_not_null(strstr(error, rows[i].said), "%s: %s", rows[i].argument, error);
+    }
+}
+
 Test(options, help_tells_everything) {
     static const char *const words[] = {
         "--address", "ATTENTIOND_ADDRESS", "127.0.0.1",     "--port",

@@ -107,3 +107,7 @@ bool codec_as_mask(struct codec_document *document, const struct codec_value *va
     put_tensor(tensor, out);
     return true;
 }
+
+bool codec_mask_is_zeros(const struct codec_document *document, const struct codec_value *value) {
+    return document_tensor(document, value)->zeros;
+}

@@ -51,6 +51,9 @@ struct lifted {
     int type;              /* LIFT_TYPE: the enum codec_type of the numbers */
     struct lifted *source; /* LIFT_TYPE: the numbers before they are converted, borrowed; or NULL */
     size_t settled;        /* numbers to which the lowest bit of `rest` is done */
+    bool boolean;  /* LIFT_TYPE: the type is BOOL, so the numbers 0 and 1 stand for booleans */
+    bool ones;     /* LIFT_MASK: one of the numbers so far is not 0 */
+    bool zeros;    /* the array was a mask of numbers, all of which were 0 */
     size_t misfit; /* the first number that is none of its type or of a mask, or LIFT_NONE */
 };
 

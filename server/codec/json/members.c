@@ -40,9 +40,8 @@ static bool refuse_key(const struct codec_document *document, const struct codec
         return codec_fail(document, member, error, "unknown key \"%s\"; %s", quoted, foreign->hint);
     }
     if (foreign != NULL && edits_foreign < edits_here && edits_foreign < edits_there) {
-        return codec_fail(document, member, error,
-                          "unknown key \"%s\"; did you mean \"%s\"? Then %s", quoted, foreign->name,
-                          foreign->hint);
+        return codec_fail(document, member, error, "unknown key \"%s\", which may be \"%s\"; %s",
+                          quoted, foreign->name, foreign->hint);
     }
     if (edits_there < edits_here) {
         return codec_fail(document, member, error, "unknown key \"%s\"; \"%s\" goes into \"%s\"",

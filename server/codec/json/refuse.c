@@ -104,7 +104,8 @@ bool document_refuse_element(const struct codec_document *document, const struct
     }
     const bool narrow = tensor->dtype == ATTN_FLOAT32;
     if (!document_is_exact(number, narrow)) {
-        return document_refuse(document, value, element, error, "must be %s", rule);
+        return document_refuse(document, value, element, error, "must be %s, not about %.3g", rule,
+                               number);
     }
     return document_refuse(document, value, element, error, "must be %s, not %s", rule,
                            document_number_text(number, narrow, text));

@@ -32,8 +32,8 @@ bool document_refuse(const struct codec_document *document, const struct codec_v
     __attribute__((format(printf, 5, 6)));
 
 /* Refuses a number of a tensor, which must be `rule`. If it is the first number out of range of the
- * tensor's type, the message quotes the client's text. It does not show a number that may have been
- * another one there. Returns false. */
+ * tensor's type, the message quotes the client's text. Of a number that may have been another one
+ * there, it shows three digits. Returns false. */
 __attribute__((cold)) bool document_refuse_element(const struct codec_document *document,
                                                    const struct codec_value *value,
                                                    const struct lifted *tensor, size_t element,

@@ -114,8 +114,10 @@ bool reader_unexpected(struct codec_reader *reader, size_t offset, unsigned char
     if (byte > 0x20 && byte < 0x7F) {
         return reader_syntax(reader, offset, "%s, not '%c'", wanted, byte);
     }
-    return reader_syntax(reader, offset, "%s, not the byte 0x%02X%s", wanted, byte,
-                         byte_hint(byte, offset == 0));
+    const char *hint = byte_hint(byte, offset == 0);
+    reader_syntax(reader, offset, "%s, not the byte 0x%02X%s", wanted, byte, hint);
+    reader->error.no_json &= hint[0] == '\0'; /* it may be JSON in another form */
+    return false;
 }
 
 bool reader_is_under(const struct codec_reader *reader, const char *name) {
