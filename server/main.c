@@ -9,7 +9,7 @@
 #include "health_check.h"
 #include "http/http.h"
 #include "http/log.h"
-#include "layers/upload.h"
+#include "layers/layers.h"
 #include "options.h"
 
 #include <errno.h>
@@ -220,12 +220,9 @@ static int serve(const struct server_options *options) {
     if (options->layers != NULL) {
         char reason[LAYERS_REASON];
         const struct layers_options layers = {options->layers, options->layers_memory};
-        state.max_file = options->layers_writable;
         state.layers = layers_open(&layers, reason);
         if (state.layers == NULL) {
             fprintf(stderr, "attentiond: the folder of --layers cannot be used: %s\n", reason);
-        } else if (options->layers_writable > 0) {
-            upload_clean(layers_folder(state.layers));
         }
     }
     if (options->layers == NULL || state.layers != NULL) {

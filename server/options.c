@@ -101,10 +101,6 @@ static const struct option table[] = {
     {"--layers-memory", "ATTENTIOND_LAYERS_MEMORY", KIND_BYTES, AT(layers_memory), 1024 * KIB,
      1024 * GIB, "1MiB..1024GiB",
      "bytes that the packed weights of layers may take; those unused for longest are freed"},
-    {"--layers-writable", "ATTENTIOND_LAYERS_WRITABLE", KIND_BYTES, AT(layers_writable), 0,
-     1024 * GIB, "0..1024GiB",
-     "bytes of a file that PUT /layers/NAME may store; needs keys; 0: no file is stored or "
-     "removed"},
     {"--log-format", "ATTENTIOND_LOG_FORMAT", KIND_CHOICE, AT(log_json), 0, 0, "text|json",
      "the form of the lines of the log"},
     {"--log-requests", "ATTENTIOND_LOG_REQUESTS", KIND_CHOICE, AT(log_requests), 0, 0, "no|yes",
@@ -453,12 +449,6 @@ enum options_result options_read(struct server_options *options, int argc, char 
         snprintf(error, size, "%s needs %s, too",
                  options->tls_key == NULL ? "--tls-certificate" : "--tls-key",
                  options->tls_key == NULL ? "--tls-key" : "--tls-certificate");
-        return OPTIONS_BAD;
-    }
-    if (options->layers_writable > 0 &&
-        (options->layers == NULL || options->api_key_file == NULL)) {
-        snprintf(error, size, "--layers-writable needs %s, too",
-                 options->layers == NULL ? "--layers" : "--api-key-file");
         return OPTIONS_BAD;
     }
     return OPTIONS_READY;

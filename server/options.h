@@ -32,12 +32,11 @@ struct server_options {
     unsigned idle_timeout, header_timeout, body_timeout, write_timeout;
     unsigned drain_delay, drain_timeout;
     double compute_timeout;
-    size_t max_memory;      /* bytes that a request may hold in matrices, results and answer */
-    double max_work;        /* multiply-adds that a request may take */
-    size_t total_memory;    /* bytes that all requests together may hold */
-    size_t layers_memory;   /* bytes of the packed weights of layers */
-    size_t layers_writable; /* bytes of a file that PUT may store; 0: none is stored or removed */
-    double max_queue;       /* multiply-adds of all requests that wait or are computed */
+    size_t max_memory;    /* bytes that a request may hold in matrices, results and answer */
+    double max_work;      /* multiply-adds that a request may take */
+    size_t total_memory;  /* bytes that all requests together may hold */
+    size_t layers_memory; /* bytes of the packed weights of layers */
+    double max_queue;     /* multiply-adds of all requests that wait or are computed */
     struct process_limits container; /* what the process may use; no option sets it */
     bool health_check; /* ask the server at address and port whether it is alive, serve nothing */
 };

@@ -16,7 +16,6 @@
 #include "jobs/jobs.h"
 
 struct derived;
-struct upload;
 struct fields;
 struct layers;
 struct question;
@@ -37,7 +36,6 @@ struct api_state {
     double memory_limit;   /* bytes that the process may use; 0: there is no limit */
     struct jobs *jobs;     /* borrowed; NULL: the I/O threads compute everything themselves */
     struct layers *layers; /* borrowed; NULL: there are no stored layers */
-    size_t max_file;       /* bytes of a file that PUT /layers/{name} takes; 0: there is no PUT */
     /* The origins whose pages may show ours in a frame, with commas between; borrowed; NULL: none.
      * The owner has checked that nothing else is in this list. */
     const char *frame_ancestors;
@@ -73,7 +71,6 @@ struct api_request {
     const struct question *question; /* the body as it was sent */
     enum api_format format;          /* of the answer */
     struct tensors_answer *tensors;  /* where an answer with binary tensors is made */
-    struct upload *upload;           /* the file that the body was written to, or NULL */
 };
 
 /* A computation that a handler leaves: a job, and the functions that answer and free it. */
@@ -96,15 +93,14 @@ typedef struct api_work *api_handler(const struct api_request *request,
 /* Who may send the requests of a route. */
 enum api_access {
     API_KEYED, /* a client with a key, if the server wants keys */
-    API_OPEN,  /* any client: the answer tells no secret, and nothing is computed */
-    API_WRITES /* a client with a key, and only if api_state.max_file is not 0 */
+    API_OPEN   /* any client: the answer tells no secret, and nothing is computed */
 };
 
 /* One row of the table of routes: a path and a method. The rows of a path follow one another.
  * "{name}" in a path matches any one segment. The rows are in the order of openapi.yaml. */
 struct api_route {
     const char *method, *path;
-    /* A bit FIELDS_AT_*: the fields of the body; or API_NO_BODY or API_FILE. 0: the body, if there
+    /* A bit FIELDS_AT_*: the fields of the body; or API_NO_BODY. 0: the body, if there
      * is one, is not read, and the handler leaves no work. */
     unsigned fields;
     /* NULL: the route takes a request in the Open Inference Protocol for the model in the path, and
@@ -115,8 +111,7 @@ struct api_route {
 
 enum {
     /* In place of a bit FIELDS_AT_*: */
-    API_NO_BODY = 1 << 29, /* the body is not read, but the handler may leave work */
-    API_FILE = 1 << 30     /* the body is a file, which is written while it comes */
+    API_NO_BODY = 1 << 29 /* the body is not read, but the handler may leave work */
 };
 
 #define API_MODEL_VERSION "1" /* the one version of each model */
@@ -127,14 +122,9 @@ extern const size_t api_route_count;
 /* Returns the index of the first row for this path, or api_route_count if there is none. */
 size_t api_route_of(const char *path);
 
-/* Returns the row for the path and the method of a request, or NULL if there is none. */
-const struct api_route *api_route_for(const struct api_state *state,
-                                      const struct http_request *request);
-
-/* Returns the same row. Returns NULL after filling `response` with a 401, 404 or 405 if the client
+/* Returns the row for the path and the method of a request. Returns NULL after filling `response` with a 401, 404 or 405 if the client
  * has no key, or if there is no row. */
-const struct api_route *api_find_route(const struct api_state *state,
-                                       const struct http_request *request,
+const struct api_route *api_find_route(const struct http_request *request,
                                        struct http_response *response);
 
 /* Writes the Content-Security-Policy of the files for browsers to state->policy. */
@@ -149,7 +139,6 @@ bool api_claim(const struct api_request *request, struct api_work *work, size_t 
 api_handler api_attention, api_multihead, api_softmax, api_embeddings;
 api_handler api_explorer, api_docs, api_asset, api_openapi; /* assets.c */
 api_handler api_layers, api_layer, api_layer_attention;     /* layers.c */
-api_handler api_write;                                      /* write.c */
 api_handler api_live, api_ready, api_version;               /* health.c */
 api_handler api_server, api_server_live, api_server_ready;  /* models.c */
 api_handler api_models, api_model, api_model_ready, api_model_config, api_model_stats;

@@ -15,7 +15,6 @@
 #include "api/inference.h"
 #include "api/question.h"
 #include "api/tensors.h"
-#include "api/write.h"
 #include "clock.h"
 
 #include <math.h>
@@ -101,28 +100,14 @@ static void app_release(void *arg);
 /* Prepares for the body. Returns false after filling the response if the request is refused. */
 static bool begin_body(struct exchange *exchange, struct http_response *response) {
     const unsigned fields = exchange->target->fields;
-    if (fields == API_FILE) {
-        return write_begin(&exchange->request, &exchange->request.upload, response);
-    }
     return fields == API_NO_BODY ||
            question_begin(&exchange->question, &exchange->request, fields, response);
-}
-
-/* Returns the most bytes of the body of a request. *option names the option that says so. */
-static size_t app_most(void *context, const struct http_request *request, const char **option) {
-    const struct api_state *state = context;
-    const struct api_route *route = api_route_for(state, request);
-    if (route == NULL || route->fields != API_FILE) {
-        return 0;
-    }
-    *option = "--layers-writable";
-    return state->max_file;
 }
 
 static void *app_begin(void *context, const struct http_request *request,
                        struct http_response *response) {
     struct api_state *state = context;
-    const struct api_route *route = api_find_route(state, request, response), *target = route;
+    const struct api_route *route = api_find_route(request, response), *target = route;
     if (route == NULL) {
         return NULL;
     }
@@ -222,9 +207,6 @@ static bool app_body(void *arg, const void *bytes, size_t size) {
     struct exchange *exchange = arg;
     const int64_t start = clock_ns();
     bool more = false;
-    if (exchange->target->fields == API_FILE) {
-        return upload_write(exchange->request.upload, bytes, size);
-    }
     if (exchange->target->fields == API_NO_BODY) {
         return false;
     }
@@ -528,7 +510,7 @@ static bool app_end(void *arg, const struct http_request *request, struct http_r
         return refuse_work(exchange);
     }
     const unsigned fields = exchange->target->fields;
-    const bool asks = fields != API_NO_BODY && fields != API_FILE;
+    const bool asks = fields != API_NO_BODY;
     if (asks && !exchange->opened && exchange->error.status == CODEC_OK) {
         /* The body is empty. The reader refuses it when it is finished. */
         read_piece(exchange, "", 0);
@@ -604,7 +586,6 @@ static void app_release(void *arg) {
     struct exchange *exchange = arg;
     drop_work(exchange);
     tensors_free(&exchange->tensors);
-    upload_free(exchange->request.upload);
     question_free(&exchange->question);
     if (exchange->account.peak > 0) {
         metrics_held(&exchange->state->metrics, exchange->account.peak);
@@ -640,7 +621,6 @@ struct http_app api_app(struct api_state *state) {
     return (struct http_app){
         .context = state,
         .inference_path = INFERENCE_PATH,
-        .most = app_most,
         .begin = app_begin,
         .hold = app_hold,
         .body = app_body,

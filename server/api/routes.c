@@ -18,8 +18,6 @@ const struct api_route api_routes[] = {
     {"POST", "/embeddings", FIELDS_AT_EMBEDDINGS, api_embeddings, API_KEYED},
     {"GET", "/layers", 0, api_layers, API_KEYED},
     {"GET", "/layers/{name}", 0, api_layer, API_KEYED},
-    {"PUT", "/layers/{name}", API_FILE, api_write, API_WRITES},
-    {"DELETE", "/layers/{name}", API_NO_BODY, api_write, API_WRITES},
     {"POST", "/layers/{name}/attention", FIELDS_AT_LAYER, api_layer_attention, API_KEYED},
     {"POST", "/v2/models/{model}/infer", 0, NULL, API_KEYED},
     {"GET", "/v2", 0, api_server, API_OPEN},
@@ -188,35 +186,17 @@ static void refuse_path(const struct http_request *request, struct http_response
 /* ---------------------------------------------------------------------------------- the methods */
 
 /* Returns the row of a path with this method, or NULL. `first` is the first row of the path. */
-static const struct api_route *find_method(const struct api_state *state,
-                                           const struct api_route *first, const char *method) {
+static const struct api_route *find_method(const struct api_route *first, const char *method) {
     for (const struct api_route *row = first;
          row < api_routes + api_route_count && strcmp(row->path, first->path) == 0; row++) {
-        if (strcmp(row->method, method) == 0 &&
-            (row->access != API_WRITES || state->max_file > 0)) {
+        if (strcmp(row->method, method) == 0) {
             return row;
         }
     }
     return NULL;
 }
 
-/* Returns the Allow header of a path with this first row. */
-static const char *allow_header(const struct api_state *state, const struct api_route *first) {
-    if (strcmp(first->method, "GET") != 0) {
-        return first->method;
-    }
-    return find_method(state, first, "PUT") != NULL ? "GET, HEAD, PUT, DELETE" : "GET, HEAD";
-}
-
-const struct api_route *api_route_for(const struct api_state *state,
-                                      const struct http_request *request) {
-    const size_t index = api_route_of(request->path);
-    return index == api_route_count ? NULL
-                                    : find_method(state, &api_routes[index], request->method);
-}
-
-const struct api_route *api_find_route(const struct api_state *state,
-                                       const struct http_request *request,
+const struct api_route *api_find_route(const struct http_request *request,
                                        struct http_response *response) {
     const size_t index = api_route_of(request->path);
     char detail[256];
@@ -237,9 +217,9 @@ const struct api_route *api_find_route(const struct api_state *state,
         return NULL;
     }
     const struct api_route *first = &api_routes[index];
-    const struct api_route *route = find_method(state, first, request->method);
+    const struct api_route *route = find_method(first, request->method);
     if (route == NULL) {
-        response->allow = allow_header(state, first);
+        response->allow = strcmp(first->method, "GET") == 0 ? "GET, HEAD" : first->method;
         snprintf(detail, sizeof detail, "%.20s is not a method of %s; use %s", request->method,
                  first->path, response->allow);
         http_problem(response, request, 405, detail, NULL, NULL);

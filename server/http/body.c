@@ -52,7 +52,7 @@ static size_t take_compressed(struct http_call *call, const char *bytes, size_t 
     if (refuse_fault(call)) {
         return 0;
     }
-    if (call->inflated > call->max_body) {
+    if (call->inflated > call->server->max_body) {
         http_call_refuse_size(call, "more bytes than allowed once it is decompressed");
         return 0;
     }
@@ -88,13 +88,13 @@ bool body_take(struct http_call *call, const void *bytes, size_t size, size_t *l
     watch_until(&call->connection->watched, call->begun_ns / 1000000 + server->body_ms +
                                                 (int64_t)(call->received / WATCH_SLOWEST));
     bool crumbs = call->pieces > MAX_PIECES && call->received < call->pieces * MIN_PIECE;
-    if (call->received / 2 > call->max_body || (crumbs && call->pieces > END_PIECES)) {
+    if (call->received / 2 > call->server->max_body || (crumbs && call->pieces > END_PIECES)) {
         return false;
     }
     if (call->answered) {
         return true;
     }
-    if (call->received > call->max_body) {
+    if (call->received > call->server->max_body) {
         http_call_refuse_size(call, "%llu bytes or more", (unsigned long long)call->received);
     } else if (crumbs) {
         http_call_refuse(call, 400,

@@ -81,11 +81,11 @@ static void show_layout(struct framing_head *head, struct http_connection *own,
 static bool begin_exchange(struct http_call *call, const struct framing_result *framing) {
     const struct http_server *server = call->server;
     uint64_t length = framing->content_length;
-    if (length > call->max_body) {
+    if (length > call->server->max_body) {
         http_call_refuse_size(call, "%llu bytes", (unsigned long long)length);
         /* A body that is a little too large is read, which keeps the connection. A client that
          * expects 100 Continue has not sent its body. */
-        call->response.close = framing->expects_continue || length / 2 > call->max_body;
+        call->response.close = framing->expects_continue || length / 2 > call->server->max_body;
         return call->response.close;
     }
     call->request.length = framing->coding == CODING_NONE ? length : 0;

@@ -18,7 +18,6 @@ struct http_server;
  * metrics; a status that is missing here is counted there as the last one. */
 #define HTTP_STATUSES(X)                                                                           \
     X(200, "OK")                                                                                   \
-    X(201, "Created")                                                                              \
     X(204, "No Content")                                                                           \
     X(304, "Not Modified")                                                                         \
     X(400, "Bad Request")                                                                          \
@@ -35,8 +34,7 @@ struct http_server;
     X(500, "Internal Server Error")                                                                \
     X(501, "Not Implemented")                                                                      \
     X(503, "Service Unavailable")                                                                  \
-    X(505, "HTTP Version Not Supported")                                                           \
-    X(507, "Insufficient Storage")
+    X(505, "HTTP Version Not Supported")
 
 #define HTTP_COUNT_STATUS(code, title) +1
 enum {
@@ -156,9 +154,6 @@ struct http_pending;
 /*
  * The application. The server calls it for each request whose framing is sound, on one I/O thread
  * unless said otherwise:
- *   most    Returns the most bytes that the body of this request may have, and sets *option to the
- *           option that says so. Returns 0 if http_options.max_body is the limit, as it is without
- *           this function.
  *   begin   The head is complete. Returns an exchange, which the server owns until release, to get
  *           the body. Or fills `response` and returns NULL: the body, if there is one, is then read
  *           and dropped before the response is sent.
@@ -191,7 +186,6 @@ struct http_app {
      * paths below it, problems are {"error": "detail"} as application/json, and only a 200 that is
      * `timed` is compressed. */
     const char *inference_path;
-    size_t (*most)(void *context, const struct http_request *request, const char **option);
     void *(*begin)(void *context, const struct http_request *request,
                    struct http_response *response);
     bool (*hold)(void *exchange, size_t bytes);

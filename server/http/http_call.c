@@ -53,8 +53,9 @@ void http_call_refuse_size(struct http_call *call, const char *format, ...) {
     va_end(arguments);
     http_call_refuse(
         call, 413,
-        "the body has %s; this server takes at most %zu, a limit that its operator sets with %s",
-        what, call->max_body, call->max_body_option);
+        "the body has %s; this server takes at most %zu, a limit that its operator sets with "
+        "--max-body",
+        what, call->server->max_body);
     call->response.refused = "over --max-body";
 }
 
@@ -136,12 +137,6 @@ struct http_call *http_call_create(struct http_server *server, struct http_conne
     call->request.path = call->path;
     call->request.media_type = call->media_type;
     call->request.id = call->id;
-    call->max_body_option = "--max-body";
-    call->max_body =
-        server->app->most == NULL
-            ? 0
-            : server->app->most(server->app->context, &call->request, &call->max_body_option);
-    call->max_body = call->max_body == 0 ? server->max_body : call->max_body;
     atomic_fetch_add(&server->requests, 1);
     atomic_fetch_add_explicit(&server->begun, 1, memory_order_relaxed);
     return call;

@@ -82,8 +82,6 @@ struct http_call {
     bool client_left;             /* the client left while the answer was made */
     bool answered;                /* `response` is complete; the rest of the body is dropped */
     bool wants_body;              /* the app wants more of the body */
-    size_t max_body;              /* the most bytes of the body */
-    const char *max_body_option;  /* the option that sets it */
     uint64_t received;            /* bytes of the body, as they were sent */
     uint64_t pieces;              /* pieces in which these bytes were received */
     struct coding_reader *reader; /* decodes a compressed body while the app wants it; else NULL */

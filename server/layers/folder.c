@@ -217,27 +217,19 @@ static struct model_source *add_source(struct look *look) {
     return source;
 }
 
-bool model_is_name(const char *name) {
+/* Returns whether a model may have this name. */
+static bool is_name(const char *name) {
     const size_t size = strlen(name);
     return size > 0 && size <= LAYERS_NAME &&
            strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-") ==
                size;
 }
 
-void model_find_config(int folder, struct model_source *source, const char *name) {
-    struct stat status;
-    snprintf(source->config, sizeof source->config, "%.200s.config.json", name);
-    if (fstatat(folder, source->config, &status, 0) != 0) {
-        strcpy(source->config, "config.json");
-        source->config[fstatat(folder, source->config, &status, 0) == 0 ? 11 : 0] = '\0';
-    }
-}
-
 /* Gives a model its name, and refuses one that a path of the API cannot have. The text of such a
  * name ends with a question mark, so that it is not the name of another model. */
 static void name_source(struct model_source *source, const char *name) {
     snprintf(source->name, sizeof source->name, "%.*s", LAYERS_NAME, name);
-    if (model_is_name(name)) {
+    if (is_name(name)) {
         return;
     }
     for (char *c = source->name; *c != '\0'; c++) {

@@ -33,9 +33,6 @@ struct folder_seen {
  * becomes what was taken now. */
 struct model_source *folder_scan(int folder, struct folder_seen *seen, size_t *count);
 
-bool model_is_name(const char *name);
-void model_find_config(int folder, struct model_source *source, const char *name);
-
 /* Frees the paths. */
 void folder_forget(struct folder_seen *seen);
 

@@ -126,9 +126,6 @@ struct layers *layers_open(const struct layers_options *options, char reason[sta
 /* Ends the thread and frees everything. Nothing may be in use. NULL is allowed. */
 void layers_close(struct layers *layers);
 
-/* Returns the descriptor of the folder, borrowed. */
-int layers_folder(const struct layers *layers);
-
 /* Looks for changes now. */
 void layers_refresh(struct layers *layers);
 

@@ -356,10 +356,6 @@ void layers_unload(struct layers *layers, const struct layer *layer) {
     pthread_mutex_unlock(&layers->mutex);
 }
 
-int layers_folder(const struct layers *layers) {
-    return layers->folder;
-}
-
 size_t layers_memory(const struct layers *layers) {
     return layers->memory;
 }

@@ -504,6 +504,46 @@ Test(layers, follow_the_folder) {
     json_free(expected);
 }
 
+/* Promise 27. The daemon has no method that writes. */
+Test(layers, no_request_writes) {
+    static const char *const methods[] = {"PUT", "DELETE", "PATCH", "POST"};
+    put_weights("small.safetensors", &weights, "F32");
+    await_status("/layers/small.attention", 200);
+    for (size_t i = 0; i < COUNT(methods); i++) {
+        struct client_response response;
+        cr_assert(
+            client_request(the_daemon.port, methods[i], "/layers/small", "", "{}", 2, &response));
+        cr_expect_eq(response.status, 405, "%s: %d", methods[i], response.status);
+        client_response_free(&response);
+    }
+    await_status("/layers/small.attention", 200);
+}
+
+/* The lists of models are open to everyone, but the layers in them need a key. */
+Test(layers, lists_show_them_to_clients_with_a_key_only) {
+    static const struct {
+        const char *method, *path;
+    } lists[] = {{"GET", "/v2/models"}, {"POST", "/v2/repository/index"}};
+    char keys[128];
+    snprintf(keys, sizeof keys, "%s/keys", folder);
+    put_weights("small.safetensors", &weights, "F32");
+    put_file("keys", "a-key-of-this-test\n", 19);
+    daemon_end();
+    daemon_start_with((const char *const[]){"--layers", folder, "--api-key-file", keys, NULL});
+    for (size_t i = 0; i < COUNT(lists); i++) {
+        struct client_response response;
+        cr_assert(client_request(the_daemon.port, lists[i].method, lists[i].path,
+                                 "Authorization: Bearer a-key-of-this-test\r\n", "", 0, &response));
+        cr_expect_not_null(strstr(response.body, "small.attention"), "%s", response.body);
+        client_response_free(&response);
+        cr_assert(
+            client_request(the_daemon.port, lists[i].method, lists[i].path, "", "", 0, &response));
+        cr_expect_eq(response.status, 200);
+        cr_expect_null(strstr(response.body, "small"), "%s", response.body);
+        client_response_free(&response);
+    }
+}
+
 Test(no_layers, are_served_without_the_option, .init = daemon_start_connected, .fini = daemon_end,
      .timeout = 20) {
     struct client_response response = daemon_ask("GET", "/layers", "");

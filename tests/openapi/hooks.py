@@ -41,7 +41,6 @@ SECONDS = 10.0  # enough time for any call of these sizes
 INFER = "/v2/models/{model}/infer"
 STORED, STORED_ATTENTION = "/layers/{name}", "/layers/{name}/attention"
 MODEL, LAYER = "small", "small.attention"  # run.sh stores this model, which has one layer
-WRITTEN = "written"  # the model that is replaced and removed
 FILE = pathlib.Path(__file__).parents[1] / "data/layers/small.safetensors"
 LAYER_HEADS, LAYER_COLUMNS = 2, 4
 HEADER = "Inference-Header-Content-Length"
@@ -111,14 +110,10 @@ def is_meant_to_be_valid(case, location):
 
 
 def name_layer(case):
-    """Gives the case the name of a stored layer, or of a file that may be replaced. A link gives the name of what was written,
-    and does not say whether the name is valid."""
+    """Gives the case the name of a stored layer."""
     component = case.meta.components.get(ParameterLocation.PATH) if case.meta else None
     if component is None or not component.mode.is_negative:
-        if case.operation.method in ("put", "delete"):
-            case.path_parameters["name"] = WRITTEN
-        elif case.operation.path == STORED_ATTENTION or not case.path_parameters["name"].startswith(WRITTEN):
-            case.path_parameters["name"] = LAYER
+        case.path_parameters["name"] = LAYER
 
 
 def spoil_nulls(body):

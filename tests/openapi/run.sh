@@ -17,7 +17,7 @@ echo "$ATTENTIOND_KEY" >"$venv/keys"
 layers=$(mktemp -d)
 cp "$here/../data/layers/small.safetensors" "$layers"
 coproc DAEMON { exec "${ATTENTIOND_BIN:-$folder/attentiond}" --port 0 --api-key-file "$venv/keys" \
-    --layers "$layers" --layers-writable 1MiB; }
+    --layers "$layers"; }
 daemon=$DAEMON_PID
 trap 'kill "$daemon" 2>/dev/null || true; rm -rf "$layers"' EXIT
 read -r line <&"${DAEMON[0]}"

@@ -289,8 +289,8 @@ Test(options, each_has_its_bounds) {
     }
 }
 
-/* The table above has all options of --help that take a value, except the two for TLS and
- * --layers-writable, which need another one. */
+/* The table above has all options of --help that take a value, except the two for TLS, which need
+ * one another. */
 Test(options, none_is_left_out_here) {
     char *text = NULL;
     size_t size = 0, valued = 0;
@@ -300,7 +300,7 @@ Test(options, none_is_left_out_here) {
     for (const char *at = text; (at = strstr(at, ", default ")) != NULL; at++) {
         valued++;
     }
-    cr_expect_eq(valued, COUNT(members) + 3);
+    cr_expect_eq(valued, COUNT(members) + 2);
     free(text);
 }
 
