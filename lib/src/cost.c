@@ -150,10 +150,11 @@ static double visible_share(const attn_plan *plan, const struct schedule *s) {
     const size_t rows = plan->n < most ? plan->n : most;
     const size_t items = plan->rules.lengths == NULL ? 1 : plan->batch;
     double seen = 0;
-    for (size_t b = 0; b < items; b++) {
-        for (size_t r = 0; r < rows; r++) {
+    for (size_t r = 0; r < rows; r++) {
+        const size_t i = r * (plan->n - 1) / (rows > 1 ? rows - 1 : 1);
+        for (size_t b = 0; b < items; b++) {
             size_t from, to;
-            visible_keys(plan, b, r * (plan->n - 1) / (rows > 1 ? rows - 1 : 1), &from, &to);
+            visible_keys(plan, b, i, &from, &to);
             seen += (double)(to - from);
         }
     }

@@ -8,7 +8,8 @@
 #include <string.h>
 
 enum {
-    MOST_OFFSET = 1 << 30 /* the library takes no larger one */
+    MOST_OFFSET = 1 << 30, /* the library takes no larger one */
+    MOST_PAIRS = 1 << 15   /* and no head with more pairs of columns that turn */
 };
 
 #define COUNT(list) (sizeof(list) / sizeof *(list))
@@ -59,6 +60,12 @@ static bool read_factors(struct call *call, struct codec_document *document,
     }
     if (!codec_as_reals(document, value, 1, 1, &list, error)) {
         return false;
+    }
+    if (list.shape[0] > MOST_PAIRS) { /* the library refuses shorter lists */
+        return codec_fail(document, value, error,
+                          "%s has %zu numbers; it must have one for each pair of columns that "
+                          "turn, and a head has at most %d pairs",
+                          name, list.shape[0], MOST_PAIRS);
     }
     factors->numbers = account_alloc(call->account, list.shape[0] * sizeof *factors->numbers);
     factors->count = list.shape[0];

@@ -5,6 +5,7 @@
  * takes the next request. The tests know the service by its socket only.
  */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <criterion/criterion.h>
@@ -86,6 +87,43 @@ Test(errors, say_what_is_wrong_and_where, .init = daemon_start_plain, .fini = da
             expect_row(row, bad_request_lists[t].path, &response);
             client_response_free(&response);
         }
+}
+
+/* Posts a call in which `count` ones stand between `before` and `after`. */
+static void expect_long_list(const char *before, size_t count, const char *after,
+                             const char *pointer, const char *detail) {
+    char *body = malloc(strlen(before) + 2 * count + strlen(after) + 1), *end = body;
+    cr_assert_not_null(body);
+    end += sprintf(end, "%s", before);
+    for (size_t i = 0; i < count; i++) {
+        *end++ = '1';
+        *end++ = ',';
+    }
+    sprintf(end - 1, "%s", after); /* in place of the last comma */
+    struct client_response response;
+    cr_assert(client_request(the_daemon.port, "POST", "/attention",
+                             "Content-Type: application/json\r\n", body, strlen(body), &response));
+    cr_expect_eq(response.status, 422, "%s: %s", pointer, response.body);
+    cr_expect_not_null(strstr(response.body, pointer), "%s: %s", pointer, response.body);
+    cr_expect_not_null(strstr(response.body, detail), "%s: %s", pointer, response.body);
+    client_response_free(&response);
+    free(body);
+}
+
+/* A list that no call can have is refused before it is copied. */
+Test(errors, lists_that_are_too_long, .init = daemon_start_plain, .fini = daemon_end) {
+#define SCALING                                                                                    \
+    "{\"X\":[[1,2]],\"rotary\":{\"scaling\":{\"rope_type\":\"longrope\",\"original_max_position_"  \
+    "embeddings\":8,\"long_factor\":[1],"
+    expect_long_list("{\"X\":[[1]],\"lengths\":[", 4097, "]}", "\"/lengths\"",
+                     "lengths has 4097 numbers; it must have one for each batch item");
+    expect_long_list(
+        SCALING "\"short_factor\":[", 32768, "]}}}", "\"/rotary\"",
+        "short_factor of rotary has 32768 numbers; it must have one for each of the 1");
+    expect_long_list(
+        SCALING "\"short_factor\":[", 32769, "]}}}", "\"/rotary/scaling/short_factor\"",
+        "short_factor has 32769 numbers; it must have one for each pair of columns that "
+        "turn, and a head has at most 32768 pairs");
 }
 
 Test(errors, leave_the_connection_usable, .init = daemon_start_plain, .fini = daemon_end) {

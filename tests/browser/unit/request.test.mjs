@@ -103,6 +103,7 @@ test('requests are understood: path, batch, heads, results', () => {
   assert.ok(wanted(summarise('/self-attention', { X })).includes('Q'));
   assert.ok(wanted(summarise('/attention', { text: 'a b', embedding_dim: 2 })).includes('present_K'));
   assert.equal(inapplicable(summarise('/attention', { X, normalization: 'none' }), 1).sink, 'needs softmax');
+  assert.equal(inapplicable(summarise('/attention', { X, causal: 'bottom_right' }), 1).alignment, 'set by Causal');
   assert.equal(inapplicable(summarise('/self-attention', { X, heads: [{}, {}] }), 2).heads, 'each head has its own');
   assert.equal(inapplicable(summarise('/attention', { X, heads: 2 }), 2).kv_heads, undefined);
 });
