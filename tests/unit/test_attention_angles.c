@@ -62,6 +62,8 @@ Test(angles, of_a_dynamic_base_follow_the_largest_position) {
     for (size_t i = 0; i < 2; i++) {
         expect_angles(r, orders[i], frequencies, 1);
     }
+    expect_angles(r, (const double[]){6, 2}, plain, 1); /* up to 7 positions the base stays */
+    expect_angles(r, (const double[]){1, 2}, plain, 1);
 }
 
 Test(angles, of_longrope_follow_the_largest_position) {
