@@ -60,6 +60,8 @@ struct bad_extra {
         .heads = HEADS                                                                             \
     }
 
+static const size_t two_keys[] = {2};
+
 static const struct bad_extra bad_extras[] = {
     BAD(INVALID_ARGUMENT, "bias_V", "given together", NULL, NUMBERS(1, 4), HAS_TWO_HEADS),
     BAD(INVALID_ARGUMENT, "bias_K", "given together", NUMBERS(1, 4), NULL, HAS_TWO_HEADS),
@@ -75,6 +77,9 @@ static const struct bad_extra bad_extras[] = {
         {.heads = HEADS, .flags = ATTN_FLAG_ALIBI}),
     BAD(INVALID_ARGUMENT, "alibi", "bias_K", NUMBERS(1, 4), NUMBERS(1, 4), true, false,
         {.heads = HEADS, .alibi_slopes = NUMBERS(1, 2)}),
+    /* The extra key is none of those that lengths count. */
+    BAD(INVALID_ARGUMENT, "lengths", "the number of keys is 1", NULL, NULL, true, false,
+        {.heads = HEADS, .lengths = two_keys, .lengths_count = 1}),
 };
 
 Test(extra_keys, errors_name_the_rule_and_the_value) {
