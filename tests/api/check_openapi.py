@@ -77,7 +77,7 @@ TO_PROVOKE = {
     ("InferenceNotImplemented", ""): ("POST", "/v2/repository/models/softmax/load", {}, ""),
 }
 NEED_KEYS = {("Unauthorized", ""), ("InferenceUnauthorized", "")}
-NOT_PROVOKED = {("Unavailable", ""), ("InferenceUnavailable", ""), ("DiskFails", ""), ("DiskIsFull", "")}
+NOT_PROVOKED = {("Unavailable", ""), ("InferenceUnavailable", "")}
 LONG_ROW = 8  # numbers; some schemas limit longer lists, but no test makes those too long
 
 
