@@ -53,6 +53,7 @@ struct codec_options {
     size_t key_level;
     const char *dtype_key;   /* a value makes all matrices float64; NULL = no key */
     const char *dtype_value; /* that value; NULL = "float64" */
+    attn_dtype dtype;        /* of all matrices without such a key: ATTN_FLOAT32 or ATTN_FLOAT64 */
     /* The value may hold -Infinity, which is not JSON; NULL = no key, "" = the whole body. */
     const char *infinity_key;
     bool integers; /* numbers are integers, and are written so: 4 is taken, and 4.0 is refused */

@@ -382,6 +382,7 @@ struct codec_reader *codec_reader_create(const struct codec_options *options) {
     if (options != NULL) {
         reader->options = *options;
     }
+    reader->dtype = reader->options.dtype;
     reader->dtype_known = reader->options.dtype_key == NULL;
     if (reader->options.max_depth == 0) {
         reader->options.max_depth = DEFAULT_DEPTH;
