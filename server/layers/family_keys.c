@@ -151,6 +151,9 @@ static bool check_unused(const struct search *s, struct config_object object,
                          const struct codec_value *value) {
     const char *name = codec_name(value);
     char text[80];
+    if (models_has(s->type->ignores, name)) {
+        return true;
+    }
     config_print(object, value, sizeof text, text);
     for (size_t i = 0; i < COUNT(fixed); i++) {
         if (strcmp(fixed[i].name, name) == 0) {
@@ -160,7 +163,7 @@ static bool check_unused(const struct search *s, struct config_object object,
                                  name, text, fixed[i].value);
         }
     }
-    return models_ignore(s->type, name) ||
+    return models_ignore(name) ||
            search_refuse(s->layer,
                          "%.40s in config.json is %s, and this key is not known for model_type "
                          "%.40s",

@@ -359,11 +359,8 @@ bool models_uses(const struct search *s, const char *key) {
     return used;
 }
 
-bool models_ignore(const struct model_type *type, const char *key) {
+bool models_ignore(const char *key) {
     char word[64];
-    if (models_has(type->ignores, key)) {
-        return true;
-    }
     const int size = snprintf(word, sizeof word, " %s ", key);
     if (size >= (int)sizeof word || strchr(key, ' ') != NULL) {
         return false;

@@ -171,8 +171,8 @@ bool models_has(const char *const *list, const char *name);
 /* Returns whether a key decides the attention of the model type of the layer. */
 bool models_uses(const struct search *s, const char *key);
 
-/* Returns whether a key does not change the attention of a model type. */
-bool models_ignore(const struct model_type *type, const char *key);
+/* Returns whether a key changes the attention of no model type. */
+bool models_ignore(const char *key);
 
 /* Finds the model type, the stack and the settings of the layer, and checks all keys of the
  * settings. Returns false with the reason in the layer. */
