@@ -76,6 +76,11 @@ static void *await_second(void *stop_) {
     return NULL;
 }
 
+/* Logs what the operator should know about the folder of layers. */
+static void warn_of_layers(const char *text) {
+    http_log("warning", "%s", text);
+}
+
 /* Waits for the next signal and returns it. Once in a second the log gets a summary of what was
  * refused. malloc then gives its free memory back to the kernel if no request is left, or if there
  * is much free memory, because this may be the most that was ever in use. */
@@ -219,7 +224,8 @@ static int serve(const struct server_options *options) {
     int status = 1;
     if (options->layers != NULL) {
         char reason[LAYERS_REASON];
-        const struct layers_options layers = {options->layers, options->layers_memory};
+        const struct layers_options layers = {
+            .folder = options->layers, .memory = options->layers_memory, .warn = warn_of_layers};
         state.layers = layers_open(&layers, reason);
         if (state.layers == NULL) {
             fprintf(stderr, "attentiond: the folder of --layers cannot be used: %s\n", reason);

@@ -28,6 +28,18 @@ static void refuse_name(const struct api_request *request, struct http_response 
     http_problem(response, request->http, 404, detail, NULL, NULL);
 }
 
+/* Answers that a name stands for layers of two models. */
+static void refuse_two_models(const struct api_request *request, struct http_response *response,
+                              const char *name, const struct layer_model *one,
+                              const struct layer_model *other) {
+    char detail[512];
+    snprintf(detail, sizeof detail,
+             "the name %.128s stands for layers of the model %.128s and for layers of the model "
+             "%.128s: ask for one layer by its whole name",
+             name, one->name, other->name);
+    http_problem(response, request->http, 422, detail, NULL, NULL);
+}
+
 /* Adds the sizes and options of a layer that is served. */
 static void add_properties(struct codec_items *list, const struct layer *layer) {
     const attn_options *o = &layer->options;
@@ -226,9 +238,12 @@ struct api_work *api_layer_attention(const struct api_request *request,
     snprintf(name, sizeof name, "%.*s", (int)strcspn(request->layer, "/"), request->layer);
     const struct layers_catalogue *catalogue = layers_take(layers);
     const struct layer *one = layers_find(catalogue, name);
-    const struct layer *first = one != NULL ? one : layers_under(catalogue, name, &count);
+    const struct layer_model *other = NULL;
+    const struct layer *first = one != NULL ? one : layers_under(catalogue, name, &count, &other);
     if (first == NULL) {
         refuse_name(request, response, name);
+    } else if (other != NULL) {
+        refuse_two_models(request, response, name, first->model, other);
     } else if (stored_fit(request, response, first, count)) {
         call = make_calls(request, response, first, count, one == NULL);
     }

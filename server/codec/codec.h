@@ -48,6 +48,7 @@ struct codec_options {
     size_t max_skeleton; /* bytes of the body that are not in lifted arrays; 0 = 1 MiB */
     size_t max_values;   /* values that are not in lifted arrays; 0 = 65536 */
     size_t max_keys;     /* keys of all open objects together, below 2^31; 0 = 1024 */
+    size_t max_arrays;   /* lifted arrays; 0 = 4096 */
     /* The level of the objects whose members the two keys are: 1 is the outermost object, and 3 is
      * an object in an array in it; 0 = 1. */
     size_t key_level;

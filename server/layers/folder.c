@@ -42,6 +42,7 @@ struct entry {
 /* A look at the folder. */
 struct look {
     int folder;
+    size_t most;
     const struct folder_seen *seen;
     struct entry *entries;
     size_t count;
@@ -103,10 +104,10 @@ static int by_place(const void *a, const void *b) {
 
 /* Leaves out all entries but the first ones by rank. */
 static void cut(struct look *look) {
-    if (look->count > FOLDER_MOST) {
+    if (look->count > look->most) {
         qsort(look->entries, look->count, sizeof *look->entries, by_rank);
     }
-    while (look->count > FOLDER_MOST) {
+    while (look->count > look->most) {
         free(look->entries[--look->count].path);
         look->left_out++;
     }
@@ -126,7 +127,7 @@ static bool list_folder(struct look *look, int fd, const char *inside) {
         if (kind == KIND_NONE) {
             continue;
         }
-        if (look->count == 2 * (size_t)FOLDER_MOST) {
+        if (look->count == 2 * look->most) {
             cut(look);
         }
         const size_t before = strlen(inside), size = strlen(found->d_name) + 1;
@@ -337,16 +338,16 @@ static bool add_models(struct look *look, const struct group *g) {
     return true;
 }
 
-/* Adds a line about the entries that were not taken. No model has the name of a hidden file. */
+/* Adds a line about the entries that were not taken. */
 static bool add_line(struct look *look) {
     struct model_source *source = look->left_out == 0 ? NULL : add_source(look);
     if (source != NULL) {
-        strcpy(source->name, ".");
+        strcpy(source->name, FOLDER_LINE);
         strcpy(source->path, ".");
         snprintf(source->reason, sizeof source->reason,
-                 "%zu files and folders in this folder are left out: at most %d are taken, those "
+                 "%zu files and folders in this folder are left out: at most %zu are taken, those "
                  "that were there before and then by name; this limit is fixed",
-                 look->left_out, FOLDER_MOST);
+                 look->left_out, look->most);
     }
     return source != NULL || look->left_out == 0;
 }
@@ -412,9 +413,9 @@ static void remember(struct look *look, struct folder_seen *seen) {
     *seen = (struct folder_seen){paths, look->count};
 }
 
-struct model_source *folder_scan(int folder, struct folder_seen *seen, size_t *count) {
-    struct look look = {.folder = folder, .seen = seen};
-    look.entries = malloc(2 * sizeof *look.entries * FOLDER_MOST);
+struct model_source *folder_scan(int folder, size_t most, struct folder_seen *seen, size_t *count) {
+    struct look look = {.folder = folder, .most = most, .seen = seen};
+    look.entries = calloc(2 * most, sizeof *look.entries);
     bool good = look.entries != NULL && list_all(&look) && add_all(&look);
     if (good && look.sources == NULL) {
         good = (look.sources = calloc(1, sizeof *look.sources)) != NULL;

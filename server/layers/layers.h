@@ -107,6 +107,8 @@ struct layer_model {
     size_t shard_count;
     double *factors;  /* owned; the lists of `rotary` of all layers */
     uint64_t version; /* a hash of what the file system says of its files */
+    uint64_t clashes; /* a hash of the names of layers that another model has, too */
+    bool published;   /* a catalogue has had it; only the refresh uses this */
     size_t users;     /* catalogues and requests that use it; the store's mutex guards it */
 };
 
@@ -115,6 +117,8 @@ struct layer_model {
 struct layers_options {
     const char *folder;
     size_t memory; /* bytes of packed weights */
+    /* Writes a line of the log; NULL: there is no log. The thread that looks at the folder calls it. */
+    void (*warn)(const char *text);
 };
 
 struct layers;
@@ -147,9 +151,10 @@ const struct layer_model *layers_find_model(const struct layers_catalogue *catal
 
 /* Returns the first layer of a model whose name begins with `name` and a dot, and how many there
  * are; they follow it. `name` is that of the model, or has also the first parts of the names of its
- * layers. Returns NULL if there is none. */
+ * layers. *other is another model that has such layers, or NULL; `name` is ambiguous then. Returns
+ * NULL if there is none. */
 const struct layer *layers_under(const struct layers_catalogue *catalogue, const char *name,
-                                 size_t *count);
+                                 size_t *count, const struct layer_model **other);
 
 struct layers_load {
     size_t layers, refused; /* in the newest catalogue */

@@ -14,16 +14,18 @@
 #include <unistd.h>
 
 #include "layers/model.h"
+#include "layers/names.h"
 #include "layers/pack.h"
-#include "layers/search.h"
 
 enum {
-    PERIOD = 1 /* seconds between two looks at the folder */
+    PERIOD = 1,        /* seconds between two looks at the folder */
+    MOST_FILES = 16384 /* files and folders that are taken; a look at so many takes some 50 ms */
 };
 
 struct layers {
     int folder;
     size_t memory; /* the most bytes of packed weights */
+    void (*warn)(const char *text);
     pthread_t thread;
     pthread_mutex_t refresh; /* one refresh at a time, which uses `seen` */
     struct folder_seen seen;
@@ -110,82 +112,6 @@ static void leave_catalogue(struct layers *layers, struct layers_catalogue *cata
     free(catalogue);
 }
 
-static int by_model_name(const void *key, const void *model) {
-    return strcmp(key, (*(struct layer_model *const *)model)->name);
-}
-
-/* Returns the index of the first model of this name, or the number of models. */
-static size_t find_first(const struct layers_catalogue *catalogue, const char *name) {
-    struct layer_model **found = catalogue->count == 0
-                                     ? NULL
-                                     : bsearch(name, catalogue->models, catalogue->count,
-                                               sizeof(struct layer_model *), by_model_name);
-    while (found != NULL && found > catalogue->models && by_model_name(name, found - 1) == 0) {
-        found--;
-    }
-    return found == NULL ? catalogue->count : (size_t)(found - catalogue->models);
-}
-
-/* If several models have one name, all but the first are refused. */
-const struct layer_model *layers_find_model(const struct layers_catalogue *catalogue,
-                                            const char *name) {
-    const size_t index = find_first(catalogue, name);
-    return index == catalogue->count ? NULL : catalogue->models[index];
-}
-
-static int by_layer(const void *key, const void *layer) {
-    return search_compare(key, ((const struct layer *)layer)->name);
-}
-
-/* Returns the model whose name is the part of a name before a dot, or NULL. */
-static const struct layer_model *model_before(const struct layers_catalogue *catalogue,
-                                              const char *name, const char *dot) {
-    char part[LAYERS_NAME + 1];
-    if (dot - name > LAYERS_NAME) {
-        return NULL;
-    }
-    snprintf(part, sizeof part, "%.*s", (int)(dot - name), name);
-    return layers_find_model(catalogue, part);
-}
-
-/* The name of a model may have dots, so every part of the name before a dot may be a model. */
-const struct layer *layers_find(const struct layers_catalogue *catalogue, const char *name) {
-    for (const char *dot = strchr(name, '.'); dot != NULL; dot = strchr(dot + 1, '.')) {
-        const struct layer_model *model = model_before(catalogue, name, dot);
-        const struct layer *layer =
-            model == NULL || model->count == 0
-                ? NULL
-                : bsearch(name, model->layers, model->count, sizeof *model->layers, by_layer);
-        if (layer != NULL) {
-            return layer;
-        }
-    }
-    return NULL;
-}
-
-const struct layer *layers_under(const struct layers_catalogue *catalogue, const char *name,
-                                 size_t *count) {
-    const size_t size = strlen(name);
-    for (size_t end = 1; end <= size; end++) {
-        const struct layer_model *model = name[end] != '.' && name[end] != '\0'
-                                              ? NULL
-                                              : model_before(catalogue, name, name + end);
-        const struct layer *first = NULL;
-        *count = 0;
-        for (size_t i = 0; model != NULL && i < model->count; i++) {
-            const struct layer *layer = &model->layers[i];
-            if (strncmp(layer->name, name, size) == 0 && layer->name[size] == '.') {
-                first = first == NULL ? layer : first;
-                ++*count;
-            }
-        }
-        if (first != NULL) {
-            return first;
-        }
-    }
-    return NULL;
-}
-
 const struct layers_catalogue *layers_take(struct layers *layers) {
     pthread_mutex_lock(&layers->mutex);
     struct layers_catalogue *catalogue = layers->catalogue;
@@ -205,8 +131,8 @@ void layers_give(struct layers *layers, const struct layers_catalogue *catalogue
 /* Returns a model of the old catalogue if its files have not changed, or reads it. */
 static struct layer_model *find_or_read(struct layers *layers, const struct layers_catalogue *old,
                                         const struct model_source *source) {
-    for (size_t i = find_first(old, source->name);
-         i < old->count && by_model_name(source->name, &old->models[i]) == 0; i++) {
+    for (size_t i = names_first(old, source->name);
+         i < old->count && strcmp(source->name, old->models[i]->name) == 0; i++) {
         if (old->models[i]->version == source->version) {
             return old->models[i];
         }
@@ -221,39 +147,97 @@ static bool same(const struct layers_catalogue *a, const struct layers_catalogue
             memcmp(a->models, b->models, a->count * sizeof(struct layer_model *)) == 0);
 }
 
+/* Refuses the layers whose names stand for layers of two models. A layer does not change after it
+ * was found, so a model of which other layers clash than before is read again. Returns false if
+ * there is no memory. */
+static bool settle_names(struct layers *layers, const struct model_source *sources,
+                         struct layers_catalogue *made) {
+    struct names_clashes clashes = {0};
+    bool good = names_compare(made, &clashes);
+    struct layer_model **again = calloc(made->count + 1, sizeof(struct layer_model *));
+    good = good && again != NULL;
+    for (size_t i = 0, at = 0, end; good && i < made->count; i++, at = end) {
+        for (end = at; end < clashes.count && clashes.list[end].model == i; end++) {
+        }
+        const uint64_t hash = names_hash(&clashes, at, end);
+        struct layer_model *model = made->models[i];
+        if (model->clashes != hash) {
+            again[i] = model->published ? model_read(layers->folder, &sources[i]) : model;
+            good = again[i] != NULL;
+        }
+        if (again[i] != NULL) {
+            names_refuse(&clashes, at, end, again[i]);
+            again[i]->clashes = hash;
+        }
+    }
+    for (size_t i = 0; again != NULL && i < made->count; i++) {
+        made->models[i] = again[i] != NULL ? again[i] : made->models[i];
+    }
+    free(again);
+    free(clashes.list);
+    return good;
+}
+
+/* Frees a catalogue that nothing has used, and the models that were read for it. */
+static void drop_made(struct layers_catalogue *made) {
+    for (size_t i = 0; i < made->count; i++) {
+        if (!made->models[i]->published) {
+            model_free(made->models[i]);
+        }
+    }
+    free(made->models);
+    free(made);
+}
+
 /* Makes a catalogue of the models that there are now. Returns NULL if there is no memory, or if the
  * folder cannot be read. */
 static struct layers_catalogue *make_catalogue(struct layers *layers,
                                                const struct layers_catalogue *old) {
     size_t count = 0;
-    struct model_source *sources = folder_scan(layers->folder, &layers->seen, &count);
+    struct model_source *sources = folder_scan(layers->folder, MOST_FILES, &layers->seen, &count);
     struct layers_catalogue *made = calloc(1, sizeof *made);
-    struct layer_model **models = calloc(count + 1, sizeof(struct layer_model *));
-    if (sources == NULL || made == NULL || models == NULL) {
-        free(sources);
-        free(made);
-        free(models);
-        return NULL;
-    }
-    made->models = models;
-    made->users = 1;
-    for (size_t i = 0; i < count; i++) {
+    bool good = sources != NULL && made != NULL &&
+                (made->models = calloc(count + 1, sizeof(struct layer_model *))) != NULL;
+    for (size_t i = 0; good && i < count; i++) {
         struct layer_model *model = find_or_read(layers, old, &sources[i]);
-        if (model != NULL) {
-            models[made->count++] = model;
-        }
+        good = model != NULL;
+        made->models[made->count] = model;
+        made->count += good;
     }
+    good = good && (same(old, made) || settle_names(layers, sources, made));
     free(sources);
+    if (!good && made != NULL) {
+        drop_made(made);
+        made = NULL;
+    }
+    if (made != NULL) {
+        made->users = 1;
+    }
     return made;
+}
+
+/* Says in the log that files are left out, when this begins and when it changes. */
+static void warn_of_limit(const struct layers *layers, const struct layers_catalogue *old,
+                          const struct layers_catalogue *made) {
+    const struct layer_model *line = layers_find_model(made, FOLDER_LINE);
+    char text[LAYERS_REASON + 32];
+    if (line != NULL && layers->warn != NULL && line != layers_find_model(old, FOLDER_LINE)) {
+        snprintf(text, sizeof text, "the folder of --layers: %s", line->reason);
+        layers->warn(text);
+    }
 }
 
 void layers_refresh(struct layers *layers) {
     pthread_mutex_lock(&layers->refresh);
     const struct layers_catalogue *old = layers_take(layers);
     struct layers_catalogue *made = make_catalogue(layers, old);
+    if (made != NULL) {
+        warn_of_limit(layers, old, made);
+    }
     pthread_mutex_lock(&layers->mutex);
     for (size_t i = 0; made != NULL && i < made->count; i++) {
         made->models[i]->users++;
+        made->models[i]->published = true;
     }
     if (made != NULL && !same(old, made)) {
         leave_catalogue(layers, layers->catalogue);
@@ -302,6 +286,7 @@ struct layers *layers_open(const struct layers_options *options,
     }
     layers->folder = folder;
     layers->memory = options->memory;
+    layers->warn = options->warn;
     layers->catalogue = none;
     none->users = 1;
     pthread_mutex_init(&layers->refresh, NULL);

@@ -8,10 +8,6 @@
 #include "codec/error.h"
 #include "codec/json/number.h"
 
-enum {
-    MAX_ARRAYS = 4096 /* most lifted arrays of a body: each costs a buffer and a record */
-};
-
 bool reader_misfit(struct codec_reader *reader, size_t offset, const char *what) {
     const struct lifted *tensor = lifted_at(&reader->tensors, reader->tensors.count - 1);
     const char *others = tensor->dtype == ATTN_BOOL ? "booleans" : "numbers";
@@ -30,10 +26,10 @@ bool reader_begin_matrix(struct codec_reader *reader, bool is_bool) {
                               "an array of numbers must have rank 1 to %d, not %zu", ATTN_MAX_RANK,
                               rank);
     }
-    if (reader->tensors.count == MAX_ARRAYS) {
+    if (reader->tensors.count == reader->options.max_arrays) {
         codec_error_set(&reader->error, CODEC_TOO_LARGE,
-                        "the body has more than %d arrays of numbers, which is a fixed limit",
-                        MAX_ARRAYS);
+                        "the body has more than %zu arrays of numbers, which is a fixed limit",
+                        reader->options.max_arrays);
         return false;
     }
     struct lifted *tensor = lifted_next(&reader->tensors, reader->options.account);

@@ -20,6 +20,7 @@ enum {
     DEFAULT_SKELETON = 1024 * 1024,
     DEFAULT_VALUES = 65536, /* each costs cJSON one or two tenths of a microsecond */
     DEFAULT_KEYS = 1024,    /* so few are compared one by one */
+    DEFAULT_ARRAYS = 4096,  /* each costs a buffer and a record */
     KEEP_BLOCK = 16 * 1024,
     KEEP_FIRST = 1024, /* bytes of the first block, which is enough for a small body */
     KEEP_BYTES = KEEP_BLOCK * (READER_KEEP_BLOCKS - 1), /* bytes kept for a late dtype_key */
@@ -398,6 +399,9 @@ struct codec_reader *codec_reader_create(const struct codec_options *options) {
     }
     if (reader->options.max_keys == 0) {
         reader->options.max_keys = DEFAULT_KEYS;
+    }
+    if (reader->options.max_arrays == 0) {
+        reader->options.max_arrays = DEFAULT_ARRAYS;
     }
     if (reader->options.key_level == 0) {
         reader->options.key_level = 1;
