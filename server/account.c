@@ -50,11 +50,6 @@ static size_t without_reserve(const struct budget *budget) {
     return budget->max_total - budget->max_total / ACCOUNT_RESERVE;
 }
 
-size_t budget_most(const struct budget *budget) {
-    const size_t most = without_reserve(budget);
-    return budget->max_request < most ? budget->max_request : most;
-}
-
 static void note_peak(struct budget *budget, size_t used) {
     size_t peak = atomic_load_explicit(&budget->peak, memory_order_relaxed);
     while (used > peak && !atomic_compare_exchange_weak(&budget->peak, &peak, used)) {
@@ -76,7 +71,22 @@ static bool take_shared(struct budget *budget, size_t bytes, size_t most) {
 /* -------------------------------------------------------------------------------- the accounts */
 
 void account_open(struct account *account, struct budget *budget, size_t base) {
-    *account = (struct account){.budget = budget, .base = base, .most = budget_most(budget)};
+    const size_t total = without_reserve(budget);
+    *account = (struct account){
+        .budget = budget,
+        .base = base,
+        .most = budget->max_request < total ? budget->max_request : total,
+    };
+}
+
+size_t account_room(const struct account *account) {
+    if (account == NULL) {
+        return SIZE_MAX;
+    }
+    const size_t total = without_reserve(account->budget) + account->inside;
+    const size_t alone = total > account->base ? total - account->base : 0;
+    const size_t most = account->most < alone ? account->most : alone;
+    return most > account->held ? most - account->held : 0;
 }
 
 void account_lend(struct account *account, void *arena, size_t size) {
@@ -101,13 +111,17 @@ static size_t needed_for(const struct account *account, size_t held) {
     return account->base + held - account->inside;
 }
 
+/* Returns the bytes of the budget that an account may use for `held` bytes if it is alone. */
+static size_t most_alone(const struct account *account, size_t held) {
+    const bool small = account->small && held <= ACCOUNT_SMALL;
+    return small ? account->budget->max_total : without_reserve(account->budget);
+}
+
 /* Makes the account's part of the budget enough for `held` bytes, in whole steps if there is room
  * for them. False if the budget has no room. */
 static bool reserve(struct account *account, size_t held) {
     struct budget *budget = account->budget;
-    const size_t bytes = needed_for(account, held);
-    const bool small = account->small && held <= ACCOUNT_SMALL;
-    const size_t most = small ? budget->max_total : without_reserve(budget);
+    const size_t bytes = needed_for(account, held), most = most_alone(account, held);
     const size_t exact = bytes - account->reserved, steps = (exact + STEP - 1) / STEP * STEP;
     if (take_shared(budget, steps, most)) {
         account->reserved += steps;
@@ -131,7 +145,9 @@ bool account_take(struct account *account, size_t bytes) {
     }
     const size_t held = account->held + bytes;
     if (needed_for(account, held) > account->reserved && !reserve(account, held)) {
-        account->refusal = ACCOUNT_OVER_TOTAL;
+        account->refusal = needed_for(account, held) > most_alone(account, held)
+                               ? ACCOUNT_OVER_REQUEST
+                               : ACCOUNT_OVER_TOTAL;
         account->wanted = held;
         return false;
     }

@@ -34,7 +34,7 @@ struct budget {
 
 enum account_refusal {
     ACCOUNT_NOT_REFUSED,
-    ACCOUNT_OVER_REQUEST, /* the request wants more than one request may hold */
+    ACCOUNT_OVER_REQUEST, /* the request wants more than it may hold, even if it is alone */
     ACCOUNT_OVER_TOTAL    /* the other requests hold the rest of the budget */
 };
 
@@ -44,7 +44,7 @@ struct account {
     size_t base;                  /* bytes that count in the budget, but not in max_request */
     size_t held;                  /* bytes that were taken and not given back, without `base` */
     size_t peak;                  /* the most that `held` has been */
-    size_t most;                  /* the most that it may be: budget_most() */
+    size_t most;                  /* the most that `held` may be, whatever the base is */
     size_t reserved;              /* bytes taken from the budget: at least base + held */
     bool small;                   /* the request may use the reserve while it holds little */
     enum account_refusal refusal; /* the reason of the last refusal */
@@ -56,9 +56,6 @@ struct account {
     size_t inside;     /* bytes of `held` that `base` counts already, as part of the arena */
 };
 
-/* Returns the most bytes that one account of this budget can hold. */
-size_t budget_most(const struct budget *budget);
-
 /* Opens an account. `base` is the memory that the request holds in any case, such as the buffer of
  * its connection. It is taken from the budget together with the first bytes. */
 void account_open(struct account *account, struct budget *budget, size_t base);
@@ -69,6 +66,9 @@ void account_lend(struct account *account, void *arena, size_t size);
 
 /* Gives everything back. Does nothing to an account that was never opened and is all zeros. */
 void account_close(struct account *account);
+
+/* Returns how many bytes more the account may hold if it is alone and not small. */
+size_t account_room(const struct account *account);
 
 /* Takes `bytes` more. False if they are refused: nothing is taken then, and `refusal` says why. In
  * all functions, a NULL account counts nothing and refuses nothing. */

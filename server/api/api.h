@@ -132,9 +132,10 @@ void assets_set_policy(struct api_state *state);
 
 /* Holds work against the limits of one request: its multiply-adds, those of the draws included, and
  * `bytes` that the caller is about to allocate. Takes the bytes from the request's account and
- * notes them in work->memory. Returns false after filling `response` with a 413 or a 503. */
+ * notes them in work->memory. Returns false after filling `response` with a 413 or a 503. A 413 for
+ * too many bytes ends with `hint`. */
 bool api_claim(const struct api_request *request, struct api_work *work, size_t bytes,
-               struct http_response *response);
+               const char *hint, struct http_response *response);
 
 api_handler api_attention, api_multihead, api_softmax, api_embeddings;
 api_handler api_explorer, api_docs, api_asset, api_openapi; /* assets.c */

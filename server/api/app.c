@@ -254,13 +254,32 @@ static double seconds_of(const struct exchange *exchange) {
     return wanted > 0 && wanted < most ? wanted : most;
 }
 
+/* Answers that a request is late. It may succeed later if it shared the workers with others. Whoever
+ * gives it a time of its own must give it more, because a client that repeats it as it is would do so
+ * in vain. */
+static void refuse_late(struct exchange *exchange) {
+    struct http_response *response = exchange->response;
+    const bool own = seconds_of(exchange) < exchange->state->timeout;
+    const bool shared = exchange->state->jobs != NULL && jobs_load(exchange->state->jobs).jobs > 0;
+    char detail[256];
+    metrics_count(&exchange->state->metrics.late);
+    snprintf(detail, sizeof detail, "the answer was not computed within %g s, %s",
+             seconds_of(exchange),
+             own      ? "the \"timeout\" of the request: give it more time, or ask for less"
+             : shared ? "a limit that the operator of this server sets with --compute-timeout: try "
+                        "again in a second, because other requests are computed at the same time"
+                      : "a limit that the operator of this server sets with --compute-timeout: ask "
+                        "for less, because no other request is computed at the same time");
+    http_problem(response, exchange->request.http, 503, detail, NULL, NULL);
+    response->refused = own ? NULL : "over --compute-timeout";
+    response->lasting = own || !shared;
+}
+
 /* Fills the response of a request whose last job has ended. */
 static void conclude(struct exchange *exchange, const struct job *job, enum job_outcome outcome) {
     const struct http_request *request = exchange->request.http;
     struct http_response *response = exchange->response;
     const int64_t now = clock_ns(), begun = job->begun != 0 ? job->begun : now;
-    const bool own = seconds_of(exchange) < exchange->state->timeout;
-    char detail[160];
     metrics_computed(&exchange->state->metrics, outcome == JOB_DONE ? job->cost : 0, job->spent,
                      job->longest);
     switch (outcome) {
@@ -272,13 +291,7 @@ static void conclude(struct exchange *exchange, const struct job *job, enum job_
         reply_no_memory(&exchange->request, response);
         break;
     case JOB_LATE:
-        metrics_count(&exchange->state->metrics.late);
-        snprintf(detail, sizeof detail, "the answer was not computed within %g s, %s",
-                 seconds_of(exchange),
-                 own ? "the \"timeout\" of the request"
-                     : "a limit that the operator of this server sets with --compute-timeout");
-        http_problem(response, request, 503, detail, NULL, NULL);
-        response->refused = own ? NULL : "over --compute-timeout";
+        refuse_late(exchange);
         break;
     case JOB_CANCELLED:
         metrics_count(&exchange->state->metrics.cancelled);

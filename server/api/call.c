@@ -8,7 +8,12 @@
 #include "api/reply.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <string.h>
+
+enum {
+    ANSWER_ROOM = 256 * 1024 /* bytes that sending an answer takes, at most */
+};
 
 static_assert((int)JOBS_ALIGNMENT == (int)ATTN_ALIGNMENT, "the jobs' scratches suit the library");
 
@@ -145,6 +150,47 @@ static bool make_block(struct call *call) {
     return call->block != NULL;
 }
 
+/* Returns the bytes of a result that a call returns. */
+static size_t result_bytes(const struct call *call, enum answer_name name) {
+    size_t bytes = 0;
+    for (unsigned bits = answer_bits[name]; bits != 0; bits &= bits - 1) {
+        const attn_result result = (attn_result)__builtin_ctz(bits);
+        for (size_t part = 0; part < attn_plan_parts(call->plan, result); part++) {
+            const attn_result_tensor *tensor = attn_plan_tensor(call->plan, result, part);
+            size_t size = attn_dtype_size(tensor->dtype);
+            for (int axis = 0; axis < tensor->rank; axis++) {
+                size *= tensor->shape[axis];
+            }
+            bytes += size;
+        }
+    }
+    return bytes;
+}
+
+/* Writes which result of work that is too large takes most of its `total` bytes, and whether the
+ * work would fit if it returned nothing but its output. */
+static void name_largest(const struct call *call, size_t total, size_t room, char *out,
+                         size_t size) {
+    size_t bytes[ANSWER_COUNT] = {0}, others = 0;
+    enum answer_name largest = call->returned[0];
+    char text[32];
+    for (const struct call *c = call; c != NULL; c = c->next) {
+        for (size_t i = 0; i < c->return_count; i++) {
+            bytes[c->returned[i]] += result_bytes(c, c->returned[i]);
+        }
+    }
+    for (size_t name = 0; name < ANSWER_COUNT; name++) {
+        others += name != ANSWER_OUTPUT ? bytes[name] : 0;
+        largest = bytes[name] > bytes[largest] ? (enum answer_name)name : largest;
+    }
+    reply_put_size(text, bytes[largest]);
+    const int used = snprintf(out, size, "; \"%s\" takes %s of it", answer_names[largest], text);
+    if (bytes[ANSWER_OUTPUT] > 0 && others > 0 && total - others + ANSWER_ROOM <= room) {
+        snprintf(out + used, size - (size_t)used,
+                 ", and with \"return\": [\"output\"] the request would fit");
+    }
+}
+
 struct api_work *call_work(struct call *call, const struct api_request *request,
                            struct http_response *response) {
     size_t total = 0, stored = 0; /* the calls follow one another, so one scratch is enough */
@@ -160,7 +206,12 @@ struct api_work *call_work(struct call *call, const struct api_request *request,
     if (__builtin_add_overflow(total, stored * request->state->threads, &total)) {
         total = SIZE_MAX;
     }
-    if (!api_claim(request, &call->work, total, response)) {
+    const size_t room = account_room(request->account);
+    char hint[160] = "";
+    if (total > room && total != SIZE_MAX) {
+        name_largest(call, total, room, hint, sizeof hint);
+    }
+    if (!api_claim(request, &call->work, total, hint, response)) {
         return NULL;
     }
     for (struct call *c = call; c != NULL; c = c->next) {

@@ -5,12 +5,12 @@
 #include <stdio.h>
 
 bool api_claim(const struct api_request *request, struct api_work *work, size_t bytes,
-               struct http_response *response) {
+               const char *hint, struct http_response *response) {
     const double cost = work->job.cost + request->derived->cost;
     const double most = request->state->max_work;
     char detail[256];
     if (!account_take(request->account, bytes)) {
-        reply_no_memory(request, response);
+        reply_too_large(request, response, hint);
         return false;
     }
     if (cost > most) {

@@ -72,7 +72,7 @@ struct api_work *api_embeddings(const struct api_request *request, struct http_r
         reply_codec_error(request, response, &error);
         return NULL;
     }
-    if (!api_claim(request, &e.work, 0, response)) {
+    if (!api_claim(request, &e.work, 0, "", response)) {
         return NULL;
     }
     owned = malloc(sizeof *owned);

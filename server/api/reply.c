@@ -15,8 +15,7 @@ enum {
 
 /* ------------------------------------------------------------------------------------ problems */
 
-/* Writes a number of bytes for a message, such as "512 MiB". */
-static void put_size(char out[static 32], size_t bytes) {
+void reply_put_size(char out[static 32], size_t bytes) {
     static const char *const units[] = {"KiB", "MiB", "GiB", "TiB"};
     double size = (double)bytes / 1024;
     size_t unit = 0;
@@ -28,19 +27,21 @@ static void put_size(char out[static 32], size_t bytes) {
 }
 
 static void refuse_memory(const struct api_request *request, struct http_response *response,
-                          const char *pointer) {
+                          const char *pointer, const char *hint) {
     const struct account *account = request->account;
-    char detail[256], wanted[32], most[32];
+    char detail[384], wanted[32], most[32];
+    bool total;
     switch (account != NULL ? account->refusal : ACCOUNT_NOT_REFUSED) {
     case ACCOUNT_OVER_REQUEST:
-        put_size(wanted, account->wanted);
-        put_size(most, budget_most(account->budget));
+        total = account->held + account_room(account) < account->budget->max_request;
+        reply_put_size(wanted, account->wanted);
+        reply_put_size(most, account->held + account_room(account));
         snprintf(detail, sizeof detail,
                  "the request needs %s or more for its matrices, results and answer; this server "
-                 "allows %s, a limit that its operator sets with --max-memory",
-                 wanted, most);
+                 "allows %s, a limit that its operator sets with %s%s",
+                 wanted, most, total ? "--total-memory" : "--max-memory", hint);
         http_problem(response, request->http, 413, detail, pointer, NULL);
-        response->refused = "over --max-memory";
+        response->refused = total ? "over --total-memory" : "over --max-memory";
         return;
     case ACCOUNT_OVER_TOTAL:
         metrics_count(&request->state->metrics.refused_memory);
@@ -59,7 +60,12 @@ static void refuse_memory(const struct api_request *request, struct http_respons
 }
 
 void reply_no_memory(const struct api_request *request, struct http_response *response) {
-    refuse_memory(request, response, NULL);
+    refuse_memory(request, response, NULL, "");
+}
+
+void reply_too_large(const struct api_request *request, struct http_response *response,
+                     const char *hint) {
+    refuse_memory(request, response, NULL, hint);
 }
 
 void reply_codec_error(const struct api_request *request, struct http_response *response,
@@ -72,7 +78,7 @@ void reply_codec_error(const struct api_request *request, struct http_response *
     const char *pointer = error->has_pointer ? error->pointer : NULL;
     assert(error->status != CODEC_OK);
     if (error->status == CODEC_NO_MEMORY) {
-        refuse_memory(request, response, pointer);
+        refuse_memory(request, response, pointer, "");
         return;
     }
     const struct http_place place = {error->offset, error->line, error->column};

@@ -13,6 +13,13 @@
 __attribute__((cold)) void reply_no_memory(const struct api_request *request,
                                            struct http_response *response);
 
+/* The same. If the answer is a 413, its text ends with `hint`. */
+__attribute__((cold)) void reply_too_large(const struct api_request *request,
+                                           struct http_response *response, const char *hint);
+
+/* Writes a number of bytes for a message, such as "512 MiB". */
+void reply_put_size(char out[static 32], size_t bytes);
+
 /* Answers with the problem of an error: 400, 413, 422 or 503. */
 __attribute__((cold)) void reply_codec_error(const struct api_request *request,
                                              struct http_response *response,

@@ -142,7 +142,7 @@ static struct api_work *load(const struct api_request *request, struct http_resp
     job->task = loading_task;
     loading->work.answer = loading_answer;
     loading->work.release = loading_release;
-    if (!api_claim(request, &loading->work, job->scratch * request->state->threads, response)) {
+    if (!api_claim(request, &loading->work, job->scratch * request->state->threads, "", response)) {
         loading_release(&loading->work);
         return NULL;
     }

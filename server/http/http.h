@@ -81,13 +81,14 @@ struct http_asset {
 
 /* The app gets a response that is all zero. Its strings are static. */
 struct http_response {
-    int status;             /* e.g. 200; a 503 is sent with "Retry-After: 1" */
+    int status;             /* e.g. 200; a 503 is sent with "Retry-After: 1" unless it lasts */
     const char *media_type; /* NULL = application/json */
     const char *allow;      /* the Allow header of a 405 */
     const char *codings;    /* the Accept-Encoding header of a 415 */
     /* The reason of a refusal, such as "over --max-body", which the summaries in the log count;
      * NULL = this is not such a refusal. */
     const char *refused;
+    bool lasting;     /* a 503 that the same request would get again: it has no Retry-After */
     bool by_accept;   /* the Accept header has chosen the format; Vary says so */
     bool close;       /* end the connection after this response */
     const void *body; /* `size` bytes */

@@ -61,12 +61,15 @@ Test(account, says_why_it_refuses) {
 Test(account, no_account_may_hold_the_reserve) {
     struct budget budget = make_budget(100 * MIB, 16 * MIB);
     struct account account;
-    account_open(&account, &budget, 0);
-    cr_expect_eq(budget_most(&budget), 15 * MIB);
-    cr_expect_not(account_take(&account, 15 * MIB + 1));
-    cr_expect_eq(account.refusal, ACCOUNT_OVER_REQUEST);
-    cr_expect(account_take(&account, 15 * MIB));
-    account_close(&account);
+    for (size_t base = 0; base <= 64 * KIB; base += 64 * KIB) { /* the base is in the budget, too */
+        account_open(&account, &budget, base);
+        cr_expect_eq(account_room(&account), 15 * MIB - base);
+        cr_expect_not(account_take(&account, 15 * MIB - base + 1));
+        cr_expect_eq(account.refusal, ACCOUNT_OVER_REQUEST, "base %zu", base);
+        cr_expect(account_take(&account, 15 * MIB - base));
+        cr_expect_eq(account_room(&account), 0);
+        account_close(&account);
+    }
 }
 
 Test(account, keeps_the_reserve_for_small_requests) {
@@ -207,7 +210,7 @@ Test(account, counts_the_arena_once) {
     /* A block is counted before the arena has it. */
     cr_expect_eq(budget.used, 2 * KIB + 8 * account_block(48) - 7 * 48);
     cr_expect_null(account_alloc(&account, ARENA)); /* this would be a block of malloc */
-    cr_expect_eq(account.refusal, ACCOUNT_OVER_TOTAL);
+    cr_expect_eq(account.refusal, ACCOUNT_OVER_REQUEST); /* it never fits, even alone */
     account_close(&account);
     cr_expect_eq(budget.used, 0);
 }

@@ -178,7 +178,7 @@ bool lifted_room(struct lifted *lifted, struct account *account) {
 static bool reserve_pages(struct lifted *lifted, struct account *account, size_t bytes) {
     const size_t size = (bytes + PAGE - 1) / PAGE * PAGE;
     const size_t slack = bytes >= HUGE_PAGE ? HUGE_PAGE : 0;
-    if (account != NULL && bytes > budget_most(account->budget)) {
+    if (bytes > account_room(account)) {
         return account_take(account, bytes); /* is refused */
     }
     char *data = mmap(NULL, size + slack, PROT_READ | PROT_WRITE,
