@@ -634,6 +634,7 @@ struct http_app api_app(struct api_state *state) {
     return (struct http_app){
         .context = state,
         .inference_path = INFERENCE_PATH,
+        .shorter = question_shorter,
         .begin = app_begin,
         .hold = app_hold,
         .body = app_body,

@@ -29,6 +29,17 @@ static bool is_json(const char *media_type) {
            strcmp(media_type, FORM) == 0;
 }
 
+const char *question_shorter(const struct http_request *request) {
+    const size_t index = api_route_of(request->path);
+    const struct api_route *route = index < api_route_count ? &api_routes[index] : NULL;
+    const bool tensors =
+        route != NULL && (route->handler == NULL || fields_has("X", route->fields));
+    return tensors && is_json(request->media_type)
+               ? "; as a binary tensor a number of float32 takes 4 bytes, which are often 10 or "
+                 "more in JSON"
+               : "";
+}
+
 /* Returns a short body in JSON that the endpoint takes. */
 static const char *example_of(enum api_format format, unsigned fields) {
     return format == API_INFERENCE ? "{\"inputs\": [{\"name\": \"X\", \"datatype\": \"FP32\", "

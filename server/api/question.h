@@ -55,6 +55,10 @@ struct question {
 bool question_begin(struct question *question, const struct api_request *request, unsigned fields,
                     struct http_response *response);
 
+/* Returns what the 413 of a body that is too long says about a shorter form of it, or an empty
+ * text. */
+const char *question_shorter(const struct http_request *request);
+
 /* Prepares for the first byte. `json` says how a question in JSON is read. Returns false if there
  * is no memory. */
 bool question_open(struct question *question, const struct codec_options *json);

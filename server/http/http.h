@@ -155,6 +155,8 @@ struct http_pending;
 /*
  * The application. The server calls it for each request whose framing is sound, on one I/O thread
  * unless said otherwise:
+ *   shorter Returns what is added to the text of a 413 for a body that is too long: how the same
+ *           request may be shorter, or an empty text. It is static. NULL: nothing is added.
  *   begin   The head is complete. Returns an exchange, which the server owns until release, to get
  *           the body. Or fills `response` and returns NULL: the body, if there is one, is then read
  *           and dropped before the response is sent.
@@ -187,6 +189,7 @@ struct http_app {
      * paths below it, problems are {"error": "detail"} as application/json, and only a 200 that is
      * `timed` is compressed. */
     const char *inference_path;
+    const char *(*shorter)(const struct http_request *request);
     void *(*begin)(void *context, const struct http_request *request,
                    struct http_response *response);
     bool (*hold)(void *exchange, size_t bytes);

@@ -34,7 +34,7 @@ static void release_response(struct http_response *response) {
 }
 
 void http_call_refuse(struct http_call *call, int status, const char *format, ...) {
-    char detail[256];
+    char detail[512];
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(detail, sizeof detail, format, arguments);
@@ -51,11 +51,13 @@ void http_call_refuse_size(struct http_call *call, const char *format, ...) {
     va_start(arguments, format);
     vsnprintf(what, sizeof what, format, arguments);
     va_end(arguments);
+    const struct http_app *app = call->server->app;
+    const char *shorter = app->shorter != NULL ? app->shorter(&call->request) : "";
     http_call_refuse(
         call, 413,
         "the body has %s; this server takes at most %zu, a limit that its operator sets with "
-        "--max-body",
-        what, call->server->max_body);
+        "--max-body%s",
+        what, call->server->max_body, shorter);
     call->response.refused = "over --max-body";
 }
 

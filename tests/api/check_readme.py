@@ -8,8 +8,9 @@ A command is a block of shell with curl, and a block of JSON follows it. Its req
 
 A client is a block of Python or JavaScript, and a block of text follows it. A small server stands between the client and
 the daemon, and the client gets its address. This server answers the first request with a 503 with Retry-After as HTML,
-and the second with the same status and header and a problem document. It forwards the others. In one more run it
-answers all requests with 503, and the client must give up and print the detail. Without Node.js the client in
+and the second with the same status and header and a problem document. It forwards the others. In two more runs it
+answers all requests with 503, with and without Retry-After. The client must give up and print the detail; without the
+header it must not send the request again. Without Node.js the client in
 JavaScript is left out; `make test-browser` runs it, too. The section "Python first" is left out, because it needs packages from
 PyPI; `make test-clients ARGS=readme` runs it.
 
@@ -45,14 +46,16 @@ class ForwardingServer(http.server.BaseHTTPRequestHandler):
     daemon = ""
     refusals = 0
     seen = 0
+    lasting = False  # a refusal has no Retry-After
 
     def do_POST(self):
         body = self.rfile.read(int(self.headers["Content-Length"]))
         ForwardingServer.seen += 1
         if ForwardingServer.seen <= ForwardingServer.refusals:
-            html = ForwardingServer.seen == 1
+            html = ForwardingServer.seen == 1 and not ForwardingServer.lasting
             said = b"<html>busy</html>" if html else json.dumps(BUSY).encode()
-            self.answer(503, "text/html" if html else "application/problem+json", said, {"Retry-After": "0"})
+            self.answer(503, "text/html" if html else "application/problem+json", said,
+                        {} if ForwardingServer.lasting else {"Retry-After": "0"})
             return
         headers = {"Content-Type": self.headers["Content-Type"]}
         request = urllib.request.Request(ForwardingServer.daemon + self.path, body, headers)
@@ -87,9 +90,9 @@ def between(daemon):
             process.terminate()
 
 
-def run(language, code, refusals):
+def run(language, code, refusals, lasting=False):
     """Returns what the client prints on standard output and on standard error, and how many requests it sent."""
-    ForwardingServer.refusals, ForwardingServer.seen = refusals, 0
+    ForwardingServer.refusals, ForwardingServer.seen, ForwardingServer.lasting = refusals, 0, lasting
     # Node.js 18 warns that its fetch is experimental.
     quiet = {**os.environ, "NODE_NO_WARNINGS": "1"}
     ended = subprocess.run(RUN[language], input=code, env=quiet, text=True, capture_output=True, timeout=60, check=False)
@@ -104,9 +107,10 @@ def check(language, code, promised):
             return f"after {refusals} refusals it printed {printed!r} and {errors!r}, not {promised!r}"
         if seen != refusals + 2:
             return f"it sent {seen} requests, not {refusals + 2}"
-    _, errors, seen = run(language, code, 1000)
-    if seen != 5 or f"503 {BUSY['detail']}" not in errors:
-        return f"with a service that stays busy it sent {seen} requests and ended with {errors!r}"
+    for lasting, tries in ((False, 5), (True, 1)):
+        _, errors, seen = run(language, code, 1000, lasting)
+        if seen != tries or f"503 {BUSY['detail']}" not in errors:
+            return f"with a service that stays busy it sent {seen} requests, not {tries}, and ended with {errors!r}"
     return ""
 
 

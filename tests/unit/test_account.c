@@ -209,7 +209,7 @@ Test(account, counts_the_arena_once) {
     }
     /* A block is counted before the arena has it. */
     cr_expect_eq(budget.used, 2 * KIB + 8 * account_block(48) - 7 * 48);
-    cr_expect_null(account_alloc(&account, ARENA)); /* this would be a block of malloc */
+    cr_expect_null(account_alloc(&account, ARENA));      /* this would be a block of malloc */
     cr_expect_eq(account.refusal, ACCOUNT_OVER_REQUEST); /* it never fits, even alone */
     account_close(&account);
     cr_expect_eq(budget.used, 0);

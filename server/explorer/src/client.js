@@ -1,5 +1,5 @@
-// client.js sends requests through the worker. Only the answer to the latest request is delivered. If the server is busy (503), it waits
-// and asks again. It also asks the worker for pictures of matrices. It holds the API key, in memory only. It does not know what a request
+// client.js sends requests through the worker. Only the answer to the latest request is delivered. If the server says when to try again
+// (Retry-After), it waits and asks again. It also asks the worker for pictures of matrices. It holds the API key, in memory only. It does not know what a request
 // means.
 
 /* global WORKER_NAME */
@@ -49,8 +49,8 @@ export function createClient(base, on) {
     stopWaiting();
     const reply = await sent.reply;
     if (sent.id !== latest) return null;
-    if (reply.status !== 503) return reply;
-    const seconds = Math.min(Math.max(reply.retryAfter, 1), LONGEST_WAIT);
+    if (!reply.retryAfter) return reply;
+    const seconds = Math.min(reply.retryAfter, LONGEST_WAIT);
     on.wait(seconds, reply.problem);
     await new Promise((resolve) => {
       giveUp = resolve;

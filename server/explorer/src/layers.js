@@ -158,8 +158,8 @@ export function createLayers(section, listed, state, tools) {
     for (;;) {
       const reply = await tools.stored(path, body, batched);
       if (mine !== asked) return null;
-      if (reply.status !== 503) return reply;
-      const seconds = Math.min(Math.max(reply.retryAfter, 1), LONGEST_WAIT);
+      if (!reply.retryAfter) return reply;
+      const seconds = Math.min(reply.retryAfter, LONGEST_WAIT);
       status.textContent = `The server is busy (${reply.problem.detail}). The page asks again in ${seconds} s`;
       await new Promise((resolve) => setTimeout(resolve, seconds * 1000));
       if (mine !== asked) return null;
