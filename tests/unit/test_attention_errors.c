@@ -18,6 +18,7 @@ static const size_t three_lengths[3] = {1, 1, 1}, long_length[1] = {9};
 
 static const unsigned char existing[10] = {0};
 static const attn_tensor
+    two_numbers = {.data = (const double[]){1, 2}, .dtype = ATTN_FLOAT64, .rank = 1, .shape = {2}},
     padding_of_5 = {.data = existing, .dtype = ATTN_BOOL, .rank = 1, .shape = {5}},
     padding_1_5 = {.data = existing, .dtype = ATTN_BOOL, .rank = 2, .shape = {1, 5}},
     padding_2_5 = {.data = existing, .dtype = ATTN_BOOL, .rank = 2, .shape = {2, 5}},
@@ -87,6 +88,20 @@ static const struct refusal refusals[] = {
      "lengths",
      "is 9, but the number of keys is 5"},
     {{2, 4, 8}, {2, 5, 8}, {2, 5, 8}, {.sink = &identity2}, ATTN_SHAPE_MISMATCH, "sink", "rank"},
+    {{2, 4, 8},
+     {2, 5, 8},
+     {2, 5, 8},
+     {.sink = &two_numbers},
+     ATTN_SHAPE_MISMATCH,
+     "sink",
+     "2 numbers; it must have one for each of the 1 head"},
+    {{2, 4, 8},
+     {2, 5, 8},
+     {2, 5, 8},
+     {.alibi_slopes = &two_numbers},
+     ATTN_SHAPE_MISMATCH,
+     "alibi",
+     "2 numbers"},
     {{2, 4, 8},
      {2, 5, 8},
      {2, 5, 8},

@@ -62,6 +62,7 @@ static const struct bad_turn bad_turns[] = {
     BAD_CALL(1, 1, 65538, TOO_LARGE, "rotary", "65538 columns", ROTARY(0)),
     BAD_ROTARY("3 columns", .columns = 3),
     BAD_ROTARY("at most 4", .columns = SIZE_MAX - 1),
+    BAD_CALL(3, 3, 3, INVALID_ARGUMENT, "rotary", "turns 4 columns", ROTARY(.columns = 4)),
     BAD_ROTARY("offset of rotary is -1", .offset = -1),
     BAD_ROTARY("9223372036854775807", .offset = INT64_MAX),
     BAD_ROTARY("base of rotary is -1", .base = -1),
