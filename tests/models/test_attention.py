@@ -169,9 +169,9 @@ class Calls(unittest.TestCase):
 
     def test_lost_connection(self):
         """The daemon closes idle connections. The next call opens another one."""
-        transformers_attention.register(URL, "lost")
+        service = transformers_attention.register(URL, "lost")
         expected, _ = self.call("lost")
-        connection = transformers.AttentionInterface()["lost"].args[0]
+        connection = service.connection
         connection.sock.shutdown(2)
         self.assertTrue(self.call("lost")[0].equal(expected))
 

@@ -2,18 +2,22 @@
 with PyTorch, and no other package.
 
     import transformers_attention
-    transformers_attention.register("http://127.0.0.1:8080")
+    service = transformers_attention.register("http://127.0.0.1:8080")
     model = AutoModelForCausalLM.from_pretrained(NAME, attn_implementation="attentiond")
+    ...
+    print(service.calls)  # the number of layers' calls that the daemon has computed
 
+A model whose layers would not ask the daemon is refused with an error: transformers itself would compute eager attention and say nothing.
 All layers share one connection, so one thread at a time may call the model. The daemon has no dropout and no gradients."""
 
 import functools
 import json
+import weakref
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from urllib.parse import urlsplit
 
 import torch
-from transformers import AttentionInterface, AttentionMaskInterface
+from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 from transformers.masking_utils import sdpa_mask
 
 LENGTH = "Inference-Header-Content-Length"
@@ -54,30 +58,118 @@ def infer(connection, headers, inputs, parameters, outputs):
     return results
 
 
-def attention(connection, headers, module, query, key, value, attention_mask, scaling=None, dropout=0.0, is_causal=None,
-              softcap=None, s_aux=None, position_bias=None, output_attentions=False, **others):
-    """Is called by each layer with (batch, heads, n, d). Returns (batch, n, heads, d), and the weights if they are wanted."""
-    if torch.is_grad_enabled() and any(x.requires_grad for x in (query, key, value)):
-        raise NotImplementedError("attentiond has no gradients: call the model under torch.no_grad()")
-    foreign = [name for name in ("cache", "indices", "block_indices", "sinks") if others.get(name) is not None]
-    if dropout or foreign:
-        raise NotImplementedError(f"attentiond has no {foreign[0] if foreign else 'dropout: call model.eval()'}")
-    causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
-    causal = bool(causal and attention_mask is None and query.shape[2] > 1)
-    mask, bias = attention_mask, position_bias
-    if mask is not None and mask.dtype != torch.bool:  # This is a mask of the caller, whose numbers are added.
-        mask, bias = None, mask if bias is None else mask + bias
-    inputs = {"Q": query, "K": key, "V": value, "mask": mask, "bias": bias, "sink": s_aux}
-    options = {"scale": scaling, "softcap": softcap, "causal": causal}
-    results = infer(connection, headers, {name: x for name, x in inputs.items() if x is not None},
-                    {name: x for name, x in options.items() if x is not None}, ["output", "weights"][:1 + bool(output_attentions)])
-    results = {name: x.to(query) for name, x in results.items()}
-    return results["output"].transpose(1, 2).contiguous(), results.get("weights")
+def full_mask(*args, **options):
+    """transformers leaves out a mask that all queries or plain causality would give, and a layer then has to know which of the two was
+    meant. Some layers know it wrongly (PaliGemma), and some not at all. So no mask is left out."""
+    return sdpa_mask(*args, **{**options, "allow_is_causal_skip": False, "allow_is_bidirectional_skip": False})
+
+
+class Service:
+    """The daemon as an attention implementation of transformers. `calls` counts the calls that it has answered."""
+
+    def __init__(self, url, name, headers):
+        address = urlsplit(url)
+        self.connection = (HTTPSConnection if address.scheme == "https" else HTTPConnection)(address.netloc)
+        self.name, self.headers, self.calls = name, headers, 0
+
+    def __call__(self, module, query, key, value, attention_mask, scaling=None, dropout=0.0, is_causal=None, softcap=None,
+                 s_aux=None, position_bias=None, output_attentions=False, **others):
+        """Is called by each layer with (batch, heads, n, d). Returns (batch, n, heads, d), and the weights if they are wanted."""
+        if torch.is_grad_enabled() and any(x.requires_grad for x in (query, key, value)):
+            raise NotImplementedError("attentiond has no gradients: call the model under torch.no_grad()")
+        foreign = [name for name in ("cache", "indices", "block_indices", "sinks") if others.get(name) is not None]
+        if dropout or foreign:
+            raise NotImplementedError(f"attentiond has no {foreign[0] if foreign else 'dropout: call model.eval()'}")
+        # The same rule as in sdpa_attention_forward of transformers: without a mask, a layer that says nothing is causal.
+        causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
+        causal = bool(causal and attention_mask is None and query.shape[2] > 1)
+        mask, bias = attention_mask, position_bias
+        if mask is not None and mask.dtype != torch.bool:  # This is a mask of the caller, whose numbers are added.
+            mask, bias = None, mask if bias is None else mask + bias
+        inputs = {"Q": query, "K": key, "V": value, "mask": mask, "bias": bias, "sink": s_aux}
+        options = {"scale": scaling, "softcap": softcap, "causal": causal}
+        results = infer(self.connection, self.headers, {name: x for name, x in inputs.items() if x is not None},
+                        {name: x for name, x in options.items() if x is not None},
+                        ["output", "weights"][:1 + bool(output_attentions)])
+        self.calls += 1
+        results = {name: x.to(query) for name, x in results.items()}
+        return results["output"].transpose(1, 2).contiguous(), results.get("weights")
+
+
+# ------------------------------------------------------------------------------------ models that would not ask
+
+SERVICES = {}  # They have the names under which they are registered.
+WATCHED = weakref.WeakKeyDictionary()  # These models have made no forward yet. The values are their hooks.
+
+
+def refuse(model, service, reason):
+    raise ValueError(f"{type(model).__name__} cannot have attn_implementation={service.name!r}: {reason}")
+
+
+def unwatch(models):
+    for model in models:
+        for hook in WATCHED.pop(model, ()):
+            hook.remove()
+
+
+def watch(model, service):
+    """Lets the first forward fail if it did not ask the service. A model inside of another one is not looked at in a forward of the
+    outer one, because it may have no attention at all."""
+    before = None
+
+    def begin(model, *_):
+        nonlocal before
+        before = service.calls
+        unwatch(inner for inner in model.modules() if inner is not model)
+
+    def end(model, *_):
+        unwatch([model])
+        if service.calls == before and model.config._attn_implementation == service.name:  # pylint: disable=protected-access
+            refuse(model, service, "its first forward did not ask the service once")
+
+    unwatch([model])
+    WATCHED[model] = model.register_forward_pre_hook(begin), model.register_forward_hook(end)
+
+
+def guard():
+    """transformers asks these two functions of each model, but it does not ask the attention that was registered."""
+    correct, choose = PreTrainedModel.get_correct_attn_implementation, PreTrainedModel.set_attn_implementation
+
+    @functools.wraps(correct)
+    def get_correct_attn_implementation(self, *args, **options):
+        name = correct(self, *args, **options)
+        if name in SERVICES:
+            if not (self._supports_attention_backend or self._supports_sdpa):
+                refuse(self, SERVICES[name], "transformers knows only eager attention for it")
+            if not self._can_set_attn_implementation():
+                refuse(self, SERVICES[name], "its layers have their own attention and do not ask for another")
+            watch(self, SERVICES[name])
+        return name
+
+    def check(model, config, wanted):
+        """`wanted` is a name, or a dictionary of names for the parts of the model. transformers only warns if it keeps another."""
+        own = wanted.get("") if isinstance(wanted, dict) else wanted
+        if own in SERVICES and config._attn_implementation != own:  # pylint: disable=protected-access
+            refuse(model, SERVICES[own], f"transformers does not change the attention of its {type(config).__name__}")
+        for name in config.sub_configs:
+            part = getattr(config, name, None)
+            if part is not None:
+                check(model, part, wanted.get(name) if isinstance(wanted, dict) else wanted)
+
+    @functools.wraps(choose)
+    def set_attn_implementation(self, attn_implementation, *args, **options):
+        choose(self, attn_implementation, *args, **options)
+        check(self, self.config, attn_implementation)
+
+    PreTrainedModel.get_correct_attn_implementation = get_correct_attn_implementation
+    PreTrainedModel.set_attn_implementation = set_attn_implementation
 
 
 def register(url, name="attentiond", headers=None):
-    """`headers` are sent, too, for example {"Authorization": "Bearer KEY"}. A mask is boolean, or absent for plain causality."""
-    address = urlsplit(url)
-    connection = (HTTPSConnection if address.scheme == "https" else HTTPConnection)(address.netloc)
-    AttentionInterface.register(name, functools.partial(attention, connection, headers or {}))
-    AttentionMaskInterface.register(name, sdpa_mask)
+    """Registers the service, and returns it. `headers` are sent, too, for example {"Authorization": "Bearer KEY"}."""
+    if not SERVICES:
+        guard()
+    SERVICES[name] = Service(url, name, headers or {})
+    AttentionInterface.register(name, SERVICES[name])
+    AttentionMaskInterface.register(name, full_mask)
+    return SERVICES[name]
