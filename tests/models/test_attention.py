@@ -1,7 +1,9 @@
 """Tests of transformers_attention.py: models of Hugging Face transformers give the same numbers with the daemon's attention as with
 eager attention. The models are small, their weights are drawn from a seed, and nothing is downloaded."""
 
+import collections
 import contextlib
+import inspect
 import itertools
 import os
 import subprocess
@@ -14,6 +16,7 @@ import torch  # noqa: E402 pylint: disable=wrong-import-position
 import transformers  # noqa: E402 pylint: disable=wrong-import-position
 import transformers_attention  # noqa: E402 pylint: disable=wrong-import-position
 from transformers import AutoModel, AutoModelForCausalLM, AutoModelForSeq2SeqLM  # noqa: E402 pylint: disable=wrong-import-position
+from transformers.models.auto import CONFIG_MAPPING, MODEL_MAPPING  # noqa: E402 pylint: disable=wrong-import-position
 
 # The service is $ATTENTIOND_URL, or a daemon that the test starts.
 DAEMON = None if "ATTENTIOND_URL" in os.environ else subprocess.Popen(  # pylint: disable=consider-using-with
@@ -36,6 +39,18 @@ DECODERS = {
 BERT = transformers.BertConfig(**SIZES, initializer_range=0.2)
 T5 = transformers.T5Config(vocab_size=64, d_model=32, d_kv=8, d_ff=48, num_layers=2, num_heads=4, decoder_start_token_id=0,
                            initializer_factor=1.0, eos_token_id=None, pad_token_id=0)
+# The sweep gives these values to all keys of these names.
+SMALL = {**dict.fromkeys("vocab_size n_positions".split(), 64),
+         **dict.fromkeys("hidden_size d_model n_embd embedding_size dim image_size".split(), 32),
+         **dict.fromkeys("intermediate_size d_ff encoder_ffn_dim decoder_ffn_dim ffn_dim hidden_dim n_inner".split(), 48),
+         **dict.fromkeys("num_hidden_layers num_layers num_decoder_layers num_encoder_layers encoder_layers decoder_layers n_layers "
+                         "n_layer num_key_value_heads num_experts_per_tok".split(), 2),
+         **dict.fromkeys("num_attention_heads n_head n_heads num_heads encoder_attention_heads decoder_attention_heads num_experts "
+                         "num_local_experts n_routed_experts".split(), 4),
+         **dict.fromkeys("head_dim d_kv patch_size rotary_dim".split(), 8), "moe_intermediate_size": 16}
+POOLS = {"aimv2_vision_model", "deepseek_v4"}  # They pool with a softmax of their own, beside the attention of their layers.
+MOST = 3_000_000  # parameters of a model of the sweep
+BRIDGE = r"cannot have attn_implementation='attentiond'|attentiond has no|attentiond answers"
 
 
 def make(kind, config, dtype=torch.float32):
@@ -83,6 +98,56 @@ def generate(model, given, cache):
         return model.generate(**given, max_new_tokens=20, do_sample=False, cache_implementation=cache), torch.stack(steps)
     finally:
         hook.remove()
+
+
+def shrink(config):
+    for name, value in SMALL.items():
+        with contextlib.suppress(Exception):  # Some keys of some models cannot be set.
+            if type(getattr(config, name)) is int:  # pylint: disable=unidiomatic-typecheck
+                setattr(config, name, value)
+    config.pad_token_id = 0
+    for name in config.sub_configs:
+        if getattr(config, name, None) is not None:
+            shrink(getattr(config, name))
+
+
+def tiny(kind, name):
+    """Returns a small model of a model_type with this implementation of attention, or None if it does not get small."""
+    config = kind()
+    with contextlib.suppress(Exception):  # Some models do not fit together with these sizes, and keep their own.
+        config = kind(**{key: x for key, x in SMALL.items() if isinstance(getattr(config, key, None), int)})
+    shrink(config)
+    config._attn_implementation = name  # pylint: disable=protected-access
+    model = MODEL_MAPPING[kind]
+    model = model[0] if isinstance(model, tuple) else model
+    with torch.device("meta"):
+        if name == "eager" and sum(x.numel() for x in model(config).parameters()) > MOST:
+            return None
+    torch.manual_seed(1)
+    return model(config).eval()
+
+
+def some_input(model):
+    """Returns words, or else a picture or sounds."""
+    names, numbers = inspect.signature(type(model).forward).parameters, torch.Generator().manual_seed(3)
+    given = {name: torch.randint(2, 60, (2, n), generator=numbers)
+             for name, n in (("input_ids", 9), ("decoder_input_ids", 5)) if name in names}
+    shapes = {"pixel_values": (3, 32, 32), "input_features": (80, 64), "input_values": (4000,)}
+    if model.main_input_name in shapes:
+        given[model.main_input_name] = torch.randn(2, *shapes[model.main_input_name], generator=numbers)
+    return given
+
+
+def numbers_of(output):
+    """Yields all tensors of floats of an output."""
+    if isinstance(output, torch.Tensor):
+        if output.is_floating_point():
+            yield output
+    elif hasattr(output, "values"):
+        yield from numbers_of(list(output.values()))
+    elif isinstance(output, (list, tuple)):
+        for part in output:
+            yield from numbers_of(part)
 
 
 class Models(unittest.TestCase):
@@ -133,6 +198,115 @@ class Models(unittest.TestCase):
                 model = make(AutoModelForSeq2SeqLM, T5, dtype)
                 expected, got = both(model, lambda: model(**given, decoder_input_ids=given["input_ids"][:, -5:]).logits)
                 self.close(got, expected, tolerance)
+
+
+class EveryType(unittest.TestCase):
+    """All model types of transformers that get small have the numbers of eager attention, or a clear error."""
+
+    def forward(self, model, given, name):
+        """Returns the numbers of an output. With the daemon's attention, nothing else computes a softmax over keys."""
+        own = []
+
+        def spy(function):
+            return lambda x, *args, **options: (own.append(function) if x.dim() > 3 else None, function(x, *args, **options))[1]
+
+        functional = torch.nn.functional
+        torch.manual_seed(4)  # ViT-MAE draws what it masks.
+        with torch.no_grad(), mock.patch.object(functional, "softmax", spy(functional.softmax)), \
+                mock.patch.object(torch, "softmax", spy(torch.softmax)), \
+                mock.patch.object(functional, "scaled_dot_product_attention", spy(functional.scaled_dot_product_attention)):
+            results = list(numbers_of(model(**given)))
+        self.assertTrue(name == "eager" or not own or model.config.model_type in POOLS, "some layers compute their attention themselves")
+        return results
+
+    def try_type(self, kind):
+        try:
+            model = tiny(kind, "eager")
+            if model is None:
+                return "large"
+        except Exception:  # pylint: disable=broad-exception-caught
+            model = None
+        try:
+            mine = tiny(kind, "attentiond")
+        except ValueError as error:
+            if not str(error).startswith(("Could not", "Unrecognized")) and model is not None:
+                self.assertRegex(str(error), BRIDGE)
+                with self.assertRaisesRegex(ValueError, BRIDGE):
+                    model.set_attn_implementation("attentiond")
+            return "refused" if "attentiond" in str(error) else "not built"
+        except Exception:  # pylint: disable=broad-exception-caught
+            if model is not None:
+                raise
+            return "not built"
+        with torch.no_grad():
+            numbers = torch.Generator().manual_seed(2)
+            for x in model.parameters():
+                if x.dim() > 1:
+                    x.normal_(0, 0.15, generator=numbers)
+        mine.load_state_dict(model.state_dict())
+        given = some_input(model)
+        try:
+            expected = self.forward(model, given, "eager")
+            if not expected or not all(x.isfinite().all() for x in expected):
+                return "no numbers"
+        except Exception:  # pylint: disable=broad-exception-caught
+            return "other inputs"
+        before = SERVICE.calls
+        try:
+            got = self.forward(mine, given, "attentiond")
+        except (ValueError, RuntimeError, NotImplementedError) as error:
+            self.assertRegex(str(error), BRIDGE)
+            return "refused"
+        self.assertGreater(SERVICE.calls, before)
+        for a, b in zip(got, expected, strict=True):
+            self.assertLessEqual((a - b).abs().max().item(), 1e-4 * b.abs().max().item())
+        return "right"
+
+    def test_every_type(self):
+        found, threads = collections.Counter(), torch.get_num_threads()
+        self.addCleanup(torch.set_num_threads, threads)
+        torch.set_num_threads(1)
+        for name in sorted(CONFIG_MAPPING):
+            with self.subTest(name):
+                kind = CONFIG_MAPPING[name]
+                found[self.try_type(kind) if kind in MODEL_MAPPING else "no model"] += 1
+        print(f"model types of transformers: {dict(found)}", flush=True)
+        self.assertGreater(found["right"], 180)
+        self.assertGreater(found["refused"], 50)
+
+
+class Refused(unittest.TestCase):
+    """These models computed eager attention silently, died with KeyError, or became causal."""
+
+    def test_own_attention(self):
+        for name in "deberta-v2 bloom mpnet xlnet falcon gptj gpt_neo splinter".split():
+            with self.subTest(name), self.assertRaisesRegex(ValueError, BRIDGE):
+                tiny(CONFIG_MAPPING[name], "attentiond")
+            with self.subTest(name):
+                model = tiny(CONFIG_MAPPING[name], "eager")
+                with self.assertRaisesRegex(ValueError, BRIDGE):
+                    model.set_attn_implementation("attentiond")
+
+    def test_parts(self):
+        """A part of a model that keeps its own attention is refused, too."""
+        model = tiny(CONFIG_MAPPING["t5"], "eager")
+        with mock.patch.object(type(model), "_can_set_attn_implementation", lambda *_: False), \
+                self.assertRaisesRegex(ValueError, "T5Model .*does not change the attention of its T5Config"):
+            model.set_attn_implementation({"": "attentiond"})
+
+    def test_first_forward(self):
+        """A model whose first forward asks nothing is refused, and one that asks is not looked at again."""
+        model, given = make(AutoModelForCausalLM, DECODERS["Llama"]), tokens()
+        with mock.patch.object(transformers.models.llama.modeling_llama.LlamaAttention, "forward",
+                               lambda self, hidden_states, **others: (hidden_states, None)):
+            with implementation(model, "attentiond"), self.assertRaisesRegex(ValueError, "LlamaForCausalLM .*first forward"):
+                model(**given)
+            with implementation(model, "eager"):
+                model(**given)
+        with implementation(model, "attentiond"):
+            before = SERVICE.calls
+            model(**given)
+            self.assertEqual(SERVICE.calls, before + len(model.model.layers))
 
 
 class Calls(unittest.TestCase):
@@ -203,7 +377,7 @@ def tearDownModule():
         DAEMON.stdout.close()
 
 
-transformers_attention.register(URL)
+SERVICE = transformers_attention.register(URL)
 if __name__ == "__main__":
     transformers.logging.set_verbosity_error()
     unittest.main()

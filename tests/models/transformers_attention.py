@@ -11,7 +11,10 @@ A model whose layers would not ask the daemon is refused with an error: transfor
 All layers share one connection, so one thread at a time may call the model. The daemon has no dropout and no gradients."""
 
 import functools
+import inspect
 import json
+import re
+import sys
 import weakref
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from urllib.parse import urlsplit
@@ -98,6 +101,7 @@ class Service:
 
 # ------------------------------------------------------------------------------------ models that would not ask
 
+OWN_CLASSES = re.compile(r"_ATTENTION_CLASSES\[")  # Such a table of a model does not know the names that were registered.
 SERVICES = {}  # They have the names under which they are registered.
 WATCHED = weakref.WeakKeyDictionary()  # These models have made no forward yet. The values are their hooks.
 
@@ -141,7 +145,7 @@ def guard():
         if name in SERVICES:
             if not (self._supports_attention_backend or self._supports_sdpa):
                 refuse(self, SERVICES[name], "transformers knows only eager attention for it")
-            if not self._can_set_attn_implementation():
+            if not self._can_set_attn_implementation() or OWN_CLASSES.search(inspect.getsource(sys.modules[type(self).__module__])):
                 refuse(self, SERVICES[name], "its layers have their own attention and do not ask for another")
             watch(self, SERVICES[name])
         return name
