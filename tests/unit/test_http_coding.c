@@ -239,6 +239,26 @@ Test(http_coding, streamed_bodies) {
     }
 }
 
+/* A stream whose size is known is compressed from 1024 bytes on, or if the client takes no other
+ * form. */
+Test(http_coding, streams_of_a_known_size) {
+    static char text[1024];
+    memset(text, 'a', sizeof text);
+    for (size_t i = 0; i < COUNT(codings); i++) {
+        for (size_t size = sizeof text - 1; size <= sizeof text; size++) {
+            for (int must = 0; must < 2; must++) {
+                struct streamed *body = malloc(sizeof *body);
+                *body = (struct streamed){text, 0, size, false};
+                struct http_response response = {
+                    .body = body, .size = size, .read = read_streamed, .release = count_freed};
+                cr_expect_eq(coding_compress(&response, codings[i], must != 0),
+                             size == sizeof text || must != 0, "%zu bytes, %d", size, must);
+                response.release((void *)(uintptr_t)response.body);
+            }
+        }
+    }
+}
+
 Test(http_coding, a_stream_that_breaks_off_does_so_compressed) {
     for (size_t i = 0; i < COUNT(codings); i++) {
         struct streamed *body = malloc(sizeof *body);
