@@ -53,6 +53,7 @@ static const struct {
     {"partial_rotary_factor", "1"},
     {"position_embedding_type", "\"absolute\""},
     {"pruned_heads", "{}"},
+    {"relative_attention_num_buckets", "32"},
     {"use_bidirectional_attention", "false"},
     {"use_sliding_window", "false"},
 };

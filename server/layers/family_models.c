@@ -67,7 +67,7 @@ static const struct stack siglip_vision[] = {
     {                                                                                              \
         .name = type, .stacks = t5, .takes = LIST("relative_attention_max_distance"),              \
         .needs = LIST("d_kv", "relative_attention_num_buckets"), .ignores = LIST("is_decoder"),    \
-        .head_size = "d_kv", .flags = MODEL_UNSCALED | (kind)                                      \
+        .head_size = "d_kv", .flags = MODEL_UNSCALED, .relative = kind                             \
     }
 #define GPT2                                                                                       \
     .stacks = STACKS({STACK("attn", "gpt2"), COUNTS("n_head", "n_embd"), .causal = true}),         \
@@ -91,6 +91,10 @@ static const struct model_type types[] = {
     BERT("ernie"),
     {.name = "layoutlm", .stacks = bert, .biases = BIAS_ALL},
     BERT("megatron-bert"),
+    {.name = "mpnet",
+     .stacks = STACKS({STACK("attn", "mpnet"), HEADS}),
+     .biases = BIAS_ALL,
+     .relative = MODEL_RELATIVE_OF_ALL},
     BERT("roberta"),
     BERT("roberta-prelayernorm"),
     {.name = "splinter", .stacks = bert, .biases = BIAS_ALL},
@@ -133,9 +137,9 @@ static const struct model_type types[] = {
     TOWER("siglip_text_model", ALIKE("bart")),
     {.name = "siglip_vision_model", .stacks = siglip_vision, .biases = BIAS_ALL},
     TOWER("wav2vec2", ALIKE("bart")),
-    T5("mt5", MODEL_RELATIVE),
-    T5("t5", MODEL_RELATIVE),
-    T5("umt5", MODEL_OWN_RELATIVE),
+    T5("mt5", MODEL_RELATIVE_OF_FIRST),
+    T5("t5", MODEL_RELATIVE_OF_FIRST),
+    T5("umt5", MODEL_RELATIVE_OF_EACH),
     {LLAMA, .name = "gemma", .needs = LIST("num_key_value_heads", "head_dim"),
      .takes = LIST(ROPE, ROPE_TOO), .head_size = "head_dim", LLAMA_BIAS(false)},
     {LLAMA, .name = "gemma2",

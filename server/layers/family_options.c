@@ -129,17 +129,21 @@ static bool find_window(const struct search *s, bool slides) {
 
 /* ---------------------------------------------------------------------------- the relative bias */
 
-/* Finds the table of T5's relative bias. In most models all layers of a stack share the one of the
- * first block. */
+/* Finds the table of the relative bias of a layer. */
 static const struct family_tensor *find_bias_tensor(const struct search *s) {
     static const char table[] = "relative_attention_bias.weight", block[] = "block.",
                       rest[] = ".layer.0.SelfAttention.";
     char prefix[512];
-    const char *found = strstr(s->prefix, block);
-    const char *own = found == NULL ? NULL : strstr(found, rest);
-    if ((s->type->flags & MODEL_OWN_RELATIVE) != 0) {
+    if (s->type->relative == MODEL_RELATIVE_OF_EACH) {
         return search_tensor(s, s->prefix, s->prefix_size, table);
     }
+    if (s->type->relative == MODEL_RELATIVE_OF_ALL) {
+        const char *layers = strstr(s->prefix, "layer.");
+        return layers == NULL ? NULL
+                              : search_tensor(s, s->prefix, (size_t)(layers - s->prefix), table);
+    }
+    const char *found = strstr(s->prefix, block);
+    const char *own = found == NULL ? NULL : strstr(found, rest);
     if (own == NULL || (size_t)(own - s->prefix) + sizeof rest - 1 != s->prefix_size) {
         return NULL;
     }
@@ -148,11 +152,11 @@ static const struct family_tensor *find_bias_tensor(const struct search *s) {
     return search_tensor(s, prefix, strlen(prefix), table);
 }
 
-/* Reads T5's relative bias. */
+/* Reads the relative bias. */
 static bool find_relative_bias(const struct search *s) {
     struct layer *layer = s->layer;
     const struct family_tensor *tensor = find_bias_tensor(s);
-    const size_t buckets = keys_count(s, "relative_attention_num_buckets", 0);
+    const size_t buckets = keys_count(s, "relative_attention_num_buckets", 32);
     if (s->stack->cross) {
         return true;
     }
@@ -253,6 +257,6 @@ bool search_options(const struct search *s) {
         o->norm_epsilon = config_number(s->object, "rms_norm_eps", 1e-6);
     }
     return find_scale(s) && find_sliding(s, &slides) && find_window(s, slides) &&
-           ((flags & (MODEL_RELATIVE | MODEL_OWN_RELATIVE)) == 0 || find_relative_bias(s)) &&
+           (s->type->relative == MODEL_NOT_RELATIVE || find_relative_bias(s)) &&
            ((flags & MODEL_ROTARY) == 0 || rotary_find(s, slides));
 }

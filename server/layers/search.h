@@ -65,6 +65,14 @@ enum model_slides {
     MODEL_SLIDES_LOCALLY     /* GPT-Neo's attention_types */
 };
 
+/* Whose relative bias (Raffel et al. 2020) a layer has. */
+enum model_relative {
+    MODEL_NOT_RELATIVE,
+    MODEL_RELATIVE_OF_FIRST, /* that of the first block of its stack */
+    MODEL_RELATIVE_OF_EACH,  /* its own */
+    MODEL_RELATIVE_OF_ALL    /* one that stands beside all layers */
+};
+
 enum {
     MODEL_UNSCALED = 1 << 0,     /* the scale is 1 */
     MODEL_ROTARY = 1 << 1,       /* Q and K are turned */
@@ -73,9 +81,7 @@ enum {
     MODEL_ROPE_BY_TYPE = 1 << 4, /* rope_parameters has an object for each type of layer */
     MODEL_NORMS = 1 << 5,        /* Q and K are normalised in each head */
     MODEL_FROM_ONE = 1 << 6,     /* norms are stored as differences from 1 */
-    MODEL_SINKS = 1 << 7,        /* each head has a sink */
-    MODEL_RELATIVE = 1 << 8,     /* T5's relative bias, the one of the first block */
-    MODEL_OWN_RELATIVE = 1 << 9  /* the same, one for each layer */
+    MODEL_SINKS = 1 << 7         /* each head has a sink */
 };
 
 /* A model type inside another one, such as the text model of one that sees, too. */
@@ -99,6 +105,7 @@ struct model_type {
     bool bias_default;
     const char *head_size; /* a key: the columns of Q in a head; NULL: columns of X / heads */
     enum model_slides slides;
+    enum model_relative relative;
     unsigned flags; /* bits MODEL_* */
     double base;    /* of rotary embedding, if config.json has none; 0: 10000 */
 };

@@ -142,6 +142,7 @@ static const struct row {
     ROW_OF_T5("t5", "decoder", "SelfAttention", true),
     ROW_OF_T5("t5", "decoder", "EncDecAttention", false),
     ROW_OF_T5("umt5", "encoder", "SelfAttention", false),
+
 #define KV ",\"num_key_value_heads\":2"
 #define ROW_OF_LLAMA(type, keys)                                                                   \
     { type, "layers.0.self_attn.", HEADS KV keys, {LLAMA}, true, true, 0 }

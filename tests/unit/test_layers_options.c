@@ -273,6 +273,35 @@ Test(layers_options, have_enough_buckets) {
     layer_config_expect("there is no relative_attention_bias for this layer", "umt5");
 }
 
+/* All layers of MPNet share a table, of which 32 rows count whatever config.json says. */
+Test(layers_options, may_share_a_table_beside_them) {
+    static const struct {
+        const char *keys;
+        size_t rows;
+        const char *reason;
+    } cases[] = {
+        {"", 32, NULL},
+        {",\"relative_attention_num_buckets\":32", 32, NULL},
+        {",\"relative_attention_num_buckets\":40", 40,
+         "relative_attention_num_buckets in config.json is "
+         "40; only 32 is known"},
+        {"", 40, "relative_attention_bias has 40 rows"},
+    };
+    char config[256];
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        const struct shape shapes[] = {
+#define OF_LAYER(name) "encoder.layer.0.attention.attn." name
+            MATRICES(OF_LAYER("q"), OF_LAYER("k"), OF_LAYER("v"), OF_LAYER("o")),
+            BIASES(OF_LAYER("q"), OF_LAYER("k"), OF_LAYER("v"), OF_LAYER("o")),
+            {"encoder.relative_attention_bias.weight", cases[i].rows, 2},
+            {0}};
+        snprintf(config, sizeof config, "{\"model_type\":\"mpnet\"," HEADS "%s}", cases[i].keys);
+        layer_config_put("", "", config, shapes);
+        const struct layer layer = layer_config_expect(cases[i].reason, config);
+        cr_expect(cases[i].reason != NULL || layer.bidirectional, "%s", config);
+    }
+}
+
 /* The decoder of ViT-MAE has other sizes than its encoder. */
 Test(layers_options, have_the_heads_of_their_stack) {
     static const char config[] = "{\"model_type\":\"vit_mae\",\"num_attention_heads\":4,"
