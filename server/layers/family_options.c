@@ -171,8 +171,10 @@ static bool find_relative_bias(const struct search *s) {
     table->out_in = false; /* (buckets, heads) stays as it is */
     table->count = table->columns;
     layer->max_distance = keys_count(s, "relative_attention_max_distance", 128);
-    if (table->columns != layer->heads || table->rows != buckets ||
-        table->rows < (layer->bidirectional ? 4 : 2) || layer->max_distance <= table->rows) {
+    const size_t exact =
+        buckets / (layer->bidirectional ? 4 : 2); /* distances with their own one */
+    if (table->columns != layer->heads || table->rows != buckets || exact == 0 ||
+        layer->max_distance <= exact) {
         return search_refuse(
             layer,
             "relative_attention_bias has %zu rows and %zu columns for %zu buckets, "

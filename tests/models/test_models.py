@@ -9,10 +9,8 @@ The daemon gets the same inputs, and its outputs and weights must be the same: t
 
 import contextlib
 import copy
-import http.client
 import importlib.util
 import json
-import os
 import pathlib
 import re
 import shutil
@@ -20,13 +18,14 @@ import subprocess
 import sys
 import tempfile
 import unittest
-import unittest.mock
 
 import numpy as np
 import safetensors
 import torch
 import transformers
 from safetensors.torch import load_file, save, save_file
+
+from eager import Daemon, in_float64
 
 transformers.logging.set_verbosity_error()
 transformers.logging.disable_progress_bar()
@@ -38,35 +37,11 @@ TYPES = {torch.float32: "float32", torch.float64: "float64"}
 PROJECTIONS = [
     ("self.query", "self.key", "output.dense"), ("q_lin", "k_lin", "out_lin"), ("c_attn", "c_attn", "c_proj"),
     ("q_proj", "k_proj", "o_proj"), ("q_proj", "k_proj", "out_proj"), ("q", "k", "o"),
+    ("query_key_value", "query_key_value", "dense"), ("qkv_proj", "qkv_proj", "o_proj"),
 ]
 SMALL = dict(hidden_size=24, num_hidden_layers=2, num_attention_heads=4, intermediate_size=32, vocab_size=90,
              max_position_embeddings=64)
-
-
-class Daemon:
-    """A daemon that serves the layers in FOLDER, and one connection to it."""
-
-    def __init__(self):
-        program = os.environ["ATTENTIOND_BIN"]
-        self.process = subprocess.Popen(
-            [program, "--port", "0", "--layers", FOLDER], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-        )
-        port = int(self.process.stdout.readline().rsplit(":", 1)[1])
-        self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-
-    def ask(self, method, path, body=None, headers={}):
-        text = body if body is None or isinstance(body, bytes) else json.dumps(body)
-        self.connection.request(method, path, text, headers)
-        response = self.connection.getresponse()
-        text = response.read()
-        assert response.status == 200, text.decode()
-        return json.loads(text)
-
-    def stop(self):
-        self.process.terminate()
-        assert self.process.wait(30) == 0
-        self.process.stdout.close()
-        self.connection.close()
+EXPERTS = {"num_experts_per_tok": 1, "experts_implementation": "eager"}
 
 
 class Trace:
@@ -94,29 +69,6 @@ def numbers(tensor):
     return tensor.detach().to(torch.float64).numpy()
 
 
-def in_float64(model):
-    """transformers computes softmax, root mean square norms and the angles of rotary embedding in float32, whatever the
-    dtype is. This would hide what the daemon computes in float64. So the same formulas in float64 take their places."""
-    softmax = torch.nn.functional.softmax
-    for module in model.modules():
-        if hasattr(module, "variance_epsilon"):
-            module.forward = lambda x, module=module: (
-                module.weight * x / (x.square().mean(-1, keepdim=True) + module.variance_epsilon).sqrt())
-        if hasattr(module, "inv_freq") and hasattr(module, "rope_type"):
-            config = module.config
-            heads = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-            frequencies = config.rope_parameters["rope_theta"] ** (-torch.arange(0, heads, 2, dtype=torch.float64) / heads)
-            assert torch.allclose(module.inv_freq.double(), frequencies, rtol=1e-6), "this formula is for plain angles"
-            module.forward = lambda x, position_ids, frequencies=frequencies: turn(x, position_ids, frequencies)
-    return unittest.mock.patch("torch.nn.functional.softmax", lambda x, dim, **options: softmax(x, dim))
-
-
-def turn(x, position_ids, frequencies):
-    angles = position_ids[:, :, None].double() * frequencies
-    angles = torch.cat((angles, angles), dim=-1)
-    return angles.cos().to(x.dtype), angles.sin().to(x.dtype)
-
-
 def sentences(*lengths):
     """Returns one input for each length, with two sentences of random words."""
     return [{"input_ids": torch.randint(3, 90, (2, length))} for length in lengths]
@@ -130,7 +82,7 @@ class Models(unittest.TestCase):
 
     def serve(self):
         """Starts a daemon for what is in FOLDER. Returns its layers."""
-        self.daemon = Daemon()
+        self.daemon = Daemon(FOLDER)
         self.addCleanup(self.daemon.stop)
         listed = self.daemon.ask("GET", "/layers")
         self.assertEqual(listed["refused"], [])
@@ -149,7 +101,8 @@ class Models(unittest.TestCase):
     def check_model(self, model, inputs, named=lambda name: name, weights="attentions", dtypes=TOLERANCE,
                     stored=torch.float32, **saving):
         """Compares all layers of a model for some inputs. `named` gives the name of an attention in the file. The file
-        has the dtype `stored`, and `saving` are options of save_pretrained()."""
+        has the dtype `stored`, and `saving` are options of save_pretrained(). `weights` names the result that has the
+        weights of all attentions, or is a function that gives the name for the name of an attention, or None."""
         model = model.eval()
         with torch.no_grad():
             for parameter in model.parameters():  # random weights of transformers are nearly 0, and their biases are 0
@@ -157,21 +110,23 @@ class Models(unittest.TestCase):
                 parameter.copy_(parameter.to(stored))
         copy.deepcopy(model).to(stored).save_pretrained(FOLDER / "model", **saving)
         layers = self.serve()
-        trace = Trace(model)
         for dtype in dtypes:
-            model = model.to(dtype)
-            exact = in_float64(model) if dtype == torch.float64 else contextlib.nullcontext()
+            with in_float64() if dtype == torch.float64 else contextlib.nullcontext():
+                running = type(model)(model.config).eval()
+                running.load_state_dict(model.state_dict())
+            trace = Trace(running)
             for given in inputs:
                 trace.attentions.clear()
                 given = {k: v.to(dtype) if v.is_floating_point() else v for k, v in given.items()}
-                with torch.no_grad(), exact:
-                    result = model(**given, output_attentions=True)
+                with torch.no_grad(), in_float64() if dtype == torch.float64 else contextlib.nullcontext():
+                    result = running(**given, output_attentions=True)
                 kinds = {}
                 for name, seen in trace.attentions.items():
                     kind = weights if isinstance(weights, str) else weights(name)
                     index = kinds[kind] = kinds.get(kind, -1) + 1
-                    expected = {"output": seen["output"].reshape(seen["X"].shape[:-1] + (-1,)),
-                                "weights": getattr(result, kind)[index]}
+                    expected = {"output": seen["output"].reshape(seen["X"].shape[:-1] + (-1,))}
+                    if kind is not None:
+                        expected["weights"] = getattr(result, kind)[index]
                     options = {}
                     if seen["context"] is not seen["X"]:
                         options["context"] = numbers(seen["context"]).tolist()
@@ -220,11 +175,10 @@ class Families(Models):
         self.assertGreater(len(list(FOLDER.glob("model/*.safetensors"))), 1)
 
     def check_scaling(self, lengths, **scaling):
-        """transformers computes scaled frequencies in float32, so the comparison is in float32, too."""
         parameters = {"rope_theta": 10000.0, **scaling}
         config = transformers.LlamaConfig(**SMALL, num_key_value_heads=2, head_dim=12, rope_parameters=parameters,
                                           attn_implementation="eager")
-        self.check_model(transformers.LlamaModel(config), sentences(*lengths), dtypes=[torch.float32])
+        self.check_model(transformers.LlamaModel(config), sentences(*lengths))
 
     def test_linear_scaling(self):
         self.check_scaling([13], rope_type="linear", factor=4.0)
@@ -263,6 +217,112 @@ class Families(Models):
     def test_qwen3(self):
         config = transformers.Qwen3Config(**SMALL, num_key_value_heads=2, head_dim=8, attn_implementation="eager")
         self.check_model(transformers.Qwen3Model(config), sentences(13))
+
+    def check_decoder(self, kind, config, **options):
+        """Compares a decoder with grouped heads, unless the options of its config say something else."""
+        options = {**SMALL, "num_key_value_heads": 2, "head_dim": 6, "attn_implementation": "eager", **options}
+        return self.check_model(kind(config(**options)), sentences(4, 13))
+
+    def test_qwen3_moe(self):
+        layers = self.check_decoder(transformers.Qwen3MoeModel, transformers.Qwen3MoeConfig, use_sliding_window=True,
+                                    sliding_window=3, max_window_layers=28, moe_intermediate_size=8, num_local_experts=2, **EXPERTS)
+        self.assertEqual(layers["model.layers.0.self_attn"]["window"], [2, -1])
+
+    def test_qwen2_moe(self):
+        self.check_decoder(transformers.Qwen2MoeModel, transformers.Qwen2MoeConfig, use_sliding_window=True, sliding_window=3,
+                           num_experts=2, moe_intermediate_size=8, shared_expert_intermediate_size=8, **EXPERTS)
+
+    def test_mixtral(self):
+        self.check_decoder(transformers.MixtralModel, transformers.MixtralConfig, num_local_experts=2, sliding_window=4, **EXPERTS)
+
+    def test_gemma(self):
+        self.check_decoder(transformers.GemmaModel, transformers.GemmaConfig)
+
+    def test_gemma2(self):
+        layers = self.check_decoder(transformers.Gemma2Model, transformers.Gemma2Config, sliding_window=4,
+                                    attn_logit_softcapping=0.7, query_pre_attn_scalar=3)
+        self.assertEqual(layers["model.layers.0.self_attn"]["softcap"], 0.7)
+        self.assertEqual(["window" in layers[f"model.layers.{i}.self_attn"] for i in range(2)], [True, False])
+
+    def test_gemma3(self):
+        """Its norms are stored as differences from 1, and layers with a window are turned in another way."""
+        self.check_decoder(transformers.Gemma3TextModel, transformers.Gemma3TextConfig, sliding_window=4,
+                           layer_types=["full_attention", "sliding_attention"], query_pre_attn_scalar=3, rms_norm_eps=0.01,
+                           rope_parameters={"full_attention": {"rope_type": "linear", "factor": 2.0, "rope_theta": 900.0},
+                                            "sliding_attention": {"rope_type": "default", "rope_theta": 50.0}})
+
+    def test_gpt_oss(self):
+        yarn = {"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 8, "truncate": False,
+                "beta_fast": 8.0, "beta_slow": 1.5, "rope_theta": 500.0}
+        layers = self.check_decoder(transformers.GptOssModel, transformers.GptOssConfig, sliding_window=4,
+                                    rope_parameters=yarn, num_local_experts=2, **EXPERTS)
+        self.assertTrue(layers["model.layers.0.self_attn"]["sink"])
+
+    def test_granite(self):
+        self.check_decoder(transformers.GraniteModel, transformers.GraniteConfig, attention_multiplier=0.3)
+
+    def test_olmo(self):
+        self.check_decoder(transformers.OlmoModel, transformers.OlmoConfig)
+
+    def test_phi3(self):
+        """Q, K and V are one tensor of unequal parts, and a part of the columns is turned."""
+        self.check_decoder(transformers.Phi3Model, transformers.Phi3Config, pad_token_id=0, sliding_window=5,
+                           rope_parameters={"rope_type": "default", "rope_theta": 100.0, "partial_rotary_factor": 0.7})
+
+    def test_gpt_neox(self):
+        """Q, K and V of one head stand together, and a part of the columns is turned."""
+        config = transformers.GPTNeoXConfig(**SMALL, attn_implementation="eager", rope_parameters={
+            "rope_type": "default", "rope_theta": 100.0, "partial_rotary_factor": 0.7})
+        self.check_model(transformers.GPTNeoXModel(config), sentences(4, 13))
+
+    def test_gpt_neo(self):
+        """It does not scale, and every second layer sees its last keys only."""
+        config = transformers.GPTNeoConfig(hidden_size=24, num_layers=4, num_heads=4, vocab_size=90, window_size=4,
+                                           max_position_embeddings=64, attention_types=[[["global", "local"], 2]],
+                                           attn_implementation="eager")
+        layers = self.check_model(transformers.GPTNeoModel(config), sentences(4, 13))
+        self.assertEqual([layers[f"model.h.{i}.attn.attention"].get("window") for i in range(4)], [None, [3, -1]] * 2)
+
+    def test_opt_and_biogpt(self):
+        for name, options in (("OPT", {"ffn_dim": 32, "word_embed_proj_dim": 24}), ("BioGpt", {})):
+            with self.subTest(name):
+                config = getattr(transformers, name + "Config")(**{**SMALL, **options}, attn_implementation="eager")
+                self.check_model(getattr(transformers, name + "Model")(config), sentences(13))
+
+    def test_look_alikes_of_bert(self):
+        for name in ("MegatronBert", "LayoutLM", "XLMRobertaXL", "Ernie", "Splinter"):
+            with self.subTest(name):
+                config = getattr(transformers, name + "Config")(**SMALL, attn_implementation="eager")
+                self.check_model(getattr(transformers, name + "Model")(config), sentences(9))
+
+    def test_dpr(self):
+        config = transformers.DPRConfig(**SMALL, attn_implementation="eager")
+        self.check_model(transformers.DPRQuestionEncoder(config), sentences(9))
+
+    def test_mpnet(self):
+        config = transformers.MPNetConfig(**SMALL, attn_implementation="eager")
+        layers = self.check_model(transformers.MPNetModel(config), sentences(9, 50))
+        self.assertTrue(layers["model.encoder.layer.0.attention.attn"]["relative_bias"])
+
+    def test_text_towers(self):
+        """CLIP's is causal, and SigLIP's is not."""
+        for name, causal in (("CLIP", True), ("Siglip", False)):
+            with self.subTest(name):
+                config = getattr(transformers, name + "TextConfig")(**SMALL, attn_implementation="eager")
+                layers = self.check_model(getattr(transformers, name + "TextModel")(config), sentences(9))
+                self.assertEqual({layer["causal"] for layer in layers.values()}, {causal})
+
+    def test_vit_mae(self):
+        """The decoder has heads and columns of its own. The model keeps its weights to itself."""
+        sizes = {k: v for k, v in SMALL.items() if k not in ("vocab_size", "max_position_embeddings")}
+        config = transformers.ViTMAEConfig(**sizes, image_size=16, patch_size=4, decoder_num_attention_heads=3,
+                                           decoder_hidden_size=12, decoder_num_hidden_layers=2, decoder_intermediate_size=8,
+                                           mask_ratio=0.0, attn_implementation="eager")
+        places = {"vit": "vit.encoder.layer", "decoder": "decoder.decoder_encoder.layer"}
+        layers = self.check_model(transformers.ViTMAEForPreTraining(config), [{"pixel_values": torch.randn(2, 3, 16, 16)}],
+                                  lambda name: f"{places[name.split('.')[0]]}.{re.search('[0-9]+', name)[0]}.attention",
+                                  weights=lambda name: None)
+        self.assertEqual({layer["heads"] for layer in layers.values()}, {3, 4})
 
     def test_vit(self):
         sizes = {k: v for k, v in SMALL.items() if k not in ("vocab_size", "max_position_embeddings")}
@@ -336,6 +396,72 @@ class Families(Models):
         for layer, want in zip(answer["layers"], expected):
             error = np.abs(np.array(layer["weights"]) - numbers(want)[0]).max()
             self.assertLessEqual(error, TOLERANCE[torch.float32], layer["name"])
+
+
+class Refused(Models):
+    """Models whose attention is not understood, or is another one than its tensors look like."""
+
+    def reasons(self, model, edit, tensors=lambda tensors: tensors):
+        """Saves a model whose config.json and tensors are edited. Returns the reasons of its layers, none of which is served."""
+        model.save_pretrained(FOLDER / "model")
+        path, file = FOLDER / "model" / "config.json", FOLDER / "model" / "model.safetensors"
+        path.write_text(json.dumps({**json.loads(path.read_text()), **edit}))
+        save_file({name: tensor.contiguous() for name, tensor in tensors(load_file(file)).items()}, file)
+        daemon = Daemon(FOLDER)
+        self.addCleanup(daemon.stop)
+        listed = daemon.ask("GET", "/layers")
+        self.assertEqual(listed["layers"], [])
+        self.assertEqual(len(listed["refused"]), 2)
+        return {entry["reason"] for entry in listed["refused"]}
+
+    def test_pruned_heads(self):
+        def prune(tensors):
+            for name in tensors:
+                if re.search("query|key|value", name):
+                    tensors[name] = tensors[name][:12]
+                if name.endswith("attention.output.dense.weight"):
+                    tensors[name] = tensors[name][:, :12]
+            return tensors
+        model = transformers.BertModel(transformers.BertConfig(**SMALL))
+        self.assertEqual(self.reasons(model, {"pruned_heads": {"0": [2, 3], "1": [2, 3]}}, prune), {
+            'pruned_heads in config.json is {"0": [a list of numbers], "1": [a list of numbers]}; only {} is known for this '
+            "model_type"})
+        self.assertEqual(self.reasons(model, {}, prune), {"the heads have 3 columns, but they have 6 by config.json"})
+
+    def test_names_of_torch_beside_another_model(self):
+        def fuse(tensors):
+            place = "encoder.layers.{}.self_attn."
+            return {place.format(layer) + name: torch.randn(shape) for layer in range(2)
+                    for name, shape in (("in_proj_weight", (72, 24)), ("in_proj_bias", 72), ("out_proj.weight", (24, 24)),
+                                        ("out_proj.bias", 24))}
+        model = transformers.CLIPTextModel(transformers.CLIPTextConfig(**SMALL))
+        self.assertEqual(self.reasons(model, {}, fuse), {
+            "a model of type clip_text_model has no attention with tensors named like those of torch in this place"})
+
+    def test_rotary_embedding_that_is_not_understood(self):
+        model = transformers.LlamaModel(transformers.LlamaConfig(**SMALL))
+        nested = {"full_attention": {"rope_theta": 5.0}}
+        self.assertEqual(self.reasons(model, {"rope_parameters": nested}), {
+            'full_attention in rope_parameters is {"rope_theta": 5}, and this key is not known'})
+        partial = {"rope_theta": 10000.0, "rope_type": "default", "partial_rotary_factor": 0.5}
+        self.assertEqual(self.reasons(model, {"rope_parameters": partial}), {
+            "partial_rotary_factor in config.json is 0.5; only 1 is known for this model_type"})
+
+    def test_keys_of_a_later_version(self):
+        model = transformers.GPT2Model(transformers.GPT2Config(n_embd=24, n_head=4, n_layer=2, vocab_size=90))
+        self.assertEqual(self.reasons(model, {"attention_clip": 3.5}), {
+            "attention_clip in config.json is 3.5, and this key is not known for model_type gpt2"})
+
+    def test_other_model_types(self):
+        """Their tensors have the names of a family, but their attention is another one."""
+        configs = transformers.XGLMConfig(d_model=24, ffn_dim=32, num_layers=2, attention_heads=4, vocab_size=90), \
+            transformers.GPTBigCodeConfig(n_embd=24, n_head=4, n_layer=2, vocab_size=90), \
+            transformers.Olmo2Config(**SMALL, num_key_value_heads=2)
+        for config in configs:
+            with self.subTest(config.model_type):
+                model = transformers.AutoModel.from_config(config)
+                for reason in self.reasons(model, {"num_attention_heads": -1}):
+                    self.assertRegex(reason, f"^model_type is {config.model_type}; the models with such tensors")
 
 
 class TorchLayers(Models):
