@@ -339,10 +339,50 @@ static void resume(struct exchange *exchange) {
     http_resume(exchange->pending);
 }
 
+/* The number of tasks of a job with phases of one task each, and of a job that only begins. */
+static size_t app_one_task(const struct job *job, size_t phase) {
+    (void)job;
+    (void)phase;
+    return 1;
+}
+
+static bool app_begin_nothing(struct job *job) {
+    (void)job;
+    return true;
+}
+
+/* Looks at results that a narrower type may not hold. */
+static bool app_look_on_worker(struct job *job, size_t phase, size_t task, void *scratch) {
+    struct exchange *exchange = job->owner;
+    (void)phase;
+    (void)task;
+    (void)scratch;
+    if (exchange->tensors.looks) {
+        tensors_look(&exchange->request, exchange->response);
+    }
+    return true;
+}
+
+static void app_looked(struct job *job, enum job_outcome outcome) {
+    (void)outcome; /* nothing cancels this job, because it is short */
+    resume(job->owner);
+}
+
 static void app_computed(struct job *job, enum job_outcome outcome) {
     struct exchange *exchange = job->owner;
     conclude(exchange, job, outcome);
-    resume(exchange);
+    if (!exchange->tensors.looks) {
+        resume(exchange);
+        return;
+    }
+    exchange->encoding.phases = tensors_pieces(&exchange->tensors);
+    exchange->encoding.cost = (double)exchange->encoding.phases * PIECE_NUMBERS * COST_OF_NUMBER;
+    exchange->encoding.tasks = app_one_task;
+    exchange->encoding.begin = app_begin_nothing;
+    exchange->encoding.task = app_look_on_worker;
+    exchange->encoding.done = app_looked;
+    exchange->encoding.owner = exchange;
+    jobs_go_on(exchange->state->jobs, &exchange->encoding);
 }
 
 /* Asks the workers to take a job, which then is the job of the request. Returns false after filling
@@ -371,6 +411,9 @@ static struct job *begin_work(struct exchange *exchange) {
     struct job *job = derived_job(&exchange->derived, &exchange->work->job);
     if (exchange->state->jobs == NULL || job->cost <= SMALL_COST) {
         conclude(exchange, job, jobs_run_here(job));
+        while (exchange->tensors.looks) {
+            tensors_look(&exchange->request, exchange->response);
+        }
         return NULL;
     }
     return admit(exchange, job, app_computed) ? job : NULL;
@@ -436,20 +479,6 @@ static bool handle_alone(struct exchange *exchange) {
 
 /* ------------------------------------------------------- opening requests that are not short */
 
-static size_t app_no_tasks(const struct job *job, size_t phase) {
-    (void)job;
-    (void)phase;
-    return 0;
-}
-
-/* The phases of an opening: one for each piece of numbers, and one for the handler. Each is one task.
- * If the body is not parsed yet, there may be more phases than pieces. */
-static size_t app_opening_tasks(const struct job *job, size_t phase) {
-    (void)job;
-    (void)phase;
-    return 1;
-}
-
 static bool app_parse_on_worker(struct job *job) {
     struct exchange *exchange = job->owner;
     if (exchange->document == NULL) {
@@ -495,12 +524,13 @@ static void app_opened(struct job *job, enum job_outcome outcome) {
     resume(exchange);
 }
 
-/* Leaves the opening to the workers. `numbers` is the most that are to be settled. Returns true after
+/* Leaves the opening to the workers: one phase for each piece of numbers, and one for the handler.
+ * `numbers` is the most that are to be settled. Returns true after
  * filling the response if they refuse it. */
 static bool open_later(struct exchange *exchange, double cost, size_t numbers) {
     exchange->opening.cost = cost;
     exchange->opening.phases = numbers / PIECE_NUMBERS + 1; /* the last one settles the rest */
-    exchange->opening.tasks = app_opening_tasks;
+    exchange->opening.tasks = app_one_task;
     exchange->opening.begin = app_parse_on_worker;
     exchange->opening.task = app_open_on_worker;
     return !admit(exchange, &exchange->opening, app_opened) && respond(exchange);
@@ -578,7 +608,8 @@ static void app_make(void *arg, struct http_pending *pending) {
     /* The next piece will cost what the last one did, which is more than COST_OF_PIECE if the
      * answer is compressed. */
     exchange->encoding.cost = fmax(COST_OF_PIECE, COST_OF_NS * (double)exchange->encoding.spent);
-    exchange->encoding.tasks = app_no_tasks;
+    exchange->encoding.phases = 0;
+    exchange->encoding.tasks = app_one_task;
     exchange->encoding.begin = app_make_on_worker;
     exchange->encoding.done = app_made;
     exchange->encoding.owner = exchange;

@@ -52,7 +52,8 @@ static inline bool inference_is_part(const char *asked, const char *name) {
     return strncmp(asked, name, size) == 0 && (name[size] == '\0' || name[size] == '.');
 }
 
-/* Answers with the results in a list of items, and frees the list. Errors: as reply_json(). */
+/* Answers with the results in a list of items, and frees the list. Errors: as reply_json() and
+ * tensors_send(). */
 void inference_reply(const struct api_request *request, struct http_response *response,
                      struct codec_items *items, int digits);
 

@@ -123,11 +123,7 @@ static void send_binary(const struct api_request *request, struct http_response 
     }
     answer->header.size--; /* the line feed */
     keep_binary(&answer->results);
-    tensors_send(request, response);
-    if (response->status == 200) {
-        response->media_type = "application/octet-stream";
-        response->inference_length = answer->header.size;
-    }
+    tensors_send(request, response, "application/octet-stream");
 }
 
 void inference_reply(const struct api_request *request, struct http_response *response,

@@ -12,7 +12,8 @@
 #include <string.h>
 
 enum {
-    SHORT = 16 * 1024 /* bytes; a shorter answer is copied into one block */
+    SHORT = 16 * 1024,   /* bytes; a shorter answer is copied into one block */
+    PIECE = 1024 * 1024, /* results that are looked at in one task */
 };
 
 void tensors_free(struct tensors_answer *answer) {
@@ -105,17 +106,12 @@ static bool stream_all(const struct api_request *request, struct http_response *
     return true;
 }
 
-void tensors_send(const struct api_request *request, struct http_response *response) {
+/* Fills the response. All results are in the range of their types. */
+static void fill(const struct api_request *request, struct http_response *response) {
     struct tensors_answer *answer = request->tensors;
     size_t total = answer->header.size;
     for (size_t i = 0; i < answer->results.count; i++) {
-        const struct codec_result *result = &answer->results.list[i];
-        const size_t element = codec_result_out_of_range(result);
-        if (element != SIZE_MAX) {
-            refuse_range(request, response, result, element);
-            return;
-        }
-        total += result->bytes;
+        total += answer->results.list[i].bytes;
     }
     if (!(total <= SHORT ? copy_all(request, response, total) : stream_all(request, response))) {
         reply_no_memory(request, response);
@@ -123,6 +119,49 @@ void tensors_send(const struct api_request *request, struct http_response *respo
     }
     response->status = 200;
     response->size = total;
+    response->media_type = answer->media_type;
+    response->inference_length = request->format == API_INFERENCE ? answer->header.size : 0;
+}
+
+bool tensors_look(const struct api_request *request, struct http_response *response) {
+    struct tensors_answer *answer = request->tensors;
+    for (size_t most = PIECE; answer->result < answer->results.count;) {
+        const struct codec_result *result = &answer->results.list[answer->result];
+        const size_t left = codec_result_narrowed(result) - answer->offset;
+        const size_t part = left < most ? left : most;
+        const size_t element = codec_result_out_of_range(result, answer->offset, part);
+        if (element != SIZE_MAX) {
+            answer->looks = false;
+            refuse_range(request, response, result, element);
+            return false;
+        }
+        most -= part;
+        answer->offset += part;
+        if (part < left) {
+            return true;
+        }
+        answer->result++;
+        answer->offset = 0;
+    }
+    answer->looks = false;
+    answer->result = 0;
+    fill(request, response);
+    return false;
+}
+
+void tensors_send(const struct api_request *request, struct http_response *response,
+                  const char *media_type) {
+    request->tensors->media_type = media_type;
+    request->tensors->looks = true;
+    request->tensors->looks = tensors_look(request, response);
+}
+
+size_t tensors_pieces(const struct tensors_answer *answer) {
+    size_t numbers = 0;
+    for (size_t i = answer->result; i < answer->results.count; i++) {
+        numbers += codec_result_narrowed(&answer->results.list[i]);
+    }
+    return numbers / PIECE + 1;
 }
 
 /* ---------------------------------------------------------------------------------- safetensors */
@@ -133,13 +172,10 @@ void tensors_reply(const struct api_request *request, struct http_response *resp
     const int64_t start = clock_ns();
     if (tensors_list(request, response, items)) {
         if (codec_safetensors_write(&answer->header, &answer->results, items)) {
-            tensors_send(request, response);
+            tensors_send(request, response, TENSORS_SAFETENSORS);
         } else {
             reply_no_memory(request, response);
         }
-    }
-    if (response->status == 200) {
-        response->media_type = TENSORS_SAFETENSORS;
     }
     codec_items_free(items);
     response->timing[HTTP_TIMING_ENCODE] = clock_ms_since(start);

@@ -18,8 +18,11 @@ struct tensors_answer {
     char *whole;                  /* owned; a short answer, or NULL */
     size_t whole_size;            /* its bytes */
     struct account *account;      /* borrowed; counts all three */
-    /* Only tensors.c uses the rest: where the next byte is. */
-    bool in_results; /* it is behind the header */
+    const char *media_type;       /* borrowed */
+    bool looks; /* tensors_send() has not filled the response: tensors_look() goes on */
+    /* Only tensors.c uses the rest: the next number to be looked at, and then the next byte to be
+     * sent. */
+    bool in_results; /* the byte is behind the header */
     size_t result;   /* the index of its result */
     size_t offset;   /* its offset in the header or in the result */
 };
@@ -30,10 +33,19 @@ bool tensors_list(const struct api_request *request, struct http_response *respo
                   const struct codec_items *items);
 
 /* Answers with the header and the results of request->tensors. Answers with a 422 if a number is
- * out of the range of its type, and with a 503 or a 413 if there is no memory. */
-void tensors_send(const struct api_request *request, struct http_response *response);
+ * out of the range of its type, and with a 503 or a 413 if there is no memory. If there are many
+ * numbers to look at, request->tensors->looks is true, and the response is not filled yet. */
+void tensors_send(const struct api_request *request, struct http_response *response,
+                  const char *media_type);
 
-/* Answers with the results in a list of items as safetensors, and frees the list. */
+/* Looks at the next numbers. Returns whether there are more; otherwise the response is filled. */
+bool tensors_look(const struct api_request *request, struct http_response *response);
+
+/* Returns how often tensors_look() is to be called, at most. */
+size_t tensors_pieces(const struct tensors_answer *answer);
+
+/* Answers with the results in a list of items as safetensors, as tensors_send() does, and frees the
+ * list. */
 void tensors_reply(const struct api_request *request, struct http_response *response,
                    struct codec_items *items);
 

@@ -400,8 +400,8 @@ static bool check_array(const struct codec_document *document, const struct code
 
 /* Makes room for the numbers of `source` in another float type. Returns false if there is no
  * memory. */
-static bool make_room(struct lifted *out, struct account *account, const struct lifted *source,
-                      attn_dtype dtype) {
+static bool zeros_like(struct lifted *out, struct account *account, const struct lifted *source,
+                       attn_dtype dtype) {
     if (!lifted_zeros(out, account, dtype, source->rank, source->shape, source->count,
                       source->count)) {
         return false;
@@ -423,7 +423,7 @@ bool codec_move_tensor(struct codec_document *to, const struct codec_value *at,
     }
     struct lifted *source = document_tensor(from, value), tensor = *source;
     const bool same = tensor.dtype == dtype || tensor.dtype == ATTN_BOOL || tensor.exact;
-    if (!same && !make_room(&tensor, account, source, dtype)) {
+    if (!same && !zeros_like(&tensor, account, source, dtype)) {
         return codec_no_memory(error);
     }
     tensor.exact &= dtype == ATTN_FLOAT32;

@@ -146,9 +146,12 @@ void codec_results_free(struct codec_results *results);
  * codec_result_read(). Borrowed from the result. */
 const void *codec_result_bytes(const struct codec_result *result);
 
-/* Finds a number of a result that its type cannot hold, such as 70000 in FP16. Returns its index,
- * or SIZE_MAX if there is none. */
-size_t codec_result_out_of_range(const struct codec_result *result);
+/* Returns how many numbers of a result are rounded to a narrower type, which may not hold them. */
+size_t codec_result_narrowed(const struct codec_result *result);
+
+/* Finds a number that the type of its result cannot hold, such as 70000 in FP16, among `count` of
+ * these numbers from `first` on. Returns its index, or SIZE_MAX if there is none. */
+size_t codec_result_out_of_range(const struct codec_result *result, size_t first, size_t count);
 
 /* Writes `size` bytes of a result, from byte `first` on. */
 void codec_result_read(const struct codec_result *result, size_t first, void *out, size_t size);

@@ -196,21 +196,19 @@ void codec_result_read(const struct codec_result *result, size_t first, void *ou
     }
 }
 
-size_t codec_result_out_of_range(const struct codec_result *result) {
+size_t codec_result_narrowed(const struct codec_result *result) {
+    return codec_result_bytes(result) != NULL ? 0 : result->bytes / codec_type_size(result->type);
+}
+
+size_t codec_result_out_of_range(const struct codec_result *result, size_t first, size_t count) {
     /* The least magnitudes that are rounded to infinity. */
-    const float least = result->type == CODEC_TYPE_FP16   ? 65520.0F
-                        : result->type == CODEC_TYPE_BF16 ? 0x1.FFp+127F
-                                                          : INFINITY;
-    const size_t count = result->bytes / codec_type_size(result->type);
+    const float least = result->type == CODEC_TYPE_FP16 ? 65520.0F : 0x1.FFp+127F;
     const float *numbers = result->tensor.data;
     unsigned beyond = 0;
-    if (least == INFINITY) {
-        return SIZE_MAX;
-    }
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = first; i < first + count; i++) {
         beyond |= (fabsf(numbers[i]) >= least) & (fabsf(numbers[i]) < INFINITY);
     }
-    for (size_t i = 0; beyond != 0 && i < count; i++) {
+    for (size_t i = first; beyond != 0 && i < first + count; i++) {
         if (fabsf(numbers[i]) >= least && fabsf(numbers[i]) < INFINITY) {
             return i;
         }

@@ -164,16 +164,6 @@ static void settle_type(struct lifted *array, size_t first, size_t count) {
 
 /* ---------------------------------------------------------------------------------- the mechanism */
 
-void settle_expect_type(struct lifted *array, enum codec_type type, struct lifted *source) {
-    const bool rounds = type == CODEC_TYPE_FP16 ||
-                        (type == CODEC_TYPE_FP32 && array->dtype == ATTN_FLOAT64 && !array->exact);
-    const bool checks = !codec_type_is_float(type) && array->dtype != ATTN_BOOL;
-    array->type = (int)type;
-    array->source = source;
-    array->boolean = type == CODEC_TYPE_BOOL;
-    array->rest |= rounds || checks || source != NULL ? LIFT_TYPE : 0;
-}
-
 /* Ends a step, of which all numbers are settled. */
 static void end_step(struct lifted *array, struct account *account) {
     const unsigned step = array->rest & -array->rest;
