@@ -139,8 +139,8 @@ static const struct field table[] = {
 
     /* derived.c reads these fields. */
     {"random", ALL, FIELDS_APART, .kind = FIELD_APART},
-    {"text", WORDS, FIELDS_APART, .kind = FIELD_APART},
-    {"tokens", WORDS, FIELDS_APART, .kind = FIELD_APART},
+    {"text", WORDS, FIELDS_APART, .kind = FIELD_WORDS},
+    {"tokens", WORDS, FIELDS_APART, .kind = FIELD_WORDS},
     {"embedding", WORDS, FIELDS_APART, .kind = FIELD_APART, .draw = NUMBERS},
     {"embedding_dim", WORDS, FIELDS_APART, .kind = FIELD_APART},
 };
@@ -286,10 +286,12 @@ void fields_put(struct fields *fields, const char *name, const struct codec_valu
 size_t fields_matrices(unsigned at, struct fields_matrix matrices[static FIELDS_MOST]) {
     size_t count = 0;
     for (size_t row = 0; row < ROWS; row++) {
-        if ((table[row].at & at) != 0 && table[row].most > 0 &&
-            table[row].draw != FIELDS_NOT_DRAWN) {
-            matrices[count++] = (struct fields_matrix){table[row].name, table[row].most,
-                                                       table[row].kind == FIELD_MASK};
+        const struct field *field = &table[row];
+        const bool words = field->kind == FIELD_WORDS;
+        if ((field->at & at) != 0 &&
+            (words || (field->most > 0 && field->draw != FIELDS_NOT_DRAWN))) {
+            matrices[count++] = (struct fields_matrix){field->name, words ? 1 : field->most,
+                                                       field->kind == FIELD_MASK, words};
         }
     }
     return count;
@@ -304,6 +306,21 @@ const char *fields_example(unsigned at) {
            : at == PROJECTIONS ? "{\"X\": [[1]], \"W_Q\": [[1]], \"W_K\": [[1]], \"W_V\": [[1]]}"
            : at == EMBEDDINGS  ? "{\"text\": \"a b\", \"embedding\": [[1, 2], [3, 4]]}"
                                : "{\"X\": [[1, 2]]}";
+}
+
+bool fields_is_words(const char *name, unsigned at) {
+    const size_t row = row_of(name, at);
+    return row < ROWS && table[row].kind == FIELD_WORDS;
+}
+
+size_t fields_names(unsigned at, const char *names[static FIELDS_MOST]) {
+    size_t count = 0;
+    for (size_t row = 0; row < ROWS; row++) {
+        if ((table[row].at & at) != 0) {
+            names[count++] = table[row].name;
+        }
+    }
+    return count;
 }
 
 enum fields_draw fields_draw_of(const char *name) {
@@ -412,6 +429,7 @@ static bool read_field(struct codec_document *document, const struct field *fiel
     bool good = true;
     switch (field->kind) {
     case FIELD_APART:
+    case FIELD_WORDS:
         break;
     case FIELD_MATRIX:
     case FIELD_LOGITS:

@@ -75,14 +75,14 @@ void fields_put(struct fields *fields, const char *name, const struct codec_valu
 /* Says to the document which of its values will be read as masks. */
 void fields_expect_masks(const struct fields *fields, struct codec_document *document);
 
-/* A key whose value is a matrix, a mask, or a list of numbers. */
+/* A key whose value is a matrix, a mask, a list of numbers, or words. */
 struct fields_matrix {
     const char *name;
     int rank; /* the greatest */
-    bool mask;
+    bool mask, words;
 };
 
-/* Lists the matrices that these objects can have, in the order of the table, and returns their
+/* Lists the matrices and words that these objects can have, in the order of the table, and returns their
  * number. */
 size_t fields_matrices(unsigned at, struct fields_matrix matrices[static FIELDS_MOST]);
 
@@ -92,6 +92,12 @@ bool fields_has(const char *name, unsigned at);
 /* Returns the shortest body, in JSON, that the endpoint of one bit takes. A stored layer may want
  * an X with more columns. */
 const char *fields_example(unsigned at);
+
+/* Returns whether these objects have the key, and its value is a text or texts. */
+bool fields_is_words(const char *name, unsigned at);
+
+/* Lists the keys of these objects, and returns their number. */
+size_t fields_names(unsigned at, const char *names[static FIELDS_MOST]);
 
 /* Says how a value under this name can be drawn, whatever the object is. */
 enum fields_draw fields_draw_of(const char *name);

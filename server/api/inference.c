@@ -8,7 +8,11 @@
 #include "api/answer.h"
 #include "api/fields.h"
 
-/* ---------------------------------------------------------------------------------- the request */
+enum {
+    MOST_TEXT_BYTES = 1024 * 1024 /* as many as the JSON of a body outside of matrices */
+};
+
+/* ---------------------------------------------------------------------------------- the headers */
 
 bool inference_length(const char *text, size_t *length) {
     size_t number = 0;
@@ -32,43 +36,106 @@ static const struct codec_value *member_of(const struct codec_value *object, con
     return value != NULL && codec_kind_of(value) != CODEC_NULL ? value : NULL;
 }
 
+/* ----------------------------------------------------------------------------------- parameters */
+
+enum {
+    OF_INPUT = 1,
+    OF_OUTPUT = 2
+};
+
+/* Parameters that the protocol or its clients define, and that change nothing here: tritonclient
+ * sends sequences and priorities, and MLServer the codec of each tensor and headers. */
+#define IGNORED                                                                                    \
+    "content_type", "headers", "id", "priority", "sequence_id", "sequence_start", "sequence_end"
+
+/* Returns whether a parameter of a request changes nothing. Names with this prefix are reserved for
+ * Triton. */
+static bool is_ignored(const char *name) {
+    static const char *const ignored[] = {IGNORED};
+    size_t i = 0;
+    while (i < sizeof ignored / sizeof *ignored && strcmp(ignored[i], name) != 0) {
+        i++;
+    }
+    return i < sizeof ignored / sizeof *ignored || strncmp(name, "triton_", 7) == 0;
+}
+
+/* Checks the parameters of the input or output `name`; they may be NULL. `own` is the parameter that
+ * means something here. */
+static bool check_parameters(const struct question *question, const struct codec_value *parameters,
+                             const char *name, unsigned of, const char *own,
+                             struct codec_error *error) {
+    static const char shared[] = "this server does not use shared memory",
+                      request[] = "it is a parameter of the request";
+    static const struct codec_foreign foreign[] = {
+        {"shared_memory_region", OF_INPUT | OF_OUTPUT, shared},
+        {"shared_memory_byte_size", OF_INPUT | OF_OUTPUT, shared},
+        {"shared_memory_offset", OF_INPUT | OF_OUTPUT, shared},
+        {"binary_data_output", OF_INPUT | OF_OUTPUT, request},
+        {"binary_data", OF_INPUT, "it is a parameter of outputs; inputs have \"binary_data_size\""},
+        {"binary_data_size", OF_OUTPUT,
+         "it is a parameter of inputs; outputs have \"binary_data\""},
+        {"classification", OF_OUTPUT, "results are tensors here"},
+    };
+    const char *names[] = {own, IGNORED}, *options[FIELDS_MOST];
+    const struct codec_keys keys = {.names = names,
+                                    .count = sizeof names / sizeof *names,
+                                    .elsewhere = options,
+                                    .elsewhere_count = fields_names(question->fields, options),
+                                    .place = "parameters of the request",
+                                    .foreign = foreign,
+                                    .foreign_count = sizeof foreign / sizeof *foreign,
+                                    .here = of};
+    struct codec_error fault;
+    return parameters == NULL || codec_check_keys(question->json, parameters, &keys, &fault) ||
+           codec_fail(question->json, parameters, error, "the %s \"%.64s\": %s",
+                      of == OF_INPUT ? "input" : "output", name, fault.message);
+}
+
 /* --------------------------------------------------------------------------------------- inputs */
+
+/* Sets the bytes of texts, which only their binary_data_size says. */
+static bool set_text_bytes(struct question *question, const struct codec_value *value, size_t size,
+                           struct plain_tensor *tensor, struct codec_error *error) {
+    const size_t texts = codec_form_texts(&tensor->form), least = texts * sizeof(uint32_t);
+    if (size < least) {
+        return codec_fail(question->json, value, error,
+                          "the input \"%.64s\" has a binary_data_size of %zu, but the lengths of "
+                          "its %zu texts alone have %zu bytes",
+                          tensor->name, size, texts, least);
+    }
+    if (size > MOST_TEXT_BYTES) {
+        return codec_fail(question->json, value, error,
+                          "the input \"%.64s\" has a binary_data_size of %zu; texts may have at "
+                          "most %d bytes, which is a fixed limit",
+                          tensor->name, size, MOST_TEXT_BYTES);
+    }
+    tensor->form.bytes = size;
+    question->text_bytes += size;
+    return true;
+}
 
 /* Reads the parameter binary_data_size of an input. Returns false with the error set; *given says
  * whether the input has it. */
-static bool read_size(const struct codec_document *document, const struct codec_value *input,
-                      const char *name, const struct codec_tensor_form *form, bool *given,
-                      struct codec_error *error) {
-    const struct codec_value *parameters = member_of(input, "parameters");
+static bool read_size(struct question *question, const struct codec_value *parameters,
+                      struct plain_tensor *tensor, bool *given, struct codec_error *error) {
+    const struct codec_value *value =
+        parameters != NULL ? member_of(parameters, "binary_data_size") : NULL;
     int64_t size;
-    *given = false;
-    if (parameters == NULL) {
-        return true;
-    }
-    if (codec_kind_of(parameters) != CODEC_OBJECT) {
-        return codec_refuse(document, parameters, "an object", error);
-    }
-    if (member_of(parameters, "shared_memory_region") != NULL) {
-        return codec_fail(document, parameters, error,
-                          "the input \"%.64s\" is in shared memory, which this server does not use",
-                          name);
-    }
-    const struct codec_value *value = member_of(parameters, "binary_data_size");
+    *given = value != NULL;
     if (value == NULL) {
         return true;
     }
-    *given = true;
-    if (!codec_as_integer(document, value, 0, INT64_MAX, &size, error)) {
+    if (!codec_as_integer(question->json, value, 0, INT64_MAX, &size, error)) {
         return false;
     }
-    if ((size_t)size != form->bytes) {
-        return codec_fail(
-            document, value, error,
-            "the input \"%.64s\" has a binary_data_size of %lld, but its datatype and "
-            "shape have %zu bytes",
-            name, (long long)size, form->bytes);
+    if (tensor->form.texts) {
+        return set_text_bytes(question, value, (size_t)size, tensor, error);
     }
-    return true;
+    return (size_t)size == tensor->form.bytes ||
+           codec_fail(question->json, value, error,
+                      "the input \"%.64s\" has a binary_data_size of %lld, but its datatype and "
+                      "shape have %zu bytes",
+                      tensor->name, (long long)size, tensor->form.bytes);
 }
 
 /* Checks that an input has its elements in one of two places: its data, or the bytes after the
@@ -77,6 +144,7 @@ static bool check_place(const struct question *question, const struct codec_valu
                         const struct plain_tensor *tensor, bool binary, struct codec_error *error) {
     const struct codec_document *document = question->json;
     const struct codec_value *data = member_of(input, "data");
+    const bool texts = tensor->form.texts;
     if (binary && data != NULL) {
         return codec_fail(document, data, error,
                           "the input \"%.64s\" has data and a binary_data_size; give one of them",
@@ -96,19 +164,64 @@ static bool check_place(const struct question *question, const struct codec_valu
                           "the input \"%.64s\" has neither data nor a binary_data_size",
                           tensor->name);
     }
-    if (codec_kind_of(data) != CODEC_TENSOR) {
+    if (codec_kind_of(data) != (texts ? CODEC_ARRAY : CODEC_TENSOR)) {
         return codec_fail(document, data, error,
-                          "the data of the input \"%.64s\" must be an array of numbers or booleans",
+                          "the data of the input \"%.64s\" must be an array of %s", tensor->name,
+                          texts ? "strings" : "numbers or booleans");
+    }
+    if (tensor->form.type == CODEC_TYPE_BF16) {
+        return codec_fail(document, data, error,
+                          "the input \"%.64s\" has the datatype BF16, which no client writes as "
+                          "JSON: send its bytes, or the numbers as FP32",
                           tensor->name);
     }
-    if (tensor->form.type == CODEC_TYPE_FP16 || tensor->form.type == CODEC_TYPE_BF16) {
-        return codec_fail(
-            document, data, error,
-            "the input \"%.64s\" has the datatype %s, which has no form in JSON: send "
-            "its bytes",
-            tensor->name, codec_inference_types[tensor->form.type]);
-    }
     return true;
+}
+
+/* Reads the datatype and the shape of an input. Texts are of the type BYTES, and only they. */
+static bool read_form(const struct question *question, const struct codec_value *input,
+                      struct plain_tensor *tensor, struct codec_error *error) {
+    const struct codec_document *document = question->json;
+    const struct codec_value *type = member_of(input, "datatype"),
+                             *shape = member_of(input, "shape");
+    const bool words = fields_is_words(tensor->name, question->fields);
+    const char *text = "";
+    if (type != NULL && codec_kind_of(type) == CODEC_TEXT) {
+        codec_as_text(document, type, &text, error);
+    }
+    const bool texts = strcmp(text, "BYTES") == 0;
+    if (texts && !words) {
+        return codec_fail(document, type, error,
+                          "the input \"%.64s\" has the datatype BYTES, which %s", tensor->name,
+                          fields_has("text", question->fields)
+                              ? "only text and tokens have; matrices have one such as FP32"
+                              : "no input of this model has");
+    }
+    if (words && !texts) {
+        return codec_fail(document, type, error,
+                          "the input \"%s\" must have the datatype BYTES, because it takes words",
+                          tensor->name);
+    }
+    return texts ? codec_as_texts_form(document, shape, tensor->name, &tensor->form, error)
+                 : codec_as_form(document, type, shape, tensor->name, codec_inference_types,
+                                 &tensor->form, error);
+}
+
+/* Refuses texts that MLServer has encoded. Every other content type changes nothing. */
+static bool check_content_type(const struct question *question,
+                               const struct codec_value *parameters,
+                               const struct plain_tensor *tensor, struct codec_error *error) {
+    const struct codec_value *value =
+        parameters != NULL && tensor->form.texts ? member_of(parameters, "content_type") : NULL;
+    const char *text;
+    if (value == NULL) {
+        return true;
+    }
+    return codec_as_text(question->json, value, &text, error) &&
+           (strcmp(text, "base64") != 0 ||
+            codec_fail(question->json, value, error,
+                       "the input \"%s\" has the content_type base64; send the text itself",
+                       tensor->name));
 }
 
 static bool read_input(struct question *question, struct plain *plain,
@@ -117,19 +230,20 @@ static bool read_input(struct question *question, struct plain *plain,
     static const struct codec_keys known = {.names = keys, .count = sizeof keys / sizeof *keys};
     const struct codec_document *document = question->json;
     struct plain_tensor tensor = {0};
-    const struct codec_value *name;
     bool binary = false;
     if (!codec_check_keys(document, input, &known, error)) {
         return false;
     }
-    name = member_of(input, "name");
+    const struct codec_value *name = member_of(input, "name"),
+                             *parameters = member_of(input, "parameters");
     if (name == NULL) {
         return codec_fail(document, input, error, "an input has no name");
     }
     if (!codec_as_text(document, name, &tensor.name, error) ||
-        !codec_as_form(document, member_of(input, "datatype"), member_of(input, "shape"),
-                       tensor.name, codec_inference_types, &tensor.form, error) ||
-        !read_size(document, input, tensor.name, &tensor.form, &binary, error) ||
+        !read_form(question, input, &tensor, error) ||
+        !check_parameters(question, parameters, tensor.name, OF_INPUT, "binary_data_size", error) ||
+        !check_content_type(question, parameters, &tensor, error) ||
+        !read_size(question, parameters, &tensor, &binary, error) ||
         !check_place(question, input, &tensor, binary, error)) {
         return false;
     }
@@ -139,6 +253,7 @@ static bool read_input(struct question *question, struct plain *plain,
 
 /* -------------------------------------------------------------------------------------- outputs */
 
+/* Reads a parameter that says whether results are binary. */
 static bool read_binary(const struct codec_document *document, const struct codec_value *parameters,
                         const char *name, bool *binary, struct codec_error *error) {
     if (parameters == NULL) {
@@ -146,14 +261,6 @@ static bool read_binary(const struct codec_document *document, const struct code
     }
     if (codec_kind_of(parameters) != CODEC_OBJECT) {
         return codec_refuse(document, parameters, "an object", error);
-    }
-    if (member_of(parameters, "classification") != NULL) {
-        return codec_fail(document, parameters, error,
-                          "\"classification\" is not known here: results are tensors");
-    }
-    if (member_of(parameters, "shared_memory_region") != NULL) {
-        return codec_fail(document, parameters, error,
-                          "an output asks for shared memory, which this server does not use");
     }
     const struct codec_value *value = member_of(parameters, name);
     return value == NULL || codec_as_bool(document, value, binary, error);
@@ -204,9 +311,10 @@ static bool read_output(struct question *question, const struct codec_value *out
     if (name == NULL) {
         return codec_fail(document, output, error, "an output has no name");
     }
+    const struct codec_value *parameters = member_of(output, "parameters");
     if (!codec_as_text(document, name, &wanted.name, error) ||
-        !read_binary(document, member_of(output, "parameters"), "binary_data", &wanted.binary,
-                     error)) {
+        !check_parameters(question, parameters, wanted.name, OF_OUTPUT, "binary_data", error) ||
+        !read_binary(document, parameters, "binary_data", &wanted.binary, error)) {
         return false;
     }
     if (!find_output(question, wanted.name, which)) {
@@ -261,15 +369,14 @@ static bool read_outputs(struct question *question, struct plain *plain,
     return true;
 }
 
-/* ----------------------------------------------------------------------------------- parameters */
+/* --------------------------------------------------------------------------------- the request */
 
 /* Reads a parameter that the protocol defines. *known says whether it is one. */
 static bool read_reserved(struct question *question, struct plain *plain, const char *name,
                           const struct codec_value *value, bool *known, struct codec_error *error) {
     int64_t microseconds = 0;
     *known = true;
-    if (strcmp(name, "binary_data_output") == 0 || strcmp(name, "priority") == 0 ||
-        strcmp(name, "headers") == 0 || strncmp(name, "triton_", 7) == 0) {
+    if (strcmp(name, "binary_data_output") == 0 || is_ignored(name)) {
         return true;
     }
     if (strcmp(name, "timeout") != 0) {

@@ -159,8 +159,8 @@ struct api_work *api_models(const struct api_request *request, struct http_respo
 
 /* ---------------------------------------------------------------------------------- the models */
 
-/* Begins the object of a tensor whose axes may have any size; the caller ends it. A configuration
- * uses other keys. */
+/* Begins the object of a tensor whose axes may have any size; the caller ends it. CODEC_TYPE_COUNT
+ * stands for words. A configuration uses other keys. */
 static void describe_tensor(struct codec_items *list, const char *name, enum codec_type type,
                             int rank, bool config) {
     static const int64_t any[ATTN_MAX_RANK] = {-1, -1, -1, -1, -1, -1, -1, -1};
@@ -170,7 +170,9 @@ static void describe_tensor(struct codec_items *list, const char *name, enum cod
     codec_add_open(list, CODEC_OP_OBJECT, NULL);
     codec_add_text(list, "name", name);
     codec_add_text(list, config ? "data_type" : "datatype",
-                   config ? config_types[type] : codec_inference_types[type]);
+                   type == CODEC_TYPE_COUNT ? (config ? "TYPE_STRING" : "BYTES")
+                   : config                 ? config_types[type]
+                                            : codec_inference_types[type]);
     codec_add_integers(list, config ? "dims" : "shape", any, (size_t)rank);
 }
 
@@ -180,7 +182,10 @@ static void describe_inputs(struct codec_items *list, unsigned fields, bool conf
     const size_t count = fields_matrices(fields, inputs);
     codec_add_open(list, CODEC_OP_ARRAY, config ? "input" : "inputs");
     for (size_t i = 0; i < count; i++) {
-        describe_tensor(list, inputs[i].name, inputs[i].mask ? CODEC_TYPE_BOOL : CODEC_TYPE_FP32,
+        describe_tensor(list, inputs[i].name,
+                        inputs[i].words  ? CODEC_TYPE_COUNT
+                        : inputs[i].mask ? CODEC_TYPE_BOOL
+                                         : CODEC_TYPE_FP32,
                         inputs[i].rank, config);
         if (config) {
             codec_add_bool(list, "optional", true);

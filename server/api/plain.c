@@ -118,7 +118,7 @@ static void choose_type(struct plain *plain, enum codec_type *floats) {
     }
     for (size_t i = 0; i < plain->tensor_count; i++) {
         const enum codec_type type = plain->tensors[i].form.type;
-        types |= codec_type_is_float(type) ? 1u << type : 0;
+        types |= codec_type_is_float(type) ? 1u << type : 0; /* texts have no float type */
     }
     if ((types & 1u << CODEC_TYPE_FP64) != 0) {
         codec_add_text(&plain->items, fields_dtype_key(), "float64");
@@ -155,10 +155,12 @@ static bool place_tensors(const struct plain *plain, struct codec_document *docu
     arrivals->document = document;
     for (size_t i = 0; i < plain->tensor_count; i++, member = codec_next(member)) {
         const struct plain_tensor *tensor = &plain->tensors[i];
-        const bool good = tensor->data != NULL
-                              ? codec_move_tensor(document, member, plain->source, tensor->data,
-                                                  &tensor->form, error)
-                              : codec_expect(arrivals, member, &tensor->form, error);
+        const bool good =
+            tensor->data == NULL ? codec_expect(arrivals, member, &tensor->form, error)
+            : tensor->form.texts ? codec_move_texts(document, member, plain->source, tensor->data,
+                                                    &tensor->form, error)
+                                 : codec_move_tensor(document, member, plain->source, tensor->data,
+                                                     &tensor->form, error);
         if (!good) {
             return false;
         }

@@ -94,6 +94,8 @@ bool question_open(struct question *question, const struct codec_options *json) 
         options.key_level = 3;
         options.dtype_key = "datatype";
         options.dtype_value = codec_inference_types[CODEC_TYPE_FP64];
+        /* A number is rounded once to FP16, so it must not be a float before. */
+        options.dtype_other = codec_inference_types[CODEC_TYPE_FP16];
         options.infinity_key = "data";
     }
     question->account = json->account;
@@ -107,7 +109,7 @@ size_t question_values(const struct question *question) {
 
 size_t question_skeleton(const struct question *question) {
     if (question->reader == NULL) {
-        return 0;
+        return question->text_bytes;
     }
     return question->format == API_INFERENCE ? question->seen / 2
                                              : codec_reader_skeleton(question->reader);

@@ -42,7 +42,8 @@ struct question {
         QUESTION_IN_JSON,
         QUESTION_IN_TENSORS
     } stage;
-    size_t seen; /* bytes of the prefix or of the JSON so far */
+    size_t seen;       /* bytes of the prefix or of the JSON so far */
+    size_t text_bytes; /* of the texts among the tensors; inference.c sets it */
     unsigned char prefix[8];
     struct codec_reader *reader;     /* owned; reads the JSON, or NULL */
     struct codec_document *document; /* owned until question_finish() hands it over */
@@ -68,7 +69,7 @@ bool question_feed(struct question *question, const void *bytes, size_t size,
                    struct codec_error *error);
 
 /* Return how much JSON question_finish() will read: its values outside of matrices, and its bytes
- * outside of matrices. The data of inputs in the Open Inference Protocol count as half as many
+ * outside of matrices, binary texts included. The data of inputs in the Open Inference Protocol count as half as many
  * bytes, because they are checked and converted before the call. */
 size_t question_values(const struct question *question);
 size_t question_skeleton(const struct question *question);

@@ -71,16 +71,13 @@ static bool read_type(const struct codec_document *document, const struct codec_
         names[CODEC_TYPE_INT64], names[CODEC_TYPE_UINT8], names[CODEC_TYPE_UINT64]);
 }
 
-bool codec_as_form(const struct codec_document *document, const struct codec_value *type,
-                   const struct codec_value *shape, const char *name,
-                   const char *const names[static CODEC_TYPE_COUNT], struct codec_tensor_form *form,
-                   struct codec_error *error) {
+/* Reads a shape, each of whose elements takes at most `most` bytes. */
+static bool read_shape(const struct codec_document *document, const struct codec_value *shape,
+                       const char *name, size_t most, struct codec_tensor_form *form,
+                       struct codec_error *error) {
     int64_t axes[ATTN_MAX_RANK];
     size_t count = 0;
     struct codec_error fault;
-    if (!read_type(document, type, name, names, &form->type, error)) {
-        return false;
-    }
     if (shape == NULL) {
         return refuse(document, shape, name, error, "has no shape");
     }
@@ -98,17 +95,44 @@ bool codec_as_form(const struct codec_document *document, const struct codec_val
                       (int)ATTN_MAX_RANK);
     }
     form->rank = (int)count;
-    form->bytes = sizes[form->type];
-    size_t most = sizeof(double); /* bytes that an element takes in a document, at most */
     for (size_t axis = 0; axis < count; axis++) {
         form->shape[axis] = (size_t)axes[axis];
-        form->bytes *= form->shape[axis]; /* wraps around only if `most` does */
         if (__builtin_mul_overflow(most, form->shape[axis], &most)) {
             return refuse(document, shape, name, error,
                           "has a shape of more bytes than a file can have");
         }
     }
     return true;
+}
+
+bool codec_as_form(const struct codec_document *document, const struct codec_value *type,
+                   const struct codec_value *shape, const char *name,
+                   const char *const names[static CODEC_TYPE_COUNT], struct codec_tensor_form *form,
+                   struct codec_error *error) {
+    /* In a document an element takes the bytes of a double at most. */
+    if (!read_type(document, type, name, names, &form->type, error) ||
+        !read_shape(document, shape, name, sizeof(double), form, error)) {
+        return false;
+    }
+    form->bytes = sizes[form->type];
+    for (int axis = 0; axis < form->rank; axis++) {
+        form->bytes *= form->shape[axis];
+    }
+    return true;
+}
+
+bool codec_as_texts_form(const struct codec_document *document, const struct codec_value *shape,
+                         const char *name, struct codec_tensor_form *form,
+                         struct codec_error *error) {
+    if (!read_shape(document, shape, name, sizeof(uint32_t), form, error)) {
+        return false;
+    }
+    form->type = CODEC_TYPE_UINT8;
+    form->texts = true;
+    const size_t count = codec_form_texts(form);
+    return count <= CODEC_MAX_WORDS ||
+           refuse(document, shape, name, error, "has %zu texts; it may have at most %d", count,
+                  CODEC_MAX_WORDS);
 }
 
 /* --------------------------------------------------------------------------------- conversions */
@@ -210,7 +234,7 @@ bool codec_expect(struct codec_arrivals *arrivals, const struct codec_value *val
                   const struct codec_tensor_form *form, struct codec_error *error) {
     struct codec_document *document = arrivals->document;
     const attn_dtype dtype =
-        form->type == CODEC_TYPE_BOOL ? ATTN_BOOL : codec_document_dtype(document);
+        form->type == CODEC_TYPE_BOOL || form->texts ? ATTN_BOOL : codec_document_dtype(document);
     const size_t elements = form->bytes / sizes[form->type];
     struct lifted tensor;
     assert(arrivals->count < CODEC_MAX_ARRIVALS);
@@ -220,6 +244,7 @@ bool codec_expect(struct codec_arrivals *arrivals, const struct codec_value *val
         tensor.exact = false;
     }
     tensor.capacity = 0;
+    tensor.texts = form->texts ? codec_form_texts(form) : 0;
     memcpy(tensor.shape, form->shape, sizeof tensor.shape);
     const size_t number = document_put_tensor(document, value, &tensor, error);
     if (number == DOCUMENT_NO_TENSOR) {
@@ -277,7 +302,7 @@ static bool store(const struct codec_arrivals *arrivals, const struct codec_arri
     if (tensor->dtype == ATTN_BOOL) {
         unsigned char all = 0;
         memcpy(out, bytes, count);
-        for (size_t i = 0; i < count; i++) {
+        for (size_t i = 0; i < count && tensor->texts == 0; i++) {
             all |= bytes[i];
         }
         for (size_t i = 0; all > 1 && i < count; i++) {

@@ -50,6 +50,7 @@ struct codec_tensor_form {
     int rank; /* 1 to ATTN_MAX_RANK */
     size_t shape[ATTN_MAX_RANK];
     size_t bytes;
+    bool texts; /* the elements are texts, which have no type; `bytes` is set by the caller */
 };
 
 /* Reads the type and the shape of the tensor `name`. `names` has the names of the types. Every axis
@@ -59,6 +60,15 @@ bool codec_as_form(const struct codec_document *document, const struct codec_val
                    const struct codec_value *shape, const char *name,
                    const char *const names[static CODEC_TYPE_COUNT], struct codec_tensor_form *form,
                    struct codec_error *error);
+
+/* Reads the shape of a tensor of texts. There are at most CODEC_MAX_WORDS texts. Errors: as
+ * codec_as_form(). */
+bool codec_as_texts_form(const struct codec_document *document, const struct codec_value *shape,
+                         const char *name, struct codec_tensor_form *form,
+                         struct codec_error *error);
+
+/* Returns the number of texts. */
+size_t codec_form_texts(const struct codec_tensor_form *form);
 
 /* Widens `count` elements of a float type, which need not be aligned, to numbers of a float dtype.
  * Returns whether all numbers are finite. */
@@ -103,6 +113,14 @@ bool codec_arrive(struct codec_arrivals *arrivals, const void *bytes, size_t siz
 
 /* Checks that all bytes have arrived. Errors: CODEC_SYNTAX; the message names the tensor. */
 bool codec_arrived(const struct codec_arrivals *arrivals, struct codec_error *error);
+
+/* Copies the texts of an array from one document to another, where they replace the value `at`. The
+ * array is flat or nested as the form says. codec_words_of_text() and codec_words_of_tokens() read
+ * them, as they read those of codec_expect(). Errors: CODEC_NO_MEMORY; CODEC_CONTENT for another
+ * number of texts, and for what is no text. */
+bool codec_move_texts(struct codec_document *to, const struct codec_value *at,
+                      const struct codec_document *from, const struct codec_value *value,
+                      const struct codec_tensor_form *form, struct codec_error *error);
 
 /* Moves a lifted array from one document to another, where it replaces the value `at`. Both
  * documents have one account. The array is flat, or it has the shape of `form`; it gets this shape,

@@ -54,6 +54,7 @@ struct codec_options {
     size_t key_level;
     const char *dtype_key;   /* a value makes all matrices float64; NULL = no key */
     const char *dtype_value; /* that value; NULL = "float64" */
+    const char *dtype_other; /* another value that does the same; NULL = none */
     attn_dtype dtype;        /* of all matrices without such a key: ATTN_FLOAT32 or ATTN_FLOAT64 */
     /* The value may hold -Infinity, which is not JSON; NULL = no key, "" = the whole body. */
     const char *infinity_key;

@@ -111,7 +111,7 @@ static size_t round_to_floats(double *numbers, size_t count) {
 
 static size_t round_to_halves(double *numbers, size_t count) {
     for (size_t i = 0; i < count; i++) {
-        if (!isfinite(numbers[i])) {
+        if (numbers[i] == -(double)INFINITY) {
             continue;
         }
         if (fabs(numbers[i]) >= 65520) { /* the least magnitude that is rounded to 65536 */

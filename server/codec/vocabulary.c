@@ -12,6 +12,7 @@
 #include <unistr.h>
 
 #include "codec/error.h"
+#include "codec/json/document.h"
 
 /* A word with its first bytes as a number. Most words are compared by this number alone. */
 struct entry {
@@ -216,13 +217,55 @@ static bool check_count(const struct codec_document *document, const struct code
     return true;
 }
 
-struct codec_words *codec_words_of_text(const struct codec_document *document,
-                                        const struct codec_value *value,
-                                        struct codec_error *error) {
-    const char *text;
-    if (!codec_as_text(document, value, &text, error)) {
-        return NULL;
+/* Copies the packed texts of a tensor, each with a NUL behind it instead of its length before it.
+ * Takes UTF-8 without NUL only, as a JSON string would be. Returns false with the error set. */
+static bool unpack(const struct codec_document *document, const struct codec_value *value,
+                   const struct lifted *packed, struct characters *out, struct codec_error *error) {
+    const uint8_t *at = packed->data, *end = at + packed->count;
+    const char *name = codec_name(value);
+    uint32_t size;
+    char *to = out->text;
+    for (size_t i = 0; i < packed->texts; i++, at += size) {
+        if ((size_t)(end - at) < sizeof size) {
+            return codec_fail(document, value, error,
+                              "%s has %zu texts in its bytes, but %zu in its shape", name, i,
+                              packed->texts);
+        }
+        memcpy(&size, at, sizeof size);
+        at += sizeof size;
+        if (size > (size_t)(end - at)) {
+            return codec_fail(document, value, error,
+                              "%s/%zu has a length of %u bytes, but only %zu are left", name, i,
+                              (unsigned)size, (size_t)(end - at));
+        }
+        const uint8_t *bad = u8_check(at, size), *nul = memchr(at, 0, size);
+        if (bad != NULL || nul != NULL) {
+            return codec_fail(document, value, error, "%s/%zu %s at its byte %zu", name, i,
+                              bad != NULL ? "is not UTF-8" : "has a NUL",
+                              (size_t)((bad != NULL ? bad : nul) - at));
+        }
+        memcpy(to, at, size);
+        to[size] = '\0';
+        to += size + 1;
     }
+    out->size = (size_t)(to - out->text);
+    return at == end ||
+           codec_fail(document, value, error, "%s has %zu bytes after the last of its %zu texts",
+                      name, (size_t)(end - at), packed->texts);
+}
+
+/* Returns the packed texts of a value, or NULL if it has none. */
+static const struct lifted *packed_texts(const struct codec_document *document,
+                                         const struct codec_value *value) {
+    const struct lifted *packed =
+        codec_kind_of(value) == CODEC_TENSOR ? document_tensor(document, value) : NULL;
+    return packed != NULL && packed->texts > 0 ? packed : NULL;
+}
+
+/* Makes words of a text, which ends with NUL. */
+static struct codec_words *words_of(const struct codec_document *document,
+                                    const struct codec_value *value, const char *text,
+                                    struct codec_error *error) {
     struct account *account = codec_document_account(document);
     const size_t size = strlen(text);
     struct characters cleaned = {.room = size + size / 2 + 1};
@@ -238,13 +281,56 @@ struct codec_words *codec_words_of_text(const struct codec_document *document,
     return create(account, cleaned, count, error);
 }
 
+/* Makes words of packed texts. `whole`: it is one text; otherwise each text is a word. */
+static struct codec_words *words_of_packed(const struct codec_document *document,
+                                           const struct codec_value *value,
+                                           const struct lifted *packed, bool whole,
+                                           struct codec_error *error) {
+    struct account *account = codec_document_account(document);
+    struct characters texts = {.room = packed->count};
+    struct codec_words *words = NULL;
+    if (whole && packed->texts != 1) {
+        codec_fail(document, value, error, "%s must be one text, not %zu; words are tokens",
+                   codec_name(value), packed->texts);
+        return NULL;
+    }
+    texts.text = account_alloc(account, texts.room);
+    if (texts.text == NULL) {
+        return no_memory(error);
+    }
+    if (unpack(document, value, packed, &texts, error)) {
+        if (!whole) {
+            return create(account, texts, packed->texts, error);
+        }
+        words = words_of(document, value, texts.text, error);
+    }
+    account_free(account, texts.text, texts.room);
+    return words;
+}
+
+struct codec_words *codec_words_of_text(const struct codec_document *document,
+                                        const struct codec_value *value,
+                                        struct codec_error *error) {
+    const struct lifted *packed = packed_texts(document, value);
+    const char *text;
+    if (packed != NULL) {
+        return words_of_packed(document, value, packed, true, error);
+    }
+    return codec_as_text(document, value, &text, error) ? words_of(document, value, text, error)
+                                                        : NULL;
+}
+
 struct codec_words *codec_words_of_tokens(const struct codec_document *document,
                                           const struct codec_value *value,
                                           struct codec_error *error) {
     const size_t count = codec_size(value);
     const struct codec_value *item;
+    const struct lifted *packed = packed_texts(document, value);
     const char *word;
     size_t size = 0;
+    if (packed != NULL) {
+        return words_of_packed(document, value, packed, false, error);
+    }
     if (codec_kind_of(value) != CODEC_ARRAY) {
         codec_refuse(document, value, "an array of words", error);
         return NULL;

@@ -257,6 +257,10 @@ Test(inference, descriptions) {
         {"GET", "/v2/models", 200, "multi-head-attention"},
         {"GET", "/v2/models/softmax", 200, "{\"name\":\"softmax\""},
         {"GET", "/v2/models/softmax", 200, EIGHT_AXES("\"datatype\":\"FP32\",\"shape\"")},
+        {"GET", "/v2/models/attention", 200,
+         "{\"name\":\"tokens\",\"datatype\":\"BYTES\",\"shape\":[-1]}"},
+        {"GET", "/v2/models/attention/config", 200,
+         "{\"name\":\"tokens\",\"data_type\":\"TYPE_STRING\",\"dims\":[-1],\"optional\":true}"},
         {"GET", "/v2/models/softmax/config", 200,
          EIGHT_AXES("\"data_type\":\"TYPE_FP32\",\"dims\"")},
         {"GET", "/v2/models/softmax/versions/1", 200, "{\"name\":\"softmax\""},
@@ -360,4 +364,141 @@ Test(inference, long_masks_of_numbers) {
         client_response_free(&response);
     }
     free(body);
+}
+
+/* ---------------------------------------------------------------------------- what clients send */
+
+/* Asks, and returns the body of the answer, owned. It must be 200. */
+static char *infer_body(const char *json, const void *bytes, size_t size) {
+    const size_t header = strlen(json);
+    char *body = malloc(header + size + 1);
+    memcpy(body, json, header);
+    memcpy(body + header, size > 0 ? bytes : "", size);
+    struct client_response response =
+        daemon_infer(INFER, "", body, header + size, size > 0 ? header : 0);
+    cr_assert_eq(response.status, 200, "%s: %s", json, response.body);
+    char *answer = strdup(response.body);
+    client_response_free(&response);
+    free(body);
+    return answer;
+}
+
+/* Parameters that clients define and that change nothing here are ignored: the answer is that of the
+ * same question without them. */
+Test(inference, parameters_of_clients) {
+    static const char *const rows[] = {
+        "\"content_type\":\"np\"",
+        "\"content_type\":null,\"headers\":null",
+        "\"headers\":{\"a\":\"b\"}",
+        "\"id\":\"7\"",
+        "\"priority\":1",
+        "\"sequence_id\":1,\"sequence_start\":true,\"sequence_end\":false",
+        "\"sequence_id\":\"a\"",
+    };
+    char *plain = infer_body("{" BINARY_QKV "}", "", 0);
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        char json[1024];
+        sprintf(json,
+                "{\"inputs\":[{\"name\":\"Q\",\"datatype\":\"FP32\",\"shape\":[1,2],\"parameters\":"
+                "{%s},"
+                "\"data\":[1,2]},%s,\"parameters\":{%s},\"outputs\":[{\"name\":\"output\","
+                "\"parameters\":"
+                "{%s}},{\"name\":\"weights\"}]}",
+                rows[i], strstr(BINARY_QKV, "{\"name\":\"K\""), rows[i], rows[i]);
+        char *answer = infer_body(json, "", 0);
+        cr_expect_str_eq(answer, plain, "%s", json);
+        free(answer);
+    }
+    char *answer =
+        infer_body("{" BINARY_QKV ",\"parameters\":{\"triton_enable_empty\":true}}", "", 0);
+    cr_expect_str_eq(answer, plain);
+    free(answer);
+    free(plain);
+}
+
+/* A text or its words are an input of the type BYTES: in JSON, flat or nested, and in bytes, where a
+ * text has its length before it. */
+Test(inference, words_are_bytes) {
+#define WORDS(name, shape, rest)                                                                   \
+    "{\"inputs\":[{\"name\":\"" name "\",\"datatype\":\"BYTES\",\"shape\":" shape "," rest "},"    \
+    "{\"name\":\"embedding\",\"datatype\":\"FP32\",\"shape\":[3,2],\"data\":[1,2,3,4,5,6]}]}"
+#define SIZE(size) "\"parameters\":{\"content_type\":\"str\",\"binary_data_size\":" size "}"
+    static const struct {
+        const char *json, *bytes;
+        size_t size;
+    } rows[] = {
+        {WORDS("tokens", "[3]", "\"data\":[\"the\",\"\xC3\xA9\",\"cat\"]"), "", 0},
+        {WORDS("tokens", "[3,1]", "\"data\":[\"the\",\"\xC3\xA9\",\"cat\"]"), "", 0},
+        {WORDS("tokens", "[3,1]", "\"data\":[[\"the\"],[\"\xC3\xA9\"],[\"cat\"]]"), "", 0},
+        {WORDS("text", "[1]", "\"data\":[\"The, \xC3\x89 cat.\"]"), "", 0},
+        {WORDS("text", "[1,1]", "\"data\":[[\"The, \xC3\x89 cat.\"]]"), "", 0},
+        {WORDS("tokens", "[3]", SIZE("20")), "\3\0\0\0the\2\0\0\0\xC3\xA9\3\0\0\0cat", 20},
+        {WORDS("text", "[1]", SIZE("16")), "\14\0\0\0The, \xC3\x89 cat.", 16},
+    };
+    char *first = NULL;
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        char *answer = infer_body(rows[i].json, rows[i].bytes, rows[i].size);
+        cr_expect(strstr(answer, "\"data\":[\"the\",\"\xC3\xA9\",\"cat\"]") != NULL, "%s", answer);
+        first = first != NULL ? first : strdup(answer);
+        cr_expect_str_eq(answer, first, "%s", rows[i].json);
+        free(answer);
+    }
+    free(first);
+}
+
+/* Numbers of FP16 in JSON are those of the nearest bytes, in short and in long arrays, wherever the
+ * datatype stands. */
+Test(inference, halves_in_json) {
+    enum {
+        ROWS = 80
+    }; /* ROWS * ROWS numbers are no short list any more */
+    static const char *const forms[] = {
+        "{\"name\":\"%c\",\"datatype\":\"FP16\",\"shape\":[%d,%d],\"data\":[",
+        "{\"name\":\"%c\",\"shape\":[%d,%d],\"data\":["};
+    char *body = malloc(3 * ROWS * ROWS * 24 + 4096), *first = NULL;
+    for (size_t form = 0; form < 3; form++) { /* 2: the nearest halves in FP32 */
+        size_t size = (size_t)sprintf(body, "{\"inputs\":[");
+        for (const char *name = "QKV"; *name != '\0'; name++) {
+            size += (size_t)sprintf(body + size, forms[form != 0], *name, ROWS, ROWS);
+            for (int i = 0; i < ROWS * ROWS; i++) {
+                const double number = 1 + (i % 97) / 64.0; /* a half by itself */
+                const double more = form == 2 ? 0 : 0x1p-12 * (i % 3 - 1);
+                size += (size_t)sprintf(body + size, "%s%.17g", i > 0 ? "," : "", number + more);
+            }
+            size += (size_t)sprintf(body + size, "]%s}%s",
+                                    form == 0   ? ""
+                                    : form == 1 ? ",\"datatype\":\"FP16\""
+                                                : ",\"datatype\":\"FP32\"",
+                                    *name == 'V' ? "" : ",");
+        }
+        strcpy(body + size, "],\"outputs\":[{\"name\":\"output\"}]}");
+        char *answer = infer_body(body, "", 0);
+        first = first != NULL ? first : strdup(answer);
+        cr_expect_str_eq(answer, first, "form %zu", form);
+        free(answer);
+    }
+    free(first);
+    free(body);
+}
+
+/* The protocol counts the timeout in microseconds, and 0 is none. */
+Test(inference, timeout_in_microseconds) {
+    static const struct {
+        const char *timeout;
+        int status;
+    } rows[] = {{"2000", 503}, {"0", 200}, {"60000000", 200}};
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        char body[512];
+        const size_t size = (size_t)sprintf(
+            body,
+            "{\"inputs\":[],\"outputs\":[{\"name\":\"output\"}],\"parameters\":{\"timeout\":%s,"
+            "\"digits\":1,\"random\":\"{\\\"generator\\\":\\\"torch\\\",\\\"seed\\\":1}\","
+            "\"X\":\"{\\\"random\\\":\\\"rand\\\",\\\"shape\\\":[4000,64]}\"}}",
+            rows[i].timeout);
+        struct client_response response = daemon_infer(INFER, "", body, size, 0);
+        cr_expect_eq(response.status, rows[i].status, "%s: %.200s", rows[i].timeout, response.body);
+        cr_expect(rows[i].status == 200 || strstr(response.body, "within 0.002 s") != NULL, "%s",
+                  response.body);
+        client_response_free(&response);
+    }
 }

@@ -43,7 +43,7 @@ static void expect_bad(size_t row, const char *json, bool binary, const char *by
     char body[2048], about[2200];
     cr_assert_lt(header + size, sizeof body);
     memcpy(body, json, header);
-    memcpy(body + header, bytes, size);
+    memcpy(body + header, size > 0 ? bytes : "", size);
     snprintf(about, sizeof about, "row %zu: %s and %zu bytes", row, json, size);
     struct client_response response =
         daemon_infer(INFER, "", body, header + size, binary ? header : 0);
@@ -124,9 +124,13 @@ Test(inference_refused, bad_json_names_the_tensor_and_the_rule) {
         {QUERY("FP32", "[-1,1]", DATA("[1]")), 422, "\"Q\"|at least 1, not -1"},
         {QUERY("FP32", "[1,1,1,1,1,1,1,1,1]", DATA("[1]")), 422, "\"Q\"|9 axes"},
         /* types */
-        {QUERY("BYTES", "[1,1]", DATA("[\"a\"]")), 422, "\"Q\"|the type \"BYTES\""},
+        {QUERY("BYTES", "[1,1]", DATA("[\"a\"]")), 422, "\"Q\"|BYTES, which only text and tokens"},
+        {QUERY("BYTES", "[1,1]", DATA("[1]")), 422, "\"Q\"|BYTES, which only text and tokens"},
         {QUERY("F32", "[1,1]", DATA("[1]")), 422, "\"Q\"|the type \"F32\""},
-        {QUERY("FP16", "[1,1]", DATA("[1]")), 422, "\"Q\"|FP16|no form in JSON"},
+        {QUERY("BF16", "[1,1]", DATA("[1]")), 422, "\"Q\"|BF16|send its bytes"},
+        {QUERY("FP16", "[1,2]", DATA("[1,65520]")), 422, "Q/0/1|datatype FP16|65504|not 65520"},
+        {QUERY("FP16", "[2]", DATA("[-1e5,1]")), 422, "Q/0|datatype FP16|not -100000"},
+        {QUERY("FP16", "[1,1]", DATA("[1e999]")), 422, "Q/0/0|datatype FP16|not 1e999"},
         {QUERY("INT8", "[1,1]", DATA("[128]")), 422, "Q/0/0|datatype INT8|128"},
         {QUERY("FP32", "[1,1]", DATA("[true]")), 422, "\"Q\"|booleans"},
         {QUERY("FP32", "[1,1]", DATA("\"AAAA\"")), 422, "\"Q\"|an array of numbers"},
@@ -141,6 +145,23 @@ Test(inference_refused, bad_json_names_the_tensor_and_the_rule) {
          "\"Q\"|no header Inference-Header-Content-Length"},
         {QUERY("FP32", "[1,1]", "\"parameters\":{\"shared_memory_region\":\"a\"}"), 422,
          "\"Q\"|shared memory"},
+        /* parameters of inputs and outputs */
+        {QUERY("FP32", "[1,1]", DATA("[1]") ",\"parameters\":{\"casual\":true}"), 422,
+         "input \"Q\"|\"casual\"; \"causal\" goes into \"parameters of the request\""},
+        {QUERY("FP32", "[1,1]", DATA("[1]") ",\"parameters\":{\"content\":1}"), 422,
+         "input \"Q\"|unknown key \"content\""},
+        {QUERY("FP32", "[1,1]", DATA("[1]") ",\"parameters\":{\"binary_data\":true}"), 422,
+         "input \"Q\"|binary_data|\"binary_data_size\""},
+        {QUERY("FP32", "[1,1]", DATA("[1]") ",\"parameters\":{\"content_types\":\"np\"}"), 422,
+         "input \"Q\"|did you mean \"content_type\""},
+        {WITH("\"outputs\":[{\"name\":\"lse\",\"parameters\":{\"binary_data_size\":4}}]"), 422,
+         "output \"lse\"|binary_data_size|\"binary_data\""},
+        {WITH("\"outputs\":[{\"name\":\"lse\",\"parameters\":{\"digits\":4}}]"), 422,
+         "output \"lse\"|\"digits\" goes into \"parameters of the request\""},
+        {WITH("\"outputs\":[{\"name\":\"lse\",\"parameters\":{\"shared_memory_region\":\"a\"}}]"),
+         422, "output \"lse\"|shared memory"},
+        {WITH("\"outputs\":[{\"name\":\"lse\",\"parameters\":[]}]"), 422, "parameters|an object"},
+        {WITH("\"parameters\":{\"sequence_ids\":1}"), 422, "unknown key \"sequence_ids\""},
         /* names */
         {INPUTS(ONE("Q") "," ONE("Q") "," REST), 422, "\"Q\"|twice"},
         {INPUTS(ONE("Q") "," REST "," ONE("query")), 422, "query"},
@@ -190,6 +211,67 @@ Test(inference_refused, bad_json_names_the_tensor_and_the_rule) {
     };
     for (size_t i = 0; i < COUNT(rows); i++) {
         expect_bad(i, rows[i].json, false, "", 0, rows[i].status, rows[i].says);
+    }
+}
+
+/* Texts are refused as their rules say, in JSON and in bytes. Each text has its length before it. */
+Test(inference_refused, bad_texts) {
+#define EMBEDDED                INPUT("embedding", "FP32", "[3,1]", DATA("[1,2,3]"))
+#define TEXT(name, shape, rest) "{\"inputs\":[" INPUT(name, "BYTES", shape, rest) "," EMBEDDED "]}"
+    static const struct {
+        const char *json, *bytes; /* NULL: there are no bytes */
+        size_t size;
+        int status;
+        const char *says;
+    } rows[] = {
+        {TEXT("tokens", "[2]", DATA("[\"a\"]")), NULL, 0, 422, "tokens|1 texts|2 in its shape"},
+        {TEXT("tokens", "[2]", DATA("[\"a\",2]")), NULL, 0, 422, "data/1|a string"},
+        {TEXT("tokens", "[2]", DATA("[1,2]")), NULL, 0, 422, "tokens|array of strings"},
+        {TEXT("tokens", "[2]", DATA("\"ab\"")), NULL, 0, 422, "tokens|array of strings"},
+        {TEXT("tokens", "[2,1]", DATA("[[\"a\",\"b\"]]")), NULL, 0, 422, "flat or nested"},
+        {TEXT("tokens", "[2,1]", DATA("[[\"a\"],\"b\"]")), NULL, 0, 422, "flat or nested"},
+        {TEXT("tokens", "[]", DATA("[\"a\"]")), NULL, 0, 422, "tokens|0 axes"},
+        {TEXT("tokens", "[0]", DATA("[]")), NULL, 0, 422, "tokens|at least 1"},
+        {TEXT("tokens", "[16385]", BYTES("70000")), "", 0, 422, "16385 texts|at most 16384"},
+        {TEXT("tokens", "[4294967296,4294967296]", DATA("[\"a\"]")), NULL, 0, 422, "more bytes"},
+        {TEXT("text", "[2]", DATA("[\"a\",\"b\"]")), NULL, 0, 422, "text must be one text, not 2"},
+        {TEXT("text", "[1]", DATA("[\" ,\"]")), NULL, 0, 422, "text has no words"},
+        {TEXT("tokens", "[1]", BYTES("5")), "\1\0\0\0a", 5, 200, ""},
+        {TEXT("tokens", "[1,2]", BYTES("8")), "\0\0\0\0\0\0\0\0", 8, 200, ""},
+        {TEXT("tokens", "[2]", BYTES("7")), "\1\0\0\0a\1\0", 7, 422,
+         "lengths of its 2 texts|8 bytes"},
+        {TEXT("tokens", "[2]", BYTES("8")), "\4\0\0\0abcd", 8, 422, "1 texts in its bytes, but 2"},
+        {TEXT("tokens", "[2]", BYTES("9")), "\1\0\0\0a\1\0\0\0", 9, 422,
+         "tokens/1|length of 1 bytes|0"},
+        {TEXT("tokens", "[1]", BYTES("8")),
+         "\xFF\xFF\xFF\xFF"
+         "abcd",
+         8, 422, "tokens/0|4294967295"},
+        {TEXT("tokens", "[1]", BYTES("6")), "\1\0\0\0ab", 6, 422,
+         "1 bytes after the last of its 1"},
+        {TEXT("tokens", "[2]", BYTES("11")), "\1\0\0\0a\2\0\0\0\xC3(", 11, 422,
+         "tokens/1 is not UTF-8 at its byte 0"},
+        {TEXT("text", "[1]", BYTES("7")), "\3\0\0\0a\0b", 7, 422, "text/0 has a NUL at its byte 1"},
+        {TEXT("text", "[1]", BYTES("1048577")), "", 0, 422, "1048577|at most 1048576|fixed limit"},
+        {TEXT("text", "[1]", BYTES("5")), "\1\0\0", 3, 400, "\"text\"|3 of its 5 bytes"},
+        {"{\"inputs\":[" INPUT("text", "FP32", "[1]", DATA("[1]")) "]}", NULL, 0, 422,
+         "\"text\" must have the datatype BYTES"},
+        {TEXT("text", "[1]", DATA("[\"YQ==\"],\"parameters\":{\"content_type\":\"base64\"}")), NULL,
+         0, 422, "\"text\"|base64|the text itself"},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        if (rows[i].status != 200) {
+            expect_bad(i, rows[i].json, rows[i].bytes != NULL, rows[i].bytes, rows[i].size,
+                       rows[i].status, rows[i].says);
+            continue;
+        }
+        char body[512];
+        const size_t header = (size_t)sprintf(body, "%s", rows[i].json);
+        memcpy(body + header, rows[i].bytes, rows[i].size);
+        struct client_response response =
+            daemon_infer(INFER, "", body, header + rows[i].size, header);
+        cr_expect_eq(response.status, 200, "row %zu: %s", i, response.body);
+        client_response_free(&response);
     }
 }
 
@@ -446,4 +528,40 @@ Test(inference_refused, no_time) {
     struct client_response response = daemon_infer(INFER, "", body, size, header);
     expect_refused(&response, INFER, 503, "\"timeout\"", "one microsecond");
     free(body);
+}
+
+/* Many results are looked at in pieces, and the answer waits for the last one. */
+Test(inference_refused, one_of_many_results_is_out_of_range) {
+    enum {
+        SIDE = 1100
+    };
+    static const char *const ways[] = {"FP16", "FP32"};
+    char body[4096 + 3 * SIDE * 4];
+    for (size_t way = 0; way < COUNT(ways) + 1; way++) {
+        const size_t width = way == 1 ? 4 : 2;
+        size_t size = (size_t)sprintf(body, "{\"inputs\":[");
+        for (const char *name = "QKV"; *name != '\0'; name++) {
+            size +=
+                (size_t)sprintf(body + size, "%s" INPUT("%c", "%s", "[%d,1]", BYTES("%zu")),
+                                *name == 'Q' ? "" : ",", *name, ways[way % 2], SIDE, SIDE * width);
+        }
+        size += (size_t)sprintf(body + size, "],\"outputs\":[{\"name\":\"scores\",\"parameters\":"
+                                             "{\"binary_data\":true}}]}");
+        const size_t header = size;
+        for (size_t i = 0; i < 3 * SIDE; i++, size += width) {
+            const bool large = i % SIDE == SIDE - 1 && way < 2; /* 256; the others are 1 */
+            const float number = large ? 256 : 1;
+            const uint16_t half = large ? 0x5C00 : 0x3C00;
+            memcpy(body + size, way == 1 ? (const void *)&number : (const void *)&half, width);
+        }
+        struct client_response response = daemon_infer(INFER, "", body, size, header);
+        if (way == 0) {
+            expect_refused(&response, INFER, 422,
+                           "scores has the number 65536 at element 1209999|the range of FP16", "");
+        } else {
+            cr_expect_eq(response.status, 200, "%s", response.body);
+            cr_expect_gt(response.size, (size_t)SIDE * SIDE * width);
+        }
+        client_response_free(&response);
+    }
 }

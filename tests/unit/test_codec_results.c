@@ -111,8 +111,10 @@ Test(codec_results, numbers_out_of_range) {
         const struct codec_result half = result_of(numbers, COUNT(numbers), CODEC_TYPE_FP16);
         const struct codec_result bfloat = result_of(numbers, COUNT(numbers), CODEC_TYPE_BF16);
         const struct codec_result single = result_of(numbers, COUNT(numbers), CODEC_TYPE_FP32);
-        cr_expect_eq(codec_result_out_of_range(&half, 0, 40), rows[i].half ? 37 : SIZE_MAX, "%zu", i);
-        cr_expect_eq(codec_result_out_of_range(&bfloat, 0, 40), rows[i].bfloat ? 37 : SIZE_MAX, "%zu", i);
+        cr_expect_eq(codec_result_out_of_range(&half, 0, 40), rows[i].half ? 37 : SIZE_MAX, "%zu",
+                     i);
+        cr_expect_eq(codec_result_out_of_range(&bfloat, 0, 40), rows[i].bfloat ? 37 : SIZE_MAX,
+                     "%zu", i);
         cr_expect_eq(codec_result_narrowed(&single), 0);
         cr_expect_eq(codec_result_narrowed(&half), codec_result_narrowed(&bfloat));
         /* The number is in the piece [37, 38), and neither before nor behind it. */

@@ -46,6 +46,7 @@ struct lifted {
     size_t first_range; /* the first number out of range of the document's type, or LIFT_NONE */
     char range_text[LIFT_TEXT + 1]; /* the beginning of that number */
     double few[2]; /* the buffer of an array that is small enough after lifted_trim() */
+    size_t texts;  /* > 0: the bytes are so many texts, each after its length in four bytes */
     /* Only settle.c and binary.c use the rest. */
     unsigned rest;         /* LIFT_TYPE, LIFT_MASK */
     int type;              /* LIFT_TYPE: the enum codec_type of the numbers */

@@ -123,7 +123,9 @@ static bool colon(struct codec_reader *reader, size_t offset) {
 /* Takes the value of the dtype_key, which decides how all matrices are read, even those before it.
  * `offset` is the place of its closing quote. */
 static bool set_dtype(struct codec_reader *reader, size_t offset) {
-    const bool wide = reader_string_is(reader, reader->options.dtype_value);
+    const bool other = reader->options.dtype_other != NULL &&
+                       reader_string_is(reader, reader->options.dtype_other);
+    const bool wide = other || reader_string_is(reader, reader->options.dtype_value);
     if (!wide || reader->dtype == ATTN_FLOAT64) {
         reader->dtype_known |= wide || reader->options.key_level == 1; /* other keys may follow */
         return true;
@@ -140,7 +142,8 @@ static bool set_dtype(struct codec_reader *reader, size_t offset) {
     return reader_content(reader, reader->depth, reader->string_offset,
                           "\"%s\": \"%s\" must stand before the data of the first matrix in a body "
                           "over %d KiB, because data are read as they arrive",
-                          reader->options.dtype_key, reader->options.dtype_value,
+                          reader->options.dtype_key,
+                          other ? reader->options.dtype_other : reader->options.dtype_value,
                           KEEP_BYTES / 1024);
 }
 

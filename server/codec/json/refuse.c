@@ -60,6 +60,9 @@ const char *document_describe(const struct codec_document *document,
     case CODEC_OBJECT:
         return "an object";
     case CODEC_TENSOR:
+        if (document_tensor(document, value)->texts > 0) {
+            return "an array of strings";
+        }
         return document_tensor(document, value)->dtype == ATTN_BOOL ? "an array of booleans"
                                                                     : "an array of numbers";
     default:
