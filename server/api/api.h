@@ -138,10 +138,11 @@ bool api_claim(const struct api_request *request, struct api_work *work, size_t 
                const char *hint, struct http_response *response);
 
 api_handler api_attention, api_multihead, api_softmax, api_embeddings;
-api_handler api_explorer, api_docs, api_asset, api_openapi; /* assets.c */
-api_handler api_layers, api_layer, api_layer_attention;     /* layers.c */
-api_handler api_live, api_ready, api_version;               /* health.c */
-api_handler api_server, api_server_live, api_server_ready;  /* models.c */
+api_handler api_explorer, api_docs, api_asset;             /* assets.c */
+api_handler api_openapi, api_openapi_json;                 /* assets.c */
+api_handler api_layers, api_layer, api_layer_attention;    /* layers.c */
+api_handler api_live, api_ready, api_version;              /* health.c */
+api_handler api_server, api_server_live, api_server_ready; /* models.c */
 api_handler api_models, api_model, api_model_ready, api_model_config, api_model_stats;
 api_handler api_repository, api_load, api_unload; /* repository.c */
 api_handler api_metrics;                          /* metrics_text.c */

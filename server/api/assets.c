@@ -1,6 +1,6 @@
 /*
  * assets.c - the files that browsers load: the explorer at /, the reference at /docs, their files
- * at /assets/{name}, and openapi.yaml. server/explorer makes them, and embed.S puts them into the
+ * at /assets/{name}, openapi.yaml and openapi.json. server/explorer makes them, and embed.S puts them into the
  * daemon. They hold no secret, so nobody needs a key for them; the requests that the pages then
  * send need one.
  */
@@ -76,7 +76,18 @@ struct api_work *api_explorer(const struct api_request *request, struct http_res
 }
 
 struct api_work *api_docs(const struct api_request *request, struct http_response *response) {
+    const char *path = request->http->path;
+    if (path[strlen(path) - 1] == '/') { /* the links of the page are relative */
+        response->status = 308;
+        response->location = "../docs";
+        return NULL;
+    }
     return asset_reply(request, response, find_asset("", "docs.html"));
+}
+
+struct api_work *api_openapi_json(const struct api_request *request,
+                                  struct http_response *response) {
+    return asset_reply(request, response, find_asset("", "openapi.json"));
 }
 
 struct api_work *api_openapi(const struct api_request *request, struct http_response *response) {

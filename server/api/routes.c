@@ -37,6 +37,7 @@ const struct api_route api_routes[] = {
     {"GET", "/metrics", 0, api_metrics, API_KEYED},
     {"GET", "/version", 0, api_version, API_KEYED},
     {"GET", "/openapi.yaml", 0, api_openapi, API_OPEN},
+    {"GET", "/openapi.json", 0, api_openapi_json, API_OPEN},
     {"GET", "/", 0, api_explorer, API_OPEN},
     {"GET", "/docs", 0, api_docs, API_OPEN},
     {"GET", "/assets/{name}", 0, api_asset, API_OPEN},
@@ -76,6 +77,7 @@ static bool matches(const char *route, const char *path) {
 
 size_t api_route_of(const char *path) {
     size_t route = 0;
+    path = strcmp(path, "/docs/") == 0 ? "/docs" : path; /* the handler knows the difference */
     while (route < api_route_count && !matches(api_routes[route].path, path)) {
         route++;
     }

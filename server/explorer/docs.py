@@ -1,8 +1,8 @@
 #!/usr/bin/python3
-"""Writes the page /docs, server/explorer/src/docs.html, from openapi.yaml.
+"""Writes the page /docs, server/explorer/src/docs.html, from openapi.yaml, and openapi.json beside it.
 
-    docs.py            writes the page
-    docs.py --check    writes nothing and ends with status 1 if the page is not what openapi.yaml says
+    docs.py            writes both
+    docs.py --check    writes nothing and ends with status 1 if one of them is not what openapi.yaml says
 
 The page needs no JavaScript. A key that several paths take or return is shown once, and each of the paths links to it.
 The type of a key is its x-type, or else the type of its schema. The default of a key is the last sentence of its
@@ -25,6 +25,7 @@ import yaml
 HERE = pathlib.Path(__file__).resolve().parent
 DOCUMENT = HERE.parent.parent / "openapi.yaml"
 PAGE = HERE / "src" / "docs.html"
+IN_JSON = HERE / "src" / "openapi.json"
 
 SERVER = "http://127.0.0.1:8080"  # the default address of the daemon
 # The explorer shows these paths; tests/browser/docs.test.mjs compares the list with src/request.js.
@@ -214,8 +215,8 @@ class Document:
             media = side.get("content", {}).get(JSON)
             if media:
                 schema, name = self.resolve(media["schema"])
-                if schema.get("type") == "array" and kind == ANSWER:
-                    continue  # the description of the operation says what its elements are
+                if kind == ANSWER and (schema.get("type") == "array" or "x-type" in schema):
+                    continue  # the description of the operation says what it holds
                 found[kind] = schema, name
                 if "properties" not in schema:
                     raise Unknown(f"{operation['operationId']}: its {kind}s are no type with properties")
@@ -638,18 +639,28 @@ def check_anchors(page):
             raise Unknown(f"a link leads to {link}, which is not there")
 
 
+def in_json(value, levels=3):
+    """The document as JSON. Each path and each type has a line of its own, so that changes of several people merge."""
+    if levels == 0 or not isinstance(value, dict):
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    members = (f"{json.dumps(key)}:{in_json(member, levels - 1)}" for key, member in value.items())
+    return "{\n" + ",\n".join(members) + "\n}"
+
+
 def main():
-    parser = argparse.ArgumentParser(description="Writes the page /docs from openapi.yaml.")
+    parser = argparse.ArgumentParser(description="Writes the page /docs and openapi.json from openapi.yaml.")
     parser.add_argument("--check", action="store_true", help="write nothing, and fail if the page is not up to date")
     arguments = parser.parse_args()
     try:
         page = Page(Document(DOCUMENT)).make()
     except Unknown as error:
         sys.exit(f"{DOCUMENT.name}: {error}; docs.py does not understand that")
+    document = in_json(yaml.safe_load(DOCUMENT.read_text(encoding="utf-8"))) + "\n"
     if not arguments.check:
         PAGE.write_text(page, encoding="utf-8")
-    elif unpacked(PAGE.read_text(encoding="utf-8")) != unpacked(page):
-        sys.exit("server/explorer/src/docs.html is not what openapi.yaml says: run make docs")
+        IN_JSON.write_text(document, encoding="utf-8")
+    elif unpacked(PAGE.read_text(encoding="utf-8")) != unpacked(page) or IN_JSON.read_text(encoding="utf-8") != document:
+        sys.exit("server/explorer/src/docs.html or openapi.json is not what openapi.yaml says: run make docs")
 
 
 if __name__ == "__main__":

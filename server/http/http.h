@@ -20,6 +20,7 @@ struct http_server;
     X(200, "OK")                                                                                   \
     X(204, "No Content")                                                                           \
     X(304, "Not Modified")                                                                         \
+    X(308, "Permanent Redirect")                                                                   \
     X(400, "Bad Request")                                                                          \
     X(401, "Unauthorized")                                                                         \
     X(404, "Not Found")                                                                            \
@@ -84,6 +85,7 @@ struct http_response {
     int status;             /* e.g. 200; a 503 is sent with "Retry-After: 1" unless it lasts */
     const char *media_type; /* NULL = application/json */
     const char *allow;      /* the Allow header of a 405 */
+    const char *location;   /* the Location header of a 308 */
     const char *codings;    /* the Accept-Encoding header of a 415 */
     /* The reason of a refusal, such as "over --max-body", which the summaries in the log count;
      * NULL = this is not such a refusal. */

@@ -148,6 +148,7 @@ static bool add_headers(const struct http_call *call, struct MHD_Response *out) 
            add_header(out, "X-Request-Id", call->id) && add_keeping(response, out) &&
            add_header(out, "X-Content-Type-Options", "nosniff") &&
            (response->allow == NULL || add_header(out, "Allow", response->allow)) &&
+           (response->location == NULL || add_header(out, "Location", response->location)) &&
            (response->status != 503 || response->lasting || add_header(out, "Retry-After", "1")) &&
            (!response->timed || add_timing(out, response->timing)) &&
            (!call->connection->ends || add_header(out, "Connection", "close"));

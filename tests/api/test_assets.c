@@ -22,12 +22,13 @@ TestSuite(frames, .timeout = 60);
 
 static const char *media_type_of(const char *path) {
     const char *end = strrchr(path, '.');
-    return strcmp(path, "/openapi.yaml") == 0 ? "application/yaml"
-           : end == NULL                      ? "text/html; charset=utf-8"
-           : strcmp(end, ".js") == 0          ? "text/javascript; charset=utf-8"
-           : strcmp(end, ".css") == 0         ? "text/css; charset=utf-8"
-           : strcmp(end, ".svg") == 0         ? "image/svg+xml"
-                                              : "text/plain; charset=utf-8";
+    return strcmp(path, "/openapi.yaml") == 0   ? "application/yaml"
+           : strcmp(path, "/openapi.json") == 0 ? "application/json"
+           : end == NULL                        ? "text/html; charset=utf-8"
+           : strcmp(end, ".js") == 0            ? "text/javascript; charset=utf-8"
+           : strcmp(end, ".css") == 0           ? "text/css; charset=utf-8"
+           : strcmp(end, ".svg") == 0           ? "image/svg+xml"
+                                                : "text/plain; charset=utf-8";
 }
 
 #define POLICY                                                                                     \
@@ -165,6 +166,16 @@ Test(assets, pages_and_their_files) {
 
 Test(assets, the_document) {
     expect_asset("/openapi.yaml");
+    expect_asset("/openapi.json");
+}
+
+/* The links of the reference are relative, so its address has no slash at its end. */
+Test(assets, the_reference_is_no_folder) {
+    struct client_response response = daemon_ask("GET", "/docs/", "");
+    cr_expect_eq(response.status, 308);
+    cr_expect_eq(response.size, 0);
+    expect_header(&response, "/docs/", "Location", "../docs");
+    client_response_free(&response);
 }
 
 /* Options that change other answers do not change these files. */
@@ -175,7 +186,7 @@ Test(assets, options_of_others, .init = NULL) {
     cr_assert_eq(write(fd, "0123456789abcdef\n", 17), 17);
     close(fd);
     daemon_start((const char *const[]){"--compression", "yes", "--api-key-file", path, NULL});
-    static const char *const open[] = {"/", "/docs", "/openapi.yaml"};
+    static const char *const open[] = {"/", "/docs", "/openapi.yaml", "/openapi.json"};
     for (size_t i = 0; i < COUNT(open); i++) {
         expect_asset(open[i]);
         struct client_response response = daemon_ask("GET", open[i], "Accept-Encoding: zstd\r\n");
