@@ -114,6 +114,7 @@ bool codec_as_form(const struct codec_document *document, const struct codec_val
         !read_shape(document, shape, name, sizeof(double), form, error)) {
         return false;
     }
+    form->texts = false;
     form->bytes = sizes[form->type];
     for (int axis = 0; axis < form->rank; axis++) {
         form->bytes *= form->shape[axis];

@@ -57,7 +57,7 @@ static const struct bad_head heads[] = {
     {"GET", "/assets/", NULL, 404, "/assets/", NULL},
     {"GET", "/assets/a/b", NULL, 404, "/assets/a/b", NULL},
     {"GET", "/assets/..%2Findex.html", NULL, 404, "/assets/../index.html", NULL},
-    {"GET", "/docs/", NULL, 404, "/docs/", NULL},
+    {"GET", "/docs/a", NULL, 404, "/docs/a", NULL},
     {"POST", "/attention", "Content-Type: text/plain\r\n", 415, "text/plain", NULL},
     {"POST", "/attention", "Content-Type: text/plain; charset=utf-8\r\n", 415, "text/plain", NULL},
     {"POST", "/attention", "Content-Type: application/octet-stream\r\n", 415, "application/json",
