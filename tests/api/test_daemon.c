@@ -203,6 +203,10 @@ Test(daemon, promise_10_says_that_it_drains) {
         int status;
     } cases[] = {{"GET", "/health/ready", "", 503},
                  {"GET", "/health/live", "", 200},
+                 {"GET", "/v2/health/ready", "", 503},
+                 {"GET", "/v2/health/live", "", 200},
+                 {"GET", "/v2/models/attention/ready", "", 503},
+                 {"GET", "/v2/models/none/ready", "", 404},
                  {"POST", "/attention", "{\"X\":[[1]]}", 200},
                  {"POST", "/attention", "{", 400}};
     struct client_connection kept;

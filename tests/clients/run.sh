@@ -4,7 +4,7 @@
 # - typescript, python, go, java: a client is generated from openapi.yaml and compiled. It asks the first notebook, the same
 #   with drawn matrices, and a bad request. Then the client in plain/ runs that needs only the standard library of Go or Java.
 # - javascript, rust: the clients in plain/.
-# - stock: tritonclient, and safetensors with requests. kserve: KServe's client.
+# - stock: tritonclient, and safetensors with requests. kserve: KServe's client. mlserver: MLServer's codecs.
 # - readme, torch: the section "Python first" of README.md, with NumPy and with PyTorch. $TORCH_PYTHON is a Python that has
 #   PyTorch; by default it is Debian's.
 # Without a NAME, all of them run. The first run downloads packages from npm, PyPI, Go's proxy and Maven Central. Packages
@@ -16,7 +16,7 @@ root=$(realpath "$here/../..")
 document=$root/openapi.yaml
 folder=$(realpath "${1:?usage: run.sh FOLDER [NAME...]}")
 shift
-[ $# != 0 ] || set -- lint typescript python go java javascript rust stock kserve readme torch
+[ $# != 0 ] || set -- lint typescript python go java javascript rust stock kserve mlserver readme torch
 work=$root/build/clients
 mkdir -p "$work"
 log=$work/log.txt
@@ -141,6 +141,11 @@ run_stock() {
 run_kserve() {
     "$here/../support/venv.sh" "$work/venv-kserve" "$here/stock/requirements-kserve.txt"
     stock_tests "$work/venv-kserve/bin/python" test_kserve.py
+}
+
+run_mlserver() {
+    "$here/../support/venv.sh" "$work/venv-mlserver" "$here/stock/requirements-mlserver.txt" --no-deps
+    stock_tests "$work/venv-mlserver/bin/python" test_mlserver.py
 }
 
 run_readme() {

@@ -1,14 +1,15 @@
 #!/bin/bash
-# venv.sh FOLDER REQUIREMENTS makes a virtual environment of Python in FOLDER, with the packages from
-# PyPI that the file REQUIREMENTS lists. If FOLDER has them already, it needs no network.
+# venv.sh FOLDER REQUIREMENTS [OPTION...] makes a virtual environment of Python in FOLDER, with the packages from
+# PyPI that the file REQUIREMENTS lists. pip gets the options. If FOLDER has the packages already, it needs no network.
 set -euo pipefail
 
-venv=${1:?usage: venv.sh FOLDER REQUIREMENTS}
-requirements=${2:?usage: venv.sh FOLDER REQUIREMENTS}
+venv=${1:?usage: venv.sh FOLDER REQUIREMENTS [OPTION...]}
+requirements=${2:?usage: venv.sh FOLDER REQUIREMENTS [OPTION...]}
+shift 2
 
 # The copy of the requirements is written last, so a broken installation is made again.
 cmp -s "$requirements" "$venv/installed.txt" && exit
 rm -rf "$venv"
 /usr/bin/python3 -m venv "$venv" || { rm -rf "$venv" && python3 -m venv "$venv"; }
-"$venv/bin/pip" install --quiet --disable-pip-version-check -r "$requirements"
+"$venv/bin/pip" install --quiet --disable-pip-version-check "$@" -r "$requirements"
 cp "$requirements" "$venv/installed.txt"

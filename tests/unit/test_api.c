@@ -6,7 +6,9 @@
 #include <string.h>
 
 #include "api/api.h"
+#include "api/question.h"
 #include "api/reply.h"
+#include "api/tensors.h"
 
 static struct api_state state = {.budget = {.max_request = 4 << 20, .max_total = 8 << 20},
                                  .max_work = 1e6,
@@ -152,6 +154,34 @@ Test(api, counts_a_long_answer_while_it_is_sent) {
     cr_assert_not_null(response.read);
     cr_expect_geq(account.held, HTTP_STREAM);
     response.release((void *)(uintptr_t)response.body);
+    account_close(&account);
+}
+
+/* So is a long answer of binary tensors, whose header is in the account, too. */
+Test(api, counts_a_long_binary_answer_while_it_is_sent) {
+    static const float zeros[40000];
+    const attn_tensor tensor = {.data = zeros, .dtype = ATTN_FLOAT32, .rank = 1, .shape = {40000}};
+    struct account account;
+    struct http_response response = {0};
+    struct codec_items list;
+    struct tensors_answer answer = {0};
+    struct question question = {.floats = CODEC_TYPE_FP32};
+    account_open(&account, &state.budget, 0);
+    codec_items_begin(&list, &account);
+    const struct api_request request = {.http = &post,
+                                        .state = &state,
+                                        .account = &account,
+                                        .tensors = &answer,
+                                        .question = &question};
+    codec_add_open(&list, CODEC_OP_OBJECT, NULL);
+    codec_add_tensor(&list, "output", &tensor);
+    codec_add_close(&list);
+    tensors_reply(&request, &response, &list);
+    cr_assert_eq(response.status, 200);
+    cr_assert_not_null(response.read);
+    cr_expect_geq(account.held, HTTP_STREAM + answer.header.size);
+    cr_expect_gt(response.size, sizeof zeros);
+    tensors_free(&answer);
     account_close(&account);
 }
 

@@ -77,7 +77,7 @@ class Metadata(unittest.TestCase):
             self.assertLessEqual({"Q", "K", "V", "mask"}, {given["name"] for given in said["inputs"]})
             self.assertLessEqual({"output", "weights"}, {made["name"] for made in said["outputs"]})
             for described in said["inputs"] + said["outputs"]:
-                self.assertIn(described["datatype"], ("FP32", "BOOL", "INT64", "FP64"))
+                self.assertIn(described["datatype"], ("FP32", "BOOL", "INT64", "FP64", "BYTES"))
                 self.assertTrue(all(size == -1 or size > 0 for size in described["shape"]))
         self.assertEqual(self.client.get_model_config("attention")["name"], "attention")
 
@@ -174,9 +174,27 @@ class Infer(unittest.TestCase):
         expected = stock.attention(given)["output"]
         got = self.infer("attention", given, priority=1, headers={"X-Request-Id": "42"}, query_params={"a": 1})
         stock.check(got["output"], expected)
+        got = self.infer("attention", given, sequence_id=7, sequence_start=True, sequence_end=True)
+        stock.check(got["output"], expected)
         got = self.infer("attention", given, {"return": '["lse", "output"]'})
         self.assertEqual(set(got), {"lse", "output"})
         stock.check(got["output"], expected)
+
+    def test_words(self):
+        embedding = stock.draw(3, 2)
+        x = embedding[None, None, [1, 2, 0]]  # the words sorted are cat, the, é
+        for name, words in (("tokens", ["the", "é", "cat"]), ("text", ["The é, cat."])):
+            for binary in (True, False):
+                given = {name: np.array([word.encode() for word in words], np.object_), "embedding": embedding}
+                inputs = [tensor(key, array, binary or key != name) for key, array in given.items()]
+                answer = self.client.infer("attention", inputs)
+                self.assertEqual(answer.as_numpy("tokens").tolist(), ["the", "é", "cat"])
+                stock.check(answer.as_numpy("output"), stock.attention({"Q": x, "K": x, "V": x})["output"][0, 0])
+
+    def test_halves_in_json(self):
+        given = stock.matrices(np.float16)
+        answer = self.client.infer("attention", tensors(given, binary=False), outputs=wanted("output", binary=False))
+        stock.check(answer.as_numpy("output"), stock.attention(given)["output"])
 
     def test_draws(self):
         """A matrix may be drawn by the service. Its description is JSON in a text."""
@@ -347,8 +365,6 @@ class Errors(unittest.TestCase):
         self.refuse(tensors({**self.given, "Q": np.array([["a"]], dtype=np.object_)}), "BYTES")
         self.refuse(tensors({**self.given, "lengths": np.array([2.5], np.float32)}), "lengths")
         self.refuse(tensors({**self.given, "Q": np.full((2, 3), np.nan, np.float32)}), "Q")
-        half = {**self.given, "Q": self.given["Q"].astype(np.float16)}
-        self.refuse([tensor(name, array, name != "Q") for name, array in half.items()], "FP16")
 
     def test_sizes(self):
         inputs = tensors(self.given)
@@ -372,7 +388,6 @@ class Errors(unittest.TestCase):
         shared.set_shared_memory("region", 24)
         self.refuse([shared, *tensors(self.given)[1:]], "Q", "shared memory")
         self.refuse(tensors(self.given), "classification", outputs=[triton.InferRequestedOutput("output", class_count=3)])
-        self.refuse(tensors(self.given), "sequence_id", sequence_id=7)
         for ask in (self.client.get_trace_settings, self.client.get_log_settings, self.client.get_system_shared_memory_status):
             with self.assertRaisesRegex(InferenceServerException, "/v2/"):
                 ask()
