@@ -91,6 +91,8 @@ Test(relative_bias, counts_from_the_position_of_the_query) {
          "]"},
         {TWO ",\"lengths\":[2,3],\"alignment\":\"bottom_right\",\"bias\":[[100,0,0]]}",
          "[[[[117,18,null],[100,17,null],[101,0,null]]],[[[100,17,18],[101,0,17],[102,1,0]]]]"},
+        {TWO ",\"lengths\":[2,3],\"alignment\":\"bottom_right\",\"bias\":[[[[100,0,0]]]]}",
+         "[[[[117,18,null],[100,17,null],[101,0,null]]],[[[100,17,18],[101,0,17],[102,1,0]]]]"},
         {TWO
          ",\"lengths\":[2,3],\"alignment\":\"bottom_right\",\"bias\":[[[[100,0,0]]],[[[0,0,0]]]]}",
          "[[[[117,18,null],[100,17,null],[101,0,null]]],[" TOP "]]"},
