@@ -33,7 +33,7 @@ static void put_file(const char *name, const void *bytes, size_t size) {
     cr_assert_eq(fclose(file), 0);
 }
 
-static void put_model(void) {
+static void put_t5(void) {
     static const char config[] =
         "{\"model_type\":\"t5\",\"num_heads\":1,\"d_model\":2,\"d_kv\":2,"
         "\"relative_attention_num_buckets\":32,\"relative_attention_max_distance\":128}";
@@ -62,7 +62,7 @@ static void put_model(void) {
 static void start(void) {
     strcpy(folder, "/tmp/layers-XXXXXX");
     cr_assert_not_null(mkdtemp(folder));
-    put_model();
+    put_t5();
     const char *const options[] = {"--layers", folder, NULL};
     daemon_start_with(options);
 }

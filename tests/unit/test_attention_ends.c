@@ -11,7 +11,7 @@
 #include "support/scale.h"
 #include "test_by_hand.h"
 
-/* ------------------------------------------------------------------- the rule of flash-attention */
+/* ------------------------------------------------------------------ the rule of flash-attention */
 
 enum {
     MOST_BATCH = 3,
@@ -29,7 +29,7 @@ struct flash {
     double scale, softcap;
 };
 
-static double *draw_numbers(struct rng *rng, size_t count) {
+static double *draw_normals(struct rng *rng, size_t count) {
     double *x = malloc(count * sizeof *x);
     cr_assert_not_null(x);
     for (size_t i = 0; i < count; i++) {
@@ -58,10 +58,10 @@ static struct flash draw_flash(struct rng *rng) {
         f.seqlens[b] = rng_between(rng, 0, f.keys);
     }
     f.scale = 1 / sqrt((double)f.d);
-    f.q = draw_numbers(rng, f.batch * f.heads * f.queries * f.d);
-    f.k = draw_numbers(rng, f.batch * f.kv_heads * f.keys * f.d);
-    f.v = draw_numbers(rng, f.batch * f.kv_heads * f.keys * f.d);
-    f.slopes = rng_chance(rng, 3) ? draw_numbers(rng, f.heads) : NULL;
+    f.q = draw_normals(rng, f.batch * f.heads * f.queries * f.d);
+    f.k = draw_normals(rng, f.batch * f.kv_heads * f.keys * f.d);
+    f.v = draw_normals(rng, f.batch * f.kv_heads * f.keys * f.d);
+    f.slopes = rng_chance(rng, 3) ? draw_normals(rng, f.heads) : NULL;
     return f;
 }
 
@@ -125,7 +125,7 @@ static attn_tensor some_rows(const struct flash *f, const double *x, size_t from
 
 /* Computes output and lse by the library. Stages and weights are computed by other code, so `more`
  * chooses the code. */
-static void compute(const struct flash *f, unsigned more, double *output, double *lse) {
+static void compute_flash(const struct flash *f, unsigned more, double *output, double *lse) {
     attn_tensor t[4] = {some_rows(f, f->k, f->past, f->keys), some_rows(f, f->v, f->past, f->keys),
                         some_rows(f, f->k, 0, f->past), some_rows(f, f->v, 0, f->past)};
     const attn_tensor q = {.data = f->q,
@@ -164,7 +164,7 @@ static void check_flash(const struct flash *f, unsigned more, size_t call) {
     double *output = malloc((rows * f->d + rows + f->d) * sizeof *output);
     double *lse = output + rows * f->d, *want = lse + rows;
     cr_assert_not_null(output);
-    compute(f, more, output, lse);
+    compute_flash(f, more, output, lse);
     for (size_t row = 0; row < rows; row++) {
         const size_t i = row % f->queries, h = row / f->queries % f->heads;
         const double sum = flash_row(f, row / f->queries / f->heads, h, i, want);
@@ -192,7 +192,7 @@ Test(ends, random_calls_follow_the_rule_of_flash_attention, .timeout = 60) {
     }
 }
 
-/* --------------------------------------------------------------------------------------- by hand */
+/* -------------------------------------------------------------------------------------- by hand */
 
 enum {
     ITEMS = 3,
