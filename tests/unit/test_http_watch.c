@@ -48,6 +48,47 @@ static bool was_cut(int fd) {
     return recv(fd, &byte, 1, MSG_DONTWAIT) == 0;
 }
 
+/* A client whose bytes the server has not read is not late. It is cut off once they are read, or if
+ * they are never read. */
+Test(http_watch, unread_bytes_put_off_the_deadline) {
+    enum {
+        SILENT,
+        READ_LATER,
+        NEVER_READ,
+        COUNT
+    };
+    const struct timespec briefly = {.tv_nsec = 10000000};
+    struct watched watched[COUNT] = {0};
+    int pairs[COUNT][2]; /* the end of the server, the end of the client */
+    char byte;
+    struct watch *watch = watch_start();
+    cr_assert_not_null(watch);
+    for (int i = 0; i < COUNT; i++) {
+        cr_assert_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, pairs[i]), 0);
+        cr_assert(i == SILENT || send(pairs[i][1], "u", 1, 0) == 1);
+        watch_until(&watched[i], 1); /* long ago */
+        watch_add(watch, &watched[i], pairs[i][0]);
+    }
+    while (!was_cut(pairs[SILENT][1])) { /* the time limit of the suite bounds the wait */
+        nanosleep(&briefly, NULL);
+    }
+    cr_assert_eq(recv(pairs[READ_LATER][0], &byte, 1, 0), 1);
+    while (!was_cut(pairs[READ_LATER][1])) {
+        nanosleep(&briefly, NULL);
+    }
+    while (!was_cut(pairs[NEVER_READ][1])) {
+        nanosleep(&briefly, NULL);
+    }
+    for (int i = 0; i < COUNT; i++) {
+        watch_remove(watch, &watched[i]);
+        cr_expect_eq(watched[i].late > 0, i != SILENT, "%d was put off %u times", i,
+                     watched[i].late);
+        close(pairs[i][0]);
+        close(pairs[i][1]);
+    }
+    watch_stop(watch);
+}
+
 /* A client that takes nothing is cut off when its time is over. Its time stands still while the
  * server makes the next bytes, and goes on after that. */
 Test(http_watch, time_stands_still_while_bytes_are_made) {
