@@ -53,6 +53,7 @@ Test(codec_safetensors, headers_that_are_refused) {
         {"{\"A\":" SINGLE("[0,9223372036854775808]") "}", "A", "must have data_offsets"},
         {"{\"A\":" SINGLE("[-4,0]") "}", "A", "must have data_offsets"},
         {"{\"A\":" SINGLE("[4,0]") "}", "A", "the second is not before the first"},
+        {"{\"A\":" SINGLE("[4,4]") "}", "A", "has 0 bytes by its data_offsets, but 4 by its dtype"},
         {"{\"A\":" SINGLE("[0]") "}", "A", "must have data_offsets"},
         {"{\"A\":" SINGLE("[0,4,8]") "}", "A", "must have data_offsets"},
         {"{\"A\":" SINGLE("[0,4.5]") "}", "A", "must have data_offsets"},
@@ -271,5 +272,83 @@ Test(codec_safetensors, headers_of_any_length) {
                      buffer.size - SAFETENSORS_PREFIX);
         codec_results_free(&results);
         codec_buffer_free(&buffer, test_account());
+    }
+}
+
+/* Lists the tensors of a file that has so many bytes after its header, as text. Owned. */
+static char *list_file(const char *header, size_t bytes) {
+    struct codec_document *document = read_good(header);
+    const struct codec_value *metadata;
+    struct codec_error error = {0};
+    size_t count;
+    struct codec_stored *list = codec_safetensors_list(document, bytes, &count, &metadata, &error);
+    char *text = malloc(1000), *end = text;
+    *text = '\0';
+    for (size_t i = 0; list != NULL && i < count; i++) {
+        end += sprintf(end, "%s:%s/%d", list[i].name,
+                       list[i].type == CODEC_TYPE_COUNT ? "other"
+                                                        : codec_safetensors_types[list[i].type],
+                       list[i].rank);
+        for (int axis = 0; axis < list[i].rank; axis++) {
+            end += sprintf(end, ",%zu", list[i].shape[axis]);
+        }
+        end += sprintf(end, "@%zu+%zu ", list[i].begin, list[i].bytes);
+    }
+    if (list == NULL) {
+        strcpy(text, error.message);
+    } else if (metadata != NULL) {
+        strcpy(end, "metadata");
+    }
+    free(list);
+    codec_document_free(document);
+    return text;
+}
+
+/* The header of a file may have tensors that no body has: empty ones, of any rank or type. */
+Test(codec_safetensors, headers_of_files) {
+    static const struct {
+        const char *header;
+        size_t bytes;
+        const char *text;
+    } rows[] = {
+        {"{}", 0, ""},
+        {"{\"__metadata__\":{\"a\":\"b\"}}", 0, "metadata"},
+        {"{\"b\":" SINGLE("[4,8]") ",\"a\":" SINGLE("[0,4]") "}", 8,
+         "a:F32/1,1@0+4 b:F32/1,1@4+4 "},
+        {"{\"a\":" TENSOR("\"F32\"", "[0]", "[0,0]") ",\"b\":" SINGLE("[0,4]") "}", 4,
+         "a:F32/1,0@0+0 b:F32/1,1@0+4 "},
+        {"{\"b\":" SINGLE("[0,4]") ",\"c\":" TENSOR("\"F32\"", "[0]", "[0,0]") "}", 4,
+         "b:F32/1,1@0+4 c:F32/1,0@0+0 "},
+        {"{\"b\":" SINGLE("[0,4]") ",\"c\":" TENSOR("\"F32\"", "[2,0]", "[4,4]") "}", 4,
+         "b:F32/1,1@0+4 c:F32/2,2,0@4+0 "},
+        {"{\"a\":" TENSOR("\"F32\"", "[]", "[0,4]") "}", 4, "a:F32/0@0+4 "},
+        {"{\"a\":" TENSOR("\"F8_E4M3\"", "[3]", "[0,3]") "}", 3, "a:other/1,3@0+3 "},
+        {"{\"a\":" TENSOR("\"F32\"", "[1,1,1,1,1,1,1,1,1]", "[0,4]") "}", 4, "a:F32/-1@0+4 "},
+        {"[]", 0, "the body must be an object"},
+        {"{\"__metadata__\":[]}", 0, "__metadata__ must be an object"},
+        {"{\"__metadata__\":{\"a\":1}}", 0, "must be a string"},
+        {"{\"a\":1}", 0, "the tensor \"a\" is no object"},
+        {"{\"a\":{\"shape\":[1],\"data_offsets\":[0,4]}}", 4, "the tensor \"a\" has no dtype"},
+        {"{\"a\":" TENSOR("7", "[1]", "[0,4]") "}", 4, "the tensor \"a\" has no dtype"},
+        {"{\"a\":" TENSOR("\"F32\"", "[-1]", "[0,4]") "}", 4, "the tensor \"a\" has no shape"},
+        {"{\"a\":" TENSOR("\"F32\"", "\"x\"", "[0,4]") "}", 4, "the tensor \"a\" has no shape"},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1]}}", 4, "must have data_offsets"},
+        {"{\"a\":" SINGLE("[4,0]") "}", 4, "must have data_offsets"},
+        {"{\"a\":" SINGLE("[-4,0]") "}", 4, "must have data_offsets"},
+        {"{\"a\":" SINGLE("[0,4,8]") "}", 4, "must have data_offsets"},
+        {"{\"a\":" SINGLE("[0]") "}", 4, "must have data_offsets"},
+        {"{\"a\":" SINGLE("[0,8]") "}", 8, "has another number of bytes"},
+        {"{\"a\":" TENSOR("\"F32\"", "[4294967296,4294967296]", "[0,0]") "}", 0,
+         "has another number of bytes"},
+        {"{\"a\":" SINGLE("[4,8]") "}", 8, "begins at byte 4, but the tensors before it end at"},
+        {"{\"a\":" SINGLE("[0,4]") ",\"b\":" SINGLE("[0,4]") "}", 8, "begins at byte 0, but the"},
+        {"{\"a\":" SINGLE("[0,4]") "}", 8, "the tensors have 4 bytes, but the file has 8 bytes"},
+        {"{\"a\":" SINGLE("[0,4]") "}", 0, "the tensors have 4 bytes, but the file has 0 bytes"},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        char *text = list_file(rows[i].header, rows[i].bytes);
+        cr_expect(rows[i].text[0] == '\0' ? text[0] == '\0' : strstr(text, rows[i].text) != NULL,
+                  "%s: %s", rows[i].header, text);
+        free(text);
     }
 }
