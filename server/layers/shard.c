@@ -67,16 +67,6 @@ bool shard_is_unchanged(const struct layer_shard *shard, int fd) {
            is_same_time(now.modified, shard->modified) && is_same_time(now.changed, shard->changed);
 }
 
-int shard_open(const struct layer_shard *shard) {
-    const int fd = shard_open_inside(shard->folder, shard->path, 0);
-    if (fd >= 0 && !shard_is_unchanged(shard, fd)) {
-        close(fd);
-        errno = ESTALE;
-        return -1;
-    }
-    return fd;
-}
-
 bool shard_read_at(int fd, void *to, size_t size, uint64_t offset) {
     char *bytes = to;
     while (size > 0) {

@@ -23,11 +23,7 @@ bool shard_may_pass(int error);
 /* Notes what the file system says of a file, so that the same file is known again. */
 void shard_note(struct layer_shard *shard, const struct stat *status);
 
-/* Opens the file of a shard if it is still the file whose header was read. Otherwise it returns -1
- * with errno, which is ESTALE if it is another file, or if the file has changed. */
-int shard_open(const struct layer_shard *shard);
-
-/* Returns whether an open file is still as it was when its header was read. */
+/* Returns whether an open file is the file whose header was read, and has not changed since. */
 bool shard_is_unchanged(const struct layer_shard *shard, int fd);
 
 /* Reads `size` bytes at an offset. Returns false with errno if they cannot be read; errno is 0 if

@@ -139,10 +139,12 @@ Test(layers_models, are_read_again_when_one_file_changes) {
     cr_expect_eq(d_model_of("sub.b.h.0"), 2);
     cr_expect_eq(d_model_of("n.b.h.0"), 2);
     layer_file_model("sub/m-2.safetensors", "b.", 1, 3, 2, 2);
-    layer_file_model("n-2.safetensors", "b.", 1, 5, 2, 2);
     cr_expect_eq(d_model_of("sub.b.h.0"), 3);
     cr_expect_eq(d_model_of("sub.a.h.0"), 2);
+    cr_expect_eq(d_model_of("n.b.h.0"), 2);
+    layer_file_model("n-2.safetensors", "b.", 1, 5, 2, 2);
     cr_expect_eq(d_model_of("n.b.h.0"), 5);
+    cr_expect_eq(d_model_of("sub.b.h.0"), 3);
     layer_file_remove("n-1.safetensors");
     expect_reason("n.safetensors.index.json", "n-1.safetensors cannot be opened");
 }
@@ -479,8 +481,8 @@ Test(layers_models, with_names_that_no_path_has_are_refused) {
     char name[256], longest[256];
     memset(longest, 'a', 128);
     strcpy(longest + 128, ".safetensors");
-    memset(name, 'a', 129);
-    strcpy(name + 129, ".safetensors");
+    memset(name, 'a', 128);
+    strcpy(name + 128, "-.safetensors"); /* it comes before the other one */
     layer_file_model(longest, "", 1, 2, 2, 0);
     layer_file_model(name, "", 1, 2, 2, 0);
     layer_file_model("a b.safetensors", "", 1, 2, 2, 0);
