@@ -136,7 +136,7 @@ static void write_bias(FILE *out, size_t n, size_t past, const double *more) {
     fputs("]],", out);
 }
 
-static struct cJSON *ask(const char *path, char *body) {
+static struct cJSON *ask_layer(const char *path, char *body) {
     struct cJSON *answer = daemon_ask_json(path, body, strlen(body));
     free(body);
     return answer;
@@ -168,8 +168,8 @@ static void compare(size_t n, size_t past, const double *more) {
           "\"dtype\":\"float64\"}",
           out);
     fclose(out);
-    struct cJSON *answer = ask("/layers/t5." LAYER "/attention", mine);
-    struct cJSON *expected = ask("/multi-head-attention", same);
+    struct cJSON *answer = ask_layer("/layers/t5." LAYER "/attention", mine);
+    struct cJSON *expected = ask_layer("/multi-head-attention", same);
     struct json_difference difference;
     cr_expect(json_near(answer, expected, 1e-12, 1e-12, &difference), "%zu queries after %zu keys",
               n, past);

@@ -24,7 +24,7 @@ enum {
 
 static char folder[64];
 
-static void put_file(const char *name, const void *bytes, size_t size) {
+static void write_file(const char *name, const void *bytes, size_t size) {
     char path[256];
     snprintf(path, sizeof path, "%s/%s", folder, name);
     FILE *file = fopen(path, "wb");
@@ -54,8 +54,8 @@ static void put_t5(void) {
         numbers[WEIGHTS + k] = (float)k;
     }
     char *file = binary_file(header, numbers, sizeof numbers, &size);
-    put_file("m.config.json", config, strlen(config));
-    put_file("m.safetensors", file, size);
+    write_file("m.config.json", config, strlen(config));
+    write_file("m.safetensors", file, size);
     free(file);
 }
 

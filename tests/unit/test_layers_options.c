@@ -314,7 +314,7 @@ Test(layers_options, have_the_heads_of_their_stack) {
 }
 
 /* Returns a result of the layer for a unit matrix as X: its matrix and its bias. Returns owned. */
-static float *project(attn_result result, size_t columns) {
+static float *project_rows(attn_result result, size_t columns) {
     struct layer_use use = {0};
     char reason[LAYERS_REASON];
     float unit[64] = {0};
@@ -342,7 +342,7 @@ static float *project(attn_result result, size_t columns) {
  * gives the row of column c of head h. */
 static void expect_rows(attn_result result, size_t heads, bool biased,
                         size_t (*row_of)(int, size_t), int which) {
-    float *numbers = project(result, heads * 4);
+    float *numbers = project_rows(result, heads * 4);
     for (size_t h = 0; h < heads; h++) {
         for (size_t i = 0; i < 8; i++) {
             for (size_t c = 0; c < 4; c++) {
