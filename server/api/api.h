@@ -96,8 +96,7 @@ enum api_access {
     API_OPEN   /* any client: the answer tells no secret, and nothing is computed */
 };
 
-/* One row of the table of routes: a path and a method. The rows of a path follow one another.
- * "{name}" in a path matches any one segment. The rows are in the order of openapi.yaml. */
+/* One row of the table of routes: a path and its method. "{name}" in a path matches any one segment. The rows are in the order of openapi.yaml. */
 struct api_route {
     const char *method, *path;
     /* A bit FIELDS_AT_*: the fields of the body; or API_NO_BODY. 0: the body, if there

@@ -97,13 +97,6 @@ static const char *layer_of(const struct http_request *request) {
 
 static void app_release(void *arg);
 
-/* Prepares for the body. Returns false after filling the response if the request is refused. */
-static bool begin_body(struct exchange *exchange, struct http_response *response) {
-    const unsigned fields = exchange->target->fields;
-    return fields == API_NO_BODY ||
-           question_begin(&exchange->question, &exchange->request, fields, response);
-}
-
 static void *app_begin(void *context, const struct http_request *request,
                        struct http_response *response) {
     struct api_state *state = context;
@@ -144,7 +137,8 @@ static void *app_begin(void *context, const struct http_request *request,
     exchange->request.question = &exchange->question;
     exchange->request.format = route == target ? format_of_answer(request) : API_INFERENCE;
     pthread_mutex_init(&exchange->mutex, NULL);
-    if (!begin_body(exchange, response)) {
+    if (target->fields != API_NO_BODY &&
+        !question_begin(&exchange->question, &exchange->request, target->fields, response)) {
         app_release(exchange);
         return NULL;
     }
@@ -552,8 +546,7 @@ static bool app_end(void *arg, const struct http_request *request, struct http_r
     if (exchange->unwanted) {
         return refuse_work(exchange);
     }
-    const unsigned fields = exchange->target->fields;
-    const bool asks = fields != API_NO_BODY;
+    const bool asks = exchange->target->fields != API_NO_BODY;
     if (asks && !exchange->opened && exchange->error.status == CODEC_OK) {
         /* The body is empty. The reader refuses it when it is finished. */
         read_piece(exchange, "", 0);
@@ -658,9 +651,8 @@ struct http_app api_app(struct api_state *state) {
                                           .infinity_key = fields_infinity_key()};
     assets_set_policy(state);
     state->metrics.route_count = api_route_count;
-    for (size_t i = 0; i < api_route_count; i++) { /* a path with several methods counts once */
-        const bool again = i > 0 && strcmp(api_routes[i].path, api_routes[i - 1].path) == 0;
-        state->metrics.routes[i] = again ? NULL : api_routes[i].path;
+    for (size_t i = 0; i < api_route_count; i++) {
+        state->metrics.routes[i] = api_routes[i].path;
     }
     return (struct http_app){
         .context = state,

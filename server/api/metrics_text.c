@@ -79,9 +79,6 @@ static void put_histogram(struct page *page, const char *name, const char *label
 static void put_requests(struct page *page, const struct metrics *metrics) {
     head(page, "attentiond_requests_total", "counter", "Requests answered, by route and status.");
     for (size_t route = 0; route <= metrics->route_count; route++) {
-        if (route < metrics->route_count && metrics->routes[route] == NULL) {
-            continue; /* the row before has the same path */
-        }
         for (size_t code = 0; code < METRICS_CODES; code++) {
             const uint64_t count = get(&metrics->requests[route][code]);
             if (count > 0 || (code == 0 && route < metrics->route_count)) {

@@ -32,7 +32,7 @@ SERVER = "http://127.0.0.1:8080"  # the default address of the daemon
 EXPLORED = ["/attention", "/self-attention", "/multi-head-attention"]
 SHORT = 40  # characters; a longer default stays in the description
 WIDE = 88  # characters of a line of JSON in an example
-METHODS = ["get", "post", "put", "delete"]
+METHODS = ["get", "post"]
 JSON = "application/json"
 REQUEST, ANSWER = "option", "result"  # the two kinds of keys, as anchors name them
 PROBLEM = "application/problem+json"
@@ -420,8 +420,6 @@ class Page:
 
     def operation(self, path, method, operation):
         anchor, where = slug(path) or "explorer", operation["operationId"]
-        if method in ("put", "delete"):  # another method has the anchor of the path
-            anchor += f"-{method}"
         label = f"<small>{method.upper()}</small> {text(path)}"
         parameters = [self.document.resolve(parameter)[0] for parameter in operation.get("parameters", [])]
         lines = [

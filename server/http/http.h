@@ -32,7 +32,6 @@ struct http_server;
     X(417, "Expectation Failed")                                                                   \
     X(422, "Unprocessable Content")                                                                \
     X(431, "Request Header Fields Too Large")                                                      \
-    X(500, "Internal Server Error")                                                                \
     X(501, "Not Implemented")                                                                      \
     X(503, "Service Unavailable")                                                                  \
     X(505, "HTTP Version Not Supported")
