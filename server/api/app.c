@@ -109,7 +109,7 @@ static void *app_begin(void *context, const struct http_request *request,
     char layer[LAYERS_NAME + 1] = "";
     if (route->handler == NULL) {
         target = inference_model(request->path);
-        target = target != NULL ? target : inference_layer(state, request->path, layer);
+        target = target != NULL ? target : inference_layer(state, request, layer);
         if (target == NULL) {
             inference_refuse_model(&bodiless, response);
             return NULL;

@@ -4,6 +4,7 @@
  */
 #include "api/call.h"
 #include "api/fields.h"
+#include "api/lists.h"
 #include "api/reply.h"
 
 #include <stdio.h>
@@ -94,41 +95,35 @@ static void add_refused_model(struct codec_items *list, const struct layer_model
     codec_add_close(list);
 }
 
-/* Adds all layers that are served, or all layers and models that are not. */
-static void add_layers(struct codec_items *list, const struct layers_catalogue *catalogue,
-                       bool refused) {
-    for (size_t i = 0; i < catalogue->count; i++) {
-        const struct layer_model *model = catalogue->models[i];
-        if (refused && model->reason[0] != '\0') {
-            add_refused_model(list, model);
-        }
-        for (size_t k = 0; k < model->count; k++) {
-            if ((model->layers[k].reason[0] != '\0') == refused) {
-                add_layer(list, &model->layers[k]);
-            }
+/* Adds the entries of a page that are served, or those that are not. */
+static void add_entries(struct codec_items *list, const struct lists_page *page, bool refused) {
+    for (size_t i = page->first; i < page->end; i++) {
+        const struct layers_entry *entry = &page->catalogue->entries[i];
+        if (entry->layer == NULL && refused) {
+            add_refused_model(list, entry->model);
+        } else if (entry->layer != NULL && (entry->layer->reason[0] != '\0') == refused) {
+            add_layer(list, entry->layer);
         }
     }
 }
 
-struct api_work *api_layers(const struct api_request *request, struct http_response *response) {
-    static const struct layers_catalogue none; /* without a folder the lists are empty */
-    struct layers *layers = request->state->layers;
-    const struct layers_catalogue *catalogue = layers != NULL ? layers_take(layers) : &none;
-    struct codec_items list;
-    codec_items_begin(&list, NULL);
-    codec_add_open(&list, CODEC_OP_OBJECT, NULL);
-    codec_add_open(&list, CODEC_OP_ARRAY, "layers");
-    add_layers(&list, catalogue, false);
-    codec_add_close(&list);
-    codec_add_open(&list, CODEC_OP_ARRAY, "refused");
-    add_layers(&list, catalogue, true);
-    codec_add_close(&list);
-    codec_add_close(&list);
-    reply_json_whole(request, response, &list);
-    if (layers != NULL) {
-        layers_give(layers, catalogue);
+static void add_page(struct codec_items *list, const struct lists_page *page) {
+    const struct layers_catalogue *catalogue = page->catalogue;
+    codec_add_open(list, CODEC_OP_OBJECT, NULL);
+    codec_add_open(list, CODEC_OP_ARRAY, "layers");
+    add_entries(list, page, false);
+    codec_add_close(list);
+    codec_add_open(list, CODEC_OP_ARRAY, "refused");
+    add_entries(list, page, true);
+    codec_add_close(list);
+    if (page->end < catalogue->entry_count) {
+        codec_add_text(list, "next", layers_entry_name(&catalogue->entries[page->end - 1]));
     }
-    return NULL;
+    codec_add_close(list);
+}
+
+struct api_work *api_layers(const struct api_request *request, struct http_response *response) {
+    return lists_one_page(request, response, add_page);
 }
 
 struct api_work *api_layer(const struct api_request *request, struct http_response *response) {

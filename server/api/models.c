@@ -7,6 +7,7 @@
 #include "api/answer.h"
 #include "api/fields.h"
 #include "api/inference.h"
+#include "api/lists.h"
 #include "api/reply.h"
 
 bool inference_is_endpoint(const struct api_route *route) {
@@ -37,15 +38,12 @@ const struct api_route *inference_model(const char *path) {
     return find_model(name, strcspn(name, "/"));
 }
 
-bool inference_lists_layers(const struct api_request *request) {
-    return request->state->layers != NULL && request->http->authorized;
-}
-
-const struct api_route *inference_layer(const struct api_state *state, const char *path,
+const struct api_route *inference_layer(const struct api_state *state,
+                                        const struct http_request *request,
                                         char name[static LAYERS_NAME + 1]) {
-    const char *start = name_in(path);
+    const char *start = name_in(request->path);
     const size_t size = strcspn(start, "/");
-    if (state->layers == NULL || size > LAYERS_NAME) {
+    if (state->layers == NULL || !request->authorized || size > LAYERS_NAME) {
         return NULL;
     }
     memcpy(name, start, size);
@@ -73,7 +71,9 @@ void inference_refuse_model(const struct api_request *request, struct http_respo
     }
     size--; /* the last comma */
     snprintf(detail + size, sizeof detail - (size_t)size, "%s",
-             request->state->layers != NULL ? ", and the stored layers of GET /layers" : "");
+             request->state->layers == NULL ? ""
+             : !request->http->authorized   ? ", and for clients with a key the stored layers"
+                                            : ", and the stored layers of GET /layers");
     http_problem(response, request->http, 404, detail, NULL, NULL);
 }
 
@@ -128,33 +128,26 @@ struct api_work *api_server_ready(const struct api_request *request,
     return NULL;
 }
 
-struct api_work *api_models(const struct api_request *request, struct http_response *response) {
-    const struct layers_catalogue *catalogue =
-        inference_lists_layers(request) ? layers_take(request->state->layers) : NULL;
-    struct codec_items list;
-    codec_items_begin(&list, NULL);
-    codec_add_open(&list, CODEC_OP_OBJECT, NULL);
-    codec_add_open(&list, CODEC_OP_ARRAY, "models");
+static void add_models(struct codec_items *list, const struct lists_page *page) {
+    codec_add_open(list, CODEC_OP_OBJECT, NULL);
+    codec_add_open(list, CODEC_OP_ARRAY, "models");
     for (size_t i = 0; i < api_route_count; i++) {
         if (inference_is_endpoint(&api_routes[i])) {
-            codec_add_text(&list, NULL, api_routes[i].path + 1);
+            codec_add_text(list, NULL, api_routes[i].path + 1);
         }
     }
-    for (size_t i = 0; catalogue != NULL && i < catalogue->count; i++) {
-        const struct layer_model *model = catalogue->models[i];
-        for (size_t k = 0; k < model->count; k++) {
-            if (model->layers[k].reason[0] == '\0') {
-                codec_add_text(&list, NULL, model->layers[k].name);
-            }
+    for (size_t i = page->first; i < page->end; i++) {
+        const struct layer *layer = page->catalogue->entries[i].layer;
+        if (layer != NULL && layer->reason[0] == '\0') {
+            codec_add_text(list, NULL, layer->name);
         }
     }
-    codec_add_close(&list);
-    codec_add_close(&list);
-    reply_json_whole(request, response, &list);
-    if (catalogue != NULL) {
-        layers_give(request->state->layers, catalogue);
-    }
-    return NULL;
+    codec_add_close(list);
+    codec_add_close(list);
+}
+
+struct api_work *api_models(const struct api_request *request, struct http_response *response) {
+    return lists_all(request, response, !request->http->authorized, add_models);
 }
 
 /* ---------------------------------------------------------------------------------- the models */
@@ -225,7 +218,7 @@ static const struct api_route *find_any(const struct api_request *request,
     const struct api_route *model = inference_model(path);
     if (model != NULL) {
         snprintf(name, LAYERS_NAME + 1, "%s", model->path + 1);
-    } else if ((model = inference_layer(request->state, path, name)) == NULL) {
+    } else if ((model = inference_layer(request->state, request->http, name)) == NULL) {
         inference_refuse_model(request, response);
     }
     return model;

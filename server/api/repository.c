@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "api/inference.h"
+#include "api/lists.h"
 #include "api/reply.h"
 #include "api/stored.h"
 
@@ -18,34 +19,23 @@ static void add_entry(struct codec_items *list, const char *name, const char *re
     codec_add_close(list);
 }
 
-struct api_work *api_repository(const struct api_request *request, struct http_response *response) {
-    struct layers *layers = request->state->layers;
-    const struct layers_catalogue *catalogue =
-        inference_lists_layers(request) ? layers_take(layers) : NULL;
-    struct codec_items list;
-    codec_items_begin(&list, NULL);
-    codec_add_open(&list, CODEC_OP_ARRAY, NULL);
+static void add_index(struct codec_items *list, const struct lists_page *page) {
+    codec_add_open(list, CODEC_OP_ARRAY, NULL);
     for (size_t i = 0; i < api_route_count; i++) {
-        const char *name = api_routes[i].path + 1;
         if (inference_is_endpoint(&api_routes[i])) {
-            add_entry(&list, name, "");
+            add_entry(list, api_routes[i].path + 1, "");
         }
     }
-    for (size_t i = 0; catalogue != NULL && i < catalogue->count; i++) {
-        const struct layer_model *model = catalogue->models[i];
-        if (model->reason[0] != '\0') {
-            add_entry(&list, model->name, model->reason);
-        }
-        for (size_t k = 0; k < model->count; k++) {
-            add_entry(&list, model->layers[k].name, model->layers[k].reason);
-        }
+    for (size_t i = page->first; i < page->end; i++) {
+        const struct layers_entry *entry = &page->catalogue->entries[i];
+        add_entry(list, layers_entry_name(entry),
+                  entry->layer != NULL ? entry->layer->reason : entry->model->reason);
     }
-    codec_add_close(&list);
-    reply_json_whole(request, response, &list);
-    if (catalogue != NULL) {
-        layers_give(layers, catalogue);
-    }
-    return NULL;
+    codec_add_close(list);
+}
+
+struct api_work *api_repository(const struct api_request *request, struct http_response *response) {
+    return lists_all(request, response, !request->http->authorized, add_index);
 }
 
 /* ------------------------------------------------------------------------------------- loading */
@@ -91,6 +81,7 @@ static bool loading_task(struct job *job, size_t phase, size_t task, void *scrat
     struct loading *loading = (struct loading *)job;
     char ignored[LAYERS_REASON]; /* LOADING_WAIT reads the reason that all requests share */
     if (phase == LOADING_PACK) {
+        layers_free_piece(loading->layers);
         layer_task(&loading->use, task, scratch, ignored);
         return true;
     }
@@ -160,7 +151,7 @@ static struct api_work *change(const struct api_request *request, struct http_re
                      NULL, NULL);
         return NULL;
     }
-    if (inference_layer(request->state, request->http->path, name) == NULL) {
+    if (inference_layer(request->state, request->http, name) == NULL) {
         inference_refuse_model(request, response);
         return NULL;
     }

@@ -219,6 +219,7 @@ bool stored_task(struct call *call, size_t phase, size_t task, void *scratch) {
     char ignored[LAYERS_REASON]; /* STORED_WAIT reads the reason that all requests share */
     switch (phase) {
     case STORED_PACK:
+        layers_free_piece(s->layers);
         layer_task(&s->use, task, scratch, ignored);
         return true;
     case STORED_WAIT:

@@ -102,6 +102,18 @@ static bool begin_exchange(struct http_call *call, const struct framing_result *
     return call->answered && framing->expects_continue;
 }
 
+static enum MHD_Result collect_parameter(void *request_, enum MHD_ValueKind kind, const char *name,
+                                         const char *value) {
+    struct http_request *request = request_;
+    (void)kind;
+    if (request->parameter_count < HTTP_PARAMETERS) {
+        request->parameters[request->parameter_count] = (struct http_parameter){
+            .name = name != NULL ? name : "", .value = value != NULL ? value : ""};
+    }
+    request->parameter_count++;
+    return MHD_YES;
+}
+
 /* The first step of a request. */
 static enum MHD_Result take_head(struct http_server *server, struct MHD_Connection *connection,
                                  const char *url, const char *method, const char *version,
@@ -127,6 +139,8 @@ static enum MHD_Result take_head(struct http_server *server, struct MHD_Connecti
     if (call == NULL) {
         return MHD_NO;
     }
+    /* libmicrohttpd keeps the texts until the end of the request. */
+    MHD_get_connection_values(connection, MHD_GET_ARGUMENT_KIND, collect_parameter, &call->request);
     atomic_store_explicit(&own->watched.busy, true, memory_order_relaxed);
     watch_until(&own->watched, call->begun_ns / 1000000 + server->body_ms);
     if (server->compression) {

@@ -41,6 +41,15 @@ enum {
     HTTP_STATUS_COUNT = 0 HTTP_STATUSES(HTTP_COUNT_STATUS)
 };
 
+/* A parameter of the query of a request, such as limit=10. Both texts are percent-decoded. */
+struct http_parameter {
+    const char *name, *value;
+};
+
+enum {
+    HTTP_PARAMETERS = 4 /* so many parameters of a query are kept; no route takes more */
+};
+
 struct http_request {
     const char *method;     /* "GET", "POST", ...; "GET" with head = true stands for HEAD */
     const char *path;       /* percent-decoded, without the query */
@@ -54,8 +63,10 @@ struct http_request {
     bool head;
     bool draining;   /* the server is about to stop */
     bool authorized; /* the request has a valid key, or no key is needed */
-    bool no_bearer;  /* the request has an Authorization header that is not "Bearer KEY" */
-    bool inference;  /* the path is of the Open Inference Protocol; see struct http_app */
+    struct http_parameter parameters[HTTP_PARAMETERS]; /* the first ones of the query */
+    size_t parameter_count;                            /* of the whole query */
+    bool no_bearer; /* the request has an Authorization header that is not "Bearer KEY" */
+    bool inference; /* the path is of the Open Inference Protocol; see struct http_app */
     const struct http_server *server;
 };
 

@@ -107,16 +107,19 @@ struct layer_model {
     size_t shard_count;
     double *factors;  /* owned; the lists of `rotary` of all layers */
     uint64_t version; /* a hash of what the file system says of its files */
-    uint64_t clashes; /* a hash of the names of layers that another model has, too */
-    bool published;   /* a catalogue has had it; only the refresh uses this */
-    size_t users;     /* catalogues and requests that use it; the store's mutex guards it */
+    size_t left_out;  /* bytes that its layers would take in a catalogue that is full; else 0 */
+    struct layer_model *next; /* in a list of models that nothing uses */
+    uint64_t clashes;         /* a hash of the names of layers that another model has, too */
+    bool published;           /* a catalogue has had it; only the refresh uses this */
+    size_t users;             /* catalogues and requests that use it; the store's mutex guards it */
 };
 
 /* ------------------------------------------------------------------------------------ the store */
 
 struct layers_options {
     const char *folder;
-    size_t memory; /* bytes of packed weights */
+    size_t memory;       /* bytes of packed weights */
+    size_t descriptions; /* bytes that a catalogue may take; 0: 64 MiB */
     /* Writes a line of the log; NULL: there is no log. The thread that looks at the folder calls it. */
     void (*warn)(const char *text);
 };
@@ -133,11 +136,21 @@ void layers_close(struct layers *layers);
 /* Looks for changes now. */
 void layers_refresh(struct layers *layers);
 
-/* All models at one moment, sorted by name. */
+/* A line of the list of all layers: a layer, or a model of which no layer is served. */
+struct layers_entry {
+    const struct layer_model *model;
+    const struct layer *layer; /* NULL: the model */
+};
+
+/* All models at one moment, sorted by name, and the list of all layers, sorted by name, too. */
 struct layers_catalogue {
     struct layer_model **models;
     size_t count;
-    size_t users; /* the store's mutex guards it */
+    struct layers_entry *entries;
+    size_t entry_count, refused;   /* `refused` of these are not served */
+    size_t left_out;               /* models for whose layers there was no room */
+    size_t users;                  /* the store's mutex guards it */
+    struct layers_catalogue *next; /* in a list of catalogues that nothing uses */
 };
 
 /* Returns the newest catalogue. It does not change, and lives until it is given back. */
@@ -156,9 +169,15 @@ const struct layer_model *layers_find_model(const struct layers_catalogue *catal
 const struct layer *layers_under(const struct layers_catalogue *catalogue, const char *name,
                                  size_t *count, const struct layer_model **other);
 
+/* Returns the name of the layer or of the model. */
+const char *layers_entry_name(const struct layers_entry *entry);
+
+/* Returns the index of the first entry whose name comes after this one, or their number. */
+size_t layers_after(const struct layers_catalogue *catalogue, const char *name);
+
 struct layers_load {
     size_t layers, refused; /* in the newest catalogue */
-    size_t packed;          /* bytes of packed weights */
+    size_t packed;          /* bytes of packed weights, until they are freed */
 };
 
 struct layers_load layers_load(struct layers *layers);
@@ -186,8 +205,12 @@ enum layer_status layer_begin(struct layers *layers, const struct layer *layer, 
                               struct layer_use *use);
 void layer_end(struct layers *layers, struct layer_use *use);
 
-/* Frees the packed weights of a layer, those in use when their last use ends. */
+/* Drops the packed weights of a layer, those in use when their last use ends. They are freed soon. */
 void layers_unload(struct layers *layers, const struct layer *layer);
+
+/* Frees a piece of the packed weights that were dropped. The store does so anyway. Whoever packs
+ * weights calls this before each task, so that more is freed than is packed. */
+void layers_free_piece(struct layers *layers);
 
 /* Returns the bytes that all packed weights together may take. */
 size_t layers_memory(const struct layers *layers);

@@ -415,15 +415,23 @@ struct layer_model *model_read(int folder, const struct model_source *source) {
     return model;
 }
 
-void model_free(struct layer_model *model) {
-    if (model == NULL) {
-        return;
-    }
+void model_strip(struct layer_model *model) {
     for (size_t i = 0; i < model->shard_count; i++) {
         free(model->shards[i].path);
     }
     free(model->shards);
     free(model->factors);
     free(model->layers);
+    model->shards = NULL;
+    model->factors = NULL;
+    model->layers = NULL;
+    model->shard_count = model->count = 0;
+}
+
+void model_free(struct layer_model *model) {
+    if (model == NULL) {
+        return;
+    }
+    model_strip(model);
     free(model);
 }

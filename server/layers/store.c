@@ -1,7 +1,7 @@
 /*
- * store.c - the catalogue of all models, which a thread keeps up to date, and the memory of packed
- * weights. A catalogue does not change; a new one takes the place of the old one, which lives until
- * the last request has given it back.
+ * store.c - the catalogue of all models, and the use of layers. A catalogue does not change; a new
+ * one takes the place of the old one, which lives until the last request has given it back. A thread
+ * looks at the folder, and frees what nothing uses any more, so no request waits for either.
  */
 #include "layers/layers.h"
 
@@ -15,101 +15,103 @@
 
 #include "layers/model.h"
 #include "layers/names.h"
-#include "layers/pack.h"
+#include "layers/room.h"
+#include "layers/search.h"
 
 enum {
-    PERIOD = 1,        /* seconds between two looks at the folder */
+    PERIOD = 1,              /* seconds between two looks at the folder */
+    DESCRIPTIONS = 64 << 20, /* bytes of all models and layers of a catalogue */
     MOST_FILES = 16384 /* files and folders that are taken; a look at so many takes some 50 ms */
 };
 
 struct layers {
     int folder;
-    size_t memory; /* the most bytes of packed weights */
+    size_t most; /* bytes of a catalogue */
     void (*warn)(const char *text);
     pthread_t thread;
     pthread_mutex_t refresh; /* one refresh at a time, which uses `seen` */
     struct folder_seen seen;
-    pthread_mutex_t mutex; /* guards the rest, and the members of models and packed weights that
+    pthread_mutex_t mutex;  /* guards the rest, and the members of models and packed weights that
                                 layers.h and pack.h name */
-    pthread_cond_t ended;
+    pthread_cond_t changed; /* `ending`, or there is something to free */
     bool ending;
     struct layers_catalogue *catalogue;
-    size_t packed;                        /* bytes */
-    struct layer_packed *newest, *oldest; /* all packed weights, by their last use */
+    struct room room;
+    struct layers_catalogue *dead_catalogues; /* lists of what nothing uses any more */
+    struct layer_model *dead_models;
 };
-
-/* ------------------------------------------------------------------------------- packed weights */
-
-static void unlink_packed(struct layers *layers, struct layer_packed *p) {
-    *(p->newer != NULL ? &p->newer->older : &layers->newest) = p->older;
-    *(p->older != NULL ? &p->older->newer : &layers->oldest) = p->newer;
-    p->newer = p->older = NULL;
-}
-
-static void link_newest(struct layers *layers, struct layer_packed *p) {
-    p->older = layers->newest;
-    *(p->older != NULL ? &p->older->newer : &layers->oldest) = p;
-    layers->newest = p;
-}
-
-/* Frees packed weights that nothing uses. */
-static void drop_packed(struct layers *layers, struct layer_packed *p) {
-    struct layer *layer = &p->layer->model->layers[p->layer - p->layer->model->layers];
-    unlink_packed(layers, p);
-    layers->packed -= p->bytes;
-    for (int dtype = 0; dtype < 2; dtype++) {
-        layer->packed[dtype] = layer->packed[dtype] == p ? NULL : layer->packed[dtype];
-    }
-    pack_free(p);
-}
-
-/* Frees what was not used for the longest time, until `bytes` more fit. Frees nothing and returns
- * false if they cannot fit because of what is in use. */
-static bool make_room(struct layers *layers, size_t bytes) {
-    size_t used = 0;
-    for (const struct layer_packed *p = layers->oldest; p != NULL; p = p->newer) {
-        used += p->users > 0 ? p->bytes : 0;
-    }
-    if (used > layers->memory - bytes) {
-        return false;
-    }
-    struct layer_packed *p = layers->oldest;
-    while (p != NULL && layers->packed > layers->memory - bytes) {
-        struct layer_packed *newer = p->newer;
-        if (p->users == 0) {
-            drop_packed(layers, p);
-        }
-        p = newer;
-    }
-    return true;
-}
 
 /* ----------------------------------------------------------------------------------- catalogues */
 
-/* Gives up one use of a model. The last use frees it and its packed weights. */
+/* Gives up one use of a model. Nothing frees it here, because it may have thousands of layers: the
+ * thread of the store does so. */
 static void leave_model(struct layers *layers, struct layer_model *model) {
-    if (--model->users > 0) {
-        return;
+    if (--model->users == 0) {
+        model->next = layers->dead_models;
+        layers->dead_models = model;
+        pthread_cond_signal(&layers->changed);
     }
+}
+
+/* Does the same with a catalogue. */
+static void leave_catalogue(struct layers *layers, struct layers_catalogue *catalogue) {
+    if (--catalogue->users == 0) {
+        catalogue->next = layers->dead_catalogues;
+        layers->dead_catalogues = catalogue;
+        pthread_cond_signal(&layers->changed);
+    }
+}
+
+/* Drops the packed weights of a model that nothing uses, and frees the model. Holds the mutex for
+ * one layer at a time. */
+static void end_model(struct layers *layers, struct layer_model *model) {
     for (size_t i = 0; i < model->count; i++) {
+        pthread_mutex_lock(&layers->mutex);
         for (int dtype = 0; dtype < 2; dtype++) {
             if (model->layers[i].packed[dtype] != NULL) {
-                drop_packed(layers, model->layers[i].packed[dtype]);
+                room_drop(&layers->room, model->layers[i].packed[dtype]);
             }
         }
+        pthread_mutex_unlock(&layers->mutex);
     }
     model_free(model);
 }
 
-static void leave_catalogue(struct layers *layers, struct layers_catalogue *catalogue) {
-    if (catalogue == NULL || --catalogue->users > 0) {
-        return;
-    }
-    for (size_t i = 0; i < catalogue->count; i++) {
-        leave_model(layers, catalogue->models[i]);
-    }
+static void free_catalogue(struct layers_catalogue *catalogue) {
     free(catalogue->models);
+    free(catalogue->entries);
     free(catalogue);
+}
+
+static void end_catalogue(struct layers *layers, struct layers_catalogue *catalogue) {
+    for (size_t i = 0; i < catalogue->count; i++) {
+        pthread_mutex_lock(&layers->mutex);
+        leave_model(layers, catalogue->models[i]);
+        pthread_mutex_unlock(&layers->mutex);
+    }
+    free_catalogue(catalogue);
+}
+
+/* Frees a part of what nothing uses. Releases the mutex meanwhile, which the caller holds. Returns
+ * false if there is nothing. */
+static bool free_some(struct layers *layers) {
+    struct layers_catalogue *catalogue = layers->dead_catalogues;
+    struct layer_model *model = layers->dead_models;
+    if (catalogue != NULL) {
+        layers->dead_catalogues = catalogue->next;
+    } else if (model != NULL) {
+        layers->dead_models = model->next;
+    } else {
+        return room_free_piece(&layers->room, &layers->mutex);
+    }
+    pthread_mutex_unlock(&layers->mutex);
+    if (catalogue != NULL) {
+        end_catalogue(layers, catalogue);
+    } else {
+        end_model(layers, model);
+    }
+    pthread_mutex_lock(&layers->mutex);
+    return true;
 }
 
 const struct layers_catalogue *layers_take(struct layers *layers) {
@@ -128,16 +130,68 @@ void layers_give(struct layers *layers, const struct layers_catalogue *catalogue
 
 /* ---------------------------------------------------------------------------------- the refresh */
 
-/* Returns a model of the old catalogue if its files have not changed, or reads it. */
-static struct layer_model *find_or_read(struct layers *layers, const struct layers_catalogue *old,
-                                        const struct model_source *source) {
+/* Returns the model of a source in the old catalogue if its files have not changed, else NULL. */
+static struct layer_model *find_old(const struct layers_catalogue *old,
+                                    const struct model_source *source) {
     for (size_t i = names_first(old, source->name);
          i < old->count && strcmp(source->name, old->models[i]->name) == 0; i++) {
         if (old->models[i]->version == source->version) {
             return old->models[i];
         }
     }
-    return model_read(layers->folder, source);
+    return NULL;
+}
+
+static size_t bytes_of(const struct layer_model *model) {
+    return sizeof *model + model->count * (sizeof *model->layers + sizeof(struct layers_entry)) +
+           model->shard_count * sizeof *model->shards;
+}
+
+/* Takes the bytes of a model from the room of a catalogue. */
+static void take_room(size_t *room, const struct layer_model *model) {
+    const size_t bytes = bytes_of(model);
+    *room -= bytes < *room ? bytes : *room;
+}
+
+/* Reads a model. If it takes more than the room, only its name and the reason stay. */
+static struct layer_model *read_within(const struct layers *layers,
+                                       const struct model_source *source, size_t *room) {
+    struct layer_model *model = model_read(layers->folder, source);
+    if (model != NULL && model->count > 0 && bytes_of(model) > *room) {
+        model->left_out = bytes_of(model);
+        model_strip(model);
+        snprintf(model->reason, sizeof model->reason,
+                 "its layers take %zu bytes, and only %zu of the %zu bytes for the descriptions of "
+                 "all layers are left; remove other files, or files of many small layers",
+                 model->left_out, *room, layers->most);
+    } else if (model != NULL) {
+        take_room(room, model);
+    }
+    return model;
+}
+
+/* Finds the models of all sources. Those of the old catalogue stay, and then others are read as long
+ * as there is room. Returns false if there is no memory. */
+static bool find_models(struct layers *layers, const struct layers_catalogue *old,
+                        const struct model_source *sources, size_t count,
+                        struct layers_catalogue *made) {
+    size_t room = layers->most;
+    for (size_t i = 0; i < count; i++) {
+        made->models[i] = find_old(old, &sources[i]);
+        if (made->models[i] != NULL && made->models[i]->left_out == 0) {
+            take_room(&room, made->models[i]);
+        }
+    }
+    for (; made->count < count; made->count++) {
+        struct layer_model **model = &made->models[made->count];
+        if (*model == NULL || ((*model)->left_out > 0 && (*model)->left_out <= room)) {
+            *model = read_within(layers, &sources[made->count], &room);
+        }
+        if (*model == NULL) {
+            return false;
+        }
+    }
+    return true;
 }
 
 /* Returns whether two catalogues have the same models. */
@@ -161,7 +215,7 @@ static bool settle_names(struct layers *layers, const struct model_source *sourc
         }
         const uint64_t hash = names_hash(&clashes, at, end);
         struct layer_model *model = made->models[i];
-        if (model->clashes != hash) {
+        if (model->clashes != hash && model->left_out == 0) {
             again[i] = model->published ? model_read(layers->folder, &sources[i]) : model;
             good = again[i] != NULL;
         }
@@ -185,44 +239,94 @@ static void drop_made(struct layers_catalogue *made) {
             model_free(made->models[i]);
         }
     }
-    free(made->models);
-    free(made);
+    free_catalogue(made);
 }
 
-/* Makes a catalogue of the models that there are now. Returns NULL if there is no memory, or if the
- * folder cannot be read. */
+const char *layers_entry_name(const struct layers_entry *entry) {
+    return entry->layer != NULL ? entry->layer->name : entry->model->name;
+}
+
+static int by_entry(const void *a, const void *b) {
+    const int order = search_compare(layers_entry_name(a), layers_entry_name(b));
+    return order != 0 ? order
+                      : strcmp(((const struct layers_entry *)a)->model->file,
+                               ((const struct layers_entry *)b)->model->file);
+}
+
+/* Lists the entries of a catalogue, and counts them. Returns false if there is no memory. */
+static bool list_entries(struct layers_catalogue *made) {
+    size_t most = made->count;
+    for (size_t i = 0; i < made->count; i++) {
+        most += made->models[i]->count;
+    }
+    made->entries = calloc(most + 1, sizeof *made->entries);
+    for (size_t i = 0; made->entries != NULL && i < made->count; i++) {
+        const struct layer_model *model = made->models[i];
+        made->left_out += model->left_out > 0;
+        if (model->reason[0] != '\0') {
+            made->entries[made->entry_count++] = (struct layers_entry){.model = model};
+            made->refused++;
+        }
+        for (size_t k = 0; k < model->count; k++) {
+            made->entries[made->entry_count++] = (struct layers_entry){model, &model->layers[k]};
+            made->refused += model->layers[k].reason[0] != '\0';
+        }
+    }
+    if (made->entries != NULL) {
+        qsort(made->entries, made->entry_count, sizeof *made->entries, by_entry);
+    }
+    return made->entries != NULL;
+}
+
+size_t layers_after(const struct layers_catalogue *catalogue, const char *name) {
+    size_t low = 0, high = catalogue->entry_count;
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+        if (search_compare(layers_entry_name(&catalogue->entries[middle]), name) > 0) {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    return low;
+}
+
+/* Makes a catalogue of the models that there are now. Returns NULL if there is no memory, if the
+ * folder cannot be read, or if the models are those of the old catalogue. */
 static struct layers_catalogue *make_catalogue(struct layers *layers,
                                                const struct layers_catalogue *old) {
     size_t count = 0;
     struct model_source *sources = folder_scan(layers->folder, MOST_FILES, &layers->seen, &count);
     struct layers_catalogue *made = calloc(1, sizeof *made);
-    bool good = sources != NULL && made != NULL &&
-                (made->models = calloc(count + 1, sizeof(struct layer_model *))) != NULL;
-    for (size_t i = 0; good && i < count; i++) {
-        struct layer_model *model = find_or_read(layers, old, &sources[i]);
-        good = model != NULL;
-        made->models[made->count] = model;
-        made->count += good;
-    }
-    good = good && (same(old, made) || settle_names(layers, sources, made));
+    const bool good = sources != NULL && made != NULL &&
+                      (made->models = calloc(count + 1, sizeof(struct layer_model *))) != NULL &&
+                      find_models(layers, old, sources, count, made) && !same(old, made) &&
+                      settle_names(layers, sources, made) && list_entries(made);
     free(sources);
     if (!good && made != NULL) {
         drop_made(made);
         made = NULL;
     }
-    if (made != NULL) {
-        made->users = 1;
-    }
     return made;
 }
 
 /* Says in the log that files are left out, when this begins and when it changes. */
-static void warn_of_limit(const struct layers *layers, const struct layers_catalogue *old,
-                          const struct layers_catalogue *made) {
+static void warn_of_limits(const struct layers *layers, const struct layers_catalogue *old,
+                           const struct layers_catalogue *made) {
     const struct layer_model *line = layers_find_model(made, FOLDER_LINE);
     char text[LAYERS_REASON + 32];
-    if (line != NULL && layers->warn != NULL && line != layers_find_model(old, FOLDER_LINE)) {
+    if (layers->warn == NULL) {
+        return;
+    }
+    if (line != NULL && line != layers_find_model(old, FOLDER_LINE)) {
         snprintf(text, sizeof text, "the folder of --layers: %s", line->reason);
+        layers->warn(text);
+    }
+    if (made->left_out > 0 && made->left_out != old->left_out) {
+        snprintf(text, sizeof text,
+                 "the folder of --layers: the layers of %zu files are not served, because the "
+                 "descriptions of all layers would take more than %zu bytes",
+                 made->left_out, layers->most);
         layers->warn(text);
     }
 }
@@ -232,36 +336,35 @@ void layers_refresh(struct layers *layers) {
     const struct layers_catalogue *old = layers_take(layers);
     struct layers_catalogue *made = make_catalogue(layers, old);
     if (made != NULL) {
-        warn_of_limit(layers, old, made);
-    }
-    pthread_mutex_lock(&layers->mutex);
-    for (size_t i = 0; made != NULL && i < made->count; i++) {
-        made->models[i]->users++;
-        made->models[i]->published = true;
-    }
-    if (made != NULL && !same(old, made)) {
+        warn_of_limits(layers, old, made);
+        made->users = 1;
+        pthread_mutex_lock(&layers->mutex);
+        for (size_t i = 0; i < made->count; i++) {
+            made->models[i]->users++;
+            made->models[i]->published = true;
+        }
         leave_catalogue(layers, layers->catalogue);
         layers->catalogue = made;
-    } else {
-        leave_catalogue(layers, made);
+        pthread_mutex_unlock(&layers->mutex);
     }
-    pthread_mutex_unlock(&layers->mutex);
     layers_give(layers, old);
     pthread_mutex_unlock(&layers->refresh);
 }
 
-/* Looks at the folder from time to time. */
+/* Looks at the folder from time to time, and frees what nothing uses meanwhile. */
 static void *watch(void *argument) {
     struct layers *layers = argument;
+    struct timespec look;
+    clock_gettime(CLOCK_MONOTONIC, &look);
+    look.tv_sec += PERIOD;
     pthread_mutex_lock(&layers->mutex);
     while (!layers->ending) {
-        struct timespec until;
-        clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_sec += PERIOD;
-        pthread_cond_timedwait(&layers->ended, &layers->mutex, &until);
-        if (!layers->ending) {
+        if (!free_some(layers) && !layers->ending &&
+            pthread_cond_timedwait(&layers->changed, &layers->mutex, &look) == ETIMEDOUT) {
             pthread_mutex_unlock(&layers->mutex);
             layers_refresh(layers);
+            clock_gettime(CLOCK_MONOTONIC, &look);
+            look.tv_sec += PERIOD;
             pthread_mutex_lock(&layers->mutex);
         }
     }
@@ -285,7 +388,8 @@ struct layers *layers_open(const struct layers_options *options,
         return NULL;
     }
     layers->folder = folder;
-    layers->memory = options->memory;
+    layers->room.most = options->memory;
+    layers->most = options->descriptions > 0 ? options->descriptions : DESCRIPTIONS;
     layers->warn = options->warn;
     layers->catalogue = none;
     none->users = 1;
@@ -294,7 +398,7 @@ struct layers *layers_open(const struct layers_options *options,
     pthread_condattr_t attributes;
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&layers->ended, &attributes);
+    pthread_cond_init(&layers->changed, &attributes);
     pthread_condattr_destroy(&attributes);
     layers_refresh(layers);
     const int error = pthread_create(&layers->thread, NULL, watch, layers);
@@ -314,15 +418,19 @@ void layers_close(struct layers *layers) {
     pthread_mutex_lock(&layers->mutex);
     const bool started = !layers->ending;
     layers->ending = true;
-    pthread_cond_signal(&layers->ended);
+    pthread_cond_signal(&layers->changed);
     pthread_mutex_unlock(&layers->mutex);
     if (started) {
         pthread_join(layers->thread, NULL);
     }
+    pthread_mutex_lock(&layers->mutex);
     leave_catalogue(layers, layers->catalogue);
+    while (free_some(layers)) {
+    }
+    pthread_mutex_unlock(&layers->mutex);
     pthread_mutex_destroy(&layers->refresh);
     pthread_mutex_destroy(&layers->mutex);
-    pthread_cond_destroy(&layers->ended);
+    pthread_cond_destroy(&layers->changed);
     close(layers->folder);
     folder_forget(&layers->seen);
     free(layers);
@@ -333,7 +441,8 @@ void layers_unload(struct layers *layers, const struct layer *layer) {
     for (int dtype = 0; dtype < 2; dtype++) {
         struct layer_packed *packed = layer->packed[dtype];
         if (packed != NULL && packed->users == 0) {
-            drop_packed(layers, packed);
+            room_drop(&layers->room, packed);
+            pthread_cond_signal(&layers->changed);
         } else if (packed != NULL) {
             packed->unwanted = true;
         }
@@ -342,25 +451,23 @@ void layers_unload(struct layers *layers, const struct layer *layer) {
 }
 
 size_t layers_memory(const struct layers *layers) {
-    return layers->memory;
+    return layers->room.most;
+}
+
+void layers_free_piece(struct layers *layers) {
+    pthread_mutex_lock(&layers->mutex);
+    room_free_piece(&layers->room, &layers->mutex);
+    pthread_mutex_unlock(&layers->mutex);
 }
 
 struct layers_load layers_load(struct layers *layers) {
-    const struct layers_catalogue *catalogue = layers_take(layers);
-    struct layers_load load = {0};
-    for (size_t i = 0; i < catalogue->count; i++) {
-        const struct layer_model *model = catalogue->models[i];
-        load.refused += model->reason[0] != '\0';
-        for (size_t k = 0; k < model->count; k++) {
-            const bool refused = model->layers[k].reason[0] != '\0';
-            load.refused += refused;
-            load.layers += !refused;
-        }
-    }
     pthread_mutex_lock(&layers->mutex);
-    load.packed = layers->packed;
+    const struct layers_catalogue *catalogue = layers->catalogue;
+    const struct room *room = &layers->room;
+    const struct layers_load load = {.layers = catalogue->entry_count - catalogue->refused,
+                                     .refused = catalogue->refused,
+                                     .packed = room->used + room->kept + room->dropped};
     pthread_mutex_unlock(&layers->mutex);
-    layers_give(layers, catalogue);
     return load;
 }
 
@@ -371,9 +478,6 @@ enum layer_status layer_begin(struct layers *layers, const struct layer *layer, 
     struct layer *own = &layer->model->layers[layer - layer->model->layers];
     const size_t bytes = layer_packed_bytes(layer, dtype);
     enum layer_status status = LAYER_OK;
-    if (bytes > layers->memory) {
-        return LAYER_BUSY;
-    }
     pthread_mutex_lock(&layers->mutex);
     struct layer_packed *packed = own->packed[dtype];
     if (packed != NULL && pack_has_failed(packed)) { /* its last user frees it */
@@ -381,17 +485,18 @@ enum layer_status layer_begin(struct layers *layers, const struct layer *layer, 
     }
     if (packed != NULL) {
         packed->unwanted = false;
-        unlink_packed(layers, packed);
-    } else if (!make_room(layers, bytes)) {
+        if (packed->users == 0) {
+            room_reuse(&layers->room, packed);
+        }
+    } else if (!room_make(&layers->room, bytes)) {
         status = LAYER_BUSY;
     } else if ((packed = pack_new(layer, dtype)) == NULL) {
+        layers->room.used -= bytes;
         status = LAYER_NO_MEMORY;
     } else {
         own->packed[dtype] = packed;
-        layers->packed += bytes;
     }
     if (packed != NULL) {
-        link_newest(layers, packed);
         packed->users++;
         own->model->users++;
         *use = (struct layer_use){.layer = layer, .packed = packed};
@@ -409,8 +514,12 @@ void layer_end(struct layers *layers, struct layer_use *use) {
     struct layer_model *model = packed->layer->model;
     pthread_mutex_lock(&layers->mutex);
     packed->users--;
+    if (packed->users == 0) {
+        room_keep(&layers->room, packed);
+    }
     if (packed->users == 0 && (packed->failed || packed->unwanted)) { /* the next use reads anew */
-        drop_packed(layers, packed);
+        room_drop(&layers->room, packed);
+        pthread_cond_signal(&layers->changed);
     }
     leave_model(layers, model);
     pthread_mutex_unlock(&layers->mutex);

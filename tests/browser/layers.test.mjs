@@ -143,7 +143,7 @@ const focused = (page) => page.evaluate(() => document.activeElement.ariaLabel?.
 
 test('without --layers nothing is shown, and the code of this view is not loaded', () =>
   onPage({}, async (page, { requests }) => {
-    const answer = page.waitForResponse((response) => response.url().endsWith('/layers'));
+    const answer = page.waitForResponse((response) => new URL(response.url()).pathname.endsWith('/layers'));
     await open(page);
     assert.equal((await answer).status(), 200);
     await page.waitForTimeout(200);

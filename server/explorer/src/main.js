@@ -306,10 +306,23 @@ async function openOutputs(files) {
 
 // ---------------------------------------------------------------- stored layers
 
+// Returns all pages of the list of stored layers, or null.
+async function listLayers() {
+  const listed = { layers: [], refused: [] };
+  for (let path = '/layers?limit=1000'; path; ) {
+    const page = await client.get(path);
+    if (!page) return null;
+    listed.layers.push(...page.layers);
+    listed.refused.push(...page.refused);
+    path = page.next && `/layers?limit=1000&after=${encodeURIComponent(page.next)}`;
+  }
+  return listed;
+}
+
 // Shows the section of stored layers if the server has any.
 async function findLayers() {
   if (state.layers || (state.needsKey && !client.hasKey())) return;
-  const listed = await client.get('/layers');
+  const listed = await listLayers();
   if (!listed || state.layers || listed.layers.length + listed.refused.length === 0) return;
   const { createLayers } = await import(new URL(LAYERS_NAME, import.meta.url));
   state.layers ??= createLayers($('layers'), listed, state, {

@@ -1,0 +1,170 @@
+/* lists.c - see lists.h. */
+#include "api/lists.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/reply.h"
+
+enum {
+    LIMIT = 100,            /* entries of a page, if the request says nothing */
+    MOST_ENTRIES = 1000,    /* of a page */
+    COST_OF_ENTRY = 100000, /* multiply-adds that take as long as listing an entry */
+};
+
+/* The work that makes the items of a list. It keeps the catalogue until its texts are sent. */
+struct listing {
+    struct api_work work; /* first */
+    struct account *account;
+    struct layers *layers; /* borrowed; NULL: there is no folder */
+    struct lists_page page;
+    lists_add *add;
+    struct codec_items items;
+};
+
+static const struct layers_catalogue none; /* without a folder the lists are empty */
+
+static size_t lists_tasks(const struct job *job, size_t phase) {
+    (void)job;
+    (void)phase;
+    return 1;
+}
+
+static bool lists_begin(struct job *job) {
+    (void)job;
+    return true;
+}
+
+static bool lists_task(struct job *job, size_t phase, size_t task, void *scratch) {
+    struct listing *listing = (struct listing *)job;
+    (void)phase;
+    (void)task;
+    (void)scratch;
+    listing->add(&listing->items, &listing->page);
+    return true;
+}
+
+static void lists_answer(struct api_work *work, const struct api_request *request,
+                         struct http_response *response) {
+    reply_json(request, response, &((struct listing *)work)->items, 0);
+}
+
+static void lists_release(struct api_work *work) {
+    struct listing *listing = (struct listing *)work;
+    codec_items_free(&listing->items);
+    if (listing->layers != NULL) {
+        layers_give(listing->layers, listing->page.catalogue);
+    }
+    account_free(listing->account, listing, sizeof *listing);
+}
+
+/* Makes the work with a catalogue, and no entries yet. */
+static struct listing *new_listing(const struct api_request *request,
+                                   struct http_response *response, lists_add *add) {
+    struct listing *listing = account_alloc(request->account, sizeof *listing);
+    if (listing == NULL) {
+        reply_no_memory(request, response);
+        return NULL;
+    }
+    memset(listing, 0, sizeof *listing);
+    listing->account = request->account;
+    listing->layers = request->state->layers;
+    listing->page.catalogue = listing->layers != NULL ? layers_take(listing->layers) : &none;
+    listing->add = add;
+    codec_items_begin(&listing->items, request->account);
+    struct job *job = &listing->work.job;
+    job->phases = 1;
+    job->tasks = lists_tasks;
+    job->begin = lists_begin;
+    job->task = lists_task;
+    listing->work.answer = lists_answer;
+    listing->work.release = lists_release;
+    return listing;
+}
+
+static struct api_work *with_entries(struct listing *listing, size_t first, size_t end) {
+    listing->page.first = first;
+    listing->page.end = end;
+    listing->work.job.cost = (double)(end - first) * COST_OF_ENTRY;
+    return &listing->work;
+}
+
+struct api_work *lists_all(const struct api_request *request, struct http_response *response,
+                           bool hidden, lists_add *add) {
+    struct listing *listing = new_listing(request, response, add);
+    return listing == NULL
+               ? NULL
+               : with_entries(listing, 0, hidden ? 0 : listing->page.catalogue->entry_count);
+}
+
+/* ------------------------------------------------------------------------------------- the page */
+
+/* Answers that a parameter is wrong. */
+static bool refuse_parameter(const struct api_request *request, struct http_response *response,
+                             const char *rule, const char *value) {
+    char detail[256];
+    snprintf(detail, sizeof detail, "%s, not \"%.64s\"%s", rule, value,
+             strlen(value) > 64 ? " ..." : "");
+    http_problem(response, request->http, 422, detail, NULL, NULL);
+    return false;
+}
+
+/* Reads a whole number. Returns 0 if the text is none, and too much if it is too large. */
+static size_t number_of(const char *text) {
+    size_t number = 0;
+    for (; *text >= '0' && *text <= '9' && number <= MOST_ENTRIES; text++) {
+        number = 10 * number + (size_t)(*text - '0');
+    }
+    return *text == '\0' || number > MOST_ENTRIES ? number : 0;
+}
+
+/* Reads the parameters. *after stays NULL without it. Returns false after filling `response`. */
+static bool read_query(const struct api_request *request, struct http_response *response,
+                       const char **after, size_t *limit) {
+    const struct http_request *http = request->http;
+    *limit = 0;
+    for (size_t i = 0; i < http->parameter_count && i < HTTP_PARAMETERS; i++) {
+        const struct http_parameter *parameter = &http->parameters[i];
+        if (strcmp(parameter->name, "after") == 0 && *after == NULL) {
+            *after = parameter->value;
+            if (strlen(*after) > LAYERS_NAME) {
+                return refuse_parameter(request, response,
+                                        "after must be a name of at most 128 characters", *after);
+            }
+        } else if (strcmp(parameter->name, "limit") == 0 && *limit == 0) {
+            *limit = number_of(parameter->value);
+            if (*limit == 0 || *limit > MOST_ENTRIES) {
+                return refuse_parameter(request, response,
+                                        "limit must be a whole number from 1 to 1000",
+                                        parameter->value);
+            }
+        } else {
+            return refuse_parameter(request, response,
+                                    "a list takes the parameters after and limit, each once",
+                                    parameter->name);
+        }
+    }
+    *limit = *limit > 0 ? *limit : LIMIT;
+    return true;
+}
+
+struct api_work *lists_one_page(const struct api_request *request, struct http_response *response,
+                                lists_add *add) {
+    const char *after = NULL;
+    size_t limit;
+    struct listing *listing;
+    if (!read_query(request, response, &after, &limit) ||
+        (listing = new_listing(request, response, add)) == NULL) {
+        return NULL;
+    }
+    const struct layers_catalogue *catalogue = listing->page.catalogue;
+    const size_t first = after == NULL ? 0 : layers_after(catalogue, after);
+    size_t end = catalogue->entry_count - first > limit ? first + limit : catalogue->entry_count;
+    while (end > first && end < catalogue->entry_count &&
+           strcmp(layers_entry_name(&catalogue->entries[end - 1]),
+                  layers_entry_name(&catalogue->entries[end])) == 0) {
+        end++;
+    }
+    return with_entries(listing, first, end);
+}

@@ -1,0 +1,30 @@
+/*
+ * lists.h - answers that list stored layers. A folder may have tens of thousands of layers, so a
+ * list is work: its items count in the account of the request, and a worker makes them.
+ */
+#ifndef API_LISTS_H
+#define API_LISTS_H
+
+#include "api/api.h"
+#include "layers/layers.h"
+
+/* The entries [first, end) of a catalogue. */
+struct lists_page {
+    const struct layers_catalogue *catalogue;
+    size_t first, end;
+};
+
+/* Adds all items of an answer. */
+typedef void lists_add(struct codec_items *list, const struct lists_page *page);
+
+/* Begins the answer with all entries, or with none of them if `hidden`. Returns the work, or NULL
+ * after filling `response`. */
+struct api_work *lists_all(const struct api_request *request, struct http_response *response,
+                           bool hidden, lists_add *add);
+
+/* Begins the answer with the page that the parameters "after" and "limit" of the query name. All
+ * entries of one name are on the same page. Returns as lists_all() does. */
+struct api_work *lists_one_page(const struct api_request *request, struct http_response *response,
+                                lists_add *add);
+
+#endif

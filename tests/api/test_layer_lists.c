@@ -1,0 +1,248 @@
+/*
+ * test_layer_lists.c - the lists of stored layers: their pages, what their parameters may be, the
+ * memory that they take, and that a client without a key sees none of them.
+ */
+#include <criterion/criterion.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "support/client.h"
+#include "support/daemon.h"
+#include "support/json.h"
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+#define KEY          "Authorization: Bearer the-key-of-a-reader\r\n"
+
+static char list_folder[64], key_file[80];
+
+/* Writes a model of `count` layers with one head and one column, h.0, h.1 and so on. */
+static void put_many(const char *name, size_t count) {
+    static const char *const tensors[] = {"W_Q", "W_K", "W_V"};
+    char path[128], *header = malloc(128 + 3 * count * 96);
+    cr_assert_not_null(header);
+    size_t size = (size_t)sprintf(header, "{\"__metadata__\":{\"heads\":\"1\"}");
+    for (size_t i = 0; i < 3 * count; i++) {
+        size += (size_t)sprintf(header + size,
+                                ",\"h.%zu.%s\":{\"dtype\":\"F32\",\"shape\":[1,1],"
+                                "\"data_offsets\":[%zu,%zu]}",
+                                i / 3, tensors[i % 3], 4 * i, 4 * i + 4);
+    }
+    size += (size_t)sprintf(header + size, "}");
+    snprintf(path, sizeof path, "%s/%s.safetensors", list_folder, name);
+    FILE *file = fopen(path, "wb");
+    cr_assert_not_null(file);
+    for (int i = 0; i < 8; i++) {
+        putc((int)(size >> 8 * i & 255), file);
+    }
+    cr_assert_eq(fwrite(header, 1, size, file), size);
+    for (size_t i = 0; i < 12 * count; i++) {
+        putc(0, file);
+    }
+    cr_assert_eq(fclose(file), 0);
+    free(header);
+}
+
+static void put_broken(const char *name) {
+    char path[128];
+    snprintf(path, sizeof path, "%s/%s.safetensors", list_folder, name);
+    FILE *file = fopen(path, "wb");
+    cr_assert_not_null(file);
+    cr_assert_eq(fclose(file), 0);
+}
+
+static void make_list_folder(void) {
+    strcpy(list_folder, "/tmp/layers-XXXXXX");
+    cr_assert_not_null(mkdtemp(list_folder));
+    snprintf(key_file, sizeof key_file, "%s/keys", list_folder);
+    FILE *file = fopen(key_file, "w");
+    cr_assert_not_null(file);
+    fputs("the-key-of-a-reader\n", file);
+    cr_assert_eq(fclose(file), 0);
+    put_many("m", 12);
+    put_many("a", 1);
+    put_broken("b");
+    put_broken("z");
+}
+
+static void end_lists(void) {
+    char command[128];
+    daemon_end();
+    snprintf(command, sizeof command, "rm -rf %s", list_folder);
+    cr_assert_eq(system(command), 0);
+}
+
+static void start_with_keys(void) {
+    make_list_folder();
+    daemon_start_with(
+        (const char *const[]){"--layers", list_folder, "--api-key-file", key_file, NULL});
+}
+
+/* Returns the body of an answer, owned, after checking its status. */
+static char *ask_as(const char *headers, const char *method, const char *path, int status) {
+    struct client_response response;
+    cr_assert(client_request(the_daemon.port, method, path, headers, "", 0, &response));
+    cr_expect_eq(response.status, status, "%s %s: %d %s", method, path, response.status,
+                 response.body);
+    char *body = strdup(response.body);
+    client_response_free(&response);
+    return body;
+}
+
+/* Appends the names of a list of layers and files to a text. */
+static void add_names(char *text, const struct cJSON *list) {
+    for (const struct cJSON *entry = json_first(list); entry != NULL; entry = json_next(entry)) {
+        const struct cJSON *name = json_get(entry, "name");
+        strcat(strcat(text, json_text(name != NULL ? name : json_get(entry, "model"))), " ");
+    }
+}
+
+/* Asks for all pages of this many entries. Returns their number, and the names on them. */
+static size_t ask_pages(size_t limit, char layers[static 512], char refused[static 512]) {
+    char path[256];
+    size_t pages = 0;
+    layers[0] = refused[0] = '\0';
+    snprintf(path, sizeof path, "/layers?limit=%zu", limit);
+    for (bool more = true; more; pages++) {
+        char *body = ask_as(KEY, "GET", path, 200);
+        struct cJSON *page = json_parse(body, strlen(body));
+        add_names(layers, json_get(page, "layers"));
+        add_names(refused, json_get(page, "refused"));
+        more = json_get(page, "next") != NULL;
+        if (more) {
+            snprintf(path, sizeof path, "/layers?limit=%zu&after=%s", limit,
+                     json_text(json_get(page, "next")));
+        }
+        json_free(page);
+        free(body);
+    }
+    return pages;
+}
+
+TestSuite(layer_lists, .init = start_with_keys, .fini = end_lists, .timeout = 60);
+
+Test(layer_lists, have_every_name_once_on_pages_of_any_size) {
+    static const size_t limits[] = {1, 2, 3, 14, 15, 1000}, pages[] = {15, 8, 5, 2, 1, 1};
+    char layers[512], refused[512];
+    for (size_t i = 0; i < COUNT(limits); i++) {
+        cr_expect_eq(ask_pages(limits[i], layers, refused), pages[i], "limit %zu", limits[i]);
+        cr_expect_str_eq(layers, "a.h.0 m.h.0 m.h.1 m.h.2 m.h.3 m.h.4 m.h.5 m.h.6 m.h.7 m.h.8 "
+                                 "m.h.9 m.h.10 m.h.11 ");
+        cr_expect_str_eq(refused, "b z ");
+    }
+}
+
+Test(layer_lists, begin_after_names_that_do_not_exist) {
+    static const struct {
+        const char *after, *first;
+    } rows[] = {{"", "\"a.h.0\""}, {"a.h.00", "\"m.h.0\""}, {"m.h.9a", "\"m.h.10\""}};
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        char path[64], part[64];
+        snprintf(path, sizeof path, "/layers?after=%s", rows[i].after);
+        snprintf(part, sizeof part, "{\"layers\":[{\"name\":%s", rows[i].first);
+        char *body = ask_as(KEY, "GET", path, 200);
+        cr_expect_eq(strncmp(body, part, strlen(part)), 0, "%s: %.80s", path, body);
+        free(body);
+    }
+    char *body = ask_as(KEY, "GET", "/layers?after=z", 200);
+    cr_expect_str_eq(body, "{\"layers\":[],\"refused\":[]}\n");
+    free(body);
+}
+
+Test(layer_lists, refuse_wrong_parameters) {
+    static const char limit[] = "limit must be a whole number from 1 to 1000, not \\\"%s\\\"",
+                      other[] = "a list takes the parameters after and limit, each once, not "
+                                "\\\"%s\\\"";
+    static const struct {
+        const char *query, *rule, *value;
+    } rows[] = {{"limit=0", limit, "0"},
+                {"limit=1001", limit, "1001"},
+                {"limit=99999999999999999999999999", limit, "99999999999999999999999999"},
+                {"limit=-1", limit, "-1"},
+                {"limit=1e2", limit, "1e2"},
+                {"limit=", limit, ""},
+                {"limit=5%20", limit, "5 "},
+                {"limt=5", other, "limt"},
+                {"after=a&limit=1&after=b", other, "after"},
+                {"limit=1&limit=2", other, "limit"},
+                {"after=a&x=1&y=2&z=3&limit=9", other, "x"}};
+    char path[256], text[256];
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        snprintf(path, sizeof path, "/layers?%s", rows[i].query);
+        snprintf(text, sizeof text, rows[i].rule, rows[i].value);
+        char *body = ask_as(KEY, "GET", path, 422);
+        cr_expect_not_null(strstr(body, text), "%s: %s", path, body);
+        free(body);
+    }
+    snprintf(path, sizeof path, "/layers?after=%0128d", 0);
+    free(ask_as(KEY, "GET", path, 200));
+    snprintf(path, sizeof path, "/layers?after=%0129d", 0);
+    char *body = ask_as(KEY, "GET", path, 422);
+    cr_expect_not_null(strstr(body, "a name of at most 128 characters"), "%s", body);
+    free(body);
+}
+
+/* Whether a layer exists makes no difference to a client without a key. */
+Test(layer_lists, are_empty_for_clients_without_a_key) {
+    static const struct {
+        const char *method, *path; /* %s is the name of a layer */
+    } rows[] = {{"GET", "/v2/models/%s"},
+                {"GET", "/v2/models/%s/ready"},
+                {"GET", "/v2/models/%s/config"},
+                {"GET", "/v2/models/%s/stats"},
+                {"GET", "/v2/models/%s/versions/1"},
+                {"GET", "/v2/models/%s/versions/1/ready"},
+                {"POST", "/v2/models/%s/infer"},
+                {"POST", "/v2/models/%s/versions/1/infer"},
+                {"POST", "/v2/repository/models/%s/load"},
+                {"POST", "/v2/repository/models/%s/unload"},
+                {"GET", "/layers/%s"},
+                {"POST", "/layers/%s/attention"}};
+    static const char *const names[] = {"m.h.11", "m.h.12", "b"};
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        int statuses[COUNT(names)];
+        for (size_t k = 0; k < COUNT(names); k++) {
+            struct client_response response;
+            char path[128];
+            snprintf(path, sizeof path, rows[i].path, names[k]);
+            cr_assert(client_request(the_daemon.port, rows[i].method, path, "", "", 0, &response));
+            statuses[k] = response.status;
+            cr_expect(response.status == 401 || response.status == 404, "%s: %d", path,
+                      response.status);
+            client_response_free(&response);
+        }
+        cr_expect(statuses[0] == statuses[1] && statuses[0] == statuses[2], "%s", rows[i].path);
+    }
+    free(ask_as(KEY, "GET", "/v2/models/m.h.11", 200));
+    free(ask_as(KEY, "GET", "/v2/models/m.h.12", 404));
+    free(ask_as("", "GET", "/v2/models/attention/ready", 200));
+}
+
+static void start_with_many(void) {
+    make_list_folder();
+    put_many("many", 9000);
+    daemon_start_with((const char *const[]){"--layers", list_folder, "--max-memory", "1MiB", NULL});
+}
+
+/* A list counts in the account of its request, as every other answer does. */
+Test(many_layers, count_in_the_memory_of_a_request, .init = start_with_many, .fini = end_lists,
+     .timeout = 60) {
+    static const struct {
+        const char *method, *path;
+    } large[] = {
+        {"GET", "/layers?limit=1000"}, {"GET", "/v2/models"}, {"POST", "/v2/repository/index"}};
+    for (size_t i = 0; i < COUNT(large); i++) {
+        char *body = ask_as("", large[i].method, large[i].path, 413);
+        cr_expect_not_null(strstr(body, "--max-memory"), "%s", body);
+        free(body);
+    }
+    char *body = ask_as("", "GET", "/layers?limit=100&after=many.h.8898", 200);
+    cr_expect_not_null(strstr(body, "\"many.h.8998\""), "%s", body);
+    cr_expect_not_null(strstr(body, "\"next\":\"many.h.8998\""), "%s", body);
+    free(body);
+    cr_expect_eq(daemon_metric("attentiond_layers"), 9013);
+    cr_expect_eq(daemon_metric("attentiond_layers_refused"), 2);
+}
