@@ -35,7 +35,7 @@ class Sizes:
         self.columns = rng.choice((2, 4, 4, 6, 8, 8, 16))
         self.hidden = self.heads * self.columns
         self.layers = rng.choice((1, 2, 2, 3))
-        self.positions = rng.choice((48, 64, 64, 80))
+        self.positions = rng.choice((24, 48, 64, 80))
 
     def kv_heads(self):
         return self.rng.choice([n for n in range(1, self.heads + 1) if self.heads % n == 0])
@@ -51,9 +51,9 @@ def size_of(cls, name, default, sizes):
     if isinstance(default, bool) or not (isinstance(default, int) or default is None):
         return None
     rules = (
+        (r"type_vocab_size", lambda: 2), (r"max_distance$", lambda: rng.choice((33, 64, 128, 5))),
         (r"(^|_)(vocab_size|vocabulary_size|n_vocab|num_embeddings)$", lambda: VOCABULARY),
         (r"token_(id|index)$|_token$|_idx$|_id$", lambda: default if default is None or default < 3 else rng.randrange(3)),
-        (r"type_vocab_size", lambda: 2),
         (r"(num_key_value_heads|num_kv_heads|n_head_kv|num_key_value_groups)$", sizes.kv_heads),
         (r"^(num_attention_heads|num_heads|n_heads?)$", lambda: sizes.heads),
         (r"(attention_heads|num_heads|n_heads?|_heads)$", sizes.other_heads),
@@ -125,7 +125,7 @@ def rope(rng, sizes, columns, original):
     """The parameters of one rotary embedding."""
     kind = rng.choice(ROPE_TYPES[:-1] if rng.random() < 0.95 else ROPE_TYPES)
     drawn = {"rope_type": kind, "rope_theta": rng.choice((10000.0, 10000, 100.0, 500000.0, 1e6, 37.5))}
-    share = rng.choice((None, None, None, None, None, 1.0, 0.5, 0.25, 0.75))
+    share = rng.choice((None,) * 6 + (1.0, 0.5, 0.25, 0.75))
     if share is not None:
         drawn["partial_rotary_factor"] = share
     if kind in ("linear", "dynamic", "yarn", "llama3") or (kind == "longrope" and rng.random() < 0.5):
