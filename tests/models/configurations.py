@@ -6,6 +6,7 @@ too. So a new field of a new version needs no line here.
 """
 
 import dataclasses
+import functools
 import inspect
 import re
 import sys
@@ -90,16 +91,22 @@ def size_of(cls, name, default, sizes):
     return None
 
 
-def source_of(cls):
-    """The source of the model that a config class belongs to, and of the class itself."""
+@functools.cache
+def source_of(*names):
+    """The source of some modules, as far as they exist."""
     texts = []
-    for module in (cls.__module__, cls.__module__.replace("configuration_", "modeling_")):
+    for name in names:
         try:
-            __import__(module)
-            texts.append(inspect.getsource(sys.modules[module]))
+            __import__(name)
+            texts.append(inspect.getsource(sys.modules[name]))
         except (ImportError, OSError, TypeError):
             pass
     return "\n".join(texts)
+
+
+def modeling_of(cls):
+    """The name of the module that has the models of a config class."""
+    return cls.__module__.replace("configuration_", "modeling_")
 
 
 def words_of(source, name):
@@ -111,10 +118,11 @@ def words_of(source, name):
 
 
 def unnamed_fields(cls, source):
-    """Names that the model reads of its config though the class has no such field, with their defaults."""
+    """Names that a model reads of its config though the class has no such field, with their defaults."""
     known = {field.name for field in dataclasses.fields(cls)} | set(cls.attribute_map) | KEPT
     found = {}
-    for name, default in re.findall(r"getattr\((?:self\.)?config, \"(\w+)\", ([\w.]+)\)", source):
+    shared = source_of("transformers.masking_utils", "transformers.modeling_utils", "transformers.modeling_rope_utils")
+    for name, default in re.findall(r"getattr\((?:self\.)?config, \"(\w+)\", ([\w.]+)\)", source + shared):
         if name not in known and not name.startswith("_"):
             found[name] = {"True": True, "False": False, "None": None}.get(
                 default, float(default) if re.fullmatch(r"[\d.]+", default) else None)
@@ -188,6 +196,8 @@ def other_value(rng, cls, name, kind, default, values, sizes, source):
         if re.search("position_embedding_type|position_embeddings_type", name):
             words = sorted({*words, "absolute", "relative_key", "relative_key_query", "rotary"})
         return rng.choice(words) if words else default
+    if default is None and kind == "any":
+        return rng.choice((True, 1, 2, 4, 0.5))
     if isinstance(default, bool) or (default is None and "bool" in kind):
         return not default
     if isinstance(default, float) or (default is None and "float" in kind):
@@ -222,9 +232,9 @@ def draw(rng, cls, change=None, sizes=None):
     """Draws the keyword arguments of a config class. `change` is the share of other fields that leave their default."""
     sizes = sizes or Sizes(rng)
     change = rng.choice((0.0, 0.03, 0.1, 0.1, 0.3)) if change is None else change
-    source, defaults = source_of(cls), plain_defaults(cls)
+    source, defaults = source_of(cls.__module__, modeling_of(cls)), plain_defaults(cls)
     kinds = {field.name: str(field.type) for field in dataclasses.fields(cls)}
-    extra = {name: default for name, default in unnamed_fields(cls, source).items() if rng.random() < change / 2}
+    extra = {name: default for name, default in unnamed_fields(cls, source).items() if rng.random() < change / 8}
     values = {}
     for name, default in {**defaults, **extra}.items():
         if name in KEPT or name.startswith("_"):
@@ -247,7 +257,7 @@ def draw(rng, cls, change=None, sizes=None):
             values[name] = size
         elif name not in ("rope_parameters", "rope_scaling") and (
                 name in extra or rng.random() < (0.5 if "layer_types" in name else change)):
-            value = other_value(rng, cls, name, kinds.get(name, "bool | float"), default, values, sizes, source)
+            value = other_value(rng, cls, name, kinds.get(name, "any"), default, values, sizes, source)
             if value != default:
                 values[name] = value
         if name == "attention_types" and name not in values:

@@ -79,9 +79,9 @@ def classes_of(config):
                 if one is not None and one not in found:
                     found.append(one)
     if not found:  # a part of a larger model has a class, but no entry in the tables
-        configurations.source_of(type(config))
-        module = sys.modules.get(type(config).__module__.replace("configuration_", "modeling_"))
-        found = [one for one in vars(module).values() if isinstance(one, type) and "forward" in vars(one)
+        name = configurations.modeling_of(type(config))
+        configurations.source_of(name)
+        found = [one for one in vars(sys.modules.get(name, object)).values() if isinstance(one, type) and "forward" in vars(one)
                  and getattr(one, "config_class", None) is type(config)]
     return found
 
