@@ -1,6 +1,7 @@
 """What the searches over models share: the daemon, models in float64, and the inputs and outputs of their attentions."""
 
 import contextlib
+import copy
 import hashlib
 import http.client
 import json
@@ -71,6 +72,7 @@ class InFloat64(TorchFunctionMode):
 
 @contextlib.contextmanager
 def in_float64():
+    """Everything inside is computed in float64."""
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
     try:
@@ -78,6 +80,17 @@ def in_float64():
             yield
     finally:
         torch.set_default_dtype(before)
+
+
+def remade_in_float64(model):
+    """The same model with the same weights, made in float64. It must also run in in_float64()."""
+    with in_float64():
+        config = copy.deepcopy(model.config)
+        config.dtype = torch.float64
+        config._attn_implementation = config._experts_implementation = "eager"
+        made = type(model)(config).double().eval()
+    made.load_state_dict(model.state_dict())
+    return made
 
 
 def print_of(tensor):

@@ -24,3 +24,4 @@ if [ $# != 0 ]; then
 fi
 "$MODELS_PYTHON" "$here/test_models.py"
 "$MODELS_PYTHON" "$here/test_attention.py"
+"$MODELS_PYTHON" "$here/search_models.py" --calls 250 --seconds 50

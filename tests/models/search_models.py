@@ -35,7 +35,7 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 import configurations
 from edits import edit_config, edit_files
-from eager import Daemon, Trace, in_float64, print_of
+from eager import Daemon, Trace, in_float64, print_of, remade_in_float64
 
 HERE = pathlib.Path(__file__).resolve().parent
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 1e-5}
@@ -172,15 +172,6 @@ class Case:
         except Exception as error:
             self.model = None
             self.edited += f" (transformers: {type(error).__name__})"
-
-    def exact(self):
-        """The same model in float64."""
-        with in_float64():
-            config = copy.deepcopy(self.model.config)
-            config.dtype = torch.float64
-            model = self.build(config).double()
-        model.load_state_dict(self.model.state_dict())
-        return model
 
     def inputs(self):
         """What the model may be called with: several guesses, of which the first that runs is taken."""
@@ -326,7 +317,7 @@ class Search:
         for dtype in TOLERANCE:
             try:
                 with limited(SECONDS):
-                    model = case.exact() if dtype == torch.float64 else case.model
+                    model = remade_in_float64(case.model) if dtype == torch.float64 else case.model
                     trace = Trace()
                     modules = dict(model.named_modules())
                     for layer, names in owners.items():
