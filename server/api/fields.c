@@ -355,43 +355,51 @@ static bool add_hint(struct codec_error *error, const char *hint) {
     return false;
 }
 
+/* Returns what is said of a matrix that was refused, or NULL. */
+static const char *hint_for(const struct codec_document *document, const struct field *field,
+                            const struct codec_value *value) {
+    size_t shape[ATTN_MAX_RANK];
+    const size_t rank = codec_shape(document, value, shape);
+    if (rank == 1 && field->least == 2) {
+        return field->flat != NULL ? field->flat : "a matrix of one row is [[1, 2]]";
+    }
+    return rank >= (size_t)field->least && rank <= (size_t)field->most ? field->not_a_mask : NULL;
+}
+
 /* Reads a mask. Numbers that are all 0 are refused: whoever adds masks to scores, as most programs
  * do, means that every key is seen, and whoever means that none is seen can say false. */
 static bool read_mask(struct codec_document *document, const struct field *field,
                       const struct codec_value *value, attn_tensor *tensor,
                       struct codec_error *error) {
-    size_t shape[ATTN_MAX_RANK];
     if (!codec_as_mask(document, value, field->least, field->most, tensor, error)) {
-        const size_t rank = codec_shape(document, value, shape);
-        return add_hint(error, rank == 0                     ? NULL
-                               : rank < (size_t)field->least ? field->flat
-                               : rank <= (size_t)field->most ? field->not_a_mask
-                                                             : NULL);
+        return false;
     }
-    if (codec_mask_is_zeros(document, value)) {
-        codec_fail(document, value, error,
-                   "%s is 0 everywhere, which would hide every key (if that "
-                   "is meant, write false in place of 0)",
-                   codec_name(value));
-        return add_hint(error, field->not_a_mask);
-    }
-    return true;
+    return !codec_mask_is_zeros(document, value) ||
+           codec_fail(document, value, error,
+                      "%s is 0 everywhere, which would hide every key (if that is meant, write "
+                      "false in place of 0)",
+                      codec_name(value));
 }
 
 /* Reads a matrix of numbers to `tensor`, and points `*pointer` to it. */
 static bool read_matrix(struct codec_document *document, const struct field *field,
                         const struct codec_value *value, attn_tensor *tensor,
                         const attn_tensor **pointer, struct codec_error *error) {
+    bool good;
     *pointer = tensor;
     switch (field->kind) {
     case FIELD_MASK:
-        return read_mask(document, field, value, tensor, error);
+        good = read_mask(document, field, value, tensor, error);
+        break;
     case FIELD_LOGITS:
     case FIELD_BIAS:
-        return codec_as_reals_or_null(document, value, field->least, field->most, tensor, error);
+        good = codec_as_reals_or_null(document, value, field->least, field->most, tensor, error);
+        break;
     default:
-        return codec_as_reals(document, value, field->least, field->most, tensor, error);
+        good = codec_as_reals(document, value, field->least, field->most, tensor, error);
+        break;
     }
+    return good || add_hint(error, hint_for(document, field, value));
 }
 
 static bool read_choice(const struct codec_document *document, const struct field *field,

@@ -366,6 +366,47 @@ Test(inference, long_masks_of_numbers) {
     free(body);
 }
 
+/* A mask of zeros is refused if its type is one of numbers, and taken if it is BOOL: in JSON, whether
+ * its data are booleans or numbers, and in bytes. */
+Test(inference, masks_of_zeros) {
+    static const struct {
+        const char *type, *data; /* NULL: bytes */
+        size_t size;
+        int status;
+    } rows[] = {{"BOOL", "[false,false]", 0, 200},
+                {"BOOL", "[0,0]", 0, 200},
+                {"BOOL", NULL, 2, 200},
+                {"FP32", "[0,0]", 0, 422},
+                {"INT64", "[0,0]", 0, 422},
+                {"UINT8", "[0,0]", 0, 422},
+                {"UINT8", NULL, 2, 422},
+                {"INT32", NULL, 8, 422},
+                {"FP16", NULL, 4, 422},
+                {"FP64", NULL, 16, 422}};
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        char body[512] = "", data[64];
+        if (rows[i].data != NULL) {
+            snprintf(data, sizeof data, "\"data\":%s", rows[i].data);
+        } else {
+            snprintf(data, sizeof data, "\"parameters\":{\"binary_data_size\":%zu}", rows[i].size);
+        }
+        const size_t size = (size_t)snprintf(
+            body, sizeof body,
+            "{\"inputs\":[{\"name\":\"X\",\"shape\":[2,1],\"datatype\":\"FP32\",\"data\":[1,2]},"
+            "{\"name\":\"mask\",\"shape\":[1,2],\"datatype\":\"%s\",%s}]}",
+            rows[i].type, data);
+        memset(body + size, 0, rows[i].size);
+        struct client_response response =
+            daemon_infer(INFER, "", body, size + rows[i].size, rows[i].size > 0 ? size : 0);
+        if (rows[i].status == 422) {
+            expect_refused(&response, INFER, 422, "mask is 0 everywhere|belong into", rows[i].type);
+        } else {
+            cr_expect_eq(response.status, 200, "%s: %s", rows[i].type, response.body);
+        }
+        client_response_free(&response);
+    }
+}
+
 /* ---------------------------------------------------------------------------- what clients send */
 
 /* Asks, and returns the body of the answer, owned. It must be 200. */

@@ -53,6 +53,9 @@ const struct bad_request bad_calls[] = {
     CONTENT("a mask for keys alone", CALL("\"mask\":[true,false]"), "/mask",
             "mask must have rank 2 to 4, not 1; one element for each key is a \"key_padding\""),
 
+    CONTENT("a matrix without rows", "{\"Q\":[1,2],\"K\":[[1,2]],\"V\":[[1,2]]}", "/Q",
+            "Q must have rank 2 to 4, not 1; a matrix of one row is [[1, 2]]"),
+
     /* --- names */
     CONTENT(
         "tempature", CALL("\"tempature\":2"), "/tempature",
