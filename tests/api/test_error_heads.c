@@ -31,6 +31,7 @@ static const struct bad_head heads[] = {
     {"POST", "//attention", NULL, 404, "did you mean /attention?", NULL},
     {"GET", "/attention/1", NULL, 404, "did you mean /attention?", NULL},
     {"POST", "/v1/attention", NULL, 404, "did you mean /attention?", NULL},
+    {"POST", "/api/v1/attention", NULL, 404, "did you mean /attention?", NULL},
     {"POST", "/self_attention", NULL, 404, "did you mean /self-attention?", NULL},
     {"POST", "/multihead_attention", NULL, 404, "did you mean /multi-head-attention?", NULL},
     {"POST", "/layers/a/atention", NULL, 404, "did you mean /layers/{name}/attention?", NULL},
@@ -131,6 +132,19 @@ Test(errors, a_form_is_named, .init = daemon_start_plain, .fini = daemon_end) {
         cr_expect_eq(response.status, 400);
         cr_expect_not_null(strstr(response.body, "the body must be JSON and not a form, such as {"),
                            "%s", response.body);
+        client_response_free(&response);
+    }
+}
+
+/* These bodies may be JSON as soon as they are sent in another way, so they get no example. */
+Test(errors, bodies_that_may_be_json, .init = daemon_start_plain, .fini = daemon_end) {
+    static const char *const bodies[] = {"\xff\xfe{", "\xfe\xff", "\xef\xbb\xbf{}", "\x1f\x8b"};
+    for (size_t i = 0; i < COUNT(bodies); i++) {
+        struct client_response response;
+        cr_assert(client_request(the_daemon.port, "POST", "/attention", NULL, bodies[i],
+                                 strlen(bodies[i]), &response));
+        cr_expect(response.status == 400 && strstr(response.body, "such as") == NULL, "%d %s",
+                  response.status, response.body);
         client_response_free(&response);
     }
 }
