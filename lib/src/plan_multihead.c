@@ -4,6 +4,7 @@
  */
 #include "plan_build.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -80,6 +81,7 @@ static attn_status check_bias(const attn_tensor *b, const char *name, attn_dtype
  * is one product, because it is also a 2-D weight with the rows of all heads below each other. */
 static void add_pieces(struct projection *p, const struct weight *w, const attn_tensor *bias,
                        size_t column) {
+    assert(w->tensor != NULL); /* read_weight() was called */
     const size_t count = w->stacked && !p->out_in ? w->heads : 1;
     const size_t cols = w->heads * w->columns / count;
     const size_t size = attn_dtype_size(w->tensor->dtype);

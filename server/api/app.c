@@ -248,9 +248,9 @@ static double seconds_of(const struct exchange *exchange) {
     return wanted > 0 && wanted < most ? wanted : most;
 }
 
-/* Answers that a request is late. It may succeed later if it shared the workers with others. Whoever
- * gives it a time of its own must give it more, because a client that repeats it as it is would do so
- * in vain. */
+/* Answers that a request is late. It may succeed later if it shared the workers with others.
+ * Whoever gives it a time of its own must give it more, because a client that repeats it as it is
+ * would do so in vain. */
 static void refuse_late(struct exchange *exchange) {
     struct http_response *response = exchange->response;
     const bool own = seconds_of(exchange) < exchange->state->timeout;

@@ -26,7 +26,7 @@
 #define PAST_K      "it is \"past_K\" here"
 #define PAST_V      "it is \"past_V\" here"
 #define PACKED      "it is W_Q, W_K and W_V" OUT_IN
-#define TOP         "the keys of the request stand at the top of the body, not in an object under this name"
+#define TOP         "all keys stand at the top of the body, not in an object under this name"
 #define OUT_IN      " of /self-attention, with \"weight_layout\": \"out_in\""
 
 /* These are the names of PyTorch, ONNX, flash-attention, JAX and Transformers. If a name means

@@ -84,7 +84,7 @@ size_t api_route_of(const char *path) {
     return route;
 }
 
-/* ---------------------------------------------------------------------------- paths without a row */
+/* -------------------------------------------------------------------------- paths without a row */
 
 enum {
     SEGMENT = 40,  /* bytes of a segment that is compared */

@@ -220,8 +220,8 @@ bool codec_as_reals_or_null(const struct codec_document *, const struct codec_va
 bool codec_as_mask(struct codec_document *, const struct codec_value *, int min_rank, int max_rank,
                    attn_tensor *out, struct codec_error *);
 
-/* Returns whether all elements of a mask that codec_as_mask() has read are the number 0. Of booleans
- * and of the datatype BOOL this is false. */
+/* Returns whether all elements of a mask that codec_as_mask() has read are the number 0. Of
+ * booleans and of the datatype BOOL this is false. */
 bool codec_mask_is_zeros(const struct codec_document *, const struct codec_value *);
 
 /* Some matrices must be looked at number by number before they can be used: the numbers of a mask

@@ -366,8 +366,8 @@ Test(inference, long_masks_of_numbers) {
     free(body);
 }
 
-/* A mask of zeros is refused if its type is one of numbers, and taken if it is BOOL: in JSON, whether
- * its data are booleans or numbers, and in bytes. */
+/* A mask of zeros is refused if its type is one of numbers, and taken if it is BOOL: in JSON,
+ * whether its data are booleans or numbers, and in bytes. */
 Test(inference, masks_of_zeros) {
     static const struct {
         const char *type, *data; /* NULL: bytes */

@@ -1,5 +1,5 @@
-/* bad_requests_beginners.c - requests that are probably meant otherwise, and other mistakes of people
- * who use the service for the first time. */
+/* bad_requests_beginners.c - requests that are probably meant otherwise, and other mistakes of
+ * people who use the service for the first time. */
 #include "support/bad_requests_rows.h"
 
 #define TO_BIAS "numbers that are added to scores belong into \"bias\""
@@ -68,9 +68,9 @@ const struct bad_request bad_calls[] = {
     CONTENT("an object with data", "{\"X\":{\"data\":[[1]]}}", "/X/data",
             "a matrix is a list of rows here"),
     CONTENT("options in an object", CALL("\"options\":{\"causal\":true}"), "/options",
-            "the keys of the request stand at the top of the body"),
+            "all keys stand at the top of the body"),
     CONTENT("all in an object", "{\"inputs\":{" QKV "}}", "/inputs",
-            "the keys of the request stand at the top of the body"),
+            "all keys stand at the top of the body"),
     CONTENT("return_weights", CALL("\"return_weights\":true"), "/return_weights",
             "\"return\" names the results here"),
     CONTENT("JSON in a string", "\"{\\\"X\\\":[[1]]}\"", "",
