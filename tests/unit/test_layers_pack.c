@@ -283,6 +283,14 @@ Test(layers_pack, a_file_that_has_changed_is_refused) {
     }
 }
 
+/* Waits, ten seconds at most, until no weights are packed. */
+static void await_no_packed(void) {
+    for (int i = 0; i < 10000 && layers_load(the_layers).packed > 0; i++) {
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+    cr_expect_eq(layers_load(the_layers).packed, 0);
+}
+
 /* A failure of the file is not one of the layer: the next request reads it anew. */
 Test(layers_pack, a_file_that_cannot_be_opened_is_tried_again) {
     struct layer_use use;
@@ -299,7 +307,7 @@ Test(layers_pack, a_file_that_cannot_be_opened_is_tried_again) {
     cr_expect_str_eq(reason, "W_Q of the layer m.h.0 cannot be read: Too many open files");
     cr_expect_eq(layers_load(the_layers).packed, layer_packed_bytes(use.layer, ATTN_FLOAT32));
     layer_end(the_layers, &use);
-    cr_expect_eq(layers_load(the_layers).packed, 0);
+    await_no_packed(); /* the thread of the store frees the weights */
     cr_expect(layer_file_use("m.h.0", ATTN_FLOAT32, &use, reason), "%s", reason);
     layer_end(the_layers, &use);
 }
