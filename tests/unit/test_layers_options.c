@@ -266,6 +266,15 @@ Test(layers_options, have_enough_buckets) {
         cr_expect_eq(layer.bidirectional, cases[i].prefix[0] == 'e', "%s", config);
         cr_expect_eq(layer.max_distance, 50);
     }
+    for (int distance = 2; distance <= 3; distance++) { /* 2 of 8 buckets have one distance each */
+        snprintf(config, sizeof config,
+                 "{\"model_type\":\"t5\",\"num_heads\":2,\"d_model\":8,\"d_kv\":4,"
+                 "\"relative_attention_num_buckets\":8,\"relative_attention_max_distance\":%d}",
+                 distance);
+        layer_config_put("encoder.block.0.layer.0.SelfAttention.", "", config,
+                         (const struct shape[]){T5, {"relative_attention_bias.weight", 8, 2}, {0}});
+        layer_config_expect(distance == 3 ? NULL : "2 heads and distances up to 2", config);
+    }
     layer_config_put("encoder.block.1.layer.0.SelfAttention.", "",
                      "{\"model_type\":\"umt5\",\"num_heads\":2,\"d_model\":8,\"d_kv\":4,"
                      "\"relative_attention_num_buckets\":4}",
@@ -432,4 +441,21 @@ Test(layers_options, have_norms_and_sinks) {
         cr_expect_eq(((const float *)options.sink->data)[i], layer_file_number(1, 256 + i));
     }
     layer_end(the_layers, &use);
+}
+
+/* Each head of queries has a sink of its own, also if heads share keys. */
+Test(layers_options, have_a_sink_for_each_head_of_queries) {
+    for (size_t sinks = 1; sinks <= 2; sinks++) {
+        layer_config_put("layers.0.self_attn.", "",
+                         "{\"model_type\":\"gpt_oss\",\"num_key_value_heads\":1," HEADS
+                         ",\"head_dim\":4,\"sliding_window\":4,\"attention_bias\":false,"
+                         "\"rope_parameters\":{\"rope_type\":\"default\"}}",
+                         (const struct shape[]){{"q_proj.weight", 8, 8},
+                                                {"k_proj.weight", 4, 8},
+                                                {"v_proj.weight", 4, 8},
+                                                {"o_proj.weight", 8, 8},
+                                                {"sinks", 0, sinks},
+                                                {0}});
+        layer_config_expect(sinks == 2 ? NULL : "the sinks has 1 numbers, not 2", "sinks");
+    }
 }
