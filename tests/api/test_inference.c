@@ -215,6 +215,9 @@ Test(inference, outputs_and_parameters) {
         {"{" BINARY_QKV ",\"outputs\":[{\"name\":\"top_k\"}],\"parameters\":{\"top_k\":1}}",
          "top_k.indices top_k.weights "},
         {"{" BINARY_QKV ",\"outputs\":[{\"name\":\"top_k.indices\"}]}", "top_k.indices "},
+        {"{" BINARY_QKV ",\"outputs\":[{\"name\":\"top_k.indices\"},{\"name\":\"top_k.weights\"}],"
+         "\"parameters\":{\"top_k\":1}}",
+         "top_k.indices top_k.weights "},
         {"{" BINARY_QKV ",\"outputs\":[{\"name\":\"statistics.variance.Q\",\"parameters\":"
          "{\"binary_data\":true}},{\"name\":\"output\"}]}",
          "statistics.variance.Q* output "},

@@ -305,6 +305,29 @@ Test(layers, are_loaded_and_unloaded) {
     expect_short_answer("POST", "/v2/repository/models/attention/unload", 501, "always loaded");
 }
 
+/* A task that packs as much as it may has room for all of it. */
+Test(layers, are_loaded_when_they_are_large) {
+    enum {
+        SIDE = 512 /* a matrix is as much as one task takes, 2 MiB as doubles */
+    };
+    static const struct binary_call large = {"/multi-head-attention",
+                                             "\"heads\":4",
+                                             NULL,
+                                             {{"X", {1, SIDE}, 0},
+                                              {"W_Q", {SIDE, SIDE}, 0},
+                                              {"W_K", {SIDE, SIDE}, 0},
+                                              {"W_V", {SIDE, SIDE}, 0}}};
+    static const struct binary_call asked = {
+        "/layers/large.attention/attention", "", NULL, {{"X", {1, SIDE}, 0}}};
+    put_weights("large.safetensors", &large, "F32");
+    await_status("/layers/large.attention", 200);
+    expect_short_answer("POST", "/v2/repository/models/large.attention/load", 200, "true");
+    struct cJSON *answer = ask_call(&asked, "float32"), *expected = ask_call(&large, "float32");
+    cr_expect(are_close(answer, expected, 1e-6));
+    json_free(answer);
+    json_free(expected);
+}
+
 /* Writes a model with `count` layers of one head, whose projections of 2 x 2 all differ. */
 static void put_model(const char *name, size_t count) {
     static const char *const tensors[] = {"W_Q", "W_K", "W_V"};
@@ -390,6 +413,8 @@ Test(layers, refuse_what_is_wrong) {
     expect_refusal(question.path, json, "{\"X\":", 400, "ends");
     expect_refusal("/layers/small/attention", json, "{\"X\":[[1]]}", 422,
                    "counts the layers of this model: 1");
+    expect_refusal("/layers/small/attention", json, "{\"X\":[[[1]],[[1]]]}", 422,
+                   "the first axis of X has 2 layers, but this model has 1");
     expect_refusal(question.path, "text/plain", "{\"X\":[[1]]}x", 415, "");
     expect_refusal(question.path, json,
                    "{\"X\":{\"random\":\"randn\",\"shape\":[900000,8]},"
