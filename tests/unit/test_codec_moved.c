@@ -68,6 +68,18 @@ Test(codec_moved, arrays_are_rounded_to_their_type) {
     cr_expect_eq(test_account()->held, held);
 }
 
+/* A whole number that a float cannot have stays as it is in a document of float64. */
+Test(codec_moved, whole_numbers_of_float64_are_exact) {
+    static const char *const texts[] = {"{\"d\":[16777217,2,3,4]}",
+                                        "{\"d\":[16777217,2,3,4],\"dtype\":\"float64\"}"};
+    static const double numbers[] = {16777217, 2, 3, 4};
+    static const size_t shape[] = {2, 2};
+    for (size_t i = 0; i < COUNT(texts); i++) {
+        expect_moved(move(texts[i], "d", CODEC_TYPE_INT32, shape, true), numbers, sizeof numbers,
+                     texts[i]);
+    }
+}
+
 Test(codec_moved, arrays_that_do_not_fit) {
     static const struct {
         const char *json;
