@@ -4,6 +4,7 @@
  * test_inference_refused.c has what is refused. The tests know the service by its socket only.
  */
 #include <criterion/criterion.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -545,4 +546,34 @@ Test(inference, timeout_in_microseconds) {
                   response.body);
         client_response_free(&response);
     }
+}
+
+/* As many texts, and as many bytes of texts, as the fixed limits say are taken. */
+Test(inference, most_texts) {
+    enum {
+        TEXTS = 16384,
+        BYTES = 1024 * 1024
+    };
+    static const char rest[] = "{\"name\":\"embedding\",\"datatype\":\"FP32\",\"shape\":[2,1],"
+                               "\"data\":[1,2]}]}";
+    char *body = calloc(1, BYTES + 1024);
+    size_t header = (size_t)sprintf(body,
+                                    "{\"inputs\":[{\"name\":\"tokens\",\"datatype\":\"BYTES\","
+                                    "\"shape\":[%d],\"parameters\":{\"binary_data_size\":%d}},%s",
+                                    TEXTS, 4 * TEXTS, rest);
+    memset(body + header, 0, 4 * TEXTS); /* empty texts, which are one word many times */
+    struct client_response response = daemon_infer(INFER, "", body, header + 4 * TEXTS, header);
+    expect_refused(&response, INFER, 422, "the id 16383|embedding has 2 rows", "many texts");
+    header = (size_t)sprintf(body,
+                             "{\"inputs\":[{\"name\":\"text\",\"datatype\":\"BYTES\",\"shape\":[1],"
+                             "\"parameters\":{\"binary_data_size\":%d}},%s",
+                             BYTES, rest);
+    const uint32_t size = BYTES - 4;
+    memset(body + header, 'a', BYTES); /* one long word */
+    memcpy(body + header, &size, sizeof size);
+    response = daemon_infer(INFER, "", body, header + BYTES, header);
+    cr_expect_eq(response.status, 200, "%.200s", response.body);
+    cr_expect_gt(response.size, (size_t)BYTES);
+    client_response_free(&response);
+    free(body);
 }
