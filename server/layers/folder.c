@@ -1,7 +1,7 @@
 /*
- * folder.c - see folder.h. A look lists the folder and the folders in it, sorts the names, and finds
- * by two searches in them which files an index may name. So its time grows with the number of files
- * and with the bytes of their names. The file system is asked once for each file.
+ * folder.c - see folder.h. A look lists the folder and the folders in it, sorts the names, and
+ * finds by two searches in them which files an index may name. So its time grows with the number of
+ * files and with the bytes of their names. The file system is asked once for each file.
  */
 #define _DEFAULT_SOURCE /* d_type */
 #include "layers/folder.h"
@@ -251,7 +251,7 @@ struct group {
 };
 
 /* Returns the index of the first name of a group that is not before `name`. */
-static size_t place_of(const struct group *g, const char *name) {
+static size_t find_name(const struct group *g, const char *name) {
     size_t low = 0, high = g->count;
     while (low < high) {
         const size_t middle = (low + high) / 2;
@@ -267,7 +267,7 @@ static size_t place_of(const struct group *g, const char *name) {
 
 /* Returns the entry with this name, or NULL. */
 static struct entry *entry_of(const struct group *g, const char *name) {
-    const size_t i = place_of(g, name);
+    const size_t i = find_name(g, name);
     struct entry *e = &g->first[i];
     return i < g->count && strcmp(e->path + e->inside, name) == 0 ? e : NULL;
 }
@@ -278,9 +278,9 @@ static struct group shards_of(const struct group *g, const struct entry *index) 
     const char *own = index->path + index->inside;
     const int stem = (int)shard_stem(own, SHARD_INDEX);
     snprintf(name, sizeof name, "%.*s-", stem, own);
-    const size_t first = place_of(g, name);
+    const size_t first = find_name(g, name);
     snprintf(name, sizeof name, "%.*s.", stem, own); /* '.' is the character after '-' */
-    return (struct group){&g->first[first], place_of(g, name) - first};
+    return (struct group){&g->first[first], find_name(g, name) - first};
 }
 
 static bool is_model(const struct entry *e) {

@@ -10,7 +10,8 @@ enum {
     FOLDER_PATH = 520 /* bytes of a path inside the folder: two names and a slash */
 };
 
-/* The name of the line that says that files are left out. No model has the name of a hidden file. */
+/* The name of the line that says that files are left out. No model has the name of a hidden
+ * file. */
 #define FOLDER_LINE "."
 
 /* Where a model is: its file, or the index of its files. */
@@ -31,8 +32,8 @@ struct folder_seen {
 
 /* Lists the models of a folder, sorted by name. Returns them owned, to be freed by free(), or NULL
  * if there is no memory or the folder cannot be read. At most `most` files and folders are taken,
- * those in `seen` first. If there are more, a source with the name FOLDER_LINE says so. `seen` becomes what
- * was taken now. */
+ * those in `seen` first. If there are more, a source with the name FOLDER_LINE says so. `seen`
+ * becomes what was taken now. */
 struct model_source *folder_scan(int folder, size_t most, struct folder_seen *seen, size_t *count);
 
 /* Frees the paths. */

@@ -120,7 +120,8 @@ struct layers_options {
     const char *folder;
     size_t memory;       /* bytes of packed weights */
     size_t descriptions; /* bytes that a catalogue may take; 0: 64 MiB */
-    /* Writes a line of the log; NULL: there is no log. The thread that looks at the folder calls it. */
+    size_t files;        /* the most files and folders that are taken; 0: 16384 */
+    /* Writes a line of the log, when and by whomever the folder is looked at; NULL: no log. */
     void (*warn)(const char *text);
 };
 

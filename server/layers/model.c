@@ -320,8 +320,10 @@ static bool add_indexed(struct reading *r, const char *path) {
                 refuse_model(r, "%.100s has no object \"weight_map\"", path);
     const size_t bytes = good ? codec_size(map) * sizeof(char *) : 0;
     const char **files = good ? account_alloc(&r->account, bytes) : NULL;
-    good = good && (files != NULL || refuse_memory(r));
-    const size_t count = good ? list_files(r, index, map, path, files) : 0;
+    if (good && files == NULL) {
+        refuse_memory(r);
+    }
+    const size_t count = files != NULL ? list_files(r, index, map, path, files) : 0;
     good = count > 0 && make_shards(r, count);
     for (size_t i = 0; good && i < count; i++) {
         char whole[FOLDER_PATH];

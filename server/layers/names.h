@@ -23,8 +23,8 @@ struct names_clashes {
 /* Returns the index of the first model of this name, or the number of models. */
 size_t names_first(const struct layers_catalogue *catalogue, const char *name);
 
-/* Lists all clashes of a catalogue into a list that is empty, by model. Returns false if there is no
- * memory. */
+/* Lists all clashes of a catalogue into a list that is empty, by model. Returns false if there is
+ * no memory. */
 bool names_compare(const struct layers_catalogue *catalogue, struct names_clashes *clashes);
 
 /* Returns a hash of the clashes [from, to); 0 if there are none. */

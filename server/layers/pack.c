@@ -279,8 +279,8 @@ static bool read_rows(const struct layer_tensor *t, int fd, size_t at, size_t st
     return true;
 }
 
-/* Returns where output `at` of a part lies in its tensor, and how many outputs, at most `count`, lie
- * together from there on. */
+/* Returns where output `at` of a part lies in its tensor, and how many outputs, at most `count`,
+ * lie together from there on. */
 static size_t place_of(const struct layer_tensor *t, size_t at, size_t count, size_t *together) {
     if (t->block == 0) {
         *together = count;

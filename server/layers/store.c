@@ -21,12 +21,13 @@
 enum {
     PERIOD = 1,              /* seconds between two looks at the folder */
     DESCRIPTIONS = 64 << 20, /* bytes of all models and layers of a catalogue */
-    MOST_FILES = 16384 /* files and folders that are taken; a look at so many takes some 50 ms */
+    MOST_FILES = 16384       /* a look at so many takes some 50 ms */
 };
 
 struct layers {
     int folder;
-    size_t most; /* bytes of a catalogue */
+    size_t most;  /* bytes of a catalogue */
+    size_t files; /* the most that are taken */
     void (*warn)(const char *text);
     pthread_t thread;
     pthread_mutex_t refresh; /* one refresh at a time, which uses `seen` */
@@ -296,7 +297,8 @@ size_t layers_after(const struct layers_catalogue *catalogue, const char *name) 
 static struct layers_catalogue *make_catalogue(struct layers *layers,
                                                const struct layers_catalogue *old) {
     size_t count = 0;
-    struct model_source *sources = folder_scan(layers->folder, MOST_FILES, &layers->seen, &count);
+    struct model_source *sources =
+        folder_scan(layers->folder, layers->files, &layers->seen, &count);
     struct layers_catalogue *made = calloc(1, sizeof *made);
     const bool good = sources != NULL && made != NULL &&
                       (made->models = calloc(count + 1, sizeof(struct layer_model *))) != NULL &&
@@ -390,6 +392,7 @@ struct layers *layers_open(const struct layers_options *options,
     layers->folder = folder;
     layers->room.most = options->memory;
     layers->most = options->descriptions > 0 ? options->descriptions : DESCRIPTIONS;
+    layers->files = options->files > 0 ? options->files : MOST_FILES;
     layers->warn = options->warn;
     layers->catalogue = none;
     none->users = 1;

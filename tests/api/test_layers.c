@@ -416,6 +416,11 @@ Test(layers, refuse_what_is_wrong) {
     expect_refusal("/layers/small/attention", json, "{\"X\":[[[1]],[[1]]]}", 422,
                    "the first axis of X has 2 layers, but this model has 1");
     expect_refusal(question.path, "text/plain", "{\"X\":[[1]]}x", 415, "");
+    put_model("m.safetensors", 2);
+    put_model("m.h.safetensors", 1);
+    await_status("/layers/m.h.h.0", 200);
+    expect_refusal("/layers/m.h/attention", json, "{\"X\":[[[1,2]],[[1,2]]]}", 422,
+                   "the name m.h stands for layers of the model m and for layers of the model m.h");
     expect_refusal(question.path, json,
                    "{\"X\":{\"random\":\"randn\",\"shape\":[900000,8]},"
                    "\"random\":{\"generator\":\"numpy\",\"seed\":1}}",

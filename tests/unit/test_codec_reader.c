@@ -195,12 +195,12 @@ Test(codec_reader, many_keys) {
 
 /* Many keys are found by a table. It must forget the keys of an object that has ended, and no
  * other. */
-Test(codec_reader, a_table_of_keys) {
+Test(codec_reader, a_table_of_keys, .timeout = 30) {
     enum {
         KEYS = 3000
     };
     const struct codec_options options = {.max_keys = KEYS + 3};
-    char *body = malloc(40 * KEYS), *out = body;
+    char *body = malloc(80 * KEYS), *out = body;
     out += sprintf(out, "{");
     for (int i = 0; i < KEYS; i++) /* the names in the inner objects are also those of the outer */
         out += sprintf(out, "%s\"k%d\":{\"k%d\":1,\"k1\":2}", i > 0 ? "," : "", i, i == 1 ? 0 : i);
@@ -221,6 +221,14 @@ Test(codec_reader, a_table_of_keys) {
     size = sprintf(out, ",\"a\":{\"k5\":1,\"k5\":2}}");
     outcome = read_pieces(body, (size_t)(out + size - body), &options, 0);
     cr_expect_str_eq(outcome.error.pointer, "/a/k5", "%s", outcome.error.message);
+
+    out = body + sprintf(body, "[{}"); /* the table has room for less than 10000 keys */
+    for (int i = 0; i < 10000; i++)
+        out += sprintf(out, ",{\"%d\":1}", i);
+    out += sprintf(out, "]");
+    outcome = read_pieces(body, (size_t)(out - body), &options, 0);
+    cr_expect_eq(outcome.error.status, CODEC_OK, "%s", outcome.error.message);
+    codec_document_free(outcome.document);
     free(body);
 }
 

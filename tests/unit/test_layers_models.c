@@ -1,6 +1,6 @@
 /*
- * test_layers_models.c - the models of a folder: which files are models, what changes them, how many
- * are taken, and names that stand for layers of two models.
+ * test_layers_models.c - the models of a folder: which files are models, what changes them, how
+ * many are taken, and names that stand for layers of two models.
  */
 #include <criterion/criterion.h>
 #include <dirent.h>
@@ -74,7 +74,7 @@ static void put_sharded(const char *name, size_t inputs) {
     layer_file_text(path, text);
 }
 
-/* ----------------------------------------------------------------------------------- the forms */
+/* ------------------------------------------------------------------------------------ the forms */
 
 Test(layers_models, have_the_names_of_their_files_and_folders) {
     make_folder("alone");
@@ -129,6 +129,17 @@ Test(layers_models, may_have_names_of_many_dashes) {
     expect_reason("a-b.h.0", ""); /* "a" may name the file */
     expect_reason("-a-.h.0", NULL);
     expect_reason("b-a-b-1.h.0", NULL);
+}
+
+/* The settings of a model may be in the metadata of any of its files. */
+Test(layers_models, have_the_metadata_of_one_of_their_files) {
+    static const char first[] = "{\"x\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}";
+    static const float zero;
+    layer_file_tensors("m-1.safetensors", first, &zero, sizeof zero);
+    layer_file_model("m-2.safetensors", "", 1, 2, 2, 0);
+    layer_file_text("m.safetensors.index.json",
+                    "{\"weight_map\":{\"x\":\"m-1.safetensors\",\"y\":\"m-2.safetensors\"}}");
+    expect_reason("m.h.0", NULL);
 }
 
 /* The files of a model in a folder of its own are those of this folder. */
@@ -262,14 +273,14 @@ Test(layers_models, may_have_many_tensors) {
 
 /* A header may take much memory although it is short. */
 Test(layers_models, take_memory_within_a_limit) {
-    const size_t size = (size_t)15 << 20;
-    char *header = malloc(size + 64), *end = header + sprintf(header, "{\"a\":[[],");
+    const size_t size = (size_t)6 << 20;
+    char *header = malloc(size + 64), *end = header + sprintf(header, "{\"a\":[{},");
     while (end < header + size) {
-        end += sprintf(end, "[[1]],[[1]],");
+        end += sprintf(end, "[1],");
     }
     sprintf(end, "1]}");
     layer_file_tensors("deep.safetensors", header, NULL, 0);
-    expect_reason("deep", "fixed limit");
+    expect_reason("deep", "reading it takes more than 268435456 bytes of memory");
     free(header);
 }
 
@@ -356,6 +367,44 @@ static size_t open_files(void) {
     }
     closedir(stream);
     return count;
+}
+
+static unsigned warnings;
+static char warning[512];
+
+static void note_warning(const char *text) {
+    warnings++;
+    snprintf(warning, sizeof warning, "%s", text);
+}
+
+/* The log says once what is left out, and again when this changes. */
+Test(layers_models, beyond_the_limit_are_logged) {
+    char reason[LAYERS_REASON];
+    const struct layers_options options = {
+        .folder = layer_folder, .memory = 1, .files = 2, .warn = note_warning};
+    struct layers *usual = the_layers;
+    layer_file_model("b.safetensors", "", 1, 2, 2, 0);
+    layer_file_model("c.safetensors", "", 1, 2, 2, 0);
+    the_layers = layers_open(&options, reason);
+    cr_assert_not_null(the_layers);
+    expect_reason("c.h.0", NULL);
+    cr_expect_eq(warnings, 0);
+    for (unsigned i = 1; i < 4; i++) {
+        char name[32], text[128];
+        snprintf(name, sizeof name, "a%u.safetensors", i);
+        layer_file_model(name, "", 1, 2, 2, 0);
+        snprintf(text, sizeof text, "%u files and folders in this folder are left out", i);
+        expect_reason(".", text);
+        expect_reason("c.h.0", NULL);
+        cr_expect_eq(warnings, i);
+        cr_expect_not_null(strstr(warning, text), "%s", warning);
+    }
+    layer_file_remove("a1.safetensors");
+    layer_file_remove("a2.safetensors");
+    layer_file_remove("a3.safetensors");
+    expect_reason(".", "");
+    layers_close(the_layers);
+    the_layers = usual;
 }
 
 /* No file stays open: `before` has the descriptor of opendir() and two more entries, so three files
@@ -446,11 +495,16 @@ Test(layers_models, never_share_the_name_of_several_layers) {
         "\"v2.W_V\":{\"dtype\":\"F32\",\"shape\":[1,1],\"data_offsets\":[8,12]},"
         "\"v2.h.W_Q\":{\"dtype\":\"F32\",\"shape\":[1,1],\"data_offsets\":[12,16]},"
         "\"v2.h.W_K\":{\"dtype\":\"F32\",\"shape\":[1,1],\"data_offsets\":[16,20]},"
-        "\"v2.h.W_V\":{\"dtype\":\"F32\",\"shape\":[1,1],\"data_offsets\":[20,24]}}";
-    static const float zeros[6];
+        "\"v2.h.W_V\":{\"dtype\":\"F32\",\"shape\":[1,1],\"data_offsets\":[20,24]},"
+        "\"v2b.W_Q\":{\"dtype\":\"F32\",\"shape\":[1,1],\"data_offsets\":[24,28]},"
+        "\"v2b.W_K\":{\"dtype\":\"F32\",\"shape\":[1,1],\"data_offsets\":[28,32]},"
+        "\"v2b.W_V\":{\"dtype\":\"F32\",\"shape\":[1,1],\"data_offsets\":[32,36]}}";
+    static const float zeros[9];
     layer_file_tensors("m.safetensors", header, zeros, sizeof zeros);
     expect_reason("m.v2", NULL);
     expect_reason("m.v2.h", NULL);
+    cr_expect_eq(count_under("m"), 3);
+    cr_expect_eq(count_under("m.v2"), 1); /* and not v2b */
     layer_file_model("m.v2.safetensors", "", 1, 2, 2, 0);
     expect_reason("m.v2", "its name also stands for a layer of the model m.v2");
     expect_reason("m.v2.h", "its name also stands for a layer of the model m.v2");
