@@ -399,6 +399,9 @@ Test(layers_models, beyond_the_limit_are_logged) {
         cr_expect_eq(warnings, i);
         cr_expect_not_null(strstr(warning, text), "%s", warning);
     }
+    layer_file_model("b.safetensors", "", 1, 3, 2, 0); /* what is left out is the same */
+    cr_expect_eq(d_model_of("b.h.0"), 3);
+    cr_expect_eq(warnings, 3);
     layer_file_remove("a1.safetensors");
     layer_file_remove("a2.safetensors");
     layer_file_remove("a3.safetensors");

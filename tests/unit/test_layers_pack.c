@@ -344,6 +344,36 @@ Test(layers_pack, a_number_that_is_not_finite_is_refused) {
     }
 }
 
+/* The number is found in whatever row it stands: in one of rows that lie apart, or of blocks. */
+Test(layers_pack, a_number_that_is_not_finite_is_found_in_each_row) {
+    for (size_t i = 0; i < 6; i++) {
+        double numbers[6] = {1, 2, 3, 4, 5, 6};
+        const struct layer_tensor tensors[] = {
+            {.rows = 3, .columns = 2, .first = 1, .count = 1},
+            {.rows = 6,
+             .columns = 1,
+             .out_in = true,
+             .first = 1,
+             .count = 3,
+             .block = 1,
+             .stride = 2},
+        };
+        numbers[i] = 1e300;
+        for (size_t k = 0; k < COUNT(tensors); k++) {
+            struct made made;
+            struct layer_use use;
+            char reason[LAYERS_REASON];
+            put_numbers(&made, "numbers", numbers, sizeof numbers);
+            made.layer.tensors[LAYER_W_V] = tensors[k];
+            made.layer.tensors[LAYER_W_V].shard = &made.shard;
+            made.layer.tensors[LAYER_W_V].type = CODEC_TYPE_FP64;
+            make_use(&made, ATTN_FLOAT32, &use);
+            cr_expect_eq(pack_all(&use, reason), i % 2 == 0, "number %zu of %zu", i, k);
+            end_made(&made, &use);
+        }
+    }
+}
+
 /* -------------------------------------------------------------------------- requests that share */
 
 enum {
