@@ -60,8 +60,8 @@ bool room_make(struct room *room, size_t bytes) {
 static size_t give_back(const struct layer_packed *packed, size_t bytes) {
     const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), start = (uintptr_t)packed->block;
     const size_t left = bytes - PIECE;
-    const uintptr_t from = (start + left + page - 1) / page * page;
-    const uintptr_t to = (start + bytes) / page * page;
+    const uintptr_t first = (start + page - 1) / page * page, rest = (start + left) / page * page;
+    const uintptr_t from = rest > first ? rest : first, to = (start + bytes) / page * page;
     if (from < to) {
         madvise((void *)from, to - from, MADV_DONTNEED);
     }

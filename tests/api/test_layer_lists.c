@@ -3,10 +3,10 @@
  * memory that they take, and that a client without a key sees none of them.
  */
 #include <criterion/criterion.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -55,6 +55,7 @@ static void put_broken(const char *name) {
 }
 
 static void make_list_folder(void) {
+    char folder[80];
     strcpy(list_folder, "/tmp/layers-XXXXXX");
     cr_assert_not_null(mkdtemp(list_folder));
     snprintf(key_file, sizeof key_file, "%s/keys", list_folder);
@@ -66,6 +67,10 @@ static void make_list_folder(void) {
     put_many("a", 1);
     put_broken("b");
     put_broken("z");
+    put_broken("d"); /* two models of one name are refused, and they are on one page */
+    snprintf(folder, sizeof folder, "%s/d", list_folder);
+    cr_assert_eq(mkdir(folder, 0700), 0);
+    put_broken("d/model");
 }
 
 static void end_lists(void) {
@@ -125,13 +130,13 @@ static size_t ask_pages(size_t limit, char layers[static 512], char refused[stat
 TestSuite(layer_lists, .init = start_with_keys, .fini = end_lists, .timeout = 60);
 
 Test(layer_lists, have_every_name_once_on_pages_of_any_size) {
-    static const size_t limits[] = {1, 2, 3, 14, 15, 1000}, pages[] = {15, 8, 5, 2, 1, 1};
+    static const size_t limits[] = {1, 2, 3, 14, 15, 1000}, pages[] = {16, 9, 6, 2, 2, 1};
     char layers[512], refused[512];
     for (size_t i = 0; i < COUNT(limits); i++) {
         cr_expect_eq(ask_pages(limits[i], layers, refused), pages[i], "limit %zu", limits[i]);
         cr_expect_str_eq(layers, "a.h.0 m.h.0 m.h.1 m.h.2 m.h.3 m.h.4 m.h.5 m.h.6 m.h.7 m.h.8 "
                                  "m.h.9 m.h.10 m.h.11 ");
-        cr_expect_str_eq(refused, "b z ");
+        cr_expect_str_eq(refused, "b d d z ");
     }
 }
 
@@ -244,5 +249,14 @@ Test(many_layers, count_in_the_memory_of_a_request, .init = start_with_many, .fi
     cr_expect_not_null(strstr(body, "\"next\":\"many.h.8998\""), "%s", body);
     free(body);
     cr_expect_eq(daemon_metric("attentiond_layers"), 9013);
-    cr_expect_eq(daemon_metric("attentiond_layers_refused"), 2);
+    cr_expect_eq(daemon_metric("attentiond_layers_refused"), 4);
+    /* The lists have given their catalogues back, so nothing keeps the weights of a file that goes. */
+    char path[128];
+    free(ask_as("", "POST", "/v2/repository/models/many.h.7/load", 200));
+    cr_expect_gt(daemon_metric("attentiond_layers_packed_bytes"), 0);
+    snprintf(path, sizeof path, "%s/many.safetensors", list_folder);
+    cr_assert_eq(unlink(path), 0);
+    while (daemon_metric("attentiond_layers_packed_bytes") > 0) {
+        nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+    }
 }

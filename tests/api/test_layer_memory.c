@@ -1,0 +1,104 @@
+/*
+ * test_layer_memory.c - the memory of packed weights as clients see it: what is too large, and what
+ * a refused request leaves behind.
+ */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "support/client.h"
+#include "support/daemon.h"
+
+enum {
+    INPUTS = 100,
+    OUTPUTS = 500 /* the packed weights of a layer take 600 KiB */
+};
+
+static char memory_folder[64];
+
+/* Writes the model m with the layers h.0 and h.1, whose weights are zeros. */
+static void make_memory_folder(void) {
+    char path[128], header[2048];
+    strcpy(memory_folder, "/tmp/layers-XXXXXX");
+    cr_assert_not_null(mkdtemp(memory_folder));
+    const size_t bytes = sizeof(float) * INPUTS * OUTPUTS;
+    size_t size = (size_t)sprintf(header, "{\"__metadata__\":{\"heads\":\"1\"}");
+    for (size_t i = 0; i < 6; i++) {
+        size += (size_t)sprintf(header + size,
+                                ",\"h.%zu.W_%c\":{\"dtype\":\"F32\",\"shape\":[%d,%d],"
+                                "\"data_offsets\":[%zu,%zu]}",
+                                i / 3, "QKV"[i % 3], INPUTS, OUTPUTS, i * bytes, (i + 1) * bytes);
+    }
+    size += (size_t)sprintf(header + size, "}");
+    snprintf(path, sizeof path, "%s/m.safetensors", memory_folder);
+    FILE *file = fopen(path, "wb");
+    cr_assert_not_null(file);
+    for (int i = 0; i < 8; i++) {
+        putc((int)(size >> 8 * i & 255), file);
+    }
+    cr_assert_eq(fwrite(header, 1, size, file), size);
+    cr_assert_eq(fclose(file), 0);
+    cr_assert_eq(truncate(path, (off_t)(8 + size + 6 * bytes)), 0);
+}
+
+static void end_memory(void) {
+    char command[128];
+    daemon_end();
+    snprintf(command, sizeof command, "rm -rf %s", memory_folder);
+    cr_assert_eq(system(command), 0);
+}
+
+/* Posts X for one layer or for both. Expects a status and a part of the answer. */
+static void expect_post(const char *path, size_t layers, int status, const char *part) {
+    struct client_response response;
+    char *body = malloc(64 + layers * (4 * INPUTS + 4));
+    cr_assert_not_null(body);
+    strcpy(body, "{\"return\":[\"lse\"],\"X\":");
+    strcat(body, layers > 1 ? "[" : "");
+    for (size_t i = 0; i < layers; i++) {
+        strcat(body, i > 0 ? ",[[0" : "[[0");
+        for (int column = 1; column < INPUTS; column++) {
+            strcat(body, ",0");
+        }
+        strcat(body, "]]");
+    }
+    strcat(body, layers > 1 ? "]}" : "}");
+    cr_assert(client_request(the_daemon.port, "POST", path, NULL, body, strlen(body), &response));
+    cr_expect_eq(response.status, status, "%s: %d", path, response.status);
+    cr_expect_not_null(strstr(response.body, part), "%s: %s", path, response.body);
+    client_response_free(&response);
+    free(body);
+}
+
+static void start_for_one(void) {
+    make_memory_folder();
+    daemon_start_with(
+        (const char *const[]){"--layers", memory_folder, "--layers-memory", "1MiB", NULL});
+}
+
+/* The layers of a model that are used together count together. */
+Test(layer_memory, counts_all_layers_of_a_request, .init = start_for_one, .fini = end_memory,
+     .timeout = 60) {
+    expect_post("/layers/m.h.0/attention", 1, 200, "\"lse\"");
+    expect_post("/layers/m.h.1/attention", 1, 200, "\"lse\"");
+    expect_post("/layers/m/attention", 2, 413, "the packed weights of 2 layers take 12");
+    expect_post("/layers/m/attention", 2, 413, "--layers-memory");
+}
+
+static void start_with_little_work(void) {
+    make_memory_folder();
+    daemon_start_with((const char *const[]){"--layers", memory_folder, "--max-work", "1000", NULL});
+}
+
+/* A load that is refused uses the layer no longer, so its weights can be unloaded. */
+Test(layer_memory, is_given_back_by_a_load_that_is_refused, .init = start_with_little_work,
+     .fini = end_memory, .timeout = 60) {
+    expect_post("/v2/repository/models/m.h.0/load", 1, 413, "--max-work");
+    expect_post("/v2/repository/models/m.h.0/unload", 1, 200, "\"loaded\":false");
+    while (daemon_metric("attentiond_layers_packed_bytes") > 0) {
+        nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+    }
+}
