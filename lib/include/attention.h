@@ -209,8 +209,8 @@ enum {
     ATTN_FLAG_WINDOW = 1u << 1, /* `window` is used */
     ATTN_FLAG_ALIBI = 1u << 2,  /* ALiBi with the slopes of the paper for this number of heads */
     ATTN_FLAG_MEAN_OVER_HEADS = 1u << 3, /* `weights` is the mean over the heads */
-    /* The last query stands at the last valid key, as with ATTN_CAUSAL_BOTTOM_RIGHT. A call with
-     * ATTN_CAUSAL_TOP_LEFT is refused. */
+    /* The last query stands at the last valid key, as with ATTN_CAUSAL_BOTTOM_RIGHT. The flag and
+     * ATTN_CAUSAL_TOP_LEFT exclude each other. */
     ATTN_FLAG_BOTTOM_RIGHT = 1u << 4,
 };
 

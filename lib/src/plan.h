@@ -267,9 +267,8 @@ struct attn_plan {
 
     /* Options. */
     attn_normalization normalization;
-    /* The place of the queries, see plan_position(). */
-    int64_t shift;
-    const size_t *ends; /* the lengths, if the last query stands at the end of them; or NULL */
+    int64_t shift;      /* see plan_position() */
+    const size_t *ends; /* the lengths, if the position of a query counts from them; or NULL */
     double softcap;
     attn_tensor alibi, sink; /* borrowed; without data if there are none */
     double *slopes, *sinks;  /* owned: their numbers, one for each head; NULL if there are none */

@@ -108,15 +108,15 @@ static attn_status resolve_lengths(attn_plan *plan, const attn_options *o, attn_
     return ATTN_OK;
 }
 
-/* The last query stands at the last valid key of its batch item, or the queries follow the past
- * keys. */
+/* Decides where the queries stand: they follow the past keys, or the last query stands at the last
+ * valid key of its batch item. */
 static void place_queries(attn_plan *plan, const attn_options *o) {
-    const bool at_the_end =
-        o->causal == ATTN_CAUSAL_BOTTOM_RIGHT || (o->flags & ATTN_FLAG_BOTTOM_RIGHT) != 0;
-    plan->ends = at_the_end ? plan->rules.lengths : NULL;
-    plan->shift = !at_the_end          ? (int64_t)plan->past
-                  : plan->ends != NULL ? -(int64_t)plan->n
-                                       : (int64_t)plan->rules.keys - (int64_t)plan->n;
+    if (o->causal != ATTN_CAUSAL_BOTTOM_RIGHT && (o->flags & ATTN_FLAG_BOTTOM_RIGHT) == 0) {
+        plan->shift = (int64_t)plan->past;
+        return;
+    }
+    plan->ends = plan->rules.lengths;
+    plan->shift = (plan->ends == NULL ? (int64_t)plan->rules.keys : 0) - (int64_t)plan->n;
 }
 
 static attn_status resolve_mask(attn_plan *plan, const attn_options *o, attn_error *error) {

@@ -23,13 +23,13 @@ static double plain_frequency(double base, size_t k, size_t columns) {
 
 /* Finds the first and the last position of the queries of all batch items. */
 static void positions_of_queries(const attn_plan *plan, int64_t *first, int64_t *last) {
-    *first = plan_position(plan, 0, 0);
-    *last = plan_position(plan, 0, plan->n - 1);
+    size_t shortest = 0, longest = 0;
     for (size_t b = 1; b < plan->batch && plan->ends != NULL; b++) {
-        const int64_t begin = plan_position(plan, b, 0), end = plan_position(plan, b, plan->n - 1);
-        *first = begin < *first ? begin : *first;
-        *last = end > *last ? end : *last;
+        shortest = plan->ends[b] < plan->ends[shortest] ? b : shortest;
+        longest = plan->ends[b] > plan->ends[longest] ? b : longest;
     }
+    *first = plan_position(plan, shortest, 0);
+    *last = plan_position(plan, longest, plan->n - 1);
 }
 
 /* Returns the number of positions that a call needs: the largest position and one more. `positions`
@@ -39,7 +39,7 @@ static double positions_of_call(const attn_plan *plan) {
     if (r->positions == NULL) {
         int64_t first, last;
         positions_of_queries(plan, &first, &last);
-        const int64_t keys = (int64_t)(present_rows(plan));
+        const int64_t keys = (int64_t)present_rows(plan);
         return (double)r->given.offset + (double)(last + 1 > keys ? last + 1 : keys);
     }
     const size_t items = r->positions_batch == 0 ? 1 : plan->batch;
