@@ -390,7 +390,7 @@ static void draw_padding(struct random_call *c) {
     c->options.key_padding = t;
 }
 
-static void draw_options(struct random_call *c, uint64_t seed) {
+static void draw_options(struct random_call *c) {
     attn_options *o = &c->options;
     if (rng_chance(&c->rng, 3)) {
         o->mask = draw_broadcast(c, true, &c->mask_full);
@@ -399,8 +399,8 @@ static void draw_options(struct random_call *c, uint64_t seed) {
         o->bias = draw_broadcast(c, false, &c->bias_full);
     }
     o->causal = rng_chance(&c->rng, 2) ? ATTN_CAUSAL_NONE : (attn_causal)rng_between(&c->rng, 1, 2);
-    if (o->causal == ATTN_CAUSAL_NONE && seed % 3 == 0) {
-        o->flags |= ATTN_FLAG_BOTTOM_RIGHT;
+    if (o->causal == ATTN_CAUSAL_TOP_LEFT) {
+        o->flags &= ~(unsigned)ATTN_FLAG_BOTTOM_RIGHT;
     }
     if (rng_chance(&c->rng, 3)) {
         o->flags |= ATTN_FLAG_WINDOW;
@@ -457,15 +457,16 @@ static void draw_options(struct random_call *c, uint64_t seed) {
 
 attn_plan *draw_random_call(struct random_call *c, uint64_t seed) {
     *c = (struct random_call){.rng = {seed * UINT64_C(0x9e3779b97f4a7c15) + 1}};
-    for (int i = 0; i < 8; i++) {
+    for (int i = 0; i < 7; i++) {
         rng_bits(&c->rng);
     }
+    c->options.flags = rng_chance(&c->rng, 3) ? ATTN_FLAG_BOTTOM_RIGHT : 0;
     attn_plan *plan = NULL;
     attn_error error = {0};
     draw_sizes(c);
     if (c->form == PROJECTED) {
         draw_projected(c);
-        draw_options(c, seed);
+        draw_options(c);
         draw_turns(c);
         attn_plan_multihead(&plan, &c->multihead, &c->options, &error);
     } else {
@@ -491,7 +492,7 @@ attn_plan *draw_random_call(struct random_call *c, uint64_t seed) {
             c->options.past_k = in_form(c, c->K, c->KV, 0, c->p, c->d[0], c->kv_form);
             c->options.past_v = in_form(c, c->V, c->KV, 0, c->p, c->d_v[0], c->kv_form);
         }
-        draw_options(c, seed);
+        draw_options(c);
         draw_turns(c);
         attn_plan_attention(&plan, q, k, v, &c->options, &error);
     }
