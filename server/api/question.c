@@ -54,6 +54,14 @@ bool question_begin(struct question *question, const struct api_request *request
     const char *bytes = inference ? "application/octet-stream" : TENSORS_SAFETENSORS;
     const bool is_bytes = strcmp(http->media_type, bytes) == 0;
     char detail[384];
+    if (http->parameter_count > 0) { /* an option that is not read must not look as if it were */
+        const struct http_parameter *parameter = &http->parameters[0];
+        snprintf(detail, sizeof detail,
+                 "the address has \"?%.64s=%.64s\"; options belong in the body, such as %s",
+                 parameter->name, parameter->value, example_of(request->format, fields));
+        http_problem(response, http, 422, detail, NULL, NULL);
+        return false;
+    }
     if (!is_json(http->media_type) && !is_bytes) {
         snprintf(
             detail, sizeof detail,
