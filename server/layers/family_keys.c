@@ -49,6 +49,7 @@ static const struct {
     const char *name, *value;
 } fixed[] = {
     {"alibi", "false"},
+    {"is_causal", "true"},
     {"is_decoder", "false"},
     {"partial_rotary_factor", "1"},
     {"position_embedding_type", "\"absolute\""},
@@ -190,6 +191,17 @@ static bool check_needs(const struct search *s, struct config_object object) {
                          missing, s->type->name);
 }
 
+/* Says whether a value is as good as no key. Null is, except for a flag that must be true: models
+ * take null for false. */
+static bool is_absent(const struct codec_value *value) {
+    for (size_t i = 0; i < COUNT(fixed); i++) {
+        if (strcmp(fixed[i].name, codec_name(value)) == 0 && strcmp(fixed[i].value, "true") == 0) {
+            return false;
+        }
+    }
+    return codec_kind_of(value) == CODEC_NULL;
+}
+
 /* Checks all keys of the settings of the layer. */
 static bool check_object(const struct search *s) {
     const struct config_object object = s->object;
@@ -197,7 +209,7 @@ static bool check_object(const struct search *s) {
         return true; /* without a config.json */
     }
     for (const struct codec_value *v = codec_at(object.value, 0); v != NULL; v = codec_next(v)) {
-        if (codec_kind_of(v) == CODEC_NULL) {
+        if (is_absent(v)) {
             continue;
         }
         if (!(models_uses(s, codec_name(v))

@@ -66,8 +66,8 @@ static const struct stack siglip_vision[] = {
 #define T5(type, kind)                                                                             \
     {                                                                                              \
         .name = type, .stacks = t5, .takes = LIST("relative_attention_max_distance"),              \
-        .needs = LIST("d_kv", "relative_attention_num_buckets"), .ignores = LIST("is_decoder"),    \
-        .head_size = "d_kv", .flags = MODEL_UNSCALED, .relative = kind                             \
+        .needs = LIST("d_kv", "relative_attention_num_buckets"), .head_size = "d_kv",              \
+        .flags = MODEL_UNSCALED, .relative = kind                                                  \
     }
 #define GPT2                                                                                       \
     .stacks = STACKS({STACK("attn", "gpt2"), COUNTS("n_head", "n_embd"), .causal = true}),         \

@@ -329,6 +329,10 @@ Test(layers_families, refuse_keys_that_are_not_known) {
         {",\"quantization_config\":{\"bits\":4}",
          "quantization_config in config.json is {\"bits\": 4}"},
         {",\"pruned_heads\":{}", NULL},
+        {",\"is_causal\":true", NULL},
+        {",\"alibi\":null", NULL},
+        {",\"is_causal\":null",
+         "is_causal in config.json is null; only true is known for this model_type"},
         {",\"pruned_heads\":{\"0\":[1]}",
          "pruned_heads in config.json is {\"0\": [a list of numbers]}; only "
          "{} is known"},

@@ -280,6 +280,11 @@ Test(layers_options, have_enough_buckets) {
                      "\"relative_attention_num_buckets\":4}",
                      (const struct shape[]){T5, {0}});
     layer_config_expect("there is no relative_attention_bias for this layer", "umt5");
+    layer_config_put("encoder.block.0.layer.0.SelfAttention.", "",
+                     "{\"model_type\":\"t5\",\"num_heads\":2,\"d_model\":8,\"d_kv\":4,"
+                     "\"relative_attention_num_buckets\":4,\"is_decoder\":true}",
+                     (const struct shape[]){T5, {"relative_attention_bias.weight", 4, 2}, {0}});
+    layer_config_expect("is_decoder in config.json is true; only false is known", "an encoder");
 }
 
 /* All layers of MPNet share a table, of which 32 rows count whatever config.json says. */
