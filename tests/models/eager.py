@@ -43,6 +43,14 @@ class Daemon:
         assert status == 200, answer.decode()
         return json.loads(answer)
 
+    def pages(self):
+        """Yields the pages of the list of all layers."""
+        after = ""
+        while after is not None:
+            page = self.ask("GET", f"/layers?limit=1000&after={after}")
+            yield page
+            after = page.get("next")
+
     def compute(self, layer, tensors, **options):
         """Returns the output of a layer, or the text of the error."""
         body = save({name: tensor.detach().contiguous().clone() for name, tensor in tensors.items()},
