@@ -465,3 +465,23 @@ Test(layers_pack, buckets_of_relative_bias) {
                      (long long)rows[i].distance, layer_bucket(&layer, rows[i].distance));
     }
 }
+
+/* Tensors of odd sizes follow one another in the block, and each begins at an aligned place. */
+Test(layers_pack, tensors_begin_at_aligned_places) {
+    struct layer_model model = {.count = 0};
+    struct layer_shard shard = {.folder = -1};
+    struct layer layer = {.model = &model};
+    for (size_t part = LAYER_B_Q; part <= LAYER_B_O; part++) {
+        layer.tensors[part] = (struct layer_tensor){
+            .shard = &shard, .type = CODEC_TYPE_FP32, .rows = 1, .columns = part, .count = part};
+    }
+    for (int dtype = 0; dtype < 2; dtype++) {
+        struct layer_packed *packed = pack_new(&layer, (attn_dtype)dtype);
+        cr_assert_not_null(packed);
+        cr_expect_eq(packed->bytes, 4 * ATTN_ALIGNMENT);
+        for (size_t i = 0; i < 4; i++) {
+            cr_expect_eq(packed->tensors[LAYER_B_Q + i].data, packed->block + i * ATTN_ALIGNMENT);
+        }
+        pack_free(packed);
+    }
+}
