@@ -485,3 +485,39 @@ Test(layers_pack, tensors_begin_at_aligned_places) {
         pack_free(packed);
     }
 }
+
+/* A call gets each tensor of its layer in its place, and the key of zeros that torch's
+ * add_zero_attn asks for. */
+Test(layers_pack, a_call_has_the_tensors_of_its_layer) {
+    for (int zero = 0; zero < 2; zero++) {
+        static const char numbers[LAYER_PARTS];
+        const struct layer layer = {.heads = 3, .kv_heads = 1, .zero_key = zero != 0};
+        struct layer_use use = {.layer = &layer};
+        attn_multihead m = {0};
+        attn_options o = {.results = ATTN_WANT(LSE)};
+        for (size_t part = 0; part < LAYER_PARTS; part++) {
+            use.tensors[part].data = numbers + part;
+        }
+        layer_fill(&use, &m, &o);
+        const attn_tensor *const places[] = {use.projection.w_q,
+                                             use.projection.w_k,
+                                             use.projection.w_v,
+                                             m.w_o,
+                                             use.projection.b_q,
+                                             use.projection.b_k,
+                                             use.projection.b_v,
+                                             m.b_o,
+                                             o.norm_q,
+                                             o.norm_k,
+                                             m.bias_k,
+                                             m.bias_v,
+                                             o.sink};
+        for (size_t part = 0; part < COUNT(places); part++) {
+            cr_expect_eq(places[part], &use.tensors[part], "part %zu", part);
+        }
+        cr_expect_eq(m.zero_key, zero != 0);
+        cr_expect_eq(o.heads, 3);
+        cr_expect_eq(o.kv_heads, 1);
+        cr_expect_eq(o.results, ATTN_WANT(LSE));
+    }
+}
