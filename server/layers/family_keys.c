@@ -40,6 +40,7 @@ static const struct key kinds[] = {
     {"scale", KEY_NUMBER},
     {"scale_attn_by_inverse_layer_idx", KEY_FLAG},
     {"scale_attn_weights", KEY_FLAG},
+    {"sliding_window", KEY_INDEX}, /* 0 if no layer has one */
     {"use_sliding_window", KEY_FLAG},
     {"zero_key", KEY_FLAG},
 }; /* all others are counts */
@@ -139,7 +140,7 @@ bool keys_check(const struct search *s, struct config_object object, const char 
     return true;
 }
 
-static enum key_kind kind_of(const char *name) {
+static enum key_kind kind_of_key(const char *name) {
     for (size_t i = 0; i < COUNT(kinds); i++) {
         if (strcmp(kinds[i].name, name) == 0) {
             return kinds[i].kind;
@@ -191,15 +192,17 @@ static bool check_needs(const struct search *s, struct config_object object) {
                          missing, s->type->name);
 }
 
-/* Says whether a value is as good as no key. Null is, except for a flag that must be true: models
+/* Says whether a value is as good as no key. Null is, except for a flag that is true without it: models
  * take null for false. */
-static bool is_absent(const struct codec_value *value) {
+static bool is_absent(const struct search *s, const struct codec_value *value) {
+    const struct model_type *type = s->type;
+    const char *name = codec_name(value);
+    bool on = strcmp(name, "scale_attn_weights") == 0 ||
+              (type->bias_default && strcmp(name, type->bias_key) == 0);
     for (size_t i = 0; i < COUNT(fixed); i++) {
-        if (strcmp(fixed[i].name, codec_name(value)) == 0 && strcmp(fixed[i].value, "true") == 0) {
-            return false;
-        }
+        on = on || (strcmp(fixed[i].name, name) == 0 && strcmp(fixed[i].value, "true") == 0);
     }
-    return codec_kind_of(value) == CODEC_NULL;
+    return codec_kind_of(value) == CODEC_NULL && !on;
 }
 
 /* Checks all keys of the settings of the layer. */
@@ -209,11 +212,11 @@ static bool check_object(const struct search *s) {
         return true; /* without a config.json */
     }
     for (const struct codec_value *v = codec_at(object.value, 0); v != NULL; v = codec_next(v)) {
-        if (is_absent(v)) {
+        if (is_absent(s, v)) {
             continue;
         }
         if (!(models_uses(s, codec_name(v))
-                  ? check_value(s, object, "config.json", v, kind_of(codec_name(v)))
+                  ? check_value(s, object, "config.json", v, kind_of_key(codec_name(v)))
                   : check_unused(s, object, v))) {
             return false;
         }
@@ -225,7 +228,7 @@ static bool check_object(const struct search *s) {
 static bool check_metadata(const struct search *s) {
     for (const char *const *k = s->type->takes; k != NULL && *k != NULL; k++) {
         const char *text = config_metadata(s->config, *k);
-        const enum key_kind kind = kind_of(*k);
+        const enum key_kind kind = kind_of_key(*k);
         char *end = NULL;
         const double number = text == NULL ? 0 : strtod(text, &end);
         const bool is_number = text != NULL && end != text && *end == '\0' && isfinite(number);
@@ -327,7 +330,7 @@ static bool find_stack(struct search *s) {
 static bool check_outside(const struct search *s) {
     for (const struct codec_value *v = codec_at(s->object.value, 0); v != NULL; v = codec_next(v)) {
         const char *name = codec_name(v);
-        bool inner = codec_kind_of(v) == CODEC_NULL;
+        bool inner = is_absent(s, v);
         for (const struct inner_model *i = s->type->inner; i->part != NULL; i++) {
             inner = inner || strcmp(i->key, name) == 0;
         }

@@ -60,8 +60,8 @@ static bool read_factors(const struct search *s, struct config_object scaling, c
 }
 
 /* Reads rope_type, which older files call type. */
-static bool read_type(const struct search *s, struct config_object scaling,
-                      attn_rotary_scaling *type) {
+static bool read_rope_type(const struct search *s, struct config_object scaling,
+                           attn_rotary_scaling *type) {
     static const char *const types[] = {
         [ATTN_ROTARY_UNSCALED] = "default",  [ATTN_ROTARY_LINEAR] = "linear",
         [ATTN_ROTARY_DYNAMIC] = "dynamic",   [ATTN_ROTARY_YARN] = "yarn",
@@ -79,11 +79,11 @@ static bool read_type(const struct search *s, struct config_object scaling,
 }
 
 /* Reads the positions of the training. The key beside rope_parameters comes first, so that the two
- * must agree; it does not count for types of layers. */
-static bool read_original(const struct search *s, struct config_object scaling, bool by_type) {
+ * must agree. */
+static bool read_original(const struct search *s, struct config_object scaling) {
     static const char name[] = "original_max_position_embeddings";
     const double inside = config_number(scaling, name, 0);
-    const double beside = by_type ? 0 : config_number(s->object, name, 0);
+    const double beside = config_number(s->object, name, 0);
     attn_rotary *r = &s->layer->rotary;
     if (inside != 0 && beside != 0 && inside != beside) {
         return search_refuse(s->layer, "%s in config.json is %g, but %g inside of rope_parameters",
@@ -109,7 +109,7 @@ static bool read_scaling(const struct search *s, struct config_object scaling, b
     if (r->scaling == ATTN_ROTARY_UNSCALED || r->scaling == ATTN_ROTARY_LINEAR) {
         return true;
     }
-    if (!read_original(s, scaling, by_type)) {
+    if (!read_original(s, scaling)) {
         return false;
     }
     r->low_factor = config_number(scaling, "low_freq_factor", 0);
@@ -219,6 +219,6 @@ bool rotary_find(const struct search *s, bool slides) {
     }
     s->layer->turns = true;
     r->base = config_number(scaling, "rope_theta", base);
-    return read_type(s, scaling, &r->scaling) && read_part(s, scaling) &&
+    return read_rope_type(s, scaling, &r->scaling) && read_part(s, scaling) &&
            read_scaling(s, scaling, by_type);
 }

@@ -281,7 +281,8 @@ static bool read_rows(const struct layer_tensor *t, int fd, size_t at, size_t st
 
 /* Returns where output `at` of a part lies in its tensor, and how many outputs, at most `count`,
  * lie together from there on. */
-static size_t place_of(const struct layer_tensor *t, size_t at, size_t count, size_t *together) {
+static size_t place_of_output(const struct layer_tensor *t, size_t at, size_t count,
+                              size_t *together) {
     if (t->block == 0) {
         *together = count;
         return t->first + at;
@@ -303,7 +304,7 @@ static bool read_block(const struct layer_tensor *t, int fd, size_t part, const 
     }
     *finite = true;
     for (size_t at = 0; at < b->outputs; at += together) {
-        const size_t place = place_of(t, b->output + at, b->outputs - at, &together);
+        const size_t place = place_of_output(t, b->output + at, b->outputs - at, &together);
         const size_t first = is_matrix(part) ? place * t->columns + b->input : place;
         bool own;
         if (!read_rows(t, fd, first, is_matrix(part) ? t->columns : 1, together, inputs, dtype,

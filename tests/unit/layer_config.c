@@ -10,7 +10,7 @@
 
 void layer_config_begin(void) {
     layer_files_begin();
-    layer_files_open(1 << 20);
+    layer_files_open(64 << 20);
 }
 
 void layer_config_put(const char *prefix, const char *metadata, const char *config,

@@ -82,6 +82,13 @@ static const struct row {
      true,
      false,
      1},
+    {"gpt2",
+     "3b.1.attn.", /* the number of the layer is 1 */
+     "\"n_head\":2,\"n_embd\":8,\"scale_attn_by_inverse_layer_idx\":true",
+     {GPT2},
+     true,
+     false,
+     0.25},
     {"openai-gpt", "h.0.attn.", "\"n_head\":2,\"n_embd\":8", {GPT2}, true, false, 0},
 #define ROW_OF_BART(type, part, heads, causal)                                                     \
     {                                                                                              \
@@ -279,6 +286,27 @@ Test(layers_families, may_be_inside_of_another_model) {
     layer_config_expect("pruned_heads in config.json is {\"0\": [a list of numbers]}", "outside");
 }
 
+/* Two models of one type inside of another one have settings of their own. */
+Test(layers_families, may_be_twice_inside_of_another_model) {
+#define TEXT(name)   "text_model.self_attn." name
+#define VISION(name) "vision_model.self_attn." name
+    static const struct shape both[] = {
+        MATRICES(TEXT("q_proj"), TEXT("k_proj"), TEXT("v_proj"), TEXT("out_proj")),
+        BIASES(TEXT("q_proj"), TEXT("k_proj"), TEXT("v_proj"), TEXT("out_proj")),
+        MATRICES(VISION("q_proj"), VISION("k_proj"), VISION("v_proj"), VISION("out_proj")),
+        BIASES(VISION("q_proj"), VISION("k_proj"), VISION("v_proj"), VISION("out_proj")),
+        {0}};
+    layer_config_put(
+        "", "",
+        "{\"model_type\":\"clip\",\"text_config\":{\"model_type\":\"clip_text_model\"," HEADS
+        "},\"vision_config\":{\"model_type\":\"clip_text_model\",\"gate\":1," HEADS "}}",
+        both);
+    cr_expect_str_eq(layer_file_reason("m.text_model.self_attn"), "");
+    const char *reason = layer_file_reason("m.vision_model.self_attn");
+    cr_expect_not_null(strstr(reason, "gate in config.json is 1, and this key is not known"), "%s",
+                       reason);
+}
+
 /* The model type comes before the sizes, whatever names the tensors have. */
 Test(layers_families, are_refused_by_their_model_type) {
     static const struct {
@@ -302,6 +330,8 @@ Test(layers_families, are_refused_by_their_model_type) {
         layer_config_put("layers.0.attention.", "", config, cases[i].shapes);
         layer_config_expect(cases[i].reason, cases[i].type);
     }
+    layer_config_put("layers.0.attention2.", "", "{\"model_type\":\"bert\"," HEADS "}", bert);
+    layer_config_expect("named like those of bert in this place", "attention2");
     layer_config_put("layers.0.attention.", "\"heads\":\"2\"", "{}", bert);
     layer_config_expect(
         "config.json gives no model_type; the models with such tensors that are known are "
@@ -342,6 +372,10 @@ Test(layers_families, refuse_keys_that_are_not_known) {
          "\"relative_key\"; only \"absolute\" is known"},
         {",\"num_key_value_heads\":1", "num_key_value_heads in config.json is 1"},
         {",\"is_decoder\":1", "is_decoder in config.json is 1; it must be true or false"},
+        {",\"is_causal\":true", NULL},
+        {",\"is_causal\":false", "is_causal in config.json is false; only true is known"},
+        {",\"is_causal\":null",
+         "is_causal in config.json is null; only true is known"}, /* is false */
     };
     layer_config_cases("layer.0.attention.", "\"model_type\":\"bert\"," HEADS, bert, cases,
                        COUNT(cases));
@@ -371,6 +405,7 @@ Test(layers_families, refuse_values_of_another_kind) {
     static const struct layer_keys others[] = {
         {",\"rope_theta\":\"x\"",
          "rope_theta in config.json is \"x\"; it must be a number above 0"},
+        {",\"rope_theta\":0", "rope_theta in config.json is 0; it must be a number above 0"},
         {",\"rope_theta\":-1", "rope_theta in config.json is -1; it must be a number above 0"},
         {",\"rope_scaling\":4", "rope_scaling in config.json is 4; it must be an object"},
         {",\"rope_scaling\":{\"factor\":{}}",
@@ -386,6 +421,23 @@ Test(layers_families, refuse_values_of_another_kind) {
     };
     layer_config_cases("layers.0.self_attn.", "\"model_type\":\"llama\"," HEADS, llama, others,
                        COUNT(others));
+}
+
+/* Null is false where a flag is read, and so it is not the default of a flag that is true without it. */
+Test(layers_families, refuse_null_for_true) {
+    static const struct layer_keys vit_cases[] = {
+        {",\"qkv_bias\":true", NULL},
+        {",\"qkv_bias\":null", "qkv_bias in config.json is null; it must be true or false"},
+    };
+    static const struct layer_keys gpt2_cases[] = {
+        {",\"scale_attn_weights\":null",
+         "scale_attn_weights in config.json is null; it must be true or"},
+        {",\"scale_attn_by_inverse_layer_idx\":null", NULL},
+    };
+    layer_config_cases("layer.0.attention.", "\"model_type\":\"vit\"," HEADS,
+                       (const struct shape[]){VIT, {0}}, vit_cases, COUNT(vit_cases));
+    layer_config_cases("h.0.attn.", "\"model_type\":\"gpt2\",\"n_head\":2,\"n_embd\":8", gpt2,
+                       gpt2_cases, COUNT(gpt2_cases));
 }
 
 /* A key whose default differs between versions, or from null, must be there. */
@@ -409,6 +461,11 @@ Test(layers_families, have_the_tensors_of_their_settings) {
         {"self.query.weight", 4, 8},   {"self.key.weight", 4, 8},   {"self.value.weight", 4, 8},
         {"output.dense.weight", 8, 4}, {"self.query.bias", 0, 4},   {"self.key.bias", 0, 4},
         {"self.value.bias", 0, 4},     {"output.dense.bias", 0, 8}, {0}};
+    static const struct shape wide[] = {
+        {"self.query.weight", 16, 8},   {"self.key.weight", 16, 8},  {"self.value.weight", 16, 8},
+        {"output.dense.weight", 8, 16}, {"self.query.bias", 0, 16},  {"self.key.bias", 0, 16},
+        {"self.value.bias", 0, 16},     {"output.dense.bias", 0, 8}, {0}};
+    static const struct shape sinks[] = {LLAMA, {"sinks", 0, 3}, {0}};
     static const struct {
         const char *config;
         const struct shape *shapes;
@@ -423,6 +480,11 @@ Test(layers_families, have_the_tensors_of_their_settings) {
          "it has no tensor q_norm.weight"},
         {"\"model_type\":\"bert\"," HEADS, pruned,
          "the heads have 2 columns, but they have 4 by config"},
+        {"\"model_type\":\"bert\"," HEADS, wide,
+         "the heads have 8 columns, but they have 4 by config"},
+        {"\"model_type\":\"gpt_oss\",\"num_key_value_heads\":2,\"head_dim\":4,\"sliding_window\":4,"
+         "\"attention_bias\":false,\"rope_parameters\":{\"rope_type\":\"default\"}," HEADS,
+         sinks, "the sinks has 3 numbers, not 2"},
         {"\"model_type\":\"bert\",\"num_attention_heads\":2,\"hidden_size\":16", bert,
          "W_Q has 8 inputs, but hidden_size is 16"},
     };

@@ -63,6 +63,7 @@ Test(layers_options, slide_as_their_models_do) {
     expect_window(second, MODEL("qwen2", SLIDES TYPES), qwen2, 4);
     expect_window(first, MODEL("qwen3_moe", SLIDES ",\"max_window_layers\":28"), normed, 4);
     expect_window(first, MODEL("qwen3_moe", ",\"sliding_window\":4"), normed, 0);
+    expect_window(first, MODEL("qwen3_moe", ",\"sliding_window\":0"), normed, 0);
     expect_window(first, gemma2, llama, 4);
     expect_window(second, gemma2, llama, 0);
     cr_expect_eq(layer_config_find().options.softcap, 2);
@@ -116,6 +117,29 @@ Test(layers_options, are_turned_as_their_settings_say) {
     }
 }
 
+/* The factor follows from the positions if it is not given. Its lists are not rounded. */
+Test(layers_options, are_turned_by_lists_and_ratios) {
+    static const char longrope[] =
+        "{\"model_type\":\"llama\"," HEADS
+        ",\"max_position_embeddings\":64,\"rope_scaling\":{\"type\":"
+        "\"longrope\",\"short_factor\":[1.1,1.2],\"long_factor\":[1.3,1.4],"
+        "\"original_max_position_embeddings\":16%s}}";
+    char config[512];
+    for (int given = 0; given < 2; given++) {
+        snprintf(config, sizeof config, longrope, given ? ",\"factor\":1.5" : "");
+        layer_config_put("layers.0.self_attn.", "", config, llama);
+        layers_refresh(the_layers);
+        const struct layers_catalogue *catalogue = layers_take(the_layers);
+        const attn_rotary *r = &layers_find(catalogue, "m.layers.0.self_attn")->rotary;
+        cr_expect_eq(r->factor, given ? 1.5 : 4);
+        cr_expect_eq(r->original_positions, 16);
+        cr_assert(r->short_count == 2 && r->long_count == 2);
+        cr_expect(r->short_factors[0] == 1.1 && r->short_factors[1] == 1.2);
+        cr_expect(r->long_factors[0] == 1.3 && r->long_factors[1] == 1.4);
+        layers_give(the_layers, catalogue);
+    }
+}
+
 Test(layers_options, are_turned_by_the_keys_beside_their_scaling) {
     static const struct {
         const char *keys;
@@ -158,6 +182,9 @@ Test(layers_options, refuse_angles_that_are_not_known) {
         {",\"partial_rotary_factor\":0.5",
          "partial_rotary_factor in config.json is 0.5; only 1 is known"},
         {",\"partial_rotary_factor\":1", NULL},
+        {",\"rope_parameters\":{\"partial_rotary_factor\":1.5}",
+         "partial_rotary_factor in config.json is "
+         "1.5; only 1 is known"},
         {",\"rope_parameters\":{\"partial_rotary_factor\":0.5}",
          "partial_rotary_factor in config.json is "
          "0.5; only 1 is known"},
@@ -246,6 +273,8 @@ Test(layers_options, have_enough_buckets) {
         size_t rows;
         bool good;
     } cases[] = {
+        {"encoder.block.0.layer.0.SelfAttention.", 199, true},
+        {"encoder.block.0.layer.0.SelfAttention.", 200, false}, /* 50 distances, and no more */
         {"encoder.block.0.layer.0.SelfAttention.", 4, true},
         {"encoder.block.0.layer.0.SelfAttention.", 3, false},
         {"encoder.block.0.layer.0.SelfAttention.", 2, false},
@@ -327,59 +356,65 @@ Test(layers_options, have_the_heads_of_their_stack) {
     layer_config_expect("W_Q has 8 inputs, but hidden_size is 16", "encoder");
 }
 
-/* Returns a result of the layer for a unit matrix as X: its matrix and its bias. Returns owned. */
-static float *project_rows(attn_result result, size_t columns) {
+/* Returns a result of the layer for the first 8 rows of a unit matrix as X: 8 rows of its matrix, and
+ * its bias. Returns owned. */
+static float *project_rows(attn_result result, size_t inputs, size_t columns) {
     struct layer_use use = {0};
     char reason[LAYERS_REASON];
-    float unit[64] = {0};
-    const attn_tensor x = {.data = unit, .rank = 2, .shape = {8, 8}};
+    float *unit = calloc(8 * inputs, sizeof *unit), *numbers = calloc(8 * columns, sizeof *numbers);
+    const attn_tensor x = {.data = unit, .rank = 2, .shape = {8, inputs}};
     attn_multihead multihead = {.x = &x};
     attn_options options = {.results = 1u << result};
     attn_error error;
     attn_plan *plan;
+    cr_assert(unit != NULL && numbers != NULL);
     for (size_t i = 0; i < 8; i++) {
-        unit[9 * i] = 1;
+        unit[i * inputs + i] = 1;
     }
     cr_assert(layer_file_use(layer_config_find().name, ATTN_FLOAT32, &use, reason), "%s", reason);
     layer_fill(&use, &multihead, &options);
-    float *numbers = calloc(8 * columns, sizeof *numbers);
     cr_assert_eq(attn_plan_multihead(&plan, &multihead, &options, &error), ATTN_OK, "%s",
                  error.message);
     cr_assert_eq(attn_plan_bind(plan, result, 0, numbers), ATTN_OK);
     cr_assert_eq(attn_plan_run(plan, &error), ATTN_OK, "%s", error.message);
     attn_plan_free(plan);
     layer_end(the_layers, &use);
+    free(unit);
     return numbers;
 }
 
-/* Expects Q, K or V of all heads, (heads, 8, 4), to be those of rows of the fused matrix. `row_of`
- * gives the row of column c of head h. */
-static void expect_rows(attn_result result, size_t heads, bool biased,
-                        size_t (*row_of)(int, size_t), int which) {
-    float *numbers = project_rows(result, heads * 4);
-    for (size_t h = 0; h < heads; h++) {
-        for (size_t i = 0; i < 8; i++) {
-            for (size_t c = 0; c < 4; c++) {
-                const size_t row = row_of(which, h) + c, bias = biased ? 24 * 8 + 64 + row : 0;
-                const float want =
-                    layer_file_number(1, row * 8 + i) + (biased ? layer_file_number(1, bias) : 0);
-                cr_expect_float_eq(numbers[(h * 8 + i) * 4 + c], want, 1e-6, "%d %zu %zu %zu",
-                                   which, h, i, c);
-            }
+/* A fused matrix: its inputs, the columns of a head, the heads of Q and of K and V, and where its bias
+ * begins; 0: it has none. `row_of` gives the first row of a head of Q (0), K (1) or V (2). */
+struct fused {
+    size_t inputs, d, heads, kv_heads, bias;
+    size_t (*row_of)(const struct fused *f, size_t which, size_t head);
+};
+
+/* Expects Q, K and V to be those of rows of the fused matrix. */
+static void expect_rows(const struct fused *f) {
+    static const attn_result results[] = {ATTN_RESULT_Q, ATTN_RESULT_K, ATTN_RESULT_V};
+    for (size_t which = 0; which < 3; which++) {
+        const size_t heads = which == 0 ? f->heads : f->kv_heads;
+        float *numbers = project_rows(results[which], f->inputs, heads * f->d);
+        for (size_t k = 0; k < heads * 8 * f->d; k++) {
+            const size_t row = f->row_of(f, which, k / f->d / 8) + k % f->d, i = k / f->d % 8;
+            const float bias = f->bias > 0 ? layer_file_number(1, f->bias + row) : 0;
+            const float want = layer_file_number(1, row * f->inputs + i) + bias;
+            cr_expect_float_eq(numbers[k], want, 1e-6, "%zu %zu", which, k);
         }
+        free(numbers);
     }
-    free(numbers);
 }
 
-static size_t row_of_neox(int which, size_t head) {
-    return head * 12 + (size_t)which * 4;
+static size_t row_of_neox(const struct fused *f, size_t which, size_t head) {
+    return (3 * head + which) * f->d;
 }
 
-static size_t row_of_phi3(int which, size_t head) {
-    return which == 0 ? head * 4 : 16 + (size_t)(which - 1) * 8 + head * 4;
+static size_t row_of_phi3(const struct fused *f, size_t which, size_t head) {
+    return (which == 0 ? head : f->heads + (which - 1) * f->kv_heads + head) * f->d;
 }
 
-/* GPT-NeoX has Q, K and V of one head together. */
+/* GPT-NeoX has Q, K and V of one head together. A task may begin inside of a head. */
 Test(layers_options, may_have_heads_one_after_the_other) {
     layer_config_put("layers.0.attention.", "",
                      "{\"model_type\":\"gpt_neox\"," HEADS ",\"rotary_pct\":0.5}",
@@ -389,10 +424,15 @@ Test(layers_options, may_have_heads_one_after_the_other) {
                                             {"dense.bias", 0, 8},
                                             {0}});
     layer_config_expect(NULL, "gpt_neox");
-    for (int which = 0; which < 3; which++) {
-        expect_rows((attn_result[]){ATTN_RESULT_Q, ATTN_RESULT_K, ATTN_RESULT_V}[which], 2, true,
-                    row_of_neox, which);
-    }
+    expect_rows(&(struct fused){8, 4, 2, 2, 24 * 8 + 64, row_of_neox});
+    layer_config_put(
+        "layers.0.attention.", "",
+        "{\"model_type\":\"gpt_neox\",\"attention_bias\":false,\"num_attention_heads\":44,"
+        "\"hidden_size\":1320,\"rotary_pct\":0.2}",
+        (const struct shape[]){
+            {"query_key_value.weight", 3960, 1320}, {"dense.weight", 1320, 1320}, {0}});
+    layer_config_expect(NULL, "many tasks");
+    expect_rows(&(struct fused){1320, 30, 44, 44, 0, row_of_neox});
 }
 
 /* Phi-3 has fewer heads of K and V behind those of Q. */
@@ -402,12 +442,8 @@ Test(layers_options, may_have_parts_of_different_sizes) {
         "{\"model_type\":\"phi3\",\"num_attention_heads\":4,\"num_key_value_heads\":2,"
         "\"head_dim\":4,\"hidden_size\":8}",
         (const struct shape[]){{"qkv_proj.weight", 32, 8}, {"o_proj.weight", 8, 16}, {0}});
-    const struct layer layer = layer_config_expect(NULL, "phi3");
-    cr_expect_eq(layer.kv_heads, 2);
-    for (int which = 0; which < 3; which++) {
-        expect_rows((attn_result[]){ATTN_RESULT_Q, ATTN_RESULT_K, ATTN_RESULT_V}[which],
-                    which == 0 ? 4 : 2, false, row_of_phi3, which);
-    }
+    cr_expect_eq(layer_config_expect(NULL, "phi3").kv_heads, 2);
+    expect_rows(&(struct fused){8, 4, 4, 2, 0, row_of_phi3});
 }
 
 /* Gemma stores the weights of its norms as differences from 1, and gpt-oss has a sink in each head. */
