@@ -96,7 +96,8 @@ enum api_access {
     API_OPEN   /* any client: the answer tells no secret, and nothing is computed */
 };
 
-/* One row of the table of routes: a path and its method. "{name}" in a path matches any one segment. The rows are in the order of openapi.yaml. */
+/* One row of the table of routes: a path and its method. "{name}" in a path matches any one
+ * segment. The rows are in the order of openapi.yaml. */
 struct api_route {
     const char *method, *path;
     /* A bit FIELDS_AT_*: the fields of the body; or API_NO_BODY. 0: the body, if there
@@ -121,8 +122,8 @@ extern const size_t api_route_count;
 /* Returns the index of the first row for this path, or api_route_count if there is none. */
 size_t api_route_of(const char *path);
 
-/* Returns the row for the path and the method of a request. Returns NULL after filling `response` with a 401, 404 or 405 if the client
- * has no key, or if there is no row. */
+/* Returns the row for the path and the method of a request. Returns NULL after filling `response`
+ * with a 401, 404 or 405 if the client has no key, or if there is no row. */
 const struct api_route *api_find_route(const struct http_request *request,
                                        struct http_response *response);
 

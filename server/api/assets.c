@@ -1,8 +1,8 @@
 /*
  * assets.c - the files that browsers load: the explorer at /, the reference at /docs, their files
- * at /assets/{name}, openapi.yaml and openapi.json. server/explorer makes them, and embed.S puts them into the
- * daemon. They hold no secret, so nobody needs a key for them; the requests that the pages then
- * send need one.
+ * at /assets/{name}, openapi.yaml and openapi.json. server/explorer makes them, and embed.S puts
+ * them into the daemon. They hold no secret, so nobody needs a key for them; the requests that the
+ * pages then send need one.
  */
 #include "api/api.h"
 

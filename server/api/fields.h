@@ -82,8 +82,8 @@ struct fields_matrix {
     bool mask, words;
 };
 
-/* Lists the matrices and words that these objects can have, in the order of the table, and returns their
- * number. */
+/* Lists the matrices and words that these objects can have, in the order of the table, and returns
+ * their number. */
 size_t fields_matrices(unsigned at, struct fields_matrix matrices[static FIELDS_MOST]);
 
 /* Returns whether these objects have the key. */

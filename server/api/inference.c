@@ -59,8 +59,8 @@ static bool is_ignored(const char *name) {
     return i < sizeof ignored / sizeof *ignored || strncmp(name, "triton_", 7) == 0;
 }
 
-/* Checks the parameters of the input or output `name`; they may be NULL. `own` is the parameter that
- * means something here. */
+/* Checks the parameters of the input or output `name`; they may be NULL. `own` is the parameter
+ * that means something here. */
 static bool check_parameters(const struct question *question, const struct codec_value *parameters,
                              const char *name, unsigned of, const char *own,
                              struct codec_error *error) {

@@ -21,9 +21,9 @@ bool inference_is_endpoint(const struct api_route *route);
  * /v2/models/attention/infer, or NULL if no endpoint has this name. */
 const struct api_route *inference_model(const char *path);
 
-/* Finds the stored layer {model} in the path of a request. Writes its name and returns its route, or
- * returns NULL if no layer that is served has this name. A client that needs a key and has none sees
- * no stored layer. */
+/* Finds the stored layer {model} in the path of a request. Writes its name and returns its route,
+ * or returns NULL if no layer that is served has this name. A client that needs a key and has none
+ * sees no stored layer. */
 const struct api_route *inference_layer(const struct api_state *state,
                                         const struct http_request *request,
                                         char name[static LAYERS_NAME + 1]);

@@ -69,8 +69,8 @@ bool question_feed(struct question *question, const void *bytes, size_t size,
                    struct codec_error *error);
 
 /* Return how much JSON question_finish() will read: its values outside of matrices, and its bytes
- * outside of matrices, binary texts included. The data of inputs in the Open Inference Protocol count as half as many
- * bytes, because they are checked and converted before the call. */
+ * outside of matrices, binary texts included. The data of inputs in the Open Inference Protocol
+ * count as half as many bytes, because they are checked and converted before the call. */
 size_t question_values(const struct question *question);
 size_t question_skeleton(const struct question *question);
 

@@ -18,8 +18,8 @@ static inline void settle_expect_type(struct lifted *array, enum codec_type type
     array->rest |= rounds || checks || source != NULL ? LIFT_TYPE : 0;
 }
 
-/* Makes a mask of an array, unless it is one. Then array->misfit is the first number that is neither
- * 0 nor 1, or LIFT_NONE. */
+/* Makes a mask of an array, unless it is one. Then array->misfit is the first number that is
+ * neither 0 nor 1, or LIFT_NONE. */
 void settle_mask(struct codec_document *document, struct lifted *array);
 
 #endif

@@ -247,7 +247,7 @@ static bool check_metadata(const struct search *s) {
     return true;
 }
 
-/* --------------------------------------------------------------------------------- the model type */
+/* ------------------------------------------------------------------------------- the model type */
 
 /* Reads model_type. Returns false if it is no text. */
 static bool read_type(const struct search *s, struct config_object object, const char **name) {

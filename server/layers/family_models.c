@@ -12,7 +12,7 @@
 
 #define LIST(...)                   ((const char *const[]){__VA_ARGS__, NULL})
 
-/* ------------------------------------------------------------------------------------ the stacks */
+/* ----------------------------------------------------------------------------------- the stacks */
 
 #define STACKS(...)                 ((const struct stack[]){__VA_ARGS__, {0}})
 #define STACK(place, names)         .part = (place), .family = (names)
@@ -43,7 +43,7 @@ static const struct stack t5[] = {
 static const struct stack siglip_vision[] = {
     {STACK("head", "torch"), HEADS, .cross = true}, {STACK(NULL, "bart"), HEADS}, {0}};
 
-/* -------------------------------------------------------------------------------- the model types */
+/* ------------------------------------------------------------------------------ the model types */
 
 #define ROPE     "rope_parameters", "rope_scaling", "rope_theta", "max_position_embeddings"
 #define ROPE_TOO "original_max_position_embeddings"
@@ -251,7 +251,8 @@ enum {
     TYPES = sizeof types / sizeof *types
 };
 
-/* Keys that change the attention of no model type of the table. A space is before and after each. */
+/* Keys that change the attention of no model type of the table. A space is before and after
+ * each. */
 static const char *const ignored_by_all[] = {
     " _attn_implementation_autoset _name_or_path _num_labels _remove_final_layer_norm ",
     " activation activation_dropout activation_function adapter_attn_dim adapter_kernel_size ",

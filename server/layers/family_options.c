@@ -1,5 +1,5 @@
-/* family_options.c - reads the options of a layer: what its model type and config.json say of order,
- * scale, softcap, sliding windows and T5's relative bias. */
+/* family_options.c - reads the options of a layer: what its model type and config.json say of
+ * order, scale, softcap, sliding windows and T5's relative bias. */
 #include "layers/search.h"
 
 #include <math.h>
@@ -31,8 +31,8 @@ static bool type_of_layer(const struct search *s, const char *key, const struct 
                          type == NULL ? "not given" : type, full, sliding);
 }
 
-/* Finds whether a layer of GPT-Neo is local. attention_types is a list of pairs: a list of types, and
- * how often they are repeated. attention_layers is the same at full length, and comes first. */
+/* Finds whether a layer of GPT-Neo is local. attention_types is a list of pairs: a list of types,
+ * and how often they are repeated. attention_layers is the same at full length, and comes first. */
 static bool find_local(const struct search *s, bool *local) {
     const struct codec_value *layers = config_value(s->object, "attention_layers");
     const struct codec_value *pairs = config_value(s->object, "attention_types");

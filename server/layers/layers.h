@@ -41,9 +41,9 @@ struct layer_shard {
     struct timespec modified, changed;
 };
 
-/* A matrix or vector of a layer in a file: a tensor, or a part of one. A part is `count` outputs from
- * `first` on: rows if out_in, otherwise columns. They lie in blocks of `block`, and each block begins
- * `stride` outputs after the one before it; with 0 they lie together. */
+/* A matrix or vector of a layer in a file: a tensor, or a part of one. A part is `count` outputs
+ * from `first` on: rows if out_in, otherwise columns. They lie in blocks of `block`, and each block
+ * begins `stride` outputs after the one before it; with 0 they lie together. */
 struct layer_tensor {
     const struct layer_shard *shard; /* NULL: the layer has no such tensor */
     enum codec_type type;
@@ -206,7 +206,8 @@ enum layer_status layer_begin(struct layers *layers, const struct layer *layer, 
                               struct layer_use *use);
 void layer_end(struct layers *layers, struct layer_use *use);
 
-/* Drops the packed weights of a layer, those in use when their last use ends. They are freed soon. */
+/* Drops the packed weights of a layer, those in use when their last use ends. They are freed
+ * soon. */
 void layers_unload(struct layers *layers, const struct layer *layer);
 
 /* Frees a piece of the packed weights that were dropped. The store does so anyway. Whoever packs

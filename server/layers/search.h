@@ -132,8 +132,8 @@ struct search {
     const struct stack *stack;
     struct config_object object; /* the settings of this model type */
     struct layer *layer;
-    /* The settings whose keys were checked last, and what was wrong with them: most layers of a model
-     * have the same ones. */
+    /* The settings whose keys were checked last, and what was wrong with them: most layers of a
+     * model have the same ones. */
     const struct model_type *checked_type;
     const struct stack *checked_stack;
     const struct codec_value *checked_object;

@@ -1,7 +1,7 @@
 /*
  * store.c - the catalogue of all models, and the use of layers. A catalogue does not change; a new
- * one takes the place of the old one, which lives until the last request has given it back. A thread
- * looks at the folder, and frees what nothing uses any more, so no request waits for either.
+ * one takes the place of the old one, which lives until the last request has given it back. A
+ * thread looks at the folder, and frees what nothing uses any more, so no request waits for either.
  */
 #include "layers/layers.h"
 
@@ -171,8 +171,8 @@ static struct layer_model *read_within(const struct layers *layers,
     return model;
 }
 
-/* Finds the models of all sources. Those of the old catalogue stay, and then others are read as long
- * as there is room. Returns false if there is no memory. */
+/* Finds the models of all sources. Those of the old catalogue stay, and then others are read as
+ * long as there is room. Returns false if there is no memory. */
 static bool find_models(struct layers *layers, const struct layers_catalogue *old,
                         const struct model_source *sources, size_t count,
                         struct layers_catalogue *made) {

@@ -340,8 +340,8 @@ static size_t write_mask(char *body, const char *type, size_t width, char last, 
     return size + SIDE * SIDE * width;
 }
 
-/* A long mask of numbers is settled in several tasks before the call. It means what the same mask of
- * the type BOOL means, in bytes and in JSON, and its last wrong number is named. */
+/* A long mask of numbers is settled in several tasks before the call. It means what the same mask
+ * of the type BOOL means, in bytes and in JSON, and its last wrong number is named. */
 Test(inference, long_masks_of_numbers) {
     static const struct {
         const char *type;
@@ -428,8 +428,8 @@ static char *infer_body(const char *json, const void *bytes, size_t size) {
     return answer;
 }
 
-/* Parameters that clients define and that change nothing here are ignored: the answer is that of the
- * same question without them. */
+/* Parameters that clients define and that change nothing here are ignored: the answer is that of
+ * the same question without them. */
 Test(inference, parameters_of_clients) {
     static const char *const rows[] = {
         "\"content_type\":\"np\"",
@@ -461,8 +461,8 @@ Test(inference, parameters_of_clients) {
     free(plain);
 }
 
-/* A text or its words are an input of the type BYTES: in JSON, flat or nested, and in bytes, where a
- * text has its length before it. */
+/* A text or its words are an input of the type BYTES: in JSON, flat or nested, and in bytes, where
+ * a text has its length before it. */
 Test(inference, words_are_bytes) {
 #define WORDS(name, shape, rest)                                                                   \
     "{\"inputs\":[{\"name\":\"" name "\",\"datatype\":\"BYTES\",\"shape\":" shape "," rest "},"    \

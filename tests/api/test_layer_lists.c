@@ -250,7 +250,8 @@ Test(many_layers, count_in_the_memory_of_a_request, .init = start_with_many, .fi
     free(body);
     cr_expect_eq(daemon_metric("attentiond_layers"), 9013);
     cr_expect_eq(daemon_metric("attentiond_layers_refused"), 4);
-    /* The lists have given their catalogues back, so nothing keeps the weights of a file that goes. */
+    /* The lists have given their catalogues back, so nothing keeps the weights of a file that
+     * goes. */
     char path[128];
     free(ask_as("", "POST", "/v2/repository/models/many.h.7/load", 200));
     cr_expect_gt(daemon_metric("attentiond_layers_packed_bytes"), 0);

@@ -407,7 +407,8 @@ Test(safetensors, minus_infinity_in_an_option) {
 }
 
 /* The plain document of a question is a text that the client never sent, so an error in it has no
- * place of a byte. An option that is nested as deeply as JSON may be is one level too deep there. */
+ * place of a byte. An option that is nested as deeply as JSON may be is one level too deep
+ * there. */
 Test(safetensors, errors_have_no_place_in_a_text_that_nobody_sent) {
 #define DEEP "[[[[[[[[[[[[[[[[]]]]]]]]]]]]]]]]"
     static const char zeros[12];

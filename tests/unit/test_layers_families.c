@@ -23,7 +23,7 @@ enum {
     MOST_TENSORS = 16
 };
 
-/* ------------------------------------------------------------------------------- the model types */
+/* ------------------------------------------------------------------------------ the model types */
 
 /* Every model type, the least that its config.json and its file need, and what its attention is. */
 static const struct row {
@@ -345,7 +345,7 @@ Test(layers_families, are_refused_by_their_model_type) {
     layer_config_expect(NULL, "null");
 }
 
-/* ------------------------------------------------------------------------------- keys and values */
+/* ------------------------------------------------------------------------------ keys and values */
 
 Test(layers_families, refuse_keys_that_are_not_known) {
     static const struct layer_keys cases[] = {
@@ -496,7 +496,7 @@ Test(layers_families, have_the_tensors_of_their_settings) {
     }
 }
 
-/* ---------------------------------------------------------------------------------- the metadata */
+/* --------------------------------------------------------------------------------- the metadata */
 
 Test(layers_families, need_no_config_if_their_names_say_what_they_are) {
     static const struct {

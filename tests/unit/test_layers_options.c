@@ -1,6 +1,6 @@
 /*
- * test_layers_options.c - what the settings of a model mean for its attention: windows, angles, heads,
- * buckets and fused tensors. tests/models compares with the models themselves.
+ * test_layers_options.c - what the settings of a model mean for its attention: windows, angles,
+ * heads, buckets and fused tensors. tests/models compares with the models themselves.
  */
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -17,7 +17,7 @@ TestSuite(layers_options, .init = layer_config_begin, .fini = layer_files_end, .
 static const struct shape llama[] = {LLAMA, {0}};
 static const struct shape vit[] = {VIT, {0}};
 
-/* ----------------------------------------------------------------------------- windows and angles */
+/* --------------------------------------------------------------------------- windows and angles */
 
 /* Expects a window of so many keys in the layer with this number; 0 is none. */
 static void expect_window(const char *prefix, const char *config, const struct shape *shapes,
@@ -264,7 +264,7 @@ Test(layers_options, may_turn_in_part_or_by_type) {
     layer_config_expect("rope_theta in rope_parameters is 5, and this key is not known", "flat");
 }
 
-/* ------------------------------------------------------------------------------ other properties */
+/* ----------------------------------------------------------------------------- other properties */
 
 /* A bucket of its own needs an encoder for each direction. */
 Test(layers_options, have_enough_buckets) {
@@ -446,7 +446,8 @@ Test(layers_options, may_have_parts_of_different_sizes) {
     expect_rows(&(struct fused){8, 4, 4, 2, 0, row_of_phi3});
 }
 
-/* Gemma stores the weights of its norms as differences from 1, and gpt-oss has a sink in each head. */
+/* Gemma stores the weights of its norms as differences from 1, and gpt-oss has a sink in each
+ * head. */
 Test(layers_options, have_norms_and_sinks) {
     struct layer_use use = {0};
     char reason[LAYERS_REASON];

@@ -27,8 +27,8 @@ static const struct layer *find_layer(const char *name) {
     return layer;
 }
 
-/* Makes the models a, b and c, each with the layer h.0 of the same size, and opens the store so that
- * `count` of them and `more` bytes fit. */
+/* Makes the models a, b and c, each with the layer h.0 of the same size, and opens the store so
+ * that `count` of them and `more` bytes fit. */
 static size_t open_for(size_t count, int more) {
     layer_file_model("a.safetensors", "", 1, 64, 16, 1);
     layer_file_model("b.safetensors", "", 1, 64, 16, 2);
@@ -243,7 +243,7 @@ Test(layers_store, keeps_a_layer_in_use_without_its_file) {
     await_bytes(0);
 }
 
-/* ---------------------------------------------------------------------------------- descriptions */
+/* --------------------------------------------------------------------------------- descriptions */
 
 static char warning[512];
 
