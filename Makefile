@@ -216,14 +216,14 @@ $(DAEMON): $(MAIN_OBJECT) $(O)/libserver.a $(STATIC)
 again = +@$(MAKE) --no-print-directory $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc 2>/dev/null))
 
 .PHONY: run packages
-# If the tree is built and read-only, `make run` installs and builds nothing. It only starts the daemon.
 # The options of the daemon stand in ARGS, because make takes all other words for its own.
 DAEMON_WORDS = $(foreach v,PORT HOST ADDRESS WORKERS port host address workers,$(if \
-    $(findstring command,$(origin $v)),$v=$($v))) $(filter --% -p,$(MAKECMDGOALS))
+    $(findstring command,$(origin $v)),$v=$($v))) $(filter --%,$(MAKECMDGOALS))
 ifneq ($(and $(filter run,$(MAKECMDGOALS)),$(strip $(DAEMON_WORDS))),)
 $(error options of the daemon go into ARGS, not $(strip $(DAEMON_WORDS)): make run ARGS="--port 9000")
 endif
 
+# If the tree is built and read-only, `make run` installs and builds nothing. It only starts the daemon.
 run: $(shell test -x $(DAEMON) -a ! -w $(O) || echo ready-to-run) ## Install what is missing, build, start the daemon: make run ARGS="--port 9000"
 	@exec $(DAEMON) $(ARGS)
 

@@ -647,7 +647,7 @@ def in_json(value, levels=3):
 
 def main():
     parser = argparse.ArgumentParser(description="Writes the page /docs and openapi.json from openapi.yaml.")
-    parser.add_argument("--check", action="store_true", help="write nothing, and fail if the page is not up to date")
+    parser.add_argument("--check", action="store_true", help="write nothing, and fail if one of them is not up to date")
     arguments = parser.parse_args()
     try:
         page = Page(Document(DOCUMENT)).make()

@@ -1,6 +1,6 @@
 // client.js sends requests through the worker. Only the answer to the latest request is delivered. If the server says when to try again
-// (Retry-After), it waits and asks again. It also asks the worker for pictures of matrices. It holds the API key, in memory only. It does not know what a request
-// means.
+// (Retry-After), it waits and asks again. It also asks the worker for pictures of matrices. It holds the API key, in memory only. It does
+// not know what a request means.
 
 /* global WORKER_NAME */
 const LONGEST_WAIT = 30; // seconds
