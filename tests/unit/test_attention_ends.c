@@ -283,17 +283,16 @@ Test(ends, a_query_before_the_first_key_sees_nothing) {
     cr_expect_eq(lse[5], 0);
 }
 
-/* A query and a key at the same position turn by the same angle, so their score is the product of
- * the rows before they turn. All other keys differ by their distance. */
+/* All rows are (1, 0) before they turn, so a score is the cosine of the distance. */
 Test(ends, rotary_embedding_counts_from_the_last_valid_key) {
-    double q[ITEMS * 2 * 2], k[ITEMS * KEYS * 2], scores[ITEMS][2][KEYS];
-    for (size_t i = 0; i < sizeof k / sizeof *k; i++) {
-        k[i] = i % 2 == 0;
-        q[i < sizeof q / sizeof *q ? i : 0] = i % 2 == 0 || i >= sizeof q / sizeof *q;
+    double rows[ITEMS * KEYS * 2], scores[ITEMS][QUERIES][KEYS];
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        rows[i] = i % 2 == 0;
     }
-    const attn_tensor tq = {.data = q, .dtype = ATTN_FLOAT64, .rank = 4, .shape = {ITEMS, 1, 2, 2}};
-    const attn_tensor tk = {
-        .data = k, .dtype = ATTN_FLOAT64, .rank = 4, .shape = {ITEMS, 1, KEYS, 2}};
+    const attn_tensor k = {
+        .data = rows, .dtype = ATTN_FLOAT64, .rank = 4, .shape = {ITEMS, 1, KEYS, 2}};
+    attn_tensor q = k;
+    q.shape[2] = QUERIES;
     const attn_rotary rotary = {.offset = 5};
     const attn_options o = {.causal = ATTN_CAUSAL_BOTTOM_RIGHT,
                             .results = ATTN_WANT(SCORES),
@@ -301,11 +300,11 @@ Test(ends, rotary_embedding_counts_from_the_last_valid_key) {
                             .lengths = lengths,
                             .lengths_count = ITEMS};
     void *const data[ATTN_RESULT_COUNT] = {[ATTN_RESULT_SCORES] = scores};
-    cr_assert_eq(plan_and_run(&tq, &tk, &tk, &o, data, NULL), ATTN_OK);
+    cr_assert_eq(plan_and_run(&q, &k, &k, &o, data, NULL), ATTN_OK);
     for (size_t b = 0; b < ITEMS; b++) {
-        for (size_t i = 0; i < 2; i++) {
+        for (size_t i = 0; i < QUERIES; i++) {
             for (size_t j = 0; j < KEYS; j++) {
-                const double away = (double)(lengths[b] + i) - 2 - (double)j;
+                const double away = (double)(lengths[b] + i) - QUERIES - (double)j;
                 cr_expect_float_eq(scores[b][i][j], cos(away), 1e-14, "%zu %zu %zu: %g", b, i, j,
                                    scores[b][i][j]);
             }
@@ -341,10 +340,9 @@ Test(ends, tables_have_rows_for_all_batch_items) {
 
 /* One query of some heads that share a key head is computed as some queries of one head. */
 Test(ends, positions_are_told) {
-    const attn_tensor q = {.data = zeros, .dtype = ATTN_FLOAT64, .rank = 4, .shape = {3, 2, 1, 1}};
-    const attn_tensor k = {.data = zeros, .dtype = ATTN_FLOAT64, .rank = 4, .shape = {3, 1, 4, 1}};
-    const attn_tensor many = {
-        .data = zeros, .dtype = ATTN_FLOAT64, .rank = 4, .shape = {3, 1, 4, 1}};
+    const attn_tensor k = zero_rows(KEYS), many = k;
+    attn_tensor q = zero_rows(1);
+    q.shape[1] = 2;
     const struct {
         const attn_tensor *q;
         attn_options options;
