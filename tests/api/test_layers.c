@@ -305,29 +305,6 @@ Test(layers, are_loaded_and_unloaded) {
     expect_short_answer("POST", "/v2/repository/models/attention/unload", 501, "always loaded");
 }
 
-/* A task that packs as much as it may has room for all of it. */
-Test(layers, are_loaded_when_they_are_large) {
-    enum {
-        SIDE = 512 /* a matrix is as much as one task takes, 2 MiB as doubles */
-    };
-    static const struct binary_call large = {"/multi-head-attention",
-                                             "\"heads\":4",
-                                             NULL,
-                                             {{"X", {1, SIDE}, 0},
-                                              {"W_Q", {SIDE, SIDE}, 0},
-                                              {"W_K", {SIDE, SIDE}, 0},
-                                              {"W_V", {SIDE, SIDE}, 0}}};
-    static const struct binary_call asked = {
-        "/layers/large.attention/attention", "", NULL, {{"X", {1, SIDE}, 0}}};
-    put_weights("large.safetensors", &large, "F32");
-    await_status("/layers/large.attention", 200);
-    expect_short_answer("POST", "/v2/repository/models/large.attention/load", 200, "true");
-    struct cJSON *answer = ask_call(&asked, "float32"), *expected = ask_call(&large, "float32");
-    cr_expect(are_close(answer, expected, 1e-6));
-    json_free(answer);
-    json_free(expected);
-}
-
 /* Writes a model with `count` layers of one head, whose projections of 2 x 2 all differ. */
 static void put_model(const char *name, size_t count) {
     static const char *const tensors[] = {"W_Q", "W_K", "W_V"};
@@ -579,15 +556,6 @@ Test(layers, lists_show_them_to_clients_with_a_key_only) {
         cr_expect_null(strstr(response.body, "small"), "%s", response.body);
         client_response_free(&response);
     }
-}
-
-Test(no_layers, are_served_without_the_option, .init = daemon_start_connected, .fini = daemon_end,
-     .timeout = 20) {
-    struct client_response response = daemon_ask("GET", "/layers", "");
-    cr_expect_eq(response.status, 200);
-    cr_expect_str_eq(response.body, "{\"layers\":[],\"refused\":[]}\n");
-    client_response_free(&response);
-    expect_refusal("/layers/a.b/attention", "application/json", "{\"X\":[[1]]}", 404, "--layers");
 }
 
 static void start_with_little_memory(void) {
