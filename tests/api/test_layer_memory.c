@@ -52,7 +52,7 @@ static void end_memory(void) {
 }
 
 /* Posts X for one layer or for both. Expects a status and a part of the answer. */
-static void expect_post(const char *path, size_t layers, int status, const char *part) {
+static void expect_use(const char *path, size_t layers, int status, const char *part) {
     struct client_response response;
     char *body = malloc(64 + layers * (4 * INPUTS + 4));
     cr_assert_not_null(body);
@@ -82,10 +82,10 @@ static void start_for_one(void) {
 /* The layers of a model that are used together count together. */
 Test(layer_memory, counts_all_layers_of_a_request, .init = start_for_one, .fini = end_memory,
      .timeout = 60) {
-    expect_post("/layers/m.h.0/attention", 1, 200, "\"lse\"");
-    expect_post("/layers/m.h.1/attention", 1, 200, "\"lse\"");
-    expect_post("/layers/m/attention", 2, 413, "the packed weights of 2 layers take 12");
-    expect_post("/layers/m/attention", 2, 413, "--layers-memory");
+    expect_use("/layers/m.h.0/attention", 1, 200, "\"lse\"");
+    expect_use("/layers/m.h.1/attention", 1, 200, "\"lse\"");
+    expect_use("/layers/m/attention", 2, 413, "the packed weights of 2 layers take 12");
+    expect_use("/layers/m/attention", 2, 413, "--layers-memory");
 }
 
 static void start_with_little_work(void) {
@@ -96,8 +96,8 @@ static void start_with_little_work(void) {
 /* A load that is refused uses the layer no longer, so its weights can be unloaded. */
 Test(layer_memory, is_given_back_by_a_load_that_is_refused, .init = start_with_little_work,
      .fini = end_memory, .timeout = 60) {
-    expect_post("/v2/repository/models/m.h.0/load", 1, 413, "--max-work");
-    expect_post("/v2/repository/models/m.h.0/unload", 1, 200, "\"loaded\":false");
+    expect_use("/v2/repository/models/m.h.0/load", 1, 413, "--max-work");
+    expect_use("/v2/repository/models/m.h.0/unload", 1, 200, "\"loaded\":false");
     while (daemon_metric("attentiond_layers_packed_bytes") > 0) {
         nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
     }

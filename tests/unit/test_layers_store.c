@@ -40,14 +40,14 @@ static size_t open_for(size_t count, int more) {
     return bytes;
 }
 
-static enum layer_status begin(const char *name, struct layer_use *use) {
+static enum layer_status begin_use(const char *name, struct layer_use *use) {
     return layer_begin(the_layers, find_layer(name), ATTN_FLOAT32, use);
 }
 
 /* Uses a layer and ends the use. */
 static void use_briefly(const char *name) {
     struct layer_use use = {0};
-    cr_assert_eq(begin(name, &use), LAYER_OK, "%s", name);
+    cr_assert_eq(begin_use(name, &use), LAYER_OK, "%s", name);
     layer_end(the_layers, &use);
 }
 
@@ -67,12 +67,12 @@ static void await_bytes(size_t bytes) {
 Test(layers_store, takes_a_layer_of_exactly_its_memory) {
     struct layer_use use = {0};
     const size_t bytes = open_for(1, 0);
-    cr_expect_eq(begin("a.h.0", &use), LAYER_OK);
+    cr_expect_eq(begin_use("a.h.0", &use), LAYER_OK);
     cr_expect_eq(layers_load(the_layers).packed, bytes);
     layer_end(the_layers, &use);
     layers_close(the_layers);
     open_for(1, -1);
-    cr_expect_eq(begin("a.h.0", &use), LAYER_BUSY);
+    cr_expect_eq(begin_use("a.h.0", &use), LAYER_BUSY);
     cr_expect_null(use.packed);
     cr_expect_eq(layers_load(the_layers).packed, 0);
 }
@@ -84,13 +84,13 @@ Test(layers_store, never_drops_weights_that_are_in_use) {
     cr_assert(layer_file_use("a.h.0", ATTN_FLOAT32, &a, reason), "%s", reason);
     const struct layer_packed *packed = a.packed;
     use_briefly("b.h.0");
-    cr_expect_eq(begin("c.h.0", &c), LAYER_OK); /* takes the place of b */
+    cr_expect_eq(begin_use("c.h.0", &c), LAYER_OK); /* takes the place of b */
     cr_expect(is_packed("a.h.0") && !is_packed("b.h.0") && is_packed("c.h.0"));
-    cr_expect_eq(begin("b.h.0", &b), LAYER_BUSY);
+    cr_expect_eq(begin_use("b.h.0", &b), LAYER_BUSY);
     cr_expect_eq(find_layer("a.h.0")->packed[ATTN_FLOAT32], packed);
     await_bytes(2 * bytes);
     layer_end(the_layers, &c);
-    cr_expect_eq(begin("b.h.0", &b), LAYER_OK); /* takes the place of c */
+    cr_expect_eq(begin_use("b.h.0", &b), LAYER_OK); /* takes the place of c */
     cr_expect(is_packed("a.h.0") && is_packed("b.h.0") && !is_packed("c.h.0"));
     layer_end(the_layers, &b);
     layer_end(the_layers, &a);
@@ -105,8 +105,8 @@ Test(layers_store, drops_what_was_not_used_for_the_longest_time) {
     use_briefly("c.h.0");
     cr_expect(is_packed("a.h.0") && !is_packed("b.h.0") && is_packed("c.h.0"));
     layers_unload(the_layers, find_layer("c.h.0"));
-    cr_assert_eq(begin("a.h.0", &a), LAYER_OK);
-    cr_assert_eq(begin("b.h.0", &b), LAYER_OK);
+    cr_assert_eq(begin_use("a.h.0", &a), LAYER_OK);
+    cr_assert_eq(begin_use("b.h.0", &b), LAYER_OK);
     layer_end(the_layers, &b);
     layer_end(the_layers, &a); /* the use of a has ended last */
     use_briefly("c.h.0");
@@ -116,13 +116,13 @@ Test(layers_store, drops_what_was_not_used_for_the_longest_time) {
 Test(layers_store, shares_the_weights_of_requests) {
     struct layer_use one = {0}, two = {0};
     const size_t bytes = open_for(1, 0);
-    cr_assert_eq(begin("a.h.0", &one), LAYER_OK);
-    cr_assert_eq(begin("a.h.0", &two), LAYER_OK);
+    cr_assert_eq(begin_use("a.h.0", &one), LAYER_OK);
+    cr_assert_eq(begin_use("a.h.0", &two), LAYER_OK);
     cr_expect_eq(one.packed, two.packed);
     layer_end(the_layers, &one);
-    cr_expect_eq(begin("b.h.0", &one), LAYER_BUSY);
+    cr_expect_eq(begin_use("b.h.0", &one), LAYER_BUSY);
     layer_end(the_layers, &two);
-    cr_expect_eq(begin("b.h.0", &one), LAYER_OK);
+    cr_expect_eq(begin_use("b.h.0", &one), LAYER_OK);
     layer_end(the_layers, &one);
     await_bytes(bytes);
 }
@@ -130,16 +130,16 @@ Test(layers_store, shares_the_weights_of_requests) {
 Test(layers_store, unloads_at_the_end_of_the_last_use) {
     struct layer_use use = {0}, other = {0};
     const size_t bytes = open_for(3, 0);
-    cr_assert_eq(begin("a.h.0", &use), LAYER_OK);
+    cr_assert_eq(begin_use("a.h.0", &use), LAYER_OK);
     layers_unload(the_layers, find_layer("a.h.0"));
     cr_expect(is_packed("a.h.0"));
     cr_expect_eq(layers_load(the_layers).packed, bytes);
     layer_end(the_layers, &use);
     cr_expect_not(is_packed("a.h.0"));
     await_bytes(0);
-    cr_assert_eq(begin("a.h.0", &use), LAYER_OK);
+    cr_assert_eq(begin_use("a.h.0", &use), LAYER_OK);
     layers_unload(the_layers, find_layer("a.h.0"));
-    cr_assert_eq(begin("a.h.0", &other), LAYER_OK); /* a new use wants the weights after all */
+    cr_assert_eq(begin_use("a.h.0", &other), LAYER_OK); /* a new use wants the weights after all */
     layer_end(the_layers, &use);
     layer_end(the_layers, &other);
     cr_expect(is_packed("a.h.0"));
@@ -247,7 +247,7 @@ Test(layers_store, keeps_a_layer_in_use_without_its_file) {
 
 static char warning[512];
 
-static void note_warning(const char *text) {
+static void keep_warning(const char *text) {
     snprintf(warning, sizeof warning, "%s", text);
 }
 
@@ -264,7 +264,7 @@ Test(layers_store, leaves_out_models_beyond_the_room_for_descriptions) {
     const size_t most =
         15 * (sizeof(struct layer) + sizeof(struct layers_entry)) + 2 * sizeof(struct layer_model);
     const struct layers_options options = {
-        .folder = layer_folder, .memory = 1 << 20, .descriptions = most, .warn = note_warning};
+        .folder = layer_folder, .memory = 1 << 20, .descriptions = most, .warn = keep_warning};
     layer_file_model("m.safetensors", "", 10, 4, 4, 1);
     the_layers = layers_open(&options, reason);
     cr_assert_not_null(the_layers, "%s", reason);
