@@ -37,7 +37,6 @@ void room_drop(struct room *room, struct layer_packed *packed) {
     for (int dtype = 0; dtype < 2; dtype++) {
         layer->packed[dtype] = layer->packed[dtype] == packed ? NULL : layer->packed[dtype];
     }
-    packed->layer = NULL; /* it may end before the weights are freed */
     unlink_kept(room, packed);
     room->dropped += packed->bytes;
     packed->older = room->waste;
@@ -48,7 +47,7 @@ bool room_make(struct room *room, size_t bytes) {
     if (bytes > room->most || room->used > room->most - bytes) {
         return false;
     }
-    while (room->kept > room->most - bytes - room->used) {
+    while (room->oldest != NULL && room->kept > room->most - bytes - room->used) {
         room_drop(room, room->oldest);
     }
     room->used += bytes;

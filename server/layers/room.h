@@ -26,7 +26,7 @@ void room_reuse(struct room *room, struct layer_packed *packed);
  * and returns false if they cannot fit because of what is in use. */
 bool room_make(struct room *room, size_t bytes);
 
-/* Drops weights that are kept. */
+/* Drops weights that are kept. Their layer may end before they are freed. */
 void room_drop(struct room *room, struct layer_packed *packed);
 
 /* Frees a piece of what is dropped. Releases the mutex meanwhile, which the caller holds. Returns
