@@ -192,8 +192,8 @@ static bool check_needs(const struct search *s, struct config_object object) {
                          missing, s->type->name);
 }
 
-/* Says whether a value is as good as no key. Null is, except for a flag that is true without it: models
- * take null for false. */
+/* Says whether a value is as good as no key. Null is, except for a flag that is true without it:
+ * models take null for false. */
 static bool is_absent(const struct search *s, const struct codec_value *value) {
     const struct model_type *type = s->type;
     const char *name = codec_name(value);

@@ -372,10 +372,7 @@ Test(layers_families, refuse_keys_that_are_not_known) {
          "\"relative_key\"; only \"absolute\" is known"},
         {",\"num_key_value_heads\":1", "num_key_value_heads in config.json is 1"},
         {",\"is_decoder\":1", "is_decoder in config.json is 1; it must be true or false"},
-        {",\"is_causal\":true", NULL},
         {",\"is_causal\":false", "is_causal in config.json is false; only true is known"},
-        {",\"is_causal\":null",
-         "is_causal in config.json is null; only true is known"}, /* is false */
     };
     layer_config_cases("layer.0.attention.", "\"model_type\":\"bert\"," HEADS, bert, cases,
                        COUNT(cases));
@@ -423,7 +420,8 @@ Test(layers_families, refuse_values_of_another_kind) {
                        COUNT(others));
 }
 
-/* Null is false where a flag is read, and so it is not the default of a flag that is true without it. */
+/* Null is false where a flag is read, and so it is not the default of a flag that is true without
+ * it. */
 Test(layers_families, refuse_null_for_true) {
     static const struct layer_keys vit_cases[] = {
         {",\"qkv_bias\":true", NULL},

@@ -356,8 +356,8 @@ Test(layers_options, have_the_heads_of_their_stack) {
     layer_config_expect("W_Q has 8 inputs, but hidden_size is 16", "encoder");
 }
 
-/* Returns a result of the layer for the first 8 rows of a unit matrix as X: 8 rows of its matrix, and
- * its bias. Returns owned. */
+/* Returns a result of the layer for the first 8 rows of a unit matrix as X: 8 rows of its matrix,
+ * and its bias. Returns owned. */
 static float *project_rows(attn_result result, size_t inputs, size_t columns) {
     struct layer_use use = {0};
     char reason[LAYERS_REASON];
@@ -383,8 +383,8 @@ static float *project_rows(attn_result result, size_t inputs, size_t columns) {
     return numbers;
 }
 
-/* A fused matrix: its inputs, the columns of a head, the heads of Q and of K and V, and where its bias
- * begins; 0: it has none. `row_of` gives the first row of a head of Q (0), K (1) or V (2). */
+/* A fused matrix: its inputs, the columns of a head, the heads of Q and of K and V, and where its
+ * bias begins; 0: it has none. `row_of` gives the first row of a head of Q (0), K (1) or V (2). */
 struct fused {
     size_t inputs, d, heads, kv_heads, bias;
     size_t (*row_of)(const struct fused *f, size_t which, size_t head);
