@@ -182,7 +182,7 @@ def other_value(rng, cls, name, kind, default, values, sizes, source):
     """Draws another value for a field that is no size. Returns the default if nothing else can be drawn."""
     if re.search(r"(^|_)layer_types$|^layers_block_type$", name):
         kinds = words_of(source, name) or LAYER_TYPES
-        kinds = LAYER_TYPES if rng.random() < 0.7 else [word for word in (*LAYER_TYPES, "chunked_attention", *kinds)]
+        kinds = LAYER_TYPES if rng.random() < 0.7 else (*LAYER_TYPES, "chunked_attention", *kinds)
         return [rng.choice(kinds) for _ in range(sizes.layers)]
     if name == "attention_types":
         return [[[rng.choice(("global", "local"))], 1] for _ in range(sizes.layers)]
@@ -261,7 +261,7 @@ def draw(rng, cls, change=None, sizes=None):
             if value != default:
                 values[name] = value
         if name == "attention_types" and name not in values:
-            values[name] = [[["global", "local"][:1 + sizes.layers % 2 * 0], 1]] * sizes.layers
+            values[name] = [[["global"], 1]] * sizes.layers
     if rng.random() < change / 4:
         values["per_layer_config"] = other_value(rng, cls, "per_layer_config", "", None, values, sizes, source)
     if "rope_parameters" in defaults and rng.random() < 0.6:

@@ -13,6 +13,7 @@ import argparse
 import collections
 import contextlib
 import copy
+import inspect
 import json
 import pathlib
 import random
@@ -226,7 +227,6 @@ class Case:
 
 
 def forward_names(model):
-    import inspect
     return set(inspect.signature(model.forward).parameters)
 
 
