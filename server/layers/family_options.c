@@ -11,7 +11,7 @@
 
 /* Returns the text of an element of a list; NULL if there is none. */
 static const char *text_at(const struct search *s, const struct codec_value *list, long index) {
-    const struct codec_value *own = index < 0 ? NULL : codec_at(list, (size_t)index);
+    const struct codec_value *own = codec_at(list, (size_t)index);
     const char *text;
     struct codec_error unused;
     return own != NULL && codec_kind_of(own) == CODEC_TEXT &&
@@ -23,7 +23,10 @@ static const char *text_at(const struct search *s, const struct codec_value *lis
 /* Reads the type of the layer from a list of two types. */
 static bool type_of_layer(const struct search *s, const char *key, const struct codec_value *list,
                           const char *sliding, const char *full, bool *slides) {
-    const long index = search_index(s);
+    long index;
+    if (!search_number(s, &index)) {
+        return false;
+    }
     const char *type = text_at(s, list, index);
     *slides = type != NULL && strcmp(type, sliding) == 0;
     return *slides || (type != NULL && strcmp(type, full) == 0) ||
@@ -36,10 +39,14 @@ static bool type_of_layer(const struct search *s, const char *key, const struct 
 static bool find_local(const struct search *s, bool *local) {
     const struct codec_value *layers = config_value(s->object, "attention_layers");
     const struct codec_value *pairs = config_value(s->object, "attention_types");
-    size_t index = search_index(s) < 0 ? 0 : (size_t)search_index(s);
+    long number;
     if (layers != NULL) {
         return type_of_layer(s, "attention_layers", layers, "local", "global", local);
     }
+    if (!search_number(s, &number)) {
+        return false;
+    }
+    size_t index = (size_t)number;
     for (const struct codec_value *pair = pairs == NULL ? NULL : codec_at(pairs, 0); pair != NULL;
          pair = codec_next(pair)) {
         const struct codec_value *types = codec_at(pair, 0), *times = codec_at(pair, 1);
@@ -63,7 +70,7 @@ static bool find_local(const struct search *s, bool *local) {
     return search_refuse(s->layer,
                          "attention_types in config.json does not say whether layer %ld is "
                          "global or local",
-                         search_index(s));
+                         number);
 }
 
 /* Finds whether the layer has a sliding window. */
@@ -73,12 +80,19 @@ static bool find_sliding(const struct search *s, bool *slides) {
     const bool given =
         models_uses(s, "sliding_window") && config_value(s->object, "sliding_window") != NULL;
     const bool used = config_flag(s->object, "use_sliding_window", false);
-    const long index = search_index(s);
+    const enum model_slides rule = s->type->slides;
+    const long pattern = (long)keys_count(s, "sliding_window_pattern", 6);
+    long index = 0;
     if (types != NULL) {
         return type_of_layer(s, "layer_types", types, "sliding_attention", "full_attention",
                              slides);
     }
-    switch (s->type->slides) {
+    if ((rule == MODEL_SLIDES_IN_TURNS || rule == MODEL_SLIDES_BY_PATTERN ||
+         (rule == MODEL_SLIDES_FROM_LAYER && used)) &&
+        !search_number(s, &index)) {
+        return false;
+    }
+    switch (rule) {
     case MODEL_SLIDES:
         *slides = given;
         return true;
@@ -97,7 +111,7 @@ static bool find_sliding(const struct search *s, bool *slides) {
         *slides = index % 2 == 0;
         return true;
     case MODEL_SLIDES_BY_PATTERN:
-        *slides = (index + 1) % (long)keys_count(s, "sliding_window_pattern", 6) != 0;
+        *slides = index % pattern != pattern - 1;
         return true;
     case MODEL_SLIDES_LOCALLY:
         return find_local(s, slides);
@@ -199,12 +213,11 @@ static bool find_scale(const struct search *s) {
     } else if (models_uses(s, "scale_attn_weights")) {
         divisor = config_flag(s->object, "scale_attn_weights", true) ? divisor : 1;
         if (config_flag(s->object, "scale_attn_by_inverse_layer_idx", false)) {
-            if (search_index(s) < 0) {
-                return search_refuse(layer,
-                                     "scale_attn_by_inverse_layer_idx is true, but the layer "
-                                     "has no number");
+            long index;
+            if (!search_number(s, &index)) {
+                return false;
             }
-            divisor *= (double)search_index(s) + 1;
+            divisor *= (double)index + 1;
         }
         scale = 1 / divisor;
     }

@@ -46,17 +46,22 @@ bool search_has_part(const struct search *s, const char *part) {
     return false;
 }
 
-long search_index(const struct search *s) {
+bool search_number(const struct search *s, long *number) {
+    size_t count = 0;
     for (size_t i = 0; i < s->prefix_size; i++) {
         if ((i == 0 || s->prefix[i - 1] == '.') && s->prefix[i] >= '0' && s->prefix[i] <= '9') {
             char *end;
-            const long index = strtol(s->prefix + i, &end, 10);
+            const long found = strtol(s->prefix + i, &end, 10);
             if (*end == '.') {
-                return index;
+                *number = found;
+                count++;
             }
         }
     }
-    return -1;
+    return count == 1 || search_refuse(s->layer,
+                                       "the names of its tensors have %s number, so it is not "
+                                       "known which layer this is, which decides its attention",
+                                       count == 0 ? "no" : "more than one");
 }
 
 static int compare_name(const void *key, const void *tensor) {

@@ -151,9 +151,9 @@ bool search_refuse(struct layer *layer, const char *format, ...)
 /* Returns whether the prefix of the layer has this part, from dot to dot. */
 bool search_has_part(const struct search *s, const char *part);
 
-/* Returns the number of the layer: the first number between two dots of its prefix; -1 if it has
- * none. */
-long search_index(const struct search *s);
+/* Reads the number of the layer, which stands between two dots of its prefix. Refuses a layer whose
+ * prefix has no number or several of them: nobody knows which one counts the layers. */
+bool search_number(const struct search *s, long *number);
 
 /* Finds a tensor by its prefix and the rest of its name, which may be NULL. Returns NULL if there
  * is none. */

@@ -90,6 +90,58 @@ Test(layers_options, slide_as_their_models_do) {
     layer_config_expect("there are no layer_types that say which layers slide", "qwen2_moe");
 }
 
+/* Expects that a layer with this prefix is refused if its number decides its attention. */
+static void expect_number(const char *prefix, const char *text) {
+    static const char *const neo[] = {"\"attention_layers\":[\"local\",\"global\"]",
+                                      "\"attention_types\":[[[\"local\",\"global\"],1]]"};
+    static const char *const others[][2] = {
+        {"gemma2", ",\"attn_logit_softcapping\":2"},
+        {"gemma2", ",\"attn_logit_softcapping\":2,\"layer_types\":[\"full_attention\"]"},
+        {"gemma3_text", ""},
+        {"qwen2", ",\"use_sliding_window\":true"},
+    };
+    char config[512];
+    for (size_t i = 0; i < COUNT(neo); i++) {
+        snprintf(
+            config, sizeof config,
+            "{\"model_type\":\"gpt_neo\",\"num_heads\":2,\"hidden_size\":8,\"window_size\":5,%s}",
+            neo[i]);
+        layer_config_put(prefix, "", config,
+                         (const struct shape[]){BART, {"out_proj.bias", 0, 8}, {0}});
+        layer_config_expect(text, config);
+    }
+    for (size_t i = 0; i < COUNT(others); i++) {
+        const bool biases = strcmp(others[i][0], "qwen2") == 0;
+        snprintf(config, sizeof config,
+                 "{\"model_type\":\"%s\",\"num_key_value_heads\":2," HEADS
+                 ",\"head_dim\":4%s,\"sliding_window\":4%s}",
+                 others[i][0], biases ? "" : ",\"query_pre_attn_scalar\":4", others[i][1]);
+        const struct shape qwen2[] = {
+            LLAMA, {"q_proj.bias", 0, 8}, {"k_proj.bias", 0, 8}, {"v_proj.bias", 0, 8}, {0}};
+        const struct shape normed[] = {
+            LLAMA, {"q_norm.weight", 0, 4}, {"k_norm.weight", 0, 4}, {0}};
+        layer_config_put(prefix, "", config,
+                         biases                                     ? qwen2
+                         : strcmp(others[i][0], "gemma3_text") == 0 ? normed
+                                                                    : llama);
+        layer_config_expect(text, config);
+    }
+    layer_config_put(prefix, "",
+                     "{\"model_type\":\"gpt2\",\"n_head\":2,\"n_embd\":8,"
+                     "\"scale_attn_by_inverse_layer_idx\":true}",
+                     (const struct shape[]){GPT2, {0}});
+    layer_config_expect(text, "gpt2");
+}
+
+/* Without a number, and with several numbers as in the prefix of sentence-transformers, nobody knows
+ * which layer it is. Models whose layers are all alike do not need to know it. */
+Test(layers_options, need_a_number_if_it_decides) {
+    expect_number("attn.", "have no number");
+    expect_number("0.auto_model.h.1.attn.", "have more than one number");
+    expect_window("self_attn.", MODEL("mistral", ",\"sliding_window\":4"), llama, 4);
+    expect_window("0.layers.1.self_attn.", MODEL("mistral", ",\"sliding_window\":4"), llama, 4);
+}
+
 /* Each number goes to its place, in the forms of all versions. */
 Test(layers_options, are_turned_as_their_settings_say) {
     static const char yarn[] =
