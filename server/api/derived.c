@@ -378,17 +378,12 @@ static size_t derived_tasks(const struct job *job, size_t phase) {
     const struct derived *d = derived_of(job);
     const size_t before = phases_before(d);
     if (phase >= before) {
-        return d->then->tasks(d->then, phase - before);
+        return jobs_tasks(d->then, phase - before);
     }
     if (phase == d->batches && d->embedded != NULL) {
         return (d->words->count - 1) / rows_at_once(d) + 1;
     }
     return 1;
-}
-
-static bool derived_begin(struct job *job) {
-    (void)job;
-    return true;
 }
 
 static bool derived_task(struct job *job, size_t phase, size_t task, void *scratch) {
@@ -398,7 +393,7 @@ static bool derived_task(struct job *job, size_t phase, size_t task, void *scrat
         return d->then->task(d->then, phase - before, task, scratch);
     }
     if (phase + 1 == before) {
-        return d->then->begin(d->then);
+        return jobs_begin(d->then);
     }
     if (phase < d->batches) {
         draw_batch(d);
@@ -417,7 +412,6 @@ struct job *derived_job(struct derived *d, struct job *then) {
                           .scratch = then->scratch,
                           .phases = phases_before(d) + then->phases,
                           .tasks = derived_tasks,
-                          .begin = derived_begin,
                           .task = derived_task};
     return &d->job;
 }

@@ -32,11 +32,6 @@ static bool embeddings_read(const struct api_request *request, struct embeddings
            codec_as_reals(request->body, derived->x, 2, 2, &e->embedding, error);
 }
 
-static bool embeddings_begin(struct job *job) {
-    (void)job;
-    return true;
-}
-
 static void embeddings_answer(struct api_work *work, const struct api_request *request,
                               struct http_response *response) {
     const struct embeddings *e = (struct embeddings *)work;
@@ -63,9 +58,7 @@ static void embeddings_release(struct api_work *work) {
 }
 
 struct api_work *api_embeddings(const struct api_request *request, struct http_response *response) {
-    struct embeddings e = {.work = {.job = {.begin = embeddings_begin},
-                                    .answer = embeddings_answer,
-                                    .release = embeddings_release}};
+    struct embeddings e = {.work = {.answer = embeddings_answer, .release = embeddings_release}};
     struct codec_error error = {0};
     struct embeddings *owned;
     if (!embeddings_read(request, &e, &error)) {

@@ -25,17 +25,6 @@ struct listing {
 
 static const struct layers_catalogue none; /* without a folder the lists are empty */
 
-static size_t lists_tasks(const struct job *job, size_t phase) {
-    (void)job;
-    (void)phase;
-    return 1;
-}
-
-static bool lists_begin(struct job *job) {
-    (void)job;
-    return true;
-}
-
 static bool lists_task(struct job *job, size_t phase, size_t task, void *scratch) {
     struct listing *listing = (struct listing *)job;
     (void)phase;
@@ -75,8 +64,6 @@ static struct listing *new_listing(const struct api_request *request,
     codec_items_begin(&listing->items, request->account);
     struct job *job = &listing->work.job;
     job->phases = 1;
-    job->tasks = lists_tasks;
-    job->begin = lists_begin;
     job->task = lists_task;
     listing->work.answer = lists_answer;
     listing->work.release = lists_release;

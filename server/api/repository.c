@@ -72,11 +72,6 @@ static size_t loading_tasks(const struct job *job, size_t phase) {
     return phase == LOADING_PACK ? ((const struct loading *)job)->tasks : 1;
 }
 
-static bool loading_begin(struct job *job) {
-    (void)job;
-    return true;
-}
-
 static bool loading_task(struct job *job, size_t phase, size_t task, void *scratch) {
     struct loading *loading = (struct loading *)job;
     char ignored[LAYERS_REASON]; /* LOADING_WAIT reads the reason that all requests share */
@@ -129,7 +124,6 @@ static struct api_work *load(const struct api_request *request, struct http_resp
     job->cost = loading->tasks > 0 ? layer_cost(&loading->use) : 0;
     job->phases = LOADING_PHASES;
     job->tasks = loading_tasks;
-    job->begin = loading_begin;
     job->task = loading_task;
     loading->work.answer = loading_answer;
     loading->work.release = loading_release;

@@ -104,6 +104,14 @@ void jobs_cancel(struct job *job) {
     set_outcome(job, JOB_CANCELLED);
 }
 
+size_t jobs_tasks(const struct job *job, size_t phase) {
+    return job->tasks == NULL ? 1 : job->tasks(job, phase);
+}
+
+bool jobs_begin(struct job *job) {
+    return job->begin == NULL || job->begin(job);
+}
+
 static void reset_job(struct job *job) {
     job->linked = false;
     job->stage = 0;
@@ -115,7 +123,7 @@ static void reset_job(struct job *job) {
     atomic_store(&job->longest, 0);
     atomic_store(&job->failed, SIZE_MAX);
     for (size_t phase = 0; phase < job->phases; phase++) {
-        job->total += job->tasks(job, phase);
+        job->total += jobs_tasks(job, phase);
     }
 }
 
@@ -130,7 +138,7 @@ static bool next_stage(struct job *job) {
     }
     job->next_task = 0;
     for (job->stage_tasks = 0; job->stage_tasks == 0 && job->stage < job->phases; job->stage++) {
-        job->stage_tasks = job->tasks(job, job->stage);
+        job->stage_tasks = jobs_tasks(job, job->stage);
     }
     return job->stage_tasks > 0;
 }
@@ -171,7 +179,7 @@ static size_t take_turn(const struct turn *turn, struct scratch *scratch) {
         }
         if (!fit_scratch(scratch, job->scratch)) {
             set_outcome(job, JOB_NO_MEMORY);
-        } else if (!(job->stage == 0 ? job->begin(job)
+        } else if (!(job->stage == 0 ? jobs_begin(job)
                                      : job->task(job, job->stage - 1, task, scratch->memory))) {
             set_failed(job, task);
         }

@@ -35,8 +35,9 @@ struct job {
     int64_t deadline; /* no task is begun at or after this value of clock_ns(); 0 = no deadline */
     size_t scratch;   /* bytes of memory, aligned to JOBS_ALIGNMENT, that each task has to itself */
     size_t phases;    /* with 0 phases only `begin` is called */
-    size_t (*tasks)(const struct job *job, size_t phase); /* returns the number of tasks */
-    /* `begin` and `task` return false if they failed. */
+    /* Returns the number of tasks. NULL: each phase has one task. */
+    size_t (*tasks)(const struct job *job, size_t phase);
+    /* `begin` and `task` return false if they failed. A job without `begin` begins at once. */
     bool (*begin)(struct job *job);
     bool (*task)(struct job *job, size_t phase, size_t task, void *scratch);
     void (*done)(struct job *job, enum job_outcome outcome);
@@ -83,6 +84,10 @@ bool jobs_admit(struct jobs *jobs, struct job *job);
 
 /* Returns whether jobs_admit() would refuse every job that is not small. */
 bool jobs_full(struct jobs *jobs);
+
+/* Calls `tasks` or `begin` of a job, which may be NULL. */
+size_t jobs_tasks(const struct job *job, size_t phase);
+bool jobs_begin(struct job *job);
 
 /* Runs an admitted job. The job may be done before this function returns. */
 void jobs_run(struct jobs *jobs, struct job *job);
