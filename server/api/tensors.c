@@ -12,8 +12,7 @@
 #include <string.h>
 
 enum {
-    SHORT = 16 * 1024,   /* bytes; a shorter answer is copied into one block */
-    PIECE = 1024 * 1024, /* results that are looked at in one task */
+    SHORT = 16 * 1024 /* bytes; a shorter answer is copied into one block */
 };
 
 void tensors_free(struct tensors_answer *answer) {
@@ -123,45 +122,39 @@ static void fill(const struct api_request *request, struct http_response *respon
     response->inference_length = request->format == API_INFERENCE ? answer->header.size : 0;
 }
 
-bool tensors_look(const struct api_request *request, struct http_response *response) {
+void tensors_look(const struct api_request *request, struct http_response *response, size_t most) {
     struct tensors_answer *answer = request->tensors;
-    for (size_t most = PIECE; answer->result < answer->results.count;) {
+    while (most > 0 && answer->unlooked > 0) {
         const struct codec_result *result = &answer->results.list[answer->result];
         const size_t left = codec_result_narrowed(result) - answer->offset;
         const size_t part = left < most ? left : most;
         const size_t element = codec_result_out_of_range(result, answer->offset, part);
         if (element != SIZE_MAX) {
-            answer->looks = false;
+            answer->unlooked = 0;
             refuse_range(request, response, result, element);
-            return false;
+            return;
         }
         most -= part;
-        answer->offset += part;
-        if (part < left) {
-            return true;
-        }
-        answer->result++;
-        answer->offset = 0;
+        answer->unlooked -= part;
+        answer->offset = part < left ? answer->offset + part : 0;
+        answer->result += part == left;
     }
-    answer->looks = false;
-    answer->result = 0;
-    fill(request, response);
-    return false;
+    if (answer->unlooked == 0) {
+        answer->result = answer->offset = 0;
+        fill(request, response);
+    }
 }
 
 void tensors_send(const struct api_request *request, struct http_response *response,
                   const char *media_type) {
-    request->tensors->media_type = media_type;
-    request->tensors->looks = true;
-    request->tensors->looks = tensors_look(request, response);
-}
-
-size_t tensors_pieces(const struct tensors_answer *answer) {
-    size_t numbers = 0;
-    for (size_t i = answer->result; i < answer->results.count; i++) {
-        numbers += codec_result_narrowed(&answer->results.list[i]);
+    struct tensors_answer *answer = request->tensors;
+    answer->media_type = media_type;
+    for (size_t i = 0; i < answer->results.count; i++) {
+        answer->unlooked += codec_result_narrowed(&answer->results.list[i]);
     }
-    return numbers / PIECE + 1;
+    if (answer->unlooked == 0) {
+        fill(request, response);
+    }
 }
 
 /* ---------------------------------------------------------------------------------- safetensors */

@@ -10,7 +10,7 @@
 
 #define TENSORS_SAFETENSORS "application/vnd.safetensors" /* the media type */
 
-/* An answer with binary tensors. Zero-initialise. Owned by the exchange in app.c, so it lives until
+/* An answer with binary tensors. Zero-initialise. Owned by the exchange, so it lives until
  * its last byte is sent. */
 struct tensors_answer {
     struct codec_results results; /* the tensors that are sent, in this order */
@@ -19,7 +19,7 @@ struct tensors_answer {
     size_t whole_size;            /* its bytes */
     struct account *account;      /* borrowed; counts all three */
     const char *media_type;       /* borrowed */
-    bool looks; /* tensors_send() has not filled the response: tensors_look() goes on */
+    size_t unlooked; /* numbers that tensors_look() must look at before the response is filled */
     /* Only tensors.c uses the rest: the next number to be looked at, and then the next byte to be
      * sent. */
     bool in_results; /* the byte is behind the header */
@@ -33,16 +33,13 @@ bool tensors_list(const struct api_request *request, struct http_response *respo
                   const struct codec_items *items);
 
 /* Answers with the header and the results of request->tensors. Answers with a 422 if a number is
- * out of the range of its type, and with a 503 or a 413 if there is no memory. If there are many
- * numbers to look at, request->tensors->looks is true, and the response is not filled yet. */
+ * out of the range of its type, and with a 503 or a 413 if there is no memory. While
+ * request->tensors->unlooked is not 0, the response is not filled yet. */
 void tensors_send(const struct api_request *request, struct http_response *response,
                   const char *media_type);
 
-/* Looks at the next numbers. Returns whether there are more; otherwise the response is filled. */
-bool tensors_look(const struct api_request *request, struct http_response *response);
-
-/* Returns how often tensors_look() is to be called, at most. */
-size_t tensors_pieces(const struct tensors_answer *answer);
+/* Looks at the next numbers, at most `most`, and fills the response after the last one. */
+void tensors_look(const struct api_request *request, struct http_response *response, size_t most);
 
 /* Answers with the results in a list of items as safetensors, as tensors_send() does, and frees the
  * list. */
