@@ -75,10 +75,10 @@ struct api_request {
 
 /* A computation that a handler leaves: a job, and the functions that answer and free it. */
 struct api_work {
-    struct job job; /* app.c sets `done`, `owner` and `deadline` */
+    struct job job; /* exchange.c sets `done`, `owner` and `deadline` */
     double seconds; /* the "timeout" of the request; 0 = the request has none */
     int digits;     /* the "digits" of the request; 0 = each number has its shortest form */
-    size_t memory;  /* bytes that api_claim() took; app.c gives them back after `release` */
+    size_t memory;  /* bytes that api_claim() took; exchange.c gives them back after `release` */
     /* Fills the response after the job is done or one of its tasks has failed. */
     void (*answer)(struct api_work *work, const struct api_request *request,
                    struct http_response *response);
@@ -100,8 +100,8 @@ enum api_access {
  * segment. The rows are in the order of openapi.yaml. */
 struct api_route {
     const char *method, *path;
-    /* A bit FIELDS_AT_*: the fields of the body; or API_NO_BODY. 0: the body, if there
-     * is one, is not read, and the handler leaves no work. */
+    /* A bit FIELDS_AT_*: the fields of the body; or API_NO_BODY. 0: the body, if there is one, is
+     * not read, and the handler leaves no work. */
     unsigned fields;
     /* NULL: the route takes a request in the Open Inference Protocol for the model in the path, and
      * has the fields and the handler of this model. */
@@ -110,7 +110,6 @@ struct api_route {
 };
 
 enum {
-    /* In place of a bit FIELDS_AT_*: */
     API_NO_BODY = 1 << 29 /* the body is not read, but the handler may leave work */
 };
 

@@ -224,9 +224,9 @@ bool codec_as_mask(struct codec_document *, const struct codec_value *, int min_
  * booleans and of the datatype BOOL this is false. */
 bool codec_mask_is_zeros(const struct codec_document *, const struct codec_value *);
 
-/* Some matrices must be looked at number by number before they can be used: the numbers of a mask
+/* Some matrices must be settled before they can be used, number by number: the numbers of a mask
  * become bytes, and those of a datatype are checked and rounded. A long matrix is settled in
- * pieces. Otherwise the function that reads it does the rest. */
+ * pieces. A mask that is not settled yet is settled by codec_as_mask(). */
 
 /* Says that codec_as_mask() will read a value, which may be of any kind. */
 void codec_expect_mask(struct codec_document *, const struct codec_value *);
@@ -236,8 +236,7 @@ void codec_expect_mask(struct codec_document *, const struct codec_value *);
 size_t codec_unsettled(const struct codec_document *);
 
 /* Settles the next numbers of these members, at most `most`. Errors: CODEC_CONTENT for a number
- * that its datatype does not have. A number that is none of a mask is refused by
- * codec_as_mask(). */
+ * that its datatype does not have. codec_as_mask() refuses a number that is neither 0 nor 1. */
 bool codec_settle(struct codec_document *, size_t most, struct codec_error *);
 
 /* Writes the shape of a lifted array and returns its rank; returns 0 for every other value. */

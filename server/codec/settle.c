@@ -162,7 +162,7 @@ static void settle_type(struct lifted *array, size_t first, size_t count) {
     }
 }
 
-/* -------------------------------------------------------------------------------- the mechanism */
+/* -------------------------------------------------------------------------------------- steps */
 
 /* Ends a step, of which all numbers are settled. */
 static void end_step(struct lifted *array, struct account *account) {

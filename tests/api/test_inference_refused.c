@@ -214,7 +214,7 @@ Test(inference_refused, bad_json_names_the_tensor_and_the_rule) {
     }
 }
 
-/* Texts are refused as their rules say, in JSON and in bytes. Each text has its length before
+/* Texts are refused as their rules say, in JSON and in bytes, where a text has its length before
  * it. */
 Test(inference_refused, bad_texts) {
 #define EMBEDDED                INPUT("embedding", "FP32", "[3,1]", DATA("[1,2,3]"))
