@@ -12,7 +12,6 @@
 #include "codec/json/document.h"
 #include "codec/json/number.h"
 #include "codec/json/refuse.h"
-#include "codec/settle.h"
 
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "binary tensors are little-endian");
 
@@ -29,11 +28,7 @@ size_t codec_type_size(enum codec_type type) {
     return sizes[type];
 }
 
-/* Refuses a tensor. The message is a rule after the name of the tensor. */
-static bool refuse(const struct codec_document *document, const struct codec_value *value,
-                   const char *name, struct codec_error *error, const char *format, ...)
-    __attribute__((cold, format(printf, 5, 6)));
-static bool refuse(const struct codec_document *document, const struct codec_value *value,
+bool binary_refuse(const struct codec_document *document, const struct codec_value *value,
                    const char *name, struct codec_error *error, const char *format, ...) {
     char quoted[CODEC_QUOTE_SIZE], rule[192];
     va_list arguments;
@@ -50,8 +45,9 @@ static bool read_type(const struct codec_document *document, const struct codec_
     const char *text;
     char quoted[CODEC_QUOTE_SIZE];
     if (value == NULL || codec_kind_of(value) != CODEC_TEXT) {
-        return refuse(document, value, name, error,
-                      "must have a type, which is a string such as \"%s\"", names[CODEC_TYPE_FP32]);
+        return binary_refuse(document, value, name, error,
+                             "must have a type, which is a string such as \"%s\"",
+                             names[CODEC_TYPE_FP32]);
     }
     if (!codec_as_text(document, value, &text, error)) {
         return false;
@@ -63,7 +59,7 @@ static bool read_type(const struct codec_document *document, const struct codec_
         }
     }
     codec_quote(quoted, text, strlen(text));
-    return refuse(
+    return binary_refuse(
         document, value, name, error,
         "has the type \"%s\"; the types are %s, %s, %s, %s, %s, and %s to %s and %s to %s", quoted,
         names[CODEC_TYPE_FP32], names[CODEC_TYPE_FP64], names[CODEC_TYPE_FP16],
@@ -79,27 +75,28 @@ static bool read_shape(const struct codec_document *document, const struct codec
     size_t count = 0;
     struct codec_error fault;
     if (shape == NULL) {
-        return refuse(document, shape, name, error, "has no shape");
+        return binary_refuse(document, shape, name, error, "has no shape");
     }
     if (codec_kind_of(shape) != CODEC_ARRAY || codec_size(shape) > 0) {
         if (codec_kind_of(shape) == CODEC_NUMBER) {
-            return refuse(document, shape, name, error, "has a shape that is not an array");
+            return binary_refuse(document, shape, name, error, "has a shape that is not an array");
         }
         if (!codec_as_integers(document, shape, 1, INT64_MAX, axes, ATTN_MAX_RANK, &count,
                                &fault)) {
-            return refuse(document, shape, name, error, "has a wrong shape: %s", fault.message);
+            return binary_refuse(document, shape, name, error, "has a wrong shape: %s",
+                                 fault.message);
         }
     }
     if (count == 0 || count > ATTN_MAX_RANK) {
-        return refuse(document, shape, name, error, "has %zu axes; it must have 1 to %d", count,
-                      (int)ATTN_MAX_RANK);
+        return binary_refuse(document, shape, name, error, "has %zu axes; it must have 1 to %d",
+                             count, (int)ATTN_MAX_RANK);
     }
     form->rank = (int)count;
     for (size_t axis = 0; axis < count; axis++) {
         form->shape[axis] = (size_t)axes[axis];
         if (__builtin_mul_overflow(most, form->shape[axis], &most)) {
-            return refuse(document, shape, name, error,
-                          "has a shape of more bytes than a file can have");
+            return binary_refuse(document, shape, name, error,
+                                 "has a shape of more bytes than a file can have");
         }
     }
     return true;
@@ -122,6 +119,14 @@ bool codec_as_form(const struct codec_document *document, const struct codec_val
     return true;
 }
 
+size_t codec_form_texts(const struct codec_tensor_form *form) {
+    size_t count = 1;
+    for (int axis = 0; axis < form->rank; axis++) {
+        count *= form->shape[axis];
+    }
+    return count;
+}
+
 bool codec_as_texts_form(const struct codec_document *document, const struct codec_value *shape,
                          const char *name, struct codec_tensor_form *form,
                          struct codec_error *error) {
@@ -132,8 +137,8 @@ bool codec_as_texts_form(const struct codec_document *document, const struct cod
     form->texts = true;
     const size_t count = codec_form_texts(form);
     return count <= CODEC_MAX_WORDS ||
-           refuse(document, shape, name, error, "has %zu texts; it may have at most %d", count,
-                  CODEC_MAX_WORDS);
+           binary_refuse(document, shape, name, error, "has %zu texts; it may have at most %d",
+                         count, CODEC_MAX_WORDS);
 }
 
 /* --------------------------------------------------------------------------------- conversions */
@@ -397,82 +402,4 @@ bool codec_arrived(const struct codec_arrivals *arrivals, struct codec_error *er
                     "the body ends inside the tensor \"%s\": %zu of its %zu bytes are there",
                     quoted, tensor->count * width + arrivals->cut_size, whole);
     return false;
-}
-
-/* --------------------------------------------------------------------------- arrays in the JSON */
-
-/* Checks that an array can be the tensor that `form` describes, whatever its numbers are. */
-static bool check_array(const struct codec_document *document, const struct codec_value *value,
-                        const char *name, const struct codec_tensor_form *form,
-                        struct codec_error *error) {
-    const struct lifted *tensor = document_tensor(document, value);
-    const size_t elements = form->bytes / sizes[form->type];
-    if (tensor->count != elements) {
-        return refuse(document, value, name, error,
-                      "has %zu elements in its data, but %zu in its shape", tensor->count,
-                      elements);
-    }
-    if (tensor->rank != 1 &&
-        (tensor->rank != form->rank ||
-         memcmp(tensor->shape, form->shape, (size_t)form->rank * sizeof *form->shape) != 0)) {
-        return refuse(document, value, name, error,
-                      "has data whose nesting does not match its shape");
-    }
-    if (tensor->dtype == ATTN_BOOL && form->type != CODEC_TYPE_BOOL) {
-        return refuse(document, value, name, error, "has booleans, but its type is no BOOL");
-    }
-    return true;
-}
-
-/* Makes room for the numbers of `source` in another float type. Returns false if there is no
- * memory. */
-static bool zeros_like(struct lifted *out, struct account *account, const struct lifted *source,
-                       attn_dtype dtype) {
-    if (!lifted_zeros(out, account, dtype, source->rank, source->shape, source->count,
-                      source->count)) {
-        return false;
-    }
-    out->first_null = source->first_null;
-    out->infinite = source->infinite;
-    out->first_range = source->first_range;
-    memcpy(out->range_text, source->range_text, sizeof out->range_text);
-    return true;
-}
-
-bool codec_move_tensor(struct codec_document *to, const struct codec_value *at,
-                       struct codec_document *from, const struct codec_value *value,
-                       const struct codec_tensor_form *form, struct codec_error *error) {
-    struct account *account = codec_document_account(to);
-    const attn_dtype dtype = codec_document_dtype(to);
-    if (!check_array(from, value, codec_name(at), form, error)) {
-        return false;
-    }
-    struct lifted *source = document_tensor(from, value), tensor = *source;
-    const bool same = tensor.dtype == dtype || tensor.dtype == ATTN_BOOL || tensor.exact;
-    if (!same && !zeros_like(&tensor, account, source, dtype)) {
-        return codec_no_memory(error);
-    }
-    tensor.exact &= dtype == ATTN_FLOAT32;
-    tensor.rank = form->rank;
-    memcpy(tensor.shape, form->shape, sizeof tensor.shape);
-    settle_expect_type(&tensor, form->type, same ? NULL : source);
-    const size_t number = document_put_tensor(to, at, &tensor, error);
-    if (number == DOCUMENT_NO_TENSOR) {
-        if (!same) {
-            lifted_free(&tensor, account);
-        }
-        return false;
-    }
-    if (!same) {
-        return true;
-    }
-    if (source->data == source->few) {
-        struct lifted *own = document_tensor_at(to, number);
-        own->data = own->few;
-    }
-    source->data = NULL; /* nothing is left to be freed */
-    source->borrowed = true;
-    source->mapped = false;
-    source->bytes = 0;
-    return true;
 }

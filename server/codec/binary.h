@@ -70,6 +70,12 @@ bool codec_as_texts_form(const struct codec_document *document, const struct cod
 /* Returns the number of texts. */
 size_t codec_form_texts(const struct codec_tensor_form *form);
 
+/* Private to the codec: refuses the tensor `name`, after which the message states a rule. Returns
+ * false. */
+__attribute__((cold, format(printf, 5, 6))) bool
+binary_refuse(const struct codec_document *document, const struct codec_value *value,
+              const char *name, struct codec_error *error, const char *format, ...);
+
 /* Widens `count` elements of a float type, which need not be aligned, to numbers of a float dtype.
  * Returns whether all numbers are finite. */
 bool codec_widen(enum codec_type type, const void *bytes, size_t count, attn_dtype dtype,

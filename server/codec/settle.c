@@ -79,8 +79,9 @@ static size_t find_misfit(const struct lifted *numbers, size_t first, size_t cou
     return count;
 }
 
-/* Rounds a number to a half, to nearest with ties to even. The sum with 1.5 · 2^42 powers of two of
- * the number has no digits below those of the half. Magnitudes below 2^-14 are subnormal halves. */
+/* Rounds a number to a half, to nearest with ties to even. Let p be the largest power of two that
+ * is not above the number. The sum with 1.5 · 2^42 · p is rounded at p / 2^10, which is the last
+ * digit of a half. Magnitudes below 2^-14 are subnormal: their last digit is that of 2^-14. */
 static inline double round_to_half(double number) {
     const union {
         double number;
@@ -199,6 +200,16 @@ static size_t settle_array(struct lifted *array, struct account *account, size_t
 /* Returns whether there is nothing to be done any more. */
 static bool is_settled(const struct lifted *array) {
     return array->rest == 0 || array->misfit != LIFT_NONE;
+}
+
+void settle_expect_type(struct lifted *array, enum codec_type type, struct lifted *source) {
+    const bool rounds = type == CODEC_TYPE_FP16 ||
+                        (type == CODEC_TYPE_FP32 && array->dtype == ATTN_FLOAT64 && !array->exact);
+    const bool checks = !codec_type_is_float(type) && array->dtype != ATTN_BOOL;
+    array->type = (int)type;
+    array->source = source;
+    array->boolean = type == CODEC_TYPE_BOOL;
+    array->rest |= rounds || checks || source != NULL ? LIFT_TYPE : 0;
 }
 
 void settle_mask(struct codec_document *document, struct lifted *array) {

@@ -7,16 +7,7 @@
 
 /* Says that the numbers of an array must be ones of `type`, and have the dtype of the array.
  * `source` has the numbers, if the array does not; it is borrowed until the last one is settled. */
-static inline void settle_expect_type(struct lifted *array, enum codec_type type,
-                                      struct lifted *source) {
-    const bool rounds = type == CODEC_TYPE_FP16 ||
-                        (type == CODEC_TYPE_FP32 && array->dtype == ATTN_FLOAT64 && !array->exact);
-    const bool checks = !codec_type_is_float(type) && array->dtype != ATTN_BOOL;
-    array->type = (int)type;
-    array->source = source;
-    array->boolean = type == CODEC_TYPE_BOOL;
-    array->rest |= rounds || checks || source != NULL ? LIFT_TYPE : 0;
-}
+void settle_expect_type(struct lifted *array, enum codec_type type, struct lifted *source);
 
 /* Makes a mask of an array, unless it is one. Then array->misfit is the first number that is
  * neither 0 nor 1, or LIFT_NONE. */

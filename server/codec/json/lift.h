@@ -47,7 +47,7 @@ struct lifted {
     char range_text[LIFT_TEXT + 1]; /* the beginning of that number */
     double few[2]; /* the buffer of an array that is small enough after lifted_trim() */
     size_t texts;  /* > 0: the bytes are so many texts, each after its length in four bytes */
-    /* Only settle.c and binary.c use the rest. */
+    /* Only settle.c uses the rest. */
     unsigned rest;         /* LIFT_TYPE, LIFT_MASK */
     int type;              /* LIFT_TYPE: the enum codec_type of the numbers */
     struct lifted *source; /* LIFT_TYPE: the numbers before they are converted, borrowed; or NULL */

@@ -1,0 +1,179 @@
+/* moved.c - arrays in the JSON of a body become tensors of another document. Texts become what the
+ * type BYTES of the Open Inference Protocol has in bytes: each has its length before it, in four
+ * bytes. vocabulary.c reads them. */
+#include "codec/binary.h"
+
+#include <string.h>
+
+#include "codec/json/document.h"
+#include "codec/settle.h"
+
+/* ------------------------------------------------------------------------------------- numbers */
+
+/* Checks that an array can be the tensor that `form` describes, whatever its numbers are. */
+static bool check_array(const struct codec_document *document, const struct codec_value *value,
+                        const char *name, const struct codec_tensor_form *form,
+                        struct codec_error *error) {
+    const struct lifted *tensor = document_tensor(document, value);
+    const size_t elements = form->bytes / codec_type_size(form->type);
+    if (tensor->count != elements) {
+        return binary_refuse(document, value, name, error,
+                             "has %zu elements in its data, but %zu in its shape", tensor->count,
+                             elements);
+    }
+    if (tensor->rank != 1 &&
+        (tensor->rank != form->rank ||
+         memcmp(tensor->shape, form->shape, (size_t)form->rank * sizeof *form->shape) != 0)) {
+        return binary_refuse(document, value, name, error,
+                             "has data whose nesting does not match its shape");
+    }
+    if (tensor->dtype == ATTN_BOOL && form->type != CODEC_TYPE_BOOL) {
+        return binary_refuse(document, value, name, error, "has booleans, but its type is no BOOL");
+    }
+    return true;
+}
+
+/* Makes room for the numbers of `source` in another float type. Returns false if there is no
+ * memory. */
+static bool zeros_like(struct lifted *out, struct account *account, const struct lifted *source,
+                       attn_dtype dtype) {
+    if (!lifted_zeros(out, account, dtype, source->rank, source->shape, source->count,
+                      source->count)) {
+        return false;
+    }
+    out->first_null = source->first_null;
+    out->infinite = source->infinite;
+    out->first_range = source->first_range;
+    memcpy(out->range_text, source->range_text, sizeof out->range_text);
+    return true;
+}
+
+bool codec_move_tensor(struct codec_document *to, const struct codec_value *at,
+                       struct codec_document *from, const struct codec_value *value,
+                       const struct codec_tensor_form *form, struct codec_error *error) {
+    struct account *account = codec_document_account(to);
+    const attn_dtype dtype = codec_document_dtype(to);
+    if (!check_array(from, value, codec_name(at), form, error)) {
+        return false;
+    }
+    struct lifted *source = document_tensor(from, value), tensor = *source;
+    const bool same = tensor.dtype == dtype || tensor.dtype == ATTN_BOOL || tensor.exact;
+    if (!same && !zeros_like(&tensor, account, source, dtype)) {
+        return codec_no_memory(error);
+    }
+    tensor.exact &= dtype == ATTN_FLOAT32;
+    tensor.rank = form->rank;
+    memcpy(tensor.shape, form->shape, sizeof tensor.shape);
+    settle_expect_type(&tensor, form->type, same ? NULL : source);
+    const size_t number = document_put_tensor(to, at, &tensor, error);
+    if (number == DOCUMENT_NO_TENSOR) {
+        if (!same) {
+            lifted_free(&tensor, account);
+        }
+        return false;
+    }
+    if (!same) {
+        return true;
+    }
+    if (source->data == source->few) {
+        struct lifted *own = document_tensor_at(to, number);
+        own->data = own->few;
+    }
+    source->data = NULL; /* nothing is left to be freed */
+    source->borrowed = true;
+    source->mapped = false;
+    source->bytes = 0;
+    return true;
+}
+
+/* --------------------------------------------------------------------------------------- texts */
+
+/* Where the texts of an array go. */
+struct packing {
+    const struct codec_document *document;
+    const struct codec_tensor_form *form;
+    char *out;    /* NULL: the bytes are only counted */
+    size_t bytes; /* so far */
+    size_t texts; /* so far */
+};
+
+/* Packs a text. */
+static bool pack_text(struct packing *packing, const struct codec_value *value,
+                      struct codec_error *error) {
+    const char *text;
+    if (!codec_as_text(packing->document, value, &text, error)) {
+        return false;
+    }
+    const uint32_t size = (uint32_t)strlen(text); /* a skeleton is much shorter */
+    if (packing->out != NULL) {
+        memcpy(packing->out + packing->bytes, &size, sizeof size);
+        memcpy(packing->out + packing->bytes + sizeof size, text, size);
+    }
+    packing->bytes += sizeof size + size;
+    packing->texts++;
+    return true;
+}
+
+/* Packs the texts of an array whose first axis is `axis` of the form. Arrays are nested as the form
+ * says. */
+static bool pack_axis(struct packing *packing, const struct codec_value *value, int axis,
+                      struct codec_error *error) {
+    if (axis == packing->form->rank) {
+        return pack_text(packing, value, error);
+    }
+    if (codec_kind_of(value) != CODEC_ARRAY || codec_size(value) != packing->form->shape[axis]) {
+        return codec_fail(packing->document, value, error,
+                          "data of BYTES must be an array of strings, flat or nested as its shape "
+                          "says");
+    }
+    for (const struct codec_value *item = codec_at(value, 0); item != NULL;
+         item = codec_next(item)) {
+        if (!pack_axis(packing, item, axis + 1, error)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool pack(struct packing *packing, const struct codec_value *value,
+                 struct codec_error *error) {
+    const struct codec_value *item = codec_at(value, 0);
+    if (codec_kind_of(item) == CODEC_ARRAY) {
+        return pack_axis(packing, value, 0, error);
+    }
+    for (; item != NULL; item = codec_next(item)) {
+        if (!pack_text(packing, item, error)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool codec_move_texts(struct codec_document *to, const struct codec_value *at,
+                      const struct codec_document *from, const struct codec_value *value,
+                      const struct codec_tensor_form *form, struct codec_error *error) {
+    struct account *account = codec_document_account(to);
+    struct packing packing = {.document = from, .form = form};
+    struct lifted packed;
+    if (!pack(&packing, value, error)) {
+        return false;
+    }
+    const size_t count = codec_form_texts(form), bytes = packing.bytes;
+    if (packing.texts != count) {
+        return binary_refuse(from, value, codec_name(at), error,
+                             "has %zu texts in its data, but %zu in its shape", packing.texts,
+                             count);
+    }
+    if (!lifted_zeros(&packed, account, ATTN_BOOL, 1, &bytes, bytes, bytes)) {
+        return codec_no_memory(error);
+    }
+    packing.out = packed.data;
+    packing.bytes = 0;
+    pack(&packing, value, error);
+    packed.texts = count;
+    if (document_put_tensor(to, at, &packed, error) == DOCUMENT_NO_TENSOR) {
+        lifted_free(&packed, account);
+        return false;
+    }
+    return true;
+}
