@@ -36,7 +36,7 @@ const WHOLES = { read: (text) => readList(text, readWhole), rule: 'a whole numbe
 // The options. kind: choice, switch or pair; an option without kind is a field. takes: the kind of text.
 const OPTIONS = [
   { key: 'causal', label: 'Causal', kind: 'choice', values: CAUSAL, title: 'No query attends to keys that come after it' },
-  { key: 'alignment', label: 'Alignment', kind: 'choice', values: ALIGNMENT, title: 'Bottom right puts the last query at the last valid key' },
+  { key: 'alignment', label: 'Alignment', kind: 'choice', values: ALIGNMENT, title: 'The last query stands at the last valid key' },
   {
     key: 'window',
     label: 'Window',
