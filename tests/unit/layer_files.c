@@ -10,6 +10,13 @@
 
 char layer_folder[64];
 struct layers *the_layers;
+char layer_warning[512];
+unsigned layer_warnings;
+
+void layer_files_warn(const char *text) {
+    layer_warnings++;
+    snprintf(layer_warning, sizeof layer_warning, "%s", text);
+}
 
 void layer_files_begin(void) {
     strcpy(layer_folder, "/tmp/layers-XXXXXX");

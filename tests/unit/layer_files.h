@@ -20,6 +20,11 @@ void layer_files_end(void);
 extern struct layers *the_layers;
 void layer_files_open(size_t memory);
 
+/* Notes a warning of the store: the last one, and how many there were. */
+void layer_files_warn(const char *text);
+extern char layer_warning[512];
+extern unsigned layer_warnings;
+
 /* Writes a file as a whole: under another name first. */
 void layer_file_put(const char *name, const void *bytes, size_t size);
 

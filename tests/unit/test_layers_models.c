@@ -369,26 +369,18 @@ static size_t open_files(void) {
     return count;
 }
 
-static unsigned warnings;
-static char warning[512];
-
-static void note_warning(const char *text) {
-    warnings++;
-    snprintf(warning, sizeof warning, "%s", text);
-}
-
 /* The log says once what is left out, and again when this changes. */
 Test(layers_models, beyond_the_limit_are_logged) {
     char reason[LAYERS_REASON];
     const struct layers_options options = {
-        .folder = layer_folder, .memory = 1, .files = 2, .warn = note_warning};
+        .folder = layer_folder, .memory = 1, .files = 2, .warn = layer_files_warn};
     struct layers *usual = the_layers;
     layer_file_model("b.safetensors", "", 1, 2, 2, 0);
     layer_file_model("c.safetensors", "", 1, 2, 2, 0);
     the_layers = layers_open(&options, reason);
     cr_assert_not_null(the_layers);
     expect_reason("c.h.0", NULL);
-    cr_expect_eq(warnings, 0);
+    cr_expect_eq(layer_warnings, 0);
     for (unsigned i = 1; i < 4; i++) {
         char name[32], text[128];
         snprintf(name, sizeof name, "a%u.safetensors", i);
@@ -396,12 +388,12 @@ Test(layers_models, beyond_the_limit_are_logged) {
         snprintf(text, sizeof text, "%u files and folders in this folder are left out", i);
         expect_reason(".", text);
         expect_reason("c.h.0", NULL);
-        cr_expect_eq(warnings, i);
-        cr_expect_not_null(strstr(warning, text), "%s", warning);
+        cr_expect_eq(layer_warnings, i);
+        cr_expect_not_null(strstr(layer_warning, text), "%s", layer_warning);
     }
     layer_file_model("b.safetensors", "", 1, 3, 2, 0); /* what is left out is the same */
     cr_expect_eq(d_model_of("b.h.0"), 3);
-    cr_expect_eq(warnings, 3);
+    cr_expect_eq(layer_warnings, 3);
     layer_file_remove("a1.safetensors");
     layer_file_remove("a2.safetensors");
     layer_file_remove("a3.safetensors");

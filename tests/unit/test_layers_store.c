@@ -245,12 +245,6 @@ Test(layers_store, keeps_a_layer_in_use_without_its_file) {
 
 /* --------------------------------------------------------------------------------- descriptions */
 
-static char warning[512];
-
-static void keep_warning(const char *text) {
-    snprintf(warning, sizeof warning, "%s", text);
-}
-
 /* Expects how many layers are served, and how many entries are refused. */
 static void expect_load(size_t layers, size_t refused) {
     layers_refresh(the_layers);
@@ -264,22 +258,22 @@ Test(layers_store, leaves_out_models_beyond_the_room_for_descriptions) {
     const size_t most =
         15 * (sizeof(struct layer) + sizeof(struct layers_entry)) + 2 * sizeof(struct layer_model);
     const struct layers_options options = {
-        .folder = layer_folder, .memory = 1 << 20, .descriptions = most, .warn = keep_warning};
+        .folder = layer_folder, .memory = 1 << 20, .descriptions = most, .warn = layer_files_warn};
     layer_file_model("m.safetensors", "", 10, 4, 4, 1);
     the_layers = layers_open(&options, reason);
     cr_assert_not_null(the_layers, "%s", reason);
     expect_load(10, 0);
-    cr_expect_str_eq(warning, "");
-    layer_file_model("a.safetensors", "", 10, 4, 4,
-                     2); /* what is served stays, in spite of its name */
+    cr_expect_str_eq(layer_warning, "");
+    /* What is served stays, though the new name stands before it. */
+    layer_file_model("a.safetensors", "", 10, 4, 4, 2);
     expect_load(10, 1);
     cr_expect_str_eq(layer_file_reason("m.h.9"), "");
     cr_expect_not_null(strstr(layer_file_reason("a"), "for the descriptions of all layers"));
-    cr_expect_not_null(strstr(warning, "1 files"), "%s", warning);
-    warning[0] = '\0';
+    cr_expect_not_null(strstr(layer_warning, "1 files"), "%s", layer_warning);
+    layer_warning[0] = '\0';
     layer_file_model("b.safetensors", "", 3, 4, 4, 3); /* a small one fits */
     expect_load(13, 1);
-    cr_expect_str_eq(warning, "");
+    cr_expect_str_eq(layer_warning, "");
     layer_file_remove("m.safetensors");
     expect_load(13, 0);
     cr_expect_str_eq(layer_file_reason("a.h.0"), "");
