@@ -118,7 +118,7 @@ enum {
 extern const struct api_route api_routes[];
 extern const size_t api_route_count;
 
-/* Returns the index of the first row for this path, or api_route_count if there is none. */
+/* Returns the index of the row for this path, or api_route_count if there is none. */
 size_t api_route_of(const char *path);
 
 /* Returns the row for the path and the method of a request. Returns NULL after filling `response`

@@ -13,7 +13,7 @@
 __attribute__((cold)) void reply_no_memory(const struct api_request *request,
                                            struct http_response *response);
 
-/* The same. If the answer is a 413, its text ends with `hint`. */
+/* Does the same. If the answer is a 413, its text ends with `hint`. */
 __attribute__((cold)) void reply_too_large(const struct api_request *request,
                                            struct http_response *response, const char *hint);
 

@@ -185,18 +185,7 @@ static void refuse_path(const struct http_request *request, struct http_response
     http_problem(response, request, 404, detail, NULL, NULL);
 }
 
-/* ---------------------------------------------------------------------------------- the methods */
-
-/* Returns the row of a path with this method, or NULL. `first` is the first row of the path. */
-static const struct api_route *find_method(const struct api_route *first, const char *method) {
-    for (const struct api_route *row = first;
-         row < api_routes + api_route_count && strcmp(row->path, first->path) == 0; row++) {
-        if (strcmp(row->method, method) == 0) {
-            return row;
-        }
-    }
-    return NULL;
-}
+/* ----------------------------------------------------------------------------------- the search */
 
 const struct api_route *api_find_route(const struct http_request *request,
                                        struct http_response *response) {
@@ -218,13 +207,13 @@ const struct api_route *api_find_route(const struct http_request *request,
         refuse_path(request, response);
         return NULL;
     }
-    const struct api_route *first = &api_routes[index];
-    const struct api_route *route = find_method(first, request->method);
-    if (route == NULL) {
-        response->allow = strcmp(first->method, "GET") == 0 ? "GET, HEAD" : first->method;
+    const struct api_route *route = &api_routes[index];
+    if (strcmp(route->method, request->method) != 0) {
+        response->allow = strcmp(route->method, "GET") == 0 ? "GET, HEAD" : route->method;
         snprintf(detail, sizeof detail, "%.20s is not a method of %s; use %s", request->method,
-                 first->path, response->allow);
+                 route->path, response->allow);
         http_problem(response, request, 405, detail, NULL, NULL);
+        return NULL;
     }
     return route;
 }

@@ -106,7 +106,7 @@ bool codec_as_form(const struct codec_document *document, const struct codec_val
                    const struct codec_value *shape, const char *name,
                    const char *const names[static CODEC_TYPE_COUNT], struct codec_tensor_form *form,
                    struct codec_error *error) {
-    /* In a document an element takes the bytes of a double at most. */
+    /* An element takes the bytes of a double at most in a document. */
     if (!read_type(document, type, name, names, &form->type, error) ||
         !read_shape(document, shape, name, sizeof(double), form, error)) {
         return false;

@@ -80,8 +80,8 @@ static size_t find_misfit(const struct lifted *numbers, size_t first, size_t cou
 }
 
 /* Rounds a number to a half, to nearest with ties to even. Let p be the largest power of two that
- * is not above the number. The sum with 1.5 · 2^42 · p is rounded at p / 2^10, which is the last
- * digit of a half. Magnitudes below 2^-14 are subnormal: their last digit is that of 2^-14. */
+ * is not above its magnitude. The last digit of the half is worth p / 2^10, and so is that of the
+ * sum of the magnitude and 1.5 · 2^42 · p. Below 2^-14 halves are subnormal and p stays 2^-14. */
 static inline double round_to_half(double number) {
     const union {
         double number;

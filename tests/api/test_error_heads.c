@@ -140,7 +140,7 @@ Test(errors, a_form_is_named, .init = daemon_start_plain, .fini = daemon_end) {
     }
 }
 
-/* These bodies may be JSON as soon as they are sent in another way, so they get no example. */
+/* A body that may be JSON as soon as it is sent in another way gets no example. */
 Test(errors, bodies_that_may_be_json, .init = daemon_start_plain, .fini = daemon_end) {
     static const char *const bodies[] = {"\xff\xfe{", "\xfe\xff", "\xef\xbb\xbf{}", "\x1f\x8b"};
     for (size_t i = 0; i < COUNT(bodies); i++) {

@@ -157,7 +157,7 @@ Test(api, counts_a_long_answer_while_it_is_sent) {
     account_close(&account);
 }
 
-/* So is a long answer of binary tensors, whose header is in the account, too. */
+/* A long answer of binary tensors counts while it is sent, and so does its header. */
 Test(api, counts_a_long_binary_answer_while_it_is_sent) {
     static const float zeros[40000];
     const attn_tensor tensor = {.data = zeros, .dtype = ATTN_FLOAT32, .rank = 1, .shape = {40000}};
