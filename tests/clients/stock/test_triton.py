@@ -172,7 +172,7 @@ class Infer(unittest.TestCase):
     def test_other_arguments(self):
         given = stock.matrices()
         expected = stock.attention(given)["output"]
-        got = self.infer("attention", given, priority=1, headers={"X-Request-Id": "42"}, query_params={"a": 1})
+        got = self.infer("attention", given, priority=1, headers={"X-Request-Id": "42"})
         stock.check(got["output"], expected)
         got = self.infer("attention", given, sequence_id=7, sequence_start=True, sequence_end=True)
         stock.check(got["output"], expected)
@@ -387,6 +387,7 @@ class Errors(unittest.TestCase):
         shared = triton.InferInput("Q", [2, 3], "FP32")
         shared.set_shared_memory("region", 24)
         self.refuse([shared, *tensors(self.given)[1:]], "Q", "shared memory")
+        self.refuse(tensors(self.given), "options belong in the body", query_params={"causal": "true"})
         self.refuse(tensors(self.given), "classification", outputs=[triton.InferRequestedOutput("output", class_count=3)])
         for ask in (self.client.get_trace_settings, self.client.get_log_settings, self.client.get_system_shared_memory_status):
             with self.assertRaisesRegex(InferenceServerException, "/v2/"):
