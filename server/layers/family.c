@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "account.h"
+
 #define LINEAR(q, k, v, o)                                                                         \
     [LAYER_W_Q] = (q ".weight"), [LAYER_W_K] = (k ".weight"), [LAYER_W_V] = (v ".weight"),         \
     [LAYER_W_O] = (o ".weight"), [LAYER_B_Q] = (q ".bias"), [LAYER_B_K] = (k ".bias"),             \
@@ -354,7 +356,9 @@ bool family_find(struct layer_model *model, const struct family_tensor *tensors,
     for (size_t i = 0; i < count; i++) {
         found += family_of(&s, tensors[i].stored.name, &prefix) != NULL;
     }
-    model->layers = calloc(found + 1, sizeof *model->layers);
+    if (account_take(config->account, (found + 1) * sizeof *model->layers)) {
+        model->layers = calloc(found + 1, sizeof *model->layers);
+    }
     if (model->layers == NULL) {
         return false;
     }

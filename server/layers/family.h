@@ -16,7 +16,7 @@ struct family_tensor {
 
 /* Makes the layers of a model: model->layers and model->factors. The tensors are sorted by name. A
  * set of weights that looks like a layer, but cannot be served, becomes a layer with a reason.
- * Returns false if there is no memory. */
+ * Returns false if there is no memory, or the account of the config has no room for the layers. */
 bool family_find(struct layer_model *model, const struct family_tensor *tensors, size_t count,
                  const struct config *config);
 

@@ -62,45 +62,51 @@ static const struct {
 
 /* ----------------------------------------------------------------------------------- the checks */
 
-static bool is_whole(double number, double least) {
-    return number >= least && number <= 1 << 20 && number == floor(number);
+static const char *const must_be[] = {
+    [KEY_COUNT] = "a whole number from 1 to 1048576",
+    [KEY_INDEX] = "a whole number from 0 to 1048576",
+    [KEY_POSITIVE] = "a number above 0",
+    [KEY_NUMBER] = "a number",
+    [KEY_FLAG] = "true or false",
+    [KEY_TEXT] = "a text",
+    [KEY_TEXTS] = "a list of texts",
+    [KEY_LIST] = "a list",
+    [KEY_OBJECT] = "an object",
+};
+
+static bool number_fits(double number, enum key_kind kind) {
+    const bool whole = number >= 0 && number <= 1 << 20 && number == floor(number);
+    return kind == KEY_COUNT      ? whole && number > 0
+           : kind == KEY_INDEX    ? whole
+           : kind == KEY_POSITIVE ? isfinite(number) && number > 0
+                                  : isfinite(number);
 }
 
-/* Returns what a value should be, or NULL if it is of its kind. */
-static const char *what_it_must_be(struct config_object object, const struct codec_value *value,
-                                   enum key_kind kind) {
+/* Returns whether a value is of a kind. */
+static bool value_fits(struct config_object object, const struct codec_value *value,
+                       enum key_kind kind) {
     const enum codec_kind is = codec_kind_of(value);
     struct codec_error unused;
-    double number = NAN;
-    if (is == CODEC_NUMBER) {
-        codec_as_number(object.document, value, &number, &unused);
-    }
+    double number;
     switch (kind) {
-    case KEY_COUNT:
-        return is_whole(number, 1) ? NULL : "a whole number from 1 to 1048576";
-    case KEY_INDEX:
-        return is_whole(number, 0) ? NULL : "a whole number from 0 to 1048576";
-    case KEY_POSITIVE:
-        return number > 0 ? NULL : "a number above 0";
-    case KEY_NUMBER:
-        return isfinite(number) ? NULL : "a number";
     case KEY_FLAG:
-        return is == CODEC_BOOL ? NULL : "true or false";
+        return is == CODEC_BOOL;
     case KEY_TEXT:
-        return is == CODEC_TEXT ? NULL : "a text";
+        return is == CODEC_TEXT;
     case KEY_TEXTS:
         for (const struct codec_value *v = codec_at(value, 0); v != NULL; v = codec_next(v)) {
             if (codec_kind_of(v) != CODEC_TEXT) {
-                return "a list of texts";
+                return false;
             }
         }
-        return is == CODEC_ARRAY ? NULL : "a list of texts";
+        return is == CODEC_ARRAY;
     case KEY_LIST:
-        return is == CODEC_ARRAY || is == CODEC_TENSOR ? NULL : "a list";
+        return is == CODEC_ARRAY || is == CODEC_TENSOR;
     case KEY_OBJECT:
-        return is == CODEC_OBJECT ? NULL : "an object";
+        return is == CODEC_OBJECT;
     default:
-        return NULL;
+        return is == CODEC_NUMBER && codec_as_number(object.document, value, &number, &unused) &&
+               number_fits(number, kind);
     }
 }
 
@@ -108,13 +114,12 @@ static const char *what_it_must_be(struct config_object object, const struct cod
 static bool check_value(const struct search *s, struct config_object object, const char *where,
                         const struct codec_value *value, enum key_kind kind) {
     char text[80];
-    const char *must = what_it_must_be(object, value, kind);
-    if (must == NULL) {
+    if (value_fits(object, value, kind)) {
         return true;
     }
     config_print(object, value, sizeof text, text);
     return search_refuse(s->layer, "%.40s in %.40s is %s; it must be %s", codec_name(value), where,
-                         text, must);
+                         text, must_be[kind]);
 }
 
 bool keys_check(const struct search *s, struct config_object object, const char *where,
@@ -231,17 +236,13 @@ static bool check_metadata(const struct search *s) {
         const enum key_kind kind = kind_of_key(*k);
         char *end = NULL;
         const double number = text == NULL ? 0 : strtod(text, &end);
-        const bool is_number = text != NULL && end != text && *end == '\0' && isfinite(number);
-        const bool good = kind == KEY_FLAG    ? text != NULL && (strcmp(text, "true") == 0 ||
-                                                              strcmp(text, "false") == 0)
-                          : kind == KEY_COUNT ? is_number && is_whole(number, 1)
-                                              : is_number && (kind != KEY_POSITIVE || number > 0);
-        if (text != NULL && !good) {
+        const bool good = text == NULL ? true
+                          : kind == KEY_FLAG
+                              ? strcmp(text, "true") == 0 || strcmp(text, "false") == 0
+                              : end != text && *end == '\0' && number_fits(number, kind);
+        if (!good) {
             return search_refuse(s->layer, "%s in __metadata__ is \"%.40s\"; it must be %s", *k,
-                                 text,
-                                 kind == KEY_FLAG    ? "true or false"
-                                 : kind == KEY_COUNT ? "a whole number from 1 to 1048576"
-                                                     : "a number, above 0 if it is norm_epsilon");
+                                 text, must_be[kind]);
         }
     }
     return true;
@@ -250,7 +251,8 @@ static bool check_metadata(const struct search *s) {
 /* ------------------------------------------------------------------------------- the model type */
 
 /* Reads model_type. Returns false if it is no text. */
-static bool read_type(const struct search *s, struct config_object object, const char **name) {
+static bool read_model_type(const struct search *s, struct config_object object,
+                            const char **name) {
     const struct codec_value *value =
         object.value == NULL ? NULL : config_value(object, "model_type");
     *name = config_text(object, "model_type");
@@ -262,7 +264,7 @@ static bool read_type(const struct search *s, struct config_object object, const
 static bool find_type(struct search *s, struct config_object object) {
     const char *name;
     char names[160];
-    if (!read_type(s, object, &name)) {
+    if (!read_model_type(s, object, &name)) {
         return false;
     }
     s->object = object;
@@ -271,7 +273,7 @@ static bool find_type(struct search *s, struct config_object object) {
         models_list(s->family->name, sizeof names, names);
         return search_refuse(
             s->layer, "model_type is %.40s; the models with such tensors that are known are %s",
-            name, names[0] == '\0' ? "none" : names);
+            name, names);
     }
     return true;
 }
@@ -296,7 +298,9 @@ static bool enter(struct search *s) {
             return search_refuse(s->layer, "%s in config.json has no model_type of one model",
                                  i->key);
         }
-        return true;
+        return i->type == NULL || strcmp(i->type, s->type->name) == 0 ||
+               search_refuse(s->layer, "model_type in %s is %s; only %s is known there", i->key,
+                             s->type->name, i->type);
     }
     return search_refuse(
         s->layer, "a model of type %s has no attention in this place that is known", s->type->name);

@@ -230,20 +230,20 @@ static const struct model_type types[] = {
      .flags = MODEL_ROTARY | MODEL_NORMS,
      LLAMA_BIAS(false)},
     {.name = "clip",
-     .inner = (const struct inner_model[]){{"text_model", "text_config"},
-                                           {"vision_model", "vision_config"},
+     .inner = (const struct inner_model[]){{"text_model", "text_config", "clip_text_model"},
+                                           {"vision_model", "vision_config", "clip_vision_model"},
                                            {0}}},
     {.name = "gemma3",
-     .inner = (const struct inner_model[]){{"language_model", "text_config"},
-                                           {"vision_tower", "vision_config"},
+     .inner = (const struct inner_model[]){{"language_model", "text_config", "gemma3_text"},
+                                           {"vision_tower", "vision_config", "siglip_vision_model"},
                                            {0}}},
     {.name = "llava",
-     .inner = (const struct inner_model[]){{"language_model", "text_config"},
-                                           {"vision_tower", "vision_config"},
+     .inner = (const struct inner_model[]){{"language_model", "text_config", NULL},
+                                           {"vision_tower", "vision_config", NULL},
                                            {0}}},
     {.name = "siglip",
-     .inner = (const struct inner_model[]){{"text_model", "text_config"},
-                                           {"vision_model", "vision_config"},
+     .inner = (const struct inner_model[]){{"text_model", "text_config", "siglip_text_model"},
+                                           {"vision_model", "vision_config", "siglip_vision_model"},
                                            {0}}},
 };
 
@@ -330,7 +330,7 @@ const struct model_type *models_find(const char *name) {
 
 void models_list(const char *family, size_t room, char *text) {
     size_t size = 0;
-    text[0] = '\0';
+    snprintf(text, room, "none");
     for (size_t i = 0; i < TYPES; i++) {
         const struct stack *stack = types[i].name == NULL ? NULL : types[i].stacks;
         while (stack != NULL && stack->family != NULL && strcmp(stack->family, family) != 0) {

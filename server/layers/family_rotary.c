@@ -30,32 +30,47 @@ static const struct key keys[] = {
     {"long_factor", KEY_LIST},
 };
 
-/* Reads a list of divisors of frequencies into memory of the model. All layers of a model have the
- * same list, so all layers that are not refused have as many pairs of columns. */
-static bool read_factors(const struct search *s, struct config_object scaling, const char *name,
-                         const double **list, size_t *count, size_t place) {
+/* Returns a list of divisors of frequencies. Returns NULL with a reason if there is none. */
+static const double *list_of(const struct search *s, struct config_object scaling, const char *name,
+                             size_t pairs) {
     const struct codec_value *value = config_value(scaling, name);
     attn_tensor numbers;
     struct codec_error unused;
-    const struct layer *layer = s->layer;
-    const size_t pairs = (layer->rotary.columns > 0 ? layer->rotary.columns : layer->d) / 2;
     if (value == NULL || !codec_as_reals(scaling.document, value, 1, 1, &numbers, &unused) ||
         numbers.shape[0] != pairs) {
-        return search_refuse(s->layer, "config.json has no %s of %zu numbers", name, pairs);
+        search_refuse(s->layer, "config.json has no %s of %zu numbers", name, pairs);
+        return NULL;
     }
-    if (s->model->factors == NULL) {
-        s->model->factors = calloc(2 * pairs, sizeof *s->model->factors);
+    return numbers.data; /* config_limits() asks for float64 */
+}
+
+/* Reads both lists of divisors into memory of the model, which all of its layers share. */
+static bool read_factors(const struct search *s, struct config_object scaling) {
+    struct layer_model *model = s->model;
+    attn_rotary *r = &s->layer->rotary;
+    const size_t pairs = (r->columns > 0 ? r->columns : s->layer->d) / 2;
+    const size_t bytes = pairs * sizeof(double);
+    const double *short_list = list_of(s, scaling, "short_factor", pairs);
+    const double *long_list = list_of(s, scaling, "long_factor", pairs);
+    if (short_list == NULL || long_list == NULL) {
+        return false;
     }
-    if (s->model->factors == NULL) {
-        return search_refuse(s->layer, "there is no memory");
+    if (model->factors == NULL) {
+        if ((model->factors = malloc(2 * bytes)) == NULL) {
+            return search_refuse(s->layer, "there is no memory");
+        }
+        model->factor_count = 2 * pairs;
+        memcpy(model->factors, short_list, bytes);
+        memcpy(model->factors + pairs, long_list, bytes);
     }
-    double *to = s->model->factors + place * pairs;
-    for (size_t i = 0; i < numbers.shape[0]; i++) {
-        to[i] = numbers.dtype == ATTN_FLOAT32 ? (double)((const float *)numbers.data)[i]
-                                              : ((const double *)numbers.data)[i];
+    if (model->factor_count != 2 * pairs || memcmp(model->factors, short_list, bytes) != 0 ||
+        memcmp(model->factors + pairs, long_list, bytes) != 0) {
+        return search_refuse(s->layer,
+                             "short_factor and long_factor are not those of the other layers");
     }
-    *list = to;
-    *count = numbers.shape[0];
+    r->short_factors = model->factors;
+    r->long_factors = model->factors + pairs;
+    r->short_count = r->long_count = pairs;
     return true;
 }
 
@@ -134,8 +149,7 @@ static bool read_scaling(const struct search *s, struct config_object scaling, b
     if (by_type) {
         return search_refuse(s->layer, "longrope for one type of layers is not known");
     }
-    return read_factors(s, scaling, "short_factor", &r->short_factors, &r->short_count, 0) &&
-           read_factors(s, scaling, "long_factor", &r->long_factors, &r->long_count, 1);
+    return read_factors(s, scaling);
 }
 
 /* Reads the part of the columns that are turned. */

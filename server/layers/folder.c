@@ -53,7 +53,7 @@ struct look {
 
 /* ---------------------------------------------------------------------------------- the listing */
 
-static enum kind kind_of(const struct dirent *entry, bool top) {
+static enum kind kind_of_entry(const struct dirent *entry, bool top) {
     const char *name = entry->d_name;
     if (name[0] == '.') { /* hidden files, too */
         return KIND_NONE;
@@ -123,7 +123,7 @@ static bool list_folder(struct look *look, int fd, const char *inside) {
         close(fd);
     }
     while (good && (errno = 0, found = readdir(stream)) != NULL) {
-        const enum kind kind = kind_of(found, inside[0] == '\0');
+        const enum kind kind = kind_of_entry(found, inside[0] == '\0');
         if (kind == KIND_NONE) {
             continue;
         }
@@ -288,7 +288,7 @@ static bool is_model(const struct entry *e) {
 }
 
 /* Adds the model of a file or of an index. `alone` says that its folder has no other model. */
-static bool add_model(struct look *look, const struct group *g, const struct entry *e, bool alone) {
+static bool add_model(struct look *look, const struct group *g, struct entry *e, bool alone) {
     char text[FOLDER_PATH + 32];
     struct model_source *source = add_source(look);
     if (source == NULL) {
@@ -309,7 +309,7 @@ static bool add_model(struct look *look, const struct group *g, const struct ent
         snprintf(source->config, sizeof source->config, "%s", config->path);
         source->version = mix_file(source->version, look, config);
     }
-    source->version = mix_file(source->version, look, &g->first[e - g->first]);
+    source->version = mix_file(source->version, look, e);
     const struct group shards = source->index ? shards_of(g, e) : (struct group){0};
     for (size_t i = 0; i < shards.count; i++) {
         source->version = mix_file(source->version, look, &shards.first[i]);
@@ -388,9 +388,9 @@ static bool add_all(struct look *look) {
         qsort(look->sources, look->source_count, sizeof *look->sources, by_source_name);
         refuse_same_names(look);
     }
-    for (size_t i = 0; i < look->source_count;
-         i++) { /* a model that is refused may be read later */
-        struct model_source *source = &look->sources[i];
+    for (size_t i = 0; i < look->source_count; i++) {
+        struct model_source *source =
+            &look->sources[i]; /* if it is refused, it may be read later */
         for (const char *c = source->reason; *c != '\0'; c++) {
             source->version = mix(source->version, (unsigned char)*c);
         }

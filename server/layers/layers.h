@@ -105,7 +105,8 @@ struct layer_model {
     /* The rest is for this folder. */
     struct layer_shard *shards;
     size_t shard_count;
-    double *factors;  /* owned; the lists of `rotary` of all layers */
+    double *factors; /* owned; the lists of `rotary` of all layers, one after the other */
+    size_t factor_count;
     uint64_t version; /* a hash of what the file system says of its files */
     size_t left_out;  /* bytes that its layers would take in a catalogue that is full; else 0 */
     struct layer_model *next; /* in a list of models that nothing uses */

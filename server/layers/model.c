@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "account.h"
 #include "codec/safetensors.h"
 #include "layers/config.h"
 #include "layers/family.h"
@@ -23,8 +24,8 @@ enum {
 };
 
 /* The names of the tensors of one file. */
-struct names {
-    struct names *next;
+struct tensor_names {
+    struct tensor_names *next;
     size_t bytes; /* of this struct with the names */
     char text[];
 };
@@ -36,7 +37,7 @@ struct reading {
     struct budget budget;
     struct account account;
     struct codec_document *header; /* owned; of the first file with metadata */
-    struct names *names;           /* owned */
+    struct tensor_names *names;    /* owned */
     struct family_tensor *tensors; /* owned */
     size_t count, capacity;
     struct config config;
@@ -62,6 +63,15 @@ static bool refuse_memory(struct reading *r) {
                                    "reading it takes more than %d bytes of memory, which is a "
                                    "fixed limit",
                                    MOST_READING);
+}
+
+/* Refuses a model because a text of it is not JSON, or because there is no memory to read it. */
+static bool refuse_json(struct reading *r, const char *what, const char *path,
+                        const struct codec_error *error) {
+    return error->status == CODEC_NO_MEMORY
+               ? refuse_memory(r)
+               : refuse_model(r, "%s%.80s is not JSON as it should be: %.120s", what, path,
+                              error->message);
 }
 
 /* Refuses a model for an error of errno, which is 0 if a file has ended. */
@@ -108,34 +118,32 @@ static struct codec_document *read_json(struct reading *r, const char *path) {
     } else if (!shard_read_at(fd, text, size, 0)) {
         refuse_file(r, path, "read", errno);
     } else if ((document = config_parse(text, size, &r->account, &error)) == NULL) {
-        if (error.status == CODEC_NO_MEMORY) {
-            refuse_memory(r);
-        } else {
-            refuse_model(r, "%.80s is not JSON as it should be: %.120s", path, error.message);
-        }
+        refuse_json(r, "", path, &error);
     }
     account_free(&r->account, text, size + 1);
     close(fd);
     return document;
 }
 
-/* Feeds the header of a file to a reader. Returns NULL, or what is wrong with it. */
-static const char *feed_header(struct codec_reader *reader, int fd, uint64_t size) {
+/* Feeds the header of a file to a reader. Returns false with a reason. */
+static bool feed_header(struct reading *r, struct codec_reader *reader, int fd, uint64_t size,
+                        const char *path) {
     char piece[65536];
     for (uint64_t at = 0; at < size;) {
         const size_t left = (size_t)(size - at), count = left < sizeof piece ? left : sizeof piece;
         if (!shard_read_at(fd, piece, count, SAFETENSORS_PREFIX + at)) {
-            return "it cannot be read";
+            return refuse_file(r, path, "read", errno);
         }
         if (at == 0 && piece[0] != '{') {
-            return "it does not begin with {";
+            const struct codec_error error = {.message = "it does not begin with {"};
+            return refuse_json(r, "the header of ", path, &error);
         }
         if (codec_reader_feed(reader, piece, count) != CODEC_OK) {
-            return codec_reader_error(reader)->message;
+            return refuse_json(r, "the header of ", path, codec_reader_error(reader));
         }
         at += count;
     }
-    return NULL;
+    return true;
 }
 
 /* Parses the header of a file of `file` bytes, and finds its size. Returns owned, or NULL with a
@@ -162,14 +170,9 @@ static struct codec_document *read_header(struct reading *r, int fd, uint64_t fi
         refuse_memory(r);
         return NULL;
     }
-    const char *wrong = feed_header(reader, fd, *size);
-    if (wrong == NULL && codec_reader_finish(reader, &document) != CODEC_OK) {
-        wrong = codec_reader_error(reader)->message;
-    }
-    if (codec_reader_error(reader)->status == CODEC_NO_MEMORY) {
-        refuse_memory(r);
-    } else if (wrong != NULL) {
-        refuse_model(r, "the header of %.80s is not JSON as it should be: %.120s", path, wrong);
+    if (feed_header(r, reader, fd, *size, path) &&
+        codec_reader_finish(reader, &document) != CODEC_OK) {
+        refuse_json(r, "the header of ", path, codec_reader_error(reader));
     }
     codec_reader_free(reader);
     return document;
@@ -180,7 +183,7 @@ static struct codec_document *read_header(struct reading *r, int fd, uint64_t fi
 /* Adds the tensors of a file. Their names are copied, so that its header need not be kept. */
 static bool add_tensors(struct reading *r, const struct codec_stored *list, size_t count,
                         const struct layer_shard *shard) {
-    size_t bytes = sizeof(struct names);
+    size_t bytes = sizeof(struct tensor_names);
     for (size_t i = 0; i < count; i++) {
         bytes += strlen(list[i].name) + 1;
     }
@@ -191,7 +194,7 @@ static bool add_tensors(struct reading *r, const struct codec_stored *list, size
     struct family_tensor *tensors =
         account_grow(&r->account, r->tensors, &r->capacity, r->count + count + 1, sizeof *tensors);
     r->tensors = tensors != NULL ? tensors : r->tensors;
-    struct names *names = tensors == NULL ? NULL : account_alloc(&r->account, bytes);
+    struct tensor_names *names = tensors == NULL ? NULL : account_alloc(&r->account, bytes);
     if (names == NULL) {
         return refuse_memory(r);
     }
@@ -359,7 +362,7 @@ static bool read_model(struct reading *r, const struct model_source *source) {
         }
     }
     if (!config_open(&r->config, &error)) {
-        return refuse_model(r, "config in __metadata__ is not JSON: %.120s", error.message);
+        return refuse_json(r, "config in ", "__metadata__", &error);
     }
     if (source->config[0] != '\0' && (r->config.file = read_json(r, source->config)) == NULL) {
         return false;
@@ -378,7 +381,7 @@ static void end_reading(struct reading *r) {
     config_close(&r->config);
     codec_document_free(r->header);
     while (r->names != NULL) {
-        struct names *next = r->names->next;
+        struct tensor_names *next = r->names->next;
         account_free(&r->account, r->names, r->names->bytes);
         r->names = next;
     }
@@ -427,7 +430,7 @@ void model_strip(struct layer_model *model) {
     model->shards = NULL;
     model->factors = NULL;
     model->layers = NULL;
-    model->shard_count = model->count = 0;
+    model->shard_count = model->factor_count = model->count = 0;
 }
 
 void model_free(struct layer_model *model) {

@@ -35,10 +35,9 @@ enum key_kind {
     KEY_NUMBER,
     KEY_FLAG,
     KEY_TEXT,
-    KEY_TEXTS,  /* a list of texts */
-    KEY_LIST,   /* a list, which its reader checks */
-    KEY_OBJECT, /* an object, which its reader checks */
-    KEY_ANY
+    KEY_TEXTS, /* a list of texts */
+    KEY_LIST,  /* a list, which its reader checks */
+    KEY_OBJECT /* an object, which its reader checks */
 };
 
 struct key {
@@ -87,6 +86,7 @@ enum {
 /* A model type inside another one, such as the text model of one that sees, too. */
 struct inner_model {
     const char *part, *key; /* of the prefix, and of config.json; NULL ends a list */
+    const char *type;       /* its model_type; NULL: any model */
 };
 
 /* A model type of transformers: which keys of its config.json decide its attention, and which do
@@ -169,7 +169,7 @@ bool search_read(const struct search *s, const struct family_tensor *from, bool 
  * known. */
 const struct model_type *models_find(const char *name);
 
-/* Writes the names of the model types that have layers of a family. */
+/* Writes the names of the model types that have layers of a family, or "none". */
 void models_list(const char *family, size_t room, char *text);
 
 /* Returns whether a list that ends with NULL, or is NULL, has a name. */

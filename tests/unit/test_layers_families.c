@@ -266,6 +266,9 @@ Test(layers_families, may_be_inside_of_another_model) {
          "no model_type of one model", false},
         {"clip", "text_model.layers.0.self_attn.", "text_config", "xglm", "model_type is xglm",
          false},
+        {"clip", "text_model.layers.0.self_attn.", "text_config", "siglip_text_model",
+         "model_type in text_config is siglip_text_model; only clip_text_model is known there",
+         false},
         {"paligemma", "text_model.layers.0.self_attn.", "text_config", "clip_text_model",
          "model_type is paligemma", false},
     };

@@ -284,6 +284,26 @@ Test(layers_models, take_memory_within_a_limit) {
     free(header);
 }
 
+/* Layers take more memory than the names of their tensors. */
+Test(layers_models, have_layers_within_a_limit) {
+    enum {
+        LAYERS = 118000
+    };
+    char *header = malloc((size_t)16 << 20), *end = header;
+    for (int i = 0; i < LAYERS; i++) {
+        end += sprintf(end,
+                       ",\"%x.c_attn.weight\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,"
+                       "0]},\"%x.c_proj.weight\":{\"dtype\":\"U8\",\"shape\":[0],"
+                       "\"data_offsets\":[0,0]}",
+                       i, i);
+    }
+    header[0] = '{';
+    strcpy(end, "}");
+    layer_file_tensors("m.safetensors", header, NULL, 0);
+    expect_reason("m", "reading it takes more than 268435456 bytes of memory");
+    free(header);
+}
+
 /* Looks at the folder, of which `most` files are taken. Returns the models as text: their names, a
  * question mark after those with a config, and the reason of the line ".". Owned. */
 static char *look(struct folder_seen *seen, size_t most) {

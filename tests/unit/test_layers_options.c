@@ -264,6 +264,39 @@ Test(layers_options, refuse_angles_that_are_not_known) {
                        COUNT(cases));
 }
 
+/* The lists of divisors are shared by all layers of a model, and two models inside of one may have
+ * other lists. */
+Test(layers_options, share_their_lists_of_divisors) {
+    static const struct shape two[] = {
+        MATRICES(
+            "language_model.layers.0.self_attn.q_proj", "language_model.layers.0.self_attn.k_proj",
+            "language_model.layers.0.self_attn.v_proj", "language_model.layers.0.self_attn.o_proj"),
+        MATRICES("vision_tower.layers.0.self_attn.q_proj", "vision_tower.layers.0.self_attn.k_proj",
+                 "vision_tower.layers.0.self_attn.v_proj",
+                 "vision_tower.layers.0.self_attn.o_proj"),
+        {0}};
+    static const struct {
+        const char *heads, *lists, *reason;
+    } cases[] = {
+        {"2", "[1,2]", ""},
+        {"2", "[1,3]", "short_factor and long_factor are not those of the other layers"},
+        {"1", "[1,2,1,2]", "short_factor and long_factor are not those of the other layers"},
+    };
+#define INNER                                                                                      \
+    "{\"model_type\":\"llama\",\"hidden_size\":8,\"max_position_embeddings\":64,"                  \
+    "\"num_attention_heads\":%s,\"rope_parameters\":{\"rope_type\":\"longrope\",\"factor\":2,"     \
+    "\"short_factor\":%s,\"long_factor\":%s}}"
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        char config[1024];
+        snprintf(config, sizeof config,
+                 "{\"model_type\":\"llava\",\"text_config\":" INNER ",\"vision_config\":" INNER "}",
+                 "2", "[1,2]", "[1,2]", cases[i].heads, cases[i].lists, cases[i].lists);
+        layer_config_put("", "", config, two);
+        cr_expect_str_eq(layer_file_reason("m.language_model.layers.0.self_attn"), "");
+        cr_expect_str_eq(layer_file_reason("m.vision_tower.layers.0.self_attn"), cases[i].reason);
+    }
+}
+
 /* GPT-NeoX turns a part of the columns, and Gemma 3 turns layers with a window in another way. */
 Test(layers_options, may_turn_in_part_or_by_type) {
     static const struct shape neox[] = {
