@@ -291,8 +291,8 @@ Test(layers_families, may_be_inside_of_another_model) {
 
 /* Two models of one type inside of another one have settings of their own. */
 Test(layers_families, may_be_twice_inside_of_another_model) {
-#define TEXT(name)   "text_model.self_attn." name
-#define VISION(name) "vision_model.self_attn." name
+#define TEXT(name)   "language_model.self_attn." name
+#define VISION(name) "vision_tower.self_attn." name
     static const struct shape both[] = {
         MATRICES(TEXT("q_proj"), TEXT("k_proj"), TEXT("v_proj"), TEXT("out_proj")),
         BIASES(TEXT("q_proj"), TEXT("k_proj"), TEXT("v_proj"), TEXT("out_proj")),
@@ -301,11 +301,11 @@ Test(layers_families, may_be_twice_inside_of_another_model) {
         {0}};
     layer_config_put(
         "", "",
-        "{\"model_type\":\"clip\",\"text_config\":{\"model_type\":\"clip_text_model\"," HEADS
+        "{\"model_type\":\"llava\",\"text_config\":{\"model_type\":\"clip_text_model\"," HEADS
         "},\"vision_config\":{\"model_type\":\"clip_text_model\",\"gate\":1," HEADS "}}",
         both);
-    cr_expect_str_eq(layer_file_reason("m.text_model.self_attn"), "");
-    const char *reason = layer_file_reason("m.vision_model.self_attn");
+    cr_expect_str_eq(layer_file_reason("m.language_model.self_attn"), "");
+    const char *reason = layer_file_reason("m.vision_tower.self_attn");
     cr_expect_not_null(strstr(reason, "gate in config.json is 1, and this key is not known"), "%s",
                        reason);
 }
