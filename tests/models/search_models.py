@@ -517,7 +517,7 @@ def main():
         search.daemon.stop()
         shutil.rmtree(folder)
     search.report(time.monotonic() - begin)
-    sys.exit(1 if search.wrong else 0)
+    sys.exit(bool(search.wrong) or not (given.case or search.served_types))
 
 
 def batches(given):
