@@ -23,6 +23,10 @@ struct listing {
     struct codec_items items;
 };
 
+/* What the names of a list are made of. A question mark is the end of a name that is refused. */
+static const char characters[] =
+    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-?";
+
 static const struct layers_catalogue none; /* without a folder the lists are empty */
 
 static bool lists_task(struct job *job, size_t phase, size_t task, void *scratch) {
@@ -115,9 +119,11 @@ static bool read_query(const struct api_request *request, struct http_response *
         const struct http_parameter *parameter = &http->parameters[i];
         if (strcmp(parameter->name, "after") == 0 && *after == NULL) {
             *after = parameter->value;
-            if (strlen(*after) > LAYERS_NAME) {
+            if (strlen(*after) > LAYERS_NAME || (*after)[strspn(*after, characters)] != '\0') {
                 return refuse_parameter(request, response,
-                                        "after must be a name of at most 128 characters", *after);
+                                        "after must be at most 128 of the characters A-Z, a-z, "
+                                        "0-9, \".\", \"_\", \"-\" and \"?\"",
+                                        *after);
             }
         } else if (strcmp(parameter->name, "limit") == 0 && *limit == 0) {
             *limit = number_of(parameter->value);

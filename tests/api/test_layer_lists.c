@@ -160,7 +160,9 @@ Test(layer_lists, begin_after_names_that_do_not_exist) {
 Test(layer_lists, refuse_wrong_parameters) {
     static const char limit[] = "limit must be a whole number from 1 to 1000, not \\\"%s\\\"",
                       other[] = "a list takes the parameters after and limit, each once, not "
-                                "\\\"%s\\\"";
+                                "\\\"%s\\\"",
+                      after[] =
+                          "0-9, \\\".\\\", \\\"_\\\", \\\"-\\\" and \\\"?\\\", not \\\"%s\\\"";
     static const struct {
         const char *query, *rule, *value;
     } rows[] = {{"limit=0", limit, "0"},
@@ -171,6 +173,8 @@ Test(layer_lists, refuse_wrong_parameters) {
                 {"limit=", limit, ""},
                 {"limit=5%20", limit, "5 "},
                 {"limt=5", other, "limt"},
+                {"after=a%2Fb", after, "a/b"},
+                {"after=%C2%84", after, "\xc2\x84"},
                 {"after=a&limit=1&after=b", other, "after"},
                 {"limit=1&limit=2", other, "limit"},
                 {"after=a&x=1&y=2&z=3&limit=9", other, "x"}};
@@ -186,7 +190,7 @@ Test(layer_lists, refuse_wrong_parameters) {
     free(ask_as(KEY, "GET", path, 200));
     snprintf(path, sizeof path, "/layers?after=%0129d", 0);
     char *body = ask_as(KEY, "GET", path, 422);
-    cr_expect_not_null(strstr(body, "a name of at most 128 characters"), "%s", body);
+    cr_expect_not_null(strstr(body, "after must be at most 128 of the characters"), "%s", body);
     free(body);
 }
 
