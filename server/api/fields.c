@@ -112,7 +112,7 @@ static const struct field table[] = {
      .read = field_sink},
     {"lengths", ATTENTIONS, FIELDS_OPTIONS, FIELD_READER, .read = field_lengths},
     {"mask", ATTENTIONS, FIELDS_OPTIONS, FIELD_MASK, 2, 4, FIELDS_MASK, TENSOR(mask, options.mask),
-     .not_a_mask = "numbers that are added to scores belong into \"bias\"",
+     .not_a_mask = "numbers that are added to scores belong in \"bias\"",
      .flat = "one element for each key is a \"key_padding\""},
     {"key_padding", ATTENTIONS, FIELDS_OPTIONS, FIELD_MASK, 1, 2, FIELDS_MASK,
      TENSOR(key_padding, options.key_padding),

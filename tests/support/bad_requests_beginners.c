@@ -2,7 +2,7 @@
  * people who use the service for the first time. */
 #include "support/bad_requests_rows.h"
 
-#define TO_BIAS "numbers that are added to scores belong into \"bias\""
+#define TO_BIAS "numbers that are added to scores belong in \"bias\""
 #define EXAMPLE                                                                                    \
     "; the body must be JSON, such as {\"Q\": [[1, 2]], \"K\": [[1, 2]], \"V\": [[1, 2]]}"
 #define WITH_SEED                                                                                  \
