@@ -145,6 +145,23 @@ struct api_work *api_layer(const struct api_request *request, struct http_respon
     return NULL;
 }
 
+/* Refuses rows from earlier requests for more than one layer: each layer has rows of its own, and
+ * those of one layer would be taken for those of all. Returns false with the error set. */
+static bool refuse_past(const struct api_request *request, size_t count,
+                        struct codec_error *error) {
+    static const char *const names[] = {"past_K", "past_V"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const struct codec_value *value = fields_get(request->fields, names[i]);
+        if (value != NULL) {
+            return codec_fail(request->body, value, error,
+                              "%s holds rows of one layer, but this path stands for %zu layers: "
+                              "ask for one layer by its whole name",
+                              names[i], count);
+        }
+    }
+    return true;
+}
+
 /* Reads the body into a call. X is the matrix `item` of `count` if it has one for each layer.
  * Returns false with the error set. */
 static bool read_call(struct call *call, const struct api_request *request, size_t item,
@@ -154,7 +171,8 @@ static bool read_call(struct call *call, const struct api_request *request, size
     if (value == NULL) {
         return codec_fail(request->body, NULL, error, "X is missing");
     }
-    if (!fields_read_inputs(request, call, error)) {
+    if ((count > 1 && !refuse_past(request, count, error)) ||
+        !fields_read_inputs(request, call, error)) {
         return false;
     }
     if (call->all_layers) {

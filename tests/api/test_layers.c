@@ -398,6 +398,14 @@ Test(layers, refuse_what_is_wrong) {
     await_status("/layers/m.h.h.0", 200);
     expect_refusal("/layers/m.h/attention", json, "{\"X\":[[[1,2]],[[1,2]]]}", 422,
                    "the name m.h stands for layers of the model m and for layers of the model m.h");
+    put_model("several.safetensors", 2);
+    await_status("/layers/several.h.1", 200);
+    expect_refusal("/layers/several/attention", json,
+                   "{\"X\":[[[1,2]],[[1,2]]],\"past_K\":[[[1,2]]],\"past_V\":[[[1,2]]]}", 422,
+                   "past_K holds rows of one layer, but this path stands for 2 layers");
+    expect_refusal("/layers/several/attention", json,
+                   "{\"X\":[[[1,2]],[[1,2]]],\"past_V\":[[[1,2]]]}", 422,
+                   "past_V holds rows of one layer");
     expect_refusal(question.path, json,
                    "{\"X\":{\"random\":\"randn\",\"shape\":[900000,8]},"
                    "\"random\":{\"generator\":\"numpy\",\"seed\":1}}",
