@@ -117,6 +117,9 @@ static bool call_task(struct job *job, size_t phase, size_t task, void *scratch)
 
 static void call_answer(struct api_work *work, const struct api_request *request,
                         struct http_response *response) {
+    for (struct call *call = (struct call *)work; call != NULL; call = call->next) {
+        stored_computed(call);
+    }
     answer_call((struct call *)work, request, response);
 }
 

@@ -86,6 +86,12 @@ bool stored_begin(struct call *call, const struct api_request *request,
     return true;
 }
 
+void stored_computed(struct call *call) {
+    if (call->stored.layers != NULL) {
+        layer_give_weights(call->stored.layers, &call->stored.use);
+    }
+}
+
 void stored_end(struct call *call) {
     struct stored *s = &call->stored;
     if (s->layers == NULL) {

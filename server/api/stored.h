@@ -57,6 +57,9 @@ double stored_cost(const struct call *call);
 /* Runs a task of one of these phases. The last one begins the plan. */
 bool stored_task(struct call *call, size_t phase, size_t task, void *scratch);
 
+/* Gives back the weights of the layer, when the call is computed. */
+void stored_computed(struct call *call);
+
 /* Ends the use of the layer. */
 void stored_end(struct call *call);
 

@@ -207,6 +207,10 @@ enum layer_status layer_begin(struct layers *layers, const struct layer *layer, 
                               struct layer_use *use);
 void layer_end(struct layers *layers, struct layer_use *use);
 
+/* Gives back the packed weights before the end of the use, when all is computed: a client may take
+ * hours to read its answer. The layer stays as it is until layer_end(). */
+void layer_give_weights(struct layers *layers, struct layer_use *use);
+
 /* Drops the packed weights of a layer, those in use when their last use ends. They are freed
  * soon. */
 void layers_unload(struct layers *layers, const struct layer *layer);

@@ -510,12 +510,12 @@ enum layer_status layer_begin(struct layers *layers, const struct layer *layer, 
     return status;
 }
 
-void layer_end(struct layers *layers, struct layer_use *use) {
+void layer_give_weights(struct layers *layers, struct layer_use *use) {
     struct layer_packed *packed = use->packed;
     if (packed == NULL) {
         return;
     }
-    struct layer_model *model = packed->layer->model;
+    use->packed = NULL;
     pthread_mutex_lock(&layers->mutex);
     packed->users--;
     if (packed->users == 0) {
@@ -525,7 +525,16 @@ void layer_end(struct layers *layers, struct layer_use *use) {
         room_drop(&layers->room, packed);
         pthread_cond_signal(&layers->changed);
     }
-    leave_model(layers, model);
+    pthread_mutex_unlock(&layers->mutex);
+}
+
+void layer_end(struct layers *layers, struct layer_use *use) {
+    if (use->layer == NULL) {
+        return;
+    }
+    layer_give_weights(layers, use);
+    pthread_mutex_lock(&layers->mutex);
+    leave_model(layers, use->layer->model);
     pthread_mutex_unlock(&layers->mutex);
     *use = (struct layer_use){0};
 }

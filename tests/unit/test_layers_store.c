@@ -96,6 +96,21 @@ Test(layers_store, never_drops_weights_that_are_in_use) {
     layer_end(the_layers, &a);
 }
 
+Test(layers_store, takes_back_weights_before_the_end_of_a_use) {
+    struct layer_use a = {0}, b = {0};
+    char reason[LAYERS_REASON];
+    open_for(1, 0);
+    cr_assert(layer_file_use("a.h.0", ATTN_FLOAT32, &a, reason), "%s", reason);
+    cr_expect_eq(begin_use("b.h.0", &b), LAYER_BUSY);
+    layer_give_weights(the_layers, &a);
+    cr_expect(is_packed("a.h.0")); /* until the memory is needed */
+    cr_expect_eq(begin_use("b.h.0", &b), LAYER_OK);
+    cr_expect_not(is_packed("a.h.0"));
+    cr_expect_str_eq(a.layer->name, "a.h.0");
+    layer_end(the_layers, &b);
+    layer_end(the_layers, &a);
+}
+
 Test(layers_store, drops_what_was_not_used_for_the_longest_time) {
     struct layer_use a = {0}, b = {0};
     open_for(2, 0);
