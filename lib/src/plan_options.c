@@ -34,8 +34,8 @@ attn_status plan_read_numbers(attn_plan *plan, attn_error *error) {
     return read_numbers(&plan->sink, "sink", plan->sinks, error);
 }
 
-/* Checks a vector of one number for each head, and reads it into new doubles in `out`. Does nothing
- * if `tensor` is NULL. */
+/* Checks a vector of one number for each head, which plan_read_numbers() reads into new doubles in
+ * `out`. Does nothing if `tensor` is NULL. */
 static attn_status per_head_numbers(const attn_tensor *tensor, const char *name,
                                     const attn_plan *plan, attn_tensor *kept, double **out,
                                     attn_error *error) {
@@ -52,7 +52,7 @@ static attn_status per_head_numbers(const attn_tensor *tensor, const char *name,
     }
     *kept = *tensor;
     *out = malloc(plan->heads * sizeof **out);
-    return *out == NULL ? attn_no_memory(error) : read_numbers(kept, name, *out, error);
+    return *out == NULL ? attn_no_memory(error) : ATTN_OK;
 }
 
 /* Returns a slope of Press et al. 2021. If `heads` is a power of two, the slopes are a geometric

@@ -46,7 +46,7 @@ static void put(const char *name, const void *const pieces[], const size_t sizes
     FILE *file = fopen(hidden, "wb");
     cr_assert_not_null(file);
     for (size_t i = 0; i < count; i++) {
-        cr_assert_eq(fwrite(pieces[i], 1, sizes[i], file), sizes[i]);
+        cr_assert(sizes[i] == 0 || fwrite(pieces[i], 1, sizes[i], file) == sizes[i]);
     }
     cr_assert_eq(fclose(file), 0);
     cr_assert_eq(rename(hidden, path), 0, "%s", path);
