@@ -198,6 +198,32 @@ static bool read_call(struct call *call, const struct api_request *request, size
     return fields_read_options(request, call, error);
 }
 
+/* Checks the columns of the inputs. The weights are no part of the request, so the error names an
+ * input and the size of the layer that GET /layers shows. */
+static bool check_columns(const struct call *call, const struct api_request *request,
+                          const struct layer *layer, struct codec_error *error) {
+    static const char *const keys[] = {"X", "context", "value_context"};
+    static const char *const names[] = {"d_model", "d_context", "d_value"};
+    const attn_multihead *m = &call->multihead;
+    const attn_tensor *const inputs[] = {m->x, m->context, m->value_context};
+    const size_t sizes[] = {layer->d_model, layer->d_context, layer->d_value};
+    size_t from = 0;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        from = inputs[i] != NULL ? i : from; /* an input that is missing is the one before it */
+        const attn_tensor *x = inputs[from];
+        if (x->rank < 2) {
+            return true; /* the library refuses it */
+        }
+        const size_t columns = x->shape[x->rank - 1];
+        if (columns != sizes[i]) {
+            return codec_fail(request->body, fields_get(request->fields, keys[from]), error,
+                              "%s has %zu column%s, but %s of the layer %s is %zu", keys[from],
+                              columns, columns == 1 ? "" : "s", names[i], layer->name, sizes[i]);
+        }
+    }
+    return true;
+}
+
 /* Makes the plan of a call with a layer. Returns false after filling `response`. */
 static bool plan_call(struct call *call, const struct api_request *request,
                       struct http_response *response, const struct layer *layer, size_t item,
@@ -207,7 +233,8 @@ static bool plan_call(struct call *call, const struct api_request *request,
     if (!stored_begin(call, request, response, layer)) {
         return false;
     }
-    if (!read_call(call, request, item, count, &codec_error)) {
+    if (!read_call(call, request, item, count, &codec_error) ||
+        !check_columns(call, request, layer, &codec_error)) {
         reply_codec_error(request, response, &codec_error);
         return false;
     }

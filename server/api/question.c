@@ -157,8 +157,9 @@ static bool refuse_json(const struct question *question, struct codec_error *err
         said.column += said.line == 1 ? SAFETENSORS_PREFIX : 0;
     } else if (said.no_json) {
         snprintf(said.message + used, sizeof said.message - used,
-                 "; the body must be JSON%s, such as %s", question->form ? " and not a form" : "",
-                 example_of(question->format, question->fields));
+                 "; the body must be JSON, such as %s%s",
+                 example_of(question->format, question->fields),
+                 question->form ? ", and not a form" : "");
     }
     if (question->format == API_INFERENCE && said.pointer[0] != '\0') {
         return refuse(error, said.status, "%s: %s", said.pointer, said.message);
@@ -235,8 +236,11 @@ static bool take_prefix(struct question *question, const unsigned char **bytes, 
     if (length > MOST_REQUEST_JSON) {
         return refuse(error, CODEC_TOO_LARGE,
                       "the header of the safetensors has %llu bytes; it may have at most %d, which "
-                      "is a fixed limit",
-                      (unsigned long long)length, MOST_REQUEST_JSON);
+                      "is a fixed limit%s",
+                      (unsigned long long)length, MOST_REQUEST_JSON,
+                      length > UINT32_MAX ? "; the first 8 bytes of the body are this number, so "
+                                            "the body may not be safetensors at all"
+                                          : "");
     }
     if (length < 2) {
         return refuse(error, CODEC_SYNTAX,

@@ -249,10 +249,9 @@ static void check_body_length(const struct framing_head *head, struct framing_re
     } else if (lengths == 1 && !read_length(length, &result->content_length)) {
         set_refusal(result, 400, "a Content-Length is a decimal number");
     } else if (lengths == 0 && encodings == 0 && announces_body(head->method)) {
-        set_refusal(
-            result, 411,
-            "the request has no Content-Length and no chunks; send the JSON as the body, for "
-            "example with curl -d");
+        set_refusal(result, 411,
+                    "the request has no Content-Length and no chunks; send JSON as the body, for "
+                    "example with curl -d '{}'");
     }
 }
 

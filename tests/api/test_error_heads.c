@@ -134,8 +134,9 @@ Test(errors, a_form_is_named, .init = daemon_start_plain, .fini = daemon_end) {
                                  "Content-Type: application/x-www-form-urlencoded\r\n", "Q=1", 3,
                                  &response));
         cr_expect_eq(response.status, 400);
-        cr_expect_not_null(strstr(response.body, "the body must be JSON and not a form, such as {"),
-                           "%s", response.body);
+        cr_expect_not_null(strstr(response.body, "; the body must be JSON, such as {"), "%s",
+                           response.body);
+        cr_expect_not_null(strstr(response.body, "}, and not a form"), "%s", response.body);
         client_response_free(&response);
     }
 }

@@ -384,7 +384,8 @@ Test(layers, refuse_what_is_wrong) {
     await_status("/layers/small.attention", 200);
     expect_refusal("/layers/none.attention/attention", json, "{\"X\":[[1]]}", 404,
                    "there is no layer none.attention");
-    expect_refusal(question.path, json, "{\"X\":[[1]]}", 422, "W_Q has 8 rows but X has 1 column");
+    expect_refusal(question.path, json, "{\"X\":[[1]]}", 422,
+                   "X has 1 column, but d_model of the layer small.attention is 8");
     expect_refusal(question.path, json, "{}", 422, "X is missing");
     expect_refusal(question.path, json, "{\"X\":[[1]],\"W_Q\":[[1]]}", 422, "unknown key \"W_Q\"");
     expect_refusal(question.path, json, "{\"X\":", 400, "ends");

@@ -122,7 +122,7 @@ run_javascript() {
 }
 
 run_rust() {
-    quietly rustc --edition 2021 -D warnings -o "$work/attention" "$here/plain/attention.rs"
+    quietly rustc -D warnings -o "$work/attention" "$here/plain/attention.rs"
     plain rust "$work/attention"
 }
 

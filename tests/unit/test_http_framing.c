@@ -167,7 +167,7 @@ Test(http_framing, heads) {
         }
         cr_expect(heads[i].status != 411 ||
                       strcmp(result.detail, "the request has no Content-Length and no chunks; send "
-                                            "the JSON as the body, for example with curl -d") == 0,
+                                            "JSON as the body, for example with curl -d '{}'") == 0,
                   "%s: %s", heads[i].what, result.detail);
         cr_expect_eq(result.close, !heads[i].kept, "%s: close is %d", heads[i].what, result.close);
         cr_expect_neq(result.detail[0], '\0', "%s: no detail", heads[i].what);

@@ -1,7 +1,7 @@
 //! attention.rs asks attentiond for attention. It needs Rust 1.58 or later, and no crate. It speaks
 //! http, not https.
 //!
-//!     rustc --edition 2021 attention.rs && ./attention [http://127.0.0.1:8080]
+//!     rustc attention.rs && ./attention [http://127.0.0.1:8080]
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -106,7 +106,7 @@ fn infer(url: &str, options: &str, inputs: &[Tensor], outputs: &[&str]) -> Resul
         let digits: String = size.chars().take_while(char::is_ascii_digit).collect();
         let rest = numbers.split_off(digits.parse()?);
         let floats =
-            numbers.chunks_exact(4).map(|four| f32::from_le_bytes(four.try_into().unwrap()));
+            numbers.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]));
         results.insert(name.to_string(), floats.collect());
         numbers = rest;
     }
