@@ -367,6 +367,8 @@ def check_exchange(document, name, exchange):
     """Checks an exchange. Returns its operation and status, which are counted."""
     method, status, media_type = exchange["method"], exchange["status"], exchange["media_type"]
     path = exchange["path"].partition("?")[0]
+    if status == 308:  # the document has the address without a slash at its end, which the answer leads to
+        path = path.removesuffix("/")
     where = f"{name}: {method} {path} {status}"
     if method == "OPTIONS" and status == 204:  # a browser asks this before it sends the request of a page
         return "preflight", str(status)

@@ -225,8 +225,8 @@ Test(layer_lists, are_empty_for_clients_without_a_key) {
         }
         cr_expect(statuses[0] == statuses[1] && statuses[0] == statuses[2], "%s", rows[i].path);
     }
-    free(ask_as(KEY, "GET", "/v2/models/m.h.11", 200));
-    free(ask_as(KEY, "GET", "/v2/models/m.h.12", 404));
+    free(ask_as(KEY, "GET", "/v2/models/m.h.11/ready", 200));
+    free(ask_as(KEY, "GET", "/v2/models/m.h.12/ready", 404));
     free(ask_as("", "GET", "/v2/models/attention/ready", 200));
 }
 

@@ -321,13 +321,14 @@ static bool sends_json(const char *headers) {
 
 /* Writes one JSON file {"method","path","status","media_type","body"[,"request"]} for
  * check_openapi.py. `request` is the body of a POST that was answered with 200; NULL if it is not
- * JSON. */
+ * JSON. An answer that is compressed is no JSON yet, so it is not recorded. */
 static void record(const char *method, const char *path, const void *request, size_t size,
                    const struct client_response *response) {
     static atomic_uint counter;
     const char *folder = getenv("ATTENTIOND_RECORD");
     char name[4096], media_type[256] = "";
-    if (folder == NULL || folder[0] == '\0') {
+    if (folder == NULL || folder[0] == '\0' ||
+        client_header(response, "Content-Encoding", name, sizeof name)) {
         return;
     }
     snprintf(name, sizeof name, "%s/%ld-%u.json", folder, (long)getpid(),
