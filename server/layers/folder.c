@@ -218,23 +218,26 @@ static struct model_source *add_source(struct look *look) {
     return source;
 }
 
+/* The characters that the name of a model may have. */
+static const char name_characters[] =
+    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
+
 /* Returns whether a model may have this name. */
 static bool is_name(const char *name) {
     const size_t size = strlen(name);
-    return size > 0 && size <= LAYERS_NAME &&
-           strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-") ==
-               size;
+    return size > 0 && size <= LAYERS_NAME && strspn(name, name_characters) == size;
 }
 
-/* Gives a model its name, and refuses one that a path of the API cannot have. The text of such a
- * name ends with a question mark, so that it is not the name of another model. */
+/* Gives a model its name, and refuses one that a path of the API cannot have. Such a name gets
+ * question marks in place of its other characters, because the next page of a list may begin after
+ * it, and one at its end, so that it is not the name of another model. */
 static void name_source(struct model_source *source, const char *name) {
     snprintf(source->name, sizeof source->name, "%.*s", LAYERS_NAME, name);
     if (is_name(name)) {
         return;
     }
     for (char *c = source->name; *c != '\0'; c++) {
-        *c = (unsigned char)*c < 0x80 ? *c : '?';
+        *c = strchr(name_characters, *c) != NULL ? *c : '?';
     }
     const size_t size = strlen(source->name);
     strcpy(source->name + (size < LAYERS_NAME ? size : LAYERS_NAME - 1), "?");
