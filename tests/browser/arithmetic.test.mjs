@@ -96,7 +96,7 @@ test('the arithmetic holds with every option, and says what it cannot show', () 
     assert.equal((await found(page)).forbidden, true);
     assert.match(await page.textContent('.arithmetic-title'), /weight masked$/);
     assert.match(await page.textContent('.chain'), /\+ mask =−∞/);
-    await setBody(page, { Q, K, V, mask: Q.map(() => [0, 0, 0, 0]) });
+    await setBody(page, { Q, K, V, mask: Q.map(() => [false, false, false, false]) });
     assert.match(await page.textContent('.chain'), /all keys of the row are masked: weight0/);
   }));
 

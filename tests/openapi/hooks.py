@@ -371,7 +371,7 @@ SCALING = {"factor": 2, "original_max_position_embeddings": 8, "low_freq_factor"
 
 
 def turns(body):
-    return bool(body.get("rotary")) or "rotary_cos" in body
+    return body.get("rotary") not in (None, False) or "rotary_cos" in body
 
 
 def head_columns(body, d):
@@ -431,6 +431,8 @@ def fit_turns(body, d, batch, queries, new_keys, past):
 
 def fit_options(body, batch, heads, queries, keys):
     full = [batch, heads, queries, keys]
+    if body.get("causal") == "bottom_right" and "alignment" in body:
+        body["alignment"] = "bottom_right"
     for name in ("scale", "softcap"):
         if name in body:
             body[name] = tame(body[name])
@@ -448,7 +450,7 @@ def fit_options(body, batch, heads, queries, keys):
             elements = [type(first)(element) for element in elements]
             if not isinstance(first, bool) and not any(elements):  # numbers that are all 0 are refused
                 elements[0] = 1
-            body[name] = build(sizes(body[name]), elements)
+            body[name] = build(sizes(body[name]), iter(elements))
     for name in ("alibi", "sink"):
         listed = isinstance(body.get(name), list) or is_drawn(body.get(name))
         if listed or (name in body and name == "sink" and heads > 1):
