@@ -413,7 +413,7 @@ def fit_turns(body, d, batch, queries, new_keys, past):
     pairs = rotary.get("columns", d) // 2
     if rotary.get("scaling"):
         fit_scaling(rotary["scaling"], pairs)
-    if not turns(body) or queries != new_keys:
+    if queries != new_keys:
         body.pop("positions", None)
     rows = rotary.get("offset", 0) + past + queries + new_keys
     at_the_end = "bottom_right" in (body.get("causal"), body.get("alignment"))
@@ -422,6 +422,8 @@ def fit_turns(body, d, batch, queries, new_keys, past):
             body.pop(name, None)
         elif name in body:
             body[name] = reshape(body[name], [*batch, rows, pairs])
+    if not turns(body):
+        body.pop("positions", None)
     if "positions" in body:
         numbers = range(rows) if "rotary_cos" in body else [tame(leaf) for leaf in leaves(body["positions"])]
         drawn = is_drawn(body["positions"]) and "rotary_cos" not in body

@@ -235,8 +235,7 @@ Test(layers_store, gives_back_catalogues_that_are_not_needed) {
     cr_expect_eq(model->users, 2, "%zu", model->users);
     layers_give(the_layers, catalogue);
     catalogue = layers_take(the_layers);
-    while (((volatile const struct layer_model *)model)->users !=
-           1) { /* the store ends the old one */
+    while (((volatile const struct layer_model *)model)->users != 1) { /* the old one ends */
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     }
     layers_give(the_layers, catalogue);
