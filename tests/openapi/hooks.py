@@ -385,7 +385,7 @@ def fit_scaling(scaling, pairs):
         if type(value) in (int, float):
             scaling[name] = tame(value)
     for name, least in SCALING.items():
-        if name in scaling or kind not in ("default", "longrope"):
+        if name in scaling or kind != "default":
             scaling[name] = max(scaling.get(name, least), least)
     if "low_freq_factor" in scaling:
         scaling["high_freq_factor"] = scaling["low_freq_factor"] + scaling.get("high_freq_factor", 1)
@@ -425,10 +425,13 @@ def fit_turns(body, d, batch, queries, new_keys, past):
     if not turns(body):
         body.pop("positions", None)
     if "positions" in body:
-        numbers = range(rows) if "rotary_cos" in body else [tame(leaf) for leaf in leaves(body["positions"])]
-        drawn = is_drawn(body["positions"]) and "rotary_cos" not in body
         shape = [*batch, queries] if len(sizes(body["positions"])) == 2 else [queries]
-        body["positions"] = reshape(body["positions"], shape) if drawn else build(shape, itertools.cycle(numbers))
+        if "rotary_cos" in body:
+            body["positions"] = build(shape, itertools.cycle(range(rows)))
+        elif is_drawn(body["positions"]):
+            body["positions"] = reshape(body["positions"], shape)
+        else:
+            body["positions"] = build(shape, itertools.cycle([tame(leaf) for leaf in leaves(body["positions"])]))
 
 
 def fit_options(body, batch, heads, queries, keys):
