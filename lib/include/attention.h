@@ -298,7 +298,8 @@ typedef struct attn_options {
     const attn_tensor *past_k, *past_v; /* rows before those of K and V, in their form; or NULL */
     /* (d), in Q's dtype, or NULL: each row of Q, or of new keys, becomes w * x / sqrt(mean(x^2) +
      * norm_epsilon) in every head, before rotary (RMSNorm: Zhang and Sennrich 2019, arXiv
-     * 1910.07467). */
+     * 1910.07467). With (H*d), or (H_kv*d) for norm_k, the mean is that of all heads together, as
+     * in OLMo 2 (arXiv 2501.00656). */
     const attn_tensor *norm_q, *norm_k;
     double norm_epsilon;       /* >= 0 and finite; 0 = 1e-6 */
     const attn_rotary *rotary; /* borrowed while the plan is made; NULL = none */

@@ -87,7 +87,7 @@ bool attn_plan_bytes(const attn_plan *plan, size_t threads, size_t *bytes) {
 static void merge_groups(attn_plan *plan) {
     const size_t group = plan->heads / plan->kv_heads;
     if (plan->n != 1 || group == 1 || plan->per_head || plan->slopes != NULL ||
-        plan->sinks != NULL || plan->mean_over_heads) {
+        plan->sinks != NULL || plan->mean_over_heads || plan->whole_q) {
         return;
     }
     plan->q.ld = plan->head[1].q - plan->head[0].q;

@@ -280,6 +280,7 @@ struct attn_plan {
     bool mean_over_heads;
     size_t top_k;
     const void *norm_q, *norm_k; /* borrowed; NULL if there are none */
+    bool whole_q, whole_k;       /* the norm goes over the columns of all heads */
     double norm_epsilon;
     struct rotary rotary;
 

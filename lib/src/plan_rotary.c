@@ -148,8 +148,10 @@ void plan_frequencies(attn_plan *plan) {
 
 /* ----------------------------------------------------------------------------------- the checks */
 
+/* Checks the norm of a matrix with so many heads. *whole says that it goes over all of them. */
 static attn_status check_norm(const attn_plan *plan, const attn_tensor *norm, const char *name,
-                              const void **out, attn_error *error) {
+                              size_t heads, const void **out, bool *whole, attn_error *error) {
+    size_t columns = plan->head[0].d;
     if (norm == NULL) {
         return ATTN_OK;
     }
@@ -157,9 +159,13 @@ static attn_status check_norm(const attn_plan *plan, const attn_tensor *norm, co
     ATTN_TRY(check_dtype(norm, name, plan->dtype, error));
     *out = norm->data;
     for (size_t h = 0; h < plan->heads; h++) {
-        ATTN_TRY(check_shape(norm, name, 1, &plan->head[h].d, error));
+        if (plan->head[h].d != columns) { /* one of the two does not fit */
+            ATTN_TRY(check_shape(norm, name, 1, &columns, error));
+            return check_shape(norm, name, 1, &plan->head[h].d, error);
+        }
     }
-    return ATTN_OK;
+    *whole = heads > 1 && norm->shape[0] == heads * columns;
+    return *whole ? ATTN_OK : check_shape(norm, name, 1, &columns, error);
 }
 
 /* Fails unless a number that the scaling needs is finite and at least `least`. */
@@ -378,7 +384,9 @@ attn_status plan_turns(attn_plan *plan, const attn_options *o, attn_error *error
                          "norm_epsilon is %g; it must be a finite number of at least 0",
                          o->norm_epsilon);
     }
-    ATTN_TRY(check_norm(plan, o->norm_q, "norm_Q", &plan->norm_q, error));
-    ATTN_TRY(check_norm(plan, o->norm_k, "norm_K", &plan->norm_k, error));
+    ATTN_TRY(
+        check_norm(plan, o->norm_q, "norm_Q", plan->heads, &plan->norm_q, &plan->whole_q, error));
+    ATTN_TRY(check_norm(plan, o->norm_k, "norm_K", plan->kv_heads, &plan->norm_k, &plan->whole_k,
+                        error));
     return o->rotary == NULL ? ATTN_OK : check_rotary(plan, o->rotary, error);
 }

@@ -250,6 +250,7 @@ static bool check_settings(const struct search *s) {
 static bool check_sizes(const struct search *s) {
     struct layer *layer = s->layer;
     const struct layer_tensor *t = layer->tensors;
+    const bool whole = (s->type->flags & MODEL_WHOLE) != 0;
     const size_t q = t[LAYER_W_Q].count, k = t[LAYER_W_K].count, v = t[LAYER_W_V].count;
     layer->d_model = pack_inputs(&t[LAYER_W_Q]);
     layer->d_context = pack_inputs(&t[LAYER_W_K]);
@@ -281,8 +282,8 @@ static bool check_sizes(const struct search *s) {
            check_vector(layer, LAYER_B_K, "bias of K", k) &&
            check_vector(layer, LAYER_B_V, "bias of V", v) &&
            check_vector(layer, LAYER_B_O, "bias of the output", layer->d_out) &&
-           check_vector(layer, LAYER_NORM_Q, "norm of Q", layer->d) &&
-           check_vector(layer, LAYER_NORM_K, "norm of K", layer->d) &&
+           check_vector(layer, LAYER_NORM_Q, "norm of Q", whole ? q : layer->d) &&
+           check_vector(layer, LAYER_NORM_K, "norm of K", whole ? k : layer->d) &&
            check_vector(layer, LAYER_BIAS_K, "bias_k", k) &&
            check_vector(layer, LAYER_BIAS_V, "bias_v", v) &&
            check_vector(layer, LAYER_SINK, "sinks", layer->heads) && check_settings(s);

@@ -80,7 +80,8 @@ enum {
     MODEL_ROPE_BY_TYPE = 1 << 4, /* rope_parameters has an object for each type of layer */
     MODEL_NORMS = 1 << 5,        /* Q and K are normalised in each head */
     MODEL_FROM_ONE = 1 << 6,     /* norms are stored as differences from 1 */
-    MODEL_SINKS = 1 << 7         /* each head has a sink */
+    MODEL_SINKS = 1 << 7,        /* each head has a sink */
+    MODEL_WHOLE = 1 << 8         /* norms go over all heads together */
 };
 
 /* A model type inside another one, such as the text model of one that sees, too. */

@@ -264,6 +264,10 @@ class Families(Models):
     def test_olmo(self):
         self.check_decoder(transformers.OlmoModel, transformers.OlmoConfig)
 
+    def test_olmo2(self):
+        """Its norms go over all heads together."""
+        self.check_decoder(transformers.Olmo2Model, transformers.Olmo2Config)
+
     def test_phi3(self):
         """Q, K and V are one tensor of unequal parts, and a part of the columns is turned."""
         self.check_decoder(transformers.Phi3Model, transformers.Phi3Config, pad_token_id=0, sliding_window=5,

@@ -11,13 +11,31 @@ static const attn_tensor *draw_norm(struct random_call *c, size_t d, double **we
     return tensor_of(c, *weights, 1, &d);
 }
 
-static void normalise(double *x, const double *weights, size_t d, double epsilon) {
+/* Normalises a row of so many heads, which begins at x[h] + at in head h. */
+static void normalise(double *const *x, size_t heads, size_t at, const double *weights, size_t d,
+                      double epsilon) {
     double squares = 0;
-    for (size_t e = 0; e < d; e++) {
-        squares += x[e] * x[e];
+    for (size_t h = 0; h < heads; h++) {
+        for (size_t e = 0; e < d; e++) {
+            squares += x[h][at + e] * x[h][at + e];
+        }
     }
-    for (size_t e = 0; e < d; e++) {
-        x[e] = weights[e] * x[e] / sqrt(squares / (double)d + epsilon);
+    for (size_t h = 0; h < heads; h++) {
+        for (size_t e = 0; e < d; e++) {
+            x[h][at + e] *= weights[h * d + e] / sqrt(squares / (double)(heads * d) + epsilon);
+        }
+    }
+}
+
+/* Normalises a row in every head, or in all heads together. */
+static void normalise_heads(double *const *x, size_t heads, size_t at, const double *weights,
+                            size_t d, double epsilon, bool whole) {
+    if (whole) {
+        normalise(x, heads, at, weights, d, epsilon);
+        return;
+    }
+    for (size_t h = 0; h < heads; h++) {
+        normalise(x + h, 1, at, weights, d, epsilon);
     }
 }
 
@@ -96,6 +114,7 @@ static void draw_rotary(struct random_call *c, struct turns *t) {
 void draw_turns(struct random_call *c) {
     struct turns t = {0};
     double *norm_q = NULL, *norm_k = NULL;
+    bool whole = false; /* the norms go over all heads */
     const double epsilon = 1e-3;
     const size_t d = c->d[0];
     for (size_t h = 0; h < c->H; h++) {
@@ -104,27 +123,29 @@ void draw_turns(struct random_call *c) {
         }
     }
     if (rng_chance(&c->rng, 4)) {
-        c->options.norm_q = draw_norm(c, d, &norm_q);
-        c->options.norm_k = rng_chance(&c->rng, 2) ? draw_norm(c, d, &norm_k) : NULL;
+        whole = rng_chance(&c->rng, 3);
+        c->options.norm_q = draw_norm(c, whole ? c->H * d : d, &norm_q);
+        c->options.norm_k =
+            rng_chance(&c->rng, 2) ? draw_norm(c, whole ? c->KV * d : d, &norm_k) : NULL;
         c->options.norm_epsilon = epsilon;
     }
     if (d > 1 && rng_chance(&c->rng, 3)) {
         draw_rotary(c, &t);
     }
     for (size_t b = 0; b < c->B; b++) {
+        for (size_t i = 0; norm_q != NULL && i < c->n; i++) {
+            normalise_heads(c->Q[b], c->H, i * d, norm_q, d, epsilon, whole);
+        }
+        for (size_t j = c->p; norm_k != NULL && !(b > 0 && c->shared) && j < c->m - c->extra; j++) {
+            normalise_heads(c->K[b], c->KV, j * d, norm_k, d, epsilon, whole);
+        }
         for (size_t h = 0; h < c->H; h++) {
             for (size_t i = 0; i < c->n; i++) {
-                if (norm_q != NULL) {
-                    normalise(c->Q[b][h] + i * d, norm_q, d, epsilon);
-                }
                 turn(c, &t, c->Q[b][h] + i * d, b, i, random_position(c, b, i) + c->rotary.offset);
             }
         }
         for (size_t h = 0; h < c->KV && !(b > 0 && c->shared); h++) {
             for (size_t j = c->p; j < c->m - c->extra; j++) {
-                if (norm_k != NULL) {
-                    normalise(c->K[b][h] + j * d, norm_k, d, epsilon);
-                }
                 turn(c, &t, c->K[b][h] + j * d, b, j - c->p, (int64_t)j + c->rotary.offset);
             }
         }
