@@ -211,7 +211,7 @@ static bool check_columns(const struct call *call, const struct api_request *req
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         from = inputs[i] != NULL ? i : from; /* an input that is missing is the one before it */
         const attn_tensor *x = inputs[from];
-        if (x->rank < 2) {
+        if (x == NULL || x->rank < 2) {
             return true; /* the library refuses it */
         }
         const size_t columns = x->shape[x->rank - 1];

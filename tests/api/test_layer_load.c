@@ -1,4 +1,5 @@
-/* test_layer_load.c - a stored layer whose matrices are as large as one task takes, and no layer. */
+/* test_layer_load.c - a stored layer whose matrices are as large as one task takes, and no
+ * layer. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -133,8 +133,8 @@ static void expect_number(const char *prefix, const char *text) {
     layer_config_expect(text, "gpt2");
 }
 
-/* Without a number, and with several numbers as in the prefix of sentence-transformers, nobody knows
- * which layer it is. Models whose layers are all alike do not need to know it. */
+/* Without a number, and with several numbers as in the prefix of sentence-transformers, nobody
+ * knows which layer it is. Models whose layers are all alike do not need to know it. */
 Test(layers_options, need_a_number_if_it_decides) {
     expect_number("attn.", "have no number");
     expect_number("0.auto_model.h.1.attn.", "have more than one number");
