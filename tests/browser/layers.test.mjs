@@ -111,7 +111,7 @@ before(async () => {
   folder = mkdtempSync(join(tmpdir(), 'layers-'));
   mkdirSync(join(folder, 'tiny'));
   writeFileSync(join(folder, 'tiny', 'model.safetensors'), bert());
-  writeFileSync(join(folder, 'tiny', 'config.json'), JSON.stringify({ model_type: 'bert', num_attention_heads: HEADS }));
+  writeFileSync(join(folder, 'tiny', 'config.json'), JSON.stringify({ model_type: 'bert', num_attention_heads: HEADS, hidden_size: D }));
   writeFileSync(join(folder, 'headless.safetensors'), bert());
   daemon = await startDaemon('--layers', folder);
 });
@@ -177,7 +177,7 @@ test('the section lists models, their layers, and what is not served with the re
       told,
       refused.map(({ name, reason }) => `${name}: ${reason}`),
     );
-    assert.match(told[0], /head/);
+    assert.match(told[0], /model_type/);
     assert.deepEqual(await page.locator('#layers-target option').evaluateAll((all) => all.map(({ value }) => value)), [
       'tiny',
       ...range(LAYERS).map((at) => `tiny.encoder.layer.${at}.attention`),
@@ -422,7 +422,7 @@ test('the list comes late, and nothing that is on the page moves', async () => {
     const { page, context, close } = await newPage({ origin: daemon.base, baseURL: daemon.base, ...options });
     let go;
     const held = new Promise((resolve) => (go = resolve));
-    await context.route(/\/layers$/, (route) => held.then(() => route.continue()));
+    await context.route(/\/layers(\?.*)?$/, (route) => held.then(() => route.continue()));
     await open(page);
     await page.waitForTimeout(500);
     const places = () =>
@@ -469,7 +469,7 @@ async function pretend(context, { layers, heads, n }) {
   const uniform = drawer(3)(n * n).map(Math.abs);
   const weights = range(n).map((row) => Array.from(uniform.subarray(row * n, (row + 1) * n), (x) => Number(x.toFixed(4))));
   const answer = JSON.stringify({ layers: list.map(({ name }) => ({ name, weights: Array(heads).fill(weights) })) });
-  await context.route(/\/layers$/, (route) => route.fulfill({ json: { layers: list, refused: [] } }));
+  await context.route(/\/layers(\?.*)?$/, (route) => route.fulfill({ json: { layers: list, refused: [] } }));
   await context.route(/\/layers\/big\/attention$/, (route) => route.fulfill({ contentType: 'application/json', body: answer }));
 }
 const statesOf = (layers, n) => tensorFile([['X', [layers, n, D], new Float32Array(layers * n * D)]], { model: 'big' });
@@ -546,7 +546,7 @@ test('the parts of a model with an encoder and a decoder can be chosen', async (
     dtype: 'F32',
     bytes: 1,
   }));
-  await context.route(/\/layers$/, (route) =>
+  await context.route(/\/layers(\?.*)?$/, (route) =>
     route.fulfill({ json: { layers, refused: [{ model: 'odd', file: 'odd.safetensors', reason: 'is cut' }] } }),
   );
   await open(page);
