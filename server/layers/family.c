@@ -167,12 +167,12 @@ static bool check_vectors(const struct search *s) {
         biases |= type->biases_of_key;
     }
     for (int i = 0; i < 4; i++) {
-        const enum layer_part part = LAYER_B_Q + i;
+        const enum layer_part part = (enum layer_part)(LAYER_B_Q + i);
         if (s->family->tensors[part] != NULL && !check_presence(s, part, biases >> i & 1)) {
             return false;
         }
     }
-    for (int part = LAYER_NORM_Q; part <= LAYER_NORM_K; part++) {
+    for (enum layer_part part = LAYER_NORM_Q; part <= LAYER_NORM_K; part++) {
         if (s->family->tensors[part] != NULL &&
             !check_presence(s, part, (type->flags & MODEL_NORMS) != 0)) {
             return false;
