@@ -233,6 +233,13 @@ def binary_inference(path, recipe):
     return len(header), header + packed(recipe["type"], matrices)
 
 
+def without_lists(value):
+    """Empties all lists, because JSON with a list of different types is refused wherever it stands."""
+    if isinstance(value, dict):
+        return {name: without_lists(each) for name, each in value.items()}
+    return [] if isinstance(value, list) else value
+
+
 def inference(path, body):
     """Returns a body of the protocol as JSON. It keeps what has nothing to do with the sizes of its tensors."""
     matrices, options = parts(path, body)
@@ -240,14 +247,14 @@ def inference(path, body):
                                for name, matrix in matrices.items()]}
     if body.get("parameters"):
         made["parameters"] = {
-            name: value for name, value in body["parameters"].items()
+            name: without_lists(value) for name, value in body["parameters"].items()
             if name in ("binary_data_output", "priority", "headers") or name.startswith("triton_")
         } | texts(options)
     for key, value in ("model_name", LAYER if path == STORED_ATTENTION else path[1:]), ("model_version", "1"):
         if body.get(key) is not None:
             made[key] = value
     if body.get("outputs"):
-        made["outputs"] = [{**body["outputs"][0], "name": "output"}]
+        made["outputs"] = [without_lists({**body["outputs"][0], "name": "output"})]
         for output in made["outputs"]:
             (output.get("parameters") or {}).pop("classification", None)
     return made
