@@ -120,7 +120,7 @@ start_load() {
     for client in 1 2 3 4; do
         while [ -e "$work/load" ]; do
             curl -s -m 30 --rate 25/s --cacert docker/secrets/certificate.pem -w 'status %{http_code}\n' "$@" \
-                -d '{"X": [[1, 2], [3, 4]], "digits": 3}' "$edge/attention?[1-20]" || true
+                -d '{"X": [[1, 2], [3, 4]], "digits": 3}' "$edge/attention#[1-20]" || true
         done >"$work/answers.$client" &
     done
 }
