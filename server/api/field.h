@@ -57,7 +57,7 @@ struct field {
     /* `hint` is for the objects of the bits `hint_at`, which do not have the key. */
     unsigned hint_at;
     const char *hint;
-    /* What is said of a mask of numbers that are not 0 and 1 or are all 0, and of one of rank 1. */
+    /* The hints for a mask: if its numbers are not 0 and 1 or are all 0, and if it has rank 1. */
     const char *not_a_mask, *flat;
 };
 

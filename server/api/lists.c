@@ -23,7 +23,7 @@ struct listing {
     struct codec_items items;
 };
 
-/* What the names of a list are made of. A question mark is the end of a name that is refused. */
+/* The characters of the names in a list. Only names that are refused have question marks. */
 static const char characters[] =
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-?";
 

@@ -77,8 +77,8 @@ static int by_text(const void *a, const void *b) {
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* What was taken by the last look stays. New settings come before new tensors, which would be read
- * in another way without them. */
+/* Sorts entries by their right to be taken. Those of the last look come first. New settings come
+ * before new tensors, which would be read in another way without them. */
 static int by_rank(const void *a, const void *b) {
     const struct entry *first = a, *second = b;
     if (first->seen != second->seen) {

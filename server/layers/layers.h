@@ -36,7 +36,7 @@ struct layer_shard {
     int folder;    /* borrowed: the descriptor of the folder */
     char *path;    /* owned; inside the folder */
     uint64_t data; /* where the bytes of the tensors begin */
-    /* What the file system said of the file when its header was read. */
+    /* The properties that the file had when its header was read. */
     uint64_t device, inode, size;
     struct timespec modified, changed;
 };

@@ -30,7 +30,7 @@ struct tensor_names {
     char text[];
 };
 
-/* What a model is made of while it is read. */
+/* A model that is being read, and the memory that only its reading needs. */
 struct reading {
     int folder;
     struct layer_model *model;

@@ -27,7 +27,7 @@ struct family {
     bool needs_output; /* a prefix without W_O is no layer of this family */
 };
 
-/* What a key of config.json must be. */
+/* The kinds of values that keys of config.json have. */
 enum key_kind {
     KEY_COUNT,    /* a whole number from 1 to 2^20 */
     KEY_INDEX,    /* a whole number from 0 to 2^20 */

@@ -548,7 +548,7 @@ Test(inference, timeout_in_microseconds) {
     }
 }
 
-/* As many texts, and as many bytes of texts, as the fixed limits say are taken. */
+/* The service takes texts up to the fixed limits of their number and of their bytes. */
 Test(inference, most_texts) {
     enum {
         TEXTS = 16384,

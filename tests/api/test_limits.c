@@ -117,8 +117,8 @@ Test(errors, memory_over_its_limit) {
     daemon_end();
 }
 
-/* What would fit in no way is not said to fit. A request that is too large for the memory of all
- * requests is no 503, because it would never be answered. */
+/* The hint to ask for less is left out if nothing would fit. A request that is too large for the
+ * memory of all requests is no 503, because it would never be answered. */
 Test(errors, memory_that_is_never_there) {
     static const struct {
         const char *option, *value, *said;

@@ -325,7 +325,7 @@ static char *look(struct folder_seen *seen, size_t most) {
     "." count " files and folders in this folder are left out: at most 10 are taken, those that "  \
     "were there before and then by name; this limit is fixed "
 
-/* What was taken stays, settings come before tensors, and what is left out is counted. */
+/* Entries of the last look stay, settings come before tensors, and the rest is counted. */
 Test(layers_models, beyond_the_limit_are_left_out_with_a_reason) {
     struct folder_seen seen = {0};
     const struct {

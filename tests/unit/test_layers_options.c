@@ -228,7 +228,7 @@ Test(layers_options, are_turned_by_the_keys_beside_their_scaling) {
     }
 }
 
-/* What is not understood of the angles is never ignored. */
+/* A setting of the angles that is not understood is never ignored. */
 Test(layers_options, refuse_angles_that_are_not_known) {
     static const struct layer_keys cases[] = {
         {",\"partial_rotary_factor\":0.5",

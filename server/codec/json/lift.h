@@ -23,7 +23,7 @@ enum {
 };
 #define LIFT_NONE ((size_t)-1)
 
-/* What is still to be done to each number of an array, as bits; settle.c does it. */
+/* The work that settle.c still has to do on each number of an array, as bits. */
 enum {
     LIFT_TYPE = 1, /* the number must be one of another type, and may have to be converted */
     LIFT_MASK = 2  /* the number becomes a byte, 0 or 1 */
