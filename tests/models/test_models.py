@@ -460,7 +460,7 @@ class Refused(Models):
         """Their tensors have the names of a family, but their attention is another one."""
         configs = transformers.XGLMConfig(d_model=24, ffn_dim=32, num_layers=2, attention_heads=4, vocab_size=90), \
             transformers.GPTBigCodeConfig(n_embd=24, n_head=4, n_layer=2, vocab_size=90), \
-            transformers.Olmo2Config(**SMALL, num_key_value_heads=2)
+            transformers.CohereConfig(**SMALL, num_key_value_heads=2)
         for config in configs:
             with self.subTest(config.model_type):
                 model = transformers.AutoModel.from_config(config)
