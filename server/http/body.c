@@ -20,15 +20,15 @@ enum {
 static const double TURN_MS = 0.2;
 
 static void drop_reader(struct http_call *call) {
-    coding_reader_free(call->reader);
-    call->reader = NULL;
+    coding_reader_free(call->body.reader);
+    call->body.reader = NULL;
     http_call_hold(call, 0);
 }
 
 /* Refuses a compressed body that has a fault. Returns whether it has one. */
 static bool refuse_fault(struct http_call *call) {
     char text[192];
-    const int status = coding_fault(call->reader, text, sizeof text);
+    const int status = coding_fault(call->body.reader, text, sizeof text);
     if (status != 0) {
         http_call_refuse(call, status, "%s", text);
         call->response.refused = status == 503   ? "without memory"
@@ -46,19 +46,19 @@ static size_t take_compressed(struct http_call *call, const char *bytes, size_t 
     const struct http_server *server = call->server;
     char out[INFLATED];
     const int64_t start = clock_ns();
-    const size_t part = coding_read(call->reader, bytes, &size, out, sizeof out);
-    call->inflate_ms += clock_ms_since(start);
-    call->inflated += part;
+    const size_t part = coding_read(call->body.reader, bytes, &size, out, sizeof out);
+    call->body.inflate_ms += clock_ms_since(start);
+    call->body.inflated += part;
     if (refuse_fault(call)) {
         return 0;
     }
-    if (call->inflated > call->server->max_body) {
+    if (call->body.inflated > call->server->max_body) {
         http_call_refuse_size(call, "more bytes than allowed once it is decompressed");
         return 0;
     }
-    call->wants_body = http_call_hold(call, coding_memory(call->reader)) &&
-                       (part == 0 || server->app->body(call->exchange, out, part));
-    if (!call->wants_body) {
+    call->body.wanted = http_call_hold(call, coding_memory(call->body.reader)) &&
+                        (part == 0 || server->app->body(call->exchange, out, part));
+    if (!call->body.wanted) {
         drop_reader(call);
         return 0;
     }
@@ -68,52 +68,54 @@ static size_t take_compressed(struct http_call *call, const char *bytes, size_t 
 /* Gives the app a piece of a plain body. Returns how many bytes are left for the next turn. */
 static size_t take_plain(struct http_call *call, const char *bytes, size_t size) {
     const int64_t start = size > SLICE ? clock_ns() : 0; /* one slice needs no clock */
-    while (size > 0 && call->wants_body) {
+    while (size > 0 && call->body.wanted) {
         const size_t part = size < SLICE ? size : SLICE;
-        call->wants_body = call->server->app->body(call->exchange, bytes, part);
+        call->body.wanted = call->server->app->body(call->exchange, bytes, part);
         bytes += part;
         size -= part;
         if (size > 0 && clock_ms_since(start) > TURN_MS) {
             break;
         }
     }
-    return call->wants_body ? size : 0;
+    return call->body.wanted ? size : 0;
 }
 
 bool body_take(struct http_call *call, const void *bytes, size_t size, size_t *left) {
     const struct http_server *server = call->server;
     *left = 0;
-    call->received += size;
-    call->pieces++;
+    call->body.received += size;
+    call->body.pieces++;
     watch_until(&call->connection->watched, call->begun_ns / 1000000 + server->body_ms +
-                                                (int64_t)(call->received / WATCH_SLOWEST));
-    bool crumbs = call->pieces > MAX_PIECES && call->received < call->pieces * MIN_PIECE;
-    if (call->received / 2 > call->server->max_body || (crumbs && call->pieces > END_PIECES)) {
+                                                (int64_t)(call->body.received / WATCH_SLOWEST));
+    bool crumbs =
+        call->body.pieces > MAX_PIECES && call->body.received < call->body.pieces * MIN_PIECE;
+    if (call->body.received / 2 > call->server->max_body ||
+        (crumbs && call->body.pieces > END_PIECES)) {
         return false;
     }
     if (call->answered) {
         return true;
     }
-    if (call->received > call->server->max_body) {
-        http_call_refuse_size(call, "%llu bytes or more", (unsigned long long)call->received);
+    if (call->body.received > call->server->max_body) {
+        http_call_refuse_size(call, "%llu bytes or more", (unsigned long long)call->body.received);
     } else if (crumbs) {
         http_call_refuse(call, 400,
                          "the body comes in more than %d pieces of less than %d bytes on average",
                          MAX_PIECES, MIN_PIECE);
-    } else if (call->reader != NULL || call->wants_body) {
-        *left = call->reader != NULL ? take_compressed(call, bytes, size)
-                                     : take_plain(call, bytes, size);
-        call->received -= *left;
-        call->pieces -= *left > 0; /* the rest of a piece is not counted as another piece */
+    } else if (call->body.reader != NULL || call->body.wanted) {
+        *left = call->body.reader != NULL ? take_compressed(call, bytes, size)
+                                          : take_plain(call, bytes, size);
+        call->body.received -= *left;
+        call->body.pieces -= *left > 0; /* the rest of a piece is not counted as another piece */
     }
     return true;
 }
 
 void body_end(struct http_call *call) {
-    if (call->reader == NULL) {
+    if (call->body.reader == NULL) {
         return;
     }
-    coding_end(call->reader);
+    coding_end(call->body.reader);
     if (!refuse_fault(call)) {
         drop_reader(call);
     }

@@ -91,10 +91,10 @@ static bool begin_exchange(struct http_call *call, const struct framing_result *
     call->request.length = framing->coding == CODING_NONE ? length : 0;
     call->exchange = server->app->begin(server->app->context, &call->request, &call->response);
     call->answered = call->exchange == NULL;
-    call->wants_body = !call->answered;
-    if (framing->coding != CODING_NONE && call->wants_body) {
-        call->reader = coding_reader_create(framing->coding);
-        if (call->reader == NULL) {
+    call->body.wanted = !call->answered;
+    if (framing->coding != CODING_NONE && call->body.wanted) {
+        call->body.reader = coding_reader_create(framing->coding);
+        if (call->body.reader == NULL) {
             http_call_refuse(call, 503, "the server has no memory left for this request");
             call->response.refused = "without memory";
         }
@@ -144,7 +144,8 @@ static enum MHD_Result take_head(struct http_server *server, struct MHD_Connecti
     atomic_store_explicit(&own->watched.busy, true, memory_order_relaxed);
     watch_until(&own->watched, call->begun_ns / 1000000 + server->body_ms);
     if (server->compression) {
-        call->accepts = coding_choose(list.headers, list.count, CODINGS_MADE, &call->must_code);
+        call->coding.wish =
+            coding_choose(list.headers, list.count, CODINGS_MADE, &call->coding.must);
     }
     bool now;
     if (framing.status != 0) {
@@ -160,11 +161,11 @@ static enum MHD_Result take_head(struct http_server *server, struct MHD_Connecti
         now = begin_exchange(call, &framing);
     }
     if (call->response.asset != NULL) {
-        call->coding = asset_choose(&call->response, list.headers, list.count);
-        call->accepts = CODING_NONE;
+        call->coding.used = asset_choose(&call->response, list.headers, list.count);
+        call->coding.wish = CODING_NONE;
     }
     call->response.close |= now; /* libmicrohttpd closes it in any case */
-    return now ? respond_send(call, connection) : MHD_YES;
+    return now ? respond_send(call) : MHD_YES;
 }
 
 /* ------------------------------------------------------------------------------------- the end */
@@ -177,23 +178,23 @@ static void on_leave(struct watched *watched) {
     call->server->app->cancel(call->exchange);
 }
 
-static void wait_for_answer(struct http_call *call, struct MHD_Connection *connection) {
-    http_call_suspend(call, connection);
+static void wait_for_answer(struct http_call *call) {
+    http_call_suspend(call);
     watch_wait(call->server->watch, &call->connection->watched, on_leave);
     call->server->app->start(call->exchange, (struct http_pending *)call);
 }
 
 /* The last step of a request. There are two if the answer comes later. */
-static enum MHD_Result take_end(struct http_call *call, struct MHD_Connection *connection) {
+static enum MHD_Result take_end(struct http_call *call) {
     body_end(call);
     if (!call->answered) {
         call->answered = call->server->app->end(call->exchange, &call->request, &call->response);
     }
     if (!call->answered) {
-        wait_for_answer(call, connection);
+        wait_for_answer(call);
         return MHD_YES;
     }
-    return respond_send(call, connection);
+    return respond_send(call);
 }
 
 /* The client's address as text, without its port. */
@@ -216,7 +217,7 @@ static void tell_completed(const struct http_call *call, struct MHD_Connection *
     const struct http_app *app = call->server->app;
     const struct http_record record = {
         .status = call->status,
-        .received = call->received,
+        .received = call->body.received,
         .sent = call->sent,
         .seconds = clock_ms_since(call->begun_ns) * 1e-3,
         .timing = call->response.timed ? call->response.timing : NULL,
@@ -267,7 +268,7 @@ static enum MHD_Result take_step(struct http_server *server, struct MHD_Connecti
         return take_head(server, connection, url, method, version, closure);
     }
     if (*size == 0) {
-        return take_end(*closure, connection);
+        return take_end(*closure);
     }
     size_t left = 0;
     const bool goes_on = body_take(*closure, bytes, *size, &left);

@@ -18,8 +18,8 @@ enum {
 };
 
 static void release_exchange(struct http_call *call) {
-    coding_reader_free(call->reader);
-    call->reader = NULL;
+    coding_reader_free(call->body.reader);
+    call->body.reader = NULL;
     if (call->exchange != NULL) {
         call->server->app->release(call->exchange);
     }
@@ -147,6 +147,7 @@ struct http_call *http_call_create(struct http_server *server, struct http_conne
 void http_call_free(struct http_call *call) {
     release_exchange(call);
     release_response(&call->response);
+    free(call->stream);
     atomic_fetch_sub(&call->server->requests, 1);
     if (call->connection->idle == NULL && call->path_room == USUAL_PATH) {
         call->connection->idle = call;
@@ -162,11 +163,10 @@ bool http_call_hold(struct http_call *call, size_t bytes) {
     return same || app->hold(call->exchange, bytes);
 }
 
-void http_call_suspend(struct http_call *call, struct MHD_Connection *connection) {
-    call->suspended = connection;
+void http_call_suspend(struct http_call *call) {
     call->connection->call = call;
     atomic_fetch_add(&call->server->pending, 1);
-    MHD_suspend_connection(connection);
+    MHD_suspend_connection(call->connection->mhd);
 }
 
 void http_resume(struct http_pending *pending) {
@@ -178,6 +178,6 @@ void http_resume(struct http_pending *pending) {
     } else {
         watch_go_on(&call->connection->watched);
     }
-    MHD_resume_connection(call->suspended);
+    MHD_resume_connection(call->connection->mhd);
     atomic_fetch_sub(&server->pending, 1); /* the call may have been freed by now */
 }

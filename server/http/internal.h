@@ -57,41 +57,51 @@ struct http_server {
 struct http_connection {
     struct watched watched;
     struct http_server *server;
-    struct tls_pair *pair;  /* the certificate and key of the TLS session, or NULL */
-    struct http_call *call; /* the call that was pending last */
-    struct http_call *idle; /* owned; memory for the next call, or NULL */
-    bool untimed;           /* libmicrohttpd's idle timeout is off */
-    bool ends;              /* the last response that was queued says that the server closes it */
+    struct MHD_Connection *mhd; /* the connection in libmicrohttpd */
+    struct tls_pair *pair;      /* the certificate and key of the TLS session, or NULL */
+    struct http_call *call;     /* the call that was pending last */
+    struct http_call *idle;     /* owned; memory for the next call, or NULL */
+    bool untimed;               /* libmicrohttpd's idle timeout is off */
+    bool ends;          /* the last response that was queued says that the server closes it */
     const char *target; /* raw, of the last request, in libmicrohttpd's buffer; NULL: none yet */
     size_t target_size;
 };
 
-/* A call: one request with its response. It lives from the first step of the handler to
- * handler_on_completed, on one I/O thread. */
-struct http_call {
-    struct http_server *server;
-    struct http_connection *connection;
-    struct MHD_Connection *suspended; /* libmicrohttpd's connection, while the call is pending */
-    struct http_stream *stream; /* a body that is made while it is sent, or NULL; see respond.c */
-    int64_t begun_ns;           /* clock_ns() when the head was complete */
-    int status;    /* the status of the queued response; 0: none was queued, or the client left */
-    uint64_t sent; /* bytes of the body of the response */
-    struct http_request request; /* points into this struct */
-    struct http_response response;
-    void *exchange;               /* the app's; NULL if it answered at once, or when released */
-    bool client_left;             /* the client left while the answer was made */
-    bool answered;                /* `response` is complete; the rest of the body is dropped */
-    bool wants_body;              /* the app wants more of the body */
-    uint64_t received;            /* bytes of the body, as they were sent */
+/* The body of a request, as it arrives. */
+struct http_body {
+    bool wanted;                  /* the app wants more of it */
+    uint64_t received;            /* bytes, as they were sent */
     uint64_t pieces;              /* pieces in which these bytes were received */
     struct coding_reader *reader; /* decodes a compressed body while the app wants it; else NULL */
     uint64_t inflated;            /* bytes that the reader has given */
     double inflate_ms;
-    size_t held;         /* bytes that the app was told to count for a coding */
-    enum coding accepts; /* the coding that the response should have */
-    enum coding coding;  /* the coding that it has */
-    bool must_code;      /* the client rules out a response without a coding */
-    bool preflight;      /* the response answers a CORS preflight request */
+};
+
+/* The coding of a response. */
+struct http_coding {
+    enum coding wish; /* the coding that the client prefers */
+    bool must;        /* the client rules out a response without a coding */
+    enum coding used;
+};
+
+/* A call: one request with its response. It lives from the first step of the handler to
+ * handler_on_completed, on one I/O thread. libmicrohttpd borrows the body of the response. */
+struct http_call {
+    struct http_server *server;
+    struct http_connection *connection;
+    int64_t begun_ns;            /* clock_ns() when the head was complete */
+    struct http_request request; /* points into this struct */
+    struct http_body body;
+    void *exchange;   /* the app's; NULL if it answered at once, or when released */
+    size_t held;      /* bytes that the app was told to count for a coding */
+    bool answered;    /* `response` is complete; the rest of the body is dropped */
+    bool client_left; /* the client left while the answer was made */
+    bool preflight;   /* the response answers a CORS preflight request */
+    struct http_response response;
+    struct http_coding coding;
+    struct http_stream *stream; /* owned; see respond.c */
+    int status;    /* the status of the queued response; 0: none was queued, or the client left */
+    uint64_t sent; /* bytes of the body of the response */
     char method[8];
     char id[FRAMING_MAX_ID + 1];
     char media_type[128];
@@ -125,7 +135,7 @@ void body_end(struct http_call *call);
 
 /* Queues call->response. Returns MHD_NO if that fails; libmicrohttpd then cuts off the connection.
  */
-enum MHD_Result respond_send(struct http_call *call, struct MHD_Connection *connection);
+enum MHD_Result respond_send(struct http_call *call);
 
 /* -------------------------------------------------------------------------------- http_call.c */
 
@@ -152,6 +162,6 @@ bool http_call_hold(struct http_call *call, size_t bytes);
 
 /* Makes the call pending: libmicrohttpd leaves the connection alone until http_resume, which the
  * app may call at once. */
-void http_call_suspend(struct http_call *call, struct MHD_Connection *connection);
+void http_call_suspend(struct http_call *call);
 
 #endif

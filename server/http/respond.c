@@ -19,8 +19,9 @@ enum {
  * other clients. */
 static const double OWN_MS = 0.25, TURN_MS = 0.25;
 
+/* Adds a header. A value of NULL leaves it out. */
 static bool add_header(struct MHD_Response *out, const char *name, const char *value) {
-    return MHD_add_response_header(out, name, value) == MHD_YES;
+    return value == NULL || MHD_add_response_header(out, name, value) == MHD_YES;
 }
 
 /* Appends a whole number, or thousandths with their three decimals. It does not use printf, because
@@ -55,12 +56,12 @@ static void compress_response(struct http_call *call) {
     const int64_t start = clock_ns();
     /* A whole body exists twice for a moment; then only the compressed one is left. */
     const size_t whole = response->read == NULL ? response->size : 0;
-    const size_t memory = coding_stream_memory(call->accepts) + 2 * whole;
+    const size_t memory = coding_stream_memory(call->coding.wish) + 2 * whole;
     if (call->exchange != NULL && !http_call_hold(call, memory)) {
         return; /* it is sent uncompressed */
     }
-    if (coding_compress(response, call->accepts, call->must_code)) {
-        call->coding = call->accepts;
+    if (coding_compress(response, call->coding.wish, call->coding.must)) {
+        call->coding.used = call->coding.wish;
     }
     if (call->exchange != NULL && response->read == NULL) {
         http_call_hold(call, 0);
@@ -110,7 +111,7 @@ static bool add_vary(const struct http_call *call, struct MHD_Response *out) {
     const bool coding = call->server->compression || call->response.asset != NULL;
     const unsigned which = (call->server->cors_origins != NULL ? 1u : 0) |
                            (call->response.by_accept ? 2u : 0) | (coding ? 4u : 0);
-    return names[which] == NULL || add_header(out, "Vary", names[which]);
+    return add_header(out, "Vary", names[which]);
 }
 
 /* Says what caches may do with the response and, for an asset, what the page in it may do. */
@@ -127,42 +128,33 @@ static bool add_keeping(const struct http_response *response, struct MHD_Respons
            add_header(out, "Referrer-Policy", "no-referrer");
 }
 
-static bool add_inference_length(size_t size, struct MHD_Response *out) {
-    char text[24];
-    put_number(text, size, false);
-    return add_header(out, "Inference-Header-Content-Length", text);
-}
-
 static bool add_headers(const struct http_call *call, struct MHD_Response *out) {
     const struct http_response *response = &call->response;
     const char *type = response->media_type != NULL ? response->media_type : "application/json";
     const bool empty = (response->size == 0 && response->read == NULL) || response->status == 304;
+    const bool coded = call->coding.used != CODING_NONE;
+    const bool again = response->status == 503 && !response->lasting;
+    char length[24];
+    put_number(length, response->inference_length, false);
     return add_vary(call, out) && (call->server->cors_origins == NULL || add_cors(call, out)) &&
-           (call->coding == CODING_NONE ||
-            add_header(out, "Content-Encoding", coding_name(call->coding))) &&
-           (response->codings == NULL || add_header(out, "Accept-Encoding", response->codings)) &&
-           (response->status != 401 || add_header(out, "WWW-Authenticate", "Bearer")) &&
-           (empty || add_header(out, "Content-Type", type)) &&
-           (response->inference_length == 0 ||
-            add_inference_length(response->inference_length, out)) &&
+           add_header(out, "Content-Encoding", coded ? coding_name(call->coding.used) : NULL) &&
+           add_header(out, "Accept-Encoding", response->codings) &&
+           add_header(out, "WWW-Authenticate", response->status == 401 ? "Bearer" : NULL) &&
+           add_header(out, "Content-Type", empty ? NULL : type) &&
+           add_header(out, "Inference-Header-Content-Length",
+                      response->inference_length > 0 ? length : NULL) &&
            add_header(out, "X-Request-Id", call->id) && add_keeping(response, out) &&
            add_header(out, "X-Content-Type-Options", "nosniff") &&
-           (response->allow == NULL || add_header(out, "Allow", response->allow)) &&
-           (response->location == NULL || add_header(out, "Location", response->location)) &&
-           (response->status != 503 || response->lasting || add_header(out, "Retry-After", "1")) &&
+           add_header(out, "Allow", response->allow) &&
+           add_header(out, "Location", response->location) &&
+           add_header(out, "Retry-After", again ? "1" : NULL) &&
            (!response->timed || add_timing(out, response->timing)) &&
-           (!call->connection->ends || add_header(out, "Connection", "close"));
+           add_header(out, "Connection", call->connection->ends ? "close" : NULL);
 }
 
-/* A body that is made while it is sent. libmicrohttpd owns it, together with the response. */
+/* A body that is made while it is sent. */
 struct http_stream {
-    struct http_call *call; /* valid as long as read_stream is called */
-    struct MHD_Connection *connection;
-    void *body;
-    bool (*read)(void *body, char *out, size_t room, size_t *size);
-    void (*release)(void *body);
     double spent; /* milliseconds for which the I/O thread has made pieces */
-    bool sized;   /* the response has a Content-Length */
     bool ended, failed;
     size_t room;        /* bytes of `piece`; 0: the body is copied where it is to be sent from */
     size_t size, taken; /* piece[taken..size) is to be sent */
@@ -171,18 +163,24 @@ struct http_stream {
 
 _Static_assert(BLOCK + sizeof(struct http_stream) + PIECE <= HTTP_STREAM, "what http.h says");
 
+static bool read_body(struct http_call *call, char *out, size_t room, size_t *size) {
+    *size = 0;
+    return call->response.read((void *)call->response.body, out, room, size);
+}
+
 /* Makes the next piece, or as much of it as can be made in a turn. Returns the milliseconds that
  * this took. Once the server has ended, no piece is made: nobody would get the rest of the answer,
  * and making it would only delay the stop. */
-static double make_piece(struct http_stream *stream) {
+static double make_piece(struct http_call *call) {
+    struct http_stream *stream = call->stream;
     const int64_t start = clock_ns();
     double spent = 0;
     stream->size = stream->taken = 0;
-    stream->failed |= atomic_load(&stream->call->server->stage) == HTTP_ENDED;
+    stream->failed |= atomic_load(&call->server->stage) == HTTP_ENDED;
     while (!stream->ended && !stream->failed && stream->size < stream->room && spent < TURN_MS) {
         const size_t left = stream->room - stream->size, room = left < SLICE ? left : SLICE;
-        size_t size = 0;
-        stream->failed = !stream->read(stream->body, stream->piece + stream->size, room, &size);
+        size_t size;
+        stream->failed = !read_body(call, stream->piece + stream->size, room, &size);
         stream->ended = size == 0;
         stream->size += size;
         spent = clock_ms_since(start);
@@ -191,21 +189,20 @@ static double make_piece(struct http_stream *stream) {
 }
 
 void http_make(struct http_pending *pending) {
-    make_piece(((struct http_call *)pending)->stream);
+    make_piece((struct http_call *)pending);
 }
 
 /* Asks the app to make the next piece. Returns false if the caller is to make it. */
-static bool make_elsewhere(struct http_stream *stream) {
-    struct http_call *call = stream->call;
+static bool make_elsewhere(struct http_call *call) {
     struct http_server *server = call->server;
-    if (stream->spent < OWN_MS || call->exchange == NULL || server->app->make == NULL) {
+    if (call->stream->spent < OWN_MS || call->exchange == NULL || server->app->make == NULL) {
         return false;
     }
     atomic_fetch_add(&server->working, 1);
     const bool goes_on = atomic_load(&server->stage) != HTTP_ENDED;
     if (goes_on) {
         watch_halt(&call->connection->watched);
-        http_call_suspend(call, stream->connection);
+        http_call_suspend(call);
         server->app->make(call->exchange, (struct http_pending *)call);
     }
     atomic_fetch_sub(&server->working, 1);
@@ -214,100 +211,73 @@ static bool make_elsewhere(struct http_stream *stream) {
 
 /* Notes that libmicrohttpd gets the next `size` bytes of the body. If there are none, the body is
  * at its end, or it is shorter than its Content-Length. */
-static ssize_t give(struct http_stream *stream, size_t size) {
+static ssize_t give(struct http_call *call, size_t size) {
     if (size == 0) {
-        return stream->sized ? MHD_CONTENT_READER_END_WITH_ERROR : MHD_CONTENT_READER_END_OF_STREAM;
+        return call->response.size > 0 ? MHD_CONTENT_READER_END_WITH_ERROR
+                                       : MHD_CONTENT_READER_END_OF_STREAM;
     }
-    stream->call->sent += size;
-    watch_queue(&stream->call->connection->watched, size);
+    call->sent += size;
+    watch_queue(&call->connection->watched, size);
     return (ssize_t)size;
 }
 
-static ssize_t read_stream(void *stream_, uint64_t position, char *out, size_t room) {
-    struct http_stream *stream = stream_;
+static ssize_t read_stream(void *call_, uint64_t position, char *out, size_t room) {
+    struct http_call *call = call_;
+    struct http_stream *stream = call->stream;
+    size_t size;
     (void)position;
     if (stream->room == 0) {
-        size_t size = 0;
-        stream->read(stream->body, out, room, &size);
-        return give(stream, size);
+        read_body(call, out, room, &size);
+        return give(call, size);
     }
     if (stream->taken == stream->size && !stream->ended) {
-        if (make_elsewhere(stream)) {
+        if (make_elsewhere(call)) {
             return 0;
         }
-        stream->spent += make_piece(stream);
+        stream->spent += make_piece(call);
     }
     if (stream->failed) {
         return MHD_CONTENT_READER_END_WITH_ERROR;
     }
-    const size_t left = stream->size - stream->taken, size = left < room ? left : room;
+    size = stream->size - stream->taken;
+    size = size < room ? size : room;
     memcpy(out, stream->piece + stream->taken, size);
     stream->taken += size;
-    return give(stream, size);
+    return give(call, size);
 }
 
-static void free_stream(void *stream_) {
-    struct http_stream *stream = stream_;
-    if (stream->release != NULL) {
-        stream->release(stream->body);
-    }
-    free(stream);
-}
-
-static struct MHD_Response *create_stream(struct http_call *call,
-                                          struct MHD_Connection *connection) {
-    struct http_response *response = &call->response;
+/* Gives the body to libmicrohttpd, which copies nothing of a whole one. The body lives until
+ * http_call_free, which libmicrohttpd calls after the last byte. */
+static struct MHD_Response *create_response(struct http_call *call) {
+    const struct http_response *response = &call->response;
     const bool sized = response->size > 0;
+    if (response->read == NULL) {
+        return MHD_create_response_from_buffer(response->size, (void *)response->body,
+                                               MHD_RESPMEM_PERSISTENT);
+    }
     /* Chunks are written into libmicrohttpd's buffer for heads, and bodies of a known size into its
      * block. */
     const size_t block = !sized ? BLOCK : response->copies ? PIECE : PIECE / 2;
     const size_t room = !sized ? PIECE : PIECE - block;
-    struct http_stream *stream = malloc(sizeof *stream + room);
-    if (stream == NULL) {
+    call->stream = malloc(sizeof *call->stream + room);
+    if (call->stream == NULL) {
         return NULL;
     }
-    *stream = (struct http_stream){.call = call,
-                                   .connection = connection,
-                                   .body = (void *)response->body,
-                                   .read = response->read,
-                                   .release = response->release,
-                                   .sized = sized,
-                                   .room = room};
-    struct MHD_Response *out = MHD_create_response_from_callback(
-        sized ? response->size : MHD_SIZE_UNKNOWN, block, read_stream, stream, free_stream);
-    if (out == NULL) {
-        free(stream);
-    } else {
-        call->stream = stream;
-        response->release = NULL; /* the stream owns the body now */
-    }
-    return out;
-}
-
-/* Gives a whole body to libmicrohttpd without a copy. It is released when the last byte is sent. */
-static struct MHD_Response *create_whole(struct http_response *response) {
-    void *body = (void *)response->body;
-    if (response->release == NULL || response->size == 0) {
-        return MHD_create_response_from_buffer(response->size, body, MHD_RESPMEM_PERSISTENT);
-    }
-    struct MHD_Response *out = MHD_create_response_from_buffer_with_free_callback_cls(
-        response->size, body, response->release, body);
-    if (out != NULL) {
-        response->release = NULL; /* libmicrohttpd owns the body now */
-    }
-    return out;
+    *call->stream = (struct http_stream){.room = room};
+    return MHD_create_response_from_callback(sized ? response->size : MHD_SIZE_UNKNOWN, block,
+                                             read_stream, call, NULL);
 }
 
 /* Begins the deadline of the response. libmicrohttpd would close a connection as idle while its
  * client is still taking bytes from the buffer of the kernel. So while more than LITTLE is sent,
  * only the watch ends the connection. */
-static void begin_sending(struct http_call *call, struct MHD_Connection *connection) {
+static void begin_sending(struct http_call *call) {
     struct watched *watched = &call->connection->watched;
     const bool streams = call->response.read != NULL;
     watch_send(watched, call->server->write_ms, streams ? 0 : call->response.size);
     if (streams || atomic_load_explicit(&watched->queued, memory_order_relaxed) > LITTLE) {
         call->connection->untimed = true;
-        MHD_set_connection_option(connection, MHD_CONNECTION_OPTION_TIMEOUT, 0u);
+        MHD_set_connection_option(call->connection->mhd, MHD_CONNECTION_OPTION_TIMEOUT, 0u);
     }
 }
 
@@ -315,25 +285,26 @@ static void begin_sending(struct http_call *call, struct MHD_Connection *connect
  * tritonclient's asyncio client accepts gzip for every answer, but it inflates only results. */
 static bool may_compress(const struct http_call *call) {
     const bool result = call->response.timed && call->response.status == 200;
-    return call->accepts != CODING_NONE && (result || call->must_code || !call->request.inference);
+    return call->coding.wish != CODING_NONE &&
+           (result || call->coding.must || !call->request.inference);
 }
 
-enum MHD_Result respond_send(struct http_call *call, struct MHD_Connection *connection) {
+enum MHD_Result respond_send(struct http_call *call) {
     struct http_response *response = &call->response;
-    response->timing[HTTP_TIMING_DECODE] += call->inflate_ms;
+    response->timing[HTTP_TIMING_DECODE] += call->body.inflate_ms;
     if (may_compress(call)) {
         compress_response(call);
     }
     const bool streams = response->read != NULL;
-    struct MHD_Response *out = streams ? create_stream(call, connection) : create_whole(response);
+    struct MHD_Response *out = create_response(call);
     if (out == NULL) {
         return MHD_NO;
     }
     enum MHD_Result result = MHD_NO;
-    begin_sending(call, connection);
+    begin_sending(call);
     call->connection->ends = response->close || atomic_load(&call->server->stage) != HTTP_SERVING;
     if (add_headers(call, out)) {
-        result = MHD_queue_response(connection, (unsigned)response->status, out);
+        result = MHD_queue_response(call->connection->mhd, (unsigned)response->status, out);
     }
     MHD_destroy_response(out);
     call->status = result == MHD_YES && !call->client_left ? response->status : 0;

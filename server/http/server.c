@@ -39,6 +39,7 @@ static void open_connection(struct http_server *server, struct MHD_Connection *c
     atomic_fetch_add_explicit(&server->connections, 1, memory_order_relaxed);
     if (own != NULL) { /* otherwise the first request is cut off */
         own->server = server;
+        own->mhd = connection;
         own->pair = server->tls != NULL ? begin_tls(server, connection) : NULL;
         watch_for(&own->watched, server->header_ms); /* the time includes the handshake */
         watch_add(server->watch, &own->watched, fd);
