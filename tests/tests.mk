@@ -3,7 +3,7 @@
 SUITE ?= trixie
 
 # ------------------------------------------------------------------------------------------ files
-SUPPORT_MAINS   := tests/support/print_routes.c tests/support/run_kernels.c tests/support/load.c
+SUPPORT_MAINS   := tests/support/print_table.c tests/support/run_kernels.c tests/support/load.c
 SUPPORT_OBJECTS := $(patsubst %.c,$(O)/%.o,$(filter-out $(SUPPORT_MAINS),$(wildcard tests/support/*.c)))
 LEAKS           := $(O)/tests/support/leaks.o
 CHECK_OBJECTS   := $(addprefix $(O)/tests/support/,check_kernels.o check_tiles.o check_tile_softmax.o tile_trial.o \
@@ -38,7 +38,7 @@ $(O)/tests/bench/%.o:  FOLDER_FLAGS = $(BENCH_FLAGS)
 $(O)/tests/stress/%.o: FOLDER_FLAGS = $(UNIT_FLAGS)
 $(O)/tests/fuzz/%.o:   FOLDER_FLAGS = $(UNIT_FLAGS)
 $(O)/tests/memory/%.o: FOLDER_FLAGS = $(UNIT_FLAGS)
-$(addprefix $(O)/tests/support/,print_routes.o run_kernels.o) $(CHECK_OBJECTS): FOLDER_FLAGS = $(UNIT_FLAGS)
+$(addprefix $(O)/tests/support/,print_table.o run_kernels.o) $(CHECK_OBJECTS): FOLDER_FLAGS = $(UNIT_FLAGS)
 
 # The tests have stamps of their own. Their flags change when their packages are installed. What `make run` has compiled
 # need not be compiled again then.
@@ -89,7 +89,7 @@ $(O)/fuzz_%: $(O)/tests/fuzz/fuzz_%.o $(O)/tests/fuzz/ask.o $(O)/libsupport.a $(
 	@echo "  LINK  $@"
 	$(Q)$(LINK) -fsanitize=fuzzer $^ $(SERVER_LIBS)
 
-$(O)/print_routes: $(O)/tests/support/print_routes.o $(O)/libserver.a $(LIB_OBJECTS)
+$(O)/print_table: $(O)/tests/support/print_table.o $(O)/libserver.a $(LIB_OBJECTS)
 	@echo "  LINK  $@"
 	$(Q)$(LINK) $^ $(SERVER_LIBS)
 
@@ -97,8 +97,11 @@ $(O)/load: $(addprefix $(O)/tests/support/,load.o load_answer.o load_options.o)
 	@echo "  LINK  $@"
 	$(Q)$(LINK) $^ -lm
 
-$(O)/routes.txt: $(O)/print_routes
+$(O)/table.json: $(O)/print_table
 	$(Q)$< > $@
+
+$(O)/table.dict: $(O)/print_table
+	$(Q)$< dictionary > $@
 
 # run_kernels has only the row kernels and their checks. It is static and needs no BLAS, so that an emulator can run it.
 $(O)/run_kernels: $(O)/tests/support/run_kernels.o $(CHECK_OBJECTS) $(filter $(O)/lib/src/kernels/%,$(LIB_OBJECTS))
@@ -106,7 +109,7 @@ $(O)/run_kernels: $(O)/tests/support/run_kernels.o $(CHECK_OBJECTS) $(filter $(O
 	$(Q)$(CC) -static $(OWN_LDFLAGS) $(LDFLAGS) -o $@ $^ -lm
 
 .PHONY: test-programs bench-programs stress-programs
-test-programs: $(O)/unit-tests $(O)/api-tests $(O)/no-memory $(REPLAYS) $(DAEMON) $(O)/routes.txt ; @:
+test-programs: $(O)/unit-tests $(O)/api-tests $(O)/no-memory $(REPLAYS) $(DAEMON) $(O)/table.json ; @:
 bench-programs: $(BENCHES) $(DAEMON) ; @:
 stress-programs: $(STRESSES) ; @:
 # Without this line, make would delete the objects that only pattern rules name as soon as they are linked.
@@ -209,7 +212,7 @@ TARGET       ?= $(FUZZ_TARGETS)
 fuzz: ## Search for inputs that break the code: make fuzz FUZZ_SECONDS=600 TARGET=reader
 	@docker/packages.sh build test fuzz
 	$(again) BUILD=fuzz CC=clang CXX=clang++ run-fuzz
-run-fuzz: $(addprefix $(O)/fuzz_,$(TARGET))
+run-fuzz: $(addprefix $(O)/fuzz_,$(TARGET)) $(O)/table.dict
 	@tests/fuzz/run.sh $(O) $(FUZZ_SECONDS) $(TARGET)
 
 # The emulator is slow, so exp is tried at only one number in TEST_DIVISOR.

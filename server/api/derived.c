@@ -11,7 +11,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "api/fields.h"
+#include "api/field.h"
 
 enum {
     /* Multiply-adds that take as long as beginning a draw, drawing one number, and copying one. */
@@ -185,8 +185,10 @@ double derived_parts(const struct fields *fields, const struct codec_document *d
         !codec_as_integer(document, value, 1, MOST_PARTS, &heads, &unused)) {
         heads = 1;
     }
-    for (uint64_t rows = fields->matrices; rows != 0; rows &= rows - 1) {
-        batch = fmax(batch, matrix_batch(document, fields->values[__builtin_ctzll(rows)]));
+    for (size_t i = 0; i < fields->count; i++) {
+        if (fields->given[i].row->draw != FIELDS_NOT_DRAWN) {
+            batch = fmax(batch, matrix_batch(document, fields->given[i].value));
+        }
     }
     return fmin((double)heads * batch, MOST_PARTS);
 }

@@ -1,6 +1,6 @@
 /*
- * field.h - one row of the table of request fields, and the names that are no keys. Private to
- * fields.c, which has the table, field_readers.c and fields_foreign.c.
+ * field.h - one row of the table of request fields, and the names that are no keys. It is for the
+ * files that read fields, and for tests that print or draw them.
  */
 #ifndef API_FIELD_H
 #define API_FIELD_H
@@ -46,6 +46,10 @@ struct field {
     enum field_kind kind;
     int least, most; /* the rank of a matrix, or the value of an integer */
     enum fields_draw draw;
+    /* What a valid request may have here, for tests: the axes of a matrix, as
+     * tests/support/requests.h has their letters, or values in JSON with "|" between them. NULL:
+     * the kind says it. */
+    const char *sample;
     /* Offsets in the target of the group: struct api_work, struct call or struct call_weights. The
      * pointer to the matrix of a weight is in attn_projection. */
     size_t value, pointer;
@@ -60,6 +64,9 @@ struct field {
     /* The hints for a mask: if its numbers are not 0 and 1 or are all 0, and if it has rank 1. */
     const char *not_a_mask, *flat;
 };
+
+/* Returns a row of the table, or NULL if there is none. */
+const struct field *fields_row(size_t row);
 
 /* The readers of fields whose values have a form of their own; see field_readers.c and
  * field_rotary.c. */

@@ -50,34 +50,36 @@ static const char of_projections[] =
 
 static const struct field table[] = {
     /* The matrices that a call is about, and its projections. */
-    {"Q", ATTENTION, FIELDS_INPUTS, FIELD_MATRIX, 2, 4, NUMBERS, TENSOR(q, q), PROJECTED},
-    {"K", ATTENTION, FIELDS_INPUTS, FIELD_MATRIX, 2, 4, NUMBERS, TENSOR(k, k), PROJECTED},
-    {"V", ATTENTION, FIELDS_INPUTS, FIELD_MATRIX, 2, 4, NUMBERS, TENSOR(v, v), PROJECTED},
-    {"X", ATTENTION, FIELDS_INPUTS, FIELD_MATRIX, 2, 4, NUMBERS, TENSOR(x, multihead.x)},
-    {"X", PROJECTIONS, FIELDS_INPUTS, FIELD_MATRIX, 2, 3, NUMBERS, TENSOR(x, multihead.x)},
-    {"X", LAYER, FIELDS_INPUTS, FIELD_MATRIX, 2, 4, NUMBERS, TENSOR(x, multihead.x)},
-    {"X", SOFTMAX, FIELDS_INPUTS, FIELD_LOGITS, 1, ATTN_MAX_RANK, NUMBERS, TENSOR(x, multihead.x)},
-    {"axis", SOFTMAX, FIELDS_INPUTS, FIELD_INTEGER, -ATTN_MAX_RANK, ATTN_MAX_RANK, CALL(axis)},
-    {"context", WITH_X, FIELDS_INPUTS, FIELD_MATRIX, 2, 3, NUMBERS,
+    {"Q", ATTENTION, FIELDS_INPUTS, FIELD_MATRIX, 2, 4, NUMBERS, "bHnd", TENSOR(q, q), PROJECTED},
+    {"K", ATTENTION, FIELDS_INPUTS, FIELD_MATRIX, 2, 4, NUMBERS, "bGmd", TENSOR(k, k), PROJECTED},
+    {"V", ATTENTION, FIELDS_INPUTS, FIELD_MATRIX, 2, 4, NUMBERS, "bGmv", TENSOR(v, v), PROJECTED},
+    {"X", ATTENTION, FIELDS_INPUTS, FIELD_MATRIX, 2, 4, NUMBERS, "bHnd", TENSOR(x, multihead.x)},
+    {"X", PROJECTIONS, FIELDS_INPUTS, FIELD_MATRIX, 2, 3, NUMBERS, "bnc", TENSOR(x, multihead.x)},
+    {"X", LAYER, FIELDS_INPUTS, FIELD_MATRIX, 2, 4, NUMBERS, "bnc", TENSOR(x, multihead.x)},
+    {"X", SOFTMAX, FIELDS_INPUTS, FIELD_LOGITS, 1, ATTN_MAX_RANK, NUMBERS, "bhnc",
+     TENSOR(x, multihead.x)},
+    {"axis", SOFTMAX, FIELDS_INPUTS, FIELD_INTEGER, -ATTN_MAX_RANK, ATTN_MAX_RANK, CALL(axis),
+     .sample = "-1|0"},
+    {"context", WITH_X, FIELDS_INPUTS, FIELD_MATRIX, 2, 3, NUMBERS, "bmx",
      TENSOR(context, multihead.context)},
-    {"value_context", WITH_X, FIELDS_INPUTS, FIELD_MATRIX, 2, 3, NUMBERS,
+    {"value_context", WITH_X, FIELDS_INPUTS, FIELD_MATRIX, 2, 3, NUMBERS, "bmy",
      TENSOR(value_context, multihead.value_context)},
-    {"W_Q", PROJECTIONS, FIELDS_WEIGHTS, FIELD_MATRIX, 2, 3, NUMBERS, WEIGHT(w_q)},
-    {"W_K", PROJECTIONS, FIELDS_WEIGHTS, FIELD_MATRIX, 2, 3, NUMBERS, WEIGHT(w_k)},
-    {"W_V", PROJECTIONS, FIELDS_WEIGHTS, FIELD_MATRIX, 2, 3, NUMBERS, WEIGHT(w_v)},
-    {"W_Q", HEAD, FIELDS_WEIGHTS, FIELD_MATRIX, 2, 2, NUMBERS, WEIGHT(w_q)},
-    {"W_K", HEAD, FIELDS_WEIGHTS, FIELD_MATRIX, 2, 2, NUMBERS, WEIGHT(w_k)},
-    {"W_V", HEAD, FIELDS_WEIGHTS, FIELD_MATRIX, 2, 2, NUMBERS, WEIGHT(w_v)},
-    {"W_O", PROJECTIONS, FIELDS_INPUTS, FIELD_MATRIX, 2, 2, NUMBERS, TENSOR(w_o, multihead.w_o),
-     BESIDE_HEADS},
-    {"b_Q", PROJECTIONS | HEAD, FIELDS_WEIGHTS, FIELD_MATRIX, 1, 2, NUMBERS, WEIGHT(b_q)},
-    {"b_K", PROJECTIONS | HEAD, FIELDS_WEIGHTS, FIELD_MATRIX, 1, 2, NUMBERS, WEIGHT(b_k)},
-    {"b_V", PROJECTIONS | HEAD, FIELDS_WEIGHTS, FIELD_MATRIX, 1, 2, NUMBERS, WEIGHT(b_v)},
-    {"b_O", PROJECTIONS, FIELDS_INPUTS, FIELD_MATRIX, 1, 1, NUMBERS, TENSOR(b_o, multihead.b_o),
-     BESIDE_HEADS},
-    {"bias_K", PROJECTIONS, FIELDS_INPUTS, FIELD_MATRIX, 1, 2, NUMBERS,
+    {"W_Q", PROJECTIONS, FIELDS_WEIGHTS, FIELD_MATRIX, 2, 3, NUMBERS, "Hcd", WEIGHT(w_q)},
+    {"W_K", PROJECTIONS, FIELDS_WEIGHTS, FIELD_MATRIX, 2, 3, NUMBERS, "Gxd", WEIGHT(w_k)},
+    {"W_V", PROJECTIONS, FIELDS_WEIGHTS, FIELD_MATRIX, 2, 3, NUMBERS, "Gyv", WEIGHT(w_v)},
+    {"W_Q", HEAD, FIELDS_WEIGHTS, FIELD_MATRIX, 2, 2, NUMBERS, "cd", WEIGHT(w_q)},
+    {"W_K", HEAD, FIELDS_WEIGHTS, FIELD_MATRIX, 2, 2, NUMBERS, "xd", WEIGHT(w_k)},
+    {"W_V", HEAD, FIELDS_WEIGHTS, FIELD_MATRIX, 2, 2, NUMBERS, "yv", WEIGHT(w_v)},
+    {"W_O", PROJECTIONS, FIELDS_INPUTS, FIELD_MATRIX, 2, 2, NUMBERS, "io",
+     TENSOR(w_o, multihead.w_o), BESIDE_HEADS},
+    {"b_Q", PROJECTIONS | HEAD, FIELDS_WEIGHTS, FIELD_MATRIX, 1, 2, NUMBERS, "Hd", WEIGHT(b_q)},
+    {"b_K", PROJECTIONS | HEAD, FIELDS_WEIGHTS, FIELD_MATRIX, 1, 2, NUMBERS, "Gd", WEIGHT(b_k)},
+    {"b_V", PROJECTIONS | HEAD, FIELDS_WEIGHTS, FIELD_MATRIX, 1, 2, NUMBERS, "Gv", WEIGHT(b_v)},
+    {"b_O", PROJECTIONS, FIELDS_INPUTS, FIELD_MATRIX, 1, 1, NUMBERS, "o",
+     TENSOR(b_o, multihead.b_o), BESIDE_HEADS},
+    {"bias_K", PROJECTIONS, FIELDS_INPUTS, FIELD_MATRIX, 1, 2, NUMBERS, "Gd",
      TENSOR(bias_k, multihead.bias_k), BESIDE_HEADS},
-    {"bias_V", PROJECTIONS, FIELDS_INPUTS, FIELD_MATRIX, 1, 2, NUMBERS,
+    {"bias_V", PROJECTIONS, FIELDS_INPUTS, FIELD_MATRIX, 1, 2, NUMBERS, "Gv",
      TENSOR(bias_v, multihead.bias_v), BESIDE_HEADS},
     {"zero_key", PROJECTIONS, FIELDS_INPUTS, FIELD_BOOL, CALL(multihead.zero_key)},
     {"weight_layout", PROJECTIONS, FIELDS_INPUTS, FIELD_CHOICE, CALL(multihead.layout),
@@ -99,56 +101,65 @@ static const struct field table[] = {
     {"softcap", ATTENTIONS, FIELDS_OPTIONS, FIELD_NUMBER, CALL(options.softcap)},
     {"normalization", ATTENTIONS, FIELDS_OPTIONS, FIELD_CHOICE, CALL(options.normalization),
      CHOICES(normalizations)},
-    {"mean_over_heads", ATTENTIONS, FIELDS_OPTIONS, FIELD_READER, .read = field_mean_over_heads},
-    {"top_k", ATTENTIONS, FIELDS_OPTIONS, FIELD_READER, .read = field_top_k},
+    {"mean_over_heads", ATTENTIONS, FIELDS_OPTIONS, FIELD_READER, .read = field_mean_over_heads,
+     .sample = "true"},
+    {"top_k", ATTENTIONS, FIELDS_OPTIONS, FIELD_READER, .read = field_top_k, .sample = "2"},
     {"kv_heads", ATTENTION | PROJECTIONS, FIELDS_OPTIONS, FIELD_COUNT, CALL(options.kv_heads)},
-    {"causal", ATTENTIONS, FIELDS_OPTIONS, FIELD_READER, .read = field_causal},
+    {"causal", ATTENTIONS, FIELDS_OPTIONS, FIELD_READER, .read = field_causal,
+     .sample = "true|false|\"bottom_right\""},
     {"alignment", ATTENTIONS, FIELDS_OPTIONS, FIELD_READER, .read = field_alignment,
      CHOICES(alignments)},
-    {"window", ATTENTIONS, FIELDS_OPTIONS, FIELD_READER, .read = field_window},
-    {"alibi", ATTENTIONS, FIELDS_OPTIONS, FIELD_READER, 1, 1, NUMBERS,
+    {"window", ATTENTIONS, FIELDS_OPTIONS, FIELD_READER, .read = field_window,
+     .sample = "[1,0]|[2,-1]|[-1,1]"},
+    {"alibi", ATTENTIONS, FIELDS_OPTIONS, FIELD_READER, 1, 1, NUMBERS, "h",
      TENSOR(alibi_slopes, options.alibi_slopes), .read = field_alibi},
-    {"sink", ATTENTIONS, FIELDS_OPTIONS, FIELD_READER, 1, 1, NUMBERS, TENSOR(sink, options.sink),
-     .read = field_sink},
-    {"lengths", ATTENTIONS, FIELDS_OPTIONS, FIELD_READER, .read = field_lengths},
-    {"mask", ATTENTIONS, FIELDS_OPTIONS, FIELD_MASK, 2, 4, FIELDS_MASK, TENSOR(mask, options.mask),
+    {"sink", ATTENTIONS, FIELDS_OPTIONS, FIELD_READER, 1, 1, NUMBERS, "h",
+     TENSOR(sink, options.sink), .read = field_sink},
+    {"lengths", ATTENTIONS, FIELDS_OPTIONS, FIELD_READER, 1, 1, .sample = "b",
+     .read = field_lengths},
+    {"mask", ATTENTIONS, FIELDS_OPTIONS, FIELD_MASK, 2, 4, FIELDS_MASK, "bhnk",
+     TENSOR(mask, options.mask),
      .not_a_mask = "numbers that are added to scores belong in \"bias\"",
      .flat = "one element for each key is a \"key_padding\""},
-    {"key_padding", ATTENTIONS, FIELDS_OPTIONS, FIELD_MASK, 1, 2, FIELDS_MASK,
+    {"key_padding", ATTENTIONS, FIELDS_OPTIONS, FIELD_MASK, 1, 2, FIELDS_MASK, "bk",
      TENSOR(key_padding, options.key_padding),
      .not_a_mask = "here 1 or true says that the key exists"},
-    {"bias", ATTENTIONS, FIELDS_OPTIONS, FIELD_BIAS, 2, 4, NUMBERS, TENSOR(bias, options.bias)},
-    {"past_K", ATTENTIONS, FIELDS_OPTIONS, FIELD_MATRIX, 2, 4, NUMBERS,
+    {"bias", ATTENTIONS, FIELDS_OPTIONS, FIELD_BIAS, 2, 4, NUMBERS, "bhnk",
+     TENSOR(bias, options.bias)},
+    {"past_K", ATTENTIONS, FIELDS_OPTIONS, FIELD_MATRIX, 2, 4, NUMBERS, "bGpd",
      TENSOR(past_k, options.past_k)},
-    {"past_V", ATTENTIONS, FIELDS_OPTIONS, FIELD_MATRIX, 2, 4, NUMBERS,
+    {"past_V", ATTENTIONS, FIELDS_OPTIONS, FIELD_MATRIX, 2, 4, NUMBERS, "bGpv",
      TENSOR(past_v, options.past_v)},
-    {"norm_Q", ATTENTIONS, FIELDS_OPTIONS, FIELD_MATRIX, 1, 1, NUMBERS,
+    {"norm_Q", ATTENTIONS, FIELDS_OPTIONS, FIELD_MATRIX, 1, 1, NUMBERS, "d",
      TENSOR(norm_q, options.norm_q)},
-    {"norm_K", ATTENTIONS, FIELDS_OPTIONS, FIELD_MATRIX, 1, 1, NUMBERS,
+    {"norm_K", ATTENTIONS, FIELDS_OPTIONS, FIELD_MATRIX, 1, 1, NUMBERS, "d",
      TENSOR(norm_k, options.norm_k)},
     {"norm_epsilon", ATTENTIONS, FIELDS_OPTIONS, FIELD_NUMBER, CALL(options.norm_epsilon)},
-    {"rotary", ATTENTIONS, FIELDS_OPTIONS, FIELD_READER, .read = field_rotary},
-    {"rotary_cos", ATTENTIONS, FIELDS_OPTIONS, FIELD_MATRIX, 2, 3, NUMBERS,
+    {"rotary", ATTENTIONS, FIELDS_OPTIONS, FIELD_READER, .read = field_rotary,
+     .sample = "true|{\"base\":100,\"columns\":2,\"interleaved\":true,\"offset\":1}|"
+               "{\"scaling\":{\"rope_type\":\"linear\",\"factor\":2}}"},
+    {"rotary_cos", ATTENTIONS, FIELDS_OPTIONS, FIELD_MATRIX, 2, 3, NUMBERS, "bre",
      TENSOR(rotary_cos, rotary.cos)},
-    {"rotary_sin", ATTENTIONS, FIELDS_OPTIONS, FIELD_MATRIX, 2, 3, NUMBERS,
+    {"rotary_sin", ATTENTIONS, FIELDS_OPTIONS, FIELD_MATRIX, 2, 3, NUMBERS, "bre",
      TENSOR(rotary_sin, rotary.sin)},
-    {"positions", ATTENTIONS, FIELDS_OPTIONS, FIELD_MATRIX, 1, 2, NUMBERS,
+    {"positions", ATTENTIONS, FIELDS_OPTIONS, FIELD_MATRIX, 1, 2, NUMBERS, "bn",
      TENSOR(positions, rotary.positions)},
     {"heads", ATTENTION, FIELDS_OPTIONS, FIELD_COUNT, CALL(options.heads)},
     {"heads", PROJECTIONS, FIELDS_APART, .kind = FIELD_APART}, /* multihead.c reads it */
 
     /* derived.c reads these fields. */
-    {"random", ALL, FIELDS_APART, .kind = FIELD_APART},
-    {"text", WORDS, FIELDS_APART, .kind = FIELD_WORDS},
-    {"tokens", WORDS, FIELDS_APART, .kind = FIELD_WORDS},
-    {"embedding", WORDS, FIELDS_APART, .kind = FIELD_APART, .draw = NUMBERS},
-    {"embedding_dim", WORDS, FIELDS_APART, .kind = FIELD_APART},
+    {"random", ALL, FIELDS_APART, .kind = FIELD_APART,
+     .sample = "{\"generator\":\"numpy\",\"seed\":7}"},
+    {"text", WORDS, FIELDS_APART, .kind = FIELD_WORDS, .sample = "\"The cat, the mat.\""},
+    {"tokens", WORDS, FIELDS_APART, .kind = FIELD_WORDS, .sample = "[\"b\",\"a\",\"b\",\"c\"]"},
+    {"embedding", WORDS, FIELDS_APART, .kind = FIELD_APART, .draw = NUMBERS, .sample = "wc"},
+    {"embedding_dim", WORDS, FIELDS_APART, .kind = FIELD_APART, .sample = "4"},
 };
 
 enum {
     ROWS = sizeof table / sizeof *table
 };
-static_assert((int)ROWS <= (int)FIELDS_MOST, "a bit of struct fields stands for each row");
+static_assert((int)ROWS <= (int)FIELDS_MOST, "struct fields has room for each row");
 static_assert(sizeof(attn_layout) == sizeof(int) && sizeof(attn_normalization) == sizeof(int),
               "a choice is written as an int");
 
@@ -164,9 +175,19 @@ static size_t row_of(const char *name, unsigned at) {
     return row;
 }
 
+/* Adds a value at the place of its row. */
+static void add_value(struct fields *fields, size_t row, const struct codec_value *value) {
+    size_t place = fields->count++;
+    assert(place < FIELDS_MOST); /* no object has a key twice */
+    for (; place > 0 && fields->given[place - 1].row > &table[row]; place--) {
+        fields->given[place] = fields->given[place - 1];
+    }
+    fields->given[place] = (struct fields_given){&table[row], value};
+}
+
 void fields_find(struct fields *fields, const struct codec_value *object, unsigned at) {
     fields->at = at;
-    fields->given = fields->matrices = 0;
+    fields->count = 0;
     fields->unknown = codec_kind_of(object) != CODEC_OBJECT;
     if (fields->unknown) {
         return;
@@ -178,13 +199,14 @@ void fields_find(struct fields *fields, const struct codec_value *object, unsign
             fields->unknown = true;
             continue;
         }
-        if (codec_kind_of(member) == CODEC_NULL) { /* many clients write null for "not given" */
-            continue;
+        if (codec_kind_of(member) != CODEC_NULL) { /* many clients write null for "not given" */
+            add_value(fields, row, member);
         }
-        fields->values[row] = member;
-        fields->given |= UINT64_C(1) << row;
-        fields->matrices |= (uint64_t)(table[row].draw != FIELDS_NOT_DRAWN) << row;
     }
+}
+
+const struct field *fields_row(size_t row) {
+    return row < ROWS ? &table[row] : NULL;
 }
 
 /* Returns what is said of a key that another object has and this one does not, or NULL. */
@@ -247,29 +269,21 @@ bool fields_check(const struct fields *fields, const struct codec_document *docu
     return !fields->unknown || refuse_key(document, object, fields->at, error);
 }
 
-/* Returns the first row of `rows` and takes it out of them. */
-static size_t next_row(uint64_t *rows) {
-    const size_t row = (size_t)__builtin_ctzll(*rows);
-    *rows &= *rows - 1;
-    return row;
-}
-
 const struct codec_value *fields_get(const struct fields *fields, const char *name) {
-    for (uint64_t rows = fields->given; rows != 0;) {
-        const size_t row = next_row(&rows);
+    for (size_t i = 0; i < fields->count; i++) {
         /* The first character excludes most names without a call. */
-        if (table[row].name[0] == name[0] && strcmp(table[row].name, name) == 0) {
-            return fields->values[row];
+        if (fields->given[i].row->name[0] == name[0] &&
+            strcmp(fields->given[i].row->name, name) == 0) {
+            return fields->given[i].value;
         }
     }
     return NULL;
 }
 
 const struct codec_value *fields_first(const struct fields *fields, enum fields_group group) {
-    for (uint64_t rows = fields->given; rows != 0;) {
-        const size_t row = next_row(&rows);
-        if (table[row].group == group) {
-            return fields->values[row];
+    for (size_t i = 0; i < fields->count; i++) {
+        if (fields->given[i].row->group == group) {
+            return fields->given[i].value;
         }
     }
     return NULL;
@@ -278,8 +292,7 @@ const struct codec_value *fields_first(const struct fields *fields, enum fields_
 void fields_put(struct fields *fields, const char *name, const struct codec_value *value) {
     const size_t row = row_of(name, fields->at);
     if (row < ROWS) {
-        fields->values[row] = value;
-        fields->given |= UINT64_C(1) << row;
+        add_value(fields, row, value);
     }
 }
 
@@ -419,10 +432,9 @@ static bool read_seconds(const struct codec_document *document, const struct cod
 }
 
 void fields_expect_masks(const struct fields *fields, struct codec_document *document) {
-    for (uint64_t rows = fields->given; rows != 0;) {
-        const size_t row = next_row(&rows);
-        if (table[row].kind == FIELD_MASK) {
-            codec_expect_mask(document, fields->values[row]);
+    for (size_t i = 0; i < fields->count; i++) {
+        if (fields->given[i].row->kind == FIELD_MASK) {
+            codec_expect_mask(document, fields->given[i].value);
         }
     }
 }
@@ -481,10 +493,10 @@ static bool read_field(struct codec_document *document, const struct field *fiel
 static bool read_group(const struct fields *fields, enum fields_group group,
                        struct codec_document *document, void *values, void *pointers,
                        struct codec_error *error) {
-    for (uint64_t rows = fields->given; rows != 0;) {
-        const size_t row = next_row(&rows);
-        if (table[row].group == group &&
-            !read_field(document, &table[row], fields->values[row], values, pointers, error)) {
+    for (size_t i = 0; i < fields->count; i++) {
+        const struct fields_given *given = &fields->given[i];
+        if (given->row->group == group &&
+            !read_field(document, given->row, given->value, values, pointers, error)) {
             return false;
         }
     }
@@ -530,8 +542,8 @@ static const char *key_of_argument(const struct fields *fields, const char *argu
     for (size_t row = 0; row < ROWS; row++) {
         const char *name = table[row].argument != NULL ? table[row].argument : table[row].name;
         if ((table[row].at & fields->at) != 0 && strcmp(name, argument) == 0) {
-            const bool given = (fields->given >> row & 1) != 0;
-            return given ? codec_name(fields->values[row]) : table[row].name;
+            const struct codec_value *value = fields_get(fields, table[row].name);
+            return value != NULL ? codec_name(value) : table[row].name;
         }
     }
     return argument;

@@ -10,6 +10,7 @@
 
 struct call;
 struct call_weights;
+struct field;
 
 /* The objects whose keys the table knows, as bits. */
 enum {
@@ -22,7 +23,7 @@ enum {
 };
 
 enum {
-    FIELDS_MOST = 64 /* most rows of the table, because each row is a bit of an uint64_t */
+    FIELDS_MOST = 96 /* most rows of the table */
 };
 
 /* The fields that are read together, in the order of the table. */
@@ -41,14 +42,15 @@ enum fields_draw {
     FIELDS_MASK /* drawn as numbers 0 and 1, which become bytes */
 };
 
-/* The members of one object of a body, by the rows of the table. */
+/* The members of one object of a body. */
 struct fields {
-    unsigned at;       /* the bit FIELDS_AT_* of the object */
-    bool unknown;      /* the value is no object, or it has a member that is no key */
-    uint64_t given;    /* bit i: the object has the key of row i */
-    uint64_t matrices; /* bit i of `given`, if a matrix may stand there */
-    /* The value of row i, if bit i of `given` is set. Borrowed from the document. */
-    const struct codec_value *values[FIELDS_MOST];
+    unsigned at;  /* the bit FIELDS_AT_* of the object */
+    bool unknown; /* the value is no object, or it has a member that is no key */
+    size_t count;
+    struct fields_given {
+        const struct field *row;
+        const struct codec_value *value; /* borrowed from the document */
+    } given[FIELDS_MOST];                /* in the order of the table */
 };
 
 /* Finds the members of an object in the table. A key whose value is null counts as absent, even if

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Holds openapi.yaml to the service, and the service to openapi.yaml.
 
-    check_openapi.py openapi.yaml [--routes ROUTES.txt] [--exchanges DIR] [--daemon PROGRAM]
+    check_openapi.py openapi.yaml [--table TABLE.json] [--exchanges DIR] [--daemon PROGRAM]
                      [--spec-validator]
 
 The document has plain types, as generators of clients need them, and tests/openapi/exact.yaml has exact schemas for some
@@ -12,7 +12,9 @@ Schema 2020-12, and every example fits its schema. A plain schema is not `true` 
 not combine schemas, and gives no key of a request a default. Every key is described, with the same words in all requests.
 Plain and exact schemas have the same keys, types and words.
 
---routes: the file has lines "METHOD /path", which are exactly the methods and paths of the document.
+--table: the file is what print_table prints. Its routes are exactly the methods and paths of the document, and its keys are
+exactly the keys of each request, with the same ranks, ranges, choices and draws. README.md names every key, and the
+explorer has controls for keys and choices of the table only.
 --exchanges: the folder has a JSON file for each recorded exchange, with "method", "path", "status", "media_type" and
 "body". Each exchange is documented, and its body fits. Each status that the document promises for a POST endpoint has
 occurred. If the status is 200, the member "request", if there is one, fits the schema of the request.
@@ -45,8 +47,9 @@ import yaml
 SPEC_VALIDATOR = "0.9.0"
 
 METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
-EXACT = pathlib.Path(__file__).parent.parent / "openapi/exact.yaml"
-LAYERS = pathlib.Path(__file__).parent.parent / "data/layers"  # the stored layer of the examples
+ROOT = pathlib.Path(__file__).parents[2]
+EXACT = ROOT / "tests/openapi/exact.yaml"
+LAYERS = ROOT / "tests/data/layers"  # the stored layer of the examples
 JSON, PROBLEM = "application/json", "application/problem+json"
 INFERENCE = "/v2"  # the root of the Open Inference Protocol, whose errors are no problem documents
 VERSION = "/versions/1"  # it may follow the name of a model
@@ -78,6 +81,8 @@ TO_PROVOKE = {
 }
 NEED_KEYS = {("Unauthorized", ""), ("InferenceUnauthorized", "")}
 NOT_PROVOKED = {("Unavailable", ""), ("InferenceUnavailable", "")}
+MOST_AXES = 8
+PLAIN_KINDS = {"bool": "boolean", "count": "integer", "integer": "integer", "number": "number", "seconds": "number"}
 LONG_ROW = 8  # numbers; some schemas limit longer lists, but no test makes those too long
 
 
@@ -316,16 +321,77 @@ def check_examples(document):
     return count
 
 
-def check_routes(document, path):
-    documented = {f"{method} {path}" for method, path, _ in document.operations()}
-    served = [line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
-    for route in sorted(set(served) - documented):
-        document.fail(f"{route} is served but not documented")
-    for route in sorted(documented - set(served)):
-        document.fail(f"{route} is documented but not served")
-    for route, times in collections.Counter(served).items():
+def differences(document, where, served, documented):
+    """Reports what is served or documented only, or served twice."""
+    for name in sorted(set(served) - set(documented)):
+        document.fail(f"{where}{name} is served but not documented")
+    for name in sorted(set(documented) - set(served)):
+        document.fail(f"{where}{name} is documented but not served")
+    for name, times in collections.Counter(served).items():
         if times > 1:
-            document.fail(f"{route} is served {times} times")
+            document.fail(f"{where}{name} is served {times} times")
+
+
+def forms(document, schema, depth=0):
+    """Yields the exact schemas that a value may fit without lists around it, each with the number of these lists."""
+    schema = document.resolve(schema, exact=True)
+    parts = schema.get("anyOf", [])
+    if schema.get("type") == "array" and depth < MOST_AXES:
+        for items in [schema["items"]] if "items" in schema else [part["items"] for part in parts]:
+            yield from forms(document, items, depth + 1)
+    elif parts:
+        for part in parts:
+            yield from forms(document, part, depth)
+    else:
+        yield depth, schema
+
+
+def check_row(document, row, schema, where):
+    """Holds the exact schema of a key to its row."""
+    found = list(forms(document, schema))
+    numbers = [(depth, form) for depth, form in found if "properties" not in form]
+    ranks = {depth for depth, _ in numbers} - {0}
+    drawn = any("random" in form.get("properties", {}) for _, form in found)
+    wanted = {
+        "choices": (row["choices"], [choice for _, form in numbers if row["choices"] for choice in form.get("enum", [])]),
+        "the draw": (row["drawn"] != "", drawn),
+    }
+    if row["kind"] == "integer" and row["key"] != "axis":  # how far an axis may go depends on the rank
+        wanted["the range"] = ((row["least"], row["most"]), (numbers[0][1]["minimum"], numbers[0][1]["maximum"]))
+    elif row["kind"] != "integer" and row["most"] > 0:
+        served = set(range(row["least"], row["most"] + 1))
+        wanted["the ranks"] = (served & ranks if where.startswith("heads") else served, ranks)  # the bias of one head is a vector
+    if row["kind"] in PLAIN_KINDS:
+        wanted["the type"] = (PLAIN_KINDS[row["kind"]], numbers[0][1].get("type"))
+    for what, (served, documented) in wanted.items():
+        if served != documented:
+            document.fail(f"{where}: {what} is {served}, and {documented} in exact.yaml")
+
+
+def check_table(document, path):
+    table = json.loads(path.read_text(encoding="utf-8"))
+    rows = table["fields"]
+    differences(document, "", table["routes"], [f"{method} {path}" for method, path, _ in document.operations()])
+    objects = {"heads": {"$ref": "#/components/schemas/HeadProjection"}}
+    for _, place, operation in document.operations():
+        if any(place in row["at"] for row in rows):
+            objects[place] = operation["requestBody"]["content"][JSON]["schema"]
+    for place, schema in objects.items():
+        here = [row for row in rows if place in row["at"]]
+        differences(document, f"{place}: the key ", [row["key"] for row in here], document.resolve(schema)["properties"])
+        exact = document.exact[schema["$ref"].rpartition("/")[2]]["properties"]  # check_agreement() compares its keys
+        for row in here:
+            if row["key"] in exact:
+                check_row(document, row, exact[row["key"]], f"{place}: {row['key']}")
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    for key in sorted({row["key"] for row in rows}):
+        if f"`{key}`" not in readme and f'"{key}"' not in readme:
+            document.fail(f"README.md does not name {key}")
+    explorer = (ROOT / "server/explorer/src/options.js").read_text(encoding="utf-8")
+    known = {row["key"] for row in rows} | {choice for row in rows for choice in row["choices"]}
+    for name in re.findall(r"""\bkey: '(\w+)'|'"(\w+)"'""", explorer):
+        if "".join(name) not in known:
+            document.fail(f"options.js has a control for {''.join(name)}, which no request has")
 
 
 def path_item(document, path):
@@ -528,7 +594,7 @@ def check_spec(document):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("document", type=pathlib.Path)
-    parser.add_argument("--routes", type=pathlib.Path, metavar="FILE")
+    parser.add_argument("--table", type=pathlib.Path, metavar="FILE")
     parser.add_argument("--exchanges", type=pathlib.Path, metavar="FOLDER")
     parser.add_argument("--daemon", type=pathlib.Path, metavar="PROGRAM")
     parser.add_argument("--spec-validator", action="store_true")
@@ -542,9 +608,9 @@ def main():
     if document.errors:  # the other checks would fail for the same reason
         return report(document, "")
     done = f"{check_examples(document)} examples"
-    if arguments.routes:
-        check_routes(document, arguments.routes)
-        done += ", routes"
+    if arguments.table:
+        check_table(document, arguments.table)
+        done += ", routes and keys"
     if arguments.exchanges:
         done += f", {check_exchanges(document, arguments.exchanges)} exchanges"
     if arguments.daemon:

@@ -15,7 +15,8 @@ for target in "${@:3}"; do
     framing) dict=http ;;
     inference | safetensors) dict=tensors ;;
     esac
-    "$folder/fuzz_$target" -max_total_time="$seconds" -dict="tests/fuzz/$dict.dict" -max_len=4096 \
+    cat "$folder/table.dict" "tests/fuzz/$dict.dict" >"$folder/$target.dict"
+    "$folder/fuzz_$target" -max_total_time="$seconds" -dict="$folder/$target.dict" -max_len=4096 \
         -timeout=20 -rss_limit_mb=1024 -print_final_stats=1 \
         -artifact_prefix="$folder/failed-$target-" "$found" "tests/fuzz/corpus/$target"
 done

@@ -120,7 +120,7 @@ end_check "every allocation fails in turn"
 ATTENTIOND_RECORD=$folder/exchanges run_criterion api-tests
 # This is Debian's own Python, because the modules come from its packages.
 begin_check "openapi.yaml against the routes and the recorded exchanges" \
-    /usr/bin/python3 tests/api/check_openapi.py openapi.yaml --routes "$folder/routes.txt" --exchanges "$folder/exchanges" \
+    /usr/bin/python3 tests/api/check_openapi.py openapi.yaml --table "$folder/table.json" --exchanges "$folder/exchanges" \
     --daemon "$folder/attentiond"
 for program in "$folder"/replay_*; do
     [ -x "$program" ] || continue

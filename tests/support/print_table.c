@@ -1,0 +1,102 @@
+/*
+ * print_table.c - prints the routes, the table of request fields and the names of other programs as
+ * JSON, for the checks of documents and for scripts that draw requests. With an argument it prints
+ * the words of the table as a dictionary of libFuzzer.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "api/field.h"
+
+static const char *const kinds[] = {
+    [FIELD_APART] = "apart",     [FIELD_WORDS] = "words",   [FIELD_MATRIX] = "matrix",
+    [FIELD_LOGITS] = "logits",   [FIELD_BIAS] = "bias",     [FIELD_MASK] = "mask",
+    [FIELD_DTYPE] = "choice",    [FIELD_CHOICE] = "choice", [FIELD_INTEGER] = "integer",
+    [FIELD_COUNT] = "count",     [FIELD_NUMBER] = "number", [FIELD_BOOL] = "bool",
+    [FIELD_SECONDS] = "seconds", [FIELD_READER] = "reader",
+};
+static const char *const draws[] = {
+    [FIELDS_NOT_DRAWN] = "", [FIELDS_NUMBERS] = "numbers", [FIELDS_MASK] = "mask"};
+
+/* Prints a text of `size` bytes as a string of JSON or of a dictionary. */
+static void print_string(const char *text, size_t size) {
+    putchar('"');
+    for (size_t i = 0; i < size; i++) {
+        printf(text[i] == '"' || text[i] == '\\' ? "\\%c" : "%c", text[i]);
+    }
+    putchar('"');
+}
+
+/* Prints the paths of these objects. One head of the list "heads" has the name "heads". */
+static void print_at(unsigned at) {
+    const char *comma = "";
+    fputs("\"at\":[", stdout);
+    for (size_t i = 0; i < api_route_count; i++) {
+        if ((api_routes[i].fields & at & (API_NO_BODY - 1)) != 0) {
+            printf("%s\"%s\"", comma, api_routes[i].path);
+            comma = ",";
+        }
+    }
+    printf((at & FIELDS_AT_HEAD) != 0 ? "%s\"heads\"]" : "]", comma);
+}
+
+static void print_json(void) {
+    const struct field *row;
+    fputs("{\"routes\":[", stdout);
+    for (size_t i = 0; i < api_route_count; i++) {
+        printf("%s\"%s %s\"", i > 0 ? ",\n" : "", api_routes[i].method, api_routes[i].path);
+    }
+    fputs("],\n\"fields\":[", stdout);
+    for (size_t i = 0; (row = fields_row(i)) != NULL; i++) {
+        printf("%s{\"key\":\"%s\",\"kind\":\"%s\",\"least\":%d,\"most\":%d,\"drawn\":\"%s\",",
+               i > 0 ? ",\n" : "", row->name, kinds[row->kind], row->least, row->most,
+               draws[row->draw]);
+        print_at(row->at);
+        fputs(",\"sample\":", stdout);
+        print_string(row->sample, row->sample != NULL ? strlen(row->sample) : 0);
+        fputs(",\"choices\":[", stdout);
+        for (size_t k = 0; k < row->choice_count; k++) {
+            printf("%s\"%s\"", k > 0 ? "," : "", row->choices[k]);
+        }
+        fputs("]}", stdout);
+    }
+    fputs("],\n\"foreign\":[", stdout);
+    for (size_t i = 0; i < fields_foreign_count; i++) {
+        printf("%s{\"name\":\"%s\",", i > 0 ? ",\n" : "", fields_foreign[i].name);
+        print_at(fields_foreign[i].where);
+        putchar('}');
+    }
+    puts("]}");
+}
+
+static void print_word(const char *text, size_t size) {
+    print_string(text, size);
+    putchar('\n');
+}
+
+/* Prints each key, each choice and each value of a sample as a line. */
+static void print_dictionary(void) {
+    const struct field *row;
+    for (size_t i = 0; (row = fields_row(i)) != NULL; i++) {
+        char word[64];
+        print_word(word, (size_t)snprintf(word, sizeof word, "\"%s\":", row->name));
+        for (size_t k = 0; k < row->choice_count; k++) {
+            print_word(word, (size_t)snprintf(word, sizeof word, "\"%s\"", row->choices[k]));
+        }
+        for (const char *at = row->sample; at != NULL && at[strcspn(at, "[{\"")] != '\0';) {
+            const size_t size = strcspn(at, "|");
+            print_word(at, size);
+            at = at[size] != '\0' ? at + size + 1 : NULL;
+        }
+    }
+}
+
+int main(int argc, char **argv) {
+    (void)argv;
+    if (argc > 1) {
+        print_dictionary();
+    } else {
+        print_json();
+    }
+    return 0;
+}
