@@ -71,17 +71,18 @@ static double read_columns(const attn_plan *plan) {
 }
 
 /* The cost of one score without the multiply-adds of its products. */
-static double cost_of_score(const attn_plan *plan, const struct schedule *s) {
+static double cost_of_score(const attn_plan *plan) {
+    const struct path *path = &plan->path;
     const unsigned stages[] = {ATTN_WANT(SCORES), ATTN_WANT(SCALED_SCORES),
                                ATTN_WANT(MASKED_SCORES)};
-    double cost = s->long_rows ? LONG : s->plain && !s->staged ? PLAIN : GENERAL;
-    cost += s->without_blas ? ROW_PRODUCT : BLAS_PRODUCT / (double)plan->n;
+    double cost = path->long_rows ? LONG : path->plain && !path->staged ? PLAIN : GENERAL;
+    cost += path->without_blas ? ROW_PRODUCT : BLAS_PRODUCT / (double)plan->n;
     cost += plan->rules.mask.data != NULL ? MASK : 0;
     cost += plan->rules.padding != NULL ? MASK : 0;
     cost += plan->rules.bias.data != NULL ? MASK : 0;
-    cost += plan->softcap > 0 ? SOFTCAP : 0;
+    cost += plan->scoring.softcap > 0 ? SOFTCAP : 0;
     if (plan_wants(plan, ATTN_WANT(ENTROPY))) {
-        cost += s->long_rows ? LONG_ENTROPY : ENTROPY;
+        cost += path->long_rows ? LONG_ENTROPY : ENTROPY;
     }
     for (size_t i = 0; i < sizeof stages / sizeof *stages; i++) {
         cost += plan_wants(plan, stages[i]) ? STAGE : 0;
@@ -90,7 +91,7 @@ static double cost_of_score(const attn_plan *plan, const struct schedule *s) {
     cost += plan_wants(plan, ATTN_WANT(STATISTICS)) ? 2 * MOMENT : 0;
     if (plan_wants_top_k(plan)) {
         const double levels = log2((double)plan->m + 1);
-        cost += SELECT + SORT * levels * (double)plan->top_k / (double)plan->m;
+        cost += SELECT + SORT * levels * (double)plan->results.top_k / (double)plan->m;
     }
     return cost;
 }
@@ -104,46 +105,51 @@ static bool stay_in_cache(const attn_plan *plan) {
 
 /* The cost of one number of a key or value for one query. A key that is not in the cache is read
  * from memory once for each block of queries. */
-static double cost_of_product(const attn_plan *plan, const struct schedule *s) {
+static double cost_of_product(const attn_plan *plan) {
+    const struct path *path = &plan->path;
+    const struct tiling *t = &plan->tiling;
     const double wide = plan->dtype == ATTN_FLOAT64 ? 2 : 1;
-    const double rows = (double)(plan->n < s->rows ? plan->n : s->rows);
+    const double rows = (double)(plan->n < t->rows ? plan->n : t->rows);
     const double read = stay_in_cache(plan) ? 0 : 4 * wide * READ / rows;
-    if (s->long_rows) {
+    if (path->long_rows) {
         return wide * (read_columns(plan) > 2048 ? 20 : 6) + read;
     }
-    return wide * (s->without_blas ? 3.5 : 0.8) + read;
+    return wide * (path->without_blas ? 3.5 : 0.8) + read;
 }
 
-static double tiles_of_row(const attn_plan *plan, const struct schedule *s) {
-    return ceil((double)plan->m / (double)s->keys);
+static double tiles_of_row(const attn_plan *plan) {
+    return ceil((double)plan->m / (double)plan->tiling.keys);
 }
 
-double cost_of_row(const attn_plan *plan, const struct schedule *s) {
-    const double row = s->long_rows || s->staged ? STAGED_ROW : s->plain ? ROW : GENERAL_ROW;
-    return (double)plan->m *
-               (read_columns(plan) * cost_of_product(plan, s) + cost_of_score(plan, s)) +
-           (s->staged && !s->long_rows ? 1 : tiles_of_row(plan, s)) * row + ANY_ROW;
+double cost_of_row(const attn_plan *plan) {
+    const struct path *path = &plan->path;
+    const double row = path->long_rows || path->staged ? STAGED_ROW
+                       : path->plain                   ? ROW
+                                                       : GENERAL_ROW;
+    return (double)plan->m * (read_columns(plan) * cost_of_product(plan) + cost_of_score(plan)) +
+           (path->staged && !path->long_rows ? 1 : tiles_of_row(plan)) * row + ANY_ROW;
 }
 
-static double cost_of_blocks(const attn_plan *plan, const struct schedule *s) {
-    return (double)plan->batch * (double)plan->heads * (double)s->blocks * tiles_of_row(plan, s) *
-           BLOCK;
+static double cost_of_blocks(const attn_plan *plan) {
+    return (double)plan->batch * (double)plan->heads * (double)plan->tiling.blocks *
+           tiles_of_row(plan) * BLOCK;
 }
 
-double cost_of_attending(const attn_plan *plan, const struct schedule *s) {
+double cost_of_attending(const attn_plan *plan) {
     const double rows = (double)plan->batch * (double)plan->heads * (double)plan->n;
-    return rows * cost_of_row(plan, s) + cost_of_blocks(plan, s);
+    return rows * cost_of_row(plan) + cost_of_blocks(plan);
 }
 
 /* The share of all scores that causal, window and lengths leave to be computed. It is estimated
  * from some rows of each batch item. */
-static double visible_share(const attn_plan *plan, const struct schedule *s) {
+static double visible_share(const attn_plan *plan) {
+    const struct path *path = &plan->path;
     enum {
         ROWS = 32,
         FEW_ROWS = 5,
         ITEMS = 64 /* if there are more batch items, only FEW_ROWS of each are counted */
     };
-    if (plan_wants(plan, STAGES_OF_ALL_KEYS) || (s->staged && !s->long_rows)) {
+    if (plan_wants(plan, STAGES_OF_ALL_KEYS) || (path->staged && !path->long_rows)) {
         return 1;
     }
     const size_t most = plan->rules.lengths != NULL && plan->batch > ITEMS ? FEW_ROWS : ROWS;
@@ -163,10 +169,10 @@ static double visible_share(const attn_plan *plan, const struct schedule *s) {
 
 /* The cost of PHASE_ATTEND if only `share` of all scores is computed. A row has a least cost, even
  * if it sees no key. */
-static double cost_of_visible(const attn_plan *plan, const struct schedule *s, double share) {
+static double cost_of_visible(const attn_plan *plan, double share) {
     const double rows = (double)plan->batch * (double)plan->heads * (double)plan->n;
-    const double row = cost_of_row(plan, s), least = s->plain ? ROW : GENERAL_ROW;
-    return rows * (share * row > least ? share * row : least) + cost_of_blocks(plan, s);
+    const double row = cost_of_row(plan), least = plan->path.plain ? ROW : GENERAL_ROW;
+    return rows * (share * row > least ? share * row : least) + cost_of_blocks(plan);
 }
 
 double cost_of_preparing(const attn_plan *plan, enum prepare what) {
@@ -178,7 +184,7 @@ double cost_of_preparing(const attn_plan *plan, enum prepare what) {
     case PREPARE_KEYS:
         return turned + (double)plan->kv_heads * head;
     case PREPARE_EXTRA:
-        return ROW + 2 * COPY * (double)(plan->project_k.ld + plan->project_v.ld);
+        return ROW + 2 * COPY * (double)(plan->project[PROJECT_K].ld + plan->project[PROJECT_V].ld);
     case PREPARE_MASK:
         return ROW + keys * (COPY + MASK);
     default:
@@ -186,12 +192,14 @@ double cost_of_preparing(const attn_plan *plan, enum prepare what) {
     }
 }
 
-double cost_of_packing(const attn_plan *plan, const struct schedule *s) {
-    const double columns = cost_mean_columns(plan) / (s->unit ? 1 : 2); /* keys, and values */
-    const double numbers = (double)s->tiles * (double)s->keys * columns;
-    return s->packs || s->unit
-               ? (double)s->pack_items * (double)plan->kv_heads * (numbers * PACK + BLOCK)
-               : 0;
+double cost_of_packing(const attn_plan *plan) {
+    const struct path *path = &plan->path;
+    const struct tiling *t = &plan->tiling;
+    const double columns = cost_mean_columns(plan) / (path->unit ? 1 : 2); /* keys, and values */
+    const double numbers = (double)t->tiles * (double)t->keys * columns;
+    return path->packs || path->unit ? (double)plan->schedule.pack.items * (double)plan->kv_heads *
+                                           (numbers * PACK + BLOCK)
+                                     : 0;
 }
 
 double cost_of_copying(double numbers, double rows) {
@@ -203,7 +211,7 @@ static double cost_of_copies(const attn_plan *plan) {
     const double half = cost_mean_columns(plan) / 2;
     const double q = (double)plan->batch * (double)plan->heads;
     const double k = (double)kv_items(plan) * (double)plan->kv_heads;
-    const double fresh = (double)plan->new_keys;
+    const double fresh = (double)plan->form.new_keys;
     const struct {
         unsigned wanted;
         double rows;
@@ -225,24 +233,27 @@ static double cost_of_copies(const attn_plan *plan) {
 /* The cost of the moments of Q and K. */
 static double cost_of_moments(const attn_plan *plan) {
     const double numbers =
-        (double)plan->q.numbers + (double)plan->k.numbers + (double)plan->past_k.numbers;
+        (double)plan->in.q.numbers + (double)plan->in.k.numbers + (double)plan->in.past_k.numbers;
     return plan_wants(plan, ATTN_WANT(STATISTICS)) ? numbers * MOMENT : 0;
 }
 
-double cost_of_merging(const attn_plan *plan, const struct schedule *s) {
+double cost_of_merging(const attn_plan *plan) {
+    const struct schedule *s = &plan->schedule;
     const double rows = (double)plan->batch * (double)plan->heads * (double)plan->n;
-    const double each = (double)s->merge_parts * TOTAL + (double)s->partial_numbers * MERGE;
-    return s->cut ? rows * (ROW + (double)s->splits * each) : 0;
+    const double each = (double)s->merge.parts * TOTAL + (double)s->merge.partial * MERGE;
+    return plan->path.cut ? rows * (ROW + (double)plan->tiling.splits * each) : 0;
 }
 
-double cost_of_ranking(const attn_plan *plan, const struct schedule *s) {
+double cost_of_ranking(const attn_plan *plan) {
+    const struct tiling *t = &plan->tiling;
+    const struct schedule *s = &plan->schedule;
     const double rows = (double)plan->batch * (double)plan->heads * (double)plan->n;
-    const double levels = log2((double)s->splits + 1), length = log2((double)s->run_length + 1);
-    const double begin = s->rank_parts > 1 ? 64 * (double)s->splits * length * 200 : 0;
-    return s->run_length == 0
+    const double levels = log2((double)t->splits + 1), length = log2((double)s->rank.run + 1);
+    const double begin = s->rank.parts > 1 ? 64 * (double)t->splits * length * 200 : 0;
+    return s->rank.run == 0
                ? 0
-               : rows * (ROW + (double)s->rank_parts * (begin + (double)s->splits * 1000) +
-                         (double)plan->top_k * (500 + levels * 300));
+               : rows * (ROW + (double)s->rank.parts * (begin + (double)t->splits * 1000) +
+                         (double)plan->results.top_k * (500 + levels * 300));
 }
 
 double cost_of_projecting(const struct projection *p, size_t rows, size_t columns) {
@@ -273,9 +284,9 @@ static double cost_of_projection(const struct projection *p) {
 static double bytes_of_results(const attn_plan *plan) {
     double bytes = 0;
     for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
-        for (size_t part = 0; part < plan->results[r].count; part++) {
+        for (size_t part = 0; part < plan->results.of[r].count; part++) {
             size_t size;
-            bytes += part_bytes(&plan->results[r].parts[part], &size) ? (double)size : 0;
+            bytes += part_bytes(&plan->results.of[r].parts[part], &size) ? (double)size : 0;
         }
     }
     return bytes;
@@ -283,32 +294,35 @@ static double bytes_of_results(const attn_plan *plan) {
 
 /* The cost of memory: inputs are read from it once, and results and workspace are written to fresh
  * memory. */
-static double cost_of_memory(const attn_plan *plan, const struct schedule *s) {
+static double cost_of_memory(const attn_plan *plan) {
     const double size = (double)attn_dtype_size(plan->dtype);
     const bool once = stay_in_cache(plan); /* otherwise cost_of_product counts keys and values */
-    const double inputs = plan->projected
-                              ? 0
-                              : (double)plan->q.numbers +
-                                    (once ? (double)plan->k.numbers + (double)plan->v.numbers : 0);
-    const double past = (double)plan->past_k.numbers + (double)plan->past_v.numbers;
+    const double inputs =
+        plan->form.projected
+            ? 0
+            : (double)plan->in.q.numbers +
+                  (once ? (double)plan->in.k.numbers + (double)plan->in.v.numbers : 0);
+    const double past = (double)plan->in.past_k.numbers + (double)plan->in.past_v.numbers;
     return (inputs + past) * size * READ +
-           (bytes_of_results(plan) + (double)s->workspace.bytes) * FRESH;
+           (bytes_of_results(plan) + (double)plan->schedule.workspace.bytes) * FRESH;
 }
 
-double cost_of_plan(const attn_plan *plan, const struct schedule *s) {
-    const double attending = cost_of_visible(plan, s, visible_share(plan, s));
-    const double again = (s->weigh_tasks > 0) + (s->mean_parts > 0); /* PHASE_WEIGH */
+double cost_of_plan(const attn_plan *plan) {
+    const struct schedule *s = &plan->schedule;
+    const double attending = cost_of_visible(plan, visible_share(plan));
+    const double again = (s->weigh.tasks > 0) + (s->weigh.mean_parts > 0); /* PHASE_WEIGH */
     double tasks = 0;
     for (int phase = 0; phase < PHASE_COUNT; phase++) {
         tasks += (double)s->tasks[phase];
     }
-    return CALL + tasks * TASK + (double)plan->heads * (plan->per_head ? OWN_HEAD : HEAD) +
-           cost_of_memory(plan, s) + cost_of_projection(&plan->project_q) +
-           cost_of_projection(&plan->project_k) + cost_of_projection(&plan->project_v) +
-           (s->tasks[PHASE_OUT] > 0 ? cost_of_projection(&plan->project_out) : 0) +
-           s->prepare_cost + cost_of_packing(plan, s) + cost_of_copies(plan) +
-           cost_of_moments(plan) + attending + cost_of_merging(plan, s) +
-           again * cost_of_attending(plan, s) + cost_of_ranking(plan, s);
+    return CALL + tasks * TASK + (double)plan->heads * (plan->form.per_head ? OWN_HEAD : HEAD) +
+           cost_of_memory(plan) + cost_of_projection(&plan->project[PROJECT_Q]) +
+           cost_of_projection(&plan->project[PROJECT_K]) +
+           cost_of_projection(&plan->project[PROJECT_V]) +
+           (s->tasks[PHASE_OUT] > 0 ? cost_of_projection(&plan->project[PROJECT_OUT]) : 0) +
+           s->prepare_cost + cost_of_packing(plan) + cost_of_copies(plan) + cost_of_moments(plan) +
+           attending + cost_of_merging(plan) + again * cost_of_attending(plan) +
+           cost_of_ranking(plan);
 }
 
 double cost_of_softmax(const attn_plan *plan) {

@@ -4,7 +4,8 @@
  *
  * An area begins at a multiple of ATTN_ALIGNMENT bytes. A call that does not need an area gives it
  * no bytes. `real` is the dtype of the plan, B its batch items, H its heads, KV its key heads, n
- * its queries, m its keys. The other sizes are members of struct schedule.
+ * its queries, m its keys. The other sizes are members of struct tiling
+ * and of struct schedule, and the conditions are members of struct path.
  *
  * The workspace is shared by all tasks. The plan owns it.
  *
@@ -14,8 +15,8 @@
  *     | v             | real, in the shape of v          | V, if it is projected                 |
  *     | mask          | bytes (items, heads, rows, m)    | mask and bias of all keys, if there   |
  *     | bias          | real (items, heads, rows, m)     | are extra keys, see struct extended   |
- *     | packed_keys   | real (pack_items, pack_batch)    | transposed tiles of keys, if `packs`  |
- *     | unit_tiles    | uint16_t (pack_items, pack_batch)| keys and values that are packed for   |
+ *     | packed_keys   | real (items, batch) of `pack`     | transposed tiles of keys, if `packs`  |
+ *     | unit_tiles    | uint16_t (items, batch) of `pack` | keys and values that are packed for   |
  *     |               |                                  | the matrix unit, if `unit`            |
  *     | unit_sizes    | float (B, KV, tiles, 2)          | their largest magnitudes              |
  *     | heads_out     | real (B, out_batch)              | outputs of heads, if W_O takes them   |
@@ -27,11 +28,11 @@
  *     |               |                                  | of PHASE_ATTEND saw, for statistics   |
  *     | input_moments | struct moments (moment_tasks)    | parts of Q, K and past_K              |
  *     | partials      | double (B, H, n, splits,         | partial results of rows whose keys    |
- *     |               |         partial_numbers)         | are cut, see partial.h                |
+ *     |               |         partial)                 | are cut, see partial.h                |
  *     | totals        | double (B, H, n, 2)              | the largest logit and 1 / sum of each |
  *     |               |                                  | row, for PHASE_WEIGH                  |
  *     | runs          | struct entry (B, H, n, splits,   | sorted parts of rows, for top_k       |
- *     |               |         run_length)              |                                       |
+ *     |               |         run)                     |                                       |
  *     +---------------+----------------------------------+---------------------------------------+
  *
  * The workspace of a plan of softmax alone holds only the maximum and the sum of each part of a

@@ -25,20 +25,20 @@ void attn_plan_free(attn_plan *plan) {
     if (plan == NULL) {
         return;
     }
-    if (plan->parts != plan->few_parts) {
-        free(plan->parts);
+    if (plan->results.parts != plan->results.few) {
+        free(plan->results.parts);
     }
     if (plan->head != &plan->one_head) {
         free(plan->head);
     }
-    free(plan->project_q.pieces);
-    free(plan->project_k.pieces);
-    free(plan->project_v.pieces);
-    free(plan->project_out.pieces);
-    free(plan->slopes);
-    free(plan->sinks);
+    free(plan->project[PROJECT_Q].pieces);
+    free(plan->project[PROJECT_K].pieces);
+    free(plan->project[PROJECT_V].pieces);
+    free(plan->project[PROJECT_OUT].pieces);
+    free(plan->scoring.slopes);
+    free(plan->scoring.sinks);
     free(plan->rules.lengths);
-    free(plan->given.lengths);
+    free(plan->extra.given.lengths);
     free(plan->rotary.numbers);
     free(plan->workspace);
     free(plan);
@@ -46,18 +46,21 @@ void attn_plan_free(attn_plan *plan) {
 
 /* Returns the bytes that a plan holds from the moment when it is made. */
 static size_t plan_memory(const attn_plan *plan) {
-    const size_t pieces =
-        plan->project_q.room + plan->project_k.room + plan->project_v.room + plan->project_out.room;
+    const size_t pieces = plan->project[PROJECT_Q].room + plan->project[PROJECT_K].room +
+                          plan->project[PROJECT_V].room + plan->project[PROJECT_OUT].room;
+    const size_t heads = plan->form.merged ? plan->heads * plan->n : plan->heads;
     size_t bytes = sizeof *plan + pieces * sizeof(struct piece);
-    bytes += plan->head != &plan->one_head ? plan->head_room * sizeof *plan->head : 0;
-    bytes += plan->parts != plan->few_parts ? plan->part_room * sizeof *plan->parts : 0;
-    bytes += plan->slopes != NULL ? plan->head_room * sizeof *plan->slopes : 0;
+    bytes += plan->head != &plan->one_head ? heads * sizeof *plan->head : 0;
+    bytes += plan->results.parts != plan->results.few
+                 ? plan->results.room * sizeof *plan->results.parts
+                 : 0;
+    bytes += plan->scoring.slopes != NULL ? heads * sizeof *plan->scoring.slopes : 0;
     bytes += plan->rotary.numbers != NULL
                  ? (plan->rotary.given.scaling == ATTN_ROTARY_LONGROPE ? 3 : 1) *
                        plan->rotary.columns / 2 * sizeof *plan->rotary.numbers
                  : 0;
-    bytes += plan->sinks != NULL ? plan->head_room * sizeof *plan->sinks : 0;
-    const bool lengths = plan->rules.lengths != NULL || plan->given.lengths != NULL;
+    bytes += plan->scoring.sinks != NULL ? heads * sizeof *plan->scoring.sinks : 0;
+    const bool lengths = plan->rules.lengths != NULL || plan->extra.given.lengths != NULL;
     return bytes + (lengths ? plan->batch * sizeof(size_t) : 0);
 }
 
@@ -86,12 +89,12 @@ bool attn_plan_bytes(const attn_plan *plan, size_t threads, size_t *bytes) {
  * (H_kv,H/H_kv,d). */
 static void merge_groups(attn_plan *plan) {
     const size_t group = plan->heads / plan->kv_heads;
-    if (plan->n != 1 || group == 1 || plan->per_head || plan->slopes != NULL ||
-        plan->sinks != NULL || plan->mean_over_heads || plan->whole_q) {
+    if (plan->n != 1 || group == 1 || plan->form.per_head || plan->scoring.slopes != NULL ||
+        plan->scoring.sinks != NULL || plan->results.mean || plan->norms.whole_q) {
         return;
     }
-    plan->q.ld = plan->head[1].q - plan->head[0].q;
-    plan->out_ld = plan->head[1].out - plan->head[0].out;
+    plan->in.q.ld = plan->head[1].q - plan->head[0].q;
+    plan->out.ld = plan->head[1].out - plan->head[0].out;
     plan->rules.mask.stride[2] = plan->rules.mask.stride[1];
     plan->rules.mask.stride[1] *= group;
     plan->rules.bias.stride[2] = plan->rules.bias.stride[1];
@@ -101,14 +104,14 @@ static void merge_groups(attn_plan *plan) {
     }
     plan->heads = plan->kv_heads;
     plan->n = group;
-    plan->merged = true;
+    plan->form.merged = true;
 }
 
 attn_status plan_finish(attn_plan *plan, const attn_options *o, attn_error *error) {
     size_t pairs; /* bytes of all scores in double; no product of sizes below is larger */
     if (!size_mul(plan->n, plan->m, &pairs) || !size_mul(pairs, plan->batch, &pairs) ||
         !size_mul(pairs, plan->heads, &pairs) || !size_mul(pairs, sizeof(double), &pairs) ||
-        plan->m > BLAS_MAX_DIM - 32 || plan->out_ld > BLAS_MAX_DIM) {
+        plan->m > BLAS_MAX_DIM - 32 || plan->out.ld > BLAS_MAX_DIM) {
         return attn_too_large(error);
     }
     ATTN_TRY(plan_options(plan, o, error));
@@ -121,13 +124,12 @@ attn_status plan_finish(attn_plan *plan, const attn_options *o, attn_error *erro
 attn_status plan_check_heads(const attn_plan *plan, size_t heads, attn_error *error) {
     return heads <= MAX_HEADS
                ? ATTN_OK
-               : attn_fail(error, ATTN_TOO_LARGE, plan->per_head ? "heads" : "",
+               : attn_fail(error, ATTN_TOO_LARGE, plan->form.per_head ? "heads" : "",
                            "there are %zu heads; at most %d are possible", heads, MAX_HEADS);
 }
 
 attn_status plan_new_heads(attn_plan *plan, attn_error *error) {
     ATTN_TRY(plan_check_heads(plan, plan->heads, error));
     plan->head = plan->heads == 1 ? &plan->one_head : calloc(plan->heads, sizeof *plan->head);
-    plan->head_room = plan->heads;
     return plan->head == NULL ? attn_no_memory(error) : ATTN_OK;
 }

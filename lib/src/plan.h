@@ -35,7 +35,7 @@ struct broadcast {
     size_t stride[4];
 };
 
-/* The rules that say which keys a query may attend to, and what is added to its scores. */
+/* The rules that say which keys a query may attend to, and which bias its scores get. */
 struct rules {
     attn_causal causal;
     int64_t window[2];            /* -1: open */
@@ -53,7 +53,7 @@ struct extended {
 
 /* A result that the caller asked for. */
 struct result {
-    attn_result_tensor *parts; /* some of plan->parts; `data` is the bound buffer */
+    attn_result_tensor *parts; /* some of plan->results.parts; `data` is the bound buffer */
     size_t count;              /* parts that there are */
 };
 
@@ -132,8 +132,8 @@ enum prepare {
     PREPARE_COUNT
 };
 
-/* How a call is cut into tasks, and which code computes them. schedule.c decides. */
-struct schedule {
+/* Which code computes a call. schedule.c decides. */
+struct path {
     /* Stages of whole rows are results, or there is no softmax. Otherwise scores are computed tile
      * by tile, with online softmax. */
     bool staged;
@@ -161,12 +161,14 @@ struct schedule {
     bool cut;
     /* Whole rows are too long to be kept: the keys are cut, and long.inc computes the parts. */
     bool long_rows;
+};
 
+/* How PHASE_ATTEND cuts the scores: a block is `rows` queries of one head, a tile of keys is `keys`
+ * keys. schedule.c decides. */
+struct tiling {
     /* Products have a right operand in panels of this many columns, see kernels.h. 0: OpenBLAS
      * computes the products. */
     size_t panel;
-
-    /* PHASE_ATTEND: a block is `rows` queries of one head, a tile of keys is `keys` keys. */
     size_t rows, keys;
     size_t ld;              /* from one row of a block of scores to the next, in numbers */
     size_t scratch_rows;    /* `rows` before blocks were made equal, so that the size of a scratch
@@ -178,39 +180,52 @@ struct schedule {
     size_t part_keys;       /* keys of each part that one task adds up in double */
     size_t blocks_per_task; /* blocks of one task; a block counts once for each split */
     size_t heads_in_turn;   /* key heads whose blocks alternate, so that each thread keeps to one */
-    size_t total_numbers;   /* numbers of the sum of parts of one row */
     size_t value_columns;   /* columns of the values that are multiplied at once */
-    size_t weight_numbers;  /* numbers of the largest tile of weights that a task copies */
-    size_t wide_numbers;    /* numbers of the longest row that an exact call converts to double */
+};
 
-    /* PHASE_PREPARE: the tasks of each kind, and the rows of one task. */
-    size_t prepare_tasks[PREPARE_COUNT], prepare_rows[PREPARE_COUNT];
+enum {
+    COPY_NUMBERS = 1 << 17, /* the most numbers of a matrix that are copied as one part */
+    RANK_NUMBERS = 1 << 15, /* the most entries of a row of top_k that are found as one part */
+};
+
+/* The tasks of each phase, and the memory of a run. schedule.c decides. */
+struct schedule {
+    struct {
+        size_t tasks, rows; /* the rows of one task */
+    } prepare[PREPARE_COUNT];
     double prepare_cost;
-
-    /* PHASE_PACK: first the tasks that pack. A part of the keys of a head is pack_tiles tiles. */
-    size_t pack_tasks, pack_tiles, pack_parts, pack_per_task;
-    size_t pack_batch; /* numbers of packed keys of one batch item, or parts for the matrix unit */
-    size_t pack_items; /* batch items whose keys are packed; 1 if all share them */
-    /* PHASE_PACK: then, for each matrix, the tasks that copy. A part of the matrix of a head is
-     * copy_numbers numbers, and a task copies copy_per_task parts. */
-    size_t copy_tasks[COPY_COUNT], copy_numbers[COPY_COUNT], copy_parts[COPY_COUNT],
-        copy_per_task[COPY_COUNT];
+    /* PHASE_PACK: first the tasks that pack. A part of the keys of a head is `tiles` tiles. */
+    struct {
+        size_t tasks, tiles, parts, per_task;
+        size_t batch; /* numbers of packed keys of one batch item, or parts for the matrix unit */
+        size_t items; /* batch items whose keys are packed; 1 if all share them */
+    } pack;
+    /* PHASE_PACK: then, for each matrix, the tasks that copy. The matrix of a head has `parts`
+     * parts, and a task copies per_task parts. */
+    struct {
+        size_t tasks, parts, per_task;
+    } copy[COPY_COUNT];
     /* PHASE_PACK: then the tasks that make the moments of Q, K and past_K. */
     size_t moment_tasks[3];
-
-    /* PHASE_MERGE: the output of a row is merged in merge_parts parts of merge_columns columns. */
-    size_t merge_columns, merge_parts, merge_per_task;
-    size_t partial_numbers; /* numbers of one partial result */
-
-    /* PHASE_WEIGH: first weigh_tasks tasks, which take the same blocks as PHASE_ATTEND. Then tasks
-     * that each make mean_keys weights of the mean over heads, for one query; mean_parts tasks make
-     * a row. */
-    size_t weigh_tasks, mean_keys, mean_parts;
-
-    /* PHASE_RANK: each part of a row has a sorted run of at most run_length entries. The top_k of a
-     * row is made in rank_parts parts of rank_numbers entries. */
-    size_t run_length, rank_numbers, rank_parts, rank_per_task;
-
+    /* PHASE_MERGE: the output of a row is merged in `parts` parts of `columns` columns. A partial
+     * result has `partial` numbers. */
+    struct {
+        size_t columns, parts, per_task, partial;
+    } merge;
+    /* PHASE_WEIGH: first `tasks` tasks, which take the same blocks as PHASE_ATTEND. Then tasks that
+     * each make mean_keys weights of the mean over heads, for one query; mean_parts tasks make a
+     * row. */
+    struct {
+        size_t tasks, mean_keys, mean_parts;
+    } weigh;
+    /* PHASE_RANK: each part of a row has a sorted run of at most `run` entries. The top_k of a row
+     * is made in `parts` parts of RANK_NUMBERS entries. */
+    struct {
+        size_t run, parts, per_task;
+    } rank;
+    size_t total_numbers;  /* numbers of the sum of parts of one row */
+    size_t weight_numbers; /* numbers of the largest tile of weights that a task copies */
+    size_t wide_numbers;   /* numbers of the longest row that an exact call converts to double */
     size_t tasks[PHASE_COUNT];
     struct workspace_map workspace;
     struct scratch_map scratch;
@@ -226,6 +241,7 @@ enum {
 /* Softmax alone, along the middle of (outer, count, inner). A slice is the `count` numbers that sum
  * to 1; slices beside each other are columns. */
 struct slices {
+    bool alone; /* this is a plan of softmax alone */
     const void *x;
     size_t outer, count, inner;
     size_t columns;  /* columns of one unit of work */
@@ -237,63 +253,93 @@ struct slices {
 
 /* ------------------------------------------------------------------------------------- the plan */
 
+/* The form of a call, beside its sizes. */
+struct form {
+    size_t past, new_keys; /* the first of the m keys; extra keys follow them */
+    bool has_batch_axis, has_head_axis;
+    /* The axes of K and V. If Q has an axis that these do not have, all share their rows. */
+    bool has_kv_batch_axis, has_kv_head_axis;
+    bool packed;        /* K and V, and so present_K and present_V, are (B,m,H*d) */
+    bool projected;     /* Q, K and V are computed from X */
+    bool per_head;      /* each head has projections with sizes of its own */
+    bool merged;        /* the n queries are heads of the caller, see merge_groups */
+    int64_t shift;      /* see plan_position() */
+    const size_t *ends; /* the lengths, if the position of a query counts from them; or NULL */
+};
+
+/* What makes logits of scores, and weights of logits, beside scale and rules. */
+struct scoring {
+    attn_normalization normalization;
+    double softcap;
+    attn_tensor alibi, sink; /* borrowed; without data if there are none */
+    double *slopes, *sinks;  /* owned: their numbers, one for each head; NULL if there are none */
+};
+
+/* The keys without a position: bias_K and zero_key. If there are any, the engine's rules are one
+ * mask and one bias for all keys, which each run makes of the `given` rules. */
+struct extra_keys {
+    size_t count;
+    struct rules given;
+    struct extended mask, bias;
+    const void *k, *v; /* the rows of the first extra key; NULL: there is none */
+};
+
+struct norms {
+    const void *q, *k;     /* borrowed; NULL if there are none */
+    bool whole_q, whole_k; /* the norm goes over the columns of all heads */
+    double epsilon;
+};
+
 enum {
     PLAN_FEW_PARTS = 2 /* a call of one head with so few results needs no memory but its plan */
 };
 
+/* The results of a plan. */
+struct result_set {
+    unsigned wanted; /* ATTN_WANT bits */
+    bool mean;       /* the weights are the mean over heads */
+    size_t top_k;
+    struct result of[ATTN_RESULT_COUNT];
+    attn_result_tensor *parts; /* those of all results; owned, unless it is `few` */
+    size_t room;               /* parts that there is memory for */
+    attn_result_tensor few[PLAN_FEW_PARTS];
+    size_t bytes; /* of a buffer for all results; SIZE_MAX if it does not fit a size_t */
+};
+
+/* The projections of a plan. Their order is that of Q, K and V in a call. */
+enum {
+    PROJECT_Q,
+    PROJECT_K,
+    PROJECT_V,
+    PROJECT_INPUTS,
+    PROJECT_OUT = PROJECT_INPUTS,
+    PROJECT_COUNT
+};
+
 struct attn_plan {
     attn_dtype dtype;
-    bool softmax; /* a plan of attn_plan_softmax: it has only slices, results and a schedule */
-    struct slices slices;
-
-    /* Sizes and form. */
+    struct slices slices; /* a plan of softmax alone has only these, results and a schedule */
     size_t batch, heads, kv_heads;
     size_t n; /* queries */
-    size_t m; /* keys: `past` ones, then `new_keys`, then `extra` ones */
-    size_t past, new_keys;
-    size_t extra; /* keys without a position: bias_K and zero_key */
-    bool has_batch_axis, has_head_axis;
-    /* The axes of K and V. If Q has an axis that these do not have, all share their rows. */
-    bool has_kv_batch_axis, has_kv_head_axis;
-    bool packed;       /* K and V, and so present_K and present_V, are (B,m,H*d) */
-    bool projected;    /* Q, K and V are computed from X */
-    bool per_head;     /* each head has projections with sizes of its own */
-    bool merged;       /* the n queries are heads of the caller, see merge_groups */
+    size_t m; /* keys: past ones, then new ones, then extra ones */
+    struct form form;
     struct head *head; /* one for each query head; owned, unless it is &one_head */
-    size_t head_room;  /* heads that there is memory for */
     struct head one_head;
-    struct operand q, k, v, past_k, past_v;
-    size_t out_ld, out_batch; /* distances of rows and batch items of the heads' outputs */
-
-    /* Options. */
-    attn_normalization normalization;
-    int64_t shift;      /* see plan_position() */
-    const size_t *ends; /* the lengths, if the position of a query counts from them; or NULL */
-    double softcap;
-    attn_tensor alibi, sink; /* borrowed; without data if there are none */
-    double *slopes, *sinks;  /* owned: their numbers, one for each head; NULL if there are none */
-    /* The engine follows `rules`. If there are extra keys, `given` has what the caller gave, and
-     * each run makes one mask and one bias for all keys from it. */
-    struct rules rules, given;
-    struct extended mask_rows, bias_rows;
-    const void *bias_k, *bias_v; /* the rows of the first extra key; NULL: there is none */
-    bool mean_over_heads;
-    size_t top_k;
-    const void *norm_q, *norm_k; /* borrowed; NULL if there are none */
-    bool whole_q, whole_k;       /* the norm goes over the columns of all heads */
-    double norm_epsilon;
+    struct {
+        struct operand q, k, v, past_k, past_v;
+    } in;
+    struct {
+        size_t ld, batch; /* from one row, or batch item, of the heads' outputs to the next */
+    } out;
+    struct rules rules;
+    struct extra_keys extra;
+    struct scoring scoring;
+    struct norms norms;
     struct rotary rotary;
-
-    struct projection project_q, project_k, project_v, project_out;
-    bool has_out_projection;
-
-    unsigned wanted; /* ATTN_WANT bits */
-    struct result results[ATTN_RESULT_COUNT];
-    attn_result_tensor *parts; /* those of all results; owned, unless it is `few_parts` */
-    size_t part_room;          /* parts that there is memory for */
-    attn_result_tensor few_parts[PLAN_FEW_PARTS];
-    size_t results_bytes; /* of a buffer for all results; SIZE_MAX if it does not fit a size_t */
-
+    struct projection project[PROJECT_COUNT]; /* one that the call lacks has no pieces */
+    struct result_set results;
+    struct path path;
+    struct tiling tiling;
     struct schedule schedule;
     void *workspace; /* owned; shared by all tasks, from the first run on */
 };
@@ -305,7 +351,7 @@ struct attn_plan {
 
 /* Returns whether any of these results is wanted. */
 static inline bool plan_wants(const attn_plan *plan, unsigned bits) {
-    return (plan->wanted & bits) != 0;
+    return (plan->results.wanted & bits) != 0;
 }
 
 static inline bool plan_wants_top_k(const attn_plan *plan) {
@@ -319,11 +365,11 @@ attn_status plan_read_numbers(attn_plan *plan, attn_error *error);
 
 /* Do rows of Q, or of new keys, change before they are multiplied? */
 static inline bool plan_turns_queries(const attn_plan *plan) {
-    return plan->norm_q != NULL || plan->rotary.columns > 0;
+    return plan->norms.q != NULL || plan->rotary.columns > 0;
 }
 
 static inline bool plan_turns_keys(const attn_plan *plan) {
-    return plan->norm_k != NULL || plan->rotary.columns > 0;
+    return plan->norms.k != NULL || plan->rotary.columns > 0;
 }
 
 /* Returns the place of a row of X in the result of a projection. */
@@ -334,23 +380,23 @@ static inline size_t projected_row(const struct projection *p, size_t row) {
 /* Returns the position of query i of batch item b. This is the only place that knows it: causal,
  * window, ALiBi and rotary embedding count from here. */
 static inline int64_t plan_position(const attn_plan *plan, size_t b, size_t i) {
-    const int64_t end = plan->ends == NULL ? 0 : (int64_t)plan->ends[b];
-    return (plan->merged ? 0 : (int64_t)i) + plan->shift + end;
+    const int64_t end = plan->form.ends == NULL ? 0 : (int64_t)plan->form.ends[b];
+    return (plan->form.merged ? 0 : (int64_t)i) + plan->form.shift + end;
 }
 
 /* The rows of present_K and present_V: all keys that have a position. */
 static inline size_t present_rows(const attn_plan *plan) {
-    return plan->past + plan->new_keys;
+    return plan->form.past + plan->form.new_keys;
 }
 
 /* The batch items that K and V have. */
 static inline size_t kv_items(const attn_plan *plan) {
-    return plan->has_kv_batch_axis ? plan->batch : 1;
+    return plan->form.has_kv_batch_axis ? plan->batch : 1;
 }
 
 /* The place of batch item b among the packed keys. */
 static inline size_t packed_item(const attn_plan *plan, size_t b) {
-    return b < plan->schedule.pack_items ? b : 0;
+    return b < plan->schedule.pack.items ? b : 0;
 }
 
 /* The key and value head that query head h uses. */

@@ -84,7 +84,8 @@ attn_status plan_past(attn_plan *plan, const attn_options *o, struct dims k, str
                       bool packed, attn_error *error) {
     struct dims pk = dims_of(o->past_k, packed ? plan->kv_heads : 0);
     struct dims pv = dims_of(o->past_v, packed ? plan->kv_heads : 0);
-    if (plan->has_batch_axis && !plan->has_head_axis) { /* (B,p,d): the first axis is the batch */
+    if (plan->form.has_batch_axis &&
+        !plan->form.has_head_axis) { /* (B,p,d): the first axis is the batch */
         pk.batch = pk.heads, pv.batch = pv.heads;
         pk.heads = pv.heads = 1;
     }
@@ -95,9 +96,9 @@ attn_status plan_past(attn_plan *plan, const attn_options *o, struct dims k, str
     ATTN_TRY(check_equal("past_V", pv.heads, "head", "V", v.heads, error));
     ATTN_TRY(check_equal("past_V", pv.batch, "batch item", "V", v.batch, error));
     ATTN_TRY(check_equal("past_V", pv.rows, "row", "past_K", pk.rows, error));
-    plan->past = pk.rows;
-    plan->past_k = operand_of(o->past_k, pk, packed);
-    plan->past_v = operand_of(o->past_v, pv, packed);
+    plan->form.past = pk.rows;
+    plan->in.past_k = operand_of(o->past_k, pk, packed);
+    plan->in.past_v = operand_of(o->past_v, pv, packed);
     for (size_t h = 0; h < plan->heads; h++) {
         plan->head[h].past_k = head_offset(pk, packed, kv_head(plan, h));
         plan->head[h].past_v = head_offset(pv, packed, kv_head(plan, h));
@@ -130,18 +131,19 @@ static attn_status plan_qkv(attn_plan *plan, const struct qkv *t, const attn_opt
     struct dims q = dims_of(t->q, o->heads);
     struct dims k = dims_of(t->k, kv_heads);
     struct dims v = dims_of(t->v, kv_heads);
-    plan->has_batch_axis = t->q->rank == batched_rank;
-    plan->has_head_axis = packed || t->q->rank >= 3;
-    plan->has_kv_batch_axis = t->k->rank == batched_rank;
-    plan->has_kv_head_axis = packed || t->k->rank >= 3;
-    ATTN_TRY(check_kv(q, t->q_name, k, t->k_name, v, t->v_name, !plan->has_kv_batch_axis, error));
+    plan->form.has_batch_axis = t->q->rank == batched_rank;
+    plan->form.has_head_axis = packed || t->q->rank >= 3;
+    plan->form.has_kv_batch_axis = t->k->rank == batched_rank;
+    plan->form.has_kv_head_axis = packed || t->k->rank >= 3;
+    ATTN_TRY(
+        check_kv(q, t->q_name, k, t->k_name, v, t->v_name, !plan->form.has_kv_batch_axis, error));
     if (q.heads % k.heads != 0) {
         return attn_fail(error, ATTN_SHAPE_MISMATCH, t->k_name,
                          "%s has %zu head%s, which is not a multiple of the %zu heads of %s",
                          t->q_name, q.heads, plural_end(q.heads), k.heads, t->k_name);
     }
     plan->dtype = t->q->dtype;
-    plan->packed = packed;
+    plan->form.packed = packed;
     plan->batch = q.batch;
     plan->heads = q.heads;
     plan->kv_heads = k.heads;
@@ -152,13 +154,13 @@ static attn_status plan_qkv(attn_plan *plan, const struct qkv *t, const attn_opt
         ATTN_TRY(plan_past(plan, o, k, v, packed, error));
     }
     plan->n = q.rows;
-    plan->new_keys = k.rows;
-    plan->m = plan->past + k.rows;
-    plan->q = operand_of(t->q, q, packed);
-    plan->k = operand_of(t->k, k, packed);
-    plan->v = operand_of(t->v, v, packed);
-    plan->out_ld = packed ? q.heads * v.columns : v.columns;
-    if (!size_mul(q.heads * q.rows, v.columns, &plan->out_batch)) {
+    plan->form.new_keys = k.rows;
+    plan->m = plan->form.past + k.rows;
+    plan->in.q = operand_of(t->q, q, packed);
+    plan->in.k = operand_of(t->k, k, packed);
+    plan->in.v = operand_of(t->v, v, packed);
+    plan->out.ld = packed ? q.heads * v.columns : v.columns;
+    if (!size_mul(q.heads * q.rows, v.columns, &plan->out.batch)) {
         return attn_too_large(error);
     }
     for (size_t h = 0; h < plan->heads; h++) {

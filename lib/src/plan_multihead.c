@@ -177,7 +177,7 @@ static attn_status plan_shared(attn_plan *plan, const attn_multihead *call, cons
                              p.w[WEIGHT_Q].tensor->rank);
         }
     }
-    plan->has_head_axis = three || o->heads != 0;
+    plan->form.has_head_axis = three || o->heads != 0;
     plan->heads = three ? p.w[WEIGHT_Q].heads : (o->heads != 0 ? o->heads : 1);
     if (three && o->heads != 0 && o->heads != plan->heads) {
         return attn_fail(error, ATTN_SHAPE_MISMATCH, "W_Q", "W_Q has %zu head%s but heads is %zu",
@@ -211,18 +211,18 @@ static attn_status plan_shared(attn_plan *plan, const attn_multihead *call, cons
                          k_cols / plan->kv_heads, plural_end(k_cols / plan->kv_heads), d);
     }
     ATTN_TRY(plan_new_heads(plan, error));
-    plan->project_q.ld = q_cols;
-    plan->project_k.ld = k_cols;
-    plan->project_v.ld = v_cols;
-    add_pieces(&plan->project_q, &p.w[WEIGHT_Q], p.b[WEIGHT_Q], 0);
-    add_pieces(&plan->project_k, &p.w[WEIGHT_K], p.b[WEIGHT_K], 0);
-    add_pieces(&plan->project_v, &p.w[WEIGHT_V], p.b[WEIGHT_V], 0);
+    plan->project[PROJECT_Q].ld = q_cols;
+    plan->project[PROJECT_K].ld = k_cols;
+    plan->project[PROJECT_V].ld = v_cols;
+    add_pieces(&plan->project[PROJECT_Q], &p.w[WEIGHT_Q], p.b[WEIGHT_Q], 0);
+    add_pieces(&plan->project[PROJECT_K], &p.w[WEIGHT_K], p.b[WEIGHT_K], 0);
+    add_pieces(&plan->project[PROJECT_V], &p.w[WEIGHT_V], p.b[WEIGHT_V], 0);
     for (size_t h = 0; h < plan->heads; h++) {
         size_t kv = kv_head(plan, h);
         plan->head[h] = (struct head){
             .d = d, .d_v = d_v, .q = h * d, .k = kv * d, .v = kv * d_v, .out = h * d_v};
     }
-    plan->out_ld = plan->heads * d_v;
+    plan->out.ld = plan->heads * d_v;
     return ATTN_OK;
 }
 
@@ -237,7 +237,7 @@ static attn_status plan_per_head(attn_plan *plan, const attn_multihead *call, co
         return attn_fail(error, ATTN_INVALID_ARGUMENT, "past_K",
                          "past_K needs heads of one size, not heads with weights of their own");
     }
-    plan->has_head_axis = true;
+    plan->form.has_head_axis = true;
     plan->heads = plan->kv_heads = call->count;
     ATTN_TRY(plan_new_heads(plan, error));
     for (size_t h = 0; h < plan->heads; h++) {
@@ -252,19 +252,22 @@ static attn_status plan_per_head(attn_plan *plan, const attn_multihead *call, co
         }
         plan->head[h] = (struct head){.d = d,
                                       .d_v = d_v,
-                                      .q = plan->project_q.ld,
-                                      .k = plan->project_k.ld,
-                                      .v = plan->project_v.ld,
-                                      .out = plan->out_ld};
-        add_pieces(&plan->project_q, &p.w[WEIGHT_Q], p.b[WEIGHT_Q], plan->project_q.ld);
-        add_pieces(&plan->project_k, &p.w[WEIGHT_K], p.b[WEIGHT_K], plan->project_k.ld);
-        add_pieces(&plan->project_v, &p.w[WEIGHT_V], p.b[WEIGHT_V], plan->project_v.ld);
-        if (!size_add(plan->project_q.ld, d, &plan->project_q.ld) ||
-            !size_add(plan->project_v.ld, d_v, &plan->project_v.ld)) {
+                                      .q = plan->project[PROJECT_Q].ld,
+                                      .k = plan->project[PROJECT_K].ld,
+                                      .v = plan->project[PROJECT_V].ld,
+                                      .out = plan->out.ld};
+        add_pieces(&plan->project[PROJECT_Q], &p.w[WEIGHT_Q], p.b[WEIGHT_Q],
+                   plan->project[PROJECT_Q].ld);
+        add_pieces(&plan->project[PROJECT_K], &p.w[WEIGHT_K], p.b[WEIGHT_K],
+                   plan->project[PROJECT_K].ld);
+        add_pieces(&plan->project[PROJECT_V], &p.w[WEIGHT_V], p.b[WEIGHT_V],
+                   plan->project[PROJECT_V].ld);
+        if (!size_add(plan->project[PROJECT_Q].ld, d, &plan->project[PROJECT_Q].ld) ||
+            !size_add(plan->project[PROJECT_V].ld, d_v, &plan->project[PROJECT_V].ld)) {
             return attn_too_large(error);
         }
-        plan->project_k.ld = plan->project_q.ld;
-        plan->out_ld = plan->project_v.ld;
+        plan->project[PROJECT_K].ld = plan->project[PROJECT_Q].ld;
+        plan->out.ld = plan->project[PROJECT_V].ld;
     }
     return ATTN_OK;
 }
@@ -277,15 +280,14 @@ static attn_status plan_out_projection(attn_plan *plan, const attn_multihead *ca
     }
     struct weight w;
     ATTN_TRY(read_weight(call->w_o, "W_O", call->layout, 2, plan->dtype, &w, error));
-    ATTN_TRY(check_inner(&w, "the heads together", "have", plan->out_ld, call->layout, error));
+    ATTN_TRY(check_inner(&w, "the heads together", "have", plan->out.ld, call->layout, error));
     ATTN_TRY(check_bias(call->b_o, "b_O", plan->dtype, &w, error));
-    struct projection *p = &plan->project_out;
+    struct projection *p = &plan->project[PROJECT_OUT];
     ATTN_TRY(start_projection(p, "output", call->x, call->layout, 1, error));
-    p->inner = plan->out_ld;
+    p->inner = plan->out.ld;
     p->ld = w.columns;
     p->x = NULL;
     add_pieces(p, &w, call->b_o, 0);
-    plan->has_out_projection = true;
     return ATTN_OK;
 }
 
@@ -341,7 +343,7 @@ static attn_status check_extra(const attn_plan *plan, const attn_tensor *row, co
     ATTN_TRY(check_matrix(row, name, 1, 2, error));
     ATTN_TRY(check_dtype(row, name, plan->dtype, error));
     *out = row->data;
-    return row->rank == 1 || plan->per_head
+    return row->rank == 1 || plan->form.per_head
                ? check_shape(row, name, 1, &columns, error)
                : check_shape(row, name, 2, (size_t[]){plan->kv_heads, columns / plan->kv_heads},
                              error);
@@ -350,24 +352,24 @@ static attn_status check_extra(const attn_plan *plan, const attn_tensor *row, co
 /* Plans the extra keys, whose rows follow those of each batch item in K and V. */
 static attn_status plan_extra(attn_plan *plan, const attn_multihead *call, const attn_options *o,
                               attn_error *error) {
-    plan->extra = (size_t)(call->bias_k != NULL) + (call->zero_key ? 1 : 0);
+    plan->extra.count = (size_t)(call->bias_k != NULL) + (call->zero_key ? 1 : 0);
     if ((call->bias_k == NULL) != (call->bias_v == NULL)) {
         return attn_fail(error, ATTN_INVALID_ARGUMENT, call->bias_k == NULL ? "bias_V" : "bias_K",
                          "bias_K and bias_V must be given together");
     }
     if (call->bias_k != NULL) {
-        ATTN_TRY(
-            check_extra(plan, call->bias_k, "bias_K", plan->project_k.ld, &plan->bias_k, error));
-        ATTN_TRY(
-            check_extra(plan, call->bias_v, "bias_V", plan->project_v.ld, &plan->bias_v, error));
+        ATTN_TRY(check_extra(plan, call->bias_k, "bias_K", plan->project[PROJECT_K].ld,
+                             &plan->extra.k, error));
+        ATTN_TRY(check_extra(plan, call->bias_v, "bias_V", plan->project[PROJECT_V].ld,
+                             &plan->extra.v, error));
     }
-    if (plan->extra > 0 && ((o->flags & ATTN_FLAG_ALIBI) != 0 || o->alibi_slopes != NULL)) {
+    if (plan->extra.count > 0 && ((o->flags & ATTN_FLAG_ALIBI) != 0 || o->alibi_slopes != NULL)) {
         return attn_fail(error, ATTN_INVALID_ARGUMENT, "alibi",
                          "alibi needs the position of each key, but the key of %s has none",
-                         plan->bias_k != NULL ? "bias_K" : "zero_key");
+                         plan->extra.k != NULL ? "bias_K" : "zero_key");
     }
-    plan->project_k.gap = plan->project_v.gap = plan->extra;
-    plan->m += plan->extra;
+    plan->project[PROJECT_K].gap = plan->project[PROJECT_V].gap = plan->extra.count;
+    plan->m += plan->extra.count;
     return ATTN_OK;
 }
 
@@ -385,30 +387,30 @@ static attn_status plan_projections(attn_plan *plan, const attn_multihead *call,
     const attn_projection *first = &call->projections[0];
     const attn_tensor *w[3] = {first->w_q, first->w_k, first->w_v};
     size_t pieces[3];
-    plan->per_head = call->per_head;
+    plan->form.per_head = call->per_head;
     for (int i = 0; i < 3; i++) {
         pieces[i] = piece_count(call, w[i]);
         ATTN_TRY(plan_check_heads(plan, pieces[i], error));
     }
-    ATTN_TRY(start_projection(&plan->project_q, "Q", x, call->layout, pieces[0], error));
-    ATTN_TRY(start_projection(&plan->project_k, "K", c, call->layout, pieces[1], error));
-    ATTN_TRY(start_projection(&plan->project_v, "V", input_of(call, WEIGHT_V, &ignored),
+    ATTN_TRY(start_projection(&plan->project[PROJECT_Q], "Q", x, call->layout, pieces[0], error));
+    ATTN_TRY(start_projection(&plan->project[PROJECT_K], "K", c, call->layout, pieces[1], error));
+    ATTN_TRY(start_projection(&plan->project[PROJECT_V], "V", input_of(call, WEIGHT_V, &ignored),
                               call->layout, pieces[2], error));
     plan->dtype = x->dtype;
-    plan->projected = true;
-    plan->has_batch_axis = x->rank == 3;
+    plan->form.projected = true;
+    plan->form.has_batch_axis = x->rank == 3;
     plan->batch = x->rank == 3 ? x->shape[0] : 1;
     plan->n = x->shape[x->rank - 2];
     const size_t new_keys = c->shape[c->rank - 2];
     ATTN_TRY(call->per_head ? plan_per_head(plan, call, o, error)
                             : plan_shared(plan, call, o, error));
-    if (plan->project_q.ld > BLAS_MAX_DIM || plan->project_k.ld > BLAS_MAX_DIM ||
-        plan->project_v.ld > BLAS_MAX_DIM) {
+    if (plan->project[PROJECT_Q].ld > BLAS_MAX_DIM || plan->project[PROJECT_K].ld > BLAS_MAX_DIM ||
+        plan->project[PROJECT_V].ld > BLAS_MAX_DIM) {
         return attn_too_large(error);
     }
     ATTN_TRY(plan_check_past(o, error));
     if (o->past_k != NULL) {
-        const int rank = 2 + plan->has_head_axis + plan->has_batch_axis;
+        const int rank = 2 + plan->form.has_head_axis + plan->form.has_batch_axis;
         ATTN_TRY(check_matrix(o->past_k, "past_K", rank, rank, error));
         ATTN_TRY(check_matrix(o->past_v, "past_V", rank, rank, error));
         ATTN_TRY(check_dtype(o->past_k, "past_K", plan->dtype, error));
@@ -417,15 +419,15 @@ static attn_status plan_projections(attn_plan *plan, const attn_multihead *call,
         struct dims v = {plan->batch, plan->kv_heads, new_keys, plan->head[0].d_v};
         ATTN_TRY(plan_past(plan, o, k, v, false, error));
     }
-    plan->new_keys = new_keys;
-    plan->m = plan->past + new_keys;
+    plan->form.new_keys = new_keys;
+    plan->m = plan->form.past + new_keys;
     ATTN_TRY(plan_extra(plan, call, o, error));
-    plan->has_kv_batch_axis = plan->has_batch_axis;
-    plan->has_kv_head_axis = plan->has_head_axis;
-    plan->q = projected_operand(plan, &plan->project_q);
-    plan->k = projected_operand(plan, &plan->project_k);
-    plan->v = projected_operand(plan, &plan->project_v);
-    if (!size_mul(plan->n, plan->out_ld, &plan->out_batch)) {
+    plan->form.has_kv_batch_axis = plan->form.has_batch_axis;
+    plan->form.has_kv_head_axis = plan->form.has_head_axis;
+    plan->in.q = projected_operand(plan, &plan->project[PROJECT_Q]);
+    plan->in.k = projected_operand(plan, &plan->project[PROJECT_K]);
+    plan->in.v = projected_operand(plan, &plan->project[PROJECT_V]);
+    if (!size_mul(plan->n, plan->out.ld, &plan->out.batch)) {
         return attn_too_large(error);
     }
     ATTN_TRY(plan_out_projection(plan, call, error));

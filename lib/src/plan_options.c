@@ -30,8 +30,8 @@ static attn_status read_numbers(const attn_tensor *tensor, const char *name, dou
 
 attn_status plan_read_numbers(attn_plan *plan, attn_error *error) {
     plan_frequencies(plan);
-    ATTN_TRY(read_numbers(&plan->alibi, "alibi", plan->slopes, error));
-    return read_numbers(&plan->sink, "sink", plan->sinks, error);
+    ATTN_TRY(read_numbers(&plan->scoring.alibi, "alibi", plan->scoring.slopes, error));
+    return read_numbers(&plan->scoring.sink, "sink", plan->scoring.sinks, error);
 }
 
 /* Checks a vector of one number for each head, which plan_read_numbers() reads into new doubles in
@@ -71,14 +71,15 @@ static double paper_slope(size_t h, size_t heads) {
 
 static attn_status resolve_alibi(attn_plan *plan, const attn_options *o, attn_error *error) {
     if ((o->flags & ATTN_FLAG_ALIBI) == 0) {
-        return per_head_numbers(o->alibi_slopes, "alibi", plan, &plan->alibi, &plan->slopes, error);
+        return per_head_numbers(o->alibi_slopes, "alibi", plan, &plan->scoring.alibi,
+                                &plan->scoring.slopes, error);
     }
-    plan->slopes = malloc(plan->heads * sizeof *plan->slopes);
-    if (plan->slopes == NULL) {
+    plan->scoring.slopes = malloc(plan->heads * sizeof *plan->scoring.slopes);
+    if (plan->scoring.slopes == NULL) {
         return attn_no_memory(error);
     }
     for (size_t h = 0; h < plan->heads; h++) {
-        plan->slopes[h] = paper_slope(h, plan->heads);
+        plan->scoring.slopes[h] = paper_slope(h, plan->heads);
     }
     return ATTN_OK;
 }
@@ -112,11 +113,11 @@ static attn_status resolve_lengths(attn_plan *plan, const attn_options *o, attn_
  * valid key of its batch item. */
 static void place_queries(attn_plan *plan, const attn_options *o) {
     if (o->causal != ATTN_CAUSAL_BOTTOM_RIGHT && (o->flags & ATTN_FLAG_BOTTOM_RIGHT) == 0) {
-        plan->shift = (int64_t)plan->past;
+        plan->form.shift = (int64_t)plan->form.past;
         return;
     }
-    plan->ends = plan->rules.lengths;
-    plan->shift = (plan->ends == NULL ? (int64_t)plan->rules.keys : 0) - (int64_t)plan->n;
+    plan->form.ends = plan->rules.lengths;
+    plan->form.shift = (plan->form.ends == NULL ? (int64_t)plan->rules.keys : 0) - (int64_t)plan->n;
 }
 
 static attn_status resolve_mask(attn_plan *plan, const attn_options *o, attn_error *error) {
@@ -148,7 +149,7 @@ static attn_status resolve_padding(attn_plan *plan, const attn_options *o, attn_
                          "%s has the shape %s; it must have one element for each key of each batch "
                          "item, (batch %zu, keys %zu)%s; what each query may see is a mask",
                          name, shape_text(t, got), plan->batch, plan->rules.keys,
-                         plan->past > 0 ? ", with the past keys" : "");
+                         plan->form.past > 0 ? ", with the past keys" : "");
     }
     if (plan->rules.mask.data != NULL) {
         plan->rules.padding = t->data;
@@ -174,46 +175,47 @@ static struct broadcast extended_rows(const attn_plan *plan, bool items, bool he
 /* Replaces all rules by one mask and one bias, in which the extra keys are allowed and get no bias.
  * The run makes them. */
 static void extend_rules(attn_plan *plan) {
-    const struct rules *g = &plan->given;
+    const struct rules *g = &plan->extra.given;
     const size_t *mask = g->mask.stride, *bias = g->bias.stride;
-    if (plan->extra == 0) {
+    if (plan->extra.count == 0) {
         return;
     }
-    plan->given = plan->rules;
+    plan->extra.given = plan->rules;
     plan->rules = (struct rules){.window = {-1, -1}, .keys = plan->m};
     const bool placed = g->causal != ATTN_CAUSAL_NONE || g->window[0] >= 0 || g->window[1] >= 0;
     if (placed || g->lengths != NULL || g->mask.data != NULL) {
         const bool items = g->lengths != NULL || g->padding != NULL || mask[0] != 0;
         plan->rules.mask =
-            extended_rows(plan, items, mask[1] != 0, placed || mask[2] != 0, &plan->mask_rows);
+            extended_rows(plan, items, mask[1] != 0, placed || mask[2] != 0, &plan->extra.mask);
     }
     if (g->bias.data != NULL) {
         plan->rules.bias =
-            extended_rows(plan, bias[0] != 0, bias[1] != 0, bias[2] != 0, &plan->bias_rows);
+            extended_rows(plan, bias[0] != 0, bias[1] != 0, bias[2] != 0, &plan->extra.bias);
     }
 }
 
 attn_status plan_options(attn_plan *plan, const attn_options *o, attn_error *error) {
     plan->rules.causal = o->causal;
-    plan->normalization = o->normalization;
-    plan->softcap = o->softcap;
+    plan->scoring.normalization = o->normalization;
+    plan->scoring.softcap = o->softcap;
     plan->rules.keys = present_rows(plan);
     bool windowed = (o->flags & ATTN_FLAG_WINDOW) != 0;
     plan->rules.window[0] = windowed ? o->window[0] : -1;
     plan->rules.window[1] = windowed ? o->window[1] : -1;
-    plan->wanted = o->results != 0 ? o->results : ATTN_WANT(OUTPUT);
-    plan->mean_over_heads =
+    plan->results.wanted = o->results != 0 ? o->results : ATTN_WANT(OUTPUT);
+    plan->results.mean =
         (o->flags & ATTN_FLAG_MEAN_OVER_HEADS) != 0 && plan_wants(plan, ATTN_WANT(WEIGHTS));
-    plan->top_k = o->top_k != 0 ? o->top_k : DEFAULT_TOP_K;
-    if (plan->top_k > plan->m) {
-        plan->top_k = plan->m;
+    plan->results.top_k = o->top_k != 0 ? o->top_k : DEFAULT_TOP_K;
+    if (plan->results.top_k > plan->m) {
+        plan->results.top_k = plan->m;
     }
     for (size_t h = 0; h < plan->heads; h++) {
         plan->head[h].scale =
             (o->flags & ATTN_FLAG_SCALE) != 0 ? o->scale : 1.0 / sqrt((double)plan->head[h].d);
     }
     ATTN_TRY(resolve_alibi(plan, o, error));
-    ATTN_TRY(per_head_numbers(o->sink, "sink", plan, &plan->sink, &plan->sinks, error));
+    ATTN_TRY(
+        per_head_numbers(o->sink, "sink", plan, &plan->scoring.sink, &plan->scoring.sinks, error));
     ATTN_TRY(resolve_lengths(plan, o, error));
     place_queries(plan, o);
     ATTN_TRY(resolve_mask(plan, o, error));

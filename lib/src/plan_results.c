@@ -21,14 +21,14 @@ static_assert(ATTN_RESULT_PRESENT_V == ATTN_RESULT_PRESENT_K + 1 &&
  * heads, or 0 for no such axis. */
 static void add_part(attn_plan *plan, attn_result which, attn_dtype dtype, size_t head_axis,
                      int rank, const size_t *sizes) {
-    struct result *result = &plan->results[which];
+    struct result *result = &plan->results.of[which];
     attn_result_tensor *tensor = &result->parts[result->count++];
     const bool kv = which >= ATTN_RESULT_PRESENT_K && which != ATTN_RESULT_Q;
     tensor->dtype = dtype;
-    if (kv ? plan->has_kv_batch_axis : plan->has_batch_axis) {
+    if (kv ? plan->form.has_kv_batch_axis : plan->form.has_batch_axis) {
         tensor->shape[tensor->rank++] = plan->batch;
     }
-    if (head_axis != 0 && (kv ? plan->has_kv_head_axis : plan->has_head_axis)) {
+    if (head_axis != 0 && (kv ? plan->form.has_kv_head_axis : plan->form.has_head_axis)) {
         tensor->shape[tensor->rank++] = head_axis;
     }
     for (int axis = 0; axis < rank; axis++) {
@@ -38,7 +38,7 @@ static void add_part(attn_plan *plan, attn_result which, attn_dtype dtype, size_
 
 static void add_projected_parts(attn_plan *plan, attn_result which, size_t rows, size_t heads,
                                 bool value) {
-    if (!plan->per_head) {
+    if (!plan->form.per_head) {
         size_t d = value ? plan->head[0].d_v : plan->head[0].d;
         add_part(plan, which, plan->dtype, heads, 2, (size_t[]){rows, d});
         return;
@@ -50,7 +50,7 @@ static void add_projected_parts(attn_plan *plan, attn_result which, size_t rows,
 }
 
 static void add_present(attn_plan *plan, attn_result which, bool value) {
-    if (plan->packed) {
+    if (plan->form.packed) {
         size_t d = value ? plan->head[0].d_v : plan->head[0].d;
         add_part(plan, which, plan->dtype, 0, 2,
                  (size_t[]){present_rows(plan), plan->kv_heads * d});
@@ -64,16 +64,16 @@ static void shape_result(attn_plan *plan, attn_result which) {
     const struct head *head = &plan->head[0];
     switch (which) {
     case ATTN_RESULT_OUTPUT:
-        if (plan->has_out_projection) {
-            add_part(plan, which, plan->dtype, 0, 2, (size_t[]){n, plan->project_out.ld});
-        } else if (plan->packed || plan->projected) {
-            add_part(plan, which, plan->dtype, 0, 2, (size_t[]){n, plan->out_ld});
+        if (plan->project[PROJECT_OUT].count > 0) {
+            add_part(plan, which, plan->dtype, 0, 2, (size_t[]){n, plan->project[PROJECT_OUT].ld});
+        } else if (plan->form.packed || plan->form.projected) {
+            add_part(plan, which, plan->dtype, 0, 2, (size_t[]){n, plan->out.ld});
         } else {
             add_part(plan, which, plan->dtype, plan->heads, 2, (size_t[]){n, head->d_v});
         }
         break;
     case ATTN_RESULT_WEIGHTS:
-        add_part(plan, which, plan->dtype, plan->mean_over_heads ? 0 : plan->heads, 2,
+        add_part(plan, which, plan->dtype, plan->results.mean ? 0 : plan->heads, 2,
                  (size_t[]){n, m});
         break;
     case ATTN_RESULT_SCORES:
@@ -86,7 +86,7 @@ static void shape_result(attn_plan *plan, attn_result which) {
         add_part(plan, which, plan->dtype, plan->heads, 1, &n);
         break;
     case ATTN_RESULT_STATISTICS: {
-        struct result *result = &plan->results[which];
+        struct result *result = &plan->results.of[which];
         result->parts[result->count++] =
             (attn_result_tensor){.dtype = ATTN_FLOAT64, .rank = 1, .shape = {4}};
         break;
@@ -94,7 +94,7 @@ static void shape_result(attn_plan *plan, attn_result which) {
     case ATTN_RESULT_TOP_K_INDICES:
     case ATTN_RESULT_TOP_K_WEIGHTS:
         add_part(plan, which, which == ATTN_RESULT_TOP_K_INDICES ? ATTN_INT64 : plan->dtype,
-                 plan->heads, 2, (size_t[]){n, plan->top_k});
+                 plan->heads, 2, (size_t[]){n, plan->results.top_k});
         break;
     case ATTN_RESULT_PRESENT_K:
     case ATTN_RESULT_PRESENT_V:
@@ -105,7 +105,8 @@ static void shape_result(attn_plan *plan, attn_result which) {
         break;
     case ATTN_RESULT_K:
     case ATTN_RESULT_V:
-        add_projected_parts(plan, which, plan->new_keys, plan->kv_heads, which == ATTN_RESULT_V);
+        add_projected_parts(plan, which, plan->form.new_keys, plan->kv_heads,
+                            which == ATTN_RESULT_V);
         break;
     case ATTN_RESULT_COUNT:
         break;
@@ -115,23 +116,24 @@ static void shape_result(attn_plan *plan, attn_result which) {
 /* Returns how many parts a result has at most. The results with one part for each head are the last
  * ones of the map. */
 static size_t most_parts(const attn_plan *plan, attn_result which) {
-    return !plan_wants(plan, 1u << which)                     ? 0
-           : plan->per_head && which >= ATTN_RESULT_PRESENT_K ? plan->heads
-                                                              : 1;
+    return !plan_wants(plan, 1u << which)                          ? 0
+           : plan->form.per_head && which >= ATTN_RESULT_PRESENT_K ? plan->heads
+                                                                   : 1;
 }
 
 static attn_status new_parts(attn_plan *plan, attn_error *error) {
     for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
-        plan->part_room += most_parts(plan, (attn_result)r);
+        plan->results.room += most_parts(plan, (attn_result)r);
     }
-    plan->parts = plan->part_room <= PLAN_FEW_PARTS ? plan->few_parts
-                                                    : calloc(plan->part_room, sizeof *plan->parts);
-    attn_result_tensor *next = plan->parts;
+    plan->results.parts = plan->results.room <= PLAN_FEW_PARTS
+                              ? plan->results.few
+                              : calloc(plan->results.room, sizeof *plan->results.parts);
+    attn_result_tensor *next = plan->results.parts;
     for (int r = 0; r < ATTN_RESULT_COUNT && next != NULL; r++) {
-        plan->results[r].parts = next;
+        plan->results.of[r].parts = next;
         next += most_parts(plan, (attn_result)r);
     }
-    return plan->parts == NULL ? attn_no_memory(error) : ATTN_OK;
+    return plan->results.parts == NULL ? attn_no_memory(error) : ATTN_OK;
 }
 
 attn_status plan_results(attn_plan *plan, attn_error *error) {
@@ -141,15 +143,15 @@ attn_status plan_results(attn_plan *plan, attn_error *error) {
             continue;
         }
         bool projected_only = r == ATTN_RESULT_Q || r == ATTN_RESULT_K || r == ATTN_RESULT_V;
-        if (projected_only && !plan->projected) {
+        if (projected_only && !plan->form.projected) {
             return attn_fail(error, ATTN_INVALID_ARGUMENT, "results",
                              "%s is a result of calls with projections only",
                              attn_result_name((attn_result)r));
         }
         shape_result(plan, (attn_result)r);
-        for (size_t p = 0; p < plan->results[r].count; p++) {
+        for (size_t p = 0; p < plan->results.of[r].count; p++) {
             size_t bytes;
-            if (!part_bytes(&plan->results[r].parts[p], &bytes)) {
+            if (!part_bytes(&plan->results.of[r].parts[p], &bytes)) {
                 return attn_too_large(error);
             }
         }
@@ -158,18 +160,18 @@ attn_status plan_results(attn_plan *plan, attn_error *error) {
 }
 
 size_t attn_plan_parts(const attn_plan *plan, attn_result result) {
-    return (unsigned)result < ATTN_RESULT_COUNT ? plan->results[result].count : 0;
+    return (unsigned)result < ATTN_RESULT_COUNT ? plan->results.of[result].count : 0;
 }
 
 const attn_result_tensor *attn_plan_tensor(const attn_plan *plan, attn_result result, size_t part) {
-    return part < attn_plan_parts(plan, result) ? &plan->results[result].parts[part] : NULL;
+    return part < attn_plan_parts(plan, result) ? &plan->results.of[result].parts[part] : NULL;
 }
 
 attn_status attn_plan_bind(attn_plan *plan, attn_result result, size_t part, void *data) {
     if (part >= attn_plan_parts(plan, result) || data == NULL) {
         return ATTN_INVALID_ARGUMENT;
     }
-    plan->results[result].parts[part].data = data;
+    plan->results.of[result].parts[part].data = data;
     return ATTN_OK;
 }
 
@@ -189,8 +191,8 @@ static bool next_part(size_t at, size_t bytes, size_t *next) {
 static bool lay_out_results(const attn_plan *plan, char *buffer, size_t *bytes) {
     size_t at = 0;
     for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
-        for (size_t p = 0; p < plan->results[r].count; p++) {
-            attn_result_tensor *part = &plan->results[r].parts[p];
+        for (size_t p = 0; p < plan->results.of[r].count; p++) {
+            attn_result_tensor *part = &plan->results.of[r].parts[p];
             size_t size;
             if (buffer != NULL) {
                 part->data = buffer + at;
@@ -205,14 +207,14 @@ static bool lay_out_results(const attn_plan *plan, char *buffer, size_t *bytes) 
 }
 
 void plan_measure_results(attn_plan *plan) {
-    if (!lay_out_results(plan, NULL, &plan->results_bytes)) {
-        plan->results_bytes = SIZE_MAX;
+    if (!lay_out_results(plan, NULL, &plan->results.bytes)) {
+        plan->results.bytes = SIZE_MAX;
     }
 }
 
 bool attn_plan_results_bytes(const attn_plan *plan, size_t *bytes) {
-    const bool fits = plan->results_bytes != SIZE_MAX;
-    *bytes = fits ? plan->results_bytes : *bytes;
+    const bool fits = plan->results.bytes != SIZE_MAX;
+    *bytes = fits ? plan->results.bytes : *bytes;
     return fits;
 }
 
@@ -221,7 +223,7 @@ attn_status attn_plan_bind_all(attn_plan *plan, void *buffer) {
     if (buffer == NULL || (uintptr_t)buffer % ATTN_ALIGNMENT != 0) {
         return ATTN_INVALID_ARGUMENT;
     }
-    if (plan->results_bytes == SIZE_MAX) {
+    if (plan->results.bytes == SIZE_MAX) {
         return ATTN_TOO_LARGE;
     }
     lay_out_results(plan, buffer, &bytes);

@@ -24,9 +24,9 @@ static double plain_frequency(double base, size_t k, size_t columns) {
 /* Finds the first and the last position of the queries of all batch items. */
 static void positions_of_queries(const attn_plan *plan, int64_t *first, int64_t *last) {
     size_t shortest = 0, longest = 0;
-    for (size_t b = 1; b < plan->batch && plan->ends != NULL; b++) {
-        shortest = plan->ends[b] < plan->ends[shortest] ? b : shortest;
-        longest = plan->ends[b] > plan->ends[longest] ? b : longest;
+    for (size_t b = 1; b < plan->batch && plan->form.ends != NULL; b++) {
+        shortest = plan->form.ends[b] < plan->form.ends[shortest] ? b : shortest;
+        longest = plan->form.ends[b] > plan->form.ends[longest] ? b : longest;
     }
     *first = plan_position(plan, shortest, 0);
     *last = plan_position(plan, longest, plan->n - 1);
@@ -43,7 +43,7 @@ static double positions_of_call(const attn_plan *plan) {
         return (double)r->given.offset + (double)(last + 1 > keys ? last + 1 : keys);
     }
     const size_t items = r->positions_batch == 0 ? 1 : plan->batch;
-    const size_t count = items * plan->new_keys;
+    const size_t count = items * plan->form.new_keys;
     double most = 0;
     for (size_t i = 0; i < count; i++) {
         const double position = plan->dtype == ATTN_FLOAT32
@@ -252,7 +252,7 @@ static attn_status check_items(const attn_plan *plan, const attn_tensor *t, cons
     ATTN_TRY(check_dtype(t, name, plan->dtype, error));
     *distance = 0;
     if (t->rank > last) {
-        if (plan->batch > 1 && !plan->has_kv_batch_axis) {
+        if (plan->batch > 1 && !plan->form.has_kv_batch_axis) {
             return attn_fail(error, ATTN_SHAPE_MISMATCH, name,
                              "%s has a batch axis, but all batch items share one K", name);
         }
@@ -266,11 +266,11 @@ static attn_status check_positions(attn_plan *plan, const attn_tensor *t, attn_e
     struct rotary *r = &plan->rotary;
     static const char name[] = "positions";
     ATTN_TRY(check_items(plan, t, name, 1, &r->positions_batch, error));
-    if (t->shape[t->rank - 1] != plan->n || plan->n != plan->new_keys) {
+    if (t->shape[t->rank - 1] != plan->n || plan->n != plan->form.new_keys) {
         return attn_fail(error, ATTN_SHAPE_MISMATCH, name,
                          "positions has %zu numbers for each batch item; it must have one for each "
                          "of the %zu queries and of the %zu new keys",
-                         t->shape[t->rank - 1], plan->n, plan->new_keys);
+                         t->shape[t->rank - 1], plan->n, plan->form.new_keys);
     }
     r->positions = t->data;
     return ATTN_OK;
@@ -378,15 +378,15 @@ attn_status plan_turns(attn_plan *plan, const attn_options *o, attn_error *error
                          "a head has %zu columns; with rotary or a norm it may have at most %d",
                          plan->head[0].d, MOST_COLUMNS);
     }
-    plan->norm_epsilon = o->norm_epsilon == 0 ? 1e-6 : o->norm_epsilon;
-    if (!(plan->norm_epsilon > 0) || isinf(plan->norm_epsilon)) {
+    plan->norms.epsilon = o->norm_epsilon == 0 ? 1e-6 : o->norm_epsilon;
+    if (!(plan->norms.epsilon > 0) || isinf(plan->norms.epsilon)) {
         return attn_fail(error, ATTN_INVALID_ARGUMENT, "norm_epsilon",
                          "norm_epsilon is %g; it must be a finite number of at least 0",
                          o->norm_epsilon);
     }
-    ATTN_TRY(
-        check_norm(plan, o->norm_q, "norm_Q", plan->heads, &plan->norm_q, &plan->whole_q, error));
-    ATTN_TRY(check_norm(plan, o->norm_k, "norm_K", plan->kv_heads, &plan->norm_k, &plan->whole_k,
-                        error));
+    ATTN_TRY(check_norm(plan, o->norm_q, "norm_Q", plan->heads, &plan->norms.q,
+                        &plan->norms.whole_q, error));
+    ATTN_TRY(check_norm(plan, o->norm_k, "norm_K", plan->kv_heads, &plan->norms.k,
+                        &plan->norms.whole_k, error));
     return o->rotary == NULL ? ATTN_OK : check_rotary(plan, o->rotary, error);
 }

@@ -60,15 +60,14 @@ attn_status attn_plan_softmax(attn_plan **plan, const attn_tensor *x, int axis, 
     ATTN_TRY(check_softmax(x, axis, error));
     ATTN_TRY(plan_new(plan, error));
     attn_plan *p = *plan;
-    struct result *output = &p->results[ATTN_RESULT_OUTPUT];
-    output->parts = p->parts = p->few_parts;
+    struct result *output = &p->results.of[ATTN_RESULT_OUTPUT];
+    output->parts = p->results.parts = p->results.few;
     output->parts[0] = (attn_result_tensor){.dtype = x->dtype, .rank = x->rank};
     memcpy(output->parts[0].shape, x->shape, sizeof x->shape);
     output->count = 1;
     plan_measure_results(p);
     p->dtype = x->dtype;
-    p->softmax = true;
-    p->slices = (struct slices){.x = x->data, .outer = 1, .inner = 1};
+    p->slices = (struct slices){.alone = true, .x = x->data, .outer = 1, .inner = 1};
     axis = axis < 0 ? axis + x->rank : axis;
     for (int i = 0; i < x->rank; i++) {
         p->slices.outer *= i < axis ? x->shape[i] : 1;

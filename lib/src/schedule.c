@@ -6,7 +6,6 @@
 #include <assert.h>
 #include <float.h>
 #include <math.h>
-#include <string.h>
 
 #include "blas.h"
 #include "engine/moments.h"
@@ -42,11 +41,9 @@ enum {
 
     /* The most bytes of packed keys, those of one tile, in a scratch. */
     LATE_BYTES = 1 << 18,
-    /* Numbers that one task packs, copies, merges, or finds for top_k. */
+    /* Numbers that one task packs or merges. */
     PACK_NUMBERS = 1 << 18,
-    COPY_NUMBERS = 1 << 17,
     MERGE_NUMBERS = 1 << 18,
-    RANK_NUMBERS = 1 << 15,
     /* The most multiply-adds of one task of a projection, about 7 ms. */
     PROJECT_WORK = 1 << 29,
     /* The bytes of keys and values of one part: half of a common L2 cache. */
@@ -110,18 +107,19 @@ static size_t ceil_div(size_t a, size_t b) {
  * half of the rows a call is up to 4 % slower, with half of the bytes 3 %, with twice the bytes
  * 5 %, and 8 % in float64 with SkylakeX.
  */
-static void choose_tile(struct schedule *s, size_t d, size_t size) {
-    const size_t bytes = s->panel > 0 ? PANELS_BYTES : TILE_BYTES;
-    s->keys = bytes / (d * size) / 64 * 64;
-    s->keys = s->keys > 256 ? 256 : s->keys < 64 ? 64 : s->keys;
-    s->rows = s->panel > 0 ? TILE_ROWS : BLAS_SMALL_PRODUCT / (s->keys * d);
-    s->rows = s->rows > TILE_ROWS ? TILE_ROWS : s->rows < 8 ? 8 : s->rows / 8 * 8;
+static void choose_tile(attn_plan *plan, size_t d, size_t size) {
+    struct tiling *t = &plan->tiling;
+    const size_t bytes = t->panel > 0 ? PANELS_BYTES : TILE_BYTES;
+    t->keys = bytes / (d * size) / 64 * 64;
+    t->keys = t->keys > 256 ? 256 : t->keys < 64 ? 64 : t->keys;
+    t->rows = t->panel > 0 ? TILE_ROWS : BLAS_SMALL_PRODUCT / (t->keys * d);
+    t->rows = t->rows > TILE_ROWS ? TILE_ROWS : t->rows < 8 ? 8 : t->rows / 8 * 8;
 }
 
 /* The multiply-adds of all projections. */
 static double all_projections(const attn_plan *plan) {
-    const struct projection *all[] = {&plan->project_q, &plan->project_k, &plan->project_v,
-                                      &plan->project_out};
+    const struct projection *all[] = {&plan->project[PROJECT_Q], &plan->project[PROJECT_K],
+                                      &plan->project[PROJECT_V], &plan->project[PROJECT_OUT]};
     double work = 0;
     for (int i = 0; i < 4; i++) {
         work += (double)all[i]->rows * (double)all[i]->inner * (double)all[i]->ld;
@@ -164,7 +162,11 @@ static bool packs_weights(const struct projection *p, size_t size) {
  * gets some. Measured on a Zen 5 with OpenBLAS's cores SkylakeX and Haswell, d_model 768 and 4096,
  * 16 to 2048 rows.
  */
-static size_t choose_projection(struct projection *p, struct schedule *s, size_t size) {
+static size_t choose_projection(attn_plan *plan, int which) {
+    struct projection *p = &plan->project[which];
+    const size_t size = attn_dtype_size(plan->dtype);
+    const struct tiling *t = &plan->tiling;
+    struct schedule *s = &plan->schedule;
     enum {
         TALL = 512,
         SQUARE = 256,
@@ -173,7 +175,7 @@ static size_t choose_projection(struct projection *p, struct schedule *s, size_t
     if (p->count == 0 || p->rows == 0) {
         return 0;
     }
-    const bool panels = s->panel > 0, small = panels || blas_has_small();
+    const bool panels = t->panel > 0, small = panels || blas_has_small();
     const size_t task_rows = small ? TALL : SQUARE;
     p->task_rows = p->rows < task_rows ? p->rows : task_rows;
     p->task_columns = small ? NARROW : SQUARE;
@@ -181,7 +183,7 @@ static size_t choose_projection(struct projection *p, struct schedule *s, size_t
            cost_of_projecting(p, p->task_rows, p->task_columns) > PROJECT_WORK) {
         p->task_rows = (p->task_rows + 1) / 2;
     }
-    while (p->task_columns > (p->prepacked ? s->panel : 1) &&
+    while (p->task_columns > (p->prepacked ? t->panel : 1) &&
            cost_of_projecting(p, p->task_rows, p->task_columns) > PROJECT_WORK) {
         p->task_columns /= 2;
     }
@@ -194,7 +196,7 @@ static size_t choose_projection(struct projection *p, struct schedule *s, size_t
     p->tile_rows = p->task_rows;
     p->tile_inner = p->inner;
     if (panels && !p->prepacked) {
-        assert(NARROW % s->panel == 0);
+        assert(NARROW % t->panel == 0);
         p->copies_tiles = packs_weights(p, size);
         p->tile_inner = PANELS_ROWS;
         s->weight_numbers = (size_t)PANELS_ROWS * NARROW;
@@ -215,40 +217,45 @@ size_t plan_panel(attn_dtype dtype) {
     return dtype == ATTN_FLOAT32 ? kernels->panel_f32 : blas_has_small() ? 0 : kernels->panel_f64;
 }
 
-static void choose_paths(attn_plan *plan, struct schedule *s, double head_cost) {
+static void choose_paths(attn_plan *plan, double head_cost) {
+    struct path *path = &plan->path;
     const unsigned weights = ATTN_WANT(WEIGHTS) | ATTN_WANT(ENTROPY) | ATTN_WANT(TOP_K_INDICES) |
                              ATTN_WANT(TOP_K_WEIGHTS);
-    s->staged = plan_wants(plan, STAGES_OF_ALL_KEYS) || plan->normalization == ATTN_UNNORMALIZED;
-    s->keeps_tiles = plan->normalization == ATTN_SOFTMAX && plan_wants(plan, weights);
+    path->staged =
+        plan_wants(plan, STAGES_OF_ALL_KEYS) || plan->scoring.normalization == ATTN_UNNORMALIZED;
+    path->keeps_tiles = plan->scoring.normalization == ATTN_SOFTMAX && plan_wants(plan, weights);
     /* Each row must begin with a cache line, because a line that is stored in two parts is slow. */
-    s->streams_weights = s->keeps_tiles && plan_wants(plan, ATTN_WANT(WEIGHTS)) &&
-                         !plan->mean_over_heads &&
-                         plan->m * attn_dtype_size(plan->dtype) % ATTN_ALIGNMENT == 0 &&
-                         (double)plan->batch * (double)plan->heads * (double)plan->n *
-                                 (double)plan->m * (double)attn_dtype_size(plan->dtype) >
-                             STREAM_BYTES;
-    s->plain = plan->rules.mask.stride[3] == (plan->rules.mask.data != NULL) &&
-               plan->rules.bias.data == NULL && plan->slopes == NULL && plan->softcap == 0 &&
-               plan->normalization == ATTN_SOFTMAX;
+    path->streams_weights = path->keeps_tiles && plan_wants(plan, ATTN_WANT(WEIGHTS)) &&
+                            !plan->results.mean &&
+                            plan->m * attn_dtype_size(plan->dtype) % ATTN_ALIGNMENT == 0 &&
+                            (double)plan->batch * (double)plan->heads * (double)plan->n *
+                                    (double)plan->m * (double)attn_dtype_size(plan->dtype) >
+                                STREAM_BYTES;
+    path->plain = plan->rules.mask.stride[3] == (plan->rules.mask.data != NULL) &&
+                  plan->rules.bias.data == NULL && plan->scoring.slopes == NULL &&
+                  plan->scoring.softcap == 0 && plan->scoring.normalization == ATTN_SOFTMAX;
     for (size_t h = 0; h < plan->heads; h++) { /* a plain call rounds the scale to the dtype */
         const double scale = plan->head[h].scale;
-        s->plain = s->plain && scale > 0 &&
-                   (plan->dtype == ATTN_FLOAT64 || (scale >= FLT_MIN && scale <= FLT_MAX));
+        path->plain = path->plain && scale > 0 &&
+                      (plan->dtype == ATTN_FLOAT64 || (scale >= FLT_MIN && scale <= FLT_MAX));
     }
-    s->panel = plan_panel(plan->dtype);
-    s->without_blas = plan->n <= ROW_QUERIES || (plan->n < PACK_QUERIES && head_cost <= ROW_WORK);
-    s->packs = !s->without_blas && plan->n * (plan->heads / plan->kv_heads) >= PACK_QUERIES;
-    s->unit = attn_kernels()->tiles != NULL && plan->dtype == ATTN_FLOAT32 && !s->staged &&
-              !s->without_blas && plan->n >= UNIT_QUERIES && plan->m >= UNIT_KEYS;
+    plan->tiling.panel = plan_panel(plan->dtype);
+    path->without_blas =
+        plan->n <= ROW_QUERIES || (plan->n < PACK_QUERIES && head_cost <= ROW_WORK);
+    path->packs = !path->without_blas && plan->n * (plan->heads / plan->kv_heads) >= PACK_QUERIES;
+    path->unit = attn_kernels()->tiles != NULL && plan->dtype == ATTN_FLOAT32 && !path->staged &&
+                 !path->without_blas && plan->n >= UNIT_QUERIES && plan->m >= UNIT_KEYS;
     for (size_t h = 0; h < plan->heads; h++) {
-        s->unit = s->unit && fabs(plan->head[h].scale) <= UNIT_SCALE;
+        path->unit = path->unit && fabs(plan->head[h].scale) <= UNIT_SCALE;
     }
 }
 
 /* Cuts the keys of long rows into parts. With few queries each part is a task, so that there is
  * work for many threads. With many queries the parts are tasks only if 8 queries with all keys
  * would be too much for one task. */
-static void choose_splits(const attn_plan *plan, struct schedule *s, size_t d) {
+static void choose_splits(attn_plan *plan, size_t d) {
+    struct path *path = &plan->path;
+    struct tiling *t = &plan->tiling;
     const bool few = plan->n <= SPLIT_QUERIES;
     const size_t fit = SPLIT_BYTES / (2 * d * attn_dtype_size(plan->dtype));
     /* float64 has enough digits for longer parts. A sum of its largest numbers does not overflow if
@@ -256,23 +263,23 @@ static void choose_splits(const attn_plan *plan, struct schedule *s, size_t d) {
     const bool wide = plan->dtype == ATTN_FLOAT64;
     const size_t part = few && (wide || fit < PART_KEYS) ? fit : PART_KEYS;
     const bool parts = plan->m >= 2 * part;
-    s->part_keys = part < s->keys ? s->keys : part / s->keys * s->keys;
-    s->splits = 1;
-    s->split_keys = plan->m;
-    if (s->staged || s->keeps_tiles) {
-        s->adds_parts = parts;
+    t->part_keys = part < t->keys ? t->keys : part / t->keys * t->keys;
+    t->splits = 1;
+    t->split_keys = plan->m;
+    if (path->staged || path->keeps_tiles) {
+        path->adds_parts = parts;
         return;
     }
-    const double block = (double)(s->rows < plan->n ? s->rows : plan->n) * cost_of_row(plan, s);
+    const double block = (double)(t->rows < plan->n ? t->rows : plan->n) * cost_of_row(plan);
     if (few && parts) {
-        s->split_keys = s->part_keys;
+        t->split_keys = t->part_keys;
     } else if (block > TASK_MOST) {
         const double share = (double)plan->m * TASK_MOST / block;
-        s->split_keys = share < (double)s->keys ? s->keys : (size_t)share / s->keys * s->keys;
+        t->split_keys = share < (double)t->keys ? t->keys : (size_t)share / t->keys * t->keys;
     }
-    s->splits = ceil_div(plan->m, s->split_keys);
-    s->cut = s->splits > 1;
-    s->adds_parts = parts && s->split_keys > s->part_keys;
+    t->splits = ceil_div(plan->m, t->split_keys);
+    path->cut = t->splits > 1;
+    path->adds_parts = parts && t->split_keys > t->part_keys;
 }
 
 /* Returns how many key heads take turns: as many as fit a cache together. The keys that one core
@@ -297,151 +304,167 @@ static size_t some_per_task(double cost, double count, double work) {
 }
 
 /* Gives each task of PHASE_ATTEND the same number of blocks: more than one if blocks are small. */
-static void choose_tasks(const attn_plan *plan, struct schedule *s) {
+static void choose_tasks(attn_plan *plan) {
+    const struct path *path = &plan->path;
+    struct tiling *t = &plan->tiling;
     /* If the mean over heads is wanted, one task has all heads of its rows, so that their sum
      * always has the same order. */
-    const bool together = plan->mean_over_heads && !s->long_rows;
+    const bool together = plan->results.mean && !path->long_rows;
     const size_t heads = together ? 1 : plan->heads;
-    const size_t blocks = plan->batch * heads * s->blocks * s->splits;
-    const double each = cost_of_attending(plan, s) / (double)blocks;
-    s->blocks_per_task = s->exact ? blocks : some_per_task(each, (double)blocks, TASK_WORK);
-    s->tasks[PHASE_ATTEND] = ceil_div(blocks, s->blocks_per_task);
+    const size_t blocks = plan->batch * heads * t->blocks * t->splits;
+    const double each = cost_of_attending(plan) / (double)blocks;
+    t->blocks_per_task = path->exact ? blocks : some_per_task(each, (double)blocks, TASK_WORK);
+    plan->schedule.tasks[PHASE_ATTEND] = ceil_div(blocks, t->blocks_per_task);
 }
 
 /* Are whole rows too large for a scratch or a task, so that they have to be cut? */
-static bool rows_are_long(const attn_plan *plan, const struct schedule *s, size_t d) {
+static bool rows_are_long(const attn_plan *plan, size_t d) {
+    const struct path *path = &plan->path;
     const size_t size = attn_dtype_size(plan->dtype);
-    const bool kept = s->staged || s->keeps_tiles;
+    const bool kept = path->staged || path->keeps_tiles;
     /* The smallest task has 8 queries of one head, or one query of all heads if their mean is
      * wanted. */
-    const double rows = plan->mean_over_heads ? (double)plan->heads
-                        : plan->n < 8         ? (double)plan->n
-                                              : 8;
+    const double rows = plan->results.mean ? (double)plan->heads
+                        : plan->n < 8      ? (double)plan->n
+                                           : 8;
     return d > WIDE ||
-           (kept && (plan->m > WHOLE_BYTES / 8 / size || rows * cost_of_row(plan, s) > TASK_MOST));
+           (kept && (plan->m > WHOLE_BYTES / 8 / size || rows * cost_of_row(plan) > TASK_MOST));
 }
 
 /* Cuts long rows. A task takes some queries and a part of the keys, and costs at most LONG_WORK. */
-static void cut_long_rows(const attn_plan *plan, struct schedule *s) {
+static void cut_long_rows(attn_plan *plan) {
+    struct path *path = &plan->path;
+    struct tiling *t = &plan->tiling;
+    struct schedule *s = &plan->schedule;
     const size_t m = plan->m;
-    assert(s->keys > 0);
-    s->exact = s->streams_weights = false;
-    s->cut = true;
-    s->ld = s->keys;
-    s->rows = plan->n < LONG_QUERIES ? plan->n : LONG_QUERIES;
-    const double pair = cost_of_row(plan, s) / (double)m;
-    while (s->rows > 1 && (double)s->rows * (double)s->keys * pair > LONG_WORK) {
-        s->rows = (s->rows + 1) / 2;
+    assert(t->keys > 0);
+    path->exact = path->streams_weights = false;
+    path->cut = true;
+    t->ld = t->keys;
+    t->rows = plan->n < LONG_QUERIES ? plan->n : LONG_QUERIES;
+    const double pair = cost_of_row(plan) / (double)m;
+    while (t->rows > 1 && (double)t->rows * (double)t->keys * pair > LONG_WORK) {
+        t->rows = (t->rows + 1) / 2;
     }
-    const double most = LONG_WORK / ((double)s->rows * pair);
+    const double most = LONG_WORK / ((double)t->rows * pair);
     size_t keys = m / LONG_PARTS < LONG_KEYS ? LONG_KEYS : m / LONG_PARTS;
     keys = keys > LONG_MOST ? LONG_MOST : keys;
     keys = (double)keys > most ? (most < 1 ? 1 : (size_t)most) : keys;
-    keys = keys > s->keys ? keys / s->keys * s->keys : keys;
-    s->split_keys = keys < m ? keys : m;
-    s->splits = ceil_div(m, s->split_keys);
-    s->scratch_rows = s->rows;
-    if (plan->mean_over_heads && plan_wants(plan, ATTN_WANT(WEIGHTS))) {
+    keys = keys > t->keys ? keys / t->keys * t->keys : keys;
+    t->split_keys = keys < m ? keys : m;
+    t->splits = ceil_div(m, t->split_keys);
+    t->scratch_rows = t->rows;
+    if (plan->results.mean && plan_wants(plan, ATTN_WANT(WEIGHTS))) {
         const double all = LONG_WORK / (pair * (double)plan->heads);
-        s->mean_keys = all < 8 ? 8 : all > (double)s->split_keys ? s->split_keys : (size_t)all;
-        s->mean_keys = s->mean_keys < m ? s->mean_keys : m;
-        s->mean_parts = ceil_div(m, s->mean_keys);
+        s->weigh.mean_keys = all < 8                       ? 8
+                             : all > (double)t->split_keys ? t->split_keys
+                                                           : (size_t)all;
+        s->weigh.mean_keys = s->weigh.mean_keys < m ? s->weigh.mean_keys : m;
+        s->weigh.mean_parts = ceil_div(m, s->weigh.mean_keys);
     }
     if (plan_wants_top_k(plan)) {
-        s->run_length = plan->top_k < s->split_keys ? plan->top_k : s->split_keys;
+        s->rank.run = plan->results.top_k < t->split_keys ? plan->results.top_k : t->split_keys;
     }
 }
 
 /* Makes blocks of whole rows of scores: as many queries as fit a cache. */
-static void keep_whole_rows(const attn_plan *plan, struct schedule *s) {
+static void keep_whole_rows(attn_plan *plan) {
+    struct tiling *t = &plan->tiling;
     const size_t size = attn_dtype_size(plan->dtype);
     /* The distance of rows is no power of two, because caches have few places for such rows. */
-    s->ld = ceil_div(plan->m, 16) * 16 + 16;
-    const size_t fit = WHOLE_BYTES / (s->ld * size);
-    s->rows = s->rows < fit ? s->rows : fit < 8 ? 8 : fit / 8 * 8;
+    t->ld = ceil_div(plan->m, 16) * 16 + 16;
+    const size_t fit = WHOLE_BYTES / (t->ld * size);
+    t->rows = t->rows < fit ? t->rows : fit < 8 ? 8 : fit / 8 * 8;
 }
 
 /* Cuts queries into blocks and keys into tiles and parts. The widest row has d numbers. */
-static void choose_blocks(attn_plan *plan, struct schedule *s, size_t d, double head_cost) {
+static void choose_blocks(attn_plan *plan, size_t d, double head_cost) {
+    struct path *path = &plan->path;
+    struct tiling *t = &plan->tiling;
     const size_t size = attn_dtype_size(plan->dtype);
     const double calls = (double)plan->batch * (double)plan->heads;
-    choose_tile(s, d, size);
-    s->keys = s->keys < plan->m ? s->keys : plan->m;
-    s->tiles = ceil_div(plan->m, s->keys);
-    s->unit = s->unit && s->keys * d * size <= LATE_BYTES;
-    s->exact = calls * (double)plan->n * (double)plan->m <= EXACT_SCORES &&
-               calls * head_cost <= EXACT_WORK && all_projections(plan) <= EXACT_WORK;
-    s->ld = s->keys;
-    s->packs = s->packs && d <= WIDE;
-    s->long_rows = rows_are_long(plan, s, d);
-    s->unit = s->unit && !s->long_rows && !s->exact;
-    if (s->long_rows) {
-        cut_long_rows(plan, s);
-    } else if (s->staged || s->keeps_tiles || s->exact) {
-        keep_whole_rows(plan, s);
+    choose_tile(plan, d, size);
+    t->keys = t->keys < plan->m ? t->keys : plan->m;
+    t->tiles = ceil_div(plan->m, t->keys);
+    path->unit = path->unit && t->keys * d * size <= LATE_BYTES;
+    path->exact = calls * (double)plan->n * (double)plan->m <= EXACT_SCORES &&
+                  calls * head_cost <= EXACT_WORK && all_projections(plan) <= EXACT_WORK;
+    t->ld = t->keys;
+    path->packs = path->packs && d <= WIDE;
+    path->long_rows = rows_are_long(plan, d);
+    path->unit = path->unit && !path->long_rows && !path->exact;
+    if (path->long_rows) {
+        cut_long_rows(plan);
+    } else if (path->staged || path->keeps_tiles || path->exact) {
+        keep_whole_rows(plan);
     }
-    s->scratch_rows = s->rows < plan->n ? s->rows : plan->n;
-    if (!s->long_rows) {
-        const double heads = plan->mean_over_heads ? (double)plan->heads : 1;
-        const size_t least = plan->mean_over_heads ? 1 : 8;
-        const double fit = TASK_MOST / (cost_of_row(plan, s) * heads);
-        if ((double)s->rows > fit) {
-            s->rows = fit < (double)least ? least : (size_t)fit / least * least;
+    t->scratch_rows = t->rows < plan->n ? t->rows : plan->n;
+    if (!path->long_rows) {
+        const double heads = plan->results.mean ? (double)plan->heads : 1;
+        const size_t least = plan->results.mean ? 1 : 8;
+        const double fit = TASK_MOST / (cost_of_row(plan) * heads);
+        if ((double)t->rows > fit) {
+            t->rows = fit < (double)least ? least : (size_t)fit / least * least;
         }
-        choose_splits(plan, s, d);
+        choose_splits(plan, d);
     }
     /* All blocks get the same number of rows, a multiple of `step`. */
-    const size_t step = s->unit ? UNIT_ROWS : 8;
-    s->blocks = ceil_div(plan->n, s->rows);
-    const size_t even = ceil_div(ceil_div(plan->n, s->blocks), step) * step;
-    s->rows = even < s->rows ? even : s->rows;
-    s->rows = s->rows < plan->n ? s->rows : plan->n;
-    s->blocks = ceil_div(plan->n, s->rows);
-    s->packs = s->packs && !s->exact;
-    const bool few = s->packs ? s->blocks <= 2 && plan->heads == plan->kv_heads
-                              : s->panel > 0 && !s->without_blas && !s->exact;
-    s->packs_late = (few || s->unit) && !s->long_rows && s->keys * d * size <= LATE_BYTES;
-    s->packs = s->packs && !s->packs_late;
+    const size_t step = path->unit ? UNIT_ROWS : 8;
+    t->blocks = ceil_div(plan->n, t->rows);
+    const size_t even = ceil_div(ceil_div(plan->n, t->blocks), step) * step;
+    t->rows = even < t->rows ? even : t->rows;
+    t->rows = t->rows < plan->n ? t->rows : plan->n;
+    t->blocks = ceil_div(plan->n, t->rows);
+    path->packs = path->packs && !path->exact;
+    const bool few = path->packs ? t->blocks <= 2 && plan->heads == plan->kv_heads
+                                 : t->panel > 0 && !path->without_blas && !path->exact;
+    path->packs_late = (few || path->unit) && !path->long_rows && t->keys * d * size <= LATE_BYTES;
+    path->packs = path->packs && !path->packs_late;
     /* The unit packs the keys of each batch item up to its length. */
-    s->pack_items = s->unit && plan->rules.lengths != NULL ? plan->batch : kv_items(plan);
-    s->heads_in_turn = s->splits > 1 ? 1 : choose_heads_in_turn(plan, d);
-    choose_tasks(plan, s);
+    plan->schedule.pack.items =
+        path->unit && plan->rules.lengths != NULL ? plan->batch : kv_items(plan);
+    t->heads_in_turn = t->splits > 1 ? 1 : choose_heads_in_turn(plan, d);
+    choose_tasks(plan);
 }
 
 /* Counts the tasks of PHASE_PREPARE. */
-static void choose_preparation(const attn_plan *plan, struct schedule *s) {
-    const struct extended *mask = &plan->mask_rows, *bias = &plan->bias_rows;
+static void choose_preparation(attn_plan *plan) {
+    struct schedule *s = &plan->schedule;
+    const struct extended *mask = &plan->extra.mask, *bias = &plan->extra.bias;
     const size_t rows[PREPARE_COUNT] = {
         plan_turns_queries(plan) ? plan->batch * plan->n : 0,
-        plan_turns_keys(plan) ? kv_items(plan) * plan->new_keys : 0,
-        plan->extra > 0 ? plan->batch : 0,
+        plan_turns_keys(plan) ? kv_items(plan) * plan->form.new_keys : 0,
+        plan->extra.count > 0 ? plan->batch : 0,
         mask->items * mask->heads * mask->rows,
         bias->items * bias->heads * bias->rows,
     };
     for (int i = 0; i < PREPARE_COUNT; i++) {
         const double cost = cost_of_preparing(plan, (enum prepare)i);
-        s->prepare_rows[i] = rows[i] == 0 ? 1 : some_per_task(cost, (double)rows[i], TASK_WORK);
-        s->prepare_tasks[i] = ceil_div(rows[i], s->prepare_rows[i]);
-        s->tasks[PHASE_PREPARE] += s->prepare_tasks[i];
+        s->prepare[i].rows = rows[i] == 0 ? 1 : some_per_task(cost, (double)rows[i], TASK_WORK);
+        s->prepare[i].tasks = ceil_div(rows[i], s->prepare[i].rows);
+        s->tasks[PHASE_PREPARE] += s->prepare[i].tasks;
         s->prepare_cost += cost * (double)rows[i];
     }
 }
 
 /* Counts the tasks of PHASE_PACK. d is that of the widest head. */
-static void choose_pack(const attn_plan *plan, struct schedule *s, size_t d) {
+static void choose_pack(attn_plan *plan, size_t d) {
+    const struct path *path = &plan->path;
+    const struct tiling *t = &plan->tiling;
+    struct schedule *s = &plan->schedule;
     static const unsigned results[COPY_COUNT] = {ATTN_WANT(Q), ATTN_WANT(K), ATTN_WANT(V),
                                                  ATTN_WANT(PRESENT_K), ATTN_WANT(PRESENT_V)};
-    const size_t size_of_tile = s->keys * d;
-    if (s->packs || s->unit) {
+    const size_t size_of_tile = t->keys * d;
+    if (path->packs || path->unit) {
         const size_t some = PACK_NUMBERS / size_of_tile;
-        s->pack_tiles = some < 1 ? 1 : some > s->tiles ? s->tiles : some;
-        s->pack_parts = ceil_div(s->tiles, s->pack_tiles);
-        const size_t parts = s->pack_items * plan->kv_heads * s->pack_parts;
-        s->pack_per_task =
-            some_per_task(cost_of_packing(plan, s) / (double)parts, (double)parts, TASK_WORK);
-        s->pack_tasks = ceil_div(parts, s->pack_per_task);
+        s->pack.tiles = some < 1 ? 1 : some > t->tiles ? t->tiles : some;
+        s->pack.parts = ceil_div(t->tiles, s->pack.tiles);
+        const size_t parts = s->pack.items * plan->kv_heads * s->pack.parts;
+        s->pack.per_task =
+            some_per_task(cost_of_packing(plan) / (double)parts, (double)parts, TASK_WORK);
+        s->pack.tasks = ceil_div(parts, s->pack.per_task);
     }
-    s->tasks[PHASE_PACK] = s->pack_tasks;
+    s->tasks[PHASE_PACK] = s->pack.tasks;
     for (int which = 0; which < COPY_COUNT; which++) {
         if (!plan_wants(plan, results[which])) {
             continue;
@@ -449,26 +472,25 @@ static void choose_pack(const attn_plan *plan, struct schedule *s, size_t d) {
         size_t widest = 0;
         const size_t heads = which == COPY_Q ? plan->heads : plan->kv_heads;
         const size_t rows = which == COPY_Q                      ? plan->n
-                            : which == COPY_K || which == COPY_V ? plan->new_keys
+                            : which == COPY_K || which == COPY_V ? plan->form.new_keys
                                                                  : present_rows(plan);
         for (size_t h = 0; h < heads; h++) {
             const struct head *head = &plan->head[which == COPY_Q ? h : h * (plan->heads / heads)];
             const size_t columns = which == COPY_V || which == COPY_PRESENT_V ? head->d_v : head->d;
             widest = columns > widest ? columns : widest;
         }
-        s->copy_numbers[which] = COPY_NUMBERS;
-        s->copy_parts[which] = ceil_div(rows * widest, COPY_NUMBERS);
+        s->copy[which].parts = ceil_div(rows * widest, COPY_NUMBERS);
         const size_t items = which == COPY_Q ? plan->batch : kv_items(plan);
-        const size_t parts = items * heads * s->copy_parts[which];
-        s->copy_per_task[which] =
+        const size_t parts = items * heads * s->copy[which].parts;
+        s->copy[which].per_task =
             some_per_task(cost_of_copying((double)rows * (double)widest, (double)rows) /
-                              (double)s->copy_parts[which],
+                              (double)s->copy[which].parts,
                           (double)parts, TASK_WORK);
-        s->copy_tasks[which] = ceil_div(parts, s->copy_per_task[which]);
-        s->tasks[PHASE_PACK] += s->copy_tasks[which];
+        s->copy[which].tasks = ceil_div(parts, s->copy[which].per_task);
+        s->tasks[PHASE_PACK] += s->copy[which].tasks;
     }
     if (plan_wants(plan, ATTN_WANT(STATISTICS))) {
-        const size_t counts[] = {plan->q.numbers, plan->k.numbers, plan->past_k.numbers};
+        const size_t counts[] = {plan->in.q.numbers, plan->in.k.numbers, plan->in.past_k.numbers};
         for (int i = 0; i < 3; i++) {
             s->moment_tasks[i] = ceil_div(counts[i], MOMENT_NUMBERS);
             s->tasks[PHASE_PACK] += s->moment_tasks[i];
@@ -477,63 +499,62 @@ static void choose_pack(const attn_plan *plan, struct schedule *s, size_t d) {
 }
 
 /* Counts the tasks of the phases that follow cut keys. d_v is that of the widest head. */
-static void choose_after_cuts(const attn_plan *plan, struct schedule *s, size_t d_v) {
+static void choose_after_cuts(attn_plan *plan, size_t d_v) {
+    const struct path *path = &plan->path;
+    struct schedule *s = &plan->schedule;
     const size_t rows = plan->batch * plan->heads * plan->n;
-    if (!s->cut) {
+    if (!path->cut) {
         return;
     }
-    s->partial_numbers = PARTIAL_HEAD;
-    s->partial_numbers += plan_wants(plan, ATTN_WANT(OUTPUT)) ? d_v : 0;
-    s->merge_columns = MERGE_NUMBERS / s->splits;
-    s->merge_columns = s->merge_columns < 256 ? 256 : s->merge_columns;
-    s->merge_parts = ceil_div(d_v, s->merge_columns);
-    const size_t parts = rows * s->merge_parts;
-    s->merge_per_task =
-        some_per_task(cost_of_merging(plan, s) / (double)parts, (double)parts, TASK_WORK);
-    s->tasks[PHASE_MERGE] = ceil_div(parts, s->merge_per_task);
+    s->merge.partial = PARTIAL_HEAD;
+    s->merge.partial += plan_wants(plan, ATTN_WANT(OUTPUT)) ? d_v : 0;
+    s->merge.columns = MERGE_NUMBERS / plan->tiling.splits;
+    s->merge.columns = s->merge.columns < 256 ? 256 : s->merge.columns;
+    s->merge.parts = ceil_div(d_v, s->merge.columns);
+    const size_t parts = rows * s->merge.parts;
+    s->merge.per_task =
+        some_per_task(cost_of_merging(plan) / (double)parts, (double)parts, TASK_WORK);
+    s->tasks[PHASE_MERGE] = ceil_div(parts, s->merge.per_task);
     const bool blocks =
-        s->run_length > 0 || (plan_wants(plan, ATTN_WANT(WEIGHTS)) && !plan->mean_over_heads);
-    s->weigh_tasks = blocks && s->long_rows ? s->tasks[PHASE_ATTEND] : 0;
-    s->tasks[PHASE_WEIGH] = s->weigh_tasks + plan->batch * plan->n * s->mean_parts;
-    if (s->run_length > 0) {
-        s->rank_numbers = RANK_NUMBERS;
-        s->rank_parts = ceil_div(plan->top_k, RANK_NUMBERS);
-        const size_t ranges = rows * s->rank_parts;
-        s->rank_per_task =
-            some_per_task(cost_of_ranking(plan, s) / (double)ranges, (double)ranges, TASK_WORK);
-        s->tasks[PHASE_RANK] = ceil_div(ranges, s->rank_per_task);
+        s->rank.run > 0 || (plan_wants(plan, ATTN_WANT(WEIGHTS)) && !plan->results.mean);
+    s->weigh.tasks = blocks && path->long_rows ? s->tasks[PHASE_ATTEND] : 0;
+    s->tasks[PHASE_WEIGH] = s->weigh.tasks + plan->batch * plan->n * s->weigh.mean_parts;
+    if (s->rank.run > 0) {
+        s->rank.parts = ceil_div(plan->results.top_k, RANK_NUMBERS);
+        const size_t ranges = rows * s->rank.parts;
+        s->rank.per_task =
+            some_per_task(cost_of_ranking(plan) / (double)ranges, (double)ranges, TASK_WORK);
+        s->tasks[PHASE_RANK] = ceil_div(ranges, s->rank.per_task);
     }
 }
 
 attn_status plan_schedule(attn_plan *plan, attn_error *error) {
     struct schedule *s = &plan->schedule;
-    const size_t size = attn_dtype_size(plan->dtype);
     size_t d = 1, d_v = 1; /* those of the widest heads */
-    memset(s, 0, sizeof *s);
     for (size_t h = 0; h < plan->heads; h++) {
         d = plan->head[h].d > d ? plan->head[h].d : d;
         d_v = plan->head[h].d_v > d_v ? plan->head[h].d_v : d_v;
     }
     const double head_cost = (double)plan->n * (double)plan->m * cost_mean_columns(plan);
-    s->value_columns = d_v < VALUE_COLUMNS ? d_v : VALUE_COLUMNS;
-    choose_paths(plan, s, head_cost);
-    choose_blocks(plan, s, d > d_v ? d : d_v, head_cost);
-    choose_preparation(plan, s);
-    choose_pack(plan, s, d);
-    choose_after_cuts(plan, s, d_v);
-    s->tasks[PHASE_PROJECT] = choose_projection(&plan->project_q, s, size) +
-                              choose_projection(&plan->project_k, s, size) +
-                              choose_projection(&plan->project_v, s, size);
+    plan->tiling.value_columns = d_v < VALUE_COLUMNS ? d_v : VALUE_COLUMNS;
+    choose_paths(plan, head_cost);
+    choose_blocks(plan, d > d_v ? d : d_v, head_cost);
+    choose_preparation(plan);
+    choose_pack(plan, d);
+    choose_after_cuts(plan, d_v);
+    s->tasks[PHASE_PROJECT] = choose_projection(plan, PROJECT_Q) +
+                              choose_projection(plan, PROJECT_K) +
+                              choose_projection(plan, PROJECT_V);
     s->tasks[PHASE_OUT] =
-        plan_wants(plan, ATTN_WANT(OUTPUT)) ? choose_projection(&plan->project_out, s, size) : 0;
-    if (s->exact) { /* one task computes all projections of a phase */
+        plan_wants(plan, ATTN_WANT(OUTPUT)) ? choose_projection(plan, PROJECT_OUT) : 0;
+    if (plan->path.exact) { /* one task computes all projections of a phase */
         s->tasks[PHASE_PROJECT] = s->tasks[PHASE_PROJECT] > 0;
         s->tasks[PHASE_OUT] = s->tasks[PHASE_OUT] > 0;
     }
     if (!memory_map_workspace(plan) || !memory_map_scratch(plan, d, d_v)) {
         return attn_too_large(error);
     }
-    s->cost = cost_of_plan(plan, s);
+    s->cost = cost_of_plan(plan);
     return ATTN_OK;
 }
 

@@ -26,8 +26,8 @@ static void extend_into_workspace(attn_plan *plan) {
 
 attn_status attn_plan_begin(attn_plan *plan, attn_error *error) {
     for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
-        for (size_t part = 0; part < plan->results[r].count; part++) {
-            if (plan->results[r].parts[part].data == NULL) {
+        for (size_t part = 0; part < plan->results.of[r].count; part++) {
+            if (plan->results.of[r].parts[part].data == NULL) {
                 return attn_fail(error, ATTN_INVALID_ARGUMENT, attn_result_name((attn_result)r),
                                  "part %zu of %s is not bound to a buffer", part,
                                  attn_result_name((attn_result)r));
@@ -40,7 +40,7 @@ attn_status attn_plan_begin(attn_plan *plan, attn_error *error) {
             return attn_no_memory(error);
         }
     }
-    if (plan->extra > 0) {
+    if (plan->extra.count > 0) {
         extend_into_workspace(plan);
     }
     return plan_read_numbers(plan, error);
@@ -48,7 +48,7 @@ attn_status attn_plan_begin(attn_plan *plan, attn_error *error) {
 
 attn_status attn_plan_task(const attn_plan *plan, size_t phase, size_t task, void *scratch,
                            attn_error *error) {
-    if (plan->softmax) {
+    if (plan->slices.alone) {
         return plan->dtype == ATTN_FLOAT32 ? softmax_task_f32(plan, phase, task, scratch, error)
                                            : softmax_task_f64(plan, phase, task, scratch, error);
     }
