@@ -19,7 +19,7 @@ enum {
     /* An I/O thread opens no request that exceeds one of these limits. Each is worth 0.25 ms. JSON
      * before binary tensors has limits of its own in question.c, because it is parsed while the
      * body arrives. */
-    SMALL_SKELETON = 16 * 1024,  /* bytes outside of matrices */
+    SMALL_BYTES = 16 * 1024,     /* bytes outside of matrices */
     SMALL_VALUES = 1024,         /* values outside of matrices */
     SMALL_PARTS = 2048,          /* heads of all batch items */
     SMALL_NUMBERS = 64 * 1024,   /* numbers of masks and datatypes that are looked at one by one */
@@ -274,8 +274,7 @@ static bool handle_alone(struct exchange *exchange) {
 
 /* Returns whether parsing the body takes so little time that an I/O thread does it. */
 static bool is_short(const struct question *question) {
-    return question_values(question) <= SMALL_VALUES &&
-           question_skeleton(question) <= SMALL_SKELETON;
+    return question_values(question) <= SMALL_VALUES && question_bytes(question) <= SMALL_BYTES;
 }
 
 static bool exchange_parse_on_worker(struct job *job) {
@@ -305,7 +304,7 @@ static struct job *parse_later(struct exchange *exchange) {
     const struct question *question = &exchange->question;
     struct job *job = &exchange->opening;
     job->cost = (double)question_values(question) * COST_OF_VALUE +
-                (double)question_skeleton(question) * COST_OF_BYTE;
+                (double)question_bytes(question) * COST_OF_BYTE;
     job->begin = exchange_parse_on_worker;
     return admit(exchange, job, exchange_opened);
 }

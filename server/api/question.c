@@ -95,7 +95,7 @@ bool question_open(struct question *question, const struct codec_options *json) 
         options.integers = question->format == API_SAFETENSORS; /* all are sizes or offsets */
     }
     if (question->format == API_SAFETENSORS || question->json_size != SIZE_MAX) {
-        options.max_skeleton = MOST_REQUEST_JSON;
+        options.max_bytes = MOST_REQUEST_JSON;
         options.max_values = MOST_VALUES;
     }
     if (question->format == API_INFERENCE) {
@@ -115,12 +115,12 @@ size_t question_values(const struct question *question) {
     return question->reader != NULL ? codec_reader_values(question->reader) : 0;
 }
 
-size_t question_skeleton(const struct question *question) {
+size_t question_bytes(const struct question *question) {
     if (question->reader == NULL) {
         return question->text_bytes;
     }
     return question->format == API_INFERENCE ? question->seen / 2
-                                             : codec_reader_skeleton(question->reader);
+                                             : codec_reader_bytes(question->reader);
 }
 
 void question_drop(struct question *question) {

@@ -68,11 +68,11 @@ bool question_open(struct question *question, const struct codec_options *json);
 bool question_feed(struct question *question, const void *bytes, size_t size,
                    struct codec_error *error);
 
-/* Return how much JSON question_finish() will read: its values outside of matrices, and its bytes
+/* Return how much JSON the handler will look at: its values outside of matrices, and its bytes
  * outside of matrices, binary texts included. The data of inputs in the Open Inference Protocol
  * count as half as many bytes, because they are checked and converted before the call. */
 size_t question_values(const struct question *question);
-size_t question_skeleton(const struct question *question);
+size_t question_bytes(const struct question *question);
 
 /* Ends the body. Returns the document for the handler, owned, or NULL with the error set. */
 struct codec_document *question_finish(struct question *question, struct codec_error *error);

@@ -242,21 +242,20 @@ bool codec_expect(struct codec_arrivals *arrivals, const struct codec_value *val
     const attn_dtype dtype =
         form->type == CODEC_TYPE_BOOL || form->texts ? ATTN_BOOL : codec_document_dtype(document);
     const size_t elements = form->bytes / sizes[form->type];
-    struct lifted tensor;
+    struct lifted *tensor = document_new_tensor(document, value);
     assert(arrivals->count < CODEC_MAX_ARRIVALS);
-    lifted_init(&tensor, dtype, form->rank, NULL);
+    if (tensor == NULL) {
+        return codec_no_memory(error);
+    }
+    lifted_init(tensor, dtype, form->rank, NULL);
     if (codec_type_is_float(form->type) || elements > LIFT_EXACT) {
-        tensor.dtype = dtype;
-        tensor.exact = false;
+        tensor->dtype = dtype;
+        tensor->exact = false;
     }
-    tensor.capacity = 0;
-    tensor.texts = form->texts ? codec_form_texts(form) : 0;
-    memcpy(tensor.shape, form->shape, sizeof tensor.shape);
-    const size_t number = document_put_tensor(document, value, &tensor, error);
-    if (number == DOCUMENT_NO_TENSOR) {
-        return false;
-    }
-    arrivals->list[arrivals->count++] = (struct codec_arrival){value, number, form->type, elements};
+    tensor->capacity = 0;
+    tensor->texts = form->texts ? codec_form_texts(form) : 0;
+    memcpy(tensor->shape, form->shape, sizeof tensor->shape);
+    arrivals->list[arrivals->count++] = (struct codec_arrival){value, tensor, form->type, elements};
     return true;
 }
 
@@ -374,7 +373,7 @@ bool codec_arrive(struct codec_arrivals *arrivals, const void *bytes_, size_t si
             return false;
         }
         const struct codec_arrival *arrival = &arrivals->list[arrivals->next];
-        struct lifted *tensor = document_tensor_at(arrivals->document, arrival->tensor);
+        struct lifted *tensor = arrival->tensor;
         const size_t lacks =
             (arrival->elements - tensor->count) * sizes[arrival->type] - arrivals->cut_size;
         const size_t part = size < lacks ? size : lacks;
@@ -393,7 +392,7 @@ bool codec_arrived(const struct codec_arrivals *arrivals, struct codec_error *er
         return true;
     }
     const struct codec_arrival *arrival = &arrivals->list[arrivals->next];
-    const struct lifted *tensor = document_tensor_at(arrivals->document, arrival->tensor);
+    const struct lifted *tensor = arrival->tensor;
     const size_t width = sizes[arrival->type], whole = arrival->elements * width;
     char quoted[CODEC_QUOTE_SIZE];
     const char *name = codec_name(arrival->value);

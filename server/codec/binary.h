@@ -95,7 +95,7 @@ struct codec_arrivals {
     size_t next;  /* the tensor that the next byte belongs to */
     struct codec_arrival {
         const struct codec_value *value; /* the place of the tensor in the document */
-        size_t tensor;                   /* its number in the document */
+        struct lifted *tensor;           /* borrowed from the document */
         enum codec_type type;
         size_t elements;
     } list[CODEC_MAX_ARRIVALS];

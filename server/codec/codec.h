@@ -1,9 +1,8 @@
 /*
- * codec.h - bytes to tensors and tensors to bytes. While a JSON body arrives, the reader lifts
- * every array of numbers or booleans out of it into a typed buffer. The rest of the body is the
- * skeleton. It is small, and it is read through the accessors of a document. The writer makes JSON
- * of a flat list of items. The codec knows attn_tensor. It knows neither HTTP nor the keys of the
- * service.
+ * codec.h - bytes to tensors and tensors to bytes. While a JSON body arrives, the reader makes a
+ * document of it, which is a tree of values. It lifts every array of numbers or booleans out of the
+ * body into a typed buffer; in the tree such an array is one value. The writer makes JSON of a flat
+ * list of items. The codec knows attn_tensor. It knows neither HTTP nor the keys of the service.
  *
  * Two threads must not use the same object at the same time. There is no global state. Texts and
  * names are valid UTF-8.
@@ -44,11 +43,11 @@ struct codec_error {
 
 /* How a body is read. The texts are borrowed. */
 struct codec_options {
-    size_t max_depth;    /* levels of arrays and objects, at most 64; 0 = 16 */
-    size_t max_skeleton; /* bytes of the body that are not in lifted arrays; 0 = 1 MiB */
-    size_t max_values;   /* values that are not in lifted arrays; 0 = 65536 */
-    size_t max_keys;     /* keys of all open objects together, below 2^31; 0 = 1024 */
-    size_t max_arrays;   /* lifted arrays; 0 = 4096 */
+    size_t max_depth;  /* levels of arrays and objects, at most 64; 0 = 16 */
+    size_t max_bytes;  /* bytes that are neither white space nor in lifted arrays; 0 = 1 MiB */
+    size_t max_values; /* values that are not in lifted arrays; 0 = 65536 */
+    size_t max_keys;   /* keys of all open objects together, below 2^31; 0 = 1024 */
+    size_t max_arrays; /* lifted arrays; 0 = 4096 */
     /* The level of the objects whose members the two keys are: 1 is the outermost object, and 3 is
      * an object in an array in it; 0 = 1. */
     size_t key_level;
@@ -87,11 +86,9 @@ const struct codec_error *codec_reader_error(const struct codec_reader *reader);
  * there is no memory. */
 bool codec_is_json(const char *text, const struct codec_options *options, bool *is_json);
 
-/* Counts the values outside of lifted arrays so far: the most that codec_reader_finish() parses. */
+/* Count the values outside of lifted arrays so far, and their bytes without white space. */
 size_t codec_reader_values(const struct codec_reader *reader);
-
-/* Counts the bytes of the skeleton so far. */
-size_t codec_reader_skeleton(const struct codec_reader *reader);
+size_t codec_reader_bytes(const struct codec_reader *reader);
 
 void codec_reader_free(struct codec_reader *reader); /* accepts NULL */
 

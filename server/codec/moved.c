@@ -56,33 +56,23 @@ bool codec_move_tensor(struct codec_document *to, const struct codec_value *at,
     if (!check_array(from, value, codec_name(at), form, error)) {
         return false;
     }
-    struct lifted *source = document_tensor(from, value), tensor = *source;
-    const bool same = tensor.dtype == dtype || tensor.dtype == ATTN_BOOL || tensor.exact;
-    if (!same && !zeros_like(&tensor, account, source, dtype)) {
+    struct lifted *source = document_tensor(from, value), *tensor = document_new_tensor(to, at);
+    const bool same = source->dtype == dtype || source->dtype == ATTN_BOOL || source->exact;
+    if (tensor == NULL || (!same && !zeros_like(tensor, account, source, dtype))) {
         return codec_no_memory(error);
     }
-    tensor.exact &= dtype == ATTN_FLOAT32;
-    tensor.rank = form->rank;
-    memcpy(tensor.shape, form->shape, sizeof tensor.shape);
-    settle_expect_type(&tensor, form->type, same ? NULL : source);
-    const size_t number = document_put_tensor(to, at, &tensor, error);
-    if (number == DOCUMENT_NO_TENSOR) {
-        if (!same) {
-            lifted_free(&tensor, account);
-        }
-        return false;
+    if (same) {
+        *tensor = *source;
+        tensor->data = source->data == source->few ? tensor->few : source->data;
+        source->data = NULL; /* nothing is left to be freed */
+        source->borrowed = true;
+        source->mapped = false;
+        source->bytes = 0;
     }
-    if (!same) {
-        return true;
-    }
-    if (source->data == source->few) {
-        struct lifted *own = document_tensor_at(to, number);
-        own->data = own->few;
-    }
-    source->data = NULL; /* nothing is left to be freed */
-    source->borrowed = true;
-    source->mapped = false;
-    source->bytes = 0;
+    tensor->exact &= dtype == ATTN_FLOAT32;
+    tensor->rank = form->rank;
+    memcpy(tensor->shape, form->shape, sizeof tensor->shape);
+    settle_expect_type(tensor, form->type, same ? NULL : source);
     return true;
 }
 
@@ -104,7 +94,7 @@ static bool pack_text(struct packing *packing, const struct codec_value *value,
     if (!codec_as_text(packing->document, value, &text, error)) {
         return false;
     }
-    const uint32_t size = (uint32_t)strlen(text); /* a skeleton is much shorter */
+    const uint32_t size = (uint32_t)strlen(text); /* a text is much shorter */
     if (packing->out != NULL) {
         memcpy(packing->out + packing->bytes, &size, sizeof size);
         memcpy(packing->out + packing->bytes + sizeof size, text, size);
@@ -154,7 +144,6 @@ bool codec_move_texts(struct codec_document *to, const struct codec_value *at,
                       const struct codec_tensor_form *form, struct codec_error *error) {
     struct account *account = codec_document_account(to);
     struct packing packing = {.document = from, .form = form};
-    struct lifted packed;
     if (!pack(&packing, value, error)) {
         return false;
     }
@@ -164,16 +153,13 @@ bool codec_move_texts(struct codec_document *to, const struct codec_value *at,
                              "has %zu texts in its data, but %zu in its shape", packing.texts,
                              count);
     }
-    if (!lifted_zeros(&packed, account, ATTN_BOOL, 1, &bytes, bytes, bytes)) {
+    struct lifted *packed = document_new_tensor(to, at);
+    if (packed == NULL || !lifted_zeros(packed, account, ATTN_BOOL, 1, &bytes, bytes, bytes)) {
         return codec_no_memory(error);
     }
-    packing.out = packed.data;
+    packing.out = packed->data;
     packing.bytes = 0;
     pack(&packing, value, error);
-    packed.texts = count;
-    if (document_put_tensor(to, at, &packed, error) == DOCUMENT_NO_TENSOR) {
-        lifted_free(&packed, account);
-        return false;
-    }
+    packed->texts = count;
     return true;
 }

@@ -10,7 +10,7 @@
 struct codec_options config_limits(size_t size, struct account *account) {
     const size_t keys = size / 4; /* a key has two quotes, a colon and a value */
     return (struct codec_options){
-        .max_skeleton = 3 * size + 16, /* "[0]" becomes the index of the array */
+        .max_bytes = size + 1,
         .max_values = CONFIG_VALUES,
         .dtype = ATTN_FLOAT64,
         .max_keys = keys > CONFIG_KEYS ? CONFIG_KEYS : keys + 1,

@@ -18,8 +18,8 @@ enum {
 /* Bit 0 of the first byte chooses one. The limits of the first are so small that inputs of some
  * hundred bytes reach them. */
 static const struct codec_options options[] = {
-    {.max_skeleton = 256, .dtype_key = "dtype", .infinity_key = "bias"},
-    {.max_depth = 64, .max_skeleton = 65536, .dtype_key = "dtype", .infinity_key = "bias"},
+    {.max_bytes = 256, .dtype_key = "dtype", .infinity_key = "bias"},
+    {.max_depth = 64, .max_bytes = 65536, .dtype_key = "dtype", .infinity_key = "bias"},
 };
 
 /* ------------------------------------------------------------------------------------- reading */
@@ -51,7 +51,6 @@ static struct codec_document *read_pieces(struct codec_reader *reader, const uin
     struct codec_document *document;
     const enum codec_status status = codec_reader_finish(reader, &document);
     fuzz_require((status == CODEC_OK) == (document != NULL), "status %d", status);
-    /* A skeleton that cJSON refuses would be reported as "out of memory". */
     fuzz_require(status != CODEC_NO_MEMORY, "out of memory");
     fuzz_require(status == codec_reader_error(reader)->status, "status %d", status);
     return document;

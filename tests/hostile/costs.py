@@ -252,15 +252,15 @@ def long_options():
     yield long_list("shape of 29 MB", b'{"random":{"generator":"numpy","seed":1},"X":{"random":"rand","shape":[1', b"]}}")
 
 
-def skeletons():
-    def skeleton(name, start, piece, end):
+def trees():
+    def tree(name, start, piece, end):
         return Case("trees", name, Group(request("/attention", filled(start, piece, end, MIB - 64)), 4))
-    yield skeleton("1 MiB of nested empty arrays", b'{"return":[""', b"," + b"[" * 14 + b"]" * 14, b"]}")
-    yield skeleton("... nested objects", b'{"return":[""', b"," + b'{"":' * 13 + b"0" + b"}" * 13, b"]}")
+    yield tree("1 MiB of nested empty arrays", b'{"return":[""', b"," + b"[" * 14 + b"]" * 14, b"]}")
+    yield tree("... nested objects", b'{"return":[""', b"," + b'{"":' * 13 + b"0" + b"}" * 13, b"]}")
     values = b",".join([b"[[[]]]"] * 21000)  # nearly as many values as are allowed
     yield Case("trees", "65536 values, nested and empty", Group(request("/attention", b'{"return":[' + values + b"]}"), 4))
     one = b'{"random":"rand","shape":9}'
-    yield skeleton("1 MiB of discarded draws", b'{"random":{"generator":"numpy","seed":1},"X":{"random":"rand","shape":[2,2],"discard":['
+    yield tree("1 MiB of discarded draws", b'{"random":{"generator":"numpy","seed":1},"X":{"random":"rand","shape":[2,2],"discard":['
                    + one, b"," + one, b"]}}")
 
 
@@ -335,7 +335,7 @@ allow_files(4000)
 OWN = {content: alone(content) for content in (MEDIUM, SMALL)}
 KINDS = {
     "parts": answers_of_many_parts, "scratch": scratch_of_many_workers, "bodies": unfinished_bodies, "answers": unread_answers,
-    "lists": long_options, "trees": skeletons, "reserve": full_memory, "rows": long_rows, "columns": columns, "heads": many_heads,
+    "lists": long_options, "trees": trees, "reserve": full_memory, "rows": long_rows, "columns": columns, "heads": many_heads,
     "queue": just_below_max_work,
 }
 for kind in (os.environ.get("COSTS") or ",".join(KINDS)).split(","):

@@ -516,7 +516,6 @@ Test(codec_document, vectors_out_of_range) {
     codec_document_free(document);
 }
 
-/* cJSON reads only the first 63 characters of a number, so the skeleton has no longer numbers. */
 Test(codec_document, long_scalars) {
     struct codec_document *document = read_good(
         "{\"a\":0.10000000000000000000000000000000000000000000000000000000000000000000000000000001,"

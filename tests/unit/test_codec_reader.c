@@ -68,16 +68,6 @@ Test(codec_reader, leaves_the_rest_in_place) {
     codec_document_free(document);
 }
 
-/* A lifted array leaves an array with its index in the skeleton. A client must not be able to write
- * such an array itself. */
-Test(codec_reader, placeholders_cannot_be_forged) {
-    struct codec_document *document = read_good("{\"a\":[99],\"b\":[\"x\",[0]],\"c\":[[7],[8]]}");
-    attn_tensor tensor = reals(document, "a");
-    cr_expect_eq(*(const float *)tensor.data, 99);
-    cr_expect_eq(tensor.shape[0], 1);
-    codec_document_free(document);
-}
-
 Test(codec_reader, booleans_and_null) {
     struct codec_document *document =
         read_good("{\"mask\":[[true,false],[false,true]],\"bias\":[[0,null],[-Infinity,-1.5]]}");
@@ -232,9 +222,9 @@ Test(codec_reader, a_table_of_keys, .timeout = 30) {
     free(body);
 }
 
-Test(codec_reader, limit_of_the_skeleton) {
-    const struct codec_options options = {.max_skeleton = 20};
-    const char *good = "{\"a\": [1,2,3,4,5,6,7,8,9,10,11], \"bc\": \"d\"}"; /* {"a":[0],"bc":"d"} */
+Test(codec_reader, limit_of_bytes_outside_of_matrices) {
+    const struct codec_options options = {.max_bytes = 20};
+    const char *good = "{\"a\": [1,2,3,4,5,6,7,8,9,10,11], \"bc\": \"d\"}"; /* {"a":[],"bc":"d"} */
     struct outcome outcome = read_sized(good, strlen(good), &options);
     cr_expect_eq(outcome.error.status, CODEC_OK, "%s", outcome.error.message);
     codec_document_free(outcome.document);
@@ -577,7 +567,7 @@ static char *file_text(const char *path, size_t *size) {
     return text;
 }
 
-/* The bodies of the notebooks give the same skeleton and the same tensors, bit for bit, in all
+/* The bodies of the notebooks give the same values and the same tensors, bit for bit, in all
  * cuts. */
 Test(codec_reader, notebooks_in_cuts) {
     static const size_t cuts[] = {1, 7, 64, 1000};

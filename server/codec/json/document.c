@@ -1,107 +1,78 @@
 /*
- * document.c - the skeleton as a cJSON tree: its life, navigation, the pointers of values, and
- * tensors that are put into it. This is the only file that includes cJSON.h. A codec_value is a
- * cJSON node under another name. In place of a lifted array the tree has a string with its index;
- * only this file knows that.
+ * document.c - a document as a tree of cJSON nodes: its memory, how it is built, navigation, and
+ * the pointers of values. This is the only file that includes cJSON.h. A codec_value is a cJSON
+ * node under another name. A tensor is a node of the type cJSON_Raw with its index as its number.
  *
- * cJSON parses a small text that reader.c has already checked. While it parses, it takes its memory
- * from the block of the document. The names of members are compared here, because cJSON's own
- * lookups ignore case. Its global error position is never read.
+ * The reader adds the nodes, so cJSON parses and allocates nothing. The names of members are
+ * compared here, because cJSON's own lookups ignore case.
  */
 #include "codec/json/document.h"
 
-#include <assert.h>
 #include <cjson/cJSON.h>
-#include <pthread.h>
 #include <stdalign.h>
-#include <stddef.h>
 #include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "codec/error.h"
-#include "codec/json/number.h"
+
+/* Nodes and texts lie side by side in blocks, and live as long as the document. */
+struct block {
+    struct block *before;
+    size_t size; /* of `bytes` */
+    _Alignas(cJSON) char bytes[];
+};
 
 struct codec_document {
     cJSON *root;
     struct lifted_list tensors;
     attn_dtype dtype;
     struct account *account;
-    size_t tree_bytes;                 /* bytes of `tree` */
-    _Alignas(max_align_t) char tree[]; /* the nodes and strings of cJSON */
+    struct block *last; /* owned, with all blocks before it */
+    size_t used;        /* bytes of the last block */
+    size_t text;        /* where the open text begins in it; `used` if no text is open */
 };
 
-/* ------------------------------------------------------------------------------ cJSON's memory */
+/* -------------------------------------------------------------------------------------- memory */
 
 enum {
-    FIRST_DIGIT = 0xF5, /* this byte stands for 0, and 0xFE for 9 */
-    UNIT = 8            /* cJSON's nodes and strings begin at multiples of so many bytes */
+    FIRST_BLOCK = 1024, /* bytes, enough for a small body */
+    MOST_BLOCK = 64 * 1024,
 };
 
-/* The free part of a tree and its last block, while this thread parses. Otherwise they are NULL.
- * cJSON, which tests use too, then has the memory of malloc. */
-static _Thread_local char *tree_next, *tree_end, *tree_last;
-
-static void *tree_malloc(size_t size) {
-    if (tree_next == NULL) {
-        return malloc(size);
+/* Makes room for `size` bytes at the end of the last block. The open text stays in one piece. */
+static bool make_room(struct codec_document *document, size_t size) {
+    struct block *last = document->last;
+    const size_t before = last != NULL ? last->size : FIRST_BLOCK / 2;
+    if (last != NULL && document->used <= before && size <= before - document->used) {
+        return true;
     }
-    const size_t whole = (size + UNIT - 1) / UNIT * UNIT;
-    if (whole > (size_t)(tree_end - tree_next)) {
-        return NULL;
+    const size_t open = document->used - document->text, needed = 2 * (open + size);
+    const bool alone = last != NULL && document->text == 0 && open > 0;
+    size_t bytes = before < MOST_BLOCK / 2 ? 2 * before : MOST_BLOCK;
+    bytes = bytes > needed ? bytes : needed;
+    struct block *block = account_realloc(document->account, alone ? last : NULL,
+                                          alone ? sizeof *last + before : 0, sizeof *block + bytes);
+    if (block == NULL) {
+        return false;
     }
-    tree_last = tree_next;
-    tree_next += whole;
-    return tree_last;
+    if (!alone) {
+        block->before = last;
+    }
+    if (!alone && open > 0) {
+        memcpy(block->bytes, last->bytes + document->text, open);
+    }
+    block->size = bytes;
+    document->last = block;
+    document->used = open;
+    document->text = 0;
+    return true;
 }
 
-/* A tree is freed as a whole. Only the copy of a number, which cJSON (1.7.15 of Debian) makes and
- * frees at once, makes room for the next block. */
-static void tree_free(void *block) {
-    if (tree_next == NULL) {
-        free(block);
-    } else if (block != NULL && block == tree_last) {
-        tree_next = tree_last;
+struct codec_document *document_create(struct account *account) {
+    struct codec_document *document = account_alloc(account, sizeof *document);
+    if (document != NULL) {
+        *document = (struct codec_document){.account = account};
     }
-}
-
-static void set_hooks(void) {
-    cJSON_InitHooks(&(cJSON_Hooks){.malloc_fn = tree_malloc, .free_fn = tree_free});
-}
-
-/* An upper bound of what cJSON allocates for this skeleton: a node for each value, a string
- * for each key, text and index, and a copy of one number. With its NUL, a string is not longer than
- * in the skeleton, where it has quotes. */
-static size_t tree_bytes(const struct document_source *source) {
-    return source->values * sizeof(cJSON) + (source->strings + source->tensors.count) * UNIT +
-           source->size + NUMBER_SIZE + UNIT;
-}
-
-static_assert(sizeof(cJSON) % UNIT == 0 && alignof(cJSON) <= UNIT, "nodes lie side by side");
-
-struct codec_document *document_create(const struct document_source *source) {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    const size_t bytes = tree_bytes(source);
-    struct codec_document *document = account_alloc(source->account, sizeof *document + bytes);
-    if (document == NULL) {
-        return NULL;
-    }
-    pthread_once(&once, set_hooks);
-    tree_next = document->tree;
-    tree_end = document->tree + bytes;
-    cJSON *root = cJSON_ParseWithLength(source->text, source->size);
-    tree_next = tree_last = NULL;
-    if (root == NULL) { /* this cannot happen: the text is valid JSON, and there is room for it */
-        account_free(source->account, document, sizeof *document + bytes);
-        return NULL;
-    }
-    *document = (struct codec_document){
-        .root = root,
-        .tensors = source->tensors,
-        .dtype = source->dtype,
-        .account = source->account,
-        .tree_bytes = bytes,
-    };
     return document;
 }
 
@@ -111,18 +82,24 @@ void codec_document_free(struct codec_document *document) {
     }
     struct account *account = document->account;
     lifted_list_free(&document->tensors, account);
-    account_free(account, document, sizeof *document + document->tree_bytes);
+    for (struct block *block = document->last, *before; block != NULL; block = before) {
+        before = block->before;
+        account_free(account, block, sizeof *block + block->size);
+    }
+    account_free(account, document, sizeof *document);
 }
 
 attn_dtype codec_document_dtype(const struct codec_document *document) {
     return document->dtype;
 }
 
+void document_set_dtype(struct codec_document *document, attn_dtype dtype) {
+    document->dtype = dtype;
+}
+
 struct account *codec_document_account(const struct codec_document *document) {
     return document->account;
 }
-
-/* ---------------------------------------------------------------------------------- navigation */
 
 static const cJSON *node_of(const struct codec_value *value) {
     return (const cJSON *)(const void *)value;
@@ -132,32 +109,70 @@ static const struct codec_value *value_of(const cJSON *node) {
     return (const struct codec_value *)(const void *)node;
 }
 
-size_t document_write_index(char out[DOCUMENT_INDEX_SIZE], size_t index) {
-    char digits[DOCUMENT_INDEX_SIZE];
-    size_t count = 0, size = 0;
-    do {
-        digits[count++] = (char)(FIRST_DIGIT + index % 10);
-        index /= 10;
-    } while (index > 0);
-    out[size++] = '"';
-    while (count > 0) {
-        out[size++] = digits[--count];
-    }
-    out[size++] = '"';
-    return size;
+static cJSON *to_change(const struct codec_value *value) {
+    return (cJSON *)(uintptr_t)value; /* the caller may change the document */
 }
 
-static bool is_index(const char *text) {
-    return (unsigned char)text[0] >= FIRST_DIGIT;
+/* ------------------------------------------------------------------------------------ building */
+
+struct codec_value *document_add(struct codec_document *document, struct codec_value *parent,
+                                 const char *name, enum codec_kind kind) {
+    static const int types[] = {
+        [CODEC_NULL] = cJSON_NULL,   [CODEC_BOOL] = cJSON_False,  [CODEC_NUMBER] = cJSON_Number,
+        [CODEC_TEXT] = cJSON_String, [CODEC_ARRAY] = cJSON_Array, [CODEC_OBJECT] = cJSON_Object,
+        [CODEC_TENSOR] = cJSON_Raw,
+    };
+    document->used = (document->used + alignof(cJSON) - 1) / alignof(cJSON) * alignof(cJSON);
+    document->text = document->used;
+    if (!make_room(document, sizeof(cJSON))) {
+        return NULL;
+    }
+    cJSON *node = (cJSON *)(void *)(document->last->bytes + document->used);
+    document->text = document->used += sizeof *node;
+    *node = (cJSON){.type = types[kind]};
+    if (parent == NULL) {
+        document->root = node;
+    } else if (name == NULL) {
+        cJSON_AddItemToArray(to_change(parent), node);
+    } else {
+        cJSON_AddItemToObjectCS(to_change(parent), name, node);
+    }
+    return (struct codec_value *)(void *)node;
 }
 
-static size_t read_index(const char *text) {
-    size_t index = 0;
-    for (; *text != '\0'; text++) {
-        index = 10 * index + (size_t)((unsigned char)*text - FIRST_DIGIT);
-    }
-    return index;
+void document_set_bool(struct codec_value *value, bool on) {
+    cJSON *node = to_change(value);
+    node->type = (node->type & ~0xFF) | (on ? cJSON_True : cJSON_False);
 }
+
+void document_set_number(struct codec_value *value, double number) {
+    to_change(value)->valuedouble = number;
+}
+
+void document_set_text(struct codec_value *value, const char *text) {
+    to_change(value)->valuestring = (char *)(uintptr_t)text; /* nothing writes there */
+}
+
+bool document_extend_text(struct codec_document *document, const char *bytes, size_t size) {
+    if (!make_room(document, size)) {
+        return false;
+    }
+    memcpy(document->last->bytes + document->used, bytes, size);
+    document->used += size;
+    return true;
+}
+
+const char *document_end_text(struct codec_document *document, size_t *size) {
+    if (!document_extend_text(document, "", 1)) {
+        return NULL;
+    }
+    const char *text = document->last->bytes + document->text;
+    *size = document->used - document->text - 1;
+    document->text = document->used;
+    return text;
+}
+
+/* ---------------------------------------------------------------------------------- navigation */
 
 const struct codec_value *codec_root(const struct codec_document *document) {
     return value_of(document->root);
@@ -172,8 +187,8 @@ enum codec_kind codec_kind_of(const struct codec_value *value) {
     case cJSON_Number:
         return CODEC_NUMBER;
     case cJSON_String:
-        return is_index(node->valuestring) ? CODEC_TENSOR : CODEC_TEXT;
-    case cJSON_Raw: /* no text has it: a tensor that was made later, with its index as its number */
+        return CODEC_TEXT;
+    case cJSON_Raw: /* nothing in JSON is one */
         return CODEC_TENSOR;
     case cJSON_Object:
         return CODEC_OBJECT;
@@ -246,50 +261,40 @@ const char *document_text(const struct codec_value *value) {
 
 struct lifted *document_tensor(const struct codec_document *document,
                                const struct codec_value *value) {
-    const cJSON *node = node_of(value);
-    return lifted_at(&document->tensors, node->type == cJSON_Raw ? (size_t)node->valuedouble
-                                                                 : read_index(node->valuestring));
+    return lifted_at(&document->tensors, (size_t)node_of(value)->valuedouble);
 }
 
-struct lifted *document_tensor_at(struct codec_document *document, size_t number) {
-    return lifted_at(&document->tensors, number);
-}
-
-size_t document_put_tensor(struct codec_document *document, const struct codec_value *value,
-                           const struct lifted *tensor, struct codec_error *error) {
-    cJSON *node = (cJSON *)(uintptr_t)value; /* the caller may change the document */
-    struct lifted *own = lifted_next(&document->tensors, document->account);
-    if (own == NULL) {
-        document_point(document, value, error);
-        error->status = CODEC_NO_MEMORY;
-        return DOCUMENT_NO_TENSOR;
+struct lifted *document_new_tensor(struct codec_document *document,
+                                   const struct codec_value *value) {
+    struct lifted *tensor = lifted_next(&document->tensors, document->account);
+    cJSON *node = to_change(value);
+    if (tensor != NULL) {
+        node->type = (node->type & ~0xFF) | cJSON_Raw;
+        node->valuedouble = (double)document->tensors.count++;
+        node->child = NULL;
     }
-    *own = *tensor;
-    node->type = cJSON_Raw;
-    node->valuedouble = (double)document->tensors.count;
-    node->valuestring = NULL;
-    node->child = NULL;
-    return document->tensors.count++;
+    return tensor;
+}
+
+size_t document_tensor_count(const struct codec_document *document) {
+    return document->tensors.count;
 }
 
 bool codec_make_tensor(struct codec_document *document, const struct codec_value *value,
                        attn_dtype dtype, int rank, const size_t *shape, size_t capacity,
                        void **data, struct codec_error *error) {
-    struct lifted tensor;
     size_t count = 1;
     for (int axis = 0; axis < rank; axis++) {
         count *= shape[axis];
     }
-    if (!lifted_zeros(&tensor, document->account, dtype, rank, shape, count, capacity)) {
+    struct lifted *tensor = document_new_tensor(document, value);
+    if (tensor == NULL ||
+        !lifted_zeros(tensor, document->account, dtype, rank, shape, count, capacity)) {
         document_point(document, value, error);
         error->status = CODEC_NO_MEMORY;
         return false;
     }
-    *data = tensor.data;
-    if (document_put_tensor(document, value, &tensor, error) == DOCUMENT_NO_TENSOR) {
-        lifted_free(&tensor, document->account);
-        return false;
-    }
+    *data = tensor->data;
     return true;
 }
 

@@ -1,5 +1,5 @@
 /*
- * document.h - what the reader hands over to the document, and what the accessors (as_value.c,
+ * document.h - how the reader builds a document, and what the accessors (as_value.c,
  * as_matrix.c, members.c, refuse.c) ask of it. Private to the codec.
  */
 #ifndef CODEC_DOCUMENT_H
@@ -15,29 +15,40 @@ enum {
     CODEC_MAX_DEPTH = 64
 };
 
-enum {
-    DOCUMENT_INDEX_SIZE = 24 /* room for an index in the skeleton */
-};
+/* ------------------------------------------------------------------- building a document */
 
-/* Writes what stands in the skeleton in place of lifted array number `index`, and returns its size:
- * a string of the index in bytes that no text has, because they are not UTF-8. cJSON takes them as
- * they are. */
-size_t document_write_index(char out[DOCUMENT_INDEX_SIZE], size_t index);
+/* Makes a document without values. Returns NULL if out of memory. */
+struct codec_document *document_create(struct account *account);
 
-/* The result of a reader. */
-struct document_source {
-    const char *text; /* the skeleton, with an index in place of each lifted array */
-    size_t size;      /* bytes of the skeleton */
-    size_t values;    /* values in the skeleton */
-    size_t strings;   /* keys and texts in the skeleton */
-    struct lifted_list tensors;
-    attn_dtype dtype;
-    struct account *account; /* NULL: nothing is counted */
-};
+/* Sets the type of the document. */
+void document_set_dtype(struct codec_document *document, attn_dtype dtype);
 
-/* Makes a document of the skeleton, which no longer needs the text. Takes the tensors. Returns NULL
- * if out of memory; the tensors then stay with the caller. */
-struct codec_document *document_create(const struct document_source *source);
+/* Adds a value to an array, or to an object under a name, which is a text of the document. The
+ * parent of the root is NULL. Returns NULL if out of memory. */
+struct codec_value *document_add(struct codec_document *document, struct codec_value *parent,
+                                 const char *name, enum codec_kind kind);
+
+/* Each sets the content of a value of this kind. The text is one of the document. */
+void document_set_bool(struct codec_value *value, bool on);
+void document_set_number(struct codec_value *value, double number);
+void document_set_text(struct codec_value *value, const char *text);
+
+/* Adds bytes to the text that is open, or begins one. No value is added while a text is open. False
+ * if out of memory. */
+bool document_extend_text(struct codec_document *document, const char *bytes, size_t size);
+
+/* Ends the text that is open, which may be empty. Returns it with its size, or NULL if out of
+ * memory. */
+const char *document_end_text(struct codec_document *document, size_t *size);
+
+/* Makes a tensor of a value. The caller fills it at once. Returns NULL if out of memory. */
+struct lifted *document_new_tensor(struct codec_document *document,
+                                   const struct codec_value *value);
+
+/* Returns the number of tensors. */
+size_t document_tensor_count(const struct codec_document *document);
+
+/* -------------------------------------------------------------------- reading a document */
 
 /* Each returns the content of a value, which must be of this kind. The text and the tensor are
  * borrowed from the document. */
@@ -46,16 +57,6 @@ double document_number(const struct codec_value *value);
 const char *document_text(const struct codec_value *value);
 struct lifted *document_tensor(const struct codec_document *document,
                                const struct codec_value *value);
-
-/* Replaces a value by a tensor, which the document takes and numbers. Returns the number, or
- * DOCUMENT_NO_TENSOR with the error set if there is no memory; the tensor then stays with the
- * caller. */
-#define DOCUMENT_NO_TENSOR ((size_t)-1)
-size_t document_put_tensor(struct codec_document *document, const struct codec_value *value,
-                           const struct lifted *tensor, struct codec_error *error);
-
-/* Returns the tensor of this number. Borrowed. */
-struct lifted *document_tensor_at(struct codec_document *document, size_t number);
 
 /* Are two names the same? A handler looks for each of its keys among all members, and the check of
  * keys does the reverse. Most pairs differ in the first letter, so it is compared without a

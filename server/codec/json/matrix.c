@@ -1,7 +1,6 @@
 /*
  * matrix.c - the open matrix of the reader, from its first element to its last bracket: what fits
- * into it, its shape, and the index that it leaves in the skeleton. lift.h converts and keeps the
- * elements.
+ * into it, and its shape. lift.h converts and keeps the elements.
  */
 #include "codec/json/reader.h"
 
@@ -9,7 +8,7 @@
 #include "codec/json/number.h"
 
 bool reader_misfit(struct codec_reader *reader, size_t offset, const char *what) {
-    const struct lifted *tensor = lifted_at(&reader->tensors, reader->tensors.count - 1);
+    const struct lifted *tensor = reader->matrix;
     const char *others = tensor->dtype == ATTN_BOOL ? "booleans" : "numbers";
     if (reader->depth - reader->base < (size_t)tensor->rank) {
         others = "arrays";
@@ -26,22 +25,24 @@ bool reader_begin_matrix(struct codec_reader *reader, bool is_bool) {
                               "an array of numbers must have rank 1 to %d, not %zu", ATTN_MAX_RANK,
                               rank);
     }
-    if (reader->tensors.count == reader->options.max_arrays) {
+    if (document_tensor_count(reader->document) == reader->options.max_arrays) {
         codec_error_set(&reader->error, CODEC_TOO_LARGE,
                         "the body has more than %zu arrays of numbers, which is a fixed limit",
                         reader->options.max_arrays);
         return false;
     }
-    struct lifted *tensor = lifted_next(&reader->tensors, reader->options.account);
-    if (tensor == NULL) {
+    struct codec_value *value = reader_add(reader, reader->base, CODEC_NULL);
+    if (value == NULL) {
+        return false;
+    }
+    reader->matrix = document_new_tensor(reader->document, value);
+    if (reader->matrix == NULL) {
         return codec_no_memory(&reader->error);
     }
     attn_dtype dtype = is_bool ? ATTN_BOOL : reader->dtype;
-    lifted_init(tensor, dtype, (int)rank, reader->first);
-    reader->tensors.count++;
+    lifted_init(reader->matrix, dtype, (int)rank, reader->first);
     reader->lifted_floats = reader->lifted_floats || dtype == ATTN_FLOAT32;
     reader->held = 0;
-    reader->lifting = true;
     return true;
 }
 
@@ -52,7 +53,7 @@ bool reader_add_element(struct codec_reader *reader, enum reader_scalar kind, co
                                         [READER_SCALAR_TRUE] = "a boolean",
                                         [READER_SCALAR_FALSE] = "a boolean",
                                         [READER_SCALAR_MINUS_INFINITY] = "-Infinity"};
-    struct lifted *tensor = lifted_at(&reader->tensors, reader->tensors.count - 1);
+    struct lifted *tensor = reader->matrix;
     bool is_bool = kind == READER_SCALAR_TRUE || kind == READER_SCALAR_FALSE;
     if (reader->depth - reader->base < (size_t)tensor->rank ||
         is_bool != (tensor->dtype == ATTN_BOOL)) {
@@ -73,7 +74,7 @@ bool reader_add_element(struct codec_reader *reader, enum reader_scalar kind, co
 }
 
 const char *reader_scan_run(struct codec_reader *reader, const char *p, const char *end) {
-    struct lifted *tensor = lifted_at(&reader->tensors, reader->tensors.count - 1);
+    struct lifted *tensor = reader->matrix;
     if (tensor->dtype == ATTN_BOOL || reader->depth - reader->base != (size_t)tensor->rank ||
         reader->options.integers) { /* a run does not tell how its numbers are written */
         return p;
@@ -88,20 +89,18 @@ const char *reader_scan_run(struct codec_reader *reader, const char *p, const ch
     return p;
 }
 
-/* Ends the matrix and leaves its index in the skeleton. */
+/* Ends the matrix, whose outermost brackets count as bytes outside of matrices. */
 static bool end_matrix(struct codec_reader *reader) {
-    struct lifted *tensor = lifted_at(&reader->tensors, reader->tensors.count - 1);
-    reader->lifting = false;
+    struct lifted *tensor = reader->matrix;
+    reader->matrix = NULL;
     if (!lifted_trim(tensor, reader->options.account)) {
         return codec_no_memory(&reader->error);
     }
-
-    char place[DOCUMENT_INDEX_SIZE];
-    return reader_emit(reader, place, document_write_index(place, reader->tensors.count - 1));
+    return reader_count(reader, 2);
 }
 
 bool reader_end_row(struct codec_reader *reader) {
-    struct lifted *tensor = lifted_at(&reader->tensors, reader->tensors.count - 1);
+    struct lifted *tensor = reader->matrix;
     const struct reader_frame *row = &reader->frames[reader->depth - 1];
     size_t level = reader->depth - 1 - reader->base;
     size_t count = row->count, usual = tensor->shape[level];

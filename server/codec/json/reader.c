@@ -1,7 +1,7 @@
 /*
  * reader.c - the scanner of bodies, strictly by RFC 8259. It takes a body in chunks that may be cut
- * anywhere. Arrays of numbers or booleans go to typed buffers (matrix.c). Everything else goes to
- * the skeleton, a small JSON text for document.c. This file has the structure of a body, the
+ * anywhere. Arrays of numbers or booleans go to typed buffers (matrix.c), and every other value
+ * becomes a node of the document (document.h). This file has the structure of a body, the
  * meaning of the dtype_key and the life of a reader. string.c scans strings. scan_scalar.c scans
  * scalars, which are numbers and literals.
  *
@@ -17,8 +17,8 @@
 
 enum {
     DEFAULT_DEPTH = 16,
-    DEFAULT_SKELETON = 1024 * 1024,
-    DEFAULT_VALUES = 65536, /* each costs cJSON one or two tenths of a microsecond */
+    DEFAULT_BYTES = 1024 * 1024,
+    DEFAULT_VALUES = 65536, /* each costs a node */
     DEFAULT_KEYS = 1024,    /* so few are compared one by one */
     DEFAULT_ARRAYS = 4096,  /* each costs a buffer and a record */
     KEEP_BLOCK = 16 * 1024,
@@ -30,7 +30,7 @@ enum {
 
 /* Counts a value that is complete. False if there are too many outside of matrices. */
 static bool value_done(struct codec_reader *reader) {
-    if (!reader->lifting && reader->values++ == reader->options.max_values) {
+    if (reader->matrix == NULL && reader->values++ == reader->options.max_values) {
         codec_error_set(&reader->error, CODEC_TOO_LARGE,
                         "the body has more than %zu values outside of matrices, which is a fixed "
                         "limit",
@@ -54,16 +54,17 @@ static bool open_frame(struct codec_reader *reader, size_t offset, bool is_objec
         return reader_syntax(reader, offset, "arrays and objects are nested deeper than %zu levels",
                              reader->depth);
     }
-    if (reader->lifting) {
-        const struct lifted *tensor = lifted_at(&reader->tensors, reader->tensors.count - 1);
+    struct codec_value *object = NULL;
+    if (reader->matrix != NULL) {
         if (is_object) {
             return reader_misfit(reader, offset, "an object");
         }
-        if (reader->depth - reader->base == (size_t)tensor->rank) {
+        if (reader->depth - reader->base == (size_t)reader->matrix->rank) {
             return reader_misfit(reader, offset, "an array");
         }
     } else if (is_object) {
-        if (!reader_emit_held(reader) || !reader_emit(reader, "{", 1)) {
+        if (!reader_add_held(reader) || !reader_count(reader, 1) ||
+            (object = reader_add(reader, reader->depth, CODEC_OBJECT)) == NULL) {
             return false;
         }
     } else {
@@ -72,6 +73,7 @@ static bool open_frame(struct codec_reader *reader, size_t offset, bool is_objec
     reader->frames[reader->depth++] = (struct reader_frame){.is_object = is_object,
                                                             .offset = offset,
                                                             .line = reader->line,
+                                                            .value = object,
                                                             .first_key = reader->key_count};
     reader->deepest = reader->depth > reader->deepest ? reader->depth : reader->deepest;
     reader->expect = is_object ? READER_EXPECT_KEY_OR_END : READER_EXPECT_VALUE_OR_END;
@@ -86,12 +88,12 @@ static bool close_frame(struct codec_reader *reader, size_t offset, bool is_obje
     if (!fits || reader->frames[reader->depth - 1].is_object != is_object) {
         return reader_unexpected(reader, offset, is_object ? '}' : ']');
     }
-    if (reader->lifting) {
+    if (reader->matrix != NULL) {
         return reader_end_row(reader) && value_done(reader);
     }
 
     reader_drop_keys(reader, reader->frames[reader->depth - 1].first_key);
-    if (!reader_emit_held(reader) || !reader_emit(reader, is_object ? "}" : "]", 1)) {
+    if (!reader_add_held(reader) || !reader_count(reader, 1)) {
         return false;
     }
     reader->depth--;
@@ -104,10 +106,7 @@ static bool comma(struct codec_reader *reader, size_t offset) {
     }
     reader->expect =
         reader->frames[reader->depth - 1].is_object ? READER_EXPECT_KEY : READER_EXPECT_VALUE;
-    if (reader->lifting) {
-        return true;
-    }
-    return reader_emit(reader, ",", 1);
+    return reader->matrix != NULL || reader_count(reader, 1);
 }
 
 static bool colon(struct codec_reader *reader, size_t offset) {
@@ -115,7 +114,7 @@ static bool colon(struct codec_reader *reader, size_t offset) {
         return reader_unexpected(reader, offset, ':');
     }
     reader->expect = READER_EXPECT_VALUE;
-    return reader_emit(reader, ":", 1);
+    return reader_count(reader, 1);
 }
 
 /* --------------------------------------------------------------------------------------- dtype */
@@ -124,8 +123,8 @@ static bool colon(struct codec_reader *reader, size_t offset) {
  * `offset` is the place of its closing quote. */
 static bool set_dtype(struct codec_reader *reader, size_t offset) {
     const bool other = reader->options.dtype_other != NULL &&
-                       reader_string_is(reader, reader->options.dtype_other);
-    const bool wide = other || reader_string_is(reader, reader->options.dtype_value);
+                       strcmp(reader->text, reader->options.dtype_other) == 0;
+    const bool wide = other || strcmp(reader->text, reader->options.dtype_value) == 0;
     if (!wide || reader->dtype == ATTN_FLOAT64) {
         reader->dtype_known |= wide || reader->options.key_level == 1; /* other keys may follow */
         return true;
@@ -194,7 +193,6 @@ static const char *scan_string(struct codec_reader *reader, const char *p, const
     if (p == NULL || reader->inside == READER_INSIDE_STRING) {
         return p;
     }
-    reader->strings++;
     if (reader->string_is_key) {
         reader->expect = READER_EXPECT_COLON;
         return p;
@@ -257,7 +255,7 @@ static bool scan(struct codec_reader *reader, const char *bytes, size_t size) {
             continue;
         default: {
             const char *start = p;
-            if (reader->lifting && reader_wants_value(reader)) {
+            if (reader->matrix != NULL && reader_wants_value(reader)) {
                 p = reader_scan_run(reader, p, end);
             }
             if (p == start) {
@@ -278,17 +276,20 @@ static bool scan(struct codec_reader *reader, const char *bytes, size_t size) {
 /* Begins the body again as float64: reads the kept bytes, then the current chunk. */
 static bool read_again(struct codec_reader *reader, const char *bytes, size_t size) {
     size_t kept = reader->offset;
-    lifted_list_free(&reader->tensors, reader->options.account);
+    codec_document_free(reader->document);
+    reader->document = document_create(reader->options.account);
+    if (reader->document == NULL) {
+        return codec_no_memory(&reader->error);
+    }
     reader->again = false;
     reader->dtype = ATTN_FLOAT64;
     reader->dtype_known = true;
     reader->lifted_floats = false;
-    reader->lifting = false;
+    reader->matrix = NULL;
     reader_drop_keys(reader, 0);
     reader->offset = reader->depth = reader->held = 0;
-    reader->values = reader->strings = 0;
+    reader->values = reader->bytes = 0;
     reader->line = (struct reader_line){.number = 1};
-    reader->skeleton.size = reader->names.size = 0;
     reader->expect = READER_EXPECT_VALUE;
     reader->inside = READER_INSIDE_NOTHING;
     for (size_t i = 0; kept > 0; i++) {
@@ -337,21 +338,9 @@ enum codec_status codec_reader_finish(struct codec_reader *reader,
         }
         return reader->error.status;
     }
-    const struct document_source source = {
-        .text = reader->skeleton.data,
-        .size = reader->skeleton.size,
-        .values = reader->values,
-        .strings = reader->strings,
-        .tensors = reader->tensors,
-        .dtype = reader->dtype,
-        .account = reader->options.account,
-    };
-    *document = document_create(&source);
-    if (*document == NULL) {
-        codec_no_memory(&reader->error);
-        return reader->error.status;
-    }
-    reader->tensors = (struct lifted_list){0};
+    document_set_dtype(reader->document, reader->dtype);
+    *document = reader->document;
+    reader->document = NULL;
     return CODEC_OK;
 }
 
@@ -394,8 +383,8 @@ struct codec_reader *codec_reader_create(const struct codec_options *options) {
     if (reader->options.max_depth > CODEC_MAX_DEPTH) {
         reader->options.max_depth = CODEC_MAX_DEPTH;
     }
-    if (reader->options.max_skeleton == 0) {
-        reader->options.max_skeleton = DEFAULT_SKELETON;
+    if (reader->options.max_bytes == 0) {
+        reader->options.max_bytes = DEFAULT_BYTES;
     }
     if (reader->options.max_values == 0) {
         reader->options.max_values = DEFAULT_VALUES;
@@ -412,7 +401,8 @@ struct codec_reader *codec_reader_create(const struct codec_options *options) {
     if (reader->options.dtype_value == NULL) {
         reader->options.dtype_value = "float64";
     }
-    if (!make_slots(reader)) {
+    reader->document = document_create(account);
+    if (reader->document == NULL || !make_slots(reader)) {
         codec_reader_free(reader);
         return NULL;
     }
@@ -423,8 +413,8 @@ size_t codec_reader_values(const struct codec_reader *reader) {
     return reader->values;
 }
 
-size_t codec_reader_skeleton(const struct codec_reader *reader) {
-    return reader->skeleton.size;
+size_t codec_reader_bytes(const struct codec_reader *reader) {
+    return reader->bytes;
 }
 
 const struct codec_error *codec_reader_error(const struct codec_reader *reader) {
@@ -436,11 +426,9 @@ void codec_reader_free(struct codec_reader *reader) {
         return;
     }
     struct account *account = reader->options.account;
-    lifted_list_free(&reader->tensors, reader->options.account);
+    codec_document_free(reader->document);
     drop_kept(reader);
-    account_free(account, reader->skeleton.data, reader->skeleton.capacity);
     account_free(account, reader->keys, reader->key_capacity * sizeof *reader->keys);
-    account_free(account, reader->names.data, reader->names.capacity);
     account_free(account, reader->slots, reader->slot_count * sizeof *reader->slots);
     account_free(account, reader, sizeof *reader);
 }

@@ -67,20 +67,16 @@ struct reader_frame {
     bool is_object;
     size_t offset; /* place of its bracket in the body */
     struct reader_line line;
-    size_t count;     /* complete elements or members */
-    size_t first_key; /* index of an object's first key in reader.keys */
-    size_t key;       /* index of its current key there */
+    struct codec_value *value; /* NULL: an array that may be a matrix, or is inside of one */
+    size_t count;              /* complete elements or members */
+    size_t first_key;          /* index of an object's first key in reader.keys */
+    size_t key;                /* index of its current key there */
 };
 
 struct reader_key {
     uint32_t hash;
-    size_t start, size; /* place of the name, without escapes, in reader.names */
-};
-
-/* A growing text. */
-struct reader_text {
-    char *data;
-    size_t size, capacity;
+    size_t size;
+    const char *name; /* a text of the document */
 };
 
 struct codec_reader {
@@ -93,16 +89,17 @@ struct codec_reader {
     enum reader_expect expect;
     enum reader_inside inside;
     size_t depth; /* open arrays and objects */
-    size_t held;  /* innermost open arrays that are not in the skeleton yet: they may be a matrix */
-    struct reader_text skeleton;
-    size_t values;  /* values in the skeleton: arrays, objects, texts, scalars and lifted arrays */
-    size_t strings; /* keys and texts in the skeleton */
+    size_t held;  /* innermost open arrays that are no values yet: they may be a matrix */
+    struct codec_document *document; /* owned */
+    size_t bytes;                    /* bytes outside of matrices, without white space */
+    size_t values;                   /* values in the document */
 
     /* The current string. */
     enum reader_string string_state;
     bool string_is_key;
-    size_t string_offset, string_start; /* place of its quote in the body, in the skeleton */
+    size_t string_offset; /* place of its quote in the body */
     struct reader_line string_line;
+    const char *text;                 /* the last complete string, without escapes */
     unsigned code;                    /* a \u escape: the value of its digits so far */
     int digits;                       /* how many digits these are */
     unsigned high;                    /* the high surrogate that waits for its low one, or 0 */
@@ -111,15 +108,11 @@ struct codec_reader {
 
     struct reader_key *keys; /* the keys of all open objects */
     size_t key_count, key_capacity;
-    struct reader_text names; /* their names */
     uint32_t *slots; /* the indices of the keys by their hash, plus 1; NULL: few keys are allowed */
     size_t slot_count; /* a power of two, at least twice max_keys */
 
-    /* The lifted arrays. While `lifting`, the last of them is open, and frames[base] is its
-     * outermost level. */
-    struct lifted_list tensors;
-    bool lifting;
-    size_t base;
+    struct lifted *matrix; /* the open matrix, or NULL */
+    size_t base;           /* frames[base] is its outermost level */
 
     attn_dtype dtype;
     bool dtype_known;   /* the dtype_key was read, or there is none: no bytes are kept */
@@ -166,14 +159,12 @@ void reader_point(struct codec_reader *reader, size_t levels);
  * and true if it is "". */
 bool reader_is_under(const struct codec_reader *reader, const char *name);
 
-/* Each appends to a text of the reader, or sets the error and returns false. */
-
-bool reader_append(struct codec_reader *reader, struct reader_text *text, const char *bytes,
-                   size_t size);
-/* Appends to the skeleton, within its limit. */
-bool reader_emit(struct codec_reader *reader, const char *bytes, size_t size);
-/* Appends the brackets that were held back to the skeleton: they are no matrix. */
-bool reader_emit_held(struct codec_reader *reader);
+/* Counts bytes outside of matrices. False if there are too many. */
+bool reader_count(struct codec_reader *reader, size_t bytes);
+/* Adds a value to the innermost of the `levels` outermost open arrays and objects. NULL on error. */
+struct codec_value *reader_add(struct codec_reader *reader, size_t levels, enum codec_kind kind);
+/* Adds the arrays that were held back: they are no matrix. False on error. */
+bool reader_add_held(struct codec_reader *reader);
 
 /* ------------------------------------------------------------------------------------ string.c */
 
@@ -185,16 +176,13 @@ void reader_drop_keys(struct codec_reader *reader, size_t first);
 
 /* Reads on to the end of the string or of the chunk. Returns where it stopped, NULL on error. The
  * string is complete if the reader is inside nothing then. A complete key has been added to the
- * keys of the innermost object. */
+ * keys of the innermost object, and any other string to the document. */
 const char *reader_scan_string(struct codec_reader *reader, const char *p, const char *end);
-
-/* Is the string value that has just ended equal to `text`, which has at most 10 characters? */
-bool reader_string_is(const struct codec_reader *reader, const char *text);
 
 /* ------------------------------------------------------------------------------- scan_scalar.c */
 
 /* Reads a scalar from its first byte, or from where the last chunk has cut it. Returns where it
- * stopped, NULL on error. The scalar is complete, and is in the matrix or in the skeleton, if the
+ * stopped, NULL on error. The scalar is complete, and is in the matrix or in the document, if the
  * reader is inside nothing then. */
 const char *reader_scan_scalar(struct codec_reader *reader, const char *p, const char *end);
 

@@ -1,10 +1,11 @@
 /*
  * scan_scalar.c - scalars: numbers and literals, but not strings. A scalar is gathered until it
  * ends, checked against the grammar, and added to the matrix around it (matrix.c) or to the
- * skeleton. The first scalar inside of arrays makes these arrays a matrix.
+ * document. The first scalar inside of arrays makes these arrays a matrix.
  */
 #include "codec/json/reader.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "codec/error.h"
@@ -178,26 +179,32 @@ static bool classify(struct codec_reader *reader, const char *text, size_t size,
 
 /* ------------------------------------------------------------------------------------- scalars */
 
-/* Adds a scalar to the skeleton. A number is written anew, because cJSON reads only its first 63
- * characters. -Infinity and a number out of range become a number that cJSON reads as infinite. */
-static bool emit_scalar(struct codec_reader *reader, enum reader_scalar kind, const char *text,
-                        size_t size) {
-    char number[NUMBER_SIZE];
-    double value;
-    switch (kind) {
-    case READER_SCALAR_NUMBER:
-        if (!number_read_double(text, size, &value)) {
-            return reader_emit(reader, value < 0 ? "-1e999" : "1e999", value < 0 ? 6 : 5);
-        }
-        return reader_emit(reader, number, number_write_double(number, value));
-    case READER_SCALAR_MINUS_INFINITY:
-        return reader_emit(reader, "-1e999", 6);
-    default:
-        return reader_emit(reader, text, size);
+/* Adds a scalar to the document. A number out of range becomes infinite. */
+static bool add_scalar(struct codec_reader *reader, enum reader_scalar kind, const char *text,
+                       size_t size) {
+    static const enum codec_kind kinds[] = {[READER_SCALAR_NUMBER] = CODEC_NUMBER,
+                                            [READER_SCALAR_NULL] = CODEC_NULL,
+                                            [READER_SCALAR_TRUE] = CODEC_BOOL,
+                                            [READER_SCALAR_FALSE] = CODEC_BOOL,
+                                            [READER_SCALAR_MINUS_INFINITY] = CODEC_NUMBER};
+    struct codec_value *value =
+        reader_count(reader, size) ? reader_add(reader, reader->depth, kinds[kind]) : NULL;
+    if (value == NULL) {
+        return false;
     }
+    double number = -(double)INFINITY;
+    if (kind == READER_SCALAR_NUMBER) {
+        number_read_double(text, size, &number);
+    }
+    if (kinds[kind] == CODEC_NUMBER) {
+        document_set_number(value, number);
+    } else if (kind == READER_SCALAR_TRUE) {
+        document_set_bool(value, true);
+    }
+    return true;
 }
 
-/* Adds a complete scalar to the matrix or to the skeleton. */
+/* Adds a complete scalar to the matrix or to the document. */
 static bool scalar_done(struct codec_reader *reader, const char *text, size_t size, size_t offset) {
     enum reader_scalar kind;
     if (!classify(reader, text, size, offset, &kind)) {
@@ -207,8 +214,8 @@ static bool scalar_done(struct codec_reader *reader, const char *text, size_t si
         !reader_begin_matrix(reader, kind == READER_SCALAR_TRUE || kind == READER_SCALAR_FALSE)) {
         return false;
     }
-    return reader->lifting ? reader_add_element(reader, kind, text, size, offset)
-                           : emit_scalar(reader, kind, text, size);
+    return reader->matrix != NULL ? reader_add_element(reader, kind, text, size, offset)
+                                  : add_scalar(reader, kind, text, size);
 }
 
 bool reader_end_scalar(struct codec_reader *reader) {

@@ -1,6 +1,6 @@
 /*
  * state.c - what every file of the reader does with its state: it says what is wrong and where, and
- * it writes the skeleton. It knows what is open and what is allowed next, but it scans no text.
+ * it adds values to the document. It knows what is open and what is allowed next, but it scans no text.
  */
 #include "codec/json/reader.h"
 
@@ -47,9 +47,8 @@ void reader_point(struct codec_reader *reader, size_t levels) {
     for (size_t i = 0; i < levels; i++) {
         const struct reader_frame *frame = &reader->frames[i];
         const struct reader_key *key = frame->is_object ? &reader->keys[frame->key] : NULL;
-        if (key != NULL
-                ? !codec_pointer_name(&reader->error, reader->names.data + key->start, key->size)
-                : !codec_pointer_index(&reader->error, frame->count)) {
+        if (key != NULL ? !codec_pointer_name(&reader->error, key->name, key->size)
+                        : !codec_pointer_index(&reader->error, frame->count)) {
             return;
         }
     }
@@ -129,49 +128,44 @@ bool reader_is_under(const struct codec_reader *reader, const char *name) {
         return false;
     }
     const struct reader_key *key = &reader->keys[reader->frames[level - 1].key];
-    return key->size == strlen(name) &&
-           memcmp(reader->names.data + key->start, name, key->size) == 0;
+    return strcmp(key->name, name) == 0;
 }
 
-/* ------------------------------------------------------------------------------------ skeleton */
+/* ------------------------------------------------------------------------------------ document */
 
-bool reader_append(struct codec_reader *reader, struct reader_text *text, const char *bytes,
-                   size_t size) {
-    if (text->data == NULL || size > text->capacity - text->size) {
-        /* The sum fits: max_skeleton bounds both texts, and `size` as well. */
-        char *data = account_grow(reader->options.account, text->data, &text->capacity,
-                                  text->size + size, 1);
-        if (data == NULL) {
-            return codec_no_memory(&reader->error);
-        }
-        text->data = data;
-    }
-    if (size == 1) { /* brackets, commas and colons come alone */
-        text->data[text->size] = *bytes;
-    } else {
-        memcpy(text->data + text->size, bytes, size);
-    }
-    text->size += size;
-    return true;
-}
-
-bool reader_emit(struct codec_reader *reader, const char *bytes, size_t size) {
-    size_t limit = reader->options.max_skeleton;
-    if (size > limit - reader->skeleton.size) {
+bool reader_count(struct codec_reader *reader, size_t bytes) {
+    size_t limit = reader->options.max_bytes;
+    if (bytes > limit - reader->bytes) {
         codec_error_set(&reader->error, CODEC_TOO_LARGE,
                         "the body has more than %zu bytes outside of its matrices, which is a "
                         "fixed limit",
                         limit);
         return false;
     }
-    return reader_append(reader, &reader->skeleton, bytes, size);
+    reader->bytes += bytes;
+    return true;
 }
 
-bool reader_emit_held(struct codec_reader *reader) {
+struct codec_value *reader_add(struct codec_reader *reader, size_t levels, enum codec_kind kind) {
+    const struct reader_frame *frame = levels > 0 ? &reader->frames[levels - 1] : NULL;
+    const char *name = frame != NULL && frame->is_object ? reader->keys[frame->key].name : NULL;
+    struct codec_value *value =
+        document_add(reader->document, frame != NULL ? frame->value : NULL, name, kind);
+    if (value == NULL) {
+        codec_no_memory(&reader->error);
+    }
+    return value;
+}
+
+bool reader_add_held(struct codec_reader *reader) {
     for (; reader->held > 0; reader->held--) {
-        if (!reader_emit(reader, "[", 1)) {
+        const size_t level = reader->depth - reader->held;
+        struct codec_value *array =
+            reader_count(reader, 1) ? reader_add(reader, level, CODEC_ARRAY) : NULL;
+        if (array == NULL) {
             return false;
         }
+        reader->frames[level].value = array;
     }
     return true;
 }

@@ -1,8 +1,7 @@
 /*
  * string.c - strings, from quote to quote. Control characters, escapes and UTF-8 are checked byte
- * by byte, because a chunk may end anywhere. The string goes into the skeleton as it is. A key is
- * also unescaped and compared with the other keys of its object. What a key means is not known
- * here.
+ * by byte, because a chunk may end anywhere. The string goes into the document without its escapes.
+ * A key is compared with the other keys of its object. What a key means is not known here.
  */
 #include "codec/json/reader.h"
 
@@ -20,11 +19,6 @@ static unsigned hex_value(char c) {
     return (unsigned)(c <= '9' ? c - '0' : (c | 0x20) - 'a' + 10);
 }
 
-static unsigned hex4(const char *text) {
-    return hex_value(text[0]) << 12 | hex_value(text[1]) << 8 | hex_value(text[2]) << 4 |
-           hex_value(text[3]);
-}
-
 static size_t put_utf8(char *out, unsigned code) {
     if (code < 0x80) {
         out[0] = (char)code;
@@ -36,46 +30,6 @@ static size_t put_utf8(char *out, unsigned code) {
     }
     out[0] = (char)((0xF00 >> size & 0xF0) | code);
     return size;
-}
-
-/* Writes a checked string without its escapes and returns the size, which is at most `size`. */
-static size_t unescape(const char *text, size_t size, char *out) {
-    static const char from[] = "bfnrt", to[] = "\b\f\n\r\t";
-    size_t used = 0;
-    for (size_t i = 0; i < size; i++) {
-        if (text[i] != '\\') {
-            out[used++] = text[i];
-        } else if (text[++i] == 'u') {
-            unsigned code = hex4(text + i + 1);
-            i += 4;
-            if (code >= 0xD800 && code < 0xDC00) {
-                code = 0x10000 + ((code - 0xD800) << 10) + (hex4(text + i + 3) - 0xDC00);
-                i += 6;
-            }
-            used += put_utf8(out + used, code);
-        } else {
-            const char *known = strchr(from, text[i]);
-            out[used++] = known != NULL ? to[known - from] : text[i];
-        }
-    }
-    return used;
-}
-
-/* The string just read, as it stands in the skeleton. */
-static const char *between_quotes(const struct codec_reader *reader, size_t *size) {
-    *size = reader->skeleton.size - 1 - (reader->string_start + 1);
-    return reader->skeleton.data + reader->string_start + 1;
-}
-
-bool reader_string_is(const struct codec_reader *reader, const char *text) {
-    char plain[64];
-    size_t size;
-    const char *quoted = between_quotes(reader, &size);
-    if (size > sizeof plain) {
-        return false; /* longer than 10 escapes of six characters: too long for `text` */
-    }
-    size = unescape(quoted, size, plain);
-    return size == strlen(text) && memcmp(plain, text, size) == 0;
 }
 
 /* Returns the slot of the key with this index, or the free slot where the search for it ends. */
@@ -90,7 +44,6 @@ static uint32_t *slot_of(const struct codec_reader *reader, uint32_t hash, size_
 /* The keys leave the table in the reverse order of their arrival. So each leaves it as it was
  * before, and no search ends too early. */
 void reader_drop_keys(struct codec_reader *reader, size_t first) {
-    reader->names.size = first < reader->key_count ? reader->keys[first].start : reader->names.size;
     while (reader->key_count > first) {
         reader->key_count--;
         if (reader->slots != NULL) {
@@ -103,8 +56,7 @@ static bool is_same_key(const struct codec_reader *reader, size_t index,
                         const struct reader_key *key) {
     const struct reader_key *other = &reader->keys[index];
     return other->hash == key->hash && other->size == key->size &&
-           memcmp(reader->names.data + other->start, reader->names.data + key->start, key->size) ==
-               0;
+           memcmp(other->name, key->name, key->size) == 0;
 }
 
 /* Returns the index of the same key in the innermost object, or key_count. A few keys are compared
@@ -127,8 +79,8 @@ static size_t find_key(const struct codec_reader *reader, const struct reader_ke
     return reader->key_count;
 }
 
-/* Adds the string that has just ended, without its escapes, to the keys of the innermost object. */
-static bool add_key(struct codec_reader *reader) {
+/* Adds a name to the keys of the innermost object. */
+static bool add_key(struct codec_reader *reader, const char *name, size_t size) {
     struct reader_frame *frame = &reader->frames[reader->depth - 1];
     if (reader->key_count == reader->options.max_keys) {
         codec_error_set(&reader->error, CODEC_TOO_LARGE,
@@ -146,23 +98,15 @@ static bool add_key(struct codec_reader *reader) {
 
     /* A table begins with another hash in each run, so that no file can fill one of its slots. */
     const uint32_t basis = 2166136261u ^ (uint32_t)((uintptr_t)reader->slots >> 12);
-    struct reader_key key = {.hash = basis, .start = reader->names.size};
-    size_t size;
-    const char *text = between_quotes(reader, &size);
-    if (!reader_append(reader, &reader->names, text, size)) {
-        return false;
-    }
-    char *name = reader->names.data + key.start;
-    key.size = unescape(text, size, name);
-    reader->names.size = key.start + key.size;
-    for (size_t i = 0; i < key.size; i++) {
+    struct reader_key key = {.hash = basis, .size = size, .name = name};
+    for (size_t i = 0; i < size; i++) {
         key.hash = (key.hash ^ (unsigned char)name[i]) * 16777619u; /* FNV-1a */
     }
 
     frame->key = find_key(reader, &key);
     if (frame->key < reader->key_count) {
         char quoted[CODEC_QUOTE_SIZE];
-        codec_quote(quoted, name, key.size);
+        codec_quote(quoted, name, size);
         reader_syntax(reader, reader->string_offset, "the object has the key \"%s\" twice", quoted);
         reader_point(reader, reader->depth);
         return false;
@@ -181,10 +125,10 @@ bool reader_begin_string(struct codec_reader *reader, size_t offset) {
     if (!is_key && !reader_wants_value(reader)) {
         return reader_unexpected(reader, offset, '"');
     }
-    if (reader->lifting) {
+    if (reader->matrix != NULL) {
         return reader_misfit(reader, offset, "a string");
     }
-    if (!reader_emit_held(reader)) {
+    if (!reader_add_held(reader)) {
         return false;
     }
     reader->inside = READER_INSIDE_STRING;
@@ -192,15 +136,31 @@ bool reader_begin_string(struct codec_reader *reader, size_t offset) {
     reader->string_is_key = is_key;
     reader->string_offset = offset;
     reader->string_line = reader->line;
-    reader->string_start = reader->skeleton.size;
     reader->high = 0;
-    return reader_emit(reader, "\"", 1);
+    return reader_count(reader, 1);
 }
 
-/* Ends the string, whose closing quote is already in the skeleton. */
+/* Adds characters without escapes to the string. */
+static bool add_bytes(struct codec_reader *reader, const char *bytes, size_t size) {
+    return document_extend_text(reader->document, bytes, size) || codec_no_memory(&reader->error);
+}
+
+/* Ends the string. */
 static bool end_string(struct codec_reader *reader) {
+    size_t size;
     reader->inside = READER_INSIDE_NOTHING;
-    return !reader->string_is_key || add_key(reader);
+    reader->text = document_end_text(reader->document, &size);
+    if (reader->text == NULL) {
+        return codec_no_memory(&reader->error);
+    }
+    if (reader->string_is_key) {
+        return add_key(reader, reader->text, size);
+    }
+    struct codec_value *value = reader_add(reader, reader->depth, CODEC_TEXT);
+    if (value != NULL) {
+        document_set_text(value, reader->text);
+    }
+    return value != NULL;
 }
 
 /* Begins a character beyond ASCII. RFC 3629 gives the range of its second byte. False if no
@@ -231,14 +191,22 @@ static bool end_escape(struct codec_reader *reader, size_t offset) {
         return reader_syntax(reader, offset, "the low surrogate \\u%04x has no high one before it",
                              reader->code);
     }
-    bool is_high = reader->code >= 0xD800 && reader->code < 0xDC00;
-    reader->high = is_high ? reader->code : 0;
-    reader->string_state = is_high ? READER_STRING_LOW_BACKSLASH : READER_STRING_PLAIN;
-    return true;
+    if (reader->code >= 0xD800 && reader->code < 0xDC00) {
+        reader->high = reader->code;
+        reader->string_state = READER_STRING_LOW_BACKSLASH;
+        return true;
+    }
+    char character[4];
+    const unsigned low = is_low ? 0x10000 + ((reader->high - 0xD800) << 10) - 0xDC00 : 0;
+    reader->high = 0;
+    reader->string_state = READER_STRING_PLAIN;
+    return add_bytes(reader, character, put_utf8(character, low + reader->code));
 }
 
 /* Takes one byte of a string that is not plain, or that continues an escape or a character. */
 static bool string_byte(struct codec_reader *reader, unsigned char byte, size_t offset) {
+    static const char from[] = "\"\\/bfnrtu", to[] = "\"\\/\b\f\n\r\t";
+    const char *escape;
     switch (reader->string_state) {
     case READER_STRING_PLAIN:
         if (byte == '\\') {
@@ -249,16 +217,17 @@ static bool string_byte(struct codec_reader *reader, unsigned char byte, size_t 
         } else if (byte >= 0x80 && !begin_utf8(reader, byte)) {
             return reader_syntax(reader, offset, "the byte 0x%02X is not valid UTF-8", byte);
         }
-        return true;
+        return byte == '\\' || add_bytes(reader, (const char *)&byte, 1);
     case READER_STRING_ESCAPE:
         reader->code = 0;
         reader->digits = 0;
         reader->string_state = byte == 'u' ? READER_STRING_HEX : READER_STRING_PLAIN;
-        if (byte == 0 || strchr("\"\\/bfnrtu", byte) == NULL) {
+        escape = byte != 0 ? strchr(from, byte) : NULL;
+        if (escape == NULL) {
             return reader_syntax(reader, offset,
                                  "the escape must be one of \\\" \\\\ \\/ \\b \\f \\n \\r \\t \\u");
         }
-        return true;
+        return byte == 'u' || add_bytes(reader, &to[escape - from], 1);
     case READER_STRING_HEX:
         if (!is_hex(byte)) {
             return reader_syntax(reader, offset, "expected four hexadecimal digits after \\u");
@@ -286,7 +255,7 @@ static bool string_byte(struct codec_reader *reader, unsigned char byte, size_t 
         if (--reader->continuations == 0) {
             reader->string_state = READER_STRING_PLAIN;
         }
-        return true;
+        return add_bytes(reader, (const char *)&byte, 1);
     }
     return true;
 }
@@ -303,7 +272,8 @@ const char *reader_scan_string(struct codec_reader *reader, const char *p, const
             }
         }
         if (p > run) {
-            if (!reader_emit(reader, run, (size_t)(p - run))) {
+            const size_t size = (size_t)(p - run);
+            if (!reader_count(reader, size) || !add_bytes(reader, run, size)) {
                 return NULL;
             }
             continue;
@@ -312,7 +282,7 @@ const char *reader_scan_string(struct codec_reader *reader, const char *p, const
         if (!quote && !string_byte(reader, (unsigned char)*p, reader_offset(reader, p))) {
             return NULL;
         }
-        if (!reader_emit(reader, p, 1)) {
+        if (!reader_count(reader, 1)) {
             return NULL;
         }
         p++;
