@@ -1,5 +1,8 @@
 /*
- * decimal.c - reads decimal numbers of all forms, one at a time and eight digits at a time.
+ * decimal.c - reads decimal numbers of all forms, one at a time and eight digits at a time, and has
+ * the loop over a run of them for CPUs without the vectors of decimal_vector.c. A number whose last
+ * bit one multiplication of 64 x 64 bits does not decide is left to std::from_chars (number.h). The
+ * loop knows no JSON structure but the comma between two numbers.
  */
 #include "codec/json/decimal.h"
 
@@ -22,20 +25,20 @@ const bool lifted_ends_scalar[256] = {
 
 /* Appends the digits at text to *w. Returns their end. NULL if there are 32 or more, or if *w would
  * not fit in 64 bits. */
-static const char *append_digits(const char *text, uint64_t *w) {
-    unsigned count;
-    int blocks = 0;
-    do {
-        uint64_t chars = load8(text);
-        count = count_digits(chars);
-        uint64_t value = value_of_digits(chars, count);
-        if (*w > (UINT64_MAX - value) / DECIMAL_SCALE[count] || ++blocks > 4) {
+static inline const char *append_digits(const char *text, uint64_t *w) {
+    for (int blocks = 0; blocks < 4; blocks++) {
+        const uint64_t chars = load8(text);
+        const unsigned count = count_digits(chars);
+        if (__builtin_mul_overflow(*w, DECIMAL_SCALE[count], w) ||
+            __builtin_add_overflow(*w, value_of_digits(chars, count), w)) {
             return NULL;
         }
-        *w = *w * DECIMAL_SCALE[count] + value;
         text += count;
-    } while (count == 8);
-    return text;
+        if (count < 8) {
+            return text;
+        }
+    }
+    return NULL;
 }
 
 const char *decimal_end(const char *text, struct decimal *number) {
@@ -55,7 +58,9 @@ const char *decimal_end(const char *text, struct decimal *number) {
     return lifted_ends_scalar[(unsigned char)*text] ? text : NULL;
 }
 
-const char *decimal_read(const char *text, struct decimal *number) {
+/* Stays a function, because the loop below would make a branch of the sign, which cannot be
+ * predicted. */
+__attribute__((noinline)) const char *decimal_read(const char *text, struct decimal *number) {
     *number = (struct decimal){.negative = *text == '-'};
     text += number->negative;
     const char *first = text;
@@ -71,5 +76,57 @@ const char *decimal_read(const char *text, struct decimal *number) {
         }
         number->e = (int)(point - text);
     }
-    return decimal_end(text, number);
+    return *text == ',' ? text : decimal_end(text, number);
+}
+
+/* Adds the numbers of a run to the buffer. `kind` is a constant in every call, so the compiler
+ * makes three loops. */
+static inline __attribute__((always_inline)) const char *add_run(struct lifted *lifted,
+                                                                 enum decimal_kind kind,
+                                                                 const char *text, const char *end,
+                                                                 bool *after) {
+    const size_t width = kind == DECIMAL_FLOATS ? sizeof(float) : sizeof(double);
+    char *out = (char *)lifted->data + lifted->count * width;
+    char *const full = (char *)lifted->data + lifted->capacity * width;
+
+    *after = false;
+    while (end - text >= DECIMAL_MARGIN && out < full) {
+        const char *next = decimal_store_any(text, kind, out);
+        if (next == NULL) {
+            break;
+        }
+        out += width;
+        text = next;
+        if (*text != ',') {
+            *after = true;
+            break;
+        }
+        text += text[1] == ' ' ? 2 : 1;
+    }
+    lifted->count = (size_t)(out - (char *)lifted->data) / width;
+    return text;
+}
+
+const char *decimal_add_run(struct lifted *lifted, const char *text, const char *end, size_t *added,
+                            bool *after) {
+    size_t before = lifted->count;
+    if (lifted->exact) {
+        text = add_run(lifted, DECIMAL_EXACT, text, end, after);
+    } else if (lifted->dtype == ATTN_FLOAT64) {
+        text = add_run(lifted, DECIMAL_DOUBLES, text, end, after);
+    } else {
+        text = add_run(lifted, DECIMAL_FLOATS, text, end, after);
+    }
+    *added = lifted->count - before;
+    return text;
+}
+
+const char *lifted_add_run(struct lifted *lifted, const char *text, const char *end, size_t *added,
+                           bool *after) {
+#ifdef DECIMAL_VECTOR
+    if (vector_has_digits()) {
+        return decimal_add_run_vector(lifted, text, end, added, after);
+    }
+#endif
+    return decimal_add_run(lifted, text, end, added, after);
 }

@@ -1,5 +1,5 @@
 /*
- * decimal.h - the parts that the two hot loops share (decimal_run.c and decimal_vector.c): a number
+ * decimal.h - the parts that the two hot loops share (decimal.c and decimal_vector.c): a number
  * that was read, its rounding to binary, and digits eight at a time.
  */
 #ifndef CODEC_DECIMAL_H
@@ -171,6 +171,13 @@ static inline __attribute__((always_inline)) bool decimal_store(const struct dec
     }
     return decimal_to_double(number, out) &&
            (kind == DECIMAL_DOUBLES || rounds_alike(*(double *)out));
+}
+
+/* Reads and stores a number of any form. Returns its end, or NULL. */
+static inline const char *decimal_store_any(const char *text, enum decimal_kind kind, void *out) {
+    struct decimal number;
+    const char *end = decimal_read(text, &number);
+    return end != NULL && decimal_store(&number, kind, out) ? end : NULL;
 }
 
 /* ------------------------------------------------------------------------------- eight digits */

@@ -107,13 +107,6 @@ store_many(const char *text, const struct shape *shape, enum decimal_kind kind, 
     return end != NULL && decimal_store(&number, kind, out) ? end : NULL;
 }
 
-/* Reads and stores a number of any shape. Returns its end, or NULL. */
-static inline const char *store_any(const char *text, enum decimal_kind kind, void *out) {
-    struct decimal number;
-    const char *end = decimal_read(text, &number);
-    return end != NULL && decimal_store(&number, kind, out) ? end : NULL;
-}
-
 /* Adds the numbers of a run to the buffer. `kind` is a constant in every call, so the compiler
  * makes three loops. */
 static inline __attribute__((always_inline)) const char *add_numbers(struct lifted *lifted,
@@ -145,7 +138,7 @@ static inline __attribute__((always_inline)) const char *add_numbers(struct lift
                 if (next == NULL && i > 0) {
                     break; /* the 64 characters may end in this number */
                 }
-                if (next == NULL && (next = store_any(text, kind, out)) == NULL) {
+                if (next == NULL && (next = decimal_store_any(text, kind, out)) == NULL) {
                     goto done;
                 }
                 shape.size = (uint64_t)(next - text);

@@ -1,6 +1,6 @@
 /*
  * lift.c - the buffers of lifted arrays, the list of these arrays, and single elements.
- * decimal_run.c and decimal_vector.c fill the buffers with runs of numbers.
+ * decimal.c and decimal_vector.c fill the buffers with runs of numbers.
  */
 #define _GNU_SOURCE /* mremap */
 #include "codec/json/lift.h"
