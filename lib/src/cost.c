@@ -203,31 +203,7 @@ double cost_of_packing(const attn_plan *plan) {
 }
 
 double cost_of_copying(double numbers, double rows) {
-    return numbers * COPY + rows * 400;
-}
-
-/* The cost of all results that are copies of matrices. */
-static double cost_of_copies(const attn_plan *plan) {
-    const double half = cost_mean_columns(plan) / 2;
-    const double q = (double)plan->batch * (double)plan->heads;
-    const double k = (double)kv_items(plan) * (double)plan->kv_heads;
-    const double fresh = (double)plan->form.new_keys;
-    const struct {
-        unsigned wanted;
-        double rows;
-    } copies[] = {{ATTN_WANT(Q), q * (double)plan->n},
-                  {ATTN_WANT(K), k * fresh},
-                  {ATTN_WANT(V), k * fresh},
-                  {ATTN_WANT(PRESENT_K), k * (double)plan->m},
-                  {ATTN_WANT(PRESENT_V), k * (double)plan->m}};
-    double cost = 0;
-    for (size_t i = 0; i < sizeof copies / sizeof *copies; i++) {
-        if (plan_wants(plan, copies[i].wanted)) {
-            cost +=
-                cost_of_copying(copies[i].rows * half, copies[i].rows) + (i == 0 ? q : k) * HEAD;
-        }
-    }
-    return cost;
+    return HEAD + numbers * COPY + rows * 400;
 }
 
 /* The cost of the moments of Q and K. */
@@ -281,17 +257,6 @@ static double cost_of_projection(const struct projection *p) {
            (double)p->rows * (double)p->ld * 100;
 }
 
-static double bytes_of_results(const attn_plan *plan) {
-    double bytes = 0;
-    for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
-        for (size_t part = 0; part < plan->results.of[r].count; part++) {
-            size_t size;
-            bytes += part_bytes(&plan->results.of[r].parts[part], &size) ? (double)size : 0;
-        }
-    }
-    return bytes;
-}
-
 /* The cost of memory: inputs are read from it once, and results and workspace are written to fresh
  * memory. */
 static double cost_of_memory(const attn_plan *plan) {
@@ -304,25 +269,26 @@ static double cost_of_memory(const attn_plan *plan) {
                   (once ? (double)plan->in.k.numbers + (double)plan->in.v.numbers : 0);
     const double past = (double)plan->in.past_k.numbers + (double)plan->in.past_v.numbers;
     return (inputs + past) * size * READ +
-           (bytes_of_results(plan) + (double)plan->schedule.workspace.bytes) * FRESH;
+           ((double)plan->results.bytes + (double)plan->schedule.workspace.bytes) * FRESH;
 }
 
 double cost_of_plan(const attn_plan *plan) {
     const struct schedule *s = &plan->schedule;
     const double attending = cost_of_visible(plan, visible_share(plan));
     const double again = (s->weigh.tasks > 0) + (s->weigh.mean_parts > 0); /* PHASE_WEIGH */
-    double tasks = 0;
+    double cost = CALL + (double)plan->heads * (plan->form.per_head ? OWN_HEAD : HEAD) +
+                  cost_of_memory(plan) + s->input_cost + cost_of_packing(plan) +
+                  cost_of_moments(plan) + attending + cost_of_merging(plan) +
+                  again * cost_of_attending(plan) + cost_of_ranking(plan);
     for (int phase = 0; phase < PHASE_COUNT; phase++) {
-        tasks += (double)s->tasks[phase];
+        cost += (double)s->tasks[phase] * TASK;
     }
-    return CALL + tasks * TASK + (double)plan->heads * (plan->form.per_head ? OWN_HEAD : HEAD) +
-           cost_of_memory(plan) + cost_of_projection(&plan->project[PROJECT_Q]) +
-           cost_of_projection(&plan->project[PROJECT_K]) +
-           cost_of_projection(&plan->project[PROJECT_V]) +
-           (s->tasks[PHASE_OUT] > 0 ? cost_of_projection(&plan->project[PROJECT_OUT]) : 0) +
-           s->prepare_cost + cost_of_packing(plan) + cost_of_copies(plan) + cost_of_moments(plan) +
-           attending + cost_of_merging(plan) + again * cost_of_attending(plan) +
-           cost_of_ranking(plan);
+    for (int i = 0; i < PROJECT_COUNT; i++) {
+        cost += i == PROJECT_OUT && s->tasks[PHASE_OUT] == 0
+                    ? 0
+                    : cost_of_projection(&plan->project[i]);
+    }
+    return cost;
 }
 
 double cost_of_softmax(const attn_plan *plan) {

@@ -193,7 +193,7 @@ struct schedule {
     struct {
         size_t tasks, rows; /* the rows of one task */
     } prepare[PREPARE_COUNT];
-    double prepare_cost;
+    double input_cost; /* of PHASE_PREPARE, and of the copies of PHASE_PACK */
     /* PHASE_PACK: first the tasks that pack. A part of the keys of a head is `tiles` tiles. */
     struct {
         size_t tasks, tiles, parts, per_task;
@@ -284,10 +284,9 @@ struct extra_keys {
     const void *k, *v; /* the rows of the first extra key; NULL: there is none */
 };
 
-struct norms {
-    const void *q, *k;     /* borrowed; NULL if there are none */
-    bool whole_q, whole_k; /* the norm goes over the columns of all heads */
-    double epsilon;
+struct norm {
+    const void *weights; /* borrowed; NULL if there is none */
+    bool whole;          /* it goes over the columns of all heads */
 };
 
 enum {
@@ -334,7 +333,8 @@ struct attn_plan {
     struct rules rules;
     struct extra_keys extra;
     struct scoring scoring;
-    struct norms norms;
+    struct norm norm_q, norm_k;
+    double norm_epsilon;
     struct rotary rotary;
     struct projection project[PROJECT_COUNT]; /* one that the call lacks has no pieces */
     struct result_set results;
@@ -358,18 +358,13 @@ static inline bool plan_wants_top_k(const attn_plan *plan) {
     return plan_wants(plan, ATTN_WANT(TOP_K_INDICES) | ATTN_WANT(TOP_K_WEIGHTS));
 }
 
-/* Reads the numbers of alibi and sink, and the positions of rotary embedding, which the caller may
- * have changed since the last run. Fails with ATTN_INVALID_ARGUMENT if a slope or sink is not
- * finite. */
-attn_status plan_read_numbers(attn_plan *plan, attn_error *error);
-
 /* Do rows of Q, or of new keys, change before they are multiplied? */
 static inline bool plan_turns_queries(const attn_plan *plan) {
-    return plan->norms.q != NULL || plan->rotary.columns > 0;
+    return plan->norm_q.weights != NULL || plan->rotary.columns > 0;
 }
 
 static inline bool plan_turns_keys(const attn_plan *plan) {
-    return plan->norms.k != NULL || plan->rotary.columns > 0;
+    return plan->norm_k.weights != NULL || plan->rotary.columns > 0;
 }
 
 /* Returns the place of a row of X in the result of a projection. */

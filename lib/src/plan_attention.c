@@ -4,11 +4,16 @@
  */
 #include "plan_build.h"
 
-#include <assert.h>
-
 #include "check.h"
 #include "status.h"
 #include "tensor.h"
+
+/* A matrix of the call. Its name is that of messages, and `d` are its sizes. */
+struct matrix {
+    const attn_tensor *tensor;
+    const char *name;
+    struct dims d;
+};
 
 static struct dims dims_of(const attn_tensor *t, size_t packed_heads) {
     const size_t *end = t->shape + t->rank;
@@ -37,39 +42,33 @@ static size_t head_offset(struct dims d, bool packed, size_t h) {
     return packed ? h * d.columns : h * d.rows * d.columns;
 }
 
-struct qkv {
-    const attn_tensor *q, *k, *v;
-    const char *q_name, *k_name, *v_name;
-};
-
-/* Checks a matrix whose rank is that of `other` or, with `lower`, at most that. */
-static attn_status check_one(const attn_tensor *t, const char *name, const attn_tensor *other,
-                             const char *other_name, bool lower, size_t packed_heads,
-                             const char *heads_name, attn_error *error) {
-    assert(other != NULL); /* plan_qkv() has checked it */
-    ATTN_TRY(check_matrix(t, name, 2, packed_heads != 0 ? 3 : 4, error));
-    ATTN_TRY(check_dtype(t, name, other->dtype, error));
-    if (t->rank != other->rank && (t->rank > other->rank || !lower)) {
-        return attn_fail(error, ATTN_SHAPE_MISMATCH, name, "%s has rank %d but %s has rank %d",
-                         name, t->rank, other_name, other->rank);
+/* Checks a matrix whose rank is that of `other` or, with `lower`, at most that. If it is packed,
+ * its `heads` heads have the name heads_name. */
+static attn_status check_one(const struct matrix *m, const struct matrix *other, bool lower,
+                             size_t heads, const char *heads_name, attn_error *error) {
+    const attn_tensor *t = m->tensor;
+    ATTN_TRY(check_matrix(t, m->name, 2, heads != 0 ? 3 : 4, error));
+    const int rank = other->tensor->rank;
+    ATTN_TRY(check_dtype(t, m->name, other->tensor->dtype, error));
+    if (t->rank != rank && (t->rank > rank || !lower)) {
+        return attn_fail(error, ATTN_SHAPE_MISMATCH, m->name, "%s has rank %d but %s has rank %d",
+                         m->name, t->rank, other->name, rank);
     }
-    if (packed_heads != 0) {
-        return check_columns(name, t->shape[t->rank - 1], packed_heads, heads_name, error);
-    }
-    return ATTN_OK;
+    return heads == 0 ? ATTN_OK
+                      : check_columns(m->name, t->shape[t->rank - 1], heads, heads_name, error);
 }
 
 /* Checks the sizes of K and V against Q and against each other. If they have no batch axis, all
  * batch items share them. */
-static attn_status check_kv(struct dims q, const char *q_name, struct dims k, const char *k_name,
-                            struct dims v, const char *v_name, bool shared, attn_error *error) {
-    ATTN_TRY(check_equal(k_name, k.columns, "column", q_name, q.columns, error));
+static attn_status check_kv(const struct matrix *q, const struct matrix *k, const struct matrix *v,
+                            bool shared, attn_error *error) {
+    ATTN_TRY(check_equal(k->name, k->d.columns, "column", q->name, q->d.columns, error));
     if (!shared) {
-        ATTN_TRY(check_equal(k_name, k.batch, "batch item", q_name, q.batch, error));
-        ATTN_TRY(check_equal(v_name, v.batch, "batch item", q_name, q.batch, error));
+        ATTN_TRY(check_equal(k->name, k->d.batch, "batch item", q->name, q->d.batch, error));
+        ATTN_TRY(check_equal(v->name, v->d.batch, "batch item", q->name, q->d.batch, error));
     }
-    ATTN_TRY(check_equal(v_name, v.rows, "row", k_name, k.rows, error));
-    return check_equal(v_name, v.heads, "head", k_name, k.heads, error);
+    ATTN_TRY(check_equal(v->name, v->d.rows, "row", k->name, k->d.rows, error));
+    return check_equal(v->name, v->d.heads, "head", k->name, k->d.heads, error);
 }
 
 attn_status plan_check_past(const attn_options *o, attn_error *error) {
@@ -106,8 +105,9 @@ attn_status plan_past(attn_plan *plan, const attn_options *o, struct dims k, str
     return ATTN_OK;
 }
 
-static attn_status plan_qkv(attn_plan *plan, const struct qkv *t, const attn_options *o,
-                            attn_error *error) {
+static attn_status plan_qkv(attn_plan *plan, struct matrix *q, struct matrix *k, struct matrix *v,
+                            const attn_options *o, attn_error *error) {
+    struct form *form = &plan->form;
     const bool packed = o->heads != 0;
     const int batched_rank = packed ? 3 : 4; /* of a matrix with a batch axis */
     size_t kv_heads = 0;
@@ -117,60 +117,62 @@ static attn_status plan_qkv(attn_plan *plan, const struct qkv *t, const attn_opt
         return attn_fail(error, ATTN_INVALID_ARGUMENT, "kv_heads",
                          "kv_heads needs heads: without heads, the heads are an axis of Q and K");
     }
-    if (packed && t->q == t->k && kv_heads != o->heads) {
+    if (packed && q->tensor == k->tensor && kv_heads != o->heads) {
         return attn_fail(error, ATTN_INVALID_ARGUMENT, "kv_heads",
                          "X stands for Q and K, so kv_heads = %zu must be heads = %zu", kv_heads,
                          o->heads);
     }
     const char *kv_name = o->kv_heads != 0 ? "kv_heads" : "heads";
-    ATTN_TRY(check_matrix(t->q, t->q_name, 2, batched_rank, error));
-    ATTN_TRY(check_one(t->q, t->q_name, t->q, t->q_name, false, o->heads, "heads", error));
-    ATTN_TRY(check_one(t->k, t->k_name, t->q, t->q_name, true, kv_heads, kv_name, error));
-    ATTN_TRY(check_one(t->v, t->v_name, t->k, t->k_name, false, kv_heads, kv_name, error));
+    ATTN_TRY(check_matrix(q->tensor, q->name, 2, batched_rank, error));
+    ATTN_TRY(check_one(q, q, false, o->heads, "heads", error));
+    ATTN_TRY(check_one(k, q, true, kv_heads, kv_name, error));
+    ATTN_TRY(check_one(v, k, false, kv_heads, kv_name, error));
     ATTN_TRY(plan_check_past(o, error));
-    struct dims q = dims_of(t->q, o->heads);
-    struct dims k = dims_of(t->k, kv_heads);
-    struct dims v = dims_of(t->v, kv_heads);
-    plan->form.has_batch_axis = t->q->rank == batched_rank;
-    plan->form.has_head_axis = packed || t->q->rank >= 3;
-    plan->form.has_kv_batch_axis = t->k->rank == batched_rank;
-    plan->form.has_kv_head_axis = packed || t->k->rank >= 3;
-    ATTN_TRY(
-        check_kv(q, t->q_name, k, t->k_name, v, t->v_name, !plan->form.has_kv_batch_axis, error));
-    if (q.heads % k.heads != 0) {
-        return attn_fail(error, ATTN_SHAPE_MISMATCH, t->k_name,
+    q->d = dims_of(q->tensor, o->heads);
+    k->d = dims_of(k->tensor, kv_heads);
+    v->d = dims_of(v->tensor, kv_heads);
+    form->has_batch_axis = q->tensor->rank == batched_rank;
+    form->has_head_axis = packed || q->tensor->rank >= 3;
+    form->has_kv_batch_axis = k->tensor->rank == batched_rank;
+    form->has_kv_head_axis = packed || k->tensor->rank >= 3;
+    ATTN_TRY(check_kv(q, k, v, !form->has_kv_batch_axis, error));
+    if (q->d.heads % k->d.heads != 0) {
+        return attn_fail(error, ATTN_SHAPE_MISMATCH, k->name,
                          "%s has %zu head%s, which is not a multiple of the %zu heads of %s",
-                         t->q_name, q.heads, plural_end(q.heads), k.heads, t->k_name);
+                         q->name, q->d.heads, plural_end(q->d.heads), k->d.heads, k->name);
     }
-    plan->dtype = t->q->dtype;
-    plan->form.packed = packed;
-    plan->batch = q.batch;
-    plan->heads = q.heads;
-    plan->kv_heads = k.heads;
+    plan->dtype = q->tensor->dtype;
+    form->packed = packed;
+    plan->batch = q->d.batch;
+    plan->heads = q->d.heads;
+    plan->kv_heads = k->d.heads;
     ATTN_TRY(plan_new_heads(plan, error));
     if (o->past_k != NULL) {
-        ATTN_TRY(check_one(o->past_k, "past_K", t->k, t->k_name, false, kv_heads, kv_name, error));
-        ATTN_TRY(check_one(o->past_v, "past_V", t->k, t->k_name, false, kv_heads, kv_name, error));
-        ATTN_TRY(plan_past(plan, o, k, v, packed, error));
+        const struct matrix past_k = {.tensor = o->past_k, .name = "past_K"};
+        const struct matrix past_v = {.tensor = o->past_v, .name = "past_V"};
+        ATTN_TRY(check_one(&past_k, k, false, kv_heads, kv_name, error));
+        ATTN_TRY(check_one(&past_v, k, false, kv_heads, kv_name, error));
+        ATTN_TRY(plan_past(plan, o, k->d, v->d, packed, error));
     }
-    plan->n = q.rows;
-    plan->form.new_keys = k.rows;
-    plan->m = plan->form.past + k.rows;
-    plan->in.q = operand_of(t->q, q, packed);
-    plan->in.k = operand_of(t->k, k, packed);
-    plan->in.v = operand_of(t->v, v, packed);
-    plan->out.ld = packed ? q.heads * v.columns : v.columns;
-    if (!size_mul(q.heads * q.rows, v.columns, &plan->out.batch)) {
+    plan->n = q->d.rows;
+    form->new_keys = k->d.rows;
+    plan->m = form->past + k->d.rows;
+    plan->in.q = operand_of(q->tensor, q->d, packed);
+    plan->in.k = operand_of(k->tensor, k->d, packed);
+    plan->in.v = operand_of(v->tensor, v->d, packed);
+    const struct dims out = {q->d.batch, q->d.heads, q->d.rows, v->d.columns};
+    plan->out.ld = packed ? out.heads * out.columns : out.columns;
+    if (!size_mul(out.heads * out.rows, out.columns, &plan->out.batch)) {
         return attn_too_large(error);
     }
     for (size_t h = 0; h < plan->heads; h++) {
         struct head *head = &plan->head[h];
-        head->d = q.columns;
-        head->d_v = v.columns;
-        head->q = head_offset(q, packed, h);
-        head->k = head_offset(k, packed, kv_head(plan, h));
-        head->v = head_offset(v, packed, kv_head(plan, h));
-        head->out = packed ? h * v.columns : h * q.rows * v.columns;
+        head->d = q->d.columns;
+        head->d_v = v->d.columns;
+        head->q = head_offset(q->d, packed, h);
+        head->k = head_offset(k->d, packed, kv_head(plan, h));
+        head->v = head_offset(v->d, packed, kv_head(plan, h));
+        head->out = head_offset(out, packed, h);
     }
     return plan_finish(plan, o, error);
 }
@@ -181,14 +183,11 @@ attn_status attn_plan_attention(attn_plan **plan, const attn_tensor *q, const at
     static const attn_options defaults = {0};
     const attn_options *o = options != NULL ? options : &defaults;
     const bool one = q != NULL && q == k && k == v; /* one matrix, which messages call X */
-    const struct qkv t = {q, k, v, one ? "X" : "Q", one ? "X" : "K", one ? "X" : "V"};
+    struct matrix m[] = {{.tensor = q, .name = one ? "X" : "Q"},
+                         {.tensor = k, .name = one ? "X" : "K"},
+                         {.tensor = v, .name = one ? "X" : "V"}};
     *plan = NULL;
     ATTN_TRY(check_options(o, error));
     ATTN_TRY(plan_new(plan, error));
-    attn_status status = plan_qkv(*plan, &t, o, error);
-    if (status != ATTN_OK) {
-        attn_plan_free(*plan);
-        *plan = NULL;
-    }
-    return status;
+    return plan_or_free(plan, plan_qkv(*plan, &m[0], &m[1], &m[2], o, error));
 }

@@ -12,10 +12,13 @@ enum {
     MOST_TASKS = 1 << 16 /* A phase has more tasks only if its tasks would be too long otherwise. */
 };
 
-/* ---------------------------------------------------------------------------------- in plan.c */
+/* ---------------------------------------------------------------------------------- in plan_build.c */
 
 /* Allocates an empty plan. */
 attn_status plan_new(attn_plan **plan, attn_error *error);
+
+/* Returns `status`. If it is an error, the plan is freed, and becomes NULL. */
+attn_status plan_or_free(attn_plan **plan, attn_status status);
 
 /* Checks a number of heads against the most that are possible. */
 attn_status plan_check_heads(const attn_plan *plan, size_t heads, attn_error *error);
@@ -45,6 +48,11 @@ attn_status plan_past(attn_plan *plan, const attn_options *o, struct dims k, str
 
 /* Finds the number of key heads for so many query heads, and checks that it divides them. */
 attn_status plan_kv_heads(const attn_options *o, size_t heads, size_t *kv_heads, attn_error *error);
+
+/* Reads the numbers of alibi and sink, and the positions of rotary embedding, which the caller may
+ * have changed since the last run. Fails with ATTN_INVALID_ARGUMENT if a slope or sink is not
+ * finite. */
+attn_status plan_read_numbers(attn_plan *plan, attn_error *error);
 
 /* Resolves all options against the sizes and the heads of the plan. */
 attn_status plan_options(attn_plan *plan, const attn_options *o, attn_error *error);
@@ -91,7 +99,7 @@ double cost_of_row(const attn_plan *plan);                          /* one query
 double cost_of_attending(const attn_plan *plan);                    /* PHASE_ATTEND */
 double cost_of_preparing(const attn_plan *plan, enum prepare what); /* one row */
 double cost_of_packing(const attn_plan *plan);
-double cost_of_copying(double numbers, double rows);
+double cost_of_copying(double numbers, double rows); /* the matrix of a head */
 double cost_of_merging(const attn_plan *plan);
 double cost_of_ranking(const attn_plan *plan);
 double cost_of_projecting(const struct projection *p, size_t rows, size_t columns);

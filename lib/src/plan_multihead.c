@@ -16,27 +16,24 @@
 
 /* A weight, seen as a matrix (inner, columns) for each of `heads` heads, whatever its form. */
 struct weight {
-    const attn_tensor *tensor;
-    const char *name;
+    const attn_tensor *tensor, *bias;
+    char name[40], bias_name[40];
     bool stacked; /* 3-D */
     size_t heads; /* the heads of a 3-D weight; 1 for a 2-D weight */
     size_t inner, columns;
 };
 
-static attn_status read_weight(const attn_tensor *t, const char *name, attn_layout layout,
-                               int max_rank, attn_dtype dtype, struct weight *out,
+/* Checks the tensor of a weight, and reads its form. */
+static attn_status read_weight(const attn_multihead *call, struct weight *w, int max_rank,
                                attn_error *error) {
-    ATTN_TRY(check_matrix(t, name, 2, max_rank, error));
-    ATTN_TRY(check_dtype(t, name, dtype, error));
+    const attn_tensor *t = w->tensor;
+    ATTN_TRY(check_matrix(t, w->name, 2, max_rank, error));
+    ATTN_TRY(check_dtype(t, w->name, call->x->dtype, error));
     const size_t *end = t->shape + t->rank;
-    *out = (struct weight){
-        .tensor = t,
-        .name = name,
-        .stacked = t->rank == 3,
-        .heads = t->rank == 3 ? end[-3] : 1,
-        .inner = layout == ATTN_OUT_IN ? end[-1] : end[-2],
-        .columns = layout == ATTN_OUT_IN ? end[-2] : end[-1],
-    };
+    w->stacked = t->rank == 3;
+    w->heads = w->stacked ? end[-3] : 1;
+    w->inner = call->layout == ATTN_OUT_IN ? end[-1] : end[-2];
+    w->columns = call->layout == ATTN_OUT_IN ? end[-2] : end[-1];
     return ATTN_OK;
 }
 
@@ -64,34 +61,34 @@ static attn_status check_inner(const struct weight *w, const char *x_name, const
 }
 
 /* Checks a bias of heads * columns numbers: flat, or (heads, columns) beside 3-D weights. */
-static attn_status check_bias(const attn_tensor *b, const char *name, attn_dtype dtype,
-                              const struct weight *w, attn_error *error) {
+static attn_status check_bias(const struct weight *w, attn_error *error) {
+    const attn_tensor *b = w->bias;
     if (b == NULL) {
         return ATTN_OK;
     }
-    ATTN_TRY(check_matrix(b, name, 1, 2, error));
-    ATTN_TRY(check_dtype(b, name, dtype, error));
-    if (b->rank == 2 && w->stacked) {
-        return check_shape(b, name, 2, (size_t[]){w->heads, w->columns}, error);
-    }
-    return check_shape(b, name, 1, (size_t[]){w->heads * w->columns}, error);
+    ATTN_TRY(check_matrix(b, w->bias_name, 1, 2, error));
+    ATTN_TRY(check_dtype(b, w->bias_name, w->tensor->dtype, error));
+    return b->rank == 2 && w->stacked
+               ? check_shape(b, w->bias_name, 2, (size_t[]){w->heads, w->columns}, error)
+               : check_shape(b, w->bias_name, 1, (size_t[]){w->heads * w->columns}, error);
 }
 
-/* Adds the pieces of one weight. Their results start at `column` of each row. A 3-D out_in weight
- * is one product, because it is also a 2-D weight with the rows of all heads below each other. */
-static void add_pieces(struct projection *p, const struct weight *w, const attn_tensor *bias,
-                       size_t column) {
+/* Adds the pieces of one weight. Their results are the next columns of each row. A 3-D out_in
+ * weight is one product, because it is also a 2-D weight with the rows of all heads below each
+ * other. */
+static void add_pieces(struct projection *p, const struct weight *w) {
     assert(w->tensor != NULL); /* read_weight() was called */
     const size_t count = w->stacked && !p->out_in ? w->heads : 1;
-    const size_t cols = w->heads * w->columns / count;
+    const size_t cols = w->heads * w->columns / count; /* fits, as in the tensor */
     const size_t size = attn_dtype_size(w->tensor->dtype);
     for (size_t h = 0; h < count; h++) {
         p->pieces[p->count++] = (struct piece){
             .w = (const char *)w->tensor->data + h * w->inner * cols * size,
-            .b = bias == NULL ? NULL : (const char *)bias->data + h * cols * size,
+            .b = w->bias == NULL ? NULL : (const char *)w->bias->data + h * cols * size,
             .cols = cols,
-            .column = column + h * cols,
+            .column = p->ld,
         };
+        p->ld += cols;
     }
 }
 
@@ -113,53 +110,40 @@ static attn_status start_projection(struct projection *p, const char *name, cons
     return ATTN_OK;
 }
 
-enum {
-    WEIGHT_Q,
-    WEIGHT_K,
-    WEIGHT_V
-};
-
 /* Returns the input of a projection, and its name. */
-static const attn_tensor *input_of(const attn_multihead *call, int weight, const char **name) {
+static const attn_tensor *input_of(const attn_multihead *call, int which, const char **name) {
     const attn_tensor *const inputs[] = {call->x, call->context, call->value_context};
     static const char *const names[] = {"X", "context", "value_context"};
-    while (weight > 0 && inputs[weight] == NULL) { /* V takes the input of K, and K that of Q */
-        weight--;
+    while (which > 0 && inputs[which] == NULL) { /* V takes the input of K, and K that of Q */
+        which--;
     }
-    *name = names[weight];
-    return inputs[weight];
+    *name = names[which];
+    return inputs[which];
 }
 
-struct named_projection {
-    struct weight w[3];
-    const attn_tensor *b[3];
-    char w_name[3][40], b_name[3][40];
-};
-
-/* Reads the three weights and biases of one entry of call->projections. */
-static attn_status read_projection(const attn_multihead *call, size_t index, attn_dtype dtype,
-                                   struct named_projection *out, attn_error *error) {
+/* Reads the three weights of one entry of call->projections, with their biases. */
+static attn_status read_projection(const attn_multihead *call, size_t index,
+                                   struct weight w[PROJECT_INPUTS], attn_error *error) {
     const attn_projection *p = &call->projections[index];
-    const attn_tensor *w[3] = {p->w_q, p->w_k, p->w_v};
+    const attn_tensor *const weights[] = {p->w_q, p->w_k, p->w_v};
+    const attn_tensor *const biases[] = {p->b_q, p->b_k, p->b_v};
     const int max_rank = call->per_head || call->layout == ATTN_PREPACKED ? 2 : 3;
-    out->b[0] = p->b_q, out->b[1] = p->b_k, out->b[2] = p->b_v;
-    char name[40] = "W_"; /* has room for any index */
+    char name[sizeof w->name] = "W_"; /* has room for any index */
     size_t length = 2;
     if (call->per_head) { /* once for all names of a head, because there may be 65536 heads */
         length = (size_t)snprintf(name, sizeof name, "heads/%zu/W_", index);
     }
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < PROJECT_INPUTS; i++) {
+        w[i] = (struct weight){.tensor = weights[i], .bias = biases[i]};
         name[length] = "QKV"[i];
-        memcpy(out->w_name[i], name, sizeof name);
-        memcpy(out->b_name[i], name, sizeof name);
-        out->b_name[i][length - 2] = 'b';
-        ATTN_TRY(
-            read_weight(w[i], out->w_name[i], call->layout, max_rank, dtype, &out->w[i], error));
+        memcpy(w[i].name, name, sizeof name);
+        memcpy(w[i].bias_name, name, sizeof name);
+        w[i].bias_name[length - 2] = 'b';
+        ATTN_TRY(read_weight(call, &w[i], max_rank, error));
         const char *x_name;
         const attn_tensor *x = input_of(call, i, &x_name);
-        ATTN_TRY(
-            check_inner(&out->w[i], x_name, "has", x->shape[x->rank - 1], call->layout, error));
-        ATTN_TRY(check_bias(out->b[i], out->b_name[i], dtype, &out->w[i], error));
+        ATTN_TRY(check_inner(&w[i], x_name, "has", x->shape[x->rank - 1], call->layout, error));
+        ATTN_TRY(check_bias(&w[i], error));
     }
     return ATTN_OK;
 }
@@ -167,25 +151,25 @@ static attn_status read_projection(const attn_multihead *call, size_t index, att
 /* Plans one set of weights for all heads: splits 2-D weights, or checks the heads of 3-D ones. */
 static attn_status plan_shared(attn_plan *plan, const attn_multihead *call, const attn_options *o,
                                attn_error *error) {
-    struct named_projection p = {0};
-    ATTN_TRY(read_projection(call, 0, plan->dtype, &p, error));
-    const bool three = p.w[WEIGHT_Q].stacked;
-    for (int i = WEIGHT_K; i <= WEIGHT_V; i++) {
-        if (p.w[i].stacked != three) {
-            return attn_fail(error, ATTN_SHAPE_MISMATCH, p.w_name[i],
-                             "%s has rank %d but W_Q has rank %d", p.w_name[i], p.w[i].tensor->rank,
-                             p.w[WEIGHT_Q].tensor->rank);
+    struct weight w[PROJECT_INPUTS];
+    ATTN_TRY(read_projection(call, 0, w, error));
+    const struct weight *q = &w[PROJECT_Q], *k = &w[PROJECT_K], *v = &w[PROJECT_V];
+    for (const struct weight *other = k; other <= v; other++) {
+        if (other->stacked != q->stacked) {
+            return attn_fail(error, ATTN_SHAPE_MISMATCH, other->name,
+                             "%s has rank %d but W_Q has rank %d", other->name, other->tensor->rank,
+                             q->tensor->rank);
         }
     }
-    plan->form.has_head_axis = three || o->heads != 0;
-    plan->heads = three ? p.w[WEIGHT_Q].heads : (o->heads != 0 ? o->heads : 1);
-    if (three && o->heads != 0 && o->heads != plan->heads) {
+    plan->form.has_head_axis = q->stacked || o->heads != 0;
+    plan->heads = q->stacked ? q->heads : (o->heads != 0 ? o->heads : 1);
+    if (q->stacked && o->heads != 0 && o->heads != plan->heads) {
         return attn_fail(error, ATTN_SHAPE_MISMATCH, "W_Q", "W_Q has %zu head%s but heads is %zu",
                          plan->heads, plural_end(plan->heads), o->heads);
     }
-    if (three) {
-        plan->kv_heads = p.w[WEIGHT_K].heads;
-        ATTN_TRY(check_equal("W_V", p.w[WEIGHT_V].heads, "head", "W_K", plan->kv_heads, error));
+    if (q->stacked) {
+        plan->kv_heads = k->heads;
+        ATTN_TRY(check_equal("W_V", v->heads, "head", "W_K", plan->kv_heads, error));
         if (o->kv_heads != 0) {
             ATTN_TRY(check_equal("W_K", plan->kv_heads, "head", "kv_heads", o->kv_heads, error));
         }
@@ -197,26 +181,22 @@ static attn_status plan_shared(attn_plan *plan, const attn_multihead *call, cons
     } else {
         ATTN_TRY(plan_kv_heads(o, plan->heads, &plan->kv_heads, error));
         const char *kv_name = o->kv_heads != 0 ? "kv_heads" : "heads";
-        ATTN_TRY(check_columns("W_Q", p.w[WEIGHT_Q].columns, plan->heads, "heads", error));
-        ATTN_TRY(check_columns("W_K", p.w[WEIGHT_K].columns, plan->kv_heads, kv_name, error));
-        ATTN_TRY(check_columns("W_V", p.w[WEIGHT_V].columns, plan->kv_heads, kv_name, error));
+        ATTN_TRY(check_columns("W_Q", q->columns, plan->heads, "heads", error));
+        ATTN_TRY(check_columns("W_K", k->columns, plan->kv_heads, kv_name, error));
+        ATTN_TRY(check_columns("W_V", v->columns, plan->kv_heads, kv_name, error));
     }
-    const size_t q_cols = p.w[WEIGHT_Q].heads * p.w[WEIGHT_Q].columns; /* fit, as in tensors */
-    const size_t k_cols = p.w[WEIGHT_K].heads * p.w[WEIGHT_K].columns;
-    const size_t v_cols = p.w[WEIGHT_V].heads * p.w[WEIGHT_V].columns;
-    const size_t d = q_cols / plan->heads, d_v = v_cols / plan->kv_heads;
-    if (k_cols / plan->kv_heads != d) {
+    for (int i = 0; i < PROJECT_INPUTS; i++) {
+        add_pieces(&plan->project[i], &w[i]);
+    }
+    const size_t d = plan->project[PROJECT_Q].ld / plan->heads;
+    const size_t k_columns = plan->project[PROJECT_K].ld / plan->kv_heads;
+    const size_t d_v = plan->project[PROJECT_V].ld / plan->kv_heads;
+    if (k_columns != d) {
         return attn_fail(error, ATTN_SHAPE_MISMATCH, "W_K",
-                         "W_K gives keys of %zu column%s but W_Q gives queries of %zu",
-                         k_cols / plan->kv_heads, plural_end(k_cols / plan->kv_heads), d);
+                         "W_K gives keys of %zu column%s but W_Q gives queries of %zu", k_columns,
+                         plural_end(k_columns), d);
     }
     ATTN_TRY(plan_new_heads(plan, error));
-    plan->project[PROJECT_Q].ld = q_cols;
-    plan->project[PROJECT_K].ld = k_cols;
-    plan->project[PROJECT_V].ld = v_cols;
-    add_pieces(&plan->project[PROJECT_Q], &p.w[WEIGHT_Q], p.b[WEIGHT_Q], 0);
-    add_pieces(&plan->project[PROJECT_K], &p.w[WEIGHT_K], p.b[WEIGHT_K], 0);
-    add_pieces(&plan->project[PROJECT_V], &p.w[WEIGHT_V], p.b[WEIGHT_V], 0);
     for (size_t h = 0; h < plan->heads; h++) {
         size_t kv = kv_head(plan, h);
         plan->head[h] = (struct head){
@@ -241,34 +221,25 @@ static attn_status plan_per_head(attn_plan *plan, const attn_multihead *call, co
     plan->heads = plan->kv_heads = call->count;
     ATTN_TRY(plan_new_heads(plan, error));
     for (size_t h = 0; h < plan->heads; h++) {
-        struct named_projection p = {0};
-        ATTN_TRY(read_projection(call, h, plan->dtype, &p, error));
-        const size_t d = p.w[WEIGHT_Q].columns, d_v = p.w[WEIGHT_V].columns;
-        if (p.w[WEIGHT_K].columns != d) {
-            return attn_fail(error, ATTN_SHAPE_MISMATCH, p.w_name[WEIGHT_K],
-                             "%s gives keys of %zu column%s but %s gives queries of %zu",
-                             p.w_name[WEIGHT_K], p.w[WEIGHT_K].columns,
-                             plural_end(p.w[WEIGHT_K].columns), p.w_name[WEIGHT_Q], d);
+        struct weight w[PROJECT_INPUTS];
+        ATTN_TRY(read_projection(call, h, w, error));
+        const struct weight *q = &w[PROJECT_Q], *k = &w[PROJECT_K], *v = &w[PROJECT_V];
+        if (k->columns != q->columns) {
+            return attn_fail(error, ATTN_SHAPE_MISMATCH, k->name,
+                             "%s gives keys of %zu column%s but %s gives queries of %zu", k->name,
+                             k->columns, plural_end(k->columns), q->name, q->columns);
         }
-        plan->head[h] = (struct head){.d = d,
-                                      .d_v = d_v,
+        plan->head[h] = (struct head){.d = q->columns,
+                                      .d_v = v->columns,
                                       .q = plan->project[PROJECT_Q].ld,
                                       .k = plan->project[PROJECT_K].ld,
                                       .v = plan->project[PROJECT_V].ld,
-                                      .out = plan->out.ld};
-        add_pieces(&plan->project[PROJECT_Q], &p.w[WEIGHT_Q], p.b[WEIGHT_Q],
-                   plan->project[PROJECT_Q].ld);
-        add_pieces(&plan->project[PROJECT_K], &p.w[WEIGHT_K], p.b[WEIGHT_K],
-                   plan->project[PROJECT_K].ld);
-        add_pieces(&plan->project[PROJECT_V], &p.w[WEIGHT_V], p.b[WEIGHT_V],
-                   plan->project[PROJECT_V].ld);
-        if (!size_add(plan->project[PROJECT_Q].ld, d, &plan->project[PROJECT_Q].ld) ||
-            !size_add(plan->project[PROJECT_V].ld, d_v, &plan->project[PROJECT_V].ld)) {
-            return attn_too_large(error);
+                                      .out = plan->project[PROJECT_V].ld};
+        for (int i = 0; i < PROJECT_INPUTS; i++) { /* fit: there are at most 65536 heads */
+            add_pieces(&plan->project[i], &w[i]);
         }
-        plan->project[PROJECT_K].ld = plan->project[PROJECT_Q].ld;
-        plan->out.ld = plan->project[PROJECT_V].ld;
     }
+    plan->out.ld = plan->project[PROJECT_V].ld;
     return ATTN_OK;
 }
 
@@ -278,16 +249,15 @@ static attn_status plan_out_projection(attn_plan *plan, const attn_multihead *ca
         return call->b_o == NULL ? ATTN_OK
                                  : attn_fail(error, ATTN_INVALID_ARGUMENT, "b_O", "b_O needs W_O");
     }
-    struct weight w;
-    ATTN_TRY(read_weight(call->w_o, "W_O", call->layout, 2, plan->dtype, &w, error));
+    struct weight w = {.tensor = call->w_o, .bias = call->b_o, .name = "W_O", .bias_name = "b_O"};
+    ATTN_TRY(read_weight(call, &w, 2, error));
     ATTN_TRY(check_inner(&w, "the heads together", "have", plan->out.ld, call->layout, error));
-    ATTN_TRY(check_bias(call->b_o, "b_O", plan->dtype, &w, error));
+    ATTN_TRY(check_bias(&w, error));
     struct projection *p = &plan->project[PROJECT_OUT];
     ATTN_TRY(start_projection(p, "output", call->x, call->layout, 1, error));
     p->inner = plan->out.ld;
-    p->ld = w.columns;
     p->x = NULL;
-    add_pieces(p, &w, call->b_o, 0);
+    add_pieces(p, &w);
     return ATTN_OK;
 }
 
@@ -309,7 +279,7 @@ static attn_status check_context(const attn_tensor *c, const char *name, const a
 
 static attn_status check_inputs(const attn_multihead *call, attn_error *error) {
     const char *context_name;
-    const attn_tensor *context = input_of(call, WEIGHT_K, &context_name);
+    const attn_tensor *context = input_of(call, PROJECT_K, &context_name);
     ATTN_TRY(check_matrix(call->x, "X", 2, 3, error));
     ATTN_TRY(check_context(call->context, "context", call->x, error));
     ATTN_TRY(check_context(call->value_context, "value_context", call->x, error));
@@ -382,20 +352,19 @@ static struct operand projected_operand(const attn_plan *plan, const struct proj
 
 static attn_status plan_projections(attn_plan *plan, const attn_multihead *call,
                                     const attn_options *o, attn_error *error) {
+    static const char *const names[PROJECT_INPUTS] = {"Q", "K", "V"};
     const char *ignored;
-    const attn_tensor *x = call->x, *c = input_of(call, WEIGHT_K, &ignored);
+    const attn_tensor *x = call->x, *c = input_of(call, PROJECT_K, &ignored);
     const attn_projection *first = &call->projections[0];
-    const attn_tensor *w[3] = {first->w_q, first->w_k, first->w_v};
-    size_t pieces[3];
+    const attn_tensor *const w[] = {first->w_q, first->w_k, first->w_v};
     plan->form.per_head = call->per_head;
-    for (int i = 0; i < 3; i++) {
-        pieces[i] = piece_count(call, w[i]);
-        ATTN_TRY(plan_check_heads(plan, pieces[i], error));
+    for (int i = 0; i < PROJECT_INPUTS; i++) {
+        ATTN_TRY(plan_check_heads(plan, piece_count(call, w[i]), error));
     }
-    ATTN_TRY(start_projection(&plan->project[PROJECT_Q], "Q", x, call->layout, pieces[0], error));
-    ATTN_TRY(start_projection(&plan->project[PROJECT_K], "K", c, call->layout, pieces[1], error));
-    ATTN_TRY(start_projection(&plan->project[PROJECT_V], "V", input_of(call, WEIGHT_V, &ignored),
-                              call->layout, pieces[2], error));
+    for (int i = 0; i < PROJECT_INPUTS; i++) {
+        ATTN_TRY(start_projection(&plan->project[i], names[i], input_of(call, i, &ignored),
+                                  call->layout, piece_count(call, w[i]), error));
+    }
     plan->dtype = x->dtype;
     plan->form.projected = true;
     plan->form.has_batch_axis = x->rank == 3;
@@ -442,10 +411,5 @@ attn_status attn_plan_multihead(attn_plan **plan, const attn_multihead *call,
     ATTN_TRY(check_options(o, error));
     ATTN_TRY(check_inputs(call, error));
     ATTN_TRY(plan_new(plan, error));
-    attn_status status = plan_projections(*plan, call, o, error);
-    if (status != ATTN_OK) {
-        attn_plan_free(*plan);
-        *plan = NULL;
-    }
-    return status;
+    return plan_or_free(plan, plan_projections(*plan, call, o, error));
 }

@@ -12,15 +12,10 @@ enum {
     DEFAULT_TOP_K = 5
 };
 
-static double element(const attn_tensor *tensor, size_t index) {
-    return tensor->dtype == ATTN_FLOAT32 ? (double)((const float *)tensor->data)[index]
-                                         : ((const double *)tensor->data)[index];
-}
-
 static attn_status read_numbers(const attn_tensor *tensor, const char *name, double *out,
                                 attn_error *error) {
     for (size_t h = 0; tensor->data != NULL && h < tensor->shape[0]; h++) {
-        out[h] = element(tensor, h);
+        out[h] = number_at(tensor->data, tensor->dtype, h);
         if (!isfinite(out[h])) {
             return attn_fail(error, ATTN_INVALID_ARGUMENT, name, "%s must be finite", name);
         }

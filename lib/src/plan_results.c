@@ -17,73 +17,59 @@ static_assert(ATTN_RESULT_PRESENT_V == ATTN_RESULT_PRESENT_K + 1 &&
               "the last results are present_K, present_V, Q, K and V");
 
 /* Adds a part to a result. Its axes are the batch and the heads, if the call has these axes (or K
- * and V, if the result has their form), and then `sizes`. `head_axis` is the number of heads or key
- * heads, or 0 for no such axis. */
-static void add_part(attn_plan *plan, attn_result which, attn_dtype dtype, size_t head_axis,
-                     int rank, const size_t *sizes) {
+ * and V, if the result has their form), then rows and columns. `heads` is the number of heads or key
+ * heads, or 0 for no such axis; `columns` is 0 for no such axis. */
+static void add_part(attn_plan *plan, attn_result which, size_t heads, size_t rows,
+                     size_t columns) {
+    const struct form *form = &plan->form;
     struct result *result = &plan->results.of[which];
-    attn_result_tensor *tensor = &result->parts[result->count++];
+    attn_result_tensor *part = &result->parts[result->count++];
     const bool kv = which >= ATTN_RESULT_PRESENT_K && which != ATTN_RESULT_Q;
-    tensor->dtype = dtype;
-    if (kv ? plan->form.has_kv_batch_axis : plan->form.has_batch_axis) {
-        tensor->shape[tensor->rank++] = plan->batch;
+    part->dtype = which == ATTN_RESULT_TOP_K_INDICES ? ATTN_INT64 : plan->dtype;
+    if (kv ? form->has_kv_batch_axis : form->has_batch_axis) {
+        part->shape[part->rank++] = plan->batch;
     }
-    if (head_axis != 0 && (kv ? plan->form.has_kv_head_axis : plan->form.has_head_axis)) {
-        tensor->shape[tensor->rank++] = head_axis;
+    if (heads != 0 && (kv ? form->has_kv_head_axis : form->has_head_axis)) {
+        part->shape[part->rank++] = heads;
     }
-    for (int axis = 0; axis < rank; axis++) {
-        tensor->shape[tensor->rank++] = sizes[axis];
-    }
-}
-
-static void add_projected_parts(attn_plan *plan, attn_result which, size_t rows, size_t heads,
-                                bool value) {
-    if (!plan->form.per_head) {
-        size_t d = value ? plan->head[0].d_v : plan->head[0].d;
-        add_part(plan, which, plan->dtype, heads, 2, (size_t[]){rows, d});
-        return;
-    }
-    for (size_t h = 0; h < plan->heads; h++) {
-        size_t d = value ? plan->head[h].d_v : plan->head[h].d;
-        add_part(plan, which, plan->dtype, 0, 2, (size_t[]){rows, d});
+    part->shape[part->rank++] = rows;
+    if (columns != 0) {
+        part->shape[part->rank++] = columns;
     }
 }
 
-static void add_present(attn_plan *plan, attn_result which, bool value) {
-    if (plan->form.packed) {
-        size_t d = value ? plan->head[0].d_v : plan->head[0].d;
-        add_part(plan, which, plan->dtype, 0, 2,
-                 (size_t[]){present_rows(plan), plan->kv_heads * d});
-        return;
+/* Adds the parts of a result with the form of Q, K or V. */
+static void add_projected(attn_plan *plan, attn_result which, size_t heads, size_t rows) {
+    const bool value = which == ATTN_RESULT_PRESENT_V || which == ATTN_RESULT_V;
+    for (size_t h = 0; h < (plan->form.per_head ? plan->heads : 1); h++) {
+        const size_t d = value ? plan->head[h].d_v : plan->head[h].d;
+        if (plan->form.packed) {
+            add_part(plan, which, 0, rows, heads * d);
+        } else {
+            add_part(plan, which, plan->form.per_head ? 0 : heads, rows, d);
+        }
     }
-    add_projected_parts(plan, which, present_rows(plan), plan->kv_heads, value);
 }
 
 static void shape_result(attn_plan *plan, attn_result which) {
-    const size_t n = plan->n, m = plan->m;
-    const struct head *head = &plan->head[0];
+    const size_t n = plan->n, heads = plan->heads;
+    const struct projection *out = &plan->project[PROJECT_OUT];
     switch (which) {
     case ATTN_RESULT_OUTPUT:
-        if (plan->project[PROJECT_OUT].count > 0) {
-            add_part(plan, which, plan->dtype, 0, 2, (size_t[]){n, plan->project[PROJECT_OUT].ld});
-        } else if (plan->form.packed || plan->form.projected) {
-            add_part(plan, which, plan->dtype, 0, 2, (size_t[]){n, plan->out.ld});
-        } else {
-            add_part(plan, which, plan->dtype, plan->heads, 2, (size_t[]){n, head->d_v});
-        }
+        add_part(plan, which, plan->form.packed || plan->form.projected ? 0 : heads, n,
+                 out->count > 0 ? out->ld : plan->out.ld);
         break;
     case ATTN_RESULT_WEIGHTS:
-        add_part(plan, which, plan->dtype, plan->results.mean ? 0 : plan->heads, 2,
-                 (size_t[]){n, m});
+        add_part(plan, which, plan->results.mean ? 0 : heads, n, plan->m);
         break;
     case ATTN_RESULT_SCORES:
     case ATTN_RESULT_SCALED_SCORES:
     case ATTN_RESULT_MASKED_SCORES:
-        add_part(plan, which, plan->dtype, plan->heads, 2, (size_t[]){n, m});
+        add_part(plan, which, heads, n, plan->m);
         break;
     case ATTN_RESULT_LSE:
     case ATTN_RESULT_ENTROPY:
-        add_part(plan, which, plan->dtype, plan->heads, 1, &n);
+        add_part(plan, which, heads, n, 0);
         break;
     case ATTN_RESULT_STATISTICS: {
         struct result *result = &plan->results.of[which];
@@ -93,20 +79,18 @@ static void shape_result(attn_plan *plan, attn_result which) {
     }
     case ATTN_RESULT_TOP_K_INDICES:
     case ATTN_RESULT_TOP_K_WEIGHTS:
-        add_part(plan, which, which == ATTN_RESULT_TOP_K_INDICES ? ATTN_INT64 : plan->dtype,
-                 plan->heads, 2, (size_t[]){n, plan->results.top_k});
+        add_part(plan, which, heads, n, plan->results.top_k);
         break;
     case ATTN_RESULT_PRESENT_K:
     case ATTN_RESULT_PRESENT_V:
-        add_present(plan, which, which == ATTN_RESULT_PRESENT_V);
+        add_projected(plan, which, plan->kv_heads, present_rows(plan));
         break;
     case ATTN_RESULT_Q:
-        add_projected_parts(plan, which, n, plan->heads, false);
+        add_projected(plan, which, heads, n);
         break;
     case ATTN_RESULT_K:
     case ATTN_RESULT_V:
-        add_projected_parts(plan, which, plan->form.new_keys, plan->kv_heads,
-                            which == ATTN_RESULT_V);
+        add_projected(plan, which, plan->kv_heads, plan->form.new_keys);
         break;
     case ATTN_RESULT_COUNT:
         break;

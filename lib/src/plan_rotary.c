@@ -46,9 +46,7 @@ static double positions_of_call(const attn_plan *plan) {
     const size_t count = items * plan->form.new_keys;
     double most = 0;
     for (size_t i = 0; i < count; i++) {
-        const double position = plan->dtype == ATTN_FLOAT32
-                                    ? (double)((const float *)r->positions)[i]
-                                    : ((const double *)r->positions)[i];
+        const double position = number_at(r->positions, plan->dtype, i);
         /* GCC 12 for 64-bit ARM stops with an internal error if this is a call of fmax(). */
         if (position > most) {
             most = position;
@@ -148,24 +146,24 @@ void plan_frequencies(attn_plan *plan) {
 
 /* ----------------------------------------------------------------------------------- the checks */
 
-/* Checks the norm of a matrix with so many heads. *whole says that it goes over all of them. */
+/* Checks the norm of a matrix with so many heads. */
 static attn_status check_norm(const attn_plan *plan, const attn_tensor *norm, const char *name,
-                              size_t heads, const void **out, bool *whole, attn_error *error) {
+                              size_t heads, struct norm *out, attn_error *error) {
     size_t columns = plan->head[0].d;
     if (norm == NULL) {
         return ATTN_OK;
     }
     ATTN_TRY(check_matrix(norm, name, 1, 1, error));
     ATTN_TRY(check_dtype(norm, name, plan->dtype, error));
-    *out = norm->data;
+    out->weights = norm->data;
     for (size_t h = 0; h < plan->heads; h++) {
         if (plan->head[h].d != columns) { /* one of the two does not fit */
             ATTN_TRY(check_shape(norm, name, 1, &columns, error));
             return check_shape(norm, name, 1, &plan->head[h].d, error);
         }
     }
-    *whole = heads > 1 && norm->shape[0] == heads * columns;
-    return *whole ? ATTN_OK : check_shape(norm, name, 1, &columns, error);
+    out->whole = heads > 1 && norm->shape[0] == heads * columns;
+    return out->whole ? ATTN_OK : check_shape(norm, name, 1, &columns, error);
 }
 
 /* Fails unless a number that the scaling needs is finite and at least `least`. */
@@ -378,15 +376,13 @@ attn_status plan_turns(attn_plan *plan, const attn_options *o, attn_error *error
                          "a head has %zu columns; with rotary or a norm it may have at most %d",
                          plan->head[0].d, MOST_COLUMNS);
     }
-    plan->norms.epsilon = o->norm_epsilon == 0 ? 1e-6 : o->norm_epsilon;
-    if (!(plan->norms.epsilon > 0) || isinf(plan->norms.epsilon)) {
+    plan->norm_epsilon = o->norm_epsilon == 0 ? 1e-6 : o->norm_epsilon;
+    if (!(plan->norm_epsilon > 0) || isinf(plan->norm_epsilon)) {
         return attn_fail(error, ATTN_INVALID_ARGUMENT, "norm_epsilon",
                          "norm_epsilon is %g; it must be a finite number of at least 0",
                          o->norm_epsilon);
     }
-    ATTN_TRY(check_norm(plan, o->norm_q, "norm_Q", plan->heads, &plan->norms.q,
-                        &plan->norms.whole_q, error));
-    ATTN_TRY(check_norm(plan, o->norm_k, "norm_K", plan->kv_heads, &plan->norms.k,
-                        &plan->norms.whole_k, error));
+    ATTN_TRY(check_norm(plan, o->norm_q, "norm_Q", plan->heads, &plan->norm_q, error));
+    ATTN_TRY(check_norm(plan, o->norm_k, "norm_K", plan->kv_heads, &plan->norm_k, error));
     return o->rotary == NULL ? ATTN_OK : check_rotary(plan, o->rotary, error);
 }

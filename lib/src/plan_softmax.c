@@ -38,16 +38,16 @@ static void cut_slices(attn_plan *plan) {
     struct slices *s = &plan->slices;
     struct schedule *schedule = &plan->schedule;
     s->columns = s->inner < SOFTMAX_COLUMNS ? s->inner : SOFTMAX_COLUMNS;
-    s->across = (s->inner + s->columns - 1) / s->columns;
+    s->across = ceil_div(s->inner, s->columns);
     const size_t most = CHUNK_NUMBERS / s->columns;
-    s->chunks = s->count <= most ? 1 : (s->count + most - 1) / most;
-    s->chunk = (s->count + s->chunks - 1) / s->chunks;
-    s->chunks = (s->count + s->chunk - 1) / s->chunk;
+    s->chunks = ceil_div(s->count, most);
+    s->chunk = ceil_div(s->count, s->chunks);
+    s->chunks = ceil_div(s->count, s->chunk);
     const size_t units = s->outer * s->across * s->chunks, numbers = s->chunk * s->columns;
     size_t least = units / MOST_TASKS * numbers;
     least = least < TASK_NUMBERS ? TASK_NUMBERS : least > CHUNK_NUMBERS ? CHUNK_NUMBERS : least;
     s->per_task = least / numbers < 1 ? 1 : least / numbers;
-    schedule->tasks[PHASE_ATTEND] = (units + s->per_task - 1) / s->per_task;
+    schedule->tasks[PHASE_ATTEND] = ceil_div(units, s->per_task);
     if (s->chunks > 1) {
         schedule->tasks[PHASE_WEIGH] = schedule->tasks[PHASE_ATTEND];
         schedule->workspace.bytes = units * 2 * s->columns * sizeof(double);

@@ -32,7 +32,7 @@ attn_status attn_prepack_bytes(const attn_tensor *weights, attn_layout layout, s
     ATTN_TRY(read_sizes(weights, layout, &inner, &columns, error));
     const size_t panel = plan_panel(weights->dtype);
     if (panel > 0) {
-        columns = (columns + panel - 1) / panel * panel; /* a size that BLAS can address */
+        columns = ceil_div(columns, panel) * panel; /* a size that BLAS can address */
     }
     if (!size_mul(inner, columns, &count) ||
         !size_mul(count, attn_dtype_size(weights->dtype), &count) ||
@@ -43,22 +43,22 @@ attn_status attn_prepack_bytes(const attn_tensor *weights, attn_layout layout, s
     return ATTN_OK;
 }
 
-/* Checks the place of a part of `m` rows and `n` columns. */
-static attn_status check_part(size_t m, size_t row, size_t rows, size_t n, size_t column,
-                              size_t columns, attn_error *error) {
-    if (row > rows || m > rows - row) {
-        return attn_fail(error, ATTN_INVALID_ARGUMENT, "row",
-                         "the rows %zu to %zu are no part of %zu rows", row, row + m, rows);
-    }
-    if (column % ATTN_PREPACK_COLUMNS != 0 || column > columns || n > columns - column ||
-        (n % ATTN_PREPACK_COLUMNS != 0 && column + n != columns)) {
-        return attn_fail(
-            error, ATTN_INVALID_ARGUMENT, "column",
-            "the columns %zu to %zu are no part of %zu columns that begins and ends at "
-            "a multiple of %d",
-            column, column + n, columns, ATTN_PREPACK_COLUMNS);
-    }
-    return ATTN_OK;
+/* Checks the place of a part of `count` rows, or of `count` columns. */
+static attn_status check_row(size_t count, size_t row, size_t rows, attn_error *error) {
+    return row <= rows && count <= rows - row
+               ? ATTN_OK
+               : attn_fail(error, ATTN_INVALID_ARGUMENT, "row",
+                           "the rows %zu to %zu are no part of %zu rows", row, row + count, rows);
+}
+
+static attn_status check_column(size_t count, size_t column, size_t columns, attn_error *error) {
+    return column % ATTN_PREPACK_COLUMNS == 0 && column <= columns && count <= columns - column &&
+                   (count % ATTN_PREPACK_COLUMNS == 0 || column + count == columns)
+               ? ATTN_OK
+               : attn_fail(error, ATTN_INVALID_ARGUMENT, "column",
+                           "the columns %zu to %zu are no part of %zu columns that begins and ends "
+                           "at a multiple of %d",
+                           column, column + count, columns, ATTN_PREPACK_COLUMNS);
 }
 
 /* Packs a part that lies in one panel. `to` is its first row there. */
@@ -99,7 +99,8 @@ attn_status attn_prepack_part(const attn_tensor *weights, attn_layout layout, si
         return attn_fail(error, ATTN_INVALID_ARGUMENT, "buffer",
                          "buffer is not aligned to %d bytes, or it is NULL", ATTN_ALIGNMENT);
     }
-    ATTN_TRY(check_part(inner, row, rows, part, column, columns, error));
+    ATTN_TRY(check_row(inner, row, rows, error));
+    ATTN_TRY(check_column(part, column, columns, error));
     const bool out_in = layout == ATTN_OUT_IN;
     const size_t panel = plan_panel(weights->dtype), size = attn_dtype_size(weights->dtype);
     if (panel == 0) {

@@ -89,11 +89,6 @@ enum {
  * to WIDE columns, that changes a logit by less than 2^-44. */
 #define UNIT_SCALE 0x1p20
 
-static size_t ceil_div(size_t a, size_t b) {
-    assert(b > 0);
-    return a / b + (a % b != 0);
-}
-
 /*
  * Chooses the size of tiles for rows of d (or d_v) numbers of `size` bytes. Both products of a tile
  * have the sizes rows, keys and d.
@@ -118,11 +113,9 @@ static void choose_tile(attn_plan *plan, size_t d, size_t size) {
 
 /* The multiply-adds of all projections. */
 static double all_projections(const attn_plan *plan) {
-    const struct projection *all[] = {&plan->project[PROJECT_Q], &plan->project[PROJECT_K],
-                                      &plan->project[PROJECT_V], &plan->project[PROJECT_OUT]};
     double work = 0;
-    for (int i = 0; i < 4; i++) {
-        work += (double)all[i]->rows * (double)all[i]->inner * (double)all[i]->ld;
+    for (const struct projection *p = plan->project; p < plan->project + PROJECT_COUNT; p++) {
+        work += (double)p->rows * (double)p->inner * (double)p->ld;
     }
     return work;
 }
@@ -443,7 +436,7 @@ static void choose_preparation(attn_plan *plan) {
         s->prepare[i].rows = rows[i] == 0 ? 1 : some_per_task(cost, (double)rows[i], TASK_WORK);
         s->prepare[i].tasks = ceil_div(rows[i], s->prepare[i].rows);
         s->tasks[PHASE_PREPARE] += s->prepare[i].tasks;
-        s->prepare_cost += cost * (double)rows[i];
+        s->input_cost += cost * (double)rows[i];
     }
 }
 
@@ -482,10 +475,10 @@ static void choose_pack(attn_plan *plan, size_t d) {
         s->copy[which].parts = ceil_div(rows * widest, COPY_NUMBERS);
         const size_t items = which == COPY_Q ? plan->batch : kv_items(plan);
         const size_t parts = items * heads * s->copy[which].parts;
+        const double cost = cost_of_copying((double)rows * (double)widest, (double)rows);
+        s->input_cost += cost * (double)(items * heads);
         s->copy[which].per_task =
-            some_per_task(cost_of_copying((double)rows * (double)widest, (double)rows) /
-                              (double)s->copy[which].parts,
-                          (double)parts, TASK_WORK);
+            some_per_task(cost / (double)s->copy[which].parts, (double)parts, TASK_WORK);
         s->copy[which].tasks = ceil_div(parts, s->copy[which].per_task);
         s->tasks[PHASE_PACK] += s->copy[which].tasks;
     }

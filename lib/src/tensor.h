@@ -16,6 +16,16 @@ static inline bool size_add(size_t a, size_t b, size_t *sum) {
     return !__builtin_add_overflow(a, b, sum);
 }
 
+static inline size_t ceil_div(size_t a, size_t b) {
+    return a / b + (a % b != 0);
+}
+
+/* Returns element `index` of an array of floats. */
+static inline double number_at(const void *data, attn_dtype dtype, size_t index) {
+    return dtype == ATTN_FLOAT32 ? (double)((const float *)data)[index]
+                                 : ((const double *)data)[index];
+}
+
 /* Does the same as attn_tensor_bytes(), for a part of a result. */
 static inline bool part_bytes(const attn_result_tensor *part, size_t *bytes) {
     const attn_tensor tensor = attn_as_tensor(part);

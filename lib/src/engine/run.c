@@ -6,6 +6,7 @@
 
 #include <stdlib.h>
 
+#include "plan_build.h"
 #include "status.h"
 
 static void *allocate(size_t bytes) {

@@ -1,5 +1,5 @@
 /*
- * plan.c - makes, completes and frees plans, and counts their bytes. plan_attention.c,
+ * plan_build.c makes, completes and frees plans, and counts their bytes. plan_attention.c,
  * plan_multihead.c and plan_softmax.c fill a plan from a call. plan_options.c, plan_results.c and
  * schedule.c do the rest. run.c runs it.
  */
@@ -31,10 +31,9 @@ void attn_plan_free(attn_plan *plan) {
     if (plan->head != &plan->one_head) {
         free(plan->head);
     }
-    free(plan->project[PROJECT_Q].pieces);
-    free(plan->project[PROJECT_K].pieces);
-    free(plan->project[PROJECT_V].pieces);
-    free(plan->project[PROJECT_OUT].pieces);
+    for (int i = 0; i < PROJECT_COUNT; i++) {
+        free(plan->project[i].pieces);
+    }
     free(plan->scoring.slopes);
     free(plan->scoring.sinks);
     free(plan->rules.lengths);
@@ -44,12 +43,21 @@ void attn_plan_free(attn_plan *plan) {
     free(plan);
 }
 
+attn_status plan_or_free(attn_plan **plan, attn_status status) {
+    if (status != ATTN_OK) {
+        attn_plan_free(*plan);
+        *plan = NULL;
+    }
+    return status;
+}
+
 /* Returns the bytes that a plan holds from the moment when it is made. */
 static size_t plan_memory(const attn_plan *plan) {
-    const size_t pieces = plan->project[PROJECT_Q].room + plan->project[PROJECT_K].room +
-                          plan->project[PROJECT_V].room + plan->project[PROJECT_OUT].room;
     const size_t heads = plan->form.merged ? plan->heads * plan->n : plan->heads;
-    size_t bytes = sizeof *plan + pieces * sizeof(struct piece);
+    size_t bytes = sizeof *plan;
+    for (int i = 0; i < PROJECT_COUNT; i++) {
+        bytes += plan->project[i].room * sizeof(struct piece);
+    }
     bytes += plan->head != &plan->one_head ? heads * sizeof *plan->head : 0;
     bytes += plan->results.parts != plan->results.few
                  ? plan->results.room * sizeof *plan->results.parts
@@ -90,7 +98,7 @@ bool attn_plan_bytes(const attn_plan *plan, size_t threads, size_t *bytes) {
 static void merge_groups(attn_plan *plan) {
     const size_t group = plan->heads / plan->kv_heads;
     if (plan->n != 1 || group == 1 || plan->form.per_head || plan->scoring.slopes != NULL ||
-        plan->scoring.sinks != NULL || plan->results.mean || plan->norms.whole_q) {
+        plan->scoring.sinks != NULL || plan->results.mean || plan->norm_q.whole) {
         return;
     }
     plan->in.q.ld = plan->head[1].q - plan->head[0].q;
